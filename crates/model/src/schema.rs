@@ -1,0 +1,87 @@
+//! The families of facts that Skopos measures, as data.
+//!
+//! Each family is one file `schema/NAME.toml`; the build turns it into a module of this one with a
+//! constant a metric (`schema::mem::AVAILABLE_BYTES`), and into [`FAMILIES`]. A sensor registers
+//! facts by these constants; every verb takes help, unit, kind and source from here by topic.
+//!
+//! ```
+//! use skopos_model::{Topic, schema};
+//! let topic = schema::mem::AVAILABLE_BYTES.topic("n01", "")?;
+//! assert_eq!(topic.as_str(), "n01/mem/available_bytes");
+//! assert_eq!(schema::lookup(&topic).map(|m| m.unit.as_str()), Some("bytes"));
+//! # Ok::<(), skopos_model::Error>(())
+//! ```
+
+use crate::{Error, Kind, Topic, Unit, ValueType};
+
+/// A group of facts that one source yields.
+#[derive(Debug)]
+pub struct Family {
+    /// The family's name: the file's name and the sensor's.
+    pub name: &'static str,
+    /// Where its topics lie under the node: most often the name itself.
+    pub path: &'static str,
+    /// What an instance is (`device`, `core`); empty if the node has just one.
+    pub instance: &'static str,
+    /// One sentence for people.
+    pub help: &'static str,
+    /// The kernel file or document that the values come from.
+    pub source: &'static str,
+    /// Its metrics, in the order of the file.
+    pub metrics: &'static [&'static Metric],
+}
+
+/// One metric of a family.
+#[derive(Debug)]
+pub struct Metric {
+    /// The last segment of its topics; ends in the unit, counters in `_total`.
+    pub name: &'static str,
+    /// One sentence for people.
+    pub help: &'static str,
+    /// The unit of its values.
+    pub unit: Unit,
+    /// How its values move.
+    pub kind: Kind,
+    /// The type of its values.
+    pub value_type: ValueType,
+    /// [`Family::path`] of its family.
+    pub path: &'static str,
+}
+
+impl Metric {
+    /// The topic of this metric on `node`, of `instance` unless that is empty. Both must be
+    /// segments already; see [`escape_segment`](crate::escape_segment).
+    ///
+    /// # Errors
+    /// As [`Topic::new`]; in practice only for an instance that is too long.
+    pub fn topic(&self, node: &str, instance: &str) -> Result<Topic, Error> {
+        if instance.is_empty() {
+            Topic::new(&format!("{node}/{}/{}", self.path, self.name))
+        } else {
+            Topic::new(&format!("{node}/{}/{instance}/{}", self.path, self.name))
+        }
+    }
+}
+
+/// The metric that `topic` is of, if it is one of ours.
+pub fn lookup(topic: &Topic) -> Option<&'static Metric> {
+    lookup_in_family(topic).map(|(_, metric)| metric)
+}
+
+/// The family and metric that `topic` is of, if it is one of ours.
+pub fn lookup_in_family(topic: &Topic) -> Option<(&'static Family, &'static Metric)> {
+    let (_, below_node) = topic.as_str().split_once('/')?;
+    let (path, name) = below_node.rsplit_once('/')?;
+    FAMILIES.iter().find_map(|family| {
+        let instance = match path.strip_prefix(family.path)? {
+            "" => "",
+            rest => rest.strip_prefix('/')?,
+        };
+        if instance.is_empty() && !family.instance.is_empty() || instance.contains('/') {
+            return None;
+        }
+        family.metrics.iter().find(|m| m.name == name).map(|m| (*family, *m))
+    })
+}
+
+include!(concat!(env!("OUT_DIR"), "/schema.rs"));

@@ -1,0 +1,47 @@
+//! One segment of a topic: which characters it may hold, and how any name becomes one.
+
+/// True for the bytes that a segment may hold.
+pub(crate) const fn is_segment_byte(byte: u8) -> bool {
+    matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'_' | b'-' | b'.' | b':' | b'@' | b'+' | b'=' | b'%')
+}
+
+/// Turns the name of a device, mount point or control group into one segment, one to one.
+///
+/// A leading `/` is dropped, any other `/` becomes `:`, the root alone becomes `-`, and each byte
+/// that a segment may not hold (upper case too) becomes `%` and two hexadecimal digits. The result
+/// is appended to `into`, so that a sensor can reuse its buffer.
+///
+/// ```
+/// let segment = |name: &str| {
+///     let mut s = String::new();
+///     skopos_model::escape_segment(name.as_bytes(), &mut s);
+///     s
+/// };
+/// assert_eq!(segment("nvme0n1"), "nvme0n1");
+/// assert_eq!(segment("/mnt/Data set"), "mnt:%44ata%20set");
+/// assert_eq!(segment("/"), "-");
+/// ```
+pub fn escape_segment(name: &[u8], into: &mut String) {
+    const HEX: &[u8; 16] = b"0123456789abcdef";
+    if name == b"/" {
+        into.push('-');
+        return;
+    }
+    let relative = name.strip_prefix(b"/").unwrap_or(name);
+    // `-` alone means the root, so a thing that is really called so is escaped.
+    let dash_alone = relative == b"-";
+    for &byte in relative {
+        match byte {
+            b'/' => into.push(':'),
+            b'-' if dash_alone => into.push_str("%2d"),
+            b':' | b'%' => push_escaped(byte, into),
+            byte if is_segment_byte(byte) => into.push(byte as char),
+            byte => push_escaped(byte, into),
+        }
+    }
+    fn push_escaped(byte: u8, into: &mut String) {
+        into.push('%');
+        into.push(HEX[usize::from(byte >> 4)] as char);
+        into.push(HEX[usize::from(byte & 15)] as char);
+    }
+}

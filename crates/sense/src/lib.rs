@@ -1,0 +1,27 @@
+//! Sensors of the host. Each reads one source and yields the facts of one family of
+//! `skopos_model::schema`; each is one file, named after its family.
+//!
+//! # Invariants
+//! - A sensor opens its files once and reads them again with `pread`; a tick allocates nothing
+//!   unless an instance (a disk, a mount) came or went.
+//! - A sensor knows no clock and no destination: [`Tick`] brings both.
+//! - What the machine lacks is a [`Skip`] with its reason, never a made-up value.
+//!
+//! Read in this order: [`Sensor`], [`Tick`] and [`Sink`]; `file` and `parse` below every sensor;
+//! `instances` for those whose things come and go; then any one sensor, `load` first.
+
+#![forbid(unsafe_code)]
+
+mod sensor;
+mod root;
+mod file;
+mod parse;
+mod instances;
+mod registry;
+
+mod load;
+mod mem;
+
+pub use registry::{Opened, open_all};
+pub use root::Root;
+pub use sensor::{FactId, Sensor, Sink, Skip, Tick};
