@@ -1,1 +1,36 @@
-fn main() {}
+//! Chores of this repository: `cargo xtask tidy`.
+
+#![forbid(unsafe_code)]
+
+mod metadata;
+mod rust;
+mod tidy;
+mod tree;
+
+use std::process::ExitCode;
+
+const HELP: &str = "\
+Example: cargo xtask tidy
+
+Usage: cargo xtask <verb>
+
+Verbs:
+  tidy   Check what no compiler checks: crate arrows, unsafe homes, lengths, schema files, ...
+  help   Print this
+";
+
+fn main() -> ExitCode {
+    let verbs: Vec<String> = std::env::args().skip(1).collect();
+    match verbs.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+        ["tidy"] => tidy::run(),
+        ["help" | "--help" | "-h"] | [] => {
+            print!("{HELP}");
+            ExitCode::SUCCESS
+        }
+        other => {
+            eprintln!("error: there is no verb `{}`", other.join(" "));
+            eprintln!("hint: `cargo xtask help` lists them");
+            ExitCode::from(2)
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! Heavy libraries stay in the crates that were made for them. The lean agent does not even link
+//! them by way of somebody else.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::Deserialize;
+
+use crate::metadata::{Dependency, Kind, Metadata, Package};
+use crate::tidy::Finding;
+use crate::tree::Tree;
+
+struct Heavy {
+    /// Crates of other people with exactly this name, or that begin with it and a `-`.
+    name: &'static str,
+    homes: &'static [&'static str],
+    /// Crates that may have it behind a feature that is off unless asked for.
+    optional_homes: &'static [&'static str],
+    why: &'static str,
+}
+
+const HEAVY: &[Heavy] = &[
+    Heavy {
+        name: "datafusion",
+        homes: &["query"],
+        optional_homes: &[],
+        why: "it is half of the build; only `query` knows it",
+    },
+    Heavy {
+        name: "zenoh",
+        homes: &["wire"],
+        optional_homes: &[],
+        why: "users and other crates speak to `wire`, never raw Zenoh",
+    },
+    Heavy {
+        name: "tokio",
+        homes: &["wire", "query", "skopos"],
+        optional_homes: &["rpc"],
+        why: "the agent has one timer thread and no runtime",
+    },
+];
+
+/// Crates of the lean agent and of embedding programs: what they pull in, however deep, counts.
+const LEAN: &[&str] = &["model", "shm", "score", "sense", "net", "task", "ffi"];
+
+/// Clients of their own protocol that need tokio and are no runtime themselves.
+const NOT_A_RUNTIME: &[&str] = &["tokio-postgres"];
+
+pub(crate) fn check(metadata: &Metadata, tree: &Tree) -> Vec<Finding> {
+    let lock = tree.file("Cargo.lock").map_or(Lock::default(), |f| Lock::parse(&f.text));
+    let mut findings = Vec::new();
+    for package in &metadata.packages {
+        for dependency in package.dependencies.iter().filter(|d| d.path.is_none()) {
+            findings.extend(direct(package, dependency));
+            findings.extend(indirect(package, dependency, &lock));
+        }
+    }
+    findings
+}
+
+fn heavy(name: &str) -> Option<&'static Heavy> {
+    let same = |h: &&Heavy| {
+        name.strip_prefix(h.name).is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
+    };
+    HEAVY.iter().find(same).filter(|_| !NOT_A_RUNTIME.contains(&name))
+}
+
+fn direct(package: &Package, dependency: &Dependency) -> Option<Finding> {
+    let heavy = heavy(&dependency.name)?;
+    let user = package.short_name();
+    let at_home = heavy.homes.contains(&user)
+        || heavy.optional_homes.contains(&user) && dependency.optional
+        // A test may need a runtime to talk to its peer; nobody ships it.
+        || heavy.name == "tokio" && dependency.kind == Some(Kind::Dev);
+    (!at_home).then(|| {
+        Finding::in_file(
+            &package.manifest(),
+            format!(
+                "`{user}` uses `{}`, whose home is {}",
+                dependency.name,
+                heavy.homes.join(", ")
+            ),
+            match heavy.optional_homes.contains(&user) {
+                true => "make it `optional = true`, behind a feature that is off".to_owned(),
+                false => format!("move the code that needs it there: {}", heavy.why),
+            },
+        )
+    })
+}
+
+/// What a lean crate gets through a dependency that looks harmless.
+fn indirect(package: &Package, dependency: &Dependency, lock: &Lock) -> Option<Finding> {
+    let user = package.short_name();
+    if !LEAN.contains(&user) || dependency.kind == Some(Kind::Dev) {
+        return None;
+    }
+    let found = lock.below(&dependency.name).into_iter().find(|name| heavy(name).is_some())?;
+    Some(Finding::in_file(
+        &package.manifest(),
+        format!("`{user}` gets `{found}` by way of `{}`", dependency.name),
+        format!(
+            "turn the feature of `{}` off that pulls it in (`cargo tree -p {} -i {found}` shows \
+             the way), or use another library",
+            dependency.name, package.name
+        ),
+    ))
+}
+
+/// `Cargo.lock`: which package uses which, of all versions together.
+#[derive(Default)]
+struct Lock(BTreeMap<String, BTreeSet<String>>);
+
+#[derive(Deserialize)]
+struct LockFile {
+    #[serde(default)]
+    package: Vec<LockedPackage>,
+}
+
+#[derive(Deserialize)]
+struct LockedPackage {
+    name: String,
+    #[serde(default)]
+    dependencies: Vec<String>,
+}
+
+impl Lock {
+    fn parse(text: &str) -> Self {
+        let file: LockFile = toml::from_str(text).unwrap_or(LockFile { package: Vec::new() });
+        let mut uses: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+        for package in file.package {
+            // "name", or "name version" where several versions are locked.
+            let names = package.dependencies.iter().filter_map(|d| d.split(' ').next());
+            uses.entry(package.name).or_default().extend(names.map(str::to_owned));
+        }
+        Self(uses)
+    }
+
+    /// Everything that `name` uses, directly or not.
+    fn below(&self, name: &str) -> BTreeSet<&str> {
+        let mut found = BTreeSet::new();
+        let mut open = vec![name];
+        while let Some(user) = open.pop() {
+            for used in self.0.get(user).into_iter().flatten() {
+                if found.insert(used.as_str()) {
+                    open.push(used);
+                }
+            }
+        }
+        found
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn whats(json: &str, lock: &str) -> Vec<String> {
+        let metadata = serde_json::from_str(json).expect("metadata");
+        let tree = Tree::of(&[("Cargo.lock", lock)]);
+        check(&metadata, &tree).into_iter().map(|f| f.what).collect()
+    }
+
+    #[test]
+    fn heavy_libraries_stay_at_home() {
+        let json = r#"{"packages": [
+            {"name": "skopos-store", "dependencies": [
+                {"name": "tokio", "kind": null},
+                {"name": "tokio", "kind": "dev"},
+                {"name": "tokio-postgres", "kind": null},
+                {"name": "datafusion-expr", "kind": "dev"}]},
+            {"name": "skopos-rpc", "dependencies": [
+                {"name": "tokio", "kind": null, "optional": false},
+                {"name": "tokio-util", "kind": null, "optional": true}]},
+            {"name": "skopos", "dependencies": [
+                {"name": "tokio", "kind": null}, {"name": "zenoh", "kind": null}]}]}"#;
+        assert_eq!(
+            whats(json, ""),
+            [
+                "`store` uses `tokio`, whose home is wire, query, skopos",
+                "`store` uses `datafusion-expr`, whose home is query",
+                "`rpc` uses `tokio`, whose home is wire, query, skopos",
+                "`skopos` uses `zenoh`, whose home is wire",
+            ]
+        );
+    }
+
+    #[test]
+    fn the_agent_gets_no_runtime_by_the_back_door() {
+        let json = r#"{"packages": [
+            {"name": "skopos-sense", "dependencies": [
+                {"name": "harmless", "kind": null}, {"name": "redis", "kind": "dev"}]}]}"#;
+        let lock = "[[package]]\nname = \"harmless\"\ndependencies = [\"middle 1.0.0\"]\n\
+                    [[package]]\nname = \"middle\"\ndependencies = [\"tokio\"]\n\
+                    [[package]]\nname = \"redis\"\ndependencies = [\"tokio\"]\n";
+        assert_eq!(whats(json, lock), ["`sense` gets `tokio` by way of `harmless`"]);
+    }
+}

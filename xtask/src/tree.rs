@@ -1,0 +1,105 @@
+//! The text files of the repository, as git sees them.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::{fs, io};
+
+use crate::rust::Rust;
+
+/// One text file.
+pub(crate) struct TextFile {
+    /// Relative to the root, with `/` between the parts.
+    pub(crate) path: String,
+    pub(crate) text: String,
+    /// Only for `.rs` files.
+    pub(crate) rust: Option<Rust>,
+}
+
+impl TextFile {
+    pub(crate) fn new(path: &str, text: &str) -> Self {
+        let rust = path.ends_with(".rs").then(|| Rust::new(text));
+        Self { path: path.to_owned(), text: text.to_owned(), rust }
+    }
+
+    /// `shm` for `crates/shm/src/lib.rs`, `xtask` for `xtask/src/main.rs`, else nothing.
+    pub(crate) fn crate_name(&self) -> Option<&str> {
+        match self.path.strip_prefix("crates/") {
+            Some(rest) => rest.split('/').next(),
+            None => self.path.starts_with("xtask/").then_some("xtask"),
+        }
+    }
+
+    /// Whether the file is a test as a whole, not merely one that contains tests.
+    pub(crate) fn is_test(&self) -> bool {
+        let mut folders = self.path.split('/').collect::<Vec<_>>();
+        let name = folders.pop().unwrap_or_default();
+        folders.contains(&"tests") || name == "tests.rs" || name.starts_with("loom")
+    }
+}
+
+/// All text files that are tracked, or would be if somebody added them.
+pub(crate) struct Tree {
+    pub(crate) files: Vec<TextFile>,
+}
+
+impl Tree {
+    /// Reads the tree at `root`. Files that are not UTF-8 are no text and are left out.
+    pub(crate) fn read(root: &Path) -> io::Result<Self> {
+        let mut files = Vec::new();
+        for path in list(root)? {
+            match fs::read(root.join(&path)) {
+                Ok(bytes) => {
+                    if let Ok(text) = String::from_utf8(bytes) {
+                        files.push(TextFile::new(&path, &text));
+                    }
+                }
+                // A file that is tracked but deleted, and a link into nowhere, hold no text.
+                Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+                Err(e) if e.kind() == io::ErrorKind::IsADirectory => {}
+                Err(e) => return Err(io::Error::new(e.kind(), format!("{path}: {e}"))),
+            }
+        }
+        Ok(Self { files })
+    }
+
+    #[cfg(test)]
+    pub(crate) fn of(files: &[(&str, &str)]) -> Self {
+        Self { files: files.iter().map(|(path, text)| TextFile::new(path, text)).collect() }
+    }
+
+    pub(crate) fn file(&self, path: &str) -> Option<&TextFile> {
+        self.files.iter().find(|f| f.path == path)
+    }
+
+    /// Rust files and what the lexer made of them.
+    pub(crate) fn rust_files(&self) -> impl Iterator<Item = (&TextFile, &Rust)> {
+        self.files.iter().filter_map(|f| f.rust.as_ref().map(|rust| (f, rust)))
+    }
+}
+
+/// The root of the workspace: the folder above this crate's.
+pub(crate) fn root() -> PathBuf {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    here.parent().unwrap_or(here).to_owned()
+}
+
+fn list(root: &Path) -> io::Result<Vec<String>> {
+    let output = Command::new("git")
+        // A checkout that belongs to another user is still ours to read.
+        .args(["-c", "safe.directory=*", "ls-files", "-z"])
+        .args(["--cached", "--others", "--exclude-standard"])
+        .current_dir(root)
+        .output()?;
+    if !output.status.success() {
+        return Err(io::Error::other(format!(
+            "git ls-files: {}",
+            String::from_utf8_lossy(&output.stderr).trim()
+        )));
+    }
+    let text = String::from_utf8_lossy(&output.stdout);
+    let mut paths: Vec<String> =
+        text.split('\0').filter(|p| !p.is_empty()).map(str::to_owned).collect();
+    paths.sort_unstable();
+    paths.dedup();
+    Ok(paths)
+}
