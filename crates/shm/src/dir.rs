@@ -1,0 +1,169 @@
+//! Runtime directories: where the segments of one user lie.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use crate::layout::MAX_NAME_BYTES;
+use crate::{Error, sys};
+
+/// Environment variable that names the one runtime directory to use.
+pub const DIR_VARIABLE: &str = "SKOPOS_DIR";
+
+/// Where runtime directories lie unless [`DIR_VARIABLE`] says otherwise: memory, on every Linux.
+const SHARED_MEMORY: &str = "/dev/shm";
+
+/// Permission bits that let anybody but the owner write.
+const OTHERS_WRITE: u32 = 0o022;
+
+/// The directory that this user's publishers use: `$SKOPOS_DIR`, else `/dev/shm/skopos-<uid>`.
+pub fn runtime_dir() -> PathBuf {
+    match std::env::var_os(DIR_VARIABLE) {
+        Some(dir) if !dir.is_empty() => dir.into(),
+        _ => dir_of(sys::effective_uid()),
+    }
+}
+
+/// The directories that readers look into: this user's own, and the system agent's (root's).
+pub fn search_path() -> Vec<PathBuf> {
+    let mut path = vec![runtime_dir()];
+    let pinned = std::env::var_os(DIR_VARIABLE).is_some_and(|dir| !dir.is_empty());
+    if !pinned && sys::effective_uid() != 0 {
+        path.push(dir_of(0));
+    }
+    path
+}
+
+fn dir_of(uid: u32) -> PathBuf {
+    Path::new(SHARED_MEMORY).join(format!("skopos-{uid}"))
+}
+
+/// Checks that `name` can be the file name of a segment.
+pub(crate) fn check_name(name: &str) -> Result<(), Error> {
+    let allowed = |b: u8| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'_' | b'-' | b'.');
+    let fits = (1..=MAX_NAME_BYTES).contains(&name.len());
+    if fits && name.bytes().all(allowed) && !name.starts_with('.') {
+        Ok(())
+    } else {
+        Err(Error::Name(name.to_owned()))
+    }
+}
+
+/// The file of segment `name` in `dir`.
+pub(crate) fn segment_path(dir: &Path, name: &str) -> PathBuf {
+    dir.join(format!("{name}.seg"))
+}
+
+/// The wake file beside the segment at `path`.
+pub(crate) fn wake_path(path: &Path) -> PathBuf {
+    path.with_extension("wake")
+}
+
+/// Makes `dir` unless it exists, and checks that it is this user's alone. Others may read it only
+/// if the user is root: the facts of the machine are for everybody on it.
+pub(crate) fn ensure(dir: &Path) -> Result<(), Error> {
+    let mode = if sys::effective_uid() == 0 { 0o755 } else { 0o700 };
+    match DirBuilder::new().mode(mode).create(dir) {
+        Err(e) if e.kind() != io::ErrorKind::AlreadyExists => {
+            return Err(Error::io(dir, "cannot create the runtime directory")(e));
+        }
+        _ => {}
+    }
+    let found = check_owner(dir)?;
+    if found != sys::effective_uid() {
+        return Err(Error::Owner { path: dir.into(), found, wanted: sys::effective_uid() });
+    }
+    Ok(())
+}
+
+/// The owner of the runtime directory `dir`; an error if others may write to it, or if it belongs
+/// to anybody but this user and root.
+pub(crate) fn check_owner(dir: &Path) -> Result<u32, Error> {
+    let meta = fs::symlink_metadata(dir).map_err(Error::io(dir, "cannot look at it"))?;
+    if !meta.is_dir() {
+        let source = io::Error::from(io::ErrorKind::NotADirectory);
+        return Err(Error::io(dir, "cannot be the runtime directory")(source));
+    }
+    let wanted = sys::effective_uid();
+    if meta.uid() != wanted && meta.uid() != 0 {
+        return Err(Error::Owner { path: dir.into(), found: meta.uid(), wanted });
+    }
+    let mode = meta.mode() & 0o777;
+    if mode & OTHERS_WRITE != 0 {
+        return Err(Error::Permissions { path: dir.into(), mode });
+    }
+    Ok(meta.uid())
+}
+
+/// The segment files in `dir`, by name; none if there is no such directory.
+pub(crate) fn segment_files(dir: &Path) -> Result<Vec<PathBuf>, Error> {
+    let entries = match fs::read_dir(dir) {
+        Ok(entries) => entries,
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(e) => return Err(Error::io(dir, "cannot list it")(e)),
+    };
+    let mut files = Vec::new();
+    for entry in entries {
+        let path = entry.map_err(Error::io(dir, "cannot list it"))?.path();
+        let named =
+            path.file_stem().and_then(|s| s.to_str()).is_some_and(|s| check_name(s).is_ok());
+        if named && path.extension().is_some_and(|e| e == "seg") {
+            files.push(path);
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+/// Makes changes to a directory one process at a time; released when dropped.
+pub(crate) struct DirLock(#[allow(dead_code, reason = "closing the file releases the lock")] File);
+
+impl DirLock {
+    pub(crate) fn take(dir: &Path) -> Result<Self, Error> {
+        let path = dir.join(".lock");
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .custom_flags(libc::O_CLOEXEC | libc::O_NOFOLLOW)
+            .open(&path)
+            .map_err(Error::io(&path, "cannot open"))?;
+        sys::lock(&file).map_err(Error::io(&path, "cannot lock"))?;
+        Ok(Self(file))
+    }
+}
+
+/// Removes the segments in `dir` whose publishers are dead, and half-made files. Returns how many.
+/// The caller holds the directory's lock, so nobody makes a segment meanwhile.
+pub(crate) fn remove_dead(dir: &Path, _lock: &DirLock) -> Result<u32, Error> {
+    let mut removed = 0;
+    for path in segment_files(dir)? {
+        let Ok(file) = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .custom_flags(libc::O_CLOEXEC | libc::O_NOFOLLOW)
+            .open(&path)
+        else {
+            continue;
+        };
+        if !sys::is_locked(&file).map_err(Error::io(&path, "cannot query its lock"))? {
+            remove(&path);
+            removed += 1;
+        }
+    }
+    for entry in fs::read_dir(dir).map_err(Error::io(dir, "cannot list it"))?.flatten() {
+        if entry.path().extension().is_some_and(|e| e == "new") {
+            let _ = fs::remove_file(entry.path());
+        }
+    }
+    Ok(removed)
+}
+
+/// Removes a segment's two files; that one is gone already is no error.
+pub(crate) fn remove(path: &Path) {
+    let _ = fs::remove_file(path);
+    let _ = fs::remove_file(wake_path(path));
+}

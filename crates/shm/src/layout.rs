@@ -1,0 +1,209 @@
+//! The segment, byte by byte: layout version 1.
+//!
+//! A segment is two files in a runtime directory (`/dev/shm/skopos-<uid>/`, one directory a user):
+//! `NAME.seg`, which only its publisher writes and anybody with the permission maps read-only, and
+//! `NAME.wake`, a small page of flags that readers write too. All numbers are little-endian; every
+//! offset is in bytes from the start of the file. Unlisted bytes are reserved and zero.
+//!
+//! # `NAME.seg`
+//!
+//! The file is sparse: its length is fixed when it is created (`file_bytes`), and pages are
+//! allocated as they come into use. The regions follow one another: header, groups, directory, heap.
+//!
+//! **Header**, 4096 bytes at offset 0:
+//!
+//! | offset | type | name | meaning |
+//! |---:|---|---|---|
+//! | 0 | u8×8 | `magic` | `SKOPOSEG` |
+//! | 8 | u32 | `layout_version` | 1; a reader refuses what is newer than it knows |
+//! | 12 | u32 | `header_bytes` | 4096 |
+//! | 16 | u64 | `file_bytes` | length of the file |
+//! | 24 | u64 | `groups_offset` | start of the groups |
+//! | 32 | u32 | `groups_capacity` | how many groups fit |
+//! | 36 | u32 | `group_bytes` | 128 |
+//! | 40 | u64 | `directory_offset` | start of the directory |
+//! | 48 | u32 | `directory_capacity` | how many entries fit |
+//! | 52 | u32 | `entry_bytes` | 320 |
+//! | 56 | u64 | `heap_offset` | start of the heap |
+//! | 64 | u8×16 | `boot_id` | `/proc/sys/kernel/random/boot_id` as bytes |
+//! | 80 | u32 | `pid` | process id of the publisher, in its own namespace |
+//! | 84 | u32 | `uid` | its effective user id |
+//! | 88 | u64 | `pid_start_ticks` | field 22 of its `/proc/PID/stat` |
+//! | 96 | i64 | `created_at` | UNIX time, ns |
+//! | 104 | u32 | `name_len` | length of `name` |
+//! | 108 | u32 | `node_len` | length of `node` |
+//! | 112 | u8×64 | `name` | the segment's name, ASCII |
+//! | 176 | u8×64 | `node` | the node's name, ASCII |
+//! | 256 | u32 | `state` | 0 being made, 1 ready, 2 closed |
+//! | 260 | u32 | `epoch` | futex word of those who wait for any vertex |
+//! | 264 | u64 | `directory_version` | raised by each register and unregister |
+//! | 272 | u32 | `directory_len` | entries ever used; those above are zero |
+//! | 276 | u32 | `groups_len` | groups in use |
+//! | 280 | u64 | `heap_used` | bytes of the heap ever handed out |
+//! | 288 | i64 | `heartbeat_at` | UNIX time of the publisher's last sign of life, ns |
+//! | 296 | u64 | `heartbeat_boottime` | the same on `CLOCK_BOOTTIME`, ns |
+//! | 304 | u64 | `clock_steps` | how often the publisher saw its clock step back |
+//!
+//! The publisher holds an exclusive open-file-description lock (`F_OFD_SETLK`, `l_len = 0`) on the
+//! file while it lives. The kernel drops it when the process ends, however it ends, so a segment
+//! whose lock is free is dead; pid, start time and boot id say who it was.
+//!
+//! **Group**, 128 bytes each: facts that are measured together. Group 0 is never used.
+//!
+//! | offset | type | name | meaning |
+//! |---:|---|---|---|
+//! | 0 | i64 | `tick_time` | UNIX time of the last whole tick, ns; 0 before the first |
+//! | 8 | u64 | `ticks` | how many ticks were whole |
+//! | 16 | u32 | `name_len` | length of `name` |
+//! | 20 | u8×64 | `name` | ASCII |
+//!
+//! **Directory entry**, 320 bytes each:
+//!
+//! | offset | type | name | meaning |
+//! |---:|---|---|---|
+//! | 0 | u32 | `version` | even: settled; odd: being changed. Read it before and after |
+//! | 4 | u32 | `state` | 0 free, 1 registered |
+//! | 8 | u64 | `vertex_offset` | start of the vertex, a multiple of 64 |
+//! | 16 | u32 | `slots` | slots of its ring, a power of two |
+//! | 20 | u32 | `byte_ring_bytes` | length of its byte ring, a power of two; 0 unless structured |
+//! | 24 | u8 | `value_type` | 1 f64, 2 i64, 3 u64, 4 structured |
+//! | 25 | u8 | `kind` | 1 counter, 2 gauge, 3 state |
+//! | 26 | u8 | `unit_len` | length of `unit` |
+//! | 27 | u8 | `topic_len` | length of `topic` |
+//! | 28 | u32 | `group` | the group it is measured with; 0 if alone |
+//! | 32 | u8×16 | `unit` | ASCII |
+//! | 48 | u8×256 | `topic` | ASCII |
+//! | 304 | i64 | `registered_at` | UNIX time, ns |
+//!
+//! **Vertex**, in the heap: a head of 64 bytes, then `slots` slots of 32 bytes, then the byte ring.
+//!
+//! | offset | type | name | meaning |
+//! |---:|---|---|---|
+//! | 0 | u64 | `owner` | `(entry index + 1) << 32 \| entry version`; 0 when unregistered |
+//! | 8 | u64 | `head` | samples ever stored; the latest is sample `head - 1` |
+//! | 16 | i64 | `checked_at` | UNIX time when the source was last looked at, ns |
+//! | 24 | u32 | `lock` | 1 while a writer is at work; no concern of readers |
+//! | 28 | u32 | `epoch` | futex word of those who wait for this vertex |
+//! | 32 | u64 | `bytes_reserved` | end of the byte ring's last record, since the beginning |
+//! | 40 | u64 | `clamped` | samples that came with a time before their predecessor's |
+//! | 64 + 32 i | | slot i | sample `t` lies in slot `t mod slots` |
+//! | + 0 | u64 | `mark` | `2t + 2` when sample `t` is whole; odd while one is being written |
+//! | + 8 | i64 | `time` | UNIX time, ns |
+//! | + 16 | u64 | `bits` | the value; if structured, its position in the byte ring since the beginning |
+//! | + 24 | u64 | `meta` | bits 0-7 origin (0 measured, 1 predicted); bits 32-63 the error bound as an f32, or the length of a structured value in bytes |
+//!
+//! A structured value is JSON text in UTF-8. It starts at byte `bits mod byte_ring_bytes` of the
+//! ring, wraps at its end, and is there as long as `bytes_reserved - bits <= byte_ring_bytes`.
+//!
+//! **To read the latest value:** read `checked_at`; read `head`; if 0, there is none. Let
+//! `t = head - 1`; read the slot's `mark`, then its fields, then `mark` again: if both are `2t + 2`
+//! the sample is whole, else start over. On machines that reorder loads, put an acquire barrier
+//! after each of these reads. Check that `owner` is what the entry says.
+//!
+//! # `NAME.wake`
+//!
+//! | offset | type | name | meaning |
+//! |---:|---|---|---|
+//! | 0 | u8×8 | `magic` | `SKOPOSWK` |
+//! | 64 | u32 | | raised by who waits for any vertex |
+//! | 128 + 4 i | u32 | | raised by who waits for the vertex of entry i |
+//!
+//! **To wait:** read the futex word (`epoch` of the vertex or the header), store 1 to the flag, look
+//! once more whether there is news, and `futex(FUTEX_WAIT)` on the word with the value read. The
+//! writer lowers the flag, raises the word and wakes everyone.
+
+use crate::sync::{AtomicI64, AtomicU32, AtomicU64};
+
+#[cfg(target_endian = "big")]
+compile_error!("the layout is little-endian, and so must the machine be");
+
+/// The first eight bytes of a `.seg` file.
+pub const MAGIC: [u8; 8] = *b"SKOPOSEG";
+/// The first eight bytes of a `.wake` file.
+pub const WAKE_MAGIC: [u8; 8] = *b"SKOPOSWK";
+/// The version of this layout.
+pub const LAYOUT_VERSION: u32 = 1;
+
+/// Length of the header: one page.
+pub(crate) const HEADER_BYTES: usize = 4096;
+/// Length of the fixed part of the header.
+pub(crate) const FIXED_BYTES: usize = 256;
+/// Offset of the part of the header that changes.
+pub(crate) const LIVE_OFFSET: usize = FIXED_BYTES;
+/// Length of a group.
+pub(crate) const GROUP_BYTES: usize = 128;
+/// Length of a directory entry.
+pub(crate) const ENTRY_BYTES: usize = 320;
+/// Longest name of a segment, a group or a node: Linux allows host names of 64 bytes.
+pub const MAX_NAME_BYTES: usize = 64;
+/// Offset of the segment's own flag in the wake file.
+pub(crate) const WAKE_SEGMENT_OFFSET: usize = 64;
+/// Offset of the flag of entry 0 in the wake file.
+pub(crate) const WAKE_ENTRIES_OFFSET: usize = 128;
+/// Longest segment that a reader maps: 4 GiB, a million vertices. More is a damaged header.
+pub(crate) const MAX_FILE_BYTES: u64 = 4 << 30;
+/// Most slots of a ring: 32 MiB. History belongs on disk.
+pub const MAX_SLOTS: u32 = 1 << 20;
+/// Longest byte ring.
+pub(crate) const MAX_BYTE_RING_BYTES: u32 = 1 << 24;
+
+/// [`Live::state`]: being made.
+pub(crate) const STATE_NEW: u32 = 0;
+/// [`Live::state`]: complete, and its publisher lives as long as it holds the lock.
+pub(crate) const STATE_READY: u32 = 1;
+/// [`Live::state`]: its publisher closed it in order.
+pub(crate) const STATE_CLOSED: u32 = 2;
+
+/// [`Entry::state`]: registered.
+pub(crate) const ENTRY_REGISTERED: u32 = 1;
+
+/// The part of the header that changes while the segment lives.
+#[repr(C, align(8))]
+pub(crate) struct Live {
+    pub(crate) state: AtomicU32,
+    pub(crate) epoch: AtomicU32,
+    pub(crate) directory_version: AtomicU64,
+    pub(crate) directory_len: AtomicU32,
+    pub(crate) groups_len: AtomicU32,
+    pub(crate) heap_used: AtomicU64,
+    pub(crate) heartbeat_at: AtomicI64,
+    pub(crate) heartbeat_boottime: AtomicU64,
+    pub(crate) clock_steps: AtomicU64,
+}
+
+#[repr(C, align(128))]
+pub(crate) struct Group {
+    pub(crate) tick_time: AtomicI64,
+    pub(crate) ticks: AtomicU64,
+    pub(crate) name_len: AtomicU32,
+    pub(crate) name: [AtomicU32; MAX_NAME_BYTES / 4],
+}
+
+#[repr(C, align(64))]
+pub(crate) struct Entry {
+    pub(crate) version: AtomicU32,
+    pub(crate) state: AtomicU32,
+    pub(crate) vertex_offset: AtomicU64,
+    pub(crate) slots: AtomicU32,
+    pub(crate) byte_ring_bytes: AtomicU32,
+    /// `value_type`, `kind`, `unit_len`, `topic_len`, from the lowest byte up.
+    pub(crate) traits: AtomicU32,
+    pub(crate) group: AtomicU32,
+    pub(crate) unit: [AtomicU64; 2],
+    pub(crate) topic: [AtomicU64; 32],
+    pub(crate) registered_at: AtomicI64,
+}
+
+#[cfg(not(loom))]
+const _: () = {
+    use crate::ring::{Slot, VertexHead};
+    use std::mem::{offset_of, size_of};
+    assert!(LIVE_OFFSET + offset_of!(Live, clock_steps) == 304);
+    assert!(size_of::<Group>() == GROUP_BYTES);
+    assert!(size_of::<Entry>() == ENTRY_BYTES);
+    assert!(offset_of!(Entry, topic) == 48);
+    assert!(offset_of!(Entry, registered_at) == 304);
+    assert!(size_of::<VertexHead>() == 64);
+    assert!(offset_of!(VertexHead, bytes_reserved) == 32);
+    assert!(size_of::<Slot>() == 32);
+};

@@ -1,0 +1,270 @@
+//! Every interleaving of the protocols, on the smallest rings that can go wrong. Run with
+//! `make loom`.
+
+use loom::sync::{Arc, Condvar, Mutex};
+use loom::thread;
+use skopos_model::{Origin, Timestamp};
+
+use crate::entry;
+use crate::layout::Entry;
+use crate::ring::{Found, Payload, Place, RawVertex, Slot, VertexHead};
+use crate::sync::{AtomicI64, AtomicU32, AtomicU64};
+use crate::wait::{Bell, Sleep};
+
+const OWNER: u64 = 7;
+
+/// A vertex on the heap.
+struct Heap {
+    head: VertexHead,
+    slots: Vec<Slot>,
+    bytes: Vec<AtomicU64>,
+}
+
+impl Heap {
+    fn new(slots: usize, byte_words: usize) -> Arc<Self> {
+        let head = VertexHead {
+            owner: AtomicU64::new(OWNER),
+            head: AtomicU64::new(0),
+            checked_at: AtomicI64::new(0),
+            lock: AtomicU32::new(0),
+            epoch: AtomicU32::new(0),
+            bytes_reserved: AtomicU64::new(0),
+            clamped: AtomicU64::new(0),
+            reserved: [0; 2],
+        };
+        let slot = |_| Slot {
+            mark: AtomicU64::new(0),
+            time: AtomicI64::new(0),
+            bits: AtomicU64::new(0),
+            meta: AtomicU64::new(0),
+        };
+        Arc::new(Self {
+            head,
+            slots: (0..slots).map(slot).collect(),
+            bytes: (0..byte_words).map(|_| AtomicU64::new(0)).collect(),
+        })
+    }
+
+    fn vertex(&self) -> RawVertex<'_> {
+        RawVertex { head: &self.head, slots: &self.slots, bytes: &self.bytes }
+    }
+
+    /// Publishes a sample whose time is ten times its value: a torn one shows.
+    fn publish(&self, value: u64) {
+        let time = Timestamp::from_nanos(value as i64 * 10);
+        self.vertex().publish(OWNER, time, Payload::Bits(value), Origin::Measured);
+    }
+}
+
+fn explore(bound: usize, model: impl Fn() + Sync + Send + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(bound);
+    builder.check(model);
+}
+
+#[test]
+fn loom_latest_is_never_torn_and_never_goes_back() {
+    explore(3, || {
+        let heap = Heap::new(2, 0);
+        heap.publish(1);
+        let writer = {
+            let heap = Arc::clone(&heap);
+            thread::spawn(move || (2..=4).for_each(|v| heap.publish(v)))
+        };
+        let mut last = 0;
+        for _ in 0..2 {
+            // A reader that is lapped gives up after many attempts; loom has no patience for that,
+            // so one attempt at a time.
+            let ticket = heap.vertex().count() - 1;
+            if let Found::Whole(sample) = heap.vertex().read(OWNER, ticket) {
+                assert_eq!(sample.time, sample.bits as i64 * 10, "torn");
+                assert_eq!(sample.bits, ticket + 1, "another ticket's sample");
+                assert!(sample.bits >= last, "went back");
+                last = sample.bits;
+            }
+        }
+        writer.join().unwrap();
+        assert!(matches!(heap.vertex().latest(OWNER), Found::Whole((s, 40)) if s.bits == 4));
+    });
+}
+
+#[test]
+fn loom_checked_at_never_runs_ahead_of_the_sample() {
+    explore(3, || {
+        let heap = Heap::new(2, 0);
+        heap.publish(1);
+        let writer = {
+            let heap = Arc::clone(&heap);
+            thread::spawn(move || heap.publish(2))
+        };
+        if let Found::Whole((sample, checked_at)) = heap.vertex().latest(OWNER) {
+            // Each value was checked only at its own time, so a later one proves a stale sample.
+            assert_eq!(checked_at, sample.bits as i64 * 10);
+        }
+        writer.join().unwrap();
+    });
+}
+
+#[test]
+fn loom_two_writers_lose_nothing_and_stay_in_order() {
+    explore(3, || {
+        let heap = Heap::new(4, 0);
+        let writers: Vec<_> = [1, 2]
+            .into_iter()
+            .map(|value| {
+                let heap = Arc::clone(&heap);
+                thread::spawn(move || heap.publish(value))
+            })
+            .collect();
+        for writer in writers {
+            writer.join().unwrap();
+        }
+        assert_eq!(heap.vertex().count(), 2);
+        let samples: Vec<_> = (0..2)
+            .map(|t| match heap.vertex().read(OWNER, t) {
+                Found::Whole(sample) => sample,
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        assert!(samples[0].time <= samples[1].time);
+        assert_eq!(samples[0].bits + samples[1].bits, 3);
+    });
+}
+
+#[test]
+fn loom_structured_bytes_are_whole_or_refused() {
+    explore(3, || {
+        let heap = Heap::new(2, 2);
+        let publish = |heap: &Heap, byte: u8| {
+            let payload = [byte; 16];
+            let time = Timestamp::from_nanos(i64::from(byte));
+            heap.vertex().publish(OWNER, time, Payload::Bytes(&payload), Origin::Measured);
+        };
+        publish(&heap, 1);
+        let writer = {
+            let heap = Arc::clone(&heap);
+            thread::spawn(move || publish(&heap, 2))
+        };
+        let mut bytes = Vec::new();
+        if let Found::Whole((sample, _)) = heap.vertex().latest(OWNER)
+            && heap.vertex().copy_bytes(&sample, &mut bytes)
+        {
+            assert_eq!(bytes, [sample.time as u8; 16]);
+        }
+        writer.join().unwrap();
+    });
+}
+
+#[test]
+fn loom_a_reader_of_an_unregistered_vertex_never_sees_its_successor() {
+    explore(3, || {
+        let heap = Heap::new(2, 0);
+        heap.publish(1);
+        let writer = {
+            let heap = Arc::clone(&heap);
+            thread::spawn(move || {
+                heap.vertex().abandon();
+                heap.vertex().adopt(OWNER + 1);
+                let time = Timestamp::from_nanos(99);
+                heap.vertex().publish(OWNER + 1, time, Payload::Bits(99), Origin::Measured);
+            })
+        };
+        match heap.vertex().read(OWNER, 0) {
+            Found::Whole(sample) => assert_eq!((sample.bits, sample.time), (1, 10)),
+            Found::Gone | Found::Absent => {}
+            Found::Lapped => panic!("nothing lapped it"),
+        }
+        writer.join().unwrap();
+        assert_eq!(heap.vertex().read(OWNER, 0), Found::Gone);
+        assert_eq!(
+            heap.vertex().publish(OWNER, Timestamp::default(), Payload::Bits(0), Origin::Measured),
+            None
+        );
+    });
+}
+
+/// The futex as the kernel specifies it: comparing and going to sleep are one step.
+#[derive(Clone)]
+struct LoomFutex(Arc<(Mutex<()>, Condvar)>);
+
+impl Sleep for LoomFutex {
+    fn sleep(&self, word: &AtomicU32, seen: u32) {
+        let guard = self.0.0.lock().unwrap();
+        if word.load(crate::sync::Ordering::Relaxed) == seen {
+            drop(self.0.1.wait(guard).unwrap());
+        }
+    }
+
+    fn wake(&self, _word: &AtomicU32) {
+        drop(self.0.0.lock().unwrap());
+        self.0.1.notify_all();
+    }
+}
+
+/// If a wake-up could be lost, a waiter would sleep for ever: loom reports that as a deadlock.
+#[test]
+fn loom_no_wake_up_is_lost() {
+    explore(3, || {
+        let words = Arc::new((AtomicU32::new(0), AtomicU32::new(0), AtomicU64::new(0)));
+        let futex = LoomFutex(Arc::new((Mutex::new(()), Condvar::new())));
+        let waiter = {
+            let (words, futex) = (Arc::clone(&words), futex.clone());
+            thread::spawn(move || {
+                let bell = Bell { flag: &words.0, epoch: &words.1 };
+                for wanted in 1..=2 {
+                    let ready = || words.2.load(crate::sync::Ordering::Acquire) >= wanted;
+                    while !bell.wait(&futex, ready) {}
+                }
+            })
+        };
+        let bell = Bell { flag: &words.0, epoch: &words.1 };
+        for value in 1..=2 {
+            words.2.store(value, crate::sync::Ordering::Release);
+            bell.ring(&futex);
+        }
+        waiter.join().unwrap();
+    });
+}
+
+#[test]
+fn loom_a_directory_entry_is_read_whole() {
+    explore(2, || {
+        let zero = || AtomicU64::new(0);
+        let entry = Arc::new(Entry {
+            version: AtomicU32::new(0),
+            state: AtomicU32::new(0),
+            vertex_offset: zero(),
+            slots: AtomicU32::new(0),
+            byte_ring_bytes: AtomicU32::new(0),
+            traits: AtomicU32::new(0),
+            group: AtomicU32::new(0),
+            unit: std::array::from_fn(|_| zero()),
+            topic: std::array::from_fn(|_| zero()),
+            registered_at: AtomicI64::new(0),
+        });
+        let registered = |topic: &str, slots: u32| entry::Registered {
+            version: 0,
+            place: Place { offset: 64 * u64::from(slots), slots, byte_ring_bytes: 0 },
+            value_type: skopos_model::ValueType::F64,
+            kind: skopos_model::Kind::Gauge,
+            unit: skopos_model::Unit::NONE,
+            topic: topic.parse().unwrap(),
+            group: 0,
+            registered_at: Timestamp::default(),
+        };
+        entry::write(&entry, Some(&registered("a", 1)));
+        let writer = {
+            let (entry, next) = (Arc::clone(&entry), registered("b", 2));
+            thread::spawn(move || {
+                entry::write(&entry, None);
+                entry::write(&entry, Some(&next));
+            })
+        };
+        if let Some(read) = entry::read_once(&entry).flatten() {
+            let expected = if read.topic.as_str() == "a" { 1 } else { 2 };
+            assert_eq!(read.place.slots, expected, "half of each");
+            assert_eq!(read.place.offset, 64 * u64::from(expected), "half of each");
+        }
+        writer.join().unwrap();
+    });
+}

@@ -1,0 +1,130 @@
+//! A file mapped into memory, and checked references into it.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd as _;
+use std::ptr::NonNull;
+
+use crate::layout::{Entry, FIXED_BYTES, GROUP_BYTES, Group, LIVE_OFFSET, Live};
+use crate::ring::{Place, RawVertex, Slot, VertexHead};
+use crate::sync::{AtomicU32, AtomicU64, Ordering};
+
+/// A mapped file. Its memory is only ever touched through atomics, because other processes change
+/// it at the same time.
+#[derive(Debug)]
+pub(crate) struct Mapping {
+    base: NonNull<u8>,
+    len: usize,
+    writable: bool,
+}
+
+// SAFETY: the memory is shared with other processes anyway and only accessed through atomics; the
+// mapping itself is never changed between `map` and `drop`.
+unsafe impl Send for Mapping {}
+// SAFETY: as above.
+unsafe impl Sync for Mapping {}
+
+/// A type that may be laid over mapped memory.
+///
+/// # Safety
+/// It consists of atomics alone, without padding that matters, and any bytes are a valid value.
+pub(crate) unsafe trait Shared {}
+// SAFETY: an atomic integer takes any bytes.
+unsafe impl Shared for AtomicU32 {}
+// SAFETY: an atomic integer takes any bytes.
+unsafe impl Shared for AtomicU64 {}
+// SAFETY: `repr(C)`, of atomic integers.
+unsafe impl Shared for Live {}
+// SAFETY: `repr(C)`, of atomic integers.
+unsafe impl Shared for Group {}
+// SAFETY: `repr(C)`, of atomic integers.
+unsafe impl Shared for Entry {}
+// SAFETY: `repr(C)`, of atomic integers; nobody reads or writes the reserved words.
+unsafe impl Shared for VertexHead {}
+// SAFETY: `repr(C)`, of atomic integers.
+unsafe impl Shared for Slot {}
+
+impl Mapping {
+    /// Maps the first `len` bytes of `file`, shared.
+    pub(crate) fn map(file: &File, len: usize, writable: bool) -> io::Result<Self> {
+        let protection = libc::PROT_READ | if writable { libc::PROT_WRITE } else { 0 };
+        // SAFETY: a fresh mapping at an address of the kernel's choice takes nothing from anybody.
+        let base = unsafe {
+            libc::mmap(std::ptr::null_mut(), len, protection, libc::MAP_SHARED, file.as_raw_fd(), 0)
+        };
+        if base == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let base = NonNull::new(base.cast()).ok_or_else(|| io::Error::other("mapped at zero"))?;
+        Ok(Self { base, len, writable })
+    }
+
+    pub(crate) fn is_writable(&self) -> bool {
+        self.writable
+    }
+
+    /// `count` values of `T` at `offset`, if they lie in the mapping and are aligned.
+    pub(crate) fn slice<T: Shared>(&self, offset: u64, count: usize) -> Option<&[T]> {
+        let offset = usize::try_from(offset).ok()?;
+        let bytes = count.checked_mul(size_of::<T>())?;
+        let end = offset.checked_add(bytes)?;
+        if end > self.len || !offset.is_multiple_of(align_of::<T>()) {
+            return None;
+        }
+        // SAFETY: in bounds and aligned, by the checks above (the base is page-aligned); `Shared`
+        // says that any bytes do; atomics tolerate the other processes that write here. The memory
+        // lives as long as `self` is borrowed.
+        Some(unsafe { std::slice::from_raw_parts(self.base.as_ptr().add(offset).cast(), count) })
+    }
+
+    /// One value of `T` at `offset`, if it lies in the mapping and is aligned.
+    pub(crate) fn at<T: Shared>(&self, offset: u64) -> Option<&T> {
+        self.slice(offset, 1)?.first()
+    }
+
+    /// A copy of the fixed part of a header.
+    pub(crate) fn fixed_header(&self) -> Option<[u8; FIXED_BYTES]> {
+        let words = self.slice::<AtomicU64>(0, FIXED_BYTES / 8)?;
+        let mut bytes = [0; FIXED_BYTES];
+        for (chunk, word) in bytes.chunks_exact_mut(8).zip(words) {
+            chunk.copy_from_slice(&word.load(Ordering::Relaxed).to_le_bytes());
+        }
+        Some(bytes)
+    }
+
+    /// Writes `bytes`, a multiple of 8 of them, at `offset`, a multiple of 8.
+    pub(crate) fn store(&self, offset: u64, bytes: &[u8]) {
+        assert!(self.writable, "only a publisher writes");
+        let words = self.slice::<AtomicU64>(offset, bytes.len() / 8).unwrap_or_default();
+        for (chunk, word) in bytes.chunks_exact(8).zip(words) {
+            word.store(u64::from_le_bytes(std::array::from_fn(|i| chunk[i])), Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn live(&self) -> Option<&Live> {
+        self.at(LIVE_OFFSET as u64)
+    }
+
+    pub(crate) fn group(&self, groups_offset: u64, id: u32) -> Option<&Group> {
+        self.at(groups_offset.checked_add(u64::from(id) * GROUP_BYTES as u64)?)
+    }
+
+    /// The vertex at `place`.
+    pub(crate) fn vertex(&self, place: &Place) -> Option<RawVertex<'_>> {
+        let slots_at = place.offset.checked_add(size_of::<VertexHead>() as u64)?;
+        let bytes_at = slots_at.checked_add(u64::from(place.slots) * size_of::<Slot>() as u64)?;
+        Some(RawVertex {
+            head: self.at(place.offset)?,
+            slots: self.slice(slots_at, place.slots as usize)?,
+            bytes: self.slice(bytes_at, place.byte_ring_bytes as usize / 8)?,
+        })
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: base and length are those of the mapping, and every reference into it borrowed
+        // from `self`.
+        unsafe { libc::munmap(self.base.as_ptr().cast(), self.len) };
+    }
+}

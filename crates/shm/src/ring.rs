@@ -1,0 +1,427 @@
+//! One vertex in memory: its head, its ring of slots, and the byte ring of structured values.
+//!
+//! # Protocol
+//! Writers of one vertex take turns by a lock in its head; readers take nothing. Sample `t` (the
+//! first is 0) lives in slot `t % capacity`. A writer marks the slot `2t + 1`, fills it, marks it
+//! `2t + 2`, and only then raises `head` to `t + 1`. A reader accepts a slot only if it saw
+//! `2t + 2` before and after it read the fields: it never gets a torn sample, and a larger mark
+//! tells it that it was lapped. A writer that dies half-way leaves `head` where it was, so the
+//! newest whole sample stays the latest.
+//!
+//! Why a lock among writers, when a ticket by fetch-add would do without: a vertex stores a sample
+//! only when the value changed, and its times never go back. Both are decisions about the sample
+//! before this one, so writers have to follow one another anyway; a ticket would only move the wait
+//! to the slot that a preempted writer still holds, a lap later.
+
+use skopos_model::{Origin, Timestamp};
+
+use crate::sync::{AtomicI64, AtomicU32, AtomicU64, Ordering, fence, pause};
+
+/// How often a reader tries again after a writer lapped it between two loads. Each retry needs a
+/// whole ring of publishes within nanoseconds; the bound is there so that no segment, however
+/// hostile, can hold a reader for ever.
+const READ_ATTEMPTS: u32 = 1000;
+
+/// The first 64 bytes of a vertex: one cache line, all that a reader of the latest value needs
+/// beside the slot itself. See [`crate::layout`] for the offsets.
+#[repr(C, align(64))]
+#[derive(Debug)]
+pub(crate) struct VertexHead {
+    /// Which directory entry, in which version, this vertex belongs to; 0 when to none.
+    pub(crate) owner: AtomicU64,
+    /// How many samples were ever stored.
+    pub(crate) head: AtomicU64,
+    /// When the source was last looked at, changed or not.
+    pub(crate) checked_at: AtomicI64,
+    /// 1 while a writer is at work.
+    pub(crate) lock: AtomicU32,
+    /// Futex word of those who wait for this vertex.
+    pub(crate) epoch: AtomicU32,
+    /// End of the bytes that the byte ring has promised to somebody, since the beginning.
+    pub(crate) bytes_reserved: AtomicU64,
+    /// How many samples came with a time before their predecessor's and got that one's.
+    pub(crate) clamped: AtomicU64,
+    /// Zero.
+    pub(crate) reserved: [u64; 2],
+}
+
+/// One sample in the ring.
+#[repr(C)]
+#[derive(Debug)]
+pub(crate) struct Slot {
+    /// `2t + 1` while sample `t` is being written, `2t + 2` once it is whole.
+    pub(crate) mark: AtomicU64,
+    /// UNIX time in nanoseconds.
+    pub(crate) time: AtomicI64,
+    /// The value's bits; for a structured value its position in the byte ring.
+    pub(crate) bits: AtomicU64,
+    /// Origin, and bound or length; see [`Meta`].
+    pub(crate) meta: AtomicU64,
+}
+
+/// The fields of a slot, whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RawSample {
+    pub(crate) ticket: u64,
+    pub(crate) time: i64,
+    pub(crate) bits: u64,
+    pub(crate) meta: Meta,
+}
+
+/// Bits 0-7: origin (0 measured, 1 predicted). Bits 32-63: the error bound as an `f32`, or the
+/// length of a structured value in bytes. The rest is zero.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Meta(pub(crate) u64);
+
+impl Meta {
+    /// Of a number. The bound is rounded up to the next `f32`, so that it still bounds.
+    pub(crate) fn scalar(origin: Origin) -> Self {
+        match origin {
+            Origin::Measured => Self(0),
+            Origin::Predicted { bound } => {
+                let near = bound as f32;
+                let up = if f64::from(near) < bound { near.next_up() } else { near };
+                Self(1 | u64::from(up.to_bits()) << 32)
+            }
+        }
+    }
+
+    /// Of a structured value, which has no bound.
+    pub(crate) fn structured(origin: Origin, len: u32) -> Self {
+        let code = u64::from(matches!(origin, Origin::Predicted { .. }));
+        Self(code | u64::from(len) << 32)
+    }
+
+    pub(crate) fn len(self) -> usize {
+        (self.0 >> 32) as usize
+    }
+
+    pub(crate) fn origin(self, structured: bool) -> Origin {
+        match self.0 & 0xff {
+            0 => Origin::Measured,
+            _ if structured => Origin::Predicted { bound: f64::INFINITY },
+            _ => Origin::Predicted { bound: f64::from(f32::from_bits((self.0 >> 32) as u32)) },
+        }
+    }
+}
+
+/// What reading a slot found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Found<T> {
+    /// The sample, whole.
+    Whole(T),
+    /// Not written yet.
+    Absent,
+    /// Overwritten by a later one.
+    Lapped,
+    /// The vertex was unregistered.
+    Gone,
+}
+
+/// What became of a published value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Published {
+    /// It differed from the last one and was stored.
+    Stored,
+    /// It equals the last one; only `checked_at` moved.
+    Unchanged,
+}
+
+/// A value on its way into the ring.
+#[derive(Clone, Copy)]
+pub(crate) enum Payload<'a> {
+    Bits(u64),
+    Bytes(&'a [u8]),
+}
+
+/// Where a vertex lies and how large it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Place {
+    pub(crate) offset: u64,
+    pub(crate) slots: u32,
+    pub(crate) byte_ring_bytes: u32,
+}
+
+impl Place {
+    /// Bytes from the head to the end of the byte ring, to the next cache line.
+    pub(crate) fn bytes(slots: u32, byte_ring_bytes: u32) -> u64 {
+        let all = size_of::<VertexHead>() as u64
+            + u64::from(slots) * size_of::<Slot>() as u64
+            + u64::from(byte_ring_bytes);
+        all.next_multiple_of(64)
+    }
+}
+
+/// A vertex, borrowed from a mapping (or, in tests, from the heap).
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RawVertex<'a> {
+    pub(crate) head: &'a VertexHead,
+    /// The number is a power of two.
+    pub(crate) slots: &'a [Slot],
+    /// Empty unless the values are structured; else the number is a power of two.
+    pub(crate) bytes: &'a [AtomicU64],
+}
+
+impl RawVertex<'_> {
+    fn slot(&self, ticket: u64) -> &Slot {
+        &self.slots[(ticket as usize) & (self.slots.len() - 1)]
+    }
+
+    // ---- writers ----
+
+    fn lock(&self) {
+        let mut round = 0;
+        // SYNC: Acquire pairs with the Release in `unlock`, so a writer sees what the one before
+        // it wrote.
+        while self
+            .head
+            .lock
+            .compare_exchange_weak(0, 1, Ordering::Acquire, Ordering::Relaxed)
+            .is_err()
+        {
+            pause(round);
+            round = round.saturating_add(1);
+        }
+    }
+
+    fn unlock(&self) {
+        // SYNC: pairs with the Acquire in `lock`.
+        self.head.lock.store(0, Ordering::Release);
+    }
+
+    /// Stores a sample if it differs from the last one, and marks the source as looked at. A time
+    /// before the last sample's becomes that one's, and is counted.
+    ///
+    /// `owner` is the caller's: a writer whose vertex was unregistered gets `None`.
+    pub(crate) fn publish(
+        &self,
+        owner: u64,
+        time: Timestamp,
+        payload: Payload<'_>,
+        origin: Origin,
+    ) -> Option<Published> {
+        self.lock();
+        let done = self.publish_locked(owner, time, payload, origin);
+        self.unlock();
+        done
+    }
+
+    fn publish_locked(
+        &self,
+        owner: u64,
+        time: Timestamp,
+        payload: Payload<'_>,
+        origin: Origin,
+    ) -> Option<Published> {
+        let head = self.head;
+        // Relaxed: owner changes only under this lock.
+        if head.owner.load(Ordering::Relaxed) != owner {
+            return None;
+        }
+        let ticket = head.head.load(Ordering::Relaxed);
+        let mut time = time.as_nanos();
+        let last = ticket.checked_sub(1).map(|t| self.load_own(t));
+        let floor = head.checked_at.load(Ordering::Relaxed);
+        if ticket > 0 && time < floor {
+            time = floor;
+            head.clamped.fetch_add(1, Ordering::Relaxed);
+        }
+        let unchanged = last.is_some_and(|last| self.equals(&last, payload, origin));
+        if !unchanged {
+            let (bits, meta) = match payload {
+                Payload::Bits(bits) => (bits, Meta::scalar(origin)),
+                Payload::Bytes(bytes) => {
+                    (self.store_bytes(bytes), Meta::structured(origin, bytes.len() as u32))
+                }
+            };
+            self.store_slot(RawSample { ticket, time, bits, meta });
+            // SYNC: pairs with the Acquire load of `head` in `latest` and `read`: who sees the new
+            // head sees the slot.
+            head.head.store(ticket + 1, Ordering::Release);
+        }
+        // SYNC: pairs with the Acquire load in `latest`: who sees this time sees at least this
+        // sample.
+        head.checked_at.store(time, Ordering::Release);
+        Some(if unchanged { Published::Unchanged } else { Published::Stored })
+    }
+
+    /// The last sample, read by the writer that holds the lock: nobody else changes it.
+    fn load_own(&self, ticket: u64) -> RawSample {
+        let slot = self.slot(ticket);
+        RawSample {
+            ticket,
+            time: slot.time.load(Ordering::Relaxed),
+            bits: slot.bits.load(Ordering::Relaxed),
+            meta: Meta(slot.meta.load(Ordering::Relaxed)),
+        }
+    }
+
+    fn equals(&self, last: &RawSample, payload: Payload<'_>, origin: Origin) -> bool {
+        match payload {
+            Payload::Bits(bits) => last.bits == bits && last.meta == Meta::scalar(origin),
+            Payload::Bytes(bytes) => {
+                last.meta == Meta::structured(origin, bytes.len() as u32)
+                    && words_of(bytes)
+                        .zip(self.words_at(last.bits))
+                        .all(|(word, stored)| word == stored.load(Ordering::Relaxed))
+            }
+        }
+    }
+
+    fn store_slot(&self, sample: RawSample) {
+        let slot = self.slot(sample.ticket);
+        slot.mark.store(2 * sample.ticket + 1, Ordering::Relaxed);
+        // SYNC: pairs with the Acquire fence in `read`: a reader that sees any field of this
+        // sample sees the odd mark, or a later one, when it looks again.
+        fence(Ordering::Release);
+        slot.time.store(sample.time, Ordering::Relaxed);
+        slot.bits.store(sample.bits, Ordering::Relaxed);
+        slot.meta.store(sample.meta.0, Ordering::Relaxed);
+        // SYNC: pairs with the first Acquire load of the mark in `read`.
+        slot.mark.store(2 * sample.ticket + 2, Ordering::Release);
+    }
+
+    /// Puts `bytes` into the byte ring and returns their position since the beginning.
+    fn store_bytes(&self, bytes: &[u8]) -> u64 {
+        let position = self.head.bytes_reserved.load(Ordering::Relaxed);
+        let end = position + bytes.len().next_multiple_of(8) as u64;
+        self.head.bytes_reserved.store(end, Ordering::Relaxed);
+        // SYNC: pairs with the Acquire fence in `copy_bytes`: a reader that sees any word written
+        // below sees the new end when it looks, and knows that its bytes may be gone.
+        fence(Ordering::Release);
+        for (word, stored) in words_of(bytes).zip(self.words_at(position)) {
+            stored.store(word, Ordering::Relaxed);
+        }
+        position
+    }
+
+    /// The words of the byte ring from `position` on, round and round.
+    fn words_at(&self, position: u64) -> impl Iterator<Item = &AtomicU64> {
+        let first = (position / 8) as usize & (self.bytes.len() - 1);
+        let (wrapped, ahead) = self.bytes.split_at(first);
+        ahead.iter().chain(wrapped)
+    }
+
+    /// Hands the vertex to a directory entry: empty, and for its writers and readers alone.
+    pub(crate) fn adopt(&self, owner: u64) {
+        self.lock();
+        for slot in self.slots {
+            slot.mark.store(0, Ordering::Relaxed);
+        }
+        self.head.head.store(0, Ordering::Relaxed);
+        self.head.checked_at.store(0, Ordering::Relaxed);
+        self.head.clamped.store(0, Ordering::Relaxed);
+        // SYNC: pairs with the Acquire load of `owner` in `read`.
+        self.head.owner.store(owner, Ordering::Release);
+        self.unlock();
+    }
+
+    /// Takes the vertex from its entry. Readers find it gone from here on.
+    pub(crate) fn abandon(&self) {
+        self.lock();
+        self.head.owner.store(0, Ordering::Relaxed);
+        // SYNC: pairs with the Acquire fence in `read`: a reader that sees anything that a later
+        // owner wrote sees that the vertex has changed hands.
+        fence(Ordering::Release);
+        self.unlock();
+    }
+
+    // ---- readers ----
+
+    /// Sample `ticket`, if it is there.
+    pub(crate) fn read(&self, owner: u64, ticket: u64) -> Found<RawSample> {
+        // SYNC: pairs with the Release store in `adopt`.
+        if self.head.owner.load(Ordering::Acquire) != owner {
+            return Found::Gone;
+        }
+        let slot = self.slot(ticket);
+        let whole = 2 * ticket + 2;
+        // SYNC: pairs with the Release store of the even mark in `store_slot`.
+        let before = slot.mark.load(Ordering::Acquire);
+        let sample = self.load_own(ticket);
+        // SYNC: pairs with the Release fences in `store_slot` and `abandon`.
+        fence(Ordering::Acquire);
+        let after = slot.mark.load(Ordering::Relaxed);
+        if self.head.owner.load(Ordering::Relaxed) != owner {
+            Found::Gone
+        } else if before == whole && after == whole {
+            Found::Whole(sample)
+        } else if after > whole {
+            Found::Lapped
+        } else {
+            Found::Absent
+        }
+    }
+
+    /// How many samples were ever stored: the ticket of the next one.
+    pub(crate) fn count(&self) -> u64 {
+        // SYNC: pairs with the Release store of `head` in `publish_locked`.
+        self.head.head.load(Ordering::Acquire)
+    }
+
+    /// The newest sample and the time when its source was last looked at.
+    pub(crate) fn latest(&self, owner: u64) -> Found<(RawSample, i64)> {
+        for _ in 0..READ_ATTEMPTS {
+            // The time first: the sample read after it is at least as new, so this never claims
+            // that an old value was checked at a time when a newer one was already there.
+            // SYNC: pairs with the Release store of `checked_at` in `publish_locked`.
+            let checked_at = self.head.checked_at.load(Ordering::Acquire);
+            let Some(ticket) = self.count().checked_sub(1) else {
+                return match self.read(owner, 0) {
+                    Found::Gone => Found::Gone,
+                    _ => Found::Absent,
+                };
+            };
+            match self.read(owner, ticket) {
+                Found::Whole(sample) => {
+                    return Found::Whole((sample, checked_at.max(sample.time)));
+                }
+                Found::Gone => return Found::Gone,
+                // Lapped between two loads, or the vertex was just adopted: look again.
+                Found::Lapped | Found::Absent => {}
+            }
+        }
+        Found::Lapped
+    }
+
+    /// The newest sample that is not younger than `time`: the value that held then. `Lapped` if the
+    /// ring no longer reaches back that far.
+    pub(crate) fn as_of(&self, owner: u64, time: i64) -> Found<RawSample> {
+        let mut ticket = self.count();
+        while let Some(older) = ticket.checked_sub(1) {
+            match self.read(owner, older) {
+                Found::Whole(sample) if sample.time <= time => return Found::Whole(sample),
+                Found::Whole(_) | Found::Absent => ticket = older,
+                other => return other,
+            }
+        }
+        Found::Absent
+    }
+
+    /// The bytes of a structured sample, into `into`; false if they were overwritten meanwhile or
+    /// the sample lies about them.
+    pub(crate) fn copy_bytes(&self, sample: &RawSample, into: &mut Vec<u8>) -> bool {
+        let len = sample.meta.len();
+        into.clear();
+        if len > self.bytes.len() * 8 {
+            return false;
+        }
+        for word in self.words_at(sample.bits).take(len.div_ceil(8)) {
+            into.extend_from_slice(&word.load(Ordering::Relaxed).to_le_bytes());
+        }
+        into.truncate(len);
+        // SYNC: pairs with the Release fence in `store_bytes`.
+        fence(Ordering::Acquire);
+        let reserved = self.head.bytes_reserved.load(Ordering::Relaxed);
+        reserved.wrapping_sub(sample.bits) <= self.bytes.len() as u64 * 8
+    }
+}
+
+/// `bytes` as little-endian words, the last one filled up with zeros.
+fn words_of(bytes: &[u8]) -> impl Iterator<Item = u64> {
+    bytes.chunks(8).map(|chunk| {
+        let mut word = [0; 8];
+        word[..chunk.len()].copy_from_slice(chunk);
+        u64::from_le_bytes(word)
+    })
+}

@@ -1,0 +1,252 @@
+//! The reading side of one segment.
+
+use std::fmt;
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use skopos_model::{Kind, Timestamp, Topic, Unit, ValueType};
+
+use crate::entry::{self, Registered};
+use crate::header::{Header, Refusal};
+use crate::layout::{
+    Entry, HEADER_BYTES, Live, MAX_FILE_BYTES, STATE_CLOSED, STATE_NEW, WAKE_ENTRIES_OFFSET,
+    WAKE_SEGMENT_OFFSET,
+};
+use crate::map::Mapping;
+use crate::ring::Place;
+use crate::sync::{AtomicU32, Ordering};
+use crate::vertex::Vertex;
+use crate::{Error, dir, sys};
+
+/// A segment, mapped for reading. Cheap to clone.
+#[derive(Clone)]
+pub struct Segment {
+    pub(crate) shared: Arc<Shared>,
+}
+
+pub(crate) struct Shared {
+    pub(crate) map: Mapping,
+    wake: Option<Mapping>,
+    file: File,
+    path: PathBuf,
+    pub(crate) header: Header,
+}
+
+/// What the directory says about a vertex.
+#[derive(Clone, Debug, PartialEq)]
+pub struct VertexInfo {
+    /// Its topic.
+    pub topic: Topic,
+    /// The type of its values.
+    pub value_type: ValueType,
+    /// How its values move.
+    pub kind: Kind,
+    /// The unit of its values.
+    pub unit: Unit,
+    /// The group that it is measured with; empty if alone.
+    pub group: String,
+    /// How many samples stay in memory.
+    pub slots: u32,
+    /// When it was registered.
+    pub registered_at: Timestamp,
+}
+
+impl Segment {
+    /// Maps the segment file at `path` and checks it.
+    ///
+    /// # Errors
+    /// [`Error::Owner`] unless the file belongs to this user or root; [`Error::NotASegment`] and
+    /// [`Error::LayoutVersion`] for what this program cannot read; [`Error::Io`].
+    pub fn open(path: &Path) -> Result<Self, Error> {
+        let file = OpenOptions::new()
+            .read(true)
+            .custom_flags(libc::O_CLOEXEC | libc::O_NOFOLLOW | libc::O_NONBLOCK)
+            .open(path)
+            .map_err(Error::io(path, "cannot open"))?;
+        let meta = file.metadata().map_err(Error::io(path, "cannot look at it"))?;
+        let not_a_segment =
+            |why: &str| Error::NotASegment { path: path.into(), why: why.to_owned() };
+        if !meta.is_file() {
+            return Err(not_a_segment("not a plain file"));
+        }
+        // Whoever owns the file can cut it short under a reader's feet, and the reader dies of
+        // SIGBUS. Only the user's own programs and root's are trusted not to.
+        let wanted = sys::effective_uid();
+        if meta.uid() != wanted && meta.uid() != 0 {
+            return Err(Error::Owner { path: path.into(), found: meta.uid(), wanted });
+        }
+        if meta.len() < HEADER_BYTES as u64 {
+            return Err(not_a_segment("shorter than a header"));
+        }
+        if meta.len() > MAX_FILE_BYTES {
+            return Err(not_a_segment("longer than any segment"));
+        }
+        let map = Mapping::map(&file, meta.len() as usize, false)
+            .map_err(Error::io(path, "cannot map"))?;
+        let fixed = map.fixed_header().ok_or_else(|| not_a_segment("shorter than a header"))?;
+        let header = Header::decode(&fixed, meta.len()).map_err(|refusal| match refusal {
+            Refusal::Version(found) => Error::LayoutVersion { path: path.into(), found },
+            Refusal::Damaged(why) => not_a_segment(&why),
+        })?;
+        let shared =
+            Shared { map, wake: open_wake(path, &header), file, path: path.into(), header };
+        let segment = Self { shared: Arc::new(shared) };
+        // SYNC: pairs with the Release store in `Builder::make_files`.
+        if segment.live().state.load(Ordering::Acquire) == STATE_NEW {
+            return Err(not_a_segment("its publisher has not finished making it"));
+        }
+        Ok(segment)
+    }
+
+    pub(crate) fn live(&self) -> &Live {
+        self.shared.map.live().unwrap_or_else(|| unreachable!("`open` saw a whole header"))
+    }
+
+    /// The segment's file.
+    pub fn path(&self) -> &Path {
+        &self.shared.path
+    }
+
+    /// The segment's name.
+    pub fn name(&self) -> &str {
+        &self.shared.header.name
+    }
+
+    /// The node that its publisher says it runs on.
+    pub fn node(&self) -> &str {
+        &self.shared.header.node
+    }
+
+    /// The publisher's process id, in its own namespace.
+    pub fn pid(&self) -> u32 {
+        self.shared.header.pid
+    }
+
+    /// When the segment was made.
+    pub fn created_at(&self) -> Timestamp {
+        Timestamp::from_nanos(self.shared.header.created_at)
+    }
+
+    /// True while the publisher lives and has not closed the segment. One system call.
+    pub fn is_alive(&self) -> bool {
+        // SYNC: pairs with the Release store in `Inner::close`.
+        self.live().state.load(Ordering::Acquire) != STATE_CLOSED
+            // A lock that cannot be asked for is a kernel without such locks: believe the state.
+            && sys::is_locked(&self.shared.file).unwrap_or(true)
+    }
+
+    /// How long the publisher has given no sign of life. A living publisher that is stuck shows.
+    pub fn silent_for(&self) -> Duration {
+        let beat = self.live().heartbeat_boottime.load(Ordering::Relaxed);
+        Duration::from_nanos(sys::boottime().saturating_sub(beat))
+    }
+
+    /// How often the publisher saw its clock step back.
+    pub fn clock_steps(&self) -> u64 {
+        self.live().clock_steps.load(Ordering::Relaxed)
+    }
+
+    /// Changes whenever a vertex is registered or unregistered.
+    pub fn directory_version(&self) -> u64 {
+        // SYNC: pairs with the Release in `Inner::directory_changed`.
+        self.live().directory_version.load(Ordering::Acquire)
+    }
+
+    fn entries(&self) -> &[Entry] {
+        let header = &self.shared.header;
+        // SYNC: pairs with the Release in `Inner::register`.
+        let len = self.live().directory_len.load(Ordering::Acquire).min(header.directory_capacity);
+        self.shared.map.slice(header.directory_offset, len as usize).unwrap_or_default()
+    }
+
+    /// Every vertex that is registered now.
+    pub fn vertices(&self) -> Vec<Vertex> {
+        (0..self.entries().len()).filter_map(|index| self.vertex_at(index)).collect()
+    }
+
+    /// The vertex of `topic`.
+    ///
+    /// # Errors
+    /// [`Error::NoVertex`].
+    pub fn find(&self, topic: &Topic) -> Result<Vertex, Error> {
+        self.entries()
+            .iter()
+            .position(|e| entry::has_topic(e, topic.as_str()))
+            .and_then(|index| self.vertex_at(index))
+            .filter(|vertex| vertex.topic() == topic)
+            .ok_or_else(|| Error::NoVertex(topic.clone()))
+    }
+
+    fn vertex_at(&self, index: usize) -> Option<Vertex> {
+        let registered = entry::read(self.entries().get(index)?)?;
+        if registered.place.offset < self.shared.header.heap_offset {
+            return None;
+        }
+        // The place must lie in the mapping now: from here on it is taken for granted.
+        self.shared.map.vertex(&registered.place)?;
+        let Registered { version, place, value_type, kind, unit, topic, group, registered_at } =
+            registered;
+        let index = u32::try_from(index).ok()?;
+        let info = VertexInfo {
+            topic,
+            value_type,
+            kind,
+            unit,
+            group: self.group_name(group).unwrap_or_default(),
+            slots: place.slots,
+            registered_at,
+        };
+        Some(Vertex::new(self.clone(), info, group, index, place, entry::owner(index, version)))
+    }
+
+    fn group_name(&self, id: u32) -> Option<String> {
+        let header = &self.shared.header;
+        // SYNC: pairs with the Release store in `Inner::add_group`.
+        let groups = self.live().groups_len.load(Ordering::Acquire).min(header.groups_capacity);
+        if id == 0 || id >= groups {
+            return None;
+        }
+        let group = self.shared.map.group(header.groups_offset, id)?;
+        let bytes: Vec<u8> =
+            group.name.iter().flat_map(|w| w.load(Ordering::Relaxed).to_le_bytes()).collect();
+        let len = group.name_len.load(Ordering::Relaxed) as usize;
+        String::from_utf8(bytes.get(..len)?.to_vec()).ok()
+    }
+
+    pub(crate) fn raw(&self, place: &Place) -> crate::ring::RawVertex<'_> {
+        self.shared.map.vertex(place).unwrap_or_else(|| unreachable!("checked by `vertex_at`"))
+    }
+
+    /// The flag that waiters for entry `index` raise, or for any vertex if `None`.
+    pub(crate) fn wake_flag(&self, index: Option<u32>) -> Result<&AtomicU32, Error> {
+        let at = match index {
+            None => WAKE_SEGMENT_OFFSET as u64,
+            Some(index) => WAKE_ENTRIES_OFFSET as u64 + 4 * u64::from(index),
+        };
+        let wake = self.shared.wake.as_ref().filter(|map| map.is_writable());
+        wake.and_then(|map| map.at(at))
+            .ok_or_else(|| Error::NoWake { path: dir::wake_path(&self.shared.path) })
+    }
+}
+
+impl fmt::Debug for Segment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Segment({})", self.shared.path.display())
+    }
+}
+
+/// The wake file, if this process may write to it; readers that never wait do without.
+fn open_wake(path: &Path, header: &Header) -> Option<Mapping> {
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .custom_flags(libc::O_CLOEXEC | libc::O_NOFOLLOW | libc::O_NONBLOCK)
+        .open(dir::wake_path(path))
+        .ok()?;
+    let needed = WAKE_ENTRIES_OFFSET as u64 + 4 * u64::from(header.directory_capacity);
+    let len = file.metadata().ok().filter(|m| m.is_file() && m.len() >= needed)?.len();
+    Mapping::map(&file, usize::try_from(len.min(MAX_FILE_BYTES)).ok()?, true).ok()
+}

@@ -1,0 +1,57 @@
+//! The facts of one tick, together.
+
+use skopos_model::{Sample, Timestamp};
+
+use crate::Error;
+use crate::sync::Ordering;
+use crate::vertex::Vertex;
+
+/// How often a snapshot starts over when the ring was overwritten under it.
+const ATTEMPTS: u32 = 100;
+
+/// What the vertices of one group held at the end of one tick.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Snapshot {
+    /// The tick's time.
+    pub time: Timestamp,
+    /// A sample a vertex, in the order asked for; `None` for one without a value at that tick.
+    pub samples: Vec<Option<Sample>>,
+}
+
+/// Reads the vertices of one group as of the group's last whole tick. Never waits for a writer:
+/// a tick that is under way is simply not looked at.
+///
+/// # Errors
+/// [`Error::SnapshotGroup`] unless all vertices are of one group of one segment; [`Error::Empty`]
+/// before the first tick; [`Error::Gone`]; [`Error::Busy`] if ticks come faster than they can be
+/// read.
+pub fn snapshot(vertices: &[Vertex]) -> Result<Snapshot, Error> {
+    let Some(first) = vertices.first() else {
+        return Ok(Snapshot { time: Timestamp::default(), samples: Vec::new() });
+    };
+    let together = |v: &&Vertex| {
+        v.group != 0 && v.group == first.group && v.segment().path() == first.segment().path()
+    };
+    if let Some(stranger) = vertices.iter().find(|v| !together(v)) {
+        return Err(Error::SnapshotGroup(stranger.topic().clone()));
+    }
+    let shared = &first.segment().shared;
+    let group = shared
+        .map
+        .group(shared.header.groups_offset, first.group)
+        .ok_or_else(|| Error::SnapshotGroup(first.topic().clone()))?;
+    let mut busy = None;
+    for _ in 0..ATTEMPTS {
+        // SYNC: pairs with the Release store in `Tick::drop`.
+        let time = Timestamp::from_nanos(group.tick_time.load(Ordering::Acquire));
+        if time == Timestamp::default() {
+            return Err(Error::Empty(first.topic().clone()));
+        }
+        match vertices.iter().map(|v| v.as_of(time)).collect() {
+            Ok(samples) => return Ok(Snapshot { time, samples }),
+            Err(e @ Error::Busy(_)) => busy = Some(e),
+            Err(e) => return Err(e),
+        }
+    }
+    Err(busy.unwrap_or_else(|| Error::Busy(first.topic().clone())))
+}

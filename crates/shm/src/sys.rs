@@ -1,0 +1,113 @@
+//! The system calls that shared memory needs, each behind a safe function.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd as _;
+use std::time::Duration;
+
+use crate::sync::AtomicU32;
+use crate::wait::Sleep;
+
+/// Tries to take the exclusive lock that a publisher holds for life. `Ok(false)` if another open
+/// file description holds it.
+///
+/// Open-file-description locks, not process ids: the kernel drops them at the death of the holder
+/// at once, they cannot be fooled by a reused pid, and they mean the same in every container.
+pub(crate) fn try_lock(file: &File) -> io::Result<bool> {
+    match ofd(file, libc::F_OFD_SETLK) {
+        Ok(_) => Ok(true),
+        Err(e) if matches!(e.raw_os_error(), Some(libc::EAGAIN | libc::EACCES)) => Ok(false),
+        Err(e) => Err(e),
+    }
+}
+
+/// True if somebody holds the exclusive lock of `file`.
+pub(crate) fn is_locked(file: &File) -> io::Result<bool> {
+    Ok(ofd(file, libc::F_OFD_GETLK)?.l_type != libc::F_UNLCK as libc::c_short)
+}
+
+/// Waits for the exclusive lock of `file`; for the short lock of a directory.
+pub(crate) fn lock(file: &File) -> io::Result<()> {
+    loop {
+        match ofd(file, libc::F_OFD_SETLKW) {
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            other => return other.map(drop),
+        }
+    }
+}
+
+fn ofd(file: &File, command: libc::c_int) -> io::Result<libc::flock> {
+    // SAFETY: `flock` is a plain C structure for which all zeros is a valid value.
+    let mut lock: libc::flock = unsafe { std::mem::zeroed() };
+    lock.l_type = libc::F_WRLCK as libc::c_short;
+    lock.l_whence = libc::SEEK_SET as libc::c_short;
+    // SAFETY: the descriptor is open for as long as `file` is borrowed, and `lock` outlives the
+    // call, which reads and writes nothing else.
+    let result = unsafe { libc::fcntl(file.as_raw_fd(), command, &raw mut lock) };
+    if result == -1 { Err(io::Error::last_os_error()) } else { Ok(lock) }
+}
+
+/// Makes sure that `len` bytes at `offset` have memory behind them, so that storing to them never
+/// raises SIGBUS.
+pub(crate) fn allocate(file: &File, offset: u64, len: u64) -> io::Result<()> {
+    // SAFETY: the descriptor is open; the call touches no memory of ours.
+    match unsafe {
+        libc::posix_fallocate(file.as_raw_fd(), offset as libc::off_t, len as libc::off_t)
+    } {
+        0 => Ok(()),
+        code => Err(io::Error::from_raw_os_error(code)),
+    }
+}
+
+/// The effective user id of this process.
+pub fn effective_uid() -> u32 {
+    // SAFETY: always succeeds and touches no memory.
+    unsafe { libc::geteuid() }
+}
+
+/// `CLOCK_BOOTTIME`: nanoseconds since the machine started, sleep included. Never steps.
+pub fn boottime() -> u64 {
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `now` outlives the call. The clock exists on every Linux, so the call cannot fail.
+    unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, &raw mut now) };
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+/// `CLOCK_REALTIME`: UNIX time.
+pub fn now() -> skopos_model::Timestamp {
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: as above.
+    unsafe { libc::clock_gettime(libc::CLOCK_REALTIME, &raw mut now) };
+    skopos_model::Timestamp::from_nanos(now.tv_sec * 1_000_000_000 + now.tv_nsec)
+}
+
+/// Sleeping by the futex system call, on a word that several processes map, for at most so long.
+#[derive(Clone, Copy)]
+pub(crate) struct Futex {
+    pub(crate) timeout: Duration,
+}
+
+impl Sleep for Futex {
+    fn sleep(&self, word: &AtomicU32, seen: u32) {
+        let timeout = libc::timespec {
+            tv_sec: self.timeout.as_secs().min(i64::MAX as u64) as libc::time_t,
+            tv_nsec: self.timeout.subsec_nanos().into(),
+        };
+        // SAFETY: `word` is a mapped, aligned u32 and `timeout` outlives the call. The result is
+        // of no use: a wake, a changed word, a signal and a timeout all mean "look again".
+        unsafe {
+            libc::syscall(
+                libc::SYS_futex,
+                word.as_ptr(),
+                libc::FUTEX_WAIT,
+                seen,
+                &raw const timeout,
+            )
+        };
+    }
+
+    fn wake(&self, word: &AtomicU32) {
+        // SAFETY: `word` is a mapped, aligned u32; the call only looks up who sleeps on it.
+        unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAKE, i32::MAX) };
+    }
+}

@@ -1,0 +1,231 @@
+//! Reading one vertex: the latest value, a range of time, the value that held at a time.
+
+use std::fmt;
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use skopos_model::{Sample, Scalar, Structured, Timestamp, Topic, Value, ValueType};
+
+use crate::ring::{Found, Place, RawSample, RawVertex};
+use crate::segment::{Segment, VertexInfo};
+use crate::subscribe::Subscription;
+use crate::{Error, sys};
+
+/// How often a structured value is read again when its bytes were overwritten meanwhile.
+const STRUCTURED_ATTEMPTS: u32 = 100;
+
+/// One topic's samples, for reading. Clone it freely; it stays valid, and says [`Error::Gone`]
+/// once the vertex is unregistered.
+#[derive(Clone)]
+pub struct Vertex {
+    segment: Segment,
+    info: VertexInfo,
+    pub(crate) group: u32,
+    index: u32,
+    place: Place,
+    owner: u64,
+}
+
+/// A sample as it was read: with the time when its source was last looked at.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Reading {
+    /// The sample. Its time says since when the value holds.
+    pub sample: Sample,
+    /// When the source was last looked at: "unchanged and fresh" has a late one, "stale" an early.
+    pub checked_at: Timestamp,
+}
+
+impl Reading {
+    /// How long ago the source was last looked at.
+    pub fn age(&self) -> Duration {
+        sys::now().since(self.checked_at)
+    }
+
+    /// The value as a double, unless it is structured.
+    pub fn as_f64(&self) -> Option<f64> {
+        self.sample.value.as_f64()
+    }
+}
+
+/// The samples of a range of time, oldest first.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Range {
+    /// The samples.
+    pub samples: Vec<Sample>,
+    /// False if the ring no longer reaches back to the start of the range.
+    pub complete: bool,
+}
+
+impl Vertex {
+    pub(crate) fn new(
+        segment: Segment,
+        info: VertexInfo,
+        group: u32,
+        index: u32,
+        place: Place,
+        owner: u64,
+    ) -> Self {
+        Self { segment, info, group, index, place, owner }
+    }
+
+    /// Its topic.
+    pub fn topic(&self) -> &Topic {
+        &self.info.topic
+    }
+
+    /// What the directory says about it.
+    pub fn info(&self) -> &VertexInfo {
+        &self.info
+    }
+
+    /// The segment that it lies in.
+    pub fn segment(&self) -> &Segment {
+        &self.segment
+    }
+
+    pub(crate) fn index(&self) -> u32 {
+        self.index
+    }
+
+    pub(crate) fn raw(&self) -> RawVertex<'_> {
+        self.segment.raw(&self.place)
+    }
+
+    /// The latest sample. No system call, no lock; allocates only for a structured value.
+    ///
+    /// A dead publisher's last value is still here: ask [`Segment::is_alive`], or look at
+    /// [`Reading::age`].
+    ///
+    /// # Errors
+    /// [`Error::Empty`] before the first sample; [`Error::Gone`]; [`Error::Busy`] if writers
+    /// outrun this reader again and again.
+    #[inline]
+    pub fn latest(&self) -> Result<Reading, Error> {
+        let raw = self.raw();
+        for _ in 0..STRUCTURED_ATTEMPTS {
+            match raw.latest(self.owner) {
+                Found::Whole((sample, checked_at)) => {
+                    if let Some(sample) = self.decode(&raw, &sample) {
+                        let checked_at = Timestamp::from_nanos(checked_at);
+                        return Ok(Reading { sample, checked_at });
+                    }
+                }
+                Found::Absent => return Err(Error::Empty(self.topic().clone())),
+                Found::Gone => return Err(Error::Gone(self.topic().clone())),
+                Found::Lapped => break,
+            }
+        }
+        Err(Error::Busy(self.topic().clone()))
+    }
+
+    /// How many samples were ever stored here.
+    pub fn count(&self) -> u64 {
+        self.raw().count()
+    }
+
+    /// The samples with a time in `range`, oldest first, as far as the ring reaches back.
+    ///
+    /// # Errors
+    /// [`Error::Gone`].
+    pub fn range(&self, range: RangeInclusive<Timestamp>) -> Result<Range, Error> {
+        let raw = self.raw();
+        let (mut samples, mut complete) = (Vec::new(), true);
+        let mut ticket = self.count();
+        while let Some(older) = ticket.checked_sub(1) {
+            ticket = older;
+            let sample = match raw.read(self.owner, ticket) {
+                Found::Whole(sample) => sample,
+                Found::Gone => return Err(Error::Gone(self.topic().clone())),
+                Found::Absent => continue,
+                Found::Lapped => {
+                    complete = false;
+                    break;
+                }
+            };
+            let time = Timestamp::from_nanos(sample.time);
+            if time < *range.start() {
+                break;
+            }
+            if time <= *range.end() {
+                match self.decode(&raw, &sample) {
+                    Some(sample) => samples.push(sample),
+                    None => {
+                        complete = false;
+                        break;
+                    }
+                }
+            }
+        }
+        samples.reverse();
+        Ok(Range { samples, complete })
+    }
+
+    /// The sample that held at `time`, or `None` if there was none yet.
+    ///
+    /// # Errors
+    /// [`Error::Busy`] if the ring no longer reaches back that far; [`Error::Gone`].
+    pub fn as_of(&self, time: Timestamp) -> Result<Option<Sample>, Error> {
+        let raw = self.raw();
+        match raw.as_of(self.owner, time.as_nanos()) {
+            Found::Whole(sample) => match self.decode(&raw, &sample) {
+                Some(sample) => Ok(Some(sample)),
+                None => Err(Error::Busy(self.topic().clone())),
+            },
+            Found::Absent => Ok(None),
+            Found::Lapped => Err(Error::Busy(self.topic().clone())),
+            Found::Gone => Err(Error::Gone(self.topic().clone())),
+        }
+    }
+
+    /// Follows the vertex from now on: the next sample delivered is the next one stored.
+    pub fn subscribe(&self) -> Subscription {
+        Subscription::new(self.clone(), self.count())
+    }
+
+    /// Follows the vertex from the oldest sample that is still in memory.
+    pub fn subscribe_from_oldest(&self) -> Subscription {
+        Subscription::new(self.clone(), self.oldest())
+    }
+
+    /// The ticket of the oldest sample that the ring may still hold.
+    pub(crate) fn oldest(&self) -> u64 {
+        self.count().saturating_sub(u64::from(self.place.slots))
+    }
+
+    pub(crate) fn read(&self, ticket: u64) -> Found<Sample> {
+        let raw = self.raw();
+        match raw.read(self.owner, ticket) {
+            Found::Whole(sample) => self.decode(&raw, &sample).map_or(Found::Lapped, Found::Whole),
+            Found::Absent => Found::Absent,
+            Found::Lapped => Found::Lapped,
+            Found::Gone => Found::Gone,
+        }
+    }
+
+    /// `None` if the bytes of a structured value were overwritten, or are no structured value.
+    #[inline]
+    fn decode(&self, raw: &RawVertex<'_>, sample: &RawSample) -> Option<Sample> {
+        let structured = self.info.value_type == ValueType::Structured;
+        let value = match Scalar::from_bits(self.info.value_type, sample.bits) {
+            Some(scalar) => Value::from(scalar),
+            None => Value::Structured(decode_structured(raw, sample)?),
+        };
+        let time = Timestamp::from_nanos(sample.time);
+        Some(Sample { time, value, origin: sample.meta.origin(structured) })
+    }
+}
+
+#[cold]
+fn decode_structured(raw: &RawVertex<'_>, sample: &RawSample) -> Option<Structured> {
+    let mut bytes = Vec::new();
+    if !raw.copy_bytes(sample, &mut bytes) {
+        return None;
+    }
+    Structured::from_json(std::str::from_utf8(&bytes).ok()?).ok()
+}
+
+impl fmt::Debug for Vertex {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Vertex({} in {:?})", self.topic(), self.segment)
+    }
+}

@@ -1,0 +1,249 @@
+//! Handles for publishing: a vertex on its own, and a group of vertices tick by tick.
+
+use std::fmt;
+use std::sync::Arc;
+
+use skopos_model::{Origin, Sample, Scalar, Structured, Timestamp, Topic, Value, ValueType};
+
+use crate::publisher::{Inner, NewVertex, VertexSpec};
+use crate::ring::Place;
+use crate::ring::{Payload, Published};
+use crate::sync::Ordering;
+use crate::{Error, sys};
+
+/// Publishes into one vertex. Clone it freely: any number of threads may publish into one vertex.
+#[derive(Clone)]
+pub struct VertexWriter {
+    inner: Arc<Inner>,
+    topic: Topic,
+    place: Place,
+    value_type: ValueType,
+    group: u32,
+    index: u32,
+    owner: u64,
+}
+
+impl VertexWriter {
+    pub(crate) fn new(inner: &Arc<Inner>, new: NewVertex) -> Self {
+        let NewVertex { topic, value_type, group, place, index, owner } = new;
+        Self { inner: Arc::clone(inner), topic, place, value_type, group, index, owner }
+    }
+
+    /// The vertex's topic.
+    pub fn topic(&self) -> &Topic {
+        &self.topic
+    }
+
+    pub(crate) fn index(&self) -> u32 {
+        self.index
+    }
+
+    pub(crate) fn owner(&self) -> u64 {
+        self.owner
+    }
+
+    /// Publishes a number, measured now.
+    ///
+    /// # Errors
+    /// [`Error::WrongType`]; [`Error::Gone`] once unregistered; [`Error::NeedsTick`].
+    pub fn publish(&self, value: impl Into<Scalar>) -> Result<Published, Error> {
+        self.publish_at(sys::now(), value)
+    }
+
+    /// Publishes a number, measured at `time`. A time before the last one's becomes that one's.
+    ///
+    /// # Errors
+    /// As [`publish`](Self::publish).
+    #[inline]
+    pub fn publish_at(
+        &self,
+        time: Timestamp,
+        value: impl Into<Scalar>,
+    ) -> Result<Published, Error> {
+        let value = value.into();
+        self.alone()?;
+        self.put(time, value.value_type(), Payload::Bits(value.to_bits()), Origin::Measured)
+            .inspect(|_| self.ring())
+    }
+
+    /// Publishes any sample: structured ones and predicted ones too.
+    ///
+    /// # Errors
+    /// As [`publish`](Self::publish).
+    pub fn publish_sample(&self, sample: &Sample) -> Result<Published, Error> {
+        self.alone()?;
+        self.put_value(sample.time, &sample.value, sample.origin).inspect(|_| self.ring())
+    }
+
+    fn alone(&self) -> Result<(), Error> {
+        if self.group == 0 { Ok(()) } else { Err(Error::NeedsTick(self.topic.clone())) }
+    }
+
+    fn ring(&self) {
+        self.inner.ring(self.index, self.inner.vertex(&self.place).head);
+    }
+
+    fn put_value(
+        &self,
+        time: Timestamp,
+        value: &Value,
+        origin: Origin,
+    ) -> Result<Published, Error> {
+        let bits = |scalar: Scalar| Payload::Bits(scalar.to_bits());
+        match value {
+            Value::F64(v) => self.put(time, ValueType::F64, bits((*v).into()), origin),
+            Value::I64(v) => self.put(time, ValueType::I64, bits((*v).into()), origin),
+            Value::U64(v) => self.put(time, ValueType::U64, bits((*v).into()), origin),
+            Value::Structured(s) => {
+                let text = s.to_string();
+                self.put(time, ValueType::Structured, Payload::Bytes(text.as_bytes()), origin)
+            }
+        }
+    }
+
+    #[inline]
+    fn put(
+        &self,
+        time: Timestamp,
+        found: ValueType,
+        payload: Payload<'_>,
+        origin: Origin,
+    ) -> Result<Published, Error> {
+        if found != self.value_type {
+            let (topic, wanted) = (self.topic.clone(), self.value_type);
+            return Err(Error::WrongType { topic, wanted, found });
+        }
+        let vertex = self.inner.vertex(&self.place);
+        vertex
+            .publish(self.owner, time, payload, origin)
+            .ok_or_else(|| Error::Gone(self.topic.clone()))
+    }
+}
+
+impl fmt::Debug for VertexWriter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "VertexWriter({}, {})", self.topic, self.value_type)
+    }
+}
+
+/// Vertices that are measured together. Not `Clone`: one tick at a time.
+#[derive(Debug)]
+pub struct Group {
+    inner: Arc<Inner>,
+    id: u32,
+    /// Vertices to ring once the tick is whole; kept for its memory.
+    touched: Vec<VertexWriterId>,
+}
+
+/// Enough of a writer to ring its bell.
+#[derive(Clone, Copy, Debug)]
+struct VertexWriterId {
+    index: u32,
+    place: Place,
+}
+
+impl Group {
+    pub(crate) fn new(inner: &Arc<Inner>, id: u32) -> Self {
+        Self { inner: Arc::clone(inner), id, touched: Vec::new() }
+    }
+
+    /// Registers a vertex of this group.
+    ///
+    /// # Errors
+    /// As [`Publisher::register`](crate::Publisher::register).
+    pub fn register(&self, spec: VertexSpec) -> Result<VertexWriter, Error> {
+        self.inner.register(spec, self.id).map(|new| VertexWriter::new(&self.inner, new))
+    }
+
+    /// Starts a tick: all that is published in it carries one time, `time` or just after the
+    /// previous tick's if that is later, and readers can take it as one snapshot.
+    pub fn tick(&mut self, time: Timestamp) -> Tick<'_> {
+        let last = self.inner.group(self.id).tick_time.load(Ordering::Relaxed);
+        let time = Timestamp::from_nanos(time.as_nanos().max(last.saturating_add(1)));
+        self.touched.clear();
+        Tick { group: self, time }
+    }
+}
+
+/// One tick of a group. It is whole when dropped.
+#[derive(Debug)]
+pub struct Tick<'a> {
+    group: &'a mut Group,
+    time: Timestamp,
+}
+
+impl Tick<'_> {
+    /// The time that every sample of this tick carries.
+    pub fn time(&self) -> Timestamp {
+        self.time
+    }
+
+    /// Publishes a number.
+    ///
+    /// # Errors
+    /// [`Error::WrongType`]; [`Error::Gone`]; [`Error::SnapshotGroup`] if the vertex is not of this
+    /// group.
+    pub fn publish(
+        &mut self,
+        vertex: &VertexWriter,
+        value: impl Into<Scalar>,
+    ) -> Result<Published, Error> {
+        let value = value.into();
+        self.own(vertex)?;
+        let payload = Payload::Bits(value.to_bits());
+        let done = vertex.put(self.time, value.value_type(), payload, Origin::Measured)?;
+        Ok(self.touch(vertex, done))
+    }
+
+    /// Publishes any value.
+    ///
+    /// # Errors
+    /// As [`publish`](Self::publish).
+    pub fn publish_value(
+        &mut self,
+        vertex: &VertexWriter,
+        value: &Value,
+    ) -> Result<Published, Error> {
+        self.own(vertex)?;
+        let done = vertex.put_value(self.time, value, Origin::Measured)?;
+        Ok(self.touch(vertex, done))
+    }
+
+    /// Publishes a structured value.
+    ///
+    /// # Errors
+    /// As [`publish`](Self::publish).
+    pub fn publish_structured(
+        &mut self,
+        vertex: &VertexWriter,
+        value: Structured,
+    ) -> Result<Published, Error> {
+        self.publish_value(vertex, &Value::Structured(value))
+    }
+
+    fn own(&self, vertex: &VertexWriter) -> Result<(), Error> {
+        let own = Arc::ptr_eq(&vertex.inner, &self.group.inner) && vertex.group == self.group.id;
+        if own { Ok(()) } else { Err(Error::SnapshotGroup(vertex.topic.clone())) }
+    }
+
+    fn touch(&mut self, vertex: &VertexWriter, done: Published) -> Published {
+        let (index, place) = (vertex.index, vertex.place);
+        self.group.touched.push(VertexWriterId { index, place });
+        done
+    }
+}
+
+impl Drop for Tick<'_> {
+    fn drop(&mut self) {
+        let inner = &self.group.inner;
+        let shared = inner.group(self.group.id);
+        shared.ticks.fetch_add(1, Ordering::Relaxed);
+        // SYNC: pairs with the Acquire load in `Snapshot`: who sees this time sees every sample of
+        // the tick.
+        shared.tick_time.store(self.time.as_nanos(), Ordering::Release);
+        inner.heartbeat();
+        for touched in &self.group.touched {
+            inner.ring(touched.index, inner.vertex(&touched.place).head);
+        }
+    }
+}
