@@ -194,12 +194,20 @@ fn check_unit(report: &mut Report<'_>, metric: &Metric) {
         }
     } else if unit.contains('%') {
         report.about(name, format!("`{name}` is in percent"), "use a ratio from 0 to 1");
-    } else if !ends_in(&unit.replace('/', "_per_")) {
+    } else if !ends_in(&in_words(unit)) {
         report.about(
             name,
             format!("`{name}` does not tell its unit `{unit}`"),
             "end the name in the unit, before `_total` of a counter",
         );
+    }
+}
+
+/// `bytes_per_second` for `bytes/s`: a name has no room for a slash.
+fn in_words(unit: &str) -> String {
+    match unit.strip_suffix("/s") {
+        Some(amount) => format!("{amount}_per_second"),
+        None => unit.replace('/', "_per_"),
     }
 }
 
@@ -249,7 +257,7 @@ mod tests {
         let good = [
             metric("read_bytes_total", "bytes", "counter"),
             metric("await_seconds_max", "seconds", "gauge"),
-            metric("rate_bytes_per_second", "bytes/second", "gauge"),
+            metric("rate_bytes_per_second", "bytes/s", "gauge"),
             metric("in_flight", "", "gauge"),
             metric("celsius", "celsius", "gauge"),
         ];
