@@ -39,6 +39,9 @@
 //! - A publisher's handles are of no use in a child after `fork`: make a publisher of its own.
 
 mod entry;
+// A loom build has the protocols alone, without the callers that use all of them.
+#![cfg_attr(loom, allow(dead_code, unused_imports))]
+
 pub mod layout;
 mod ring;
 mod sync;

@@ -178,6 +178,14 @@ impl Tick<'_> {
         self.time
     }
 
+    /// Registers another vertex of the group while the tick is under way.
+    ///
+    /// # Errors
+    /// As [`Publisher::register`](crate::Publisher::register).
+    pub fn register(&self, spec: VertexSpec) -> Result<VertexWriter, Error> {
+        self.group.register(spec)
+    }
+
     /// Publishes a number.
     ///
     /// # Errors

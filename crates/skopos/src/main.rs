@@ -1,1 +1,43 @@
-fn main() {}
+//! `skopos`: monitoring whose first reader is a program.
+//!
+//! One binary in roles. `cli` says what a user may type, `verbs` has a file for each verb, `agent`
+//! is the role that watches a machine, `control` is how verbs talk to it, `find` turns what a user
+//! typed into vertices, `out` and `failure` are the two ways in which a verb ends.
+
+#![forbid(unsafe_code)]
+
+mod cli;
+mod verbs;
+mod agent;
+mod control;
+mod find;
+mod format;
+mod out;
+mod failure;
+mod duration;
+mod reading;
+#[cfg(feature = "tui")]
+mod top;
+#[cfg(feature = "bench")]
+mod bench;
+
+use std::process::ExitCode;
+
+use clap::Parser as _;
+
+use crate::cli::Cli;
+
+fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        // clap prints help to stdout, errors to stderr, and knows the exit code of each.
+        Err(e) => {
+            let _ = e.print();
+            return ExitCode::from(u8::try_from(e.exit_code()).unwrap_or(2));
+        }
+    };
+    match verbs::run(cli) {
+        Ok(code) => code,
+        Err(failure) => failure.report(),
+    }
+}

@@ -1,0 +1,72 @@
+//! From what a user typed to vertices: the node may be left out, a mistyped name finds its nearest.
+
+use skopos_model::TopicPattern;
+use skopos_shm::{Host, Vertex};
+
+use crate::cli::Global;
+use crate::failure::Failure;
+
+/// How alike two names must be, from 0 to 1, before one is suggested for the other.
+const LIKENESS: f64 = 0.7;
+
+/// The machine's live segments; a failure with a hint if there is none.
+pub(crate) fn open_host(global: &Global) -> Result<Host, Failure> {
+    let host = match &global.dir {
+        Some(dir) => Host::open_dirs(vec![dir.clone()])?,
+        None => Host::open()?,
+    };
+    if host.segments().is_empty() {
+        return Err(match host.refused().first() {
+            Some(refused) => Failure::new("nothing that can be read is publishing here")
+                .because(refused)
+                .hint("`skopos doctor` looks closer"),
+            None => Failure::new("nothing is running: no agent publishes on this machine")
+                .hint("start one in another terminal: `skopos up`"),
+        });
+    }
+    Ok(host)
+}
+
+/// The pattern that a user's text stands for on this host: as typed if it selects anything, else
+/// with any node in front, else anywhere.
+pub(crate) fn resolve(host: &Host, text: &str) -> Result<(TopicPattern, Vec<Vertex>), Failure> {
+    let typed = TopicPattern::new(text.trim_end_matches('/'))?;
+    let found = host.select(&typed);
+    if !found.is_empty() {
+        return Ok((typed, found));
+    }
+    for prefix in ["*/", "**/"] {
+        if let Ok(pattern) = TopicPattern::new(&format!("{prefix}{typed}")) {
+            let found = host.select(&pattern);
+            if !found.is_empty() {
+                return Ok((pattern, found));
+            }
+        }
+    }
+    Ok((typed, Vec::new()))
+}
+
+/// "No topic matches", with the nearest one as a hint.
+pub(crate) fn no_match(host: &Host, text: &str) -> Failure {
+    let failure = Failure::no(format!("no topic matches `{text}`"));
+    match nearest(host, text) {
+        Some(topic) => failure.hint(format!("did you mean `{topic}`?")),
+        None => failure.hint("`skopos ls` shows every topic"),
+    }
+}
+
+/// The topic that looks most like `text`, compared as a whole and without its node.
+pub(crate) fn nearest(host: &Host, text: &str) -> Option<String> {
+    let likeness = |topic: &str| {
+        let below_node = topic.split_once('/').map_or(topic, |(_, rest)| rest);
+        strsim::normalized_damerau_levenshtein(topic, text)
+            .max(strsim::normalized_damerau_levenshtein(below_node, text))
+    };
+    host.segments()
+        .iter()
+        .flat_map(|segment| segment.vertices())
+        .map(|vertex| (likeness(vertex.topic().as_str()), vertex.topic().to_string()))
+        .filter(|(likeness, _)| *likeness >= LIKENESS)
+        .max_by(|a, b| a.0.total_cmp(&b.0))
+        .map(|(_, topic)| topic)
+}
