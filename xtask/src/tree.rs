@@ -79,8 +79,11 @@ impl Tree {
 
 /// The root of the workspace: the folder above this crate's.
 pub(crate) fn root() -> PathBuf {
-    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    here.parent().unwrap_or(here).to_owned()
+    // Cargo says it when it runs us; what was so when we were built may be another checkout that
+    // shares the target folder.
+    let here = std::env::var_os("CARGO_MANIFEST_DIR")
+        .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
+    here.parent().map_or(here.clone(), Path::to_owned)
 }
 
 fn list(root: &Path) -> io::Result<Vec<String>> {
