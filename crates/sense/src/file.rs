@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
@@ -33,26 +34,55 @@ impl KernelFile {
 
     /// The whole content as it is now. Allocates only when the file has outgrown the buffer.
     pub(crate) fn read(&mut self) -> io::Result<&[u8]> {
-        if self.buffer.is_empty() {
-            self.buffer.resize(FIRST_BUFFER_BYTES, 0);
+        read_until(&self.file, &mut self.buffer, |_| false)
+    }
+
+    /// As [`read`](Self::read), for a file that the kernel makes in one go; see [`read_record`].
+    pub(crate) fn read_record(&mut self) -> io::Result<&[u8]> {
+        read_record(&self.file, &mut self.buffer)
+    }
+}
+
+impl AsFd for KernelFile {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+}
+
+/// The whole content of a `file` that the kernel makes in one go: everything in sysfs and cgroup,
+/// and those of procfs that it shows with `single_open` (`stat`, `meminfo`, `net/snmp`). There a
+/// read that leaves room in the buffer was the last, which saves the system call that would only
+/// return 0; a file of many records may stop short of a full buffer and go on.
+pub(crate) fn read_record<'b>(file: &File, buffer: &'b mut Vec<u8>) -> io::Result<&'b [u8]> {
+    read_until(file, buffer, |room_left| room_left > 0)
+}
+
+fn read_until<'b>(
+    file: &File,
+    buffer: &'b mut Vec<u8>,
+    is_last: impl Fn(usize) -> bool,
+) -> io::Result<&'b [u8]> {
+    if buffer.is_empty() {
+        buffer.resize(FIRST_BUFFER_BYTES, 0);
+    }
+    let mut len = 0;
+    loop {
+        if len == buffer.len() {
+            if len >= MAX_FILE_BYTES {
+                return Err(io::Error::from(io::ErrorKind::FileTooLarge));
+            }
+            buffer.resize(len * 2, 0);
         }
-        let mut len = 0;
-        loop {
-            if len == self.buffer.len() {
-                if len >= MAX_FILE_BYTES {
-                    return Err(io::Error::new(
-                        io::ErrorKind::FileTooLarge,
-                        format!("the file holds more than {MAX_FILE_BYTES} bytes"),
-                    ));
+        match file.read_at(&mut buffer[len..], len as u64) {
+            Ok(0) => return Ok(&buffer[..len]),
+            Ok(n) => {
+                len += n;
+                if is_last(buffer.len() - len) {
+                    return Ok(&buffer[..len]);
                 }
-                self.buffer.resize(len * 2, 0);
             }
-            match self.file.read_at(&mut self.buffer[len..], len as u64) {
-                Ok(0) => return Ok(&self.buffer[..len]),
-                Ok(n) => len += n,
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                Err(e) => return Err(e),
-            }
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) => return Err(e),
         }
     }
 }

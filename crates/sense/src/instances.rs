@@ -1,47 +1,69 @@
 //! Things that come and go (disks, mounts, interfaces), each with the same facts.
 
-use skopos_model::escape_segment;
-use skopos_model::schema::Metric;
+use skopos_model::schema::{Family, Metric};
+use skopos_model::{Scalar, escape_segment};
 
-use crate::{FactId, Sink};
+use crate::facts::Facts;
+use crate::{Sink, Skip, Tick};
 
 /// The facts of every present instance, found again by the kernel's name for it, with whatever
 /// else (`T`) the sensor keeps for an instance from one tick to the next.
+///
+/// A tick is `begin`, a `see` for each thing that the kernel lists, `end`. No two instances have
+/// the same label at a time, so no two facts have the same topic.
 pub(crate) struct Instances<T> {
-    metrics: &'static [&'static Metric],
+    family: &'static Family,
+    /// In the order in which the kernel lists them.
     present: Vec<Instance<T>>,
+    max: usize,
     sweep: u64,
+    /// Where the next one most likely stands: the kernel lists them in the same order each time.
+    next: usize,
+    refused: usize,
 }
 
 /// One instance.
 pub(crate) struct Instance<T> {
     name: Box<[u8]>,
     seen: u64,
-    /// Ids in the order of the metrics that [`Instances::new`] got.
-    pub(crate) facts: Box<[FactId]>,
+    facts: Facts,
     /// What the sensor keeps for it.
     pub(crate) state: T,
 }
 
+impl<T> Instance<T> {
+    /// Hands over one of its facts.
+    pub(crate) fn set(
+        &mut self,
+        tick: &mut Tick<'_>,
+        metric: &'static Metric,
+        value: impl Into<Scalar>,
+    ) {
+        self.facts.set(tick, metric, value);
+    }
+}
+
 impl<T> Instances<T> {
-    /// No instance yet; each will have these facts.
-    pub(crate) fn new(metrics: &'static [&'static Metric]) -> Self {
-        Self { metrics, present: Vec::new(), sweep: 0 }
+    /// No instance of `family` yet, and never more than `max`.
+    pub(crate) fn new(family: &'static Family, max: usize) -> Self {
+        Self { family, present: Vec::new(), max, sweep: 0, next: 0, refused: 0 }
     }
 
     /// Starts a tick: from now on [`see`](Self::see) says which instances are still there.
     pub(crate) fn begin(&mut self) {
         self.sweep += 1;
+        self.next = 0;
+        self.refused = 0;
     }
 
-    /// The instance that the kernel calls `name`; registers its facts if it is new, under `name`
-    /// as a topic's segment. `make` gives a new one's state.
+    /// The instance that the kernel calls `name`, also in topics. `make` gives a new one's state.
+    /// `None` if there are too many, or another has this label.
     pub(crate) fn see(
         &mut self,
         sink: &mut dyn Sink,
         name: &[u8],
         make: impl FnOnce() -> T,
-    ) -> &mut Instance<T> {
+    ) -> Option<&mut Instance<T>> {
         self.see_as(sink, name, name, make)
     }
 
@@ -52,30 +74,73 @@ impl<T> Instances<T> {
         name: &[u8],
         label: &[u8],
         make: impl FnOnce() -> T,
-    ) -> &mut Instance<T> {
-        let found = self.present.iter().position(|i| *i.name == *name);
-        let at = found.unwrap_or_else(|| {
-            let mut segment = String::new();
-            escape_segment(label, &mut segment);
-            let facts = self.metrics.iter().map(|m| sink.register(m, &segment)).collect();
-            self.present.push(Instance { name: name.into(), seen: 0, facts, state: make() });
-            self.present.len() - 1
-        });
+    ) -> Option<&mut Instance<T>> {
+        let at = match self.find(name) {
+            Some(at) => at,
+            None => self.add(sink, name, label, make)?,
+        };
+        self.next = at + 1;
         let instance = &mut self.present[at];
         instance.seen = self.sweep;
-        instance
+        Some(instance)
+    }
+
+    fn find(&self, name: &[u8]) -> Option<usize> {
+        let (before, after) = self.present.split_at(self.next.min(self.present.len()));
+        let is_it = |instance: &Instance<T>| *instance.name == *name;
+        match after.iter().position(is_it) {
+            Some(at) => Some(before.len() + at),
+            None => before.iter().position(is_it),
+        }
+    }
+
+    fn add(
+        &mut self,
+        sink: &mut dyn Sink,
+        name: &[u8],
+        label: &[u8],
+        make: impl FnOnce() -> T,
+    ) -> Option<usize> {
+        let mut segment = String::new();
+        escape_segment(label, &mut segment);
+        if let Some(at) = self.present.iter().position(|i| i.facts.instance() == segment) {
+            if self.present[at].seen == self.sweep {
+                self.refused += 1;
+                return None;
+            }
+            // Another file system on the same mount point since the last tick, say.
+            self.present.remove(at).facts.unregister(sink);
+        }
+        if segment.is_empty() || self.present.len() >= self.max {
+            self.refused += 1;
+            return None;
+        }
+        let facts = Facts::of(self.family, &segment);
+        let at = self.next.min(self.present.len());
+        self.present.insert(at, Instance { name: name.into(), seen: 0, facts, state: make() });
+        Some(at)
     }
 
     /// Ends a tick: takes away the facts of instances that were not seen.
     pub(crate) fn end(&mut self, sink: &mut dyn Sink) {
         let sweep = self.sweep;
-        self.present.retain(|instance| {
+        self.present.retain_mut(|instance| {
             if instance.seen != sweep {
-                for &id in &instance.facts {
-                    sink.unregister(id);
-                }
+                instance.facts.unregister(sink);
             }
             instance.seen == sweep
         });
+    }
+
+    /// What the last tick left out, if anything.
+    pub(crate) fn skips(&self) -> Vec<Skip> {
+        let Self { family, max, refused, .. } = self;
+        match refused {
+            0 => Vec::new(),
+            _ => vec![Skip::new(
+                format!("{}/*", family.name),
+                format!("{refused} beyond the first {max}, or of the same name as another"),
+            )],
+        }
     }
 }

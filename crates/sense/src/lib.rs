@@ -7,20 +7,40 @@
 //! - A sensor knows no clock and no destination: [`Tick`] brings both.
 //! - What the machine lacks is a [`Skip`] with its reason, never a made-up value.
 //!
-//! Read in this order: [`Sensor`], [`Tick`] and [`Sink`]; `file` and `parse` below every sensor;
-//! `instances` for those whose things come and go; then any one sensor, `load` first.
+//! Read in this order: [`Sensor`], [`Tick`] and [`Sink`]; `file`, `parse` and `facts` below every
+//! sensor; `instances` for those whose things come and go, `table` for those that read named numbers;
+//! then any one sensor, `load` first.
 
 #![forbid(unsafe_code)]
 
-mod sensor;
-mod root;
+mod facts;
 mod file;
-mod parse;
 mod instances;
+mod mounts;
+mod parse;
 mod registry;
+mod root;
+mod sensor;
+mod table;
 
+mod block;
+mod cgroup;
+mod cpu;
+mod fs;
+mod hwmon;
+mod interrupts;
 mod load;
 mod mem;
+mod netdev;
+mod numa;
+mod process;
+mod psi;
+mod sockets;
+mod softirqs;
+mod swap;
+mod tcp;
+mod udp;
+mod vmstat;
 
 pub use registry::{Opened, open_all};
 pub use root::Root;

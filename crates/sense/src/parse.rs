@@ -1,13 +1,20 @@
 //! Numbers and words out of kernel text, without allocation. Total: what is not a number is `None`.
 
-/// The lines of `text`, without their line feeds.
+/// The lines of `text`, without their line feeds. A last line that lacks its line feed was cut
+/// off, and so may be its last number: it is left out.
 pub(crate) fn lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
-    text.split(|&b| b == b'\n').filter(|line| !line.is_empty())
+    let complete = text.iter().rposition(|&b| b == b'\n').map_or(0, |at| at + 1);
+    text[..complete].split(|&b| b == b'\n').filter(|line| !line.is_empty())
 }
 
 /// The words of `line`, split at spaces and tabs.
 pub(crate) fn words(line: &[u8]) -> impl Iterator<Item = &[u8]> {
     line.split(|&b| b == b' ' || b == b'\t').filter(|word| !word.is_empty())
+}
+
+/// The numbers of `line` up to the first word that is none.
+pub(crate) fn numbers(line: &[u8]) -> impl Iterator<Item = u64> {
+    words(line).map_while(u64)
 }
 
 /// A decimal number that is all of `word`; `None` if it is not one or does not fit.
@@ -21,9 +28,18 @@ pub(crate) fn u64(word: &[u8]) -> Option<u64> {
     })
 }
 
-/// A decimal number with an optional fraction, such as `0.52`.
+/// A decimal number that may be negative.
+pub(crate) fn i64(word: &[u8]) -> Option<i64> {
+    match word.strip_prefix(b"-") {
+        Some(digits) => 0i64.checked_sub_unsigned(u64(digits)?),
+        None => u64(word)?.try_into().ok(),
+    }
+}
+
+/// A decimal number with an optional fraction, such as `0.52`. Always finite.
 pub(crate) fn f64(word: &[u8]) -> Option<f64> {
-    std::str::from_utf8(word).ok()?.parse().ok()
+    let number: f64 = std::str::from_utf8(word).ok()?.parse().ok()?;
+    number.is_finite().then_some(number)
 }
 
 /// `line` split at the first `separator`, without it.
@@ -32,7 +48,25 @@ pub(crate) fn split_once(line: &[u8], separator: u8) -> Option<(&[u8], &[u8])> {
     Some((&line[..at], &line[at + 1..]))
 }
 
-/// `text` without spaces and tabs at both ends.
+/// `text` without spaces, tabs and line feeds at both ends.
 pub(crate) fn trim(text: &[u8]) -> &[u8] {
     text.trim_ascii()
+}
+
+/// A file name as the kernel writes it in tables, where a space is `\040`, appended to `into`.
+pub(crate) fn unescape_octal(word: &[u8], into: &mut Vec<u8>) {
+    let digit = |at: usize| word.get(at).filter(|b| (b'0'..=b'7').contains(b)).map(|b| b - b'0');
+    let mut at = 0;
+    while let Some(&byte) = word.get(at) {
+        match (byte, digit(at + 1), digit(at + 2), digit(at + 3)) {
+            (b'\\', Some(high @ 0..=3), Some(middle), Some(low)) => {
+                into.push(high << 6 | middle << 3 | low);
+                at += 4;
+            }
+            _ => {
+                into.push(byte);
+                at += 1;
+            }
+        }
+    }
 }

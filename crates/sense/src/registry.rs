@@ -1,10 +1,13 @@
 //! Which sensors there are.
 
-use crate::{Root, Sensor, Skip, load, mem};
+use crate::{
+    Root, Sensor, Skip, block, cgroup, cpu, fs, hwmon, interrupts, load, mem, netdev, numa,
+    process, psi, sockets, softirqs, swap, tcp, udp, vmstat,
+};
 
 /// What came of opening every sensor.
 pub struct Opened {
-    /// Those that this machine can feed, in the order of `skopos_model::schema::FAMILIES`.
+    /// Those that this machine can feed, in the order in which a newcomer should read them.
     pub sensors: Vec<Box<dyn Sensor>>,
     /// What is not measured, and why.
     pub skips: Vec<Skip>,
@@ -14,7 +17,23 @@ pub struct Opened {
 pub fn open_all(root: &Root) -> Opened {
     let mut opened = Opened { sensors: Vec::new(), skips: Vec::new() };
     opened.add(load::Load::open(root));
+    opened.add(cpu::Cpu::open(root));
+    opened.add(psi::Psi::open(root));
+    opened.add(process::Process::open(root));
+    opened.add(interrupts::Interrupts::open(root));
+    opened.add(softirqs::Softirqs::open(root));
     opened.add(mem::Mem::open(root));
+    opened.add(swap::Swap::open(root));
+    opened.add(vmstat::Vmstat::open(root));
+    opened.add(numa::Numa::open(root));
+    opened.add(block::Block::open(root));
+    opened.add(fs::Fs::open(root));
+    opened.add(netdev::Netdev::open(root));
+    opened.add(tcp::Tcp::open(root));
+    opened.add(udp::Udp::open(root));
+    opened.add(sockets::Sockets::open(root));
+    opened.add(cgroup::Cgroup::open(root));
+    opened.add(hwmon::Hwmon::open(root));
     opened
 }
 

@@ -1,0 +1,170 @@
+//! `block`: block devices and partitions, from `/proc/diskstats`
+//! (Documentation/admin-guide/iostats.rst).
+//!
+//! With d(x) the growth of x since the last poll, as iostat computes them:
+//! `read_latency = d(read seconds) / d(reads)`, `write_latency` likewise,
+//! `queue_depth_mean = d(queue seconds) / d(time)`, `busy_ratio = d(busy seconds) / d(time)`.
+//! Where a counter went backwards (the device was added anew, or the kernel's 32-bit milliseconds
+//! wrapped) what would be computed from it is not set.
+
+use std::io;
+use std::time::Duration;
+
+use skopos_model::schema::block::{self, *};
+use skopos_model::schema::{Family, Metric};
+
+use crate::file::KernelFile;
+use crate::instances::{Instance, Instances};
+use crate::{Root, Sensor, Skip, Tick, parse};
+
+/// The most devices and partitions with facts: a storage server with 100 disks, each reached by
+/// two paths and with a few partitions, has fewer.
+const MAX_DEVICES: usize = 512;
+
+/// What a column counts.
+#[derive(Clone, Copy)]
+enum Column {
+    Count(&'static Metric),
+    Sectors(&'static Metric),
+    Millis(&'static Metric),
+    /// Merged requests: nothing that a reader could act on.
+    Unused,
+}
+use Column::{Count, Millis, Sectors, Unused};
+
+/// diskstats counts in sectors of 512 bytes, whatever the device's own.
+const SECTOR_BYTES: u64 = 512;
+
+/// The columns after the name: 11 of them, 15 since 4.18 (discards), 17 since 5.5 (flushes).
+static COLUMNS: [Column; 17] = [
+    Count(&READ_REQUESTS_TOTAL),
+    Unused,
+    Sectors(&READ_BYTES_TOTAL),
+    Millis(&READ_SECONDS_TOTAL),
+    Count(&WRITTEN_REQUESTS_TOTAL),
+    Unused,
+    Sectors(&WRITTEN_BYTES_TOTAL),
+    Millis(&WRITTEN_SECONDS_TOTAL),
+    Count(&IN_FLIGHT),
+    Millis(&BUSY_SECONDS_TOTAL),
+    Millis(&QUEUE_SECONDS_TOTAL),
+    Count(&DISCARDED_REQUESTS_TOTAL),
+    Unused,
+    Sectors(&DISCARDED_BYTES_TOTAL),
+    Millis(&DISCARDED_SECONDS_TOTAL),
+    Count(&FLUSH_REQUESTS_TOTAL),
+    Millis(&FLUSH_SECONDS_TOTAL),
+];
+const READS: usize = 0;
+const READ_MILLIS: usize = 3;
+const WRITES: usize = 4;
+const WRITE_MILLIS: usize = 7;
+const BUSY_MILLIS: usize = 9;
+const QUEUE_MILLIS: usize = 10;
+
+/// The numbers of one line, and when they were read.
+#[derive(Clone, Copy)]
+struct Reading {
+    at: Duration,
+    columns: [u64; COLUMNS.len()],
+    known: usize,
+}
+
+pub(crate) struct Block {
+    file: KernelFile,
+    /// With the last reading.
+    devices: Instances<Option<Reading>>,
+}
+
+impl Block {
+    pub(crate) fn open(root: &Root) -> Result<Self, Skip> {
+        Ok(Self {
+            file: KernelFile::open_or_skip(&root.proc.join("diskstats"), "block")?,
+            devices: Instances::new(&block::FAMILY, MAX_DEVICES),
+        })
+    }
+}
+
+impl Sensor for Block {
+    fn family(&self) -> &'static Family {
+        &block::FAMILY
+    }
+
+    fn poll(&mut self, tick: &mut Tick<'_>) -> io::Result<()> {
+        let text = self.file.read()?;
+        self.devices.begin();
+        for line in parse::lines(text) {
+            // "254 0 vda 50534 8496 3457738 ...": major, minor, name, the columns.
+            let mut words = parse::words(line);
+            let Some(name) = words.nth(2) else { continue };
+            let mut now = Reading { at: tick.monotonic, columns: [0; COLUMNS.len()], known: 0 };
+            for (column, number) in now.columns.iter_mut().zip(words.map_while(parse::u64)) {
+                *column = number;
+                now.known += 1;
+            }
+            // The kernel makes idle loop and RAM devices by the dozen.
+            if now.columns.iter().all(|&n| n == 0) {
+                continue;
+            }
+            if let Some(device) = self.devices.see(tick.sink, name, || None) {
+                set_columns(device, tick, &now);
+                if let Some(last) = device.state.replace(now) {
+                    set_derived(device, tick, &last, &now);
+                }
+            }
+        }
+        self.devices.end(tick.sink);
+        Ok(())
+    }
+
+    fn skips(&self) -> Vec<Skip> {
+        self.devices.skips()
+    }
+}
+
+fn set_columns(device: &mut Instance<Option<Reading>>, tick: &mut Tick<'_>, now: &Reading) {
+    for (column, number) in COLUMNS.iter().zip(now.columns).take(now.known) {
+        match *column {
+            Count(metric) => device.set(tick, metric, number),
+            Sectors(metric) => {
+                if let Some(bytes) = number.checked_mul(SECTOR_BYTES) {
+                    device.set(tick, metric, bytes);
+                }
+            }
+            Millis(metric) => device.set(tick, metric, number as f64 / 1e3),
+            Unused => {}
+        }
+    }
+}
+
+fn set_derived(
+    device: &mut Instance<Option<Reading>>,
+    tick: &mut Tick<'_>,
+    last: &Reading,
+    now: &Reading,
+) {
+    let known = last.known.min(now.known);
+    let growth = |column: usize| {
+        let grown = now.columns[column].checked_sub(last.columns[column])?;
+        (column < known).then_some(grown as f64)
+    };
+    let latency = |requests, millis| {
+        let requests = growth(requests).filter(|&n| n > 0.0)?;
+        Some(growth(millis)? / 1e3 / requests)
+    };
+    let passed = now.at.saturating_sub(last.at).as_secs_f64() * 1e3;
+    let per_time = |millis| growth(millis).filter(|_| passed > 0.0).map(|grown| grown / passed);
+    if let Some(seconds) = latency(READS, READ_MILLIS) {
+        device.set(tick, &READ_LATENCY_SECONDS, seconds);
+    }
+    if let Some(seconds) = latency(WRITES, WRITE_MILLIS) {
+        device.set(tick, &WRITE_LATENCY_SECONDS, seconds);
+    }
+    if let Some(depth) = per_time(QUEUE_MILLIS) {
+        device.set(tick, &QUEUE_DEPTH_MEAN, depth);
+    }
+    if let Some(ratio) = per_time(BUSY_MILLIS) {
+        // The kernel counts whole jiffies, which can be a little more than the time passed.
+        device.set(tick, &BUSY_RATIO, ratio.min(1.0));
+    }
+}

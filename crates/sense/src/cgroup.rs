@@ -1,0 +1,329 @@
+//! `cgroup`: what control groups use, v1, v2 and hybrid
+//! (Documentation/admin-guide/cgroup-v1, cgroup-v2.rst).
+//!
+//! The hierarchies are found in `/proc/self/mountinfo`. A group is a folder in one of them; groups
+//! of several hierarchies with the same path are one instance, to which each adds its controllers'
+//! facts. Which file feeds what is in `cgroup/files.rs`.
+//!
+//! # Cost
+//! Nodes have hundreds of groups, and a file costs about a microsecond. So a tick reads
+//! [`READS_PER_TICK`] files, asks [`CHECKS_PER_TICK`] folders whether their children changed, and
+//! reads the limits of [`LIMITS_PER_TICK`] groups, each going on where the last tick stopped. On a
+//! node with few groups that is all of them; on a big one facts are a few ticks old. A folder's
+//! children are counted by its `st_nlink`, so that only a folder that changed is listed. Files stay
+//! open up to [`MAX_KEPT_FILES`]; those beyond are opened for each reading.
+
+mod files;
+
+use std::ffi::{CStr, CString};
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
+
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatxFlags, statx};
+use skopos_model::escape_segment;
+use skopos_model::schema::{Family, cgroup};
+
+use self::files::{SOURCES, Source};
+use crate::facts::Facts;
+use crate::file::read_record;
+use crate::{Root, Sensor, Sink, Skip, Tick, mounts};
+
+/// The most groups with facts, over all hierarchies.
+const MAX_GROUPS: usize = 256;
+
+/// How deep groups have facts: Slurm's steps (`slurm/uid_N/job_N/step_N`) and a container
+/// platform's containers are at 4, their insides below.
+const MAX_DEPTH: usize = 4;
+
+/// Half of the 1,024 descriptors that a process usually may have.
+const MAX_KEPT_FILES: usize = 512;
+
+/// A quarter of a millisecond of reading at most; see the module's header.
+const READS_PER_TICK: usize = 256;
+
+/// All folders of a full table are asked within 16 ticks.
+const CHECKS_PER_TICK: usize = 16;
+
+/// Limits rarely change.
+const LIMITS_PER_TICK: usize = 2;
+
+pub(crate) struct Cgroup {
+    hierarchies: Vec<Hierarchy>,
+    groups: Vec<Group>,
+    /// Where the next tick goes on.
+    next_read: usize,
+    next_check: usize,
+    next_limit: usize,
+    /// Shared by all files.
+    buffer: Vec<u8>,
+    /// Path of a file that is not kept open.
+    path: Vec<u8>,
+}
+
+/// A mounted tree of groups.
+struct Hierarchy {
+    point: CString,
+    /// The sources of its controllers.
+    sources: Vec<&'static Source>,
+}
+
+struct Group {
+    hierarchy: usize,
+    folder: CString,
+    depth: usize,
+    facts: Facts,
+    files: Vec<GroupFile>,
+    /// `st_nlink` when the children were last listed.
+    links_when_listed: Option<u64>,
+    children_left_out: u64,
+}
+
+struct GroupFile {
+    source: &'static Source,
+    /// `None` if it is opened for each reading.
+    kept: Option<File>,
+}
+
+impl Cgroup {
+    pub(crate) fn open(root: &Root) -> Result<Self, Skip> {
+        let path = root.proc.join("self/mountinfo");
+        let skip = |reason| Skip::new("cgroup", reason);
+        let table = fs::read(&path).map_err(|e| skip(format!("{}: {e}", path.display())))?;
+        let hierarchies = hierarchies(&table);
+        if hierarchies.is_empty() {
+            return Err(skip("no cgroup hierarchy with a controller is mounted".into()));
+        }
+        let mut sensor = Self {
+            hierarchies,
+            groups: Vec::new(),
+            next_read: 0,
+            next_check: 0,
+            next_limit: 0,
+            buffer: Vec::new(),
+            path: Vec::new(),
+        };
+        for hierarchy in 0..sensor.hierarchies.len() {
+            let point = sensor.hierarchies[hierarchy].point.clone();
+            sensor.add(hierarchy, point, 0);
+        }
+        // Breadth first: groups that this finds are appended, and checked in their turn.
+        let mut at = 0;
+        while at < sensor.groups.len() {
+            sensor.check(at);
+            at += 1;
+        }
+        Ok(sensor)
+    }
+
+    /// Adds the group at `folder`, if there is room.
+    fn add(&mut self, hierarchy: usize, folder: CString, depth: usize) -> bool {
+        if self.groups.len() >= MAX_GROUPS {
+            return false;
+        }
+        let Hierarchy { point, sources } = &self.hierarchies[hierarchy];
+        let below_point = folder.to_bytes().strip_prefix(point.to_bytes()).unwrap_or_default();
+        let mut instance = String::new();
+        escape_segment(if depth == 0 { b"/" } else { below_point }, &mut instance);
+        // In a hybrid setup v1's `cpuacct` and v2 both know a group's time: the first is taken.
+        let same = |group: &&Group| group.facts.instance() == instance;
+        let has_time = self.groups.iter().filter(same).any(Group::has_cpu_time);
+        let mut kept_files =
+            self.groups.iter().flat_map(|g| &g.files).filter(|f| f.kept.is_some()).count();
+        let mut files = Vec::new();
+        for &source in sources.iter().filter(|s| !(has_time && s.is_cpu_time)) {
+            let path = Path::new(std::ffi::OsStr::from_bytes(folder.to_bytes())).join(source.file);
+            let Ok(file) = File::open(path) else { continue };
+            let kept = (kept_files < MAX_KEPT_FILES && !source.is_limit).then_some(file);
+            kept_files += usize::from(kept.is_some());
+            files.push(GroupFile { source, kept });
+        }
+        let facts = Facts::of(&cgroup::FAMILY, &instance);
+        self.groups.push(Group {
+            hierarchy,
+            folder,
+            depth,
+            facts,
+            files,
+            links_when_listed: None,
+            children_left_out: 0,
+        });
+        true
+    }
+
+    /// Looks whether the group's children changed, and adds the new ones. False if it is gone.
+    fn check(&mut self, at: usize) -> bool {
+        let group = &self.groups[at];
+        let folder = group.folder.as_c_str();
+        let Ok(stat) = statx(CWD, folder, AtFlags::empty(), StatxFlags::NLINK) else {
+            return false;
+        };
+        let links = u64::from(stat.stx_nlink);
+        if group.links_when_listed == Some(links) {
+            return true;
+        }
+        let (hierarchy, depth) = (group.hierarchy, group.depth + 1);
+        let mut left_out = 0;
+        // A group without children has 2 links: itself, and its name in its parent.
+        if depth > MAX_DEPTH {
+            left_out = links.saturating_sub(2);
+        } else if links != 2 {
+            for folder in children(&group.folder) {
+                let is_known = self.groups.iter().any(|g| g.folder == folder);
+                if !is_known && !self.add(hierarchy, folder, depth) {
+                    left_out += 1;
+                }
+            }
+        }
+        let group = &mut self.groups[at];
+        group.links_when_listed = Some(links);
+        group.children_left_out = left_out;
+        true
+    }
+
+    fn remove(&mut self, at: usize, sink: &mut dyn Sink) {
+        self.groups.swap_remove(at).facts.unregister(sink);
+        // There is room again for those that were left out.
+        for group in self.groups.iter_mut().filter(|g| g.children_left_out > 0) {
+            group.links_when_listed = None;
+        }
+    }
+
+    fn check_some(&mut self, sink: &mut dyn Sink) {
+        for _ in 0..CHECKS_PER_TICK.min(self.groups.len()) {
+            self.next_check = wrapped(self.next_check, self.groups.len());
+            if self.groups.is_empty() {
+                return;
+            }
+            match self.check(self.next_check) {
+                true => self.next_check += 1,
+                false => self.remove(self.next_check, sink),
+            }
+        }
+    }
+
+    /// Reads the files of the group at `at` that are limits, or are not. Returns how many; `None`
+    /// if the group is gone.
+    fn read(&mut self, at: usize, limits: bool, tick: &mut Tick<'_>) -> Option<usize> {
+        let Self { groups, buffer, path, .. } = self;
+        let Group { folder, facts, files, .. } = &mut groups[at];
+        let mut reads = 0;
+        for GroupFile { source, kept } in files.iter().filter(|f| f.source.is_limit == limits) {
+            reads += 1;
+            let text = match kept {
+                Some(file) => read_record(file, buffer),
+                None => open(folder, source.file, path)
+                    .and_then(|file| read_record(&File::from(file), buffer)),
+            };
+            match text {
+                Ok(text) => (source.set)(facts, tick, text),
+                Err(e) if is_gone(&e) => return None,
+                // A controller that refuses an answer says nothing about the others.
+                Err(_) => {}
+            }
+        }
+        Some(reads)
+    }
+}
+
+impl Group {
+    fn has_cpu_time(&self) -> bool {
+        self.files.iter().any(|f| f.source.is_cpu_time)
+    }
+}
+
+impl Sensor for Cgroup {
+    fn family(&self) -> &'static Family {
+        &cgroup::FAMILY
+    }
+
+    fn poll(&mut self, tick: &mut Tick<'_>) -> io::Result<()> {
+        self.check_some(tick.sink);
+        let mut reads = 0;
+        for _ in 0..self.groups.len() {
+            self.next_read = wrapped(self.next_read, self.groups.len());
+            match self.read(self.next_read, false, tick) {
+                Some(files) => {
+                    reads += files;
+                    self.next_read += 1;
+                }
+                None => self.remove(self.next_read, tick.sink),
+            }
+            if reads >= READS_PER_TICK {
+                break;
+            }
+        }
+        for _ in 0..LIMITS_PER_TICK.min(self.groups.len()) {
+            self.next_limit = wrapped(self.next_limit, self.groups.len());
+            match self.read(self.next_limit, true, tick) {
+                Some(_) => self.next_limit += 1,
+                None => self.remove(self.next_limit, tick.sink),
+            }
+        }
+        Ok(())
+    }
+
+    fn skips(&self) -> Vec<Skip> {
+        match self.groups.iter().map(|g| g.children_left_out).sum::<u64>() {
+            0 => Vec::new(),
+            n => vec![Skip::new(
+                "cgroup/*",
+                format!("{n} groups beyond the first {MAX_GROUPS} or deeper than {MAX_DEPTH}"),
+            )],
+        }
+    }
+}
+
+fn wrapped(at: usize, len: usize) -> usize {
+    if at < len { at } else { 0 }
+}
+
+/// What a file of a removed group answers.
+fn is_gone(e: &io::Error) -> bool {
+    let gone = [rustix::io::Errno::NODEV, rustix::io::Errno::NOENT];
+    gone.iter().any(|errno| e.raw_os_error() == Some(errno.raw_os_error()))
+}
+
+fn open(folder: &CStr, file: &str, path: &mut Vec<u8>) -> io::Result<rustix::fd::OwnedFd> {
+    path.clear();
+    path.extend_from_slice(folder.to_bytes());
+    path.push(b'/');
+    path.extend_from_slice(file.as_bytes());
+    path.push(0);
+    let path = CStr::from_bytes_with_nul(path).map_err(|_| io::ErrorKind::InvalidInput)?;
+    Ok(rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?)
+}
+
+fn children(folder: &CStr) -> Vec<CString> {
+    let path = Path::new(std::ffi::OsStr::from_bytes(folder.to_bytes()));
+    let Ok(entries) = fs::read_dir(path) else { return Vec::new() };
+    let is_folder = |e: &fs::DirEntry| e.file_type().is_ok_and(|kind| kind.is_dir());
+    entries
+        .filter_map(|entry| entry.ok().filter(is_folder))
+        .filter_map(|entry| CString::new(entry.path().as_os_str().as_bytes()).ok())
+        .collect()
+}
+
+fn hierarchies(mountinfo: &[u8]) -> Vec<Hierarchy> {
+    let mounts = mounts::parse(mountinfo);
+    let mut devices: Vec<&[u8]> = Vec::new();
+    let mut found = Vec::new();
+    for mount in mounts.iter().filter(|m| !m.is_hidden(&mounts)) {
+        let has = |controller: &str| match (mount.kind, controller) {
+            (b"cgroup2", "") => true,
+            (b"cgroup", name) if !name.is_empty() => {
+                mount.options.split(|&b| b == b',').any(|option| option == name.as_bytes())
+            }
+            _ => false,
+        };
+        let sources: Vec<_> = SOURCES.iter().filter(|s| has(s.v1_controller)).collect();
+        let Ok(point) = CString::new(mount.point.as_slice()) else { continue };
+        // One hierarchy may be mounted at several points.
+        if !sources.is_empty() && !devices.contains(&mount.device) {
+            devices.push(mount.device);
+            found.push(Hierarchy { point, sources });
+        }
+    }
+    found
+}

@@ -1,0 +1,186 @@
+//! `process`: how many processes and threads there are, and in which states (proc(5)).
+//!
+//! Reading `/proc/PID/stat` of every process at each tick would cost milliseconds on a big node.
+//! So the states come from a **walk** that takes [`STATES_PER_POLL`] processes a poll: the pids are
+//! listed once, their states are read over as many polls as that takes (`walk_polls`), then the
+//! counts are handed over and the next walk begins. Processes that end before their turn are not
+//! counted; those that start meanwhile are counted by the next walk.
+//!
+//! The number of processes needs no walk: `st_nlink` of `/proc` is 2, and one for each folder in
+//! it, and each process is one. That the sum fits is checked at each walk; where it does not (in a
+//! pid namespace the kernel counts everybody's processes there) the number is the walk's too. The
+//! number of threads is in `/proc/loadavg`.
+
+use std::ffi::CStr;
+use std::fs::File;
+use std::io::{self, Read as _, Write as _};
+use std::os::fd::OwnedFd;
+
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, SeekFrom, StatxFlags, statx};
+use skopos_model::schema::process::{self, *};
+use skopos_model::schema::{Family, Metric};
+
+use crate::facts::Facts;
+use crate::file::KernelFile;
+use crate::{Root, Sensor, Skip, Tick, parse};
+
+/// How many processes are asked for their state at one poll: about 50 microseconds' worth.
+const STATES_PER_POLL: usize = 16;
+
+/// The most processes that a walk asks: a node with more has a larger problem, and its states are
+/// a sample of the first ones.
+const MAX_WALKED: usize = 32_768;
+
+/// Room for the pids of a quiet node, so that a few more processes allocate nothing.
+const FIRST_PIDS: usize = 2048;
+
+/// What one call for folder entries can return: about 200 of them.
+const ENTRIES_BYTES: usize = 8192;
+
+/// The letters in `/proc/PID/stat`, and what they feed.
+static STATES: [(&[u8], &Metric); 6] = [
+    (b"R", &RUNNING_PROCESSES),
+    (b"S", &SLEEPING_PROCESSES),
+    (b"DKW", &BLOCKED_PROCESSES),
+    (b"ZXx", &ZOMBIE_PROCESSES),
+    (b"Tt", &STOPPED_PROCESSES),
+    (b"IP", &IDLE_PROCESSES),
+];
+
+pub(crate) struct Process {
+    proc: OwnedFd,
+    loadavg: KernelFile,
+    facts: Facts,
+    walk: Walk,
+    /// Links of `/proc` that are no process, if the sum fits.
+    other_links: Option<u64>,
+    /// Room for folder entries: never filled as a vector, only its spare capacity is used.
+    entries: Vec<u8>,
+}
+
+struct Walk {
+    pids: Vec<u64>,
+    next: usize,
+    polls: u64,
+    counts: [u64; STATES.len()],
+}
+
+impl Process {
+    pub(crate) fn open(root: &Root) -> Result<Self, Skip> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let proc = rustix::fs::open(&root.proc, flags, Mode::empty())
+            .map_err(|e| Skip::new("process", format!("{}: {e}", root.proc.display())))?;
+        let pids = Vec::with_capacity(FIRST_PIDS);
+        Ok(Self {
+            proc,
+            loadavg: KernelFile::open_or_skip(&root.proc.join("loadavg"), "process")?,
+            facts: Facts::of_node(&process::FAMILY),
+            walk: Walk { pids, next: 0, polls: 0, counts: [0; STATES.len()] },
+            other_links: None,
+            entries: Vec::with_capacity(ENTRIES_BYTES),
+        })
+    }
+
+    fn links(&self) -> io::Result<u64> {
+        let stat = statx(&self.proc, c"", AtFlags::EMPTY_PATH, StatxFlags::NLINK)?;
+        Ok(u64::from(stat.stx_nlink))
+    }
+
+    /// Lists the pids for the next walk, and returns how many there are.
+    fn begin_walk(&mut self) -> io::Result<u64> {
+        let links_before = self.links()?;
+        self.walk.pids.clear();
+        self.walk.next = 0;
+        self.walk.polls = 0;
+        self.walk.counts = [0; STATES.len()];
+        let (mut processes, mut folders) = (0u64, 0u64);
+        rustix::fs::seek(&self.proc, SeekFrom::Start(0))?;
+        let mut entries = RawDir::new(&self.proc, self.entries.spare_capacity_mut());
+        while let Some(entry) = entries.next() {
+            let entry = entry?;
+            match parse::u64(entry.file_name().to_bytes()) {
+                Some(pid) => {
+                    processes += 1;
+                    if self.walk.pids.len() < MAX_WALKED {
+                        self.walk.pids.push(pid);
+                    }
+                }
+                None if matches!(entry.file_name().to_bytes(), b"." | b"..") => {}
+                None => folders += u64::from(entry.file_type() == FileType::Directory),
+            }
+        }
+        // When processes came or went meanwhile the sum cannot fit, and tells nothing.
+        if self.links()? == links_before {
+            let fits = links_before == 2 + folders + processes;
+            self.other_links = fits.then_some(2 + folders);
+        }
+        Ok(processes)
+    }
+
+    fn set_processes(&mut self, tick: &mut Tick<'_>) -> io::Result<()> {
+        if self.walk.next == self.walk.pids.len() {
+            let listed = self.begin_walk()?;
+            if self.other_links.is_none() {
+                self.facts.set(tick, &PROCESSES, listed);
+            }
+        }
+        if let Some(other_links) = self.other_links {
+            let processes = self.links()?.saturating_sub(other_links);
+            self.facts.set(tick, &PROCESSES, processes);
+        }
+        Ok(())
+    }
+
+    fn set_threads(&mut self, tick: &mut Tick<'_>) -> io::Result<()> {
+        // "0.20 0.18 0.12 1/80 11206": the number after the slash.
+        let Some(line) = parse::lines(self.loadavg.read_record()?).next() else { return Ok(()) };
+        let tasks = parse::words(line).nth(3).and_then(|word| parse::split_once(word, b'/'));
+        if let Some(threads) = tasks.and_then(|(_, threads)| parse::u64(threads)) {
+            self.facts.set(tick, &THREADS, threads);
+        }
+        Ok(())
+    }
+}
+
+impl Sensor for Process {
+    fn family(&self) -> &'static Family {
+        &process::FAMILY
+    }
+
+    fn poll(&mut self, tick: &mut Tick<'_>) -> io::Result<()> {
+        self.set_processes(tick)?;
+        self.set_threads(tick)?;
+        let Self { proc, walk, facts, .. } = self;
+        walk.polls += 1;
+        for &pid in walk.pids[walk.next..].iter().take(STATES_PER_POLL) {
+            walk.next += 1;
+            // Most often it has ended.
+            let Some(letter) = state_letter(proc, pid) else { continue };
+            if let Some(state) = STATES.iter().position(|(letters, _)| letters.contains(&letter)) {
+                walk.counts[state] += 1;
+            }
+        }
+        if walk.next == walk.pids.len() {
+            for ((_, metric), count) in STATES.iter().zip(walk.counts) {
+                facts.set(tick, metric, count);
+            }
+            facts.set(tick, &WALK_POLLS, walk.polls);
+        }
+        Ok(())
+    }
+}
+
+/// The state in `PID/stat`: the word after the name, which stands in parentheses and may hold any.
+fn state_letter(proc: &OwnedFd, pid: u64) -> Option<u8> {
+    let mut path = [0; 32];
+    write!(&mut path[..], "{pid}/stat\0").ok()?;
+    let path = CStr::from_bytes_until_nul(&path).ok()?;
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+    let mut file = File::from(rustix::fs::openat(proc, path, flags, Mode::empty()).ok()?);
+    // A pid and a name of at most 64 bytes come before it, only numbers after it.
+    let mut start = [0; 128];
+    let len = file.read(&mut start).ok()?;
+    let start = &start[..len];
+    let name_end = start.iter().rposition(|&b| b == b')')?;
+    start.get(name_end + 2).copied()
+}

@@ -1,0 +1,103 @@
+//! `psi`: pressure stall information, from `/proc/pressure/*` (Documentation/accounting/psi.rst).
+//!
+//! A line is `some avg10=0.13 avg60=0.21 avg300=0.20 total=2247431`: percentages, and microseconds.
+
+use std::io;
+
+use skopos_model::schema::psi::{self, *};
+use skopos_model::schema::{Family, Metric};
+
+use crate::facts::Facts;
+use crate::file::KernelFile;
+use crate::{Root, Sensor, Skip, Tick, parse};
+
+/// Every resource that the kernel knows; `irq` since 6.1 and only if built in.
+static RESOURCES: [&str; 4] = ["cpu", "memory", "io", "irq"];
+
+/// By the first word of a line: the average, and the total.
+static LINES: [(&[u8], &Metric, &Metric); 2] = [
+    (b"some", &SOME_AVG10_RATIO, &SOME_STALL_SECONDS_TOTAL),
+    (b"full", &FULL_AVG10_RATIO, &FULL_STALL_SECONDS_TOTAL),
+];
+
+pub(crate) struct Psi {
+    resources: Vec<Resource>,
+}
+
+struct Resource {
+    file: KernelFile,
+    facts: Facts,
+}
+
+impl Psi {
+    pub(crate) fn open(root: &Root) -> Result<Self, Skip> {
+        let mut resources = Vec::new();
+        let mut reason = None;
+        for name in RESOURCES {
+            let path = root.proc.join("pressure").join(name);
+            // A kernel started with `psi=0` has the files but refuses to read them.
+            let opened = KernelFile::open(&path).and_then(|mut file| {
+                file.read_record()?;
+                Ok(file)
+            });
+            match opened {
+                Ok(file) => {
+                    resources.push(Resource { file, facts: Facts::of(&psi::FAMILY, name) });
+                }
+                Err(e) => {
+                    reason.get_or_insert_with(|| format!("{}: {e}", path.display()));
+                }
+            }
+        }
+        match reason {
+            Some(reason) if resources.is_empty() => {
+                Err(Skip::new("psi", format!("{reason}; the kernel option `psi=1` turns it on")))
+            }
+            _ => Ok(Self { resources }),
+        }
+    }
+}
+
+impl Sensor for Psi {
+    fn family(&self) -> &'static Family {
+        &psi::FAMILY
+    }
+
+    fn poll(&mut self, tick: &mut Tick<'_>) -> io::Result<()> {
+        let mut outcome = Ok(());
+        for Resource { file, facts } in &mut self.resources {
+            match file.read_record() {
+                Ok(text) => parse::lines(text).for_each(|line| set_line(facts, tick, line)),
+                Err(e) => outcome = Err(e),
+            }
+        }
+        outcome
+    }
+}
+
+fn set_line(facts: &mut Facts, tick: &mut Tick<'_>, line: &[u8]) {
+    let mut words = parse::words(line);
+    let kind = words.next();
+    let Some((kind, average, total)) = LINES.iter().find(|(name, ..)| Some(*name) == kind) else {
+        return;
+    };
+    // The kernel keeps the line only so that programs which expect it go on working.
+    if *kind == b"full" && facts.instance() == "cpu" {
+        return;
+    }
+    for word in words {
+        match parse::split_once(word, b'=') {
+            Some((b"avg10", percent)) => {
+                if let Some(percent) = parse::f64(percent) {
+                    facts.set(tick, average, percent / 100.0);
+                }
+            }
+            Some((b"total", micros)) => {
+                if let Some(micros) = parse::u64(micros) {
+                    facts.set(tick, total, micros as f64 / 1e6);
+                }
+            }
+            _ => {}
+        }
+    }
+}
