@@ -48,8 +48,10 @@ fn main() {
         let text = fs::read_to_string(file).unwrap_or_else(|e| panic!("{}: {e}", file.display()));
         let family: FamilyFile =
             toml::from_str(&text).unwrap_or_else(|e| panic!("{}: {e}", file.display()));
-        write_family(&mut code, name, &family);
-        writeln!(families, "    &{name}::FAMILY,").expect("a String takes all");
+        // `self` is a word of Rust's own, and not even a raw identifier may be called so.
+        let module = if name == "self" { "self_" } else { name };
+        write_family(&mut code, module, name, &family);
+        writeln!(families, "    &{module}::FAMILY,").expect("a String takes all");
     }
     writeln!(
         code,
@@ -60,11 +62,11 @@ fn main() {
     fs::write(&out, code).unwrap_or_else(|e| panic!("{}: {e}", out.display()));
 }
 
-fn write_family(code: &mut String, name: &str, family: &FamilyFile) {
+fn write_family(code: &mut String, module: &str, name: &str, family: &FamilyFile) {
     let path = family.path.as_deref().unwrap_or(name);
     let FamilyFile { instance, help, source, .. } = family;
     let mut metrics = String::new();
-    writeln!(code, "#[doc = {help:?}]\npub mod {name} {{\n    use super::*;").expect("fits");
+    writeln!(code, "#[doc = {help:?}]\npub mod {module} {{\n    use super::*;").expect("fits");
     for metric in &family.metric {
         let constant = metric.name.to_uppercase();
         let kind = variant(&metric.kind, &["counter", "gauge", "state"]);
