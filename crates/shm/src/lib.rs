@@ -38,10 +38,10 @@
 //! - A publisher killed at any instruction leaves its readers correct, and is seen as dead at once.
 //! - A publisher's handles are of no use in a child after `fork`: make a publisher of its own.
 
-mod entry;
 // A loom build has the protocols alone, without the callers that use all of them.
 #![cfg_attr(loom, allow(dead_code, unused_imports))]
 
+mod entry;
 pub mod layout;
 mod ring;
 mod sync;
