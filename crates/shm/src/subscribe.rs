@@ -38,6 +38,11 @@ impl Subscription {
         &self.vertex
     }
 
+    /// True if [`try_next`](Self::try_next) has something to say.
+    pub fn has_next(&self) -> bool {
+        !matches!(self.vertex.read(self.next), Found::Absent)
+    }
+
     /// What came next, if anything did. Never waits.
     ///
     /// # Errors

@@ -182,6 +182,11 @@ impl Vertex {
         Subscription::new(self.clone(), self.count())
     }
 
+    /// Follows the vertex from its latest sample on, which is delivered first.
+    pub fn subscribe_with_latest(&self) -> Subscription {
+        Subscription::new(self.clone(), self.count().saturating_sub(1))
+    }
+
     /// Follows the vertex from the oldest sample that is still in memory.
     pub fn subscribe_from_oldest(&self) -> Subscription {
         Subscription::new(self.clone(), self.oldest())

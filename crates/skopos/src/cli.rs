@@ -82,7 +82,9 @@ pub(crate) enum Verb {
     #[command(before_help = "Example: skopos bench score --quick")]
     Bench(crate::bench::BenchArgs),
     /// Print a shell's completion script
-    #[command(before_help = "Example: skopos completion bash > ~/.local/share/bash-completion/completions/skopos")]
+    #[command(
+        before_help = "Example: skopos completion bash > ~/.local/share/bash-completion/completions/skopos"
+    )]
     Completion(CompletionArgs),
     /// Print the manual page
     #[command(before_help = "Example: skopos man | man -l -")]

@@ -23,13 +23,7 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 #[serde(tag = "verb", rename_all = "snake_case", deny_unknown_fields)]
 pub(crate) enum Request {
     /// Publish a value; register its topic first if it is new.
-    Publish {
-        topic: String,
-        value: String,
-        value_type: String,
-        unit: String,
-        kind: String,
-    },
+    Publish { topic: String, value: String, value_type: String, unit: String, kind: String },
     /// Take a published topic away.
     Remove { topic: String },
     /// Poll the sensor of this topic now.

@@ -52,7 +52,6 @@ fn seconds(number: f64) -> String {
     }
 }
 
-
 /// The time of day of a timestamp in UTC, to the millisecond.
 pub(crate) fn time_of_day(time: Timestamp) -> String {
     let text = time.to_string();

@@ -1,0 +1,337 @@
+//! The role that watches a machine: one thread that sleeps in `poll(2)` until a sensor is due, a
+//! request comes or a signal ends it.
+//!
+//! `sink` puts what sensors yield into the segment, `polled` is one sensor with its facts and its
+//! cost, `self_facts` publishes what the agent itself does, `server` answers requests, `signals`
+//! turns signals into a readable descriptor.
+
+mod polled;
+mod self_facts;
+mod server;
+mod signals;
+mod sink;
+mod user_facts;
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use skopos_model::{Timestamp, Topic, escape_segment};
+use skopos_sense::{Root, Skip, open_all};
+use skopos_shm::Publisher;
+
+use crate::agent::polled::Polled;
+use crate::agent::self_facts::SelfFacts;
+use crate::agent::server::Server;
+use crate::agent::signals::Signals;
+use crate::agent::sink::Counts;
+use crate::agent::user_facts::UserFacts;
+use crate::cli::{AgentArgs, Global};
+use crate::control::{Answer, Request, SkipStatus, Status};
+use crate::failure::Failure;
+
+/// The agent's segment. One a runtime directory, so one agent a user.
+pub(crate) const SEGMENT_NAME: &str = "agent";
+
+/// The shortest interval: below it a tick costs more than a whole core can give it.
+const MIN_INTERVAL: Duration = Duration::from_millis(10);
+/// The longest interval: a day. Longer is no monitoring.
+const MAX_INTERVAL: Duration = Duration::from_secs(86_400);
+/// A clock that falls back by less than this between two wakes was slewed, not stepped: NTP slews
+/// by at most 500 parts in a million, 0.5 ms a second.
+const STEP_TOLERANCE: Duration = Duration::from_millis(100);
+
+/// What happens while the agent runs, for the verb to print.
+#[derive(Debug)]
+pub(crate) enum Event {
+    /// A sensor's source could not be read; told once, until it can be again.
+    SensorFailed { sensor: &'static str, error: String },
+    /// It can be read again.
+    SensorRecovered { sensor: &'static str },
+    /// A fact could not be registered; told for the first one of a sensor.
+    FactRefused { sensor: &'static str, error: String },
+    /// The clock stepped back by so much.
+    ClockSteppedBack { by: Duration },
+    /// Every due sensor was polled.
+    Ticked,
+}
+
+/// A running agent.
+pub(crate) struct Agent {
+    node: String,
+    dir: PathBuf,
+    publisher: Publisher,
+    polled: Vec<Polled>,
+    skips: Vec<Skip>,
+    self_facts: SelfFacts,
+    user_facts: UserFacts,
+    server: Server,
+    signals: Signals,
+    counts: Counts,
+    clock: Clock,
+    deadline: Option<Duration>,
+}
+
+impl Agent {
+    /// Makes the segment, opens the sensors and polls each once, so that every fact is there.
+    ///
+    /// # Errors
+    /// Another agent runs already; the runtime directory cannot be used; wrong options.
+    pub(crate) fn start(global: &Global, args: &AgentArgs) -> Result<Self, Failure> {
+        if !(MIN_INTERVAL..=MAX_INTERVAL).contains(&args.interval) {
+            return Err(Failure::new(format!("the interval {:?} is out of range", args.interval))
+                .hint("choose one from 10ms to 1d"));
+        }
+        let node = match &args.node {
+            Some(name) => name.clone(),
+            None => host_name(),
+        };
+        check_node(&node)?;
+        let dir = global.dir.clone().unwrap_or_else(skopos_shm::runtime_dir);
+        let publisher = Publisher::builder(SEGMENT_NAME).dir(&dir).node(&node).create()?;
+        let signals = Signals::catch()?;
+        let server = Server::listen(&dir)?;
+        let self_facts = SelfFacts::new(&publisher)?;
+        let now = monotonic();
+        let mut agent = Self {
+            node,
+            publisher,
+            polled: Vec::new(),
+            skips: Vec::new(),
+            self_facts,
+            user_facts: UserFacts::new(&dir),
+            dir,
+            server,
+            signals,
+            counts: Counts::default(),
+            clock: Clock::new(),
+            deadline: args.run_for.map(|d| now.saturating_add(d)),
+        };
+        agent.open_sensors(args)?;
+        Ok(agent)
+    }
+
+    fn open_sensors(&mut self, args: &AgentArgs) -> Result<(), Failure> {
+        let opened = open_all(&Root::default());
+        let mut unknown: Vec<&String> = args.skip.iter().collect();
+        for skip in opened.skips {
+            unknown.retain(|name| **name != skip.what);
+            self.skips.push(skip);
+        }
+        for sensor in opened.sensors {
+            let name = sensor.family().name;
+            if args.skip.iter().any(|skipped| skipped == name) {
+                unknown.retain(|skipped| *skipped != name);
+                self.skips.push(Skip::new(name, "left out by --skip"));
+                continue;
+            }
+            self.polled.push(Polled::new(&self.publisher, sensor, args.interval)?);
+        }
+        if let Some(name) = unknown.first() {
+            let families: Vec<_> = self.polled.iter().map(Polled::name).collect();
+            return Err(Failure::new(format!("--skip: there is no family `{name}`"))
+                .hint(format!("the families are {}", families.join(", "))));
+        }
+        Ok(())
+    }
+
+    /// The node's name.
+    pub(crate) fn node(&self) -> &str {
+        &self.node
+    }
+
+    /// The runtime directory.
+    pub(crate) fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// The segment's file.
+    pub(crate) fn segment_path(&self) -> &Path {
+        self.publisher.path()
+    }
+
+    /// Runs until a signal or the deadline ends it.
+    ///
+    /// # Errors
+    /// `poll(2)` fails, or `observe` does.
+    pub(crate) fn run(
+        &mut self,
+        observe: &mut dyn FnMut(&Self, Event) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        self.tick(observe)?;
+        loop {
+            let now = monotonic();
+            let due = self.polled.iter().map(Polled::due).min();
+            let wake = due.into_iter().chain(self.deadline).min();
+            let wait = wake.map(|at| at.saturating_sub(now));
+            if self.sleep(wait)? {
+                return Ok(());
+            }
+            let now = monotonic();
+            if self.deadline.is_some_and(|deadline| deadline <= now) {
+                return Ok(());
+            }
+            if self.polled.iter().any(|p| p.due() <= now) {
+                self.tick(observe)?;
+            }
+        }
+    }
+
+    /// Sleeps in `poll(2)` and answers requests. True if a signal asked to end.
+    fn sleep(&mut self, wait: Option<Duration>) -> Result<bool, Failure> {
+        let timeout = wait.map(|d| Timespec {
+            tv_sec: i64::try_from(d.as_secs()).unwrap_or(i64::MAX),
+            tv_nsec: d.subsec_nanos().into(),
+        });
+        let mut fds = Vec::with_capacity(2 + self.server.connections());
+        fds.push(PollFd::from_borrowed_fd(self.signals.descriptor(), PollFlags::IN));
+        self.server.add_to(&mut fds);
+        match poll(&mut fds, timeout.as_ref()) {
+            Err(rustix::io::Errno::INTR) => return Ok(false),
+            Err(e) => return Err(Failure::new("cannot wait").because(&e)),
+            Ok(_) => {}
+        }
+        let signalled = !fds[0].revents().is_empty();
+        let ready = fds[1..].iter().any(|fd| !fd.revents().is_empty());
+        drop(fds);
+        if ready {
+            for (token, request) in self.server.receive(&mut self.counts) {
+                let answer = request.map_or_else(|refused| refused, |r| self.answer(r));
+                self.server.send(token, &answer, &mut self.counts);
+            }
+        }
+        self.server.expire(&mut self.counts);
+        Ok(signalled)
+    }
+
+    /// Polls every sensor that is due, then publishes what that cost.
+    fn tick(
+        &mut self,
+        observe: &mut dyn FnMut(&Self, Event) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        let mut events = Vec::new();
+        if let Some(by) = self.clock.stepped_back() {
+            self.publisher.count_clock_step();
+            self.counts.clock_steps += 1;
+            events.push(Event::ClockSteppedBack { by });
+        }
+        let now = monotonic();
+        // One time for all that is polled at this wake.
+        let time = skopos_shm::now();
+        for polled in self.polled.iter_mut().filter(|p| p.due() <= now) {
+            polled.poll(&self.publisher, &self.node, time, now, &mut self.counts, &mut events);
+        }
+        self.self_facts.publish(&self.publisher, &self.node, &self.polled, &self.counts, time);
+        self.server.expire(&mut self.counts);
+        for event in events {
+            observe(self, event)?;
+        }
+        observe(self, Event::Ticked)
+    }
+
+    fn answer(&mut self, request: Request) -> Answer {
+        self.counts.requests += 1;
+        let answer = match request {
+            Request::Publish { topic, value, value_type, unit, kind } => {
+                self.in_full(&topic).and_then(|topic| {
+                    let texts = [&*value, &*value_type, &*unit, &*kind];
+                    self.user_facts.publish(&self.publisher, topic, texts)
+                })
+            }
+            Request::Remove { topic } => self
+                .in_full(&topic)
+                .and_then(|topic| self.user_facts.remove(&self.publisher, &topic)),
+            Request::Refresh { topic } => self.refresh(&topic),
+            Request::Status => Ok(Answer::Status(self.status())),
+        };
+        answer.unwrap_or_else(|refused| {
+            self.counts.requests_refused += 1;
+            refused
+        })
+    }
+
+    /// The topic with this node in front, unless it is there.
+    fn in_full(&self, text: &str) -> Result<Topic, Answer> {
+        let refused = |e: skopos_model::Error| Answer::Refused {
+            error: e.to_string(),
+            hint: Some("a topic looks like `my-app/queue/depth`".to_owned()),
+        };
+        let topic = Topic::new(text).map_err(refused)?;
+        if topic.node() == self.node && topic.segments().count() > 1 {
+            return Ok(topic);
+        }
+        Topic::new(&format!("{}/{topic}", self.node)).map_err(refused)
+    }
+
+    fn refresh(&mut self, topic: &str) -> Result<Answer, Answer> {
+        let (now, time) = (monotonic(), skopos_shm::now());
+        let Some(polled) = self.polled.iter_mut().find(|p| p.has(topic)) else {
+            return Err(Answer::Refused {
+                error: format!("no sensor measures `{topic}`"),
+                hint: Some("only what a sensor measures can be refreshed".to_owned()),
+            });
+        };
+        let mut events = Vec::new();
+        polled.poll(&self.publisher, &self.node, time, now, &mut self.counts, &mut events);
+        match polled.error() {
+            None => Ok(Answer::Done { topic: topic.to_owned() }),
+            Some(error) => Err(Answer::Refused { error: error.to_owned(), hint: None }),
+        }
+    }
+
+    /// What is sensed and what is not.
+    pub(crate) fn status(&self) -> Status {
+        let skip = |s: &Skip| SkipStatus { what: s.what.clone(), reason: s.reason.clone() };
+        Status {
+            node: self.node.clone(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            sensors: self.polled.iter().map(Polled::status).collect(),
+            skips: self.skips.iter().map(skip).collect(),
+            user_facts: self.user_facts.len(),
+        }
+    }
+}
+
+/// The time since the machine started.
+fn monotonic() -> Duration {
+    Duration::from_nanos(skopos_shm::boottime())
+}
+
+/// Tells a clock that steps back from one that runs.
+struct Clock {
+    wall: Timestamp,
+    monotonic: Duration,
+}
+
+impl Clock {
+    fn new() -> Self {
+        Self { wall: skopos_shm::now(), monotonic: monotonic() }
+    }
+
+    /// By how much the clock is behind where the last look says it should be, if it was set back.
+    fn stepped_back(&mut self) -> Option<Duration> {
+        let last = std::mem::replace(self, Self::new());
+        let expected = last.wall.saturating_add(self.monotonic.saturating_sub(last.monotonic));
+        let behind = expected.since(self.wall);
+        (behind > STEP_TOLERANCE).then_some(behind)
+    }
+}
+
+/// The host's name up to its first dot, as a segment of a topic.
+fn host_name() -> String {
+    let uname = rustix::system::uname();
+    let name = uname.nodename().to_bytes().to_ascii_lowercase();
+    let short = name.split(|&b| b == b'.').next().unwrap_or_default();
+    let mut segment = String::new();
+    escape_segment(short, &mut segment);
+    if segment.is_empty() { "localhost".to_owned() } else { segment }
+}
+
+fn check_node(node: &str) -> Result<(), Failure> {
+    let one_segment = Topic::new(node).is_ok_and(|topic| topic.segments().count() == 1);
+    if one_segment && node.len() <= skopos_shm::layout::MAX_NAME_BYTES {
+        return Ok(());
+    }
+    Err(Failure::new(format!("`{node}` is no name of a node"))
+        .hint("at most 64 of the characters a-z 0-9 _ - . : @ + = %"))
+}

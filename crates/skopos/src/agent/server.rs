@@ -1,0 +1,174 @@
+//! The agent's end of the control socket: one request a connection, few connections, short lives.
+
+use std::fs;
+use std::io::{self, Read as _, Write as _};
+use std::os::fd::AsFd as _;
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags};
+use rustix::net::sockopt::socket_peercred;
+
+use crate::agent::sink::Counts;
+use crate::control::{Answer, MAX_MESSAGE_BYTES, Request, socket_path};
+use crate::failure::Failure;
+
+/// Connections at one time: more than a user types, few enough to look through on every wake.
+const MAX_CONNECTIONS: usize = 32;
+/// How long a connection may take to say what it wants.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// The socket and who is connected.
+pub(crate) struct Server {
+    path: PathBuf,
+    listener: UnixListener,
+    open: Vec<Connection>,
+    next_token: u64,
+}
+
+struct Connection {
+    token: u64,
+    stream: UnixStream,
+    received: Vec<u8>,
+    since: Instant,
+}
+
+impl Server {
+    /// Listens in `dir`. The caller holds the agent's segment there, so a socket that exists is a
+    /// dead agent's.
+    pub(crate) fn listen(dir: &Path) -> Result<Self, Failure> {
+        let path = socket_path(dir);
+        let failed =
+            |e: io::Error| Failure::new(format!("cannot listen at {}", path.display())).because(&e);
+        if let Err(e) = fs::remove_file(&path)
+            && e.kind() != io::ErrorKind::NotFound
+        {
+            return Err(failed(e));
+        }
+        let listener = UnixListener::bind(&path).map_err(failed)?;
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).map_err(failed)?;
+        listener.set_nonblocking(true).map_err(failed)?;
+        Ok(Self { path, listener, open: Vec::new(), next_token: 0 })
+    }
+
+    /// How many descriptors [`add_to`](Self::add_to) adds.
+    pub(crate) fn connections(&self) -> usize {
+        1 + self.open.len()
+    }
+
+    /// Adds the listener and every connection to what is waited for.
+    pub(crate) fn add_to<'a>(&'a self, fds: &mut Vec<PollFd<'a>>) {
+        fds.push(PollFd::from_borrowed_fd(self.listener.as_fd(), PollFlags::IN));
+        for connection in &self.open {
+            fds.push(PollFd::from_borrowed_fd(connection.stream.as_fd(), PollFlags::IN));
+        }
+    }
+
+    /// Takes new connections and whole requests; each request with a token to answer it by. A
+    /// request that is none comes as the answer that says so.
+    pub(crate) fn receive(&mut self, counts: &mut Counts) -> Vec<(u64, Result<Request, Answer>)> {
+        self.accept(counts);
+        let mut requests = Vec::new();
+        let mut gone = Vec::new();
+        for connection in &mut self.open {
+            match connection.read() {
+                Progress::Waiting => {}
+                Progress::Request(line) => {
+                    let request = parse(&line).inspect_err(|_| counts.requests_refused += 1);
+                    requests.push((connection.token, request));
+                }
+                Progress::Gone => {
+                    counts.requests_refused += 1;
+                    gone.push(connection.token);
+                }
+            }
+        }
+        self.open.retain(|c| !gone.contains(&c.token));
+        requests
+    }
+
+    fn accept(&mut self, counts: &mut Counts) {
+        while let Ok((stream, _)) = self.listener.accept() {
+            let own = rustix::process::geteuid();
+            let allowed =
+                socket_peercred(&stream).is_ok_and(|peer| peer.uid == own || peer.uid.is_root());
+            if !allowed
+                || self.open.len() >= MAX_CONNECTIONS
+                || stream.set_nonblocking(true).is_err()
+            {
+                counts.requests_refused += 1;
+                continue;
+            }
+            let token = self.next_token;
+            self.next_token += 1;
+            let since = Instant::now();
+            self.open.push(Connection { token, stream, received: Vec::new(), since });
+        }
+    }
+
+    /// Answers and hangs up.
+    pub(crate) fn send(&mut self, token: u64, answer: &Answer, counts: &mut Counts) {
+        let Some(at) = self.open.iter().position(|c| c.token == token) else { return };
+        let mut connection = self.open.swap_remove(at);
+        let mut line = serde_json::to_vec(answer).unwrap_or_default();
+        line.push(b'\n');
+        // An answer fits a socket's buffer; a peer that has gone, or does not read, loses it.
+        if connection.stream.write_all(&line).is_err() {
+            counts.requests_refused += 1;
+        }
+    }
+
+    /// Hangs up on those who do not say what they want.
+    pub(crate) fn expire(&mut self, counts: &mut Counts) {
+        let before = self.open.len();
+        self.open.retain(|c| c.since.elapsed() < PATIENCE);
+        counts.requests_refused += (before - self.open.len()) as u64;
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+enum Progress {
+    Waiting,
+    Request(Vec<u8>),
+    Gone,
+}
+
+impl Connection {
+    /// Reads what is there, up to the end of the line.
+    fn read(&mut self) -> Progress {
+        let mut chunk = [0; 4096];
+        loop {
+            match self.stream.read(&mut chunk) {
+                Ok(0) => return Progress::Gone,
+                Ok(n) => self.received.extend_from_slice(&chunk[..n]),
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => break,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => return Progress::Gone,
+            }
+            if self.received.contains(&b'\n') {
+                break;
+            }
+            if self.received.len() > MAX_MESSAGE_BYTES {
+                return Progress::Gone;
+            }
+        }
+        match self.received.iter().position(|&b| b == b'\n') {
+            Some(end) => Progress::Request(self.received[..end].to_vec()),
+            None => Progress::Waiting,
+        }
+    }
+}
+
+fn parse(line: &[u8]) -> Result<Request, Answer> {
+    serde_json::from_slice(line).map_err(|e| Answer::Refused {
+        error: format!("the request is not understood: {e}"),
+        hint: Some("use the `skopos` of the agent's version".to_owned()),
+    })
+}

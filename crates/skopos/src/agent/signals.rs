@@ -1,0 +1,29 @@
+//! Signals that end the agent, as a readable descriptor.
+
+use std::os::fd::AsFd as _;
+use std::os::fd::BorrowedFd;
+use std::os::unix::net::UnixStream;
+
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::low_level::pipe;
+
+use crate::failure::Failure;
+
+/// Readable once a signal has come.
+pub(crate) struct Signals(UnixStream);
+
+impl Signals {
+    /// Catches SIGINT, SIGTERM and SIGHUP.
+    pub(crate) fn catch() -> Result<Self, Failure> {
+        let failed = |e: std::io::Error| Failure::new("cannot catch signals").because(&e);
+        let (read, write) = UnixStream::pair().map_err(failed)?;
+        for signal in [SIGINT, SIGTERM, SIGHUP] {
+            pipe::register(signal, write.try_clone().map_err(failed)?).map_err(failed)?;
+        }
+        Ok(Self(read))
+    }
+
+    pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}

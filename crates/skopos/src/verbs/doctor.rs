@@ -1,0 +1,253 @@
+//! `skopos doctor`: what this machine allows, what runs, and what to do about the rest.
+
+use std::fs;
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use serde::Serialize;
+use skopos_sense::{Root, open_all};
+use skopos_shm::{Host, Segment};
+
+use crate::cli::Global;
+use crate::control::{self, Answer, Request, SensorStatus, SkipStatus, Status};
+use crate::duration;
+use crate::failure::{EXIT_NO, Failure};
+use crate::format;
+use crate::out::{Out, Style};
+
+/// A publisher that has given no sign of life for so long is stuck: ten times the usual interval.
+const SILENT: Duration = Duration::from_secs(10);
+/// Free memory in the runtime directory's file system below which a new agent may not start.
+const ROOM_BYTES: u64 = 16 << 20;
+
+/// `docs/json/doctor.schema.json`.
+#[derive(Serialize)]
+struct Report {
+    checks: Vec<Check>,
+    sensors: Vec<SensorStatus>,
+    skips: Vec<SkipStatus>,
+}
+
+#[derive(Serialize)]
+struct Check {
+    name: &'static str,
+    verdict: Verdict,
+    detail: String,
+    hint: Option<String>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Verdict {
+    Good,
+    Warning,
+    Bad,
+}
+
+impl Check {
+    fn good(name: &'static str, detail: impl Into<String>) -> Self {
+        Self { name, verdict: Verdict::Good, detail: detail.into(), hint: None }
+    }
+
+    fn warning(name: &'static str, detail: impl Into<String>, hint: impl Into<String>) -> Self {
+        let hint = Some(hint.into());
+        Self { name, verdict: Verdict::Warning, detail: detail.into(), hint }
+    }
+
+    fn bad(name: &'static str, detail: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self { verdict: Verdict::Bad, ..Self::warning(name, detail, hint) }
+    }
+}
+
+pub(crate) fn run(global: &Global) -> Result<ExitCode, Failure> {
+    let dir = global.dir.clone().unwrap_or_else(skopos_shm::runtime_dir);
+    let dirs = match &global.dir {
+        Some(dir) => vec![dir.clone()],
+        None => skopos_shm::search_path(),
+    };
+    let mut checks = vec![kernel(), directory(&dir), room(&dir)];
+    checks.extend(publishers(dirs));
+    let (check, status) = agent(&dir);
+    checks.push(check);
+    let status = status.unwrap_or_else(probe);
+    let report = Report { checks, sensors: status.sensors, skips: status.skips };
+    let bad = report.checks.iter().any(|c| c.verdict == Verdict::Bad);
+    print(&mut Out::new(global.style()), &report)?;
+    Ok(if bad { ExitCode::from(EXIT_NO) } else { ExitCode::SUCCESS })
+}
+
+fn kernel() -> Check {
+    let uname = rustix::system::uname();
+    let text = |c: &std::ffi::CStr| c.to_string_lossy().into_owned();
+    Check::good(
+        "kernel",
+        format!("{} {} {}", text(uname.sysname()), text(uname.release()), text(uname.machine())),
+    )
+}
+
+fn directory(dir: &Path) -> Check {
+    let shown = dir.display();
+    match Host::open_dirs(vec![dir.into()]) {
+        _ if !dir.exists() => {
+            Check::good("directory", format!("{shown} is made when something publishes"))
+        }
+        Ok(_) => Check::good("directory", format!("{shown} is yours alone to write")),
+        Err(e) => Check::bad("directory", e.to_string(), "name another one with SKOPOS_DIR"),
+    }
+}
+
+fn room(dir: &Path) -> Check {
+    let existing = dir.ancestors().find(|d| d.exists()).unwrap_or(Path::new("/"));
+    match rustix::fs::statvfs(existing) {
+        Err(e) => {
+            Check::bad("memory", format!("{}: {e}", existing.display()), "name another SKOPOS_DIR")
+        }
+        Ok(fs) => {
+            let free = fs.f_bavail.saturating_mul(fs.f_frsize);
+            let detail = format!("{} free at {}", format::bytes(free as f64), existing.display());
+            if free < ROOM_BYTES {
+                Check::bad("memory", detail, "an agent needs about 4 MiB there; free some")
+            } else {
+                Check::good("memory", detail)
+            }
+        }
+    }
+}
+
+/// A check for each segment, dead or alive.
+fn publishers(dirs: Vec<std::path::PathBuf>) -> Vec<Check> {
+    let dead = dirs.iter().flat_map(|dir| dead_in(dir)).collect::<Vec<_>>();
+    let host = match Host::open_dirs(dirs) {
+        Ok(host) => host,
+        Err(e) => return vec![Check::bad("publishers", e.to_string(), "see `directory` above")],
+    };
+    let mut checks: Vec<Check> = host.segments().iter().map(publisher).collect();
+    checks.extend(host.refused().iter().map(|e| {
+        Check::warning("publisher", e.to_string(), "it is not read; remove the file if it is yours")
+    }));
+    checks.extend(dead.into_iter().map(|path| {
+        Check::warning(
+            "publisher",
+            format!("{path}: its publisher is dead"),
+            "the next publisher there removes it",
+        )
+    }));
+    checks
+}
+
+fn publisher(segment: &Segment) -> Check {
+    let silent = segment.silent_for();
+    let detail = format!(
+        "`{}`, process {}, {} facts, last sign of life {} ago",
+        segment.name(),
+        segment.pid(),
+        segment.vertices().len(),
+        duration::human(silent)
+    );
+    if silent > SILENT && segment.name() == crate::agent::SEGMENT_NAME {
+        Check::warning("publisher", detail, "it lives but does not work: look what it waits for")
+    } else {
+        Check::good("publisher", detail)
+    }
+}
+
+fn dead_in(dir: &Path) -> Vec<String> {
+    let Ok(entries) = fs::read_dir(dir) else { return Vec::new() };
+    entries
+        .flatten()
+        .map(|entry| entry.path())
+        .filter(|path| path.extension().is_some_and(|e| e == "seg"))
+        .filter(|path| Segment::open(path).is_ok_and(|segment| !segment.is_alive()))
+        .map(|path| path.display().to_string())
+        .collect()
+}
+
+fn agent(dir: &Path) -> (Check, Option<Status>) {
+    match control::ask(dir, &Request::Status) {
+        Ok(Answer::Status(status)) => {
+            let same = status.version == env!("CARGO_PKG_VERSION");
+            let detail = format!("version {} on {} answers", status.version, status.node);
+            let check = if same {
+                Check::good("agent", detail)
+            } else {
+                Check::warning("agent", detail, "this `skopos` is of another version")
+            };
+            (check, Some(status))
+        }
+        _ => (Check::warning("agent", "none runs here", "start one with `skopos up`"), None),
+    }
+}
+
+/// What an agent would sense here, when none runs.
+fn probe() -> Status {
+    let opened = open_all(&Root::default());
+    let sensor = |name: &str| SensorStatus {
+        name: name.to_owned(),
+        facts: 0,
+        interval_seconds: 0.0,
+        poll_seconds: 0.0,
+        error: None,
+    };
+    Status {
+        sensors: opened.sensors.iter().map(|s| sensor(s.family().name)).collect(),
+        skips: opened
+            .skips
+            .into_iter()
+            .map(|s| SkipStatus { what: s.what, reason: s.reason })
+            .collect(),
+        ..Status::default()
+    }
+}
+
+fn print(out: &mut Out, report: &Report) -> Result<(), Failure> {
+    match out.style {
+        Style::Json => out.json(report)?,
+        Style::Plain => {
+            for c in &report.checks {
+                out.line(format!("{}\t{}\t{}", word(c.verdict), c.name, c.detail))?;
+            }
+            for s in &report.skips {
+                out.line(format!("skipped\t{}\t{}", s.what, s.reason))?;
+            }
+        }
+        Style::Human => {
+            for c in &report.checks {
+                out.line(format!("{:8} {:10} {}", word(c.verdict), c.name, c.detail))?;
+                if let Some(hint) = &c.hint {
+                    out.line(format!("{:19} hint: {hint}", ""))?;
+                }
+            }
+            out.line("")?;
+            let running = report.sensors.iter().any(|s| s.facts > 0);
+            out.line(out.bold(if running { "sensed" } else { "an agent would sense" }))?;
+            for s in &report.sensors {
+                let state = match &s.error {
+                    Some(error) => format!("cannot be read: {error}"),
+                    None if running => {
+                        let cost = duration::human(Duration::from_secs_f64(s.poll_seconds));
+                        format!("{} facts, {cost} a poll", s.facts)
+                    }
+                    None => String::new(),
+                };
+                out.line(format!("  {:12} {state}", s.name).trim_end())?;
+            }
+            if !report.skips.is_empty() {
+                out.line(out.bold("not sensed"))?;
+                for s in &report.skips {
+                    out.line(format!("  {:12} {}", s.what, s.reason))?;
+                }
+            }
+        }
+    }
+    out.flush()?;
+    Ok(())
+}
+
+fn word(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Good => "good",
+        Verdict::Warning => "warning",
+        Verdict::Bad => "bad",
+    }
+}

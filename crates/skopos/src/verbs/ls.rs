@@ -1,0 +1,89 @@
+//! `skopos ls [PATTERN]`: which topics there are.
+
+use std::process::ExitCode;
+
+use serde::Serialize;
+use skopos_model::schema;
+use skopos_shm::Vertex;
+
+use crate::cli::{Global, LsArgs};
+use crate::failure::Failure;
+use crate::find::{no_match, open_host, resolve};
+use crate::out::{Out, Style};
+
+/// `docs/json/ls.schema.json`.
+#[derive(Serialize)]
+struct Listing {
+    topics: Vec<TopicJson>,
+}
+
+#[derive(Serialize)]
+struct TopicJson {
+    topic: String,
+    value_type: &'static str,
+    unit: String,
+    kind: &'static str,
+    help: Option<&'static str>,
+    source: Option<&'static str>,
+    group: Option<String>,
+    slots: u32,
+    publisher: String,
+    pid: u32,
+}
+
+impl TopicJson {
+    fn new(vertex: &Vertex) -> Self {
+        let info = vertex.info();
+        let known = schema::lookup_in_family(&info.topic);
+        Self {
+            topic: info.topic.to_string(),
+            value_type: info.value_type.name(),
+            unit: info.unit.to_string(),
+            kind: info.kind.name(),
+            help: known.map(|(_, metric)| metric.help),
+            source: known.map(|(family, _)| family.source),
+            group: (!info.group.is_empty()).then(|| info.group.clone()),
+            slots: info.slots,
+            publisher: vertex.segment().name().to_owned(),
+            pid: vertex.segment().pid(),
+        }
+    }
+}
+
+pub(crate) fn run(global: &Global, args: &LsArgs) -> Result<ExitCode, Failure> {
+    let host = open_host(global)?;
+    let (_, vertices) = resolve(&host, &args.pattern)?;
+    if vertices.is_empty() {
+        return Err(no_match(&host, &args.pattern));
+    }
+    let topics: Vec<TopicJson> = vertices.iter().map(TopicJson::new).collect();
+    let mut out = Out::new(global.style());
+    match out.style {
+        Style::Json => out.json(&Listing { topics })?,
+        Style::Plain => {
+            for t in &topics {
+                out.line(format!("{}\t{}\t{}\t{}", t.topic, t.value_type, t.unit, t.kind))?;
+            }
+        }
+        Style::Human if args.long => {
+            for t in &topics {
+                let unit = if t.unit.is_empty() { "no unit" } else { &t.unit };
+                out.line(out.bold(&t.topic))?;
+                out.line(format!("  {}, {unit}, {}, by {}", t.kind, t.value_type, t.publisher))?;
+                if let Some(help) = t.help {
+                    out.line(format!("  {help}"))?;
+                }
+                if let Some(source) = t.source {
+                    out.line(out.dim(&format!("  from {source}")))?;
+                }
+            }
+        }
+        Style::Human => {
+            for t in &topics {
+                out.line(&t.topic)?;
+            }
+        }
+    }
+    out.flush()?;
+    Ok(ExitCode::SUCCESS)
+}

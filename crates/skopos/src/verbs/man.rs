@@ -1,0 +1,28 @@
+//! `skopos man [VERB]`: the manual page, as roff.
+
+use std::io::Write as _;
+use std::process::ExitCode;
+
+use clap::CommandFactory as _;
+
+use crate::cli::{Cli, ManArgs};
+use crate::failure::Failure;
+
+pub(crate) fn run(args: &ManArgs) -> Result<ExitCode, Failure> {
+    let mut command = Cli::command();
+    command.build();
+    let page_of = match &args.verb {
+        None => clap_mangen::Man::new(command),
+        Some(verb) => {
+            let verb_command = command.find_subcommand(verb).cloned().ok_or_else(|| {
+                Failure::new(format!("there is no verb `{verb}`"))
+                    .hint("`skopos --help` lists them")
+            })?;
+            clap_mangen::Man::new(verb_command).title(format!("skopos-{verb}"))
+        }
+    };
+    let mut page = Vec::new();
+    page_of.render(&mut page)?;
+    std::io::stdout().write_all(&page)?;
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,36 @@
+//! What each verb does, a file each.
+
+mod up;
+mod agent;
+mod ls;
+mod get;
+mod watch;
+mod publish;
+mod doctor;
+mod completion;
+mod man;
+
+use std::process::ExitCode;
+
+use crate::cli::{Cli, Verb};
+use crate::failure::Failure;
+
+/// Does what the user typed.
+pub(crate) fn run(cli: Cli) -> Result<ExitCode, Failure> {
+    let global = &cli.global;
+    match cli.verb {
+        Verb::Up(args) => up::run(global, &args),
+        Verb::Agent(args) => agent::run(global, &args),
+        #[cfg(feature = "tui")]
+        Verb::Top(args) => crate::top::run(global, &args),
+        Verb::Ls(args) => ls::run(global, &args),
+        Verb::Get(args) => get::run(global, &args),
+        Verb::Watch(args) => watch::run(global, &args),
+        Verb::Publish(args) => publish::run(global, &args),
+        Verb::Doctor => doctor::run(global),
+        #[cfg(feature = "bench")]
+        Verb::Bench(args) => crate::bench::run(global, &args),
+        Verb::Completion(args) => completion::run(&args),
+        Verb::Man(args) => man::run(&args),
+    }
+}

@@ -1,0 +1,66 @@
+//! `skopos publish TOPIC VALUE`: a user's own fact, from a script.
+
+use std::process::ExitCode;
+
+use serde::Serialize;
+use skopos_model::ValueType;
+
+use crate::cli::{Global, PublishArgs};
+use crate::control::{self, Answer, Request};
+use crate::failure::Failure;
+use crate::out::{Out, Style};
+
+/// `docs/json/publish.schema.json`.
+#[derive(Serialize)]
+struct Done {
+    topic: String,
+    removed: bool,
+}
+
+pub(crate) fn run(global: &Global, args: &PublishArgs) -> Result<ExitCode, Failure> {
+    let dir = global.dir.clone().unwrap_or_else(skopos_shm::runtime_dir);
+    let topic = args.topic.clone();
+    let request = match &args.value {
+        None => Request::Remove { topic },
+        Some(value) => {
+            let value_type = value_type(args.value_type.as_deref(), value)?;
+            // Refused here, before the agent is asked: the same errors, without an agent.
+            value_type.parse_value(value).map_err(wrong_value)?;
+            Request::Publish {
+                topic,
+                value: value.clone(),
+                value_type: value_type.name().to_owned(),
+                unit: args.unit.clone(),
+                kind: args.kind.clone(),
+            }
+        }
+    };
+    let Answer::Done { topic } = control::ask(&dir, &request)? else {
+        return Err(Failure::new("the agent gave an answer to another question"));
+    };
+    let mut out = Out::new(global.style());
+    match out.style {
+        Style::Json => out.json(&Done { topic, removed: args.remove })?,
+        Style::Plain => out.line(topic)?,
+        Style::Human if args.remove => out.line(format!("{topic} is taken away"))?,
+        Style::Human => out.line(format!("published {topic}"))?,
+    }
+    out.flush()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The type asked for; else a double for a number and structured for the rest. Not an integer for
+/// `1`: the next value of the same topic may be `1.5`.
+fn value_type(asked: Option<&str>, value: &str) -> Result<ValueType, Failure> {
+    match asked {
+        Some(name) => name.parse().map_err(|e: skopos_model::Error| Failure::new(e.to_string())),
+        None if value.parse::<f64>().is_ok() => Ok(ValueType::F64),
+        None => Ok(ValueType::Structured),
+    }
+}
+
+fn wrong_value(e: skopos_model::Error) -> Failure {
+    Failure::new(e.to_string()).hint(
+        "a value is a number, or JSON of a list, a record or a text: 17, '[1, 2]', '{\"a\": 1}', '\"ready\"'",
+    )
+}

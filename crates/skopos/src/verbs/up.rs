@@ -1,0 +1,216 @@
+//! `skopos up`: every role in this process, with a word to the user. So far the role is the agent.
+
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use skopos_model::{Timestamp, Topic};
+use skopos_shm::{Segment, Vertex};
+
+use crate::agent::{Agent, Event};
+use crate::cli::{AgentArgs, Global};
+use crate::control::Status;
+use crate::failure::Failure;
+use crate::format;
+use crate::out::{Out, Style};
+use crate::verbs::agent::{self as daemon, warn, warning};
+
+/// Time between two lines of live values.
+const SUMMARY_EVERY: Duration = Duration::from_secs(5);
+/// The first line comes as soon as two ticks make a rate.
+const FIRST_SUMMARY: Duration = Duration::from_millis(1500);
+
+pub(crate) fn run(global: &Global, args: &AgentArgs) -> Result<ExitCode, Failure> {
+    if global.style() == Style::Json {
+        return daemon::run(global, args);
+    }
+    let mut out = Out::new(global.style());
+    out.line(format!("skopos {}: looking at this machine …", env!("CARGO_PKG_VERSION")))?;
+    out.flush()?;
+    let mut agent = Agent::start(global, args)?;
+    let mut summary = None;
+    let mut next = Instant::now() + FIRST_SUMMARY;
+    agent.run(&mut |agent, event| {
+        if let Some(message) = warning(&event) {
+            warn(&mut out, &message)?;
+        }
+        if !matches!(event, Event::Ticked) {
+            return Ok(());
+        }
+        match &mut summary {
+            None => {
+                introduce(&mut out, agent)?;
+                let mut first = Summary::new(Segment::open(agent.segment_path())?, agent.node());
+                // The counters' start, so that the first line has rates.
+                let _ = first.line();
+                summary = Some(first);
+            }
+            Some(summary) if Instant::now() >= next => {
+                next = Instant::now() + SUMMARY_EVERY;
+                out.line(summary.line())?;
+            }
+            Some(_) => {}
+        }
+        out.flush()?;
+        Ok(())
+    })?;
+    out.line("stopped")?;
+    out.flush()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What is sensed, what is not and why, and what to try.
+fn introduce(out: &mut Out, agent: &Agent) -> Result<(), Failure> {
+    let Status { node, sensors, skips, .. } = agent.status();
+    let facts: usize = sensors.iter().map(|s| s.facts).sum();
+    let senses: Vec<String> = sensors.iter().map(|s| format!("{} ({})", s.name, s.facts)).collect();
+    out.line(format!("{}: {facts} facts from {} sensors", out.bold(&node), sensors.len()))?;
+    for line in wrap(&senses.join(", "), 76) {
+        out.line(format!("  {line}"))?;
+    }
+    if !skips.is_empty() {
+        out.line("not sensed here:")?;
+        for skip in &skips {
+            out.line(format!("  {}: {}", skip.what, skip.reason))?;
+        }
+    }
+    let option = match agent.dir() == skopos_shm::runtime_dir() {
+        true => String::new(),
+        false => format!(" --dir {}", agent.dir().display()),
+    };
+    out.line("try, in another terminal:")?;
+    out.line(format!("  skopos{option} top"))?;
+    out.line(format!("  skopos{option} get mem/available_bytes load/load_1m"))?;
+    out.line(format!("  skopos{option} watch 'cpu/total/busy_ratio'"))?;
+    out.line("Ctrl-C ends it.")?;
+    Ok(())
+}
+
+/// `text` in lines of at most `width` characters, broken at spaces.
+fn wrap(text: &str, width: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in text.split_inclusive(", ") {
+        let last = lines.last_mut().filter(|l| l.len() + word.trim_end().len() <= width);
+        match last {
+            Some(line) => line.push_str(word),
+            None => lines.push(word.to_owned()),
+        }
+    }
+    lines.iter().map(|line| line.trim_end().to_owned()).collect()
+}
+
+/// The live values that `up` prints now and then, read from shared memory like any program does.
+struct Summary {
+    segment: Segment,
+    node: String,
+    /// Of the directory when the vertices below were looked up.
+    version: u64,
+    busy: Option<Vertex>,
+    load: Option<Vertex>,
+    memory: Option<(Vertex, Vertex)>,
+    rates: Vec<Rate>,
+}
+
+/// The sum of a counter over all instances, and what it was at the last look.
+struct Rate {
+    label: &'static str,
+    family: &'static str,
+    metric: &'static str,
+    counters: Vec<Vertex>,
+    last: Option<(Timestamp, f64)>,
+}
+
+impl Summary {
+    fn new(segment: Segment, node: &str) -> Self {
+        let rate = |label, family, metric| Rate {
+            label,
+            family,
+            metric,
+            counters: Vec::new(),
+            last: None,
+        };
+        let rates = vec![
+            rate("disk read", "block", "read_bytes_total"),
+            rate("written", "block", "written_bytes_total"),
+            rate("net in", "netdev", "receive_bytes_total"),
+            rate("out", "netdev", "transmit_bytes_total"),
+        ];
+        let (version, node) = (u64::MAX, node.to_owned());
+        Self { segment, node, version, busy: None, load: None, memory: None, rates }
+    }
+
+    /// Looks the vertices up again if any came or went.
+    fn look_up(&mut self) {
+        let version = self.segment.directory_version();
+        if std::mem::replace(&mut self.version, version) == version {
+            return;
+        }
+        let find = |below: &str| {
+            let topic = Topic::new(&format!("{}/{below}", self.node)).ok()?;
+            self.segment.find(&topic).ok()
+        };
+        self.busy = find("cpu/total/busy_ratio");
+        self.load = find("load/load_1m");
+        self.memory = find("mem/available_bytes").zip(find("mem/total_bytes"));
+        for rate in &mut self.rates {
+            let counters = whole_devices(&self.segment, rate.family, rate.metric);
+            if counters.len() != rate.counters.len() {
+                // Another set of devices has another sum: no rate across the change.
+                rate.last = None;
+            }
+            rate.counters = counters;
+        }
+    }
+
+    fn line(&mut self) -> String {
+        self.look_up();
+        let number = |v: &Vertex| v.latest().ok().and_then(|r| r.as_f64());
+        let mut parts = vec![format::time_of_day(skopos_shm::now())];
+        if let Some(busy) = self.busy.as_ref().and_then(number) {
+            parts.push(format!("cpu {:.1} %", busy * 100.0));
+        }
+        if let Some(load) = self.load.as_ref().and_then(number) {
+            parts.push(format!("load {load:.2}"));
+        }
+        if let Some((available, total)) = &self.memory
+            && let Some((available, total)) = number(available).zip(number(total))
+        {
+            let used = format::bytes(total - available);
+            parts.push(format!("mem {used} of {}", format::bytes(total)));
+        }
+        for rate in &mut self.rates {
+            if let Some(per_second) = rate.look() {
+                parts.push(format!("{} {}/s", rate.label, format::bytes(per_second)));
+            }
+        }
+        parts.join("  ")
+    }
+}
+
+/// The vertices of `metric` of every device but loopback. A partition counts the bytes of its disk
+/// again, so whatever extends another one's name (`vda1`, `nvme0n1p2`) is left out.
+fn whole_devices(segment: &Segment, family: &str, metric: &str) -> Vec<Vertex> {
+    let mut all = segment.vertices();
+    all.retain(|v| v.info().group == family && v.topic().metric() == metric);
+    let instance = |v: &Vertex| v.topic().segments().nth(2).unwrap_or_default().to_owned();
+    let names: Vec<String> = all.iter().map(instance).collect();
+    all.retain(|v| {
+        let own = instance(v);
+        own != "lo" && !names.iter().any(|n| *n != own && own.starts_with(n.as_str()))
+    });
+    all
+}
+
+impl Rate {
+    /// The rate since the last look; `None` at the first one, or when nothing is counted.
+    fn look(&mut self) -> Option<f64> {
+        let mut sum = 0.0;
+        let mut checked_at = None;
+        for reading in self.counters.iter().filter_map(|v| v.latest().ok()) {
+            sum += reading.as_f64()?;
+            checked_at = Some(reading.checked_at);
+        }
+        let (before, earlier) = self.last.replace((checked_at?, sum))?;
+        let seconds = checked_at?.since(before).as_secs_f64();
+        (seconds > 0.0).then(|| ((sum - earlier) / seconds).max(0.0))
+    }
+}

@@ -1,0 +1,181 @@
+//! `skopos watch PATTERN`: each change as it happens, and topics as they come and go.
+
+use std::collections::BTreeMap;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+use skopos_model::{Sample, Topic, TopicPattern};
+use skopos_shm::{Delivery, Error, Host, Segment, Subscription, Vertex, now};
+
+use crate::cli::{Global, WatchArgs};
+use crate::failure::Failure;
+use crate::find::{no_match, open_host, resolve};
+use crate::format;
+use crate::out::{Out, Style};
+use crate::reading::{ReadingJson, origin};
+
+/// How long to sleep at most before looking whether publishers came or died.
+const LOOK_AROUND: Duration = Duration::from_millis(500);
+
+/// One line of `--json`: `docs/json/watch.schema.json`.
+#[derive(Serialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+enum Line {
+    /// A new sample.
+    Change(ReadingJson),
+    /// Samples that were overwritten before this verb read them.
+    Lost { topic: String, samples: u64 },
+    /// The topic was taken away, or its publisher died.
+    Gone { topic: String },
+}
+
+pub(crate) fn run(global: &Global, args: &WatchArgs) -> Result<ExitCode, Failure> {
+    let mut host = open_host(global)?;
+    let (pattern, vertices) = resolve(&host, &args.pattern)?;
+    // A pattern may wait for its topics; a name without a wildcard that nothing has is a mistake.
+    if vertices.is_empty() && pattern.as_topic().is_some() {
+        return Err(no_match(&host, &args.pattern));
+    }
+    if vertices.is_empty() {
+        eprintln!("nothing matches `{pattern}` yet; waiting for it");
+    }
+    let deadline = args.run_for.map(|d| Instant::now() + d);
+    let mut watch = Watch {
+        out: Out::new(global.style()),
+        left: args.count,
+        cursors: BTreeMap::new(),
+        versions: Vec::new(),
+        pattern,
+    };
+    // What holds now comes first, so that a quiet topic shows its value.
+    watch.look_around(&host, true);
+    loop {
+        if watch.drain()? {
+            return Ok(ExitCode::SUCCESS);
+        }
+        let left = deadline.map(|d| d.saturating_duration_since(Instant::now()));
+        if left.is_some_and(|left| left.is_zero()) {
+            return Ok(ExitCode::SUCCESS);
+        }
+        let nap = left.unwrap_or(LOOK_AROUND).min(LOOK_AROUND);
+        if !host.wait(nap, || watch.has_news(&host))? {
+            host.refresh()?;
+        }
+        watch.look_around(&host, false);
+    }
+}
+
+struct Watch {
+    out: Out,
+    left: Option<u64>,
+    pattern: TopicPattern,
+    cursors: BTreeMap<Topic, Subscription>,
+    versions: Vec<(std::path::PathBuf, u64)>,
+}
+
+impl Watch {
+    /// Follows topics that have appeared: from the latest sample on at the start, from their
+    /// oldest later, because then they are new.
+    fn look_around(&mut self, host: &Host, first: bool) {
+        let versions = versions(host);
+        if versions == self.versions {
+            return;
+        }
+        self.versions = versions;
+        for vertex in host.select(&self.pattern) {
+            self.cursors.entry(vertex.topic().clone()).or_insert_with(|| {
+                if first { vertex.subscribe_with_latest() } else { vertex.subscribe_from_oldest() }
+            });
+        }
+    }
+
+    fn has_news(&self, host: &Host) -> bool {
+        self.cursors.values().any(Subscription::has_next) || versions(host) != self.versions
+    }
+
+    /// Prints everything that is new. True once enough was printed.
+    fn drain(&mut self) -> Result<bool, Failure> {
+        let mut gone = Vec::new();
+        for (topic, cursor) in &mut self.cursors {
+            loop {
+                if self.left == Some(0) {
+                    self.out.flush()?;
+                    return Ok(true);
+                }
+                match cursor.try_next() {
+                    Ok(Some(Delivery::Sample(sample))) => {
+                        print_change(&mut self.out, cursor.vertex(), &sample)?;
+                        self.left = self.left.map(|n| n - 1);
+                    }
+                    Ok(Some(Delivery::Lost(samples))) => {
+                        print_lost(&mut self.out, topic, samples)?;
+                    }
+                    Ok(None) => {
+                        if !cursor.vertex().segment().is_alive() {
+                            gone.push(topic.clone());
+                        }
+                        break;
+                    }
+                    Err(Error::Gone(_)) => {
+                        gone.push(topic.clone());
+                        break;
+                    }
+                    Err(e) => return Err(e.into()),
+                }
+            }
+        }
+        for topic in gone {
+            self.cursors.remove(&topic);
+            print_gone(&mut self.out, &topic)?;
+        }
+        self.out.flush()?;
+        Ok(self.left == Some(0))
+    }
+}
+
+fn versions(host: &Host) -> Vec<(std::path::PathBuf, u64)> {
+    let version = |s: &Segment| (s.path().to_path_buf(), s.directory_version());
+    host.segments().iter().map(version).collect()
+}
+
+fn print_change(out: &mut Out, vertex: &Vertex, sample: &Sample) -> std::io::Result<()> {
+    let unit = vertex.info().unit;
+    let (topic, value) = (vertex.topic(), &sample.value);
+    match out.style {
+        Style::Json => {
+            let reading = ReadingJson::new(vertex, sample, sample.time, now());
+            out.json(&Line::Change(reading))
+        }
+        Style::Plain => out.line(format!(
+            "{}\t{topic}\t{value}\t{unit}\t{}",
+            sample.time.as_nanos(),
+            origin(sample, vertex)
+        )),
+        Style::Human => {
+            let time = out.dim(&format::time_of_day(sample.time));
+            let value = out.bold(&format::value(value, unit));
+            out.line(format!("{time}  {topic}  {value}"))
+        }
+    }
+}
+
+fn print_lost(out: &mut Out, topic: &Topic, samples: u64) -> std::io::Result<()> {
+    match out.style {
+        Style::Json => out.json(&Line::Lost { topic: topic.to_string(), samples }),
+        _ => {
+            eprintln!("{topic}: {samples} samples were overwritten before they could be shown");
+            Ok(())
+        }
+    }
+}
+
+fn print_gone(out: &mut Out, topic: &Topic) -> std::io::Result<()> {
+    match out.style {
+        Style::Json => out.json(&Line::Gone { topic: topic.to_string() }),
+        _ => {
+            eprintln!("{topic}: gone");
+            Ok(())
+        }
+    }
+}
