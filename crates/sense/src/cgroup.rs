@@ -8,7 +8,7 @@
 //! # Cost
 //! Nodes have hundreds of groups, and a file costs about a microsecond. So a tick reads
 //! [`READS_PER_TICK`] files, asks [`CHECKS_PER_TICK`] folders whether their children changed, and
-//! reads the limits of [`LIMITS_PER_TICK`] groups, each going on where the last tick stopped. On a
+//! reads the limits and peaks of [`SLOW_GROUPS_PER_TICK`] group, each going on where the last tick stopped. On a
 //! node with few groups that is all of them; on a big one facts are a few ticks old. A folder's
 //! children are counted by its `st_nlink`, so that only a folder that changed is listed. Files stay
 //! open up to [`MAX_KEPT_FILES`]; those beyond are opened for each reading.
@@ -43,11 +43,11 @@ const MAX_KEPT_FILES: usize = 512;
 /// A quarter of a millisecond of reading at most; see the module's header.
 const READS_PER_TICK: usize = 256;
 
-/// All folders of a full table are asked within 16 ticks.
-const CHECKS_PER_TICK: usize = 16;
+/// All folders of a full table are asked within 64 ticks; those of a quiet node within a few.
+const CHECKS_PER_TICK: usize = 4;
 
-/// Limits rarely change.
-const LIMITS_PER_TICK: usize = 2;
+/// Limits rarely change, and peaks and counts of kills the kernel keeps for us.
+const SLOW_GROUPS_PER_TICK: usize = 1;
 
 pub(crate) struct Cgroup {
     hierarchies: Vec<Hierarchy>,
@@ -55,7 +55,7 @@ pub(crate) struct Cgroup {
     /// Where the next tick goes on.
     next_read: usize,
     next_check: usize,
-    next_limit: usize,
+    next_slow: usize,
     /// Shared by all files.
     buffer: Vec<u8>,
     /// Path of a file that is not kept open.
@@ -100,7 +100,7 @@ impl Cgroup {
             groups: Vec::new(),
             next_read: 0,
             next_check: 0,
-            next_limit: 0,
+            next_slow: 0,
             buffer: Vec::new(),
             path: Vec::new(),
         };
@@ -135,7 +135,7 @@ impl Cgroup {
         for &source in sources.iter().filter(|s| !(has_time && s.is_cpu_time)) {
             let path = Path::new(std::ffi::OsStr::from_bytes(folder.to_bytes())).join(source.file);
             let Ok(file) = File::open(path) else { continue };
-            let kept = (kept_files < MAX_KEPT_FILES && !source.is_limit).then_some(file);
+            let kept = (kept_files < MAX_KEPT_FILES && !source.is_slow).then_some(file);
             kept_files += usize::from(kept.is_some());
             files.push(GroupFile { source, kept });
         }
@@ -203,13 +203,13 @@ impl Cgroup {
         }
     }
 
-    /// Reads the files of the group at `at` that are limits, or are not. Returns how many; `None`
-    /// if the group is gone.
-    fn read(&mut self, at: usize, limits: bool, tick: &mut Tick<'_>) -> Option<usize> {
+    /// Reads the slow files of the group at `at`, or the others. Returns how many; `None` if the
+    /// group is gone.
+    fn read(&mut self, at: usize, slow: bool, tick: &mut Tick<'_>) -> Option<usize> {
         let Self { groups, buffer, path, .. } = self;
         let Group { folder, facts, files, .. } = &mut groups[at];
         let mut reads = 0;
-        for GroupFile { source, kept } in files.iter().filter(|f| f.source.is_limit == limits) {
+        for GroupFile { source, kept } in files.iter().filter(|f| f.source.is_slow == slow) {
             reads += 1;
             let text = match kept {
                 Some(file) => read_record(file, buffer),
@@ -254,11 +254,11 @@ impl Sensor for Cgroup {
                 break;
             }
         }
-        for _ in 0..LIMITS_PER_TICK.min(self.groups.len()) {
-            self.next_limit = wrapped(self.next_limit, self.groups.len());
-            match self.read(self.next_limit, true, tick) {
-                Some(_) => self.next_limit += 1,
-                None => self.remove(self.next_limit, tick.sink),
+        for _ in 0..SLOW_GROUPS_PER_TICK.min(self.groups.len()) {
+            self.next_slow = wrapped(self.next_slow, self.groups.len());
+            match self.read(self.next_slow, true, tick) {
+                Some(_) => self.next_slow += 1,
+                None => self.remove(self.next_slow, tick.sink),
             }
         }
         Ok(())
@@ -325,5 +325,7 @@ fn hierarchies(mountinfo: &[u8]) -> Vec<Hierarchy> {
             found.push(Hierarchy { point, sources });
         }
     }
+    // v2 is asked first: its times are exact, and one file has them all.
+    found.sort_by_key(|hierarchy| !hierarchy.sources.iter().any(|s| s.v1_controller.is_empty()));
     found
 }

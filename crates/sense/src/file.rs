@@ -15,6 +15,11 @@ const FIRST_BUFFER_BYTES: usize = 4096;
 /// about 4 MB. A file that is longer gives an error instead of eating the memory.
 const MAX_FILE_BYTES: usize = 16 << 20;
 
+/// The kernel's `seq_file` stops before its buffer of a page is full only if the next line does not
+/// fit into the rest. No line that follows others is longer than half a page unless those are too,
+/// so text that is shorter has ended, and the call that would only say so is saved.
+const HALF_A_PAGE_BYTES: usize = 2048;
+
 /// A file of procfs or sysfs, kept open, with its own buffer.
 pub(crate) struct KernelFile {
     file: File,
@@ -34,7 +39,7 @@ impl KernelFile {
 
     /// The whole content as it is now. Allocates only when the file has outgrown the buffer.
     pub(crate) fn read(&mut self) -> io::Result<&[u8]> {
-        read_until(&self.file, &mut self.buffer, |_| false)
+        read_until(&self.file, &mut self.buffer, |len, _| len < HALF_A_PAGE_BYTES)
     }
 
     /// As [`read`](Self::read), for a file that the kernel makes in one go; see [`read_record`].
@@ -54,13 +59,13 @@ impl AsFd for KernelFile {
 /// read that leaves room in the buffer was the last, which saves the system call that would only
 /// return 0; a file of many records may stop short of a full buffer and go on.
 pub(crate) fn read_record<'b>(file: &File, buffer: &'b mut Vec<u8>) -> io::Result<&'b [u8]> {
-    read_until(file, buffer, |room_left| room_left > 0)
+    read_until(file, buffer, |_, room_left| room_left > 0)
 }
 
 fn read_until<'b>(
     file: &File,
     buffer: &'b mut Vec<u8>,
-    is_last: impl Fn(usize) -> bool,
+    is_last: impl Fn(usize, usize) -> bool,
 ) -> io::Result<&'b [u8]> {
     if buffer.is_empty() {
         buffer.resize(FIRST_BUFFER_BYTES, 0);
@@ -77,7 +82,7 @@ fn read_until<'b>(
             Ok(0) => return Ok(&buffer[..len]),
             Ok(n) => {
                 len += n;
-                if is_last(buffer.len() - len) {
+                if is_last(len, buffer.len() - len) {
                     return Ok(&buffer[..len]);
                 }
             }

@@ -1,15 +1,37 @@
 //! Numbers and words out of kernel text, without allocation. Total: what is not a number is `None`.
 
-/// The lines of `text`, without their line feeds. A last line that lacks its line feed was cut
-/// off, and so may be its last number: it is left out.
+use std::io::BufRead as _;
+
+/// The lines of `text` that are not empty, without their line feeds. A last line that lacks its line
+/// feed was cut off, and so may be its last number: it is left out.
 pub(crate) fn lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
-    let complete = text.iter().rposition(|&b| b == b'\n').map_or(0, |at| at + 1);
-    text[..complete].split(|&b| b == b'\n').filter(|line| !line.is_empty())
+    let mut rest = text;
+    std::iter::from_fn(move || {
+        loop {
+            let line = rest;
+            // For a slice this is memchr(3), many bytes at a time, and cannot fail.
+            let (&b'\n', line) = line[..rest.skip_until(b'\n').ok()?].split_last()? else {
+                return None;
+            };
+            if !line.is_empty() {
+                return Some(line);
+            }
+        }
+    })
 }
 
 /// The words of `line`, split at spaces and tabs.
 pub(crate) fn words(line: &[u8]) -> impl Iterator<Item = &[u8]> {
-    line.split(|&b| b == b' ' || b == b'\t').filter(|word| !word.is_empty())
+    let mut rest = line;
+    std::iter::from_fn(move || {
+        while let [b' ' | b'\t', after @ ..] = rest {
+            rest = after;
+        }
+        let end = rest.iter().position(|&b| b == b' ' || b == b'\t').unwrap_or(rest.len());
+        let (word, after) = rest.split_at(end);
+        rest = after;
+        (!word.is_empty()).then_some(word)
+    })
 }
 
 /// The numbers of `line` up to the first word that is none.

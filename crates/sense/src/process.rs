@@ -1,9 +1,9 @@
 //! `process`: how many processes and threads there are, and in which states (proc(5)).
 //!
 //! Reading `/proc/PID/stat` of every process at each tick would cost milliseconds on a big node.
-//! So the states come from a **walk** that takes [`STATES_PER_POLL`] processes a poll: the pids are
-//! listed once, their states are read over as many polls as that takes (`walk_polls`), then the
-//! counts are handed over and the next walk begins. Processes that end before their turn are not
+//! So the states come from a **walk**: the pids are listed once, their states are read a few a poll, as
+//! many as it takes to be done in [`POLLS_PER_WALK`] polls but within bounds, then the counts are
+//! handed over (with `walk_polls`) and the next walk begins. Processes that end before their turn are not
 //! counted; those that start meanwhile are counted by the next walk.
 //!
 //! The number of processes needs no walk: `st_nlink` of `/proc` is 2, and one for each folder in
@@ -24,8 +24,18 @@ use crate::facts::Facts;
 use crate::file::KernelFile;
 use crate::{Root, Sensor, Skip, Tick, parse};
 
-/// How many processes are asked for their state at one poll: about 50 microseconds' worth.
-const STATES_PER_POLL: usize = 16;
+/// How many polls a walk should take: about a minute at 1 Hz.
+const POLLS_PER_WALK: usize = 64;
+
+/// The most processes asked at one poll, at up to ten microseconds each when nothing is in the
+/// caches; with more than 2,048 processes a walk takes longer.
+const MAX_STATES: usize = 32;
+
+/// The most processes asked at the very first poll, so that there are states from the start.
+const FIRST_STATES: usize = 512;
+
+/// The fewest processes asked at one poll.
+const MIN_STATES: usize = 2;
 
 /// The most processes that a walk asks: a node with more has a larger problem, and its states are
 /// a sample of the first ones.
@@ -62,6 +72,7 @@ struct Walk {
     pids: Vec<u64>,
     next: usize,
     polls: u64,
+    is_first_poll: bool,
     counts: [u64; STATES.len()],
 }
 
@@ -75,7 +86,7 @@ impl Process {
             proc,
             loadavg: KernelFile::open_or_skip(&root.proc.join("loadavg"), "process")?,
             facts: Facts::of_node(&process::FAMILY),
-            walk: Walk { pids, next: 0, polls: 0, counts: [0; STATES.len()] },
+            walk: Walk { pids, next: 0, polls: 0, is_first_poll: true, counts: [0; STATES.len()] },
             other_links: None,
             entries: Vec::with_capacity(ENTRIES_BYTES),
         })
@@ -152,7 +163,11 @@ impl Sensor for Process {
         self.set_threads(tick)?;
         let Self { proc, walk, facts, .. } = self;
         walk.polls += 1;
-        for &pid in walk.pids[walk.next..].iter().take(STATES_PER_POLL) {
+        let states = match std::mem::replace(&mut walk.is_first_poll, false) {
+            true => FIRST_STATES,
+            false => walk.pids.len().div_ceil(POLLS_PER_WALK).clamp(MIN_STATES, MAX_STATES),
+        };
+        for &pid in walk.pids[walk.next..].iter().take(states) {
             walk.next += 1;
             // Most often it has ended.
             let Some(letter) = state_letter(proc, pid) else { continue };

@@ -15,8 +15,8 @@ pub(super) struct Source {
     pub(super) set: fn(&mut Facts, &mut Tick<'_>, text: &[u8]),
     /// One of those that tell a group's CPU time, which a hybrid setup has twice.
     pub(super) is_cpu_time: bool,
-    /// Rarely changes, so it is read rarely.
-    pub(super) is_limit: bool,
+    /// Rarely changes or loses nothing by waiting, so it is read rarely and not kept open.
+    pub(super) is_slow: bool,
 }
 
 const fn source(
@@ -24,40 +24,40 @@ const fn source(
     file: &'static str,
     set: fn(&mut Facts, &mut Tick<'_>, &[u8]),
 ) -> Source {
-    Source { v1_controller, file, set, is_cpu_time: false, is_limit: false }
+    Source { v1_controller, file, set, is_cpu_time: false, is_slow: false }
 }
 
 const fn cpu_time(source: Source) -> Source {
     Source { is_cpu_time: true, ..source }
 }
 
-const fn limit(source: Source) -> Source {
-    Source { is_limit: true, ..source }
+const fn slow(source: Source) -> Source {
+    Source { is_slow: true, ..source }
 }
 
-/// v2 first: its times are exact to the microsecond, and one file has them all.
+/// Every source: v2's, then v1's by controller.
 pub(super) static SOURCES: [Source; 18] = [
     cpu_time(source("", "cpu.stat", cpu_stat)),
     source("", "memory.current", |f, t, text| number(f, t, &MEMORY_BYTES, text)),
-    source("", "memory.peak", |f, t, text| number(f, t, &MEMORY_BYTES_MAX, text)),
-    source("", "memory.events", oom_kills),
-    limit(source("", "memory.max", |f, t, text| limit_or_none(f, t, &MEMORY_LIMIT_BYTES, text))),
+    slow(source("", "memory.peak", |f, t, text| number(f, t, &MEMORY_BYTES_MAX, text))),
+    slow(source("", "memory.events", oom_kills)),
+    slow(source("", "memory.max", |f, t, text| limit_or_none(f, t, &MEMORY_LIMIT_BYTES, text))),
     source("", "pids.current", |f, t, text| number(f, t, &TASKS, text)),
-    limit(source("", "pids.max", |f, t, text| limit_or_none(f, t, &TASKS_LIMIT, text))),
+    slow(source("", "pids.max", |f, t, text| limit_or_none(f, t, &TASKS_LIMIT, text))),
     source("", "io.stat", io_stat),
     cpu_time(source("cpuacct", "cpuacct.usage", cpuacct_usage)),
     cpu_time(source("cpuacct", "cpuacct.stat", cpuacct_stat)),
     source("cpu", "cpu.stat", cpu_stat_v1),
     source("memory", "memory.usage_in_bytes", |f, t, text| number(f, t, &MEMORY_BYTES, text)),
-    source("memory", "memory.max_usage_in_bytes", |f, t, text| {
+    slow(source("memory", "memory.max_usage_in_bytes", |f, t, text| {
         number(f, t, &MEMORY_BYTES_MAX, text);
-    }),
-    source("memory", "memory.oom_control", oom_kills),
-    limit(source("memory", "memory.limit_in_bytes", |f, t, text| {
+    })),
+    slow(source("memory", "memory.oom_control", oom_kills)),
+    slow(source("memory", "memory.limit_in_bytes", |f, t, text| {
         limit_or_none(f, t, &MEMORY_LIMIT_BYTES, text);
     })),
     source("pids", "pids.current", |f, t, text| number(f, t, &TASKS, text)),
-    limit(source("pids", "pids.max", |f, t, text| limit_or_none(f, t, &TASKS_LIMIT, text))),
+    slow(source("pids", "pids.max", |f, t, text| limit_or_none(f, t, &TASKS_LIMIT, text))),
     source("blkio", "blkio.throttle.io_service_bytes_recursive", blkio_bytes),
 ];
 
