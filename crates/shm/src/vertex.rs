@@ -200,6 +200,9 @@ impl Vertex {
     pub(crate) fn read(&self, ticket: u64) -> Found<Sample> {
         let raw = self.raw();
         match raw.read(self.owner, ticket) {
+            // Whole, but not published before `head` says so. A writer that dies between the two
+            // leaves the sample before as the latest, and nobody may have seen a newer one.
+            Found::Whole(_) if ticket >= raw.count() => Found::Absent,
             Found::Whole(sample) => self.decode(&raw, &sample).map_or(Found::Lapped, Found::Whole),
             Found::Absent => Found::Absent,
             Found::Lapped => Found::Lapped,

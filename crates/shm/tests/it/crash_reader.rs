@@ -1,0 +1,316 @@
+//! The readers of the crash test: every value that they get is checked.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use skopos_model::{Sample, Value};
+use skopos_shm::{Delivery, Error, Segment, Subscription, Vertex, snapshot};
+
+use crate::crash_child::{Recipe, STAYING, base, churn_value, ticket_of};
+use crate::support::{Random, at, topic};
+
+/// What was checked, so that the test can say that it was something.
+#[derive(Debug, Default)]
+pub(crate) struct Checked {
+    pub(crate) latest: AtomicU64,
+    pub(crate) delivered: AtomicU64,
+    pub(crate) lost: AtomicU64,
+    pub(crate) ranges: AtomicU64,
+    pub(crate) as_of: AtomicU64,
+    pub(crate) snapshots: AtomicU64,
+    pub(crate) churned: AtomicU64,
+    pub(crate) woken: AtomicU64,
+}
+
+impl Checked {
+    pub(crate) fn all(&self) -> [(&'static str, u64); 8] {
+        [
+            ("latest", &self.latest),
+            ("delivered", &self.delivered),
+            ("lost", &self.lost),
+            ("ranges", &self.ranges),
+            ("as_of", &self.as_of),
+            ("snapshots", &self.snapshots),
+            ("churned", &self.churned),
+            ("woken", &self.woken),
+        ]
+        .map(|(name, count)| (name, count.load(Ordering::Relaxed)))
+    }
+}
+
+fn add(counter: &AtomicU64, count: u64) {
+    counter.fetch_add(count, Ordering::Relaxed);
+}
+
+/// One vertex and what this reader saw of it so far.
+struct Followed {
+    vertex: Vertex,
+    recipe: Recipe,
+    subscription: Subscription,
+    /// The ticket that the subscription delivers or loses next; unknown before the first sample.
+    next: Option<u64>,
+    /// The newest ticket that any way of reading showed.
+    newest: u64,
+    /// The newest time of a vertex whose tickets do not show, and the last number of each producer.
+    shared: (i64, HashMap<u64, u64>),
+}
+
+impl Followed {
+    fn new(vertex: Vertex, recipe: Recipe) -> Self {
+        let subscription = vertex.subscribe_from_oldest();
+        let shared = (i64::MIN, HashMap::new());
+        Self { vertex, recipe, subscription, next: None, newest: 0, shared }
+    }
+
+    /// Fails unless the sample is whole. Its ticket, if it shows.
+    fn whole(&self, life: u64, sample: &Sample) -> Option<u64> {
+        if self.recipe == Recipe::Shared {
+            let Value::U64(value) = sample.value else { panic!("wrong type: {sample:?}") };
+            let time = sample.time.as_nanos();
+            assert!(matches!(value >> 56, 1 | 2) && time >= base(life), "torn: {sample:?}");
+            return None;
+        }
+        let ticket = ticket_of(self.recipe, life, sample);
+        assert!(ticket.is_some(), "torn: {} in life {life}: {sample:?}", self.vertex.topic());
+        ticket
+    }
+
+    fn latest(&mut self, life: u64, checked: &Checked) {
+        let reading = match self.vertex.latest() {
+            Ok(reading) => reading,
+            Err(Error::Empty(_)) if self.newest == 0 => return,
+            // Without a scheduler's mercy a small ring can be lapped for ever.
+            Err(Error::Busy(_)) => return,
+            Err(e) => panic!("{e}"),
+        };
+        assert!(reading.checked_at >= reading.sample.time, "checked before it was");
+        if let Some(ticket) = self.whole(life, &reading.sample) {
+            assert!(ticket >= self.newest, "{} went back", self.vertex.topic());
+            self.newest = ticket;
+        } else {
+            let time = reading.sample.time.as_nanos();
+            assert!(time >= self.shared.0, "time went back");
+            self.shared.0 = time;
+        }
+        add(&checked.latest, 1);
+    }
+
+    fn delivery(&mut self, life: u64, delivery: Delivery, checked: &Checked) {
+        let sample = match delivery {
+            Delivery::Lost(lost) => {
+                assert!(lost > 0, "lost nothing");
+                add(&checked.lost, lost);
+                self.next = self.next.map(|next| next + lost);
+                return;
+            }
+            Delivery::Sample(sample) => sample,
+        };
+        add(&checked.delivered, 1);
+        if let Some(ticket) = self.whole(life, &sample) {
+            let topic = self.vertex.topic();
+            assert_eq!(ticket, self.next.unwrap_or(ticket), "{topic}: samples and losses");
+            self.next = Some(ticket + 1);
+            self.newest = self.newest.max(ticket);
+            return;
+        }
+        let Value::U64(value) = sample.value else { unreachable!("checked by `whole`") };
+        let (producer, count) = (value >> 56, value & (1 << 56) - 1);
+        let before = self.shared.1.insert(producer, count);
+        assert!(before.is_none_or(|before| before < count), "a producer's order: {sample:?}");
+    }
+
+    fn drain(&mut self, life: u64, most: u32, checked: &Checked) {
+        for _ in 0..most {
+            match self.subscription.try_next().expect("it stays registered") {
+                Some(delivery) => self.delivery(life, delivery, checked),
+                None => return,
+            }
+        }
+    }
+
+    fn wait(&mut self, life: u64, checked: &Checked) {
+        let timeout = Duration::from_millis(1);
+        if let Some(delivery) = self.subscription.next_timeout(timeout).expect("it stays") {
+            self.delivery(life, delivery, checked);
+            add(&checked.woken, 1);
+        }
+    }
+
+    fn range(&mut self, life: u64, checked: &Checked) {
+        if self.vertex.count() == 0 {
+            return;
+        }
+        let from = base(life) + (self.newest as i64 - 20).max(0);
+        let range = self.vertex.range(at(from)..=at(i64::MAX)).expect("it stays registered");
+        let mut before: Option<u64> = None;
+        let mut time = at(from);
+        for sample in &range.samples {
+            assert!(sample.time >= time, "a range goes back in time");
+            time = sample.time;
+            if let Some(ticket) = self.whole(life, sample) {
+                assert_eq!(ticket, before.map_or(ticket, |before| before + 1), "a hole");
+                before = Some(ticket);
+            }
+        }
+        self.newest = before.unwrap_or(0).max(self.newest);
+        add(&checked.ranges, 1);
+    }
+
+    fn as_of(&mut self, life: u64, checked: &Checked) {
+        if self.recipe == Recipe::Shared || self.vertex.count() == 0 {
+            return;
+        }
+        let wanted = if self.recipe == Recipe::Quarter { 4 * self.newest + 3 } else { self.newest };
+        match self.vertex.as_of(at(base(life) + wanted as i64)) {
+            Ok(Some(sample)) => {
+                assert_eq!(self.whole(life, &sample), Some(self.newest), "another time's value");
+                add(&checked.as_of, 1);
+            }
+            Ok(None) => panic!("a sample that was seen is denied"),
+            Err(Error::Busy(_)) => {}
+            Err(e) => panic!("{e}"),
+        }
+    }
+
+    /// After the death: the rest of the subscription, and what is in the ring for good.
+    fn post_mortem(&mut self, life: u64, checked: &Checked) {
+        let name = self.vertex.topic().clone();
+        self.drain(life, u32::MAX, checked);
+        let count = self.vertex.count();
+        if self.recipe != Recipe::Shared && count > 0 {
+            assert_eq!(self.next.unwrap_or(count), count, "{name}: delivered and lost in all");
+            assert!(self.newest < count, "{name}: more was seen than there is");
+        }
+        match self.vertex.latest() {
+            Ok(reading) => {
+                let ticket = self.whole(life, &reading.sample).unwrap_or(count - 1);
+                assert_eq!(ticket + 1, count, "{name}: the latest is not the last");
+            }
+            Err(e) => assert!(count == 0 && matches!(e, Error::Empty(_)), "{name}: {e}"),
+        }
+        let slots = u64::from(self.vertex.info().slots);
+        let (mut delivered, mut lost) = (0, 0);
+        let mut again = self.vertex.subscribe_from_oldest();
+        while let Some(delivery) = again.try_next().expect("it stays registered") {
+            match delivery {
+                Delivery::Sample(sample) => {
+                    self.whole(life, &sample);
+                    delivered += 1;
+                }
+                Delivery::Lost(some) => lost += some,
+            }
+        }
+        assert_eq!(delivered + lost, count.min(slots), "{name}: the ring after the death");
+        if self.recipe != Recipe::Record {
+            assert!(
+                lost <= 1,
+                "{name}: only the slot in the writer's hand can be lost, not {lost}"
+            );
+        }
+        let all = self.vertex.range(at(i64::MIN)..=at(i64::MAX)).expect("it stays registered");
+        assert_eq!(all.samples.len() as u64, delivered, "{name}: range and subscription differ");
+    }
+}
+
+/// One reader of one life.
+pub(crate) struct Reader<'a> {
+    segment: Segment,
+    life: u64,
+    followed: Vec<Followed>,
+    checked: &'a Checked,
+    tick: i64,
+}
+
+impl<'a> Reader<'a> {
+    /// Of a segment whose vertices may not all be there yet; `None` when it died before they were.
+    pub(crate) fn new(
+        segment: Segment,
+        life: u64,
+        dead: &AtomicBool,
+        checked: &'a Checked,
+    ) -> Option<Self> {
+        let mut followed = Vec::new();
+        for (name, recipe, ..) in STAYING {
+            let vertex = loop {
+                match segment.find(&topic(name)) {
+                    Ok(vertex) => break vertex,
+                    Err(_) if dead.load(Ordering::Acquire) => return None,
+                    Err(_) => std::thread::sleep(Duration::from_micros(200)),
+                }
+            };
+            followed.push(Followed::new(vertex, recipe));
+        }
+        Some(Self { segment, life, followed, checked, tick: 0 })
+    }
+
+    /// Reads in every way until the publisher is dead, then what it left.
+    pub(crate) fn run(mut self, dead: &AtomicBool, random: &mut Random) -> Vec<Vertex> {
+        while !dead.load(Ordering::Acquire) {
+            let which = random.below(self.followed.len() as u64) as usize;
+            let (life, checked) = (self.life, self.checked);
+            let followed = &mut self.followed[which];
+            match random.below(8) {
+                0 => followed.drain(life, 64, checked),
+                1 => followed.range(life, checked),
+                2 => followed.as_of(life, checked),
+                3 => followed.wait(life, checked),
+                4 => self.snapshot(false),
+                5 => self.churn(),
+                _ => (0..50).for_each(|_| followed.latest(life, checked)),
+            }
+        }
+        assert!(!self.segment.is_alive(), "its process has ended, it is dead");
+        self.snapshot(true);
+        for followed in &mut self.followed {
+            followed.post_mortem(self.life, self.checked);
+        }
+        self.churn();
+        self.followed.into_iter().map(|followed| followed.vertex).collect()
+    }
+
+    fn snapshot(&mut self, dead: bool) {
+        let members: Vec<Vertex> = self
+            .followed
+            .iter()
+            .filter(|f| f.vertex.topic().as_str().starts_with("crash/tick/"))
+            .map(|f| f.vertex.clone())
+            .collect();
+        let taken = match snapshot(&members) {
+            Ok(taken) => taken,
+            Err(Error::Empty(_)) if self.tick == 0 => return,
+            Err(Error::Busy(_)) if !dead => return,
+            Err(e) => panic!("{e}"),
+        };
+        let tick = taken.time.as_nanos() - base(self.life);
+        assert!(tick >= self.tick, "ticks go back");
+        self.tick = tick;
+        for (vertex, sample) in members.iter().zip(&taken.samples) {
+            let sample = sample.as_ref().expect("each tick sets each member");
+            let recipe = STAYING.iter().find(|s| s.0 == vertex.topic().as_str()).expect("listed").1;
+            let wanted = if recipe == Recipe::Quarter { tick / 4 } else { tick };
+            let found = ticket_of(recipe, self.life, sample);
+            assert_eq!(found, Some(wanted as u64), "{}: another tick's value", vertex.topic());
+        }
+        add(&self.checked.snapshots, 1);
+    }
+
+    /// Lists what is registered and looks at the vertices that come and go.
+    fn churn(&self) {
+        for vertex in self.segment.vertices() {
+            let Some(which) = vertex.topic().as_str().strip_prefix("crash/churn/") else {
+                continue;
+            };
+            match vertex.latest() {
+                Ok(reading) => {
+                    let which: u64 = which.parse().expect("a number");
+                    let wanted = churn_value(which, reading.sample.time.as_nanos());
+                    assert_eq!(reading.sample.value, Value::U64(wanted), "another vertex's value");
+                    add(&self.checked.churned, 1);
+                }
+                Err(Error::Empty(_) | Error::Gone(_) | Error::Busy(_)) => {}
+                Err(e) => panic!("{e}"),
+            }
+        }
+    }
+}

@@ -1,0 +1,9 @@
+//! Shared memory as its users meet it: several processes, real files, real kills.
+//!
+//! One binary for the whole crate, so that it links once. `support` holds what all modules share.
+
+mod support;
+
+mod crash;
+mod crash_child;
+mod crash_reader;
