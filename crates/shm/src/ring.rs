@@ -13,7 +13,9 @@
 //! before this one, so writers have to follow one another anyway; a ticket would only move the wait
 //! to the slot that a preempted writer still holds, a lap later.
 
-use skopos_model::{Origin, Timestamp};
+use std::ops::Range;
+
+use skopos_model::{MAX_STRUCTURED_BYTES, Origin, Timestamp};
 
 use crate::sync::{AtomicI64, AtomicU32, AtomicU64, Ordering, fence, pause};
 
@@ -21,6 +23,10 @@ use crate::sync::{AtomicI64, AtomicU32, AtomicU64, Ordering, fence, pause};
 /// whole ring of publishes within nanoseconds; the bound is there so that no segment, however
 /// hostile, can hold a reader for ever.
 const READ_ATTEMPTS: u32 = 1000;
+
+/// No vertex stores so many samples: ten million a second for ten thousand years. A head beyond it is
+/// damage, and taken for this, so that arithmetic on tickets cannot overflow.
+const MAX_COUNT: u64 = 1 << 62;
 
 /// The first 64 bytes of a vertex: one cache line, all that a reader of the latest value needs
 /// beside the slot itself. See [`crate::layout`] for the offsets.
@@ -356,7 +362,13 @@ impl RawVertex<'_> {
     /// How many samples were ever stored: the ticket of the next one.
     pub(crate) fn count(&self) -> u64 {
         // SYNC: pairs with the Release store of `head` in `publish_locked`.
-        self.head.head.load(Ordering::Acquire)
+        self.head.head.load(Ordering::Acquire).min(MAX_COUNT)
+    }
+
+    /// The tickets that the ring may still hold, after `count` samples. A walk back ends at the
+    /// first of them, whatever a hostile head and its empty slots say.
+    pub(crate) fn reach(&self, count: u64) -> Range<u64> {
+        count.saturating_sub(self.slots.len() as u64)..count
     }
 
     /// The newest sample and the time when its source was last looked at.
@@ -387,15 +399,18 @@ impl RawVertex<'_> {
     /// The newest sample that is not younger than `time`: the value that held then. `Lapped` if the
     /// ring no longer reaches back that far.
     pub(crate) fn as_of(&self, owner: u64, time: i64) -> Found<RawSample> {
-        let mut ticket = self.count();
-        while let Some(older) = ticket.checked_sub(1) {
-            match self.read(owner, older) {
+        let reach = self.reach(self.count());
+        if reach.is_empty() && self.read(owner, 0) == Found::Gone {
+            return Found::Gone;
+        }
+        for ticket in reach.clone().rev() {
+            match self.read(owner, ticket) {
                 Found::Whole(sample) if sample.time <= time => return Found::Whole(sample),
-                Found::Whole(_) | Found::Absent => ticket = older,
+                Found::Whole(_) | Found::Absent => {}
                 other => return other,
             }
         }
-        Found::Absent
+        if reach.start == 0 { Found::Absent } else { Found::Lapped }
     }
 
     /// The bytes of a structured sample, into `into`; false if they were overwritten meanwhile or
@@ -403,7 +418,7 @@ impl RawVertex<'_> {
     pub(crate) fn copy_bytes(&self, sample: &RawSample, into: &mut Vec<u8>) -> bool {
         let len = sample.meta.len();
         into.clear();
-        if len > self.bytes.len() * 8 {
+        if len > (self.bytes.len() * 8).min(MAX_STRUCTURED_BYTES) {
             return false;
         }
         for word in self.words_at(sample.bits).take(len.div_ceil(8)) {

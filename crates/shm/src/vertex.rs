@@ -129,10 +129,12 @@ impl Vertex {
     /// [`Error::Gone`].
     pub fn range(&self, range: RangeInclusive<Timestamp>) -> Result<Range, Error> {
         let raw = self.raw();
-        let (mut samples, mut complete) = (Vec::new(), true);
-        let mut ticket = self.count();
-        while let Some(older) = ticket.checked_sub(1) {
-            ticket = older;
+        let reach = raw.reach(self.count());
+        if reach.is_empty() && raw.read(self.owner, 0) == Found::Gone {
+            return Err(Error::Gone(self.topic().clone()));
+        }
+        let (mut samples, mut complete) = (Vec::new(), reach.start == 0);
+        for ticket in reach.rev() {
             let sample = match raw.read(self.owner, ticket) {
                 Found::Whole(sample) => sample,
                 Found::Gone => return Err(Error::Gone(self.topic().clone())),
@@ -144,6 +146,7 @@ impl Vertex {
             };
             let time = Timestamp::from_nanos(sample.time);
             if time < *range.start() {
+                complete = true;
                 break;
             }
             if time <= *range.end() {

@@ -7,3 +7,5 @@ mod support;
 mod crash;
 mod crash_child;
 mod crash_reader;
+mod hostile;
+mod mutations;

@@ -1,0 +1,135 @@
+//! A sound segment with random damage, many thousand times over: errors, never a panic or a hang.
+//!
+//! `SKOPOS_TEST_MUTATIONS` says how often. The fuzz targets search deeper, with coverage.
+
+use std::fs;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+
+use skopos_shm::Segment;
+
+use crate::hostile::{Specimen, offset, read_everything, specimen};
+use crate::support::{PATIENCE, Random, seed};
+
+const MUTATIONS: u64 = 20_000;
+
+/// Numbers that have broken bounds checks before.
+const INTERESTING: [u64; 12] = [
+    0,
+    1,
+    7,
+    63,
+    64,
+    0x7fff_ffff,
+    0x8000_0000,
+    0xffff_ffff,
+    1 << 32,
+    i64::MAX as u64,
+    1 << 63,
+    u64::MAX,
+];
+
+/// Where damage matters: the header, the used entries, the groups, and the heap's start.
+fn somewhere(random: &mut Random, whole: u64) -> u64 {
+    let (from, length) = match random.below(5) {
+        0 => (8, 304),
+        1 => (4096, 4 * 128),
+        2 => (offset::DIRECTORY, 4 * offset::ENTRY_BYTES),
+        3 => (offset::DIRECTORY + 8 * offset::ENTRY_BYTES, 4096),
+        _ => (0, whole),
+    };
+    (from + random.below(length)).min(whole - 8)
+}
+
+fn mutate(random: &mut Random, bytes: &mut [u8]) -> String {
+    let mut done = String::new();
+    for _ in 0..=random.below(4) {
+        let mut at = somewhere(random, bytes.len() as u64) as usize;
+        let how = random.below(4);
+        let value = match how {
+            0 => {
+                bytes[at] ^= 1 << random.below(8);
+                u64::from(bytes[at])
+            }
+            1 => {
+                bytes[at] = random.next() as u8;
+                u64::from(bytes[at])
+            }
+            2 => {
+                at &= !3;
+                let word = INTERESTING[random.below(12) as usize] as u32;
+                bytes[at..at + 4].copy_from_slice(&word.to_le_bytes());
+                u64::from(word)
+            }
+            _ => {
+                at &= !7;
+                let near = INTERESTING[random.below(12) as usize];
+                let word = near.wrapping_add(random.below(3)).wrapping_sub(1);
+                bytes[at..at + 8].copy_from_slice(&word.to_le_bytes());
+                word
+            }
+        };
+        done += &format!("{at}: {value:#x}; ");
+    }
+    done
+}
+
+/// Opened and read without a word; only what happens counts.
+fn try_one(specimen: &Specimen, bytes: &[u8]) -> (bool, usize) {
+    fs::write(&specimen.path, bytes).expect("our own file");
+    match read_everything(&specimen.path) {
+        Ok(values) => (true, values),
+        Err(_) => (false, 0),
+    }
+}
+
+#[test]
+fn random_damage_never_hurts_a_reader() {
+    let seed = seed("mutations");
+    let count = std::env::var("SKOPOS_TEST_MUTATIONS").ok().and_then(|c| c.parse().ok());
+    let count = count.unwrap_or(MUTATIONS);
+    let (tell, told) = channel();
+    let worker = std::thread::spawn(move || {
+        let specimen = specimen();
+        let mut random = Random::new(seed);
+        let (mut opened, mut values) = (0, 0);
+        for number in 0..count {
+            let mut bytes = specimen.bytes.clone();
+            let damage = mutate(&mut random, &mut bytes);
+            let _ = tell.send((number, damage));
+            let (open, read) = try_one(&specimen, &bytes);
+            opened += u64::from(open);
+            values += read;
+        }
+        (opened, values)
+    });
+    let mut last = (0, String::new());
+    loop {
+        match told.recv_timeout(PATIENCE) {
+            Ok(now) => last = now,
+            Err(RecvTimeoutError::Timeout) => panic!("hangs, seed {seed}, mutation {last:?}"),
+            Err(RecvTimeoutError::Disconnected) => break,
+        }
+    }
+    let (opened, values) = worker.join().unwrap_or_else(|_| panic!("seed {seed}, {last:?}"));
+    println!("mutations: {count}, of which {opened} still opened and gave {values} values");
+    assert!(opened > count / 10, "most damage was noticed at once: nothing was tried");
+    assert!(opened < count, "nothing was ever noticed");
+}
+
+/// The wake file is one that others write: damage there costs waiting, not reading.
+#[test]
+fn a_damaged_wake_file_costs_waiting_alone() {
+    let specimen = specimen();
+    let wake = specimen.path.with_extension("wake");
+    for bytes in [&b""[..], b"short", &[0xff; 4096]] {
+        fs::write(&wake, bytes).expect("our own file");
+        let values = read_everything(&specimen.path).expect("the segment is sound");
+        assert!(values > 50, "{values}");
+    }
+    fs::remove_file(&wake).expect("our own file");
+    let segment = Segment::open(&specimen.path).expect("the segment is sound");
+    let vertex = segment.vertices().remove(0);
+    let timeout = std::time::Duration::from_millis(1);
+    let waited = vertex.subscribe().next_timeout(timeout);
+    assert!(matches!(waited, Err(skopos_shm::Error::NoWake { .. })), "{waited:?}");
+}
