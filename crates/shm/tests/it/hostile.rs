@@ -343,7 +343,8 @@ fn what_is_not_a_plain_file_is_refused() {
     refused("nothing", &named("nothing.seg"));
 
     let dirs = vec![specimen.dir.path().to_owned()];
-    let host = must_end("a host over them", move || Host::open_dirs(dirs)).expect("its dir is ours");
+    let host =
+        must_end("a host over them", move || Host::open_dirs(dirs)).expect("its dir is ours");
     assert_eq!(host.segments().len(), 0);
     assert_eq!(host.refused().len(), 5, "{:?}", host.refused());
     drop(socket);

@@ -7,5 +7,6 @@ mod support;
 mod crash;
 mod crash_child;
 mod crash_reader;
+mod foreign;
 mod hostile;
 mod mutations;
