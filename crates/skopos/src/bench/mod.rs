@@ -1,26 +1,140 @@
 //! `skopos bench`: measurements beside what one would use instead.
+//!
+//! Each measurement answers a user's question, on this machine, with the peer measured in the same
+//! run and in turns, so that noise hits both. `report` is what comes out of every one of them;
+//! `score` and `agent` are the measurements, a file for each case. Those who publish are other
+//! processes: this binary again, as a `worker` that the parent ends by its id.
 
+mod report;
+mod machine;
+mod stats;
+mod scratch;
+mod child;
+mod worker;
+mod score;
+mod agent;
+
+use std::io::IsTerminal as _;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 
 use crate::cli::Global;
-use crate::failure::Failure;
+use crate::failure::{EXIT_NO, Failure};
+use crate::out::Out;
+use report::Report;
 
 /// Which measurement, and how.
 #[derive(Debug, Args)]
 pub(crate) struct BenchArgs {
-    /// score or agent
-    pub(crate) name: String,
-    /// A short form in under a minute
+    /// What to measure
+    #[arg(value_enum)]
+    pub(crate) name: Name,
+    /// A short form in under a minute, good enough to see an order of magnitude
     #[arg(long)]
     pub(crate) quick: bool,
     /// Exit with 1 when a goal is not met
     #[arg(long)]
     pub(crate) check: bool,
+    /// Write the result there as JSON [default: bench/runs/<date>-<host>, in the repository's root]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
+    /// Length of one slice of measuring, instead of what `--quick` or its absence says
+    #[arg(long, hide = true, value_name = "SECONDS")]
+    pub(crate) seconds: Option<f64>,
+    /// What a worker is to do
+    #[arg(long, hide = true, value_name = "JSON")]
+    pub(crate) task: Option<String>,
+}
+
+/// The measurements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Name {
+    /// Shared memory beside Redis Streams: latest value, publish, subscribe, memory
+    Score,
+    /// The agent beside collectd and PCP: memory, processor time, cost of each sensor
+    Agent,
+    /// The other process of a measurement
+    #[value(hide = true)]
+    Worker,
+}
+
+impl Name {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Score => "score",
+            Self::Agent => "agent",
+            Self::Worker => "worker",
+        }
+    }
+}
+
+/// How long to measure.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Plan {
+    /// How often ours and the peer take turns.
+    pub(crate) rounds: usize,
+    /// One turn of one of them.
+    pub(crate) slice: Duration,
+    /// The agent's window.
+    pub(crate) window: Duration,
+    /// Says on stderr what is being measured.
+    pub(crate) talk: bool,
+}
+
+impl Plan {
+    fn new(args: &BenchArgs, talk: bool) -> Self {
+        let (rounds, slice, window) = match (args.seconds, args.quick) {
+            (Some(seconds), _) => (1, seconds, seconds),
+            (None, true) => (2, 0.15, 10.0),
+            (None, false) => (5, 0.5, 60.0),
+        };
+        let duration = |s: f64| Duration::try_from_secs_f64(s).unwrap_or(Duration::from_secs(1));
+        Self { rounds, slice: duration(slice), window: duration(window), talk }
+    }
+
+    /// Progress, for a person who waits.
+    pub(crate) fn say(&self, what: &str) {
+        if self.talk {
+            eprintln!("{what}");
+        }
+    }
 }
 
 /// Runs the measurement.
-pub(crate) fn run(_global: &Global, _args: &BenchArgs) -> Result<ExitCode, Failure> {
-    Err(Failure::new("not built yet"))
+pub(crate) fn run(global: &Global, args: &BenchArgs) -> Result<ExitCode, Failure> {
+    let plan = Plan::new(args, !global.json && std::io::stderr().is_terminal());
+    let report = match args.name {
+        Name::Worker => return worker::run(args.task.as_deref().unwrap_or_default()),
+        Name::Score => score::run(&plan)?,
+        Name::Agent => agent::run(&plan)?,
+    };
+    let mut out = Out::new(global.style());
+    report.print(&mut out)?;
+    if let Some(dir) = out_dir(args, &report) {
+        write(&dir, args.name, &report)?;
+        plan.say(&format!("written to {}", dir.display()));
+    }
+    Ok(if args.check && report.missed() > 0 { ExitCode::from(EXIT_NO) } else { ExitCode::SUCCESS })
+}
+
+/// Where the result goes, if anywhere: a short run never replaces a full one by default.
+fn out_dir(args: &BenchArgs, report: &Report) -> Option<PathBuf> {
+    if let Some(dir) = &args.out {
+        return Some(dir.clone());
+    }
+    let full = !args.quick && args.seconds.is_none();
+    let runs = Path::new("bench/runs");
+    let in_repository = runs.is_dir() && Path::new("crates/skopos").is_dir();
+    (full && in_repository).then(|| runs.join(format!("{}-{}", report.day(), report.host())))
+}
+
+fn write(dir: &Path, name: Name, report: &Report) -> Result<(), Failure> {
+    let path = dir.join(format!("{}.json", name.as_str()));
+    let text = serde_json::to_string_pretty(report).map_err(std::io::Error::from)?;
+    std::fs::create_dir_all(dir)
+        .and_then(|()| std::fs::write(&path, text + "\n"))
+        .map_err(|e| Failure::new(format!("cannot write {}", path.display())).because(&e))
 }

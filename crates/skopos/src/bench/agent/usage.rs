@@ -1,0 +1,173 @@
+//! What a set of processes uses, seen from outside.
+
+use std::collections::HashMap;
+use std::fs;
+use std::time::Instant;
+
+/// Over a window.
+#[derive(Clone, Debug)]
+pub(super) struct Usage {
+    /// The largest sum of VmRSS that was seen.
+    pub(super) rss_bytes: u64,
+    /// The largest sum of PSS that was seen: shared pages are divided among their users.
+    pub(super) pss_bytes: u64,
+    pub(super) cpu_seconds_per_second: f64,
+}
+
+/// Measures processes from `start` to `stop`.
+pub(super) struct Meter {
+    running: Result<Running, String>,
+}
+
+struct Running {
+    pids: Vec<u32>,
+    started: Instant,
+    cpu_at_start: HashMap<u32, u64>,
+    rss_bytes: u64,
+    pss_bytes: u64,
+}
+
+impl Meter {
+    pub(super) fn start(pids: Vec<u32>) -> Self {
+        Self::of(Ok(pids))
+    }
+
+    /// Of the processes of a peer, or of one that does not run.
+    pub(super) fn of(pids: Result<Vec<u32>, String>) -> Self {
+        let running = pids.and_then(|pids| {
+            let cpu_at_start = cpu_of(&pids)?;
+            let started = Instant::now();
+            Ok(Running { pids, started, cpu_at_start, rss_bytes: 0, pss_bytes: 0 })
+        });
+        let mut meter = Self { running };
+        meter.look();
+        meter
+    }
+
+    /// Looks at the memory.
+    pub(super) fn look(&mut self) {
+        let failed = match &mut self.running {
+            Ok(running) => running.look().err(),
+            Err(_) => None,
+        };
+        if let Some(reason) = failed {
+            self.running = Err(reason);
+        }
+    }
+
+    pub(super) fn stop(self) -> Result<Usage, String> {
+        let running = self.running?;
+        let seconds = running.started.elapsed().as_secs_f64();
+        let at_end = cpu_of(&running.pids)?;
+        let nanos: u64 = at_end
+            .iter()
+            .map(|(pid, end)| end - running.cpu_at_start.get(pid).copied().unwrap_or(0).min(*end))
+            .sum();
+        Ok(Usage {
+            rss_bytes: running.rss_bytes,
+            pss_bytes: running.pss_bytes,
+            cpu_seconds_per_second: nanos as f64 / 1e9 / seconds,
+        })
+    }
+}
+
+impl Running {
+    fn look(&mut self) -> Result<(), String> {
+        let (mut rss, mut pss) = (0, 0);
+        for pid in &self.pids {
+            let path = format!("/proc/{pid}/smaps_rollup");
+            let text = fs::read_to_string(&path).map_err(|e| format!("{path}: {e}"))?;
+            rss += kib(&text, "Rss:").ok_or_else(|| format!("{path} has no Rss"))? * 1024;
+            pss += kib(&text, "Pss:").ok_or_else(|| format!("{path} has no Pss"))? * 1024;
+        }
+        self.rss_bytes = self.rss_bytes.max(rss);
+        self.pss_bytes = self.pss_bytes.max(pss);
+        Ok(())
+    }
+}
+
+/// The number in a line `name  123 kB`.
+fn kib(text: &str, name: &str) -> Option<u64> {
+    text.lines()
+        .find_map(|line| line.strip_prefix(name)?.trim().strip_suffix("kB")?.trim().parse().ok())
+}
+
+/// Nanoseconds that each process has spent on a processor, all of its threads together.
+///
+/// Not `utime + stime` of `/proc/PID/stat`: those come in ticks of 10 ms, a third of what the agent
+/// may use in a minute.
+fn cpu_of(pids: &[u32]) -> Result<HashMap<u32, u64>, String> {
+    pids.iter().map(|pid| cpu(*pid).map(|nanos| (*pid, nanos))).collect()
+}
+
+fn cpu(pid: u32) -> Result<u64, String> {
+    let tasks = format!("/proc/{pid}/task");
+    let mut nanos = 0;
+    for task in fs::read_dir(&tasks).map_err(|e| format!("{tasks}: {e}"))? {
+        let path = task.map_err(|e| format!("{tasks}: {e}"))?.path().join("schedstat");
+        // A thread that ended between two looks takes its time with it; none of those that are
+        // measured here starts or ends threads once it has settled.
+        let Ok(text) = fs::read_to_string(&path) else { continue };
+        let first = text.split_whitespace().next().and_then(|word| word.parse::<u64>().ok());
+        nanos += first.ok_or_else(|| format!("{} cannot be read", path.display()))?;
+    }
+    Ok(nanos)
+}
+
+/// `pid` and all that descend from it.
+pub(super) fn family(pid: u32) -> Vec<u32> {
+    let mut found = vec![pid];
+    let parents = parents();
+    let mut next = 0;
+    while let Some(parent) = found.get(next).copied() {
+        found.extend(parents.iter().filter(|(_, p)| *p == parent).map(|(child, _)| *child));
+        next += 1;
+    }
+    found
+}
+
+/// Every process and its parent.
+fn parents() -> Vec<(u32, u32)> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries
+        .filter_map(|entry| {
+            let pid = entry.file_name().to_str()?.parse().ok()?;
+            let stat = fs::read_to_string(entry.path().join("stat")).ok()?;
+            // The command, in parentheses, may hold spaces: the state and the parent follow it.
+            let parent = stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()?;
+            Some((pid, parent))
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_family_begins_with_its_parent() {
+        let own = std::process::id();
+        let parent = std::os::unix::process::parent_id();
+        assert_eq!(family(own).first(), Some(&own));
+        assert!(family(parent).contains(&own));
+    }
+
+    #[test]
+    fn the_meter_sees_work_and_memory() {
+        let mut meter = Meter::start(vec![std::process::id()]);
+        let started = Instant::now();
+        while started.elapsed().as_millis() < 50 {
+            std::hint::black_box(started);
+        }
+        meter.look();
+        let usage = meter.stop().expect("this process runs");
+        assert!(usage.cpu_seconds_per_second > 0.0, "{usage:?}");
+        assert!(usage.pss_bytes > 0 && usage.pss_bytes <= usage.rss_bytes, "{usage:?}");
+    }
+
+    #[test]
+    fn a_process_that_is_not_there_has_a_reason() {
+        let gone = Meter::of(Err("not installed".to_owned())).stop();
+        assert_eq!(gone.err().as_deref(), Some("not installed"));
+    }
+}
