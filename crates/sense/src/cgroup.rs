@@ -183,10 +183,16 @@ impl Cgroup {
     }
 
     fn remove(&mut self, at: usize, sink: &mut dyn Sink) {
-        self.groups.swap_remove(at).facts.unregister(sink);
-        // There is room again for those that were left out.
-        for group in self.groups.iter_mut().filter(|g| g.children_left_out > 0) {
-            group.links_when_listed = None;
+        let mut gone = self.groups.swap_remove(at);
+        gone.facts.unregister(sink);
+        // Its parent may have another child in its place, and as many links as before; and there is
+        // room again for groups that were left out.
+        let gone = gone.folder.as_bytes();
+        let parent = &gone[..gone.iter().rposition(|&b| b == b'/').unwrap_or(0)];
+        for group in &mut self.groups {
+            if group.children_left_out > 0 || group.folder.as_bytes() == parent {
+                group.links_when_listed = None;
+            }
         }
     }
 

@@ -43,6 +43,8 @@ pub(crate) struct Interrupts {
 struct Line {
     /// What stands before the colon: the number, or the kernel's abbreviation.
     key: Box<[u8]>,
+    /// What stands behind the numbers.
+    description: Box<[u8]>,
     total: u64,
     total_when_chosen: u64,
     chosen: bool,
@@ -80,18 +82,23 @@ impl Interrupts {
                 continue;
             }
             let mut total = 0u64;
-            let mut words = parse::words(rest);
+            let mut rest = rest;
             for (_, sum) in by_core.iter_mut() {
-                let Some(count) = words.next().and_then(parse::u64) else { break };
+                let Some((count, after)) = parse::leading_u64(rest) else { break };
                 *sum = sum.wrapping_add(count);
                 total = total.wrapping_add(count);
+                rest = after;
             }
-            if lines.get(at).is_none_or(|known| *known.key != *key) {
+            if lines.get(at).is_none_or(|known| !known.is(key, rest)) {
                 // A device came, or those between went.
-                let gone = match lines[at..].iter().position(|known| *known.key == *key) {
+                let gone = match lines[at..].iter().position(|known| known.is(key, rest)) {
                     Some(ahead) => at..at + ahead,
                     None => {
-                        lines.insert(at, Line::new(key, rest));
+                        let line = Line::new(key, rest);
+                        if is_taken(line.facts.instance(), lines) {
+                            continue;
+                        }
+                        lines.insert(at, line);
                         *polls_to_choice = 0;
                         at..at
                     }
@@ -125,22 +132,40 @@ impl Interrupts {
 }
 
 impl Line {
-    fn new(key: &[u8], rest: &[u8]) -> Self {
+    fn new(key: &[u8], description: &[u8]) -> Self {
         let mut instance = String::new();
-        escape_segment(label(key, rest).as_slice(), &mut instance);
-        let facts = Facts::of(&interrupts::FAMILY, &instance);
-        Self { key: key.into(), total: 0, total_when_chosen: 0, chosen: false, facts }
+        escape_segment(label(key, description).as_slice(), &mut instance);
+        Self {
+            key: key.into(),
+            description: description.into(),
+            total: 0,
+            total_when_chosen: 0,
+            chosen: false,
+            facts: Facts::of(&interrupts::FAMILY, &instance),
+        }
+    }
+
+    fn is(&self, key: &[u8], description: &[u8]) -> bool {
+        *self.key == *key && *self.description == *description
     }
 }
 
+/// True if a line may not be called so: two facts would have one topic.
+fn is_taken(instance: &str, lines: &[Line]) -> bool {
+    instance.is_empty()
+        || instance == "total"
+        || instance.starts_with("cpu")
+        || lines.iter().any(|line| line.facts.instance() == instance)
+}
+
 /// What topics call a line: `loc`, or `virtio1-req.0@36`.
-fn label(key: &[u8], rest: &[u8]) -> Vec<u8> {
+fn label(key: &[u8], description: &[u8]) -> Vec<u8> {
     if parse::u64(key).is_none() {
         return key.to_ascii_lowercase();
     }
-    let mut described = parse::words(rest).filter(|word| parse::u64(word).is_none());
     // The chip, the kind of trigger, and what the driver called it, if there is one.
-    let name = described.next().and_then(|_chip| described.last()).unwrap_or(b"irq");
+    let mut words = parse::words(description).filter(|word| parse::u64(word).is_none());
+    let name = words.next().and_then(|_chip| words.last()).unwrap_or(b"irq");
     [name, b"@", key].concat()
 }
 

@@ -39,6 +39,13 @@ pub(crate) fn numbers(line: &[u8]) -> impl Iterator<Item = u64> {
     words(line).map_while(u64)
 }
 
+/// The number that is the first word of `line`, and what follows it.
+pub(crate) fn leading_u64(line: &[u8]) -> Option<(u64, &[u8])> {
+    let line = line.trim_ascii_start();
+    let end = line.iter().position(u8::is_ascii_whitespace).unwrap_or(line.len());
+    Some((u64(&line[..end])?, &line[end..]))
+}
+
 /// A decimal number that is all of `word`; `None` if it is not one or does not fit.
 pub(crate) fn u64(word: &[u8]) -> Option<u64> {
     if word.is_empty() {

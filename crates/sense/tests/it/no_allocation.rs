@@ -1,0 +1,108 @@
+//! Steady ticks allocate nothing.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::time::Duration;
+
+use skopos_sense::{Root, Tick};
+
+use crate::support::{Host, Tree};
+
+thread_local! {
+    /// Per thread, so that tests running beside this one do not count.
+    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+}
+
+struct Counting;
+
+// SAFETY: every call is handed on to `System` unchanged; counting touches only a thread-local
+// `Cell` that needs no allocation and no destructor.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
+        // SAFETY: the caller's promises are those that `System` needs.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: as above; `pointer` came from `System`.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
+        // SAFETY: as above; `pointer` came from `System`.
+        unsafe { System.realloc(pointer, layout, size) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// Enough for every cursor to go around and for the busiest interrupt lines to be chosen again.
+const WARM_UP: u32 = 700;
+const TICKS: u32 = 700;
+
+/// Polls each sensor; returns those that allocated in a tick in which no fact came or went.
+fn allocating(host: &mut Host) -> Vec<String> {
+    let Host { sensors, table, .. } = host;
+    let mut found = Vec::new();
+    for sensor in sensors {
+        let mut worst = 0;
+        for n in 0..WARM_UP + TICKS {
+            let changes = table.changes;
+            let mut tick = Tick { monotonic: Duration::from_secs(n.into()), sink: table };
+            let before = ALLOCATIONS.get();
+            let outcome = sensor.poll(&mut tick);
+            let allocations = ALLOCATIONS.get() - before;
+            outcome.expect("readable");
+            if n >= WARM_UP && table.changes == changes {
+                worst = worst.max(allocations);
+            }
+        }
+        if worst > 0 {
+            found.push(format!("{}: {worst}", sensor.family().name));
+        }
+    }
+    found
+}
+
+#[test]
+fn counting_works() {
+    let before = ALLOCATIONS.get();
+    drop(std::hint::black_box(Box::new(1)));
+    assert_eq!(ALLOCATIONS.get() - before, 1);
+}
+
+#[test]
+fn on_a_machine_that_stands_still() {
+    let tree = Tree::of("modern");
+    let folder = tree.folder.path().to_str().expect("UTF-8").to_owned();
+    let mounts = format!(
+        "1 0 0:26 / {folder}/cg rw - cgroup2 cgroup2 rw\n2 0 0:40 / {folder}/sys rw - ext4 /dev/sda1 rw\n"
+    );
+    tree.write("proc/self/mountinfo", mounts)
+        .write("sys/class/hwmon/hwmon0/name", "coretemp\n")
+        .write("sys/class/hwmon/hwmon0/temp1_input", "45500\n");
+    for n in 0..150 {
+        for file in ["cpu.stat", "memory.current", "memory.peak", "pids.current", "io.stat"] {
+            tree.write(&format!("cg/slice/job{n}/{file}"), "1\n");
+        }
+    }
+    let mut host = tree.host();
+    assert_eq!(allocating(&mut host), Vec::<String>::new());
+    assert_eq!(host.sensors.len(), 18, "every family was measured: {:?}", host.skips);
+}
+
+#[test]
+fn on_this_machine() {
+    // Others start processes and make groups meanwhile, for which sensors may need room.
+    for attempts_left in (0..5).rev() {
+        let found = allocating(&mut Host::open(&Root::default()));
+        if found.is_empty() {
+            return;
+        }
+        eprintln!("allocated: {found:?}");
+        assert!(attempts_left > 0, "{found:?}");
+    }
+}

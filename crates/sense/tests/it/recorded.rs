@@ -1,0 +1,650 @@
+//! Kernel files of known content.
+
+use std::fs;
+
+use crate::support::{Host, Table, Tree};
+
+/// Checks `topic value` lines; `-` stands for a fact that must not be there.
+fn check(table: &Table, expected: &str) {
+    for line in expected.lines().map(str::trim).filter(|line| !line.is_empty()) {
+        let (topic, value) = line.split_once(' ').expect("a topic and a value");
+        match value.trim() {
+            "-" => assert_eq!(table.get(topic), None, "{topic}"),
+            value => {
+                let value: f64 = value.parse().expect("a number");
+                let found = table.value(topic);
+                let near = (found - value).abs() <= 1e-9 * value.abs().max(1.0);
+                assert!(near, "{topic}: {found}, expected {value}");
+            }
+        }
+    }
+}
+
+/// The facts of one poll of `tests/data/NAME`.
+fn check_data(name: &str, expected: &str) {
+    check(Tree::of(name).host().poll(1.0), expected);
+}
+
+#[test]
+fn load_and_processes() {
+    check_data(
+        "modern",
+        "load/load_1m 0.20
+         load/load_5m 0.18
+         load/load_15m 0.12
+         load/runnable_tasks 1
+         load/tasks 80
+         process/processes 7
+         process/threads 80
+         process/running_processes 1
+         process/sleeping_processes 2
+         process/blocked_processes 1
+         process/zombie_processes 1
+         process/stopped_processes 1
+         process/idle_processes 1
+         process/walk_polls 1",
+    );
+}
+
+#[test]
+fn cores() {
+    check_data(
+        "modern",
+        "cpu/total/user_seconds_total 25.14
+         cpu/total/nice_seconds_total 0.2
+         cpu/1/idle_seconds_total 814.99
+         cpu/1/iowait_seconds_total 3.38
+         cpu/1/softirq_seconds_total 0.17
+         cpu/1/steal_seconds_total 0.01
+         cpu/0/guest_seconds_total 0.1
+         cpu/0/busy_ratio -
+         cpu/total/context_switches_total 343637
+         cpu/total/forks_total 5219
+         cpu/total/running_tasks 3
+         cpu/total/blocked_tasks 2
+         cpu/0/forks_total -",
+    );
+}
+
+#[test]
+fn busy_ratio_is_over_the_time_since_the_last_poll() {
+    let tree = Tree::empty();
+    tree.write("proc/stat", "cpu0 100 0 50 1000 50 0 0 0 0 0\n");
+    let mut host = tree.host();
+    host.poll(1.0);
+    tree.write("proc/stat", "cpu0 120 5 60 1050 55 3 2 5 7 0\n");
+    // 100 ticks passed, 55 of them idle or waiting.
+    check(host.poll(1.0), "cpu/0/busy_ratio 0.45");
+    // The kernel's iowait may go backwards: the ratio stays what it was.
+    tree.write("proc/stat", "cpu0 220 5 60 1050 54 3 2 5 7 0\n");
+    check(host.poll(1.0), "cpu/0/busy_ratio 0.45");
+    // No time passed.
+    check(host.poll(0.001), "cpu/0/busy_ratio 0.45");
+    tree.write("proc/stat", "cpu0 220 5 60 1050 154 3 2 5 7 0\n");
+    check(host.poll(1.0), "cpu/0/busy_ratio 0");
+}
+
+#[test]
+fn a_core_that_goes_offline_takes_its_facts_along() {
+    let tree = Tree::of("modern");
+    let mut host = tree.host();
+    assert_eq!(host.poll(1.0).instances("cpu/"), ["0", "1", "total"]);
+    tree.write("proc/stat", "cpu 1 2 3 4\ncpu1 1 2 3 4\n");
+    assert_eq!(host.poll(1.0).instances("cpu/"), ["1", "total"]);
+    tree.write("proc/stat", "cpu 1 2 3 4\ncpu0 1 2 3 4\ncpu1 1 2 3 4\n");
+    assert_eq!(host.poll(1.0).instances("cpu/"), ["0", "1", "total"]);
+}
+
+#[test]
+fn pressure() {
+    check_data(
+        "modern",
+        "psi/cpu/some_avg10_ratio 0.125
+         psi/cpu/some_stall_seconds_total 2.247431
+         psi/cpu/full_avg10_ratio -
+         psi/io/full_avg10_ratio 0.0004
+         psi/io/full_stall_seconds_total 2.851324
+         psi/irq/full_stall_seconds_total 5
+         psi/irq/some_avg10_ratio -",
+    );
+}
+
+#[test]
+fn memory() {
+    check_data(
+        "modern",
+        "mem/total_bytes 25276514304
+         mem/available_bytes 18957385728
+         mem/used_ratio 0.25
+         mem/active_bytes 26927104
+         mem/shared_bytes 8998912
+         mem/corrupted_bytes 4096
+         mem/huge_pages 8
+         mem/huge_pages_free 6
+         mem/huge_page_size_bytes 2097152
+         swap/total/size_bytes 134213632
+         swap/total/used_bytes 262144
+         swap/total/in_bytes_total 12288
+         swap/total/out_bytes_total 20480
+         swap/total/priority -
+         swap/zram0/used_ratio 0.00390625
+         swap/zram0/priority 100
+         swap/var:swap%20file/priority -2
+         vmstat/oom_kills_total 2
+         vmstat/page_faults_total 33066849
+         vmstat/paged_in_bytes_total 6429938688
+         vmstat/allocated_pages_total 31326445
+         numa/0/total_bytes 4513538048
+         numa/1/total_bytes 4523778048
+         numa/1/misses_total 1
+         numa/0/remote_total 3
+         numa/1/huge_pages_free 3",
+    );
+}
+
+#[test]
+fn interrupts() {
+    check_data(
+        "modern",
+        "interrupts/total/handled_total 113929
+         interrupts/cpu0/handled_total 25645
+         interrupts/cpu2/handled_total 88284
+         interrupts/cpu1/handled_total -
+         interrupts/virtio1-req.0@36/handled_total 64492
+         interrupts/arch_timer@40/handled_total 7
+         interrupts/loc/handled_total 35996
+         interrupts/err/handled_total -
+         interrupts/virtio0-config@28/handled_total -
+         softirqs/net_rx/handled_total 4895
+         softirqs/hi/handled_total 0",
+    );
+}
+
+#[test]
+fn only_the_busiest_interrupt_lines_have_facts() {
+    let tree = Tree::empty();
+    let table = |busy: usize| {
+        let lines = (0..100).map(|irq| {
+            let count = if irq == busy { 1_000_000 } else { 1000 - irq };
+            format!("{irq:3}: {count:10} PCI-MSI {irq}-edge nvme0q{irq}\n")
+        });
+        format!("           CPU0\n{}", lines.collect::<String>())
+    };
+    tree.write("proc/interrupts", table(99));
+    let mut host = tree.host();
+    let lines = host.poll(1.0).topics("interrupts/nvme0q").len();
+    assert_eq!(lines, 32);
+    host.table.value("interrupts/nvme0q99@99/handled_total");
+    assert!(host.skip("interrupts/*").expect("told").starts_with("68 lines"));
+    // A line that becomes busy is chosen in time.
+    assert_eq!(host.table.get("interrupts/nvme0q50@50/handled_total"), None);
+    tree.write("proc/interrupts", table(50));
+    for _ in 0..600 {
+        host.poll(1.0);
+    }
+    host.table.value("interrupts/nvme0q50@50/handled_total");
+    assert_eq!(host.table.topics("interrupts/nvme0q").len(), 32);
+}
+
+#[test]
+fn an_interrupt_line_that_goes_leaves_the_others_alone() {
+    const LINES: [&str; 4] = [
+        "           CPU0\n",
+        " 24: 1 IO-APIC 5-edge acpi\n",
+        " 26: 15 IO-APIC 4-edge serial\n",
+        "LOC: 7 Local timer interrupts\n",
+    ];
+    let tree = Tree::empty();
+    let mut host = tree.write("proc/interrupts", LINES.concat()).host();
+    assert_eq!(host.poll(1.0).instances("interrupts/").len(), 5);
+    let before = host.table.changes;
+    tree.write("proc/interrupts", [LINES[0], LINES[1], LINES[3]].concat());
+    assert_eq!(host.poll(1.0).instances("interrupts/"), ["acpi@24", "cpu0", "loc", "total"]);
+    assert_eq!(host.table.changes, before + 1);
+    // Another driver got the same line.
+    tree.write("proc/interrupts", LINES.concat().replace("acpi", "nvme0q1"));
+    let lines = ["cpu0", "loc", "nvme0q1@24", "serial@26", "total"];
+    assert_eq!(host.poll(1.0).instances("interrupts/"), lines);
+}
+
+#[test]
+fn block_devices() {
+    check_data(
+        "modern",
+        "block/nvme0n1/read_requests_total 50534
+         block/nvme0n1/read_bytes_total 1770361856
+         block/nvme0n1/read_seconds_total 6.465
+         block/nvme0n1/written_bytes_total 838418432
+         block/nvme0n1/in_flight 3
+         block/nvme0n1/busy_seconds_total 4.628
+         block/nvme0n1/queue_seconds_total 8.979
+         block/nvme0n1/discarded_bytes_total 141844480
+         block/nvme0n1/flush_requests_total 1966
+         block/nvme0n1/flush_seconds_total 0.022
+         block/nvme0n1/busy_ratio -
+         block/nvme0n1p1/written_requests_total 15000
+         block/vda/queue_seconds_total 0.001
+         block/vda/discarded_bytes_total -
+         block/loop0/read_requests_total -",
+    );
+}
+
+#[test]
+fn block_latency_queue_and_busy_time_are_those_of_the_interval() {
+    let tree = Tree::empty();
+    let mut host =
+        tree.write("proc/diskstats", "8 0 sda 10 0 80 100 4 0 64 40 0 1000 2000\n").host();
+    check(host.poll(1.0), "block/sda/read_latency_seconds -\nblock/sda/queue_depth_mean -");
+    // In 2 s: 4 reads in 20 ms, no write, 500 ms busy, 3 s in the queue.
+    tree.write("proc/diskstats", "8 0 sda 14 0 96 120 4 0 64 40 1 1500 5000\n");
+    check(
+        host.poll(2.0),
+        "block/sda/read_latency_seconds 0.005
+         block/sda/write_latency_seconds -
+         block/sda/queue_depth_mean 1.5
+         block/sda/busy_ratio 0.25",
+    );
+    // Nothing at all: the queue is empty, the last latency stands.
+    check(
+        host.poll(2.0),
+        "block/sda/read_latency_seconds 0.005
+         block/sda/queue_depth_mean 0
+         block/sda/busy_ratio 0",
+    );
+    // Added anew: counters start over. Nothing negative, nothing huge.
+    tree.write("proc/diskstats", "8 0 sda 1 0 8 1 0 0 0 0 0 1 1\n");
+    check(
+        host.poll(2.0),
+        "block/sda/read_requests_total 1
+         block/sda/read_latency_seconds 0.005
+         block/sda/queue_depth_mean 0
+         block/sda/busy_ratio 0",
+    );
+    // The kernel's jiffies may count a little more than the time that passed.
+    tree.write("proc/diskstats", "8 0 sda 1 0 8 1 5 0 40 10 0 2011 2011\n");
+    check(host.poll(2.0), "block/sda/busy_ratio 1\nblock/sda/write_latency_seconds 0.002");
+}
+
+#[test]
+fn a_device_appears_with_its_first_request() {
+    let tree = Tree::empty();
+    let mut host = tree.write("proc/diskstats", "7 0 loop0 0 0 0 0 0 0 0 0 0 0 0\n").host();
+    assert_eq!(host.poll(1.0).topics("block/").len(), 0);
+    tree.write("proc/diskstats", "7 0 loop0 1 0 8 1 0 0 0 0 0 1 1\n");
+    check(host.poll(1.0), "block/loop0/read_bytes_total 4096");
+    tree.write("proc/diskstats", "8 0 sda 1 0 8 1 0 0 0 0 0 1 1\n");
+    assert_eq!(host.poll(1.0).instances("block/"), ["sda"]);
+}
+
+#[test]
+fn network() {
+    check_data(
+        "modern",
+        "netdev/eth0/receive_bytes_total 90230987
+         netdev/eth0/receive_drops_total 2
+         netdev/eth0/receive_fifo_errors_total 3
+         netdev/eth0/receive_multicast_total 6
+         netdev/eth0/transmit_bytes_total 328368
+         netdev/eth0/transmit_drops_total 8
+         netdev/eth0/transmit_collisions_total 10
+         netdev/eth0/transmit_carrier_errors_total 11
+         netdev/eth0/up 1
+         netdev/eth0/speed_bytes_per_second 1250000000
+         netdev/lo/up 1
+         netdev/lo/speed_bytes_per_second -
+         netdev/ifb0/receive_bytes_total -
+         tcp/established 5
+         tcp/active_opens_total 67
+         tcp/retransmitted_segments_total 6
+         tcp/sent_resets_total 59
+         tcp/listen_overflows_total 0
+         udp/v4/received_datagrams_total 135
+         udp/v4/memory_errors_total 6
+         udp/v6/received_datagrams_total 11
+         udp/v6/no_port_total 12
+         udp/v6/checksum_errors_total 17
+         sockets/used 11
+         sockets/tcp_orphaned 1
+         sockets/tcp_time_wait 4
+         sockets/tcp_memory_bytes 634880
+         sockets/fragment_memory_bytes 4096
+         sockets/udp6_in_use 7",
+    );
+}
+
+#[test]
+fn a_link_that_goes_down_is_seen_at_once() {
+    let tree = Tree::of("modern");
+    let mut host = tree.host();
+    host.poll(1.0);
+    tree.write("sys/class/net/eth0/operstate", "down\n");
+    check(host.poll(1.0), "netdev/eth0/up 0\nnetdev/eth0/speed_bytes_per_second 1250000000");
+    tree.write("sys/class/net/eth0/operstate", "up\n");
+    tree.write("sys/class/net/eth0/speed", "25000\n");
+    check(host.poll(1.0), "netdev/eth0/up 1\nnetdev/eth0/speed_bytes_per_second 3125000000");
+}
+
+#[test]
+fn an_old_kernel_yields_fewer_facts() {
+    let tree = Tree::of("old");
+    let mut host = tree.host();
+    check(
+        host.poll(1.0),
+        "cpu/total/softirq_seconds_total 0.01
+         cpu/total/steal_seconds_total -
+         cpu/total/guest_seconds_total -
+         cpu/total/running_tasks -
+         mem/total_bytes 1041408000
+         mem/available_bytes -
+         mem/used_ratio -
+         mem/slab_bytes -
+         vmstat/page_faults_major_total 50
+         vmstat/thp_splits_total 3
+         vmstat/oom_kills_total -
+         swap/total/size_bytes 0
+         swap/total/used_ratio -
+         swap/total/in_bytes_total -
+         block/sda/queue_seconds_total 4.5
+         block/sda/discarded_requests_total -
+         block/sda/flush_requests_total -
+         block/ram0/in_flight -
+         interrupts/timer@0/handled_total 127
+         netdev/eth0/up -
+         tcp/sent_resets_total 10
+         tcp/timeouts_total 4
+         tcp/fast_retransmits_total -
+         udp/v4/send_buffer_errors_total 6
+         udp/v4/checksum_errors_total -
+         sockets/udp_memory_bytes 8192",
+    );
+    assert_eq!(host.poll(1.0).instances("cpu/"), ["0", "total"]);
+    check(&host.table, "cpu/0/busy_ratio -");
+    for what in ["psi", "hwmon", "numa", "udp/v6", "sockets/*6_in_use", "fs", "cgroup"] {
+        assert!(host.skip(what).is_some(), "{what} is absent without a word: {:?}", host.skips);
+    }
+}
+
+#[test]
+fn nothing_at_all_is_every_sensor_skipped_with_its_reason() {
+    let host = Tree::empty().host();
+    assert_eq!(host.sensors.len(), 0);
+    assert!(host.skips.len() >= 17, "{:?}", host.skips);
+    assert!(host.skips.iter().all(|s| s.reason.contains("No such file")), "{:?}", host.skips);
+}
+
+#[test]
+fn empty_files_yield_nothing() {
+    let tree = Tree::of("modern");
+    tree.files().into_iter().for_each(|file| fs::write(file, "").expect("writable"));
+    let mut host = tree.host();
+    host.poll(1.0);
+    let listed = ["process/processes", "process/running_processes", "interrupts/total"];
+    let topics = host.table.topics("");
+    for topic in topics {
+        let is_count_of_nothing = host.table.value(topic) <= 7.0;
+        assert!(is_count_of_nothing, "{topic}");
+    }
+    assert!(listed.iter().all(|prefix| !host.table.topics(prefix).is_empty()));
+}
+
+#[test]
+fn a_number_that_was_cut_off_is_not_taken() {
+    let tree = Tree::empty();
+    tree.write("proc/meminfo", "MemTotal: 1000 kB\nMemFree: 12");
+    check(tree.host().poll(1.0), "mem/total_bytes 1024000\nmem/free_bytes -");
+}
+
+#[test]
+fn numbers_beyond_64_bits_are_left_out() {
+    let tree = Tree::empty();
+    tree.write(
+        "proc/meminfo",
+        "MemTotal: 18446744073709551615 kB\nMemFree: 99999999999999999999 kB\n",
+    );
+    tree.write(
+        "proc/diskstats",
+        "8 0 sda 18446744073709551615 0 18446744073709551615 1 0 0 0 0 0 1 1\n",
+    );
+    tree.write(
+        "proc/stat",
+        "cpu0 18446744073709551615 18446744073709551615 1 1 1 1 1 1 18446744073709551615 1\n",
+    );
+    let mut host = tree.host();
+    host.poll(1.0);
+    check(
+        host.poll(1.0),
+        "mem/total_bytes -
+         mem/free_bytes -
+         block/sda/read_requests_total 18446744073709551615
+         block/sda/read_bytes_total -",
+    );
+}
+
+#[test]
+fn a_sink_that_refuses_facts_stops_nobody() {
+    let tree = Tree::of("modern");
+    let mut host = tree.host();
+    host.table.room = Some(20);
+    host.poll(1.0);
+    host.poll(1.0);
+    tree.write("proc/diskstats", "");
+    tree.write("proc/net/dev", "");
+    host.poll(1.0);
+    assert_eq!(host.table.topics("").len(), 20);
+}
+
+fn mounted(tree: &Tree, lines: &str) -> Host {
+    let folder = tree.folder.path().to_str().expect("a UTF-8 path");
+    tree.write("proc/self/mountinfo", lines.replace("TREE", folder));
+    tree.host()
+}
+
+#[test]
+fn one_file_system_is_one_instance_however_often_it_is_mounted() {
+    let tree = Tree::empty();
+    for folder in ["a", "b/deep", "c d", "hidden", "net"] {
+        fs::create_dir_all(tree.path(folder)).expect("writable");
+    }
+    tree.link("sys/dev/block/259:1", "../../devices/pci0000:00/nvme0n1/nvme0n1p1");
+    let mut host = mounted(
+        &tree,
+        "1 0 259:1 / TREE/b/deep rw shared:1 - ext4 /dev/root rw
+2 1 259:1 /sub TREE/a rw - ext4 /dev/root rw
+3 1 0:40 / TREE/c\\040d rw - tmpfs tmpfs rw
+4 1 0:41 / TREE/proc rw - proc proc rw
+5 1 0:42 / TREE/hidden rw - tmpfs below rw
+6 5 0:43 / TREE/hidden rw - xfs /dev/mapper/on-top rw
+7 1 0:44 / TREE/net rw - nfs4 server:/export rw
+8 1 0:45 / TREE/net2 rw - fuse.sshfs me@host: rw
+9 1 0:46 / TREE/gone rw - ext4 /dev/sdz1 rw
+this is no mount
+10 1 0:47 / TREE/short rw\n",
+    );
+    host.poll(1.0);
+    let folder = tree.folder.path().to_str().expect("UTF-8").trim_start_matches('/');
+    let mut with_space = String::new();
+    skopos_model::escape_segment(format!("{folder}/c d").as_bytes(), &mut with_space);
+    let instances = host.table.instances("fs/");
+    let mut expected = ["nvme0n1p1", "on-top", &with_space];
+    expected.sort_unstable();
+    assert_eq!(instances, expected);
+    assert!(host.table.value("fs/nvme0n1p1/total_bytes") > 0.0);
+    assert!(host.skip("fs/nfs4").expect("told").contains("hang"));
+    assert!(host.skip("fs/fuse.sshfs").is_some());
+}
+
+#[test]
+fn hwmon_chips() {
+    let tree = Tree::empty();
+    tree.write("sys/class/hwmon/hwmon0/name", "coretemp\n")
+        .link("sys/class/hwmon/hwmon0/device", "../../../coretemp.0")
+        .write("sys/class/hwmon/hwmon0/temp1_input", "45500\n")
+        .write("sys/class/hwmon/hwmon0/temp1_max", "90000\n")
+        .write("sys/class/hwmon/hwmon0/temp12_input", "-1000\n")
+        .write("sys/class/hwmon/hwmon1/name", "nct6775\n")
+        .link("sys/class/hwmon/hwmon1/device", "../../../nct6775.656")
+        .write("sys/class/hwmon/hwmon1/fan1_input", "1200\n")
+        .write("sys/class/hwmon/hwmon1/in0_input", "1032\n")
+        .write("sys/class/hwmon/hwmon1/intrusion0_alarm", "1\n")
+        .write("sys/class/hwmon/hwmon2/name", "power_meter\n")
+        .link("sys/class/hwmon/hwmon2/device", "../../../ACPI000D:00")
+        .write("sys/class/hwmon/hwmon2/power1_average", "184000000\n")
+        .write("sys/class/hwmon/hwmon2/curr1_input", "1500\n")
+        .write("sys/class/hwmon/hwmon2/temp1_input", "no number\n");
+    let mut host = tree.host();
+    check(
+        host.poll(1.0),
+        "hwmon/coretemp.0:temp1/temperature_celsius 45.5
+         hwmon/coretemp.0:temp12/temperature_celsius -1
+         hwmon/nct6775.656:fan1/fan_rpm 1200
+         hwmon/nct6775.656:in0/voltage_volts 1.032
+         hwmon/power_meter-%41%43%50%49000%44%3a00:power1/power_watts 184
+         hwmon/power_meter-%41%43%50%49000%44%3a00:curr1/current_amperes 1.5",
+    );
+    assert_eq!(host.table.topics("hwmon/").len(), 6);
+}
+
+/// A v2 hierarchy at `cg` with these groups.
+fn cgroup2(groups: &[&str]) -> (Tree, Host) {
+    let tree = Tree::empty();
+    tree.write("cg/cpu.stat", "usage_usec 5000000\nuser_usec 3000000\nsystem_usec 2000000\n");
+    for group in groups {
+        write_group(&tree, group);
+    }
+    let host = mounted(&tree, "9 1 0:26 / TREE/cg rw - cgroup2 cgroup2 rw,nsdelegate\n");
+    (tree, host)
+}
+
+fn write_group(tree: &Tree, group: &str) {
+    let file = |name: &str| format!("cg/{group}/{name}");
+    tree.write(&file("cpu.stat"), "usage_usec 1500000\nnr_throttled 3\nthrottled_usec 250000\n")
+        .write(&file("memory.current"), "4096\n")
+        .write(&file("memory.peak"), "8192\n")
+        .write(&file("memory.max"), "max\n")
+        .write(&file("memory.events"), "low 0\noom 2\noom_kill 1\noom_group_kill 0\n")
+        .write(&file("pids.current"), "7\n")
+        .write(&file("pids.max"), "100\n")
+        .write(&file("io.stat"), "8:0 rbytes=10 wbytes=20 rios=1\n254:0 rbytes=1 wbytes=2\n");
+}
+
+/// As many polls as it takes until every folder was asked and every slow file was read.
+fn settle(host: &mut Host) -> &Table {
+    for _ in 0..600 {
+        host.poll(1.0);
+    }
+    &host.table
+}
+
+#[test]
+fn groups_of_cgroup_v2() {
+    let (tree, mut host) = cgroup2(&["system.slice/Job 1.scope"]);
+    let job = "cgroup/system.slice:%4aob%201.scope";
+    check(
+        settle(&mut host),
+        &format!(
+            "cgroup/-/cpu_seconds_total 5
+             cgroup/-/cpu_user_seconds_total 3
+             cgroup/-/memory_bytes -
+             {job}/cpu_seconds_total 1.5
+             {job}/cpu_throttled_periods_total 3
+             {job}/cpu_throttled_seconds_total 0.25
+             {job}/memory_bytes 4096
+             {job}/memory_bytes_max 8192
+             {job}/memory_limit_bytes -
+             {job}/memory_oom_kills_total 1
+             {job}/tasks 7
+             {job}/tasks_limit 100
+             {job}/io_read_bytes_total 11
+             {job}/io_written_bytes_total 22"
+        ),
+    );
+    // A limit comes and goes.
+    let file = |name: &str| format!("cg/system.slice/Job 1.scope/{name}");
+    tree.write(&file("memory.max"), "65536\n").write(&file("pids.max"), "max\n");
+    let limits = format!("{job}/memory_limit_bytes 65536\n{job}/tasks_limit -");
+    check(settle(&mut host), &limits);
+    // Groups come and go.
+    write_group(&tree, "user.slice");
+    fs::remove_dir_all(tree.path("cg/system.slice")).expect("writable");
+    assert_eq!(settle(&mut host).instances("cgroup/"), ["-", "user.slice"]);
+}
+
+#[test]
+fn groups_beyond_the_bounds_are_counted_and_told() {
+    let names: Vec<String> = (0..300).map(|n| format!("job{n:03}")).collect();
+    let groups: Vec<&str> = names.iter().map(String::as_str).collect();
+    let (tree, mut host) = cgroup2(&groups);
+    assert_eq!(
+        settle(&mut host).topics("cgroup/").iter().filter(|t| t.ends_with("/tasks")).count(),
+        255
+    );
+    assert!(host.skip("cgroup/*").expect("told").starts_with("45 groups"));
+    // Where a group ends there is room for another.
+    let victim = host.table.instances("cgroup/")[100].to_owned();
+    fs::remove_dir_all(tree.path(&format!("cg/{victim}"))).expect("writable");
+    let instances = settle(&mut host).instances("cgroup/");
+    assert_eq!(instances.len(), 256);
+    assert!(!instances.contains(&victim.as_str()));
+    assert!(host.skip("cgroup/*").expect("told").starts_with("44 groups"));
+}
+
+#[test]
+fn groups_deeper_than_the_bound_are_told() {
+    let (_tree, mut host) = cgroup2(&["1/2/3/4/5"]);
+    settle(&mut host);
+    let instances = host.table.instances("cgroup/");
+    assert!(!instances.contains(&"1:2:3:4:5"), "{instances:?}");
+    assert!(host.skip("cgroup/*").expect("told").starts_with("1 groups"));
+}
+
+#[test]
+fn groups_of_cgroup_v1_and_of_a_hybrid() {
+    let tree = Tree::empty();
+    tree.write("memory/job/memory.usage_in_bytes", "4096\n")
+        .write("memory/job/memory.max_usage_in_bytes", "8192\n")
+        .write("memory/job/memory.limit_in_bytes", "9223372036854771712\n")
+        .write("memory/job/memory.oom_control", "oom_kill_disable 0\nunder_oom 0\noom_kill 4\n")
+        .write("cpu,cpuacct/cpuacct.usage", "7000000000\n")
+        .write("cpu,cpuacct/job/cpuacct.usage", "2500000000\n")
+        .write("cpu,cpuacct/job/cpuacct.stat", "user 150\nsystem 100\n")
+        .write(
+            "cpu,cpuacct/job/cpu.stat",
+            "nr_periods 9\nnr_throttled 2\nthrottled_time 500000000\n",
+        )
+        .write("pids/job/pids.current", "3\n")
+        .write("pids/job/pids.max", "max\n")
+        .write("blkio/blkio.throttle.io_service_bytes_recursive", "Total 0\n")
+        .write(
+            "blkio/job/blkio.throttle.io_service_bytes_recursive",
+            "8:0 Read 100\n8:0 Write 200\n8:0 Total 300\n8:16 Read 1\nTotal 301\n",
+        )
+        .write("unified/cpu.stat", "usage_usec 6000000\n")
+        .write("unified/only2/cpu.stat", "usage_usec 1000000\n");
+    let mut host = mounted(
+        &tree,
+        "1 0 0:30 / TREE/cpu,cpuacct rw - cgroup cgroup rw,cpu,cpuacct
+2 0 0:31 / TREE/memory rw - cgroup cgroup rw,memory
+3 0 0:31 / TREE/memory_again rw - cgroup cgroup rw,memory
+4 0 0:32 / TREE/pids rw - cgroup cgroup rw,pids
+5 0 0:33 / TREE/blkio rw - cgroup cgroup rw,blkio
+6 0 0:34 / TREE/freezer rw - cgroup cgroup rw,freezer
+7 0 0:35 / TREE/unified rw - cgroup2 cgroup2 rw\n",
+    );
+    check(
+        settle(&mut host),
+        "cgroup/job/memory_bytes 4096
+         cgroup/job/memory_bytes_max 8192
+         cgroup/job/memory_limit_bytes -
+         cgroup/job/memory_oom_kills_total 4
+         cgroup/job/cpu_seconds_total 2.5
+         cgroup/job/cpu_user_seconds_total 1.5
+         cgroup/job/cpu_throttled_seconds_total 0.5
+         cgroup/job/tasks 3
+         cgroup/job/tasks_limit -
+         cgroup/job/io_read_bytes_total 101
+         cgroup/job/io_written_bytes_total 200
+         cgroup/-/io_read_bytes_total -
+         cgroup/-/cpu_seconds_total 6
+         cgroup/only2/cpu_seconds_total 1",
+    );
+}

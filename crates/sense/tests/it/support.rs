@@ -1,0 +1,205 @@
+//! A sink that keeps facts by topic and holds sensors to their contract, and trees of kernel files.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use skopos_model::schema::{self, Metric};
+use skopos_model::{Scalar, Topic};
+use skopos_sense::{FactId, Opened, Root, Sensor, Sink, Skip, Tick, open_all};
+
+/// The facts that are registered, and their last values.
+#[derive(Default)]
+pub(crate) struct Table {
+    facts: Vec<Option<Fact>>,
+    /// How often something was registered or unregistered.
+    pub(crate) changes: usize,
+    /// How many facts are left to register before the sink refuses; unlimited by default.
+    pub(crate) room: Option<usize>,
+}
+
+struct Fact {
+    topic: Topic,
+    metric: &'static Metric,
+    value: Option<Scalar>,
+}
+
+impl Sink for Table {
+    fn register(&mut self, metric: &'static Metric, instance: &str) -> FactId {
+        let topic = metric.topic("n", instance).expect("sensors make valid topics");
+        let known = schema::lookup(&topic).expect("topics lead back to their metric");
+        assert!(std::ptr::eq(known, metric), "{topic}");
+        assert!(self.facts.iter().flatten().all(|f| f.topic != topic), "{topic} twice");
+        self.changes += 1;
+        if let Some(room) = &mut self.room {
+            match room.checked_sub(1) {
+                Some(left) => *room = left,
+                None => return FactId::REFUSED,
+            }
+        }
+        self.facts.push(Some(Fact { topic, metric, value: None }));
+        FactId::from_index(u32::try_from(self.facts.len() - 1).expect("few facts"))
+    }
+
+    fn unregister(&mut self, id: FactId) {
+        let index = id.index().expect("refused facts are not unregistered") as usize;
+        self.facts[index].take().expect("a fact is unregistered once");
+        self.changes += 1;
+    }
+
+    fn set(&mut self, id: FactId, value: Scalar) {
+        let Some(index) = id.index() else { return };
+        let fact = self.facts[index as usize].as_mut().expect("unregistered facts are not set");
+        assert_eq!(value.value_type(), fact.metric.value_type, "{}", fact.topic);
+        assert!(value.as_f64().is_finite(), "{} = {value:?}", fact.topic);
+        fact.value = Some(value);
+    }
+}
+
+impl Table {
+    /// The value of `topic`, which is given without the node.
+    pub(crate) fn get(&self, topic: &str) -> Option<f64> {
+        let mut facts = self.facts.iter().flatten();
+        let fact = facts.find(|f| f.topic.as_str().strip_prefix("n/") == Some(topic))?;
+        Some(fact.value.expect("a registered fact has a value").as_f64())
+    }
+
+    /// As [`get`](Self::get), where it must be there.
+    pub(crate) fn value(&self, topic: &str) -> f64 {
+        self.get(topic).unwrap_or_else(|| panic!("no {topic} in {:#?}", self.topics("")))
+    }
+
+    /// The topics below `prefix`, without the node.
+    pub(crate) fn topics(&self, prefix: &str) -> Vec<&str> {
+        let topics = self.facts.iter().flatten().map(|f| &f.topic.as_str()[2..]);
+        topics.filter(|topic| topic.starts_with(prefix)).collect()
+    }
+
+    /// The instances of a family.
+    pub(crate) fn instances(&self, family: &str) -> Vec<&str> {
+        let topics = self.topics(family).into_iter();
+        let mut instances: Vec<_> = topics.filter_map(|t| t.split('/').nth_back(1)).collect();
+        instances.sort_unstable();
+        instances.dedup();
+        instances
+    }
+}
+
+/// Sensors with their table and a clock.
+pub(crate) struct Host {
+    pub(crate) sensors: Vec<Box<dyn Sensor>>,
+    pub(crate) skips: Vec<Skip>,
+    pub(crate) table: Table,
+    now: Duration,
+}
+
+impl Host {
+    pub(crate) fn open(root: &Root) -> Self {
+        let Opened { sensors, skips } = open_all(root);
+        Self { sensors, skips, table: Table::default(), now: Duration::from_secs(1000) }
+    }
+
+    /// This machine, but only one family.
+    pub(crate) fn live(family: &str) -> Result<Self, String> {
+        let mut host = Self::open(&Root::default());
+        host.sensors.retain(|s| s.family().name == family);
+        match host.sensors.is_empty() {
+            true => Err(format!("{:?}", host.skips)),
+            false => Ok(host),
+        }
+    }
+
+    /// Polls every sensor once, `seconds` after the last time.
+    pub(crate) fn poll(&mut self, seconds: f64) -> &Table {
+        self.now += Duration::from_secs_f64(seconds);
+        for sensor in &mut self.sensors {
+            let mut tick = Tick { monotonic: self.now, sink: &mut self.table };
+            if let Err(e) = sensor.poll(&mut tick) {
+                eprintln!("{}: {e}", sensor.family().name);
+            }
+        }
+        &self.table
+    }
+
+    pub(crate) fn skip(&self, what: &str) -> Option<String> {
+        let later: Vec<_> = self.sensors.iter().flat_map(|s| s.skips()).collect();
+        let mut all = later.iter().chain(&self.skips);
+        all.find(|skip| skip.what == what).map(|skip| skip.reason.clone())
+    }
+}
+
+/// A tree of kernel files that a test may change.
+pub(crate) struct Tree {
+    pub(crate) folder: tempfile::TempDir,
+}
+
+impl Tree {
+    pub(crate) fn empty() -> Self {
+        let tree = Self { folder: tempfile::tempdir().expect("a temporary folder") };
+        fs::create_dir(tree.path("proc")).expect("an empty folder");
+        fs::create_dir(tree.path("sys")).expect("an empty folder");
+        tree
+    }
+
+    /// A copy of `tests/data/NAME`.
+    pub(crate) fn of(name: &str) -> Self {
+        let tree = Self { folder: tempfile::tempdir().expect("a temporary folder") };
+        let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(name);
+        copy(&data, tree.folder.path());
+        tree
+    }
+
+    pub(crate) fn path(&self, path: &str) -> PathBuf {
+        self.folder.path().join(path)
+    }
+
+    /// Writes a file in place, so that whoever has it open sees the new content.
+    pub(crate) fn write(&self, path: &str, content: impl AsRef<[u8]>) -> &Self {
+        let path = self.path(path);
+        fs::create_dir_all(path.parent().expect("it lies in the tree")).expect("writable");
+        fs::write(path, content).expect("writable");
+        self
+    }
+
+    pub(crate) fn link(&self, path: &str, target: &str) -> &Self {
+        let path = self.path(path);
+        fs::create_dir_all(path.parent().expect("it lies in the tree")).expect("writable");
+        std::os::unix::fs::symlink(target, path).expect("writable");
+        self
+    }
+
+    pub(crate) fn host(&self) -> Host {
+        Host::open(&Root { proc: self.path("proc"), sys: self.path("sys") })
+    }
+
+    /// Every file in it.
+    pub(crate) fn files(&self) -> Vec<PathBuf> {
+        let mut found = Vec::new();
+        let mut folders = vec![self.folder.path().to_owned()];
+        while let Some(folder) = folders.pop() {
+            for entry in fs::read_dir(folder).expect("readable") {
+                let entry = entry.expect("readable");
+                match entry.file_type().expect("readable") {
+                    kind if kind.is_dir() => folders.push(entry.path()),
+                    kind if kind.is_file() => found.push(entry.path()),
+                    _ => {}
+                }
+            }
+        }
+        found.sort();
+        found
+    }
+}
+
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).expect("writable");
+    for entry in fs::read_dir(from).expect("the data of the tests") {
+        let entry = entry.expect("readable");
+        let target = to.join(entry.file_name());
+        match entry.file_type().expect("readable").is_dir() {
+            true => copy(&entry.path(), &target),
+            false => drop(fs::copy(entry.path(), target).expect("writable")),
+        }
+    }
+}

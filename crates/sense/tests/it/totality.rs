@@ -1,0 +1,126 @@
+//! Damaged kernel files: fewer facts, never a panic, never a value that is no number.
+
+use std::fs;
+
+use crate::support::{Host, Tree};
+
+/// Rounds per run: a few seconds' worth.
+const ROUNDS: u32 = 60;
+
+/// xorshift64*: enough to damage files, and the same everywhere for one seed.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: usize) -> usize {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) as usize % bound.max(1)
+    }
+}
+
+/// What a bug, a race or another kernel could put in a file.
+const ODD: [&[u8]; 12] = [
+    b"18446744073709551615",
+    b"99999999999999999999999",
+    b"-1",
+    b"\n",
+    b" ",
+    b":",
+    b"\0\xff",
+    b"nan",
+    b"1e400",
+    b"cpu",
+    b"\\777",
+    b"Node 0 ",
+];
+
+fn damage(random: &mut Random, text: &mut Vec<u8>) {
+    let at = random.below(text.len() + 1);
+    match random.below(6) {
+        0 => text.truncate(at),
+        1 => {
+            let end = (at + random.below(40)).min(text.len());
+            text.drain(at..end);
+        }
+        2 => {
+            let end = (at + random.below(200)).min(text.len());
+            let again = text[at..end].to_vec();
+            text.splice(at..at, again);
+        }
+        3 => drop(text.splice(at..at, ODD[random.below(ODD.len())].iter().copied())),
+        4 if at < text.len() => text[at] = random.below(256) as u8,
+        _ => {
+            // One number becomes another.
+            if let Some(digit) = text[at..].iter().position(u8::is_ascii_digit) {
+                text[at + digit] = b'0' + random.below(10) as u8;
+            }
+        }
+    }
+}
+
+fn check(name: &str, prepare: impl Fn(&Tree)) {
+    let seed = match std::env::var("SKOPOS_SEED") {
+        Ok(seed) => seed.parse().expect("SKOPOS_SEED is a number"),
+        Err(_) => u64::from(std::process::id()) << 20 | 1,
+    };
+    println!("SKOPOS_SEED={seed}");
+    let mut random = Random(seed);
+    let tree = Tree::of(name);
+    prepare(&tree);
+    let originals: Vec<_> =
+        tree.files().into_iter().map(|f| (f.clone(), fs::read(f).expect("readable"))).collect();
+    // One host sees every round, another only the damaged files.
+    let mut old = tree.host();
+    for _ in 0..ROUNDS {
+        for (file, original) in &originals {
+            let mut text = original.clone();
+            for _ in 0..random.below(6) {
+                damage(&mut random, &mut text);
+            }
+            fs::write(file, text).expect("writable");
+        }
+        let mut new: Host = tree.host();
+        for host in [&mut old, &mut new] {
+            host.poll(1.0);
+            host.poll(1e-9);
+            host.sensors.iter().for_each(|sensor| drop(sensor.skips()));
+        }
+    }
+    // And it recovers.
+    for (file, original) in &originals {
+        fs::write(file, original).expect("writable");
+    }
+    for _ in 0..3 {
+        old.poll(1.0);
+    }
+    let mut fresh = tree.host();
+    fresh.poll(1.0);
+    let missing = |topic: &&str| old.table.get(topic).is_none();
+    let lost: Vec<_> = fresh.table.topics("").into_iter().filter(missing).collect();
+    // These look again after many polls only.
+    let slow = ["cgroup/", "fs/", "netdev/eth0/speed"];
+    assert!(lost.iter().all(|t| slow.iter().any(|s| t.starts_with(s))), "{lost:?}");
+}
+
+#[test]
+fn damaged_files_of_a_modern_kernel() {
+    check("modern", |tree| {
+        let folder = tree.folder.path().to_str().expect("UTF-8");
+        let mounts = format!(
+            "1 0 0:26 / {folder}/cg rw - cgroup2 cgroup2 rw\n2 0 0:40 / {folder}/sys rw - ext4 /dev/sda1 rw\n"
+        );
+        tree.write("proc/self/mountinfo", mounts)
+            .write("cg/cpu.stat", "usage_usec 5000000\nuser_usec 3000000\nsystem_usec 2000000\n")
+            .write("cg/job/memory.current", "4096\n")
+            .write("cg/job/memory.max", "max\n")
+            .write("cg/job/io.stat", "8:0 rbytes=10 wbytes=20 rios=1\n")
+            .write("sys/class/hwmon/hwmon0/name", "coretemp\n")
+            .write("sys/class/hwmon/hwmon0/temp1_input", "45500\n");
+    });
+}
+
+#[test]
+fn damaged_files_of_an_old_kernel() {
+    check("old", |_| {});
+}
