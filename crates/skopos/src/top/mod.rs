@@ -1,11 +1,106 @@
 //! `skopos top`: the terminal UI.
+//!
+//! `reader` turns shared memory into `data`, plain structs; `app` is what the user looks at, and
+//! `keys` how it changes; `view` draws the two, `panes` has a file for each pane. Of all these only
+//! `reader`, `input` and `terminal` touch the world.
 
+mod data;
+mod rate;
+mod history;
+mod reader;
+mod input;
+mod keys;
+mod app;
+mod theme;
+mod text;
+mod draw;
+mod table;
+mod detail;
+mod panes;
+mod view;
+mod terminal;
+
+use std::io::{self, IsTerminal as _};
 use std::process::ExitCode;
+use std::time::{Duration, Instant};
 
 use crate::cli::{Global, TopArgs};
 use crate::failure::Failure;
+use crate::find;
+use crate::out::Style;
+use app::{App, Wish};
+use input::{Input, Woken};
+use reader::Reader;
+use terminal::Screen;
+use theme::Theme;
+
+/// How often the screen is made anew: as often as the agent polls unless told otherwise, and as
+/// often as numbers can be read.
+const REFRESH: Duration = Duration::from_secs(1);
 
 /// Runs until the user leaves.
-pub(crate) fn run(_global: &Global, _args: &TopArgs) -> Result<ExitCode, Failure> {
-    Err(Failure::new("not built yet"))
+pub(crate) fn run(global: &Global, args: &TopArgs) -> Result<ExitCode, Failure> {
+    if global.style() != Style::Human {
+        return Err(Failure::new(
+            "`skopos top` is for people: it has no `--json` and no `--plain`",
+        )
+        .hint("`skopos get '**'` reads once, `skopos watch '**'` follows, both with `--json`"));
+    }
+    if !io::stdout().is_terminal() {
+        return Err(Failure::new("`skopos top` needs a terminal, and its output goes elsewhere")
+            .hint("`skopos ls` lists what there is, `skopos watch '**'` follows it"));
+    }
+    let host = find::open_host(global)?;
+    let terminal_trouble = |e: io::Error| {
+        Failure::new("cannot use this terminal")
+            .because(&e)
+            .hint("`skopos ls` and `skopos watch '**'` need none")
+    };
+    let mut input = Input::open().map_err(terminal_trouble)?;
+    let mut screen = Screen::take().map_err(terminal_trouble)?;
+    let ended = watch(Reader::new(host), App::new(args.filter.as_deref()), &mut input, &mut screen);
+    drop(screen);
+    match ended {
+        Ok(()) => Ok(ExitCode::SUCCESS),
+        Err(e) => Err(terminal_trouble(e)),
+    }
+}
+
+fn watch(
+    mut reader: Reader,
+    mut app: App,
+    input: &mut Input,
+    screen: &mut Screen,
+) -> io::Result<()> {
+    let theme = Theme::from_environment();
+    let mut next = Instant::now() + REFRESH;
+    loop {
+        app.update(reader.data());
+        reader.load_histories(&app.histories(reader.data()));
+        screen
+            .terminal
+            .draw(|frame| view::draw(&mut app, reader.data(), theme, frame.buffer_mut()))?;
+        match input.wait(next)? {
+            Woken::Leave => return Ok(()),
+            Woken::Keys(keys) => {
+                for key in keys {
+                    match app.handle(key) {
+                        Wish::Quit => return Ok(()),
+                        Wish::Suspend => screen.suspend()?,
+                        Wish::Stay => {}
+                    }
+                    // The next key may act on what this one has changed.
+                    app.update(reader.data());
+                }
+            }
+            // Drawing asks for the size anyway.
+            Woken::Resized | Woken::Tick => {}
+        }
+        if Instant::now() >= next {
+            if !app.paused {
+                reader.refresh();
+            }
+            next = Instant::now() + REFRESH;
+        }
+    }
 }

@@ -1,0 +1,288 @@
+//! What is known about this machine at one moment, as plain structs: all that the panes see.
+
+use std::cmp::Ordering;
+use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
+
+use skopos_model::schema::{self, Family, Metric, self_sensor};
+use skopos_model::{Kind, Timestamp, Topic, Unit, Value};
+
+use super::rate::Growth;
+
+/// A fact is stale once its source was not looked at for this many of its intervals.
+const STALE_INTERVALS: u32 = 3;
+
+/// … but not before: the screen itself is this coarse.
+const STALE_AT_LEAST: Duration = Duration::from_secs(2);
+
+/// A publisher that gave no sign of life for so long is called silent, unless its sensors are
+/// polled more rarely than that.
+const SILENT_AFTER: Duration = Duration::from_secs(5);
+
+/// One topic and its latest value.
+#[derive(Clone, Debug)]
+pub(crate) struct Fact {
+    pub(crate) topic: Topic,
+    pub(crate) unit: Unit,
+    pub(crate) kind: Kind,
+    /// What the schema says about it, if it is one of Skopos's own.
+    pub(crate) known: Option<(&'static Family, &'static Metric)>,
+    /// `None` before the first sample.
+    pub(crate) value: Option<Value>,
+    /// The error bound of a predicted value.
+    pub(crate) bound: Option<f64>,
+    /// Since when the value holds.
+    pub(crate) since: Timestamp,
+    /// When its source was last looked at.
+    pub(crate) checked_at: Timestamp,
+    /// Growth per second, of counters.
+    pub(crate) rate: Option<f64>,
+    /// Index into [`Data::publishers`].
+    pub(crate) publisher: usize,
+    /// Not to be trusted: its publisher is gone or silent, or it is too old.
+    pub(crate) stale: bool,
+}
+
+impl Fact {
+    pub(crate) fn number(&self) -> Option<f64> {
+        self.value.as_ref().and_then(Value::as_f64)
+    }
+
+    /// The topic without its node.
+    pub(crate) fn below_node(&self) -> &str {
+        let topic = self.topic.as_str();
+        topic.split_once('/').map_or(topic, |(_, rest)| rest)
+    }
+}
+
+/// Who publishes.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Publisher {
+    pub(crate) name: String,
+    pub(crate) node: String,
+    pub(crate) pid: u32,
+    /// When it was first seen to be dead.
+    pub(crate) gone_at: Option<Timestamp>,
+    /// For how long it has given no sign of life.
+    pub(crate) silent_for: Duration,
+}
+
+/// The samples of one topic that are still in memory.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct History {
+    /// Nanoseconds and value, oldest first.
+    pub(crate) samples: Vec<(i64, f64)>,
+}
+
+/// Everything that is known, at one moment.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Data {
+    pub(crate) now: Timestamp,
+    /// The node whose facts the panes show.
+    pub(crate) node: String,
+    pub(crate) publishers: Vec<Publisher>,
+    /// By topic.
+    pub(crate) facts: Vec<Fact>,
+    /// Samples of the topics that the screen asked for.
+    pub(crate) histories: HashMap<Topic, History>,
+    /// What went wrong when looking for publishers.
+    pub(crate) trouble: Option<String>,
+    /// Facts of a family by instance, in natural order of the instances' names.
+    families: HashMap<&'static str, BTreeMap<Natural, Vec<usize>>>,
+    /// Facts that are of no family of this node.
+    published: Vec<usize>,
+}
+
+impl Data {
+    /// `facts` sorted by topic.
+    pub(crate) fn new(node: String, publishers: Vec<Publisher>, facts: Vec<Fact>) -> Self {
+        let mut data = Self { node, publishers, facts, ..Self::default() };
+        for (index, fact) in data.facts.iter().enumerate() {
+            match fact.known.filter(|_| fact.topic.node() == data.node) {
+                Some((family, _)) => {
+                    let instance = Natural(instance(fact, family).to_owned());
+                    let instances = data.families.entry(family.name).or_default();
+                    instances.entry(instance).or_default().push(index);
+                }
+                None => data.published.push(index),
+            }
+        }
+        data
+    }
+
+    /// The agent: whoever publishes the facts of this node's families.
+    pub(crate) fn agent(&self) -> Option<&Publisher> {
+        let of_family = self.facts.iter().find(|f| f.known.is_some());
+        of_family.and_then(|f| self.publishers.get(f.publisher)).or_else(|| self.publishers.first())
+    }
+
+    /// The age of the freshest fact of the node's families.
+    pub(crate) fn age(&self) -> Option<Duration> {
+        let known = self.facts.iter().filter(|f| f.known.is_some() && f.value.is_some());
+        let freshest = known.map(|f| f.checked_at).max()?;
+        Some(self.now.since(freshest))
+    }
+
+    pub(crate) fn fact(&self, topic: &Topic) -> Option<&Fact> {
+        let index = self.facts.binary_search_by(|f| f.topic.cmp(topic)).ok()?;
+        self.facts.get(index)
+    }
+
+    /// The instances of a family, in natural order.
+    pub(crate) fn instances(&self, family: &Family) -> impl Iterator<Item = Instance<'_>> {
+        let instances = self.families.get(family.name).into_iter().flatten();
+        instances.map(|(name, facts)| Instance { data: self, name: &name.0, facts })
+    }
+
+    /// One instance of a family; `""` for a family that has just one.
+    pub(crate) fn instance(&self, family: &Family, name: &str) -> Option<Instance<'_>> {
+        let (name, facts) =
+            self.families.get(family.name)?.get_key_value(&Natural(name.to_owned()))?;
+        Some(Instance { data: self, name: &name.0, facts })
+    }
+
+    /// What is of no family: the facts that users and applications publish.
+    pub(crate) fn published(&self) -> impl ExactSizeIterator<Item = &Fact> {
+        self.published.iter().map(|&index| &self.facts[index])
+    }
+
+    /// Time between two polls of a family's sensor, where the agent says so.
+    pub(crate) fn interval(&self, family: &str) -> Option<Duration> {
+        let sensor = self.instance(&self_sensor::FAMILY, family)?;
+        let seconds = sensor.value(&self_sensor::INTERVAL_SECONDS)?;
+        Duration::try_from_secs_f64(seconds).ok().filter(|d| !d.is_zero())
+    }
+
+    /// True if nobody should rely on what this publisher said last.
+    pub(crate) fn is_lost(&self, publisher: &Publisher) -> bool {
+        publisher.gone_at.is_some() || self.is_silent(publisher)
+    }
+
+    fn is_silent(&self, publisher: &Publisher) -> bool {
+        // Only the agent promises to give signs of life; an application publishes when it has news.
+        let is_agent = self.agent().is_some_and(|agent| agent == publisher);
+        let sensors = self.instances(&self_sensor::FAMILY);
+        let shortest = sensors.filter_map(|s| self.interval(s.name)).min().unwrap_or_default();
+        is_agent && publisher.silent_for > SILENT_AFTER.max(shortest * STALE_INTERVALS)
+    }
+
+    /// Marks what is stale now.
+    pub(crate) fn judge(&mut self) {
+        let lost: Vec<bool> = self.publishers.iter().map(|p| self.is_lost(p)).collect();
+        let intervals: HashMap<&str, Duration> = schema::FAMILIES
+            .iter()
+            .filter_map(|family| Some((family.name, self.interval(family.name)?)))
+            .collect();
+        for fact in &mut self.facts {
+            let interval = fact.known.and_then(|(family, _)| intervals.get(family.name));
+            let age = self.now.since(fact.checked_at);
+            let old = interval.is_some_and(|i| age > STALE_AT_LEAST.max(*i * STALE_INTERVALS));
+            fact.stale = old || lost.get(fact.publisher).copied().unwrap_or(true);
+        }
+    }
+
+    /// The growth of a counter over the samples that are in memory.
+    pub(crate) fn growth(&self, fact: &Fact) -> Option<Growth> {
+        let history = self.histories.get(&fact.topic)?;
+        let interval = fact.known.and_then(|(family, _)| self.interval(family.name));
+        Some(Growth::new(&history.samples, fact.checked_at.as_nanos(), interval))
+    }
+}
+
+/// One instance of a family: a device, a core, the node itself.
+#[derive(Clone, Copy)]
+pub(crate) struct Instance<'a> {
+    data: &'a Data,
+    pub(crate) name: &'a str,
+    facts: &'a [usize],
+}
+
+impl<'a> Instance<'a> {
+    pub(crate) fn fact(&self, metric: &Metric) -> Option<&'a Fact> {
+        let of_metric = |f: &&Fact| {
+            f.known.is_some_and(|(_, m)| m.name == metric.name && m.path == metric.path)
+        };
+        self.facts.iter().map(|&index| &self.data.facts[index]).find(of_metric)
+    }
+
+    pub(crate) fn facts(&self) -> impl Iterator<Item = &'a Fact> {
+        let data = self.data;
+        self.facts.iter().map(move |&index| &data.facts[index])
+    }
+
+    pub(crate) fn value(&self, metric: &Metric) -> Option<f64> {
+        self.fact(metric)?.number()
+    }
+
+    /// Growth per second.
+    pub(crate) fn rate(&self, metric: &Metric) -> Option<f64> {
+        self.fact(metric)?.rate
+    }
+
+    /// The sum of several counters' growth, of those that are known.
+    pub(crate) fn rates(&self, metrics: &[&Metric]) -> Option<f64> {
+        let known: Vec<f64> = metrics.iter().filter_map(|m| self.rate(m)).collect();
+        if known.is_empty() { None } else { Some(known.iter().sum()) }
+    }
+
+    pub(crate) fn topic(&self, metric: &Metric) -> Option<Topic> {
+        self.fact(metric).map(|f| f.topic.clone())
+    }
+
+    /// True if any of its facts is stale.
+    pub(crate) fn is_stale(&self) -> bool {
+        self.facts().any(|f| f.stale && f.value.is_some())
+    }
+}
+
+/// The instance in a fact's topic: what stands between the family's path and the metric.
+fn instance<'a>(fact: &'a Fact, family: &Family) -> &'a str {
+    let below_node = fact.below_node();
+    let rest = below_node.strip_prefix(family.path).unwrap_or_default();
+    rest.trim_start_matches('/').rsplit_once('/').map_or("", |(instance, _)| instance)
+}
+
+/// A name whose numbers count as numbers: `sda2` comes before `sda10`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Natural(String);
+
+impl Ord for Natural {
+    fn cmp(&self, other: &Self) -> Ordering {
+        natural(&self.0, &other.0)
+    }
+}
+
+impl PartialOrd for Natural {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+/// Compares names, their numbers as numbers.
+pub(crate) fn natural(a: &str, b: &str) -> Ordering {
+    let (mut left, mut right) = (a, b);
+    loop {
+        match (number_prefix(left), number_prefix(right)) {
+            (Some((x, rest_x)), Some((y, rest_y))) => {
+                let (x, y) = (x.trim_start_matches('0'), y.trim_start_matches('0'));
+                match x.len().cmp(&y.len()).then_with(|| x.cmp(y)) {
+                    Ordering::Equal => (left, right) = (rest_x, rest_y),
+                    unequal => return unequal,
+                }
+            }
+            _ => match (left.chars().next(), right.chars().next()) {
+                (Some(x), Some(y)) if x == y => {
+                    (left, right) = (&left[x.len_utf8()..], &right[y.len_utf8()..]);
+                }
+                // Names that differ only in leading zeros are not the same.
+                (None, None) => return a.cmp(b),
+                (x, y) => return x.cmp(&y),
+            },
+        }
+    }
+}
+
+fn number_prefix(text: &str) -> Option<(&str, &str)> {
+    let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    if end == 0 { None } else { Some(text.split_at(end)) }
+}

@@ -1,0 +1,141 @@
+//! Small drawings: lines, meters, graphs. All of them clip: no size of the screen breaks them.
+
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::text::{Line, Span};
+
+use super::theme::Theme;
+
+/// Puts a line into row `row` of `area`, or nothing if there is no such row.
+pub(crate) fn put(buffer: &mut Buffer, area: Rect, row: u16, line: &Line<'_>) {
+    let area = area.intersection(buffer.area);
+    if row < area.height && area.width > 0 {
+        buffer.set_line(area.x, area.y + row, line, area.width);
+    }
+}
+
+/// Puts a line at the right end of row `row`.
+pub(crate) fn put_right(buffer: &mut Buffer, area: Rect, row: u16, line: &Line<'_>) {
+    let width = u16::try_from(line.width()).unwrap_or(u16::MAX).min(area.width);
+    let x = area.x + area.width - width;
+    put(buffer, Rect { x, width, ..area }, row, line);
+}
+
+/// A bar of `width` columns, filled to `ratio`.
+pub(crate) fn meter(theme: Theme, width: usize, ratio: f64) -> Vec<Span<'static>> {
+    let full = cells(ratio, width);
+    vec![
+        Span::styled(theme.part_glyphs()[0].to_string().repeat(full), theme.level(ratio)),
+        Span::styled(theme.trough().to_string().repeat(width - full), theme.quiet()),
+    ]
+}
+
+/// A bar of several shares that follow one another, told apart by colour and glyph.
+pub(crate) fn parts_meter(theme: Theme, width: usize, ratios: &[f64]) -> Vec<Span<'static>> {
+    let glyphs = theme.part_glyphs();
+    let (mut spans, mut sum, mut used) = (Vec::new(), 0.0, 0);
+    for (index, ratio) in ratios.iter().enumerate() {
+        // From the sum and not one by one, so that roundings do not add up.
+        sum += ratio.max(0.0);
+        let until = cells(sum, width).max(used);
+        let glyph = glyphs[index % glyphs.len()].to_string();
+        spans.push(Span::styled(glyph.repeat(until - used), theme.part(index)));
+        used = until;
+    }
+    spans.push(Span::styled(theme.trough().to_string().repeat(width - used), theme.quiet()));
+    spans
+}
+
+/// How many of `width` columns a share fills: none only if it is nothing.
+fn cells(ratio: f64, width: usize) -> usize {
+    if !ratio.is_finite() || ratio <= 0.0 {
+        return 0;
+    }
+    let cells = (ratio * width as f64).round() as usize;
+    cells.clamp(usize::from(ratio >= 0.005), width)
+}
+
+/// One character a share, each as high as its share.
+pub(crate) fn bars(theme: Theme, ratios: impl Iterator<Item = Option<f64>>) -> Vec<Span<'static>> {
+    let steps = theme.steps();
+    let bar = |ratio: Option<f64>| match ratio {
+        None => Span::raw("?"),
+        Some(ratio) => {
+            let top = steps.len() - 1;
+            // The lowest step for an idle core: a blank would look like no core at all.
+            let step = ((ratio * top as f64).round() as usize).clamp(1, top);
+            Span::styled(steps[step].to_string(), theme.level(ratio))
+        }
+    };
+    ratios.map(bar).collect()
+}
+
+/// Draws `values`, one a column and the newest last, from 0 (or the least, if below) to `top`.
+pub(crate) fn graph(
+    buffer: &mut Buffer,
+    area: Rect,
+    theme: Theme,
+    values: &[Option<f64>],
+    (bottom, top): (f64, f64),
+) {
+    let steps = theme.steps();
+    let per_row = steps.len() - 1;
+    let height = usize::from(area.height);
+    let skip = values.len().saturating_sub(area.width.into());
+    let shown = &values[skip..];
+    let left = usize::from(area.width).saturating_sub(shown.len());
+    for row in 0..height {
+        let mut text = " ".repeat(left);
+        for value in shown {
+            let Some(value) = value.filter(|v| v.is_finite()) else {
+                text.push(' ');
+                continue;
+            };
+            let share = if top > bottom { (value - bottom) / (top - bottom) } else { 0.0 };
+            let level = (share.clamp(0.0, 1.0) * (height * per_row) as f64).round() as usize;
+            // A known value shows, be it zero: only the unknown is blank.
+            let level = level.max(1);
+            let below = (height - 1 - row) * per_row;
+            text.push(steps[level.saturating_sub(below).min(per_row)]);
+        }
+        put(buffer, area, row as u16, &Line::styled(text, theme.graph()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ASCII: Theme = Theme { colour: false, unicode: false };
+
+    fn text(spans: Vec<Span<'static>>) -> String {
+        spans.iter().map(|s| s.content.as_ref()).collect()
+    }
+
+    #[test]
+    fn meters_fill_by_share() {
+        let check = |ratio, expected: &str| assert_eq!(text(meter(ASCII, 4, ratio)), expected);
+        check(0.0, "....");
+        check(0.01, "|...");
+        check(0.5, "||..");
+        check(1.7, "||||");
+        check(f64::NAN, "....");
+        check(-1.0, "....");
+    }
+
+    #[test]
+    fn parts_follow_one_another() {
+        let shown = text(parts_meter(ASCII, 10, &[0.25, 0.25, 0.0, 0.2]));
+        assert_eq!(shown, "|||##::...");
+        assert_eq!(text(parts_meter(ASCII, 4, &[0.9, 0.9])), "||||");
+    }
+
+    #[test]
+    fn a_graph_grows_upwards() {
+        let area = Rect::new(0, 0, 4, 2);
+        let mut buffer = Buffer::empty(area);
+        graph(&mut buffer, area, ASCII, &[None, Some(0.0), Some(0.5), Some(1.0)], (0.0, 1.0));
+        let row = |y: u16| (0..4).map(|x| buffer[(x, y)].symbol()).collect::<String>();
+        assert_eq!((row(0), row(1)), ("   #".to_owned(), " .##".to_owned()));
+    }
+}

@@ -1,0 +1,156 @@
+//! Processors: what their time goes to.
+
+use ratatui::text::{Line, Span};
+use skopos_model::schema::Metric;
+use skopos_model::schema::cpu::*;
+use skopos_model::schema::load::{self, LOAD_1M, LOAD_5M, LOAD_15M};
+use skopos_model::schema::psi::{self, FULL_AVG10_RATIO, SOME_AVG10_RATIO};
+
+use super::{LABEL, items, labelled, row};
+use crate::top::data::{Data, Instance};
+use crate::top::draw::{bars, parts_meter};
+use crate::top::table::{Cell, Column, Table, fill, number};
+use crate::top::text::{self, fit, percent};
+use crate::top::theme::Theme;
+
+/// The instance that stands for all cores.
+const TOTAL: &str = "total";
+
+/// All columns of time, whose sum is the time there was.
+static ALL: [&Metric; 8] = [
+    &USER_SECONDS_TOTAL,
+    &NICE_SECONDS_TOTAL,
+    &SYSTEM_SECONDS_TOTAL,
+    &IDLE_SECONDS_TOTAL,
+    &IOWAIT_SECONDS_TOTAL,
+    &IRQ_SECONDS_TOTAL,
+    &SOFTIRQ_SECONDS_TOTAL,
+    &STEAL_SECONDS_TOTAL,
+];
+
+/// What a meter tells apart.
+const PARTS: [(&str, &[&Metric]); 4] = [
+    ("user", &[&USER_SECONDS_TOTAL, &NICE_SECONDS_TOTAL]),
+    ("system", &[&SYSTEM_SECONDS_TOTAL, &IRQ_SECONDS_TOTAL, &SOFTIRQ_SECONDS_TOTAL]),
+    ("iowait", &[&IOWAIT_SECONDS_TOTAL]),
+    ("steal", &[&STEAL_SECONDS_TOTAL]),
+];
+
+const COLUMNS: [Column; 8] = [
+    number("busy %", 8, 0),
+    fill("", 8, 3),
+    number("user", 6, 1),
+    number("system", 8, 1),
+    number("iowait", 8, 2),
+    number("steal", 7, 2),
+    number("irq", 6, 4),
+    number("softirq", 9, 4),
+];
+
+/// The share of some columns in all of a core's time.
+fn share(core: &Instance<'_>, metrics: &[&Metric]) -> Option<f64> {
+    let all = core.rates(&ALL).filter(|all| *all > 0.0)?;
+    Some(core.rates(metrics)? / all)
+}
+
+/// How busy the node is, what with, and each core.
+pub(super) fn summary(data: &Data, theme: Theme, width: usize) -> Vec<Line<'static>> {
+    let mut lines = meters(data, theme, width);
+    lines.extend(load(data, theme));
+    lines.extend(pressure(data, theme));
+    lines
+}
+
+pub(super) fn meters(data: &Data, theme: Theme, width: usize) -> Vec<Line<'static>> {
+    let Some(total) = data.instance(&FAMILY, TOTAL) else { return Vec::new() };
+    let cores: Vec<_> = data.instances(&FAMILY).filter(|core| core.name != TOTAL).collect();
+    let shares = PARTS.map(|(_, metrics)| share(&total, metrics));
+    let stale = total.is_stale();
+    let busy = fit(&text::share(total.value(&BUSY_RATIO)), 7, true, "");
+    let mut head = vec![Span::styled(busy, theme.strong()), Span::raw(" ")];
+    // Few cores stand beside the meter, many below it.
+    let beside = if cores.len() * 4 <= width { cores.len() + 2 } else { 0 };
+    let room = width.saturating_sub(LABEL + 8 + 1 + beside);
+    head.extend(parts_meter(theme, room, &shares.map(|s| s.unwrap_or(0.0))));
+    let ratios = cores.iter().map(|core| core.value(&BUSY_RATIO));
+    if beside > 0 {
+        head.push(Span::raw("  "));
+        head.extend(bars(theme, ratios.clone()));
+    }
+    let mut lines = vec![labelled(theme, "cpu", stale, head)];
+    let mut legend = vec![Span::raw(" ".repeat(LABEL))];
+    for (index, (name, _)) in PARTS.iter().enumerate() {
+        let glyph = theme.part_glyphs()[index];
+        legend.push(Span::styled(glyph.to_string(), theme.part(index)));
+        legend.push(Span::styled(format!(" {name} "), theme.quiet()));
+        legend.push(Span::raw(format!("{:<7}", text::share(shares[index]))));
+    }
+    lines.push(Line::from(legend));
+    if beside == 0 && width > LABEL + 1 {
+        let bars = bars(theme, ratios);
+        for (index, chunk) in bars.chunks(width - LABEL - 1).enumerate() {
+            let label = if index == 0 { format!("{} cores", cores.len()) } else { String::new() };
+            lines.push(labelled(theme, &label, stale, chunk.to_vec()));
+        }
+    }
+    lines
+}
+
+pub(super) fn load(data: &Data, theme: Theme) -> Option<Line<'static>> {
+    let node = data.instance(&load::FAMILY, "")?;
+    let average = |metric| fit(&text::number(node.value(metric)), 4, false, "");
+    let shown = [
+        (average(&LOAD_1M), "1 min"),
+        (average(&LOAD_5M), "5 min"),
+        (average(&LOAD_15M), "15 min"),
+        (text::number(node.value(&load::RUNNABLE_TASKS)), "runnable of"),
+        (text::number(node.value(&load::TASKS)), "tasks"),
+    ];
+    Some(labelled(theme, "load", node.is_stale(), items(theme, &shown)))
+}
+
+/// Where tasks wait for want of something.
+pub(super) fn pressure(data: &Data, theme: Theme) -> Option<Line<'static>> {
+    let resources: Vec<_> = data.instances(&psi::FAMILY).collect();
+    if resources.is_empty() {
+        return None;
+    }
+    let stale = resources.iter().any(Instance::is_stale);
+    let mut spans = Vec::new();
+    for resource in &resources {
+        let some = text::share(resource.value(&SOME_AVG10_RATIO));
+        spans.push(Span::styled(format!("{} ", resource.name), theme.quiet()));
+        spans.push(Span::styled(fit(&some, 7, false, ""), theme.strong()));
+        if let Some(full) = resource.value(&FULL_AVG10_RATIO) {
+            spans.push(Span::styled("full ", theme.quiet()));
+            spans.push(Span::raw(fit(&text::share(Some(full)), 7, false, "")));
+        }
+        spans.push(Span::raw(" "));
+    }
+    Some(labelled(theme, "pressure", stale, spans))
+}
+
+/// The cores, all together last.
+pub(super) fn table(data: &Data) -> Table {
+    let rows = data.instances(&FAMILY).map(|core| {
+        let part = |metrics: &[&Metric]| Cell::number(share(&core, metrics), percent);
+        let busy = core.value(&BUSY_RATIO);
+        let cells = vec![
+            Cell::number(busy, percent),
+            Cell::Meter(busy),
+            part(PARTS[0].1),
+            part(&[&SYSTEM_SECONDS_TOTAL]),
+            part(PARTS[2].1),
+            part(PARTS[3].1),
+            part(&[&IRQ_SECONDS_TOTAL]),
+            part(&[&SOFTIRQ_SECONDS_TOTAL]),
+        ];
+        row(&core, core.name.to_owned(), core.fact(&BUSY_RATIO), cells)
+    });
+    Table::new("core", &COLUMNS, rows.collect())
+}
+
+/// The topic whose history the overview shows.
+pub(super) fn history(data: &Data) -> Option<skopos_model::Topic> {
+    data.instance(&FAMILY, TOTAL)?.topic(&BUSY_RATIO)
+}

@@ -1,0 +1,142 @@
+//! Processes, hardware sensors, who publishes here, and what Skopos itself costs.
+
+use ratatui::text::{Line, Span};
+use skopos_model::schema::{hwmon, process, self_ as own, self_sensor};
+
+use super::{absent, items, labelled, row, value};
+use crate::top::data::{Data, Publisher};
+use crate::top::table::{Cell, Column, Table, number};
+use crate::top::text::{self, bytes, seconds, share};
+use crate::top::theme::Theme;
+
+/// The most lines for publishers and for hardware sensors; all of them are among the topics.
+const MAX_PUBLISHERS: usize = 4;
+const MAX_HARDWARE: usize = 4;
+
+const COLUMNS: [Column; 6] = [
+    number("cpu %", 8, 0),
+    number("poll", 9, 0),
+    number("interval", 9, 0),
+    number("facts", 6, 2),
+    number("polls", 8, 1),
+    number("errors", 7, 1),
+];
+
+pub(super) fn summary(data: &Data, theme: Theme, width: usize) -> Vec<Line<'static>> {
+    let mut lines: Vec<Line<'static>> = processes(data, theme).into_iter().collect();
+    lines.extend(states(data, theme));
+    lines.extend(hardware(data, theme, width));
+    lines.extend(cost(data, theme));
+    for (index, publisher) in data.publishers.iter().enumerate() {
+        if index == MAX_PUBLISHERS && data.publishers.len() > MAX_PUBLISHERS {
+            let more = data.publishers.len() - index;
+            lines.push(Line::styled(format!("          and {more} more"), absent(theme)));
+            break;
+        }
+        lines.push(publisher_line(data, theme, index, publisher));
+    }
+    lines
+}
+
+pub(super) fn processes(data: &Data, theme: Theme) -> Option<Line<'static>> {
+    let node = data.instance(&process::FAMILY, "")?;
+    let number = |metric| text::number(node.value(metric));
+    let shown = [
+        (number(&process::RUNNING_PROCESSES), "running"),
+        (number(&process::BLOCKED_PROCESSES), "blocked"),
+        (number(&process::ZOMBIE_PROCESSES), "zombies of"),
+        (number(&process::PROCESSES), "processes"),
+        (number(&process::THREADS), "threads"),
+    ];
+    Some(labelled(theme, "tasks", node.is_stale(), items(theme, &shown)))
+}
+
+fn states(data: &Data, theme: Theme) -> Option<Line<'static>> {
+    let node = data.instance(&process::FAMILY, "")?;
+    let number = |metric| text::number(node.value(metric));
+    let shown = [
+        (number(&process::SLEEPING_PROCESSES), "sleeping"),
+        (number(&process::IDLE_PROCESSES), "idle kernel threads"),
+        (number(&process::STOPPED_PROCESSES), "stopped"),
+    ];
+    Some(labelled(theme, "", node.is_stale(), items(theme, &shown)))
+}
+
+/// Temperatures, fans and the like, as many as fit into a few lines.
+fn hardware(data: &Data, theme: Theme, width: usize) -> Vec<Line<'static>> {
+    const ITEM: usize = 34;
+    let mut shown = Vec::new();
+    for channel in data.instances(&hwmon::FAMILY) {
+        for fact in channel.facts().filter(|f| f.value.is_some()) {
+            let name = text::fit(&text::unescape(channel.name), 22, false, theme.ellipsis());
+            let value = text::fit(&value(fact), 10, true, "");
+            let sign = if fact.stale { "!" } else { " " };
+            shown.push(vec![
+                Span::styled(format!("{sign}{name}"), theme.quiet()),
+                Span::styled(value, theme.strong()),
+                Span::raw(" "),
+            ]);
+        }
+    }
+    let a_line = (width.saturating_sub(super::LABEL) / ITEM).max(1);
+    let lines = shown.chunks(a_line).take(MAX_HARDWARE).enumerate();
+    lines
+        .map(|(index, chunk)| {
+            let label = if index == 0 { "hardware" } else { "" };
+            labelled(theme, label, false, chunk.concat())
+        })
+        .collect()
+}
+
+/// What the agent takes from the machine that it watches.
+fn cost(data: &Data, theme: Theme) -> Option<Line<'static>> {
+    let agent = data.instance(&own::FAMILY, "")?;
+    let cpu = agent.rate(&own::CPU_SECONDS_TOTAL);
+    let shown = [
+        (
+            cpu.map_or_else(|| text::UNKNOWN.to_owned(), |c| format!("{:.3} %", c * 100.0)),
+            "of a core",
+        ),
+        (bytes(agent.value(&own::RESIDENT_BYTES)), "resident"),
+        (bytes(agent.value(&own::SEGMENT_BYTES)), "shared"),
+        (text::number(agent.rate(&own::SAMPLES_STORED_TOTAL)), "samples/s"),
+    ];
+    Some(labelled(theme, "skopos", agent.is_stale(), items(theme, &shown)))
+}
+
+fn publisher_line(data: &Data, theme: Theme, index: usize, publisher: &Publisher) -> Line<'static> {
+    let facts = data.facts.iter().filter(|f| f.publisher == index).count();
+    let state = match publisher.gone_at {
+        Some(_) => "gone",
+        None if data.is_lost(publisher) => "silent",
+        None => "alive",
+    };
+    let label = if index == 0 { "publisher" } else { "" };
+    let shown = [
+        (publisher.name.clone(), ""),
+        (publisher.pid.to_string(), "pid"),
+        (facts.to_string(), "facts"),
+        (state.to_owned(), ""),
+    ];
+    labelled(theme, label, data.is_lost(publisher), items(theme, &shown))
+}
+
+/// The agent's sensors and what they cost.
+pub(super) fn table(data: &Data) -> Table {
+    let rows = data.instances(&self_sensor::FAMILY).map(|sensor| {
+        let facts =
+            data.facts.iter().filter(|f| f.known.is_some_and(|(x, _)| x.name == sensor.name));
+        let facts = Some(facts.count() as f64).filter(|n| *n > 0.0);
+        let cpu = sensor.rate(&self_sensor::POLL_CPU_SECONDS_TOTAL);
+        let cells = vec![
+            Cell::Text(cpu.map_or_else(|| share(None), |c| format!("{:.3}", c * 100.0)), cpu),
+            Cell::number(sensor.value(&self_sensor::POLL_SECONDS), seconds),
+            Cell::number(sensor.value(&self_sensor::INTERVAL_SECONDS), seconds),
+            Cell::number(facts, text::number),
+            Cell::number(sensor.value(&self_sensor::POLLS_TOTAL), text::number),
+            Cell::number(sensor.value(&self_sensor::POLL_ERRORS_TOTAL), text::number),
+        ];
+        row(&sensor, sensor.name.to_owned(), sensor.fact(&self_sensor::POLL_SECONDS), cells)
+    });
+    Table::new("sensor", &COLUMNS, rows.collect())
+}

@@ -1,0 +1,217 @@
+//! Reads what is published on this machine into [`Data`].
+//!
+//! Handles of vertices are kept, and a segment's directory is read again only when its version
+//! changes. A segment whose publisher dies stays, marked as gone, until one of the same name takes
+//! its place: the last values before a crash are what a user wants to see.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use skopos_model::{Kind, Origin, Sample, Timestamp, Topic, schema};
+use skopos_shm::{Host, Segment, Vertex};
+
+use super::data::{Data, Fact, History, Publisher};
+use super::rate::Growth;
+
+/// Rates are over one interval of the sensor, and at least over this: a glance.
+const RATE_WINDOW: Duration = Duration::from_secs(1);
+
+/// Segments of dead publishers that are kept. More is a crash loop, not a last look.
+const MAX_GONE: usize = 16;
+
+pub(crate) struct Reader {
+    host: Host,
+    sources: Vec<Source>,
+    /// Beside [`Data::facts`].
+    vertices: Vec<Vertex>,
+    data: Data,
+}
+
+/// A segment that is or was there.
+struct Source {
+    segment: Segment,
+    directory_version: u64,
+    gone_at: Option<Timestamp>,
+}
+
+impl Reader {
+    pub(crate) fn new(host: Host) -> Self {
+        let mut reader =
+            Self { host, sources: Vec::new(), vertices: Vec::new(), data: Data::default() };
+        reader.refresh();
+        reader
+    }
+
+    pub(crate) fn data(&self) -> &Data {
+        &self.data
+    }
+
+    /// Looks at everything again.
+    pub(crate) fn refresh(&mut self) {
+        let now = skopos_shm::now();
+        let trouble = match self.host.refresh() {
+            Err(e) => Some(e.to_string()),
+            Ok(()) => self.host.refused().first().map(ToString::to_string),
+        };
+        if self.follow_segments(now) {
+            self.read_directories();
+        }
+        self.data.trouble = trouble;
+        self.data.now = now;
+        for (publisher, source) in self.data.publishers.iter_mut().zip(&self.sources) {
+            publisher.gone_at = source.gone_at;
+            publisher.silent_for = source.segment.silent_for();
+        }
+        self.read_values();
+        self.data.judge();
+    }
+
+    /// Brings `sources` in line with the live segments; true if a directory must be read again.
+    fn follow_segments(&mut self, now: Timestamp) -> bool {
+        let mut changed = false;
+        for source in &mut self.sources {
+            let alive = self.host.segments().iter().any(|s| same(s, &source.segment));
+            if !alive && source.gone_at.is_none() {
+                source.gone_at = Some(now);
+                changed = true;
+            }
+            let version = source.segment.directory_version();
+            changed |= version != source.directory_version;
+            source.directory_version = version;
+        }
+        for segment in self.host.segments() {
+            if self.sources.iter().any(|s| same(&s.segment, segment)) {
+                continue;
+            }
+            self.sources.retain(|s| s.gone_at.is_none() || s.segment.name() != segment.name());
+            self.sources.push(Source {
+                segment: segment.clone(),
+                directory_version: segment.directory_version(),
+                gone_at: None,
+            });
+            changed = true;
+        }
+        let gone = self.sources.iter().filter(|s| s.gone_at.is_some()).count();
+        if let Some(oldest) = self.sources.iter().position(|s| s.gone_at.is_some())
+            && gone > MAX_GONE
+        {
+            self.sources.remove(oldest);
+            changed = true;
+        }
+        changed
+    }
+
+    /// Makes the list of facts anew. Of a topic that several have, the living and the oldest wins.
+    fn read_directories(&mut self) {
+        self.sources.sort_by_key(|s| (s.gone_at.is_some(), s.segment.created_at()));
+        let mut seen: HashSet<Topic> = HashSet::new();
+        let mut found: Vec<(Vertex, usize)> = Vec::new();
+        for (publisher, source) in self.sources.iter().enumerate() {
+            for vertex in source.segment.vertices() {
+                if seen.insert(vertex.topic().clone()) {
+                    found.push((vertex, publisher));
+                }
+            }
+        }
+        found.sort_by(|a, b| a.0.topic().cmp(b.0.topic()));
+        let facts: Vec<Fact> = found.iter().map(|(v, publisher)| blank(v, *publisher)).collect();
+        let publishers: Vec<Publisher> = self.sources.iter().map(Source::publisher).collect();
+        // The node is the one that most families' facts are of: an application that publishes
+        // under another name must not take the panes over.
+        let agent = facts.iter().find(|f| f.known.is_some()).map(|f| f.publisher).unwrap_or(0);
+        let node = publishers.get(agent).map(|p| p.node.clone()).unwrap_or_default();
+        self.vertices = found.into_iter().map(|(vertex, _)| vertex).collect();
+        self.data = Data::new(node, publishers, facts);
+    }
+
+    fn read_values(&mut self) {
+        let intervals: Vec<(&str, Option<Duration>)> =
+            schema::FAMILIES.iter().map(|f| (f.name, self.data.interval(f.name))).collect();
+        for (fact, vertex) in self.data.facts.iter_mut().zip(&self.vertices) {
+            // No sample yet, or unregistered a moment ago: the directory says so at the next look.
+            let Ok(reading) = vertex.latest() else { continue };
+            let Sample { time, value, origin } = reading.sample;
+            fact.since = time;
+            fact.checked_at = reading.checked_at;
+            fact.value = Some(value);
+            fact.bound = match origin {
+                Origin::Measured => None,
+                Origin::Predicted { bound } => Some(bound),
+            };
+            if fact.kind == Kind::Counter {
+                let family = fact.known.map(|(family, _)| family.name);
+                let interval = intervals.iter().find(|(name, _)| Some(*name) == family);
+                fact.rate = rate(fact, vertex, interval.and_then(|i| i.1));
+            }
+        }
+    }
+
+    /// Reads the samples of `topics` that are in memory, and forgets others'.
+    pub(crate) fn load_histories(&mut self, topics: &[Topic]) {
+        self.data.histories.clear();
+        for topic in topics {
+            let found = self.data.facts.binary_search_by(|f| f.topic.cmp(topic));
+            let Some(vertex) = found.ok().and_then(|index| self.vertices.get(index)) else {
+                continue;
+            };
+            let everything = Timestamp::default()..=Timestamp::from_nanos(i64::MAX);
+            let Ok(range) = vertex.range(everything) else { continue };
+            let samples = range.samples.iter().filter_map(point).collect();
+            self.data.histories.insert(topic.clone(), History { samples });
+        }
+    }
+}
+
+impl Source {
+    fn publisher(&self) -> Publisher {
+        Publisher {
+            name: self.segment.name().to_owned(),
+            node: self.segment.node().to_owned(),
+            pid: self.segment.pid(),
+            gone_at: self.gone_at,
+            silent_for: Duration::ZERO,
+        }
+    }
+}
+
+/// The same segment, and not one that took the place of another.
+fn same(a: &Segment, b: &Segment) -> bool {
+    a.path() == b.path() && a.created_at() == b.created_at() && a.pid() == b.pid()
+}
+
+fn blank(vertex: &Vertex, publisher: usize) -> Fact {
+    let info = vertex.info();
+    Fact {
+        topic: info.topic.clone(),
+        unit: info.unit,
+        kind: info.kind,
+        known: schema::lookup_in_family(&info.topic),
+        value: None,
+        bound: None,
+        since: Timestamp::default(),
+        checked_at: Timestamp::default(),
+        rate: None,
+        publisher,
+        stale: false,
+    }
+}
+
+fn point(sample: &Sample) -> Option<(i64, f64)> {
+    Some((sample.time.as_nanos(), sample.value.as_f64()?))
+}
+
+/// The growth per second over the last window that ends with the last look at the source.
+fn rate(fact: &Fact, vertex: &Vertex, interval: Option<Duration>) -> Option<f64> {
+    let window = interval.unwrap_or_default().max(RATE_WINDOW);
+    let to = fact.checked_at;
+    let from = to.saturating_sub(window);
+    if fact.since < from {
+        return Some(0.0);
+    }
+    // The sample before the window, unless the ring does not reach back so far: then what it has.
+    let mut samples: Vec<(i64, f64)> =
+        vertex.as_of(from).ok().flatten().iter().filter_map(point).collect();
+    let after = Timestamp::from_nanos(from.as_nanos().saturating_add(1));
+    samples.extend(vertex.range(after..=to).ok()?.samples.iter().filter_map(point));
+    Growth::new(&samples, to.as_nanos(), interval).per_second(from.as_nanos(), to.as_nanos())
+}

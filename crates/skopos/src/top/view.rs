@@ -1,0 +1,224 @@
+//! The screen: header, line of panes, the pane itself, line of keys, and the help page over it.
+
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::style::Style;
+use ratatui::text::{Line, Span};
+use ratatui::widgets::{Block, Clear, Widget as _};
+
+use super::app::{App, Mode};
+use super::data::Data;
+use super::detail;
+use super::draw::{put, put_right};
+use super::keys::BINDINGS;
+use super::panes::{self, PANES};
+use super::text;
+use super::theme::Theme;
+use crate::format;
+
+/// The smallest screen that anything sensible fits on.
+pub(crate) const MIN_WIDTH: u16 = 40;
+pub(crate) const MIN_HEIGHT: u16 = 10;
+
+/// Rows of the screen that are not the pane's: header, line of panes, line of keys.
+const FRAME_ROWS: u16 = 3;
+
+/// Draws all of it.
+pub(crate) fn draw(app: &mut App, data: &Data, theme: Theme, buffer: &mut Buffer) {
+    let area = buffer.area;
+    if area.width < MIN_WIDTH || area.height < MIN_HEIGHT {
+        put(buffer, area, 0, &Line::raw("too small"));
+        let needed = format!("needs {MIN_WIDTH}x{MIN_HEIGHT}, q leaves");
+        put(buffer, area, 1, &Line::raw(needed));
+        return;
+    }
+    let row = |y: u16| Rect { y, height: 1, ..area };
+    header(app, data, theme, buffer, row(0));
+    tabs(app, theme, buffer, row(1));
+    let pane = Rect { y: 2, height: area.height - FRAME_ROWS, ..area };
+    if app.pane() == panes::OVERVIEW {
+        panes::draw_overview(data, theme, buffer, pane);
+    } else {
+        draw_pane(app, data, theme, buffer, pane);
+    }
+    key_line(app, theme, buffer, row(area.height - 1));
+    if let Mode::Help(line) = app.mode {
+        help(theme, line, buffer, area);
+    }
+}
+
+/// Who publishes, how old the data is, what time it is.
+fn header(app: &App, data: &Data, theme: Theme, buffer: &mut Buffer, area: Rect) {
+    let dot = theme.dot();
+    let node = if data.node.is_empty() { "skopos" } else { &data.node };
+    let mut spans = vec![Span::styled(format!(" {node}"), theme.strong())];
+    match data.agent() {
+        None => spans.push(Span::styled(format!("{dot}! nobody publishes"), theme.warning())),
+        Some(agent) => {
+            let who = format!("{} {}", agent.name, agent.pid);
+            let old = data.age().map_or_else(String::new, |age| format!("{} old", text::age(age)));
+            match agent.gone_at {
+                Some(at) => {
+                    let at = format::time_of_day(at);
+                    let at = at.get(..8).unwrap_or(&at).to_owned();
+                    let text = format!("{dot}! {who} gone since {at}, looking for a new one");
+                    spans.push(Span::styled(text, theme.warning()));
+                }
+                None if data.is_lost(agent) => {
+                    let silent = text::age(agent.silent_for);
+                    let text = format!("{dot}! {who} silent for {silent}");
+                    spans.push(Span::styled(text, theme.warning()));
+                }
+                None => spans.push(Span::raw(format!("{dot}{who}{dot}{old}"))),
+            }
+            spans.push(Span::raw(format!("{dot}{} facts", data.facts.len())));
+        }
+    }
+    if let Some(trouble) = &data.trouble {
+        spans.push(Span::styled(format!("{dot}! {trouble}"), theme.warning()));
+    }
+    put(buffer, area, 0, &Line::from(spans));
+    let clock = format::time_of_day(data.now);
+    let mut right = Vec::new();
+    if app.paused {
+        right.push(Span::styled(" PAUSED ", theme.chosen().patch(theme.strong())));
+    }
+    right.push(Span::raw(format!("  {} UTC ", clock.get(..8).unwrap_or(&clock))));
+    put_right(buffer, area, 0, &Line::from(right));
+}
+
+/// The panes, the current one marked; where names do not fit, numbers alone.
+fn tabs(app: &App, theme: Theme, buffer: &mut Buffer, area: Rect) {
+    let whole: usize = PANES.iter().map(|pane| pane.name.len() + 4).sum();
+    let all = whole <= usize::from(area.width) + 2;
+    let mut spans = Vec::new();
+    for (index, pane) in PANES.iter().enumerate() {
+        let current = index == app.pane();
+        let name = if all || current { format!(" {}", pane.name) } else { String::new() };
+        let style = if current { theme.chosen() } else { theme.quiet() };
+        spans.push(Span::styled(format!(" {}{name} ", index + 1), style));
+    }
+    put(buffer, area, 0, &Line::from(spans));
+}
+
+fn key_line(app: &App, theme: Theme, buffer: &mut Buffer, area: Rect) {
+    let cursor = app.cursor();
+    let count = format!("{} of {} rows", app.table.rows.len(), app.table.unfiltered);
+    let key = |key: &'static str, what: &'static str| {
+        [
+            Span::styled(format!(" {key}"), theme.strong()),
+            Span::styled(format!(" {what} "), theme.quiet()),
+        ]
+    };
+    let mut spans = Vec::new();
+    if app.mode == Mode::Filter {
+        spans.push(Span::styled(format!(" /{}", cursor.filter), theme.strong()));
+        spans.push(Span::styled(" ", theme.chosen()));
+        spans.push(Span::raw(format!("  {count} ")));
+        spans.extend([key("Enter", "keep"), key("Esc", "show all")].concat());
+    } else if !cursor.filter.is_empty() {
+        spans.push(Span::styled(format!(" /{}", cursor.filter), theme.strong()));
+        spans.push(Span::raw(format!("  {count} ")));
+        spans.extend(
+            [key("Esc", "show all"), key("/", "change"), key("?", "help"), key("q", "leave")]
+                .concat(),
+        );
+    } else {
+        let keys = [
+            key("?", "help"),
+            key("1-9", "pane"),
+            key("/", "filter"),
+            key("s", "sort"),
+            key("p", "pause"),
+            key("q", "leave"),
+        ];
+        spans.extend(keys.concat());
+    }
+    put(buffer, area, 0, &Line::from(spans));
+}
+
+/// Any pane but the overview: summary, table, and the history of the chosen row.
+fn draw_pane(app: &mut App, data: &Data, theme: Theme, buffer: &mut Buffer, area: Rect) {
+    let lines = (PANES[app.pane()].summary)(data, theme, area.width.into());
+    // The table is what can be moved through: it keeps at least half.
+    let room = area.height / 2;
+    let shown = (lines.len() as u16).min(room);
+    for (row, line) in lines.iter().take(shown.into()).enumerate() {
+        put(buffer, area, row as u16, line);
+    }
+    let gap = u16::from(shown > 0 && area.height > 16);
+    let below =
+        Rect { y: area.y + shown + gap, height: area.height.saturating_sub(shown + gap), ..area };
+    if app.table.unfiltered == 0 {
+        let text = "  Not measured here: `skopos doctor` says why.";
+        put(buffer, below, 1, &Line::styled(text, theme.quiet()));
+        return;
+    }
+    if app.table.rows.is_empty() {
+        let text = format!("  No row holds `{}`. Esc shows all.", app.cursor().filter);
+        put(buffer, below, 1, &Line::styled(text, theme.quiet()));
+        return;
+    }
+    let topic = app.chosen().and_then(|row| row.topic.clone());
+    let detail_rows = if topic.is_some() { detail::rows(below.height) } else { 0 };
+    let table_rows = below.height - detail_rows;
+    let table = std::mem::take(&mut app.table);
+    let place = Rect { height: table_rows, ..below };
+    table.draw(buffer, place, theme, Some(app.cursor_mut()));
+    app.table = table;
+    if let Some(topic) = topic {
+        let place = Rect { y: below.y + table_rows, height: detail_rows, ..below };
+        detail::draw(data, &topic, theme, buffer, place);
+    }
+}
+
+/// The help page: every binding there is.
+fn help(theme: Theme, first: usize, buffer: &mut Buffer, area: Rect) {
+    let labels = BINDINGS.iter().map(|b| b.label.len()).max().unwrap_or(0);
+    let helps = BINDINGS.iter().map(|b| b.help.len()).max().unwrap_or(0);
+    let mut lines: Vec<Line<'_>> = BINDINGS
+        .iter()
+        .map(|binding| {
+            let label = text::fit(binding.label, labels, false, "");
+            Line::from(vec![
+                Span::styled(format!(" {label}  "), theme.strong()),
+                Span::raw(binding.help),
+            ])
+        })
+        .collect();
+    let notes = [
+        "`!` marks what is stale: too old, or its publisher",
+        "is silent or gone. `~` marks a predicted value.",
+    ];
+    lines.push(Line::default());
+    lines.extend(notes.map(|note| Line::styled(format!(" {note}"), theme.quiet())));
+    let width = (labels + helps + 6).max(54).min(area.width.into()) as u16;
+    let height = (lines.len() + 2).min(area.height.into()) as u16;
+    let page = Rect {
+        x: area.x + (area.width - width) / 2,
+        y: area.y + (area.height - height) / 2,
+        width,
+        height,
+    };
+    Clear.render(page, buffer);
+    let border = if theme.unicode { ratatui::symbols::border::PLAIN } else { ASCII_BORDER };
+    let hidden = lines.len().saturating_sub(usize::from(height) - 2);
+    let title = if hidden > 0 { " keys (Up and Down scroll) " } else { " keys (any key closes) " };
+    let block = Block::bordered().border_set(border).title(title).style(Style::reset());
+    let inner = block.inner(page);
+    block.render(page, buffer);
+    for (row, line) in lines.iter().skip(first.min(hidden)).enumerate() {
+        put(buffer, inner, row as u16, line);
+    }
+}
+
+const ASCII_BORDER: ratatui::symbols::border::Set<'_> = ratatui::symbols::border::Set {
+    top_left: "+",
+    top_right: "+",
+    bottom_left: "+",
+    bottom_right: "+",
+    vertical_left: "|",
+    vertical_right: "|",
+    horizontal_top: "-",
+    horizontal_bottom: "-",
+};
