@@ -76,6 +76,12 @@ impl Table {
         topics.filter(|topic| topic.starts_with(prefix)).collect()
     }
 
+    /// Every fact, by topic without the node.
+    pub(crate) fn snapshot(&self) -> BTreeMap<String, f64> {
+        let topics = self.topics("").into_iter();
+        topics.map(|topic| (topic.to_owned(), self.value(topic))).collect()
+    }
+
     /// The instances of a family.
     pub(crate) fn instances(&self, family: &str) -> Vec<&str> {
         let topics = self.topics(family).into_iter();
