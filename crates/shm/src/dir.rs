@@ -1,8 +1,10 @@
 //! Runtime directories: where the segments of one user lie.
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{
+    DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _,
+};
 use std::path::{Path, PathBuf};
 
 use crate::layout::MAX_NAME_BYTES;
@@ -65,10 +67,11 @@ pub(crate) fn wake_path(path: &Path) -> PathBuf {
 pub(crate) fn ensure(dir: &Path) -> Result<(), Error> {
     let mode = if sys::effective_uid() == 0 { 0o755 } else { 0o700 };
     match DirBuilder::new().mode(mode).create(dir) {
-        Err(e) if e.kind() != io::ErrorKind::AlreadyExists => {
-            return Err(Error::io(dir, "cannot create the runtime directory")(e));
-        }
-        _ => {}
+        // The mode again: a umask must not hide root's facts from the users of the machine.
+        Ok(()) => fs::set_permissions(dir, Permissions::from_mode(mode))
+            .map_err(Error::io(dir, "cannot set its permissions"))?,
+        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
+        Err(e) => return Err(Error::io(dir, "cannot create the runtime directory")(e)),
     }
     let found = check_owner(dir)?;
     if found != sys::effective_uid() {
@@ -155,15 +158,33 @@ pub(crate) fn remove_dead(dir: &Path, _lock: &DirLock) -> Result<u32, Error> {
         }
     }
     for entry in fs::read_dir(dir).map_err(Error::io(dir, "cannot list it"))?.flatten() {
-        if entry.path().extension().is_some_and(|e| e == "new") {
-            let _ = fs::remove_file(entry.path());
+        let path = entry.path();
+        let left_behind = match path.extension().and_then(|e| e.to_str()) {
+            Some("new") => true,
+            // Of a publisher that died before it had a segment.
+            Some("wake") => fs::symlink_metadata(path.with_extension("seg")).is_err(),
+            _ => false,
+        };
+        if left_behind {
+            let _ = fs::remove_file(path);
         }
     }
     Ok(removed)
 }
 
-/// Removes a segment's two files; that one is gone already is no error.
+/// Removes a segment's two files; that one is gone already is no error. The wake file first: while
+/// the segment is there nobody makes another of its name, whose wake file this would take.
 pub(crate) fn remove(path: &Path) {
-    let _ = fs::remove_file(path);
     let _ = fs::remove_file(wake_path(path));
+    let _ = fs::remove_file(path);
+}
+
+/// As [`remove`], unless `path` leads to another file than `own` by now: somebody removed ours by
+/// hand, and a new publisher took the name.
+pub(crate) fn remove_own(path: &Path, own: &File) {
+    if let (Ok(found), Ok(own)) = (fs::symlink_metadata(path), own.metadata())
+        && (found.dev(), found.ino()) == (own.dev(), own.ino())
+    {
+        remove(path);
+    }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
+use std::io;
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,8 +13,9 @@ use skopos_model::{Kind, Topic, Unit, ValueType};
 use crate::entry::{self, Registered};
 use crate::header::Header;
 use crate::layout::{
-    ENTRY_BYTES, Entry, GROUP_BYTES, HEADER_BYTES, LIVE_OFFSET, Live, MAX_NAME_BYTES, MAX_SLOTS,
-    STATE_CLOSED, STATE_NEW, STATE_READY, WAKE_ENTRIES_OFFSET, WAKE_MAGIC, WAKE_SEGMENT_OFFSET,
+    ENTRY_BYTES, Entry, GROUP_BYTES, HEADER_BYTES, LIVE_OFFSET, Live, MAX_FILE_BYTES,
+    MAX_NAME_BYTES, MAX_SLOTS, STATE_CLOSED, STATE_NEW, STATE_READY, WAKE_ENTRIES_OFFSET,
+    WAKE_MAGIC, WAKE_SEGMENT_OFFSET,
 };
 use crate::map::Mapping;
 use crate::ring::Place;
@@ -118,7 +120,8 @@ impl Builder {
     /// # Errors
     /// [`Error::Held`] if a living process publishes under this name; [`Error::Name`];
     /// [`Error::Owner`] or [`Error::Permissions`] for a directory that is not this user's alone;
-    /// [`Error::Full`] if the file system has no room.
+    /// [`Error::Full`] if the file system has no room; [`Error::SegmentFull`] if it would be longer
+    /// than any reader maps, 4 GiB.
     pub fn create(self) -> Result<Publisher, Error> {
         dir::check_name(&self.name)?;
         dir::ensure(&self.dir)?;
@@ -126,7 +129,11 @@ impl Builder {
         dir::remove_dead(&self.dir, &lock)?;
         let path = dir::segment_path(&self.dir, &self.name);
         if path.exists() {
-            return Err(held(&path, &self.name));
+            match held(&path, &self.name) {
+                // Its publisher closed it just now.
+                Error::Io { source, .. } if source.kind() == io::ErrorKind::NotFound => {}
+                refusal => return Err(refusal),
+            }
         }
         let inner = self.make_files(&path).inspect_err(|_| {
             let _ = fs::remove_file(path.with_extension("new"));
@@ -179,9 +186,14 @@ impl Builder {
         let directory_offset = groups_offset + u64::from(MAX_GROUPS) * GROUP_BYTES as u64;
         let directory_bytes = u64::from(self.max_vertices) * ENTRY_BYTES as u64;
         let heap_offset = (directory_offset + directory_bytes).next_multiple_of(4096);
+        let file_bytes = self.max_bytes.max(heap_offset);
+        if file_bytes > MAX_FILE_BYTES {
+            let (segment, what) = (self.name.clone(), "bytes");
+            return Err(Error::SegmentFull { segment, what, capacity: MAX_FILE_BYTES });
+        }
         let (boot_id, pid_start_ticks) = identity()?;
         Ok(Header {
-            file_bytes: self.max_bytes.max(heap_offset).next_multiple_of(4096),
+            file_bytes: file_bytes.next_multiple_of(4096),
             groups_offset,
             groups_capacity: MAX_GROUPS,
             directory_offset,
@@ -293,9 +305,12 @@ impl Publisher {
         Ok(Group::new(&self.inner, id))
     }
 
-    /// Takes a vertex away. Its readers find it gone, and so does every clone of its writer.
+    /// Takes a vertex away. Its readers find it gone, and so does every clone of its writer. A
+    /// vertex of another publisher stays as it is.
     pub fn unregister(&self, vertex: &VertexWriter) {
-        self.inner.unregister(vertex.index(), vertex.owner());
+        if vertex.is_of(&self.inner) {
+            self.inner.unregister(vertex.index(), vertex.owner());
+        }
     }
 
     /// Says that this process is alive and at work. A publisher that ticks does so by itself.
@@ -548,7 +563,7 @@ impl Inner {
         // SYNC: pairs with the Acquire load in `Segment::is_alive`.
         self.live().state.store(STATE_CLOSED, Ordering::Release);
         self.directory_changed();
-        dir::remove(&self.path);
+        dir::remove_own(&self.path, &self.file);
     }
 }
 

@@ -130,6 +130,12 @@ impl Segment {
         Timestamp::from_nanos(self.shared.header.created_at)
     }
 
+    /// True if both are mappings of one segment, and not of two that had one path in turn.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.shared, &other.shared)
+            || self.path() == other.path() && self.shared.header == other.shared.header
+    }
+
     /// True while the publisher lives and has not closed the segment. One system call.
     pub fn is_alive(&self) -> bool {
         // SYNC: pairs with the Release store in `Inner::close`.

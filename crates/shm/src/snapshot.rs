@@ -30,7 +30,7 @@ pub fn snapshot(vertices: &[Vertex]) -> Result<Snapshot, Error> {
         return Ok(Snapshot { time: Timestamp::default(), samples: Vec::new() });
     };
     let together = |v: &&Vertex| {
-        v.group != 0 && v.group == first.group && v.segment().path() == first.segment().path()
+        v.group != 0 && v.group == first.group && v.segment().is_same(first.segment())
     };
     if let Some(stranger) = vertices.iter().find(|v| !together(v)) {
         return Err(Error::SnapshotGroup(stranger.topic().clone()));

@@ -50,12 +50,15 @@ fn ofd(file: &File, command: libc::c_int) -> io::Result<libc::flock> {
 /// Makes sure that `len` bytes at `offset` have memory behind them, so that storing to them never
 /// raises SIGBUS.
 pub(crate) fn allocate(file: &File, offset: u64, len: u64) -> io::Result<()> {
-    // SAFETY: the descriptor is open; the call touches no memory of ours.
-    match unsafe {
-        libc::posix_fallocate(file.as_raw_fd(), offset as libc::off_t, len as libc::off_t)
-    } {
-        0 => Ok(()),
-        code => Err(io::Error::from_raw_os_error(code)),
+    let (offset, len) = (offset as libc::off_t, len as libc::off_t);
+    loop {
+        // SAFETY: the descriptor is open; the call touches no memory of ours.
+        match unsafe { libc::posix_fallocate(file.as_raw_fd(), offset, len) } {
+            0 => return Ok(()),
+            // A program with a timer signal gets this from memory file systems again and again.
+            libc::EINTR => {}
+            code => return Err(io::Error::from_raw_os_error(code)),
+        }
     }
 }
 

@@ -34,6 +34,10 @@ impl VertexWriter {
         &self.topic
     }
 
+    pub(crate) fn is_of(&self, inner: &Arc<Inner>) -> bool {
+        Arc::ptr_eq(&self.inner, inner)
+    }
+
     pub(crate) fn index(&self) -> u32 {
         self.index
     }
@@ -230,7 +234,7 @@ impl Tick<'_> {
     }
 
     fn own(&self, vertex: &VertexWriter) -> Result<(), Error> {
-        let own = Arc::ptr_eq(&vertex.inner, &self.group.inner) && vertex.group == self.group.id;
+        let own = vertex.is_of(&self.group.inner) && vertex.group == self.group.id;
         if own { Ok(()) } else { Err(Error::SnapshotGroup(vertex.topic.clone())) }
     }
 

@@ -115,7 +115,7 @@ impl Followed {
             return;
         }
         let Value::U64(value) = sample.value else { unreachable!("checked by `whole`") };
-        let (producer, count) = (value >> 56, value & (1 << 56) - 1);
+        let (producer, count) = (value >> 56, value & ((1 << 56) - 1));
         let before = self.shared.1.insert(producer, count);
         assert!(before.is_none_or(|before| before < count), "a producer's order: {sample:?}");
     }

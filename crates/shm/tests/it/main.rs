@@ -10,3 +10,7 @@ mod crash_reader;
 mod foreign;
 mod hostile;
 mod mutations;
+mod full;
+mod owners;
+mod publishers;
+mod snapshots;

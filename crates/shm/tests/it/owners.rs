@@ -1,0 +1,207 @@
+//! Whose files and directories these are: what is not trusted is refused, and says why.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
+use std::os::unix::process::CommandExt as _;
+use std::path::Path;
+use std::process::{Command, Output};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use skopos_model::ValueType;
+use skopos_shm::{Error, Host, Publisher, Segment};
+
+use crate::hostile::specimen;
+use crate::support::{
+    at, child_dir, is_root, publisher, runtime_dir, skipped, spec, this_binary, topic,
+};
+
+/// `nobody` on every Linux: a user with no rights at all.
+const NOBODY: u32 = 65534;
+
+fn chmod(path: &Path, mode: u32) {
+    fs::set_permissions(path, Permissions::from_mode(mode)).expect("our own file");
+}
+
+fn create(dir: &Path) -> Error {
+    Publisher::builder("refused").dir(dir).create().expect_err("it is not to be trusted")
+}
+
+/// This binary's ignored test `name`, as another user; `None` if this cannot be tried here.
+fn as_nobody(name: &str, dir: &Path) -> Option<Output> {
+    if !is_root() {
+        skipped(name, "becoming another user takes root");
+        return None;
+    }
+    let mut command = this_binary(name, dir);
+    command.stdin(std::process::Stdio::null()).uid(NOBODY).gid(NOBODY);
+    match command.stdout(std::process::Stdio::piped()).output() {
+        Ok(output) => Some(output),
+        Err(e) => {
+            skipped(name, &format!("this binary is not for other users: {e}"));
+            None
+        }
+    }
+}
+
+fn passed(output: &Output) {
+    let told = String::from_utf8_lossy(&output.stdout);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && told.contains("1 passed"), "{told}\n{errors}");
+}
+
+#[test]
+fn a_directory_that_others_may_write_to_is_refused() {
+    let dir = runtime_dir();
+    for mode in [0o777, 0o1777, 0o770, 0o722, 0o702] {
+        chmod(dir.path(), mode);
+        let refusal = create(dir.path());
+        match &refusal {
+            Error::Permissions { path, mode: found } => {
+                assert_eq!((path.as_path(), *found), (dir.path(), mode & 0o777));
+            }
+            other => panic!("{mode:o}: {other}"),
+        }
+        let host = Host::open_dirs(vec![dir.path().to_owned()]);
+        assert!(matches!(host, Err(Error::Permissions { .. })), "{host:?}");
+    }
+    for mode in [0o755, 0o700, 0o750] {
+        chmod(dir.path(), mode);
+        drop(publisher(dir.path(), "trusted"));
+    }
+}
+
+#[test]
+fn what_is_no_directory_is_refused() {
+    let dir = runtime_dir();
+    let file = dir.path().join("file");
+    fs::write(&file, b"").expect("our own directory");
+    let link = dir.path().join("link");
+    std::os::unix::fs::symlink(dir.path(), &link).expect("our own directory");
+    for path in [&file, &link] {
+        let refusal = create(path);
+        assert!(matches!(refusal, Error::Io { .. }), "{refusal}");
+        assert!(Host::open_dirs(vec![path.clone()]).is_err(), "{path:?}");
+    }
+    let refusal = create(&dir.path().join("missing/below"));
+    assert!(matches!(refusal, Error::Io { .. }), "{refusal}");
+    let host = Host::open_dirs(vec![dir.path().join("missing")]).expect("nothing is there");
+    assert!(host.segments().is_empty());
+}
+
+#[test]
+fn somebody_elses_directory_and_files_are_refused() {
+    if !is_root() {
+        return skipped("owners", "giving files away takes root");
+    }
+    let specimen = specimen();
+    chown(&specimen.path, Some(NOBODY), None).expect("root");
+    match Segment::open(&specimen.path) {
+        Err(Error::Owner { path, found: NOBODY, wanted: 0 }) => assert_eq!(path, specimen.path),
+        other => panic!("{other:?}"),
+    }
+    let host = Host::open_dirs(vec![specimen.dir.path().to_owned()]).expect("a sound directory");
+    assert!(matches!(host.refused(), [Error::Owner { .. }]), "{:?}", host.refused());
+
+    chown(specimen.dir.path(), Some(NOBODY), None).expect("root");
+    let refusal = create(specimen.dir.path());
+    assert!(matches!(refusal, Error::Owner { found: NOBODY, wanted: 0, .. }), "{refusal}");
+    let host = Host::open_dirs(vec![specimen.dir.path().to_owned()]);
+    assert!(matches!(host, Err(Error::Owner { .. })), "{host:?}");
+}
+
+#[test]
+fn a_directory_that_cannot_be_written_to_is_an_error() {
+    let dir = runtime_dir();
+    chmod(dir.path(), 0o555);
+    if is_root() {
+        chown(dir.path(), Some(NOBODY), None).expect("root");
+        let Some(output) = as_nobody("owners::create_in_a_read_only_directory", dir.path()) else {
+            return;
+        };
+        passed(&output);
+    } else {
+        read_only_directory(dir.path());
+    }
+    chmod(dir.path(), 0o755);
+}
+
+fn read_only_directory(dir: &Path) {
+    let refusal = create(dir);
+    assert!(
+        matches!(&refusal, Error::Io { source, .. }
+        if source.kind() == std::io::ErrorKind::PermissionDenied),
+        "{refusal}"
+    );
+    Host::open_dirs(vec![dir.to_owned()]).expect("reading needs no writing");
+}
+
+#[test]
+#[ignore = "a test above runs this as another user"]
+fn create_in_a_read_only_directory() {
+    if let Some(dir) = child_dir() {
+        read_only_directory(&dir);
+    }
+}
+
+/// The facts of the machine are for everybody on it, whatever umask its agent was started with.
+#[test]
+fn other_users_read_and_wait_for_what_root_publishes() {
+    if !is_root() {
+        return skipped("owners", "publishing as root takes root");
+    }
+    let outer = runtime_dir();
+    chmod(outer.path(), 0o755);
+    let dir = outer.path().join("system");
+    let status = Command::new("sh")
+        .args(["-c", "umask 077; exec \"$0\" --ignored --exact owners::make_under_a_strict_umask"])
+        .arg(std::env::current_exe().expect("this binary has a path"))
+        .env(crate::support::CHILD_DIR, &dir)
+        .output()
+        .expect("there is a shell");
+    passed(&status);
+    assert_eq!(fs::metadata(&dir).expect("made by the child").mode() & 0o777, 0o755);
+    let publisher = publisher(&dir, "system");
+    let writer = publisher.register(spec("n01/up", ValueType::U64)).expect("room");
+    writer.publish_at(at(1), 1u64).expect("registered");
+    let done = AtomicBool::new(false);
+    let publishing = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for n in 2u64.. {
+                writer.publish(n).expect("registered");
+                std::thread::sleep(std::time::Duration::from_millis(1));
+                if done.load(Ordering::Relaxed) {
+                    break;
+                }
+            }
+        });
+        let output = as_nobody("owners::read_as_another_user", &dir);
+        done.store(true, Ordering::Relaxed);
+        output
+    });
+    if let Some(output) = publishing {
+        passed(&output);
+    }
+}
+
+#[test]
+#[ignore = "a test above runs this under a strict umask"]
+fn make_under_a_strict_umask() {
+    if let Some(dir) = child_dir() {
+        drop(publisher(&dir, "first"));
+    }
+}
+
+#[test]
+#[ignore = "a test above runs this as another user"]
+fn read_as_another_user() {
+    let Some(dir) = child_dir() else { return };
+    let host = Host::open_dirs(vec![dir]).expect("root's directory is trusted");
+    let vertex = host.find(&topic("n01/up")).expect("everybody may read it");
+    let before = vertex.latest().expect("published").as_f64();
+    let mut news = vertex.subscribe();
+    let delivery = news.next_timeout(crate::support::PATIENCE).expect("everybody may wait");
+    assert!(delivery.is_some());
+    assert!(vertex.latest().expect("published").as_f64() > before);
+    let refusal = create(host.segments()[0].path().parent().expect("in a directory"));
+    assert!(matches!(refusal, Error::Owner { found: 0, .. }), "{refusal}");
+}
