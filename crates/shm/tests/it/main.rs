@@ -14,3 +14,6 @@ mod full;
 mod owners;
 mod publishers;
 mod snapshots;
+mod host;
+mod memory;
+mod waiting;

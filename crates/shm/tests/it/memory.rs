@@ -1,0 +1,71 @@
+//! What a thousand vertices and a thousand readers' cursors cost.
+//!
+//! In a process of its own, where nothing else grows.
+
+use std::process::Output;
+
+use skopos_model::{Unit, ValueType};
+use skopos_shm::{Publisher, Segment, Subscription};
+
+use crate::support::{at, child_dir, runtime_dir, spec, this_binary};
+
+const VERTICES: u32 = 1000;
+const MOST_BYTES: u64 = 16 << 20;
+
+#[test]
+fn a_thousand_vertices_and_cursors_fit_in_16_megabytes() {
+    let dir = runtime_dir();
+    let mut child = this_binary("memory::measure", dir.path());
+    let Output { status, stdout, stderr } =
+        child.stdout(std::process::Stdio::piped()).output().expect("this binary runs");
+    let told = String::from_utf8_lossy(&stdout);
+    println!("{told}");
+    assert!(status.success(), "{told}\n{}", String::from_utf8_lossy(&stderr));
+    assert!(told.contains("1 passed"), "{told}");
+}
+
+/// Memory of this process that is really there, shared pages included.
+fn resident_bytes() -> u64 {
+    let text = std::fs::read_to_string("/proc/self/statm").expect("Linux");
+    let pages = text.split(' ').nth(1).and_then(|field| field.parse::<u64>().ok());
+    let page = page_size();
+    pages.expect("the second field is the resident pages") * page
+}
+
+/// The kernel's page size, from the size of a mapping's page in smaps.
+fn page_size() -> u64 {
+    let text = std::fs::read_to_string("/proc/self/smaps").expect("Linux");
+    let line = text.lines().find_map(|l| l.strip_prefix("KernelPageSize:")).expect("in each entry");
+    line.trim().trim_end_matches("kB").trim().parse::<u64>().expect("a number") << 10
+}
+
+#[test]
+#[ignore = "the test above runs this as a process of its own"]
+fn measure() {
+    let Some(dir) = child_dir() else { return };
+    let before = resident_bytes();
+    let publisher = Publisher::builder("thousand").dir(&dir).create().expect("room");
+    let writers: Vec<_> = (0..VERTICES)
+        .map(|n| {
+            let spec = spec(&format!("n01/block/nvme{n}n1/read_bytes_total"), ValueType::U64);
+            publisher.register(spec.unit(Unit::BYTES)).expect("room")
+        })
+        .collect();
+    let segment = Segment::open(publisher.path()).expect("sound");
+    let mut cursors: Vec<Subscription> =
+        segment.vertices().iter().map(skopos_shm::Vertex::subscribe).collect();
+    assert_eq!(cursors.len(), VERTICES as usize);
+    // Every slot of every ring is written and read.
+    for n in 1..=128u64 {
+        for (writer, cursor) in writers.iter().zip(&mut cursors) {
+            writer.publish_at(at(n as i64), n).expect("registered");
+            assert!(cursor.try_next().expect("registered").is_some());
+        }
+    }
+    let grown = resident_bytes().saturating_sub(before);
+    let used = publisher.used_bytes();
+    println!("memory: {used} bytes of the segment, {grown} bytes of this process");
+    assert!(used >= 1000 * 128 * 32, "the rings alone take more than {used}");
+    // The process has the segment mapped twice, to write and to read, and each mapping counts.
+    assert!(used + grown <= MOST_BYTES, "{used} + {grown} bytes are more than {MOST_BYTES}");
+}
