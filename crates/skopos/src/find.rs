@@ -27,23 +27,18 @@ pub(crate) fn open_host(global: &Global) -> Result<Host, Failure> {
     Ok(host)
 }
 
-/// The pattern that a user's text stands for on this host: as typed if it selects anything, else
-/// with any node in front, else anywhere.
-pub(crate) fn resolve(host: &Host, text: &str) -> Result<(TopicPattern, Vec<Vertex>), Failure> {
+/// What a user's text stands for, widest last: as typed, with any node in front, anywhere.
+pub(crate) fn readings_of(text: &str) -> Result<Vec<TopicPattern>, Failure> {
     let typed = TopicPattern::new(text.trim_end_matches('/'))?;
-    let found = host.select(&typed);
-    if !found.is_empty() {
-        return Ok((typed, found));
-    }
-    for prefix in ["*/", "**/"] {
-        if let Ok(pattern) = TopicPattern::new(&format!("{prefix}{typed}")) {
-            let found = host.select(&pattern);
-            if !found.is_empty() {
-                return Ok((pattern, found));
-            }
-        }
-    }
-    Ok((typed, Vec::new()))
+    let wider = |prefix: &str| TopicPattern::new(&format!("{prefix}{typed}")).ok();
+    Ok([Some(typed.clone()), wider("*/"), wider("**/")].into_iter().flatten().collect())
+}
+
+/// The first of [`readings_of`] that selects anything on this host, with what it selects; none if
+/// nothing matches at all.
+pub(crate) fn resolve(host: &Host, text: &str) -> Result<Vec<Vertex>, Failure> {
+    let mut found = readings_of(text)?.into_iter().map(|pattern| host.select(&pattern));
+    Ok(found.find(|vertices| !vertices.is_empty()).unwrap_or_default())
 }
 
 /// "No topic matches", with the nearest one as a hint.

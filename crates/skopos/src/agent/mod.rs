@@ -23,12 +23,13 @@ use skopos_shm::Publisher;
 use crate::agent::polled::Polled;
 use crate::agent::self_facts::SelfFacts;
 use crate::agent::server::Server;
-use crate::agent::signals::Signals;
 use crate::agent::sink::Counts;
 use crate::agent::user_facts::UserFacts;
 use crate::cli::{AgentArgs, Global};
 use crate::control::{Answer, Request, SkipStatus, Status};
 use crate::failure::Failure;
+
+pub(crate) use crate::agent::signals::Signals;
 
 /// The agent's segment. One a runtime directory, so one agent a user.
 pub(crate) const SEGMENT_NAME: &str = "agent";
@@ -73,11 +74,16 @@ pub(crate) struct Agent {
 }
 
 impl Agent {
-    /// Makes the segment, opens the sensors and polls each once, so that every fact is there.
+    /// Makes the segment and opens the sensors. Signals are caught before, so that one that comes
+    /// now already ends the agent in order.
     ///
     /// # Errors
     /// Another agent runs already; the runtime directory cannot be used; wrong options.
-    pub(crate) fn start(global: &Global, args: &AgentArgs) -> Result<Self, Failure> {
+    pub(crate) fn start(
+        global: &Global,
+        args: &AgentArgs,
+        signals: Signals,
+    ) -> Result<Self, Failure> {
         if !(MIN_INTERVAL..=MAX_INTERVAL).contains(&args.interval) {
             return Err(Failure::new(format!("the interval {:?} is out of range", args.interval))
                 .hint("choose one from 10ms to 1d"));
@@ -89,7 +95,6 @@ impl Agent {
         check_node(&node)?;
         let dir = global.dir.clone().unwrap_or_else(skopos_shm::runtime_dir);
         let publisher = Publisher::builder(SEGMENT_NAME).dir(&dir).node(&node).create()?;
-        let signals = Signals::catch()?;
         let server = Server::listen(&dir)?;
         let self_facts = SelfFacts::new(&publisher)?;
         let now = monotonic();

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use serde::Serialize;
 
-use crate::agent::{Agent, Event};
+use crate::agent::{Agent, Event, Signals};
 use crate::cli::{AgentArgs, Global};
 use crate::control::Status;
 use crate::failure::Failure;
@@ -21,7 +21,7 @@ enum Line<'a> {
 }
 
 pub(crate) fn run(global: &Global, args: &AgentArgs) -> Result<ExitCode, Failure> {
-    let mut agent = Agent::start(global, args)?;
+    let mut agent = Agent::start(global, args, Signals::catch()?)?;
     let mut out = Out::new(global.style());
     let mut started = false;
     agent.run(&mut |agent, event| {

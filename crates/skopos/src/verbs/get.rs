@@ -33,7 +33,7 @@ pub(crate) fn run(global: &Global, args: &GetArgs) -> Result<ExitCode, Failure> 
     let host = open_host(global)?;
     let mut vertices: Vec<Vertex> = Vec::new();
     for text in &args.topics {
-        let (_, found) = resolve(&host, text)?;
+        let found = resolve(&host, text)?;
         if found.is_empty() {
             return Err(no_match(&host, text));
         }

@@ -52,7 +52,7 @@ impl TopicJson {
 
 pub(crate) fn run(global: &Global, args: &LsArgs) -> Result<ExitCode, Failure> {
     let host = open_host(global)?;
-    let (_, vertices) = resolve(&host, &args.pattern)?;
+    let vertices = resolve(&host, &args.pattern)?;
     if vertices.is_empty() {
         return Err(no_match(&host, &args.pattern));
     }

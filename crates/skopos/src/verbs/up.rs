@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use skopos_model::{Timestamp, Topic};
 use skopos_shm::{Segment, Vertex};
 
-use crate::agent::{Agent, Event};
+use crate::agent::{Agent, Event, Signals};
 use crate::cli::{AgentArgs, Global};
 use crate::control::Status;
 use crate::failure::Failure;
@@ -23,10 +23,11 @@ pub(crate) fn run(global: &Global, args: &AgentArgs) -> Result<ExitCode, Failure
     if global.style() == Style::Json {
         return daemon::run(global, args);
     }
+    let signals = Signals::catch()?;
     let mut out = Out::new(global.style());
     out.line(format!("skopos {}: looking at this machine …", env!("CARGO_PKG_VERSION")))?;
     out.flush()?;
-    let mut agent = Agent::start(global, args)?;
+    let mut agent = Agent::start(global, args, signals)?;
     let mut summary = None;
     let mut next = Instant::now() + FIRST_SUMMARY;
     agent.run(&mut |agent, event| {

@@ -10,7 +10,7 @@ use skopos_shm::{Delivery, Error, Host, Segment, Subscription, Vertex, now};
 
 use crate::cli::{Global, WatchArgs};
 use crate::failure::Failure;
-use crate::find::{no_match, open_host, resolve};
+use crate::find::{no_match, open_host, readings_of};
 use crate::format;
 use crate::out::{Out, Style};
 use crate::reading::{ReadingJson, origin};
@@ -32,13 +32,13 @@ enum Line {
 
 pub(crate) fn run(global: &Global, args: &WatchArgs) -> Result<ExitCode, Failure> {
     let mut host = open_host(global)?;
-    let (pattern, vertices) = resolve(&host, &args.pattern)?;
-    // A pattern may wait for its topics; a name without a wildcard that nothing has is a mistake.
-    if vertices.is_empty() && pattern.as_topic().is_some() {
-        return Err(no_match(&host, &args.pattern));
-    }
-    if vertices.is_empty() {
-        eprintln!("nothing matches `{pattern}` yet; waiting for it");
+    let mut patterns = readings_of(&args.pattern)?;
+    match patterns.iter().position(|pattern| !host.select(pattern).is_empty()) {
+        Some(first) => patterns = vec![patterns.swap_remove(first)],
+        // A name without a wildcard that nothing has is a mistake.
+        None if !args.pattern.contains('*') => return Err(no_match(&host, &args.pattern)),
+        // A pattern may wait for its topics, with their node in front or without.
+        None => eprintln!("nothing matches `{}` yet; waiting for it", args.pattern),
     }
     let deadline = args.run_for.map(|d| Instant::now() + d);
     let mut watch = Watch {
@@ -46,7 +46,7 @@ pub(crate) fn run(global: &Global, args: &WatchArgs) -> Result<ExitCode, Failure
         left: args.count,
         cursors: BTreeMap::new(),
         versions: Vec::new(),
-        pattern,
+        patterns,
     };
     // What holds now comes first, so that a quiet topic shows its value.
     watch.look_around(&host, true);
@@ -69,7 +69,7 @@ pub(crate) fn run(global: &Global, args: &WatchArgs) -> Result<ExitCode, Failure
 struct Watch {
     out: Out,
     left: Option<u64>,
-    pattern: TopicPattern,
+    patterns: Vec<TopicPattern>,
     cursors: BTreeMap<Topic, Subscription>,
     versions: Vec<(std::path::PathBuf, u64)>,
 }
@@ -83,7 +83,7 @@ impl Watch {
             return;
         }
         self.versions = versions;
-        for vertex in host.select(&self.pattern) {
+        for vertex in self.patterns.iter().flat_map(|pattern| host.select(pattern)) {
             self.cursors.entry(vertex.topic().clone()).or_insert_with(|| {
                 if first { vertex.subscribe_with_latest() } else { vertex.subscribe_from_oldest() }
             });

@@ -1,0 +1,9 @@
+//! The binary as its users meet it: started, asked, interrupted, misused.
+
+mod support;
+mod up;
+mod read;
+mod watch;
+mod publish;
+mod misuse;
+mod json;

@@ -1,0 +1,97 @@
+//! `skopos ls` and `skopos get`.
+
+use crate::support::{Running, eventually, run, runtime_dir};
+
+#[test]
+fn the_node_may_be_left_out_and_patterns_work() {
+    let agent = Running::start(&[]);
+    for topic in ["n01/mem/total_bytes", "mem/total_bytes", "*/mem/total_bytes", "**/mem/tot*"] {
+        let ran = agent.run(&["ls", topic]);
+        assert_eq!((ran.code, ran.stdout.trim()), (0, "n01/mem/total_bytes"), "{topic}: {ran:?}");
+    }
+    let all = agent.run(&["ls"]);
+    assert!(all.stdout.lines().count() > 100, "{all:?}");
+    let long = agent.run(&["ls", "-l", "mem/available_bytes"]);
+    for part in ["gauge", "u64", "bytes", "/proc/meminfo"] {
+        assert!(long.stdout.contains(part), "no `{part}` in {long:?}");
+    }
+}
+
+#[test]
+fn get_agrees_with_the_kernel() {
+    let agent = Running::start(&[]);
+    let ran = agent.run(&["get", "mem/total_bytes", "--json"]);
+    let reading = &ran.json()["readings"][0];
+    let meminfo = std::fs::read_to_string("/proc/meminfo").expect("procfs");
+    let kib: u64 = meminfo
+        .lines()
+        .find_map(|l| l.strip_prefix("MemTotal:")?.trim().strip_suffix(" kB")?.parse().ok())
+        .expect("MemTotal");
+    assert_eq!(reading["value"], kib * 1024);
+    assert_eq!(reading["unit"], "bytes");
+    assert_eq!(reading["origin"], "measured");
+}
+
+#[test]
+fn an_unchanged_value_stays_fresh() {
+    let agent = Running::start(&[]);
+    let reading = || agent.run(&["get", "mem/total_bytes", "--json"]).json()["readings"][0].clone();
+    let first = reading();
+    let mut second = reading();
+    eventually("another look at the memory", || {
+        second = reading();
+        second["checked_at_ns"].as_i64() > first["checked_at_ns"].as_i64()
+    });
+    assert_eq!(first["time_ns"], second["time_ns"], "the total does not change");
+}
+
+#[test]
+fn an_old_value_is_refreshed_or_refused() {
+    let agent = Running::start(&["--interval", "1h"]);
+    let polls = || -> f64 {
+        let ran = agent.run(&["get", "self/sensor/mem/polls_total", "--plain"]);
+        ran.stdout.split('\t').nth(1).and_then(|v| v.parse().ok()).expect("a number")
+    };
+    assert!(polls() <= 1.0);
+    eventually("the value is older than 50 ms", || {
+        let ran = agent.run(&["get", "mem/free_bytes", "--json"]);
+        ran.json()["readings"][0]["age_seconds"].as_f64() > Some(0.05)
+    });
+    let fresh = agent.run(&["get", "mem/free_bytes", "--max-age", "50ms", "--json"]);
+    assert_eq!(fresh.code, 0, "{fresh:?}");
+    let old = agent.run(&["get", "mem/total_bytes", "--json"]).json();
+    let (fresh, old) = (&fresh.json()["readings"][0], &old["readings"][0]);
+    assert_eq!(
+        fresh["checked_at_ns"], old["checked_at_ns"],
+        "one poll looks at all of /proc/meminfo"
+    );
+
+    // A user's fact has no sensor to refresh it.
+    assert_eq!(agent.run(&["publish", "mine", "1"]).code, 0);
+    let refused = agent.run(&["get", "mine", "--max-age", "0s"]);
+    assert_eq!(refused.code, 1, "{refused:?}");
+    assert!(refused.stderr.contains("--max-age"), "{refused:?}");
+}
+
+#[test]
+fn a_mistyped_topic_suggests_the_nearest_and_nothing_found_is_a_no() {
+    let agent = Running::start(&[]);
+    let ran = agent.run(&["get", "mem/availabel_bytes"]);
+    assert_eq!(ran.code, 1, "{ran:?}");
+    assert!(ran.stderr.contains("did you mean `n01/mem/available_bytes`?"), "{ran:?}");
+    let ran = agent.run(&["ls", "zzz/**"]);
+    assert_eq!(ran.code, 1, "{ran:?}");
+    assert!(ran.stderr.contains("no topic matches"), "{ran:?}");
+}
+
+#[test]
+fn nothing_running_gives_one_error_and_one_hint() {
+    let dir = runtime_dir();
+    for verb in [&["ls"][..], &["get", "x"], &["watch", "x"], &["publish", "x", "1"]] {
+        let ran = run(dir.path(), verb);
+        assert_eq!(ran.code, 2, "{verb:?} {ran:?}");
+        let count = |prefix: &str| ran.stderr.lines().filter(|l| l.starts_with(prefix)).count();
+        assert_eq!((count("error: "), count("hint: ")), (1, 1), "{verb:?} {ran:?}");
+        assert!(ran.stderr.contains("skopos up"), "{verb:?} {ran:?}");
+    }
+}

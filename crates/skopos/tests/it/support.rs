@@ -1,0 +1,122 @@
+//! A running agent in a runtime directory of its own, and a way to run verbs beside it.
+
+use std::io::{BufRead as _, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value as Json;
+use tempfile::TempDir;
+
+/// How long anything may take before a test gives up: generous, because machines are busy. Not a
+/// goal for speed; those are in the benchmarks.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A runtime directory in memory where there is room, else wherever temporary files go.
+pub(crate) fn runtime_dir() -> TempDir {
+    let shm = Path::new("/dev/shm");
+    let builder = |dir: &Path| tempfile::Builder::new().prefix("skopos-test-").tempdir_in(dir);
+    builder(shm).or_else(|_| builder(&std::env::temp_dir())).expect("a temporary directory")
+}
+
+/// The binary with these arguments, in this runtime directory, with nothing of the user's.
+pub(crate) fn skopos(dir: &Path, args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_skopos"));
+    command.args(args).env("SKOPOS_DIR", dir).env_remove("NO_COLOR").stdin(Stdio::null());
+    command
+}
+
+/// What a verb gave.
+#[derive(Debug)]
+pub(crate) struct Ran {
+    pub(crate) code: i32,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+impl Ran {
+    pub(crate) fn json(&self) -> Json {
+        serde_json::from_str(&self.stdout).unwrap_or_else(|e| panic!("{e} in {self:?}"))
+    }
+}
+
+/// Runs a verb to its end.
+pub(crate) fn run(dir: &Path, args: &[&str]) -> Ran {
+    let Output { status, stdout, stderr } = skopos(dir, args).output().expect("it starts");
+    Ran {
+        code: status.code().unwrap_or(-1),
+        stdout: String::from_utf8(stdout).expect("UTF-8"),
+        stderr: String::from_utf8(stderr).expect("UTF-8"),
+    }
+}
+
+/// An agent that runs until dropped.
+pub(crate) struct Running {
+    pub(crate) dir: TempDir,
+    pub(crate) child: Child,
+}
+
+impl Running {
+    /// Starts one and waits until its facts are there.
+    pub(crate) fn start(extra: &[&str]) -> Self {
+        let dir = runtime_dir();
+        let mut args = vec!["agent", "--node", "n01", "--json"];
+        if !extra.contains(&"--interval") {
+            args.extend(["--interval", "100ms"]);
+        }
+        args.extend(extra);
+        let mut child =
+            skopos(dir.path(), &args).stdout(Stdio::piped()).spawn().expect("it starts");
+        let stdout = child.stdout.take().expect("piped");
+        let mut line = String::new();
+        BufReader::new(stdout).read_line(&mut line).expect("a line");
+        let started: Json = serde_json::from_str(&line).unwrap_or_else(|e| panic!("{e}: {line}"));
+        assert_eq!(started["event"], "started");
+        Self { dir, child }
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.dir.path()
+    }
+
+    pub(crate) fn run(&self, args: &[&str]) -> Ran {
+        run(self.path(), args)
+    }
+
+    /// Sends SIGKILL and waits for the end.
+    pub(crate) fn kill(&mut self) {
+        self.child.kill().expect("it runs");
+        self.child.wait().expect("it ends");
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Ends a child in order, by SIGTERM to its process id, and gives what it printed.
+pub(crate) fn terminate(child: Child) -> Output {
+    signal(&child, "TERM");
+    child.wait_with_output().expect("it ends")
+}
+
+/// Sends a signal to exactly this child.
+pub(crate) fn signal(child: &Child, name: &str) {
+    let status = Command::new("kill")
+        .args([format!("-{name}"), child.id().to_string()])
+        .status()
+        .expect("kill(1)");
+    assert!(status.success());
+}
+
+/// Asks again until `ready` says so; panics with `what` after [`PATIENCE`].
+pub(crate) fn eventually(what: &str, mut ready: impl FnMut() -> bool) {
+    let started = Instant::now();
+    while !ready() {
+        assert!(started.elapsed() < PATIENCE, "gave up waiting: {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}

@@ -1,0 +1,81 @@
+//! `skopos watch`.
+
+use std::io::{BufRead as _, BufReader};
+use std::process::Stdio;
+
+use serde_json::Value as Json;
+
+use crate::support::{Running, skopos, terminate};
+
+#[test]
+fn every_change_of_a_published_fact_comes_once_and_in_order() {
+    let agent = Running::start(&[]);
+    assert_eq!(agent.run(&["publish", "app/step", "0"]).code, 0);
+    let mut child = skopos(agent.path(), &["watch", "app/step", "--json"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();
+    let mut next = || -> Json {
+        serde_json::from_str(&lines.next().expect("a line").expect("UTF-8")).expect("JSON")
+    };
+    assert_eq!(next()["value"], 0.0, "what holds comes first");
+    for step in 1..=20 {
+        assert_eq!(agent.run(&["publish", "app/step", &step.to_string()]).code, 0);
+        let line = next();
+        assert_eq!((&line["event"], &line["value"]), (&"change".into(), &f64::from(step).into()));
+    }
+    assert_eq!(agent.run(&["publish", "app/step", "--remove"]).code, 0);
+    assert_eq!(next()["event"], "gone");
+    terminate(child);
+}
+
+#[test]
+fn a_topic_that_appears_later_joins_the_pattern() {
+    let agent = Running::start(&[]);
+    let mut child =
+        skopos(agent.path(), &["watch", "late/**", "--json", "--count", "1", "--for", "60s"])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("it starts");
+    let mut said = String::new();
+    BufReader::new(child.stderr.take().expect("piped")).read_line(&mut said).expect("a line");
+    assert!(said.contains("nothing matches"), "{said}");
+    // The pattern was typed without a node, and topics have one: it joins all the same.
+    assert_eq!(agent.run(&["publish", "late/comer", "7"]).code, 0);
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().expect("piped")).read_line(&mut line).expect("a line");
+    assert!(line.contains("n01/late/comer"), "{line}");
+    assert!(child.wait().expect("it ends").success());
+}
+
+#[test]
+fn counts_and_times_end_it() {
+    let agent = Running::start(&[]);
+    let ran = agent.run(&["watch", "self/sensor/mem/polls_total", "--count", "3", "--plain"]);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    let values: Vec<u64> = ran
+        .stdout
+        .lines()
+        .map(|l| l.split('\t').nth(2).and_then(|v| v.parse().ok()).expect("a number"))
+        .collect();
+    assert_eq!(values.len(), 3, "{ran:?}");
+    assert!(values.windows(2).all(|w| w[1] == w[0] + 1), "one poll missed or twice: {values:?}");
+    let ran = agent.run(&["watch", "mem/total_bytes", "--for", "300ms"]);
+    assert_eq!((ran.code, ran.stdout.lines().count()), (0, 1), "{ran:?}");
+}
+
+#[test]
+fn the_death_of_the_agent_is_told() {
+    let mut agent = Running::start(&[]);
+    let mut child = skopos(agent.path(), &["watch", "mem/total_bytes", "--json"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();
+    assert!(lines.next().expect("a line").expect("UTF-8").contains("change"));
+    agent.kill();
+    assert!(lines.next().expect("a line").expect("UTF-8").contains("gone"));
+    terminate(child);
+}
