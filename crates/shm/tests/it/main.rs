@@ -17,3 +17,4 @@ mod snapshots;
 mod host;
 mod memory;
 mod waiting;
+mod model_based;

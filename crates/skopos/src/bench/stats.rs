@@ -7,13 +7,18 @@ use hdrhistogram::Histogram;
 /// Significant digits of a percentile. Under 2,048 ns every nanosecond has a place of its own.
 const DIGITS: u8 = 3;
 
+/// The longest time that is told from a longer one, in nanoseconds: nothing that is timed here
+/// takes a minute.
+const LONGEST: u64 = 60_000_000_000;
+
 /// Times in nanoseconds.
 #[derive(Clone, Debug)]
 pub(crate) struct Latencies(Histogram<u64>);
 
 impl Latencies {
     pub(crate) fn new() -> Self {
-        Self(Histogram::new(DIGITS).unwrap_or_else(|_| unreachable!("{DIGITS} digits are allowed")))
+        let histogram = Histogram::new_with_max(LONGEST, DIGITS);
+        Self(histogram.unwrap_or_else(|_| unreachable!("{LONGEST} and {DIGITS} are allowed")))
     }
 
     pub(crate) fn record(&mut self, nanos: u64) {
@@ -71,6 +76,16 @@ pub(crate) fn median(values: &[f64]) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn times_of_every_size_are_told_apart() {
+        for nanos in [0, 7, 2_000, 3_000_000, 40_000_000_000] {
+            let mut latencies = Latencies::new();
+            latencies.record(nanos);
+            let found = latencies.percentile(50.0);
+            assert!((found - nanos as f64).abs() <= nanos as f64 / 1000.0, "{nanos}: {found}");
+        }
+    }
 
     #[test]
     fn medians() {

@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
-use skopos_model::schema::{self, Family, Metric, self_sensor};
+use skopos_model::schema::{self, Family, Metric, process, self_sensor};
 use skopos_model::{Kind, Timestamp, Topic, Unit, Value};
 
 use super::rate::Growth;
@@ -18,6 +18,9 @@ const STALE_AT_LEAST: Duration = Duration::from_secs(2);
 /// A publisher that gave no sign of life for so long is called silent, unless its sensors are
 /// polled more rarely than that.
 const SILENT_AFTER: Duration = Duration::from_secs(5);
+
+/// The most polls that a walk over all processes is believed to take: a million processes.
+const MAX_WALK_POLLS: f64 = 10_000.0;
 
 /// One topic and its latest value.
 #[derive(Clone, Debug)]
@@ -166,12 +169,23 @@ impl Data {
         is_agent && publisher.silent_for > SILENT_AFTER.max(shortest * STALE_INTERVALS)
     }
 
+    /// How often at least a family's facts are looked at: some take several polls for a round.
+    fn round(&self, family: &Family) -> Option<Duration> {
+        let interval = self.interval(family.name)?;
+        if family.name != process::FAMILY.name {
+            return Some(interval);
+        }
+        let node = self.instance(&process::FAMILY, "")?;
+        let polls = node.value(&process::WALK_POLLS).unwrap_or(1.0).max(1.0);
+        Some(interval.mul_f64(polls.min(MAX_WALK_POLLS)))
+    }
+
     /// Marks what is stale now.
     pub(crate) fn judge(&mut self) {
         let lost: Vec<bool> = self.publishers.iter().map(|p| self.is_lost(p)).collect();
         let intervals: HashMap<&str, Duration> = schema::FAMILIES
             .iter()
-            .filter_map(|family| Some((family.name, self.interval(family.name)?)))
+            .filter_map(|family| Some((family.name, self.round(family)?)))
             .collect();
         for fact in &mut self.facts {
             let interval = fact.known.and_then(|(family, _)| intervals.get(family.name));
@@ -229,9 +243,16 @@ impl<'a> Instance<'a> {
         self.fact(metric).map(|f| f.topic.clone())
     }
 
-    /// True if any of its facts is stale.
+    /// The value if it was set when the source was last looked at: a latency is not, where there
+    /// was no request.
+    pub(crate) fn value_of_last_look(&self, metric: &Metric) -> Option<f64> {
+        let last_look = self.facts().map(|f| f.checked_at).max()?;
+        self.fact(metric).filter(|f| f.checked_at == last_look)?.number()
+    }
+
+    /// True if all of its facts are stale: a single one may just not have been set of late.
     pub(crate) fn is_stale(&self) -> bool {
-        self.facts().any(|f| f.stale && f.value.is_some())
+        self.facts().filter(|f| f.value.is_some()).all(|f| f.stale)
     }
 }
 

@@ -16,7 +16,7 @@ const LEAST_PANE: u16 = 13;
 
 /// How many rows of a pane of this height are for the detail.
 pub(crate) fn rows(height: u16) -> u16 {
-    if height < LEAST_PANE { 0 } else { (height / 3).clamp(6, 14) }
+    if height < LEAST_PANE { 0 } else { (height / 3).clamp(6, 12) }
 }
 
 /// Draws heading, history, and what the schema says.
@@ -54,15 +54,11 @@ fn draw_series(series: &Series, theme: Theme, buffer: &mut Buffer, area: Rect, w
     let scale = (least.min(0.0), if greatest > 0.0 { greatest } else { 1.0 });
     let inner = Rect { x: area.x + 1, width: area.width.saturating_sub(2), ..area };
     graph(buffer, inner, theme, &series.values, scale);
-    let now = series.values.last().copied().flatten();
     let shown = |value: f64| Span::styled(series.show(value), theme.strong());
     let quiet = |text: &'static str| Span::styled(text, theme.quiet());
-    let mut spans = vec![quiet(" least "), shown(least), quiet("  most "), shown(greatest)];
-    if let Some(now) = now {
-        spans.extend([quiet("  now "), shown(now)]);
-    }
-    spans.push(Span::styled(format!("  last {} ", series.reach()), theme.quiet()));
-    put_right(buffer, whole, 0, &Line::from(spans));
+    let reach = Span::styled(format!("  last {} ", series.reach()), theme.quiet());
+    let spans = [quiet(" least "), shown(least), quiet("  most "), shown(greatest), reach];
+    put_right(buffer, whole, 0, &Line::from(spans.to_vec()));
 }
 
 /// What is known about a fact, in lines of at most `width`.

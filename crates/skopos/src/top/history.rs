@@ -76,6 +76,15 @@ impl Series {
         Some((known().reduce(f64::min)?, known().reduce(f64::max)?))
     }
 
+    /// The top of a scale from zero: all of a share, or a little above the greatest value.
+    pub(crate) fn top(&self) -> f64 {
+        match self.bounds() {
+            _ if self.unit == Unit::RATIO && !self.is_rate => 1.0,
+            Some((_, greatest)) if greatest > 0.0 => greatest,
+            _ => 1.0,
+        }
+    }
+
     /// One of the values as people read it.
     pub(crate) fn show(&self, value: f64) -> String {
         if self.is_rate {

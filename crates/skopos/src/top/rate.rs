@@ -10,6 +10,9 @@ use std::time::Duration;
 /// How much longer than the interval a gap must be before polls must have happened within it.
 const MISSED_POLL: f64 = 1.5;
 
+/// How far two looks may be from a whole window apart, as a share of it.
+const LOOKS_DIFFER: f64 = 0.3;
+
 /// The growth of a counter since its first known sample, as straight lines between points.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Growth {
@@ -51,6 +54,20 @@ impl Growth {
         Some((self.points.first()?.0, self.points.last()?.0))
     }
 
+    /// The growth per second over about the last `window`: from look to look where two lie that far
+    /// apart, so that what grew before does not leak in.
+    pub(crate) fn lately(&self, window: Duration) -> Option<f64> {
+        let (first, to) = self.span()?;
+        let window = window.as_nanos() as f64;
+        let from = to - window as i64;
+        let near = |p: &&(i64, f64)| {
+            let away = (to - p.0) as f64 / window;
+            (1.0 - LOOKS_DIFFER..=1.0 + LOOKS_DIFFER).contains(&away)
+        };
+        let look = self.points.iter().filter(near).min_by_key(|p| (p.0 - from).abs());
+        self.per_second(look.map_or(from, |p| p.0).max(first), to)
+    }
+
     /// The growth per second from `from` to `to`, as far as it is known.
     pub(crate) fn per_second(&self, from: i64, to: i64) -> Option<f64> {
         let (first, last) = self.span()?;
@@ -78,13 +95,11 @@ impl Growth {
 mod tests {
     use super::*;
 
-    const SECOND: i64 = 1_000_000_000;
-
     fn rate(samples: &[(f64, f64)], checked_at: f64, interval: Option<f64>) -> Option<f64> {
         let ns = |s: f64| (s * 1e9) as i64;
         let samples: Vec<_> = samples.iter().map(|&(t, v)| (ns(t), v)).collect();
         let growth = Growth::new(&samples, ns(checked_at), interval.map(Duration::from_secs_f64));
-        growth.per_second(ns(checked_at) - SECOND, ns(checked_at)).map(|r| r.round())
+        growth.lately(Duration::from_secs(1)).map(|r| r.round())
     }
 
     #[test]
@@ -98,6 +113,8 @@ mod tests {
         assert_eq!(rate(&[(1.0, 7.0)], 5.0, Some(1.0)), Some(0.0));
         assert_eq!(rate(&[(1.0, 0.0), (2.0, 10.0)], 9.0, Some(1.0)), Some(0.0));
         assert_eq!(rate(&[(1.0, 0.0), (60.0, 10.0)], 60.0, Some(1.0)), Some(10.0));
+        // A burst before the last look is none of this second's.
+        assert_eq!(rate(&[(1.0, 0.0), (2.01, 1e6), (3.0, 1e6 + 5.0)], 3.0, Some(1.0)), Some(5.0));
         // Without a known interval the growth may have happened any time between.
         assert_eq!(rate(&[(1.0, 0.0), (11.0, 100.0)], 11.0, None), Some(10.0));
         // It started again from zero.

@@ -204,7 +204,8 @@ fn point(sample: &Sample) -> Option<(i64, f64)> {
 fn rate(fact: &Fact, vertex: &Vertex, interval: Option<Duration>) -> Option<f64> {
     let window = interval.unwrap_or_default().max(RATE_WINDOW);
     let to = fact.checked_at;
-    let from = to.saturating_sub(window);
+    // Polls come early and late: the look before the last one may lie a little further back.
+    let from = to.saturating_sub(window + window / 4);
     if fact.since < from {
         return Some(0.0);
     }
@@ -213,5 +214,5 @@ fn rate(fact: &Fact, vertex: &Vertex, interval: Option<Duration>) -> Option<f64>
         vertex.as_of(from).ok().flatten().iter().filter_map(point).collect();
     let after = Timestamp::from_nanos(from.as_nanos().saturating_add(1));
     samples.extend(vertex.range(after..=to).ok()?.samples.iter().filter_map(point));
-    Growth::new(&samples, to.as_nanos(), interval).per_second(from.as_nanos(), to.as_nanos())
+    Growth::new(&samples, to.as_nanos(), interval).lately(window)
 }

@@ -75,6 +75,13 @@ impl Cell {
         Self::Text(text.into(), None)
     }
 
+    fn is_known(&self) -> bool {
+        match self {
+            Self::Text(text, _) => !text.is_empty() && text != text::UNKNOWN,
+            Self::Meter(ratio) => ratio.is_some(),
+        }
+    }
+
     fn order(&self) -> f64 {
         match self {
             Self::Text(_, number) => number.unwrap_or(f64::NEG_INFINITY),
@@ -110,21 +117,28 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    pub(crate) fn new(title: &'static str, columns: &[Column], rows: Vec<Row>) -> Self {
+    /// Leaves out columns that no row has anything in: what a machine does not measure.
+    pub(crate) fn new(title: &'static str, columns: &[Column], mut rows: Vec<Row>) -> Self {
         let unfiltered = rows.len();
-        Self {
-            title,
-            columns: columns.to_vec(),
-            rows,
-            unfiltered,
-            wished_name: WISHED_NAME,
-            ..Self::default()
+        let is_used = |c: usize| rows.iter().any(|r| r.cells.get(c).is_some_and(Cell::is_known));
+        let used: Vec<bool> = (0..columns.len()).map(is_used).collect();
+        let columns: Vec<Column> =
+            (0..columns.len()).filter(|&c| used[c]).map(|c| columns[c]).collect();
+        for row in &mut rows {
+            let mut used = used.iter();
+            row.cells.retain(|_| used.next().copied().unwrap_or(false));
         }
+        Self { title, columns, rows, unfiltered, wished_name: WISHED_NAME, ..Self::default() }
     }
 
     /// In how many ways the rows can be sorted.
     pub(crate) fn sorts(&self) -> usize {
         1 + self.columns.iter().filter(|c| c.sorts).count()
+    }
+
+    /// What the rows are sorted by.
+    pub(crate) fn sorted_by(&self) -> &'static str {
+        self.sorted_by.checked_sub(1).map_or(self.title, |column| self.columns[column].title)
     }
 
     /// Keeps the rows whose name or topic holds `text`, whatever its case.
@@ -162,7 +176,7 @@ impl Table {
         theme: Theme,
         cursor: Option<&mut Cursor>,
     ) {
-        let layout = self.layout(area.width.into());
+        let layout = self.layout(area.width.into(), cursor.is_some());
         put(buffer, area, 0, &self.heading(&layout, theme, cursor.is_some()));
         let room = usize::from(area.height.saturating_sub(1));
         let (offset, shown, chosen) = match cursor {
@@ -233,9 +247,10 @@ impl Table {
     }
 
     /// Which columns fit into `room`, and how wide everything is.
-    fn layout(&self, room: usize) -> Layout {
+    fn layout(&self, room: usize, sortable: bool) -> Layout {
         let longest = self.rows.iter().map(|r| text::width(&r.key)).max().unwrap_or(0);
-        let longest = longest.max(text::width(self.title) + 2).max(MIN_NAME);
+        let longest =
+            longest.max(text::width(self.title) + if sortable { 2 } else { 0 }).max(MIN_NAME);
         // One column for the sign of stale rows.
         let room = room.saturating_sub(1);
         let mut kept: Vec<usize> = (0..self.columns.len()).collect();

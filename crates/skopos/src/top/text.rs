@@ -58,7 +58,7 @@ pub(crate) fn short(number: f64) -> String {
         suffix = next;
     }
     let digits = match scaled.abs() {
-        s if s == 0.0 || s >= 99.95 => 0,
+        s if s < 0.005 || s >= 99.95 => 0,
         s if s >= 9.995 => 1,
         _ if suffix.is_empty() => 2,
         _ => 1,
@@ -167,6 +167,7 @@ mod tests {
         let check = |n: f64, expected: &str| assert_eq!(short(n), expected, "{n}");
         check(0.0, "0");
         check(0.125, "0.12");
+        check(0.004, "0");
         check(3.0, "3");
         check(12.34, "12.3");
         check(123.4, "123");

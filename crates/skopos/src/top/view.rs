@@ -89,14 +89,15 @@ fn header(app: &App, data: &Data, theme: Theme, buffer: &mut Buffer, area: Rect)
 
 /// The panes, the current one marked; where names do not fit, numbers alone.
 fn tabs(app: &App, theme: Theme, buffer: &mut Buffer, area: Rect) {
-    let whole: usize = PANES.iter().map(|pane| pane.name.len() + 4).sum();
-    let all = whole <= usize::from(area.width) + 2;
+    let whole: usize = PANES.iter().map(|pane| pane.name.len() + 3).sum();
+    let all = whole < area.width.into();
     let mut spans = Vec::new();
     for (index, pane) in PANES.iter().enumerate() {
         let current = index == app.pane();
         let name = if all || current { format!(" {}", pane.name) } else { String::new() };
         let style = if current { theme.chosen() } else { theme.quiet() };
-        spans.push(Span::styled(format!(" {}{name} ", index + 1), style));
+        spans.push(Span::raw(" "));
+        spans.push(Span::styled(format!("{}{name}", index + 1), style));
     }
     put(buffer, area, 0, &Line::from(spans));
 }

@@ -53,7 +53,10 @@ pub(crate) fn run(global: &Global, args: &PublishArgs) -> Result<ExitCode, Failu
 /// `1`: the next value of the same topic may be `1.5`.
 fn value_type(asked: Option<&str>, value: &str) -> Result<ValueType, Failure> {
     match asked {
-        Some(name) => name.parse().map_err(|e: skopos_model::Error| Failure::new(e.to_string())),
+        Some(name) => name.parse().map_err(|e: skopos_model::Error| {
+            Failure::new(e.to_string())
+                .hint("leave --type out for a double, a list, a record or a text")
+        }),
         None if value.parse::<f64>().is_ok() => Ok(ValueType::F64),
         None => Ok(ValueType::Structured),
     }

@@ -13,6 +13,9 @@ use crate::top::table::{Cell, Column, Table, fill, number};
 use crate::top::text::{self, fit, percent};
 use crate::top::theme::Theme;
 
+/// Below this width words give way.
+const NARROW: usize = 76;
+
 /// The instance that stands for all cores.
 const TOTAL: &str = "total";
 
@@ -56,8 +59,8 @@ fn share(core: &Instance<'_>, metrics: &[&Metric]) -> Option<f64> {
 /// How busy the node is, what with, and each core.
 pub(super) fn summary(data: &Data, theme: Theme, width: usize) -> Vec<Line<'static>> {
     let mut lines = meters(data, theme, width);
-    lines.extend(load(data, theme));
-    lines.extend(pressure(data, theme));
+    lines.extend(load(data, theme, width));
+    lines.extend(pressure(data, theme, width));
     lines
 }
 
@@ -78,14 +81,7 @@ pub(super) fn meters(data: &Data, theme: Theme, width: usize) -> Vec<Line<'stati
         head.extend(bars(theme, ratios.clone()));
     }
     let mut lines = vec![labelled(theme, "cpu", stale, head)];
-    let mut legend = vec![Span::raw(" ".repeat(LABEL))];
-    for (index, (name, _)) in PARTS.iter().enumerate() {
-        let glyph = theme.part_glyphs()[index];
-        legend.push(Span::styled(glyph.to_string(), theme.part(index)));
-        legend.push(Span::styled(format!(" {name} "), theme.quiet()));
-        legend.push(Span::raw(format!("{:<7}", text::share(shares[index]))));
-    }
-    lines.push(Line::from(legend));
+    lines.push(legend(theme, width, &shares));
     if beside == 0 && width > LABEL + 1 {
         let bars = bars(theme, ratios);
         for (index, chunk) in bars.chunks(width - LABEL - 1).enumerate() {
@@ -96,21 +92,32 @@ pub(super) fn meters(data: &Data, theme: Theme, width: usize) -> Vec<Line<'stati
     lines
 }
 
-pub(super) fn load(data: &Data, theme: Theme) -> Option<Line<'static>> {
+pub(super) fn load(data: &Data, theme: Theme, width: usize) -> Option<Line<'static>> {
     let node = data.instance(&load::FAMILY, "")?;
-    let average = |metric| fit(&text::number(node.value(metric)), 4, false, "");
-    let shown = [
-        (average(&LOAD_1M), "1 min"),
-        (average(&LOAD_5M), "5 min"),
-        (average(&LOAD_15M), "15 min"),
-        (text::number(node.value(&load::RUNNABLE_TASKS)), "runnable of"),
-        (text::number(node.value(&load::TASKS)), "tasks"),
-    ];
-    Some(labelled(theme, "load", node.is_stale(), items(theme, &shown)))
+    let number = |metric| text::number(node.value(metric));
+    let averages = [&LOAD_1M, &LOAD_5M, &LOAD_15M].map(number).join("  ");
+    let runnable = format!("{} of {}", number(&load::RUNNABLE_TASKS), number(&load::TASKS));
+    let shown = [(averages, "over 1, 5, 15 min"), (runnable, "tasks runnable")];
+    Some(labelled(theme, "load", node.is_stale(), items(theme, width, &shown)))
+}
+
+/// What the glyphs of the meter stand for, and the shares in percent.
+fn legend(theme: Theme, width: usize, shares: &[Option<f64>]) -> Line<'static> {
+    // Where it is narrow the numbers matter more than their alignment.
+    let indent = if width < NARROW { 1 } else { LABEL };
+    let mut spans = vec![Span::raw(" ".repeat(indent))];
+    for (index, (name, _)) in PARTS.iter().enumerate() {
+        let glyph = theme.part_glyphs()[index];
+        spans.push(Span::styled(glyph.to_string(), theme.part(index)));
+        spans.push(Span::styled(format!(" {name} "), theme.quiet()));
+        spans.push(Span::raw(format!("{:<6}", percent(shares[index]))));
+    }
+    spans.push(Span::styled("%", theme.quiet()));
+    Line::from(spans)
 }
 
 /// Where tasks wait for want of something.
-pub(super) fn pressure(data: &Data, theme: Theme) -> Option<Line<'static>> {
+pub(super) fn pressure(data: &Data, theme: Theme, width: usize) -> Option<Line<'static>> {
     let resources: Vec<_> = data.instances(&psi::FAMILY).collect();
     if resources.is_empty() {
         return None;
@@ -121,7 +128,7 @@ pub(super) fn pressure(data: &Data, theme: Theme) -> Option<Line<'static>> {
         let some = text::share(resource.value(&SOME_AVG10_RATIO));
         spans.push(Span::styled(format!("{} ", resource.name), theme.quiet()));
         spans.push(Span::styled(fit(&some, 7, false, ""), theme.strong()));
-        if let Some(full) = resource.value(&FULL_AVG10_RATIO) {
+        if let Some(full) = resource.value(&FULL_AVG10_RATIO).filter(|_| width >= NARROW) {
             spans.push(Span::styled("full ", theme.quiet()));
             spans.push(Span::raw(fit(&text::share(Some(full)), 7, false, "")));
         }

@@ -1,5 +1,6 @@
 //! Block devices: how much they move, how busy they are, how long requests take.
 
+use skopos_model::Topic;
 use skopos_model::schema::block::*;
 
 use super::row;
@@ -22,15 +23,19 @@ const COLUMNS: [Column; 10] = [
 
 /// Devices and partitions.
 pub(super) fn table(data: &Data) -> Table {
-    let rows = data.instances(&FAMILY).map(|device| {
+    devices_table(data.instances(&FAMILY))
+}
+
+fn devices_table<'a>(devices: impl Iterator<Item = Instance<'a>>) -> Table {
+    let rows = devices.map(|device| {
         let busy = device.value(&BUSY_RATIO);
         let cells = vec![
             Cell::number(device.rate(&READ_BYTES_TOTAL), bytes),
             Cell::number(device.rate(&WRITTEN_BYTES_TOTAL), bytes),
             Cell::number(busy, text::percent),
             Cell::Meter(busy),
-            Cell::number(device.value(&READ_LATENCY_SECONDS), seconds),
-            Cell::number(device.value(&WRITE_LATENCY_SECONDS), seconds),
+            Cell::number(device.value_of_last_look(&READ_LATENCY_SECONDS), seconds),
+            Cell::number(device.value_of_last_look(&WRITE_LATENCY_SECONDS), seconds),
             Cell::number(device.value(&QUEUE_DEPTH_MEAN), text::number),
             Cell::number(device.rate(&READ_REQUESTS_TOTAL), text::number),
             Cell::number(device.rate(&WRITTEN_REQUESTS_TOTAL), text::number),
@@ -44,23 +49,32 @@ pub(super) fn table(data: &Data) -> Table {
 
 /// Whole devices that ever did anything; the busiest first if there are more than `room`.
 pub(super) fn whole(data: &Data, room: usize) -> Table {
-    let mut table = table(data);
-    let names: Vec<String> = table.rows.iter().map(|r| r.key.clone()).collect();
-    let used: Vec<String> =
-        data.instances(&FAMILY).filter(is_used).map(|d| text::unescape(d.name)).collect();
-    table.rows.retain(|row| {
-        used.contains(&row.key) && !names.iter().any(|name| is_partition(&row.key, name))
-    });
-    if table.rows.len() > room {
-        let moved = |row: &crate::top::table::Row| match row.cells.as_slice() {
-            [Cell::Text(_, read), Cell::Text(_, written), ..] => {
-                read.unwrap_or(0.0) + written.unwrap_or(0.0)
-            }
-            _ => 0.0,
-        };
-        table.rows.sort_by(|a, b| moved(b).total_cmp(&moved(a)));
+    let mut devices = wholes(data);
+    if devices.len() > room {
+        devices.sort_by(|a, b| moved(b).total_cmp(&moved(a)));
     }
-    table
+    devices_table(devices.into_iter())
+}
+
+fn wholes(data: &Data) -> Vec<Instance<'_>> {
+    let names: Vec<&str> = data.instances(&FAMILY).map(|d| d.name).collect();
+    let is_whole = |d: &Instance<'_>| !names.iter().any(|name| is_partition(d.name, name));
+    data.instances(&FAMILY).filter(|d| is_used(d) && is_whole(d)).collect()
+}
+
+/// Bytes per second, to rank devices by.
+fn moved(device: &Instance<'_>) -> f64 {
+    device.rates(&[&READ_BYTES_TOTAL, &WRITTEN_BYTES_TOTAL]).unwrap_or(0.0)
+}
+
+/// How busy the device is that moved most since the machine started: the overview's history.
+pub(super) fn history(data: &Data) -> Option<Topic> {
+    let total = |d: &Instance<'_>| {
+        let bytes = [&READ_BYTES_TOTAL, &WRITTEN_BYTES_TOTAL];
+        bytes.iter().filter_map(|m| d.value(m)).sum::<f64>()
+    };
+    let devices = wholes(data).into_iter();
+    devices.max_by(|a, b| total(a).total_cmp(&total(b)))?.topic(&BUSY_RATIO)
 }
 
 fn is_used(device: &Instance<'_>) -> bool {

@@ -1,5 +1,6 @@
 //! File systems: what is used and what is left.
 
+use skopos_model::schema::block;
 use skopos_model::schema::fs::*;
 
 use super::row;
@@ -37,7 +38,7 @@ pub(super) fn table(data: &Data) -> Table {
             Cell::words(mode),
         ];
         let history = fs.fact(&USED_RATIO).or_else(|| fs.fact(&AVAILABLE_BYTES));
-        row(&fs, path(fs.name), history, cells)
+        row(&fs, name(data, fs.name), history, cells)
     });
     Table::new("file system", &COLUMNS, rows.collect())
 }
@@ -52,7 +53,10 @@ pub(super) fn fullest(data: &Data, room: usize) -> Table {
 }
 
 /// A device's name, or the path that was escaped into the topic without its first `/`.
-fn path(segment: &str) -> String {
+fn name(data: &Data, segment: &str) -> String {
     let name = text::unescape(segment);
-    if name.contains('/') && !name.starts_with('/') { format!("/{name}") } else { name }
+    let has_devices = data.instances(&block::FAMILY).next().is_some();
+    let is_device = data.instance(&block::FAMILY, segment).is_some();
+    let is_path = name.contains('/') || has_devices && !is_device;
+    if is_path && !name.starts_with('/') { format!("/{name}") } else { name }
 }

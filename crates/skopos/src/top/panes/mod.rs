@@ -14,7 +14,7 @@ use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
 use super::data::{Data, Fact, Instance};
-use super::table::{Cell, Column, Row, Table};
+use super::table::{Cell, Row, Table};
 use super::text::{self, fit};
 use super::theme::Theme;
 
@@ -65,16 +65,23 @@ fn labelled(
     spans: impl IntoIterator<Item = Span<'static>>,
 ) -> Line<'static> {
     let sign = if stale { "!" } else { " " };
-    let label = fit(label, LABEL - 1, false, "");
-    let mut line = Line::from(Span::styled(format!("{sign}{label}"), theme.title()));
+    let label = fit(label, LABEL - 2, false, "");
+    let mut line = Line::from(Span::styled(format!("{sign}{label} "), theme.title()));
     line.extend(spans);
     if stale { line.style(theme.quiet()) } else { line }
 }
 
-/// Numbers with what they are behind them: `12 established  0 listening`.
-fn items(theme: Theme, items: &[(String, &str)]) -> Vec<Span<'static>> {
+/// Numbers with what they are behind them, as many as fit a line that wide whole:
+/// `12 established  0 listening`.
+fn items(theme: Theme, width: usize, items: &[(String, &str)]) -> Vec<Span<'static>> {
+    let mut room = width.saturating_sub(LABEL);
     let mut spans = Vec::new();
     for (value, what) in items {
+        let needed = text::width(value) + 1 + text::width(what);
+        if needed > room {
+            break;
+        }
+        room = room.saturating_sub(needed + 2);
         spans.push(Span::styled(value.clone(), theme.strong()));
         spans.push(Span::styled(format!(" {what}  "), theme.quiet()));
     }
@@ -112,24 +119,4 @@ fn name(data: &Data, fact: &Fact) -> String {
 /// The style of a line that says that something is not there.
 fn absent(theme: Theme) -> Style {
     theme.quiet()
-}
-
-/// A table of single facts: value, growth and what they are.
-fn facts<'a>(data: &Data, title: &'static str, facts: impl Iterator<Item = &'a Fact>) -> Table {
-    const COLUMNS: [Column; 3] = [
-        super::table::number("value", 11, 0),
-        super::table::number("growth", 11, 1),
-        super::table::fill("", 20, 2),
-    ];
-    let rows = facts.filter(|f| f.value.is_some()).map(|fact| Row {
-        key: name(data, fact),
-        cells: vec![
-            Cell::Text(value(fact), fact.number()),
-            Cell::Text(rate(fact), fact.rate),
-            Cell::words(fact.known.map_or("", |(_, metric)| metric.help)),
-        ],
-        topic: Some(fact.topic.clone()),
-        stale: fact.stale,
-    });
-    Table::new(title, &COLUMNS, rows.collect())
 }

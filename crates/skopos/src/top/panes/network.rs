@@ -1,6 +1,7 @@
 //! Network interfaces, TCP, UDP and sockets.
 
 use ratatui::text::Line;
+use skopos_model::Topic;
 use skopos_model::schema::netdev::*;
 use skopos_model::schema::{Metric, sockets, tcp, udp};
 
@@ -13,8 +14,8 @@ use crate::top::theme::Theme;
 const COLUMNS: [Column; 8] = [
     number("rx/s", 10, 0),
     number("tx/s", 10, 0),
-    number("drops", 5, 1),
-    number("errs", 5, 1),
+    number("drop", 4, 1),
+    number("err", 4, 1),
     number("rx pkts", 7, 2),
     number("tx pkts", 7, 2),
     number("speed/s", 10, 3),
@@ -30,8 +31,8 @@ static ERRORS: [&Metric; 4] = [
 ];
 
 /// The connections of the node.
-pub(super) fn summary(data: &Data, theme: Theme, _width: usize) -> Vec<Line<'static>> {
-    let mut lines: Vec<Line<'static>> = tcp(data, theme).into_iter().collect();
+pub(super) fn summary(data: &Data, theme: Theme, width: usize) -> Vec<Line<'static>> {
+    let mut lines: Vec<Line<'static>> = tcp(data, theme, width).into_iter().collect();
     if let Some(node) = data.instance(&tcp::FAMILY, "") {
         let rate = |metric| text::number(node.rate(metric));
         let shown = [
@@ -40,7 +41,7 @@ pub(super) fn summary(data: &Data, theme: Theme, _width: usize) -> Vec<Line<'sta
             (rate(&tcp::TIMEOUTS_TOTAL), "timeouts/s"),
             (rate(&tcp::LISTEN_DROPS_TOTAL), "listen drops/s"),
         ];
-        lines.push(labelled(theme, "", node.is_stale(), items(theme, &shown)));
+        lines.push(labelled(theme, "", node.is_stale(), items(theme, width, &shown)));
     }
     for version in data.instances(&udp::FAMILY) {
         let rate = |metric| text::number(version.rate(metric));
@@ -52,7 +53,7 @@ pub(super) fn summary(data: &Data, theme: Theme, _width: usize) -> Vec<Line<'sta
             (text::number(version.rates(&errors)), "errors/s"),
         ];
         let label = format!("udp {}", version.name);
-        lines.push(labelled(theme, &label, version.is_stale(), items(theme, &shown)));
+        lines.push(labelled(theme, &label, version.is_stale(), items(theme, width, &shown)));
     }
     if let Some(node) = data.instance(&sockets::FAMILY, "") {
         let number = |metric| text::number(node.value(metric));
@@ -62,12 +63,12 @@ pub(super) fn summary(data: &Data, theme: Theme, _width: usize) -> Vec<Line<'sta
             (number(&sockets::TCP_ORPHANED), "orphaned"),
             (bytes(node.value(&sockets::TCP_MEMORY_BYTES)), "of TCP buffers"),
         ];
-        lines.push(labelled(theme, "sockets", node.is_stale(), items(theme, &shown)));
+        lines.push(labelled(theme, "sockets", node.is_stale(), items(theme, width, &shown)));
     }
     lines
 }
 
-pub(super) fn tcp(data: &Data, theme: Theme) -> Option<Line<'static>> {
+pub(super) fn tcp(data: &Data, theme: Theme, width: usize) -> Option<Line<'static>> {
     let node = data.instance(&tcp::FAMILY, "")?;
     let rate = |metric| text::number(node.rate(metric));
     let shown = [
@@ -76,7 +77,7 @@ pub(super) fn tcp(data: &Data, theme: Theme) -> Option<Line<'static>> {
         (rate(&tcp::RECEIVED_SEGMENTS_TOTAL), "in/s"),
         (rate(&tcp::SENT_SEGMENTS_TOTAL), "out/s"),
     ];
-    Some(labelled(theme, "tcp", node.is_stale(), items(theme, &shown)))
+    Some(labelled(theme, "tcp", node.is_stale(), items(theme, width, &shown)))
 }
 
 pub(super) fn table(data: &Data) -> Table {
@@ -104,6 +105,14 @@ pub(super) fn table(data: &Data) -> Table {
 
 fn speed(interface: &Instance<'_>) -> String {
     interface.value(&SPEED_BYTES_PER_SECOND).map_or_else(String::new, |s| bytes(Some(s)))
+}
+
+/// What came in through the interface that received most: the overview's history.
+pub(super) fn history(data: &Data) -> Option<Topic> {
+    let received = |i: &Instance<'_>| i.value(&RECEIVE_BYTES_TOTAL).unwrap_or(0.0);
+    let interfaces = data.instances(&FAMILY).filter(|i| i.name != "lo");
+    let busiest = interfaces.max_by(|a, b| received(a).total_cmp(&received(b)))?;
+    busiest.topic(&RECEIVE_BYTES_TOTAL)
 }
 
 /// The busiest first if there are more than `room`, and `lo` always after the others.

@@ -6,11 +6,12 @@
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::text::Line;
+use skopos_model::Topic;
 use skopos_model::schema::{fs, netdev};
 
 use super::{absent, cgroups, cpu, disks, files, memory, network, system, topics};
 use crate::top::data::Data;
-use crate::top::draw::{graph, put};
+use crate::top::draw::{graph, put, put_right};
 use crate::top::history;
 use crate::top::table::Table;
 use crate::top::theme::Theme;
@@ -19,8 +20,8 @@ use crate::top::theme::Theme;
 const TWO_COLUMNS: u16 = 110;
 /// From this width on file systems and network stand side by side.
 const SIDE_BY_SIDE: u16 = 72;
-/// Rows of the processor's history, at least and at most.
-const GRAPH_ROWS: (u16, u16) = (3, 8);
+/// Rows of a history, its heading included, at least and at most.
+const GRAPH_ROWS: (u16, u16) = (3, 10);
 /// Control groups on the overview: those that use most.
 const MAX_CGROUPS: u16 = 10;
 
@@ -46,6 +47,7 @@ pub(crate) fn draw(data: &Data, theme: Theme, buffer: &mut Buffer, area: Rect) {
     }
     if area.width < TWO_COLUMNS {
         let mut blocks = meters(data, theme, area.width);
+        blocks.extend(graph_block(data, theme, "cpu busy", cpu::history(data), 5));
         blocks.push(disk_block(data, theme));
         blocks.extend(halves(data, theme, area.width));
         blocks.push(published_block(data, theme));
@@ -55,10 +57,14 @@ pub(crate) fn draw(data: &Data, theme: Theme, buffer: &mut Buffer, area: Rect) {
     let left = Rect { width: area.width / 2 - 1, ..area };
     let right = Rect { x: area.x + area.width / 2 + 1, width: area.width.div_ceil(2) - 1, ..area };
     let mut blocks = meters(data, theme, left.width);
-    blocks.extend(graph_block(data, theme));
+    blocks.extend(graph_block(data, theme, "cpu busy", cpu::history(data), 5));
+    blocks.extend(graph_block(data, theme, "memory used", memory::history(data), 6));
     blocks.push(disk_block(data, theme));
+    blocks.extend(graph_block(data, theme, "disk busy", disks::history(data), 7));
     stack(blocks, buffer, left);
-    let mut blocks = vec![network_block(data, theme), files_block(data, theme)];
+    let mut blocks = vec![network_block(data, theme)];
+    blocks.extend(graph_block(data, theme, "received", network::history(data), 6));
+    blocks.push(files_block(data, theme));
     blocks.push(cgroups_block(data, theme));
     blocks.push(published_block(data, theme));
     stack(blocks, buffer, right);
@@ -67,11 +73,11 @@ pub(crate) fn draw(data: &Data, theme: Theme, buffer: &mut Buffer, area: Rect) {
 /// The lines with meters and numbers.
 fn meters<'a>(data: &'a Data, theme: Theme, width: u16) -> Vec<Block<'a>> {
     let mut lines = cpu::meters(data, theme, width.into());
-    lines.extend(cpu::load(data, theme));
-    lines.extend(cpu::pressure(data, theme));
+    lines.extend(cpu::load(data, theme, width.into()));
+    lines.extend(cpu::pressure(data, theme, width.into()));
     lines.extend(memory::meters(data, theme, width.into()));
-    lines.extend(network::tcp(data, theme));
-    lines.extend(system::processes(data, theme));
+    lines.extend(network::tcp(data, theme, width.into()));
+    lines.extend(system::processes(data, theme, width.into()));
     let rows = u16::try_from(lines.len()).unwrap_or(u16::MAX);
     let draw: Draw<'a> = Box::new(move |buffer, area| {
         for (row, line) in lines.iter().enumerate() {
@@ -139,17 +145,30 @@ fn table_block<'a>(
     Block { least, most, rank, draw }
 }
 
-/// How busy the processors were, as far back as the ring reaches.
-fn graph_block(data: &Data, theme: Theme) -> Option<Block<'_>> {
-    let topic = cpu::history(data)?;
-    let draw: Draw<'_> = Box::new(move |buffer, area| {
-        let Some(series) = history::series(data, &topic, area.width.into()) else { return };
-        let heading = format!(" cpu busy, 0-100 %, last {}", series.reach());
-        put(buffer, area, 0, &Line::styled(heading, theme.title()));
+/// How a topic went, as far back as the ring reaches.
+fn graph_block<'a>(
+    data: &'a Data,
+    theme: Theme,
+    title: &'static str,
+    topic: Option<Topic>,
+    rank: u8,
+) -> Option<Block<'a>> {
+    let topic = topic?;
+    let draw: Draw<'a> = Box::new(move |buffer, area| {
+        let columns = usize::from(area.width.saturating_sub(2));
+        let Some(series) = history::series(data, &topic, columns) else { return };
+        let top = series.top();
+        // The instance, where the title alone leaves it open.
+        let of = topic.as_str().rsplit('/').nth(1).filter(|_| topic.segments().count() > 3);
+        let of = of.filter(|of| *of != "total").map_or_else(String::new, |of| format!(" {of}"));
+        put(buffer, area, 0, &Line::styled(format!(" {title}{of}"), theme.title()));
+        let scale = format!("0 to {}, last {} ", series.show(top), series.reach());
+        put_right(buffer, area, 0, &Line::styled(scale, theme.quiet()));
         let below = Rect { y: area.y + 1, height: area.height.saturating_sub(1), ..area };
-        graph(buffer, below, theme, &series.values, (0.0, 1.0));
+        let inner = Rect { x: area.x + 1, width: area.width.saturating_sub(2), ..below };
+        graph(buffer, inner, theme, &series.values, (0.0, top));
     });
-    Some(Block { least: GRAPH_ROWS.0, most: GRAPH_ROWS.1, rank: 5, draw })
+    Some(Block { least: GRAPH_ROWS.0, most: GRAPH_ROWS.1, rank, draw })
 }
 
 /// Shares the rows of `area` among the blocks and draws them from top to bottom.
@@ -196,8 +215,9 @@ fn share_rows(wishes: &[(u16, u16, u8)], rows: u16) -> Vec<u16> {
 }
 
 /// The topics whose history the overview shows.
-pub(crate) fn histories(data: &Data) -> Vec<skopos_model::Topic> {
-    cpu::history(data).into_iter().collect()
+pub(crate) fn histories(data: &Data) -> Vec<Topic> {
+    let topics = [cpu::history(data), memory::history(data), disks::history(data)];
+    topics.into_iter().flatten().chain(network::history(data)).collect()
 }
 
 #[cfg(test)]

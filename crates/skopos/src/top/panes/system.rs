@@ -23,10 +23,10 @@ const COLUMNS: [Column; 6] = [
 ];
 
 pub(super) fn summary(data: &Data, theme: Theme, width: usize) -> Vec<Line<'static>> {
-    let mut lines: Vec<Line<'static>> = processes(data, theme).into_iter().collect();
-    lines.extend(states(data, theme));
+    let mut lines: Vec<Line<'static>> = processes(data, theme, width).into_iter().collect();
+    lines.extend(states(data, theme, width));
     lines.extend(hardware(data, theme, width));
-    lines.extend(cost(data, theme));
+    lines.extend(cost(data, theme, width));
     for (index, publisher) in data.publishers.iter().enumerate() {
         if index == MAX_PUBLISHERS && data.publishers.len() > MAX_PUBLISHERS {
             let more = data.publishers.len() - index;
@@ -38,7 +38,7 @@ pub(super) fn summary(data: &Data, theme: Theme, width: usize) -> Vec<Line<'stat
     lines
 }
 
-pub(super) fn processes(data: &Data, theme: Theme) -> Option<Line<'static>> {
+pub(super) fn processes(data: &Data, theme: Theme, width: usize) -> Option<Line<'static>> {
     let node = data.instance(&process::FAMILY, "")?;
     let number = |metric| text::number(node.value(metric));
     let shown = [
@@ -48,10 +48,10 @@ pub(super) fn processes(data: &Data, theme: Theme) -> Option<Line<'static>> {
         (number(&process::PROCESSES), "processes"),
         (number(&process::THREADS), "threads"),
     ];
-    Some(labelled(theme, "tasks", node.is_stale(), items(theme, &shown)))
+    Some(labelled(theme, "tasks", node.is_stale(), items(theme, width, &shown)))
 }
 
-fn states(data: &Data, theme: Theme) -> Option<Line<'static>> {
+fn states(data: &Data, theme: Theme, width: usize) -> Option<Line<'static>> {
     let node = data.instance(&process::FAMILY, "")?;
     let number = |metric| text::number(node.value(metric));
     let shown = [
@@ -59,7 +59,7 @@ fn states(data: &Data, theme: Theme) -> Option<Line<'static>> {
         (number(&process::IDLE_PROCESSES), "idle kernel threads"),
         (number(&process::STOPPED_PROCESSES), "stopped"),
     ];
-    Some(labelled(theme, "", node.is_stale(), items(theme, &shown)))
+    Some(labelled(theme, "", node.is_stale(), items(theme, width, &shown)))
 }
 
 /// Temperatures, fans and the like, as many as fit into a few lines.
@@ -89,7 +89,7 @@ fn hardware(data: &Data, theme: Theme, width: usize) -> Vec<Line<'static>> {
 }
 
 /// What the agent takes from the machine that it watches.
-fn cost(data: &Data, theme: Theme) -> Option<Line<'static>> {
+fn cost(data: &Data, theme: Theme, width: usize) -> Option<Line<'static>> {
     let agent = data.instance(&own::FAMILY, "")?;
     let cpu = agent.rate(&own::CPU_SECONDS_TOTAL);
     let shown = [
@@ -101,7 +101,7 @@ fn cost(data: &Data, theme: Theme) -> Option<Line<'static>> {
         (bytes(agent.value(&own::SEGMENT_BYTES)), "shared"),
         (text::number(agent.rate(&own::SAMPLES_STORED_TOTAL)), "samples/s"),
     ];
-    Some(labelled(theme, "skopos", agent.is_stale(), items(theme, &shown)))
+    Some(labelled(theme, "skopos", agent.is_stale(), items(theme, width, &shown)))
 }
 
 fn publisher_line(data: &Data, theme: Theme, index: usize, publisher: &Publisher) -> Line<'static> {
@@ -111,14 +111,11 @@ fn publisher_line(data: &Data, theme: Theme, index: usize, publisher: &Publisher
         None if data.is_lost(publisher) => "silent",
         None => "alive",
     };
-    let label = if index == 0 { "publisher" } else { "" };
-    let shown = [
-        (publisher.name.clone(), ""),
-        (publisher.pid.to_string(), "pid"),
-        (facts.to_string(), "facts"),
-        (state.to_owned(), ""),
-    ];
-    labelled(theme, label, data.is_lost(publisher), items(theme, &shown))
+    let label = if index == 0 { "segments" } else { "" };
+    let words = format!("  pid {}, {facts} facts, {state}", publisher.pid);
+    let spans =
+        [Span::styled(publisher.name.clone(), theme.strong()), Span::styled(words, theme.quiet())];
+    labelled(theme, label, data.is_lost(publisher), spans)
 }
 
 /// The agent's sensors and what they cost.
