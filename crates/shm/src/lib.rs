@@ -91,3 +91,5 @@ pub use {
 
 #[cfg(all(test, loom))]
 mod loom_tests;
+#[cfg(all(test, not(loom)))]
+mod ring_tests;

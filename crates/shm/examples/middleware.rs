@@ -1,0 +1,193 @@
+//! A middleware that decides by live facts: it picks the device with the shortest queue, and
+//! publishes what it decided.
+//!
+//! ```text
+//! cargo run -p skopos-shm --example middleware
+//! ```
+//!
+//! With an agent running on this machine (`skopos up`) it reads the agent's facts. Without one it
+//! publishes a few of its own in a directory that it removes at the end, so that there is something
+//! to read.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use skopos_model::{Kind, Timestamp, Topic, TopicPattern, Unit, ValueType};
+use skopos_shm::{Delivery, Error, Host, Publisher, Vertex, VertexSpec, VertexWriter};
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    // Everything that is published on this machine, whoever publishes it: a user's own programs and
+    // the system's agent. Opening maps the segments; nothing is copied, no daemon is asked.
+    let mut host = Host::open()?;
+    let queues: TopicPattern = "*/block/*/in_flight".parse()?;
+
+    let stand_in = if host.select(&queues).is_empty() {
+        println!("no agent runs here: a stand-in publishes instead\n");
+        let stand_in = StandIn::start()?;
+        host = Host::open_dirs(vec![stand_in.dir.clone()])?;
+        Some(stand_in)
+    } else {
+        None
+    };
+
+    println!("what there is:");
+    for vertex in host.select(&"**".parse()?).iter().take(5) {
+        let info = vertex.info();
+        println!("  {:<40} {} {} {}", info.topic, info.kind, info.value_type, info.unit);
+    }
+
+    // Find once, read for ever: a vertex is a handle on memory, valid until it is unregistered.
+    let devices = host.select(&queues);
+    decide(&devices)?;
+    history(&devices[0])?;
+    publish_own_facts(&host, stand_in.as_ref().map(|s| s.dir.as_path()))?;
+    if let Some(stand_in) = &stand_in {
+        follow(&devices[0], stand_in)?;
+    }
+    Ok(())
+}
+
+/// The latest value costs a few loads from memory: cheap enough for every single decision.
+fn decide(devices: &[Vertex]) -> Result<(), Error> {
+    let mut best: Option<(&Topic, f64)> = None;
+    for device in devices {
+        let reading = match device.latest() {
+            Ok(reading) => reading,
+            // Registered, but not measured yet; or unplugged since we looked.
+            Err(Error::Empty(_) | Error::Gone(_)) => continue,
+            Err(e) => return Err(e),
+        };
+        // The value may be unchanged for an hour and still be fresh: `age` says when its source
+        // was last looked at. Old facts decide nothing.
+        if reading.age() > Duration::from_secs(60) {
+            continue;
+        }
+        let depth = reading.as_f64().unwrap_or(f64::INFINITY);
+        if best.is_none_or(|(_, shortest)| depth < shortest) {
+            best = Some((device.topic(), depth));
+        }
+    }
+    match best {
+        Some((topic, depth)) => println!("\nshortest queue: {topic} with {depth}"),
+        None => println!("\nno device has a fresh value"),
+    }
+    Ok(())
+}
+
+/// The ring keeps the last changes; what is older is in the history on disk.
+fn history(device: &Vertex) -> Result<(), Error> {
+    let now = skopos_shm::now();
+    let minute = device.range(now.saturating_sub(Duration::from_secs(60))..=now)?;
+    let reach = if minute.complete { "all of them" } else { "as far as memory reaches back" };
+    println!(
+        "\n{} changes of {} in the last minute, {reach}",
+        minute.samples.len(),
+        device.topic()
+    );
+    for sample in minute.samples.iter().rev().take(3) {
+        println!("  {} {}", sample.time, sample.value);
+    }
+    // What was it then? The value that held at a time, changed or not.
+    let before = now.saturating_sub(Duration::from_secs(1));
+    match device.as_of(before) {
+        Ok(Some(sample)) => println!("  a second ago it was {}", sample.value),
+        Ok(None) => println!("  a second ago it had no value"),
+        Err(Error::Busy(_)) => println!("  a second ago is out of memory's reach"),
+        Err(e) => return Err(e),
+    }
+    Ok(())
+}
+
+/// A program's own facts are vertices like all others, for every reader on this machine.
+fn publish_own_facts(host: &Host, dir: Option<&Path>) -> Result<(), Error> {
+    // One segment a program; a name that another living program holds is refused, and says by whom.
+    let mut builder = Publisher::builder(&format!("middleware-{}", std::process::id()));
+    if let Some(dir) = dir {
+        builder = builder.dir(dir);
+    }
+    let publisher = builder.create()?;
+
+    // Vertices are registered when they are needed, and unregistered when they are not.
+    let topic: Topic = "n01/middleware/placements_total".parse()?;
+    let spec = VertexSpec::new(topic.clone(), ValueType::U64).kind(Kind::Counter);
+    let placements: VertexWriter = publisher.register(spec)?;
+    for count in 1..=3u64 {
+        placements.publish(count)?;
+    }
+
+    let mut host_again = Host::open_dirs(match dir {
+        Some(dir) => vec![dir.to_owned()],
+        None => skopos_shm::search_path(),
+    })?;
+    let seen = host_again.find(&topic)?;
+    println!("\nother programs read {} = {}", topic, seen.latest()?.sample.value);
+
+    publisher.unregister(&placements);
+    host_again.refresh()?;
+    let gone = matches!(seen.latest(), Err(Error::Gone(_)));
+    println!(
+        "unregistered: its readers are told ({gone}), {} segments stay",
+        host.segments().len()
+    );
+    Ok(())
+}
+
+/// Each change as it happens: asleep in the kernel until the publish itself wakes us.
+fn follow(device: &Vertex, stand_in: &StandIn) -> Result<(), Error> {
+    println!("\nfollowing {}:", device.topic());
+    let mut changes = device.subscribe();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for depth in [7u64, 7, 8] {
+                std::thread::sleep(Duration::from_millis(50));
+                // A value that did not change is not stored, and wakes nobody.
+                let _ = stand_in.devices[0].publish(depth);
+            }
+        });
+        while let Some(delivery) = changes.next_timeout(Duration::from_millis(500))? {
+            match delivery {
+                Delivery::Sample(sample) => println!("  {} {}", sample.time, sample.value),
+                // We were too slow for the ring, and know by how much.
+                Delivery::Lost(count) => println!("  {count} changes were missed"),
+            }
+        }
+        println!("  nothing for half a second: done");
+        Ok(())
+    })
+}
+
+/// What an agent would publish, in a directory of its own.
+struct StandIn {
+    dir: PathBuf,
+    devices: Vec<VertexWriter>,
+    /// Dropping it closes the segment and removes its files.
+    _publisher: Publisher,
+}
+
+impl StandIn {
+    fn start() -> Result<Self, Error> {
+        let dir = std::env::temp_dir().join(format!("skopos-example-{}", std::process::id()));
+        let publisher = Publisher::builder("stand-in").dir(&dir).node("n01").create()?;
+        let mut devices = Vec::new();
+        for (device, depths) in [("nvme0n1", [4u64, 2, 3]), ("nvme1n1", [1, 9, 1])] {
+            let topic: Topic = format!("n01/block/{device}/in_flight").parse()?;
+            let spec = VertexSpec::new(topic, ValueType::U64).unit(Unit::NONE);
+            let writer = publisher.register(spec)?;
+            let now = skopos_shm::now();
+            for (n, depth) in depths.into_iter().enumerate() {
+                let ago = Duration::from_secs(3 * (3 - n as u64));
+                let time: Timestamp = now.saturating_sub(ago);
+                writer.publish_at(time, depth)?;
+            }
+            devices.push(writer);
+        }
+        Ok(Self { dir, devices, _publisher: publisher })
+    }
+}
+
+impl Drop for StandIn {
+    fn drop(&mut self) {
+        // The publisher, a field, goes after this; its segment is removed with the directory.
+        let _ = std::fs::remove_dir_all(&self.dir);
+    }
+}

@@ -1,0 +1,327 @@
+//! The protocols on the heap, by real threads: fast under plain `cargo test`, and in Miri, which
+//! looks for undefined behaviour and reorders loads and stores as weak machines do (`make miri`).
+//! What the tests themselves share is relaxed: the order under test is the protocols' own.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use skopos_model::{Kind, Origin, Timestamp, Unit, ValueType};
+
+use crate::entry::{self, Registered};
+use crate::layout::Entry;
+use crate::ring::{Found, Meta, Payload, Place, Published, RawVertex, Slot, VertexHead};
+use crate::sys::Futex;
+use crate::wait::Bell;
+
+const OWNER: u64 = 7;
+/// Miri is hundreds of times slower.
+const ROUNDS: u64 = if cfg!(miri) { 60 } else { 100_000 };
+
+/// A vertex on the heap.
+struct Heap {
+    head: VertexHead,
+    slots: Vec<Slot>,
+    bytes: Vec<AtomicU64>,
+}
+
+impl Heap {
+    fn new(slots: usize, byte_words: usize) -> Arc<Self> {
+        let head = VertexHead {
+            owner: AtomicU64::new(OWNER),
+            head: AtomicU64::new(0),
+            checked_at: AtomicI64::new(0),
+            lock: AtomicU32::new(0),
+            epoch: AtomicU32::new(0),
+            bytes_reserved: AtomicU64::new(0),
+            clamped: AtomicU64::new(0),
+            reserved: [0; 2],
+        };
+        let slot = |_| Slot {
+            mark: AtomicU64::new(0),
+            time: AtomicI64::new(0),
+            bits: AtomicU64::new(0),
+            meta: AtomicU64::new(0),
+        };
+        Arc::new(Self {
+            head,
+            slots: (0..slots).map(slot).collect(),
+            bytes: (0..byte_words).map(|_| AtomicU64::new(0)).collect(),
+        })
+    }
+
+    fn vertex(&self) -> RawVertex<'_> {
+        RawVertex { head: &self.head, slots: &self.slots, bytes: &self.bytes }
+    }
+
+    /// Publishes a sample whose time, bits and bound say the same: a torn one shows.
+    fn publish(&self, owner: u64, value: u64) -> Option<Published> {
+        let origin = Origin::Predicted { bound: (value % 4096) as f64 };
+        let time = Timestamp::from_nanos(value as i64 * 10);
+        self.vertex().publish(owner, time, Payload::Bits(value), origin)
+    }
+}
+
+fn assert_whole(time: i64, bits: u64, meta: Meta) {
+    assert_eq!(time, bits as i64 * 10, "torn");
+    assert_eq!(meta.origin(false), Origin::Predicted { bound: (bits % 4096) as f64 }, "torn");
+}
+
+#[test]
+fn readers_of_a_busy_ring_get_whole_samples_in_order() {
+    let heap = Heap::new(4, 0);
+    let readers: Vec<_> = (0..2)
+        .map(|which| {
+            let heap = Arc::clone(&heap);
+            thread::spawn(move || read_on(&heap, which == 0))
+        })
+        .collect();
+    for value in 1..=ROUNDS {
+        assert_eq!(heap.publish(OWNER, value), Some(Published::Stored));
+    }
+    for reader in readers {
+        reader.join().unwrap();
+    }
+    assert!(matches!(heap.vertex().latest(OWNER), Found::Whole((s, _)) if s.bits == ROUNDS));
+}
+
+/// Looks at the latest sample until it is the last, or follows each too; sample `t` has the value
+/// `t + 1`.
+fn read_on(heap: &Heap, follow: bool) {
+    let (mut newest, mut next, mut seen, mut lost) = (0, 0, 0, 0);
+    while newest < ROUNDS || follow && next < ROUNDS {
+        if let Found::Whole((sample, checked_at)) = heap.vertex().latest(OWNER) {
+            assert_whole(sample.time, sample.bits, sample.meta);
+            assert_eq!(sample.bits, sample.ticket + 1);
+            assert!(sample.bits >= newest && checked_at >= sample.time);
+            newest = sample.bits;
+            let held = heap.vertex().as_of(OWNER, sample.time);
+            assert!(matches!(held, Found::Lapped) || held == Found::Whole(sample), "{held:?}");
+        }
+        while follow && next < heap.vertex().count() {
+            match heap.vertex().read(OWNER, next) {
+                Found::Whole(sample) => {
+                    assert_whole(sample.time, sample.bits, sample.meta);
+                    assert_eq!(sample.bits, next + 1);
+                    seen += 1;
+                }
+                Found::Lapped => lost += 1,
+                other => panic!("{other:?}"),
+            }
+            next += 1;
+        }
+        thread::yield_now();
+    }
+    assert!(!follow || seen + lost == ROUNDS, "{seen} seen and {lost} lost");
+}
+
+#[test]
+fn writers_take_turns_and_lose_nothing() {
+    const WRITERS: u64 = 3;
+    let heap = Heap::new(if cfg!(miri) { 256 } else { 1 << 19 }, 0);
+    let writers: Vec<_> = (0..WRITERS)
+        .map(|writer| {
+            let heap = Arc::clone(&heap);
+            thread::spawn(move || {
+                for n in 0..ROUNDS {
+                    let time = Timestamp::from_nanos(n as i64);
+                    let payload = Payload::Bits(writer << 32 | n);
+                    heap.vertex().publish(OWNER, time, payload, Origin::Measured).unwrap();
+                }
+            })
+        })
+        .collect();
+    for writer in writers {
+        writer.join().unwrap();
+    }
+    let vertex = heap.vertex();
+    assert_eq!(vertex.count(), WRITERS * ROUNDS);
+    let (mut next, mut last) = ([0; WRITERS as usize], i64::MIN);
+    for ticket in 0..vertex.count() {
+        let Found::Whole(sample) = vertex.read(OWNER, ticket) else { panic!("a hole") };
+        assert!(sample.time >= last, "time went back");
+        last = sample.time;
+        let (writer, n) = ((sample.bits >> 32) as usize, sample.bits & 0xffff_ffff);
+        assert_eq!(n, next[writer], "each writer's own order");
+        next[writer] += 1;
+    }
+}
+
+#[test]
+fn structured_bytes_are_whole_or_refused() {
+    let heap = Heap::new(4, 8);
+    let reader = {
+        let heap = Arc::clone(&heap);
+        thread::spawn(move || {
+            let (mut bytes, mut newest) = (Vec::new(), 0);
+            while newest < ROUNDS as i64 {
+                if let Found::Whole((sample, _)) = heap.vertex().latest(OWNER)
+                    && heap.vertex().copy_bytes(&sample, &mut bytes)
+                {
+                    let length = 1 + sample.time as usize % 30;
+                    assert_eq!(bytes, vec![sample.time as u8; length], "torn");
+                    assert!(sample.time >= newest, "went back");
+                    newest = sample.time;
+                }
+                thread::yield_now();
+            }
+        })
+    };
+    for n in 1..=ROUNDS {
+        let bytes = vec![n as u8; 1 + n as usize % 30];
+        let time = Timestamp::from_nanos(n as i64);
+        heap.vertex().publish(OWNER, time, Payload::Bytes(&bytes), Origin::Measured).unwrap();
+    }
+    reader.join().unwrap();
+}
+
+/// A vertex changes hands again and again; a reader that knows one owner never sees another's.
+#[test]
+fn a_reader_never_sees_its_vertex_successor() {
+    let heap = Heap::new(2, 0);
+    let owners = ROUNDS / 10;
+    heap.vertex().abandon();
+    let current = Arc::new(AtomicU64::new(0));
+    let reader = {
+        let (heap, current) = (Arc::clone(&heap), Arc::clone(&current));
+        thread::spawn(move || {
+            while current.load(Ordering::Relaxed) < owners {
+                let owner = current.load(Ordering::Relaxed).max(1);
+                if let Found::Whole((sample, _)) = heap.vertex().latest(owner) {
+                    assert_whole(sample.time, sample.bits, sample.meta);
+                    assert_eq!(sample.bits >> 8, owner, "another owner's sample");
+                }
+                thread::yield_now();
+            }
+        })
+    };
+    for owner in 1..=owners {
+        heap.vertex().adopt(owner);
+        current.store(owner, Ordering::Relaxed);
+        for n in 0..5 {
+            assert!(heap.publish(owner, owner << 8 | n).is_some());
+        }
+        assert_eq!(heap.publish(owner - 1, 0), None, "a writer of before");
+        heap.vertex().abandon();
+    }
+    reader.join().unwrap();
+}
+
+#[test]
+fn a_directory_entry_is_read_whole() {
+    let zero = || AtomicU64::new(0);
+    let entry = Arc::new(Entry {
+        version: AtomicU32::new(0),
+        state: AtomicU32::new(0),
+        vertex_offset: zero(),
+        slots: AtomicU32::new(0),
+        byte_ring_bytes: AtomicU32::new(0),
+        traits: AtomicU32::new(0),
+        group: AtomicU32::new(0),
+        unit: std::array::from_fn(|_| zero()),
+        topic: std::array::from_fn(|_| zero()),
+        registered_at: AtomicI64::new(0),
+    });
+    let registered = |which: u32| Registered {
+        version: 0,
+        place: Place { offset: 64 * u64::from(which), slots: 1 << which, byte_ring_bytes: 0 },
+        value_type: ValueType::F64,
+        kind: Kind::Gauge,
+        unit: Unit::new(["bytes", "seconds"][which as usize % 2]).unwrap(),
+        topic: "long/enough/to/span/words".repeat(which as usize).parse().unwrap(),
+        group: which,
+        registered_at: Timestamp::from_nanos(which.into()),
+    };
+    let rounds = ROUNDS.min(5_000) as u32;
+    let writer = {
+        let entry = Arc::clone(&entry);
+        thread::spawn(move || {
+            for round in 0..rounds {
+                if round % 5 == 0 {
+                    entry::write(&entry, None);
+                }
+                let version = entry::write(&entry, Some(&registered(1 + round % 3)));
+                assert!(version.is_multiple_of(2));
+            }
+        })
+    };
+    while !writer.is_finished() {
+        if let Some(found) = entry::read_once(&entry).flatten() {
+            let expected = Registered { version: found.version, ..registered(found.group) };
+            assert_eq!(found, expected, "half of each");
+        }
+        thread::yield_now();
+    }
+    writer.join().unwrap();
+}
+
+/// With the futex itself: a lost wake-up would cost the whole timeout, and fail.
+#[test]
+fn waiters_are_woken() {
+    const PATIENCE: Duration = Duration::from_secs(120);
+    let rounds = ROUNDS.min(2_000);
+    let words = Arc::new((AtomicU32::new(0), AtomicU32::new(0), AtomicU64::new(0)));
+    let waiter = {
+        let words = Arc::clone(&words);
+        thread::spawn(move || {
+            let bell = Bell { flag: &words.0, epoch: &words.1 };
+            for wanted in 1..=rounds {
+                let started = std::time::Instant::now();
+                let ready = || words.2.load(Ordering::Relaxed) >= wanted;
+                while !bell.wait(&Futex { timeout: PATIENCE }, ready) {
+                    assert!(started.elapsed() < PATIENCE, "never woken");
+                }
+            }
+        })
+    };
+    let bell = Bell { flag: &words.0, epoch: &words.1 };
+    for value in 1..=rounds {
+        words.2.store(value, Ordering::Relaxed);
+        bell.ring(&Futex { timeout: PATIENCE });
+        if value % 16 == 0 {
+            thread::yield_now();
+        }
+    }
+    waiter.join().unwrap();
+}
+
+/// No count that was ever reached: reading ends at once, and arithmetic holds.
+#[test]
+fn a_hostile_head_ends_every_walk() {
+    for head in [u64::MAX, u64::MAX - 1, u64::MAX / 2, 1 << 62, 1 << 40, 5] {
+        let heap = Heap::new(4, 0);
+        heap.head.head.store(head, Ordering::Relaxed);
+        let vertex = heap.vertex();
+        assert_eq!(vertex.latest(OWNER), Found::Lapped);
+        assert_eq!(vertex.as_of(OWNER, 0), Found::Lapped);
+        assert_eq!(vertex.reach(vertex.count()).count(), 4);
+        assert_eq!(vertex.read(OWNER, vertex.count()), Found::Absent);
+    }
+}
+
+/// A writer that died at each of its steps leaves the sample before as the latest.
+#[test]
+fn a_half_written_slot_is_not_there() {
+    let heap = Heap::new(2, 0);
+    heap.publish(OWNER, 1);
+    heap.publish(OWNER, 2);
+    // As `store_slot` does, up to each point: the slot of sample 2 is that of sample 0.
+    let slot = &heap.slots[0];
+    let steps: [&dyn Fn(); 5] = [
+        &|| slot.mark.store(5, Ordering::Relaxed),
+        &|| slot.time.store(30, Ordering::Relaxed),
+        &|| slot.bits.store(3, Ordering::Relaxed),
+        &|| slot.meta.store(Meta::scalar(Origin::Predicted { bound: 3.0 }).0, Ordering::Relaxed),
+        &|| slot.mark.store(6, Ordering::Relaxed),
+    ];
+    for step in steps {
+        step();
+        let Found::Whole((latest, _)) = heap.vertex().latest(OWNER) else { panic!("none") };
+        assert_eq!((latest.ticket, latest.bits), (1, 2));
+        assert_eq!(heap.vertex().read(OWNER, 0), Found::Lapped);
+        assert!(matches!(heap.vertex().as_of(OWNER, 10), Found::Lapped));
+    }
+    heap.head.head.store(3, Ordering::Relaxed);
+    assert!(matches!(heap.vertex().latest(OWNER), Found::Whole((s, _)) if s.bits == 3));
+}
