@@ -23,7 +23,7 @@ struct FamilyFile {
 struct MetricEntry {
     name: String,
     help: String,
-    #[serde(default)]
+    /// Empty for a plain number; never left out, so that nobody wonders.
     unit: String,
     kind: String,
     #[serde(rename = "type")]
