@@ -21,7 +21,7 @@ pub(crate) fn rows(height: u16) -> u16 {
 
 /// Draws heading, history, and what the schema says.
 pub(crate) fn draw(data: &Data, topic: &Topic, theme: Theme, buffer: &mut Buffer, area: Rect) {
-    let Some(fact) = data.fact(topic) else { return };
+    let Some(fact) = data.fact(topic).filter(|_| area.height > 0) else { return };
     let width = usize::from(area.width);
     let rule = theme.rule().to_string();
     put(buffer, area, 0, &Line::styled(rule.repeat(width), theme.quiet()));

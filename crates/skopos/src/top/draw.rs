@@ -52,7 +52,8 @@ fn cells(ratio: f64, width: usize) -> usize {
         return 0;
     }
     let cells = (ratio * width as f64).round() as usize;
-    cells.clamp(usize::from(ratio >= 0.005), width)
+    // What can be read as more than nothing shows as more than nothing.
+    cells.max(usize::from(ratio >= 0.005)).min(width)
 }
 
 /// One character a share, each as high as its share.

@@ -202,16 +202,17 @@ fn letter_key(letter: u8) -> Option<Key> {
 }
 
 fn utf8_key(bytes: &[u8]) -> Option<(Option<Key>, usize)> {
-    let length = match bytes.first()? {
-        0xc0..=0xdf => 2,
-        0xe0..=0xef => 3,
-        _ => 4,
+    /// The most bytes that a character takes.
+    const MOST: usize = 4;
+    let bytes = &bytes[..bytes.len().min(MOST)];
+    let valid = match std::str::from_utf8(bytes) {
+        Ok(text) => text,
+        Err(e) if e.valid_up_to() > 0 => std::str::from_utf8(&bytes[..e.valid_up_to()]).ok()?,
+        // No length: the end is missing and may come yet.
+        Err(e) => return e.error_len().map(|length| (None, length)),
     };
-    let whole = bytes.get(..length)?;
-    match std::str::from_utf8(whole) {
-        Ok(text) => Some((text.chars().next().map(Key::Char), length)),
-        Err(_) => Some((None, 1)),
-    }
+    let c = valid.chars().next()?;
+    Some((Some(Key::Char(c)), c.len_utf8()))
 }
 
 #[cfg(test)]

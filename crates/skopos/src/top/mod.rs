@@ -19,6 +19,8 @@ mod detail;
 mod panes;
 mod view;
 mod terminal;
+#[cfg(test)]
+mod tests;
 
 use std::io::{self, IsTerminal as _};
 use std::process::ExitCode;

@@ -45,6 +45,21 @@ pub(crate) fn draw(app: &mut App, data: &Data, theme: Theme, buffer: &mut Buffer
     if let Mode::Help(line) = app.mode {
         help(theme, line, buffer, area);
     }
+    if !theme.unicode {
+        to_ascii(buffer);
+    }
+}
+
+/// Units have signs and users' texts may have any: what the terminal cannot show is replaced.
+fn to_ascii(buffer: &mut Buffer) {
+    for cell in buffer.content.iter_mut().filter(|cell| !cell.symbol().is_ascii()) {
+        let replacement = match cell.symbol() {
+            "µ" => "u",
+            "°" => " ",
+            _ => "?",
+        };
+        cell.set_symbol(replacement);
+    }
 }
 
 /// Who publishes, how old the data is, what time it is.
@@ -104,38 +119,35 @@ fn tabs(app: &App, theme: Theme, buffer: &mut Buffer, area: Rect) {
 
 fn key_line(app: &App, theme: Theme, buffer: &mut Buffer, area: Rect) {
     let cursor = app.cursor();
-    let count = format!("{} of {} rows", app.table.rows.len(), app.table.unfiltered);
-    let key = |key: &'static str, what: &'static str| {
-        [
-            Span::styled(format!(" {key}"), theme.strong()),
-            Span::styled(format!(" {what} "), theme.quiet()),
+    let rows = app.table.rows.len();
+    let key = |key: &str, what: &str| {
+        vec![
+            Span::styled(format!(" {key} "), theme.strong()),
+            Span::styled(format!("{what} "), theme.quiet()),
         ]
     };
+    let filter = Span::styled(format!(" /{}", cursor.filter), theme.strong());
+    let count = Span::raw(format!("  {rows} of {} rows ", app.table.unfiltered));
     let mut spans = Vec::new();
     if app.mode == Mode::Filter {
-        spans.push(Span::styled(format!(" /{}", cursor.filter), theme.strong()));
-        spans.push(Span::styled(" ", theme.chosen()));
-        spans.push(Span::raw(format!("  {count} ")));
+        spans.extend([filter, Span::styled(" ", theme.chosen()), count]);
         spans.extend([key("Enter", "keep"), key("Esc", "show all")].concat());
     } else if !cursor.filter.is_empty() {
-        spans.push(Span::styled(format!(" /{}", cursor.filter), theme.strong()));
-        spans.push(Span::raw(format!("  {count} ")));
-        spans.extend(
-            [key("Esc", "show all"), key("/", "change"), key("?", "help"), key("q", "leave")]
-                .concat(),
-        );
+        spans.extend([filter, count]);
+        spans.extend([key("Esc", "show all"), key("/", "change"), key("?", "help")].concat());
+    } else if app.pane() == panes::OVERVIEW {
+        let keys = [key("?", "help"), key("1-9", "pane"), key("/", "find a topic")];
+        spans.extend([keys.concat(), key("p", "pause"), key("q", "leave")].concat());
     } else {
-        let keys = [
-            key("?", "help"),
-            key("1-9", "pane"),
-            key("/", "filter"),
-            key("s", "sort"),
-            key("p", "pause"),
-            key("q", "leave"),
-        ];
-        spans.extend(keys.concat());
+        let sort = format!("sort: {}", app.table.sorted_by());
+        let keys = [key("?", "help"), key("1-9", "pane"), key("/", "filter"), key("s", &sort)];
+        spans.extend([keys.concat(), key("p", "pause"), key("q", "leave")].concat());
     }
     put(buffer, area, 0, &Line::from(spans));
+    if rows > 0 {
+        let place = format!(" {}/{rows} ", cursor.index + 1);
+        put_right(buffer, area, 0, &Line::styled(place, theme.quiet()));
+    }
 }
 
 /// Any pane but the overview: summary, table, and the history of the chosen row.

@@ -96,7 +96,10 @@ pub(super) fn load(data: &Data, theme: Theme, width: usize) -> Option<Line<'stat
     let node = data.instance(&load::FAMILY, "")?;
     let number = |metric| text::number(node.value(metric));
     let averages = [&LOAD_1M, &LOAD_5M, &LOAD_15M].map(number).join("  ");
-    let runnable = format!("{} of {}", number(&load::RUNNABLE_TASKS), number(&load::TASKS));
+    let runnable = match node.value(&load::RUNNABLE_TASKS) {
+        Some(_) => format!("{} of {}", number(&load::RUNNABLE_TASKS), number(&load::TASKS)),
+        None => text::UNKNOWN.to_owned(),
+    };
     let shown = [(averages, "over 1, 5, 15 min"), (runnable, "tasks runnable")];
     Some(labelled(theme, "load", node.is_stale(), items(theme, width, &shown)))
 }

@@ -48,9 +48,9 @@ pub(super) fn meters(data: &Data, theme: Theme, width: usize) -> Vec<Line<'stati
         }
         let used = text::bytes(node.value(&swap::USED_BYTES));
         let mut words = format!("{used} of {}", text::bytes(size));
-        if width >= NARROW {
-            let moved = node.rates(&[&swap::IN_BYTES_TOTAL, &swap::OUT_BYTES_TOTAL]);
-            words += &format!(", {}/s moved", text::bytes(moved));
+        let moved = node.rates(&[&swap::IN_BYTES_TOTAL, &swap::OUT_BYTES_TOTAL]);
+        if let Some(moved) = moved.filter(|_| width >= NARROW) {
+            words += &format!(", {}/s moved", text::bytes(Some(moved)));
         }
         lines.push(line(theme, width, ("swap", stale), node.value(&swap::USED_RATIO), &words));
     }

@@ -76,7 +76,7 @@ fn labelled(
 fn items(theme: Theme, width: usize, items: &[(String, &str)]) -> Vec<Span<'static>> {
     let mut room = width.saturating_sub(LABEL);
     let mut spans = Vec::new();
-    for (value, what) in items {
+    for (value, what) in items.iter().filter(|(value, _)| value != text::UNKNOWN) {
         let needed = text::width(value) + 1 + text::width(what);
         if needed > room {
             break;

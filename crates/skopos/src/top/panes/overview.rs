@@ -22,6 +22,10 @@ const TWO_COLUMNS: u16 = 110;
 const SIDE_BY_SIDE: u16 = 72;
 /// Rows of a history, its heading included, at least and at most.
 const GRAPH_ROWS: (u16, u16) = (3, 10);
+/// Rows for the meters that are there always: processor, memory, swap.
+const LEAST_METERS: u16 = 4;
+/// Rows of a table that are there always, if it is there at all.
+const LEAST_ROWS: u16 = 2;
 /// Control groups on the overview: those that use most.
 const MAX_CGROUPS: u16 = 10;
 
@@ -73,9 +77,9 @@ pub(crate) fn draw(data: &Data, theme: Theme, buffer: &mut Buffer, area: Rect) {
 /// The lines with meters and numbers.
 fn meters<'a>(data: &'a Data, theme: Theme, width: u16) -> Vec<Block<'a>> {
     let mut lines = cpu::meters(data, theme, width.into());
+    lines.extend(memory::meters(data, theme, width.into()));
     lines.extend(cpu::load(data, theme, width.into()));
     lines.extend(cpu::pressure(data, theme, width.into()));
-    lines.extend(memory::meters(data, theme, width.into()));
     lines.extend(network::tcp(data, theme, width.into()));
     lines.extend(system::processes(data, theme, width.into()));
     let rows = u16::try_from(lines.len()).unwrap_or(u16::MAX);
@@ -84,7 +88,7 @@ fn meters<'a>(data: &'a Data, theme: Theme, width: u16) -> Vec<Block<'a>> {
             put(buffer, area, row as u16, line);
         }
     });
-    vec![Block { least: rows.min(1), most: rows, rank: 0, draw }]
+    vec![Block { least: rows.min(LEAST_METERS), most: rows, rank: 0, draw }]
 }
 
 fn disk_block(data: &Data, theme: Theme) -> Block<'_> {
@@ -135,9 +139,9 @@ fn table_block<'a>(
     rows: usize,
     table: impl Fn(usize) -> Table + 'a,
 ) -> Block<'a> {
-    // A heading makes no sense without a row.
+    // A heading makes no sense without a row, nor does a row that only says "more".
     let rows = u16::try_from(rows).unwrap_or(u16::MAX - 1);
-    let (least, most) = if rows == 0 { (0, 0) } else { (2, rows + 1) };
+    let (least, most) = if rows == 0 { (0, 0) } else { (rows.min(LEAST_ROWS) + 1, rows + 1) };
     let draw: Draw<'a> = Box::new(move |buffer, area| {
         let room = usize::from(area.height.saturating_sub(1));
         table(room).draw(buffer, area, theme, None);

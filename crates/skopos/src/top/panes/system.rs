@@ -44,7 +44,7 @@ pub(super) fn processes(data: &Data, theme: Theme, width: usize) -> Option<Line<
     let shown = [
         (number(&process::RUNNING_PROCESSES), "running"),
         (number(&process::BLOCKED_PROCESSES), "blocked"),
-        (number(&process::ZOMBIE_PROCESSES), "zombies of"),
+        (number(&process::ZOMBIE_PROCESSES), "zombies"),
         (number(&process::PROCESSES), "processes"),
         (number(&process::THREADS), "threads"),
     ];
