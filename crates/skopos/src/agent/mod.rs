@@ -109,7 +109,7 @@ impl Agent {
             server,
             signals,
             counts: Counts::default(),
-            clock: Clock::new(),
+            clock: Clock { wall: skopos_shm::now(), monotonic: now },
             deadline: args.run_for.map(|d| now.saturating_add(d)),
         };
         agent.open_sensors(args)?;
@@ -215,14 +215,14 @@ impl Agent {
         observe: &mut dyn FnMut(&Self, Event) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
         let mut events = Vec::new();
-        if let Some(by) = self.clock.stepped_back() {
+        let now = monotonic();
+        // One time for all that is polled at this wake.
+        let time = skopos_shm::now();
+        if let Some(by) = self.clock.stepped_back(time, now) {
             self.publisher.count_clock_step();
             self.counts.clock_steps += 1;
             events.push(Event::ClockSteppedBack { by });
         }
-        let now = monotonic();
-        // One time for all that is polled at this wake.
-        let time = skopos_shm::now();
         for polled in self.polled.iter_mut().filter(|p| p.due() <= now) {
             polled.poll(&self.publisher, &self.node, time, now, &mut self.counts, &mut events);
         }
@@ -309,15 +309,11 @@ struct Clock {
 }
 
 impl Clock {
-    fn new() -> Self {
-        Self { wall: skopos_shm::now(), monotonic: monotonic() }
-    }
-
-    /// By how much the clock is behind where the last look says it should be, if it was set back.
-    fn stepped_back(&mut self) -> Option<Duration> {
-        let last = std::mem::replace(self, Self::new());
-        let expected = last.wall.saturating_add(self.monotonic.saturating_sub(last.monotonic));
-        let behind = expected.since(self.wall);
+    /// By how much `wall` is behind where the last look says it should be, if it was set back.
+    fn stepped_back(&mut self, wall: Timestamp, monotonic: Duration) -> Option<Duration> {
+        let last = std::mem::replace(self, Self { wall, monotonic });
+        let expected = last.wall.saturating_add(monotonic.saturating_sub(last.monotonic));
+        let behind = expected.since(wall);
         (behind > STEP_TOLERANCE).then_some(behind)
     }
 }
@@ -339,4 +335,32 @@ fn check_node(node: &str) -> Result<(), Failure> {
     }
     Err(Failure::new(format!("`{node}` is no name of a node"))
         .hint("at most 64 of the characters a-z 0-9 _ - . : @ + = %"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clock_that_is_set_back_is_told_from_one_that_runs_or_is_set_forward() {
+        let at = |seconds: f64| Timestamp::from_nanos((seconds * 1e9) as i64);
+        let mut clock = Clock { wall: at(1000.0), monotonic: Duration::from_secs(10) };
+        let mut look =
+            |wall: f64, monotonic| clock.stepped_back(at(wall), Duration::from_secs(monotonic));
+        assert_eq!(look(1001.0, 11), None, "it runs");
+        assert_eq!(look(1001.95, 12), None, "it is slewed");
+        assert_eq!(look(942.95, 13), Some(Duration::from_secs(60)), "it is set back by a minute");
+        assert_eq!(look(943.95, 14), None, "a step is told once");
+        assert_eq!(look(5000.0, 15), None, "a step forward keeps the order by itself");
+    }
+
+    #[test]
+    fn names_of_nodes() {
+        for good in ["n01", "gpu-node.cluster", "%2d"] {
+            assert!(check_node(good).is_ok(), "{good}");
+        }
+        for bad in ["", "a/b", "N01", "*", &"n".repeat(65)] {
+            assert!(check_node(bad).is_err(), "{bad}");
+        }
+    }
 }
