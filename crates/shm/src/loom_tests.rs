@@ -9,7 +9,7 @@ use crate::entry;
 use crate::layout::Entry;
 use crate::ring::{Found, Payload, Place, RawVertex, Slot, VertexHead};
 use crate::sync::{AtomicI64, AtomicU32, AtomicU64};
-use crate::wait::{Bell, Sleep};
+use crate::wait::{Bell, Sleep, settle};
 
 const OWNER: u64 = 7;
 
@@ -220,7 +220,32 @@ fn loom_no_wake_up_is_lost() {
         let bell = Bell { flag: &words.0, epoch: &words.1 };
         for value in 1..=2 {
             words.2.store(value, crate::sync::Ordering::Release);
+            settle();
             bell.ring(&futex);
+        }
+        waiter.join().unwrap();
+    });
+}
+
+/// The bell of a vertex and that of its segment are rung after one fence.
+#[test]
+fn loom_one_fence_serves_two_bells() {
+    explore(3, || {
+        let zero = || AtomicU32::new(0);
+        let words = Arc::new(([zero(), zero()], [zero(), zero()], AtomicU64::new(0)));
+        let futex = LoomFutex(Arc::new((Mutex::new(()), Condvar::new())));
+        let waiter = {
+            let (words, futex) = (Arc::clone(&words), futex.clone());
+            thread::spawn(move || {
+                let bell = Bell { flag: &words.0[1], epoch: &words.1[1] };
+                let ready = || words.2.load(crate::sync::Ordering::Acquire) == 1;
+                while !bell.wait(&futex, ready) {}
+            })
+        };
+        words.2.store(1, crate::sync::Ordering::Release);
+        settle();
+        for (flag, epoch) in words.0.iter().zip(&words.1) {
+            Bell { flag, epoch }.ring(&futex);
         }
         waiter.join().unwrap();
     });

@@ -22,7 +22,7 @@ use crate::ring::Place;
 use crate::ring::{RawVertex, VertexHead};
 use crate::sync::{AtomicU32, Ordering};
 use crate::sys::Futex;
-use crate::wait::Bell;
+use crate::wait::{Bell, settle};
 use crate::writer::{Group, VertexWriter};
 use crate::{Error, dir, sys};
 
@@ -396,13 +396,17 @@ impl Inner {
 
     /// Wakes those who wait for the vertex of entry `index`, and those who wait for any.
     pub(crate) fn ring(&self, index: u32, head: &VertexHead) {
-        if let Some(flag) = self.wake.at(WAKE_ENTRIES_OFFSET as u64 + 4 * u64::from(index)) {
-            Bell { flag, epoch: &head.epoch }.ring(&WAKE);
-        }
-        self.ring_segment();
+        self.ring_all(std::iter::once((index, head)));
     }
 
-    pub(crate) fn ring_segment(&self) {
+    /// The same for several vertices at once.
+    pub(crate) fn ring_all<'a>(&self, vertices: impl Iterator<Item = (u32, &'a VertexHead)>) {
+        settle();
+        for (index, head) in vertices {
+            if let Some(flag) = self.wake.at(WAKE_ENTRIES_OFFSET as u64 + 4 * u64::from(index)) {
+                Bell { flag, epoch: &head.epoch }.ring(&WAKE);
+            }
+        }
         if let Some(flag) = self.wake.at::<AtomicU32>(WAKE_SEGMENT_OFFSET as u64) {
             Bell { flag, epoch: &self.live().epoch }.ring(&WAKE);
         }
@@ -529,7 +533,7 @@ impl Inner {
     fn directory_changed(&self) {
         // SYNC: pairs with the Acquire load in `Segment::directory_version`.
         self.live().directory_version.fetch_add(1, Ordering::Release);
-        self.ring_segment();
+        self.ring_all(std::iter::empty());
     }
 
     fn add_group(&self, name: &str) -> Result<u32, Error> {

@@ -13,7 +13,7 @@ use crate::entry::{self, Registered};
 use crate::layout::Entry;
 use crate::ring::{Found, Meta, Payload, Place, Published, RawVertex, Slot, VertexHead};
 use crate::sys::Futex;
-use crate::wait::Bell;
+use crate::wait::{Bell, settle};
 
 const OWNER: u64 = 7;
 /// Miri is hundreds of times slower.
@@ -278,6 +278,7 @@ fn waiters_are_woken() {
     let bell = Bell { flag: &words.0, epoch: &words.1 };
     for value in 1..=rounds {
         words.2.store(value, Ordering::Relaxed);
+        settle();
         bell.ring(&Futex { timeout: PATIENCE });
         if value % 16 == 0 {
             thread::yield_now();

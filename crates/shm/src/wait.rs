@@ -24,12 +24,18 @@ pub(crate) trait Sleep {
     fn wake(&self, word: &AtomicU32);
 }
 
+/// Between publishing and ringing the bells for it. One call serves any number of both, which is
+/// why it is not part of `ring`: a full fence costs as much as storing a sample.
+pub(crate) fn settle() {
+    // SYNC: with the SeqCst fence in `wait`: either `ring`, after this fence, sees the waiter's
+    // flag, or the waiter's look at the data sees what was published before it. Never neither.
+    fence(Ordering::SeqCst);
+}
+
 impl Bell<'_> {
-    /// After a publish: wakes those who wait for it, if there are any. True if it did.
+    /// After a publish and [`settle`]: wakes those who wait for it, if there are any. True if it
+    /// did.
     pub(crate) fn ring(&self, sleep: &impl Sleep) -> bool {
-        // SYNC: with the SeqCst fence in `wait`: either this load sees the waiter's flag, or the
-        // waiter's look at the data sees what was published before this fence. Never neither.
-        fence(Ordering::SeqCst);
         if self.flag.load(Ordering::Relaxed) == 0 {
             return false;
         }
@@ -47,7 +53,7 @@ impl Bell<'_> {
         // SYNC: pairs with the Release in `ring`.
         let seen = self.epoch.load(Ordering::Acquire);
         self.flag.store(1, Ordering::Relaxed);
-        // SYNC: with the SeqCst fence in `ring`.
+        // SYNC: with the SeqCst fence in `settle`.
         fence(Ordering::SeqCst);
         if ready() {
             return true;

@@ -254,8 +254,7 @@ impl Drop for Tick<'_> {
         // the tick.
         shared.tick_time.store(self.time.as_nanos(), Ordering::Release);
         inner.heartbeat();
-        for touched in &self.group.touched {
-            inner.ring(touched.index, inner.vertex(&touched.place).head);
-        }
+        let touched = self.group.touched.iter();
+        inner.ring_all(touched.map(|t| (t.index, inner.vertex(&t.place).head)));
     }
 }
