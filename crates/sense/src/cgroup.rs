@@ -3,7 +3,8 @@
 //!
 //! The hierarchies are found in `/proc/self/mountinfo`. A group is a folder in one of them; groups
 //! of several hierarchies with the same path are one instance, to which each adds its controllers'
-//! facts. Which file feeds what is in `cgroup/files.rs`.
+//! facts. What hierarchies and groups are is in `cgroup/tree.rs`, which file feeds what in
+//! `cgroup/files.rs`.
 //!
 //! # Cost
 //! Nodes have hundreds of groups, and a file costs about a microsecond. So a tick reads
@@ -14,21 +15,23 @@
 //! open up to [`MAX_KEPT_FILES`]; those beyond are opened for each reading.
 
 mod files;
+mod tree;
 
-use std::ffi::{CStr, CString};
+use std::ffi::{CStr, CString, OsStr};
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatxFlags, statx};
+use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
+use rustix::io::Errno;
 use skopos_model::escape_segment;
 use skopos_model::schema::{Family, cgroup};
 
-use self::files::{SOURCES, Source};
+use self::tree::{Group, GroupFile, Hierarchy, children, hierarchies, open};
 use crate::facts::Facts;
 use crate::file::read_record;
-use crate::{Root, Sensor, Sink, Skip, Tick, mounts};
+use crate::{Root, Sensor, Sink, Skip, Tick};
 
 /// The most groups with facts, over all hierarchies.
 const MAX_GROUPS: usize = 256;
@@ -60,30 +63,6 @@ pub(crate) struct Cgroup {
     buffer: Vec<u8>,
     /// Path of a file that is not kept open.
     path: Vec<u8>,
-}
-
-/// A mounted tree of groups.
-struct Hierarchy {
-    point: CString,
-    /// The sources of its controllers.
-    sources: Vec<&'static Source>,
-}
-
-struct Group {
-    hierarchy: usize,
-    folder: CString,
-    depth: usize,
-    facts: Facts,
-    files: Vec<GroupFile>,
-    /// `st_nlink` when the children were last listed.
-    links_when_listed: Option<u64>,
-    children_left_out: u64,
-}
-
-struct GroupFile {
-    source: &'static Source,
-    /// `None` if it is opened for each reading.
-    kept: Option<File>,
 }
 
 impl Cgroup {
@@ -133,9 +112,13 @@ impl Cgroup {
             self.groups.iter().flat_map(|g| &g.files).filter(|f| f.kept.is_some()).count();
         let mut files = Vec::new();
         for &source in sources.iter().filter(|s| !(has_time && s.is_cpu_time)) {
-            let path = Path::new(std::ffi::OsStr::from_bytes(folder.to_bytes())).join(source.file);
-            let Ok(file) = File::open(path) else { continue };
-            let kept = (kept_files < MAX_KEPT_FILES && !source.is_slow).then_some(file);
+            let path = Path::new(OsStr::from_bytes(folder.to_bytes())).join(source.file);
+            let kept = match File::open(path) {
+                Ok(file) => (kept_files < MAX_KEPT_FILES && !source.is_slow).then_some(file),
+                // The process has no descriptor left now; it may when the file is to be read.
+                Err(e) if is_out_of_descriptors(&e) => None,
+                Err(_) => continue,
+            };
             kept_files += usize::from(kept.is_some());
             files.push(GroupFile { source, kept });
         }
@@ -166,8 +149,10 @@ impl Cgroup {
         let (hierarchy, depth) = (group.hierarchy, group.depth + 1);
         let mut left_out = 0;
         // A group without children has 2 links: itself, and its name in its parent.
-        if depth > MAX_DEPTH {
-            left_out = links.saturating_sub(2);
+        if depth > MAX_DEPTH || self.groups.len() >= MAX_GROUPS {
+            // There is nothing to add, so a folder of thousands need not be listed.
+            let known = self.groups.iter().filter(|g| parent(&g.folder) == folder.to_bytes());
+            left_out = links.saturating_sub(2 + known.count() as u64);
         } else if links != 2 {
             for folder in children(&group.folder) {
                 let is_known = self.groups.iter().any(|g| g.folder == folder);
@@ -187,8 +172,7 @@ impl Cgroup {
         gone.facts.unregister(sink);
         // Its parent may have another child in its place, and as many links as before; and there is
         // room again for groups that were left out.
-        let gone = gone.folder.as_bytes();
-        let parent = &gone[..gone.iter().rposition(|&b| b == b'/').unwrap_or(0)];
+        let parent = parent(&gone.folder);
         for group in &mut self.groups {
             if group.children_left_out > 0 || group.folder.as_bytes() == parent {
                 group.links_when_listed = None;
@@ -230,12 +214,6 @@ impl Cgroup {
             }
         }
         Some(reads)
-    }
-}
-
-impl Group {
-    fn has_cpu_time(&self) -> bool {
-        self.files.iter().any(|f| f.source.is_cpu_time)
     }
 }
 
@@ -285,53 +263,21 @@ fn wrapped(at: usize, len: usize) -> usize {
     if at < len { at } else { 0 }
 }
 
+/// The folder that `folder` lies in.
+fn parent(folder: &CStr) -> &[u8] {
+    let folder = folder.to_bytes();
+    &folder[..folder.iter().rposition(|&b| b == b'/').unwrap_or(0)]
+}
+
 /// What a file of a removed group answers.
 fn is_gone(e: &io::Error) -> bool {
-    let gone = [rustix::io::Errno::NODEV, rustix::io::Errno::NOENT];
-    gone.iter().any(|errno| e.raw_os_error() == Some(errno.raw_os_error()))
+    is_one_of(e, [Errno::NODEV, Errno::NOENT])
 }
 
-fn open(folder: &CStr, file: &str, path: &mut Vec<u8>) -> io::Result<rustix::fd::OwnedFd> {
-    path.clear();
-    path.extend_from_slice(folder.to_bytes());
-    path.push(b'/');
-    path.extend_from_slice(file.as_bytes());
-    path.push(0);
-    let path = CStr::from_bytes_with_nul(path).map_err(|_| io::ErrorKind::InvalidInput)?;
-    Ok(rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?)
+fn is_out_of_descriptors(e: &io::Error) -> bool {
+    is_one_of(e, [Errno::MFILE, Errno::NFILE])
 }
 
-fn children(folder: &CStr) -> Vec<CString> {
-    let path = Path::new(std::ffi::OsStr::from_bytes(folder.to_bytes()));
-    let Ok(entries) = fs::read_dir(path) else { return Vec::new() };
-    let is_folder = |e: &fs::DirEntry| e.file_type().is_ok_and(|kind| kind.is_dir());
-    entries
-        .filter_map(|entry| entry.ok().filter(is_folder))
-        .filter_map(|entry| CString::new(entry.path().as_os_str().as_bytes()).ok())
-        .collect()
-}
-
-fn hierarchies(mountinfo: &[u8]) -> Vec<Hierarchy> {
-    let mounts = mounts::parse(mountinfo);
-    let mut devices: Vec<&[u8]> = Vec::new();
-    let mut found = Vec::new();
-    for mount in mounts.iter().filter(|m| !m.is_hidden(&mounts)) {
-        let has = |controller: &str| match (mount.kind, controller) {
-            (b"cgroup2", "") => true,
-            (b"cgroup", name) if !name.is_empty() => {
-                mount.options.split(|&b| b == b',').any(|option| option == name.as_bytes())
-            }
-            _ => false,
-        };
-        let sources: Vec<_> = SOURCES.iter().filter(|s| has(s.v1_controller)).collect();
-        let Ok(point) = CString::new(mount.point.as_slice()) else { continue };
-        // One hierarchy may be mounted at several points.
-        if !sources.is_empty() && !devices.contains(&mount.device) {
-            devices.push(mount.device);
-            found.push(Hierarchy { point, sources });
-        }
-    }
-    // v2 is asked first: its times are exact, and one file has them all.
-    found.sort_by_key(|hierarchy| !hierarchy.sources.iter().any(|s| s.v1_controller.is_empty()));
-    found
+fn is_one_of(e: &io::Error, errnos: [Errno; 2]) -> bool {
+    errnos.iter().any(|errno| e.raw_os_error() == Some(errno.raw_os_error()))
 }

@@ -73,6 +73,7 @@ struct Walk {
     next: usize,
     polls: u64,
     is_first_poll: bool,
+    left_out: u64,
     counts: [u64; STATES.len()],
 }
 
@@ -86,7 +87,14 @@ impl Process {
             proc,
             loadavg: KernelFile::open_or_skip(&root.proc.join("loadavg"), "process")?,
             facts: Facts::of_node(&process::FAMILY),
-            walk: Walk { pids, next: 0, polls: 0, is_first_poll: true, counts: [0; STATES.len()] },
+            walk: Walk {
+                pids,
+                next: 0,
+                polls: 0,
+                is_first_poll: true,
+                left_out: 0,
+                counts: [0; STATES.len()],
+            },
             other_links: None,
             entries: Vec::with_capacity(ENTRIES_BYTES),
         })
@@ -120,6 +128,7 @@ impl Process {
                 None => folders += u64::from(entry.file_type() == FileType::Directory),
             }
         }
+        self.walk.left_out = processes.saturating_sub(self.walk.pids.len() as u64);
         // When processes came or went meanwhile the sum cannot fit, and tells nothing.
         if self.links()? == links_before {
             let fits = links_before == 2 + folders + processes;
@@ -182,6 +191,14 @@ impl Sensor for Process {
             facts.set(tick, &WALK_POLLS, walk.polls);
         }
         Ok(())
+    }
+    fn skips(&self) -> Vec<Skip> {
+        match self.walk.left_out {
+            0 => Vec::new(),
+            n => {
+                vec![Skip::new("process/*_processes", format!("{n} beyond the first {MAX_WALKED}"))]
+            }
+        }
     }
 }
 

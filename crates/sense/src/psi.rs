@@ -22,6 +22,7 @@ static LINES: [(&[u8], &Metric, &Metric); 2] = [
 
 pub(crate) struct Psi {
     resources: Vec<Resource>,
+    skips: Vec<Skip>,
 }
 
 struct Resource {
@@ -32,7 +33,7 @@ struct Resource {
 impl Psi {
     pub(crate) fn open(root: &Root) -> Result<Self, Skip> {
         let mut resources = Vec::new();
-        let mut reason = None;
+        let mut skips = Vec::new();
         for name in RESOURCES {
             let path = root.proc.join("pressure").join(name);
             // A kernel started with `psi=0` has the files but refuses to read them.
@@ -45,16 +46,16 @@ impl Psi {
                     resources.push(Resource { file, facts: Facts::of(&psi::FAMILY, name) });
                 }
                 Err(e) => {
-                    reason.get_or_insert_with(|| format!("{}: {e}", path.display()));
+                    skips
+                        .push(Skip::new(format!("psi/{name}"), format!("{}: {e}", path.display())));
                 }
             }
         }
-        match reason {
-            Some(reason) if resources.is_empty() => {
-                Err(Skip::new("psi", format!("{reason}; the kernel option `psi=1` turns it on")))
-            }
-            _ => Ok(Self { resources }),
+        if resources.is_empty() {
+            let reason = skips.swap_remove(0).reason;
+            return Err(Skip::new("psi", format!("{reason}; kernel option `psi=1` turns it on")));
         }
+        Ok(Self { resources, skips })
     }
 }
 
@@ -72,6 +73,10 @@ impl Sensor for Psi {
             }
         }
         outcome
+    }
+
+    fn skips(&self) -> Vec<Skip> {
+        self.skips.clone()
     }
 }
 

@@ -151,8 +151,7 @@ fn load_against_uptime() {
 fn pressure_against_sar() {
     for (resource, option) in [("cpu", "CPU"), ("memory", "MEM"), ("io", "IO")] {
         compare("psi", &["sar", "-q", option, "1", "1"], |text, ours| {
-            let first = text.lines().filter(|l| !l.contains('%')).find(|l| l.contains('.'));
-            let row = text.lines().filter(|l| numbers(l).len() >= 4).next_back().or(first);
+            let row = text.lines().rfind(|line| numbers(line).len() >= 4);
             let percent = numbers(row.ok_or("no row")?)[0];
             ours.between(&format!("psi/{resource}/some_avg10_ratio"), percent / 100.0, 0.0002)
         });
