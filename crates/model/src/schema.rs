@@ -77,7 +77,8 @@ pub fn lookup_in_family(topic: &Topic) -> Option<(&'static Family, &'static Metr
             "" => "",
             rest => rest.strip_prefix('/')?,
         };
-        if instance.is_empty() && !family.instance.is_empty() || instance.contains('/') {
+        // A family has an instance in each topic or in none.
+        if instance.is_empty() != family.instance.is_empty() || instance.contains('/') {
             return None;
         }
         family.metrics.iter().find(|m| m.name == name).map(|m| (*family, *m))

@@ -5,11 +5,15 @@ pub(crate) const fn is_segment_byte(byte: u8) -> bool {
     matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'_' | b'-' | b'.' | b':' | b'@' | b'+' | b'=' | b'%')
 }
 
-/// Turns the name of a device, mount point or control group into one segment, one to one.
+/// Turns the name of a device, mount point or control group into one segment.
 ///
-/// A leading `/` is dropped, any other `/` becomes `:`, the root alone becomes `-`, and each byte
-/// that a segment may not hold (upper case too) becomes `%` and two hexadecimal digits. The result
-/// is appended to `into`, so that a sensor can reuse its buffer.
+/// A leading `/` is dropped, any other `/` becomes `:`, the root alone becomes `-`, the empty name
+/// `%`, and each byte that a segment may not hold (upper case too) becomes `%` and two hexadecimal
+/// digits. The result is appended to `into`, so that a sensor can reuse its buffer.
+///
+/// One to one among absolute paths, and among names that do not begin with `/`; `/a` and `a` give
+/// the same segment. So one family of facts names its instances in one of the two ways. A name of
+/// many escaped bytes can be longer than a topic may be: [`Topic::new`](crate::Topic::new) says so.
 ///
 /// ```
 /// let segment = |name: &str| {
@@ -20,12 +24,15 @@ pub(crate) const fn is_segment_byte(byte: u8) -> bool {
 /// assert_eq!(segment("nvme0n1"), "nvme0n1");
 /// assert_eq!(segment("/mnt/Data set"), "mnt:%44ata%20set");
 /// assert_eq!(segment("/"), "-");
+/// assert_eq!(segment(""), "%");
 /// ```
 pub fn escape_segment(name: &[u8], into: &mut String) {
     const HEX: &[u8; 16] = b"0123456789abcdef";
-    if name == b"/" {
-        into.push('-');
-        return;
+    match name {
+        b"/" => return into.push('-'),
+        // Alone it stands for no escaped byte, so no other name gives it.
+        b"" => return into.push('%'),
+        _ => {}
     }
     let relative = name.strip_prefix(b"/").unwrap_or(name);
     // `-` alone means the root, so a thing that is really called so is escaped.

@@ -25,15 +25,19 @@ impl Timestamp {
     /// This much later; stops at the last representable time.
     #[must_use]
     pub fn saturating_add(self, duration: Duration) -> Self {
-        let nanos = i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX);
-        Self(self.0.saturating_add(nanos))
+        self.shifted(duration.as_nanos().cast_signed())
     }
 
     /// This much earlier; stops at the first representable time.
     #[must_use]
     pub fn saturating_sub(self, duration: Duration) -> Self {
-        let nanos = i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX);
-        Self(self.0.saturating_sub(nanos))
+        self.shifted(-duration.as_nanos().cast_signed())
+    }
+
+    /// No duration comes near the ends of an i128, so the sum is exact before it is cut.
+    fn shifted(self, nanos: i128) -> Self {
+        let nanos = i128::from(self.0) + nanos;
+        Self(nanos.clamp(i64::MIN.into(), i64::MAX.into()) as i64)
     }
 }
 
