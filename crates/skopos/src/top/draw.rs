@@ -21,6 +21,23 @@ pub(crate) fn put_right(buffer: &mut Buffer, area: Rect, row: u16, line: &Line<'
     put(buffer, Rect { x, width, ..area }, row, line);
 }
 
+/// Groups of spans as far as they fit `width` whole, so that no word is cut.
+pub(crate) fn fitting(
+    groups: impl IntoIterator<Item = Vec<Span<'static>>>,
+    width: usize,
+) -> Vec<Span<'static>> {
+    let (mut spans, mut left) = (Vec::new(), width);
+    for group in groups {
+        let needed: usize = group.iter().map(Span::width).sum();
+        if needed > left {
+            break;
+        }
+        left -= needed;
+        spans.extend(group);
+    }
+    spans
+}
+
 /// A bar of `width` columns, filled to `ratio`.
 pub(crate) fn meter(theme: Theme, width: usize, ratio: f64) -> Vec<Span<'static>> {
     let full = cells(ratio, width);

@@ -7,7 +7,7 @@ use super::text;
 
 /// Seconds that one column may stand for. Round numbers, so that the scale is easy to read and the
 /// picture does not shift under the reader's eyes.
-const STEPS: [i64; 12] = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1800, 3600];
+const STEPS: [i64; 13] = [1, 2, 3, 5, 10, 15, 30, 60, 120, 300, 600, 1800, 3600];
 
 const SECOND: i64 = 1_000_000_000;
 
@@ -29,9 +29,11 @@ pub(crate) fn series(data: &Data, topic: &Topic, columns: usize) -> Option<Serie
     let columns = i64::try_from(columns).ok().filter(|c| *c > 0)?;
     let end = fact.checked_at.as_nanos();
     let reach = (end - first).max(0) / SECOND + 1;
-    let step = STEPS.into_iter().find(|step| reach <= step * columns).unwrap_or(STEPS[11]);
+    let step = STEPS.into_iter().find(|step| reach <= step * columns).unwrap_or(STEPS[12]);
     // Columns end at whole multiples of the step: as time goes on they move, but do not change.
-    let newest = end.div_euclid(step * SECOND) * step * SECOND;
+    // The newest value shows at once, a rate when its column is full.
+    let whole = end.div_euclid(step * SECOND) + i64::from(fact.kind != Kind::Counter);
+    let newest = whole * step * SECOND;
     let oldest = newest - (columns - 1) * step * SECOND;
     let times = (0..columns).map(|column| oldest + column * step * SECOND);
     let values: Vec<Option<f64>> = if fact.kind == Kind::Counter {
@@ -43,6 +45,9 @@ pub(crate) fn series(data: &Data, topic: &Topic, columns: usize) -> Option<Serie
     // What lies before the first sample needs no room.
     let blank = values.iter().take_while(|v| v.is_none()).count();
     let values = values[blank..].to_vec();
+    if values.is_empty() {
+        return None;
+    }
     Some(Series { values, step, unit: fact.unit, is_rate: is_rate(fact) })
 }
 

@@ -417,12 +417,12 @@ fn a_dead_or_silent_agent_is_named() {
     let mut data = data();
     data.publishers[0].silent_for = Duration::from_secs(30);
     data.judge();
-    has(&screen(&mut App::new(None), &data, (80, 24), THEME), &["! agent 4711 silent for 30s"]);
+    has(&screen(&mut App::new(None), &data, (80, 24), THEME), &["agent 4711 ! silent for 30s"]);
     data.publishers[0].gone_at = Some(NOW);
     data.judge();
     assert!(data.facts.iter().all(|f| f.stale));
     let shown = screen(&mut App::new(None), &data, (80, 24), THEME);
-    has(&shown, &["! agent 4711 gone since 22:13:20, looking", "!cpu"]);
+    has(&shown, &["agent 4711 ! gone since 22:13:20, looking", "!cpu"]);
 }
 
 #[test]

@@ -58,7 +58,7 @@ pub(crate) fn short(number: f64) -> String {
         suffix = next;
     }
     let digits = match scaled.abs() {
-        s if s < 0.005 || s >= 99.95 => 0,
+        s if !(0.005..99.95).contains(&s) => 0,
         s if s >= 9.995 => 1,
         _ if suffix.is_empty() => 2,
         _ => 1,

@@ -7,9 +7,9 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Clear, Widget as _};
 
 use super::app::{App, Mode};
-use super::data::Data;
+use super::data::{Data, Publisher};
 use super::detail;
-use super::draw::{put, put_right};
+use super::draw::{fitting, put, put_right};
 use super::keys::BINDINGS;
 use super::panes::{self, PANES};
 use super::text;
@@ -64,42 +64,44 @@ fn to_ascii(buffer: &mut Buffer) {
 
 /// Who publishes, how old the data is, what time it is.
 fn header(app: &App, data: &Data, theme: Theme, buffer: &mut Buffer, area: Rect) {
-    let dot = theme.dot();
-    let node = if data.node.is_empty() { "skopos" } else { &data.node };
-    let mut spans = vec![Span::styled(format!(" {node}"), theme.strong())];
-    match data.agent() {
-        None => spans.push(Span::styled(format!("{dot}! nobody publishes"), theme.warning())),
-        Some(agent) => {
-            let who = format!("{} {}", agent.name, agent.pid);
-            let old = data.age().map_or_else(String::new, |age| format!("{} old", text::age(age)));
-            match agent.gone_at {
-                Some(at) => {
-                    let at = format::time_of_day(at);
-                    let at = at.get(..8).unwrap_or(&at).to_owned();
-                    let text = format!("{dot}! {who} gone since {at}, looking for a new one");
-                    spans.push(Span::styled(text, theme.warning()));
-                }
-                None if data.is_lost(agent) => {
-                    let silent = text::age(agent.silent_for);
-                    let text = format!("{dot}! {who} silent for {silent}");
-                    spans.push(Span::styled(text, theme.warning()));
-                }
-                None => spans.push(Span::raw(format!("{dot}{who}{dot}{old}"))),
-            }
-            spans.push(Span::raw(format!("{dot}{} facts", data.facts.len())));
-        }
-    }
-    if let Some(trouble) = &data.trouble {
-        spans.push(Span::styled(format!("{dot}! {trouble}"), theme.warning()));
-    }
-    put(buffer, area, 0, &Line::from(spans));
     let clock = format::time_of_day(data.now);
     let mut right = Vec::new();
     if app.paused {
         right.push(Span::styled(" PAUSED ", theme.chosen().patch(theme.strong())));
     }
     right.push(Span::raw(format!("  {} UTC ", clock.get(..8).unwrap_or(&clock))));
-    put_right(buffer, area, 0, &Line::from(right));
+    let right = Line::from(right);
+    let dot = theme.dot();
+    let node = if data.node.is_empty() { "skopos" } else { &data.node };
+    let mut groups = vec![vec![Span::styled(format!(" {node}"), theme.strong())]];
+    groups.push(match data.agent() {
+        Some(agent) => agent_spans(agent, data, theme),
+        None => vec![Span::styled(format!("{dot}! nobody publishes"), theme.warning())],
+    });
+    if let Some(age) = data.age() {
+        groups.push(vec![Span::raw(format!("{dot}{} old", text::age(age)))]);
+    }
+    groups.push(vec![Span::raw(format!("{dot}{} facts", data.facts.len()))]);
+    if let Some(trouble) = &data.trouble {
+        groups.push(vec![Span::styled(format!("{dot}! {trouble}"), theme.warning())]);
+    }
+    let room = usize::from(area.width).saturating_sub(right.width());
+    put(buffer, area, 0, &Line::from(fitting(groups, room)));
+    put_right(buffer, area, 0, &right);
+}
+
+/// Who the agent is, and whether it lives.
+fn agent_spans(agent: &Publisher, data: &Data, theme: Theme) -> Vec<Span<'static>> {
+    let who = format!("{}{} {}", theme.dot(), agent.name, agent.pid);
+    let state = match agent.gone_at {
+        Some(at) => {
+            let at = format::time_of_day(at);
+            format!("! gone since {}, looking for another", at.get(..8).unwrap_or(&at))
+        }
+        None if data.is_lost(agent) => format!("! silent for {}", text::age(agent.silent_for)),
+        None => return vec![Span::raw(who)],
+    };
+    vec![Span::styled(format!("{who} {state}"), theme.warning())]
 }
 
 /// The panes, the current one marked; where names do not fit, numbers alone.
@@ -128,26 +130,27 @@ fn key_line(app: &App, theme: Theme, buffer: &mut Buffer, area: Rect) {
     };
     let filter = Span::styled(format!(" /{}", cursor.filter), theme.strong());
     let count = Span::raw(format!("  {rows} of {} rows ", app.table.unfiltered));
-    let mut spans = Vec::new();
+    let mut groups = Vec::new();
     if app.mode == Mode::Filter {
-        spans.extend([filter, Span::styled(" ", theme.chosen()), count]);
-        spans.extend([key("Enter", "keep"), key("Esc", "show all")].concat());
+        groups.push(vec![filter, Span::styled(" ", theme.chosen()), count]);
+        groups.extend([key("Enter", "keep"), key("Esc", "show all")]);
     } else if !cursor.filter.is_empty() {
-        spans.extend([filter, count]);
-        spans.extend([key("Esc", "show all"), key("/", "change"), key("?", "help")].concat());
+        groups.push(vec![filter, count]);
+        groups.extend([key("Esc", "show all"), key("/", "change"), key("?", "help")]);
     } else if app.pane() == panes::OVERVIEW {
-        let keys = [key("?", "help"), key("1-9", "pane"), key("/", "find a topic")];
-        spans.extend([keys.concat(), key("p", "pause"), key("q", "leave")].concat());
+        let keys = [key("?", "help"), key("q", "leave"), key("1-9", "pane")];
+        groups.extend(keys.into_iter().chain([key("/", "find a topic"), key("p", "pause")]));
     } else {
         let sort = format!("sort: {}", app.table.sorted_by());
-        let keys = [key("?", "help"), key("1-9", "pane"), key("/", "filter"), key("s", &sort)];
-        spans.extend([keys.concat(), key("p", "pause"), key("q", "leave")].concat());
+        let keys = [key("?", "help"), key("q", "leave"), key("1-9", "pane"), key("/", "filter")];
+        groups.extend(keys.into_iter().chain([key("s", &sort), key("p", "pause")]));
     }
-    put(buffer, area, 0, &Line::from(spans));
-    if rows > 0 {
-        let place = format!(" {}/{rows} ", cursor.index + 1);
-        put_right(buffer, area, 0, &Line::styled(place, theme.quiet()));
-    }
+    let place = if rows > 0 { format!(" {}/{rows} ", cursor.index + 1) } else { String::new() };
+    let room = usize::from(area.width).saturating_sub(place.len());
+    // A long filter is cut rather than left out: it is being typed.
+    let first = groups.first().map_or(0, |group| group.iter().map(Span::width).sum::<usize>());
+    put(buffer, area, 0, &Line::from(fitting(groups, room.max(first))));
+    put_right(buffer, area, 0, &Line::styled(place, theme.quiet()));
 }
 
 /// Any pane but the overview: summary, table, and the history of the chosen row.

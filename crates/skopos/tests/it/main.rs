@@ -7,3 +7,4 @@ mod watch;
 mod publish;
 mod misuse;
 mod json;
+mod top;

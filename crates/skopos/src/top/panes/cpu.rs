@@ -8,7 +8,7 @@ use skopos_model::schema::psi::{self, FULL_AVG10_RATIO, SOME_AVG10_RATIO};
 
 use super::{LABEL, items, labelled, row};
 use crate::top::data::{Data, Instance};
-use crate::top::draw::{bars, parts_meter};
+use crate::top::draw::{bars, fitting, parts_meter};
 use crate::top::table::{Cell, Column, Table, fill, number};
 use crate::top::text::{self, fit, percent};
 use crate::top::theme::Theme;
@@ -108,13 +108,16 @@ pub(super) fn load(data: &Data, theme: Theme, width: usize) -> Option<Line<'stat
 fn legend(theme: Theme, width: usize, shares: &[Option<f64>]) -> Line<'static> {
     // Where it is narrow the numbers matter more than their alignment.
     let indent = if width < NARROW { 1 } else { LABEL };
-    let mut spans = vec![Span::raw(" ".repeat(indent))];
-    for (index, (name, _)) in PARTS.iter().enumerate() {
+    let parts = PARTS.iter().enumerate().map(|(index, (name, _))| {
         let glyph = theme.part_glyphs()[index];
-        spans.push(Span::styled(glyph.to_string(), theme.part(index)));
-        spans.push(Span::styled(format!(" {name} "), theme.quiet()));
-        spans.push(Span::raw(format!("{:<6}", percent(shares[index]))));
-    }
+        vec![
+            Span::styled(glyph.to_string(), theme.part(index)),
+            Span::styled(format!(" {name} "), theme.quiet()),
+            Span::raw(format!("{:<6}", percent(shares[index]))),
+        ]
+    });
+    let mut spans = vec![Span::raw(" ".repeat(indent))];
+    spans.extend(fitting(parts, width.saturating_sub(indent)));
     spans.push(Span::styled("%", theme.quiet()));
     Line::from(spans)
 }

@@ -67,9 +67,10 @@ fn line(
     let share = fit(&text::share(ratio), 7, true, "");
     let mut spans = vec![Span::styled(share, theme.strong()), Span::raw(" ")];
     let words_width = if width < NARROW { FEWER_WORDS } else { WORDS };
-    let room = width.saturating_sub(LABEL + 8 + words_width + 1);
+    let room = width.saturating_sub(LABEL + 8 + words_width + 3);
     spans.extend(meter(theme, room, ratio.unwrap_or(0.0)));
-    spans.push(Span::raw(format!("  {words}")));
+    let gap = if room > 0 { "  " } else { "" };
+    spans.push(Span::raw(format!("{gap}{words}")));
     labelled(theme, label, stale, spans)
 }
 

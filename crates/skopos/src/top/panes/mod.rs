@@ -14,6 +14,7 @@ use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
 use super::data::{Data, Fact, Instance};
+use super::draw::fitting;
 use super::table::{Cell, Row, Table};
 use super::text::{self, fit};
 use super::theme::Theme;
@@ -74,18 +75,13 @@ fn labelled(
 /// Numbers with what they are behind them, as many as fit a line that wide whole:
 /// `12 established  0 listening`.
 fn items(theme: Theme, width: usize, items: &[(String, &str)]) -> Vec<Span<'static>> {
-    let mut room = width.saturating_sub(LABEL);
-    let mut spans = Vec::new();
-    for (value, what) in items.iter().filter(|(value, _)| value != text::UNKNOWN) {
-        let needed = text::width(value) + 1 + text::width(what);
-        if needed > room {
-            break;
-        }
-        room = room.saturating_sub(needed + 2);
-        spans.push(Span::styled(value.clone(), theme.strong()));
-        spans.push(Span::styled(format!(" {what}  "), theme.quiet()));
-    }
-    spans
+    let known = items.iter().filter(|(value, _)| value != text::UNKNOWN);
+    let groups = known.map(|(value, what)| {
+        let value = Span::styled(value.clone(), theme.strong());
+        vec![value, Span::styled(format!(" {what}  "), theme.quiet())]
+    });
+    // The blanks after the last one may be cut.
+    fitting(groups, width.saturating_sub(LABEL) + 2)
 }
 
 /// The value as people read it, `~` before a predicted one.

@@ -29,6 +29,9 @@ const LEAST_ROWS: u16 = 2;
 /// Control groups on the overview: those that use most.
 const MAX_CGROUPS: u16 = 10;
 
+/// The rank of histories and all greater ones: they get what rows are left.
+const HISTORY: u8 = 10;
+
 /// Draws into some area.
 type Draw<'a> = Box<dyn Fn(&mut Buffer, Rect) + 'a>;
 
@@ -51,9 +54,14 @@ pub(crate) fn draw(data: &Data, theme: Theme, buffer: &mut Buffer, area: Rect) {
     }
     if area.width < TWO_COLUMNS {
         let mut blocks = meters(data, theme, area.width);
-        blocks.extend(graph_block(data, theme, "cpu busy", cpu::history(data), 5));
+        blocks.extend(graph_block(data, theme, "cpu busy", cpu::history(data), HISTORY));
+        let used = memory::history(data);
+        blocks.extend(graph_block(data, theme, "memory used", used, HISTORY + 1));
         blocks.push(disk_block(data, theme));
+        blocks.extend(graph_block(data, theme, "disk busy", disks::history(data), HISTORY + 3));
         blocks.extend(halves(data, theme, area.width));
+        let received = network::history(data);
+        blocks.extend(graph_block(data, theme, "received", received, HISTORY + 2));
         blocks.push(published_block(data, theme));
         stack(blocks, buffer, area);
         return;
@@ -61,13 +69,13 @@ pub(crate) fn draw(data: &Data, theme: Theme, buffer: &mut Buffer, area: Rect) {
     let left = Rect { width: area.width / 2 - 1, ..area };
     let right = Rect { x: area.x + area.width / 2 + 1, width: area.width.div_ceil(2) - 1, ..area };
     let mut blocks = meters(data, theme, left.width);
-    blocks.extend(graph_block(data, theme, "cpu busy", cpu::history(data), 5));
-    blocks.extend(graph_block(data, theme, "memory used", memory::history(data), 6));
+    blocks.extend(graph_block(data, theme, "cpu busy", cpu::history(data), HISTORY));
+    blocks.extend(graph_block(data, theme, "memory used", memory::history(data), HISTORY + 1));
     blocks.push(disk_block(data, theme));
-    blocks.extend(graph_block(data, theme, "disk busy", disks::history(data), 7));
+    blocks.extend(graph_block(data, theme, "disk busy", disks::history(data), HISTORY + 3));
     stack(blocks, buffer, left);
     let mut blocks = vec![network_block(data, theme)];
-    blocks.extend(graph_block(data, theme, "received", network::history(data), 6));
+    blocks.extend(graph_block(data, theme, "received", network::history(data), HISTORY + 2));
     blocks.push(files_block(data, theme));
     blocks.push(cgroups_block(data, theme));
     blocks.push(published_block(data, theme));
@@ -191,29 +199,34 @@ fn stack(blocks: Vec<Block<'_>>, buffer: &mut Buffer, area: Rect) {
     }
 }
 
-/// Rows for blocks that want `(least, most, rank)`.
+/// Rows for blocks that want `(least, most, rank)`. Histories come after all others.
 fn share_rows(wishes: &[(u16, u16, u8)], rows: u16) -> Vec<u16> {
     let mut heights = vec![0; wishes.len()];
     let mut left = rows;
-    let mut order: Vec<usize> = (0..wishes.len()).filter(|&i| wishes[i].1 > 0).collect();
-    order.sort_by_key(|&i| wishes[i].2);
-    for &index in &order {
-        if wishes[index].0 <= left {
-            heights[index] = wishes[index].0;
-            left -= wishes[index].0;
+    for is_history in [false, true] {
+        let of_round = |i: &usize| wishes[*i].1 > 0 && (wishes[*i].2 >= HISTORY) == is_history;
+        let mut order: Vec<usize> = (0..wishes.len()).filter(of_round).collect();
+        order.sort_by_key(|&i| wishes[i].2);
+        for &index in &order {
+            if wishes[index].0 <= left {
+                heights[index] = wishes[index].0;
+                left -= wishes[index].0;
+            }
         }
-    }
-    // The most important block has all its rows before the others grow.
-    if let Some(&first) = order.first() {
-        let more = (wishes[first].1 - heights[first]).min(left);
-        heights[first] += more;
-        left -= more;
-    }
-    while left > 0 {
-        let wanting = |&&i: &&usize| heights[i] > 0 && heights[i] < wishes[i].1;
-        let Some(&index) = order.iter().filter(wanting).min_by_key(|&&i| heights[i]) else { break };
-        heights[index] += 1;
-        left -= 1;
+        // The meters have all their rows before the tables grow.
+        if let Some(&first) = order.first().filter(|&&first| wishes[first].2 == 0) {
+            let more = (wishes[first].1 - heights[first]).min(left);
+            heights[first] += more;
+            left -= more;
+        }
+        while left > 0 {
+            let wants = |&&i: &&usize| heights[i] > 0 && heights[i] < wishes[i].1;
+            let Some(&index) = order.iter().filter(wants).min_by_key(|&&i| heights[i]) else {
+                break;
+            };
+            heights[index] += 1;
+            left -= 1;
+        }
     }
     heights
 }
@@ -231,13 +244,15 @@ mod tests {
     #[test]
     fn rows_are_shared_by_importance() {
         let check = |rows, expected: &[u16]| {
-            let wishes = [(1, 8, 0), (2, 4, 2), (2, 5, 3), (2, 9, 1), (0, 0, 1)];
+            let wishes = [(1, 8, 0), (2, 4, 2), (2, 5, 3), (2, 9, 1), (3, 7, HISTORY)];
             assert_eq!(share_rows(&wishes, rows), expected, "{rows} rows");
         };
         check(0, &[0, 0, 0, 0, 0]);
         check(4, &[2, 0, 0, 2, 0]);
         check(14, &[8, 2, 2, 2, 0]);
         check(20, &[8, 4, 4, 4, 0]);
-        check(99, &[8, 4, 5, 9, 0]);
+        check(28, &[8, 4, 5, 9, 0]);
+        check(30, &[8, 4, 5, 9, 4]);
+        check(99, &[8, 4, 5, 9, 7]);
     }
 }

@@ -1,0 +1,229 @@
+//! `skopos top` in a real terminal: tmux types the keys and says what is on the screen.
+
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use crate::support::{Running, eventually, run, runtime_dir, skopos};
+
+/// What the shell shows below the UI before and after it: proof that the screen came back.
+const BEFORE: &str = "the screen before";
+
+/// A terminal of a size of its own, on a tmux server of its own.
+struct Screen {
+    socket: String,
+}
+
+impl Screen {
+    /// A shell whose programs use the agent in `dir`; `None`, said loudly, without tmux.
+    fn open(dir: &Path, name: &str, (width, height): (u16, u16)) -> Option<Self> {
+        if Command::new("tmux").arg("-V").output().is_err() {
+            eprintln!("SKIPPED: no tmux on this machine, so nobody looked at `skopos top`");
+            return None;
+        }
+        let screen = Self { socket: format!("skopos-test-{}-{name}", std::process::id()) };
+        let (width, height) = (width.to_string(), height.to_string());
+        // No configuration of the user's, and UTF-8 whatever the locale.
+        let started = Command::new("tmux")
+            .args(["-L", &screen.socket, "-f", "/dev/null", "-u", "new-session", "-d"])
+            .args(["-x", &width, "-y", &height, "env", "-u", "NO_COLOR", "PS1=$ ", "sh"])
+            .env("SKOPOS_DIR", dir)
+            .env("LC_ALL", "C.UTF-8")
+            .env_remove("TMUX")
+            .stdin(Stdio::null())
+            .output()
+            .expect("tmux starts");
+        assert!(started.status.success(), "{started:?}");
+        screen.line(&format!("clear; echo '{BEFORE}'"));
+        screen.shows(&[BEFORE]);
+        Some(screen)
+    }
+
+    fn tmux(&self, args: &[&str]) -> Output {
+        let mut command = Command::new("tmux");
+        command.args(["-L", &self.socket]).args(args).env_remove("TMUX").stdin(Stdio::null());
+        command.output().expect("tmux answers")
+    }
+
+    /// Types one key after the other, by tmux's names.
+    fn keys(&self, keys: &[&str]) {
+        let typed = self.tmux(&[&["send-keys"], keys].concat());
+        assert!(typed.status.success(), "{typed:?}");
+    }
+
+    /// Types a line of shell.
+    fn line(&self, text: &str) {
+        assert!(self.tmux(&["send-keys", "-l", text]).status.success());
+        self.keys(&["Enter"]);
+    }
+
+    /// Starts the UI; the shell says its exit code once it is over.
+    fn start_top(&self, options: &str) {
+        let binary = env!("CARGO_BIN_EXE_skopos");
+        self.line(&format!("'{binary}' top {options}; echo \"ended with $?\""));
+    }
+
+    fn text(&self) -> String {
+        String::from_utf8_lossy(&self.tmux(&["capture-pane", "-p"]).stdout).into_owned()
+    }
+
+    fn format(&self, format: &str) -> String {
+        let answer = self.tmux(&["display-message", "-p", format]);
+        String::from_utf8_lossy(&answer.stdout).trim().to_owned()
+    }
+
+    /// Waits until all of these are on the screen.
+    #[track_caller]
+    fn shows(&self, parts: &[&str]) {
+        eventually(&format!("{parts:?} on the screen"), || {
+            let text = self.text();
+            parts.iter().all(|part| text.contains(part))
+        });
+    }
+
+    /// Waits until this is no longer on the screen.
+    #[track_caller]
+    fn lacks(&self, part: &str) {
+        eventually(&format!("no {part:?} on the screen"), || !self.text().contains(part));
+    }
+
+    /// Checks that the terminal is as it was: the old screen, a cursor, echo and line editing.
+    #[track_caller]
+    fn is_restored(&self, exit_code: i32) {
+        self.shows(&[BEFORE, &format!("ended with {exit_code}")]);
+        assert_eq!(self.format("#{alternate_on} #{cursor_flag}"), "0 1");
+        self.line("stty -a | tr ' ;' '\\n\\n' | grep -xE -- '-?(icanon|echo|isig|opost)' | xargs");
+        eventually("terminal modes as they were", || {
+            let text = self.text();
+            // The answer, not the line that was typed.
+            let modes =
+                text.lines().rfind(|line| line.contains("icanon") && !line.contains("stty"));
+            modes.is_some_and(|line| !line.contains('-'))
+        });
+    }
+
+    /// The process id of the UI: the child of the shell in the terminal.
+    fn top_pid(&self) -> String {
+        let shell = self.format("#{pane_pid}");
+        let children = format!("/proc/{shell}/task/{shell}/children");
+        let mut found = String::new();
+        eventually("the UI's process", || {
+            found = std::fs::read_to_string(&children).unwrap_or_default().trim().to_owned();
+            !found.is_empty() && !found.contains(' ')
+        });
+        found
+    }
+}
+
+impl Drop for Screen {
+    /// Ends this test's tmux server and what runs in it, nobody else's.
+    fn drop(&mut self) {
+        self.tmux(&["kill-server"]);
+    }
+}
+
+#[test]
+fn top_shows_this_machine_and_leaves_the_terminal_as_it_was() {
+    let agent = Running::start(&[]);
+    let Some(screen) = Screen::open(agent.path(), "look", (80, 24)) else { return };
+    screen.start_top("");
+    screen.shows(&["n01", "agent", "UTC", "1 overview", "cpu", "memory", "load", "tcp", "tasks"]);
+    assert_eq!(screen.format("#{alternate_on}"), "1");
+    assert_eq!(screen.text().trim_end().lines().count(), 24, "{}", screen.text());
+
+    // A user's own fact appears by itself.
+    let published = agent.run(&["publish", "my-app/queue/depth", "17"]);
+    assert_eq!(published.code, 0, "{published:?}");
+    screen.shows(&["published", "my-app/queue/depth", "17"]);
+
+    // Each pane has something to say, or says why not.
+    for (key, part) in [
+        ("2", "core"),
+        ("3", "mem/available_bytes"),
+        ("6", "network"),
+        ("8", "skopos"),
+        ("9", "topic"),
+    ] {
+        screen.keys(&[key]);
+        screen.shows(&[part]);
+    }
+    screen.keys(&["/"]);
+    screen.keys(&["-l", "queue/DE"]);
+    screen.shows(&["/queue/DE", "1 of ", "my-app/queue/depth"]);
+    screen.keys(&["Enter", "Escape"]);
+    screen.lacks("/queue/DE");
+    screen.keys(&["?"]);
+    screen.shows(&["any key closes", "sort by the next column"]);
+    screen.keys(&["?", "p"]);
+    screen.shows(&["PAUSED"]);
+    screen.keys(&["p", "1"]);
+    screen.lacks("PAUSED");
+
+    assert!(screen.tmux(&["resize-window", "-x", "120", "-y", "40"]).status.success());
+    screen.shows(&["cpu busy", "cgroups", "my-app/queue/depth"]);
+    assert!(screen.tmux(&["resize-window", "-x", "30", "-y", "8"]).status.success());
+    screen.shows(&["too small"]);
+    assert!(screen.tmux(&["resize-window", "-x", "80", "-y", "24"]).status.success());
+    screen.shows(&["1 overview 2 cpu"]);
+
+    screen.keys(&["q"]);
+    screen.is_restored(0);
+}
+
+#[test]
+fn top_restores_the_terminal_when_it_is_told_to_end() {
+    let agent = Running::start(&[]);
+    let Some(screen) = Screen::open(agent.path(), "signals", (80, 24)) else { return };
+    for signal in ["TERM", "INT", "HUP"] {
+        screen.line(&format!("clear; echo '{BEFORE}'"));
+        screen.start_top("");
+        screen.shows(&["1 overview"]);
+        let ended = Command::new("kill").args([format!("-{signal}"), screen.top_pid()]).status();
+        assert!(ended.expect("kill(1)").success());
+        screen.is_restored(0);
+    }
+    screen.line(&format!("clear; echo '{BEFORE}'"));
+    screen.start_top("mem/avail");
+    screen.shows(&["/mem/avail", "mem/available_bytes"]);
+    screen.keys(&["C-c"]);
+    screen.is_restored(0);
+}
+
+#[test]
+fn top_outlives_the_agent_and_finds_the_next_one() {
+    let mut agent = Running::start(&[]);
+    let Some(screen) = Screen::open(agent.path(), "outlive", (80, 24)) else { return };
+    screen.start_top("");
+    screen.shows(&["1 overview", "load"]);
+    agent.kill();
+    screen.shows(&["! gone since", "!cpu"]);
+    let mut next = skopos(agent.path(), &["agent", "--node", "n01", "--interval", "100ms"])
+        .stdout(Stdio::null())
+        .spawn()
+        .expect("it starts");
+    let pid = format!("agent {}", next.id());
+    eventually("the next agent in the header", || {
+        let text = screen.text();
+        text.contains(&pid) && !text.contains("gone since") && !text.contains("!cpu")
+    });
+    screen.keys(&["q"]);
+    screen.is_restored(0);
+    next.kill().expect("it runs");
+    next.wait().expect("it ends");
+}
+
+#[test]
+fn top_without_a_terminal_or_an_agent_says_what_to_do() {
+    let dir = runtime_dir();
+    let ran = run(dir.path(), &["top"]);
+    assert_eq!((ran.code, ran.stdout.as_str()), (2, ""));
+    assert!(ran.stderr.contains("needs a terminal") && ran.stderr.contains("hint:"), "{ran:?}");
+    for option in ["--json", "--plain"] {
+        let ran = run(dir.path(), &["top", option]);
+        assert_eq!(ran.code, 2, "{ran:?}");
+        assert!(ran.stderr.contains("skopos watch"), "{ran:?}");
+    }
+    let Some(screen) = Screen::open(dir.path(), "none", (80, 24)) else { return };
+    screen.start_top("");
+    screen.shows(&["nothing is running", "hint:", "ended with 2"]);
+    screen.is_restored(2);
+}
