@@ -1,10 +1,10 @@
 //! `process`: how many processes and threads there are, and in which states (proc(5)).
 //!
 //! Reading `/proc/PID/stat` of every process at each tick would cost milliseconds on a big node.
-//! So the states come from a **walk**: the pids are listed once, their states are read a few a poll, as
-//! many as it takes to be done in [`POLLS_PER_WALK`] polls but within bounds, then the counts are
-//! handed over (with `walk_polls`) and the next walk begins. Processes that end before their turn are not
-//! counted; those that start meanwhile are counted by the next walk.
+//! So the states come from a **walk**: the pids are listed once, their states are read a few a
+//! poll, as many as it takes to be done in [`POLLS_PER_WALK`] polls but within bounds, then the
+//! counts are handed over (with `walk_polls`) and the next walk begins. Processes that end before
+//! their turn are not counted; those that start meanwhile are counted by the next walk.
 //!
 //! The number of processes needs no walk: `st_nlink` of `/proc` is 2, and one for each folder in
 //! it, and each process is one. That the sum fits is checked at each walk; where it does not (in a
