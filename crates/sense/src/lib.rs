@@ -8,39 +8,39 @@
 //! - What the machine lacks is a [`Skip`] with its reason, never a made-up value.
 //!
 //! Read in this order: [`Sensor`], [`Tick`] and [`Sink`]; `file`, `parse` and `facts` below every
-//! sensor; `instances` for those whose things come and go, `table` for those that read named numbers;
-//! then any one sensor, `load` first.
+//! sensor; `instances` for those whose things come and go, `table` for those that read named
+//! numbers; then any one sensor, `load` first.
 
 #![forbid(unsafe_code)]
 
-mod facts;
-mod file;
-mod instances;
-mod mounts;
-mod parse;
-mod registry;
-mod root;
 mod sensor;
+mod root;
+mod file;
+mod parse;
+mod facts;
+mod instances;
 mod table;
+mod mounts;
+mod registry;
 
-mod block;
-mod cgroup;
-mod cpu;
-mod fs;
-mod hwmon;
-mod interrupts;
 mod load;
-mod mem;
-mod netdev;
-mod numa;
-mod process;
+mod cpu;
 mod psi;
-mod sockets;
+mod process;
+mod interrupts;
 mod softirqs;
+mod mem;
 mod swap;
+mod vmstat;
+mod numa;
+mod block;
+mod fs;
+mod netdev;
 mod tcp;
 mod udp;
-mod vmstat;
+mod sockets;
+mod cgroup;
+mod hwmon;
 
 pub use registry::{Opened, open_all};
 pub use root::Root;

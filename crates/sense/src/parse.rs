@@ -2,8 +2,8 @@
 
 use std::io::BufRead as _;
 
-/// The lines of `text` that are not empty, without their line feeds. A last line that lacks its line
-/// feed was cut off, and so may be its last number: it is left out.
+/// The lines of `text` that are not empty, without their line feeds. A last line that lacks its
+/// line feed was cut off, and so may be its last number: it is left out.
 pub(crate) fn lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut rest = text;
     std::iter::from_fn(move || {

@@ -1,7 +1,8 @@
 //! `vmstat`: what the memory manager did, from `/proc/vmstat`.
 //!
 //! The kernel has no document of its lines; their meaning is in `mm/vmstat.c`. Lines that
-//! are split by memory zone are summed; kernels before 4.8 split more of them, and yield fewer facts.
+//! are split by memory zone are summed; kernels before 4.8 split more of them, and yield fewer
+//! facts.
 
 use std::io;
 
