@@ -20,7 +20,7 @@ use skopos_model::{Timestamp, Topic, escape_segment};
 use skopos_sense::{Root, Skip, open_all};
 use skopos_shm::Publisher;
 
-use crate::agent::polled::Polled;
+use crate::agent::polled::{Polled, Wake};
 use crate::agent::self_facts::SelfFacts;
 use crate::agent::server::Server;
 use crate::agent::sink::Counts;
@@ -63,6 +63,7 @@ pub(crate) struct Agent {
     dir: PathBuf,
     publisher: Publisher,
     polled: Vec<Polled>,
+    /// Families without a sensor here, and those left out.
     skips: Vec<Skip>,
     self_facts: SelfFacts,
     user_facts: UserFacts,
@@ -119,10 +120,10 @@ impl Agent {
     fn open_sensors(&mut self, args: &AgentArgs) -> Result<(), Failure> {
         let opened = open_all(&Root::default());
         let mut unknown: Vec<&String> = args.skip.iter().collect();
-        for skip in opened.skips {
-            unknown.retain(|name| **name != skip.what);
-            self.skips.push(skip);
-        }
+        // What a sensor cannot measure may change, so it is asked again whenever it is shown.
+        let told = |skip: &Skip| opened.sensors.iter().any(|s| s.skips().contains(skip));
+        self.skips = opened.skips.iter().filter(|skip| !told(skip)).cloned().collect();
+        unknown.retain(|name| self.skips.iter().all(|skip| skip.what != **name));
         for sensor in opened.sensors {
             let name = sensor.family().name;
             if args.skip.iter().any(|skipped| skipped == name) {
@@ -223,8 +224,10 @@ impl Agent {
             self.counts.clock_steps += 1;
             events.push(Event::ClockSteppedBack { by });
         }
+        let times = (time, now);
+        let mut wake = Wake::new(&self.publisher, &self.node, times, &mut self.counts, &mut events);
         for polled in self.polled.iter_mut().filter(|p| p.due() <= now) {
-            polled.poll(&self.publisher, &self.node, time, now, &mut self.counts, &mut events);
+            polled.poll(&mut wake);
         }
         self.self_facts.publish(&self.publisher, &self.node, &self.polled, &self.counts, time);
         self.server.expire(&mut self.counts);
@@ -269,7 +272,7 @@ impl Agent {
     }
 
     fn refresh(&mut self, topic: &str) -> Result<Answer, Answer> {
-        let (now, time) = (monotonic(), skopos_shm::now());
+        let times = (skopos_shm::now(), monotonic());
         let Some(polled) = self.polled.iter_mut().find(|p| p.has(topic)) else {
             return Err(Answer::Refused {
                 error: format!("no sensor measures `{topic}`"),
@@ -277,7 +280,8 @@ impl Agent {
             });
         };
         let mut events = Vec::new();
-        polled.poll(&self.publisher, &self.node, time, now, &mut self.counts, &mut events);
+        let mut wake = Wake::new(&self.publisher, &self.node, times, &mut self.counts, &mut events);
+        polled.poll(&mut wake);
         match polled.error() {
             None => Ok(Answer::Done { topic: topic.to_owned() }),
             Some(error) => Err(Answer::Refused { error: error.to_owned(), hint: None }),
@@ -286,12 +290,18 @@ impl Agent {
 
     /// What is sensed and what is not.
     pub(crate) fn status(&self) -> Status {
-        let skip = |s: &Skip| SkipStatus { what: s.what.clone(), reason: s.reason.clone() };
+        let skip = |s: Skip| SkipStatus { what: s.what, reason: s.reason };
         Status {
             node: self.node.clone(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             sensors: self.polled.iter().map(Polled::status).collect(),
-            skips: self.skips.iter().map(skip).collect(),
+            skips: self
+                .polled
+                .iter()
+                .flat_map(Polled::skips)
+                .chain(self.skips.clone())
+                .map(skip)
+                .collect(),
             user_facts: self.user_facts.len(),
         }
     }

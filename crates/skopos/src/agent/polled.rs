@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 use skopos_model::Timestamp;
-use skopos_sense::{Sensor, Tick};
+use skopos_sense::{Sensor, Skip, Tick};
 use skopos_shm::{Group, Publisher, VertexWriter};
 
 use crate::agent::Event;
@@ -22,6 +22,32 @@ pub(crate) struct Polled {
     error: Option<String>,
     refusal_told: bool,
     cost: Cost,
+}
+
+/// One wake of the agent, in which some sensors are polled.
+pub(crate) struct Wake<'a> {
+    publisher: &'a Publisher,
+    node: &'a str,
+    /// One time for all that is polled at this wake.
+    time: Timestamp,
+    monotonic: Duration,
+    counts: &'a mut Counts,
+    events: &'a mut Vec<Event>,
+    /// Processor time of this thread up to the poll that comes next: asked once between two polls,
+    /// because asking is a system call.
+    spent: Duration,
+}
+
+impl<'a> Wake<'a> {
+    pub(crate) fn new(
+        publisher: &'a Publisher,
+        node: &'a str,
+        (time, monotonic): (Timestamp, Duration),
+        counts: &'a mut Counts,
+        events: &'a mut Vec<Event>,
+    ) -> Self {
+        Self { publisher, node, time, monotonic, counts, events, spent: thread_time() }
+    }
 }
 
 /// What a sensor's polls have cost.
@@ -93,22 +119,21 @@ impl Polled {
         }
     }
 
+    /// What it cannot measure now.
+    pub(crate) fn skips(&self) -> Vec<Skip> {
+        self.sensor.skips()
+    }
+
     /// Polls the sensor as one tick of its group.
-    pub(crate) fn poll(
-        &mut self,
-        publisher: &Publisher,
-        node: &str,
-        time: Timestamp,
-        monotonic: Duration,
-        counts: &mut Counts,
-        events: &mut Vec<Event>,
-    ) {
-        let started = thread_time();
+    pub(crate) fn poll(&mut self, wake: &mut Wake<'_>) {
+        let &mut Wake { publisher, node, time, monotonic, spent: started, .. } = wake;
         let mut sink =
-            SegmentSink::new(publisher, self.group.tick(time), &mut self.facts, node, counts);
+            SegmentSink::new(publisher, self.group.tick(time), &mut self.facts, node, wake.counts);
         let result = self.sensor.poll(&mut Tick { monotonic, sink: &mut sink });
         let refusal = sink.finish();
-        let spent = thread_time().saturating_sub(started);
+        wake.spent = thread_time();
+        let spent = wake.spent.saturating_sub(started);
+        let events = &mut *wake.events;
         self.cost.polls += 1;
         self.cost.latest = spent;
         self.cost.total += spent;
