@@ -64,6 +64,7 @@ impl Mapping {
     }
 
     /// `count` values of `T` at `offset`, if they lie in the mapping and are aligned.
+    #[inline]
     pub(crate) fn slice<T: Shared>(&self, offset: u64, count: usize) -> Option<&[T]> {
         let offset = usize::try_from(offset).ok()?;
         let bytes = count.checked_mul(size_of::<T>())?;
@@ -78,6 +79,7 @@ impl Mapping {
     }
 
     /// One value of `T` at `offset`, if it lies in the mapping and is aligned.
+    #[inline]
     pub(crate) fn at<T: Shared>(&self, offset: u64) -> Option<&T> {
         self.slice(offset, 1)?.first()
     }
@@ -110,6 +112,7 @@ impl Mapping {
     }
 
     /// The vertex at `place`.
+    #[inline]
     pub(crate) fn vertex(&self, place: &Place) -> Option<RawVertex<'_>> {
         let slots_at = place.offset.checked_add(size_of::<VertexHead>() as u64)?;
         let bytes_at = slots_at.checked_add(u64::from(place.slots) * size_of::<Slot>() as u64)?;

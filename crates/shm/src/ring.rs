@@ -102,6 +102,7 @@ impl Meta {
         (self.0 >> 32) as usize
     }
 
+    #[inline]
     pub(crate) fn origin(self, structured: bool) -> Origin {
         match self.0 & 0xff {
             0 => Origin::Measured,
@@ -169,6 +170,7 @@ pub(crate) struct RawVertex<'a> {
 }
 
 impl RawVertex<'_> {
+    #[inline]
     fn slot(&self, ticket: u64) -> &Slot {
         &self.slots[(ticket as usize) & (self.slots.len() - 1)]
     }
@@ -252,6 +254,7 @@ impl RawVertex<'_> {
     }
 
     /// The last sample, read by the writer that holds the lock: nobody else changes it.
+    #[inline]
     fn load_own(&self, ticket: u64) -> RawSample {
         let slot = self.slot(ticket);
         RawSample {
@@ -335,6 +338,7 @@ impl RawVertex<'_> {
     // ---- readers ----
 
     /// Sample `ticket`, if it is there.
+    #[inline]
     pub(crate) fn read(&self, owner: u64, ticket: u64) -> Found<RawSample> {
         // SYNC: pairs with the Release store in `adopt`.
         if self.head.owner.load(Ordering::Acquire) != owner {
@@ -360,6 +364,7 @@ impl RawVertex<'_> {
     }
 
     /// How many samples were ever stored: the ticket of the next one.
+    #[inline]
     pub(crate) fn count(&self) -> u64 {
         // SYNC: pairs with the Release store of `head` in `publish_locked`.
         self.head.head.load(Ordering::Acquire).min(MAX_COUNT)
@@ -372,6 +377,7 @@ impl RawVertex<'_> {
     }
 
     /// The newest sample and the time when its source was last looked at.
+    #[inline]
     pub(crate) fn latest(&self, owner: u64) -> Found<(RawSample, i64)> {
         for _ in 0..READ_ATTEMPTS {
             // The time first: the sample read after it is at least as new, so this never claims

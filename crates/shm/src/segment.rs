@@ -222,6 +222,7 @@ impl Segment {
         String::from_utf8(bytes.get(..len)?.to_vec()).ok()
     }
 
+    #[inline]
     pub(crate) fn raw(&self, place: &Place) -> crate::ring::RawVertex<'_> {
         self.shared.map.vertex(place).unwrap_or_else(|| unreachable!("checked by `vertex_at`"))
     }

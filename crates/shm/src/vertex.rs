@@ -87,6 +87,7 @@ impl Vertex {
         self.index
     }
 
+    #[inline]
     pub(crate) fn raw(&self) -> RawVertex<'_> {
         self.segment.raw(&self.place)
     }
@@ -99,23 +100,43 @@ impl Vertex {
     /// # Errors
     /// [`Error::Empty`] before the first sample; [`Error::Gone`]; [`Error::Busy`] if writers
     /// outrun this reader again and again.
-    #[inline]
+    //
+    // Always inlined, and the rest in boxes: then the caller of a number has its reading in
+    // registers. Passed through memory, a reading is written in small pieces and read back at once
+    // in large ones, for which a core waits longer than for all the rest of a read.
+    #[inline(always)]
     pub fn latest(&self) -> Result<Reading, Error> {
+        if let Found::Whole((sample, checked_at)) = self.raw().latest(self.owner)
+            && let Some(scalar) = Scalar::from_bits(self.info.value_type, sample.bits)
+        {
+            let (time, value) = (Timestamp::from_nanos(sample.time), Value::from(scalar));
+            let sample = Sample { time, value, origin: sample.meta.origin(false) };
+            return Ok(Reading { sample, checked_at: Timestamp::from_nanos(checked_at) });
+        }
+        match self.latest_structured() {
+            Ok(reading) => Ok(*reading),
+            Err(e) => Err(*e),
+        }
+    }
+
+    /// The latest sample of a structured vertex, and every error.
+    #[cold]
+    fn latest_structured(&self) -> Result<Box<Reading>, Box<Error>> {
         let raw = self.raw();
         for _ in 0..STRUCTURED_ATTEMPTS {
             match raw.latest(self.owner) {
                 Found::Whole((sample, checked_at)) => {
                     if let Some(sample) = self.decode(&raw, &sample) {
                         let checked_at = Timestamp::from_nanos(checked_at);
-                        return Ok(Reading { sample, checked_at });
+                        return Ok(Box::new(Reading { sample, checked_at }));
                     }
                 }
-                Found::Absent => return Err(Error::Empty(self.topic().clone())),
-                Found::Gone => return Err(Error::Gone(self.topic().clone())),
+                Found::Absent => return Err(Box::new(Error::Empty(self.topic().clone()))),
+                Found::Gone => return Err(Box::new(Error::Gone(self.topic().clone()))),
                 Found::Lapped => break,
             }
         }
-        Err(Error::Busy(self.topic().clone()))
+        Err(Box::new(Error::Busy(self.topic().clone())))
     }
 
     /// How many samples were ever stored here.
@@ -214,7 +235,6 @@ impl Vertex {
     }
 
     /// `None` if the bytes of a structured value were overwritten, or are no structured value.
-    #[inline]
     fn decode(&self, raw: &RawVertex<'_>, sample: &RawSample) -> Option<Sample> {
         let structured = self.info.value_type == ValueType::Structured;
         let value = match Scalar::from_bits(self.info.value_type, sample.bits) {
