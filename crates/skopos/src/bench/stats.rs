@@ -41,18 +41,25 @@ impl Latencies {
 pub(crate) struct Timer {
     pub(crate) p50: u64,
     pub(crate) p99: u64,
+    /// The steps in which the clock goes: some machines round it to ten nanoseconds.
+    pub(crate) step: u64,
 }
 
 impl Timer {
     pub(crate) fn measure() -> Self {
         /// Enough for a steady median, done in milliseconds.
         const PAIRS: u32 = 200_000;
-        let mut empty = Latencies::new();
+        let (mut empty, mut step, mut before) = (Latencies::new(), u64::MAX, 0);
         for _ in 0..PAIRS {
             let start = Instant::now();
-            empty.record(nanos_since(start));
+            let nanos = nanos_since(start);
+            empty.record(nanos);
+            if nanos != before {
+                step = step.min(nanos.abs_diff(before));
+            }
+            before = nanos;
         }
-        Self { p50: empty.percentile(50.0) as u64, p99: empty.percentile(99.0) as u64 }
+        Self { p50: empty.percentile(50.0) as u64, p99: empty.percentile(99.0) as u64, step }
     }
 }
 
