@@ -18,6 +18,8 @@ use crate::wait::{Bell, settle};
 const OWNER: u64 = 7;
 /// Miri is hundreds of times slower.
 const ROUNDS: u64 = if cfg!(miri) { 60 } else { 100_000 };
+/// A small ring is lapped often.
+const SLOTS: u64 = 4;
 
 /// A vertex on the heap.
 struct Heap {
@@ -70,7 +72,7 @@ fn assert_whole(time: i64, bits: u64, meta: Meta) {
 
 #[test]
 fn readers_of_a_busy_ring_get_whole_samples_in_order() {
-    let heap = Heap::new(4, 0);
+    let heap = Heap::new(SLOTS as usize, 0);
     let readers: Vec<_> = (0..2)
         .map(|which| {
             let heap = Arc::clone(&heap);
@@ -98,6 +100,13 @@ fn read_on(heap: &Heap, follow: bool) {
             newest = sample.bits;
             let held = heap.vertex().as_of(OWNER, sample.time);
             assert!(matches!(held, Found::Lapped) || held == Found::Whole(sample), "{held:?}");
+        }
+        // The oldest lies where the writer is about to write: there a torn sample shows soonest.
+        if let Some(oldest) = heap.vertex().count().checked_sub(SLOTS)
+            && let Found::Whole(sample) = heap.vertex().read(OWNER, oldest)
+        {
+            assert_whole(sample.time, sample.bits, sample.meta);
+            assert_eq!(sample.bits, oldest + 1);
         }
         while follow && next < heap.vertex().count() {
             match heap.vertex().read(OWNER, next) {

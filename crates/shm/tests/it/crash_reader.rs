@@ -14,6 +14,7 @@ use crate::support::{Random, at, topic};
 #[derive(Debug, Default)]
 pub(crate) struct Checked {
     pub(crate) latest: AtomicU64,
+    pub(crate) oldest: AtomicU64,
     pub(crate) delivered: AtomicU64,
     pub(crate) lost: AtomicU64,
     pub(crate) ranges: AtomicU64,
@@ -24,9 +25,10 @@ pub(crate) struct Checked {
 }
 
 impl Checked {
-    pub(crate) fn all(&self) -> [(&'static str, u64); 8] {
+    pub(crate) fn all(&self) -> [(&'static str, u64); 9] {
         [
             ("latest", &self.latest),
+            ("oldest", &self.oldest),
             ("delivered", &self.delivered),
             ("lost", &self.lost),
             ("ranges", &self.ranges),
@@ -134,6 +136,17 @@ impl Followed {
         if let Some(delivery) = self.subscription.next_timeout(timeout).expect("it stays") {
             self.delivery(life, delivery, checked);
             add(&checked.woken, 1);
+        }
+    }
+
+    /// The oldest lies where the writer is about to write: there a torn sample shows soonest.
+    fn oldest(&self, life: u64, checked: &Checked) {
+        for _ in 0..50 {
+            let mut fresh = self.vertex.subscribe_from_oldest();
+            if let Some(Delivery::Sample(sample)) = fresh.try_next().expect("it stays registered") {
+                self.whole(life, &sample);
+                add(&checked.oldest, 1);
+            }
         }
     }
 
@@ -250,13 +263,14 @@ impl<'a> Reader<'a> {
             let which = random.below(self.followed.len() as u64) as usize;
             let (life, checked) = (self.life, self.checked);
             let followed = &mut self.followed[which];
-            match random.below(8) {
+            match random.below(9) {
                 0 => followed.drain(life, 64, checked),
                 1 => followed.range(life, checked),
                 2 => followed.as_of(life, checked),
                 3 => followed.wait(life, checked),
                 4 => self.snapshot(false),
                 5 => self.churn(),
+                6 => followed.oldest(life, checked),
                 _ => (0..50).for_each(|_| followed.latest(life, checked)),
             }
         }
