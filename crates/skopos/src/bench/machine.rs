@@ -50,6 +50,7 @@ impl Machine {
                 let bytes = [output.stdout, output.stderr].concat();
                 version_in(&String::from_utf8_lossy(&bytes)).unwrap_or_else(|| "unknown".to_owned())
             }
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => "not installed".to_owned(),
             Err(e) => format!("unknown: {e}"),
         };
         self.versions.insert(name, version);

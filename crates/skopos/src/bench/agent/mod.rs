@@ -32,6 +32,8 @@ const START: Duration = Duration::from_secs(10);
 const SETTLE: Duration = Duration::from_secs(4);
 /// Time between two looks at the memory of the processes.
 const LOOK: Duration = Duration::from_secs(1);
+/// The shortest window: with fewer than two ticks in it there is no cost of a poll.
+const SHORTEST: Duration = Duration::from_secs(2);
 /// From a tick to the moments at which counters are read: halfway to the next one.
 const OFF_TICK: Duration = Duration::from_millis(400);
 
@@ -57,15 +59,16 @@ pub(crate) fn run(plan: &Plan) -> Result<Report, Failure> {
         Box::new(Collectd::start(&scratch.dir("collectd")?)),
         Box::new(Pcp::start(&scratch.dir("pcp")?)),
     ];
-    plan.say(&format!("measuring for {} s …", plan.window.as_secs()));
-    std::thread::sleep(SETTLE.min(plan.window));
+    let window = plan.window.max(SHORTEST);
+    plan.say(&format!("measuring for {} s …", window.as_secs()));
+    std::thread::sleep(SETTLE.min(window));
     wait_between_ticks(&agent.segment)?;
     let polls = Polls::start(&agent.segment)?;
     let mut meters: Vec<Meter> = vec![Meter::start(vec![agent.process.pid()])];
     meters.extend(peers.iter_mut().map(|peer| Meter::of(peer.pids())));
     let started = Instant::now();
-    while started.elapsed() < plan.window {
-        std::thread::sleep(LOOK.min(plan.window.saturating_sub(started.elapsed())));
+    while started.elapsed() < window {
+        std::thread::sleep(LOOK.min(window.saturating_sub(started.elapsed())));
         meters.iter_mut().for_each(Meter::look);
     }
     let usages: Vec<Result<Usage, String>> = meters.into_iter().map(Meter::stop).collect();
@@ -82,16 +85,16 @@ pub(crate) fn run(plan: &Plan) -> Result<Report, Failure> {
         .collect();
     report.add(rows(&ours, facts, &beside));
     report.add(polls.rows());
-    notes(plan, &mut report);
+    notes(window, &mut report);
     Ok(report)
 }
 
-fn notes(plan: &Plan, report: &mut Report) {
+fn notes(window: Duration, report: &mut Report) {
     report.note(format!(
         "window of {} s, everybody at 1 s and at the same time; processor time from \
          /proc/PID/task/*/schedstat (ns, of all processes of each), memory from smaps_rollup once a \
          second, the largest",
-        plan.window.as_secs()
+        window.as_secs()
     ));
     report.note(
         "facts: every topic of ours; values in collectd's CSV files; values in PCP's archive. \
