@@ -5,7 +5,7 @@ use std::os::unix::fs::{FileExt as _, symlink};
 use std::path::{Path, PathBuf};
 
 use skopos_model::{Structured, ValueType};
-use skopos_shm::{Error, Host, Publisher, Segment, VertexSpec};
+use skopos_shm::{Delivery, Error, Host, Publisher, Segment, VertexSpec};
 use tempfile::TempDir;
 
 use crate::support::{at, must_end, publisher, runtime_dir, spec, structured_sample, topic};
@@ -279,6 +279,26 @@ fn a_hostile_head_does_not_hold_a_reader_for_ever() {
             read_in_time(&what, &specimen.path).unwrap_or_else(|e| panic!("{what}: {e}"));
         }
     }
+}
+
+/// A publisher died between making a sample whole and counting it. Nobody may see that one: the
+/// latest value would be older than what was seen.
+#[test]
+fn a_sample_that_was_never_counted_is_not_delivered() {
+    let specimen = specimen();
+    specimen.damage(specimen.vertex(0) + 8, &9u64.to_le_bytes());
+    let segment = Segment::open(&specimen.path).expect("the header is sound");
+    let vertex = segment.find(&topic("test/f64")).expect("its entry is sound");
+    assert_eq!(vertex.latest().expect("whole").as_f64(), Some(9.0));
+    let mut follower = vertex.subscribe_from_oldest();
+    let mut delivered = Vec::new();
+    while let Some(delivery) = follower.try_next().expect("registered") {
+        if let Delivery::Sample(sample) = delivery {
+            delivered.extend(sample.value.as_f64());
+        }
+    }
+    assert_eq!(delivered, [3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0]);
+    assert_eq!(vertex.subscribe().try_next().expect("registered"), None);
 }
 
 #[test]

@@ -391,7 +391,7 @@ fn publishers_that_come_and_go_do_not_disturb_each_other() {
 }
 
 fn come_and_go(dir: &std::path::Path, thread: u64) {
-    for n in 0..150u64 {
+    for n in 0..1500u64 {
         // Two threads a name: one of them may be told that the other holds it, and nothing else.
         let name = format!("name-{}", thread / 2);
         let publisher = match Publisher::builder(&name).dir(dir).max_vertices(4).create() {
@@ -406,5 +406,8 @@ fn come_and_go(dir: &std::path::Path, thread: u64) {
         assert_eq!(vertex.latest().expect("published").as_f64(), Some(n as f64));
         let timeout = std::time::Duration::from_nanos(1);
         vertex.subscribe().next_timeout(timeout).expect("its wake file is there");
+        // Whoever closed just before us may have removed its own files only.
+        let (path, wake) = (publisher.path(), publisher.path().with_extension("wake"));
+        assert!(path.exists() && wake.exists(), "a living publisher's files were removed");
     }
 }
