@@ -84,6 +84,8 @@ pub(crate) struct Data {
     /// The node whose facts the panes show.
     pub(crate) node: String,
     pub(crate) publishers: Vec<Publisher>,
+    /// Index of the agent among them.
+    agent: Option<usize>,
     /// By topic.
     pub(crate) facts: Vec<Fact>,
     /// Samples of the topics that the screen asked for.
@@ -97,9 +99,18 @@ pub(crate) struct Data {
 }
 
 impl Data {
-    /// `facts` sorted by topic.
-    pub(crate) fn new(node: String, publishers: Vec<Publisher>, facts: Vec<Fact>) -> Self {
-        let mut data = Self { node, publishers, facts, ..Self::default() };
+    /// `facts` sorted by topic. The agent is whoever publishes most of the families' facts: an
+    /// application with a few names like theirs must not take the panes over.
+    pub(crate) fn new(publishers: Vec<Publisher>, facts: Vec<Fact>) -> Self {
+        let known_by = |index: usize| {
+            let node = &publishers[index].node;
+            let own = facts.iter().filter(|f| f.publisher == index && f.topic.node() == node);
+            own.filter(|f| f.known.is_some()).count()
+        };
+        // Of several, the first: living ones come before dead ones.
+        let agent = (0..publishers.len()).rev().max_by_key(|&index| known_by(index));
+        let node = agent.map(|index| publishers[index].node.clone()).unwrap_or_default();
+        let mut data = Self { agent, node, publishers, facts, ..Self::default() };
         for (index, fact) in data.facts.iter().enumerate() {
             match fact.known.filter(|_| fact.topic.node() == data.node) {
                 Some((family, _)) => {
@@ -113,10 +124,9 @@ impl Data {
         data
     }
 
-    /// The agent: whoever publishes the facts of this node's families.
+    /// Whoever publishes the facts of this node's families.
     pub(crate) fn agent(&self) -> Option<&Publisher> {
-        let of_family = self.facts.iter().find(|f| f.known.is_some());
-        of_family.and_then(|f| self.publishers.get(f.publisher)).or_else(|| self.publishers.first())
+        self.publishers.get(self.agent?)
     }
 
     /// The age of the freshest fact of the node's families.

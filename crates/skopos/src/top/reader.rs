@@ -4,7 +4,7 @@
 //! changes. A segment whose publisher dies stays, marked as gone, until one of the same name takes
 //! its place: the last values before a crash are what a user wants to see.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use skopos_model::{Kind, Origin, Sample, Timestamp, Topic, schema};
@@ -116,17 +116,11 @@ impl Reader {
         found.sort_by(|a, b| a.0.topic().cmp(b.0.topic()));
         let facts: Vec<Fact> = found.iter().map(|(v, publisher)| blank(v, *publisher)).collect();
         let publishers: Vec<Publisher> = self.sources.iter().map(Source::publisher).collect();
-        // The node is the one that most families' facts are of: an application that publishes
-        // under another name must not take the panes over.
-        let agent = facts.iter().find(|f| f.known.is_some()).map(|f| f.publisher).unwrap_or(0);
-        let node = publishers.get(agent).map(|p| p.node.clone()).unwrap_or_default();
         self.vertices = found.into_iter().map(|(vertex, _)| vertex).collect();
-        self.data = Data::new(node, publishers, facts);
+        self.data = Data::new(publishers, facts);
     }
 
     fn read_values(&mut self) {
-        let intervals: Vec<(&str, Option<Duration>)> =
-            schema::FAMILIES.iter().map(|f| (f.name, self.data.interval(f.name))).collect();
         for (fact, vertex) in self.data.facts.iter_mut().zip(&self.vertices) {
             // No sample yet, or unregistered a moment ago: the directory says so at the next look.
             let Ok(reading) = vertex.latest() else { continue };
@@ -138,11 +132,16 @@ impl Reader {
                 Origin::Measured => None,
                 Origin::Predicted { bound } => Some(bound),
             };
-            if fact.kind == Kind::Counter {
-                let family = fact.known.map(|(family, _)| family.name);
-                let interval = intervals.iter().find(|(name, _)| Some(*name) == family);
-                fact.rate = rate(fact, vertex, interval.and_then(|i| i.1));
-            }
+        }
+        // Intervals are facts too: rates come once all values are there.
+        let intervals: HashMap<&str, Duration> = schema::FAMILIES
+            .iter()
+            .filter_map(|family| Some((family.name, self.data.interval(family.name)?)))
+            .collect();
+        let facts = self.data.facts.iter_mut().zip(&self.vertices);
+        for (fact, vertex) in facts.filter(|(f, _)| f.kind == Kind::Counter && f.value.is_some()) {
+            let interval = fact.known.and_then(|(family, _)| intervals.get(family.name));
+            fact.rate = rate(fact, vertex, interval.copied());
         }
     }
 

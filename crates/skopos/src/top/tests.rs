@@ -124,7 +124,7 @@ fn facts() -> Vec<Fact> {
 
 fn data_of(mut facts: Vec<Fact>) -> Data {
     facts.sort_by(|a, b| a.topic.cmp(&b.topic));
-    let mut data = Data::new(NODE.to_owned(), vec![publisher()], facts);
+    let mut data = Data::new(vec![publisher()], facts);
     data.now = NOW.saturating_add(Duration::from_millis(400));
     for fact in &data.facts {
         let samples = (0..60).map(|s| (NOW.as_nanos() - s * 1_000_000_000, s as f64 / 60.0));
@@ -441,6 +441,56 @@ fn without_colour_only_bold_and_reverse_are_used() {
             assert!(cell.symbol().is_ascii(), "{}", cell.symbol());
         }
     }
+}
+
+#[test]
+fn a_large_node_fits_too() {
+    let mut facts = facts();
+    let cores: Vec<String> = (20..276).map(|core| core.to_string()).collect();
+    facts.extend(cores.iter().map(|core| of(&cpu::BUSY_RATIO, core, 1.0)));
+    for at in 0..40 {
+        let name = format!("sd{}{}", (b'a' + at / 26) as char, (b'b' + at % 25) as char);
+        facts.push(of(&block::READ_BYTES_TOTAL, &name, f64::from(at)));
+        facts.push(of(&block::READ_REQUESTS_TOTAL, &name, f64::from(at)));
+        let topic = format!("n01/app/{name}/load");
+        facts.push(fact(&topic, Unit::NONE, Kind::Gauge, Value::U64(1)));
+    }
+    let shown = screen(&mut App::new(None), &data_of(facts), (80, 24), THEME);
+    has(
+        &shown,
+        &[
+            "cores ▃▃▃▃▃██",
+            "261 ",
+            "memory 25.0 %",
+            "network",
+            "more",
+            "nvme0n1 4.8 MiB",
+            "published",
+        ],
+    );
+}
+
+#[test]
+fn of_very_many_cores_the_busiest_of_some_is_shown() {
+    let cores = (0..2048).map(|core| of(&cpu::BUSY_RATIO, &core.to_string(), 0.0));
+    let mut facts: Vec<Fact> = cores.collect();
+    facts[2047].value = Some(Value::F64(1.0));
+    facts.push(of(&cpu::BUSY_RATIO, "total", 0.01));
+    let shown = screen(&mut App::new(None), &data_of(facts), (80, 24), THEME);
+    has(&shown, &["2048", "by 8", "▁█"]);
+}
+
+#[test]
+fn an_application_with_names_like_ours_is_not_the_agent() {
+    let app = Publisher { name: "app".to_owned(), node: "a00".to_owned(), ..publisher() };
+    let mut facts = facts();
+    let mut like_ours = fact("a00/mem/total_bytes", Unit::BYTES, Kind::Gauge, Value::U64(1));
+    like_ours.publisher = 1;
+    facts.push(like_ours);
+    facts.sort_by(|a, b| a.topic.cmp(&b.topic));
+    let data = Data::new(vec![publisher(), app], facts);
+    assert_eq!((data.node.as_str(), data.agent().map(|a| a.name.as_str())), (NODE, Some("agent")));
+    assert!(data.published().any(|f| f.topic.as_str() == "a00/mem/total_bytes"));
 }
 
 #[test]

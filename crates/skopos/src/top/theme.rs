@@ -75,7 +75,7 @@ impl Theme {
 
     /// Glyphs that tell the parts of a meter apart without colour.
     pub(crate) fn part_glyphs(self) -> [char; 4] {
-        if self.unicode { ['█', '▓', '░', '▒'] } else { ['|', '#', '.', ':'] }
+        if self.unicode { ['█', '▓', '░', '▒'] } else { ['|', '#', '=', ':'] }
     }
 
     /// A graph.

@@ -7,4 +7,5 @@ mod watch;
 mod publish;
 mod misuse;
 mod json;
+#[cfg(feature = "tui")]
 mod top;

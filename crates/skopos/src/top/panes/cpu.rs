@@ -13,6 +13,9 @@ use crate::top::table::{Cell, Column, Table, fill, number};
 use crate::top::text::{self, fit, percent};
 use crate::top::theme::Theme;
 
+/// Lines for the cores, where they are too many to stand beside the meter.
+const MAX_CORE_LINES: usize = 4;
+
 /// Below this width words give way.
 const NARROW: usize = 76;
 
@@ -82,14 +85,28 @@ pub(super) fn meters(data: &Data, theme: Theme, width: usize) -> Vec<Line<'stati
     }
     let mut lines = vec![labelled(theme, "cpu", stale, head)];
     lines.push(legend(theme, width, &shares));
-    if beside == 0 && width > LABEL + 1 {
-        let bars = bars(theme, ratios);
-        for (index, chunk) in bars.chunks(width - LABEL - 1).enumerate() {
-            let label = if index == 0 { format!("{} cores", cores.len()) } else { String::new() };
-            lines.push(labelled(theme, &label, stale, chunk.to_vec()));
-        }
+    if beside == 0 {
+        lines.extend(core_lines(theme, width, stale, &ratios.collect::<Vec<_>>()));
     }
     lines
+}
+
+/// A character a core on a few lines; of more cores than that, one for the busiest of several.
+fn core_lines(
+    theme: Theme,
+    width: usize,
+    stale: bool,
+    ratios: &[Option<f64>],
+) -> Vec<Line<'static>> {
+    let a_line = width.saturating_sub(LABEL + 1).max(1);
+    let group = ratios.len().div_ceil(a_line * MAX_CORE_LINES).max(1);
+    let busiest = |cores: &[Option<f64>]| cores.iter().flatten().copied().reduce(f64::max);
+    let bars = bars(theme, ratios.chunks(group).map(busiest));
+    let grouped = if group > 1 { format!("by {group}") } else { String::new() };
+    let labels = ["cores".to_owned(), ratios.len().to_string(), grouped];
+    let labels = labels.iter().map(String::as_str).chain(std::iter::repeat(""));
+    let lines = bars.chunks(a_line).zip(labels);
+    lines.map(|(bars, label)| labelled(theme, label, stale, bars.to_vec())).collect()
 }
 
 pub(super) fn load(data: &Data, theme: Theme, width: usize) -> Option<Line<'static>> {
