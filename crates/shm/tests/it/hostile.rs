@@ -381,11 +381,12 @@ fn odd_files_do_not_keep_a_publisher_from_its_own_name() {
     fs::write(named("short.seg"), b"").expect("our own directory");
     fs::write(named("mine.new"), b"half-made").expect("our own directory");
     fs::write(named("mine.wake"), b"left behind").expect("our own directory");
+    fs::write(named("orphan.wake"), b"left behind too").expect("our own directory");
     symlink(named("elsewhere"), named("mine.seg")).expect("our own directory");
     let dir_path = dir.path().to_owned();
     let mine = must_end("a publisher among odd files", move || publisher(&dir_path, "mine"));
     assert!(!named("elsewhere").exists(), "the link was not followed");
-    assert!(!named("mine.new").exists());
+    assert!(!named("mine.new").exists() && !named("orphan.wake").exists());
     Segment::open(mine.path()).expect("it is sound");
     assert!(Publisher::builder("folder").dir(dir.path()).create().is_err());
 }
