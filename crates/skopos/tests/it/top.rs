@@ -2,46 +2,53 @@
 
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
-use crate::support::{Running, eventually, run, runtime_dir, skopos};
+use tempfile::TempDir;
+
+use crate::support::{PATIENCE, Running, eventually, run, runtime_dir, skopos};
 
 /// What the shell shows below the UI before and after it: proof that the screen came back.
 const BEFORE: &str = "the screen before";
 
 /// A terminal of a size of its own, on a tmux server of its own.
 struct Screen {
-    socket: String,
+    /// Its socket lies here, so that nothing is left behind.
+    dir: TempDir,
 }
 
 impl Screen {
     /// A shell whose programs use the agent in `dir`; `None`, said loudly, without tmux.
-    fn open(dir: &Path, name: &str, (width, height): (u16, u16)) -> Option<Self> {
+    fn open(dir: &Path, (width, height): (u16, u16)) -> Option<Self> {
         if Command::new("tmux").arg("-V").output().is_err() {
             eprintln!("SKIPPED: no tmux on this machine, so nobody looked at `skopos top`");
             return None;
         }
-        let screen = Self { socket: format!("skopos-test-{}-{name}", std::process::id()) };
+        let screen = Self { dir: tempfile::tempdir().expect("a temporary directory") };
         let (width, height) = (width.to_string(), height.to_string());
         // No configuration of the user's, and UTF-8 whatever the locale.
-        let started = Command::new("tmux")
-            .args(["-L", &screen.socket, "-f", "/dev/null", "-u", "new-session", "-d"])
+        let started = screen
+            .command()
+            .args(["-f", "/dev/null", "-u", "new-session", "-d"])
             .args(["-x", &width, "-y", &height, "env", "-u", "NO_COLOR", "PS1=$ ", "sh"])
             .env("SKOPOS_DIR", dir)
             .env("LC_ALL", "C.UTF-8")
-            .env_remove("TMUX")
-            .stdin(Stdio::null())
             .output()
             .expect("tmux starts");
         assert!(started.status.success(), "{started:?}");
-        screen.line(&format!("clear; echo '{BEFORE}'"));
-        screen.shows(&[BEFORE]);
+        screen.clear();
         Some(screen)
     }
 
-    fn tmux(&self, args: &[&str]) -> Output {
+    fn command(&self) -> Command {
         let mut command = Command::new("tmux");
-        command.args(["-L", &self.socket]).args(args).env_remove("TMUX").stdin(Stdio::null());
-        command.output().expect("tmux answers")
+        command.arg("-S").arg(self.dir.path().join("socket"));
+        command.env_remove("TMUX").stdin(Stdio::null());
+        command
+    }
+
+    fn tmux(&self, args: &[&str]) -> Output {
+        self.command().args(args).output().expect("tmux answers")
     }
 
     /// Types one key after the other, by tmux's names.
@@ -54,6 +61,13 @@ impl Screen {
     fn line(&self, text: &str) {
         assert!(self.tmux(&["send-keys", "-l", text]).status.success());
         self.keys(&["Enter"]);
+    }
+
+    /// Leaves one line on the screen. What is typed before the shell is ready lands anywhere, so it
+    /// waits for the prompt.
+    fn clear(&self) {
+        self.line(&format!("clear; echo '{BEFORE}'"));
+        self.until("a clear screen", |text| text.trim_end() == format!("{BEFORE}\n$"));
     }
 
     /// Starts the UI; the shell says its exit code once it is over.
@@ -71,19 +85,30 @@ impl Screen {
         String::from_utf8_lossy(&answer.stdout).trim().to_owned()
     }
 
+    /// Waits until the text on the screen is as wanted; says what it was, if that never happens.
+    #[track_caller]
+    fn until(&self, what: &str, wanted: impl Fn(&str) -> bool) {
+        let started = Instant::now();
+        loop {
+            let text = self.text();
+            if wanted(&text) {
+                return;
+            }
+            assert!(started.elapsed() < PATIENCE, "gave up waiting for {what} on\n{text}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
     /// Waits until all of these are on the screen.
     #[track_caller]
     fn shows(&self, parts: &[&str]) {
-        eventually(&format!("{parts:?} on the screen"), || {
-            let text = self.text();
-            parts.iter().all(|part| text.contains(part))
-        });
+        self.until(&format!("{parts:?}"), |text| parts.iter().all(|part| text.contains(part)));
     }
 
     /// Waits until this is no longer on the screen.
     #[track_caller]
     fn lacks(&self, part: &str) {
-        eventually(&format!("no {part:?} on the screen"), || !self.text().contains(part));
+        self.until(&format!("no {part:?}"), |text| !text.contains(part));
     }
 
     /// Checks that the terminal is as it was: the old screen, a cursor, echo and line editing.
@@ -92,8 +117,7 @@ impl Screen {
         self.shows(&[BEFORE, &format!("ended with {exit_code}")]);
         assert_eq!(self.format("#{alternate_on} #{cursor_flag}"), "0 1");
         self.line("stty -a | tr ' ;' '\\n\\n' | grep -xE -- '-?(icanon|echo|isig|opost)' | xargs");
-        eventually("terminal modes as they were", || {
-            let text = self.text();
+        self.until("terminal modes as they were", |text| {
             // The answer, not the line that was typed.
             let modes =
                 text.lines().rfind(|line| line.contains("icanon") && !line.contains("stty"));
@@ -124,7 +148,7 @@ impl Drop for Screen {
 #[test]
 fn top_shows_this_machine_and_leaves_the_terminal_as_it_was() {
     let agent = Running::start(&[]);
-    let Some(screen) = Screen::open(agent.path(), "look", (80, 24)) else { return };
+    let Some(screen) = Screen::open(agent.path(), (80, 24)) else { return };
     screen.start_top("");
     screen.shows(&["n01", "agent", "UTC", "1 overview", "cpu", "memory", "load", "tcp", "tasks"]);
     assert_eq!(screen.format("#{alternate_on}"), "1");
@@ -172,16 +196,16 @@ fn top_shows_this_machine_and_leaves_the_terminal_as_it_was() {
 #[test]
 fn top_restores_the_terminal_when_it_is_told_to_end() {
     let agent = Running::start(&[]);
-    let Some(screen) = Screen::open(agent.path(), "signals", (80, 24)) else { return };
+    let Some(screen) = Screen::open(agent.path(), (80, 24)) else { return };
     for signal in ["TERM", "INT", "HUP"] {
-        screen.line(&format!("clear; echo '{BEFORE}'"));
+        screen.clear();
         screen.start_top("");
         screen.shows(&["1 overview"]);
         let ended = Command::new("kill").args([format!("-{signal}"), screen.top_pid()]).status();
         assert!(ended.expect("kill(1)").success());
         screen.is_restored(0);
     }
-    screen.line(&format!("clear; echo '{BEFORE}'"));
+    screen.clear();
     screen.start_top("mem/avail");
     screen.shows(&["/mem/avail", "mem/available_bytes"]);
     screen.keys(&["C-c"]);
@@ -191,7 +215,7 @@ fn top_restores_the_terminal_when_it_is_told_to_end() {
 #[test]
 fn top_outlives_the_agent_and_finds_the_next_one() {
     let mut agent = Running::start(&[]);
-    let Some(screen) = Screen::open(agent.path(), "outlive", (80, 24)) else { return };
+    let Some(screen) = Screen::open(agent.path(), (80, 24)) else { return };
     screen.start_top("");
     screen.shows(&["1 overview", "load"]);
     agent.kill();
@@ -203,8 +227,7 @@ fn top_outlives_the_agent_and_finds_the_next_one() {
     let pid = format!("agent {}", next.id());
     // From here on it ends with the test, however that ends.
     agent.child = next;
-    eventually("the next agent in the header", || {
-        let text = screen.text();
+    screen.until("the next agent", |text| {
         text.contains(&pid) && !text.contains("gone since") && !text.contains("!cpu")
     });
     screen.keys(&["q"]);
@@ -222,7 +245,7 @@ fn top_without_a_terminal_or_an_agent_says_what_to_do() {
         assert_eq!(ran.code, 2, "{ran:?}");
         assert!(ran.stderr.contains("skopos watch"), "{ran:?}");
     }
-    let Some(screen) = Screen::open(dir.path(), "none", (80, 24)) else { return };
+    let Some(screen) = Screen::open(dir.path(), (80, 24)) else { return };
     screen.start_top("");
     screen.shows(&["nothing is running", "hint:", "ended with 2"]);
     screen.is_restored(2);
