@@ -57,11 +57,6 @@ pub(crate) fn segment_path(dir: &Path, name: &str) -> PathBuf {
     dir.join(format!("{name}.seg"))
 }
 
-/// The wake file beside the segment at `path`.
-pub(crate) fn wake_path(path: &Path) -> PathBuf {
-    path.with_extension("wake")
-}
-
 /// Makes `dir` unless it exists, and checks that it is this user's alone. Others may read it only
 /// if the user is root: the facts of the machine are for everybody on it.
 pub(crate) fn ensure(dir: &Path) -> Result<(), Error> {
@@ -153,38 +148,25 @@ pub(crate) fn remove_dead(dir: &Path, _lock: &DirLock) -> Result<u32, Error> {
             continue;
         };
         if !sys::is_locked(&file).map_err(Error::io(&path, "cannot query its lock"))? {
-            remove(&path);
+            let _ = fs::remove_file(&path);
             removed += 1;
         }
     }
     for entry in fs::read_dir(dir).map_err(Error::io(dir, "cannot list it"))?.flatten() {
         let path = entry.path();
-        let left_behind = match path.extension().and_then(|e| e.to_str()) {
-            Some("new") => true,
-            // Of a publisher that died before it had a segment.
-            Some("wake") => fs::symlink_metadata(path.with_extension("seg")).is_err(),
-            _ => false,
-        };
-        if left_behind {
+        if path.extension().is_some_and(|extension| extension == "new") {
             let _ = fs::remove_file(path);
         }
     }
     Ok(removed)
 }
 
-/// Removes a segment's two files; that one is gone already is no error. The wake file first: while
-/// the segment is there nobody makes another of its name, whose wake file this would take.
-pub(crate) fn remove(path: &Path) {
-    let _ = fs::remove_file(wake_path(path));
-    let _ = fs::remove_file(path);
-}
-
-/// As [`remove`], unless `path` leads to another file than `own` by now: somebody removed ours by
+/// Removes the file `own` at `path`, unless another file is there by now: somebody removed ours by
 /// hand, and a new publisher took the name.
 pub(crate) fn remove_own(path: &Path, own: &File) {
     if let (Ok(found), Ok(own)) = (fs::symlink_metadata(path), own.metadata())
         && (found.dev(), found.ino()) == (own.dev(), own.ino())
     {
-        remove(path);
+        let _ = fs::remove_file(path);
     }
 }

@@ -122,12 +122,6 @@ pub enum Error {
     /// Publishing outside a tick into a vertex that is measured with others.
     #[error("the vertex `{0}` belongs to a group: publish it in a tick")]
     NeedsTick(Topic),
-    /// Waiting needs a `.wake` file that this process may write.
-    #[error("{path}: cannot wait here: the wake file is not writable for this process")]
-    NoWake {
-        /// The wake file.
-        path: PathBuf,
-    },
     /// Something that model refuses.
     #[error(transparent)]
     Model(#[from] skopos_model::Error),

@@ -22,6 +22,7 @@ pub(crate) struct Header {
     pub(crate) created_at: i64,
     pub(crate) name: String,
     pub(crate) node: String,
+    pub(crate) flags_id: i32,
 }
 
 /// Why bytes are not a header.
@@ -65,6 +66,7 @@ impl Header {
         put(108, &(self.node.len() as u32).to_le_bytes());
         put(112, self.name.as_bytes());
         put(176, self.node.as_bytes());
+        put(240, &self.flags_id.to_le_bytes());
         bytes
     }
 
@@ -98,6 +100,7 @@ impl Header {
             created_at: u64_at(bytes, 96).cast_signed(),
             name: name_at(bytes, 112, u32_at(bytes, 104))?,
             node: name_at(bytes, 176, u32_at(bytes, 108))?,
+            flags_id: u32_at(bytes, 240).cast_signed(),
         };
         header.check(file_len)?;
         Ok(header)

@@ -103,32 +103,29 @@ impl Host {
 
     /// Sleeps until `ready` finds something or `timeout` passes; `ready` is asked whenever anything
     /// is published, registered or unregistered. True if `ready` did find something.
-    ///
-    /// # Errors
-    /// [`Error::NoWake`] if this process may not write a segment's wake file.
-    pub fn wait(&self, timeout: Duration, mut ready: impl FnMut() -> bool) -> Result<bool, Error> {
+    pub fn wait(&self, timeout: Duration, mut ready: impl FnMut() -> bool) -> bool {
         let started = Instant::now();
         loop {
             let left = timeout.saturating_sub(started.elapsed());
             if left.is_zero() {
-                return Ok(ready());
+                return ready();
             }
             match self.segments.as_slice() {
                 [] => {
                     std::thread::sleep(left.min(ROUND));
                     if ready() {
-                        return Ok(true);
+                        return true;
                     }
                 }
                 [only] => {
-                    if wait_for_any(only, left, &mut ready)? {
-                        return Ok(true);
+                    if wait_for_any(only, left, &mut ready) {
+                        return true;
                     }
                 }
                 several => {
                     for segment in several {
-                        if wait_for_any(segment, left.min(ROUND), &mut ready)? {
-                            return Ok(true);
+                        if wait_for_any(segment, left.min(ROUND), &mut ready) {
+                            return true;
                         }
                     }
                 }

@@ -1,9 +1,10 @@
 //! The segment, byte by byte: layout version 1.
 //!
-//! A segment is two files in a runtime directory (`/dev/shm/skopos-<uid>/`, one directory a user):
-//! `NAME.seg`, which only its publisher writes and anybody with the permission maps read-only, and
-//! `NAME.wake`, a small page of flags that readers write too. All numbers are little-endian; every
-//! offset is in bytes from the start of the file. Unlisted bytes are reserved and zero.
+//! A segment is a file `NAME.seg` in a runtime directory (`/dev/shm/skopos-<uid>/`, one directory a
+//! user), which only its publisher writes and anybody with the permission maps read-only; and a page
+//! of flags in System V shared memory, which those who wait write too. All numbers are little-endian;
+//! every offset is in bytes from the start of the file, or of the page. Unlisted bytes are reserved
+//! and zero.
 //!
 //! # `NAME.seg`
 //!
@@ -34,6 +35,7 @@
 //! | 108 | u32 | `node_len` | length of `node` |
 //! | 112 | u8×64 | `name` | the segment's name, ASCII |
 //! | 176 | u8×64 | `node` | the node's name, ASCII |
+//! | 240 | i32 | `flags_id` | System V id of the page of flags; -1 if there is none |
 //! | 256 | u32 | `state` | 0 being made, 1 ready, 2 closed |
 //! | 260 | u32 | `epoch` | futex word of those who wait for any vertex |
 //! | 264 | u64 | `directory_version` | raised by each register and unregister |
@@ -100,11 +102,14 @@
 //! the sample is whole, else start over. On machines that reorder loads, put an acquire barrier
 //! after each of these reads. Check that `owner` is what the entry says.
 //!
-//! # `NAME.wake`
+//! # The page of flags
+//!
+//! `shmat(flags_id)`, after `shmctl(IPC_STAT)` said that the segment's owner owns it.
 //!
 //! | offset | type | name | meaning |
 //! |---:|---|---|---|
-//! | 0 | u8×8 | `magic` | `SKOPOSWK` |
+//! | 0 | u8×8 | `magic` | `SKOPOSFL` |
+//! | 8 | i64 | `made_at` | `created_at` of the segment that it belongs to |
 //! | 64 | u32 | | raised by who waits for any vertex |
 //! | 128 + 4 i | u32 | | raised by who waits for the vertex of entry i |
 //!
@@ -119,8 +124,8 @@ compile_error!("the layout is little-endian, and so must the machine be");
 
 /// The first eight bytes of a `.seg` file.
 pub const MAGIC: [u8; 8] = *b"SKOPOSEG";
-/// The first eight bytes of a `.wake` file.
-pub const WAKE_MAGIC: [u8; 8] = *b"SKOPOSWK";
+/// The first eight bytes of a page of flags.
+pub const FLAGS_MAGIC: [u8; 8] = *b"SKOPOSFL";
 /// The version of this layout.
 pub const LAYOUT_VERSION: u32 = 1;
 
@@ -136,10 +141,10 @@ pub(crate) const GROUP_BYTES: usize = 128;
 pub(crate) const ENTRY_BYTES: usize = 320;
 /// Longest name of a segment, a group or a node: Linux allows host names of 64 bytes.
 pub const MAX_NAME_BYTES: usize = 64;
-/// Offset of the segment's own flag in the wake file.
-pub(crate) const WAKE_SEGMENT_OFFSET: usize = 64;
-/// Offset of the flag of entry 0 in the wake file.
-pub(crate) const WAKE_ENTRIES_OFFSET: usize = 128;
+/// Offset of the segment's own flag in the page of flags.
+pub(crate) const FLAGS_SEGMENT_OFFSET: usize = 64;
+/// Offset of the flag of entry 0 in the page of flags.
+pub(crate) const FLAGS_ENTRIES_OFFSET: usize = 128;
 /// Longest segment that a reader maps: 4 GiB, a million vertices. More is a damaged header.
 pub(crate) const MAX_FILE_BYTES: u64 = 4 << 30;
 /// Most slots of a ring: 32 MiB. History belongs on disk.

@@ -28,7 +28,7 @@
 //! ```
 //!
 //! Read in this order: [`layout`], the bytes; `ring`, the protocol of one vertex; `wait`, sleeping
-//! and waking; `publisher` and `writer`, the one side; `segment`, `vertex`, `subscribe`, `snapshot`
+//! and waking; `writer` and `publisher`, the one side; `segment`, `vertex`, `subscribe`, `snapshot`
 //! and `host`, the other; `map` and `sys`, where memory and system calls are unsafe.
 //!
 //! # Invariants
@@ -41,36 +41,37 @@
 // A loom build has the protocols alone, without the callers that use all of them.
 #![cfg_attr(loom, allow(dead_code, unused_imports))]
 
-mod entry;
 pub mod layout;
 mod ring;
-mod sync;
 mod wait;
-
+mod entry;
 #[cfg(not(loom))]
-mod dir;
-#[cfg(not(loom))]
-mod error;
-#[cfg(not(loom))]
-mod header;
-#[cfg(not(loom))]
-mod host;
-#[cfg(not(loom))]
-mod map;
+mod writer;
 #[cfg(not(loom))]
 mod publisher;
 #[cfg(not(loom))]
 mod segment;
 #[cfg(not(loom))]
-mod snapshot;
+mod vertex;
 #[cfg(not(loom))]
 mod subscribe;
 #[cfg(not(loom))]
+mod snapshot;
+#[cfg(not(loom))]
+mod host;
+#[cfg(not(loom))]
+mod header;
+#[cfg(not(loom))]
+mod flags;
+#[cfg(not(loom))]
+mod dir;
+#[cfg(not(loom))]
+mod map;
+#[cfg(not(loom))]
 mod sys;
 #[cfg(not(loom))]
-mod vertex;
-#[cfg(not(loom))]
-mod writer;
+mod error;
+mod sync;
 
 pub use ring::Published;
 #[cfg(not(loom))]

@@ -1,4 +1,4 @@
-//! A file mapped into memory, and checked references into it.
+//! Shared memory, mapped, and checked references into it.
 
 use std::fs::File;
 use std::io;
@@ -9,13 +9,24 @@ use crate::layout::{Entry, FIXED_BYTES, GROUP_BYTES, Group, LIVE_OFFSET, Live};
 use crate::ring::{Place, RawVertex, Slot, VertexHead};
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
-/// A mapped file. Its memory is only ever touched through atomics, because other processes change
-/// it at the same time.
+/// Mapped memory. It is only ever touched through atomics, because other processes change it at the
+/// same time.
 #[derive(Debug)]
 pub(crate) struct Mapping {
     base: NonNull<u8>,
     len: usize,
-    writable: bool,
+    kind: Kind,
+}
+
+/// What is mapped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// A file, for reading.
+    Read,
+    /// A file, for writing too.
+    Write,
+    /// A System V segment, for writing too.
+    SystemV,
 }
 
 // SAFETY: the memory is shared with other processes anyway and only accessed through atomics; the
@@ -56,11 +67,47 @@ impl Mapping {
             return Err(io::Error::last_os_error());
         }
         let base = NonNull::new(base.cast()).ok_or_else(|| io::Error::other("mapped at zero"))?;
-        Ok(Self { base, len, writable })
+        Ok(Self { base, len, kind: if writable { Kind::Write } else { Kind::Read } })
     }
 
-    pub(crate) fn is_writable(&self) -> bool {
-        self.writable
+    /// A new System V segment of `len` zero bytes, and its id. It vanishes with its last user, and
+    /// unlike a file nobody can cut it short: those who may write it can do just that.
+    pub(crate) fn make_system_v(len: usize, mode: u32) -> io::Result<(Self, i32)> {
+        // SAFETY: takes numbers and touches no memory of ours.
+        let id =
+            unsafe { libc::shmget(libc::IPC_PRIVATE, len, mode as libc::c_int | libc::IPC_CREAT) };
+        if id == -1 {
+            return Err(io::Error::last_os_error());
+        }
+        let mapping = Self::attach_system_v(id, len);
+        // Marked for removal at once: Linux lets others attach by id as long as somebody is.
+        // SAFETY: the command takes no buffer.
+        unsafe { libc::shmctl(id, libc::IPC_RMID, std::ptr::null_mut()) };
+        Ok((mapping?, id))
+    }
+
+    /// The System V segment `id`, if `owner` owns it and it has at least `len` bytes.
+    pub(crate) fn find_system_v(id: i32, len: usize, owner: u32) -> io::Result<Self> {
+        // SAFETY: `shmid_ds` is a plain C structure for which all zeros is a valid value.
+        let mut about: libc::shmid_ds = unsafe { std::mem::zeroed() };
+        // SAFETY: the command fills `about`, which outlives the call.
+        if unsafe { libc::shmctl(id, libc::IPC_STAT, &raw mut about) } == -1 {
+            return Err(io::Error::last_os_error());
+        }
+        if about.shm_perm.uid != owner || about.shm_segsz < len {
+            return Err(io::Error::from(io::ErrorKind::InvalidData));
+        }
+        Self::attach_system_v(id, len)
+    }
+
+    fn attach_system_v(id: i32, len: usize) -> io::Result<Self> {
+        // SAFETY: a fresh mapping at an address of the kernel's choice takes nothing from anybody.
+        let base = unsafe { libc::shmat(id, std::ptr::null(), 0) };
+        if base.addr() == usize::MAX {
+            return Err(io::Error::last_os_error());
+        }
+        let base = NonNull::new(base.cast()).ok_or_else(|| io::Error::other("mapped at zero"))?;
+        Ok(Self { base, len, kind: Kind::SystemV })
     }
 
     /// `count` values of `T` at `offset`, if they lie in the mapping and are aligned.
@@ -96,7 +143,7 @@ impl Mapping {
 
     /// Writes `bytes`, a multiple of 8 of them, at `offset`, a multiple of 8.
     pub(crate) fn store(&self, offset: u64, bytes: &[u8]) {
-        assert!(self.writable, "only a publisher writes");
+        assert!(self.kind != Kind::Read, "only a publisher writes");
         let words = self.slice::<AtomicU64>(offset, bytes.len() / 8).unwrap_or_default();
         for (chunk, word) in bytes.chunks_exact(8).zip(words) {
             word.store(u64::from_le_bytes(std::array::from_fn(|i| chunk[i])), Ordering::Relaxed);
@@ -126,8 +173,14 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
+        let base = self.base.as_ptr();
         // SAFETY: base and length are those of the mapping, and every reference into it borrowed
         // from `self`.
-        unsafe { libc::munmap(self.base.as_ptr().cast(), self.len) };
+        unsafe {
+            match self.kind {
+                Kind::Read | Kind::Write => libc::munmap(base.cast(), self.len),
+                Kind::SystemV => libc::shmdt(base.cast()),
+            }
+        };
     }
 }

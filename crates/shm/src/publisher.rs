@@ -11,16 +11,16 @@ use std::time::Duration;
 use skopos_model::{Kind, Topic, Unit, ValueType};
 
 use crate::entry::{self, Registered};
+use crate::flags::{Flags, NO_FLAGS};
 use crate::header::Header;
 use crate::layout::{
     ENTRY_BYTES, Entry, GROUP_BYTES, HEADER_BYTES, LIVE_OFFSET, Live, MAX_FILE_BYTES,
-    MAX_NAME_BYTES, MAX_SLOTS, STATE_CLOSED, STATE_NEW, STATE_READY, WAKE_ENTRIES_OFFSET,
-    WAKE_MAGIC, WAKE_SEGMENT_OFFSET,
+    MAX_NAME_BYTES, MAX_SLOTS, STATE_CLOSED, STATE_NEW, STATE_READY,
 };
 use crate::map::Mapping;
 use crate::ring::Place;
 use crate::ring::{RawVertex, VertexHead};
-use crate::sync::{AtomicU32, Ordering};
+use crate::sync::Ordering;
 use crate::sys::Futex;
 use crate::wait::{Bell, settle};
 use crate::writer::{Group, VertexWriter};
@@ -137,23 +137,16 @@ impl Builder {
         }
         let inner = self.make_files(&path).inspect_err(|_| {
             let _ = fs::remove_file(path.with_extension("new"));
-            let _ = fs::remove_file(dir::wake_path(&path));
         })?;
         Ok(Publisher { inner: Arc::new(inner) })
     }
 
     fn make_files(&self, path: &Path) -> Result<Inner, Error> {
-        let header = self.header()?;
-        let (public, wake_bytes) = (
-            sys::effective_uid() == 0,
-            (WAKE_ENTRIES_OFFSET as u64 + 4 * u64::from(self.max_vertices)).next_multiple_of(4096),
-        );
-        let wake_path = dir::wake_path(path);
-        let wake_file = create(&wake_path, if public { 0o666 } else { 0o600 }, wake_bytes)?;
-        reserve(&wake_file, &wake_path, 0, wake_bytes)?;
-        let wake = Mapping::map(&wake_file, wake_bytes as usize, true)
-            .map_err(Error::io(&wake_path, "cannot map"))?;
-        wake.store(0, &WAKE_MAGIC);
+        let mut header = self.header()?;
+        let public = sys::effective_uid() == 0;
+        let made = Flags::make(self.max_vertices, header.created_at, public);
+        let (flags, flags_id) = made.map_or((None, NO_FLAGS), |(flags, id)| (Some(flags), id));
+        header.flags_id = flags_id;
         // Under another name until it is whole: what is called `.seg` is always locked and valid.
         let new_path = path.with_extension("new");
         let file = create(&new_path, if public { 0o644 } else { 0o600 }, header.file_bytes)?;
@@ -166,7 +159,7 @@ impl Builder {
         map.store(0, &header.encode());
         let inner = Inner {
             map,
-            wake,
+            flags,
             file,
             path: path.into(),
             registry: Mutex::new(Registry::default()),
@@ -206,6 +199,7 @@ impl Builder {
             created_at: sys::now().as_nanos(),
             name: self.name.clone(),
             node: self.node.clone(),
+            flags_id: NO_FLAGS,
         })
     }
 }
@@ -343,7 +337,8 @@ impl Drop for Publisher {
 #[derive(Debug)]
 pub(crate) struct Inner {
     map: Mapping,
-    wake: Mapping,
+    /// `None` where the system has none to give; then nobody waits in the kernel.
+    flags: Option<Flags>,
     /// Holds the lock that says "alive".
     file: File,
     path: PathBuf,
@@ -401,13 +396,14 @@ impl Inner {
 
     /// The same for several vertices at once.
     pub(crate) fn ring_all<'a>(&self, vertices: impl Iterator<Item = (u32, &'a VertexHead)>) {
+        let Some(flags) = &self.flags else { return };
         settle();
         for (index, head) in vertices {
-            if let Some(flag) = self.wake.at(WAKE_ENTRIES_OFFSET as u64 + 4 * u64::from(index)) {
+            if let Some(flag) = flags.flag(Some(index)) {
                 Bell { flag, epoch: &head.epoch }.ring(&WAKE);
             }
         }
-        if let Some(flag) = self.wake.at::<AtomicU32>(WAKE_SEGMENT_OFFSET as u64) {
+        if let Some(flag) = flags.flag(None) {
             Bell { flag, epoch: &self.live().epoch }.ring(&WAKE);
         }
     }

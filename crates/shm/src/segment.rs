@@ -10,16 +10,14 @@ use std::time::Duration;
 use skopos_model::{Kind, Timestamp, Topic, Unit, ValueType};
 
 use crate::entry::{self, Registered};
+use crate::flags::Flags;
 use crate::header::{Header, Refusal};
-use crate::layout::{
-    Entry, HEADER_BYTES, Live, MAX_FILE_BYTES, STATE_CLOSED, STATE_NEW, WAKE_ENTRIES_OFFSET,
-    WAKE_SEGMENT_OFFSET,
-};
+use crate::layout::{Entry, HEADER_BYTES, Live, MAX_FILE_BYTES, STATE_CLOSED, STATE_NEW};
 use crate::map::Mapping;
 use crate::ring::Place;
 use crate::sync::{AtomicU32, Ordering};
 use crate::vertex::Vertex;
-use crate::{Error, dir, sys};
+use crate::{Error, sys};
 
 /// A segment, mapped for reading. Cheap to clone.
 #[derive(Clone)]
@@ -29,7 +27,7 @@ pub struct Segment {
 
 pub(crate) struct Shared {
     pub(crate) map: Mapping,
-    wake: Option<Mapping>,
+    flags: Option<Flags>,
     file: File,
     path: PathBuf,
     pub(crate) header: Header,
@@ -91,8 +89,9 @@ impl Segment {
             Refusal::Version(found) => Error::LayoutVersion { path: path.into(), found },
             Refusal::Damaged(why) => not_a_segment(&why),
         })?;
-        let shared =
-            Shared { map, wake: open_wake(path, &header), file, path: path.into(), header };
+        let Header { flags_id, directory_capacity, created_at, .. } = header;
+        let flags = Flags::find(flags_id, directory_capacity, created_at, meta.uid());
+        let shared = Shared { map, flags, file, path: path.into(), header };
         let segment = Self { shared: Arc::new(shared) };
         // SYNC: pairs with the Release store in `Builder::make_files`.
         if segment.live().state.load(Ordering::Acquire) == STATE_NEW {
@@ -227,15 +226,10 @@ impl Segment {
         self.shared.map.vertex(place).unwrap_or_else(|| unreachable!("checked by `vertex_at`"))
     }
 
-    /// The flag that waiters for entry `index` raise, or for any vertex if `None`.
-    pub(crate) fn wake_flag(&self, index: Option<u32>) -> Result<&AtomicU32, Error> {
-        let at = match index {
-            None => WAKE_SEGMENT_OFFSET as u64,
-            Some(index) => WAKE_ENTRIES_OFFSET as u64 + 4 * u64::from(index),
-        };
-        let wake = self.shared.wake.as_ref().filter(|map| map.is_writable());
-        wake.and_then(|map| map.at(at))
-            .ok_or_else(|| Error::NoWake { path: dir::wake_path(&self.shared.path) })
+    /// The flag of those who wait for entry `index`, or for any vertex if `None`. There is none if
+    /// the publisher has no page of flags, or lives in another IPC namespace, or is dead.
+    pub(crate) fn flag(&self, index: Option<u32>) -> Option<&AtomicU32> {
+        self.shared.flags.as_ref()?.flag(index)
     }
 }
 
@@ -243,17 +237,4 @@ impl fmt::Debug for Segment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Segment({})", self.shared.path.display())
     }
-}
-
-/// The wake file, if this process may write to it; readers that never wait do without.
-fn open_wake(path: &Path, header: &Header) -> Option<Mapping> {
-    let file = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .custom_flags(libc::O_CLOEXEC | libc::O_NOFOLLOW | libc::O_NONBLOCK)
-        .open(dir::wake_path(path))
-        .ok()?;
-    let needed = WAKE_ENTRIES_OFFSET as u64 + 4 * u64::from(header.directory_capacity);
-    let len = file.metadata().ok().filter(|m| m.is_file() && m.len() >= needed)?.len();
-    Mapping::map(&file, usize::try_from(len.min(MAX_FILE_BYTES)).ok()?, true).ok()
 }

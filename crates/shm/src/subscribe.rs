@@ -7,6 +7,7 @@ use skopos_model::Sample;
 use crate::Error;
 use crate::ring::Found;
 use crate::segment::Segment;
+use crate::sync::AtomicU32;
 use crate::sys::Futex;
 use crate::vertex::Vertex;
 use crate::wait::Bell;
@@ -70,7 +71,7 @@ impl Subscription {
     /// kernel, woken by the publish itself.
     ///
     /// # Errors
-    /// [`Error::Gone`]; [`Error::NoWake`] if this process may not write the wake file.
+    /// [`Error::Gone`].
     pub fn next_timeout(&mut self, timeout: Duration) -> Result<Option<Delivery>, Error> {
         let started = Instant::now();
         loop {
@@ -81,24 +82,38 @@ impl Subscription {
                 return Ok(None);
             };
             let vertex = &self.vertex;
-            let flag = vertex.segment().wake_flag(Some(vertex.index()))?;
-            Bell { flag, epoch: &vertex.raw().head.epoch }.wait(&Futex { timeout: left }, || {
+            let flag = vertex.segment().flag(Some(vertex.index()));
+            sleep_once(flag, &vertex.raw().head.epoch, left, || {
                 !matches!(vertex.read(self.next), Found::Absent)
             });
         }
     }
 }
 
-/// True as soon as `ready` is, or a time-out passes: sleeps until anything at all is published,
-/// registered or unregistered in the segment.
-///
-/// # Errors
-/// [`Error::NoWake`] if this process may not write the wake file.
+/// True as soon as `ready` is, or false after a time-out or for no reason at all: sleeps until
+/// anything is published, registered or unregistered in the segment.
 pub(crate) fn wait_for_any(
     segment: &Segment,
     timeout: Duration,
     ready: impl FnMut() -> bool,
-) -> Result<bool, Error> {
-    let bell = Bell { flag: segment.wake_flag(None)?, epoch: &segment.live().epoch };
-    Ok(bell.wait(&Futex { timeout }, ready))
+) -> bool {
+    sleep_once(segment.flag(None), &segment.live().epoch, timeout, ready)
+}
+
+/// How long to sleep where nobody can wake this process: a thousandth of the usual interval.
+const NAP: Duration = Duration::from_millis(1);
+
+fn sleep_once(
+    flag: Option<&AtomicU32>,
+    epoch: &AtomicU32,
+    timeout: Duration,
+    mut ready: impl FnMut() -> bool,
+) -> bool {
+    match flag {
+        Some(flag) => Bell { flag, epoch }.wait(&Futex { timeout }, ready),
+        None => {
+            std::thread::sleep(timeout.min(NAP));
+            ready()
+        }
+    }
 }

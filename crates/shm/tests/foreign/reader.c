@@ -15,7 +15,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ipc.h>
 #include <sys/mman.h>
+#include <sys/shm.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -231,21 +233,23 @@ static int find(const struct segment *s, const char *topic, struct vertex *v)
     return 0;
 }
 
-static int wait_for(const struct segment *s, const char *path, const char *topic, long timeout_ms)
+static int wait_for(const struct segment *s, const char *topic, long timeout_ms)
 {
     struct vertex v;
     struct timespec left = { .tv_sec = timeout_ms / 1000, .tv_nsec = timeout_ms % 1000 * 1000000 };
-    char wake_path[4096];
-    size_t stem = strlen(path) - strlen(".seg");
+    struct shmid_ds about;
     if (!find(s, topic, &v))
         return fprintf(stderr, "no vertex %s\n", topic), 1;
-    snprintf(wake_path, sizeof wake_path, "%.*s.wake", (int)stem, path);
-    int file = open(wake_path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+    int id = (int)u32(s, 240);
     size_t bytes = 128 + 4 * ((size_t)v.index + 1);
-    unsigned char *wake = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
-    if (wake == MAP_FAILED || memcmp(wake, "SKOPOSWK", 8) != 0)
-        return perror(wake_path), 1;
-    uint32_t *flag = (uint32_t *)(void *)(wake + 128 + 4 * (size_t)v.index);
+    if (shmctl(id, IPC_STAT, &about) != 0 || about.shm_segsz < bytes)
+        return perror("the page of flags"), 1;
+    unsigned char *page = shmat(id, NULL, 0);
+    if (page == (void *)-1)
+        return perror("the page of flags"), 1;
+    if (memcmp(page, "SKOPOSFL", 8) != 0 || memcmp(page + 8, s->base + 96, 8) != 0)
+        return fprintf(stderr, "another segment's page of flags\n"), 1;
+    uint32_t *flag = (uint32_t *)(void *)(page + 128 + 4 * (size_t)v.index);
     uint64_t seen = u64(s, v.offset + 8);
     for (;;) {
         uint32_t epoch = u32(s, v.offset + 28);
@@ -272,6 +276,6 @@ int main(int argc, char **argv)
     if (strcmp(argv[1], "list") == 0)
         return list(&s);
     if (strcmp(argv[1], "wait") == 0 && argc == 5)
-        return wait_for(&s, argv[2], argv[3], strtol(argv[4], NULL, 10));
+        return wait_for(&s, argv[3], strtol(argv[4], NULL, 10));
     return 2;
 }

@@ -185,7 +185,7 @@ fn the_next_publisher_leaves_nothing_of_them(dir: &Path) {
         names.sort();
         names
     };
-    assert_eq!(files(), [".lock", "next.seg", "next.wake"]);
+    assert_eq!(files(), [".lock", "next.seg"]);
     drop(publisher);
     assert_eq!(files(), [".lock"]);
 }

@@ -20,8 +20,8 @@ pub(crate) mod offset {
     pub(crate) const ENTRY_BYTES: u64 = 320;
 }
 
-/// A closed book: the bytes of a segment with one vertex of each type and a group, and its wake
-/// file beside it, belonging to no living publisher.
+/// A closed book: the bytes of a segment with one vertex of each type and a group, belonging to no
+/// living publisher.
 pub(crate) struct Specimen {
     pub(crate) dir: TempDir,
     pub(crate) path: PathBuf,
@@ -37,7 +37,6 @@ pub(crate) fn specimen() -> Specimen {
     let path = dir.path().join("specimen.seg");
     let bytes = fs::read(publisher.path()).expect("our own file");
     fs::write(&path, &bytes).expect("our own directory");
-    fs::copy(publisher.path().with_extension("wake"), path.with_extension("wake")).expect("both");
     Specimen { dir, path, bytes }
 }
 
@@ -152,7 +151,7 @@ fn foreign_bytes_are_refused() {
         ("zeros", vec![0; 8192]),
         ("ones", vec![0xff; 8192]),
         ("text", b"SKOPOSEH".repeat(1024)),
-        ("a wake file", b"SKOPOSWK".repeat(1024)),
+        ("a page of flags", b"SKOPOSFL".repeat(1024)),
         ("an ELF file", b"\x7fELF\x02\x01\x01\0".repeat(1024)),
     ] {
         fs::write(&specimen.path, bytes).expect("our own file");
@@ -380,13 +379,11 @@ fn odd_files_do_not_keep_a_publisher_from_its_own_name() {
     fs::write(named("garbage.seg"), b"garbage").expect("our own directory");
     fs::write(named("short.seg"), b"").expect("our own directory");
     fs::write(named("mine.new"), b"half-made").expect("our own directory");
-    fs::write(named("mine.wake"), b"left behind").expect("our own directory");
-    fs::write(named("orphan.wake"), b"left behind too").expect("our own directory");
     symlink(named("elsewhere"), named("mine.seg")).expect("our own directory");
     let dir_path = dir.path().to_owned();
     let mine = must_end("a publisher among odd files", move || publisher(&dir_path, "mine"));
     assert!(!named("elsewhere").exists(), "the link was not followed");
-    assert!(!named("mine.new").exists() && !named("orphan.wake").exists());
+    assert!(!named("mine.new").exists());
     Segment::open(mine.path()).expect("it is sound");
     assert!(Publisher::builder("folder").dir(dir.path()).create().is_err());
 }

@@ -5,10 +5,10 @@
 use std::fs;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 
-use skopos_shm::Segment;
+use skopos_shm::{Publisher, Segment};
 
 use crate::hostile::{Specimen, offset, read_everything, specimen};
-use crate::support::{PATIENCE, Random, seed};
+use crate::support::{PATIENCE, Random, runtime_dir, seed};
 
 const MUTATIONS: u64 = 20_000;
 
@@ -116,20 +116,28 @@ fn random_damage_never_hurts_a_reader() {
     assert!(opened < count, "nothing was ever noticed");
 }
 
-/// The wake file is one that others write: damage there costs waiting, not reading.
+/// The page of flags is gone with its publisher, and the id in the header may be anybody's: waiting
+/// then looks now and then instead of sleeping.
 #[test]
-fn a_damaged_wake_file_costs_waiting_alone() {
+fn a_wrong_page_of_flags_costs_waiting_alone() {
+    let other_dir = runtime_dir();
+    let other =
+        Publisher::builder("other").dir(other_dir.path()).create().expect("an empty directory");
+    let others_id = id_of_flags(&std::fs::read(other.path()).expect("our own file"));
     let specimen = specimen();
-    let wake = specimen.path.with_extension("wake");
-    for bytes in [&b""[..], b"short", &[0xff; 4096]] {
-        fs::write(&wake, bytes).expect("our own file");
-        let values = read_everything(&specimen.path).expect("the segment is sound");
-        assert!(values > 50, "{values}");
+    for id in [id_of_flags(&specimen.bytes), others_id, -1, 0, i32::MAX, i32::MIN] {
+        specimen.damage(FLAGS_ID as u64, &id.to_le_bytes());
+        let segment = Segment::open(&specimen.path).expect("the segment is sound");
+        let vertex = segment.vertices().remove(0);
+        let timeout = std::time::Duration::from_millis(3);
+        let waited = vertex.subscribe().next_timeout(timeout).expect("registered");
+        assert_eq!(waited, None, "{id}");
     }
-    fs::remove_file(&wake).expect("our own file");
-    let segment = Segment::open(&specimen.path).expect("the segment is sound");
-    let vertex = segment.vertices().remove(0);
-    let timeout = std::time::Duration::from_millis(1);
-    let waited = vertex.subscribe().next_timeout(timeout);
-    assert!(matches!(waited, Err(skopos_shm::Error::NoWake { .. })), "{waited:?}");
+}
+
+/// Offset of `flags_id` in the header.
+const FLAGS_ID: usize = 240;
+
+fn id_of_flags(segment: &[u8]) -> i32 {
+    i32::from_le_bytes(std::array::from_fn(|i| segment[FLAGS_ID + i]))
 }

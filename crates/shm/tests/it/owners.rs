@@ -205,3 +205,16 @@ fn read_as_another_user() {
     let refusal = create(host.segments()[0].path().parent().expect("in a directory"));
     assert!(matches!(refusal, Error::Owner { found: 0, .. }), "{refusal}");
 }
+
+/// Whoever may write a file may cut it short, and who has it mapped dies of SIGBUS.
+#[test]
+fn nothing_that_a_publisher_maps_can_be_cut_short_by_others() {
+    let dir = runtime_dir();
+    let publisher = publisher(dir.path(), "mine");
+    for entry in fs::read_dir(dir.path()).expect("our own directory") {
+        let entry = entry.expect("readable");
+        let mode = entry.metadata().expect("readable").mode();
+        assert_eq!(mode & 0o022, 0, "{:?} is {mode:o}", entry.path());
+    }
+    drop(publisher);
+}

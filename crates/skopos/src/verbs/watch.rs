@@ -59,7 +59,7 @@ pub(crate) fn run(global: &Global, args: &WatchArgs) -> Result<ExitCode, Failure
             return Ok(ExitCode::SUCCESS);
         }
         let nap = left.unwrap_or(LOOK_AROUND).min(LOOK_AROUND);
-        if !host.wait(nap, || watch.has_news(&host))? {
+        if !host.wait(nap, || watch.has_news(&host)) {
             host.refresh()?;
         }
         watch.look_around(&host, false);

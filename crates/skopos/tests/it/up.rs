@@ -39,7 +39,7 @@ fn the_segment_is_gone_after_an_orderly_end_and_each_signal_is_one() {
         signal(&agent.child, name);
         let status = agent.child.wait().expect("it ends");
         assert_eq!(status.code(), Some(0), "SIG{name}");
-        for file in ["agent.seg", "agent.wake", "agent.sock"] {
+        for file in ["agent.seg", "agent.sock"] {
             assert!(!agent.path().join(file).exists(), "{file} is left after SIG{name}");
         }
     }
