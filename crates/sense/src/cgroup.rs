@@ -47,8 +47,8 @@ const MAX_KEPT_FILES: usize = 512;
 /// files each takes twelve ticks.
 const READS_PER_TICK: usize = 64;
 
-/// All folders of a full table are asked within 64 ticks; those of a quiet node within a few.
-const CHECKS_PER_TICK: usize = 4;
+/// All folders of a full table are asked within 128 ticks; those of a quiet node within a few.
+const CHECKS_PER_TICK: usize = 2;
 
 /// Limits rarely change, and peaks and counts of kills the kernel keeps for us.
 const SLOW_GROUPS_PER_TICK: usize = 1;

@@ -1,4 +1,5 @@
-//! `process`: how many processes and threads there are, and in which states (proc(5)).
+//! `process`: how many processes there are, and in which states (proc(5)). How many threads is the
+//! family `load`'s `tasks`.
 //!
 //! Reading `/proc/PID/stat` of every process at each tick would cost milliseconds on a big node.
 //! So the states come from a **walk**: the pids are listed once, their states are read a few a
@@ -8,8 +9,7 @@
 //!
 //! The number of processes needs no walk: `st_nlink` of `/proc` is 2, and one for each folder in
 //! it, and each process is one. That the sum fits is checked at each walk; where it does not (in a
-//! pid namespace the kernel counts everybody's processes there) the number is the walk's too. The
-//! number of threads is in `/proc/loadavg`.
+//! pid namespace the kernel counts everybody's processes there) the number is the walk's too.
 
 use std::ffi::CStr;
 use std::fs::File;
@@ -21,7 +21,6 @@ use skopos_model::schema::process::{self, *};
 use skopos_model::schema::{Family, Metric};
 
 use crate::facts::Facts;
-use crate::file::KernelFile;
 use crate::{Root, Sensor, Skip, Tick, parse};
 
 /// How many polls a walk should take: about a minute at 1 Hz.
@@ -59,7 +58,6 @@ static STATES: [(&[u8], &Metric); 6] = [
 
 pub(crate) struct Process {
     proc: OwnedFd,
-    loadavg: KernelFile,
     facts: Facts,
     walk: Walk,
     /// Links of `/proc` that are no process, if the sum fits.
@@ -82,10 +80,14 @@ impl Process {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let proc = rustix::fs::open(&root.proc, flags, Mode::empty())
             .map_err(|e| Skip::new("process", format!("{}: {e}", root.proc.display())))?;
+        // An empty folder is where procfs would be mounted, not a machine without processes.
+        let own = root.proc.join("self");
+        if let Err(e) = own.metadata() {
+            return Err(Skip::new("process", format!("{}: {e}", own.display())));
+        }
         let pids = Vec::with_capacity(FIRST_PIDS);
         Ok(Self {
             proc,
-            loadavg: KernelFile::open_or_skip(&root.proc.join("loadavg"), "process")?,
             facts: Facts::of_node(&process::FAMILY),
             walk: Walk {
                 pids,
@@ -150,16 +152,6 @@ impl Process {
         }
         Ok(())
     }
-
-    fn set_threads(&mut self, tick: &mut Tick<'_>) -> io::Result<()> {
-        // "0.20 0.18 0.12 1/80 11206": the number after the slash.
-        let Some(line) = parse::lines(self.loadavg.read_record()?).next() else { return Ok(()) };
-        let tasks = parse::words(line).nth(3).and_then(|word| parse::split_once(word, b'/'));
-        if let Some(threads) = tasks.and_then(|(_, threads)| parse::u64(threads)) {
-            self.facts.set(tick, &THREADS, threads);
-        }
-        Ok(())
-    }
 }
 
 impl Sensor for Process {
@@ -169,7 +161,6 @@ impl Sensor for Process {
 
     fn poll(&mut self, tick: &mut Tick<'_>) -> io::Result<()> {
         self.set_processes(tick)?;
-        self.set_threads(tick)?;
         let Self { proc, walk, facts, .. } = self;
         walk.polls += 1;
         let states = match std::mem::replace(&mut walk.is_first_poll, false) {

@@ -176,8 +176,8 @@ fn processes_against_ps() {
 
 #[test]
 fn threads_against_ps() {
-    compare("process", &["ps", "-eL", "--no-headers"], |text, ours| {
-        ours.between("process/threads", text.lines().count() as f64 - 1.0, 2.0)
+    compare("load", &["ps", "-eL", "--no-headers"], |text, ours| {
+        ours.between("load/tasks", text.lines().count() as f64 - 1.0, 2.0)
     });
 }
 

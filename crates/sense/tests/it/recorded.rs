@@ -35,7 +35,6 @@ fn load_and_processes() {
          load/runnable_tasks 1
          load/tasks 80
          process/processes 7
-         process/threads 80
          process/running_processes 1
          process/sleeping_processes 2
          process/blocked_processes 1

@@ -1,7 +1,7 @@
 //! Processes, hardware sensors, who publishes here, and what Skopos itself costs.
 
 use ratatui::text::{Line, Span};
-use skopos_model::schema::{hwmon, process, self_ as own, self_sensor};
+use skopos_model::schema::{hwmon, load, process, self_ as own, self_sensor};
 
 use super::{absent, items, labelled, row, value};
 use crate::top::data::{Data, Publisher};
@@ -46,7 +46,7 @@ pub(super) fn processes(data: &Data, theme: Theme, width: usize) -> Option<Line<
         (number(&process::BLOCKED_PROCESSES), "blocked"),
         (number(&process::ZOMBIE_PROCESSES), "zombies"),
         (number(&process::PROCESSES), "processes"),
-        (number(&process::THREADS), "threads"),
+        (number(&load::TASKS), "threads"),
     ];
     Some(labelled(theme, "tasks", node.is_stale(), items(theme, width, &shown)))
 }
