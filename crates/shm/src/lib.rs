@@ -90,6 +90,8 @@ pub use {
     writer::{Group, Tick, VertexWriter},
 };
 
+#[cfg(test)]
+mod heap;
 #[cfg(all(test, loom))]
 mod loom_tests;
 #[cfg(all(test, not(loom)))]

@@ -6,49 +6,13 @@ use loom::thread;
 use skopos_model::{Origin, Timestamp};
 
 use crate::entry;
+use crate::heap::{Heap, OWNER};
 use crate::layout::Entry;
 use crate::ring::{Found, Payload, Place, RawVertex, Slot, VertexHead};
 use crate::sync::{AtomicI64, AtomicU32, AtomicU64};
 use crate::wait::{Bell, Sleep, settle};
 
-const OWNER: u64 = 7;
-
-/// A vertex on the heap.
-struct Heap {
-    head: VertexHead,
-    slots: Vec<Slot>,
-    bytes: Vec<AtomicU64>,
-}
-
 impl Heap {
-    fn new(slots: usize, byte_words: usize) -> Arc<Self> {
-        let head = VertexHead {
-            owner: AtomicU64::new(OWNER),
-            head: AtomicU64::new(0),
-            checked_at: AtomicI64::new(0),
-            lock: AtomicU32::new(0),
-            epoch: AtomicU32::new(0),
-            bytes_reserved: AtomicU64::new(0),
-            clamped: AtomicU64::new(0),
-            reserved: [0; 2],
-        };
-        let slot = |_| Slot {
-            mark: AtomicU64::new(0),
-            time: AtomicI64::new(0),
-            bits: AtomicU64::new(0),
-            meta: AtomicU64::new(0),
-        };
-        Arc::new(Self {
-            head,
-            slots: (0..slots).map(slot).collect(),
-            bytes: (0..byte_words).map(|_| AtomicU64::new(0)).collect(),
-        })
-    }
-
-    fn vertex(&self) -> RawVertex<'_> {
-        RawVertex { head: &self.head, slots: &self.slots, bytes: &self.bytes }
-    }
-
     /// Publishes a sample whose time is ten times its value: a torn one shows.
     fn publish(&self, value: u64) {
         let time = Timestamp::from_nanos(value as i64 * 10);

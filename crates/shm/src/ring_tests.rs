@@ -10,53 +10,18 @@ use std::time::Duration;
 use skopos_model::{Kind, Origin, Timestamp, Unit, ValueType};
 
 use crate::entry::{self, Registered};
+use crate::heap::{Heap, OWNER};
 use crate::layout::Entry;
-use crate::ring::{Found, Meta, Payload, Place, Published, RawVertex, Slot, VertexHead};
+use crate::ring::{Found, Meta, Payload, Place, Published};
 use crate::sys::Futex;
 use crate::wait::{Bell, settle};
 
-const OWNER: u64 = 7;
 /// Miri is hundreds of times slower.
 const ROUNDS: u64 = if cfg!(miri) { 60 } else { 100_000 };
 /// A small ring is lapped often.
 const SLOTS: u64 = 4;
 
-/// A vertex on the heap.
-struct Heap {
-    head: VertexHead,
-    slots: Vec<Slot>,
-    bytes: Vec<AtomicU64>,
-}
-
 impl Heap {
-    fn new(slots: usize, byte_words: usize) -> Arc<Self> {
-        let head = VertexHead {
-            owner: AtomicU64::new(OWNER),
-            head: AtomicU64::new(0),
-            checked_at: AtomicI64::new(0),
-            lock: AtomicU32::new(0),
-            epoch: AtomicU32::new(0),
-            bytes_reserved: AtomicU64::new(0),
-            clamped: AtomicU64::new(0),
-            reserved: [0; 2],
-        };
-        let slot = |_| Slot {
-            mark: AtomicU64::new(0),
-            time: AtomicI64::new(0),
-            bits: AtomicU64::new(0),
-            meta: AtomicU64::new(0),
-        };
-        Arc::new(Self {
-            head,
-            slots: (0..slots).map(slot).collect(),
-            bytes: (0..byte_words).map(|_| AtomicU64::new(0)).collect(),
-        })
-    }
-
-    fn vertex(&self) -> RawVertex<'_> {
-        RawVertex { head: &self.head, slots: &self.slots, bytes: &self.bytes }
-    }
-
     /// Publishes a sample whose time, bits and bound say the same: a torn one shows.
     fn publish(&self, owner: u64, value: u64) -> Option<Published> {
         let origin = Origin::Predicted { bound: (value % 4096) as f64 };
@@ -317,7 +282,7 @@ fn a_half_written_slot_is_not_there() {
     heap.publish(OWNER, 1);
     heap.publish(OWNER, 2);
     // As `store_slot` does, up to each point: the slot of sample 2 is that of sample 0.
-    let slot = &heap.slots[0];
+    let slot = &heap.vertex().slots[0];
     let steps: [&dyn Fn(); 5] = [
         &|| slot.mark.store(5, Ordering::Relaxed),
         &|| slot.time.store(30, Ordering::Relaxed),

@@ -1,0 +1,50 @@
+//! A vertex on the heap, for the tests of the protocols: loom's and those with real threads.
+
+#[cfg(loom)]
+use loom::sync::Arc;
+#[cfg(not(loom))]
+use std::sync::Arc;
+
+use crate::ring::{RawVertex, Slot, VertexHead};
+use crate::sync::{AtomicI64, AtomicU32, AtomicU64};
+
+/// Whom the vertex belongs to.
+pub(crate) const OWNER: u64 = 7;
+
+/// A vertex on the heap.
+pub(crate) struct Heap {
+    pub(crate) head: VertexHead,
+    slots: Vec<Slot>,
+    bytes: Vec<AtomicU64>,
+}
+
+impl Heap {
+    /// A vertex of [`OWNER`] with a ring of `slots` and a byte ring of `byte_words` words.
+    pub(crate) fn new(slots: usize, byte_words: usize) -> Arc<Self> {
+        let head = VertexHead {
+            owner: AtomicU64::new(OWNER),
+            head: AtomicU64::new(0),
+            checked_at: AtomicI64::new(0),
+            lock: AtomicU32::new(0),
+            epoch: AtomicU32::new(0),
+            bytes_reserved: AtomicU64::new(0),
+            clamped: AtomicU64::new(0),
+            reserved: [0; 2],
+        };
+        let slot = |_| Slot {
+            mark: AtomicU64::new(0),
+            time: AtomicI64::new(0),
+            bits: AtomicU64::new(0),
+            meta: AtomicU64::new(0),
+        };
+        Arc::new(Self {
+            head,
+            slots: (0..slots).map(slot).collect(),
+            bytes: (0..byte_words).map(|_| AtomicU64::new(0)).collect(),
+        })
+    }
+
+    pub(crate) fn vertex(&self) -> RawVertex<'_> {
+        RawVertex { head: &self.head, slots: &self.slots, bytes: &self.bytes }
+    }
+}
