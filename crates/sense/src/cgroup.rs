@@ -9,8 +9,8 @@
 //! # Cost
 //! Nodes have hundreds of groups, and a file costs one to three microseconds. So a tick reads
 //! [`READS_PER_TICK`] files, asks [`CHECKS_PER_TICK`] folders whether their children changed, and
-//! reads the limits and peaks of [`SLOW_GROUPS_PER_TICK`] group, each going on where the last tick
-//! stopped. On a node with few groups that is all of them; on a big one facts are some ticks old. A
+//! reads the limits and peaks of one group (a new one's at once, else as [`SLOW_CYCLE_TICKS`] says),
+//! each going on where the last tick stopped. On a node with few groups that is all of them; on a big one facts are some ticks old. A
 //! folder's children are counted by its `st_nlink`, so that only a folder that changed is listed.
 //! Files stay open up to [`MAX_KEPT_FILES`]; those beyond are opened for each reading.
 
@@ -50,8 +50,10 @@ const READS_PER_TICK: usize = 64;
 /// All folders of a full table are asked within 128 ticks; those of a quiet node within a few.
 const CHECKS_PER_TICK: usize = 2;
 
-/// Limits rarely change, and peaks and counts of kills the kernel keeps for us.
-const SLOW_GROUPS_PER_TICK: usize = 1;
+/// In how many ticks the limits and peaks of every group are read again, one group at a tick; more
+/// groups take as many ticks as they are. Limits rarely change, and the kernel keeps peaks and counts
+/// of kills for us.
+const SLOW_CYCLE_TICKS: usize = 32;
 
 pub(crate) struct Cgroup {
     hierarchies: Vec<Hierarchy>,
@@ -60,6 +62,7 @@ pub(crate) struct Cgroup {
     next_read: usize,
     next_check: usize,
     next_slow: usize,
+    ticks: u64,
     /// Shared by all files.
     buffer: Vec<u8>,
     /// Path of a file that is not kept open.
@@ -81,6 +84,7 @@ impl Cgroup {
             next_read: 0,
             next_check: 0,
             next_slow: 0,
+            ticks: 0,
             buffer: Vec::new(),
             path: Vec::new(),
         };
@@ -132,6 +136,7 @@ impl Cgroup {
             files,
             links_when_listed: None,
             children_left_out: 0,
+            has_slow_facts: false,
         });
         true
     }
@@ -216,6 +221,27 @@ impl Cgroup {
         }
         Some(reads)
     }
+
+    /// Reads the slow files of one group, if one's turn has come.
+    fn read_slow(&mut self, tick: &mut Tick<'_>) {
+        if self.groups.is_empty() {
+            return;
+        }
+        self.ticks += 1;
+        let between_turns = (SLOW_CYCLE_TICKS / self.groups.len()).max(1) as u64;
+        let at = match self.groups.iter().position(|group| !group.has_slow_facts) {
+            Some(new) => new,
+            None if self.ticks.is_multiple_of(between_turns) => {
+                self.next_slow = wrapped(self.next_slow + 1, self.groups.len());
+                self.next_slow
+            }
+            None => return,
+        };
+        self.groups[at].has_slow_facts = true;
+        if self.read(at, true, tick).is_none() {
+            self.remove(at, tick.sink);
+        }
+    }
 }
 
 impl Sensor for Cgroup {
@@ -239,13 +265,7 @@ impl Sensor for Cgroup {
                 break;
             }
         }
-        for _ in 0..SLOW_GROUPS_PER_TICK.min(self.groups.len()) {
-            self.next_slow = wrapped(self.next_slow, self.groups.len());
-            match self.read(self.next_slow, true, tick) {
-                Some(_) => self.next_slow += 1,
-                None => self.remove(self.next_slow, tick.sink),
-            }
-        }
+        self.read_slow(tick);
         Ok(())
     }
 

@@ -35,7 +35,7 @@ pub(crate) struct Global {
     /// Print tab-separated fields without colour, values as they are
     #[arg(long, global = true)]
     pub(crate) plain: bool,
-    /// Directory of the segments [default: $SKOPOS_DIR, else /dev/shm/skopos-<uid>]
+    /// Directory of the segments [default: $SKOPOS_DIR, else /dev/shm/skopos-UID]
     #[arg(long, global = true, value_name = "DIR")]
     pub(crate) dir: Option<PathBuf>,
 }

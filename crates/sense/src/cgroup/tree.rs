@@ -29,6 +29,8 @@ pub(super) struct Group {
     /// `st_nlink` when the children were last listed.
     pub(super) links_when_listed: Option<u64>,
     pub(super) children_left_out: u64,
+    /// Its limits and peaks were read at least once.
+    pub(super) has_slow_facts: bool,
 }
 
 pub(super) struct GroupFile {

@@ -38,7 +38,7 @@ pub(crate) struct BenchArgs {
     /// Exit with 1 when a goal is not met
     #[arg(long)]
     pub(crate) check: bool,
-    /// Write the result there as JSON [default: bench/runs/<date>-<host>, in the repository's root]
+    /// Write the result there as JSON [default: bench/runs/DATE-HOST, in the repository's root]
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
     /// Length of one slice of measuring, instead of what `--quick` or its absence says
