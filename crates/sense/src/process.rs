@@ -81,9 +81,10 @@ impl Process {
         let proc = rustix::fs::open(&root.proc, flags, Mode::empty())
             .map_err(|e| Skip::new("process", format!("{}: {e}", root.proc.display())))?;
         // An empty folder is where procfs would be mounted, not a machine without processes.
-        let own = root.proc.join("self");
-        if let Err(e) = own.metadata() {
-            return Err(Skip::new("process", format!("{}: {e}", own.display())));
+        // Every procfs has this file.
+        let always = root.proc.join("loadavg");
+        if let Err(e) = always.metadata() {
+            return Err(Skip::new("process", format!("{}: {e}", always.display())));
         }
         let pids = Vec::with_capacity(FIRST_PIDS);
         Ok(Self {
