@@ -51,12 +51,19 @@ impl ValueType {
     pub fn parse_value(self, text: &str) -> Result<Value, Error> {
         let wrong = || Error::Value { text: text.to_owned(), wanted: self };
         Ok(match self {
-            Self::F64 => Value::F64(text.parse().map_err(|_| wrong())?),
+            Self::F64 => Value::F64(parse_f64(text).ok_or_else(wrong)?),
             Self::I64 => Value::I64(text.parse().map_err(|_| wrong())?),
             Self::U64 => Value::U64(text.parse().map_err(|_| wrong())?),
             Self::Structured => Value::Structured(Structured::from_json(text)?),
         })
     }
+}
+
+/// A number too large for a double is none; infinity has to be written as such.
+fn parse_f64(text: &str) -> Option<f64> {
+    let number: f64 = text.parse().ok()?;
+    let has_digit = text.bytes().any(|b| b.is_ascii_digit());
+    (number.is_finite() || !has_digit).then_some(number)
 }
 
 impl fmt::Display for ValueType {

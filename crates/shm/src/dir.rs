@@ -164,9 +164,15 @@ pub(crate) fn remove_dead(dir: &Path, _lock: &DirLock) -> Result<u32, Error> {
 /// Removes the file `own` at `path`, unless another file is there by now: somebody removed ours by
 /// hand, and a new publisher took the name.
 pub(crate) fn remove_own(path: &Path, own: &File) {
-    if let (Ok(found), Ok(own)) = (fs::symlink_metadata(path), own.metadata())
-        && (found.dev(), found.ino()) == (own.dev(), own.ino())
-    {
+    if is_own(path, own) {
         let _ = fs::remove_file(path);
+    }
+}
+
+/// True if the file at `path` is `own`.
+pub(crate) fn is_own(path: &Path, own: &File) -> bool {
+    match (fs::symlink_metadata(path), own.metadata()) {
+        (Ok(found), Ok(own)) => (found.dev(), found.ino()) == (own.dev(), own.ino()),
+        _ => false,
     }
 }

@@ -1,7 +1,8 @@
 //! The page of flags that waiters raise: the only memory that a reader writes.
 //!
 //! It is a System V segment and no file, because whoever may write a file may cut it short, and a
-//! publisher whose mapping is cut short dies. Here the worst that anybody can do is to raise flags.
+//! publisher whose mapping is cut short dies. The worst that a hostile user can do here is to raise
+//! flags, which costs wake-ups, and to lower them, which costs a sleeper a tenth of a second.
 
 use crate::layout::{FLAGS_ENTRIES_OFFSET, FLAGS_MAGIC, FLAGS_SEGMENT_OFFSET};
 use crate::map::Mapping;

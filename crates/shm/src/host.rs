@@ -6,11 +6,13 @@ use std::time::{Duration, Instant};
 use skopos_model::{Topic, TopicPattern};
 
 use crate::segment::Segment;
-use crate::subscribe::wait_for_any;
+use crate::subscribe::{LONGEST_SLEEP, wait_for_any};
+use crate::sys::{MAX_WORDS, sleep_on_any};
 use crate::vertex::Vertex;
+use crate::wait::{Bell, settle};
 use crate::{Error, dir};
 
-/// With several segments, how long to sleep on one before looking at the others.
+/// How long to sleep between two looks where the kernel cannot sleep on all segments at once.
 const ROUND: Duration = Duration::from_millis(2);
 
 /// The live segments of the runtime directories.
@@ -33,8 +35,9 @@ impl Host {
     /// Opens what is published in these directories. A directory that is not there holds nothing.
     ///
     /// # Errors
-    /// [`Error::Owner`] or [`Error::Permissions`] for a directory that cannot be trusted;
-    /// [`Error::Io`] for one that cannot be listed.
+    /// With one directory, [`Error::Owner`] or [`Error::Permissions`] if it cannot be trusted and
+    /// [`Error::Io`] if it cannot be listed. With several, those are among the
+    /// [`refused`](Self::refused).
     pub fn open_dirs(dirs: Vec<PathBuf>) -> Result<Self, Error> {
         let mut host = Self { dirs, segments: Vec::new(), refused: Vec::new() };
         host.refresh()?;
@@ -47,13 +50,23 @@ impl Host {
     /// As [`Host::open_dirs`].
     pub fn refresh(&mut self) -> Result<(), Error> {
         self.refused.clear();
+        let alone = self.dirs.len() == 1;
         self.segments.retain(Segment::is_alive);
         for dir in &self.dirs {
             if !dir.exists() {
                 continue;
             }
-            dir::check_owner(dir)?;
-            for path in dir::segment_files(dir)? {
+            // A directory that cannot be trusted is no reason to keep this user from the others:
+            // anybody can make one where the system agent's would be.
+            let files = match dir::check_owner(dir).and_then(|_| dir::segment_files(dir)) {
+                Ok(files) => files,
+                Err(e) if alone => return Err(e),
+                Err(e) => {
+                    self.refused.push(e);
+                    continue;
+                }
+            };
+            for path in files {
                 if self.segments.iter().any(|s| s.path() == path) {
                     continue;
                 }
@@ -73,7 +86,8 @@ impl Host {
         &self.segments
     }
 
-    /// Files in the directories that look like segments and cannot be read, each with its reason.
+    /// Files that look like segments and cannot be read, and directories that cannot be trusted,
+    /// each with its reason.
     pub fn refused(&self) -> &[Error] {
         &self.refused
     }
@@ -89,7 +103,7 @@ impl Host {
             .ok_or_else(|| Error::NoVertex(topic.clone()))
     }
 
-    /// The vertices that `pattern` selects, by topic.
+    /// The vertices that `pattern` selects, by topic; as [`find`](Self::find), one a topic.
     pub fn select(&self, pattern: &TopicPattern) -> Vec<Vertex> {
         let mut found: Vec<Vertex> = self
             .segments
@@ -97,7 +111,9 @@ impl Host {
             .flat_map(Segment::vertices)
             .filter(|vertex| pattern.matches(vertex.topic()))
             .collect();
+        // Stable, so the oldest segment's comes first.
         found.sort_by(|a, b| a.topic().cmp(b.topic()));
+        found.dedup_by(|later, first| later.topic() == first.topic());
         found
     }
 
@@ -123,13 +139,36 @@ impl Host {
                     }
                 }
                 several => {
-                    for segment in several {
-                        if wait_for_any(segment, left.min(ROUND), &mut ready) {
-                            return true;
-                        }
+                    if wait_for_one_of(several, left.min(LONGEST_SLEEP), &mut ready) {
+                        return true;
                     }
                 }
             }
         }
     }
+}
+
+/// True as soon as `ready` is; false after a time-out or for no reason at all.
+fn wait_for_one_of(
+    segments: &[Segment],
+    timeout: Duration,
+    mut ready: impl FnMut() -> bool,
+) -> bool {
+    let bell =
+        |segment| Some(Bell { flag: Segment::flag(segment, None)?, epoch: &segment.live().epoch });
+    let bells: Option<Vec<Bell<'_>>> = segments.iter().map(bell).collect();
+    let Some(bells) = bells.filter(|bells| bells.len() <= MAX_WORDS) else {
+        // Somebody in this company cannot wake anybody.
+        std::thread::sleep(timeout.min(ROUND));
+        return ready();
+    };
+    let words: Vec<_> = bells.iter().map(|bell| (bell.epoch, bell.raise())).collect();
+    settle();
+    if ready() {
+        return true;
+    }
+    if !sleep_on_any(&words, timeout) {
+        std::thread::sleep(timeout.min(ROUND));
+    }
+    ready()
 }

@@ -87,7 +87,7 @@
 //! | 24 | u32 | `lock` | 1 while a writer is at work; no concern of readers |
 //! | 28 | u32 | `epoch` | futex word of those who wait for this vertex |
 //! | 32 | u64 | `bytes_reserved` | end of the byte ring's last record, since the beginning |
-//! | 40 | u64 | `clamped` | samples that came with a time before their predecessor's |
+//! | 40 | u64 | `clamped` | samples that came with a time before `checked_at`, and got that one |
 //! | 64 + 32 i | | slot i | sample `t` lies in slot `t mod slots` |
 //! | + 0 | u64 | `mark` | `2t + 2` when sample `t` is whole; odd while one is being written |
 //! | + 8 | i64 | `time` | UNIX time, ns |

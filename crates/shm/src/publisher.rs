@@ -149,9 +149,14 @@ impl Builder {
         header.flags_id = flags_id;
         // Under another name until it is whole: what is called `.seg` is always locked and valid.
         let new_path = path.with_extension("new");
-        let file = create(&new_path, if public { 0o644 } else { 0o600 }, header.file_bytes)?;
+        let file = create(&new_path, 0o600, header.file_bytes)?;
         if !sys::try_lock(&file).map_err(Error::io(&new_path, "cannot lock"))? {
             return Err(held(&new_path, &self.name));
+        }
+        // Others may open it only now, when no lock of theirs can be in the way any more.
+        if public {
+            file.set_permissions(fs::Permissions::from_mode(0o644))
+                .map_err(Error::io(&new_path, "cannot set its permissions"))?;
         }
         reserve(&file, &new_path, 0, header.directory_offset)?;
         let map = Mapping::map(&file, header.file_bytes as usize, true)
@@ -310,6 +315,12 @@ impl Publisher {
     /// Says that this process is alive and at work. A publisher that ticks does so by itself.
     pub fn heartbeat(&self) {
         self.inner.heartbeat();
+    }
+
+    /// True while new readers find this segment: its file is where it was made. False once somebody
+    /// removed it by hand, or the directory with it.
+    pub fn is_published(&self) -> bool {
+        dir::is_own(&self.inner.path, &self.inner.file)
     }
 
     /// Counts a step back of the clock, for readers to see.

@@ -45,7 +45,7 @@ pub(crate) struct VertexHead {
     pub(crate) epoch: AtomicU32,
     /// End of the bytes that the byte ring has promised to somebody, since the beginning.
     pub(crate) bytes_reserved: AtomicU64,
-    /// How many samples came with a time before their predecessor's and got that one's.
+    /// How many samples came with a time before `checked_at` and got that one.
     pub(crate) clamped: AtomicU64,
     /// Zero.
     pub(crate) reserved: [u64; 2],

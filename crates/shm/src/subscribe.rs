@@ -103,6 +103,10 @@ pub(crate) fn wait_for_any(
 /// How long to sleep where nobody can wake this process: a thousandth of the usual interval.
 const NAP: Duration = Duration::from_millis(1);
 
+/// The longest sleep in one go. Whoever may raise a flag can lower it as well, and then no wake-up
+/// comes; so every sleeper looks around ten times a second.
+pub(crate) const LONGEST_SLEEP: Duration = Duration::from_millis(100);
+
 fn sleep_once(
     flag: Option<&AtomicU32>,
     epoch: &AtomicU32,
@@ -110,7 +114,9 @@ fn sleep_once(
     mut ready: impl FnMut() -> bool,
 ) -> bool {
     match flag {
-        Some(flag) => Bell { flag, epoch }.wait(&Futex { timeout }, ready),
+        Some(flag) => {
+            Bell { flag, epoch }.wait(&Futex { timeout: timeout.min(LONGEST_SLEEP) }, ready)
+        }
         None => {
             std::thread::sleep(timeout.min(NAP));
             ready()

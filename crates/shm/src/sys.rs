@@ -14,32 +14,34 @@ use crate::wait::Sleep;
 /// Open-file-description locks, not process ids: the kernel drops them at the death of the holder
 /// at once, they cannot be fooled by a reused pid, and they mean the same in every container.
 pub(crate) fn try_lock(file: &File) -> io::Result<bool> {
-    match ofd(file, libc::F_OFD_SETLK) {
+    match ofd(file, libc::F_OFD_SETLK, libc::F_WRLCK) {
         Ok(_) => Ok(true),
         Err(e) if matches!(e.raw_os_error(), Some(libc::EAGAIN | libc::EACCES)) => Ok(false),
         Err(e) => Err(e),
     }
 }
 
-/// True if somebody holds the exclusive lock of `file`.
+/// True if somebody holds the exclusive lock of `file`. Asked as if for a shared one, so that only
+/// an exclusive one is in the way: whoever may read the file can hold a shared lock, and would make
+/// a dead publisher look alive.
 pub(crate) fn is_locked(file: &File) -> io::Result<bool> {
-    Ok(ofd(file, libc::F_OFD_GETLK)?.l_type != libc::F_UNLCK as libc::c_short)
+    Ok(ofd(file, libc::F_OFD_GETLK, libc::F_RDLCK)?.l_type != libc::F_UNLCK as libc::c_short)
 }
 
 /// Waits for the exclusive lock of `file`; for the short lock of a directory.
 pub(crate) fn lock(file: &File) -> io::Result<()> {
     loop {
-        match ofd(file, libc::F_OFD_SETLKW) {
+        match ofd(file, libc::F_OFD_SETLKW, libc::F_WRLCK) {
             Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
             other => return other.map(drop),
         }
     }
 }
 
-fn ofd(file: &File, command: libc::c_int) -> io::Result<libc::flock> {
+fn ofd(file: &File, command: libc::c_int, kind: libc::c_int) -> io::Result<libc::flock> {
     // SAFETY: `flock` is a plain C structure for which all zeros is a valid value.
     let mut lock: libc::flock = unsafe { std::mem::zeroed() };
-    lock.l_type = libc::F_WRLCK as libc::c_short;
+    lock.l_type = kind as libc::c_short;
     lock.l_whence = libc::SEEK_SET as libc::c_short;
     // SAFETY: the descriptor is open for as long as `file` is borrowed, and `lock` outlives the
     // call, which reads and writes nothing else.
@@ -113,4 +115,51 @@ impl Sleep for Futex {
         // SAFETY: `word` is a mapped, aligned u32; the call only looks up who sleeps on it.
         unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAKE, i32::MAX) };
     }
+}
+
+/// The most words that one call can sleep on: the kernel's `FUTEX_WAITV_MAX`.
+pub(crate) const MAX_WORDS: usize = 128;
+
+/// Sleeps until one of the `words` no longer holds the value beside it or is woken, for at most
+/// `timeout`. False if the kernel (before 5.16) cannot: then nobody slept.
+pub(crate) fn sleep_on_any(words: &[(&AtomicU32, u32)], timeout: Duration) -> bool {
+    /// `struct futex_waitv` of `linux/futex.h`.
+    #[repr(C)]
+    struct Waiter {
+        value: u64,
+        address: u64,
+        flags: u32,
+        reserved: u32,
+    }
+    /// A word of 32 bits that several processes map.
+    const FUTEX2_SIZE_U32: u32 = 2;
+    let waiters: Vec<Waiter> = words
+        .iter()
+        .take(MAX_WORDS)
+        .map(|(word, seen)| Waiter {
+            value: u64::from(*seen),
+            address: word.as_ptr().expose_provenance() as u64,
+            flags: FUTEX2_SIZE_U32,
+            reserved: 0,
+        })
+        .collect();
+    let mut until = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `until` outlives the call. The clock exists on every Linux, so the call cannot fail.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut until) };
+    let nanos = until.tv_nsec as u64 + u64::from(timeout.subsec_nanos());
+    until.tv_sec += timeout.as_secs() as libc::time_t + (nanos / 1_000_000_000) as libc::time_t;
+    until.tv_nsec = (nanos % 1_000_000_000) as libc::c_long;
+    // SAFETY: every address is that of a mapped, aligned u32; waiters and time outlive the call.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_futex_waitv,
+            waiters.as_ptr(),
+            waiters.len(),
+            0,
+            &raw const until,
+            libc::CLOCK_MONOTONIC,
+        )
+    };
+    // A wake, a changed word, a signal and a timeout all mean "look again".
+    result != -1 || io::Error::last_os_error().raw_os_error() != Some(libc::ENOSYS)
 }

@@ -24,11 +24,12 @@ pub(crate) trait Sleep {
     fn wake(&self, word: &AtomicU32);
 }
 
-/// Between publishing and ringing the bells for it. One call serves any number of both, which is
-/// why it is not part of `ring`: a full fence costs as much as storing a sample.
+/// Between publishing and ringing the bells for it, and between raising flags and looking at the
+/// data. One call serves any number of both, which is why it is not part of `ring`: a full fence
+/// costs as much as storing a sample.
 pub(crate) fn settle() {
-    // SYNC: with the SeqCst fence in `wait`: either `ring`, after this fence, sees the waiter's
-    // flag, or the waiter's look at the data sees what was published before it. Never neither.
+    // SYNC: with itself on the other side: either `ring`, after this fence, sees the waiter's flag,
+    // or the waiter's look at the data sees what was published before it. Never neither.
     fence(Ordering::SeqCst);
 }
 
@@ -47,14 +48,20 @@ impl Bell<'_> {
         true
     }
 
-    /// Sleeps once, unless `ready` finds something. True if `ready` did. May return false early:
-    /// the caller looks at its clock and tries again.
-    pub(crate) fn wait(&self, sleep: &impl Sleep, mut ready: impl FnMut() -> bool) -> bool {
+    /// Says that somebody is about to sleep here; the epoch to sleep on. [`settle`] and a look at
+    /// the data come next, then the sleep.
+    pub(crate) fn raise(&self) -> u32 {
         // SYNC: pairs with the Release in `ring`.
         let seen = self.epoch.load(Ordering::Acquire);
         self.flag.store(1, Ordering::Relaxed);
-        // SYNC: with the SeqCst fence in `settle`.
-        fence(Ordering::SeqCst);
+        seen
+    }
+
+    /// Sleeps once, unless `ready` finds something. True if `ready` did. May return false early:
+    /// the caller looks at its clock and tries again.
+    pub(crate) fn wait(&self, sleep: &impl Sleep, mut ready: impl FnMut() -> bool) -> bool {
+        let seen = self.raise();
+        settle();
         if ready() {
             return true;
         }

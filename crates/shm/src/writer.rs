@@ -54,7 +54,8 @@ impl VertexWriter {
         self.publish_at(sys::now(), value)
     }
 
-    /// Publishes a number, measured at `time`. A time before the last one's becomes that one's.
+    /// Publishes a number, measured at `time`. A time before that of the last publish, changed or
+    /// not, becomes that one: a time far in the future holds all later ones there.
     ///
     /// # Errors
     /// As [`publish`](Self::publish).

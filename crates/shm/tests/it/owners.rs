@@ -1,6 +1,7 @@
 //! Whose files and directories these are: what is not trusted is refused, and says why.
 
 use std::fs::{self, Permissions};
+use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
@@ -216,5 +217,43 @@ fn nothing_that_a_publisher_maps_can_be_cut_short_by_others() {
         let mode = entry.metadata().expect("readable").mode();
         assert_eq!(mode & 0o022, 0, "{:?} is {mode:o}", entry.path());
     }
+    drop(publisher);
+}
+
+/// Whoever may read a segment can hold a shared lock on it. Once, that made a dead publisher look
+/// alive, and kept its successor out.
+#[test]
+fn a_readers_lock_is_no_sign_of_life() {
+    let dir = runtime_dir();
+    let publisher = publisher(dir.path(), "mine");
+    let path = publisher.path().to_owned();
+    let kept = dir.path().join("kept");
+    // What SIGKILL leaves behind: the file, without the lock of its publisher.
+    fs::copy(&path, &kept).expect("our own directory");
+    drop(publisher);
+    fs::rename(&kept, &path).expect("our own directory");
+    let reader = fs::File::open(&path).expect("our own file");
+    // SAFETY: all zeros is a valid `flock`.
+    let mut lock: libc::flock = unsafe { std::mem::zeroed() };
+    lock.l_type = libc::F_RDLCK as libc::c_short;
+    // SAFETY: the descriptor is open and `lock` outlives the call.
+    let locked = unsafe { libc::fcntl(reader.as_raw_fd(), libc::F_OFD_SETLK, &raw mut lock) };
+    assert_eq!(locked, 0, "a shared lock takes no more than reading");
+    assert!(!Segment::open(&path).expect("whole").is_alive());
+    Publisher::builder("mine").dir(dir.path()).create().expect("nobody alive holds the name");
+}
+
+/// Anybody can make a directory where the system agent's would be; that is not to keep a user from
+/// what he publishes himself.
+#[test]
+fn a_directory_that_cannot_be_trusted_hides_no_other() {
+    let (own, bad) = (runtime_dir(), runtime_dir());
+    let publisher = publisher(own.path(), "mine");
+    chmod(bad.path(), 0o777);
+    let dirs = vec![own.path().to_owned(), bad.path().to_owned()];
+    let host = Host::open_dirs(dirs).expect("one of them is fine");
+    assert_eq!(host.segments().len(), 1);
+    assert!(matches!(host.refused(), [Error::Permissions { .. }]), "{:?}", host.refused());
+    assert!(Host::open_dirs(vec![bad.path().to_owned()]).is_err());
     drop(publisher);
 }
