@@ -23,8 +23,13 @@ const OTHERS_WRITE: u32 = 0o022;
 pub fn runtime_dir() -> PathBuf {
     match std::env::var_os(DIR_VARIABLE) {
         Some(dir) if !dir.is_empty() => dir.into(),
-        _ => dir_of(sys::effective_uid()),
+        _ => default_dir(),
     }
+}
+
+/// The directory that this user's publishers use unless the environment says otherwise.
+pub fn default_dir() -> PathBuf {
+    dir_of(sys::effective_uid())
 }
 
 /// The directories that readers look into: this user's own, and the system agent's (root's).

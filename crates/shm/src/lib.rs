@@ -76,7 +76,7 @@ mod sync;
 pub use ring::Published;
 #[cfg(not(loom))]
 pub use {
-    dir::{DIR_VARIABLE, runtime_dir, search_path},
+    dir::{DIR_VARIABLE, default_dir, runtime_dir, search_path},
     error::Error,
     host::Host,
     publisher::{

@@ -130,6 +130,7 @@ pub(crate) struct GetArgs {
     #[arg(required = true, value_name = "TOPIC")]
     pub(crate) topics: Vec<String>,
     /// Refuse a value whose source was last looked at longer ago; refresh it first if possible
+    /// (a source is looked at ten times a second at most)
     #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
     pub(crate) max_age: Option<Duration>,
 }

@@ -65,6 +65,8 @@ pub(crate) struct Status {
     pub(crate) skips: Vec<SkipStatus>,
     /// Facts that users published.
     pub(crate) user_facts: usize,
+    /// Facts that could not be registered so far.
+    pub(crate) facts_refused: u64,
 }
 
 /// One sensor.
@@ -74,6 +76,8 @@ pub(crate) struct SensorStatus {
     pub(crate) name: String,
     /// How many facts it has registered.
     pub(crate) facts: usize,
+    /// Polls made.
+    pub(crate) polls: u64,
     /// Time between polls.
     pub(crate) interval_seconds: f64,
     /// Processor time of the latest poll.
@@ -96,17 +100,31 @@ pub(crate) fn socket_path(dir: &Path) -> PathBuf {
     dir.join("agent.sock")
 }
 
+/// Why the agent cannot be asked, told apart by what the user can do.
+fn unreachable_agent(path: &Path, e: &std::io::Error) -> Failure {
+    use std::io::ErrorKind::{PermissionDenied, TimedOut, WouldBlock};
+    let at = path.display();
+    match e.kind() {
+        WouldBlock | TimedOut => Failure::new(format!(
+            "the agent at {at} does not answer; it may still do what was asked later"
+        ))
+        .hint("it lives but does not work: `skopos doctor` looks closer"),
+        PermissionDenied => Failure::new(format!("the agent at {at} is another user's"))
+            .because(e)
+            .hint("start one of your own with `skopos agent`; it runs beside the other"),
+        _ => Failure::new(format!("no agent answers at {at}"))
+            .because(e)
+            .hint("start one with `skopos up` or `skopos agent`"),
+    }
+}
+
 /// Asks the agent whose runtime directory is `dir`.
 ///
 /// # Errors
 /// A failure that says that no agent listens there, or what the agent refused.
 pub(crate) fn ask(dir: &Path, request: &Request) -> Result<Answer, Failure> {
     let path = socket_path(dir);
-    let io = |e: std::io::Error| {
-        Failure::new(format!("the agent does not answer at {}", path.display()))
-            .because(&e)
-            .hint("start one with `skopos up` or `skopos agent`")
-    };
+    let io = |e: std::io::Error| unreachable_agent(&path, &e);
     let mut stream = UnixStream::connect(&path).map_err(io)?;
     stream.set_read_timeout(Some(ANSWER_TIMEOUT)).map_err(io)?;
     stream.set_write_timeout(Some(ANSWER_TIMEOUT)).map_err(io)?;
@@ -117,7 +135,7 @@ pub(crate) fn ask(dir: &Path, request: &Request) -> Result<Answer, Failure> {
     BufReader::new(stream.take(MAX_MESSAGE_BYTES as u64)).read_line(&mut answer).map_err(io)?;
     match serde_json::from_str(&answer).map_err(|e| io(e.into()))? {
         Answer::Refused { error, hint } => {
-            let failure = Failure::new(error);
+            let failure = Failure::refusal(error);
             Err(match hint {
                 Some(hint) => failure.hint(hint),
                 None => failure,

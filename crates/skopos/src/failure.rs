@@ -19,9 +19,30 @@ pub(crate) struct Failure {
     hint: Option<String>,
     code: u8,
     quiet: bool,
+    refusal: bool,
 }
 
 impl Failure {
+    /// The agent's own "no".
+    pub(crate) fn refusal(message: impl Into<String>) -> Self {
+        Self { refusal: true, ..Self::new(message) }
+    }
+
+    /// True if the agent answered, and its answer was no.
+    pub(crate) fn is_refusal(&self) -> bool {
+        self.refusal
+    }
+
+    /// What the user can do, if anything.
+    pub(crate) fn the_hint(&self) -> Option<&str> {
+        self.hint.as_deref()
+    }
+
+    /// What went wrong, in one line.
+    pub(crate) fn message(&self) -> &str {
+        &self.message
+    }
+
     /// A failure with exit code 2.
     pub(crate) fn new(message: impl Into<String>) -> Self {
         Self {
@@ -30,6 +51,7 @@ impl Failure {
             hint: None,
             code: EXIT_FAILURE,
             quiet: false,
+            refusal: false,
         }
     }
 

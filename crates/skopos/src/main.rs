@@ -5,6 +5,8 @@
 //! typed into vertices, `out` and `failure` are the two ways in which a verb ends.
 
 #![forbid(unsafe_code)]
+// They panic when the reader is gone; `out` has what does not.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod cli;
 mod verbs;

@@ -84,3 +84,8 @@ impl Out {
         Ok(())
     }
 }
+
+/// A line to stderr. That nobody reads it is no reason to fail: an agent outlives its terminal.
+pub(crate) fn tell(text: impl AsRef<str>) {
+    let _ = writeln!(io::stderr(), "{}", text.as_ref());
+}

@@ -38,6 +38,8 @@ pub(crate) const SEGMENT_NAME: &str = "agent";
 const MIN_INTERVAL: Duration = Duration::from_millis(10);
 /// The longest interval: a day. Longer is no monitoring.
 const MAX_INTERVAL: Duration = Duration::from_secs(86_400);
+/// A sensor that was polled this recently is not polled again for one who asks.
+pub(crate) const MIN_REFRESH: Duration = Duration::from_millis(100);
 /// A clock that falls back by less than this between two wakes was slewed, not stepped: NTP slews
 /// by at most 500 parts in a million, 0.5 ms a second.
 const STEP_TOLERANCE: Duration = Duration::from_millis(100);
@@ -89,12 +91,13 @@ impl Agent {
             return Err(Failure::new(format!("the interval {:?} is out of range", args.interval))
                 .hint("choose one from 10ms to 1d"));
         }
+        let dir = global.dir.clone().unwrap_or_else(skopos_shm::runtime_dir);
+        server::check_path(&dir)?;
         let node = match &args.node {
             Some(name) => name.clone(),
             None => host_name(),
         };
         check_node(&node)?;
-        let dir = global.dir.clone().unwrap_or_else(skopos_shm::runtime_dir);
         let publisher = Publisher::builder(SEGMENT_NAME).dir(&dir).node(&node).create()?;
         let server = Server::listen(&dir)?;
         let self_facts = SelfFacts::new(&publisher)?;
@@ -114,6 +117,8 @@ impl Agent {
             deadline: args.run_for.map(|d| now.saturating_add(d)),
         };
         agent.open_sensors(args)?;
+        // Before any sensor's facts: where there is no room for all, what tells so comes first.
+        agent.publish_self(skopos_shm::now());
         Ok(agent)
     }
 
@@ -170,6 +175,7 @@ impl Agent {
             let due = self.polled.iter().map(Polled::due).min();
             let wake = due.into_iter().chain(self.deadline).min();
             let wait = wake.map(|at| at.saturating_sub(now));
+            let wait = wait.into_iter().chain(self.server.patience_left()).min();
             if self.sleep(wait)? {
                 return Ok(());
             }
@@ -229,12 +235,25 @@ impl Agent {
         for polled in self.polled.iter_mut().filter(|p| p.due() <= now) {
             polled.poll(&mut wake);
         }
-        self.self_facts.publish(&self.publisher, &self.node, &self.polled, &self.counts, time);
+        if !self.publisher.is_published() {
+            let path = self.publisher.path().display();
+            return Err(Failure::new(format!(
+                "the segment {path} was removed: nobody can read it"
+            ))
+            .hint(
+                "start the agent again; if a login manager empties the directory, set SKOPOS_DIR",
+            ));
+        }
+        self.publish_self(time);
         self.server.expire(&mut self.counts);
         for event in events {
             observe(self, event)?;
         }
         observe(self, Event::Ticked)
+    }
+
+    fn publish_self(&mut self, time: Timestamp) {
+        self.self_facts.publish(&self.publisher, &self.node, &self.polled, &self.counts, time);
     }
 
     fn answer(&mut self, request: Request) -> Answer {
@@ -273,15 +292,18 @@ impl Agent {
 
     fn refresh(&mut self, topic: &str) -> Result<Answer, Answer> {
         let times = (skopos_shm::now(), monotonic());
+        let (_, now) = times;
         let Some(polled) = self.polled.iter_mut().find(|p| p.has(topic)) else {
             return Err(Answer::Refused {
                 error: format!("no sensor measures `{topic}`"),
                 hint: Some("only what a sensor measures can be refreshed".to_owned()),
             });
         };
-        let mut events = Vec::new();
-        let mut wake = Wake::new(&self.publisher, &self.node, times, &mut self.counts, &mut events);
-        polled.poll(&mut wake);
+        // Rates over less than that would be of a few ticks of the kernel's clock, for everybody.
+        if now.saturating_sub(polled.polled_at()) >= MIN_REFRESH {
+            let (counts, mut events) = (&mut self.counts, Vec::new());
+            polled.poll(&mut Wake::new(&self.publisher, &self.node, times, counts, &mut events));
+        }
         match polled.error() {
             None => Ok(Answer::Done { topic: topic.to_owned() }),
             Some(error) => Err(Answer::Refused { error: error.to_owned(), hint: None }),
@@ -303,6 +325,7 @@ impl Agent {
                 .map(skip)
                 .collect(),
             user_facts: self.user_facts.len(),
+            facts_refused: self.counts.refused,
         }
     }
 }

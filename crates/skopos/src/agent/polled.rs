@@ -19,6 +19,7 @@ pub(crate) struct Polled {
     facts: Vec<Option<VertexWriter>>,
     interval: Duration,
     due: Duration,
+    polled_at: Duration,
     error: Option<String>,
     refusal_told: bool,
     cost: Cost,
@@ -76,6 +77,7 @@ impl Polled {
             facts: Vec::new(),
             interval,
             due: Duration::ZERO,
+            polled_at: Duration::ZERO,
             error: None,
             refusal_told: false,
             cost: Cost::default(),
@@ -89,6 +91,11 @@ impl Polled {
     /// When the next poll is due, on the monotonic clock.
     pub(crate) fn due(&self) -> Duration {
         self.due
+    }
+
+    /// When the latest poll was, on the monotonic clock; zero before the first.
+    pub(crate) fn polled_at(&self) -> Duration {
+        self.polled_at
     }
 
     pub(crate) fn interval(&self) -> Duration {
@@ -113,6 +120,7 @@ impl Polled {
         SensorStatus {
             name: self.name().to_owned(),
             facts: self.facts.iter().flatten().count(),
+            polls: self.cost.polls,
             interval_seconds: self.interval.as_secs_f64(),
             poll_seconds: self.cost.latest.as_secs_f64(),
             error: self.error.clone(),
@@ -134,6 +142,7 @@ impl Polled {
         wake.spent = thread_time();
         let spent = wake.spent.saturating_sub(started);
         let events = &mut *wake.events;
+        self.polled_at = monotonic;
         self.cost.polls += 1;
         self.cost.latest = spent;
         self.cost.total += spent;

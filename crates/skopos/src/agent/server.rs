@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::{self, Read as _, Write as _};
 use std::os::fd::AsFd as _;
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -20,9 +20,25 @@ const MAX_CONNECTIONS: usize = 32;
 /// How long a connection may take to say what it wants.
 const PATIENCE: Duration = Duration::from_secs(2);
 
+/// The longest path of a UNIX socket: `sun_path` of unix(7), less its final zero.
+const MAX_SOCKET_PATH_BYTES: usize = 107;
+
+/// Checks that a socket in `dir` can have a name at all.
+pub(crate) fn check_path(dir: &Path) -> Result<(), Failure> {
+    let len = socket_path(dir).as_os_str().len();
+    if len <= MAX_SOCKET_PATH_BYTES {
+        return Ok(());
+    }
+    Err(Failure::new(format!("the path of {} is too long for a socket in it", dir.display())).hint(
+        format!("it may have {} bytes", MAX_SOCKET_PATH_BYTES - (len - dir.as_os_str().len())),
+    ))
+}
+
 /// The socket and who is connected.
 pub(crate) struct Server {
     path: PathBuf,
+    /// Device and inode of the socket: somebody else's may be at its path one day.
+    file: (u64, u64),
     listener: UnixListener,
     open: Vec<Connection>,
     next_token: u64,
@@ -50,7 +66,9 @@ impl Server {
         let listener = UnixListener::bind(&path).map_err(failed)?;
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).map_err(failed)?;
         listener.set_nonblocking(true).map_err(failed)?;
-        Ok(Self { path, listener, open: Vec::new(), next_token: 0 })
+        let meta = fs::symlink_metadata(&path).map_err(failed)?;
+        let file = (meta.dev(), meta.ino());
+        Ok(Self { path, file, listener, open: Vec::new(), next_token: 0 })
     }
 
     /// How many descriptors [`add_to`](Self::add_to) adds.
@@ -60,7 +78,10 @@ impl Server {
 
     /// Adds the listener and every connection to what is waited for.
     pub(crate) fn add_to<'a>(&'a self, fds: &mut Vec<PollFd<'a>>) {
-        fds.push(PollFd::from_borrowed_fd(self.listener.as_fd(), PollFlags::IN));
+        // Without room the others wait in the kernel's queue, and are not turned away.
+        if self.open.len() < MAX_CONNECTIONS {
+            fds.push(PollFd::from_borrowed_fd(self.listener.as_fd(), PollFlags::IN));
+        }
         for connection in &self.open {
             fds.push(PollFd::from_borrowed_fd(connection.stream.as_fd(), PollFlags::IN));
         }
@@ -90,14 +111,13 @@ impl Server {
     }
 
     fn accept(&mut self, counts: &mut Counts) {
-        while let Ok((stream, _)) = self.listener.accept() {
+        while self.open.len() < MAX_CONNECTIONS
+            && let Ok((stream, _)) = self.listener.accept()
+        {
             let own = rustix::process::geteuid();
             let allowed =
                 socket_peercred(&stream).is_ok_and(|peer| peer.uid == own || peer.uid.is_root());
-            if !allowed
-                || self.open.len() >= MAX_CONNECTIONS
-                || stream.set_nonblocking(true).is_err()
-            {
+            if !allowed || stream.set_nonblocking(true).is_err() {
                 counts.requests_refused += 1;
                 continue;
             }
@@ -120,6 +140,12 @@ impl Server {
         }
     }
 
+    /// When the next connection has said nothing for too long.
+    pub(crate) fn patience_left(&self) -> Option<Duration> {
+        let left = |c: &Connection| PATIENCE.saturating_sub(c.since.elapsed());
+        self.open.iter().map(left).min()
+    }
+
     /// Hangs up on those who do not say what they want.
     pub(crate) fn expire(&mut self, counts: &mut Counts) {
         let before = self.open.len();
@@ -130,7 +156,10 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        let _ = fs::remove_file(&self.path);
+        let own = |meta: fs::Metadata| (meta.dev(), meta.ino()) == self.file;
+        if fs::symlink_metadata(&self.path).is_ok_and(own) {
+            let _ = fs::remove_file(&self.path);
+        }
     }
 }
 

@@ -9,9 +9,13 @@ use skopos_shm::{Host, Publisher, VertexSpec, VertexWriter};
 use crate::agent::SEGMENT_NAME;
 use crate::control::Answer;
 
-/// How many there may be: a quarter of what the segment holds, so that a script that makes up a new
+/// How many there may be: a quarter of the segment's entries, so that a script that makes up a new
 /// name each time cannot push out the sensors' facts.
 const MAX_USER_FACTS: usize = 4096;
+
+/// How many structured ones there ever may be: they take 20 KiB each, numbers 4 KiB, and memory that
+/// was one is kept for the next one. So user facts never take more than 36 MiB of the segment's 128.
+const MAX_STRUCTURED_FACTS: usize = 1024;
 
 /// The facts by topic.
 pub(crate) struct UserFacts {
@@ -83,6 +87,15 @@ impl UserFacts {
             return Err(refused(
                 format!("{MAX_USER_FACTS} facts are published already, which is the most"),
                 "take some away with `skopos publish TOPIC --remove`",
+            ));
+        }
+        let is_structured = |f: &UserFact| f.value_type == ValueType::Structured;
+        if value_type == ValueType::Structured
+            && self.facts.values().filter(|f| is_structured(f)).count() >= MAX_STRUCTURED_FACTS
+        {
+            return Err(refused(
+                format!("{MAX_STRUCTURED_FACTS} structured facts are published already, the most"),
+                "publish numbers, or take some away with `skopos publish TOPIC --remove`",
             ));
         }
         let elsewhere = Host::open_dirs(vec![self.dir.clone()]).and_then(|h| h.find(topic));

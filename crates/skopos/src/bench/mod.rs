@@ -98,7 +98,7 @@ impl Plan {
     /// Progress, for a person who waits.
     pub(crate) fn say(&self, what: &str) {
         if self.talk {
-            eprintln!("{what}");
+            crate::out::tell(what);
         }
     }
 }

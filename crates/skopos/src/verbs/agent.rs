@@ -8,7 +8,7 @@ use crate::agent::{Agent, Event, Signals};
 use crate::cli::{AgentArgs, Global};
 use crate::control::Status;
 use crate::failure::Failure;
-use crate::out::{Out, Style};
+use crate::out::{Out, Style, tell};
 
 /// One line of `--json`: `docs/json/agent.schema.json`.
 #[derive(Serialize)]
@@ -56,7 +56,7 @@ pub(crate) fn warn(out: &mut Out, message: &str) -> Result<(), Failure> {
         out.json(&Line::Warning { message })?;
         out.flush()?;
     } else {
-        eprintln!("warning: {message}");
+        tell(format!("warning: {message}"));
     }
     Ok(())
 }

@@ -92,7 +92,7 @@ fn directory(dir: &Path) -> Check {
         _ if !dir.exists() => {
             Check::good("directory", format!("{shown} is made when something publishes"))
         }
-        Ok(_) => Check::good("directory", format!("{shown} is yours alone to write")),
+        Ok(_) => Check::good("directory", format!("{shown} is its owner's alone to write")),
         Err(e) => Check::bad("directory", e.to_string(), "name another one with SKOPOS_DIR"),
     }
 }
@@ -168,14 +168,22 @@ fn agent(dir: &Path) -> (Check, Option<Status>) {
         Ok(Answer::Status(status)) => {
             let same = status.version == env!("CARGO_PKG_VERSION");
             let detail = format!("version {} on {} answers", status.version, status.node);
-            let check = if same {
+            let check = if status.facts_refused > 0 {
+                let refused = status.facts_refused;
+                let detail = format!("{detail}, but {refused} facts were refused");
+                Check::warning("agent", detail, "make room in its directory, or --skip families")
+            } else if same {
                 Check::good("agent", detail)
             } else {
                 Check::warning("agent", detail, "this `skopos` is of another version")
             };
             (check, Some(status))
         }
-        _ => (Check::warning("agent", "none runs here", "start one with `skopos up`"), None),
+        Ok(_) => (Check::bad("agent", "it answered another question", "restart it"), None),
+        Err(e) => {
+            let hint = e.the_hint().unwrap_or("start one with `skopos up`").to_owned();
+            (Check::warning("agent", e.message(), hint), None)
+        }
     }
 }
 
@@ -185,6 +193,7 @@ fn probe() -> Status {
     let sensor = |name: &str| SensorStatus {
         name: name.to_owned(),
         facts: 0,
+        polls: 0,
         interval_seconds: 0.0,
         poll_seconds: 0.0,
         error: None,

@@ -1,5 +1,6 @@
 //! `skopos up`: every role in this process, with a word to the user. So far the role is the agent.
 
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -74,7 +75,8 @@ fn introduce(out: &mut Out, agent: &Agent) -> Result<(), Failure> {
             out.line(format!("  {}: {}", skip.what, skip.reason))?;
         }
     }
-    let option = match agent.dir() == skopos_shm::runtime_dir() {
+    // Another terminal may not have this one's environment.
+    let option = match agent.dir() == skopos_shm::default_dir() {
         true => String::new(),
         false => format!(" --dir {}", agent.dir().display()),
     };
@@ -187,17 +189,23 @@ impl Summary {
     }
 }
 
-/// The vertices of `metric` of every device but loopback. A partition counts the bytes of its disk
-/// again, so whatever extends another one's name (`vda1`, `nvme0n1p2`) is left out.
+/// The vertices of `metric` of every device that is one: sysfs knows its hardware. What lies on top
+/// of others (partitions, device mapper, loop devices, bridges) counts their bytes again. Where no
+/// device has hardware, as in a container, every one but loopback counts.
 fn whole_devices(segment: &Segment, family: &str, metric: &str) -> Vec<Vertex> {
     let mut all = segment.vertices();
     all.retain(|v| v.info().group == family && v.topic().metric() == metric);
+    let class = if family == "block" { "block" } else { "net" };
     let instance = |v: &Vertex| v.topic().segments().nth(2).unwrap_or_default().to_owned();
-    let names: Vec<String> = all.iter().map(instance).collect();
-    all.retain(|v| {
-        let own = instance(v);
-        own != "lo" && !names.iter().any(|n| *n != own && own.starts_with(n.as_str()))
-    });
+    let has_hardware = |v: &Vertex| {
+        let device = Path::new("/sys/class").join(class).join(instance(v));
+        device.join("device").exists() && !device.join("partition").exists()
+    };
+    if all.iter().any(has_hardware) {
+        all.retain(has_hardware);
+    } else {
+        all.retain(|v| instance(v) != "lo");
+    }
     all
 }
 

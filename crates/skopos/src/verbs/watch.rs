@@ -12,7 +12,7 @@ use crate::cli::{Global, WatchArgs};
 use crate::failure::Failure;
 use crate::find::{no_match, open_host, readings_of};
 use crate::format;
-use crate::out::{Out, Style};
+use crate::out::{Out, Style, tell};
 use crate::reading::{ReadingJson, origin};
 
 /// How long to sleep at most before looking whether publishers came or died.
@@ -38,9 +38,10 @@ pub(crate) fn run(global: &Global, args: &WatchArgs) -> Result<ExitCode, Failure
         // A name without a wildcard that nothing has is a mistake.
         None if !args.pattern.contains('*') => return Err(no_match(&host, &args.pattern)),
         // A pattern may wait for its topics, with their node in front or without.
-        None => eprintln!("nothing matches `{}` yet; waiting for it", args.pattern),
+        None => tell(format!("nothing matches `{}` yet; waiting for it", args.pattern)),
     }
-    let deadline = args.run_for.map(|d| Instant::now() + d);
+    // A time that no clock can tell is for ever.
+    let deadline = args.run_for.and_then(|d| Instant::now().checked_add(d));
     let mut watch = Watch {
         out: Out::new(global.style()),
         left: args.count,
@@ -127,6 +128,8 @@ impl Watch {
         }
         for topic in gone {
             self.cursors.remove(&topic);
+            // It may be back already, as another vertex: look around once more.
+            self.versions.clear();
             print_gone(&mut self.out, &topic)?;
         }
         self.out.flush()?;
@@ -164,7 +167,7 @@ fn print_lost(out: &mut Out, topic: &Topic, samples: u64) -> std::io::Result<()>
     match out.style {
         Style::Json => out.json(&Line::Lost { topic: topic.to_string(), samples }),
         _ => {
-            eprintln!("{topic}: {samples} samples were overwritten before they could be shown");
+            tell(format!("{topic}: {samples} samples were overwritten before they could be shown"));
             Ok(())
         }
     }
@@ -174,7 +177,7 @@ fn print_gone(out: &mut Out, topic: &Topic) -> std::io::Result<()> {
     match out.style {
         Style::Json => out.json(&Line::Gone { topic: topic.to_string() }),
         _ => {
-            eprintln!("{topic}: gone");
+            tell(format!("{topic}: gone"));
             Ok(())
         }
     }

@@ -1,6 +1,6 @@
 //! `skopos publish`.
 
-use crate::support::Running;
+use crate::support::{Running, signal, skopos};
 
 #[test]
 fn a_fact_of_ones_own_reads_like_any_other() {
@@ -85,4 +85,24 @@ fn a_fact_that_was_taken_away_may_come_back_as_another_type() {
     assert_eq!(agent.run(&["get", "app/a"]).code, 1);
     assert_eq!(agent.run(&["publish", "app/a", "\"text\""]).code, 0);
     assert!(agent.run(&["get", "app/a"]).stdout.contains("\"text\""));
+}
+
+/// More at once than the agent has connections for: they wait for their turn.
+#[test]
+fn a_burst_of_publishes_loses_none() {
+    let agent = Running::start(&[]);
+    signal(&agent.child, "STOP");
+    let children: Vec<_> = (0..60)
+        .map(|n| {
+            let topic = format!("burst/t{n}");
+            skopos(agent.path(), &["publish", &topic, "1"]).spawn().expect("it starts")
+        })
+        .collect();
+    std::thread::sleep(std::time::Duration::from_millis(200));
+    signal(&agent.child, "CONT");
+    for child in children {
+        let output = child.wait_with_output().expect("it ends");
+        assert!(output.status.success(), "{output:?}");
+    }
+    assert_eq!(agent.run(&["ls", "burst/**"]).stdout.lines().count(), 60);
 }

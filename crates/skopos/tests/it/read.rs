@@ -95,3 +95,47 @@ fn nothing_running_gives_one_error_and_one_hint() {
         assert!(ran.stderr.contains("skopos up"), "{verb:?} {ran:?}");
     }
 }
+
+/// Rates over a moment are of a few ticks of the kernel's clock: who asks must not spoil them.
+#[test]
+fn nobody_can_have_a_sensor_polled_all_the_time() {
+    let agent = Running::start(&["--interval", "1h"]);
+    let polls = || -> u64 {
+        let ran = agent.run(&["publish", "app/tick", "1"]);
+        assert_eq!(ran.code, 0, "{ran:?}");
+        let status = agent.run(&["doctor", "--json"]).json();
+        let sensors = status["sensors"].as_array().expect("a list").clone();
+        sensors.iter().find(|s| s["name"] == "mem").and_then(|s| s["polls"].as_u64()).expect("mem")
+    };
+    let started = std::time::Instant::now();
+    let before = polls();
+    for _ in 0..20 {
+        agent.run(&["get", "mem/free_bytes", "--max-age", "0s"]);
+    }
+    let most = started.elapsed().as_millis() as u64 / 100 + 1;
+    let made = polls() - before;
+    assert!((1..=most).contains(&made), "{made} polls, {most} at most");
+}
+
+#[test]
+fn an_agent_that_does_not_answer_is_waited_for_once() {
+    let agent = Running::start(&["--interval", "1h"]);
+    crate::support::eventually("values are older than 150 ms", || {
+        let ran = agent.run(&["get", "mem/free_bytes", "--json"]);
+        ran.json()["readings"][0]["age_seconds"].as_f64() > Some(0.15)
+    });
+    crate::support::signal(&agent.child, "STOP");
+    let ran = agent.run(&["get", "mem/*", "--max-age", "1ms"]);
+    crate::support::signal(&agent.child, "CONT");
+    assert_eq!(ran.code, 1, "{ran:?}");
+    assert!(ran.stderr.contains("does not answer"), "{ran:?}");
+}
+
+#[test]
+fn what_is_there_is_shown_beside_what_is_not() {
+    let agent = Running::start(&[]);
+    let ran = agent.run(&["get", "mem/total_bytes", "nosuch/thing"]);
+    assert_eq!(ran.code, 1, "{ran:?}");
+    assert!(ran.stdout.contains("mem/total_bytes"), "{ran:?}");
+    assert!(ran.stderr.contains("nosuch/thing"), "{ran:?}");
+}

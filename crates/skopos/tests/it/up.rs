@@ -128,3 +128,45 @@ fn the_first_line_of_up_comes_before_any_sensor_is_opened() {
     let output = terminate(child);
     assert_eq!(output.status.code(), Some(0));
 }
+
+#[test]
+fn an_agent_whose_segment_was_removed_says_so_and_ends() {
+    let mut agent = Running::start(&[]);
+    std::fs::remove_file(agent.path().join("agent.seg")).expect("ours");
+    let status = agent.child.wait().expect("it ends");
+    assert_eq!(status.code(), Some(2));
+}
+
+/// A warning that nobody can read any more once ended the agent.
+#[test]
+fn an_agent_outlives_the_reader_of_its_messages() {
+    let dir = runtime_dir();
+    let mut child = skopos(dir.path(), &["agent", "--interval", "50ms", "--node", "n01"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    let mut stdout = BufReader::new(child.stdout.take().expect("piped"));
+    stdout.read_line(&mut String::new()).expect("it has started");
+    drop((stdout, child.stderr.take()));
+    // Any name that a sensor wants later is refused with a warning: here that of a new interface.
+    // Without the right to make one, the agent's answers alone show that it lives on.
+    let polls = || -> Option<u64> {
+        let ran = run(dir.path(), &["get", "self/sensor/mem/polls_total", "--plain"]);
+        ran.stdout.split('\t').nth(1)?.parse().ok()
+    };
+    let before = polls();
+    eventually("twenty more polls", || polls() > before.map(|n| n + 20));
+    let output = terminate(child);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+}
+
+#[test]
+fn a_runtime_directory_whose_name_is_too_long_for_a_socket_is_refused_at_once() {
+    let dir = runtime_dir();
+    let deep = dir.path().join("d".repeat(120));
+    let ran = run(&deep, &["agent", "--for", "1s"]);
+    assert_eq!(ran.code, 2, "{ran:?}");
+    assert!(ran.stderr.contains("too long") && ran.stderr.contains("hint: "), "{ran:?}");
+    assert!(!deep.exists(), "nothing is left behind");
+}

@@ -5,7 +5,7 @@ use std::process::Stdio;
 
 use serde_json::Value as Json;
 
-use crate::support::{Running, skopos, terminate};
+use crate::support::{Running, signal, skopos, terminate};
 
 #[test]
 fn every_change_of_a_published_fact_comes_once_and_in_order() {
@@ -78,4 +78,35 @@ fn the_death_of_the_agent_is_told() {
     agent.kill();
     assert!(lines.next().expect("a line").expect("UTF-8").contains("gone"));
     terminate(child);
+}
+
+#[test]
+fn a_fact_that_went_and_came_back_while_nobody_looked_is_followed_again() {
+    let agent = Running::start(&[]);
+    assert_eq!(agent.run(&["publish", "app/a", "1"]).code, 0);
+    let mut child = skopos(agent.path(), &["watch", "app/a", "--json", "--for", "60s"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();
+    let mut next = || -> Json {
+        serde_json::from_str(&lines.next().expect("a line").expect("UTF-8")).expect("JSON")
+    };
+    assert_eq!(next()["value"], 1.0);
+    signal(&child, "STOP");
+    assert_eq!(agent.run(&["publish", "app/a", "--remove"]).code, 0);
+    assert_eq!(agent.run(&["publish", "app/a", "2"]).code, 0);
+    signal(&child, "CONT");
+    assert_eq!(next()["event"], "gone");
+    assert_eq!(next()["value"], 2.0);
+    assert_eq!(agent.run(&["publish", "app/a", "3"]).code, 0);
+    assert_eq!(next()["value"], 3.0);
+    terminate(child);
+}
+
+#[test]
+fn a_time_that_no_clock_can_tell_is_for_ever() {
+    let agent = Running::start(&[]);
+    let args = ["watch", "mem/total_bytes", "--count", "1", "--for", "200000000000000d"];
+    assert_eq!(agent.run(&args).code, 0);
 }
