@@ -74,6 +74,8 @@ pub(crate) struct Agent {
     counts: Counts,
     clock: Clock,
     deadline: Option<Duration>,
+    /// What happened between two ticks, to be told at the next.
+    events: Vec<Event>,
 }
 
 impl Agent {
@@ -115,6 +117,7 @@ impl Agent {
             counts: Counts::default(),
             clock: Clock { wall: skopos_shm::now(), monotonic: now },
             deadline: args.run_for.map(|d| now.saturating_add(d)),
+            events: Vec::new(),
         };
         agent.open_sensors(args)?;
         // Before any sensor's facts: where there is no room for all, what tells so comes first.
@@ -221,7 +224,7 @@ impl Agent {
         &mut self,
         observe: &mut dyn FnMut(&Self, Event) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
-        let mut events = Vec::new();
+        let mut events = std::mem::take(&mut self.events);
         let now = monotonic();
         // One time for all that is polled at this wake.
         let time = skopos_shm::now();
@@ -301,8 +304,8 @@ impl Agent {
         };
         // Rates over less than that would be of a few ticks of the kernel's clock, for everybody.
         if now.saturating_sub(polled.polled_at()) >= MIN_REFRESH {
-            let (counts, mut events) = (&mut self.counts, Vec::new());
-            polled.poll(&mut Wake::new(&self.publisher, &self.node, times, counts, &mut events));
+            let (counts, events) = (&mut self.counts, &mut self.events);
+            polled.poll(&mut Wake::new(&self.publisher, &self.node, times, counts, events));
         }
         match polled.error() {
             None => Ok(Answer::Done { topic: topic.to_owned() }),

@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
-use skopos_model::schema::{self, Family, Metric, process, self_sensor};
+use skopos_model::schema::{self, Family, Metric, cgroup, process, self_sensor};
 use skopos_model::{Kind, Timestamp, Topic, Unit, Value};
 
 use super::rate::Growth;
@@ -21,6 +21,26 @@ const SILENT_AFTER: Duration = Duration::from_secs(5);
 
 /// The most polls that a walk over all processes is believed to take: a million processes.
 const MAX_WALK_POLLS: f64 = 10_000.0;
+
+/// What the sensor of control groups reads in a cycle of its own, a group at a poll.
+static SLOW_OF_CGROUP: [&Metric; 4] = [
+    &cgroup::MEMORY_BYTES_MAX,
+    &cgroup::MEMORY_LIMIT_BYTES,
+    &cgroup::MEMORY_OOM_KILLS_TOTAL,
+    &cgroup::TASKS_LIMIT,
+];
+
+/// How many polls that cycle takes: as many as there are groups, within these bounds of the sensor's.
+const CGROUP_SLOW_POLLS: (usize, usize) = (32, 256);
+
+/// One instance is a group in each of as many hierarchies: v1 has one for CPU, memory, tasks and IO.
+const CGROUP_HIERARCHIES: usize = 4;
+
+/// How many of the other files of control groups the sensor reads at a poll …
+const CGROUP_READS_PER_POLL: usize = 64;
+
+/// … and the most that one instance has, which is v1's.
+const CGROUP_FILES: usize = 6;
 
 /// One topic and its latest value.
 #[derive(Clone, Debug)]
@@ -182,6 +202,10 @@ impl Data {
     /// How often at least a family's facts are looked at: some take several polls for a round.
     fn round(&self, family: &Family) -> Option<Duration> {
         let interval = self.interval(family.name)?;
+        if family.name == cgroup::FAMILY.name {
+            let files = self.instances(family).count() * CGROUP_FILES;
+            return Some(interval.mul_f64(files.div_ceil(CGROUP_READS_PER_POLL).max(1) as f64));
+        }
         if family.name != process::FAMILY.name {
             return Some(interval);
         }
@@ -190,17 +214,29 @@ impl Data {
         Some(interval.mul_f64(polls.min(MAX_WALK_POLLS)))
     }
 
+    /// As [`round`](Self::round), for the limits and peaks of control groups.
+    fn slow_round_of_cgroup(&self) -> Option<Duration> {
+        let groups = self.instances(&cgroup::FAMILY).count() * CGROUP_HIERARCHIES;
+        let (least, most) = CGROUP_SLOW_POLLS;
+        Some(self.interval(cgroup::FAMILY.name)?.mul_f64(groups.clamp(least, most) as f64))
+    }
+
     /// Marks what is stale now.
     pub(crate) fn judge(&mut self) {
         let lost: Vec<bool> = self.publishers.iter().map(|p| self.is_lost(p)).collect();
-        let intervals: HashMap<&str, Duration> = schema::FAMILIES
+        let rounds: HashMap<&str, Duration> = schema::FAMILIES
             .iter()
             .filter_map(|family| Some((family.name, self.round(family)?)))
             .collect();
+        let slow_round = self.slow_round_of_cgroup();
+        let is_slow = |metric: &Metric| SLOW_OF_CGROUP.iter().any(|slow| std::ptr::eq(*slow, metric));
         for fact in &mut self.facts {
-            let interval = fact.known.and_then(|(family, _)| intervals.get(family.name));
+            let round = fact.known.and_then(|(family, metric)| match is_slow(metric) {
+                true => slow_round,
+                false => rounds.get(family.name).copied(),
+            });
             let age = self.now.since(fact.checked_at);
-            let old = interval.is_some_and(|i| age > STALE_AT_LEAST.max(*i * STALE_INTERVALS));
+            let old = round.is_some_and(|r| age > STALE_AT_LEAST.max(r * STALE_INTERVALS));
             fact.stale = old || lost.get(fact.publisher).copied().unwrap_or(true);
         }
     }

@@ -413,6 +413,33 @@ fn stale_facts_are_marked_by_a_sign() {
 }
 
 #[test]
+fn facts_of_control_groups_are_stale_only_after_the_rounds_of_their_sensor() {
+    let check = |groups: u32, seconds: u64, stale: &[&str]| {
+        let mut facts = vec![of(&self_sensor::INTERVAL_SECONDS, "cgroup", 1.0)];
+        for n in 0..groups {
+            let metrics = [&cgroup::MEMORY_BYTES, &cgroup::MEMORY_LIMIT_BYTES, &cgroup::TASKS_LIMIT];
+            facts.extend(metrics.map(|metric| of(metric, &format!("job{n}"), 1.0)));
+        }
+        let mut data = data_of(facts);
+        data.now = NOW.saturating_add(Duration::from_secs(seconds));
+        data.judge();
+        let group = data.instance(&cgroup::FAMILY, "job0").expect("there");
+        let found: Vec<_> = group.facts().filter(|f| f.stale).map(|f| f.topic.metric()).collect();
+        assert_eq!(found, stale, "{groups} groups after {seconds} s");
+    };
+    let all = ["memory_bytes", "memory_limit_bytes", "tasks_limit"];
+    // Few groups: all of them at each tick, but limits and peaks in half a minute.
+    check(3, 3, &[]);
+    check(3, 4, &all[..1]);
+    check(3, 32 * 3, &all[..1]);
+    check(3, 32 * 3 + 1, &all);
+    // As many as the sensor takes: both wait for their turn.
+    check(256, 24 * 3, &[]);
+    check(256, 24 * 3 + 1, &all[..1]);
+    check(256, 256 * 3 + 1, &all);
+}
+
+#[test]
 fn a_dead_or_silent_agent_is_named() {
     let mut data = data();
     data.publishers[0].silent_for = Duration::from_secs(30);

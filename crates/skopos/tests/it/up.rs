@@ -141,7 +141,7 @@ fn an_agent_whose_segment_was_removed_says_so_and_ends() {
 #[test]
 fn an_agent_outlives_the_reader_of_its_messages() {
     let dir = runtime_dir();
-    let mut child = skopos(dir.path(), &["agent", "--interval", "50ms", "--node", "n01"])
+    let mut child = skopos(dir.path(), &["agent", "--interval", "3s", "--node", "n01"])
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
@@ -149,14 +149,16 @@ fn an_agent_outlives_the_reader_of_its_messages() {
     let mut stdout = BufReader::new(child.stdout.take().expect("piped"));
     stdout.read_line(&mut String::new()).expect("it has started");
     drop((stdout, child.stderr.take()));
-    // Any name that a sensor wants later is refused with a warning: here that of a new interface.
-    // Without the right to make one, the agent's answers alone show that it lives on.
-    let polls = || -> Option<u64> {
-        let ran = run(dir.path(), &["get", "self/sensor/mem/polls_total", "--plain"]);
+    // The sensor wants this name at its second poll, and warns that it cannot have it.
+    let taken = run(dir.path(), &["publish", "cpu/total/busy_ratio", "1"]);
+    assert_eq!(taken.code, 0, "{taken:?}");
+    let refused = || -> Option<u64> {
+        let ran = run(dir.path(), &["get", "self/facts_refused_total", "--plain"]);
         ran.stdout.split('\t').nth(1)?.parse().ok()
     };
-    let before = polls();
-    eventually("twenty more polls", || polls() > before.map(|n| n + 20));
+    eventually("a fact that is refused", || refused() >= Some(1));
+    // Another tick, in which it would be dead.
+    std::thread::sleep(std::time::Duration::from_millis(200));
     let output = terminate(child);
     assert_eq!(output.status.code(), Some(0), "{output:?}");
 }
