@@ -1,9 +1,16 @@
 //! The facts of one thing: of the node itself, or of one instance.
 
+use std::time::Duration;
+
 use skopos_model::Scalar;
 use skopos_model::schema::{Family, Metric};
 
 use crate::{FactId, Sink, Tick};
+
+/// How long after a refusal a fact is offered again. Room comes back when other things go, which is
+/// a matter of minutes; a full sink is asked once a minute, not at each tick. A time and not a number
+/// of polls, since some facts are set at every poll and others at every 256th.
+const RETRY_REFUSED_SECONDS: u32 = 60;
 
 /// Facts of one family and one instance. Each is registered when it first has a value, so that
 /// what an old kernel or a simple device does not tell is absent and not an empty promise.
@@ -11,9 +18,21 @@ pub(crate) struct Facts {
     family: &'static Family,
     instance: Box<str>,
     /// In the order of `family.metrics`.
-    ids: Box<[Option<FactId>]>,
+    places: Box<[Place]>,
     /// Where the next metric most likely stands: sensors hand facts over in the family's order.
     next: usize,
+}
+
+/// What became of one metric.
+#[derive(Clone, Copy)]
+enum Place {
+    /// It had no value yet.
+    Empty,
+    Registered(FactId),
+    /// The sink had no room for it; it is asked again at this second of the tick's clock.
+    Refused {
+        ask_at: u32,
+    },
 }
 
 impl Facts {
@@ -24,8 +43,8 @@ impl Facts {
 
     /// Facts of `instance`, which is a topic's segment.
     pub(crate) fn of(family: &'static Family, instance: &str) -> Self {
-        let ids = vec![None; family.metrics.len()].into();
-        Self { family, instance: instance.into(), ids, next: 0 }
+        let places = vec![Place::Empty; family.metrics.len()].into();
+        Self { family, instance: instance.into(), places, next: 0 }
     }
 
     /// The instance; empty for the node itself.
@@ -47,8 +66,32 @@ impl Facts {
             return;
         };
         self.next = at + 1;
-        let id = *self.ids[at].get_or_insert_with(|| tick.sink.register(metric, &self.instance));
-        tick.set(id, value);
+        if let Some(id) = self.registered(at, tick, metric) {
+            tick.set(id, value);
+        }
+    }
+
+    /// The id of the metric at `at`, which is registered first where that is due.
+    fn registered(
+        &mut self,
+        at: usize,
+        tick: &mut Tick<'_>,
+        metric: &'static Metric,
+    ) -> Option<FactId> {
+        let now = seconds(tick.monotonic);
+        match self.places[at] {
+            Place::Registered(id) => return Some(id),
+            Place::Refused { ask_at } if now < ask_at => return None,
+            Place::Refused { .. } | Place::Empty => {}
+        }
+        let id = tick.sink.register(metric, &self.instance);
+        if id == FactId::REFUSED {
+            let ask_at = now.saturating_add(RETRY_REFUSED_SECONDS);
+            self.places[at] = Place::Refused { ask_at };
+            return None;
+        }
+        self.places[at] = Place::Registered(id);
+        Some(id)
     }
 
     fn position(&self, metric: &'static Metric) -> Option<usize> {
@@ -61,18 +104,26 @@ impl Facts {
 
     /// Takes away the fact of one metric, if it is there.
     pub(crate) fn unregister_one(&mut self, sink: &mut dyn Sink, metric: &'static Metric) {
-        let id = self.position(metric).and_then(|at| self.ids[at].take());
-        if let Some(id) = id.filter(|&id| id != FactId::REFUSED) {
-            sink.unregister(id);
+        if let Some(at) = self.position(metric) {
+            self.places[at].clear(sink);
         }
     }
 
     /// Takes every fact away; the next value of one registers it anew.
     pub(crate) fn unregister(&mut self, sink: &mut dyn Sink) {
-        for id in self.ids.iter_mut().filter_map(Option::take) {
-            if id != FactId::REFUSED {
-                sink.unregister(id);
-            }
+        self.places.iter_mut().for_each(|place| place.clear(sink));
+    }
+}
+
+impl Place {
+    fn clear(&mut self, sink: &mut dyn Sink) {
+        if let Self::Registered(id) = std::mem::replace(self, Self::Empty) {
+            sink.unregister(id);
         }
     }
+}
+
+/// 136 years of seconds: a place stays as small as an id.
+fn seconds(clock: Duration) -> u32 {
+    u32::try_from(clock.as_secs()).unwrap_or(u32::MAX)
 }

@@ -432,6 +432,23 @@ fn a_sink_that_refuses_facts_stops_nobody() {
     assert_eq!(host.table.topics("").len(), 20);
 }
 
+#[test]
+fn facts_refused_for_lack_of_room_are_offered_again_when_there_may_be_some() {
+    let tree = Tree::empty();
+    let mut host = tree.write("proc/meminfo", "MemTotal: 1000 kB\nMemFree: 10 kB\n").host();
+    host.table.room = Some(1);
+    let mut asked = Vec::new();
+    for seconds in [1.0, 1.0, 60.0, 1.0] {
+        host.poll(seconds);
+        asked.push(host.table.changes);
+    }
+    // A sink that refuses is not asked at each tick, but once a minute.
+    assert_eq!(asked, [2, 2, 3, 3]);
+    host.table.room = None;
+    check(host.poll(1.0), "mem/total_bytes 1024000\nmem/free_bytes -");
+    check(host.poll(60.0), "mem/total_bytes 1024000\nmem/free_bytes 10240");
+}
+
 fn mounted(tree: &Tree, lines: &str) -> Host {
     let folder = tree.folder.path().to_str().expect("a UTF-8 path");
     tree.write("proc/self/mountinfo", lines.replace("TREE", folder));
