@@ -10,24 +10,25 @@
 //! Nodes have hundreds of groups, and a file costs one to three microseconds. So a tick reads
 //! [`READS_PER_TICK`] files, asks [`CHECKS_PER_TICK`] folders whether their children changed, and
 //! reads the limits and peaks of one group (a new one's at once, else as [`SLOW_CYCLE_TICKS`] says),
-//! each going on where the last tick stopped. On a node with few groups that is all of them; on a big one facts are some ticks old. A
-//! folder's children are counted by its `st_nlink`, so that only a folder that changed is listed.
-//! Files stay open up to [`MAX_KEPT_FILES`]; those beyond are opened for each reading.
+//! each going on where the last tick stopped. On a node with few groups that is all of them; on a
+//! big one facts are some ticks old. In the same turn the group is asked for files that it did not
+//! have before: those of a controller that was enabled since. A folder's children are counted by its
+//! `st_nlink`, so that only a folder that changed is listed. Files stay open up to
+//! [`MAX_KEPT_FILES`]; those beyond are opened for each reading.
 
 mod files;
 mod tree;
 
-use std::ffi::{CStr, CString, OsStr};
+use std::ffi::{CStr, CString};
 use std::fs::{self, File};
 use std::io;
-use std::os::unix::ffi::OsStrExt as _;
-use std::path::Path;
 
 use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
 use rustix::io::Errno;
 use skopos_model::escape_segment;
 use skopos_model::schema::{Family, cgroup};
 
+use self::files::Source;
 use self::tree::{Group, GroupFile, Hierarchy, children, hierarchies, open};
 use crate::facts::Facts;
 use crate::file::read_record;
@@ -106,39 +107,42 @@ impl Cgroup {
         if self.groups.len() >= MAX_GROUPS {
             return false;
         }
-        let Hierarchy { point, sources } = &self.hierarchies[hierarchy];
-        let below_point = folder.to_bytes().strip_prefix(point.to_bytes()).unwrap_or_default();
+        let point = self.hierarchies[hierarchy].point.to_bytes();
+        let below_point = folder.to_bytes().strip_prefix(point).unwrap_or_default();
         let mut instance = String::new();
         escape_segment(if depth == 0 { b"/" } else { below_point }, &mut instance);
-        // In a hybrid setup v1's `cpuacct` and v2 both know a group's time: the first is taken.
-        let same = |group: &&Group| group.facts.instance() == instance;
-        let has_time = self.groups.iter().filter(same).any(Group::has_cpu_time);
-        let mut kept_files =
-            self.groups.iter().flat_map(|g| &g.files).filter(|f| f.kept.is_some()).count();
-        let mut files = Vec::new();
-        for &source in sources.iter().filter(|s| !(has_time && s.is_cpu_time)) {
-            let path = Path::new(OsStr::from_bytes(folder.to_bytes())).join(source.file);
-            let kept = match File::open(path) {
-                Ok(file) => (kept_files < MAX_KEPT_FILES && !source.is_slow).then_some(file),
-                // The process has no descriptor left now; it may when the file is to be read.
-                Err(e) if is_out_of_descriptors(&e) => None,
-                Err(_) => continue,
-            };
-            kept_files += usize::from(kept.is_some());
-            files.push(GroupFile { source, kept });
-        }
         let facts = Facts::of(&cgroup::FAMILY, &instance);
         self.groups.push(Group {
             hierarchy,
             folder,
             depth,
             facts,
-            files,
+            files: Vec::new(),
             links_when_listed: None,
             children_left_out: 0,
             has_slow_facts: false,
         });
+        self.open_files(self.groups.len() - 1);
         true
+    }
+
+    /// Opens the files that the group at `at` has and that it was not known to have.
+    fn open_files(&mut self, at: usize) {
+        let Self { hierarchies, groups, path, .. } = self;
+        for &source in &hierarchies[groups[at].hierarchy].sources {
+            let group = &groups[at];
+            let is_known = group.files.iter().any(|file| std::ptr::eq(file.source, source));
+            if is_known || (source.is_cpu_time && another_has_cpu_time(groups, at)) {
+                continue;
+            }
+            let kept = match open(&group.folder, source.file, path) {
+                Ok(file) => may_be_kept(groups, source).then(|| File::from(file)),
+                // The process has no descriptor left now; it may when the file is to be read.
+                Err(e) if is_out_of_descriptors(&e) => None,
+                Err(_) => continue,
+            };
+            groups[at].files.push(GroupFile { source, kept });
+        }
     }
 
     /// Looks whether the group's children changed, and adds the new ones. False if it is gone.
@@ -222,7 +226,7 @@ impl Cgroup {
         Some(reads)
     }
 
-    /// Reads the slow files of one group, if one's turn has come.
+    /// Reads the slow files of one group, if one's turn has come, and looks for new ones.
     fn read_slow(&mut self, tick: &mut Tick<'_>) {
         if self.groups.is_empty() {
             return;
@@ -238,6 +242,7 @@ impl Cgroup {
             None => return,
         };
         self.groups[at].has_slow_facts = true;
+        self.open_files(at);
         if self.read(at, true, tick).is_none() {
             self.remove(at, tick.sink);
         }
@@ -278,6 +283,18 @@ impl Sensor for Cgroup {
             )],
         }
     }
+}
+
+/// In a hybrid setup v1's `cpuacct` and v2 both know a group's time: the first is taken.
+fn another_has_cpu_time(groups: &[Group], at: usize) -> bool {
+    let instance = groups[at].facts.instance();
+    let mut others = groups.iter().enumerate().filter(|(other, _)| *other != at);
+    others.any(|(_, group)| group.facts.instance() == instance && group.has_cpu_time())
+}
+
+fn may_be_kept(groups: &[Group], source: &Source) -> bool {
+    let files = groups.iter().flat_map(|group| &group.files);
+    !source.is_slow && files.filter(|file| file.kept.is_some()).count() < MAX_KEPT_FILES
 }
 
 fn wrapped(at: usize, len: usize) -> usize {

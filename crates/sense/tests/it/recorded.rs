@@ -586,6 +586,28 @@ fn groups_of_cgroup_v2() {
 }
 
 #[test]
+fn a_controller_that_is_enabled_later_is_measured() {
+    let (tree, mut host) = cgroup2(&[]);
+    tree.write("cg/late/cpu.stat", "usage_usec 1500000\n");
+    let before = "cgroup/late/cpu_seconds_total 1.5\ncgroup/late/memory_bytes -";
+    check(settle(&mut host), before);
+    write_group(&tree, "late");
+    check(
+        settle(&mut host),
+        "cgroup/late/cpu_seconds_total 1.5
+         cgroup/late/memory_bytes 4096
+         cgroup/late/memory_bytes_max 8192
+         cgroup/late/tasks 7
+         cgroup/late/tasks_limit 100
+         cgroup/late/io_read_bytes_total 11",
+    );
+    // And one that is disabled again takes its facts away.
+    fs::remove_file(tree.path("cg/late/pids.current")).expect("writable");
+    fs::remove_file(tree.path("cg/late/pids.max")).expect("writable");
+    check(settle(&mut host), "cgroup/late/memory_bytes 4096\ncgroup/late/tasks_limit -");
+}
+
+#[test]
 fn groups_beyond_the_bounds_are_counted_and_told() {
     let names: Vec<String> = (0..300).map(|n| format!("job{n:03}")).collect();
     let groups: Vec<&str> = names.iter().map(String::as_str).collect();
