@@ -6,7 +6,7 @@
 //!
 //! The table of mounts is read again only when poll(2) says that it changed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ffi::CString;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -122,11 +122,12 @@ impl Fs {
     }
 
     fn read_table(&mut self) -> io::Result<()> {
-        let mounts = mounts::parse(self.mountinfo.read()?);
+        let mounts = mounts::visible(self.mountinfo.read()?);
         self.remote.clear();
         let mut chosen: Vec<&Mount<'_>> = Vec::new();
+        let mut places = HashMap::new();
         for mount in &mounts {
-            if PSEUDO.contains(&mount.kind) || mount.is_hidden(&mounts) {
+            if PSEUDO.contains(&mount.kind) {
                 continue;
             }
             if REMOTE.contains(&mount.kind) || mount.kind.starts_with(b"fuse") {
@@ -134,7 +135,8 @@ impl Fs {
                 *self.remote.entry(kind).or_default() += 1;
                 continue;
             }
-            match chosen.iter_mut().find(|m| m.device == mount.device) {
+            let place = *places.entry(mount.device).or_insert(chosen.len());
+            match chosen.get_mut(place) {
                 Some(other) if is_better(mount, other) => *other = mount,
                 Some(_) => {}
                 None => chosen.push(mount),

@@ -1,5 +1,9 @@
 //! The table of mounts, `/proc/self/mountinfo` (proc(5)): what is mounted where, and what hides
-//! what. Read only when it changed, so it may allocate.
+//! what. Read only when it changed, so it may allocate; but a node of a container platform has
+//! thousands of mounts and changes them often, so nothing here compares each with each.
+
+use std::cmp::Ordering;
+use std::collections::HashMap;
 
 use crate::parse;
 
@@ -21,9 +25,13 @@ pub(crate) struct Mount<'a> {
     pub(crate) options: &'a [u8],
 }
 
-/// The mounts of `text`; lines that are not like mountinfo are left out.
-pub(crate) fn parse(text: &[u8]) -> Vec<Mount<'_>> {
-    parse::lines(text).filter_map(mount).collect()
+/// The mounts of `text` that can be reached by their path. Another mount on that path or above it
+/// hides one, unless the one is mounted on top of the other. Lines that are not like mountinfo are
+/// left out.
+pub(crate) fn visible(text: &[u8]) -> Vec<Mount<'_>> {
+    let mounts: Vec<_> = parse::lines(text).filter_map(mount).collect();
+    let mut hidden = hidden(&mounts).into_iter();
+    mounts.into_iter().filter(|_| hidden.next() == Some(false)).collect()
 }
 
 fn mount(line: &[u8]) -> Option<Mount<'_>> {
@@ -47,31 +55,59 @@ fn unescaped(word: &[u8]) -> Vec<u8> {
     name
 }
 
-impl Mount<'_> {
-    /// True if a path below [`point`](Self::point) leads elsewhere, since another of `mounts` lies
-    /// on that point or above it and this one is not mounted on top of that.
-    pub(crate) fn is_hidden(&self, mounts: &[Mount<'_>]) -> bool {
-        mounts.iter().any(|other| {
-            other.id != self.id
-                && is_at_or_above(&other.point, &self.point)
-                && !self.is_on_top_of(other, mounts)
-        })
-    }
-
-    fn is_on_top_of(&self, other: &Mount<'_>, mounts: &[Mount<'_>]) -> bool {
-        let mut below = self.parent;
-        // A chain of parents is never longer than the table, unless the table is damaged.
-        for _ in 0..mounts.len() {
-            if below == other.id {
-                return true;
-            }
-            match mounts.iter().find(|m| m.id == below) {
-                Some(mount) => below = mount.parent,
-                None => return false,
-            }
+/// Which of `mounts` are hidden: those that have more mounts at or above their point than they are
+/// mounted on top of.
+fn hidden(mounts: &[Mount<'_>]) -> Vec<bool> {
+    let depths = depths(mounts);
+    let mut hidden = vec![false; mounts.len()];
+    let mut order: Vec<usize> = (0..mounts.len()).collect();
+    order.sort_by(|&a, &b| by_folder(&mounts[a].point, &mounts[b].point));
+    // The points that lead to the one at hand, and how many mounts there are up to each.
+    let mut way: Vec<(&[u8], usize)> = Vec::new();
+    for same_point in order.chunk_by(|&a, &b| mounts[a].point == mounts[b].point) {
+        let point = mounts[same_point[0]].point.as_slice();
+        while way.pop_if(|(above, _)| !is_at_or_above(above, point)).is_some() {}
+        let count = way.last().map_or(0, |(_, count)| *count) + same_point.len();
+        for &at in same_point {
+            // Less itself.
+            hidden[at] = count - 1 > depths[at];
         }
-        false
+        way.push((point, count));
     }
+    hidden
+}
+
+/// How many mounts each of `mounts` is mounted on top of.
+fn depths(mounts: &[Mount<'_>]) -> Vec<usize> {
+    let by_id: HashMap<u64, usize> = mounts.iter().enumerate().map(|(at, m)| (m.id, at)).collect();
+    let parent = |at: usize| {
+        let below = *by_id.get(&mounts[at].parent)?;
+        (below != at && is_at_or_above(&mounts[below].point, &mounts[at].point)).then_some(below)
+    };
+    let mut depths: Vec<Option<usize>> = vec![None; mounts.len()];
+    let mut chain = Vec::new();
+    for start in 0..mounts.len() {
+        let mut next = Some(start);
+        while let Some(at) = next.filter(|&at| depths[at].is_none()) {
+            // Until the real depth is known; so a damaged table whose mounts stand in a ring has an
+            // end as well.
+            depths[at] = Some(0);
+            chain.push(at);
+            next = parent(at);
+        }
+        let mut below = next;
+        while let Some(at) = chain.pop() {
+            depths[at] = Some(below.and_then(|below| depths[below]).map_or(0, |depth| depth + 1));
+            below = Some(at);
+        }
+    }
+    depths.into_iter().map(Option::unwrap_or_default).collect()
+}
+
+/// An order in which a folder stands right before all that is below it.
+fn by_folder(a: &[u8], b: &[u8]) -> Ordering {
+    let slash_first = |byte: &u8| if *byte == b'/' { 0 } else { *byte };
+    a.iter().map(slash_first).cmp(b.iter().map(slash_first))
 }
 
 fn is_at_or_above(folder: &[u8], path: &[u8]) -> bool {

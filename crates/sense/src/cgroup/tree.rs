@@ -66,10 +66,9 @@ pub(super) fn children(folder: &CStr) -> Vec<CString> {
 }
 
 pub(super) fn hierarchies(mountinfo: &[u8]) -> Vec<Hierarchy> {
-    let mounts = mounts::parse(mountinfo);
     let mut devices: Vec<&[u8]> = Vec::new();
     let mut found = Vec::new();
-    for mount in mounts.iter().filter(|m| !m.is_hidden(&mounts)) {
+    for mount in mounts::visible(mountinfo) {
         let has = |controller: &str| match (mount.kind, controller) {
             (b"cgroup2", "") => true,
             (b"cgroup", name) if !name.is_empty() => {

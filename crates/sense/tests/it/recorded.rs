@@ -490,6 +490,35 @@ this is no mount
 }
 
 #[test]
+fn a_mount_is_hidden_by_what_lies_on_its_path_but_not_by_what_it_lies_on() {
+    let tree = Tree::empty();
+    // Of each: a name, its parent and its point. Names are ids, and devices too.
+    let check = |mounts: &[(u32, u32, &str)], visible: &[u32]| {
+        let line = |&(n, parent, point): &(u32, u32, &str)| {
+            fs::create_dir_all(tree.path(&format!("m{point}"))).expect("writable");
+            let point = point.trim_end_matches('/');
+            format!("{n} {parent} 0:{n} / TREE/m{point} rw - ext4 /dev/sd{n} rw\n")
+        };
+        let mut host = mounted(&tree, &mounts.iter().map(line).collect::<String>());
+        let expected: Vec<_> = visible.iter().map(|n| format!("sd{n}")).collect();
+        assert_eq!(host.poll(1.0).instances("fs/"), expected, "{mounts:?}");
+    };
+    // A name that starts like another is not below it.
+    check(
+        &[(1, 0, "/"), (2, 1, "/a"), (3, 1, "/a-b"), (4, 2, "/a/b"), (5, 1, "/a.b")],
+        &[1, 2, 3, 4, 5],
+    );
+    // One on top of another at the same point, and one that was there before and lies below.
+    check(&[(1, 0, "/"), (2, 1, "/a"), (3, 2, "/a"), (4, 3, "/a")], &[1, 4]);
+    check(&[(1, 0, "/"), (2, 1, "/a/b/c"), (3, 1, "/a"), (4, 3, "/a/b")], &[1, 3, 4]);
+    check(&[(2, 1, "/a/b"), (3, 2, "/a/b/c"), (4, 1, "/a/x"), (5, 1, "/a/b")], &[4]);
+    // Parents that come later in the table, or are their own (the first mount of a namespace).
+    check(&[(4, 3, "/a/b"), (3, 1, "/a"), (1, 1, "/")], &[1, 3, 4]);
+    // A ring of parents is no mount table, but must have an end.
+    check(&[(1, 2, "/a"), (2, 1, "/a"), (3, 2, "/a/b")], &[1, 2, 3]);
+}
+
+#[test]
 fn hwmon_chips() {
     let tree = Tree::empty();
     tree.write("sys/class/hwmon/hwmon0/name", "coretemp\n")
