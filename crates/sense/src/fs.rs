@@ -4,7 +4,9 @@
 //! whole file system and with the shortest path, as df chooses. As df computes it,
 //! `used_ratio = (blocks - free) / (blocks - free + available)`.
 //!
-//! The table of mounts is read again only when poll(2) says that it changed.
+//! The table of mounts is read again only when poll(2) says that it changed; a tick else asks each
+//! file system and does nothing more. One that refuses (for all but root, one below a folder that
+//! only root may search) is a skip with its reason, and asked again.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::CString;
@@ -13,6 +15,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::{StatVfs, StatVfsMountFlags};
+use rustix::io::Errno;
 use skopos_model::schema::Family;
 use skopos_model::schema::fs::{self, *};
 
@@ -23,6 +26,13 @@ use crate::{Root, Sensor, Skip, Tick};
 
 /// The most file systems with facts. A node of a container platform mounts an overlay a container.
 const MAX_FILE_SYSTEMS: usize = 128;
+
+/// The most that are asked at a tick: twice those with facts, as some have no blocks to fill and
+/// some may not be asked. Asking one takes one to two microseconds.
+const MAX_ASKED: usize = 2 * MAX_FILE_SYSTEMS;
+
+/// The most refusals that are told by name; more say nothing new about who may ask.
+const MAX_REFUSALS_TOLD: usize = 8;
 
 /// Types that hold no data of anybody: windows into the kernel, and triggers (asking `autofs`
 /// mounts something). What df hides, less what has blocks to fill.
@@ -87,6 +97,8 @@ struct FileSystem {
     device: Box<[u8]>,
     label: Vec<u8>,
     path: CString,
+    /// Why the latest tick has no facts of it.
+    refused: Option<Errno>,
 }
 
 pub(crate) struct Fs {
@@ -95,6 +107,8 @@ pub(crate) struct Fs {
     table: Vec<FileSystem>,
     /// Types of mounts that are left out because they could hang, and how many.
     remote: BTreeMap<String, usize>,
+    /// How many there are beyond [`MAX_ASKED`].
+    unasked: usize,
     known: Instances<()>,
 }
 
@@ -106,6 +120,7 @@ impl Fs {
             sys: root.sys.clone(),
             table: Vec::new(),
             remote: BTreeMap::new(),
+            unasked: 0,
             known: Instances::new(&fs::FAMILY, MAX_FILE_SYSTEMS),
         };
         match sensor.read_table() {
@@ -126,10 +141,7 @@ impl Fs {
         self.remote.clear();
         let mut chosen: Vec<&Mount<'_>> = Vec::new();
         let mut places = HashMap::new();
-        for mount in &mounts {
-            if PSEUDO.contains(&mount.kind) {
-                continue;
-            }
+        for mount in mounts.iter().filter(|mount| !PSEUDO.contains(&mount.kind)) {
             if REMOTE.contains(&mount.kind) || mount.kind.starts_with(b"fuse") {
                 let kind = String::from_utf8_lossy(mount.kind).into_owned();
                 *self.remote.entry(kind).or_default() += 1;
@@ -142,8 +154,30 @@ impl Fs {
                 None => chosen.push(mount),
             }
         }
-        self.table = chosen.into_iter().filter_map(|m| file_system(m, &self.sys)).collect();
+        self.unasked = chosen.len().saturating_sub(MAX_ASKED);
+        let asked = chosen.into_iter().take(MAX_ASKED);
+        self.table = asked.filter_map(|mount| file_system(mount, &self.sys)).collect();
         Ok(())
+    }
+
+    /// What the latest tick could not ask, the first few by name.
+    fn refusals(&self) -> Vec<Skip> {
+        let refused = || self.table.iter().filter_map(|f| Some((f, f.refused?)));
+        let mut skips: Vec<_> = refused()
+            .take(MAX_REFUSALS_TOLD)
+            .map(|(FileSystem { label, path, .. }, errno)| {
+                let mut reason = format!("statvfs {}: {errno}", path.to_string_lossy());
+                if errno == Errno::ACCESS {
+                    reason += "; root, or who may search the folders above it, can ask";
+                }
+                Skip::new(format!("fs/{}", String::from_utf8_lossy(label)), reason)
+            })
+            .collect();
+        let untold = refused().count() - skips.len();
+        if untold > 0 {
+            skips.push(Skip::new("fs/*", format!("{untold} more that statvfs refuses")));
+        }
+        skips
     }
 }
 
@@ -157,10 +191,12 @@ impl Sensor for Fs {
             self.read_table()?;
         }
         self.known.begin();
-        for FileSystem { device, label, path } in &self.table {
-            // What cannot be asked, or has no blocks to fill, is not shown; df does the same.
-            let Ok(stat) = rustix::fs::statvfs(path.as_c_str()) else { continue };
-            if stat.f_blocks > 0
+        for FileSystem { device, label, path, refused } in &mut self.table {
+            let answer = rustix::fs::statvfs(path.as_c_str());
+            *refused = answer.as_ref().err().copied();
+            // What has no blocks to fill is not shown; df does the same.
+            if let Ok(stat) = answer
+                && stat.f_blocks > 0
                 && let Some(instance) = self.known.see_as(tick.sink, device, label, || ())
             {
                 set_facts(instance, tick, &stat);
@@ -178,7 +214,11 @@ impl Sensor for Fs {
             );
             Skip::new(format!("fs/{kind}"), reason)
         });
-        remote.chain(self.known.skips()).collect()
+        let unasked = (self.unasked > 0).then(|| {
+            let reason = format!("{} beyond the first {MAX_ASKED} that are mounted", self.unasked);
+            Skip::new("fs/*", reason)
+        });
+        remote.chain(self.refusals()).chain(self.known.skips()).chain(unasked).collect()
     }
 }
 
@@ -190,7 +230,7 @@ fn is_better(mount: &Mount<'_>, than: &Mount<'_>) -> bool {
 fn file_system(mount: &Mount<'_>, sys: &Path) -> Option<FileSystem> {
     let label = device_name(mount, sys).unwrap_or_else(|| mount.point.clone());
     let path = CString::new(mount.point.as_slice()).ok()?;
-    Some(FileSystem { device: mount.device.into(), label, path })
+    Some(FileSystem { device: mount.device.into(), label, path, refused: None })
 }
 
 /// The kernel's name of the block device, which the facts of `block` have too. Btrfs has a device

@@ -20,6 +20,8 @@ pub(crate) struct Instances<T> {
     /// Where the next one most likely stands: the kernel lists them in the same order each time.
     next: usize,
     refused: usize,
+    /// The label at hand: what is refused is offered at each tick, and shall not allocate at each.
+    segment: String,
 }
 
 /// One instance.
@@ -46,7 +48,15 @@ impl<T> Instance<T> {
 impl<T> Instances<T> {
     /// No instance of `family` yet, and never more than `max`.
     pub(crate) fn new(family: &'static Family, max: usize) -> Self {
-        Self { family, present: Vec::new(), max, sweep: 0, next: 0, refused: 0 }
+        Self {
+            family,
+            present: Vec::new(),
+            max,
+            sweep: 0,
+            next: 0,
+            refused: 0,
+            segment: String::new(),
+        }
     }
 
     /// Starts a tick: from now on [`see`](Self::see) says which instances are still there.
@@ -101,8 +111,9 @@ impl<T> Instances<T> {
         label: &[u8],
         make: impl FnOnce() -> T,
     ) -> Option<usize> {
-        let mut segment = String::new();
-        escape_segment(label, &mut segment);
+        let Self { segment, .. } = self;
+        segment.clear();
+        escape_segment(label, segment);
         if let Some(at) = self.present.iter().position(|i| i.facts.instance() == segment) {
             if self.present[at].seen == self.sweep {
                 self.refused += 1;
@@ -111,11 +122,11 @@ impl<T> Instances<T> {
             // Another file system on the same mount point since the last tick, say.
             self.present.remove(at).facts.unregister(sink);
         }
-        if segment.is_empty() || self.present.len() >= self.max {
+        if self.segment.is_empty() || self.present.len() >= self.max {
             self.refused += 1;
             return None;
         }
-        let facts = Facts::of(self.family, &segment);
+        let facts = Facts::of(self.family, &self.segment);
         let at = self.next.min(self.present.len());
         self.present.insert(at, Instance { name: name.into(), seen: 0, facts, state: make() });
         Some(at)

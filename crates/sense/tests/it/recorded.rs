@@ -487,6 +487,48 @@ this is no mount
     assert!(host.table.value("fs/nvme0n1p1/total_bytes") > 0.0);
     assert!(host.skip("fs/nfs4").expect("told").contains("hang"));
     assert!(host.skip("fs/fuse.sshfs").is_some());
+    let gone = host.skip("fs/sdz1").expect("told");
+    assert!(gone.ends_with("/gone: No such file or directory (os error 2)"), "{gone}");
+}
+
+#[test]
+fn file_systems_that_may_not_be_asked_are_told() {
+    let tree = Tree::empty();
+    // Root may search any folder, but nobody finds a folder in a file.
+    tree.write("file", "");
+    let lines = |folder: &str| {
+        let line = |n| format!("{n} 1 0:{n} / TREE/{folder}/{n} rw - ext4 /dev/sd{n} rw\n");
+        (40..50).map(line).collect::<String>()
+    };
+    let mut host = mounted(&tree, &lines("file"));
+    assert_eq!(host.skip("fs/sd40"), None, "nobody asked yet");
+    assert!(host.poll(1.0).topics("fs/").is_empty());
+    for told in ["fs/sd40", "fs/sd47"] {
+        let reason = host.skip(told).expect("told");
+        assert!(reason.contains("Not a directory"), "{reason}");
+    }
+    assert_eq!(host.skip("fs/sd48"), None);
+    assert_eq!(host.skip("fs/*").as_deref(), Some("2 more that statvfs refuses"));
+    // Whoever may ask later, does.
+    fs::remove_file(tree.path("file")).expect("writable");
+    (40..50).for_each(|n| fs::create_dir_all(tree.path(&format!("file/{n}"))).expect("writable"));
+    assert_eq!(host.poll(1.0).instances("fs/").len(), 10);
+    assert_eq!((host.skip("fs/sd40"), host.skip("fs/*")), (None, None));
+}
+
+#[test]
+fn file_systems_beyond_the_bounds_are_told() {
+    let tree = Tree::empty();
+    let line = |n| format!("{n} 1 0:{n} / TREE rw - ext4 /dev/sd{n} rw\n");
+    let below = |n| {
+        fs::create_dir(tree.path(&format!("{n}"))).expect("writable");
+        line(n).replace("TREE", &format!("TREE/{n}"))
+    };
+    let mut host = mounted(&tree, &(0..300).map(below).collect::<String>());
+    assert_eq!(host.poll(1.0).instances("fs/").len(), 128);
+    let skips: Vec<_> = host.sensors.iter().flat_map(|s| s.skips()).map(|s| s.reason).collect();
+    assert!(skips[0].starts_with("128 beyond the first 128"), "{skips:?}");
+    assert!(skips[1].starts_with("44 beyond the first 256"), "{skips:?}");
 }
 
 #[test]
