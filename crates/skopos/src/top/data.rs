@@ -229,7 +229,8 @@ impl Data {
             .filter_map(|family| Some((family.name, self.round(family)?)))
             .collect();
         let slow_round = self.slow_round_of_cgroup();
-        let is_slow = |metric: &Metric| SLOW_OF_CGROUP.iter().any(|slow| std::ptr::eq(*slow, metric));
+        let is_slow =
+            |metric: &Metric| SLOW_OF_CGROUP.iter().any(|slow| std::ptr::eq(*slow, metric));
         for fact in &mut self.facts {
             let round = fact.known.and_then(|(family, metric)| match is_slow(metric) {
                 true => slow_round,

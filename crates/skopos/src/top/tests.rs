@@ -417,7 +417,8 @@ fn facts_of_control_groups_are_stale_only_after_the_rounds_of_their_sensor() {
     let check = |groups: u32, seconds: u64, stale: &[&str]| {
         let mut facts = vec![of(&self_sensor::INTERVAL_SECONDS, "cgroup", 1.0)];
         for n in 0..groups {
-            let metrics = [&cgroup::MEMORY_BYTES, &cgroup::MEMORY_LIMIT_BYTES, &cgroup::TASKS_LIMIT];
+            let metrics =
+                [&cgroup::MEMORY_BYTES, &cgroup::MEMORY_LIMIT_BYTES, &cgroup::TASKS_LIMIT];
             facts.extend(metrics.map(|metric| of(metric, &format!("job{n}"), 1.0)));
         }
         let mut data = data_of(facts);
