@@ -65,7 +65,7 @@ pub(crate) struct Status {
     pub(crate) skips: Vec<SkipStatus>,
     /// Facts that users published.
     pub(crate) user_facts: usize,
-    /// Facts that could not be registered so far.
+    /// Attempts to register a fact that were refused so far.
     pub(crate) facts_refused: u64,
 }
 
