@@ -7,7 +7,10 @@
 //! Where a counter went backwards (the device was added anew, or the kernel's 32-bit milliseconds
 //! wrapped) what would be computed from it is not set.
 
+use std::ffi::OsStr;
 use std::io;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use skopos_model::schema::block::{self, *};
@@ -70,19 +73,36 @@ struct Reading {
     known: usize,
 }
 
+/// What is kept of a device from one poll to the next.
+struct Device {
+    last: Option<Reading>,
+    /// No medium at the latest look: a loop device whose file was taken away, an empty card reader.
+    /// The kernel goes on listing it with the counters of the past.
+    is_empty: bool,
+}
+
 pub(crate) struct Block {
     file: KernelFile,
-    /// With the last reading.
-    devices: Instances<Option<Reading>>,
+    /// Where the devices' sizes are.
+    class: PathBuf,
+    devices: Instances<Device>,
 }
 
 impl Block {
     pub(crate) fn open(root: &Root) -> Result<Self, Skip> {
         Ok(Self {
             file: KernelFile::open_or_skip(&root.proc.join("diskstats"), "block")?,
+            class: root.sys.join("class/block"),
             devices: Instances::new(&block::FAMILY, MAX_DEVICES),
         })
     }
+}
+
+/// True if sysfs says that the device has no size. Asked only when it is first seen, and while it is
+/// empty whenever it counts something.
+fn is_empty(class: &Path, name: &[u8]) -> bool {
+    let path = class.join(OsStr::from_bytes(name)).join("size");
+    std::fs::read(path).is_ok_and(|size| parse::trim(&size) == b"0")
 }
 
 impl Sensor for Block {
@@ -106,11 +126,19 @@ impl Sensor for Block {
             if now.columns.iter().all(|&n| n == 0) {
                 continue;
             }
-            if let Some(device) = self.devices.see(tick.sink, name, || None) {
-                set_columns(device, tick, &now);
-                if let Some(last) = device.state.replace(now) {
-                    set_derived(device, tick, &last, &now);
+            let class = &self.class;
+            let new = || Device { last: None, is_empty: is_empty(class, name) };
+            let Some(device) = self.devices.see(tick.sink, name, new) else { continue };
+            let last = device.state.last.replace(now);
+            if device.state.is_empty {
+                if last.is_none_or(|last| last.columns == now.columns) {
+                    continue;
                 }
+                device.state.is_empty = is_empty(class, name);
+            }
+            set_columns(device, tick, &now);
+            if let Some(last) = last {
+                set_derived(device, tick, &last, &now);
             }
         }
         self.devices.end(tick.sink);
@@ -122,7 +150,7 @@ impl Sensor for Block {
     }
 }
 
-fn set_columns(device: &mut Instance<Option<Reading>>, tick: &mut Tick<'_>, now: &Reading) {
+fn set_columns(device: &mut Instance<Device>, tick: &mut Tick<'_>, now: &Reading) {
     for (column, number) in COLUMNS.iter().zip(now.columns).take(now.known) {
         match *column {
             Count(metric) => device.set(tick, metric, number),
@@ -137,12 +165,7 @@ fn set_columns(device: &mut Instance<Option<Reading>>, tick: &mut Tick<'_>, now:
     }
 }
 
-fn set_derived(
-    device: &mut Instance<Option<Reading>>,
-    tick: &mut Tick<'_>,
-    last: &Reading,
-    now: &Reading,
-) {
+fn set_derived(device: &mut Instance<Device>, tick: &mut Tick<'_>, last: &Reading, now: &Reading) {
     let known = last.known.min(now.known);
     let growth = |column: usize| {
         let grown = now.columns[column].checked_sub(last.columns[column])?;

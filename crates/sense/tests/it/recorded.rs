@@ -275,6 +275,19 @@ fn a_device_appears_with_its_first_request() {
     assert_eq!(host.poll(1.0).instances("block/"), ["sda"]);
 }
 
+/// The kernel goes on counting where a loop device's file was taken away long ago.
+#[test]
+fn a_device_without_a_medium_has_no_facts_until_it_works_again() {
+    let tree = Tree::empty();
+    tree.write("sys/class/block/loop0/size", "0\n");
+    let mut host = tree.write("proc/diskstats", "7 0 loop0 9 0 72 9 0 0 0 0 0 9 9\n").host();
+    assert_eq!(host.poll(1.0).topics("block/").len(), 0);
+    tree.write("sys/class/block/loop0/size", "2048\n");
+    assert_eq!(host.poll(1.0).topics("block/").len(), 0, "nothing happened yet");
+    tree.write("proc/diskstats", "7 0 loop0 10 0 80 9 0 0 0 0 0 9 9\n");
+    check(host.poll(1.0), "block/loop0/read_bytes_total 40960");
+}
+
 #[test]
 fn network() {
     check_data(
