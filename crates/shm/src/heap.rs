@@ -1,10 +1,11 @@
-//! A vertex on the heap, for the tests of the protocols: loom's and those with real threads.
+//! A vertex and a directory entry on the heap, for the tests of the protocols: loom's and those with real threads.
 
 #[cfg(loom)]
 use loom::sync::Arc;
 #[cfg(not(loom))]
 use std::sync::Arc;
 
+use crate::layout::Entry;
 use crate::ring::{RawVertex, Slot, VertexHead};
 use crate::sync::{AtomicI64, AtomicU32, AtomicU64};
 
@@ -46,5 +47,22 @@ impl Heap {
 
     pub(crate) fn vertex(&self) -> RawVertex<'_> {
         RawVertex { head: &self.head, slots: &self.slots, bytes: &self.bytes }
+    }
+}
+
+/// A directory entry that was never used.
+pub(crate) fn free_entry() -> Entry {
+    let zero = || AtomicU64::new(0);
+    Entry {
+        version: AtomicU32::new(0),
+        state: AtomicU32::new(0),
+        vertex_offset: zero(),
+        slots: AtomicU32::new(0),
+        byte_ring_bytes: AtomicU32::new(0),
+        traits: AtomicU32::new(0),
+        group: AtomicU32::new(0),
+        unit: std::array::from_fn(|_| zero()),
+        topic: std::array::from_fn(|_| zero()),
+        registered_at: AtomicI64::new(0),
     }
 }

@@ -6,8 +6,7 @@ use loom::thread;
 use skopos_model::{Origin, Timestamp};
 
 use crate::entry;
-use crate::heap::{Heap, OWNER};
-use crate::layout::Entry;
+use crate::heap::{Heap, OWNER, free_entry};
 use crate::ring::{Found, Payload, Place, RawVertex, Slot, VertexHead};
 use crate::sync::{AtomicI64, AtomicU32, AtomicU64};
 use crate::wait::{Bell, Sleep, settle};
@@ -218,19 +217,7 @@ fn loom_one_fence_serves_two_bells() {
 #[test]
 fn loom_a_directory_entry_is_read_whole() {
     explore(2, || {
-        let zero = || AtomicU64::new(0);
-        let entry = Arc::new(Entry {
-            version: AtomicU32::new(0),
-            state: AtomicU32::new(0),
-            vertex_offset: zero(),
-            slots: AtomicU32::new(0),
-            byte_ring_bytes: AtomicU32::new(0),
-            traits: AtomicU32::new(0),
-            group: AtomicU32::new(0),
-            unit: std::array::from_fn(|_| zero()),
-            topic: std::array::from_fn(|_| zero()),
-            registered_at: AtomicI64::new(0),
-        });
+        let entry = Arc::new(free_entry());
         let registered = |topic: &str, slots: u32| entry::Registered {
             version: 0,
             place: Place { offset: 64 * u64::from(slots), slots, byte_ring_bytes: 0 },

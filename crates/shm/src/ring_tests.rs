@@ -3,15 +3,14 @@
 //! What the tests themselves share is relaxed: the order under test is the protocols' own.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use skopos_model::{Kind, Origin, Timestamp, Unit, ValueType};
 
 use crate::entry::{self, Registered};
-use crate::heap::{Heap, OWNER};
-use crate::layout::Entry;
+use crate::heap::{Heap, OWNER, free_entry};
 use crate::ring::{Found, Meta, Payload, Place, Published};
 use crate::sys::Futex;
 use crate::wait::{Bell, settle};
@@ -184,19 +183,7 @@ fn a_reader_never_sees_its_vertex_successor() {
 
 #[test]
 fn a_directory_entry_is_read_whole() {
-    let zero = || AtomicU64::new(0);
-    let entry = Arc::new(Entry {
-        version: AtomicU32::new(0),
-        state: AtomicU32::new(0),
-        vertex_offset: zero(),
-        slots: AtomicU32::new(0),
-        byte_ring_bytes: AtomicU32::new(0),
-        traits: AtomicU32::new(0),
-        group: AtomicU32::new(0),
-        unit: std::array::from_fn(|_| zero()),
-        topic: std::array::from_fn(|_| zero()),
-        registered_at: AtomicI64::new(0),
-    });
+    let entry = Arc::new(free_entry());
     let registered = |which: u32| Registered {
         version: 0,
         place: Place { offset: 64 * u64::from(which), slots: 1 << which, byte_ring_bytes: 0 },
