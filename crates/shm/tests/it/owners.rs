@@ -13,7 +13,7 @@ use skopos_shm::{Error, Host, Publisher, Segment};
 
 use crate::hostile::specimen;
 use crate::support::{
-    at, child_dir, is_root, publisher, runtime_dir, skipped, spec, this_binary, topic,
+    at, child_dir, child_of, is_root, publisher, runtime_dir, skipped, spec, topic,
 };
 
 /// `nobody` on every Linux: a user with no rights at all.
@@ -33,7 +33,13 @@ fn as_nobody(name: &str, dir: &Path) -> Option<Output> {
         skipped(name, "becoming another user takes root");
         return None;
     }
-    let mut command = this_binary(name, dir);
+    // A copy where everybody may run it: the original often lies in root's home.
+    let public = tempfile::tempdir().expect("a temporary directory");
+    chmod(public.path(), 0o755);
+    let binary = public.path().join("it");
+    fs::copy(std::env::current_exe().expect("this binary has a path"), &binary).expect("room");
+    chmod(&binary, 0o755);
+    let mut command = child_of(&binary, name, dir);
     command.stdin(std::process::Stdio::null()).uid(NOBODY).gid(NOBODY);
     match command.stdout(std::process::Stdio::piped()).output() {
         Ok(output) => Some(output),

@@ -102,7 +102,12 @@ pub(crate) fn seed(test: &str) -> u64 {
 
 /// This test binary, to run the ignored test `name` alone, in `dir`.
 pub(crate) fn this_binary(name: &str, dir: &Path) -> Command {
-    let mut command = Command::new(std::env::current_exe().expect("this binary has a path"));
+    child_of(&std::env::current_exe().expect("this binary has a path"), name, dir)
+}
+
+/// As [`this_binary`], for a copy of it at `binary`.
+pub(crate) fn child_of(binary: &Path, name: &str, dir: &Path) -> Command {
+    let mut command = Command::new(binary);
     command.args(["--ignored", "--exact", "--nocapture", "--test-threads=1", name]);
     command.env(CHILD_DIR, dir).stdin(Stdio::piped()).stdout(Stdio::null());
     command
