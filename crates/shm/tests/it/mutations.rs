@@ -133,6 +133,21 @@ fn a_wrong_page_of_flags_costs_waiting_alone() {
         let waited = vertex.subscribe().next_timeout(timeout).expect("registered");
         assert_eq!(waited, None, "{id}");
     }
+    assert_eq!(raised_flags(others_id), 0, "a stranger's flags were raised");
+}
+
+/// How many of the first flags for entries are up in the page `id`.
+fn raised_flags(id: i32) -> usize {
+    // SAFETY: attaching takes nothing from anybody.
+    let page = unsafe { libc::shmat(id, std::ptr::null(), libc::SHM_RDONLY) };
+    assert_ne!(page.addr(), usize::MAX, "our own page");
+    // SAFETY: the page of a publisher with default limits has flags for thousands of entries from
+    // byte 128 on, and nobody is left who writes them.
+    let flags = unsafe { std::slice::from_raw_parts(page.byte_add(128).cast::<u32>(), 8) };
+    let raised = flags.iter().filter(|flag| **flag != 0).count();
+    // SAFETY: attached above; `flags` is not used any more.
+    unsafe { libc::shmdt(page) };
+    raised
 }
 
 /// Offset of `flags_id` in the header.

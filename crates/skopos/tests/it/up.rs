@@ -133,8 +133,12 @@ fn the_first_line_of_up_comes_before_any_sensor_is_opened() {
 fn an_agent_whose_segment_was_removed_says_so_and_ends() {
     let mut agent = Running::start(&[]);
     std::fs::remove_file(agent.path().join("agent.seg")).expect("ours");
-    let status = agent.child.wait().expect("it ends");
-    assert_eq!(status.code(), Some(2));
+    let mut status = None;
+    eventually("the agent ends", || {
+        status = agent.child.try_wait().expect("our own child");
+        status.is_some()
+    });
+    assert_eq!(status.and_then(|s| s.code()), Some(2));
 }
 
 /// A warning that nobody can read any more once ended the agent.
