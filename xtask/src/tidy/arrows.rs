@@ -8,7 +8,8 @@ use crate::tidy::Finding;
 const MAY_USE: &[(&str, &[&str])] = &[
     ("model", &[]),
     ("shm", &["model"]),
-    ("score", &["model", "shm"]),
+    ("eval", &["model"]),
+    ("score", &["model", "shm", "eval"]),
     ("sense", &["model", "shm", "score"]),
     ("net", &["model", "shm", "score"]),
     ("task", &["model", "shm", "score"]),
@@ -23,11 +24,11 @@ const MAY_USE: &[(&str, &[&str])] = &[
 ];
 
 const BELOW_QUERY: &[&str] =
-    &["model", "shm", "score", "sense", "net", "task", "rpc", "store", "wire"];
+    &["model", "shm", "eval", "score", "sense", "net", "task", "rpc", "store", "wire"];
 
 const EVERYTHING: &[&str] = &[
-    "model", "shm", "score", "sense", "net", "task", "rpc", "store", "wire", "query", "steer",
-    "ffi",
+    "model", "shm", "eval", "score", "sense", "net", "task", "rpc", "store", "wire", "query",
+    "steer", "ffi",
 ];
 
 /// Development and build dependencies obey the same arrows: a test that needs a higher crate

@@ -1,0 +1,1 @@
+//! Streaming detectors of what is unusual, a file each.

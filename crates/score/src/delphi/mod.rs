@@ -1,0 +1,1 @@
+//! Delphi: what a value is between two polls, with a bound, from its last five samples.

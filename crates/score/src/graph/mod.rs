@@ -1,0 +1,1 @@
+//! The graph of facts and insights: what runs when an input changes.
