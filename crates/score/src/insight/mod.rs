@@ -6,7 +6,7 @@
 use skopos_model::Topic;
 use skopos_model::schema::Metric;
 
-use crate::{Cell, Inputs, Outcome};
+use crate::{Cell, Input, Inputs, Outcome};
 
 /// The computation of one insight vertex. The graph calls it when an input changed.
 pub trait Insight: Send {
@@ -31,7 +31,6 @@ pub trait Insight: Send {
 }
 
 /// One of the built-in insights: a row of the paper's Table 1.
-#[derive(Debug)]
 pub struct Definition {
     /// Name, help, unit and type: a metric of `schema/insight.toml`.
     pub metric: &'static Metric,
@@ -41,4 +40,29 @@ pub struct Definition {
     pub formula: &'static str,
     /// Where the formula comes from.
     pub source: &'static str,
+    /// For what there is such a vertex.
+    pub instances: Instances,
+    /// Makes the vertex of one instance: its inputs, and what computes it.
+    pub make: fn(&Instance<'_>) -> (Vec<Input>, Box<dyn Insight>),
+}
+
+/// For what there is a vertex of a definition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Instances {
+    /// One for the node.
+    Node,
+    /// One for each fact of this pattern, in which `{}` stands for the instance:
+    /// `*/device/{}/concurrency`.
+    Each(&'static str),
+    /// One for each configured tier.
+    Tiers,
+}
+
+/// What a vertex is made for.
+#[derive(Clone, Copy, Debug)]
+pub struct Instance<'a> {
+    /// The node whose facts it takes.
+    pub node: &'a str,
+    /// The device, mount, tier or job; `node` for an insight of the whole node.
+    pub name: &'a str,
 }
