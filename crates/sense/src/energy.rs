@@ -1,0 +1,1 @@
+//! `energy`: energy and power, from RAPL and batteries.

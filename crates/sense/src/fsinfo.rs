@@ -1,0 +1,1 @@
+//! `fsinfo`: what local file systems are, from `/proc/self/mountinfo`.

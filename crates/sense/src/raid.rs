@@ -1,0 +1,1 @@
+//! `raid`: software RAID arrays, from `/proc/mdstat`.

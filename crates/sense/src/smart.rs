@@ -1,0 +1,1 @@
+//! `smart`: health that devices keep themselves, from smartctl(8).
