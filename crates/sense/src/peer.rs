@@ -1,0 +1,1 @@
+//! `peer`: other nodes, probed from this one.

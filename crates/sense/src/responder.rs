@@ -1,0 +1,1 @@
+//! `responder`: what this node does for those that probe it.

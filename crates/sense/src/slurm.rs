@@ -1,0 +1,1 @@
+//! `slurm`: jobs of Slurm that have an allocation on this node.
