@@ -8,7 +8,7 @@
 //! - Everything is bounded: windows, samples kept, vertices, names.
 //!
 //! Read in this order: [`Insight`] and [`Inputs`], `insight` for the fifteen, `graph` for what runs
-//! them; `interval`, `delphi`, `anomaly` and `budget` stand for themselves.
+//! them; `interval`, `delphi`, `anomaly` and `budget` stand for themselves; a [`trace`] replays them.
 
 #![forbid(unsafe_code)]
 
@@ -18,6 +18,7 @@ mod inputs;
 pub mod insight;
 pub mod graph;
 pub mod interval;
+pub mod trace;
 pub mod delphi;
 pub mod anomaly;
 pub mod budget;
