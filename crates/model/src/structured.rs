@@ -35,6 +35,16 @@ impl Structured {
         Ok(Self(json))
     }
 
+    /// A text, cut at a character so that it fits.
+    pub fn text(text: &str) -> Self {
+        // Quotes and escapes take room too: a control character becomes six bytes.
+        let mut end = text.len().min(MAX_STRUCTURED_BYTES / 6);
+        while !text.is_char_boundary(end) {
+            end -= 1;
+        }
+        Self(Json::from(&text[..end]))
+    }
+
     /// Reads JSON text. Longer than [`MAX_STRUCTURED_BYTES`] is refused before it is parsed.
     ///
     /// # Errors

@@ -92,7 +92,7 @@
 //! | + 0 | u64 | `mark` | `2t + 2` when sample `t` is whole; odd while one is being written |
 //! | + 8 | i64 | `time` | UNIX time, ns |
 //! | + 16 | u64 | `bits` | the value; if structured, its position in the byte ring since the beginning |
-//! | + 24 | u64 | `meta` | bits 0-7 origin (0 measured, 1 predicted); bits 32-63 the error bound as an f32, or the length of a structured value in bytes |
+//! | + 24 | u64 | `meta` | bits 0-7 origin (0 measured, 1 predicted, 2 unknown: there is no value); bits 32-63 the error bound as an f32, or the length of a structured value in bytes |
 //!
 //! A structured value is JSON text in UTF-8. It starts at byte `bits mod byte_ring_bytes` of the
 //! ring, wraps at its end, and is there as long as `bytes_reserved - bits <= byte_ring_bytes`.
@@ -112,6 +112,7 @@
 //! | 8 | i64 | `made_at` | `created_at` of the segment that it belongs to |
 //! | 64 | u32 | | raised by who waits for any vertex |
 //! | 128 + 4 i | u32 | | raised by who waits for the vertex of entry i |
+//! | 128 + 4 (`directory_capacity` + i) | u32 | | marks of entry i: bit 0 somebody read it, bit 1 somebody follows it. Readers raise them, the publisher lowers them when it has looked; both are hints |
 //!
 //! **To wait:** read the futex word (`epoch` of the vertex or the header), store 1 to the flag, look
 //! once more whether there is news, and `futex(FUTEX_WAIT)` on the word with the value read. The

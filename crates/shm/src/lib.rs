@@ -80,7 +80,8 @@ pub use {
     error::Error,
     host::Host,
     publisher::{
-        Builder, DEFAULT_MAX_BYTES, DEFAULT_MAX_VERTICES, DEFAULT_SLOTS, Publisher, VertexSpec,
+        Builder, DEFAULT_MAX_BYTES, DEFAULT_MAX_VERTICES, DEFAULT_SLOTS, Interest, Publisher,
+        VertexSpec,
     },
     segment::{Segment, VertexInfo},
     snapshot::{Snapshot, snapshot},

@@ -11,7 +11,7 @@ use std::time::Duration;
 use skopos_model::{Kind, Topic, Unit, ValueType};
 
 use crate::entry::{self, Registered};
-use crate::flags::{Flags, NO_FLAGS};
+use crate::flags::{Flags, MARK_FOLLOWED, MARK_READ, NO_FLAGS};
 use crate::header::Header;
 use crate::layout::{
     ENTRY_BYTES, Entry, GROUP_BYTES, HEADER_BYTES, LIVE_OFFSET, Live, MAX_FILE_BYTES,
@@ -37,6 +37,15 @@ pub const DEFAULT_SLOTS: u32 = 128;
 const BYTE_RING_BYTES: u32 = 4 * skopos_model::MAX_STRUCTURED_BYTES as u32;
 /// Groups that fit: one a sensor, with room for a user's own.
 const MAX_GROUPS: u32 = 256;
+
+/// Who cares for a vertex; see [`Publisher::take_interest`]. A hint: anybody may claim it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Interest {
+    /// Somebody read it.
+    pub read: bool,
+    /// Somebody follows it and wants each change as it comes.
+    pub followed: bool,
+}
 
 /// What a vertex to be registered is.
 #[derive(Clone, Debug)]
@@ -310,6 +319,17 @@ impl Publisher {
         if vertex.is_of(&self.inner) {
             self.inner.unregister(vertex.index(), vertex.owner());
         }
+    }
+
+    /// Who has read `vertex` since this was asked last. Where readers cannot leave marks (no System
+    /// V memory, another IPC namespace) it says that nobody has.
+    pub fn take_interest(&self, vertex: &VertexWriter) -> Interest {
+        let marks = self.inner.flags.as_ref().and_then(|flags| flags.marks(vertex.index()));
+        let Some(marks) = marks.filter(|marks| marks.load(Ordering::Relaxed) != 0) else {
+            return Interest::default();
+        };
+        let marks = marks.swap(0, Ordering::Relaxed);
+        Interest { read: marks & MARK_READ != 0, followed: marks & MARK_FOLLOWED != 0 }
     }
 
     /// Says that this process is alive and at work. A publisher that ticks does so by itself.

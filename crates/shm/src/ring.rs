@@ -74,27 +74,36 @@ pub(crate) struct RawSample {
     pub(crate) meta: Meta,
 }
 
-/// Bits 0-7: origin (0 measured, 1 predicted). Bits 32-63: the error bound as an `f32`, or the
+/// Bits 0-7: origin (0 measured, 1 predicted, 2 unknown). Bits 32-63: the error bound as an `f32`, or the
 /// length of a structured value in bytes. The rest is zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Meta(pub(crate) u64);
+
+const MEASURED: u64 = 0;
+const PREDICTED: u64 = 1;
+const UNKNOWN: u64 = 2;
 
 impl Meta {
     /// Of a number. The bound is rounded up to the next `f32`, so that it still bounds.
     pub(crate) fn scalar(origin: Origin) -> Self {
         match origin {
-            Origin::Measured => Self(0),
+            Origin::Measured => Self(MEASURED),
+            Origin::Unknown => Self(UNKNOWN),
             Origin::Predicted { bound } => {
                 let near = bound as f32;
                 let up = if f64::from(near) < bound { near.next_up() } else { near };
-                Self(1 | u64::from(up.to_bits()) << 32)
+                Self(PREDICTED | u64::from(up.to_bits()) << 32)
             }
         }
     }
 
     /// Of a structured value, which has no bound.
     pub(crate) fn structured(origin: Origin, len: u32) -> Self {
-        let code = u64::from(matches!(origin, Origin::Predicted { .. }));
+        let code = match origin {
+            Origin::Measured => MEASURED,
+            Origin::Predicted { .. } => PREDICTED,
+            Origin::Unknown => UNKNOWN,
+        };
         Self(code | u64::from(len) << 32)
     }
 
@@ -105,7 +114,8 @@ impl Meta {
     #[inline]
     pub(crate) fn origin(self, structured: bool) -> Origin {
         match self.0 & 0xff {
-            0 => Origin::Measured,
+            MEASURED => Origin::Measured,
+            UNKNOWN => Origin::Unknown,
             _ if structured => Origin::Predicted { bound: f64::INFINITY },
             _ => Origin::Predicted { bound: f64::from(f32::from_bits((self.0 >> 32) as u32)) },
         }

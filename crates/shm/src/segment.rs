@@ -231,6 +231,14 @@ impl Segment {
     pub(crate) fn flag(&self, index: Option<u32>) -> Option<&AtomicU32> {
         self.shared.flags.as_ref()?.flag(index)
     }
+
+    /// Says that entry `index` is read.
+    #[inline]
+    pub(crate) fn mark(&self, index: u32, mark: u32) {
+        if let Some(flags) = &self.shared.flags {
+            flags.mark(index, mark);
+        }
+    }
 }
 
 impl fmt::Debug for Segment {

@@ -41,6 +41,7 @@ impl Subscription {
 
     /// True if [`try_next`](Self::try_next) has something to say.
     pub fn has_next(&self) -> bool {
+        self.vertex.follow();
         !matches!(self.vertex.read(self.next), Found::Absent)
     }
 
@@ -49,6 +50,7 @@ impl Subscription {
     /// # Errors
     /// [`Error::Gone`] once the vertex is unregistered.
     pub fn try_next(&mut self) -> Result<Option<Delivery>, Error> {
+        self.vertex.follow();
         match self.vertex.read(self.next) {
             Found::Whole(sample) => {
                 self.next += 1;

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use skopos_model::{Sample, Scalar, Structured, Timestamp, Topic, Value, ValueType};
 
+use crate::flags::{MARK_FOLLOWED, MARK_READ};
 use crate::ring::{Found, Place, RawSample, RawVertex};
 use crate::segment::{Segment, VertexInfo};
 use crate::subscribe::Subscription;
@@ -106,6 +107,7 @@ impl Vertex {
     // in large ones, for which a core waits longer than for all the rest of a read.
     #[inline(always)]
     pub fn latest(&self) -> Result<Reading, Error> {
+        self.segment.mark(self.index, MARK_READ);
         if let Found::Whole((sample, checked_at)) = self.raw().latest(self.owner)
             && let Some(scalar) = Scalar::from_bits(self.info.value_type, sample.bits)
         {
@@ -139,6 +141,13 @@ impl Vertex {
         Err(Box::new(Error::Busy(self.topic().clone())))
     }
 
+    /// Says that somebody follows this vertex closely and wants it measured as often as its
+    /// publisher ever does. Holds for about a second: say it again while it is so. A subscription
+    /// says it by itself.
+    pub fn follow(&self) {
+        self.segment.mark(self.index, MARK_READ | MARK_FOLLOWED);
+    }
+
     /// How many samples were ever stored here.
     pub fn count(&self) -> u64 {
         self.raw().count()
@@ -149,6 +158,7 @@ impl Vertex {
     /// # Errors
     /// [`Error::Gone`].
     pub fn range(&self, range: RangeInclusive<Timestamp>) -> Result<Range, Error> {
+        self.segment.mark(self.index, MARK_READ);
         let raw = self.raw();
         let reach = raw.reach(self.count());
         if reach.is_empty() && raw.read(self.owner, 0) == Found::Gone {
@@ -189,6 +199,7 @@ impl Vertex {
     /// # Errors
     /// [`Error::Busy`] if the ring no longer reaches back that far; [`Error::Gone`].
     pub fn as_of(&self, time: Timestamp) -> Result<Option<Sample>, Error> {
+        self.segment.mark(self.index, MARK_READ);
         let raw = self.raw();
         match raw.as_of(self.owner, time.as_nanos()) {
             Found::Whole(sample) => match self.decode(&raw, &sample) {

@@ -1,7 +1,7 @@
 //! One reading of one topic, as every verb prints it.
 
 use serde::Serialize;
-use skopos_model::{Origin, Sample, Timestamp};
+use skopos_model::{Origin, Sample, Timestamp, Unit, Value};
 use skopos_shm::Vertex;
 
 use crate::format;
@@ -11,6 +11,9 @@ use crate::format;
 pub(crate) struct ReadingJson {
     topic: String,
     value: serde_json::Value,
+    /// Why there is no value, where the vertex has room to say so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
     value_type: &'static str,
     unit: String,
     kind: &'static str,
@@ -44,10 +47,12 @@ impl ReadingJson {
         let (origin, bound) = match sample.origin {
             Origin::Measured => ("measured", None),
             Origin::Predicted { bound } => ("predicted", Some(bound)),
+            Origin::Unknown => ("unknown", None),
         };
         Self {
             topic: info.topic.to_string(),
-            value: sample.value.to_json(),
+            value: known(sample).map_or(serde_json::Value::Null, Value::to_json),
+            reason: reason(sample),
             value_type: info.value_type.name(),
             unit: info.unit.to_string(),
             kind: info.kind.name(),
@@ -65,16 +70,34 @@ impl ReadingJson {
     }
 }
 
-/// `measured`, or `predicted ± bound`.
-pub(crate) fn origin(sample: &Sample, vertex: &Vertex) -> String {
-    match sample.origin {
-        Origin::Measured => "measured".to_owned(),
-        Origin::Predicted { bound } => {
-            format!("predicted ± {}", format::value(&bound_value(bound), vertex.info().unit))
-        }
+/// The value as people read it; `unknown` and why if there is none.
+pub(crate) fn value(sample: &Sample, unit: Unit) -> String {
+    match (known(sample), reason(sample)) {
+        (Some(value), _) => format::value(value, unit),
+        (None, Some(reason)) => format!("unknown: {reason}"),
+        (None, None) => "unknown".to_owned(),
     }
 }
 
-fn bound_value(bound: f64) -> skopos_model::Value {
-    skopos_model::Value::F64(bound)
+/// The value, unless it is unknown.
+fn known(sample: &Sample) -> Option<&Value> {
+    (sample.origin != Origin::Unknown).then_some(&sample.value)
+}
+
+fn reason(sample: &Sample) -> Option<String> {
+    match (&sample.value, sample.origin) {
+        (Value::Structured(text), Origin::Unknown) => text.as_json().as_str().map(str::to_owned),
+        _ => None,
+    }
+}
+
+/// `measured`, `unknown`, or `predicted ± bound`.
+pub(crate) fn origin(sample: &Sample, vertex: &Vertex) -> String {
+    match sample.origin {
+        Origin::Measured => "measured".to_owned(),
+        Origin::Unknown => "unknown".to_owned(),
+        Origin::Predicted { bound } => {
+            format!("predicted ± {}", format::value(&Value::F64(bound), vertex.info().unit))
+        }
+    }
 }

@@ -189,8 +189,8 @@ static int print_vertex(const struct segment *s, const struct vertex *v)
     }
     printf(",\"latest\":{\"count\":%" PRIu64 ",\"time\":%" PRId64 ",\"checked_at\":%" PRId64,
         sample.ticket + 1, sample.time, sample.checked_at);
-    int predicted = (sample.meta & 0xff) == 1;
-    printf(",\"origin\":\"%s\"", predicted ? "predicted" : "measured");
+    int predicted = (sample.meta & 0xff) == 1, unknown = (sample.meta & 0xff) == 2;
+    printf(",\"origin\":\"%s\"", predicted ? "predicted" : unknown ? "unknown" : "measured");
     if (v->value_type == STRUCTURED) {
         char *text = read_text(s, v, &sample);
         printf(",\"text\":%s", text != NULL ? text : "null");

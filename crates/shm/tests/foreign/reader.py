@@ -92,7 +92,7 @@ class Segment:
             if not whole:
                 continue
             sample = {"count": head, "time": time, "checked_at": max(checked_at, time)}
-            sample["origin"] = "predicted" if meta & 0xFF == 1 else "measured"
+            sample["origin"] = ("measured", "predicted", "unknown")[meta & 0xFF]
             if vertex["type"] == "structured":
                 text = self.structured(vertex, bits, meta >> 32)
                 if text is None:

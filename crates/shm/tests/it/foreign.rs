@@ -78,6 +78,10 @@ fn subject() -> Subject {
     let repeated = vec![number(20, Value::U64(3)), number(30, Value::U64(3))];
     vertex("n01/unchanged", u64s, Kind::Gauge, "", 4, repeated);
     vertex(&"a".repeat(255), u64s, Kind::Gauge, "", 4, vec![number(1, Value::U64(0))]);
+    let unknown = |value_type| vec![Sample::unknown(at(11), value_type, "no \"input\"")];
+    vertex("n01/insight/number", f64s, Kind::Gauge, "", 4, unknown(f64s));
+    let structured = ValueType::Structured;
+    vertex("n01/insight/list", structured, Kind::State, "", 4, unknown(structured));
     let gone = publisher.register(spec("n01/gone", u64s)).expect("room");
     publisher.unregister(&gone);
     let mut group = publisher.group("a-group").expect("room");
@@ -112,9 +116,13 @@ fn vertex_line(vertex: &Vertex) -> Json {
             Value::I64(v) => line["bits"] = v.cast_unsigned().into(),
             Value::U64(v) => line["bits"] = v.into(),
         }
-        if let Origin::Predicted { bound } = origin {
-            line["origin"] = "predicted".into();
-            line["bound"] = bound.into();
+        match origin {
+            Origin::Measured => {}
+            Origin::Predicted { bound } => {
+                line["origin"] = "predicted".into();
+                line["bound"] = bound.into();
+            }
+            Origin::Unknown => line["origin"] = "unknown".into(),
         }
         line
     });
@@ -158,7 +166,7 @@ fn a_c_program_reads_a_segment_from_the_document_alone() {
     let subject = subject();
     let Some((_built, reader)) = c_reader() else { return };
     let segment = Segment::open(subject.publisher.path()).expect("sound");
-    assert_eq!(segment.vertices().len(), 9);
+    assert_eq!(segment.vertices().len(), 11);
     let list = |path: &Path| {
         let mut command = Command::new(&reader);
         command.arg("list").arg(path);

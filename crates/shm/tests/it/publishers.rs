@@ -6,7 +6,8 @@ use std::sync::Barrier;
 
 use skopos_model::{Origin, Sample, Scalar, Value, ValueType};
 use skopos_shm::{
-    Delivery, Error, Published, Publisher, Segment, Vertex, VertexWriter, layout::MAX_SLOTS,
+    Delivery, Error, Interest, Published, Publisher, Segment, Vertex, VertexWriter,
+    layout::MAX_SLOTS,
 };
 
 use crate::support::{
@@ -238,7 +239,7 @@ fn a_bound_is_never_less_than_it_was() {
             Origin::Predicted { bound: kept } => {
                 assert!(kept >= bound && kept as f32 as f64 == kept, "{bound} became {kept}");
             }
-            Origin::Measured => panic!("it was predicted"),
+            Origin::Measured | Origin::Unknown => panic!("it was predicted"),
         }
     }
 }
@@ -409,4 +410,31 @@ fn come_and_go(dir: &std::path::Path, thread: u64) {
         // Whoever closed just before us may have removed its own file only.
         assert!(publisher.path().exists(), "a living publisher's file was removed");
     }
+}
+
+/// A publisher may spare what nobody reads, so it must know what is read.
+#[test]
+fn readers_leave_marks_that_the_publisher_takes() {
+    let dir = runtime_dir();
+    let publisher = publisher(dir.path(), "marks");
+    let read = publisher.register(spec("n01/a/read", ValueType::U64)).expect("room");
+    let followed = publisher.register(spec("n01/a/followed", ValueType::U64)).expect("room");
+    let unread = publisher.register(spec("n01/a/unread", ValueType::U64)).expect("room");
+    for writer in [&read, &followed, &unread] {
+        writer.publish(1u64).expect("registered");
+        assert_eq!(publisher.take_interest(writer), Interest::default());
+    }
+    let segment = Segment::open(publisher.path()).expect("it lives");
+    let vertex = |writer: &VertexWriter| segment.find(writer.topic()).expect("registered");
+    vertex(&read).latest().expect("a value");
+    let subscription = vertex(&followed).subscribe();
+    assert!(!subscription.has_next());
+    vertex(&unread);
+    let interest = |read, followed| Interest { read, followed };
+    assert_eq!(publisher.take_interest(&read), interest(true, false));
+    assert_eq!(publisher.take_interest(&followed), interest(true, true));
+    assert_eq!(publisher.take_interest(&unread), interest(false, false), "found, not read");
+    assert_eq!(publisher.take_interest(&read), interest(false, false), "taken");
+    let _ = vertex(&read).range(at(0)..=skopos_shm::now());
+    assert_eq!(publisher.take_interest(&read), interest(true, false), "a range is read");
 }

@@ -127,10 +127,10 @@ impl Reader {
             let Sample { time, value, origin } = reading.sample;
             fact.since = time;
             fact.checked_at = reading.checked_at;
-            fact.value = Some(value);
-            fact.bound = match origin {
-                Origin::Measured => None,
-                Origin::Predicted { bound } => Some(bound),
+            (fact.value, fact.bound) = match origin {
+                Origin::Measured => (Some(value), None),
+                Origin::Predicted { bound } => (Some(value), Some(bound)),
+                Origin::Unknown => (None, None),
             };
         }
         // Intervals are facts too: rates come once all values are there.

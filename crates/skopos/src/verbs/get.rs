@@ -12,9 +12,8 @@ use crate::control::{self, Request};
 use crate::duration;
 use crate::failure::{EXIT_NO, Failure};
 use crate::find::{no_match, open_host, resolve};
-use crate::format;
 use crate::out::{Out, Style, tell};
-use crate::reading::{ReadingJson, origin};
+use crate::reading::{ReadingJson, origin, value};
 
 /// `docs/json/get.schema.json`.
 #[derive(Serialize)]
@@ -143,7 +142,7 @@ fn print(
                 .map(|(vertex, r)| {
                     vec![
                         vertex.topic().to_string(),
-                        format::value(&r.sample.value, vertex.info().unit),
+                        value(&r.sample, vertex.info().unit),
                         format!("{} ago", duration::human(r.age())),
                         origin(&r.sample, vertex),
                     ]

@@ -13,7 +13,7 @@ use crate::failure::Failure;
 use crate::find::{no_match, open_host, readings_of};
 use crate::format;
 use crate::out::{Out, Style, tell};
-use crate::reading::{ReadingJson, origin};
+use crate::reading::{self, ReadingJson, origin};
 
 /// How long to sleep at most before looking whether publishers came or died.
 const LOOK_AROUND: Duration = Duration::from_millis(500);
@@ -157,7 +157,7 @@ fn print_change(out: &mut Out, vertex: &Vertex, sample: &Sample) -> std::io::Res
         )),
         Style::Human => {
             let time = out.dim(&format::time_of_day(sample.time));
-            let value = out.bold(&format::value(value, unit));
+            let value = out.bold(&reading::value(sample, unit));
             out.line(format!("{time}  {topic}  {value}"))
         }
     }
