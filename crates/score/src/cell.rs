@@ -111,6 +111,12 @@ impl Cell {
         self.resets
     }
 
+    /// When its source was looked at before, and the number that it had then: where its rate begins.
+    /// `None` after one poll and after a restart of a counter.
+    pub fn previous(&self) -> Option<(Timestamp, f64)> {
+        self.previous
+    }
+
     /// The value.
     ///
     /// # Errors

@@ -3,7 +3,6 @@
 //! An [`Insight`] is the computation of one vertex. A [`Definition`] says for which instances (a
 //! device, a mount, a tier, the node) there is such a vertex, and what its inputs are.
 
-use skopos_model::Topic;
 use skopos_model::schema::Metric;
 
 use crate::{Cell, Input, Inputs, Outcome};
@@ -11,8 +10,9 @@ use crate::{Cell, Input, Inputs, Outcome};
 /// The computation of one insight vertex. The graph calls it when an input changed.
 pub trait Insight: Send {
     /// A vertex now matches the input at `slot`. `vertex` names it in the calls that follow.
-    fn joined(&mut self, slot: usize, vertex: u32, topic: &Topic) {
-        let _ = (slot, vertex, topic);
+    /// What is known of it so far, its value as a rule not yet, is in `cell`.
+    fn joined(&mut self, slot: usize, vertex: u32, cell: &Cell) {
+        let _ = (slot, vertex, cell);
     }
 
     /// It is gone.
@@ -24,6 +24,12 @@ pub trait Insight: Send {
     /// so that what can be kept up to date step by step need not look at all of them again.
     fn changed(&mut self, slot: usize, vertex: u32, cell: &Cell) {
         let _ = (slot, vertex, cell);
+    }
+
+    /// True if the value moves with time alone (a window, an age), so that the graph has to evaluate
+    /// it now and then though no input changed.
+    fn is_timed(&self) -> bool {
+        false
     }
 
     /// The value now.
