@@ -189,20 +189,23 @@ impl Budget {
 
     /// Which sensor to stretch next, and to what. `None` if all are at their longest.
     fn next(&self, sensors: &[Demand], grants: &[Grant]) -> Option<(usize, f64)> {
-        let mut best: Option<(usize, f64, (bool, f64))> = None;
+        let mut best = None;
+        let mut foremost = (false, 0.0);
         for (at, (sensor, grant)) in sensors.iter().zip(grants).enumerate() {
             let next = step_after(grant.stretch).min(sensor.longest_stretch());
-            if next <= grant.stretch || sensor.cost.is_zero() {
+            if next <= grant.stretch {
                 continue;
             }
             let calm = if next <= self.held[at] { SWAP_RATIO } else { 1.0 };
             let urgency = calm * sensor.share() / (sensor.weight() * grant.stretch * grant.stretch);
-            let order = (!sensor.waited_for, urgency);
-            if best.is_none_or(|(_, _, best)| order > best) {
-                best = Some((at, next, order));
+            // What costs nothing is never before anything, and so is never stretched.
+            let order = (!sensor.waited_for && urgency > 0.0, urgency);
+            if order > foremost {
+                foremost = order;
+                best = Some((at, next));
             }
         }
-        best.map(|(at, next, _)| (at, next))
+        best
     }
 }
 
