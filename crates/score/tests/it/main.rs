@@ -1,4 +1,5 @@
 //! Integration tests, one binary.
 
 mod budget;
+mod interval;
 mod trace;

@@ -1,0 +1,26 @@
+use std::time::Duration;
+
+use super::{Finding, Policy};
+
+/// Always the same interval, whatever the polls find.
+#[derive(Clone, Debug)]
+pub struct Fixed {
+    interval: Duration,
+}
+
+impl Fixed {
+    /// Polls every `interval`.
+    pub fn new(interval: Duration) -> Self {
+        Self { interval }
+    }
+}
+
+impl Policy for Fixed {
+    fn name(&self) -> &'static str {
+        "fixed"
+    }
+
+    fn next(&mut self, _: &Finding) -> Duration {
+        self.interval
+    }
+}

@@ -1,0 +1,189 @@
+//! Interval policies and what they are told.
+
+use std::time::Duration;
+
+use skopos_model::Kind;
+use skopos_score::interval::{Finding, Policy, PolicyConfig, PolicyKind, Surprise};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn found(at: Duration, change: f64) -> Finding {
+    Finding { at, change, value: None }
+}
+
+/// Polls a metric whose changes are `change` of the time, for `polls` polls; gives the last interval.
+fn poll(policy: &mut dyn Policy, polls: usize, change: f64, at: &mut Duration) -> Duration {
+    let mut interval = Duration::ZERO;
+    for _ in 0..polls {
+        interval = policy.next(&found(*at, change));
+        *at += interval;
+    }
+    interval
+}
+
+#[test]
+fn a_constant_metric_reaches_the_longest_interval_under_every_policy() {
+    for kind in PolicyKind::ALL.into_iter().filter(|kind| *kind != PolicyKind::Fixed) {
+        let config = PolicyConfig { max_seconds: Some(25.0), ..PolicyConfig::new(kind) };
+        let mut policy = config.build().expect("a good configuration");
+        let mut at = Duration::ZERO;
+        assert_eq!(poll(&mut *policy, 100, 0.0, &mut at), 25 * SECOND, "{kind} from the start");
+        poll(&mut *policy, 50, 9.0, &mut at);
+        assert_eq!(poll(&mut *policy, 100, 0.0, &mut at), 25 * SECOND, "{kind} after changes");
+        assert_eq!(policy.name(), kind.name());
+    }
+}
+
+#[test]
+fn a_fixed_interval_stays_whatever_is_found() {
+    let config = PolicyConfig { min_seconds: Some(5.0), ..PolicyConfig::new(PolicyKind::Fixed) };
+    let mut policy = config.build().expect("a good configuration");
+    for change in [0.0, 1e9, f64::NAN] {
+        assert_eq!(policy.next(&found(SECOND, change)), 5 * SECOND);
+    }
+}
+
+#[test]
+fn aimd_adds_within_the_threshold_and_multiplies_beyond() {
+    let config = PolicyConfig {
+        threshold: Some(2.0),
+        factor: Some(0.5),
+        step_seconds: Some(3.0),
+        ..PolicyConfig::new(PolicyKind::Aimd)
+    };
+    let mut policy = config.build().expect("a good configuration");
+    for (change, seconds) in
+        [(0.0, 4.0), (2.0, 7.0), (2.1, 3.5), (f64::NAN, 6.5), (9.0, 3.25), (9.0, 1.625), (9.0, 1.0)]
+    {
+        let expected = Duration::from_secs_f64(seconds);
+        assert_eq!(policy.next(&found(SECOND, change)), expected, "after a change of {change}");
+    }
+}
+
+#[test]
+fn aimd_window_compares_with_the_mean_of_the_last_changes() {
+    let config = PolicyConfig { window: Some(2), ..PolicyConfig::new(PolicyKind::AimdWindow) };
+    let mut policy = config.build().expect("a good configuration");
+    // In the window: nothing, 0, 0 40, 40 4, 4 2.2, 2.2 0.4.
+    for (change, seconds) in
+        [(0.0, 2.0), (40.0, 1.5), (4.0, 1.125), (2.2, 2.125), (0.4, 1.593_75), (0.13, 2.593_75)]
+    {
+        let expected = Duration::from_secs_f64(seconds);
+        assert_eq!(policy.next(&found(SECOND, change)), expected, "after a change of {change}");
+    }
+}
+
+#[test]
+fn a_configuration_that_means_nothing_is_refused_with_what_would_be_right() {
+    let aimd = PolicyConfig::new(PolicyKind::Aimd);
+    let fixed = PolicyConfig::new(PolicyKind::Fixed);
+    let window = PolicyConfig::new(PolicyKind::AimdWindow);
+    for (config, expected) in [
+        (
+            PolicyConfig { min_seconds: Some(0.0), ..aimd.clone() },
+            "`min_seconds = 0`: it must lie between 0.001 and 86400",
+        ),
+        (
+            PolicyConfig { max_seconds: Some(f64::NAN), ..aimd.clone() },
+            "`max_seconds = NaN`: it must lie between 0.001 and 86400",
+        ),
+        (
+            PolicyConfig { min_seconds: Some(9.0), max_seconds: Some(2.0), ..aimd.clone() },
+            "`max_seconds = 2` is less than `min_seconds = 9`",
+        ),
+        (
+            PolicyConfig { factor: Some(1.0), ..aimd.clone() },
+            "`factor = 1`: it must lie between 0.01 and 0.99",
+        ),
+        (PolicyConfig { window: Some(0), ..window }, "`window = 0`: it must lie between 1 and 64"),
+        (
+            PolicyConfig { window: Some(3), ..aimd },
+            "`aimd` has no `window`; it has `min_seconds`, `max_seconds`, `step_seconds`, \
+             `factor`, `threshold`",
+        ),
+        (
+            PolicyConfig { max_seconds: Some(5.0), ..fixed },
+            "`fixed` has no `max_seconds`; it has `min_seconds`",
+        ),
+    ] {
+        assert_eq!(config.build().expect_err("refused").to_string(), expected);
+    }
+}
+
+/// The greatest change of each poll of one fact, a second apart unless said otherwise.
+fn changes(kind: Kind, values: impl IntoIterator<Item = f64>, seconds: u32) -> Vec<f64> {
+    let mut surprise = Surprise::new(SECOND);
+    let changes = values.into_iter().enumerate().map(|(n, value)| {
+        surprise.begin(SECOND * seconds * u32::try_from(n).expect("few"));
+        surprise.fact(0, value, kind);
+        surprise.finish().change
+    });
+    changes.collect()
+}
+
+/// A sequence that jumps about within 0 and 1, the same each time.
+fn noise(n: u64) -> f64 {
+    let mut z = n.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    ((z ^ (z >> 31)) >> 11) as f64 / (1u64 << 53) as f64
+}
+
+#[test]
+fn a_gauge_that_jitters_is_no_surprise_and_a_step_is_one() {
+    let mut values: Vec<f64> = (0..400).map(|n| 1e9 + 1e6 * noise(n)).collect();
+    values.push(1.1e9);
+    let changes = changes(Kind::Gauge, values, 1);
+    assert!(changes[200..400].iter().all(|c| *c < 1.0), "{:?}", &changes[200..400]);
+    assert!(changes[400] > 10.0, "{}", changes[400]);
+}
+
+#[test]
+fn steps_out_of_rest_stay_surprises_for_as_long_as_they_come() {
+    // Every fifth second, polled each second and then only when it steps.
+    let dense = changes(Kind::Gauge, (0..500u32).map(|n| f64::from(n / 5) * 38_000.0), 1);
+    assert_eq!(dense[1..].iter().filter(|c| **c >= 1.0).count(), 99);
+    let locked = changes(Kind::Gauge, (0..500).map(|n| f64::from(n) * 38_000.0), 5);
+    assert!(locked[1..].iter().all(|c| *c >= 1.0));
+}
+
+#[test]
+fn a_counter_is_judged_by_its_rate() {
+    let mut total = 0.0;
+    let mut steady: Vec<f64> = Vec::new();
+    for n in 0..600 {
+        total += 100.0 + 10.0 * noise(n);
+        steady.push(total);
+    }
+    steady.push(total + 1000.0);
+    // Ends like this, and starts again at zero.
+    steady.extend([total + 1100.0, 5.0, 105.0]);
+    let changes = changes(Kind::Counter, steady, 1);
+    assert!(changes[200..600].iter().all(|c| *c < 1.0), "{:?}", &changes[200..600]);
+    assert!(changes[600] > 10.0 && changes[601] > 10.0, "{:?}", &changes[600..]);
+    assert_eq!(&changes[602..], [2.0, 0.0], "a restart counts once");
+}
+
+#[test]
+fn states_count_and_what_is_no_number_does_not() {
+    assert_eq!(changes(Kind::State, [1.0, 1.0, 2.0, 2.0], 1), [0.0, 0.0, 2.0, 0.0]);
+    assert_eq!(changes(Kind::Gauge, [1.0, f64::NAN, 1.0, f64::INFINITY], 1), [0.0; 4]);
+    assert_eq!(changes(Kind::Gauge, [0.0, 1.0], 1), [0.0, 1e6], "without any jitter before");
+}
+
+#[test]
+fn the_greatest_surprise_of_a_poll_counts_and_a_gone_fact_is_forgotten() {
+    let mut surprise = Surprise::new(SECOND);
+    let mut poll = |second: u32, a: f64, b: f64| {
+        surprise.begin(SECOND * second);
+        surprise.fact(0, a, Kind::State);
+        surprise.fact(7, b, Kind::Gauge);
+        let change = surprise.finish().change;
+        if second == 2 {
+            surprise.forget(7);
+        }
+        change
+    };
+    assert_eq!([poll(0, 1.0, 5.0), poll(1, 2.0, 5.0), poll(2, 2.0, 6.0)], [0.0, 2.0, 1e6]);
+    assert_eq!([poll(3, 2.0, 99.0), poll(4, 2.0, 99.0)], [0.0, 0.0], "another fact, first seen");
+}
