@@ -10,8 +10,8 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use skopos_model::Scalar;
 use skopos_model::schema::Metric;
+use skopos_model::{Scalar, Structured};
 use skopos_sense::{FactId, Root, Sink, Tick, open_all};
 
 /// Takes facts as a segment would, less the sharing.
@@ -35,6 +35,10 @@ impl Sink for Table {
 
     fn set(&mut self, id: FactId, value: Scalar) {
         self.last[id.index().expect("none was refused") as usize] = Some(value);
+    }
+
+    fn set_structured(&mut self, id: FactId, _: &Structured) {
+        assert!(self.live.contains(&id.index().expect("none was refused")));
     }
 }
 

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use skopos_model::Scalar;
 use skopos_model::schema::{Family, Metric};
+use skopos_model::{Scalar, Structured, ValueType};
 
 use crate::{FactId, Sink, Tick};
 
@@ -61,23 +61,31 @@ impl Facts {
     ) {
         let value = value.into();
         debug_assert_eq!(value.value_type(), metric.value_type, "type of {}", metric.name);
-        let Some(at) = self.position(metric) else {
-            debug_assert!(false, "{} is not of the family {}", metric.name, self.family.name);
-            return;
-        };
-        self.next = at + 1;
-        if let Some(id) = self.registered(at, tick, metric) {
+        if let Some(id) = self.registered(tick, metric) {
             tick.set(id, value);
         }
     }
 
-    /// The id of the metric at `at`, which is registered first where that is due.
-    fn registered(
+    /// Hands over one fact that is a text, list or record.
+    pub(crate) fn set_structured(
         &mut self,
-        at: usize,
         tick: &mut Tick<'_>,
         metric: &'static Metric,
-    ) -> Option<FactId> {
+        value: &Structured,
+    ) {
+        debug_assert_eq!(ValueType::Structured, metric.value_type, "type of {}", metric.name);
+        if let Some(id) = self.registered(tick, metric) {
+            tick.set_structured(id, value);
+        }
+    }
+
+    /// The id of the metric, which is registered first where that is due.
+    fn registered(&mut self, tick: &mut Tick<'_>, metric: &'static Metric) -> Option<FactId> {
+        let Some(at) = self.position(metric) else {
+            debug_assert!(false, "{} is not of the family {}", metric.name, self.family.name);
+            return None;
+        };
+        self.next = at + 1;
         let now = seconds(tick.monotonic);
         match self.places[at] {
             Place::Registered(id) => return Some(id),

@@ -206,6 +206,11 @@ impl Sensor for Fs {
         Ok(())
     }
 
+    // statvfs waits for the device, and a device that is stuck keeps it for ever.
+    fn may_block(&self) -> bool {
+        true
+    }
+
     fn skips(&self) -> Vec<Skip> {
         let remote = self.remote.iter().map(|(kind, count)| {
             let reason = format!(

@@ -1,7 +1,7 @@
 //! Things that come and go (disks, mounts, interfaces), each with the same facts.
 
 use skopos_model::schema::{Family, Metric};
-use skopos_model::{Scalar, escape_segment};
+use skopos_model::{Scalar, Structured, escape_segment};
 
 use crate::facts::Facts;
 use crate::{Sink, Skip, Tick};
@@ -42,6 +42,21 @@ impl<T> Instance<T> {
         value: impl Into<Scalar>,
     ) {
         self.facts.set(tick, metric, value);
+    }
+
+    /// Hands over one of its facts that is a text, list or record.
+    pub(crate) fn set_structured(
+        &mut self,
+        tick: &mut Tick<'_>,
+        metric: &'static Metric,
+        value: &Structured,
+    ) {
+        self.facts.set_structured(tick, metric, value);
+    }
+
+    /// Takes one of its facts away, if it is there: what it told is no longer so.
+    pub(crate) fn unset(&mut self, tick: &mut Tick<'_>, metric: &'static Metric) {
+        self.facts.unregister_one(tick.sink, metric);
     }
 }
 

@@ -21,6 +21,8 @@ mod facts;
 mod instances;
 mod table;
 mod mounts;
+pub mod disk;
+pub mod calibration;
 mod registry;
 
 mod load;
@@ -35,6 +37,7 @@ mod vmstat;
 mod numa;
 mod block;
 mod fs;
+mod device;
 mod netdev;
 mod tcp;
 mod udp;

@@ -1,7 +1,7 @@
 //! Which sensors there are.
 
 use crate::{
-    Root, Sensor, Skip, block, cgroup, cpu, fs, hwmon, interrupts, load, mem, netdev, numa,
+    Root, Sensor, Skip, block, cgroup, cpu, device, fs, hwmon, interrupts, load, mem, netdev, numa,
     process, psi, sockets, softirqs, swap, tcp, udp, vmstat,
 };
 
@@ -27,6 +27,7 @@ pub fn open_all(root: &Root) -> Opened {
     opened.add(vmstat::Vmstat::open(root));
     opened.add(numa::Numa::open(root));
     opened.add(block::Block::open(root));
+    opened.add(device::Device::open(root));
     opened.add(fs::Fs::open(root));
     opened.add(netdev::Netdev::open(root));
     opened.add(tcp::Tcp::open(root));

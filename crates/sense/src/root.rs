@@ -1,16 +1,28 @@
 use std::path::{Path, PathBuf};
 
-/// Where the kernel's file systems are mounted. Tests point it at recorded copies.
+/// Where the sources are. Tests point it at recorded copies.
 #[derive(Clone, Debug)]
 pub struct Root {
     /// procfs, most often `/proc`.
     pub proc: PathBuf,
     /// sysfs, most often `/sys`.
     pub sys: PathBuf,
+    /// Device files, most often `/dev`.
+    pub dev: PathBuf,
+    /// The program of smartmontools: a path, or a name that is looked for in `PATH`.
+    pub smartctl: PathBuf,
+    /// What `skopos calibrate` stores; it need not be there. See [`crate::calibration`].
+    pub calibration: PathBuf,
 }
 
 impl Default for Root {
     fn default() -> Self {
-        Self { proc: Path::new("/proc").into(), sys: Path::new("/sys").into() }
+        Self {
+            proc: Path::new("/proc").into(),
+            sys: Path::new("/sys").into(),
+            dev: Path::new("/dev").into(),
+            smartctl: Path::new("smartctl").into(),
+            calibration: Path::new("/var/lib/skopos/calibration.json").into(),
+        }
     }
 }

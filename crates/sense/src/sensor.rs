@@ -1,8 +1,8 @@
 use std::io;
 use std::time::Duration;
 
-use skopos_model::Scalar;
 use skopos_model::schema::{Family, Metric};
+use skopos_model::{Scalar, Structured};
 
 /// Reads one source and yields the facts of one family.
 pub trait Sensor: Send {
@@ -15,6 +15,18 @@ pub trait Sensor: Send {
     /// The source could not be read this time; facts already handed over stand, the others keep
     /// their last value and grow old.
     fn poll(&mut self, tick: &mut Tick<'_>) -> io::Result<()>;
+
+    /// How long the source takes to have news: polling it more often finds nothing. `None` if that
+    /// is up to the agent.
+    fn interval_hint(&self) -> Option<Duration> {
+        None
+    }
+
+    /// True if a poll can wait for something that may never come (a program, a device, a file
+    /// system that hangs), and so must not stand in the way of other sensors.
+    fn may_block(&self) -> bool {
+        false
+    }
 
     /// Parts of the family that this machine does not have; the sensor itself runs without them.
     fn skips(&self) -> Vec<Skip> {
@@ -51,6 +63,11 @@ impl Tick<'_> {
     pub fn set(&mut self, id: FactId, value: impl Into<Scalar>) {
         self.sink.set(id, value.into());
     }
+
+    /// Hands over one fact that is a text, list or record.
+    pub fn set_structured(&mut self, id: FactId, value: &Structured) {
+        self.sink.set_structured(id, value);
+    }
 }
 
 /// A registered fact. Only the sink that gave it knows what it stands for.
@@ -84,4 +101,7 @@ pub trait Sink {
 
     /// The fact's value at this tick. Its type is the metric's.
     fn set(&mut self, id: FactId, value: Scalar);
+
+    /// As [`set`](Self::set), for a structured value.
+    fn set_structured(&mut self, id: FactId, value: &Structured);
 }

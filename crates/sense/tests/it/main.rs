@@ -1,11 +1,12 @@
 //! Tests of the sensors as the agent sees them: through `open_all`, with a sink of our own.
 //!
-//! `recorded` feeds them kernel files of known content, odd ones too; `live` compares them with
+//! `recorded` and `hardware` feed them kernel files of known content, odd ones too; `live` compares them with
 //! independent tools on this machine; `no_allocation` counts what steady ticks allocate; `totality`
 //! feeds them damaged files.
 
 mod support;
 
+mod hardware;
 mod live;
 mod no_allocation;
 mod recorded;

@@ -5,7 +5,7 @@ use std::fs;
 use crate::support::{Host, Table, Tree};
 
 /// Checks `topic value` lines; `-` stands for a fact that must not be there.
-fn check(table: &Table, expected: &str) {
+pub(crate) fn check(table: &Table, expected: &str) {
     for line in expected.lines().map(str::trim).filter(|line| !line.is_empty()) {
         let (topic, value) = line.split_once(' ').expect("a topic and a value");
         match value.trim() {

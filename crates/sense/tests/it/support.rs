@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use skopos_model::schema::{self, Metric};
-use skopos_model::{Scalar, Topic};
+use skopos_model::{Scalar, Structured, Topic, ValueType};
 use skopos_sense::{FactId, Opened, Root, Sensor, Sink, Skip, Tick, open_all};
 
 /// The facts that are registered, and their last values.
@@ -23,6 +23,7 @@ struct Fact {
     topic: Topic,
     metric: &'static Metric,
     value: Option<Scalar>,
+    structured: Option<Structured>,
 }
 
 impl Sink for Table {
@@ -38,7 +39,7 @@ impl Sink for Table {
                 None => return FactId::REFUSED,
             }
         }
-        self.facts.push(Some(Fact { topic, metric, value: None }));
+        self.facts.push(Some(Fact { topic, metric, value: None, structured: None }));
         FactId::from_index(u32::try_from(self.facts.len() - 1).expect("few facts"))
     }
 
@@ -55,14 +56,32 @@ impl Sink for Table {
         assert!(value.as_f64().is_finite(), "{} = {value:?}", fact.topic);
         fact.value = Some(value);
     }
+
+    fn set_structured(&mut self, id: FactId, value: &Structured) {
+        let Some(index) = id.index() else { return };
+        let fact = self.facts[index as usize].as_mut().expect("unregistered facts are not set");
+        assert_eq!(fact.metric.value_type, ValueType::Structured, "{}", fact.topic);
+        if fact.structured.as_ref() != Some(value) {
+            fact.structured = Some(value.clone());
+        }
+    }
 }
 
 impl Table {
-    /// The value of `topic`, which is given without the node.
-    pub(crate) fn get(&self, topic: &str) -> Option<f64> {
+    fn find(&self, topic: &str) -> Option<&Fact> {
         let mut facts = self.facts.iter().flatten();
-        let fact = facts.find(|f| f.topic.as_str().strip_prefix("n/") == Some(topic))?;
+        facts.find(|f| f.topic.as_str().strip_prefix("n/") == Some(topic))
+    }
+
+    /// The number of `topic`, which is given without the node.
+    pub(crate) fn get(&self, topic: &str) -> Option<f64> {
+        let fact = self.find(topic).filter(|f| f.structured.is_none())?;
         Some(fact.value.expect("a registered fact has a value").as_f64())
+    }
+
+    /// The text of `topic`.
+    pub(crate) fn text(&self, topic: &str) -> Option<&str> {
+        self.find(topic)?.structured.as_ref()?.as_json().as_str()
     }
 
     /// As [`get`](Self::get), where it must be there.
@@ -76,10 +95,10 @@ impl Table {
         topics.filter(|topic| topic.starts_with(prefix)).collect()
     }
 
-    /// Every fact, by topic without the node.
+    /// Every number, by topic without the node.
     pub(crate) fn snapshot(&self) -> BTreeMap<String, f64> {
         let topics = self.topics("").into_iter();
-        topics.map(|topic| (topic.to_owned(), self.value(topic))).collect()
+        topics.filter_map(|topic| Some((topic.to_owned(), self.get(topic)?))).collect()
     }
 
     /// The instances of a family.
@@ -175,8 +194,18 @@ impl Tree {
         self
     }
 
+    pub(crate) fn root(&self) -> Root {
+        Root {
+            proc: self.path("proc"),
+            sys: self.path("sys"),
+            dev: self.path("dev"),
+            smartctl: self.path("bin/smartctl"),
+            calibration: self.path("calibration.json"),
+        }
+    }
+
     pub(crate) fn host(&self) -> Host {
-        Host::open(&Root { proc: self.path("proc"), sys: self.path("sys") })
+        Host::open(&self.root())
     }
 
     /// Every file in it.

@@ -24,7 +24,7 @@ fn a_snapshot_is_of_the_last_whole_tick() {
     let mut tick = group.tick(at(100));
     tick.publish(&a, 1u64).expect("of this group");
     assert!(matches!(snapshot(&vertices), Err(Error::Empty(_))), "the tick is not whole yet");
-    tick.publish_structured(&b, structured("[1]")).expect("of this group");
+    tick.publish_structured(&b, &structured("[1]")).expect("of this group");
     drop(tick);
     let taken = snapshot(&vertices).expect("a whole tick");
     assert_eq!(taken.time, at(100));

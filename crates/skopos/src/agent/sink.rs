@@ -1,9 +1,12 @@
 //! Puts what a sensor yields into the agent's segment.
 
-use skopos_model::Scalar;
 use skopos_model::schema::Metric;
+use skopos_model::{Scalar, Structured, ValueType};
 use skopos_sense::{FactId, Sink};
 use skopos_shm::{Error, Published, Publisher, Tick, VertexSpec, VertexWriter};
+
+/// Texts and records of sensors say what a thing is, and change by the day if at all.
+const STRUCTURED_SLOTS: u32 = 16;
 
 /// What the agent counts of itself; published by `self_facts`.
 #[derive(Clone, Copy, Debug, Default)]
@@ -57,8 +60,11 @@ impl<'a> SegmentSink<'a> {
 
     fn try_register(&self, metric: &Metric, instance: &str) -> Result<VertexWriter, Error> {
         let topic = metric.topic(self.node, instance)?;
-        self.tick
-            .register(VertexSpec::new(topic, metric.value_type).kind(metric.kind).unit(metric.unit))
+        let spec = VertexSpec::new(topic, metric.value_type).kind(metric.kind).unit(metric.unit);
+        self.tick.register(match metric.value_type {
+            ValueType::Structured => spec.slots(STRUCTURED_SLOTS),
+            _ => spec,
+        })
     }
 }
 
@@ -96,6 +102,14 @@ impl Sink for SegmentSink<'_> {
         let writer = id.index().and_then(|index| self.facts.get(index as usize)?.as_ref());
         if let Some(writer) = writer {
             let done = self.tick.publish(writer, value);
+            self.counts.published(&done);
+        }
+    }
+
+    fn set_structured(&mut self, id: FactId, value: &Structured) {
+        let writer = id.index().and_then(|index| self.facts.get(index as usize)?.as_ref());
+        if let Some(writer) = writer {
+            let done = self.tick.publish_structured(writer, value);
             self.counts.published(&done);
         }
     }
