@@ -534,7 +534,7 @@ impl Inner {
         Ok(Place { offset, slots, byte_ring_bytes })
     }
 
-    fn unregister(&self, index: u32, owner: u64) {
+    pub(crate) fn unregister(&self, index: u32, owner: u64) {
         let mut registry = self.registry();
         let Some(entry) = self.entry(index) else { return };
         let Some(registered) = entry::read(entry) else { return };

@@ -193,6 +193,14 @@ impl Tick<'_> {
         self.group.register(spec)
     }
 
+    /// Takes a vertex of the group away while the tick is under way; see
+    /// [`Publisher::unregister`](crate::Publisher::unregister).
+    pub fn unregister(&self, vertex: &VertexWriter) {
+        if self.own(vertex).is_ok() {
+            self.group.inner.unregister(vertex.index, vertex.owner);
+        }
+    }
+
     /// Publishes a number.
     ///
     /// # Errors

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
+use skopos_score::interval::PolicyKind;
 
 use crate::duration;
 use crate::out::Style;
@@ -96,15 +97,40 @@ pub(crate) struct AgentArgs {
     /// Stop by itself after this long (30s, 5m, 2h)
     #[arg(long = "for", value_name = "DURATION", value_parser = duration::parse)]
     pub(crate) run_for: Option<Duration>,
-    /// Time between two polls of a sensor
+    /// Shortest time between two polls of a sensor
     #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = duration::parse)]
     pub(crate) interval: Duration,
+    /// How the time between polls follows what they find
+    #[arg(long, value_name = "POLICY", default_value = "fixed", value_parser = policy)]
+    pub(crate) policy: PolicyKind,
+    /// What the agent may cost of one core, such as 1% or 0.01 [default: 1%]
+    #[arg(long, value_name = "SHARE", value_parser = share)]
+    pub(crate) budget: Option<f64>,
     /// First segment of every topic [default: the host's name]
     #[arg(long, value_name = "NAME")]
     pub(crate) node: Option<String>,
     /// Families not to sense, such as cgroup,interrupts
     #[arg(long, value_name = "FAMILY,…", value_delimiter = ',')]
     pub(crate) skip: Vec<String>,
+}
+
+/// A policy by its name.
+fn policy(text: &str) -> Result<PolicyKind, String> {
+    let names = || PolicyKind::ALL.map(PolicyKind::name).join(", ");
+    let found = PolicyKind::ALL.into_iter().find(|kind| kind.name() == text);
+    found.ok_or_else(|| format!("the policies are {}", names()))
+}
+
+/// `1%` or `0.01`.
+fn share(text: &str) -> Result<f64, String> {
+    let (number, scale) = match text.strip_suffix('%') {
+        Some(number) => (number.trim_end(), 0.01),
+        None => (text, 1.0),
+    };
+    number
+        .parse()
+        .map(|n: f64| n * scale)
+        .map_err(|_| format!("`{text}` is no share: try `1%` or `0.01`"))
 }
 
 #[cfg(feature = "tui")]

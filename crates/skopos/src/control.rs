@@ -80,6 +80,10 @@ pub(crate) struct SensorStatus {
     pub(crate) polls: u64,
     /// Time between polls.
     pub(crate) interval_seconds: f64,
+    /// What decides about that time.
+    pub(crate) policy: String,
+    /// How many times longer than wanted it is, for the sake of the budget.
+    pub(crate) stretch: f64,
     /// Processor time of the latest poll.
     pub(crate) poll_seconds: f64,
     /// Why the latest poll failed, if it did.

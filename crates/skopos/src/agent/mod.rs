@@ -1,26 +1,36 @@
 //! The role that watches a machine: one thread that sleeps in `poll(2)` until a sensor is due, a
 //! request comes or a signal ends it.
 //!
-//! `sink` puts what sensors yield into the segment, `polled` is one sensor with its facts and its
-//! cost, `self_facts` publishes what the agent itself does, `server` answers requests, `signals`
-//! turns signals into a readable descriptor.
+//! `probe` is a sensor with its facts, `sink` puts what it yields into the segment; `polled` says
+//! when it is polled, `overhead` keeps all of them within a budget, `lanes` polls what may hang.
+//! `self_facts` publishes what the agent itself does, `user_facts` what scripts hand in, `server`
+//! answers requests, `signals` turns signals into a readable descriptor.
 
+mod probe;
+mod sink;
 mod polled;
+mod overhead;
+mod lanes;
 mod self_facts;
+mod user_facts;
 mod server;
 mod signals;
-mod sink;
-mod user_facts;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use skopos_model::{Timestamp, Topic, escape_segment};
+use skopos_score::budget::DEFAULT_LIMIT;
+use skopos_score::interval::{PolicyConfig, PolicyError};
 use skopos_sense::{Root, Skip, open_all};
 use skopos_shm::Publisher;
 
-use crate::agent::polled::{Polled, Wake};
+use crate::agent::lanes::Lanes;
+use crate::agent::overhead::Overhead;
+use crate::agent::polled::{Polled, Schedule};
+use crate::agent::probe::{Polling, Probe, thread_time};
 use crate::agent::self_facts::SelfFacts;
 use crate::agent::server::Server;
 use crate::agent::sink::Counts;
@@ -40,6 +50,11 @@ const MIN_INTERVAL: Duration = Duration::from_millis(10);
 const MAX_INTERVAL: Duration = Duration::from_secs(86_400);
 /// A sensor that was polled this recently is not polled again for one who asks.
 pub(crate) const MIN_REFRESH: Duration = Duration::from_millis(100);
+/// How often the agent looks who reads what, and so how late a new follower is noticed.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// How long the first tick waits for sensors that may block, so that what they found is there with
+/// the rest; and how long one who asks for a fresh value waits for such a sensor.
+const LANE_PATIENCE: Duration = Duration::from_millis(200);
 /// A clock that falls back by less than this between two wakes was slewed, not stepped: NTP slews
 /// by at most 500 parts in a million, 0.5 ms a second.
 const STEP_TOLERANCE: Duration = Duration::from_millis(100);
@@ -61,10 +76,14 @@ pub(crate) enum Event {
 
 /// A running agent.
 pub(crate) struct Agent {
-    node: String,
+    node: Arc<str>,
     dir: PathBuf,
     publisher: Publisher,
     polled: Vec<Polled>,
+    lanes: Lanes,
+    overhead: Overhead,
+    /// When to look next who reads what.
+    look_at: Duration,
     /// Families without a sensor here, and those left out.
     skips: Vec<Skip>,
     self_facts: SelfFacts,
@@ -105,9 +124,12 @@ impl Agent {
         let self_facts = SelfFacts::new(&publisher)?;
         let now = monotonic();
         let mut agent = Self {
-            node,
+            node: node.into(),
             publisher,
             polled: Vec::new(),
+            lanes: Lanes::new()?,
+            overhead: Overhead::new(args.budget.unwrap_or(DEFAULT_LIMIT), now)?,
+            look_at: now,
             skips: Vec::new(),
             self_facts,
             user_facts: UserFacts::new(&dir),
@@ -139,7 +161,10 @@ impl Agent {
                 self.skips.push(Skip::new(name, "left out by --skip"));
                 continue;
             }
-            self.polled.push(Polled::new(&self.publisher, sensor, args.interval)?);
+            let schedule = schedule(sensor.interval_hint(), args);
+            let may_block = sensor.may_block();
+            let probe = Probe::new(&self.publisher, &self.node, sensor)?;
+            self.polled.push(Polled::new(name, may_block, probe, schedule?));
         }
         if let Some(name) = unknown.first() {
             let families: Vec<_> = self.polled.iter().map(Polled::name).collect();
@@ -176,7 +201,7 @@ impl Agent {
         loop {
             let now = monotonic();
             let due = self.polled.iter().map(Polled::due).min();
-            let wake = due.into_iter().chain(self.deadline).min();
+            let wake = due.into_iter().chain(self.deadline).chain([self.look_at]).min();
             let wait = wake.map(|at| at.saturating_sub(now));
             let wait = wait.into_iter().chain(self.server.patience_left()).min();
             if self.sleep(wait)? {
@@ -186,7 +211,10 @@ impl Agent {
             if self.deadline.is_some_and(|deadline| deadline <= now) {
                 return Ok(());
             }
-            if self.polled.iter().any(|p| p.due() <= now) {
+            if self.look_at <= now {
+                self.look(now);
+            }
+            if self.polled.iter().any(|p| p.due() <= now) || self.lanes.has_news() {
                 self.tick(observe)?;
             }
         }
@@ -198,8 +226,9 @@ impl Agent {
             tv_sec: i64::try_from(d.as_secs()).unwrap_or(i64::MAX),
             tv_nsec: d.subsec_nanos().into(),
         });
-        let mut fds = Vec::with_capacity(2 + self.server.connections());
+        let mut fds = Vec::with_capacity(3 + self.server.connections());
         fds.push(PollFd::from_borrowed_fd(self.signals.descriptor(), PollFlags::IN));
+        fds.push(PollFd::from_borrowed_fd(self.lanes.descriptor(), PollFlags::IN));
         self.server.add_to(&mut fds);
         match poll(&mut fds, timeout.as_ref()) {
             Err(rustix::io::Errno::INTR) => return Ok(false),
@@ -207,8 +236,12 @@ impl Agent {
             Ok(_) => {}
         }
         let signalled = !fds[0].revents().is_empty();
-        let ready = fds[1..].iter().any(|fd| !fd.revents().is_empty());
+        let returned = !fds[1].revents().is_empty();
+        let ready = fds[2..].iter().any(|fd| !fd.revents().is_empty());
         drop(fds);
+        if returned {
+            self.lanes.note_news();
+        }
         if ready {
             for (token, request) in self.server.receive(&mut self.counts) {
                 let answer = request.map_or_else(|refused| refused, |r| self.answer(r));
@@ -233,10 +266,18 @@ impl Agent {
             self.counts.clock_steps += 1;
             events.push(Event::ClockSteppedBack { by });
         }
-        let times = (time, now);
-        let mut wake = Wake::new(&self.publisher, &self.node, times, &mut self.counts, &mut events);
-        for polled in self.polled.iter_mut().filter(|p| p.due() <= now) {
-            polled.poll(&mut wake);
+        let was_first = self.polled.iter().all(|p| p.polled_at().is_zero());
+        self.poll_due((time, now), &mut events);
+        if was_first {
+            while let Some(done) = self.lanes.wait(LANE_PATIENCE) {
+                self.settle(done.number, done.probe, done.polling, &mut events);
+            }
+        }
+        while let Some(done) = self.lanes.take() {
+            self.settle(done.number, done.probe, done.polling, &mut events);
+        }
+        for polled in &mut self.polled {
+            polled.watch(now, &mut events);
         }
         if !self.publisher.is_published() {
             let path = self.publisher.path().display();
@@ -255,8 +296,48 @@ impl Agent {
         observe(self, Event::Ticked)
     }
 
+    /// Polls every sensor that is due, or has a lane do it.
+    fn poll_due(&mut self, times: (Timestamp, Duration), events: &mut Vec<Event>) {
+        let (_, now) = times;
+        let mut spent = thread_time();
+        for at in 0..self.polled.len() {
+            let polled = &mut self.polled[at];
+            if polled.due() > now {
+                continue;
+            }
+            let Some(mut probe) = polled.take(now) else { continue };
+            if polled.may_block() {
+                if let Err(probe) = self.lanes.lend(at, probe, times) {
+                    polled.postponed(probe, now);
+                }
+                continue;
+            }
+            let polling = probe.poll(times, &mut spent);
+            self.settle(at, probe, polling, events);
+        }
+    }
+
+    /// Takes a sensor back that was polled.
+    fn settle(&mut self, at: usize, probe: Probe, polling: Polling, events: &mut Vec<Event>) {
+        self.counts.add(&polling.counts);
+        self.overhead.polled(polling.spent);
+        self.polled[at].returned(probe, polling, events);
+    }
+
+    /// Looks who reads what, and shares out the budget anew.
+    fn look(&mut self, now: Duration) {
+        self.look_at = now + LOOK_EVERY;
+        for polled in &mut self.polled {
+            if let Some(interest) = polled.probe().map(|p| p.take_interest(&self.publisher)) {
+                polled.note_interest(interest, now);
+            }
+        }
+        self.overhead.plan(&mut self.polled, now);
+    }
+
     fn publish_self(&mut self, time: Timestamp) {
-        self.self_facts.publish(&self.publisher, &self.node, &self.polled, &self.counts, time);
+        let Self { publisher, node, polled, counts, overhead, lanes, .. } = self;
+        self.self_facts.publish(publisher, node, polled, (counts, overhead, lanes.busy()), time);
     }
 
     fn answer(&mut self, request: Request) -> Answer {
@@ -287,7 +368,7 @@ impl Agent {
             hint: Some("a topic looks like `my-app/queue/depth`".to_owned()),
         };
         let topic = Topic::new(text).map_err(refused)?;
-        if topic.node() == self.node && topic.segments().count() > 1 {
+        if topic.node() == &*self.node && topic.segments().count() > 1 {
             return Ok(topic);
         }
         Topic::new(&format!("{}/{topic}", self.node)).map_err(refused)
@@ -296,28 +377,53 @@ impl Agent {
     fn refresh(&mut self, topic: &str) -> Result<Answer, Answer> {
         let times = (skopos_shm::now(), monotonic());
         let (_, now) = times;
-        let Some(polled) = self.polled.iter_mut().find(|p| p.has(topic)) else {
+        let has = |p: &Polled| p.probe().is_some_and(|probe| probe.has(topic));
+        let Some(at) = self.polled.iter().position(has) else {
             return Err(Answer::Refused {
-                error: format!("no sensor measures `{topic}`"),
+                error: format!("no sensor that is free measures `{topic}`"),
                 hint: Some("only what a sensor measures can be refreshed".to_owned()),
             });
         };
         // Rates over less than that would be of a few ticks of the kernel's clock, for everybody.
-        if now.saturating_sub(polled.polled_at()) >= MIN_REFRESH {
-            let (counts, events) = (&mut self.counts, &mut self.events);
-            polled.poll(&mut Wake::new(&self.publisher, &self.node, times, counts, events));
+        if now.saturating_sub(self.polled[at].polled_at()) >= MIN_REFRESH {
+            self.poll_now(at, times);
         }
+        let polled = &self.polled[at];
         match polled.error() {
             None => Ok(Answer::Done { topic: topic.to_owned() }),
             Some(error) => Err(Answer::Refused { error: error.to_owned(), hint: None }),
         }
     }
 
+    /// Polls one sensor before its time. One that may block gets a moment to come back.
+    fn poll_now(&mut self, at: usize, times: (Timestamp, Duration)) {
+        let mut events = std::mem::take(&mut self.events);
+        let polled = &mut self.polled[at];
+        let (_, now) = times;
+        if let Some(mut probe) = polled.take(now) {
+            if !polled.may_block() {
+                let polling = probe.poll(times, &mut thread_time());
+                self.settle(at, probe, polling, &mut events);
+            } else if let Err(probe) = self.lanes.lend(at, probe, times) {
+                polled.postponed(probe, now);
+            } else {
+                while let Some(done) = self.lanes.wait(LANE_PATIENCE) {
+                    let is_it = done.number == at;
+                    self.settle(done.number, done.probe, done.polling, &mut events);
+                    if is_it {
+                        break;
+                    }
+                }
+            }
+        }
+        self.events = events;
+    }
+
     /// What is sensed and what is not.
     pub(crate) fn status(&self) -> Status {
         let skip = |s: Skip| SkipStatus { what: s.what, reason: s.reason };
         Status {
-            node: self.node.clone(),
+            node: self.node.to_string(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             sensors: self.polled.iter().map(Polled::status).collect(),
             skips: self
@@ -331,6 +437,18 @@ impl Agent {
             facts_refused: self.counts.refused,
         }
     }
+}
+
+/// How often a sensor may be polled: its policy within the bounds of the options and of the sensor.
+fn schedule(hint: Option<Duration>, args: &AgentArgs) -> Result<Schedule, Failure> {
+    let shortest = hint.map_or(args.interval, |hint| hint.max(args.interval));
+    let config = PolicyConfig {
+        min_seconds: Some(shortest.as_secs_f64()),
+        ..PolicyConfig::new(args.policy)
+    };
+    let wrong = |e: PolicyError| Failure::new("the interval is no good").because(&e);
+    let longest = config.bounds().map_err(wrong)?.max;
+    Ok(Schedule { policy: config.build().map_err(wrong)?, shortest, longest })
 }
 
 /// The time since the machine started.

@@ -1,54 +1,57 @@
-//! One sensor with its group of facts, its interval and its cost.
+//! When each sensor is polled: what its policy wants, what the budget grants, and who follows it.
 
 use std::time::Duration;
 
-use rustix::time::{ClockId, clock_gettime};
-use skopos_model::Timestamp;
-use skopos_sense::{Sensor, Skip, Tick};
-use skopos_shm::{Group, Publisher, VertexWriter};
+use skopos_model::Kind;
+use skopos_score::budget::{Demand, Grant};
+use skopos_score::interval::{Finding, Policy, Surprise};
+use skopos_sense::Skip;
 
 use crate::agent::Event;
-use crate::agent::sink::{Counts, SegmentSink};
+use crate::agent::probe::{Polling, Probe};
+use crate::agent::sink::{Change, Yielded};
 use crate::control::SensorStatus;
-use crate::failure::Failure;
+
+/// A sensor that has not come back from its lane for so long is shown as stuck. Programs that it
+/// runs have deadlines of their own below this.
+const CUT_OFF: Duration = Duration::from_secs(10);
+
+/// How long after the last sign of a follower its facts are still polled as often as possible.
+const FOLLOWED_FOR: Duration = Duration::from_secs(3);
+
+/// Weight of the newest poll in a sensor's smoothed cost: one outlier moves it by an eighth.
+const COST_WEIGHT: f64 = 0.125;
+
+/// Half-life of how often a sensor's facts are read: long enough for a program that decides once a
+/// minute.
+const READS_HALF_LIFE: Duration = Duration::from_secs(60);
 
 /// A sensor that the agent polls.
 pub(crate) struct Polled {
-    sensor: Box<dyn Sensor>,
-    group: Group,
-    facts: Vec<Option<VertexWriter>>,
-    interval: Duration,
+    name: &'static str,
+    may_block: bool,
+    /// `None` while a lane has it.
+    probe: Option<Probe>,
+    /// What it could not measure when it was last here.
+    skips: Vec<Skip>,
+    facts: usize,
+    policy: Box<dyn Policy>,
+    surprise: Surprise,
+    /// How each fact moves, by its index.
+    kinds: Vec<Kind>,
+    shortest: Duration,
+    longest: Duration,
+    /// What the policy wants.
+    wanted: Duration,
+    granted: Grant,
     due: Duration,
     polled_at: Duration,
+    away_since: Option<Duration>,
+    is_stuck: bool,
     error: Option<String>,
     refusal_told: bool,
     cost: Cost,
-}
-
-/// One wake of the agent, in which some sensors are polled.
-pub(crate) struct Wake<'a> {
-    publisher: &'a Publisher,
-    node: &'a str,
-    /// One time for all that is polled at this wake.
-    time: Timestamp,
-    monotonic: Duration,
-    counts: &'a mut Counts,
-    events: &'a mut Vec<Event>,
-    /// Processor time of this thread up to the poll that comes next: asked once between two polls,
-    /// because asking is a system call.
-    spent: Duration,
-}
-
-impl<'a> Wake<'a> {
-    pub(crate) fn new(
-        publisher: &'a Publisher,
-        node: &'a str,
-        (time, monotonic): (Timestamp, Duration),
-        counts: &'a mut Counts,
-        events: &'a mut Vec<Event>,
-    ) -> Self {
-        Self { publisher, node, time, monotonic, counts, events, spent: thread_time() }
-    }
+    reads: Reads,
 }
 
 /// What a sensor's polls have cost.
@@ -56,41 +59,70 @@ impl<'a> Wake<'a> {
 pub(crate) struct Cost {
     /// Polls made.
     pub(crate) polls: u64,
-    /// Of them, those in which the source could not be read.
+    /// Of them, those in which the source could not be read, or never came to an end.
     pub(crate) errors: u64,
     /// Processor time of the latest.
     pub(crate) latest: Duration,
     /// Processor time of all.
     pub(crate) total: Duration,
+    /// Of one poll, smoothed, in seconds.
+    smoothed: f64,
+}
+
+/// How often its facts are read.
+#[derive(Clone, Copy, Debug, Default)]
+struct Reads {
+    per_second: f64,
+    looked_at: Duration,
+    followed_until: Duration,
+}
+
+/// How often a sensor may be polled.
+#[derive(Debug)]
+pub(crate) struct Schedule {
+    pub(crate) policy: Box<dyn Policy>,
+    pub(crate) shortest: Duration,
+    pub(crate) longest: Duration,
 }
 
 impl Polled {
-    pub(crate) fn new(
-        publisher: &Publisher,
-        sensor: Box<dyn Sensor>,
-        interval: Duration,
-    ) -> Result<Self, Failure> {
-        let group = publisher.group(sensor.family().name)?;
-        Ok(Self {
-            sensor,
-            group,
-            facts: Vec::new(),
-            interval,
+    pub(crate) fn new(name: &'static str, may_block: bool, probe: Probe, when: Schedule) -> Self {
+        let Schedule { policy, shortest, longest } = when;
+        Self {
+            name,
+            may_block,
+            skips: probe.skips(),
+            facts: 0,
+            probe: Some(probe),
+            policy,
+            surprise: Surprise::new(shortest),
+            kinds: Vec::new(),
+            shortest,
+            longest,
+            wanted: shortest,
+            granted: Grant { interval: shortest, stretch: 1.0 },
             due: Duration::ZERO,
             polled_at: Duration::ZERO,
+            away_since: None,
+            is_stuck: false,
             error: None,
             refusal_told: false,
             cost: Cost::default(),
-        })
+            reads: Reads::default(),
+        }
     }
 
     pub(crate) fn name(&self) -> &'static str {
-        self.sensor.family().name
+        self.name
     }
 
-    /// When the next poll is due, on the monotonic clock.
+    pub(crate) fn may_block(&self) -> bool {
+        self.may_block
+    }
+
+    /// When the next poll is due, on the monotonic clock; never while it is away.
     pub(crate) fn due(&self) -> Duration {
-        self.due
+        if self.probe.is_some() { self.due } else { Duration::MAX }
     }
 
     /// When the latest poll was, on the monotonic clock; zero before the first.
@@ -98,8 +130,18 @@ impl Polled {
         self.polled_at
     }
 
+    /// Time between two polls as it is now.
     pub(crate) fn interval(&self) -> Duration {
-        self.interval
+        self.granted.interval
+    }
+
+    /// How many times longer than wanted that is, for the sake of the budget.
+    pub(crate) fn stretch(&self) -> f64 {
+        self.granted.stretch
+    }
+
+    pub(crate) fn reads_per_second(&self) -> f64 {
+        self.reads.per_second
     }
 
     pub(crate) fn cost(&self) -> Cost {
@@ -111,17 +153,142 @@ impl Polled {
         self.error.as_deref()
     }
 
-    /// True if `topic` is one of its facts.
-    pub(crate) fn has(&self, topic: &str) -> bool {
-        self.facts.iter().flatten().any(|fact| fact.topic().as_str() == topic)
+    /// The sensor, unless a lane has it.
+    pub(crate) fn probe(&self) -> Option<&Probe> {
+        self.probe.as_ref()
+    }
+
+    /// The sensor, to be polled and brought back by [`returned`](Self::returned).
+    pub(crate) fn take(&mut self, now: Duration) -> Option<Probe> {
+        self.away_since = Some(now);
+        self.probe.take()
+    }
+
+    /// No lane was free: it is tried again after its interval.
+    pub(crate) fn postponed(&mut self, probe: Probe, now: Duration) {
+        self.probe = Some(probe);
+        self.away_since = None;
+        self.due = beat_after(now + self.granted.interval, self.shortest);
+    }
+
+    /// It was polled: learns what that says about the next poll.
+    pub(crate) fn returned(&mut self, probe: Probe, polling: Polling, events: &mut Vec<Event>) {
+        let Polling { at, spent, refusal, result, .. } = polling;
+        self.away_since = None;
+        self.polled_at = at;
+        self.cost.add(spent);
+        let found = self.judge(at, probe.yielded());
+        // A poll that failed found nothing, which is not the same as no change.
+        let found = if result.is_ok() { found } else { Finding { change: f64::NAN, ..found } };
+        self.wanted = self.policy.next(&found);
+        self.facts = probe.len();
+        self.probe = Some(probe);
+        self.schedule();
+        if let Some(error) = refusal
+            && !std::mem::replace(&mut self.refusal_told, true)
+        {
+            events.push(Event::FactRefused { sensor: self.name, error });
+        }
+        self.is_stuck = false;
+        match result {
+            Ok(()) => {
+                if self.error.take().is_some() {
+                    events.push(Event::SensorRecovered { sensor: self.name });
+                }
+            }
+            Err(e) => self.failed(e.to_string(), events),
+        }
+    }
+
+    /// How far what was believed until this poll was off.
+    fn judge(&mut self, at: Duration, yielded: &Yielded) -> Finding {
+        for change in &yielded.changes {
+            match *change {
+                Change::Came(index, metric) => {
+                    let index = index as usize;
+                    self.kinds.resize(self.kinds.len().max(index + 1), Kind::Gauge);
+                    self.kinds[index] = metric.kind;
+                    self.surprise.forget(index);
+                }
+                Change::Went(index) => self.surprise.forget(index as usize),
+            }
+        }
+        self.surprise.begin(at);
+        for &(index, value) in &yielded.numbers {
+            let kind = self.kinds.get(index as usize).copied().unwrap_or(Kind::Gauge);
+            self.surprise.fact(index as usize, value.as_f64(), kind);
+        }
+        self.surprise.finish()
+    }
+
+    /// Looks whether it is away for too long.
+    pub(crate) fn watch(&mut self, now: Duration, events: &mut Vec<Event>) {
+        let away = self.away_since.map(|since| now.saturating_sub(since));
+        if away.is_some_and(|away| away > CUT_OFF) && !std::mem::replace(&mut self.is_stuck, true) {
+            let error = format!(
+                "has not answered for {} s: it waits for something that hangs, and is cut off",
+                CUT_OFF.as_secs()
+            );
+            self.failed(error, events);
+        }
+    }
+
+    fn failed(&mut self, error: String, events: &mut Vec<Event>) {
+        self.cost.errors += 1;
+        if self.error.is_none() {
+            events.push(Event::SensorFailed { sensor: self.name, error: error.clone() });
+        }
+        self.error = Some(error);
+    }
+
+    /// Takes note of who reads its facts.
+    pub(crate) fn note_interest(&mut self, (reads, is_followed): (u32, bool), now: Duration) {
+        let since = now.saturating_sub(self.reads.looked_at).as_secs_f64();
+        self.reads.looked_at = now;
+        if since > 0.0 {
+            let kept = 0.5_f64.powf(since / READS_HALF_LIFE.as_secs_f64());
+            let rate = f64::from(reads) / since;
+            self.reads.per_second = kept * self.reads.per_second + (1.0 - kept) * rate;
+        }
+        if is_followed {
+            self.reads.followed_until = now + FOLLOWED_FOR;
+            let soon = beat_after(self.polled_at + self.shortest, self.shortest);
+            self.due = self.due.min(soon);
+        }
+    }
+
+    /// What it asks of the budget.
+    pub(crate) fn demand(&self, now: Duration) -> Demand {
+        let followed = now < self.reads.followed_until;
+        Demand {
+            cost: Duration::try_from_secs_f64(self.cost.smoothed).unwrap_or_default(),
+            wanted: if followed { self.shortest } else { self.wanted },
+            longest: self.longest.max(self.shortest) * 64,
+            reads_per_second: self.reads.per_second,
+            waited_for: followed,
+        }
+    }
+
+    /// What the budget grants.
+    pub(crate) fn grant(&mut self, grant: Grant) {
+        self.granted = grant;
+    }
+
+    fn schedule(&mut self) {
+        let followed = self.polled_at < self.reads.followed_until;
+        let wanted = if followed { self.shortest } else { self.wanted };
+        self.granted.interval = wanted.mul_f64(self.granted.stretch.max(1.0));
+        self.due = beat_after(self.polled_at + self.granted.interval, self.shortest);
     }
 
     pub(crate) fn status(&self) -> SensorStatus {
         SensorStatus {
-            name: self.name().to_owned(),
-            facts: self.facts.iter().flatten().count(),
+            name: self.name.to_owned(),
+            facts: self.facts,
             polls: self.cost.polls,
-            interval_seconds: self.interval.as_secs_f64(),
+            interval_seconds: self.granted.interval.as_secs_f64(),
+            policy: self.policy.name().to_owned(),
+            stretch: self.granted.stretch,
             poll_seconds: self.cost.latest.as_secs_f64(),
             error: self.error.clone(),
         }
@@ -129,53 +296,24 @@ impl Polled {
 
     /// What it cannot measure now.
     pub(crate) fn skips(&self) -> Vec<Skip> {
-        self.sensor.skips()
-    }
-
-    /// Polls the sensor as one tick of its group.
-    pub(crate) fn poll(&mut self, wake: &mut Wake<'_>) {
-        let &mut Wake { publisher, node, time, monotonic, spent: started, .. } = wake;
-        let mut sink =
-            SegmentSink::new(publisher, self.group.tick(time), &mut self.facts, node, wake.counts);
-        let result = self.sensor.poll(&mut Tick { monotonic, sink: &mut sink });
-        let refusal = sink.finish();
-        wake.spent = thread_time();
-        let spent = wake.spent.saturating_sub(started);
-        let events = &mut *wake.events;
-        self.polled_at = monotonic;
-        self.cost.polls += 1;
-        self.cost.latest = spent;
-        self.cost.total += spent;
-        // Whole multiples of the interval, so that sensors with one interval share one wake.
-        let beats = monotonic.as_nanos() / self.interval.as_nanos() + 1;
-        let next = beats.saturating_mul(self.interval.as_nanos());
-        self.due = Duration::from_nanos(u64::try_from(next).unwrap_or(u64::MAX));
-        let sensor = self.sensor.family().name;
-        if let Some(error) = refusal
-            && !std::mem::replace(&mut self.refusal_told, true)
-        {
-            events.push(Event::FactRefused { sensor, error });
-        }
-        match (result, self.error.is_some()) {
-            (Ok(()), false) => {}
-            (Ok(()), true) => {
-                self.error = None;
-                events.push(Event::SensorRecovered { sensor });
-            }
-            (Err(e), told) => {
-                self.cost.errors += 1;
-                if !told {
-                    let error = e.to_string();
-                    self.error = Some(error.clone());
-                    events.push(Event::SensorFailed { sensor, error });
-                }
-            }
-        }
+        self.probe.as_ref().map_or_else(|| self.skips.clone(), Probe::skips)
     }
 }
 
-/// Processor time of this thread.
-fn thread_time() -> Duration {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
-    Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs() as u32)
+impl Cost {
+    fn add(&mut self, spent: Duration) {
+        self.polls += 1;
+        self.latest = spent;
+        self.total += spent;
+        let spent = spent.as_secs_f64();
+        let weight = if self.polls == 1 { 1.0 } else { COST_WEIGHT };
+        self.smoothed += weight * (spent - self.smoothed);
+    }
+}
+
+/// The multiple of `beat` nearest to `at`, so that sensors share wakes.
+fn beat_after(at: Duration, beat: Duration) -> Duration {
+    let beat = beat.as_nanos().max(1);
+    let beats = (at.as_nanos() + beat / 2) / beat;
+    Duration::from_nanos(u64::try_from(beats.saturating_mul(beat)).unwrap_or(u64::MAX))
 }

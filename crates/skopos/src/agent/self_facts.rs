@@ -4,17 +4,17 @@ use std::fs::File;
 use std::os::unix::fs::FileExt as _;
 
 use rustix::param::page_size;
-use rustix::time::{ClockId, clock_gettime};
 use skopos_model::schema::{self, Metric};
 use skopos_model::{Scalar, Timestamp};
 use skopos_sense::{FactId, Sink as _};
 use skopos_shm::{Group, Publisher, VertexWriter};
 
+use crate::agent::overhead::{Overhead, process_time};
 use crate::agent::polled::Polled;
-use crate::agent::sink::{Counts, SegmentSink};
+use crate::agent::sink::{Counts, SegmentSink, Yielded};
 use crate::failure::Failure;
 
-static METRICS: [&Metric; 11] = [
+static METRICS: [&Metric; 15] = [
     &schema::self_::CPU_SECONDS_TOTAL,
     &schema::self_::RESIDENT_BYTES,
     &schema::self_::SEGMENT_BYTES,
@@ -26,20 +26,27 @@ static METRICS: [&Metric; 11] = [
     &schema::self_::CLOCK_STEPS_TOTAL,
     &schema::self_::REQUESTS_TOTAL,
     &schema::self_::REQUESTS_REFUSED_TOTAL,
+    &schema::self_::BUDGET_RATIO,
+    &schema::self_::PLANNED_RATIO,
+    &schema::self_::CPU_RATIO,
+    &schema::self_::BUSY_LANES,
 ];
 
-static SENSOR_METRICS: [&Metric; 5] = [
+static SENSOR_METRICS: [&Metric; 7] = [
     &schema::self_sensor::POLL_SECONDS,
     &schema::self_sensor::POLL_CPU_SECONDS_TOTAL,
     &schema::self_sensor::POLLS_TOTAL,
     &schema::self_sensor::POLL_ERRORS_TOTAL,
     &schema::self_sensor::INTERVAL_SECONDS,
+    &schema::self_sensor::STRETCH,
+    &schema::self_sensor::READS_PER_SECOND,
 ];
 
 /// The facts and where they come from.
 pub(crate) struct SelfFacts {
     group: Group,
     writers: Vec<Option<VertexWriter>>,
+    yielded: Yielded,
     ids: Option<[FactId; METRICS.len()]>,
     sensor_ids: Vec<[FactId; SENSOR_METRICS.len()]>,
     /// Kept open; `None` where procfs is hidden, and then the fact keeps no value.
@@ -51,6 +58,7 @@ impl SelfFacts {
         Ok(Self {
             group: publisher.group(schema::self_::FAMILY.name)?,
             writers: Vec::new(),
+            yielded: Yielded::default(),
             ids: None,
             sensor_ids: Vec::new(),
             statm: File::open("/proc/self/statm").ok(),
@@ -63,19 +71,19 @@ impl SelfFacts {
         publisher: &Publisher,
         node: &str,
         polled: &[Polled],
-        counts: &Counts,
+        (counts, overhead, busy_lanes): (&Counts, &Overhead, usize),
         time: Timestamp,
     ) {
         // These facts count themselves at the next tick: publishing changes the counts.
-        let mut own = Counts::default();
+        self.yielded.clear();
         let tick = self.group.tick(time);
-        let mut sink = SegmentSink::new(publisher, tick, &mut self.writers, node, &mut own);
+        let mut sink = SegmentSink::new(tick, &mut self.writers, node, &mut self.yielded);
         let ids = *self.ids.get_or_insert_with(|| METRICS.map(|metric| sink.register(metric, "")));
         let values: [Option<Scalar>; METRICS.len()] = [
-            Some(Scalar::F64(process_seconds())),
+            Some(Scalar::F64(process_time().as_secs_f64())),
             self.statm.as_ref().and_then(resident_bytes).map(Scalar::U64),
             Some(Scalar::U64(publisher.used_bytes())),
-            Some(Scalar::U64(counts.facts)),
+            Some(Scalar::U64(counts.registered - counts.unregistered)),
             Some(Scalar::U64(counts.stored)),
             Some(Scalar::U64(counts.unchanged)),
             Some(Scalar::U64(counts.refused)),
@@ -83,6 +91,10 @@ impl SelfFacts {
             Some(Scalar::U64(counts.clock_steps)),
             Some(Scalar::U64(counts.requests)),
             Some(Scalar::U64(counts.requests_refused)),
+            Some(Scalar::F64(overhead.limit())),
+            Some(Scalar::F64(overhead.planned().granted)),
+            overhead.measured().map(Scalar::F64),
+            Some(Scalar::U64(busy_lanes as u64)),
         ];
         for (id, value) in ids.into_iter().zip(values) {
             if let Some(value) = value {
@@ -100,18 +112,14 @@ impl SelfFacts {
                 Scalar::U64(cost.polls),
                 Scalar::U64(cost.errors),
                 Scalar::F64(polled.interval().as_secs_f64()),
+                Scalar::F64(polled.stretch()),
+                Scalar::F64(polled.reads_per_second()),
             ];
             for (id, value) in self.sensor_ids[at].into_iter().zip(values) {
                 sink.set(id, value);
             }
         }
     }
-}
-
-/// Processor time of this process, user and system.
-fn process_seconds() -> f64 {
-    let time = clock_gettime(ClockId::ProcessCPUTime);
-    time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9
 }
 
 /// The second number of `/proc/self/statm`, in pages (proc(5)).

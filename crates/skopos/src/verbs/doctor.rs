@@ -195,6 +195,8 @@ fn probe() -> Status {
         facts: 0,
         polls: 0,
         interval_seconds: 0.0,
+        policy: String::new(),
+        stretch: 1.0,
         poll_seconds: 0.0,
         error: None,
     };

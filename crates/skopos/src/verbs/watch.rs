@@ -23,7 +23,7 @@ const LOOK_AROUND: Duration = Duration::from_millis(500);
 #[serde(tag = "event", rename_all = "snake_case")]
 enum Line {
     /// A new sample.
-    Change(ReadingJson),
+    Change(Box<ReadingJson>),
     /// Samples that were overwritten before this verb read them.
     Lost { topic: String, samples: u64 },
     /// The topic was taken away, or its publisher died.
@@ -148,7 +148,7 @@ fn print_change(out: &mut Out, vertex: &Vertex, sample: &Sample) -> std::io::Res
     match out.style {
         Style::Json => {
             let reading = ReadingJson::new(vertex, sample, sample.time, now());
-            out.json(&Line::Change(reading))
+            out.json(&Line::Change(Box::new(reading)))
         }
         Style::Plain => out.line(format!(
             "{}\t{topic}\t{value}\t{unit}\t{}",
