@@ -8,12 +8,11 @@
 //! file system and does nothing more. One that refuses (for all but root, one below a folder that
 //! only root may search) is a skip with its reason, and asked again.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::ffi::CString;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::{StatVfs, StatVfsMountFlags};
 use rustix::io::Errno;
 use skopos_model::schema::Family;
@@ -21,6 +20,7 @@ use skopos_model::schema::fs::{self, *};
 
 use crate::file::KernelFile;
 use crate::instances::{Instance, Instances};
+use crate::local::{self, Local};
 use crate::mounts::{self, Mount};
 use crate::{Root, Sensor, Skip, Tick};
 
@@ -33,64 +33,6 @@ const MAX_ASKED: usize = 2 * MAX_FILE_SYSTEMS;
 
 /// The most refusals that are told by name; more say nothing new about who may ask.
 const MAX_REFUSALS_TOLD: usize = 8;
-
-/// Types that hold no data of anybody: windows into the kernel, and triggers (asking `autofs`
-/// mounts something). What df hides, less what has blocks to fill.
-static PSEUDO: [&[u8]; 23] = [
-    b"autofs",
-    b"binfmt_misc",
-    b"bpf",
-    b"cgroup",
-    b"cgroup2",
-    b"configfs",
-    b"debugfs",
-    b"devpts",
-    b"efivarfs",
-    b"fusectl",
-    b"hugetlbfs",
-    b"mqueue",
-    b"none",
-    b"nsfs",
-    b"pipefs",
-    b"proc",
-    b"pstore",
-    b"rpc_pipefs",
-    b"securityfs",
-    b"selinuxfs",
-    b"sockfs",
-    b"sysfs",
-    b"tracefs",
-];
-
-/// Types that another machine, or a process that may not answer, stands behind: statvfs on them
-/// can hang for ever, and one hung call would stop every sensor. Types that start with `fuse` too.
-static REMOTE: [&[u8]; 25] = [
-    b"9p",
-    b"acfs",
-    b"afs",
-    b"beegfs",
-    b"ceph",
-    b"cifs",
-    b"coda",
-    b"davfs",
-    b"gfs2",
-    b"glusterfs",
-    b"gpfs",
-    b"lustre",
-    b"mmfs",
-    b"ncpfs",
-    b"nfs",
-    b"nfs4",
-    b"ocfs2",
-    b"orangefs",
-    b"panfs",
-    b"pvfs2",
-    b"smb3",
-    b"smbfs",
-    b"virtiofs",
-    b"wekafs",
-    b"yfs",
-];
 
 /// A file system that is asked at each tick.
 struct FileSystem {
@@ -129,31 +71,10 @@ impl Fs {
         }
     }
 
-    fn table_changed(&self) -> io::Result<bool> {
-        let mut file = [PollFd::new(&self.mountinfo, PollFlags::PRI)];
-        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-        rustix::event::poll(&mut file, Some(&now))?;
-        Ok(file[0].revents().intersects(PollFlags::PRI | PollFlags::ERR))
-    }
-
     fn read_table(&mut self) -> io::Result<()> {
         let mounts = mounts::visible(self.mountinfo.read()?);
-        self.remote.clear();
-        let mut chosen: Vec<&Mount<'_>> = Vec::new();
-        let mut places = HashMap::new();
-        for mount in mounts.iter().filter(|mount| !PSEUDO.contains(&mount.kind)) {
-            if REMOTE.contains(&mount.kind) || mount.kind.starts_with(b"fuse") {
-                let kind = String::from_utf8_lossy(mount.kind).into_owned();
-                *self.remote.entry(kind).or_default() += 1;
-                continue;
-            }
-            let place = *places.entry(mount.device).or_insert(chosen.len());
-            match chosen.get_mut(place) {
-                Some(other) if is_better(mount, other) => *other = mount,
-                Some(_) => {}
-                None => chosen.push(mount),
-            }
-        }
+        let Local { chosen, remote } = local::local(&mounts);
+        self.remote = remote;
         self.unasked = chosen.len().saturating_sub(MAX_ASKED);
         let asked = chosen.into_iter().take(MAX_ASKED);
         self.table = asked.filter_map(|mount| file_system(mount, &self.sys)).collect();
@@ -187,7 +108,7 @@ impl Sensor for Fs {
     }
 
     fn poll(&mut self, tick: &mut Tick<'_>) -> io::Result<()> {
-        if self.table_changed()? {
+        if mounts::changed(&self.mountinfo)? {
             self.read_table()?;
         }
         self.known.begin();
@@ -227,30 +148,10 @@ impl Sensor for Fs {
     }
 }
 
-fn is_better(mount: &Mount<'_>, than: &Mount<'_>) -> bool {
-    let rank = |m: &Mount<'_>| (m.root != b"/", m.point.len());
-    rank(mount) < rank(than)
-}
-
 fn file_system(mount: &Mount<'_>, sys: &Path) -> Option<FileSystem> {
-    let label = device_name(mount, sys).unwrap_or_else(|| mount.point.clone());
+    let label = local::label(mount, sys);
     let path = CString::new(mount.point.as_slice()).ok()?;
     Some(FileSystem { device: mount.device.into(), label, path, refused: None })
-}
-
-/// The kernel's name of the block device, which the facts of `block` have too. Btrfs has a device
-/// number of its own, so that its source has to tell.
-fn device_name(mount: &Mount<'_>, sys: &Path) -> Option<Vec<u8>> {
-    let number = std::str::from_utf8(mount.device).ok()?;
-    let name_of = |path: &Path| Some(path.file_name()?.as_encoded_bytes().to_vec());
-    if let Ok(link) = std::fs::read_link(sys.join("dev/block").join(number)) {
-        return name_of(&link);
-    }
-    let source = Path::new(std::str::from_utf8(&mount.source).ok()?);
-    source.starts_with("/dev").then(|| {
-        let resolved = std::fs::canonicalize(source);
-        name_of(resolved.as_deref().unwrap_or(source))
-    })?
 }
 
 fn set_facts(instance: &mut Instance<()>, tick: &mut Tick<'_>, stat: &StatVfs) {

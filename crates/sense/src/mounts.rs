@@ -4,7 +4,11 @@
 
 use std::cmp::Ordering;
 use std::collections::HashMap;
+use std::io;
 
+use rustix::event::{PollFd, PollFlags, Timespec};
+
+use crate::file::KernelFile;
 use crate::parse;
 
 /// One line: `36 35 98:0 /root /point rw,noatime master:1 - ext3 /dev/sda1 rw,errors=continue`.
@@ -23,6 +27,14 @@ pub(crate) struct Mount<'a> {
     pub(crate) source: Vec<u8>,
     /// The options of the file system, with commas.
     pub(crate) options: &'a [u8],
+}
+
+/// True if mounts came or went since `mountinfo` was last read: poll(2) tells (proc(5)).
+pub(crate) fn changed(mountinfo: &KernelFile) -> io::Result<bool> {
+    let mut file = [PollFd::new(mountinfo, PollFlags::PRI)];
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    rustix::event::poll(&mut file, Some(&now))?;
+    Ok(file[0].revents().intersects(PollFlags::PRI | PollFlags::ERR))
 }
 
 /// The mounts of `text` that can be reached by their path. Another mount on that path or above it

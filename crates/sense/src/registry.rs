@@ -1,8 +1,8 @@
 //! Which sensors there are.
 
 use crate::{
-    Root, Sensor, Skip, block, cgroup, cpu, device, fs, hwmon, interrupts, load, mem, netdev, numa,
-    process, psi, sockets, softirqs, swap, tcp, udp, vmstat,
+    Root, Sensor, Skip, block, cgroup, cpu, device, energy, fs, fsinfo, hwmon, interrupts, load,
+    mem, netdev, numa, process, psi, raid, sockets, softirqs, swap, tcp, udp, vmstat,
 };
 
 /// What came of opening every sensor.
@@ -28,13 +28,16 @@ pub fn open_all(root: &Root) -> Opened {
     opened.add(numa::Numa::open(root));
     opened.add(block::Block::open(root));
     opened.add(device::Device::open(root));
+    opened.add(raid::Raid::open(root));
     opened.add(fs::Fs::open(root));
+    opened.add(fsinfo::FsInfo::open(root));
     opened.add(netdev::Netdev::open(root));
     opened.add(tcp::Tcp::open(root));
     opened.add(udp::Udp::open(root));
     opened.add(sockets::Sockets::open(root));
     opened.add(cgroup::Cgroup::open(root));
     opened.add(hwmon::Hwmon::open(root));
+    opened.add(energy::Energy::open(root));
     opened
 }
 

@@ -135,3 +135,323 @@ fn calibrations_are_taken_when_they_come_and_left_when_they_are_of_another_devic
     host.poll(1.0);
     assert_eq!(host.skip("device/*/max_*"), None);
 }
+
+/// Of the RAID wiki of the kernel and of machines; one array a state.
+const MDSTAT: &str = "\
+Personalities : [raid1] [raid6] [raid5] [raid4] [raid10] [linear] [raid0]
+md127 : active raid5 sdh1[6] sdg1[4] sdf1[3] sde1[2] sdd1[1] sdc1[0]
+      1464725760 blocks level 5, 64k chunk, algorithm 2 [6/5] [UUUUU_]
+      [==>..................]  recovery = 12.6% (37043392/292945152) finish=127.5min speed=33440K/sec
+
+md1 : active raid1 sdb2[1] sda2[0]
+      136448 blocks [2/2] [UU]
+
+md2 : active raid1 sdb3[1](F) sda3[0]
+      129596288 blocks [2/1] [U_]
+
+md3 : active (auto-read-only) raid6 sdf1[5](S) sde1[4] sdd1[3] sdc1[2] sdb1[1] sda1[0]
+      46879616 blocks super 1.2 level 6, 64k chunk, algorithm 2 [5/5] [UUUUU]
+      \tresync=PENDING
+
+md4 : active raid0 sdb1[1] sda1[0]
+      11720 blocks super 1.2 512k chunks
+
+md5 : active raid10 sdf1[5] sde1[4] sdd1[3] sdc1[2] sdb1[1] sda1[0]
+      3221225472 blocks super 1.2 512K chunks 3 near-copies [6/4] [UU_UU_]
+
+md6 : inactive sda1[0](S) sdb1[1](S)
+      1960883 blocks super 1.2
+
+md7 : active raid1 nvme1n1p2[2] nvme0n1p2[0]
+      976630464 blocks super 1.2 [2/2] [UU]
+      [>....................]  check =  0.4% (4096000/976630464) finish=80.1min speed=202240K/sec
+      bitmap: 0/8 pages [0KB], 65536KB chunk
+
+unused devices: <none>
+";
+
+#[test]
+fn arrays() {
+    let tree = Tree::empty();
+    let mut host = tree.write("proc/mdstat", MDSTAT).host();
+    let table = host.poll(1.0);
+    check(
+        table,
+        "raid/md127/size_bytes 1499879178240
+         raid/md127/devices 6
+         raid/md127/active 5
+         raid/md127/degraded 1
+         raid/md127/copies 1
+         raid/md127/failures_tolerated 0
+         raid/md127/sync_ratio 0.126
+         raid/md127/sync_bytes_per_second 34242560
+         raid/md1/devices 2
+         raid/md1/degraded 0
+         raid/md1/copies 2
+         raid/md1/failures_tolerated 1
+         raid/md1/sync_ratio -
+         raid/md2/active 1
+         raid/md2/failed 1
+         raid/md2/copies 2
+         raid/md2/failures_tolerated 0
+         raid/md3/devices 5
+         raid/md3/spares 1
+         raid/md3/failures_tolerated 2
+         raid/md3/sync_ratio -
+         raid/md4/devices 2
+         raid/md4/copies 1
+         raid/md4/failures_tolerated 0
+         raid/md5/copies 3
+         raid/md5/degraded 2
+         raid/md5/failures_tolerated 0
+         raid/md6/copies -
+         raid/md6/failures_tolerated -
+         raid/md6/spares 2
+         raid/md7/sync_ratio 0.004
+         raid/md7/failures_tolerated 1",
+    );
+    check_texts(
+        table,
+        "raid/md127/level raid5
+         raid/md3/level raid6
+         raid/md4/level raid0
+         raid/md5/level raid10
+         raid/md6/level -",
+    );
+}
+
+#[test]
+fn an_array_that_is_rebuilt_and_one_that_goes() {
+    let tree = Tree::empty();
+    let mut host = tree.write("proc/mdstat", MDSTAT).host();
+    host.poll(1.0);
+    let whole = "Personalities : [raid6] [raid5] [raid4]\n\
+        md127 : active raid5 sdh1[5] sdg1[4] sdf1[3] sde1[2] sdd1[1] sdc1[0]\n      \
+        1464725760 blocks level 5, 64k chunk, algorithm 2 [6/6] [UUUUUU]\n      \n\
+        unused devices: <none>\n";
+    tree.write("proc/mdstat", whole);
+    let table = host.poll(1.0);
+    check(
+        table,
+        "raid/md127/degraded 0
+         raid/md127/failures_tolerated 1
+         raid/md127/sync_ratio -
+         raid/md127/sync_bytes_per_second -",
+    );
+    assert_eq!(table.instances("raid/"), ["md127"]);
+}
+
+/// Two packages with memory, the board, and the same packages once more by way of memory-mapped
+/// registers; as on a server with Ice Lake processors.
+fn rapl() -> Tree {
+    let tree = Tree::empty();
+    for (zone, name, energy) in [
+        ("intel-rapl", "", None),
+        ("intel-rapl:0", "package-0", Some(1_000_000u64)),
+        ("intel-rapl:0:0", "dram", Some(500_000)),
+        ("intel-rapl:0:1", "core", Some(300_000)),
+        ("intel-rapl:1", "package-1", Some(262_143_000_000)),
+        ("intel-rapl:2", "psys", Some(7_000_000)),
+        ("intel-rapl-mmio:0", "package-0", Some(999)),
+    ] {
+        let folder = format!("sys/class/powercap/{zone}");
+        tree.write(&format!("{folder}/enabled"), "1\n");
+        if let Some(energy) = energy {
+            tree.write(&format!("{folder}/name"), format!("{name}\n"))
+                .write(&format!("{folder}/energy_uj"), format!("{energy}\n"))
+                .write(&format!("{folder}/max_energy_range_uj"), "262143328850\n");
+        }
+    }
+    tree
+}
+
+#[test]
+fn energy_and_a_counter_that_wraps() {
+    let tree = rapl();
+    let mut host = tree.host();
+    check(
+        host.poll(1.0),
+        "energy/package-0/energy_joules_total 0
+         energy/total/energy_joules_total 0
+         energy/package-0/power_watts -",
+    );
+    let energy = |zone: &str, microjoules: u64| {
+        tree.write(&format!("sys/class/powercap/{zone}/energy_uj"), format!("{microjoules}\n"));
+    };
+    energy("intel-rapl:0", 41_000_000);
+    energy("intel-rapl:0:0", 4_500_000);
+    energy("intel-rapl:0:1", 20_300_000);
+    // From 328,850 below its end to 1,671,150 beyond it.
+    energy("intel-rapl:1", 1_671_150);
+    let table = host.poll(2.0);
+    check(
+        table,
+        "energy/package-0/energy_joules_total 40
+         energy/package-0/power_watts 20
+         energy/package-0:dram/energy_joules_total 4
+         energy/package-0:core/energy_joules_total 20
+         energy/package-1/energy_joules_total 2
+         energy/package-1/power_watts 1
+         energy/psys/energy_joules_total 0
+         energy/total/energy_joules_total 46
+         energy/total/power_watts 23",
+    );
+    assert_eq!(table.instances("energy/").len(), 6, "by memory-mapped registers nothing twice");
+}
+
+#[test]
+fn batteries_have_power_and_no_energy() {
+    let tree = Tree::empty();
+    let supply = "sys/class/power_supply";
+    tree.write(&format!("{supply}/AC/type"), "Mains\n")
+        .write(&format!("{supply}/BAT0/type"), "Battery\n")
+        .write(&format!("{supply}/BAT0/power_now"), "12500000\n")
+        .write(&format!("{supply}/BAT1/type"), "Battery\n")
+        .write(&format!("{supply}/BAT1/current_now"), "-1500000\n")
+        .write(&format!("{supply}/BAT1/voltage_now"), "12000000\n")
+        .write(&format!("{supply}/hidpp_battery_0/type"), "Battery\n")
+        .write(&format!("{supply}/hidpp_battery_0/scope"), "Device\n")
+        .write(&format!("{supply}/hidpp_battery_0/power_now"), "1\n");
+    check(
+        tree.host().poll(1.0),
+        "energy/battery:bat0/power_watts 12.5
+         energy/battery:bat1/power_watts 18
+         energy/total/energy_joules_total -",
+    );
+}
+
+#[test]
+fn without_any_source_of_energy_the_reason_is_told() {
+    let reason = Tree::empty().host().skip("energy").expect("told");
+    assert!(reason.contains("intel_rapl_msr"), "{reason}");
+}
+
+/// A tree with a table of mounts, each on a folder that is there.
+fn mounted(tree: Tree, mounts: &[(&str, &str, &str, &str)]) -> Tree {
+    let folder = tree.folder.path().to_str().expect("UTF-8").to_owned();
+    let mut table = String::new();
+    for (at, (device, kind, source, options)) in mounts.iter().enumerate() {
+        let point = format!("{folder}/mnt{at}");
+        std::fs::create_dir(&point).expect("a new folder");
+        table += &format!("{} 0 {device} / {point} rw - {kind} {source} {options}\n", at + 1);
+    }
+    tree.write("proc/self/mountinfo", table);
+    tree
+}
+
+/// A partition, an array, a volume on the array, btrfs on two disks, memory, and zfs.
+fn file_systems() -> Tree {
+    let tree = Tree::of("modern");
+    let folder = tree.folder.path().to_str().expect("UTF-8").to_owned();
+    // A partition lies in sysfs below its disk.
+    tree.write("sys/block/nvme0n1/nvme0n1p1/partition", "1\n")
+        .link("sys/class/block/nvme0n1p1", &format!("{folder}/sys/block/nvme0n1/nvme0n1p1"))
+        .link("sys/dev/block/259:1", &format!("{folder}/sys/block/nvme0n1/nvme0n1p1"));
+    for (number, name) in [("9:0", "md0"), ("253:0", "dm-0"), ("254:0", "vda")] {
+        tree.link(&format!("sys/dev/block/{number}"), &format!("{folder}/sys/block/{name}"));
+    }
+    tree.write("sys/block/dm-0/slaves/md0/size", "1\n");
+    let uuid = "sys/fs/btrfs/0f1e2d3c-aaaa-bbbb-cccc-0123456789ab";
+    for device in ["sda", "sdb"] {
+        tree.write(&format!("{uuid}/devices/{device}/size"), "1\n");
+    }
+    tree.write(&format!("{uuid}/allocation/data/raid1/total_bytes"), "1\n")
+        .write(&format!("{uuid}/allocation/metadata/raid1c3/total_bytes"), "1\n")
+        .write(&format!("{uuid}/devinfo/1/missing"), "0\n")
+        .write(&format!("{uuid}/devinfo/2/missing"), "0\n");
+    mounted(
+        tree,
+        &[
+            ("259:1", "ext4", "/dev/nvme0n1p1", "rw,errors=remount-ro"),
+            ("9:0", "xfs", "/dev/md0", "rw,attr2"),
+            ("253:0", "f2fs", "/dev/mapper/vg0-root", "rw,compress_algorithm=zstd:6"),
+            ("0:52", "btrfs", "/dev/sda", "rw,compress=zstd:3,ssd"),
+            ("0:60", "tmpfs", "tmpfs", "rw,size=1024k"),
+            ("0:61", "zfs", "pool/data", "rw,xattr"),
+        ],
+    )
+}
+
+#[test]
+fn what_file_systems_are() {
+    let tree = file_systems();
+    let mut host = tree.host();
+    let table = host.poll(1.0);
+    check_texts(
+        table,
+        "fsinfo/nvme0n1p1/type ext4
+         fsinfo/nvme0n1p1/device nvme0n1
+         fsinfo/nvme0n1p1/compression none
+         fsinfo/nvme0n1p1/raid_level none
+         fsinfo/md0/type xfs
+         fsinfo/md0/device md0
+         fsinfo/md0/raid_level raid10
+         fsinfo/dm-0/device dm-0
+         fsinfo/dm-0/compression zstd:6
+         fsinfo/dm-0/raid_level raid10
+         fsinfo/sda/type btrfs
+         fsinfo/sda/device sda
+         fsinfo/sda/compression zstd:3
+         fsinfo/sda/raid_level raid1",
+    );
+    check(
+        table,
+        "fsinfo/nvme0n1p1/device_count 1
+         fsinfo/nvme0n1p1/copies 1
+         fsinfo/nvme0n1p1/failures_tolerated 0
+         fsinfo/md0/device_count 4
+         fsinfo/md0/copies 2
+         fsinfo/md0/failures_tolerated 1
+         fsinfo/dm-0/device_count 4
+         fsinfo/dm-0/failures_tolerated 1
+         fsinfo/sda/device_count 2
+         fsinfo/sda/copies 2
+         fsinfo/sda/failures_tolerated 1",
+    );
+    let of_mount = |at: usize| {
+        let ends = format!(":mnt{at}");
+        let mut instances = table.instances("fsinfo/").into_iter();
+        instances.find(|i| i.ends_with(&ends)).expect("by its mount point").to_owned()
+    };
+    let (memory, zfs) = (of_mount(4), of_mount(5));
+    check(
+        table,
+        &format!(
+            "fsinfo/{memory}/copies 1
+             fsinfo/{memory}/failures_tolerated 0
+             fsinfo/{memory}/device_count -
+             fsinfo/{zfs}/copies -
+             fsinfo/{zfs}/device_count -"
+        ),
+    );
+    check_texts(
+        table,
+        &format!(
+            "fsinfo/{memory}/type tmpfs
+             fsinfo/{memory}/device -
+             fsinfo/{memory}/compression none
+             fsinfo/{zfs}/type zfs
+             fsinfo/{zfs}/compression -
+             fsinfo/{zfs}/raid_level -"
+        ),
+    );
+}
+
+#[test]
+fn a_file_system_on_an_array_that_loses_a_disk() {
+    let tree = file_systems();
+    let mut host = tree.host();
+    assert_eq!(host.poll(1.0).value("fsinfo/dm-0/failures_tolerated"), 1.0);
+    tree.write(
+        "proc/mdstat",
+        "Personalities : [raid10]\nmd0 : active raid10 sdd1[3](F) sdc1[2] sdb1[1] sda1[0]\n      \
+         1953382400 blocks super 1.2 512K chunks 2 near-copies [4/3] [UUU_]\n",
+    );
+    check(
+        host.poll(1.0),
+        "fsinfo/md0/failures_tolerated 0
+         fsinfo/dm-0/failures_tolerated 0
+         fsinfo/md0/copies 2
+         raid/md0/degraded 1",
+    );
+}

@@ -73,6 +73,11 @@ impl Table {
         facts.find(|f| f.topic.as_str().strip_prefix("n/") == Some(topic))
     }
 
+    /// True if `topic`, which is given without the node, is registered.
+    pub(crate) fn has(&self, topic: &str) -> bool {
+        self.find(topic).is_some()
+    }
+
     /// The number of `topic`, which is given without the node.
     pub(crate) fn get(&self, topic: &str) -> Option<f64> {
         let fact = self.find(topic).filter(|f| f.structured.is_none())?;
