@@ -54,6 +54,12 @@ pub enum Error {
         /// The type that was wanted.
         wanted: crate::ValueType,
     },
+    /// A number with something behind it that is no unit of time.
+    #[error("`{0}` is no unit of time: use ms, s, m, h or d")]
+    DurationUnit(String),
+    /// Not a duration, or one that is too long.
+    #[error("`{0}` is no duration: try `30s` or `500ms`")]
+    Duration(String),
     /// Nested deeper than [`MAX_STRUCTURED_DEPTH`].
     #[error("the structured value is nested deeper than {MAX_STRUCTURED_DEPTH}")]
     StructuredTooDeep,

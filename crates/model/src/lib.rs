@@ -24,6 +24,7 @@ mod structured;
 mod sample;
 mod unit;
 mod error;
+pub mod duration;
 pub mod schema;
 
 pub use error::Error;

@@ -4,9 +4,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
+use skopos_model::duration;
 use skopos_score::interval::PolicyKind;
 
-use crate::duration;
 use crate::out::Style;
 
 /// Monitoring whose first reader is a program.

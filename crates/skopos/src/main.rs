@@ -16,7 +16,6 @@ mod find;
 mod format;
 mod out;
 mod failure;
-mod duration;
 mod reading;
 #[cfg(feature = "tui")]
 mod top;

@@ -6,12 +6,12 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use serde::Serialize;
+use skopos_model::duration;
 use skopos_sense::{Root, open_all};
 use skopos_shm::{Host, Segment};
 
 use crate::cli::Global;
 use crate::control::{self, Answer, Request, SensorStatus, SkipStatus, Status};
-use crate::duration;
 use crate::failure::{EXIT_NO, Failure};
 use crate::format;
 use crate::out::{Out, Style};

@@ -4,12 +4,12 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use serde::Serialize;
+use skopos_model::duration;
 use skopos_shm::{Error, Reading, Vertex, now};
 
 use crate::agent::{MIN_REFRESH, SEGMENT_NAME};
 use crate::cli::{GetArgs, Global};
 use crate::control::{self, Request};
-use crate::duration;
 use crate::failure::{EXIT_NO, Failure};
 use crate::find::{no_match, open_host, resolve};
 use crate::out::{Out, Style, tell};

@@ -1,9 +1,14 @@
-//! Durations as users type them.
+//! Durations as people type and read them.
 
 use std::time::Duration;
 
-/// Reads `500ms`, `30s`, `5m`, `2h` or `1d`; a bare number means seconds. Total.
-pub(crate) fn parse(text: &str) -> Result<Duration, String> {
+use crate::Error;
+
+/// Reads `500ms`, `30s`, `5m`, `2h` or `1d`; a bare number means seconds.
+///
+/// # Errors
+/// [`Error::DurationUnit`] and [`Error::Duration`]; also for what is below zero or too long.
+pub fn parse(text: &str) -> Result<Duration, Error> {
     let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
     let scale = match unit {
@@ -12,15 +17,15 @@ pub(crate) fn parse(text: &str) -> Result<Duration, String> {
         "m" => 60.0,
         "h" => 3600.0,
         "d" => 86400.0,
-        _ => return Err(format!("`{unit}` is no unit of time: use ms, s, m, h or d")),
+        _ => return Err(Error::DurationUnit(unit.to_owned())),
     };
-    let number: f64 =
-        number.parse().map_err(|_| format!("`{text}` is no duration: try `30s` or `500ms`"))?;
-    Duration::try_from_secs_f64(number * scale).map_err(|e| format!("`{text}`: {e}"))
+    let none = || Error::Duration(text.to_owned());
+    let number: f64 = number.parse().map_err(|_| none())?;
+    Duration::try_from_secs_f64(number * scale).map_err(|_| none())
 }
 
 /// As people read it: `870 ns`, `1.5 ms`, `12.3 s`, `4 m 05 s`.
-pub(crate) fn human(duration: Duration) -> String {
+pub fn human(duration: Duration) -> String {
     let seconds = duration.as_secs_f64();
     match seconds {
         s if s < 1e-6 => format!("{} ns", duration.as_nanos()),
