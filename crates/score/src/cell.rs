@@ -1,4 +1,4 @@
-use skopos_model::{Kind, Structured, Timestamp, Topic, Unit, Value};
+use skopos_model::{Kind, Scalar, Structured, Timestamp, Topic, Unit, Value};
 
 use crate::{Outcome, Unknown};
 
@@ -15,8 +15,29 @@ pub struct Cell {
     number: f64,
     since: Timestamp,
     checked_at: Timestamp,
+    /// When `number` was found: of a fact `checked_at`, of an insight the run that computed it.
+    polled_at: Timestamp,
     previous: Option<(Timestamp, f64)>,
     resets: u64,
+}
+
+/// What a new look at a vertex came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Taken {
+    /// The outcome is another one.
+    pub(crate) changed: bool,
+    /// The rate is another one although the number is not: it stands still after it had moved, or
+    /// this is the second poll and there is a rate at all.
+    pub(crate) stopped: bool,
+    /// `checked_at` is another one.
+    pub(crate) checked: bool,
+}
+
+impl Taken {
+    /// True if somebody who computes with it has to look again.
+    pub(crate) fn matters(self) -> bool {
+        self.changed || self.stopped
+    }
 }
 
 impl Cell {
@@ -30,39 +51,96 @@ impl Cell {
             number: f64::NAN,
             since: Timestamp::default(),
             checked_at: Timestamp::default(),
+            polled_at: Timestamp::default(),
             previous: None,
             resets: 0,
         }
     }
 
     /// Takes what was found at `time`. True if somebody who computes with it has to look again: the
-    /// value changed, or stood still after it had moved, which is a rate of zero.
+    /// value changed, or stood still after it had moved, which is a rate of zero. A time before the
+    /// one of the last look counts as that one.
     pub fn take(&mut self, time: Timestamp, outcome: Outcome) -> bool {
-        let number = outcome.as_ref().ok().and_then(Value::as_f64).unwrap_or(f64::NAN);
-        let changed = self.outcome.as_ref() != Some(&outcome);
-        if changed {
-            self.outcome = Some(outcome);
-        }
-        self.moved_to(time, number, changed)
+        self.take_outcome(time, None, outcome).matters()
     }
 
     /// As [`take`](Self::take), for a number: allocates nothing.
     #[inline]
-    pub fn take_number(&mut self, time: Timestamp, value: skopos_model::Scalar) -> bool {
-        let value = Value::from(value);
-        let number = value.as_f64().unwrap_or(f64::NAN);
-        let changed = !matches!(&self.outcome, Some(Ok(old)) if *old == value);
-        if changed {
-            self.outcome = Some(Ok(value));
-        }
-        self.moved_to(time, number, changed)
+    pub fn take_number(&mut self, time: Timestamp, value: Scalar) -> bool {
+        self.take_scalar(time, value).matters()
     }
 
-    fn moved_to(&mut self, time: Timestamp, number: f64, changed: bool) -> bool {
-        let before = self.number;
-        let moved = self.previous.is_some_and(|(_, older)| older != before);
-        self.previous =
-            (before.is_finite() && number.is_finite()).then_some((self.checked_at, before));
+    #[inline]
+    pub(crate) fn take_scalar(&mut self, time: Timestamp, value: Scalar) -> Taken {
+        let changed = !self.holds(value);
+        if changed {
+            self.outcome = Some(Ok(value.into()));
+        }
+        self.moved_to(time, None, value.as_f64(), changed)
+    }
+
+    /// As [`take`](Self::take), for what was computed at `time` from inputs of which the oldest had
+    /// been looked at at `checked_at`.
+    pub(crate) fn take_outcome(
+        &mut self,
+        time: Timestamp,
+        checked_at: Option<Timestamp>,
+        outcome: Outcome,
+    ) -> Taken {
+        let number = outcome.as_ref().ok().and_then(Value::as_f64).unwrap_or(f64::NAN);
+        let changed = match (&self.outcome, &outcome) {
+            // A NaN that stays one has not changed, which `==` does not know.
+            (Some(Ok(Value::F64(old))), Ok(Value::F64(new))) => !same(*old, *new),
+            (Some(old), new) => old != new,
+            (None, _) => true,
+        };
+        if changed {
+            self.outcome = Some(outcome);
+        }
+        self.moved_to(time, checked_at, number, changed)
+    }
+
+    /// The inputs were looked at again, and it stands.
+    pub(crate) fn stands(&mut self, time: Timestamp, checked_at: Option<Timestamp>) -> Taken {
+        self.moved_to(time, checked_at, self.number, false)
+    }
+
+    /// Nothing is known any more.
+    pub(crate) fn forget(&mut self) {
+        self.outcome = None;
+        self.number = f64::NAN;
+        self.previous = None;
+    }
+
+    #[inline]
+    fn holds(&self, value: Scalar) -> bool {
+        match (&self.outcome, value) {
+            (Some(Ok(Value::U64(old))), Scalar::U64(new)) => *old == new,
+            (Some(Ok(Value::I64(old))), Scalar::I64(new)) => *old == new,
+            (Some(Ok(Value::F64(old))), Scalar::F64(new)) => same(*old, new),
+            _ => false,
+        }
+    }
+
+    #[inline]
+    fn moved_to(
+        &mut self,
+        time: Timestamp,
+        checked_at: Option<Timestamp>,
+        number: f64,
+        changed: bool,
+    ) -> Taken {
+        let time = time.max(self.polled_at);
+        // Without one of its own it was looked at now; an insight may get older, by an input that
+        // joined.
+        let checked_at = checked_at.unwrap_or(time).min(time);
+        let (before, had_rate) = (self.number, self.previous);
+        let both = before.is_finite() && number.is_finite();
+        if !both {
+            self.previous = None;
+        } else if time > self.polled_at {
+            self.previous = Some((self.polled_at, before));
+        }
         if self.kind == Kind::Counter && number < before {
             self.resets += 1;
             // What was counted before the source restarted says nothing about the rate now.
@@ -71,9 +149,12 @@ impl Cell {
         if changed {
             self.since = time;
         }
+        let stopped = both && !changed && had_rate.is_none_or(|(_, older)| older != before);
+        let checked = self.checked_at != checked_at;
         self.number = number;
-        self.checked_at = time;
-        changed || moved
+        self.polled_at = time;
+        self.checked_at = checked_at;
+        Taken { changed, stopped, checked }
     }
 
     /// Its topic.
@@ -166,11 +247,14 @@ impl Cell {
                 _ => format!("{} has restarted, and a rate needs two polls", self.topic),
             }));
         };
-        let seconds = self.checked_at.since(then).as_secs_f64();
-        if seconds > 0.0 {
-            Ok((now - before) / seconds)
-        } else {
-            Err(Unknown::new(format!("{} was polled twice at one time", self.topic)))
-        }
+        // Never zero: a second look at the same time replaces the first.
+        let seconds = self.polled_at.since(then).as_secs_f64();
+        Ok((now - before) / seconds)
     }
+}
+
+/// Equal, or both no number.
+#[inline]
+fn same(a: f64, b: f64) -> bool {
+    a == b || (a.is_nan() && b.is_nan())
 }

@@ -1,5 +1,6 @@
 use skopos_model::{Structured, Timestamp, Unit};
 
+use crate::graph::Matched;
 use crate::{Cell, Unknown};
 
 /// What an insight is computed from: a name in its formula, and the topics that stand for it.
@@ -31,13 +32,24 @@ pub struct Slot<'a> {
 #[derive(Clone, Copy, Debug)]
 pub struct Inputs<'a> {
     now: Timestamp,
-    slots: &'a [Slot<'a>],
+    source: Source<'a>,
+}
+
+/// Where the inputs lie. The graph keeps no list of references, so that a run makes none.
+#[derive(Clone, Copy, Debug)]
+enum Source<'a> {
+    Slots(&'a [Slot<'a>]),
+    Graph { matched: &'a [Matched], cells: &'a [Cell] },
 }
 
 impl<'a> Inputs<'a> {
     /// The inputs as they stand at `now`.
     pub fn new(now: Timestamp, slots: &'a [Slot<'a>]) -> Self {
-        Self { now, slots }
+        Self { now, source: Source::Slots(slots) }
+    }
+
+    pub(crate) fn of_graph(now: Timestamp, matched: &'a [Matched], cells: &'a [Cell]) -> Self {
+        Self { now, source: Source::Graph { matched, cells } }
     }
 
     /// The time of this run.
@@ -45,9 +57,14 @@ impl<'a> Inputs<'a> {
         self.now
     }
 
-    /// Every cell of an input.
-    pub fn all(&self, slot: usize) -> &'a [&'a Cell] {
-        self.slots.get(slot).map_or(&[], |slot| &slot.cells)
+    /// Every cell of an input, in the order of their topics; none of an input that there is not.
+    pub fn all(&self, slot: usize) -> Cells<'a> {
+        Cells(match self.source {
+            Source::Slots(slots) => List::Slice(slots.get(slot).map_or(&[], |slot| &slot.cells)),
+            Source::Graph { matched, cells } => {
+                List::Table(matched.get(slot).map_or(&[], Matched::indexes), cells)
+            }
+        })
     }
 
     /// The first cell of an input that stands for one topic.
@@ -55,16 +72,7 @@ impl<'a> Inputs<'a> {
     /// # Errors
     /// There is none, and why.
     pub fn one(&self, slot: usize) -> Result<&'a Cell, Unknown> {
-        let Some(slot) = self.slots.get(slot) else {
-            return Err(Unknown::new(format!("there is no input {slot}")));
-        };
-        slot.cells.first().copied().ok_or_else(|| {
-            let pattern = &slot.input.pattern;
-            Unknown::new(match slot.missing {
-                Some(reason) => format!("no {pattern}: {reason}"),
-                None => format!("no {pattern}"),
-            })
-        })
+        self.all(slot).first().ok_or_else(|| self.missing(slot))
     }
 
     /// Its number. Errors as [`one`](Self::one) and [`Cell::number`].
@@ -81,4 +89,96 @@ impl<'a> Inputs<'a> {
     pub fn structured(&self, slot: usize) -> Result<&'a Structured, Unknown> {
         self.one(slot)?.structured()
     }
+
+    /// Why an input has no cell: `no n01/smart/sda/passed: smart: skipped: no smartctl`.
+    pub fn missing(&self, slot: usize) -> Unknown {
+        let found = match self.source {
+            Source::Slots(slots) => slots.get(slot).map(|slot| (slot.input, slot.missing)),
+            Source::Graph { matched, .. } => {
+                matched.get(slot).map(|slot| (slot.input(), slot.missing()))
+            }
+        };
+        Unknown::new(match found {
+            Some((input, Some(reason))) => format!("no {}: {reason}", input.pattern),
+            Some((input, None)) => format!("no {}", input.pattern),
+            None => format!("there is no input {slot}"),
+        })
+    }
 }
+
+/// The cells of one input.
+#[derive(Clone, Copy, Debug)]
+pub struct Cells<'a>(List<'a>);
+
+#[derive(Clone, Copy, Debug)]
+enum List<'a> {
+    Slice(&'a [&'a Cell]),
+    /// Places in the graph's table.
+    Table(&'a [u32], &'a [Cell]),
+}
+
+impl<'a> Cells<'a> {
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        match self.0 {
+            List::Slice(cells) => cells.len(),
+            List::Table(indexes, _) => indexes.len(),
+        }
+    }
+
+    /// True if there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The one at `place` in the order of topics.
+    pub fn get(&self, place: usize) -> Option<&'a Cell> {
+        match self.0 {
+            List::Slice(cells) => cells.get(place).copied(),
+            List::Table(indexes, cells) => cells.get(*indexes.get(place)? as usize),
+        }
+    }
+
+    /// The one whose topic is the first.
+    pub fn first(&self) -> Option<&'a Cell> {
+        self.get(0)
+    }
+
+    /// One after the other.
+    pub fn iter(&self) -> CellsIter<'a> {
+        CellsIter { cells: *self, next: 0 }
+    }
+}
+
+impl<'a> IntoIterator for Cells<'a> {
+    type Item = &'a Cell;
+    type IntoIter = CellsIter<'a>;
+
+    fn into_iter(self) -> CellsIter<'a> {
+        self.iter()
+    }
+}
+
+/// Iterator over the cells of one input.
+#[derive(Clone, Debug)]
+pub struct CellsIter<'a> {
+    cells: Cells<'a>,
+    next: usize,
+}
+
+impl<'a> Iterator for CellsIter<'a> {
+    type Item = &'a Cell;
+
+    fn next(&mut self) -> Option<&'a Cell> {
+        let cell = self.cells.get(self.next)?;
+        self.next += 1;
+        Some(cell)
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        let left = self.cells.len() - self.next;
+        (left, Some(left))
+    }
+}
+
+impl ExactSizeIterator for CellsIter<'_> {}

@@ -22,8 +22,11 @@ pub mod trace;
 pub mod delphi;
 pub mod anomaly;
 pub mod budget;
+mod error;
 
 pub use cell::Cell;
-pub use inputs::{Input, Inputs, Slot};
+pub use error::Error;
+pub use graph::{Graph, InsightSpec, VertexId};
+pub use inputs::{Cells, CellsIter, Input, Inputs, Slot};
 pub use insight::Insight;
 pub use unknown::{Outcome, Unknown};

@@ -1,0 +1,101 @@
+use std::time::Duration;
+
+use skopos_model::Timestamp;
+
+/// Over how long changes are counted. Long enough that what is polled every 25 seconds, the longest
+/// interval of the paper, is in it twice.
+const WINDOW: Duration = Duration::from_secs(60);
+
+/// How often a vertex changes: counted in this window and the one before, so that counting costs an
+/// addition and a comparison.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Changes {
+    total: u64,
+    started: Timestamp,
+    now: u32,
+    before: Option<u32>,
+}
+
+impl Changes {
+    pub(super) fn count(&mut self, time: Timestamp) {
+        if self.total == 0 {
+            self.started = time;
+        }
+        let elapsed = time.since(self.started);
+        if elapsed >= WINDOW {
+            // What lies more than a window back says nothing about now.
+            self.before = Some(if elapsed < 2 * WINDOW { self.now } else { 0 });
+            self.now = 0;
+            self.started = match elapsed < 2 * WINDOW {
+                true => self.started.saturating_add(WINDOW),
+                false => time,
+            };
+        }
+        self.total += 1;
+        self.now = self.now.saturating_add(1);
+    }
+
+    pub(super) fn total(&self) -> u64 {
+        self.total
+    }
+
+    /// Changes a second over the last minute or so; over what there was, if that is shorter. `None`
+    /// in the first second.
+    pub(super) fn per_second(&self, now: Timestamp) -> Option<f64> {
+        let elapsed = now.since(self.started);
+        let window = WINDOW.as_secs_f64();
+        let seconds = elapsed.as_secs_f64();
+        if elapsed >= 2 * WINDOW {
+            Some(0.0)
+        } else if elapsed >= WINDOW {
+            // `now` has become the window before; of it the last part is within a window of now.
+            Some(f64::from(self.now) * (2.0 - seconds / window) / window)
+        } else if let Some(before) = self.before {
+            Some((f64::from(before) * (1.0 - seconds / window) + f64::from(self.now)) / window)
+        } else {
+            // The first change started the clock: it is the fence post, not the fence.
+            (seconds >= 1.0).then(|| f64::from(self.now.saturating_sub(1)) / seconds)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: f64) -> Timestamp {
+        Timestamp::from_nanos((seconds * 1e9) as i64)
+    }
+
+    #[test]
+    fn a_steady_rate_is_found_in_every_part_of_the_window() {
+        for every in [0.1, 1.0, 7.0] {
+            let mut changes = Changes::default();
+            let mut time = 1e6;
+            for step in 0..3000 {
+                changes.count(at(time));
+                let rate = changes.per_second(at(time));
+                if step >= 20 {
+                    let rate = rate.expect("more than a second");
+                    assert!((rate * every - 1.0).abs() < 0.15, "{rate} where it is 1/{every}");
+                }
+                time += every;
+            }
+            assert_eq!(changes.total(), 3000);
+        }
+    }
+
+    #[test]
+    fn what_stopped_fades_to_nothing() {
+        let mut changes = Changes::default();
+        for second in 0..100 {
+            changes.count(at(f64::from(second)));
+        }
+        for (seconds, most) in [(130.0, 0.6), (179.0, 0.1), (300.0, 0.0)] {
+            let rate = changes.per_second(at(seconds)).expect("more than a second");
+            assert!(rate <= most, "{rate} after {seconds} s");
+        }
+        changes.count(at(1000.0));
+        assert!(changes.per_second(at(1000.0)).expect("long ago") < 0.02);
+    }
+}

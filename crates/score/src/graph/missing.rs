@@ -1,0 +1,90 @@
+use skopos_model::TopicPattern;
+
+/// Why topics are not there: the reasons for which sensors were skipped.
+#[derive(Debug, Default)]
+pub(super) struct Missing(Vec<(What, Box<str>)>);
+
+#[derive(Debug, PartialEq)]
+enum What {
+    /// The family of a sensor: the second segment of its topics.
+    Family(Box<str>),
+    Topics(TopicPattern),
+}
+
+impl What {
+    fn new(text: &str) -> Self {
+        match TopicPattern::new(text) {
+            Ok(pattern) if text.contains(['/', '*']) => Self::Topics(pattern),
+            _ => Self::Family(text.into()),
+        }
+    }
+
+    /// True if all that `input`, a pattern, can match is among these.
+    fn covers(&self, input: &str) -> bool {
+        match self {
+            Self::Family(family) => {
+                let mut segments = input.split('/');
+                // `**` may stand for the node, or for nothing.
+                match segments.next() {
+                    Some("**") => segments.any(|segment| segment == &**family),
+                    _ => segments.next() == Some(family),
+                }
+            }
+            // A star is a character like others where it stands in the text.
+            Self::Topics(pattern) => pattern.matches_str(input),
+        }
+    }
+}
+
+impl Missing {
+    pub(super) fn set(&mut self, what: &str, reason: &str) {
+        let what = What::new(what);
+        match self.0.iter_mut().find(|(known, _)| *known == what) {
+            Some((_, old)) => *old = reason.into(),
+            None => self.0.push((what, reason.into())),
+        }
+    }
+
+    pub(super) fn clear(&mut self, what: &str) {
+        let what = What::new(what);
+        self.0.retain(|(known, _)| *known != what);
+    }
+
+    /// Why nothing matches `input`; the latest that was said.
+    pub(super) fn reason(&self, input: &str) -> Option<Box<str>> {
+        let (what, reason) = self.0.iter().rev().find(|(what, _)| what.covers(input))?;
+        Some(match what {
+            What::Family(family) => format!("{family}: skipped: {reason}").into(),
+            What::Topics(_) => reason.clone(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_family_or_a_pattern_says_why() {
+        let mut missing = Missing::default();
+        missing.set("smart", "no smartctl");
+        missing.set("n01/fs/**", "hung");
+        for (input, expected) in [
+            ("n01/smart/sda/passed", Some("smart: skipped: no smartctl")),
+            ("*/smart/**", Some("smart: skipped: no smartctl")),
+            ("**/smart/*/passed", Some("smart: skipped: no smartctl")),
+            ("n01/block/smart/passed", None),
+            ("n01/fs/*/available_bytes", Some("hung")),
+            ("*/fs/*/available_bytes", None),
+        ] {
+            assert_eq!(missing.reason(input).as_deref(), expected, "{input}");
+        }
+        missing.set("smart", "not permitted");
+        assert_eq!(
+            missing.reason("n01/smart/sda").as_deref(),
+            Some("smart: skipped: not permitted")
+        );
+        missing.clear("smart");
+        assert_eq!(missing.reason("n01/smart/sda"), None);
+    }
+}

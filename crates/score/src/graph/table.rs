@@ -1,0 +1,150 @@
+use std::collections::BTreeMap;
+use std::ops::Bound;
+
+use skopos_model::{Timestamp, Topic, TopicPattern};
+
+use super::changes::Changes;
+use super::id::{MAX_GENERATION, MAX_VERTICES, VertexId};
+use crate::cell::Taken;
+use crate::{Cell, Error};
+
+/// All vertices. A place that is free is taken again under another generation, and its cell is only
+/// replaced then, so that `cells` stays a plain list.
+#[derive(Debug, Default)]
+pub(super) struct Table {
+    pub(super) cells: Vec<Cell>,
+    pub(super) vertices: Vec<Vertex>,
+    topics: BTreeMap<Box<str>, u32>,
+    free: Vec<u32>,
+}
+
+/// What the graph knows of a vertex beside its value.
+#[derive(Debug, Default)]
+pub(super) struct Vertex {
+    generation: u32,
+    lives: bool,
+    pub(super) is_insight: bool,
+    /// How many insights lie on the longest path from a fact up to it, itself included: 0 of a fact.
+    pub(super) rank: u8,
+    /// Stands in the list of what the next run begins with.
+    pub(super) pending: bool,
+    /// What it was found to be matters to those that compute with it, and they were not told yet.
+    pub(super) matters: bool,
+    /// Those that compute with it.
+    pub(super) dependents: Vec<Edge>,
+    pub(super) changes: Changes,
+}
+
+/// A way to an insight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Edge {
+    pub(super) insight: u32,
+    pub(super) slot: u16,
+    /// The insight does not get to see it: it has another unit, or is one too many.
+    pub(super) refused: bool,
+}
+
+impl Vertex {
+    pub(super) fn generation(&self) -> u32 {
+        self.generation
+    }
+}
+
+impl Table {
+    /// The place of `id`.
+    pub(super) fn index(&self, id: VertexId) -> Result<usize, Error> {
+        match self.vertices.get(id.index()) {
+            Some(vertex) if vertex.lives && vertex.generation == id.generation() => Ok(id.index()),
+            _ => Err(Error::Gone(id)),
+        }
+    }
+
+    pub(super) fn id(&self, index: u32) -> VertexId {
+        VertexId::new(index, self.vertices[index as usize].generation)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.topics.len()
+    }
+
+    pub(super) fn find(&self, topic: &str) -> Option<u32> {
+        self.topics.get(topic).copied()
+    }
+
+    /// The places of all, in the order of their topics.
+    pub(super) fn indexes(&self) -> impl Iterator<Item = u32> + '_ {
+        self.topics.values().copied()
+    }
+
+    /// The places of those that `pattern` selects, in the order of their topics.
+    pub(super) fn select<'a>(
+        &'a self,
+        pattern: &'a TopicPattern,
+    ) -> impl Iterator<Item = u32> + 'a {
+        let text = pattern.as_str();
+        // Whatever matches begins with what stands before the first star; but `a/**` matches `a`.
+        let prefix = text.split('*').next().unwrap_or_default().trim_end_matches('/');
+        let range = (Bound::Included(prefix), Bound::Unbounded);
+        self.topics
+            .range::<str, _>(range)
+            .take_while(move |(topic, _)| topic.starts_with(prefix))
+            .filter(move |(topic, _)| pattern.matches_str(topic))
+            .map(|(_, index)| *index)
+    }
+
+    /// True if there is room for one more.
+    pub(super) fn has_room(&self) -> bool {
+        !self.free.is_empty() || self.vertices.len() < MAX_VERTICES
+    }
+
+    /// Takes a place for `cell`.
+    pub(super) fn add(&mut self, cell: Cell, is_insight: bool) -> Result<u32, Error> {
+        let topic = cell.topic().as_str();
+        if self.topics.contains_key(topic) {
+            return Err(Error::Exists(cell.topic().clone()));
+        }
+        let (index, generation) = match self.free.pop() {
+            Some(index) => (index, self.vertices[index as usize].generation + 1),
+            None if self.vertices.len() < MAX_VERTICES => (self.vertices.len() as u32, 0),
+            None => return Err(Error::Full),
+        };
+        self.topics.insert(topic.into(), index);
+        let vertex = Vertex { generation, lives: true, is_insight, ..Vertex::default() };
+        if index as usize == self.vertices.len() {
+            self.cells.push(cell);
+            self.vertices.push(vertex);
+        } else {
+            self.cells[index as usize] = cell;
+            self.vertices[index as usize] = vertex;
+        }
+        Ok(index)
+    }
+
+    /// Gives a place back, and says which edges led from it.
+    pub(super) fn remove(&mut self, index: u32) -> Vec<Edge> {
+        let at = index as usize;
+        self.topics.remove(self.cells[at].topic().as_str());
+        self.cells[at].forget();
+        let vertex = &mut self.vertices[at];
+        let generation = vertex.generation;
+        let gone = std::mem::replace(vertex, Vertex { generation, ..Vertex::default() });
+        if generation < MAX_GENERATION {
+            self.free.push(index);
+        }
+        gone.dependents
+    }
+
+    /// Counts what was found of the vertex at `index`.
+    #[inline]
+    pub(super) fn note(&mut self, index: usize, taken: Taken, time: Timestamp) {
+        let vertex = &mut self.vertices[index];
+        if taken.changed {
+            vertex.changes.count(time);
+        }
+        vertex.matters |= taken.matters();
+    }
+
+    pub(super) fn topic(&self, index: u32) -> &Topic {
+        self.cells[index as usize].topic()
+    }
+}

@@ -1,0 +1,101 @@
+//! An insight is as old as its oldest needed input.
+
+use std::time::Duration;
+
+use skopos_score::{Graph, Unknown};
+
+use super::support::{age, at, fact, known, outcome, run, set, sum};
+
+#[test]
+fn age_goes_through_all_layers_and_says_whose_it_is() {
+    let mut graph = Graph::default();
+    let slow = known(&mut graph, "n/slow", 1, 1.0);
+    let fast = known(&mut graph, "n/fast", 5, 1.0);
+    let first = sum(&mut graph, "i/first", &["n/slow", "n/fast"]);
+    let second = sum(&mut graph, "i/second", &["i/first", "n/fast"]);
+    run(&mut graph, 5);
+    assert_eq!(age(&graph, first), (1, "n/slow".into()));
+    assert_eq!(age(&graph, second), (1, "i/first".into()));
+    // What is looked at and found the same makes no work, and no one younger.
+    set(&mut graph, fast, 6, 1.0);
+    run(&mut graph, 6);
+    set(&mut graph, fast, 7, 1.0);
+    assert_eq!(run(&mut graph, 7), [""; 0]);
+    set(&mut graph, slow, 8, 1.0);
+    assert_eq!(run(&mut graph, 8), ["i/first@", "i/second@"]);
+    assert_eq!(age(&graph, first), (7, "n/fast".into()));
+    assert_eq!(age(&graph, second).0, 7);
+}
+
+#[test]
+fn an_input_that_is_not_needed_makes_nobody_older() {
+    let mut graph = Graph::default();
+    known(&mut graph, "n/a", 9, 1.0);
+    known(&mut graph, "n/b", 2, 1.0);
+    let total = sum(&mut graph, "n/total", &["n/a", "?n/b"]);
+    let loose = sum(&mut graph, "n/loose", &["?n/a", "?n/b"]);
+    run(&mut graph, 9);
+    assert_eq!(age(&graph, total), (9, "n/a".into()));
+    assert_eq!(age(&graph, loose), (2, "n/b".into()), "of all, where none is needed");
+}
+
+#[test]
+fn an_older_input_that_joins_makes_it_older() {
+    let mut graph = Graph::default();
+    let total = sum(&mut graph, "n/total", &["n/x/*"]);
+    let above = sum(&mut graph, "n/above", &["n/total"]);
+    known(&mut graph, "n/x/a", 9, 1.0);
+    run(&mut graph, 9);
+    let b = known(&mut graph, "n/x/b", 3, 1.0);
+    run(&mut graph, 10);
+    assert_eq!(age(&graph, total), (3, "n/x/b".into()));
+    assert_eq!(age(&graph, above), (3, "n/total".into()));
+    graph.remove(b).expect("it is there");
+    run(&mut graph, 11);
+    assert_eq!(age(&graph, above), (9, "n/total".into()));
+}
+
+#[test]
+fn an_unknown_needed_input_is_never_shown_as_fresh() {
+    let mut graph = Graph::default();
+    let a = known(&mut graph, "n/a", 1, 1.0);
+    let first = sum(&mut graph, "i/first", &["n/a"]);
+    let second = sum(&mut graph, "i/second", &["i/first"]);
+    run(&mut graph, 1);
+    graph.set_unknown(a, at(2), Unknown::new("hung mount")).expect("a fact");
+    run(&mut graph, 2);
+    assert_eq!(outcome(&graph, first), "?n/a is unknown: hung mount");
+    assert_eq!(outcome(&graph, second), "?i/first is unknown: n/a is unknown: hung mount");
+    assert_eq!(age(&graph, second).1, "");
+    graph.remove(a).expect("it is there");
+    run(&mut graph, 3);
+    assert_eq!(outcome(&graph, second), "?i/first is unknown: no n/a");
+    fact(&mut graph, "n/a");
+    run(&mut graph, 4);
+    assert_eq!(outcome(&graph, first), "?n/a has no value yet");
+}
+
+#[test]
+fn older_than_allowed_is_unknown_until_it_is_looked_at_again() {
+    let mut graph = Graph::default();
+    let a = known(&mut graph, "n/a", 1, 1.0);
+    let b = known(&mut graph, "n/b", 3, 1.0);
+    let total = sum(&mut graph, "n/total", &["n/a", "n/b"]);
+    graph.limit_age(total, Some(Duration::from_secs(5))).expect("an insight");
+    run(&mut graph, 3);
+    assert_eq!(outcome(&graph, total), "2");
+    let due = graph.due().expect("it will be too old");
+    assert_eq!(due.as_nanos(), 6_000_000_001);
+    assert_eq!(run(&mut graph, 6), [""; 0]);
+    assert_eq!(run(&mut graph, 7), ["n/total?n/a is more than 5 s old"]);
+    assert_eq!(graph.due(), None);
+    // Another input's change is no reason to say it again.
+    set(&mut graph, b, 8, 2.0);
+    assert_eq!(run(&mut graph, 8), [""; 0]);
+    set(&mut graph, a, 9, 1.0);
+    assert_eq!(run(&mut graph, 9), ["n/total=3"]);
+    graph.limit_age(total, None).expect("an insight");
+    run(&mut graph, 100);
+    assert_eq!(outcome(&graph, total), "3");
+    assert!(graph.limit_age(a, None).is_err(), "a fact is as old as it is");
+}

@@ -1,0 +1,8 @@
+//! The graph, from outside.
+
+mod support;
+mod joining;
+mod freshness;
+mod units;
+mod cycles;
+mod running;

@@ -1,0 +1,109 @@
+//! A small language for graphs: facts and insights by short names, times in seconds.
+
+use skopos_model::{Kind, Scalar, Timestamp, Unit, Value, ValueType};
+use skopos_score::{Error, Graph, Input, Inputs, Insight, InsightSpec, Outcome, VertexId};
+
+pub(super) fn at(seconds: i64) -> Timestamp {
+    Timestamp::from_nanos(seconds * 1_000_000_000)
+}
+
+/// The sum of all numbers of all inputs; of those only that are known, of an input that is not needed.
+pub(super) struct Sum(pub(super) Vec<bool>);
+
+impl Insight for Sum {
+    fn evaluate(&mut self, inputs: &Inputs<'_>) -> Outcome {
+        let mut sum = 0.0;
+        for (slot, needed) in self.0.iter().enumerate() {
+            for cell in inputs.all(slot) {
+                match cell.number() {
+                    Ok(number) => sum += number,
+                    Err(unknown) if *needed => return Err(unknown),
+                    Err(_) => {}
+                }
+            }
+        }
+        Ok(Value::F64(sum))
+    }
+}
+
+/// An input named as its pattern; `?` before it says that it is not needed, ` bytes` after it that it
+/// takes that unit only.
+pub(super) fn input(text: &str) -> Input {
+    let (needed, text) = text.strip_prefix('?').map_or((true, text), |rest| (false, rest));
+    let (pattern, unit) = text.split_once(' ').map_or((text, None), |(p, u)| (p, Some(u)));
+    let unit = unit.map(|unit| Unit::new(unit).expect("a unit"));
+    Input { name: pattern.into(), pattern: pattern.into(), unit, needed }
+}
+
+pub(super) fn spec(topic: &str, inputs: &[&str]) -> InsightSpec {
+    InsightSpec {
+        topic: topic.parse().expect("a topic"),
+        unit: Unit::NONE,
+        kind: Kind::Gauge,
+        value_type: ValueType::F64,
+        inputs: inputs.iter().map(|text| input(text)).collect(),
+        name: topic.into(),
+        formula: "sum".into(),
+    }
+}
+
+pub(super) fn try_sum(graph: &mut Graph, topic: &str, inputs: &[&str]) -> Result<VertexId, Error> {
+    let spec = spec(topic, inputs);
+    let needed = spec.inputs.iter().map(|input| input.needed).collect();
+    graph.add_insight(spec, Box::new(Sum(needed)))
+}
+
+pub(super) fn sum(graph: &mut Graph, topic: &str, inputs: &[&str]) -> VertexId {
+    try_sum(graph, topic, inputs).unwrap_or_else(|e| panic!("{topic}: {e}"))
+}
+
+pub(super) fn fact_in(graph: &mut Graph, topic: &str, unit: Unit) -> VertexId {
+    let parsed = topic.parse().expect("a topic");
+    graph.add_fact(parsed, unit, Kind::Gauge).unwrap_or_else(|e| panic!("{topic}: {e}"))
+}
+
+pub(super) fn fact(graph: &mut Graph, topic: &str) -> VertexId {
+    fact_in(graph, topic, Unit::NONE)
+}
+
+/// A fact that was `value` at `second`.
+pub(super) fn known(graph: &mut Graph, topic: &str, second: i64, value: f64) -> VertexId {
+    let id = fact(graph, topic);
+    set(graph, id, second, value);
+    id
+}
+
+pub(super) fn set(graph: &mut Graph, id: VertexId, second: i64, value: f64) -> bool {
+    graph.set(id, at(second), Scalar::F64(value)).expect("a fact")
+}
+
+/// Runs at `second`, and tells of each insight that was told of: `topic=value`, `topic?reason`, and
+/// `topic@` where only its age is another one.
+pub(super) fn run(graph: &mut Graph, second: i64) -> Vec<String> {
+    let mut told = Vec::new();
+    graph.run(at(second), &mut |computed| {
+        let topic = computed.topic;
+        told.push(match computed.outcome {
+            _ if !computed.changed => format!("{topic}@"),
+            Ok(value) => format!("{topic}={value}"),
+            Err(unknown) => format!("{topic}?{unknown}"),
+        });
+    });
+    told
+}
+
+/// `value` or `?reason` of a vertex.
+pub(super) fn outcome(graph: &Graph, id: VertexId) -> String {
+    match graph.view(id).expect("it is there").outcome() {
+        Some(Ok(value)) => value.to_string(),
+        Some(Err(unknown)) => format!("?{unknown}"),
+        None => "nothing yet".to_owned(),
+    }
+}
+
+/// When a vertex was looked at, in seconds, and which input says so.
+pub(super) fn age(graph: &Graph, id: VertexId) -> (i64, String) {
+    let view = graph.view(id).expect("it is there");
+    let oldest = view.oldest().map(|id| graph.view(id).expect("an input").topic().to_string());
+    (view.checked_at().as_nanos() / 1_000_000_000, oldest.unwrap_or_default())
+}
