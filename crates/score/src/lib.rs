@@ -23,6 +23,7 @@ pub mod delphi;
 pub mod anomaly;
 pub mod budget;
 mod error;
+pub mod duration;
 
 pub use cell::Cell;
 pub use error::Error;

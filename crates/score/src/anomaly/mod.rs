@@ -1,1 +1,60 @@
 //! Streaming detectors of what is unusual, a file each.
+//!
+//! A [`Watch`] holds the rules of a configuration. A vertex that joins gets a detector of its own for
+//! each rule whose pattern matches it; each value that was checked, changed or not, is handed over,
+//! and an [`Event`] comes out when something became unusual or usual again.
+//!
+//! # Invariants
+//! - What is judged is a finite number at a time after the one before. All else is counted
+//!   ([`Counts`]) and changes nothing.
+//! - A counter is judged by its rate per second; a reset gives no rate and is counted.
+//! - Memory is bounded ([`MAX_STATE_BYTES`]), and so are events ([`Rule`], `events_per_minute`, and
+//!   [`MAX_EVENTS_PER_MINUTE`]). What a bound holds back is counted and told by the next event; the
+//!   state that was told last becomes true again as soon as the bound allows.
+//! - The same samples give the same events.
+//!
+//! ```
+//! use skopos_model::{Kind, Timestamp, Topic};
+//! use skopos_score::anomaly::{Rule, State, Watch};
+//!
+//! let rule = Rule {
+//!     below: Some(1e9),
+//!     clear: Some(2e9),
+//!     ..Rule::new("memory-low", "*/mem/available_bytes", "threshold")
+//! };
+//! let mut watch = Watch::new(&[rule])?;
+//! let vertex = watch.joined(&Topic::new("n01/mem/available_bytes")?, Kind::Gauge).expect("matches");
+//! let mut events = Vec::new();
+//! for (second, bytes) in [(1, 5e9), (2, 8e8)] {
+//!     watch.observe(vertex, Timestamp::from_nanos(second * 1_000_000_000), bytes, &mut events);
+//! }
+//! assert_eq!((events[0].state, events[0].came, events[0].expected.low), (State::Raised, 8e8, 1e9));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod event;
+mod rule;
+mod watch;
+mod series;
+mod allowance;
+mod spread;
+pub mod threshold;
+pub mod robust_z;
+pub mod change_point;
+pub mod extreme;
+
+use skopos_model::Timestamp;
+
+pub use event::{Event, Expected, Finding, State};
+pub use rule::{DETECTORS, MAX_EVENTS_PER_MINUTE_OF_ONE, MAX_RULES, Rule, RuleError};
+pub use series::LARGEST;
+pub use watch::{Counts, MAX_EVENTS_PER_MINUTE, MAX_STATE_BYTES, Watch, Watched};
+
+/// Judges one stream of finite numbers, at times that only go forward.
+pub trait Detector: Send {
+    /// Takes one sample. True if the stream is unusual now. Allocates nothing.
+    fn take(&mut self, at: Timestamp, value: f64) -> bool;
+
+    /// What the judgement of the latest sample rests on.
+    fn finding(&self) -> Finding;
+}

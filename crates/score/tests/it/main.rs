@@ -1,5 +1,6 @@
 //! Integration tests, one binary.
 
+mod anomaly;
 mod budget;
 mod cell;
 mod graph;

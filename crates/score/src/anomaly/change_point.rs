@@ -1,0 +1,171 @@
+//! A lasting shift of the mean, and how large it is.
+//!
+//! Two cumulative sums, one for each direction (Page, *Continuous inspection schemes*, 1954): each
+//! sample adds its distance from the mean, in standard deviations, less `drift`; a sum never falls
+//! below zero. Above `threshold` the mean has shifted, since the sum last left zero. Mean and
+//! deviation are learned from the first half window and then followed with the memory of `window`
+//! samples, but not while a sum is on its way. After a shift both are learned anew; then the new
+//! level is usual.
+//!
+//! One sample counts for at most [`CLIP`] deviations, so a lone spike is no shift.
+
+use skopos_model::Timestamp;
+
+use super::{Detector, Expected, Finding, spread};
+
+/// The parameters.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Settings {
+    /// How many samples the mean remembers; half of them are learned from before judging begins.
+    pub window: u32,
+    /// Shifts of less than this many standard deviations add nothing; the smallest that is found.
+    pub drift: f64,
+    /// The sum, in standard deviations, above which the mean has shifted.
+    pub threshold: f64,
+    /// The least standard deviation that is reckoned with, in the value's unit.
+    pub min_spread: f64,
+}
+
+impl Settings {
+    /// A shift of 3 standard deviations is found after about 7 samples, one of 2 after about 13.
+    /// Independent noise would allow 8; but what machines do now depends on what they did a moment
+    /// ago, and noise that keeps half of its last deviation would then be a shift once an hour.
+    pub const DEFAULT: Self = Self { window: 100, drift: 1.0, threshold: 12.0, min_spread: 0.0 };
+
+    /// Half of it must estimate a deviation.
+    pub const MIN_WINDOW: u32 = 16;
+    /// A day of seconds; it costs no memory.
+    pub const MAX_WINDOW: u32 = 86_400;
+}
+
+/// The most standard deviations that one sample counts for. With the default drift a lone spike
+/// adds 3, and it takes more than three in a row to be a shift.
+pub const CLIP: f64 = 4.0;
+
+/// Above this share of the threshold a sum is on its way, and the mean does not follow.
+const SUSPICION_RATIO: f64 = 0.5;
+
+/// The detector.
+#[derive(Clone, Debug)]
+pub struct ChangePoint {
+    settings: Settings,
+    learned: u32,
+    mean: f64,
+    variance: f64,
+    up: Sum,
+    down: Sum,
+    /// The shift that is not learned yet.
+    shift: Option<Finding>,
+    latest: f64,
+    since: Timestamp,
+}
+
+/// One cumulative sum, and the samples since it left zero.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sum {
+    value: f64,
+    since: Timestamp,
+    count: f64,
+    total: f64,
+}
+
+impl Sum {
+    fn add(&mut self, at: Timestamp, value: f64, step: f64) {
+        let sum = self.value + step;
+        if sum <= 0.0 {
+            *self = Self::default();
+            return;
+        }
+        if self.count == 0.0 {
+            self.since = at;
+        }
+        self.value = sum;
+        self.count += 1.0;
+        self.total += value;
+    }
+}
+
+impl ChangePoint {
+    /// Nothing seen yet.
+    pub fn new(settings: Settings) -> Self {
+        Self {
+            settings,
+            learned: 0,
+            mean: 0.0,
+            variance: 0.0,
+            up: Sum::default(),
+            down: Sum::default(),
+            shift: None,
+            latest: 0.0,
+            since: Timestamp::default(),
+        }
+    }
+
+    fn spread(&self) -> f64 {
+        self.variance.sqrt().max(spread::least(self.settings.min_spread, self.mean))
+    }
+
+    /// Welford's running mean and variance.
+    fn learn(&mut self, at: Timestamp, value: f64) {
+        self.learned += 1;
+        let n = f64::from(self.learned);
+        let before = value - self.mean;
+        self.mean += before / n;
+        self.variance += (before * (value - self.mean) - self.variance) / n;
+        if self.learned >= self.settings.window / 2 && self.shift.take().is_some() {
+            self.since = at;
+        }
+    }
+
+    fn follow(&mut self, deviation: f64) {
+        let share = 1.0 / f64::from(self.settings.window);
+        self.mean += share * deviation;
+        self.variance = (1.0 - share) * (self.variance + share * deviation * deviation);
+    }
+
+    fn expected(&self) -> Expected {
+        let room = self.settings.drift * self.spread();
+        Expected { value: self.mean, low: self.mean - room, high: self.mean + room }
+    }
+
+    fn shifted(&mut self, sum: Sum) {
+        self.shift = Some(Finding {
+            came: sum.total / sum.count,
+            expected: self.expected(),
+            score: sum.value / self.settings.threshold,
+            since: sum.since,
+        });
+        (self.learned, self.mean, self.variance) = (0, 0.0, 0.0);
+        (self.up, self.down) = (Sum::default(), Sum::default());
+    }
+}
+
+impl Detector for ChangePoint {
+    fn take(&mut self, at: Timestamp, value: f64) -> bool {
+        self.latest = value;
+        if self.learned < self.settings.window / 2 {
+            self.learn(at, value);
+            return self.shift.is_some();
+        }
+        let spread = self.spread();
+        let z = ((value - self.mean) / spread).clamp(-CLIP, CLIP);
+        self.up.add(at, value, z - self.settings.drift);
+        self.down.add(at, value, -z - self.settings.drift);
+        let sum = if self.up.value > self.down.value { self.up } else { self.down };
+        if sum.value > self.settings.threshold {
+            self.shifted(sum);
+        } else if sum.value <= SUSPICION_RATIO * self.settings.threshold {
+            self.follow(z * spread);
+        }
+        self.shift.is_some()
+    }
+
+    fn finding(&self) -> Finding {
+        self.shift.unwrap_or_else(|| Finding {
+            came: self.latest,
+            expected: self.expected(),
+            score: self.up.value.max(self.down.value) / self.settings.threshold,
+            since: self.since,
+        })
+    }
+}
