@@ -4,7 +4,8 @@
 //! # Invariants
 //! - A sensor opens its files once and reads them again with `pread`; a tick allocates nothing
 //!   unless an instance (a disk, a mount) came or went.
-//! - A sensor knows no clock and no destination: [`Tick`] brings both.
+//! - A sensor knows no clock and no destination: [`Tick`] brings both. Only `clock` and `peer`, which
+//!   measure clocks, read them, in one place: `clock::now`.
 //! - What the machine lacks is a [`Skip`] with its reason, never a made-up value.
 //!
 //! Read in this order: [`Sensor`], [`Tick`] and [`Sink`]; `file`, `parse` and `facts` below every
@@ -48,7 +49,11 @@ mod sockets;
 mod cgroup;
 mod hwmon;
 mod energy;
+mod clock;
+mod peer;
+mod responder;
 
-pub use registry::{Opened, open_all};
+pub use peer::{MAX_PEERS, PeerSettings};
+pub use registry::{Opened, open_all, open_peers};
 pub use root::Root;
 pub use sensor::{FactId, Sensor, Sink, Skip, Tick};

@@ -1,8 +1,12 @@
 //! Which sensors there are.
 
+use std::sync::Arc;
+
+use crate::peer::line::Line;
 use crate::{
-    Root, Sensor, Skip, block, cgroup, cpu, device, energy, fs, fsinfo, hwmon, interrupts, load,
-    mem, netdev, numa, process, psi, raid, sockets, softirqs, swap, tcp, udp, vmstat,
+    PeerSettings, Root, Sensor, Skip, block, cgroup, clock, cpu, device, energy, fs, fsinfo, hwmon,
+    interrupts, load, mem, netdev, numa, peer, process, psi, raid, responder, sockets, softirqs,
+    swap, tcp, udp, vmstat,
 };
 
 /// What came of opening every sensor.
@@ -38,10 +42,41 @@ pub fn open_all(root: &Root) -> Opened {
     opened.add(cgroup::Cgroup::open(root));
     opened.add(hwmon::Hwmon::open(root));
     opened.add(energy::Energy::open(root));
+    opened.add(clock::Clock::open());
+    opened
+}
+
+/// Opens what agents learn by asking each other: the families `peer` and `responder`. Without peers
+/// and an address to listen on there is nothing to open, and no socket and no thread.
+pub fn open_peers(settings: &PeerSettings) -> Opened {
+    let mut opened = Opened { sensors: Vec::new(), skips: Vec::new() };
+    if settings.is_empty() {
+        opened.skip_peers("no peers are configured, and no address to answer them on");
+        return opened;
+    }
+    let line = settings.check().and_then(|()| {
+        let at = settings.listen.map_or(String::new(), |address| format!(" on {address}"));
+        Line::open(settings).map_err(|e| format!("no UDP socket{at}: {e}"))
+    });
+    match line {
+        Ok(line) => {
+            let line = Arc::new(line);
+            if !settings.peers.is_empty() {
+                opened.sensors.push(Box::new(peer::Peers::new(settings, Arc::clone(&line))));
+            }
+            opened.sensors.push(Box::new(responder::Responder::new(line)));
+        }
+        Err(reason) => opened.skip_peers(&reason),
+    }
     opened
 }
 
 impl Opened {
+    fn skip_peers(&mut self, reason: &str) {
+        self.skips.push(Skip::new("peer", reason));
+        self.skips.push(Skip::new("responder", reason));
+    }
+
     fn add<S: Sensor + 'static>(&mut self, sensor: Result<S, Skip>) {
         match sensor {
             Ok(sensor) => {

@@ -1,7 +1,7 @@
 //! Tests of the sensors as the agent sees them: through `open_all`, with a sink of our own.
 //!
-//! `recorded` and `hardware` feed them kernel files of known content, odd ones too; `live` compares them with
-//! independent tools on this machine; `no_allocation` counts what steady ticks allocate; `totality`
+//! `recorded` and `hardware` feed them kernel files of known content, odd ones too; `live` compares
+//! them with independent tools on this machine; `peers` lets nodes probe each other; `no_allocation` counts what steady ticks allocate; `totality`
 //! feeds them damaged files.
 
 mod support;
@@ -9,5 +9,6 @@ mod support;
 mod hardware;
 mod live;
 mod no_allocation;
+mod peers;
 mod recorded;
 mod totality;

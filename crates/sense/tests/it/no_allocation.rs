@@ -91,7 +91,7 @@ fn on_a_machine_that_stands_still() {
     }
     let mut host = tree.host();
     assert_eq!(allocating(&mut host), Vec::<String>::new());
-    assert_eq!(host.sensors.len(), 21, "every family was measured: {:?}", host.skips);
+    assert_eq!(host.sensors.len(), 22, "every family was measured: {:?}", host.skips);
 }
 
 #[test]
@@ -105,4 +105,21 @@ fn on_this_machine() {
         eprintln!("allocated: {found:?}");
         assert!(attempts_left > 0, "{found:?}");
     }
+}
+
+#[test]
+fn of_nodes_that_probe_each_other() {
+    let free = std::net::UdpSocket::bind("127.0.0.1:0").expect("a port");
+    let address = free.local_addr().expect("bound");
+    drop(free);
+    let settings = skopos_sense::PeerSettings {
+        listen: Some(address),
+        peers: vec![("n".to_owned(), address)],
+        interval: Duration::from_millis(10),
+        timeout: Duration::from_millis(50),
+        ..skopos_sense::PeerSettings::of_node("n")
+    };
+    let mut host = Host::of(skopos_sense::open_peers(&settings));
+    assert_eq!(allocating(&mut host), Vec::<String>::new(), "{:?}", host.skips);
+    assert_eq!(host.sensors.len(), 2);
 }

@@ -378,7 +378,9 @@ fn an_old_kernel_yields_fewer_facts() {
 
 #[test]
 fn nothing_at_all_is_every_sensor_skipped_with_its_reason() {
-    let host = Tree::empty().host();
+    let mut host = Tree::empty().host();
+    // Clocks are read without any file.
+    host.sensors.retain(|s| s.family().name != "clock");
     assert_eq!(host.sensors.len(), 0);
     assert!(host.skips.len() >= 21, "{:?}", host.skips);
     let told = |reason: &str| reason.contains("No such file") || reason.starts_with("no ");
@@ -450,6 +452,7 @@ fn a_sink_that_refuses_facts_stops_nobody() {
 fn facts_refused_for_lack_of_room_are_offered_again_when_there_may_be_some() {
     let tree = Tree::empty();
     let mut host = tree.write("proc/meminfo", "MemTotal: 1000 kB\nMemFree: 10 kB\n").host();
+    host.sensors.retain(|s| s.family().name == "mem");
     host.table.room = Some(1);
     let mut asked = Vec::new();
     for seconds in [1.0, 1.0, 60.0, 1.0] {

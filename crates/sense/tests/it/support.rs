@@ -126,7 +126,11 @@ pub(crate) struct Host {
 
 impl Host {
     pub(crate) fn open(root: &Root) -> Self {
-        let Opened { sensors, skips } = open_all(root);
+        Self::of(open_all(root))
+    }
+
+    pub(crate) fn of(opened: Opened) -> Self {
+        let Opened { sensors, skips } = opened;
         Self { sensors, skips, table: Table::default(), now: Duration::from_secs(1000) }
     }
 
