@@ -3,9 +3,9 @@
 //!
 //! # Invariants
 //! - A sensor opens its files once and reads them again with `pread`; a tick allocates nothing
-//!   unless an instance (a disk, a mount) came or went.
+//!   unless an instance (a disk, a mount) came or went. (`smart` runs a program every few minutes.)
 //! - A sensor knows no clock and no destination: [`Tick`] brings both. Only `clock` and `peer`, which
-//!   measure clocks, read them, in one place: `clock::now`.
+//!   measure clocks, read them, in one place: `clock::now`; and `program`, to end one that hangs.
 //! - What the machine lacks is a [`Skip`] with its reason, never a made-up value.
 //!
 //! Read in this order: [`Sensor`], [`Tick`] and [`Sink`]; `file`, `parse` and `facts` below every
@@ -21,6 +21,7 @@ mod parse;
 mod facts;
 mod instances;
 mod table;
+mod program;
 mod mounts;
 mod local;
 pub mod disk;
@@ -41,6 +42,7 @@ mod block;
 mod fs;
 mod fsinfo;
 mod device;
+mod smart;
 mod raid;
 mod netdev;
 mod tcp;

@@ -1,4 +1,9 @@
 use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// How long a program may take that a sensor runs: a healthy device answers smartctl in
+/// milliseconds, one behind a slow controller in a second or two.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Where the sources are. Tests point it at recorded copies.
 #[derive(Clone, Debug)]
@@ -11,6 +16,8 @@ pub struct Root {
     pub dev: PathBuf,
     /// The program of smartmontools: a path, or a name that is looked for in `PATH`.
     pub smartctl: PathBuf,
+    /// How long a program may take that a sensor runs; longer ones are killed.
+    pub patience: Duration,
     /// What `skopos calibrate` stores; it need not be there. See [`crate::calibration`].
     pub calibration: PathBuf,
 }
@@ -22,6 +29,7 @@ impl Default for Root {
             sys: Path::new("/sys").into(),
             dev: Path::new("/dev").into(),
             smartctl: Path::new("smartctl").into(),
+            patience: PATIENCE,
             calibration: Path::new("/var/lib/skopos/calibration.json").into(),
         }
     }

@@ -11,4 +11,5 @@ mod live;
 mod no_allocation;
 mod peers;
 mod recorded;
+mod smart;
 mod totality;

@@ -209,6 +209,7 @@ impl Tree {
             sys: self.path("sys"),
             dev: self.path("dev"),
             smartctl: self.path("bin/smartctl"),
+            patience: Duration::from_secs(60),
             calibration: self.path("calibration.json"),
         }
     }

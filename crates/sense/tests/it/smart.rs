@@ -1,0 +1,259 @@
+//! `smart`, with a program in place of smartctl that gives recorded answers, or none.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::time::Duration;
+
+use skopos_sense::Root;
+
+use crate::recorded::check;
+use crate::support::{Host, Tree};
+
+/// Two devices, and a smartctl that runs `script` with the device's name in `$d`.
+fn with_smartctl(script: &str) -> Tree {
+    let tree = Tree::empty();
+    for device in ["nvme0n1", "sda"] {
+        tree.write(&format!("sys/block/{device}/size"), "1\n");
+    }
+    // A path of a device that has two, and one that keeps no health.
+    tree.write("sys/block/nvme0c0n1/hidden", "1\n").write("sys/block/vda/size", "1\n");
+    smartctl(&tree, script);
+    tree
+}
+
+fn smartctl(tree: &Tree, script: &str) {
+    let text = format!(
+        "#!/bin/sh\n[ \"$1\" = --version ] && exit 0\nfor d; do :; done\nd=${{d##*/}}\n\
+         {script}\n"
+    );
+    // Another test may be starting a program right now, whose copy of a descriptor that is open for
+    // writing would keep this one from being run. So the shell writes it.
+    tree.write("bin/text", text);
+    let program = tree.path("bin/smartctl");
+    let copied =
+        std::process::Command::new("cp").args([tree.path("bin/text"), program.clone()]).status();
+    assert!(copied.is_ok_and(|status| status.success()));
+    fs::set_permissions(program, fs::Permissions::from_mode(0o755)).expect("ours");
+}
+
+fn recorded(name: &str) -> String {
+    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/smart");
+    data.join(format!("{name}.json")).display().to_string()
+}
+
+/// The facts of `nvme0n1`, whose smartctl gives the recorded answer `name` and this exit code.
+fn check_recorded(name: &str, code: i32, expected: &str) -> Host {
+    let tree = with_smartctl(&format!("cat {}; exit {code}", recorded(name)));
+    let mut host = tree.host();
+    let expected: String =
+        expected.lines().map(|line| format!("smart/nvme0n1/{}\n", line.trim())).collect();
+    check(host.poll(1.0), &expected);
+    assert_eq!(host.table.instances("smart/"), ["nvme0n1", "sda"], "neither vda nor nvme0c0n1");
+    host
+}
+
+#[test]
+fn an_nvme_device() {
+    check_recorded(
+        "nvme-samsung-970-evo-plus",
+        0,
+        "passed 1
+         endurance_used_ratio 0
+         available_spare_ratio 1
+         spare_threshold_ratio 0.1
+         critical_warning 0
+         media_errors_total 0
+         bad_blocks 0
+         total_blocks 488397168
+         block_bytes 512
+         data_read_bytes_total 1036817408000
+         data_written_bytes_total 1008363008000
+         power_on_seconds_total 11336400
+         power_cycles_total 16
+         unsafe_shutdowns_total 12
+         temperature_celsius 35
+         read_errors_total 0",
+    );
+}
+
+#[test]
+fn an_nvme_device_that_uses_its_spare_blocks_has_bad_ones_but_nobody_knows_how_many() {
+    check_recorded(
+        "nvme-samsung-970-evo-worn",
+        0,
+        "available_spare_ratio 0.99
+         media_errors_total 7
+         bad_blocks -
+         endurance_used_ratio 0.03
+         total_blocks 976773168",
+    );
+}
+
+#[test]
+fn a_sata_ssd_that_counts_in_units_of_32_mib_what_others_count_in_blocks() {
+    check_recorded(
+        "sata-ssd-intel-s3520",
+        0,
+        "passed 1
+         endurance_used_ratio 0
+         available_spare_ratio -
+         critical_warning -
+         bad_blocks 0
+         total_blocks 468862128
+         data_written_bytes_total 4345064062976
+         data_read_bytes_total 19247258402816
+         power_on_seconds_total 76366800
+         temperature_celsius 47",
+    );
+}
+
+#[test]
+fn a_sata_hard_disk() {
+    check_recorded(
+        "sata-hdd-seagate-barracuda",
+        0,
+        "passed 1
+         endurance_used_ratio -
+         media_errors_total 0
+         bad_blocks 1
+         total_blocks 976773168
+         data_written_bytes_total 278191803392
+         data_read_bytes_total 115185830400
+         power_cycles_total 26
+         temperature_celsius 32",
+    );
+}
+
+#[test]
+fn a_scsi_hard_disk() {
+    check_recorded(
+        "scsi-hdd-toshiba-al15seb",
+        0,
+        "passed 1
+         media_errors_total 0
+         bad_blocks 0
+         data_read_bytes_total 1521086436000000
+         data_written_bytes_total 56643667000000
+         power_on_seconds_total 44774940
+         power_cycles_total -
+         temperature_celsius 32",
+    );
+}
+
+/// 4: a command failed; 8: the disk is failing; 16, 32: an attribute is or was below its threshold;
+/// 64, 128: errors in a log. All of them come with an answer.
+#[test]
+fn exit_codes_are_bits_and_most_say_something_about_the_device() {
+    for code in [4, 8, 16, 32, 64, 128, 252] {
+        let host =
+            check_recorded("nvme-samsung-970-evo-plus", code, "passed 1\ntotal_blocks 488397168");
+        assert_eq!(host.skip("smart/nvme0n1"), None, "{code}");
+    }
+}
+
+#[test]
+fn a_device_without_an_answer_is_told_and_is_no_failure() {
+    let host = check_recorded("no-such-device", 1, "passed -\nread_errors_total 0");
+    let reason = host.skip("smart/nvme0n1").expect("told");
+    assert!(reason.contains("Unable to detect device type"), "{reason}");
+}
+
+#[test]
+fn a_disk_that_sleeps_keeps_what_was_known() {
+    let tree = with_smartctl(&format!("cat {}", recorded("sata-hdd-seagate-barracuda")));
+    let mut host = tree.host();
+    host.poll(1.0);
+    smartctl(
+        &tree,
+        r#"echo '{"smartctl": {"messages": [{"string": "Device is in STANDBY mode, exit(2)",
+            "severity": "information"}], "exit_status": 2}}'; exit 2"#,
+    );
+    check(host.poll(1.0), "smart/sda/bad_blocks 1\nsmart/sda/read_errors_total 0");
+    assert_eq!(host.skip("smart/sda"), None);
+}
+
+#[test]
+fn a_program_that_prints_garbage_is_counted_and_told() {
+    for script in [
+        "echo '<html>'",
+        "exit 0",
+        "head -c 2000000 /dev/zero",
+        "printf '{\"smart_status\": {\"passed\": tr'",
+        "echo '[]'; kill -SEGV $$",
+    ] {
+        let tree = with_smartctl(script);
+        let mut host = tree.host();
+        host.poll(1.0);
+        let table = host.poll(1.0);
+        check(table, "smart/sda/passed -\nsmart/sda/read_errors_total 2");
+        assert!(host.skip("smart/sda").is_some_and(|r| r.contains("smartctl")), "{script}");
+    }
+}
+
+/// JSON of another shape: fewer facts, no panic, no number that is none.
+#[test]
+fn odd_answers() {
+    for (json, passed) in [
+        (r#"{}"#, None),
+        (r#"[1, 2]"#, None),
+        (r#""text""#, None),
+        (r#"{"smart_status": {"passed": "yes"}}"#, None),
+        (
+            r#"{"smart_status": {"passed": true}, "logical_block_size": 0,
+             "user_capacity": {"bytes": 10}}"#,
+            Some(1.0),
+        ),
+        (
+            r#"{"smart_status": {"passed": false}, "power_on_time": {"hours": 18446744073709551615}}"#,
+            Some(0.0),
+        ),
+        (r#"{"smart_status": {"passed": true}, "temperature": {"current": 1e300}}"#, Some(1.0)),
+        (
+            r#"{"smart_status": {"passed": true}, "ata_smart_attributes": {"table": [1, {}, null,
+             {"id": 5}, {"id": 197, "raw": {"string": "x", "value": -1}}]}}"#,
+            Some(1.0),
+        ),
+        (r#"{"smart_status": {"passed": true}, "ata_smart_attributes": {"table": {}}}"#, None),
+        (r#"{"nvme_smart_health_information_log": {"media_errors": 1e99}}"#, None),
+        (
+            r#"{"smart_status": {"passed": true},
+             "scsi_error_counter_log": {"read": {"gigabytes_processed": "nan"}}}"#,
+            Some(1.0),
+        ),
+    ] {
+        let tree = with_smartctl(&format!("cat <<'E'\n{json}\nE\n"));
+        let mut host = tree.host();
+        assert_eq!(host.poll(1.0).get("smart/sda/passed"), passed, "{json}");
+        for absent in ["total_blocks", "power_on_seconds_total", "temperature_celsius"] {
+            assert_eq!(host.table.get(&format!("smart/sda/{absent}")), None, "{json}");
+        }
+    }
+}
+
+#[test]
+fn a_program_that_hangs_is_killed_and_the_other_devices_are_asked() {
+    let answer = recorded("sata-hdd-seagate-barracuda");
+    let tree = with_smartctl(&format!("[ $d = nvme0n1 ] && sleep 1000; cat {answer}"));
+    let mut host = Host::open(&Root { patience: Duration::from_secs(2), ..tree.root() });
+    check(
+        host.poll(1.0),
+        "smart/nvme0n1/passed -
+         smart/nvme0n1/read_errors_total 1
+         smart/sda/passed 1
+         smart/sda/read_errors_total 0",
+    );
+    let reason = host.skip("smart/nvme0n1").expect("told");
+    assert!(reason.contains("took longer than 2 s and was killed"), "{reason}");
+    let smart = host.sensors.iter().find(|s| s.family().name == "smart").expect("open");
+    assert!(smart.may_block());
+    assert!(smart.interval_hint() >= Some(Duration::from_secs(60)));
+}
+
+#[test]
+fn without_the_program_the_reason_says_what_to_install() {
+    let tree = Tree::empty();
+    tree.write("sys/block/sda/size", "1\n");
+    let reason = tree.host().skip("smart").expect("told");
+    assert!(reason.contains("install smartmontools"), "{reason}");
+}
