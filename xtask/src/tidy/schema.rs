@@ -123,9 +123,11 @@ fn check_family(report: &mut Report<'_>, tree: &Tree, name: &str, family: &Famil
     if family.metric.is_empty() {
         report.about("", "the family has no metric".to_owned(), "add one, or remove the file");
     }
+    // What the agent says about itself comes from the agent, not from a sensor; insights are computed.
+    let computed = format!("crates/score/src/{name}/mod.rs");
     let sensor = format!("crates/sense/src/{name}.rs");
-    // What the agent says about itself comes from the agent, not from a sensor.
-    if !name.starts_with("self") && tree.file(&sensor).is_none() {
+    let has_source = [&computed, &sensor].iter().any(|path| tree.file(path).is_some());
+    if !name.starts_with("self") && !has_source {
         report.about(
             "",
             format!("no sensor feeds the family: there is no {sensor}"),
@@ -312,6 +314,8 @@ mod tests {
         let text = format!("help = \"X\"\nsource = \"y\"\n{}", metric("a", "", "gauge"));
         assert_eq!(check(&Tree::of(&[("schema/smart.toml", &text)])).len(), 1);
         assert!(check(&Tree::of(&[("schema/self_agent.toml", &text)])).is_empty());
+        let computed = [("schema/smart.toml", &*text), ("crates/score/src/smart/mod.rs", "")];
+        assert!(check(&Tree::of(&computed)).is_empty());
         let sourceless = text.replace("\"y\"", "\"\"");
         assert_eq!(check(&Tree::of(&[("schema/self_agent.toml", &sourceless)])).len(), 1);
     }

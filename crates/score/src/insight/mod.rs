@@ -1,11 +1,46 @@
 //! Insights: what is computed from facts. The fifteen of Apollo's Table 1 are a file each.
 //!
-//! An [`Insight`] is the computation of one vertex. A [`Definition`] says for which instances (a
-//! device, a mount, a tier, the node) there is such a vertex, and what its inputs are.
+//! An [`Insight`] is the computation of one vertex. A [`Definition`] is a row of the table: for
+//! which instances (a device, a file system, a tier, the node) there is such a vertex, what its
+//! inputs are, and the formula. [`BuiltIn`] makes vertices of definitions as facts appear.
+//!
+//! # Invariants
+//! - A definition keeps nothing between two runs: its outcome is a function of its inputs, of whom
+//!   it is about, and of the `tiers` file.
+//! - An input that is missing, a division by zero and a value that cannot be are *unknown*, each
+//!   with its reason. No outcome is infinite or not a number.
+//! - Records and lists are bounded; what is cut is counted in the record.
+//!
+//! Read in this order: [`Definition`], `device_health` for the smallest one, `record` for the
+//! structured ones, [`BuiltIn`].
 
-use skopos_model::schema::Metric;
+use crate::{Cell, Inputs, Outcome, Unknown};
 
-use crate::{Cell, Input, Inputs, Outcome};
+mod definition;
+mod record;
+mod tiers;
+
+mod msca;
+mod interference_factor;
+mod fs_performance;
+mod block_hotness;
+mod device_health;
+mod network_health;
+mod device_fault_tolerance;
+mod device_degradation_rate;
+mod node_availability;
+mod tier_remaining_capacity;
+mod device_energy_per_transfer;
+mod system_time;
+mod device_load;
+mod node_energy_per_transfer;
+mod allocation_characteristics;
+
+mod built_in;
+
+pub use built_in::{BuiltIn, Changes, MAX_INSTANCES, Standing, Vertex};
+pub use definition::{DEFINITIONS, Definition, Instances, Subject, Wanted, Which};
+pub use tiers::{MAX_MOUNTS, MAX_REPLICATION, MAX_TIERS, Tier, Tiers, TiersError};
 
 /// The computation of one insight vertex. The graph calls it when an input changed.
 pub trait Insight: Send {
@@ -34,41 +69,4 @@ pub trait Insight: Send {
 
     /// The value now.
     fn evaluate(&mut self, inputs: &Inputs<'_>) -> Outcome;
-}
-
-/// One of the built-in insights: a row of the paper's Table 1.
-pub struct Definition {
-    /// Name, help, unit and type: a metric of `schema/insight.toml`.
-    pub metric: &'static Metric,
-    /// Its row in Table 1.
-    pub row: u8,
-    /// The formula, in the names of the inputs.
-    pub formula: &'static str,
-    /// Where the formula comes from.
-    pub source: &'static str,
-    /// For what there is such a vertex.
-    pub instances: Instances,
-    /// Makes the vertex of one instance: its inputs, and what computes it.
-    pub make: fn(&Instance<'_>) -> (Vec<Input>, Box<dyn Insight>),
-}
-
-/// For what there is a vertex of a definition.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Instances {
-    /// One for the node.
-    Node,
-    /// One for each fact of this pattern, in which `{}` stands for the instance:
-    /// `*/device/{}/concurrency`.
-    Each(&'static str),
-    /// One for each configured tier.
-    Tiers,
-}
-
-/// What a vertex is made for.
-#[derive(Clone, Copy, Debug)]
-pub struct Instance<'a> {
-    /// The node whose facts it takes.
-    pub node: &'a str,
-    /// The device, mount, tier or job; `node` for an insight of the whole node.
-    pub name: &'a str,
 }

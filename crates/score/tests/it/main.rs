@@ -4,5 +4,6 @@ mod anomaly;
 mod budget;
 mod cell;
 mod graph;
+mod insight;
 mod interval;
 mod trace;

@@ -1,0 +1,69 @@
+//! Allocation characteristics (Table 1, row 15): the resources that a job uses.
+//!
+//! ```text
+//! (timestamp, #nodes, distribution of processes, bytes read and written by jobs)
+//! ```
+//!
+//! A record per job that has an allocation on this node:
+//!
+//! - `time_ns`: when its processes were looked at.
+//! - `nodes`, `tasks`, `cpus`: what it was given.
+//! - `distribution`: nodes of the allocation, each with `node` and `cpus`; `truncated` says how many
+//!   are missing here.
+//! - `task_distribution`: how Slurm lays out tasks (`block`, `cyclic`, ...), if the job says so.
+//! - `processes`, `read_bytes`, `written_bytes`: its processes on this node, and what they have read
+//!   and written in their life by any system call. The sum over the job is the sum over its nodes'
+//!   insights.
+//!
+//! Unknown without a batch system; see the reason of `slurm`.
+
+use serde_json::Value as Json;
+use skopos_model::schema::{insight, slurm};
+
+use super::definition::json;
+use super::record::Record;
+use super::*;
+
+pub(super) static DEFINITION: Definition = Definition {
+    metric: &insight::ALLOCATION_CHARACTERISTICS,
+    row: 15,
+    name: "allocation characteristics",
+    formula: "(time, nodes, distribution of allocation, processes, read, written)",
+    source: "Apollo, Table 1, row 15: (timestamp, #nodes, distribution of processes, bytes \
+             read/written by jobs)",
+    instances: Instances::Jobs,
+    inputs: &[
+        Wanted::needed("allocation", Which::Own(&slurm::ALLOCATION)),
+        Wanted::optional("processes", Which::Own(&slurm::NODE_PROCESSES)),
+        Wanted::optional("read", Which::Own(&slurm::NODE_READ_BYTES_TOTAL)),
+        Wanted::optional("written", Which::Own(&slurm::NODE_WRITTEN_BYTES_TOTAL)),
+    ],
+    compute,
+};
+
+fn compute(_: &Subject, inputs: &Inputs<'_>) -> Outcome {
+    let cell = inputs.one(0)?;
+    let allocation = cell.structured()?.as_json();
+    let nodes = allocation["nodes"].as_u64();
+    let distribution = allocation["distribution"].as_array();
+    let (Some(nodes), Some(distribution)) = (nodes, distribution) else {
+        return Err(Unknown::new("the allocation does not tell its nodes and their distribution"));
+    };
+    let told = |name: &str| match &allocation[name] {
+        Json::Null => Err(Unknown::new(format!("Slurm does not tell {name}"))),
+        told => Ok(told.clone()),
+    };
+    let mut record = Record::default();
+    let seen = inputs.one(1).map_or(cell.checked_at(), Cell::checked_at);
+    record.put_time(seen);
+    record.put("nodes", nodes);
+    for name in ["tasks", "cpus", "task_distribution"] {
+        record.try_put(name, told(name));
+    }
+    let untold = (nodes as usize).saturating_sub(distribution.len());
+    record.put_list("distribution", untold, distribution.clone());
+    record.try_put("processes", json(inputs, 1));
+    record.try_put("read_bytes", json(inputs, 2));
+    record.try_put("written_bytes", json(inputs, 3));
+    record.finish()
+}

@@ -1,0 +1,89 @@
+//! Block hotness (Table 1, row 4): how often a block is accessed.
+//!
+//! ```text
+//! (BlockID, frequency of access)
+//! ```
+//!
+//! Of billions of blocks only the hottest are told, and neighbours together, as `block_access`
+//! counts them. A record:
+//!
+//! - `block_bytes`: the size of a logical block of the device, in which `block` counts.
+//! - `regions`: the hottest first, at most [`MAX_REGIONS`], each with `block`, the number of its
+//!   first block, `blocks`, how many it has, and `accesses_per_second`.
+//! - `truncated`: regions that were told and had no room here.
+//!
+//! An empty list says that nothing was accessed. Unknown where accesses are not traced, and if the
+//! list is not as documented.
+
+use serde_json::{Value as Json, json};
+use skopos_model::schema::{block_access, device, insight};
+
+use super::definition::number_or;
+use super::record::Record;
+use super::*;
+
+/// The most regions in the record: as many as `block_access` tells.
+const MAX_REGIONS: usize = 16;
+
+pub(super) static DEFINITION: Definition = Definition {
+    metric: &insight::BLOCK_HOTNESS,
+    row: 4,
+    name: "block hotness",
+    formula: "(start_byte / block_bytes, accesses per second) of the hottest of hot_blocks",
+    source: "Apollo, Table 1, row 4: (BlockID, frequency of access)",
+    instances: Instances::Devices,
+    inputs: &[
+        Wanted::needed("hot_blocks", Which::Own(&block_access::HOT_BLOCKS)),
+        Wanted::optional("block_bytes", Which::Own(&device::LOGICAL_BLOCK_BYTES)),
+    ],
+    compute,
+};
+
+fn compute(subject: &Subject, inputs: &Inputs<'_>) -> Outcome {
+    let told = inputs.structured(0)?.as_json().as_array();
+    let told = told.ok_or_else(|| Unknown::new("the hot blocks are no list"))?;
+    let block_bytes = number_or(inputs, 1, || {
+        format!("{} does not tell the size of its blocks", subject.instance)
+    })?;
+    if block_bytes < 1.0 {
+        return Err(Unknown::new("the device says that its blocks have no size"));
+    }
+    let mut regions = told.iter().map(Region::read).collect::<Result<Vec<_>, _>>()?;
+    regions.sort_by(|a, b| b.rate.total_cmp(&a.rate));
+    let cut = regions.len().saturating_sub(MAX_REGIONS);
+    regions.truncate(MAX_REGIONS);
+    let mut record = Record::default();
+    let block_bytes = block_bytes as u64;
+    record.put("block_bytes", block_bytes);
+    record.put_list("regions", cut, regions.iter().map(|r| r.record(block_bytes)).collect());
+    record.finish()
+}
+
+struct Region {
+    start_byte: u64,
+    bytes: u64,
+    rate: f64,
+}
+
+impl Region {
+    fn read(json: &Json) -> Result<Self, Unknown> {
+        let region = || {
+            let rate = json["rate"].as_f64().filter(|rate| *rate >= 0.0)?;
+            Some(Self {
+                start_byte: json["start_byte"].as_u64()?,
+                bytes: json["bytes"].as_u64()?,
+                rate,
+            })
+        };
+        region()
+            .ok_or_else(|| Unknown::new("a hot block is no record of start_byte, bytes and rate"))
+    }
+
+    fn record(&self, block_bytes: u64) -> Json {
+        json!({
+            "block": self.start_byte / block_bytes,
+            "blocks": self.bytes.div_ceil(block_bytes),
+            "accesses_per_second": self.rate,
+        })
+    }
+}

@@ -1,0 +1,72 @@
+//! File-system performance (Table 1, row 3): what the speed of a file system depends on.
+//!
+//! ```text
+//! (compression type, block size, RAID level, #devices, MaxBW), per file system
+//! ```
+//!
+//! A record with these fields, each `null` with its reason under `unknown` where nobody tells:
+//!
+//! - `type`: `ext4`, `xfs`, ...
+//! - `compression`: `none` or the algorithm.
+//! - `block_bytes`: the unit in which space is given out.
+//! - `raid_level`: `none` or the level.
+//! - `devices`: how many it is spread over.
+//! - `device`: the whole device that holds it, and
+//!   `max_bandwidth_bytes_per_second`: what that one's calibration has measured.
+
+use serde_json::Value as Json;
+use skopos_model::schema::{device, fsinfo, insight};
+
+use super::definition::{json, of_instance, text};
+use super::record::Record;
+use super::*;
+
+pub(super) static DEFINITION: Definition = Definition {
+    metric: &insight::FS_PERFORMANCE,
+    row: 3,
+    name: "file-system performance",
+    formula: "(type, compression, block_bytes, raid_level, devices, device, max_bandwidth of device)",
+    source: "Apollo, Table 1, row 3: (compression type, block size, RAID level, #devices, MaxBW)",
+    instances: Instances::FileSystems,
+    inputs: &[
+        Wanted::needed("type", Which::Own(&fsinfo::TYPE)),
+        Wanted::optional("compression", Which::Own(&fsinfo::COMPRESSION)),
+        Wanted::optional("block_bytes", Which::Own(&fsinfo::BLOCK_BYTES)),
+        Wanted::optional("raid_level", Which::Own(&fsinfo::RAID_LEVEL)),
+        Wanted::optional("devices", Which::Own(&fsinfo::DEVICE_COUNT)),
+        Wanted::optional("device", Which::Own(&fsinfo::DEVICE)),
+        Wanted::optional("max_bandwidth", Which::Every(&device::MAX_BANDWIDTH_BYTES_PER_SECOND)),
+    ],
+    compute,
+};
+
+fn compute(_: &Subject, inputs: &Inputs<'_>) -> Outcome {
+    let mut record = Record::default();
+    record.put("type", inputs.structured(0)?.as_json().clone());
+    let untold = |slot, what: &str| -> Result<Json, Unknown> {
+        match inputs.one(slot) {
+            Ok(cell) if cell.outcome().is_some() => json(inputs, slot),
+            _ => Err(Unknown::new(format!("{what} is not told by the file system or its mount"))),
+        }
+    };
+    record.try_put("compression", untold(1, "compression"));
+    record.try_put("block_bytes", untold(2, "the size of a block"));
+    record.try_put("raid_level", untold(3, "the RAID level"));
+    record.try_put("devices", untold(4, "the number of devices"));
+    record.try_put("device", holder(inputs));
+    record.try_put("max_bandwidth_bytes_per_second", max_bandwidth(inputs));
+    record.finish()
+}
+
+/// The whole device that holds the file system.
+fn holder<'a>(inputs: &Inputs<'a>) -> Result<&'a str, Unknown> {
+    inputs.one(5).ok().and_then(text).ok_or_else(|| Unknown::new("no block device holds it"))
+}
+
+fn max_bandwidth(inputs: &Inputs<'_>) -> Result<f64, Unknown> {
+    let device = tiers::instance_of(holder(inputs)?);
+    match of_instance(inputs, 6, &device) {
+        Some(cell) if cell.outcome().is_some() => cell.number(),
+        _ => Err(Unknown::new(interference_factor::uncalibrated(&device))),
+    }
+}

@@ -1,0 +1,55 @@
+//! Network health (Table 1, row 6): how well another node is reached from this one.
+//!
+//! ```text
+//! (timestamp, nodeID-1, nodeID-2, ping time between the 2 nodes)
+//! ```
+//!
+//! A record per peer:
+//!
+//! - `time_ns`: when the ping time was measured.
+//! - `from`, `to`: this node and the peer.
+//! - `alive`: whether the peer answers.
+//! - `ping_seconds`: round-trip time of the last answer; `null` with its reason under `unknown`
+//!   while the peer does not answer, since an old time says nothing about now.
+//! - `ping_seconds_min`: the smallest among the last answers: the path without its queues.
+//!
+//! Unknown until the peer has answered, or has not for long enough.
+
+use skopos_model::schema::{insight, peer};
+
+use super::record::Record;
+use super::*;
+
+pub(super) static DEFINITION: Definition = Definition {
+    metric: &insight::NETWORK_HEALTH,
+    row: 6,
+    name: "network health",
+    formula: "(time, node, peer, alive, rtt, rtt_min)",
+    source: "Apollo, Table 1, row 6: (timestamp, nodeID-1, nodeID-2, ping time)",
+    instances: Instances::Peers,
+    inputs: &[
+        Wanted::needed("alive", Which::Own(&peer::ALIVE)),
+        Wanted::optional("rtt", Which::Own(&peer::RTT_SECONDS)),
+        Wanted::optional("rtt_min", Which::Own(&peer::RTT_SECONDS_MIN)),
+    ],
+    compute,
+};
+
+fn compute(subject: &Subject, inputs: &Inputs<'_>) -> Outcome {
+    let alive = inputs.number(0)? != 0.0;
+    let ping = |slot| {
+        if alive {
+            return inputs.number(slot);
+        }
+        Err(Unknown::new(format!("{} does not answer", subject.instance)))
+    };
+    let measured = if alive { inputs.one(1) } else { inputs.one(0) };
+    let mut record = Record::default();
+    record.put_time(measured.map_or(inputs.now(), Cell::checked_at));
+    record.put("from", &*subject.node);
+    record.put("to", &*subject.instance);
+    record.put("alive", alive);
+    record.try_put("ping_seconds", ping(1));
+    record.try_put("ping_seconds_min", ping(2));
+    record.finish()
+}

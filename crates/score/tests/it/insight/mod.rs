@@ -1,0 +1,10 @@
+//! The built-in insights: each formula on recorded numbers, the `tiers` file, and vertices that come
+//! and go with facts.
+
+mod support;
+
+mod built_in;
+mod device;
+mod node;
+mod storage;
+mod tiers;

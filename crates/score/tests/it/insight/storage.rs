@@ -1,0 +1,176 @@
+//! Insights about file systems, tiers and blocks.
+
+use super::support::{check, check_with_tiers, value};
+
+#[test]
+fn fs_performance() {
+    let check = |facts: &str, expected: &str| check("fs_performance", "vda1", facts, expected);
+    let ext4 = r#"
+        fsinfo/vda1/type "ext4"
+        fsinfo/vda1/compression "none"
+        fsinfo/vda1/block_bytes 4096
+        fsinfo/vda1/raid_level "none"
+        fsinfo/vda1/device_count 1
+        fsinfo/vda1/device "vda"
+    "#;
+    check(
+        &format!(
+            "{ext4}\ndevice/vda/max_bandwidth_bytes_per_second 2.5e9\ndevice/vdb/max_bandwidth_bytes_per_second 1"
+        ),
+        r#"{"type": "ext4", "compression": "none", "block_bytes": 4096, "raid_level": "none",
+            "devices": 1, "device": "vda", "max_bandwidth_bytes_per_second": 2.5e9}"#,
+    );
+    check(
+        ext4,
+        r#"{"type": "ext4", "compression": "none", "block_bytes": 4096, "raid_level": "none",
+            "devices": 1, "device": "vda", "max_bandwidth_bytes_per_second": null, "unknown":
+            {"max_bandwidth_bytes_per_second": "no calibration: run `skopos calibrate vda`"}}"#,
+    );
+    check(
+        "fsinfo/vda1/type \"tmpfs\"\nfsinfo/vda1/block_bytes 4096\nfsinfo/vda1/compression -",
+        r#"{"type": "tmpfs", "compression": null, "block_bytes": 4096, "raid_level": null,
+            "devices": null, "device": null, "max_bandwidth_bytes_per_second": null, "unknown": {
+            "compression": "compression is not told by the file system or its mount",
+            "raid_level": "the RAID level is not told by the file system or its mount",
+            "devices": "the number of devices is not told by the file system or its mount",
+            "device": "no block device holds it",
+            "max_bandwidth_bytes_per_second": "no block device holds it"}}"#,
+    );
+    check("fsinfo: no /proc", "unknown: no n01/fsinfo/vda1/type: no /proc");
+}
+
+#[test]
+fn block_hotness() {
+    let check = |facts: &str, expected: &str| check("block_hotness", "vda", facts, expected);
+    let block = "device/vda/logical_block_bytes 512";
+    let hot = r#"block_access/vda/hot_blocks [
+        {"start_byte":1048576,"bytes":1048576,"accesses":10,"rate":0.5},
+        {"start_byte":0,"bytes":1000,"accesses":90,"rate":4.5}]"#
+        .replace('\n', " ");
+    check(
+        &format!("{hot}\n{block}"),
+        r#"{"block_bytes": 512, "truncated": 0, "regions": [
+            {"block": 0, "blocks": 2, "accesses_per_second": 4.5},
+            {"block": 2048, "blocks": 2048, "accesses_per_second": 0.5}]}"#,
+    );
+    check(
+        &format!("block_access/vda/hot_blocks []\n{block}"),
+        r#"{"block_bytes": 512, "truncated": 0, "regions": []}"#,
+    );
+    check(&hot, "unknown: vda does not tell the size of its blocks");
+    check(
+        &format!("{hot}\ndevice/vda/logical_block_bytes 0"),
+        "unknown: the device says that its blocks have no size",
+    );
+    for (garbage, reason) in [
+        ("{}", "the hot blocks are no list"),
+        ("[7]", "a hot block is no record of start_byte, bytes and rate"),
+        (
+            r#"[{"start_byte":-1,"bytes":5,"rate":1}]"#,
+            "a hot block is no record of start_byte, bytes and rate",
+        ),
+        (
+            r#"[{"start_byte":1,"bytes":5,"rate":-1}]"#,
+            "a hot block is no record of start_byte, bytes and rate",
+        ),
+    ] {
+        let facts = format!("block_access/vda/hot_blocks {garbage}\n{block}");
+        check(&facts, &format!("unknown: {reason}"));
+    }
+    check(
+        "block_access: not permitted",
+        "unknown: no n01/block_access/vda/hot_blocks: not permitted",
+    );
+}
+
+#[test]
+fn block_hotness_is_cut_and_says_so() {
+    let regions: Vec<_> = (0..20)
+        .map(|i| format!(r#"{{"start_byte":{},"bytes":4096,"rate":{i}}}"#, i * 4096))
+        .collect();
+    let facts = format!(
+        "block_access/vda/hot_blocks [{}]\ndevice/vda/logical_block_bytes 4096",
+        regions.join(",")
+    );
+    let json = value("block_hotness", "vda", "", &facts).expect("known").to_json();
+    assert_eq!(json["regions"].as_array().map(Vec::len), Some(16));
+    assert_eq!(json["truncated"], 4);
+    assert_eq!(json["regions"][0]["block"], 19);
+}
+
+const MOUNTS: &str = r#"
+    fs/vda1/available_bytes 227521167360
+    fs/vda1/readonly 0
+    fsinfo/vda1/mount_point "/"
+    fsinfo/vda1/type "ext4"
+    fsinfo/vda1/device "vda"
+    fs/nvme0n1p1/available_bytes 1000
+    fsinfo/nvme0n1p1/mount_point "/scratch"
+    fsinfo/nvme0n1p1/type "xfs"
+    fsinfo/nvme0n1p1/device "nvme0n1"
+    fs/nvme1n1/available_bytes 500
+    fsinfo/nvme1n1/mount_point "/scratch2"
+    fsinfo/nvme1n1/type "xfs"
+    fsinfo/nvme1n1/device "nvme1n1"
+    fs/loop3/available_bytes 77
+    fsinfo/loop3/mount_point "/image"
+    fsinfo/loop3/type "ext4"
+    fsinfo/loop3/device "loop3"
+    fs/dev:shm/available_bytes 25276514304
+    fsinfo/dev:shm/mount_point "/dev/shm"
+    fsinfo/dev:shm/type "tmpfs"
+    device/vda/kind "virtio"
+    device/nvme0n1/kind "nvme"
+    device/nvme1n1/kind "nvme"
+    device/loop3/kind "loop"
+"#;
+
+#[test]
+fn tier_remaining_capacity_by_the_file() {
+    let tiers = r#"
+        [[tier]]
+        name = "fast"
+        mounts = ["/scratch", "/scratch2"]
+        [[tier]]
+        name = "slow"
+        mounts = ["/", "/archive"]
+    "#;
+    let check = |tier: &str, facts: &str, expected: &str| {
+        check_with_tiers("tier_remaining_capacity_bytes", tier, tiers, facts, expected);
+    };
+    check("fast", MOUNTS, "1500");
+    check(
+        "slow",
+        MOUNTS,
+        "unknown: no local file system is mounted at /archive; there are /dev/shm, /image, \
+         /scratch, /scratch2, /",
+    );
+    check("gone", MOUNTS, "unknown: the tiers file has no tier gone");
+    check("fast", "fs: hung", "unknown: no n01/fs/*/available_bytes: hung");
+    let mounted = MOUNTS.replace("\"/scratch2\"", "\"/archive\"");
+    check("slow", &mounted, "227521167860");
+    // What is mounted read-only has no room, whatever it says.
+    check("fast", &format!("{MOUNTS}\nfs/nvme1n1/readonly 1"), "1000");
+    // A mount without its space is not left out of the sum in silence.
+    let unmeasured = MOUNTS.replace("fs/nvme1n1/available_bytes 500", "");
+    check("fast", &unmeasured, "unknown: the space of nvme1n1 is not measured");
+    let unknown = MOUNTS.replace("available_bytes 500", "available_bytes ?statvfs hangs");
+    check("fast", &unknown, "unknown: n01/fs/nvme1n1/available_bytes is unknown: statvfs hangs");
+    check(
+        "fast",
+        "fs/vda1/available_bytes 5\nfsinfo: no mounts",
+        "unknown: no n01/fsinfo/*/mount_point: no mounts",
+    );
+}
+
+#[test]
+fn tier_remaining_capacity_by_kind() {
+    let check = |tier: &str, expected: &str| {
+        check("tier_remaining_capacity_bytes", tier, MOUNTS, expected);
+    };
+    check("nvme", "1500");
+    check("virtio", "227521167360");
+    check("memory", "25276514304");
+    check("loop", "unknown: there is no file system on a device of kind loop");
+    check("hdd", "unknown: there is no file system on a device of kind hdd");
+}
