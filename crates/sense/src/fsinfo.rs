@@ -60,6 +60,7 @@ static IN_MEMORY: [&[u8]; 3] = [b"devtmpfs", b"ramfs", b"tmpfs"];
 struct FileSystem {
     id: Box<[u8]>,
     label: Vec<u8>,
+    mount_point: Structured,
     kind: Option<Structured>,
     device: Option<Structured>,
     compression: Option<Structured>,
@@ -131,6 +132,7 @@ impl FileSystem {
         Some(Self {
             id: mount.device.into(),
             label: local::label(mount, &root.sys),
+            mount_point: Structured::text(&String::from_utf8_lossy(&mount.point)),
             kind: text(&String::from_utf8_lossy(mount.kind)),
             device: whole.as_deref().and_then(text),
             compression: compression(mount.kind, mount.options).as_deref().and_then(text),
@@ -219,6 +221,7 @@ impl Sensor for FsInfo {
 }
 
 fn set_facts(instance: &mut Instance<()>, tick: &mut Tick<'_>, found: &FileSystem) {
+    instance.set_structured(tick, &MOUNT_POINT, &found.mount_point);
     let texts: [(&'static Metric, _); 4] = [
         (&TYPE, &found.kind),
         (&DEVICE, &found.device),

@@ -6,7 +6,9 @@
 //!
 //! Devices are file systems here, since those are what data is placed on. What root has reserved for
 //! itself nobody else can fill, so it is no capacity: `DeviceCapacity - CapacityUsed` is
-//! `available_bytes`, and 0 of one that is mounted read-only. Each file system counts once.
+//! `available_bytes`, and 0 of one that is mounted read-only. Each file system counts once. Those in
+//! memory (tmpfs, ramfs) have limits that say nothing of each other: together they have no more than
+//! what memory is available.
 //!
 //! Which file systems make a tier is told by the `tiers` file (`docs/tiers.md`). Without one they are
 //! grouped by the kind of device that holds them (`nvme`, `ssd`, `hdd`, ...), those in memory as
@@ -17,7 +19,7 @@
 
 use std::collections::BTreeSet;
 
-use skopos_model::schema::{device, fs, fsinfo, insight};
+use skopos_model::schema::{device, fs, fsinfo, insight, mem};
 
 use super::definition::{cells, instance, number, of_instance, text};
 use super::*;
@@ -25,12 +27,16 @@ use super::*;
 /// The most mounts that are told to whoever wrote one that is not there.
 const MAX_MOUNTS_TOLD: usize = 8;
 
+/// Types that lie in memory, less `devtmpfs`, where nobody places data.
+const IN_MEMORY: &[&str] = &["tmpfs", "ramfs"];
+
 pub(super) static DEFINITION: Definition = Definition {
     metric: &insight::TIER_REMAINING_CAPACITY_BYTES,
     row: 10,
     name: "tier remaining capacity",
     formula: "sum(available, 0 if readonly) over the file systems of the tier: those of its mounts \
-              (mount_point), else those whose device is of its kind, or by their type in memory",
+              (mount_point), else those whose device is of its kind; those in memory by their type \
+              have no more than memory together",
     source: "Apollo, Table 1, row 10: sum of DeviceCapacity_i - CapacityUsed_i",
     instances: Instances::Tiers,
     inputs: &[
@@ -40,6 +46,7 @@ pub(super) static DEFINITION: Definition = Definition {
         Wanted::optional("type", Which::Every(&fsinfo::TYPE)),
         Wanted::optional("device", Which::Every(&fsinfo::DEVICE)),
         Wanted::optional("kind", Which::Every(&device::KIND)),
+        Wanted::optional("memory", Which::Of(&mem::AVAILABLE_BYTES, "")),
     ],
     compute,
 };
@@ -55,17 +62,25 @@ fn compute(subject: &Subject, inputs: &Inputs<'_>) -> Outcome {
         let kind = &subject.instance;
         return Err(Unknown::new(format!("there is no file system on a device of kind {kind}")));
     }
-    let mut sum = 0.0;
+    let (mut on_devices, mut in_memory) = (0.0, None);
     for member in members {
         let Some(available) = of_instance(inputs, 0, member) else {
             return Err(Unknown::new(format!("the space of {member} is not measured")));
         };
         let readonly = of_instance(inputs, 1, member).and_then(|cell| cell.number().ok());
-        if readonly != Some(1.0) {
-            sum += available.number()?;
+        let available = if readonly == Some(1.0) { 0.0 } else { available.number()? };
+        let fs_type = of_instance(inputs, 3, member).and_then(text).unwrap_or_default();
+        if IN_MEMORY.contains(&fs_type) {
+            *in_memory.get_or_insert(0.0) += available;
+        } else {
+            on_devices += available;
         }
     }
-    number(sum)
+    let in_memory = match in_memory {
+        Some(limits) => inputs.number(6)?.min(limits),
+        None => 0.0,
+    };
+    number(on_devices + in_memory)
 }
 
 /// The file systems of a tier of the file.
@@ -105,9 +120,10 @@ fn of_kind<'a>(tier: &str, inputs: &Inputs<'a>) -> BTreeSet<&'a str> {
 
 /// The tier of a file system where no file says: by its type, and by the kind of its device.
 pub(super) fn default_tier<'k>(fs_type: &str, kind: Option<&'k str>) -> Option<&'k str> {
-    match (fs_type, kind) {
-        ("tmpfs" | "ramfs", _) | (_, Some("zram" | "ram")) => Some("memory"),
-        (_, Some("loop")) => None,
-        (_, kind) => kind,
+    match kind {
+        _ if IN_MEMORY.contains(&fs_type) => Some("memory"),
+        Some("zram" | "ram") => Some("memory"),
+        Some("loop") => None,
+        kind => kind,
     }
 }

@@ -394,6 +394,8 @@ fn what_file_systems_are() {
          fsinfo/sda/compression zstd:3
          fsinfo/sda/raid_level raid1",
     );
+    let point = tree.folder.path().join("mnt0");
+    check_texts(table, &format!("fsinfo/nvme0n1p1/mount_point {}", point.display()));
     check(
         table,
         "fsinfo/nvme0n1p1/device_count 1

@@ -5,6 +5,7 @@ mod support;
 
 mod built_in;
 mod device;
+mod end_to_end;
 mod node;
 mod storage;
 mod tiers;

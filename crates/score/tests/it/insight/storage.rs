@@ -119,6 +119,10 @@ const MOUNTS: &str = r#"
     fs/dev:shm/available_bytes 25276514304
     fsinfo/dev:shm/mount_point "/dev/shm"
     fsinfo/dev:shm/type "tmpfs"
+    fs/run/available_bytes 5000
+    fsinfo/run/mount_point "/run"
+    fsinfo/run/type "tmpfs"
+    mem/available_bytes 30000000000
     device/vda/kind "virtio"
     device/nvme0n1/kind "nvme"
     device/nvme1n1/kind "nvme"
@@ -143,7 +147,7 @@ fn tier_remaining_capacity_by_the_file() {
         "slow",
         MOUNTS,
         "unknown: no local file system is mounted at /archive; there are /dev/shm, /image, \
-         /scratch, /scratch2, /",
+         /scratch, /scratch2, /run, /",
     );
     check("gone", MOUNTS, "unknown: the tiers file has no tier gone");
     check("fast", "fs: hung", "unknown: no n01/fs/*/available_bytes: hung");
@@ -165,12 +169,18 @@ fn tier_remaining_capacity_by_the_file() {
 
 #[test]
 fn tier_remaining_capacity_by_kind() {
-    let check = |tier: &str, expected: &str| {
-        check("tier_remaining_capacity_bytes", tier, MOUNTS, expected);
+    let check = |tier: &str, facts: &str, expected: &str| {
+        check("tier_remaining_capacity_bytes", tier, facts, expected);
     };
-    check("nvme", "1500");
-    check("virtio", "227521167360");
-    check("memory", "25276514304");
-    check("loop", "unknown: there is no file system on a device of kind loop");
-    check("hdd", "unknown: there is no file system on a device of kind hdd");
+    check("nvme", MOUNTS, "1500");
+    check("virtio", MOUNTS, "227521167360");
+    check("memory", MOUNTS, "25276519304");
+    check("loop", MOUNTS, "unknown: there is no file system on a device of kind loop");
+    check("hdd", MOUNTS, "unknown: there is no file system on a device of kind hdd");
+    // Limits of file systems in memory are beyond what memory there is.
+    let memory = "mem/available_bytes 30000000000";
+    let full = MOUNTS.replace(memory, "mem/available_bytes 4000000000");
+    check("memory", &full, "4000000000");
+    let unmeasured = MOUNTS.replace(memory, "mem: no /proc/meminfo");
+    check("memory", &unmeasured, "unknown: no n01/mem/available_bytes: no /proc/meminfo");
 }
