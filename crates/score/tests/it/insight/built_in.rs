@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use skopos_model::{MAX_TOPIC_BYTES, Topic, ValueType};
-use skopos_score::insight::{BuiltIn, Changes, DEFINITIONS, MAX_INSTANCES, Tiers};
+use skopos_score::insight::{BuiltIn, Changes, DEFINITIONS, Definition, MAX_INSTANCES, Tiers};
 
 struct Seen {
     built_in: BuiltIn,
@@ -164,4 +164,16 @@ fn what_is_beyond_the_bound_is_counted() {
     assert!(Topic::new(&format!("n01/slurm/{long}/allocation")).is_ok());
     seen.fact(&format!("n01/slurm/{long}/allocation"), None);
     assert_eq!(refused(&seen), (MAX_INSTANCES - 7, 1));
+}
+
+/// What people read about an insight is what is computed.
+#[test]
+fn the_page_of_insights_has_each_with_its_formula() {
+    let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let page = words(include_str!("../../../../../docs/insights.md"));
+    for Definition { metric, formula, row, .. } in DEFINITIONS {
+        assert!(page.contains(&format!("## {row} ")), "{row}");
+        assert!(page.contains(&format!("`{}`", metric.name)), "{}", metric.name);
+        assert!(page.contains(&format!("Formula: `{}`", words(formula))), "{}", metric.name);
+    }
 }

@@ -87,50 +87,49 @@ impl Node {
     }
 }
 
+const DISK: &str = r#"
+    device/vda/kind "ssd"
+    device/vda/concurrency 128
+    device/vda/logical_block_bytes 512
+    block/vda/queue_depth_mean 64
+"#;
+
+fn counters(read: u64, written: u64) -> String {
+    format!(
+        "block/vda/read_bytes_total {read}\nblock/vda/written_bytes_total {written}
+         block/vda/busy_seconds_total {}\nblock/vda/read_requests_total {read}
+         block/vda/written_requests_total {written}\n",
+        read as f64 / 1000.0
+    )
+}
+
 #[test]
-fn insights_come_and_go_with_their_facts() {
+fn what_is_not_measured_has_a_reason_and_what_is_has_a_value() {
     let mut node = Node::new();
     node.graph.set_missing("energy", "there is no RAPL");
     node.graph.set_missing("smart", "there is no smartctl");
-    node.poll("");
-    let at_first = node.graph.len();
-    assert_eq!(
-        node.why("node/node_energy_per_transfer_joules"),
-        "no n01/energy/total/power_watts: energy: skipped: there is no RAPL"
-    );
-
-    let disk = r#"
-        device/vda/kind "ssd"
-        device/vda/concurrency 128
-        device/vda/logical_block_bytes 512
-        block/vda/queue_depth_mean 64
-    "#;
-    let counters = |read: u64, written: u64| {
-        format!(
-            "block/vda/read_bytes_total {read}\nblock/vda/written_bytes_total {written}
-             block/vda/busy_seconds_total {}\nblock/vda/read_requests_total {read}
-             block/vda/written_requests_total {written}",
-            read as f64 / 1000.0
-        )
-    };
-    node.poll(&(disk.to_owned() + &counters(1000, 500)));
+    node.poll(&(DISK.to_owned() + &counters(1000, 500)));
     node.poll(&counters(3000, 500));
-    assert_eq!(node.graph.len(), at_first + node.facts.len() + 9);
     let uncalibrated = "no calibration: run `skopos calibrate vda`";
-    assert_eq!(node.why("vda/interference_factor_ratio"), uncalibrated);
     let of_msca = format!("n01/insight/vda/interference_factor_ratio is unknown: {uncalibrated}");
-    assert_eq!(node.why("vda/msca"), of_msca);
-    assert_eq!(
-        node.why("vda/device_fault_tolerance"),
-        "n01/insight/vda/device_health_ratio is unknown: no n01/smart/vda/bad_blocks: smart: \
-         skipped: there is no smartctl"
-    );
+    let reason = "no n01/energy/total/power_watts: energy: skipped: there is no RAPL";
+    for (insight, why) in [
+        ("node/node_energy_per_transfer_joules", reason),
+        ("vda/interference_factor_ratio", uncalibrated),
+        ("vda/msca", &of_msca),
+        (
+            "vda/device_fault_tolerance",
+            "n01/insight/vda/device_health_ratio is unknown: no n01/smart/vda/bad_blocks: smart: \
+             skipped: there is no smartctl",
+        ),
+    ] {
+        assert_eq!(node.why(insight), why, "{insight}");
+    }
     assert_eq!(node.number("vda/device_load_ratio_per_second"), 200.0 / 3500.0);
     assert_eq!(node.number("vda/device_load_busy_ratio"), 0.2);
 
     // A calibration, SMART and a file system later.
-    node.poll(
-        &(r#"
+    let more = r#"
         device/vda/max_bandwidth_bytes_per_second 400
         smart/vda/bad_blocks 1
         smart/vda/total_blocks 4
@@ -138,39 +137,55 @@ fn insights_come_and_go_with_their_facts() {
         fsinfo/vda1/device "vda"
         fsinfo/vda1/copies 2
         fs/vda1/available_bytes 12345
-        "#
-        .to_owned()
-            + &counters(4000, 500)),
-    );
-    assert_eq!(node.number("vda/interference_factor_ratio"), 0.25);
-    assert_eq!(node.number("vda/msca"), 0.375);
-    assert_eq!(node.number("vda/device_health_ratio"), 0.75);
-    assert_eq!(node.number("vda/device_fault_tolerance"), 1.5);
-    assert_eq!(node.number("ssd/tier_remaining_capacity_bytes"), 12345.0);
+    "#;
+    node.poll(&(counters(4000, 500) + more));
+    for (insight, value) in [
+        ("vda/interference_factor_ratio", 0.25),
+        ("vda/msca", 0.375),
+        ("vda/device_health_ratio", 0.75),
+        ("vda/device_fault_tolerance", 1.5),
+        ("ssd/tier_remaining_capacity_bytes", 12345.0),
+    ] {
+        assert_eq!(node.number(insight), value, "{insight}");
+    }
     assert!(node.outcome("vda1/fs_performance").is_ok());
+}
 
-    // The disk does nothing: a load of zero, and no transfer to divide by.
-    node.poll(&(counters(4000, 500) + "\nenergy/total/power_watts 50"));
-    assert_eq!(node.number("vda/device_load_ratio_per_second"), 0.0);
-    assert_eq!(node.number("vda/interference_factor_ratio"), 0.0);
-    assert_eq!(
-        node.why("node/node_energy_per_transfer_joules"),
-        "no transfers in the last interval"
-    );
-    // 1100 transfers in ten seconds; then the counters start again.
-    node.poll(&(counters(5000, 600) + "\nenergy/total/power_watts 55"));
-    assert_eq!(node.number("node/node_energy_per_transfer_joules"), 0.5);
+#[test]
+fn rates_follow_a_disk_that_stops_and_counters_that_restart() {
+    let mut node = Node::new();
+    let energy = "node/node_energy_per_transfer_joules";
+    let load = "vda/device_load_ratio_per_second";
+    node.poll(&(DISK.to_owned() + &counters(4000, 500)));
+    node.poll(&(counters(5000, 500) + "energy/total/power_watts 50"));
+    assert_eq!(node.number(load), 100.0 / 5500.0);
+    // A load of zero, and no transfer to divide by.
+    node.poll(&counters(5000, 500));
+    assert_eq!(node.number(load), 0.0);
+    assert_eq!(node.why(energy), "no transfers in the last interval");
+    node.poll(&(counters(6000, 600) + "energy/total/power_watts 55"));
+    assert_eq!(node.number(energy), 0.5);
     node.poll(&counters(10, 10));
     assert_eq!(
-        node.why("vda/device_load_ratio_per_second"),
+        node.why(load),
         "n01/block/vda/read_bytes_total has restarted, and a rate needs two polls"
     );
+}
 
-    for gone in ["/block/", "/device/", "/smart/", "/fsinfo/", "/fs/", "/energy/"] {
+#[test]
+fn insights_come_and_go_with_their_facts() {
+    let mut node = Node::new();
+    node.poll("");
+    let at_first = node.graph.len();
+    node.poll(&(DISK.to_owned() + &counters(1000, 500)));
+    assert_eq!(node.graph.len(), at_first + node.facts.len() + 9);
+    node.poll("fsinfo/vda1/type \"ext4\"\nfsinfo/vda1/device \"vda\"\nslurm/7/allocation {}");
+    assert_eq!(node.graph.len(), at_first + node.facts.len() + 9 + 3);
+    for gone in ["/block/", "/device/", "/fsinfo/", "/slurm/"] {
         node.vanish(gone);
     }
-    assert_eq!(node.graph.len(), at_first);
     assert!(node.facts.is_empty());
+    assert_eq!(node.graph.len(), at_first);
 }
 
 #[test]
