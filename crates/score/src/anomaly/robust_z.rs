@@ -11,7 +11,7 @@
 //! Of whole numbers that rarely differ by more than one the deviation is a whole number too, so the
 //! spread of those may come out half too large.
 //!
-//! The window is kept sorted: a sample costs one move of memory and two binary searches.
+//! The window is kept sorted: a sample costs one move of memory and three binary searches.
 
 use skopos_model::Timestamp;
 
@@ -87,7 +87,10 @@ impl RobustZ {
             return;
         }
         let leaving = std::mem::replace(&mut self.window[self.oldest], value);
-        self.oldest = (self.oldest + 1) % self.settings.window;
+        self.oldest += 1;
+        if self.oldest == self.settings.window {
+            self.oldest = 0;
+        }
         let hole = self.sorted.partition_point(|x| *x < leaving);
         // Only what lies between the hole and the new place moves.
         if hole < upper {
@@ -156,11 +159,10 @@ fn median(sorted: &[f64]) -> f64 {
 
 /// The median of `|x - median|`; of an even number the upper one of the two in the middle.
 ///
-/// Left and right of the median the deviations are sorted already, so this is the smallest of the
-/// largest of two sorted lists: how many of the nearest lie on the left is found by halving.
+/// Left and right of the middle the deviations are sorted already, so those that are nearest are the
+/// first few of two sorted lists: how many of them lie on the left is found by halving.
 fn median_deviation(sorted: &[f64], median: f64) -> f64 {
-    let split = sorted.partition_point(|x| *x < median);
-    let (left, right) = sorted.split_at(split);
+    let (left, right) = sorted.split_at(sorted.len() / 2);
     let near_left = |i: usize| median - left[left.len() - 1 - i];
     let near_right = |i: usize| right[i] - median;
     let wanted = sorted.len() / 2 + 1;

@@ -115,6 +115,19 @@ fn change_point_tells_direction_size_and_onset() {
 }
 
 #[test]
+fn change_point_does_not_get_used_to_a_shift_before_it_is_sure() {
+    // With so short a memory the mean would be half-way there in 22 samples.
+    let mut found = 0;
+    for seed in 0..100 {
+        let (mut stream, mut noise) =
+            (Stream::new("detector = \"change-point\"\nwindow = 32", Kind::Gauge), Noise(seed));
+        stream.all((0..80).map(|i| noise.normal() + if i < 50 { 0.0 } else { 2.5 }));
+        found += usize::from(stream.events.iter().any(|e| e.at.as_nanos() > 50 * SECOND));
+    }
+    assert!(found >= 80, "{found} of 100");
+}
+
+#[test]
 fn extreme_has_a_margin_a_side_and_a_memory() {
     let steps = |top: &[f64]| [&[0.0, 10.0][..], &[5.0; 8], top].concat();
     let ten = "detector = \"extreme\"\nafter = 10\nmargin = 0.5";
@@ -167,5 +180,6 @@ fn extreme_learns_anew_after_a_silence_longer_than_its_horizon() {
         Stream::new("detector = \"extreme\"\nafter = 10\nhorizon = \"1m\"", Kind::Gauge);
     stream.all((0..50).map(f64::from).map(|i| i % 3.0));
     stream.at(9000 * SECOND, 1e6);
+    stream.at(9001 * SECOND, 2e6);
     assert_eq!(stream.events, []);
 }

@@ -90,7 +90,7 @@ fn check(parameters: &str, kinds: &[&'static str], (size, length): (f64, i64), r
 
 #[test]
 fn nothing_planted_nothing_found() {
-    // Measured: robust-z 3, 2 and 0; change-point 0, 1 and 0; the others none.
+    // Measured: robust-z 3, 2 and 0; change-point 0, 3 and 0; the others none.
     for detector in ["robust-z", "change-point", "extreme"] {
         check(&format!("detector = \"{detector}\""), &NOISES, (0.0, 0), 0.0);
     }
