@@ -3,6 +3,7 @@
 mod anomaly;
 mod budget;
 mod cell;
+mod delphi;
 mod graph;
 mod insight;
 mod interval;

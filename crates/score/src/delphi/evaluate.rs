@@ -1,0 +1,101 @@
+//! How good each method is on a trace.
+
+use skopos_model::{Kind, Timestamp};
+
+use super::predictor::{Method, Predictor};
+
+/// Errors of one method over a trace, in the value's unit.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Errors {
+    /// Mean absolute error.
+    pub mae: f64,
+    /// Root of the mean squared error.
+    pub rmse: f64,
+    /// Share of the variance that is explained: 1 is perfect, 0 as good as the mean. `None` if the
+    /// value never changed, so that there is nothing to explain.
+    pub r2: Option<f64>,
+}
+
+/// What came out of predicting each sample of a trace from those before it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Evaluation {
+    /// Samples that were predicted.
+    pub predictions: usize,
+    /// The model as it was trained.
+    pub trained: Errors,
+    /// The model as it adapts to the vertex.
+    pub delphi: Errors,
+    /// What is shown: the model, or what it falls back to.
+    pub shown: Errors,
+    /// The last value.
+    pub last_value: Errors,
+    /// The line through the last two.
+    pub linear: Errors,
+    /// Share of the samples that were within the bound, of those that had one.
+    pub coverage: Option<f64>,
+    /// Mean of the bounds.
+    pub bound: Option<f64>,
+    /// Share of predictions in which the model was shown.
+    pub delphi_shown: f64,
+}
+
+/// Sums for [`Errors`].
+#[derive(Clone, Copy, Debug, Default)]
+struct Sums {
+    absolute: f64,
+    squared: f64,
+}
+
+impl Sums {
+    fn add(&mut self, error: f64) {
+        self.absolute += error.abs();
+        self.squared += error * error;
+    }
+
+    fn errors(self, count: f64, variance: f64) -> Errors {
+        let mean_squared = self.squared / count;
+        let r2 = (variance > 0.0).then(|| 1.0 - mean_squared / variance);
+        Errors { mae: self.absolute / count, rmse: mean_squared.sqrt(), r2 }
+    }
+}
+
+/// Predicts each sample from `first` on from those before it, one ahead, as a running predictor
+/// does: it sees the earlier samples too, and learns as it goes. `None` if there is no such sample.
+pub fn evaluate(kind: Kind, samples: &[(Timestamp, f64)], first: usize) -> Option<Evaluation> {
+    let mut predictor = Predictor::of(kind);
+    let mut sums = [Sums::default(); 5];
+    let (mut predictions, mut delphi, mut known, mut within, mut width) = (0, 0, 0, 0, 0.0);
+    for (i, (time, value)) in samples.iter().enumerate() {
+        if let (Some(said), Some(all)) = (predictor.now(*time), predictor.forecasts(*time))
+            && i >= first
+        {
+            predictions += 1;
+            delphi += usize::from(said.method == Method::Delphi);
+            let said_by = [all.trained, all.delphi, all.shown, all.last_value, all.linear];
+            sums.iter_mut().zip(said_by).for_each(|(sums, said)| sums.add(value - said));
+            if said.bound.is_finite() {
+                known += 1;
+                within += usize::from((value - said.value).abs() <= said.bound);
+                width += said.bound;
+            }
+        }
+        predictor.observe(*time, *value);
+    }
+    let tested = samples.get(samples.len().checked_sub(predictions)?..)?;
+    let count = predictions as f64;
+    let mean = tested.iter().map(|(_, value)| value / count).sum::<f64>();
+    let variance = tested.iter().map(|(_, value)| (value - mean).powi(2) / count).sum::<f64>();
+    let [trained, adapted, shown, last_value, linear] =
+        sums.map(|sums| sums.errors(count, variance));
+    (predictions > 0).then_some(Evaluation {
+        predictions,
+        trained,
+        delphi: adapted,
+        shown,
+        last_value,
+        linear,
+        coverage: (known > 0).then(|| within as f64 / known as f64),
+        bound: (known > 0).then(|| width / known as f64),
+        delphi_shown: delphi as f64 / count,
+    })
+}

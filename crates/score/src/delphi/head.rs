@@ -1,0 +1,128 @@
+//! The layer on top as it goes on learning on one vertex: what each expert has earned there.
+//!
+//! The experts are the models of the shapes, the stack as it was trained, and rules of thumb. What
+//! the layer says is their mean, weighted by how well each has been doing: the sixteenth power of
+//! the smallest error over its own. That is prediction with expert advice (Cesa-Bianchi and Lugosi,
+//! 2006), with weights that need neither a rate to tune nor an exponential: an expert with twice
+//! the error of the best has no say, one within a few per cent of it is as good.
+
+use super::model::{FEATURES, Model};
+use super::window::DIFFERENCES;
+
+/// Experts that are no model of a shape: last value, linear, a parabola, mean rate, mean, half way,
+/// half back, and the trained stack.
+const RULES: usize = 8;
+
+/// Where the trained stack stands.
+const STACK: usize = RULES - 1;
+
+/// All of them.
+pub(crate) const EXPERTS: usize = RULES + FEATURES;
+
+/// What each error keeps of its weight with every sample: half after 69 of them. Long enough to
+/// tell experts apart on noisy values, short enough to follow a new phase of a job.
+pub(crate) const MEMORY: f32 = 0.99;
+
+/// What the stack is believed to be better than the others by, before anything was seen here.
+const PRIOR: f32 = 0.75;
+
+/// The discounted absolute errors of the experts, in a unit that the caller keeps.
+#[derive(Clone, Debug)]
+pub(crate) struct Head {
+    losses: [f32; EXPERTS],
+}
+
+/// What each expert says of the next difference, in mean differences.
+#[inline]
+pub(crate) fn forecasts(model: &Model, u: &[f32; DIFFERENCES]) -> [f32; EXPERTS] {
+    let features = model.features(u);
+    let [a, b, c, d] = *u;
+    let mut all = [0.0; EXPERTS];
+    all[..RULES].copy_from_slice(&[
+        0.0,
+        d,
+        2.0 * d - c,
+        (a + b + c + d) / 4.0,
+        // From the latest to the mean of the five.
+        -(a + 2.0 * b + 3.0 * c + 4.0 * d) / 5.0,
+        d / 2.0,
+        -d / 2.0,
+        model.stack(&features),
+    ]);
+    all[RULES..].copy_from_slice(&features);
+    all
+}
+
+/// What the trained stack says among them.
+pub(crate) fn of_stack(forecasts: &[f32; EXPERTS]) -> f32 {
+    forecasts[STACK]
+}
+
+impl Head {
+    pub(crate) fn new() -> Self {
+        let mut losses = [1.0; EXPERTS];
+        losses[STACK] = PRIOR;
+        Self { losses }
+    }
+
+    /// The share of each expert; they sum to 1.
+    #[inline]
+    pub(crate) fn weights(&self) -> [f32; EXPERTS] {
+        let best = self.losses.iter().copied().fold(f32::INFINITY, f32::min);
+        let mut weights = self.losses.map(|loss| {
+            // The best ones of all have made no error: nobody else has a say.
+            let share = if loss > 0.0 { best / loss } else { 1.0 };
+            let share = share * share;
+            let share = share * share;
+            let share = share * share;
+            share * share
+        });
+        let sum: f32 = weights.iter().sum();
+        weights.iter_mut().for_each(|weight| *weight /= sum);
+        weights
+    }
+
+    /// Adds the errors of one sample.
+    pub(crate) fn observe(&mut self, errors: &[f32; EXPERTS]) {
+        for (loss, error) in self.losses.iter_mut().zip(errors) {
+            *loss = *loss * MEMORY + error;
+        }
+    }
+
+    /// The largest error, for the caller to judge its unit by.
+    pub(crate) fn largest(&self) -> f32 {
+        self.losses.iter().copied().fold(0.0, f32::max)
+    }
+
+    /// The unit became `times` as large.
+    pub(crate) fn rescale(&mut self, times: f32) {
+        self.losses.iter_mut().for_each(|loss| *loss /= times);
+    }
+}
+
+/// The weighted mean.
+#[inline]
+pub(crate) fn blend(weights: &[f32; EXPERTS], forecasts: &[f32; EXPERTS]) -> f32 {
+    weights.iter().zip(forecasts).map(|(weight, forecast)| weight * forecast).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn at_first_the_trained_stack_speaks_and_later_whoever_is_right() {
+        let mut head = Head::new();
+        let weights = head.weights();
+        assert!(weights[STACK] > 0.8, "{weights:?}");
+        assert!((weights.iter().sum::<f32>() - 1.0).abs() < 1e-6);
+        let mut errors = [1.0; EXPERTS];
+        errors[3] = 0.0;
+        (0..2000).for_each(|_| head.observe(&errors));
+        assert!(head.weights()[3] > 0.999_999);
+        // An expert whose errors have died away entirely is no division by zero.
+        (0..20_000).for_each(|_| head.observe(&[0.0; EXPERTS]));
+        let weights = head.weights();
+        assert!(weights.iter().all(|w| w.is_finite()), "{weights:?}");
+    }
+}

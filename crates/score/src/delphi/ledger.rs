@@ -1,0 +1,152 @@
+//! Who has been how good on one vertex.
+
+use super::head::{EXPERTS, Head, MEMORY};
+use super::lead::Lead;
+
+/// Sums of errors are kept within this factor of their unit, so that they fit an `f32` for values
+/// of any size.
+const LARGEST: f64 = 1e9;
+
+/// Absolute errors of the methods for one sample, in the value's unit.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Missed {
+    pub(crate) last_value: f64,
+    pub(crate) linear: f64,
+    pub(crate) delphi: f64,
+    /// Of the one that was shown.
+    pub(crate) shown: f64,
+}
+
+/// Running scores, all discounted by [`MEMORY`] and in one unit.
+#[derive(Clone, Debug)]
+pub(crate) struct Ledger {
+    /// What the sums are in, in the value's unit; 0 while there was no error.
+    unit: f64,
+    /// How many samples the sums stand for.
+    samples: f32,
+    last_value: f32,
+    linear: f32,
+    delphi: f32,
+    shown: f32,
+    /// Linear extrapolation against the last value.
+    linear_lead: Lead,
+    /// Delphi against the better of the two.
+    delphi_lead: Lead,
+    pub(crate) head: Head,
+}
+
+impl Ledger {
+    pub(crate) fn new() -> Self {
+        Self {
+            unit: 0.0,
+            samples: 0.0,
+            last_value: 0.0,
+            linear: 0.0,
+            delphi: 0.0,
+            shown: 0.0,
+            linear_lead: Lead::default(),
+            delphi_lead: Lead::default(),
+            head: Head::new(),
+        }
+    }
+
+    pub(crate) fn linear_leads(&self) -> bool {
+        self.linear_lead.leads()
+    }
+
+    pub(crate) fn delphi_leads(&self) -> bool {
+        self.delphi_lead.leads()
+    }
+
+    /// Mean absolute errors in the value's unit; `None` before there was a prediction to judge.
+    pub(crate) fn means(&self) -> Option<Missed> {
+        let mean = |sum: f32| f64::from(sum / self.samples) * self.unit;
+        (self.samples > 0.0).then(|| Missed {
+            last_value: mean(self.last_value),
+            linear: mean(self.linear),
+            delphi: mean(self.delphi),
+            shown: mean(self.shown),
+        })
+    }
+
+    /// Adds the errors of one sample; those of the experts, if they had something to say.
+    pub(crate) fn observe(&mut self, missed: &Missed, experts: Option<&[f64; EXPERTS]>) {
+        self.samples = self.samples * MEMORY + 1.0;
+        let largest = missed.last_value.max(missed.linear).max(missed.delphi).max(missed.shown);
+        let largest = experts.into_iter().flatten().copied().fold(largest, f64::max);
+        if self.unit == 0.0 && largest.is_normal() {
+            self.unit = largest;
+        }
+        if self.unit == 0.0 {
+            return;
+        }
+        self.fit(largest);
+        let of = |error: f64| (error / self.unit) as f32;
+        let base = if self.linear_leads() { missed.linear } else { missed.last_value };
+        self.linear_lead.observe(of(missed.last_value) - of(missed.linear));
+        self.delphi_lead.observe(of(base) - of(missed.delphi));
+        for (sum, error) in [
+            (&mut self.last_value, missed.last_value),
+            (&mut self.linear, missed.linear),
+            (&mut self.delphi, missed.delphi),
+            (&mut self.shown, missed.shown),
+        ] {
+            *sum = *sum * MEMORY + of(error);
+        }
+        if let Some(experts) = experts {
+            self.head.observe(&experts.map(of));
+        }
+    }
+
+    /// Changes the unit before an error that is far larger than it, or when all have become far
+    /// smaller.
+    fn fit(&mut self, error: f64) {
+        let sums = self.last_value.max(self.linear).max(self.delphi).max(self.head.largest());
+        let ratio = f64::from(sums).max(error / self.unit);
+        if (1.0 / LARGEST..=LARGEST).contains(&ratio) {
+            return;
+        }
+        let unit = (self.unit * f64::from(sums)).max(error);
+        if !unit.is_normal() {
+            return;
+        }
+        self.unit = unit;
+        // Beyond what an `f32` holds, everything before was as good as nothing.
+        let times = ratio.min(f32::MAX.into()) as f32;
+        let sums = [&mut self.last_value, &mut self.linear, &mut self.delphi, &mut self.shown];
+        sums.into_iter().for_each(|sum| *sum /= times);
+        self.head.rescale(times);
+        self.linear_lead.rescale(times);
+        self.delphi_lead.rescale(times);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_of_any_size_are_compared() {
+        let mut ledger = Ledger::new();
+        let mut add = |size: f64| {
+            for _ in 0..3000 {
+                let missed = Missed {
+                    last_value: size,
+                    linear: size / 2.0,
+                    delphi: size / 4.0,
+                    shown: size / 4.0,
+                };
+                let mut experts = [size; EXPERTS];
+                experts[0] = size / 2.0;
+                ledger.observe(&missed, Some(&experts));
+            }
+            assert!(ledger.linear_leads() && ledger.delphi_leads(), "{size}");
+            assert!(ledger.head.weights()[0] > 0.999, "{size}: {:?}", ledger.head);
+            let means = ledger.means().expect("there are errors");
+            assert!((means.linear / size - 0.5).abs() < 1e-3, "{size}: {means:?}");
+        };
+        for size in [1e-300, 1e-12, 1.0, 5.0, 1e12, 1e300] {
+            add(size);
+        }
+    }
+}

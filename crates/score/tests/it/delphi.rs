@@ -1,0 +1,288 @@
+//! Delphi on series that it was not trained on: made up, and recorded under fio.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use proptest::prelude::*;
+use skopos_model::{Kind, Timestamp};
+use skopos_score::delphi::{
+    COVERAGE, Evaluation, Method, Model, ModelError, Observed, Predictor, Random, evaluate, predict,
+};
+use skopos_score::trace::Trace;
+
+const SECOND: i64 = 1_000_000_000;
+
+/// Samples before the first one that is judged.
+const WARM_UP: usize = 30;
+
+fn at(seconds: f64) -> Timestamp {
+    Timestamp::from_nanos((seconds * SECOND as f64) as i64)
+}
+
+/// One value a second.
+fn series(len: usize, mut value: impl FnMut(usize) -> f64) -> Vec<(Timestamp, f64)> {
+    (0..len).map(|i| (at(i as f64), value(i))).collect()
+}
+
+fn fed(kind: Kind, samples: &[(Timestamp, f64)]) -> Predictor {
+    let mut predictor = Predictor::of(kind);
+    for (time, value) in samples {
+        assert_ne!(predictor.observe(*time, *value), Observed::Ignored);
+    }
+    predictor
+}
+
+fn recorded() -> Vec<(PathBuf, Evaluation)> {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bench/traces/sar");
+    let entries = std::fs::read_dir(&dir).expect("the recorded traces");
+    let mut paths: Vec<_> = entries.map(|entry| entry.expect("an entry").path()).collect();
+    paths.retain(|path| path.extension().is_some_and(|e| e == "csv"));
+    paths.sort();
+    assert!(paths.len() >= 20, "{paths:?}");
+    let judged = |path: PathBuf| {
+        let trace = Trace::parse(&std::fs::read_to_string(&path).expect("text")).expect("a trace");
+        let start = Timestamp::default();
+        let samples = trace.samples.iter().map(|(t, v)| (start.saturating_add(*t), *v));
+        let samples: Vec<_> = samples.collect();
+        let kind = if trace.topic.ends_with("_total") { Kind::Counter } else { Kind::Gauge };
+        (path, evaluate(kind, &samples, WARM_UP).expect("samples"))
+    };
+    paths.into_iter().map(judged).collect()
+}
+
+/// How many times the error of the better of last value and linear was shown.
+fn ratio(e: &Evaluation) -> f64 {
+    let best = e.last_value.mae.min(e.linear.mae);
+    if best > 0.0 { e.shown.mae / best } else { 1.0 + e.shown.mae }
+}
+
+#[test]
+fn series_that_it_was_not_trained_on() {
+    let mut random = Random::new(11);
+    let (mut walk, mut level, mut count) = (0.0, 0.0, 0.0);
+    let mut noise = random.clone();
+    let mut steps = random.clone();
+    let turn = std::f64::consts::TAU / 60.0;
+    // Name, kind, samples, and at most how many times the error of the best of the other two.
+    let cases: [(&str, Kind, Vec<_>, f64); 8] = [
+        (
+            "walk",
+            Kind::Gauge,
+            series(2000, |_| {
+                walk += random.normal();
+                walk
+            }),
+            1.02,
+        ),
+        ("sine", Kind::Gauge, series(2000, |i| 50.0 * (turn * i as f64).sin()), 0.9),
+        ("ramp", Kind::Gauge, series(500, |i| 10.0 * i as f64), 1.0),
+        ("uneven ramp", Kind::Gauge, series(500, |i| 0.1 * i as f64), 1.000_001),
+        ("constant", Kind::Gauge, series(500, |_| 42.0), 1.0),
+        (
+            "steps",
+            Kind::Gauge,
+            series(2000, |i| {
+                if i % 40 == 0 {
+                    level = 100.0 * steps.normal()
+                }
+                level
+            }),
+            1.02,
+        ),
+        ("noise", Kind::Gauge, series(2000, |_| noise.normal()), 0.85),
+        (
+            "counter",
+            Kind::Counter,
+            series(2000, |_| {
+                count += noise.unit().powi(2);
+                count
+            }),
+            0.9,
+        ),
+    ];
+    for (name, kind, samples, most) in cases {
+        let e = evaluate(kind, &samples, WARM_UP).expect("samples");
+        assert!(ratio(&e) <= most, "{name}: {} {e:#?}", ratio(&e));
+    }
+}
+
+#[test]
+fn the_bound_holds_nine_times_in_ten_on_recorded_traces() {
+    let traces = recorded();
+    let mut mean = 0.0;
+    for (path, e) in &traces {
+        let coverage = e.coverage.expect("a bound");
+        assert!((0.85..=0.97).contains(&coverage), "{}: {coverage}", path.display());
+        mean += coverage / traces.len() as f64;
+    }
+    assert!((mean - COVERAGE).abs() < 0.02, "{mean}");
+}
+
+#[test]
+fn what_is_shown_on_recorded_traces_is_mostly_better_than_both_others() {
+    let ratios: Vec<_> = recorded().iter().map(|(_, e)| ratio(e)).collect();
+    let share =
+        |holds: fn(&&f64) -> bool| ratios.iter().filter(holds).count() as f64 / ratios.len() as f64;
+    assert!(share(|r| **r < 1.0) > 0.75, "{ratios:?}");
+    assert!(share(|r| **r <= 1.02) > 0.9, "{ratios:?}");
+}
+
+/// A source that is polled every eighth second: what is said in between, beside what was there.
+#[test]
+fn the_bound_holds_between_polls_too() {
+    let mut random = Random::new(23);
+    let mut walk = 0.0;
+    let turn = std::f64::consts::TAU / 400.0;
+    let cases = [
+        (
+            "walk",
+            series(20_000, |_| {
+                walk += random.normal();
+                walk
+            }),
+            0.99,
+        ),
+        ("noise", series(20_000, |_| random.normal()), 0.93),
+        ("noisy sine", series(20_000, |i| 50.0 * (turn * i as f64).sin() + random.normal()), 0.99),
+    ];
+    for (name, samples, most) in cases {
+        let mut predictor = Predictor::new();
+        let (mut within, mut all) = (0, 0);
+        for (i, (time, value)) in samples.iter().enumerate() {
+            if i % 8 == 0 {
+                predictor.observe(*time, *value);
+            } else if i > 8 * WARM_UP {
+                let said = predictor.now(*time).expect("samples");
+                all += 1;
+                within += usize::from((said.value - value).abs() <= said.bound);
+            }
+        }
+        let coverage = within as f64 / f64::from(all);
+        assert!((0.87..most).contains(&coverage), "{name}: {coverage}");
+    }
+}
+
+#[test]
+fn between_samples_and_at_uneven_times() {
+    // A line, sampled whenever it pleased somebody.
+    let times = [0.0, 1.0, 2.0, 4.0, 8.0, 9.0, 11.0, 12.0, 16.0, 17.0, 20.0, 22.0, 23.0, 25.0];
+    let samples: Vec<_> = times.iter().map(|t| (at(*t), 3.0 * t)).collect();
+    let predictor = fed(Kind::Gauge, &samples);
+    for ahead in [0.0, 0.1, 1.0, 2.5, 10.0] {
+        let said = predictor.now(at(25.0 + ahead)).expect("samples");
+        assert!((said.value - 3.0 * (25.0 + ahead)).abs() < 1e-6, "{ahead}: {said:?}");
+    }
+    // What was before the last sample is the last sample.
+    assert_eq!(predictor.now(at(3.0)).map(|said| said.value), Some(75.0));
+}
+
+#[test]
+fn nothing_is_said_before_the_first_and_little_before_the_fifth() {
+    let mut predictor = Predictor::new();
+    assert_eq!(predictor.now(at(1.0)), None);
+    assert_eq!(predictor.standing(), None);
+    predictor.observe(at(0.0), 7.0);
+    let said = predictor.now(at(1.0)).expect("a sample");
+    assert_eq!((said.value, said.bound, said.method), (7.0, f64::INFINITY, Method::LastValue));
+}
+
+#[test]
+fn a_counter_never_falls_and_starts_again_after_a_restart() {
+    let mut random = Random::new(5);
+    let mut predictor = Predictor::of(Kind::Counter);
+    let mut value = 0.0;
+    for i in 0..3000 {
+        value = if i % 500 == 499 { 0.0 } else { value + 100.0 * random.unit() };
+        let expected = if i > 0 && i % 500 == 499 { Observed::Restarted } else { Observed::Taken };
+        assert_eq!(predictor.observe(at(f64::from(i)), value), expected, "{i}");
+        for ahead in [0.3, 1.0, 5.0] {
+            let said = predictor.now(at(f64::from(i) + ahead)).expect("a sample");
+            assert!(said.value >= value, "{i}: {said:?} after {value}");
+        }
+    }
+    assert_eq!(predictor.restarts(), 6);
+}
+
+#[test]
+fn a_state_does_not_move() {
+    let predictor = fed(Kind::State, &series(100, |i| i as f64));
+    let said = predictor.now(at(200.0)).expect("a sample");
+    assert_eq!((said.value, said.method), (99.0, Method::LastValue));
+}
+
+#[test]
+fn what_is_no_number_or_late_is_ignored_and_counted() {
+    let mut predictor = fed(Kind::Gauge, &series(50, |i| i as f64));
+    let before = predictor.now(at(50.0));
+    for bad in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
+        assert_eq!(predictor.observe(at(50.0), bad), Observed::Ignored);
+    }
+    assert_eq!(predictor.observe(at(48.0), 1.0), Observed::Ignored);
+    assert_eq!(predictor.ignored(), 4);
+    assert_eq!(predictor.now(at(50.0)), before);
+    // The same time again is a correction.
+    assert_eq!(predictor.observe(at(49.0), 60.0), Observed::Taken);
+    assert_eq!(predictor.now(at(49.0)).map(|said| said.value), Some(60.0));
+}
+
+#[test]
+fn a_reader_without_state_knows_what_a_running_predictor_knows() {
+    let mut random = Random::new(9);
+    let polls = series(120, |i| if i % 7 < 3 { 5.0 } else { 5.0 + random.normal().floor() });
+    let mut changes = polls.clone();
+    changes.dedup_by_key(|(_, value)| *value);
+    assert!(changes.len() < 100);
+    let now = at(119.5);
+    let running = fed(Kind::Gauge, &polls).now(now).expect("samples");
+    let reader = predict(Kind::Gauge, &changes, at(119.0), now).expect("samples");
+    // At most four of the polls that found nothing new are known to it, so weights differ a little.
+    assert!((running.value - reader.value).abs() < 0.3, "{running:?} {reader:?}");
+    assert_eq!(predict(Kind::Gauge, &[], at(1.0), now), None);
+}
+
+#[test]
+fn a_file_of_weights_is_read_back_or_refused() {
+    let good = Model::built_in().to_bytes();
+    assert_eq!(Model::from_bytes(&good).as_ref(), Ok(Model::built_in()));
+    let with = |at: usize, byte: u8| {
+        let mut bytes = good.clone();
+        bytes[at] = byte;
+        Model::from_bytes(&bytes)
+    };
+    assert_eq!(Model::from_bytes(&good[1..]), Err(ModelError::Length));
+    assert_eq!(with(0, b'X'), Err(ModelError::Magic));
+    assert_eq!(with(8, 99), Err(ModelError::Version));
+    let mut infinite = good.clone();
+    infinite[24..28].copy_from_slice(&f32::INFINITY.to_le_bytes());
+    assert_eq!(Model::from_bytes(&infinite), Err(ModelError::Weight));
+}
+
+#[test]
+fn the_state_of_a_vertex_is_small() {
+    assert_eq!(size_of::<Predictor>(), 384);
+}
+
+proptest! {
+    #[test]
+    fn any_numbers_at_any_times_give_a_number_and_a_bound(
+        samples in prop::collection::vec((any::<i64>(), any::<f64>()), 0..60),
+        sorted in any::<bool>(),
+        ahead in 0u64..u64::MAX,
+    ) {
+        let mut samples = samples;
+        if sorted {
+            samples.sort_by_key(|(time, _)| *time);
+        }
+        for kind in [Kind::Gauge, Kind::Counter, Kind::State] {
+            let mut predictor = Predictor::of(kind);
+            for (time, value) in &samples {
+                let time = Timestamp::from_nanos(*time);
+                predictor.observe(time, *value);
+                if let Some(said) = predictor.now(time.saturating_add(Duration::from_nanos(ahead))) {
+                    prop_assert!(said.value.is_finite(), "{said:?}");
+                    prop_assert!(said.bound >= 0.0, "{said:?}");
+                }
+            }
+        }
+    }
+}
