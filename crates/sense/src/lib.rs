@@ -54,6 +54,7 @@ mod energy;
 mod clock;
 mod peer;
 mod responder;
+mod slurm;
 
 pub use peer::{MAX_PEERS, PeerSettings};
 pub use registry::{Opened, open_all, open_peers};

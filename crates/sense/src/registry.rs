@@ -5,8 +5,8 @@ use std::sync::Arc;
 use crate::peer::line::Line;
 use crate::{
     PeerSettings, Root, Sensor, Skip, block, cgroup, clock, cpu, device, energy, fs, fsinfo, hwmon,
-    interrupts, load, mem, netdev, numa, peer, process, psi, raid, responder, smart, sockets,
-    softirqs, swap, tcp, udp, vmstat,
+    interrupts, load, mem, netdev, numa, peer, process, psi, raid, responder, slurm, smart,
+    sockets, softirqs, swap, tcp, udp, vmstat,
 };
 
 /// What came of opening every sensor.
@@ -44,6 +44,7 @@ pub fn open_all(root: &Root) -> Opened {
     opened.add(hwmon::Hwmon::open(root));
     opened.add(energy::Energy::open(root));
     opened.add(clock::Clock::open());
+    opened.add(slurm::Slurm::open(root));
     opened
 }
 

@@ -16,6 +16,8 @@ pub struct Root {
     pub dev: PathBuf,
     /// The program of smartmontools: a path, or a name that is looked for in `PATH`.
     pub smartctl: PathBuf,
+    /// The program of Slurm that tells of jobs: a path, or a name that is looked for in `PATH`.
+    pub scontrol: PathBuf,
     /// How long a program may take that a sensor runs; longer ones are killed.
     pub patience: Duration,
     /// What `skopos calibrate` stores; it need not be there. See [`crate::calibration`].
@@ -29,6 +31,7 @@ impl Default for Root {
             sys: Path::new("/sys").into(),
             dev: Path::new("/dev").into(),
             smartctl: Path::new("smartctl").into(),
+            scontrol: Path::new("scontrol").into(),
             patience: PATIENCE,
             calibration: Path::new("/var/lib/skopos/calibration.json").into(),
         }

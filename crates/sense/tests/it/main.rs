@@ -1,7 +1,8 @@
 //! Tests of the sensors as the agent sees them: through `open_all`, with a sink of our own.
 //!
 //! `recorded` and `hardware` feed them kernel files of known content, odd ones too; `live` compares
-//! them with independent tools on this machine; `peers` lets nodes probe each other; `no_allocation` counts what steady ticks allocate; `totality`
+//! them with independent tools on this machine; `peers` lets nodes probe each other;
+//! `slurm` starts a cluster; `no_allocation` counts what steady ticks allocate; `totality`
 //! feeds them damaged files.
 
 mod support;
@@ -11,5 +12,6 @@ mod live;
 mod no_allocation;
 mod peers;
 mod recorded;
+mod slurm;
 mod smart;
 mod totality;

@@ -84,9 +84,14 @@ impl Table {
         Some(fact.value.expect("a registered fact has a value").as_f64())
     }
 
+    /// The list, record or text of `topic`.
+    pub(crate) fn json(&self, topic: &str) -> Option<&serde_json::Value> {
+        Some(self.find(topic)?.structured.as_ref()?.as_json())
+    }
+
     /// The text of `topic`.
     pub(crate) fn text(&self, topic: &str) -> Option<&str> {
-        self.find(topic)?.structured.as_ref()?.as_json().as_str()
+        self.json(topic)?.as_str()
     }
 
     /// As [`get`](Self::get), where it must be there.
@@ -209,6 +214,7 @@ impl Tree {
             sys: self.path("sys"),
             dev: self.path("dev"),
             smartctl: self.path("bin/smartctl"),
+            scontrol: self.path("bin/scontrol"),
             patience: Duration::from_secs(60),
             calibration: self.path("calibration.json"),
         }
