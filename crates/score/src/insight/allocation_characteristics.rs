@@ -8,9 +8,9 @@
 //!
 //! - `time_ns`: when its processes were looked at.
 //! - `nodes`, `tasks`, `cpus`: what it was given.
-//! - `distribution`: nodes of the allocation, each with `node` and `cpus`; `truncated` says how many
-//!   are missing here.
-//! - `task_distribution`: how Slurm lays out tasks (`block`, `cyclic`, ...), if the job says so.
+//! - `distribution`: the nodes of the allocation in groups that were given the same, each with `nodes`
+//!   (as Slurm abbreviates them), and `cpus` and `memory_bytes` on each of them; `truncated` says how
+//!   many groups are missing here.
 //! - `processes`, `read_bytes`, `written_bytes`: its processes on this node, and what they have read
 //!   and written in their life by any system call. The sum over the job is the sum over its nodes'
 //!   insights.
@@ -57,11 +57,11 @@ fn compute(_: &Subject, inputs: &Inputs<'_>) -> Outcome {
     let seen = inputs.one(1).map_or(cell.checked_at(), Cell::checked_at);
     record.put_time(seen);
     record.put("nodes", nodes);
-    for name in ["tasks", "cpus", "task_distribution"] {
+    for name in ["tasks", "cpus"] {
         record.try_put(name, told(name));
     }
-    let untold = (nodes as usize).saturating_sub(distribution.len());
-    record.put_list("distribution", untold, distribution.clone());
+    let left_out = allocation["distribution_left_out"].as_u64().unwrap_or(0);
+    record.put_list("distribution", left_out as usize, distribution.clone());
     record.try_put("processes", json(inputs, 1));
     record.try_put("read_bytes", json(inputs, 2));
     record.try_put("written_bytes", json(inputs, 3));

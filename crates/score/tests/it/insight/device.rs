@@ -1,5 +1,6 @@
-//! Insights about one device. SMART numbers are of real devices, as the test data of
-//! prometheus-community/smartctl_exporter has them; counters are of a virtual disk under load.
+//! Insights about one device. SMART numbers are of real devices: those that the tests of the sensor
+//! `smart` replay, and others from the test data of prometheus-community/smartctl_exporter. Counters
+//! are of a virtual disk under load.
 
 use super::support::{check, check_with_tiers};
 
@@ -91,8 +92,8 @@ fn device_health() {
     let check = |facts: &str, expected: &str| check("device_health_ratio", "sda", facts, expected);
     // Samsung SSD 970 EVO Plus 250GB.
     check("smart/sda/bad_blocks 0\nsmart/sda/total_blocks 488397168", "1");
-    // WDC WD20EFRX-68EUZN0; the recorded one has no bad block, this one eight.
-    check("smart/sda/bad_blocks 8\nsmart/sda/total_blocks 3907029168", "0.9999999979524084");
+    // Seagate Barracuda with one reallocated sector, after years.
+    check("smart/sda/bad_blocks 1\nsmart/sda/total_blocks 976773168", "0.9999999989762208");
     check("smart/sda/bad_blocks 5\nsmart/sda/total_blocks 5", "0");
     check(
         "smart/sda/bad_blocks 9\nsmart/sda/total_blocks 5",
@@ -112,7 +113,7 @@ fn device_health() {
         "0",
     );
     check(
-        "smart/sda/bad_blocks ?spare blocks are in use\nsmart/sda/total_blocks 5",
+        "smart/sda/bad_blocks ?spare blocks are in use\nsmart/sda/total_blocks 976773168",
         "unknown: n01/smart/sda/bad_blocks is unknown: spare blocks are in use",
     );
 }
@@ -122,6 +123,14 @@ fn device_degradation_rate() {
     let check = |facts: &str, expected: &str| {
         check("device_degradation_rate_ratio_per_block", "sdb", facts, expected);
     };
+    // Seagate Barracuda: 115185830400 bytes read, 278191803392 written.
+    let ata = "smart/sdb/data_read_bytes_total 115185830400
+               smart/sdb/data_written_bytes_total 278191803392
+               smart/sdb/block_bytes 512";
+    check(
+        &with(&[ata, "insight/sdb/device_health_ratio 0.99999999897622"]),
+        "1.3015483227664812e-09",
+    );
     // HITACHI H109060SESUN600G: 162438.759 and 127551.260 gigabytes in 2.5 years.
     let sas = "smart/sdb/data_read_bytes_total 162438759000000
                smart/sdb/data_written_bytes_total 127551260000000

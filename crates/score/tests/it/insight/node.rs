@@ -127,26 +127,28 @@ fn allocation_characteristics() {
     let check = |facts: &str, expected: &str| {
         check("allocation_characteristics", "4711", facts, expected);
     };
-    let allocation = r#"slurm/4711/allocation {"nodes":3,"cpus":12,"tasks":6,
-        "task_distribution":"block","distribution":[{"node":"n01","cpus":4},{"node":"n02","cpus":4}]}"#
-        .replace('\n', " ");
+    let allocation =
+        r#"slurm/4711/allocation {"node_list":"n[2-4],vm","nodes":4,"cpus":5,"tasks":5,
+        "cpus_per_task":1,"memory_bytes":2936012800,"distribution_left_out":3,"distribution":[
+        {"nodes":"n2","cpus":2,"memory_bytes":734003200},
+        {"nodes":"n[3-4],vm","cpus":1,"memory_bytes":734003200}]}"#
+            .replace('\n', " ");
     check(
         &format!(
             "{allocation}\nslurm/4711/node_processes 3 | 4\nslurm/4711/node_read_bytes_total 1024\n\
              slurm/4711/node_written_bytes_total 2048"
         ),
-        r#"{"time_ns": 1700000010000000000, "nodes": 3, "cpus": 12, "tasks": 6,
-            "task_distribution": "block", "truncated": 1, "processes": 4,
-            "distribution": [{"node": "n01", "cpus": 4}, {"node": "n02", "cpus": 4}],
-            "read_bytes": 1024, "written_bytes": 2048}"#,
+        r#"{"time_ns": 1700000010000000000, "nodes": 4, "cpus": 5, "tasks": 5, "truncated": 3,
+            "distribution": [{"nodes": "n2", "cpus": 2, "memory_bytes": 734003200},
+            {"nodes": "n[3-4],vm", "cpus": 1, "memory_bytes": 734003200}],
+            "processes": 4, "read_bytes": 1024, "written_bytes": 2048}"#,
     );
     check(
         r#"slurm/4711/allocation {"nodes":1,"distribution":[]}"#,
         r#"{"time_ns": 1700000000000000000, "nodes": 1, "cpus": null, "tasks": null,
-            "task_distribution": null, "truncated": 1, "processes": null, "distribution": [],
+            "truncated": 0, "processes": null, "distribution": [],
             "read_bytes": null, "written_bytes": null, "unknown": {
             "cpus": "Slurm does not tell cpus", "tasks": "Slurm does not tell tasks",
-            "task_distribution": "Slurm does not tell task_distribution",
             "processes": "no n01/slurm/4711/node_processes",
             "read_bytes": "no n01/slurm/4711/node_read_bytes_total",
             "written_bytes": "no n01/slurm/4711/node_written_bytes_total"}}"#,
