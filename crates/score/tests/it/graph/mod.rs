@@ -6,3 +6,5 @@ mod freshness;
 mod units;
 mod cycles;
 mod running;
+mod model;
+mod simulation;

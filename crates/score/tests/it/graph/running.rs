@@ -104,6 +104,20 @@ fn an_insight_is_told_of_each_change_once_before_it_is_evaluated() {
     assert_eq!(told(), ["-0", "-1"], "without a needed input there is nothing to evaluate");
 }
 
+#[test]
+fn one_that_joins_between_a_change_and_its_run_is_told_once() {
+    let mut graph = Graph::default();
+    let x = known(&mut graph, "x", 1, 1.0);
+    sum(&mut graph, "sum", &["x"]);
+    run(&mut graph, 1);
+    set(&mut graph, x, 2, 2.0);
+    let lines = Arc::new(Mutex::new(Vec::new()));
+    let diary = Box::new(Diary(Arc::clone(&lines)));
+    graph.add_insight(spec("diary", &["x"]), diary).expect("no cycle");
+    run(&mut graph, 2);
+    assert_eq!(*lines.lock().expect("one thread"), ["+0 x", "0 x=2", "evaluate 1"]);
+}
+
 /// Comes to whatever it was told.
 struct Gives(Outcome);
 

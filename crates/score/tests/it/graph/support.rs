@@ -1,7 +1,7 @@
 //! A small language for graphs: facts and insights by short names, times in seconds.
 
 use skopos_model::{Kind, Scalar, Timestamp, Unit, Value, ValueType};
-use skopos_score::{Error, Graph, Input, Inputs, Insight, InsightSpec, Outcome, VertexId};
+use skopos_score::{Error, Graph, Input, Inputs, Insight, InsightSpec, Outcome, Unknown, VertexId};
 
 pub(super) fn at(seconds: i64) -> Timestamp {
     Timestamp::from_nanos(seconds * 1_000_000_000)
@@ -12,17 +12,18 @@ pub(super) struct Sum(pub(super) Vec<bool>);
 
 impl Insight for Sum {
     fn evaluate(&mut self, inputs: &Inputs<'_>) -> Outcome {
-        let mut sum = 0.0;
+        let (mut sum, mut any) = (0.0, false);
         for (slot, needed) in self.0.iter().enumerate() {
             for cell in inputs.all(slot) {
                 match cell.number() {
-                    Ok(number) => sum += number,
+                    Ok(number) => (sum, any) = (sum + number, true),
                     Err(unknown) if *needed => return Err(unknown),
                     Err(_) => {}
                 }
             }
         }
-        Ok(Value::F64(sum))
+        // Out of nothing there is no age, which the model could not know.
+        any.then_some(Value::F64(sum)).ok_or_else(|| Unknown::new("nothing is known"))
     }
 }
 
