@@ -8,6 +8,9 @@ use skopos_score::graph::MAX_HEIGHT;
 /// What a vertex comes to: a number, or why there is none; nothing before the first.
 pub(super) type Found = Option<Result<f64, String>>;
 
+/// A topic that stands for an input, what it comes to, and when it was looked at.
+type Stood<'a> = (&'a str, Found, Option<i64>);
+
 #[derive(Clone, Debug)]
 pub(super) struct Fact {
     pub(super) unit: Unit,
@@ -208,7 +211,7 @@ impl Model {
     fn outcome(
         &self,
         computed: &Computed,
-        inputs: &[(&Wanted, Vec<(&str, Found, Option<i64>)>)],
+        inputs: &[(&Wanted, Vec<Stood<'_>>)],
         looked_at: Option<i64>,
         now: i64,
     ) -> Result<f64, String> {
