@@ -59,9 +59,9 @@ fn robust_z_finds_spikes_and_change_point_does_not() {
     let spike = after_noise(&[130.0, 100.0, 100.0]);
     check("detector = \"robust-z\"", &spike, &[101, -102]);
     check("detector = \"change-point\"", &spike, &[]);
-    // Four in a row are a shift, if the one before them was above the mean as well.
-    check("detector = \"change-point\"", &after_noise(&[130.0; 3]), &[]);
-    check("detector = \"change-point\"", &after_noise(&[130.0; 4]), &[104]);
+    // Three in a row are a shift, if the one before them was above the mean as well.
+    check("detector = \"change-point\"", &after_noise(&[130.0; 2]), &[]);
+    check("detector = \"change-point\"", &after_noise(&[130.0; 3]), &[103]);
 }
 
 #[test]
