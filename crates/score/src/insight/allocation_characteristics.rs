@@ -11,8 +11,8 @@
 //! - `distribution`: the nodes of the allocation in groups that were given the same, each with `nodes`
 //!   (as Slurm abbreviates them), and `cpus` and `memory_bytes` on each of them; `truncated` says how
 //!   many groups are missing here.
-//! - `processes`, `read_bytes`, `written_bytes`: its processes on this node, and what they have read
-//!   and written in their life by any system call. The sum over the job is the sum over its nodes'
+//! - `node_tasks`, `processes`, `read_bytes`, `written_bytes`: its tasks and processes on this node, and
+//!   what those have read and written in their life by any system call. The sum over the job is the sum over its nodes'
 //!   insights.
 //!
 //! Unknown without a batch system; see the reason of `slurm`.
@@ -28,7 +28,7 @@ pub(super) static DEFINITION: Definition = Definition {
     metric: &insight::ALLOCATION_CHARACTERISTICS,
     row: 15,
     name: "allocation characteristics",
-    formula: "(time, nodes, distribution of allocation, processes, read, written)",
+    formula: "(time, nodes, distribution of allocation, node_tasks, processes, read, written)",
     source: "Apollo, Table 1, row 15: (timestamp, #nodes, distribution of processes, bytes \
              read/written by jobs)",
     instances: Instances::Jobs,
@@ -37,6 +37,7 @@ pub(super) static DEFINITION: Definition = Definition {
         Wanted::optional("processes", Which::Own(&slurm::NODE_PROCESSES)),
         Wanted::optional("read", Which::Own(&slurm::NODE_READ_BYTES_TOTAL)),
         Wanted::optional("written", Which::Own(&slurm::NODE_WRITTEN_BYTES_TOTAL)),
+        Wanted::optional("node_tasks", Which::Own(&slurm::NODE_TASKS)),
     ],
     compute,
 };
@@ -62,6 +63,7 @@ fn compute(_: &Subject, inputs: &Inputs<'_>) -> Outcome {
     }
     let left_out = allocation["distribution_left_out"].as_u64().unwrap_or(0);
     record.put_list("distribution", left_out as usize, distribution.clone());
+    record.try_put("node_tasks", json(inputs, 4));
     record.try_put("processes", json(inputs, 1));
     record.try_put("read_bytes", json(inputs, 2));
     record.try_put("written_bytes", json(inputs, 3));

@@ -135,20 +135,21 @@ fn allocation_characteristics() {
             .replace('\n', " ");
     check(
         &format!(
-            "{allocation}\nslurm/4711/node_processes 3 | 4\nslurm/4711/node_read_bytes_total 1024\n\
+            "{allocation}\nslurm/4711/node_tasks 2\nslurm/4711/node_processes 3 | 4\nslurm/4711/node_read_bytes_total 1024\n\
              slurm/4711/node_written_bytes_total 2048"
         ),
         r#"{"time_ns": 1700000010000000000, "nodes": 4, "cpus": 5, "tasks": 5, "truncated": 3,
             "distribution": [{"nodes": "n2", "cpus": 2, "memory_bytes": 734003200},
             {"nodes": "n[3-4],vm", "cpus": 1, "memory_bytes": 734003200}],
-            "processes": 4, "read_bytes": 1024, "written_bytes": 2048}"#,
+            "node_tasks": 2, "processes": 4, "read_bytes": 1024, "written_bytes": 2048}"#,
     );
     check(
         r#"slurm/4711/allocation {"nodes":1,"distribution":[]}"#,
         r#"{"time_ns": 1700000000000000000, "nodes": 1, "cpus": null, "tasks": null,
-            "truncated": 0, "processes": null, "distribution": [],
+            "truncated": 0, "node_tasks": null, "processes": null, "distribution": [],
             "read_bytes": null, "written_bytes": null, "unknown": {
             "cpus": "Slurm does not tell cpus", "tasks": "Slurm does not tell tasks",
+            "node_tasks": "no n01/slurm/4711/node_tasks",
             "processes": "no n01/slurm/4711/node_processes",
             "read_bytes": "no n01/slurm/4711/node_read_bytes_total",
             "written_bytes": "no n01/slurm/4711/node_written_bytes_total"}}"#,
