@@ -1,4 +1,52 @@
 //! The subset of SQL that needs no engine: a statement over `latest` or one vertex's window is
 //! parsed once and then kept up to date input by input.
+//!
+//! ```
+//! use skopos_eval::{Evaluator, Statement};
+//! use skopos_model::{Kind, Timestamp, Topic, Unit};
+//!
+//! let sql = "SELECT sum(value) FROM latest WHERE topic LIKE '%/fs/nvme%/available_bytes'";
+//! let mut space = Evaluator::new(&Statement::new(sql)?);
+//! let now = Timestamp::from_nanos(0);
+//! for (key, disk) in [(1, "nvme0n1p1"), (2, "nvme1n1p1"), (3, "sda1")] {
+//!     let topic = Topic::new(&format!("n01/fs/{disk}/available_bytes"))?;
+//!     space.row_added(key, &topic, Unit::BYTES, Kind::Gauge);
+//!     space.row_changed(key, now, Some(1e9));
+//! }
+//! assert_eq!(space.value(0, now), Ok(2e9));
+//! assert_eq!(space.unit(0), Ok(Some(Unit::BYTES)));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # Invariants
+//! - What is outside of the subset is refused when it is compiled, with its place and a hint.
+//! - A result is what a look at all rows would give, to the last bit: sums are exact, whatever came
+//!   and went before.
+//! - Once a row is known, its changes allocate nothing.
+//! - What has no value is [`Unknown`] with its reason; no NaN and no infinity comes out.
+//!
+//! Read in this order: [`Statement`], [`Evaluator`], then `parse` for how text becomes a `Program`
+//! of `Expression`s, `aggregate` for what is kept, `latest` and `window` for who keeps it.
 
 #![forbid(unsafe_code)]
+
+mod error;
+mod unknown;
+mod statement;
+mod evaluator;
+mod program;
+mod expression;
+mod like;
+mod parse;
+mod topics;
+mod units;
+mod aggregate;
+mod latest;
+mod window;
+
+pub use error::{Error, Position};
+pub use evaluator::Evaluator;
+pub use latest::MAX_ROWS;
+pub use statement::{MAX_SQL_BYTES, Row, Statement, Table};
+pub use unknown::Unknown;
+pub use window::MAX_WINDOW_SAMPLES;

@@ -40,7 +40,7 @@ const HEAVY: &[Heavy] = &[
 ];
 
 /// Crates of the lean agent and of embedding programs: what they pull in, however deep, counts.
-const LEAN: &[&str] = &["model", "shm", "score", "sense", "net", "task", "ffi"];
+const LEAN: &[&str] = &["model", "shm", "eval", "score", "sense", "net", "task", "ffi"];
 
 /// Clients of their own protocol that need tokio and are no runtime themselves.
 const NOT_A_RUNTIME: &[&str] = &["tokio-postgres"];

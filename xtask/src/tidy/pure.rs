@@ -5,7 +5,7 @@ use crate::rust::Rust;
 use crate::tidy::Finding;
 use crate::tree::Tree;
 
-const PURE_CRATES: &[&str] = &["crates/model/src/", "crates/score/src/"];
+const PURE_CRATES: &[&str] = &["crates/model/src/", "crates/eval/src/", "crates/score/src/"];
 
 /// What reaches out of the program.
 const OUTSIDE: &[&str] = &[

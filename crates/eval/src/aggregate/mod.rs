@@ -1,0 +1,155 @@
+//! Aggregates that are kept up to date: each row has a contribution to each of them, and a change
+//! of it is taken in without a look at the other rows.
+
+mod exact;
+mod tournament;
+mod sorted;
+
+use crate::expression::Fault;
+use crate::program::Function;
+pub(crate) use exact::Exact;
+use sorted::Sorted;
+use tournament::Tournament;
+
+/// What a row gives to an aggregate.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Contribution {
+    /// The row does not count: it is not selected, or has no value.
+    Nothing,
+    /// A finite number.
+    Number(f64),
+    /// The row counts and its expression has no value, which is the aggregate's trouble too.
+    Fault(Fault),
+}
+
+impl Contribution {
+    fn number(self) -> Option<f64> {
+        match self {
+            Self::Number(number) => Some(number),
+            _ => None,
+        }
+    }
+}
+
+/// One aggregate over all rows, each in a slot.
+#[derive(Clone, Debug)]
+pub(crate) struct Aggregate {
+    contributions: Vec<Contribution>,
+    /// How many contribute a number.
+    count: u32,
+    /// How many contribute a fault.
+    faults: u32,
+    state: State,
+}
+
+#[derive(Clone, Debug)]
+enum State {
+    /// The number of rows is enough.
+    Count,
+    /// Boxed, as half a kilobyte is much beside the others.
+    Sum(Box<Exact>),
+    Average(Box<Exact>),
+    Least(Tournament),
+    /// The numbers are turned round, so that the greatest is the least.
+    Greatest(Tournament),
+    Quantile(Sorted, f64),
+    /// All bits of all numbers together by exclusive or: of one number that number, whichever came
+    /// and went before.
+    Only(u64),
+    /// Somebody else knows it: what depends on the order of rows.
+    Elsewhere,
+}
+
+impl Aggregate {
+    /// Over no rows.
+    pub(crate) fn new(function: Function) -> Self {
+        let state = match function {
+            Function::Count => State::Count,
+            Function::Sum => State::Sum(Box::new(Exact::new())),
+            Function::Avg => State::Average(Box::new(Exact::new())),
+            Function::Min => State::Least(Tournament::default()),
+            Function::Max => State::Greatest(Tournament::default()),
+            Function::Quantile(q) => State::Quantile(Sorted::default(), q),
+            Function::Only => State::Only(0),
+            Function::First | Function::Last | Function::Rate | Function::Ema(_) => {
+                State::Elsewhere
+            }
+        };
+        Self { contributions: Vec::new(), count: 0, faults: 0, state }
+    }
+
+    /// Makes room for `slots` rows.
+    pub(crate) fn grow(&mut self, slots: usize) {
+        self.contributions.resize(slots.max(self.contributions.len()), Contribution::Nothing);
+        match &mut self.state {
+            State::Least(tree) | State::Greatest(tree) => tree.grow(slots),
+            State::Quantile(sorted, _) => sorted.grow(slots),
+            _ => {}
+        }
+    }
+
+    /// The row in `slot` now contributes `new`.
+    pub(crate) fn set(&mut self, slot: usize, new: Contribution) {
+        let old = std::mem::replace(&mut self.contributions[slot], new);
+        if old == new {
+            return;
+        }
+        self.faults -= u32::from(matches!(old, Contribution::Fault(_)));
+        self.faults += u32::from(matches!(new, Contribution::Fault(_)));
+        let (old, new) = (old.number(), new.number());
+        self.count -= u32::from(old.is_some());
+        self.count += u32::from(new.is_some());
+        match &mut self.state {
+            State::Count | State::Elsewhere => {}
+            State::Sum(sum) | State::Average(sum) => {
+                old.inspect(|&number| sum.take(number));
+                new.inspect(|&number| sum.add(number));
+            }
+            State::Least(tree) => tree.set(slot, new.unwrap_or(f64::NAN)),
+            State::Greatest(tree) => tree.set(slot, new.map_or(f64::NAN, |number| -number)),
+            State::Quantile(sorted, _) => sorted.replace(old, new),
+            State::Only(bits) => {
+                *bits ^= old.map_or(0, f64::to_bits) ^ new.map_or(0, f64::to_bits);
+            }
+        }
+    }
+
+    /// How many rows contribute a number.
+    pub(crate) fn count(&self) -> u32 {
+        self.count
+    }
+
+    /// A row whose expression has no value, and why.
+    pub(crate) fn fault(&self) -> Option<(usize, Fault)> {
+        if self.faults == 0 {
+            return None;
+        }
+        self.contributions.iter().enumerate().find_map(|(slot, contribution)| match contribution {
+            Contribution::Fault(fault) => Some((slot, *fault)),
+            _ => None,
+        })
+    }
+
+    /// The value.
+    ///
+    /// # Errors
+    /// A fault of a row, no rows, more rows than one where one is wanted, or no finite result.
+    pub(crate) fn value(&self) -> Result<f64, Fault> {
+        if self.faults > 0 {
+            return Err(Fault::Row);
+        }
+        let value = match &self.state {
+            State::Count => return Ok(f64::from(self.count)),
+            _ if self.count == 0 => return Err(Fault::Null),
+            State::Sum(sum) => sum.value(),
+            State::Average(sum) => sum.value() / f64::from(self.count),
+            State::Least(tree) => tree.least(),
+            State::Greatest(tree) => -tree.least(),
+            State::Quantile(sorted, q) => sorted.quantile(*q).ok_or(Fault::Null)?,
+            State::Only(_) if self.count > 1 => return Err(Fault::Several),
+            State::Only(bits) => f64::from_bits(*bits),
+            State::Elsewhere => return Err(Fault::Null),
+        };
+        if value.is_finite() { Ok(value) } else { Err(Fault::TooLarge) }
+    }
+}

@@ -1,0 +1,181 @@
+//! Functions of rows: aggregates, rates, means.
+
+use sqlparser::ast::Expr;
+
+use crate::Error;
+use crate::expression::{Condition, Expression, Leaf};
+use crate::parse::compiler::{Compiler, Scope};
+use crate::parse::literal;
+use crate::parse::scalar::Parts;
+use crate::program::{Ema, Function};
+
+impl Compiler<'_> {
+    /// A function of rows; `None` if it is none.
+    pub(super) fn of_rows(
+        &mut self,
+        parts: &Parts<'_>,
+        scope: Scope,
+        depth: usize,
+    ) -> Result<Option<Expression>, Error> {
+        let compiled = match (parts.name.as_str(), self.samples) {
+            ("rate", false) => {
+                self.one_value(parts, 1, "`rate(value)`")?;
+                self.leaf(Leaf::Rate, scope)?
+            }
+            ("ema", false) => {
+                let ema = self.ema(parts)?;
+                let leaf = self.add_ema(ema)?;
+                self.leaf(leaf, scope)?
+            }
+            ("first" | "last" | "rate" | "ema", true) => self.of_window(parts, scope)?,
+            ("first" | "last", false) => {
+                return Err(self.meaningless(
+                    format!("`{}` in `latest`, where each topic has one row", parts.name),
+                    "`FROM samples WHERE topic = '...' AND time > now() - INTERVAL '60 s'` has an order",
+                ));
+            }
+            _ => match self.aggregate_function(parts)? {
+                Some(function) => self.aggregate(function, parts, scope, depth)?,
+                None => return Ok(None),
+            },
+        };
+        Ok(Some(compiled))
+    }
+
+    fn aggregate_function(&self, parts: &Parts<'_>) -> Result<Option<Function>, Error> {
+        let given = parts.arguments.len();
+        let (function, hint) = match parts.name.as_str() {
+            "sum" => (Function::Sum, "`sum(value)`"),
+            "avg" | "mean" => (Function::Avg, "`avg(value)`"),
+            "min" => (Function::Min, "`min(value)`; of several numbers `least(x, y)`"),
+            "max" => (Function::Max, "`max(value)`; of several numbers `greatest(x, y)`"),
+            "count" => (Function::Count, "`count(*)`, or `count(value)`"),
+            "median" => (Function::Quantile(0.5), "`median(value)`"),
+            "quantile" | "approx_percentile_cont" => {
+                let share = match parts.arguments.as_slice() {
+                    [Some(_), Some(share)] => literal::number(share),
+                    _ => None,
+                };
+                return match share {
+                    Some(share) if (0.0..=1.0).contains(&share) => {
+                        Ok(Some(Function::Quantile(share)))
+                    }
+                    _ => Err(self.meaningless(
+                        format!("`{}` without a share from 0 to 1", parts.name),
+                        "`quantile(value, 0.95)`",
+                    )),
+                };
+            }
+            _ => return Ok(None),
+        };
+        if given != 1 {
+            return Err(self.meaningless(format!("`{}` is not called like this", parts.name), hint));
+        }
+        Ok(Some(function))
+    }
+
+    fn aggregate(
+        &mut self,
+        function: Function,
+        parts: &Parts<'_>,
+        scope: Scope,
+        depth: usize,
+    ) -> Result<Expression, Error> {
+        self.outside_of_rows(parts, scope)?;
+        let at = self.at();
+        let filter = match parts.filter {
+            Some(filter) => self.condition(filter, Scope::Row, depth)?,
+            None => Condition::Always(true),
+        };
+        let argument = match parts.arguments.first().copied().flatten() {
+            Some(argument) => self.expression(argument, Scope::Row, depth)?,
+            // Every row counts, also one without a value.
+            None if function == Function::Count => Expression::Number(1.0, None),
+            None => {
+                return Err(Error::Meaningless {
+                    at,
+                    what: format!("`{}` of `*`", parts.name),
+                    hint: "only `count` is of whole rows; the number of a row is `value`",
+                });
+            }
+        };
+        self.add(function, argument, filter)
+    }
+
+    fn outside_of_rows(&self, parts: &Parts<'_>, scope: Scope) -> Result<(), Error> {
+        if scope == Scope::Output {
+            return Ok(());
+        }
+        Err(self.meaningless(
+            format!(
+                "`{}` inside of an aggregate or predicate, which are about one row",
+                parts.name
+            ),
+            "aggregates stand in the list of what is selected, one beside the other",
+        ))
+    }
+
+    /// What depends on the order of samples: of all in the window.
+    fn of_window(&mut self, parts: &Parts<'_>, scope: Scope) -> Result<Expression, Error> {
+        self.outside_of_rows(parts, scope)?;
+        let function = match parts.name.as_str() {
+            "ema" => match self.ema(parts)? {
+                Ema::HalfLife(seconds) => Function::Ema(seconds),
+                Ema::Alpha(_) => {
+                    return Err(self.meaningless(
+                        "`ema` of a window by a share",
+                        "in `samples` it takes a half-life: `ema(value, INTERVAL '10 s')`",
+                    ));
+                }
+            },
+            name => {
+                self.one_value(parts, 1, "`rate(value)`, `first(value)`, `last(value)`")?;
+                match name {
+                    "first" => Function::First,
+                    "last" => Function::Last,
+                    _ => Function::Rate,
+                }
+            }
+        };
+        self.add(function, Expression::Leaf(Leaf::Value), Condition::Always(true))
+    }
+
+    /// Checks that `value` itself is the first of so many arguments.
+    fn one_value(&self, parts: &Parts<'_>, count: usize, hint: &'static str) -> Result<(), Error> {
+        let is_value = |expression: &Expr| match expression {
+            Expr::Identifier(ident) => ident.value.eq_ignore_ascii_case("value"),
+            Expr::CompoundIdentifier(names) => match names.as_slice() {
+                [table, column] => {
+                    self.is_table(table) && column.value.eq_ignore_ascii_case("value")
+                }
+                _ => false,
+            },
+            _ => false,
+        };
+        let first = parts.arguments.first().copied().flatten();
+        if parts.arguments.len() == count && first.is_some_and(is_value) && parts.filter.is_none() {
+            return Ok(());
+        }
+        Err(self.meaningless(
+            format!("`{}` follows `value` itself, and is not called like this", parts.name),
+            hint,
+        ))
+    }
+
+    fn ema(&self, parts: &Parts<'_>) -> Result<Ema, Error> {
+        const HINT: &str = "`ema(value, INTERVAL '30 s')` with a half-life, or `ema(value, 0.2)` with \
+                            the share of each new value";
+        self.one_value(parts, 2, HINT)?;
+        let ema = match parts.arguments.get(1).copied().flatten() {
+            Some(Expr::Interval(interval)) => {
+                let half_life = literal::interval(interval).ok_or_else(|| self.bad_interval())?;
+                Some(Ema::HalfLife(half_life.as_secs_f64()))
+            }
+            Some(share) => {
+                literal::number(share).filter(|share| *share > 0.0 && *share <= 1.0).map(Ema::Alpha)
+            }
+            None => None,
+        };
+        ema.ok_or_else(|| self.meaningless("`ema` without a half-life or share from 0 to 1", HINT))
+    }
+}

@@ -1,0 +1,330 @@
+//! What is known while a statement is compiled, and arithmetic.
+
+use skopos_model::{TopicPattern, Unit};
+use sqlparser::ast::{BinaryOperator, Expr, Ident, UnaryOperator, Value};
+use sqlparser::tokenizer::Span;
+
+use crate::expression::{Condition, Expression, Leaf, Operator};
+use crate::parse::names::{COLUMNS, unknown};
+use crate::parse::shape::{HUB, Shape};
+use crate::parse::{MAX_DEPTH, literal};
+use crate::program::{
+    Aggregate, Ema, Function, MAX_AGGREGATES, MAX_EMAS, MAX_TEXT_TESTS, Program, TextTest, Window,
+};
+use crate::{Error, Position};
+
+/// Where an expression stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Scope {
+    /// In the list of what is selected: aggregates, and what is made of them.
+    Output,
+    /// In an aggregate or a predicate: about one row.
+    Row,
+}
+
+pub(super) struct Compiler<'a> {
+    pub(super) samples: bool,
+    table_names: &'a [String],
+    /// The place of what was looked at last.
+    at: Position,
+    pub(super) aggregates: Vec<Aggregate>,
+    pub(super) texts: Vec<TextTest>,
+    pub(super) emas: Vec<Ema>,
+}
+
+impl<'a> Compiler<'a> {
+    pub(super) fn new(shape: &'a Shape) -> Self {
+        Self {
+            samples: shape.samples,
+            table_names: &shape.table_names,
+            at: shape.at,
+            aggregates: Vec::new(),
+            texts: Vec::new(),
+            emas: Vec::new(),
+        }
+    }
+
+    /// A number: arithmetic, functions, columns.
+    pub(super) fn expression(
+        &mut self,
+        expression: &Expr,
+        scope: Scope,
+        depth: usize,
+    ) -> Result<Expression, Error> {
+        self.look_at(expression);
+        if depth == MAX_DEPTH {
+            return Err(self.too_many("nested expressions", MAX_DEPTH));
+        }
+        let below = depth + 1;
+        match expression {
+            Expr::Nested(inner) => self.expression(inner, scope, below),
+            Expr::Value(value) => match (&value.value, literal::number(expression)) {
+                (_, Some(number)) => Ok(Expression::Number(number, None)),
+                (Value::Null, None) => Ok(Expression::Null),
+                (Value::Number(..), None) => {
+                    Err(self.meaningless("a number beyond the largest double", ""))
+                }
+                _ => Err(self.meaningless(
+                    "a text where a number is wanted",
+                    "texts are compared with topic, node, unit and kind, in WHERE",
+                )),
+            },
+            Expr::Interval(interval) => match literal::interval(interval) {
+                Some(length) => Ok(Expression::Number(length.as_secs_f64(), Some(Unit::SECONDS))),
+                None => Err(self.bad_interval()),
+            },
+            Expr::Identifier(ident) => self.column(ident, scope),
+            Expr::CompoundIdentifier(parts) => self.qualified_column(parts, scope),
+            Expr::UnaryOp { op: UnaryOperator::Plus, expr } => self.expression(expr, scope, below),
+            Expr::UnaryOp { op: UnaryOperator::Minus, expr } => {
+                Ok(Expression::Negate(Box::new(self.expression(expr, scope, below)?)))
+            }
+            Expr::BinaryOp { left, op, right } => {
+                let Some(operator) = arithmetic(op) else { return Err(self.not_arithmetic(op)) };
+                let left = self.expression(left, scope, below)?;
+                let right = self.expression(right, scope, below)?;
+                Ok(Expression::Binary(operator, Box::new(left), Box::new(right)))
+            }
+            Expr::Case { operand, conditions, else_result, .. } => {
+                self.case(operand.as_deref(), conditions, else_result.as_deref(), scope, below)
+            }
+            _ => self.function(expression, scope, below),
+        }
+    }
+
+    fn column(&mut self, ident: &Ident, scope: Scope) -> Result<Expression, Error> {
+        let name = if ident.quote_style.is_some() {
+            ident.value.clone()
+        } else {
+            ident.value.to_lowercase()
+        };
+        let leaf = match name.as_str() {
+            "value" => Leaf::Value,
+            "age" if !self.samples => Leaf::Age,
+            "age" | "time" | "timestamp" if self.samples => {
+                return Err(self.refused(
+                    &format!("`{name}` here"),
+                    "in `samples` the time stands once, in `AND time > now() - INTERVAL '60 s'`",
+                ));
+            }
+            "time" | "timestamp" => {
+                return Err(self.refused(
+                    &format!("`{name}` in `latest`"),
+                    "`age` is how long ago a value was last looked at, in seconds",
+                ));
+            }
+            "topic" | "node" | "unit" | "kind" => {
+                return Err(self.meaningless(
+                    format!("`{name}` is a text, and a number is wanted"),
+                    "texts are tested in WHERE; `count(*)` counts rows",
+                ));
+            }
+            _ => return Err(unknown("column", &ident.value, self.at, COLUMNS)),
+        };
+        self.leaf(leaf, scope)
+    }
+
+    /// `latest.value`, or by the alias of the table.
+    fn qualified_column(&mut self, parts: &[Ident], scope: Scope) -> Result<Expression, Error> {
+        match parts {
+            [table, column] if self.is_table(table) => self.column(column, scope),
+            [table, ..] => Err(self.refused(&format!("a column of `{}`", table.value), HUB)),
+            [] => Err(self.refused("a column without a name", HUB)),
+        }
+    }
+
+    pub(super) fn is_table(&self, ident: &Ident) -> bool {
+        self.table_names.contains(&ident.value.to_lowercase())
+    }
+
+    /// A column or function of one row. Outside of an aggregate there must be only one row.
+    pub(super) fn leaf(&mut self, leaf: Leaf, scope: Scope) -> Result<Expression, Error> {
+        match scope {
+            Scope::Row => Ok(Expression::Leaf(leaf)),
+            Scope::Output if self.samples => Err(self.meaningless(
+                "a window has many values, and none of them is `value`",
+                "say which: `last(value)`, `avg(value)`, `max(value)`",
+            )),
+            Scope::Output => {
+                self.add(Function::Only, Expression::Leaf(leaf), Condition::Always(true))
+            }
+        }
+    }
+
+    /// An aggregate, or the same one that is there already.
+    pub(super) fn add(
+        &mut self,
+        function: Function,
+        argument: Expression,
+        filter: Condition,
+    ) -> Result<Expression, Error> {
+        let mut timed = false;
+        let emas = &self.emas;
+        let mut visit = |leaf| timed |= Program::leaf_is_timed(emas, leaf);
+        argument.leaves(&mut visit);
+        filter.leaves(&mut visit);
+        let aggregate = Aggregate { function, argument, filter, timed };
+        let at = match self.aggregates.iter().position(|other| *other == aggregate) {
+            Some(at) => at,
+            None if self.aggregates.len() == MAX_AGGREGATES => {
+                return Err(self.too_many("aggregates", MAX_AGGREGATES));
+            }
+            None => {
+                self.aggregates.push(aggregate);
+                self.aggregates.len() - 1
+            }
+        };
+        Ok(Expression::Leaf(Leaf::Aggregate(at)))
+    }
+
+    pub(super) fn add_text(&mut self, test: TextTest) -> Result<Condition, Error> {
+        let at = match self.texts.iter().position(|other| *other == test) {
+            Some(at) => at,
+            None if self.texts.len() == MAX_TEXT_TESTS => {
+                return Err(self.too_many(
+                    "tests of topic, node, unit and kind (a list of IN is one)",
+                    MAX_TEXT_TESTS,
+                ));
+            }
+            None => {
+                self.texts.push(test);
+                self.texts.len() - 1
+            }
+        };
+        Ok(Condition::Text(at))
+    }
+
+    pub(super) fn add_ema(&mut self, ema: Ema) -> Result<Leaf, Error> {
+        let at = match self.emas.iter().position(|other| *other == ema) {
+            Some(at) => at,
+            None if self.emas.len() == MAX_EMAS => {
+                return Err(self.too_many("different exponential means", MAX_EMAS));
+            }
+            None => {
+                self.emas.push(ema);
+                self.emas.len() - 1
+            }
+        };
+        Ok(Leaf::Ema(at))
+    }
+
+    /// What the table wants of the whole statement.
+    pub(super) fn check_table(
+        &self,
+        topics: &[TopicPattern],
+        window: Option<Window>,
+    ) -> Result<(), Error> {
+        if !self.samples {
+            return Ok(());
+        }
+        let one = matches!(topics, [topic] if topic.as_topic().is_some());
+        let what = match (one, window) {
+            (true, Some(_)) => return Ok(()),
+            (false, _) => "a window over another number of topics than one",
+            (true, None) => "all samples there ever were",
+        };
+        Err(Error::Refused {
+            at: self.at,
+            what: what.to_owned(),
+            hint: "in an agent: `FROM samples WHERE topic = 'n01/load/load1' AND time > now() - \
+                   INTERVAL '60 s'`; the hub has the history of all topics",
+        })
+    }
+
+    fn not_arithmetic(&self, operator: &BinaryOperator) -> Error {
+        match operator {
+            BinaryOperator::And | BinaryOperator::Or => self.a_condition("AND, OR"),
+            BinaryOperator::Eq
+            | BinaryOperator::NotEq
+            | BinaryOperator::Lt
+            | BinaryOperator::LtEq
+            | BinaryOperator::Gt
+            | BinaryOperator::GtEq => self.a_condition("a comparison"),
+            _ => self.refused(&format!("the operator `{operator}`"), HUB),
+        }
+    }
+
+    fn a_condition(&self, what: &str) -> Error {
+        self.meaningless(
+            format!("{what} where a number is wanted"),
+            "`CASE WHEN condition THEN 1 ELSE 0 END` makes a number of a condition",
+        )
+    }
+
+    pub(super) fn bad_interval(&self) -> Error {
+        self.meaningless(
+            "not an interval from a nanosecond to a year",
+            "write `INTERVAL '60 s'`; units are us, ms, s, min, h and d",
+        )
+    }
+
+    /// Keeps the place of an expression, for errors.
+    pub(super) fn look_at(&mut self, expression: &Expr) {
+        if let Some(span) = begin(expression).filter(|span| span.start.line > 0) {
+            self.at = Position { line: span.start.line, column: span.start.column };
+        }
+    }
+
+    pub(super) fn at(&self) -> Position {
+        self.at
+    }
+
+    pub(super) fn refused(&self, what: &str, hint: &'static str) -> Error {
+        Error::Refused { at: self.at, what: what.to_owned(), hint }
+    }
+
+    pub(super) fn meaningless(&self, what: impl Into<String>, hint: &'static str) -> Error {
+        Error::Meaningless { at: self.at, what: what.into(), hint }
+    }
+
+    pub(super) fn too_many(&self, what: &'static str, most: usize) -> Error {
+        Error::TooMany { at: self.at, what, most }
+    }
+}
+
+fn arithmetic(operator: &BinaryOperator) -> Option<Operator> {
+    Some(match operator {
+        BinaryOperator::Plus => Operator::Add,
+        BinaryOperator::Minus => Operator::Subtract,
+        BinaryOperator::Multiply => Operator::Multiply,
+        BinaryOperator::Divide => Operator::Divide,
+        BinaryOperator::Modulo => Operator::Remainder,
+        _ => return None,
+    })
+}
+
+/// Where an expression begins. The library would walk the whole of it, in as many calls as it is
+/// deep, and a chain of operators is as deep as it is long.
+fn begin(expression: &Expr) -> Option<Span> {
+    let mut expression = expression;
+    loop {
+        expression = match expression {
+            Expr::Identifier(ident) => return Some(ident.span),
+            Expr::CompoundIdentifier(parts) => return parts.first().map(|ident| ident.span),
+            Expr::Value(value) => return Some(value.span),
+            Expr::Function(function) => {
+                return function.name.0.first()?.as_ident().map(|ident| ident.span);
+            }
+            Expr::Case { case_token, .. } => return Some(case_token.0.span),
+            Expr::Interval(interval) => &interval.value,
+            Expr::BinaryOp { left: inner, .. }
+            | Expr::Nested(inner)
+            | Expr::UnaryOp { expr: inner, .. }
+            | Expr::IsNull(inner)
+            | Expr::IsNotNull(inner)
+            | Expr::IsTrue(inner)
+            | Expr::IsFalse(inner)
+            | Expr::InList { expr: inner, .. }
+            | Expr::Between { expr: inner, .. }
+            | Expr::Like { expr: inner, .. }
+            | Expr::ILike { expr: inner, .. }
+            | Expr::Cast { expr: inner, .. }
+            | Expr::Ceil { expr: inner, .. }
+            | Expr::Floor { expr: inner, .. }
+            | Expr::AtTimeZone { timestamp: inner, .. }
+            | Expr::CompoundFieldAccess { root: inner, .. }
+            | Expr::InSubquery { expr: inner, .. } => inner,
+            _ => return None,
+        };
+    }
+}

@@ -1,0 +1,220 @@
+//! The outline of a statement: `SELECT ... FROM table [WHERE ...]`, and no other clause.
+
+use std::mem::take;
+
+use sqlparser::ast::{Expr, Query, Select, SelectItem, SetExpr, TableFactor, TableWithJoins};
+use sqlparser::dialect::GenericDialect;
+use sqlparser::keywords::Keyword;
+use sqlparser::parser::{Parser, ParserError};
+use sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
+
+use crate::parse::MAX_DEPTH;
+use crate::parse::names::unknown;
+use crate::statement::MAX_SQL_BYTES;
+use crate::{Error, Position};
+
+/// What is left of a statement once its outline is known to be right.
+pub(super) struct Shape {
+    pub(super) projection: Vec<SelectItem>,
+    /// True for `samples`, false for `latest`.
+    pub(super) samples: bool,
+    /// The names before a dot that mean the table.
+    pub(super) table_names: Vec<String>,
+    pub(super) selection: Option<Expr>,
+    /// Where the statement begins.
+    pub(super) at: Position,
+}
+
+/// What an agent does not do, by the words that say it. They are looked for before the syntax tree,
+/// so that each is named at its own place.
+const OUTSIDE: &[(Keyword, &str)] = &[
+    (Keyword::GROUP, "`GROUP BY`"),
+    (Keyword::ORDER, "`ORDER BY`"),
+    (Keyword::HAVING, "`HAVING`"),
+    (Keyword::LIMIT, "`LIMIT`"),
+    (Keyword::OFFSET, "`OFFSET`"),
+    (Keyword::FETCH, "`FETCH`"),
+    (Keyword::JOIN, "`JOIN`"),
+    (Keyword::UNION, "`UNION`"),
+    (Keyword::EXCEPT, "`EXCEPT`"),
+    (Keyword::INTERSECT, "`INTERSECT`"),
+    (Keyword::WITH, "`WITH`"),
+    (Keyword::DISTINCT, "`DISTINCT`"),
+    (Keyword::OVER, "`OVER`, a window function,"),
+    (Keyword::WITHIN, "`WITHIN GROUP`"),
+    (Keyword::QUALIFY, "`QUALIFY`"),
+    (Keyword::LATERAL, "`LATERAL`"),
+    (Keyword::EXISTS, "`EXISTS`"),
+    (Keyword::CAST, "`CAST`"),
+    (Keyword::EXTRACT, "`EXTRACT`"),
+    (Keyword::SIMILAR, "`SIMILAR TO`"),
+    (Keyword::RLIKE, "`RLIKE`"),
+    (Keyword::REGEXP, "`REGEXP`"),
+    (Keyword::INTO, "`INTO`"),
+    (Keyword::VALUES, "`VALUES`"),
+    (Keyword::INSERT, "`INSERT`"),
+    (Keyword::UPDATE, "`UPDATE`"),
+    (Keyword::DELETE, "`DELETE`"),
+    (Keyword::CREATE, "`CREATE`"),
+    (Keyword::DROP, "`DROP`"),
+    (Keyword::ALTER, "`ALTER`"),
+];
+
+pub(super) const HUB: &str = "the hub runs full SQL; in an agent a statement is `SELECT expression \
+                              FROM latest WHERE predicate`, or `FROM samples` for a window";
+
+/// Reads the outline.
+pub(super) fn of(sql: &str) -> Result<Shape, Error> {
+    if sql.len() > MAX_SQL_BYTES {
+        return Err(Error::TooLong(sql.len()));
+    }
+    let dialect = GenericDialect {};
+    let tokens = Tokenizer::new(&dialect, sql).tokenize_with_location().map_err(|error| {
+        let at = Position { line: error.location.line, column: error.location.column };
+        Error::Syntax { at, message: error.message }
+    })?;
+    let at = look_for_words(&tokens)?;
+    let mut parser =
+        Parser::new(&dialect).with_recursion_limit(MAX_DEPTH).with_tokens_with_locations(tokens);
+    let query = parser.parse_query().map_err(|error| syntax(error, at))?;
+    while parser.consume_token(&Token::SemiColon) {}
+    let rest = parser.peek_token();
+    if rest.token != Token::EOF {
+        let message = format!("expected the end of the statement, found: {}", rest.token);
+        return Err(Error::Syntax { at: position(&rest), message });
+    }
+    shape(*query, at)
+}
+
+fn position(token: &TokenWithSpan) -> Position {
+    Position { line: token.span.start.line, column: token.span.start.column }
+}
+
+/// Refuses what is outside of the subset by its first word. Where the statement begins.
+fn look_for_words(tokens: &[TokenWithSpan]) -> Result<Position, Error> {
+    let words: Vec<&TokenWithSpan> =
+        tokens.iter().filter(|token| !matches!(token.token, Token::Whitespace(_))).collect();
+    let keyword = |token: &TokenWithSpan| match &token.token {
+        Token::Word(word) => word.keyword,
+        _ => Keyword::NoKeyword,
+    };
+    let mut selects = 0;
+    for (before, token) in [None].into_iter().chain(words.iter().map(Some)).zip(&words) {
+        let found = keyword(token);
+        // What a result is called is up to the user.
+        if before.is_some_and(|before| keyword(before) == Keyword::AS) {
+            continue;
+        }
+        selects += usize::from(found == Keyword::SELECT);
+        let what = match OUTSIDE.iter().find(|(outside, _)| *outside == found) {
+            Some((_, what)) => (*what).to_owned(),
+            None if selects > 1 => "a second `SELECT`".to_owned(),
+            None => continue,
+        };
+        return Err(Error::Refused { at: position(token), what, hint: HUB });
+    }
+    let start = words.first().map_or(Position { line: 1, column: 1 }, |token| position(token));
+    match words.first() {
+        Some(first) if keyword(first) == Keyword::SELECT => Ok(start),
+        Some(first) => Err(Error::Syntax {
+            at: start,
+            message: format!("expected SELECT, found: {}", first.token),
+        }),
+        None => Err(Error::Syntax { at: start, message: "the statement is empty".to_owned() }),
+    }
+}
+
+/// The library has the position at the end of its message.
+fn syntax(error: ParserError, start: Position) -> Error {
+    let message = match error {
+        ParserError::TokenizerError(message) | ParserError::ParserError(message) => message,
+        ParserError::RecursionLimitExceeded => {
+            return Error::TooMany { at: start, what: "nested expressions", most: MAX_DEPTH };
+        }
+    };
+    let located = message.rsplit_once(" at Line: ").and_then(|(text, place)| {
+        let (line, column) = place.split_once(", Column: ")?;
+        let at = Position { line: line.parse().ok()?, column: column.trim().parse().ok()? };
+        // Zero stands for the end.
+        (at.line > 0).then(|| (text.to_owned(), at))
+    });
+    let (message, at) = located.unwrap_or((message, start));
+    Error::Syntax { at, message }
+}
+
+fn shape(mut query: Query, at: Position) -> Result<Shape, Error> {
+    let SetExpr::Select(select) = &mut *query.body else {
+        return Err(Error::Refused { at, what: "what is not one SELECT".to_owned(), hint: HUB });
+    };
+    let projection = take(&mut select.projection);
+    let from = take(&mut select.from);
+    let selection = select.selection.take();
+    // What is left must be what is left of the plainest statement.
+    if Some(&query) != plain().as_ref() {
+        return Err(Error::Refused {
+            at,
+            what: "a clause other than SELECT, FROM and WHERE".to_owned(),
+            hint: HUB,
+        });
+    }
+    let (samples, table_names) = table(from, at)?;
+    Ok(Shape { projection, samples, table_names, selection, at })
+}
+
+fn plain() -> Option<Query> {
+    let mut query =
+        *Parser::new(&GenericDialect {}).try_with_sql("SELECT 1").ok()?.parse_query().ok()?;
+    let select: &mut Select = match &mut *query.body {
+        SetExpr::Select(select) => select,
+        _ => return None,
+    };
+    (select.projection, select.from, select.selection) = (Vec::new(), Vec::new(), None);
+    Some(query)
+}
+
+fn table(mut from: Vec<TableWithJoins>, start: Position) -> Result<(bool, Vec<String>), Error> {
+    let refused = |what: &str, at| Error::Refused { at, what: what.to_owned(), hint: HUB };
+    let (Some(table), true) = (from.pop(), from.is_empty()) else {
+        return Err(refused("another number of tables than one", start));
+    };
+    let TableWithJoins { relation, joins } = table;
+    let TableFactor::Table {
+        name,
+        alias,
+        args: None,
+        with_hints,
+        version: None,
+        with_ordinality: false,
+        partitions,
+        json_path: None,
+        sample: None,
+        index_hints,
+    } = relation
+    else {
+        return Err(refused("a table that is not just named", start));
+    };
+    let ident = match name.0.as_slice() {
+        [part] => part.as_ident(),
+        _ => None,
+    };
+    let Some(ident) = ident else { return Err(refused("a table name in parts", start)) };
+    let at = Position { line: ident.span.start.line, column: ident.span.start.column };
+    let columns =
+        alias.as_ref().is_some_and(|alias| !alias.columns.is_empty() || alias.at.is_some());
+    if !joins.is_empty()
+        || !with_hints.is_empty()
+        || !partitions.is_empty()
+        || !index_hints.is_empty()
+        || columns
+    {
+        return Err(refused("more than a table's name", at));
+    }
+    let name = ident.value.to_lowercase();
+    let samples = match name.as_str() {
+        "latest" => false,
+        "samples" => true,
+        _ => return Err(unknown("table", &ident.value, at, &["latest", "samples"])),
+    };
+    let alias = alias.map(|alias| alias.name.value.to_lowercase());
+    Ok((samples, [Some(name), alias].into_iter().flatten().collect()))
+}

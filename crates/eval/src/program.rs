@@ -1,0 +1,165 @@
+//! What a statement was compiled to.
+
+use std::time::Duration;
+
+use skopos_model::{Kind, Topic, TopicPattern, Unit};
+
+use crate::expression::{Condition, Expression, Leaf};
+use crate::like::Like;
+
+/// How many tests of topic, node, unit and kind a statement may have. A row keeps their outcomes in
+/// the bits of one word, so that a change looks at no text; a list of `IN` is one test.
+pub(crate) const MAX_TEXT_TESTS: usize = 64;
+
+/// How many numbers a statement may select. One is what an insight has; a point query wants a few.
+pub(crate) const MAX_OUTPUTS: usize = 16;
+
+/// How many aggregates a statement may have. Each costs some nanoseconds at each change.
+pub(crate) const MAX_AGGREGATES: usize = 32;
+
+/// How many different exponential means a statement may have. Each keeps 24 bytes a row.
+pub(crate) const MAX_EMAS: usize = 8;
+
+/// A compiled statement.
+#[derive(Clone, Debug)]
+pub(crate) struct Program {
+    pub(crate) sql: Box<str>,
+    /// `None` if it reads `latest`.
+    pub(crate) window: Option<Window>,
+    pub(crate) outputs: Vec<Output>,
+    /// Which rows are read.
+    pub(crate) selection: Condition,
+    pub(crate) aggregates: Vec<Aggregate>,
+    pub(crate) texts: Vec<TextTest>,
+    pub(crate) emas: Vec<Ema>,
+    /// Together they match every topic that the statement can read.
+    pub(crate) topics: Vec<TopicPattern>,
+}
+
+/// One selected number.
+#[derive(Clone, Debug)]
+pub(crate) struct Output {
+    pub(crate) name: Box<str>,
+    pub(crate) expression: Expression,
+}
+
+/// The window of `samples` that is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Window {
+    pub(crate) length: Duration,
+    /// True for `>=`: a sample that is exactly as old as the window is long is in it.
+    pub(crate) closed: bool,
+}
+
+/// One aggregate of a statement.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Aggregate {
+    pub(crate) function: Function,
+    /// Computed for each row.
+    pub(crate) argument: Expression,
+    /// Which of the rows that are read count.
+    pub(crate) filter: Condition,
+    /// True if time alone moves it.
+    pub(crate) timed: bool,
+}
+
+/// What is made of many rows.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Function {
+    Count,
+    Sum,
+    Avg,
+    Min,
+    Max,
+    /// The quantile of this share.
+    Quantile(f64),
+    /// Of the one row that there is: a column outside of any aggregate.
+    Only,
+    /// Of the oldest sample in the window.
+    First,
+    /// Of the newest.
+    Last,
+    /// Change per second over the window.
+    Rate,
+    /// Mean of the window in which a sample of this many seconds ago weighs half.
+    Ema(f64),
+}
+
+/// How an exponential mean of a row forgets.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Ema {
+    /// By time: this many seconds halve the weight of what was.
+    HalfLife(f64),
+    /// By change: the share of a new value.
+    Alpha(f64),
+}
+
+/// A test of one of a row's texts.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct TextTest {
+    pub(crate) column: TextColumn,
+    pub(crate) test: Test,
+}
+
+/// The columns that are texts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TextColumn {
+    Topic,
+    /// The first segment of the topic.
+    Node,
+    Unit,
+    Kind,
+}
+
+/// What a text must be.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Test {
+    /// One of these, in order.
+    In(Vec<Box<str>>),
+    Like(Like),
+}
+
+impl TextTest {
+    /// Whether it holds; `None` if it is about unit or kind and they are not known.
+    pub(crate) fn holds(&self, topic: &Topic, described: Option<(Unit, Kind)>) -> Option<bool> {
+        let unit;
+        let text = match self.column {
+            TextColumn::Topic => topic.as_str(),
+            TextColumn::Node => topic.node(),
+            TextColumn::Unit => {
+                unit = described?.0;
+                unit.as_str()
+            }
+            TextColumn::Kind => described?.1.name(),
+        };
+        Some(match &self.test {
+            Test::In(list) => list.binary_search_by(|item| (**item).cmp(text)).is_ok(),
+            Test::Like(like) => like.matches(text),
+        })
+    }
+}
+
+impl Program {
+    /// Whether rows of `topic` can be read; unit and kind may be unknown yet.
+    pub(crate) fn may_read(&self, topic: &Topic, described: Option<(Unit, Kind)>) -> bool {
+        let text = |test: usize| self.texts[test].holds(topic, described);
+        if self.selection.by_texts(&text) == Some(false) {
+            return false;
+        }
+        self.aggregates.iter().any(|a| a.filter.by_texts(&text) != Some(false))
+    }
+
+    /// True if time alone moves the outcome.
+    pub(crate) fn is_timed(&self) -> bool {
+        self.window.is_some() || self.aggregates.iter().any(|aggregate| aggregate.timed)
+    }
+
+    /// Whether an expression or condition of a row moves with time.
+    pub(crate) fn leaf_is_timed(emas: &[Ema], leaf: Leaf) -> bool {
+        match leaf {
+            Leaf::Age => true,
+            Leaf::Ema(at) => matches!(emas[at], Ema::HalfLife(_)),
+            Leaf::Value | Leaf::Rate | Leaf::Aggregate(_) => false,
+        }
+    }
+}
