@@ -48,7 +48,7 @@ pub enum Error {
         at: Position,
         /// What is wrong with it.
         what: String,
-        /// What to write instead.
+        /// What to write instead; empty if the error says it.
         hint: &'static str,
     },
     /// More of something than a statement may have.
@@ -67,11 +67,14 @@ impl Error {
     /// What the user can do about it.
     pub fn hint(&self) -> Option<String> {
         match self {
-            Self::Refused { hint, .. } | Self::Meaningless { hint, .. } => Some((*hint).to_owned()),
+            Self::Refused { hint, .. } | Self::Meaningless { hint, .. } => {
+                (!hint.is_empty()).then(|| (*hint).to_owned())
+            }
             Self::UnknownName { what, known, .. } => {
                 let (nearest, others) = known.split_first()?;
                 Some(match others {
                     [] => format!("the only {what} is `{nearest}`"),
+                    [other] => format!("did you mean `{nearest}`? there is also {other}"),
                     _ => format!("did you mean `{nearest}`? there are also {}", others.join(", ")),
                 })
             }

@@ -11,9 +11,7 @@ pub enum Unknown {
     #[error("no topic matches")]
     NoTopic,
     /// Topics are selected, and none has what is asked for.
-    #[error(
-        "none of {topics} topics that match counts: {example} has no value, or the predicate excludes it"
-    )]
+    #[error("{}{example} has no value, or the predicate excludes it", among(*topics))]
     NoRow {
         /// How many topics match.
         topics: usize,
@@ -96,6 +94,10 @@ pub enum Unknown {
 
 fn of(topic: &Option<String>) -> String {
     topic.as_ref().map(|topic| format!(" for {topic}")).unwrap_or_default()
+}
+
+fn among(topics: usize) -> String {
+    if topics > 1 { format!("none of {topics} topics counts: ") } else { String::new() }
 }
 
 fn named(unit: &str) -> &str {

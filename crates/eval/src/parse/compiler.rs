@@ -25,6 +25,7 @@ pub(super) enum Scope {
 pub(super) struct Compiler<'a> {
     pub(super) samples: bool,
     table_names: &'a [String],
+    table_at: Position,
     /// The place of what was looked at last.
     at: Position,
     pub(super) aggregates: Vec<Aggregate>,
@@ -37,6 +38,7 @@ impl<'a> Compiler<'a> {
         Self {
             samples: shape.samples,
             table_names: &shape.table_names,
+            table_at: shape.at,
             at: shape.at,
             aggregates: Vec::new(),
             texts: Vec::new(),
@@ -220,11 +222,11 @@ impl<'a> Compiler<'a> {
         let one = matches!(topics, [topic] if topic.as_topic().is_some());
         let what = match (one, window) {
             (true, Some(_)) => return Ok(()),
-            (false, _) => "a window over another number of topics than one",
-            (true, None) => "all samples there ever were",
+            (false, _) => "a window that is not of one topic",
+            (true, None) => "a window without a length",
         };
         Err(Error::Refused {
-            at: self.at,
+            at: self.table_at,
             what: what.to_owned(),
             hint: "in an agent: `FROM samples WHERE topic = 'n01/load/load1' AND time > now() - \
                    INTERVAL '60 s'`; the hub has the history of all topics",
@@ -260,7 +262,14 @@ impl<'a> Compiler<'a> {
 
     /// Keeps the place of an expression, for errors.
     pub(super) fn look_at(&mut self, expression: &Expr) {
-        if let Some(span) = begin(expression).filter(|span| span.start.line > 0) {
+        if let Some(span) = begin(expression) {
+            self.look_at_span(span);
+        }
+    }
+
+    /// Keeps a place, if it is one.
+    pub(super) fn look_at_span(&mut self, span: Span) {
+        if span.start.line > 0 {
             self.at = Position { line: span.start.line, column: span.start.column };
         }
     }

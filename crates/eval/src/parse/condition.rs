@@ -1,9 +1,7 @@
 //! Predicates.
 
-use std::time::Duration;
-
 use sqlparser::ast::{
-    BinaryOperator, Expr, Function as Call, FunctionArguments, UnaryOperator, Value,
+    BinaryOperator, Expr, Function as Call, FunctionArguments, Interval, UnaryOperator, Value,
 };
 
 use crate::Error;
@@ -66,8 +64,9 @@ impl Compiler<'_> {
                 "`age` is how long ago a value was last looked at: `age < INTERVAL '30 s'`",
             ));
         }
-        match before_now(bound) {
-            Some(length) => Ok(Some(Window { length, closed })),
+        match before_now(bound).map(literal::interval) {
+            Some(Some(length)) => Ok(Some(Window { length, closed })),
+            Some(None) => Err(self.bad_interval()),
             None => Err(self.refused(
                 "a window that does not end now",
                 "write `time > now() - INTERVAL '60 s'`; the hub has the history",
@@ -224,13 +223,13 @@ fn unnested(mut expression: &Expr) -> &Expr {
 }
 
 /// The interval of `now() - INTERVAL '60 s'`.
-fn before_now(bound: &Expr) -> Option<Duration> {
+fn before_now(bound: &Expr) -> Option<&Interval> {
     let Expr::BinaryOp { left, op: BinaryOperator::Minus, right } = unnested(bound) else {
         return None;
     };
     let Expr::Function(now) = unnested(left) else { return None };
     match unnested(right) {
-        Expr::Interval(interval) if is_now(now) => literal::interval(interval),
+        Expr::Interval(interval) if is_now(now) => Some(interval),
         _ => None,
     }
 }

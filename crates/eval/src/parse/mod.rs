@@ -59,6 +59,10 @@ fn output(compiler: &mut Compiler<'_>, item: &SelectItem) -> Result<Output, Erro
     let (expression, name) = match item {
         SelectItem::ExprWithAlias { expr, alias } => (expr, alias.value.clone()),
         SelectItem::UnnamedExpr(expr) => (expr, name_of(expr)),
+        SelectItem::Wildcard(options) => {
+            compiler.look_at_span(options.wildcard_token.0.span);
+            return Err(compiler.refused("`*`", "select one number, such as `sum(value)`"));
+        }
         _ => return Err(compiler.refused("`*`", "select one number, such as `sum(value)`")),
     };
     compiler.look_at(expression);

@@ -131,6 +131,12 @@ impl Compiler<'_> {
         depth: usize,
     ) -> Result<Expression, Error> {
         let name = parts.name.as_str();
+        if ["now", "current_timestamp"].contains(&name) {
+            return Err(self.refused(
+                &format!("`{name}` here"),
+                "a window is `time > now() - INTERVAL '60 s'` in `samples`; in `latest` there is `age`",
+            ));
+        }
         let known = Scalar::ALL.into_iter().find(|function| function.name() == name);
         let alias = match name {
             "ceiling" => Some(Scalar::Ceil),

@@ -21,7 +21,7 @@ pub(super) struct Shape {
     /// The names before a dot that mean the table.
     pub(super) table_names: Vec<String>,
     pub(super) selection: Option<Expr>,
-    /// Where the statement begins.
+    /// Where the table is named.
     pub(super) at: Position,
 }
 
@@ -73,17 +73,17 @@ pub(super) fn of(sql: &str) -> Result<Shape, Error> {
         let at = Position { line: error.location.line, column: error.location.column };
         Error::Syntax { at, message: error.message }
     })?;
-    let at = look_for_words(&tokens)?;
+    let start = look_for_words(&tokens)?;
     let mut parser =
         Parser::new(&dialect).with_recursion_limit(MAX_DEPTH).with_tokens_with_locations(tokens);
-    let query = parser.parse_query().map_err(|error| syntax(error, at))?;
+    let query = parser.parse_query().map_err(|error| syntax(error, sql))?;
     while parser.consume_token(&Token::SemiColon) {}
     let rest = parser.peek_token();
     if rest.token != Token::EOF {
         let message = format!("expected the end of the statement, found: {}", rest.token);
         return Err(Error::Syntax { at: position(&rest), message });
     }
-    shape(*query, at)
+    shape(*query, start)
 }
 
 fn position(token: &TokenWithSpan) -> Position {
@@ -124,12 +124,13 @@ fn look_for_words(tokens: &[TokenWithSpan]) -> Result<Position, Error> {
     }
 }
 
-/// The library has the position at the end of its message.
-fn syntax(error: ParserError, start: Position) -> Error {
+/// The library has the position at the end of its message; none if that is the end of the text.
+fn syntax(error: ParserError, sql: &str) -> Error {
     let message = match error {
         ParserError::TokenizerError(message) | ParserError::ParserError(message) => message,
         ParserError::RecursionLimitExceeded => {
-            return Error::TooMany { at: start, what: "nested expressions", most: MAX_DEPTH };
+            let at = Position { line: 1, column: 1 };
+            return Error::TooMany { at, what: "nested expressions", most: MAX_DEPTH };
         }
     };
     let located = message.rsplit_once(" at Line: ").and_then(|(text, place)| {
@@ -138,8 +139,14 @@ fn syntax(error: ParserError, start: Position) -> Error {
         // Zero stands for the end.
         (at.line > 0).then(|| (text.to_owned(), at))
     });
-    let (message, at) = located.unwrap_or((message, start));
+    let (message, at) = located.unwrap_or_else(|| (message, end(sql)));
     Error::Syntax { at, message }
+}
+
+fn end(sql: &str) -> Position {
+    let line = sql.matches('\n').count() as u64 + 1;
+    let last = sql.rsplit('\n').next().unwrap_or_default();
+    Position { line, column: last.chars().count() as u64 + 1 }
 }
 
 fn shape(mut query: Query, at: Position) -> Result<Shape, Error> {
@@ -157,8 +164,7 @@ fn shape(mut query: Query, at: Position) -> Result<Shape, Error> {
             hint: HUB,
         });
     }
-    let (samples, table_names) = table(from, at)?;
-    Ok(Shape { projection, samples, table_names, selection, at })
+    Ok(Shape { projection, selection, ..table(from, at)? })
 }
 
 fn plain() -> Option<Query> {
@@ -172,10 +178,12 @@ fn plain() -> Option<Query> {
     Some(query)
 }
 
-fn table(mut from: Vec<TableWithJoins>, start: Position) -> Result<(bool, Vec<String>), Error> {
+fn table(mut from: Vec<TableWithJoins>, start: Position) -> Result<Shape, Error> {
     let refused = |what: &str, at| Error::Refused { at, what: what.to_owned(), hint: HUB };
-    let (Some(table), true) = (from.pop(), from.is_empty()) else {
-        return Err(refused("another number of tables than one", start));
+    let tables = from.len();
+    let (Some(table), 1) = (from.pop(), tables) else {
+        let what = if tables == 0 { "no table" } else { "more than one table" };
+        return Err(refused(what, start));
     };
     let TableWithJoins { relation, joins } = table;
     let TableFactor::Table {
@@ -216,5 +224,11 @@ fn table(mut from: Vec<TableWithJoins>, start: Position) -> Result<(bool, Vec<St
         _ => return Err(unknown("table", &ident.value, at, &["latest", "samples"])),
     };
     let alias = alias.map(|alias| alias.name.value.to_lowercase());
-    Ok((samples, [Some(name), alias].into_iter().flatten().collect()))
+    Ok(Shape {
+        projection: Vec::new(),
+        samples,
+        table_names: [Some(name), alias].into_iter().flatten().collect(),
+        selection: None,
+        at,
+    })
 }
