@@ -10,7 +10,7 @@ use crate::Unknown;
 use crate::aggregate::{Aggregate, Contribution};
 use crate::evaluator::Aggregated;
 use crate::expression::{Expression, Fault, Leaf, Leaves};
-use crate::program::{self, Ema, Program};
+use crate::program::{self, Ema, Fading, Program};
 
 /// How many rows one statement keeps: four segments full of vertices. Bounds its memory, which is
 /// about 150 bytes a row and 40 more for each aggregate.
@@ -47,7 +47,16 @@ struct Row {
     /// Since when it holds.
     time: Timestamp,
     checked_at: Timestamp,
+    /// When it was looked at before, and the value then: where its rate begins.
+    before: (Timestamp, f64),
     rate: f64,
+}
+
+impl Row {
+    /// What a mean is of.
+    fn source(&self, ema: Ema) -> f64 {
+        if ema.of_rate { self.rate } else { self.value }
+    }
 }
 
 impl Latest {
@@ -86,6 +95,7 @@ impl Latest {
             value: f64::NAN,
             time: Timestamp::default(),
             checked_at: Timestamp::default(),
+            before: (Timestamp::default(), f64::NAN),
             rate: f64::NAN,
         };
         let place = match self.free.pop() {
@@ -140,21 +150,27 @@ impl Latest {
         if time == row.time && value.to_bits() == row.value.to_bits() {
             return;
         }
-        let width = self.program.emas.len();
-        let means = &mut self.means[place * width..(place + 1) * width];
-        for (mean, ema) in means.iter_mut().zip(&self.program.emas) {
-            *mean = next_mean(*ema, *mean, row, time, value);
+        let old = (row.value, row.rate, row.time);
+        // A second look at one time replaces the first.
+        if time > row.checked_at {
+            row.before = (row.checked_at, row.value);
         }
         if row.is_counter && value < row.value {
             self.resets += 1;
-            row.rate = f64::NAN;
-        } else {
-            let rate = (value - row.value) / time.since(row.checked_at).as_secs_f64();
-            row.rate = if rate.is_finite() { rate } else { f64::NAN };
+            // What was counted before the restart says nothing about the rate now.
+            row.before.1 = f64::NAN;
         }
+        let rate = (value - row.before.1) / time.since(row.before.0).as_secs_f64();
+        row.rate = if rate.is_finite() { rate } else { f64::NAN };
         row.value = value;
         row.time = time;
         row.checked_at = row.checked_at.max(time);
+        let width = self.program.emas.len();
+        let means = &mut self.means[place * width..(place + 1) * width];
+        for (mean, ema) in means.iter_mut().zip(&self.program.emas) {
+            let old_value = if ema.of_rate { old.1 } else { old.0 };
+            *mean = next_mean(ema.fading, *mean, (old_value, old.2), (row.source(*ema), time));
+        }
         self.computed_at = None;
         self.contribute(place, None);
     }
@@ -305,15 +321,16 @@ fn may_count(program: &Program, aggregate: &program::Aggregate, texts: u64) -> b
         && aggregate.filter.by_texts(&text) != Some(false)
 }
 
-/// The mean after a change: by time, the old value has held until now; by change, the new one takes
-/// its share. The first value is the mean, and after a value that was not known it begins anew.
-fn next_mean(ema: Ema, mean: f64, row: &Row, time: Timestamp, value: f64) -> f64 {
-    if mean.is_nan() || value.is_nan() {
-        return value;
+/// The mean after a change, from values and since when they hold: by time, the old value has held
+/// until now; by change, the new one takes its share. The first value is the mean, and after a value
+/// that was not known it begins anew.
+fn next_mean(fading: Fading, mean: f64, old: (f64, Timestamp), new: (f64, Timestamp)) -> f64 {
+    if mean.is_nan() || new.0.is_nan() {
+        return new.0;
     }
-    match ema {
-        Ema::HalfLife(seconds) => faded(mean, row.value, row.time, time, seconds),
-        Ema::Alpha(share) => mean + share * (value - mean),
+    match fading {
+        Fading::HalfLife(seconds) => faded(mean, old.0, old.1, new.1, seconds),
+        Fading::Alpha(share) => mean + share * (new.0 - mean),
     }
 }
 
@@ -339,9 +356,10 @@ impl Leaves for RowLeaves<'_> {
             (Leaf::Age, Some(now)) if self.row.checked_at != Timestamp::default() => {
                 now.since(self.row.checked_at).as_secs_f64()
             }
-            (Leaf::Ema(at), now) => match (self.emas[at], now) {
-                (Ema::HalfLife(seconds), Some(now)) => {
-                    faded(self.means[at], self.row.value, self.row.time, now, seconds)
+            (Leaf::Ema(at), now) => match (self.emas[at].fading, now) {
+                (Fading::HalfLife(seconds), Some(now)) => {
+                    let value = self.row.source(self.emas[at]);
+                    faded(self.means[at], value, self.row.time, now, seconds)
                 }
                 _ => self.means[at],
             },

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use skopos_model::{Kind, Topic, TopicPattern, Unit};
 
+use crate::Position;
 use crate::expression::{Condition, Expression, Leaf};
 use crate::like::Like;
 
@@ -40,6 +41,8 @@ pub(crate) struct Program {
 #[derive(Clone, Debug)]
 pub(crate) struct Output {
     pub(crate) name: Box<str>,
+    /// Where it stands.
+    pub(crate) at: Position,
     pub(crate) expression: Expression,
 }
 
@@ -85,9 +88,17 @@ pub(crate) enum Function {
     Ema(f64),
 }
 
-/// How an exponential mean of a row forgets.
+/// An exponential mean of a row.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Ema {
+pub(crate) struct Ema {
+    /// Of its rate; else of its value.
+    pub(crate) of_rate: bool,
+    pub(crate) fading: Fading,
+}
+
+/// How an exponential mean forgets.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Fading {
     /// By time: this many seconds halve the weight of what was.
     HalfLife(f64),
     /// By change: the share of a new value.
@@ -154,11 +165,23 @@ impl Program {
         self.window.is_some() || self.aggregates.iter().any(|aggregate| aggregate.timed)
     }
 
+    /// True if it reads `age`, for which every row has to be told when it was looked at.
+    pub(crate) fn reads_age(&self) -> bool {
+        let mut reads = false;
+        let mut visit = |leaf| reads |= leaf == Leaf::Age;
+        self.selection.leaves(&mut visit);
+        for aggregate in &self.aggregates {
+            aggregate.argument.leaves(&mut visit);
+            aggregate.filter.leaves(&mut visit);
+        }
+        reads
+    }
+
     /// Whether an expression or condition of a row moves with time.
     pub(crate) fn leaf_is_timed(emas: &[Ema], leaf: Leaf) -> bool {
         match leaf {
             Leaf::Age => true,
-            Leaf::Ema(at) => matches!(emas[at], Ema::HalfLife(_)),
+            Leaf::Ema(at) => matches!(emas[at].fading, Fading::HalfLife(_)),
             Leaf::Value | Leaf::Rate | Leaf::Aggregate(_) => false,
         }
     }

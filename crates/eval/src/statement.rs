@@ -50,6 +50,22 @@ impl Statement {
         parse::compile(sql).map(|program| Self(Arc::new(program)))
     }
 
+    /// As [`new`](Self::new), of a statement that selects one number, which is what an insight is.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new); it selects more than one.
+    pub fn of_one_number(sql: &str) -> Result<Self, Error> {
+        let statement = Self::new(sql)?;
+        match statement.0.outputs.get(1) {
+            None => Ok(statement),
+            Some(second) => Err(Error::Meaningless {
+                at: second.at,
+                what: "a second number, and an insight is one".to_owned(),
+                hint: "make an insight of each, or one number of both",
+            }),
+        }
+    }
+
     /// The text that it was compiled from.
     pub fn sql(&self) -> &str {
         &self.0.sql
@@ -79,6 +95,11 @@ impl Statement {
     /// True if time alone moves its values: it reads a window, an age, or a mean that fades.
     pub fn is_timed(&self) -> bool {
         self.0.is_timed()
+    }
+
+    /// True if it reads `age`, so that [`Evaluator::row_held`] has to be told of every look at a row.
+    pub fn reads_age(&self) -> bool {
+        self.0.reads_age()
     }
 
     /// The unit of a selected number as far as it can be told without any row: from the metrics that
@@ -163,6 +184,7 @@ impl Program {
         }
         let per_second = || unit.map(units::per_second).transpose();
         let argument = units::unit_of(&aggregate.argument, &|leaf| match leaf {
+            Leaf::Ema(at) if self.emas[at].of_rate => per_second(),
             Leaf::Value | Leaf::Ema(_) => Ok(unit),
             Leaf::Rate => per_second(),
             Leaf::Age => Ok(Some(Unit::SECONDS)),

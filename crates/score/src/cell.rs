@@ -187,6 +187,11 @@ impl Cell {
         self.checked_at
     }
 
+    /// When the number was found: of a fact as `checked_at`, of an insight when it was computed.
+    pub fn polled_at(&self) -> Timestamp {
+        self.polled_at
+    }
+
     /// How often a counter stepped back.
     pub fn resets(&self) -> u64 {
         self.resets

@@ -1,13 +1,13 @@
 //! Functions of rows: aggregates, rates, means.
 
-use sqlparser::ast::Expr;
+use sqlparser::ast::{Expr, Ident};
 
 use crate::Error;
 use crate::expression::{Condition, Expression, Leaf};
 use crate::parse::compiler::{Compiler, Scope};
 use crate::parse::literal;
 use crate::parse::scalar::Parts;
-use crate::program::{Ema, Function};
+use crate::program::{Ema, Fading, Function};
 
 impl Compiler<'_> {
     /// A function of rows; `None` if it is none.
@@ -19,7 +19,7 @@ impl Compiler<'_> {
     ) -> Result<Option<Expression>, Error> {
         let compiled = match (parts.name.as_str(), self.samples) {
             ("rate", false) => {
-                self.one_value(parts, 1, "`rate(value)`")?;
+                self.one_value(parts, "`rate(value)`")?;
                 self.leaf(Leaf::Rate, scope)?
             }
             ("ema", false) => {
@@ -120,8 +120,14 @@ impl Compiler<'_> {
         self.outside_of_rows(parts, scope)?;
         let function = match parts.name.as_str() {
             "ema" => match self.ema(parts)? {
-                Ema::HalfLife(seconds) => Function::Ema(seconds),
-                Ema::Alpha(_) => {
+                Ema { of_rate: false, fading: Fading::HalfLife(seconds) } => Function::Ema(seconds),
+                Ema { of_rate: true, .. } => {
+                    return Err(self.meaningless(
+                        "`ema` of a rate in a window",
+                        "`SELECT ema(rate(value), INTERVAL '10 s') FROM latest` needs no window",
+                    ));
+                }
+                Ema { fading: Fading::Alpha(_), .. } => {
                     return Err(self.meaningless(
                         "`ema` of a window by a share",
                         "in `samples` it takes a half-life: `ema(value, INTERVAL '10 s')`",
@@ -129,7 +135,7 @@ impl Compiler<'_> {
                 }
             },
             name => {
-                self.one_value(parts, 1, "`rate(value)`, `first(value)`, `last(value)`")?;
+                self.one_value(parts, "`rate(value)`, `first(value)`, `last(value)`")?;
                 match name {
                     "first" => Function::First,
                     "last" => Function::Last,
@@ -140,42 +146,62 @@ impl Compiler<'_> {
         self.add(function, Expression::Leaf(Leaf::Value), Condition::Always(true))
     }
 
-    /// Checks that `value` itself is the first of so many arguments.
-    fn one_value(&self, parts: &Parts<'_>, count: usize, hint: &'static str) -> Result<(), Error> {
-        let is_value = |expression: &Expr| match expression {
-            Expr::Identifier(ident) => ident.value.eq_ignore_ascii_case("value"),
+    /// Checks that `value` itself is the only argument.
+    fn one_value(&self, parts: &Parts<'_>, hint: &'static str) -> Result<(), Error> {
+        match parts.arguments.as_slice() {
+            [Some(only)] if self.is_value(only) && parts.filter.is_none() => Ok(()),
+            _ => Err(self.meaningless(
+                format!("`{}` follows `value` itself, and is not called like this", parts.name),
+                hint,
+            )),
+        }
+    }
+
+    fn is_value(&self, expression: &Expr) -> bool {
+        let named = |name: &Ident| name.value.eq_ignore_ascii_case("value");
+        match expression {
+            Expr::Identifier(name) => named(name),
             Expr::CompoundIdentifier(names) => match names.as_slice() {
-                [table, column] => {
-                    self.is_table(table) && column.value.eq_ignore_ascii_case("value")
-                }
+                [table, name] => self.is_table(table) && named(name),
                 _ => false,
             },
             _ => false,
-        };
-        let first = parts.arguments.first().copied().flatten();
-        if parts.arguments.len() == count && first.is_some_and(is_value) && parts.filter.is_none() {
-            return Ok(());
         }
-        Err(self.meaningless(
-            format!("`{}` follows `value` itself, and is not called like this", parts.name),
-            hint,
-        ))
     }
 
     fn ema(&self, parts: &Parts<'_>) -> Result<Ema, Error> {
         const HINT: &str = "`ema(value, INTERVAL '30 s')` with a half-life, or `ema(value, 0.2)` with \
-                            the share of each new value";
-        self.one_value(parts, 2, HINT)?;
-        let ema = match parts.arguments.get(1).copied().flatten() {
-            Some(Expr::Interval(interval)) => {
-                let half_life = literal::interval(interval).ok_or_else(|| self.bad_interval())?;
-                Some(Ema::HalfLife(half_life.as_secs_f64()))
+                            the share of each new value; `rate(value)` may stand for `value`";
+        let wrong = || self.meaningless("`ema` is not called like this", HINT);
+        let &[Some(of), Some(fading)] = parts.arguments.as_slice() else { return Err(wrong()) };
+        let of_rate = match of {
+            Expr::Function(call) => {
+                let rate = self.parts(call)?;
+                if rate.name != "rate" {
+                    return Err(wrong());
+                }
+                self.one_value(&rate, HINT)?;
+                true
             }
-            Some(share) => {
-                literal::number(share).filter(|share| *share > 0.0 && *share <= 1.0).map(Ema::Alpha)
-            }
-            None => None,
+            _ if self.is_value(of) => false,
+            _ => return Err(wrong()),
         };
-        ema.ok_or_else(|| self.meaningless("`ema` without a half-life or share from 0 to 1", HINT))
+        if parts.filter.is_some() {
+            return Err(wrong());
+        }
+        let fading = match fading {
+            Expr::Interval(interval) => {
+                let half_life = literal::interval(interval).ok_or_else(|| self.bad_interval())?;
+                Fading::HalfLife(half_life.as_secs_f64())
+            }
+            share => match literal::number(share).filter(|share| *share > 0.0 && *share <= 1.0) {
+                Some(share) => Fading::Alpha(share),
+                None => {
+                    let what = "`ema` without a half-life or a share from 0 to 1";
+                    return Err(self.meaningless(what, HINT));
+                }
+            },
+        };
+        Ok(Ema { of_rate, fading })
     }
 }

@@ -77,7 +77,7 @@ fn output(compiler: &mut Compiler<'_>, item: &SelectItem) -> Result<Output, Erro
             hint: "select an aggregate such as `sum(value)`, or `value` of one topic",
         });
     }
-    Ok(Output { name: name.into(), expression: compiled })
+    Ok(Output { name: name.into(), at, expression: compiled })
 }
 
 /// As engines name a column without `AS`: after the function or the column that it is.

@@ -89,7 +89,7 @@ impl Compiler<'_> {
         }
     }
 
-    fn parts<'e>(&self, call: &'e Call) -> Result<Parts<'e>, Error> {
+    pub(super) fn parts<'e>(&self, call: &'e Call) -> Result<Parts<'e>, Error> {
         let name = match call.name.0.as_slice() {
             [part] => part.as_ident().map(|ident| ident.value.to_lowercase()),
             _ => None,

@@ -227,7 +227,7 @@ impl Node {
             return Some(why.clone());
         }
         for (slot, matched) in self.matched.iter().enumerate() {
-            if !matched.input().needed {
+            if !matched.input().needed || self.insight.judges_missing() {
                 continue;
             }
             let mut found = matched.indexes().iter().map(|&index| &cells[index as usize]);

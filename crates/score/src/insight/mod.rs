@@ -38,6 +38,8 @@ mod allocation_characteristics;
 
 mod built_in;
 
+pub mod sql;
+
 pub use built_in::{BuiltIn, Changes, MAX_INSTANCES, Standing, Vertex};
 pub use definition::{DEFINITIONS, Definition, Instances, Subject, Wanted, Which};
 pub use tiers::{MAX_MOUNTS, MAX_REPLICATION, MAX_TIERS, Tier, Tiers, TiersError};
@@ -64,6 +66,12 @@ pub trait Insight: Send {
     /// True if the value moves with time alone (a window, an age), so that the graph has to evaluate
     /// it now and then though no input changed.
     fn is_timed(&self) -> bool {
+        false
+    }
+
+    /// True if it says itself what comes of needed inputs that are missing or unknown, as a count of
+    /// them can. The graph then takes only its age from them.
+    fn judges_missing(&self) -> bool {
         false
     }
 

@@ -7,4 +7,5 @@ mod delphi;
 mod graph;
 mod insight;
 mod interval;
+mod sql;
 mod trace;

@@ -1,0 +1,167 @@
+//! An insight that a user wrote in SQL: `SELECT sum(value) FROM latest WHERE topic LIKE
+//! '%/fs/nvme%/available_bytes'`. The language is in `docs/sql-insights.md`.
+//!
+//! The statement says which topics it reads, as patterns that match those and perhaps more; the
+//! evaluator looks at each that joins and drops the others. What the graph tells of changes is all
+//! that the evaluator needs: a run looks at no input.
+
+use std::collections::HashMap;
+
+use skopos_eval::{Error, Evaluator, Statement, Table};
+use skopos_model::{Topic, Unit, Value};
+
+use crate::{Cell, Input, Inputs, Insight, Outcome, Unknown};
+
+/// A statement over the vertices of a graph.
+#[derive(Debug)]
+pub struct SqlInsight {
+    evaluator: Evaluator,
+    unit: Option<Unit>,
+    is_timed: bool,
+    is_window: bool,
+    /// How many inputs it has.
+    slots: usize,
+    /// Which vertex a topic is, if ages have to be told of each; else empty.
+    vertices: Option<HashMap<Topic, u32>>,
+}
+
+impl SqlInsight {
+    /// Compiles `sql`. With it come its inputs, and the unit of its values as far as it can be told
+    /// before there is any: see [`with_unit`](Self::with_unit).
+    ///
+    /// # Errors
+    /// It is no statement of the subset, or selects more than one number.
+    pub fn new(sql: &str) -> Result<(Self, Vec<Input>, Option<Unit>), Error> {
+        let statement = Statement::of_one_number(sql)?;
+        let unit = statement.expected_unit(0);
+        let patterns = statement.topics().iter();
+        let inputs: Vec<Input> = patterns
+            .map(|pattern| Input {
+                name: pattern.to_string(),
+                pattern: pattern.to_string(),
+                // Their units are checked where they are added up, not where they are counted.
+                unit: None,
+                needed: true,
+            })
+            .collect();
+        let insight = Self {
+            evaluator: Evaluator::new(&statement),
+            unit,
+            is_timed: statement.is_timed(),
+            is_window: matches!(statement.table(), Table::Samples(_)),
+            slots: inputs.len(),
+            vertices: statement.reads_age().then(HashMap::new),
+        };
+        Ok((insight, inputs, unit))
+    }
+
+    /// Declares the unit of its values, as its vertex has it. While the topics that it reads come to
+    /// another one it is unknown.
+    #[must_use]
+    pub fn with_unit(mut self, unit: Unit) -> Self {
+        self.unit = Some(unit);
+        self
+    }
+
+    /// How often a counter that it reads stepped back.
+    pub fn resets(&self) -> u64 {
+        self.evaluator.resets()
+    }
+
+    /// Unknown, unless the unit is the declared one.
+    fn check_unit(&mut self) -> Result<(), Unknown> {
+        let found = self.evaluator.unit(0).map_err(|why| Unknown::new(why.to_string()))?;
+        match (found, self.unit) {
+            (Some(found), Some(declared)) if found != declared => Err(Unknown::new(format!(
+                "it comes to {}, and {} was declared",
+                named(&found),
+                named(&declared)
+            ))),
+            _ => Ok(()),
+        }
+    }
+
+    /// Why the first is unknown, if all topics are.
+    fn all_unknown(&self, inputs: &Inputs<'_>) -> Option<Unknown> {
+        let mut cells = (0..self.slots).flat_map(|slot| inputs.all(slot)).peekable();
+        let first = cells.peek()?.value().err()?;
+        cells.all(|cell| cell.value().is_err()).then_some(first)
+    }
+
+    /// Why nothing is read: what the graph knows of inputs that are not there.
+    fn no_topic(&self, inputs: &Inputs<'_>) -> Unknown {
+        let empty = (0..self.slots).find(|slot| inputs.all(*slot).is_empty());
+        match empty {
+            Some(slot) => inputs.missing(slot),
+            None => Unknown::new(skopos_eval::Unknown::NoTopic.to_string()),
+        }
+    }
+}
+
+fn named(unit: &Unit) -> &str {
+    if unit.as_str().is_empty() { "a plain number" } else { unit.as_str() }
+}
+
+impl Insight for SqlInsight {
+    fn joined(&mut self, _: usize, vertex: u32, cell: &Cell) {
+        if !self.evaluator.row_added(vertex, cell.topic(), cell.unit(), cell.kind()) {
+            return;
+        }
+        if let Some(vertices) = &mut self.vertices {
+            vertices.insert(cell.topic().clone(), vertex);
+        }
+        // Of one that was there before, the rate is known already.
+        if let Some((time, value)) = cell.previous().filter(|_| !self.is_window) {
+            self.evaluator.row_changed(vertex, time, Some(value));
+        }
+    }
+
+    fn left(&mut self, _: usize, vertex: u32) {
+        self.evaluator.row_removed(vertex);
+        if let Some(vertices) = &mut self.vertices {
+            vertices.retain(|_, other| *other != vertex);
+        }
+    }
+
+    fn changed(&mut self, _: usize, vertex: u32, cell: &Cell) {
+        if self.is_window {
+            // That a value stands still is no sample: history keeps changes alone.
+            if cell.since() == cell.polled_at() {
+                self.evaluator.row_changed(vertex, cell.polled_at(), cell.number().ok());
+            }
+            return;
+        }
+        if let Some((time, _)) = cell.previous() {
+            self.evaluator.row_held(vertex, time);
+        }
+        self.evaluator.row_changed(vertex, cell.polled_at(), cell.number().ok());
+    }
+
+    fn is_timed(&self) -> bool {
+        self.is_timed
+    }
+
+    fn judges_missing(&self) -> bool {
+        true
+    }
+
+    fn evaluate(&mut self, inputs: &Inputs<'_>) -> Outcome {
+        if let Some(vertices) = &self.vertices {
+            for cell in (0..self.slots).flat_map(|slot| inputs.all(slot)) {
+                if let Some(vertex) = vertices.get(cell.topic()) {
+                    self.evaluator.row_held(*vertex, cell.checked_at());
+                }
+            }
+        }
+        self.check_unit()?;
+        match self.evaluator.value(0, inputs.now()) {
+            Ok(value) => Ok(Value::F64(value)),
+            Err(skopos_eval::Unknown::NoTopic) => Err(self.no_topic(inputs)),
+            Err(unknown @ skopos_eval::Unknown::NoRow { .. }) => {
+                let why = self.all_unknown(inputs);
+                Err(why.unwrap_or_else(|| Unknown::new(unknown.to_string())))
+            }
+            Err(unknown) => Err(Unknown::new(unknown.to_string())),
+        }
+    }
+}
