@@ -68,7 +68,7 @@ fn topic(key: u32) -> Topic {
 }
 
 fn kind(key: u32) -> Kind {
-    if key % 2 == 0 { Kind::Gauge } else { Kind::Counter }
+    if key.is_multiple_of(2) { Kind::Gauge } else { Kind::Counter }
 }
 
 fn second(second: usize) -> Timestamp {
