@@ -39,6 +39,14 @@ pub struct Calibrations {
 pub struct Calibration {
     /// Which device; one of another size or model is not the one that was measured.
     pub disk: Disk,
+    /// What was measured, and how.
+    #[serde(flatten)]
+    pub measured: Measured,
+}
+
+/// What was measured, and how.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Measured {
     /// When, as UNIX time in seconds.
     pub measured_at_seconds: f64,
     /// The kernel's release.
@@ -49,8 +57,9 @@ pub struct Calibration {
     pub load: Load,
     /// Highest bandwidth of sequential reads, in bytes a second.
     pub read_bytes_per_second: Measure,
-    /// Highest bandwidth of sequential writes, in bytes a second.
-    pub write_bytes_per_second: Measure,
+    /// Highest bandwidth of sequential writes, in bytes a second; `None` if there was no file system
+    /// to put a file on, since nothing is ever written to a raw device.
+    pub write_bytes_per_second: Option<Measure>,
     /// Random reads of 4 KiB with many in flight, in requests a second.
     pub read_requests_per_second: Measure,
     /// One random read of 4 KiB with no other in flight, in seconds.
@@ -95,16 +104,18 @@ impl Measure {
 pub struct Method {
     /// What was read: the raw device, or a temporary file on it.
     pub reads_from: String,
-    /// What was written: always a temporary file.
-    pub writes_to: String,
+    /// What was written: a temporary file, if anything.
+    pub writes_to: Option<String>,
     /// True if reads and writes went around the page cache (`O_DIRECT`).
     pub direct: bool,
-    /// Size of the temporary file, in bytes.
-    pub file_bytes: u64,
+    /// How much of the device was used: the size of the file, or of what was read of the device.
+    pub used_bytes: u64,
     /// Length of a sequential request, in bytes.
     pub block_bytes: u64,
-    /// Requests in flight at a time.
+    /// Sequential requests in flight at a time.
     pub in_flight: u64,
+    /// Random reads in flight at a time.
+    pub random_in_flight: u64,
     /// How often each was measured.
     pub runs: u64,
 }
@@ -191,22 +202,25 @@ mod tests {
         };
         Calibration {
             disk,
-            measured_at_seconds: 1.8e9,
-            kernel: "6.18".to_owned(),
-            method: Method {
-                reads_from: "/dev/nvme0n1".to_owned(),
-                writes_to: "/tmp".to_owned(),
-                direct: true,
-                file_bytes: 1 << 28,
-                block_bytes: 1 << 20,
-                in_flight: 8,
-                runs: 3,
+            measured: Measured {
+                measured_at_seconds: 1.8e9,
+                kernel: "6.18".to_owned(),
+                method: Method {
+                    reads_from: "/dev/nvme0n1".to_owned(),
+                    writes_to: None,
+                    direct: true,
+                    used_bytes: 1 << 28,
+                    block_bytes: 1 << 20,
+                    in_flight: 8,
+                    random_in_flight: 32,
+                    runs: 3,
+                },
+                load: Load { device_busy_ratio: Some(0.0), load_1m: None },
+                read_bytes_per_second: measure(),
+                write_bytes_per_second: Some(measure()),
+                read_requests_per_second: measure(),
+                idle_read_latency_seconds: measure(),
             },
-            load: Load { device_busy_ratio: Some(0.0), load_1m: None },
-            read_bytes_per_second: measure(),
-            write_bytes_per_second: measure(),
-            read_requests_per_second: measure(),
-            idle_read_latency_seconds: measure(),
         }
     }
 

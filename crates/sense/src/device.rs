@@ -10,6 +10,7 @@
 //! `/sys/block` is walked only when `/proc/partitions` changed, which shows devices that come, go or
 //! grow; a tick else reads a file or two a device.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File, Metadata};
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
@@ -49,14 +50,17 @@ struct Known {
     refused: Option<String>,
 }
 
+/// Inode, length and time of a file: another one is another content.
+type Stamp = (u64, u64, i64, i64);
+
 pub(crate) struct Device {
     root: Root,
     partitions: KernelFile,
     /// What `/proc/partitions` said at the latest look at `/sys/block`.
     seen: Vec<u8>,
     devices: Vec<Known>,
-    /// The file of calibrations at the latest look: inode, length and time.
-    stamp: Option<(u64, u64, i64, i64)>,
+    /// The file of calibrations at the latest look.
+    stamp: Option<Stamp>,
     /// Why there is no calibration at all.
     unreadable: Option<String>,
     known: Instances<()>,
@@ -101,15 +105,22 @@ impl Device {
 
     /// Takes the stored calibrations anew if there are other ones, or other devices.
     fn calibrate(&mut self, devices_changed: bool) {
-        let path = &self.root.calibration;
-        let stamp = fs::metadata(path).ok().map(|meta| stamp(&meta));
+        let there = |path| Some((path, stamp(&fs::metadata(path).ok()?)));
+        let found = self.root.calibrations.iter().find_map(there);
+        let stamp = found.map(|(_, stamp)| stamp);
         if stamp == self.stamp && !devices_changed {
             return;
         }
         self.stamp = stamp;
-        let all = Calibrations::load(path);
-        self.unreadable = all.as_ref().err().map(|e| format!("{}: {e}", path.display()));
-        let mut all = all.ok().flatten().map(|all| all.devices).unwrap_or_default();
+        self.unreadable = None;
+        let mut all = match found.map(|(path, _)| (path, Calibrations::load(path))) {
+            Some((_, Ok(Some(all)))) => all.devices,
+            Some((path, Err(e))) => {
+                self.unreadable = Some(format!("{}: {e}", path.display()));
+                BTreeMap::new()
+            }
+            None | Some((_, Ok(None))) => BTreeMap::new(),
+        };
         for device in &mut self.devices {
             let stored = all.remove(&device.disk.name);
             (device.calibration, device.refused) = match stored {
@@ -121,7 +132,7 @@ impl Device {
     }
 }
 
-fn stamp(meta: &Metadata) -> (u64, u64, i64, i64) {
+fn stamp(meta: &Metadata) -> Stamp {
     (meta.ino(), meta.len(), meta.mtime(), meta.mtime_nsec())
 }
 
@@ -147,16 +158,13 @@ impl Known {
         let folder = disk::folder(root, name);
         let number = |file: &str| disk::number_of(&folder.join(file));
         let file = |path: PathBuf| File::open(path).ok();
-        let queues = disk::names_in(&folder.join("mq"));
-        let tags: Vec<u64> =
-            queues.iter().filter_map(|queue| number(&format!("mq/{queue}/nr_tags"))).collect();
         Some(Self {
             kind: text(&disk.kind),
             model: disk.model.as_deref().and_then(text),
             logical_block_bytes: number("queue/logical_block_size"),
             physical_block_bytes: number("queue/physical_block_size"),
             rotational: number("queue/rotational"),
-            tags: tags.iter().copied().reduce(u64::saturating_add),
+            tags: disk::hardware_tags(root, name),
             queue_depth: file(folder.join("device/queue_depth")),
             readonly: file(folder.join("ro")),
             calibration: None,
@@ -244,11 +252,16 @@ fn set_calibration(
     tick: &mut Tick<'_>,
     calibration: Option<&Calibration>,
 ) {
-    let values = calibration.map(|c| {
-        let (read, write) = (c.read_bytes_per_second.median, c.write_bytes_per_second.median);
-        let (requests, latency) = (&c.read_requests_per_second, &c.idle_read_latency_seconds);
-        [read, write, read.max(write), requests.median, latency.median, c.measured_at_seconds]
-    });
+    let values =
+        calibration.map_or([None; METRICS.len()], |Calibration { measured: m, .. }| {
+            let read = m.read_bytes_per_second.median;
+            let write = m.write_bytes_per_second.as_ref().map(|write| write.median);
+            let greater = write.map_or(read, |write| write.max(read));
+            let requests = m.read_requests_per_second.median;
+            let latency = m.idle_read_latency_seconds.median;
+            let at = m.measured_at_seconds;
+            [Some(read), write, Some(greater), Some(requests), Some(latency), Some(at)]
+        });
     const METRICS: [&Metric; 6] = [
         &MAX_READ_BYTES_PER_SECOND,
         &MAX_WRITE_BYTES_PER_SECOND,
@@ -257,13 +270,11 @@ fn set_calibration(
         &IDLE_READ_LATENCY_SECONDS,
         &CALIBRATED_AT_SECONDS,
     ];
-    match values {
-        // JSON has no other numbers than finite ones.
-        Some(values) => {
-            for (metric, value) in METRICS.into_iter().zip(values) {
-                instance.set(tick, metric, value);
-            }
+    for (metric, value) in METRICS.into_iter().zip(values) {
+        match value {
+            // JSON has no other numbers than finite ones.
+            Some(value) => instance.set(tick, metric, value),
+            None => instance.unset(tick, metric),
         }
-        None => METRICS.into_iter().for_each(|metric| instance.unset(tick, metric)),
     }
 }

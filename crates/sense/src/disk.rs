@@ -123,6 +123,14 @@ pub fn whole(root: &Root, name: &str) -> Option<String> {
     folder(root, &parent).is_dir().then_some(parent)
 }
 
+/// Requests that all hardware queues of the device `name` take at a time; `None` if it has none.
+pub fn hardware_tags(root: &Root, name: &str) -> Option<u64> {
+    let queues = folder(root, name).join("mq");
+    let tags =
+        names_in(&queues).into_iter().filter_map(|q| number_of(&queues.join(q).join("nr_tags")));
+    tags.reduce(u64::saturating_add)
+}
+
 /// The names in a folder of sysfs, sorted; empty if there is none.
 pub(crate) fn names_in(folder: &Path) -> Vec<String> {
     let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };

@@ -25,6 +25,7 @@ mod program;
 mod mounts;
 mod local;
 pub mod disk;
+pub mod mounted;
 pub mod calibration;
 mod registry;
 

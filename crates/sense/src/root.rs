@@ -20,8 +20,9 @@ pub struct Root {
     pub scontrol: PathBuf,
     /// How long a program may take that a sensor runs; longer ones are killed.
     pub patience: Duration,
-    /// What `skopos calibrate` stores; it need not be there. See [`crate::calibration`].
-    pub calibration: PathBuf,
+    /// What `skopos calibrate` stores; of several files the first that is there holds. See
+    /// [`crate::calibration`].
+    pub calibrations: Vec<PathBuf>,
 }
 
 impl Default for Root {
@@ -33,7 +34,7 @@ impl Default for Root {
             smartctl: Path::new("smartctl").into(),
             scontrol: Path::new("scontrol").into(),
             patience: PATIENCE,
-            calibration: Path::new("/var/lib/skopos/calibration.json").into(),
+            calibrations: Vec::new(),
         }
     }
 }

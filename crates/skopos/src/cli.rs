@@ -75,6 +75,9 @@ pub(crate) enum Verb {
     /// Publish a fact of your own
     #[command(before_help = "Example: skopos publish my-app/queue/depth 17")]
     Publish(PublishArgs),
+    /// Measure how fast a device can be, once, for insights to compare with
+    #[command(before_help = "Example: skopos calibrate nvme0n1   (or any folder on it)")]
+    Calibrate(CalibrateArgs),
     /// Check what this machine allows and what is running
     #[command(before_help = "Example: skopos doctor")]
     Doctor,
@@ -192,6 +195,56 @@ pub(crate) struct PublishArgs {
     /// Take the topic away again
     #[arg(long, conflicts_with = "value")]
     pub(crate) remove: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CalibrateArgs {
+    /// A block device (nvme0n1, /dev/sda), a mount point, or a folder that you may write to
+    #[arg(value_name = "DEVICE|FOLDER")]
+    pub(crate) target: String,
+    /// Size of the temporary file: larger than the device's own cache, if you know that
+    #[arg(long, default_value = "256MiB", value_parser = size)]
+    pub(crate) size: u64,
+    /// Time for each of four measurements: read, write, random reads, latency
+    #[arg(long, value_name = "SECONDS", default_value_t = 5.0, value_parser = seconds)]
+    pub(crate) seconds: f64,
+    /// How often each is repeated within that time
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub(crate) runs: u32,
+    /// Read from the device itself, not from the file (root only; blocks that were never written
+    /// may come faster than the device can read)
+    #[arg(long)]
+    pub(crate) raw: bool,
+    /// Ask nothing, and measure although the device is busy
+    #[arg(long, short)]
+    pub(crate) yes: bool,
+}
+
+/// The smallest file of a calibration: eight requests in flight of 1 MiB each.
+const MIN_SIZE: u64 = 8 << 20;
+/// The largest: beyond the cache of any device.
+const MAX_SIZE: u64 = 1 << 40;
+
+/// `256MiB`, `1GiB`, `1000000000`; a whole number of MiB.
+fn size(text: &str) -> Result<u64, String> {
+    let units = [("KiB", 10), ("MiB", 20), ("GiB", 30), ("TiB", 40), ("", 0)];
+    let parsed = units.iter().find_map(|(unit, shift)| {
+        let number: u64 = text.strip_suffix(unit)?.trim_end().parse().ok()?;
+        number.checked_mul(1 << shift)
+    });
+    match parsed {
+        Some(bytes) if (MIN_SIZE..=MAX_SIZE).contains(&bytes) => Ok(bytes >> 20 << 20),
+        Some(_) => Err("a size is from 8MiB to 1TiB".to_owned()),
+        None => Err(format!("`{text}` is no size: try `256MiB` or `1GiB`")),
+    }
+}
+
+/// Seconds of a measurement.
+fn seconds(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(seconds) if (0.05..=3600.0).contains(&seconds) => Ok(seconds),
+        _ => Err(format!("`{text}` is no number of seconds from 0.05 to 3600")),
+    }
 }
 
 #[derive(Debug, Args)]

@@ -10,7 +10,9 @@
 
 mod cli;
 mod verbs;
+mod state;
 mod agent;
+mod calibrate;
 mod control;
 mod find;
 mod format;

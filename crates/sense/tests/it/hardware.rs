@@ -1,6 +1,6 @@
 //! Devices, arrays, energy and what file systems are, from recorded trees.
 
-use skopos_sense::calibration::{Calibration, Calibrations, Load, Measure, Method};
+use skopos_sense::calibration::{Calibration, Calibrations, Load, Measure, Measured, Method};
 use skopos_sense::disk::Disk;
 
 use crate::recorded::check;
@@ -78,26 +78,29 @@ fn devices_that_come_go_and_change() {
     assert_eq!(host.poll(1.0).value("device/vda/concurrency"), 3.0);
 }
 
-fn calibration(tree: &Tree, name: &str, read: f64, write: f64) -> Calibration {
+fn calibration(tree: &Tree, name: &str, read: f64, write: Option<f64>) -> Calibration {
     let measure = |median: f64| Measure::of(vec![median]).expect("a run");
     Calibration {
         disk: Disk::look(&tree.root(), name).expect("in the tree"),
-        measured_at_seconds: 1.8e9,
-        kernel: "6.18".to_owned(),
-        method: Method {
-            reads_from: "a file".to_owned(),
-            writes_to: "a file".to_owned(),
-            direct: true,
-            file_bytes: 1 << 28,
-            block_bytes: 1 << 20,
-            in_flight: 8,
-            runs: 1,
+        measured: Measured {
+            measured_at_seconds: 1.8e9,
+            kernel: "6.18".to_owned(),
+            method: Method {
+                reads_from: "a file".to_owned(),
+                writes_to: None,
+                direct: true,
+                used_bytes: 1 << 28,
+                block_bytes: 1 << 20,
+                in_flight: 8,
+                random_in_flight: 32,
+                runs: 1,
+            },
+            load: Load { device_busy_ratio: None, load_1m: None },
+            read_bytes_per_second: measure(read),
+            write_bytes_per_second: write.map(measure),
+            read_requests_per_second: measure(1e5),
+            idle_read_latency_seconds: measure(1e-4),
         },
-        load: Load { device_busy_ratio: None, load_1m: None },
-        read_bytes_per_second: measure(read),
-        write_bytes_per_second: measure(write),
-        read_requests_per_second: measure(1e5),
-        idle_read_latency_seconds: measure(1e-4),
     }
 }
 
@@ -107,7 +110,7 @@ fn calibrations_are_taken_when_they_come_and_left_when_they_are_of_another_devic
     let file = tree.path("calibration.json");
     let mut host = tree.host();
     host.poll(1.0);
-    Calibrations::store(&file, &calibration(&tree, "nvme0n1", 3e9, 2e9)).expect("writable");
+    Calibrations::store(&file, &calibration(&tree, "nvme0n1", 3e9, Some(2e9))).expect("writable");
     let expected = "device/nvme0n1/max_read_bytes_per_second 3000000000
          device/nvme0n1/max_write_bytes_per_second 2000000000
          device/nvme0n1/max_bandwidth_bytes_per_second 3000000000
@@ -117,8 +120,13 @@ fn calibrations_are_taken_when_they_come_and_left_when_they_are_of_another_devic
          device/vda/max_read_bytes_per_second -";
     check(host.poll(1.0), expected);
     // A later one, better at writing.
-    Calibrations::store(&file, &calibration(&tree, "nvme0n1", 3e9, 4e9)).expect("writable");
+    Calibrations::store(&file, &calibration(&tree, "nvme0n1", 3e9, Some(4e9))).expect("writable");
     assert_eq!(host.poll(1.0).value("device/nvme0n1/max_bandwidth_bytes_per_second"), 4e9);
+    // One that had no file system to write to.
+    Calibrations::store(&file, &calibration(&tree, "nvme0n1", 3e9, None)).expect("writable");
+    let expected = "device/nvme0n1/max_write_bytes_per_second -
+         device/nvme0n1/max_bandwidth_bytes_per_second 3000000000";
+    check(host.poll(1.0), expected);
     // Another disk under the same name.
     tree.write("sys/block/nvme0n1/device/serial", "another\n");
     tree.write("proc/partitions", "major minor  #blocks  name\n\n 259 0 976762584 nvme0n1\n");
@@ -126,6 +134,13 @@ fn calibrations_are_taken_when_they_come_and_left_when_they_are_of_another_devic
     let reason = host.skip("device/nvme0n1/max_*").expect("told");
     assert!(reason.contains("S4EVNF0M000001") && reason.contains("another"), "{reason}");
     assert!(reason.contains("skopos calibrate nvme0n1"), "{reason}");
+    // What this user measured goes before what root did.
+    let own = tree.path("own/calibration.json");
+    Calibrations::store(&own, &calibration(&tree, "vda", 5e8, None)).expect("writable");
+    assert_eq!(host.poll(1.0).value("device/vda/max_read_bytes_per_second"), 5e8);
+    assert_eq!(host.skip("device/nvme0n1/max_*"), None);
+    std::fs::remove_file(&own).expect("there");
+    assert_eq!(host.poll(1.0).get("device/vda/max_read_bytes_per_second"), None);
     // A damaged file.
     tree.write("calibration.json", "{");
     host.poll(1.0);

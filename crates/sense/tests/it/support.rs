@@ -216,7 +216,7 @@ impl Tree {
             smartctl: self.path("bin/smartctl"),
             scontrol: self.path("bin/scontrol"),
             patience: Duration::from_secs(60),
-            calibration: self.path("calibration.json"),
+            calibrations: vec![self.path("own/calibration.json"), self.path("calibration.json")],
         }
     }
 

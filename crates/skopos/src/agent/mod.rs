@@ -24,7 +24,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use skopos_model::{Timestamp, Topic, escape_segment};
 use skopos_score::budget::DEFAULT_LIMIT;
 use skopos_score::interval::{PolicyConfig, PolicyError};
-use skopos_sense::{Root, Skip, open_all};
+use skopos_sense::{Skip, open_all};
 use skopos_shm::Publisher;
 
 use crate::agent::lanes::Lanes;
@@ -148,7 +148,7 @@ impl Agent {
     }
 
     fn open_sensors(&mut self, args: &AgentArgs) -> Result<(), Failure> {
-        let opened = open_all(&Root::default());
+        let opened = open_all(&crate::state::root());
         let mut unknown: Vec<&String> = args.skip.iter().collect();
         // What a sensor cannot measure may change, so it is asked again whenever it is shown.
         let told = |skip: &Skip| opened.sensors.iter().any(|s| s.skips().contains(skip));

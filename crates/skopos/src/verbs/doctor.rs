@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 use skopos_model::duration;
-use skopos_sense::{Root, open_all};
+use skopos_sense::open_all;
 use skopos_shm::{Host, Segment};
 
 use crate::cli::Global;
@@ -189,7 +189,7 @@ fn agent(dir: &Path) -> (Check, Option<Status>) {
 
 /// What an agent would sense here, when none runs.
 fn probe() -> Status {
-    let opened = open_all(&Root::default());
+    let opened = open_all(&crate::state::root());
     let sensor = |name: &str| SensorStatus {
         name: name.to_owned(),
         facts: 0,

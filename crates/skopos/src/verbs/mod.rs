@@ -6,6 +6,7 @@ mod ls;
 mod get;
 mod watch;
 mod publish;
+mod calibrate;
 mod doctor;
 mod completion;
 mod man;
@@ -27,6 +28,7 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Verb::Get(args) => get::run(global, &args),
         Verb::Watch(args) => watch::run(global, &args),
         Verb::Publish(args) => publish::run(global, &args),
+        Verb::Calibrate(args) => calibrate::run(global, &args),
         Verb::Doctor => doctor::run(global),
         #[cfg(feature = "bench")]
         Verb::Bench(args) => crate::bench::run(global, &args),

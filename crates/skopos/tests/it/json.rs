@@ -15,7 +15,7 @@ fn schema(name: &str) -> Json {
 }
 
 /// Panics unless `document` is what the schema `name` says.
-fn check(name: &str, document: &Json) {
+pub(crate) fn check(name: &str, document: &Json) {
     let registry = Registry::new()
         .add("reading.schema.json", schema("reading"))
         .and_then(|r| r.prepare())

@@ -5,6 +5,7 @@ mod up;
 mod read;
 mod watch;
 mod publish;
+mod calibrate;
 mod misuse;
 mod json;
 #[cfg(feature = "tui")]

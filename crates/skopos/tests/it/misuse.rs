@@ -19,7 +19,18 @@ fn help_of_every_verb_opens_with_an_example() {
     let dir = runtime_dir();
     let help = run(dir.path(), &["--help"]);
     assert!(help.stdout.starts_with("Example: "), "{help:?}");
-    let verbs = ["up", "agent", "ls", "get", "watch", "publish", "doctor", "completion", "man"];
+    let verbs = [
+        "up",
+        "agent",
+        "ls",
+        "get",
+        "watch",
+        "publish",
+        "calibrate",
+        "doctor",
+        "completion",
+        "man",
+    ];
     for verb in verbs {
         assert!(help.stdout.contains(verb), "{verb} is not listed");
         let ran = run(dir.path(), &[verb, "--help"]);

@@ -23,6 +23,7 @@ pub(crate) fn runtime_dir() -> TempDir {
 pub(crate) fn skopos(dir: &Path, args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_skopos"));
     command.args(args).env("SKOPOS_DIR", dir).env_remove("NO_COLOR").stdin(Stdio::null());
+    command.env("SKOPOS_STATE", dir.join("state"));
     command
 }
 
