@@ -137,7 +137,7 @@ pub struct LimitError(f64);
 #[derive(Clone, Debug)]
 pub struct Budget {
     limit: f64,
-    held: Vec<f64>,
+    candidates: Vec<Candidate>,
 }
 
 impl Budget {
@@ -147,7 +147,7 @@ impl Budget {
     /// `limit` is not above zero, or not finite.
     pub fn new(limit: f64) -> Result<Self, LimitError> {
         if limit.is_finite() && limit > 0.0 {
-            Ok(Self { limit, held: Vec::new() })
+            Ok(Self { limit, candidates: Vec::new() })
         } else {
             Err(LimitError(limit))
         }
@@ -161,51 +161,104 @@ impl Budget {
     /// Fills `out` with the interval of each of `sensors`, in their order. `fixed` is what the agent
     /// costs besides polls, as a share of one core: wakes, insights, publishing.
     pub fn plan(&mut self, fixed: f64, sensors: &[Demand], out: &mut Vec<Grant>) -> Plan {
-        let fixed = fixed.max(0.0);
-        let total = |grants: &[Grant]| {
-            let shares = sensors.iter().zip(grants).map(|(s, grant)| s.share() / grant.stretch);
-            fixed + shares.sum::<f64>()
-        };
-        self.held.resize(sensors.len(), 1.0);
+        self.candidates.resize(sensors.len(), Candidate::NEW);
+        for (candidate, demand) in self.candidates.iter_mut().zip(sensors) {
+            candidate.begin(demand);
+        }
+        let wanted = fixed.max(0.0) + self.candidates.iter().map(Candidate::cost).sum::<f64>();
+        let granted = self.stretch(wanted);
         out.clear();
-        out.extend(sensors.iter().map(|s| Grant { interval: s.wanted, stretch: 1.0 }));
-        let wanted = total(out);
-        let mut granted = wanted;
-        while granted > self.limit * RELEASE_RATIO {
-            let Some((at, next)) = self.next(sensors, out) else { break };
-            // It fits. Only what was stretched before stays so, for the sake of calm.
-            if granted <= self.limit && next > self.held[at] {
-                break;
-            }
-            let interval = sensors[at].wanted.max(SHORTEST).mul_f64(next);
-            out[at] = Grant { interval: interval.min(sensors[at].longest), stretch: next };
-            granted = total(out);
-        }
-        for (held, grant) in self.held.iter_mut().zip(out) {
-            *held = grant.stretch;
-        }
+        out.extend(sensors.iter().zip(&self.candidates).map(|(demand, candidate)| Grant {
+            interval: if candidate.stretch == 1.0 {
+                demand.wanted
+            } else {
+                demand.wanted.max(SHORTEST).mul_f64(candidate.stretch).min(demand.longest)
+            },
+            stretch: candidate.stretch,
+        }));
         Plan { wanted, granted, over: (granted - self.limit).max(0.0) }
     }
 
-    /// Which sensor to stretch next, and to what. `None` if all are at their longest.
-    fn next(&self, sensors: &[Demand], grants: &[Grant]) -> Option<(usize, f64)> {
-        let mut best = None;
-        let mut foremost = (false, 0.0);
-        for (at, (sensor, grant)) in sensors.iter().zip(grants).enumerate() {
-            let next = step_after(grant.stretch).min(sensor.longest_stretch());
-            if next <= grant.stretch {
-                continue;
+    /// Stretches one candidate after another, and says what all come to then.
+    fn stretch(&mut self, wanted: f64) -> f64 {
+        let mut granted = wanted;
+        while granted > self.limit * RELEASE_RATIO {
+            let mut foremost = LAST;
+            let mut found = None;
+            for candidate in &mut self.candidates {
+                if candidate.order > foremost {
+                    foremost = candidate.order;
+                    found = Some(candidate);
+                }
             }
-            let calm = if next <= self.held[at] { SWAP_RATIO } else { 1.0 };
-            let urgency = calm * sensor.share() / (sensor.weight() * grant.stretch * grant.stretch);
-            // What costs nothing is never before anything, and so is never stretched.
-            let order = (!sensor.waited_for && urgency > 0.0, urgency);
-            if order > foremost {
-                foremost = order;
-                best = Some((at, next));
+            let Some(candidate) = found else { break };
+            // It fits. Only what was stretched before stays so, for the sake of calm.
+            if granted <= self.limit && candidate.next > candidate.held {
+                break;
             }
+            let before = candidate.cost();
+            candidate.stretch_to(candidate.next);
+            granted -= before - candidate.cost();
         }
-        best
+        granted
+    }
+}
+
+/// One sensor while a plan is made.
+#[derive(Clone, Copy, Debug)]
+struct Candidate {
+    /// What it was stretched to by the plan before.
+    held: f64,
+    share: f64,
+    weight: f64,
+    longest: f64,
+    waited_for: bool,
+    stretch: f64,
+    /// What it would be stretched to next.
+    next: f64,
+    /// Who is foremost is stretched next. What cannot be stretched further, or costs nothing, is
+    /// nobody's better.
+    order: (bool, f64),
+}
+
+/// The order of those that are not to be stretched.
+const LAST: (bool, f64) = (false, 0.0);
+
+impl Candidate {
+    const NEW: Self = Self {
+        held: 1.0,
+        share: 0.0,
+        weight: 1.0,
+        longest: 1.0,
+        waited_for: false,
+        stretch: 1.0,
+        next: 1.0,
+        order: LAST,
+    };
+
+    fn begin(&mut self, demand: &Demand) {
+        *self = Self {
+            held: self.stretch,
+            share: demand.share(),
+            weight: demand.weight(),
+            longest: demand.longest_stretch(),
+            waited_for: demand.waited_for,
+            ..Self::NEW
+        };
+        self.stretch_to(1.0);
+    }
+
+    fn stretch_to(&mut self, stretch: f64) {
+        self.stretch = stretch;
+        self.next = step_after(stretch).min(self.longest);
+        let calm = if self.next <= self.held { SWAP_RATIO } else { 1.0 };
+        let urgency = calm * self.share / (self.weight * stretch * stretch);
+        let stretchable = self.next > stretch && urgency > 0.0;
+        self.order = if stretchable { (!self.waited_for, urgency) } else { LAST };
+    }
+
+    fn cost(&self) -> f64 {
+        self.share / self.stretch
     }
 }
 

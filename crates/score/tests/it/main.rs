@@ -8,4 +8,5 @@ mod graph;
 mod insight;
 mod interval;
 mod sql;
+mod overhead;
 mod trace;
