@@ -81,6 +81,9 @@ pub(crate) enum Verb {
     /// Check what this machine allows and what is running
     #[command(before_help = "Example: skopos doctor")]
     Doctor,
+    /// Train the predictor, or see how well it predicts
+    #[command(before_help = "Example: skopos delphi score mem/available_bytes")]
+    Delphi(DelphiArgs),
     /// Measure Skopos beside what you would use instead
     #[cfg(feature = "bench")]
     #[command(before_help = "Example: skopos bench score --quick")]
@@ -162,6 +165,45 @@ pub(crate) struct GetArgs {
     /// (a source is looked at ten times a second at most)
     #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
     pub(crate) max_age: Option<Duration>,
+    /// Also say what each is at this moment, predicted from its samples, and within what bound
+    #[arg(long)]
+    pub(crate) now: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DelphiArgs {
+    #[command(subcommand)]
+    pub(crate) verb: DelphiVerb,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum DelphiVerb {
+    /// Train the model from its seed: the same weights on every machine
+    #[command(before_help = "Example: skopos delphi train --out weights.bin")]
+    Train(DelphiTrainArgs),
+    /// Predict the past and compare: mean errors, R², coverage of the bound
+    #[command(before_help = "Example: skopos delphi score 'block/*/write_bytes_total'")]
+    Score(DelphiScoreArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DelphiTrainArgs {
+    /// Seed of the synthetic data
+    #[arg(long, value_name = "N", default_value_t = skopos_score::delphi::DEFAULT_SEED)]
+    pub(crate) seed: u64,
+    /// Write the weights there
+    #[arg(long, value_name = "FILE")]
+    pub(crate) out: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DelphiScoreArgs {
+    /// Topics or a pattern, as far back as their rings reach; the node may be left out
+    #[arg(required_unless_present = "trace")]
+    pub(crate) topic: Option<String>,
+    /// A recorded trace instead
+    #[arg(long, value_name = "FILE", conflicts_with = "topic")]
+    pub(crate) trace: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]

@@ -19,6 +19,7 @@ mod format;
 mod out;
 mod failure;
 mod reading;
+mod predicted;
 #[cfg(feature = "tui")]
 mod top;
 #[cfg(feature = "bench")]

@@ -5,6 +5,7 @@ use skopos_model::{Origin, Sample, Timestamp, Unit, Value};
 use skopos_shm::Vertex;
 
 use crate::format;
+use crate::predicted::Now;
 
 /// The JSON of a reading: `docs/json/reading.schema.json`.
 #[derive(Debug, Serialize)]
@@ -27,7 +28,27 @@ pub(crate) struct ReadingJson {
     /// Error bound of a predicted value.
     #[serde(skip_serializing_if = "Option::is_none")]
     bound: Option<f64>,
+    /// What it is at this moment, if that was asked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    now: Option<NowJson>,
     publisher: PublisherJson,
+}
+
+/// A value at the moment of the reading, or why there is none.
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+enum NowJson {
+    Predicted {
+        value: serde_json::Value,
+        time_ns: i64,
+        origin: &'static str,
+        /// Absent while too little is known to give one.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        bound: Option<f64>,
+    },
+    Unknown {
+        reason: String,
+    },
 }
 
 #[derive(Debug, Serialize)]
@@ -62,9 +83,33 @@ impl ReadingJson {
             age_seconds: now.since(checked_at).as_secs_f64(),
             origin,
             bound,
+            now: None,
             publisher: PublisherJson {
                 segment: vertex.segment().name().to_owned(),
                 pid: vertex.segment().pid(),
+            },
+        }
+    }
+
+    /// With what it is at this moment, if that was asked.
+    pub(crate) fn with_now(mut self, now: Option<&Now>) -> Self {
+        self.now = now.map(NowJson::new);
+        self
+    }
+}
+
+impl NowJson {
+    fn new(now: &Now) -> Self {
+        match now {
+            Err(reason) => Self::Unknown { reason: reason.clone() },
+            Ok(said) => Self::Predicted {
+                value: said.value.to_json(),
+                time_ns: said.time.as_nanos(),
+                origin: "predicted",
+                bound: match said.origin {
+                    Origin::Predicted { bound } if bound.is_finite() => Some(bound),
+                    _ => None,
+                },
             },
         }
     }
@@ -91,11 +136,12 @@ fn reason(sample: &Sample) -> Option<String> {
     }
 }
 
-/// `measured`, `unknown`, or `predicted ± bound`.
+/// `measured`, `unknown`, `predicted ± bound`, or `predicted, no bound yet`.
 pub(crate) fn origin(sample: &Sample, vertex: &Vertex) -> String {
     match sample.origin {
         Origin::Measured => "measured".to_owned(),
         Origin::Unknown => "unknown".to_owned(),
+        Origin::Predicted { bound } if bound.is_infinite() => "predicted, no bound yet".to_owned(),
         Origin::Predicted { bound } => {
             format!("predicted ± {}", format::value(&Value::F64(bound), vertex.info().unit))
         }

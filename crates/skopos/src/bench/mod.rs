@@ -13,6 +13,7 @@ mod child;
 mod worker;
 mod score;
 mod agent;
+mod delphi;
 
 use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
@@ -56,6 +57,8 @@ pub(crate) enum Name {
     Score,
     /// The agent beside collectd and PCP: memory, processor time, cost of each sensor
     Agent,
+    /// Predictions beside the last value, a line and an LSTM: errors, coverage, cost
+    Delphi,
     /// The other process of a measurement
     #[value(hide = true)]
     Worker,
@@ -66,6 +69,7 @@ impl Name {
         match self {
             Self::Score => "score",
             Self::Agent => "agent",
+            Self::Delphi => "delphi",
             Self::Worker => "worker",
         }
     }
@@ -110,6 +114,7 @@ pub(crate) fn run(global: &Global, args: &BenchArgs) -> Result<ExitCode, Failure
         Name::Worker => return worker::run(args.task.as_deref().unwrap_or_default()),
         Name::Score => score::run(&plan)?,
         Name::Agent => agent::run(&plan)?,
+        Name::Delphi => delphi::run(&plan)?,
     };
     let mut out = Out::new(global.style());
     report.print(&mut out)?;

@@ -13,6 +13,7 @@ use crate::control::{self, Request};
 use crate::failure::{EXIT_NO, Failure};
 use crate::find::{no_match, open_host, resolve};
 use crate::out::{Out, Style, tell};
+use crate::predicted::{self, Now};
 use crate::reading::{ReadingJson, origin, value};
 
 /// `docs/json/get.schema.json`.
@@ -48,7 +49,10 @@ pub(crate) fn run(global: &Global, args: &GetArgs) -> Result<ExitCode, Failure> 
     let (mut readings, mut refused) = (Vec::new(), Vec::new());
     for vertex in vertices {
         match reader.read(&vertex) {
-            Ok(reading) => readings.push((vertex, reading)),
+            Ok(reading) => {
+                let now = args.now.then(|| predicted::now(&vertex, &reading));
+                readings.push(Read { vertex, reading, now });
+            }
             Err(reason) => refused.push(Refused { topic: vertex.topic().to_string(), reason }),
         }
     }
@@ -58,6 +62,14 @@ pub(crate) fn run(global: &Global, args: &GetArgs) -> Result<ExitCode, Failure> 
         None => Ok(code),
         Some(missing) => Err(missing),
     }
+}
+
+/// One topic, read.
+struct Read {
+    vertex: Vertex,
+    reading: Reading,
+    /// What it is now, if that was asked.
+    now: Option<Now>,
 }
 
 /// Reads vertices, and has old values refreshed.
@@ -110,50 +122,58 @@ impl Reader {
     }
 }
 
-fn print(
-    out: &mut Out,
-    readings: &[(Vertex, Reading)],
-    refused: Vec<Refused>,
-) -> Result<(), Failure> {
+fn print(out: &mut Out, reads: &[Read], refused: Vec<Refused>) -> Result<(), Failure> {
     match out.style {
         Style::Json => {
-            let now = now();
-            let readings = readings
-                .iter()
-                .map(|(vertex, r)| ReadingJson::new(vertex, &r.sample, r.checked_at, now))
-                .collect();
-            out.json(&Readings { readings, refused })?;
+            let time = now();
+            let json = |Read { vertex, reading, now }: &Read| {
+                ReadingJson::new(vertex, &reading.sample, reading.checked_at, time)
+                    .with_now(now.as_ref())
+            };
+            out.json(&Readings { readings: reads.iter().map(json).collect(), refused })?;
         }
         Style::Plain => {
-            for (vertex, r) in readings {
-                let (topic, unit) = (vertex.topic(), vertex.info().unit);
-                let age = r.age().as_secs_f64();
-                out.line(format!(
-                    "{topic}\t{}\t{unit}\t{age:.6}\t{}",
-                    r.sample.value,
-                    origin(&r.sample, vertex)
-                ))?;
+            for read in reads {
+                out.line(plain(read))?;
             }
             complain(&refused);
         }
         Style::Human => {
-            let rows: Vec<Vec<String>> = readings
-                .iter()
-                .map(|(vertex, r)| {
-                    vec![
-                        vertex.topic().to_string(),
-                        value(&r.sample, vertex.info().unit),
-                        format!("{} ago", duration::human(r.age())),
-                        origin(&r.sample, vertex),
-                    ]
-                })
-                .collect();
+            let rows: Vec<Vec<String>> = reads.iter().map(human).collect();
             out.table(&rows, &[1, 2])?;
             complain(&refused);
         }
     }
     out.flush()?;
     Ok(())
+}
+
+/// Topic, value, unit, age, origin; with `--now` the value now and its origin.
+fn plain(Read { vertex, reading, now }: &Read) -> String {
+    let (topic, unit) = (vertex.topic(), vertex.info().unit);
+    let (value, age) = (&reading.sample.value, reading.age().as_secs_f64());
+    let line = format!("{topic}\t{value}\t{unit}\t{age:.6}\t{}", origin(&reading.sample, vertex));
+    match now {
+        None => line,
+        Some(Ok(said)) => format!("{line}\t{}\t{}", said.value, origin(said, vertex)),
+        Some(Err(reason)) => format!("{line}\t\t{reason}"),
+    }
+}
+
+fn human(Read { vertex, reading, now }: &Read) -> Vec<String> {
+    let unit = vertex.info().unit;
+    let mut row = vec![
+        vertex.topic().to_string(),
+        value(&reading.sample, unit),
+        format!("{} ago", duration::human(reading.age())),
+        origin(&reading.sample, vertex),
+    ];
+    match now {
+        None => {}
+        Some(Ok(said)) => row.push(format!("now {} {}", value(said, unit), origin(said, vertex))),
+        Some(Err(reason)) => row.push(format!("now unknown: {reason}")),
+    }
+    row
 }
 
 fn complain(refused: &[Refused]) {

@@ -8,6 +8,7 @@ mod watch;
 mod publish;
 mod calibrate;
 mod doctor;
+pub(crate) mod delphi;
 mod completion;
 mod man;
 
@@ -30,6 +31,7 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Verb::Publish(args) => publish::run(global, &args),
         Verb::Calibrate(args) => calibrate::run(global, &args),
         Verb::Doctor => doctor::run(global),
+        Verb::Delphi(args) => delphi::run(global, &args),
         #[cfg(feature = "bench")]
         Verb::Bench(args) => crate::bench::run(global, &args),
         Verb::Completion(args) => completion::run(&args),

@@ -10,3 +10,4 @@ mod misuse;
 mod json;
 #[cfg(feature = "tui")]
 mod top;
+mod delphi;

@@ -1,0 +1,220 @@
+//! `skopos delphi train|score`: where predictions come from, and how good they are.
+
+use std::fs;
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Instant;
+
+use serde::Serialize;
+use skopos_model::{Kind, Timestamp, Unit, Value};
+use skopos_score::delphi::{
+    Errors, Evaluation, FORMAT_VERSION, Model, PARAMETERS, TRAINABLE, evaluate, held, train,
+};
+use skopos_score::trace::Trace;
+use skopos_shm::Vertex;
+
+use crate::cli::{DelphiArgs, DelphiScoreArgs, DelphiTrainArgs, DelphiVerb, Global};
+use crate::failure::Failure;
+use crate::find::{no_match, open_host, resolve};
+use crate::out::{Out, Style, tell};
+use crate::{format, predicted};
+
+/// Samples before the first one that is predicted: what a prediction looks at.
+const FIRST: usize = 5;
+
+/// `docs/json/delphi.schema.json`, of `train`.
+#[derive(Serialize)]
+struct Trained<'a> {
+    seed: u64,
+    parameters: usize,
+    trainable: usize,
+    format_version: u32,
+    seconds: f64,
+    /// True if these are the weights that this program predicts with.
+    built_in: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    file: Option<&'a Path>,
+}
+
+/// `docs/json/delphi.schema.json`, of `score`.
+#[derive(Serialize)]
+struct Scored<'a> {
+    topic: &'a str,
+    unit: &'a str,
+    predictions: usize,
+    methods: Vec<MethodJson>,
+    coverage: Option<f64>,
+    mean_bound: Option<f64>,
+    delphi_shown_ratio: f64,
+}
+
+#[derive(Serialize)]
+struct MethodJson {
+    method: &'static str,
+    mae: f64,
+    rmse: f64,
+    r2: Option<f64>,
+}
+
+pub(crate) fn run(global: &Global, args: &DelphiArgs) -> Result<ExitCode, Failure> {
+    match &args.verb {
+        DelphiVerb::Train(args) => run_train(global, args),
+        DelphiVerb::Score(args) => score(global, args),
+    }
+}
+
+fn run_train(global: &Global, args: &DelphiTrainArgs) -> Result<ExitCode, Failure> {
+    let started = Instant::now();
+    let model = train(args.seed);
+    let seconds = started.elapsed().as_secs_f64();
+    if let Some(path) = &args.out {
+        fs::write(path, model.to_bytes())
+            .map_err(|e| Failure::new(format!("cannot write {}", path.display())).because(&e))?;
+    }
+    let built_in = model == *Model::built_in();
+    let mut out = Out::new(global.style());
+    if out.style == Style::Json {
+        out.json(&Trained {
+            seed: args.seed,
+            parameters: PARAMETERS,
+            trainable: TRAINABLE,
+            format_version: FORMAT_VERSION,
+            seconds,
+            built_in,
+            file: args.out.as_deref(),
+        })?;
+    } else {
+        out.line(format!("{model}: trained in {seconds:.2} s"))?;
+        let same = if built_in { "the same as" } else { "others than" };
+        out.line(format!("they are {same} the weights in this program"))?;
+        if let Some(path) = &args.out {
+            out.line(format!("written to {}", path.display()))?;
+        }
+    }
+    out.flush()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn score(global: &Global, args: &DelphiScoreArgs) -> Result<ExitCode, Failure> {
+    let mut out = Out::new(global.style());
+    if let Some(path) = &args.trace {
+        let text = fs::read_to_string(path)
+            .map_err(|e| Failure::new(format!("cannot read {}", path.display())).because(&e))?;
+        let trace = Trace::parse(&text).map_err(|e| {
+            Failure::new(format!("{} is no trace", path.display()))
+                .because(&e)
+                .hint("a trace has the lines `# topic: …`, `# unit: …`, `time_seconds,value` and then one for each sample")
+        })?;
+        let samples: Vec<_> = trace.samples.iter().map(|(t, v)| (instant(*t), *v)).collect();
+        let evaluation = evaluate(kind_of(&trace.topic), &samples, FIRST)
+            .ok_or_else(|| too_few(&path.display().to_string(), samples.len()))?;
+        print(&mut out, &trace.topic, &trace.unit, &evaluation)?;
+        out.flush()?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let text = args.topic.as_deref().unwrap_or_default();
+    let host = open_host(global)?;
+    let vertices = resolve(&host, text)?;
+    if vertices.is_empty() {
+        return Err(no_match(&host, text));
+    }
+    let mut scored = 0;
+    for vertex in &vertices {
+        match score_vertex(vertex) {
+            Ok(evaluation) => {
+                let (topic, unit) = (vertex.topic().as_str(), vertex.info().unit);
+                print(&mut out, topic, unit.as_str(), &evaluation)?;
+                scored += 1;
+            }
+            Err(reason) => tell(format!("{}: {reason}", vertex.topic())),
+        }
+    }
+    out.flush()?;
+    if scored == 0 {
+        return Err(Failure::no("there is nothing to score yet")
+            .hint("a prediction needs six samples: wait for some changes, or score a `--trace`"));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Scores what the ring still holds, with the polls that found nothing new.
+fn score_vertex(vertex: &Vertex) -> Result<Evaluation, String> {
+    let checked_at = vertex.latest().map_err(|e| e.to_string())?.checked_at;
+    let mut samples = Vec::new();
+    held(&predicted::measured(vertex)?, checked_at, |time, value| samples.push((time, value)));
+    evaluate(vertex.info().kind, &samples, FIRST)
+        .ok_or_else(|| format!("{} samples are too few", samples.len()))
+}
+
+/// What the name of a topic says about its kind: `_total` ends the names of counters.
+pub(crate) fn kind_of(topic: &str) -> Kind {
+    if topic.ends_with("_total") { Kind::Counter } else { Kind::Gauge }
+}
+
+/// A time of a trace, which begins with zero.
+pub(crate) fn instant(since_start: std::time::Duration) -> Timestamp {
+    Timestamp::default().saturating_add(since_start)
+}
+
+fn too_few(name: &str, samples: usize) -> Failure {
+    Failure::no(format!("{name} has {samples} samples, and a prediction needs six"))
+}
+
+fn print(out: &mut Out, topic: &str, unit: &str, e: &Evaluation) -> Result<(), Failure> {
+    let methods = [
+        ("shown", e.shown),
+        ("delphi", e.delphi),
+        ("delphi as trained", e.trained),
+        ("last value", e.last_value),
+        ("linear", e.linear),
+    ];
+    match out.style {
+        Style::Json => {
+            let json = |(method, Errors { mae, rmse, r2 })| MethodJson { method, mae, rmse, r2 };
+            out.json(&Scored {
+                topic,
+                unit,
+                predictions: e.predictions,
+                methods: methods.into_iter().map(json).collect(),
+                coverage: e.coverage,
+                mean_bound: e.bound,
+                delphi_shown_ratio: e.delphi_shown,
+            })?;
+        }
+        Style::Plain => {
+            for (method, Errors { mae, rmse, r2 }) in methods {
+                let r2 = r2.map_or_else(String::new, |r2| r2.to_string());
+                out.line(format!("{topic}\t{method}\t{mae}\t{rmse}\t{r2}"))?;
+            }
+        }
+        Style::Human => print_human(out, topic, unit, e, &methods)?,
+    }
+    Ok(())
+}
+
+fn print_human(
+    out: &mut Out,
+    topic: &str,
+    unit: &str,
+    e: &Evaluation,
+    methods: &[(&str, Errors)],
+) -> Result<(), Failure> {
+    let unit = Unit::new(unit).unwrap_or(Unit::NONE);
+    let number = |x: f64| format::value(&Value::F64(x), unit);
+    out.line(out.bold(topic))?;
+    let mut rows = vec![["", "mae", "rmse", "r2"].map(str::to_owned).to_vec()];
+    for (method, Errors { mae, rmse, r2 }) in methods {
+        let r2 = r2.map_or_else(|| "-".to_owned(), |r2| format!("{r2:.3}"));
+        rows.push(vec![(*method).to_owned(), number(*mae), number(*rmse), r2]);
+    }
+    out.table(&rows, &[1, 2, 3])?;
+    let bound = match (e.coverage, e.bound) {
+        (Some(coverage), Some(bound)) => {
+            format!("{:.0} % within the bound, {} on average", 100.0 * coverage, number(bound))
+        }
+        _ => "too few samples for a bound".to_owned(),
+    };
+    let shown = 100.0 * e.delphi_shown;
+    out.line(format!("{} predictions, {shown:.0} % of them Delphi's; {bound}", e.predictions))?;
+    Ok(())
+}
