@@ -136,11 +136,11 @@ fn calibrations_are_taken_when_they_come_and_left_when_they_are_of_another_devic
     assert!(reason.contains("skopos calibrate nvme0n1"), "{reason}");
     // What this user measured goes before what root did.
     let own = tree.path("own/calibration.json");
-    Calibrations::store(&own, &calibration(&tree, "vda", 5e8, None)).expect("writable");
-    assert_eq!(host.poll(1.0).value("device/vda/max_read_bytes_per_second"), 5e8);
+    Calibrations::store(&own, &calibration(&tree, "nvme0n1", 5e8, None)).expect("writable");
+    assert_eq!(host.poll(1.0).value("device/nvme0n1/max_read_bytes_per_second"), 5e8);
     assert_eq!(host.skip("device/nvme0n1/max_*"), None);
     std::fs::remove_file(&own).expect("there");
-    assert_eq!(host.poll(1.0).get("device/vda/max_read_bytes_per_second"), None);
+    assert_eq!(host.poll(1.0).get("device/nvme0n1/max_read_bytes_per_second"), None);
     // A damaged file.
     tree.write("calibration.json", "{");
     host.poll(1.0);

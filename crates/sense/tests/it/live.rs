@@ -551,6 +551,56 @@ fn cpu_hierarchies() -> Vec<(PathBuf, &'static str)> {
 }
 
 #[test]
+fn devices_against_lsblk() {
+    let columns = "NAME,SIZE,LOG-SEC,PHY-SEC,ROTA,RO";
+    compare("device", &["lsblk", "-b", "-d", "-n", "-r", "-o", columns], |text, ours| {
+        let mut found = 0;
+        for line in text.lines() {
+            let (name, values) = line.split_once(' ').ok_or("no values")?;
+            let values = numbers(values);
+            // Of what has no size there are no facts.
+            if values.len() < 5 || values[0] == 0.0 {
+                continue;
+            }
+            let names = [
+                "size_bytes",
+                "logical_block_bytes",
+                "physical_block_bytes",
+                "rotational",
+                "readonly",
+            ];
+            for (metric, value) in names.into_iter().zip(values) {
+                ours.between(&format!("device/{name}/{metric}"), value, 0.0)?;
+            }
+            found += 1;
+        }
+        let known = ours.after.keys().filter(|topic| topic.ends_with("/size_bytes")).count();
+        if known == found { Ok(()) } else { Err(format!("ours are {known} devices")) }
+    });
+}
+
+#[test]
+fn the_root_file_system_against_findmnt_and_stat() {
+    let Some(found) = run(&["findmnt", "-n", "-r", "-o", "FSTYPE,MAJ:MIN", "/"]) else { return };
+    let Some(block) = run(&["stat", "-f", "-c", "%S", "/"]) else { return };
+    let (kind, number) = found.trim().split_once(' ').expect("two columns");
+    let Ok(device) = fs::read_link(Path::new("/sys/dev/block").join(number)) else {
+        return skipped(format!("no block device holds the {kind} at /"));
+    };
+    let device = device.file_name().and_then(|name| name.to_str()).expect("a name").to_owned();
+    let mut host = match Host::live("fsinfo") {
+        Ok(host) => host,
+        Err(skips) => return skipped(skips),
+    };
+    let table = host.poll(1.0);
+    assert_eq!(table.text(&format!("fsinfo/{device}/type")), Some(kind));
+    let block: f64 = block.trim().parse().expect("a number");
+    assert_eq!(table.value(&format!("fsinfo/{device}/block_bytes")), block);
+    let whole = table.text(&format!("fsinfo/{device}/device")).expect("a device holds it");
+    assert!(device.starts_with(whole), "{device} is {whole} or a partition of it");
+}
+
+#[test]
 fn a_group_of_our_own_comes_is_measured_and_goes() {
     let hierarchies = cpu_hierarchies();
     if hierarchies.is_empty() {

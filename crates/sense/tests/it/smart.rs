@@ -1,6 +1,7 @@
 //! `smart`, with a program in place of smartctl that gives recorded answers, or none.
 
 use std::fs;
+use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::time::Duration;
@@ -256,4 +257,21 @@ fn without_the_program_the_reason_says_what_to_install() {
     tree.write("sys/block/sda/size", "1\n");
     let reason = tree.host().skip("smart").expect("told");
     assert!(reason.contains("install smartmontools"), "{reason}");
+}
+
+/// The real program, on a file that is no device: it must know our arguments, and its answer be one
+/// that we understand.
+#[test]
+fn the_real_smartctl_knows_our_arguments() {
+    let tree = Tree::empty();
+    tree.write("sys/block/sda/size", "1\n").write("dev/sda", "no device\n");
+    let real = Root { smartctl: "smartctl".into(), ..tree.root() };
+    let mut host = Host::open(&real);
+    if let Some(reason) = host.skip("smart") {
+        let _ = writeln!(std::io::stderr(), "skipped: {reason}");
+        return;
+    }
+    check(host.poll(1.0), "smart/sda/read_errors_total 0\nsmart/sda/passed -");
+    let reason = host.skip("smart/sda").expect("told");
+    assert!(reason.contains("Unable to detect device type"), "{reason}");
 }
