@@ -153,6 +153,18 @@ impl Calibrations {
         Ok(Some(read))
     }
 
+    /// Makes the folder of the file and reads what is there, so that what cannot be stored is known
+    /// before it is measured.
+    ///
+    /// # Errors
+    /// As [`load`](Self::load); the folder cannot be made or written to.
+    pub fn prepare(path: &Path) -> io::Result<()> {
+        let folder = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
+        fs::create_dir_all(folder)?;
+        rustix::fs::access(folder, rustix::fs::Access::WRITE_OK)?;
+        Self::load(path).map(drop)
+    }
+
     /// Puts the calibration of one device into the file and leaves the others as they are. The file
     /// and its folder are made if they are not there.
     ///
@@ -255,6 +267,7 @@ mod tests {
         for text in ["", "{", "[1]", r#"{"version": 2, "devices": {}}"#] {
             fs::write(&path, text).expect("writable");
             assert!(Calibrations::load(&path).is_err(), "{text}");
+            assert!(Calibrations::prepare(&path).is_err(), "{text}");
             assert!(Calibrations::store(&path, &calibration("sda")).is_err(), "{text}");
             assert_eq!(fs::read_to_string(&path).expect("readable"), text);
         }

@@ -51,10 +51,7 @@ pub(crate) fn run(global: &Global, args: &CalibrateArgs) -> Result<ExitCode, Fai
     }
     // Before anything is measured that then could not be kept.
     let store = match &target.disk {
-        Some(_) => Some(state::calibration().ok_or_else(|| {
-            Failure::new("there is no folder to store the result in")
-                .hint("set SKOPOS_STATE to a folder of yours, or HOME")
-        })?),
+        Some(_) => Some(prepare_store()?),
         None => None,
     };
     let load = look_around(&root, &target, args)?;
@@ -63,15 +60,27 @@ pub(crate) fn run(global: &Global, args: &CalibrateArgs) -> Result<ExitCode, Fai
     let measured = calibrate::measure(&root, &target, &plan, load, &mut told)?;
     if let (Some(disk), Some(path)) = (&target.disk, &store) {
         let calibration = Calibration { disk: disk.clone(), measured: measured.clone() };
-        Calibrations::store(path, &calibration).map_err(|e| {
-            Failure::new(format!("{} cannot be stored", path.display()))
-                .because(&e)
-                .hint("set SKOPOS_STATE to a folder of yours; a damaged file can be removed")
-        })?;
+        Calibrations::store(path, &calibration).map_err(|e| cannot_store(path, &e))?;
     }
     warn_of_spread(&measured);
     print(global, &target, &measured, store)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// The file for the result, in a folder that is there.
+fn prepare_store() -> Result<PathBuf, Failure> {
+    let path = state::calibration().ok_or_else(|| {
+        Failure::new("there is no folder to store the result in")
+            .hint("set SKOPOS_STATE to a folder of yours, or HOME")
+    })?;
+    Calibrations::prepare(&path).map_err(|e| cannot_store(&path, &e))?;
+    Ok(path)
+}
+
+fn cannot_store(path: &Path, why: &io::Error) -> Failure {
+    Failure::new(format!("{} cannot be stored", path.display()))
+        .because(why)
+        .hint("set SKOPOS_STATE to a folder of yours; a damaged file can be removed")
 }
 
 /// What else the device and the machine do.
