@@ -206,7 +206,11 @@ fn table(mut from: Vec<TableWithJoins>, start: Position) -> Result<Shape, Error>
         _ => None,
     };
     let Some(ident) = ident else { return Err(refused("a table name in parts", start)) };
-    let at = Position { line: ident.span.start.line, column: ident.span.start.column };
+    let at = match ident.span.start {
+        // A name in single quotes has none.
+        place if place.line == 0 => start,
+        place => Position { line: place.line, column: place.column },
+    };
     let columns =
         alias.as_ref().is_some_and(|alias| !alias.columns.is_empty() || alias.at.is_some());
     if !joins.is_empty()
