@@ -7,6 +7,8 @@ mod get;
 mod watch;
 mod publish;
 mod calibrate;
+mod insight;
+mod graph;
 mod doctor;
 pub(crate) mod delphi;
 mod completion;
@@ -30,6 +32,8 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Verb::Watch(args) => watch::run(global, &args),
         Verb::Publish(args) => publish::run(global, &args),
         Verb::Calibrate(args) => calibrate::run(global, &args),
+        Verb::Insight(args) => insight::run(global, &args),
+        Verb::Graph(args) => graph::run(global, &args),
         Verb::Doctor => doctor::run(global),
         Verb::Delphi(args) => delphi::run(global, &args),
         #[cfg(feature = "bench")]
