@@ -4,7 +4,7 @@ use std::time::Duration;
 use serde::Deserialize;
 use thiserror::Error;
 
-use super::{Aimd, AimdWindow, Bounds, Fixed, MAX_WINDOW, Policy};
+use super::{Aimd, AimdWindow, Bounds, Fixed, Hazard, MAX_WINDOW, Policy};
 
 /// The shortest interval that may be asked for. A poll costs tens of microseconds, so this is some
 /// percent of a core for one sensor already.
@@ -24,11 +24,13 @@ pub enum PolicyKind {
     Aimd,
     /// The same, beside a rolling mean of changes.
     AimdWindow,
+    /// Polls when a change has become likely enough, which it learns from when changes come.
+    Hazard,
 }
 
 impl PolicyKind {
     /// Every one, in the order of the documentation.
-    pub const ALL: [Self; 3] = [Self::Fixed, Self::Aimd, Self::AimdWindow];
+    pub const ALL: [Self; 4] = [Self::Fixed, Self::Aimd, Self::AimdWindow, Self::Hazard];
 
     /// The name in configurations and results.
     pub const fn name(self) -> &'static str {
@@ -36,6 +38,7 @@ impl PolicyKind {
             Self::Fixed => "fixed",
             Self::Aimd => "aimd",
             Self::AimdWindow => "aimd-window",
+            Self::Hazard => "hazard",
         }
     }
 }
@@ -67,6 +70,8 @@ pub struct PolicyConfig {
     pub threshold: Option<f64>,
     /// `aimd-window`: how many changes the mean is over; 10.
     pub window: Option<usize>,
+    /// `hazard`: the share of time in which readers should find what is; 0.95.
+    pub accuracy: Option<f64>,
 }
 
 /// Why a configuration is no policy.
@@ -116,6 +121,7 @@ impl PolicyConfig {
             factor: None,
             threshold: None,
             window: None,
+            accuracy: None,
         }
     }
 
@@ -159,6 +165,10 @@ impl PolicyConfig {
                 within("window", window as f64, 1.0, MAX_WINDOW as f64)?;
                 Box::new(AimdWindow::new(bounds, step, factor, threshold(0.1)?, window))
             }
+            PolicyKind::Hazard => {
+                let accuracy = within("accuracy", self.accuracy.unwrap_or(0.95), 0.5, 0.999)?;
+                Box::new(Hazard::new(bounds, accuracy))
+            }
         })
     }
 
@@ -172,6 +182,7 @@ impl PolicyConfig {
             PolicyKind::AimdWindow => {
                 &["min_seconds", "max_seconds", "step_seconds", "factor", "threshold", "window"]
             }
+            PolicyKind::Hazard => &["min_seconds", "max_seconds", "accuracy"],
         };
         let given = [
             ("max_seconds", self.max_seconds.is_some()),
@@ -179,6 +190,7 @@ impl PolicyConfig {
             ("factor", self.factor.is_some()),
             ("threshold", self.threshold.is_some()),
             ("window", self.window.is_some()),
+            ("accuracy", self.accuracy.is_some()),
         ];
         match given.iter().find(|(name, given)| *given && !has.contains(name)) {
             None => Ok(()),

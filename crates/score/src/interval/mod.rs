@@ -10,8 +10,8 @@
 //! - No clock, no randomness: the same findings give the same intervals. Nothing is allocated once
 //!   a policy is built.
 //!
-//! Read in this order: `policy`, `config`; `fixed`, `aimd`, `aimd_window` for the
-//! policies; `surprise` for what they are told.
+//! Read in this order: `policy`, `config`; `fixed`, `aimd`, `aimd_window` and `hazard`, which is ours, for the
+//! policies; `surprise` for what they are told; `replay` and `hacc` for what they are judged by.
 //!
 //! ```
 //! use std::time::Duration;
@@ -28,11 +28,16 @@ mod config;
 mod fixed;
 mod aimd;
 mod aimd_window;
+mod hazard;
 mod surprise;
+mod replay;
+pub mod hacc;
 
 pub use aimd::Aimd;
 pub use aimd_window::{AimdWindow, MAX_WINDOW};
 pub use config::{PolicyConfig, PolicyError, PolicyKind};
 pub use fixed::Fixed;
+pub use hazard::Hazard;
 pub use policy::{Bounds, Finding, Policy};
+pub use replay::{Belief, LastValue, Replayed, Truth, replay};
 pub use surprise::{MAX_CHANGE, Surprise};

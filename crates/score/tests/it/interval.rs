@@ -3,7 +3,11 @@
 use std::time::Duration;
 
 use skopos_model::Kind;
-use skopos_score::interval::{Finding, Policy, PolicyConfig, PolicyKind, Surprise};
+use skopos_score::interval::{
+    Belief as _, Finding, LastValue, Policy, PolicyConfig, PolicyKind, Replayed, Surprise, Truth,
+    hacc, replay,
+};
+use skopos_score::trace::Trace;
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -24,6 +28,7 @@ fn poll(policy: &mut dyn Policy, polls: usize, change: f64, at: &mut Duration) -
 #[test]
 fn a_constant_metric_reaches_the_longest_interval_under_every_policy() {
     for kind in PolicyKind::ALL.into_iter().filter(|kind| *kind != PolicyKind::Fixed) {
+        // A minute at the base rate is enough to learn something that has to be unlearned.
         let config = PolicyConfig { max_seconds: Some(25.0), ..PolicyConfig::new(kind) };
         let mut policy = config.build().expect("a good configuration");
         let mut at = Duration::ZERO;
@@ -186,4 +191,161 @@ fn the_greatest_surprise_of_a_poll_counts_and_a_gone_fact_is_forgotten() {
     };
     assert_eq!([poll(0, 1.0, 5.0), poll(1, 2.0, 5.0), poll(2, 2.0, 6.0)], [0.0, 2.0, 1e6]);
     assert_eq!([poll(3, 2.0, 99.0), poll(4, 2.0, 99.0)], [0.0, 0.0], "another fact, first seen");
+}
+
+/// Half an hour, as in the paper.
+const HALF_HOUR: Duration = Duration::from_secs(1800);
+
+fn hazard(truth: &Truth) -> Replayed {
+    let mut policy = PolicyConfig::new(PolicyKind::Hazard).build().expect("the defaults are good");
+    replay(truth, 1.0, &mut *policy, &mut LastValue::default())
+}
+
+/// A value that steps at the given seconds.
+fn steps(length: usize, at: impl IntoIterator<Item = usize>) -> Truth {
+    let mut values = vec![0.0; length];
+    for step in at {
+        values[step..].iter_mut().for_each(|value| *value += 100.0);
+    }
+    Truth { base: SECOND, values }
+}
+
+#[test]
+fn hazard_polls_a_rhythm_at_its_beats() {
+    let regular = hazard(&hacc::regular(HALF_HOUR));
+    assert!(regular.accuracy >= 0.95 && regular.cost <= 0.20, "{regular:?}");
+    for period in [3, 7, 12, 30] {
+        let replayed = hazard(&steps(6000, (period..6000).step_by(period)));
+        // What it takes to learn a long period, and to be sure of it, comes on top of the beats.
+        let beats = 1.0 / period as f64 + 0.02;
+        assert!(replayed.accuracy >= 0.93, "every {period} s: {replayed:?}");
+        assert!(replayed.cost <= beats, "every {period} s: {replayed:?}");
+    }
+}
+
+#[test]
+fn hazard_polls_where_changes_are_due_and_not_where_none_ever_came() {
+    // Other seeds than those that the constants were chosen with.
+    let replayed: Vec<_> =
+        (101..=120).map(|seed| hazard(&hacc::irregular(HALF_HOUR, seed))).collect();
+    let mean = |of: fn(&Replayed) -> f64| replayed.iter().map(of).sum::<f64>() / 20.0;
+    let (cost, accuracy) = (mean(|r| r.cost), mean(|r| r.accuracy));
+    assert!(accuracy >= 0.95 && cost <= 0.35, "accuracy {accuracy}, cost {cost}");
+}
+
+#[test]
+fn hazard_notices_that_a_workload_stops_starts_and_changes_its_rhythm() {
+    let length = 9000;
+    let regular = |from: usize, to: usize, period: usize| (from..to).step_by(period);
+    let at = regular(5, 1800, 5)
+        // Nothing for twenty minutes, then again, out of phase; then faster; then slower.
+        .chain(regular(3002, 5000, 5))
+        .chain(regular(5000, 7000, 3))
+        .chain(regular(7000, length, 20));
+    let truth = steps(length, at);
+    let part = |from: usize, to: usize| {
+        let mut policy = PolicyConfig::new(PolicyKind::Hazard).build().expect("good");
+        let mut belief = LastValue::default();
+        let (mut due, mut polls, mut right) = (0usize, 0usize, 0usize);
+        let mut last = truth.values[0];
+        for (second, value) in truth.values[..to].iter().enumerate() {
+            if due <= second {
+                let change = (value - last).abs();
+                last = *value;
+                let at = SECOND * u32::try_from(second).expect("few");
+                belief.polled(at, *value);
+                due = second + policy.next(&found(at, change)).as_secs() as usize;
+                polls += usize::from(second >= from);
+            }
+            right += usize::from(second >= from && last == *value);
+        }
+        (polls as f64 / (to - from) as f64, right as f64 / (to - from) as f64)
+    };
+    for (what, from, to, cost, accuracy) in [
+        ("it stopped", 2400, 3000, 0.05, 1.0),
+        ("it runs again", 3302, 5000, 0.30, 0.93),
+        ("it is faster", 6000, 7000, 0.50, 0.93),
+        ("it is slower", 7600, length, 0.20, 0.93),
+    ] {
+        let found = part(from, to);
+        assert!(found.0 <= cost && found.1 >= accuracy, "{what}: cost, accuracy {found:?}");
+    }
+}
+
+#[test]
+fn hazard_follows_a_drift_at_the_distance_that_matters() {
+    let values = (0..3000).map(|second| f64::from(second) * 30.0).collect();
+    let truth = Truth { base: SECOND, values };
+    let mut policy = PolicyConfig::new(PolicyKind::Hazard).build().expect("good");
+    // A change that matters is a hundred, which it takes three and a third seconds to drift.
+    let replayed = replay(&truth, 100.0, &mut *policy, &mut LastValue::default());
+    assert!(replayed.accuracy_within >= 0.95 && replayed.cost <= 0.30, "{replayed:?}");
+}
+
+#[test]
+fn every_interval_is_within_the_bounds_whatever_is_found() {
+    for kind in PolicyKind::ALL {
+        for (min, max) in [(1.0, 60.0), (0.001, 86_400.0), (2.0, 2.0)] {
+            let config = PolicyConfig {
+                min_seconds: Some(min),
+                max_seconds: (kind != PolicyKind::Fixed).then_some(max),
+                ..PolicyConfig::new(kind)
+            };
+            let bounds = config.bounds().expect("good");
+            let mut policy = config.build().expect("good");
+            let mut at = Duration::ZERO;
+            for n in 0..3000 {
+                let change = match n % 7 {
+                    0 => f64::NAN,
+                    1 => f64::INFINITY,
+                    _ => 3.0 * noise(n) * f64::from(u8::from(noise(n / 50) > 0.5)),
+                };
+                let interval = policy.next(&found(at, change));
+                assert!(bounds.min <= interval && interval <= bounds.max, "{kind}: {interval:?}");
+                // Now and then the poll came at another time than it was asked for.
+                at += interval.mul_f64(if n % 11 == 0 { 1.7 } else { 1.0 });
+            }
+        }
+    }
+}
+
+#[test]
+fn a_replay_counts_polls_matches_and_gaps() {
+    let truth = Truth { base: SECOND, values: vec![1.0, 1.0, 2.0, f64::NAN, 2.5, 2.5] };
+    let mut fixed = PolicyConfig { min_seconds: Some(2.0), ..PolicyConfig::new(PolicyKind::Fixed) }
+        .build()
+        .expect("good");
+    let replayed = replay(&truth, 0.5, &mut *fixed, &mut LastValue::default());
+    assert_eq!((replayed.polls, replayed.ticks), (3, 5));
+    assert_eq!((replayed.cost, replayed.accuracy, replayed.accuracy_within), (0.5, 1.0, 1.0));
+    let mut fixed = PolicyConfig { min_seconds: Some(9.0), ..PolicyConfig::new(PolicyKind::Fixed) }
+        .build()
+        .expect("good");
+    let replayed = replay(&truth, 1.0, &mut *fixed, &mut LastValue::default());
+    assert_eq!((replayed.accuracy, replayed.accuracy_within), (0.4, 0.6));
+    // Off by 0, 0, 1, 1.5 and 1.5, in standard deviations of 0.678.
+    assert!((replayed.mean_error - 0.8 / 0.678_233).abs() < 1e-5, "{replayed:?}");
+}
+
+#[test]
+fn a_trace_becomes_a_value_a_tick_and_its_gaps_stay_gaps() {
+    let text = "time_seconds,value\n0,1\n1.1,2\n1.9,3\n5,4\n";
+    let truth = Truth::of(&Trace::parse(text).expect("a trace"), SECOND);
+    let known: Vec<_> = truth.values.iter().map(|v| Some(*v).filter(|v| v.is_finite())).collect();
+    assert_eq!(known, [Some(1.0), Some(2.0), Some(3.0), None, None, Some(4.0)]);
+}
+
+#[test]
+fn the_workloads_have_the_shape_of_the_papers() {
+    let changes = |truth: &Truth| -> Vec<(usize, f64)> {
+        let steps = truth.values.windows(2).enumerate();
+        steps.filter(|(_, w)| w[0] != w[1]).map(|(n, w)| (n + 1, w[0] - w[1])).collect()
+    };
+    let regular = changes(&hacc::regular(HALF_HOUR));
+    assert!(regular.iter().all(|(second, bytes)| second % 5 == 0 && *bytes == 38_000.0));
+    let irregular = changes(&hacc::irregular(HALF_HOUR, 7));
+    assert_eq!(irregular, changes(&hacc::irregular(HALF_HOUR, 7)), "a seed is a sequence");
+    assert_ne!(irregular, changes(&hacc::irregular(HALF_HOUR, 8)));
+    assert!(irregular.iter().all(|(_, bytes)| (19_000.0..=38_000.0).contains(bytes)));
+    assert!(irregular.windows(2).all(|w| (5..=21).contains(&(w[1].0 - w[0].0))));
 }

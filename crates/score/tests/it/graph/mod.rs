@@ -6,6 +6,6 @@ mod freshness;
 mod units;
 mod cycles;
 mod running;
-pub(crate) mod no_allocation;
+mod no_allocation;
 mod model;
 mod simulation;
