@@ -24,9 +24,7 @@ pub(crate) struct Probe {
 /// What became of a poll.
 #[derive(Debug)]
 pub(crate) struct Polling {
-    /// When it was.
-    pub(crate) time: Timestamp,
-    /// The same on the monotonic clock.
+    /// On the monotonic clock.
     pub(crate) at: Duration,
     /// Processor time that it took.
     pub(crate) spent: Duration,
@@ -64,7 +62,7 @@ impl Probe {
         let (counts, refusal) = sink.finish();
         let spent = thread_time().saturating_sub(*started);
         *started += spent;
-        Polling { time, at, spent, counts, refusal, result }
+        Polling { at, spent, counts, refusal, result }
     }
 
     /// What the latest poll yielded.
@@ -75,11 +73,6 @@ impl Probe {
     /// How many facts it has.
     pub(crate) fn len(&self) -> usize {
         self.facts.iter().flatten().count()
-    }
-
-    /// Its facts, by the index that [`yielded`](Self::yielded) has.
-    pub(crate) fn facts(&self) -> &[Option<VertexWriter>] {
-        &self.facts
     }
 
     /// True if `topic` is one of its facts.

@@ -5,10 +5,9 @@ mod agent;
 mod ls;
 mod get;
 mod watch;
+mod record;
 mod publish;
 mod calibrate;
-mod insight;
-mod graph;
 mod doctor;
 pub(crate) mod delphi;
 mod completion;
@@ -30,10 +29,9 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Verb::Ls(args) => ls::run(global, &args),
         Verb::Get(args) => get::run(global, &args),
         Verb::Watch(args) => watch::run(global, &args),
+        Verb::Record(args) => record::run(global, &args),
         Verb::Publish(args) => publish::run(global, &args),
         Verb::Calibrate(args) => calibrate::run(global, &args),
-        Verb::Insight(args) => insight::run(global, &args),
-        Verb::Graph(args) => graph::run(global, &args),
         Verb::Doctor => doctor::run(global),
         Verb::Delphi(args) => delphi::run(global, &args),
         #[cfg(feature = "bench")]

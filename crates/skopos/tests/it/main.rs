@@ -2,10 +2,10 @@
 
 mod support;
 mod up;
-mod insight;
 mod read;
 mod watch;
 mod publish;
+mod record;
 mod calibrate;
 mod misuse;
 mod json;

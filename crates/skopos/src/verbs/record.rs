@@ -1,0 +1,264 @@
+//! `skopos record TOPIC…`: live topics into trace files, to be replayed.
+//!
+//! A row is written when somebody has looked at the source since the row before. What was not
+//! looked at is not written: a trace has gaps where its values were not known. Each row is one
+//! write, so a file is whole up to its last line whenever the recording ends, however it ends.
+
+use std::fs::File;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use serde::Serialize;
+use skopos_model::{Origin, Timestamp, Topic};
+use skopos_score::trace::Trace;
+use skopos_shm::{Host, Reading, Vertex, now};
+
+use crate::agent::Signals;
+use crate::cli::{Global, RecordArgs};
+use crate::failure::Failure;
+use crate::find::{no_match, open_host, resolve};
+use crate::out::{Out, Style, tell};
+
+/// The most topics of one recording: each is an open file, and a process may have 1,024.
+const MAX_RECORDED: usize = 800;
+
+/// Looks in an interval: a row is at most this part of the interval younger than its turn.
+const LOOKS: u32 = 8;
+
+/// How often topics that are gone are looked for.
+const LOOK_AROUND: Duration = Duration::from_millis(500);
+
+/// `docs/json/record.schema.json`.
+#[derive(Serialize)]
+struct Recorded<'a> {
+    recorded: Vec<FileJson<'a>>,
+}
+
+#[derive(Serialize)]
+struct FileJson<'a> {
+    topic: &'a str,
+    file: String,
+    rows: u64,
+    /// Intervals without a row, because nobody had looked at the source.
+    missed: u64,
+}
+
+pub(crate) fn run(global: &Global, args: &RecordArgs) -> Result<ExitCode, Failure> {
+    if args.interval.is_zero() {
+        return Err(Failure::new("an interval of 0 would be as often as possible")
+            .hint("name one, such as `--interval 1s`"));
+    }
+    let mut host = open_host(global)?;
+    let vertices = selected(&host, &args.topics)?;
+    // From here on Ctrl-C ends the recording as its time would.
+    let signals = Signals::catch()?;
+    let start = now();
+    let comments = Comments { start, interval: args.interval, notes: &args.note };
+    let mut tracks = Vec::with_capacity(vertices.len());
+    for vertex in vertices {
+        tracks.push(Track::create(vertex, &args.out, &comments)?);
+    }
+    let end = args.run_for.and_then(|run_for| Instant::now().checked_add(run_for));
+    let result = record(&mut host, &mut tracks, &signals, &comments, end);
+    let intervals = now().since(start).as_nanos() / args.interval.as_nanos();
+    report(&mut Out::new(global.style()), &tracks, u64::try_from(intervals).unwrap_or(u64::MAX))?;
+    result.map(|()| ExitCode::SUCCESS)
+}
+
+/// What the user's texts select, each topic once, numbers alone.
+fn selected(host: &Host, texts: &[String]) -> Result<Vec<Vertex>, Failure> {
+    let mut vertices: Vec<Vertex> = Vec::new();
+    for text in texts {
+        let mut found = resolve(host, text)?;
+        if found.is_empty() {
+            return Err(no_match(host, text));
+        }
+        found.retain(|vertex| vertex.info().value_type != skopos_model::ValueType::Structured);
+        if found.is_empty() {
+            return Err(Failure::new(format!("`{text}` has no number, and a trace is of numbers"))
+                .hint("`skopos watch` follows lists and records"));
+        }
+        found.retain(|vertex| !vertices.iter().any(|known| known.topic() == vertex.topic()));
+        vertices.append(&mut found);
+    }
+    if vertices.len() > MAX_RECORDED {
+        let count = vertices.len();
+        return Err(Failure::new(format!("{count} topics; at most {MAX_RECORDED} at once"))
+            .hint("name fewer of them; `skopos ls PATTERN` shows what a pattern selects"));
+    }
+    Ok(vertices)
+}
+
+/// Looks until the time is over, a signal comes or a file cannot be written.
+fn record(
+    host: &mut Host,
+    tracks: &mut [Track],
+    signals: &Signals,
+    comments: &Comments<'_>,
+    end: Option<Instant>,
+) -> Result<(), Failure> {
+    let nap = (comments.interval / LOOKS).max(Duration::from_millis(1));
+    let mut looked_around = Instant::now();
+    loop {
+        for track in tracks.iter_mut() {
+            track.look(comments)?;
+        }
+        if looked_around.elapsed() >= LOOK_AROUND && tracks.iter().any(|t| t.vertex.is_none()) {
+            looked_around = Instant::now();
+            host.refresh()?;
+            for track in tracks.iter_mut().filter(|track| track.vertex.is_none()) {
+                track.vertex = host.find(&track.topic).ok();
+            }
+        }
+        let left = end.map_or(nap, |end| end.saturating_duration_since(Instant::now()).min(nap));
+        if left.is_zero() || signalled(signals, left)? {
+            return Ok(());
+        }
+    }
+}
+
+/// Sleeps; true if a signal ended it.
+fn signalled(signals: &Signals, nap: Duration) -> Result<bool, Failure> {
+    let timeout = Timespec::try_from(nap).map_err(io::Error::other)?;
+    let descriptor = signals.descriptor();
+    match poll(&mut [PollFd::new(&descriptor, PollFlags::IN)], Some(&timeout)) {
+        Ok(ready) => Ok(ready > 0),
+        Err(rustix::io::Errno::INTR) => Ok(false),
+        Err(e) => Err(Failure::new("cannot wait").because(&io::Error::from(e))),
+    }
+}
+
+/// What stands above the rows of every file.
+struct Comments<'a> {
+    start: Timestamp,
+    interval: Duration,
+    notes: &'a [String],
+}
+
+/// One topic and its file.
+struct Track {
+    topic: Topic,
+    /// None while nobody publishes it.
+    vertex: Option<Vertex>,
+    path: PathBuf,
+    file: File,
+    /// Bytes of whole lines.
+    length: u64,
+    rows: u64,
+    /// When the source was looked at for the last row.
+    last: Option<Timestamp>,
+    /// The next row is of a look at this time or later.
+    due: Timestamp,
+}
+
+impl Track {
+    /// Makes the file, which must not be there yet, with its comments and head.
+    fn create(vertex: Vertex, dir: &Path, comments: &Comments<'_>) -> Result<Self, Failure> {
+        let topic = vertex.topic().clone();
+        // A topic has no other character than `/` that means anything in a path.
+        let path = dir.join(format!("{}.csv", topic.as_str().replace('/', "~")));
+        std::fs::create_dir_all(dir).map_err(|e| cannot_write(dir, &e))?;
+        let file = match File::create_new(&path) {
+            Ok(file) => file,
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
+                return Err(Failure::new(format!("{} is there already", path.display()))
+                    .hint("name another directory with --out; nothing is overwritten"));
+            }
+            Err(e) => return Err(cannot_write(&path, &e)),
+        };
+        let mut notes =
+            vec![format!("recorded: {}, every {:?}", comments.start, comments.interval)];
+        notes.extend(comments.notes.iter().cloned());
+        let unit = vertex.info().unit.to_string();
+        let head = Trace { topic: topic.to_string(), unit, notes, samples: Vec::new() };
+        let (vertex, due) = (Some(vertex), comments.start);
+        let mut track = Self { topic, vertex, path, file, length: 0, rows: 0, last: None, due };
+        track.append(&head.to_string())?;
+        Ok(track)
+    }
+
+    /// Writes a row if one is due and the source was looked at.
+    fn look(&mut self, comments: &Comments<'_>) -> Result<(), Failure> {
+        let Some(vertex) = &self.vertex else { return Ok(()) };
+        let latest = vertex.latest();
+        let gone = matches!(latest, Err(skopos_shm::Error::Gone(_)));
+        if gone || !vertex.segment().is_alive() {
+            tell(format!("{}: gone; its trace goes on when it is back", self.topic));
+            self.vertex = None;
+            return Ok(());
+        }
+        // A trace is of what was measured at the base rate, not of what a policy left of it.
+        vertex.follow();
+        let Ok(Reading { sample, checked_at }) = latest else { return Ok(()) };
+        let value = sample.value.as_f64().filter(|value| value.is_finite());
+        let is_new = checked_at >= self.due && self.last.is_none_or(|last| checked_at > last);
+        let Some(value) = value.filter(|_| is_new && sample.origin == Origin::Measured) else {
+            return Ok(());
+        };
+        let time = checked_at.since(comments.start);
+        // Milliseconds: no sensor is timed better, and files are read by people, too.
+        self.append(&format!("{},{value}\n", (time.as_secs_f64() * 1e3).round() / 1e3))?;
+        self.rows += 1;
+        self.last = Some(checked_at);
+        self.due = next_turn(comments.start, comments.interval, checked_at);
+        Ok(())
+    }
+
+    /// Adds whole lines or, when that fails, nothing.
+    fn append(&mut self, lines: &str) -> Result<(), Failure> {
+        if let Err(e) = self.file.write_all(lines.as_bytes()) {
+            let _ = self.file.set_len(self.length);
+            return Err(cannot_write(&self.path, &e).hint(
+                "what was recorded until now is whole; name a directory with room by --out",
+            ));
+        }
+        self.length += lines.len() as u64;
+        Ok(())
+    }
+}
+
+/// The earliest look that counts for the turn after that of `checked_at`: turns are whole multiples
+/// of the interval, and a publisher may be a little early for one.
+fn next_turn(start: Timestamp, interval: Duration, checked_at: Timestamp) -> Timestamp {
+    let early = interval / LOOKS;
+    let turn = (checked_at.since(start) + early).as_nanos() / interval.as_nanos() + 1;
+    let until = interval.saturating_mul(u32::try_from(turn).unwrap_or(u32::MAX));
+    start.saturating_add(until.saturating_sub(early))
+}
+
+fn cannot_write(path: &Path, e: &io::Error) -> Failure {
+    Failure::new(format!("cannot write {}", path.display())).because(e)
+}
+
+fn report(out: &mut Out, tracks: &[Track], intervals: u64) -> Result<(), Failure> {
+    let json =
+        |track: &Track| (track.path.display().to_string(), intervals.saturating_sub(track.rows));
+    match out.style {
+        Style::Json => {
+            let file_json = |track| {
+                let (file, missed) = json(track);
+                FileJson { topic: track.topic.as_str(), file, rows: track.rows, missed }
+            };
+            out.json(&Recorded { recorded: tracks.iter().map(file_json).collect() })?;
+        }
+        Style::Plain => {
+            for track in tracks {
+                let (file, missed) = json(track);
+                out.line(format!("{}\t{file}\t{}\t{missed}", track.topic, track.rows))?;
+            }
+        }
+        Style::Human => {
+            let mut rows = vec![["topic", "rows", "missed", "file"].map(str::to_owned).to_vec()];
+            for track in tracks {
+                let (file, missed) = json(track);
+                let counts = [track.rows.to_string(), missed.to_string(), file];
+                rows.push(std::iter::once(track.topic.to_string()).chain(counts).collect());
+            }
+            out.table(&rows, &[1, 2])?;
+        }
+    }
+    Ok(out.flush()?)
+}
