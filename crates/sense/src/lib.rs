@@ -56,6 +56,8 @@ mod clock;
 mod peer;
 mod responder;
 mod slurm;
+#[cfg(feature = "bpf")]
+mod block_access;
 
 pub use peer::{MAX_PEERS, PeerSettings};
 pub use registry::{Opened, open_all, open_peers};

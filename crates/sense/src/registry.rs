@@ -45,6 +45,10 @@ pub fn open_all(root: &Root) -> Opened {
     opened.add(energy::Energy::open(root));
     opened.add(clock::Clock::open());
     opened.add(slurm::Slurm::open(root));
+    #[cfg(feature = "bpf")]
+    opened.add(crate::block_access::BlockAccess::open(root));
+    #[cfg(not(feature = "bpf"))]
+    opened.skips.push(Skip::new("block_access", "built without the feature `bpf`"));
     opened
 }
 

@@ -2,11 +2,13 @@
 //!
 //! `recorded` and `hardware` feed them kernel files of known content, odd ones too; `live` compares
 //! them with independent tools on this machine; `peers` lets nodes probe each other;
-//! `slurm` starts a cluster; `no_allocation` counts what steady ticks allocate; `totality`
+//! `slurm` starts a cluster;
+//! `block_access` accesses a loop device; `no_allocation` counts what steady ticks allocate; `totality`
 //! feeds them damaged files.
 
 mod support;
 
+mod block_access;
 mod hardware;
 mod live;
 mod no_allocation;

@@ -1,0 +1,255 @@
+//! The program in the kernel, and the tables that it counts in. The layouts are those of
+//! `issued.bpf.c`, in words of 64 bits.
+
+use std::error::Error;
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use aya::maps::{Array, MapData};
+use aya::programs::TracePoint;
+use aya::{Ebpf, EbpfLoader};
+use rustix::thread::UnshareFlags;
+
+/// What build.rs made of `issued.bpf.c`; empty where there was no clang.
+static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/issued.bpf.o"));
+
+const CATEGORY: &str = "block";
+const TRACEPOINT: &str = "block_rq_issue";
+
+/// SETS * WAYS rows of two words.
+const TABLE_WORDS: usize = 128 * 8 * 2;
+/// One word, then DEVICE_SETS * DEVICE_WAYS entries of three.
+const DEVICES_WORDS: usize = 1 + 16 * 4 * 3;
+const SETTINGS_WORDS: usize = 2;
+
+type Words<const N: usize> = Array<MapData, [u64; N]>;
+
+/// The running program. It ends with this value.
+pub(super) struct Counter {
+    /// Keeps the program attached.
+    _program: Ebpf,
+    tables: Words<TABLE_WORDS>,
+    devices: Words<DEVICES_WORDS>,
+    settings: Words<SETTINGS_WORDS>,
+    active: u32,
+    mask: u64,
+}
+
+/// What was counted of one device since the program began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Entry {
+    /// The kernel's `dev_t`: major number << 20 | minor number.
+    pub(super) number: u64,
+    pub(super) accesses: u64,
+    pub(super) sampled: u64,
+}
+
+/// What was counted of all devices.
+pub(super) struct Devices([u64; DEVICES_WORDS]);
+
+impl Devices {
+    /// Those that were accessed.
+    pub(super) fn entries(&self) -> impl Iterator<Item = Entry> {
+        let entries = self.0[1..].chunks_exact(3);
+        let entries = entries.map(|e| Entry { number: e[0], accesses: e[1], sampled: e[2] });
+        entries.filter(|entry| entry.number != 0)
+    }
+
+    /// Requests to devices for which there was no entry.
+    pub(super) fn beyond(&self) -> u64 {
+        self.0[0]
+    }
+}
+
+/// What one table counted while it was the active one.
+pub(super) struct Table([u64; TABLE_WORDS]);
+
+impl Table {
+    /// Pairs of key and count. A key is a device's number << 32 | region.
+    pub(super) fn rows(&self) -> impl Iterator<Item = (u64, u64)> {
+        self.0.chunks_exact(2).map(|row| (row[0], row[1])).filter(|&(key, _)| key != 0)
+    }
+}
+
+impl Counter {
+    /// Loads and attaches the program.
+    ///
+    /// # Errors
+    /// Why not, and what would change that.
+    pub(super) fn open(sys: &Path) -> Result<Self, String> {
+        // First what every machine can be asked, then what only this build lacks.
+        let program = which_program(&format_file(sys)?)?;
+        if OBJECT.is_empty() {
+            return Err("built without BPF: there was no clang that has it as a target".to_owned());
+        }
+        let mut object = loader(sys).btf(None).load(OBJECT).map_err(told)?;
+        let issued: &mut TracePoint = object
+            .program_mut(program)
+            .ok_or_else(|| format!("the object has no program {program}"))?
+            .try_into()
+            .map_err(told)?;
+        issued.load().map_err(told)?;
+        issued.attach(CATEGORY, TRACEPOINT).map_err(told)?;
+        Ok(Self {
+            tables: map(&mut object, "TABLES")?,
+            devices: map(&mut object, "DEVICES")?,
+            settings: map(&mut object, "SETTINGS")?,
+            _program: object,
+            active: 0,
+            mask: 0,
+        })
+    }
+
+    pub(super) fn devices(&self) -> Result<Devices, String> {
+        self.devices.get(&0, 0).map(Devices).map_err(told)
+    }
+
+    /// What was counted since the last call. From now on one request in `mask + 1` is looked at.
+    pub(super) fn turn(&mut self, mask: u64) -> Result<Table, String> {
+        let full = self.active;
+        let next = 1 - full;
+        self.settings.set(0, [u64::from(next), mask], 0).map_err(told)?;
+        self.active = next;
+        self.mask = mask;
+        let table = self.tables.get(&full, 0).map(Table).map_err(told)?;
+        // A request that is under way on another processor may count in it yet: one or two are lost.
+        self.tables.set(full, [0; TABLE_WORDS], 0).map_err(told)?;
+        Ok(table)
+    }
+
+    /// One request in this and one more is looked at.
+    pub(super) fn mask(&self) -> u64 {
+        self.mask
+    }
+}
+
+/// A loader that has not read the kernel's types, for there is nothing to relocate. aya reads them in
+/// any case, from a path that it does not let be chosen, which takes 20 MB for a moment and leaves
+/// 2 MB behind. So the loader is made by a thread for which that path leads nowhere; where that
+/// may not be (CAP_SYS_CHROOT), it is only dearer.
+fn loader(sys: &Path) -> EbpfLoader<'static> {
+    let make = || {
+        // Unsound for tables of descriptors alone, hence deprecated; this one is about the root.
+        #[expect(
+            deprecated,
+            reason = "the replacement is unsafe, for flags that are not used here"
+        )]
+        let own_root = rustix::thread::unshare(UnshareFlags::FS);
+        if own_root.is_ok() {
+            // If it fails the path leads where it did.
+            let _ = rustix::process::chroot(sys);
+        }
+        EbpfLoader::new()
+    };
+    std::thread::scope(|scope| scope.spawn(make).join()).unwrap_or_else(|_| EbpfLoader::new())
+}
+
+fn map<const N: usize>(object: &mut Ebpf, name: &str) -> Result<Words<N>, String> {
+    let map = object.take_map(name).ok_or_else(|| format!("the object has no map {name}"))?;
+    Array::try_from(map).map_err(told)
+}
+
+/// The description of the tracepoint, from where tracefs is.
+fn format_file(sys: &Path) -> Result<String, String> {
+    let places = ["kernel/tracing", "kernel/debug/tracing"].map(|place| sys.join(place));
+    let file =
+        |place: &PathBuf| place.join("events").join(CATEGORY).join(TRACEPOINT).join("format");
+    let mut failure = String::new();
+    for path in places.iter().map(file) {
+        match fs::read_to_string(&path) {
+            Ok(text) => return Ok(text),
+            Err(e) if e.kind() == ErrorKind::PermissionDenied => return Err(NEEDS.to_owned()),
+            Err(e) if failure.is_empty() => {
+                failure = format!(
+                    "{}: {e}; as root: mount -t tracefs tracefs {}",
+                    path.display(),
+                    places[0].display()
+                );
+            }
+            Err(_) => {}
+        }
+    }
+    Err(failure)
+}
+
+const NEEDS: &str = "needs root, or CAP_BPF, CAP_PERFMON and leave to read tracefs";
+
+/// Which of the programs reads the fields of this kernel's tracepoint.
+fn which_program(format: &str) -> Result<&'static str, String> {
+    for (field, expected) in [("dev", 8), ("sector", 16), ("nr_sector", 24)] {
+        if offset(format, field) != Some(expected) {
+            return Err(format!("this kernel's {CATEGORY}:{TRACEPOINT} has `{field}` elsewhere"));
+        }
+    }
+    match offset(format, "rwbs") {
+        Some(34) => Ok("issued_at_34"),
+        Some(32) => Ok("issued_at_32"),
+        _ => Err(format!("this kernel's {CATEGORY}:{TRACEPOINT} has `rwbs` elsewhere")),
+    }
+}
+
+/// From "field:sector_t sector;\toffset:16;\tsize:8;\tsigned:0;".
+fn offset(format: &str, field: &str) -> Option<u32> {
+    let name = |line: &&str| {
+        let declared = line.trim().strip_prefix("field:").and_then(|l| l.split(';').next());
+        let word = declared.and_then(|d| d.split_whitespace().last());
+        word.and_then(|w| w.split('[').next()) == Some(field)
+    };
+    let line = format.lines().find(name)?;
+    line.split(';').find_map(|part| part.trim().strip_prefix("offset:"))?.parse().ok()
+}
+
+/// An error with its causes, in which the kernel's answer stands last. The verifier's log is not
+/// for a line of `skopos doctor`.
+fn told(error: impl Error + 'static) -> String {
+    let mut text = String::new();
+    let mut next: Option<&(dyn Error + 'static)> = Some(&error);
+    while let Some(cause) = next {
+        if let Some(io) = cause.downcast_ref::<std::io::Error>()
+            && io.kind() == ErrorKind::PermissionDenied
+        {
+            return NEEDS.to_owned();
+        }
+        let line = cause.to_string();
+        let line = line.lines().next().unwrap_or_default();
+        if !text.contains(line) {
+            text = if text.is_empty() { line.to_owned() } else { format!("{text}: {line}") };
+        }
+        next = cause.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NEW: &str = "name: block_rq_issue\nID: 2104\nformat:\n\
+        \tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n\n\
+        \tfield:dev_t dev;\toffset:8;\tsize:4;\tsigned:0;\n\
+        \tfield:sector_t sector;\toffset:16;\tsize:8;\tsigned:0;\n\
+        \tfield:unsigned int nr_sector;\toffset:24;\tsize:4;\tsigned:0;\n\
+        \tfield:unsigned int bytes;\toffset:28;\tsize:4;\tsigned:0;\n\
+        \tfield:unsigned short ioprio;\toffset:32;\tsize:2;\tsigned:0;\n\
+        \tfield:char rwbs[10];\toffset:34;\tsize:10;\tsigned:0;\n\
+        \tfield:__data_loc char[] cmd;\toffset:60;\tsize:4;\tsigned:0;\n";
+
+    #[test]
+    fn the_program_fits_the_tracepoint() {
+        let with = |from: &str, to: &str| which_program(&NEW.replace(from, to));
+        assert_eq!(with("", ""), Ok("issued_at_34"));
+        let older = with("rwbs[10];\toffset:34;", "rwbs[8];\toffset:32;");
+        assert_eq!(older, Ok("issued_at_32"));
+        for (from, to, field) in [
+            ("offset:16;", "offset:20;", "sector"),
+            ("dev_t dev;", "dev_t device;", "dev"),
+            ("nr_sector;\toffset:24", "nr_sector;\toffset:x", "nr_sector"),
+            ("rwbs[10];\toffset:34", "rwbs[10];\toffset:36", "rwbs"),
+        ] {
+            let refused = with(from, to).expect_err(field);
+            assert!(refused.contains(&format!("`{field}`")), "{refused}");
+        }
+        assert!(which_program("").is_err());
+    }
+}

@@ -1,0 +1,167 @@
+//! Known accesses to a loop device of this test, as the kernel counts them.
+
+use std::fs::File;
+use std::io::Write as _;
+use std::path::Path;
+use std::process::Command;
+
+use skopos_sense::Root;
+
+use crate::support::{Host, Tree};
+
+const MIB: u64 = 1 << 20;
+const TRACING: &str = "/sys/kernel/tracing";
+
+fn skipped(reason: impl std::fmt::Display) {
+    let _ = writeln!(std::io::stderr(), "skipped: {reason}");
+}
+
+fn run(program: &str, arguments: &[&str]) -> Result<String, String> {
+    let output = Command::new(program).args(arguments).output();
+    let output = output.map_err(|e| format!("{program}: {e}"))?;
+    match output.status.success() {
+        true => Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned()),
+        false => {
+            let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+            Err(format!("{program} {}: {said}", arguments.join(" ")))
+        }
+    }
+}
+
+/// tracefs, where most systems have it anyway; taken away again if it was not there.
+struct Tracefs {
+    is_ours: bool,
+}
+
+impl Tracefs {
+    fn mount() -> Result<Self, String> {
+        if Path::new(TRACING).join("events").exists() {
+            return Ok(Self { is_ours: false });
+        }
+        run("mount", &["-t", "tracefs", "tracefs", TRACING]).map(|_| Self { is_ours: true })
+    }
+}
+
+impl Drop for Tracefs {
+    fn drop(&mut self) {
+        if self.is_ours
+            && let Err(e) = run("umount", &["--lazy", TRACING])
+        {
+            eprintln!("{e}");
+        }
+    }
+}
+
+/// A loop device over a file in memory or on a disk.
+struct Loop {
+    device: String,
+    _folder: tempfile::TempDir,
+}
+
+impl Loop {
+    fn new(bytes: u64) -> Result<Self, String> {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let path = folder.path().join("disk");
+        File::create(&path).and_then(|f| f.set_len(bytes)).expect("writable");
+        let device = run("losetup", &["--find", "--show", &path.display().to_string()])?;
+        Ok(Self { device, _folder: folder })
+    }
+
+    fn name(&self) -> &str {
+        self.device.strip_prefix("/dev/").expect("a device file")
+    }
+
+    /// Reads or writes blocks of 4 KiB from the start of a mebibyte on, past the page cache.
+    fn access(&self, is_write: bool, mebibyte: u64, blocks: u64) {
+        let (blocks, start) = (format!("count={blocks}"), mebibyte * MIB / 4096);
+        let arguments = match is_write {
+            true => [
+                "if=/dev/zero".to_owned(),
+                format!("of={}", self.device),
+                "oflag=direct".to_owned(),
+                format!("seek={start}"),
+            ],
+            false => [
+                format!("if={}", self.device),
+                "of=/dev/null".to_owned(),
+                "iflag=direct".to_owned(),
+                format!("skip={start}"),
+            ],
+        };
+        let mut all: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        all.extend(["bs=4096", blocks.as_str(), "conv=notrunc"]);
+        run("dd", &all).expect("the device is ours");
+    }
+}
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        if let Err(e) = run("losetup", &["--detach", &self.device]) {
+            eprintln!("{e}");
+        }
+    }
+}
+
+/// What it takes, or why it is not to be had.
+fn open() -> Result<(Tracefs, Loop, Host), String> {
+    if !rustix::process::geteuid().is_root() {
+        return Err("BPF and loop devices need root".to_owned());
+    }
+    let (tracefs, disk) = (Tracefs::mount()?, Loop::new(64 * MIB)?);
+    let mut host = Host::open(&Root::default());
+    host.sensors.retain(|s| s.family().name == "block_access");
+    match host.sensors.len() {
+        1 => Ok((tracefs, disk, host)),
+        _ => Err(host.skip("block_access").expect("a reason")),
+    }
+}
+
+/// `start_byte` and `accesses` of the hottest regions.
+fn hottest(host: &Host, device: &str, count: usize) -> Vec<(u64, u64)> {
+    let topic = format!("block_access/{device}/hot_blocks");
+    let list = host.table.json(&topic).and_then(|list| list.as_array()).expect("a list");
+    let number = |record: &serde_json::Value, name: &str| record[name].as_u64().expect("a number");
+    let pair = |r: &serde_json::Value| (number(r, "start_byte"), number(r, "accesses"));
+    assert!(list.iter().all(|record| number(record, "bytes") == MIB));
+    list.iter().take(count).map(pair).collect()
+}
+
+#[test]
+fn the_regions_that_were_accessed_are_the_hot_ones() {
+    let (_tracefs, disk, mut host) = match open() {
+        Ok(opened) => opened,
+        Err(reason) => return skipped(reason),
+    };
+    host.poll(1.0);
+    let total = |host: &Host, metric: &str| {
+        host.table.get(&format!("block_access/{}/{metric}", disk.name())).unwrap_or(0.0)
+    };
+    let before = total(&host, "accesses_total");
+    disk.access(false, 5, 200);
+    disk.access(true, 40, 100);
+    disk.access(false, 12, 50);
+    host.poll(1.0);
+    let expected = [(5 * MIB, 200), (40 * MIB, 100), (12 * MIB, 50)];
+    assert_eq!(hottest(&host, disk.name(), 3), expected);
+    assert!(total(&host, "accesses_total") - before >= 350.0, "others may look at a new disk too");
+    assert_eq!(total(&host, "sampled_total"), total(&host, "accesses_total"), "all are looked at");
+    assert_eq!(total(&host, "unplaced_total"), 0.0);
+    // What comes later is hotter than what came before, and both tables are read.
+    for _ in 0..5 {
+        host.poll(60.0);
+        disk.access(true, 63, 30);
+    }
+    host.poll(60.0);
+    assert_eq!(hottest(&host, disk.name(), 2), [(63 * MIB, 150), (5 * MIB, 200)]);
+    // A loop device without its file is there yet, and has nothing that could be accessed.
+    let facts = format!("block_access/{}/", disk.name());
+    drop(disk);
+    host.poll(1.0);
+    assert_eq!(host.table.topics(&facts), Vec::<&str>::new());
+}
+
+#[test]
+fn a_machine_without_tracefs_says_what_to_mount() {
+    let reason = Tree::empty().host().skip("block_access").expect("told");
+    assert!(reason.contains("mount -t tracefs"), "{reason}");
+}
