@@ -44,6 +44,8 @@ pub(crate) struct Bound {
     residuals: [f32; RESIDUALS],
     next: u8,
     len: u8,
+    /// Which residual `quantile` is, by size; 0 while it is none of them.
+    rank: u8,
     /// The share of misses that is aimed at now.
     misses: f32,
     /// The bound for the mean horizon.
@@ -60,6 +62,7 @@ impl Bound {
             residuals: [0.0; RESIDUALS],
             next: 0,
             len: 0,
+            rank: 0,
             misses: (1.0 - COVERAGE) as f32,
             quantile: f32::INFINITY,
             horizon: 0.0,
@@ -98,10 +101,18 @@ impl Bound {
         }
         let known = if self.len == 0 { 0.0 } else { KEEP };
         self.horizon = known * self.horizon + (1.0 - known) * horizon as f32;
-        self.residuals[usize::from(self.next)] = up(residual);
+        let (came, full) = (up(residual), usize::from(self.len) == RESIDUALS);
+        let went = std::mem::replace(&mut self.residuals[usize::from(self.next)], came);
         self.next = (self.next + 1) % RESIDUALS as u8;
         self.len = (self.len + 1).min(RESIDUALS as u8);
-        self.quantile = self.quantile();
+        let rank = self.wanted_rank();
+        // Where one came and one went on the same side of the quantile, it is still the quantile:
+        // four times in five there is nothing to search.
+        let same_side = (came < self.quantile && went < self.quantile)
+            || (came > self.quantile && went > self.quantile);
+        if !(full && same_side && rank == self.rank && rank > 0) {
+            (self.quantile, self.rank) = self.search(rank);
+        }
     }
 
     /// The differences of a window, in any unit.
@@ -114,19 +125,24 @@ impl Bound {
         }
     }
 
-    fn quantile(&self) -> f32 {
+    /// Which residual, by size, is the bound; 0 if the largest is too small.
+    fn wanted_rank(&self) -> u8 {
+        let rank = ((1.0 - self.misses) * f32::from(self.len + 1)).ceil() as u8;
+        if rank > self.len { 0 } else { rank.max(1) }
+    }
+
+    /// The residual of this rank, and the rank.
+    fn search(&self, rank: u8) -> (f32, u8) {
         let len = usize::from(self.len);
         if len < FEWEST {
-            return f32::INFINITY;
+            return (f32::INFINITY, 0);
         }
         let mut sorted = self.residuals;
         let sorted = &mut sorted[..len];
-        let rank = ((1.0 - self.misses) * (len + 1) as f32).ceil() as usize;
-        let largest = || sorted.iter().copied().fold(0.0, f32::max);
-        if rank > len {
-            return BEYOND * largest();
+        match usize::from(rank).checked_sub(1) {
+            None => (BEYOND * sorted.iter().copied().fold(0.0, f32::max), 0),
+            Some(index) => (*sorted.select_nth_unstable_by(index, f32::total_cmp).1, rank),
         }
-        *sorted.select_nth_unstable_by(rank.saturating_sub(1), f32::total_cmp).1
     }
 
     /// The power of the horizon's ratio in quarters, between 0 and 4.
