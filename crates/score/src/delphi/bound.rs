@@ -1,7 +1,7 @@
 //! How far off a prediction may be, nine times in ten.
 //!
-//! Conformal prediction (Vovk et al., 2005): of the last 29 absolute residuals of what was said,
-//! the 27th smallest bounds the next with probability 27/30, whatever their distribution, as long
+//! Conformal prediction (Vovk et al., 2005): of the last 19 absolute residuals of what was said,
+//! the 18th smallest bounds the next with probability 18/20, whatever their distribution, as long
 //! as the next is like them. Values of a machine are not always like the ones before, so the share
 //! that is aimed at is moved after every hit and miss (adaptive conformal inference, Gibbs and
 //! Candès, 2021): over time the misses are one in ten even if the values drift.
@@ -18,9 +18,9 @@ use super::window::DIFFERENCES;
 /// The share of true values within the bound.
 pub const COVERAGE: f64 = 0.9;
 
-/// Residuals that are kept. 0.9 of 29 + 1 is a whole number, and 29 follow a new phase in half a
-/// minute of one a second.
-const RESIDUALS: usize = 29;
+/// Residuals that are kept. 0.9 of 19 + 1 is a whole number, and 19 follow a new phase in twenty
+/// samples.
+const RESIDUALS: usize = 19;
 
 /// Fewer residuals say nothing about one case in ten: until then there is no bound.
 const FEWEST: usize = 9;

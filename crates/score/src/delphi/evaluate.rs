@@ -83,7 +83,9 @@ pub fn evaluate(kind: Kind, samples: &[(Timestamp, f64)], first: usize) -> Optio
     }
     let tested = samples.get(samples.len().checked_sub(predictions)?..)?;
     let count = predictions as f64;
-    let mean = tested.iter().map(|(_, value)| value / count).sum::<f64>();
+    // From the first on, so that the mean of a constant is the constant to the last bit.
+    let (_, first) = *tested.first()?;
+    let mean = first + tested.iter().map(|(_, value)| (value - first) / count).sum::<f64>();
     let variance = tested.iter().map(|(_, value)| (value - mean).powi(2) / count).sum::<f64>();
     let [trained, adapted, shown, last_value, linear] =
         sums.map(|sums| sums.errors(count, variance));

@@ -6,12 +6,13 @@
 //! 2006), with weights that need neither a rate to tune nor an exponential: an expert with twice
 //! the error of the best has no say, one within a few per cent of it is as good.
 
+use super::learner::Learner;
 use super::model::{FEATURES, Model};
 use super::window::DIFFERENCES;
 
 /// Experts that are no model of a shape: last value, linear, a parabola, mean rate, mean, half way,
-/// half back, and the trained stack.
-const RULES: usize = 8;
+/// half back, the learner of this vertex, and the trained stack.
+const RULES: usize = 9;
 
 /// Where the trained stack stands.
 const STACK: usize = RULES - 1;
@@ -30,11 +31,12 @@ const PRIOR: f32 = 0.75;
 #[derive(Clone, Debug)]
 pub(crate) struct Head {
     losses: [f32; EXPERTS],
+    learner: Learner,
 }
 
 /// What each expert says of the next difference, in mean differences.
 #[inline]
-pub(crate) fn forecasts(model: &Model, u: &[f32; DIFFERENCES]) -> [f32; EXPERTS] {
+fn forecasts(model: &Model, learner: &Learner, u: &[f32; DIFFERENCES]) -> [f32; EXPERTS] {
     let features = model.features(u);
     let [a, b, c, d] = *u;
     let mut all = [0.0; EXPERTS];
@@ -47,22 +49,29 @@ pub(crate) fn forecasts(model: &Model, u: &[f32; DIFFERENCES]) -> [f32; EXPERTS]
         -(a + 2.0 * b + 3.0 * c + 4.0 * d) / 5.0,
         d / 2.0,
         -d / 2.0,
+        learner.forecast(u),
         model.stack(&features),
     ]);
     all[RULES..].copy_from_slice(&features);
     all
 }
 
-/// What the trained stack says among them.
-pub(crate) fn of_stack(forecasts: &[f32; EXPERTS]) -> f32 {
-    forecasts[STACK]
-}
-
 impl Head {
     pub(crate) fn new() -> Self {
         let mut losses = [1.0; EXPERTS];
         losses[STACK] = PRIOR;
-        Self { losses }
+        Self { losses, learner: Learner::new() }
+    }
+
+    /// What each expert says of the next difference, in mean differences.
+    #[inline]
+    pub(crate) fn forecasts(&self, u: &[f32; DIFFERENCES]) -> [f32; EXPERTS] {
+        forecasts(Model::built_in(), &self.learner, u)
+    }
+
+    /// After these differences came `next`, in their mean.
+    pub(crate) fn learn(&mut self, u: &[f32; DIFFERENCES], next: f32) {
+        self.learner.observe(u, next);
     }
 
     /// The share of each expert; they sum to 1.

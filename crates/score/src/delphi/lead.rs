@@ -2,13 +2,13 @@
 
 use super::head::MEMORY;
 
-/// How many standard errors a challenger must be ahead by to take over. One is weak evidence, and
-/// enough: who is preferred matters only where they differ.
-const TO_TAKE_OVER: f32 = 1.0;
+/// How many standard errors a challenger must be ahead by to take over: chance alone does that one
+/// time in forty.
+const TO_TAKE_OVER: f32 = 2.0;
 
 /// How many it must still be ahead by to stay. Without the gap between the two, two equals would
 /// change places on every sample.
-const TO_STAY: f32 = 0.5;
+const TO_STAY: f32 = 1.5;
 
 /// The discounted sum of what the challenger was better by, and of its square.
 #[derive(Clone, Debug, Default)]

@@ -14,8 +14,9 @@
 //!   such thing predicts a step and a sine. Each model is four weights, and a second four through
 //!   `x / (1 + |x|)`, nine in all. 72 are frozen; the trainable layer, a ninth model and a weight
 //!   for each of the nine, has 18.
-//! - **The layer goes on learning on each vertex.** The weight of each model, of the trained stack
-//!   and of seven rules of thumb is what it has earned there (`head`).
+//! - **The layer goes on learning on each vertex.** The weight of each model, of the trained stack,
+//!   of seven rules of thumb and of four weights fitted to this vertex alone (`learner`) is what it
+//!   has earned there (`head`).
 //! - **A running score and a fallback.** Last value and linear extrapolation are scored beside it on
 //!   every sample, and whichever is winning by more than chance speaks (`lead`).
 //! - **A bound** that holds nine times in ten, from the residuals of what was said (`bound`).
@@ -54,6 +55,7 @@
 
 mod window;
 mod model;
+mod learner;
 mod head;
 mod lead;
 mod ledger;

@@ -3,7 +3,7 @@ use std::fmt;
 use skopos_model::{Kind, Timestamp};
 
 use super::bound::Bound;
-use super::head::{blend, forecasts, of_stack};
+use super::head::blend;
 use super::ledger::{Ledger, Missed};
 use super::model::Model;
 use super::window::{Grid, Window, nanos, normalise};
@@ -12,7 +12,7 @@ use super::window::{Grid, Window, nanos, normalise};
 const REACH: f64 = 2.0;
 
 /// What a value is now, from one vertex's samples: feed it with [`observe`](Self::observe), ask it
-/// with [`now`](Self::now). 384 bytes; nothing is allocated.
+/// with [`now`](Self::now). 408 bytes; nothing is allocated.
 #[derive(Clone, Debug)]
 pub struct Predictor {
     window: Window,
@@ -166,7 +166,8 @@ impl Predictor {
         let horizon = if at.as_nanos() > time { nanos(time, at.as_nanos()) } else { 0.0 };
         let linear = self.allowed(value, self.window.slope() * horizon);
         let trained = self.window.grid().map(|grid| {
-            let stack = of_stack(&forecasts(Model::built_in(), &grid.normalised));
+            let model = Model::built_in();
+            let stack = model.stack(&model.features(&grid.normalised));
             f64::from(stack) * grid.scale * (horizon / grid.step).min(REACH)
         });
         Some(Forecasts {
@@ -227,7 +228,7 @@ impl Predictor {
         let grid = self.window.grid();
         let experts = grid.map(|Grid { step, scale, normalised }| {
             let steps = scale * (horizon / step).min(REACH);
-            let said = forecasts(Model::built_in(), &normalised);
+            let said = self.ledger.head.forecasts(&normalised);
             said.map(|change| off(before + f64::from(change) * steps))
         });
         let missed = Missed {
@@ -239,8 +240,13 @@ impl Predictor {
         self.ledger.observe(&missed, experts.as_ref());
         let bound = self.bound.at(horizon, method != Method::LastValue);
         self.bound.observe(missed.shown, bound, horizon);
-        if let Some(grid) = grid {
-            self.bound.observe_spread(&grid.normalised);
+        if let Some(Grid { step, scale, normalised }) = grid {
+            self.bound.observe_spread(&normalised);
+            // At another distance than a step the next difference is not known, only the slope.
+            let next = (value - before) / scale * (step / horizon);
+            if scale > 0.0 && next.is_finite() {
+                self.ledger.head.learn(&normalised, next as f32);
+            }
         }
     }
 
@@ -255,11 +261,12 @@ impl Predictor {
             self.ahead = [0.0; REACH as usize];
             return;
         }
-        let (model, weights) = (Model::built_in(), self.ledger.head.weights());
-        let next = blend(&weights, &forecasts(model, &normalised));
+        let head = &self.ledger.head;
+        let weights = head.weights();
+        let next = blend(&weights, &head.forecasts(&normalised));
         let [_, b, c, d] = normalised;
         let (rescaled, shifted) = normalise([b, c, d, next].map(f64::from));
-        let after = f64::from(blend(&weights, &forecasts(model, &shifted))) * rescaled;
+        let after = f64::from(blend(&weights, &head.forecasts(&shifted))) * rescaled;
         let next = f64::from(next);
         self.ahead = [next * scale, (next + after) * scale];
     }

@@ -259,7 +259,7 @@ fn a_file_of_weights_is_read_back_or_refused() {
 
 #[test]
 fn the_state_of_a_vertex_is_small() {
-    assert_eq!(size_of::<Predictor>(), 384);
+    assert_eq!(size_of::<Predictor>(), 408);
 }
 
 proptest! {
