@@ -224,6 +224,21 @@ impl RawVertex<'_> {
         done
     }
 
+    /// Marks the source as looked at, and found unchanged, at `time`; an earlier time than the last
+    /// look's is nothing new. `None` as for [`publish`](Self::publish).
+    pub(crate) fn check(&self, owner: u64, time: Timestamp) -> Option<()> {
+        self.lock();
+        let head = self.head;
+        // Relaxed: changes only under this lock.
+        let own = (head.owner.load(Ordering::Relaxed) == owner).then_some(());
+        if own.is_some() && head.checked_at.load(Ordering::Relaxed) < time.as_nanos() {
+            // SYNC: pairs with the Acquire load in `latest`, as in `publish_locked`.
+            head.checked_at.store(time.as_nanos(), Ordering::Release);
+        }
+        self.unlock();
+        own
+    }
+
     fn publish_locked(
         &self,
         owner: u64,

@@ -7,6 +7,7 @@ use clap::{Args, Parser, Subcommand};
 use skopos_model::duration;
 use skopos_score::interval::PolicyKind;
 
+use crate::config::Share;
 use crate::out::Style;
 
 /// Monitoring whose first reader is a program.
@@ -83,6 +84,12 @@ pub(crate) enum Verb {
     /// Measure how fast a device can be, once, for insights to compare with
     #[command(before_help = "Example: skopos calibrate nvme0n1   (or any folder on it)")]
     Calibrate(CalibrateArgs),
+    /// What is computed from facts, and how it comes about
+    #[command(before_help = "Example: skopos insight explain msca")]
+    Insight(InsightArgs),
+    /// What is computed from what, how often it changes and how old it is
+    #[command(before_help = "Example: skopos graph --dot | dot -Tsvg > graph.svg")]
+    Graph(GraphArgs),
     /// Check what this machine allows and what is running
     #[command(before_help = "Example: skopos doctor")]
     Doctor,
@@ -108,15 +115,19 @@ pub(crate) struct AgentArgs {
     /// Stop by itself after this long (30s, 5m, 2h)
     #[arg(long = "for", value_name = "DURATION", value_parser = duration::parse)]
     pub(crate) run_for: Option<Duration>,
-    /// Shortest time between two polls of a sensor
-    #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = duration::parse)]
-    pub(crate) interval: Duration,
-    /// How the time between polls follows what they find
-    #[arg(long, value_name = "POLICY", default_value = "fixed", value_parser = policy)]
-    pub(crate) policy: PolicyKind,
+    /// Shortest time between two polls of a sensor [default: 1s]
+    #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
+    pub(crate) interval: Option<Duration>,
+    /// How the time between polls follows what they find: fixed, aimd, aimd-window or hazard
+    /// [default: hazard]
+    #[arg(long, value_name = "POLICY", value_parser = policy)]
+    pub(crate) policy: Option<PolicyKind>,
     /// What the agent may cost of one core, such as 1% or 0.01 [default: 1%]
-    #[arg(long, value_name = "SHARE", value_parser = share)]
-    pub(crate) budget: Option<f64>,
+    #[arg(long, value_name = "SHARE")]
+    pub(crate) budget: Option<Share>,
+    /// Configuration [default: $SKOPOS_CONFIG, ~/.config/skopos/skopos.toml, /etc/skopos/skopos.toml]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
     /// First segment of every topic [default: the host's name]
     #[arg(long, value_name = "NAME")]
     pub(crate) node: Option<String>,
@@ -130,18 +141,6 @@ fn policy(text: &str) -> Result<PolicyKind, String> {
     let names = || PolicyKind::ALL.map(PolicyKind::name).join(", ");
     let found = PolicyKind::ALL.into_iter().find(|kind| kind.name() == text);
     found.ok_or_else(|| format!("the policies are {}", names()))
-}
-
-/// `1%` or `0.01`.
-fn share(text: &str) -> Result<f64, String> {
-    let (number, scale) = match text.strip_suffix('%') {
-        Some(number) => (number.trim_end(), 0.01),
-        None => (text, 1.0),
-    };
-    number
-        .parse()
-        .map(|n: f64| n * scale)
-        .map_err(|_| format!("`{text}` is no share: try `1%` or `0.01`"))
 }
 
 #[cfg(feature = "tui")]
@@ -319,6 +318,43 @@ fn seconds(text: &str) -> Result<f64, String> {
         Ok(seconds) if (0.05..=3600.0).contains(&seconds) => Ok(seconds),
         _ => Err(format!("`{text}` is no number of seconds from 0.05 to 3600")),
     }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct InsightArgs {
+    #[command(subcommand)]
+    pub(crate) verb: InsightVerb,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum InsightVerb {
+    /// Every insight with its value, or why there is none
+    #[command(before_help = "Example: skopos insight ls")]
+    Ls {
+        /// Which topics: `*` within a segment, `**` over segments; the node may be left out
+        pattern: Option<String>,
+    },
+    /// One insight with its formula and its inputs as they are now
+    #[command(before_help = "Example: skopos insight show interference_factor_ratio")]
+    Show {
+        /// A name such as msca, a topic or a pattern
+        name: String,
+    },
+    /// From an insight back to its facts, and where those come from
+    #[command(before_help = "Example: skopos insight explain 'tier_remaining_*'")]
+    Explain {
+        /// A name such as msca, a topic or a pattern
+        name: String,
+    },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct GraphArgs {
+    /// Which insights [default: all]
+    pub(crate) pattern: Option<String>,
+    /// In the language of Graphviz
+    #[arg(long, conflicts_with_all = ["json", "plain"])]
+    pub(crate) dot: bool,
 }
 
 #[derive(Debug, Args)]

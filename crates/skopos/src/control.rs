@@ -12,8 +12,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::failure::Failure;
 
-/// The longest request or answer. A structured value of the greatest length, escaped, fits thrice.
+/// The longest request. A structured value of the greatest length, escaped, fits thrice.
 pub(crate) const MAX_MESSAGE_BYTES: usize = 32 * 1024;
+
+/// The longest answer: what a socket takes at once, so that the agent never waits for a reader.
+pub(crate) const MAX_ANSWER_BYTES: usize = 128 * 1024;
 
 /// How long a verb waits for the agent. A tick of all sensors takes milliseconds.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
@@ -30,6 +33,13 @@ pub(crate) enum Request {
     Refresh { topic: String },
     /// Say what is sensed and what is not.
     Status,
+    /// Show vertices of the graph whose topics match a pattern, in the order of topics, from the one
+    /// after `after` on.
+    Vertices { pattern: String, insights_only: bool, after: Option<String> },
+    /// Say how each built-in insight stands.
+    Definitions,
+    /// Say what is unusual now.
+    Findings,
 }
 
 /// What the agent answers.
@@ -43,6 +53,20 @@ pub(crate) enum Answer {
     },
     /// What is sensed and what is not.
     Status(Status),
+    /// Vertices of the graph.
+    Vertices {
+        vertices: Vec<VertexStatus>,
+        /// True if there are more than fit.
+        more: bool,
+    },
+    /// The built-in insights.
+    Definitions {
+        definitions: Vec<DefinitionStatus>,
+        /// Those that could not be added to the graph.
+        refused: Vec<RefusedInput>,
+    },
+    /// What is unusual now, as events have it.
+    Findings { findings: Vec<serde_json::Value> },
     /// Not done.
     Refused {
         /// What went wrong.
@@ -88,6 +112,80 @@ pub(crate) struct SensorStatus {
     pub(crate) poll_seconds: f64,
     /// Why the latest poll failed, if it did.
     pub(crate) error: Option<String>,
+}
+
+/// One vertex of the graph.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct VertexStatus {
+    pub(crate) topic: String,
+    pub(crate) unit: String,
+    pub(crate) kind: String,
+    pub(crate) is_insight: bool,
+    /// Name and formula of an insight.
+    pub(crate) name: Option<String>,
+    pub(crate) formula: Option<String>,
+    /// Its value; null if it is unknown, and then why.
+    pub(crate) value: serde_json::Value,
+    pub(crate) unknown: Option<String>,
+    /// Since when that holds.
+    pub(crate) since_ns: i64,
+    /// When its source, of an insight its oldest needed input, was last looked at.
+    pub(crate) checked_at_ns: i64,
+    /// The topic of that input.
+    pub(crate) oldest: Option<String>,
+    pub(crate) inputs: Vec<InputStatus>,
+    /// Topics that match an input and are not taken, each with the reason.
+    pub(crate) refused: Vec<RefusedInput>,
+    /// Insights that are computed from it: the first ones, and how many.
+    pub(crate) dependents: Vec<String>,
+    pub(crate) dependents_total: usize,
+    /// How many insights lie on the longest path up to it.
+    pub(crate) height: u8,
+    /// Evaluations, and what they took.
+    pub(crate) runs: u64,
+    pub(crate) last_ns: u64,
+    pub(crate) total_ns: u64,
+    /// How often its value changed, and how often a second of late.
+    pub(crate) changes: u64,
+    pub(crate) changes_per_second: Option<f64>,
+}
+
+/// One input of an insight.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct InputStatus {
+    pub(crate) name: String,
+    pub(crate) pattern: String,
+    pub(crate) needed: bool,
+    /// Why nothing matches.
+    pub(crate) missing: Option<String>,
+    /// Topics that match: the first ones, and how many.
+    pub(crate) matched: Vec<String>,
+    pub(crate) matched_total: usize,
+}
+
+/// A topic that an insight does not take, or an insight that the graph does not.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct RefusedInput {
+    pub(crate) topic: String,
+    pub(crate) reason: String,
+}
+
+/// How a built-in insight stands.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct DefinitionStatus {
+    pub(crate) name: String,
+    /// Its row in Table 1 of the Apollo paper.
+    pub(crate) row: u8,
+    pub(crate) help: String,
+    pub(crate) unit: String,
+    pub(crate) formula: String,
+    pub(crate) source: String,
+    /// How many vertices there are of it.
+    pub(crate) vertices: usize,
+    /// How many more there would be, were there room.
+    pub(crate) refused: usize,
+    /// Why there is none, if there is none.
+    pub(crate) why_none: Option<String>,
 }
 
 /// Something that is not sensed.
@@ -136,7 +234,7 @@ pub(crate) fn ask(dir: &Path, request: &Request) -> Result<Answer, Failure> {
     line.push(b'\n');
     stream.write_all(&line).map_err(io)?;
     let mut answer = String::new();
-    BufReader::new(stream.take(MAX_MESSAGE_BYTES as u64)).read_line(&mut answer).map_err(io)?;
+    BufReader::new(stream.take(MAX_ANSWER_BYTES as u64)).read_line(&mut answer).map_err(io)?;
     match serde_json::from_str(&answer).map_err(|e| io(e.into()))? {
         Answer::Refused { error, hint } => {
             let failure = Failure::refusal(error);

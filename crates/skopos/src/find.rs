@@ -7,7 +7,7 @@ use crate::cli::Global;
 use crate::failure::Failure;
 
 /// How alike two names must be, from 0 to 1, before one is suggested for the other.
-const LIKENESS: f64 = 0.7;
+pub(crate) const LIKENESS: f64 = 0.7;
 
 /// The machine's live segments; a failure with a hint if there is none.
 pub(crate) fn open_host(global: &Global) -> Result<Host, Failure> {

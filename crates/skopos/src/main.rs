@@ -11,10 +11,12 @@
 mod cli;
 mod verbs;
 mod state;
+mod config;
 mod agent;
 mod calibrate;
 mod control;
 mod find;
+mod ask;
 mod format;
 mod out;
 mod failure;

@@ -438,3 +438,17 @@ fn readers_leave_marks_that_the_publisher_takes() {
     let _ = vertex(&read).range(at(0)..=skopos_shm::now());
     assert_eq!(publisher.take_interest(&read), interest(true, false), "a range is read");
 }
+
+#[test]
+fn a_look_that_found_nothing_new_makes_the_value_fresh() {
+    let (_dir, publisher, writer, vertex) = one(ValueType::U64, 4);
+    writer.publish_at(at(10), 5u64).expect("registered");
+    for (look, checked_at) in [(30, 30), (20, 30), (31, 31)] {
+        writer.check_at(at(look)).expect("registered");
+        let reading = vertex.latest().expect("published");
+        assert_eq!((reading.checked_at, reading.sample.time), (at(checked_at), at(10)), "{look}");
+    }
+    assert_eq!(vertex.count(), 1, "nothing was stored");
+    publisher.unregister(&writer);
+    assert!(matches!(writer.check_at(at(40)), Err(Error::Gone(_))));
+}

@@ -42,7 +42,7 @@ struct Lane {
 
 struct Job {
     number: usize,
-    probe: Probe,
+    probe: Box<Probe>,
     times: (Timestamp, Duration),
 }
 
@@ -50,7 +50,7 @@ struct Job {
 pub(crate) struct Done {
     /// The number that it was lent with.
     pub(crate) number: usize,
-    pub(crate) probe: Probe,
+    pub(crate) probe: Box<Probe>,
     pub(crate) polling: Polling,
 }
 
@@ -71,9 +71,9 @@ impl Lanes {
     pub(crate) fn lend(
         &mut self,
         number: usize,
-        probe: Probe,
+        probe: Box<Probe>,
         times: (Timestamp, Duration),
-    ) -> Result<(), Probe> {
+    ) -> Result<(), Box<Probe>> {
         let Some(lane) = self.idle.pop().or_else(|| self.start()) else { return Err(probe) };
         match lane.jobs.send(Job { number, probe, times }) {
             Ok(()) => {

@@ -2,17 +2,22 @@
 //! request comes or a signal ends it.
 //!
 //! `probe` is a sensor with its facts, `sink` puts what it yields into the segment; `polled` says
-//! when it is polled, `overhead` keeps all of them within a budget, `lanes` polls what may hang.
-//! `self_facts` publishes what the agent itself does, `user_facts` what scripts hand in, `server`
+//! when it is polled, `overhead` keeps all of them within a budget, `lanes` polls what may hang;
+//! `insights` is what is computed from what they yield.
+//! `self_facts` publishes what the agent itself does, `user_facts` what scripts hand in, `foreign` is what other processes
+//! publish, `server`
 //! answers requests, `signals` turns signals into a readable descriptor.
 
+mod settings;
 mod probe;
 mod sink;
 mod polled;
 mod overhead;
 mod lanes;
+mod insights;
 mod self_facts;
 mod user_facts;
+mod foreign;
 mod server;
 mod signals;
 
@@ -21,18 +26,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use skopos_model::{Timestamp, Topic, escape_segment};
-use skopos_score::budget::DEFAULT_LIMIT;
-use skopos_score::interval::{PolicyConfig, PolicyError};
-use skopos_sense::{Skip, open_all};
+use skopos_model::{Timestamp, Topic, TopicPattern};
+use skopos_sense::{Skip, open_all, open_peers};
 use skopos_shm::Publisher;
 
+use crate::agent::foreign::Foreign;
+use crate::agent::insights::Insights;
 use crate::agent::lanes::Lanes;
 use crate::agent::overhead::Overhead;
-use crate::agent::polled::{Polled, Schedule};
+use crate::agent::polled::Polled;
 use crate::agent::probe::{Polling, Probe, thread_time};
-use crate::agent::self_facts::SelfFacts;
+use crate::agent::self_facts::{About, SelfFacts};
 use crate::agent::server::Server;
+use crate::agent::settings::Settings;
 use crate::agent::sink::Counts;
 use crate::agent::user_facts::UserFacts;
 use crate::cli::{AgentArgs, Global};
@@ -44,14 +50,12 @@ pub(crate) use crate::agent::signals::Signals;
 /// The agent's segment. One a runtime directory, so one agent a user.
 pub(crate) const SEGMENT_NAME: &str = "agent";
 
-/// The shortest interval: below it a tick costs more than a whole core can give it.
-const MIN_INTERVAL: Duration = Duration::from_millis(10);
-/// The longest interval: a day. Longer is no monitoring.
-const MAX_INTERVAL: Duration = Duration::from_secs(86_400);
 /// A sensor that was polled this recently is not polled again for one who asks.
 pub(crate) const MIN_REFRESH: Duration = Duration::from_millis(100);
 /// How often the agent looks who reads what, and so how late a new follower is noticed.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// How often sensors are asked what they cannot measure.
+const EXPLAIN_EVERY: Duration = Duration::from_secs(10);
 /// How long the first tick waits for sensors that may block, so that what they found is there with
 /// the rest; and how long one who asks for a fresh value waits for such a sensor.
 const LANE_PATIENCE: Duration = Duration::from_millis(200);
@@ -82,12 +86,16 @@ pub(crate) struct Agent {
     polled: Vec<Polled>,
     lanes: Lanes,
     overhead: Overhead,
+    insights: Insights,
     /// When to look next who reads what.
     look_at: Duration,
+    /// When to ask sensors next what they cannot measure.
+    explain_at: Duration,
     /// Families without a sensor here, and those left out.
     skips: Vec<Skip>,
     self_facts: SelfFacts,
     user_facts: UserFacts,
+    foreign: Foreign,
     server: Server,
     signals: Signals,
     counts: Counts,
@@ -108,63 +116,69 @@ impl Agent {
         args: &AgentArgs,
         signals: Signals,
     ) -> Result<Self, Failure> {
-        if !(MIN_INTERVAL..=MAX_INTERVAL).contains(&args.interval) {
-            return Err(Failure::new(format!("the interval {:?} is out of range", args.interval))
-                .hint("choose one from 10ms to 1d"));
-        }
+        let settings = Settings::new(args)?;
         let dir = global.dir.clone().unwrap_or_else(skopos_shm::runtime_dir);
         server::check_path(&dir)?;
-        let node = match &args.node {
-            Some(name) => name.clone(),
-            None => host_name(),
-        };
-        check_node(&node)?;
+        let node = settings.node.clone();
         let publisher = Publisher::builder(SEGMENT_NAME).dir(&dir).node(&node).create()?;
         let server = Server::listen(&dir)?;
         let self_facts = SelfFacts::new(&publisher)?;
         let now = monotonic();
+        let node: Arc<str> = node.into();
+        let insights = Insights::new(&node, &settings.config, &publisher)?;
         let mut agent = Self {
-            node: node.into(),
+            node,
+            insights,
             publisher,
             polled: Vec::new(),
             lanes: Lanes::new()?,
-            overhead: Overhead::new(args.budget.unwrap_or(DEFAULT_LIMIT), now)?,
+            overhead: Overhead::new(settings.budget, now)?,
             look_at: now,
+            explain_at: Duration::ZERO,
             skips: Vec::new(),
             self_facts,
             user_facts: UserFacts::new(&dir),
+            foreign: Foreign::new(&dir),
             dir,
             server,
             signals,
             counts: Counts::default(),
             clock: Clock { wall: skopos_shm::now(), monotonic: now },
-            deadline: args.run_for.map(|d| now.saturating_add(d)),
+            deadline: settings.run_for.map(|d| now.saturating_add(d)),
             events: Vec::new(),
         };
-        agent.open_sensors(args)?;
+        agent.open_sensors(&settings)?;
         // Before any sensor's facts: where there is no room for all, what tells so comes first.
         agent.publish_self(skopos_shm::now());
         Ok(agent)
     }
 
-    fn open_sensors(&mut self, args: &AgentArgs) -> Result<(), Failure> {
-        let opened = open_all(&crate::state::root());
-        let mut unknown: Vec<&String> = args.skip.iter().collect();
+    fn open_sensors(&mut self, settings: &Settings) -> Result<(), Failure> {
+        let peers = settings.peers();
+        peers.check().map_err(|e| Failure::new(format!("[peers]: {e}")))?;
+        let mut opened = open_all(&crate::state::root());
+        let others = open_peers(&peers);
+        opened.sensors.extend(others.sensors);
+        opened.skips.extend(others.skips);
+        let mut unknown: Vec<&String> = settings.skip.iter().collect();
         // What a sensor cannot measure may change, so it is asked again whenever it is shown.
         let told = |skip: &Skip| opened.sensors.iter().any(|s| s.skips().contains(skip));
         self.skips = opened.skips.iter().filter(|skip| !told(skip)).cloned().collect();
         unknown.retain(|name| self.skips.iter().all(|skip| skip.what != **name));
         for sensor in opened.sensors {
             let name = sensor.family().name;
-            if args.skip.iter().any(|skipped| skipped == name) {
+            if settings.skip.iter().any(|skipped| skipped == name) {
                 unknown.retain(|skipped| *skipped != name);
                 self.skips.push(Skip::new(name, "left out by --skip"));
                 continue;
             }
-            let schedule = schedule(sensor.interval_hint(), args);
+            let schedule = settings.schedule(name, sensor.interval_hint())?;
             let may_block = sensor.may_block();
-            let probe = Probe::new(&self.publisher, &self.node, sensor)?;
-            self.polled.push(Polled::new(name, may_block, probe, schedule?));
+            let probe = Box::new(Probe::new(&self.publisher, &self.node, sensor)?);
+            self.polled.push(Polled::new(name, may_block, probe, schedule));
+        }
+        for skip in &self.skips {
+            self.insights.set_missing(&skip.what, Some(&skip.reason));
         }
         if let Some(name) = unknown.first() {
             let families: Vec<_> = self.polled.iter().map(Polled::name).collect();
@@ -203,7 +217,8 @@ impl Agent {
             let due = self.polled.iter().map(Polled::due).min();
             let wake = due.into_iter().chain(self.deadline).chain([self.look_at]).min();
             let wait = wake.map(|at| at.saturating_sub(now));
-            let wait = wait.into_iter().chain(self.server.patience_left()).min();
+            let wait = wait.into_iter().chain(self.server.patience_left());
+            let wait = wait.chain(self.insights.due_in(skopos_shm::now())).min();
             if self.sleep(wait)? {
                 return Ok(());
             }
@@ -213,6 +228,10 @@ impl Agent {
             }
             if self.look_at <= now {
                 self.look(now);
+            }
+            let time = skopos_shm::now();
+            if self.insights.due_in(time).is_some_and(|left| left.is_zero()) {
+                self.insights.run(&self.publisher, time, &mut self.counts);
             }
             if self.polled.iter().any(|p| p.due() <= now) || self.lanes.has_news() {
                 self.tick(observe)?;
@@ -279,6 +298,8 @@ impl Agent {
         for polled in &mut self.polled {
             polled.watch(now, &mut events);
         }
+        self.explain_missing(now);
+        self.insights.run(&self.publisher, time, &mut self.counts);
         if !self.publisher.is_published() {
             let path = self.publisher.path().display();
             return Err(Failure::new(format!(
@@ -318,8 +339,10 @@ impl Agent {
     }
 
     /// Takes a sensor back that was polled.
-    fn settle(&mut self, at: usize, probe: Probe, polling: Polling, events: &mut Vec<Event>) {
+    fn settle(&mut self, at: usize, probe: Box<Probe>, polling: Polling, events: &mut Vec<Event>) {
         self.counts.add(&polling.counts);
+        let yielded = (probe.yielded(), probe.facts());
+        self.insights.take(at + 1, yielded, polling.time, &self.publisher);
         self.overhead.polled(polling.spent);
         self.polled[at].returned(probe, polling, events);
     }
@@ -333,11 +356,36 @@ impl Agent {
             }
         }
         self.overhead.plan(&mut self.polled, now);
+        if self.foreign.look(&mut self.insights, &self.publisher, now) {
+            self.insights.run(&self.publisher, skopos_shm::now(), &mut self.counts);
+        }
+    }
+
+    /// Tells insights why facts that they ask for are not there.
+    fn explain_missing(&mut self, now: Duration) {
+        if now < self.explain_at {
+            return;
+        }
+        self.explain_at = now + EXPLAIN_EVERY;
+        for polled in &mut self.polled {
+            for (what, reason) in polled.news_of_skips() {
+                self.insights.set_missing(&what, reason.as_deref());
+            }
+        }
     }
 
     fn publish_self(&mut self, time: Timestamp) {
-        let Self { publisher, node, polled, counts, overhead, lanes, .. } = self;
-        self.self_facts.publish(publisher, node, polled, (counts, overhead, lanes.busy()), time);
+        let Self { publisher, node, polled, counts, overhead, .. } = self;
+        let about = About {
+            counts,
+            overhead,
+            busy_lanes: self.lanes.busy(),
+            insights: self.insights.counts(),
+            left_out: self.foreign.left_out(),
+        };
+        self.self_facts.publish(publisher, node, polled, &about, time);
+        // Sensors have the numbers from 1 on.
+        self.insights.take(0, self.self_facts.yielded(), time, &self.publisher);
     }
 
     fn answer(&mut self, request: Request) -> Answer {
@@ -346,19 +394,38 @@ impl Agent {
             Request::Publish { topic, value, value_type, unit, kind } => {
                 self.in_full(&topic).and_then(|topic| {
                     let texts = [&*value, &*value_type, &*unit, &*kind];
-                    self.user_facts.publish(&self.publisher, topic, texts)
+                    self.user_facts.publish(&self.publisher, &mut self.insights, topic, texts)
                 })
             }
-            Request::Remove { topic } => self
-                .in_full(&topic)
-                .and_then(|topic| self.user_facts.remove(&self.publisher, &topic)),
+            Request::Remove { topic } => self.in_full(&topic).and_then(|topic| {
+                self.user_facts.remove(&self.publisher, &mut self.insights, &topic)
+            }),
             Request::Refresh { topic } => self.refresh(&topic),
             Request::Status => Ok(Answer::Status(self.status())),
+            Request::Vertices { pattern, insights_only, after } => {
+                self.vertices(&pattern, insights_only, after.as_deref())
+            }
+            Request::Definitions => Ok(self.insights.definitions()),
+            Request::Findings => Ok(self.insights.raised()),
         };
+        self.insights.run(&self.publisher, skopos_shm::now(), &mut self.counts);
         answer.unwrap_or_else(|refused| {
             self.counts.requests_refused += 1;
             refused
         })
+    }
+
+    fn vertices(
+        &self,
+        pattern: &str,
+        insights_only: bool,
+        after: Option<&str>,
+    ) -> Result<Answer, Answer> {
+        let pattern = TopicPattern::new(pattern).map_err(|e| Answer::Refused {
+            error: e.to_string(),
+            hint: Some("a pattern looks like `*/insight/**`".to_owned()),
+        })?;
+        Ok(self.insights.page(&pattern, insights_only, after, skopos_shm::now()))
     }
 
     /// The topic with this node in front, unless it is there.
@@ -439,18 +506,6 @@ impl Agent {
     }
 }
 
-/// How often a sensor may be polled: its policy within the bounds of the options and of the sensor.
-fn schedule(hint: Option<Duration>, args: &AgentArgs) -> Result<Schedule, Failure> {
-    let shortest = hint.map_or(args.interval, |hint| hint.max(args.interval));
-    let config = PolicyConfig {
-        min_seconds: Some(shortest.as_secs_f64()),
-        ..PolicyConfig::new(args.policy)
-    };
-    let wrong = |e: PolicyError| Failure::new("the interval is no good").because(&e);
-    let longest = config.bounds().map_err(wrong)?.max;
-    Ok(Schedule { policy: config.build().map_err(wrong)?, shortest, longest })
-}
-
 /// The time since the machine started.
 fn monotonic() -> Duration {
     Duration::from_nanos(skopos_shm::boottime())
@@ -472,25 +527,6 @@ impl Clock {
     }
 }
 
-/// The host's name up to its first dot, as a segment of a topic.
-fn host_name() -> String {
-    let uname = rustix::system::uname();
-    let name = uname.nodename().to_bytes().to_ascii_lowercase();
-    let short = name.split(|&b| b == b'.').next().unwrap_or_default();
-    let mut segment = String::new();
-    escape_segment(short, &mut segment);
-    if segment.is_empty() { "localhost".to_owned() } else { segment }
-}
-
-fn check_node(node: &str) -> Result<(), Failure> {
-    let one_segment = Topic::new(node).is_ok_and(|topic| topic.segments().count() == 1);
-    if one_segment && node.len() <= skopos_shm::layout::MAX_NAME_BYTES {
-        return Ok(());
-    }
-    Err(Failure::new(format!("`{node}` is no name of a node"))
-        .hint("at most 64 of the characters a-z 0-9 _ - . : @ + = %"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -506,15 +542,5 @@ mod tests {
         assert_eq!(look(942.95, 13), Some(Duration::from_secs(60)), "it is set back by a minute");
         assert_eq!(look(943.95, 14), None, "a step is told once");
         assert_eq!(look(5000.0, 15), None, "a step forward keeps the order by itself");
-    }
-
-    #[test]
-    fn names_of_nodes() {
-        for good in ["n01", "gpu-node.cluster", "%2d"] {
-            assert!(check_node(good).is_ok(), "{good}");
-        }
-        for bad in ["", "a/b", "N01", "*", &"n".repeat(65)] {
-            assert!(check_node(bad).is_err(), "{bad}");
-        }
     }
 }

@@ -31,9 +31,11 @@ pub(crate) struct Polled {
     name: &'static str,
     may_block: bool,
     /// `None` while a lane has it.
-    probe: Option<Probe>,
+    probe: Option<Box<Probe>>,
     /// What it could not measure when it was last here.
     skips: Vec<Skip>,
+    /// What [`news_of_skips`](Self::news_of_skips) has told.
+    told_skips: Vec<Skip>,
     facts: usize,
     policy: Box<dyn Policy>,
     surprise: Surprise,
@@ -86,12 +88,18 @@ pub(crate) struct Schedule {
 }
 
 impl Polled {
-    pub(crate) fn new(name: &'static str, may_block: bool, probe: Probe, when: Schedule) -> Self {
+    pub(crate) fn new(
+        name: &'static str,
+        may_block: bool,
+        probe: Box<Probe>,
+        when: Schedule,
+    ) -> Self {
         let Schedule { policy, shortest, longest } = when;
         Self {
             name,
             may_block,
             skips: probe.skips(),
+            told_skips: Vec::new(),
             facts: 0,
             probe: Some(probe),
             policy,
@@ -155,24 +163,29 @@ impl Polled {
 
     /// The sensor, unless a lane has it.
     pub(crate) fn probe(&self) -> Option<&Probe> {
-        self.probe.as_ref()
+        self.probe.as_deref()
     }
 
     /// The sensor, to be polled and brought back by [`returned`](Self::returned).
-    pub(crate) fn take(&mut self, now: Duration) -> Option<Probe> {
+    pub(crate) fn take(&mut self, now: Duration) -> Option<Box<Probe>> {
         self.away_since = Some(now);
         self.probe.take()
     }
 
     /// No lane was free: it is tried again after its interval.
-    pub(crate) fn postponed(&mut self, probe: Probe, now: Duration) {
+    pub(crate) fn postponed(&mut self, probe: Box<Probe>, now: Duration) {
         self.probe = Some(probe);
         self.away_since = None;
         self.due = beat_after(now + self.granted.interval, self.shortest);
     }
 
     /// It was polled: learns what that says about the next poll.
-    pub(crate) fn returned(&mut self, probe: Probe, polling: Polling, events: &mut Vec<Event>) {
+    pub(crate) fn returned(
+        &mut self,
+        probe: Box<Probe>,
+        polling: Polling,
+        events: &mut Vec<Event>,
+    ) {
         let Polling { at, spent, refusal, result, .. } = polling;
         self.away_since = None;
         self.polled_at = at;
@@ -296,7 +309,24 @@ impl Polled {
 
     /// What it cannot measure now.
     pub(crate) fn skips(&self) -> Vec<Skip> {
-        self.probe.as_ref().map_or_else(|| self.skips.clone(), Probe::skips)
+        self.probe.as_deref().map_or_else(|| self.skips.clone(), Probe::skips)
+    }
+
+    /// What it can no longer measure and why, and what it can again, since this was asked last.
+    pub(crate) fn news_of_skips(&mut self) -> Vec<(String, Option<String>)> {
+        let mut now = self.skips();
+        // A family none of whose facts could be read yet is missing as a whole.
+        if let Some(error) = self.error.as_ref().filter(|_| self.facts == 0) {
+            now.push(Skip::new(self.name, error.clone()));
+        }
+        if now == self.told_skips {
+            return Vec::new();
+        }
+        let gone = self.told_skips.iter().filter(|old| now.iter().all(|s| s.what != old.what));
+        let mut news: Vec<_> = gone.map(|skip| (skip.what.clone(), None)).collect();
+        news.extend(now.iter().map(|skip| (skip.what.clone(), Some(skip.reason.clone()))));
+        self.told_skips = now;
+        news
     }
 }
 

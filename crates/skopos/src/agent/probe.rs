@@ -24,7 +24,9 @@ pub(crate) struct Probe {
 /// What became of a poll.
 #[derive(Debug)]
 pub(crate) struct Polling {
-    /// On the monotonic clock.
+    /// When it was.
+    pub(crate) time: Timestamp,
+    /// The same on the monotonic clock.
     pub(crate) at: Duration,
     /// Processor time that it took.
     pub(crate) spent: Duration,
@@ -62,7 +64,7 @@ impl Probe {
         let (counts, refusal) = sink.finish();
         let spent = thread_time().saturating_sub(*started);
         *started += spent;
-        Polling { at, spent, counts, refusal, result }
+        Polling { time, at, spent, counts, refusal, result }
     }
 
     /// What the latest poll yielded.
@@ -73,6 +75,11 @@ impl Probe {
     /// How many facts it has.
     pub(crate) fn len(&self) -> usize {
         self.facts.iter().flatten().count()
+    }
+
+    /// Its facts, by the index that [`yielded`](Self::yielded) has.
+    pub(crate) fn facts(&self) -> &[Option<VertexWriter>] {
+        &self.facts
     }
 
     /// True if `topic` is one of its facts.

@@ -9,12 +9,13 @@ use skopos_model::{Scalar, Timestamp};
 use skopos_sense::{FactId, Sink as _};
 use skopos_shm::{Group, Publisher, VertexWriter};
 
+use crate::agent::insights::InsightCounts;
 use crate::agent::overhead::{Overhead, process_time};
 use crate::agent::polled::Polled;
 use crate::agent::sink::{Counts, SegmentSink, Yielded};
 use crate::failure::Failure;
 
-static METRICS: [&Metric; 15] = [
+static METRICS: [&Metric; 24] = [
     &schema::self_::CPU_SECONDS_TOTAL,
     &schema::self_::RESIDENT_BYTES,
     &schema::self_::SEGMENT_BYTES,
@@ -30,6 +31,15 @@ static METRICS: [&Metric; 15] = [
     &schema::self_::PLANNED_RATIO,
     &schema::self_::CPU_RATIO,
     &schema::self_::BUSY_LANES,
+    &schema::self_::INSIGHTS,
+    &schema::self_::INSIGHTS_REFUSED,
+    &schema::self_::INSIGHT_RUNS_TOTAL,
+    &schema::self_::COUNTER_RESETS_TOTAL,
+    &schema::self_::ANOMALY_EVENTS_TOTAL,
+    &schema::self_::ANOMALY_CHANGES_TOTAL,
+    &schema::self_::ANOMALY_REFUSED_TOTAL,
+    &schema::self_::ANOMALY_IGNORED_TOTAL,
+    &schema::self_::FOREIGN_FACTS_LEFT_OUT,
 ];
 
 static SENSOR_METRICS: [&Metric; 7] = [
@@ -53,6 +63,16 @@ pub(crate) struct SelfFacts {
     statm: Option<File>,
 }
 
+/// What the agent can say of itself.
+pub(crate) struct About<'a> {
+    pub(crate) counts: &'a Counts,
+    pub(crate) overhead: &'a Overhead,
+    pub(crate) busy_lanes: usize,
+    pub(crate) insights: InsightCounts,
+    /// Facts of other processes for which there is no room.
+    pub(crate) left_out: u64,
+}
+
 impl SelfFacts {
     pub(crate) fn new(publisher: &Publisher) -> Result<Self, Failure> {
         Ok(Self {
@@ -65,16 +85,22 @@ impl SelfFacts {
         })
     }
 
+    /// What was published last, for what is computed from it.
+    pub(crate) fn yielded(&self) -> (&Yielded, &[Option<VertexWriter>]) {
+        (&self.yielded, &self.writers)
+    }
+
     /// Publishes all of them as one tick.
     pub(crate) fn publish(
         &mut self,
         publisher: &Publisher,
         node: &str,
         polled: &[Polled],
-        (counts, overhead, busy_lanes): (&Counts, &Overhead, usize),
+        about: &About<'_>,
         time: Timestamp,
     ) {
         // These facts count themselves at the next tick: publishing changes the counts.
+        let About { counts, overhead, busy_lanes, ref insights, left_out } = *about;
         self.yielded.clear();
         let tick = self.group.tick(time);
         let mut sink = SegmentSink::new(tick, &mut self.writers, node, &mut self.yielded);
@@ -95,6 +121,15 @@ impl SelfFacts {
             Some(Scalar::F64(overhead.planned().granted)),
             overhead.measured().map(Scalar::F64),
             Some(Scalar::U64(busy_lanes as u64)),
+            Some(Scalar::U64(insights.insights)),
+            Some(Scalar::U64(insights.refused)),
+            Some(Scalar::U64(counts.insights_run)),
+            Some(Scalar::U64(insights.counter_resets)),
+            Some(Scalar::U64(insights.findings.events)),
+            Some(Scalar::U64(insights.findings.changes)),
+            Some(Scalar::U64(insights.findings.refused)),
+            Some(Scalar::U64(insights.findings.not_finite + insights.findings.backwards)),
+            Some(Scalar::U64(left_out)),
         ];
         for (id, value) in ids.into_iter().zip(values) {
             if let Some(value) = value {

@@ -20,6 +20,7 @@ pub(crate) struct Counts {
     pub(crate) clock_steps: u64,
     pub(crate) requests: u64,
     pub(crate) requests_refused: u64,
+    pub(crate) insights_run: u64,
 }
 
 impl Counts {

@@ -7,6 +7,7 @@ use skopos_model::{Kind, Origin, Sample, Topic, Unit, ValueType};
 use skopos_shm::{Host, Publisher, VertexSpec, VertexWriter};
 
 use crate::agent::SEGMENT_NAME;
+use crate::agent::insights::{Followed, Insights};
 use crate::control::Answer;
 
 /// How many there may be: a quarter of the segment's entries, so that a script that makes up a new
@@ -28,6 +29,8 @@ struct UserFact {
     value_type: ValueType,
     unit: Unit,
     kind: Kind,
+    /// Its place in the graph; `None` if there is no room.
+    followed: Option<Followed>,
 }
 
 impl UserFacts {
@@ -43,6 +46,7 @@ impl UserFacts {
     pub(crate) fn publish(
         &mut self,
         publisher: &Publisher,
+        insights: &mut Insights,
         topic: Topic,
         [value, value_type, unit, kind]: [&str; 4],
     ) -> Result<Answer, Answer> {
@@ -52,7 +56,7 @@ impl UserFacts {
         let kind: Kind = kind.parse().map_err(wrong)?;
         let value = value_type.parse_value(value).map_err(wrong)?;
         if !self.facts.contains_key(&topic) {
-            self.register(publisher, &topic, value_type, unit, kind)?;
+            self.register((publisher, insights), &topic, (value_type, unit, kind))?;
         }
         let Some(fact) = self.facts.get(&topic) else {
             return Err(refused("the fact is gone", "publish it again"));
@@ -69,6 +73,9 @@ impl UserFacts {
             ));
         }
         let sample = Sample { time: skopos_shm::now(), value, origin: Origin::Measured };
+        if let Some(followed) = &fact.followed {
+            insights.set(followed, sample.time, &sample.value);
+        }
         match fact.writer.publish_sample(&sample) {
             Ok(_) => Ok(Answer::Done { topic: topic.to_string() }),
             Err(e) => Err(refused(e, "publish it again")),
@@ -77,11 +84,9 @@ impl UserFacts {
 
     fn register(
         &mut self,
-        publisher: &Publisher,
+        (publisher, insights): (&Publisher, &mut Insights),
         topic: &Topic,
-        value_type: ValueType,
-        unit: Unit,
-        kind: Kind,
+        (value_type, unit, kind): (ValueType, Unit, Kind),
     ) -> Result<(), Answer> {
         if self.facts.len() >= MAX_USER_FACTS {
             return Err(refused(
@@ -115,7 +120,8 @@ impl UserFacts {
             }
             e => refused(e, "`skopos doctor` looks at the memory"),
         })?;
-        self.facts.insert(topic.clone(), UserFact { writer, value_type, unit, kind });
+        let followed = insights.follow(topic.clone(), unit, kind, publisher);
+        self.facts.insert(topic.clone(), UserFact { writer, value_type, unit, kind, followed });
         Ok(())
     }
 
@@ -123,11 +129,15 @@ impl UserFacts {
     pub(crate) fn remove(
         &mut self,
         publisher: &Publisher,
+        insights: &mut Insights,
         topic: &Topic,
     ) -> Result<Answer, Answer> {
         match self.facts.remove(topic) {
             Some(fact) => {
                 publisher.unregister(&fact.writer);
+                if let Some(followed) = fact.followed {
+                    insights.unfollow(followed, publisher);
+                }
                 Ok(Answer::Done { topic: topic.to_string() })
             }
             None => Err(refused(

@@ -122,6 +122,8 @@ impl Reader {
 
     fn read_values(&mut self) {
         for (fact, vertex) in self.data.facts.iter_mut().zip(&self.vertices) {
+            // Who looks at a screen wants to see things move.
+            vertex.follow();
             // No sample yet, or unregistered a moment ago: the directory says so at the next look.
             let Ok(reading) = vertex.latest() else { continue };
             let Sample { time, value, origin } = reading.sample;

@@ -8,6 +8,8 @@ mod watch;
 mod record;
 mod publish;
 mod calibrate;
+mod insight;
+mod graph;
 mod doctor;
 pub(crate) mod delphi;
 mod completion;
@@ -32,6 +34,8 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Verb::Record(args) => record::run(global, &args),
         Verb::Publish(args) => publish::run(global, &args),
         Verb::Calibrate(args) => calibrate::run(global, &args),
+        Verb::Insight(args) => insight::run(global, &args),
+        Verb::Graph(args) => graph::run(global, &args),
         Verb::Doctor => doctor::run(global),
         Verb::Delphi(args) => delphi::run(global, &args),
         #[cfg(feature = "bench")]

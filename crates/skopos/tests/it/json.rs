@@ -18,6 +18,7 @@ fn schema(name: &str) -> Json {
 pub(crate) fn check(name: &str, document: &Json) {
     let registry = Registry::new()
         .add("reading.schema.json", schema("reading"))
+        .and_then(|r| r.add("vertex.schema.json", schema("vertex")))
         .and_then(|r| r.prepare())
         .expect("a registry");
     let validator: Validator = jsonschema::options()
@@ -43,6 +44,10 @@ fn every_json_output_is_as_its_schema_says() {
     let out = traces.path().display().to_string();
     let args = ["record", "mem/total_bytes", "--for", "300ms", "--out", &out, "--json"];
     check("record", &agent.run(&args).json());
+    check("insight_ls", &agent.run(&["insight", "ls", "--json"]).json());
+    check("insight_show", &agent.run(&["insight", "show", "node/*", "--json"]).json());
+    check("insight_explain", &agent.run(&["insight", "explain", "node/*", "--json"]).json());
+    check("graph", &agent.run(&["graph", "--json"]).json());
     let watched = agent.run(&["watch", "self/**", "--count", "20", "--json"]);
     assert_eq!(watched.stdout.lines().count(), 20);
     for line in watched.stdout.lines() {

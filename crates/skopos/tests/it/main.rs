@@ -2,6 +2,7 @@
 
 mod support;
 mod up;
+mod insight;
 mod read;
 mod watch;
 mod publish;

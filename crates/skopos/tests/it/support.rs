@@ -66,6 +66,9 @@ impl Running {
             // Ten polls a second cost a debug build more than the usual budget.
             args.extend(["--interval", "100ms", "--budget", "100%"]);
         }
+        if !extra.contains(&"--policy") {
+            args.extend(["--policy", "fixed"]);
+        }
         args.extend(extra);
         let mut child =
             skopos(dir.path(), &args).stdout(Stdio::piped()).spawn().expect("it starts");

@@ -1,0 +1,40 @@
+//! Insights that the configuration gives in SQL.
+
+use skopos_model::{Kind, Topic, Unit, ValueType};
+use skopos_score::Insight;
+use skopos_score::graph::InsightSpec;
+use skopos_score::insight::sql::SqlInsight;
+
+use crate::config::InsightConfig;
+use crate::failure::Failure;
+
+/// What the graph needs to know of a configured insight, and what computes it.
+///
+/// # Errors
+/// Its name is no topic; its statement is not understood, or needs an engine.
+pub(crate) fn compile(
+    node: &str,
+    configured: &InsightConfig,
+) -> Result<(InsightSpec, Box<dyn Insight>), Failure> {
+    let InsightConfig { name, sql } = configured;
+    let wrong = || format!("insight `{name}`");
+    let topic = Topic::new(&format!("{node}/insight/{name}"))
+        .map_err(|e| Failure::new(wrong()).because(&e))?;
+    let (insight, inputs, unit) = SqlInsight::new(sql).map_err(|e| {
+        let failure = Failure::new(wrong()).because(&e);
+        match e.hint() {
+            Some(hint) => failure.hint(hint),
+            None => failure,
+        }
+    })?;
+    let spec = InsightSpec {
+        topic,
+        unit: unit.unwrap_or(Unit::NONE),
+        kind: Kind::Gauge,
+        value_type: ValueType::F64,
+        inputs,
+        name: name.clone(),
+        formula: sql.clone(),
+    };
+    Ok((spec, Box::new(insight)))
+}

@@ -1,0 +1,333 @@
+//! What is computed from facts while they come: insights, findings, predictions.
+//!
+//! Every fact that a sensor yields or a user publishes is a vertex of the graph. After each tick the
+//! graph runs, and what came of it is published like any fact: an insight under `insight/`, a
+//! finding under `anomaly/`, a prediction under `predicted/`.
+
+mod findings;
+mod from_sql;
+mod predictions;
+mod view;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use skopos_model::{Kind, Sample, Timestamp, Topic, Unit, Value};
+use skopos_score::anomaly::Watched;
+use skopos_score::graph::{Computed, InsightSpec, VertexId};
+use skopos_score::insight::{BuiltIn, Changes, Tiers};
+use skopos_score::{Graph, Insight};
+use skopos_shm::{Publisher, VertexSpec, VertexWriter};
+
+use crate::agent::sink::{Change, Counts, Yielded};
+use crate::config::Config;
+use crate::failure::Failure;
+
+use findings::Findings;
+use predictions::{Predicted, Predictions};
+
+/// The graph and what it feeds.
+pub(crate) struct Insights {
+    node: Arc<str>,
+    graph: Graph,
+    built_in: BuiltIn,
+    /// By the sensor's number and the fact's index in its table.
+    facts: Vec<Vec<Option<Followed>>>,
+    computed: HashMap<VertexId, Computing>,
+    findings: Findings,
+    predictions: Predictions,
+    /// Insights that could not be added, by topic.
+    refused: Vec<(Topic, String)>,
+}
+
+/// A fact in the graph, and who else looks at it.
+#[derive(Debug)]
+pub(crate) struct Followed {
+    vertex: VertexId,
+    watched: Option<Watched>,
+    predicted: Option<Predicted>,
+}
+
+/// An insight's place in the segment, and who looks at it.
+struct Computing {
+    writer: VertexWriter,
+    watched: Option<Watched>,
+    predicted: Option<Predicted>,
+}
+
+/// What insights and findings come to so far.
+pub(crate) struct InsightCounts {
+    /// Insights that there are.
+    pub(crate) insights: u64,
+    /// Insights for which there was no room.
+    pub(crate) refused: u64,
+    /// Counters that stepped back.
+    pub(crate) counter_resets: u64,
+    /// What the detectors counted.
+    pub(crate) findings: skopos_score::anomaly::Counts,
+}
+
+impl Insights {
+    /// The built-in insights and the configured ones.
+    ///
+    /// # Errors
+    /// Something in the configuration cannot be.
+    pub(crate) fn new(
+        node: &Arc<str>,
+        config: &Config,
+        publisher: &Publisher,
+    ) -> Result<Self, Failure> {
+        let tiers = match config.tiers_text()? {
+            None => Tiers::default(),
+            Some((path, text)) => Tiers::parse(&text)
+                .map_err(|e| Failure::new(path.display().to_string()).because(&e).hint(e.hint()))?,
+        };
+        let (built_in, changes) = BuiltIn::new(node, tiers);
+        let mut insights = Self {
+            node: Arc::clone(node),
+            graph: Graph::default(),
+            built_in,
+            facts: Vec::new(),
+            computed: HashMap::new(),
+            findings: Findings::new(node, &config.anomaly)?,
+            predictions: Predictions::new(node, &config.prediction)?,
+            refused: Vec::new(),
+        };
+        insights.apply(changes, publisher);
+        for configured in &config.insight {
+            let (spec, insight) = from_sql::compile(node, configured)?;
+            let topic = spec.topic.clone();
+            insights.add(spec, insight, publisher).map_err(|e| {
+                Failure::new(format!("insight `{}` ({topic})", configured.name)).because(&e)
+            })?;
+        }
+        Ok(insights)
+    }
+
+    /// What insights and findings come to so far.
+    pub(crate) fn counts(&self) -> InsightCounts {
+        InsightCounts {
+            insights: self.computed.len() as u64,
+            refused: self.refused.len() as u64,
+            counter_resets: self.graph.resets(),
+            findings: self.findings.watch().counts(),
+        }
+    }
+
+    /// Why the facts of a family, or of a part of one, are not measured; `None` once they are.
+    pub(crate) fn set_missing(&mut self, what: &str, reason: Option<&str>) {
+        // A part is told by a path, `cgroup/memory`: its topics lie below it.
+        let graphs = match what.contains('/') {
+            true => format!("{}/{what}/**", self.node),
+            false => what.to_owned(),
+        };
+        match reason {
+            Some(reason) => self.graph.set_missing(&graphs, reason),
+            None => self.graph.clear_missing(&graphs),
+        }
+        self.built_in.set_missing(what, reason);
+    }
+
+    /// Takes what the sensor of this number yielded in its latest poll.
+    pub(crate) fn take(
+        &mut self,
+        number: usize,
+        (yielded, writers): (&Yielded, &[Option<VertexWriter>]),
+        time: Timestamp,
+        publisher: &Publisher,
+    ) {
+        let writer = |index: u32| writers.get(index as usize)?.as_ref();
+        if self.facts.len() <= number {
+            self.facts.resize_with(number + 1, Vec::new);
+        }
+        for change in &yielded.changes {
+            match *change {
+                Change::Came(index, metric) => {
+                    let Some(writer) = writer(index) else { continue };
+                    let topic = writer.topic().clone();
+                    let known = self.follow(topic, metric.unit, metric.kind, publisher);
+                    let facts = &mut self.facts[number];
+                    facts.resize_with(facts.len().max(index as usize + 1), || None);
+                    facts[index as usize] = known;
+                }
+                Change::Went(index) => {
+                    let fact = self.facts[number].get_mut(index as usize).and_then(Option::take);
+                    if let Some(fact) = fact {
+                        self.unfollow(fact, publisher);
+                    }
+                }
+            }
+        }
+        let Self { facts, graph, findings, predictions, .. } = self;
+        for &(index, value) in &yielded.numbers {
+            let Some(Some(fact)) = facts[number].get(index as usize) else { continue };
+            // Of this graph and no insight: the two errors there are.
+            let _ = graph.set(fact.vertex, time, value);
+            if let Some(watched) = fact.watched {
+                findings.observe(watched, time, value.as_f64());
+            }
+            if let Some(predicted) = fact.predicted {
+                predictions.observe(predicted, time, value.as_f64());
+            }
+        }
+        for (index, value) in &yielded.structured {
+            let Some(Some(fact)) = self.facts[number].get(*index as usize) else { continue };
+            let vertex = fact.vertex;
+            let _ = self.graph.set_value(vertex, time, Value::Structured(value.clone()));
+            if let (Some(text), Some(writer)) = (value.as_json().as_str(), writer(*index)) {
+                let changes = self.built_in.fact(writer.topic(), Some(text));
+                self.apply(changes, publisher);
+            }
+        }
+    }
+
+    /// A fact is there now. `None` if the graph has no room for it.
+    pub(crate) fn follow(
+        &mut self,
+        topic: Topic,
+        unit: Unit,
+        kind: Kind,
+        publisher: &Publisher,
+    ) -> Option<Followed> {
+        let changes = self.built_in.fact(&topic, None);
+        let watched = self.findings.joined(&topic, kind);
+        let predicted = self.predictions.joined(&topic, unit, kind, publisher);
+        let vertex = self.graph.add_fact(topic, unit, kind);
+        self.apply(changes, publisher);
+        Some(Followed { vertex: vertex.ok()?, watched, predicted })
+    }
+
+    /// It is gone.
+    pub(crate) fn unfollow(&mut self, fact: Followed, publisher: &Publisher) {
+        let topic = self.graph.view(fact.vertex).map(|v| v.topic().clone());
+        let _ = self.graph.remove(fact.vertex);
+        self.leave(fact.watched, fact.predicted, publisher);
+        if let Ok(topic) = topic {
+            let changes = self.built_in.fact_gone(&topic);
+            self.apply(changes, publisher);
+        }
+    }
+
+    fn leave(
+        &mut self,
+        watched: Option<Watched>,
+        predicted: Option<Predicted>,
+        publisher: &Publisher,
+    ) {
+        if let Some(watched) = watched {
+            self.findings.left(watched);
+        }
+        if let Some(predicted) = predicted {
+            self.predictions.left(predicted, publisher);
+        }
+    }
+
+    /// The value of a fact that a user publishes.
+    pub(crate) fn set(&mut self, fact: &Followed, time: Timestamp, value: &Value) {
+        let _ = self.graph.set_value(fact.vertex, time, value.clone());
+        let Some(number) = value.as_f64() else { return };
+        if let Some(watched) = fact.watched {
+            self.findings.observe(watched, time, number);
+        }
+        if let Some(predicted) = fact.predicted {
+            self.predictions.observe(predicted, time, number);
+        }
+    }
+
+    /// Computes and publishes what has to be after what was taken.
+    pub(crate) fn run(&mut self, publisher: &Publisher, now: Timestamp, counts: &mut Counts) {
+        let Self { graph, computed, findings, predictions, .. } = self;
+        let mut clock = skopos_shm::boottime;
+        let ran = graph.run_timed(now, Some(&mut clock), &mut |of| {
+            let Some(own) = computed.get(&of.id) else { return };
+            own.publish(&of, now, counts);
+            let Some(number) = of.outcome.as_ref().ok().and_then(Value::as_f64) else { return };
+            if let Some(watched) = own.watched {
+                findings.observe(watched, of.checked_at, number);
+            }
+            if let Some(predicted) = own.predicted {
+                predictions.observe(predicted, of.checked_at, number);
+            }
+        });
+        counts.insights_run += ran.evaluated as u64;
+        self.findings.publish(publisher, counts);
+        self.predictions.publish(now, counts);
+    }
+
+    /// How long until something is to be done although no fact came.
+    pub(crate) fn due_in(&self, now: Timestamp) -> Option<Duration> {
+        let aged = self.graph.due().map(|due| due.since(now));
+        self.predictions.due_in(now).into_iter().chain(aged).min()
+    }
+
+    fn apply(&mut self, changes: Changes, publisher: &Publisher) {
+        for topic in changes.removed {
+            let Some(vertex) = self.graph.find(topic.as_str()) else { continue };
+            let _ = self.graph.remove(vertex);
+            if let Some(own) = self.computed.remove(&vertex) {
+                publisher.unregister(&own.writer);
+                self.leave(own.watched, own.predicted, publisher);
+            }
+            self.refused.retain(|(refused, _)| *refused != topic);
+        }
+        for vertex in changes.added {
+            let topic = vertex.spec.topic.clone();
+            if let Err(reason) = self.add(vertex.spec, vertex.insight, publisher) {
+                self.refused.push((topic, reason.to_string()));
+            }
+        }
+    }
+
+    fn add(
+        &mut self,
+        spec: InsightSpec,
+        insight: Box<dyn Insight>,
+        publisher: &Publisher,
+    ) -> Result<(), AddError> {
+        let InsightSpec { topic, unit, kind, value_type, .. } = spec.clone();
+        let writer = publisher
+            .register(VertexSpec::new(topic.clone(), value_type).unit(unit).kind(kind))
+            .map_err(AddError::Segment)?;
+        match self.graph.add_insight(spec, insight) {
+            Ok(vertex) => {
+                let watched = self.findings.joined(&topic, kind);
+                let predicted = self.predictions.joined(&topic, unit, kind, publisher);
+                self.computed.insert(vertex, Computing { writer, watched, predicted });
+                Ok(())
+            }
+            Err(e) => {
+                publisher.unregister(&writer);
+                Err(AddError::Graph(e))
+            }
+        }
+    }
+}
+
+/// Why an insight could not be added.
+#[derive(Debug, thiserror::Error)]
+enum AddError {
+    #[error(transparent)]
+    Graph(skopos_score::Error),
+    #[error(transparent)]
+    Segment(skopos_shm::Error),
+}
+
+impl Computing {
+    fn publish(&self, of: &Computed<'_>, now: Timestamp, counts: &mut Counts) {
+        // An insight without any input that is known was never looked at.
+        let looked_at = of.checked_at != Timestamp::default();
+        let time = if looked_at { of.checked_at } else { now };
+        if !of.changed {
+            if self.writer.check_at(time).is_err() {
+                counts.publish_errors += 1;
+            }
+            return;
+        }
+        let sample = match of.outcome {
+            Ok(value) => Sample::measured(time, value.clone()),
+            Err(why) => Sample::unknown(time, self.writer.value_type(), why.reason()),
+        };
+        counts.published(&self.writer.publish_sample(&sample));
+    }
+}

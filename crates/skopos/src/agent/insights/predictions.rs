@@ -1,0 +1,122 @@
+//! Predicted samples, where the configuration asks for them: what a value is between two polls,
+//! published beside what was measured, as `NODE/predicted/…`.
+//!
+//! A reader in Rust needs none of this: it predicts for itself, from the samples in the segment.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use skopos_model::{Kind, Origin, Sample, Timestamp, Topic, TopicPattern, Unit, Value, ValueType};
+use skopos_score::delphi::Predictor;
+use skopos_shm::{Publisher, VertexSpec, VertexWriter};
+
+use crate::agent::sink::Counts;
+use crate::config::PredictionConfig;
+use crate::failure::Failure;
+
+/// The most topics that are predicted: each costs 4 KiB in the segment, 400 bytes here and a tenth
+/// of a microsecond a prediction.
+const MAX_PREDICTED: usize = 1024;
+
+/// How often, unless configured.
+const EVERY: Duration = Duration::from_secs(1);
+
+/// The shortest that may be configured.
+const SHORTEST: Duration = Duration::from_millis(10);
+
+/// The predictors and where their predictions go.
+pub(crate) struct Predictions {
+    node: Arc<str>,
+    patterns: Vec<TopicPattern>,
+    every: Duration,
+    places: Vec<Option<Place>>,
+    next: Timestamp,
+}
+
+struct Place {
+    predictor: Predictor,
+    writer: VertexWriter,
+}
+
+/// A topic that is predicted.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Predicted(usize);
+
+impl Predictions {
+    /// # Errors
+    /// A pattern or the time between predictions cannot be.
+    pub(crate) fn new(node: &Arc<str>, config: &PredictionConfig) -> Result<Self, Failure> {
+        let wrong = |e: &dyn std::error::Error| Failure::new("[prediction]").because(e);
+        // As on the command line, the node may be left out.
+        let with_node = config.topics.iter().map(|text| format!("{node}/{text}"));
+        let patterns = config.topics.iter().cloned().chain(with_node);
+        let patterns = patterns.map(|text| TopicPattern::new(&text));
+        let patterns = patterns.collect::<Result<_, _>>().map_err(|e| wrong(&e))?;
+        let every = config.every.unwrap_or(EVERY);
+        if every < SHORTEST {
+            return Err(Failure::new(format!("[prediction]: `every` is {every:?}"))
+                .hint("predictions are published every 10 ms at most"));
+        }
+        let (node, next) = (Arc::clone(node), Timestamp::default());
+        Ok(Self { node, patterns, every, places: Vec::new(), next })
+    }
+
+    /// A vertex of the graph is there: its place, if it is to be predicted and there is room.
+    pub(crate) fn joined(
+        &mut self,
+        topic: &Topic,
+        unit: Unit,
+        kind: Kind,
+        publisher: &Publisher,
+    ) -> Option<Predicted> {
+        if !self.patterns.iter().any(|pattern| pattern.matches(topic)) {
+            return None;
+        }
+        let below_node = topic.as_str().strip_prefix(&*self.node)?.strip_prefix('/')?;
+        let at = match self.places.iter().position(Option::is_none) {
+            Some(free) => free,
+            None if self.places.len() < MAX_PREDICTED => {
+                self.places.push(None);
+                self.places.len() - 1
+            }
+            None => return None,
+        };
+        let topic = Topic::new(&format!("{}/predicted/{below_node}", self.node)).ok()?;
+        let spec = VertexSpec::new(topic, ValueType::F64).unit(unit).kind(kind);
+        let writer = publisher.register(spec).ok()?;
+        self.places[at] = Some(Place { predictor: Predictor::of(kind), writer });
+        Some(Predicted(at))
+    }
+
+    pub(crate) fn left(&mut self, Predicted(at): Predicted, publisher: &Publisher) {
+        if let Some(place) = self.places.get_mut(at).and_then(Option::take) {
+            publisher.unregister(&place.writer);
+        }
+    }
+
+    pub(crate) fn observe(&mut self, Predicted(at): Predicted, time: Timestamp, value: f64) {
+        if let Some(Some(place)) = self.places.get_mut(at) {
+            place.predictor.observe(time, value);
+        }
+    }
+
+    /// How long until predictions are due; `None` if nothing is predicted.
+    pub(crate) fn due_in(&self, now: Timestamp) -> Option<Duration> {
+        self.places.iter().any(Option::is_some).then(|| self.next.since(now))
+    }
+
+    /// Publishes what is predicted for now, if it is due.
+    pub(crate) fn publish(&mut self, now: Timestamp, counts: &mut Counts) {
+        // A clock that was set back must not stop predictions until it has caught up.
+        if now < self.next && self.next.since(now) <= self.every {
+            return;
+        }
+        self.next = now.saturating_add(self.every);
+        for place in self.places.iter().flatten() {
+            let Some(said) = place.predictor.now(now) else { continue };
+            let (value, bound) = (Value::F64(said.value), said.bound);
+            let sample = Sample { time: now, value, origin: Origin::Predicted { bound } };
+            counts.published(&place.writer.publish_sample(&sample));
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! What `skopos insight` and `skopos graph` show: the graph, page by page.
+
+use skopos_model::{Timestamp, TopicPattern, Value};
+use skopos_score::Graph;
+use skopos_score::graph::{InputView, VertexView};
+
+use crate::agent::insights::Insights;
+use crate::agent::insights::findings::as_json;
+use crate::control::{
+    Answer, DefinitionStatus, InputStatus, MAX_ANSWER_BYTES, RefusedInput, VertexStatus,
+};
+
+/// Topics that are listed of all inputs of an insight together, and of those that compute with a
+/// vertex; the rest is counted. More than a screen of them explains nothing.
+const MAX_LISTED: usize = 64;
+
+/// A page is ended once it is this long: the next vertex, with all its lists, still fits.
+const PAGE_BYTES: usize = MAX_ANSWER_BYTES / 4;
+
+impl Insights {
+    /// The vertices of `pattern` after the topic `after`, in the order of topics, as many as fit.
+    pub(crate) fn page(
+        &self,
+        pattern: &TopicPattern,
+        insights_only: bool,
+        after: Option<&str>,
+        now: Timestamp,
+    ) -> Answer {
+        let (mut vertices, mut bytes) = (Vec::new(), 0);
+        let wanted = |vertex: &VertexView<'_>| {
+            let topic = vertex.topic();
+            after.is_none_or(|after| topic.as_str() > after)
+                && (!insights_only || vertex.is_insight())
+                && pattern.matches(topic)
+        };
+        for vertex in self.graph.views().filter(wanted) {
+            if bytes > PAGE_BYTES {
+                return Answer::Vertices { vertices, more: true };
+            }
+            let status = vertex_status(&self.graph, &vertex, now);
+            bytes += serde_json::to_string(&status).map_or(0, |text| text.len());
+            vertices.push(status);
+        }
+        Answer::Vertices { vertices, more: false }
+    }
+
+    /// How each built-in insight stands.
+    pub(crate) fn definitions(&self) -> Answer {
+        let definitions = self.built_in.standing().map(|(definition, standing)| DefinitionStatus {
+            name: definition.metric.name.to_owned(),
+            row: definition.row,
+            help: definition.metric.help.to_owned(),
+            unit: definition.metric.unit.to_string(),
+            formula: definition.formula.to_owned(),
+            source: definition.source.to_owned(),
+            vertices: standing.vertices,
+            refused: standing.refused,
+            why_none: standing.why_none,
+        });
+        Answer::Definitions {
+            definitions: definitions.collect(),
+            refused: self
+                .refused
+                .iter()
+                .map(|(topic, reason)| RefusedInput {
+                    topic: topic.to_string(),
+                    reason: reason.clone(),
+                })
+                .collect(),
+        }
+    }
+
+    /// What is unusual now.
+    pub(crate) fn raised(&self) -> Answer {
+        Answer::Findings { findings: self.findings.watch().raised().map(|e| as_json(&e)).collect() }
+    }
+}
+
+fn vertex_status(graph: &Graph, vertex: &VertexView<'_>, now: Timestamp) -> VertexStatus {
+    let topic_of = |id| graph.view(id).map(|v| v.topic().to_string()).ok();
+    let (value, unknown) = match vertex.outcome() {
+        Some(Ok(value)) => (Value::to_json(value), None),
+        Some(Err(why)) => (serde_json::Value::Null, Some(why.reason().to_owned())),
+        None => (serde_json::Value::Null, Some("no value yet".to_owned())),
+    };
+    let dependents = vertex.dependents();
+    let mut room = MAX_LISTED;
+    let inputs = vertex.inputs().map(|input| input_status(&input, &mut room)).collect();
+    let cost = vertex.cost().unwrap_or_default();
+    VertexStatus {
+        topic: vertex.topic().to_string(),
+        unit: vertex.unit().to_string(),
+        kind: vertex.kind().name().to_owned(),
+        is_insight: vertex.is_insight(),
+        name: vertex.name().map(str::to_owned),
+        formula: vertex.formula().map(str::to_owned),
+        value,
+        unknown,
+        since_ns: vertex.since().as_nanos(),
+        checked_at_ns: vertex.checked_at().as_nanos(),
+        oldest: vertex.oldest().and_then(topic_of),
+        inputs,
+        refused: vertex
+            .refused()
+            .take(MAX_LISTED)
+            .filter_map(|(id, why)| {
+                Some(RefusedInput { topic: topic_of(id)?, reason: why.reason().to_owned() })
+            })
+            .collect(),
+        dependents_total: dependents.len(),
+        dependents: dependents.into_iter().take(MAX_LISTED).filter_map(topic_of).collect(),
+        height: vertex.height(),
+        runs: cost.runs,
+        last_ns: cost.last_ns,
+        total_ns: cost.total_ns,
+        changes: vertex.changes(),
+        changes_per_second: vertex.changes_per_second(now),
+    }
+}
+
+fn input_status(input: &InputView<'_>, room: &mut usize) -> InputStatus {
+    let matched = input.matched();
+    let listed = matched.len().min(*room);
+    *room -= listed;
+    InputStatus {
+        name: input.input().name.clone(),
+        pattern: input.input().pattern.clone(),
+        needed: input.input().needed,
+        missing: input.missing().map(str::to_owned),
+        matched_total: matched.len(),
+        matched: matched.take(listed).map(|v| v.topic().to_string()).collect(),
+    }
+}

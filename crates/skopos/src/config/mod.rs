@@ -1,0 +1,244 @@
+//! The configuration file: TOML, all of it optional. `docs/configuration.md` explains it to users.
+//!
+//! ```toml
+//! [agent]
+//! budget = "1%"
+//!
+//! [sensors.fs]
+//! policy = "fixed"
+//! min_seconds = 5
+//!
+//! [[insight]]
+//! name = "nvme-space"
+//! sql = "SELECT sum(value) FROM latest WHERE topic LIKE '%/fs/nvme%/available_bytes'"
+//! ```
+
+mod share;
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde::Deserialize;
+use skopos_score::anomaly::Rule;
+use skopos_score::interval::{PolicyConfig, PolicyKind};
+
+use crate::failure::Failure;
+
+pub(crate) use share::Share;
+
+/// The longest file that is read: a thousand insights fit.
+const MAX_FILE_BYTES: u64 = 1 << 20;
+
+/// The environment's variable that names the file.
+const VARIABLE: &str = "SKOPOS_CONFIG";
+
+/// Everything that can be configured.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Config {
+    /// Options of `skopos agent`; what is typed wins.
+    pub(crate) agent: AgentConfig,
+    /// How often each sensor is polled, by family; `default` is for all that are not named.
+    pub(crate) sensors: BTreeMap<String, PolicyConfig>,
+    /// Insights in SQL.
+    pub(crate) insight: Vec<InsightConfig>,
+    /// What is unusual. Beside the rules that come with Skopos, which one of the same name replaces.
+    pub(crate) anomaly: Vec<Rule>,
+    /// Predicted samples.
+    pub(crate) prediction: PredictionConfig,
+    /// The other nodes.
+    pub(crate) peers: PeersConfig,
+    /// The file of the tiers, relative to this one.
+    pub(crate) tiers: Option<PathBuf>,
+    /// Where all this was read.
+    #[serde(skip)]
+    pub(crate) path: Option<PathBuf>,
+}
+
+/// Options of `skopos agent`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct AgentConfig {
+    /// First segment of every topic.
+    pub(crate) node: Option<String>,
+    /// Shortest time between two polls.
+    #[serde(deserialize_with = "skopos_score::duration::optional")]
+    pub(crate) interval: Option<Duration>,
+    /// What the agent may cost of one core.
+    pub(crate) budget: Option<Share>,
+    /// Families not to sense.
+    pub(crate) skip: Vec<String>,
+}
+
+/// An insight in SQL.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct InsightConfig {
+    /// The last segments of its topic, `NODE/insight/NAME`.
+    pub(crate) name: String,
+    /// What computes it.
+    pub(crate) sql: String,
+}
+
+/// Predicted samples.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct PredictionConfig {
+    /// Patterns of topics whose predictions are published under `predicted/`, between their polls.
+    pub(crate) topics: Vec<String>,
+    /// How often; every second unless given.
+    #[serde(deserialize_with = "skopos_score::duration::optional")]
+    pub(crate) every: Option<Duration>,
+}
+
+/// The other nodes.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct PeersConfig {
+    /// Where to answer probes of others.
+    pub(crate) listen: Option<SocketAddr>,
+    /// Name and address of each node to probe.
+    pub(crate) nodes: BTreeMap<String, SocketAddr>,
+    /// How often.
+    #[serde(deserialize_with = "skopos_score::duration::optional")]
+    pub(crate) interval: Option<Duration>,
+    /// How long an answer may take.
+    #[serde(deserialize_with = "skopos_score::duration::optional")]
+    pub(crate) timeout: Option<Duration>,
+}
+
+impl Config {
+    /// Reads the file that was asked for, or the first that is there of `$SKOPOS_CONFIG`,
+    /// `$XDG_CONFIG_HOME/skopos/skopos.toml` and `/etc/skopos/skopos.toml`. None is no error unless
+    /// it was asked for.
+    ///
+    /// # Errors
+    /// It cannot be read, or is not understood; the message shows where.
+    pub(crate) fn load(asked: Option<&Path>) -> Result<Self, Failure> {
+        let named = std::env::var_os(VARIABLE).filter(|name| !name.is_empty()).map(PathBuf::from);
+        if let Some(path) = asked.map(Path::to_path_buf).or(named) {
+            return Self::read(&path);
+        }
+        for path in usual_places() {
+            match File::open(&path) {
+                Ok(_) => return Self::read(&path),
+                Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+                Err(e) if e.kind() == io::ErrorKind::NotADirectory => {}
+                Err(e) => return Err(cannot_read(&path, &e)),
+            }
+        }
+        Ok(Self::default())
+    }
+
+    fn read(path: &Path) -> Result<Self, Failure> {
+        let text = read_text(path)?;
+        let config: Self = toml::from_str(&text).map_err(|e| {
+            Failure::new(format!("{}: {}", path.display(), e.to_string().trim_end()))
+                .hint("docs/configuration.md lists all that can be configured")
+        })?;
+        Ok(Self { path: Some(path.into()), ..config })
+    }
+
+    /// The text of the `tiers` file, if there is one, and where it is.
+    ///
+    /// # Errors
+    /// It is named and cannot be read.
+    pub(crate) fn tiers_text(&self) -> Result<Option<(PathBuf, String)>, Failure> {
+        let Some(tiers) = &self.tiers else { return Ok(None) };
+        let beside = self.path.as_deref().and_then(Path::parent).unwrap_or(Path::new(""));
+        let path = beside.join(tiers);
+        Ok(Some((path.clone(), read_text(&path)?)))
+    }
+
+    /// How the sensor of `family` is polled: as configured, or with this policy.
+    pub(crate) fn policy(&self, family: &str, otherwise: PolicyKind) -> PolicyConfig {
+        let configured = self.sensors.get(family).or_else(|| self.sensors.get(DEFAULT_SENSOR));
+        configured.cloned().unwrap_or_else(|| PolicyConfig::new(otherwise))
+    }
+}
+
+/// The name under which sensors are configured that have no table of their own.
+pub(crate) const DEFAULT_SENSOR: &str = "default";
+
+fn read_text(path: &Path) -> Result<String, Failure> {
+    let mut text = String::new();
+    let file = File::open(path).map_err(|e| cannot_read(path, &e))?;
+    file.take(MAX_FILE_BYTES + 1).read_to_string(&mut text).map_err(|e| cannot_read(path, &e))?;
+    if text.len() as u64 > MAX_FILE_BYTES {
+        return Err(Failure::new(format!("{} is longer than a mebibyte", path.display())));
+    }
+    Ok(text)
+}
+
+fn cannot_read(path: &Path, e: &io::Error) -> Failure {
+    Failure::new(format!("cannot read {}", path.display())).because(e)
+}
+
+fn usual_places() -> Vec<PathBuf> {
+    let set = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let home = set("XDG_CONFIG_HOME").or_else(|| Some(set("HOME")?.join(".config")));
+    home.into_iter().chain([PathBuf::from("/etc")]).map(|d| d.join("skopos/skopos.toml")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_whole_file_is_understood() {
+        let text = r#"
+            tiers = "tiers.toml"
+            [agent]
+            node = "n01"
+            interval = "2s"
+            budget = "0.5%"
+            skip = ["cgroup"]
+            [sensors.default]
+            policy = "fixed"
+            [sensors.fs]
+            policy = "aimd"
+            max_seconds = 30
+            [[insight]]
+            name = "space"
+            sql = "SELECT sum(value) FROM latest WHERE topic LIKE '%/available_bytes'"
+            [[anomaly]]
+            name = "memory-low"
+            topic = "*/mem/available_bytes"
+            detector = "threshold"
+            below = 1e9
+            for = "10s"
+            [prediction]
+            topics = ["mem/available_bytes"]
+            every = "500ms"
+            [peers]
+            listen = "0.0.0.0:7361"
+            nodes = { n02 = "10.0.0.2:7361" }
+        "#;
+        let config: Config = toml::from_str(text).expect("understood");
+        assert_eq!(config.agent.interval, Some(Duration::from_secs(2)));
+        assert_eq!(config.agent.budget, Some(Share(0.005)));
+        assert_eq!(config.policy("fs", PolicyKind::Fixed).max_seconds, Some(30.0));
+        assert_eq!(config.policy("cpu", PolicyKind::Aimd).policy, PolicyKind::Fixed, "default");
+        assert_eq!(config.insight[0].name, "space");
+        assert_eq!(config.anomaly[0].hold, Some(Duration::from_secs(10)));
+        assert_eq!(config.peers.nodes.len(), 1);
+    }
+
+    #[test]
+    fn a_mistake_is_shown_where_it_is() {
+        for (text, said) in [
+            ("[agent]\nbudgte = 1", "line 2"),
+            ("[agent]\nbudget = \"x\"", "no share"),
+            ("[sensors.fs]\npolicy = \"fast\"", "fast"),
+            ("[[insight]]\nname = \"a\"", "sql"),
+            ("[peers]\nlisten = \"here\"", "socket address"),
+        ] {
+            let error = toml::from_str::<Config>(text).expect_err(text).to_string();
+            assert!(error.contains(said), "{text}: {error}");
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! `skopos insight ls [PATTERN]`: every insight with its value, or why there is none.
+
+use std::process::ExitCode;
+
+use serde::Serialize;
+
+use crate::ask::{definitions, insights};
+use crate::cli::Global;
+use crate::control::{DefinitionStatus, VertexStatus};
+use crate::failure::Failure;
+use crate::out::{Out, Style};
+use crate::verbs::insight::{age, value};
+
+/// `docs/json/insight_ls.schema.json`.
+#[derive(Serialize)]
+struct Listing<'a> {
+    /// The built-in insights, by their row in the paper's table.
+    definitions: &'a [DefinitionStatus],
+    /// The vertices, by topic.
+    insights: &'a [VertexStatus],
+}
+
+pub(crate) fn run(global: &Global, pattern: Option<&str>) -> Result<ExitCode, Failure> {
+    let (definitions, refused) = definitions(global)?;
+    let vertices = insights(global, pattern)?;
+    let mut out = Out::new(global.style());
+    match out.style {
+        Style::Json => out.json(&Listing { definitions: &definitions, insights: &vertices })?,
+        Style::Plain => {
+            for v in &vertices {
+                out.line(format!("{}\t{}\t{}", v.topic, plain(v), v.unit))?;
+            }
+        }
+        Style::Human => {
+            let rows = rows(&out, &definitions, &vertices, pattern.is_some());
+            out.table(&rows, &[0])?;
+            for refused in refused {
+                out.line(format!("refused: {}: {}", refused.topic, refused.reason))?;
+            }
+        }
+    }
+    out.flush()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Where the built-in ones are, below the node.
+const BUILT_IN: &str = "/insight/";
+
+/// A record is cut after so many characters: `show` has all of it.
+const MAX_SHOWN: usize = 100;
+
+/// The built-in ones in the order of the paper's table, one without vertices too unless a pattern
+/// was asked for; then the others.
+fn rows(
+    out: &Out,
+    definitions: &[DefinitionStatus],
+    vertices: &[VertexStatus],
+    only_matching: bool,
+) -> Vec<Vec<String>> {
+    let now = skopos_shm::now();
+    let line = |row: String, v: &VertexStatus| {
+        let known = v.unknown.is_none();
+        let told = match (known, value(v)) {
+            (false, reason) => reason,
+            (true, value) if value.chars().count() > MAX_SHOWN => {
+                let start: String = value.chars().take(MAX_SHOWN).collect();
+                format!("{start}…  ({})", age(v, now))
+            }
+            (true, value) => format!("{value}  ({})", age(v, now)),
+        };
+        vec![row, v.topic.clone(), if known { told } else { out.dim(&told) }]
+    };
+    let mut rows = Vec::new();
+    let is_of = |v: &VertexStatus, d: &DefinitionStatus| {
+        v.topic
+            .rsplit_once('/')
+            .is_some_and(|(path, name)| name == d.name && path.contains(BUILT_IN))
+    };
+    for definition in definitions {
+        let of_it = vertices.iter().filter(|v| is_of(v, definition));
+        rows.extend(of_it.map(|v| line(definition.row.to_string(), v)));
+        if let Some(why) = definition.why_none.as_ref().filter(|_| !only_matching) {
+            let told = out.dim(&format!("unknown: {why}"));
+            rows.push(vec![definition.row.to_string(), definition.name.clone(), told]);
+        }
+    }
+    let others = vertices.iter().filter(|v| !definitions.iter().any(|d| is_of(v, d)));
+    rows.extend(others.map(|v| line(String::new(), v)));
+    rows
+}
+
+/// The value as it is; `unknown: reason` if there is none.
+fn plain(vertex: &VertexStatus) -> String {
+    match &vertex.unknown {
+        Some(reason) => format!("unknown: {reason}"),
+        None => vertex.value.to_string(),
+    }
+}
