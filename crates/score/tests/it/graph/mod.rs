@@ -6,6 +6,6 @@ mod freshness;
 mod units;
 mod cycles;
 mod running;
-mod no_allocation;
+pub(crate) mod no_allocation;
 mod model;
 mod simulation;

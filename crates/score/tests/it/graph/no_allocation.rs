@@ -13,6 +13,11 @@ thread_local! {
     static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
 }
 
+/// How many allocations this thread has made.
+pub(crate) fn allocations() -> u64 {
+    ALLOCATIONS.get()
+}
+
 struct Counting;
 
 // SAFETY: every call is handed on to `System` unchanged; counting touches only a thread-local
