@@ -52,7 +52,7 @@ impl Settings {
         let budget = args.budget.or(config.agent.budget).map_or(DEFAULT_LIMIT, |Share(s)| s);
         let mut skip = std::mem::take(&mut config.agent.skip);
         skip.extend(args.skip.iter().cloned());
-        let policy = args.policy.unwrap_or(PolicyKind::AimdWindow);
+        let policy = args.policy.unwrap_or(PolicyKind::Hazard);
         let run_for = args.run_for;
         Ok(Self { node, interval, policy, budget, skip, run_for, config })
     }
