@@ -3,7 +3,6 @@ use std::time::Duration;
 use skopos_model::{Timestamp, Topic, Value, ValueType};
 
 use super::node::Node;
-use super::spec::MAX_HEIGHT;
 use super::table::Table;
 use super::{Graph, VertexId};
 use crate::{Cell, Inputs, Outcome, Unknown};
@@ -60,19 +59,21 @@ impl Graph {
     ) -> Ran {
         let mut ran = Ran::default();
         self.expire(now);
-        self.queue.resize_with(MAX_HEIGHT + 1, Vec::new);
         let mut pending = std::mem::take(&mut self.pending);
         for index in pending.drain(..) {
             self.begin(index);
         }
         // Nothing joins while a run lasts, so this is the list, and its room is kept.
         self.pending = pending;
-        for rank in 1..=MAX_HEIGHT {
+        // Whatever is put into the queue meanwhile has a higher rank, and at most MAX_HEIGHT.
+        let mut rank = 0;
+        while rank < self.queue.len() {
             let mut batch = std::mem::take(&mut self.queue[rank]);
             for index in batch.drain(..) {
                 self.settle(index, now, &mut clock, told, &mut ran);
             }
             self.queue[rank] = batch;
+            rank += 1;
         }
         ran
     }
@@ -106,8 +107,7 @@ impl Graph {
         match &mut self.nodes[at] {
             Some(node) if !node.queued => {
                 node.queued = true;
-                let rank = usize::from(self.table.vertices[at].rank);
-                self.queue[rank].push(index);
+                enqueue(&mut self.queue, self.table.vertices[at].rank, index);
             }
             Some(_) => {}
             None => self.spread(index),
@@ -132,8 +132,7 @@ impl Graph {
             node.touch(index, cell.checked_at());
             if !node.queued {
                 node.queued = true;
-                let rank = usize::from(vertices[edge.insight as usize].rank);
-                self.queue[rank].push(edge.insight);
+                enqueue(&mut self.queue, vertices[edge.insight as usize].rank, edge.insight);
             }
         }
     }
@@ -244,6 +243,15 @@ impl Node {
         // Not how old: that would be another reason at each look.
         Some(Unknown::new(format!("{topic} is more than {max_age} s old")))
     }
+}
+
+/// Puts an insight behind those of its rank; the queue is as long as the graph has been high.
+fn enqueue(queue: &mut Vec<Vec<u32>>, rank: u8, insight: u32) {
+    let rank = usize::from(rank);
+    if queue.len() <= rank {
+        queue.resize_with(rank + 1, Vec::new);
+    }
+    queue[rank].push(insight);
 }
 
 fn is_too_old(node: &Node, now: Timestamp) -> bool {

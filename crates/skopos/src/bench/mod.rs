@@ -2,18 +2,23 @@
 //!
 //! Each measurement answers a user's question, on this machine, with the peer measured in the same
 //! run and in turns, so that noise hits both. `report` is what comes out of every one of them;
-//! `score` and `agent` are the measurements, a file for each case. Those who publish are other
-//! processes: this binary again, as a `worker` that the parent ends by its id.
+//! `score`, `agent` and the others are the measurements, named as `Name` has them. Those who publish are
+//! other processes: this binary again, as a `worker` that the parent ends by its id.
 
 mod report;
 mod machine;
 mod stats;
+mod cores;
 mod scratch;
 mod child;
 mod worker;
 mod score;
 mod agent;
 mod delphi;
+mod dag;
+mod anatomy;
+mod degree;
+mod height;
 
 use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
@@ -59,6 +64,12 @@ pub(crate) enum Name {
     Agent,
     /// Predictions beside the last value, a line and an LSTM: errors, coverage, cost
     Delphi,
+    /// Where the time of a fact and of an insight goes: hook, build, publish, other
+    Anatomy,
+    /// From a fact to the insight over 1 to 640 facts, beside Redis Streams
+    Degree,
+    /// From a fact to the top of 1 to 32 layers of insights, beside Redis Streams
+    Height,
     /// The other process of a measurement
     #[value(hide = true)]
     Worker,
@@ -70,6 +81,9 @@ impl Name {
             Self::Score => "score",
             Self::Agent => "agent",
             Self::Delphi => "delphi",
+            Self::Anatomy => "anatomy",
+            Self::Degree => "degree",
+            Self::Height => "height",
             Self::Worker => "worker",
         }
     }
@@ -115,6 +129,9 @@ pub(crate) fn run(global: &Global, args: &BenchArgs) -> Result<ExitCode, Failure
         Name::Score => score::run(&plan)?,
         Name::Agent => agent::run(&plan)?,
         Name::Delphi => delphi::run(&plan)?,
+        Name::Anatomy => anatomy::run(&plan)?,
+        Name::Degree => degree::run(&plan)?,
+        Name::Height => height::run(&plan)?,
     };
     let mut out = Out::new(global.style());
     report.print(&mut out)?;

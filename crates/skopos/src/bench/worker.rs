@@ -12,6 +12,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::child::Process;
+use super::dag;
 use super::score::{latest, memory, publish, subscribe};
 use crate::failure::Failure;
 
@@ -27,6 +28,8 @@ pub(crate) enum Task {
     SubscribeRedis(subscribe::RedisPublisher),
     MemoryPublisher(memory::Filler),
     MemoryReader(memory::Cursors),
+    DagSkopos(dag::SkoposDag),
+    DagRedis(dag::RedisDag),
 }
 
 /// The worker's side of the line to its parent.
@@ -64,6 +67,8 @@ pub(crate) fn run(task: &str) -> Result<ExitCode, Failure> {
         Task::SubscribeRedis(task) => task.work(&line),
         Task::MemoryPublisher(task) => task.work(&line),
         Task::MemoryReader(task) => task.work(&line),
+        Task::DagSkopos(task) => task.work(&line),
+        Task::DagRedis(task) => task.work(&line),
     }?;
     Ok(ExitCode::SUCCESS)
 }

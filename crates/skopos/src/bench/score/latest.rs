@@ -10,13 +10,13 @@ use std::hint::black_box;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use serde::{Deserialize, Serialize};
 use skopos_model::Value;
 use skopos_shm::{Reading, Vertex};
 
 use super::redis_server::{connect, entry, failed, xadd};
 use super::{Bench, REDIS};
+use crate::bench::cores::{Core, on_first_core, pin};
 use crate::bench::report::{Better, Figure, Goal, Report, Row};
 use crate::bench::stats::{Latencies, Timer, nanos_since};
 use crate::bench::worker::{Line, Task};
@@ -258,37 +258,5 @@ fn counter(reading: &Reading) -> u64 {
     match reading.sample.value {
         Value::U64(value) => value,
         _ => 0,
-    }
-}
-
-enum Core {
-    First,
-    Last,
-}
-
-/// Runs `work` on a thread that stays on the first core.
-fn on_first_core<T: Send>(work: impl FnOnce() -> T + Send) -> T {
-    std::thread::scope(|scope| {
-        let thread = scope.spawn(|| {
-            pin(Core::First);
-            work()
-        });
-        thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-    })
-}
-
-/// Keeps this thread on one of the cores it may use. Where that is not allowed it stays where the
-/// scheduler puts it, which is noise and no error.
-fn pin(core: Core) {
-    let Ok(allowed) = sched_getaffinity(None) else { return };
-    let mut cores = (0..CpuSet::MAX_CPU).filter(|&cpu| allowed.is_set(cpu));
-    let chosen = match core {
-        Core::First => cores.next(),
-        Core::Last => cores.next_back(),
-    };
-    if let Some(cpu) = chosen {
-        let mut one = CpuSet::new();
-        one.set(cpu);
-        let _ = sched_setaffinity(None, &one);
     }
 }

@@ -4,7 +4,7 @@ pub(crate) mod latest;
 pub(crate) mod publish;
 pub(crate) mod subscribe;
 pub(crate) mod memory;
-mod redis_server;
+pub(crate) mod redis_server;
 
 use std::path::Path;
 
@@ -20,7 +20,7 @@ use crate::failure::Failure;
 use redis_server::Redis;
 
 /// The peer's name in the rows.
-const REDIS: &str = "redis";
+pub(crate) const REDIS: &str = "redis";
 
 /// What every case needs.
 struct Bench<'a> {

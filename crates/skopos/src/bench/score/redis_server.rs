@@ -77,10 +77,20 @@ pub(crate) fn entries_added(connection: &mut Connection, key: &str) -> RedisResu
     }
 }
 
-/// The entries in an answer of XREVRANGE or XRANGE, as `(id, first field's value)`.
+/// The first entry in an answer of XREVRANGE or XRANGE, as `(id, first field's value)`.
 pub(crate) fn entry(answer: &Value) -> Option<(&[u8], &[u8])> {
     let Value::Array(entries) = answer else { return None };
-    let Value::Array(entry) = entries.first()? else { return None };
+    fields(entries.first()?)
+}
+
+/// The last of them.
+pub(crate) fn last_entry(answer: &Value) -> Option<(&[u8], &[u8])> {
+    let Value::Array(entries) = answer else { return None };
+    fields(entries.last()?)
+}
+
+fn fields(entry: &Value) -> Option<(&[u8], &[u8])> {
+    let Value::Array(entry) = entry else { return None };
     let [Value::BulkString(id), Value::Array(fields)] = entry.as_slice() else { return None };
     let Value::BulkString(value) = fields.get(1)? else { return None };
     Some((id, value))
