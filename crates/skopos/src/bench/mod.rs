@@ -2,8 +2,8 @@
 //!
 //! Each measurement answers a user's question, on this machine, with the peer measured in the same
 //! run and in turns, so that noise hits both. `report` is what comes out of every one of them;
-//! `score`, `agent` and the others are the measurements, named as `Name` has them. Those who publish are
-//! other processes: this binary again, as a `worker` that the parent ends by its id.
+//! `score`, `agent` and the others are the measurements, as [`Name`] lists them. Those who publish
+//! are other processes: this binary again, as a `worker` that the parent ends by its id.
 
 mod report;
 mod machine;
