@@ -23,9 +23,9 @@ use super::datagram::{DATAGRAM_BYTES, Datagram, Name, Times};
 use super::settings::{MAX_PEERS, PeerSettings};
 use crate::clock;
 
-/// The most answers a second: four times what [`MAX_PEERS`] nodes ask for by default. At about 5 us
-/// each, strangers cannot make this node spend more than a fiftieth of a core on them.
-const MAX_ANSWERS: u32 = 4096;
+/// The most answers a second: twice what [`MAX_PEERS`] nodes ask for by default. At some 12 us each,
+/// strangers cannot make this node spend more than a fortieth of a core on them.
+const MAX_ANSWERS: u32 = 2048;
 
 /// The most datagrams read in a second, whatever they are. The kernel drops what comes beyond, and
 /// counts it (`udp/receive_buffer_errors_total`).
