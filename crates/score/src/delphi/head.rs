@@ -24,8 +24,9 @@ pub(crate) const EXPERTS: usize = RULES + FEATURES;
 /// tell experts apart on noisy values, short enough to follow a new phase of a job.
 pub(crate) const MEMORY: f32 = 0.99;
 
-/// What the stack is believed to be better than the others by, before anything was seen here.
-const PRIOR: f32 = 0.75;
+/// What each expert but the stack is believed to have missed by before anything was seen here. It
+/// lets the stack speak first, and weighs nothing beside the first true error.
+const PRIOR: f32 = 1e-6;
 
 /// The discounted absolute errors of the experts, in a unit that the caller keeps.
 #[derive(Clone, Debug)]
@@ -58,8 +59,8 @@ fn forecasts(model: &Model, learner: &Learner, u: &[f32; DIFFERENCES]) -> [f32; 
 
 impl Head {
     pub(crate) fn new() -> Self {
-        let mut losses = [1.0; EXPERTS];
-        losses[STACK] = PRIOR;
+        let mut losses = [PRIOR; EXPERTS];
+        losses[STACK] = 0.0;
         Self { losses, learner: Learner::new() }
     }
 
