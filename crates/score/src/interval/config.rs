@@ -166,7 +166,7 @@ impl PolicyConfig {
                 Box::new(AimdWindow::new(bounds, step, factor, threshold(0.1)?, window))
             }
             PolicyKind::Hazard => {
-                let accuracy = within("accuracy", self.accuracy.unwrap_or(0.95), 0.5, 0.999)?;
+                let accuracy = within("accuracy", self.accuracy.unwrap_or(0.95), 0.05, 0.999)?;
                 Box::new(Hazard::new(bounds, accuracy))
             }
         })

@@ -11,7 +11,7 @@
 //! `docs/intervals.md` explains it with plots.
 //!
 //! # Invariants
-//! - Some two thousand numbers, however long it runs; a poll costs microseconds, more the longer it
+//! - Two kilobytes, however long it runs; a poll costs some microseconds, more the longer it
 //!   waited, and nothing is allocated.
 //! - What was learned is doubted: by polls that were not needed, one in a hundred changes, and by
 //!   halving all experience when something comes that was next to impossible.
@@ -39,12 +39,13 @@ const STRANGE: f32 = 0.03;
 /// ... and experience counts half.
 const STRANGE_MEMORY: f32 = 0.5;
 
-/// The threshold to begin with: that of an accuracy of 0.95 for changes as irregular as the paper's.
-const THRESHOLD_FIRST: f32 = 0.2;
+/// The threshold to begin with, as a multiple of the share of time in which readers may be wrong:
+/// that at which changes as irregular as the paper's come to this share.
+const THRESHOLD_FIRST_RATIO: f32 = 4.0;
 /// A lower one would poll at every tick for a gain that nobody sees.
 const THRESHOLD_LEAST: f32 = 0.02;
-/// With a higher one readers would be wrong more often than not.
-const THRESHOLD_MOST: f32 = 0.6;
+/// A higher one would wait past the beats of a rhythm.
+const THRESHOLD_MOST: f32 = BEAT;
 
 /// The threshold is this share of itself after as many changes, and half after [`TRUST_CHANGES`]:
 /// what is learned of few changes is not trusted to wait for.
@@ -72,6 +73,9 @@ const GOLDEN: f64 = 0.618_034;
 /// The first change should be seen when it comes, for all is measured from it; but not for longer
 /// than so many ticks.
 const FIRST_TICKS: f32 = 16.0;
+
+/// What is spared or owed is bounded to so many gaps, and with it how many beats are left out.
+const SPARE_GAPS: f32 = 8.0;
 
 /// Changes over which the mean time between them is taken.
 const GAP_CHANGES: u32 = 8;
@@ -101,16 +105,17 @@ pub struct Hazard {
 impl Hazard {
     /// Readers should be right for this share of the time.
     pub fn new(bounds: Bounds, accuracy: f64) -> Self {
+        let allowed = (1.0 - accuracy) as f32;
         let max = bounds.max.as_secs_f64();
         let tick = bounds.min.as_secs_f64().max(max / MOST_TICKS);
         Self {
             bounds,
             tick,
             most: (max / tick).floor().max(1.0) as usize,
-            allowed: (1.0 - accuracy) as f32,
+            allowed,
             ages: Ages::new(),
             last: None,
-            threshold: THRESHOLD_FIRST,
+            threshold: (THRESHOLD_FIRST_RATIO * allowed).clamp(THRESHOLD_LEAST, THRESHOLD_MOST),
             gap: 0.0,
             since: 0.0,
             spare: 0.0,
@@ -150,7 +155,7 @@ impl Hazard {
         self.threshold = (self.threshold * step.exp()).clamp(THRESHOLD_LEAST, THRESHOLD_MOST);
         // Bounded, so that a quiet night does not pay for a busy day.
         let spare = self.spare + self.allowed * gap - stale;
-        self.spare = spare.clamp(-2.0 * self.gap, 2.0 * self.gap);
+        self.spare = spare.clamp(-SPARE_GAPS * self.gap, SPARE_GAPS * self.gap);
     }
 
     /// Ticks until the next poll.
@@ -171,11 +176,10 @@ impl Hazard {
             let part = (f64::from(self.changes / WATCH_EVERY) * GOLDEN).fract();
             return 1 + (part * (beat - 1) as f64) as usize;
         }
-        let (next_beat, _) = self.ages.until(BEAT, self.most, true);
-        if self.spare >= next_beat as f32 && beat + next_beat <= self.most {
-            return beat + next_beat;
-        }
-        beat
+        let (period, _) = self.ages.until(BEAT, self.most, true);
+        let left_out = (self.spare.max(0.0) / period as f32) as usize;
+        let within_bounds = self.most.saturating_sub(beat) / period;
+        beat + left_out.min(within_bounds) * period
     }
 }
 

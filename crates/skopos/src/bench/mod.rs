@@ -19,6 +19,7 @@ mod dag;
 mod anatomy;
 mod degree;
 mod height;
+mod intervals;
 
 use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
@@ -47,6 +48,9 @@ pub(crate) struct BenchArgs {
     /// Write the result there as JSON [default: bench/runs/DATE-HOST, in the repository's root]
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
+    /// `intervals`: replay this trace alone; `skopos record` writes such files
+    #[arg(long, value_name = "FILE")]
+    pub(crate) trace: Option<PathBuf>,
     /// Length of one slice of measuring, instead of what `--quick` or its absence says
     #[arg(long, hide = true, value_name = "SECONDS")]
     pub(crate) seconds: Option<f64>,
@@ -70,6 +74,8 @@ pub(crate) enum Name {
     Degree,
     /// From a fact to the top of 1 to 32 layers of insights, beside Redis Streams
     Height,
+    /// Interval policies on the paper's workloads and recorded traces: cost, accuracy, error
+    Intervals,
     /// The other process of a measurement
     #[value(hide = true)]
     Worker,
@@ -84,6 +90,7 @@ impl Name {
             Self::Anatomy => "anatomy",
             Self::Degree => "degree",
             Self::Height => "height",
+            Self::Intervals => "intervals",
             Self::Worker => "worker",
         }
     }
@@ -132,6 +139,7 @@ pub(crate) fn run(global: &Global, args: &BenchArgs) -> Result<ExitCode, Failure
         Name::Anatomy => anatomy::run(&plan)?,
         Name::Degree => degree::run(&plan)?,
         Name::Height => height::run(&plan)?,
+        Name::Intervals => intervals::run(&plan, args.trace.as_deref())?,
     };
     let mut out = Out::new(global.style());
     report.print(&mut out)?;
@@ -147,7 +155,7 @@ fn out_dir(args: &BenchArgs, report: &Report) -> Option<PathBuf> {
     if let Some(dir) = &args.out {
         return Some(dir.clone());
     }
-    let full = !args.quick && args.seconds.is_none();
+    let full = !args.quick && args.seconds.is_none() && args.trace.is_none();
     let runs = Path::new("bench/runs");
     let in_repository = runs.is_dir() && Path::new("crates/skopos").is_dir();
     (full && in_repository).then(|| runs.join(format!("{}-{}", report.day(), report.host())))

@@ -24,10 +24,10 @@ use crate::verbs::delphi::{instant, kind_of};
 use lstm::Lstm;
 
 /// Where recorded traces lie, in the repository's root.
-const TRACES: &str = "bench/traces";
+pub(super) const TRACES: &str = "bench/traces";
 
 /// How deep folders of traces may lie in each other.
-const DEPTH: usize = 4;
+pub(super) const DEPTH: usize = 4;
 
 /// A shorter trace has no half worth judging.
 const SHORTEST: usize = 40;
@@ -107,7 +107,11 @@ fn judge(name: &str, trace: &Trace, kind: Kind) -> Option<Judged> {
 }
 
 /// Every `.csv` below `dir`, by its name; no directory is no trace.
-fn read_traces(dir: &Path, depth: usize, found: &mut Vec<(String, Trace)>) -> Result<(), Failure> {
+pub(super) fn read_traces(
+    dir: &Path,
+    depth: usize,
+    found: &mut Vec<(String, Trace)>,
+) -> Result<(), Failure> {
     for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
         let path = entry.path();
         if path.is_dir() && depth > 0 {
