@@ -25,9 +25,9 @@ pub(crate) enum Mode {
 /// Where one pane's table stands.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Cursor {
-    /// The chosen row's number and key: the key wins as long as there is such a row.
+    /// The chosen row's number and id: the id wins as long as there is such a row.
     pub(crate) index: usize,
-    pub(crate) key: Option<String>,
+    pub(crate) id: Option<String>,
     /// The first row on the screen.
     pub(crate) offset: usize,
     /// How many rows the screen has; set when drawn.
@@ -91,9 +91,9 @@ impl App {
         self.table.filter(&cursor.filter);
         self.table.sort(cursor.sort, cursor.reverse);
         let rows = &self.table.rows;
-        let found = cursor.key.as_ref().and_then(|key| rows.iter().position(|r| r.key == *key));
+        let found = cursor.id.as_ref().and_then(|id| rows.iter().position(|r| r.id == *id));
         cursor.index = found.unwrap_or(cursor.index).min(rows.len().saturating_sub(1));
-        cursor.key = rows.get(cursor.index).map(|r| r.key.clone());
+        cursor.id = rows.get(cursor.index).map(|r| r.id.clone());
     }
 
     /// The topics whose history the screen shows.
@@ -103,6 +103,11 @@ impl App {
         } else {
             self.chosen().and_then(|row| row.topic.clone()).into_iter().collect()
         }
+    }
+
+    /// True if the screen shows what only the agent can say.
+    pub(crate) fn asks(&self) -> bool {
+        PANES[self.pane].asks
     }
 
     /// Does what `key` asks for. The caller then calls [`App::update`].
@@ -159,9 +164,9 @@ impl App {
 
     fn choose(&mut self, index: usize) {
         let index = index.min(self.table.rows.len().saturating_sub(1));
-        let key = self.table.rows.get(index).map(|r| r.key.clone());
+        let id = self.table.rows.get(index).map(|r| r.id.clone());
         let cursor = self.cursor_mut();
-        (cursor.index, cursor.key) = (index, key);
+        (cursor.index, cursor.id) = (index, id);
     }
 
     fn edit_filter(&mut self, key: Key) {

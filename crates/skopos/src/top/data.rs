@@ -7,7 +7,14 @@ use std::time::Duration;
 use skopos_model::schema::{self, Family, Metric, cgroup, process, self_sensor};
 use skopos_model::{Kind, Timestamp, Topic, Unit, Value};
 
+use super::findings::Findings;
 use super::rate::Growth;
+use super::told::Told;
+
+/// Where insights, findings and predictions are, below the node.
+pub(crate) const INSIGHTS: &str = "insight";
+pub(crate) const FINDINGS: &str = "anomaly";
+pub(crate) const PREDICTIONS: &str = "predicted";
 
 /// A fact is stale once its source was not looked at for this many of its intervals.
 const STALE_INTERVALS: u32 = 3;
@@ -50,10 +57,12 @@ pub(crate) struct Fact {
     pub(crate) kind: Kind,
     /// What the schema says about it, if it is one of Skopos's own.
     pub(crate) known: Option<(&'static Family, &'static Metric)>,
-    /// `None` before the first sample.
+    /// `None` before the first sample, and while it is unknown.
     pub(crate) value: Option<Value>,
     /// The error bound of a predicted value.
     pub(crate) bound: Option<f64>,
+    /// It was looked for and is not known: why, or nothing where a sample has no room for that.
+    pub(crate) unknown: Option<String>,
     /// Since when the value holds.
     pub(crate) since: Timestamp,
     /// When its source was last looked at.
@@ -76,6 +85,11 @@ impl Fact {
         let topic = self.topic.as_str();
         topic.split_once('/').map_or(topic, |(_, rest)| rest)
     }
+
+    /// True if this is the first segment after its node.
+    pub(crate) fn is_below(&self, segment: &str) -> bool {
+        self.below_node().split('/').next() == Some(segment)
+    }
 }
 
 /// Who publishes.
@@ -93,7 +107,7 @@ pub(crate) struct Publisher {
 /// The samples of one topic that are still in memory.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct History {
-    /// Nanoseconds and value, oldest first.
+    /// Nanoseconds and value, oldest first; not a number from where there is none.
     pub(crate) samples: Vec<(i64, f64)>,
 }
 
@@ -112,9 +126,13 @@ pub(crate) struct Data {
     pub(crate) histories: HashMap<Topic, History>,
     /// What went wrong when looking for publishers.
     pub(crate) trouble: Option<String>,
+    /// What detectors found.
+    pub(crate) findings: Findings,
+    /// What the agent said when it was last asked.
+    pub(crate) told: Told,
     /// Facts of a family by instance, in natural order of the instances' names.
     families: HashMap<&'static str, BTreeMap<Natural, Vec<usize>>>,
-    /// Facts that are of no family of this node.
+    /// Facts that are of no family of this node, and not computed from such.
     published: Vec<usize>,
 }
 
@@ -138,7 +156,13 @@ impl Data {
                     let instances = data.families.entry(family.name).or_default();
                     instances.entry(instance).or_default().push(index);
                 }
-                None => data.published.push(index),
+                None => {
+                    let computed = [INSIGHTS, FINDINGS, PREDICTIONS];
+                    let is_own = fact.topic.node() == data.node;
+                    if !(is_own && computed.iter().any(|segment| fact.is_below(segment))) {
+                        data.published.push(index);
+                    }
+                }
             }
         }
         data
@@ -177,6 +201,30 @@ impl Data {
     /// What is of no family: the facts that users and applications publish.
     pub(crate) fn published(&self) -> impl ExactSizeIterator<Item = &Fact> {
         self.published.iter().map(|&index| &self.facts[index])
+    }
+
+    /// What is computed from other facts, by topic.
+    pub(crate) fn insights(&self) -> impl Iterator<Item = &Fact> {
+        self.facts.iter().filter(|fact| fact.is_below(INSIGHTS))
+    }
+
+    /// Why a fact that was looked for is not known; `None` if it is known, or never came.
+    pub(crate) fn reason<'a>(&'a self, fact: &'a Fact) -> Option<&'a str> {
+        match fact.unknown.as_deref()? {
+            "" => {
+                let told = self.told.unknown.get(fact.topic.as_str());
+                Some(told.map_or_else(|| self.not_told(), String::as_str))
+            }
+            reason => Some(reason),
+        }
+    }
+
+    /// What stands for a reason that the agent has not given.
+    pub(crate) fn not_told(&self) -> &str {
+        match self.told.trouble {
+            Some(_) => "the agent does not say why",
+            None => "the agent is asked why",
+        }
     }
 
     /// Time between two polls of a family's sensor, where the agent says so.
@@ -246,7 +294,9 @@ impl Data {
     pub(crate) fn growth(&self, fact: &Fact) -> Option<Growth> {
         let history = self.histories.get(&fact.topic)?;
         let interval = fact.known.and_then(|(family, _)| self.interval(family.name));
-        Some(Growth::new(&history.samples, fact.checked_at.as_nanos(), interval))
+        let samples = history.samples.iter().copied().filter(|(_, value)| value.is_finite());
+        let samples: Vec<(i64, f64)> = samples.collect();
+        Some(Growth::new(&samples, fact.checked_at.as_nanos(), interval))
     }
 }
 

@@ -3,30 +3,58 @@
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
-use skopos_model::{Topic, Value};
+use skopos_model::Value;
 
-use super::data::{Data, Fact};
+use super::data::{self, Data, Fact};
 use super::draw::{graph, put, put_right};
 use super::history::{self, Series};
+use super::table::Row;
 use super::text;
 use super::theme::Theme;
 
 /// Below this height a pane is all table.
 const LEAST_PANE: u16 = 13;
+/// What is to be said of a row, and why its value is unknown, leave room for its history.
+const MAX_NOTE_LINES: usize = 3;
 
 /// How many rows of a pane of this height are for the detail.
 pub(crate) fn rows(height: u16) -> u16 {
     if height < LEAST_PANE { 0 } else { (height / 3).clamp(6, 12) }
 }
 
-/// Draws heading, history, and what the schema says.
-pub(crate) fn draw(data: &Data, topic: &Topic, theme: Theme, buffer: &mut Buffer, area: Rect) {
-    let Some(fact) = data.fact(topic).filter(|_| area.height > 0) else { return };
+/// Draws heading, history, what the schema says, and what is to be said of the row.
+pub(crate) fn draw(data: &Data, row: &Row, theme: Theme, buffer: &mut Buffer, area: Rect) {
+    let fact = row.topic.as_ref().and_then(|topic| data.fact(topic));
+    if area.height == 0 || (fact.is_none() && row.note.is_none()) {
+        return;
+    }
     let width = usize::from(area.width);
     let rule = theme.rule().to_string();
+    let heading = fact.map_or(row.key.as_str(), |fact| fact.topic.as_str());
     put(buffer, area, 0, &Line::styled(rule.repeat(width), theme.quiet()));
-    put(buffer, area, 0, &Line::styled(format!("{rule} {topic} "), theme.title()));
-    let words = about(data, fact, width.saturating_sub(2));
+    put(buffer, area, 0, &Line::styled(format!("{rule} {heading} "), theme.title()));
+    let room = width.saturating_sub(2);
+    let note = row.note.as_ref().map(|note| text::wrap(note, room)).unwrap_or_default();
+    let Some(fact) = fact else {
+        let below = Rect { y: area.y + 1, height: area.height - 1, ..area };
+        for (row, line) in note.iter().enumerate() {
+            put(buffer, below, row as u16, &said(line));
+        }
+        return;
+    };
+    let series = history::series(data, &fact.topic, room).filter(|s| s.bounds().is_some());
+    let mut words = note;
+    words.truncate(MAX_NOTE_LINES);
+    // A reason stands in place of the value, but beside a history.
+    let reason = data.reason(fact).map(|reason| format!("unknown: {reason}"));
+    if series.is_some() {
+        words.extend(reason.iter().flat_map(|reason| text::wrap(reason, room)));
+        words.truncate(MAX_NOTE_LINES);
+    }
+    let about = about(data, fact, room);
+    let fitting = usize::from(area.height.saturating_sub(1)).saturating_sub(words.len());
+    // The last line, of its state, is the one that tells most.
+    words.extend(about[about.len().saturating_sub(fitting.max(1))..].iter().cloned());
     let words_rows = (words.len() as u16).min(area.height.saturating_sub(1));
     let graph_rows = area.height - 1 - words_rows;
     let words_area = Rect { y: area.y + 1 + graph_rows, height: words_rows, ..area };
@@ -34,18 +62,20 @@ pub(crate) fn draw(data: &Data, topic: &Topic, theme: Theme, buffer: &mut Buffer
         put(buffer, words_area, row as u16, &Line::styled(format!(" {line}"), theme.quiet()));
     }
     let graph_area = Rect { y: area.y + 1, height: graph_rows, ..area };
-    match history::series(data, topic, width.saturating_sub(2)) {
+    match series {
         Some(series) if graph_rows > 0 => draw_series(&series, theme, buffer, graph_area, area),
         _ => {
-            let value = fact
-                .value
-                .as_ref()
-                .map_or_else(|| "no value yet".to_owned(), |value| text::value(value, fact.unit));
-            for (row, line) in text::wrap(&value, width.saturating_sub(2)).iter().enumerate() {
-                put(buffer, graph_area, row as u16, &Line::raw(format!(" {line}")));
+            let value = fact.value.as_ref().map(|value| text::value(value, fact.unit));
+            let value = value.or(reason).unwrap_or_else(|| "no value yet".to_owned());
+            for (row, line) in text::wrap(&value, room).iter().enumerate() {
+                put(buffer, graph_area, row as u16, &said(line));
             }
         }
     }
+}
+
+fn said(line: &str) -> Line<'static> {
+    Line::raw(format!(" {line}"))
 }
 
 fn draw_series(series: &Series, theme: Theme, buffer: &mut Buffer, area: Rect, whole: Rect) {
@@ -61,6 +91,18 @@ fn draw_series(series: &Series, theme: Theme, buffer: &mut Buffer, area: Rect, w
     put_right(buffer, whole, 0, &Line::from(spans.to_vec()));
 }
 
+fn of_no_family(fact: &Fact) -> &'static str {
+    if fact.is_below(data::INSIGHTS) {
+        "An insight of the configuration, or of a program."
+    } else if fact.is_below(data::FINDINGS) {
+        "Events of a rule that finds what is unusual."
+    } else if fact.is_below(data::PREDICTIONS) {
+        "What the topic without `predicted/` is now, predicted from its last values."
+    } else {
+        "Published by a user or an application."
+    }
+}
+
 /// What is known about a fact, in lines of at most `width`.
 fn about(data: &Data, fact: &Fact, width: usize) -> Vec<String> {
     let publisher = data.publishers.get(fact.publisher);
@@ -70,7 +112,7 @@ fn about(data: &Data, fact: &Fact, width: usize) -> Vec<String> {
         Some((family, metric)) => {
             text::wrap(&format!("{}. From {}.", metric.help, family.source), width)
         }
-        None => vec!["Published by a user or an application.".to_owned()],
+        None => vec![of_no_family(fact).to_owned()],
     };
     lines.truncate(2);
     let mut state = format!("{}, {unit}, by {publisher}", fact.kind);

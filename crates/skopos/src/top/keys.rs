@@ -1,6 +1,7 @@
 //! What each key does: the one table that key handling and the help page both come from.
 
 use super::input::Key;
+use super::panes::PANES;
 
 /// What a key asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,10 +43,10 @@ macro_rules! keys {
 /// Every binding, in the order of the help page.
 pub(crate) static BINDINGS: &[Binding] = &[
     Binding {
-        label: "1-9",
-        help: "go to that pane",
+        label: "1-9 i f",
+        help: "go to that pane (insights, findings)",
         action: |key| match key {
-            Key::Char(c @ '1'..='9') => Some(Action::Pane(c as usize - '1' as usize)),
+            Key::Char(c) => PANES.iter().position(|pane| pane.key == c).map(Action::Pane),
             _ => None,
         },
     },

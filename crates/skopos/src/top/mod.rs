@@ -2,11 +2,13 @@
 //!
 //! `reader` turns shared memory into `data`, plain structs; `app` is what the user looks at, and
 //! `keys` how it changes; `view` draws the two, `panes` has a file for each pane. Of all these only
-//! `reader`, `input` and `terminal` touch the world.
+//! `reader`, `told`, `input` and `terminal` touch the world.
 
 mod data;
 mod rate;
 mod history;
+mod findings;
+mod told;
 mod reader;
 mod input;
 mod keys;
@@ -35,6 +37,7 @@ use input::{Input, Woken};
 use reader::Reader;
 use terminal::Screen;
 use theme::Theme;
+use told::Asker;
 
 /// How often the screen is made anew: as often as the agent polls unless told otherwise, and as
 /// often as numbers can be read.
@@ -60,7 +63,8 @@ pub(crate) fn run(global: &Global, args: &TopArgs) -> Result<ExitCode, Failure> 
     };
     let mut input = Input::open().map_err(terminal_trouble)?;
     let mut screen = Screen::take().map_err(terminal_trouble)?;
-    let ended = watch(Reader::new(host), App::new(args.filter.as_deref()), &mut input, &mut screen);
+    let reader = Reader::new(host, Asker::new(global.dir.clone()));
+    let ended = watch(reader, App::new(args.filter.as_deref()), &mut input, &mut screen);
     drop(screen);
     match ended {
         Ok(()) => Ok(ExitCode::SUCCESS),
@@ -77,6 +81,10 @@ fn watch(
     let theme = Theme::from_environment();
     let mut next = Instant::now() + REFRESH;
     loop {
+        // Who pauses wants nothing to change.
+        if !app.paused {
+            reader.ask(app.asks());
+        }
         app.update(reader.data());
         reader.load_histories(&app.histories(reader.data()));
         screen

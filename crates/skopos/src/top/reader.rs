@@ -5,13 +5,16 @@
 //! its place: the last values before a crash are what a user wants to see.
 
 use std::collections::{HashMap, HashSet};
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use skopos_model::{Kind, Origin, Sample, Timestamp, Topic, schema};
+use skopos_model::{Kind, Origin, Sample, Timestamp, Topic, Value, schema};
 use skopos_shm::{Host, Segment, Vertex};
 
-use super::data::{Data, Fact, History, Publisher};
+use super::data::{self, Data, Fact, History, Publisher};
+use super::findings::{Finding, Findings};
 use super::rate::Growth;
+use super::told::Asker;
 
 /// Rates are over one interval of the sensor, and at least over this: a glance.
 const RATE_WINDOW: Duration = Duration::from_secs(1);
@@ -19,12 +22,25 @@ const RATE_WINDOW: Duration = Duration::from_secs(1);
 /// Segments of dead publishers that are kept. More is a crash loop, not a last look.
 const MAX_GONE: usize = 16;
 
+/// All samples that are in memory.
+const EVERYTHING: RangeInclusive<Timestamp> =
+    Timestamp::from_nanos(i64::MIN)..=Timestamp::from_nanos(i64::MAX);
+
 pub(crate) struct Reader {
     host: Host,
     sources: Vec<Source>,
     /// Beside [`Data::facts`].
     vertices: Vec<Vertex>,
     data: Data,
+    asker: Asker,
+    events: HashMap<Topic, Events>,
+}
+
+/// The events of one rule, as of a number of them that were ever stored.
+struct Events {
+    count: u64,
+    findings: Vec<Finding>,
+    unreadable: usize,
 }
 
 /// A segment that is or was there.
@@ -35,9 +51,10 @@ struct Source {
 }
 
 impl Reader {
-    pub(crate) fn new(host: Host) -> Self {
-        let mut reader =
-            Self { host, sources: Vec::new(), vertices: Vec::new(), data: Data::default() };
+    pub(crate) fn new(host: Host, asker: Asker) -> Self {
+        let (sources, vertices) = (Vec::new(), Vec::new());
+        let (data, events) = (Data::default(), HashMap::new());
+        let mut reader = Self { host, sources, vertices, data, asker, events };
         reader.refresh();
         reader
     }
@@ -63,7 +80,23 @@ impl Reader {
             publisher.silent_for = source.segment.silent_for();
         }
         self.read_values();
+        self.read_findings();
         self.data.judge();
+    }
+
+    /// Takes what the agent answered, and asks it again if that is `wanted` and due.
+    pub(crate) fn ask(&mut self, wanted: bool) {
+        if let Some(told) = self.asker.look(wanted) {
+            // The last answers stay if there is no new one.
+            match told.trouble {
+                Some(_) => self.data.told.trouble = told.trouble,
+                None => self.data.told = told,
+            }
+        }
+        if !wanted {
+            // Reasons last, what is unusual may not: nobody asks for it any more.
+            self.data.told.raised.clear();
+        }
     }
 
     /// Brings `sources` in line with the live segments; true if a directory must be read again.
@@ -117,7 +150,11 @@ impl Reader {
         let facts: Vec<Fact> = found.iter().map(|(v, publisher)| blank(v, *publisher)).collect();
         let publishers: Vec<Publisher> = self.sources.iter().map(Source::publisher).collect();
         self.vertices = found.into_iter().map(|(vertex, _)| vertex).collect();
+        let told = std::mem::take(&mut self.data.told);
         self.data = Data::new(publishers, facts);
+        self.data.told = told;
+        // Vertices may be others of the same names.
+        self.events.clear();
     }
 
     fn read_values(&mut self) {
@@ -129,10 +166,10 @@ impl Reader {
             let Sample { time, value, origin } = reading.sample;
             fact.since = time;
             fact.checked_at = reading.checked_at;
-            (fact.value, fact.bound) = match origin {
-                Origin::Measured => (Some(value), None),
-                Origin::Predicted { bound } => (Some(value), Some(bound)),
-                Origin::Unknown => (None, None),
+            (fact.value, fact.bound, fact.unknown) = match origin {
+                Origin::Measured => (Some(value), None, None),
+                Origin::Predicted { bound } => (Some(value), Some(bound), None),
+                Origin::Unknown => (None, None, Some(reason(&value))),
             };
         }
         // Intervals are facts too: rates come once all values are there.
@@ -147,6 +184,26 @@ impl Reader {
         }
     }
 
+    /// Reads the events of rules that have new ones.
+    fn read_findings(&mut self) {
+        let facts = self.data.facts.iter().zip(&self.vertices);
+        for (_, vertex) in facts.filter(|(fact, _)| fact.is_below(data::FINDINGS)) {
+            let count = vertex.count();
+            let known = self.events.get(vertex.topic());
+            if known.is_none_or(|known| known.count != count)
+                && let Ok(range) = vertex.range(EVERYTHING)
+            {
+                let events = Events::new(count, &range.samples);
+                self.events.insert(vertex.topic().clone(), events);
+            }
+        }
+        let events = self.events.values().flat_map(|of| of.findings.iter().cloned()).collect();
+        let is_there = |topic: &str| topic.parse().is_ok_and(|t| self.data.fact(&t).is_some());
+        let mut findings = Findings::new(events, &self.data.told.raised, is_there);
+        findings.unreadable = self.events.values().map(|of| of.unreadable).sum();
+        self.data.findings = findings;
+    }
+
     /// Reads the samples of `topics` that are in memory, and forgets others'.
     pub(crate) fn load_histories(&mut self, topics: &[Topic]) {
         self.data.histories.clear();
@@ -155,9 +212,8 @@ impl Reader {
             let Some(vertex) = found.ok().and_then(|index| self.vertices.get(index)) else {
                 continue;
             };
-            let everything = Timestamp::default()..=Timestamp::from_nanos(i64::MAX);
-            let Ok(range) = vertex.range(everything) else { continue };
-            let samples = range.samples.iter().filter_map(point).collect();
+            let Ok(range) = vertex.range(EVERYTHING) else { continue };
+            let samples = range.samples.iter().filter_map(point_or_gap).collect();
             self.data.histories.insert(topic.clone(), History { samples });
         }
     }
@@ -189,6 +245,7 @@ fn blank(vertex: &Vertex, publisher: usize) -> Fact {
         known: schema::lookup_in_family(&info.topic),
         value: None,
         bound: None,
+        unknown: None,
         since: Timestamp::default(),
         checked_at: Timestamp::default(),
         rate: None,
@@ -197,7 +254,43 @@ fn blank(vertex: &Vertex, publisher: usize) -> Fact {
     }
 }
 
+impl Events {
+    fn new(count: u64, samples: &[Sample]) -> Self {
+        let events = samples.iter().map(|sample| match &sample.value {
+            Value::Structured(record) => Finding::parse(record.as_json()),
+            _ => None,
+        });
+        let (mut findings, mut unreadable) = (Vec::new(), 0);
+        for event in events {
+            match event {
+                Some(event) => findings.push(event),
+                None => unreadable += 1,
+            }
+        }
+        Self { count, findings, unreadable }
+    }
+}
+
+/// What a sample without a value says about why; nothing if its type has no room for that.
+fn reason(value: &Value) -> String {
+    match value {
+        Value::Structured(text) => text.as_json().as_str().unwrap_or_default().to_owned(),
+        _ => String::new(),
+    }
+}
+
+/// The number of a sample, not a number where there is none: a gap in the history.
+fn point_or_gap(sample: &Sample) -> Option<(i64, f64)> {
+    match sample.origin {
+        Origin::Unknown => Some((sample.time.as_nanos(), f64::NAN)),
+        _ => point(sample),
+    }
+}
+
 fn point(sample: &Sample) -> Option<(i64, f64)> {
+    if sample.origin == Origin::Unknown {
+        return None;
+    }
     Some((sample.time.as_nanos(), sample.value.as_f64()?))
 }
 

@@ -61,6 +61,8 @@ pub(crate) const fn words(title: &'static str, width: usize, rank: u8) -> Column
 pub(crate) enum Cell {
     /// A text, and the number to sort by.
     Text(String, Option<f64>),
+    /// A text that stands where there is no value.
+    Quiet(String),
     /// A share from 0 to 1.
     Meter(Option<f64>),
 }
@@ -78,6 +80,7 @@ impl Cell {
     fn is_known(&self) -> bool {
         match self {
             Self::Text(text, _) => !text.is_empty() && text != text::UNKNOWN,
+            Self::Quiet(text) => !text.is_empty(),
             Self::Meter(ratio) => ratio.is_some(),
         }
     }
@@ -85,6 +88,7 @@ impl Cell {
     fn order(&self) -> f64 {
         match self {
             Self::Text(_, number) => number.unwrap_or(f64::NEG_INFINITY),
+            Self::Quiet(_) => f64::NEG_INFINITY,
             Self::Meter(ratio) => ratio.unwrap_or(f64::NEG_INFINITY),
         }
     }
@@ -92,13 +96,24 @@ impl Cell {
 
 #[derive(Clone, Debug)]
 pub(crate) struct Row {
-    /// What the row is called, and what it is found again by.
+    /// What the row is called.
     pub(crate) key: String,
+    /// What it is found again by: as it is called, unless others are called the same.
+    pub(crate) id: String,
     /// One for each column.
     pub(crate) cells: Vec<Cell>,
     /// The topic whose history the pane shows when the row is chosen.
     pub(crate) topic: Option<Topic>,
+    /// What else is to be said when the row is chosen.
+    pub(crate) note: Option<String>,
     pub(crate) stale: bool,
+}
+
+impl Row {
+    /// A row without a history.
+    pub(crate) fn new(key: String, cells: Vec<Cell>) -> Self {
+        Self { id: key.clone(), key, cells, topic: None, note: None, stale: false }
+    }
 }
 
 #[derive(Clone, Debug, Default)]
@@ -239,6 +254,10 @@ impl Table {
                 Some(Cell::Text(text, _)) => {
                     let right = self.columns[column].align == Align::Right;
                     spans.push(Span::styled(fit(text, width, right, theme.ellipsis()), style));
+                }
+                Some(Cell::Quiet(text)) => {
+                    let text = fit(text, width, false, theme.ellipsis());
+                    spans.push(Span::styled(text, theme.quiet()));
                 }
                 Some(Cell::Meter(None)) | None => spans.push(Span::raw(" ".repeat(width))),
             }

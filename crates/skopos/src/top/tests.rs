@@ -5,12 +5,14 @@ use std::time::Duration;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use skopos_model::schema::{
-    Metric, block, cgroup, cpu, fs, load, mem, netdev, process, psi, self_, self_sensor, swap, tcp,
+    Metric, block, cgroup, cpu, fs, insight, load, mem, netdev, process, psi, self_, self_sensor,
+    swap, tcp,
 };
 use skopos_model::{Kind, Timestamp, Topic, Unit, Value, schema};
 
 use super::app::{App, Mode, Wish};
 use super::data::{Data, Fact, History, Publisher, natural};
+use super::findings::{Finding, Findings};
 use super::input::Key;
 use super::keys::BINDINGS;
 use super::panes::{COUNT, PANES, TOPICS};
@@ -30,6 +32,7 @@ fn fact(topic: &str, unit: Unit, kind: Kind, value: Value) -> Fact {
         kind,
         value: Some(value),
         bound: None,
+        unknown: None,
         since: NOW,
         checked_at: NOW,
         rate: None,
@@ -232,11 +235,11 @@ fn what_is_not_measured_does_not_appear() {
 fn no_size_of_the_screen_breaks_a_pane() {
     let themes = [THEME, Theme { colour: false, unicode: false }];
     let empty = data_of(Vec::new());
-    let full = data();
-    for pane in 0..COUNT {
+    let full = with_all();
+    for pane in &PANES {
         for (index, data) in [&full, &empty].into_iter().enumerate() {
             let mut app = App::new(None);
-            press(&mut app, data, &[Key::Char((b'1' + pane as u8) as char)]);
+            press(&mut app, data, &[Key::Char(pane.key)]);
             // Every size where things are tight, some beyond.
             let heights = (1..=26).chain([30, 37, 44, 60]).step_by(1 + 6 * index);
             for height in heights {
@@ -272,10 +275,16 @@ fn every_pane_shows_its_table() {
         &["/user.slice 953.7 MiB"],
         &["tasks 1 running", "skopos", "5.7 MiB resident", "agent pid 4711", "mem 25.0 µs"],
         &["topic value", "block/nvme0n1/busy_ratio 12.0 %", "4.8 MiB/s", "0.4s"],
+        &[
+            "0 known 0 unknown 16 not there",
+            "insight value",
+            "msca unknown: the agent is asked why",
+        ],
+        &["Nothing unusual was found", "docs/anomalies.md"],
     ];
     for (pane, parts) in parts.into_iter().enumerate() {
         let mut app = App::new(None);
-        press(&mut app, &data, &[Key::Char((b'1' + pane as u8) as char)]);
+        press(&mut app, &data, &[Key::Char(PANES[pane].key)]);
         has(&screen(&mut app, &data, (100, 40), THEME), parts);
         assert_eq!(app.pane(), pane, "{}", PANES[pane].name);
     }
@@ -319,7 +328,7 @@ fn keys_move_through_panes_and_rows() {
     let data = data();
     let mut app = App::new(None);
     press(&mut app, &data, &[Key::BackTab]);
-    assert_eq!(app.pane(), TOPICS);
+    assert_eq!(app.pane(), COUNT - 1);
     press(&mut app, &data, &[Key::Tab, Key::Right]);
     assert_eq!(app.pane(), 1);
     press(&mut app, &data, &[Key::Char('9'), Key::Down, Key::Down, Key::Up]);
@@ -457,10 +466,10 @@ fn a_dead_or_silent_agent_is_named() {
 fn without_colour_only_bold_and_reverse_are_used() {
     use ratatui::style::{Color, Modifier};
     let theme = Theme { colour: false, unicode: false };
-    let data = data();
-    for pane in 0..COUNT {
+    let data = with_all();
+    for pane in &PANES {
         let mut app = App::new(None);
-        press(&mut app, &data, &[Key::Char((b'1' + pane as u8) as char)]);
+        press(&mut app, &data, &[Key::Char(pane.key)]);
         let mut terminal = Terminal::new(TestBackend::new(120, 40)).expect("made of memory");
         let drawn = terminal.draw(|frame| view::draw(&mut app, &data, theme, frame.buffer_mut()));
         for cell in &drawn.expect("made of memory").buffer.content {
@@ -535,4 +544,163 @@ fn a_text_of_a_user_cannot_steer_the_terminal() {
     let evil = fact("n01/evil/text", Unit::NONE, Kind::State, Value::Structured(text));
     let shown = screen(&mut App::new(None), &data_of(vec![evil]), (80, 24), THEME);
     assert!(!shown.chars().any(|c| c.is_control() && c != '\n'), "{shown:?}");
+}
+
+/// A number that was looked for and is not known; the agent says why.
+fn unknown(topic: &str) -> Fact {
+    let mut fact = fact(topic, Unit::NONE, Kind::Gauge, Value::F64(0.0));
+    (fact.value, fact.unknown) = (None, Some(String::new()));
+    fact
+}
+
+fn event(rule: &str, topic: &str, seconds_ago: i64, state: &str) -> Finding {
+    let at = NOW.as_nanos() - seconds_ago * 1_000_000_000;
+    let record = serde_json::json!({
+        "rule": rule, "detector": "threshold", "topic": topic, "state": state, "at_ns": at,
+        "since_ns": at - 2_000_000_000, "came": 0.975, "score": 1.5, "suppressed": 3,
+        "expected": {"value": 0.25, "low": null, "high": 0.95},
+    });
+    Finding::parse(&record).expect("an event")
+}
+
+/// Memory is unusual now, and something was that is not any more.
+fn with_findings(mut data: Data) -> Data {
+    let events = vec![
+        event("memory-low", "n01/mem/used_ratio", 60, "raised"),
+        event("file-system-full", "n01/fs/-/used_ratio", 50, "raised"),
+        event("file-system-full", "n01/fs/-/used_ratio", 20, "cleared"),
+    ];
+    data.findings = Findings::new(events, &[], |_| true);
+    data
+}
+
+/// Findings, insights and stretched sensors beside the facts.
+fn with_all() -> Data {
+    let mut facts = facts();
+    facts.push(of(&insight::MSCA, "nvme0n1", 0.25));
+    facts.push(unknown("n01/insight/nvme2n1/msca"));
+    facts.push(of(&self_sensor::STRETCH, "mem", 4.0));
+    with_findings(data_of(facts))
+}
+
+#[test]
+fn insights_show_a_value_or_the_reason_by_name() {
+    let mut facts = facts();
+    facts.push(of(&insight::MSCA, "nvme0n1", 0.25));
+    facts.push(of(&insight::MSCA, "nvme10n1", 0.5));
+    facts.push(unknown("n01/insight/nvme2n1/msca"));
+    facts.push(fact("n01/insight/queues", Unit::NONE, Kind::Gauge, Value::U64(7)));
+    let mut record = unknown("n01/insight/node/node_availability");
+    record.unknown = Some("no peers are configured".to_owned());
+    facts.push(record);
+    let mut data = data_of(facts);
+    let why = "smartctl is not installed";
+    data.told.unknown.insert("n01/insight/nvme2n1/msca".to_owned(), "no such device".to_owned());
+    data.told.absent.insert("device_health_ratio".to_owned(), why.to_owned());
+    data.told.refused.push(("n01/insight/a/b".to_owned(), "no room".to_owned()));
+    let mut app = App::new(None);
+    press(&mut app, &data, &[Key::Char('i')]);
+    assert!(app.asks());
+    let shown = screen(&mut app, &data, (110, 40), THEME);
+    has(
+        &shown,
+        &[
+            "insights 3 known 2 unknown 14 not there 1 refused",
+            "insight of value age",
+            "b a refused: no room",
+            "device_health_ratio unknown: smartctl is not installed",
+            // Numbers of names as numbers: 2 before 10.
+            "msca nvme0n1 0.25 0.4s msca nvme2n1 unknown: no such device msca nvme10n1 0.5 0.4s",
+            "node_availability node unknown: no peers are configured",
+            "queues 7 0.4s",
+        ],
+    );
+    // The chosen one with its history, or with the whole reason.
+    type_text(&mut app, &data, "/nvme10n1");
+    has(&screen(&mut app, &data, (80, 24), THEME), &["n01/insight/nvme10n1/msca", "last 61 s"]);
+    press(&mut app, &data, &[Key::Control('u')]);
+    type_text(&mut app, &data, "device_health");
+    let shown = screen(&mut app, &data, (80, 24), THEME);
+    has(&shown, &["unknown: smartctl is not installed. Share of", "= 1 - "]);
+    // Insights are not what users publish.
+    let overview = screen(&mut App::new(None), &data, (80, 24), THEME);
+    assert!(!overview.contains("queues"), "{overview}");
+    data.told.trouble = Some("no agent answers".to_owned());
+    has(&screen(&mut app, &data, (80, 24), THEME), &["! no agent answers"]);
+}
+
+#[test]
+fn a_history_with_gaps_says_why_there_is_no_value_now() {
+    let mut data = data_of(vec![unknown("n01/insight/vda/msca"), of(&load::LOAD_1M, "", 1.0)]);
+    let topic = data.facts[0].topic.clone();
+    data.told.unknown.insert(topic.to_string(), "the device was taken away".to_owned());
+    let second = |s: i64, value| (NOW.as_nanos() - s * 1_000_000_000, value);
+    let samples = vec![second(30, 0.5), second(10, f64::NAN)];
+    data.histories.insert(topic, History { samples });
+    let mut app = App::new(None);
+    press(&mut app, &data, &[Key::Char('i'), Key::Char('/')]);
+    type_text(&mut app, &data, "vda");
+    has(
+        &screen(&mut app, &data, (80, 30), THEME),
+        &["least 0.5 most 0.5", "unknown: the device was taken away", "█"],
+    );
+}
+
+#[test]
+fn what_is_unusual_is_seen_first_and_everywhere() {
+    let plain = Theme { colour: false, unicode: false };
+    let data = with_findings(data());
+    for size in [(80, 24), (60, 20), (120, 40)] {
+        let shown = screen(&mut App::new(None), &data, size, plain);
+        has(&shown, &["agent 4711 | ! 1 finding", "findings ! 1 raised memory-low", "cpu 37.5 %"]);
+    }
+    let mut app = App::new(None);
+    press(&mut app, &data, &[Key::Char('f')]);
+    assert!(app.asks());
+    let shown = screen(&mut app, &data, (100, 30), plain);
+    has(
+        &shown,
+        &[
+            "findings ! 1 raised memory-low 3 events",
+            "rule state time topic came expected",
+            "memory-low ! RAISED 22:12:20 mem/used_ratio 97.5 % at most 95.0 % file-system-full \
+             cleared 22:13:00 fs/-/used_ratio 97.5 % at most 95.0 % file-system-full raised",
+            "- n01/mem/used_ratio",
+            "unusual since 22:12:18 (62s ago): came 97.5 %, expected at most 95.0 %; by threshold, \
+             score 1.50, 3 changes before it held back",
+        ],
+    );
+    // Events of one rule and topic are rows of their own.
+    press(&mut app, &data, &[Key::End]);
+    assert_eq!(app.cursor().index, 2);
+}
+
+#[test]
+fn stretched_sensors_and_the_number_of_findings_are_on_the_overview() {
+    let mut facts = facts();
+    for (sensor, times) in [("smart", 4.0), ("cgroup", 2.5), ("mem", 1.0)] {
+        facts.push(of(&self_sensor::STRETCH, sensor, times));
+    }
+    let mut events = of(&self_::ANOMALY_EVENTS_TOTAL, "", 0.0);
+    events.value = Some(Value::U64(12));
+    facts.push(events);
+    let data = data_of(facts);
+    let parts = ["stretch 2 sensors 4.0x smart 2.5x cgroup", "findings 0 raised 12 events"];
+    has(&screen(&mut App::new(None), &data, (120, 40), THEME), &parts);
+    let mut app = App::new(None);
+    press(&mut app, &data, &[Key::Char('8')]);
+    has(&screen(&mut app, &data, (120, 40), THEME), &parts[..1]);
+}
+
+#[test]
+fn names_of_panes_go_before_their_keys_do() {
+    let check = |width, parts: &[&str]| {
+        let shown = screen(&mut App::new(None), &data(), (width, 24), THEME);
+        let line = shown.lines().nth(1).expect("a line of panes").to_owned();
+        assert!(line.chars().count() <= usize::from(width));
+        has(&line, parts);
+    };
+    check(120, &["1 overview 2 cpu 3 memory 4 disks 5 files 6 net 7 cgroups 8 system 9 topics"]);
+    check(80, &["1 overview 2 cpu 3 memory 4 disks", "7 8 9 topics i insights f findings"]);
+    check(40, &["1 overview 2 3 4 5 6 7 8 9 i f"]);
 }

@@ -11,7 +11,7 @@ use super::data::{Data, Publisher};
 use super::detail;
 use super::draw::{fitting, put, put_right};
 use super::keys::BINDINGS;
-use super::panes::{self, PANES};
+use super::panes::{self, PANES, Pane};
 use super::text;
 use super::theme::Theme;
 use crate::format;
@@ -78,6 +78,9 @@ fn header(app: &App, data: &Data, theme: Theme, buffer: &mut Buffer, area: Rect)
         Some(agent) => agent_spans(agent, data, theme),
         None => vec![Span::styled(format!("{dot}! nobody publishes"), theme.warning())],
     });
+    if let Some(marker) = panes::findings_marker(data) {
+        groups.push(vec![Span::styled(format!("{dot}{marker}"), theme.warning())]);
+    }
     if let Some(age) = data.age() {
         groups.push(vec![Span::raw(format!("{dot}{} old", text::age(age)))]);
     }
@@ -104,17 +107,24 @@ fn agent_spans(agent: &Publisher, data: &Data, theme: Theme) -> Vec<Span<'static
     vec![Span::styled(format!("{who} {state}"), theme.warning())]
 }
 
-/// The panes, the current one marked; where names do not fit, numbers alone.
+/// The panes, the current one marked; where names do not fit, keys alone.
 fn tabs(app: &App, theme: Theme, buffer: &mut Buffer, area: Rect) {
-    let whole: usize = PANES.iter().map(|pane| pane.name.len() + 3).sum();
-    let all = whole < area.width.into();
+    let is_current = |pane: &Pane| std::ptr::eq(pane, &PANES[app.pane()]);
+    // How wide the line is with the names of all ranks up to this one.
+    let width_up_to = |rank: u8| -> usize {
+        let named = |pane: &Pane| pane.rank <= rank || is_current(pane);
+        PANES.iter().map(|pane| 2 + if named(pane) { pane.name.len() + 1 } else { 0 }).sum()
+    };
+    let ranks = 0..=PANES.iter().map(|pane| pane.rank).max().unwrap_or(0);
+    let fits = |rank: &u8| width_up_to(*rank) < area.width.into();
+    let most = ranks.take_while(fits).last();
     let mut spans = Vec::new();
-    for (index, pane) in PANES.iter().enumerate() {
-        let current = index == app.pane();
-        let name = if all || current { format!(" {}", pane.name) } else { String::new() };
-        let style = if current { theme.chosen() } else { theme.quiet() };
+    for pane in &PANES {
+        let named = is_current(pane) || most.is_some_and(|most| pane.rank <= most);
+        let name = if named { format!(" {}", pane.name) } else { String::new() };
+        let style = if is_current(pane) { theme.chosen() } else { theme.quiet() };
         spans.push(Span::raw(" "));
-        spans.push(Span::styled(format!("{}{name}", index + 1), style));
+        spans.push(Span::styled(format!("{}{name}", pane.key), style));
     }
     put(buffer, area, 0, &Line::from(spans));
 }
@@ -138,11 +148,12 @@ fn key_line(app: &App, theme: Theme, buffer: &mut Buffer, area: Rect) {
         groups.push(vec![filter, count]);
         groups.extend([key("Esc", "show all"), key("/", "change"), key("?", "help")]);
     } else if app.pane() == panes::OVERVIEW {
-        let keys = [key("?", "help"), key("q", "leave"), key("1-9", "pane")];
+        let keys = [key("?", "help"), key("q", "leave"), key("1-9 i f", "pane")];
         groups.extend(keys.into_iter().chain([key("/", "find a topic"), key("p", "pause")]));
     } else {
         let sort = format!("sort: {}", app.table.sorted_by());
-        let keys = [key("?", "help"), key("q", "leave"), key("1-9", "pane"), key("/", "filter")];
+        let keys =
+            [key("?", "help"), key("q", "leave"), key("1-9 i f", "pane"), key("/", "filter")];
         groups.extend(keys.into_iter().chain([key("s", &sort), key("p", "pause")]));
     }
     let place = if rows > 0 { format!(" {}/{rows} ", cursor.index + 1) } else { String::new() };
@@ -166,7 +177,7 @@ fn draw_pane(app: &mut App, data: &Data, theme: Theme, buffer: &mut Buffer, area
     let below =
         Rect { y: area.y + shown + gap, height: area.height.saturating_sub(shown + gap), ..area };
     if app.table.unfiltered == 0 {
-        let text = "  Not measured here: `skopos doctor` says why.";
+        let text = format!("  {}", PANES[app.pane()].empty);
         put(buffer, below, 1, &Line::styled(text, theme.quiet()));
         return;
     }
@@ -175,16 +186,16 @@ fn draw_pane(app: &mut App, data: &Data, theme: Theme, buffer: &mut Buffer, area
         put(buffer, below, 1, &Line::styled(text, theme.quiet()));
         return;
     }
-    let topic = app.chosen().and_then(|row| row.topic.clone());
-    let detail_rows = if topic.is_some() { detail::rows(below.height) } else { 0 };
+    let row = app.chosen().filter(|row| row.topic.is_some() || row.note.is_some()).cloned();
+    let detail_rows = if row.is_some() { detail::rows(below.height) } else { 0 };
     let table_rows = below.height - detail_rows;
     let table = std::mem::take(&mut app.table);
     let place = Rect { height: table_rows, ..below };
     table.draw(buffer, place, theme, Some(app.cursor_mut()));
     app.table = table;
-    if let Some(topic) = topic {
+    if let Some(row) = row {
         let place = Rect { y: below.y + table_rows, height: detail_rows, ..below };
-        detail::draw(data, &topic, theme, buffer, place);
+        detail::draw(data, &row, theme, buffer, place);
     }
 }
 

@@ -194,6 +194,58 @@ fn top_shows_this_machine_and_leaves_the_terminal_as_it_was() {
 }
 
 #[test]
+fn top_shows_insights_and_what_is_unusual() {
+    let configuration = tempfile::NamedTempFile::new().expect("a file");
+    let text = r#"
+        [[insight]]
+        name = "queues"
+        sql = "SELECT sum(value) FROM latest WHERE topic LIKE '%/my-app/%/depth'"
+        [[anomaly]]
+        name = "queue-long"
+        topic = "*/my-app/*/depth"
+        detector = "threshold"
+        above = 100
+    "#;
+    std::fs::write(configuration.path(), text).expect("writable");
+    let path = configuration.path().to_str().expect("UTF-8");
+    let mut agent = Running::start(&["--config", path]);
+    let Some(screen) = Screen::open(agent.path(), (110, 40)) else { return };
+    screen.start_top("");
+    screen.shows(&["findings 0 raised"]);
+    // What is unknown now has a reason that only the agent knows.
+    screen.keys(&["i"]);
+    screen.shows(&["insights ", " known", "tier_remaining_capacity_bytes"]);
+    screen.keys(&["/"]);
+    screen.keys(&["-l", "queues"]);
+    screen.until("a reason", |text| {
+        let line = text.lines().find(|line| line.trim_start().starts_with("queues"));
+        line.is_some_and(|line| line.contains("unknown: ") && !line.contains("asked why"))
+    });
+    let publish = |value| {
+        let published = agent.run(&["publish", "my-app/a/depth", value]);
+        assert_eq!(published.code, 0, "{published:?}");
+    };
+    publish("7");
+    screen.until("a value", |text| {
+        let line = text.lines().find(|line| line.trim_start().starts_with("queues"));
+        line.is_some_and(|line| line.contains(" 7 ") && !line.contains("unknown"))
+    });
+    publish("170");
+    screen.shows(&["! 1 finding"]);
+    screen.keys(&["Enter", "Escape", "f"]);
+    screen.shows(&["findings ! 1 raised", "queue-long", "! RAISED", "170", "at most 100"]);
+    publish("7");
+    screen.shows(&["findings 0 raised", "cleared"]);
+    screen.lacks("! 1 finding");
+    // Without an agent to ask the last answers stay, and the screen goes on.
+    agent.kill();
+    screen.keys(&["i"]);
+    screen.shows(&["! gone since", "! no agent answers"]);
+    screen.keys(&["q"]);
+    screen.is_restored(0);
+}
+
+#[test]
 fn top_restores_the_terminal_when_it_is_told_to_end() {
     let agent = Running::start(&[]);
     let Some(screen) = Screen::open(agent.path(), (80, 24)) else { return };

@@ -84,17 +84,15 @@ pub(super) fn table(data: &Data) -> Table {
     let rows = facts.filter(|fact| fact.value.is_some()).map(|fact| {
         let is_amount = fact.unit == Unit::BYTES && fact.kind != Kind::Counter;
         let of_total = total.zip(fact.number()).filter(|_| is_amount).map(|(all, n)| n / all);
-        Row {
-            key: name(data, fact),
-            cells: vec![
-                Cell::Text(value(fact), fact.number()),
-                Cell::Text(of_total.map_or_else(String::new, |r| percent(Some(r))), of_total),
-                Cell::Text(rate(fact), fact.rate),
-                Cell::words(fact.known.map_or("", |(_, metric)| metric.help)),
-            ],
-            topic: Some(fact.topic.clone()),
-            stale: fact.stale,
-        }
+        let cells = vec![
+            Cell::Text(value(fact), fact.number()),
+            Cell::Text(of_total.map_or_else(String::new, |r| percent(Some(r))), of_total),
+            Cell::Text(rate(fact), fact.rate),
+            Cell::words(fact.known.map_or("", |(_, metric)| metric.help)),
+        ];
+        let mut row = Row::new(name(data, fact), cells);
+        (row.topic, row.stale) = (Some(fact.topic.clone()), fact.stale);
+        row
     });
     Table::new("memory", &COLUMNS, rows.collect())
 }

@@ -9,6 +9,8 @@ mod network;
 mod cgroups;
 mod system;
 mod topics;
+mod insights;
+mod findings;
 
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
@@ -19,10 +21,11 @@ use super::table::{Cell, Row, Table};
 use super::text::{self, fit};
 use super::theme::Theme;
 
+pub(crate) use findings::marker as findings_marker;
 pub(crate) use overview::{draw as draw_overview, histories as overview_histories};
 
-/// How many panes there are: as many as keys `1` to `9`.
-pub(crate) const COUNT: usize = 9;
+/// How many panes there are.
+pub(crate) const COUNT: usize = 11;
 /// The pane that the UI starts with.
 pub(crate) const OVERVIEW: usize = 0;
 /// The pane that lists every topic.
@@ -30,25 +33,46 @@ pub(crate) const TOPICS: usize = 8;
 
 /// One pane.
 pub(crate) struct Pane {
+    /// The key that goes there.
+    pub(crate) key: char,
     /// Its name in the line of panes.
     pub(crate) name: &'static str,
+    /// Where there is no room for all names, those with the greatest number go first.
+    pub(crate) rank: u8,
     /// The lines above the table, for this many columns.
     pub(crate) summary: fn(&Data, Theme, usize) -> Vec<Line<'static>>,
     /// The rows, in their own order.
     pub(crate) table: fn(&Data) -> Table,
+    /// What stands there if there are no rows.
+    pub(crate) empty: &'static str,
+    /// Whether the agent is to be asked for what it shows.
+    pub(crate) asks: bool,
 }
 
-/// Every pane, in the order of its keys.
+/// A pane of facts: `key`, `name`, `rank`, and how to make its table.
+const fn facts(key: char, name: &'static str, rank: u8, table: fn(&Data) -> Table) -> Pane {
+    let empty = "Not measured here: `skopos doctor` says why.";
+    Pane { key, name, rank, summary: no_summary, table, empty, asks: false }
+}
+
+/// Every pane, in the order of `Tab`.
 pub(crate) static PANES: [Pane; COUNT] = [
-    Pane { name: "overview", summary: no_summary, table: |_| Table::default() },
-    Pane { name: "cpu", summary: cpu::summary, table: cpu::table },
-    Pane { name: "memory", summary: memory::summary, table: memory::table },
-    Pane { name: "disks", summary: no_summary, table: disks::table },
-    Pane { name: "files", summary: no_summary, table: files::table },
-    Pane { name: "net", summary: network::summary, table: network::table },
-    Pane { name: "cgroups", summary: no_summary, table: cgroups::table },
-    Pane { name: "system", summary: system::summary, table: system::table },
-    Pane { name: "topics", summary: no_summary, table: topics::table },
+    facts('1', "overview", 0, |_| Table::default()),
+    Pane { summary: cpu::summary, ..facts('2', "cpu", 0, cpu::table) },
+    Pane { summary: memory::summary, ..facts('3', "memory", 0, memory::table) },
+    facts('4', "disks", 0, disks::table),
+    facts('5', "files", 2, files::table),
+    Pane { summary: network::summary, ..facts('6', "net", 0, network::table) },
+    facts('7', "cgroups", 4, cgroups::table),
+    Pane { summary: system::summary, ..facts('8', "system", 3, system::table) },
+    facts('9', "topics", 1, topics::table),
+    Pane { summary: insights::summary, asks: true, ..facts('i', "insights", 0, insights::table) },
+    Pane {
+        summary: findings::summary,
+        empty: findings::EMPTY,
+        asks: true,
+        ..facts('f', "findings", 0, findings::table)
+    },
 ];
 
 fn no_summary(_: &Data, _: Theme, _: usize) -> Vec<Line<'static>> {
@@ -99,8 +123,10 @@ fn rate(fact: &Fact) -> String {
 
 /// A row of a table of instances.
 fn row(instance: &Instance<'_>, name: String, history: Option<&Fact>, cells: Vec<Cell>) -> Row {
-    let topic = history.map(|f| f.topic.clone());
-    Row { key: name, cells, topic, stale: instance.is_stale() }
+    let mut row = Row::new(name, cells);
+    row.topic = history.map(|f| f.topic.clone());
+    row.stale = instance.is_stale();
+    row
 }
 
 /// A fact's name where its node is clear.

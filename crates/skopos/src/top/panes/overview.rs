@@ -9,7 +9,7 @@ use ratatui::text::Line;
 use skopos_model::Topic;
 use skopos_model::schema::{fs, netdev};
 
-use super::{absent, cgroups, cpu, disks, files, memory, network, system, topics};
+use super::{absent, cgroups, cpu, disks, files, findings, memory, network, system, topics};
 use crate::top::data::Data;
 use crate::top::draw::{graph, put, put_right};
 use crate::top::history;
@@ -84,19 +84,26 @@ pub(crate) fn draw(data: &Data, theme: Theme, buffer: &mut Buffer, area: Rect) {
 
 /// The lines with meters and numbers.
 fn meters<'a>(data: &'a Data, theme: Theme, width: u16) -> Vec<Block<'a>> {
-    let mut lines = cpu::meters(data, theme, width.into());
+    let found = findings::line(data, theme, width.into());
+    let is_raised = !data.findings.present.is_empty();
+    // What is unusual comes first; that nothing is, last.
+    let mut lines: Vec<_> = found.iter().filter(|_| is_raised).cloned().collect();
+    lines.extend(cpu::meters(data, theme, width.into()));
     lines.extend(memory::meters(data, theme, width.into()));
     lines.extend(cpu::load(data, theme, width.into()));
     lines.extend(cpu::pressure(data, theme, width.into()));
     lines.extend(network::tcp(data, theme, width.into()));
     lines.extend(system::processes(data, theme, width.into()));
+    lines.extend(system::stretched(data, theme, width.into()));
+    lines.extend(found.filter(|_| !is_raised));
     let rows = u16::try_from(lines.len()).unwrap_or(u16::MAX);
     let draw: Draw<'a> = Box::new(move |buffer, area| {
         for (row, line) in lines.iter().enumerate() {
             put(buffer, area, row as u16, line);
         }
     });
-    vec![Block { least: rows.min(LEAST_METERS), most: rows, rank: 0, draw }]
+    let least = LEAST_METERS + u16::from(is_raised);
+    vec![Block { least: rows.min(least), most: rows, rank: 0, draw }]
 }
 
 fn disk_block(data: &Data, theme: Theme) -> Block<'_> {

@@ -4,7 +4,7 @@ use ratatui::text::{Line, Span};
 use skopos_model::schema::{hwmon, load, process, self_ as own, self_sensor};
 
 use super::{absent, items, labelled, row, value};
-use crate::top::data::{Data, Publisher};
+use crate::top::data::{Data, Instance, Publisher};
 use crate::top::table::{Cell, Column, Table, number};
 use crate::top::text::{self, bytes, seconds, share};
 use crate::top::theme::Theme;
@@ -13,10 +13,11 @@ use crate::top::theme::Theme;
 const MAX_PUBLISHERS: usize = 4;
 const MAX_HARDWARE: usize = 4;
 
-const COLUMNS: [Column; 6] = [
+const COLUMNS: [Column; 7] = [
     number("cpu %", 8, 0),
     number("poll", 9, 0),
     number("interval", 9, 0),
+    number("stretch", 7, 3),
     number("facts", 6, 2),
     number("polls", 8, 1),
     number("errors", 7, 1),
@@ -27,6 +28,7 @@ pub(super) fn summary(data: &Data, theme: Theme, width: usize) -> Vec<Line<'stat
     lines.extend(states(data, theme, width));
     lines.extend(hardware(data, theme, width));
     lines.extend(cost(data, theme, width));
+    lines.extend(stretched(data, theme, width));
     for (index, publisher) in data.publishers.iter().enumerate() {
         if index == MAX_PUBLISHERS && data.publishers.len() > MAX_PUBLISHERS {
             let more = data.publishers.len() - index;
@@ -88,6 +90,27 @@ fn hardware(data: &Data, theme: Theme, width: usize) -> Vec<Line<'static>> {
         .collect()
 }
 
+/// Sensors that are polled less often than wanted, for the sake of the budget: the most stretched
+/// first, with how many times.
+pub(super) fn stretched(data: &Data, theme: Theme, width: usize) -> Option<Line<'static>> {
+    let mut sensors: Vec<(f64, &str)> =
+        data.instances(&self_sensor::FAMILY).filter_map(|s| Some((stretch(&s)?, s.name))).collect();
+    if sensors.is_empty() {
+        return None;
+    }
+    sensors.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.cmp(b.1)));
+    let count = sensors.len();
+    let mut shown = vec![(count.to_string(), if count == 1 { "sensor" } else { "sensors" })];
+    shown.extend(sensors.iter().map(|(times, name)| (format!("{times:.1}x"), *name)));
+    Some(labelled(theme, "stretch", false, items(theme, width, &shown)))
+}
+
+/// How many times longer than wanted a sensor's interval is, if it is.
+fn stretch(sensor: &Instance<'_>) -> Option<f64> {
+    // What rounds to 1.0 is not worth a word.
+    sensor.value(&self_sensor::STRETCH).filter(|times| *times >= 1.05)
+}
+
 /// What the agent takes from the machine that it watches.
 fn cost(data: &Data, theme: Theme, width: usize) -> Option<Line<'static>> {
     let agent = data.instance(&own::FAMILY, "")?;
@@ -125,10 +148,12 @@ pub(super) fn table(data: &Data) -> Table {
             data.facts.iter().filter(|f| f.known.is_some_and(|(x, _)| x.name == sensor.name));
         let facts = Some(facts.count() as f64).filter(|n| *n > 0.0);
         let cpu = sensor.rate(&self_sensor::POLL_CPU_SECONDS_TOTAL);
+        let stretch = stretch(&sensor);
         let cells = vec![
             Cell::Text(cpu.map_or_else(|| share(None), |c| format!("{:.3}", c * 100.0)), cpu),
             Cell::number(sensor.value(&self_sensor::POLL_SECONDS), seconds),
             Cell::number(sensor.value(&self_sensor::INTERVAL_SECONDS), seconds),
+            Cell::Text(stretch.map_or_else(String::new, |s| format!("{s:.1}x")), stretch),
             Cell::number(facts, text::number),
             Cell::number(sensor.value(&self_sensor::POLLS_TOTAL), text::number),
             Cell::number(sensor.value(&self_sensor::POLL_ERRORS_TOTAL), text::number),

@@ -35,18 +35,16 @@ fn topics<'a>(data: &'a Data, facts: impl Iterator<Item = &'a Fact>) -> Table {
     let rows = facts.map(|fact| {
         let age = fact.value.as_ref().map(|_| data.now.since(fact.checked_at));
         let publisher = data.publishers.get(fact.publisher);
-        Row {
-            key: name(data, fact),
-            cells: vec![
-                Cell::Text(value(fact), fact.number()),
-                Cell::Text(rate(fact), fact.rate),
-                Cell::Text(age.map_or_else(String::new, text::age), age.map(|a| a.as_secs_f64())),
-                Cell::words(fact.unit.as_str()),
-                Cell::words(publisher.map_or("", |p| p.name.as_str())),
-            ],
-            topic: Some(fact.topic.clone()),
-            stale: fact.stale,
-        }
+        let cells = vec![
+            Cell::Text(value(fact), fact.number()),
+            Cell::Text(rate(fact), fact.rate),
+            Cell::Text(age.map_or_else(String::new, text::age), age.map(|a| a.as_secs_f64())),
+            Cell::words(fact.unit.as_str()),
+            Cell::words(publisher.map_or("", |p| p.name.as_str())),
+        ];
+        let mut row = Row::new(name(data, fact), cells);
+        (row.topic, row.stale) = (Some(fact.topic.clone()), fact.stale);
+        row
     });
     let mut table = Table::new("topic", &COLUMNS, rows.collect());
     table.wished_name = WISHED_NAME;
