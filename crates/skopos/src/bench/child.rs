@@ -1,13 +1,18 @@
 //! Processes that a measurement starts and ends: each by its own id, never by name.
 
+use std::fs::{self, File};
 use std::io;
-use std::process::{Child, Command};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
 /// How long a process may take to end after SIGTERM before it is killed.
 const PATIENCE: Duration = Duration::from_secs(3);
+/// Time between two looks at whether a program has come to its end: not so often that the looking
+/// would be part of what the program waits for.
+const LOOK: Duration = Duration::from_millis(20);
 
 /// A process that ends with this value.
 #[derive(Debug)]
@@ -53,6 +58,45 @@ impl Drop for Process {
     }
 }
 
+/// Runs `command` to its end and gives what it printed, which passes through files in `dir`.
+///
+/// # Errors
+/// It cannot be started, fails, or takes longer than `limit`; then it is ended.
+pub(crate) fn finish(command: &mut Command, dir: &Path, limit: Duration) -> Result<String, String> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    let broken = |e: io::Error| format!("{}: {e}", dir.display());
+    let (out, err) = (dir.join("stdout"), dir.join("stderr"));
+    command.stdin(Stdio::null());
+    command.stdout(File::create(&out).map_err(broken)?);
+    command.stderr(File::create(&err).map_err(broken)?);
+    let mut process = Process::start(command).map_err(|e| not_started(&name, &e))?;
+    let started = Instant::now();
+    let status = loop {
+        match process.inner().try_wait().map_err(|e| format!("{name}: {e}"))? {
+            Some(status) => break status,
+            None if started.elapsed() > limit => {
+                return Err(format!("{name} did not end within {} s", limit.as_secs()));
+            }
+            None => std::thread::sleep(LOOK),
+        }
+    };
+    if status.success() {
+        return fs::read_to_string(&out).map_err(broken);
+    }
+    let said = fs::read_to_string(&err).unwrap_or_default();
+    // The first line that says something: what follows it most often is how it went on to fail.
+    let said = said.lines().map(str::trim).find(|line| line.contains(char::is_alphabetic));
+    Err(format!("{name} ended with {status}: {}", said.unwrap_or("no message")))
+}
+
+/// Why `program` does not run.
+pub(crate) fn not_started(program: &str, e: &io::Error) -> String {
+    match e.kind() {
+        io::ErrorKind::NotFound => format!("{program} is not installed"),
+        _ => format!("{program} cannot be started: {e}"),
+    }
+}
+
 /// Waits until `ready` gives something, `process` ends, or `patience` is over.
 pub(crate) fn wait_for<T>(
     process: &mut Process,
@@ -71,5 +115,27 @@ pub(crate) fn wait_for<T>(
             return Err(format!("it was not ready after {} s", patience.as_secs()));
         }
         std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_gives_what_it_prints_or_why_not() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let shell = |script: &str, limit| {
+            finish(Command::new("sh").args(["-c", script]), dir.path(), limit)
+        };
+        let long = Duration::from_secs(60);
+        assert_eq!(shell("echo 17", long).as_deref(), Ok("17\n"));
+        let failed = shell("echo ---- >&2; echo no such disk >&2; echo sorry >&2; exit 3", long);
+        let failed = failed.expect_err("it exits with 3");
+        assert!(failed.contains("3") && failed.ends_with("no such disk"), "{failed}");
+        let late = shell("exec sleep 600", Duration::ZERO).expect_err("it takes ten minutes");
+        assert_eq!(late, "sh did not end within 0 s");
+        let missing = finish(&mut Command::new("no-such-program"), dir.path(), long);
+        assert_eq!(missing.expect_err("it is not there"), "no-such-program is not installed");
     }
 }

@@ -42,7 +42,7 @@ impl Machine {
     }
 
     /// Adds what `program args` says about its version: the first word that begins with a digit,
-    /// or has one after `v=`.
+    /// or has one after `v=` or `fio-`.
     pub(crate) fn version(&mut self, name: &'static str, program: &str, args: &[&str]) {
         let output = Command::new(program).args(args).stdin(Stdio::null()).output();
         let version = match output {
@@ -87,7 +87,8 @@ fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
 
 fn version_in(text: &str) -> Option<String> {
     text.split_whitespace()
-        .map(|word| word.trim_start_matches("v=").trim_end_matches([',', ')', '.']))
+        .map(|word| word.trim_start_matches("v=").trim_start_matches("fio-"))
+        .map(|word| word.trim_end_matches([',', ')', '.']))
         .find(|word| word.starts_with(|c: char| c.is_ascii_digit()) && word.contains('.'))
         .map(str::to_owned)
 }
@@ -105,6 +106,8 @@ mod tests {
                 Some("5.12.0.git"),
             ),
             ("pmcd version 6.0.3", Some("6.0.3")),
+            ("fio-3.33", Some("3.33")),
+            ("mpirun (Open MPI) 4.1.4\n", Some("4.1.4")),
             ("no number here", None),
         ] {
             assert_eq!(version_in(text).as_deref(), expected, "{text}");

@@ -39,7 +39,7 @@ pub(crate) struct BenchArgs {
     /// What to measure
     #[arg(value_enum)]
     pub(crate) name: Name,
-    /// A short form in under a minute, good enough to see an order of magnitude
+    /// A short form in about a minute, good enough to see an order of magnitude
     #[arg(long)]
     pub(crate) quick: bool,
     /// Exit with 1 when a goal is not met
@@ -64,7 +64,7 @@ pub(crate) struct BenchArgs {
 pub(crate) enum Name {
     /// Shared memory beside Redis Streams: latest value, publish, subscribe, memory
     Score,
-    /// The agent beside collectd and PCP: memory, processor time, cost of each sensor
+    /// The agent beside collectd and PCP, idle and busy, and what it costs applications beside it
     Agent,
     /// Predictions beside the last value, a line and an LSTM: errors, coverage, cost
     Delphi,
@@ -105,19 +105,42 @@ pub(crate) struct Plan {
     pub(crate) slice: Duration,
     /// The agent's window.
     pub(crate) window: Duration,
+    /// How long an agent that adapts to the machine learns before its window.
+    pub(crate) settle: Duration,
+    /// How often an application runs beside the agent and without it; 0 is not at all.
+    pub(crate) pairs: usize,
+    /// How long one run of that application takes.
+    pub(crate) work: Duration,
     /// Says on stderr what is being measured.
     pub(crate) talk: bool,
 }
 
 impl Plan {
     fn new(args: &BenchArgs, talk: bool) -> Self {
-        let (rounds, slice, window) = match (args.seconds, args.quick) {
-            (Some(seconds), _) => (1, seconds, seconds),
-            (None, true) => (2, 0.15, 10.0),
-            (None, false) => (5, 0.5, 60.0),
+        let seconds = |s: f64| Duration::try_from_secs_f64(s).unwrap_or(Duration::from_secs(1));
+        let full = Self {
+            rounds: 5,
+            slice: seconds(0.5),
+            window: seconds(60.0),
+            settle: seconds(60.0),
+            pairs: 10,
+            work: seconds(5.0),
+            talk,
         };
-        let duration = |s: f64| Duration::try_from_secs_f64(s).unwrap_or(Duration::from_secs(1));
-        Self { rounds, slice: duration(slice), window: duration(window), talk }
+        let quick = Self {
+            rounds: 2,
+            slice: seconds(0.15),
+            window: seconds(10.0),
+            settle: seconds(5.0),
+            pairs: 3,
+            work: seconds(1.0),
+            talk,
+        };
+        match args.seconds.map(seconds) {
+            Some(s) => Self { rounds: 1, slice: s, window: s, settle: s, pairs: 0, ..quick },
+            None if args.quick => quick,
+            None => full,
+        }
     }
 
     /// Progress, for a person who waits.

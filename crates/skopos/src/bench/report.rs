@@ -1,10 +1,10 @@
 //! What a measurement says: rows with goals, ours beside the peers', for people and as JSON.
 //!
 //! `{bench, date, machine, notes, rows: [{case, metric, unit, value, peers: {name: value}, ratio,
-//! goal, met, rounds}]}`. A peer that could not be measured is the text `unknown: reason` in the
-//! place of its number. `ratio` says how many times better ours is than the best of the peers.
+//! goal, met, rounds}]}`. What could not be measured is the text `unknown: reason` in the place of
+//! its number. `ratio` says how many times better ours is than the best of the peers.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use serde::{Serialize, Serializer};
@@ -30,7 +30,7 @@ pub(crate) struct Row {
     case: String,
     metric: String,
     unit: &'static str,
-    value: f64,
+    value: Figure,
     peers: BTreeMap<&'static str, Figure>,
     ratio: Option<f64>,
     goal: Option<Goal>,
@@ -42,7 +42,7 @@ pub(crate) struct Row {
     better: Better,
 }
 
-/// A peer's number, or why there is none.
+/// A number, or why there is none.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Figure {
     Known(f64),
@@ -73,11 +73,22 @@ impl Row {
         value: f64,
         better: Better,
     ) -> Self {
+        Self::of(case, metric, unit, Figure::Known(value), better)
+    }
+
+    /// One that may not have been measured.
+    pub(crate) fn of(
+        case: impl Into<String>,
+        metric: impl Into<String>,
+        unit: &'static str,
+        value: Figure,
+        better: Better,
+    ) -> Self {
         Self {
             case: case.into(),
             metric: metric.into(),
             unit,
-            value: short(value),
+            value: value.short(),
             peers: BTreeMap::new(),
             ratio: None,
             goal: None,
@@ -90,22 +101,22 @@ impl Row {
     /// What the same is with `name`.
     #[must_use]
     pub(crate) fn peer(mut self, name: &'static str, figure: Figure) -> Self {
-        if let Figure::Known(theirs) = figure
-            && let Some(ratio) = self.better.ratio(self.value, theirs)
+        if let (Figure::Known(ours), Figure::Known(theirs)) = (&self.value, &figure)
+            && let Some(ratio) = self.better.ratio(*ours, *theirs)
         {
             self.ratio = Some(short(self.ratio.map_or(ratio, |best| best.min(ratio))));
         }
-        let figure = match figure {
-            Figure::Known(number) => Figure::Known(short(number)),
-            unknown => unknown,
-        };
-        self.peers.insert(name, figure);
+        self.peers.insert(name, figure.short());
         self
     }
 
+    /// What was promised; met or not, unless the number is unknown.
     #[must_use]
     pub(crate) fn goal(mut self, goal: Goal) -> Self {
-        self.met = Some(goal.met(self.value));
+        self.met = match self.value {
+            Figure::Known(number) => Some(goal.met(number)),
+            Figure::Unknown(_) => None,
+        };
         self.goal = Some(goal);
         self
     }
@@ -115,6 +126,23 @@ impl Row {
     pub(crate) fn rounds(mut self, who: &'static str, values: &[f64]) -> Self {
         self.rounds.insert(who, values.iter().copied().map(short).collect());
         self
+    }
+}
+
+impl Figure {
+    fn short(self) -> Self {
+        match self {
+            Self::Known(number) => Self::Known(short(number)),
+            unknown => unknown,
+        }
+    }
+
+    /// As the tables have it.
+    fn cell(&self) -> String {
+        match self {
+            Self::Known(number) => figure(*number),
+            Self::Unknown(_) => "unknown".to_owned(),
+        }
     }
 }
 
@@ -217,12 +245,13 @@ impl Report {
         let cells = self.cells();
         let right: Vec<usize> = (2..cells[0].len()).collect();
         out.table(&cells, &right)?;
-        let reasons: BTreeMap<&str, &str> = self
-            .rows
-            .iter()
-            .flat_map(|row| &row.peers)
+        let figures = self.rows.iter().flat_map(|row| {
+            let peers = row.peers.iter().map(|(name, figure)| (*name, figure));
+            peers.chain([(row.case.as_str(), &row.value)])
+        });
+        let reasons: BTreeSet<(&str, &str)> = figures
             .filter_map(|(name, figure)| match figure {
-                Figure::Unknown(reason) => Some((*name, reason.as_str())),
+                Figure::Unknown(reason) => Some((name, reason.as_str())),
                 Figure::Known(_) => None,
             })
             .collect();
@@ -234,7 +263,8 @@ impl Report {
             out.line(out.dim(note))?;
         }
         let goals = self.rows.iter().filter(|row| row.goal.is_some()).count();
-        out.line(out.bold(&format!("{} of {goals} goals met", goals - self.missed())))?;
+        let met = self.rows.iter().filter(|row| row.met == Some(true)).count();
+        out.line(out.bold(&format!("{met} of {goals} goals met")))?;
         Ok(())
     }
 
@@ -250,12 +280,9 @@ impl Report {
         let head = head.chain(["unit", "ratio", "goal", "met"]).map(str::to_owned).collect();
         let mut cells = vec![head];
         for row in &self.rows {
-            let mut line = vec![row.case.clone(), row.metric.clone(), figure(row.value)];
-            line.extend(peers.iter().map(|name| match row.peers.get(name) {
-                Some(Figure::Known(number)) => figure(*number),
-                Some(Figure::Unknown(_)) => "unknown".to_owned(),
-                None => String::new(),
-            }));
+            let mut line = vec![row.case.clone(), row.metric.clone(), row.value.cell()];
+            let cell = |name: &&str| row.peers.get(name).map_or_else(String::new, Figure::cell);
+            line.extend(peers.iter().map(cell));
             line.push(row.unit.to_owned());
             line.push(row.ratio.map_or_else(String::new, |r| format!("{}x", figure(r))));
             line.push(row.goal.map_or_else(String::new, |goal| goal.to_string()));
@@ -340,5 +367,17 @@ mod tests {
         assert_eq!(json["peers"]["redis"], "unknown: not installed");
         assert_eq!((&json["goal"], &json["met"]), (&"≤ 2".into(), &true.into()));
         assert!(json["ratio"].is_null());
+    }
+
+    #[test]
+    fn a_goal_of_what_is_unknown_is_neither_met_nor_missed() {
+        let unknown = Figure::Unknown("not installed".into());
+        let row = Row::of("c", "m", "ns", unknown, Better::Lower)
+            .peer("redis", Figure::Known(1.0))
+            .goal(Goal::AtMost(2.0));
+        let json = serde_json::to_value(&row).expect("rows are plain");
+        assert_eq!(json["value"], "unknown: not installed");
+        assert_eq!(json["goal"], "≤ 2");
+        assert!(json["met"].is_null() && json["ratio"].is_null());
     }
 }

@@ -11,6 +11,7 @@ use rustix::process::{Signal, set_parent_process_death_signal};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use super::agent::bursts;
 use super::child::Process;
 use super::dag;
 use super::score::{latest, memory, publish, subscribe};
@@ -30,6 +31,7 @@ pub(crate) enum Task {
     MemoryReader(memory::Cursors),
     DagSkopos(dag::SkoposDag),
     DagRedis(dag::RedisDag),
+    Bursts(bursts::Bursts),
 }
 
 /// The worker's side of the line to its parent.
@@ -69,6 +71,7 @@ pub(crate) fn run(task: &str) -> Result<ExitCode, Failure> {
         Task::MemoryReader(task) => task.work(&line),
         Task::DagSkopos(task) => task.work(&line),
         Task::DagRedis(task) => task.work(&line),
+        Task::Bursts(task) => task.work(),
     }?;
     Ok(ExitCode::SUCCESS)
 }

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use super::Peer;
-use crate::bench::child::{Process, wait_for};
+use super::beside::Peer;
+use crate::bench::child::{Process, not_started, wait_for};
 
 /// How long it may take to write its first values.
 const START: Duration = Duration::from_secs(10);
@@ -53,10 +53,7 @@ fn start(dir: &Path) -> Result<Running, String> {
     let mut command = Command::new("collectd");
     command.arg("-f").arg("-C").arg(&config);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    let mut process = Process::start(&mut command).map_err(|e| match e.kind() {
-        std::io::ErrorKind::NotFound => "collectd is not installed".to_owned(),
-        _ => format!("collectd cannot be started: {e}"),
-    })?;
+    let mut process = Process::start(&mut command).map_err(|e| not_started("collectd", &e))?;
     wait_for(&mut process, START, || csv.is_dir().then_some(()))
         .map_err(|why| format!("collectd: {why}"))?;
     Ok(Running { process, csv })

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use super::Peer;
+use super::beside::Peer;
 use super::usage::family;
 use crate::bench::child::{Process, wait_for};
 

@@ -19,8 +19,15 @@ struct Counters {
     at_start: (f64, f64),
 }
 
-/// Mean cost of a poll, in microseconds, by sensor.
-pub(super) struct Costs(BTreeMap<String, f64>);
+/// What became of them over a window.
+pub(super) struct Costs {
+    /// Mean cost of a poll, in microseconds, by sensor; of those that were polled at all.
+    each: BTreeMap<String, f64>,
+    /// How many sensors there are.
+    pub(super) sensors: usize,
+    /// How many polls there were, of all sensors together.
+    pub(super) polls: f64,
+}
 
 impl Polls {
     /// Reads the counters of every sensor for the first time.
@@ -47,15 +54,16 @@ impl Polls {
 
     /// Reads them again.
     pub(super) fn stop(self) -> Result<Costs, Failure> {
-        let mut costs = BTreeMap::new();
+        let mut costs = Costs { each: BTreeMap::new(), sensors: self.sensors.len(), polls: 0.0 };
         for (name, counters) in self.sensors {
             let cpu = value(&counters.cpu_seconds)? - counters.at_start.0;
             let polls = value(&counters.polls)? - counters.at_start.1;
             if polls > 0.0 {
-                costs.insert(name, cpu / polls * 1e6);
+                costs.each.insert(name, cpu / polls * 1e6);
+                costs.polls += polls;
             }
         }
-        Ok(Costs(costs))
+        Ok(costs)
     }
 }
 
@@ -80,9 +88,9 @@ impl Costs {
     pub(super) fn rows(&self) -> Vec<Row> {
         let row =
             |metric: &str, micros| Row::new("cost of a poll", metric, "µs", micros, Better::Lower);
-        let all = row("all sensors together", self.0.values().sum()).goal(Goal::AtMost(500.0));
+        let all = row("all sensors together", self.each.values().sum()).goal(Goal::AtMost(500.0));
         let mut each: Vec<(&String, f64)> =
-            self.0.iter().map(|(name, cost)| (name, *cost)).collect();
+            self.each.iter().map(|(name, cost)| (name, *cost)).collect();
         each.sort_by(|a, b| b.1.total_cmp(&a.1));
         std::iter::once(all).chain(each.into_iter().map(|(name, cost)| row(name, cost))).collect()
     }

@@ -4,6 +4,8 @@ use std::collections::HashMap;
 use std::fs;
 use std::time::Instant;
 
+use crate::failure::Failure;
+
 /// Over a window.
 #[derive(Clone, Debug)]
 pub(super) struct Usage {
@@ -114,6 +116,25 @@ fn cpu(pid: u32) -> Result<u64, String> {
     Ok(nanos)
 }
 
+/// Seconds that all processors together have worked since the machine started, its host's share
+/// included.
+pub(super) fn machine_busy() -> Result<f64, Failure> {
+    let path = "/proc/stat";
+    let text = fs::read_to_string(path).map_err(|e| Failure::new(path).because(&e))?;
+    let ticks =
+        busy_ticks(&text).ok_or_else(|| Failure::new(format!("{path} has no line `cpu`")))?;
+    Ok(ticks as f64 / rustix::param::clock_ticks_per_second() as f64)
+}
+
+/// The sum of `cpu user nice system idle iowait irq softirq steal …` without idle and iowait. What
+/// follows are guests, which are in `user` and `nice` already.
+fn busy_ticks(text: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix("cpu "))?;
+    let ticks: Vec<u64> = line.split_whitespace().take(8).flat_map(str::parse).collect();
+    let [user, nice, system, _, _, irq, softirq, steal] = ticks[..] else { return None };
+    Some(user + nice + system + irq + softirq + steal)
+}
+
 /// `pid` and all that descend from it.
 pub(super) fn family(pid: u32) -> Vec<u32> {
     let mut found = vec![pid];
@@ -163,6 +184,15 @@ mod tests {
         let usage = meter.stop().expect("this process runs");
         assert!(usage.cpu_seconds_per_second > 0.0, "{usage:?}");
         assert!(usage.pss_bytes > 0 && usage.pss_bytes <= usage.rss_bytes, "{usage:?}");
+    }
+
+    #[test]
+    fn the_machine_is_busy_when_it_does_not_wait() {
+        let text = "cpu  100 20 3 5000 700 4 50 6 90 10\ncpu0 1 1 1 1 1 1 1 1 1 1\n";
+        assert_eq!(busy_ticks(text), Some(100 + 20 + 3 + 4 + 50 + 6));
+        for wrong in ["", "cpu0 1 2 3 4 5 6 7 8", "cpu 1 2 3 4 x 6 7 8"] {
+            assert_eq!(busy_ticks(wrong), None, "{wrong}");
+        }
     }
 
     #[test]
