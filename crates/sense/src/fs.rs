@@ -6,21 +6,21 @@
 //!
 //! The table of mounts is read again only when poll(2) says that it changed; a tick else asks each
 //! file system and does nothing more. One that refuses (for all but root, one below a folder that
-//! only root may search) is a skip with its reason, and asked again.
+//! only root may search) is a skip with its reason, and asked again. Those that another machine or
+//! process serves are the family `remote_fs`.
 
-use std::collections::BTreeMap;
 use std::ffi::CString;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{StatVfs, StatVfsMountFlags};
 use rustix::io::Errno;
 use skopos_model::schema::Family;
 use skopos_model::schema::fs::{self, *};
 
+use crate::capacity::{Capacity, CapacityMetrics};
 use crate::file::KernelFile;
-use crate::instances::{Instance, Instances};
-use crate::local::{self, Local};
+use crate::instances::Instances;
+use crate::local::{self, FileSystems};
 use crate::mounts::{self, Mount};
 use crate::{Root, Sensor, Skip, Tick};
 
@@ -33,6 +33,16 @@ const MAX_ASKED: usize = 2 * MAX_FILE_SYSTEMS;
 
 /// The most refusals that are told by name; more say nothing new about who may ask.
 const MAX_REFUSALS_TOLD: usize = 8;
+
+static METRICS: CapacityMetrics = CapacityMetrics {
+    total_bytes: &TOTAL_BYTES,
+    free_bytes: &FREE_BYTES,
+    available_bytes: &AVAILABLE_BYTES,
+    used_ratio: &USED_RATIO,
+    inodes: &INODES,
+    inodes_free: &INODES_FREE,
+    readonly: &READONLY,
+};
 
 /// A file system that is asked at each tick.
 struct FileSystem {
@@ -47,8 +57,6 @@ pub(crate) struct Fs {
     mountinfo: KernelFile,
     sys: PathBuf,
     table: Vec<FileSystem>,
-    /// Types of mounts that are left out because they could hang, and how many.
-    remote: BTreeMap<String, usize>,
     /// How many there are beyond [`MAX_ASKED`].
     unasked: usize,
     known: Instances<()>,
@@ -61,7 +69,6 @@ impl Fs {
             mountinfo: KernelFile::open_or_skip(&path, "fs")?,
             sys: root.sys.clone(),
             table: Vec::new(),
-            remote: BTreeMap::new(),
             unasked: 0,
             known: Instances::new(&fs::FAMILY, MAX_FILE_SYSTEMS),
         };
@@ -73,10 +80,9 @@ impl Fs {
 
     fn read_table(&mut self) -> io::Result<()> {
         let mounts = mounts::visible(self.mountinfo.read()?);
-        let Local { chosen, remote } = local::local(&mounts);
-        self.remote = remote;
-        self.unasked = chosen.len().saturating_sub(MAX_ASKED);
-        let asked = chosen.into_iter().take(MAX_ASKED);
+        let FileSystems { local, .. } = local::file_systems(&mounts);
+        self.unasked = local.len().saturating_sub(MAX_ASKED);
+        let asked = local.into_iter().take(MAX_ASKED);
         self.table = asked.filter_map(|mount| file_system(mount, &self.sys)).collect();
         Ok(())
     }
@@ -113,14 +119,13 @@ impl Sensor for Fs {
         }
         self.known.begin();
         for FileSystem { device, label, path, refused } in &mut self.table {
-            let answer = rustix::fs::statvfs(path.as_c_str());
+            let answer = Capacity::ask(path);
             *refused = answer.as_ref().err().copied();
             // What has no blocks to fill is not shown; df does the same.
-            if let Ok(stat) = answer
-                && stat.f_blocks > 0
+            if let Ok(Some(capacity)) = answer
                 && let Some(instance) = self.known.see_as(tick.sink, device, label, || ())
             {
-                set_facts(instance, tick, &stat);
+                capacity.set(instance, tick, &METRICS);
             }
         }
         self.known.end(tick.sink);
@@ -133,18 +138,11 @@ impl Sensor for Fs {
     }
 
     fn skips(&self) -> Vec<Skip> {
-        let remote = self.remote.iter().map(|(kind, count)| {
-            let reason = format!(
-                "{count} mounted: asking a file system that another machine or process serves can \
-                 hang for ever"
-            );
-            Skip::new(format!("fs/{kind}"), reason)
-        });
         let unasked = (self.unasked > 0).then(|| {
             let reason = format!("{} beyond the first {MAX_ASKED} that are mounted", self.unasked);
             Skip::new("fs/*", reason)
         });
-        remote.chain(self.refusals()).chain(self.known.skips()).chain(unasked).collect()
+        self.refusals().into_iter().chain(self.known.skips()).chain(unasked).collect()
     }
 }
 
@@ -152,23 +150,4 @@ fn file_system(mount: &Mount<'_>, sys: &Path) -> Option<FileSystem> {
     let label = local::label(mount, sys);
     let path = CString::new(mount.point.as_slice()).ok()?;
     Some(FileSystem { device: mount.device.into(), label, path, refused: None })
-}
-
-fn set_facts(instance: &mut Instance<()>, tick: &mut Tick<'_>, stat: &StatVfs) {
-    let block = if stat.f_frsize == 0 { stat.f_bsize } else { stat.f_frsize };
-    let bytes = |blocks: u64| blocks.saturating_mul(block);
-    instance.set(tick, &TOTAL_BYTES, bytes(stat.f_blocks));
-    instance.set(tick, &FREE_BYTES, bytes(stat.f_bfree));
-    instance.set(tick, &AVAILABLE_BYTES, bytes(stat.f_bavail));
-    let used = stat.f_blocks.saturating_sub(stat.f_bfree);
-    let fillable = used.saturating_add(stat.f_bavail);
-    if fillable > 0 {
-        instance.set(tick, &USED_RATIO, used as f64 / fillable as f64);
-    }
-    if stat.f_files > 0 {
-        instance.set(tick, &INODES, stat.f_files);
-        instance.set(tick, &INODES_FREE, stat.f_ffree);
-    }
-    let readonly = stat.f_flag.contains(StatVfsMountFlags::RDONLY);
-    instance.set(tick, &READONLY, u64::from(readonly));
 }

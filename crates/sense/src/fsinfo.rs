@@ -23,7 +23,7 @@ use skopos_model::schema::{Family, Metric};
 
 use crate::file::KernelFile;
 use crate::instances::{Instance, Instances};
-use crate::local::{self, Local};
+use crate::local::{self, FileSystems};
 use crate::mounts::{self, Mount};
 use crate::{Root, Sensor, Skip, Tick, disk, raid};
 use stack::Spread;
@@ -100,8 +100,8 @@ impl FsInfo {
             None => b"",
         };
         let mounts = mounts::visible(self.mountinfo.read()?);
-        let Local { chosen, .. } = local::local(&mounts);
-        let looked_at = chosen.into_iter().take(MAX_FILE_SYSTEMS);
+        let FileSystems { local, .. } = local::file_systems(&mounts);
+        let looked_at = local.into_iter().take(MAX_FILE_SYSTEMS);
         self.table =
             looked_at.filter_map(|mount| FileSystem::look(&self.root, mount, mdstat)).collect();
         Ok(())

@@ -5,7 +5,8 @@
 //! - A sensor opens its files once and reads them again with `pread`; a tick allocates nothing
 //!   unless an instance (a disk, a mount) came or went. (`smart` runs a program every few minutes.)
 //! - A sensor knows no clock and no destination: [`Tick`] brings both. Only `clock` and `peer`, which
-//!   measure clocks, read them, in one place: `clock::now`; and `program`, to end one that hangs.
+//!   measure clocks, read them, in one place: `clock::now`; `program`, to end one that hangs; and
+//!   `remote_fs`, to tell how long an answer took and to wait no longer than it may.
 //! - What the machine lacks is a [`Skip`] with its reason, never a made-up value.
 //!
 //! Read in this order: [`Sensor`], [`Tick`] and [`Sink`]; `file`, `parse` and `facts` below every
@@ -24,6 +25,7 @@ mod table;
 mod program;
 mod mounts;
 mod local;
+mod capacity;
 pub mod disk;
 pub mod mounted;
 pub mod calibration;
@@ -41,6 +43,7 @@ mod vmstat;
 mod numa;
 mod block;
 mod fs;
+mod remote_fs;
 mod fsinfo;
 mod device;
 mod smart;

@@ -1,7 +1,7 @@
-//! Which of the mounts are file systems of this machine with data of somebody in them, and what facts
-//! about them are called.
+//! Which of the mounts are file systems with data of somebody in them, which of those are of this
+//! machine, and what facts about them are called.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::path::Path;
 
 use crate::mounts::Mount;
@@ -35,7 +35,8 @@ static PSEUDO: [&[u8]; 23] = [
 ];
 
 /// Types that another machine, or a process that may not answer, stands behind: statvfs on them
-/// can hang for ever, and one hung call would stop every sensor. Types that start with `fuse` too.
+/// can hang for ever, so that they are asked apart from the others (`remote_fs`). Types that start with
+/// `fuse` too.
 static REMOTE: [&[u8]; 25] = [
     b"9p",
     b"acfs",
@@ -64,25 +65,20 @@ static REMOTE: [&[u8]; 25] = [
     b"yfs",
 ];
 
-/// The file systems to look at, and what is left out.
-pub(crate) struct Local<'m, 'a> {
-    /// One mount a file system (`st_dev`): that of the whole of it, with the shortest path.
-    pub(crate) chosen: Vec<&'m Mount<'a>>,
-    /// Types of mounts that could hang, and how many.
-    pub(crate) remote: BTreeMap<String, usize>,
+/// The file systems to look at: of each (`st_dev`) one mount, that of the whole of it, with the
+/// shortest path.
+pub(crate) struct FileSystems<'m, 'a> {
+    /// Those of this machine.
+    pub(crate) local: Vec<&'m Mount<'a>>,
+    /// Those that could hang.
+    pub(crate) remote: Vec<&'m Mount<'a>>,
 }
 
 /// Chooses among `mounts`.
-pub(crate) fn local<'m, 'a>(mounts: &'m [Mount<'a>]) -> Local<'m, 'a> {
-    let mut remote: BTreeMap<String, usize> = BTreeMap::new();
+pub(crate) fn file_systems<'m, 'a>(mounts: &'m [Mount<'a>]) -> FileSystems<'m, 'a> {
     let mut chosen: Vec<&Mount<'_>> = Vec::new();
     let mut places = HashMap::new();
     for mount in mounts.iter().filter(|mount| !PSEUDO.contains(&mount.kind)) {
-        if REMOTE.contains(&mount.kind) || mount.kind.starts_with(b"fuse") {
-            let kind = String::from_utf8_lossy(mount.kind).into_owned();
-            *remote.entry(kind).or_default() += 1;
-            continue;
-        }
         let place = *places.entry(mount.device).or_insert(chosen.len());
         match chosen.get_mut(place) {
             Some(other) if is_better(mount, other) => *other = mount,
@@ -90,7 +86,12 @@ pub(crate) fn local<'m, 'a>(mounts: &'m [Mount<'a>]) -> Local<'m, 'a> {
             None => chosen.push(mount),
         }
     }
-    Local { chosen, remote }
+    let (remote, local) = chosen.into_iter().partition(|mount| is_remote(mount.kind));
+    FileSystems { local, remote }
+}
+
+fn is_remote(kind: &[u8]) -> bool {
+    REMOTE.contains(&kind) || kind.starts_with(b"fuse")
 }
 
 fn is_better(mount: &Mount<'_>, than: &Mount<'_>) -> bool {

@@ -2,7 +2,7 @@
 //!
 //! What a program does is not ours to say: it may hang, print for ever, or leave children that hold
 //! its output open. So it gets a process group of its own, which is killed when the time is up, and
-//! nothing is waited for without an end. This is the one place in this crate that looks at a clock.
+//! nothing is waited for without an end, which takes a clock.
 
 use std::fmt;
 use std::io::{self, Read as _};

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use crate::peer::line::Line;
 use crate::{
     PeerSettings, Root, Sensor, Skip, block, cgroup, clock, cpu, device, energy, fs, fsinfo, hwmon,
-    interrupts, load, mem, netdev, numa, peer, process, psi, raid, responder, slurm, smart,
-    sockets, softirqs, swap, tcp, udp, vmstat,
+    interrupts, load, mem, netdev, numa, peer, process, psi, raid, remote_fs, responder, slurm,
+    smart, sockets, softirqs, swap, tcp, udp, vmstat,
 };
 
 /// What came of opening every sensor.
@@ -35,6 +35,7 @@ pub fn open_all(root: &Root) -> Opened {
     opened.add(smart::Smart::open(root));
     opened.add(raid::Raid::open(root));
     opened.add(fs::Fs::open(root));
+    opened.add(remote_fs::RemoteFs::open(root));
     opened.add(fsinfo::FsInfo::open(root));
     opened.add(netdev::Netdev::open(root));
     opened.add(tcp::Tcp::open(root));

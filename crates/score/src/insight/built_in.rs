@@ -7,10 +7,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use skopos_model::Topic;
-use skopos_model::schema::{Metric, device, fsinfo, peer, slurm};
+use skopos_model::schema::{Metric, device, fsinfo, peer, remote_fs, slurm};
 
 use super::definition::Formula;
-use super::tier_remaining_capacity::default_tier;
+use super::tier_remaining_capacity::{default_remote_tier, default_tier};
 use super::*;
 use crate::InsightSpec;
 
@@ -35,6 +35,8 @@ pub struct BuiltIn {
     types: BTreeMap<Box<str>, Box<str>>,
     /// File systems and the devices that hold them.
     holders: BTreeMap<Box<str>, Box<str>>,
+    /// File systems that others serve, and their types.
+    served: BTreeMap<Box<str>, Box<str>>,
     peers: BTreeSet<Box<str>>,
     jobs: BTreeSet<Box<str>>,
     /// Whom there are vertices about now.
@@ -93,6 +95,7 @@ impl BuiltIn {
             kinds: BTreeMap::new(),
             types: BTreeMap::new(),
             holders: BTreeMap::new(),
+            served: BTreeMap::new(),
             peers: BTreeSet::new(),
             jobs: BTreeSet::new(),
             present: BTreeMap::new(),
@@ -119,6 +122,7 @@ impl BuiltIn {
                 told(&mut self.types, instance) || is_new
             }
             Anchor::Holder => told(&mut self.holders, instance),
+            Anchor::Served => told(&mut self.served, instance),
             Anchor::Peer => self.peers.insert(instance),
             Anchor::Job => self.jobs.insert(instance),
         };
@@ -132,6 +136,7 @@ impl BuiltIn {
             Anchor::Kind => self.kinds.remove(instance).is_some(),
             Anchor::Type => self.types.remove(instance).is_some(),
             Anchor::Holder => self.holders.remove(instance).is_some(),
+            Anchor::Served => self.served.remove(instance).is_some(),
             Anchor::Peer => self.peers.remove(instance),
             Anchor::Job => self.jobs.remove(instance),
         };
@@ -179,11 +184,13 @@ impl BuiltIn {
             }
             Instances::FileSystems => self.types.keys().cloned().collect(),
             Instances::Tiers if self.tiers.tiers().is_empty() => {
-                owned(&mut self.types.iter().filter_map(|(fs, fs_type)| {
+                let local = self.types.iter().filter_map(|(fs, fs_type)| {
                     let device = self.holders.get(fs).map(|device| tiers::instance_of(device));
                     let kind = device.and_then(|device| self.kinds.get(&*device));
-                    default_tier(fs_type, kind.map(|kind| &**kind))
-                }))
+                    default_tier(fs_type, kind.map(|kind| &**kind)).map(Box::from)
+                });
+                let served = self.served.values().filter_map(|kind| default_remote_tier(kind));
+                local.chain(served.map(String::into_boxed_str)).collect()
             }
             Instances::Tiers => owned(&mut self.tiers.tiers().iter().map(|tier| &*tier.name)),
             Instances::Peers => self.peers.clone(),
@@ -249,8 +256,8 @@ impl BuiltIn {
             Instances::FileSystems => ("fsinfo", "there is no local file system"),
             Instances::Tiers => (
                 "fsinfo",
-                "there is no tiers file, and no file system on a device of a known kind: see \
-                 docs/tiers.md",
+                "there is no tiers file, and no file system on a device of a known kind or of \
+                 another machine: see docs/tiers.md",
             ),
             Instances::Peers => ("peer", "no peer is configured"),
             Instances::Jobs => ("slurm", "no job has an allocation on this node"),
@@ -268,14 +275,16 @@ enum Anchor {
     Kind,
     Type,
     Holder,
+    Served,
     Peer,
     Job,
 }
 
-static ANCHORS: [(&Metric, Anchor); 5] = [
+static ANCHORS: [(&Metric, Anchor); 6] = [
     (&device::KIND, Anchor::Kind),
     (&fsinfo::TYPE, Anchor::Type),
     (&fsinfo::DEVICE, Anchor::Holder),
+    (&remote_fs::TYPE, Anchor::Served),
     (&peer::PROBES_TOTAL, Anchor::Peer),
     (&slurm::ALLOCATION, Anchor::Job),
 ];

@@ -58,7 +58,8 @@ pub enum Instances {
     Devices,
     /// Each local file system.
     FileSystems,
-    /// Each tier of the `tiers` file; without one, each kind of device that holds file systems.
+    /// Each tier of the `tiers` file; without one, each kind of device that holds file systems, and
+    /// each type of those that others serve.
     Tiers,
     /// Each node that is probed from this one.
     Peers,

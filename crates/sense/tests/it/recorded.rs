@@ -502,10 +502,64 @@ this is no mount
     expected.sort_unstable();
     assert_eq!(instances, expected);
     assert!(host.table.value("fs/nvme0n1p1/total_bytes") > 0.0);
-    assert!(host.skip("fs/nfs4").expect("told").contains("hang"));
-    assert!(host.skip("fs/fuse.sshfs").is_some());
+    // Those of others are another family.
+    assert_eq!(host.skip("fs/nfs4"), None);
     let gone = host.skip("fs/sdz1").expect("told");
     assert!(gone.ends_with("/gone: No such file or directory (os error 2)"), "{gone}");
+}
+
+#[test]
+fn file_systems_of_other_machines_and_processes() {
+    let tree = Tree::empty();
+    let mounts = ["home", "lustre", "sshfs", "scratch", "disk"];
+    for folder in mounts {
+        fs::create_dir_all(tree.path(folder)).expect("writable");
+    }
+    let mut host = mounted(
+        &tree,
+        "1 0 0:50 / TREE/home rw,relatime shared:7 - nfs4 fs1.site:/export/home rw,vers=4.2,hard
+2 0 0:50 /me TREE/me rw,relatime - nfs4 fs1.site:/export/home/me rw,vers=4.2,hard
+3 0 0:51 / TREE/lustre rw,flock - lustre 10.0.0.1@tcp:10.0.0.2@tcp:/lustre rw,flock,lazystatfs
+4 0 0:52 / TREE/sshfs ro,nosuid - fuse.sshfs me@login:/my\\040data ro,user_id=1000,group_id=1000
+5 0 0:53 / TREE/gone rw - cifs //filer/share rw
+6 0 0:54 / TREE/home/auto rw - autofs /etc/auto.home rw
+7 0 8:16 / TREE/scratch rw - gfs2 /dev/sdb rw
+8 0 8:32 / TREE/disk rw - ext4 /dev/sdc rw\n",
+    );
+    // Ask until all have answered: a busy machine may take longer than a poll waits.
+    for _ in 0..60 {
+        host.poll(1.0);
+        let topics = host.table.topics("remote_fs/").into_iter();
+        if topics.filter(|topic| topic.ends_with("/responding")).count() == 5 {
+            break;
+        }
+    }
+    let folder = tree.folder.path().to_str().expect("UTF-8").to_owned();
+    let instance = |name: &str| {
+        let mut segment = String::new();
+        skopos_model::escape_segment(format!("{folder}/{name}").as_bytes(), &mut segment);
+        segment
+    };
+    for (name, kind, server) in [
+        ("home", "nfs4", "fs1.site:/export/home"),
+        ("lustre", "lustre", "10.0.0.1@tcp:10.0.0.2@tcp:/lustre"),
+        ("sshfs", "fuse.sshfs", "me@login:/my data"),
+        // Shared by machines, though it lies on a block device.
+        ("scratch", "gfs2", "/dev/sdb"),
+    ] {
+        let topic = |metric: &str| format!("remote_fs/{}/{metric}", instance(name));
+        assert_eq!(host.table.text(&topic("type")), Some(kind), "{name}");
+        assert_eq!(host.table.text(&topic("server")), Some(server), "{name}");
+        let point = format!("{folder}/{name}");
+        assert_eq!(host.table.text(&topic("mount_point")), Some(&*point), "{name}");
+        assert_eq!(host.table.get(&topic("responding")), Some(1.0), "{name}");
+        assert!(host.table.value(&topic("total_bytes")) > 0.0, "{name}");
+        assert!(host.table.value(&topic("answer_seconds")) >= 0.0, "{name}");
+    }
+    assert_eq!(host.table.instances("fs/"), ["sdc"]);
+    let gone = host.skip(&format!("remote_fs/{}", instance("gone"))).expect("told");
+    assert!(gone.ends_with("/gone: No such file or directory (os error 2)"), "{gone}");
+    assert_eq!(host.table.get(&format!("remote_fs/{}/total_bytes", instance("gone"))), None);
 }
 
 #[test]

@@ -88,6 +88,13 @@ fn vertices_follow_facts() {
     assert_eq!(seen.count("/nvme/tier_remaining"), 1);
     seen.fact("n01/fsinfo/dev:shm/type", Some("tmpfs"));
     assert_eq!(seen.count("/memory/tier_remaining"), 1);
+    seen.fact("n01/remote_fs/home/type", Some("nfs4"));
+    seen.fact("n01/remote_fs/projects/type", Some("nfs"));
+    seen.fact("n01/remote_fs/lustre/type", Some("lustre"));
+    assert_eq!(seen.count("/nfs/tier_remaining"), 1);
+    assert_eq!(seen.count("/lustre/tier_remaining"), 1);
+    seen.gone("n01/remote_fs/home/type");
+    assert_eq!(seen.count("/nfs/tier_remaining"), 1, "there is another one");
 
     seen.fact("n01/peer/n02/probes_total", None);
     seen.fact("n01/slurm/4711/allocation", None);
@@ -100,6 +107,8 @@ fn vertices_follow_facts() {
         "n01/fsinfo/nvme0n1p1/type",
         "n01/fsinfo/nvme0n1p1/device",
         "n01/fsinfo/dev:shm/type",
+        "n01/remote_fs/projects/type",
+        "n01/remote_fs/lustre/type",
         "n01/peer/n02/probes_total",
         "n01/slurm/4711/allocation",
         "n01/device/never/kind",

@@ -146,7 +146,7 @@ fn tier_remaining_capacity_by_the_file() {
     check(
         "slow",
         MOUNTS,
-        "unknown: no local file system is mounted at /archive; there are /dev/shm, /image, \
+        "unknown: no file system is mounted at /archive; there are /dev/shm, /image, \
          /scratch, /scratch2, /run, /",
     );
     check("gone", MOUNTS, "unknown: the tiers file has no tier gone");
@@ -164,6 +164,63 @@ fn tier_remaining_capacity_by_the_file() {
         "fast",
         "fs/vda1/available_bytes 5\nfsinfo: no mounts",
         "unknown: no n01/fsinfo/*/mount_point: no mounts",
+    );
+}
+
+const SERVED: &str = r#"
+    remote_fs/lustre/mount_point "/lustre"
+    remote_fs/lustre/type "lustre"
+    remote_fs/lustre/responding 1
+    remote_fs/lustre/available_bytes 90000
+    remote_fs/lustre/readonly 0
+    remote_fs/home/mount_point "/home"
+    remote_fs/home/type "nfs4"
+    remote_fs/home/responding 1
+    remote_fs/home/available_bytes 300
+    remote_fs/old/mount_point "/old"
+    remote_fs/old/type "nfs"
+    remote_fs/old/available_bytes 20
+    remote_fs/software/mount_point "/software"
+    remote_fs/software/type "nfs"
+    remote_fs/software/available_bytes 7
+    remote_fs/software/readonly 1
+    remote_fs/mnt:me/mount_point "/mnt/me"
+    remote_fs/mnt:me/type "fuse.sshfs"
+"#;
+
+#[test]
+fn tiers_that_others_serve() {
+    let facts = format!("{MOUNTS}{SERVED}");
+    let hung = facts.replace("lustre/responding 1", "lustre/responding 0");
+    let by_type = |tier: &str, facts: &str, expected: &str| {
+        check("tier_remaining_capacity_bytes", tier, facts, expected);
+    };
+    by_type("lustre", &facts, "90000");
+    by_type("nfs", &facts, "320");
+    by_type("fuse", &facts, "unknown: the space of mnt:me is not measured");
+    by_type("lustre", &hung, "unknown: the server of lustre does not answer");
+    by_type("nfs", &hung, "320");
+    by_type("nvme", &hung, "1500");
+
+    let tiers = r#"
+        [[tier]]
+        name = "campaign"
+        mounts = ["/lustre", "/home", "/scratch2"]
+        [[tier]]
+        name = "fast"
+        mounts = ["/scratch"]
+    "#;
+    let check = |tier: &str, facts: &str, expected: &str| {
+        check_with_tiers("tier_remaining_capacity_bytes", tier, tiers, facts, expected);
+    };
+    check("campaign", &facts, "90800");
+    check("campaign", &hung, "unknown: the server of lustre does not answer");
+    check("fast", &hung, "1000");
+    check(
+        "campaign",
+        &facts.replace("\"/home\"", "\"/home2\""),
+        "unknown: no file system is mounted at /home; there are /dev/shm, /image, /scratch, \
+         /scratch2, /run, /, /home2, /lustre",
     );
 }
 
