@@ -148,3 +148,131 @@ impl Lanes {
         done
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use skopos_model::schema::Family;
+    use skopos_model::schema::load::{FAMILY, LOAD_1M};
+    use skopos_score::interval::Fixed;
+    use skopos_sense::{Sensor, Tick};
+    use skopos_shm::Publisher;
+
+    use super::*;
+    use crate::agent::Event;
+    use crate::agent::polled::{Polled, Schedule};
+
+    /// How long anything may take before a test gives up.
+    const GIVE_UP: Duration = Duration::from_secs(60);
+
+    /// Every poll takes a pass, and waits until there is one.
+    struct Gated(Receiver<()>);
+
+    impl Sensor for Gated {
+        fn family(&self) -> &'static Family {
+            &FAMILY
+        }
+
+        fn poll(&mut self, tick: &mut Tick<'_>) -> io::Result<()> {
+            self.0.recv().map_err(io::Error::other)?;
+            let id = tick.sink.register(&LOAD_1M, "");
+            tick.set(id, 1.5);
+            tick.sink.unregister(id);
+            Ok(())
+        }
+    }
+
+    /// A publisher, and lanes for sensors of it.
+    struct Setting {
+        publisher: Publisher,
+        lanes: Lanes,
+        _folder: tempfile::TempDir,
+    }
+
+    impl Setting {
+        fn new() -> Self {
+            let folder = tempfile::tempdir().expect("a folder");
+            let publisher = Publisher::builder("lanes").dir(folder.path()).create();
+            let lanes = Lanes::new().expect("an event descriptor");
+            Self { publisher: publisher.expect("a segment"), lanes, _folder: folder }
+        }
+
+        fn sensor(&self, name: &'static str) -> (Polled, Sender<()>) {
+            let (pass, gate) = channel();
+            let probe = Probe::new(&self.publisher, &name.into(), Box::new(Gated(gate)));
+            let second = Duration::from_secs(1);
+            let policy = Box::new(Fixed::new(second));
+            let when = Schedule { policy, shortest: second, longest: second };
+            (Polled::new(name, true, Box::new(probe.expect("room")), when), pass)
+        }
+
+        fn lend(&mut self, number: usize, polled: &mut Polled, now: Duration) {
+            let probe = polled.take(now).expect("it is here");
+            let times = (Timestamp::from_nanos(1), now);
+            assert!(self.lanes.lend(number, probe, times).is_ok(), "a lane is free");
+        }
+    }
+
+    #[test]
+    fn a_sensor_that_hangs_is_cut_off_and_shown_while_others_are_polled_and_comes_back() {
+        let mut all = Setting::new();
+        let (mut stuck, pass_stuck) = all.sensor("stuck");
+        let (mut well, pass_well) = all.sensor("well");
+        let (mut events, start) = (Vec::new(), Duration::from_secs(100));
+        all.lend(0, &mut stuck, start);
+        for polls in 1..=3 {
+            let now = start + Duration::from_secs(polls);
+            all.lend(1, &mut well, now);
+            pass_well.send(()).expect("it waits");
+            let done = all.lanes.wait(GIVE_UP).expect("one comes back");
+            assert_eq!(done.number, 1);
+            well.returned(done.probe, done.polling, &mut events);
+            assert_eq!((well.cost().polls, well.error()), (polls, None));
+            assert_eq!(all.lanes.busy(), 1, "the other hangs");
+            stuck.watch(now, &mut events);
+        }
+        assert!(events.is_empty(), "a few seconds are nothing to be shown");
+
+        let later = start + Duration::from_secs(3600);
+        stuck.watch(later, &mut events);
+        stuck.watch(later, &mut events);
+        assert!(matches!(&events[..], [Event::SensorFailed { sensor: "stuck", .. }]), "told once");
+        let error = stuck.error().expect("it is shown");
+        assert!(error.starts_with("has not answered for 10 s"), "{error}");
+        assert_eq!(stuck.cost().errors, 1);
+        assert_eq!(stuck.due(), Duration::MAX, "it is not asked again meanwhile");
+
+        events.clear();
+        pass_stuck.send(()).expect("it waits");
+        let done = all.lanes.wait(GIVE_UP).expect("it comes back");
+        assert_eq!(done.number, 0);
+        stuck.returned(done.probe, done.polling, &mut events);
+        assert!(matches!(&events[..], [Event::SensorRecovered { sensor: "stuck" }]));
+        assert_eq!((stuck.error(), all.lanes.busy()), (None, 0));
+        assert!(stuck.due() < Duration::MAX, "it is polled again");
+    }
+
+    #[test]
+    fn no_more_than_the_most_lanes_are_started_and_one_that_is_freed_serves_the_next() {
+        let mut all = Setting::new();
+        let now = Duration::from_secs(1);
+        let names = ["a", "b", "c", "d", "e", "f", "g", "h", "i"];
+        let mut sensors: Vec<_> = names.iter().map(|name| all.sensor(name)).collect();
+        assert_eq!(sensors.len(), MAX_LANES + 1);
+        for (number, (polled, _)) in sensors.iter_mut().enumerate().take(MAX_LANES) {
+            all.lend(number, polled, now);
+        }
+        let (last, _) = &mut sensors[MAX_LANES];
+        let probe = last.take(now).expect("it is here");
+        let refused = all.lanes.lend(MAX_LANES, probe, (Timestamp::from_nanos(1), now));
+        last.postponed(refused.expect_err("all lanes are busy"), now);
+        assert_eq!(last.due(), Duration::from_secs(2));
+
+        sensors[3].1.send(()).expect("it waits");
+        assert_eq!(all.lanes.wait(GIVE_UP).expect("one comes back").number, 3);
+        all.lend(MAX_LANES, &mut sensors[MAX_LANES].0, now);
+        sensors[MAX_LANES].1.send(()).expect("it waits");
+        assert_eq!(all.lanes.wait(GIVE_UP).expect("it comes back").number, MAX_LANES);
+    }
+}

@@ -5,6 +5,7 @@ mod up;
 mod insight;
 mod read;
 mod watch;
+mod hang;
 mod publish;
 mod record;
 mod calibrate;
