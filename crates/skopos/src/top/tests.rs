@@ -5,8 +5,8 @@ use std::time::Duration;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use skopos_model::schema::{
-    Metric, block, cgroup, cpu, fs, insight, load, mem, netdev, process, psi, self_, self_sensor,
-    swap, tcp,
+    Metric, block, cgroup, cpu, fs, insight, load, mem, netdev, process, psi, remote_fs, self_,
+    self_sensor, swap, tcp,
 };
 use skopos_model::{Kind, Timestamp, Topic, Unit, Value, schema};
 
@@ -90,6 +90,12 @@ fn facts() -> Vec<Fact> {
             of(&fs::AVAILABLE_BYTES, file_system, 1e11),
         ]);
     }
+    facts.extend([
+        of(&remote_fs::USED_RATIO, "lustre", 0.87),
+        of(&remote_fs::AVAILABLE_BYTES, "lustre", 3e15),
+        of(&remote_fs::READONLY, "lustre", 0.0),
+        of(&remote_fs::RESPONDING, "lustre", 0.0),
+    ]);
     for interface in ["eth0", "lo"] {
         facts.extend([
             of(&netdev::RECEIVE_BYTES_TOTAL, interface, 12_288.0),
@@ -270,7 +276,7 @@ fn every_pane_shows_its_table() {
         &["core busy % user", "0 37.5", "10 37.5", "total 37.5", "n01/cpu/0/busy_ratio"],
         &["mem/available_bytes 5.6 GiB 75.0", "/proc/meminfo"],
         &["nvme0n1 4.8 MiB", "sda1", "/proc/diskstats"],
-        &["file system used %", "/mnt/Data 41.0"],
+        &["file system used %", "/mnt/Data 41.0", "/lustre 87.0", "hung"],
         &["tcp 12 established", "eth0 12.0 KiB"],
         &["/user.slice 953.7 MiB"],
         &["tasks 1 running", "skopos", "5.7 MiB resident", "agent pid 4711", "mem 25.0 µs"],

@@ -7,7 +7,7 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::text::Line;
 use skopos_model::Topic;
-use skopos_model::schema::{fs, netdev};
+use skopos_model::schema::{fs, netdev, remote_fs};
 
 use super::{absent, cgroups, cpu, disks, files, findings, memory, network, system, topics};
 use crate::top::data::Data;
@@ -112,7 +112,8 @@ fn disk_block(data: &Data, theme: Theme) -> Block<'_> {
 }
 
 fn files_block(data: &Data, theme: Theme) -> Block<'_> {
-    let count = data.instances(&fs::FAMILY).count();
+    let families = [&fs::FAMILY, &remote_fs::FAMILY];
+    let count = families.map(|family| data.instances(family).count()).iter().sum();
     table_block(theme, 3, count, move |room| files::fullest(data, room))
 }
 
