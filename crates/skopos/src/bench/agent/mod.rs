@@ -108,9 +108,10 @@ fn notes(plan: &Plan, report: &mut Report) {
     ));
     report.note(
         "beside the agent: the same amount of work without the agent and with it, started anew and \
-         with everything on, in the order ABBA. slowdown: (time with - time without) / time without \
-         of each pair, the median, and the interval that holds the true median 95 times in 100 \
-         (order statistics: no assumption about the noise). It is told from noise when that interval \
+         with everything on, in the order ABBA. fio reads 4 KiB at random places of a file, past the \
+         cache; the MPI program is bench/mpi/jacobi.c with two ranks. slowdown: (time with - time \
+         without) / time without of each pair, the median, and the interval that holds the true \
+         median 95 times in 100 (order statistics: no assumption about the noise). It is told from noise when that interval \
          is above 0. noise: how far two runs without the agent are apart, the median",
     );
 }
