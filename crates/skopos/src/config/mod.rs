@@ -82,6 +82,8 @@ pub(crate) struct InsightConfig {
     pub(crate) name: String,
     /// What computes it.
     pub(crate) sql: String,
+    /// The unit of its values, where the statement does not tell it.
+    pub(crate) unit: Option<String>,
 }
 
 /// Predicted samples.

@@ -16,17 +16,22 @@ pub(crate) fn compile(
     node: &str,
     configured: &InsightConfig,
 ) -> Result<(InsightSpec, Box<dyn Insight>), Failure> {
-    let InsightConfig { name, sql } = configured;
+    let InsightConfig { name, sql, unit: declared } = configured;
     let wrong = || format!("insight `{name}`");
     let topic = Topic::new(&format!("{node}/insight/{name}"))
         .map_err(|e| Failure::new(wrong()).because(&e))?;
-    let (insight, inputs, unit) = SqlInsight::new(sql).map_err(|e| {
+    let (mut insight, inputs, mut unit) = SqlInsight::new(sql).map_err(|e| {
         let failure = Failure::new(wrong()).because(&e);
         match e.hint() {
             Some(hint) => failure.hint(hint),
             None => failure,
         }
     })?;
+    if let Some(declared) = declared {
+        let declared = Unit::new(declared).map_err(|e| Failure::new(wrong()).because(&e))?;
+        insight = insight.with_unit(declared);
+        unit = Some(declared);
+    }
     let spec = InsightSpec {
         topic,
         unit: unit.unwrap_or(Unit::NONE),
