@@ -3,9 +3,9 @@
 
 use std::time::Duration;
 
-use skopos_model::{Topic, escape_segment};
+use skopos_model::{Topic, escape_segment, schema};
 use skopos_score::budget::DEFAULT_LIMIT;
-use skopos_score::interval::{PolicyError, PolicyKind};
+use skopos_score::interval::{Fixed, PolicyError, PolicyKind};
 use skopos_sense::PeerSettings;
 
 use crate::agent::polled::Schedule;
@@ -67,6 +67,12 @@ impl Settings {
         family: &str,
         hint: Option<Duration>,
     ) -> Result<Schedule, Failure> {
+        // A peer that answers is no surprise, and one that is dead must be seen at once.
+        if family == schema::peer::FAMILY.name && !self.config.sensors.contains_key(family) {
+            let shortest = self.peers().interval;
+            let policy = Box::new(Fixed::new(shortest));
+            return Ok(Schedule { policy, shortest, longest: shortest });
+        }
         let usual = hint.map_or(self.interval, |hint| hint.max(self.interval)).as_secs_f64();
         let mut policy = self.config.policy(family, self.policy);
         let shortest = *policy.min_seconds.get_or_insert(usual);
