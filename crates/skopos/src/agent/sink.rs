@@ -1,12 +1,15 @@
 //! Puts what a sensor yields into the agent's segment, and notes it for what is computed from it.
 
-use skopos_model::schema::Metric;
+use skopos_model::schema::{self, Metric};
 use skopos_model::{Scalar, Structured, ValueType};
 use skopos_sense::{FactId, Sink};
 use skopos_shm::{Error, Published, Tick, VertexSpec, VertexWriter};
 
 /// Texts and records of sensors say what a thing is, and change by the day if at all.
 const STRUCTURED_SLOTS: u32 = 16;
+
+/// What the agent says of itself matters while it is looked at.
+const SELF_SLOTS: u32 = 16;
 
 /// What the agent counts of itself; published by `self_facts`.
 #[derive(Clone, Copy, Debug, Default)]
@@ -98,8 +101,10 @@ impl<'a> SegmentSink<'a> {
     fn try_register(&self, metric: &Metric, instance: &str) -> Result<VertexWriter, Error> {
         let topic = metric.topic(self.node, instance)?;
         let spec = VertexSpec::new(topic, metric.value_type).kind(metric.kind).unit(metric.unit);
+        let is_self = metric.path.split('/').next() == Some(schema::self_::FAMILY.path);
         self.tick.register(match metric.value_type {
             ValueType::Structured => spec.slots(STRUCTURED_SLOTS),
+            _ if is_self => spec.slots(SELF_SLOTS),
             _ => spec,
         })
     }

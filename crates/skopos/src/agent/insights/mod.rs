@@ -13,7 +13,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use skopos_model::{Kind, Sample, Timestamp, Topic, Unit, Value};
+use skopos_model::{Kind, Sample, Timestamp, Topic, Unit, Value, ValueType};
 use skopos_score::anomaly::Watched;
 use skopos_score::graph::{Computed, InsightSpec, VertexId};
 use skopos_score::insight::{BuiltIn, Changes, Tiers};
@@ -26,6 +26,9 @@ use crate::failure::Failure;
 
 use findings::Findings;
 use predictions::{Predicted, Predictions};
+
+/// Records that memory keeps of an insight: sixteen fill the bytes that there are for them.
+const RECORD_SLOTS: u32 = 16;
 
 /// The graph and what it feeds.
 pub(crate) struct Insights {
@@ -286,9 +289,10 @@ impl Insights {
         publisher: &Publisher,
     ) -> Result<(), AddError> {
         let InsightSpec { topic, unit, kind, value_type, .. } = spec.clone();
-        let writer = publisher
-            .register(VertexSpec::new(topic.clone(), value_type).unit(unit).kind(kind))
-            .map_err(AddError::Segment)?;
+        let place = VertexSpec::new(topic.clone(), value_type).unit(unit).kind(kind);
+        let place =
+            if value_type == ValueType::Structured { place.slots(RECORD_SLOTS) } else { place };
+        let writer = publisher.register(place).map_err(AddError::Segment)?;
         match self.graph.add_insight(spec, insight) {
             Ok(vertex) => {
                 let watched = self.findings.joined(&topic, kind);
