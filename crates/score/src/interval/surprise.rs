@@ -1,16 +1,20 @@
 //! One number for the many facts of a sensor: how much of what a reader believed was wrong.
 //!
 //! Until a poll, a reader believes that a gauge is what it was and that a counter goes on at its
-//! rate. The poll shows how far that was off. How far is far, each fact says itself: a *jitter* is
-//! kept for it, a quantile of its deviations between polls a base interval apart, and only a
-//! deviation of several times its jitter counts. So a quiet machine, on which everything moves a
-//! little all the time, has no surprises, and a job that starts is one.
+//! rate. The poll shows how far that was off. How far is far, each fact says itself, by what it did
+//! before. So a quiet machine, on which everything moves a little all the time, has no surprises, and
+//! a job that starts is one.
 //!
-//! - A gauge: the median, times eight. A gauge that stands still more often than not has no jitter,
-//!   and each of its steps counts.
-//! - A counter, in terms of its rate: nine deviations in ten, times three. Interrupts that come now
-//!   and then are the manner of a quiet machine.
+//! - A gauge has a *jitter*: the median of its deviations between polls a base interval apart. Eight
+//!   times that counts, and never less than a thousandth of the value. A gauge that stands still more
+//!   often than not has no jitter, and each of its steps counts.
+//! - A counter, in terms of its rate, has a *tolerance* that one deviation in two thousand exceeds:
+//!   interrupts that come now and then are the manner of a quiet machine.
 //! - A state counts whenever it changes. A counter that starts again at zero counts once.
+//!
+//! A sensor has a hundred facts, and the greatest of a hundred surprises is what its policy hears. So a
+//! gauge that jitters and surprises all the same has to go further each time: rare moves of one fact
+//! are, taken together, the usual state of a machine.
 //!
 //! Jitter is learned at the base interval only. A policy that has found a rhythm polls just when
 //! things change; were it learned then, every change would soon be taken for jitter.
@@ -37,20 +41,25 @@ const SEED_RATIO: f32 = 1.0 / 64.0;
 /// A poll teaches jitter if it came at most this many base intervals after the one before.
 const BASE_REACH: f64 = 1.5;
 
-/// Jitter of one kind of fact: grows when a deviation is above it and shrinks when it is below, in
-/// steps whose logarithms are to each other as the shares of either (stochastic approximation of a
-/// quantile: Robbins and Monro, 1951).
-struct Manner {
+/// A quantile that is followed step by step: it grows by one factor when a deviation is above it and
+/// shrinks by another when it is below; their logarithms are to each other as the shares of either
+/// (stochastic approximation of a quantile: Robbins and Monro, 1951).
+struct Quantile {
     grow: f32,
     shrink: f32,
-    /// How many times the jitter a deviation must be to count 1.
-    times: f64,
 }
 
 /// ln 1.12 : -ln 0.893 is 1 : 1, which is the median.
-const GAUGE: Manner = Manner { grow: 1.12, shrink: 0.892_857, times: 8.0 };
-/// ln 1.35 : -ln 0.967 is 9 : 1, which is nine tenths.
-const COUNTER: Manner = Manner { grow: 1.35, shrink: 0.967_205, times: 3.0 };
+const MEDIAN: Quantile = Quantile { grow: 1.12, shrink: 0.892_857 };
+/// ln 2 : -ln 0.999653 is 2000 : 1. Ten deviations are enough to learn a thousandfold one.
+const RARE: Quantile = Quantile { grow: 2.0, shrink: 0.999_653 };
+
+/// How many times its jitter a gauge must deviate to count.
+const JITTERS: f32 = 8.0;
+/// The furthest that it has to go at last, as a multiple of that.
+const MOST_JITTERS: f32 = 64.0;
+/// A deviation below this share of the value is none: three digits are right.
+const LEAST_SHARE: f64 = 0.001;
 
 /// What is kept of one fact.
 #[derive(Clone, Copy, Debug)]
@@ -58,12 +67,14 @@ struct Known {
     last: f64,
     /// When `last` was, in seconds of the clock; NaN before the first value.
     at: f64,
-    /// Of a counter, a second; NaN while unknown.
+    /// Of a counter, a second. Of a gauge, how many times further than usual it must go, negative if
+    /// it stood still last. NaN while unknown.
     rate: f32,
-    jitter: f32,
+    /// The jitter of a gauge, the tolerance of a counter.
+    usual: f32,
 }
 
-const UNKNOWN: Known = Known { last: 0.0, at: f64::NAN, rate: f32::NAN, jitter: 0.0 };
+const UNKNOWN: Known = Known { last: 0.0, at: f64::NAN, rate: f32::NAN, usual: 0.0 };
 
 /// Gathers the facts of one poll after the other into a [`Finding`] each.
 #[derive(Clone, Debug)]
@@ -124,44 +135,78 @@ impl Known {
         if elapsed.is_nan() {
             return 0.0;
         }
-        let (deviation, manner) = match kind {
-            Kind::State => return if value == last { 0.0 } else { STATE_CHANGE },
-            Kind::Gauge => ((value - last).abs(), GAUGE),
+        match kind {
+            Kind::State if value == last => 0.0,
+            Kind::State => STATE_CHANGE,
+            Kind::Gauge => self.judge_gauge(value, last, elapsed <= reach),
             Kind::Counter if value < last => {
                 self.rate = f32::NAN;
-                return STATE_CHANGE;
+                STATE_CHANGE
             }
-            Kind::Counter if elapsed > 0.0 => {
-                let rate = (value - last) / elapsed;
-                let believed = f64::from(std::mem::replace(&mut self.rate, rate as f32));
-                // As the rate is kept, so that one that stays the same deviates by nothing.
-                let deviation = (f64::from(self.rate) - believed).abs();
-                if deviation.is_nan() {
-                    return 0.0;
-                }
-                (deviation, COUNTER)
-            }
-            Kind::Counter => return 0.0,
-        };
-        let tolerance = f64::from(self.jitter) * manner.times;
-        if elapsed <= reach {
-            self.learn(deviation as f32, &manner);
-        }
-        if deviation > tolerance * MAX_CHANGE {
-            MAX_CHANGE
-        } else if deviation > 0.0 {
-            deviation / tolerance
-        } else {
-            0.0
+            Kind::Counter if elapsed > 0.0 => self.judge_rate((value - last) / elapsed),
+            Kind::Counter => 0.0,
         }
     }
 
     #[inline]
-    fn learn(&mut self, deviation: f32, manner: &Manner) {
-        if deviation > self.jitter {
-            self.jitter = (self.jitter * manner.grow).max(deviation * SEED_RATIO);
-        } else {
-            self.jitter *= manner.shrink;
+    fn judge_gauge(&mut self, value: f64, last: f64, is_base: bool) -> f64 {
+        let deviation = (value - last).abs();
+        let least = LEAST_SHARE * value.abs().max(last.abs());
+        let (further, moved_before) = self.further();
+        let tolerance = f64::from(self.usual * JITTERS * further).max(least);
+        if is_base {
+            // A step out of rest is no jitter, and the next need not go further.
+            let further = if deviation > tolerance && moved_before {
+                (further * RARE.grow).min(MOST_JITTERS)
+            } else {
+                (further * RARE.shrink).max(1.0)
+            };
+            self.rate = if deviation > least { further } else { -further };
+            self.usual = MEDIAN.follow(self.usual, deviation as f32);
         }
+        in_units(deviation, tolerance)
+    }
+
+    /// How many times further than usual a gauge must go, and whether it moved at the last poll that
+    /// it learned from.
+    #[inline]
+    fn further(&self) -> (f32, bool) {
+        if self.rate.is_nan() { (1.0, false) } else { (self.rate.abs(), self.rate > 0.0) }
+    }
+
+    #[inline]
+    fn judge_rate(&mut self, rate: f64) -> f64 {
+        let believed = f64::from(std::mem::replace(&mut self.rate, rate as f32));
+        // As the rate is kept, so that one that stays the same deviates by nothing.
+        let deviation = (f64::from(self.rate) - believed).abs();
+        if deviation.is_nan() {
+            return 0.0;
+        }
+        let tolerance = f64::from(self.usual);
+        self.usual = RARE.follow(self.usual, deviation as f32);
+        in_units(deviation, tolerance)
+    }
+}
+
+impl Quantile {
+    #[inline]
+    fn follow(&self, now: f32, deviation: f32) -> f32 {
+        if deviation > now {
+            (now * self.grow).max(deviation * SEED_RATIO)
+        } else {
+            now * self.shrink
+        }
+    }
+}
+
+/// A deviation in units of what matters.
+#[inline]
+fn in_units(deviation: f64, tolerance: f64) -> f64 {
+    if deviation > tolerance * MAX_CHANGE {
+        MAX_CHANGE
+    } else if deviation > 0.0 {
+        deviation / tolerance
+    } else {
+        0.0
     }
 }

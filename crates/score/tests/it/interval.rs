@@ -164,7 +164,8 @@ fn a_counter_is_judged_by_its_rate() {
     // Ends like this, and starts again at zero.
     steady.extend([total + 1100.0, 5.0, 105.0]);
     let changes = changes(Kind::Counter, steady, 1);
-    assert!(changes[200..600].iter().all(|c| *c < 1.0), "{:?}", &changes[200..600]);
+    let surprised = changes[200..600].iter().filter(|c| **c >= 1.0).count();
+    assert!(surprised <= 2, "{surprised} of 400");
     assert!(changes[600] > 10.0 && changes[601] > 10.0, "{:?}", &changes[600..]);
     assert_eq!(&changes[602..], [2.0, 0.0], "a restart counts once");
 }
@@ -173,7 +174,8 @@ fn a_counter_is_judged_by_its_rate() {
 fn states_count_and_what_is_no_number_does_not() {
     assert_eq!(changes(Kind::State, [1.0, 1.0, 2.0, 2.0], 1), [0.0, 0.0, 2.0, 0.0]);
     assert_eq!(changes(Kind::Gauge, [1.0, f64::NAN, 1.0, f64::INFINITY], 1), [0.0; 4]);
-    assert_eq!(changes(Kind::Gauge, [0.0, 1.0], 1), [0.0, 1e6], "without any jitter before");
+    assert_eq!(changes(Kind::Gauge, [0.0, 1.0], 1), [0.0, 1000.0], "three digits are right");
+    assert_eq!(changes(Kind::Counter, [0.0, 1.0, 3.0], 1), [0.0, 0.0, 1e6], "nothing before");
 }
 
 #[test]
@@ -189,7 +191,8 @@ fn the_greatest_surprise_of_a_poll_counts_and_a_gone_fact_is_forgotten() {
         }
         change
     };
-    assert_eq!([poll(0, 1.0, 5.0), poll(1, 2.0, 5.0), poll(2, 2.0, 6.0)], [0.0, 2.0, 1e6]);
+    let expected = [0.0, 2.0, 1.0 / 0.006];
+    assert_eq!([poll(0, 1.0, 5.0), poll(1, 2.0, 5.0), poll(2, 2.0, 6.0)], expected);
     assert_eq!([poll(3, 2.0, 99.0), poll(4, 2.0, 99.0)], [0.0, 0.0], "another fact, first seen");
 }
 
@@ -348,4 +351,26 @@ fn the_workloads_have_the_shape_of_the_papers() {
     assert_ne!(irregular, changes(&hacc::irregular(HALF_HOUR, 8)));
     assert!(irregular.iter().all(|(_, bytes)| (19_000.0..=38_000.0).contains(bytes)));
     assert!(irregular.windows(2).all(|w| (5..=21).contains(&(w[1].0 - w[0].0))));
+}
+
+#[test]
+fn a_hundred_facts_that_jitter_by_their_own_manner_are_no_surprise_together() {
+    let mut surprise = Surprise::new(SECOND);
+    let mut totals = [0.0; 50];
+    let mut surprised = 0;
+    for second in 0..3000u64 {
+        surprise.begin(SECOND * second as u32);
+        for (index, total) in totals.iter_mut().enumerate() {
+            // Heavy tails: one deviation in some hundred is ten times the usual.
+            let wild = |salt: u64| {
+                let n = noise(second * 1000 + index as u64 * 2 + salt);
+                (n - 0.5) / (1.01 - n)
+            };
+            surprise.fact(2 * index, 1e3 + wild(0), Kind::Gauge);
+            *total += (5.0 + wild(1)).max(0.0);
+            surprise.fact(2 * index + 1, *total, Kind::Counter);
+        }
+        surprised += usize::from(second >= 1500 && surprise.finish().change >= 1.0);
+    }
+    assert!(surprised < 150, "{surprised} of 1500 polls");
 }
