@@ -6,7 +6,7 @@
 //! a job that starts is one.
 //!
 //! - A gauge has a *jitter*: the median of its deviations between polls a base interval apart. Eight
-//!   times that counts, and never less than a thousandth of the value. A gauge that stands still more
+//!   times that counts, and never less than a hundredth of the value. A gauge that stands still more
 //!   often than not has no jitter, and each of its steps counts.
 //! - A counter, in terms of its rate, has a *tolerance* that one deviation in two thousand exceeds:
 //!   interrupts that come now and then are the manner of a quiet machine.
@@ -58,8 +58,8 @@ const RARE: Quantile = Quantile { grow: 2.0, shrink: 0.999_653 };
 const JITTERS: f32 = 8.0;
 /// The furthest that it has to go at last, as a multiple of that.
 const MOST_JITTERS: f32 = 64.0;
-/// A deviation below this share of the value is none: three digits are right.
-const LEAST_SHARE: f64 = 0.001;
+/// A deviation below this share of the value is none: nobody decides otherwise for it.
+const LEAST_SHARE: f64 = 0.01;
 
 /// What is kept of one fact.
 #[derive(Clone, Copy, Debug)]
@@ -161,7 +161,7 @@ impl Known {
             } else {
                 (further * RARE.shrink).max(1.0)
             };
-            self.rate = if deviation > least { further } else { -further };
+            self.rate = if deviation > 0.0 { further } else { -further };
             self.usual = MEDIAN.follow(self.usual, deviation as f32);
         }
         in_units(deviation, tolerance)

@@ -140,15 +140,15 @@ fn a_gauge_that_jitters_is_no_surprise_and_a_step_is_one() {
     values.push(1.1e9);
     let changes = changes(Kind::Gauge, values, 1);
     assert!(changes[200..400].iter().all(|c| *c < 1.0), "{:?}", &changes[200..400]);
-    assert!(changes[400] > 10.0, "{}", changes[400]);
+    assert!(changes[400] > 5.0, "{}", changes[400]);
 }
 
 #[test]
 fn steps_out_of_rest_stay_surprises_for_as_long_as_they_come() {
     // Every fifth second, polled each second and then only when it steps.
-    let dense = changes(Kind::Gauge, (0..500u32).map(|n| f64::from(n / 5) * 38_000.0), 1);
+    let dense = changes(Kind::Gauge, (0..500u32).map(|n| f64::from(n / 5 % 2) * 38_000.0), 1);
     assert_eq!(dense[1..].iter().filter(|c| **c >= 1.0).count(), 99);
-    let locked = changes(Kind::Gauge, (0..500).map(|n| f64::from(n) * 38_000.0), 5);
+    let locked = changes(Kind::Gauge, (0..500).map(|n| f64::from(n % 2) * 38_000.0), 5);
     assert!(locked[1..].iter().all(|c| *c >= 1.0));
 }
 
@@ -174,7 +174,7 @@ fn a_counter_is_judged_by_its_rate() {
 fn states_count_and_what_is_no_number_does_not() {
     assert_eq!(changes(Kind::State, [1.0, 1.0, 2.0, 2.0], 1), [0.0, 0.0, 2.0, 0.0]);
     assert_eq!(changes(Kind::Gauge, [1.0, f64::NAN, 1.0, f64::INFINITY], 1), [0.0; 4]);
-    assert_eq!(changes(Kind::Gauge, [0.0, 1.0], 1), [0.0, 1000.0], "three digits are right");
+    assert_eq!(changes(Kind::Gauge, [0.0, 1.0], 1), [0.0, 100.0], "a hundredth is nothing");
     assert_eq!(changes(Kind::Counter, [0.0, 1.0, 3.0], 1), [0.0, 0.0, 1e6], "nothing before");
 }
 
@@ -191,7 +191,7 @@ fn the_greatest_surprise_of_a_poll_counts_and_a_gone_fact_is_forgotten() {
         }
         change
     };
-    let expected = [0.0, 2.0, 1.0 / 0.006];
+    let expected = [0.0, 2.0, 1.0 / 0.06];
     assert_eq!([poll(0, 1.0, 5.0), poll(1, 2.0, 5.0), poll(2, 2.0, 6.0)], expected);
     assert_eq!([poll(3, 2.0, 99.0), poll(4, 2.0, 99.0)], [0.0, 0.0], "another fact, first seen");
 }
