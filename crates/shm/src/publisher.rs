@@ -321,6 +321,15 @@ impl Publisher {
         }
     }
 
+    /// False if nobody has read any vertex since its interest was taken last: a quick look before
+    /// [`take_interest`](Self::take_interest) of each.
+    pub fn is_anybody_interested(&self) -> bool {
+        let entries = self.inner.live().directory_len.load(Ordering::Relaxed);
+        let Some(flags) = &self.inner.flags else { return false };
+        let marked = |index| flags.marks(index).is_some_and(|m| m.load(Ordering::Relaxed) != 0);
+        (0..entries).any(marked)
+    }
+
     /// Who has read `vertex` since this was asked last. Where readers cannot leave marks (no System
     /// V memory, another IPC namespace) it says that nobody has.
     pub fn take_interest(&self, vertex: &VertexWriter) -> Interest {

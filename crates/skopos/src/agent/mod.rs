@@ -34,7 +34,7 @@ use crate::agent::foreign::Foreign;
 use crate::agent::insights::Insights;
 use crate::agent::lanes::Lanes;
 use crate::agent::overhead::Overhead;
-use crate::agent::polled::Polled;
+use crate::agent::polled::{Polled, beat_after};
 use crate::agent::probe::{Polling, Probe, thread_time};
 use crate::agent::self_facts::{About, SelfFacts};
 use crate::agent::server::Server;
@@ -87,6 +87,8 @@ pub(crate) struct Agent {
     lanes: Lanes,
     overhead: Overhead,
     insights: Insights,
+    /// The shortest interval.
+    interval: Duration,
     /// When to look next who reads what.
     look_at: Duration,
     /// When to ask sensors next what they cannot measure.
@@ -122,7 +124,7 @@ impl Agent {
         let node = settings.node.clone();
         let publisher = Publisher::builder(SEGMENT_NAME).dir(&dir).node(&node).create()?;
         let server = Server::listen(&dir)?;
-        let self_facts = SelfFacts::new(&publisher)?;
+        let self_facts = SelfFacts::new(&publisher, settings.interval)?;
         let now = monotonic();
         let node: Arc<str> = node.into();
         let insights = Insights::new(&node, &settings.config, &publisher)?;
@@ -133,6 +135,7 @@ impl Agent {
             polled: Vec::new(),
             lanes: Lanes::new()?,
             overhead: Overhead::new(settings.budget, now)?,
+            interval: settings.interval,
             look_at: now,
             explain_at: Duration::ZERO,
             skips: Vec::new(),
@@ -309,7 +312,9 @@ impl Agent {
                 "start the agent again; if a login manager empties the directory, set SKOPOS_DIR",
             ));
         }
-        self.publish_self(time);
+        if self.self_facts.due(&self.publisher) <= now {
+            self.publish_self(time);
+        }
         self.server.expire(&mut self.counts);
         for event in events {
             observe(self, event)?;
@@ -349,11 +354,14 @@ impl Agent {
 
     /// Looks who reads what, and shares out the budget anew.
     fn look(&mut self, now: Duration) {
-        self.look_at = now + LOOK_EVERY;
+        // On the beat, so that a look shares its wake with sensors.
+        self.look_at = beat_after(now + LOOK_EVERY, self.interval);
+        let is_anybody = self.publisher.is_anybody_interested();
         for polled in &mut self.polled {
-            if let Some(interest) = polled.probe().map(|p| p.take_interest(&self.publisher)) {
-                polled.note_interest(interest, now);
-            }
+            let Some(probe) = polled.probe() else { continue };
+            let nobody = (0, false);
+            let interest = if is_anybody { probe.take_interest(&self.publisher) } else { nobody };
+            polled.note_interest(interest, now);
         }
         self.overhead.plan(&mut self.polled, now);
         if self.foreign.look(&mut self.insights, &self.publisher, now) {

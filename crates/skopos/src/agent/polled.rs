@@ -342,7 +342,7 @@ impl Cost {
 }
 
 /// The multiple of `beat` nearest to `at`, so that sensors share wakes.
-fn beat_after(at: Duration, beat: Duration) -> Duration {
+pub(crate) fn beat_after(at: Duration, beat: Duration) -> Duration {
     let beat = beat.as_nanos().max(1);
     let beats = (at.as_nanos() + beat / 2) / beat;
     Duration::from_nanos(u64::try_from(beats.saturating_mul(beat)).unwrap_or(u64::MAX))

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
+use std::time::Duration;
 
 use rustix::param::page_size;
 use skopos_model::schema::{self, Metric};
@@ -52,11 +53,17 @@ static SENSOR_METRICS: [&Metric; 7] = [
     &schema::self_sensor::READS_PER_SECOND,
 ];
 
+/// They are published once in as many of the shortest intervals: they are a third of all facts, and
+/// what they count is looked at now and then.
+const EVERY: u32 = 5;
+
 /// The facts and where they come from.
 pub(crate) struct SelfFacts {
     group: Group,
     writers: Vec<Option<VertexWriter>>,
     yielded: Yielded,
+    shortest: Duration,
+    due: Duration,
     ids: Option<[FactId; METRICS.len()]>,
     sensor_ids: Vec<[FactId; SENSOR_METRICS.len()]>,
     /// Kept open; `None` where procfs is hidden, and then the fact keeps no value.
@@ -74,11 +81,13 @@ pub(crate) struct About<'a> {
 }
 
 impl SelfFacts {
-    pub(crate) fn new(publisher: &Publisher) -> Result<Self, Failure> {
+    pub(crate) fn new(publisher: &Publisher, shortest: Duration) -> Result<Self, Failure> {
         Ok(Self {
             group: publisher.group(schema::self_::FAMILY.name)?,
             writers: Vec::new(),
             yielded: Yielded::default(),
+            shortest,
+            due: Duration::ZERO,
             ids: None,
             sensor_ids: Vec::new(),
             statm: File::open("/proc/self/statm").ok(),
@@ -88,6 +97,15 @@ impl SelfFacts {
     /// What was published last, for what is computed from it.
     pub(crate) fn yielded(&self) -> (&Yielded, &[Option<VertexWriter>]) {
         (&self.yielded, &self.writers)
+    }
+
+    /// When they are to be published next, on the monotonic clock: now, if somebody follows one.
+    pub(crate) fn due(&self, publisher: &Publisher) -> Duration {
+        let followed = |fact: &VertexWriter| publisher.take_interest(fact).followed;
+        if publisher.is_anybody_interested() && self.writers.iter().flatten().any(followed) {
+            return Duration::ZERO;
+        }
+        self.due
     }
 
     /// Publishes all of them as one tick.
@@ -100,6 +118,7 @@ impl SelfFacts {
         time: Timestamp,
     ) {
         // These facts count themselves at the next tick: publishing changes the counts.
+        self.due = Duration::from_nanos(skopos_shm::boottime()) + EVERY * self.shortest;
         let About { counts, overhead, busy_lanes, ref insights, left_out } = *about;
         self.yielded.clear();
         let tick = self.group.tick(time);
