@@ -92,8 +92,9 @@ fn measure(plan: &Plan, mut agent: Watcher, when: &str) -> Result<Found, Failure
 
 fn rows(case: &str, goal: f64, found: &Result<Found, String>) -> Vec<Row> {
     let row = |metric: &str, unit, better, number: &dyn Fn(&Found) -> f64| {
-        let figure = match found {
-            Ok(found) => Figure::Known(number(found)),
+        let figure = match found.as_ref().map(number) {
+            Ok(number) if number.is_finite() => Figure::Known(number),
+            Ok(_) => Figure::Unknown("no poll was counted in so short a window".to_owned()),
             Err(reason) => Figure::Unknown(reason.clone()),
         };
         Row::of(case, metric, unit, figure, better)
