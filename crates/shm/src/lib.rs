@@ -86,7 +86,7 @@ pub use {
     segment::{Segment, VertexInfo},
     snapshot::{Snapshot, snapshot},
     subscribe::{Delivery, Subscription},
-    sys::{boottime, effective_uid, now},
+    sys::{boottime, effective_uid, now, release_program_pages},
     vertex::{Range, Reading, Vertex},
     writer::{Group, Tick, VertexWriter},
 };

@@ -64,6 +64,29 @@ pub(crate) fn allocate(file: &File, offset: u64, len: u64) -> io::Result<()> {
     }
 }
 
+/// Gives back the pages of the running program that are in memory: what only starting needed goes,
+/// what runs on comes back from the page cache, at a fault of a microsecond for sixteen pages. For a
+/// daemon that is to be small; others gain nothing by it.
+pub fn release_program_pages() {
+    unsafe extern "C" {
+        static __executable_start: u8;
+        static etext: u8;
+    }
+    // Addresses alone: nothing is read through them.
+    let (start, end) = (&raw const __executable_start as usize, &raw const etext as usize);
+    // SAFETY: asks for a number.
+    let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    let Ok(page) = usize::try_from(page) else { return };
+    // Whole pages of the program's headers, constants and code, which are mapped from its file and
+    // never written: linkers lay what is relocated or changes behind `etext`.
+    let (first, last) = (start.next_multiple_of(page), end / page * page);
+    if first < last {
+        // SAFETY: pages of a file that were never written are read from it again when touched, so
+        // the program's memory stays as it was.
+        unsafe { libc::madvise(first as *mut libc::c_void, last - first, libc::MADV_DONTNEED) };
+    }
+}
+
 /// The effective user id of this process.
 pub fn effective_uid() -> u32 {
     // SAFETY: always succeeds and touches no memory.

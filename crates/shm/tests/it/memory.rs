@@ -69,3 +69,30 @@ fn measure() {
     // The process has the segment mapped twice, to write and to read, and each mapping counts.
     assert!(used + grown <= MOST_BYTES, "{used} + {grown} bytes are more than {MOST_BYTES}");
 }
+
+/// KiB of this program's own file that are in memory.
+fn program_kib() -> u64 {
+    let program = std::env::current_exe().expect("a program");
+    let smaps = std::fs::read_to_string("/proc/self/smaps").expect("procfs");
+    let mut is_own = false;
+    let mut kib = 0;
+    for line in smaps.lines() {
+        if let Some(rss) = line.strip_prefix("Rss:").filter(|_| is_own) {
+            kib += rss.trim().trim_end_matches("kB").trim().parse::<u64>().expect("a number");
+        } else if line.split(' ').next().is_some_and(|range| range.contains('-')) {
+            is_own = line.ends_with(program.to_str().expect("UTF-8"));
+        }
+    }
+    kib
+}
+
+#[test]
+fn pages_of_the_program_are_given_back_and_come_again_as_they_are_needed() {
+    // Other tests run beside this one and touch pages of their own: one try in ten is enough.
+    let gave_back = (0..10).any(|_| {
+        let before = program_kib();
+        skopos_shm::release_program_pages();
+        program_kib() < before
+    });
+    assert!(gave_back, "{} KiB are still there", program_kib());
+}

@@ -215,6 +215,8 @@ impl Agent {
         observe: &mut dyn FnMut(&Self, Event) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
         self.tick(observe)?;
+        // All is parsed, opened and polled once: most of the program is not needed any more.
+        skopos_shm::release_program_pages();
         loop {
             let now = monotonic();
             let due = self.polled.iter().map(Polled::due).min();
