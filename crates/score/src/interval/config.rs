@@ -51,11 +51,11 @@ impl fmt::Display for PolicyKind {
 
 /// A policy as a user configures it. What is left out has the policy's default; a parameter that
 /// the policy does not have is refused.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PolicyConfig {
-    /// Which.
-    pub policy: PolicyKind,
+    /// Which; [`PolicyKind::Fixed`] unless given, or what whoever reads the configuration says.
+    pub policy: Option<PolicyKind>,
     /// The shortest interval, and that of `fixed`; 1 unless given.
     pub min_seconds: Option<f64>,
     /// The longest interval; 60 unless given, or the shortest if that is longer. Not for `fixed`.
@@ -114,7 +114,7 @@ impl PolicyConfig {
     /// This policy with its defaults: AIMD as in the paper and its public implementation.
     pub const fn new(policy: PolicyKind) -> Self {
         Self {
-            policy,
+            policy: Some(policy),
             min_seconds: None,
             max_seconds: None,
             step_seconds: None,
@@ -122,6 +122,28 @@ impl PolicyConfig {
             threshold: None,
             window: None,
             accuracy: None,
+        }
+    }
+
+    /// The policy that it is.
+    pub fn kind(&self) -> PolicyKind {
+        self.policy.unwrap_or_default()
+    }
+
+    /// The same with another policy. Parameters that this one does not have are left out.
+    #[must_use]
+    pub fn with_policy(self, policy: PolicyKind) -> Self {
+        let has = parameters(policy);
+        let keep = |name| has.contains(&name);
+        Self {
+            policy: Some(policy),
+            min_seconds: self.min_seconds,
+            max_seconds: self.max_seconds.filter(|_| keep("max_seconds")),
+            step_seconds: self.step_seconds.filter(|_| keep("step_seconds")),
+            factor: self.factor.filter(|_| keep("factor")),
+            threshold: self.threshold.filter(|_| keep("threshold")),
+            window: self.window.filter(|_| keep("window")),
+            accuracy: self.accuracy.filter(|_| keep("accuracy")),
         }
     }
 
@@ -134,7 +156,7 @@ impl PolicyConfig {
             within(name, given.unwrap_or(default), SHORTEST_SECONDS, LONGEST_SECONDS)
         };
         let min = seconds("min_seconds", self.min_seconds, 1.0)?;
-        let max = match self.policy {
+        let max = match self.kind() {
             PolicyKind::Fixed => min,
             _ => seconds("max_seconds", self.max_seconds, min.max(60.0))?,
         };
@@ -157,7 +179,7 @@ impl PolicyConfig {
         let factor = within("factor", self.factor.unwrap_or(0.75), 0.01, 0.99)?;
         let threshold =
             |default| within("threshold", self.threshold.unwrap_or(default), 0.0, f64::MAX);
-        Ok(match self.policy {
+        Ok(match self.kind() {
             PolicyKind::Fixed => Box::new(Fixed::new(bounds.min)),
             PolicyKind::Aimd => Box::new(Aimd::new(bounds, step, factor, threshold(1.0)?)),
             PolicyKind::AimdWindow => {
@@ -174,16 +196,7 @@ impl PolicyConfig {
 
     /// Refuses parameters that the policy would not look at: whoever wrote them expects something.
     fn refuse_foreign(&self) -> Result<(), PolicyError> {
-        let has: &[&str] = match self.policy {
-            PolicyKind::Fixed => &["min_seconds"],
-            PolicyKind::Aimd => {
-                &["min_seconds", "max_seconds", "step_seconds", "factor", "threshold"]
-            }
-            PolicyKind::AimdWindow => {
-                &["min_seconds", "max_seconds", "step_seconds", "factor", "threshold", "window"]
-            }
-            PolicyKind::Hazard => &["min_seconds", "max_seconds", "accuracy"],
-        };
+        let has = parameters(self.kind());
         let given = [
             ("max_seconds", self.max_seconds.is_some()),
             ("step_seconds", self.step_seconds.is_some()),
@@ -196,9 +209,21 @@ impl PolicyConfig {
             None => Ok(()),
             Some((name, _)) => {
                 let has = has.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>();
-                Err(PolicyError::Foreign { policy: self.policy, name, has: has.join(", ") })
+                Err(PolicyError::Foreign { policy: self.kind(), name, has: has.join(", ") })
             }
         }
+    }
+}
+
+/// The parameters of a policy.
+const fn parameters(policy: PolicyKind) -> &'static [&'static str] {
+    match policy {
+        PolicyKind::Fixed => &["min_seconds"],
+        PolicyKind::Aimd => &["min_seconds", "max_seconds", "step_seconds", "factor", "threshold"],
+        PolicyKind::AimdWindow => {
+            &["min_seconds", "max_seconds", "step_seconds", "factor", "threshold", "window"]
+        }
+        PolicyKind::Hazard => &["min_seconds", "max_seconds", "accuracy"],
     }
 }
 

@@ -1,6 +1,7 @@
 //! What the agent was asked for: what is typed wins over what is configured, and that over what is
 //! usual.
 
+use std::num::NonZeroUsize;
 use std::time::Duration;
 
 use skopos_model::{Topic, escape_segment, schema};
@@ -19,6 +20,8 @@ const MIN_INTERVAL: Duration = Duration::from_millis(10);
 const MAX_INTERVAL: Duration = Duration::from_secs(86_400);
 /// The usual one.
 const INTERVAL: Duration = Duration::from_secs(1);
+/// The usual policy.
+const POLICY: PolicyKind = PolicyKind::Hazard;
 /// How seldom a sensor is polled that finds nothing new, unless configured: old enough to spare nine
 /// polls in ten, new enough for a person who looks.
 const LONGEST_SECONDS: f64 = 10.0;
@@ -27,7 +30,8 @@ const LONGEST_SECONDS: f64 = 10.0;
 pub(crate) struct Settings {
     pub(crate) node: String,
     pub(crate) interval: Duration,
-    pub(crate) policy: PolicyKind,
+    /// As typed.
+    pub(crate) policy: Option<PolicyKind>,
     /// A share of one core.
     pub(crate) budget: f64,
     pub(crate) skip: Vec<String>,
@@ -49,11 +53,11 @@ impl Settings {
         }
         let node = args.node.clone().or(config.agent.node.take()).unwrap_or_else(host_name);
         check_node(&node)?;
-        let budget = args.budget.or(config.agent.budget).map_or(DEFAULT_LIMIT, |Share(s)| s);
+        let budget = args.budget.or(config.agent.budget).unwrap_or(Share(DEFAULT_LIMIT));
+        let budget = check_budget(budget)?;
         let mut skip = std::mem::take(&mut config.agent.skip);
         skip.extend(args.skip.iter().cloned());
-        let policy = args.policy.unwrap_or(PolicyKind::Hazard);
-        let run_for = args.run_for;
+        let (policy, run_for) = (args.policy, args.run_for);
         Ok(Self { node, interval, policy, budget, skip, run_for, config })
     }
 
@@ -74,15 +78,26 @@ impl Settings {
             return Ok(Schedule { policy, shortest, longest: shortest });
         }
         let usual = hint.map_or(self.interval, |hint| hint.max(self.interval)).as_secs_f64();
-        let mut policy = self.config.policy(family, self.policy);
+        let mut policy = self.config.policy(family, self.policy, POLICY);
+        let is_named = self.config.sensors.contains_key(family);
+        // The longest of the table for all is not meant for a source that has news more rarely.
+        if let (Some(longest), None, false) = (policy.max_seconds, policy.min_seconds, is_named) {
+            policy.max_seconds = Some(longest.max(usual));
+        }
+        let is_given = policy.min_seconds.is_some();
         let shortest = *policy.min_seconds.get_or_insert(usual);
-        if policy.policy != PolicyKind::Fixed {
+        if policy.kind() != PolicyKind::Fixed {
             policy.max_seconds.get_or_insert(shortest.max(LONGEST_SECONDS));
         }
         let wrong = |e: PolicyError| {
-            let named = self.config.sensors.contains_key(family);
-            let table = if named { family } else { DEFAULT_SENSOR };
-            Failure::new(format!("[sensors.{table}]")).because(&e)
+            let table = if is_named { family } else { DEFAULT_SENSOR };
+            let failure = Failure::new(format!("[sensors.{table}]")).because(&e);
+            match e {
+                PolicyError::Bounds { .. } if !is_given => failure.hint(format!(
+                    "without `min_seconds` the shortest is {usual} s, what `{family}` needs to have news"
+                )),
+                _ => failure,
+            }
         };
         let bounds = policy.bounds().map_err(wrong)?;
         let policy = policy.build().map_err(wrong)?;
@@ -113,6 +128,18 @@ fn host_name() -> String {
     if segment.is_empty() { "localhost".to_owned() } else { segment }
 }
 
+/// A budget that the machine has, as a share of one core.
+fn check_budget(budget: Share) -> Result<f64, Failure> {
+    // Where the number of cores cannot be told, one is what there surely is.
+    let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+    let Share(share) = budget;
+    if share <= cores as f64 {
+        return Ok(share);
+    }
+    Err(Failure::new(format!("the budget {budget} is more than all cores give"))
+        .hint(format!("100% is one core, and the agent may use {cores}; try `--budget 1%`")))
+}
+
 fn check_node(node: &str) -> Result<(), Failure> {
     let one_segment = Topic::new(node).is_ok_and(|topic| topic.segments().count() == 1);
     if one_segment && node.len() <= skopos_shm::layout::MAX_NAME_BYTES {
@@ -125,6 +152,50 @@ fn check_node(node: &str) -> Result<(), Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn settings(toml: &str) -> Settings {
+        Settings {
+            node: "n01".to_owned(),
+            interval: INTERVAL,
+            policy: None,
+            budget: DEFAULT_LIMIT,
+            skip: Vec::new(),
+            run_for: None,
+            config: toml::from_str(toml).expect(toml),
+        }
+    }
+
+    #[test]
+    fn the_longest_of_the_table_for_all_gives_way_to_what_a_source_needs() {
+        let seconds = Duration::from_secs;
+        let of = |toml: &str, hint| {
+            let schedule = settings(toml).schedule("smart", Some(seconds(hint))).expect(toml);
+            (schedule.shortest, schedule.longest)
+        };
+        let for_all = "[sensors.default]\nmax_seconds = 20";
+        assert_eq!(of(for_all, 300), (seconds(300), seconds(300)));
+        assert_eq!(of(for_all, 5), (seconds(5), seconds(20)));
+        assert_eq!(of("", 300), (seconds(300), seconds(300)));
+        assert_eq!(of("[sensors.smart]\nmin_seconds = 50", 300), (seconds(50), seconds(50)));
+        for (own, hint) in [
+            ("[sensors.smart]\nmax_seconds = 20", Some("the shortest is 300 s")),
+            ("[sensors.default]\nmin_seconds = 9\nmax_seconds = 3", None),
+        ] {
+            let failure = settings(own).schedule("smart", Some(seconds(300))).expect_err(own);
+            assert_eq!(hint.is_some(), failure.the_hint().is_some(), "{failure:?}");
+            let told = failure.the_hint().unwrap_or_default();
+            assert!(told.contains(hint.unwrap_or_default()), "{told}");
+        }
+    }
+
+    #[test]
+    fn a_budget_is_at_most_what_the_cores_give() {
+        let cores = std::thread::available_parallelism().expect("known").get() as f64;
+        for good in [1e-6, 1.0, cores] {
+            assert_eq!(check_budget(Share(good)).ok(), Some(good));
+        }
+        assert!(check_budget(Share(cores + 0.01)).is_err());
+    }
 
     #[test]
     fn names_of_nodes() {

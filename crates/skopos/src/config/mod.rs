@@ -13,6 +13,7 @@
 //! sql = "SELECT sum(value) FROM latest WHERE topic LIKE '%/fs/nvme%/available_bytes'"
 //! ```
 
+mod sensors;
 mod share;
 
 use std::collections::BTreeMap;
@@ -24,10 +25,11 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use skopos_score::anomaly::Rule;
-use skopos_score::interval::{PolicyConfig, PolicyKind};
+use skopos_score::interval::PolicyConfig;
 
 use crate::failure::Failure;
 
+pub(crate) use sensors::DEFAULT_SENSOR;
 pub(crate) use share::Share;
 
 /// The longest file that is read: a thousand insights fit.
@@ -43,6 +45,7 @@ pub(crate) struct Config {
     /// Options of `skopos agent`; what is typed wins.
     pub(crate) agent: AgentConfig,
     /// How often each sensor is polled, by family; `default` is for all that are not named.
+    #[serde(deserialize_with = "sensors::by_family")]
     pub(crate) sensors: BTreeMap<String, PolicyConfig>,
     /// Insights in SQL.
     pub(crate) insight: Vec<InsightConfig>,
@@ -155,16 +158,7 @@ impl Config {
         let path = beside.join(tiers);
         Ok(Some((path.clone(), read_text(&path)?)))
     }
-
-    /// How the sensor of `family` is polled: as configured, or with this policy.
-    pub(crate) fn policy(&self, family: &str, otherwise: PolicyKind) -> PolicyConfig {
-        let configured = self.sensors.get(family).or_else(|| self.sensors.get(DEFAULT_SENSOR));
-        configured.cloned().unwrap_or_else(|| PolicyConfig::new(otherwise))
-    }
 }
-
-/// The name under which sensors are configured that have no table of their own.
-pub(crate) const DEFAULT_SENSOR: &str = "default";
 
 fn read_text(path: &Path) -> Result<String, Failure> {
     let mut text = String::new();
@@ -188,6 +182,8 @@ fn usual_places() -> Vec<PathBuf> {
 
 #[cfg(test)]
 mod tests {
+    use skopos_score::interval::PolicyKind;
+
     use super::*;
 
     #[test]
@@ -223,8 +219,8 @@ mod tests {
         let config: Config = toml::from_str(text).expect("understood");
         assert_eq!(config.agent.interval, Some(Duration::from_secs(2)));
         assert_eq!(config.agent.budget, Some(Share(0.005)));
-        assert_eq!(config.policy("fs", PolicyKind::Fixed).max_seconds, Some(30.0));
-        assert_eq!(config.policy("cpu", PolicyKind::Aimd).policy, PolicyKind::Fixed, "default");
+        assert_eq!(config.sensors["fs"].max_seconds, Some(30.0));
+        assert_eq!(config.sensors["default"].policy, Some(PolicyKind::Fixed));
         assert_eq!(config.insight[0].name, "space");
         assert_eq!(config.anomaly[0].hold, Some(Duration::from_secs(10)));
         assert_eq!(config.peers.nodes.len(), 1);
@@ -236,6 +232,9 @@ mod tests {
             ("[agent]\nbudgte = 1", "line 2"),
             ("[agent]\nbudget = \"x\"", "no share"),
             ("[sensors.fs]\npolicy = \"fast\"", "fast"),
+            ("[agent]\n[sensors.blok]\nmin_seconds = 5", "did you mean `block`?"),
+            ("[agent]\n[sensors.blok]\nmin_seconds = 5", "line 2"),
+            ("[sensors.zzz]\nmin_seconds = 5", "the families are"),
             ("[[insight]]\nname = \"a\"", "sql"),
             ("[peers]\nlisten = \"here\"", "socket address"),
         ] {
