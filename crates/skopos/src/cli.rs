@@ -118,11 +118,12 @@ pub(crate) struct AgentArgs {
     /// Shortest time between two polls of a sensor [default: 1s]
     #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
     pub(crate) interval: Option<Duration>,
-    /// How the time between polls follows what they find: fixed, aimd, aimd-window or hazard
-    /// [default: hazard]
+    /// How the time between polls follows what they find: fixed, aimd, aimd-window or hazard.
+    /// Wins over [sensors.default], not over a sensor's own table [default: hazard]
     #[arg(long, value_name = "POLICY", value_parser = policy)]
     pub(crate) policy: Option<PolicyKind>,
-    /// What the agent may cost of one core, such as 1% or 0.01 [default: 1%]
+    /// What the agent, with the programs that it runs, may cost of one core, such as 1% or 0.01
+    /// [default: 1%]
     #[arg(long, value_name = "SHARE")]
     pub(crate) budget: Option<Share>,
     /// Configuration [default: $SKOPOS_CONFIG, ~/.config/skopos/skopos.toml, /etc/skopos/skopos.toml]

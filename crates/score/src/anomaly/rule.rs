@@ -83,7 +83,7 @@ impl Rule {
     /// # Errors
     /// The first thing that is wrong with it.
     pub fn check(&self) -> Result<(), RuleError> {
-        Judge::new(self).map(drop)
+        Judge::new(self, None).map(drop)
     }
 
     /// The parameters that are given, but those that every detector has.
@@ -207,7 +207,10 @@ pub enum RuleError {
 #[derive(Clone, Debug)]
 pub(super) struct Judge {
     pub(super) name: String,
-    pub(super) pattern: TopicPattern,
+    /// As given, and perhaps with the node in front.
+    pub(super) patterns: Vec<TopicPattern>,
+    /// Some vertex has matched.
+    pub(super) has_matched: bool,
     pub(super) events_per_minute: u32,
     pub(super) settings: Settings,
 }
@@ -233,7 +236,7 @@ impl Settings {
 }
 
 impl Judge {
-    pub(super) fn all(rules: &[Rule]) -> Result<Vec<Self>, RuleError> {
+    pub(super) fn all(rules: &[Rule], node: Option<&str>) -> Result<Vec<Self>, RuleError> {
         if rules.len() > MAX_RULES {
             return Err(RuleError::TooMany(rules.len()));
         }
@@ -242,15 +245,20 @@ impl Judge {
                 return Err(RuleError::Twice(rule.name.clone()));
             }
         }
-        rules.iter().map(Self::new).collect()
+        rules.iter().map(|rule| Self::new(rule, node)).collect()
     }
 
-    fn new(rule: &Rule) -> Result<Self, RuleError> {
+    fn new(rule: &Rule, node: Option<&str>) -> Result<Self, RuleError> {
         if rule.name.contains('/') || Topic::new(&rule.name).is_err() {
             return Err(RuleError::Name(rule.name.clone()));
         }
-        let pattern = TopicPattern::new(&rule.topic)
-            .map_err(|source| RuleError::Topic { rule: rule.name.clone(), source })?;
+        let wrong = |source| RuleError::Topic { rule: rule.name.clone(), source };
+        let mut patterns = vec![TopicPattern::new(&rule.topic).map_err(wrong)?];
+        // A pattern that begins with a wildcard has the place of the node already.
+        if let Some(node) = node.filter(|_| !rule.topic.starts_with('*')) {
+            // What gets too long for a topic by it matches none.
+            patterns.extend(TopicPattern::new(&format!("{node}/{}", rule.topic)).ok());
+        }
         let reader = Reader(rule);
         let settings = match rule.detector.as_str() {
             "threshold" => Settings::Threshold(reader.threshold()?),
@@ -268,7 +276,13 @@ impl Judge {
             EVENTS_PER_MINUTE,
             (1, MAX_EVENTS_PER_MINUTE_OF_ONE),
         )?;
-        Ok(Self { name: rule.name.clone(), pattern, events_per_minute, settings })
+        Ok(Self {
+            name: rule.name.clone(),
+            patterns,
+            has_matched: false,
+            events_per_minute,
+            settings,
+        })
     }
 
     /// A detector that has seen nothing.

@@ -78,8 +78,20 @@ impl Watch {
     /// # Errors
     /// The first thing that is wrong with them.
     pub fn new(rules: &[Rule]) -> Result<Self, RuleError> {
+        Self::of(rules, None)
+    }
+
+    /// A watch by these rules, whose topics may leave this node out: `app/v` is `node/app/v`, too.
+    ///
+    /// # Errors
+    /// The first thing that is wrong with them.
+    pub fn of_node(rules: &[Rule], node: &str) -> Result<Self, RuleError> {
+        Self::of(rules, Some(node))
+    }
+
+    fn of(rules: &[Rule], node: Option<&str>) -> Result<Self, RuleError> {
         Ok(Self {
-            judges: Judge::all(rules)?,
+            judges: Judge::all(rules, node)?,
             vertices: Vec::new(),
             free: Vec::new(),
             bytes: 0,
@@ -91,8 +103,11 @@ impl Watch {
     /// A vertex is there. `None` if no rule matches it, or none that there is room for.
     pub fn joined(&mut self, topic: &Topic, kind: Kind) -> Option<Watched> {
         let mut states = Vec::new();
-        for (at, judge) in self.judges.iter().enumerate().filter(|(_, j)| j.pattern.matches(topic))
-        {
+        for (at, judge) in self.judges.iter_mut().enumerate() {
+            if !judge.patterns.iter().any(|pattern| pattern.matches(topic)) {
+                continue;
+            }
+            judge.has_matched = true;
             let bytes = judge.bytes();
             if self.bytes + bytes > MAX_STATE_BYTES {
                 self.counts.refused += 1;
@@ -167,6 +182,11 @@ impl Watch {
                 state.event(&vertex.topic, &self.judges[state.judge as usize], since)
             })
         })
+    }
+
+    /// The names of the rules that no vertex has matched so far.
+    pub fn unmatched(&self) -> impl Iterator<Item = &str> {
+        self.judges.iter().filter(|judge| !judge.has_matched).map(|judge| judge.name.as_str())
     }
 
     /// What was held back or passed over.

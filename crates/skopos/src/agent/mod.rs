@@ -74,6 +74,9 @@ pub(crate) enum Event {
     FactRefused { sensor: &'static str, error: String },
     /// The clock stepped back by so much.
     ClockSteppedBack { by: Duration },
+    /// The budget cannot be kept, even with every sensor at its longest interval; told once. Both
+    /// are shares of one core.
+    BudgetExceeded { limit: f64, over: f64 },
     /// Every due sensor was polled.
     Ticked,
 }
@@ -365,7 +368,9 @@ impl Agent {
             let interest = if is_anybody { probe.take_interest(&self.publisher) } else { nobody };
             polled.note_interest(interest, now);
         }
-        self.overhead.plan(&mut self.polled, now);
+        if let Some(over) = self.overhead.plan(&mut self.polled, now) {
+            self.events.push(Event::BudgetExceeded { limit: self.overhead.limit(), over });
+        }
         if self.foreign.look(&mut self.insights, &self.publisher, now) {
             self.insights.run(&self.publisher, skopos_shm::now(), &mut self.counts);
         }

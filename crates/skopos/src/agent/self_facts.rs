@@ -11,12 +11,12 @@ use skopos_sense::{FactId, Sink as _};
 use skopos_shm::{Group, Publisher, VertexWriter};
 
 use crate::agent::insights::InsightCounts;
-use crate::agent::overhead::{Overhead, process_time};
+use crate::agent::overhead::Overhead;
 use crate::agent::polled::Polled;
 use crate::agent::sink::{Counts, SegmentSink, Yielded};
 use crate::failure::Failure;
 
-static METRICS: [&Metric; 24] = [
+static METRICS: [&Metric; 26] = [
     &schema::self_::CPU_SECONDS_TOTAL,
     &schema::self_::RESIDENT_BYTES,
     &schema::self_::SEGMENT_BYTES,
@@ -30,6 +30,7 @@ static METRICS: [&Metric; 24] = [
     &schema::self_::REQUESTS_REFUSED_TOTAL,
     &schema::self_::BUDGET_RATIO,
     &schema::self_::PLANNED_RATIO,
+    &schema::self_::BUDGET_EXCEEDED_RATIO,
     &schema::self_::CPU_RATIO,
     &schema::self_::BUSY_LANES,
     &schema::self_::INSIGHTS,
@@ -40,6 +41,7 @@ static METRICS: [&Metric; 24] = [
     &schema::self_::ANOMALY_CHANGES_TOTAL,
     &schema::self_::ANOMALY_REFUSED_TOTAL,
     &schema::self_::ANOMALY_IGNORED_TOTAL,
+    &schema::self_::ANOMALY_RULES_UNMATCHED,
     &schema::self_::FOREIGN_FACTS_LEFT_OUT,
 ];
 
@@ -125,7 +127,7 @@ impl SelfFacts {
         let mut sink = SegmentSink::new(tick, &mut self.writers, node, &mut self.yielded);
         let ids = *self.ids.get_or_insert_with(|| METRICS.map(|metric| sink.register(metric, "")));
         let values: [Option<Scalar>; METRICS.len()] = [
-            Some(Scalar::F64(process_time().as_secs_f64())),
+            Some(Scalar::F64(overhead.spent().as_secs_f64())),
             self.statm.as_ref().and_then(resident_bytes).map(Scalar::U64),
             Some(Scalar::U64(publisher.used_bytes())),
             Some(Scalar::U64(counts.registered - counts.unregistered)),
@@ -138,6 +140,7 @@ impl SelfFacts {
             Some(Scalar::U64(counts.requests_refused)),
             Some(Scalar::F64(overhead.limit())),
             Some(Scalar::F64(overhead.planned().granted)),
+            Some(Scalar::F64(overhead.planned().over)),
             overhead.measured().map(Scalar::F64),
             Some(Scalar::U64(busy_lanes as u64)),
             Some(Scalar::U64(insights.insights)),
@@ -148,6 +151,7 @@ impl SelfFacts {
             Some(Scalar::U64(insights.findings.changes)),
             Some(Scalar::U64(insights.findings.refused)),
             Some(Scalar::U64(insights.findings.not_finite + insights.findings.backwards)),
+            Some(Scalar::U64(insights.rules_unmatched)),
             Some(Scalar::U64(left_out)),
         ];
         for (id, value) in ids.into_iter().zip(values) {

@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use crate::agent::{Agent, Event, Signals};
 use crate::cli::{AgentArgs, Global};
+use crate::config::Share;
 use crate::control::Status;
 use crate::failure::Failure;
 use crate::out::{Out, Style, tell};
@@ -69,6 +70,12 @@ pub(crate) fn warning(event: &Event) -> Option<String> {
         Event::FactRefused { sensor, error } => format!("{sensor}: a fact is refused: {error}"),
         Event::ClockSteppedBack { by } => format!(
             "the clock stepped back by {by:?}; samples keep their order and wait for it to catch up"
+        ),
+        Event::BudgetExceeded { limit, over } => format!(
+            "the agent costs {:.1}% of a core and its budget is {}: no sensor can be polled less often; \
+             leave some out with --skip, or give more with --budget",
+            (limit + over) * 100.0,
+            Share(*limit)
         ),
         Event::Ticked => return None,
     })

@@ -10,6 +10,7 @@ mod publish;
 mod record;
 mod calibrate;
 mod misuse;
+mod config;
 mod json;
 #[cfg(feature = "tui")]
 mod top;

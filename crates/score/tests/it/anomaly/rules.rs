@@ -140,3 +140,21 @@ fn each_vertex_that_matches_has_a_state_of_its_own_for_each_rule() {
     let mut watch = Watch::new(&only).expect("rules");
     assert_eq!(watch.joined(&Topic::new("a/load/one").expect("a topic"), Kind::Gauge), None);
 }
+
+#[test]
+fn a_rule_may_leave_the_node_out_and_one_that_matches_nothing_is_told() {
+    let topic = |text: &str| Topic::new(text).expect("a topic");
+    let rule =
+        |name: &str, topic: &str| Rule { above: Some(1.0), ..Rule::new(name, topic, "threshold") };
+    let rules = [rule("short", "app/v"), rule("full", "n01/app/w"), rule("any", "*/v")];
+    let mut watch = Watch::of_node(&rules, "n01").expect("rules");
+    let mut join = |text: &str| watch.joined(&topic(text), Kind::Gauge).is_some();
+    assert!(!join("n02/app/v"), "another node's");
+    assert!(!join("n01/other/v"), "`*` stands for the node");
+    assert!(join("n01/app/v"));
+    assert_eq!(watch.unmatched().collect::<Vec<_>>(), ["full", "any"]);
+    assert!(watch.joined(&topic("n01/app/w"), Kind::Gauge).is_some());
+    assert_eq!(watch.unmatched().collect::<Vec<_>>(), ["any"]);
+    let mut alone = Watch::new(&rules).expect("rules");
+    assert!(alone.joined(&topic("n01/app/v"), Kind::Gauge).is_none(), "it knows of no node");
+}

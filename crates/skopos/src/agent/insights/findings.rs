@@ -1,6 +1,6 @@
 //! What detectors find unusual, published as events.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use serde_json::json;
@@ -20,6 +20,8 @@ const USUAL: &str = include_str!("usual_rules.toml");
 /// Detectors, and where their events go: one vertex a rule, `NODE/anomaly/RULE`.
 pub(crate) struct Findings {
     node: Arc<str>,
+    /// The names of the rules that somebody configured.
+    configured: HashSet<String>,
     watch: Watch,
     events: Vec<Event>,
     writers: HashMap<String, VertexWriter>,
@@ -40,15 +42,22 @@ impl Findings {
         let mut rules = usual.anomaly;
         rules.retain(|rule| !is_replaced(rule));
         rules.extend(configured.iter().cloned());
-        let watch = Watch::new(&rules).map_err(|e| {
+        let watch = Watch::of_node(&rules, node).map_err(|e| {
             Failure::new("[[anomaly]]").because(&e).hint("docs/anomalies.md explains the detectors")
         })?;
-        Ok(Self { node: Arc::clone(node), watch, events: Vec::new(), writers: HashMap::new() })
+        let configured = configured.iter().map(|rule| rule.name.clone()).collect();
+        let (events, writers) = (Vec::new(), HashMap::new());
+        Ok(Self { node: Arc::clone(node), configured, watch, events, writers })
     }
 
     /// The detectors, to look at.
     pub(crate) fn watch(&self) -> &Watch {
         &self.watch
+    }
+
+    /// How many of the configured rules nothing has matched so far.
+    pub(crate) fn rules_unmatched(&self) -> u64 {
+        self.watch.unmatched().filter(|rule| self.configured.contains(*rule)).count() as u64
     }
 
     pub(crate) fn joined(&mut self, topic: &Topic, kind: Kind) -> Option<Watched> {

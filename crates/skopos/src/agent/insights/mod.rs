@@ -67,6 +67,8 @@ pub(crate) struct InsightCounts {
     pub(crate) refused: u64,
     /// Counters that stepped back.
     pub(crate) counter_resets: u64,
+    /// Configured anomaly rules that nothing has matched.
+    pub(crate) rules_unmatched: u64,
     /// What the detectors counted.
     pub(crate) findings: skopos_score::anomaly::Counts,
 }
@@ -114,6 +116,7 @@ impl Insights {
             insights: self.computed.len() as u64,
             refused: self.refused.len() as u64,
             counter_resets: self.graph.resets(),
+            rules_unmatched: self.findings.rules_unmatched(),
             findings: self.findings.watch().counts(),
         }
     }
