@@ -136,12 +136,12 @@ fn reason(sample: &Sample) -> Option<String> {
     }
 }
 
-/// `measured`, `unknown`, `predicted ± bound`, or `predicted, no bound yet`.
+/// `measured`, `unknown`, `predicted ± bound`, or `predicted, no bound`.
 pub(crate) fn origin(sample: &Sample, vertex: &Vertex) -> String {
     match sample.origin {
         Origin::Measured => "measured".to_owned(),
         Origin::Unknown => "unknown".to_owned(),
-        Origin::Predicted { bound } if bound.is_infinite() => "predicted, no bound yet".to_owned(),
+        Origin::Predicted { bound } if bound.is_infinite() => "predicted, no bound".to_owned(),
         Origin::Predicted { bound } => {
             format!("predicted ± {}", format::value(&Value::F64(bound), vertex.info().unit))
         }

@@ -28,6 +28,10 @@
 //! makes no claim beyond: its value stays. In between it moves evenly. So a prediction is defined
 //! for any time, and exact sampling is the special case in which nothing is interpolated.
 //!
+//! Nobody moves on for ever. Further from the last sample than twice the usual time between two,
+//! every method holds what it said there and the bound is infinite: how far off a source is that
+//! nobody has looked at for so long was never compared with anything.
+//!
 //! # Invariants
 //! - [`Predictor::observe`] and [`Predictor::now`] allocate nothing and divide by nothing that can
 //!   be zero. A value that is not finite, and a sample from before the last, is ignored and counted.

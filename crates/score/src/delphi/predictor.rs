@@ -8,7 +8,9 @@ use super::ledger::{Ledger, Missed};
 use super::model::Model;
 use super::window::{Grid, Window, nanos, normalise};
 
-/// So many steps ahead the model says something; beyond, what it said last stays.
+/// So many steps ahead anybody says something: what was said last stays, and beyond there is no
+/// bound. What a prediction was off by is known from one poll to the next, and a poll that comes
+/// twice as late is like those; after that the source has stopped, or nobody looks.
 const REACH: f64 = 2.0;
 
 /// What a value is now, from one vertex's samples: feed it with [`observe`](Self::observe), ask it
@@ -24,6 +26,8 @@ pub struct Predictor {
     ahead: [f64; REACH as usize],
     ignored: u32,
     restarts: u32,
+    /// So many nanoseconds after the last sample something is said.
+    reach: f32,
     kind: Kind,
 }
 
@@ -33,7 +37,8 @@ pub struct Prediction {
     /// The value, in its unit.
     pub value: f64,
     /// The true value is not further away than this, nine times in ten ([`COVERAGE`]). In the
-    /// value's unit; infinite while too little is known to say so.
+    /// value's unit; infinite while too little is known to say so, and further from the last
+    /// sample than twice the usual time between two, where nothing was ever compared.
     ///
     /// [`COVERAGE`]: super::COVERAGE
     pub bound: f64,
@@ -46,7 +51,7 @@ pub struct Prediction {
 pub enum Method {
     /// It is what it was.
     LastValue,
-    /// It moves on as between the last two samples.
+    /// It moves on as between the last two samples, for twice the usual time between two.
     Linear,
     /// The model, as it has adapted to this vertex.
     Delphi,
@@ -107,6 +112,7 @@ impl Predictor {
             ahead: [0.0; REACH as usize],
             ignored: 0,
             restarts: 0,
+            reach: 0.0,
             kind,
         }
     }
@@ -144,10 +150,10 @@ impl Predictor {
         let (time, value) = self.window.latest()?;
         let horizon = if at.as_nanos() > time { nanos(time, at.as_nanos()) } else { 0.0 };
         let method = self.method();
-        let mut bound = self.bound.at(horizon, method != Method::LastValue);
+        let mut bound = self.bound_at(horizon, method);
         let change = match method {
             Method::LastValue => 0.0,
-            Method::Linear => self.window.slope() * horizon,
+            Method::Linear => self.line(horizon),
             Method::Delphi => {
                 let change = self.travelled(horizon);
                 if horizon < self.step {
@@ -164,11 +170,11 @@ impl Predictor {
         let shown = self.now(at)?.value;
         let (time, value) = self.window.latest()?;
         let horizon = if at.as_nanos() > time { nanos(time, at.as_nanos()) } else { 0.0 };
-        let linear = self.allowed(value, self.window.slope() * horizon);
+        let linear = self.allowed(value, self.line(horizon));
         let trained = self.window.grid().map(|grid| {
             let model = Model::built_in();
             let stack = model.stack(&model.features(&grid.normalised));
-            f64::from(stack) * grid.scale * (horizon / grid.step).min(REACH)
+            f64::from(stack) * grid.scale * (self.reached(horizon) / grid.step).min(REACH)
         });
         Some(Forecasts {
             last_value: value,
@@ -217,7 +223,7 @@ impl Predictor {
         let Some((_, before)) = self.window.latest() else { return };
         // Between the ends of what a double can hold lies more than it can.
         let off = |said: f64| (value - said).abs().min(f64::MAX);
-        let linear = self.allowed(before, self.window.slope() * horizon);
+        let linear = self.allowed(before, self.line(horizon));
         let delphi = self.delphi(before, horizon);
         let method = self.method();
         let shown = match method {
@@ -227,7 +233,7 @@ impl Predictor {
         };
         let grid = self.window.grid();
         let experts = grid.map(|Grid { step, scale, normalised }| {
-            let steps = scale * (horizon / step).min(REACH);
+            let steps = scale * (self.reached(horizon) / step).min(REACH);
             let said = self.ledger.head.forecasts(&normalised);
             said.map(|change| off(before + f64::from(change) * steps))
         });
@@ -238,7 +244,7 @@ impl Predictor {
             shown: off(shown),
         };
         self.ledger.observe(&missed, experts.as_ref());
-        let bound = self.bound.at(horizon, method != Method::LastValue);
+        let bound = self.bound_at(horizon, method);
         self.bound.observe(missed.shown, bound, horizon);
         if let Some(Grid { step, scale, normalised }) = grid {
             self.bound.observe_spread(&normalised);
@@ -252,6 +258,10 @@ impl Predictor {
 
     /// Has the model say what comes next, and what after that if it is right.
     fn look_ahead(&mut self) {
+        // After a restart there is no gap yet, and the source is looked at as often as before.
+        if let Some(gap) = self.window.usual_gap() {
+            self.reach = (REACH * gap) as f32;
+        }
         let Some(Grid { step, scale, normalised }) = self.window.grid() else {
             self.step = 0.0;
             return;
@@ -271,10 +281,31 @@ impl Predictor {
         self.ahead = [next * scale, (next + after) * scale];
     }
 
+    /// The part of a horizon in which something is said to change.
+    #[inline]
+    fn reached(&self, horizon: f64) -> f64 {
+        horizon.min(f64::from(self.reach))
+    }
+
+    /// What the line through the last two says the value has changed by.
+    #[inline]
+    fn line(&self, horizon: f64) -> f64 {
+        self.window.slope() * self.reached(horizon)
+    }
+
+    /// How far off `method` may be; infinite beyond reach, and while too little is known.
+    #[inline]
+    fn bound_at(&self, horizon: f64, method: Method) -> f64 {
+        if horizon > f64::from(self.reach) {
+            return f64::INFINITY;
+        }
+        self.bound.at(horizon, method != Method::LastValue)
+    }
+
     /// What the model says the value has changed by.
     #[inline]
     fn travelled(&self, horizon: f64) -> f64 {
-        let steps = horizon / self.step;
+        let steps = self.reached(horizon) / self.step;
         let [one, two] = self.ahead;
         if steps <= 1.0 { one * steps } else { one + (two - one) * (steps.min(REACH) - 1.0) }
     }
@@ -284,7 +315,7 @@ impl Predictor {
         let change = if self.step > 0.0 {
             self.travelled(horizon)
         } else if self.base() == Method::Linear {
-            self.window.slope() * horizon
+            self.line(horizon)
         } else {
             0.0
         };

@@ -67,6 +67,20 @@ impl Window {
         if slope.is_finite() { slope } else { 0.0 }
     }
 
+    /// The time that usually passes between two samples, in nanoseconds: the median of those of the
+    /// window, the longer one of two in the middle, or the last one if it was longer still, because
+    /// a source that is looked at less and less often goes on so. `None` of fewer than two samples.
+    pub(crate) fn usual_gap(&self) -> Option<f64> {
+        let gaps = self.len.checked_sub(1).filter(|gaps| *gaps > 0)?;
+        let mut sorted = [f64::INFINITY; DIFFERENCES];
+        for (gap, times) in sorted.iter_mut().zip(self.times[..self.len].windows(2)) {
+            *gap = nanos(times[0], times[1]);
+        }
+        let last = sorted[gaps - 1];
+        sorted.sort_unstable_by(f64::total_cmp);
+        Some(sorted[gaps / 2].max(last))
+    }
+
     /// The window at even steps; `None` until it is full.
     pub(crate) fn grid(&self) -> Option<Grid> {
         if self.len < WINDOW {
@@ -154,6 +168,22 @@ mod tests {
         );
         // A little late is as good as even.
         check(&[(0, 0.0), (100, 1.0), (203, 2.0), (299, 3.0), (400, 4.0)], 100.0, 1.0, [1.0; 4]);
+    }
+
+    #[test]
+    fn the_usual_gap_is_neither_a_pause_nor_a_second_look() {
+        let usual = |times: &[i64]| {
+            window(&times.iter().map(|time| (*time, 0.0)).collect::<Vec<_>>()).usual_gap()
+        };
+        assert_eq!(usual(&[]), None);
+        assert_eq!(usual(&[7]), None);
+        assert_eq!(usual(&[0, 10]), Some(10.0));
+        assert_eq!(usual(&[0, 10, 13]), Some(10.0));
+        assert_eq!(usual(&[0, 10, 20, 30, 40]), Some(10.0));
+        assert_eq!(usual(&[0, 1000, 1010, 1020, 1030]), Some(10.0));
+        assert_eq!(usual(&[0, 10, 20, 30, 31]), Some(10.0));
+        // Looked at less and less often.
+        assert_eq!(usual(&[0, 1, 3, 7, 15]), Some(8.0));
     }
 
     #[test]

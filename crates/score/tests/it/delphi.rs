@@ -168,12 +168,55 @@ fn between_samples_and_at_uneven_times() {
     let times = [0.0, 1.0, 2.0, 4.0, 8.0, 9.0, 11.0, 12.0, 16.0, 17.0, 20.0, 22.0, 23.0, 25.0];
     let samples: Vec<_> = times.iter().map(|t| (at(*t), 3.0 * t)).collect();
     let predictor = fed(Kind::Gauge, &samples);
-    for ahead in [0.0, 0.1, 1.0, 2.5, 10.0] {
+    for ahead in [0.0, 0.1, 1.0, 2.5, 4.0] {
         let said = predictor.now(at(25.0 + ahead)).expect("samples");
         assert!((said.value - 3.0 * (25.0 + ahead)).abs() < 1e-6, "{ahead}: {said:?}");
     }
     // What was before the last sample is the last sample.
     assert_eq!(predictor.now(at(3.0)).map(|said| said.value), Some(75.0));
+}
+
+/// A source that stops: whoever speaks says something for two of its intervals, and no more.
+#[test]
+fn what_stops_is_not_predicted_for_ever() {
+    let mut random = Random::new(29);
+    let noise: Vec<_> = (0..300).map(|_| random.normal()).collect();
+    let mut shown = Vec::new();
+    let methods: [&dyn Fn(usize) -> f64; 4] = [
+        &|i| 10.0 * i as f64,
+        &|i| 10.0 * i as f64 + noise[i],
+        &|i| 50.0 * (0.3 * i as f64).sin(),
+        &|_| 42.0,
+    ];
+    for value in methods {
+        let samples: Vec<_> = (0..300).map(|i| (at(0.1 * i as f64), value(i))).collect();
+        let last = 29.9;
+        let predictor = fed(Kind::Gauge, &samples);
+        let near = predictor.now(at(last + 0.19)).expect("samples");
+        assert!(near.bound.is_finite(), "{near:?}");
+        shown.push(near.method);
+        let held = predictor.now(at(last + 0.2)).expect("samples").value;
+        for ahead in [0.25, 1.0, 69.0, 1e6] {
+            let far = predictor.now(at(last + ahead)).expect("samples");
+            assert!((far.value - held).abs() < 1e-3, "{ahead} s ahead: {far:?}, {held} at reach");
+            assert_eq!(far.bound, f64::INFINITY, "{ahead} s ahead: {far:?}");
+            let all = predictor.forecasts(at(last + ahead)).expect("samples");
+            let reach = predictor.forecasts(at(last + 0.2)).expect("samples");
+            for (far, reach) in [(all.linear, reach.linear), (all.trained, reach.trained)] {
+                assert!((far - reach).abs() < 1e-3, "{ahead} s ahead: {far}, {reach} at reach");
+            }
+        }
+    }
+    for method in [Method::LastValue, Method::Linear, Method::Delphi] {
+        assert!(shown.contains(&method), "{method}: {shown:?}");
+    }
+    // Of one that is looked at less and less often the next look is within reach.
+    let mut predictor = fed(Kind::Gauge, &series(60, |i| i as f64));
+    for later in [61.0, 65.0, 73.0, 89.0] {
+        let said = predictor.now(at(later)).expect("samples");
+        assert!(said.bound.is_finite(), "{later}: {said:?}");
+        predictor.observe(at(later), later);
+    }
 }
 
 #[test]
