@@ -90,7 +90,9 @@ impl Graph {
         for place in 0..self.on_time.len() {
             let index = self.on_time[place];
             let Some(node) = self.nodes[index as usize].as_deref_mut() else { continue };
-            if node.due().is_some_and(|due| due <= now) {
+            // A clock that was set back must not stop what moves with time until it has caught up.
+            let set_back = node.timed && now < node.evaluated_at;
+            if set_back || node.due().is_some_and(|due| due <= now) {
                 node.dirty = true;
                 self.wait_for_run(index);
             }

@@ -185,6 +185,17 @@ fn what_moves_with_time_alone_is_evaluated_each_second() {
 }
 
 #[test]
+fn what_moves_with_time_goes_on_after_the_clock_was_set_back() {
+    let mut graph = Graph::default();
+    let spec = InsightSpec { value_type: ValueType::I64, ..spec("clock", &["?x"]) };
+    graph.add_insight(spec, Box::new(Clock)).expect("no cycle");
+    assert_eq!(run(&mut graph, 10_002), ["clock=10002"]);
+    assert_eq!(run(&mut graph, 6400), ["clock=6400"]);
+    assert_eq!(graph.due(), Some(at(6401)));
+    assert_eq!(run(&mut graph, 6401), ["clock=6401"]);
+}
+
+#[test]
 fn an_insight_cannot_be_set() {
     let mut graph = Graph::default();
     let id = sum(&mut graph, "i", &["x"]);
