@@ -15,7 +15,8 @@
 //!   median peer's own may be from the truth.
 //! - `peers`: peers that tell their time.
 //!
-//! Offsets are `null`, with the reason under `unknown`, where no peer tells its time.
+//! Offsets are `null`, with the reason under `unknown`, where no peer tells its time, and so is the
+//! drift until the clock was looked at twice: what time it is is known all the same.
 
 use skopos_model::schema::{clock, insight, peer};
 
@@ -31,7 +32,7 @@ pub(super) static DEFINITION: Definition = Definition {
     source: "Apollo, Table 1, row 12: (NodeID, system time), calculate drift",
     instances: Instances::Node,
     inputs: &[
-        Wanted::needed("drift", Which::Of(&clock::DRIFT_PPM, "")),
+        Wanted::optional("drift", Which::Of(&clock::DRIFT_PPM, "")),
         Wanted::optional("offset", Which::Every(&peer::CLOCK_OFFSET_SECONDS)),
         Wanted::optional("offset_bound", Which::Every(&peer::CLOCK_OFFSET_BOUND_SECONDS)),
     ],
@@ -39,7 +40,6 @@ pub(super) static DEFINITION: Definition = Definition {
 };
 
 fn compute(subject: &Subject, inputs: &Inputs<'_>) -> Outcome {
-    let drift = inputs.number(0)?;
     let mut offsets: Vec<(f64, &str)> =
         cells(inputs, 1).filter_map(|cell| Some((cell.number().ok()?, instance(cell)))).collect();
     offsets.sort_by(|a, b| a.0.total_cmp(&b.0));
@@ -58,7 +58,7 @@ fn compute(subject: &Subject, inputs: &Inputs<'_>) -> Outcome {
     let mut record = Record::default();
     record.put("node", &*subject.node);
     record.put_time(inputs.now());
-    record.put("drift_ppm", drift);
+    record.try_put("drift_ppm", inputs.number(0));
     record.put("peers", offsets.len());
     record.try_put("peer_offset_seconds", offset);
     record.try_put("peer_offset_bound_seconds", bound);

@@ -73,11 +73,21 @@ fn system_time() {
             "peer_offset_seconds": "no n01/peer/*/clock_offset_seconds: none configured",
             "peer_offset_bound_seconds": "no n01/peer/*/clock_offset_seconds: none configured"}}"#,
     );
-    check("clock/drift_ppm NaN", "unknown: n01/clock/drift_ppm is no finite number");
-    check(
-        "clock: no CLOCK_MONOTONIC_RAW",
-        "unknown: no n01/clock/drift_ppm: no CLOCK_MONOTONIC_RAW",
-    );
+    // What time it is is known without it.
+    for (fact, why) in [
+        ("clock/drift_ppm NaN", "n01/clock/drift_ppm is no finite number"),
+        ("", "no n01/clock/drift_ppm"),
+        ("clock: no CLOCK_MONOTONIC_RAW", "no n01/clock/drift_ppm: no CLOCK_MONOTONIC_RAW"),
+    ] {
+        check(
+            &format!("{fact}\n{peers}"),
+            &format!(
+                r#"{{"node": "n01", "time_ns": 1700000000000000000, "drift_ppm": null, "peers": 3,
+                "peer_offset_seconds": 0.004, "peer_offset_bound_seconds": 0.0001,
+                "unknown": {{"drift_ppm": "{why}"}}}}"#
+            ),
+        );
+    }
 }
 
 #[test]
