@@ -25,6 +25,8 @@ pub(crate) const MAX_EMAS: usize = 8;
 #[derive(Clone, Debug)]
 pub(crate) struct Program {
     pub(crate) sql: Box<str>,
+    /// What stands behind its `WHERE`.
+    pub(crate) predicate: Option<Box<str>>,
     /// `None` if it reads `latest`.
     pub(crate) window: Option<Window>,
     pub(crate) outputs: Vec<Output>,

@@ -71,6 +71,11 @@ impl Statement {
         &self.0.sql
     }
 
+    /// What it selects by, in its user's words: what stands behind `WHERE`, or else all of it.
+    pub fn predicate(&self) -> &str {
+        self.0.predicate.as_deref().unwrap_or(&self.0.sql)
+    }
+
     /// What it reads.
     pub fn table(&self) -> Table {
         self.0.window.map_or(Table::Latest, |window| Table::Samples(window.length))

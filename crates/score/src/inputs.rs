@@ -90,6 +90,14 @@ impl<'a> Inputs<'a> {
         self.one(slot)?.structured()
     }
 
+    /// Why there is nothing for an input, if that is known: `smart: skipped: no smartctl`.
+    pub fn reason(&self, slot: usize) -> Option<&'a str> {
+        match self.source {
+            Source::Slots(slots) => slots.get(slot)?.missing,
+            Source::Graph { matched, .. } => matched.get(slot)?.missing(),
+        }
+    }
+
     /// Why an input has no cell: `no n01/smart/sda/passed: smart: skipped: no smartctl`.
     pub fn missing(&self, slot: usize) -> Unknown {
         let found = match self.source {

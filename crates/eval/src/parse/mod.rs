@@ -45,6 +45,7 @@ pub(crate) fn compile(sql: &str) -> Result<Program, Error> {
     compiler.check_table(&topics, window)?;
     Ok(Program {
         sql: sql.into(),
+        predicate: shape.selection.as_ref().map(|selection| selection.to_string().into()),
         window,
         outputs,
         selection,

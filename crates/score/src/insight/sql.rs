@@ -15,6 +15,7 @@ use crate::{Cell, Input, Inputs, Insight, Outcome, Unknown};
 /// A statement over the vertices of a graph.
 #[derive(Debug)]
 pub struct SqlInsight {
+    statement: Statement,
     evaluator: Evaluator,
     unit: Option<Unit>,
     is_timed: bool,
@@ -51,6 +52,7 @@ impl SqlInsight {
             is_window: matches!(statement.table(), Table::Samples(_)),
             slots: inputs.len(),
             vertices: statement.reads_age().then(HashMap::new),
+            statement,
         };
         Ok((insight, inputs, unit))
     }
@@ -88,13 +90,15 @@ impl SqlInsight {
         cells.all(|cell| cell.value().is_err()).then_some(first)
     }
 
-    /// Why nothing is read: what the graph knows of inputs that are not there.
+    /// Why nothing is read: the user's own words, for the patterns that they became were never
+    /// written by anybody, and what the graph knows of inputs that are not there.
     fn no_topic(&self, inputs: &Inputs<'_>) -> Unknown {
-        let empty = (0..self.slots).find(|slot| inputs.all(*slot).is_empty());
-        match empty {
-            Some(slot) => inputs.missing(slot),
-            None => Unknown::new(skopos_eval::Unknown::NoTopic.to_string()),
-        }
+        let (why, predicate) = (skopos_eval::Unknown::NoTopic, self.statement.predicate());
+        let mut empty = (0..self.slots).filter(|slot| inputs.all(*slot).is_empty());
+        Unknown::new(match empty.find_map(|slot| inputs.reason(slot)) {
+            Some(reason) => format!("{why}: {predicate}: {reason}"),
+            None => format!("{why}: {predicate}"),
+        })
     }
 }
 
