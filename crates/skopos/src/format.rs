@@ -2,6 +2,16 @@
 
 use skopos_model::{Timestamp, Unit, Value};
 
+/// Below this a double is shown with [`SIGNIFICANT`] digits; from it on, three digits after the point
+/// are at least as many.
+const SMALL: f64 = 0.1;
+
+/// Digits of a number that is not written out.
+const SIGNIFICANT: i32 = 3;
+
+/// Below this a number is a power of ten, because nobody counts so many zeros.
+const TINY: f64 = 1e-6;
+
 /// A value with its unit, short: `1.4 GiB`, `12.5 %`, `3.2 ms`, `41 °C`.
 pub(crate) fn value(value: &Value, unit: Unit) -> String {
     match value.as_f64() {
@@ -11,7 +21,7 @@ pub(crate) fn value(value: &Value, unit: Unit) -> String {
             "bytes" => bytes(number),
             "bytes/s" => format!("{}/s", bytes(number)),
             "seconds" => seconds(number),
-            "ratio" => format!("{:.1} %", number * 100.0),
+            "ratio" => share(number),
             "celsius" => format!("{number:.1} °C"),
             "" => plain(value, number),
             other => format!("{} {other}", plain(value, number)),
@@ -19,15 +29,41 @@ pub(crate) fn value(value: &Value, unit: Unit) -> String {
     }
 }
 
-/// Integers whole, doubles with three digits after the point at most.
+/// A share as percents: `37.2 %`, and below one in a hundred with three digits: `0.0249 %`.
+pub(crate) fn share(ratio: f64) -> String {
+    let percents = ratio * 100.0;
+    if percents == 0.0 || percents.abs() >= 1.0 {
+        format!("{percents:.1} %")
+    } else {
+        format!("{} %", significant(percents))
+    }
+}
+
+/// Integers whole, doubles with three digits after the point, or three digits if they are small: what
+/// is not zero is never shown as zero.
 fn plain(value: &Value, number: f64) -> String {
     match value {
-        Value::F64(_) => {
-            let text = format!("{number:.3}");
-            text.trim_end_matches('0').trim_end_matches('.').to_owned()
-        }
+        Value::F64(_) if number != 0.0 && number.abs() < SMALL => significant(number),
+        Value::F64(_) => without_zeros(&format!("{number:.3}")),
         other => other.to_string(),
     }
+}
+
+/// Three digits of a number between -1 and 1 that is not zero: `0.000249`, `3.1e-9`.
+fn significant(number: f64) -> String {
+    if number.abs() < TINY {
+        let text = format!("{number:.*e}", SIGNIFICANT as usize - 1);
+        let Some((digits, power)) = text.split_once('e') else { return text };
+        return format!("{}e{power}", without_zeros(digits));
+    }
+    // 0.02 has one zero behind the point, and its logarithm is between -2 and -1.
+    let zeros = -number.abs().log10().floor() as i32 - 1;
+    without_zeros(&format!("{number:.*}", (zeros + SIGNIFICANT) as usize))
+}
+
+/// Without zeros at the end of a fraction.
+fn without_zeros(text: &str) -> String {
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
 /// Powers of 1024 with three or four digits.
@@ -75,5 +111,29 @@ mod tests {
         check(Value::F64(0.5), "", "0.5");
         check(Value::I64(-3), "", "-3");
         check(Value::F64(f64::NAN), "bytes", "NaN");
+    }
+
+    #[test]
+    fn what_is_small_is_not_shown_as_zero() {
+        let check = |number: f64, unit: &str, expected: &str| {
+            let unit = Unit::new(unit).expect("a unit");
+            assert_eq!(value(&Value::F64(number), unit), expected, "{number}");
+        };
+        check(0.000249, "ratio/s", "0.000249 ratio/s");
+        check(-0.000_249_4, "ratio/s", "-0.000249 ratio/s");
+        check(0.0999, "ratio/s", "0.0999 ratio/s");
+        check(0.25, "ratio/s", "0.25 ratio/s");
+        check(0.001, "", "0.001");
+        check(3.14e-9, "", "3.14e-9");
+        check(2e-7, "", "2e-7");
+        check(0.0, "ratio/s", "0 ratio/s");
+        check(0.0, "ratio", "0.0 %");
+        check(0.0001, "ratio", "0.01 %");
+        check(0.0006, "ratio", "0.06 %");
+        check(0.000_123_45, "ratio", "0.0123 %");
+        check(0.009_999_9, "ratio", "1 %");
+        check(-0.005, "ratio", "-0.5 %");
+        check(0.0101, "ratio", "1.0 %");
+        check(1e-12, "ratio", "1e-10 %");
     }
 }

@@ -74,7 +74,7 @@ pub(crate) fn percent(ratio: Option<f64>) -> String {
 
 /// A share as percents: `37.2 %`.
 pub(crate) fn share(ratio: Option<f64>) -> String {
-    ratio.map_or_else(|| UNKNOWN.to_owned(), |r| format!("{:.1} %", r * 100.0))
+    ratio.map_or_else(|| UNKNOWN.to_owned(), format::share)
 }
 
 /// An amount of bytes.
@@ -96,7 +96,7 @@ pub(crate) fn seconds(number: Option<f64>) -> String {
 pub(crate) fn rate(rate: f64, unit: Unit) -> String {
     match unit.as_str() {
         "bytes" => format!("{}/s", format::bytes(rate)),
-        "seconds" => format!("{:.1} %", rate * 100.0),
+        "seconds" => format::share(rate),
         _ => format!("{}/s", short(rate)),
     }
 }
