@@ -22,13 +22,44 @@ pub(crate) fn agent_dir(global: &Global) -> PathBuf {
     dirs.iter().find(listens).or(dirs.first()).cloned().unwrap_or_default()
 }
 
+/// Insights that the graph could not take.
+pub(crate) struct RefusedInsights {
+    /// The first ones.
+    pub(crate) first: Vec<RefusedInput>,
+    /// How many there are.
+    pub(crate) total: usize,
+}
+
 /// The built-in insights, and those that the graph could not take.
 pub(crate) fn definitions(
     global: &Global,
-) -> Result<(Vec<DefinitionStatus>, Vec<RefusedInput>), Failure> {
+) -> Result<(Vec<DefinitionStatus>, RefusedInsights), Failure> {
     match control::ask(&agent_dir(global), &Request::Definitions)? {
-        Answer::Definitions { definitions, refused } => Ok((definitions, refused)),
+        Answer::Definitions { definitions, refused: first, refused_total: total } => {
+            Ok((definitions, RefusedInsights { first, total }))
+        }
         _ => Err(another_version()),
+    }
+}
+
+/// What is unusual now, as events have it, by topic and rule.
+pub(crate) fn raised(global: &Global) -> Result<Vec<serde_json::Value>, Failure> {
+    let dir = agent_dir(global);
+    let mut all: Vec<serde_json::Value> = Vec::new();
+    loop {
+        let text = |of: &serde_json::Value, name| of[name].as_str().map(str::to_owned);
+        let key = |of| Some((text(of, "topic")?, text(of, "rule")?));
+        let after = all.last().and_then(key);
+        let Answer::Findings { findings, more, .. } =
+            control::ask(&dir, &Request::Findings { after })?
+        else {
+            return Err(another_version());
+        };
+        let is_last = !more || findings.is_empty();
+        all.extend(findings);
+        if is_last {
+            return Ok(all);
+        }
     }
 }
 
@@ -82,7 +113,8 @@ pub(crate) fn named(global: &Global, name: &str) -> Result<Vec<VertexStatus>, Fa
     if let Some(definition) = definitions.iter().find(|d| d.name == name)
         && let Some(why) = &definition.why_none
     {
-        return Err(Failure::no(format!("{name} is unknown: {why}")).hint(&definition.formula));
+        return Err(Failure::no(format!("{name} is unknown: {why}"))
+            .hint(format!("it is computed as: {}", definition.formula)));
     }
     let all = vertices(global, INSIGHTS, true)?;
     let names = definitions.iter().map(|d| d.name.as_str());

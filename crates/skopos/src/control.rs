@@ -38,8 +38,9 @@ pub(crate) enum Request {
     Vertices { pattern: String, insights_only: bool, after: Option<String> },
     /// Say how each built-in insight stands.
     Definitions,
-    /// Say what is unusual now.
-    Findings,
+    /// Say what is unusual now, in the order of topics and then rules, from the one after `after`,
+    /// such a pair, on.
+    Findings { after: Option<(String, String)> },
 }
 
 /// What the agent answers.
@@ -62,11 +63,18 @@ pub(crate) enum Answer {
     /// The built-in insights.
     Definitions {
         definitions: Vec<DefinitionStatus>,
-        /// Those that could not be added to the graph.
+        /// Those that could not be added to the graph: the first ones, and how many.
         refused: Vec<RefusedInput>,
+        refused_total: usize,
     },
     /// What is unusual now, as events have it.
-    Findings { findings: Vec<serde_json::Value> },
+    Findings {
+        findings: Vec<serde_json::Value>,
+        /// How many there are on all pages.
+        total: usize,
+        /// True if there are more than fit.
+        more: bool,
+    },
     /// Not done.
     Refused {
         /// What went wrong.
@@ -235,6 +243,10 @@ pub(crate) fn ask(dir: &Path, request: &Request) -> Result<Answer, Failure> {
     stream.write_all(&line).map_err(io)?;
     let mut answer = String::new();
     BufReader::new(stream.take(MAX_ANSWER_BYTES as u64)).read_line(&mut answer).map_err(io)?;
+    if !answer.is_empty() && !answer.ends_with('\n') {
+        let told = format!("the agent's answer ends after {} bytes, unfinished", answer.len());
+        return Err(Failure::new(told).hint("ask again; `skopos doctor` looks closer"));
+    }
     match serde_json::from_str(&answer).map_err(|e| io(e.into()))? {
         Answer::Refused { error, hint } => {
             let failure = Failure::refusal(error);

@@ -5,8 +5,9 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use skopos_model::{Origin, Timestamp, Topic};
-use skopos_shm::{Error, Host, Publisher, Segment, Vertex};
+use skopos_model::{Origin, Sample, Timestamp, Topic, Value};
+use skopos_score::Unknown;
+use skopos_shm::{Error, Host, Publisher, Reading, Segment, Vertex};
 
 use crate::agent::SEGMENT_NAME;
 use crate::agent::insights::{Followed, Insights};
@@ -78,12 +79,18 @@ impl Foreign {
         for fact in self.facts.values_mut() {
             let Some(followed) = &fact.followed else { continue };
             let Ok(reading) = fact.vertex.latest() else { continue };
-            let is_news = reading.checked_at > fact.checked_at;
-            if is_news && reading.sample.origin == Origin::Measured {
-                fact.checked_at = reading.checked_at;
-                insights.set(followed, reading.checked_at, &reading.sample.value);
-                any = true;
+            let Reading { sample, checked_at, .. } = reading;
+            if checked_at <= fact.checked_at {
+                continue;
             }
+            match sample.origin {
+                Origin::Measured => insights.set(followed, checked_at, &sample.value),
+                Origin::Unknown => insights.set_unknown(followed, checked_at, why_unknown(&sample)),
+                // Nothing is computed from what somebody else expects.
+                Origin::Predicted { .. } => continue,
+            }
+            fact.checked_at = checked_at;
+            any = true;
         }
         any
     }
@@ -116,4 +123,13 @@ impl Foreign {
             self.facts.insert(topic, Fact { vertex, followed, checked_at: Timestamp::default() });
         }
     }
+}
+
+/// The reason in a sample of what is unknown, where there is room for one.
+fn why_unknown(sample: &Sample) -> Unknown {
+    let told = match &sample.value {
+        Value::Structured(reason) => reason.as_json().as_str(),
+        _ => None,
+    };
+    Unknown::new(told.unwrap_or("its publisher does not know it"))
 }

@@ -421,7 +421,7 @@ impl Agent {
                 self.vertices(&pattern, insights_only, after.as_deref())
             }
             Request::Definitions => Ok(self.insights.definitions()),
-            Request::Findings => Ok(self.insights.raised()),
+            Request::Findings { after } => Ok(self.insights.raised(after.as_ref())),
         };
         self.insights.run(&self.publisher, skopos_shm::now(), &mut self.counts);
         answer.unwrap_or_else(|refused| {

@@ -43,6 +43,8 @@ static METRICS: [&Metric; 26] = [
     &schema::self_::ANOMALY_IGNORED_TOTAL,
     &schema::self_::ANOMALY_RULES_UNMATCHED,
     &schema::self_::FOREIGN_FACTS_LEFT_OUT,
+    &schema::self_::GRAPH_FACTS_REFUSED_TOTAL,
+    &schema::self_::PREDICTIONS_REFUSED_TOTAL,
 ];
 
 static SENSOR_METRICS: [&Metric; 7] = [
@@ -153,6 +155,8 @@ impl SelfFacts {
             Some(Scalar::U64(insights.findings.not_finite + insights.findings.backwards)),
             Some(Scalar::U64(insights.rules_unmatched)),
             Some(Scalar::U64(left_out)),
+            Some(Scalar::U64(insights.facts_refused)),
+            Some(Scalar::U64(insights.predictions_refused)),
         ];
         for (id, value) in ids.into_iter().zip(values) {
             if let Some(value) = value {

@@ -9,10 +9,10 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags};
-use rustix::net::sockopt::socket_peercred;
+use rustix::net::sockopt::{set_socket_send_buffer_size, socket_peercred};
 
 use crate::agent::sink::Counts;
-use crate::control::{Answer, MAX_MESSAGE_BYTES, Request, socket_path};
+use crate::control::{Answer, MAX_ANSWER_BYTES, MAX_MESSAGE_BYTES, Request, socket_path};
 use crate::failure::Failure;
 
 /// Connections at one time: more than a user types, few enough to look through on every wake.
@@ -117,7 +117,10 @@ impl Server {
             let own = rustix::process::geteuid();
             let allowed =
                 socket_peercred(&stream).is_ok_and(|peer| peer.uid == own || peer.uid.is_root());
-            if !allowed || stream.set_nonblocking(true).is_err() {
+            // Room for the longest answer whatever the system's default is; the kernel doubles it
+            // for what it keeps beside.
+            let has_room = set_socket_send_buffer_size(&stream, MAX_ANSWER_BYTES).is_ok();
+            if !allowed || !has_room || stream.set_nonblocking(true).is_err() {
                 counts.requests_refused += 1;
                 continue;
             }
@@ -132,8 +135,10 @@ impl Server {
     pub(crate) fn send(&mut self, token: u64, answer: &Answer, counts: &mut Counts) {
         let Some(at) = self.open.iter().position(|c| c.token == token) else { return };
         let mut connection = self.open.swap_remove(at);
-        let mut line = serde_json::to_vec(answer).unwrap_or_default();
-        line.push(b'\n');
+        let line = line_of(answer).unwrap_or_else(|refusal| {
+            counts.requests_refused += 1;
+            refusal
+        });
         // An answer fits a socket's buffer; a peer that has gone, or does not read, loses it.
         if connection.stream.write_all(&line).is_err() {
             counts.requests_refused += 1;
@@ -195,9 +200,62 @@ impl Connection {
     }
 }
 
+/// The answer as it is sent. One that is too long comes as the error, which is a refusal that says
+/// so: a reader must not take a part for the whole.
+fn line_of(answer: &Answer) -> Result<Vec<u8>, Vec<u8>> {
+    let line = |answer: &Answer| {
+        let mut line = serde_json::to_vec(answer).unwrap_or_default();
+        line.push(b'\n');
+        line
+    };
+    let whole = line(answer);
+    if whole.len() <= MAX_ANSWER_BYTES {
+        return Ok(whole);
+    }
+    Err(line(&Answer::Refused {
+        error: format!(
+            "the answer has {} bytes, more than the {MAX_ANSWER_BYTES} that are sent at once",
+            whole.len()
+        ),
+        hint: Some("ask for less, with a pattern".to_owned()),
+    }))
+}
+
 fn parse(line: &[u8]) -> Result<Request, Answer> {
     serde_json::from_slice(line).map_err(|e| Answer::Refused {
         error: format!("the request is not understood: {e}"),
         hint: Some("use the `skopos` of the agent's version".to_owned()),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufRead as _, BufReader};
+
+    use super::*;
+
+    #[test]
+    fn an_answer_comes_whole_or_as_a_refusal_and_never_cut() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let longest = MAX_ANSWER_BYTES - r#"{"done":{"topic":""}}"#.len() - 1;
+        for (length, comes) in [(longest, true), (longest + 1, false), (10 * longest, false)] {
+            let mut server = Server::listen(dir.path()).expect("a socket");
+            let client = UnixStream::connect(socket_path(dir.path())).expect("it listens");
+            let mut counts = Counts::default();
+            server.accept(&mut counts);
+            // Nobody reads while it is sent.
+            server.send(0, &Answer::Done { topic: "x".repeat(length) }, &mut counts);
+            let mut line = String::new();
+            BufReader::new(client).read_line(&mut line).expect("text");
+            assert!(line.ends_with('\n'), "{} bytes", line.len());
+            match serde_json::from_str(&line).expect("a whole answer") {
+                Answer::Done { topic } => assert!(comes && topic.len() == length, "{length}"),
+                Answer::Refused { error, .. } => {
+                    assert!(!comes && error.contains("131072"), "{length}: {error}");
+                }
+                other => panic!("{other:?}"),
+            }
+            assert_eq!(counts.requests_refused, u64::from(!comes));
+        }
+    }
 }

@@ -604,6 +604,7 @@ fn insights_show_a_value_or_the_reason_by_name() {
     data.told.unknown.insert("n01/insight/nvme2n1/msca".to_owned(), "no such device".to_owned());
     data.told.absent.insert("device_health_ratio".to_owned(), why.to_owned());
     data.told.refused.push(("n01/insight/a/b".to_owned(), "no room".to_owned()));
+    data.told.refused_total = 70;
     let mut app = App::new(None);
     press(&mut app, &data, &[Key::Char('i')]);
     assert!(app.asks());
@@ -611,7 +612,7 @@ fn insights_show_a_value_or_the_reason_by_name() {
     has(
         &shown,
         &[
-            "insights 3 known 2 unknown 14 not there 1 refused",
+            "insights 3 known 2 unknown 14 not there 70 refused",
             "insight of value age",
             "b a refused: no room",
             "device_health_ratio unknown: smartctl is not installed",
@@ -633,6 +634,16 @@ fn insights_show_a_value_or_the_reason_by_name() {
     assert!(!overview.contains("queues"), "{overview}");
     data.told.trouble = Some("no agent answers".to_owned());
     has(&screen(&mut app, &data, (80, 24), THEME), &["! no agent answers"]);
+}
+
+#[test]
+fn findings_say_that_the_agent_did_not_answer() {
+    let mut data = with_all();
+    let mut app = App::new(None);
+    press(&mut app, &data, &[Key::Char('f')]);
+    assert!(!screen(&mut app, &data, (80, 24), THEME).contains("no agent answers"));
+    data.told.trouble = Some("no agent answers".to_owned());
+    has(&screen(&mut app, &data, (80, 24), THEME), &["! 1 raised", "! no agent answers"]);
 }
 
 #[test]

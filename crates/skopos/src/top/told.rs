@@ -11,7 +11,6 @@ use std::time::{Duration, Instant};
 use super::findings::Finding;
 use crate::ask;
 use crate::cli::Global;
-use crate::control::{self, Answer, Request};
 use crate::failure::Failure;
 
 /// How often it is asked: reasons change when hardware and configuration do.
@@ -26,6 +25,8 @@ pub(crate) struct Told {
     pub(crate) absent: HashMap<String, String>,
     /// Insights for which there was no room, with the reason, by topic.
     pub(crate) refused: Vec<(String, String)>,
+    /// How many those are; the agent lists only the first ones.
+    pub(crate) refused_total: usize,
     /// What is unusual now.
     pub(crate) raised: Vec<Finding>,
     /// Why it could not be asked again.
@@ -110,14 +111,12 @@ impl Asking {
 fn ask_all(global: &Global) -> Result<Told, Failure> {
     let (definitions, refused) = ask::definitions(global)?;
     let vertices = ask::vertices(global, "**", true)?;
-    let raised = match control::ask(&ask::agent_dir(global), &Request::Findings)? {
-        Answer::Findings { findings } => findings.iter().filter_map(Finding::parse).collect(),
-        _ => Vec::new(),
-    };
+    let raised = ask::raised(global)?.iter().filter_map(Finding::parse).collect();
     Ok(Told {
         unknown: vertices.into_iter().filter_map(|v| Some((v.topic, v.unknown?))).collect(),
         absent: definitions.into_iter().filter_map(|d| Some((d.name, d.why_none?))).collect(),
-        refused: refused.into_iter().map(|r| (r.topic, r.reason)).collect(),
+        refused_total: refused.total,
+        refused: refused.first.into_iter().map(|r| (r.topic, r.reason)).collect(),
         raised,
         trouble: None,
     })

@@ -89,6 +89,9 @@ fn explain_leads_back_to_facts_and_where_they_come_from() {
     let wrong = agent.run(&["insight", "show", "interferense_factor_ratio"]);
     assert_eq!(wrong.code, 1, "{wrong:?}");
     assert!(wrong.stderr.contains("did you mean"), "{wrong:?}");
+    let absent = agent.run(&["insight", "show", "network_health"]);
+    assert_eq!(absent.code, 1, "{absent:?}");
+    assert!(absent.stderr.contains("hint: it is computed as: "), "{absent:?}");
     let dot = agent.run(&["graph", "--dot"]);
     assert!(dot.stdout.starts_with("digraph skopos {"), "{dot:?}");
     let edge =
@@ -144,6 +147,46 @@ fn what_another_process_publishes_is_an_input_too() {
     eventually("and that it is gone", || {
         reading(&agent, "insight/depth").is_some_and(|r| r["origin"] == "unknown")
     });
+}
+
+#[test]
+fn what_another_process_does_not_know_any_more_is_unknown_and_not_predicted() {
+    let configured = Configured::new(
+        r#"
+        [[insight]]
+        name = "depth"
+        sql = "SELECT max(value) FROM latest WHERE topic = 'n01/service/queue/depth'"
+        [prediction]
+        topics = ["insight/depth", "service/queue/depth"]
+        every = "50ms"
+        "#,
+    );
+    let agent = configured.agent();
+    let publisher = Publisher::builder("service").dir(agent.path()).create().expect("a segment");
+    let topic: skopos_model::Topic = "n01/service/queue/depth".parse().expect("a topic");
+    let depth = publisher.register(VertexSpec::new(topic, ValueType::U64)).expect("room");
+    let predicted = ["predicted/insight/depth", "predicted/service/queue/depth"];
+    let all_are = |origin: &str| {
+        let is = |topic: &&str| reading(&agent, topic).is_some_and(|r| r["origin"] == origin);
+        predicted.iter().all(is)
+    };
+    let mut length = 40u64;
+    eventually("both are predicted", || {
+        length += 1;
+        depth.publish(length).expect("registered");
+        all_are("predicted")
+    });
+    let unknown = Sample::unknown(skopos_shm::now(), ValueType::U64, "");
+    depth.publish_sample(&unknown).expect("registered");
+    eventually("the insight is unknown", || {
+        reading(&agent, "insight/depth").is_some_and(|r| r["origin"] == "unknown")
+    });
+    let why = agent.run(&["insight", "show", "insight/depth"]);
+    assert!(why.stdout.contains("unknown: "), "{why:?}");
+    assert!(!why.stdout.contains(" old"), "how old an input is, is not why: {why:?}");
+    eventually("nothing is predicted", || all_are("unknown"));
+    depth.publish(7u64).expect("registered");
+    eventually("it is known again", || value(&agent, "insight/depth") == Some(7.0));
 }
 
 #[test]
@@ -227,6 +270,10 @@ fn a_configuration_that_cannot_be_is_refused_where_it_is_wrong() {
             &["insight `a`", "hint:"],
         ),
         ("[[insight]]\nname = \"a\"\nsql = \"SELECT sum(valeu) FROM latest\"", &["valeu", "value"]),
+        (
+            "[[insight]]\nname = \"vda/msca\"\nsql = \"SELECT sum(value) FROM latest\"",
+            &["insight `vda/msca`: `msca` is built in", "hint: choose another name"],
+        ),
         (
             "[[insight]]\nname = \"A B\"\nsql = \"SELECT sum(value) FROM latest\"",
             &["insight `A B`"],

@@ -3,6 +3,7 @@
 use skopos_model::{Kind, Topic, Unit, ValueType};
 use skopos_score::Insight;
 use skopos_score::graph::InsightSpec;
+use skopos_score::insight::DEFINITIONS;
 use skopos_score::insight::sql::SqlInsight;
 
 use crate::config::InsightConfig;
@@ -11,7 +12,7 @@ use crate::failure::Failure;
 /// What the graph needs to know of a configured insight, and what computes it.
 ///
 /// # Errors
-/// Its name is no topic; its statement is not understood, or needs an engine.
+/// Its name is no topic, or one of a built-in insight; its statement is not understood, or needs an engine.
 pub(crate) fn compile(
     node: &str,
     configured: &InsightConfig,
@@ -20,6 +21,15 @@ pub(crate) fn compile(
     let wrong = || format!("insight `{name}`");
     let topic = Topic::new(&format!("{node}/insight/{name}"))
         .map_err(|e| Failure::new(wrong()).because(&e))?;
+    // Devices and mounts come and go, so any subject may be one some day.
+    if let Some((subject, metric)) = name.split_once('/')
+        && DEFINITIONS.iter().any(|built_in| built_in.metric.name == metric)
+    {
+        let told =
+            format!("{}: `{metric}` is built in, for whatever `{subject}` there is", wrong());
+        let hint = format!("choose another name, as `{subject}/own-{metric}`");
+        return Err(Failure::new(told).hint(hint));
+    }
     let (mut insight, inputs, mut unit) = SqlInsight::new(sql).map_err(|e| {
         let failure = Failure::new(wrong()).because(&e);
         match e.hint() {

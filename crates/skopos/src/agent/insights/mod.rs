@@ -17,7 +17,7 @@ use skopos_model::{Kind, Sample, Timestamp, Topic, Unit, Value, ValueType};
 use skopos_score::anomaly::Watched;
 use skopos_score::graph::{Computed, InsightSpec, VertexId};
 use skopos_score::insight::{BuiltIn, Changes, Tiers};
-use skopos_score::{Graph, Insight};
+use skopos_score::{Graph, Insight, Unknown};
 use skopos_shm::{Publisher, VertexSpec, VertexWriter};
 
 use crate::agent::sink::{Change, Counts, Yielded};
@@ -42,6 +42,8 @@ pub(crate) struct Insights {
     predictions: Predictions,
     /// Insights that could not be added, by topic.
     refused: Vec<(Topic, String)>,
+    /// Facts that the graph has refused so far.
+    facts_refused: u64,
 }
 
 /// A fact in the graph, and who else looks at it.
@@ -54,6 +56,8 @@ pub(crate) struct Followed {
 
 /// An insight's place in the segment, and who looks at it.
 struct Computing {
+    /// False for one that the configuration asks for: facts that come and go never take it away.
+    is_built_in: bool,
     writer: VertexWriter,
     watched: Option<Watched>,
     predicted: Option<Predicted>,
@@ -71,6 +75,10 @@ pub(crate) struct InsightCounts {
     pub(crate) rules_unmatched: u64,
     /// What the detectors counted.
     pub(crate) findings: skopos_score::anomaly::Counts,
+    /// Facts that the graph refused: nothing is computed from them.
+    pub(crate) facts_refused: u64,
+    /// Topics that were to be predicted and are not, for lack of room.
+    pub(crate) predictions_refused: u64,
 }
 
 impl Insights {
@@ -98,12 +106,13 @@ impl Insights {
             findings: Findings::new(node, &config.anomaly)?,
             predictions: Predictions::new(node, &config.prediction)?,
             refused: Vec::new(),
+            facts_refused: 0,
         };
         insights.apply(changes, publisher);
         for configured in &config.insight {
             let (spec, insight) = from_sql::compile(node, configured)?;
             let topic = spec.topic.clone();
-            insights.add(spec, insight, publisher).map_err(|e| {
+            insights.add(spec, insight, false, publisher).map_err(|e| {
                 Failure::new(format!("insight `{}` ({topic})", configured.name)).because(&e)
             })?;
         }
@@ -118,6 +127,8 @@ impl Insights {
             counter_resets: self.graph.resets(),
             rules_unmatched: self.findings.rules_unmatched(),
             findings: self.findings.watch().counts(),
+            facts_refused: self.facts_refused,
+            predictions_refused: self.predictions.refused(),
         }
     }
 
@@ -188,7 +199,8 @@ impl Insights {
         }
     }
 
-    /// A fact is there now. `None` if the graph has no room for it.
+    /// A fact is there now. `None` if the graph refuses it, which is counted: it has no room, or
+    /// has another of that topic. Then nobody else looks at it either.
     pub(crate) fn follow(
         &mut self,
         topic: Topic,
@@ -196,12 +208,15 @@ impl Insights {
         kind: Kind,
         publisher: &Publisher,
     ) -> Option<Followed> {
-        let changes = self.built_in.fact(&topic, None);
+        let Ok(vertex) = self.graph.add_fact(topic.clone(), unit, kind) else {
+            self.facts_refused += 1;
+            return None;
+        };
         let watched = self.findings.joined(&topic, kind);
         let predicted = self.predictions.joined(&topic, unit, kind, publisher);
-        let vertex = self.graph.add_fact(topic, unit, kind);
+        let changes = self.built_in.fact(&topic, None);
         self.apply(changes, publisher);
-        Some(Followed { vertex: vertex.ok()?, watched, predicted })
+        Some(Followed { vertex, watched, predicted })
     }
 
     /// It is gone.
@@ -241,6 +256,14 @@ impl Insights {
         }
     }
 
+    /// Nothing is known from `time` on of a fact that somebody else publishes.
+    pub(crate) fn set_unknown(&mut self, fact: &Followed, time: Timestamp, why: Unknown) {
+        if let Some(predicted) = fact.predicted {
+            self.predictions.forget(predicted, why.reason());
+        }
+        let _ = self.graph.set_unknown(fact.vertex, time, why);
+    }
+
     /// Computes and publishes what has to be after what was taken.
     pub(crate) fn run(&mut self, publisher: &Publisher, now: Timestamp, counts: &mut Counts) {
         let Self { graph, computed, findings, predictions, .. } = self;
@@ -248,6 +271,10 @@ impl Insights {
         let ran = graph.run_timed(now, Some(&mut clock), &mut |of| {
             let Some(own) = computed.get(&of.id) else { return };
             own.publish(&of, now, counts);
+            // What was known says nothing of what is when it is known again.
+            if let (true, Err(why), Some(predicted)) = (of.changed, of.outcome, own.predicted) {
+                predictions.forget(predicted, why.reason());
+            }
             let Some(number) = of.outcome.as_ref().ok().and_then(Value::as_f64) else { return };
             if let Some(watched) = own.watched {
                 findings.observe(watched, of.checked_at, number);
@@ -269,17 +296,19 @@ impl Insights {
 
     fn apply(&mut self, changes: Changes, publisher: &Publisher) {
         for topic in changes.removed {
+            self.refused.retain(|(refused, _)| *refused != topic);
             let Some(vertex) = self.graph.find(topic.as_str()) else { continue };
-            let _ = self.graph.remove(vertex);
-            if let Some(own) = self.computed.remove(&vertex) {
+            // Of the same topic may be a user's insight or fact, for which this one was refused.
+            let is_own = self.computed.get(&vertex).is_some_and(|own| own.is_built_in);
+            if let Some(own) = is_own.then(|| self.computed.remove(&vertex)).flatten() {
+                let _ = self.graph.remove(vertex);
                 publisher.unregister(&own.writer);
                 self.leave(own.watched, own.predicted, publisher);
             }
-            self.refused.retain(|(refused, _)| *refused != topic);
         }
         for vertex in changes.added {
             let topic = vertex.spec.topic.clone();
-            if let Err(reason) = self.add(vertex.spec, vertex.insight, publisher) {
+            if let Err(reason) = self.add(vertex.spec, vertex.insight, true, publisher) {
                 self.refused.push((topic, reason.to_string()));
             }
         }
@@ -289,6 +318,7 @@ impl Insights {
         &mut self,
         spec: InsightSpec,
         insight: Box<dyn Insight>,
+        is_built_in: bool,
         publisher: &Publisher,
     ) -> Result<(), AddError> {
         let InsightSpec { topic, unit, kind, value_type, .. } = spec.clone();
@@ -300,7 +330,8 @@ impl Insights {
             Ok(vertex) => {
                 let watched = self.findings.joined(&topic, kind);
                 let predicted = self.predictions.joined(&topic, unit, kind, publisher);
-                self.computed.insert(vertex, Computing { writer, watched, predicted });
+                let own = Computing { is_built_in, writer, watched, predicted };
+                self.computed.insert(vertex, own);
                 Ok(())
             }
             Err(e) => {
@@ -310,6 +341,9 @@ impl Insights {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
 
 /// Why an insight could not be added.
 #[derive(Debug, thiserror::Error)]

@@ -16,7 +16,7 @@ use crate::failure::Failure;
 
 /// The most topics that are predicted: each costs 4 KiB in the segment, 400 bytes here and a tenth
 /// of a microsecond a prediction.
-const MAX_PREDICTED: usize = 1024;
+pub(super) const MAX_PREDICTED: usize = 1024;
 
 /// How often, unless configured.
 const EVERY: Duration = Duration::from_secs(1);
@@ -31,11 +31,18 @@ pub(crate) struct Predictions {
     every: Duration,
     places: Vec<Option<Place>>,
     next: Timestamp,
+    /// Topics that were to be predicted so far and had no room.
+    refused: u64,
+    /// True if a place has something to say that cannot wait for the next prediction.
+    is_news: bool,
 }
 
 struct Place {
+    kind: Kind,
     predictor: Predictor,
     writer: VertexWriter,
+    /// Why there is nothing to predict from any more, until that is published.
+    unknown: Option<Box<str>>,
 }
 
 /// A topic that is predicted.
@@ -58,10 +65,17 @@ impl Predictions {
                 .hint("predictions are published every 10 ms at most"));
         }
         let (node, next) = (Arc::clone(node), Timestamp::default());
-        Ok(Self { node, patterns, every, places: Vec::new(), next })
+        let places = Vec::new();
+        Ok(Self { node, patterns, every, places, next, refused: 0, is_news: false })
     }
 
-    /// A vertex of the graph is there: its place, if it is to be predicted and there is room.
+    /// Topics that were to be predicted so far and had no room, here or in the segment.
+    pub(crate) fn refused(&self) -> u64 {
+        self.refused
+    }
+
+    /// A vertex of the graph is there: its place, if it is to be predicted and there is room; that
+    /// there is none is counted.
     pub(crate) fn joined(
         &mut self,
         topic: &Topic,
@@ -73,6 +87,18 @@ impl Predictions {
             return None;
         }
         let below_node = topic.as_str().strip_prefix(&*self.node)?.strip_prefix('/')?;
+        let place = self.place(below_node, unit, kind, publisher);
+        self.refused += u64::from(place.is_none());
+        place
+    }
+
+    fn place(
+        &mut self,
+        below_node: &str,
+        unit: Unit,
+        kind: Kind,
+        publisher: &Publisher,
+    ) -> Option<Predicted> {
         let at = match self.places.iter().position(Option::is_none) {
             Some(free) => free,
             None if self.places.len() < MAX_PREDICTED => {
@@ -84,7 +110,8 @@ impl Predictions {
         let topic = Topic::new(&format!("{}/predicted/{below_node}", self.node)).ok()?;
         let spec = VertexSpec::new(topic, ValueType::F64).unit(unit).kind(kind);
         let writer = publisher.register(spec).ok()?;
-        self.places[at] = Some(Place { predictor: Predictor::of(kind), writer });
+        let predictor = Predictor::of(kind);
+        self.places[at] = Some(Place { kind, predictor, writer, unknown: None });
         Some(Predicted(at))
     }
 
@@ -100,6 +127,16 @@ impl Predictions {
         }
     }
 
+    /// What was predicted is unknown now: predictions from what it was end, and readers are told
+    /// at once. They begin anew from what is observed later.
+    pub(crate) fn forget(&mut self, Predicted(at): Predicted, why: &str) {
+        if let Some(Some(place)) = self.places.get_mut(at) {
+            place.predictor = Predictor::of(place.kind);
+            place.unknown = Some(why.into());
+            self.is_news = true;
+        }
+    }
+
     /// How long until predictions are due; `None` if nothing is predicted.
     pub(crate) fn due_in(&self, now: Timestamp) -> Option<Duration> {
         self.places.iter().any(Option::is_some).then(|| self.next.since(now))
@@ -107,6 +144,13 @@ impl Predictions {
 
     /// Publishes what is predicted for now, if it is due.
     pub(crate) fn publish(&mut self, now: Timestamp, counts: &mut Counts) {
+        if std::mem::take(&mut self.is_news) {
+            for place in self.places.iter_mut().flatten() {
+                let Some(why) = place.unknown.take() else { continue };
+                let sample = Sample::unknown(now, ValueType::F64, &why);
+                counts.published(&place.writer.publish_sample(&sample));
+            }
+        }
         // A clock that was set back must not stop predictions until it has caught up.
         if now < self.next && self.next.since(now) <= self.every {
             return;

@@ -2,6 +2,7 @@
 
 use skopos_model::{Timestamp, TopicPattern, Value};
 use skopos_score::Graph;
+use skopos_score::anomaly::Event;
 use skopos_score::graph::{InputView, VertexView};
 
 use crate::agent::insights::Insights;
@@ -13,6 +14,9 @@ use crate::control::{
 /// Topics that are listed of all inputs of an insight together, and of those that compute with a
 /// vertex; the rest is counted. More than a screen of them explains nothing.
 const MAX_LISTED: usize = 64;
+
+/// Insights without room that are listed, the rest is counted: each may have a long topic.
+const MAX_REFUSED: usize = 64;
 
 /// A page is ended once it is this long: the next vertex, with all its lists, still fits.
 const PAGE_BYTES: usize = MAX_ANSWER_BYTES / 4;
@@ -59,9 +63,11 @@ impl Insights {
         });
         Answer::Definitions {
             definitions: definitions.collect(),
+            refused_total: self.refused.len(),
             refused: self
                 .refused
                 .iter()
+                .take(MAX_REFUSED)
                 .map(|(topic, reason)| RefusedInput {
                     topic: topic.to_string(),
                     reason: reason.clone(),
@@ -70,9 +76,26 @@ impl Insights {
         }
     }
 
-    /// What is unusual now.
-    pub(crate) fn raised(&self) -> Answer {
-        Answer::Findings { findings: self.findings.watch().raised().map(|e| as_json(&e)).collect() }
+    /// What is unusual now after the topic and rule `after`, in that order, as much as fits.
+    pub(crate) fn raised(&self, after: Option<&(String, String)>) -> Answer {
+        let mut raised: Vec<Event> = self.findings.watch().raised().collect();
+        let total = raised.len();
+        fn key(event: &Event) -> (&str, &str) {
+            (event.topic.as_str(), &event.rule)
+        }
+        let after = after.map(|(topic, rule)| (&**topic, &**rule));
+        raised.retain(|event| after.is_none_or(|after| key(event) > after));
+        raised.sort_unstable_by(|a, b| key(a).cmp(&key(b)));
+        let (mut findings, mut bytes) = (Vec::new(), 0);
+        for event in &raised {
+            if bytes > PAGE_BYTES {
+                return Answer::Findings { findings, total, more: true };
+            }
+            let finding = as_json(event);
+            bytes += finding.to_string().len();
+            findings.push(finding);
+        }
+        Answer::Findings { findings, total, more: false }
     }
 }
 

@@ -29,7 +29,13 @@ const A_DAY: Duration = Duration::from_secs(24 * 3600);
 pub(super) const EMPTY: &str = "Nothing unusual was found; docs/anomalies.md says what is watched.";
 
 pub(super) fn summary(data: &Data, theme: Theme, width: usize) -> Vec<Line<'static>> {
-    line(data, theme, width).into_iter().collect()
+    let mut lines: Vec<_> = line(data, theme, width).into_iter().collect();
+    // Without its answer only those are counted whose event memory still has.
+    if let Some(trouble) = &data.told.trouble {
+        let text = text::cut(&format!("! {trouble}"), width, theme.ellipsis());
+        lines.push(Line::from(Span::styled(text, theme.warning())));
+    }
+    lines
 }
 
 /// How many findings there are, and of those that hold which.

@@ -22,7 +22,7 @@ pub(super) fn summary(data: &Data, theme: Theme, width: usize) -> Vec<Line<'stat
         (known.to_string(), "known"),
         (unknown.to_string(), "unknown"),
         (some(absent(data).count()), "not there"),
-        (some(data.told.refused.len()), "refused"),
+        (some(data.told.refused_total), "refused"),
     ];
     let mut lines = vec![labelled(theme, "insights", false, items(theme, width, &shown))];
     if let Some(trouble) = &data.told.trouble {

@@ -34,8 +34,11 @@ pub(crate) fn run(global: &Global, pattern: Option<&str>) -> Result<ExitCode, Fa
         Style::Human => {
             let rows = rows(&out, &definitions, &vertices, pattern.is_some());
             out.table(&rows, &[0])?;
-            for refused in refused {
+            for refused in &refused.first {
                 out.line(format!("refused: {}: {}", refused.topic, refused.reason))?;
+            }
+            if refused.total > refused.first.len() {
+                out.line(format!("refused: {} more", refused.total - refused.first.len()))?;
             }
         }
     }
@@ -44,7 +47,7 @@ pub(crate) fn run(global: &Global, pattern: Option<&str>) -> Result<ExitCode, Fa
 }
 
 /// Where the built-in ones are, below the node.
-const BUILT_IN: &str = "/insight/";
+const BUILT_IN: &str = "insight";
 
 /// A record is cut after so many characters: `show` has all of it.
 const MAX_SHOWN: usize = 100;
@@ -72,9 +75,10 @@ fn rows(
     };
     let mut rows = Vec::new();
     let is_of = |v: &VertexStatus, d: &DefinitionStatus| {
-        v.topic
-            .rsplit_once('/')
-            .is_some_and(|(path, name)| name == d.name && path.contains(BUILT_IN))
+        // `NODE/insight/SUBJECT/NAME`; a user's may have the name further below.
+        let mut segments = v.topic.split('/').skip(1);
+        let (path, _subject, name) = (segments.next(), segments.next(), segments.next());
+        path == Some(BUILT_IN) && name == Some(&*d.name) && segments.next().is_none()
     };
     for definition in definitions {
         let of_it = vertices.iter().filter(|v| is_of(v, definition));
