@@ -16,7 +16,7 @@ use crate::agent::polled::Polled;
 use crate::agent::sink::{Counts, SegmentSink, Yielded};
 use crate::failure::Failure;
 
-static METRICS: [&Metric; 26] = [
+static METRICS: [&Metric; 28] = [
     &schema::self_::CPU_SECONDS_TOTAL,
     &schema::self_::RESIDENT_BYTES,
     &schema::self_::SEGMENT_BYTES,
