@@ -10,6 +10,9 @@
 //! than the timeout; with the default of a probe each 0.5 s and a timeout of 1.25 s that is at most
 //! 2 s after it died. An answer in another node's name is no answer: addresses get new owners.
 //!
+//! What an answer brought (round trip and offset) is handed over when there was one since the last
+//! poll, and grows old otherwise: of a peer that is dead it must not look fresh.
+//!
 //! Anybody may send anything to a UDP port. An answer is believed only with the nonce that its probe
 //! carried, answers are never longer than what they answer, and both are bounded a second.
 
@@ -40,6 +43,8 @@ struct Peer {
     name: String,
     address: SocketAddr,
     facts: Facts,
+    /// How many answers there were at the last poll.
+    answered: u64,
     /// Why the last probe did not leave, if it did not.
     unsent: Option<io::ErrorKind>,
     /// Whose answers came instead of the peer's.
@@ -60,7 +65,8 @@ impl Peers {
             let mut segment = String::new();
             escape_segment(name.as_bytes(), &mut segment);
             let facts = Facts::of(&peer::FAMILY, &segment);
-            Peer { name: name.clone(), address: *address, facts, unsent: None, impostor: None }
+            let (name, address) = (name.clone(), *address);
+            Peer { name, address, facts, answered: 0, unsent: None, impostor: None }
         });
         Self { line, peers: peers.collect(), interval: settings.interval, round: 0 }
     }
@@ -95,8 +101,24 @@ impl Peer {
         if let Some(is_alive) = contact.is_alive() {
             facts.set(tick, &ALIVE, u64::from(is_alive));
         }
-        if let Some((answer, wall_nanos)) = contact.last {
+        if let Some((_, wall_nanos)) = contact.last {
             facts.set(tick, &SEEN_AT_SECONDS, seconds(wall_nanos));
+        }
+        let tally = contact.tally;
+        facts.set(tick, &PROBES_TOTAL, tally.probes);
+        facts.set(tick, &ANSWERED_TOTAL, tally.answered);
+        facts.set(tick, &LOST_TOTAL, tally.lost);
+        facts.set(tick, &LATE_TOTAL, tally.late);
+        facts.set(tick, &MISNAMED_TOTAL, tally.misnamed);
+        if std::mem::replace(&mut self.answered, tally.answered) != tally.answered {
+            self.set_answer(tick, contact, now);
+        }
+    }
+
+    /// What the latest answers say.
+    fn set_answer(&mut self, tick: &mut Tick<'_>, contact: &Contact, now: Clocks) {
+        let facts = &mut self.facts;
+        if let Some((answer, _)) = contact.last {
             facts.set(tick, &RTT_SECONDS, seconds(answer.rtt_nanos));
         }
         if let Some(best) = contact.filter.best(now.monotonic) {
@@ -105,12 +127,6 @@ impl Peer {
             facts.set(tick, &CLOCK_OFFSET_SECONDS, seconds(best.ahead_nanos - own));
             facts.set(tick, &CLOCK_OFFSET_BOUND_SECONDS, best.bound_nanos / 1e9);
         }
-        let tally = contact.tally;
-        facts.set(tick, &PROBES_TOTAL, tally.probes);
-        facts.set(tick, &ANSWERED_TOTAL, tally.answered);
-        facts.set(tick, &LOST_TOTAL, tally.lost);
-        facts.set(tick, &LATE_TOTAL, tally.late);
-        facts.set(tick, &MISNAMED_TOTAL, tally.misnamed);
     }
 
     fn skip(&self) -> Option<Skip> {

@@ -145,6 +145,33 @@ fn a_node_that_ends_is_dead_and_one_that_starts_is_alive() {
     drop(again);
 }
 
+/// What answers brought must grow old with the last of them; what is known of now must not.
+#[test]
+fn what_answers_brought_is_told_once_for_each_and_not_of_the_dead() {
+    let [b] = free_addresses("127.0.0.1");
+    let mut watcher = node(&settings("a", None, &[("b", b)]));
+    let other = node(&settings("b", Some(b), &[]));
+    poll_until(&mut [&mut watcher], "answers", |t| answers(t, "b") >= 5.0);
+    drop(other);
+    poll_until(&mut [&mut watcher], "dead", |t| t.get("peer/b/alive") == Some(0.0));
+    let brought =
+        ["rtt_seconds", "rtt_seconds_min", "clock_offset_seconds", "clock_offset_bound_seconds"];
+    let sets = |host: &Host, metric: &str| host.table.sets(&format!("peer/b/{metric}"));
+    let before = brought.map(|metric| sets(&watcher, metric));
+    assert!(before.iter().all(|&sets| sets >= 1), "{before:?}");
+    let known = ["alive", "seen_at_seconds", "probes_total", "lost_total"];
+    let alive = known.map(|metric| sets(&watcher, metric));
+    for _ in 0..3 {
+        watcher.poll(0.02);
+    }
+    assert_eq!(brought.map(|metric| sets(&watcher, metric)), before);
+    assert_eq!(known.map(|metric| sets(&watcher, metric)), alive.map(|sets| sets + 3));
+    let again = node(&settings("b", Some(b), &[]));
+    poll_until(&mut [&mut watcher], "alive again", |t| t.get("peer/b/alive") == Some(1.0));
+    assert!(sets(&watcher, "rtt_seconds") > before[0], "a new answer is told");
+    drop(again);
+}
+
 #[test]
 fn probes_are_sent_at_the_interval_and_not_at_each_poll() {
     let [b] = free_addresses("127.0.0.1");

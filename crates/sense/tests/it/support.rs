@@ -24,6 +24,8 @@ struct Fact {
     metric: &'static Metric,
     value: Option<Scalar>,
     structured: Option<Structured>,
+    /// How often it was set.
+    sets: usize,
 }
 
 impl Sink for Table {
@@ -39,7 +41,7 @@ impl Sink for Table {
                 None => return FactId::REFUSED,
             }
         }
-        self.facts.push(Some(Fact { topic, metric, value: None, structured: None }));
+        self.facts.push(Some(Fact { topic, metric, value: None, structured: None, sets: 0 }));
         FactId::from_index(u32::try_from(self.facts.len() - 1).expect("few facts"))
     }
 
@@ -55,6 +57,7 @@ impl Sink for Table {
         assert_eq!(value.value_type(), fact.metric.value_type, "{}", fact.topic);
         assert!(value.as_f64().is_finite(), "{} = {value:?}", fact.topic);
         fact.value = Some(value);
+        fact.sets += 1;
     }
 
     fn set_structured(&mut self, id: FactId, value: &Structured) {
@@ -82,6 +85,11 @@ impl Table {
     pub(crate) fn get(&self, topic: &str) -> Option<f64> {
         let fact = self.find(topic).filter(|f| f.structured.is_none())?;
         Some(fact.value.expect("a registered fact has a value").as_f64())
+    }
+
+    /// How often the number of `topic` was set, which makes it younger each time.
+    pub(crate) fn sets(&self, topic: &str) -> usize {
+        self.find(topic).map_or(0, |fact| fact.sets)
     }
 
     /// The list, record or text of `topic`.
