@@ -65,6 +65,11 @@ impl Lingering {
     }
 }
 
+/// The longest that [`run`] takes with this `time`, killing included.
+pub(crate) fn longest(time: Duration) -> Duration {
+    time + PATIENCE_AFTER_KILL
+}
+
 /// Runs `command` without input, for at most `time` and `max_bytes` of output.
 pub(crate) fn run(
     command: &mut Command,

@@ -2,7 +2,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// How long a program may take that a sensor runs: a healthy device answers smartctl in
-/// milliseconds, one behind a slow controller in a second or two.
+/// milliseconds, one behind a slow controller in a second or two. What a whole poll may take is for
+/// its sensor to say ([`Sensor::patience`](crate::Sensor::patience)), which may run several.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Where the sources are. Tests point it at recorded copies.

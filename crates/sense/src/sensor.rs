@@ -4,6 +4,10 @@ use std::time::Duration;
 use skopos_model::schema::{Family, Metric};
 use skopos_model::{Scalar, Structured};
 
+/// How long a poll may take of a sensor that gives no time to what it waits for, such as a file
+/// system: one that is alive answers within a second even when it is busy.
+const PATIENCE: Duration = Duration::from_secs(10);
+
 /// Reads one source and yields the facts of one family.
 pub trait Sensor: Send {
     /// The family whose facts it yields; also its name.
@@ -26,6 +30,12 @@ pub trait Sensor: Send {
     /// system that hangs), and so must not stand in the way of other sensors.
     fn may_block(&self) -> bool {
         false
+    }
+
+    /// How long the poll that comes next may honestly take; one that takes longer hangs, and is
+    /// told to: the sum of what the sensor gives to each thing that it waits for.
+    fn patience(&self) -> Duration {
+        PATIENCE
     }
 
     /// Parts of the family that this machine does not have; the sensor itself runs without them.

@@ -28,7 +28,7 @@ use self::account::{Account, Process};
 use self::listed::{Listed, MAX_JOBS};
 use self::shown::{Odd, Shown};
 use crate::instances::{Instance, Instances};
-use crate::program::{Lingering, run};
+use crate::program::{Lingering, longest, run};
 use crate::{Root, Sensor, Skip, Tick};
 
 /// Jobs last for minutes to days, and asking costs a few milliseconds.
@@ -43,6 +43,10 @@ const POLLS_PER_QUESTION: u64 = 3;
 
 /// The most questions to the controller at one poll, so that a node full of small jobs is no burden.
 const MAX_QUESTIONS: usize = 8;
+
+/// What a poll may take besides its programs: reading what the processes did, on a machine that is
+/// busy.
+const MARGIN: Duration = Duration::from_secs(5);
 
 /// How many polls are left out after scontrol failed to list anything: a minute.
 const POLLS_AFTER_FAILURE: u32 = 5;
@@ -203,6 +207,11 @@ impl Sensor for Slurm {
 
     fn may_block(&self) -> bool {
         true
+    }
+
+    /// The list and each question may use up their time.
+    fn patience(&self) -> Duration {
+        longest(self.scontrol.patience) * (1 + MAX_QUESTIONS as u32) + MARGIN
     }
 
     fn skips(&self) -> Vec<Skip> {

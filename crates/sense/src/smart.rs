@@ -31,6 +31,9 @@ const MAX_DEVICES: usize = 128;
 /// from its work.
 const INTERVAL: Duration = Duration::from_secs(300);
 
+/// What a poll may take besides its programs: lists and parsing, on a machine that is busy.
+const MARGIN: Duration = Duration::from_secs(5);
+
 /// The whole answer of a disk with full logs is about 100 KB.
 const MAX_OUTPUT_BYTES: usize = 1 << 20;
 
@@ -196,6 +199,13 @@ impl Sensor for Smart {
 
     fn may_block(&self) -> bool {
         true
+    }
+
+    /// One device after the other may use up its time.
+    fn patience(&self) -> Duration {
+        // At most `MAX_DEVICES`, so it fits.
+        let devices = candidates(&self.root).len() as u32;
+        program::longest(self.root.patience) * devices + MARGIN
     }
 
     fn skips(&self) -> Vec<Skip> {

@@ -145,6 +145,10 @@ fn a_controller_that_is_silent_costs_no_local_fact() {
     assert_eq!(host.skip("slurm/5"), None, "nobody else is asked then");
     assert!(host.sensors[0].may_block());
     assert_eq!(host.sensors[0].interval_hint(), Some(Duration::from_secs(10)));
+    let patience = host.sensors[0].patience();
+    assert!(patience > Duration::from_secs(1 + 8), "a list and eight questions: {patience:?}");
+    let longer = only_slurm(&Root { patience: Duration::from_secs(3), ..tree.root() });
+    assert!(longer.sensors[0].patience() >= patience + Duration::from_secs(2 * 9), "each of them");
 }
 
 #[test]

@@ -251,6 +251,21 @@ fn a_program_that_hangs_is_killed_and_the_other_devices_are_asked() {
     assert!(smart.interval_hint() >= Some(Duration::from_secs(60)));
 }
 
+/// Devices are asked in turn, and each may take its time.
+#[test]
+fn a_poll_may_take_what_every_device_may() {
+    let tree = with_smartctl("echo '{}'");
+    let of = |tree: &Tree| {
+        let host = Host::open(&Root { patience: Duration::from_secs(20), ..tree.root() });
+        let smart = host.sensors.iter().find(|s| s.family().name == "smart").expect("open");
+        smart.patience()
+    };
+    let (two, second) = (of(&tree), Duration::from_secs(1));
+    assert!(two > 40 * second, "{two:?} for two devices");
+    tree.write("sys/block/sdb/size", "1\n");
+    assert!(of(&tree) >= two + 20 * second, "one more");
+}
+
 #[test]
 fn without_the_program_the_reason_says_what_to_install() {
     let tree = Tree::empty();

@@ -9,7 +9,7 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, SendError, Sender, channel};
 use std::thread;
 use std::time::Duration;
 
@@ -19,7 +19,8 @@ use skopos_model::Timestamp;
 use crate::agent::probe::{Polling, Probe, thread_time};
 use crate::failure::Failure;
 
-/// The most lanes: as many sensors as may block. A ninth that hangs waits for the others.
+/// The most lanes: more than there are sensors that may block. A ninth that hangs would find none,
+/// which is an error of its poll.
 const MAX_LANES: usize = 8;
 
 /// Stack of a lane: sensors read into buffers of their own, and a thread that hangs for ever should
@@ -46,6 +47,13 @@ struct Job {
     times: (Timestamp, Duration),
 }
 
+/// A probe that no lane took.
+pub(crate) struct Refused {
+    pub(crate) probe: Box<Probe>,
+    /// Why none did.
+    pub(crate) reason: String,
+}
+
 /// A probe that came back.
 pub(crate) struct Done {
     /// The number that it was lent with.
@@ -67,27 +75,32 @@ impl Lanes {
         self.bell.as_fd()
     }
 
-    /// Has `probe` polled in a lane. Gives it back if all are busy, to be tried again later.
+    /// Has `probe` polled in a lane. Gives it back if there is none for it, to be tried again later.
     pub(crate) fn lend(
         &mut self,
         number: usize,
         probe: Box<Probe>,
         times: (Timestamp, Duration),
-    ) -> Result<(), Box<Probe>> {
-        let Some(lane) = self.idle.pop().or_else(|| self.start()) else { return Err(probe) };
+    ) -> Result<(), Refused> {
+        let lane = match self.idle.pop().map_or_else(|| self.start(), Ok) {
+            Ok(lane) => lane,
+            Err(reason) => return Err(Refused { probe, reason }),
+        };
         match lane.jobs.send(Job { number, probe, times }) {
             Ok(()) => {
                 self.busy.push((number, lane));
                 Ok(())
             }
-            // The lane died of a panic; the next one starts a new lane.
-            Err(refused) => Err(refused.0.probe),
+            Err(SendError(Job { probe, .. })) => {
+                Err(Refused { probe, reason: "its lane has ended".to_owned() })
+            }
         }
     }
 
-    fn start(&self) -> Option<Lane> {
+    /// Another lane, or why there is none.
+    fn start(&self) -> Result<Lane, String> {
         if self.busy.len() >= MAX_LANES {
-            return None;
+            return Err(format!("all {MAX_LANES} lanes wait for something that hangs"));
         }
         let (jobs, queue) = channel::<Job>();
         let (done, bell) = (self.done.0.clone(), Arc::clone(&self.bell));
@@ -102,7 +115,10 @@ impl Lanes {
             }
         };
         let builder = thread::Builder::new().name("skopos-lane".into()).stack_size(STACK_BYTES);
-        builder.spawn(run).ok().map(|_| Lane { jobs })
+        match builder.spawn(run) {
+            Ok(_) => Ok(Lane { jobs }),
+            Err(e) => Err(format!("no lane can be started: {e}")),
+        }
     }
 
     /// The descriptor was readable.
@@ -166,8 +182,17 @@ mod tests {
     /// How long anything may take before a test gives up.
     const GIVE_UP: Duration = Duration::from_secs(60);
 
-    /// Every poll takes a pass, and waits until there is one.
-    struct Gated(Receiver<()>);
+    /// What a poll is to come to.
+    enum Pass {
+        Well,
+        Panic,
+    }
+
+    /// Every poll takes a pass, and waits until there is one; without the giver it fails.
+    struct Gated {
+        gate: Receiver<Pass>,
+        patience: Duration,
+    }
 
     impl Sensor for Gated {
         fn family(&self) -> &'static Family {
@@ -175,11 +200,18 @@ mod tests {
         }
 
         fn poll(&mut self, tick: &mut Tick<'_>) -> io::Result<()> {
-            self.0.recv().map_err(io::Error::other)?;
+            match self.gate.recv().map_err(io::Error::other)? {
+                Pass::Well => {}
+                Pass::Panic => panic!("meant to"),
+            }
             let id = tick.sink.register(&LOAD_1M, "");
             tick.set(id, 1.5);
             tick.sink.unregister(id);
             Ok(())
+        }
+
+        fn patience(&self) -> Duration {
+            self.patience
         }
     }
 
@@ -198,9 +230,14 @@ mod tests {
             Self { publisher: publisher.expect("a segment"), lanes, _folder: folder }
         }
 
-        fn sensor(&self, name: &'static str) -> (Polled, Sender<()>) {
+        fn sensor(&self, name: &'static str) -> (Polled, Sender<Pass>) {
+            self.sensor_of(name, Duration::from_secs(10))
+        }
+
+        fn sensor_of(&self, name: &'static str, patience: Duration) -> (Polled, Sender<Pass>) {
             let (pass, gate) = channel();
-            let probe = Probe::new(&self.publisher, &name.into(), Box::new(Gated(gate)));
+            let sensor = Box::new(Gated { gate, patience });
+            let probe = Probe::new(&self.publisher, &name.into(), sensor);
             let second = Duration::from_secs(1);
             let policy = Box::new(Fixed::new(second));
             let when = Schedule { policy, shortest: second, longest: second };
@@ -224,7 +261,7 @@ mod tests {
         for polls in 1..=3 {
             let now = start + Duration::from_secs(polls);
             all.lend(1, &mut well, now);
-            pass_well.send(()).expect("it waits");
+            pass_well.send(Pass::Well).expect("it waits");
             let done = all.lanes.wait(GIVE_UP).expect("one comes back");
             assert_eq!(done.number, 1);
             well.returned(done.probe, done.polling, &mut events);
@@ -244,13 +281,74 @@ mod tests {
         assert_eq!(stuck.due(), Duration::MAX, "it is not asked again meanwhile");
 
         events.clear();
-        pass_stuck.send(()).expect("it waits");
+        pass_stuck.send(Pass::Well).expect("it waits");
         let done = all.lanes.wait(GIVE_UP).expect("it comes back");
         assert_eq!(done.number, 0);
         stuck.returned(done.probe, done.polling, &mut events);
         assert!(matches!(&events[..], [Event::SensorRecovered { sensor: "stuck" }]));
         assert_eq!((stuck.error(), all.lanes.busy()), (None, 0));
         assert!(stuck.due() < Duration::MAX, "it is polled again");
+        assert_eq!(stuck.cost().errors, 1);
+    }
+
+    #[test]
+    fn a_poll_that_is_cut_off_and_fails_at_last_is_one_error() {
+        let mut all = Setting::new();
+        let (mut stuck, pass) = all.sensor("stuck");
+        let mut events = Vec::new();
+        all.lend(0, &mut stuck, Duration::from_secs(100));
+        stuck.watch(Duration::from_secs(3700), &mut events);
+        drop(pass);
+        let done = all.lanes.wait(GIVE_UP).expect("it comes back");
+        stuck.returned(done.probe, done.polling, &mut events);
+        assert_eq!((stuck.cost().polls, stuck.cost().errors), (1, 1));
+        assert!(stuck.error().is_some_and(|e| !e.contains("answered")), "{:?}", stuck.error());
+        all.lend(0, &mut stuck, Duration::from_secs(3701));
+        let done = all.lanes.wait(GIVE_UP).expect("it comes back");
+        stuck.returned(done.probe, done.polling, &mut events);
+        assert_eq!((stuck.cost().polls, stuck.cost().errors), (2, 2), "the next is another");
+    }
+
+    #[test]
+    fn a_sensor_that_may_take_long_is_not_cut_off_before() {
+        let mut all = Setting::new();
+        let (mut slow, pass) = all.sensor_of("slow", Duration::from_secs(65));
+        let (mut events, start) = (Vec::new(), Duration::from_secs(100));
+        all.lend(0, &mut slow, start);
+        slow.watch(start + Duration::from_secs(65), &mut events);
+        assert_eq!((slow.error(), slow.cost().errors), (None, 0));
+        slow.watch(start + Duration::from_secs(66), &mut events);
+        let error = slow.error().expect("it is shown");
+        assert!(error.starts_with("has not answered for 65 s"), "{error}");
+        drop(pass);
+    }
+
+    #[test]
+    fn a_sensor_that_panics_is_shown_and_not_asked_again_and_its_lane_serves_the_others() {
+        let mut all = Setting::new();
+        let (mut broken, pass_broken) = all.sensor("broken");
+        let (mut well, pass_well) = all.sensor("well");
+        let (mut events, now) = (Vec::new(), Duration::from_secs(100));
+        pass_broken.send(Pass::Panic).expect("it waits");
+        all.lend(0, &mut broken, now);
+        let done = all.lanes.wait(GIVE_UP).expect("it comes back");
+        broken.returned(done.probe, done.polling, &mut events);
+        assert!(matches!(&events[..], [Event::SensorFailed { sensor: "broken", .. }]), "told once");
+        let reason = "the sensor failed inside: it is not polled any more";
+        assert_eq!((broken.error(), broken.cost().errors), (Some(reason), 1));
+        let later = now + Duration::from_secs(3600);
+        broken.note_interest((0, true), later);
+        broken.watch(later, &mut events);
+        assert_eq!(broken.due(), Duration::MAX);
+        assert!(broken.take(later).is_none());
+        assert_eq!((broken.error(), broken.cost().errors), (Some(reason), 1), "counted once");
+
+        assert_eq!(all.lanes.busy(), 0);
+        pass_well.send(Pass::Well).expect("it waits");
+        all.lend(1, &mut well, now);
+        let done = all.lanes.wait(GIVE_UP).expect("it comes back");
+        well.returned(done.probe, done.polling, &mut events);
+        assert_eq!((well.error(), well.cost().polls), (None, 1));
     }
 
     #[test]
@@ -266,13 +364,22 @@ mod tests {
         let (last, _) = &mut sensors[MAX_LANES];
         let probe = last.take(now).expect("it is here");
         let refused = all.lanes.lend(MAX_LANES, probe, (Timestamp::from_nanos(1), now));
-        last.postponed(refused.expect_err("all lanes are busy"), now);
+        let refused = refused.expect_err("all lanes are busy");
+        let mut events = Vec::new();
+        last.postponed(refused, now, &mut events);
         assert_eq!(last.due(), Duration::from_secs(2));
+        let reason = "all 8 lanes wait for something that hangs";
+        assert_eq!((last.error(), last.cost().errors), (Some(reason), 1));
+        assert!(matches!(&events[..], [Event::SensorFailed { sensor: "i", .. }]), "{events:?}");
 
-        sensors[3].1.send(()).expect("it waits");
+        sensors[3].1.send(Pass::Well).expect("it waits");
         assert_eq!(all.lanes.wait(GIVE_UP).expect("one comes back").number, 3);
         all.lend(MAX_LANES, &mut sensors[MAX_LANES].0, now);
-        sensors[MAX_LANES].1.send(()).expect("it waits");
-        assert_eq!(all.lanes.wait(GIVE_UP).expect("it comes back").number, MAX_LANES);
+        sensors[MAX_LANES].1.send(Pass::Well).expect("it waits");
+        let done = all.lanes.wait(GIVE_UP).expect("it comes back");
+        assert_eq!(done.number, MAX_LANES);
+        let last = &mut sensors[MAX_LANES].0;
+        last.returned(done.probe, done.polling, &mut events);
+        assert_eq!((last.error(), last.cost().errors), (None, 1), "it was one poll that failed");
     }
 }

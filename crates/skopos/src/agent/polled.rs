@@ -8,13 +8,10 @@ use skopos_score::interval::{Finding, Policy, Surprise};
 use skopos_sense::Skip;
 
 use crate::agent::Event;
-use crate::agent::probe::{Polling, Probe};
+use crate::agent::lanes::Refused;
+use crate::agent::probe::{PollError, Polling, Probe};
 use crate::agent::sink::{Change, Yielded};
 use crate::control::SensorStatus;
-
-/// A sensor that has not come back from its lane for so long is shown as stuck. Programs that it
-/// runs have deadlines of their own below this.
-const CUT_OFF: Duration = Duration::from_secs(10);
 
 /// How long after the last sign of a follower its facts are still polled as often as possible.
 const FOLLOWED_FOR: Duration = Duration::from_secs(3);
@@ -25,6 +22,9 @@ const COST_WEIGHT: f64 = 0.125;
 /// Half-life of how often a sensor's facts are read: long enough for a program that decides once a
 /// minute.
 const READS_HALF_LIFE: Duration = Duration::from_secs(60);
+
+/// What is told of a sensor that panicked.
+const BROKEN: &str = "the sensor failed inside: it is not polled any more";
 
 /// A sensor that the agent polls.
 pub(crate) struct Polled {
@@ -49,7 +49,11 @@ pub(crate) struct Polled {
     due: Duration,
     polled_at: Duration,
     away_since: Option<Duration>,
+    /// How long it may be away: what the sensor said of the poll when it left.
+    patience: Duration,
     is_stuck: bool,
+    /// It panicked, and is not polled any more.
+    is_broken: bool,
     error: Option<String>,
     refusal_told: bool,
     cost: Cost,
@@ -61,7 +65,8 @@ pub(crate) struct Polled {
 pub(crate) struct Cost {
     /// Polls made.
     pub(crate) polls: u64,
-    /// Of them, those in which the source could not be read, or never came to an end.
+    /// Polls in which the source could not be read, that took longer than they may, or for which
+    /// there was no lane; each counts once.
     pub(crate) errors: u64,
     /// Processor time of the latest.
     pub(crate) latest: Duration,
@@ -112,7 +117,9 @@ impl Polled {
             due: Duration::ZERO,
             polled_at: Duration::ZERO,
             away_since: None,
+            patience: Duration::ZERO,
             is_stuck: false,
+            is_broken: false,
             error: None,
             refusal_told: false,
             cost: Cost::default(),
@@ -128,9 +135,9 @@ impl Polled {
         self.may_block
     }
 
-    /// When the next poll is due, on the monotonic clock; never while it is away.
+    /// When the next poll is due, on the monotonic clock; never while it is away or broken.
     pub(crate) fn due(&self) -> Duration {
-        if self.probe.is_some() { self.due } else { Duration::MAX }
+        if self.probe.is_some() && !self.is_broken { self.due } else { Duration::MAX }
     }
 
     /// When the latest poll was, on the monotonic clock; zero before the first.
@@ -166,17 +173,23 @@ impl Polled {
         self.probe.as_deref()
     }
 
-    /// The sensor, to be polled and brought back by [`returned`](Self::returned).
+    /// The sensor, to be polled and brought back by [`returned`](Self::returned); none if it is
+    /// away or broken.
     pub(crate) fn take(&mut self, now: Duration) -> Option<Box<Probe>> {
+        let probe = self.probe.take_if(|_| !self.is_broken)?;
         self.away_since = Some(now);
-        self.probe.take()
+        self.patience = probe.patience();
+        Some(probe)
     }
 
-    /// No lane was free: it is tried again after its interval.
-    pub(crate) fn postponed(&mut self, probe: Box<Probe>, now: Duration) {
+    /// There was no lane for it: it is tried again after its interval.
+    pub(crate) fn postponed(&mut self, refused: Refused, now: Duration, events: &mut Vec<Event>) {
+        let Refused { probe, reason } = refused;
         self.probe = Some(probe);
         self.away_since = None;
         self.due = beat_after(now + self.granted.interval, self.shortest);
+        self.cost.errors += 1;
+        self.failed(reason, events);
     }
 
     /// It was polled: learns what that says about the next poll.
@@ -202,14 +215,22 @@ impl Polled {
         {
             events.push(Event::FactRefused { sensor: self.name, error });
         }
-        self.is_stuck = false;
+        // A poll that was given up was counted then.
+        let was_stuck = std::mem::replace(&mut self.is_stuck, false);
+        if result.is_err() && !was_stuck {
+            self.cost.errors += 1;
+        }
         match result {
             Ok(()) => {
                 if self.error.take().is_some() {
                     events.push(Event::SensorRecovered { sensor: self.name });
                 }
             }
-            Err(e) => self.failed(e.to_string(), events),
+            Err(PollError::Source(e)) => self.failed(e.to_string(), events),
+            Err(PollError::Panicked) => {
+                self.is_broken = true;
+                self.failed(BROKEN.to_owned(), events);
+            }
         }
     }
 
@@ -237,17 +258,19 @@ impl Polled {
     /// Looks whether it is away for too long.
     pub(crate) fn watch(&mut self, now: Duration, events: &mut Vec<Event>) {
         let away = self.away_since.map(|since| now.saturating_sub(since));
-        if away.is_some_and(|away| away > CUT_OFF) && !std::mem::replace(&mut self.is_stuck, true) {
+        let is_stuck = away.is_some_and(|away| away > self.patience);
+        if is_stuck && !std::mem::replace(&mut self.is_stuck, true) {
             let error = format!(
                 "has not answered for {} s: it waits for something that hangs, and is cut off",
-                CUT_OFF.as_secs()
+                self.patience.as_secs()
             );
+            self.cost.errors += 1;
             self.failed(error, events);
         }
     }
 
+    /// Shows why there is nothing new.
     fn failed(&mut self, error: String, events: &mut Vec<Event>) {
-        self.cost.errors += 1;
         if self.error.is_none() {
             events.push(Event::SensorFailed { sensor: self.name, error: error.clone() });
         }
@@ -273,8 +296,9 @@ impl Polled {
     /// What it asks of the budget.
     pub(crate) fn demand(&self, now: Duration) -> Demand {
         let followed = now < self.reads.followed_until;
+        let cost = if self.is_broken { 0.0 } else { self.cost.smoothed };
         Demand {
-            cost: Duration::try_from_secs_f64(self.cost.smoothed).unwrap_or_default(),
+            cost: Duration::try_from_secs_f64(cost).unwrap_or_default(),
             wanted: if followed { self.shortest } else { self.wanted },
             longest: self.longest.max(self.shortest) * 64,
             reads_per_second: self.reads.per_second,
@@ -309,7 +333,8 @@ impl Polled {
 
     /// What it cannot measure now.
     pub(crate) fn skips(&self) -> Vec<Skip> {
-        self.probe.as_deref().map_or_else(|| self.skips.clone(), Probe::skips)
+        let probe = self.probe.as_deref().filter(|_| !self.is_broken);
+        probe.map_or_else(|| self.skips.clone(), Probe::skips)
     }
 
     /// What it can no longer measure and why, and what it can again, since this was asked last.

@@ -1,6 +1,7 @@
 //! A sensor with its facts in the segment: what can be polled, in whichever thread.
 
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -35,7 +36,16 @@ pub(crate) struct Polling {
     /// The first reason for which a fact was refused in it.
     pub(crate) refusal: Option<String>,
     /// Whether the source could be read.
-    pub(crate) result: io::Result<()>,
+    pub(crate) result: Result<(), PollError>,
+}
+
+/// Why a poll found nothing.
+#[derive(Debug)]
+pub(crate) enum PollError {
+    /// The source could not be read this time.
+    Source(io::Error),
+    /// The sensor panicked. What it has in mind may be half done, so it must not be asked again.
+    Panicked,
 }
 
 impl Probe {
@@ -60,7 +70,14 @@ impl Probe {
         self.yielded.clear();
         let tick = self.group.tick(time);
         let mut sink = SegmentSink::new(tick, &mut self.facts, &self.node, &mut self.yielded);
-        let result = self.sensor.poll(&mut Tick { monotonic: at, sink: &mut sink });
+        let sensor = &mut self.sensor;
+        let poll = || sensor.poll(&mut Tick { monotonic: at, sink: &mut sink });
+        // What a panic leaves half done: the sensor, which is not asked again, and the tick, whose
+        // facts are whole one by one.
+        let result = match catch_unwind(AssertUnwindSafe(poll)) {
+            Ok(result) => result.map_err(PollError::Source),
+            Err(_) => Err(PollError::Panicked),
+        };
         let (counts, refusal) = sink.finish();
         let spent = thread_time().saturating_sub(*started);
         *started += spent;
@@ -85,6 +102,11 @@ impl Probe {
     /// True if `topic` is one of its facts.
     pub(crate) fn has(&self, topic: &str) -> bool {
         self.facts.iter().flatten().any(|fact| fact.topic().as_str() == topic)
+    }
+
+    /// How long a poll that begins now may take.
+    pub(crate) fn patience(&self) -> Duration {
+        self.sensor.patience()
     }
 
     /// What it cannot measure now.

@@ -10,7 +10,7 @@ use signal_hook::low_level::pipe;
 use crate::failure::Failure;
 
 /// Readable once a signal has come.
-pub(crate) struct Signals(UnixStream);
+pub(crate) struct Signals(pub(super) UnixStream);
 
 impl Signals {
     /// Catches SIGINT, SIGTERM and SIGHUP.
