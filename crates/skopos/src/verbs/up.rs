@@ -84,6 +84,7 @@ fn introduce(out: &mut Out, agent: &Agent) -> Result<(), Failure> {
     out.line(format!("  skopos{option} top"))?;
     out.line(format!("  skopos{option} get mem/available_bytes load/load_1m"))?;
     out.line(format!("  skopos{option} watch 'cpu/total/busy_ratio'"))?;
+    out.line(format!("  skopos{option} insight ls"))?;
     out.line("Ctrl-C ends it.")?;
     Ok(())
 }
