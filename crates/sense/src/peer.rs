@@ -7,8 +7,8 @@
 //! mathematics of the offsets is in [`filter`], that of life and death in [`contact`].
 //!
 //! A peer is **dead** when at least two probes in a row are unanswered and the first of them is older
-//! than the timeout; with the default of a probe each 0.5 s and a timeout of 1.25 s that is at most
-//! 2 s after it died. An answer in another node's name is no answer: addresses get new owners.
+//! than the timeout; with the default of a probe each second and a timeout of 1.25 s that is at most
+//! 3 s after it died. An answer in another node's name is no answer: addresses get new owners.
 //!
 //! What an answer brought (round trip and offset) is handed over when there was one since the last
 //! poll, and grows old otherwise: of a peer that is dead it must not look fresh.

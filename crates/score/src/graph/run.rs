@@ -78,13 +78,6 @@ impl Graph {
         ran
     }
 
-    /// The next time at which [`run`](Self::run) has something to do although nothing was set: an
-    /// insight gets older than its limit, or moves with time.
-    pub fn due(&self) -> Option<Timestamp> {
-        let nodes = self.on_time.iter().filter_map(|&index| self.nodes[index as usize].as_deref());
-        nodes.filter_map(Node::due).min()
-    }
-
     /// Insights that time alone may have changed are looked at again.
     fn expire(&mut self, now: Timestamp) {
         for place in 0..self.on_time.len() {

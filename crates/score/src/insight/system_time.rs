@@ -13,7 +13,7 @@
 //! - `peer_offset_seconds`: what the clocks of the peers are ahead of this one by: the median, so
 //!   that one peer with a wrong clock does not move it; `peer_offset_bound_seconds` is how far the
 //!   median peer's own may be from the truth.
-//! - `peers`: peers that tell their time.
+//! - `peers`: peers that are alive and tell their time.
 //!
 //! Offsets are `null`, with the reason under `unknown`, where no peer tells its time, and so is the
 //! drift until the clock was looked at twice: what time it is is known all the same.
@@ -35,13 +35,20 @@ pub(super) static DEFINITION: Definition = Definition {
         Wanted::optional("drift", Which::Of(&clock::DRIFT_PPM, "")),
         Wanted::optional("offset", Which::Every(&peer::CLOCK_OFFSET_SECONDS)),
         Wanted::optional("offset_bound", Which::Every(&peer::CLOCK_OFFSET_BOUND_SECONDS)),
+        Wanted::optional("alive", Which::Every(&peer::ALIVE)),
     ],
     compute,
 };
 
 fn compute(subject: &Subject, inputs: &Inputs<'_>) -> Outcome {
+    // What a dead peer's clock was ahead of this one says nothing of either now.
+    let is_dead = |peer: &str| {
+        let alive = of_instance(inputs, 3, peer).map(|cell| cell.number());
+        matches!(alive, Some(Ok(0.0)))
+    };
+    let told = cells(inputs, 1).filter(|cell| !is_dead(instance(cell)));
     let mut offsets: Vec<(f64, &str)> =
-        cells(inputs, 1).filter_map(|cell| Some((cell.number().ok()?, instance(cell)))).collect();
+        told.filter_map(|cell| Some((cell.number().ok()?, instance(cell)))).collect();
     offsets.sort_by(|a, b| a.0.total_cmp(&b.0));
     // Of an even number the lower one: it is some peer's offset, whose bound is known.
     let median = offsets.len().checked_sub(1).map(|last| offsets[last / 2]);

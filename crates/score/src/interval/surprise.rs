@@ -11,6 +11,8 @@
 //! - A counter, in terms of its rate, has a *tolerance* that one deviation in two thousand exceeds:
 //!   interrupts that come now and then are the manner of a quiet machine.
 //! - A state counts whenever it changes. A counter that starts again at zero counts once.
+//! - What nobody decides otherwise for is no surprise, however rare it is ([`least`]): a journal that
+//!   writes four kilobytes on an idle disk, one tick of 10 ms that a core did not idle.
 //!
 //! A sensor has a hundred facts, and the greatest of a hundred surprises is what its policy hears. So a
 //! gauge that jitters and surprises all the same has to go further each time: rare moves of one fact
@@ -25,7 +27,7 @@
 
 use std::time::Duration;
 
-use skopos_model::Kind;
+use skopos_model::{Kind, Unit};
 
 use super::Finding;
 
@@ -61,6 +63,24 @@ const MOST_JITTERS: f32 = 64.0;
 /// A deviation below this share of the value is none: nobody decides otherwise for it.
 const LEAST_SHARE: f64 = 0.01;
 
+/// The deviation below which nobody decides otherwise: of a gauge in its unit, of a counter in its
+/// unit a second. Zero where only the fact's own past can say.
+fn least(kind: Kind, unit: Unit) -> f32 {
+    match (kind, unit) {
+        // A ten-thousandth of a machine's memory, a hundredth of what a slow disk moves.
+        (Kind::Gauge | Kind::Counter, Unit::BYTES) => 1024.0 * 1024.0,
+        // Of a core, of a device's time: what housekeeping takes now and then.
+        (Kind::Counter, Unit::SECONDS) | (Kind::Gauge, Unit::RATIO) => 0.05,
+        // Less than a wait in any scheduler's queue.
+        (Kind::Gauge, Unit::SECONDS) => 0.001,
+        // One task or connection comes and goes by itself.
+        (Kind::Gauge, Unit::NONE) => 2.0,
+        // At 10 us each that is a hundredth of a core.
+        (Kind::Counter, Unit::NONE) => 1000.0,
+        _ => 0.0,
+    }
+}
+
 /// What is kept of one fact.
 #[derive(Clone, Copy, Debug)]
 struct Known {
@@ -72,9 +92,18 @@ struct Known {
     rate: f32,
     /// The jitter of a gauge, the tolerance of a counter.
     usual: f32,
+    /// What [`least`] says of it.
+    least: f32,
+    kind: Kind,
 }
 
-const UNKNOWN: Known = Known { last: 0.0, at: f64::NAN, rate: f32::NAN, usual: 0.0 };
+impl Known {
+    /// Before the first value.
+    fn new(kind: Kind, unit: Unit) -> Self {
+        let least = least(kind, unit);
+        Self { last: 0.0, at: f64::NAN, rate: f32::NAN, usual: 0.0, least, kind }
+    }
+}
 
 /// Gathers the facts of one poll after the other into a [`Finding`] each.
 #[derive(Clone, Debug)]
@@ -98,24 +127,23 @@ impl Surprise {
         self.change = 0.0;
     }
 
-    /// One of its facts. `index` is the fact's own as long as it lives, and small: memory is kept
-    /// for all indices below it. What is not finite is not looked at.
-    #[inline]
-    pub fn fact(&mut self, index: usize, value: f64, kind: Kind) {
+    /// The sensor has this fact from now on, instead of what had its index before. Indices are
+    /// small: memory is kept for all below the greatest.
+    pub fn came(&mut self, index: usize, kind: Kind, unit: Unit) {
         if index >= self.facts.len() {
-            self.facts.resize(index + 1, UNKNOWN);
+            self.facts.resize(index + 1, Known::new(kind, unit));
         }
-        if value.is_finite() {
-            let now = self.at.as_secs_f64();
-            let change = self.facts[index].take(value, kind, now, BASE_REACH * self.base);
-            self.change = self.change.max(change);
-        }
+        self.facts[index] = Known::new(kind, unit);
     }
 
-    /// The fact is gone; its index may be another's from now on.
-    pub fn forget(&mut self, index: usize) {
-        if let Some(known) = self.facts.get_mut(index) {
-            *known = UNKNOWN;
+    /// The value of one of its facts. What is not finite is not looked at, nor a fact that never
+    /// came.
+    #[inline]
+    pub fn fact(&mut self, index: usize, value: f64) {
+        let known = self.facts.get_mut(index).filter(|_| value.is_finite());
+        if let Some(known) = known {
+            let change = known.take(value, self.at.as_secs_f64(), BASE_REACH * self.base);
+            self.change = self.change.max(change);
         }
     }
 
@@ -128,14 +156,14 @@ impl Surprise {
 impl Known {
     /// The change in units of what matters for this fact.
     #[inline]
-    fn take(&mut self, value: f64, kind: Kind, now: f64, reach: f64) -> f64 {
+    fn take(&mut self, value: f64, now: f64, reach: f64) -> f64 {
         let elapsed = now - self.at;
         let last = std::mem::replace(&mut self.last, value);
         self.at = now;
         if elapsed.is_nan() {
             return 0.0;
         }
-        match kind {
+        match self.kind {
             Kind::State if value == last => 0.0,
             Kind::State => STATE_CHANGE,
             Kind::Gauge => self.judge_gauge(value, last, elapsed <= reach),
@@ -151,7 +179,7 @@ impl Known {
     #[inline]
     fn judge_gauge(&mut self, value: f64, last: f64, is_base: bool) -> f64 {
         let deviation = (value - last).abs();
-        let least = LEAST_SHARE * value.abs().max(last.abs());
+        let least = f64::from(self.least).max(LEAST_SHARE * value.abs().max(last.abs()));
         let (further, moved_before) = self.further();
         let tolerance = f64::from(self.usual * JITTERS * further).max(least);
         if is_base {
@@ -182,7 +210,7 @@ impl Known {
         if deviation.is_nan() {
             return 0.0;
         }
-        let tolerance = f64::from(self.usual);
+        let tolerance = f64::from(self.usual.max(self.least));
         self.usual = RARE.follow(self.usual, deviation as f32);
         in_units(deviation, tolerance)
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use skopos_model::Kind;
+use skopos_model::{Kind, Unit};
 use skopos_score::interval::{
     Belief as _, Finding, LastValue, Policy, PolicyConfig, PolicyKind, Replayed, Surprise, Truth,
     hacc, replay,
@@ -115,12 +115,16 @@ fn a_configuration_that_means_nothing_is_refused_with_what_would_be_right() {
     }
 }
 
+/// A unit of which nothing is known: a fact's own past says what matters.
+const ANY: Unit = Unit::known("furlongs");
+
 /// The greatest change of each poll of one fact, a second apart unless said otherwise.
 fn changes(kind: Kind, values: impl IntoIterator<Item = f64>, seconds: u32) -> Vec<f64> {
     let mut surprise = Surprise::new(SECOND);
+    surprise.came(0, kind, ANY);
     let changes = values.into_iter().enumerate().map(|(n, value)| {
         surprise.begin(SECOND * seconds * u32::try_from(n).expect("few"));
-        surprise.fact(0, value, kind);
+        surprise.fact(0, value);
         surprise.finish().change
     });
     changes.collect()
@@ -179,15 +183,46 @@ fn states_count_and_what_is_no_number_does_not() {
 }
 
 #[test]
+fn what_nobody_decides_otherwise_for_is_no_surprise_however_rare() {
+    let poll = |kind, unit, values: [f64; 4]| {
+        let mut surprise = Surprise::new(SECOND);
+        surprise.came(0, kind, unit);
+        let changes = (0u32..).zip(values).map(|(second, value)| {
+            surprise.begin(SECOND * second);
+            surprise.fact(0, value);
+            surprise.finish().change
+        });
+        changes.map(|change| change >= 1.0).collect::<Vec<_>>()
+    };
+    for (kind, unit, little) in [
+        (Kind::Gauge, Unit::BYTES, 1e6),
+        (Kind::Counter, Unit::BYTES, 1e6),
+        (Kind::Gauge, Unit::RATIO, 0.04),
+        (Kind::Counter, Unit::SECONDS, 0.04),
+        (Kind::Gauge, Unit::SECONDS, 0.0005),
+        (Kind::Gauge, Unit::NONE, 1.0),
+        (Kind::Counter, Unit::NONE, 900.0),
+    ] {
+        let rare = poll(kind, unit, [0.0, 0.0, 0.0, little]);
+        assert_eq!(rare, [false; 4], "{little} {unit} of a {kind}");
+        let much = poll(kind, unit, [0.0, 0.0, 0.0, 100.0 * little]);
+        assert_eq!(much, [false, false, false, true], "{unit} of a {kind}");
+    }
+    assert_eq!(poll(Kind::State, Unit::NONE, [0.0, 0.0, 0.0, 1.0]), [false, false, false, true]);
+}
+
+#[test]
 fn the_greatest_surprise_of_a_poll_counts_and_a_gone_fact_is_forgotten() {
     let mut surprise = Surprise::new(SECOND);
+    surprise.came(0, Kind::State, ANY);
+    surprise.came(7, Kind::Gauge, ANY);
     let mut poll = |second: u32, a: f64, b: f64| {
         surprise.begin(SECOND * second);
-        surprise.fact(0, a, Kind::State);
-        surprise.fact(7, b, Kind::Gauge);
+        surprise.fact(0, a);
+        surprise.fact(7, b);
         let change = surprise.finish().change;
         if second == 2 {
-            surprise.forget(7);
+            surprise.came(7, Kind::Gauge, ANY);
         }
         change
     };
@@ -357,6 +392,10 @@ fn the_workloads_have_the_shape_of_the_papers() {
 fn a_hundred_facts_that_jitter_by_their_own_manner_are_no_surprise_together() {
     let mut surprise = Surprise::new(SECOND);
     let mut totals = [0.0; 50];
+    for index in 0..totals.len() {
+        surprise.came(2 * index, Kind::Gauge, ANY);
+        surprise.came(2 * index + 1, Kind::Counter, ANY);
+    }
     let mut surprised = 0;
     for second in 0..3000u64 {
         surprise.begin(SECOND * second as u32);
@@ -366,9 +405,9 @@ fn a_hundred_facts_that_jitter_by_their_own_manner_are_no_surprise_together() {
                 let n = noise(second * 1000 + index as u64 * 2 + salt);
                 (n - 0.5) / (1.01 - n)
             };
-            surprise.fact(2 * index, 1e3 + wild(0), Kind::Gauge);
+            surprise.fact(2 * index, 1e3 + wild(0));
             *total += (5.0 + wild(1)).max(0.0);
-            surprise.fact(2 * index + 1, *total, Kind::Counter);
+            surprise.fact(2 * index + 1, *total);
         }
         surprised += usize::from(second >= 1500 && surprise.finish().change >= 1.0);
     }

@@ -162,7 +162,6 @@ fn a_window_empties_with_time_alone() {
         graph.run(at(second), &mut |_| {});
     }
     assert_eq!(outcome(&mut graph, peak, 12), "9");
-    assert!(graph.due().is_some_and(|due| due <= at(13)));
     assert_eq!(outcome(&mut graph, peak, 16), "3");
     assert_eq!(outcome(&mut graph, peak, 20), "? no sample of n01/load/load1 in the window");
 }

@@ -23,7 +23,7 @@ use super::datagram::{DATAGRAM_BYTES, Datagram, Name, Times};
 use super::settings::{MAX_PEERS, PeerSettings};
 use crate::clock;
 
-/// The most answers a second: twice what [`MAX_PEERS`] nodes ask for by default. At some 12 us each,
+/// The most answers a second: four times what [`MAX_PEERS`] nodes ask for by default. At some 12 us each,
 /// strangers cannot make this node spend more than a fortieth of a core on them.
 const MAX_ANSWERS: u32 = 2048;
 

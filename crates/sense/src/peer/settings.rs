@@ -7,7 +7,7 @@ use skopos_model::{Timestamp, escape_segment};
 use super::datagram::MAX_NAME_BYTES;
 use crate::clock;
 
-/// The most peers of one node. Each is sent a datagram of 112 bytes an interval: 1,000 a second at
+/// The most peers of one node. Each is sent a datagram of 112 bytes an interval: 512 a second at
 /// most by default. Who has more nodes lets each watch a few others, and asks a hub for the rest.
 pub const MAX_PEERS: usize = 512;
 
@@ -30,20 +30,20 @@ pub struct PeerSettings {
     /// How often each peer is probed, unless the sensor is polled less often.
     pub interval: Duration,
     /// How long an answer may take. A peer is dead when the first of two or more unanswered probes
-    /// is this old; with the default, at most 2 s after it died.
+    /// is this old; with the default, at most 3 s after it died.
     pub timeout: Duration,
     /// This node's system time. There is only one, except in tests.
     pub wall_clock: fn() -> Timestamp,
 }
 
 impl PeerSettings {
-    /// Nothing is sent or listened to; half a second of interval, a timeout of 1.25 s.
+    /// Nothing is sent or listened to; a second of interval, a timeout of 1.25 s.
     pub fn of_node(node: impl Into<String>) -> Self {
         Self {
             node: node.into(),
             listen: None,
             peers: Vec::new(),
-            interval: Duration::from_millis(500),
+            interval: Duration::from_secs(1),
             timeout: Duration::from_millis(1250),
             wall_clock: || Timestamp::from_nanos(clock::now(ClockId::Realtime)),
         }

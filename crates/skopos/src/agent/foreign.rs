@@ -54,15 +54,14 @@ impl Foreign {
         self.left_out
     }
 
-    /// Hands every value that was looked at since the last time to the insights. True if there was
-    /// any.
+    /// Hands every value that was looked at since the last time to the insights.
     pub(crate) fn look(
         &mut self,
         insights: &mut Insights,
         publisher: &Publisher,
         now: Duration,
-    ) -> bool {
-        let Some(host) = &mut self.host else { return false };
+    ) {
+        let Some(host) = &mut self.host else { return };
         if self.search_at <= now {
             self.search_at = now + SEARCH_EVERY;
             let _ = host.refresh();
@@ -75,7 +74,6 @@ impl Foreign {
             self.versions = versions;
             self.meet(vertices, insights, publisher);
         }
-        let mut any = false;
         for fact in self.facts.values_mut() {
             let Some(followed) = &fact.followed else { continue };
             let Ok(reading) = fact.vertex.latest() else { continue };
@@ -90,9 +88,7 @@ impl Foreign {
                 Origin::Predicted { .. } => continue,
             }
             fact.checked_at = checked_at;
-            any = true;
         }
-        any
     }
 
     /// Follows vertices that are new, and forgets those that are gone.

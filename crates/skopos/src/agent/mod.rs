@@ -220,27 +220,26 @@ impl Agent {
         skopos_shm::release_program_pages();
         loop {
             let now = monotonic();
-            let due = self.polled.iter().map(Polled::due).min();
-            let wake = due.into_iter().chain(self.deadline).chain([self.look_at]).min();
+            let polls = self.polled.iter().map(Polled::due);
+            let wakes = polls.chain(self.deadline).chain(self.insights.predictions_due());
+            let wake = wakes.chain([self.look_at]).min();
             let wait = wake.map(|at| at.saturating_sub(now));
-            let wait = wait.into_iter().chain(self.server.patience_left());
-            let wait = wait.chain(self.insights.due_in(skopos_shm::now())).min();
-            if self.sleep(wait)? {
+            if self.sleep(wait.into_iter().chain(self.server.patience_left()).min())? {
                 return Ok(());
             }
             let now = monotonic();
             if self.deadline.is_some_and(|deadline| deadline <= now) {
                 return Ok(());
             }
-            if self.look_at <= now {
+            // Insights also age, and move with time: a look a second is soon enough to see it.
+            let is_look_due = self.look_at <= now;
+            if is_look_due {
                 self.look(now);
-            }
-            let time = skopos_shm::now();
-            if self.insights.due_in(time).is_some_and(|left| left.is_zero()) {
-                self.insights.run(&self.publisher, time, &mut self.counts);
             }
             if self.polled.iter().any(|p| p.due() <= now) || self.lanes.has_news() {
                 self.tick(observe)?;
+            } else if is_look_due || self.insights.predictions_due().is_some_and(|at| at <= now) {
+                self.insights.run(&self.publisher, Clock::now(), &mut self.counts);
             }
         }
     }
@@ -305,7 +304,7 @@ impl Agent {
             polled.watch(now, &mut events);
         }
         self.explain_missing(now);
-        self.insights.run(&self.publisher, time, &mut self.counts);
+        self.insights.run(&self.publisher, clock, &mut self.counts);
         if !self.publisher.is_published() {
             let path = self.publisher.path().display();
             return Err(Failure::new(format!(
@@ -369,9 +368,7 @@ impl Agent {
         if let Some(over) = self.overhead.plan(&mut self.polled, now) {
             self.events.push(Event::BudgetExceeded { limit: self.overhead.limit(), over });
         }
-        if self.foreign.look(&mut self.insights, &self.publisher, now) {
-            self.insights.run(&self.publisher, skopos_shm::now(), &mut self.counts);
-        }
+        self.foreign.look(&mut self.insights, &self.publisher, now);
     }
 
     /// Tells insights why facts that they ask for are not there.
@@ -421,7 +418,7 @@ impl Agent {
             Request::Definitions => Ok(self.insights.definitions()),
             Request::Findings { after } => Ok(self.insights.raised(after.as_ref())),
         };
-        self.insights.run(&self.publisher, skopos_shm::now(), &mut self.counts);
+        self.insights.run(&self.publisher, Clock::now(), &mut self.counts);
         answer.unwrap_or_else(|refused| {
             self.counts.requests_refused += 1;
             refused

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use skopos_model::Kind;
 use skopos_score::budget::{Demand, Grant};
 use skopos_score::interval::{Finding, Policy, Surprise};
 use skopos_sense::Skip;
@@ -39,8 +38,6 @@ pub(crate) struct Polled {
     facts: usize,
     policy: Box<dyn Policy>,
     surprise: Surprise,
-    /// How each fact moves, by its index.
-    kinds: Vec<Kind>,
     shortest: Duration,
     longest: Duration,
     /// What the policy wants.
@@ -109,7 +106,6 @@ impl Polled {
             probe: Some(probe),
             policy,
             surprise: Surprise::new(shortest),
-            kinds: Vec::new(),
             shortest,
             longest,
             wanted: shortest,
@@ -237,20 +233,13 @@ impl Polled {
     /// How far what was believed until this poll was off.
     fn judge(&mut self, at: Duration, yielded: &Yielded) -> Finding {
         for change in &yielded.changes {
-            match *change {
-                Change::Came(index, metric) => {
-                    let index = index as usize;
-                    self.kinds.resize(self.kinds.len().max(index + 1), Kind::Gauge);
-                    self.kinds[index] = metric.kind;
-                    self.surprise.forget(index);
-                }
-                Change::Went(index) => self.surprise.forget(index as usize),
+            if let Change::Came(index, metric) = *change {
+                self.surprise.came(index as usize, metric.kind, metric.unit);
             }
         }
         self.surprise.begin(at);
         for &(index, value) in &yielded.numbers {
-            let kind = self.kinds.get(index as usize).copied().unwrap_or(Kind::Gauge);
-            self.surprise.fact(index as usize, value.as_f64(), kind);
+            self.surprise.fact(index as usize, value.as_f64());
         }
         self.surprise.finish()
     }

@@ -60,6 +60,10 @@ fn system_time() {
         peer/n04/clock_offset_seconds 0.006
         peer/n04/clock_offset_bound_seconds 0.0003
         peer/n05/clock_offset_seconds -
+        peer/n06/clock_offset_seconds 99
+        peer/n06/clock_offset_bound_seconds 0.0001
+        peer/n06/alive 0
+        peer/n04/alive 1
     ";
     check(
         &format!("clock/drift_ppm -12.5\n{peers}"),

@@ -16,10 +16,11 @@ use std::time::Duration;
 use skopos_model::{Kind, Sample, Timestamp, Topic, Unit, Value, ValueType};
 use skopos_score::anomaly::Watched;
 use skopos_score::graph::{Computed, InsightSpec, VertexId};
-use skopos_score::insight::{BuiltIn, Changes, Tiers};
+use skopos_score::insight::{BuiltIn, Changes, Definition, Tiers};
 use skopos_score::{Graph, Insight, Unknown};
 use skopos_shm::{Publisher, VertexSpec, VertexWriter};
 
+use crate::agent::clock::Clock;
 use crate::agent::sink::{Change, Counts, Yielded};
 use crate::config::Config;
 use crate::failure::Failure;
@@ -40,8 +41,8 @@ pub(crate) struct Insights {
     computed: HashMap<VertexId, Computing>,
     findings: Findings,
     predictions: Predictions,
-    /// Insights that could not be added, by topic.
-    refused: Vec<(Topic, String)>,
+    /// Built-in insights that could not be added.
+    refused: Vec<Refused>,
     /// Facts that the graph has refused so far.
     facts_refused: u64,
 }
@@ -61,6 +62,13 @@ struct Computing {
     writer: VertexWriter,
     watched: Option<Watched>,
     predicted: Option<Predicted>,
+}
+
+/// A built-in insight that could not be added.
+struct Refused {
+    topic: Topic,
+    definition: &'static Definition,
+    reason: String,
 }
 
 /// What insights and findings come to so far.
@@ -265,7 +273,8 @@ impl Insights {
     }
 
     /// Computes and publishes what has to be after what was taken.
-    pub(crate) fn run(&mut self, publisher: &Publisher, now: Timestamp, counts: &mut Counts) {
+    pub(crate) fn run(&mut self, publisher: &Publisher, at: Clock, counts: &mut Counts) {
+        let now = at.wall;
         let Self { graph, computed, findings, predictions, .. } = self;
         let mut clock = skopos_shm::boottime;
         let ran = graph.run_timed(now, Some(&mut clock), &mut |of| {
@@ -285,18 +294,17 @@ impl Insights {
         });
         counts.insights_run += ran.evaluated as u64;
         self.findings.publish(publisher, counts);
-        self.predictions.publish(now, counts);
+        self.predictions.publish(at, counts);
     }
 
-    /// How long until something is to be done although no fact came.
-    pub(crate) fn due_in(&self, now: Timestamp) -> Option<Duration> {
-        let aged = self.graph.due().map(|due| due.since(now));
-        self.predictions.due_in(now).into_iter().chain(aged).min()
+    /// When predictions are due, on the monotonic clock; `None` if nothing is predicted.
+    pub(crate) fn predictions_due(&self) -> Option<Duration> {
+        self.predictions.due()
     }
 
     fn apply(&mut self, changes: Changes, publisher: &Publisher) {
         for topic in changes.removed {
-            self.refused.retain(|(refused, _)| *refused != topic);
+            self.refused.retain(|refused| refused.topic != topic);
             let Some(vertex) = self.graph.find(topic.as_str()) else { continue };
             // Of the same topic may be a user's insight or fact, for which this one was refused.
             let is_own = self.computed.get(&vertex).is_some_and(|own| own.is_built_in);
@@ -307,9 +315,9 @@ impl Insights {
             }
         }
         for vertex in changes.added {
-            let topic = vertex.spec.topic.clone();
-            if let Err(reason) = self.add(vertex.spec, vertex.insight, true, publisher) {
-                self.refused.push((topic, reason.to_string()));
+            let (topic, definition) = (vertex.spec.topic.clone(), vertex.definition);
+            if let Err(e) = self.add(vertex.spec, vertex.insight, true, publisher) {
+                self.refused.push(Refused { topic, definition, reason: e.to_string() });
             }
         }
     }

@@ -10,6 +10,8 @@ use skopos_model::{Kind, Origin, Sample, Timestamp, Topic, TopicPattern, Unit, V
 use skopos_score::delphi::Predictor;
 use skopos_shm::{Publisher, VertexSpec, VertexWriter};
 
+use crate::agent::clock::Clock;
+use crate::agent::polled::beat_after;
 use crate::agent::sink::Counts;
 use crate::config::PredictionConfig;
 use crate::failure::Failure;
@@ -30,7 +32,8 @@ pub(crate) struct Predictions {
     patterns: Vec<TopicPattern>,
     every: Duration,
     places: Vec<Option<Place>>,
-    next: Timestamp,
+    /// When to predict next, on the monotonic clock.
+    next: Duration,
     /// Topics that were to be predicted so far and had no room.
     refused: u64,
     /// True if a place has something to say that cannot wait for the next prediction.
@@ -64,7 +67,7 @@ impl Predictions {
             return Err(Failure::new(format!("[prediction]: `every` is {every:?}"))
                 .hint("predictions are published every 10 ms at most"));
         }
-        let (node, next) = (Arc::clone(node), Timestamp::default());
+        let (node, next) = (Arc::clone(node), Duration::ZERO);
         let places = Vec::new();
         Ok(Self { node, patterns, every, places, next, refused: 0, is_news: false })
     }
@@ -137,13 +140,14 @@ impl Predictions {
         }
     }
 
-    /// How long until predictions are due; `None` if nothing is predicted.
-    pub(crate) fn due_in(&self, now: Timestamp) -> Option<Duration> {
-        self.places.iter().any(Option::is_some).then(|| self.next.since(now))
+    /// When predictions are due, on the monotonic clock; `None` if nothing is predicted.
+    pub(crate) fn due(&self) -> Option<Duration> {
+        self.places.iter().any(Option::is_some).then_some(self.next)
     }
 
     /// Publishes what is predicted for now, if it is due.
-    pub(crate) fn publish(&mut self, now: Timestamp, counts: &mut Counts) {
+    pub(crate) fn publish(&mut self, clock: Clock, counts: &mut Counts) {
+        let now = clock.wall;
         if std::mem::take(&mut self.is_news) {
             for place in self.places.iter_mut().flatten() {
                 let Some(why) = place.unknown.take() else { continue };
@@ -151,11 +155,11 @@ impl Predictions {
                 counts.published(&place.writer.publish_sample(&sample));
             }
         }
-        // A clock that was set back must not stop predictions until it has caught up.
-        if now < self.next && self.next.since(now) <= self.every {
+        if clock.monotonic < self.next {
             return;
         }
-        self.next = now.saturating_add(self.every);
+        // On the beat, so that predictions share their wake with sensors.
+        self.next = beat_after(clock.monotonic + self.every, self.every);
         for place in self.places.iter().flatten() {
             let Some(said) = place.predictor.now(now) else { continue };
             let (value, bound) = (Value::F64(said.value), said.bound);

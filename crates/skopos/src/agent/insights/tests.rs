@@ -45,7 +45,7 @@ fn what_a_user_has_at_the_topic_of_a_built_in_insight_stays_when_that_one_goes()
     let own = all.follow(taken).expect("room");
     for round in 0..3 {
         let mount = all.follow("n01/fsinfo/data/type").expect("room");
-        let refused: Vec<&str> = all.insights.refused.iter().map(|(t, _)| t.as_str()).collect();
+        let refused: Vec<&str> = all.insights.refused.iter().map(|r| r.topic.as_str()).collect();
         assert_eq!(refused, [taken], "round {round}");
         all.insights.unfollow(mount, &all.publisher);
         assert!(all.insights.refused.is_empty(), "round {round}: it is forgotten");
@@ -132,12 +132,16 @@ fn findings_come_page_by_page_and_none_is_lost() {
 #[test]
 fn insights_without_room_are_listed_up_to_a_bound_and_counted() {
     let mut all = Fixture::new("");
-    for index in 0..500 {
-        let topic = topic_of(&format!("n01/insight/{index}{}/x", "y".repeat(60)));
-        all.insights.refused.push((topic, "no room ".repeat(30)));
+    let name = |index: usize| format!("{index}{}", "y".repeat(60));
+    for index in 0..100 {
+        let _taken = all.follow(&format!("n01/insight/{}/fs_performance", name(index)));
+        all.follow(&format!("n01/fsinfo/{}/type", name(index))).expect("room");
     }
     let answer = all.insights.definitions();
     assert!(length(&answer) < MAX_ANSWER_BYTES);
-    let Answer::Definitions { refused, refused_total, .. } = answer else { panic!("{answer:?}") };
-    assert_eq!((refused.len(), refused_total), (64, 500));
+    let Answer::Definitions { definitions, refused, refused_total } = answer else { panic!() };
+    let of_it = definitions.iter().find(|d| d.name == "fs_performance").expect("it is built in");
+    assert_eq!((of_it.vertices, of_it.refused), (0, 100));
+    assert_eq!(of_it.why_none.as_deref(), Some(&*refused[0].reason));
+    assert_eq!((refused.len(), refused_total), (64, 100));
 }

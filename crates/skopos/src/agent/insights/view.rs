@@ -5,7 +5,7 @@ use skopos_score::Graph;
 use skopos_score::anomaly::Event;
 use skopos_score::graph::{InputView, VertexView};
 
-use crate::agent::insights::Insights;
+use crate::agent::insights::{Insights, Refused};
 use crate::agent::insights::findings::as_json;
 use crate::control::{
     Answer, DefinitionStatus, InputStatus, MAX_ANSWER_BYTES, RefusedInput, VertexStatus,
@@ -50,16 +50,22 @@ impl Insights {
 
     /// How each built-in insight stands.
     pub(crate) fn definitions(&self) -> Answer {
-        let definitions = self.built_in.standing().map(|(definition, standing)| DefinitionStatus {
-            name: definition.metric.name.to_owned(),
-            row: definition.row,
-            help: definition.metric.help.to_owned(),
-            unit: definition.metric.unit.to_string(),
-            formula: definition.formula.to_owned(),
-            source: definition.source.to_owned(),
-            vertices: standing.vertices,
-            refused: standing.refused,
-            why_none: standing.why_none,
+        let definitions = self.built_in.standing().map(|(definition, standing)| {
+            let is_of_it = |refused: &&Refused| std::ptr::eq(refused.definition, definition);
+            let without_room = self.refused.iter().filter(is_of_it).count();
+            let vertices = standing.vertices - without_room;
+            let why_refused = self.refused.iter().find(is_of_it).filter(|_| vertices == 0);
+            DefinitionStatus {
+                name: definition.metric.name.to_owned(),
+                row: definition.row,
+                help: definition.metric.help.to_owned(),
+                unit: definition.metric.unit.to_string(),
+                formula: definition.formula.to_owned(),
+                source: definition.source.to_owned(),
+                vertices,
+                refused: standing.refused + without_room,
+                why_none: why_refused.map(|refused| refused.reason.clone()).or(standing.why_none),
+            }
         });
         Answer::Definitions {
             definitions: definitions.collect(),
@@ -68,7 +74,7 @@ impl Insights {
                 .refused
                 .iter()
                 .take(MAX_REFUSED)
-                .map(|(topic, reason)| RefusedInput {
+                .map(|Refused { topic, reason, .. }| RefusedInput {
                     topic: topic.to_string(),
                     reason: reason.clone(),
                 })

@@ -163,6 +163,10 @@ fn parents() -> Vec<(u32, u32)> {
 
 #[cfg(test)]
 mod tests {
+    use std::process::Command;
+    use std::thread;
+    use std::time::Duration;
+
     use super::*;
 
     #[test]
@@ -175,13 +179,20 @@ mod tests {
 
     #[test]
     fn the_meter_sees_work_and_memory() {
-        let mut meter = Meter::start(vec![std::process::id()]);
-        let started = Instant::now();
-        while started.elapsed().as_millis() < 50 {
-            std::hint::black_box(started);
+        // Not this process: its other tests' threads take their time with them when they end.
+        let mut shell = Command::new("sh");
+        let mut busy = shell.args(["-c", "while :; do :; done"]).spawn().expect("a shell");
+        let mut meter = Meter::start(vec![busy.id()]);
+        let before = cpu(busy.id());
+        let (started, patience) = (Instant::now(), Duration::from_secs(60));
+        while cpu(busy.id()) == before && started.elapsed() < patience {
+            thread::sleep(Duration::from_millis(10));
         }
         meter.look();
-        let usage = meter.stop().expect("this process runs");
+        let usage = meter.stop();
+        busy.kill().expect("it runs");
+        busy.wait().expect("it ran");
+        let usage = usage.expect("it ran");
         assert!(usage.cpu_seconds_per_second > 0.0, "{usage:?}");
         assert!(usage.pss_bytes > 0 && usage.pss_bytes <= usage.rss_bytes, "{usage:?}");
     }
