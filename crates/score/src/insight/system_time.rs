@@ -28,7 +28,7 @@ pub(super) static DEFINITION: Definition = Definition {
     metric: &insight::SYSTEM_TIME,
     row: 12,
     name: "system time",
-    formula: "(node, time, drift, median(offset), offset_bound of that peer)",
+    formula: "(node, time, drift, median(offset of peers that are alive), offset_bound of that peer)",
     source: "Apollo, Table 1, row 12: (NodeID, system time), calculate drift",
     instances: Instances::Node,
     inputs: &[

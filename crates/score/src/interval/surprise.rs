@@ -67,8 +67,9 @@ const LEAST_SHARE: f64 = 0.01;
 /// unit a second. Zero where only the fact's own past can say.
 fn least(kind: Kind, unit: Unit) -> f32 {
     match (kind, unit) {
-        // A ten-thousandth of a machine's memory, a hundredth of what a slow disk moves.
-        (Kind::Gauge | Kind::Counter, Unit::BYTES) => 1024.0 * 1024.0,
+        // A thousandth of a small machine's memory, a hundredth of what a slow disk moves.
+        (Kind::Gauge, Unit::BYTES) => 4.0 * 1024.0 * 1024.0,
+        (Kind::Counter, Unit::BYTES) => 1024.0 * 1024.0,
         // Of a core, of a device's time: what housekeeping takes now and then.
         (Kind::Counter, Unit::SECONDS) | (Kind::Gauge, Unit::RATIO) => 0.05,
         // Less than a wait in any scheduler's queue.

@@ -55,6 +55,8 @@ pub(crate) const SEGMENT_NAME: &str = "agent";
 pub(crate) const MIN_REFRESH: Duration = Duration::from_millis(100);
 /// How often the agent looks who reads what, and so how late a new follower is noticed.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// When nothing is new to the agent any more: intervals have grown to where they stay.
+const SETTLED_AFTER: Duration = Duration::from_secs(60);
 /// How often sensors are asked what they cannot measure.
 const EXPLAIN_EVERY: Duration = Duration::from_secs(10);
 /// How long the first tick waits for sensors that may block, so that what they found is there with
@@ -218,6 +220,8 @@ impl Agent {
         self.tick(observe)?;
         // All is parsed, opened and polled once: most of the program is not needed any more.
         skopos_shm::release_program_pages();
+        // Nor, once policies and detectors have learned, what learning took.
+        let mut settled_at = Some(monotonic() + SETTLED_AFTER);
         loop {
             let now = monotonic();
             let polls = self.polled.iter().map(Polled::due);
@@ -230,6 +234,9 @@ impl Agent {
             let now = monotonic();
             if self.deadline.is_some_and(|deadline| deadline <= now) {
                 return Ok(());
+            }
+            if settled_at.take_if(|at| *at <= now).is_some() {
+                skopos_shm::release_program_pages();
             }
             // Insights also age, and move with time: a look a second is soon enough to see it.
             let is_look_due = self.look_at <= now;
@@ -305,16 +312,8 @@ impl Agent {
         }
         self.explain_missing(now);
         self.insights.run(&self.publisher, clock, &mut self.counts);
-        if !self.publisher.is_published() {
-            let path = self.publisher.path().display();
-            return Err(Failure::new(format!(
-                "the segment {path} was removed: nobody can read it"
-            ))
-            .hint(
-                "start the agent again; if a login manager empties the directory, set SKOPOS_DIR",
-            ));
-        }
         if self.self_facts.due(&self.publisher) <= now {
+            self.check_segment()?;
             self.publish_self(time);
         }
         self.server.expire(&mut self.counts);
@@ -322,6 +321,16 @@ impl Agent {
             observe(self, event)?;
         }
         observe(self, Event::Ticked)
+    }
+
+    /// An agent whose segment somebody removed would go on for nobody.
+    fn check_segment(&self) -> Result<(), Failure> {
+        if self.publisher.is_published() {
+            return Ok(());
+        }
+        let path = self.publisher.path().display();
+        Err(Failure::new(format!("the segment {path} was removed: nobody can read it"))
+            .hint("start the agent again; if a login manager empties the directory, set SKOPOS_DIR"))
     }
 
     /// Polls every sensor that is due, or has a lane do it.

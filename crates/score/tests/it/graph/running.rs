@@ -180,7 +180,7 @@ fn what_moves_with_time_alone_is_evaluated_each_second() {
     assert_eq!(ran.evaluated, 0);
     assert_eq!(run(&mut graph, 8), ["clock=8", "above=8"]);
     graph.remove(id).expect("it is there");
-    assert_eq!(run(&mut graph, 9), ["above?no vertex `clock`"]);
+    assert_eq!(run(&mut graph, 9), ["above?no clock"]);
 }
 
 #[test]
