@@ -55,12 +55,7 @@ impl Foreign {
     }
 
     /// Hands every value that was looked at since the last time to the insights.
-    pub(crate) fn look(
-        &mut self,
-        insights: &mut Insights,
-        publisher: &Publisher,
-        now: Duration,
-    ) {
+    pub(crate) fn look(&mut self, insights: &mut Insights, publisher: &Publisher, now: Duration) {
         let Some(host) = &mut self.host else { return };
         if self.search_at <= now {
             self.search_at = now + SEARCH_EVERY;

@@ -329,8 +329,9 @@ impl Agent {
             return Ok(());
         }
         let path = self.publisher.path().display();
-        Err(Failure::new(format!("the segment {path} was removed: nobody can read it"))
-            .hint("start the agent again; if a login manager empties the directory, set SKOPOS_DIR"))
+        Err(Failure::new(format!("the segment {path} was removed: nobody can read it")).hint(
+            "start the agent again; if a login manager empties the directory, set SKOPOS_DIR",
+        ))
     }
 
     /// Polls every sensor that is due, or has a lane do it.

@@ -5,8 +5,8 @@ use skopos_score::Graph;
 use skopos_score::anomaly::Event;
 use skopos_score::graph::{InputView, VertexView};
 
-use crate::agent::insights::{Insights, Refused};
 use crate::agent::insights::findings::as_json;
+use crate::agent::insights::{Insights, Refused};
 use crate::control::{
     Answer, DefinitionStatus, InputStatus, MAX_ANSWER_BYTES, RefusedInput, VertexStatus,
 };
