@@ -26,6 +26,7 @@ mod unit;
 mod error;
 pub mod duration;
 pub mod schema;
+pub mod task;
 
 pub use error::Error;
 pub use pattern::TopicPattern;

@@ -1,5 +1,6 @@
 //! What a user may type.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -60,6 +61,11 @@ pub(crate) enum Verb {
     /// Watch this machine as a lean daemon
     #[command(before_help = "Example: skopos agent --interval 5s")]
     Agent(AgentArgs),
+    /// Run one command, measure what it uses and keep it within limits
+    #[command(
+        before_help = "Example: skopos run --limit memory=4GiB,wall=2h --report out -- make -j2"
+    )]
+    Run(RunArgs),
     /// Look at this machine live
     #[cfg(feature = "tui")]
     #[command(before_help = "Example: skopos top   (? for help, q to leave)")]
@@ -108,6 +114,57 @@ pub(crate) enum Verb {
     /// Print the manual page
     #[command(before_help = "Example: skopos man | man -l -")]
     Man(ManArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RunArgs {
+    /// How closely to look: 1 looks now and then, 2 sees every process at its birth and end
+    #[arg(long, value_name = "LEVEL", default_value = "auto", value_parser = level)]
+    pub(crate) level: Level,
+    /// What it may use at most: memory=4GiB,wall=2h,cpu=1h,processes=100 … (4GB is 4,000,000,000,
+    /// 4GiB and 4G are 4,294,967,296 bytes)
+    #[arg(long = "limit", value_name = "NAME=VALUE,…")]
+    pub(crate) limits: Vec<String>,
+    /// How long a task that exceeds a limit has to end by itself, after a SIGTERM
+    #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration::parse)]
+    pub(crate) kill_after: Duration,
+    /// Write the report there: summary.json and series.csv
+    #[arg(long, value_name = "DIR")]
+    pub(crate) report: Option<PathBuf>,
+    /// Time between two looks, and two rows of the series
+    #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = duration::parse)]
+    pub(crate) series: Duration,
+    /// Count the files below this folder, and the space they take
+    #[arg(long, value_name = "PATH")]
+    pub(crate) watch: Vec<PathBuf>,
+    /// What tasks that are alike are called [default: the program's name]
+    #[arg(long, value_name = "CLASS")]
+    pub(crate) name: Option<String>,
+    /// Print a summary to stderr at the end, even where that is no terminal
+    #[arg(long, conflicts_with = "quiet")]
+    pub(crate) summary: bool,
+    /// Print nothing, even on a terminal
+    #[arg(long, short)]
+    pub(crate) quiet: bool,
+    /// Say what would measure here and why, and run nothing
+    #[arg(long)]
+    pub(crate) explain: bool,
+    /// The command and its arguments, after `--`
+    #[arg(last = true, required_unless_present = "explain", value_name = "COMMAND")]
+    pub(crate) command: Vec<OsString>,
+}
+
+/// How closely a task is looked at; `None` is the best that costs next to nothing.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Level(pub(crate) Option<u8>);
+
+fn level(text: &str) -> Result<Level, String> {
+    match text {
+        "auto" => Ok(Level(None)),
+        "1" => Ok(Level(Some(1))),
+        "2" => Ok(Level(Some(2))),
+        _ => Err("a level is 1, 2 or auto".to_owned()),
+    }
 }
 
 #[derive(Debug, Args)]

@@ -2,6 +2,7 @@
 
 mod up;
 mod agent;
+mod run;
 mod ls;
 mod get;
 mod watch;
@@ -26,6 +27,7 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode, Failure> {
     match cli.verb {
         Verb::Up(args) => up::run(global, &args),
         Verb::Agent(args) => agent::run(global, &args),
+        Verb::Run(args) => run::run(global, &args),
         #[cfg(feature = "tui")]
         Verb::Top(args) => crate::top::run(global, &args),
         Verb::Ls(args) => ls::run(global, &args),

@@ -1,0 +1,16 @@
+//! One monitored task: what was measured of it, how, and how well.
+//!
+//! Read in this order: a [`Resource`] is one field of a report and one name in a limit; a [`Reading`]
+//! is its value with the method that it was measured by; [`Limits`] are what a task may use at most;
+//! a [`Summary`] is the whole report.
+
+mod resource;
+mod limits;
+mod summary;
+
+pub use limits::{Crossing, Limit, LimitError, Limits, amount, parse_bytes};
+pub use resource::{Combine, RESOURCES, Resource, resource};
+pub use summary::{
+    Completeness, Ended, ExitType, Finding, Host, Identity, MechanismUse, Overhead, Process, Rank,
+    Reading, SUMMARY_VERSION, Summary,
+};

@@ -1,0 +1,176 @@
+//! What a task uses, as data: each resource is a field of the report, a column of the series and a
+//! name in a limit.
+
+/// One resource.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Resource {
+    /// Its name in reports and limits; ends in the unit.
+    pub name: &'static str,
+    /// A short name that a limit may use instead; empty if there is none.
+    pub alias: &'static str,
+    /// Base unit: `bytes`, `seconds`, `joules`; empty for a count.
+    pub unit: &'static str,
+    /// One sentence for people.
+    pub help: &'static str,
+    /// How the values of two parts of a task make that of the whole.
+    pub combine: Combine,
+}
+
+/// How the values of two tasks, one after the other, or of nested monitors come together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Combine {
+    /// They add up.
+    Sum,
+    /// The greater one counts.
+    Max,
+}
+
+const fn new(
+    name: &'static str,
+    alias: &'static str,
+    unit: &'static str,
+    combine: Combine,
+    help: &'static str,
+) -> Resource {
+    Resource { name, alias, unit, help, combine }
+}
+
+use Combine::{Max, Sum};
+
+/// All of them, in the order of reports. The first block is Table 2 of Juve et al., "Practical
+/// Resource Monitoring for Robust High Throughput Computing".
+pub static RESOURCES: &[Resource] = &[
+    new("wall_seconds", "wall", "seconds", Sum, "From start to end"),
+    new("cpu_seconds", "cpu", "seconds", Sum, "Processor time of all processes, user and system"),
+    new("user_seconds", "", "seconds", Sum, "Processor time in user mode"),
+    new("system_seconds", "", "seconds", Sum, "Processor time in kernel mode"),
+    new(
+        "cores",
+        "",
+        "",
+        Max,
+        "Processor time over wall time: the cores that were busy, on average",
+    ),
+    new("gpus", "", "", Max, "GPUs on which a process of the task had a context"),
+    new("processes_max", "processes", "", Max, "Processes that ran at one time"),
+    new("processes_total", "", "", Sum, "Processes that were started, the first one included"),
+    new("threads_max", "threads", "", Max, "Threads that ran at one time"),
+    new(
+        "resident_bytes_max",
+        "memory",
+        "bytes",
+        Max,
+        "Resident memory of all processes at one time; a page that two of them share counts in each",
+    ),
+    new(
+        "pss_bytes_max",
+        "pss",
+        "bytes",
+        Max,
+        "Resident memory at one time, shared pages divided among those that share them",
+    ),
+    new("virtual_bytes_max", "virtual", "bytes", Max, "Address space of all processes at one time"),
+    new("swap_bytes_max", "swap", "bytes", Max, "Memory in swap at one time"),
+    new(
+        "cgroup_bytes_max",
+        "",
+        "bytes",
+        Max,
+        "What the control group was charged for at one time: memory, page cache and kernel",
+    ),
+    new(
+        "read_bytes",
+        "read",
+        "bytes",
+        Sum,
+        "Bytes that the task asked to read: files, pipes and sockets",
+    ),
+    new(
+        "written_bytes",
+        "written",
+        "bytes",
+        Sum,
+        "Bytes that the task asked to write: files, pipes and sockets",
+    ),
+    new(
+        "device_read_bytes",
+        "",
+        "bytes",
+        Sum,
+        "Bytes that storage delivered for the task: what was in no cache",
+    ),
+    new("device_written_bytes", "", "bytes", Sum, "Bytes that the task's pages owe to storage"),
+    new(
+        "files",
+        "files",
+        "",
+        Max,
+        "Files and folders in the watched folders; hard links count once",
+    ),
+    new(
+        "footprint_bytes",
+        "disk",
+        "bytes",
+        Max,
+        "Space that they take on disk; hard links count once",
+    ),
+    new("minor_faults", "", "", Sum, "Page faults that needed no input or output"),
+    new("major_faults", "", "", Sum, "Page faults that read from storage: mapped files, swap"),
+    new("voluntary_switches", "", "", Sum, "Times that a thread gave up its processor to wait"),
+    new("involuntary_switches", "", "", Sum, "Times that a thread lost its processor to another"),
+    new(
+        "cpu_delay_seconds",
+        "",
+        "seconds",
+        Sum,
+        "Time that threads were ready and had no processor",
+    ),
+    new("io_delay_seconds", "", "seconds", Sum, "Time that threads waited for storage"),
+    new(
+        "memory_delay_seconds",
+        "",
+        "seconds",
+        Sum,
+        "Time that threads waited for memory: swap, reclaim, thrashing, compaction",
+    ),
+    new("received_bytes", "received", "bytes", Sum, "Bytes that came by sockets"),
+    new("sent_bytes", "sent", "bytes", Sum, "Bytes that left by sockets"),
+    new("opened_files", "", "", Sum, "Distinct files that were opened"),
+    new("instructions", "", "", Sum, "Instructions that were retired"),
+    new("cycles", "", "", Sum, "Processor cycles"),
+    new(
+        "energy_joules",
+        "energy",
+        "joules",
+        Sum,
+        "Energy of the processors while the task ran, that of others included",
+    ),
+];
+
+/// The resource of this name or alias.
+pub fn resource(name: &str) -> Option<&'static Resource> {
+    RESOURCES.iter().find(|r| r.name == name || (!r.alias.is_empty() && r.alias == name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_aliases_are_unique_and_say_their_unit() {
+        for (at, r) in RESOURCES.iter().enumerate() {
+            let others = || RESOURCES.iter().enumerate().filter(|(n, _)| *n != at).map(|(_, r)| r);
+            assert!(others().all(|o| o.name != r.name && o.alias != r.name), "{}", r.name);
+            assert!(r.alias.is_empty() || others().all(|o| o.alias != r.alias), "{}", r.alias);
+            assert!(r.unit.is_empty() || r.name.contains(r.unit), "{} in {}", r.name, r.unit);
+            assert!(!r.help.is_empty() && !r.help.ends_with('.'), "{}", r.name);
+        }
+    }
+
+    #[test]
+    fn both_names_find_it() {
+        assert_eq!(resource("memory"), resource("resident_bytes_max"));
+        assert!(resource("memory").is_some());
+        assert_eq!(resource(""), None);
+    }
+}

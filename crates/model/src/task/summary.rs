@@ -1,0 +1,217 @@
+//! The report of one task: `summary.json`.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// The version of the report's format: raised when a field changes its meaning or goes.
+pub const SUMMARY_VERSION: u32 = 1;
+
+/// The report of one task.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Summary {
+    /// [`SUMMARY_VERSION`].
+    pub version: u32,
+    /// What ran.
+    pub task: Identity,
+    /// Where it ran.
+    pub host: Host,
+    /// When it started, in seconds of UNIX time.
+    pub start_seconds: f64,
+    /// When its first process ended, in seconds of UNIX time.
+    pub end_seconds: f64,
+    /// How it ended.
+    pub ended: Ended,
+    /// The level of measurement: 1, 2 or 3.
+    pub level: u8,
+    /// Each resource by its name.
+    pub resources: BTreeMap<String, Reading>,
+    /// What could have measured, and what did.
+    pub mechanisms: Vec<MechanismUse>,
+    /// What the monitor itself took.
+    pub overhead: Overhead,
+    /// What makes the measurement say less than it seems to; empty if nothing does.
+    pub disturbed: Vec<String>,
+    /// What stood out, most important first.
+    pub findings: Vec<Finding>,
+    /// Its processes in the order of their start, those that used most if there are too many.
+    pub processes: Vec<Process>,
+    /// Processes that are not in that list.
+    pub processes_left_out: u64,
+}
+
+/// What ran.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Identity {
+    /// Tasks that are alike have one class: given, or the name of the program.
+    pub class: String,
+    /// The command and its arguments.
+    pub command: Vec<String>,
+    /// The folder in which it was started.
+    pub folder: String,
+    /// The tool that measured it: `skopos` and its version, or the one that it was imported from.
+    pub monitor: String,
+    /// Its place in a parallel job.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rank: Option<Rank>,
+}
+
+/// The place of a task in a parallel job.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rank {
+    /// What the launcher calls the job.
+    pub job: String,
+    /// This task's number in it, from 0 on.
+    pub rank: u32,
+    /// How many there are.
+    pub size: u32,
+    /// Who says so: `slurm`, `openmpi`, `pmi`.
+    pub launcher: String,
+}
+
+/// Where it ran.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Host {
+    /// The node's name.
+    pub node: String,
+    /// The kernel's release.
+    pub kernel: String,
+    /// Cores that the task could use.
+    pub cores: u32,
+    /// Memory of the machine.
+    pub memory_bytes: u64,
+}
+
+/// How a task ended.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Ended {
+    /// Of its own, by a signal, or for a limit.
+    pub exit_type: ExitType,
+    /// What its first process returned, if it returned.
+    pub status: Option<i32>,
+    /// The signal that ended its first process, if one did.
+    pub signal: Option<i32>,
+    /// Each limit that was exceeded: `memory: 5.1 GiB > 4 GiB`.
+    pub limits: Vec<String>,
+    /// The process that used most of what was exceeded.
+    pub guilty: Option<String>,
+}
+
+/// How a task ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ExitType {
+    /// It returned, with zero or not.
+    Normal,
+    /// A signal that it did not catch.
+    Signal,
+    /// It was ended because it exceeded a limit.
+    Limit,
+    /// It runs on: the monitor was told to let go of it.
+    Running,
+}
+
+/// What was measured of one resource.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Reading {
+    /// The value in the resource's unit; `null` if it is unknown.
+    pub value: Option<f64>,
+    /// The unit.
+    pub unit: String,
+    /// The mechanism that measured it; empty if it is unknown.
+    pub method: String,
+    /// What of the task it covers.
+    pub completeness: Completeness,
+    /// How far off it may be at most, in the unit; `null` if nothing bounds it.
+    pub error_bound: Option<f64>,
+    /// Why it is unknown, or what is not in it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+/// What of the task a reading covers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Completeness {
+    /// Nothing: it is unknown.
+    None,
+    /// What was seen when it was looked: peaks between two looks are missing, and so are processes
+    /// that lived between two.
+    Sampled,
+    /// At least this much: something is known to be missing.
+    AtLeast,
+    /// All of it.
+    All,
+}
+
+impl Reading {
+    /// A resource of which nothing is known, and why.
+    pub fn unknown(unit: &str, reason: impl Into<String>) -> Self {
+        Self {
+            value: None,
+            unit: unit.to_owned(),
+            method: String::new(),
+            completeness: Completeness::None,
+            error_bound: None,
+            reason: Some(reason.into()),
+        }
+    }
+}
+
+/// A mechanism, and whether it was used.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MechanismUse {
+    /// Its name, as in the readings' `method`.
+    pub name: String,
+    /// True if it measured.
+    pub used: bool,
+    /// Why it did not, or what it was there for.
+    pub why: String,
+}
+
+/// What the monitor itself took while the task ran.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Overhead {
+    /// Its processor time.
+    pub cpu_seconds: f64,
+    /// Its resident memory at its largest.
+    pub resident_bytes_max: u64,
+    /// How often it stopped a process of the task to look at it.
+    pub stops: u64,
+}
+
+/// Something that stood out.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Finding {
+    /// What it is.
+    pub what: String,
+    /// What one could do.
+    pub advice: String,
+}
+
+/// One process of the task.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Process {
+    /// Its process id.
+    pub pid: i32,
+    /// That of the process that started it.
+    pub parent: i32,
+    /// Its command line, cut if it is long; the name of the program if it is not known.
+    pub command: String,
+    /// When it was first seen, in seconds since the task started.
+    pub start_seconds: f64,
+    /// When it ended; `null` if it outlived the monitor's look.
+    pub end_seconds: Option<f64>,
+    /// What it returned, if it returned.
+    pub status: Option<i32>,
+    /// The signal that ended it, if one did.
+    pub signal: Option<i32>,
+    /// Processor time; `null` if it ended unseen.
+    pub cpu_seconds: Option<f64>,
+    /// Its largest resident memory.
+    pub resident_bytes_max: Option<u64>,
+    /// Bytes that it asked to read.
+    pub read_bytes: Option<u64>,
+    /// Bytes that it asked to write.
+    pub written_bytes: Option<u64>,
+}

@@ -1,0 +1,191 @@
+//! `skopos run -- COMMAND`: one task, measured and limited.
+//!
+//! Standard output is the task's. What the monitor has to say goes to standard error, and only to a
+//! person: to a terminal, or where it is asked for.
+
+mod files;
+mod text;
+
+use std::io::{IsTerminal as _, Write as _};
+use std::path::Path;
+use std::process::ExitCode;
+
+use serde::Serialize;
+use skopos_model::task::{
+    Crossing, ExitType, LimitError, Limits, MechanismUse, RESOURCES, Summary,
+};
+use skopos_task::{Choice, Failed, Order, Outcome, choose};
+
+use crate::cli::{Global, RunArgs};
+use crate::failure::Failure;
+use crate::out::{Out, Style, tell};
+
+/// What shells return for a command that does not exist.
+const NOT_FOUND: u8 = 127;
+/// And for one that cannot be started.
+const NOT_EXECUTABLE: u8 = 126;
+/// Added to the number of the signal that ended a command.
+const SIGNALLED: u8 = 128;
+
+/// Resources that can be limited because their value is known while the task runs.
+const LIMITED: [&str; 13] = [
+    "wall_seconds",
+    "cpu_seconds",
+    "cores",
+    "processes_max",
+    "threads_max",
+    "resident_bytes_max",
+    "pss_bytes_max",
+    "virtual_bytes_max",
+    "swap_bytes_max",
+    "read_bytes",
+    "written_bytes",
+    "files",
+    "footprint_bytes",
+];
+
+/// `docs/json/run-explain.schema.json`.
+#[derive(Serialize)]
+struct Explained<'a> {
+    level: u8,
+    mechanisms: &'a [MechanismUse],
+}
+
+pub(crate) fn run(global: &Global, args: &RunArgs) -> Result<ExitCode, Failure> {
+    let order = order(args)?;
+    if args.explain {
+        return explain(global, &order);
+    }
+    let place = args.report.as_deref().map(files::prepare).transpose()?;
+    let warn = &mut |near: &Crossing| {
+        tell(format!("skopos: {}", text::near(near)));
+    };
+    let outcome = match skopos_task::run(&order, warn) {
+        Ok(outcome) => outcome,
+        Err(failed) => return not_run(&order, failed),
+    };
+    let Outcome { summary, series } = &outcome;
+    // The task has ended: whatever happens to the report, its exit code is passed on.
+    if let Some(place) = &place
+        && let Err(e) = files::write(place, summary, series)
+    {
+        tell(format!("skopos: the report could not be written to {}: {e}", place.display()));
+    }
+    let is_wanted = args.summary || std::io::stderr().is_terminal() && !args.quiet;
+    match global.style() {
+        Style::Json => say(&serde_json::to_string(summary).unwrap_or_default()),
+        _ if is_wanted => say(&text::summary(summary, place.as_deref())),
+        _ => {}
+    }
+    Ok(end_like(summary))
+}
+
+/// To standard error; nobody may be left to read it.
+fn say(text: &str) {
+    let _ = writeln!(std::io::stderr(), "{text}");
+}
+
+fn order(args: &RunArgs) -> Result<Order, Failure> {
+    let mut limits = Limits::default();
+    for text in &args.limits {
+        let more = Limits::parse(text).map_err(|e| wrong_limit(&e))?;
+        for limit in more.iter() {
+            if !LIMITED.contains(&limit.resource.name) {
+                return Err(Failure::new(format!("`{}` cannot be limited", limit.resource.name))
+                    .hint(format!("it is known at the end only; what can is {}", names())));
+            }
+            limits.add(limit).map_err(|e| wrong_limit(&e))?;
+        }
+    }
+    if args.series.is_zero() {
+        return Err(Failure::new("--series: an interval of 0 would be as often as possible")
+            .hint("name one, such as `--series 1s`"));
+    }
+    Ok(Order {
+        command: args.command.clone(),
+        class: args.name.clone(),
+        level: args.level.0,
+        limits,
+        kill_after: args.kill_after,
+        interval: args.series,
+        watch: args.watch.clone(),
+    })
+}
+
+fn wrong_limit(e: &LimitError) -> Failure {
+    let failure = Failure::new(format!("--limit: {e}"));
+    match e {
+        LimitError::Unknown(name) => {
+            let names = || RESOURCES.iter().filter(|r| LIMITED.contains(&r.name));
+            let names = names().flat_map(|r| [r.alias, r.name]).filter(|n| !n.is_empty());
+            let likeness = |known: &str| strsim::normalized_damerau_levenshtein(known, name);
+            let nearest = names.max_by(|a, b| likeness(a).total_cmp(&likeness(b)));
+            match nearest.filter(|n| likeness(n) > 0.5) {
+                Some(nearest) => failure.hint(format!("did you mean `{nearest}`?")),
+                None => failure.hint(format!("what can be limited is {}", self::names())),
+            }
+        }
+        _ => failure,
+    }
+}
+
+/// What can be limited, by its short names where it has them.
+fn names() -> String {
+    let limited = RESOURCES.iter().filter(|r| LIMITED.contains(&r.name));
+    let names = limited.map(|r| if r.alias.is_empty() { r.name } else { r.alias });
+    names.collect::<Vec<_>>().join(", ")
+}
+
+fn explain(global: &Global, order: &Order) -> Result<ExitCode, Failure> {
+    let Choice { level, uses } = choose(order);
+    let mut out = Out::new(global.style());
+    let shown = match out.style {
+        Style::Json => out.json(&Explained { level, mechanisms: &uses }),
+        style => {
+            let yes = |used| if used { "used" } else { "not used" };
+            let rows = uses.iter().map(|u| vec![u.name.clone(), yes(u.used).into(), u.why.clone()]);
+            let rows: Vec<_> = rows.collect();
+            match style {
+                Style::Plain => rows.iter().try_for_each(|row| out.line(row.join("\t"))),
+                _ => out.line(format!("level {level}")).and_then(|()| out.table(&rows, &[])),
+            }
+        }
+    };
+    shown.and_then(|()| out.flush())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// As a shell tells it.
+fn not_run(order: &Order, failed: Failed) -> Result<ExitCode, Failure> {
+    let name = order.command.first().map(|c| c.to_string_lossy().into_owned()).unwrap_or_default();
+    let code = match &failed {
+        Failed::NotFound(_) => NOT_FOUND,
+        Failed::NotExecutable(_) => NOT_EXECUTABLE,
+        Failed::Empty => return Err(Failure::new("there is no command to run")),
+        Failed::Start(e) => return Err(Failure::new(format!("`{name}` cannot be run")).because(e)),
+    };
+    if let Failed::NotFound(e) | Failed::NotExecutable(e) = &failed {
+        say(&format!("skopos: {name}: {e}"));
+    }
+    Ok(ExitCode::from(code))
+}
+
+/// The task's own end is passed on: its code, or its signal.
+fn end_like(summary: &Summary) -> ExitCode {
+    let ended = &summary.ended;
+    if let Some(signal) = ended.signal {
+        if ended.exit_type == ExitType::Signal {
+            skopos_task::die_of(signal);
+        }
+        // It was ended for a limit, or this signal cannot be passed on: as a shell tells it.
+        let signal = u8::try_from(signal).unwrap_or(0);
+        return ExitCode::from(SIGNALLED.saturating_add(signal));
+    }
+    let code = ended.status.unwrap_or(0);
+    ExitCode::from(u8::try_from(code & 0xff).unwrap_or(u8::MAX))
+}
+
+/// For text: the folder as the user named it.
+fn shown(place: &Path) -> String {
+    place.display().to_string()
+}

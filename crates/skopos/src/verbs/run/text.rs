@@ -1,0 +1,83 @@
+//! The report for a person: what stood out and what to do, then how it ended and the numbers that
+//! matter. All of it is in `summary.json`.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use skopos_model::task::{Completeness, Crossing, ExitType, RESOURCES, Reading, Summary, amount};
+
+use super::shown;
+
+/// The numbers that a person asks for first.
+const SHOWN: [&str; 12] = [
+    "wall_seconds",
+    "cpu_seconds",
+    "cores",
+    "resident_bytes_max",
+    "processes_max",
+    "processes_total",
+    "read_bytes",
+    "written_bytes",
+    "device_read_bytes",
+    "device_written_bytes",
+    "files",
+    "footprint_bytes",
+];
+
+/// One line for what is near a limit.
+pub(super) fn near(near: &Crossing) -> String {
+    let resource = near.limit.resource;
+    let name = if resource.alias.is_empty() { resource.name } else { resource.alias };
+    let (value, most) = (amount(near.value, resource.unit), amount(near.limit.most, resource.unit));
+    format!("{name}: {value} of {most}")
+}
+
+/// The report.
+pub(super) fn summary(summary: &Summary, place: Option<&Path>) -> String {
+    let mut text = String::new();
+    for finding in &summary.findings {
+        let _ = writeln!(text, "! {}\n  {}", finding.what, finding.advice);
+    }
+    for disturbed in &summary.disturbed {
+        let _ = writeln!(text, "! measurement disturbed: {disturbed}");
+    }
+    let _ = writeln!(text, "{}: {}", summary.task.class, ended(summary));
+    for name in SHOWN {
+        let Some(reading) = summary.resources.get(name).filter(|r| r.value.is_some()) else {
+            continue;
+        };
+        let unit = RESOURCES.iter().find(|r| r.name == name).map_or("", |r| r.unit);
+        let value = reading.value.map(|value| amount(value, unit)).unwrap_or_default();
+        let _ = writeln!(text, "  {name:<20} {:>14}  {}", sign(reading) + &value, reading.method);
+    }
+    let own = summary.overhead;
+    let _ = write!(
+        text,
+        "  the monitor took {} of processor time and {}",
+        amount(own.cpu_seconds, "seconds"),
+        amount(own.resident_bytes_max as f64, "bytes")
+    );
+    if let Some(place) = place {
+        let _ = write!(text, "\n  all of it: {}", shown(place));
+    }
+    text
+}
+
+/// Before a value that is not the whole truth.
+fn sign(reading: &Reading) -> String {
+    match reading.completeness {
+        Completeness::All | Completeness::None => "",
+        Completeness::AtLeast | Completeness::Sampled => "≥ ",
+    }
+    .to_owned()
+}
+
+fn ended(summary: &Summary) -> String {
+    let ended = &summary.ended;
+    match (ended.exit_type, ended.status, ended.signal) {
+        (ExitType::Limit, ..) => format!("ended for a limit: {}", ended.limits.join(", ")),
+        (_, Some(status), _) => format!("returned {status}"),
+        (_, _, Some(signal)) => format!("died of signal {signal}"),
+        _ => "runs on".to_owned(),
+    }
+}

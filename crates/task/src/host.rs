@@ -1,0 +1,147 @@
+//! The machine that a task runs on, and what disturbs a measurement there.
+
+use std::fs;
+
+use skopos_model::task::{Host, Rank};
+
+/// The machine as it is.
+pub(crate) fn here() -> Host {
+    let uname = rustix::system::uname();
+    let cores = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
+    Host {
+        node: uname.nodename().to_string_lossy().into_owned(),
+        kernel: uname.release().to_string_lossy().into_owned(),
+        cores,
+        memory_bytes: memory_bytes().unwrap_or(0),
+    }
+}
+
+fn memory_bytes() -> Option<u64> {
+    let text = fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kib| kib * 1024)
+}
+
+/// The place in a parallel job that the launcher's environment tells.
+pub fn rank() -> Option<Rank> {
+    rank_of(|name| std::env::var(name).ok())
+}
+
+fn rank_of(get: impl Fn(&str) -> Option<String>) -> Option<Rank> {
+    let job = |names: &[&str]| names.iter().find_map(|name| get(name)).unwrap_or_default();
+    // Open MPI first: under Slurm its ranks carry Slurm's variables of the whole step too.
+    for (launcher, rank, size, jobs) in [
+        (
+            "openmpi",
+            "OMPI_COMM_WORLD_RANK",
+            "OMPI_COMM_WORLD_SIZE",
+            &["SLURM_JOB_ID", "PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid"][..],
+        ),
+        ("slurm", "SLURM_PROCID", "SLURM_NTASKS", &["SLURM_JOB_ID"]),
+        ("pmi", "PMI_RANK", "PMI_SIZE", &["SLURM_JOB_ID", "PMI_ID", "HYDI_CONTROL_FD"]),
+    ] {
+        if let (Some(rank), Some(size)) = (get(rank), get(size)) {
+            let (Ok(rank), Ok(size)) = (rank.parse(), size.parse()) else { continue };
+            return Some(Rank { job: job(jobs), rank, size, launcher: launcher.to_owned() });
+        }
+    }
+    None
+}
+
+/// What the machine counted at one time of what disturbs measurements.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Disturbances {
+    swapped_pages: u64,
+    throttled: u64,
+    starved_seconds: f64,
+}
+
+/// Swapped pages a second from which on the machine swaps, rather than tidies up.
+const SWAP_PAGES: u64 = 100;
+
+/// The share of the time in which some process waited for a processor from which on there are too
+/// few of them.
+const STARVED_SHARE: f64 = 0.2;
+
+impl Disturbances {
+    pub(crate) fn now() -> Self {
+        let vmstat = fs::read_to_string("/proc/vmstat").unwrap_or_default();
+        let page = |name: &str| {
+            let line = vmstat.lines().find_map(|l| l.strip_prefix(name)?.strip_prefix(' '));
+            line.and_then(|n| n.trim().parse::<u64>().ok()).unwrap_or(0)
+        };
+        let pressure = fs::read_to_string("/proc/pressure/cpu").unwrap_or_default();
+        let line = pressure.lines().find(|line| line.starts_with("some"));
+        let micros = line.and_then(|l| l.rsplit_once("total=")?.1.trim().parse::<f64>().ok());
+        Self {
+            swapped_pages: page("pswpin") + page("pswpout"),
+            throttled: throttled(),
+            starved_seconds: micros.unwrap_or(0.0) / 1e6,
+        }
+    }
+
+    /// What disturbed between `self` and `end`, which is so much later.
+    pub(crate) fn until(&self, end: &Self, seconds: f64) -> Vec<String> {
+        let mut disturbed = Vec::new();
+        let swapped = end.swapped_pages.saturating_sub(self.swapped_pages);
+        if swapped as f64 > SWAP_PAGES as f64 * seconds.max(1.0) {
+            disturbed.push(format!("the machine swapped: {swapped} pages went in or out"));
+        }
+        let throttled = end.throttled.saturating_sub(self.throttled);
+        if throttled > 0 {
+            disturbed.push(format!("processors were throttled for heat {throttled} times"));
+        }
+        let starved = end.starved_seconds - self.starved_seconds;
+        if starved > STARVED_SHARE * seconds && seconds > 0.0 {
+            disturbed.push(format!(
+                "there were too few processors: in {:.0} % of the time something waited for one",
+                100.0 * (starved / seconds).min(1.0)
+            ));
+        }
+        disturbed
+    }
+}
+
+/// How often any processor was throttled for heat since the machine started.
+fn throttled() -> u64 {
+    let cores = fs::read_dir("/sys/devices/system/cpu").into_iter().flatten().flatten();
+    let counts = cores.filter_map(|core| {
+        let file = core.path().join("thermal_throttle/core_throttle_count");
+        fs::read_to_string(file).ok()?.trim().parse::<u64>().ok()
+    });
+    counts.sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn launchers_tell_the_rank() {
+        let with = |pairs: &[(&str, &str)]| {
+            rank_of(|name| pairs.iter().find(|(n, _)| *n == name).map(|(_, v)| (*v).to_owned()))
+        };
+        assert_eq!(with(&[]), None);
+        let slurm = [("SLURM_PROCID", "3"), ("SLURM_NTASKS", "8"), ("SLURM_JOB_ID", "77")];
+        let rank = with(&slurm).expect("a rank");
+        assert_eq!((rank.rank, rank.size, &*rank.job, &*rank.launcher), (3, 8, "77", "slurm"));
+        let open = [
+            ("OMPI_COMM_WORLD_RANK", "1"),
+            ("OMPI_COMM_WORLD_SIZE", "2"),
+            slurm[2],
+            slurm[0],
+            slurm[1],
+        ];
+        assert_eq!(with(&open).map(|r| (r.rank, r.launcher)), Some((1, "openmpi".to_owned())));
+        assert_eq!(with(&[("PMI_RANK", "x"), ("PMI_SIZE", "2")]), None);
+    }
+
+    #[test]
+    fn disturbances_are_those_of_the_time_between() {
+        let before = Disturbances { swapped_pages: 10, throttled: 4, starved_seconds: 1.0 };
+        assert!(before.until(&before, 10.0).is_empty());
+        let after = Disturbances { swapped_pages: 5010, throttled: 5, starved_seconds: 4.0 };
+        assert_eq!(before.until(&after, 10.0).len(), 3);
+        assert_eq!(before.until(&after, 100.0).len(), 1, "little for so long");
+    }
+}

@@ -1,0 +1,81 @@
+//! Starts the task: it waits at a gate until everything that measures it is in place, and then
+//! becomes the program, with the streams, group, terminal, environment and signals of the monitor.
+
+use std::ffi::{CString, OsString};
+use std::fs::File;
+use std::io::{self, Read as _, Write as _};
+use std::os::fd::AsFd as _;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+
+use rustix::pipe::{PipeFlags, pipe_with};
+
+use crate::mechanism::Launch;
+use crate::monitor::Failed;
+use crate::sys::{self, Child, Pid, Signals};
+
+/// A child that waits at its gate.
+pub(crate) struct Waiting {
+    pub(crate) pid: Pid,
+    gate: File,
+    failed: File,
+}
+
+/// Forks.
+///
+/// # Errors
+/// There are no more processes or descriptors; an argument has a zero byte in it.
+pub(crate) fn start(
+    command: &[OsString],
+    launch: &Launch,
+    signals: &Signals,
+) -> Result<Waiting, Failed> {
+    let cannot = |e: io::Error| Failed::Start(e);
+    let text = |text: &OsString| {
+        CString::new(text.as_bytes()).map_err(|_| {
+            cannot(io::Error::new(io::ErrorKind::InvalidInput, "an argument has a zero byte in it"))
+        })
+    };
+    let arguments = command.iter().map(text).collect::<Result<Vec<_>, _>>()?;
+    let program = arguments.first().ok_or(Failed::Empty)?;
+    let environment = std::env::vars_os().map(|(name, value)| {
+        let mut both = name.into_vec();
+        both.push(b'=');
+        both.extend(value.into_vec());
+        text(&OsString::from_vec(both))
+    });
+    let environment = environment.collect::<Result<Vec<_>, _>>()?;
+    let pipe = || pipe_with(PipeFlags::CLOEXEC).map_err(|e| cannot(e.into()));
+    let ((gate_in, gate), (failed, failed_in)) = (pipe()?, pipe()?);
+    let child = Child {
+        program,
+        arguments: &arguments,
+        environment: &environment,
+        groups: &launch.groups,
+        rlimits: &launch.rlimits,
+        mask: &signals.before,
+        gate: gate_in.as_fd(),
+        failed: failed_in.as_fd(),
+    };
+    let pid = sys::spawn(&child).map_err(cannot)?;
+    Ok(Waiting { pid, gate: gate.into(), failed: failed.into() })
+}
+
+impl Waiting {
+    /// Opens the gate, and waits until the child has become the program or could not.
+    ///
+    /// # Errors
+    /// It could not; the child has ended, and is still to be reaped.
+    pub(crate) fn go(mut self) -> Result<(), Failed> {
+        self.gate.write_all(&[1]).map_err(Failed::Start)?;
+        let mut code = [0; 4];
+        match self.failed.read_exact(&mut code) {
+            // Closed by the program that took its place.
+            Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => Ok(()),
+            Err(e) => Err(Failed::Start(e)),
+            Ok(()) => Err(match io::Error::from_raw_os_error(i32::from_ne_bytes(code)) {
+                e if e.kind() == io::ErrorKind::NotFound => Failed::NotFound(e),
+                e => Failed::NotExecutable(e),
+            }),
+        }
+    }
+}

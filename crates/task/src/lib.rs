@@ -1,0 +1,33 @@
+//! The task monitor: starts a task, measures what it uses, keeps it within limits, and says how well
+//! each number was measured.
+//!
+//! Read in this order: [`Order`] says what to run and how; [`run`] does it; `launch` starts the task
+//! without changing anything about it; `monitor` is the loop that waits for whatever happens;
+//! `mechanism` has a file for each way to measure, of which [`choose`] takes those that are possible;
+//! `seen` is what they have seen; `enforce` ends a task that exceeds a limit; `report` makes the
+//! [`Summary`](skopos_model::task::Summary) of it all, taking each number from the mechanism that
+//! measures it best.
+//!
+//! # Invariants
+//! - The task notices nothing: its streams, process group, terminal, signals, exit code and
+//!   environment are those that it would have had.
+//! - A monitor that dies leaves a task that runs on, neither stopped nor traced.
+//! - No number without the method that measured it, and none that is made up.
+
+// UNSAFE: fork, ptrace and waitid have no safe wrapper; each is called in `sys` alone.
+
+mod sys;
+mod proc;
+mod launch;
+mod seen;
+pub mod mechanism;
+mod enforce;
+mod monitor;
+mod report;
+mod host;
+
+pub use host::rank;
+pub use mechanism::choose::{Choice, choose};
+pub use monitor::{Failed, Order, Outcome, run};
+pub use report::series::{COLUMNS, Row};
+pub use sys::die_of;

@@ -1,0 +1,274 @@
+//! Control groups, version 2 and version 1: the task gets a group of its own, in which the kernel
+//! counts and, where it has the controllers, enforces.
+//!
+//! Needs to be allowed to make a group below one's own: root, or a user to whom it was delegated. What
+//! a group was charged for has page cache in it, so its peak is no need of the task's.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use skopos_model::task::{Completeness, Crossing, Limit, Limits};
+
+use super::{Launch, Mechanism};
+use crate::seen::{Offer, Seen};
+use crate::sys::Pid;
+
+/// The name in reports.
+pub(crate) const NAME: &str = "cgroup";
+
+/// What the child does in the group before it is the program: it waits at its gate.
+const BEFORE_SECONDS: f64 = 0.001;
+
+pub(crate) struct Cgroup {
+    limits: Limits,
+    groups: Vec<Group>,
+}
+
+/// A group that was made in one hierarchy.
+struct Group {
+    folder: PathBuf,
+    parent: PathBuf,
+}
+
+impl Cgroup {
+    pub(crate) fn new(limits: &Limits) -> Self {
+        Self { limits: limits.clone(), groups: Vec::new() }
+    }
+
+    /// The group in which a file of this name is.
+    fn with(&self, file: &str) -> Option<PathBuf> {
+        self.groups.iter().map(|g| g.folder.join(file)).find(|path| path.exists())
+    }
+
+    fn number(&self, file: &str) -> Option<u64> {
+        fs::read_to_string(self.with(file)?).ok()?.trim().parse().ok()
+    }
+
+    /// The number after `key ` in a file of such lines.
+    fn keyed(&self, file: &str, key: &str) -> Option<u64> {
+        let text = fs::read_to_string(self.with(file)?).ok()?;
+        text.lines().find_map(|l| l.strip_prefix(key)?.strip_prefix(' ')?.trim().parse().ok())
+    }
+
+    /// Total stall of a pressure file's `some` line, in seconds.
+    fn stalled(&self, file: &str) -> Option<f64> {
+        let text = fs::read_to_string(self.with(file)?).ok()?;
+        let line = text.lines().find(|line| line.starts_with("some"))?;
+        let micros: u64 = line.rsplit_once("total=")?.1.trim().parse().ok()?;
+        Some(micros as f64 / 1e6)
+    }
+
+    /// Has the kernel keep what it can keep.
+    fn enforce(&self) -> io::Result<()> {
+        if let Some(bytes) = self.limits.of("resident_bytes_max") {
+            let text = format!("{}", bytes as u64);
+            let files = ["memory.max", "memory.limit_in_bytes"];
+            if let Some(path) = files.iter().find_map(|file| self.with(file)) {
+                fs::write(path, &text)?;
+                // Without this the task would go to swap instead.
+                if let Some(path) = self.with("memory.memsw.limit_in_bytes") {
+                    let _ = fs::write(path, &text);
+                }
+                if let Some(path) = self.with("memory.swap.max") {
+                    let _ = fs::write(path, "0");
+                }
+            }
+        }
+        if let (Some(threads), Some(path)) = (self.limits.of("threads_max"), self.with("pids.max"))
+        {
+            fs::write(path, format!("{}", threads as u64))?;
+        }
+        Ok(())
+    }
+
+    /// How often the kernel ended a process because the group had no memory left.
+    fn oom_kills(&self) -> u64 {
+        self.keyed("memory.events", "oom_kill")
+            .or_else(|| self.keyed("memory.oom_control", "oom_kill"))
+            .unwrap_or(0)
+    }
+
+    /// The most that the group was charged for.
+    fn charged_max(&self) -> Option<u64> {
+        self.number("memory.peak").or_else(|| self.number("memory.max_usage_in_bytes"))
+    }
+}
+
+impl Mechanism for Cgroup {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn prepare(&mut self, launch: &mut Launch) -> io::Result<()> {
+        let own = fs::read_to_string("/proc/self/cgroup")?;
+        let mounts = fs::read_to_string("/proc/self/mountinfo")?;
+        let mut refused = None;
+        for parent in parents(&own, &mounts) {
+            sweep(&parent);
+            let folder = parent.join(format!("{PREFIX}{}", std::process::id()));
+            let made = fs::create_dir(&folder).and_then(|()| {
+                fs::OpenOptions::new().write(true).open(folder.join("cgroup.procs"))
+            });
+            match made {
+                Ok(file) => {
+                    launch.groups.push(file.into());
+                    self.groups.push(Group { folder, parent });
+                }
+                Err(e) => {
+                    let _ = fs::remove_dir(&folder);
+                    refused = Some(io::Error::new(e.kind(), format!("{}: {e}", folder.display())));
+                }
+            }
+        }
+        if self.groups.is_empty() {
+            let none = || io::Error::new(io::ErrorKind::NotFound, "no control groups are mounted");
+            return Err(refused.unwrap_or_else(none));
+        }
+        self.enforce()
+    }
+
+    fn crossings(&mut self, _seen: &Seen) -> Vec<Crossing> {
+        let mut crossings = Vec::new();
+        let limit = |name| self.limits.iter().find(|limit: &Limit| limit.resource.name == name);
+        if let Some(limit) = limit("resident_bytes_max").filter(|_| self.oom_kills() > 0) {
+            // The kernel let it have no more: that is what it reached.
+            let value = self.charged_max().map_or(limit.most, |bytes| bytes as f64);
+            crossings.push(Crossing { limit, value });
+        }
+        if let Some(limit) = limit("threads_max")
+            && self.keyed("pids.events", "max").is_some_and(|refused| refused > 0)
+        {
+            crossings.push(Crossing { limit, value: limit.most + 1.0 });
+        }
+        crossings
+    }
+
+    fn kill_all(&mut self) -> bool {
+        self.with("cgroup.kill").is_some_and(|path| fs::write(path, "1").is_ok())
+    }
+
+    fn finish(&mut self, seen: &mut Seen) {
+        let nanos = |value: u64| value as f64 / 1e9;
+        let micros = |value: u64| value as f64 / 1e6;
+        let cpu = self.number("cpuacct.usage").map(nanos);
+        let cpu = cpu.or_else(|| self.keyed("cpu.stat", "usage_usec").map(micros));
+        let user = self.number("cpuacct.usage_user").map(nanos);
+        let user = user.or_else(|| self.keyed("cpu.stat", "user_usec").map(micros));
+        let system = self.number("cpuacct.usage_sys").map(nanos);
+        let system = system.or_else(|| self.keyed("cpu.stat", "system_usec").map(micros));
+        let stalled =
+            Some("time in which at least one thread waited; two that wait together count once");
+        for (name, value, error_bound, reason) in [
+            ("cpu_seconds", cpu, Some(BEFORE_SECONDS), None),
+            ("user_seconds", user, None, None),
+            ("system_seconds", system, None, None),
+            ("cgroup_bytes_max", self.charged_max().map(|b| b as f64), Some(0.0), None),
+            ("threads_max", self.number("pids.peak").map(|n| n as f64), Some(0.0), None),
+            ("memory_delay_seconds", self.stalled("memory.pressure"), Some(0.0), stalled),
+            ("cpu_delay_seconds", self.stalled("cpu.pressure"), None, stalled),
+            ("io_delay_seconds", self.stalled("io.pressure"), None, stalled),
+        ] {
+            let Some(value) = value else { continue };
+            let (completeness, reason) = (Completeness::All, reason.map(str::to_owned));
+            seen.offer(name, Offer { method: NAME, value, completeness, error_bound, reason });
+        }
+    }
+}
+
+impl Drop for Cgroup {
+    fn drop(&mut self) {
+        for Group { folder, parent } in &self.groups {
+            remove(folder, parent);
+        }
+    }
+}
+
+/// What groups are called, before the monitor's process id.
+const PREFIX: &str = "skopos-";
+
+/// Takes a group away. Processes that are left in it go back to where the task came from.
+fn remove(folder: &Path, parent: &Path) {
+    if fs::remove_dir(folder).is_ok() {
+        return;
+    }
+    let left = fs::read_to_string(folder.join("cgroup.procs")).unwrap_or_default();
+    for pid in left.lines() {
+        let _ = fs::write(parent.join("cgroup.procs"), pid);
+    }
+    let _ = fs::remove_dir(folder);
+}
+
+/// Takes empty groups away of monitors that died.
+fn sweep(parent: &Path) {
+    for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let monitor = name.to_str().and_then(|n| n.strip_prefix(PREFIX)?.parse::<Pid>().ok());
+        if monitor.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists()) {
+            // One that is not empty stays: its task runs on.
+            let _ = fs::remove_dir(entry.path());
+        }
+    }
+}
+
+/// The controllers of version 1 that are of use.
+const CONTROLLERS: [&str; 3] = ["memory", "cpuacct", "pids"];
+
+/// Where this process' groups are, in each hierarchy that is of use.
+fn parents(own: &str, mounts: &str) -> Vec<PathBuf> {
+    let mut found: Vec<PathBuf> = Vec::new();
+    for line in own.lines() {
+        let mut parts = line.splitn(3, ':').skip(1);
+        let (Some(controllers), Some(path)) = (parts.next(), parts.next()) else { continue };
+        // Version 2 has none here.
+        if !controllers.is_empty() && !controllers.split(',').any(|c| CONTROLLERS.contains(&c)) {
+            continue;
+        }
+        let Some(mount) = mount_of(controllers, mounts) else { continue };
+        let parent = mount.join(path.trim_start_matches('/'));
+        // In a container's namespace the path may start above what is mounted.
+        let parent = if parent.is_dir() { parent } else { mount };
+        if !found.contains(&parent) {
+            found.push(parent);
+        }
+    }
+    found
+}
+
+/// Where the hierarchy of these controllers is mounted; without any it is version 2.
+fn mount_of(controllers: &str, mounts: &str) -> Option<PathBuf> {
+    mounts.lines().find_map(|line| {
+        // "36 35 0:31 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory"
+        let (left, right) = line.split_once(" - ")?;
+        let mut right = right.split(' ');
+        let (kind, options) = (right.next()?, right.nth(1)?);
+        let fits = match kind {
+            "cgroup2" => controllers.is_empty(),
+            "cgroup" if !controllers.is_empty() => {
+                controllers.split(',').all(|c| options.split(',').any(|o| o == c))
+            }
+            _ => false,
+        };
+        fits.then(|| left.split(' ').nth(4).map(PathBuf::from)).flatten()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hierarchies_of_both_versions_are_found() {
+        let own = "5:memory:/a\n4:cpu,cpuacct:/a\n3:freezer:/\n0::/b\n";
+        let mounts = "30 25 0:26 / /sys/fs/cgroup/unified rw shared:8 - cgroup2 cgroup2 rw\n\
+                      31 25 0:27 / /sys/fs/cgroup/cpu,cpuacct rw - cgroup cgroup rw,cpu,cpuacct\n\
+                      32 25 0:28 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n";
+        let mount = |c| mount_of(c, mounts);
+        assert_eq!(mount("memory"), Some(PathBuf::from("/sys/fs/cgroup/memory")));
+        assert_eq!(mount("cpu,cpuacct"), Some(PathBuf::from("/sys/fs/cgroup/cpu,cpuacct")));
+        assert_eq!(mount(""), Some(PathBuf::from("/sys/fs/cgroup/unified")));
+        assert_eq!(mount("pids"), None);
+        let found = parents(own, mounts);
+        assert_eq!(found.len(), 3, "{found:?}");
+    }
+}

@@ -1,0 +1,139 @@
+//! Which mechanisms are used: the best set that this user may use on this machine.
+
+use std::path::PathBuf;
+
+use skopos_model::task::MechanismUse;
+
+use super::cgroup::{self, Cgroup};
+use super::procfs::{self, Procfs};
+use super::ptrace::{self, Ptrace};
+use super::tree::{self, Tree};
+use super::wait4::{self, Wait4};
+use super::{Launch, Mechanism};
+use crate::monitor::Order;
+
+/// The level that is taken if none is asked for: every process at its birth and end.
+const USUAL_LEVEL: u8 = 2;
+
+/// What would be used here, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Choice {
+    /// The level that is reached.
+    pub level: u8,
+    /// Each mechanism.
+    pub uses: Vec<MechanismUse>,
+}
+
+/// The mechanisms of one run.
+pub(crate) struct Team {
+    pub(crate) level: u8,
+    pub(crate) mechanisms: Vec<Box<dyn Mechanism>>,
+    pub(crate) uses: Vec<MechanismUse>,
+    pub(crate) launch: Launch,
+}
+
+/// What would be used here for an order, without running it.
+pub fn choose(order: &Order) -> Choice {
+    let Team { level, uses, .. } = gather(order);
+    Choice { level, uses }
+}
+
+/// Prepares what can be used.
+pub(crate) fn gather(order: &Order) -> Team {
+    let wanted = order.level.unwrap_or(USUAL_LEVEL);
+    let mut team =
+        Team { level: 1, mechanisms: Vec::new(), uses: Vec::new(), launch: Launch::default() };
+    team.add(
+        wait4::NAME,
+        "processor time, faults and bytes of all that ended, exact",
+        Box::new(Wait4),
+    );
+    let traces = wanted >= 2 && team.add_ptrace();
+    team.level = if traces { 2 } else { 1 };
+    let looks = if traces {
+        "values between births and ends"
+    } else {
+        "processes, memory and bytes, now and then"
+    };
+    team.add(procfs::NAME, looks, Box::new(Procfs::new(!traces)));
+    team.add_or_why(
+        cgroup::NAME,
+        "processor time of all, the group's memory, limits that the kernel keeps",
+        Box::new(Cgroup::new(&order.limits)),
+    );
+    let folders = watched(order);
+    if folders.is_empty() {
+        team.left_out(tree::NAME, "no folder is watched: name some with --watch");
+    } else {
+        team.add(
+            tree::NAME,
+            "files and space in the watched folders",
+            Box::new(Tree::new(folders)),
+        );
+    }
+    if let Some(seconds) = order.limits.of("cpu_seconds") {
+        // For a process that the monitor would be too late for, and in case it dies. A second more,
+        // so that the monitor sees it first and can say so.
+        team.launch.rlimits.push((libc::RLIMIT_CPU as _, seconds.ceil() as u64 + 1));
+    }
+    team
+}
+
+/// Folders whose files count: those that were named; where files are limited, else the present one.
+fn watched(order: &Order) -> Vec<PathBuf> {
+    let is_limited =
+        ["files", "footprint_bytes"].iter().any(|name| order.limits.of(name).is_some());
+    if order.watch.is_empty() && is_limited {
+        return vec![PathBuf::from(".")];
+    }
+    order.watch.clone()
+}
+
+impl Team {
+    fn add(&mut self, name: &str, why: &str, mechanism: Box<dyn Mechanism>) {
+        self.mechanisms.push(mechanism);
+        self.uses.push(MechanismUse { name: name.to_owned(), used: true, why: why.to_owned() });
+    }
+
+    fn add_or_why(&mut self, name: &str, why: &str, mut mechanism: Box<dyn Mechanism>) {
+        match mechanism.prepare(&mut self.launch) {
+            Ok(()) => self.add(name, why, mechanism),
+            Err(e) => self.left_out(name, &e.to_string()),
+        }
+    }
+
+    fn add_ptrace(&mut self) -> bool {
+        match ptrace::may_trace() {
+            Ok(()) => {
+                let why = "every process at its birth and end: number, memory, bytes, status";
+                self.add(ptrace::NAME, why, Box::new(Ptrace::default()));
+                true
+            }
+            Err(why) => {
+                self.left_out(ptrace::NAME, &why);
+                false
+            }
+        }
+    }
+
+    fn left_out(&mut self, name: &str, why: &str) {
+        self.uses.push(MechanismUse { name: name.to_owned(), used: false, why: why.to_owned() });
+    }
+
+    /// A mechanism turned out not to work after all.
+    pub(crate) fn gave_up(&mut self, name: &str, why: &str) {
+        self.mechanisms.retain(|m| m.name() != name);
+        if let Some(found) = self.uses.iter_mut().find(|u| u.name == name) {
+            found.used = false;
+            why.clone_into(&mut found.why);
+        }
+    }
+
+    /// Births and ends are not told: they are looked for.
+    pub(crate) fn search(&mut self) {
+        self.level = 1;
+        if let Some(found) = self.mechanisms.iter_mut().find(|m| m.name() == procfs::NAME) {
+            *found = Box::new(Procfs::new(true));
+        }
+    }
+}

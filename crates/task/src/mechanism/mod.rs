@@ -1,0 +1,115 @@
+//! The ways to measure a task, a file each.
+//!
+//! | mechanism | kind | needs | what it gives exactly |
+//! |---|---|---|---|
+//! | [`wait4`] | notification | nothing | processor time, faults, switches and bytes of all that was waited for |
+//! | [`procfs`] | query | nothing | what is there when it looks |
+//! | [`tree`] | query | nothing | files and space in folders when it looks |
+//! | [`ptrace`] | notification | to be allowed to trace | every process at its birth and at its end |
+//! | [`cgroup`] | query | a group of its own | processor time, the group's memory, pressure; enforces |
+//!
+//! Each offers values to [`Seen`](crate::seen::Seen) with what they cover and how far off they may
+//! be; the report takes the best. None of them knows of another.
+
+pub mod choose;
+pub(crate) mod cgroup;
+pub(crate) mod procfs;
+pub(crate) mod ptrace;
+pub(crate) mod tree;
+pub(crate) mod wait4;
+
+use std::ffi::c_int;
+use std::io;
+use std::os::fd::OwnedFd;
+
+use skopos_model::task::Crossing;
+
+use crate::seen::Seen;
+use crate::sys::{Event, Pid};
+
+/// What mechanisms want of the child before it becomes the program.
+#[derive(Debug, Default)]
+pub(crate) struct Launch {
+    /// Control groups that it joins: their `cgroup.procs`, open for writing.
+    pub(crate) groups: Vec<OwnedFd>,
+    /// Limits that the kernel keeps for each process.
+    pub(crate) rlimits: Vec<(c_int, u64)>,
+}
+
+/// One way to measure.
+pub(crate) trait Mechanism {
+    /// As in reports.
+    fn name(&self) -> &'static str;
+
+    /// Before there is a child.
+    ///
+    /// # Errors
+    /// It cannot be used here, and why.
+    fn prepare(&mut self, _launch: &mut Launch) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// The child is there and waits to become the program.
+    ///
+    /// # Errors
+    /// It cannot be used here, and why.
+    fn attach(&mut self, _root: Pid, _seen: &mut Seen) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// Something happened to a process: a dead one can still be asked, a stopped one waits to go on.
+    fn event(&mut self, _event: &Event, _seen: &mut Seen) {}
+
+    /// Looks at what is there now.
+    fn sample(&mut self, _now: &mut Now, _seen: &mut Seen) {}
+
+    /// Limits that the kernel kept for it and that were reached.
+    fn crossings(&mut self, _seen: &Seen) -> Vec<Crossing> {
+        Vec::new()
+    }
+
+    /// Ends all processes of the task at once, if it can. True if it did.
+    fn kill_all(&mut self) -> bool {
+        false
+    }
+
+    /// The task has ended: offers what it measured, and takes away what it made.
+    fn finish(&mut self, _seen: &mut Seen) {}
+}
+
+/// What the task uses at one time, as far as anybody knows; a row of the series.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Now {
+    pub(crate) cpu_seconds: Option<f64>,
+    pub(crate) resident_bytes: Option<u64>,
+    pub(crate) pss_bytes: Option<u64>,
+    pub(crate) virtual_bytes: Option<u64>,
+    pub(crate) swap_bytes: Option<u64>,
+    pub(crate) processes: Option<u64>,
+    pub(crate) threads: Option<u64>,
+    pub(crate) read_bytes: Option<u64>,
+    pub(crate) written_bytes: Option<u64>,
+    pub(crate) files: Option<u64>,
+    pub(crate) footprint_bytes: Option<u64>,
+}
+
+impl Now {
+    /// What is known now of a resource that may be limited.
+    pub(crate) fn of(&self, resource: &str) -> Option<f64> {
+        let count = |value: Option<u64>| value.map(|v| v as f64);
+        match resource {
+            "cpu_seconds" => self.cpu_seconds,
+            "resident_bytes_max" => count(self.resident_bytes),
+            "pss_bytes_max" => count(self.pss_bytes),
+            "virtual_bytes_max" => count(self.virtual_bytes),
+            "swap_bytes_max" => count(self.swap_bytes),
+            "processes_max" => count(self.processes),
+            "threads_max" => count(self.threads),
+            "read_bytes" => count(self.read_bytes),
+            "written_bytes" => count(self.written_bytes),
+            "files" => count(self.files),
+            "footprint_bytes" => count(self.footprint_bytes),
+            _ => None,
+        }
+    }
+}

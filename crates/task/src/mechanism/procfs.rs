@@ -1,0 +1,170 @@
+//! `/proc` of every process, looked at now and then. What lived between two looks was never seen, so
+//! peaks are those of the looks. Cheap, and always there.
+
+use std::time::{Duration, Instant};
+
+use skopos_model::task::Completeness;
+
+use super::{Mechanism, Now};
+use crate::proc;
+use crate::seen::{Offer, Seen};
+use crate::sys::{Event, Pid};
+
+/// The name in reports.
+pub(crate) const NAME: &str = "procfs";
+
+/// PSS makes the kernel walk page tables, at some 0.1 s for 10 GB: it may take this share of the time.
+const PSS_SHARE: u32 = 100;
+
+pub(crate) struct Procfs {
+    /// True if nobody else tells of births: then each look searches for them.
+    searches: bool,
+    root: Option<Pid>,
+    last: Now,
+    greatest: Now,
+    pss_again: Option<Instant>,
+}
+
+impl Procfs {
+    pub(crate) fn new(searches: bool) -> Self {
+        Self {
+            searches,
+            root: None,
+            last: Now::default(),
+            greatest: Now::default(),
+            pss_again: None,
+        }
+    }
+
+    /// Finds who came and who went.
+    fn search(&self, seen: &mut Seen) {
+        let there = proc::descendants(std::process::id() as Pid);
+        for pid in seen.living() {
+            if Some(pid) != self.root && !there.contains(&pid) {
+                seen.ended(pid, None);
+            }
+        }
+        for pid in there {
+            let Some(stat) = proc::stat(pid) else { continue };
+            if !stat.is_zombie {
+                seen.born(pid, stat.parent);
+            }
+        }
+    }
+
+    fn pss(&mut self, pids: &[Pid]) -> Option<u64> {
+        let now = Instant::now();
+        if self.pss_again.is_some_and(|again| now < again) {
+            return None;
+        }
+        let sum = pids.iter().filter_map(|pid| proc::pss_bytes(*pid)).sum();
+        self.pss_again = Some(now + now.elapsed() * PSS_SHARE);
+        Some(sum)
+    }
+}
+
+impl Mechanism for Procfs {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn attach(&mut self, root: Pid, seen: &mut Seen) -> std::io::Result<()> {
+        self.root = Some(root);
+        seen.born(root, std::process::id() as Pid);
+        Ok(())
+    }
+
+    fn event(&mut self, event: &Event, seen: &mut Seen) {
+        let Event::Ended { pid, .. } = event else { return };
+        // Dead, its memory is gone, but not its times and bytes.
+        let stat = proc::stat(*pid);
+        seen.used(*pid, stat.map(|s| s.user_seconds + s.system_seconds), proc::io(*pid));
+    }
+
+    fn sample(&mut self, now: &mut Now, seen: &mut Seen) {
+        if self.searches {
+            self.search(seen);
+        }
+        let pids = seen.living();
+        let reaped = seen.reaped;
+        let (mut resident, mut virtual_size, mut swap) = (0, 0, 0);
+        let mut cpu = (reaped.usage.user + reaped.usage.system).as_secs_f64();
+        let mut io = reaped.io;
+        for &pid in &pids {
+            let Some(stat) = proc::stat(pid) else { continue };
+            resident += stat.resident_bytes;
+            virtual_size += stat.virtual_bytes;
+            cpu += stat.user_seconds + stat.system_seconds + stat.waited_for_seconds;
+            if self.searches {
+                seen.threads_of(pid, |_| stat.threads);
+            }
+            if let Some(memory) = proc::memory(pid) {
+                swap += memory.swap_bytes;
+                seen.memory(pid, memory);
+            }
+            let of_it = proc::io(pid);
+            io += of_it.unwrap_or_default();
+            seen.used(pid, Some(stat.user_seconds + stat.system_seconds), of_it);
+        }
+        let pss = self.pss(&pids);
+        *now = Now {
+            cpu_seconds: Some(cpu),
+            resident_bytes: Some(resident),
+            pss_bytes: pss,
+            virtual_bytes: Some(virtual_size),
+            swap_bytes: Some(swap),
+            processes: Some(pids.len() as u64),
+            threads: Some(pids.iter().map(|pid| seen.thread_count(*pid)).sum()),
+            read_bytes: Some(io.read_bytes),
+            written_bytes: Some(io.written_bytes),
+            ..*now
+        };
+        let most = &mut self.greatest;
+        most.resident_bytes = most.resident_bytes.max(now.resident_bytes);
+        most.pss_bytes = most.pss_bytes.max(now.pss_bytes);
+        most.virtual_bytes = most.virtual_bytes.max(now.virtual_bytes);
+        most.swap_bytes = most.swap_bytes.max(now.swap_bytes);
+        self.last = *now;
+    }
+
+    fn finish(&mut self, seen: &mut Seen) {
+        let completeness = Completeness::Sampled;
+        let looked = Some("the greatest of the looks; what came and went between two is not in it");
+        for (name, value) in [
+            ("resident_bytes_max", self.greatest.resident_bytes),
+            ("virtual_bytes_max", self.greatest.virtual_bytes),
+            ("pss_bytes_max", self.greatest.pss_bytes),
+            ("swap_bytes_max", self.greatest.swap_bytes),
+        ] {
+            let Some(value) = value else { continue };
+            let reason = looked.map(str::to_owned);
+            let value = value as f64;
+            seen.offer(
+                name,
+                Offer { method: NAME, value, completeness, error_bound: None, reason },
+            );
+        }
+        if self.searches {
+            for (name, value) in [
+                ("processes_max", seen.processes_max),
+                ("processes_total", seen.processes_total),
+                ("threads_max", seen.threads_max),
+            ] {
+                let reason = looked.map(str::to_owned);
+                let value = value as f64;
+                seen.offer(
+                    name,
+                    Offer { method: NAME, value, completeness, error_bound: None, reason },
+                );
+            }
+        }
+    }
+}
+
+/// How long a look may take, in shares of the time between two: then they come less often.
+pub(crate) const LOOK_SHARE: u32 = 100;
+
+/// The time until the next look, when one took so long and `wanted` was asked for.
+pub(crate) fn next_look(wanted: Duration, took: Duration) -> Duration {
+    wanted.max(took * LOOK_SHARE)
+}

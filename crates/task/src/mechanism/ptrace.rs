@@ -1,0 +1,193 @@
+//! `ptrace` events: every process and thread stops for a moment when it is born, when it becomes
+//! another program and before it ends, and nowhere else. So none is missed, however short it lives,
+//! and each is asked for its memory and bytes when they are final and still there.
+//!
+//! Needs only to be allowed to trace one's own children. A tracer that dies leaves them running. A
+//! set-user-id program that is started under it does not get its privileges, unless the tracer may
+//! trace anybody; that is the kernel's rule.
+
+use std::collections::HashMap;
+use std::ffi::c_int;
+use std::fs;
+use std::io;
+
+use skopos_model::task::Completeness;
+
+use super::Mechanism;
+use crate::proc;
+use crate::seen::{Offer, Seen};
+use crate::sys::{self, Event, Pid};
+
+/// The name in reports.
+pub(crate) const NAME: &str = "ptrace";
+
+/// The kernel counts pages in batches on each processor; a peak may lag behind by these.
+const PAGES_BATCHED: u64 = 64;
+
+#[derive(Default)]
+pub(crate) struct Ptrace {
+    /// The process of each thread that is traced.
+    threads: HashMap<Pid, Pid>,
+    /// Processes that had more than one thread at any time.
+    threaded: HashMap<Pid, ()>,
+    /// Time ready without a processor, of threads that ended.
+    delay_nanos: u64,
+    /// Threads whose delay could not be read.
+    without_delay: u64,
+    io_delay_seconds: f64,
+}
+
+impl Ptrace {
+    /// A thread is there; of an unknown one it is looked up whose.
+    fn meet(&mut self, thread: Pid, parent: Option<Pid>, seen: &mut Seen) {
+        if self.threads.contains_key(&thread) {
+            return;
+        }
+        // A look into the parent's list of threads is cheaper than the thread's own status.
+        let in_parent =
+            parent.filter(|p| fs::exists(format!("/proc/{p}/task/{thread}")).unwrap_or(false));
+        let Some(process) = in_parent.or_else(|| proc::process_of(thread)) else { return };
+        self.threads.insert(thread, process);
+        if process == thread {
+            let parent = parent.or_else(|| Some(proc::stat(process)?.parent));
+            seen.born(process, parent.unwrap_or(0));
+        } else {
+            self.threaded.insert(process, ());
+            seen.threads_of(process, |threads| threads + 1);
+        }
+    }
+
+    fn stopped(
+        &mut self,
+        thread: Pid,
+        signal: c_int,
+        event: c_int,
+        seen: &mut Seen,
+    ) -> io::Result<()> {
+        seen.stops += 1;
+        match event {
+            // Before a signal is delivered: it is.
+            0 => return sys::go_on(thread, signal),
+            libc::PTRACE_EVENT_FORK | libc::PTRACE_EVENT_VFORK | libc::PTRACE_EVENT_CLONE => {
+                let new = sys::event_message(thread)? as Pid;
+                self.meet(new, self.threads.get(&thread).copied(), seen);
+            }
+            libc::PTRACE_EVENT_EXEC => self.became(thread, seen),
+            libc::PTRACE_EVENT_EXIT => self.ending(thread, seen),
+            libc::PTRACE_EVENT_STOP => {
+                self.meet(thread, None, seen);
+                if matches!(signal, libc::SIGSTOP | libc::SIGTSTP | libc::SIGTTIN | libc::SIGTTOU) {
+                    return sys::stay_stopped(thread);
+                }
+            }
+            _ => {}
+        }
+        sys::go_on(thread, 0)
+    }
+
+    /// All other threads of the process are gone, and this one has the process' id.
+    fn became(&mut self, process: Pid, seen: &mut Seen) {
+        if self.threaded.remove(&process).is_some() {
+            self.threads.retain(|thread, of| *of != process || *thread == process);
+        }
+        self.threads.insert(process, process);
+        seen.threads_of(process, |_| 1);
+        seen.became(process);
+    }
+
+    /// A thread is about to end. Its process is asked when its first thread ends, and when one ends
+    /// after that.
+    fn ending(&mut self, thread: Pid, seen: &mut Seen) {
+        match proc::schedstat(thread) {
+            Some((_, delay)) => self.delay_nanos += delay,
+            None => self.without_delay += 1,
+        }
+        let Some(process) = self.threads.get(&thread).copied() else { return };
+        if thread != process && self.threads.contains_key(&process) {
+            return;
+        }
+        if let Some(memory) = proc::memory(process) {
+            seen.memory(process, memory);
+        }
+        let exact =
+            if self.threaded.contains_key(&process) { None } else { proc::schedstat(process) };
+        let stat = proc::stat(process);
+        if let Some(stat) = stat {
+            self.io_delay_seconds += stat.io_delay_seconds;
+        }
+        let cpu = exact
+            .map(|(nanos, _)| nanos as f64 / 1e9)
+            .or(stat.map(|s| s.user_seconds + s.system_seconds));
+        seen.used(process, cpu, proc::io(process));
+    }
+}
+
+impl Mechanism for Ptrace {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn attach(&mut self, root: Pid, seen: &mut Seen) -> io::Result<()> {
+        sys::seize(root)?;
+        self.meet(root, Some(std::process::id() as Pid), seen);
+        Ok(())
+    }
+
+    fn event(&mut self, event: &Event, seen: &mut Seen) {
+        match *event {
+            // One that was killed while it was stopped cannot go on, and its end follows.
+            Event::Stopped { pid, signal, event } => {
+                let _ = self.stopped(pid, signal, event, seen);
+            }
+            Event::Ended { pid, .. } => {
+                if let Some(process) = self.threads.remove(&pid).filter(|process| *process != pid) {
+                    seen.threads_of(process, |threads| threads.saturating_sub(1));
+                }
+                self.threaded.remove(&pid);
+            }
+        }
+    }
+
+    fn finish(&mut self, seen: &mut Seen) {
+        let left = seen.living().len();
+        let all = if left == 0 { Completeness::All } else { Completeness::AtLeast };
+        let missing = (left > 0).then(|| format!("{left} processes of the task run on"));
+        let unmeasured = (seen.unmeasured > 0).then(|| {
+            format!("{} processes ended before their memory could be read", seen.unmeasured)
+        });
+        let of_memory = if unmeasured.is_some() { Completeness::AtLeast } else { all };
+        let (resident, virtual_size) = seen.greatest_sums();
+        // Each had its peak at some time of its own: together they held at least as much as the
+        // greatest of them, and at most the sum.
+        let page = rustix::param::page_size() as u64;
+        let batch = PAGES_BATCHED * page * seen.processes_max;
+        let spread = resident.saturating_sub(seen.greatest_resident) + batch;
+        let delay = self.delay_nanos as f64 / 1e9;
+        let of_delay = if self.without_delay > 0 { Completeness::AtLeast } else { all };
+        for (name, value, completeness, error_bound, reason) in [
+            ("processes_max", seen.processes_max as f64, all, Some(0.0), &missing),
+            ("processes_total", seen.processes_total as f64, all, Some(0.0), &missing),
+            ("threads_max", seen.threads_max as f64, all, Some(0.0), &missing),
+            ("resident_bytes_max", resident as f64, of_memory, Some(spread as f64), &unmeasured),
+            ("virtual_bytes_max", virtual_size as f64, of_memory, None, &unmeasured),
+            ("cpu_delay_seconds", delay, of_delay, Some(0.0), &missing),
+            ("io_delay_seconds", self.io_delay_seconds, all, None, &missing),
+        ] {
+            let reason = reason.clone();
+            seen.offer(name, Offer { method: NAME, value, completeness, error_bound, reason });
+        }
+    }
+}
+
+/// Whether this process may trace its children.
+pub(crate) fn may_trace() -> Result<(), String> {
+    // Yama: 0 and 1 allow it to parents, 2 to administrators, 3 to nobody.
+    let scope = fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").unwrap_or_default();
+    match scope.trim() {
+        "3" => Err("kernel.yama.ptrace_scope is 3: nobody may trace".to_owned()),
+        "2" if !rustix::process::geteuid().is_root() => {
+            Err("kernel.yama.ptrace_scope is 2: only administrators may trace".to_owned())
+        }
+        _ => Ok(()),
+    }
+}

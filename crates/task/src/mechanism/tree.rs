@@ -1,0 +1,137 @@
+//! Folders that are walked now and then: how many files are in them and how much space they take. A
+//! file with several names counts once, a hole in one not at all.
+
+use std::collections::HashSet;
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use skopos_model::task::Completeness;
+
+use super::{Mechanism, Now};
+use crate::seen::{Offer, Seen};
+use crate::sys::Pid;
+
+/// The name in reports.
+pub(crate) const NAME: &str = "tree";
+
+/// A walk may take this share of the time: 1 %.
+const WALK_SHARE: u32 = 100;
+
+/// The most files that are walked through at one look: some seconds of work. What is beyond them is
+/// said to be missing.
+const MAX_FILES: u64 = 2_000_000;
+
+/// The unit of `st_blocks`, whatever the file system's own is.
+const BLOCK_BYTES: u64 = 512;
+
+pub(crate) struct Tree {
+    folders: Vec<PathBuf>,
+    again: Option<Instant>,
+    files_max: u64,
+    bytes_max: u64,
+    is_cut: bool,
+    last: Option<(u64, u64)>,
+}
+
+impl Tree {
+    pub(crate) fn new(folders: Vec<PathBuf>) -> Self {
+        Self { folders, again: None, files_max: 0, bytes_max: 0, is_cut: false, last: None }
+    }
+
+    fn look(&mut self) {
+        let begun = Instant::now();
+        let (files, bytes, is_cut) = walk(&self.folders);
+        self.files_max = self.files_max.max(files);
+        self.bytes_max = self.bytes_max.max(bytes);
+        self.is_cut |= is_cut;
+        self.last = Some((files, bytes));
+        let pause: Duration = begun.elapsed() * WALK_SHARE;
+        self.again = Some(Instant::now() + pause);
+    }
+}
+
+/// Files, the space they take, and whether there are more.
+fn walk(folders: &[PathBuf]) -> (u64, u64, bool) {
+    let (mut files, mut bytes) = (0, 0);
+    // Files with several names, by device and inode.
+    let mut linked = HashSet::new();
+    let mut waiting: Vec<PathBuf> = folders.to_vec();
+    while let Some(folder) = waiting.pop() {
+        // What is gone by now, or may not be read, is not there for the task either.
+        for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
+            let Ok(about) = entry.metadata() else { continue };
+            if about.is_dir() {
+                waiting.push(entry.path());
+            } else if about.nlink() > 1 && !linked.insert((about.dev(), about.ino())) {
+                continue;
+            }
+            files += 1;
+            bytes += about.blocks() * BLOCK_BYTES;
+            if files == MAX_FILES {
+                return (files, bytes, true);
+            }
+        }
+    }
+    (files, bytes, false)
+}
+
+impl Mechanism for Tree {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn attach(&mut self, _root: Pid, _seen: &mut Seen) -> io::Result<()> {
+        self.look();
+        Ok(())
+    }
+
+    fn sample(&mut self, now: &mut Now, _seen: &mut Seen) {
+        if self.again.is_none_or(|again| again <= Instant::now()) {
+            self.look();
+        }
+        now.files = self.last.map(|(files, _)| files);
+        now.footprint_bytes = self.last.map(|(_, bytes)| bytes);
+    }
+
+    fn finish(&mut self, seen: &mut Seen) {
+        self.look();
+        let completeness = if self.is_cut { Completeness::AtLeast } else { Completeness::Sampled };
+        let reason = match self.is_cut {
+            true => format!("there are more than {MAX_FILES} files, of which no more were counted"),
+            false => {
+                "the greatest of the looks; files that came and went between two are not in it"
+                    .into()
+            }
+        };
+        for (name, value) in [("files", self.files_max), ("footprint_bytes", self.bytes_max)] {
+            let (value, reason) = (value as f64, Some(reason.clone()));
+            seen.offer(
+                name,
+                Offer { method: NAME, value, completeness, error_bound: None, reason },
+            );
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_with_two_names_counts_once_and_a_hole_not_at_all() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let at = |name: &str| folder.path().join(name);
+        fs::create_dir(at("sub")).expect("made");
+        fs::write(at("a"), vec![1; 100_000]).expect("written");
+        fs::hard_link(at("a"), at("sub/b")).expect("linked");
+        std::os::unix::fs::symlink("nowhere", at("c")).expect("linked");
+        fs::File::create(at("hole")).and_then(|f| f.set_len(1 << 30)).expect("made");
+        let (files, bytes, is_cut) = walk(&[folder.path().to_owned()]);
+        assert_eq!((files, is_cut), (4, false), "sub, one of a and b, c, hole");
+        assert!((100_000..300_000).contains(&bytes), "{bytes}");
+        assert_eq!(walk(&[at("none")]), (0, 0, false));
+    }
+}

@@ -1,0 +1,64 @@
+//! `wait4`: what the kernel counted for each process that is reaped here, with all that it had waited
+//! for itself. Exact, and free. What no parent waited for (because it ignores SIGCHLD) is not in it.
+//!
+//! Before a dead process is reaped its `/proc/PID/io` can still be read, which holds the bytes of all
+//! that it waited for as well. So the task's first process and its orphans, which come to the monitor,
+//! tell of all.
+
+use skopos_model::task::Completeness;
+
+use super::Mechanism;
+use crate::seen::{Offer, Seen};
+
+/// The name in reports.
+pub(crate) const NAME: &str = "wait4";
+
+/// The kernel hands times out in microseconds.
+const RESOLUTION_SECONDS: f64 = 1e-6;
+
+pub(crate) struct Wait4;
+
+impl Mechanism for Wait4 {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn finish(&mut self, seen: &mut Seen) {
+        let usage = seen.reaped.usage;
+        let (user, system) = (usage.user.as_secs_f64(), usage.system.as_secs_f64());
+        let left = seen.living().len();
+        let completeness = if left == 0 { Completeness::All } else { Completeness::AtLeast };
+        let missing = (left > 0).then(|| format!("{left} processes of the task run on"));
+        let mut offer = |name, value, error_bound| {
+            let reason = missing.clone();
+            seen.offer(name, Offer { method: NAME, value, completeness, error_bound, reason });
+        };
+        offer("cpu_seconds", user + system, Some(2.0 * RESOLUTION_SECONDS));
+        // The sum is exact; how it is divided is known by ticks, and the kernel scales.
+        offer("user_seconds", user, None);
+        offer("system_seconds", system, None);
+        for (name, count) in [
+            ("minor_faults", usage.minor_faults),
+            ("major_faults", usage.major_faults),
+            ("voluntary_switches", usage.voluntary_switches),
+            ("involuntary_switches", usage.involuntary_switches),
+        ] {
+            offer(name, count as f64, Some(0.0));
+        }
+        let io = seen.reaped.io;
+        if seen.reaped.without_io > 0 {
+            return;
+        }
+        let mut offer = |name, value, error_bound, reason: Option<&str>| {
+            let reason = missing.clone().or(reason.map(str::to_owned));
+            let value = value as f64;
+            seen.offer(name, Offer { method: NAME, value, completeness, error_bound, reason });
+        };
+        let unseen = "input and output by mmap and io_uring is in device_read_bytes and \
+                      device_written_bytes only";
+        offer("read_bytes", io.read_bytes, Some(0.0), Some(unseen));
+        offer("written_bytes", io.written_bytes, Some(0.0), Some(unseen));
+        offer("device_read_bytes", io.device_read_bytes, Some(0.0), None);
+        offer("device_written_bytes", io.device_written_bytes, None, None);
+    }
+}

@@ -1,0 +1,331 @@
+//! The loop that waits for whatever happens to the task: births, ends, signals, the next look, a limit.
+
+use std::ffi::{OsString, c_int};
+use std::io;
+use std::path::PathBuf;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use skopos_model::task::{Crossing, Limits, Summary};
+
+use crate::enforce::{self, Enforcer};
+use crate::host::Disturbances;
+use crate::launch;
+use crate::mechanism::choose::{self, Team};
+use crate::mechanism::{Now, procfs, ptrace};
+use crate::proc;
+use crate::report::{self, Measured, Row};
+use crate::seen::Seen;
+use crate::sys::{self, Event, Pid, Signals, Status};
+
+/// What to run, and how.
+#[derive(Clone, Debug)]
+pub struct Order {
+    /// The command and its arguments.
+    pub command: Vec<OsString>,
+    /// What tasks that are alike are called; `None` takes the program's name.
+    pub class: Option<String>,
+    /// 1, 2 or 3; `None` takes the best that costs next to nothing.
+    pub level: Option<u8>,
+    /// What it may use at most.
+    pub limits: Limits,
+    /// How long a task that exceeds a limit has to end by itself.
+    pub kill_after: Duration,
+    /// The time between two looks, and two rows of the series.
+    pub interval: Duration,
+    /// Folders whose files count.
+    pub watch: Vec<PathBuf>,
+}
+
+/// What became of it.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// The report.
+    pub summary: Summary,
+    /// What it used at each look.
+    pub series: Vec<Row>,
+}
+
+/// Why there was no task to measure.
+#[derive(Debug)]
+pub enum Failed {
+    /// There is no command.
+    Empty,
+    /// There is no such program.
+    NotFound(io::Error),
+    /// The program cannot be started.
+    NotExecutable(io::Error),
+    /// The monitor itself failed before the task began.
+    Start(io::Error),
+}
+
+/// Signals that are the task's: who sends one to the monitor means the task.
+const FORWARDED: [c_int; 8] = [
+    libc::SIGINT,
+    libc::SIGQUIT,
+    libc::SIGTERM,
+    libc::SIGHUP,
+    libc::SIGUSR1,
+    libc::SIGUSR2,
+    libc::SIGALRM,
+    libc::SIGWINCH,
+];
+
+/// The first look comes this soon, and each next one twice as late until the interval is reached:
+/// most tasks are short.
+const FIRST_LOOK: Duration = Duration::from_millis(5);
+
+/// Where a limit is kept by looking, the looks are at most this far apart: at 1 GB/s that is 100 MB.
+const LIMITED_LOOK: Duration = Duration::from_millis(100);
+
+/// Rows that are kept; of more every second one goes, and the others are twice as far apart.
+const MAX_ROWS: usize = 20_000;
+
+/// Runs a task to its end. `warn` is told what comes near a limit.
+///
+/// # Errors
+/// The program does not exist or cannot be started, or there is nothing to start it with.
+pub fn run(order: &Order, warn: &mut dyn FnMut(&Crossing)) -> Result<Outcome, Failed> {
+    let mut blocked = FORWARDED.to_vec();
+    blocked.push(libc::SIGCHLD);
+    let signals = Signals::new(&blocked).map_err(Failed::Start)?;
+    sys::adopt_orphans();
+    let mut team = choose::gather(order);
+    let start = SystemTime::now();
+    let waiting = launch::start(&order.command, &team.launch, &signals)?;
+    let root = waiting.pid;
+    let mut seen = Seen::new();
+    attach(&mut team, root, &mut seen);
+    if let Err(e) = waiting.go() {
+        let mut end = None;
+        while end.is_none() {
+            end = pass_by(root, &mut team)?;
+        }
+        return Err(e);
+    }
+    seen.became(root);
+    let mut run = Run {
+        order,
+        root,
+        signals,
+        team,
+        seen,
+        enforcer: Enforcer::new(&order.limits, order.kill_after),
+        crossings: Vec::new(),
+        guilty: None,
+        now: Now::default(),
+        rows: Vec::new(),
+        every: 1,
+        looks: 0,
+        look_after: FIRST_LOOK,
+        next_look: Instant::now() + FIRST_LOOK,
+        disturbances: Disturbances::now(),
+        ended: None,
+    };
+    run.until_the_end(warn).map_err(Failed::Start)?;
+    Ok(run.outcome(start))
+}
+
+/// Tells every mechanism that the child is there. What cannot be used after all is left out.
+fn attach(team: &mut Team, root: Pid, seen: &mut Seen) {
+    let mut refused = Vec::new();
+    for mechanism in &mut team.mechanisms {
+        if let Err(e) = mechanism.attach(root, seen) {
+            refused.push((mechanism.name(), e));
+        }
+    }
+    for (name, e) in refused {
+        team.gave_up(name, &e.to_string());
+        if name == ptrace::NAME {
+            team.search();
+            // The one that searches replaces the one that had been told.
+            attach_one(team, procfs::NAME, root, seen);
+        }
+    }
+}
+
+fn attach_one(team: &mut Team, name: &str, root: Pid, seen: &mut Seen) {
+    if let Some(mechanism) = team.mechanisms.iter_mut().find(|m| m.name() == name) {
+        // Looking into /proc cannot be refused.
+        let _ = mechanism.attach(root, seen);
+    }
+}
+
+/// Lets a child that could not become a program end. Its status, once it has.
+fn pass_by(root: Pid, team: &mut Team) -> Result<Option<Status>, Failed> {
+    let mut seen = Seen::new();
+    match sys::next_event().map_err(Failed::Start)? {
+        Some(Event::Ended { pid, status }) => {
+            sys::reap(pid);
+            return Ok((pid == root).then_some(status));
+        }
+        Some(event) => team.mechanisms.iter_mut().for_each(|m| m.event(&event, &mut seen)),
+        None => std::thread::sleep(Duration::from_millis(1)),
+    }
+    Ok(None)
+}
+
+/// A task that runs.
+struct Run<'a> {
+    order: &'a Order,
+    root: Pid,
+    signals: Signals,
+    team: Team,
+    seen: Seen,
+    enforcer: Enforcer,
+    crossings: Vec<Crossing>,
+    guilty: Option<String>,
+    now: Now,
+    rows: Vec<Row>,
+    /// Every how many looks one becomes a row.
+    every: usize,
+    looks: usize,
+    look_after: Duration,
+    next_look: Instant,
+    disturbances: Disturbances,
+    ended: Option<Status>,
+}
+
+impl Run<'_> {
+    fn until_the_end(&mut self, warn: &mut dyn FnMut(&Crossing)) -> io::Result<()> {
+        while self.ended.is_none() || self.has_more_to_end() {
+            self.sleep()?;
+            while let Some(came) = self.signals.next() {
+                // The terminal has told the whole group, the task too.
+                if came.signal != libc::SIGCHLD && !came.from_terminal {
+                    sys::kill(self.root, came.signal);
+                }
+            }
+            while let Some(event) = sys::next_event()? {
+                self.happened(event);
+            }
+            if self.next_look <= Instant::now() && self.ended.is_none() {
+                self.look();
+                self.enforcer.near(&self.now, self.seen.elapsed()).iter().for_each(&mut *warn);
+            }
+            self.enforce();
+        }
+        Ok(())
+    }
+
+    /// What exceeded a limit is ended with all that descends from it.
+    fn has_more_to_end(&self) -> bool {
+        self.enforcer.is_ending() && !proc::descendants(std::process::id() as Pid).is_empty()
+    }
+
+    fn sleep(&self) -> io::Result<()> {
+        let mut until = self.next_look.saturating_duration_since(Instant::now());
+        if let Some(wall) = self.enforcer.wall_limit() {
+            until = until.min(wall.saturating_sub(self.seen.elapsed()) + Duration::from_millis(1));
+        }
+        if self.enforcer.is_ending() {
+            until = enforce::AGAIN;
+        }
+        let timeout = Timespec::try_from(until).map_err(io::Error::other)?;
+        let mut fds = [PollFd::from_borrowed_fd(self.signals.descriptor(), PollFlags::IN)];
+        match poll(&mut fds, Some(&timeout)) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+            Err(e) => Err(e.into()),
+        }
+    }
+
+    fn happened(&mut self, event: Event) {
+        let Self { team, seen, .. } = self;
+        let Event::Ended { pid, status } = event else {
+            team.mechanisms.iter_mut().for_each(|m| m.event(&event, seen));
+            return;
+        };
+        let is_process = seen.knows(pid) || proc::process_of(pid) == Some(pid);
+        let own = std::process::id() as Pid;
+        let is_reaped_here = is_process
+            && match seen.parent_of(pid) {
+                // Its parent lives: the monitor hears of it as a tracer only.
+                Some(parent) if parent != own && seen.knows(parent) => false,
+                Some(parent) if parent == own => true,
+                _ => proc::stat(pid).is_some_and(|stat| stat.parent == own),
+            };
+        let io = if is_reaped_here { proc::io(pid) } else { None };
+        team.mechanisms.iter_mut().for_each(|m| m.event(&event, seen));
+        if let Some(usage) = sys::reap(pid).filter(|_| is_reaped_here) {
+            seen.reaped.add(usage, io);
+        }
+        if is_process {
+            seen.ended(pid, Some(status));
+        }
+        if pid == self.root {
+            self.ended = Some(status);
+        }
+    }
+
+    fn look(&mut self) {
+        let begun = Instant::now();
+        let Self { team, seen, now, .. } = self;
+        team.mechanisms.iter_mut().for_each(|m| m.sample(now, seen));
+        self.keep_row();
+        let wanted = match self.enforcer.has_limits() {
+            true => self.order.interval.min(LIMITED_LOOK),
+            false => self.order.interval,
+        };
+        self.look_after = (2 * self.look_after).min(wanted);
+        self.next_look = Instant::now() + procfs::next_look(self.look_after, begun.elapsed());
+    }
+
+    fn keep_row(&mut self) {
+        self.looks += 1;
+        if !self.looks.is_multiple_of(self.every) {
+            return;
+        }
+        self.rows.push(Row::new(self.seen.elapsed(), &self.now));
+        if self.rows.len() == MAX_ROWS {
+            let mut at = 0;
+            self.rows.retain(|_| {
+                at += 1;
+                at % 2 == 0
+            });
+            self.every *= 2;
+        }
+    }
+
+    fn enforce(&mut self) {
+        if !self.enforcer.has_limits() {
+            return;
+        }
+        if !self.enforcer.is_ending() {
+            let mut crossings = self.enforcer.exceeded(&self.now, self.seen.elapsed());
+            for mechanism in &mut self.team.mechanisms {
+                crossings.extend(mechanism.crossings(&self.seen));
+            }
+            // Two may have seen the same.
+            crossings.dedup_by_key(|crossing| crossing.limit.resource.name);
+            if let Some(first) = crossings.first() {
+                self.guilty = self.seen.greatest_user(first.limit.resource.name);
+                self.crossings = crossings;
+                self.enforcer.begin();
+            }
+        }
+        self.enforcer.step(&mut self.team.mechanisms);
+    }
+
+    fn outcome(mut self, start: SystemTime) -> Outcome {
+        let elapsed = self.seen.elapsed();
+        let disturbed = self.disturbances.until(&Disturbances::now(), elapsed.as_secs_f64());
+        self.seen.bury();
+        for mechanism in &mut self.team.mechanisms {
+            mechanism.finish(&mut self.seen);
+        }
+        let start_seconds = start.duration_since(UNIX_EPOCH).map_or(0.0, |d| d.as_secs_f64());
+        let measured = Measured {
+            order: self.order,
+            start_seconds,
+            elapsed,
+            status: self.ended,
+            crossings: self.crossings,
+            guilty: self.guilty,
+            level: self.team.level,
+            uses: self.team.uses,
+            disturbed,
+            seen: self.seen,
+        };
+        Outcome { summary: report::summary(measured), series: self.rows }
+    }
+}

@@ -1,0 +1,209 @@
+//! What `/proc/PID` says of one process. All of it may be gone the next moment, so everything is
+//! optional.
+
+use std::fs;
+
+use crate::sys::Pid;
+
+/// From `/proc/PID/stat`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Stat {
+    pub(crate) parent: Pid,
+    /// In seconds; in ticks of the kernel's clock, 10 ms most often.
+    pub(crate) user_seconds: f64,
+    pub(crate) system_seconds: f64,
+    /// Of the children that it has waited for, and theirs.
+    pub(crate) waited_for_seconds: f64,
+    pub(crate) threads: u64,
+    pub(crate) virtual_bytes: u64,
+    pub(crate) resident_bytes: u64,
+    /// Time waited for storage, in seconds, where the kernel accounts for delays.
+    pub(crate) io_delay_seconds: f64,
+    pub(crate) is_zombie: bool,
+}
+
+/// From `/proc/PID/status`.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Memory {
+    pub(crate) virtual_bytes_max: u64,
+    pub(crate) resident_bytes_max: u64,
+    pub(crate) swap_bytes: u64,
+}
+
+/// From `/proc/PID/io`: the process, its threads that ended, and the children that it waited for.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Io {
+    pub(crate) read_bytes: u64,
+    pub(crate) written_bytes: u64,
+    pub(crate) device_read_bytes: u64,
+    pub(crate) device_written_bytes: u64,
+}
+
+impl std::ops::AddAssign for Io {
+    fn add_assign(&mut self, other: Self) {
+        self.read_bytes += other.read_bytes;
+        self.written_bytes += other.written_bytes;
+        self.device_read_bytes += other.device_read_bytes;
+        self.device_written_bytes += other.device_written_bytes;
+    }
+}
+
+pub(crate) fn stat(pid: Pid) -> Option<Stat> {
+    parse_stat(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+}
+
+fn parse_stat(text: &str) -> Option<Stat> {
+    // The command, in parentheses, may hold spaces and parentheses: what follows the last one counts.
+    let fields: Vec<&str> = text.rsplit_once(')')?.1.split_whitespace().collect();
+    let number = |field: usize| fields.get(field - 3)?.parse::<f64>().ok();
+    let (ticks, page) =
+        (rustix::param::clock_ticks_per_second() as f64, rustix::param::page_size() as u64);
+    Some(Stat {
+        parent: fields.get(1)?.parse().ok()?,
+        user_seconds: number(14)? / ticks,
+        system_seconds: number(15)? / ticks,
+        waited_for_seconds: (number(16)? + number(17)?) / ticks,
+        threads: number(20)? as u64,
+        virtual_bytes: number(23)? as u64,
+        resident_bytes: fields.get(21)?.parse::<u64>().ok()? * page,
+        io_delay_seconds: number(42)? / ticks,
+        is_zombie: matches!(fields.first(), Some(&"Z" | &"X")),
+    })
+}
+
+pub(crate) fn memory(pid: Pid) -> Option<Memory> {
+    parse_memory(&fs::read_to_string(format!("/proc/{pid}/status")).ok()?)
+}
+
+/// `None` for one without memory of its own any more.
+fn parse_memory(text: &str) -> Option<Memory> {
+    let kib = |name: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+        line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()
+    };
+    Some(Memory {
+        virtual_bytes_max: kib("VmPeak:")? * 1024,
+        resident_bytes_max: kib("VmHWM:")? * 1024,
+        swap_bytes: kib("VmSwap:").unwrap_or(0) * 1024,
+    })
+}
+
+pub(crate) fn io(pid: Pid) -> Option<Io> {
+    parse_io(&fs::read_to_string(format!("/proc/{pid}/io")).ok()?)
+}
+
+fn parse_io(text: &str) -> Option<Io> {
+    let number = |name: &str| {
+        text.lines().find_map(|line| line.strip_prefix(name))?.trim().parse::<u64>().ok()
+    };
+    Some(Io {
+        read_bytes: number("rchar:")?,
+        written_bytes: number("wchar:")?,
+        device_read_bytes: number("read_bytes:")?,
+        device_written_bytes: number("write_bytes:")?
+            .saturating_sub(number("cancelled_write_bytes:").unwrap_or(0)),
+    })
+}
+
+/// Time on a processor and time ready without one, in nanoseconds, of one thread.
+pub(crate) fn schedstat(pid: Pid) -> Option<(u64, u64)> {
+    let text = fs::read_to_string(format!("/proc/{pid}/schedstat")).ok()?;
+    let mut words = text.split_whitespace().map(|word| word.parse().ok());
+    Some((words.next()??, words.next()??))
+}
+
+/// Shared pages divided among their users. Dear: the kernel walks all of the page table.
+pub(crate) fn pss_bytes(pid: Pid) -> Option<u64> {
+    let text = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("Pss:"))?;
+    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kib| kib * 1024)
+}
+
+/// The most of a command line that is kept.
+const MAX_COMMAND: usize = 512;
+
+/// The command line with spaces between its words; the program's name in brackets if it has none.
+pub(crate) fn command(pid: Pid) -> Option<String> {
+    let bytes = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let words: Vec<_> = bytes.split(|b| *b == 0).filter(|word| !word.is_empty()).collect();
+    if words.is_empty() {
+        let name = fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
+        return Some(format!("[{}]", name.trim_end()));
+    }
+    let mut text = String::from_utf8_lossy(&words.join(&b' ')).into_owned();
+    if text.len() > MAX_COMMAND {
+        let end = (0..=MAX_COMMAND).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
+        text.truncate(end);
+        text.push('…');
+    }
+    Some(text)
+}
+
+/// The children of a process that are alive or not yet reaped, all of its threads' together.
+pub(crate) fn children(pid: Pid) -> Vec<Pid> {
+    let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
+    let lists =
+        threads.flatten().filter_map(|t| fs::read_to_string(t.path().join("children")).ok());
+    lists
+        .flat_map(|list| list.split_whitespace().flat_map(str::parse).collect::<Vec<_>>())
+        .collect()
+}
+
+/// All that descend from `pid`, without it.
+pub(crate) fn descendants(pid: Pid) -> Vec<Pid> {
+    let mut found = children(pid);
+    let mut next = 0;
+    while let Some(parent) = found.get(next).copied() {
+        found.extend(children(parent));
+        next += 1;
+    }
+    found
+}
+
+/// The process that a thread belongs to.
+pub(crate) fn process_of(thread: Pid) -> Option<Pid> {
+    let text = fs::read_to_string(format!("/proc/{thread}/status")).ok()?;
+    text.lines().find_map(|line| line.strip_prefix("Tgid:"))?.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_may_hold_anything() {
+        let mut text =
+            "7 (a) b (c) S 3 7 7 0 -1 4194304 100 0 0 0 250 50 0 0 20 0 4 0 100 8192 2 ".to_owned();
+        text += "18446744073709551615 1 1 0 0 0 0 0 0 0 0 0 0 17 1 0 0 30 0 0 0 0 0 0 0 0 0 0\n";
+        let stat = parse_stat(&text).expect("a line");
+        let page = rustix::param::page_size() as u64;
+        assert_eq!((stat.parent, stat.threads, stat.virtual_bytes), (3, 4, 8192));
+        assert_eq!(stat.resident_bytes, 2 * page);
+        assert_eq!(
+            (stat.user_seconds, stat.system_seconds, stat.io_delay_seconds),
+            (2.5, 0.5, 0.3)
+        );
+        assert!(!stat.is_zombie && parse_stat("7 (x) Z 3").is_none());
+    }
+
+    #[test]
+    fn this_process_is_as_it_says() {
+        let own = std::process::id() as Pid;
+        let stat = stat(own).expect("it runs");
+        assert_eq!(stat.parent, std::os::unix::process::parent_id() as Pid);
+        let memory = memory(own).expect("it has memory");
+        assert!(memory.resident_bytes_max <= memory.virtual_bytes_max);
+        assert!(pss_bytes(own).is_some_and(|pss| pss <= memory.resident_bytes_max));
+        assert!(io(own).is_some_and(|io| io.read_bytes > 0));
+        assert!(command(own).is_some_and(|c| c.contains("skopos_task")));
+        assert_eq!(process_of(own), Some(own));
+    }
+
+    #[test]
+    fn cancelled_writes_were_none() {
+        let text = "rchar: 9\nwchar: 8\nsyscr: 1\nsyscw: 1\nread_bytes: 7\nwrite_bytes: 6\ncancelled_write_bytes: 10\n";
+        let io = parse_io(text).expect("counts");
+        assert_eq!((io.read_bytes, io.written_bytes), (9, 8));
+        assert_eq!((io.device_read_bytes, io.device_written_bytes), (7, 0));
+    }
+}

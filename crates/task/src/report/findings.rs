@@ -1,0 +1,93 @@
+//! What stands out in a report, and what one could do about it.
+
+use skopos_model::task::{ExitType, Finding, Summary};
+
+/// A finding looks at the whole report.
+type Rule = fn(&Summary) -> Option<Finding>;
+
+/// The most important first.
+const RULES: [Rule; 6] = [limit, signal, waited_for_storage, swapped, waited_for_cores, idle];
+
+/// All that stand out.
+pub(super) fn findings(summary: &Summary) -> Vec<Finding> {
+    RULES.iter().filter_map(|rule| rule(summary)).collect()
+}
+
+/// A share of the wall time from which on waiting stands out.
+const MUCH: f64 = 0.25;
+
+/// Shorter runs are over before they can be slow.
+const SHORT_SECONDS: f64 = 1.0;
+
+fn value(summary: &Summary, name: &str) -> Option<f64> {
+    summary.resources.get(name)?.value
+}
+
+fn found(what: String, advice: &str) -> Option<Finding> {
+    Some(Finding { what, advice: advice.to_owned() })
+}
+
+fn limit(summary: &Summary) -> Option<Finding> {
+    let ended = &summary.ended;
+    if ended.exit_type != ExitType::Limit {
+        return None;
+    }
+    let who = ended.guilty.as_ref().map_or(String::new(), |who| format!("; most of it by {who}"));
+    found(
+        format!("it was ended for a limit: {}{who}", ended.limits.join(", ")),
+        "give it more, or less to do at one time",
+    )
+}
+
+fn signal(summary: &Summary) -> Option<Finding> {
+    let ended = &summary.ended;
+    let signal = ended.signal.filter(|_| ended.exit_type == ExitType::Signal)?;
+    let advice = match signal {
+        9 => "somebody killed it; if it was the kernel for want of memory, `dmesg` says so",
+        6 | 11 | 7 | 8 | 4 => "it crashed: a core dump or a debugger tells where",
+        _ => "somebody asked it to end",
+    };
+    found(format!("it died of signal {signal}"), advice)
+}
+
+fn share(summary: &Summary, name: &str) -> Option<f64> {
+    let wall = value(summary, "wall_seconds").filter(|wall| *wall >= SHORT_SECONDS)?;
+    Some(value(summary, name)? / wall)
+}
+
+fn waited_for_storage(summary: &Summary) -> Option<Finding> {
+    let share = share(summary, "io_delay_seconds").filter(|share| *share >= MUCH)?;
+    found(
+        format!("it waited for storage {:.0} % of the time", 100.0 * share),
+        "faster storage, larger blocks or fewer syncs would help; more cores would not",
+    )
+}
+
+fn swapped(summary: &Summary) -> Option<Finding> {
+    let bytes = value(summary, "swap_bytes_max").filter(|bytes| *bytes > 0.0)?;
+    found(
+        format!("{:.0} MiB of it were in swap", bytes / (1024.0 * 1024.0)),
+        "run fewer tasks beside it, or on a machine with more memory",
+    )
+}
+
+fn waited_for_cores(summary: &Summary) -> Option<Finding> {
+    let share = share(summary, "cpu_delay_seconds").filter(|share| *share >= MUCH)?;
+    found(
+        format!("its threads were ready and had no core for {:.0} % of the time", 100.0 * share),
+        "ask for more cores, or start fewer threads",
+    )
+}
+
+fn idle(summary: &Summary) -> Option<Finding> {
+    let cores = value(summary, "cores")?;
+    let wall = value(summary, "wall_seconds").filter(|wall| *wall >= 10.0)?;
+    let waited = value(summary, "io_delay_seconds").unwrap_or(0.0);
+    if cores > 0.1 || waited > MUCH * wall {
+        return None;
+    }
+    found(
+        format!("it used {cores:.2} cores: it mostly waited for something else than storage"),
+        "look for sleeps, locks and the network",
+    )
+}

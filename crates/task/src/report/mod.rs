@@ -1,0 +1,132 @@
+//! The report: each resource from the mechanism that measures it best, and what stands out.
+
+mod findings;
+pub(crate) mod series;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+
+use skopos_model::task::{
+    Completeness, Crossing, Ended, ExitType, Identity, MechanismUse, Overhead, RESOURCES, Reading,
+    SUMMARY_VERSION, Summary,
+};
+
+pub(crate) use series::Row;
+
+use crate::host;
+use crate::monitor::Order;
+use crate::seen::{Offer, Seen};
+use crate::sys::{self, Status};
+
+/// All that came of a run.
+pub(crate) struct Measured<'a> {
+    pub(crate) order: &'a Order,
+    pub(crate) start_seconds: f64,
+    pub(crate) elapsed: Duration,
+    pub(crate) status: Option<Status>,
+    pub(crate) crossings: Vec<Crossing>,
+    pub(crate) guilty: Option<String>,
+    pub(crate) level: u8,
+    pub(crate) uses: Vec<MechanismUse>,
+    pub(crate) disturbed: Vec<String>,
+    pub(crate) seen: Seen,
+}
+
+/// The clocks of the monitor, as a method.
+const CLOCK: &str = "clock";
+
+/// From the fork to the first wait, and from the end to the last.
+const CLOCK_BOUND_SECONDS: f64 = 0.001;
+
+pub(crate) fn summary(measured: Measured<'_>) -> Summary {
+    let Measured { order, start_seconds, elapsed, mut seen, .. } = measured;
+    let wall = elapsed.as_secs_f64();
+    let clock = |value, error_bound| Offer {
+        method: CLOCK,
+        value,
+        completeness: Completeness::All,
+        error_bound: Some(error_bound),
+        reason: None,
+    };
+    seen.offer("wall_seconds", clock(wall, CLOCK_BOUND_SECONDS));
+    if let Some(cpu) = seen.reading("cpu_seconds", "").value {
+        let bound = CLOCK_BOUND_SECONDS * (1.0 + cpu / wall) / wall;
+        seen.offer("cores", clock(cpu / wall, bound));
+    }
+    let resources: BTreeMap<String, Reading> = RESOURCES
+        .iter()
+        .map(|r| (r.name.to_owned(), seen.reading(r.name, why_unknown(r.name, measured.level))))
+        .collect();
+    let (cpu, resident) = sys::own_usage();
+    let stops = seen.stops;
+    let (processes, processes_left_out) = seen.into_processes();
+    let mut summary = Summary {
+        version: SUMMARY_VERSION,
+        task: identity(order),
+        host: host::here(),
+        start_seconds,
+        end_seconds: start_seconds + wall,
+        ended: ended(measured.status, &measured.crossings, measured.guilty),
+        level: measured.level,
+        resources,
+        mechanisms: measured.uses,
+        overhead: Overhead { cpu_seconds: cpu.as_secs_f64(), resident_bytes_max: resident, stops },
+        disturbed: measured.disturbed,
+        findings: Vec::new(),
+        processes,
+        processes_left_out,
+    };
+    summary.findings = findings::findings(&summary);
+    summary
+}
+
+fn identity(order: &Order) -> Identity {
+    let command: Vec<String> =
+        order.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+    let program = command.first().map_or("", String::as_str);
+    let name = Path::new(program).file_name().map(|n| n.to_string_lossy().into_owned());
+    Identity {
+        class: order.class.clone().or(name).unwrap_or_default(),
+        folder: std::env::current_dir().map(|d| d.display().to_string()).unwrap_or_default(),
+        monitor: concat!("skopos ", env!("CARGO_PKG_VERSION")).to_owned(),
+        rank: host::rank(),
+        command,
+    }
+}
+
+fn ended(status: Option<Status>, crossings: &[Crossing], guilty: Option<String>) -> Ended {
+    let exit_type = match status {
+        _ if !crossings.is_empty() => ExitType::Limit,
+        Some(Status::Exited(_)) => ExitType::Normal,
+        Some(Status::Signalled(_)) => ExitType::Signal,
+        None => ExitType::Running,
+    };
+    Ended {
+        exit_type,
+        status: status.and_then(|s| if let Status::Exited(code) = s { Some(code) } else { None }),
+        signal: status.and_then(|s| if let Status::Signalled(n) = s { Some(n) } else { None }),
+        limits: crossings.iter().map(ToString::to_string).collect(),
+        guilty,
+    }
+}
+
+/// Why nobody measured it.
+fn why_unknown(name: &str, level: u8) -> &'static str {
+    match name {
+        "files" | "footprint_bytes" => "no folder is watched: name some with --watch",
+        "processes_max" | "processes_total" | "threads_max" | "cpu_delay_seconds"
+        | "io_delay_seconds"
+            if level < 2 =>
+        {
+            "at level 1 nobody tells of births and ends"
+        }
+        "pss_bytes_max" => "it ended before the first look at its page tables",
+        "cgroup_bytes_max" | "memory_delay_seconds" => "it had no control group of its own",
+        "received_bytes" | "sent_bytes" | "opened_files" => {
+            "counted at level 3 only, which is not here yet"
+        }
+        "instructions" | "cycles" | "energy_joules" | "gpus" => "nothing here measures it yet",
+        _ => "no mechanism could measure it",
+    }
+}

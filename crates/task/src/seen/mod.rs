@@ -1,0 +1,342 @@
+//! What the mechanisms have seen of the task so far: its processes, and what each of them offers as
+//! the value of a resource.
+
+mod peaks;
+
+use std::collections::{BTreeMap, HashMap};
+use std::time::{Duration, Instant};
+
+use skopos_model::task::{Completeness, Process, Reading, resource};
+
+use self::peaks::Peaks;
+use crate::proc::{self, Io, Memory};
+use crate::sys::{Pid, Status, Usage};
+
+/// The most processes that a report lists: what a person scrolls through, and 100,000 short ones do
+/// not fill memory. Those that used most stay.
+const MAX_LISTED: usize = 1000;
+
+/// All that is known of the task.
+pub(crate) struct Seen {
+    started: Instant,
+    live: HashMap<Pid, Live>,
+    ended: Vec<Process>,
+    left_out: u64,
+    pub(crate) processes_total: u64,
+    pub(crate) processes_max: u64,
+    pub(crate) threads_max: u64,
+    threads: u64,
+    resident: Peaks,
+    virtual_size: Peaks,
+    /// The greatest peak of one process.
+    pub(crate) greatest_resident: u64,
+    /// Processes that ended before anybody looked at their memory.
+    pub(crate) unmeasured: u64,
+    /// What those used that were reaped here, with all that they had waited for.
+    pub(crate) reaped: Reaped,
+    /// Each resource's offers.
+    offers: BTreeMap<&'static str, Vec<Offer>>,
+    /// How often a process was stopped to look at it.
+    pub(crate) stops: u64,
+}
+
+/// What is known of a living process.
+#[derive(Debug, Default)]
+struct Live {
+    process: Process,
+    threads: u64,
+    memory: Option<Memory>,
+}
+
+/// Sums over the processes that were reaped here.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Reaped {
+    pub(crate) usage: Usage,
+    pub(crate) io: Io,
+    /// Processes whose counts of bytes could not be read.
+    pub(crate) without_io: u64,
+}
+
+/// A value of a resource, as one mechanism measured it.
+#[derive(Clone, Debug)]
+pub(crate) struct Offer {
+    pub(crate) method: &'static str,
+    pub(crate) value: f64,
+    pub(crate) completeness: Completeness,
+    pub(crate) error_bound: Option<f64>,
+    pub(crate) reason: Option<String>,
+}
+
+impl Seen {
+    pub(crate) fn new() -> Self {
+        Self {
+            started: Instant::now(),
+            live: HashMap::new(),
+            ended: Vec::new(),
+            left_out: 0,
+            processes_total: 0,
+            processes_max: 0,
+            threads_max: 0,
+            threads: 0,
+            resident: Peaks::default(),
+            virtual_size: Peaks::default(),
+            greatest_resident: 0,
+            unmeasured: 0,
+            reaped: Reaped::default(),
+            offers: BTreeMap::new(),
+            stops: 0,
+        }
+    }
+
+    /// Since the task was started.
+    pub(crate) fn elapsed(&self) -> Duration {
+        self.started.elapsed()
+    }
+
+    /// A process is there.
+    pub(crate) fn born(&mut self, pid: Pid, parent: Pid) {
+        if self.live.contains_key(&pid) {
+            return;
+        }
+        let start_seconds = self.elapsed().as_secs_f64();
+        let command = proc::command(pid).unwrap_or_default();
+        let process = Process { pid, parent, command, start_seconds, ..Process::default() };
+        self.live.insert(pid, Live { process, threads: 1, memory: None });
+        self.resident.born(pid);
+        self.virtual_size.born(pid);
+        self.processes_total += 1;
+        self.processes_max = self.processes_max.max(self.live.len() as u64);
+        self.set_threads(self.threads + 1);
+    }
+
+    /// It has become another program.
+    pub(crate) fn became(&mut self, pid: Pid) {
+        if let Some(live) = self.live.get_mut(&pid) {
+            live.process.command = proc::command(pid).unwrap_or_default();
+        }
+    }
+
+    /// Threads of a process, as events count them or a look finds them.
+    pub(crate) fn threads_of(&mut self, pid: Pid, change: impl FnOnce(u64) -> u64) {
+        if let Some(live) = self.live.get_mut(&pid) {
+            let (before, after) = (live.threads, change(live.threads));
+            live.threads = after;
+            let total = (self.threads + after).saturating_sub(before);
+            self.set_threads(total);
+        }
+    }
+
+    fn set_threads(&mut self, threads: u64) {
+        self.threads = threads;
+        self.threads_max = self.threads_max.max(threads);
+    }
+
+    /// How many threads a process has.
+    pub(crate) fn thread_count(&self, pid: Pid) -> u64 {
+        self.live.get(&pid).map_or(0, |live| live.threads)
+    }
+
+    /// Its memory, as it is now or was at its largest. What was larger before stays.
+    pub(crate) fn memory(&mut self, pid: Pid, now: Memory) {
+        if let Some(live) = self.live.get_mut(&pid) {
+            let before = live.memory.unwrap_or_default();
+            live.memory = Some(Memory {
+                virtual_bytes_max: now.virtual_bytes_max.max(before.virtual_bytes_max),
+                resident_bytes_max: now.resident_bytes_max.max(before.resident_bytes_max),
+                swap_bytes: now.swap_bytes.max(before.swap_bytes),
+            });
+        }
+    }
+
+    /// What it used by now, its waited-for children included where the kernel does so.
+    pub(crate) fn used(&mut self, pid: Pid, cpu_seconds: Option<f64>, io: Option<Io>) {
+        if let Some(live) = self.live.get_mut(&pid) {
+            let process = &mut live.process;
+            process.cpu_seconds = cpu_seconds.or(process.cpu_seconds);
+            if let Some(io) = io {
+                process.read_bytes = Some(io.read_bytes);
+                process.written_bytes = Some(io.written_bytes);
+            }
+        }
+    }
+
+    /// It is gone.
+    pub(crate) fn ended(&mut self, pid: Pid, status: Option<Status>) {
+        let Some(Live { mut process, threads, memory }) = self.live.remove(&pid) else { return };
+        self.threads -= threads.min(self.threads);
+        process.end_seconds = Some(self.elapsed().as_secs_f64());
+        match status {
+            Some(Status::Exited(code)) => process.status = Some(code),
+            Some(Status::Signalled(signal)) => process.signal = Some(signal),
+            None => {}
+        }
+        self.unmeasured += u64::from(memory.is_none());
+        let peaks = memory.unwrap_or_default();
+        self.greatest_resident = self.greatest_resident.max(peaks.resident_bytes_max);
+        process.resident_bytes_max = memory.map(|m| m.resident_bytes_max);
+        self.resident.ended(pid, peaks.resident_bytes_max);
+        self.virtual_size.ended(pid, peaks.virtual_bytes_max);
+        self.list(process);
+    }
+
+    /// Keeps a process that ended; of too many those that used least go.
+    fn list(&mut self, process: Process) {
+        self.ended.push(process);
+        if self.ended.len() < 2 * MAX_LISTED {
+            return;
+        }
+        self.ended.sort_by(|a, b| weight(b).total_cmp(&weight(a)));
+        self.left_out += (self.ended.len() - MAX_LISTED) as u64;
+        self.ended.truncate(MAX_LISTED);
+    }
+
+    /// True for a living process of the task.
+    pub(crate) fn knows(&self, pid: Pid) -> bool {
+        self.live.contains_key(&pid)
+    }
+
+    /// The process that started it.
+    pub(crate) fn parent_of(&self, pid: Pid) -> Option<Pid> {
+        self.live.get(&pid).map(|live| live.process.parent)
+    }
+
+    /// Forgets those that are not there any more and whose end nobody told.
+    pub(crate) fn bury(&mut self) {
+        for pid in self.living() {
+            if proc::stat(pid).is_none_or(|stat| stat.is_zombie) {
+                self.ended(pid, None);
+            }
+        }
+    }
+
+    /// Living processes.
+    pub(crate) fn living(&self) -> Vec<Pid> {
+        self.live.keys().copied().collect()
+    }
+
+    /// The greatest sums of the peaks of processes that were there at one time: resident, virtual.
+    /// Complete once all have ended.
+    pub(crate) fn greatest_sums(&self) -> (u64, u64) {
+        (self.resident.greatest(), self.virtual_size.greatest())
+    }
+
+    /// The process that used most of a resource, for the report to name.
+    pub(crate) fn greatest_user(&self, resource: &str) -> Option<String> {
+        let of = |p: &Process, memory: Option<Memory>| match resource {
+            "cpu_seconds" => p.cpu_seconds.unwrap_or(0.0),
+            "read_bytes" => p.read_bytes.unwrap_or(0) as f64,
+            "written_bytes" => p.written_bytes.unwrap_or(0) as f64,
+            _ => memory.map_or(p.resident_bytes_max, |m| Some(m.resident_bytes_max)).unwrap_or(0)
+                as f64,
+        };
+        let living = self.live.values().map(|l| (&l.process, of(&l.process, l.memory)));
+        let ended = self.ended.iter().map(|p| (p, of(p, None)));
+        let (process, used) = living.chain(ended).max_by(|a, b| a.1.total_cmp(&b.1))?;
+        (used > 0.0).then(|| format!("{} (pid {})", process.command, process.pid))
+    }
+
+    /// A mechanism offers its value of a resource.
+    pub(crate) fn offer(&mut self, name: &'static str, offer: Offer) {
+        if offer.value.is_finite() {
+            self.offers.entry(name).or_default().push(offer);
+        }
+    }
+
+    /// The best offer for a resource: the most complete one; of equals the one with the smallest
+    /// bound, then the one that was made first.
+    pub(crate) fn reading(&self, name: &'static str, why_none: &str) -> Reading {
+        let unit = resource(name).map_or("", |r| r.unit);
+        let bound = |o: &Offer| o.error_bound.unwrap_or(f64::INFINITY);
+        let offers = self.offers.get(name).map_or(&[][..], Vec::as_slice);
+        // `min_by` keeps the first of equals.
+        let best = offers
+            .iter()
+            .min_by(|a, b| b.completeness.cmp(&a.completeness).then(bound(a).total_cmp(&bound(b))));
+        let Some(best) = best else { return Reading::unknown(unit, why_none) };
+        Reading {
+            value: Some(best.value),
+            unit: unit.to_owned(),
+            method: best.method.to_owned(),
+            completeness: best.completeness,
+            error_bound: best.error_bound,
+            reason: best.reason.clone(),
+        }
+    }
+
+    /// All processes in the order of their start, and how many more there were.
+    pub(crate) fn into_processes(mut self) -> (Vec<Process>, u64) {
+        let mut all = std::mem::take(&mut self.ended);
+        all.extend(self.live.into_values().map(|live| live.process));
+        all.sort_by(|a, b| weight(b).total_cmp(&weight(a)));
+        let more = all.len().saturating_sub(MAX_LISTED) as u64;
+        all.truncate(MAX_LISTED);
+        all.sort_by(|a, b| a.start_seconds.total_cmp(&b.start_seconds).then(a.pid.cmp(&b.pid)));
+        (all, self.left_out + more)
+    }
+}
+
+/// What a process counts when a list is full: a second of a core as much as a gigabyte of memory.
+fn weight(process: &Process) -> f64 {
+    let memory = process.resident_bytes_max.unwrap_or(0) as f64 / 1e9;
+    process.cpu_seconds.unwrap_or(0.0) + memory
+}
+
+impl Reaped {
+    /// One more was reaped here.
+    pub(crate) fn add(&mut self, usage: Usage, io: Option<Io>) {
+        let sum = &mut self.usage;
+        sum.user += usage.user;
+        sum.system += usage.system;
+        sum.minor_faults += usage.minor_faults;
+        sum.major_faults += usage.major_faults;
+        sum.voluntary_switches += usage.voluntary_switches;
+        sum.involuntary_switches += usage.involuntary_switches;
+        match io {
+            Some(io) => self.io += io,
+            None => self.without_io += 1,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn offer(method: &'static str, completeness: Completeness, error_bound: Option<f64>) -> Offer {
+        Offer { method, value: 1.0, completeness, error_bound, reason: None }
+    }
+
+    #[test]
+    fn the_most_complete_offer_is_taken_then_the_tightest() {
+        let mut seen = Seen::new();
+        assert_eq!(seen.reading("cpu_seconds", "nobody").reason.as_deref(), Some("nobody"));
+        for (next, expected) in [
+            (offer("a", Completeness::Sampled, Some(0.0)), "a"),
+            (offer("b", Completeness::All, None), "b"),
+            (offer("c", Completeness::All, Some(2.0)), "c"),
+            (offer("d", Completeness::All, Some(2.0)), "c"),
+            (offer("e", Completeness::AtLeast, Some(0.0)), "c"),
+        ] {
+            seen.offer("cpu_seconds", next);
+            assert_eq!(seen.reading("cpu_seconds", "").method, expected);
+        }
+        seen.offer("cores", Offer { value: f64::NAN, ..offer("x", Completeness::All, None) });
+        assert_eq!(seen.reading("cores", "none").value, None);
+    }
+
+    #[test]
+    fn a_hundred_thousand_processes_leave_a_bounded_list() {
+        let mut seen = Seen::new();
+        for pid in 1..=100_000 {
+            // Ids that no process has: nothing is read of them.
+            let pid = pid + 10_000_000;
+            seen.born(pid, 1);
+            seen.used(pid, Some(f64::from(pid % 977)), None);
+            seen.ended(pid, Some(Status::Exited(0)));
+        }
+        assert_eq!((seen.processes_total, seen.processes_max), (100_000, 1));
+        let (listed, left_out) = seen.into_processes();
+        assert_eq!((listed.len() as u64 + left_out, listed.len()), (100_000, MAX_LISTED));
+        assert!(listed.iter().all(|p| p.cpu_seconds > Some(960.0)), "those that used most");
+    }
+}
