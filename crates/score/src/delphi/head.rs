@@ -1,6 +1,7 @@
 //! The layer on top as it goes on learning on one vertex: what each expert has earned there.
 //!
-//! The experts are the models of the shapes, the stack as it was trained, and rules of thumb. What
+//! The experts are the models of the shapes, the stack as it was trained, rules of thumb, and two
+//! that learn on this vertex alone: weights for a window, and how long it rests and moves. What
 //! the layer says is their mean, weighted by how well each has been doing: the sixteenth power of
 //! the smallest error over its own. That is prediction with expert advice (Cesa-Bianchi and Lugosi,
 //! 2006), with weights that need neither a rate to tune nor an exponential: an expert with twice
@@ -8,7 +9,8 @@
 
 use super::learner::Learner;
 use super::model::{FEATURES, Model};
-use super::window::DIFFERENCES;
+use super::rhythm::Rhythm;
+use super::window::{DIFFERENCES, normalise};
 
 /// Experts that are no model of a shape: last value, linear, a parabola, mean rate, mean, half way,
 /// half back, the learner of this vertex, and the trained stack.
@@ -17,8 +19,11 @@ const RULES: usize = 9;
 /// Where the trained stack stands.
 const STACK: usize = RULES - 1;
 
+/// Where the rhythm of this vertex stands: behind all who see nothing but a window.
+const RHYTHM: usize = RULES + FEATURES;
+
 /// All of them.
-pub(crate) const EXPERTS: usize = RULES + FEATURES;
+pub(crate) const EXPERTS: usize = RHYTHM + 1;
 
 /// What each error keeps of its weight with every sample: half after 69 of them. Long enough to
 /// tell experts apart on noisy values, short enough to follow a new phase of a job.
@@ -33,14 +38,15 @@ const PRIOR: f32 = 1e-6;
 pub(crate) struct Head {
     losses: [f32; EXPERTS],
     learner: Learner,
+    rhythm: Rhythm,
 }
 
-/// What each expert says of the next difference, in mean differences.
+/// What each expert who sees a window says of the next difference, in mean differences.
 #[inline]
-fn forecasts(model: &Model, learner: &Learner, u: &[f32; DIFFERENCES]) -> [f32; EXPERTS] {
+fn forecasts(model: &Model, learner: &Learner, u: &[f32; DIFFERENCES]) -> [f32; RHYTHM] {
     let features = model.features(u);
     let [a, b, c, d] = *u;
-    let mut all = [0.0; EXPERTS];
+    let mut all = [0.0; RHYTHM];
     all[..RULES].copy_from_slice(&[
         0.0,
         d,
@@ -61,13 +67,40 @@ impl Head {
     pub(crate) fn new() -> Self {
         let mut losses = [PRIOR; EXPERTS];
         losses[STACK] = 0.0;
-        Self { losses, learner: Learner::new() }
+        Self { losses, learner: Learner::new(), rhythm: Rhythm::new() }
     }
 
-    /// What each expert says of the next difference, in mean differences.
+    /// What each expert says of the next difference, in the value's unit, after differences that
+    /// are `u` in their mean, `scale`.
     #[inline]
-    pub(crate) fn forecasts(&self, u: &[f32; DIFFERENCES]) -> [f32; EXPERTS] {
-        forecasts(Model::built_in(), &self.learner, u)
+    pub(crate) fn forecasts(&self, scale: f64, u: &[f32; DIFFERENCES]) -> [f64; EXPERTS] {
+        let [next, _] = self.rhythm.forecast();
+        self.all(scale, u, next)
+    }
+
+    /// What the layer says the value has changed by after one step and after two.
+    pub(crate) fn ahead(&self, scale: f64, u: &[f32; DIFFERENCES]) -> [f64; 2] {
+        let [first, second] = self.rhythm.forecast();
+        let weights = self.weights();
+        let next = blend(&weights, &self.all(scale, u, first));
+        let [_, b, c, d] = u.map(|u| f64::from(u) * scale);
+        let (scale, shifted) = normalise([b, c, d, next]);
+        [next, next + blend(&weights, &self.all(scale, &shifted, second))]
+    }
+
+    #[inline]
+    fn all(&self, scale: f64, u: &[f32; DIFFERENCES], rhythm: f64) -> [f64; EXPERTS] {
+        let mut all = [rhythm; EXPERTS];
+        let windows = forecasts(Model::built_in(), &self.learner, u);
+        for (all, said) in all.iter_mut().zip(windows) {
+            *all = f64::from(said) * scale;
+        }
+        all
+    }
+
+    /// The value moved by `difference` since the sample before.
+    pub(crate) fn moved(&mut self, difference: f64) {
+        self.rhythm.observe(difference);
     }
 
     /// After these differences came `next`, in their mean.
@@ -112,8 +145,8 @@ impl Head {
 
 /// The weighted mean.
 #[inline]
-pub(crate) fn blend(weights: &[f32; EXPERTS], forecasts: &[f32; EXPERTS]) -> f32 {
-    weights.iter().zip(forecasts).map(|(weight, forecast)| weight * forecast).sum()
+fn blend(weights: &[f32; EXPERTS], forecasts: &[f64; EXPERTS]) -> f64 {
+    weights.iter().zip(forecasts).map(|(weight, forecast)| f64::from(*weight) * forecast).sum()
 }
 
 #[cfg(test)]

@@ -15,8 +15,9 @@
 //!   `x / (1 + |x|)`, nine in all. 72 are frozen; the trainable layer, a ninth model and a weight
 //!   for each of the nine, has 18.
 //! - **The layer goes on learning on each vertex.** The weight of each model, of the trained stack,
-//!   of seven rules of thumb and of four weights fitted to this vertex alone (`learner`) is what it
-//!   has earned there (`head`).
+//!   of seven rules of thumb, of four weights fitted to this vertex alone (`learner`) and of the
+//!   rhythm that was found in it (`rhythm`) is what it has earned there (`head`). The rhythm reaches
+//!   further back than five samples, which are all alike where a value rests longer than that.
 //! - **A running score and a fallback.** Last value and linear extrapolation are scored beside it on
 //!   every sample, and whichever is winning by more than chance speaks (`lead`).
 //! - **A bound** that holds nine times in ten, from the residuals of what was said (`bound`).
@@ -60,6 +61,7 @@
 mod window;
 mod model;
 mod learner;
+mod rhythm;
 mod head;
 mod lead;
 mod ledger;

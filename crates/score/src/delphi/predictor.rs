@@ -3,10 +3,9 @@ use std::fmt;
 use skopos_model::{Kind, Timestamp};
 
 use super::bound::Bound;
-use super::head::blend;
 use super::ledger::{Ledger, Missed};
 use super::model::Model;
-use super::window::{Grid, Window, nanos, normalise};
+use super::window::{Grid, Window, nanos};
 
 /// So many steps ahead anybody says something: what was said last stays, and beyond there is no
 /// bound. What a prediction was off by is known from one poll to the next, and a poll that comes
@@ -14,7 +13,7 @@ use super::window::{Grid, Window, nanos, normalise};
 const REACH: f64 = 2.0;
 
 /// What a value is now, from one vertex's samples: feed it with [`observe`](Self::observe), ask it
-/// with [`now`](Self::now). 408 bytes; nothing is allocated.
+/// with [`now`](Self::now). 544 bytes; nothing is allocated.
 #[derive(Clone, Debug)]
 pub struct Predictor {
     window: Window,
@@ -233,9 +232,9 @@ impl Predictor {
         };
         let grid = self.window.grid();
         let experts = grid.map(|Grid { step, scale, normalised }| {
-            let steps = scale * (self.reached(horizon) / step).min(REACH);
-            let said = self.ledger.head.forecasts(&normalised);
-            said.map(|change| off(before + f64::from(change) * steps))
+            let steps = (self.reached(horizon) / step).min(REACH);
+            let said = self.ledger.head.forecasts(scale, &normalised);
+            said.map(|change| off(before + change * steps))
         });
         let missed = Missed {
             last_value: off(before),
@@ -244,6 +243,7 @@ impl Predictor {
             shown: off(shown),
         };
         self.ledger.observe(&missed, experts.as_ref());
+        self.ledger.head.moved(value - before);
         let bound = self.bound_at(horizon, method);
         self.bound.observe(missed.shown, bound, horizon);
         if let Some(Grid { step, scale, normalised }) = grid {
@@ -267,18 +267,7 @@ impl Predictor {
             return;
         };
         self.step = step;
-        if scale == 0.0 {
-            self.ahead = [0.0; REACH as usize];
-            return;
-        }
-        let head = &self.ledger.head;
-        let weights = head.weights();
-        let next = blend(&weights, &head.forecasts(&normalised));
-        let [_, b, c, d] = normalised;
-        let (rescaled, shifted) = normalise([b, c, d, next].map(f64::from));
-        let after = f64::from(blend(&weights, &head.forecasts(&shifted))) * rescaled;
-        let next = f64::from(next);
-        self.ahead = [next * scale, (next + after) * scale];
+        self.ahead = self.ledger.head.ahead(scale, &normalised);
     }
 
     /// The part of a horizon in which something is said to change.
