@@ -46,9 +46,14 @@ struct Judged {
 }
 
 impl Judged {
+    /// The error of the better of last value and linear.
+    fn best(&self) -> f64 {
+        self.result.last_value.mae.min(self.result.linear.mae)
+    }
+
     /// The error of what was shown, in those of the better of last value and linear.
     fn ratio(&self) -> f64 {
-        let best = self.result.last_value.mae.min(self.result.linear.mae);
+        let best = self.best();
         match self.result.shown.mae {
             shown if shown <= best => {
                 if best > 0.0 {
@@ -176,6 +181,9 @@ fn summary(judged: &[Judged]) -> Vec<Row> {
     let row = |metric: &str, unit, value| Row::new(case, metric, unit, value, Better::Neither);
     let count = judged.len() as f64;
     let logs: f64 = judged.iter().map(|case| case.ratio().max(1e-3).ln()).sum();
+    // Where one of the two makes no error, nobody can make less.
+    let beatable: Vec<&Judged> = judged.iter().filter(|case| case.best() > 0.0).collect();
+    let beaten = beatable.iter().filter(|case| case.ratio() < 1.0).count() as f64;
     let coverages: Vec<f64> = judged.iter().filter_map(|case| case.result.coverage).collect();
     let covered = coverages.iter().sum::<f64>() / coverages.len() as f64;
     vec![
@@ -187,7 +195,45 @@ fn summary(judged: &[Judged]) -> Vec<Row> {
         )
         .goal(Goal::AtLeast(1.0)),
         row("better than both", "share", share(&|c| c.ratio() < 1.0)).goal(Goal::AtLeast(0.5)),
+        row("exactly as good as the better of both", "share", share(&|c| c.ratio() == 1.0)),
+        row(
+            "one of both makes no error, so that nobody can be better",
+            "",
+            count - beatable.len() as f64,
+        ),
+        row("better than both, of the others", "share", beaten / beatable.len() as f64),
         row("geometric mean of MAE ÷ better of both", "times", (logs / count).exp()),
         row("mean coverage of the bound", "ratio", covered).goal(Goal::AtLeast(0.88)),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    fn case(value: impl Fn(u32) -> f64) -> Judged {
+        let samples = (0..400).map(|i| (Duration::from_secs(i.into()), value(i))).collect();
+        let trace = Trace { samples, ..Trace::default() };
+        judge("case", &trace, Kind::Gauge).expect("it is long enough")
+    }
+
+    #[test]
+    fn what_nobody_can_beat_is_counted_beside_the_goal_and_not_taken_out_of_it() {
+        let constant = case(|_| 42.0);
+        let ramp = case(|i| 10.0 * f64::from(i));
+        let sine = case(|i| (0.1 * f64::from(i)).sin());
+        // Nothing about it can be learnt from samples so far, and it is not zero.
+        let rare = case(|i| if i < 390 { 0.0 } else { 1.0 });
+        let rows = summary(&[constant, ramp, sine, rare]);
+        let rows = serde_json::to_value(rows).expect("rows are data");
+        let check = |metric: &str, expected: f64| {
+            let found = rows.as_array().into_iter().flatten().find(|row| row["metric"] == metric);
+            assert_eq!(found.and_then(|row| row["value"].as_f64()), Some(expected), "{metric}");
+        };
+        check("better than both", 0.25);
+        check("exactly as good as the better of both", 0.75);
+        check("one of both makes no error, so that nobody can be better", 2.0);
+        check("better than both, of the others", 0.5);
+    }
 }
