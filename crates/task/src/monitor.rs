@@ -78,6 +78,9 @@ const FIRST_LOOK: Duration = Duration::from_millis(5);
 /// Where a limit is kept by looking, the looks are at most this far apart: at 1 GB/s that is 100 MB.
 const LIMITED_LOOK: Duration = Duration::from_millis(100);
 
+/// Events that are taken before limits are looked at: a task that forks without end has no last one.
+const MAX_EVENTS: usize = 256;
+
 /// Rows that are kept; of more every second one goes, and the others are twice as far apart.
 const MAX_ROWS: usize = 20_000;
 
@@ -120,6 +123,7 @@ pub fn run(order: &Order, warn: &mut dyn FnMut(&Crossing)) -> Result<Outcome, Fa
         look_after: FIRST_LOOK,
         next_look: Instant::now() + FIRST_LOOK,
         disturbances: Disturbances::now(),
+        wake_soon: false,
         ended: None,
     };
     run.until_the_end(warn).map_err(Failed::Start)?;
@@ -183,6 +187,8 @@ struct Run<'a> {
     look_after: Duration,
     next_look: Instant,
     disturbances: Disturbances,
+    /// There is more to be told than was asked for.
+    wake_soon: bool,
     ended: Option<Status>,
 }
 
@@ -196,14 +202,23 @@ impl Run<'_> {
                     sys::kill(self.root, came.signal);
                 }
             }
-            while let Some(event) = sys::next_event()? {
+            let mut is_more = true;
+            for _ in 0..MAX_EVENTS {
+                let Some(event) = sys::next_event()? else {
+                    is_more = false;
+                    break;
+                };
                 self.happened(event);
             }
-            if self.next_look <= Instant::now() && self.ended.is_none() {
+            // A look may take long; what is known already does not wait for it.
+            self.enforce();
+            self.wake_soon = is_more;
+            let may_look = self.ended.is_none() && !self.enforcer.is_ending();
+            if may_look && self.next_look <= Instant::now() {
                 self.look();
                 self.enforcer.near(&self.now, self.seen.elapsed()).iter().for_each(&mut *warn);
+                self.enforce();
             }
-            self.enforce();
         }
         Ok(())
     }
@@ -213,13 +228,16 @@ impl Run<'_> {
         self.enforcer.is_ending() && !proc::descendants(std::process::id() as Pid).is_empty()
     }
 
-    fn sleep(&self) -> io::Result<()> {
+    fn sleep(&mut self) -> io::Result<()> {
         let mut until = self.next_look.saturating_duration_since(Instant::now());
         if let Some(wall) = self.enforcer.wall_limit() {
             until = until.min(wall.saturating_sub(self.seen.elapsed()) + Duration::from_millis(1));
         }
         if self.enforcer.is_ending() {
             until = enforce::AGAIN;
+        }
+        if std::mem::take(&mut self.wake_soon) {
+            until = Duration::ZERO;
         }
         let timeout = Timespec::try_from(until).map_err(io::Error::other)?;
         let mut fds = [PollFd::from_borrowed_fd(self.signals.descriptor(), PollFlags::IN)];
@@ -289,6 +307,10 @@ impl Run<'_> {
     fn enforce(&mut self) {
         if !self.enforcer.has_limits() {
             return;
+        }
+        if self.team.level >= 2 {
+            // Births and ends are told, so this is known without a look.
+            self.now.processes = Some(self.seen.count());
         }
         if !self.enforcer.is_ending() {
             let mut crossings = self.enforcer.exceeded(&self.now, self.seen.elapsed());

@@ -127,8 +127,7 @@ pub(crate) fn command(pid: Pid) -> Option<String> {
     let bytes = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     let words: Vec<_> = bytes.split(|b| *b == 0).filter(|word| !word.is_empty()).collect();
     if words.is_empty() {
-        let name = fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
-        return Some(format!("[{}]", name.trim_end()));
+        return name(pid);
     }
     let mut text = String::from_utf8_lossy(&words.join(&b' ')).into_owned();
     if text.len() > MAX_COMMAND {
@@ -137,6 +136,12 @@ pub(crate) fn command(pid: Pid) -> Option<String> {
         text.push('…');
     }
     Some(text)
+}
+
+/// The program's name in brackets.
+pub(crate) fn name(pid: Pid) -> Option<String> {
+    let name = fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
+    Some(format!("[{}]", name.trim_end()))
 }
 
 /// The children of a process that are alive or not yet reaped, all of its threads' together.

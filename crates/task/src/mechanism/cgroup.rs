@@ -20,6 +20,11 @@ pub(crate) const NAME: &str = "cgroup";
 /// What the child does in the group before it is the program: it waits at its gate.
 const BEFORE_SECONDS: f64 = 0.001;
 
+/// Threads that the processes of a task may have where only its processes are limited: so many each,
+/// and never fewer than these in all.
+const THREADS_EACH: f64 = 8.0;
+const ROOM: f64 = 4096.0;
+
 pub(crate) struct Cgroup {
     limits: Limits,
     groups: Vec<Group>,
@@ -211,8 +216,9 @@ fn sweep(parent: &Path) {
     }
 }
 
-/// The controllers of version 1 that are of use.
-const CONTROLLERS: [&str; 3] = ["memory", "cpuacct", "pids"];
+/// The controllers of version 1 that are of use. With `cpu` the task as a whole shares the processors
+/// with the monitor: thousands of its processes cannot keep the monitor from ending them.
+const CONTROLLERS: [&str; 4] = ["memory", "cpu", "cpuacct", "pids"];
 
 /// Where this process' groups are, in each hierarchy that is of use.
 fn parents(own: &str, mounts: &str) -> Vec<PathBuf> {

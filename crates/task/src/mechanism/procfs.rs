@@ -16,6 +16,16 @@ pub(crate) const NAME: &str = "procfs";
 /// PSS makes the kernel walk page tables, at some 0.1 s for 10 GB: it may take this share of the time.
 const PSS_SHARE: u32 = 100;
 
+/// The most processes that one look asks: a tenth of a second of work. Of more the rest counts as
+/// there, and its memory and bytes are missing from the look.
+const MAX_LOOKED: usize = 2048;
+
+/// Page tables are locked by their process while it forks, and the lock may be held for as long as all
+/// others run: with more processes than that, or before it is known how many there will be, PSS is not
+/// asked for.
+const MAX_PSS: usize = 64;
+const PSS_AFTER: Duration = Duration::from_millis(100);
+
 pub(crate) struct Procfs {
     /// True if nobody else tells of births: then each look searches for them.
     searches: bool,
@@ -52,8 +62,11 @@ impl Procfs {
         }
     }
 
-    fn pss(&mut self, pids: &[Pid]) -> Option<u64> {
+    fn pss(&mut self, pids: &[Pid], seen: &Seen) -> Option<u64> {
         let now = Instant::now();
+        if pids.len() > MAX_PSS || seen.elapsed() < PSS_AFTER {
+            return None;
+        }
         if self.pss_again.is_some_and(|again| now < again) {
             return None;
         }
@@ -85,7 +98,9 @@ impl Mechanism for Procfs {
         if self.searches {
             self.search(seen);
         }
-        let pids = seen.living();
+        let mut pids = seen.living();
+        let processes = pids.len() as u64;
+        pids.truncate(MAX_LOOKED);
         let reaped = seen.reaped;
         let (mut resident, mut virtual_size, mut swap) = (0, 0, 0);
         let mut cpu = (reaped.usage.user + reaped.usage.system).as_secs_f64();
@@ -106,14 +121,14 @@ impl Mechanism for Procfs {
             io += of_it.unwrap_or_default();
             seen.used(pid, Some(stat.user_seconds + stat.system_seconds), of_it);
         }
-        let pss = self.pss(&pids);
+        let pss = self.pss(&pids, seen);
         *now = Now {
             cpu_seconds: Some(cpu),
             resident_bytes: Some(resident),
             pss_bytes: pss,
             virtual_bytes: Some(virtual_size),
             swap_bytes: Some(swap),
-            processes: Some(pids.len() as u64),
+            processes: Some(processes),
             threads: Some(pids.iter().map(|pid| seen.thread_count(*pid)).sum()),
             read_bytes: Some(io.read_bytes),
             written_bytes: Some(io.written_bytes),

@@ -44,6 +44,8 @@ pub(crate) struct Seen {
 #[derive(Debug, Default)]
 struct Live {
     process: Process,
+    /// The program's name, in brackets.
+    name: String,
     threads: u64,
     memory: Option<Memory>,
 }
@@ -99,9 +101,17 @@ impl Seen {
             return;
         }
         let start_seconds = self.elapsed().as_secs_f64();
-        let command = proc::command(pid).unwrap_or_default();
+        let name = proc::name(pid).unwrap_or_default();
+        // One that has just been forked is what its parent is. To read a command line the kernel takes
+        // a lock that its process holds while it forks; among thousands that fork, the holder may not
+        // run for seconds.
+        let parent_is = self.live.get(&parent).filter(|live| live.name == name);
+        let command = match parent_is {
+            Some(live) => live.process.command.clone(),
+            None => proc::command(pid).unwrap_or_else(|| name.clone()),
+        };
         let process = Process { pid, parent, command, start_seconds, ..Process::default() };
-        self.live.insert(pid, Live { process, threads: 1, memory: None });
+        self.live.insert(pid, Live { process, name, threads: 1, memory: None });
         self.resident.born(pid);
         self.virtual_size.born(pid);
         self.processes_total += 1;
@@ -112,7 +122,8 @@ impl Seen {
     /// It has become another program.
     pub(crate) fn became(&mut self, pid: Pid) {
         if let Some(live) = self.live.get_mut(&pid) {
-            live.process.command = proc::command(pid).unwrap_or_default();
+            live.name = proc::name(pid).unwrap_or_default();
+            live.process.command = proc::command(pid).unwrap_or_else(|| live.name.clone());
         }
     }
 
@@ -162,7 +173,9 @@ impl Seen {
 
     /// It is gone.
     pub(crate) fn ended(&mut self, pid: Pid, status: Option<Status>) {
-        let Some(Live { mut process, threads, memory }) = self.live.remove(&pid) else { return };
+        let Some(Live { mut process, threads, memory, .. }) = self.live.remove(&pid) else {
+            return;
+        };
         self.threads -= threads.min(self.threads);
         process.end_seconds = Some(self.elapsed().as_secs_f64());
         match status {
@@ -207,6 +220,11 @@ impl Seen {
                 self.ended(pid, None);
             }
         }
+    }
+
+    /// How many live.
+    pub(crate) fn count(&self) -> u64 {
+        self.live.len() as u64
     }
 
     /// Living processes.
