@@ -146,6 +146,14 @@ pub(crate) struct RunArgs {
     /// Print nothing, even on a terminal
     #[arg(long, short)]
     pub(crate) quiet: bool,
+    /// Measure by these mechanisms alone, as --explain names them, to compare them
+    #[arg(
+        long = "mechanism",
+        value_name = "NAME,…",
+        value_delimiter = ',',
+        hide_short_help = true
+    )]
+    pub(crate) mechanisms: Option<Vec<String>>,
     /// Say what would measure here and why, and run nothing
     #[arg(long)]
     pub(crate) explain: bool,

@@ -35,6 +35,8 @@ pub struct Order {
     pub interval: Duration,
     /// Folders whose files count.
     pub watch: Vec<PathBuf>,
+    /// The mechanisms that may be used, by name; `None` takes the best set.
+    pub only: Option<Vec<String>>,
 }
 
 /// What became of it.
@@ -202,6 +204,8 @@ impl Run<'_> {
                     sys::kill(self.root, came.signal);
                 }
             }
+            let Self { team, seen, .. } = self;
+            team.mechanisms.iter_mut().for_each(|m| m.readable(seen));
             let mut is_more = true;
             for _ in 0..MAX_EVENTS {
                 let Some(event) = sys::next_event()? else {
@@ -240,7 +244,10 @@ impl Run<'_> {
             until = Duration::ZERO;
         }
         let timeout = Timespec::try_from(until).map_err(io::Error::other)?;
-        let mut fds = [PollFd::from_borrowed_fd(self.signals.descriptor(), PollFlags::IN)];
+        let told = self.team.mechanisms.iter().filter_map(|m| m.descriptor());
+        let readable = [self.signals.descriptor()].into_iter().chain(told);
+        let mut fds: Vec<_> =
+            readable.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
         match poll(&mut fds, Some(&timeout)) {
             Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
             Err(e) => Err(e.into()),
@@ -331,6 +338,8 @@ impl Run<'_> {
     fn outcome(mut self, start: SystemTime) -> Outcome {
         let elapsed = self.seen.elapsed();
         let disturbed = self.disturbances.until(&Disturbances::now(), elapsed.as_secs_f64());
+        // What the last to end had to tell.
+        self.team.mechanisms.iter_mut().for_each(|m| m.readable(&mut self.seen));
         self.seen.bury();
         for mechanism in &mut self.team.mechanisms {
             mechanism.finish(&mut self.seen);

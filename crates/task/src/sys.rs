@@ -1,4 +1,7 @@
-//! The system calls that have no safe wrapper: fork, ptrace, waitid.
+//! The system calls that have no safe wrapper: fork, ptrace, waitid; in files of their own those that
+//! one mechanism uses.
+
+pub(crate) mod perf;
 
 use std::ffi::{CString, c_int, c_void};
 use std::io;

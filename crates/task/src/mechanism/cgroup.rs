@@ -7,6 +7,7 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use skopos_model::task::{Completeness, Crossing, Limit, Limits};
 
@@ -192,16 +193,26 @@ impl Drop for Cgroup {
 /// What groups are called, before the monitor's process id.
 const PREFIX: &str = "skopos-";
 
+/// How often it is tried to take a group away, and the time between: a process that is about to end
+/// can neither leave it nor be left in it, and needs a few milliseconds.
+const REMOVALS: usize = 100;
+const REMOVE_AGAIN: Duration = Duration::from_millis(2);
+
 /// Takes a group away. Processes that are left in it go back to where the task came from.
 fn remove(folder: &Path, parent: &Path) {
-    if fs::remove_dir(folder).is_ok() {
-        return;
+    for _ in 0..REMOVALS {
+        if fs::remove_dir(folder).is_ok() {
+            return;
+        }
+        let left = fs::read_to_string(folder.join("cgroup.procs")).unwrap_or_default();
+        for pid in left.lines() {
+            let _ = fs::write(parent.join("cgroup.procs"), pid);
+        }
+        if fs::remove_dir(folder).is_ok() {
+            return;
+        }
+        std::thread::sleep(REMOVE_AGAIN);
     }
-    let left = fs::read_to_string(folder.join("cgroup.procs")).unwrap_or_default();
-    for pid in left.lines() {
-        let _ = fs::write(parent.join("cgroup.procs"), pid);
-    }
-    let _ = fs::remove_dir(folder);
 }
 
 /// Takes empty groups away of monitors that died.

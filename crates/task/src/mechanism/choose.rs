@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use skopos_model::task::MechanismUse;
 
 use super::cgroup::{self, Cgroup};
+use super::perf::{self, Perf};
 use super::procfs::{self, Procfs};
 use super::ptrace::{self, Ptrace};
 use super::tree::{self, Tree};
@@ -14,6 +15,9 @@ use crate::monitor::Order;
 
 /// The level that is taken if none is asked for: every process at its birth and end.
 const USUAL_LEVEL: u8 = 2;
+
+/// Why a mechanism is left out that could be used.
+const NOT_NAMED: &str = "others were named";
 
 /// What would be used here, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,6 +34,7 @@ pub(crate) struct Team {
     pub(crate) mechanisms: Vec<Box<dyn Mechanism>>,
     pub(crate) uses: Vec<MechanismUse>,
     pub(crate) launch: Launch,
+    only: Option<Vec<String>>,
 }
 
 /// What would be used here for an order, without running it.
@@ -41,8 +46,13 @@ pub fn choose(order: &Order) -> Choice {
 /// Prepares what can be used.
 pub(crate) fn gather(order: &Order) -> Team {
     let wanted = order.level.unwrap_or(USUAL_LEVEL);
-    let mut team =
-        Team { level: 1, mechanisms: Vec::new(), uses: Vec::new(), launch: Launch::default() };
+    let mut team = Team {
+        level: 1,
+        mechanisms: Vec::new(),
+        uses: Vec::new(),
+        launch: Launch::default(),
+        only: order.only.clone(),
+    };
     team.add(
         wait4::NAME,
         "processor time, faults and bytes of all that ended, exact",
@@ -61,6 +71,7 @@ pub(crate) fn gather(order: &Order) -> Team {
         "processor time of all, the group's memory, limits that the kernel keeps",
         Box::new(Cgroup::new(&order.limits)),
     );
+    team.add_perf(wanted);
     let folders = watched(order);
     if folders.is_empty() {
         team.left_out(tree::NAME, "no folder is watched: name some with --watch");
@@ -91,11 +102,17 @@ fn watched(order: &Order) -> Vec<PathBuf> {
 
 impl Team {
     fn add(&mut self, name: &str, why: &str, mechanism: Box<dyn Mechanism>) {
+        if !self.may_use(name) {
+            return self.left_out(name, NOT_NAMED);
+        }
         self.mechanisms.push(mechanism);
         self.uses.push(MechanismUse { name: name.to_owned(), used: true, why: why.to_owned() });
     }
 
     fn add_or_why(&mut self, name: &str, why: &str, mut mechanism: Box<dyn Mechanism>) {
+        if !self.may_use(name) {
+            return self.left_out(name, NOT_NAMED);
+        }
         match mechanism.prepare(&mut self.launch) {
             Ok(()) => self.add(name, why, mechanism),
             Err(e) => self.left_out(name, &e.to_string()),
@@ -103,6 +120,10 @@ impl Team {
     }
 
     fn add_ptrace(&mut self) -> bool {
+        if !self.may_use(ptrace::NAME) {
+            self.left_out(ptrace::NAME, NOT_NAMED);
+            return false;
+        }
         match ptrace::may_trace() {
             Ok(()) => {
                 let why = "every process at its birth and end: number, memory, bytes, status";
@@ -114,6 +135,32 @@ impl Team {
                 false
             }
         }
+    }
+
+    /// Counters make each birth dearer: they are there for those who ask.
+    fn add_perf(&mut self, wanted: u8) {
+        match perf::may_count() {
+            Err(why) => self.left_out(perf::NAME, &why),
+            Ok(()) if wanted < 3 && !self.is_named(perf::NAME) => {
+                let why =
+                    "instructions and cycles; dear for short processes, so at level 3 or named";
+                self.left_out(perf::NAME, why);
+            }
+            Ok(()) => {
+                let why = "instructions and cycles, processor time of what nobody waits for too";
+                self.add(perf::NAME, why, Box::new(Perf::new()));
+            }
+        }
+    }
+
+    /// True unless others were named.
+    fn may_use(&self, name: &str) -> bool {
+        self.only.as_ref().is_none_or(|only| only.iter().any(|n| n == name))
+    }
+
+    /// True if it was named, rather than left to be chosen.
+    fn is_named(&self, name: &str) -> bool {
+        self.only.is_some() && self.may_use(name)
     }
 
     fn left_out(&mut self, name: &str, why: &str) {

@@ -7,12 +7,14 @@
 //! | [`tree`] | query | nothing | files and space in folders when it looks |
 //! | [`ptrace`] | notification | to be allowed to trace | every process at its birth and at its end |
 //! | [`cgroup`] | query | a group of its own | processor time, the group's memory, pressure; enforces |
+//! | [`perf`] | query | `perf_event_paranoid` below 3 | instructions and cycles, where the hardware counts them |
 //!
 //! Each offers values to [`Seen`](crate::seen::Seen) with what they cover and how far off they may
 //! be; the report takes the best. None of them knows of another.
 
 pub mod choose;
 pub(crate) mod cgroup;
+pub(crate) mod perf;
 pub(crate) mod procfs;
 pub(crate) mod ptrace;
 pub(crate) mod tree;
@@ -20,7 +22,7 @@ pub(crate) mod wait4;
 
 use std::ffi::c_int;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 
 use skopos_model::task::Crossing;
 
@@ -59,6 +61,14 @@ pub(crate) trait Mechanism {
 
     /// Something happened to a process: a dead one can still be asked, a stopped one waits to go on.
     fn event(&mut self, _event: &Event, _seen: &mut Seen) {}
+
+    /// What becomes readable when it has something to be told of.
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    /// Takes what came on its descriptor: often, and before anybody hears of an end.
+    fn readable(&mut self, _seen: &mut Seen) {}
 
     /// Looks at what is there now.
     fn sample(&mut self, _now: &mut Now, _seen: &mut Seen) {}

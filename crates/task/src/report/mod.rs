@@ -126,7 +126,8 @@ fn why_unknown(name: &str, level: u8) -> &'static str {
         "received_bytes" | "sent_bytes" | "opened_files" => {
             "counted at level 3 only, which is not here yet"
         }
-        "instructions" | "cycles" | "energy_joules" | "gpus" => "nothing here measures it yet",
+        "instructions" | "cycles" => "counted if `perf` is used: at level 3, or by its name",
+        "energy_joules" | "gpus" => "nothing here measures it",
         _ => "no mechanism could measure it",
     }
 }

@@ -36,6 +36,8 @@ pub(crate) struct Seen {
     pub(crate) reaped: Reaped,
     /// Each resource's offers.
     offers: BTreeMap<&'static str, Vec<Offer>>,
+    /// Why nobody who would have measured a resource could.
+    unknown: BTreeMap<&'static str, String>,
     /// How often a process was stopped to look at it.
     pub(crate) stops: u64,
 }
@@ -86,6 +88,7 @@ impl Seen {
             unmeasured: 0,
             reaped: Reaped::default(),
             offers: BTreeMap::new(),
+            unknown: BTreeMap::new(),
             stops: 0,
         }
     }
@@ -260,6 +263,11 @@ impl Seen {
         }
     }
 
+    /// A mechanism that measures a resource elsewhere cannot here; the first reason counts.
+    pub(crate) fn cannot(&mut self, name: &'static str, why: impl Into<String>) {
+        self.unknown.entry(name).or_insert_with(|| why.into());
+    }
+
     /// The best offer for a resource: the most complete one; of equals the one with the smallest
     /// bound, then the one that was made first.
     pub(crate) fn reading(&self, name: &'static str, why_none: &str) -> Reading {
@@ -270,7 +278,9 @@ impl Seen {
         let best = offers
             .iter()
             .min_by(|a, b| b.completeness.cmp(&a.completeness).then(bound(a).total_cmp(&bound(b))));
-        let Some(best) = best else { return Reading::unknown(unit, why_none) };
+        let Some(best) = best else {
+            return Reading::unknown(unit, self.unknown.get(name).map_or(why_none, String::as_str));
+        };
         Reading {
             value: Some(best.value),
             unit: unit.to_owned(),

@@ -109,6 +109,7 @@ fn order(args: &RunArgs) -> Result<Order, Failure> {
         kill_after: args.kill_after,
         interval: args.series,
         watch: args.watch.clone(),
+        only: args.mechanisms.clone(),
     })
 }
 

@@ -1,0 +1,4 @@
+//! Whole runs of whole tasks.
+
+mod support;
+mod conformance;
