@@ -29,5 +29,6 @@ mod host;
 pub use host::rank;
 pub use mechanism::choose::{Choice, choose};
 pub use monitor::{Failed, Order, Outcome, run};
+pub use report::page::page;
 pub use report::series::{COLUMNS, Row};
 pub use sys::die_of;

@@ -11,6 +11,6 @@ mod summary;
 pub use limits::{Crossing, Limit, LimitError, Limits, amount, parse_bytes};
 pub use resource::{Combine, RESOURCES, Resource, resource};
 pub use summary::{
-    Completeness, Ended, ExitType, Finding, Host, Identity, MechanismUse, Overhead, Process, Rank,
-    Reading, SUMMARY_VERSION, Summary,
+    Completeness, Ended, ExitType, Finding, Host, Identity, LimitSet, MechanismUse, Overhead,
+    Process, Rank, Reading, SUMMARY_VERSION, Summary,
 };

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::limits::Limit;
+
 /// The version of the report's format: raised when a field changes its meaning or goes.
 pub const SUMMARY_VERSION: u32 = 1;
 
@@ -22,6 +24,9 @@ pub struct Summary {
     pub end_seconds: f64,
     /// How it ended.
     pub ended: Ended,
+    /// The limits that were set; empty if none was.
+    #[serde(default)]
+    pub limits_set: Vec<LimitSet>,
     /// The level of measurement: 1, 2 or 3.
     pub level: u8,
     /// Each resource by its name.
@@ -80,6 +85,24 @@ pub struct Host {
     pub cores: u32,
     /// Memory of the machine.
     pub memory_bytes: u64,
+}
+
+/// A limit that was set.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LimitSet {
+    /// The resource's name.
+    pub name: String,
+    /// The most that was allowed, in the unit.
+    pub most: f64,
+    /// The resource's unit.
+    pub unit: String,
+}
+
+impl From<Limit> for LimitSet {
+    fn from(limit: Limit) -> Self {
+        let Limit { resource, most } = limit;
+        Self { name: resource.name.to_owned(), most, unit: resource.unit.to_owned() }
+    }
 }
 
 /// How a task ended.

@@ -19,6 +19,7 @@ pub(crate) fn check(name: &str, document: &Json) {
     let registry = Registry::new()
         .add("reading.schema.json", schema("reading"))
         .and_then(|r| r.add("vertex.schema.json", schema("vertex")))
+        .and_then(|r| r.add("run-explain.schema.json", schema("run-explain")))
         .and_then(|r| r.prepare())
         .expect("a registry");
     let validator: Validator = jsonschema::options()

@@ -12,6 +12,7 @@ mod calibrate;
 mod misuse;
 mod config;
 mod json;
+mod report;
 #[cfg(feature = "tui")]
 mod top;
 mod delphi;

@@ -1,6 +1,7 @@
 //! The report: each resource from the mechanism that measures it best, and what stands out.
 
 mod findings;
+pub(crate) mod page;
 pub(crate) mod series;
 
 use std::collections::BTreeMap;
@@ -68,6 +69,7 @@ pub(crate) fn summary(measured: Measured<'_>) -> Summary {
         start_seconds,
         end_seconds: start_seconds + wall,
         ended: ended(measured.status, &measured.crossings, measured.guilty),
+        limits_set: order.limits.iter().map(Into::into).collect(),
         level: measured.level,
         resources,
         mechanisms: measured.uses,

@@ -1,4 +1,4 @@
-//! The files of a report: `summary.json` and `series.csv`.
+//! The files of a report; `docs/run-files.md` says what each holds.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write as _};
@@ -13,6 +13,8 @@ use crate::failure::Failure;
 const SUMMARY: &str = "summary.json";
 /// What was used over time.
 const SERIES: &str = "series.csv";
+/// All of it for people.
+const PAGE: &str = "report.html";
 
 /// Makes the folder before the task starts, so that a wrong name costs no run. A rank of a parallel
 /// job gets a folder of its own in it.
@@ -47,6 +49,7 @@ pub(super) fn write(folder: &Path, summary: &Summary, series: &[Row]) -> io::Res
         writeln!(file, "{}", row.csv())?;
     }
     file.into_inner().map_err(io::IntoInnerError::into_error)?;
+    fs::write(folder.join(PAGE), skopos_task::page(summary, series))?;
     let mut text = serde_json::to_string_pretty(summary)?;
     text.push('\n');
     let partial = folder.join(".summary.json.partial");

@@ -1,0 +1,102 @@
+//! The files that `skopos run --report` leaves.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value as Json;
+use skopos_model::task::RESOURCES;
+
+use crate::json::check;
+use crate::support::{run, runtime_dir};
+
+/// Runs a command under the monitor, and the folder of its report.
+fn report(dir: &Path, args: &[&str]) -> PathBuf {
+    let folder = dir.join("report");
+    let place = folder.display().to_string();
+    let mut all = vec!["run", "--report", &place, "--series", "10ms"];
+    all.extend(args);
+    run(dir, &all);
+    folder
+}
+
+fn summary(folder: &Path) -> Json {
+    let text = fs::read_to_string(folder.join("summary.json")).expect("a summary");
+    serde_json::from_str(&text).expect("JSON")
+}
+
+#[test]
+fn summaries_are_as_their_schema_says() {
+    for args in [
+        ["--level=2", "--", "sh", "-c", "sleep 0.05; exit 3"],
+        ["--level=1", "--", "sh", "-c", "kill -TERM $$"],
+        ["--limit=wall=50ms,memory=1TiB", "--", "sh", "-c", "sleep 60 & sleep 61"],
+    ] {
+        let dir = runtime_dir();
+        let summary = summary(&report(dir.path(), &args));
+        check("summary", &summary);
+    }
+}
+
+#[test]
+fn limits_that_were_set_are_in_the_summary() {
+    let dir = runtime_dir();
+    let summary = summary(&report(dir.path(), &["--limit=memory=1GiB,wall=1m", "--", "true"]));
+    let expected = serde_json::json!([
+        { "name": "resident_bytes_max", "most": 1_073_741_824.0, "unit": "bytes" },
+        { "name": "wall_seconds", "most": 60.0, "unit": "seconds" },
+    ]);
+    assert_eq!(summary["limits_set"], expected);
+}
+
+#[test]
+fn explained_as_its_schema_says() {
+    let dir = runtime_dir();
+    for level in ["--level=1", "--level=2"] {
+        check("run-explain", &run(dir.path(), &["run", "--explain", "--json", level]).json());
+    }
+}
+
+/// What is published is what there is: each resource with its unit.
+#[test]
+fn the_schema_names_every_resource() {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/json/summary.schema.json");
+    let schema: Json =
+        serde_json::from_str(&fs::read_to_string(file).expect("a schema")).expect("JSON");
+    let published = schema["properties"]["resources"]["properties"].as_object().expect("names");
+    assert_eq!(published.len(), RESOURCES.len());
+    for r in RESOURCES {
+        let found = published.get(r.name).unwrap_or_else(|| panic!("{} is missing", r.name));
+        assert_eq!(found["description"], r.help, "{}", r.name);
+        assert_eq!(found["allOf"][1]["properties"]["unit"]["const"], r.unit, "{}", r.name);
+    }
+}
+
+#[test]
+fn a_summary_that_is_wrong_is_refused() {
+    let dir = runtime_dir();
+    let good = summary(&report(dir.path(), &["--", "true"]));
+    type Break = fn(&mut Json);
+    let wrongs: [Break; 4] = [
+        |s| s["resources"]["wall_seconds"]["unit"] = "minutes".into(),
+        |s| s["resources"]["cpu_seconds"]["completeness"] = "most".into(),
+        |s| s["ended"]["exit_type"] = 0.into(),
+        |s| s["invented"] = 1.into(),
+    ];
+    for wrong in wrongs {
+        let mut bad = good.clone();
+        wrong(&mut bad);
+        assert!(std::panic::catch_unwind(|| check("summary", &bad)).is_err(), "{bad:#}");
+    }
+}
+
+#[test]
+fn the_page_shows_what_the_task_was_called_and_runs_nothing_of_it() {
+    let dir = runtime_dir();
+    let script = "sleep 0.1; : '<script>alert(1)</script>' \"&\"";
+    let folder = report(dir.path(), &["--name", "<b>\"class\"", "--", "sh", "-c", script]);
+    let page = fs::read_to_string(folder.join("report.html")).expect("a page");
+    assert!(page.contains("&lt;script&gt;alert(1)&lt;/script&gt;"), "{page}");
+    assert!(page.contains("<h1>&lt;b&gt;&quot;class&quot;</h1>"), "{page}");
+    assert!(!page.contains("<script") && !page.contains("<b>"), "{page}");
+    assert!(page.contains("Resident memory</h3>"), "0.1 s with a look every 10 ms: {page}");
+}

@@ -1,0 +1,187 @@
+//! The report as a page: one file that opens from disk, needs no network and runs no script.
+//!
+//! Read in this order: the page says what stood out and what to do, how it ended, what was measured
+//! and how well ([`numbers`]), how it went over time ([`plot`]), which processes there were
+//! ([`processes`]), and what measured it. [`html`] is what keeps a task's own words from becoming
+//! markup.
+
+mod html;
+mod numbers;
+mod plot;
+mod processes;
+
+use skopos_model::task::{ExitType, Summary, amount};
+
+use self::html::Html;
+use super::series::Row;
+
+/// Looks for screens in the light and in the dark, and for paper.
+const STYLE: &str = include_str!("style.css");
+
+/// The page, whole.
+pub fn page(summary: &Summary, series: &[Row]) -> String {
+    let mut html = Html::default();
+    html.raw("<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n");
+    // What comes with the page is all there is: should anything of a task ever get past the
+    // escaping, it can neither run nor call home.
+    html.raw("<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; ");
+    html.raw("style-src 'unsafe-inline'\">\n");
+    html.raw("<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n");
+    html.raw("<meta name=\"color-scheme\" content=\"light dark\">\n<title>");
+    html.text(&summary.task.class).raw(": ").text(&ended(summary)).raw("</title>\n<style>\n");
+    html.raw(STYLE).raw("</style>\n</head>\n<body>\n<main>\n");
+    header(&mut html, summary);
+    findings(&mut html, summary);
+    numbers::section(&mut html, summary);
+    plot::section(&mut html, summary, series);
+    processes::section(&mut html, summary);
+    mechanisms(&mut html, summary);
+    overhead(&mut html, summary);
+    place(&mut html, summary);
+    html.raw("</main>\n</body>\n</html>\n");
+    html.into_string()
+}
+
+/// How it ended, in words.
+fn ended(summary: &Summary) -> String {
+    let ended = &summary.ended;
+    match (ended.exit_type, ended.status, ended.signal) {
+        (ExitType::Limit, ..) => format!("ended for a limit: {}", ended.limits.join(", ")),
+        (ExitType::Running, ..) => "still running when the monitor let go of it".to_owned(),
+        (_, _, Some(signal)) => format!("died of signal {signal}"),
+        (_, Some(status), _) => format!("returned {status}"),
+        _ => "it is not known how it ended".to_owned(),
+    }
+}
+
+fn header(html: &mut Html, summary: &Summary) {
+    html.raw("<header>\n<h1>").text(&summary.task.class).raw("</h1>\n");
+    html.raw("<p class=\"ended\">It <strong>").text(&said(summary)).raw("</strong>");
+    let wall = summary.resources.get("wall_seconds").and_then(|r| r.value);
+    if let Some(wall) = wall {
+        html.raw(" after ").text(&amount(wall, "seconds"));
+    }
+    html.raw(".");
+    if let Some(guilty) = &summary.ended.guilty {
+        html.raw(" Most of it was used by <code>").text(guilty).raw("</code>.");
+    }
+    html.raw("</p>\n<p><code>").text(&command(&summary.task.command)).raw("</code></p>\n");
+    html.raw("</header>\n");
+}
+
+/// For a sentence that begins with "It".
+fn said(summary: &Summary) -> String {
+    match summary.ended.exit_type {
+        ExitType::Limit => format!("was {}", ended(summary)),
+        ExitType::Running => "was still running when the monitor let go of it".to_owned(),
+        _ if summary.ended.status.is_none() && summary.ended.signal.is_none() => {
+            "ended; nothing tells how".to_owned()
+        }
+        _ => ended(summary),
+    }
+}
+
+/// A command as one could type it: words that a shell would take apart are in quotes.
+fn command(words: &[String]) -> String {
+    let plain = |c: char| c.is_alphanumeric() || "-_./=:,+@%^".contains(c);
+    let quoted = |word: &String| match !word.is_empty() && word.chars().all(plain) {
+        true => word.clone(),
+        false => format!("'{}'", word.replace('\'', "'\\''")),
+    };
+    words.iter().map(quoted).collect::<Vec<_>>().join(" ")
+}
+
+fn findings(html: &mut Html, summary: &Summary) {
+    html.raw("<section>\n<h2>What stood out</h2>\n");
+    for finding in &summary.findings {
+        html.raw("<div class=\"card\"><p><strong>").text(&finding.what).raw("</strong></p>");
+        html.raw("<p>").text(&finding.advice).raw("</p></div>\n");
+    }
+    for note in &summary.disturbed {
+        html.raw("<div class=\"card warn\"><p><strong>Measurement disturbed: </strong>");
+        html.text(note).raw("</p></div>\n");
+    }
+    if summary.findings.is_empty() {
+        html.raw("<p>Nothing did.</p>\n");
+    }
+    html.raw("</section>\n");
+}
+
+fn mechanisms(html: &mut Html, summary: &Summary) {
+    html.raw("<section>\n<h2>How it was measured</h2>\n<p>Level ");
+    html.count(summary.level).raw(", by ").text(&summary.task.monitor).raw(".</p>\n");
+    html.raw("<div class=\"scroll\"><table>\n<thead><tr><th scope=\"col\">Mechanism</th>");
+    html.raw("<th scope=\"col\">Used</th><th scope=\"col\">For what, or why not</th></tr></thead>");
+    html.raw("\n<tbody>\n");
+    for mechanism in &summary.mechanisms {
+        html.raw("<tr><th scope=\"row\"><code>").text(&mechanism.name).raw("</code></th><td>");
+        html.raw(if mechanism.used { "yes" } else { "no" }).raw("</td><td>");
+        html.text(&mechanism.why).raw("</td></tr>\n");
+    }
+    html.raw("</tbody>\n</table></div>\n</section>\n");
+}
+
+fn overhead(html: &mut Html, summary: &Summary) {
+    let own = summary.overhead;
+    html.raw("<section>\n<h2>What the monitor itself took</h2>\n<dl>\n<dt>Processor time</dt><dd>");
+    html.text(&amount(own.cpu_seconds, "seconds"));
+    let wall = summary.resources.get("wall_seconds").and_then(|r| r.value).filter(|w| *w > 0.0);
+    if let Some(wall) = wall {
+        html.raw(" (").number(100.0 * own.cpu_seconds / wall).raw(" % of a core)");
+    }
+    html.raw("</dd>\n<dt>Memory</dt><dd>");
+    html.text(&amount(own.resident_bytes_max as f64, "bytes")).raw("</dd>\n");
+    html.raw("<dt>Stops of the task</dt><dd>").count(own.stops).raw("</dd>\n</dl>\n</section>\n");
+}
+
+fn place(html: &mut Html, summary: &Summary) {
+    let row = |html: &mut Html, name: &'static str, value: &str| {
+        html.raw("<dt>").raw(name).raw("</dt><dd>").text(value).raw("</dd>\n");
+    };
+    html.raw("<section>\n<h2>Where it ran</h2>\n<dl>\n");
+    row(html, "Node", &summary.host.node);
+    row(html, "Kernel", &summary.host.kernel);
+    row(html, "Cores", &summary.host.cores.to_string());
+    row(html, "Memory", &amount(summary.host.memory_bytes as f64, "bytes"));
+    row(html, "Folder", &summary.task.folder);
+    row(html, "Started", &utc(summary.start_seconds));
+    row(html, "Ended", &utc(summary.end_seconds));
+    if let Some(rank) = &summary.task.rank {
+        let of = format!("{} of {} in job {}", rank.rank, rank.size, rank.job);
+        row(html, "Rank", &format!("{of} ({})", rank.launcher));
+    }
+    html.raw(
+        "</dl>\n<p class=\"soft\">Beside this page: <code>summary.json</code> has all of its ",
+    );
+    html.raw("numbers, <code>series.csv</code> those over time.</p>\n</section>\n");
+}
+
+/// `2026-01-31 23:59:59 UTC`, of seconds of UNIX time; the number itself if it is no such time.
+fn utc(seconds: f64) -> String {
+    /// The end of the year 9999: later ones have more digits than a date.
+    const LAST: f64 = 253_402_300_799.0;
+    if !(0.0..=LAST).contains(&seconds) {
+        return format!("{seconds} s");
+    }
+    let seconds = seconds as u64;
+    let (days, rest) = (seconds / 86_400, seconds % 86_400);
+    let (year, month, day) = civil(days);
+    let (hour, minute, second) = (rest / 3600, rest / 60 % 60, rest % 60);
+    format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} UTC")
+}
+
+/// Year, month and day of days since 1970: H. Hinnant, "chrono-compatible low-level date
+/// algorithms", for days that are not negative.
+fn civil(days: u64) -> (u64, u64, u64) {
+    let shifted = days + 719_468;
+    let (era, of_era) = (shifted / 146_097, shifted % 146_097);
+    let year = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year + year / 4 - year / 100);
+    let shifted_month = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * shifted_month + 2) / 5 + 1;
+    let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
+    (year + era * 400 + u64::from(month <= 2), month, day)
+}
+
+#[cfg(test)]
+mod tests;

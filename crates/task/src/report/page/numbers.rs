@@ -1,0 +1,101 @@
+//! The numbers, each with its method, what it covers, and how far off it may be.
+
+use skopos_model::task::{Completeness, LimitSet, RESOURCES, Reading, Summary, amount, resource};
+
+use super::html::Html;
+
+pub(super) fn section(html: &mut Html, summary: &Summary) {
+    html.raw("<section>\n<h2>What it used</h2>\n<div class=\"scroll\"><table>\n<thead><tr>");
+    html.raw("<th scope=\"col\">Resource</th><th scope=\"col\">Value</th>");
+    html.raw("<th scope=\"col\">Limit</th><th scope=\"col\">Covers</th>");
+    html.raw("<th scope=\"col\">Off by at most</th><th scope=\"col\">Method</th></tr></thead>\n");
+    html.raw("<tbody>\n");
+    for (name, reading) in ordered(summary) {
+        if reading.value.is_some() {
+            row(html, name, reading, limit(summary, name));
+        }
+    }
+    html.raw("</tbody>\n</table></div>\n");
+    unknown(html, summary);
+    html.raw("</section>\n");
+}
+
+/// The limit that was set on a resource.
+pub(super) fn limit<'a>(summary: &'a Summary, name: &str) -> Option<&'a LimitSet> {
+    summary.limits_set.iter().find(|limit| limit.name == name)
+}
+
+/// In the order of [`RESOURCES`]; those that this version does not know come last.
+fn ordered(summary: &Summary) -> impl Iterator<Item = (&str, &Reading)> {
+    let known = RESOURCES.iter().filter_map(|r| summary.resources.get_key_value(r.name));
+    let others = summary.resources.iter().filter(|(name, _)| resource(name).is_none());
+    known.chain(others).map(|(name, reading)| (name.as_str(), reading))
+}
+
+fn row(html: &mut Html, name: &str, reading: &Reading, limit: Option<&LimitSet>) {
+    let Some(value) = reading.value else { return };
+    let is_over = limit.is_some_and(|limit| value > limit.most);
+    html.raw("<tr><th scope=\"row\"><code>").text(name).raw("</code>");
+    if let Some(resource) = resource(name) {
+        html.raw("<br><span class=\"soft\">").text(resource.help).raw("</span>");
+    }
+    html.raw("</th><td class=\"v");
+    html.raw(if is_over { " over\" title=\"" } else { "\" title=\"" });
+    html.text(&format!("{value} {}", reading.unit)).raw("\">");
+    html.raw(at_least(reading.completeness)).text(&amount(value, &reading.unit));
+    html.raw("</td><td class=\"v\">");
+    if let Some(limit) = limit {
+        html.text(&amount(limit.most, &limit.unit));
+    }
+    html.raw("</td><td>").raw(covers(reading.completeness));
+    if let Some(reason) = &reading.reason {
+        html.raw("<br><span class=\"soft\">").text(reason).raw("</span>");
+    }
+    html.raw("</td><td>").text(&bound(reading)).raw("</td><td><code>").text(&reading.method);
+    html.raw("</code></td></tr>\n");
+}
+
+/// Before a value that may be greater in truth.
+fn at_least(completeness: Completeness) -> &'static str {
+    match completeness {
+        Completeness::All | Completeness::None => "",
+        Completeness::AtLeast | Completeness::Sampled => "≥ ",
+    }
+}
+
+fn covers(completeness: Completeness) -> &'static str {
+    match completeness {
+        Completeness::All => "all",
+        Completeness::AtLeast => "at least",
+        Completeness::Sampled => "sampled",
+        Completeness::None => "unknown",
+    }
+}
+
+fn bound(reading: &Reading) -> String {
+    match reading.error_bound {
+        None => "nothing bounds it".to_owned(),
+        Some(0.0) => "exact".to_owned(),
+        Some(bound) => format!("± {}", small(bound, &reading.unit)),
+    }
+}
+
+/// As [`amount`], for counts that are less than it shows.
+fn small(value: f64, unit: &str) -> String {
+    if unit.is_empty() && value < 0.01 { format!("{value:.1e}") } else { amount(value, unit) }
+}
+
+fn unknown(html: &mut Html, summary: &Summary) {
+    let mut unknown = ordered(summary).filter(|(_, reading)| reading.value.is_none()).peekable();
+    if unknown.peek().is_none() {
+        return;
+    }
+    html.raw("<details><summary>What is not known, and why</summary>\n<div class=\"scroll\">");
+    html.raw("<table>\n<thead><tr><th scope=\"col\">Resource</th><th scope=\"col\">Why</th></tr>");
+    html.raw("</thead>\n<tbody>\n");
+    for (name, reading) in unknown {
+        html.raw("<tr><th scope=\"row\"><code>").text(name).raw("</code></th><td>");
+        html.text(reading.reason.as_deref().unwrap_or("nothing tells")).raw("</td></tr>\n");
+    }
+    html.raw("</tbody>\n</table></div>\n</details>\n");
+}
