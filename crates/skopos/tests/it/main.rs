@@ -8,6 +8,7 @@ mod watch;
 mod hang;
 mod publish;
 mod record;
+mod run;
 mod calibrate;
 mod misuse;
 mod config;

@@ -103,8 +103,13 @@ impl Ptrace {
             None => self.without_delay += 1,
         }
         let Some(process) = self.threads.get(&thread).copied() else { return };
-        if thread != process && self.threads.contains_key(&process) {
-            return;
+        if thread != process {
+            // Who joins it goes on after this stop only, so it is never counted beside the next one.
+            self.threads.remove(&thread);
+            seen.threads_of(process, |threads| threads.saturating_sub(1));
+            if self.threads.contains_key(&process) {
+                return;
+            }
         }
         if let Some(memory) = proc::memory(process) {
             seen.memory(process, memory);
@@ -140,6 +145,7 @@ impl Mechanism for Ptrace {
                 let _ = self.stopped(pid, signal, event, seen);
             }
             Event::Ended { pid, .. } => {
+                // One that was killed may end without a stop before.
                 if let Some(process) = self.threads.remove(&pid).filter(|process| *process != pid) {
                     seen.threads_of(process, |threads| threads.saturating_sub(1));
                 }

@@ -1,0 +1,74 @@
+//! `skopos run`: what it says is true, and the task notices nothing.
+
+mod harmless;
+mod limits;
+mod truth;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::OnceLock;
+
+use serde_json::Value as Json;
+
+/// The monitor with these arguments.
+fn monitor(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_skopos"));
+    command.arg("run").args(args);
+    command
+}
+
+/// A run with its report as JSON.
+struct Told {
+    code: Option<i32>,
+    stdout: String,
+    summary: Json,
+}
+
+impl Told {
+    fn value(&self, name: &str) -> f64 {
+        let reading = &self.summary["resources"][name];
+        reading["value"].as_f64().unwrap_or_else(|| panic!("{name}: {reading}"))
+    }
+
+    fn of(&self, name: &str, what: &str) -> &Json {
+        &self.summary["resources"][name][what]
+    }
+}
+
+fn told(args: &[&str]) -> Told {
+    let mut all = vec!["--json"];
+    all.extend(args);
+    told_by(monitor(&all))
+}
+
+fn told_by(mut command: Command) -> Told {
+    let Output { status, stdout, stderr } = command.output().expect("it starts");
+    let stderr = String::from_utf8_lossy(&stderr);
+    let last = stderr.lines().last().unwrap_or_default();
+    let summary = serde_json::from_str(last).unwrap_or_else(|e| panic!("{e}: {stderr}"));
+    Told { code: status.code(), stdout: String::from_utf8_lossy(&stdout).into_owned(), summary }
+}
+
+/// A C program from this folder, compiled once for all tests.
+fn program(name: &str) -> PathBuf {
+    static FOLDER: OnceLock<tempfile::TempDir> = OnceLock::new();
+    let folder = FOLDER.get_or_init(|| tempfile::tempdir().expect("a folder"));
+    let source =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/run").join(format!("{name}.c"));
+    let (target, partial) = (
+        folder.path().join(name),
+        folder.path().join(format!("{name}.{:?}", std::thread::current().id())),
+    );
+    if !target.exists() {
+        let flags = ["-O1", "-pthread", "-o"];
+        let done = Command::new("cc").args(flags).arg(&partial).arg(source).status();
+        assert!(done.expect("a C compiler").success());
+        // Whole at once: another test may be doing the same.
+        std::fs::rename(partial, &target).expect("renamed");
+    }
+    target
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().expect("UTF-8")
+}

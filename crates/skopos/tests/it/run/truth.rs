@@ -1,0 +1,156 @@
+//! What the report says is what happened.
+
+use super::*;
+
+const MIB: f64 = 1024.0 * 1024.0;
+
+#[test]
+fn bytes_and_processes_of_a_script_are_exact() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("x");
+    let script = format!(
+        "dd if=/dev/zero of={0} bs=4k count=2560 status=none; cat {0} >/dev/null; for i in 1 2 3 4 5; do /bin/true; done; exit 7",
+        file.display()
+    );
+    // What the programs themselves read to start is the same each time.
+    let idle = told(&[
+        "--",
+        "sh",
+        "-c",
+        "dd if=/dev/null of=/dev/null status=none; cat /dev/null >/dev/null; for i in 1 2 3 4 5; do /bin/true; done; exit 7",
+    ]);
+    for level in ["1", "2"] {
+        let told = told(&["--level", level, "--", "sh", "-c", &script]);
+        assert_eq!(told.code, Some(7), "level {level}");
+        assert_eq!(told.summary["ended"]["status"], 7);
+        assert_eq!(told.summary["level"].to_string(), level);
+        let read = told.value("read_bytes") - idle.value("read_bytes");
+        let written = told.value("written_bytes") - idle.value("written_bytes");
+        assert_eq!((read, written), (20.0 * MIB, 20.0 * MIB), "level {level}");
+        assert_eq!(told.of("read_bytes", "completeness"), "all");
+    }
+    assert_eq!(idle.value("processes_total"), 8.0, "sh, dd, cat and five of true");
+    assert_eq!(idle.value("processes_max"), 2.0);
+}
+
+#[test]
+fn memory_that_was_held_for_a_moment_is_seen_and_so_is_that_of_several_together() {
+    let hold = program("hold");
+    let one = told(&["--", text(&hold), "200"]);
+    assert!((200.0..203.0).contains(&(one.value("resident_bytes_max") / MIB)), "{:?}", one.summary);
+    let script = format!("{0} 100 300 & {0} 50 300 & wait", hold.display());
+    let two = told(&["--", "sh", "-c", &script]);
+    let (sum, bound) =
+        (two.value("resident_bytes_max"), two.of("resident_bytes_max", "error_bound"));
+    assert!((150.0..160.0).contains(&(sum / MIB)), "{sum}");
+    assert!(bound.as_f64().is_some_and(|bound| (50.0..60.0).contains(&(bound / MIB))), "{bound}");
+    let apart = told(&["--", "sh", "-c", &script.replace('&', ";").replace("; wait", "")]);
+    assert!(
+        (100.0..110.0).contains(&(apart.value("resident_bytes_max") / MIB)),
+        "one after the other"
+    );
+}
+
+#[test]
+fn processor_time_is_that_of_the_kernel() {
+    let script = "i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done; times";
+    let told = told(&["--", "sh", "-c", script]);
+    // "0m0.310000s 0m0.010000s": of the shell and of its children.
+    let seconds = |text: &str| {
+        let (minutes, seconds) = text.split_once('m').expect("minutes");
+        minutes.parse::<f64>().expect("m") * 60.0
+            + seconds.trim_end_matches('s').parse::<f64>().expect("s")
+    };
+    let own: f64 = told.stdout.split_whitespace().map(seconds).sum();
+    let cpu = told.value("cpu_seconds");
+    assert!(cpu >= own - 0.02 && cpu <= own + 0.1, "{cpu} for {own}");
+}
+
+#[test]
+fn orphans_and_those_that_left_the_session_are_counted() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("x");
+    let daemon = format!(
+        "(setsid sh -c 'head -c 5000000 /dev/zero > {}' &) ; while [ ! -s {0} ]; do sleep 0.05; done; sleep 0.3",
+        file.display()
+    );
+    for level in ["1", "2"] {
+        let told = told(&["--level", level, "--", "sh", "-c", &daemon]);
+        assert!((5e6..5.1e6).contains(&told.value("written_bytes")), "level {level}");
+    }
+}
+
+#[test]
+fn threads_are_no_processes() {
+    let threads = program("threads");
+    let told = told(&["--", text(&threads), "1000"]);
+    assert_eq!(told.value("processes_total"), 1.0);
+    assert!((2.0..=11.0).contains(&told.value("threads_max")));
+}
+
+#[test]
+fn a_monitor_in_a_monitor_measures_and_is_measured() {
+    let inner = [
+        env!("CARGO_BIN_EXE_skopos"),
+        "run",
+        "--json",
+        "--",
+        "sh",
+        "-c",
+        "head -c 3000000 /dev/zero; /bin/true",
+    ];
+    let mut all = vec!["--json", "--"];
+    all.extend(inner);
+    let Output { stderr, stdout, status } = monitor(&all).output().expect("it starts");
+    assert!(status.success());
+    assert_eq!(stdout.len(), 3_000_000);
+    let stderr = String::from_utf8_lossy(&stderr);
+    let reports: Vec<Json> =
+        stderr.lines().map(|line| serde_json::from_str(line).expect("a report")).collect();
+    assert_eq!(reports.len(), 2);
+    for report in reports {
+        let written = report["resources"]["written_bytes"]["value"].as_f64().expect("known");
+        assert!((3e6..3.1e6).contains(&written), "{written}");
+        assert_eq!(report["ended"]["status"], 0);
+    }
+}
+
+#[test]
+fn a_report_is_written_whole_and_never_over_another() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let place = folder.path().join("out");
+    let args = [
+        "--report",
+        text(&place),
+        "--series",
+        "20ms",
+        "--watch",
+        text(folder.path()),
+        "--",
+        "sleep",
+        "0.3",
+    ];
+    assert!(monitor(&args).status().expect("it starts").success());
+    let summary = std::fs::read_to_string(place.join("summary.json")).expect("written");
+    let summary: Json = serde_json::from_str(&summary).expect("JSON");
+    assert_eq!(summary["task"]["class"], "sleep");
+    assert!(summary["resources"]["files"]["value"].as_f64() >= Some(1.0));
+    let series = std::fs::read_to_string(place.join("series.csv")).expect("written");
+    let rows: Vec<&str> = series.lines().collect();
+    assert!(rows[0].starts_with("seconds,cpu_seconds,resident_bytes"), "{series}");
+    assert!(rows.len() > 5 && rows[1].split(',').count() == rows[0].split(',').count());
+    let again = monitor(&args).output().expect("it starts");
+    assert_eq!(again.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&again.stderr).contains("has a report already"));
+}
+
+#[test]
+fn what_would_measure_is_explained() {
+    let Output { stdout, status, .. } =
+        monitor(&["--explain", "--json"]).output().expect("it starts");
+    assert!(status.success());
+    let told: Json = serde_json::from_slice(&stdout).expect("JSON");
+    let mechanisms = told["mechanisms"].as_array().expect("a list");
+    assert!(mechanisms.iter().any(|m| m["name"] == "wait4" && m["used"] == true));
+    assert!(mechanisms.iter().all(|m| m["why"].as_str().is_some_and(|why| !why.is_empty())));
+}
