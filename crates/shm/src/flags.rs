@@ -75,7 +75,7 @@ impl Flags {
     #[inline]
     pub(crate) fn mark(&self, index: u32, mark: u32) {
         if let Some(marks) = self.marks(index)
-            && marks.load(Ordering::Relaxed) & mark == 0
+            && marks.load(Ordering::Relaxed) & mark != mark
         {
             marks.fetch_or(mark, Ordering::Relaxed);
         }

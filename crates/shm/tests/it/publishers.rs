@@ -439,6 +439,10 @@ fn readers_leave_marks_that_the_publisher_takes() {
     assert_eq!(publisher.take_interest(&read), interest(false, false), "taken");
     let _ = vertex(&read).range(at(0)..=skopos_shm::now());
     assert_eq!(publisher.take_interest(&read), interest(true, false), "a range is read");
+    // Who follows says more than who has just read, and is not drowned by it.
+    vertex(&read).latest().expect("a value");
+    vertex(&read).follow();
+    assert_eq!(publisher.take_interest(&read), interest(true, true), "read and then followed");
 }
 
 #[test]

@@ -35,7 +35,7 @@ use crate::agent::foreign::Foreign;
 use crate::agent::insights::Insights;
 use crate::agent::lanes::Lanes;
 use crate::agent::overhead::Overhead;
-use crate::agent::polled::{Polled, beat_after};
+use crate::agent::polled::{Polled, nearest_beat};
 use crate::agent::probe::{Polling, Probe, thread_time};
 use crate::agent::self_facts::{About, SelfFacts};
 use crate::agent::server::Server;
@@ -241,6 +241,7 @@ impl Agent {
             // Insights also age, and move with time: a look a second is soon enough to see it.
             let is_look_due = self.look_at <= now;
             if is_look_due {
+                self.check_segment()?;
                 self.look(now);
             }
             if self.polled.iter().any(|p| p.due() <= now) || self.lanes.has_news() {
@@ -313,7 +314,6 @@ impl Agent {
         self.explain_missing(now);
         self.insights.run(&self.publisher, clock, &mut self.counts);
         if self.self_facts.due(&self.publisher) <= now {
-            self.check_segment()?;
             self.publish_self(time);
         }
         self.server.expire(&mut self.counts);
@@ -366,8 +366,7 @@ impl Agent {
 
     /// Looks who reads what, and shares out the budget anew.
     fn look(&mut self, now: Duration) {
-        // On the beat, so that a look shares its wake with sensors.
-        self.look_at = beat_after(now + LOOK_EVERY, self.interval);
+        self.look_at = next_look(now, self.interval);
         let is_anybody = self.publisher.is_anybody_interested();
         for polled in &mut self.polled {
             let Some(probe) = polled.probe() else { continue };
@@ -525,9 +524,26 @@ impl Agent {
     }
 }
 
+/// When to look after a look at `now`, by an agent whose shortest interval is this: on the beat, so that
+/// a look shares its wake with sensors, and after now even where beats are far apart.
+fn next_look(now: Duration, interval: Duration) -> Duration {
+    nearest_beat(now + LOOK_EVERY, interval.min(LOOK_EVERY))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn looks_come_about_once_a_second_whatever_the_interval() {
+        for interval in [1, 10, 333, 700, 999, 1000, 1001, 5000, 10_000, 60_000, 86_400_000] {
+            let interval = Duration::from_millis(interval);
+            for now in (0..200_000).step_by(77).map(Duration::from_millis) {
+                let wait = next_look(now, interval).saturating_sub(now).as_millis();
+                assert!((500..=1500).contains(&wait), "{wait} ms at {now:?}, {interval:?}");
+            }
+        }
+    }
 
     /// Setting up takes long where much is configured, and is no step of the clock.
     #[test]

@@ -183,7 +183,7 @@ impl Polled {
         let Refused { probe, reason } = refused;
         self.probe = Some(probe);
         self.away_since = None;
-        self.due = beat_after(now + self.granted.interval, self.shortest);
+        self.due = nearest_beat(now + self.granted.interval, self.shortest);
         self.cost.errors += 1;
         self.failed(reason, events);
     }
@@ -277,7 +277,7 @@ impl Polled {
         }
         if is_followed {
             self.reads.followed_until = now + FOLLOWED_FOR;
-            let soon = beat_after(self.polled_at + self.shortest, self.shortest);
+            let soon = nearest_beat(self.polled_at + self.shortest, self.shortest);
             self.due = self.due.min(soon);
         }
     }
@@ -304,7 +304,7 @@ impl Polled {
         let followed = self.polled_at < self.reads.followed_until;
         let wanted = if followed { self.shortest } else { self.wanted };
         self.granted.interval = wanted.mul_f64(self.granted.stretch.max(1.0));
-        self.due = beat_after(self.polled_at + self.granted.interval, self.shortest);
+        self.due = nearest_beat(self.polled_at + self.granted.interval, self.shortest);
     }
 
     pub(crate) fn status(&self) -> SensorStatus {
@@ -356,7 +356,7 @@ impl Cost {
 }
 
 /// The multiple of `beat` nearest to `at`, so that sensors share wakes.
-pub(crate) fn beat_after(at: Duration, beat: Duration) -> Duration {
+pub(crate) fn nearest_beat(at: Duration, beat: Duration) -> Duration {
     let beat = beat.as_nanos().max(1);
     let beats = (at.as_nanos() + beat / 2) / beat;
     Duration::from_nanos(u64::try_from(beats.saturating_mul(beat)).unwrap_or(u64::MAX))

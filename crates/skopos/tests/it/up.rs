@@ -131,7 +131,8 @@ fn the_first_line_of_up_comes_before_any_sensor_is_opened() {
 
 #[test]
 fn an_agent_whose_segment_was_removed_says_so_and_ends() {
-    let mut agent = Running::start(&[]);
+    // However seldom it polls.
+    let mut agent = Running::start(&["--interval", "5m"]);
     std::fs::remove_file(agent.path().join("agent.seg")).expect("ours");
     let mut status = None;
     eventually("the agent ends", || {

@@ -176,11 +176,15 @@ fn what_moves_with_time_alone_is_evaluated_each_second() {
     let id = graph.add_insight(spec, Box::new(Clock)).expect("no cycle");
     sum(&mut graph, "above", &["clock"]);
     assert_eq!(run(&mut graph, 7), ["clock=7", "above=7"]);
-    let ran = graph.run(at(7).saturating_add(std::time::Duration::from_millis(999)), &mut |_| {});
+    let ran = graph.run(at(7).saturating_add(std::time::Duration::from_millis(800)), &mut |_| {});
     assert_eq!(ran.evaluated, 0);
     assert_eq!(run(&mut graph, 8), ["clock=8", "above=8"]);
+    // The run before was a little late, and this one is not.
+    let late = at(9).saturating_add(std::time::Duration::from_micros(700));
+    assert_eq!(graph.run(late, &mut |_| {}).evaluated, 2);
+    assert_eq!(run(&mut graph, 10), ["clock=10", "above=10"]);
     graph.remove(id).expect("it is there");
-    assert_eq!(run(&mut graph, 9), ["above?no clock"]);
+    assert_eq!(run(&mut graph, 11), ["above?no clock"]);
 }
 
 #[test]

@@ -11,7 +11,7 @@ use skopos_score::delphi::Predictor;
 use skopos_shm::{Publisher, VertexSpec, VertexWriter};
 
 use crate::agent::clock::Clock;
-use crate::agent::polled::beat_after;
+use crate::agent::polled::nearest_beat;
 use crate::agent::sink::Counts;
 use crate::config::PredictionConfig;
 use crate::failure::Failure;
@@ -159,7 +159,7 @@ impl Predictions {
             return;
         }
         // On the beat, so that predictions share their wake with sensors.
-        self.next = beat_after(clock.monotonic + self.every, self.every);
+        self.next = nearest_beat(clock.monotonic + self.every, self.every);
         for place in self.places.iter().flatten() {
             let Some(said) = place.predictor.now(now) else { continue };
             let (value, bound) = (Value::F64(said.value), said.bound);
