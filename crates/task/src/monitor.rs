@@ -100,7 +100,7 @@ pub fn run(order: &Order, warn: &mut dyn FnMut(&Crossing)) -> Result<Outcome, Fa
     let waiting = launch::start(&order.command, &team.launch, &signals)?;
     let root = waiting.pid;
     let mut seen = Seen::new();
-    attach(&mut team, root, &mut seen);
+    attach(&mut team, root, &order.limits, &mut seen);
     if let Err(e) = waiting.go() {
         let mut end = None;
         while end.is_none() {
@@ -133,7 +133,7 @@ pub fn run(order: &Order, warn: &mut dyn FnMut(&Crossing)) -> Result<Outcome, Fa
 }
 
 /// Tells every mechanism that the child is there. What cannot be used after all is left out.
-fn attach(team: &mut Team, root: Pid, seen: &mut Seen) {
+fn attach(team: &mut Team, root: Pid, limits: &Limits, seen: &mut Seen) {
     let mut refused = Vec::new();
     for mechanism in &mut team.mechanisms {
         if let Err(e) = mechanism.attach(root, seen) {
@@ -143,7 +143,7 @@ fn attach(team: &mut Team, root: Pid, seen: &mut Seen) {
     for (name, e) in refused {
         team.gave_up(name, &e.to_string());
         if name == ptrace::NAME {
-            team.search();
+            team.search(limits);
             // The one that searches replaces the one that had been told.
             attach_one(team, procfs::NAME, root, seen);
         }

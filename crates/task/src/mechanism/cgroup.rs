@@ -81,9 +81,12 @@ impl Cgroup {
                 }
             }
         }
-        if let (Some(threads), Some(path)) = (self.limits.of("threads_max"), self.with("pids.max"))
-        {
-            fs::write(path, format!("{}", threads as u64))?;
+        let threads = self.limits.of("threads_max");
+        // The kernel counts threads. Where processes are limited this only keeps a task that forks
+        // without end from growing faster than it is looked at.
+        let room = self.limits.of("processes_max").map(|most| (most * THREADS_EACH).max(ROOM));
+        if let (Some(most), Some(path)) = (threads.or(room), self.with("pids.max")) {
+            fs::write(path, format!("{}", most as u64))?;
         }
         Ok(())
     }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use skopos_model::task::MechanismUse;
+use skopos_model::task::{Limits, MechanismUse};
 
 use super::cgroup::{self, Cgroup};
 use super::perf::{self, Perf};
@@ -65,7 +65,7 @@ pub(crate) fn gather(order: &Order) -> Team {
     } else {
         "processes, memory and bytes, now and then"
     };
-    team.add(procfs::NAME, looks, Box::new(Procfs::new(!traces)));
+    team.add(procfs::NAME, looks, Box::new(Procfs::new(!traces, &order.limits)));
     team.add_or_why(
         cgroup::NAME,
         "processor time of all, the group's memory, limits that the kernel keeps",
@@ -177,10 +177,10 @@ impl Team {
     }
 
     /// Births and ends are not told: they are looked for.
-    pub(crate) fn search(&mut self) {
+    pub(crate) fn search(&mut self, limits: &Limits) {
         self.level = 1;
         if let Some(found) = self.mechanisms.iter_mut().find(|m| m.name() == procfs::NAME) {
-            *found = Box::new(Procfs::new(true));
+            *found = Box::new(Procfs::new(true, limits));
         }
     }
 }

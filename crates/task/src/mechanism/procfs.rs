@@ -1,9 +1,10 @@
 //! `/proc` of every process, looked at now and then. What lived between two looks was never seen, so
 //! peaks are those of the looks. Cheap, and always there.
 
+use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
-use skopos_model::task::Completeness;
+use skopos_model::task::{Completeness, Limits};
 
 use super::{Mechanism, Now};
 use crate::proc;
@@ -29,6 +30,8 @@ const PSS_AFTER: Duration = Duration::from_millis(100);
 pub(crate) struct Procfs {
     /// True if nobody else tells of births: then each look searches for them.
     searches: bool,
+    /// Processes that there may be: of more it is enough to know that they are there.
+    most: f64,
     root: Option<Pid>,
     last: Now,
     greatest: Now,
@@ -36,9 +39,10 @@ pub(crate) struct Procfs {
 }
 
 impl Procfs {
-    pub(crate) fn new(searches: bool) -> Self {
+    pub(crate) fn new(searches: bool, limits: &Limits) -> Self {
         Self {
             searches,
+            most: limits.of("processes_max").unwrap_or(f64::INFINITY),
             root: None,
             last: Now::default(),
             greatest: Now::default(),
@@ -46,9 +50,13 @@ impl Procfs {
         }
     }
 
-    /// Finds who came and who went.
-    fn search(&self, seen: &mut Seen) {
-        let there = proc::descendants(std::process::id() as Pid);
+    /// Finds who came and who went. Of too many, how many there are.
+    fn search(&self, seen: &mut Seen) -> Result<(), u64> {
+        let there: HashSet<Pid> =
+            proc::descendants(std::process::id() as Pid).into_iter().collect();
+        if there.len() as f64 > self.most {
+            return Err(there.len() as u64);
+        }
         for pid in seen.living() {
             if Some(pid) != self.root && !there.contains(&pid) {
                 seen.ended(pid, None);
@@ -60,6 +68,7 @@ impl Procfs {
                 seen.born(pid, stat.parent);
             }
         }
+        Ok(())
     }
 
     fn pss(&mut self, pids: &[Pid], seen: &Seen) -> Option<u64> {
@@ -95,8 +104,12 @@ impl Mechanism for Procfs {
     }
 
     fn sample(&mut self, now: &mut Now, seen: &mut Seen) {
-        if self.searches {
-            self.search(seen);
+        if self.searches
+            && let Err(too_many) = self.search(seen)
+        {
+            now.processes = Some(too_many);
+            seen.processes_max = seen.processes_max.max(too_many);
+            return;
         }
         let mut pids = seen.living();
         let processes = pids.len() as u64;

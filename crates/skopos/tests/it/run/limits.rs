@@ -71,9 +71,12 @@ fn a_task_has_its_grace_to_end_by_itself() {
 #[test]
 fn a_task_that_forks_without_end_is_ended() {
     let bomb = program("bomb");
-    let told = limited("processes=100", &["--", text(&bomb)]);
-    is_ended_for(&told, "processes");
-    assert!(is_gone(text(&bomb)));
+    for level in ["1", "2"] {
+        let told = limited("processes=100", &["--level", level, "--", text(&bomb)]);
+        is_ended_for(&told, "processes");
+        assert!(told.value("processes_max") > 100.0, "level {level}");
+        assert!(is_gone(text(&bomb)), "level {level}");
+    }
 }
 
 #[test]
