@@ -6,7 +6,7 @@
 //! `mechanism` has a file for each way to measure, of which [`choose`] takes those that are possible;
 //! `seen` is what they have seen; `enforce` ends a task that exceeds a limit; `report` makes the
 //! [`Summary`](skopos_model::task::Summary) of it all, taking each number from the mechanism that
-//! measures it best.
+//! measures it best. [`import`] reads reports of other tools.
 //!
 //! # Invariants
 //! - The task notices nothing: its streams, process group, terminal, signals, exit code and
@@ -25,6 +25,7 @@ mod enforce;
 mod monitor;
 mod report;
 mod host;
+pub mod import;
 
 pub use host::rank;
 pub use mechanism::choose::{Choice, choose};

@@ -123,7 +123,12 @@ fn mechanisms(html: &mut Html, summary: &Summary) {
 
 fn overhead(html: &mut Html, summary: &Summary) {
     let own = summary.overhead;
-    html.raw("<section>\n<h2>What the monitor itself took</h2>\n<dl>\n<dt>Processor time</dt><dd>");
+    html.raw("<section>\n<h2>What the monitor itself took</h2>\n");
+    if summary.level == 0 {
+        html.raw("<p>The tool that measured it does not tell.</p>\n</section>\n");
+        return;
+    }
+    html.raw("<dl>\n<dt>Processor time</dt><dd>");
     html.text(&amount(own.cpu_seconds, "seconds"));
     let wall = summary.resources.get("wall_seconds").and_then(|r| r.value).filter(|w| *w > 0.0);
     if let Some(wall) = wall {

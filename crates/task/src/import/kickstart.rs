@@ -1,0 +1,314 @@
+//! Kickstart of Pegasus: an invocation record a job, YAML since Pegasus 5, XML before.
+//!
+//! How each number is taken:
+//! - Processor time, faults and switches are of `wait4`: of the first process and all that was waited
+//!   for. An orphan is in none of them.
+//! - `maxrss` is that of the largest single process, and the kernel lets a process inherit it: a small
+//!   one shows Kickstart's own. Where processes were traced (`-t`, `-z`), the largest `rsspeak` is taken.
+//! - Traced, it lists threads as processes. The last thread of a process to end says `finthreads: 1`,
+//!   so entries that say so are as many processes; where others are listed too, there may be more.
+//! - `rchar` and `wchar` of a process have in them those of all children that it waited for: the sum over
+//!   the list would count them again, so those of the first process are taken.
+//! - It rounds times to milliseconds and raises each to its least value.
+
+use std::collections::BTreeMap;
+
+use skopos_model::task::{Completeness, ExitType, Host, Identity, Process, Summary};
+
+use super::{ImportError, Imported, MAX_LISTED, Readings, base_name, ended, xml, yaml};
+
+/// As a method, and in errors.
+const NAME: &str = "kickstart";
+
+/// Times are written with three decimals; a shorter wall time than three of them is raised to that.
+const LEAST_WALL_SECONDS: f64 = 0.003;
+const STEP_SECONDS: f64 = 0.001;
+
+/// Blocks of `getrusage` are of this size, whatever the device's are.
+const BLOCK_BYTES: f64 = 512.0;
+
+const WAITED: &str = "of the first process and all that was waited for; orphans are missing";
+const LARGEST: &str = "of the largest single process";
+
+/// A record: its fields by their path, as in the YAML.
+#[derive(Debug, Default)]
+pub(super) struct Record {
+    fields: BTreeMap<String, String>,
+    arguments: Vec<String>,
+    processes: Vec<BTreeMap<String, String>>,
+    /// The last entry of `mainjob.procs` that a field belonged to.
+    process: String,
+}
+
+impl Record {
+    /// A field. The first of a name counts: what the job wrote comes later in the record.
+    pub(super) fn field(&mut self, path: String, value: String) {
+        if let Some(rest) = path.strip_prefix("mainjob.procs.") {
+            let Some((id, key)) = rest.split_once('.') else { return };
+            if self.process != id || self.processes.is_empty() {
+                id.clone_into(&mut self.process);
+                self.proc_begins();
+            }
+            self.process_field(key, value);
+        } else if let Some(key) = path.strip_prefix("mainjob.proc.") {
+            self.process_field(key, value);
+        } else if !path.starts_with("files.") && !path.starts_with("environment.") {
+            self.fields.entry(path).or_insert(value);
+        }
+    }
+
+    /// One of a list.
+    pub(super) fn item(&mut self, path: &str, value: String) {
+        if path == "mainjob.argument_vector" {
+            self.arguments.push(value);
+        }
+    }
+
+    /// What follows belongs to another process.
+    pub(super) fn proc_begins(&mut self) {
+        self.processes.push(BTreeMap::new());
+    }
+
+    fn process_field(&mut self, key: &str, value: String) {
+        if let Some(process) = self.processes.last_mut() {
+            process.entry(key.to_owned()).or_insert(value);
+        }
+    }
+
+    fn text(&self, path: &str) -> String {
+        self.fields.get(path).cloned().unwrap_or_default()
+    }
+
+    fn number(&self, path: &str) -> Option<f64> {
+        number(&self.fields, path)
+    }
+
+    /// True if something follows the job, so that its last value is not cut off.
+    fn is_whole(&self) -> bool {
+        self.fields.contains_key("cwd") || self.fields.contains_key("mainjob.end")
+    }
+}
+
+fn number(fields: &BTreeMap<String, String>, path: &str) -> Option<f64> {
+    fields.get(path)?.parse().ok().filter(|v: &f64| v.is_finite() && *v >= 0.0)
+}
+
+/// Reads the records of a file, YAML or XML.
+///
+/// # Errors
+/// There is none in it, or one that is cut off or lacks its start or duration.
+pub fn import(text: &str) -> Result<Vec<Summary>, ImportError> {
+    let is_xml = text.contains("<invocation");
+    let records = if is_xml { xml::records(text) } else { yaml::records(text) };
+    if records.is_empty() {
+        return Err(ImportError::Empty(NAME));
+    }
+    records.iter().enumerate().map(|(n, record)| summary(record, n + 1)).collect()
+}
+
+fn summary(record: &Record, report: usize) -> Result<Summary, ImportError> {
+    if !record.is_whole() {
+        return Err(ImportError::Truncated(report));
+    }
+    let missing = |field| ImportError::Field { report, field };
+    let start = seconds(&record.text("mainjob.start")).ok_or(missing("mainjob.start"))?;
+    let wall = record.number("mainjob.duration").ok_or(missing("mainjob.duration"))?;
+    let program = record.text("mainjob.executable.file_name");
+    let transformation = record.text("transformation");
+    let mut command = vec![program.clone()];
+    command.extend(record.arguments.iter().cloned());
+    let node = record.text("machine.uname_nodename");
+    let memory = record.number("machine.ram_total").map_or(0.0, |kib| kib * 1024.0);
+    let imported = Imported {
+        task: Identity {
+            class: if transformation.is_empty() { base_name(&program) } else { transformation },
+            command,
+            folder: record.text("cwd"),
+            monitor: format!("{NAME}, record version {}", record.text("version")),
+            rank: None,
+        },
+        host: Host {
+            node: if node.is_empty() { record.text("hostname") } else { node },
+            kernel: record.text("machine.uname_release"),
+            cores: record.number("machine.cpu_count").unwrap_or(0.0) as u32,
+            memory_bytes: memory as u64,
+        },
+        start_seconds: start,
+        end_seconds: start + wall,
+        ended: how(record).ok_or(missing("mainjob.status"))?,
+        readings: readings(record, wall),
+        tool: (
+            NAME,
+            "imported from its record, which does not tell what it took of the task's time",
+        ),
+    };
+    let mut summary = imported.summary("Kickstart does not measure it");
+    if let Some(failure) = record.fields.get("mainjob.status.failure_error") {
+        summary.disturbed.push(format!("it was not started: error {failure}"));
+    }
+    list(&mut summary, record, start);
+    Ok(summary)
+}
+
+fn how(record: &Record) -> Option<skopos_model::task::Ended> {
+    let whole = |path: &str| record.text(path).parse::<i32>().ok();
+    if let Some(signal) = whole("mainjob.status.signalled_signal") {
+        return Some(ended(ExitType::Signal, None, Some(signal)));
+    }
+    if let Some(status) = whole("mainjob.status.regular_exitcode") {
+        return Some(ended(ExitType::Normal, Some(status), None));
+    }
+    // What was not started has neither, and a raw status below zero.
+    whole("mainjob.status.raw").filter(|raw| *raw < 0).map(|_| ended(ExitType::Normal, None, None))
+}
+
+fn readings(record: &Record, wall: f64) -> Readings {
+    let mut readings = Readings::new(NAME);
+    let bound = if wall <= LEAST_WALL_SECONDS { LEAST_WALL_SECONDS } else { STEP_SECONDS };
+    readings.put("wall_seconds", Some(wall), Completeness::All, Some(bound), "");
+    let least = Completeness::AtLeast;
+    let usage = |key: &str| record.number(&format!("mainjob.usage.{key}"));
+    let (user, system) = (usage("utime"), usage("stime"));
+    let cpu = user.zip(system).map(|(user, system)| user + system);
+    let busy = cpu.filter(|_| wall > 0.0).map(|cpu| cpu / wall);
+    let blocks = |key| usage(key).map(|blocks| blocks * BLOCK_BYTES);
+    for (name, value) in [
+        ("user_seconds", user),
+        ("system_seconds", system),
+        ("cpu_seconds", cpu),
+        ("cores", busy),
+        ("minor_faults", usage("minflt")),
+        ("major_faults", usage("majflt")),
+        ("voluntary_switches", usage("nvcsw")),
+        ("involuntary_switches", usage("nivcsw")),
+        ("device_read_bytes", blocks("inblock")),
+        ("device_written_bytes", blocks("outblock")),
+    ] {
+        readings.put(name, value, least, None, WAITED);
+    }
+    let kib = |value: Option<f64>| value.map(|kib| kib * 1024.0);
+    let inherited = "of the largest single process; of a small one it may be Kickstart's own";
+    readings.put("resident_bytes_max", kib(usage("maxrss")), least, None, inherited);
+    traced(&mut readings, record);
+    readings
+}
+
+/// What is known where it traced processes.
+fn traced(readings: &mut Readings, record: &Record) {
+    let all = &record.processes;
+    let untraced = "Kickstart lists processes where it is told to trace them: -t or -z";
+    if all.is_empty() {
+        for name in
+            ["processes_max", "processes_total", "virtual_bytes_max", "read_bytes", "written_bytes"]
+        {
+            readings.unknown(name, untraced);
+        }
+        return;
+    }
+    let greatest =
+        |key: &str| all.iter().filter_map(|p| number(p, key)).filter(|v| *v > 0.0).reduce(f64::max);
+    let least = Completeness::AtLeast;
+    for (key, name) in [("rsspeak", "resident_bytes_max"), ("vmpeak", "virtual_bytes_max")] {
+        readings.put(name, greatest(key).map(|kib| kib * 1024.0), least, None, LARGEST);
+    }
+    let sure = all.iter().filter(|p| is_process(p)).count();
+    let is_all = sure == all.len();
+    let (covers, reason) = if is_all {
+        (Completeness::All, String::new())
+    } else {
+        (least, format!("it lists threads as processes: {} entries", all.len()))
+    };
+    let bound = is_all.then_some(0.0);
+    readings.put("processes_total", Some(sure as f64), covers, bound, &reason);
+    let pid = record.text("mainjob.pid");
+    let Some(first) = all.iter().find(|p| p.get("pid") == Some(&pid)) else { return };
+    let is_alone = is_all && sure == 1;
+    for (key, name) in [("rchar", "read_bytes"), ("wchar", "written_bytes")] {
+        let covers = if is_alone { Completeness::All } else { least };
+        let reason = if is_alone { "" } else { WAITED };
+        readings.put(name, number(first, key), covers, is_alone.then_some(0.0), reason);
+    }
+}
+
+/// True for an entry that is a process for sure: the last of its threads.
+fn is_process(entry: &BTreeMap<String, String>) -> bool {
+    number(entry, "finthreads") == Some(1.0)
+}
+
+fn list(summary: &mut Summary, record: &Record, start: f64) {
+    let sure: Vec<_> = record.processes.iter().filter(|p| is_process(p)).collect();
+    let threads = record.processes.len() - sure.len();
+    if threads > 0 {
+        summary.disturbed.push(format!(
+            "Kickstart lists threads as processes: {threads} entries may be threads, and are left out"
+        ));
+    }
+    let mut listed: Vec<Process> =
+        sure.iter().take(MAX_LISTED).filter_map(|entry| process(entry, &sure, start)).collect();
+    listed.sort_by(|a, b| a.start_seconds.total_cmp(&b.start_seconds).then(a.pid.cmp(&b.pid)));
+    summary.processes_left_out = (sure.len() - listed.len()) as u64;
+    summary.processes = listed;
+}
+
+fn process(
+    entry: &BTreeMap<String, String>,
+    all: &[&BTreeMap<String, String>],
+    start: f64,
+) -> Option<Process> {
+    let id = |key: &str| entry.get(key)?.parse::<i32>().ok();
+    let since = |key: &str| number(entry, key).filter(|t| *t > 0.0).map(|time| time - start);
+    let is_parent = all.iter().any(|other| other.get("ppid") == entry.get("pid"));
+    // Of a parent, the bytes of its children are in it.
+    let bytes = |key: &str| number(entry, key).filter(|_| !is_parent).map(|bytes| bytes as u64);
+    Some(Process {
+        pid: id("pid")?,
+        parent: id("ppid")?,
+        command: entry.get("exe").cloned().unwrap_or_default(),
+        start_seconds: since("start")?,
+        end_seconds: since("stop"),
+        status: None,
+        signal: None,
+        cpu_seconds: number(entry, "utime").zip(number(entry, "stime")).map(|(u, s)| u + s),
+        resident_bytes_max: number(entry, "rsspeak").map(|kib| (kib * 1024.0) as u64),
+        read_bytes: bytes("rchar"),
+        written_bytes: bytes("wchar"),
+    })
+}
+
+/// `2025-03-12T12:39:36.752-07:00` in seconds of UNIX time.
+fn seconds(text: &str) -> Option<f64> {
+    let (date, time) = text.split_once('T')?;
+    let at = time.find(['Z', '+', '-'])?;
+    let (time, zone) = time.split_at(at);
+    let mut parts = date.split('-').map(|part| part.parse::<u32>().ok());
+    let (year, month, day) = (parts.next()??, parts.next()??, parts.next()??);
+    let mut parts = time.split(':').map(|part| part.parse::<f64>().ok());
+    let (hour, minute, second) = (parts.next()??, parts.next()??, parts.next()??);
+    let is_time = (0.0..24.0).contains(&hour) && minute.max(second) <= 60.0;
+    if !(1970..=9999).contains(&year) || !(1..=12).contains(&month) || day > 31 || !is_time {
+        return None;
+    }
+    let of_day = hour * 3600.0 + minute * 60.0 + second;
+    Some(days(year, month, day) * 86_400.0 + of_day - zone_seconds(zone)?)
+}
+
+/// Days since 1970: H. Hinnant, "chrono-compatible low-level date algorithms".
+fn days(year: u32, month: u32, day: u32) -> f64 {
+    let year = if month <= 2 { year - 1 } else { year };
+    let (era, of_era) = (year / 400, year % 400);
+    let of_year = (153 * (if month > 2 { month - 3 } else { month + 9 }) + 2) / 5 + day.max(1) - 1;
+    let of_era = of_era * 365 + of_era / 4 - of_era / 100 + of_year;
+    f64::from(era) * 146_097.0 + f64::from(of_era) - 719_468.0
+}
+
+/// `Z`, `-07:00` or `+0200`: what the clock is ahead of UTC.
+fn zone_seconds(zone: &str) -> Option<f64> {
+    let sign = match zone.chars().next()? {
+        'Z' => return Some(0.0),
+        '-' => -1.0,
+        _ => 1.0,
+    };
+    let digits: String = zone.chars().filter(char::is_ascii_digit).collect();
+    let (hours, minutes) = (digits.get(..2)?, digits.get(2..4).unwrap_or("0"));
+    Some(sign * (hours.parse::<f64>().ok()? * 3600.0 + minutes.parse::<f64>().ok()? * 60.0))
+}
