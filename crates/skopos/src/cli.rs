@@ -118,7 +118,8 @@ pub(crate) enum Verb {
 
 #[derive(Debug, Args)]
 pub(crate) struct RunArgs {
-    /// How closely to look: 1 looks now and then, 2 sees every process at its birth and end
+    /// How closely to look: 1 looks now and then, 2 sees every process at its birth and end,
+    /// 3 counts what each file and peer was asked for too
     #[arg(long, value_name = "LEVEL", default_value = "auto", value_parser = level)]
     pub(crate) level: Level,
     /// What it may use at most: memory=4GiB,wall=2h,cpu=1h,processes=100 … (4GB is 4,000,000,000,
@@ -128,7 +129,7 @@ pub(crate) struct RunArgs {
     /// How long a task that exceeds a limit has to end by itself, after a SIGTERM
     #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration::parse)]
     pub(crate) kill_after: Duration,
-    /// Write the report there: summary.json, series.csv and report.html
+    /// Write the report there: summary.json, series.csv, report.html and, at level 3, files.json
     #[arg(long, value_name = "DIR")]
     pub(crate) report: Option<PathBuf>,
     /// Time between two looks, and two rows of the series
@@ -171,7 +172,8 @@ fn level(text: &str) -> Result<Level, String> {
         "auto" => Ok(Level(None)),
         "1" => Ok(Level(Some(1))),
         "2" => Ok(Level(Some(2))),
-        _ => Err("a level is 1, 2 or auto".to_owned()),
+        "3" => Ok(Level(Some(3))),
+        _ => Err("a level is 1, 2, 3 or auto".to_owned()),
     }
 }
 

@@ -37,7 +37,10 @@ pub(crate) fn start(
     };
     let arguments = command.iter().map(text).collect::<Result<Vec<_>, _>>()?;
     let program = arguments.first().ok_or(Failed::Empty)?;
-    let environment = std::env::vars_os().map(|(name, value)| {
+    let added = || launch.environment.iter().cloned();
+    let is_kept = |name: &OsString| !launch.environment.iter().any(|(other, _)| other == name);
+    let kept = std::env::vars_os().filter(|(name, _)| is_kept(name));
+    let environment = kept.chain(added()).map(|(name, value)| {
         let mut both = name.into_vec();
         both.push(b'=');
         both.extend(value.into_vec());

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use skopos_model::task::{Crossing, Limits, Summary};
+use skopos_model::task::{Crossing, Files, Limits, Summary};
 
 use crate::enforce::{self, Enforcer};
 use crate::host::Disturbances;
@@ -46,6 +46,8 @@ pub struct Outcome {
     pub summary: Summary,
     /// What it used at each look.
     pub series: Vec<Row>,
+    /// What it did with each file, at level 3.
+    pub files: Option<Files>,
 }
 
 /// Why there was no task to measure.
@@ -344,6 +346,7 @@ impl Run<'_> {
         for mechanism in &mut self.team.mechanisms {
             mechanism.finish(&mut self.seen);
         }
+        let files = self.seen.files.take();
         let start_seconds = start.duration_since(UNIX_EPOCH).map_or(0.0, |d| d.as_secs_f64());
         let measured = Measured {
             order: self.order,
@@ -357,6 +360,6 @@ impl Run<'_> {
             disturbed,
             seen: self.seen,
         };
-        Outcome { summary: report::summary(measured), series: self.rows }
+        Outcome { summary: report::summary(measured), series: self.rows, files }
     }
 }

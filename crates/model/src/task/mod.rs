@@ -7,7 +7,9 @@
 mod resource;
 mod limits;
 mod summary;
+mod files;
 
+pub use files::{FILES_VERSION, FileUse, Files, MAX_FILES_LISTED, NotSeen, PeerUse, ProcessFiles};
 pub use limits::{Crossing, Limit, LimitError, Limits, amount, parse_bytes};
 pub use resource::{Combine, RESOURCES, Resource, resource};
 pub use summary::{

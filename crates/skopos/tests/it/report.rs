@@ -38,6 +38,17 @@ fn summaries_are_as_their_schema_says() {
 }
 
 #[test]
+fn files_are_as_their_schema_says() {
+    let dir = runtime_dir();
+    let folder = report(dir.path(), &["--level=3", "--", "sh", "-c", "cat /proc/self/stat | wc"]);
+    let text = fs::read_to_string(folder.join("files.json")).expect("files");
+    let files: Json = serde_json::from_str(&text).expect("JSON");
+    check("files", &files);
+    assert_eq!(files["processes_not_seen"], 0, "{files:#}");
+    assert_eq!(summary(&folder)["level"], 3);
+}
+
+#[test]
 fn limits_that_were_set_are_in_the_summary() {
     let dir = runtime_dir();
     let summary = summary(&report(dir.path(), &["--limit=memory=1GiB,wall=1m", "--", "true"]));

@@ -6,6 +6,7 @@ use skopos_model::task::{Limits, MechanismUse};
 
 use super::cgroup::{self, Cgroup};
 use super::perf::{self, Perf};
+use super::preload::{self, Preload};
 use super::procfs::{self, Procfs};
 use super::ptrace::{self, Ptrace};
 use super::tree::{self, Tree};
@@ -72,6 +73,7 @@ pub(crate) fn gather(order: &Order) -> Team {
         Box::new(Cgroup::new(&order.limits)),
     );
     team.add_perf(wanted);
+    team.add_preload(wanted);
     let folders = watched(order);
     if folders.is_empty() {
         team.left_out(tree::NAME, "no folder is watched: name some with --watch");
@@ -161,6 +163,21 @@ impl Team {
     /// True if it was named, rather than left to be chosen.
     fn is_named(&self, name: &str) -> bool {
         self.only.is_some() && self.may_use(name)
+    }
+
+    /// It adds files to what level 2 tells; where that is not reached, the level stays as it is.
+    fn add_preload(&mut self, wanted: u8) {
+        if let Err(why) = preload::is_there() {
+            return self.left_out(preload::NAME, &why);
+        }
+        if wanted < 3 && !self.is_named(preload::NAME) {
+            return self.left_out(preload::NAME, "files and peers one by one: at level 3 or named");
+        }
+        let why = "opens, operations and bytes of each file and peer, of dynamic programs";
+        self.add_or_why(preload::NAME, why, Box::new(Preload::default()));
+        if self.level == 2 && self.mechanisms.iter().any(|m| m.name() == preload::NAME) {
+            self.level = 3;
+        }
     }
 
     fn left_out(&mut self, name: &str, why: &str) {

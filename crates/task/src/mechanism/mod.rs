@@ -8,6 +8,7 @@
 //! | [`ptrace`] | notification | to be allowed to trace | every process at its birth and at its end |
 //! | [`cgroup`] | query | a group of its own | processor time, the group's memory, pressure; enforces |
 //! | [`perf`] | query | `perf_event_paranoid` below 3 | instructions and cycles, where the hardware counts them |
+//! | [`preload`] | interposition | dynamic programs | opens, operations and bytes by file, bytes by peer |
 //!
 //! Each offers values to [`Seen`](crate::seen::Seen) with what they cover and how far off they may
 //! be; the report takes the best. None of them knows of another.
@@ -15,12 +16,13 @@
 pub mod choose;
 pub(crate) mod cgroup;
 pub(crate) mod perf;
+pub(crate) mod preload;
 pub(crate) mod procfs;
 pub(crate) mod ptrace;
 pub(crate) mod tree;
 pub(crate) mod wait4;
 
-use std::ffi::c_int;
+use std::ffi::{OsString, c_int};
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 
@@ -36,6 +38,8 @@ pub(crate) struct Launch {
     pub(crate) groups: Vec<OwnedFd>,
     /// Limits that the kernel keeps for each process.
     pub(crate) rlimits: Vec<(c_int, u64)>,
+    /// Variables that are added, or take the place of those of their name.
+    pub(crate) environment: Vec<(OsString, OsString)>,
 }
 
 /// One way to measure.

@@ -125,9 +125,7 @@ fn why_unknown(name: &str, level: u8) -> &'static str {
         }
         "pss_bytes_max" => "it ended before the first look at its page tables",
         "cgroup_bytes_max" | "memory_delay_seconds" => "it had no control group of its own",
-        "received_bytes" | "sent_bytes" | "opened_files" => {
-            "counted at level 3 only, which is not here yet"
-        }
+        "received_bytes" | "sent_bytes" | "opened_files" => "counted at level 3 only",
         "instructions" | "cycles" => "counted if `perf` is used: at level 3, or by its name",
         "energy_joules" | "gpus" => "nothing here measures it",
         _ => "no mechanism could measure it",

@@ -6,7 +6,7 @@ mod peaks;
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
 
-use skopos_model::task::{Completeness, Process, Reading, resource};
+use skopos_model::task::{Completeness, Files, Process, Reading, resource};
 
 use self::peaks::Peaks;
 use crate::proc::{self, Io, Memory};
@@ -40,6 +40,8 @@ pub(crate) struct Seen {
     unknown: BTreeMap<&'static str, String>,
     /// How often a process was stopped to look at it.
     pub(crate) stops: u64,
+    /// What was done with each file, if somebody counted it.
+    pub(crate) files: Option<Files>,
 }
 
 /// What is known of a living process.
@@ -90,6 +92,7 @@ impl Seen {
             offers: BTreeMap::new(),
             unknown: BTreeMap::new(),
             stops: 0,
+            files: None,
         }
     }
 
@@ -214,6 +217,11 @@ impl Seen {
     /// The process that started it.
     pub(crate) fn parent_of(&self, pid: Pid) -> Option<Pid> {
         self.live.get(&pid).map(|live| live.process.parent)
+    }
+
+    /// The command line of a living process.
+    pub(crate) fn command_of(&self, pid: Pid) -> Option<&str> {
+        self.live.get(&pid).map(|live| live.process.command.as_str())
     }
 
     /// Forgets those that are not there any more and whose end nobody told.

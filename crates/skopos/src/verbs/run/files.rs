@@ -4,8 +4,7 @@ use std::fs::{self, File};
 use std::io::{self, BufWriter, Write as _};
 use std::path::{Path, PathBuf};
 
-use skopos_model::task::Summary;
-use skopos_task::{COLUMNS, Row};
+use skopos_task::{COLUMNS, Outcome};
 
 use crate::failure::Failure;
 
@@ -15,6 +14,8 @@ const SUMMARY: &str = "summary.json";
 const SERIES: &str = "series.csv";
 /// All of it for people.
 const PAGE: &str = "report.html";
+/// What was done with each file, where that was counted.
+const FILES: &str = "files.json";
 
 /// Makes the folder before the task starts, so that a wrong name costs no run. A rank of a parallel
 /// job gets a folder of its own in it.
@@ -42,7 +43,8 @@ pub(super) fn prepare(folder: &Path) -> Result<PathBuf, Failure> {
 }
 
 /// Writes them. The summary comes last, and whole: where it is, the rest is.
-pub(super) fn write(folder: &Path, summary: &Summary, series: &[Row]) -> io::Result<()> {
+pub(super) fn write(folder: &Path, outcome: &Outcome) -> io::Result<()> {
+    let Outcome { summary, series, files } = outcome;
     let mut file = BufWriter::new(File::create(folder.join(SERIES))?);
     writeln!(file, "{}", COLUMNS.join(","))?;
     for row in series {
@@ -50,6 +52,11 @@ pub(super) fn write(folder: &Path, summary: &Summary, series: &[Row]) -> io::Res
     }
     file.into_inner().map_err(io::IntoInnerError::into_error)?;
     fs::write(folder.join(PAGE), skopos_task::page(summary, series))?;
+    if let Some(files) = files {
+        let mut text = serde_json::to_string_pretty(files)?;
+        text.push('\n');
+        fs::write(folder.join(FILES), text)?;
+    }
     let mut text = serde_json::to_string_pretty(summary)?;
     text.push('\n');
     let partial = folder.join(".summary.json.partial");

@@ -14,7 +14,7 @@ use serde::Serialize;
 use skopos_model::task::{
     Crossing, ExitType, LimitError, Limits, MechanismUse, RESOURCES, Summary,
 };
-use skopos_task::{Choice, Failed, Order, Outcome, choose};
+use skopos_task::{Choice, Failed, Order, choose};
 
 use crate::cli::{Global, RunArgs};
 use crate::failure::Failure;
@@ -64,10 +64,10 @@ pub(crate) fn run(global: &Global, args: &RunArgs) -> Result<ExitCode, Failure> 
         Ok(outcome) => outcome,
         Err(failed) => return not_run(&order, failed),
     };
-    let Outcome { summary, series } = &outcome;
+    let summary = &outcome.summary;
     // The task has ended: whatever happens to the report, its exit code is passed on.
     if let Some(place) = &place
-        && let Err(e) = files::write(place, summary, series)
+        && let Err(e) = files::write(place, &outcome)
     {
         tell(format!("skopos: the report could not be written to {}: {e}", place.display()));
     }

@@ -1,0 +1,229 @@
+//! `LD_PRELOAD`: a library stands between dynamic programs and their C library, and counts each open,
+//! read, write and message by file and by address, in memory that it shares with the monitor.
+//!
+//! Needs nothing but a C library that loads it. A static program, one with privileges of its own or
+//! one whose environment was cleared is not counted; each such process is, when it ends. What the
+//! loader and the C library read for themselves is not seen either: it is in the difference to what
+//! the kernel counted, which the report states.
+
+mod library;
+mod table;
+
+use std::collections::BTreeMap;
+use std::io;
+
+use skopos_model::task::{
+    Completeness, FILES_VERSION, FileUse, Files, MAX_FILES_LISTED, NotSeen, ProcessFiles,
+};
+
+use self::table::Table;
+use super::{Launch, Mechanism};
+use crate::seen::{Offer, Seen};
+use crate::sys::{Event, Pid};
+
+/// The name in reports.
+pub(crate) const NAME: &str = "preload";
+
+/// Commands of processes that were not seen; of more than these only the number is kept. A person
+/// who reads so many knows what to look for.
+const MAX_NOT_SEEN: usize = 100;
+
+#[derive(Default)]
+pub(crate) struct Preload {
+    table: Option<Table>,
+    processes: Vec<ProcessFiles>,
+    processes_left_out: u64,
+    not_seen: BTreeMap<String, u64>,
+    processes_not_seen: u64,
+}
+
+/// Why it cannot be used, if it was not compiled.
+pub(crate) fn is_there() -> Result<(), String> {
+    library::is_there()
+}
+
+impl Mechanism for Preload {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn prepare(&mut self, launch: &mut Launch) -> io::Result<()> {
+        let library = library::place()?;
+        let table = Table::new()?;
+        let preloaded = library::in_front(&library, std::env::var_os("LD_PRELOAD"));
+        launch.environment.push(("LD_PRELOAD".into(), preloaded));
+        // A monitor around this one counts in its own table, which comes after.
+        let mut tables = table.path.clone().into_os_string();
+        if let Some(outer) = std::env::var_os(library::VARIABLE).filter(|o| !o.is_empty()) {
+            tables.push(":");
+            tables.push(outer);
+        }
+        launch.environment.push((library::VARIABLE.into(), tables));
+        self.table = Some(table);
+        Ok(())
+    }
+
+    fn event(&mut self, event: &Event, seen: &mut Seen) {
+        if let Event::Ended { pid, .. } = event
+            && seen.knows(*pid)
+        {
+            self.ended(*pid, seen);
+        }
+    }
+
+    fn finish(&mut self, seen: &mut Seen) {
+        let Some(table) = self.table.take() else { return };
+        for pid in seen.living() {
+            // They run on; what they counted so far is in the sums of the files.
+            self.table_takes(&table, pid, seen);
+        }
+        // The table is a file in memory, made by this process: reading it does not fail.
+        let Ok(files) = self.report(&table, seen) else { return };
+        let header = table.header().ok();
+        let reason = Some(files.reason.clone());
+        let mut offer = |name, value: u64| {
+            let (completeness, reason) = (Completeness::AtLeast, reason.clone());
+            let value = value as f64;
+            seen.offer(
+                name,
+                Offer { method: NAME, value, completeness, error_bound: None, reason },
+            );
+        };
+        offer("opened_files", files.files_total);
+        if let Some(header) = header {
+            offer("sent_bytes", header.sent_bytes);
+            offer("received_bytes", header.received_bytes);
+        }
+        seen.files = Some(files);
+    }
+}
+
+impl Preload {
+    fn ended(&mut self, pid: Pid, seen: &Seen) {
+        let Some(table) = self.table.take() else { return };
+        if !self.table_takes(&table, pid, seen) {
+            self.processes_not_seen += 1;
+            let command = seen.command_of(pid).unwrap_or_default();
+            if let Some(count) = self.not_seen.get_mut(command) {
+                *count += 1;
+            } else if self.not_seen.len() < MAX_NOT_SEEN {
+                self.not_seen.insert(command.to_owned(), 1);
+            }
+        }
+        self.table = Some(table);
+    }
+
+    /// Takes over what a process counted. False if it did not, or not to its end.
+    fn table_takes(&mut self, table: &Table, pid: Pid, seen: &Seen) -> bool {
+        let Ok(Some((mut process, is_seen))) = table.take(pid) else { return false };
+        seen.command_of(pid).unwrap_or_default().clone_into(&mut process.command);
+        self.processes.push(process);
+        if self.processes.len() >= 2 * MAX_FILES_LISTED {
+            self.processes_left_out += keep_greatest(&mut self.processes, of_process).len() as u64;
+        }
+        is_seen
+    }
+
+    fn report(&mut self, table: &Table, seen: &Seen) -> io::Result<Files> {
+        let header = table.header()?;
+        let mut files = table.files()?;
+        let sum = |of: fn(&FileUse) -> u64| files.iter().map(of).sum::<u64>();
+        let (read_bytes, written_bytes) = (sum(|f| f.read_bytes), sum(|f| f.written_bytes));
+        let files_total = files.iter().filter(|f| f.kind == "file" && f.opens > 0).count() as u64;
+        let overflowed = files.iter().find(|f| f.kind == "others").map_or(0, |f| f.opens);
+        let mut left_out = FileUse { kind: "left out".to_owned(), ..FileUse::default() };
+        let rest = keep_greatest(&mut files, |f| f.read_bytes + f.written_bytes);
+        rest.iter().for_each(|file| left_out.add(file));
+        let mut peers = table.peers()?;
+        let peers_left_out =
+            keep_greatest(&mut peers, |p| p.sent_bytes + p.received_bytes).len() as u64;
+        let mut processes = std::mem::take(&mut self.processes);
+        let more = keep_greatest(&mut processes, of_process).len() as u64;
+        let io = seen.reaped.io;
+        let is_known = seen.reaped.without_io == 0;
+        let beyond = |kernel: u64, counted: u64| is_known.then(|| kernel as i64 - counted as i64);
+        let not_seen = std::mem::take(&mut self.not_seen).into_iter();
+        Ok(Files {
+            version: FILES_VERSION,
+            method: NAME.to_owned(),
+            completeness: Completeness::AtLeast,
+            reason: self.missing(overflowed, header.collisions),
+            read_bytes,
+            written_bytes,
+            unattributed_read_bytes: beyond(io.read_bytes, read_bytes),
+            unattributed_written_bytes: beyond(io.written_bytes, written_bytes),
+            files_total,
+            files,
+            files_left_out: rest.len() as u64,
+            left_out,
+            peers,
+            peers_left_out,
+            processes,
+            processes_left_out: self.processes_left_out + more,
+            processes_not_seen: self.processes_not_seen,
+            not_seen: not_seen.map(|(command, processes)| NotSeen { command, processes }).collect(),
+        })
+    }
+
+    /// What is not in it, in words.
+    fn missing(&self, overflowed: u64, collisions: u64) -> String {
+        let mut text =
+            "what the loader and the C library open and read for themselves, system calls \
+                        made without it, and bytes moved by mmap and io_uring are not in it"
+                .to_owned();
+        for (count, what) in [
+            (self.processes_not_seen, "processes were not seen"),
+            (overflowed, "opens found no room for a file of their own"),
+            (collisions, "processes took the place of one that had not ended"),
+        ] {
+            if count > 0 {
+                text += &format!("; {count} {what}");
+            }
+        }
+        text
+    }
+}
+
+fn of_process(process: &ProcessFiles) -> u64 {
+    process.read_bytes + process.written_bytes
+}
+
+/// Sorts by weight, the greatest first, and takes away what is too many.
+fn keep_greatest<T>(all: &mut Vec<T>, weight: impl Fn(&T) -> u64) -> Vec<T> {
+    all.sort_by_key(|one| std::cmp::Reverse(weight(one)));
+    all.split_off(all.len().min(MAX_FILES_LISTED))
+}
+
+/// The place of the table, for those who look whether something is left behind.
+#[cfg(test)]
+fn path_of(preload: &Preload) -> Option<&std::path::Path> {
+    preload.table.as_ref().map(|table| table.path.as_path())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_asks_for_two_variables_and_leaves_no_table() {
+        let mut preload = Preload::default();
+        let mut launch = Launch::default();
+        preload.prepare(&mut launch).expect("there is a compiler here");
+        let names: Vec<_> = launch.environment.iter().map(|(name, _)| name.clone()).collect();
+        assert_eq!(names, ["LD_PRELOAD", library::VARIABLE]);
+        let path = path_of(&preload).expect("a table").to_owned();
+        assert!(path.exists());
+        let mut seen = Seen::new();
+        preload.finish(&mut seen);
+        assert!(!path.exists());
+        let files = seen.files.expect("a report");
+        assert_eq!((files.files_total, files.unattributed_read_bytes), (0, Some(0)));
+    }
+
+    #[test]
+    fn of_many_the_greatest_stay() {
+        let mut numbers: Vec<u64> = (0..1500).collect();
+        let rest = keep_greatest(&mut numbers, |n| *n);
+        assert_eq!((numbers.len(), numbers.first(), rest.len()), (1000, Some(&1499), 500));
+    }
+}
