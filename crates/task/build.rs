@@ -7,13 +7,19 @@ use std::{env, fs};
 
 const SOURCE: &str = "preload/preload.c";
 
+/// All that it is made of.
+const SOURCES: [&str; 3] = [SOURCE, "preload/table.h", "preload/calls.h"];
+
 const FLAGS: &[&str] =
     &["-std=gnu11", "-shared", "-fPIC", "-O2", "-fvisibility=hidden", "-U_FORTIFY_SOURCE", "-Wall"];
 
 fn main() {
-    println!("cargo::rerun-if-changed={SOURCE}");
     println!("cargo::rerun-if-env-changed=CC");
-    let source = fs::read(SOURCE).unwrap_or_else(|e| panic!("{SOURCE}: {e}"));
+    let mut source = Vec::new();
+    for file in SOURCES {
+        println!("cargo::rerun-if-changed={file}");
+        source.extend(fs::read(file).unwrap_or_else(|e| panic!("{file}: {e}")));
+    }
     // Libraries that differ count in tables that differ: each looks for its own variable.
     let variable = format!("SKOPOS_COUNTERS_{:016x}", hash(&source));
     let object = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets it")).join("preload.so");

@@ -1,4 +1,4 @@
-//! The table that the library counts in, as `preload.c` lays it out. It is read as a file: what the
+//! The table that the library counts in, as `preload/table.h` lays it out. It is read as a file: what the
 //! processes share is a mapping of the same pages.
 //!
 //! | at | what |
