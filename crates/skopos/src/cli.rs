@@ -129,7 +129,8 @@ pub(crate) struct RunArgs {
     /// How long a task that exceeds a limit has to end by itself, after a SIGTERM
     #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration::parse)]
     pub(crate) kill_after: Duration,
-    /// Write the report there: summary.json, series.csv, report.html and, at level 3, files.json
+    /// Write the report there: summary.json, series.csv, series.arrow, report.html, and files.json
+    /// at level 3
     #[arg(long, value_name = "DIR")]
     pub(crate) report: Option<PathBuf>,
     /// Time between two looks, and two rows of the series

@@ -111,3 +111,63 @@ fn the_page_shows_what_the_task_was_called_and_runs_nothing_of_it() {
     assert!(!page.contains("<script") && !page.contains("<b>"), "{page}");
     assert!(page.contains("Resident memory</h3>"), "0.1 s with a look every 10 ms: {page}");
 }
+
+/// The values of `series.csv`, a column each.
+#[cfg(feature = "arrow")]
+fn columns(folder: &Path) -> Vec<(String, Vec<Option<f64>>)> {
+    let text = fs::read_to_string(folder.join("series.csv")).expect("a series");
+    let mut lines = text.lines();
+    let names = lines.next().expect("names").split(',');
+    let mut columns: Vec<_> = names.map(|name| (name.to_owned(), Vec::new())).collect();
+    for line in lines {
+        for ((_, values), value) in columns.iter_mut().zip(line.split(',')) {
+            values.push(value.parse().ok());
+        }
+    }
+    columns
+}
+
+#[cfg(feature = "arrow")]
+#[test]
+fn the_arrow_file_has_what_the_csv_has() {
+    use arrow_array::{Array as _, Float64Array};
+
+    let dir = runtime_dir();
+    let folder = report(dir.path(), &["--", "sleep", "0.2"]);
+    let file = fs::File::open(folder.join("series.arrow")).expect("a file");
+    let mut reader = arrow_ipc::reader::FileReader::try_new(file, None).expect("an Arrow file");
+    let batch = reader.next().expect("a batch").expect("whole");
+    assert!(reader.next().is_none());
+    let expected = columns(&folder);
+    assert_eq!(batch.num_columns(), expected.len());
+    assert!(batch.num_rows() > 3, "0.2 s with a look every 10 ms");
+    let schema = batch.schema();
+    for ((at, (name, values)), field) in expected.iter().enumerate().zip(schema.fields()) {
+        let column: &Float64Array = batch.column(at).as_any().downcast_ref().expect("Float64");
+        let unit = ["bytes", "seconds"].into_iter().find(|unit| name.ends_with(unit)).unwrap_or("");
+        assert_eq!((field.name(), field.is_nullable()), (name, true));
+        assert_eq!(field.metadata()["unit"], unit, "{name}");
+        assert_eq!(&column.iter().collect::<Vec<_>>(), values, "{name}");
+    }
+    assert!(batch.columns().iter().any(|c| c.null_count() > 0), "what is not known is null");
+}
+
+/// As a user of Python would.
+#[cfg(feature = "arrow")]
+#[test]
+fn python_reads_the_arrow_file() {
+    let python = |code: &str, folder: &Path| {
+        let ran = std::process::Command::new("python3").args(["-c", code]).arg(folder).output();
+        ran.map(|ran| (ran.status.success(), String::from_utf8_lossy(&ran.stdout).into_owned()))
+    };
+    let dir = runtime_dir();
+    if !python("import pyarrow", dir.path()).is_ok_and(|(is_there, _)| is_there) {
+        eprintln!("SKIPPED: python3 has no pyarrow: `pip install pyarrow`");
+        return;
+    }
+    let folder = report(dir.path(), &["--", "sleep", "0.2"]);
+    let code = "import pyarrow.ipc, sys; table = pyarrow.ipc.open_file(sys.argv[1] +                 '/series.arrow').read_all(); print(table.num_rows,                 table.schema.field('read_bytes').metadata[b'unit'].decode(),                 table.schema.field('threads').type)";
+    let (_, said) = python(code, &folder).expect("python3 ran before");
+    let rows = columns(&folder)[0].1.len();
+    assert_eq!(said.trim(), format!("{rows} bytes double"));
+}

@@ -12,6 +12,9 @@ use crate::failure::Failure;
 const SUMMARY: &str = "summary.json";
 /// What was used over time.
 const SERIES: &str = "series.csv";
+/// The same in columns.
+#[cfg(feature = "arrow")]
+const COLUMNAR: &str = "series.arrow";
 /// All of it for people.
 const PAGE: &str = "report.html";
 /// What was done with each file, where that was counted.
@@ -51,6 +54,8 @@ pub(super) fn write(folder: &Path, outcome: &Outcome) -> io::Result<()> {
         writeln!(file, "{}", row.csv())?;
     }
     file.into_inner().map_err(io::IntoInnerError::into_error)?;
+    #[cfg(feature = "arrow")]
+    super::arrow::write(&folder.join(COLUMNAR), series)?;
     fs::write(folder.join(PAGE), skopos_task::page(summary, series))?;
     if let Some(files) = files {
         let mut text = serde_json::to_string_pretty(files)?;

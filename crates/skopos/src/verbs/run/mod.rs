@@ -3,6 +3,8 @@
 //! Standard output is the task's. What the monitor has to say goes to standard error, and only to a
 //! person: to a terminal, or where it is asked for.
 
+#[cfg(feature = "arrow")]
+mod arrow;
 mod files;
 mod text;
 
