@@ -20,6 +20,7 @@ mod anatomy;
 mod degree;
 mod height;
 mod intervals;
+mod task;
 
 use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
@@ -76,6 +77,8 @@ pub(crate) enum Name {
     Height,
     /// Interval policies on the paper's workloads and recorded traces: cost, accuracy, error
     Intervals,
+    /// What watching one task costs and how true it is, beside resource_monitor, time and strace
+    Task,
     /// The other process of a measurement
     #[value(hide = true)]
     Worker,
@@ -91,6 +94,7 @@ impl Name {
             Self::Degree => "degree",
             Self::Height => "height",
             Self::Intervals => "intervals",
+            Self::Task => "task",
             Self::Worker => "worker",
         }
     }
@@ -162,6 +166,7 @@ pub(crate) fn run(global: &Global, args: &BenchArgs) -> Result<ExitCode, Failure
         Name::Anatomy => anatomy::run(&plan)?,
         Name::Degree => degree::run(&plan)?,
         Name::Height => height::run(&plan)?,
+        Name::Task => task::run(&plan)?,
         Name::Intervals => intervals::run(&plan, args.trace.as_deref())?,
     };
     let mut out = Out::new(global.style());

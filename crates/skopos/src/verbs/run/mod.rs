@@ -16,7 +16,7 @@ use serde::Serialize;
 use skopos_model::task::{
     Crossing, ExitType, LimitError, Limits, MechanismUse, RESOURCES, Summary,
 };
-use skopos_task::{Choice, Failed, Order, choose};
+use skopos_task::{Choice, Failed, Order, Outcome, choose};
 
 use crate::cli::{Global, RunArgs};
 use crate::failure::Failure;
@@ -69,7 +69,7 @@ pub(crate) fn run(global: &Global, args: &RunArgs) -> Result<ExitCode, Failure> 
     let summary = &outcome.summary;
     // The task has ended: whatever happens to the report, its exit code is passed on.
     if let Some(place) = &place
-        && let Err(e) = files::write(place, &outcome)
+        && let Err(e) = written(place, &outcome)
     {
         tell(format!("skopos: the report could not be written to {}: {e}", place.display()));
     }
@@ -80,6 +80,13 @@ pub(crate) fn run(global: &Global, args: &RunArgs) -> Result<ExitCode, Failure> 
         _ => {}
     }
     Ok(end_like(summary))
+}
+
+/// Writes the report. A mistake in writing it is no reason to lose the task's exit code.
+fn written(place: &Path, outcome: &Outcome) -> std::io::Result<()> {
+    let writing = std::panic::AssertUnwindSafe(|| files::write(place, outcome));
+    let failed = |_| Err(std::io::Error::other("the monitor failed inside"));
+    std::panic::catch_unwind(writing).unwrap_or_else(failed)
 }
 
 /// To standard error; nobody may be left to read it.

@@ -91,7 +91,8 @@ fn bar(html: &mut Html, process: &Process, end: f64) {
     // A report may have been written by anybody: a time that is no number is taken for the start.
     let share = |seconds: f64| if seconds.is_finite() { 100.0 * seconds / end } else { 0.0 };
     let left = share(process.start_seconds).clamp(0.0, 100.0 - LEAST_BAR);
-    let wide = share(until - process.start_seconds).clamp(LEAST_BAR, 100.0 - left);
+    // Not `clamp`: at the right edge there is a rounding less than the least bar left.
+    let wide = share(until - process.start_seconds).min(100.0 - left).max(LEAST_BAR);
     html.raw("<td class=\"time\"><svg viewBox=\"0 0 100 6\" preserveAspectRatio=\"none\" ");
     html.raw("role=\"img\"><title>from ").text(&amount(process.start_seconds, "seconds"));
     match process.end_seconds {

@@ -166,3 +166,15 @@ fn strange_reports_make_pages_too() {
     elements(&page(&odd, &[]));
     elements(&page(&odd, &[row(0.0, Some(u64::MAX)), row(0.0, Some(0))]));
 }
+
+#[test]
+fn a_process_may_start_at_any_time_of_the_task() {
+    let mut many = summary();
+    many.processes = (0..=1000)
+        .map(|n| {
+            let start_seconds = f64::from(n) * (many.end_seconds - many.start_seconds) / 1000.0;
+            Process { start_seconds, end_seconds: Some(start_seconds), ..process(n + 2, 1, "late") }
+        })
+        .collect();
+    elements(&page(&many, &[]));
+}
