@@ -47,7 +47,7 @@ pub(super) const CASES: &[Case] = &[
     case("(b) 4 GiB", Kind::Memory, &["hold", "4096"]),
     case("(c) 1 MiB by 4 KiB, cached", Kind::Io, &["io", "1", "4", "FILE", "cached"]),
     case("(c) 1 GiB by 4 KiB, cached", Kind::Io, &["io", "1024", "4", "FILE", "cached"]),
-    case("(c) 128 MiB by 4 KiB, direct", Kind::Io, &["io", "128", "4", "FILE", "direct"]),
+    case("(c) 32 MiB by 4 KiB, direct", Kind::Io, &["io", "32", "4", "FILE", "direct"]),
     case("(d) 1 GiB by 32 KiB, cached", Kind::Io, &["io", "1024", "32", "FILE", "cached"]),
     case("(e) 2,000 processes", Kind::Processes, &["start", "2000"]),
 ];
