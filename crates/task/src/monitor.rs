@@ -145,7 +145,7 @@ fn attach(team: &mut Team, root: Pid, limits: &Limits, seen: &mut Seen) {
     for (name, e) in refused {
         team.gave_up(name, &e.to_string());
         if name == ptrace::NAME {
-            team.search(limits);
+            team.search(root, limits, seen);
             // The one that searches replaces the one that had been told.
             attach_one(team, procfs::NAME, root, seen);
         }

@@ -112,6 +112,18 @@ pub(crate) fn schedstat(pid: Pid) -> Option<(u64, u64)> {
     Some((words.next()??, words.next()??))
 }
 
+/// Why delays are not known that the kernel does not account for.
+pub(crate) const NO_DELAYS: &str =
+    "kernel.task_delayacct is 0: the kernel does not account for these delays";
+
+/// True if the kernel accounts for what processes are delayed by, other than processors; otherwise what
+/// it says of that is zero.
+pub(crate) fn accounts_for_delays() -> bool {
+    let setting = fs::read_to_string("/proc/sys/kernel/task_delayacct");
+    // Kernels before 5.14 have no such setting, and account unless told not to: that is not known here.
+    setting.is_ok_and(|text| text.trim() == "1")
+}
+
 /// Shared pages divided among their users. Dear: the kernel walks all of the page table.
 pub(crate) fn pss_bytes(pid: Pid) -> Option<u64> {
     let text = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;

@@ -1,6 +1,8 @@
 //! The system calls that have no safe wrapper: fork, ptrace, waitid; in files of their own those that
 //! one mechanism uses.
 
+pub(crate) mod netlink;
+pub(crate) mod nvml;
 pub(crate) mod perf;
 
 use std::ffi::{CString, c_int, c_void};

@@ -52,6 +52,13 @@ pub static RESOURCES: &[Resource] = &[
         "Processor time over wall time: the cores that were busy, on average",
     ),
     new("gpus", "", "", Max, "GPUs on which a process of the task had a context"),
+    new(
+        "gpu_bytes_max",
+        "",
+        "bytes",
+        Max,
+        "Memory of GPUs that processes of the task held at one time",
+    ),
     new("processes_max", "processes", "", Max, "Processes that ran at one time"),
     new("processes_total", "", "", Sum, "Processes that were started, the first one included"),
     new("threads_max", "threads", "", Max, "Threads that ran at one time"),

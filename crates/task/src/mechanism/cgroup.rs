@@ -174,12 +174,14 @@ impl Mechanism for Cgroup {
             ("system_seconds", system, None, None),
             ("cgroup_bytes_max", self.charged_max().map(|b| b as f64), Some(0.0), None),
             ("threads_max", self.number("pids.peak").map(|n| n as f64), Some(0.0), None),
-            ("memory_delay_seconds", self.stalled("memory.pressure"), Some(0.0), stalled),
+            ("memory_delay_seconds", self.stalled("memory.pressure"), None, stalled),
             ("cpu_delay_seconds", self.stalled("cpu.pressure"), None, stalled),
             ("io_delay_seconds", self.stalled("io.pressure"), None, stalled),
         ] {
             let Some(value) = value else { continue };
-            let (completeness, reason) = (Completeness::All, reason.map(str::to_owned));
+            let completeness =
+                if reason.is_some() { Completeness::AtLeast } else { Completeness::All };
+            let reason = reason.map(str::to_owned);
             seen.offer(name, Offer { method: NAME, value, completeness, error_bound, reason });
         }
     }

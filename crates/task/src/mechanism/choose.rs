@@ -1,18 +1,25 @@
 //! Which mechanisms are used: the best set that this user may use on this machine.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use skopos_model::task::{Limits, MechanismUse};
 
 use super::cgroup::{self, Cgroup};
+use super::connector::{self, Connector};
+use super::energy::{self, Energy};
+use super::nvml::{self, Nvml};
 use super::perf::{self, Perf};
 use super::preload::{self, Preload};
 use super::procfs::{self, Procfs};
 use super::ptrace::{self, Ptrace};
+use super::taskstats::{self, Taskstats};
 use super::tree::{self, Tree};
 use super::wait4::{self, Wait4};
 use super::{Launch, Mechanism};
 use crate::monitor::Order;
+use crate::proc;
+use crate::seen::Seen;
+use crate::sys::Pid;
 
 /// The level that is taken if none is asked for: every process at its birth and end.
 const USUAL_LEVEL: u8 = 2;
@@ -60,20 +67,26 @@ pub(crate) fn gather(order: &Order) -> Team {
         Box::new(Wait4),
     );
     let traces = wanted >= 2 && team.add_ptrace();
-    team.level = if traces { 2 } else { 1 };
-    let looks = if traces {
+    let is_told = team.add_connector(wanted, traces) || traces;
+    team.level = if is_told { 2 } else { 1 };
+    let looks = if is_told {
         "values between births and ends"
     } else {
         "processes, memory and bytes, now and then"
     };
-    team.add(procfs::NAME, looks, Box::new(Procfs::new(!traces, &order.limits)));
+    team.add(procfs::NAME, looks, Box::new(Procfs::new(!is_told, &order.limits)));
     team.add_or_why(
         cgroup::NAME,
         "processor time of all, the group's memory, limits that the kernel keeps",
         Box::new(Cgroup::new(&order.limits)),
     );
+    team.add_taskstats(wanted);
     team.add_perf(wanted);
     team.add_preload(wanted);
+    let energy = Box::new(Energy::new(Path::new(energy::POWERCAP)));
+    team.add_or_why(energy::NAME, "what the processors count of the machine's energy", energy);
+    let nvml = Box::new(Nvml::new(nvml::LIBRARY));
+    team.add_or_why(nvml::NAME, "GPUs on which the task has a context, and their memory", nvml);
     let folders = watched(order);
     if folders.is_empty() {
         team.left_out(tree::NAME, "no folder is watched: name some with --watch");
@@ -139,6 +152,18 @@ impl Team {
         }
     }
 
+    fn add_taskstats(&mut self, wanted: u8) {
+        if wanted < 2 && !self.is_named(taskstats::NAME) {
+            return self.left_out(taskstats::NAME, "level 1 was asked for");
+        }
+        let is_traced = self.mechanisms.iter().any(|m| m.name() == ptrace::NAME);
+        if is_traced && !proc::accounts_for_delays() && !self.is_named(taskstats::NAME) {
+            return self.left_out(taskstats::NAME, proc::NO_DELAYS);
+        }
+        let why = "what every thread was delayed by: processor, storage, memory";
+        self.add_or_why(taskstats::NAME, why, Box::new(Taskstats::default()));
+    }
+
     /// Counters make each birth dearer: they are there for those who ask.
     fn add_perf(&mut self, wanted: u8) {
         match perf::may_count() {
@@ -180,6 +205,20 @@ impl Team {
         }
     }
 
+    /// One tells of births and ends: told twice they would count twice.
+    fn add_connector(&mut self, wanted: u8, traces: bool) -> bool {
+        let name = connector::NAME;
+        if traces || wanted < 2 && !self.is_named(name) {
+            let why =
+                if traces { "ptrace tells of births and ends" } else { "level 1 was asked for" };
+            self.left_out(name, why);
+            return false;
+        }
+        let why = "every process at its birth and end: number and status";
+        self.add_or_why(name, why, Box::new(Connector::default()));
+        self.mechanisms.iter().any(|m| m.name() == name)
+    }
+
     fn left_out(&mut self, name: &str, why: &str) {
         self.uses.push(MechanismUse { name: name.to_owned(), used: false, why: why.to_owned() });
     }
@@ -193,8 +232,18 @@ impl Team {
         }
     }
 
-    /// Births and ends are not told: they are looked for.
-    pub(crate) fn search(&mut self, limits: &Limits) {
+    /// Births and ends are not told by ptrace: the connector tells them, else they are looked for.
+    pub(crate) fn search(&mut self, root: Pid, limits: &Limits, seen: &mut Seen) {
+        if self.mechanisms.iter().any(|m| m.name() == connector::NAME) {
+            return;
+        }
+        self.uses.retain(|u| u.name != connector::NAME);
+        if self.add_connector(self.level, false)
+            && let Some(connector) = self.mechanisms.last_mut()
+            && connector.attach(root, seen).is_ok()
+        {
+            return;
+        }
         self.level = 1;
         if let Some(found) = self.mechanisms.iter_mut().find(|m| m.name() == procfs::NAME) {
             *found = Box::new(Procfs::new(true, limits));

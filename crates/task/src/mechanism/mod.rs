@@ -9,16 +9,24 @@
 //! | [`cgroup`] | query | a group of its own | processor time, the group's memory, pressure; enforces |
 //! | [`perf`] | query | `perf_event_paranoid` below 3 | instructions and cycles, where the hardware counts them |
 //! | [`preload`] | interposition | dynamic programs | opens, operations and bytes by file, bytes by peer |
+//! | [`energy`] | query | readable RAPL counters | the machine's energy while the task ran |
+//! | [`nvml`] | query | the driver's library | nothing; GPUs and their memory when it looks |
+//! | [`connector`] | notification | root, outside of containers | every process at its birth and at its end |
+//! | [`taskstats`] | notification | root, outside of containers | what every thread was delayed by |
 //!
 //! Each offers values to [`Seen`](crate::seen::Seen) with what they cover and how far off they may
 //! be; the report takes the best. None of them knows of another.
 
 pub mod choose;
 pub(crate) mod cgroup;
+pub(crate) mod connector;
+pub(crate) mod energy;
+pub(crate) mod nvml;
 pub(crate) mod perf;
 pub(crate) mod preload;
 pub(crate) mod procfs;
 pub(crate) mod ptrace;
+pub(crate) mod taskstats;
 pub(crate) mod tree;
 pub(crate) mod wait4;
 

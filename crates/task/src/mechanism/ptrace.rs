@@ -179,6 +179,10 @@ impl Mechanism for Ptrace {
             ("cpu_delay_seconds", delay, of_delay, Some(0.0), &missing),
             ("io_delay_seconds", self.io_delay_seconds, all, None, &missing),
         ] {
+            if name == "io_delay_seconds" && !proc::accounts_for_delays() {
+                seen.cannot(name, proc::NO_DELAYS);
+                continue;
+            }
             let reason = reason.clone();
             seen.offer(name, Offer { method: NAME, value, completeness, error_bound, reason });
         }

@@ -40,6 +40,7 @@ struct Case {
 const PROGRAM: &str = r#"
 #define _GNU_SOURCE
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -76,6 +77,17 @@ int main(int argc, char **argv) {
         int status;
         if (!fork()) { setsid(); work(); _exit(0); }
         wait(&status);
+    } else if (!strcmp(what, "delay")) {
+        /* Two on one processor: each waits while the other works. */
+        cpu_set_t first;
+        char text[64] = "";
+        CPU_ZERO(&first); CPU_SET(sched_getcpu(), &first); sched_setaffinity(0, sizeof first, &first);
+        int child = fork();
+        for (int i = 0; i < 20; i++) work();
+        FILE *from = fopen("/proc/self/schedstat", "r"), *to = fopen(argv[child ? 2 : 3], "w");
+        fputs(fgets(text, sizeof text, from), to);
+        fclose(to);
+        if (child) wait(0);
     } else if (!strcmp(what, "signal")) {
         work(); raise(SIGSEGV);
     } else if (!strcmp(what, "close")) {
@@ -234,4 +246,29 @@ fn processor_time_is_what_the_task_itself_was_told() {
         }
     }
     assert!(exact > 0, "nobody measured it all");
+}
+
+#[test]
+fn delay_is_what_the_task_itself_was_told() {
+    let Some(program) = program().and_then(Path::to_str) else { return };
+    let folder = tempfile::tempdir().expect("a folder");
+    let files = ["a", "b"].map(|name| folder.path().join(name));
+    let [first, second] = files.each_ref().map(|file| file.to_str().expect("a name"));
+    for name in usable() {
+        let mut order = order(&[program, "delay", first, second]);
+        order.only = Some(vec![name.clone()]);
+        let reading = run(&order).summary.resources["cpu_delay_seconds"].clone();
+        let delay = |file| {
+            let text = std::fs::read_to_string(file).expect("it told");
+            let nanos = text.split_whitespace().nth(1).and_then(|word| word.parse::<f64>().ok());
+            nanos.expect("a number") / 1e9
+        };
+        let truth: f64 = files.each_ref().map(delay).iter().sum();
+        let Some(value) = reading.value else { continue };
+        let what = format!("{name}: {value} for {truth}");
+        if reading.completeness == Completeness::All {
+            // While it ends it may wait once more.
+            assert!(truth > 0.01 && value >= 0.99 * truth && value < truth + 1.0, "{what}");
+        }
+    }
 }

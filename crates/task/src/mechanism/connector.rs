@@ -1,0 +1,244 @@
+//! The proc connector: the kernel tells administrators of each fork, exec and exit on the machine
+//! (`linux/cn_proc.h`). So every process of the task is known without stopping any; but one that ended
+//! is gone when that is told, so its memory is known only if somebody looked while it ran.
+
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::BorrowedFd;
+
+use skopos_model::task::Completeness;
+
+use super::{Launch, Mechanism};
+use crate::proc;
+use crate::seen::{Offer, Seen};
+use crate::sys::netlink::{self, Netlink, number};
+use crate::sys::{Pid, Status};
+
+/// The name in reports.
+pub(crate) const NAME: &str = "connector";
+
+/// `CN_IDX_PROC`, which is also its group and its value.
+const PROC: u32 = 1;
+/// `PROC_CN_MCAST_LISTEN`.
+const LISTEN: u32 = 1;
+/// `NLMSG_DONE`, the type of all its messages.
+const DONE: u16 = 3;
+/// `struct cn_msg`.
+const CONNECTOR_HEADER: usize = 20;
+/// `struct proc_event` up to what differs.
+const EVENT_HEADER: usize = 16;
+
+/// Kinds of events.
+const FORK: u32 = 1;
+const EXEC: u32 = 2;
+const EXIT: u32 = 0x8000_0000;
+
+/// Messages that are taken at once. A machine on which more come meanwhile has no end of them.
+const MAX_AT_ONCE: usize = 4096;
+
+#[derive(Default)]
+pub(crate) struct Connector {
+    socket: Option<Netlink>,
+    /// Threads of each process of the task.
+    processes: HashMap<Pid, u64>,
+    /// How often messages were lost.
+    lost: u64,
+}
+
+/// What the kernel told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Told {
+    Born { parent: Pid, thread: Pid, process: Pid },
+    Became { process: Pid },
+    Ended { process: Pid, status: Status },
+}
+
+impl Connector {
+    fn told(&mut self, told: Told, seen: &mut Seen) {
+        match told {
+            Told::Born { process, thread, .. } if process != thread => {
+                if let Some(threads) = self.processes.get_mut(&process) {
+                    *threads += 1;
+                    seen.threads_of(process, |threads| threads + 1);
+                }
+            }
+            Told::Born { parent, process, .. } => {
+                if self.processes.contains_key(&parent) {
+                    self.processes.insert(process, 1);
+                    seen.born(process, parent);
+                }
+            }
+            Told::Became { process } => {
+                if self.processes.contains_key(&process) {
+                    seen.became(process);
+                }
+            }
+            Told::Ended { process, status } => {
+                let Some(threads) = self.processes.get_mut(&process) else { return };
+                *threads -= 1;
+                if *threads == 0 {
+                    self.processes.remove(&process);
+                    ended(process, status, seen);
+                } else {
+                    seen.threads_of(process, |threads| threads.saturating_sub(1));
+                }
+            }
+        }
+    }
+}
+
+/// A dead process whose parent has not asked for it still tells what it used. A child of the monitor
+/// is one that the monitor itself will ask, and end.
+fn ended(process: Pid, status: Status, seen: &mut Seen) {
+    if let Some(stat) = proc::stat(process) {
+        if stat.parent == std::process::id() as Pid {
+            return;
+        }
+        seen.used(process, Some(stat.user_seconds + stat.system_seconds), proc::io(process));
+    }
+    seen.ended(process, Some(status));
+}
+
+/// Reads the body of a message.
+fn parse(body: &[u8]) -> Option<Told> {
+    let event = body.get(CONNECTOR_HEADER..)?;
+    let word = |index: usize| Some(number(event, EVENT_HEADER + 4 * index)?.cast_signed());
+    Some(match number(event, 0)? {
+        FORK => Told::Born { parent: word(1)?, thread: word(2)?, process: word(3)? },
+        EXEC => Told::Became { process: word(1)? },
+        EXIT => {
+            let code = word(2)?;
+            let status = match code & 0x7f {
+                0 => Status::Exited(code >> 8 & 0xff),
+                signal => Status::Signalled(signal),
+            };
+            Told::Ended { process: word(1)?, status }
+        }
+        _ => return None,
+    })
+}
+
+impl Mechanism for Connector {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn prepare(&mut self, _launch: &mut Launch) -> io::Result<()> {
+        if !rustix::process::geteuid().is_root() {
+            return Err(io::Error::other("the kernel tells administrators alone of births"));
+        }
+        if !netlink::has_kernel_ids() {
+            let why = "in a container the kernel's process ids are not known";
+            return Err(io::Error::other(why));
+        }
+        let socket = Netlink::open(libc::NETLINK_CONNECTOR, PROC)?;
+        let mut body = Vec::new();
+        for word in [PROC, PROC, 0, 0, size_of::<u32>() as u32, LISTEN] {
+            body.extend(word.to_ne_bytes());
+        }
+        socket.send(DONE, &body)?;
+        self.socket = Some(socket);
+        Ok(())
+    }
+
+    fn attach(&mut self, root: Pid, seen: &mut Seen) -> io::Result<()> {
+        self.processes.insert(root, 1);
+        seen.born(root, std::process::id() as Pid);
+        Ok(())
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.socket.as_ref().map(Netlink::descriptor)
+    }
+
+    fn readable(&mut self, seen: &mut Seen) {
+        let Some(mut socket) = self.socket.take() else { return };
+        for _ in 0..MAX_AT_ONCE {
+            match socket.receive() {
+                Ok(Some(messages)) => {
+                    messages.filter_map(|m| parse(m.body)).for_each(|told| self.told(told, seen));
+                }
+                Ok(None) => break,
+                Err(_) => self.lost += 1,
+            }
+        }
+        self.socket = Some(socket);
+    }
+
+    fn finish(&mut self, seen: &mut Seen) {
+        let left = seen.living().len();
+        let reason = match self.lost {
+            0 => (left > 0).then(|| format!("{left} processes of the task run on")),
+            times => Some(format!("the kernel told more than could be read, {times} times")),
+        };
+        let completeness = if reason.is_none() { Completeness::All } else { Completeness::AtLeast };
+        let error_bound = reason.is_none().then_some(0.0);
+        for (name, value) in [
+            ("processes_max", seen.processes_max),
+            ("processes_total", seen.processes_total),
+            ("threads_max", seen.threads_max),
+        ] {
+            let (value, reason) = (value as f64, reason.clone());
+            seen.offer(name, Offer { method: NAME, value, completeness, error_bound, reason });
+        }
+        self.socket = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(kind: u32, words: &[i32]) -> Vec<u8> {
+        let mut body = vec![0; CONNECTOR_HEADER];
+        body.extend(kind.to_ne_bytes());
+        body.extend([0; 12]);
+        body.extend(words.iter().flat_map(|word| word.to_ne_bytes()));
+        body
+    }
+
+    #[test]
+    fn messages_are_read_and_those_cut_short_are_not() {
+        let fork = message(FORK, &[5, 4, 9, 8]);
+        let born = Told::Born { parent: 4, thread: 9, process: 8 };
+        assert_eq!(parse(&fork), Some(born));
+        assert!((0..fork.len()).all(|end| parse(&fork[..end]).is_none()));
+        let ended = |code, status| {
+            let told = parse(&message(EXIT, &[8, 8, code, 17, 4, 4]));
+            assert_eq!(told, Some(Told::Ended { process: 8, status }));
+        };
+        ended(3 << 8, Status::Exited(3));
+        ended(11, Status::Signalled(11));
+        assert_eq!(parse(&message(4, &[8, 8, 0, 0])), None, "a change of user");
+    }
+
+    /// Ids that no process has.
+    const FAR: Pid = 10_000_000;
+
+    #[test]
+    fn processes_are_those_that_descend_from_the_first_and_end_with_their_last_thread() {
+        let (mut connector, mut seen) = (Connector::default(), Seen::new());
+        connector.attach(FAR, &mut seen).expect("it is told");
+        let ended = |process| Told::Ended { process, status: Status::Exited(0) };
+        for told in [
+            Told::Born { parent: 1, thread: FAR + 9, process: FAR + 9 },
+            Told::Born { parent: FAR, thread: FAR + 1, process: FAR + 1 },
+            Told::Born { parent: FAR, thread: FAR + 2, process: FAR + 1 },
+            ended(FAR),
+            // Its parent is gone, and it is the task's all the same.
+            Told::Born { parent: FAR + 1, thread: FAR + 3, process: FAR + 3 },
+            ended(FAR + 1),
+        ] {
+            connector.told(told, &mut seen);
+        }
+        let mut living = seen.living();
+        living.sort_unstable();
+        assert_eq!(living, [FAR + 1, FAR + 3]);
+        assert_eq!((seen.processes_total, seen.processes_max, seen.threads_max), (3, 2, 3));
+        connector.told(ended(FAR + 1), &mut seen);
+        assert_eq!(seen.living(), [FAR + 3]);
+        connector.finish(&mut seen);
+        let reading = seen.reading("processes_total", "");
+        assert_eq!((reading.value, reading.completeness), (Some(3.0), Completeness::AtLeast));
+    }
+}

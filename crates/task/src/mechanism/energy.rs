@@ -1,0 +1,199 @@
+//! RAPL: what the processors counted of their energy, from the start of the task to its end
+//! (Documentation/power/powercap/powercap.rst). They count the machine's, that of others included.
+//!
+//! A counter starts again beyond its range, after minutes of full load at the earliest, so it is read
+//! at each look: between two looks there may be one such start, and of two nobody can tell.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use skopos_model::task::Completeness;
+
+use super::{Mechanism, Now};
+use crate::seen::{Offer, Seen};
+use crate::sys::Pid;
+
+/// The name in reports.
+pub(crate) const NAME: &str = "energy";
+
+/// Where the kernel shows counters of energy.
+pub(crate) const POWERCAP: &str = "/sys/class/powercap";
+
+/// The most domains that are read: sixteen sockets with memory and three parts each.
+const MAX_DOMAINS: usize = 64;
+
+/// More than any domain draws. Twice as long between two looks as it would take to use up a range at
+/// this, and a start may have been missed.
+const MOST_WATTS: f64 = 2000.0;
+
+/// Between two updates of a counter, by the hardware's manual.
+const UPDATE_SECONDS: f64 = 0.001;
+
+pub(crate) struct Energy {
+    folder: PathBuf,
+    domains: Vec<Domain>,
+    last: Option<Instant>,
+    /// Domains that could not be read any more.
+    is_missing: bool,
+    may_have_wrapped: bool,
+}
+
+/// A package or its memory: these count without overlap.
+struct Domain {
+    file: PathBuf,
+    /// Microjoules at which it starts again.
+    range: u64,
+    last: u64,
+    sum: u64,
+}
+
+impl Energy {
+    pub(crate) fn new(folder: &Path) -> Self {
+        let folder = folder.to_owned();
+        Self { folder, domains: Vec::new(), last: None, is_missing: false, may_have_wrapped: false }
+    }
+
+    fn look(&mut self, passed: Duration) {
+        for domain in &mut self.domains {
+            match number(&domain.file) {
+                Some(now) => domain.went_on(now),
+                None => self.is_missing = true,
+            }
+            self.may_have_wrapped |= passed.as_secs_f64() * MOST_WATTS * 1e6 > domain.range as f64;
+        }
+    }
+}
+
+impl Domain {
+    fn went_on(&mut self, now: u64) {
+        let more = match now.checked_sub(self.last) {
+            Some(more) => more,
+            None => now + self.range.saturating_sub(self.last),
+        };
+        self.sum += more;
+        self.last = now;
+    }
+}
+
+fn number(path: &Path) -> Option<u64> {
+    fs::read_to_string(path).ok()?.trim().parse().ok()
+}
+
+impl Mechanism for Energy {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn prepare(&mut self, _launch: &mut super::Launch) -> io::Result<()> {
+        let mut refused = None;
+        for entry in fs::read_dir(&self.folder).into_iter().flatten().flatten() {
+            let zone = entry.path();
+            let name = fs::read_to_string(zone.join("name")).unwrap_or_default();
+            // "core" and "uncore" are parts of their package, "psys" is the board; RAPL by memory-mapped
+            // registers ("intel-rapl-mmio") counts the same once more.
+            let counts = name.starts_with("package-") || name.trim() == "dram";
+            let is_rapl = entry.file_name().to_str().is_some_and(|n| n.starts_with("intel-rapl:"));
+            if !counts || !is_rapl || self.domains.len() == MAX_DOMAINS {
+                continue;
+            }
+            let file = zone.join("energy_uj");
+            match fs::read_to_string(&file) {
+                Ok(text) => {
+                    let range = number(&zone.join("max_energy_range_uj")).unwrap_or(0);
+                    let Ok(last) = text.trim().parse() else { continue };
+                    self.domains.push(Domain { file, range, last, sum: 0 });
+                }
+                Err(e) => refused = Some(format!("{}: {e}", file.display())),
+            }
+        }
+        self.is_missing = refused.is_some();
+        if self.domains.is_empty() {
+            let none = || "no processor here shows what energy it uses".to_owned();
+            return Err(io::Error::other(refused.unwrap_or_else(none)));
+        }
+        Ok(())
+    }
+
+    fn attach(&mut self, _root: Pid, _seen: &mut Seen) -> io::Result<()> {
+        // From here on it is the task's.
+        for domain in &mut self.domains {
+            domain.last = number(&domain.file).unwrap_or(domain.last);
+        }
+        self.last = Some(Instant::now());
+        Ok(())
+    }
+
+    fn sample(&mut self, _now: &mut Now, _seen: &mut Seen) {
+        let passed = self.last.map_or(Duration::ZERO, |last| last.elapsed());
+        self.look(passed);
+        self.last = Some(Instant::now());
+    }
+
+    fn finish(&mut self, seen: &mut Seen) {
+        let passed = self.last.map_or(Duration::ZERO, |last| last.elapsed());
+        self.look(passed);
+        let joules = self.domains.iter().map(|d| d.sum).sum::<u64>() as f64 / 1e6;
+        let watts = joules / seen.elapsed().as_secs_f64();
+        let others = "of packages and their memory; all that ran on the machine is in it";
+        let (completeness, error_bound, reason) = if self.is_missing {
+            (Completeness::AtLeast, None, "a processor did not show what it used".to_owned())
+        } else if self.may_have_wrapped {
+            let reason = "a counter may have started again more than once between two looks";
+            (Completeness::AtLeast, None, reason.to_owned())
+        } else {
+            (Completeness::All, Some(2.0 * UPDATE_SECONDS * watts), others.to_owned())
+        };
+        let reason = Some(reason);
+        let offer = Offer { method: NAME, value: joules, completeness, error_bound, reason };
+        seen.offer("energy_joules", offer);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mechanism::Launch;
+
+    fn zone(folder: &Path, zone: &str, name: &str, range: u64) -> PathBuf {
+        let zone = folder.join(zone);
+        fs::create_dir(&zone).expect("made");
+        fs::write(zone.join("name"), format!("{name}\n")).expect("written");
+        fs::write(zone.join("max_energy_range_uj"), format!("{range}\n")).expect("written");
+        let file = zone.join("energy_uj");
+        fs::write(&file, "0\n").expect("written");
+        file
+    }
+
+    #[test]
+    fn packages_and_memory_add_up_over_the_start_of_a_counter_and_parts_do_not() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let range = 200_000_000_000;
+        let package = zone(folder.path(), "intel-rapl:0", "package-0", range);
+        let memory = zone(folder.path(), "intel-rapl:0:1", "dram", range);
+        let core = zone(folder.path(), "intel-rapl:0:0", "core", range);
+        let again = zone(folder.path(), "intel-rapl-mmio:0", "package-0", range);
+        let set = |file: &Path, value: u64| fs::write(file, format!("{value}\n")).expect("written");
+        set(&package, range - 1_000_000);
+        let mut seen = Seen::new();
+        let mut energy = Energy::new(folder.path());
+        energy.prepare(&mut Launch::default()).expect("there are counters");
+        energy.attach(1, &mut seen).expect("they can be read");
+        set(&package, 2_000_000);
+        energy.sample(&mut Now::default(), &mut seen);
+        for (file, value) in [(&package, 2_500_000), (&memory, 4_000_000), (&core, 9), (&again, 9)]
+        {
+            set(file, value);
+        }
+        energy.finish(&mut seen);
+        let reading = seen.reading("energy_joules", "");
+        assert_eq!((reading.value, reading.completeness), (Some(7.5), Completeness::All));
+        assert!(reading.error_bound.is_some_and(f64::is_finite));
+        let mut energy = Energy::new(folder.path());
+        energy.prepare(&mut Launch::default()).expect("there are counters");
+        energy.look(Duration::from_secs(1_000_000));
+        assert!(energy.may_have_wrapped, "twelve days without a look");
+        assert!(Energy::new(&folder.path().join("none")).prepare(&mut Launch::default()).is_err());
+    }
+}

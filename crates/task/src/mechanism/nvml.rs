@@ -1,0 +1,235 @@
+//! NVIDIA's management library, if it is there: which processes have a context on which GPU, and what
+//! memory they hold there. Where an administrator has turned accounting on, also of those that ended.
+
+use std::collections::HashSet;
+use std::ffi::{CStr, CString};
+use std::io;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use skopos_model::task::Completeness;
+
+use super::{Launch, Mechanism, Now};
+use crate::seen::{Offer, Seen};
+use crate::sys::nvml::{Device, Library};
+use crate::sys::{Event, Pid};
+
+/// The name in reports.
+pub(crate) const NAME: &str = "nvml";
+
+/// The driver's library, of whatever version.
+pub(crate) const LIBRARY: &CStr = c"libnvidia-ml.so.1";
+
+/// The most processes that are looked for in the accounts, which hold 4,000: 1 MB of them. Of more the
+/// first ones are.
+const MAX_ENDED: usize = 65_536;
+
+/// What NVML says for a number that it does not know.
+const NOT_KNOWN: u64 = u64::MAX;
+
+/// The driver's clock and ours may differ by this.
+const CLOCK_MICROS: u64 = 1_000_000;
+
+pub(crate) struct Nvml {
+    name: CString,
+    library: Option<Library>,
+    devices: Vec<Gpu>,
+    /// Processes of the task that ended.
+    ended: HashSet<u32>,
+    used_bytes_max: u64,
+    /// When the task started, in microseconds of UNIX time.
+    start_micros: u64,
+}
+
+struct Gpu {
+    device: Device,
+    accounts: bool,
+    /// A process of the task had a context on it.
+    is_used: bool,
+    /// The most that one process had, where accounts tell.
+    accounted_bytes: u64,
+}
+
+impl Nvml {
+    pub(crate) fn new(name: &CStr) -> Self {
+        Self {
+            name: name.to_owned(),
+            library: None,
+            devices: Vec::new(),
+            ended: HashSet::new(),
+            used_bytes_max: 0,
+            start_micros: 0,
+        }
+    }
+
+    fn ask_accounts(&mut self) {
+        let Some(library) = &self.library else { return };
+        let since = self.start_micros.saturating_sub(CLOCK_MICROS);
+        for gpu in self.devices.iter_mut().filter(|gpu| gpu.accounts) {
+            for stats in library.accounted(gpu.device, |pid| self.ended.contains(&pid)) {
+                // One that had this id before the task began is another.
+                if stats.start_micros < since {
+                    continue;
+                }
+                gpu.is_used = true;
+                if stats.used_bytes_max != NOT_KNOWN {
+                    gpu.accounted_bytes = gpu.accounted_bytes.max(stats.used_bytes_max);
+                }
+            }
+        }
+    }
+}
+
+impl Mechanism for Nvml {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn prepare(&mut self, _launch: &mut Launch) -> io::Result<()> {
+        self.library = Some(Library::load(&self.name).map_err(io::Error::other)?);
+        Ok(())
+    }
+
+    /// What the driver opens is opened once the task has been forked, so the task does not get it.
+    fn attach(&mut self, _root: Pid, _seen: &mut Seen) -> io::Result<()> {
+        let Some(library) = &mut self.library else { return Ok(()) };
+        let devices = library.devices().map_err(io::Error::other)?;
+        if devices.is_empty() {
+            return Err(io::Error::other("the driver shows no GPU to this user"));
+        }
+        for device in devices {
+            let accounts = library.accounts(device);
+            self.devices.push(Gpu { device, accounts, is_used: false, accounted_bytes: 0 });
+        }
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        self.start_micros = u64::try_from(now.as_micros()).unwrap_or(0);
+        Ok(())
+    }
+
+    fn event(&mut self, event: &Event, _seen: &mut Seen) {
+        if let Event::Ended { pid, .. } = event
+            && self.ended.len() < MAX_ENDED
+        {
+            self.ended.insert(pid.unsigned_abs());
+        }
+    }
+
+    fn sample(&mut self, _now: &mut Now, seen: &mut Seen) {
+        let Some(library) = &self.library else { return };
+        let mut used_bytes = 0;
+        for gpu in &mut self.devices {
+            let running = library.running(gpu.device).unwrap_or_default();
+            for one in running.iter().filter(|one| seen.knows(one.pid as Pid)) {
+                gpu.is_used = true;
+                if one.used_bytes != NOT_KNOWN {
+                    used_bytes += one.used_bytes;
+                }
+            }
+        }
+        self.used_bytes_max = self.used_bytes_max.max(used_bytes);
+    }
+
+    fn finish(&mut self, seen: &mut Seen) {
+        self.ask_accounts();
+        let gpus = self.devices.iter().filter(|gpu| gpu.is_used).count();
+        let all_account = self.devices.iter().all(|gpu| gpu.accounts);
+        let (completeness, reason) = if all_account {
+            (
+                Completeness::AtLeast,
+                "those of processes whose end was seen, by the driver's accounts",
+            )
+        } else {
+            (Completeness::Sampled, "what the looks found: accounting is off (`nvidia-smi -am 1`)")
+        };
+        // One process held at least that much, whatever the looks found.
+        let accounted = self.devices.iter().map(|gpu| gpu.accounted_bytes).max().unwrap_or(0);
+        let bytes = self.used_bytes_max.max(accounted);
+        for (name, value) in [("gpus", gpus as f64), ("gpu_bytes_max", bytes as f64)] {
+            let reason = Some(reason.to_owned());
+            let offer = Offer { method: NAME, value, completeness, error_bound: None, reason };
+            seen.offer(name, offer);
+        }
+        self.library = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+    use crate::sys::Status;
+
+    /// Two GPUs with accounts and one without. On the first one process 4242 runs with 3 GiB, 4243 has
+    /// ended with 5 GiB on the second; 4244 had ended long before.
+    const FAKE: &str = r#"
+#include <string.h>
+struct info { unsigned pid; unsigned long long used; unsigned a, b; };
+struct stats { unsigned g, m; unsigned long long max, time, start; unsigned running, reserved[5]; };
+typedef char *dev;
+static char devices[3];
+static int begun;
+int nvmlInit_v2(void) { begun = 1; return 0; }
+int nvmlShutdown(void) { begun = 0; return 0; }
+int nvmlDeviceGetCount_v2(unsigned *n) { if (!begun) return 1; *n = COUNT; return 0; }
+int nvmlDeviceGetHandleByIndex_v2(unsigned i, dev *d) { *d = devices + i; return 0; }
+int nvmlDeviceGetComputeRunningProcesses_v3(dev d, unsigned *n, struct info *infos) {
+    if (d != devices) { *n = 0; return 0; }
+    infos[0] = (struct info){4242, 3ull << 30, 0, 0}; infos[1] = (struct info){1, 1ull << 40, 0, 0};
+    *n = 2; return 0;
+}
+int nvmlDeviceGetAccountingMode(dev d, unsigned *mode) { *mode = d != devices + 2; return 0; }
+int nvmlDeviceGetAccountingPids(dev d, unsigned *n, unsigned *pids) {
+    if (d != devices + 1) { *n = 0; return 0; }
+    pids[0] = 4243; pids[1] = 4244; pids[2] = 7; *n = 3; return 0;
+}
+int nvmlDeviceGetAccountingStats(dev d, unsigned pid, struct stats *s) {
+    if (d != devices + 1) return 6;
+    memset(s, 0, sizeof *s); s->max = pid == 4243 ? 5ull << 30 : 9ull << 30;
+    s->start = pid == 4243 ? ~0ull - 1 : 1; return 0;
+}
+"#;
+
+    fn fake(folder: &std::path::Path, count: u32) -> Option<CString> {
+        let (source, library) = (folder.join("nvml.c"), folder.join(format!("nvml{count}.so")));
+        std::fs::write(&source, FAKE).expect("written");
+        let define = format!("-DCOUNT={count}");
+        let status = Command::new("cc")
+            .args(["-shared", "-fPIC", &define, "-o"])
+            .args([&library, &source])
+            .status()
+            .ok()?;
+        assert!(status.success(), "it compiles");
+        Some(CString::new(library.to_str()?).expect("a path"))
+    }
+
+    #[test]
+    fn gpus_are_those_where_a_process_of_the_task_is_or_was() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let check = |count, ended: &[Pid]| {
+            let name = fake(folder.path(), count)?;
+            let (mut nvml, mut seen) = (Nvml::new(&name), Seen::new());
+            nvml.prepare(&mut Launch::default()).expect("it is there");
+            nvml.attach(1, &mut seen).expect("it answers");
+            seen.born(4242, 1);
+            nvml.sample(&mut Now::default(), &mut seen);
+            for &pid in ended {
+                nvml.event(&Event::Ended { pid, status: Status::Exited(0) }, &mut seen);
+            }
+            nvml.finish(&mut seen);
+            let gpus = seen.reading("gpus", "");
+            let bytes = seen.reading("gpu_bytes_max", "").value.map(|bytes| bytes / 1e9);
+            Some((gpus.value, bytes.map(f64::round), gpus.completeness))
+        };
+        let Some(found) = check(2, &[4243, 4244]) else { return };
+        assert_eq!(found, (Some(2.0), Some(5.0), Completeness::AtLeast));
+        assert_eq!(check(2, &[]), Some((Some(1.0), Some(3.0), Completeness::AtLeast)));
+        assert_eq!(check(3, &[4243]), Some((Some(2.0), Some(5.0), Completeness::Sampled)));
+    }
+
+    #[test]
+    fn without_the_library_it_says_so() {
+        let mut nvml = Nvml::new(c"libno-such-library.so.1");
+        let error = nvml.prepare(&mut Launch::default()).expect_err("there is none");
+        assert_eq!(error.to_string(), "libno-such-library.so.1 is not here");
+    }
+}

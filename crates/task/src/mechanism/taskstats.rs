@@ -1,0 +1,333 @@
+//! Taskstats: the kernel sends administrators an account of every thread that ends on the machine, with
+//! the time for which it was delayed, and by what (`linux/taskstats.h`,
+//! Documentation/accounting/delay-accounting.rst).
+//!
+//! Whose account it is follows from the accounts alone: each names its process and that one's parent.
+//! What children were delayed is kept with their parent until its own account comes; those of the task
+//! end with a parent that is the monitor, to which orphans come. So no account needs to be kept for
+//! itself, and what is kept is bounded by the processes that live.
+//!
+//! An account is written before the thread is taken down. Its processor time is short of that by a
+//! tenth and more for short processes, so it is not offered: others know it exactly.
+
+use std::collections::HashMap;
+use std::fs;
+use std::io;
+use std::ops::AddAssign;
+use std::os::fd::BorrowedFd;
+
+use skopos_model::task::Completeness;
+
+use super::{Launch, Mechanism};
+use crate::proc;
+use crate::seen::{Offer, Seen};
+use crate::sys::netlink::{self, Netlink, attribute, attributes, long, number, short};
+
+/// The name in reports.
+pub(crate) const NAME: &str = "taskstats";
+
+/// `struct genlmsghdr`.
+const GENERIC_HEADER: usize = 4;
+/// `GENL_ID_CTRL`, its request `CTRL_CMD_GETFAMILY` and attributes of family id and name.
+const CONTROL: u16 = 0x10;
+const GET_FAMILY: u8 = 3;
+const FAMILY_ID: u16 = 1;
+const FAMILY_NAME: u16 = 2;
+/// `TASKSTATS_CMD_GET`, and the attribute that registers for processors.
+const GET: u8 = 1;
+const REGISTER: u16 = 3;
+/// Attributes of an account: the structure, and the group of it and the id.
+const STATS: u16 = 3;
+const OF_THREAD: u16 = 4;
+
+/// From this version on an account tells its process.
+const TELLS_PROCESS: u16 = 12;
+/// In this version fields were moved, and moved back in the next.
+const MOVED: u16 = 15;
+/// Flag `AGROUP`: the last thread of its process.
+const LAST: u8 = 0x20;
+
+/// Where fields are.
+const FLAG: usize = 8;
+const CPU: usize = 24;
+const STORAGE: usize = 40;
+const SWAP: usize = 56;
+const PARENT: usize = 132;
+const LIFE_MICROS: usize = 144;
+const RECLAIM: usize = 320;
+const THRASHING: usize = 336;
+const COMPACTION: usize = 360;
+const PROCESS: usize = 368;
+const COPIES: usize = 408;
+
+/// The clocks of a thread's life and of its delays differ by less.
+const LIFE_SLACK_MICROS: u64 = 10_000;
+
+/// The most processes that children's delays are kept for. A machine has this many at most
+/// (`PID_MAX_LIMIT` of 64 bits), and few have children that ended.
+const MAX_PARENTS: usize = 1 << 16;
+
+/// Messages that are taken at once. A machine on which more come meanwhile has no end of them.
+const MAX_AT_ONCE: usize = 4096;
+
+#[derive(Default)]
+pub(crate) struct Taskstats {
+    socket: Option<Netlink>,
+    own: u32,
+    /// What threads and children of processes that live were delayed.
+    waiting: HashMap<u32, Delays>,
+    of_task: Delays,
+    accounts: u64,
+    /// How often messages were lost, or had no room.
+    lost: u64,
+    /// Accounts with a delay that was longer than the thread's life.
+    absurd: u64,
+    /// Set if the kernel accounts for delays other than the processor's.
+    accounts_for_delays: bool,
+}
+
+/// Sums of delays, in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Delays {
+    cpu: u64,
+    storage: u64,
+    memory: u64,
+}
+
+impl AddAssign for Delays {
+    fn add_assign(&mut self, other: Self) {
+        self.cpu += other.cpu;
+        self.storage += other.storage;
+        self.memory += other.memory;
+    }
+}
+
+/// The account of a thread that ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Account {
+    process: u32,
+    parent: u32,
+    is_last: bool,
+    delays: Delays,
+    /// A delay was longer than the thread's life, and is left out.
+    is_absurd: bool,
+}
+
+impl Taskstats {
+    fn add(&mut self, account: Account) {
+        let Account { process, parent, is_last, delays, is_absurd } = account;
+        let mut sum = delays;
+        self.absurd += u64::from(is_absurd);
+        if is_last {
+            sum += self.waiting.remove(&process).unwrap_or_default();
+        }
+        self.accounts += 1;
+        let to = if is_last { parent } else { process };
+        if is_last && parent == self.own {
+            self.of_task += sum;
+        } else if self.waiting.contains_key(&to) || self.waiting.len() < MAX_PARENTS {
+            *self.waiting.entry(to).or_default() += sum;
+        } else {
+            self.lost += 1;
+        }
+    }
+}
+
+/// Reads the account in a message.
+fn parse(body: &[u8]) -> Option<Account> {
+    let mut all = attributes(body.get(GENERIC_HEADER..)?);
+    let (_, group) = all.find(|(kind, _)| *kind == OF_THREAD)?;
+    let (_, stats) = attributes(group).find(|(kind, _)| *kind == STATS)?;
+    let version = short(stats, 0)?;
+    if version < TELLS_PROCESS || version == MOVED {
+        return None;
+    }
+    // A wait for storage that the kernel did not see begin lasts since the machine started.
+    let life = long(stats, LIFE_MICROS)?.saturating_add(LIFE_SLACK_MICROS).saturating_mul(1000);
+    let mut is_absurd = false;
+    let mut sum = |fields: &[usize]| {
+        // A field of a later version may not be there; it is no delay that was told.
+        let all = fields.iter().filter_map(|at| long(stats, *at));
+        let (possible, absurd): (Vec<u64>, Vec<u64>) = all.partition(|nanos| *nanos <= life);
+        is_absurd |= !absurd.is_empty();
+        possible.into_iter().sum()
+    };
+    let delays = Delays {
+        cpu: sum(&[CPU]),
+        storage: sum(&[STORAGE]),
+        memory: sum(&[SWAP, RECLAIM, THRASHING, COMPACTION, COPIES]),
+    };
+    Some(Account {
+        process: number(stats, PROCESS)?,
+        parent: number(stats, PARENT)?,
+        is_last: stats.get(FLAG)? & LAST != 0,
+        delays,
+        is_absurd,
+    })
+}
+
+/// Which processors there may be, as the kernel writes and reads it.
+fn processors() -> io::Result<Vec<u8>> {
+    let text = fs::read_to_string("/sys/devices/system/cpu/possible")?;
+    let mut bytes = text.trim().as_bytes().to_vec();
+    bytes.push(0);
+    Ok(bytes)
+}
+
+/// The number of the family, by its name.
+fn family(socket: &mut Netlink) -> io::Result<u16> {
+    let mut body = vec![GET_FAMILY, 1, 0, 0];
+    body.extend(attribute(FAMILY_NAME, b"TASKSTATS\0"));
+    socket.send(CONTROL, &body)?;
+    let none = || io::Error::other("the kernel has no taskstats");
+    let answer = socket.answer().map_err(|_| none())?.ok_or_else(none)?;
+    let mut all = attributes(answer.get(GENERIC_HEADER..).unwrap_or_default());
+    all.find(|(kind, _)| *kind == FAMILY_ID).and_then(|(_, id)| short(id, 0)).ok_or_else(none)
+}
+
+impl Mechanism for Taskstats {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn prepare(&mut self, _launch: &mut Launch) -> io::Result<()> {
+        if !rustix::process::geteuid().is_root() {
+            return Err(io::Error::other("the kernel sends accounts to administrators alone"));
+        }
+        if !netlink::has_kernel_ids() {
+            let why = "in a container the kernel's process ids are not known";
+            return Err(io::Error::other(why));
+        }
+        self.accounts_for_delays = proc::accounts_for_delays();
+        self.own = std::process::id();
+        let mut socket = Netlink::open(libc::NETLINK_GENERIC, 0)?;
+        let family = family(&mut socket)?;
+        let mut body = vec![GET, 1, 0, 0];
+        body.extend(attribute(REGISTER, &processors()?));
+        // The acknowledgement of the family's request may come first, and says nothing.
+        socket.send(family, &body)?;
+        if let Err(e) = socket.answer() {
+            return Err(io::Error::new(e.kind(), format!("the kernel does not register: {e}")));
+        }
+        self.socket = Some(socket);
+        Ok(())
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.socket.as_ref().map(Netlink::descriptor)
+    }
+
+    fn readable(&mut self, _seen: &mut Seen) {
+        let Some(mut socket) = self.socket.take() else { return };
+        for _ in 0..MAX_AT_ONCE {
+            match socket.receive() {
+                Ok(Some(messages)) => {
+                    let accounts = messages.filter(|m| m.kind != netlink::ERROR);
+                    for message in accounts {
+                        match parse(message.body) {
+                            Some(account) => self.add(account),
+                            None => self.lost += 1,
+                        }
+                    }
+                }
+                Ok(None) => break,
+                Err(_) => self.lost += 1,
+            }
+        }
+        self.socket = Some(socket);
+    }
+
+    fn finish(&mut self, seen: &mut Seen) {
+        self.socket = None;
+        let left = seen.living().len();
+        let reason = match self.lost {
+            _ if self.accounts == 0 => Some("the kernel sent no account".to_owned()),
+            0 if self.absurd > 0 => Some(
+                "without delays that the kernel told as longer than a thread's life".to_owned(),
+            ),
+            0 => (left > 0).then(|| format!("{left} processes of the task run on")),
+            times => Some(format!("the kernel told more than could be read, {times} times")),
+        };
+        let completeness = if reason.is_none() { Completeness::All } else { Completeness::AtLeast };
+        let Delays { cpu, storage, memory } = self.of_task;
+        for (name, nanos, is_known) in [
+            ("cpu_delay_seconds", cpu, true),
+            ("io_delay_seconds", storage, self.accounts_for_delays),
+            ("memory_delay_seconds", memory, self.accounts_for_delays),
+        ] {
+            if !is_known {
+                seen.cannot(name, proc::NO_DELAYS);
+                continue;
+            }
+            let (value, reason) = (nanos as f64 / 1e9, reason.clone());
+            let offer = Offer { method: NAME, value, completeness, error_bound: None, reason };
+            seen.offer(name, offer);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stats(process: u32, parent: u32, is_last: bool, delay: u64) -> Vec<u8> {
+        let mut stats = vec![0; 416];
+        let mut put = |at: usize, bytes: &[u8]| stats[at..at + bytes.len()].copy_from_slice(bytes);
+        put(0, &TELLS_PROCESS.to_ne_bytes());
+        put(FLAG, &[if is_last { LAST } else { 0 }]);
+        put(LIFE_MICROS, &1_000_000u64.to_ne_bytes());
+        put(PARENT, &parent.to_ne_bytes());
+        put(PROCESS, &process.to_ne_bytes());
+        for at in [CPU, STORAGE, SWAP, RECLAIM, THRASHING, COMPACTION, COPIES] {
+            put(at, &delay.to_ne_bytes());
+        }
+        let mut group = attribute(1, &process.to_ne_bytes());
+        group.extend(attribute(STATS, &stats));
+        let mut body = vec![0; GENERIC_HEADER];
+        body.extend(attribute(OF_THREAD, &group));
+        body
+    }
+
+    #[test]
+    fn accounts_of_descendants_add_up_and_those_of_others_do_not() {
+        let mut taskstats = Taskstats { own: 1, ..Taskstats::default() };
+        for (process, parent, is_last, delay) in [
+            (30, 20, true, 1),    // a grandchild
+            (20, 10, false, 10),  // a thread of its parent
+            (20, 10, true, 100),  // and its last
+            (99, 98, true, 7777), // of another
+            (10, 1, true, 1000),
+            (40, 1, true, 10_000), // an orphan
+        ] {
+            taskstats.add(parse(&stats(process, parent, is_last, delay)).expect("an account"));
+        }
+        let Delays { cpu, storage, memory } = taskstats.of_task;
+        assert_eq!((cpu, storage, memory), (11_111, 11_111, 5 * 11_111));
+        assert_eq!(taskstats.waiting.len(), 1, "those of the other, for its parent");
+    }
+
+    /// Seen on a live kernel: a wait for storage since the machine started.
+    #[test]
+    fn a_delay_longer_than_a_life_is_left_out_and_said() {
+        let mut taskstats = Taskstats { own: 1, ..Taskstats::default() };
+        taskstats.add(parse(&stats(5, 1, true, 3_000_000_000_000)).expect("an account"));
+        taskstats.add(parse(&stats(6, 1, true, 7)).expect("an account"));
+        assert_eq!(taskstats.of_task, Delays { cpu: 7, storage: 7, memory: 35 });
+        let mut seen = Seen::new();
+        taskstats.finish(&mut seen);
+        assert_eq!(seen.reading("cpu_delay_seconds", "").completeness, Completeness::AtLeast);
+    }
+
+    #[test]
+    fn what_is_cut_short_or_of_an_unknown_layout_is_no_account() {
+        let whole = stats(3, 2, true, 5);
+        assert!(parse(&whole).is_some());
+        for end in 0..whole.len() {
+            assert!(parse(&whole[..end]).is_none(), "{end}");
+        }
+        let mut moved = whole;
+        let at = moved.len() - 416;
+        moved[at..at + 2].copy_from_slice(&MOVED.to_ne_bytes());
+        assert_eq!(parse(&moved), None);
+    }
+}
