@@ -205,12 +205,15 @@ fn line(html: &mut Html, scale: &Scale, points: &[Point]) {
     }
 }
 
-/// A line over the whole width, with its name. `class` has a style, and so has `class-name`.
+/// A line over the whole width, with its name: that of a limit at its right end and that of a peak at
+/// its left, since they may be near each other. `class` has a style, and so has `class-name`.
 fn level(html: &mut Html, class: &'static str, y: f64, name: &str) {
     html.raw("<path class=\"").raw(class).raw("\" d=\"M").number(LEFT).raw(" ").number(y);
+    let is_peak = class == "peak";
     html.raw("H").number(RIGHT).raw("\"/>\n<text class=\"").raw(class).raw("-name\" x=\"");
-    html.number(RIGHT).raw("\" y=\"").number(if y < TOP + 12.0 { y + 12.0 } else { y - 4.0 });
-    html.raw("\" text-anchor=\"end\">").text(name).raw("</text>\n");
+    html.number(if is_peak { LEFT + 6.0 } else { RIGHT }).raw("\" y=\"");
+    html.number(if y < TOP + 12.0 { y + 12.0 } else { y - 4.0 }).raw("\" text-anchor=\"");
+    html.raw(if is_peak { "start" } else { "end" }).raw("\">").text(name).raw("</text>\n");
 }
 
 /// The limit on time, where the run came near it.
