@@ -233,8 +233,8 @@ pub struct Process {
     pub cpu_seconds: Option<f64>,
     /// Its largest resident memory.
     pub resident_bytes_max: Option<u64>,
-    /// Bytes that it asked to read.
+    /// Bytes that it asked to read, and those of all children that it waited for.
     pub read_bytes: Option<u64>,
-    /// Bytes that it asked to write.
+    /// Bytes that it asked to write, and those of all children that it waited for.
     pub written_bytes: Option<u64>,
 }

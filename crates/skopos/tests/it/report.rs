@@ -171,3 +171,18 @@ fn python_reads_the_arrow_file() {
     let rows = columns(&folder)[0].1.len();
     assert_eq!(said.trim(), format!("{rows} bytes double"));
 }
+
+/// Reports of other tools are summaries like ours.
+#[test]
+fn imported_reports_are_as_the_schema_says() {
+    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../task/tests/data/import");
+    let mut read = 0;
+    for file in fs::read_dir(data).expect("recorded reports") {
+        let text = fs::read_to_string(file.expect("a file").path()).expect("text");
+        for summary in skopos_task::import::import(&text).expect("a report") {
+            check("summary", &serde_json::to_value(&summary).expect("JSON"));
+            read += 1;
+        }
+    }
+    assert_eq!(read, 8);
+}

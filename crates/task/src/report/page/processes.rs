@@ -22,6 +22,10 @@ pub(super) fn section(html: &mut Html, summary: &Summary) {
         html.raw("<p>Those that used most; ").count(summary.processes_left_out);
         html.raw(" more are left out.</p>\n");
     }
+    html.raw(
+        "<p class=\"soft\">What a process read and wrote has in it what children did that it ",
+    );
+    html.raw("waited for: the kernel adds it there.</p>\n");
     html.raw("<div class=\"scroll\"><table>\n<thead><tr>");
     for name in ["Command", "Id", "When", "Ended", "Processor", "Memory", "Read", "Written"] {
         html.raw("<th scope=\"col\">").raw(name).raw("</th>");
