@@ -15,8 +15,8 @@
 //!   median peer's own may be from the truth.
 //! - `peers`: peers that are alive and tell their time.
 //!
-//! Offsets are `null`, with the reason under `unknown`, where no peer tells its time, and so is the
-//! drift until the clock was looked at twice: what time it is is known all the same.
+//! Offsets are `null`, with the reason under `unknown`, where no peer that is alive tells its time, and
+//! so is the drift until the clock was looked at twice: what time it is is known all the same.
 
 use skopos_model::schema::{clock, insight, peer};
 
@@ -56,6 +56,9 @@ fn compute(subject: &Subject, inputs: &Inputs<'_>) -> Outcome {
         Some((offset, peer)) => (Ok(offset), bound_of(inputs, peer)),
         None => {
             let why = match inputs.one(1) {
+                Ok(_) if cells(inputs, 1).any(|cell| cell.number().is_ok()) => {
+                    Unknown::new("no peer that tells its time is alive")
+                }
                 Ok(_) => Unknown::new("no peer has told its time yet"),
                 Err(unknown) => unknown,
             };

@@ -77,6 +77,22 @@ fn system_time() {
             "peer_offset_seconds": "no n01/peer/*/clock_offset_seconds: none configured",
             "peer_offset_bound_seconds": "no n01/peer/*/clock_offset_seconds: none configured"}}"#,
     );
+    for (facts, why) in [
+        (
+            "peer/n02/clock_offset_seconds 0.004\npeer/n02/alive 0\npeer/n03/clock_offset_seconds -",
+            "no peer that tells its time is alive",
+        ),
+        ("peer/n02/clock_offset_seconds -\npeer/n02/alive 1", "no peer has told its time yet"),
+    ] {
+        check(
+            &format!("clock/drift_ppm 0\n{facts}"),
+            &format!(
+                r#"{{"node": "n01", "time_ns": 1700000000000000000, "drift_ppm": 0.0, "peers": 0,
+                "peer_offset_seconds": null, "peer_offset_bound_seconds": null,
+                "unknown": {{"peer_offset_seconds": "{why}", "peer_offset_bound_seconds": "{why}"}}}}"#
+            ),
+        );
+    }
     // What time it is is known without it.
     for (fact, why) in [
         ("clock/drift_ppm NaN", "n01/clock/drift_ppm is no finite number"),
