@@ -40,4 +40,4 @@ pub use fixed::Fixed;
 pub use hazard::Hazard;
 pub use policy::{Bounds, Finding, Policy};
 pub use replay::{Belief, LastValue, Replayed, Truth, replay};
-pub use surprise::{MAX_CHANGE, Surprise};
+pub use surprise::{MAX_CHANGE, Surprise, least};

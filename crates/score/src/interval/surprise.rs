@@ -12,7 +12,8 @@
 //!   interrupts that come now and then are the manner of a quiet machine.
 //! - A state counts whenever it changes. A counter that starts again at zero counts once.
 //! - What nobody decides otherwise for is no surprise, however rare it is ([`least`]): a journal that
-//!   writes four kilobytes on an idle disk, one tick of 10 ms that a core did not idle.
+//!   writes four kilobytes on an idle disk, one tick of 10 ms that a core did not idle. Of what counts
+//!   errors each one is.
 //!
 //! A sensor has a hundred facts, and the greatest of a hundred surprises is what its policy hears. So a
 //! gauge that jitters and surprises all the same has to go further each time: rare moves of one fact
@@ -27,6 +28,7 @@
 
 use std::time::Duration;
 
+use skopos_model::schema::Metric;
 use skopos_model::{Kind, Unit};
 
 use super::Finding;
@@ -63,10 +65,27 @@ const MOST_JITTERS: f32 = 64.0;
 /// A deviation below this share of the value is none: nobody decides otherwise for it.
 const LEAST_SHARE: f64 = 0.01;
 
+/// Names of counters that hold one of these count what went wrong. One more is news, whatever else
+/// there are a thousand of a second.
+const WRONG: [&str; 12] = [
+    "abort",
+    "drop",
+    "error",
+    "fail",
+    "lost",
+    "malformed",
+    "oom_kill",
+    "overflow",
+    "overrun",
+    "reset",
+    "retransmit",
+    "unsafe",
+];
+
 /// The deviation below which nobody decides otherwise: of a gauge in its unit, of a counter in its
 /// unit a second. Zero where only the fact's own past can say.
-fn least(kind: Kind, unit: Unit) -> f32 {
-    match (kind, unit) {
+pub fn least(metric: &Metric) -> f32 {
+    match (metric.kind, metric.unit) {
         // A thousandth of a small machine's memory, a hundredth of what a slow disk moves.
         (Kind::Gauge, Unit::BYTES) => 4.0 * 1024.0 * 1024.0,
         (Kind::Counter, Unit::BYTES) => 1024.0 * 1024.0,
@@ -74,8 +93,10 @@ fn least(kind: Kind, unit: Unit) -> f32 {
         (Kind::Counter, Unit::SECONDS) | (Kind::Gauge, Unit::RATIO) => 0.05,
         // Less than a wait in any scheduler's queue.
         (Kind::Gauge, Unit::SECONDS) => 0.001,
-        // One task or connection comes and goes by itself.
-        (Kind::Gauge, Unit::NONE) => 2.0,
+        // One task, one request in flight: on a small machine that is the difference between idle
+        // and busy. What is averaged, such as a load, drifts by hundredths and does not count.
+        (Kind::Gauge, Unit::NONE) => 1.0,
+        (Kind::Counter, Unit::NONE) if WRONG.iter().any(|word| metric.name.contains(word)) => 0.0,
         // At 10 us each that is a hundredth of a core.
         (Kind::Counter, Unit::NONE) => 1000.0,
         _ => 0.0,
@@ -100,8 +121,7 @@ struct Known {
 
 impl Known {
     /// Before the first value.
-    fn new(kind: Kind, unit: Unit) -> Self {
-        let least = least(kind, unit);
+    fn new(kind: Kind, least: f32) -> Self {
         Self { last: 0.0, at: f64::NAN, rate: f32::NAN, usual: 0.0, least, kind }
     }
 }
@@ -109,8 +129,8 @@ impl Known {
 /// Gathers the facts of one poll after the other into a [`Finding`] each.
 #[derive(Clone, Debug)]
 pub struct Surprise {
-    /// By the fact's index.
-    facts: Vec<Known>,
+    /// By the fact's index; `None` for one that never came.
+    facts: Vec<Option<Known>>,
     base: f64,
     at: Duration,
     change: f64,
@@ -128,13 +148,13 @@ impl Surprise {
         self.change = 0.0;
     }
 
-    /// The sensor has this fact from now on, instead of what had its index before. Indices are
-    /// small: memory is kept for all below the greatest.
-    pub fn came(&mut self, index: usize, kind: Kind, unit: Unit) {
+    /// The sensor has this fact from now on, instead of what had its index before. Below `least`
+    /// ([`least`]) nothing counts. Indices are small: memory is kept for all below the greatest.
+    pub fn came(&mut self, index: usize, kind: Kind, least: f32) {
         if index >= self.facts.len() {
-            self.facts.resize(index + 1, Known::new(kind, unit));
+            self.facts.resize(index + 1, None);
         }
-        self.facts[index] = Known::new(kind, unit);
+        self.facts[index] = Some(Known::new(kind, least));
     }
 
     /// The value of one of its facts. What is not finite is not looked at, nor a fact that never
@@ -142,7 +162,7 @@ impl Surprise {
     #[inline]
     pub fn fact(&mut self, index: usize, value: f64) {
         let known = self.facts.get_mut(index).filter(|_| value.is_finite());
-        if let Some(known) = known {
+        if let Some(Some(known)) = known {
             let change = known.take(value, self.at.as_secs_f64(), BASE_REACH * self.base);
             self.change = self.change.max(change);
         }

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
+use skopos_model::schema::{self, Metric};
 use skopos_model::{Kind, Unit};
 use skopos_score::interval::{
     Belief as _, Finding, LastValue, Policy, PolicyConfig, PolicyKind, Replayed, Surprise, Truth,
-    hacc, replay,
+    hacc, least, replay,
 };
 use skopos_score::trace::Trace;
 
@@ -115,8 +116,8 @@ fn a_configuration_that_means_nothing_is_refused_with_what_would_be_right() {
     }
 }
 
-/// A unit of which nothing is known: a fact's own past says what matters.
-const ANY: Unit = Unit::known("furlongs");
+/// The least of a fact whose own past alone says what matters.
+const ANY: f32 = 0.0;
 
 /// The greatest change of each poll of one fact, a second apart unless said otherwise.
 fn changes(kind: Kind, values: impl IntoIterator<Item = f64>, seconds: u32) -> Vec<f64> {
@@ -182,33 +183,89 @@ fn states_count_and_what_is_no_number_does_not() {
     assert_eq!(changes(Kind::Counter, [0.0, 1.0, 3.0], 1), [0.0, 0.0, 1e6], "nothing before");
 }
 
+/// A fact of `metric` rests, and then moves by `by`: does it surprise?
+fn surprises(metric: &Metric, by: f64) -> bool {
+    let mut surprise = Surprise::new(SECOND);
+    surprise.came(0, metric.kind, least(metric));
+    let changes = (0u32..).zip([0.0, 0.0, 0.0, by]).map(|(second, value)| {
+        surprise.begin(SECOND * second);
+        surprise.fact(0, value);
+        surprise.finish().change >= 1.0
+    });
+    let found: Vec<bool> = changes.collect();
+    assert_eq!(found[..3], [false; 3], "{} at rest", metric.name);
+    found[3]
+}
+
 #[test]
 fn what_nobody_decides_otherwise_for_is_no_surprise_however_rare() {
-    let poll = |kind, unit, values: [f64; 4]| {
-        let mut surprise = Surprise::new(SECOND);
-        surprise.came(0, kind, unit);
-        let changes = (0u32..).zip(values).map(|(second, value)| {
-            surprise.begin(SECOND * second);
-            surprise.fact(0, value);
-            surprise.finish().change
-        });
-        changes.map(|change| change >= 1.0).collect::<Vec<_>>()
-    };
-    for (kind, unit, little) in [
-        (Kind::Gauge, Unit::BYTES, 1e6),
-        (Kind::Counter, Unit::BYTES, 1e6),
-        (Kind::Gauge, Unit::RATIO, 0.04),
-        (Kind::Counter, Unit::SECONDS, 0.04),
-        (Kind::Gauge, Unit::SECONDS, 0.0005),
-        (Kind::Gauge, Unit::NONE, 1.0),
-        (Kind::Counter, Unit::NONE, 900.0),
+    for (metric, little, much) in [
+        (&schema::mem::AVAILABLE_BYTES, 4e6, 5e6),
+        (&schema::block::READ_BYTES_TOTAL, 1e6, 1.1e6),
+        (&schema::psi::SOME_AVG10_RATIO, 0.04, 0.06),
+        (&schema::cpu::USER_SECONDS_TOTAL, 0.04, 0.06),
+        (&schema::block::READ_LATENCY_SECONDS, 0.0005, 0.002),
+        // On a small machine one more task is the difference between idle and busy.
+        (&schema::load::LOAD_1M, 0.08, 1.9),
+        (&schema::block::QUEUE_DEPTH_MEAN, 0.9, 1.0),
+        (&schema::block::IN_FLIGHT, 0.0, 1.0),
+        (&schema::cpu::CONTEXT_SWITCHES_TOTAL, 900.0, 1100.0),
+        (&schema::vmstat::OOM_KILLS_TOTAL, 0.0, 1.0),
+        (&schema::smart::MEDIA_ERRORS_TOTAL, 0.0, 1.0),
     ] {
-        let rare = poll(kind, unit, [0.0, 0.0, 0.0, little]);
-        assert_eq!(rare, [false; 4], "{little} {unit} of a {kind}");
-        let much = poll(kind, unit, [0.0, 0.0, 0.0, 100.0 * little]);
-        assert_eq!(much, [false, false, false, true], "{unit} of a {kind}");
+        assert!(!surprises(metric, little), "{little} of {}", metric.name);
+        assert!(surprises(metric, much), "{much} of {}", metric.name);
     }
-    assert_eq!(poll(Kind::State, Unit::NONE, [0.0, 0.0, 0.0, 1.0]), [false, false, false, true]);
+}
+
+/// The counters of the schema of which each one is news, without `_total`.
+const NEWS: &str = "
+    cgroup: memory_oom_kills
+    netdev: receive_errors receive_drops receive_fifo_errors transmit_errors transmit_drops
+        transmit_carrier_errors
+    peer: lost
+    responder: malformed
+    self: publish_errors counter_resets
+    self/sensor: poll_errors
+    smart: media_errors unsafe_shutdowns read_errors
+    tcp: attempt_failures established_resets retransmitted_segments received_errors
+        sent_resets listen_overflows listen_drops request_queue_drops fast_retransmits
+        slow_start_retransmits syn_retransmits lost_retransmits backlog_drops
+        receive_queue_drops aborts_on_memory aborts_on_timeout
+    udp: received_errors receive_buffer_errors send_buffer_errors checksum_errors
+        memory_errors
+    vmstat: oom_kills compaction_failures page_cache_drops
+";
+
+#[test]
+fn of_what_counts_errors_each_one_is_news() {
+    let all = schema::FAMILIES.iter().flat_map(|family| family.metrics);
+    let counts = all.filter(|m| m.kind == Kind::Counter && m.unit == Unit::NONE);
+    let found: Vec<_> = counts
+        .filter(|metric| least(metric) == 0.0)
+        .map(|metric| (metric.path, metric.name.trim_end_matches("_total")))
+        .collect();
+    let mut expected = Vec::new();
+    let mut path = "";
+    for word in NEWS.split_whitespace() {
+        match word.strip_suffix(':') {
+            Some(family) => path = family,
+            None => expected.push((path, word)),
+        }
+    }
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn an_index_that_never_came_has_no_fact_whatever_came_after_it() {
+    let mut surprise = Surprise::new(SECOND);
+    surprise.came(7, Kind::State, ANY);
+    for second in 0..3 {
+        surprise.begin(SECOND * second);
+        surprise.fact(3, f64::from(second));
+        surprise.fact(9, f64::from(second));
+        assert_eq!(surprise.finish().change, 0.0);
+    }
 }
 
 #[test]

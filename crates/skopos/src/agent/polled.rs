@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use skopos_score::budget::{Demand, Grant};
-use skopos_score::interval::{Finding, Policy, Surprise};
+use skopos_score::interval::{Finding, Policy, Surprise, least};
 use skopos_sense::Skip;
 
 use crate::agent::Event;
@@ -234,7 +234,7 @@ impl Polled {
     fn judge(&mut self, at: Duration, yielded: &Yielded) -> Finding {
         for change in &yielded.changes {
             if let Change::Came(index, metric) = *change {
-                self.surprise.came(index as usize, metric.kind, metric.unit);
+                self.surprise.came(index as usize, metric.kind, least(metric));
             }
         }
         self.surprise.begin(at);
