@@ -112,6 +112,10 @@ pub(crate) fn folder(root: &Root, name: &str) -> PathBuf {
 
 /// The whole device that `name`, a device or a partition, is or lies on; `None` if sysfs has none.
 pub fn whole(root: &Root, name: &str) -> Option<String> {
+    // These lead to folders of sysfs, too.
+    if matches!(name, "" | "." | "..") {
+        return None;
+    }
     let class = root.sys.join("class/block").join(name.replace('/', "!"));
     let is_partition = class.join("partition").exists();
     if !is_partition {

@@ -106,3 +106,17 @@ fn available(point: &Path) -> u64 {
         _ => 0,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_relative_folder_is_a_folder_and_no_device() {
+        let target = Target::find(&Root::default(), ".").expect("this folder");
+        assert_eq!(target.folder, fs::canonicalize(".").ok());
+        let parent = Target::find(&Root::default(), "..").expect("the one above");
+        assert_eq!(parent.folder, fs::canonicalize("..").ok());
+        assert!(Target::find(&Root::default(), "").is_err());
+    }
+}
