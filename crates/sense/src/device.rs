@@ -116,7 +116,10 @@ impl Device {
         let mut all = match found.map(|(path, _)| (path, Calibrations::load(path))) {
             Some((_, Ok(Some(all)))) => all.devices,
             Some((path, Err(e))) => {
-                self.unreadable = Some(format!("{}: {e}", path.display()));
+                let path = path.display();
+                self.unreadable = Some(format!(
+                    "{path}: {e}: move it away, and measure again with `skopos calibrate`"
+                ));
                 BTreeMap::new()
             }
             None | Some((_, Ok(None))) => BTreeMap::new(),

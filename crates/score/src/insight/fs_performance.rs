@@ -67,6 +67,6 @@ fn max_bandwidth(inputs: &Inputs<'_>) -> Result<f64, Unknown> {
     let device = tiers::instance_of(holder(inputs)?);
     match of_instance(inputs, 6, &device) {
         Some(cell) if cell.outcome().is_some() => cell.number(),
-        _ => Err(Unknown::new(interference_factor::uncalibrated(&device))),
+        _ => Err(Unknown::new(interference_factor::uncalibrated(&device, inputs.reason(6)))),
     }
 }

@@ -38,7 +38,7 @@ pub(super) static DEFINITION: Definition = Definition {
 
 fn compute(subject: &Subject, inputs: &Inputs<'_>) -> Outcome {
     // First, since it is what the user can do something about.
-    let highest = number_or(inputs, 2, || uncalibrated(&subject.instance))?;
+    let highest = number_or(inputs, 2, || uncalibrated(&subject.instance, inputs.reason(2)))?;
     let both = (|| Some((inputs.number(3).ok()?, inputs.number(4).ok()?)))();
     let (max_read, max_written) = both.unwrap_or((highest, highest));
     let none = "the calibration says that no byte can be moved";
@@ -47,7 +47,11 @@ fn compute(subject: &Subject, inputs: &Inputs<'_>) -> Outcome {
     number(read + written)
 }
 
-/// Why there is no highest bandwidth of `device`, and what to do.
-pub(super) fn uncalibrated(device: &str) -> String {
-    format!("no calibration: run `skopos calibrate {device}`")
+/// Why there is no highest bandwidth of `device`, and what to do. Where there is a reason, such as a
+/// damaged file of calibrations, another run is not what helps.
+pub(super) fn uncalibrated(device: &str, reason: Option<&str>) -> String {
+    match reason {
+        Some(reason) => format!("no calibration: {reason}"),
+        None => format!("no calibration: run `skopos calibrate {device}`"),
+    }
 }

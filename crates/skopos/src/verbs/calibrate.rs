@@ -78,9 +78,16 @@ fn prepare_store() -> Result<PathBuf, Failure> {
 }
 
 fn cannot_store(path: &Path, why: &io::Error) -> Failure {
-    Failure::new(format!("{} cannot be stored", path.display()))
-        .because(why)
-        .hint("set SKOPOS_STATE to a folder of yours; a damaged file can be removed")
+    let path = path.display();
+    let failure = Failure::new(format!("{path} cannot be stored")).because(why);
+    match why.kind() {
+        // Not replaced: what somebody measured on all devices may be mended by hand.
+        io::ErrorKind::InvalidData => failure.hint(format!(
+            "it cannot be understood: move it away, `mv {path} {path}.damaged`, and measure each \
+             device again"
+        )),
+        _ => failure.hint("set SKOPOS_STATE to a folder of yours"),
+    }
 }
 
 /// What else the device and the machine do.

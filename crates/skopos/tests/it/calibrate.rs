@@ -150,8 +150,29 @@ fn a_damaged_file_of_results_is_refused_and_kept() {
         assert_eq!(ran.json()["stored"], Json::Null, "only what lies on a device is stored");
     } else {
         assert!(ran.stderr.contains("calibration.json cannot be stored"), "{ran:?}");
+        let file = state.join("calibration.json");
+        assert!(ran.stderr.contains(&format!("mv {} ", file.display())), "which file: {ran:?}");
         assert!(!ran.stderr.contains("run 1"), "told before it is measured: {ran:?}");
     }
     let text = fs::read_to_string(state.join("calibration.json")).expect("still there");
     assert_eq!(text, "precious");
+}
+
+#[test]
+fn a_damaged_file_of_results_is_why_an_insight_is_unknown() {
+    let agent = Running::start(&[]);
+    let state = agent.path().join("state");
+    fs::create_dir_all(&state).expect("a new folder");
+    fs::write(state.join("calibration.json"), "precious").expect("writable");
+    let reasons = || -> Vec<String> {
+        let shown =
+            agent.run(&["insight", "ls", "*/insight/*/interference_factor_ratio", "--json"]);
+        let shown: Json = serde_json::from_str(&shown.stdout).unwrap_or_default();
+        let all = shown["insights"].as_array().cloned().unwrap_or_default();
+        all.iter().filter_map(|v| Some(v["unknown"].as_str()?.to_owned())).collect()
+    };
+    eventually("the sensor sees it", || agent.run(&["doctor"]).stdout.contains("calibration.json"));
+    eventually("it is the true one", || {
+        reasons().iter().all(|why| why.contains("calibration.json") && why.contains("move it away"))
+    });
 }
