@@ -10,6 +10,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use skopos_model::Value;
+
 use crate::failure::Failure;
 
 /// The longest request. A structured value of the greatest length, escaped, fits thrice.
@@ -256,5 +258,19 @@ pub(crate) fn ask(dir: &Path, request: &Request) -> Result<Answer, Failure> {
             })
         }
         answer => Ok(answer),
+    }
+}
+
+/// What a user can do about a value that is no number.
+pub(crate) const NO_NUMBER_HINT: &str =
+    "publish nothing while there is no value, or take the fact away with --remove";
+
+/// Why a value is none that readers can compute with: no JSON has it, and no insight takes it.
+pub(crate) fn no_number(value: &Value) -> Option<String> {
+    match value {
+        Value::F64(number) if !number.is_finite() => {
+            Some(format!("`{number}` is no finite number"))
+        }
+        _ => None,
     }
 }

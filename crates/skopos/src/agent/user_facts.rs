@@ -8,7 +8,7 @@ use skopos_shm::{Host, Publisher, VertexSpec, VertexWriter};
 
 use crate::agent::SEGMENT_NAME;
 use crate::agent::insights::{Followed, Insights};
-use crate::control::Answer;
+use crate::control::{Answer, NO_NUMBER_HINT, no_number};
 
 /// How many there may be: a quarter of the segment's entries, so that a script that makes up a new
 /// name each time cannot push out the sensors' facts.
@@ -55,6 +55,9 @@ impl UserFacts {
         let unit: Unit = unit.parse().map_err(wrong)?;
         let kind: Kind = kind.parse().map_err(wrong)?;
         let value = value_type.parse_value(value).map_err(wrong)?;
+        if let Some(why) = no_number(&value) {
+            return Err(refused(why, NO_NUMBER_HINT));
+        }
         if !self.facts.contains_key(&topic) {
             self.register((publisher, insights), &topic, (value_type, unit, kind))?;
         }
@@ -116,7 +119,7 @@ impl UserFacts {
         let spec = VertexSpec::new(topic.clone(), value_type).unit(unit).kind(kind);
         let writer = publisher.register(spec).map_err(|e| match e {
             skopos_shm::Error::Duplicate(_) => {
-                refused(format!("`{topic}` is measured by a sensor"), "choose another topic")
+                refused(format!("`{topic}` is {}", owner(topic)), "choose another topic")
             }
             e => refused(e, "`skopos doctor` looks at the memory"),
         })?;
@@ -145,6 +148,16 @@ impl UserFacts {
                 "only a published fact can be taken away; `skopos ls` shows what there is",
             )),
         }
+    }
+}
+
+/// Whose a topic is that the agent has, and no user published.
+fn owner(topic: &Topic) -> &'static str {
+    match topic.segments().nth(1) {
+        Some("insight") => "an insight: it is computed here",
+        Some("anomaly") => "where the events of an anomaly rule appear",
+        Some("predicted") => "a prediction: it is computed here",
+        _ => "measured by a sensor",
     }
 }
 

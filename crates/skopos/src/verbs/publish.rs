@@ -6,7 +6,7 @@ use serde::Serialize;
 use skopos_model::ValueType;
 
 use crate::cli::{Global, PublishArgs};
-use crate::control::{self, Answer, Request};
+use crate::control::{self, Answer, NO_NUMBER_HINT, Request, no_number};
 use crate::failure::Failure;
 use crate::out::{Out, Style};
 
@@ -25,7 +25,10 @@ pub(crate) fn run(global: &Global, args: &PublishArgs) -> Result<ExitCode, Failu
         Some(value) => {
             let value_type = value_type(args.value_type.as_deref(), value)?;
             // Refused here, before the agent is asked: the same errors, without an agent.
-            value_type.parse_value(value).map_err(wrong_value)?;
+            let parsed = value_type.parse_value(value).map_err(wrong_value)?;
+            if let Some(why) = no_number(&parsed) {
+                return Err(Failure::new(why).hint(NO_NUMBER_HINT));
+            }
             Request::Publish {
                 topic,
                 value: value.clone(),
