@@ -139,7 +139,9 @@ fn insights_without_room_are_listed_up_to_a_bound_and_counted() {
     }
     let answer = all.insights.definitions();
     assert!(length(&answer) < MAX_ANSWER_BYTES);
-    let Answer::Definitions { definitions, refused, refused_total } = answer else { panic!() };
+    let Answer::Definitions { definitions, refused, refused_total } = answer else {
+        panic!("{answer:?}")
+    };
     let of_it = definitions.iter().find(|d| d.name == "fs_performance").expect("it is built in");
     assert_eq!((of_it.vertices, of_it.refused), (0, 100));
     assert_eq!(of_it.why_none.as_deref(), Some(&*refused[0].reason));

@@ -53,7 +53,7 @@ impl Insights {
         let definitions = self.built_in.standing().map(|(definition, standing)| {
             let is_of_it = |refused: &&Refused| std::ptr::eq(refused.definition, definition);
             let without_room = self.refused.iter().filter(is_of_it).count();
-            let vertices = standing.vertices - without_room;
+            let vertices = standing.vertices.saturating_sub(without_room);
             let why_refused = self.refused.iter().find(is_of_it).filter(|_| vertices == 0);
             DefinitionStatus {
                 name: definition.metric.name.to_owned(),
