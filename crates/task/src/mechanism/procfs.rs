@@ -98,6 +98,10 @@ impl Mechanism for Procfs {
 
     fn event(&mut self, event: &Event, seen: &mut Seen) {
         let Event::Ended { pid, .. } = event else { return };
+        if !self.searches {
+            // Who tells of ends has asked already, and knows better than in ticks.
+            return;
+        }
         // Dead, its memory is gone, but not its times and bytes.
         let stat = proc::stat(*pid);
         seen.used(*pid, stat.map(|s| s.user_seconds + s.system_seconds), proc::io(*pid));

@@ -98,7 +98,8 @@ impl Ptrace {
     /// A thread is about to end. Its process is asked when its first thread ends, and when one ends
     /// after that.
     fn ending(&mut self, thread: Pid, seen: &mut Seen) {
-        match proc::schedstat(thread) {
+        let spent = proc::schedstat(thread);
+        match spent {
             Some((_, delay)) => self.delay_nanos += delay,
             None => self.without_delay += 1,
         }
@@ -114,8 +115,8 @@ impl Ptrace {
         if let Some(memory) = proc::memory(process) {
             seen.memory(process, memory);
         }
-        let exact =
-            if self.threaded.contains_key(&process) { None } else { proc::schedstat(process) };
+        // The scheduler's count is of a thread.
+        let exact = spent.filter(|_| !self.threaded.contains_key(&process));
         let stat = proc::stat(process);
         if let Some(stat) = stat {
             self.io_delay_seconds += stat.io_delay_seconds;

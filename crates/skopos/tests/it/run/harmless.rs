@@ -34,7 +34,7 @@ fn with_pid(args: &[&str]) -> (Child, u32) {
 
 #[test]
 fn streams_group_and_environment_are_the_tasks_own() {
-    let script = "read line; echo \"got $line\"; echo oops >&2; ps -o pgid= -p $$; ls -l /proc/$$/fd | wc -l";
+    let script = "read line; echo \"got $line\"; echo oops >&2; ps -o pgid= -p $$; set -- /proc/$$/fd/*; echo $#";
     let run = |command: &mut Command| {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.process_group(0).spawn().expect("it starts");

@@ -63,6 +63,11 @@ fn processor_time_is_that_of_the_kernel() {
     };
     let own: f64 = told.stdout.split_whitespace().map(seconds).sum();
     let cpu = told.value("cpu_seconds");
+    let shell = told.summary["processes"][0]["cpu_seconds"].as_f64().expect("known");
+    assert!(
+        (shell - cpu).abs() < 0.02 && shell.fract() * 100.0 % 1.0 != 0.0,
+        "{shell}: not in ticks"
+    );
     assert!(cpu >= own - 0.02 && cpu <= own + 0.1, "{cpu} for {own}");
 }
 
