@@ -98,11 +98,14 @@ impl Block {
     }
 }
 
-/// True if sysfs says that the device has no size. Asked only when it is first seen, and while it is
+/// True if sysfs says that the device has no size, or the one that it is a partition of. Asked only when it is first seen, and while it is
 /// empty whenever it counts something.
 fn is_empty(class: &Path, name: &[u8]) -> bool {
-    let path = class.join(OsStr::from_bytes(name)).join("size");
-    std::fs::read(path).is_ok_and(|size| parse::trim(&size) == b"0")
+    let folder = class.join(OsStr::from_bytes(name));
+    // The folder of a partition lies in that of its device. A partition stays, and keeps its size, when
+    // the file of a loop device is taken away.
+    let mut sizes = ["size", "../size"].into_iter().map(|size| folder.join(size));
+    sizes.any(|path| std::fs::read(path).is_ok_and(|size| parse::trim(&size) == b"0"))
 }
 
 impl Sensor for Block {

@@ -276,6 +276,22 @@ fn a_device_appears_with_its_first_request() {
     assert_eq!(host.poll(1.0).instances("block/"), ["sda"]);
 }
 
+/// The kernel keeps a partition of a loop device, with its size, when the file is taken away.
+#[test]
+fn a_partition_of_a_device_without_a_medium_has_no_facts() {
+    let tree = Tree::empty();
+    tree.write("sys/devices/loop0/size", "0\n").write("sys/devices/loop0/loop0p1/size", "2048\n");
+    tree.write("sys/devices/vda/size", "4096\n").write("sys/devices/vda/vda1/size", "2048\n");
+    tree.write("sys/class/block/.keep", "");
+    for (name, device) in [("loop0p1", "loop0/loop0p1"), ("vda", "vda"), ("vda1", "vda/vda1")] {
+        tree.link(&format!("sys/class/block/{name}"), &format!("../../devices/{device}"));
+    }
+    let counted = |name: &str| format!("7 0 {name} 9 0 72 9 0 0 0 0 0 9 9\n");
+    let mut host =
+        tree.write("proc/diskstats", ["loop0p1", "vda", "vda1"].map(counted).concat()).host();
+    assert_eq!(host.poll(1.0).instances("block/"), ["vda", "vda1"]);
+}
+
 /// The kernel goes on counting where a loop device's file was taken away long ago.
 #[test]
 fn a_device_without_a_medium_has_no_facts_until_it_works_again() {
