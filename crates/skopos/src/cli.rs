@@ -222,8 +222,8 @@ pub(crate) struct TopArgs {
 #[derive(Debug, Args)]
 pub(crate) struct LsArgs {
     /// Which topics: `*` within a segment, `**` over segments; the node may be left out
-    #[arg(default_value = "**")]
-    pub(crate) pattern: String,
+    #[arg(default_value = "**", value_name = "PATTERN")]
+    pub(crate) patterns: Vec<String>,
     /// Help, unit, kind and source of each
     #[arg(long, short)]
     pub(crate) long: bool,
@@ -282,7 +282,8 @@ pub(crate) struct DelphiScoreArgs {
 #[derive(Debug, Args)]
 pub(crate) struct WatchArgs {
     /// Which topics: `*` within a segment, `**` over segments; the node may be left out
-    pub(crate) pattern: String,
+    #[arg(required = true, value_name = "PATTERN")]
+    pub(crate) patterns: Vec<String>,
     /// Stop after this many changes
     #[arg(long, value_name = "N")]
     pub(crate) count: Option<u64>,

@@ -41,6 +41,27 @@ pub(crate) fn resolve(host: &Host, text: &str) -> Result<Vec<Vertex>, Failure> {
     Ok(found.find(|vertices| !vertices.is_empty()).unwrap_or_default())
 }
 
+/// What several texts stand for, each topic once; and why the first that nothing matches finds none.
+pub(crate) fn resolve_all(
+    host: &Host,
+    texts: &[String],
+) -> Result<(Vec<Vertex>, Option<Failure>), Failure> {
+    let mut vertices: Vec<Vertex> = Vec::new();
+    let mut missing = None;
+    for text in texts {
+        let found = resolve(host, text)?;
+        if found.is_empty() {
+            missing.get_or_insert_with(|| no_match(host, text));
+        }
+        for vertex in found {
+            if !vertices.iter().any(|v| v.topic() == vertex.topic()) {
+                vertices.push(vertex);
+            }
+        }
+    }
+    Ok((vertices, missing))
+}
+
 /// "No topic matches", with the nearest one as a hint.
 pub(crate) fn no_match(host: &Host, text: &str) -> Failure {
     let failure = Failure::no(format!("no topic matches `{text}`"));

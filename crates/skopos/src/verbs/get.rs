@@ -11,7 +11,7 @@ use crate::agent::{MIN_REFRESH, SEGMENT_NAME};
 use crate::cli::{GetArgs, Global};
 use crate::control::{self, Request};
 use crate::failure::{EXIT_NO, Failure};
-use crate::find::{no_match, open_host, resolve};
+use crate::find::{open_host, resolve_all};
 use crate::out::{Out, Style, tell};
 use crate::predicted::{self, Now};
 use crate::reading::{ReadingJson, origin, value};
@@ -32,19 +32,7 @@ struct Refused {
 
 pub(crate) fn run(global: &Global, args: &GetArgs) -> Result<ExitCode, Failure> {
     let host = open_host(global)?;
-    let mut vertices: Vec<Vertex> = Vec::new();
-    let mut missing = None;
-    for text in &args.topics {
-        let found = resolve(&host, text)?;
-        if found.is_empty() {
-            missing.get_or_insert_with(|| no_match(&host, text));
-        }
-        for vertex in found {
-            if !vertices.iter().any(|v| v.topic() == vertex.topic()) {
-                vertices.push(vertex);
-            }
-        }
-    }
+    let (vertices, missing) = resolve_all(&host, &args.topics)?;
     let mut reader = Reader { max_age: args.max_age, unreachable: None };
     let (mut readings, mut refused) = (Vec::new(), Vec::new());
     for vertex in vertices {

@@ -32,13 +32,17 @@ enum Line {
 
 pub(crate) fn run(global: &Global, args: &WatchArgs) -> Result<ExitCode, Failure> {
     let mut host = open_host(global)?;
-    let mut patterns = readings_of(&args.pattern)?;
-    match patterns.iter().position(|pattern| !host.select(pattern).is_empty()) {
-        Some(first) => patterns = vec![patterns.swap_remove(first)],
-        // A name without a wildcard that nothing has is a mistake.
-        None if !args.pattern.contains('*') => return Err(no_match(&host, &args.pattern)),
-        // A pattern may wait for its topics, with their node in front or without.
-        None => tell(format!("nothing matches `{}` yet; waiting for it", args.pattern)),
+    let mut patterns = Vec::new();
+    for text in &args.patterns {
+        let mut readings = readings_of(text)?;
+        match readings.iter().position(|pattern| !host.select(pattern).is_empty()) {
+            Some(first) => readings = vec![readings.swap_remove(first)],
+            // A name without a wildcard that nothing has is a mistake.
+            None if !text.contains('*') => return Err(no_match(&host, text)),
+            // A pattern may wait for its topics, with their node in front or without.
+            None => tell(format!("nothing matches `{text}` yet; waiting for it")),
+        }
+        patterns.extend(readings);
     }
     // A time that no clock can tell is for ever.
     let deadline = args.run_for.and_then(|d| Instant::now().checked_add(d));

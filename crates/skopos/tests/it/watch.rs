@@ -69,6 +69,26 @@ fn counts_and_times_end_it() {
 }
 
 #[test]
+fn several_patterns_are_followed_and_listed_at_once() {
+    let agent = Running::start(&[]);
+    for (topic, value) in [("app/a", "1"), ("app/b", "2"), ("app/c", "3")] {
+        assert_eq!(agent.run(&["publish", topic, value]).code, 0);
+    }
+    let ran = agent.run(&["watch", "app/a", "app/[", "--count", "1"]);
+    assert_eq!(ran.code, 2, "{ran:?}");
+    // What two patterns match comes once.
+    let ran = agent.run(&["watch", "app/a", "app/c", "*/app/a", "--for", "300ms", "--plain"]);
+    let topics: Vec<_> = ran.stdout.lines().filter_map(|l| l.split('\t').nth(1)).collect();
+    assert_eq!(topics, ["n01/app/a", "n01/app/c"], "{ran:?}");
+    let ran = agent.run(&["ls", "app/c", "app/a", "app/*"]);
+    let listed: Vec<_> = ran.stdout.lines().collect();
+    assert_eq!(listed, ["n01/app/c", "n01/app/a", "n01/app/b"], "{ran:?}");
+    let ran = agent.run(&["ls", "app/c", "app/d"]);
+    assert_eq!(ran.code, 1, "{ran:?}");
+    assert!(ran.stderr.contains("no topic matches `app/d`"), "{ran:?}");
+}
+
+#[test]
 fn the_death_of_the_agent_is_told() {
     let mut agent = Running::start(&[]);
     let mut child = skopos(agent.path(), &["watch", "mem/total_bytes", "--json"])
