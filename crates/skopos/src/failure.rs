@@ -2,6 +2,7 @@
 
 use std::error::Error as StdError;
 use std::io::Write as _;
+use std::path::Path;
 use std::process::ExitCode;
 
 use skopos_shm::Error as ShmError;
@@ -74,6 +75,15 @@ impl Failure {
         while let Some(cause) = next {
             self.causes.push(cause.to_string());
             next = cause.source();
+        }
+        self
+    }
+
+    /// In which file it is, if it is in one.
+    #[must_use]
+    pub(crate) fn in_file(mut self, path: Option<&Path>) -> Self {
+        if let Some(path) = path {
+            self.message = format!("{}: {}", path.display(), self.message);
         }
         self
     }

@@ -188,7 +188,7 @@ pub enum RuleError {
         found: String,
     },
     /// A number out of its range.
-    #[error("anomaly rule `{rule}`: `{parameter}` is {found}, and goes from {low} to {high}")]
+    #[error("anomaly rule `{rule}`: `{parameter}` is {found}, and {}", allowed(*low, *high))]
     Range {
         /// The rule.
         rule: String,
@@ -201,6 +201,16 @@ pub enum RuleError {
         /// The most that is allowed.
         high: f64,
     },
+}
+
+/// What a number may be. A bound that every number keeps is none to tell: it has 309 digits.
+fn allowed(low: f64, high: f64) -> String {
+    match (low == f64::MIN, high == f64::MAX) {
+        (true, true) => "must be a finite number".to_owned(),
+        (false, true) => format!("must be a finite number from {low} on"),
+        (true, false) => format!("goes up to {high}"),
+        (false, false) => format!("goes from {low} to {high}"),
+    }
 }
 
 /// A rule that was checked.

@@ -11,7 +11,7 @@ use skopos_sense::PeerSettings;
 
 use crate::agent::polled::Schedule;
 use crate::cli::AgentArgs;
-use crate::config::{Config, DEFAULT_SENSOR, Share};
+use crate::config::{Config, DEFAULT_SENSOR, Share, families};
 use crate::failure::Failure;
 
 /// The shortest interval: below it a tick costs more than a whole core can give it.
@@ -57,6 +57,7 @@ impl Settings {
         let budget = check_budget(budget)?;
         let mut skip = std::mem::take(&mut config.agent.skip);
         skip.extend(args.skip.iter().cloned());
+        check_skips(&skip)?;
         let (policy, run_for) = (args.policy, args.run_for);
         Ok(Self { node, interval, policy, budget, skip, run_for, config })
     }
@@ -91,7 +92,8 @@ impl Settings {
         }
         let wrong = |e: PolicyError| {
             let table = if is_named { family } else { DEFAULT_SENSOR };
-            let failure = Failure::new(format!("[sensors.{table}]")).because(&e);
+            let failure = Failure::new(format!("[sensors.{table}]"));
+            let failure = failure.in_file(self.config.path.as_deref()).because(&e);
             match e {
                 PolicyError::Bounds { .. } if !is_given => failure.hint(format!(
                     "without `min_seconds` the shortest is {usual} s, what `{family}` needs to have news"
@@ -138,6 +140,16 @@ fn check_budget(budget: Share) -> Result<f64, Failure> {
     }
     Err(Failure::new(format!("the budget {budget} is more than all cores give"))
         .hint(format!("100% is one core, and the agent may use {cores}; try `--budget 1%`")))
+}
+
+/// Families that some sensor has, be it that none does on this machine.
+fn check_skips(skip: &[String]) -> Result<(), Failure> {
+    let Some(name) = skip.iter().find(|name| !families().any(|family| family == **name)) else {
+        return Ok(());
+    };
+    let all: Vec<_> = families().collect();
+    Err(Failure::new(format!("--skip: there is no family `{name}`"))
+        .hint(format!("the families are {}", all.join(", "))))
 }
 
 fn check_node(node: &str) -> Result<(), Failure> {
@@ -195,6 +207,17 @@ mod tests {
             assert_eq!(check_budget(Share(good)).ok(), Some(good));
         }
         assert!(check_budget(Share(cores + 0.01)).is_err());
+    }
+
+    #[test]
+    fn what_is_skipped_is_a_family_of_a_sensor_though_none_has_it_here() {
+        let check = |name: &str| check_skips(&[name.to_owned()]);
+        assert!(check("numa").is_ok() && check("smart").is_ok());
+        for bad in ["foo", "insight", "default", "device/*/max_*"] {
+            let failure = check(bad).expect_err(bad);
+            let hint = failure.the_hint().expect("one");
+            assert!(hint.contains("numa") && hint.contains("slurm"), "{hint}");
+        }
     }
 
     #[test]

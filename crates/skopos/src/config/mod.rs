@@ -15,6 +15,7 @@
 
 mod sensors;
 mod share;
+mod address;
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -29,7 +30,7 @@ use skopos_score::interval::PolicyConfig;
 
 use crate::failure::Failure;
 
-pub(crate) use sensors::DEFAULT_SENSOR;
+pub(crate) use sensors::{DEFAULT_SENSOR, families};
 pub(crate) use share::Share;
 
 /// The longest file that is read: a thousand insights fit.
@@ -105,8 +106,10 @@ pub(crate) struct PredictionConfig {
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct PeersConfig {
     /// Where to answer probes of others.
+    #[serde(deserialize_with = "address::optional")]
     pub(crate) listen: Option<SocketAddr>,
     /// Name and address of each node to probe.
+    #[serde(deserialize_with = "address::by_name")]
     pub(crate) nodes: BTreeMap<String, SocketAddr>,
     /// How often.
     #[serde(deserialize_with = "skopos_score::duration::optional")]
@@ -236,7 +239,10 @@ mod tests {
             ("[agent]\n[sensors.blok]\nmin_seconds = 5", "line 2"),
             ("[sensors.zzz]\nmin_seconds = 5", "the families are"),
             ("[[insight]]\nname = \"a\"", "sql"),
-            ("[peers]\nlisten = \"here\"", "socket address"),
+            ("[peers]\nlisten = \"here\"", "`here` is no address: write it like `10.0.0.2:7361`"),
+            ("[peers]\nnodes = { n02 = \"10.0.0.2\" }", "has no port: try `10.0.0.2:7361`"),
+            ("[peers]\nnodes = { n02 = \"::1\" }", "has no port: try `[::1]:7361`"),
+            ("[peers]\nnodes = { n02 = \"10.0.0.2\" }", "line 2"),
         ] {
             let error = toml::from_str::<Config>(text).expect_err(text).to_string();
             assert!(error.contains(said), "{text}: {error}");

@@ -62,10 +62,15 @@ impl<'de> Deserialize<'de> for Family {
 const OF_THE_AGENT: [&str; 3] =
     [schema::self_::FAMILY.name, schema::self_sensor::FAMILY.name, schema::insight::FAMILY.name];
 
+/// The families that sensors have, here or elsewhere.
+pub(crate) fn families() -> impl Iterator<Item = &'static str> {
+    let families = schema::FAMILIES.iter().map(|family| family.name);
+    families.filter(|name| !OF_THE_AGENT.contains(name))
+}
+
 /// What a table of a sensor can be named.
 fn names() -> impl Iterator<Item = &'static str> {
-    let families = schema::FAMILIES.iter().map(|family| family.name);
-    families.filter(|name| !OF_THE_AGENT.contains(name)).chain([DEFAULT_SENSOR])
+    families().chain([DEFAULT_SENSOR])
 }
 
 fn unknown(name: &str) -> String {

@@ -97,6 +97,30 @@ fn what_cannot_be_is_refused_with_a_hint() {
 }
 
 #[test]
+fn what_is_refused_names_its_file() {
+    let sql = |name: &str| {
+        format!(
+            "[[insight]]\nname = \"{name}\"\nsql = \"SELECT count(*) FROM latest WHERE topic LIKE \
+             '%'\"\n"
+        )
+    };
+    for (text, said) in [
+        ("[sensors.mem]\nmin_seconds = 9\nmax_seconds = 3\n".to_owned(), "[sensors.mem]"),
+        ("[[insight]]\nname = \"a\"\nsql = \"SELECT\"\n".to_owned(), "insight `a`"),
+        (sql("a") + &sql("b"), "hint: leave insights out of it: `AND topic NOT LIKE"),
+        (
+            "[[anomaly]]\nname = \"a\"\ntopic = \"**\"\ndetector = \"none\"\n".to_owned(),
+            "[[anomaly]]",
+        ),
+    ] {
+        let ran = agent(&text, "", &[]);
+        assert_eq!(ran.code, 2, "{text}: {ran:?}");
+        assert!(ran.stderr.contains("skopos.toml: "), "{text}: {ran:?}");
+        assert!(ran.stderr.contains(said), "{text}: {ran:?}");
+    }
+}
+
+#[test]
 fn a_budget_that_cannot_be_kept_says_by_how_much() {
     let agent = Running::start(&["--interval", "100ms", "--budget", "0.0001%"]);
     let exceeded = || {

@@ -74,8 +74,8 @@ fn what_is_wrong_is_said() {
         "`clear = 4` lies on the unusual side of `below = 5`",
     );
     check("detector = \"threshold\"\nabove = 5\nclear = 6", "unusual side of `above = 5`");
-    check("detector = \"threshold\"\nabove = nan", "`above` is NaN, and goes from");
-    check("detector = \"threshold\"\nabove = inf", "`above` is inf, and goes from");
+    check("detector = \"threshold\"\nabove = nan", "`above` is NaN, and must be a finite number");
+    check("detector = \"threshold\"\nabove = inf", "`above` is inf, and must be a finite number");
     check(
         "detector = \"threshold\"\nabove = 5\nwindow = 9",
         "`window` is no parameter of `threshold`, which has `above`, `below`, `clear`, `for`",

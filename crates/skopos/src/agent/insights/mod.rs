@@ -104,6 +104,7 @@ impl Insights {
             Some((path, text)) => Tiers::parse(&text)
                 .map_err(|e| Failure::new(path.display().to_string()).because(&e).hint(e.hint()))?,
         };
+        let here = config.path.as_deref();
         let (built_in, changes) = BuiltIn::new(node, tiers);
         let mut insights = Self {
             node: Arc::clone(node),
@@ -111,17 +112,23 @@ impl Insights {
             built_in,
             facts: Vec::new(),
             computed: HashMap::new(),
-            findings: Findings::new(node, &config.anomaly)?,
-            predictions: Predictions::new(node, &config.prediction)?,
+            findings: Findings::new(node, &config.anomaly).map_err(|e| e.in_file(here))?,
+            predictions: Predictions::new(node, &config.prediction).map_err(|e| e.in_file(here))?,
             refused: Vec::new(),
             facts_refused: 0,
         };
         insights.apply(changes, publisher);
         for configured in &config.insight {
-            let (spec, insight) = from_sql::compile(node, configured)?;
+            let (spec, insight) =
+                from_sql::compile(node, configured).map_err(|e| e.in_file(here))?;
             let topic = spec.topic.clone();
             insights.add(spec, insight, false, publisher).map_err(|e| {
-                Failure::new(format!("insight `{}` ({topic})", configured.name)).because(&e)
+                let failure = Failure::new(format!("insight `{}` ({topic})", configured.name));
+                let failure = failure.in_file(here).because(&e);
+                match e.hint() {
+                    Some(hint) => failure.hint(hint),
+                    None => failure,
+                }
             })?;
         }
         Ok(insights)
@@ -360,6 +367,19 @@ enum AddError {
     Graph(skopos_score::Error),
     #[error(transparent)]
     Segment(skopos_shm::Error),
+}
+
+impl AddError {
+    /// What whoever wrote the statement can do.
+    fn hint(&self) -> Option<&'static str> {
+        match self {
+            Self::Graph(skopos_score::Error::Cycle(_)) => {
+                Some("leave insights out of it: `AND topic NOT LIKE '%/insight/%'`")
+            }
+            Self::Graph(e) => e.hint(),
+            Self::Segment(_) => None,
+        }
+    }
 }
 
 impl Computing {
