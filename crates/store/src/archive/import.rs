@@ -1,0 +1,344 @@
+//! Reports into the archive.
+//!
+//! A folder is searched for `summary.json`, `*.summary.json`, `*.jsonl`, which has a report on each
+//! line, as `export` writes them, and `*.summary`, as `resource_monitor` names them. A report is known by the SHA-256 of its document, written anew from
+//! what was read, so that other white space is no other report.
+
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::io::{self, BufRead as _, BufReader, Read as _};
+use std::path::{Path, PathBuf};
+
+use rusqlite::{OptionalExtension as _, Transaction, TransactionBehavior, params};
+use sha2::{Digest as _, Sha256};
+use skopos_model::task::{Completeness, ExitType, RESOURCES, SUMMARY_VERSION, Summary};
+
+use super::{Archive, Error, sql};
+
+/// Reports of one transaction: enough that its cost is that of its rows, few enough that another
+/// writer waits for a fraction of a second.
+const BATCH: usize = 500;
+
+/// The longest document. One with ten thousand processes has 3 MB.
+const MAX_DOCUMENT_BYTES: u64 = 64 << 20;
+
+/// The deepest folder: deeper than anybody sorts reports, and an end for loops of mounts.
+const MAX_DEPTH: usize = 32;
+
+/// The refusals that are kept by name. Those beyond it are counted.
+const MAX_NAMED: usize = 1_000;
+
+/// What an import did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Imported {
+    /// Reports that are new.
+    pub added: u64,
+    /// Reports that were there.
+    pub known: u64,
+    /// What was not taken.
+    pub refused: u64,
+    /// The first of them by name.
+    pub refusals: Vec<Refused>,
+}
+
+/// A file, or a line of one, that was not taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refused {
+    /// The file, with `:LINE` where it has many.
+    pub place: String,
+    /// Why.
+    pub why: String,
+}
+
+/// Reads the reports of other tools in a text, or says why there are none.
+pub type Foreign = dyn Fn(&str) -> Result<Vec<Summary>, String>;
+
+impl Archive {
+    /// Imports files and what is below folders. `collection` is what the reports are called together;
+    /// empty for nothing. What is no report of Skopos is handed to `foreign`.
+    ///
+    /// # Errors
+    /// The archive cannot be written. What cannot be read is counted in the result.
+    pub fn import(
+        &mut self,
+        places: &[PathBuf],
+        collection: &str,
+        foreign: &Foreign,
+    ) -> Result<Imported, Error> {
+        let mut import =
+            Import { collection, foreign, batch: Vec::new(), done: Imported::default() };
+        for place in places {
+            import.place(self, place, 0)?;
+        }
+        import.write(self)?;
+        Ok(import.done)
+    }
+}
+
+pub(super) fn add(archive: &mut Archive, summary: &Summary) -> Result<bool, Error> {
+    let foreign: &Foreign = &|_| Ok(Vec::new());
+    let mut import =
+        Import { collection: "", foreign, batch: Vec::new(), done: Imported::default() };
+    import.batch.push(summary.clone());
+    import.write(archive)?;
+    Ok(import.done.added == 1)
+}
+
+struct Import<'a> {
+    collection: &'a str,
+    foreign: &'a Foreign,
+    batch: Vec<Summary>,
+    done: Imported,
+}
+
+impl Import<'_> {
+    fn place(&mut self, archive: &mut Archive, path: &Path, depth: usize) -> Result<(), Error> {
+        // What was named may be a link; below it none is followed.
+        let metadata = if depth == 0 { fs::metadata(path) } else { fs::symlink_metadata(path) };
+        match metadata {
+            Err(e) => self.refuse(path.display().to_string(), e.to_string()),
+            Ok(found) if found.is_dir() && depth == MAX_DEPTH => {
+                self.refuse(path.display().to_string(), format!("deeper than {MAX_DEPTH} folders"));
+            }
+            Ok(found) if found.is_dir() => self.folder(archive, path, depth)?,
+            Ok(found) if found.is_file() => self.file(archive, path)?,
+            Ok(_) if depth == 0 => {
+                self.refuse(path.display().to_string(), "neither a file nor a folder".to_owned());
+            }
+            Ok(_) => {}
+        }
+        Ok(())
+    }
+
+    fn folder(&mut self, archive: &mut Archive, path: &Path, depth: usize) -> Result<(), Error> {
+        let entries = fs::read_dir(path).and_then(Iterator::collect::<io::Result<Vec<_>>>);
+        let mut entries = match entries {
+            Ok(entries) => entries,
+            Err(e) => {
+                self.refuse(path.display().to_string(), e.to_string());
+                return Ok(());
+            }
+        };
+        entries.sort_by_key(fs::DirEntry::file_name);
+        for entry in entries {
+            let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
+            if is_folder || is_report(&entry.file_name().to_string_lossy()) {
+                self.place(archive, &entry.path(), depth + 1)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn file(&mut self, archive: &mut Archive, path: &Path) -> Result<(), Error> {
+        let name = path.display().to_string();
+        let file = match File::open(path) {
+            Ok(file) => file,
+            Err(e) => {
+                self.refuse(name, e.to_string());
+                return Ok(());
+            }
+        };
+        let mut reader = BufReader::new(file);
+        let has_many = path.extension().is_some_and(|e| e == "jsonl");
+        for line in 1_u64.. {
+            let place = if has_many { format!("{name}:{line}") } else { name.clone() };
+            let mut bytes = Vec::new();
+            let mut limited = (&mut reader).take(MAX_DOCUMENT_BYTES + 1);
+            let read = if has_many {
+                limited.read_until(b'\n', &mut bytes)
+            } else {
+                limited.read_to_end(&mut bytes)
+            };
+            match read {
+                Err(e) => {
+                    self.refuse(place, e.to_string());
+                    break;
+                }
+                Ok(0) if has_many => break,
+                Ok(length) if length as u64 > MAX_DOCUMENT_BYTES => {
+                    // The rest of the line would be read as lines of its own.
+                    self.refuse(place, format!("longer than {MAX_DOCUMENT_BYTES} bytes"));
+                    break;
+                }
+                Ok(_) if has_many && bytes.trim_ascii().is_empty() => {}
+                Ok(_) => match document(&bytes) {
+                    Ok(summary) => self.take(archive, summary)?,
+                    Err(why) if has_many => self.refuse(place, why),
+                    Err(why) => self.other(archive, place, &bytes, why)?,
+                },
+            }
+            if !has_many {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// A file that is no report of ours because of `why`.
+    fn other(
+        &mut self,
+        archive: &mut Archive,
+        place: String,
+        bytes: &[u8],
+        why: String,
+    ) -> Result<(), Error> {
+        // One of ours that is wrong is not one of others.
+        let is_ours = serde_json::from_slice::<Versioned>(bytes).is_ok();
+        let text = std::str::from_utf8(bytes).ok().filter(|_| !is_ours);
+        let Some(text) = text else {
+            self.refuse(place, why);
+            return Ok(());
+        };
+        match (self.foreign)(text) {
+            Ok(reports) if !reports.is_empty() => {
+                for report in reports {
+                    match sound(report) {
+                        Ok(summary) => self.take(archive, summary)?,
+                        Err(why) => self.refuse(place.clone(), why),
+                    }
+                }
+            }
+            Ok(_) => self.refuse(place, why),
+            Err(foreign) => self.refuse(place, format!("{why}; nor of another tool: {foreign}")),
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, archive: &mut Archive, summary: Summary) -> Result<(), Error> {
+        self.batch.push(summary);
+        if self.batch.len() >= BATCH { self.write(archive) } else { Ok(()) }
+    }
+
+    fn refuse(&mut self, place: String, why: String) {
+        self.done.refused += 1;
+        if self.done.refusals.len() < MAX_NAMED {
+            self.done.refusals.push(Refused { place, why });
+        }
+    }
+
+    /// The batch in one transaction.
+    fn write(&mut self, archive: &mut Archive) -> Result<(), Error> {
+        let batch = std::mem::take(&mut self.batch);
+        let collection = self.collection;
+        let mut write = || {
+            let transaction =
+                archive.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+            let mut added = 0;
+            let mut resources = HashMap::new();
+            for summary in &batch {
+                added += u64::from(insert(&transaction, summary, collection, &mut resources)?);
+            }
+            transaction.commit()?;
+            Ok(added)
+        };
+        let added = write().map_err(|e| sql(&archive.path, "it cannot be written", e))?;
+        self.done.added += added;
+        self.done.known += batch.len() as u64 - added;
+        Ok(())
+    }
+}
+
+fn is_report(name: &str) -> bool {
+    let ends = [".summary.json", ".summary", ".jsonl"];
+    name == "summary.json" || ends.iter().any(|end| name.ends_with(end))
+}
+
+/// What tells a report of ours from others.
+#[derive(serde::Deserialize)]
+struct Versioned {
+    version: u32,
+}
+
+/// A report from its bytes, or why they are none.
+fn document(bytes: &[u8]) -> Result<Summary, String> {
+    let versioned: Versioned =
+        serde_json::from_slice(bytes).map_err(|e| format!("no report of a task: {e}"))?;
+    if versioned.version != SUMMARY_VERSION {
+        return Err(format!(
+            "a report of version {}, and this program knows {SUMMARY_VERSION}",
+            versioned.version
+        ));
+    }
+    let summary = serde_json::from_slice(bytes).map_err(|e| format!("no report of a task: {e}"))?;
+    sound(summary)
+}
+
+/// The report, unless it says what cannot be.
+fn sound(summary: Summary) -> Result<Summary, String> {
+    if summary.task.class.is_empty() {
+        return Err("a report without a class".to_owned());
+    }
+    if summary.end_seconds < summary.start_seconds {
+        return Err("it ends before it starts".to_owned());
+    }
+    let wrong = |value: Option<f64>| value.is_some_and(|v| !v.is_finite() || v < 0.0);
+    if let Some((name, reading)) = summary.resources.iter().find(|(_, r)| wrong(r.value)) {
+        return Err(format!("`{name}` is {}", reading.value.unwrap_or_default()));
+    }
+    Ok(summary)
+}
+
+/// Inserts one report. False if it was there.
+fn insert(
+    transaction: &Transaction<'_>,
+    summary: &Summary,
+    collection: &str,
+    resources: &mut HashMap<&'static str, i64>,
+) -> rusqlite::Result<bool> {
+    let text = serde_json::to_string(summary)
+        .map_err(|e| rusqlite::Error::ToSqlConversionFailure(e.into()))?;
+    let hash = Sha256::digest(text.as_bytes());
+    let exit_type = match summary.ended.exit_type {
+        ExitType::Normal => "normal",
+        ExitType::Signal => "signal",
+        ExitType::Limit => "limit",
+        ExitType::Running => "running",
+    };
+    let task: Option<i64> = transaction
+        .prepare_cached(
+            "INSERT INTO task (hash, class, host, monitor, collection, start_seconds, end_seconds,
+             exit_type, status, document) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+             ON CONFLICT (hash) DO NOTHING RETURNING id",
+        )?
+        .query_row(
+            params![
+                hash.as_slice(),
+                summary.task.class,
+                summary.host.node,
+                summary.task.monitor,
+                collection,
+                summary.start_seconds,
+                summary.end_seconds,
+                exit_type,
+                summary.ended.status,
+                text
+            ],
+            |row| row.get(0),
+        )
+        .optional()?;
+    let Some(task) = task else { return Ok(false) };
+    // Names that this program does not know stay in the document.
+    for resource in RESOURCES {
+        let Some(reading) = summary.resources.get(resource.name) else { continue };
+        let id = match resources.get(resource.name) {
+            Some(id) => *id,
+            None => {
+                let id = resource_id(transaction, resource.name)?;
+                resources.insert(resource.name, id);
+                id
+            }
+        };
+        let is_whole = reading.completeness == Completeness::All;
+        transaction
+            .prepare_cached(
+                "INSERT INTO reading (task, resource, value, is_whole) VALUES (?, ?, ?, ?)",
+            )?
+            .execute(params![task, id, reading.value, is_whole])?;
+    }
+    Ok(true)
+}
+
+fn resource_id(transaction: &Transaction<'_>, name: &str) -> rusqlite::Result<i64> {
+    transaction.execute("INSERT INTO resource (name) VALUES (?) ON CONFLICT DO NOTHING", [name])?;
+    transaction.query_row("SELECT id FROM resource WHERE name = ?", [name], |row| row.get(0))
+}

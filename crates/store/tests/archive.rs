@@ -1,0 +1,306 @@
+//! The archive: what goes in comes out, once, and nothing else.
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::json;
+use skopos_model::task::{SUMMARY_VERSION, Summary, resource};
+use skopos_store::archive::{Archive, ConditionError, Conditions, Error};
+
+/// A report of a task that used this many bytes.
+fn summary(class: &str, host: &str, at: f64, bytes: f64) -> Summary {
+    let reading = |value: Option<f64>, unit: &str, completeness: &str| {
+        json!({"value": value, "unit": unit, "method": "procfs", "completeness": completeness,
+               "error_bound": null})
+    };
+    // From JSON, as reports of earlier versions have it: what they lack must have a default.
+    let report = json!({
+        "version": SUMMARY_VERSION,
+        "task": {"class": class, "command": [class], "folder": "", "monitor": "skopos 0.1.0"},
+        "host": {"node": host, "kernel": "6", "cores": 2, "memory_bytes": 1},
+        "start_seconds": at, "end_seconds": at + 2.0,
+        "ended": {"exit_type": "normal", "status": 0, "signal": null, "limits": [], "guilty": null},
+        "level": 1,
+        "resources": {
+            "resident_bytes_max": reading(Some(bytes), "bytes", "sampled"),
+            "wall_seconds": reading(Some(2.0), "seconds", "all"),
+            "swap_bytes_max": reading(None, "bytes", "none"),
+        },
+        "mechanisms": [], "overhead": {"cpu_seconds": 0.0, "resident_bytes_max": 1, "stops": 0},
+        "disturbed": [], "findings": [], "processes": [], "processes_left_out": 0
+    });
+    serde_json::from_value(report).expect("a report")
+}
+
+fn none(_: &str) -> Result<Vec<Summary>, String> {
+    Ok(Vec::new())
+}
+
+fn put(folder: &Path, name: &str, summary: &Summary) {
+    let place = folder.join(name);
+    fs::create_dir_all(&place).expect("a folder");
+    let text = serde_json::to_string_pretty(summary).expect("JSON");
+    fs::write(place.join("summary.json"), text).expect("written");
+}
+
+fn three(folder: &Path) {
+    put(folder, "a", &summary("align", "n01", 1.0, 1e9));
+    put(folder, "b/deep", &summary("align", "n02", 2.0, 3e9));
+    put(folder, "c", &summary("merge", "n01", 3.0, 5e6));
+}
+
+#[test]
+fn the_same_folder_twice_adds_nothing_and_an_export_comes_back() {
+    let folder = tempfile::tempdir().expect("a folder");
+    three(folder.path());
+    let mut archive = Archive::create(&folder.path().join("new/a.sqlite")).expect("an archive");
+    let places = [folder.path().to_owned()];
+    let first = archive.import(&places, "", &none).expect("imported");
+    assert_eq!((first.added, first.known, first.refused), (3, 0, 0), "{first:?}");
+    let again = archive.import(&places, "", &none).expect("imported");
+    assert_eq!((again.added, again.known, again.refused), (0, 3, 0), "{again:?}");
+    // Other white space is no other report.
+    let compact = serde_json::to_string(&summary("align", "n01", 1.0, 1e9)).expect("JSON");
+    fs::write(folder.path().join("x.summary.json"), compact).expect("written");
+    assert_eq!(archive.import(&places, "", &none).expect("imported").known, 4);
+
+    let mut lines = String::new();
+    let exported = archive.export(&Conditions::default(), |text| {
+        lines += &format!("{text}\n");
+        true
+    });
+    assert_eq!(exported.expect("exported"), 3);
+    let file = folder.path().join("all.jsonl");
+    fs::write(&file, lines).expect("written");
+    let mut other = Archive::create(&folder.path().join("b.sqlite")).expect("an archive");
+    assert_eq!(other.import(&[file], "", &none).expect("imported").added, 3);
+    let all = Conditions::default();
+    assert_eq!(other.classes(&all).expect("read"), archive.classes(&all).expect("read"));
+    assert_eq!(other.damage().expect("checked"), Vec::<String>::new());
+}
+
+#[test]
+fn what_is_no_report_is_named_and_the_rest_goes_on() {
+    let folder = tempfile::tempdir().expect("a folder");
+    three(folder.path());
+    let good = serde_json::to_value(summary("align", "n03", 9.0, 1.0)).expect("JSON");
+    let bad = |name: &str, text: &[u8]| {
+        fs::create_dir_all(folder.path().join(name)).expect("a folder");
+        fs::write(folder.path().join(name).join("summary.json"), text).expect("written");
+    };
+    bad("d-empty", b"");
+    bad("d-bytes", &[0xff, 0, 1, 2]);
+    bad("d-other", br#"{"hello": 1}"#);
+    let changed = |path: &str, value: serde_json::Value| {
+        let mut json = good.clone();
+        *json.pointer_mut(path).expect(path) = value;
+        json.to_string()
+    };
+    bad("d-later", changed("/version", 99.into()).as_bytes());
+    bad("d-nameless", changed("/task/class", "".into()).as_bytes());
+    bad("d-backward", changed("/end_seconds", 1.into()).as_bytes());
+    bad("d-negative", changed("/resources/wall_seconds/value", (-1).into()).as_bytes());
+    bad("d-text", changed("/resources/wall_seconds/value", "2".into()).as_bytes());
+    bad("d-cut", &good.to_string().as_bytes()[..100]);
+    let lines = format!("{good}\n\nnonsense\n{}", changed("/start_seconds", 8.into()));
+    fs::write(folder.path().join("z.jsonl"), lines).expect("written");
+    let mut archive = Archive::create(&folder.path().join("a.sqlite")).expect("an archive");
+    let places = [folder.path().to_owned(), folder.path().join("nowhere")];
+    let done = archive.import(&places, "", &none).expect("imported");
+    assert_eq!((done.added, done.known, done.refused), (5, 0, 11), "{done:#?}");
+    let said: Vec<String> =
+        done.refusals.iter().map(|r| format!("{} {}", r.place, r.why)).collect();
+    for part in [
+        "d-later/summary.json a report of version 99",
+        "z.jsonl:3 ",
+        "nowhere",
+        "without a class",
+        "ends before",
+        "`wall_seconds` is -1",
+        "d-empty",
+        "d-bytes",
+        "d-other",
+        "d-cut",
+        "d-text",
+    ] {
+        assert!(said.iter().any(|s| s.contains(part)), "no `{part}` in {said:#?}");
+    }
+}
+
+#[test]
+fn reports_of_other_tools_are_read_by_who_knows_them() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let other = |text: &str| match text.trim() {
+        "two" => Ok(vec![summary("x", "n01", 1.0, 1.0), summary("x", "n01", 2.0, 1.0)]),
+        "bad" => Ok(vec![summary("", "n01", 1.0, 1.0)]),
+        _ => Err("it is neither".to_owned()),
+    };
+    for (name, text) in
+        [("a.summary", "two"), ("b.summary", "bad"), ("c.summary", "hm"), ("d.txt", "two")]
+    {
+        fs::write(folder.path().join(name), text).expect("written");
+    }
+    let mut archive = Archive::create(&folder.path().join("a.sqlite")).expect("an archive");
+    let done = archive.import(&[folder.path().to_owned()], "", &other).expect("imported");
+    assert_eq!((done.added, done.refused), (2, 2), "{done:#?}");
+    assert!(done.refusals[1].why.ends_with("nor of another tool: it is neither"), "{done:#?}");
+    let named = archive.import(&[folder.path().join("d.txt")], "", &other).expect("imported");
+    assert_eq!((named.known, named.refused), (2, 0));
+}
+
+#[test]
+fn conditions_select() {
+    let folder = tempfile::tempdir().expect("a folder");
+    three(folder.path());
+    let mut archive = Archive::create(&folder.path().join("a.sqlite")).expect("an archive");
+    archive.import(&[folder.path().to_owned()], "autumn", &none).expect("imported");
+    for (text, expected) in [
+        ("memory>2GB", 1),
+        ("memory>=1GB", 2),
+        ("resident_bytes_max<=3000000000, host=n01", 2),
+        ("memory!=3GB", 2),
+        ("host=n0*", 3),
+        ("host!=n01", 1),
+        ("name=align,host=n02,memory>1GiB", 1),
+        ("host=n0?", 0),
+        ("set=autumn", 3),
+        ("set=spring", 0),
+        ("monitor=skopos*", 3),
+        ("exit=normal,status=0", 3),
+        ("status!=0", 0),
+        ("wall>=2s", 3),
+        // Unknown is neither above nor below.
+        ("swap>=0", 0),
+        ("swap<1GB", 0),
+    ] {
+        let conditions = Conditions::parse(text).expect(text);
+        let tasks: u64 =
+            archive.classes(&conditions).expect("read").iter().map(|class| class.tasks).sum();
+        assert_eq!(tasks, expected, "{text}");
+        assert_eq!(archive.export(&conditions, |_| true).expect("read"), expected, "{text}");
+    }
+}
+
+#[test]
+fn what_is_no_condition_is_said() {
+    for (text, said) in [
+        ("memory", "`memory` is no condition; one looks like `memory>1GiB` or `host=n01`"),
+        ("", "`` is no condition; one looks like `memory>1GiB` or `host=n01`"),
+        (">1", "`>1` is no condition; one looks like `memory>1GiB` or `host=n01`"),
+        ("memory!1", "`memory!1` is no condition; one looks like `memory>1GiB` or `host=n01`"),
+        ("memroy>1", "there is nothing called `memroy` to ask for"),
+        ("memory>lots", "`memory>lots`: a size looks like `4GiB`, `500MB` or `1048576`"),
+        ("wall>-1s", "`wall>-1s`: a time looks like `30s`, `5m` or `2h`"),
+        (
+            "host>n01",
+            "`host>n01`: a text is compared with `=` or `!=`, and `*` stands for anything",
+        ),
+        ("status=ok", "`status=ok`: a status looks like `0`"),
+        ("exit=well", "`exit=well`: a task ends as `normal`, `signal`, `limit` or is `running`"),
+        ("host=n01,processes>x", "`processes>x`: a number looks like `100`"),
+    ] {
+        assert_eq!(Conditions::parse(text).expect_err(text).to_string(), said);
+    }
+    let many = vec!["memory>1"; 1_000].join(",");
+    assert_eq!(Conditions::parse(&many), Err(ConditionError::Many));
+    // A quote is a letter like any other.
+    assert!(Conditions::parse("host=x' OR '1'='1").is_ok());
+}
+
+#[test]
+fn values_by_host_make_those_of_the_class() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut archive = Archive::create(&folder.path().join("a.sqlite")).expect("an archive");
+    for n in 0..10 {
+        let host = if n % 3 == 0 { "n01" } else { "n02" };
+        assert!(
+            archive.add(&summary("align", host, f64::from(n), 1e6 * f64::from(n))).expect("added")
+        );
+    }
+    assert!(!archive.add(&summary("align", "n01", 0.0, 0.0)).expect("known"));
+    let mut failed = summary("align", "n01", 50.0, 7e9);
+    failed.ended.status = Some(1);
+    archive.add(&failed).expect("added");
+    let hosts = archive.used("align", &Conditions::default()).expect("read");
+    let mut whole = hosts["n01"]["resident_bytes_max"].clone();
+    assert_eq!(whole.distribution.moments.count(), 5);
+    whole.merge(&hosts["n02"]["resident_bytes_max"]);
+    assert_eq!((whole.distribution.moments.count(), whole.lower_bounds), (11, 11));
+    assert_eq!(whole.distribution.moments.max(), Some(7e9));
+    let swap = &hosts["n02"]["swap_bytes_max"];
+    assert_eq!((swap.distribution.moments.count(), swap.unknown), (0, 6));
+    assert!(archive.used("nothing", &Conditions::default()).expect("read").is_empty());
+
+    // What it would have needed had it not failed is unknown.
+    let memory = resource("memory").expect("it is there");
+    let found = archive.records("align", memory, &Conditions::default()).expect("read");
+    assert_eq!((found.records.len(), found.unfinished, found.lower_bounds), (10, 1, 10));
+    assert!(found.records.iter().all(|r| r.seconds == 2.0 && r.value < 1e7));
+    let wall = resource("wall").expect("it is there");
+    let found = archive.records("align", wall, &Conditions::default()).expect("read");
+    assert!(found.records.iter().all(|r| (r.seconds, r.value) == (1.0, 2.0)));
+    let swap = resource("swap").expect("it is there");
+    assert_eq!(archive.records("align", swap, &Conditions::default()).expect("read").unknown, 10);
+}
+
+#[test]
+fn other_files_are_left_alone() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("a");
+    assert!(matches!(Archive::open(&path), Err(Error::Missing(_))));
+    assert!(!path.exists(), "looking makes nothing");
+    let text = "some text that is no database, but long enough to be looked at".repeat(20);
+    fs::write(&path, &text).expect("written");
+    assert!(matches!(Archive::create(&path), Err(Error::NotAnArchive(_))));
+    assert_eq!(fs::read_to_string(&path).expect("there"), text);
+    let other = folder.path().join("b");
+    let connection = rusqlite::Connection::open(&other).expect("a database");
+    connection.execute_batch("CREATE TABLE task (id INTEGER)").expect("a table");
+    assert!(matches!(Archive::create(&other), Err(Error::NotAnArchive(_))));
+    let later = folder.path().join("c");
+    drop(Archive::create(&later).expect("an archive"));
+    let connection = rusqlite::Connection::open(&later).expect("a database");
+    connection.pragma_update(None, "user_version", 99).expect("set");
+    drop(connection);
+    let refused = Archive::open(&later).expect_err("later").to_string();
+    assert!(refused.contains("version 99 of the archive's format"), "{refused}");
+}
+
+#[test]
+fn whoever_comes_first_makes_the_file_and_the_others_find_it() {
+    for _ in 0..30 {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("a.sqlite");
+        let start = std::sync::Barrier::new(8);
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    start.wait();
+                    Archive::create(&path).expect("an archive");
+                });
+            }
+        });
+    }
+}
+
+#[test]
+fn writers_at_one_time_lose_nothing() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("a.sqlite");
+    std::thread::scope(|scope| {
+        for writer in 0..4 {
+            let path = &path;
+            scope.spawn(move || {
+                // Half of the reports are those of the next writer too.
+                let mut archive = Archive::create(path).expect("an archive");
+                for n in 0..50 {
+                    let at = f64::from(25 * writer + n);
+                    archive.add(&summary("align", "n01", at, at)).expect("added");
+                }
+            });
+        }
+    });
+    let archive = Archive::open(&path).expect("an archive");
+    assert_eq!(archive.classes(&Conditions::default()).expect("read")[0].tasks, 125);
+    assert_eq!(archive.damage().expect("checked"), Vec::<String>::new());
+}
