@@ -66,6 +66,12 @@ pub(crate) enum Verb {
         before_help = "Example: skopos run --limit memory=4GiB,wall=2h --report out -- make -j2"
     )]
     Run(RunArgs),
+    /// Keep reports of tasks, and see what the tasks of a class used
+    #[command(before_help = "Example: skopos archive import out && skopos archive stats make")]
+    Archive(crate::verbs::archive::ArchiveArgs),
+    /// What the next task of a class should be given
+    #[command(before_help = "Example: skopos estimate make --minimize waste")]
+    Estimate(crate::verbs::estimate::EstimateArgs),
     /// Look at this machine live
     #[cfg(feature = "tui")]
     #[command(before_help = "Example: skopos top   (? for help, q to leave)")]
@@ -123,7 +129,8 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "LEVEL", default_value = "auto", value_parser = level)]
     pub(crate) level: Level,
     /// What it may use at most: memory=4GiB,wall=2h,cpu=1h,processes=100 … (4GB is 4,000,000,000,
-    /// 4GiB and 4G are 4,294,967,296 bytes)
+    /// 4GiB and 4G are 4,294,967,296 bytes). `auto` limits memory to what `skopos estimate` says of
+    /// its class, and runs it once more with the maximum if that was too little
     #[arg(long = "limit", value_name = "NAME=VALUE,…")]
     pub(crate) limits: Vec<String>,
     /// How long a task that exceeds a limit has to end by itself, after a SIGTERM
@@ -142,6 +149,10 @@ pub(crate) struct RunArgs {
     /// What tasks that are alike are called [default: the program's name]
     #[arg(long, value_name = "CLASS")]
     pub(crate) name: Option<String>,
+    /// Add the report to this archive [without FILE: the one of `skopos archive`]; `--limit auto`
+    /// reads it from there too
+    #[arg(long, value_name = "FILE", num_args = 0..=1)]
+    pub(crate) archive: Option<Option<PathBuf>>,
     /// Print a summary to stderr at the end, even where that is no terminal
     #[arg(long, conflicts_with = "quiet")]
     pub(crate) summary: bool,

@@ -14,6 +14,9 @@ const SYSTEM: &str = "/var/lib/skopos";
 /// The file of calibrations in a folder of state.
 const CALIBRATION: &str = "calibration.json";
 
+/// The archive of tasks in a folder of state.
+const ARCHIVE: &str = "tasks.sqlite";
+
 /// The folder of this user; it need not be there. `None` if nothing tells where it should be.
 pub(crate) fn folder() -> Option<PathBuf> {
     folder_of(rustix::process::geteuid().is_root(), |name| env::var_os(name))
@@ -36,6 +39,11 @@ fn folder_of(is_root: bool, variable: impl Fn(&str) -> Option<OsString>) -> Opti
 /// The file that `skopos calibrate` stores into.
 pub(crate) fn calibration() -> Option<PathBuf> {
     folder().map(|folder| folder.join(CALIBRATION))
+}
+
+/// The archive of tasks, unless another one is named.
+pub(crate) fn archive() -> Option<PathBuf> {
+    folder().map(|folder| folder.join(ARCHIVE))
 }
 
 /// The sources of the sensors on this machine, with the calibrations of this user, or of root while

@@ -10,6 +10,7 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd};
 use std::ptr;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 /// A process id.
@@ -231,6 +232,9 @@ pub(crate) fn adopt_orphans() {
     unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) };
 }
 
+/// What was blocked before any task of this process.
+static BEFORE: OnceLock<libc::sigset_t> = OnceLock::new();
+
 /// Signals of this process as a readable descriptor.
 pub(crate) struct Signals {
     descriptor: OwnedFd,
@@ -266,7 +270,9 @@ impl Signals {
                 return Err(io::Error::last_os_error());
             }
             let descriptor = OwnedFd::from_raw_fd(descriptor);
-            Ok(Self { descriptor, before: before.assume_init() })
+            // Nothing unblocks them again: of a second task the mask is that of the first.
+            let before = *BEFORE.get_or_init(|| before.assume_init());
+            Ok(Self { descriptor, before })
         }
     }
 

@@ -3,6 +3,8 @@
 mod up;
 mod agent;
 mod run;
+pub(crate) mod archive;
+pub(crate) mod estimate;
 mod ls;
 mod get;
 mod watch;
@@ -28,6 +30,8 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Verb::Up(args) => up::run(global, &args),
         Verb::Agent(args) => agent::run(global, &args),
         Verb::Run(args) => run::run(global, &args),
+        Verb::Archive(args) => archive::run(global, &args),
+        Verb::Estimate(args) => estimate::run(global, &args),
         #[cfg(feature = "tui")]
         Verb::Top(args) => crate::top::run(global, &args),
         Verb::Ls(args) => ls::run(global, &args),

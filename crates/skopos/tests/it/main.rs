@@ -17,3 +17,4 @@ mod report;
 #[cfg(feature = "tui")]
 mod top;
 mod delphi;
+mod archive;

@@ -5,6 +5,7 @@
 
 #[cfg(feature = "arrow")]
 mod arrow;
+mod auto;
 mod files;
 mod text;
 
@@ -16,11 +17,13 @@ use serde::Serialize;
 use skopos_model::task::{
     Crossing, ExitType, LimitError, Limits, MechanismUse, RESOURCES, Summary,
 };
+use skopos_store::archive::Archive;
 use skopos_task::{Choice, Failed, Order, Outcome, choose};
 
 use crate::cli::{Global, RunArgs};
 use crate::failure::Failure;
 use crate::out::{Out, Style, tell};
+use crate::verbs::archive;
 
 /// What shells return for a command that does not exist.
 const NOT_FOUND: u8 = 127;
@@ -54,18 +57,31 @@ struct Explained<'a> {
 }
 
 pub(crate) fn run(global: &Global, args: &RunArgs) -> Result<ExitCode, Failure> {
-    let order = order(args)?;
+    let mut order = order(args)?;
     if args.explain {
         return explain(global, &order);
     }
+    let auto = auto::plan(args, &mut order)?;
+    let mut archive = args.archive.clone().map(archive::create).transpose()?;
     let place = args.report.as_deref().map(files::prepare).transpose()?;
     let warn = &mut |near: &Crossing| {
         tell(format!("skopos: {}", text::near(near)));
     };
-    let outcome = match skopos_task::run(&order, warn) {
+    let mut outcome = match skopos_task::run(&order, warn) {
         Ok(outcome) => outcome,
         Err(failed) => return not_run(&order, failed),
     };
+    if let Some(auto) = auto
+        && let Some(second) = auto.again(&order, &outcome)
+    {
+        keep(&mut archive, &outcome);
+        auto::keep_first(place.as_deref(), &outcome);
+        match skopos_task::run(&second, warn) {
+            Ok(again) => outcome = auto::second(again, &outcome),
+            Err(failed) => return not_run(&second, failed),
+        }
+    }
+    keep(&mut archive, &outcome);
     let summary = &outcome.summary;
     // The task has ended: whatever happens to the report, its exit code is passed on.
     if let Some(place) = &place
@@ -89,6 +105,16 @@ fn written(place: &Path, outcome: &Outcome) -> std::io::Result<()> {
     std::panic::catch_unwind(writing).unwrap_or_else(failed)
 }
 
+/// Into the archive, if there is one. A failure is told and is not the task's.
+fn keep(archive: &mut Option<Archive>, outcome: &Outcome) {
+    if let Some(archive) = archive
+        && let Err(e) = archive.add(&outcome.summary)
+    {
+        let place = archive.path().display();
+        tell(format!("skopos: the report could not be added to {place}: {e}"));
+    }
+}
+
 /// To standard error; nobody may be left to read it.
 fn say(text: &str) {
     let _ = writeln!(std::io::stderr(), "{text}");
@@ -97,7 +123,8 @@ fn say(text: &str) {
 fn order(args: &RunArgs) -> Result<Order, Failure> {
     let mut limits = Limits::default();
     for text in &args.limits {
-        let more = Limits::parse(text).map_err(|e| wrong_limit(&e))?;
+        let Some(text) = auto::without(text) else { continue };
+        let more = Limits::parse(&text).map_err(|e| wrong_limit(&e))?;
         for limit in more.iter() {
             if !LIMITED.contains(&limit.resource.name) {
                 return Err(Failure::new(format!("`{}` cannot be limited", limit.resource.name))

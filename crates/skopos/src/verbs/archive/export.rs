@@ -1,0 +1,41 @@
+//! `skopos archive export`
+
+use std::process::ExitCode;
+
+use clap::Args;
+
+use super::{Place, Selection, failure};
+use crate::cli::Global;
+use crate::failure::Failure;
+use crate::out::Out;
+
+#[derive(Debug, Args)]
+pub(super) struct ExportArgs {
+    #[command(flatten)]
+    selection: Selection,
+    #[command(flatten)]
+    place: Place,
+}
+
+/// The reports as they are are JSON in every style.
+pub(super) fn run(global: &Global, args: &ExportArgs) -> Result<ExitCode, Failure> {
+    let conditions = args.selection.conditions()?;
+    let archive = args.place.open()?;
+    let mut out = Out::new(global.style());
+    let mut failed = None;
+    let write = |text: &str| match out.line(text) {
+        Ok(()) => true,
+        Err(e) => {
+            failed = Some(e);
+            false
+        }
+    };
+    archive.export(&conditions, write).map_err(|e| failure(&e))?;
+    match failed {
+        Some(e) => Err(e.into()),
+        None => {
+            out.flush()?;
+            Ok(ExitCode::SUCCESS)
+        }
+    }
+}

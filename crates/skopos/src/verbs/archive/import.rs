@@ -1,0 +1,85 @@
+//! `skopos archive import DIR…`
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Args;
+use serde::Serialize;
+use skopos_model::task::Summary;
+
+use super::{Place, failure};
+use crate::cli::Global;
+use crate::failure::{EXIT_NO, Failure};
+use crate::out::{Out, Style, tell};
+
+/// Refusals that are shown; the others are counted.
+const SHOWN: usize = 20;
+
+#[derive(Debug, Args)]
+pub(super) struct ImportArgs {
+    /// Files, or folders to search
+    #[arg(required = true, value_name = "DIR")]
+    places: Vec<PathBuf>,
+    /// What these reports are called together, for `--where set=NAME`
+    #[arg(long, value_name = "NAME", default_value = "")]
+    set: String,
+    #[command(flatten)]
+    place: Place,
+}
+
+/// `docs/json/archive_import.schema.json`.
+#[derive(Serialize)]
+struct Done<'a> {
+    archive: &'a Path,
+    added: u64,
+    known: u64,
+    refused: u64,
+    refusals: Vec<RefusedJson<'a>>,
+}
+
+#[derive(Serialize)]
+struct RefusedJson<'a> {
+    place: &'a str,
+    why: &'a str,
+}
+
+/// Reports of `resource_monitor` and Kickstart.
+fn of_other_tools(text: &str) -> Result<Vec<Summary>, String> {
+    skopos_task::import::import(text).map_err(|e| {
+        let source = std::error::Error::source(&e).map(|s| format!(": {s}")).unwrap_or_default();
+        format!("{e}{source}")
+    })
+}
+
+/// Exit code 1 if something was refused: the answer to "is all of it in" is no.
+pub(super) fn run(global: &Global, args: &ImportArgs) -> Result<ExitCode, Failure> {
+    let mut archive = args.place.create()?;
+    let done = archive.import(&args.places, &args.set, &of_other_tools).map_err(|e| failure(&e))?;
+    let mut out = Out::new(global.style());
+    if out.style == Style::Json {
+        let refusals = done.refusals.iter();
+        out.json(&Done {
+            archive: archive.path(),
+            added: done.added,
+            known: done.known,
+            refused: done.refused,
+            refusals: refusals.map(|r| RefusedJson { place: &r.place, why: &r.why }).collect(),
+        })?;
+    } else {
+        for refused in done.refusals.iter().take(SHOWN) {
+            tell(format!("refused {}: {}", refused.place, refused.why));
+        }
+        if done.refused > SHOWN as u64 {
+            tell(format!("and {} more; --json names them", done.refused - SHOWN as u64));
+        }
+        out.line(format!(
+            "{} added, {} were there already, {} refused, in {}",
+            done.added,
+            done.known,
+            done.refused,
+            archive.path().display()
+        ))?;
+    }
+    out.flush()?;
+    Ok(if done.refused > 0 { ExitCode::from(EXIT_NO) } else { ExitCode::SUCCESS })
+}
