@@ -21,6 +21,7 @@ mod degree;
 mod height;
 mod intervals;
 mod task;
+mod estimate;
 
 use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
@@ -79,6 +80,8 @@ pub(crate) enum Name {
     Intervals,
     /// What watching one task costs and how true it is, beside resource_monitor, time and strace
     Task,
+    /// First allocations of memory on 96,501 tasks like those of Juve et al., beside naive choices
+    Estimate,
     /// The other process of a measurement
     #[value(hide = true)]
     Worker,
@@ -95,6 +98,7 @@ impl Name {
             Self::Height => "height",
             Self::Intervals => "intervals",
             Self::Task => "task",
+            Self::Estimate => "estimate",
             Self::Worker => "worker",
         }
     }
@@ -168,6 +172,7 @@ pub(crate) fn run(global: &Global, args: &BenchArgs) -> Result<ExitCode, Failure
         Name::Height => height::run(&plan)?,
         Name::Task => task::run(&plan)?,
         Name::Intervals => intervals::run(&plan, args.trace.as_deref())?,
+        Name::Estimate => estimate::run()?,
     };
     let mut out = Out::new(global.style());
     report.print(&mut out)?;

@@ -82,7 +82,7 @@ fn a_schema_refuses_what_is_wrong() {
 #[test]
 fn benchmarks_run_and_report() {
     let dir = runtime_dir();
-    for name in ["score", "agent", "delphi", "intervals", "anatomy", "height"] {
+    for name in ["score", "agent", "delphi", "intervals", "anatomy", "height", "estimate"] {
         let ran = run(dir.path(), &["bench", name, "--seconds", "0.3", "--json"]);
         assert_eq!(ran.code, 0, "{ran:?}");
         let report = ran.json();
