@@ -7,6 +7,7 @@ use skopos_model::task::{Limits, MechanismUse};
 use super::cgroup::{self, Cgroup};
 use super::connector::{self, Connector};
 use super::energy::{self, Energy};
+use super::inotify::{self, Inotify};
 use super::nvml::{self, Nvml};
 use super::perf::{self, Perf};
 use super::preload::{self, Preload};
@@ -87,6 +88,7 @@ pub(crate) fn gather(order: &Order) -> Team {
     team.add_or_why(energy::NAME, "what the processors count of the machine's energy", energy);
     let nvml = Box::new(Nvml::new(nvml::LIBRARY));
     team.add_or_why(nvml::NAME, "GPUs on which the task has a context, and their memory", nvml);
+    team.add_inotify(wanted, order);
     let folders = watched(order);
     if folders.is_empty() {
         team.left_out(tree::NAME, "no folder is watched: name some with --watch");
@@ -203,6 +205,18 @@ impl Team {
         if self.level == 2 && self.mechanisms.iter().any(|m| m.name() == preload::NAME) {
             self.level = 3;
         }
+    }
+
+    fn add_inotify(&mut self, wanted: u8, order: &Order) {
+        if order.watch.is_empty() {
+            return self.left_out(inotify::NAME, "no folder is watched: name some with --watch");
+        }
+        if wanted < 3 && !self.is_named(inotify::NAME) {
+            let why = "opens in watched folders; dear where there are many, so at level 3 or named";
+            return self.left_out(inotify::NAME, why);
+        }
+        let why = "files that are opened in the watched folders, by whomever";
+        self.add_or_why(inotify::NAME, why, Box::new(Inotify::new(order.watch.clone())));
     }
 
     /// One tells of births and ends: told twice they would count twice.

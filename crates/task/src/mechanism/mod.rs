@@ -13,6 +13,7 @@
 //! | [`nvml`] | query | the driver's library | nothing; GPUs and their memory when it looks |
 //! | [`connector`] | notification | root, outside of containers | every process at its birth and at its end |
 //! | [`taskstats`] | notification | root, outside of containers | what every thread was delayed by |
+//! | [`inotify`] | notification | watched folders | nothing; files that are opened there |
 //!
 //! Each offers values to [`Seen`](crate::seen::Seen) with what they cover and how far off they may
 //! be; the report takes the best. None of them knows of another.
@@ -21,6 +22,7 @@ pub mod choose;
 pub(crate) mod cgroup;
 pub(crate) mod connector;
 pub(crate) mod energy;
+pub(crate) mod inotify;
 pub(crate) mod nvml;
 pub(crate) mod perf;
 pub(crate) mod preload;
