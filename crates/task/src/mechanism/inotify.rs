@@ -150,10 +150,11 @@ mod tests {
         fs::create_dir(at("new")).expect("made");
         inotify.readable(&mut seen);
         fs::write(at("new/c"), "x").expect("written");
+        fs::write(at("new/d"), "x").expect("written");
         inotify.readable(&mut seen);
         inotify.finish(&mut seen);
         let reading = seen.reading("opened_files", "");
-        assert_eq!((reading.value, reading.completeness), (Some(3.0), Completeness::AtLeast));
+        assert_eq!((reading.value, reading.completeness), (Some(4.0), Completeness::AtLeast));
         assert!(Inotify::new(vec![at("none")]).prepare(&mut Launch::default()).is_err());
     }
 }
