@@ -162,6 +162,12 @@ impl BuiltIn {
         })
     }
 
+    /// Devices that the tiers file names and this machine has not; none before any device is known.
+    pub fn unknown_devices(&self) -> impl Iterator<Item = &str> {
+        let is_there = |name: &&str| self.kinds.contains_key(&*tiers::instance_of(name));
+        self.tiers.devices().filter(|_| !self.kinds.is_empty()).filter(move |name| !is_there(name))
+    }
+
     /// The fact by which an instance is known, if `topic` is one of this node.
     fn anchor<'t>(&self, topic: &'t Topic) -> Option<(Anchor, &'t str)> {
         let below_node = topic.as_str().strip_prefix(&*self.node)?.strip_prefix('/')?;

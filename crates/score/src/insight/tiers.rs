@@ -166,6 +166,11 @@ impl Tiers {
         self.tiers.iter().find(|tier| tier.name == name)
     }
 
+    /// The devices of which the file says something, as it names them.
+    pub fn devices(&self) -> impl Iterator<Item = &str> {
+        self.devices.iter().map(|entry| &*entry.name)
+    }
+
     /// Copies of each datum on this device, as the file says. `device` is an instance of topics.
     pub fn replication(&self, device: &str) -> Option<u32> {
         let is_it = |entry: &&Replication| instance_of(&entry.name) == device;

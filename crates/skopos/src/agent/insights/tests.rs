@@ -130,6 +130,26 @@ fn findings_come_page_by_page_and_none_is_lost() {
 }
 
 #[test]
+fn a_device_of_the_tiers_file_that_there_is_not_is_told() {
+    let file = tempfile::NamedTempFile::new().expect("a file");
+    let text = "[[device]]\nname = \"nosuch\"\nreplication = 2\n[[device]]\nname = \"vda\"\n\
+                replication = 2\n";
+    std::fs::write(file.path(), text).expect("writable");
+    let mut all = Fixture::new(&format!("tiers = {:?}", file.path()));
+    let told = |all: &Fixture| match all.insights.definitions() {
+        Answer::Definitions { refused, refused_total, .. } => {
+            assert_eq!(refused.len(), refused_total);
+            refused.iter().map(|r| r.topic.clone()).collect::<Vec<_>>()
+        }
+        answer => panic!("{answer:?}"),
+    };
+    assert!(told(&all).is_empty(), "no device is known yet");
+    let changes = all.insights.built_in.fact(&topic_of("n01/device/vda/kind"), Some("virtio"));
+    all.insights.apply(changes, &all.publisher);
+    assert_eq!(told(&all), ["[[device]] name = \"nosuch\""]);
+}
+
+#[test]
 fn insights_without_room_are_listed_up_to_a_bound_and_counted() {
     let mut all = Fixture::new("");
     let name = |index: usize| format!("{index}{}", "y".repeat(60));

@@ -67,18 +67,18 @@ impl Insights {
                 why_none: why_refused.map(|refused| refused.reason.clone()).or(standing.why_none),
             }
         });
+        let unknown = self.built_in.unknown_devices().map(|device| RefusedInput {
+            topic: format!("[[device]] name = \"{device}\""),
+            reason: "the tiers file says how it replicates, and there is no such device".to_owned(),
+        });
+        let without_room = self.refused.iter().map(|Refused { topic, reason, .. }| RefusedInput {
+            topic: topic.to_string(),
+            reason: reason.clone(),
+        });
         Answer::Definitions {
             definitions: definitions.collect(),
-            refused_total: self.refused.len(),
-            refused: self
-                .refused
-                .iter()
-                .take(MAX_REFUSED)
-                .map(|Refused { topic, reason, .. }| RefusedInput {
-                    topic: topic.to_string(),
-                    reason: reason.clone(),
-                })
-                .collect(),
+            refused_total: self.refused.len() + self.built_in.unknown_devices().count(),
+            refused: without_room.chain(unknown).take(MAX_REFUSED).collect(),
         }
     }
 
