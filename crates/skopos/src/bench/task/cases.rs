@@ -1,6 +1,6 @@
 //! The paper's programs, rebuilt, with sizes for a machine of today that is not large.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde::Deserialize;
@@ -57,9 +57,25 @@ pub(super) const CASES: &[Case] = &[
 type Check = (&'static str, fn(&Truth) -> f64, fn(&Seen) -> Option<f64>, f64);
 
 impl Case {
+    /// The file that it writes and reads. What goes through the cache lies in memory: on disk, pages
+    /// that one run leaves to be written back would be in the next one's way.
+    pub(super) fn file(&self, dir: &Path) -> PathBuf {
+        match self.words.last() {
+            Some(&"cached") => {
+                PathBuf::from(format!("/dev/shm/skopos-bench-task-{}", std::process::id()))
+            }
+            _ => dir.join("file"),
+        }
+    }
+
+    /// True if its overhead is told as a share of its time whatever that is.
+    pub(super) fn is_of_many(&self) -> bool {
+        self.kind == Kind::Processes
+    }
+
     /// The command.
     pub(super) fn command(&self, dir: &Path) -> Vec<String> {
-        let file = dir.join("file").display().to_string();
+        let file = self.file(dir).display().to_string();
         let words =
             self.words.iter().map(|w| if *w == "FILE" { file.clone() } else { (*w).to_owned() });
         [dir.join("work").display().to_string()].into_iter().chain(words).collect()

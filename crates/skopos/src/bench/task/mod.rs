@@ -111,7 +111,7 @@ fn rows(case: &Case, found: &[Runs]) -> Vec<Row> {
     let of = |watcher: Watcher| &found[WATCHERS.iter().position(|w| *w == watcher).unwrap_or(0)];
     let bare = median(&of(Watcher::Nobody).seconds);
     let mut rows = vec![Row::new(case.name, "time without a monitor", "s", bare, Better::Neither)];
-    let is_long = bare >= LONG_SECONDS;
+    let is_long = bare >= LONG_SECONDS || case.is_of_many();
     let overhead = |runs: &Runs| {
         runs.median(|at| {
             let more = runs.seconds[at] - bare;

@@ -54,9 +54,13 @@ impl Watcher {
         command.stdin(Stdio::null()).stderr(Stdio::piped()).stdout(Stdio::piped());
         command.current_dir(&out);
         let name = command.get_program().to_string_lossy().into_owned();
+        // Nothing of the run before is in the way of this one.
+        let _ = fs::remove_file(case.file(dir));
+        rustix::fs::sync();
         let begun = Instant::now();
         let ran = command.output().map_err(|e| not_started(&name, &e))?;
         let seconds = begun.elapsed().as_secs_f64();
+        let _ = fs::remove_file(case.file(dir));
         let (said, told) =
             (String::from_utf8_lossy(&ran.stdout), String::from_utf8_lossy(&ran.stderr));
         if !ran.status.success() {
