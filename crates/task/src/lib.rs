@@ -20,7 +20,7 @@ mod sys;
 mod proc;
 mod launch;
 mod seen;
-pub mod mechanism;
+mod mechanism;
 mod enforce;
 mod monitor;
 mod report;

@@ -15,10 +15,10 @@
 //! | [`taskstats`] | notification | root, outside of containers | what every thread was delayed by |
 //! | [`inotify`] | notification | watched folders | nothing; files that are opened there |
 //!
-//! Each offers values to [`Seen`](crate::seen::Seen) with what they cover and how far off they may
+//! Each offers values to [`Seen`] with what they cover and how far off they may
 //! be; the report takes the best. None of them knows of another.
 
-pub mod choose;
+pub(crate) mod choose;
 pub(crate) mod cgroup;
 pub(crate) mod connector;
 pub(crate) mod energy;
