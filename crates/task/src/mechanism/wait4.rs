@@ -29,8 +29,10 @@ impl Mechanism for Wait4 {
         let left = seen.living().len();
         let completeness = if left == 0 { Completeness::All } else { Completeness::AtLeast };
         let missing = (left > 0).then(|| format!("{left} processes of the task run on"));
+        // No trace is left of these, so whether there are any is not known.
+        let unwaited = "what a process used whose parent ignores SIGCHLD is not in it";
         let mut offer = |name, value, error_bound| {
-            let reason = missing.clone();
+            let reason = missing.clone().or(Some(unwaited.to_owned()));
             seen.offer(name, Offer { method: NAME, value, completeness, error_bound, reason });
         };
         offer("cpu_seconds", user + system, Some(2.0 * RESOLUTION_SECONDS));
