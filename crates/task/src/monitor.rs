@@ -200,7 +200,7 @@ impl Run<'_> {
     fn until_the_end(&mut self, warn: &mut dyn FnMut(&Crossing)) -> io::Result<()> {
         while self.ended.is_none() || self.has_more_to_end() {
             self.sleep()?;
-            while let Some(came) = self.signals.next() {
+            for came in self.signals.take() {
                 // The terminal has told the whole group, the task too.
                 if came.signal != libc::SIGCHLD && !came.from_terminal {
                     sys::kill(self.root, came.signal);

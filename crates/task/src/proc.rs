@@ -1,8 +1,12 @@
 //! What `/proc/PID` says of one process. All of it may be gone the next moment, so everything is
 //! optional.
 
-use std::fs;
+mod text;
 
+use std::fs;
+use std::str;
+
+use self::text::text;
 use crate::sys::Pid;
 
 /// From `/proc/PID/stat`.
@@ -49,12 +53,18 @@ impl std::ops::AddAssign for Io {
 }
 
 pub(crate) fn stat(pid: Pid) -> Option<Stat> {
-    parse_stat(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+    text(pid, "stat", parse_stat)
 }
 
-fn parse_stat(text: &str) -> Option<Stat> {
-    // The command, in parentheses, may hold spaces and parentheses: what follows the last one counts.
-    let fields: Vec<&str> = text.rsplit_once(')')?.1.split_whitespace().collect();
+/// The last field that is read, of those after the command, and one.
+const STAT_FIELDS: usize = 42 - 3 + 1;
+
+fn parse_stat(text: &[u8]) -> Option<Stat> {
+    // The command, in parentheses, may hold any bytes, parentheses too: what follows the last one counts.
+    let end = text.iter().rposition(|byte| *byte == b')')?;
+    let mut fields = [""; STAT_FIELDS];
+    let words = str::from_utf8(&text[end + 1..]).ok()?.split_ascii_whitespace();
+    fields.iter_mut().zip(words).for_each(|(field, word)| *field = word);
     let number = |field: usize| fields.get(field - 3)?.parse::<f64>().ok();
     let (ticks, page) =
         (rustix::param::clock_ticks_per_second() as f64, rustix::param::page_size() as u64);
@@ -72,13 +82,16 @@ fn parse_stat(text: &str) -> Option<Stat> {
 }
 
 pub(crate) fn memory(pid: Pid) -> Option<Memory> {
-    parse_memory(&fs::read_to_string(format!("/proc/{pid}/status")).ok()?)
+    text(pid, "status", parse_memory)
 }
 
 /// `None` for one without memory of its own any more.
-fn parse_memory(text: &str) -> Option<Memory> {
-    let kib = |name: &str| {
-        let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+fn parse_memory(text: &[u8]) -> Option<Memory> {
+    let text = after_name(text)?;
+    // The lines come in this order, which spares looking at each of the sixty for each of the three.
+    let mut lines = text.lines();
+    let mut kib = |name: &str| {
+        let line = lines.find_map(|line| line.strip_prefix(name))?;
         line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()
     };
     Some(Memory {
@@ -88,8 +101,14 @@ fn parse_memory(text: &str) -> Option<Memory> {
     })
 }
 
+/// A status without its first line, in which the program's name may hold any bytes.
+fn after_name(status: &[u8]) -> Option<&str> {
+    let end = status.iter().position(|byte| *byte == b'\n')?;
+    str::from_utf8(&status[end + 1..]).ok()
+}
+
 pub(crate) fn io(pid: Pid) -> Option<Io> {
-    parse_io(&fs::read_to_string(format!("/proc/{pid}/io")).ok()?)
+    text(pid, "io", |text| parse_io(str::from_utf8(text).ok()?))
 }
 
 fn parse_io(text: &str) -> Option<Io> {
@@ -107,9 +126,10 @@ fn parse_io(text: &str) -> Option<Io> {
 
 /// Time on a processor and time ready without one, in nanoseconds, of one thread.
 pub(crate) fn schedstat(pid: Pid) -> Option<(u64, u64)> {
-    let text = fs::read_to_string(format!("/proc/{pid}/schedstat")).ok()?;
-    let mut words = text.split_whitespace().map(|word| word.parse().ok());
-    Some((words.next()??, words.next()??))
+    text(pid, "schedstat", |text| {
+        let mut words = str::from_utf8(text).ok()?.split_ascii_whitespace();
+        Some((words.next()?.parse().ok()?, words.next()?.parse().ok()?))
+    })
 }
 
 /// Why delays are not known that the kernel does not account for.
@@ -136,12 +156,11 @@ const MAX_COMMAND: usize = 512;
 
 /// The command line with spaces between its words; the program's name in brackets if it has none.
 pub(crate) fn command(pid: Pid) -> Option<String> {
-    let bytes = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-    let words: Vec<_> = bytes.split(|b| *b == 0).filter(|word| !word.is_empty()).collect();
-    if words.is_empty() {
-        return name(pid);
-    }
-    let mut text = String::from_utf8_lossy(&words.join(&b' ')).into_owned();
+    let line = text(pid, "cmdline", |bytes| {
+        let words: Vec<_> = bytes.split(|b| *b == 0).filter(|word| !word.is_empty()).collect();
+        (!words.is_empty()).then(|| String::from_utf8_lossy(&words.join(&b' ')).into_owned())
+    });
+    let Some(mut text) = line else { return name(pid) };
     if text.len() > MAX_COMMAND {
         let end = (0..=MAX_COMMAND).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
         text.truncate(end);
@@ -152,8 +171,7 @@ pub(crate) fn command(pid: Pid) -> Option<String> {
 
 /// The program's name in brackets.
 pub(crate) fn name(pid: Pid) -> Option<String> {
-    let name = fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
-    Some(format!("[{}]", name.trim_end()))
+    text(pid, "comm", |name| Some(format!("[{}]", String::from_utf8_lossy(name).trim_end())))
 }
 
 /// The children of a process that are alive or not yet reaped, all of its threads' together.
@@ -179,8 +197,10 @@ pub(crate) fn descendants(pid: Pid) -> Vec<Pid> {
 
 /// The process that a thread belongs to.
 pub(crate) fn process_of(thread: Pid) -> Option<Pid> {
-    let text = fs::read_to_string(format!("/proc/{thread}/status")).ok()?;
-    text.lines().find_map(|line| line.strip_prefix("Tgid:"))?.trim().parse().ok()
+    text(thread, "status", |text| {
+        let line = after_name(text)?.lines().find_map(|line| line.strip_prefix("Tgid:"))?;
+        line.trim().parse().ok()
+    })
 }
 
 #[cfg(test)]
@@ -192,7 +212,7 @@ mod tests {
         let mut text =
             "7 (a) b (c) S 3 7 7 0 -1 4194304 100 0 0 0 250 50 0 0 20 0 4 0 100 8192 2 ".to_owned();
         text += "18446744073709551615 1 1 0 0 0 0 0 0 0 0 0 0 17 1 0 0 30 0 0 0 0 0 0 0 0 0 0\n";
-        let stat = parse_stat(&text).expect("a line");
+        let stat = parse_stat(text.as_bytes()).expect("a line");
         let page = rustix::param::page_size() as u64;
         assert_eq!((stat.parent, stat.threads, stat.virtual_bytes), (3, 4, 8192));
         assert_eq!(stat.resident_bytes, 2 * page);
@@ -200,7 +220,18 @@ mod tests {
             (stat.user_seconds, stat.system_seconds, stat.io_delay_seconds),
             (2.5, 0.5, 0.3)
         );
-        assert!(!stat.is_zombie && parse_stat("7 (x) Z 3").is_none());
+        assert!(!stat.is_zombie && parse_stat(b"7 (x) Z 3").is_none());
+    }
+
+    #[test]
+    fn a_name_that_is_no_text_hides_nothing() {
+        let status =
+            b"Name:\ta\xff\nUmask:\t0022\nVmPeak:\t   8 kB\nVmHWM:\t   4 kB\nVmSwap:\t   0 kB\n";
+        let memory = parse_memory(status).expect("a status");
+        assert_eq!((memory.virtual_bytes_max, memory.resident_bytes_max), (8192, 4096));
+        let mut stat = b"7 (\xff) S 3".to_vec();
+        stat.extend(b" 1".repeat(48));
+        assert_eq!(parse_stat(&stat).expect("a line").parent, 3);
     }
 
     #[test]

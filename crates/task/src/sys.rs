@@ -250,6 +250,9 @@ pub(crate) struct Came {
 }
 
 impl Signals {
+    /// More kinds than are ever blocked here.
+    const KINDS: usize = 16;
+
     /// Blocks these signals and reads them from a descriptor from now on.
     pub(crate) fn new(signals: &[c_int]) -> io::Result<Self> {
         // SAFETY: the sets outlive the calls and are made by `sigemptyset`.
@@ -281,21 +284,20 @@ impl Signals {
         self.descriptor.as_fd()
     }
 
-    /// The next signal that came.
-    pub(crate) fn next(&self) -> Option<Came> {
-        let mut info = MaybeUninit::<libc::signalfd_siginfo>::zeroed();
-        let size = size_of::<libc::signalfd_siginfo>();
+    /// The signals that came, at most as many as can wait: of each kind there is one.
+    pub(crate) fn take(&self) -> impl Iterator<Item = Came> {
+        let mut infos = MaybeUninit::<[libc::signalfd_siginfo; Self::KINDS]>::zeroed();
+        let size = size_of_val(&infos);
         // SAFETY: the place is of the size that is told, and all zero is a value of it.
-        let info = unsafe {
-            if libc::read(self.descriptor.as_raw_fd(), info.as_mut_ptr().cast(), size)
-                != size as isize
-            {
-                return None;
-            }
-            info.assume_init()
+        let (bytes, infos) = unsafe {
+            let bytes = libc::read(self.descriptor.as_raw_fd(), infos.as_mut_ptr().cast(), size);
+            (bytes, infos.assume_init())
         };
-        let signal = info.ssi_signo as c_int;
-        Some(Came { signal, from_terminal: info.ssi_code == libc::SI_KERNEL })
+        let count = usize::try_from(bytes).unwrap_or(0) / size_of::<libc::signalfd_siginfo>();
+        infos.into_iter().take(count).map(|info| Came {
+            signal: info.ssi_signo as c_int,
+            from_terminal: info.ssi_code == libc::SI_KERNEL,
+        })
     }
 }
 

@@ -34,10 +34,19 @@ pub(crate) struct Ptrace {
     delay_nanos: u64,
     /// Threads whose delay could not be read.
     without_delay: u64,
+    /// True if the kernel counts the time for which storage was waited for.
+    accounts_for_delays: bool,
     io_delay_seconds: f64,
 }
 
 impl Ptrace {
+    /// A process is there that has not run yet.
+    fn forked(&mut self, process: Pid, parent: Pid, seen: &mut Seen) {
+        if self.threads.insert(process, process).is_none() {
+            seen.forked(process, parent);
+        }
+    }
+
     /// A thread is there; of an unknown one it is looked up whose.
     fn meet(&mut self, thread: Pid, parent: Option<Pid>, seen: &mut Seen) {
         if self.threads.contains_key(&thread) {
@@ -70,7 +79,13 @@ impl Ptrace {
             0 => return sys::go_on(thread, signal),
             libc::PTRACE_EVENT_FORK | libc::PTRACE_EVENT_VFORK | libc::PTRACE_EVENT_CLONE => {
                 let new = sys::event_message(thread)? as Pid;
-                self.meet(new, self.threads.get(&thread).copied(), seen);
+                match self.threads.get(&thread).copied() {
+                    // Whose end is told by SIGCHLD is a process; of others it is looked up.
+                    Some(parent) if event != libc::PTRACE_EVENT_CLONE => {
+                        self.forked(new, parent, seen);
+                    }
+                    parent => self.meet(new, parent, seen),
+                }
             }
             libc::PTRACE_EVENT_EXEC => self.became(thread, seen),
             libc::PTRACE_EVENT_EXIT => self.ending(thread, seen),
@@ -117,7 +132,8 @@ impl Ptrace {
         }
         // The scheduler's count is of a thread.
         let exact = spent.filter(|_| !self.threaded.contains_key(&process));
-        let stat = proc::stat(process);
+        let is_wanted = exact.is_none() || self.accounts_for_delays;
+        let stat = if is_wanted { proc::stat(process) } else { None };
         if let Some(stat) = stat {
             self.io_delay_seconds += stat.io_delay_seconds;
         }
@@ -134,6 +150,7 @@ impl Mechanism for Ptrace {
     }
 
     fn attach(&mut self, root: Pid, seen: &mut Seen) -> io::Result<()> {
+        self.accounts_for_delays = proc::accounts_for_delays();
         sys::seize(root)?;
         self.meet(root, Some(std::process::id() as Pid), seen);
         Ok(())
@@ -180,7 +197,7 @@ impl Mechanism for Ptrace {
             ("cpu_delay_seconds", delay, of_delay, Some(0.0), &missing),
             ("io_delay_seconds", self.io_delay_seconds, all, None, &missing),
         ] {
-            if name == "io_delay_seconds" && !proc::accounts_for_delays() {
+            if name == "io_delay_seconds" && !self.accounts_for_delays {
                 seen.cannot(name, proc::NO_DELAYS);
                 continue;
             }

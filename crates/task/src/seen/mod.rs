@@ -48,7 +48,7 @@ pub(crate) struct Seen {
 #[derive(Debug, Default)]
 struct Live {
     process: Process,
-    /// The program's name, in brackets.
+    /// The program's name, in brackets; empty until it is asked for.
     name: String,
     threads: u64,
     memory: Option<Memory>,
@@ -106,8 +106,10 @@ impl Seen {
         if self.live.contains_key(&pid) {
             return;
         }
-        let start_seconds = self.elapsed().as_secs_f64();
         let name = proc::name(pid).unwrap_or_default();
+        if let Some(live) = self.live.get_mut(&parent).filter(|live| live.name.is_empty()) {
+            live.name = proc::name(parent).unwrap_or_default();
+        }
         // One that has just been forked is what its parent is. To read a command line the kernel takes
         // a lock that its process holds while it forks; among thousands that fork, the holder may not
         // run for seconds.
@@ -116,6 +118,23 @@ impl Seen {
             Some(live) => live.process.command.clone(),
             None => proc::command(pid).unwrap_or_else(|| name.clone()),
         };
+        self.enter(pid, parent, name, command);
+    }
+
+    /// A process is there that has not run yet: it is what its parent is, and nothing is read of it.
+    pub(crate) fn forked(&mut self, pid: Pid, parent: Pid) {
+        match self.live.get(&parent) {
+            Some(_) if self.live.contains_key(&pid) => {}
+            Some(live) => {
+                let (name, command) = (live.name.clone(), live.process.command.clone());
+                self.enter(pid, parent, name, command);
+            }
+            None => self.born(pid, parent),
+        }
+    }
+
+    fn enter(&mut self, pid: Pid, parent: Pid, name: String, command: String) {
+        let start_seconds = self.elapsed().as_secs_f64();
         let process = Process { pid, parent, command, start_seconds, ..Process::default() };
         self.live.insert(pid, Live { process, name, threads: 1, memory: None });
         self.resident.born(pid);
@@ -128,8 +147,8 @@ impl Seen {
     /// It has become another program.
     pub(crate) fn became(&mut self, pid: Pid) {
         if let Some(live) = self.live.get_mut(&pid) {
-            live.name = proc::name(pid).unwrap_or_default();
-            live.process.command = proc::command(pid).unwrap_or_else(|| live.name.clone());
+            live.name.clear();
+            live.process.command = proc::command(pid).unwrap_or_default();
         }
     }
 
