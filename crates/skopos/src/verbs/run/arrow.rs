@@ -2,9 +2,7 @@
 //! for each of [`COLUMNS`], its unit in the field's metadata.
 
 use std::collections::HashMap;
-use std::fs::File;
-use std::io;
-use std::path::Path;
+use std::io::{self, Write};
 use std::sync::Arc;
 
 use arrow_array::{ArrayRef, Float64Array, RecordBatch};
@@ -16,14 +14,16 @@ use skopos_task::{COLUMNS, Row};
 const UNIT: &str = "unit";
 
 /// Writes the file, with all rows in one batch: there are never many.
-pub(super) fn write(file: &Path, series: &[Row]) -> io::Result<()> {
-    batch(series)
-        .and_then(|batch| {
-            let mut writer = FileWriter::try_new_buffered(File::create(file)?, &batch.schema())?;
-            writer.write(&batch)?;
-            writer.finish()
-        })
-        .map_err(io::Error::other)
+pub(super) fn write(file: &mut impl Write, series: &[Row]) -> io::Result<()> {
+    let written = batch(series).and_then(|batch| {
+        let mut writer = FileWriter::try_new(file, &batch.schema())?;
+        writer.write(&batch)?;
+        writer.finish()
+    });
+    written.map_err(|e| match e {
+        ArrowError::IoError(_, e) => e,
+        other => io::Error::other(other),
+    })
 }
 
 fn batch(series: &[Row]) -> Result<RecordBatch, ArrowError> {

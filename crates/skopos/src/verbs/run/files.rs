@@ -4,6 +4,7 @@ use std::fs::{self, File};
 use std::io::{self, BufWriter, Write as _};
 use std::path::{Path, PathBuf};
 
+use serde::Serialize;
 use skopos_task::{COLUMNS, Outcome};
 
 use crate::failure::Failure;
@@ -31,7 +32,13 @@ pub(super) fn prepare(folder: &Path) -> Result<PathBuf, Failure> {
         None => folder.to_owned(),
     };
     let cannot = |e: &io::Error| {
-        Failure::new(format!("--report: {} cannot be written", folder.display())).because(e)
+        let failure =
+            Failure::new(format!("--report: {} cannot be written", folder.display())).because(e);
+        let is_below_a_file = folder.ancestors().any(Path::is_file);
+        failure.hint(match is_below_a_file {
+            true => "a report is several files: name a folder for them",
+            false => "name a folder that you may write to, or that can be made",
+        })
     };
     fs::create_dir_all(&folder).map_err(|e| cannot(&e))?;
     if folder.join(SUMMARY).exists() {
@@ -45,26 +52,69 @@ pub(super) fn prepare(folder: &Path) -> Result<PathBuf, Failure> {
     fs::canonicalize(&folder).map_err(|e| cannot(&e))
 }
 
-/// Writes them. The summary comes last, and whole: where it is, the rest is.
+/// Writes them. Each is written aside and takes its name once all are whole, the summary last: where
+/// it is, the rest is, and a disk that is full leaves nothing that looks like a report.
 pub(super) fn write(folder: &Path, outcome: &Outcome) -> io::Result<()> {
+    let mut names = Vec::new();
+    let done = write_aside(folder, outcome, &mut names)
+        .and_then(|()| names.iter().try_for_each(|n| fs::rename(aside(folder, n), folder.join(n))));
+    if done.is_err() {
+        for name in names {
+            // What has its name already, or was never begun, is not there.
+            let _ = fs::remove_file(aside(folder, name));
+        }
+    }
+    done
+}
+
+/// Where a file is until it is whole.
+fn aside(folder: &Path, name: &str) -> PathBuf {
+    folder.join(format!(".{name}.partial"))
+}
+
+/// Writes each file aside; `names` are those that were begun.
+fn write_aside(folder: &Path, outcome: &Outcome, names: &mut Vec<&'static str>) -> io::Result<()> {
     let Outcome { summary, series, files } = outcome;
-    let mut file = BufWriter::new(File::create(folder.join(SERIES))?);
+    let mut begin = |name| {
+        names.push(name);
+        File::create(aside(folder, name)).map(BufWriter::new)
+    };
+    let mut file = begin(SERIES)?;
     writeln!(file, "{}", COLUMNS.join(","))?;
     for row in series {
         writeln!(file, "{}", row.csv())?;
     }
-    file.into_inner().map_err(io::IntoInnerError::into_error)?;
+    end(file)?;
     #[cfg(feature = "arrow")]
-    super::arrow::write(&folder.join(COLUMNAR), series)?;
-    fs::write(folder.join(PAGE), skopos_task::page(summary, series))?;
-    if let Some(files) = files {
-        let mut text = serde_json::to_string_pretty(files)?;
-        text.push('\n');
-        fs::write(folder.join(FILES), text)?;
+    {
+        let mut file = begin(COLUMNAR)?;
+        super::arrow::write(&mut file, series)?;
+        end(file)?;
     }
-    let mut text = serde_json::to_string_pretty(summary)?;
-    text.push('\n');
-    let partial = folder.join(".summary.json.partial");
-    fs::write(&partial, text)?;
-    fs::rename(partial, folder.join(SUMMARY))
+    let mut file = begin(PAGE)?;
+    file.write_all(skopos_task::page(summary, series).as_bytes())?;
+    end(file)?;
+    if let Some(files) = files {
+        end_of_json(begin(FILES)?, files)?;
+    }
+    end_of_json(begin(SUMMARY)?, summary)
+}
+
+fn end_of_json(mut file: BufWriter<File>, value: &impl Serialize) -> io::Result<()> {
+    serde_json::to_writer_pretty(&mut file, value)?;
+    file.write_all(b"\n")?;
+    end(file)
+}
+
+/// File systems that may tell only at the end that there is no room: NFS, CIFS, SMB, Lustre, FUSE.
+const TOLD_LATE: [i64; 5] = [0x6969, 0xff53_4d42, 0xfe53_4d42, 0x0bd0_0bd0, 0x6573_5546];
+
+/// All of it is written, as far as the file system says so.
+fn end(file: BufWriter<File>) -> io::Result<()> {
+    let file = file.into_inner().map_err(io::IntoInnerError::into_error)?;
+    let kind = rustix::fs::fstatfs(&file).map(|about| about.f_type);
+    if kind.is_ok_and(|kind| TOLD_LATE.contains(&kind)) {
+        return file.sync_data();
+    }
+    Ok(())
 }
