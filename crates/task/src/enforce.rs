@@ -41,6 +41,11 @@ impl Enforcer {
         !self.limits.is_empty()
     }
 
+    /// True if looks are what keeps a limit: a clock keeps that of the wall time.
+    pub(crate) fn needs_looks(&self) -> bool {
+        self.limits.iter().any(|limit| limit.resource.name != "wall_seconds")
+    }
+
     /// When the wall time is over, since the start.
     pub(crate) fn wall_limit(&self) -> Option<Duration> {
         Duration::try_from_secs_f64(self.limits.of("wall_seconds")?).ok()

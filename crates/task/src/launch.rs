@@ -7,6 +7,7 @@ use std::io::{self, Read as _, Write as _};
 use std::os::fd::AsFd as _;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::pipe::{PipeFlags, pipe_with};
 
 use crate::mechanism::Launch;
@@ -64,15 +65,36 @@ pub(crate) fn start(
 }
 
 impl Waiting {
-    /// Opens the gate, and waits until the child has become the program or could not.
+    /// Opens the gate, and waits until the child has become the program, could not, or something else
+    /// happened to it: one that is killed before it is the program stops once more for its tracer, and
+    /// keeps `failed` open until it is let go. Then [`Waiting::refused`] tells at the end.
     ///
     /// # Errors
-    /// It could not; the child has ended, and is still to be reaped.
-    pub(crate) fn go(mut self) -> Result<(), Failed> {
-        self.gate.write_all(&[1]).map_err(Failed::Start)?;
+    /// It could not become the program; it has ended, and is still to be reaped.
+    pub(crate) fn go(&mut self, signals: &Signals) -> Result<(), Failed> {
+        // Nobody reads it any more if the child was killed at its gate: its end is told like any other.
+        let _ = self.gate.write_all(&[1]);
+        let mut fds = [
+            PollFd::new(&self.failed, PollFlags::IN),
+            PollFd::from_borrowed_fd(signals.descriptor(), PollFlags::IN),
+        ];
+        while let Err(e) = poll(&mut fds, None) {
+            if e != rustix::io::Errno::INTR {
+                return Err(Failed::Start(e.into()));
+            }
+        }
+        let is_told = !fds[0].revents().is_empty();
+        if is_told { self.refused() } else { Ok(()) }
+    }
+
+    /// What kept it from becoming the program, if anything did and it is known by now.
+    ///
+    /// # Errors
+    /// That.
+    pub(crate) fn refused(&mut self) -> Result<(), Failed> {
         let mut code = [0; 4];
         match self.failed.read_exact(&mut code) {
-            // Closed by the program that took its place.
+            // Closed by the program that took its place, or by the end of the child.
             Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => Ok(()),
             Err(e) => Err(Failed::Start(e)),
             Ok(()) => Err(match io::Error::from_raw_os_error(i32::from_ne_bytes(code)) {

@@ -99,11 +99,11 @@ pub fn run(order: &Order, warn: &mut dyn FnMut(&Crossing)) -> Result<Outcome, Fa
     sys::adopt_orphans();
     let mut team = choose::gather(order);
     let start = SystemTime::now();
-    let waiting = launch::start(&order.command, &team.launch, &signals)?;
+    let mut waiting = launch::start(&order.command, &team.launch, &signals)?;
     let root = waiting.pid;
     let mut seen = Seen::new();
     attach(&mut team, root, &order.limits, &mut seen);
-    if let Err(e) = waiting.go() {
+    if let Err(e) = waiting.go(&signals) {
         let mut end = None;
         while end.is_none() {
             end = pass_by(root, &mut team)?;
@@ -131,6 +131,7 @@ pub fn run(order: &Order, warn: &mut dyn FnMut(&Crossing)) -> Result<Outcome, Fa
         ended: None,
     };
     run.until_the_end(warn).map_err(Failed::Start)?;
+    waiting.refused()?;
     Ok(run.outcome(start))
 }
 
@@ -273,8 +274,10 @@ impl Run<'_> {
             };
         let io = if is_reaped_here { proc::io(pid) } else { None };
         team.mechanisms.iter_mut().for_each(|m| m.event(&event, seen));
-        if let Some(usage) = sys::reap(pid).filter(|_| is_reaped_here) {
-            seen.reaped.add(usage, io);
+        match sys::reap(pid) {
+            Some(usage) if is_reaped_here => seen.reaped.add(usage, io),
+            Some(usage) if is_process => seen.is_for_parent(pid, usage),
+            _ => {}
         }
         if is_process {
             seen.ended(pid, Some(status));
@@ -287,14 +290,17 @@ impl Run<'_> {
     fn look(&mut self) {
         let begun = Instant::now();
         let Self { team, seen, now, .. } = self;
+        now.paced = Duration::ZERO;
         team.mechanisms.iter_mut().for_each(|m| m.sample(now, seen));
         self.keep_row();
-        let wanted = match self.enforcer.has_limits() {
+        let is_limited = self.enforcer.needs_looks();
+        let wanted = match is_limited {
             true => self.order.interval.min(LIMITED_LOOK),
             false => self.order.interval,
         };
+        let took = begun.elapsed().saturating_sub(self.now.paced);
         self.look_after = (2 * self.look_after).min(wanted);
-        self.next_look = Instant::now() + procfs::next_look(self.look_after, begun.elapsed());
+        self.next_look = Instant::now() + procfs::next_look(self.look_after, took, is_limited);
     }
 
     fn keep_row(&mut self) {

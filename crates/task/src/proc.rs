@@ -18,6 +18,8 @@ pub(crate) struct Stat {
     pub(crate) system_seconds: f64,
     /// Of the children that it has waited for, and theirs.
     pub(crate) waited_for_seconds: f64,
+    /// Page faults of those: of each child some.
+    pub(crate) waited_for_faults: u64,
     pub(crate) threads: u64,
     pub(crate) virtual_bytes: u64,
     pub(crate) resident_bytes: u64,
@@ -32,6 +34,8 @@ pub(crate) struct Memory {
     pub(crate) virtual_bytes_max: u64,
     pub(crate) resident_bytes_max: u64,
     pub(crate) swap_bytes: u64,
+    /// It ignores SIGCHLD: its children are not waited for, and what they used is added to nothing.
+    pub(crate) ignores_children: bool,
 }
 
 /// From `/proc/PID/io`: the process, its threads that ended, and the children that it waited for.
@@ -73,6 +77,7 @@ fn parse_stat(text: &[u8]) -> Option<Stat> {
         user_seconds: number(14)? / ticks,
         system_seconds: number(15)? / ticks,
         waited_for_seconds: (number(16)? + number(17)?) / ticks,
+        waited_for_faults: number(11)? as u64,
         threads: number(20)? as u64,
         virtual_bytes: number(23)? as u64,
         resident_bytes: fields.get(21)?.parse::<u64>().ok()? * page,
@@ -85,20 +90,25 @@ pub(crate) fn memory(pid: Pid) -> Option<Memory> {
     text(pid, "status", parse_memory)
 }
 
+/// Its bit in a mask of signals.
+const SIGCHLD: u64 = 1 << (libc::SIGCHLD - 1);
+
 /// `None` for one without memory of its own any more.
 fn parse_memory(text: &[u8]) -> Option<Memory> {
     let text = after_name(text)?;
-    // The lines come in this order, which spares looking at each of the sixty for each of the three.
+    // The lines come in this order, which spares looking at each of the sixty for each of these.
     let mut lines = text.lines();
     let mut kib = |name: &str| {
         let line = lines.find_map(|line| line.strip_prefix(name))?;
         line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()
     };
-    Some(Memory {
-        virtual_bytes_max: kib("VmPeak:")? * 1024,
-        resident_bytes_max: kib("VmHWM:")? * 1024,
-        swap_bytes: kib("VmSwap:").unwrap_or(0) * 1024,
-    })
+    let virtual_bytes_max = kib("VmPeak:")? * 1024;
+    let resident_bytes_max = kib("VmHWM:")? * 1024;
+    let swap_bytes = kib("VmSwap:").unwrap_or(0) * 1024;
+    let ignored = lines.find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    let ignores_children = ignored.is_some_and(|mask| mask & SIGCHLD != 0);
+    Some(Memory { virtual_bytes_max, resident_bytes_max, swap_bytes, ignores_children })
 }
 
 /// A status without its first line, in which the program's name may hold any bytes.

@@ -83,7 +83,7 @@ impl Limits {
     /// There is one on this resource already.
     pub fn add(&mut self, limit: Limit) -> Result<(), LimitError> {
         if self.of(limit.resource.name).is_some() || self.0.len() == MAX_LIMITS {
-            return Err(LimitError::Twice(limit.resource.name));
+            return Err(LimitError::Twice(limit.resource.short()));
         }
         self.0.push(limit);
         Ok(())
@@ -107,9 +107,7 @@ impl Limits {
 
 impl fmt::Display for Limit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let short =
-            if self.resource.alias.is_empty() { self.resource.name } else { self.resource.alias };
-        write!(f, "{short}={}", amount(self.most, self.resource.unit))
+        write!(f, "{}={}", self.resource.short(), amount(self.most, self.resource.unit))
     }
 }
 
@@ -117,9 +115,12 @@ impl fmt::Display for Limit {
 impl fmt::Display for Crossing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Limit { resource, most } = self.limit;
-        let short = if resource.alias.is_empty() { resource.name } else { resource.alias };
-        let unit = resource.unit;
+        let (short, unit) = (resource.short(), resource.unit);
         let (mut value, limit) = (amount(self.value, unit), amount(most, unit));
+        if self.value <= most {
+            // The kernel let it have no more.
+            return write!(f, "{short}: {limit} reached, and more was asked for");
+        }
         if value == limit {
             // So close that only all the digits tell them apart.
             value = format!("{} {unit}", self.value);
@@ -230,7 +231,7 @@ mod tests {
             ("wall=soon", "`wall=soon`: a time looks like `30s`, `5m` or `2h`"),
             ("processes=0", "`processes=0`: a limit is a number above zero"),
             ("processes=inf", "`processes=inf`: a limit is a number above zero"),
-            ("wall=1s,wall_seconds=2s", "`wall_seconds` is limited twice"),
+            ("wall=1s,wall_seconds=2s", "`wall` is limited twice"),
             ("", "`` is no limit; one looks like `memory=4GiB`"),
         ] {
             assert_eq!(Limits::parse(text).expect_err(text).to_string(), said);

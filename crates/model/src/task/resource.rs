@@ -16,6 +16,13 @@ pub struct Resource {
     pub combine: Combine,
 }
 
+impl Resource {
+    /// Its short name, where it has one.
+    pub fn short(&self) -> &'static str {
+        if self.alias.is_empty() { self.name } else { self.alias }
+    }
+}
+
 /// How the values of two tasks, one after the other, or of nested monitors come together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Combine {

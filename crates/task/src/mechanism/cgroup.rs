@@ -142,7 +142,8 @@ impl Mechanism for Cgroup {
         let limit = |name| self.limits.iter().find(|limit: &Limit| limit.resource.name == name);
         if let Some(limit) = limit("resident_bytes_max").filter(|_| self.oom_kills() > 0) {
             // The kernel let it have no more: that is what it reached.
-            let value = self.charged_max().map_or(limit.most, |bytes| bytes as f64);
+            // A kernel keeps whole pages, so that may be a little less than what was asked for.
+            let value = self.charged_max().map_or(limit.most, |b| limit.most.max(b as f64));
             crossings.push(Crossing { limit, value });
         }
         if let Some(limit) = limit("threads_max")
@@ -166,6 +167,9 @@ impl Mechanism for Cgroup {
         let user = user.or_else(|| self.keyed("cpu.stat", "user_usec").map(micros));
         let system = self.number("cpuacct.usage_sys").map(nanos);
         let system = system.or_else(|| self.keyed("cpu.stat", "system_usec").map(micros));
+        let left = self.with("cgroup.procs").and_then(|path| fs::read_to_string(path).ok());
+        let left = left.map_or(0, |pids| pids.lines().count());
+        let left = (left > 0).then(|| format!("{left} processes of the task run on"));
         let stalled =
             Some("time in which at least one thread waited; two that wait together count once");
         for (name, value, error_bound, reason) in [
@@ -179,9 +183,9 @@ impl Mechanism for Cgroup {
             ("io_delay_seconds", self.stalled("io.pressure"), None, stalled),
         ] {
             let Some(value) = value else { continue };
+            let reason = reason.map(str::to_owned).or_else(|| left.clone());
             let completeness =
                 if reason.is_some() { Completeness::AtLeast } else { Completeness::All };
-            let reason = reason.map(str::to_owned);
             seen.offer(name, Offer { method: NAME, value, completeness, error_bound, reason });
         }
     }

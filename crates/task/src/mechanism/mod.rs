@@ -35,6 +35,7 @@ pub(crate) mod wait4;
 use std::ffi::{OsString, c_int};
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
+use std::time::Duration;
 
 use skopos_model::task::Crossing;
 
@@ -115,6 +116,9 @@ pub(crate) struct Now {
     pub(crate) written_bytes: Option<u64>,
     pub(crate) files: Option<u64>,
     pub(crate) footprint_bytes: Option<u64>,
+    /// How long those parts of the look took that come as seldom as they are dear: looks that are
+    /// cheap need not wait for them.
+    pub(crate) paced: Duration,
 }
 
 impl Now {

@@ -124,20 +124,23 @@ impl Mechanism for Procfs {
         let mut io = reaped.io;
         for &pid in &pids {
             let Some(stat) = proc::stat(pid) else { continue };
-            resident += stat.resident_bytes;
-            virtual_size += stat.virtual_bytes;
+            if !seen.is_guest(pid) {
+                resident += stat.resident_bytes;
+                virtual_size += stat.virtual_bytes;
+            }
             cpu += stat.user_seconds + stat.system_seconds + stat.waited_for_seconds;
             if self.searches {
                 seen.threads_of(pid, |_| stat.threads);
             }
             if let Some(memory) = proc::memory(pid) {
-                swap += memory.swap_bytes;
+                swap += if seen.is_guest(pid) { 0 } else { memory.swap_bytes };
                 seen.memory(pid, memory);
             }
             let of_it = proc::io(pid);
             io += of_it.unwrap_or_default();
             seen.used(pid, Some(stat.user_seconds + stat.system_seconds), of_it);
         }
+        let begun = Instant::now();
         let pss = self.pss(&pids, seen);
         *now = Now {
             cpu_seconds: Some(cpu),
@@ -149,6 +152,7 @@ impl Mechanism for Procfs {
             threads: Some(pids.iter().map(|pid| seen.thread_count(*pid)).sum()),
             read_bytes: Some(io.read_bytes),
             written_bytes: Some(io.written_bytes),
+            paced: now.paced + begun.elapsed(),
             ..*now
         };
         let most = &mut self.greatest;
@@ -194,9 +198,12 @@ impl Mechanism for Procfs {
 }
 
 /// How long a look may take, in shares of the time between two: then they come less often.
-pub(crate) const LOOK_SHARE: u32 = 100;
+const LOOK_SHARE: u32 = 100;
+
+/// And where a limit is kept by looking: who is not looked at may grow without end meanwhile.
+const LIMITED_SHARE: u32 = 10;
 
 /// The time until the next look, when one took so long and `wanted` was asked for.
-pub(crate) fn next_look(wanted: Duration, took: Duration) -> Duration {
-    wanted.max(took * LOOK_SHARE)
+pub(crate) fn next_look(wanted: Duration, took: Duration, is_limited: bool) -> Duration {
+    wanted.max(took * if is_limited { LIMITED_SHARE } else { LOOK_SHARE })
 }

@@ -6,7 +6,7 @@
 //! set-user-id program that is started under it does not get its privileges, unless the tracer may
 //! trace anybody; that is the kernel's rule.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ffi::c_int;
 use std::fs;
 use std::io;
@@ -30,6 +30,8 @@ pub(crate) struct Ptrace {
     threads: HashMap<Pid, Pid>,
     /// Processes that had more than one thread at any time.
     threaded: HashMap<Pid, ()>,
+    /// Those that were met before their parent told of them: some have ended by then.
+    early: HashSet<Pid>,
     /// Time ready without a processor, of threads that ended.
     delay_nanos: u64,
     /// Threads whose delay could not be read.
@@ -66,6 +68,21 @@ impl Ptrace {
         }
     }
 
+    /// Its parent tells of a thread. Where it was met and has ended already, it is not met again: the
+    /// parent stands still, so it has not been reaped.
+    fn told_of(&mut self, new: Pid, parent: Option<Pid>, event: c_int, seen: &mut Seen) {
+        let was_met = self.early.remove(&new);
+        let is_over = || proc::stat(new).is_none_or(|stat| stat.is_zombie);
+        if was_met && !self.threads.contains_key(&new) && is_over() {
+            return;
+        }
+        match parent {
+            // Whose end is told by SIGCHLD is a process; of others it is looked up.
+            Some(parent) if event != libc::PTRACE_EVENT_CLONE => self.forked(new, parent, seen),
+            parent => self.meet(new, parent, seen),
+        }
+    }
+
     fn stopped(
         &mut self,
         thread: Pid,
@@ -79,17 +96,17 @@ impl Ptrace {
             0 => return sys::go_on(thread, signal),
             libc::PTRACE_EVENT_FORK | libc::PTRACE_EVENT_VFORK | libc::PTRACE_EVENT_CLONE => {
                 let new = sys::event_message(thread)? as Pid;
-                match self.threads.get(&thread).copied() {
-                    // Whose end is told by SIGCHLD is a process; of others it is looked up.
-                    Some(parent) if event != libc::PTRACE_EVENT_CLONE => {
-                        self.forked(new, parent, seen);
-                    }
-                    parent => self.meet(new, parent, seen),
+                self.told_of(new, self.threads.get(&thread).copied(), event, seen);
+                if event == libc::PTRACE_EVENT_VFORK {
+                    seen.guest(new);
                 }
             }
             libc::PTRACE_EVENT_EXEC => self.became(thread, seen),
             libc::PTRACE_EVENT_EXIT => self.ending(thread, seen),
             libc::PTRACE_EVENT_STOP => {
+                if !self.threads.contains_key(&thread) {
+                    self.early.insert(thread);
+                }
                 self.meet(thread, None, seen);
                 if matches!(signal, libc::SIGSTOP | libc::SIGTSTP | libc::SIGTTIN | libc::SIGTTOU) {
                     return sys::stay_stopped(thread);
@@ -132,10 +149,12 @@ impl Ptrace {
         }
         // The scheduler's count is of a thread.
         let exact = spent.filter(|_| !self.threaded.contains_key(&process));
-        let is_wanted = exact.is_none() || self.accounts_for_delays;
+        let is_wanted =
+            exact.is_none() || self.accounts_for_delays || seen.ignores_children(process);
         let stat = if is_wanted { proc::stat(process) } else { None };
         if let Some(stat) = stat {
             self.io_delay_seconds += stat.io_delay_seconds;
+            seen.waited_for(process, stat.waited_for_faults);
         }
         let cpu = exact
             .map(|(nanos, _)| nanos as f64 / 1e9)

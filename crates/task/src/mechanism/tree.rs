@@ -34,15 +34,27 @@ pub(crate) struct Tree {
     bytes_max: u64,
     is_cut: bool,
     last: Option<(u64, u64)>,
+    /// Folders that were not there at any look: the task may make them, or a name is mistyped.
+    never_there: Vec<PathBuf>,
 }
 
 impl Tree {
     pub(crate) fn new(folders: Vec<PathBuf>) -> Self {
-        Self { folders, again: None, files_max: 0, bytes_max: 0, is_cut: false, last: None }
+        let never_there = folders.clone();
+        Self {
+            folders,
+            again: None,
+            files_max: 0,
+            bytes_max: 0,
+            is_cut: false,
+            last: None,
+            never_there,
+        }
     }
 
     fn look(&mut self) {
         let begun = Instant::now();
+        self.never_there.retain(|folder| !folder.exists());
         let (files, bytes, is_cut) = walk(&self.folders);
         self.files_max = self.files_max.max(files);
         self.bytes_max = self.bytes_max.max(bytes);
@@ -60,6 +72,12 @@ fn walk(folders: &[PathBuf]) -> (u64, u64, bool) {
     let mut linked = HashSet::new();
     let mut waiting: Vec<PathBuf> = folders.to_vec();
     while let Some(folder) = waiting.pop() {
+        // One that was named may be a file itself.
+        if let Some(file) = fs::metadata(&folder).ok().filter(fs::Metadata::is_file) {
+            files += 1;
+            bytes += file.blocks() * BLOCK_BYTES;
+            continue;
+        }
         // What is gone by now, or may not be read, is not there for the task either.
         for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
             let Ok(about) = entry.metadata() else { continue };
@@ -90,7 +108,9 @@ impl Mechanism for Tree {
 
     fn sample(&mut self, now: &mut Now, _seen: &mut Seen) {
         if self.again.is_none_or(|again| again <= Instant::now()) {
+            let begun = Instant::now();
             self.look();
+            now.paced += begun.elapsed();
         }
         now.files = self.last.map(|(files, _)| files);
         now.footprint_bytes = self.last.map(|(_, bytes)| bytes);
@@ -98,6 +118,14 @@ impl Mechanism for Tree {
 
     fn finish(&mut self, seen: &mut Seen) {
         self.look();
+        let absent = self.never_there.iter().map(|f| f.display().to_string());
+        let absent = absent.collect::<Vec<_>>().join(", ");
+        if self.never_there.len() == self.folders.len() {
+            for name in ["files", "footprint_bytes"] {
+                seen.cannot(name, format!("never there: {absent}"));
+            }
+            return;
+        }
         let completeness = if self.is_cut { Completeness::AtLeast } else { Completeness::Sampled };
         let reason = match self.is_cut {
             true => format!("there are more than {MAX_FILES} files, of which no more were counted"),
@@ -105,6 +133,10 @@ impl Mechanism for Tree {
                 "the greatest of the looks; files that came and went between two are not in it"
                     .into()
             }
+        };
+        let reason = match self.never_there.is_empty() {
+            true => reason,
+            false => format!("{reason}; never there: {absent}"),
         };
         for (name, value) in [("files", self.files_max), ("footprint_bytes", self.bytes_max)] {
             let (value, reason) = (value as f64, Some(reason.clone()));
@@ -133,5 +165,6 @@ mod tests {
         assert_eq!((files, is_cut), (4, false), "sub, one of a and b, c, hole");
         assert!((100_000..300_000).contains(&bytes), "{bytes}");
         assert_eq!(walk(&[at("none")]), (0, 0, false));
+        assert_eq!(walk(&[at("a")]).0, 1, "a file that was named");
     }
 }

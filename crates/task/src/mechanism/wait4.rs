@@ -27,12 +27,19 @@ impl Mechanism for Wait4 {
         let usage = seen.reaped.usage;
         let (user, system) = (usage.user.as_secs_f64(), usage.system.as_secs_f64());
         let left = seen.living().len();
-        let completeness = if left == 0 { Completeness::All } else { Completeness::AtLeast };
-        let missing = (left > 0).then(|| format!("{left} processes of the task run on"));
-        // No trace is left of these, so whether there are any is not known.
+        // Where every end is told these are added; else no trace is left of them.
         let unwaited = "what a process used whose parent ignores SIGCHLD is not in it";
+        let missing = match (left > 0, seen.has_unwaited) {
+            (true, _) => Some(format!("{left} processes of the task run on")),
+            (false, true) => Some(unwaited.to_owned()),
+            (false, false) => None,
+        };
+        let completeness =
+            if missing.is_none() { Completeness::All } else { Completeness::AtLeast };
         let mut offer = |name, value, error_bound| {
-            let reason = missing.clone().or(Some(unwaited.to_owned()));
+            // Who is traced is seen to ignore them.
+            let maybe = (seen.stops == 0).then(|| unwaited.to_owned());
+            let reason = missing.clone().or(maybe);
             seen.offer(name, Offer { method: NAME, value, completeness, error_bound, reason });
         };
         offer("cpu_seconds", user + system, Some(2.0 * RESOLUTION_SECONDS));

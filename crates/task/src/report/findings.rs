@@ -2,11 +2,14 @@
 
 use skopos_model::task::{ExitType, Finding, Summary};
 
+use crate::mechanism::ptrace;
+
 /// A finding looks at the whole report.
 type Rule = fn(&Summary) -> Option<Finding>;
 
 /// The most important first.
-const RULES: [Rule; 6] = [limit, signal, waited_for_storage, swapped, waited_for_cores, idle];
+const RULES: [Rule; 7] =
+    [limit, signal, tracer, waited_for_storage, swapped, waited_for_cores, idle];
 
 /// All that stand out.
 pub(super) fn findings(summary: &Summary) -> Vec<Finding> {
@@ -48,6 +51,26 @@ fn signal(summary: &Summary) -> Option<Finding> {
         _ => "somebody asked it to end",
     };
     found(format!("it died of signal {signal}"), advice)
+}
+
+/// Programs that trace others.
+const TRACERS: [&str; 6] = ["strace", "ltrace", "gdb", "lldb", "rr", "uftrace"];
+
+/// One tracer at a time: a debugger in the task fails, and its own message does not say why.
+fn tracer(summary: &Summary) -> Option<Finding> {
+    if !summary.mechanisms.iter().any(|m| m.name == ptrace::NAME && m.used) {
+        return None;
+    }
+    let program = |command: &str| {
+        let word = command.split(' ').next().unwrap_or_default();
+        word.rsplit('/').next().unwrap_or_default().to_owned()
+    };
+    let failed = summary.processes.iter().filter(|p| p.status != Some(0));
+    let name = failed.map(|p| program(&p.command)).find(|name| TRACERS.contains(&&**name))?;
+    found(
+        format!("`{name}` failed, and could not trace: the monitor traces, and only one may"),
+        "run it with --level 1, which traces nothing",
+    )
 }
 
 fn share(summary: &Summary, name: &str) -> Option<f64> {

@@ -34,6 +34,8 @@ pub(crate) struct Seen {
     pub(crate) unmeasured: u64,
     /// What those used that were reaped here, with all that they had waited for.
     pub(crate) reaped: Reaped,
+    /// A process ignored its children, and what those used is in no sum.
+    pub(crate) has_unwaited: bool,
     /// Each resource's offers.
     offers: BTreeMap<&'static str, Vec<Offer>>,
     /// Why nobody who would have measured a resource could.
@@ -52,6 +54,16 @@ struct Live {
     name: String,
     threads: u64,
     memory: Option<Memory>,
+    io: Option<Io>,
+    /// What its children used that have ended: they are its to wait for.
+    children: Reaped,
+    has_children: bool,
+    /// Page faults of the children that it had waited for when it was about to end.
+    waited_for_faults: Option<u64>,
+    /// It runs in its parent's memory, as a child of `vfork` does until it is another program.
+    is_guest: bool,
+    /// It has become another program since it was born.
+    has_become: bool,
 }
 
 /// Sums over the processes that were reaped here.
@@ -89,6 +101,7 @@ impl Seen {
             greatest_resident: 0,
             unmeasured: 0,
             reaped: Reaped::default(),
+            has_unwaited: false,
             offers: BTreeMap::new(),
             unknown: BTreeMap::new(),
             stops: 0,
@@ -136,7 +149,12 @@ impl Seen {
     fn enter(&mut self, pid: Pid, parent: Pid, name: String, command: String) {
         let start_seconds = self.elapsed().as_secs_f64();
         let process = Process { pid, parent, command, start_seconds, ..Process::default() };
-        self.live.insert(pid, Live { process, name, threads: 1, memory: None });
+        if let Some(parent) = self.live.get_mut(&parent) {
+            parent.has_children = true;
+        }
+        let mut live = Live { process, name, ..Live::default() };
+        live.threads = 1;
+        self.live.insert(pid, live);
         self.resident.born(pid);
         self.virtual_size.born(pid);
         self.processes_total += 1;
@@ -147,9 +165,29 @@ impl Seen {
     /// It has become another program.
     pub(crate) fn became(&mut self, pid: Pid) {
         if let Some(live) = self.live.get_mut(&pid) {
+            if live.is_guest {
+                live.memory = None;
+            }
+            (live.is_guest, live.has_become) = (false, true);
             live.name.clear();
             live.process.command = proc::command(pid).unwrap_or_default();
         }
+    }
+
+    /// It runs in the memory of its parent, where that is counted already, until it is another program:
+    /// which it may be before this is told.
+    pub(crate) fn guest(&mut self, pid: Pid) {
+        if let Some(live) = self.live.get_mut(&pid) {
+            live.is_guest = !live.has_become;
+            if live.is_guest {
+                live.memory = Some(Memory::default());
+            }
+        }
+    }
+
+    /// True for one whose memory is its parent's.
+    pub(crate) fn is_guest(&self, pid: Pid) -> bool {
+        self.live.get(&pid).is_some_and(|live| live.is_guest)
     }
 
     /// Threads of a process, as events count them or a look finds them.
@@ -176,10 +214,13 @@ impl Seen {
     pub(crate) fn memory(&mut self, pid: Pid, now: Memory) {
         if let Some(live) = self.live.get_mut(&pid) {
             let before = live.memory.unwrap_or_default();
+            let ignores_children = now.ignores_children;
+            let now = if live.is_guest { Memory::default() } else { now };
             live.memory = Some(Memory {
                 virtual_bytes_max: now.virtual_bytes_max.max(before.virtual_bytes_max),
                 resident_bytes_max: now.resident_bytes_max.max(before.resident_bytes_max),
                 swap_bytes: now.swap_bytes.max(before.swap_bytes),
+                ignores_children,
             });
         }
     }
@@ -189,6 +230,7 @@ impl Seen {
         if let Some(live) = self.live.get_mut(&pid) {
             let process = &mut live.process;
             process.cpu_seconds = cpu_seconds.or(process.cpu_seconds);
+            live.io = io.or(live.io);
             if let Some(io) = io {
                 process.read_bytes = Some(io.read_bytes);
                 process.written_bytes = Some(io.written_bytes);
@@ -196,11 +238,35 @@ impl Seen {
         }
     }
 
-    /// It is gone.
-    pub(crate) fn ended(&mut self, pid: Pid, status: Option<Status>) {
-        let Some(Live { mut process, threads, memory, .. }) = self.live.remove(&pid) else {
+    /// True for one with children that are added to nothing.
+    pub(crate) fn ignores_children(&self, pid: Pid) -> bool {
+        let ignores = |live: &Live| live.memory.is_some_and(|memory| memory.ignores_children);
+        self.live.get(&pid).is_some_and(|live| live.has_children && ignores(live))
+    }
+
+    /// It is about to end, and has waited for children with so many page faults in all.
+    pub(crate) fn waited_for(&mut self, pid: Pid, faults: u64) {
+        if let Some(live) = self.live.get_mut(&pid) {
+            live.waited_for_faults = Some(faults);
+        }
+    }
+
+    /// It ended, and its parent hears of it: the kernel adds what it used to what its parent used, if
+    /// that waits for it.
+    pub(crate) fn is_for_parent(&mut self, pid: Pid, usage: Usage) {
+        let Some((io, parent)) = self.live.get(&pid).map(|l| (l.io, l.process.parent)) else {
             return;
         };
+        if let Some(parent) = self.live.get_mut(&parent) {
+            parent.children.add(usage, io);
+        }
+    }
+
+    /// It is gone.
+    pub(crate) fn ended(&mut self, pid: Pid, status: Option<Status>) {
+        let Some(live) = self.live.remove(&pid) else { return };
+        self.adopt_unwaited(&live);
+        let Live { mut process, threads, memory, .. } = live;
         self.threads -= threads.min(self.threads);
         process.end_seconds = Some(self.elapsed().as_secs_f64());
         match status {
@@ -215,6 +281,18 @@ impl Seen {
         self.resident.ended(pid, peaks.resident_bytes_max);
         self.virtual_size.ended(pid, peaks.virtual_bytes_max);
         self.list(process);
+    }
+
+    /// Adds what the children of one used that had no interest in them.
+    fn adopt_unwaited(&mut self, live: &Live) {
+        if !live.memory.is_some_and(|memory| memory.ignores_children) {
+            return;
+        }
+        match live.waited_for_faults {
+            // Not one was waited for: every process has page faults.
+            Some(0) => self.reaped.merge(&live.children),
+            _ => self.has_unwaited |= live.has_children,
+        }
     }
 
     /// Keeps a process that ended; of too many those that used least go.
@@ -337,6 +415,13 @@ fn weight(process: &Process) -> f64 {
 }
 
 impl Reaped {
+    /// What was not waited for, once it is known that nobody did.
+    fn merge(&mut self, others: &Self) {
+        let without_io = self.without_io + others.without_io;
+        self.add(others.usage, Some(others.io));
+        self.without_io = without_io;
+    }
+
     /// One more was reaped here.
     pub(crate) fn add(&mut self, usage: Usage, io: Option<Io>) {
         let sum = &mut self.usage;
