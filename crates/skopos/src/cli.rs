@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, Parser, Subcommand};
 use skopos_model::duration;
 use skopos_score::interval::PolicyKind;
@@ -134,14 +135,26 @@ pub(crate) struct RunArgs {
     #[arg(long = "limit", value_name = "NAME=VALUE,…")]
     pub(crate) limits: Vec<String>,
     /// How long a task that exceeds a limit has to end by itself, after a SIGTERM
-    #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration::parse)]
+    #[arg(
+        long,
+        value_name = "DURATION",
+        default_value = "0s",
+        value_parser = duration::parse,
+        allow_hyphen_values = true
+    )]
     pub(crate) kill_after: Duration,
     /// Write the report there: summary.json, series.csv, series.arrow, report.html, and files.json
     /// at level 3
     #[arg(long, value_name = "DIR")]
     pub(crate) report: Option<PathBuf>,
     /// Time between two looks, and two rows of the series
-    #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = duration::parse)]
+    #[arg(
+        long,
+        value_name = "DURATION",
+        default_value = "1s",
+        value_parser = duration::parse,
+        allow_hyphen_values = true
+    )]
     pub(crate) series: Duration,
     /// Count the files below this folder, and the space they take
     #[arg(long, value_name = "PATH")]
@@ -173,6 +186,19 @@ pub(crate) struct RunArgs {
     /// The command and its arguments, after `--`
     #[arg(last = true, required_unless_present = "explain", value_name = "COMMAND")]
     pub(crate) command: Vec<OsString>,
+}
+
+/// What to do about arguments that make no sense, beside what clap has to say: `skopos run make -j2`
+/// has the task's own options among those of the monitor.
+pub(crate) fn hint(e: &clap::Error, args: &[String]) -> Option<String> {
+    let ContextValue::String(wrong) = e.get(ContextKind::InvalidArg)? else { return None };
+    let is_command = e.kind() == ErrorKind::UnknownArgument && !wrong.starts_with('-');
+    let verb = args.iter().position(|word| word == "run")?;
+    let at = verb + args[verb..].iter().position(|word| word == wrong)?;
+    is_command.then(|| {
+        let (own, command) = (args[verb..at].join(" "), args[at..].join(" "));
+        format!("the command comes after `--`: skopos {own} -- {command}")
+    })
 }
 
 /// How closely a task is looked at; `None` is the best that costs next to nothing.

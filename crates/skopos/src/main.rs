@@ -39,6 +39,11 @@ fn main() -> ExitCode {
         // clap prints help to stdout, errors to stderr, and knows the exit code of each.
         Err(e) => {
             let _ = e.print();
+            let args: Vec<_> = std::env::args_os().collect();
+            let args: Vec<_> = args.iter().map(|word| word.to_string_lossy().into()).collect();
+            if let Some(hint) = cli::hint(&e, &args) {
+                out::tell(format!("hint: {hint}"));
+            }
             return ExitCode::from(u8::try_from(e.exit_code()).unwrap_or(2));
         }
     };

@@ -144,7 +144,7 @@ fn human(
     naive: &[(&str, Estimate)],
 ) -> Result<(), Failure> {
     let of = |value| amount(value, resource.unit);
-    let name = if resource.alias.is_empty() { resource.name } else { resource.alias };
+    let name = resource.short();
     let (first, maximum) = (of(chosen.allocation), of(chosen.maximum));
     let title = out.bold(&format!("{class}: {name}={first}"));
     out.line(match chosen.risk > 0.0 {

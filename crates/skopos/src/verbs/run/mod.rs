@@ -7,15 +7,17 @@
 mod arrow;
 mod auto;
 mod files;
+mod refused;
 mod text;
 
+use std::error::Error;
 use std::io::{IsTerminal as _, Write as _};
 use std::path::Path;
 use std::process::ExitCode;
 
 use serde::Serialize;
 use skopos_model::task::{
-    Crossing, ExitType, LimitError, Limits, MechanismUse, RESOURCES, Summary,
+    Crossing, ExitType, LimitError, Limits, MechanismUse, RESOURCES, Resource, Summary,
 };
 use skopos_store::archive::Archive;
 use skopos_task::{Choice, Failed, Order, Outcome, choose};
@@ -58,6 +60,9 @@ struct Explained<'a> {
 
 pub(crate) fn run(global: &Global, args: &RunArgs) -> Result<ExitCode, Failure> {
     let mut order = order(args)?;
+    if order.only.is_some() {
+        are_mechanisms(&order)?;
+    }
     if args.explain {
         return explain(global, &order);
     }
@@ -69,7 +74,7 @@ pub(crate) fn run(global: &Global, args: &RunArgs) -> Result<ExitCode, Failure> 
     };
     let mut outcome = match skopos_task::run(&order, warn) {
         Ok(outcome) => outcome,
-        Err(failed) => return not_run(&order, failed),
+        Err(failed) => return not_run(&order, &failed),
     };
     if let Some(auto) = auto
         && let Some(second) = auto.again(&order, &outcome)
@@ -78,7 +83,7 @@ pub(crate) fn run(global: &Global, args: &RunArgs) -> Result<ExitCode, Failure> 
         auto::keep_first(place.as_deref(), &outcome);
         match skopos_task::run(&second, warn) {
             Ok(again) => outcome = auto::second(again, &outcome),
-            Err(failed) => return not_run(&second, failed),
+            Err(failed) => return not_run(&second, &failed),
         }
     }
     keep(&mut archive, &outcome);
@@ -107,12 +112,21 @@ fn written(place: &Path, outcome: &Outcome) -> std::io::Result<()> {
 
 /// Into the archive, if there is one. A failure is told and is not the task's.
 fn keep(archive: &mut Option<Archive>, outcome: &Outcome) {
-    if let Some(archive) = archive
-        && let Err(e) = archive.add(&outcome.summary)
-    {
-        let place = archive.path().display();
-        tell(format!("skopos: the report could not be added to {place}: {e}"));
-    }
+    let Some(archive) = archive else { return };
+    let place = archive.path().to_owned();
+    let failed = match archive.add(&outcome.summary) {
+        // The task may have taken the file away; what is added to it then goes with it.
+        Ok(_) if place.exists() => return,
+        Ok(_) => "it is not there any more".to_owned(),
+        Err(e) => {
+            let first: Option<&dyn Error> = Some(&e);
+            let causes = std::iter::successors(first, |e| (*e).source());
+            // The first says where, as this line does.
+            let causes = causes.skip(1).map(ToString::to_string).collect::<Vec<_>>();
+            if causes.is_empty() { e.to_string() } else { causes.join(": ") }
+        }
+    };
+    tell(format!("skopos: the report could not be added to {}: {failed}", place.display()));
 }
 
 /// To standard error; nobody may be left to read it.
@@ -120,7 +134,39 @@ fn say(text: &str) {
     let _ = writeln!(std::io::stderr(), "{text}");
 }
 
+/// Those that are named are there: measured by nothing, a task would seem to use nothing.
+fn are_mechanisms(order: &Order) -> Result<(), Failure> {
+    let uses = choose(order).uses;
+    let known = || uses.iter().map(|u| u.name.as_str());
+    let named = order.only.iter().flatten();
+    let Some(wrong) = named.into_iter().find(|name| !known().any(|k| k == *name)) else {
+        return Ok(());
+    };
+    let failure = Failure::new(format!("--mechanism: there is no `{wrong}`"));
+    let likeness = |name: &str| strsim::normalized_damerau_levenshtein(name, wrong);
+    let nearest = known().max_by(|a, b| likeness(a).total_cmp(&likeness(b)));
+    Err(match nearest.filter(|name| likeness(name) > 0.5) {
+        Some(nearest) => failure.hint(format!("did you mean `{nearest}`?")),
+        None => failure.hint(format!("there are {}", known().collect::<Vec<_>>().join(", "))),
+    })
+}
+
+/// What was typed is what was meant.
+fn check(args: &RunArgs) -> Result<(), Failure> {
+    if args.series.is_zero() {
+        return Err(Failure::new("--series: an interval of 0 would be as often as possible")
+            .hint("name one, such as `--series 1s`"));
+    }
+    let is_class = |name: &String| !name.trim().is_empty() && !name.contains(char::is_control);
+    if let Some(name) = args.name.as_ref().filter(|name| !is_class(name)) {
+        return Err(Failure::new(format!("--name: {name:?} names no class"))
+            .hint("a class is a word for tasks that are alike, such as `align`"));
+    }
+    Ok(())
+}
+
 fn order(args: &RunArgs) -> Result<Order, Failure> {
+    check(args)?;
     let mut limits = Limits::default();
     for text in &args.limits {
         let Some(text) = auto::without(text) else { continue };
@@ -132,10 +178,6 @@ fn order(args: &RunArgs) -> Result<Order, Failure> {
             }
             limits.add(limit).map_err(|e| wrong_limit(&e))?;
         }
-    }
-    if args.series.is_zero() {
-        return Err(Failure::new("--series: an interval of 0 would be as often as possible")
-            .hint("name one, such as `--series 1s`"));
     }
     Ok(Order {
         command: args.command.clone(),
@@ -169,8 +211,7 @@ fn wrong_limit(e: &LimitError) -> Failure {
 /// What can be limited, by its short names where it has them.
 fn names() -> String {
     let limited = RESOURCES.iter().filter(|r| LIMITED.contains(&r.name));
-    let names = limited.map(|r| if r.alias.is_empty() { r.name } else { r.alias });
-    names.collect::<Vec<_>>().join(", ")
+    limited.map(Resource::short).collect::<Vec<_>>().join(", ")
 }
 
 fn explain(global: &Global, order: &Order) -> Result<ExitCode, Failure> {
@@ -193,17 +234,17 @@ fn explain(global: &Global, order: &Order) -> Result<ExitCode, Failure> {
 }
 
 /// As a shell tells it.
-fn not_run(order: &Order, failed: Failed) -> Result<ExitCode, Failure> {
-    let name = order.command.first().map(|c| c.to_string_lossy().into_owned()).unwrap_or_default();
-    let code = match &failed {
-        Failed::NotFound(_) => NOT_FOUND,
-        Failed::NotExecutable(_) => NOT_EXECUTABLE,
+fn not_run(order: &Order, failed: &Failed) -> Result<ExitCode, Failure> {
+    let (code, e) = match failed {
+        Failed::NotFound(e) => (NOT_FOUND, e),
+        Failed::NotExecutable(e) => (NOT_EXECUTABLE, e),
         Failed::Empty => return Err(Failure::new("there is no command to run")),
-        Failed::Start(e) => return Err(Failure::new(format!("`{name}` cannot be run")).because(e)),
+        Failed::Start(e) => {
+            let name = order.command.first().map(|c| c.to_string_lossy()).unwrap_or_default();
+            return Err(Failure::new(format!("`{name}` cannot be run")).because(e));
+        }
     };
-    if let Failed::NotFound(e) | Failed::NotExecutable(e) = &failed {
-        say(&format!("skopos: {name}: {e}"));
-    }
+    say(&refused::told(&order.command, e));
     Ok(ExitCode::from(code))
 }
 

@@ -27,9 +27,8 @@ const SHOWN: [&str; 12] = [
 /// One line for what is near a limit.
 pub(super) fn near(near: &Crossing) -> String {
     let resource = near.limit.resource;
-    let name = if resource.alias.is_empty() { resource.name } else { resource.alias };
     let (value, most) = (amount(near.value, resource.unit), amount(near.limit.most, resource.unit));
-    format!("{name}: {value} of {most}")
+    format!("{}: {value} of {most}", resource.short())
 }
 
 /// The report.

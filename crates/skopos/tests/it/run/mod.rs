@@ -2,6 +2,9 @@
 
 mod harmless;
 mod limits;
+mod mistyped;
+mod places;
+mod programs;
 mod truth;
 
 use std::path::{Path, PathBuf};
@@ -51,17 +54,23 @@ fn told_by(mut command: Command) -> Told {
 
 /// A C program from this folder, compiled once for all tests.
 fn program(name: &str) -> PathBuf {
+    built(name, &[])
+}
+
+/// The same with more flags, which are part of its name.
+fn built(name: &str, more: &[&str]) -> PathBuf {
     static FOLDER: OnceLock<tempfile::TempDir> = OnceLock::new();
     let folder = FOLDER.get_or_init(|| tempfile::tempdir().expect("a folder"));
     let source =
         Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/run").join(format!("{name}.c"));
+    let name = [&[name], more].concat().concat();
     let (target, partial) = (
-        folder.path().join(name),
+        folder.path().join(&name),
         folder.path().join(format!("{name}.{:?}", std::thread::current().id())),
     );
     if !target.exists() {
         let flags = ["-O1", "-pthread", "-o"];
-        let done = Command::new("cc").args(flags).arg(&partial).arg(source).status();
+        let done = Command::new("cc").args(more).args(flags).arg(&partial).arg(source).status();
         assert!(done.expect("a C compiler").success());
         // Whole at once: another test may be doing the same.
         std::fs::rename(partial, &target).expect("renamed");
