@@ -183,8 +183,12 @@ pub(crate) struct RunArgs {
     /// Say what would measure here and why, and run nothing
     #[arg(long)]
     pub(crate) explain: bool,
+    /// Measure this process, which runs already, and all that descends from it, from now on until it
+    /// ends; Ctrl-C lets go of it, and it runs on
+    #[arg(long, value_name = "PID", value_parser = clap::value_parser!(i32).range(1..))]
+    pub(crate) attach: Option<i32>,
     /// The command and its arguments, after `--`
-    #[arg(last = true, required_unless_present = "explain", value_name = "COMMAND")]
+    #[arg(last = true, required_unless_present_any = ["explain", "attach"], value_name = "COMMAND")]
     pub(crate) command: Vec<OsString>,
 }
 

@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 
 use skopos_model::task::{Crossing, Limits};
 
+use crate::family::{self, Member};
 use crate::mechanism::{Mechanism, Now};
-use crate::proc;
-use crate::sys::{self, Pid};
+use crate::seen::Seen;
 
 /// From this share of a limit on one is warned.
 const WARN_SHARE: f64 = 0.9;
@@ -28,7 +28,7 @@ pub(crate) struct Enforcer {
 struct Ending {
     since: Instant,
     /// Processes that were stopped, so that they start no more.
-    stopped: HashSet<Pid>,
+    stopped: HashSet<Member>,
 }
 
 impl Enforcer {
@@ -80,21 +80,21 @@ impl Enforcer {
     }
 
     /// Asks all processes to end, if they are given time for it.
-    pub(crate) fn begin(&mut self) {
+    pub(crate) fn begin(&mut self, seen: &Seen) {
         if self.ending.is_some() {
             return;
         }
         self.ending = Some(Ending { since: Instant::now(), stopped: HashSet::new() });
         if !self.grace.is_zero() {
-            for pid in proc::descendants(std::process::id() as Pid) {
-                sys::kill(pid, libc::SIGTERM);
-                sys::kill(pid, libc::SIGCONT);
+            for member in family::members(seen) {
+                member.signal(libc::SIGTERM);
+                member.signal(libc::SIGCONT);
             }
         }
     }
 
     /// Ends what is left once its time is over. Called again and again until nothing is.
-    pub(crate) fn step(&mut self, mechanisms: &mut [Box<dyn Mechanism>]) {
+    pub(crate) fn step(&mut self, mechanisms: &mut [Box<dyn Mechanism>], seen: &Seen) {
         let Some(ending) = &mut self.ending else { return };
         if ending.since.elapsed() < self.grace {
             return;
@@ -103,18 +103,16 @@ impl Enforcer {
             return;
         }
         // First all are stopped, so that none starts another while the rest is ended.
-        let there = proc::descendants(std::process::id() as Pid);
+        let there = family::members(seen);
         let mut is_new = false;
-        for pid in &there {
-            if ending.stopped.insert(*pid) {
+        for member in &there {
+            if ending.stopped.insert(*member) {
                 is_new = true;
-                sys::kill(*pid, libc::SIGSTOP);
+                member.signal(libc::SIGSTOP);
             }
         }
         if !is_new {
-            for pid in there {
-                sys::kill(pid, libc::SIGKILL);
-            }
+            there.iter().for_each(|member| member.signal(libc::SIGKILL));
         }
     }
 }

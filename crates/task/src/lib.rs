@@ -2,7 +2,7 @@
 //! each number was measured.
 //!
 //! Read in this order: [`Order`] says what to run and how; [`run`] does it; `launch` starts the task
-//! without changing anything about it; `monitor` is the loop that waits for whatever happens;
+//! without changing anything about it, and `attach` finds one that runs; `monitor` is the loop that waits for whatever happens;
 //! `mechanism` has a file for each way to measure, of which [`choose`] takes those that are possible;
 //! `seen` is what they have seen; `enforce` ends a task that exceeds a limit; `report` makes the
 //! [`Summary`](skopos_model::task::Summary) of it all, taking each number from the mechanism that
@@ -18,6 +18,8 @@
 
 mod sys;
 mod proc;
+mod family;
+mod attach;
 mod launch;
 mod seen;
 mod mechanism;
@@ -27,6 +29,7 @@ mod report;
 mod host;
 pub mod import;
 
+pub use attach::Unfit;
 pub use host::rank;
 pub use mechanism::choose::{Choice, choose};
 pub use monitor::{Failed, Order, Outcome, run};

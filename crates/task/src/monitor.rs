@@ -2,13 +2,16 @@
 
 use std::ffi::{OsString, c_int};
 use std::io;
+use std::os::fd::AsFd as _;
 use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use skopos_model::task::{Crossing, Files, Limits, Summary};
 
+use crate::attach::{self, Found, Unfit};
 use crate::enforce::{self, Enforcer};
+use crate::family;
 use crate::host::Disturbances;
 use crate::launch;
 use crate::mechanism::choose::{self, Team};
@@ -16,13 +19,15 @@ use crate::mechanism::{Now, procfs, ptrace};
 use crate::proc;
 use crate::report::{self, Measured, Row};
 use crate::seen::Seen;
-use crate::sys::{self, Event, Pid, Signals, Status};
+use crate::sys::{self, Came, Event, Pid, Signals, Status};
 
 /// What to run, and how.
 #[derive(Clone, Debug)]
 pub struct Order {
     /// The command and its arguments.
     pub command: Vec<OsString>,
+    /// Instead of a command: the process to measure, which runs already.
+    pub attach: Option<i32>,
     /// What tasks that are alike are called; `None` takes the program's name.
     pub class: Option<String>,
     /// 1, 2 or 3; `None` takes the best that costs next to nothing.
@@ -61,7 +66,23 @@ pub enum Failed {
     NotExecutable(io::Error),
     /// The monitor itself failed before the task began.
     Start(io::Error),
+    /// The process that runs cannot be a task.
+    Unfit(Unfit),
 }
+
+/// How a task was over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Over {
+    /// Its first process ended so.
+    Ended(Status),
+    /// Its first process ended, and only its parent knows how.
+    Unseen,
+    /// It runs on: the monitor was told to let go of it.
+    LetGo,
+}
+
+/// Of these signals a monitor lets go of a task that it has found running, and leaves the others alone.
+const LETTING_GO: [c_int; 4] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT];
 
 /// Signals that are the task's: who sends one to the monitor means the task.
 const FORWARDED: [c_int; 8] = [
@@ -88,14 +109,53 @@ const MAX_EVENTS: usize = 256;
 /// Rows that are kept; of more every second one goes, and the others are twice as far apart.
 const MAX_ROWS: usize = 20_000;
 
-/// Runs a task to its end. `warn` is told what comes near a limit.
+/// Runs a task to its end, or measures one that runs. `warn` is told what comes near a limit.
 ///
 /// # Errors
-/// The program does not exist or cannot be started, or there is nothing to start it with.
-pub fn run(order: &Order, warn: &mut dyn FnMut(&Crossing)) -> Result<Outcome, Failed> {
+/// The program does not exist or cannot be started, or there is nothing to start it with; there is no
+/// such process.
+pub fn run(order: &Order, warn: &mut (dyn FnMut(&Crossing) + Send)) -> Result<Outcome, Failed> {
     let mut blocked = FORWARDED.to_vec();
     blocked.push(libc::SIGCHLD);
     let signals = Signals::new(&blocked).map_err(Failed::Start)?;
+    let Some(pid) = order.attach else { return start(order, signals, warn) };
+    let found = Found::new(pid).map_err(Failed::Unfit)?;
+    // The kernel lets go of what a thread traces when that thread ends, whatever state it is in: before
+    // a report is written, and so without making the task wait for that.
+    std::thread::scope(|scope| {
+        let watching = scope.spawn(|| join(order, found, signals, warn));
+        watching.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
+}
+
+/// Measures a task that runs already.
+fn join(
+    order: &Order,
+    found: Found,
+    signals: Signals,
+    warn: &mut dyn FnMut(&Crossing),
+) -> Result<Outcome, Failed> {
+    let mut team = choose::gather(order);
+    let (root, start) = (found.pid, SystemTime::now());
+    let mut seen = Seen::found();
+    let parent = proc::stat(root).map_or(0, |stat| stat.parent);
+    seen.born(root, parent);
+    attach(&mut team, root, &order.limits, &mut seen);
+    attach::remember(&mut seen);
+    let mut run = Run::new(order, root, signals, team, seen);
+    run.found = Some(found);
+    // What is there now bounds what there was at its most.
+    run.look();
+    run.until_the_end(warn).map_err(Failed::Start)?;
+    Ok(run.outcome(start))
+}
+
+/// Starts a task and measures it.
+fn start(
+    order: &Order,
+    signals: Signals,
+    warn: &mut dyn FnMut(&Crossing),
+) -> Result<Outcome, Failed> {
     sys::adopt_orphans();
     let mut team = choose::gather(order);
     let start = SystemTime::now();
@@ -111,25 +171,7 @@ pub fn run(order: &Order, warn: &mut dyn FnMut(&Crossing)) -> Result<Outcome, Fa
         return Err(e);
     }
     seen.became(root);
-    let mut run = Run {
-        order,
-        root,
-        signals,
-        team,
-        seen,
-        enforcer: Enforcer::new(&order.limits, order.kill_after),
-        crossings: Vec::new(),
-        guilty: None,
-        now: Now::default(),
-        rows: Vec::new(),
-        every: 1,
-        looks: 0,
-        look_after: FIRST_LOOK,
-        next_look: Instant::now() + FIRST_LOOK,
-        disturbances: Disturbances::now(),
-        wake_soon: false,
-        ended: None,
-    };
+    let mut run = Run::new(order, root, signals, team, seen);
     run.until_the_end(warn).map_err(Failed::Start)?;
     waiting.refused()?;
     Ok(run.outcome(start))
@@ -194,19 +236,42 @@ struct Run<'a> {
     disturbances: Disturbances,
     /// There is more to be told than was asked for.
     wake_soon: bool,
-    ended: Option<Status>,
+    over: Option<Over>,
+    /// What is known of a task that ran before its monitor.
+    found: Option<Found>,
 }
 
-impl Run<'_> {
+impl<'a> Run<'a> {
+    fn new(order: &'a Order, root: Pid, signals: Signals, team: Team, seen: Seen) -> Self {
+        Self {
+            order,
+            root,
+            signals,
+            team,
+            seen,
+            enforcer: Enforcer::new(&order.limits, order.kill_after),
+            crossings: Vec::new(),
+            guilty: None,
+            now: Now::default(),
+            rows: Vec::new(),
+            every: 1,
+            looks: 0,
+            look_after: FIRST_LOOK,
+            next_look: Instant::now() + FIRST_LOOK,
+            disturbances: Disturbances::now(),
+            wake_soon: false,
+            over: None,
+            found: None,
+        }
+    }
+
     fn until_the_end(&mut self, warn: &mut dyn FnMut(&Crossing)) -> io::Result<()> {
-        while self.ended.is_none() || self.has_more_to_end() {
+        while self.over.is_none() || self.has_more_to_end() {
             self.sleep()?;
             for came in self.signals.take() {
-                // The terminal has told the whole group, the task too.
-                if came.signal != libc::SIGCHLD && !came.from_terminal {
-                    sys::kill(self.root, came.signal);
-                }
+                self.told(came);
             }
+            self.look_for_its_end()?;
             let Self { team, seen, .. } = self;
             team.mechanisms.iter_mut().for_each(|m| m.readable(seen));
             let mut is_more = true;
@@ -220,7 +285,7 @@ impl Run<'_> {
             // A look may take long; what is known already does not wait for it.
             self.enforce();
             self.wake_soon = is_more;
-            let may_look = self.ended.is_none() && !self.enforcer.is_ending();
+            let may_look = self.over.is_none() && !self.enforcer.is_ending();
             if may_look && self.next_look <= Instant::now() {
                 self.look();
                 self.enforcer.near(&self.now, self.seen.elapsed()).iter().for_each(&mut *warn);
@@ -232,7 +297,43 @@ impl Run<'_> {
 
     /// What exceeded a limit is ended with all that descends from it.
     fn has_more_to_end(&self) -> bool {
-        self.enforcer.is_ending() && !proc::descendants(std::process::id() as Pid).is_empty()
+        self.enforcer.is_ending() && !family::members(&self.seen).is_empty()
+    }
+
+    /// A signal came: it is the task's, if the task was started here.
+    fn told(&mut self, came: Came) {
+        if self.found.is_some() {
+            // One that is being ended may be stopped, and stays so if nobody ends it.
+            let is_left = LETTING_GO.contains(&came.signal) && !self.enforcer.is_ending();
+            if is_left && self.over.is_none() {
+                self.over = Some(Over::LetGo);
+            }
+        } else if came.signal != libc::SIGCHLD && !came.from_terminal {
+            // The terminal has told the whole group, the task too.
+            sys::kill(self.root, came.signal);
+        }
+    }
+
+    /// Nobody tells of the end of a process that is neither a child nor traced, but its handle.
+    fn look_for_its_end(&mut self) -> io::Result<()> {
+        let Some(found) = self.found.as_ref().filter(|_| self.over.is_none()) else {
+            return Ok(());
+        };
+        if self.team.mechanisms.iter().any(|m| m.name() == ptrace::NAME) {
+            return Ok(());
+        }
+        let mut fds = [PollFd::new(&found.handle, PollFlags::IN)];
+        match poll(&mut fds, Some(&Timespec::default())) {
+            Ok(0) | Err(rustix::io::Errno::INTR) => return Ok(()),
+            Ok(_) => {}
+            Err(e) => return Err(e.into()),
+        }
+        // Its parent may not have asked for it yet: then it still tells all that it used.
+        self.look();
+        let Self { team, seen, .. } = self;
+        team.mechanisms.iter_mut().for_each(|m| m.readable(seen));
+        self.over = Some(seen.status_of(self.root).map_or(Over::Unseen, Over::Ended));
+        Ok(())
     }
 
     fn sleep(&mut self) -> io::Result<()> {
@@ -248,7 +349,8 @@ impl Run<'_> {
         }
         let timeout = Timespec::try_from(until).map_err(io::Error::other)?;
         let told = self.team.mechanisms.iter().filter_map(|m| m.descriptor());
-        let readable = [self.signals.descriptor()].into_iter().chain(told);
+        let end = self.found.as_ref().map(|found| found.handle.as_fd());
+        let readable = [self.signals.descriptor()].into_iter().chain(told).chain(end);
         let mut fds: Vec<_> =
             readable.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
         match poll(&mut fds, Some(&timeout)) {
@@ -270,6 +372,10 @@ impl Run<'_> {
                 // Its parent lives: the monitor hears of it as a tracer only.
                 Some(parent) if parent != own && seen.knows(parent) => false,
                 Some(parent) if parent == own => true,
+                // Of a found task nobody waits for the first process and for orphans who is part of it.
+                _ if seen.is_found() => {
+                    proc::stat(pid).is_some_and(|stat| !seen.knows(stat.parent))
+                }
                 _ => proc::stat(pid).is_some_and(|stat| stat.parent == own),
             };
         let io = if is_reaped_here { proc::io(pid) } else { None };
@@ -283,7 +389,7 @@ impl Run<'_> {
             seen.ended(pid, Some(status));
         }
         if pid == self.root {
-            self.ended = Some(status);
+            self.over = Some(Over::Ended(status));
         }
     }
 
@@ -337,10 +443,10 @@ impl Run<'_> {
             if let Some(first) = crossings.first() {
                 self.guilty = self.seen.greatest_user(first.limit.resource.name);
                 self.crossings = crossings;
-                self.enforcer.begin();
+                self.enforcer.begin(&self.seen);
             }
         }
-        self.enforcer.step(&mut self.team.mechanisms);
+        self.enforcer.step(&mut self.team.mechanisms, &self.seen);
     }
 
     fn outcome(mut self, start: SystemTime) -> Outcome {
@@ -349,6 +455,9 @@ impl Run<'_> {
         // What the last to end had to tell.
         self.team.mechanisms.iter_mut().for_each(|m| m.readable(&mut self.seen));
         self.seen.bury();
+        if self.over == Some(Over::LetGo) {
+            self.seen.let_go();
+        }
         for mechanism in &mut self.team.mechanisms {
             mechanism.finish(&mut self.seen);
         }
@@ -358,7 +467,8 @@ impl Run<'_> {
             order: self.order,
             start_seconds,
             elapsed,
-            status: self.ended,
+            over: self.over,
+            found: self.found,
             crossings: self.crossings,
             guilty: self.guilty,
             level: self.team.level,

@@ -20,13 +20,25 @@ pub(crate) struct Stat {
     pub(crate) waited_for_seconds: f64,
     /// Page faults of those: of each child some.
     pub(crate) waited_for_faults: u64,
+    /// With those of the children that it has waited for.
+    pub(crate) total_user_seconds: f64,
+    pub(crate) total_system_seconds: f64,
+    pub(crate) minor_faults: u64,
+    pub(crate) major_faults: u64,
     pub(crate) threads: u64,
     pub(crate) virtual_bytes: u64,
     pub(crate) resident_bytes: u64,
     /// Time waited for storage, in seconds, where the kernel accounts for delays.
     pub(crate) io_delay_seconds: f64,
     pub(crate) is_zombie: bool,
+    /// When it started, in ticks since the machine did.
+    pub(crate) started_ticks: u64,
+    /// A thread of the kernel, without a program.
+    pub(crate) is_kernels: bool,
 }
+
+/// `PF_KTHREAD` of the kernel's flags.
+const KERNELS: u64 = 0x0020_0000;
 
 /// From `/proc/PID/status`.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -45,6 +57,20 @@ pub(crate) struct Io {
     pub(crate) written_bytes: u64,
     pub(crate) device_read_bytes: u64,
     pub(crate) device_written_bytes: u64,
+}
+
+impl Io {
+    /// What was added to an earlier count.
+    pub(crate) fn since(self, earlier: Self) -> Self {
+        Self {
+            read_bytes: self.read_bytes.saturating_sub(earlier.read_bytes),
+            written_bytes: self.written_bytes.saturating_sub(earlier.written_bytes),
+            device_read_bytes: self.device_read_bytes.saturating_sub(earlier.device_read_bytes),
+            device_written_bytes: self
+                .device_written_bytes
+                .saturating_sub(earlier.device_written_bytes),
+        }
+    }
 }
 
 impl std::ops::AddAssign for Io {
@@ -70,6 +96,7 @@ fn parse_stat(text: &[u8]) -> Option<Stat> {
     let words = str::from_utf8(&text[end + 1..]).ok()?.split_ascii_whitespace();
     fields.iter_mut().zip(words).for_each(|(field, word)| *field = word);
     let number = |field: usize| fields.get(field - 3)?.parse::<f64>().ok();
+    let whole = |field: usize| fields.get(field - 3)?.parse::<u64>().ok();
     let (ticks, page) =
         (rustix::param::clock_ticks_per_second() as f64, rustix::param::page_size() as u64);
     Some(Stat {
@@ -78,11 +105,17 @@ fn parse_stat(text: &[u8]) -> Option<Stat> {
         system_seconds: number(15)? / ticks,
         waited_for_seconds: (number(16)? + number(17)?) / ticks,
         waited_for_faults: number(11)? as u64,
+        total_user_seconds: (number(14)? + number(16)?) / ticks,
+        total_system_seconds: (number(15)? + number(17)?) / ticks,
+        minor_faults: whole(10)? + whole(11)?,
+        major_faults: whole(12)? + whole(13)?,
         threads: number(20)? as u64,
         virtual_bytes: number(23)? as u64,
         resident_bytes: fields.get(21)?.parse::<u64>().ok()? * page,
         io_delay_seconds: number(42)? / ticks,
         is_zombie: matches!(fields.first(), Some(&"Z" | &"X")),
+        started_ticks: whole(22)?,
+        is_kernels: whole(9)? & KERNELS != 0,
     })
 }
 
@@ -179,6 +212,16 @@ pub(crate) fn command(pid: Pid) -> Option<String> {
     Some(text)
 }
 
+/// The words of the command line; the program's name in brackets if it has none.
+pub(crate) fn words(pid: Pid) -> Vec<String> {
+    let bytes = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let text = String::from_utf8_lossy(bytes.strip_suffix(b"\0").unwrap_or(&bytes)).into_owned();
+    match text.is_empty() {
+        true => name(pid).into_iter().collect(),
+        false => text.split('\0').map(str::to_owned).collect(),
+    }
+}
+
 /// The program's name in brackets.
 pub(crate) fn name(pid: Pid) -> Option<String> {
     text(pid, "comm", |name| Some(format!("[{}]", String::from_utf8_lossy(name).trim_end())))
@@ -207,10 +250,31 @@ pub(crate) fn descendants(pid: Pid) -> Vec<Pid> {
 
 /// The process that a thread belongs to.
 pub(crate) fn process_of(thread: Pid) -> Option<Pid> {
-    text(thread, "status", |text| {
-        let line = after_name(text)?.lines().find_map(|line| line.strip_prefix("Tgid:"))?;
-        line.trim().parse().ok()
+    status(thread, "Tgid:")
+}
+
+/// The thread that traces another, if one does.
+pub(crate) fn tracer_of(thread: Pid) -> Option<Pid> {
+    status(thread, "TracerPid:").filter(|tracer| *tracer != 0)
+}
+
+/// The user whose rights a process has.
+pub(crate) fn user_of(pid: Pid) -> Option<Pid> {
+    status(pid, "Uid:")
+}
+
+/// The first number of a line in `/proc/PID/status`.
+fn status(pid: Pid, name: &str) -> Option<Pid> {
+    text(pid, "status", |text| {
+        let line = after_name(text)?.lines().find_map(|line| line.strip_prefix(name))?;
+        line.split_whitespace().next()?.parse().ok()
     })
+}
+
+/// All threads of a process.
+pub(crate) fn threads(pid: Pid) -> Vec<Pid> {
+    let all = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    all.filter_map(|thread| thread.file_name().to_str()?.parse().ok()).collect()
 }
 
 #[cfg(test)]

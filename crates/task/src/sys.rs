@@ -285,7 +285,7 @@ impl Signals {
     }
 
     /// The signals that came, at most as many as can wait: of each kind there is one.
-    pub(crate) fn take(&self) -> impl Iterator<Item = Came> {
+    pub(crate) fn take(&self) -> impl Iterator<Item = Came> + use<> {
         let mut infos = MaybeUninit::<[libc::signalfd_siginfo; Self::KINDS]>::zeroed();
         let size = size_of_val(&infos);
         // SAFETY: the place is of the size that is told, and all zero is a value of it.

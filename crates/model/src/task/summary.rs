@@ -1,10 +1,11 @@
 //! The report of one task: `summary.json`.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::limits::Limit;
+use super::limits::{Limit, amount};
 
 /// The version of the report's format: raised when a field changes its meaning or goes.
 pub const SUMMARY_VERSION: u32 = 1;
@@ -59,6 +60,29 @@ pub struct Identity {
     /// Its place in a parallel job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rank: Option<Rank>,
+    /// It was running before its monitor: all that adds up is since then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attached: Option<Attached>,
+}
+
+/// A task that was running before its monitor.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Attached {
+    /// The process that was named.
+    pub pid: i32,
+    /// How long it had run by then, in seconds; `null` if that is unknown.
+    pub after_seconds: Option<f64>,
+}
+
+/// `process 4711, which had run for 2 h 05 m: what adds up is since then`.
+impl fmt::Display for Attached {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "process {}", self.pid)?;
+        if let Some(seconds) = self.after_seconds {
+            write!(f, ", which had run for {}", amount(seconds, "seconds"))?;
+        }
+        f.write_str(": what adds up is since then")
+    }
 }
 
 /// The place of a task in a parallel job.
@@ -132,6 +156,8 @@ pub enum ExitType {
     Limit,
     /// It runs on: the monitor was told to let go of it.
     Running,
+    /// It has ended, and nobody told how.
+    Unknown,
 }
 
 /// What was measured of one resource.

@@ -8,7 +8,7 @@ use skopos_model::task::{RESOURCES, parse_bytes, resource};
 pub const FIELDS: [&str; 6] = ["name", "host", "monitor", "set", "exit", "status"];
 
 /// How a task may end, as `exit` has it.
-const EXITS: [&str; 4] = ["normal", "signal", "limit", "running"];
+const EXITS: [&str; 5] = ["normal", "signal", "limit", "running", "unknown"];
 
 /// The most conditions of one text. Three for each resource are more than anybody means.
 const MAX_CONDITIONS: usize = 3 * RESOURCES.len();

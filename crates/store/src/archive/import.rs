@@ -293,6 +293,7 @@ fn insert(
         ExitType::Signal => "signal",
         ExitType::Limit => "limit",
         ExitType::Running => "running",
+        ExitType::Unknown => "unknown",
     };
     let task: Option<i64> = transaction
         .prepare_cached(

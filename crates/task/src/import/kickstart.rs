@@ -126,6 +126,7 @@ fn summary(record: &Record, report: usize) -> Result<Summary, ImportError> {
             folder: record.text("cwd"),
             monitor: format!("{NAME}, record version {}", record.text("version")),
             rank: None,
+            attached: None,
         },
         host: Host {
             node: if node.is_empty() { record.text("hostname") } else { node },

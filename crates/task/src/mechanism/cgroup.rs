@@ -109,6 +109,10 @@ impl Mechanism for Cgroup {
         NAME
     }
 
+    fn joins(&self) -> Result<(), &'static str> {
+        Err("it has the groups that it was started in, and others may be in them")
+    }
+
     fn prepare(&mut self, launch: &mut Launch) -> io::Result<()> {
         let own = fs::read_to_string("/proc/self/cgroup")?;
         let mounts = fs::read_to_string("/proc/self/mountinfo")?;

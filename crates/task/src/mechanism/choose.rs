@@ -1,5 +1,6 @@
 //! Which mechanisms are used: the best set that this user may use on this machine.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use skopos_model::task::{Limits, MechanismUse};
@@ -44,7 +45,12 @@ pub(crate) struct Team {
     pub(crate) uses: Vec<MechanismUse>,
     pub(crate) launch: Launch,
     only: Option<Vec<String>>,
+    /// The task runs already.
+    is_found: bool,
 }
+
+/// Why nobody is told how a task ended that is neither a child nor traced.
+const NOT_WAITED_FOR: &str = "it is not the monitor's child, and it is not traced";
 
 /// What would be used here for an order, without running it.
 pub fn choose(order: &Order) -> Choice {
@@ -61,6 +67,7 @@ pub(crate) fn gather(order: &Order) -> Team {
         uses: Vec::new(),
         launch: Launch::default(),
         only: order.only.clone(),
+        is_found: order.attach.is_some(),
     };
     team.add(
         wait4::NAME,
@@ -70,6 +77,9 @@ pub(crate) fn gather(order: &Order) -> Team {
     let traces = wanted >= 2 && team.add_ptrace();
     let is_told = team.add_connector(wanted, traces) || traces;
     team.level = if is_told { 2 } else { 1 };
+    if order.attach.is_some() && !traces {
+        team.gave_up(wait4::NAME, NOT_WAITED_FOR);
+    }
     let looks = if is_told {
         "values between births and ends"
     } else {
@@ -99,7 +109,7 @@ pub(crate) fn gather(order: &Order) -> Team {
             Box::new(Tree::new(folders)),
         );
     }
-    if let Some(seconds) = order.limits.of("cpu_seconds") {
+    if let Some(seconds) = order.limits.of("cpu_seconds").filter(|_| order.attach.is_none()) {
         // For a process that the monitor would be too late for, and in case it dies. A second more,
         // so that the monitor sees it first and can say so.
         team.launch.rlimits.push((libc::RLIMIT_CPU as _, seconds.ceil() as u64 + 1));
@@ -112,7 +122,10 @@ fn watched(order: &Order) -> Vec<PathBuf> {
     let is_limited =
         ["files", "footprint_bytes"].iter().any(|name| order.limits.of(name).is_some());
     if order.watch.is_empty() && is_limited {
-        return vec![PathBuf::from(".")];
+        return vec![match order.attach {
+            Some(pid) => fs::read_link(format!("/proc/{pid}/cwd")).unwrap_or_default(),
+            None => PathBuf::from("."),
+        }];
     }
     order.watch.clone()
 }
@@ -122,6 +135,9 @@ impl Team {
         if !self.may_use(name) {
             return self.left_out(name, NOT_NAMED);
         }
+        if let Err(why) = self.joins(&*mechanism) {
+            return self.left_out(name, why);
+        }
         self.mechanisms.push(mechanism);
         self.uses.push(MechanismUse { name: name.to_owned(), used: true, why: why.to_owned() });
     }
@@ -130,10 +146,17 @@ impl Team {
         if !self.may_use(name) {
             return self.left_out(name, NOT_NAMED);
         }
+        if let Err(why) = self.joins(&*mechanism) {
+            return self.left_out(name, why);
+        }
         match mechanism.prepare(&mut self.launch) {
             Ok(()) => self.add(name, why, mechanism),
             Err(e) => self.left_out(name, &e.to_string()),
         }
+    }
+
+    fn joins(&self, mechanism: &dyn Mechanism) -> Result<(), &'static str> {
+        if self.is_found { mechanism.joins() } else { Ok(()) }
     }
 
     fn add_ptrace(&mut self) -> bool {
@@ -252,6 +275,9 @@ impl Team {
             return;
         }
         self.uses.retain(|u| u.name != connector::NAME);
+        if self.is_found {
+            self.gave_up(wait4::NAME, NOT_WAITED_FOR);
+        }
         if self.add_connector(self.level, false)
             && let Some(connector) = self.mechanisms.last_mut()
             && connector.attach(root, seen).is_ok()

@@ -9,6 +9,7 @@ use std::os::fd::BorrowedFd;
 use skopos_model::task::Completeness;
 
 use super::{Launch, Mechanism};
+use crate::family;
 use crate::proc;
 use crate::seen::{Offer, Seen};
 use crate::sys::netlink::{self, Netlink, number};
@@ -123,6 +124,10 @@ impl Mechanism for Connector {
         NAME
     }
 
+    fn joins(&self) -> Result<(), &'static str> {
+        Ok(())
+    }
+
     fn prepare(&mut self, _launch: &mut Launch) -> io::Result<()> {
         if !rustix::process::geteuid().is_root() {
             return Err(io::Error::other("the kernel tells administrators alone of births"));
@@ -144,6 +149,15 @@ impl Mechanism for Connector {
     fn attach(&mut self, root: Pid, seen: &mut Seen) -> io::Result<()> {
         self.processes.insert(root, 1);
         seen.born(root, std::process::id() as Pid);
+        if seen.is_found() {
+            // What is born from here on is told; what is there already is looked for.
+            for pid in family::members(seen).into_iter().map(|member| member.pid) {
+                let Some(stat) = proc::stat(pid) else { continue };
+                self.processes.insert(pid, stat.threads);
+                seen.born(pid, stat.parent);
+                seen.threads_of(pid, |_| stat.threads);
+            }
+        }
         Ok(())
     }
 

@@ -86,6 +86,10 @@ impl Mechanism for Energy {
         NAME
     }
 
+    fn joins(&self) -> Result<(), &'static str> {
+        Ok(())
+    }
+
     fn prepare(&mut self, _launch: &mut super::Launch) -> io::Result<()> {
         let mut refused = None;
         for entry in fs::read_dir(&self.folder).into_iter().flatten().flatten() {

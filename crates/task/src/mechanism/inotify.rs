@@ -88,6 +88,10 @@ impl Mechanism for Inotify {
         NAME
     }
 
+    fn joins(&self) -> Result<(), &'static str> {
+        Ok(())
+    }
+
     fn prepare(&mut self, _launch: &mut Launch) -> io::Result<()> {
         self.watcher = Some(init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?);
         for folder in std::mem::take(&mut self.folders) {

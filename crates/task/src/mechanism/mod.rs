@@ -28,6 +28,7 @@ pub(crate) mod perf;
 pub(crate) mod preload;
 pub(crate) mod procfs;
 pub(crate) mod ptrace;
+mod since;
 pub(crate) mod taskstats;
 pub(crate) mod tree;
 pub(crate) mod wait4;
@@ -58,6 +59,11 @@ pub(crate) trait Mechanism {
     /// As in reports.
     fn name(&self) -> &'static str;
 
+    /// Whether it can measure a task that was running before, and why it cannot.
+    fn joins(&self) -> Result<(), &'static str> {
+        Err("it has to be there when the task starts")
+    }
+
     /// Before there is a child.
     ///
     /// # Errors
@@ -66,7 +72,7 @@ pub(crate) trait Mechanism {
         Ok(())
     }
 
-    /// The child is there and waits to become the program.
+    /// The child is there and waits to become the program, or a task was found that runs.
     ///
     /// # Errors
     /// It cannot be used here, and why.

@@ -84,6 +84,10 @@ impl Mechanism for Nvml {
         NAME
     }
 
+    fn joins(&self) -> Result<(), &'static str> {
+        Ok(())
+    }
+
     fn prepare(&mut self, _launch: &mut Launch) -> io::Result<()> {
         self.library = Some(Library::load(&self.name).map_err(io::Error::other)?);
         Ok(())

@@ -70,6 +70,10 @@ impl Mechanism for Perf {
         NAME
     }
 
+    fn joins(&self) -> Result<(), &'static str> {
+        Err("a counter is handed on to what starts later, not to what runs already")
+    }
+
     fn attach(&mut self, root: Pid, _seen: &mut Seen) -> io::Result<()> {
         // With `perf_event_paranoid` at 2 only an administrator may count what the kernel does.
         self.with_kernel = Counter::open(TASK_CLOCK, root, true).is_ok();

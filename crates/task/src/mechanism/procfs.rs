@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 
 use skopos_model::task::{Completeness, Limits};
 
+use super::since::Since;
 use super::{Mechanism, Now};
+use crate::family;
 use crate::proc;
 use crate::seen::{Offer, Seen};
 use crate::sys::{Event, Pid};
@@ -36,6 +38,7 @@ pub(crate) struct Procfs {
     last: Now,
     greatest: Now,
     pss_again: Option<Instant>,
+    since: Since,
 }
 
 impl Procfs {
@@ -47,13 +50,14 @@ impl Procfs {
             last: Now::default(),
             greatest: Now::default(),
             pss_again: None,
+            since: Since::default(),
         }
     }
 
     /// Finds who came and who went. Of too many, how many there are.
     fn search(&self, seen: &mut Seen) -> Result<(), u64> {
         let there: HashSet<Pid> =
-            proc::descendants(std::process::id() as Pid).into_iter().collect();
+            family::members(seen).into_iter().map(|member| member.pid).collect();
         if there.len() as f64 > self.most {
             return Err(there.len() as u64);
         }
@@ -90,6 +94,10 @@ impl Mechanism for Procfs {
         NAME
     }
 
+    fn joins(&self) -> Result<(), &'static str> {
+        Ok(())
+    }
+
     fn attach(&mut self, root: Pid, seen: &mut Seen) -> std::io::Result<()> {
         self.root = Some(root);
         seen.born(root, std::process::id() as Pid);
@@ -108,7 +116,7 @@ impl Mechanism for Procfs {
     }
 
     fn sample(&mut self, now: &mut Now, seen: &mut Seen) {
-        if self.searches
+        if (self.searches || seen.untraced > 0)
             && let Err(too_many) = self.search(seen)
         {
             now.processes = Some(too_many);
@@ -122,6 +130,7 @@ impl Mechanism for Procfs {
         let (mut resident, mut virtual_size, mut swap) = (0, 0, 0);
         let mut cpu = (reaped.usage.user + reaped.usage.system).as_secs_f64();
         let mut io = reaped.io;
+        let mut since = Since::of_the_dead(&reaped);
         for &pid in &pids {
             let Some(stat) = proc::stat(pid) else { continue };
             if !seen.is_guest(pid) {
@@ -137,8 +146,15 @@ impl Mechanism for Procfs {
                 seen.memory(pid, memory);
             }
             let of_it = proc::io(pid);
+            since.add(&stat, of_it);
             io += of_it.unwrap_or_default();
             seen.used(pid, Some(stat.user_seconds + stat.system_seconds), of_it);
+        }
+        if seen.is_found() {
+            since = since.less(&seen.before);
+            (cpu, io) = (since.user_seconds + since.system_seconds, since.io);
+            self.since.keep(since);
+            seen.looked_resident = seen.looked_resident.max(resident);
         }
         let begun = Instant::now();
         let pss = self.pss(&pids, seen);
@@ -150,8 +166,8 @@ impl Mechanism for Procfs {
             swap_bytes: Some(swap),
             processes: Some(processes),
             threads: Some(pids.iter().map(|pid| seen.thread_count(*pid)).sum()),
-            read_bytes: Some(io.read_bytes),
-            written_bytes: Some(io.written_bytes),
+            read_bytes: Some(io.read_bytes).filter(|_| seen.before.without_io == 0),
+            written_bytes: Some(io.written_bytes).filter(|_| seen.before.without_io == 0),
             paced: now.paced + begun.elapsed(),
             ..*now
         };
@@ -164,6 +180,13 @@ impl Mechanism for Procfs {
     }
 
     fn finish(&mut self, seen: &mut Seen) {
+        if seen.is_found() {
+            // What runs on is asked once more.
+            if !seen.living().is_empty() {
+                self.sample(&mut Now::default(), seen);
+            }
+            self.since.offer(seen);
+        }
         let completeness = Completeness::Sampled;
         let looked = Some("the greatest of the looks; what came and went between two is not in it");
         for (name, value) in [

@@ -34,6 +34,10 @@ pub(crate) struct Ptrace {
     early: HashSet<Pid>,
     /// Time ready without a processor, of threads that ended.
     delay_nanos: u64,
+    /// The same of threads that ran before, and the storage delay of processes, until then.
+    before: HashMap<Pid, (u64, f64)>,
+    /// Why some processes that ran before cannot be traced.
+    refused: Option<String>,
     /// Threads whose delay could not be read.
     without_delay: u64,
     /// True if the kernel counts the time for which storage was waited for.
@@ -117,6 +121,47 @@ impl Ptrace {
         sys::go_on(thread, 0)
     }
 
+    /// Begins to trace all that run already. What a traced process starts is traced from its birth, so
+    /// once all threads of one are, its children are those that are there and no more will be missed.
+    fn join(&mut self, root: Pid, seen: &mut Seen) -> io::Result<()> {
+        let own = rustix::thread::gettid().as_raw_nonzero().get();
+        let mut waiting = vec![root];
+        let mut met = HashSet::new();
+        while let Some(process) = waiting.pop() {
+            if !met.insert(process) || process == std::process::id() as Pid {
+                continue;
+            }
+            let mut is_new = true;
+            while is_new {
+                is_new = false;
+                for thread in proc::threads(process) {
+                    // One that was born to a traced one is traced, and is told of.
+                    if self.threads.contains_key(&thread) || proc::tracer_of(thread) == Some(own) {
+                        continue;
+                    }
+                    match sys::seize(thread) {
+                        Ok(()) => is_new = true,
+                        Err(e) if e.raw_os_error() == Some(libc::ESRCH) => continue,
+                        Err(_) if self.threads.is_empty() => return Err(refused(thread)),
+                        Err(_) => {
+                            seen.untraced += 1;
+                            let why = refused(thread);
+                            self.refused.get_or_insert(format!("at least one is not seen: {why}"));
+                            continue;
+                        }
+                    }
+                    let delay = proc::schedstat(thread).map_or(0, |(_, delay)| delay);
+                    let storage = proc::stat(thread).map_or(0.0, |stat| stat.io_delay_seconds);
+                    self.before.insert(thread, (delay, storage));
+                    let parent = proc::stat(process).map(|stat| stat.parent);
+                    self.meet(thread, if thread == process { parent } else { Some(process) }, seen);
+                }
+            }
+            waiting.extend(proc::children(process));
+        }
+        if self.threads.is_empty() { Err(io::ErrorKind::NotFound.into()) } else { Ok(()) }
+    }
+
     /// All other threads of the process are gone, and this one has the process' id.
     fn became(&mut self, process: Pid, seen: &mut Seen) {
         if self.threaded.remove(&process).is_some() {
@@ -131,8 +176,9 @@ impl Ptrace {
     /// after that.
     fn ending(&mut self, thread: Pid, seen: &mut Seen) {
         let spent = proc::schedstat(thread);
+        let before = self.before.remove(&thread).unwrap_or_default();
         match spent {
-            Some((_, delay)) => self.delay_nanos += delay,
+            Some((_, delay)) => self.delay_nanos += delay.saturating_sub(before.0),
             None => self.without_delay += 1,
         }
         let Some(process) = self.threads.get(&thread).copied() else { return };
@@ -153,7 +199,7 @@ impl Ptrace {
             exact.is_none() || self.accounts_for_delays || seen.ignores_children(process);
         let stat = if is_wanted { proc::stat(process) } else { None };
         if let Some(stat) = stat {
-            self.io_delay_seconds += stat.io_delay_seconds;
+            self.io_delay_seconds += (stat.io_delay_seconds - before.1).max(0.0);
             seen.waited_for(process, stat.waited_for_faults);
         }
         let cpu = exact
@@ -168,8 +214,15 @@ impl Mechanism for Ptrace {
         NAME
     }
 
+    fn joins(&self) -> Result<(), &'static str> {
+        Ok(())
+    }
+
     fn attach(&mut self, root: Pid, seen: &mut Seen) -> io::Result<()> {
         self.accounts_for_delays = proc::accounts_for_delays();
+        if seen.is_found() {
+            return self.join(root, seen);
+        }
         sys::seize(root)?;
         self.meet(root, Some(std::process::id() as Pid), seen);
         Ok(())
@@ -194,7 +247,9 @@ impl Mechanism for Ptrace {
     fn finish(&mut self, seen: &mut Seen) {
         let left = seen.living().len();
         let all = if left == 0 { Completeness::All } else { Completeness::AtLeast };
+        let all = if self.refused.is_some() { Completeness::AtLeast } else { all };
         let missing = (left > 0).then(|| format!("{left} processes of the task run on"));
+        let missing = self.refused.take().or(missing);
         let unmeasured = (seen.unmeasured > 0).then(|| {
             format!("{} processes ended before their memory could be read", seen.unmeasured)
         });
@@ -205,6 +260,14 @@ impl Mechanism for Ptrace {
         let page = rustix::param::page_size() as u64;
         let batch = PAGES_BATCHED * page * seen.processes_max;
         let spread = resident.saturating_sub(seen.greatest_resident) + batch;
+        let lived_before = seen.is_found().then(|| {
+            let found = seen.before.processes;
+            format!("peaks of {found} processes that ran before are those of their whole life")
+        });
+        let unmeasured = unmeasured.or(lived_before);
+        // What they held before is no bound for what they held since.
+        let looked = resident.saturating_sub(seen.looked_resident) + batch;
+        let spread = if seen.is_found() { looked } else { spread };
         let delay = self.delay_nanos as f64 / 1e9;
         let of_delay = if self.without_delay > 0 { Completeness::AtLeast } else { all };
         for (name, value, completeness, error_bound, reason) in [
@@ -224,6 +287,30 @@ impl Mechanism for Ptrace {
             seen.offer(name, Offer { method: NAME, value, completeness, error_bound, reason });
         }
     }
+}
+
+/// Why a process or thread that runs may not be traced.
+fn refused(thread: Pid) -> io::Error {
+    let scope = fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").unwrap_or_default();
+    let user = rustix::process::geteuid().as_raw().cast_signed();
+    io::Error::other(match (proc::tracer_of(thread), proc::user_of(thread)) {
+        (Some(tracer), _) => {
+            let by = proc::process_of(tracer).unwrap_or(tracer);
+            format!("{thread} is traced by process {by}, and there is one tracer at a time")
+        }
+        (_, Some(owner)) if owner != user && user != 0 => {
+            format!("{thread} is of the user {owner}: only that user and root may trace it")
+        }
+        _ if !matches!(scope.trim(), "" | "0") => format!(
+            "kernel.yama.ptrace_scope is {}: of ordinary users only a parent may trace, so start the \
+             task with `skopos run`, or attach as root",
+            scope.trim()
+        ),
+        _ => format!(
+            "the kernel forbids to trace {thread}: it has privileges that this user has not, or a \
+             container's filter is in the way"
+        ),
+    })
 }
 
 /// Whether this process may trace its children.

@@ -190,6 +190,10 @@ impl Mechanism for Taskstats {
         NAME
     }
 
+    fn joins(&self) -> Result<(), &'static str> {
+        Err("an account is of a thread's whole life, and orphans' would not be known")
+    }
+
     fn prepare(&mut self, _launch: &mut Launch) -> io::Result<()> {
         if !rustix::process::geteuid().is_root() {
             return Err(io::Error::other("the kernel sends accounts to administrators alone"));

@@ -101,6 +101,10 @@ impl Mechanism for Tree {
         NAME
     }
 
+    fn joins(&self) -> Result<(), &'static str> {
+        Ok(())
+    }
+
     fn attach(&mut self, _root: Pid, _seen: &mut Seen) -> io::Result<()> {
         self.look();
         Ok(())

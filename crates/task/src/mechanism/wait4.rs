@@ -23,7 +23,14 @@ impl Mechanism for Wait4 {
         NAME
     }
 
+    fn joins(&self) -> Result<(), &'static str> {
+        Ok(())
+    }
+
     fn finish(&mut self, seen: &mut Seen) {
+        if seen.is_found() {
+            return since_it_was_found(seen);
+        }
         let usage = seen.reaped.usage;
         let (user, system) = (usage.user.as_secs_f64(), usage.system.as_secs_f64());
         let left = seen.living().len();
@@ -70,4 +77,38 @@ impl Mechanism for Wait4 {
         offer("device_read_bytes", io.device_read_bytes, Some(0.0), None);
         offer("device_written_bytes", io.device_written_bytes, None, None);
     }
+}
+
+/// Of a task that ran before, less what it had used by then: a tracer is told as a parent is. What runs
+/// on has not been waited for, and is for those who look.
+fn since_it_was_found(seen: &mut Seen) {
+    if !seen.living().is_empty() || seen.is_torn {
+        return;
+    }
+    let (usage, before) = (seen.reaped.usage, seen.before);
+    let missing = "since it was attached to; what a process used that its parent never waited for is \
+                   not in it";
+    let is_whole = seen.untraced == 0 && !seen.has_unwaited;
+    let completeness = if is_whole { Completeness::All } else { Completeness::AtLeast };
+    let reaped = seen.reaped;
+    let mut offer = |name, value: f64, error_bound: Option<f64>| {
+        let (value, reason) = (value.max(0.0), Some(missing.to_owned()));
+        seen.offer(name, Offer { method: NAME, value, completeness, error_bound, reason });
+    };
+    let (user, system) = (usage.user.as_secs_f64(), usage.system.as_secs_f64());
+    offer("user_seconds", user - before.user_seconds, None);
+    offer("system_seconds", system - before.system_seconds, None);
+    let cpu = user + system - before.user_seconds - before.system_seconds;
+    offer("cpu_seconds", cpu, Some(before.tick_bound_seconds()));
+    let faults = |now: u64, before: u64| now.saturating_sub(before) as f64;
+    offer("minor_faults", faults(usage.minor_faults, before.minor_faults), Some(0.0));
+    offer("major_faults", faults(usage.major_faults, before.major_faults), Some(0.0));
+    if before.without_io + reaped.without_io > 0 {
+        return;
+    }
+    let io = reaped.io.since(before.io);
+    offer("read_bytes", io.read_bytes as f64, Some(0.0));
+    offer("written_bytes", io.written_bytes as f64, Some(0.0));
+    offer("device_read_bytes", io.device_read_bytes as f64, Some(0.0));
+    offer("device_written_bytes", io.device_written_bytes as f64, None);
 }

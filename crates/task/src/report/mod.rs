@@ -15,8 +15,9 @@ use skopos_model::task::{
 
 pub(crate) use series::Row;
 
+use crate::attach::Found;
 use crate::host;
-use crate::monitor::Order;
+use crate::monitor::{Order, Over};
 use crate::seen::{Offer, Seen};
 use crate::sys::{self, Status};
 
@@ -25,7 +26,8 @@ pub(crate) struct Measured<'a> {
     pub(crate) order: &'a Order,
     pub(crate) start_seconds: f64,
     pub(crate) elapsed: Duration,
-    pub(crate) status: Option<Status>,
+    pub(crate) over: Option<Over>,
+    pub(crate) found: Option<Found>,
     pub(crate) crossings: Vec<Crossing>,
     pub(crate) guilty: Option<String>,
     pub(crate) level: u8,
@@ -64,11 +66,11 @@ pub(crate) fn summary(measured: Measured<'_>) -> Summary {
     let (processes, processes_left_out) = seen.into_processes();
     let mut summary = Summary {
         version: SUMMARY_VERSION,
-        task: identity(order),
+        task: identity(order, measured.found.as_ref()),
         host: host::here(),
         start_seconds,
         end_seconds: start_seconds + wall,
-        ended: ended(measured.status, &measured.crossings, measured.guilty),
+        ended: ended(measured.over, &measured.crossings, measured.guilty),
         limits_set: order.limits.iter().map(Into::into).collect(),
         level: measured.level,
         resources,
@@ -83,27 +85,33 @@ pub(crate) fn summary(measured: Measured<'_>) -> Summary {
     summary
 }
 
-fn identity(order: &Order) -> Identity {
-    let command: Vec<String> =
-        order.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+fn identity(order: &Order, found: Option<&Found>) -> Identity {
+    let ordered = || order.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+    let command: Vec<String> = found.map_or_else(ordered, |found| found.command.clone());
     let program = command.first().map_or("", String::as_str);
     let name = Path::new(program).file_name().map(|n| n.to_string_lossy().into_owned());
     Identity {
         class: order.class.clone().or(name).unwrap_or_default(),
-        folder: std::env::current_dir().map(|d| d.display().to_string()).unwrap_or_default(),
+        folder: match found {
+            Some(found) => found.folder.display().to_string(),
+            None => std::env::current_dir().map(|d| d.display().to_string()).unwrap_or_default(),
+        },
         monitor: concat!("skopos ", env!("CARGO_PKG_VERSION")).to_owned(),
-        rank: host::rank(),
+        rank: if found.is_some() { None } else { host::rank() },
+        attached: found.map(|found| found.attached),
         command,
     }
 }
 
-fn ended(status: Option<Status>, crossings: &[Crossing], guilty: Option<String>) -> Ended {
-    let exit_type = match status {
+fn ended(over: Option<Over>, crossings: &[Crossing], guilty: Option<String>) -> Ended {
+    let exit_type = match over {
         _ if !crossings.is_empty() => ExitType::Limit,
-        Some(Status::Exited(_)) => ExitType::Normal,
-        Some(Status::Signalled(_)) => ExitType::Signal,
-        None => ExitType::Running,
+        Some(Over::Ended(Status::Exited(_))) => ExitType::Normal,
+        Some(Over::Ended(Status::Signalled(_))) => ExitType::Signal,
+        Some(Over::Unseen) => ExitType::Unknown,
+        Some(Over::LetGo) | None => ExitType::Running,
     };
+    let status = if let Some(Over::Ended(status)) = over { Some(status) } else { None };
     Ended {
         exit_type,
         status: status.and_then(|s| if let Status::Exited(code) = s { Some(code) } else { None }),

@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 use skopos_model::task::{Completeness, Files, Process, Reading, resource};
 
 use self::peaks::Peaks;
+use crate::attach::Before;
+use crate::family::Member;
 use crate::proc::{self, Io, Memory};
 use crate::sys::{Pid, Status, Usage};
 
@@ -44,6 +46,16 @@ pub(crate) struct Seen {
     pub(crate) stops: u64,
     /// What was done with each file, if somebody counted it.
     pub(crate) files: Option<Files>,
+    /// The task ran before its monitor did.
+    is_found: bool,
+    /// What its processes had used by then, all together.
+    pub(crate) before: Before,
+    /// Processes came and went while that was read, so it may be too little.
+    pub(crate) is_torn: bool,
+    /// Threads that cannot be traced while others of the task are.
+    pub(crate) untraced: u64,
+    /// The most resident memory that a look found.
+    pub(crate) looked_resident: u64,
 }
 
 /// What is known of a living process.
@@ -64,6 +76,10 @@ struct Live {
     is_guest: bool,
     /// It has become another program since it was born.
     has_become: bool,
+    /// When it started, in ticks since the machine did, where others may reap it.
+    started: Option<u64>,
+    /// What it had used before the task was found.
+    before: Before,
 }
 
 /// Sums over the processes that were reaped here.
@@ -106,7 +122,22 @@ impl Seen {
             unknown: BTreeMap::new(),
             stops: 0,
             files: None,
+            is_found: false,
+            before: Before::default(),
+            is_torn: false,
+            untraced: 0,
+            looked_resident: 0,
         }
+    }
+
+    /// Of a task that was running before.
+    pub(crate) fn found() -> Self {
+        Self { is_found: true, ..Self::new() }
+    }
+
+    /// True if the task was running before.
+    pub(crate) fn is_found(&self) -> bool {
+        self.is_found
     }
 
     /// Since the task was started.
@@ -154,12 +185,20 @@ impl Seen {
         }
         let mut live = Live { process, name, ..Live::default() };
         live.threads = 1;
+        live.started = self.is_found.then(|| proc::stat(pid)).flatten().map(|s| s.started_ticks);
         self.live.insert(pid, live);
         self.resident.born(pid);
         self.virtual_size.born(pid);
         self.processes_total += 1;
         self.processes_max = self.processes_max.max(self.live.len() as u64);
         self.set_threads(self.threads + 1);
+    }
+
+    /// What a process had used before the task was found.
+    pub(crate) fn had_used(&mut self, pid: Pid, before: Before) {
+        if let Some(live) = self.live.get_mut(&pid) {
+            live.before = before;
+        }
     }
 
     /// It has become another program.
@@ -228,10 +267,12 @@ impl Seen {
     /// What it used by now, its waited-for children included where the kernel does so.
     pub(crate) fn used(&mut self, pid: Pid, cpu_seconds: Option<f64>, io: Option<Io>) {
         if let Some(live) = self.live.get_mut(&pid) {
-            let process = &mut live.process;
-            process.cpu_seconds = cpu_seconds.or(process.cpu_seconds);
+            let (process, before) = (&mut live.process, live.before);
+            let since = |seconds: f64| (seconds - before.own_seconds).max(0.0);
+            process.cpu_seconds = cpu_seconds.map(since).or(process.cpu_seconds);
             live.io = io.or(live.io);
-            if let Some(io) = io {
+            if let Some(io) = io.filter(|_| before.without_io == 0) {
+                let io = io.since(before.io);
                 process.read_bytes = Some(io.read_bytes);
                 process.written_bytes = Some(io.written_bytes);
             }
@@ -338,6 +379,36 @@ impl Seen {
     /// Living processes.
     pub(crate) fn living(&self) -> Vec<Pid> {
         self.live.keys().copied().collect()
+    }
+
+    /// Living processes, so named that others with their ids are not meant.
+    pub(crate) fn living_since(&self) -> Vec<Member> {
+        self.live.iter().map(|(pid, live)| Member { pid: *pid, started: live.started }).collect()
+    }
+
+    /// How a process ended that is not there any more, if somebody told.
+    pub(crate) fn status_of(&self, pid: Pid) -> Option<Status> {
+        let process = self.ended.iter().rev().find(|process| process.pid == pid)?;
+        let signal = process.signal.map(Status::Signalled);
+        process.status.map(Status::Exited).or(signal)
+    }
+
+    /// The monitor lets go of a task that runs on: the peaks of its processes count as they are.
+    pub(crate) fn let_go(&mut self) {
+        for pid in self.living() {
+            if let Some(memory) = proc::memory(pid) {
+                self.memory(pid, memory);
+            }
+            let memory = self.live.get(&pid).and_then(|live| live.memory);
+            let peaks = memory.unwrap_or_default();
+            self.unmeasured += u64::from(memory.is_none());
+            self.greatest_resident = self.greatest_resident.max(peaks.resident_bytes_max);
+            if let Some(live) = self.live.get_mut(&pid) {
+                live.process.resident_bytes_max = memory.map(|m| m.resident_bytes_max);
+            }
+            self.resident.ended(pid, peaks.resident_bytes_max);
+            self.virtual_size.ended(pid, peaks.virtual_bytes_max);
+        }
     }
 
     /// The greatest sums of the peaks of processes that were there at one time: resident, virtual.

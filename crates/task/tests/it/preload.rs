@@ -24,6 +24,7 @@ fn a_monitor() {
     let command: Vec<String> = serde_json::from_str(&command).expect("a command");
     let order = Order {
         command: command.into_iter().map(OsString::from).collect(),
+        attach: None,
         class: None,
         level: Some(3),
         limits: Limits::default(),

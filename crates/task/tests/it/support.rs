@@ -29,6 +29,7 @@ pub(crate) struct Ran {
 pub(crate) fn order(command: &[&str]) -> Order {
     Order {
         command: command.iter().map(OsString::from).collect(),
+        attach: None,
         class: None,
         level: None,
         limits: Limits::default(),

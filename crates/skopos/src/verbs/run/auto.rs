@@ -66,6 +66,10 @@ pub(super) fn plan(args: &RunArgs, order: &mut Order) -> Result<Option<Auto>, Fa
     if !words.any(|word| word.trim() == AUTO) || order.limits.of(MEMORY).is_some() {
         return Ok(None);
     }
+    if order.attach.is_some() {
+        return Err(Failure::new("--limit auto runs a task twice, and --attach starts none")
+            .hint("name the limit: `skopos estimate CLASS` says what it would be"));
+    }
     let class = class(order);
     let Some(memory) = resource(MEMORY) else { return Ok(None) };
     let Some(path) = args.archive.clone().flatten().or_else(state::archive) else {

@@ -20,7 +20,7 @@ use skopos_model::task::{
     Crossing, ExitType, LimitError, Limits, MechanismUse, RESOURCES, Resource, Summary,
 };
 use skopos_store::archive::Archive;
-use skopos_task::{Choice, Failed, Order, Outcome, choose};
+use skopos_task::{Choice, Failed, Order, Outcome, Unfit, choose};
 
 use crate::cli::{Global, RunArgs};
 use crate::failure::Failure;
@@ -31,6 +31,8 @@ use crate::verbs::archive;
 const NOT_FOUND: u8 = 127;
 /// And for one that cannot be started.
 const NOT_EXECUTABLE: u8 = 126;
+/// What shells return for a command that SIGKILL ended.
+const KILLED: i32 = 137;
 /// Added to the number of the signal that ended a command.
 const SIGNALLED: u8 = 128;
 
@@ -167,6 +169,12 @@ fn check(args: &RunArgs) -> Result<(), Failure> {
 
 fn order(args: &RunArgs) -> Result<Order, Failure> {
     check(args)?;
+    if args.attach.is_some() && !args.command.is_empty() {
+        return Err(Failure::new(
+            "--attach measures a process that runs, and there is a command too",
+        )
+        .hint("leave out either `--attach PID` or `-- COMMAND`"));
+    }
     let mut limits = Limits::default();
     for text in &args.limits {
         let Some(text) = auto::without(text) else { continue };
@@ -181,6 +189,7 @@ fn order(args: &RunArgs) -> Result<Order, Failure> {
     }
     Ok(Order {
         command: args.command.clone(),
+        attach: args.attach,
         class: args.name.clone(),
         level: args.level.0,
         limits,
@@ -233,6 +242,19 @@ fn explain(global: &Global, order: &Order) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Why a process that runs is no task, and what would be one.
+fn not_attached(unfit: &Unfit) -> Failure {
+    let failure = Failure::new(format!("--attach: {unfit}"));
+    match unfit {
+        Unfit::Missing(_) | Unfit::Ended(_) => failure.hint("`ps -e` lists those that run"),
+        Unfit::Thread { process, .. } => failure.hint(format!("name it: `--attach {process}`")),
+        Unfit::Own(_) => failure.hint("name the process that is to be measured"),
+        Unfit::Init => failure.hint("name the first process of the service or the task itself"),
+        Unfit::Kernel { .. } => failure.hint("a task is a process that runs a program"),
+        Unfit::NoHandle { .. } => failure.hint("that needs Linux 5.3, and a free descriptor"),
+    }
+}
+
 /// As a shell tells it.
 fn not_run(order: &Order, failed: &Failed) -> Result<ExitCode, Failure> {
     let (code, e) = match failed {
@@ -243,6 +265,7 @@ fn not_run(order: &Order, failed: &Failed) -> Result<ExitCode, Failure> {
             let name = order.command.first().map(|c| c.to_string_lossy()).unwrap_or_default();
             return Err(Failure::new(format!("`{name}` cannot be run")).because(e));
         }
+        Failed::Unfit(unfit) => return Err(not_attached(unfit)),
     };
     say(&refused::told(&order.command, e));
     Ok(ExitCode::from(code))
@@ -259,7 +282,9 @@ fn end_like(summary: &Summary) -> ExitCode {
         let signal = u8::try_from(signal).unwrap_or(0);
         return ExitCode::from(SIGNALLED.saturating_add(signal));
     }
-    let code = ended.status.unwrap_or(0);
+    // Nobody told how it ended, but that it was ended here is known.
+    let unknown = if ended.exit_type == ExitType::Limit { KILLED } else { 0 };
+    let code = ended.status.unwrap_or(unknown);
     ExitCode::from(u8::try_from(code & 0xff).unwrap_or(u8::MAX))
 }
 

@@ -41,6 +41,9 @@ pub(super) fn summary(summary: &Summary, place: Option<&Path>) -> String {
         let _ = writeln!(text, "! measurement disturbed: {disturbed}");
     }
     let _ = writeln!(text, "{}: {}", summary.task.class, ended(summary));
+    if let Some(attached) = summary.task.attached {
+        let _ = writeln!(text, "  attached to {attached}");
+    }
     for name in SHOWN {
         let Some(reading) = summary.resources.get(name).filter(|r| r.value.is_some()) else {
             continue;
@@ -77,6 +80,7 @@ fn ended(summary: &Summary) -> String {
         (ExitType::Limit, ..) => format!("ended for a limit: {}", ended.limits.join(", ")),
         (_, Some(status), _) => format!("returned {status}"),
         (_, _, Some(signal)) => format!("died of signal {signal}"),
-        _ => "runs on".to_owned(),
+        (ExitType::Running, ..) => "runs on".to_owned(),
+        _ => "ended; nothing tells how".to_owned(),
     }
 }

@@ -19,7 +19,7 @@ fn is_ended_for(told: &Told, name: &str) {
 }
 
 /// True if there is no process with this in its command line.
-fn is_gone(mark: &str) -> bool {
+pub(super) fn is_gone(mark: &str) -> bool {
     let all = std::fs::read_dir("/proc").expect("proc").flatten();
     let lines = all.filter_map(|entry| std::fs::read(entry.path().join("cmdline")).ok());
     !lines.into_iter().any(|line| String::from_utf8_lossy(&line).contains(mark))

@@ -1,5 +1,6 @@
 //! `skopos run`: what it says is true, and the task notices nothing.
 
+mod attach;
 mod harmless;
 mod limits;
 mod mistyped;

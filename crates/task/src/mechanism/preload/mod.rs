@@ -47,6 +47,10 @@ impl Mechanism for Preload {
         NAME
     }
 
+    fn joins(&self) -> Result<(), &'static str> {
+        Err("its programs have been loaded already")
+    }
+
     fn prepare(&mut self, launch: &mut Launch) -> io::Result<()> {
         let library = library::place()?;
         let table = Table::new()?;

@@ -50,7 +50,7 @@ fn ended(summary: &Summary) -> String {
         (ExitType::Running, ..) => "still running when the monitor let go of it".to_owned(),
         (_, _, Some(signal)) => format!("died of signal {signal}"),
         (_, Some(status), _) => format!("returned {status}"),
-        _ => "it is not known how it ended".to_owned(),
+        _ => "ended; nothing tells how".to_owned(),
     }
 }
 
@@ -74,9 +74,6 @@ fn said(summary: &Summary) -> String {
     match summary.ended.exit_type {
         ExitType::Limit => format!("was {}", ended(summary)),
         ExitType::Running => "was still running when the monitor let go of it".to_owned(),
-        _ if summary.ended.status.is_none() && summary.ended.signal.is_none() => {
-            "ended; nothing tells how".to_owned()
-        }
         _ => ended(summary),
     }
 }
@@ -151,6 +148,9 @@ fn place(html: &mut Html, summary: &Summary) {
     row(html, "Folder", &summary.task.folder);
     row(html, "Started", &utc(summary.start_seconds));
     row(html, "Ended", &utc(summary.end_seconds));
+    if let Some(attached) = summary.task.attached {
+        row(html, "Attached to", &attached.to_string());
+    }
     if let Some(rank) = &summary.task.rank {
         let of = format!("{} of {} in job {}", rank.rank, rank.size, rank.job);
         row(html, "Rank", &format!("{of} ({})", rank.launcher));

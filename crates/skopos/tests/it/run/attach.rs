@@ -1,0 +1,334 @@
+//! `skopos run --attach`: a task that runs already is measured from then on, and let go of unharmed.
+
+use std::io::Write as _;
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+use super::*;
+use crate::support::PATIENCE;
+
+/// Waits until `is_so`, and fails if it never is.
+fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !is_so() {
+        assert!(start.elapsed() < PATIENCE, "{what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// A shell that waits for a line before it does what the script says; ended if the test fails.
+struct Task(Child);
+
+impl Task {
+    fn new(before: &str, after: &str) -> Self {
+        let script = format!("{before}\n: > ready\nread line\n{after}");
+        Self::of(Command::new("sh").args(["-c", &script]))
+    }
+
+    fn of(command: &mut Command) -> Self {
+        Self(command.stdin(Stdio::piped()).spawn().expect("it starts"))
+    }
+
+    fn pid(&self) -> String {
+        self.0.id().to_string()
+    }
+
+    fn go(&mut self) {
+        let stdin = self.0.stdin.as_mut().expect("piped");
+        stdin.write_all(b"go\n").expect("it reads");
+    }
+
+    fn field(&self, name: &str) -> String {
+        let text = std::fs::read_to_string(format!("/proc/{}/status", self.pid()));
+        let text = text.unwrap_or_default();
+        let line = text.lines().find_map(|line| line.strip_prefix(name));
+        line.unwrap_or_default().trim().to_owned()
+    }
+}
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A monitor that has attached and now waits for something to happen.
+fn attached(task: &Task, args: &[&str]) -> Child {
+    let pid = task.pid();
+    let mut all = vec!["--json", "--attach", &pid];
+    all.extend(args);
+    let child = monitor(&all).stderr(Stdio::piped()).spawn().expect("it starts");
+    is_waiting(&child);
+    child
+}
+
+/// It holds the process, and its other thread sleeps, and not for a moment only.
+fn is_waiting(monitor: &Child) {
+    let own = monitor.id();
+    let entries = |what: &str| {
+        let all = std::fs::read_dir(format!("/proc/{own}/{what}")).into_iter().flatten();
+        all.flatten().map(|entry| entry.path()).collect::<Vec<_>>()
+    };
+    let mut quiet = 0;
+    until("it attaches", || {
+        let links = entries("fd").into_iter().filter_map(|fd| std::fs::read_link(fd).ok());
+        let holds = links.into_iter().any(|link| link.to_string_lossy().contains("pidfd"));
+        let sleeps = entries("task").into_iter().filter(|t| !t.ends_with(own.to_string()));
+        let sleeps = sleeps.into_iter().any(|thread| {
+            let stat = std::fs::read_to_string(thread.join("stat")).unwrap_or_default();
+            stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('S'))
+        });
+        quiet = if holds && sleeps { quiet + 1 } else { 0 };
+        quiet == 3
+    });
+}
+
+fn report(monitor: Child) -> Told {
+    let Output { status, stdout, stderr } = monitor.wait_with_output().expect("it ends");
+    let stderr = String::from_utf8_lossy(&stderr);
+    let last = stderr.lines().last().unwrap_or_default();
+    let summary = serde_json::from_str(last).unwrap_or_else(|e| panic!("{e}: {stderr}"));
+    Told { code: status.code(), stdout: String::from_utf8_lossy(&stdout).into_owned(), summary }
+}
+
+fn send(signal: &str, pid: u32) {
+    let sent = Command::new("kill").args([signal, &pid.to_string()]).status();
+    assert!(sent.expect("kill").success());
+}
+
+fn may_trace() -> bool {
+    let scope = std::fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").unwrap_or_default();
+    // The tests' own children are not the monitor's.
+    let is_free = matches!(scope.trim(), "" | "0");
+    let is_root = std::fs::metadata("/proc/self").is_ok_and(|m| {
+        use std::os::unix::fs::MetadataExt as _;
+        m.uid() == 0
+    });
+    if !is_free && !is_root {
+        eprintln!("skipped: kernel.yama.ptrace_scope is {}", scope.trim());
+    }
+    is_free || is_root
+}
+
+#[test]
+fn what_a_running_task_uses_since_is_exact() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("x");
+    let before = format!("cd {}; head -c 3000000 /dev/zero > x", folder.path().display());
+    let after = "head -c 1000000 /dev/zero >> x; i=0; while [ $i -lt 50 ]; do \
+                 head -c 1000 /dev/zero >> x & i=$((i+1)); done; wait; exit 7";
+    for level in ["1", "2"] {
+        if level == "2" && !may_trace() {
+            return;
+        }
+        let mut task = Task::new(&before, after);
+        until("it is ready", || folder.path().join("ready").exists());
+        let monitor = attached(&task, &["--level", level]);
+        task.go();
+        let told = report(monitor);
+        let what = format!("level {level}: {}", told.summary);
+        assert_eq!(told.value("written_bytes"), 1_050_000.0, "{what}");
+        assert_eq!(told.summary["task"]["attached"]["pid"].to_string(), task.pid(), "{what}");
+        if level == "2" {
+            assert_eq!(told.of("written_bytes", "completeness"), "all", "{what}");
+            assert_eq!(told.value("processes_total"), 52.0, "{what}");
+            assert_eq!(
+                (told.code, &told.summary["ended"]["status"]),
+                (Some(7), &7.into()),
+                "{what}"
+            );
+            let of_memory = told.of("resident_bytes_max", "reason").as_str().expect("a reason");
+            assert!(of_memory.contains("whole life"), "{what}");
+        } else {
+            assert_eq!(told.of("written_bytes", "completeness"), "at_least", "{what}");
+            assert_eq!(told.summary["ended"]["exit_type"], "unknown", "{what}");
+            assert_eq!(told.code, Some(0), "nobody told: {what}");
+        }
+        assert_eq!(task.0.wait().expect("it ends").code(), Some(7), "{what}");
+        assert_eq!(std::fs::metadata(&file).expect("written").len(), 4_050_000);
+        std::fs::remove_file(folder.path().join("ready")).expect("removed");
+    }
+}
+
+#[test]
+fn threads_and_children_that_were_there_are_traced() {
+    if !may_trace() {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    // A child that has a child, both of which end after the attachment and write before that.
+    let before = format!(
+        "cd {}; sh -c 'sh -c \"read a < go; head -c 5000 /dev/zero > y; exit 3\"; exit 4' & mkfifo go",
+        folder.path().display()
+    );
+    let task = Task::new(&before, "");
+    until("it is ready", || folder.path().join("ready").exists());
+    until("both are there", || {
+        let children = |pid: &str| {
+            std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default()
+        };
+        !children(children(&task.pid()).trim()).is_empty()
+    });
+    let monitor = attached(&task, &[]);
+    std::fs::write(folder.path().join("go"), "x\n").expect("it is read");
+    until("it has written", || {
+        std::fs::metadata(folder.path().join("y")).is_ok_and(|m| m.len() == 5000)
+    });
+    drop(task);
+    let told = report(monitor);
+    let statuses: Vec<_> = told.summary["processes"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|p| &p["status"])
+        .collect();
+    assert!([3, 4].iter().all(|code| statuses.contains(&&Json::from(*code))), "{}", told.summary);
+    assert_eq!(told.summary["ended"]["signal"], 9, "{}", told.summary);
+}
+
+#[test]
+fn a_task_that_is_let_go_of_runs_on() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let after = "while [ ! -e stop ]; do /bin/true; done; exit 9";
+    for (level, signal) in [("1", "-INT"), ("2", "-INT"), ("2", "-TERM")] {
+        let _ = std::fs::remove_file(folder.path().join("ready"));
+        let _ = std::fs::remove_file(folder.path().join("stop"));
+        let mut task = Task::new(&format!("cd {}", folder.path().display()), after);
+        until("it is ready", || folder.path().join("ready").exists());
+        let monitor = attached(&task, &["--level", level]);
+        task.go();
+        std::thread::sleep(Duration::from_millis(300));
+        send(signal, monitor.id());
+        let told = report(monitor);
+        let what = format!("level {level}: {}", told.summary);
+        assert_eq!((told.code, &told.summary["ended"]["exit_type"]), (Some(0), &"running".into()));
+        assert_eq!(told.of("cpu_seconds", "completeness"), "at_least", "{what}");
+        assert!(told.value("cpu_seconds") > 0.0, "{what}");
+        assert_eq!(task.field("TracerPid:"), "0", "{what}");
+        assert!(task.0.try_wait().expect("asked").is_none(), "{what}");
+        std::fs::write(folder.path().join("stop"), "").expect("written");
+        assert_eq!(task.0.wait().expect("it ends").code(), Some(9), "{what}");
+    }
+}
+
+#[test]
+fn a_limit_ends_the_tree_of_that_process_and_nothing_else() {
+    for level in ["1", "2"] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mark = format!("62{}{level}", std::process::id());
+        // Whose parent is gone before anybody looks is known only to those who are told of births.
+        let orphan = if level == "2" { "(setsid sleep MARK &);" } else { "setsid sleep MARK &" };
+        let after = format!("{orphan} sleep MARK & sleep MARK").replace("MARK", &mark);
+        let mut other = Task::of(Command::new("sleep").arg("60"));
+        let mut task = Task::new(&format!("cd {}", folder.path().display()), &after);
+        until("it is ready", || folder.path().join("ready").exists());
+        let monitor =
+            attached(&task, &["--level", level, "--series", "20ms", "--limit", "wall=2s"]);
+        task.go();
+        let told = report(monitor);
+        assert_eq!(told.summary["ended"]["exit_type"], "limit", "level {level}: {}", told.summary);
+        assert_eq!(told.code, Some(137), "level {level}");
+        assert!(task.0.wait().expect("it ends").code().is_none(), "by a signal");
+        assert!(limits::is_gone(&mark), "level {level}: {}", told.summary);
+        assert!(other.0.try_wait().expect("asked").is_none(), "it is nobody's");
+    }
+}
+
+#[test]
+fn a_second_monitor_of_the_same_process_falls_back() {
+    if !may_trace() {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut task = Task::new(&format!("cd {}", folder.path().display()), "echo hello > x; exit 2");
+    until("it is ready", || folder.path().join("ready").exists());
+    let first = attached(&task, &[]);
+    let second = attached(&task, &[]);
+    task.go();
+    let (first, second) = (report(first), report(second));
+    assert_eq!((first.code, first.value("written_bytes")), (Some(2), 6.0));
+    let mechanisms = second.summary["mechanisms"].as_array().expect("a list");
+    let ptrace = mechanisms.iter().find(|m| m["name"] == "ptrace").expect("it is listed");
+    assert_eq!(ptrace["used"], false, "{ptrace}");
+    assert!(ptrace["why"].as_str().is_some_and(|why| why.contains("is traced by process")));
+    assert!(second.value("wall_seconds") > 0.0);
+}
+
+#[test]
+fn an_ordinary_user_is_told_what_it_may_not_see() {
+    let exe = env!("CARGO_BIN_EXE_skopos");
+    let user = |args: &[&str]| {
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]).args(args);
+        command.stderr(Stdio::piped());
+        command
+    };
+    if !user(&[exe, "--version"]).output().is_ok_and(|output| output.status.success()) {
+        eprintln!("skipped: no other user may be taken on, or it may not run the program");
+        return;
+    }
+    // Of another user, then its own.
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut task = Task::new(&format!("cd {}", folder.path().display()), "exit 0");
+    until("it is ready", || folder.path().join("ready").exists());
+    let monitor =
+        user(&[exe, "run", "--json", "--attach", &task.pid()]).spawn().expect("it starts");
+    // Its descriptors are not ours to see, unless we are root, as we are.
+    is_waiting(&monitor);
+    task.go();
+    let told = report(monitor);
+    assert_eq!(told.summary["level"], 1, "{}", told.summary);
+    assert_eq!(told.of("written_bytes", "value"), &Json::Null);
+    assert!(told.of("written_bytes", "reason").as_str().is_some_and(|r| r.contains("not show")));
+    assert!(told.value("resident_bytes_max") > 0.0);
+    let mechanisms = told.summary["mechanisms"].as_array().expect("a list");
+    let ptrace = mechanisms.iter().find(|m| m["name"] == "ptrace").expect("it is listed");
+    let why = ptrace["why"].as_str().expect("a reason");
+    assert!(why.contains("of the user 0") || why.contains("ptrace_scope"), "{why}");
+    let mut own = Task::of(user(&["sh", "-c", "read line; exit 6"]).stderr(Stdio::inherit()));
+    until("it is another user", || own.field("Uid:").starts_with("65534"));
+    let monitor = user(&[exe, "run", "--json", "--attach", &own.pid()]).spawn().expect("it starts");
+    is_waiting(&monitor);
+    own.go();
+    let told = report(monitor);
+    let scope = std::fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").unwrap_or_default();
+    let expected = if matches!(scope.trim(), "" | "0") { (Some(6), 2) } else { (Some(0), 1) };
+    let level = told.summary["level"].as_u64().expect("a level");
+    assert_eq!((told.code, level), expected, "{}", told.summary);
+}
+
+#[test]
+fn what_cannot_be_attached_to_is_refused_with_a_hint() {
+    let check = |args: &[&str], said: &str, hint: &str| {
+        let ran = monitor(args).output().expect("it starts");
+        let stderr = String::from_utf8_lossy(&ran.stderr);
+        assert_eq!(ran.status.code(), Some(2), "{args:?}: {stderr}");
+        assert!(stderr.contains(said) && stderr.contains(hint), "{args:?}: {stderr}");
+    };
+    let mut ended = Command::new("true").spawn().expect("it starts");
+    let pid = ended.id();
+    until("it is a zombie", || {
+        std::fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| stat.contains(") Z "))
+    });
+    check(&["--attach", &pid.to_string()], "has ended already", "ps -e");
+    ended.wait().expect("reaped");
+    check(&["--attach", "2147483647"], "there is no process 2147483647", "ps -e");
+    check(&["--attach", "1"], "all others descend", "the service");
+    check(&["--attach", "0"], "0 is not in 1..", "");
+    check(&["--attach", "12", "--", "true"], "there is a command too", "leave out");
+    check(&["--attach", "12", "--limit", "auto"], "--limit auto", "name the limit");
+    if std::fs::read_to_string("/proc/2/comm").is_ok_and(|name| name == "kthreadd\n") {
+        check(&["--attach", "2"], "[kthreadd]", "runs a program");
+    }
+    let thread = std::thread::spawn(|| {
+        let link = std::fs::read_link("/proc/thread-self").expect("proc");
+        let id = link.file_name().and_then(|n| n.to_str()).expect("an id").to_owned();
+        let ran = monitor(&["--attach", &id]).output().expect("it starts");
+        String::from_utf8_lossy(&ran.stderr).into_owned()
+    });
+    let said = thread.join().expect("it ran");
+    let own = std::process::id();
+    assert!(said.contains(&format!("is a thread of process {own}")), "{said}");
+    assert!(said.contains(&format!("--attach {own}")), "{said}");
+}

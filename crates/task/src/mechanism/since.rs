@@ -1,0 +1,98 @@
+//! What a task that was found running has used since, as the looks of `procfs` tell: the counts of those
+//! that live, with the children for which they waited, and of those that were reaped here, less what
+//! they had been when the task was found.
+
+use skopos_model::task::Completeness;
+
+use super::procfs;
+use crate::attach::Before;
+use crate::proc::{Io, Stat};
+use crate::seen::{Offer, Reaped, Seen};
+
+/// Sums of one look, or the greatest of several.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Since {
+    pub(super) user_seconds: f64,
+    pub(super) system_seconds: f64,
+    minor_faults: u64,
+    major_faults: u64,
+    pub(super) io: Io,
+}
+
+impl Since {
+    pub(super) fn of_the_dead(reaped: &Reaped) -> Self {
+        Self {
+            user_seconds: reaped.usage.user.as_secs_f64(),
+            system_seconds: reaped.usage.system.as_secs_f64(),
+            minor_faults: reaped.usage.minor_faults,
+            major_faults: reaped.usage.major_faults,
+            io: reaped.io,
+        }
+    }
+
+    pub(super) fn add(&mut self, stat: &Stat, io: Option<Io>) {
+        self.user_seconds += stat.total_user_seconds;
+        self.system_seconds += stat.total_system_seconds;
+        self.minor_faults += stat.minor_faults;
+        self.major_faults += stat.major_faults;
+        self.io += io.unwrap_or_default();
+    }
+
+    pub(super) fn less(self, before: &Before) -> Self {
+        Self {
+            user_seconds: (self.user_seconds - before.user_seconds).max(0.0),
+            system_seconds: (self.system_seconds - before.system_seconds).max(0.0),
+            minor_faults: self.minor_faults.saturating_sub(before.minor_faults),
+            major_faults: self.major_faults.saturating_sub(before.major_faults),
+            io: self.io.since(before.io),
+        }
+    }
+
+    /// The counts never go back: what a look misses of those that have just ended, an earlier one saw.
+    pub(super) fn keep(&mut self, now: Self) {
+        self.user_seconds = self.user_seconds.max(now.user_seconds);
+        self.system_seconds = self.system_seconds.max(now.system_seconds);
+        self.minor_faults = self.minor_faults.max(now.minor_faults);
+        self.major_faults = self.major_faults.max(now.major_faults);
+        self.io.read_bytes = self.io.read_bytes.max(now.io.read_bytes);
+        self.io.written_bytes = self.io.written_bytes.max(now.io.written_bytes);
+        self.io.device_read_bytes = self.io.device_read_bytes.max(now.io.device_read_bytes);
+        self.io.device_written_bytes =
+            self.io.device_written_bytes.max(now.io.device_written_bytes);
+    }
+
+    pub(super) fn offer(&self, seen: &mut Seen) {
+        let torn =
+            if seen.is_torn { "; processes came and went while it was attached to" } else { "" };
+        let reason = format!(
+            "since it was attached to, at the last look; what ended before another look and nobody in \
+             the task waited for is not in it{torn}"
+        );
+        let bound = seen.before.tick_bound_seconds();
+        let has_io = seen.before.without_io == 0;
+        let mut offer = |name, value: f64, error_bound| {
+            let (completeness, reason) = (Completeness::AtLeast, Some(reason.clone()));
+            let method = procfs::NAME;
+            seen.offer(name, Offer { method, value, completeness, error_bound, reason });
+        };
+        offer("user_seconds", self.user_seconds, None);
+        offer("system_seconds", self.system_seconds, None);
+        offer("cpu_seconds", self.user_seconds + self.system_seconds, Some(bound));
+        offer("minor_faults", self.minor_faults as f64, None);
+        offer("major_faults", self.major_faults as f64, None);
+        if has_io {
+            offer("read_bytes", self.io.read_bytes as f64, None);
+            offer("written_bytes", self.io.written_bytes as f64, None);
+            offer("device_read_bytes", self.io.device_read_bytes as f64, None);
+            offer("device_written_bytes", self.io.device_written_bytes as f64, None);
+        } else {
+            for name in ["read_bytes", "written_bytes", "device_read_bytes", "device_written_bytes"]
+            {
+                seen.cannot(name, "the kernel does not show this user the bytes of that process");
+            }
+        }
+        for name in ["voluntary_switches", "involuntary_switches"] {
+            seen.cannot(name, "how many there were before it was attached to is not known");
+        }
+    }
+}
