@@ -159,7 +159,7 @@ fn threads_and_children_that_were_there_are_traced() {
     let folder = tempfile::tempdir().expect("a folder");
     // A child that has a child, both of which end after the attachment and write before that.
     let before = format!(
-        "cd {}; sh -c 'sh -c \"read a < go; head -c 5000 /dev/zero > y; exit 3\"; exit 4' & mkfifo go",
+        "cd {}; mkfifo go; sh -c 'sh -c \"read a < go; head -c 5000 /dev/zero > y; exit 3\"; exit 4' &",
         folder.path().display()
     );
     let task = Task::new(&before, "");
