@@ -198,9 +198,13 @@ impl Team {
                     "instructions and cycles; dear for short processes, so at level 3 or named";
                 self.left_out(perf::NAME, why);
             }
-            Ok(()) => {
+            Ok(()) if self.is_named(perf::NAME) || !perf::is_virtual() => {
                 let why = "instructions and cycles, processor time of what nobody waits for too";
-                self.add(perf::NAME, why, Box::new(Perf::new()));
+                self.add(perf::NAME, why, Box::new(Perf::new(true)));
+            }
+            Ok(()) => {
+                let why = format!("processor time of what nobody waits for too; {}", perf::VIRTUAL);
+                self.add(perf::NAME, &why, Box::new(Perf::new(false)));
             }
         }
     }

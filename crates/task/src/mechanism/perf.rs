@@ -4,8 +4,9 @@
 //!
 //! What is counted begins at exec and ends a little before the process does, and page faults are those
 //! that the processor raised: a process of a millisecond counts up to a fifth less than `wait4` says.
-//! Each counter makes each birth dearer (five of them double the time of a very short process), so it
-//! is there for those who ask.
+//! Each counter makes each birth dearer, so it is there for those who ask. On a virtual machine those of
+//! the hardware make each switch between threads dearer as well, because the hypervisor has to set them
+//! (input and output that waits for a disk takes twice as long), so there they have to be named.
 
 use std::fs;
 use std::io;
@@ -41,15 +42,21 @@ const WANTED: [Wanted; 5] = [
     Wanted { resource: "instructions", kind: Kind(HARDWARE, 1) },
 ];
 
+/// Why those of the hardware are left out.
+pub(crate) const VIRTUAL: &str = "on a virtual machine hardware counters make each switch between \
+                                  threads dearer: name `perf` to have them";
+
 pub(crate) struct Perf {
+    /// True if those of the hardware count too.
+    with_hardware: bool,
     counters: Vec<(&'static Wanted, Counter)>,
     refused: Vec<(&'static str, String)>,
     with_kernel: bool,
 }
 
 impl Perf {
-    pub(crate) fn new() -> Self {
-        Self { counters: Vec::new(), refused: Vec::new(), with_kernel: true }
+    pub(crate) fn new(with_hardware: bool) -> Self {
+        Self { with_hardware, counters: Vec::new(), refused: Vec::new(), with_kernel: true }
     }
 }
 
@@ -65,6 +72,16 @@ pub(crate) fn may_count() -> Result<(), String> {
     }
 }
 
+/// True if this machine is one of several on another one, as far as its processors say.
+pub(crate) fn is_virtual() -> bool {
+    fs::read_to_string("/proc/cpuinfo").is_ok_and(|text| says_hypervisor(&text))
+}
+
+fn says_hypervisor(cpuinfo: &str) -> bool {
+    let flags = cpuinfo.lines().find(|line| line.starts_with("flags"));
+    flags.is_some_and(|line| line.split_ascii_whitespace().any(|flag| flag == "hypervisor"))
+}
+
 impl Mechanism for Perf {
     fn name(&self) -> &'static str {
         NAME
@@ -78,6 +95,10 @@ impl Mechanism for Perf {
         // With `perf_event_paranoid` at 2 only an administrator may count what the kernel does.
         self.with_kernel = Counter::open(TASK_CLOCK, root, true).is_ok();
         for wanted in &WANTED {
+            if wanted.kind.0 == HARDWARE && !self.with_hardware {
+                self.refused.push((wanted.resource, VIRTUAL.to_owned()));
+                continue;
+            }
             match Counter::open(wanted.kind, root, self.with_kernel) {
                 Ok(counter) => self.counters.push((wanted, counter)),
                 Err(e) => self.refused.push((wanted.resource, why(&e))),
@@ -147,6 +168,25 @@ fn why(e: &io::Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn processors_say_that_they_are_virtual() {
+        assert!(says_hypervisor("processor\t: 0\nflags\t\t: fpu hypervisor lahf_lm\n"));
+        assert!(!says_hypervisor("processor\t: 0\nflags\t\t: fpu lahf_lm\nhypervisor\t: none\n"));
+    }
+
+    #[test]
+    fn hardware_that_is_left_out_counts_nothing_and_says_why() {
+        let mut perf = Perf::new(false);
+        let mut seen = Seen::new();
+        if let Err(why) = perf.attach(std::process::id() as Pid, &mut seen) {
+            eprintln!("skipped: {why}");
+            return;
+        }
+        assert!(perf.counters.iter().all(|(wanted, _)| wanted.kind.0 == SOFTWARE));
+        perf.finish(&mut seen);
+        assert_eq!(seen.reading("cycles", "").reason.as_deref(), Some(VIRTUAL));
+    }
 
     #[test]
     fn a_counter_that_was_shared_is_scaled_and_one_that_never_ran_says_nothing() {
