@@ -56,6 +56,7 @@ pub(crate) fn start(
         environment: &environment,
         groups: &launch.groups,
         rlimits: &launch.rlimits,
+        filter: launch.filter.as_ref(),
         mask: &signals.before,
         gate: gate_in.as_fd(),
         failed: failed_in.as_fd(),

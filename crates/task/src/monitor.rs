@@ -378,7 +378,8 @@ impl<'a> Run<'a> {
                 }
                 _ => proc::stat(pid).is_some_and(|stat| stat.parent == own),
             };
-        let io = if is_reaped_here { proc::io(pid) } else { None };
+        // A dead one's bytes only administrators may read; others have them from its last stop.
+        let io = if is_reaped_here { proc::io(pid).or_else(|| seen.io_of(pid)) } else { None };
         team.mechanisms.iter_mut().for_each(|m| m.event(&event, seen));
         match sys::reap(pid) {
             Some(usage) if is_reaped_here => seen.reaped.add(usage, io),

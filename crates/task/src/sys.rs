@@ -4,6 +4,7 @@
 pub(crate) mod netlink;
 pub(crate) mod nvml;
 pub(crate) mod perf;
+pub(crate) mod seccomp;
 
 use std::ffi::{CString, c_int, c_void};
 use std::io;
@@ -26,6 +27,8 @@ pub(crate) struct Child<'a> {
     pub(crate) groups: &'a [OwnedFd],
     /// Limits that the kernel keeps for each process.
     pub(crate) rlimits: &'a [(c_int, u64)],
+    /// The filter that it puts itself under.
+    pub(crate) filter: Option<&'a seccomp::Filter>,
     /// The signals that were blocked before the monitor blocked its own.
     pub(crate) mask: &'a libc::sigset_t,
     /// The child goes on once this is closed or written to.
@@ -66,6 +69,9 @@ fn become_program(
                 limit.rlim_cur = limit.rlim_cur.min(*most);
                 libc::setrlimit(*resource as _, &raw const limit);
             }
+        }
+        if let Some(filter) = child.filter {
+            seccomp::put_under(filter);
         }
         let mut byte = 0u8;
         while libc::read(child.gate.as_raw_fd(), (&raw mut byte).cast::<c_void>(), 1) < 0

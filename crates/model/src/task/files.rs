@@ -22,6 +22,9 @@ pub struct Files {
     pub completeness: Completeness,
     /// What is not in it.
     pub reason: String,
+    /// Fields of files and processes that this mechanism does not count: their zeros mean nothing.
+    #[serde(default)]
+    pub not_counted: Vec<String>,
     /// Bytes that it counted, by the kernel's rule: reads and writes of files, pipes and sockets.
     pub read_bytes: u64,
     /// Likewise.
@@ -78,6 +81,10 @@ pub struct FileUse {
     pub read_bytes: u64,
     /// Bytes that were written, those of stdio included.
     pub written_bytes: u64,
+    /// Bytes that were read or written, of a file that was open for both: its position does not tell
+    /// which. Only `seccomp` has such, and only if the kernel's counts do not tell either.
+    #[serde(default)]
+    pub read_or_written_bytes: u64,
     /// Bytes of these that stdio read, from the position of the descriptor.
     pub stream_read_bytes: u64,
     /// Bytes of these that stdio wrote.
@@ -143,7 +150,7 @@ impl FileUse {
     /// True if anything was done with it.
     pub fn is_used(&self) -> bool {
         self.opens + self.closes + self.reads + self.writes + self.maps > 0
-            || self.read_bytes + self.written_bytes > 0
+            || self.read_bytes + self.written_bytes + self.read_or_written_bytes > 0
     }
 
     /// Adds what was done with another.
@@ -154,6 +161,7 @@ impl FileUse {
         self.writes += other.writes;
         self.read_bytes += other.read_bytes;
         self.written_bytes += other.written_bytes;
+        self.read_or_written_bytes += other.read_or_written_bytes;
         self.stream_read_bytes += other.stream_read_bytes;
         self.stream_written_bytes += other.stream_written_bytes;
         self.maps += other.maps;

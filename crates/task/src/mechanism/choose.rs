@@ -14,6 +14,7 @@ use super::perf::{self, Perf};
 use super::preload::{self, Preload};
 use super::procfs::{self, Procfs};
 use super::ptrace::{self, Ptrace};
+use super::seccomp::{self, Seccomp};
 use super::taskstats::{self, Taskstats};
 use super::tree::{self, Tree};
 use super::wait4::{self, Wait4};
@@ -93,6 +94,7 @@ pub(crate) fn gather(order: &Order) -> Team {
     );
     team.add_taskstats(wanted);
     team.add_perf(wanted);
+    team.add_seccomp(wanted, order);
     team.add_preload(wanted);
     let energy = Box::new(Energy::new(Path::new(energy::POWERCAP)));
     team.add_or_why(energy::NAME, "what the processors count of the machine's energy", energy);
@@ -227,10 +229,41 @@ impl Team {
         if wanted < 3 && !self.is_named(preload::NAME) {
             return self.left_out(preload::NAME, "files and peers one by one: at level 3 or named");
         }
+        if self.mechanisms.iter().any(|m| m.name() == seccomp::NAME) {
+            return self.left_out(preload::NAME, "`seccomp` tells of the files");
+        }
         let why = "opens, operations and bytes of each file and peer, of dynamic programs";
         self.add_or_why(preload::NAME, why, Box::new(Preload::default()));
         if self.level == 2 && self.mechanisms.iter().any(|m| m.name() == preload::NAME) {
             self.level = 3;
+        }
+    }
+
+    /// Like `preload` it tells what was done with each file: one of them does. By itself it is there for
+    /// programs that nothing can be loaded into.
+    fn add_seccomp(&mut self, wanted: u8, order: &Order) {
+        let name = seccomp::NAME;
+        let is_static = order.command.first().is_some_and(|command| seccomp::is_static(command));
+        if wanted < 3 && !self.is_named(name) {
+            return self.left_out(name, "files of static programs: at level 3 or named");
+        }
+        if !is_static && (!self.is_named(name) || self.may_use(preload::NAME)) {
+            return self
+                .left_out(name, "the program is not static: `preload` tells more of its files");
+        }
+        let Some(at) = self.mechanisms.iter().position(|m| m.name() == ptrace::NAME) else {
+            let why = "without ptrace, calls that a signal interrupts could not be made again";
+            return self.left_out(name, why);
+        };
+        let why = "bytes of each file by the positions of descriptors; no program that is started \
+                   gets more privileges than it has, unless an administrator starts it";
+        self.add_or_why(name, why, Box::new(Seccomp::default()));
+        if self.mechanisms.last().is_some_and(|m| m.name() == name)
+            && let Some(mechanism) = self.mechanisms.pop()
+        {
+            // Of a thread that stopped it is told before that goes on.
+            self.mechanisms.insert(at, mechanism);
+            self.level = self.level.max(3);
         }
     }
 

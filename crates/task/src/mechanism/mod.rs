@@ -9,6 +9,7 @@
 //! | [`cgroup`] | query | a group of its own | processor time, the group's memory, pressure; enforces |
 //! | [`perf`] | query | `perf_event_paranoid` below 3 | instructions and cycles, where the hardware counts them |
 //! | [`preload`] | interposition | dynamic programs | opens, operations and bytes by file, bytes by peer |
+//! | [`seccomp`] | notification | to be allowed to trace | bytes of each file by the positions of descriptors |
 //! | [`energy`] | query | readable RAPL counters | the machine's energy while the task ran |
 //! | [`nvml`] | query | the driver's library | nothing; GPUs and their memory when it looks |
 //! | [`connector`] | notification | root, outside of containers | every process at its birth and at its end |
@@ -28,6 +29,7 @@ pub(crate) mod perf;
 pub(crate) mod preload;
 pub(crate) mod procfs;
 pub(crate) mod ptrace;
+pub(crate) mod seccomp;
 mod since;
 pub(crate) mod taskstats;
 pub(crate) mod tree;
@@ -41,6 +43,7 @@ use std::time::Duration;
 use skopos_model::task::Crossing;
 
 use crate::seen::Seen;
+use crate::sys::seccomp::Filter;
 use crate::sys::{Event, Pid};
 
 /// What mechanisms want of the child before it becomes the program.
@@ -52,6 +55,8 @@ pub(crate) struct Launch {
     pub(crate) rlimits: Vec<(c_int, u64)>,
     /// Variables that are added, or take the place of those of their name.
     pub(crate) environment: Vec<(OsString, OsString)>,
+    /// Which of its system calls are asked about.
+    pub(crate) filter: Option<Filter>,
 }
 
 /// One way to measure.

@@ -357,6 +357,11 @@ impl Seen {
         self.live.get(&pid).map(|live| live.process.parent)
     }
 
+    /// The bytes of a living process, as they were told last.
+    pub(crate) fn io_of(&self, pid: Pid) -> Option<Io> {
+        self.live.get(&pid)?.io
+    }
+
     /// The command line of a living process.
     pub(crate) fn command_of(&self, pid: Pid) -> Option<&str> {
         self.live.get(&pid).map(|live| live.process.command.as_str())

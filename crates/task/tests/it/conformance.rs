@@ -221,6 +221,11 @@ fn all_mechanisms_together_tell_the_truth() {
     check(&usable.iter().map(String::as_str).collect::<Vec<_>>());
 }
 
+#[test]
+fn seccomp_beside_the_ptrace_that_it_needs_tells_the_truth() {
+    check(&["wait4", "ptrace", "seccomp"]);
+}
+
 /// What a process may use before its first instruction and after its last: exec and exit.
 const AROUND_SECONDS: f64 = 0.01;
 

@@ -6,6 +6,7 @@ mod limits;
 mod mistyped;
 mod places;
 mod programs;
+mod seccomp;
 mod truth;
 
 use std::path::{Path, PathBuf};

@@ -152,6 +152,7 @@ impl Preload {
             method: NAME.to_owned(),
             completeness: Completeness::AtLeast,
             reason: self.missing(overflowed, header.collisions),
+            not_counted: Vec::new(),
             read_bytes,
             written_bytes,
             unattributed_read_bytes: beyond(io.read_bytes, read_bytes),
@@ -188,12 +189,12 @@ impl Preload {
     }
 }
 
-fn of_process(process: &ProcessFiles) -> u64 {
+pub(super) fn of_process(process: &ProcessFiles) -> u64 {
     process.read_bytes + process.written_bytes
 }
 
 /// Sorts by weight, the greatest first, and takes away what is too many.
-fn keep_greatest<T>(all: &mut Vec<T>, weight: impl Fn(&T) -> u64) -> Vec<T> {
+pub(super) fn keep_greatest<T>(all: &mut Vec<T>, weight: impl Fn(&T) -> u64) -> Vec<T> {
     all.sort_by_key(|one| std::cmp::Reverse(weight(one)));
     all.split_off(all.len().min(MAX_FILES_LISTED))
 }

@@ -256,6 +256,7 @@ fn file_use(block: &[u8], kind: &str, path: String) -> FileUse {
         writes: write_sizes.iter().sum(),
         read_bytes: word(48) + word(64),
         written_bytes: word(56) + word(72),
+        read_or_written_bytes: 0,
         stream_read_bytes: word(64),
         stream_written_bytes: word(72),
         read_sizes: trimmed(read_sizes),

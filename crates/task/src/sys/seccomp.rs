@@ -1,0 +1,387 @@
+//! `seccomp` with a listener: a filter that asks about some system calls, and whoever answers. The C
+//! library wraps none of it.
+
+use std::ffi::{c_int, c_void};
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd, RawFd};
+use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
+};
+use rustix::pipe::{PipeFlags, pipe_with};
+
+use super::Pid;
+
+/// One instruction of a filter: `struct sock_filter`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Instruction {
+    pub(crate) code: u16,
+    pub(crate) if_true: u8,
+    pub(crate) if_false: u8,
+    pub(crate) k: u32,
+}
+
+/// A filter that the child puts itself under, and where it sends the listener.
+#[derive(Debug)]
+pub(crate) struct Filter {
+    pub(crate) program: Vec<Instruction>,
+    pub(crate) to_monitor: OwnedFd,
+}
+
+/// A system call that waits for an answer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asked {
+    id: u64,
+    /// The thread that made it.
+    pub(crate) thread: Pid,
+    pub(crate) call: i64,
+    pub(crate) arguments: [u64; 6],
+}
+
+/// Where calls are asked about.
+#[derive(Debug)]
+pub(crate) struct Listener {
+    descriptor: OwnedFd,
+    last: Last,
+}
+
+/// The call that was taken last, in memory that the guardian shares. Who takes a call and dies before
+/// it answers leaves one that nobody is told of again; but they are numbered one after the other, so
+/// it is this one or one soon after it.
+#[derive(Debug)]
+struct Last(NonNull<AtomicU64>);
+
+// SAFETY: it is an atomic word in a mapping of its own, which stays until this is dropped.
+unsafe impl Send for Last {}
+
+/// Calls from the last one on among which the one is that was taken and not answered. Between the two
+/// are only such as signals broke off before anybody took them.
+const AHEAD: u64 = 1024;
+
+/// `_IOWR('!', 0, struct seccomp_notif)`, `_IOWR('!', 1, struct seccomp_notif_resp)` and
+/// `_IOW('!', 4, u64)`.
+const RECEIVE: u64 = 0xc050_2100;
+const SEND: u64 = 0xc018_2101;
+const SET_FLAGS: u64 = 0x4008_2104;
+
+/// Who is asked runs on the processor of who asks, who waits anyway.
+const SYNC_WAKE_UP: u64 = 1;
+
+/// The child does nothing but make a filter before it sends the listener; this ends a wait for one
+/// that died instead.
+const LISTENER_TIME: Timespec = Timespec { tv_sec: 10, tv_nsec: 0 };
+
+/// Puts this process under a filter, for good. What is called here may be called after a fork.
+fn install(program: &[Instruction]) -> Result<RawFd, c_int> {
+    let whole = libc::sock_fprog { len: program.len() as u16, filter: program.as_ptr() as *mut _ };
+    // Without the second flag old kernels would slow the task down for its safety, which is not what
+    // the filter is for. With the third a call that was told of is not interrupted before the answer.
+    let flags = libc::SECCOMP_FILTER_FLAG_NEW_LISTENER
+        | libc::SECCOMP_FILTER_FLAG_SPEC_ALLOW
+        | libc::SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV;
+    let set = || {
+        // SAFETY: `whole` points to as many instructions as it says, of the layout of `sock_filter`.
+        let made = unsafe {
+            let mode = libc::SECCOMP_SET_MODE_FILTER;
+            libc::syscall(libc::SYS_seccomp, mode, flags, &raw const whole)
+        };
+        // SAFETY: this thread's own error number.
+        if made < 0 { Err(unsafe { *libc::__errno_location() }) } else { Ok(made as RawFd) }
+    };
+    match set() {
+        // Only administrators may without this promise.
+        Err(libc::EACCES) => {
+            // SAFETY: sets a flag of this process.
+            unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) };
+            set()
+        }
+        other => other,
+    }
+}
+
+/// In the child, before it becomes the program: puts it under the filter and sends the listener, or
+/// why there is none. The listener stays open until the program takes its place: to close it is one
+/// of the calls that nobody answers yet.
+pub(super) fn put_under(filter: &Filter) {
+    let made = install(&filter.program);
+    let code = made.err().unwrap_or(0).to_ne_bytes();
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    // SAFETY: the descriptor is this process's and stays open.
+    let listener = made.ok().map(|fd| [unsafe { BorrowedFd::borrow_raw(fd) }]);
+    if let Some(listener) = &listener {
+        ancillary.push(SendAncillaryMessage::ScmRights(listener));
+    }
+    // If nobody is there any more, nobody measures.
+    let _ = sendmsg(&filter.to_monitor, &[IoSlice::new(&code)], &mut ancillary, SendFlags::empty());
+}
+
+/// Whether a child could be put under such a filter and be traced too, tried on one that then ends.
+///
+/// # Errors
+/// It could not, and why.
+pub(crate) fn try_on_a_child(program: &[Instruction]) -> io::Result<()> {
+    let (told, tells) = pipe_with(PipeFlags::CLOEXEC)?;
+    // SAFETY: the child calls only what may be called after a fork, and does not return.
+    let pid = unsafe {
+        match libc::fork() {
+            -1 => return Err(io::Error::last_os_error()),
+            0 => {
+                let code = install(program).err().unwrap_or(0);
+                let from = (&raw const code).cast::<c_void>();
+                libc::write(tells.as_raw_fd(), from, size_of::<c_int>());
+                loop {
+                    libc::pause();
+                }
+            }
+            pid => pid,
+        }
+    };
+    drop(tells);
+    let mut code = [0; 4];
+    let read = rustix::io::read(&told, &mut code);
+    // SAFETY: the first two touch no memory, the third takes no status.
+    let traced = unsafe {
+        let none = ptr::null_mut::<c_void>();
+        let traced = match libc::ptrace(libc::PTRACE_SEIZE, pid, none, none) {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        };
+        libc::kill(pid, libc::SIGKILL);
+        libc::waitpid(pid, ptr::null_mut(), libc::__WALL);
+        traced
+    };
+    match (read?, i32::from_ne_bytes(code)) {
+        (4, 0) => traced.map_err(|e| io::Error::new(e.kind(), format!("it needs ptrace: {e}"))),
+        (4, code) => Err(why(code)),
+        _ => Err(io::ErrorKind::UnexpectedEof.into()),
+    }
+}
+
+/// Why there is no filter, in words.
+fn why(code: c_int) -> io::Error {
+    let text = match code {
+        libc::EBUSY => "somebody listens to system calls of this process already",
+        libc::EINVAL | libc::ENOSYS => "the kernel is older than 5.19, or without seccomp filters",
+        libc::EPERM | libc::EACCES => "no seccomp filter may be set here",
+        _ => return io::Error::from_raw_os_error(code),
+    };
+    io::Error::other(text)
+}
+
+impl Listener {
+    /// Takes the one that the child sends.
+    ///
+    /// # Errors
+    /// It made no filter, and why.
+    pub(crate) fn from_child(socket: BorrowedFd<'_>) -> io::Result<Self> {
+        let mut fds = [PollFd::from_borrowed_fd(socket, PollFlags::IN)];
+        if poll(&mut fds, Some(&LISTENER_TIME))? == 0 {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        let mut code = [0; 4];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+        let mut parts = [IoSliceMut::new(&mut code)];
+        recvmsg(socket, &mut parts, &mut ancillary, RecvFlags::CMSG_CLOEXEC)?;
+        let sent = ancillary.drain().find_map(|message| match message {
+            RecvAncillaryMessage::ScmRights(mut sent) => sent.next(),
+            _ => None,
+        });
+        let descriptor = sent.ok_or_else(|| why(i32::from_ne_bytes(code)))?;
+        // SAFETY: takes a number. A kernel that does not know it is slower, that is all.
+        unsafe { libc::ioctl(descriptor.as_raw_fd(), SET_FLAGS as _, SYNC_WAKE_UP) };
+        Ok(Self { descriptor, last: Last::new()? })
+    }
+
+    pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
+        self.descriptor.as_fd()
+    }
+
+    /// The next call that waits. Blocks until there is one.
+    ///
+    /// # Errors
+    /// Who made it is gone again.
+    pub(crate) fn next(&self) -> io::Result<Asked> {
+        let asked = next(self.descriptor.as_raw_fd(), &self.last)?;
+        let (thread, call) = (asked.pid.cast_signed(), i64::from(asked.data.nr));
+        Ok(Asked { id: asked.id, thread, call, arguments: asked.data.args })
+    }
+
+    /// Lets it be made, as if nobody had asked.
+    ///
+    /// # Errors
+    /// Who wanted to make it was killed, or will ask again.
+    pub(crate) fn go_on(&self, asked: &Asked) -> io::Result<()> {
+        go_on(self.descriptor.as_raw_fd(), asked.id)
+    }
+
+    /// Lets the one that was taken last be made, if it was not answered.
+    pub(crate) fn go_on_with_last(&self) {
+        let _ = go_on(self.descriptor.as_raw_fd(), self.last.word().load(Ordering::Relaxed));
+    }
+}
+
+impl Last {
+    fn new() -> io::Result<Self> {
+        let access = libc::PROT_READ | libc::PROT_WRITE;
+        let kind = libc::MAP_SHARED | libc::MAP_ANONYMOUS;
+        // SAFETY: a new mapping, which nobody else knows.
+        let place =
+            unsafe { libc::mmap(ptr::null_mut(), size_of::<AtomicU64>(), access, kind, -1, 0) };
+        match NonNull::new(place.cast()) {
+            Some(word) if place != libc::MAP_FAILED => Ok(Self(word)),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+
+    fn word(&self) -> &AtomicU64 {
+        // SAFETY: mapped until this is dropped, aligned to a page, and all bits are a value of it.
+        unsafe { self.0.as_ref() }
+    }
+}
+
+impl Drop for Last {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is this one's, and nobody borrows it any more.
+        unsafe { libc::munmap(self.0.as_ptr().cast(), size_of::<AtomicU64>()) };
+    }
+}
+
+/// Takes a call. It allocates nothing: the guardian uses it too.
+fn next(listener: RawFd, last: &Last) -> io::Result<libc::seccomp_notif> {
+    // SAFETY: all zero is a value of it, and what the kernel wants to get.
+    let mut asked: libc::seccomp_notif = unsafe { std::mem::zeroed() };
+    // SAFETY: the request has the size of the structure in it, which the kernel does not exceed.
+    if unsafe { libc::ioctl(listener, RECEIVE as _, &raw mut asked) } < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    last.word().store(asked.id, Ordering::Relaxed);
+    Ok(asked)
+}
+
+fn go_on(listener: RawFd, id: u64) -> io::Result<()> {
+    let flags = libc::SECCOMP_USER_NOTIF_FLAG_CONTINUE as u32;
+    let mut answer = libc::seccomp_notif_resp { id, val: 0, error: 0, flags };
+    // SAFETY: as in `next`.
+    let done = unsafe { libc::ioctl(listener, SEND as _, &raw mut answer) };
+    if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Starts a process that answers every call once `alive` is closed at its other end, and ends with the
+/// last that is under the filter. It is nobody's child but init's: not among the task's processes, and
+/// nobody waits for it or for what it has open, because that is nothing else.
+pub(crate) fn start_guardian(listener: &Listener, alive: BorrowedFd<'_>) -> io::Result<()> {
+    let (last, alive) = (&listener.last, alive.as_raw_fd());
+    let listener = listener.descriptor.as_raw_fd();
+    // SAFETY: the children call only what may be called after a fork and do not return; the flag that
+    // is cleared and set again is this process's, which has no orphan yet.
+    unsafe {
+        let mut adopts: c_int = 0;
+        libc::prctl(libc::PR_GET_CHILD_SUBREAPER, &raw mut adopts);
+        libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0);
+        let pid = libc::fork();
+        if pid == 0 {
+            match libc::fork() {
+                0 => guard(listener, last, alive),
+                -1 => libc::_exit(1),
+                _ => libc::_exit(0),
+            }
+        }
+        let e = io::Error::last_os_error();
+        let mut status = 0;
+        if pid > 0 {
+            libc::waitpid(pid, &raw mut status, 0);
+        }
+        libc::prctl(libc::PR_SET_CHILD_SUBREAPER, adopts, 0, 0, 0);
+        match (pid, status) {
+            (-1, _) => Err(e),
+            (_, 0) => Ok(()),
+            _ => Err(io::Error::from_raw_os_error(libc::EAGAIN)),
+        }
+    }
+}
+
+fn guard(listener: RawFd, last: &Last, alive: RawFd) -> ! {
+    // SAFETY: raw system calls of a process that has only this thread; nothing is allocated.
+    unsafe {
+        libc::setsid();
+        libc::chdir(c"/".as_ptr());
+        libc::prctl(libc::PR_SET_NAME, c"skopos-guardian".as_ptr());
+        // Whoever asks all of a job to end means the task, which may take its time.
+        let mut all = MaybeUninit::uninit();
+        libc::sigfillset(all.as_mut_ptr());
+        libc::sigprocmask(libc::SIG_SETMASK, all.as_ptr(), ptr::null_mut());
+        let (low, high) = (listener.min(alive) as u32, listener.max(alive) as u32);
+        for (first, last) in [(0, low.wrapping_sub(1)), (low + 1, high - 1), (high + 1, u32::MAX)] {
+            // There is nothing before the first descriptor, and nothing between neighbours.
+            if first <= last && last.wrapping_add(1) != first {
+                libc::syscall(libc::SYS_close_range, first, last, 0);
+            }
+        }
+        let mut end = libc::pollfd { fd: alive, events: 0, revents: 0 };
+        while end.revents == 0 {
+            libc::poll(&raw mut end, 1, -1);
+        }
+        let taken = last.word().load(Ordering::Relaxed);
+        if taken == 0 {
+            // The task has not begun, and what its child asked nobody knows: without a listener all
+            // its calls fail, and it ends.
+            libc::_exit(0);
+        }
+        for n in 0..AHEAD {
+            let _ = go_on(listener, taken.wrapping_add(n));
+        }
+        let mut calls = libc::pollfd { fd: listener, events: libc::POLLIN, revents: 0 };
+        loop {
+            libc::poll(&raw mut calls, 1, -1);
+            if calls.revents & libc::POLLIN != 0 {
+                if let Ok(asked) = next(listener, last) {
+                    let _ = go_on(listener, asked.id);
+                }
+            } else if calls.revents != 0 {
+                libc::_exit(0);
+            }
+        }
+    }
+}
+
+/// True if two descriptors are of one open file. `None` if the kernel does not tell.
+pub(crate) fn is_same_file(one: (Pid, RawFd), other: (Pid, RawFd)) -> Option<bool> {
+    const KCMP_FILE: c_int = 0;
+    // SAFETY: touches no memory.
+    let order = unsafe { libc::syscall(libc::SYS_kcmp, one.0, other.0, KCMP_FILE, one.1, other.1) };
+    (order >= 0).then_some(order == 0)
+}
+
+/// In a thread that stopped for a signal: a call that waited for its answer is made again after the
+/// handler, even if that handler does not ask for it. Otherwise `close` and others would fail with
+/// EINTR, which no program expects of them. `is_asked` says of a call's number and second argument
+/// whether the filter asks about it.
+#[cfg(target_arch = "x86_64")]
+pub(crate) fn restart(thread: Pid, is_asked: impl Fn(i64, u64) -> bool) {
+    /// ERESTARTSYS and ERESTARTNOINTR of the kernel, which no program sees.
+    const INTERRUPTED: i64 = -512;
+    const RESTARTED: i64 = -513;
+    let peek = |register: c_int| {
+        let at = (register as usize * size_of::<u64>()) as *mut c_void;
+        // SAFETY: reads a register of a stopped thread, no memory of ours.
+        unsafe { libc::ptrace(libc::PTRACE_PEEKUSER, thread, at, ptr::null_mut::<c_void>()) }
+    };
+    if peek(libc::RAX) == INTERRUPTED
+        && is_asked(peek(libc::ORIG_RAX), peek(libc::RSI).cast_unsigned())
+    {
+        let at = (libc::RAX as usize * size_of::<u64>()) as *mut c_void;
+        // SAFETY: writes a register of a stopped thread.
+        unsafe { libc::ptrace(libc::PTRACE_POKEUSER, thread, at, RESTARTED as *mut c_void) };
+    }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+pub(crate) fn restart(_thread: Pid, _is_asked: impl Fn(i64, u64) -> bool) {}
