@@ -38,7 +38,7 @@ fn rank_of(get: impl Fn(&str) -> Option<String>) -> Option<Rank> {
             &["SLURM_JOB_ID", "PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid"][..],
         ),
         ("slurm", "SLURM_PROCID", "SLURM_NTASKS", &["SLURM_JOB_ID"]),
-        ("pmi", "PMI_RANK", "PMI_SIZE", &["SLURM_JOB_ID", "PMI_ID", "HYDI_CONTROL_FD"]),
+        ("pmi", "PMI_RANK", "PMI_SIZE", &["SLURM_JOB_ID", "PMI_JOBID", "PBS_JOBID", "LSB_JOBID"]),
     ] {
         if let (Some(rank), Some(size)) = (get(rank), get(size)) {
             let (Ok(rank), Ok(size)) = (rank.parse(), size.parse()) else { continue };

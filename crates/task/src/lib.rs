@@ -33,6 +33,7 @@ pub use attach::Unfit;
 pub use host::rank;
 pub use mechanism::choose::{Choice, choose};
 pub use monitor::{Failed, Order, Outcome, run};
+pub use report::job::join;
 pub use report::page::page;
 pub use report::series::{COLUMNS, Row};
 pub use sys::die_of;

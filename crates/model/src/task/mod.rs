@@ -13,6 +13,6 @@ pub use files::{FILES_VERSION, FileUse, Files, MAX_FILES_LISTED, NotSeen, PeerUs
 pub use limits::{Crossing, Limit, LimitError, Limits, amount, parse_bytes};
 pub use resource::{Combine, RESOURCES, Resource, resource};
 pub use summary::{
-    Attached, Completeness, Ended, ExitType, Finding, Host, Identity, LimitSet, MechanismUse,
-    Overhead, Process, Rank, Reading, SUMMARY_VERSION, Summary,
+    Attached, Completeness, Ended, ExitType, Finding, Host, Identity, Job, LimitSet, MechanismUse,
+    Overhead, Process, Rank, RankUse, Reading, SUMMARY_VERSION, Summary,
 };

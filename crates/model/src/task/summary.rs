@@ -44,6 +44,55 @@ pub struct Summary {
     pub processes: Vec<Process>,
     /// Processes that are not in that list.
     pub processes_left_out: u64,
+    /// Its ranks, if this is the report of a parallel job, joined from theirs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub job: Option<Job>,
+}
+
+/// A parallel job.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Job {
+    /// What the launcher calls it; empty if it does not.
+    pub id: String,
+    /// Who says so: `slurm`, `openmpi`, `pmi`.
+    pub launcher: String,
+    /// How many ranks there are.
+    pub ranks_total: u32,
+    /// Those that have a report, in the order of their numbers.
+    pub ranks: Vec<RankUse>,
+    /// Ranks with a report that are not in that list.
+    pub ranks_left_out: u64,
+    /// Numbers of ranks without a report: they run on, or nobody wrote one.
+    pub missing: Vec<u32>,
+    /// How many those are, also where not all are named.
+    pub missing_total: u64,
+}
+
+/// What one rank of a job used, shortly: all of it is in its own report.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RankUse {
+    /// Its number, from 0 on.
+    pub rank: u32,
+    /// The node that it ran on.
+    pub node: String,
+    /// How it ended.
+    pub exit_type: ExitType,
+    /// What it returned, if it returned.
+    pub status: Option<i32>,
+    /// The signal that ended it, if one did.
+    pub signal: Option<i32>,
+    /// When it started, in seconds of UNIX time.
+    pub start_seconds: f64,
+    /// As in its report; `null` if it is unknown there.
+    pub wall_seconds: Option<f64>,
+    /// Likewise.
+    pub cpu_seconds: Option<f64>,
+    /// Likewise.
+    pub resident_bytes_max: Option<f64>,
+    /// Likewise.
+    pub read_bytes: Option<f64>,
+    /// Likewise.
+    pub written_bytes: Option<f64>,
 }
 
 /// What ran.

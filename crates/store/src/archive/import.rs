@@ -120,6 +120,9 @@ impl Import<'_> {
             }
         };
         entries.sort_by_key(fs::DirEntry::file_name);
+        // The report of a job has those of its ranks in it.
+        let has_job = is_job(&path.join("summary.json"));
+        entries.retain(|e| !(has_job && e.file_name().to_string_lossy().starts_with("rank-")));
         for entry in entries {
             let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
             if is_folder || is_report(&entry.file_name().to_string_lossy()) {
@@ -236,6 +239,19 @@ impl Import<'_> {
         self.done.known += batch.len() as u64 - added;
         Ok(())
     }
+}
+
+/// True for a report that was joined from those of ranks.
+fn is_job(path: &Path) -> bool {
+    let read = File::open(path).map(|file| file.take(MAX_DOCUMENT_BYTES));
+    let report = read.map(|file| serde_json::from_reader::<_, OfJob>(BufReader::new(file)));
+    report.is_ok_and(|report| report.is_ok_and(|report| report.job.is_some()))
+}
+
+/// What tells the report of a job from others.
+#[derive(serde::Deserialize)]
+struct OfJob {
+    job: Option<serde::de::IgnoredAny>,
 }
 
 fn is_report(name: &str) -> bool {

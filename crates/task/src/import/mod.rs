@@ -93,6 +93,7 @@ impl Imported {
             findings: Vec::new(),
             processes: Vec::new(),
             processes_left_out: 0,
+            job: None,
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The report: each resource from the mechanism that measures it best, and what stands out.
 
 mod findings;
+pub(crate) mod job;
 pub(crate) mod page;
 pub(crate) mod series;
 
@@ -80,6 +81,7 @@ pub(crate) fn summary(measured: Measured<'_>) -> Summary {
         findings: Vec::new(),
         processes,
         processes_left_out,
+        job: None,
     };
     summary.findings = findings::findings(&summary);
     summary

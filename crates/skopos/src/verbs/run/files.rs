@@ -5,19 +5,21 @@ use std::io::{self, BufWriter, Write as _};
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
+use skopos_model::task::Rank;
 use skopos_task::{COLUMNS, Outcome};
 
+use super::job;
 use crate::failure::Failure;
 
 /// The whole report.
-const SUMMARY: &str = "summary.json";
+pub(super) const SUMMARY: &str = "summary.json";
 /// What was used over time.
 const SERIES: &str = "series.csv";
 /// The same in columns.
 #[cfg(feature = "arrow")]
 const COLUMNAR: &str = "series.arrow";
 /// All of it for people.
-const PAGE: &str = "report.html";
+pub(super) const PAGE: &str = "report.html";
 /// What was done with each file, where that was counted.
 const FILES: &str = "files.json";
 
@@ -26,11 +28,8 @@ const FILES: &str = "files.json";
 ///
 /// # Errors
 /// It cannot be made or written to, or holds a report already.
-pub(super) fn prepare(folder: &Path) -> Result<PathBuf, Failure> {
-    let folder = match skopos_task::rank() {
-        Some(rank) => folder.join(format!("rank-{}", rank.rank)),
-        None => folder.to_owned(),
-    };
+pub(super) fn prepare(job: &Path, rank: Option<&Rank>) -> Result<PathBuf, Failure> {
+    let folder = rank.map_or_else(|| job.to_owned(), |rank| job::folder_of(job, rank));
     let cannot = |e: &io::Error| {
         let failure =
             Failure::new(format!("--report: {} cannot be written", folder.display())).because(e);
@@ -41,8 +40,15 @@ pub(super) fn prepare(folder: &Path) -> Result<PathBuf, Failure> {
         })
     };
     fs::create_dir_all(&folder).map_err(|e| cannot(&e))?;
-    if folder.join(SUMMARY).exists() {
-        return Err(Failure::new(format!("--report: {} has a report already", folder.display()))
+    let is_others = |rank| job.join(SUMMARY).exists() && !job::is_of(job, rank);
+    let taken = match rank {
+        _ if folder.join(SUMMARY).exists() => Some(&*folder),
+        // What is there is of one task, or of another job.
+        Some(rank) if is_others(rank) => Some(job),
+        _ => None,
+    };
+    if let Some(taken) = taken {
+        return Err(Failure::new(format!("--report: {} has a report already", taken.display()))
             .hint("name another folder, or move that one away: nothing is overwritten"));
     }
     // A folder that may not be written to is found now, not in two hours.
@@ -100,7 +106,7 @@ fn write_aside(folder: &Path, outcome: &Outcome, names: &mut Vec<&'static str>) 
     end_of_json(begin(SUMMARY)?, summary)
 }
 
-fn end_of_json(mut file: BufWriter<File>, value: &impl Serialize) -> io::Result<()> {
+pub(super) fn end_of_json(mut file: BufWriter<File>, value: &impl Serialize) -> io::Result<()> {
     serde_json::to_writer_pretty(&mut file, value)?;
     file.write_all(b"\n")?;
     end(file)

@@ -7,6 +7,7 @@
 mod arrow;
 mod auto;
 mod files;
+mod job;
 mod refused;
 mod text;
 
@@ -17,7 +18,7 @@ use std::process::ExitCode;
 
 use serde::Serialize;
 use skopos_model::task::{
-    Crossing, ExitType, LimitError, Limits, MechanismUse, RESOURCES, Resource, Summary,
+    Crossing, ExitType, LimitError, Limits, MechanismUse, RESOURCES, Rank, Resource, Summary,
 };
 use skopos_store::archive::Archive;
 use skopos_task::{Choice, Failed, Order, Outcome, Unfit, choose};
@@ -70,7 +71,10 @@ pub(crate) fn run(global: &Global, args: &RunArgs) -> Result<ExitCode, Failure> 
     }
     let auto = auto::plan(args, &mut order)?;
     let mut archive = args.archive.clone().map(archive::create).transpose()?;
-    let place = args.report.as_deref().map(files::prepare).transpose()?;
+    // The environment is the monitor's, and says nothing of a task that it did not start.
+    let rank = skopos_task::rank().filter(|_| args.attach.is_none());
+    let prepared = args.report.as_deref().map(|folder| files::prepare(folder, rank.as_ref()));
+    let place = prepared.transpose()?;
     let warn = &mut |near: &Crossing| {
         tell(format!("skopos: {}", text::near(near)));
     };
@@ -81,20 +85,26 @@ pub(crate) fn run(global: &Global, args: &RunArgs) -> Result<ExitCode, Failure> 
     if let Some(auto) = auto
         && let Some(second) = auto.again(&order, &outcome)
     {
-        keep(&mut archive, &outcome);
+        keep(&mut archive, &outcome.summary);
         auto::keep_first(place.as_deref(), &outcome);
         match skopos_task::run(&second, warn) {
             Ok(again) => outcome = auto::second(again, &outcome),
             Err(failed) => return not_run(&second, &failed),
         }
     }
-    keep(&mut archive, &outcome);
+    let ranked = place.as_deref().and_then(Path::parent).zip(rank.as_ref());
+    if ranked.is_none() {
+        keep(&mut archive, &outcome.summary);
+    }
     let summary = &outcome.summary;
     // The task has ended: whatever happens to the report, its exit code is passed on.
     if let Some(place) = &place
         && let Err(e) = written(place, &outcome)
     {
         tell(format!("skopos: the report could not be written to {}: {e}", place.display()));
+    }
+    if let Some((folder, rank)) = ranked {
+        join_ranks(folder, rank, &mut archive);
     }
     let is_wanted = args.summary || std::io::stderr().is_terminal() && !args.quiet;
     match global.style() {
@@ -112,11 +122,26 @@ fn written(place: &Path, outcome: &Outcome) -> std::io::Result<()> {
     std::panic::catch_unwind(writing).unwrap_or_else(failed)
 }
 
+/// The report of the job to which a rank belongs; once all its ranks have one the archive gets it, and
+/// theirs are in it.
+fn join_ranks(folder: &Path, rank: &Rank, archive: &mut Option<Archive>) {
+    match job::join_ranks(folder, rank) {
+        Ok(Some(summary)) if summary.job.as_ref().is_some_and(|job| job.missing_total == 0) => {
+            keep(archive, &summary);
+        }
+        Ok(_) => {}
+        Err(e) => {
+            let place = folder.display();
+            tell(format!("skopos: the report of the job could not be written to {place}: {e}"));
+        }
+    }
+}
+
 /// Into the archive, if there is one. A failure is told and is not the task's.
-fn keep(archive: &mut Option<Archive>, outcome: &Outcome) {
+fn keep(archive: &mut Option<Archive>, summary: &Summary) {
     let Some(archive) = archive else { return };
     let place = archive.path().to_owned();
-    let failed = match archive.add(&outcome.summary) {
+    let failed = match archive.add(summary) {
         // The task may have taken the file away; what is added to it then goes with it.
         Ok(_) if place.exists() => return,
         Ok(_) => "it is not there any more".to_owned(),

@@ -6,6 +6,7 @@ mod limits;
 mod mistyped;
 mod places;
 mod programs;
+mod ranks;
 mod seccomp;
 mod truth;
 

@@ -9,6 +9,7 @@ mod html;
 mod numbers;
 mod plot;
 mod processes;
+mod ranks;
 
 use skopos_model::task::{ExitType, Summary, amount};
 
@@ -34,7 +35,10 @@ pub fn page(summary: &Summary, series: &[Row]) -> String {
     findings(&mut html, summary);
     numbers::section(&mut html, summary);
     plot::section(&mut html, summary, series);
-    processes::section(&mut html, summary);
+    ranks::section(&mut html, summary);
+    if summary.job.is_none() {
+        processes::section(&mut html, summary);
+    }
     mechanisms(&mut html, summary);
     overhead(&mut html, summary);
     place(&mut html, summary);

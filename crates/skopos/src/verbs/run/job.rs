@@ -1,0 +1,112 @@
+//! The report of a parallel job, in the folder above those of its ranks.
+//!
+//! Each rank that ends joins what is there. Whoever finds another at it may leave that to the other,
+//! who looks once more after it is done; so the last one is complete, and a thousand ranks that end
+//! together are not joined a thousand times.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation, flock};
+use skopos_model::task::{Rank, Summary};
+use skopos_task::{join, page};
+
+use super::files::{PAGE, SUMMARY, end_of_json};
+
+/// The folders of ranks, before the number.
+const RANK: &str = "rank-";
+
+/// The most ranks that are read: a report of each is some tens of kB, and the largest machines run no
+/// more as one job. Those beyond it are named as missing.
+const MAX_RANKS: usize = 100_000;
+
+/// Where a rank's report is.
+pub(super) fn folder_of(job: &Path, rank: &Rank) -> PathBuf {
+    job.join(format!("{RANK}{}", rank.rank))
+}
+
+/// True if the report in a folder is that of this job, as an earlier rank left it.
+pub(super) fn is_of(folder: &Path, rank: &Rank) -> bool {
+    let job = read(&folder.join(SUMMARY)).and_then(|summary| summary.job);
+    job.is_some_and(|job| {
+        (&job.id, &job.launcher, job.ranks_total) == (&rank.job, &rank.launcher, rank.size)
+    })
+}
+
+/// Joins the reports of a job in its folder. What was joined last, if this process did.
+///
+/// # Errors
+/// The folder cannot be read or written.
+pub(super) fn join_ranks(folder: &Path, rank: &Rank) -> io::Result<Option<Summary>> {
+    let lock = File::open(folder)?;
+    let (mut joined, mut last) = (Vec::new(), None);
+    loop {
+        // Where locks are not possible all join, and what is written last was read last.
+        if flock(&lock, FlockOperation::NonBlockingLockExclusive)
+            == Err(rustix::io::Errno::WOULDBLOCK)
+        {
+            return Ok(last);
+        }
+        let mut there = reports(folder)?;
+        while there != joined {
+            let ranks = there.iter().filter_map(|path| read(path));
+            let of_it = |summary: &Summary| {
+                summary.task.rank.as_ref().is_some_and(|other| {
+                    (&other.job, &other.launcher, other.size)
+                        == (&rank.job, &rank.launcher, rank.size)
+                })
+            };
+            last = join(ranks.filter(of_it).collect());
+            if let Some(summary) = &last {
+                write(folder, rank, summary)?;
+            }
+            joined = there;
+            there = reports(folder)?;
+        }
+        let _ = flock(&lock, FlockOperation::Unlock);
+        // Who came meanwhile has left it to this one.
+        if reports(folder)? == joined {
+            return Ok(last);
+        }
+    }
+}
+
+/// The reports of ranks that are there, in one order.
+fn reports(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        let report = entry.path().join(SUMMARY);
+        let is_rank = entry.file_name().to_str().is_some_and(|name| name.starts_with(RANK));
+        if is_rank && found.len() < MAX_RANKS && report.exists() {
+            found.push(report);
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// A report without its processes, which are in the rank's own.
+fn read(path: &Path) -> Option<Summary> {
+    let mut summary: Summary = serde_json::from_slice(&fs::read(path).ok()?).ok()?;
+    summary.processes_left_out += summary.processes.len() as u64;
+    summary.processes.clear();
+    Some(summary)
+}
+
+/// Each file is moved into place whole, the summary last.
+fn write(folder: &Path, rank: &Rank, summary: &Summary) -> io::Result<()> {
+    let aside = |name: &str| folder.join(format!(".{name}.{RANK}{}", rank.rank));
+    let written = fs::write(aside(PAGE), page(summary, &[]))
+        .and_then(|()| File::create(aside(SUMMARY)))
+        .and_then(|file| end_of_json(io::BufWriter::new(file), summary))
+        .and_then(|()| fs::rename(aside(PAGE), folder.join(PAGE)))
+        .and_then(|()| fs::rename(aside(SUMMARY), folder.join(SUMMARY)));
+    if written.is_err() {
+        for name in [PAGE, SUMMARY] {
+            let _ = fs::remove_file(aside(name));
+        }
+    }
+    written
+}
