@@ -1,5 +1,6 @@
-//! Compiles `preload/preload.c` with the system's C compiler. Without one the library is empty, and
-//! the mechanism that needs it says why.
+//! Compiles `preload/preload.c` with the system's C compiler, and `bpf/task.bpf.c` with clang if the
+//! feature `bpf` is on. Without a compiler what it would make is empty, and the mechanism that needs it
+//! says why.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -13,7 +14,19 @@ const SOURCES: [&str; 3] = [SOURCE, "preload/table.h", "preload/calls.h"];
 const FLAGS: &[&str] =
     &["-std=gnu11", "-shared", "-fPIC", "-O2", "-fvisibility=hidden", "-U_FORTIFY_SOURCE", "-Wall"];
 
+const BPF: &str = "bpf/task.bpf.c";
+const BPF_SOURCES: [&str; 3] = [BPF, "bpf/kernel.h", "bpf/processes.h"];
+
+/// Types are needed to find fields in the running kernel. Atomic operations that return came to BPF with
+/// this version of the instruction set, in Linux 5.12.
+const BPF_FLAGS: &[&str] = &["-O2", "-g", "-target", "bpf", "-mcpu=v3", "-Wall", "-Werror", "-c"];
+
 fn main() {
+    library();
+    programs();
+}
+
+fn library() {
     println!("cargo::rerun-if-env-changed=CC");
     let mut source = Vec::new();
     for file in SOURCES {
@@ -51,6 +64,32 @@ fn compile(variable: &str, object: &Path) -> Result<(), String> {
         Ok(_) => Err(format!("{} did not compile {SOURCE}", compiler.display())),
         Err(_) => Err(format!("it was built where there is no C compiler {}", compiler.display())),
     }
+}
+
+fn programs() {
+    println!("cargo::rerun-if-env-changed=CLANG");
+    BPF_SOURCES.iter().for_each(|file| println!("cargo::rerun-if-changed={file}"));
+    let object = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets it")).join("task.bpf.o");
+    let missing = compile_programs(&object).err().unwrap_or_default();
+    if !missing.is_empty() {
+        fs::write(&object, b"").unwrap_or_else(|e| panic!("{}: {e}", object.display()));
+    }
+    println!("cargo::rustc-env=SKOPOS_BPF_MISSING={missing}");
+}
+
+fn compile_programs(object: &Path) -> Result<(), String> {
+    if env::var_os("CARGO_FEATURE_BPF").is_none() {
+        return Err("it was built without BPF".to_owned());
+    }
+    let clang = env::var_os("CLANG").unwrap_or_else(|| "clang".into());
+    let why = match Command::new(&clang).args(BPF_FLAGS).arg(BPF).arg("-o").arg(object).status() {
+        Ok(status) if status.success() => return Ok(()),
+        // A clang without the BPF target is as good as none; what it printed says which it is.
+        Ok(_) => format!("{} did not compile {BPF}", clang.display()),
+        Err(_) => "it was built where there is no clang".to_owned(),
+    };
+    println!("cargo::warning={why}; watching a task by BPF is left out");
+    Err(why)
 }
 
 /// FNV-1a.

@@ -15,7 +15,7 @@ use crate::family;
 use crate::host::Disturbances;
 use crate::launch;
 use crate::mechanism::choose::{self, Team};
-use crate::mechanism::{Now, procfs, ptrace};
+use crate::mechanism::{Now, bpf, procfs, ptrace};
 use crate::proc;
 use crate::report::{self, Measured, Row};
 use crate::seen::Seen;
@@ -187,7 +187,7 @@ fn attach(team: &mut Team, root: Pid, limits: &Limits, seen: &mut Seen) {
     }
     for (name, e) in refused {
         team.gave_up(name, &e.to_string());
-        if name == ptrace::NAME {
+        if name == ptrace::NAME || name == bpf::NAME {
             team.search(root, limits, seen);
             // The one that searches replaces the one that had been told.
             attach_one(team, procfs::NAME, root, seen);
@@ -365,10 +365,15 @@ impl<'a> Run<'a> {
             team.mechanisms.iter_mut().for_each(|m| m.event(&event, seen));
             return;
         };
-        let is_process = seen.knows(pid) || proc::process_of(pid) == Some(pid);
+        // Who tells late may know by now that it was a process of the task, and whose child.
+        team.mechanisms.iter_mut().for_each(|m| m.readable(seen));
+        // Without tracing the kernel tells of the monitor's own children alone.
+        let traces = team.traces();
+        let is_process = !traces || seen.knows(pid) || proc::process_of(pid) == Some(pid);
         let own = std::process::id() as Pid;
         let is_reaped_here = is_process
             && match seen.parent_of(pid) {
+                _ if !traces => true,
                 // Its parent lives: the monitor hears of it as a tracer only.
                 Some(parent) if parent != own && seen.knows(parent) => false,
                 Some(parent) if parent == own => true,
@@ -453,9 +458,10 @@ impl<'a> Run<'a> {
     fn outcome(mut self, start: SystemTime) -> Outcome {
         let elapsed = self.seen.elapsed();
         let disturbed = self.disturbances.until(&Disturbances::now(), elapsed.as_secs_f64());
-        // What the last to end had to tell.
+        // What the last to end had to tell. Whoever is gone by then has been told of before that.
+        let gone = self.seen.gone();
         self.team.mechanisms.iter_mut().for_each(|m| m.readable(&mut self.seen));
-        self.seen.bury();
+        self.seen.bury(gone);
         if self.over == Some(Over::LetGo) {
             self.seen.let_go();
         }

@@ -199,11 +199,16 @@ const MAX_COMMAND: usize = 512;
 
 /// The command line with spaces between its words; the program's name in brackets if it has none.
 pub(crate) fn command(pid: Pid) -> Option<String> {
-    let line = text(pid, "cmdline", |bytes| {
-        let words: Vec<_> = bytes.split(|b| *b == 0).filter(|word| !word.is_empty()).collect();
-        (!words.is_empty()).then(|| String::from_utf8_lossy(&words.join(&b' ')).into_owned())
-    });
-    let Some(mut text) = line else { return name(pid) };
+    text(pid, "cmdline", command_line).or_else(|| name(pid))
+}
+
+/// Words that each end with a zero as a line; `None` if there is none.
+pub(crate) fn command_line(bytes: &[u8]) -> Option<String> {
+    let words: Vec<_> = bytes.split(|b| *b == 0).filter(|word| !word.is_empty()).collect();
+    if words.is_empty() {
+        return None;
+    }
+    let mut text = String::from_utf8_lossy(&words.join(&b' ')).into_owned();
     if text.len() > MAX_COMMAND {
         let end = (0..=MAX_COMMAND).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
         text.truncate(end);

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use skopos_model::task::{Limits, MechanismUse};
 
+use super::bpf::{self, Bpf};
 use super::cgroup::{self, Cgroup};
 use super::connector::{self, Connector};
 use super::energy::{self, Energy};
@@ -26,6 +27,8 @@ use crate::sys::Pid;
 
 /// The level that is taken if none is asked for: every process at its birth and end.
 const USUAL_LEVEL: u8 = 2;
+
+const TOLD_BY_BPF: &str = "bpf tells of births and ends";
 
 /// Why a mechanism is left out that could be used.
 const NOT_NAMED: &str = "others were named";
@@ -70,15 +73,15 @@ pub(crate) fn gather(order: &Order) -> Team {
         only: order.only.clone(),
         is_found: order.attach.is_some(),
     };
+    // Who tells of all comes first: it has those in its sums, too, that nobody waits for.
+    let is_told = team.add_teller(wanted, order);
     team.add(
         wait4::NAME,
         "processor time, faults and bytes of all that ended, exact",
         Box::new(Wait4),
     );
-    let traces = wanted >= 2 && team.add_ptrace();
-    let is_told = team.add_connector(wanted, traces) || traces;
     team.level = if is_told { 2 } else { 1 };
-    if order.attach.is_some() && !traces {
+    if order.attach.is_some() && !team.traces() {
         team.gave_up(wait4::NAME, NOT_WAITED_FOR);
     }
     let looks = if is_told {
@@ -161,6 +164,45 @@ impl Team {
         if self.is_found { mechanism.joins() } else { Ok(()) }
     }
 
+    /// Who tells of births and ends: one of them, for told twice they would count twice.
+    fn add_teller(&mut self, wanted: u8, order: &Order) -> bool {
+        let by_bpf = self.add_bpf(wanted, order);
+        if by_bpf {
+            self.left_out(ptrace::NAME, TOLD_BY_BPF);
+        }
+        let traces = !by_bpf && wanted >= 2 && self.add_ptrace();
+        let teller = match (by_bpf, traces) {
+            (true, _) => Some(TOLD_BY_BPF),
+            (_, true) => Some("ptrace tells of births and ends"),
+            _ => None,
+        };
+        self.add_connector(wanted, teller) || teller.is_some()
+    }
+
+    fn add_bpf(&mut self, wanted: u8, order: &Order) -> bool {
+        let is_static = || order.command.first().is_some_and(|command| seccomp::is_static(command));
+        if self.is_named(seccomp::NAME) || wanted >= 3 && self.only.is_none() && is_static() {
+            self.left_out(bpf::NAME, "`seccomp` needs ptrace, and one tells of births and ends");
+            return false;
+        }
+        if wanted < 2 && !self.is_named(bpf::NAME) {
+            self.left_out(bpf::NAME, "level 1 was asked for");
+            return false;
+        }
+        let why = "every process at its birth and end, without stopping any: number, memory, bytes, status";
+        self.add_or_why(bpf::NAME, why, Box::new(Bpf::new(&order.limits)));
+        self.has(bpf::NAME)
+    }
+
+    /// True if threads of the task are traced.
+    pub(crate) fn traces(&self) -> bool {
+        self.has(ptrace::NAME)
+    }
+
+    fn has(&self, name: &str) -> bool {
+        self.mechanisms.iter().any(|m| m.name() == name)
+    }
+
     fn add_ptrace(&mut self) -> bool {
         if !self.may_use(ptrace::NAME) {
             self.left_out(ptrace::NAME, NOT_NAMED);
@@ -183,8 +225,8 @@ impl Team {
         if wanted < 2 && !self.is_named(taskstats::NAME) {
             return self.left_out(taskstats::NAME, "level 1 was asked for");
         }
-        let is_traced = self.mechanisms.iter().any(|m| m.name() == ptrace::NAME);
-        if is_traced && !proc::accounts_for_delays() && !self.is_named(taskstats::NAME) {
+        let is_told = self.has(ptrace::NAME) || self.has(bpf::NAME);
+        if is_told && !proc::accounts_for_delays() && !self.is_named(taskstats::NAME) {
             return self.left_out(taskstats::NAME, proc::NO_DELAYS);
         }
         let why = "what every thread was delayed by: processor, storage, memory";
@@ -229,12 +271,12 @@ impl Team {
         if wanted < 3 && !self.is_named(preload::NAME) {
             return self.left_out(preload::NAME, "files and peers one by one: at level 3 or named");
         }
-        if self.mechanisms.iter().any(|m| m.name() == seccomp::NAME) {
+        if self.has(seccomp::NAME) {
             return self.left_out(preload::NAME, "`seccomp` tells of the files");
         }
         let why = "opens, operations and bytes of each file and peer, of dynamic programs";
         self.add_or_why(preload::NAME, why, Box::new(Preload::default()));
-        if self.level == 2 && self.mechanisms.iter().any(|m| m.name() == preload::NAME) {
+        if self.level == 2 && self.has(preload::NAME) {
             self.level = 3;
         }
     }
@@ -279,18 +321,15 @@ impl Team {
         self.add_or_why(inotify::NAME, why, Box::new(Inotify::new(order.watch.clone())));
     }
 
-    /// One tells of births and ends: told twice they would count twice.
-    fn add_connector(&mut self, wanted: u8, traces: bool) -> bool {
+    fn add_connector(&mut self, wanted: u8, teller: Option<&str>) -> bool {
         let name = connector::NAME;
-        if traces || wanted < 2 && !self.is_named(name) {
-            let why =
-                if traces { "ptrace tells of births and ends" } else { "level 1 was asked for" };
-            self.left_out(name, why);
+        if teller.is_some() || wanted < 2 && !self.is_named(name) {
+            self.left_out(name, teller.unwrap_or("level 1 was asked for"));
             return false;
         }
         let why = "every process at its birth and end: number and status";
         self.add_or_why(name, why, Box::new(Connector::default()));
-        self.mechanisms.iter().any(|m| m.name() == name)
+        self.has(name)
     }
 
     fn left_out(&mut self, name: &str, why: &str) {
@@ -308,14 +347,14 @@ impl Team {
 
     /// Births and ends are not told by ptrace: the connector tells them, else they are looked for.
     pub(crate) fn search(&mut self, root: Pid, limits: &Limits, seen: &mut Seen) {
-        if self.mechanisms.iter().any(|m| m.name() == connector::NAME) {
+        if self.has(connector::NAME) {
             return;
         }
         self.uses.retain(|u| u.name != connector::NAME);
         if self.is_found {
             self.gave_up(wait4::NAME, NOT_WAITED_FOR);
         }
-        if self.add_connector(self.level, false)
+        if self.add_connector(self.level, None)
             && let Some(connector) = self.mechanisms.last_mut()
             && connector.attach(root, seen).is_ok()
         {

@@ -6,6 +6,7 @@
 //! | [`procfs`] | query | nothing | what is there when it looks |
 //! | [`tree`] | query | nothing | files and space in folders when it looks |
 //! | [`ptrace`] | notification | to be allowed to trace | every process at its birth and at its end |
+//! | [`bpf`] | notification | root, or two capabilities; Linux 6.16 with BTF | every process at its birth and at its end, bytes of all |
 //! | [`cgroup`] | query | a group of its own | processor time, the group's memory, pressure; enforces |
 //! | [`perf`] | query | `perf_event_paranoid` below 3 | instructions and cycles, where the hardware counts them |
 //! | [`preload`] | interposition | dynamic programs | opens, operations and bytes by file, bytes by peer |
@@ -20,6 +21,7 @@
 //! be; the report takes the best. None of them knows of another.
 
 pub(crate) mod choose;
+pub(crate) mod bpf;
 pub(crate) mod cgroup;
 pub(crate) mod connector;
 pub(crate) mod energy;

@@ -2,6 +2,7 @@
 //! the value of a resource.
 
 mod peaks;
+mod told;
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
@@ -21,6 +22,8 @@ const MAX_LISTED: usize = 1000;
 /// All that is known of the task.
 pub(crate) struct Seen {
     started: Instant,
+    /// The same on the monotonic clock.
+    started_nanos: u64,
     live: HashMap<Pid, Live>,
     ended: Vec<Process>,
     left_out: u64,
@@ -44,6 +47,8 @@ pub(crate) struct Seen {
     unknown: BTreeMap<&'static str, String>,
     /// How often a process was stopped to look at it.
     pub(crate) stops: u64,
+    /// Processes that ended, with their command lines, for whoever takes them away; `None` if nobody does.
+    pub(crate) ends: Option<Vec<(Pid, String)>>,
     /// What was done with each file, if somebody counted it.
     pub(crate) files: Option<Files>,
     /// The task ran before its monitor did.
@@ -105,6 +110,7 @@ impl Seen {
     pub(crate) fn new() -> Self {
         Self {
             started: Instant::now(),
+            started_nanos: told::monotonic_nanos(),
             live: HashMap::new(),
             ended: Vec::new(),
             left_out: 0,
@@ -121,6 +127,7 @@ impl Seen {
             offers: BTreeMap::new(),
             unknown: BTreeMap::new(),
             stops: 0,
+            ends: None,
             files: None,
             is_found: false,
             before: Before::default(),
@@ -162,7 +169,7 @@ impl Seen {
             Some(live) => live.process.command.clone(),
             None => proc::command(pid).unwrap_or_else(|| name.clone()),
         };
-        self.enter(pid, parent, name, command);
+        self.enter(pid, parent, name, command, self.elapsed().as_secs_f64());
     }
 
     /// A process is there that has not run yet: it is what its parent is, and nothing is read of it.
@@ -171,14 +178,13 @@ impl Seen {
             Some(_) if self.live.contains_key(&pid) => {}
             Some(live) => {
                 let (name, command) = (live.name.clone(), live.process.command.clone());
-                self.enter(pid, parent, name, command);
+                self.enter(pid, parent, name, command, self.elapsed().as_secs_f64());
             }
             None => self.born(pid, parent),
         }
     }
 
-    fn enter(&mut self, pid: Pid, parent: Pid, name: String, command: String) {
-        let start_seconds = self.elapsed().as_secs_f64();
+    fn enter(&mut self, pid: Pid, parent: Pid, name: String, command: String, start_seconds: f64) {
         let process = Process { pid, parent, command, start_seconds, ..Process::default() };
         if let Some(parent) = self.live.get_mut(&parent) {
             parent.has_children = true;
@@ -305,11 +311,15 @@ impl Seen {
 
     /// It is gone.
     pub(crate) fn ended(&mut self, pid: Pid, status: Option<Status>) {
+        self.ended_at(pid, status, self.elapsed().as_secs_f64());
+    }
+
+    fn ended_at(&mut self, pid: Pid, status: Option<Status>, end_seconds: f64) {
         let Some(live) = self.live.remove(&pid) else { return };
         self.adopt_unwaited(&live);
         let Live { mut process, threads, memory, .. } = live;
         self.threads -= threads.min(self.threads);
-        process.end_seconds = Some(self.elapsed().as_secs_f64());
+        process.end_seconds = Some(end_seconds);
         match status {
             Some(Status::Exited(code)) => process.status = Some(code),
             Some(Status::Signalled(signal)) => process.signal = Some(signal),
@@ -321,6 +331,9 @@ impl Seen {
         process.resident_bytes_max = memory.map(|m| m.resident_bytes_max);
         self.resident.ended(pid, peaks.resident_bytes_max);
         self.virtual_size.ended(pid, peaks.virtual_bytes_max);
+        if let Some(ends) = &mut self.ends {
+            ends.push((pid, process.command.clone()));
+        }
         self.list(process);
     }
 
@@ -367,12 +380,16 @@ impl Seen {
         self.live.get(&pid).map(|live| live.process.command.as_str())
     }
 
-    /// Forgets those that are not there any more and whose end nobody told.
-    pub(crate) fn bury(&mut self) {
-        for pid in self.living() {
-            if proc::stat(pid).is_none_or(|stat| stat.is_zombie) {
-                self.ended(pid, None);
-            }
+    /// Those that are not there any more, though nobody has told of their end so far.
+    pub(crate) fn gone(&self) -> Vec<Pid> {
+        let is_gone = |pid: &Pid| proc::stat(*pid).is_none_or(|stat| stat.is_zombie);
+        self.live.keys().copied().filter(is_gone).collect()
+    }
+
+    /// Forgets those that are gone and whose end nobody told.
+    pub(crate) fn bury(&mut self, gone: Vec<Pid>) {
+        for pid in gone {
+            self.ended(pid, None);
         }
     }
 

@@ -37,7 +37,7 @@ fn values_that_make_no_sense() {
         ("--kill-after", "-1s", "invalid value '-1s'"),
         ("--level", "7", "a level is 1, 2, 3 or auto"),
         ("--mechanism", "ptrac", "did you mean `ptrace`?"),
-        ("--mechanism", "nosuch", "there are wait4, "),
+        ("--mechanism", "nosuch", "there are bpf, "),
         ("--mechanism", "", "there is no ``"),
         ("--name", " ", "a class is a word"),
         ("--name", "a\nb", "a class is a word"),

@@ -1,6 +1,7 @@
 //! `skopos run`: what it says is true, and the task notices nothing.
 
 mod attach;
+mod bpf;
 mod harmless;
 mod limits;
 mod mistyped;

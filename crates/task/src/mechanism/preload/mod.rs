@@ -19,7 +19,7 @@ use skopos_model::task::{
 use self::table::Table;
 use super::{Launch, Mechanism};
 use crate::seen::{Offer, Seen};
-use crate::sys::{Event, Pid};
+use crate::sys::Pid;
 
 /// The name in reports.
 pub(crate) const NAME: &str = "preload";
@@ -67,19 +67,23 @@ impl Mechanism for Preload {
         Ok(())
     }
 
-    fn event(&mut self, event: &Event, seen: &mut Seen) {
-        if let Event::Ended { pid, .. } = event
-            && seen.knows(*pid)
-        {
-            self.ended(*pid, seen);
+    fn attach(&mut self, _root: Pid, seen: &mut Seen) -> io::Result<()> {
+        seen.ends.get_or_insert_default();
+        Ok(())
+    }
+
+    fn readable(&mut self, seen: &mut Seen) {
+        for (pid, command) in seen.ends.as_mut().map(std::mem::take).unwrap_or_default() {
+            self.ended(pid, &command);
         }
     }
 
     fn finish(&mut self, seen: &mut Seen) {
+        self.readable(seen);
         let Some(table) = self.table.take() else { return };
         for pid in seen.living() {
             // They run on; what they counted so far is in the sums of the files.
-            self.table_takes(&table, pid, seen);
+            self.table_takes(&table, pid, seen.command_of(pid).unwrap_or_default());
         }
         // The table is a file in memory, made by this process: reading it does not fail.
         let Ok(files) = self.report(&table, seen) else { return };
@@ -103,11 +107,10 @@ impl Mechanism for Preload {
 }
 
 impl Preload {
-    fn ended(&mut self, pid: Pid, seen: &Seen) {
+    fn ended(&mut self, pid: Pid, command: &str) {
         let Some(table) = self.table.take() else { return };
-        if !self.table_takes(&table, pid, seen) {
+        if !self.table_takes(&table, pid, command) {
             self.processes_not_seen += 1;
-            let command = seen.command_of(pid).unwrap_or_default();
             if let Some(count) = self.not_seen.get_mut(command) {
                 *count += 1;
             } else if self.not_seen.len() < MAX_NOT_SEEN {
@@ -118,9 +121,9 @@ impl Preload {
     }
 
     /// Takes over what a process counted. False if it did not, or not to its end.
-    fn table_takes(&mut self, table: &Table, pid: Pid, seen: &Seen) -> bool {
+    fn table_takes(&mut self, table: &Table, pid: Pid, command: &str) -> bool {
         let Ok(Some((mut process, is_seen))) = table.take(pid) else { return false };
-        seen.command_of(pid).unwrap_or_default().clone_into(&mut process.command);
+        command.clone_into(&mut process.command);
         self.processes.push(process);
         if self.processes.len() >= 2 * MAX_FILES_LISTED {
             self.processes_left_out += keep_greatest(&mut self.processes, of_process).len() as u64;

@@ -1,0 +1,130 @@
+//! What BPF tells of processes is what happened, and nothing is stopped for it.
+
+use super::*;
+
+const MIB: f64 = 1024.0 * 1024.0;
+
+/// True if it can be used here; says so if not.
+fn is_usable() -> bool {
+    let Output { stdout, .. } = monitor(&["--explain", "--json"]).output().expect("it starts");
+    let told: Json = serde_json::from_slice(&stdout).expect("JSON");
+    let bpf = mechanism(&told, "bpf");
+    if bpf["used"] != true {
+        println!("skipped: {}", bpf["why"]);
+    }
+    bpf["used"] == true
+}
+
+fn mechanism(told: &Json, name: &str) -> Json {
+    let list = told["mechanisms"].as_array().expect("a list");
+    list.iter().find(|m| m["name"] == name).expect("each is listed").clone()
+}
+
+#[test]
+fn two_thousand_short_processes_are_all_seen() {
+    if !is_usable() {
+        return;
+    }
+    let births = program("births");
+    let told = told(&["--", text(&births), "short", "2000"]);
+    assert_eq!(told.code, Some(0));
+    for (name, expected) in
+        [("processes_total", 2001.0), ("processes_max", 2.0), ("threads_max", 2.0)]
+    {
+        assert_eq!(told.value(name), expected, "{name}");
+        assert_eq!(
+            (told.of(name, "method"), told.of(name, "completeness")),
+            (&"bpf".into(), &"all".into())
+        );
+    }
+    assert_eq!(told.of("resident_bytes_max", "completeness"), "all", "each was measured");
+    assert_eq!(told.summary["overhead"]["stops"], 0);
+    let processes = told.summary["processes"].as_array().expect("a list");
+    assert_eq!(
+        processes.len() as u64 + told.summary["processes_left_out"].as_u64().expect("known"),
+        2001
+    );
+    let short = processes.iter().filter(|p| p["command"] == "/bin/true");
+    assert_eq!(short.clone().count(), processes.len() - 1);
+    for process in short {
+        assert_eq!(process["status"], 0, "{process}");
+        assert!(process["resident_bytes_max"].as_f64() > Some(0.1 * MIB), "{process}");
+        let seconds = |name: &str| process[name].as_f64().expect("known");
+        assert!(seconds("start_seconds") <= seconds("end_seconds"), "{process}");
+    }
+    // No processor time is lost: theirs and the first one's make what the kernel counted for all.
+    let sum: f64 = processes.iter().map(|p| p["cpu_seconds"].as_f64().expect("known")).sum();
+    let listed = processes.len() as f64 / 2001.0;
+    let all = told.value("cpu_seconds");
+    assert!(sum > 0.5 * listed * all && sum < 1.1 * all, "{sum} of {all}");
+}
+
+#[test]
+fn memory_that_a_static_program_held_for_a_moment_is_exact() {
+    if !is_usable() {
+        return;
+    }
+    let births = built("births", &["-static"]);
+    let idle = told(&["--", text(&births), "spike", "0"]);
+    // Not a whole number of the batches in which processors count.
+    let told = told(&["--", text(&births), "spike", "300060"]);
+    let held = told.value("resident_bytes_max") - idle.value("resident_bytes_max");
+    assert!((held / 1024.0 - 300_060.0).abs() <= 16.0, "{held}");
+    assert_eq!(told.of("resident_bytes_max", "error_bound"), 0.0, "it was at its end");
+    assert_eq!(told.of("resident_bytes_max", "method"), "bpf");
+}
+
+#[test]
+fn a_task_may_trace_its_own_children() {
+    if !is_usable() {
+        return;
+    }
+    let kinds = program("kinds");
+    let told = told(&["--", text(&kinds), "trace"]);
+    assert_eq!(told.code, Some(6), "tracing was refused");
+    assert_eq!(told.value("processes_total"), 2.0);
+}
+
+#[test]
+fn bytes_of_threads_count_once_and_a_process_ends_with_its_last() {
+    if !is_usable() {
+        return;
+    }
+    let births = program("births");
+    let [idle, told] =
+        ["none", "threads"].map(|what| told(&["--mechanism", "bpf", "--", text(&births), what]));
+    let read = told.value("read_bytes") - idle.value("read_bytes");
+    // Four threads start more than one does, but read nothing for that.
+    assert_eq!(read, 300_000.0);
+    assert_eq!(told.of("read_bytes", "completeness"), "all");
+    assert_eq!((told.value("threads_max"), told.value("processes_total")), (4.0, 1.0));
+    let process = &told.summary["processes"][0];
+    assert_eq!(process["read_bytes"].as_f64(), Some(told.value("read_bytes")), "{process}");
+}
+
+#[test]
+fn an_ordinary_user_is_told_why_not_and_measured_otherwise() {
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: only root can become an ordinary user");
+        return;
+    }
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]);
+    // A folder that this user may look into.
+    let folder = tempfile::tempdir_in("/tmp").expect("a folder");
+    let own = folder.path().join("skopos");
+    std::fs::copy(env!("CARGO_BIN_EXE_skopos"), &own).expect("copied");
+    use std::os::unix::fs::PermissionsExt as _;
+    let open = std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(folder.path(), open.clone()).expect("opened");
+    std::fs::set_permissions(&own, open).expect("opened");
+    command.arg(&own).args(["run", "--json", "--", "/bin/true"]).current_dir("/");
+    let told = told_by(command);
+    assert_eq!(told.code, Some(0));
+    let bpf = mechanism(&told.summary, "bpf");
+    assert_eq!(bpf["used"], false);
+    let why = bpf["why"].as_str().expect("a reason");
+    assert!(why.contains("CAP_BPF") || why.contains("without BPF"), "{why}");
+    assert_eq!(mechanism(&told.summary, "ptrace")["used"], true, "{}", told.summary["mechanisms"]);
+    assert_eq!(told.value("processes_total"), 1.0);
+}

@@ -1,0 +1,7 @@
+// What `skopos run` has the kernel count. Compiled by build.rs with clang, into one object; the monitor loads
+// the programs that it needs.
+
+#include "kernel.h"
+#include "processes.h"
+
+SECTION("license") char LICENSE[] = "Dual MIT/GPL";

@@ -1,0 +1,192 @@
+//! The programs in the kernel, and the tables that they count in. The layouts are those of
+//! `bpf/processes.h`, in words of 64 bits.
+
+use std::error::Error;
+use std::io;
+use std::os::fd::{AsFd as _, BorrowedFd};
+
+use aya::maps::{Array, HashMap, MapData, PerCpuArray, RingBuf};
+use aya::programs::RawTracePoint;
+use aya::{Ebpf, EbpfLoader};
+use rustix::thread::CapabilitySet;
+
+use super::Totals;
+use crate::sys::Pid;
+use crate::sys::netlink;
+
+/// What build.rs made of `bpf/task.bpf.c`; empty where there was no clang.
+static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/task.bpf.o"));
+
+/// Why it is empty.
+const MISSING: &str = env!("SKOPOS_BPF_MISSING");
+
+/// Programs and the tracepoints that they belong to.
+const PROCESSES: &[(&str, &str)] = &[
+    ("forked", "sched_process_fork"),
+    ("became", "sched_process_exec"),
+    ("ended", "sched_process_exit"),
+    ("left", "sched_switch"),
+];
+
+/// Since this version the end of a process is told while its memory is still there.
+const TELLS_MEMORY: (u32, u32) = (6, 16);
+
+const KNOWN_WORDS: usize = 7;
+const TOTALS_WORDS: usize = 17;
+const MAXIMA_WORDS: usize = 2;
+
+/// The running programs. They end with this value.
+pub(super) struct Kernel {
+    /// Keeps them attached.
+    _programs: Ebpf,
+    ring: RingBuf<MapData>,
+    processes: HashMap<MapData, u32, [u64; KNOWN_WORDS]>,
+    totals: Array<MapData, [u64; TOTALS_WORDS]>,
+    maxima: PerCpuArray<MapData, [u64; MAXIMA_WORDS]>,
+}
+
+impl Kernel {
+    /// Loads and attaches the programs. With more processes than `most` each birth wakes whoever polls.
+    ///
+    /// # Errors
+    /// Why not, and what would change that.
+    pub(super) fn open(most: Option<u64>) -> io::Result<Self> {
+        may_load().map_err(io::Error::other)?;
+        let most = most.unwrap_or(u64::MAX);
+        let processors = aya::util::nr_cpus().map_err(|(_, e)| e)? as u32;
+        let mut programs = EbpfLoader::new()
+            .override_global("WAKE_PROCESSES", &most, true)
+            .override_global("PROCESSORS", &processors, true)
+            .load(OBJECT)
+            .map_err(told)?;
+        for (name, tracepoint) in PROCESSES {
+            let program: &mut RawTracePoint = programs
+                .program_mut(name)
+                .ok_or_else(|| no("program", name))?
+                .try_into()
+                .map_err(told)?;
+            program.load().map_err(told)?;
+            program.attach(tracepoint).map_err(told)?;
+        }
+        let mut map = |name: &str| programs.take_map(name).ok_or_else(|| no("map", name));
+        Ok(Self {
+            ring: map("RING")?.try_into().map_err(told)?,
+            processes: map("PROCESSES")?.try_into().map_err(told)?,
+            totals: map("TOTALS")?.try_into().map_err(told)?,
+            maxima: map("MAXIMA")?.try_into().map_err(told)?,
+            _programs: programs,
+        })
+    }
+
+    /// Puts the first process in, which waits to become the program; what it starts from now on is told.
+    pub(super) fn put(&mut self, pid: Pid) -> io::Result<()> {
+        // It has one thread.
+        let known = [1, 0, 0, 0, 0, 1, 0];
+        self.processes.insert(pid.unsigned_abs(), known, 0).map_err(told)
+    }
+
+    /// Hands out what was told, oldest first.
+    pub(super) fn take(&mut self, mut record: impl FnMut(&[u8])) {
+        while let Some(next) = self.ring.next() {
+            record(&next);
+        }
+    }
+
+    pub(super) fn descriptor(&self) -> BorrowedFd<'_> {
+        self.ring.as_fd()
+    }
+
+    pub(super) fn totals(&self) -> io::Result<Totals> {
+        let words = self.totals.get(&0, 0).map_err(told)?;
+        let [_, threads, births, read, written, device_read, device_written, delay, ..] = words;
+        let [.., present, cpu, minor, major, voluntary, involuntary, lost, unknown, _] = words;
+        let maxima = self.maxima.get(&0, 0).map_err(told)?;
+        let greatest = |at: usize| maxima.iter().map(|m| m[at]).fold(1, u64::max);
+        Ok(Totals {
+            processes_total: 1 + births,
+            processes_max: greatest(0),
+            threads_max: greatest(1),
+            read_bytes: read,
+            written_bytes: written,
+            device_read_bytes: device_read,
+            device_written_bytes: device_written,
+            delay_nanos: delay,
+            leaving: present.cast_signed() - threads.cast_signed(),
+            cpu_nanos: cpu,
+            minor_faults: minor,
+            major_faults: major,
+            voluntary_switches: voluntary,
+            involuntary_switches: involuntary,
+            lost,
+            unknown,
+        })
+    }
+}
+
+/// First what every machine can be asked, then what only this build lacks: reading the kernel's types
+/// takes longer than all of this.
+fn may_load() -> Result<(), String> {
+    let has = rustix::thread::capabilities(None).map_or(CapabilitySet::empty(), |c| c.effective);
+    let both = CapabilitySet::BPF | CapabilitySet::PERFMON;
+    if !has.contains(both) && !has.contains(CapabilitySet::SYS_ADMIN) {
+        return Err("it needs root, or CAP_BPF and CAP_PERFMON".to_owned());
+    }
+    if !netlink::has_kernel_ids() {
+        return Err("in a container the kernel's process ids are not known".to_owned());
+    }
+    let system = rustix::system::uname();
+    let release = system.release().to_string_lossy();
+    if !is_at_least(&release, TELLS_MEMORY) {
+        let why = "before Linux 6.16 the kernel tells of an end when its memory is gone";
+        return Err(why.to_owned());
+    }
+    if OBJECT.is_empty() { Err(MISSING.to_owned()) } else { Ok(()) }
+}
+
+/// From "6.18.44-something".
+fn is_at_least(release: &str, least: (u32, u32)) -> bool {
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(str::parse::<u32>);
+    match (numbers.next(), numbers.next()) {
+        (Some(Ok(major)), Some(Ok(minor))) => (major, minor) >= least,
+        _ => false,
+    }
+}
+
+fn no(what: &str, name: &str) -> io::Error {
+    io::Error::other(format!("the object has no {what} {name}"))
+}
+
+/// An error with its causes, in which the kernel's answer stands last. The verifier's log is not for a
+/// line of a report.
+fn told(error: impl Error + 'static) -> io::Error {
+    let mut text = String::new();
+    let mut next: Option<&(dyn Error + 'static)> = Some(&error);
+    while let Some(cause) = next {
+        let line = cause.to_string();
+        let line = line.lines().next().unwrap_or_default();
+        if !text.contains(line) {
+            text = if text.is_empty() { line.to_owned() } else { format!("{text}: {line}") };
+        }
+        next = cause.source();
+    }
+    io::Error::other(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_release_is_compared_by_its_numbers() {
+        for (release, expected) in [
+            ("6.18.44-x", true),
+            ("6.16.0", true),
+            ("6.9.0-rc1", false),
+            ("7.0", true),
+            ("5.15.0-91-generic", false),
+            ("none", false),
+        ] {
+            assert_eq!(is_at_least(release, TELLS_MEMORY), expected, "{release}");
+        }
+    }
+}

@@ -1,0 +1,286 @@
+//! BPF: programs on the kernel's own points of birth, exec and end tell of every process of the task
+//! when it is there, with its memory and bytes when they are final. Nothing is stopped and nothing is
+//! traced, so short processes cost next to nothing, and debuggers and set-user-id programs work inside.
+//!
+//! Needs root, or CAP_BPF and CAP_PERFMON, and a kernel with its own types (BTF). The programs end with
+//! the monitor. What they count is counted in the kernel; who it was comes through a ring, late, in the
+//! order in which it happened.
+
+#[cfg(feature = "bpf")]
+mod kernel;
+#[cfg(not(feature = "bpf"))]
+#[path = "without.rs"]
+mod kernel;
+mod record;
+
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::time::Duration;
+
+use skopos_model::task::{Completeness, Limits};
+
+use self::kernel::Kernel;
+use self::record::Record;
+use super::{Launch, Mechanism};
+use crate::proc::{self, Io, Memory};
+use crate::seen::{Offer, Seen};
+use crate::sys::{Event, Pid};
+
+/// The name in reports.
+pub(crate) const NAME: &str = "bpf";
+
+/// Kinds of pages that make resident memory, each with a count that processors keep parts of.
+const KINDS_OF_PAGES: u64 = 3;
+
+/// How often to look again for what another processor is about to write: that takes microseconds, unless
+/// a hypervisor takes the processor away.
+const MAX_TRIES: usize = 1000;
+
+/// The time between two such looks at the end.
+const LEAVE: Duration = Duration::from_micros(20);
+
+pub(crate) struct Bpf {
+    kernel: Option<Kernel>,
+    /// Processes from which on each birth is told at once.
+    most: Option<u64>,
+    page: u64,
+    /// How many pages a maximum of the kernel may be behind.
+    batched: u64,
+    /// The largest bound of the memory of one process.
+    bound: u64,
+    /// Records that are not understood.
+    odd: u64,
+}
+
+impl Bpf {
+    pub(crate) fn new(limits: &Limits) -> Self {
+        let processors = std::fs::read_to_string("/sys/devices/system/cpu/possible");
+        let processors = processors.map_or(1, |list| last_of(&list) + 1);
+        Self {
+            kernel: None,
+            most: limits.of("processes_max").map(|most| most as u64),
+            page: rustix::param::page_size() as u64,
+            // `percpu_counter_batch`, that much on each processor.
+            batched: KINDS_OF_PAGES * processors * (2 * processors).max(32),
+            bound: 0,
+            odd: 0,
+        }
+    }
+
+    fn drain(&mut self, seen: &mut Seen) {
+        let Some(mut kernel) = self.kernel.take() else { return };
+        kernel.take(|bytes| match record::parse(bytes) {
+            Some(record) => self.told(record, seen),
+            None => self.odd += 1,
+        });
+        self.kernel = Some(kernel);
+    }
+
+    fn told(&mut self, record: Record<'_>, seen: &mut Seen) {
+        match record {
+            Record::Born { process, parent, is_guest, at_nanos } => {
+                seen.told_born(process, parent, is_guest, at_nanos);
+            }
+            Record::Became { process, name, command } => seen.told_became(process, name, command),
+            Record::Ended { process, at_nanos, status, cpu_nanos, read, written, memory } => {
+                if let Some(memory) = memory {
+                    // A maximum was true to within what was kept back when it was taken; what it is now
+                    // is exact.
+                    let pages = memory.resident.max(memory.resident_max);
+                    let behind = (memory.resident_max + self.batched).saturating_sub(pages);
+                    self.bound = self.bound.max(behind * self.page);
+                    let memory = Memory {
+                        resident_bytes_max: pages * self.page,
+                        virtual_bytes_max: memory.virtual_max * self.page,
+                        swap_bytes: 0,
+                        ignores_children: false,
+                    };
+                    seen.memory(process, memory);
+                }
+                let io = Io { read_bytes: read, written_bytes: written, ..Io::default() };
+                seen.used(process, Some(cpu_nanos as f64 / 1e9), Some(io));
+                seen.told_ended(process, status, at_nanos);
+            }
+            Record::Left { process, cpu_nanos } => {
+                seen.final_cpu(process, cpu_nanos as f64 / 1e9);
+            }
+        }
+    }
+}
+
+/// What was counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Totals {
+    processes_total: u64,
+    processes_max: u64,
+    threads_max: u64,
+    /// Of threads that ended, in bytes and nanoseconds.
+    read_bytes: u64,
+    written_bytes: u64,
+    device_read_bytes: u64,
+    device_written_bytes: u64,
+    delay_nanos: u64,
+    /// Threads that ended and have not left their processor yet.
+    leaving: i64,
+    /// Of threads that left it.
+    cpu_nanos: u64,
+    minor_faults: u64,
+    major_faults: u64,
+    voluntary_switches: u64,
+    involuntary_switches: u64,
+    /// Records for which there was no room.
+    lost: u64,
+    /// Processes for which there was no room: they and what they start are not in these numbers.
+    unknown: u64,
+}
+
+/// What is counted once all that ended have left their processors, which takes microseconds unless a
+/// hypervisor takes those away.
+fn last_totals(kernel: &Kernel) -> Option<Totals> {
+    for _ in 0..MAX_TRIES {
+        let totals = kernel.totals().ok()?;
+        if totals.leaving <= 0 {
+            return Some(totals);
+        }
+        std::thread::sleep(LEAVE);
+    }
+    kernel.totals().ok()
+}
+
+/// The last number of "0-7,9".
+fn last_of(list: &str) -> u64 {
+    let last = list.trim().rsplit(['-', ',']).next();
+    last.and_then(|number| number.parse().ok()).unwrap_or(0)
+}
+
+impl Mechanism for Bpf {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn joins(&self) -> Result<(), &'static str> {
+        Err("what a process used before it was attached to is told by ptrace")
+    }
+
+    fn prepare(&mut self, _launch: &mut Launch) -> io::Result<()> {
+        self.kernel = Some(Kernel::open(self.most)?);
+        Ok(())
+    }
+
+    fn attach(&mut self, root: Pid, seen: &mut Seen) -> io::Result<()> {
+        if let Some(kernel) = &mut self.kernel {
+            kernel.put(root)?;
+            seen.born(root, std::process::id().cast_signed());
+        }
+        Ok(())
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.kernel.as_ref().map(Kernel::descriptor)
+    }
+
+    fn readable(&mut self, seen: &mut Seen) {
+        self.drain(seen);
+    }
+
+    fn event(&mut self, event: &Event, seen: &mut Seen) {
+        let Event::Ended { pid, .. } = event else { return };
+        // It is dead, so its end has been told; one that another processor is writing may be before it.
+        for _ in 0..MAX_TRIES {
+            self.drain(seen);
+            if !seen.knows(*pid) {
+                break;
+            }
+            std::hint::spin_loop();
+        }
+        // What it used until it was off the processor is known while it is not reaped.
+        if proc::stat(*pid).is_some_and(|stat| stat.threads == 1)
+            && let Some((cpu_nanos, _)) = proc::schedstat(*pid)
+        {
+            seen.final_cpu(*pid, cpu_nanos as f64 / 1e9);
+        }
+    }
+
+    fn finish(&mut self, seen: &mut Seen) {
+        let Some(totals) = self.kernel.as_ref().and_then(last_totals) else { return };
+        self.drain(seen);
+        let kernel = self.kernel.take();
+        drop(kernel);
+        self.offer(&totals, seen);
+    }
+}
+
+impl Bpf {
+    fn offer(&self, totals: &Totals, seen: &mut Seen) {
+        let left = seen.living().len();
+        let missing = match totals.unknown {
+            0 => (left > 0).then(|| format!("{left} processes of the task run on")),
+            many => Some(format!("there was no room for {many} processes")),
+        };
+        let all = |missing: &Option<String>| match missing {
+            None => Completeness::All,
+            Some(_) => Completeness::AtLeast,
+        };
+        let leaving = (totals.leaving > 0)
+            .then(|| format!("{} threads have not left their processors", totals.leaving));
+        let of_cpu = missing.clone().or(leaving);
+        let lost = totals.lost + self.odd;
+        let unmeasured = match (lost, seen.unmeasured) {
+            (0, 0) => missing.clone(),
+            (0, many) => Some(format!("{many} processes ended before their memory could be read")),
+            (many, _) => Some(format!("{many} records of the kernel found no room")),
+        };
+        let (resident, virtual_size) = seen.greatest_sums();
+        // Each had its peak at some time of its own: together they held at least as much as the greatest
+        // of them, and at most the sum.
+        let spread =
+            resident.saturating_sub(seen.greatest_resident) + self.bound * totals.processes_max;
+        let unseen = Some(
+            "input and output by mmap and io_uring is in device_read_bytes and \
+                           device_written_bytes only"
+                .to_owned(),
+        );
+        let of_io = missing.clone().or(unseen);
+        for (name, value, bound, incomplete, reason) in [
+            ("processes_max", totals.processes_max as f64, Some(0.0), &missing, &missing),
+            ("processes_total", totals.processes_total as f64, Some(0.0), &missing, &missing),
+            ("threads_max", totals.threads_max as f64, Some(0.0), &missing, &missing),
+            ("resident_bytes_max", resident as f64, Some(spread as f64), &unmeasured, &unmeasured),
+            ("virtual_bytes_max", virtual_size as f64, None, &unmeasured, &unmeasured),
+            ("cpu_delay_seconds", totals.delay_nanos as f64 / 1e9, Some(0.0), &missing, &missing),
+            ("cpu_seconds", totals.cpu_nanos as f64 / 1e9, Some(0.0), &of_cpu, &of_cpu),
+            ("minor_faults", totals.minor_faults as f64, Some(0.0), &of_cpu, &of_cpu),
+            ("major_faults", totals.major_faults as f64, Some(0.0), &of_cpu, &of_cpu),
+            ("voluntary_switches", totals.voluntary_switches as f64, Some(0.0), &of_cpu, &of_cpu),
+            (
+                "involuntary_switches",
+                totals.involuntary_switches as f64,
+                Some(0.0),
+                &of_cpu,
+                &of_cpu,
+            ),
+            ("read_bytes", totals.read_bytes as f64, Some(0.0), &missing, &of_io),
+            ("written_bytes", totals.written_bytes as f64, Some(0.0), &missing, &of_io),
+            ("device_read_bytes", totals.device_read_bytes as f64, Some(0.0), &missing, &missing),
+            ("device_written_bytes", totals.device_written_bytes as f64, None, &missing, &missing),
+        ] {
+            let (completeness, reason) = (all(incomplete), reason.clone());
+            seen.offer(
+                name,
+                Offer { method: NAME, value, completeness, error_bound: bound, reason },
+            );
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_processor_is_the_last_in_the_list() {
+        for (list, last) in [("0\n", 0), ("0-1\n", 1), ("0-3,8-11\n", 11), ("", 0)] {
+            assert_eq!(last_of(list), last, "{list}");
+        }
+    }
+}
