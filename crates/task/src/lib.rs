@@ -36,4 +36,5 @@ pub use monitor::{Failed, Order, Outcome, run};
 pub use report::job::join;
 pub use report::page::page;
 pub use report::series::{COLUMNS, Row};
+pub use report::signals::signal;
 pub use sys::die_of;

@@ -50,7 +50,7 @@ fn signal(summary: &Summary) -> Option<Finding> {
         6 | 11 | 7 | 8 | 4 => "it crashed: a core dump or a debugger tells where",
         _ => "somebody asked it to end",
     };
-    found(format!("it died of signal {signal}"), advice)
+    found(format!("it died of signal {}", super::signals::signal(signal)), advice)
 }
 
 /// Programs that trace others.

@@ -4,6 +4,7 @@ mod findings;
 pub(crate) mod job;
 pub(crate) mod page;
 pub(crate) mod series;
+pub(crate) mod signals;
 
 use std::collections::BTreeMap;
 use std::path::Path;

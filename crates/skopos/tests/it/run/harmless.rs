@@ -182,6 +182,22 @@ fn many_short_processes_and_many_threads_are_all_seen() {
 }
 
 #[test]
+fn a_hundred_thousand_processes_are_all_seen_and_fill_no_memory() {
+    let kinds = program("kinds");
+    let held = |summary: &Json| summary["overhead"]["resident_bytes_max"].as_f64().expect("known");
+    let idle = held(&told(&["--", "true"]).summary);
+    let told = told(&["--", text(&kinds), "vforks", "100000"]);
+    assert_eq!(told.value("processes_total"), 100_001.0);
+    assert_eq!(told.of("processes_total", "completeness"), "all");
+    assert_eq!(told.value("processes_max"), 2.0);
+    let listed = told.summary["processes"].as_array().expect("a list").len() as u64;
+    let left_out = told.summary["processes_left_out"].as_u64().expect("a count");
+    assert_eq!((listed, listed + left_out), (1000, 100_001));
+    // A hundred bytes for each would be ten million.
+    assert!(held(&told.summary) < idle + 5e6, "{} and {idle} when idle", held(&told.summary));
+}
+
+#[test]
 fn no_group_is_left_behind() {
     let groups = || {
         let all = [

@@ -45,6 +45,52 @@ fn memory_above_its_limit_ends_the_task_and_names_the_guilty() {
     }
 }
 
+/// Memory that is limited in the tests of the fastest growth, and what the program would take.
+const MOST: f64 = 500.0 * 1024.0 * 1024.0;
+const GROWS: [&str; 2] = ["4", "3000"];
+
+#[test]
+fn the_fastest_growth_does_not_exceed_what_the_kernel_keeps() {
+    let grow = program("grow");
+    for level in ["1", "2"] {
+        let args = ["--level", level, "--", text(&grow), GROWS[0], GROWS[1]];
+        let told = limited("memory=500MiB", &args);
+        let mechanisms = told.summary["mechanisms"].as_array().expect("a list").clone();
+        if !mechanisms.iter().any(|m| m["name"] == "cgroup" && m["used"] == true) {
+            eprintln!("skipped: no control group of its own");
+            return;
+        }
+        is_ended_for(&told, "memory");
+        let held = told.value("cgroup_bytes_max") / MOST;
+        assert!((0.99..=1.01).contains(&held), "level {level}: {held} of the limit");
+        let guilty = told.summary["ended"]["guilty"].as_str().unwrap_or_default().to_owned();
+        assert!(guilty.contains("grow 4 3000"), "level {level}: {guilty}");
+    }
+}
+
+#[test]
+fn the_fastest_growth_is_ended_where_nothing_but_looks_keeps_it() {
+    let grow = program("grow");
+    for (level, mechanisms) in [("1", "wait4,procfs"), ("2", "wait4,procfs,ptrace")] {
+        let mut args = vec!["--level", level, "--mechanism", mechanisms, "--", text(&grow)];
+        args.extend(GROWS);
+        let told = limited("memory=500MiB", &args);
+        is_ended_for(&told, "memory");
+        let held = told.value("resident_bytes_max");
+        assert!(held > MOST, "level {level}: {held}: by how much is told");
+        let guilty = told.summary["ended"]["guilty"].as_str().unwrap_or_default().to_owned();
+        assert!(guilty.contains("grow 4 3000"), "level {level}: {guilty}");
+    }
+}
+
+#[test]
+fn a_limit_that_is_too_small_to_begin_with_ends_the_task_and_not_the_monitor() {
+    for level in ["1", "2"] {
+        let told = limited("memory=1", &["--level", level, "--", "sleep", "60"]);
+        is_ended_for(&told, "memory");
+    }
+}
+
 #[test]
 fn nothing_of_the_task_is_left_after_a_limit() {
     let mark = format!("61{}", std::process::id());

@@ -9,6 +9,8 @@ mod places;
 mod programs;
 mod ranks;
 mod seccomp;
+mod spikes;
+mod terminal;
 mod truth;
 
 use std::path::{Path, PathBuf};

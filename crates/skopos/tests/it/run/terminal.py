@@ -1,0 +1,69 @@
+"""terminal.py COMMAND...: types at a shell with job control that runs the command, and says what it saw.
+
+The command runs a task that counts on; it is stopped with Ctrl-Z, continued, told of a new size of the
+terminal, and interrupted with Ctrl-C, which it takes as a reason to return 4.
+"""
+
+import fcntl
+import os
+import pty
+import re
+import select
+import shlex
+import struct
+import sys
+import termios
+import time
+
+PATIENCE = 60
+TASK = "trap 'echo it got WINCH' WINCH; trap 'echo it got INT; exit 4' INT; echo begun; " \
+       "while :; do sleep 0.05; done"
+
+pid, terminal = pty.fork()
+if pid == 0:
+    os.environ["PS1"] = "ready> "
+    os.execvp("bash", ["bash", "--norc", "--noprofile", "--noediting", "-i"])
+seen = ""
+
+
+def until(pattern):
+    """Reads until the pattern is there, and forgets what came before it."""
+    global seen
+    end = time.time() + PATIENCE
+    while not (found := re.search(pattern, seen)):
+        if time.time() > end:
+            sys.exit(f"waited for {pattern!r} and saw {seen!r}")
+        if select.select([terminal], [], [], 0.1)[0]:
+            seen += os.read(terminal, 4096).decode(errors="replace")
+    seen = seen[found.end():]
+    return found
+
+
+def type_(text):
+    os.write(terminal, text.encode())
+
+
+until("ready> ")
+type_("stty -echo\n")
+until("ready> ")
+type_(shlex.join(sys.argv[1:] + ["sh", "-c", TASK]) + "\n")
+until("begun")
+type_("\x1a")
+until(r"\[1\]\+ +Stopped")
+until("ready> ")
+type_("ps -o stat= -t $(tty | sed s,/dev/,,) | tr -d '\\n'; echo ' are the states'\n")
+states = until(r"(\S[^\r\n]*) are the states").group(1)
+print("stopped", len(re.findall("[Tt]", states)))
+until("ready> ")
+type_("fg\n")
+time.sleep(0.3)
+fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 100, 0, 0))
+until("it got WINCH")
+print("resized")
+type_("\x03")
+until("it got INT")
+until("ready> ")
+type_("echo code $?.\n")
+print("code", until(r"code (\d+)\.").group(1))
+type_("exit\n")
+os.waitpid(pid, 0)

@@ -1,0 +1,32 @@
+//! Signals by their names.
+
+/// Those that end programs.
+const NAMES: [(i32, &str); 19] = [
+    (libc::SIGHUP, "SIGHUP"),
+    (libc::SIGINT, "SIGINT"),
+    (libc::SIGQUIT, "SIGQUIT"),
+    (libc::SIGILL, "SIGILL"),
+    (libc::SIGTRAP, "SIGTRAP"),
+    (libc::SIGABRT, "SIGABRT"),
+    (libc::SIGBUS, "SIGBUS"),
+    (libc::SIGFPE, "SIGFPE"),
+    (libc::SIGKILL, "SIGKILL"),
+    (libc::SIGUSR1, "SIGUSR1"),
+    (libc::SIGSEGV, "SIGSEGV"),
+    (libc::SIGUSR2, "SIGUSR2"),
+    (libc::SIGPIPE, "SIGPIPE"),
+    (libc::SIGALRM, "SIGALRM"),
+    (libc::SIGTERM, "SIGTERM"),
+    (libc::SIGXCPU, "SIGXCPU"),
+    (libc::SIGXFSZ, "SIGXFSZ"),
+    (libc::SIGVTALRM, "SIGVTALRM"),
+    (libc::SIGSYS, "SIGSYS"),
+];
+
+/// `11 (SIGSEGV)`; of one without a well-known name the number.
+pub fn signal(number: i32) -> String {
+    match NAMES.iter().find(|(known, _)| *known == number) {
+        Some((_, name)) => format!("{number} ({name})"),
+        None => number.to_string(),
+    }
+}
