@@ -68,11 +68,12 @@ pub(crate) fn start(
 impl Waiting {
     /// Opens the gate, and waits until the child has become the program, could not, or something else
     /// happened to it: one that is killed before it is the program stops once more for its tracer, and
-    /// keeps `failed` open until it is let go. Then [`Waiting::refused`] tells at the end.
+    /// keeps `failed` open until it is let go. Then [`Waiting::refused`] tells at the end. True if it
+    /// is the program now.
     ///
     /// # Errors
     /// It could not become the program; it has ended, and is still to be reaped.
-    pub(crate) fn go(&mut self, signals: &Signals) -> Result<(), Failed> {
+    pub(crate) fn go(&mut self, signals: &Signals) -> Result<bool, Failed> {
         // Nobody reads it any more if the child was killed at its gate: its end is told like any other.
         let _ = self.gate.write_all(&[1]);
         let mut fds = [
@@ -85,7 +86,7 @@ impl Waiting {
             }
         }
         let is_told = !fds[0].revents().is_empty();
-        if is_told { self.refused() } else { Ok(()) }
+        if is_told { self.refused().map(|()| true) } else { Ok(false) }
     }
 
     /// What kept it from becoming the program, if anything did and it is known by now.

@@ -163,14 +163,20 @@ fn start(
     let root = waiting.pid;
     let mut seen = Seen::new();
     attach(&mut team, root, &order.limits, &mut seen);
-    if let Err(e) = waiting.go(&signals) {
-        let mut end = None;
-        while end.is_none() {
-            end = pass_by(root, &mut team)?;
+    // What it holds until it is the program is the monitor's.
+    seen.guest(root);
+    match waiting.go(&signals) {
+        // Who is told of births is told of this too.
+        Ok(false) if team.level >= 2 => {}
+        Ok(_) => seen.became(root),
+        Err(e) => {
+            let mut end = None;
+            while end.is_none() {
+                end = pass_by(root, &mut team)?;
+            }
+            return Err(e);
         }
-        return Err(e);
     }
-    seen.became(root);
     let mut run = Run::new(order, root, signals, team, seen);
     run.until_the_end(warn).map_err(Failed::Start)?;
     waiting.refused()?;
