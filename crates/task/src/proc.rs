@@ -60,6 +60,14 @@ pub(crate) struct Io {
 }
 
 impl Io {
+    pub(crate) fn read(&self) -> u64 {
+        self.read_bytes
+    }
+
+    pub(crate) fn written(&self) -> u64 {
+        self.written_bytes
+    }
+
     /// What was added to an earlier count.
     pub(crate) fn since(self, earlier: Self) -> Self {
         Self {

@@ -26,6 +26,8 @@ pub(crate) struct Seen {
     started_nanos: u64,
     live: HashMap<Pid, Live>,
     ended: Vec<Process>,
+    /// Of those that ended, who read most and who wrote most: bytes, and its name.
+    blamed: [(u64, String); 2],
     left_out: u64,
     pub(crate) processes_total: u64,
     pub(crate) processes_max: u64,
@@ -74,6 +76,8 @@ struct Live {
     io: Option<Io>,
     /// What its children used that have ended: they are its to wait for.
     children: Reaped,
+    /// Their bytes alone, as they were told last: they are in those of the process once it has waited.
+    children_io: Io,
     has_children: bool,
     /// Page faults of the children that it had waited for when it was about to end.
     waited_for_faults: Option<u64>,
@@ -113,6 +117,7 @@ impl Seen {
             started_nanos: told::monotonic_nanos(),
             live: HashMap::new(),
             ended: Vec::new(),
+            blamed: Default::default(),
             left_out: 0,
             processes_total: 0,
             processes_max: 0,
@@ -317,6 +322,7 @@ impl Seen {
     fn ended_at(&mut self, pid: Pid, status: Option<Status>, end_seconds: f64) {
         let Some(live) = self.live.remove(&pid) else { return };
         self.adopt_unwaited(&live);
+        self.blame(&live);
         let Live { mut process, threads, memory, .. } = live;
         self.threads -= threads.min(self.threads);
         process.end_seconds = Some(end_seconds);
@@ -335,6 +341,19 @@ impl Seen {
             ends.push((pid, process.command.clone()));
         }
         self.list(process);
+    }
+
+    /// Remembers the process that read and the one that wrote most, and that its parent did not.
+    fn blame(&mut self, live: &Live) {
+        for (most, of) in self.blamed.iter_mut().zip([Io::read, Io::written]) {
+            let bytes = of(&live.own_io());
+            if bytes > most.0 {
+                *most = (bytes, told(&live.process));
+            }
+        }
+        if let Some(parent) = self.live.get_mut(&live.process.parent) {
+            parent.children_io += live.io.unwrap_or_default();
+        }
     }
 
     /// Adds what the children of one used that had no interest in them.
@@ -441,17 +460,29 @@ impl Seen {
 
     /// The process that used most of a resource, for the report to name.
     pub(crate) fn greatest_user(&self, resource: &str) -> Option<String> {
+        match resource {
+            "read_bytes" => return self.greatest_mover(Io::read, &self.blamed[0]),
+            "written_bytes" => return self.greatest_mover(Io::written, &self.blamed[1]),
+            _ => {}
+        }
         let of = |p: &Process, memory: Option<Memory>| match resource {
             "cpu_seconds" => p.cpu_seconds.unwrap_or(0.0),
-            "read_bytes" => p.read_bytes.unwrap_or(0) as f64,
-            "written_bytes" => p.written_bytes.unwrap_or(0) as f64,
             _ => memory.map_or(p.resident_bytes_max, |m| Some(m.resident_bytes_max)).unwrap_or(0)
                 as f64,
         };
         let living = self.live.values().map(|l| (&l.process, of(&l.process, l.memory)));
         let ended = self.ended.iter().map(|p| (p, of(p, None)));
         let (process, used) = living.chain(ended).max_by(|a, b| a.1.total_cmp(&b.1))?;
-        (used > 0.0).then(|| format!("{} (pid {})", process.command, process.pid))
+        (used > 0.0).then(|| told(process))
+    }
+
+    /// The process that moved most bytes itself; `ended` is the one of those that are gone.
+    fn greatest_mover(&self, of: fn(&Io) -> u64, ended: &(u64, String)) -> Option<String> {
+        let living = self.live.values().map(|live| (of(&live.own_io()), live));
+        match living.max_by_key(|(bytes, _)| *bytes) {
+            Some((bytes, live)) if bytes > ended.0 => Some(told(&live.process)),
+            _ => (ended.0 > 0).then(|| ended.1.clone()),
+        }
     }
 
     /// A mechanism offers its value of a resource.
@@ -498,6 +529,22 @@ impl Seen {
         all.truncate(MAX_LISTED);
         all.sort_by(|a, b| a.start_seconds.total_cmp(&b.start_seconds).then(a.pid.cmp(&b.pid)));
         (all, self.left_out + more)
+    }
+}
+
+/// A process as reports name it.
+fn told(process: &Process) -> String {
+    format!("{} (pid {})", process.command, process.pid)
+}
+
+impl Live {
+    /// What it moved itself, without its children that ended. One that ignores them has nothing of them.
+    fn own_io(&self) -> Io {
+        let io = self.io.unwrap_or_default().since(self.before.io);
+        match self.memory.is_some_and(|memory| memory.ignores_children) {
+            true => io,
+            false => io.since(self.children_io),
+        }
     }
 }
 
@@ -555,6 +602,28 @@ mod tests {
         }
         seen.offer("cores", Offer { value: f64::NAN, ..offer("x", Completeness::All, None) });
         assert_eq!(seen.reading("cores", "none").value, None);
+    }
+
+    #[test]
+    fn who_waits_for_a_writer_has_not_written() {
+        let io = |written_bytes| Some(Io { written_bytes, ..Io::default() });
+        // Ids that no process has: nothing is read of them.
+        let (shell, writer, reader) = (10_000_001, 10_000_002, 10_000_003);
+        let mut seen = Seen::new();
+        seen.born(shell, 1);
+        assert_eq!(seen.greatest_user("written_bytes"), None);
+        for (pid, bytes) in [(writer, 500), (reader, 7)] {
+            seen.born(pid, shell);
+            seen.used(pid, None, io(bytes));
+            seen.ended(pid, Some(Status::Exited(0)));
+        }
+        seen.used(shell, None, io(508));
+        let guilty = |seen: &Seen| seen.greatest_user("written_bytes").expect("one wrote");
+        assert!(guilty(&seen).ends_with("(pid 10000002)"), "{}", guilty(&seen));
+        seen.used(shell, None, io(1508));
+        assert!(guilty(&seen).ends_with("(pid 10000001)"), "{}", guilty(&seen));
+        seen.ended(shell, Some(Status::Exited(0)));
+        assert!(guilty(&seen).ends_with("(pid 10000001)"), "{}", guilty(&seen));
     }
 
     #[test]

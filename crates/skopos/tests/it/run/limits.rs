@@ -92,6 +92,19 @@ fn a_limit_that_is_too_small_to_begin_with_ends_the_task_and_not_the_monitor() {
 }
 
 #[test]
+fn who_wrote_too_much_is_named_and_not_the_shell_that_waited_for_it() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("written").display().to_string();
+    // The shell is seen after it has waited for the first, before the second exceeds the limit.
+    let dd = |mib| format!("dd if=/dev/zero of={file} bs=1M count={mib} status=none");
+    let script = format!("{}; sleep 0.5; {}; sleep 60; true", dd(15), dd(10));
+    let told = limited("written=20MiB", &["--level", "2", "--", "sh", "-c", &script]);
+    is_ended_for(&told, "written");
+    let guilty = told.summary["ended"]["guilty"].as_str().unwrap_or_default().to_owned();
+    assert!(guilty.starts_with("dd if=") && guilty.contains("count=15"), "{guilty}");
+}
+
+#[test]
 fn nothing_of_the_task_is_left_after_a_limit() {
     let mark = format!("61{}", std::process::id());
     let script = format!(
