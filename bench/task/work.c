@@ -2,9 +2,13 @@
  * rebuilt. Each says at its end what it used itself, as one line of JSON.
  *
  *   work spin STEPS            sine and cosine of random numbers
- *   work hold MIB              allocates twice as much, touches so much
+ *   work hold MIB TIMES        allocates twice as much, touches so much and gives it back, so often
  *   work io MIB KIB FILE MODE  writes and reads a file with a buffer; MODE is cached or direct
  *   work start N               starts N processes, one after the other
+ *   work spike MIB HOW         allocates and touches so much and ends at once, by `exit` or `_exit`
+ *   work map MIB FILE          writes and reads a file through mmap
+ *   work ring MIB FILE         writes and reads a file through io_uring
+ *   work grow MIB LOG          touches up to so much as fast as it can; LOG has how much it is by now
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -12,8 +16,11 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <linux/io_uring.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -46,13 +53,80 @@ static double spin(long long steps) {
     return sum;
 }
 
-static long long hold(long long mib) {
+static long long hold(long long mib, long long times) {
     long long before = number("/proc/self/status", "VmRSS:", 0) * 1024, bytes = mib << 20;
-    char *memory = malloc(2 * bytes);
-    if (!memory) fail("malloc");
-    memset(memory, 1, bytes);
-    if (memory[bytes / 2] != 1) return 0;
+    for (; times > 0; times--) {
+        char *memory = malloc(2 * bytes);
+        if (!memory) fail("malloc");
+        memset(memory, 1, bytes);
+        if (memory[bytes / 2] != 1) return 0;
+        if (times > 1) free(memory);
+    }
     return before + bytes;
+}
+
+/* A mapping of `bytes` of a file that it makes. */
+static char *mapping(const char *path, long long bytes) {
+    int file = open(path, O_CREAT | O_TRUNC | O_RDWR, 0600);
+    if (file < 0 || ftruncate(file, bytes) < 0) fail(path);
+    char *memory = mmap(0, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    if (memory == MAP_FAILED) fail("mmap");
+    close(file);
+    return memory;
+}
+
+static long long map(long long mib, const char *path) {
+    long long bytes = mib << 20, sum = 0;
+    char *memory = mapping(path, bytes);
+    memset(memory, 7, bytes);
+    if (msync(memory, bytes, MS_SYNC) < 0) fail("msync");
+    for (long long at = 0; at < bytes; at += 4096) sum += memory[at];
+    return sum;
+}
+
+/* One operation at a time: what is to be shown is who sees it, not how fast it is. */
+static void ring(long long mib, const char *path) {
+    struct io_uring_params about;
+    memset(&about, 0, sizeof about);
+    int ring = syscall(SYS_io_uring_setup, 1, &about);
+    if (ring < 0) fail("io_uring_setup");
+    size_t size = about.sq_off.array + about.sq_entries * sizeof(unsigned);
+    size_t other = about.cq_off.cqes + about.cq_entries * sizeof(struct io_uring_cqe);
+    int how = MAP_SHARED | MAP_POPULATE;
+    char *queue = mmap(0, size, PROT_READ | PROT_WRITE, how, ring, IORING_OFF_SQ_RING);
+    char *done = mmap(0, other, PROT_READ | PROT_WRITE, how, ring, IORING_OFF_CQ_RING);
+    struct io_uring_sqe *entry = mmap(0, about.sq_entries * sizeof *entry, PROT_READ | PROT_WRITE, how,
+                                      ring, IORING_OFF_SQES);
+    if (queue == MAP_FAILED || done == MAP_FAILED || entry == MAP_FAILED) fail("mmap");
+    unsigned *tail = (unsigned *)(queue + about.sq_off.tail), *head = (unsigned *)(done + about.cq_off.head);
+    unsigned mask = *(unsigned *)(done + about.cq_off.ring_mask);
+    *(unsigned *)(queue + about.sq_off.array) = 0;
+    static char buffer[1 << 16];
+    memset(buffer, 7, sizeof buffer);
+    int file = open(path, O_CREAT | O_TRUNC | O_RDWR, 0600);
+    if (file < 0) fail(path);
+    for (int is_read = 0; is_read < 2; is_read++)
+        for (long long at = 0; at < mib << 20; at += sizeof buffer) {
+            memset(entry, 0, sizeof *entry);
+            entry->opcode = is_read ? IORING_OP_READ : IORING_OP_WRITE;
+            entry->fd = file, entry->off = at, entry->len = sizeof buffer;
+            entry->addr = (uintptr_t)buffer;
+            __atomic_store_n(tail, *tail + 1, __ATOMIC_RELEASE);
+            if (syscall(SYS_io_uring_enter, ring, 1, 1, IORING_ENTER_GETEVENTS, 0, 0) < 0) fail("io_uring_enter");
+            struct io_uring_cqe *entries = (struct io_uring_cqe *)(done + about.cq_off.cqes);
+            if (entries[*head & mask].res != sizeof buffer) fail("io_uring");
+            __atomic_store_n(head, *head + 1, __ATOMIC_RELEASE);
+        }
+    if (fdatasync(file) < 0) fail("fdatasync");
+    close(file);
+}
+
+static void grow(long long mib, const char *log) {
+    volatile long long *touched = (long long *)mapping(log, 4096);
+    long long before = number("/proc/self/status", "VmRSS:", 0) * 1024;
+    char *memory = mmap(0, mib << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) fail("mmap");
+    for (long long at = 0; at < mib << 20; at += 4096) memory[at] = 1, *touched = before + at + 4096;
 }
 
 static void transfer(long long mib, long long kib, const char *path, int direct) {
@@ -91,7 +165,11 @@ int main(int count, char **words) {
     long long loaded = number("/proc/self/io", "rchar:", &extra), asked = 0;
     double sum = 0;
     if (!strcmp(words[1], "spin")) sum = spin(amount);
-    if (!strcmp(words[1], "hold")) resident = hold(amount);
+    if (!strcmp(words[1], "hold")) resident = hold(amount, count > 3 ? atoll(words[3]) : 1);
+    if (!strcmp(words[1], "spike")) resident = hold(amount, 1);
+    if (!strcmp(words[1], "map") && count == 4) sum = map(amount, words[3]);
+    if (!strcmp(words[1], "ring") && count == 4) ring(amount, words[3]);
+    if (!strcmp(words[1], "grow") && count == 4) grow(amount, words[3]);
     if (!strcmp(words[1], "start")) start(amount), processes += amount;
     if (!strcmp(words[1], "io") && count == 6) {
         transfer(amount, atoll(words[3]), words[4], !strcmp(words[5], "direct"));
@@ -107,6 +185,7 @@ int main(int count, char **words) {
     printf("{\"cpu_seconds\": %.6f, \"resident_bytes\": %lld, \"read_bytes\": %lld, "
            "\"processes\": %lld, \"sum\": %g}\n",
            cpu, resident, loaded + extra + asked, processes, sum);
+    if (count > 3 && !strcmp(words[3], "exit")) exit(0);
     fflush(stdout);
     _exit(0);
 }
