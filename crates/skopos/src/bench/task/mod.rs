@@ -40,7 +40,6 @@ pub(crate) fn run(plan: &Plan) -> Result<Report, Failure> {
     machine.version("resource_monitor", "resource_monitor", &["--version"]);
     machine.version("time", "/usr/bin/time", &["--version"]);
     machine.version("strace", "strace", &["--version"]);
-    machine.version("go", "go", &["version"]);
     let mut report = Report::new("task", machine);
     let place = Scratch::on_disk()?;
     let dir = place.path();
@@ -104,7 +103,7 @@ fn overheads(case: &Case, found: &[Runs]) -> Vec<Row> {
         let (without, with) = (seconds(&found[0]), seconds(&found[at]));
         let spread = scale * half_range(&without).max(half_range(&with));
         let noise = match most {
-            Some(most) if spread > most => format!(" (± {spread:.1})"),
+            Some(most) if spread > most && !with.is_empty() => format!(" (± {spread:.1})"),
             _ => String::new(),
         };
         let metric = format!("{what}, {}{noise}", watcher.name);

@@ -135,7 +135,8 @@ impl Watcher {
         let mut command = self.command(program, &out)?;
         command.stdin(Stdio::null()).stderr(Stdio::piped()).stdout(Stdio::piped());
         command.current_dir(&out);
-        let name = command.get_program().to_string_lossy().into_owned();
+        let name = Path::new(command.get_program()).file_name().unwrap_or_default();
+        let name = name.to_string_lossy().into_owned();
         // Nothing of the run before is in the way of this one.
         let remove = || program.file.iter().for_each(|file| drop(fs::remove_file(file)));
         remove();
