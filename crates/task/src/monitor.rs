@@ -15,7 +15,7 @@ use crate::family;
 use crate::host::Disturbances;
 use crate::launch;
 use crate::mechanism::choose::{self, Team};
-use crate::mechanism::{Now, bpf, procfs, ptrace};
+use crate::mechanism::{Now, bpf, nested, procfs, ptrace};
 use crate::proc;
 use crate::report::{self, Measured, Row};
 use crate::seen::Seen;
@@ -177,10 +177,14 @@ fn start(
             return Err(e);
         }
     }
+    let start_seconds = start.duration_since(UNIX_EPOCH).map_or(0.0, |d| d.as_secs_f64());
+    nested::tell(nested::begun(&report::identity(order, None), team.level, start_seconds));
     let mut run = Run::new(order, root, signals, team, seen);
     run.until_the_end(warn).map_err(Failed::Start)?;
     waiting.refused()?;
-    Ok(run.outcome(start))
+    let outcome = run.outcome(start);
+    nested::tell(nested::over(&outcome.summary));
+    Ok(outcome)
 }
 
 /// Tells every mechanism that the child is there. What cannot be used after all is left out.

@@ -44,9 +44,47 @@ pub struct Summary {
     pub processes: Vec<Process>,
     /// Processes that are not in that list.
     pub processes_left_out: u64,
+    /// Monitors that ran inside of it, in the order of their start; what they measured is in its
+    /// resources already.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub nested: Vec<Nested>,
+    /// Monitors that are not in that list.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub nested_left_out: u64,
     /// Its ranks, if this is the report of a parallel job, joined from theirs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub job: Option<Job>,
+}
+
+fn is_zero(count: &u64) -> bool {
+    *count == 0
+}
+
+/// A monitor inside a task, and shortly what it measured.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Nested {
+    /// Its process id.
+    pub pid: i32,
+    /// That of the monitor that it ran directly inside of.
+    pub inside_of: Option<i32>,
+    /// The class of its task.
+    pub class: String,
+    /// The command of its task, cut if it is long.
+    pub command: String,
+    /// Its level of measurement.
+    pub level: u8,
+    /// When its task started, in seconds of UNIX time.
+    pub start_seconds: f64,
+    /// When that ended; `null` if it never told.
+    pub end_seconds: Option<f64>,
+    /// How that ended; `unknown` if it never told: it was killed, or runs on.
+    pub exit_type: ExitType,
+    /// What that returned, if it returned.
+    pub status: Option<i32>,
+    /// The signal that ended it, if one did.
+    pub signal: Option<i32>,
+    /// The main ones that it knew.
+    pub resources: BTreeMap<String, Reading>,
 }
 
 /// A parallel job.

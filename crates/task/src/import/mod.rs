@@ -93,6 +93,8 @@ impl Imported {
             findings: Vec::new(),
             processes: Vec::new(),
             processes_left_out: 0,
+            nested: Vec::new(),
+            nested_left_out: 0,
             job: None,
         }
     }

@@ -10,6 +10,7 @@ use super::cgroup::{self, Cgroup};
 use super::connector::{self, Connector};
 use super::energy::{self, Energy};
 use super::inotify::{self, Inotify};
+use super::nested::{self, Inside};
 use super::nvml::{self, Nvml};
 use super::perf::{self, Perf};
 use super::preload::{self, Preload};
@@ -114,6 +115,9 @@ pub(crate) fn gather(order: &Order) -> Team {
             Box::new(Tree::new(folders)),
         );
     }
+    // The last: what it tells counts where nobody else knows all.
+    let why = "what monitors inside the task saw, as a lower bound";
+    team.add_or_why(nested::NAME, why, Box::new(Inside::default()));
     if let Some(seconds) = order.limits.of("cpu_seconds").filter(|_| order.attach.is_none()) {
         // For a process that the monitor would be too late for, and in case it dies. A second more,
         // so that the monitor sees it first and can say so.

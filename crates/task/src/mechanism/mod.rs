@@ -12,6 +12,7 @@
 //! | [`preload`] | interposition | dynamic programs | opens, operations and bytes by file, bytes by peer |
 //! | [`seccomp`] | notification | to be allowed to trace | bytes of each file by the positions of descriptors |
 //! | [`energy`] | query | readable RAPL counters | the machine's energy while the task ran |
+//! | [`nested`] | notification | `skopos run` in the task | nothing; what monitors inside saw is a lower bound |
 //! | [`nvml`] | query | the driver's library | nothing; GPUs and their memory when it looks |
 //! | [`connector`] | notification | root, outside of containers | every process at its birth and at its end |
 //! | [`taskstats`] | notification | root, outside of containers | what every thread was delayed by |
@@ -26,6 +27,7 @@ pub(crate) mod cgroup;
 pub(crate) mod connector;
 pub(crate) mod energy;
 pub(crate) mod inotify;
+pub(crate) mod nested;
 pub(crate) mod nvml;
 pub(crate) mod perf;
 pub(crate) mod preload;

@@ -77,6 +77,8 @@ pub fn join(mut ranks: Vec<Summary>) -> Option<Summary> {
             .iter()
             .map(|r| r.processes.len() as u64 + r.processes_left_out)
             .sum(),
+        nested: Vec::new(),
+        nested_left_out: ranks.iter().map(|r| r.nested.len() as u64 + r.nested_left_out).sum(),
         job: Some(job),
     };
     cores(&mut summary);

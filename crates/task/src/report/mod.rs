@@ -65,6 +65,8 @@ pub(crate) fn summary(measured: Measured<'_>) -> Summary {
         .collect();
     let (cpu, resident) = sys::own_usage();
     let stops = seen.stops;
+    let (mut nested, nested_left_out) = std::mem::take(&mut seen.nested);
+    nested.sort_by(|a, b| a.start_seconds.total_cmp(&b.start_seconds).then(a.pid.cmp(&b.pid)));
     let (processes, processes_left_out) = seen.into_processes();
     let mut summary = Summary {
         version: SUMMARY_VERSION,
@@ -82,13 +84,15 @@ pub(crate) fn summary(measured: Measured<'_>) -> Summary {
         findings: Vec::new(),
         processes,
         processes_left_out,
+        nested,
+        nested_left_out,
         job: None,
     };
     summary.findings = findings::findings(&summary);
     summary
 }
 
-fn identity(order: &Order, found: Option<&Found>) -> Identity {
+pub(crate) fn identity(order: &Order, found: Option<&Found>) -> Identity {
     let ordered = || order.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
     let command: Vec<String> = found.map_or_else(ordered, |found| found.command.clone());
     let program = command.first().map_or("", String::as_str);

@@ -7,7 +7,7 @@ mod told;
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
 
-use skopos_model::task::{Completeness, Files, Process, Reading, resource};
+use skopos_model::task::{Completeness, Files, Nested, Process, Reading, resource};
 
 use self::peaks::Peaks;
 use crate::attach::Before;
@@ -53,6 +53,8 @@ pub(crate) struct Seen {
     pub(crate) ends: Option<Vec<(Pid, String)>>,
     /// What was done with each file, if somebody counted it.
     pub(crate) files: Option<Files>,
+    /// Monitors inside the task, and how many more there were.
+    pub(crate) nested: (Vec<Nested>, u64),
     /// The task ran before its monitor did.
     is_found: bool,
     /// What its processes had used by then, all together.
@@ -134,6 +136,7 @@ impl Seen {
             stops: 0,
             ends: None,
             files: None,
+            nested: (Vec::new(), 0),
             is_found: false,
             before: Before::default(),
             is_torn: false,
@@ -495,6 +498,23 @@ impl Seen {
     /// A mechanism that measures a resource elsewhere cannot here; the first reason counts.
     pub(crate) fn cannot(&mut self, name: &'static str, why: impl Into<String>) {
         self.unknown.entry(name).or_insert_with(|| why.into());
+    }
+
+    /// A lower bound that was seen for sure: it counts where nobody knows all, and only less.
+    pub(crate) fn raise(
+        &mut self,
+        name: &'static str,
+        least: f64,
+        method: &'static str,
+        reason: &str,
+    ) {
+        let best = self.reading(name, "");
+        let is_less = best.value.is_none_or(|value| value < least);
+        if is_less && best.completeness != Completeness::All {
+            let (completeness, reason) = (Completeness::AtLeast, Some(reason.to_owned()));
+            let offer = Offer { method, value: least, completeness, error_bound: None, reason };
+            self.offers.insert(name, vec![offer]);
+        }
     }
 
     /// The best offer for a resource: the most complete one; of equals the one with the smallest

@@ -5,6 +5,7 @@ mod bpf;
 mod harmless;
 mod limits;
 mod mistyped;
+mod nested;
 mod places;
 mod programs;
 mod ranks;

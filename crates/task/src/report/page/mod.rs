@@ -6,6 +6,7 @@
 //! markup.
 
 mod html;
+mod nested;
 mod numbers;
 mod plot;
 mod processes;
@@ -36,6 +37,7 @@ pub fn page(summary: &Summary, series: &[Row]) -> String {
     numbers::section(&mut html, summary);
     plot::section(&mut html, summary, series);
     ranks::section(&mut html, summary);
+    nested::section(&mut html, summary);
     if summary.job.is_none() {
         processes::section(&mut html, summary);
     }

@@ -1,0 +1,79 @@
+//! Monitors inside the task: listed, bounded, and never added.
+
+use super::*;
+
+const EXE: &str = env!("CARGO_BIN_EXE_skopos");
+
+fn nested(told: &Told) -> Vec<&Json> {
+    told.summary["nested"].as_array().map(|all| all.iter().collect()).unwrap_or_default()
+}
+
+#[test]
+fn three_levels_of_monitors_are_listed_and_count_once() {
+    // The environment is cleared on the way.
+    let script = format!(
+        "head -c 1000000 /dev/zero >/dev/null; exec env -i {EXE} run --name second -- sh -c \
+         'head -c 500000 /dev/zero >/dev/null; {EXE} run --name third -- sh -c \"head -c 3 /dev/zero \
+         >/dev/null; exit 3\"; exit 2'"
+    );
+    let told = told(&["--name", "first", "--", "sh", "-c", &script]);
+    let all = nested(&told);
+    assert_eq!((all.len(), told.code), (2, Some(2)), "{}", told.summary);
+    let (second, third) = (all[0], all[1]);
+    assert_eq!((&second["class"], &second["status"]), (&"second".into(), &2.into()), "{second}");
+    assert_eq!((&third["class"], &third["status"]), (&"third".into(), &3.into()), "{third}");
+    assert_eq!(third["inside_of"], second["pid"], "{third}");
+    assert_eq!(third["resources"]["wall_seconds"]["completeness"], "all", "{third}");
+    // Once, and not once more for each monitor; what the monitors themselves write is little.
+    let written = told.value("written_bytes");
+    assert!((1_500_003.0..1_600_000.0).contains(&written), "{written}");
+    crate::json::check("summary", &told.summary);
+}
+
+#[test]
+fn what_a_monitor_inside_saw_raises_what_is_not_known_completely() {
+    let hold = program("hold");
+    // A look every hour sees nothing of a moment.
+    let args = ["--level", "1", "--series", "1h", "--", EXE, "run", "--level", "2", "--"];
+    let args: Vec<&str> = args.into_iter().chain([text(&hold), "200"]).collect();
+    let told = told(&args);
+    let memory = &told.summary["resources"]["resident_bytes_max"];
+    let inner = &nested(&told)[0]["resources"]["resident_bytes_max"];
+    if inner["completeness"] != "all" {
+        eprintln!("skipped: nobody may trace here, so the monitor inside saw no more");
+        return;
+    }
+    assert!(told.value("resident_bytes_max") > 199.0 * 1024.0 * 1024.0, "{memory}");
+    if memory["method"] == "nested" {
+        assert_eq!(memory["completeness"], "at_least", "{memory}");
+    }
+    assert_ne!(told.of("written_bytes", "method"), "nested", "that is known completely");
+}
+
+#[test]
+fn a_monitor_inside_that_is_killed_is_listed_without_an_end() {
+    let script = format!("{EXE} run --name victim -- sh -c 'kill -9 $PPID; exit 0'; true");
+    let told = told(&["--", "sh", "-c", &script]);
+    let all = nested(&told);
+    assert_eq!(all.len(), 1, "{}", told.summary);
+    let victim = all[0];
+    assert_eq!((&victim["class"], &victim["exit_type"]), (&"victim".into(), &"unknown".into()));
+    assert_eq!(victim["end_seconds"], Json::Null, "{victim}");
+    assert_eq!(told.code, Some(0));
+}
+
+#[test]
+fn a_monitor_above_that_does_not_listen_delays_nobody_for_ever() {
+    // Stopped, it takes nothing: its socket is full after a few, and those inside go on all the same.
+    let folder = tempfile::tempdir().expect("a folder");
+    let done = folder.path().join("done");
+    let script = format!(
+        "kill -STOP $PPID; i=0; while [ $i -lt 12 ]; do {EXE} run -- true; i=$((i+1)); done; \
+         echo yes > {}; kill -CONT $PPID",
+        done.display()
+    );
+    // At level 1, since a tracer that is stopped stops its task at the next birth.
+    let told = told(&["--level", "1", "--", "sh", "-c", &script]);
+    assert_eq!(std::fs::read_to_string(&done).expect("it went on"), "yes\n");
+    assert!(!nested(&told).is_empty(), "{}", told.summary);
+}
