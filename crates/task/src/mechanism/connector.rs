@@ -1,5 +1,5 @@
-//! The proc connector: the kernel tells administrators of each fork, exec and exit on the machine
-//! (`linux/cn_proc.h`). So every process of the task is known without stopping any; but one that ended
+//! The proc connector: the kernel tells of each fork, exec and exit on the machine (`linux/cn_proc.h`),
+//! anybody since Linux 6.6 and administrators before. So every process of the task is known without stopping any; but one that ended
 //! is gone when that is told, so its memory is known only if somebody looked while it ran.
 
 use std::collections::HashMap;
@@ -33,6 +33,9 @@ const EVENT_HEADER: usize = 16;
 const FORK: u32 = 1;
 const EXEC: u32 = 2;
 const EXIT: u32 = 0x8000_0000;
+
+/// Why an ordinary user may not listen.
+const REFUSED: &str = "before Linux 6.6 the kernel tells administrators alone of births";
 
 /// Messages that are taken at once. A machine on which more come meanwhile has no end of them.
 const MAX_AT_ONCE: usize = 4096;
@@ -129,14 +132,14 @@ impl Mechanism for Connector {
     }
 
     fn prepare(&mut self, _launch: &mut Launch) -> io::Result<()> {
-        if !rustix::process::geteuid().is_root() {
-            return Err(io::Error::other("the kernel tells administrators alone of births"));
-        }
         if !netlink::has_kernel_ids() {
             let why = "in a container the kernel's process ids are not known";
             return Err(io::Error::other(why));
         }
-        let socket = Netlink::open(libc::NETLINK_CONNECTOR, PROC)?;
+        let socket = Netlink::open(libc::NETLINK_CONNECTOR, PROC).map_err(|e| match e.kind() {
+            io::ErrorKind::PermissionDenied => io::Error::other(REFUSED),
+            _ => e,
+        })?;
         let mut body = Vec::new();
         for word in [PROC, PROC, 0, 0, size_of::<u32>() as u32, LISTEN] {
             body.extend(word.to_ne_bytes());

@@ -14,7 +14,7 @@
 //! | [`energy`] | query | readable RAPL counters | the machine's energy while the task ran |
 //! | [`nested`] | notification | `skopos run` in the task | nothing; what monitors inside saw is a lower bound |
 //! | [`nvml`] | query | the driver's library | nothing; GPUs and their memory when it looks |
-//! | [`connector`] | notification | root, outside of containers | every process at its birth and at its end |
+//! | [`connector`] | notification | Linux 6.6 or root, outside of containers | every process at its birth and at its end |
 //! | [`taskstats`] | notification | root, outside of containers | what every thread was delayed by |
 //! | [`inotify`] | notification | watched folders | nothing; files that are opened there |
 //!

@@ -2,6 +2,7 @@
 
 mod attach;
 mod bpf;
+mod connector;
 mod harmless;
 mod limits;
 mod mistyped;

@@ -1,0 +1,40 @@
+//! The proc connector, as an ordinary user.
+
+use std::os::unix::fs::PermissionsExt as _;
+
+use super::*;
+
+#[test]
+fn an_ordinary_user_hears_of_every_process() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: only root can become an ordinary user");
+        return;
+    }
+    // A folder that this user may look into.
+    let folder = tempfile::tempdir_in("/tmp").expect("a folder");
+    let own = folder.path().join("skopos");
+    std::fs::copy(env!("CARGO_BIN_EXE_skopos"), &own).expect("copied");
+    for path in [folder.path(), &own] {
+        let open = std::fs::Permissions::from_mode(0o755);
+        std::fs::set_permissions(path, open).expect("opened");
+    }
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]).arg(&own);
+    command.args(["run", "--json", "--mechanism", "wait4,procfs,connector", "--", "sh", "-c"]);
+    command.arg("for n in $(seq 20); do /bin/true; done").current_dir("/");
+    let told = told_by(command);
+    let mechanisms = told.summary["mechanisms"].as_array().expect("a list");
+    let connector = mechanisms.iter().find(|m| m["name"] == "connector").expect("it is told");
+    if connector["used"] != true {
+        let why = connector["why"].as_str().expect("a reason");
+        assert!(why.contains("Linux 6.6") || why.contains("container"), "{why}");
+        eprintln!("skipped: {why}");
+        return;
+    }
+    if told.of("processes_total", "completeness") == "all" {
+        // The shell, one that counts to twenty, and those.
+        assert_eq!(told.value("processes_total"), 22.0);
+    } else {
+        eprintln!("skipped: so much went on here that the kernel could not tell all of it");
+    }
+}
