@@ -1,6 +1,7 @@
 //! The system calls that have no safe wrapper: fork, ptrace, waitid; in files of their own those that
 //! one mechanism uses.
 
+pub(crate) mod fanotify;
 pub(crate) mod netlink;
 pub(crate) mod nvml;
 pub(crate) mod perf;

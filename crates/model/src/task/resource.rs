@@ -150,6 +150,13 @@ pub static RESOURCES: &[Resource] = &[
     new("received_bytes", "received", "bytes", Sum, "Bytes that came by sockets"),
     new("sent_bytes", "sent", "bytes", Sum, "Bytes that left by sockets"),
     new("opened_files", "", "", Sum, "Distinct files that were opened"),
+    new(
+        "modified_files",
+        "",
+        "",
+        Sum,
+        "Distinct files that were closed after they were open for writing",
+    ),
     new("instructions", "", "", Sum, "Instructions that were retired"),
     new("cycles", "", "", Sum, "Processor cycles"),
     new(

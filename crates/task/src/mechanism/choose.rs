@@ -9,6 +9,7 @@ use super::bpf::{self, Bpf};
 use super::cgroup::{self, Cgroup};
 use super::connector::{self, Connector};
 use super::energy::{self, Energy};
+use super::fanotify::{self, Fanotify};
 use super::inotify::{self, Inotify};
 use super::nested::{self, Inside};
 use super::nvml::{self, Nvml};
@@ -104,7 +105,7 @@ pub(crate) fn gather(order: &Order) -> Team {
     team.add_or_why(energy::NAME, "what the processors count of the machine's energy", energy);
     let nvml = Box::new(Nvml::new(nvml::LIBRARY));
     team.add_or_why(nvml::NAME, "GPUs on which the task has a context, and their memory", nvml);
-    team.add_inotify(wanted, order);
+    team.add_opens(wanted, order);
     let folders = watched(order);
     if folders.is_empty() {
         team.left_out(tree::NAME, "no folder is watched: name some with --watch");
@@ -313,16 +314,31 @@ impl Team {
         }
     }
 
-    fn add_inotify(&mut self, wanted: u8, order: &Order) {
-        if order.watch.is_empty() {
-            return self.left_out(inotify::NAME, "no folder is watched: name some with --watch");
+    /// Who tells of opens in the watched folders: the one that knows whose they are, if it may be used.
+    fn add_opens(&mut self, wanted: u8, order: &Order) {
+        for name in [fanotify::NAME, inotify::NAME] {
+            let folders = order.watch.clone();
+            if folders.is_empty() {
+                self.left_out(name, "no folder is watched: name some with --watch");
+            } else if wanted < 3 && !self.is_named(name) {
+                let why =
+                    "opens in watched folders; dear where there are many, so at level 3 or named";
+                self.left_out(name, why);
+            } else if name == fanotify::NAME && self.level < 2 {
+                self.left_out(
+                    name,
+                    "nobody tells of births, so it would not be known whose opens are",
+                );
+            } else if name == fanotify::NAME {
+                let why = "files that the task opens and writes in the watched folders";
+                self.add_or_why(name, why, Box::new(Fanotify::new(folders)));
+            } else if self.has(fanotify::NAME) {
+                self.left_out(name, "`fanotify` tells whose opens they are");
+            } else {
+                let why = "files that are opened in the watched folders, by whomever";
+                self.add_or_why(name, why, Box::new(Inotify::new(folders)));
+            }
         }
-        if wanted < 3 && !self.is_named(inotify::NAME) {
-            let why = "opens in watched folders; dear where there are many, so at level 3 or named";
-            return self.left_out(inotify::NAME, why);
-        }
-        let why = "files that are opened in the watched folders, by whomever";
-        self.add_or_why(inotify::NAME, why, Box::new(Inotify::new(order.watch.clone())));
     }
 
     fn add_connector(&mut self, wanted: u8, teller: Option<&str>) -> bool {

@@ -16,6 +16,7 @@
 //! | [`nvml`] | query | the driver's library | nothing; GPUs and their memory when it looks |
 //! | [`connector`] | notification | Linux 6.6 or root, outside of containers | every process at its birth and at its end |
 //! | [`taskstats`] | notification | root, outside of containers | what every thread was delayed by |
+//! | [`fanotify`] | notification | root, watched folders | files that the task opens and writes there |
 //! | [`inotify`] | notification | watched folders | nothing; files that are opened there |
 //!
 //! Each offers values to [`Seen`] with what they cover and how far off they may
@@ -26,6 +27,7 @@ pub(crate) mod bpf;
 pub(crate) mod cgroup;
 pub(crate) mod connector;
 pub(crate) mod energy;
+pub(crate) mod fanotify;
 pub(crate) mod inotify;
 pub(crate) mod nested;
 pub(crate) mod nvml;

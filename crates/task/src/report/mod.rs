@@ -141,6 +141,7 @@ fn why_unknown(name: &str, level: u8) -> &'static str {
         "pss_bytes_max" => "it ended before the first look at its page tables",
         "cgroup_bytes_max" | "memory_delay_seconds" => "it had no control group of its own",
         "received_bytes" | "sent_bytes" | "opened_files" => "counted at level 3 only",
+        "modified_files" => "counted by `fanotify`: for administrators, at level 3, with --watch",
         "instructions" | "cycles" => "counted if `perf` is used: at level 3, or by its name",
         "energy_joules" => "no processor here shows what energy it uses, or not to this user",
         "gpus" | "gpu_bytes_max" => "there is no library of a GPU's maker here",

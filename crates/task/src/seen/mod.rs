@@ -4,7 +4,7 @@
 mod peaks;
 mod told;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::{Duration, Instant};
 
 use skopos_model::task::{Completeness, Files, Nested, Process, Reading, resource};
@@ -39,6 +39,8 @@ pub(crate) struct Seen {
     pub(crate) greatest_resident: u64,
     /// Processes that ended before anybody looked at their memory.
     pub(crate) unmeasured: u64,
+    /// Ids of those that ended, if somebody asks for them: at most as many as there are ids.
+    dead: Option<HashSet<Pid>>,
     /// What those used that were reaped here, with all that they had waited for.
     pub(crate) reaped: Reaped,
     /// A process ignored its children, and what those used is in no sum.
@@ -129,6 +131,7 @@ impl Seen {
             virtual_size: Peaks::default(),
             greatest_resident: 0,
             unmeasured: 0,
+            dead: None,
             reaped: Reaped::default(),
             has_unwaited: false,
             offers: BTreeMap::new(),
@@ -324,6 +327,9 @@ impl Seen {
 
     fn ended_at(&mut self, pid: Pid, status: Option<Status>, end_seconds: f64) {
         let Some(live) = self.live.remove(&pid) else { return };
+        if let Some(dead) = &mut self.dead {
+            dead.insert(pid);
+        }
         self.adopt_unwaited(&live);
         self.blame(&live);
         let Live { mut process, threads, memory, .. } = live;
@@ -385,6 +391,16 @@ impl Seen {
     /// True for a living process of the task.
     pub(crate) fn knows(&self, pid: Pid) -> bool {
         self.live.contains_key(&pid)
+    }
+
+    /// From now on it is known of processes too that ended.
+    pub(crate) fn remember_the_dead(&mut self) {
+        self.dead.get_or_insert_default();
+    }
+
+    /// True for a process of the task that lives, or was remembered when it ended.
+    pub(crate) fn knew(&self, pid: Pid) -> bool {
+        self.knows(pid) || self.dead.as_ref().is_some_and(|dead| dead.contains(&pid))
     }
 
     /// The process that started it.

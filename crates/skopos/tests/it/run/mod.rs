@@ -14,6 +14,7 @@ mod seccomp;
 mod spikes;
 mod terminal;
 mod truth;
+mod watched;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

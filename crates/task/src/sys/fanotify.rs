@@ -1,0 +1,204 @@
+//! `fanotify`, which tells of files by their handles, and handles of folders.
+
+use std::io;
+use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+
+use super::Pid;
+use super::netlink::{long, number, short};
+
+/// What is read at once: hundreds of events.
+const BUFFER_BYTES: usize = 64 * 1024;
+
+/// Before the information about an event, and before each part of that.
+const EVENT: usize = 24;
+const INFORMATION: usize = 4;
+/// A file system's id, then the number of bytes and the type of a handle.
+const FILE_SYSTEM: usize = 8;
+const HANDLE: usize = 8;
+
+/// The most bytes of a handle (`MAX_HANDLE_SZ`).
+const MAX_HANDLE: usize = 128;
+
+/// A group of marks, whose events can be read.
+#[derive(Debug)]
+pub(crate) struct Notifier {
+    descriptor: OwnedFd,
+    buffer: Vec<u8>,
+}
+
+/// Something that a process did with a file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Told {
+    /// 0 for one of another namespace.
+    pub(crate) process: Pid,
+    pub(crate) is_opened: bool,
+    /// It was open for writing, and is closed.
+    pub(crate) is_written: bool,
+    /// Events were lost before this.
+    pub(crate) is_cut: bool,
+    /// The file, with its file system: the same for all of its names.
+    pub(crate) file: Vec<u8>,
+    /// The folder that it is in, likewise.
+    pub(crate) folder: Vec<u8>,
+}
+
+impl Notifier {
+    /// # Errors
+    /// The user may not, or the kernel is older than 5.9.
+    pub(crate) fn new() -> io::Result<Self> {
+        let flags = libc::FAN_CLASS_NOTIF
+            | libc::FAN_CLOEXEC
+            | libc::FAN_NONBLOCK
+            | libc::FAN_REPORT_FID
+            | libc::FAN_REPORT_DFID_NAME;
+        // SAFETY: touches no memory, and makes a descriptor that nobody else owns.
+        let descriptor = unsafe {
+            let made = libc::fanotify_init(flags, libc::O_RDONLY as u32);
+            if made < 0 {
+                return Err(io::Error::last_os_error());
+            }
+            OwnedFd::from_raw_fd(made)
+        };
+        Ok(Self { descriptor, buffer: vec![0; BUFFER_BYTES] })
+    }
+
+    pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
+        self.descriptor.as_fd()
+    }
+
+    /// Tells from now on of all files of the file system that an open folder is on.
+    ///
+    /// # Errors
+    /// It has no handles, or no id.
+    pub(crate) fn watch(&self, folder: BorrowedFd<'_>) -> io::Result<()> {
+        let flags = libc::FAN_MARK_ADD | libc::FAN_MARK_FILESYSTEM;
+        let mask = libc::FAN_OPEN | libc::FAN_CLOSE_WRITE;
+        // SAFETY: the name ends in a zero.
+        let done = unsafe {
+            let (own, of) = (self.descriptor.as_raw_fd(), folder.as_raw_fd());
+            libc::fanotify_mark(own, flags, mask, of, c".".as_ptr())
+        };
+        if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    }
+
+    /// The next events; none if there is none now.
+    pub(crate) fn next(&mut self) -> Vec<Told> {
+        match rustix::io::read(&self.descriptor, &mut self.buffer[..]) {
+            Ok(came) => events(self.buffer.get(..came).unwrap_or_default()),
+            Err(_) => Vec::new(),
+        }
+    }
+}
+
+/// The events in what was read; what is cut short is left out.
+fn events(bytes: &[u8]) -> Vec<Told> {
+    let mut rest = bytes;
+    let mut all = Vec::new();
+    while let (Some(length), Some(mask), Some(process)) =
+        (number(rest, 0), long(rest, 8), number(rest, 20))
+    {
+        let Some(event) = rest.get(EVENT..length as usize) else { break };
+        rest = rest.get(length as usize..).unwrap_or_default();
+        let mut told = Told {
+            process: process.cast_signed(),
+            is_opened: mask & libc::FAN_OPEN != 0,
+            is_written: mask & libc::FAN_CLOSE_WRITE != 0,
+            is_cut: mask & libc::FAN_Q_OVERFLOW != 0,
+            ..Told::default()
+        };
+        for (kind, object) in information(event) {
+            match kind {
+                libc::FAN_EVENT_INFO_TYPE_FID => told.file = object,
+                libc::FAN_EVENT_INFO_TYPE_DFID_NAME => told.folder = object,
+                _ => {}
+            }
+        }
+        all.push(told);
+    }
+    all
+}
+
+/// Types and objects: a file system's id with a handle, without the name that may follow.
+fn information(bytes: &[u8]) -> impl Iterator<Item = (u8, Vec<u8>)> {
+    let mut rest = bytes;
+    std::iter::from_fn(move || {
+        let (kind, length) = (*rest.first()?, usize::from(short(rest, 2)?));
+        let body = rest.get(INFORMATION..length)?;
+        rest = rest.get(length..).unwrap_or_default();
+        let size = number(body, FILE_SYSTEM)? as usize;
+        let object = body.get(..FILE_SYSTEM + HANDLE + size)?.to_vec();
+        Some((kind, object))
+    })
+}
+
+/// The id of the file system that an open folder is on, as objects begin with it.
+pub(crate) fn file_system_of(folder: BorrowedFd<'_>) -> io::Result<[u8; FILE_SYSTEM]> {
+    let mut about = std::mem::MaybeUninit::<libc::statfs>::zeroed();
+    // SAFETY: the place is as large as the call wants, all zero is a value of it, and the id that is
+    // copied is two words.
+    unsafe {
+        if libc::fstatfs(folder.as_raw_fd(), about.as_mut_ptr()) < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        let id = about.assume_init().f_fsid;
+        Ok(std::mem::transmute_copy::<libc::fsid_t, [u8; FILE_SYSTEM]>(&id))
+    }
+}
+
+/// Where a folder is, by the object that stands for it; `on` is any folder of its file system.
+///
+/// # Errors
+/// It is gone.
+pub(crate) fn path_of(object: &[u8], on: BorrowedFd<'_>) -> io::Result<PathBuf> {
+    /// `struct file_handle` with room for the longest.
+    #[repr(C, align(8))]
+    struct Handle([u8; HANDLE + MAX_HANDLE]);
+    let mut handle = Handle([0; HANDLE + MAX_HANDLE]);
+    let bytes = object.get(FILE_SYSTEM..).unwrap_or_default();
+    let place = handle.0.get_mut(..bytes.len()).ok_or(io::ErrorKind::InvalidData)?;
+    place.copy_from_slice(bytes);
+    // SAFETY: the kernel reads as many bytes as the handle says, which `information` has checked and
+    // there is room for; the descriptor is new and nobody else's.
+    let folder = unsafe {
+        let flags = libc::O_PATH | libc::O_CLOEXEC;
+        let opened = libc::open_by_handle_at(on.as_raw_fd(), (&raw mut handle).cast(), flags);
+        if opened < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        OwnedFd::from_raw_fd(opened)
+    };
+    let path = std::fs::read_link(format!("/proc/self/fd/{}", folder.as_raw_fd()))?;
+    let is_gone = path.as_os_str().as_bytes().ends_with(b" (deleted)") && !Path::exists(&path);
+    if is_gone { Err(io::ErrorKind::NotFound.into()) } else { Ok(path) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_cut_short_is_left_out() {
+        let mut event = vec![0; EVENT];
+        event[8] = (libc::FAN_OPEN | libc::FAN_CLOSE_WRITE) as u8;
+        event[20] = 7;
+        for (kind, object) in [(libc::FAN_EVENT_INFO_TYPE_DFID_NAME, 5), (1, 6)] {
+            let body = [vec![9; FILE_SYSTEM], vec![4, 0, 0, 0, 1, 0, 0, 0], vec![object; 4]];
+            event.extend([kind, 0, 24, 0]);
+            event.extend(body.concat());
+        }
+        event[0] = event.len() as u8;
+        let told = events(&event);
+        assert_eq!((told.len(), told[0].process), (1, 7));
+        assert!(told[0].is_opened && told[0].is_written && !told[0].is_cut);
+        assert_eq!((told[0].file.len(), told[0].file.last()), (20, Some(&6)));
+        assert_eq!(told[0].folder.last(), Some(&5));
+        for end in 0..event.len() {
+            assert!(events(&event[..end]).is_empty(), "{end}");
+        }
+        let two = [event.clone(), event].concat();
+        assert_eq!(events(&two).len(), 2);
+        assert!(events(&[0; 64]).len() <= 64, "a length of nothing ends it");
+    }
+}
