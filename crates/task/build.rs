@@ -15,7 +15,7 @@ const FLAGS: &[&str] =
     &["-std=gnu11", "-shared", "-fPIC", "-O2", "-fvisibility=hidden", "-U_FORTIFY_SOURCE", "-Wall"];
 
 const BPF: &str = "bpf/task.bpf.c";
-const BPF_SOURCES: [&str; 3] = [BPF, "bpf/kernel.h", "bpf/processes.h"];
+const BPF_SOURCES: [&str; 4] = [BPF, "bpf/kernel.h", "bpf/processes.h", "bpf/files.h"];
 
 /// Types are needed to find fields in the running kernel. Atomic operations that return came to BPF with
 /// this version of the instruction set, in Linux 5.12.
@@ -69,20 +69,32 @@ fn compile(variable: &str, object: &Path) -> Result<(), String> {
 fn programs() {
     println!("cargo::rerun-if-env-changed=CLANG");
     BPF_SOURCES.iter().for_each(|file| println!("cargo::rerun-if-changed={file}"));
-    let object = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets it")).join("task.bpf.o");
-    let missing = compile_programs(&object).err().unwrap_or_default();
+    program("task.bpf.o", &[], "SKOPOS_BPF_MISSING");
+    // Without it what nobody asked for need not be loaded.
+    program("files.bpf.o", &["-DWITH_FILES"], "SKOPOS_BPF_FILES_MISSING");
+}
+
+fn program(name: &str, define: &[&str], variable: &str) {
+    let object = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets it")).join(name);
+    let missing = compile_program(define, &object).err().unwrap_or_default();
     if !missing.is_empty() {
         fs::write(&object, b"").unwrap_or_else(|e| panic!("{}: {e}", object.display()));
     }
-    println!("cargo::rustc-env=SKOPOS_BPF_MISSING={missing}");
+    println!("cargo::rustc-env={variable}={missing}");
 }
 
-fn compile_programs(object: &Path) -> Result<(), String> {
+fn compile_program(define: &[&str], object: &Path) -> Result<(), String> {
     if env::var_os("CARGO_FEATURE_BPF").is_none() {
         return Err("it was built without BPF".to_owned());
     }
+    // Which register holds what, and the numbers of system calls, are those of one processor.
+    if !define.is_empty() && env::var("CARGO_CFG_TARGET_ARCH").as_deref() != Ok("x86_64") {
+        return Err("system calls are looked at on x86-64 alone".to_owned());
+    }
     let clang = env::var_os("CLANG").unwrap_or_else(|| "clang".into());
-    let why = match Command::new(&clang).args(BPF_FLAGS).arg(BPF).arg("-o").arg(object).status() {
+    let mut command = Command::new(&clang);
+    command.args(BPF_FLAGS).args(define).arg(BPF).arg("-o").arg(object);
+    let why = match command.status() {
         Ok(status) if status.success() => return Ok(()),
         // A clang without the BPF target is as good as none; what it printed says which it is.
         Ok(_) => format!("{} did not compile {BPF}", clang.display()),

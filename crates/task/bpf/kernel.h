@@ -56,7 +56,7 @@ static void *(*const map_lookup_on)(void *map, const void *key, u32 processor) =
     })
 
 struct task_io_accounting {
-    u64 rchar, wchar, read_bytes, write_bytes, cancelled_write_bytes;
+    u64 rchar, wchar, syscr, syscw, read_bytes, write_bytes, cancelled_write_bytes;
 } RELOCATED;
 
 struct sched_entity {

@@ -19,6 +19,9 @@ struct known {
     u64 ended; // 1 from then on
     s64 present; // threads that have not left their processor for good
     u64 cpu; // nanoseconds, of those that have
+    u64 waits; // 1 of the first one until it is the program: what it does until then is the monitor's
+    u64 opens;
+    u64 read, written, reads, writes; // of threads that ended, by the kernel's own counts
 };
 
 // Sums over the task.
@@ -73,6 +76,7 @@ struct ended {
     u64 cpu; // nanoseconds
     u64 read, written; // bytes, with those of the children that it waited for
     u64 resident_max, resident, virtual_max; // pages
+    u64 opens, own_read, own_written, reads, writes; // its own
 };
 
 struct left {
@@ -91,8 +95,8 @@ MAP(PROCESSES, HASH, u32, struct known, MAX_PROCESSES, 0);
 MAP(TOTALS, ARRAY, u32, struct totals, 1, 0);
 MAP(MAXIMA, PERCPU_ARRAY, u32, struct maxima, 1, 0);
 MAP(SCRATCH, PERCPU_ARRAY, u32, struct scratch, 1, 0);
-// Some seven thousand births and ends.
-struct map_definition SECTION("maps") RING = {RINGBUF, 0, 0, 1 << 20, 0};
+// Some ten thousand processes: as many as start while the monitor is kept waiting for two seconds.
+struct map_definition SECTION("maps") RING = {RINGBUF, 0, 0, 1 << 22, 0};
 
 // Above so many bytes the monitor is woken; otherwise it comes when it looks.
 #define WAKE_BYTES (1 << 18)
@@ -183,6 +187,7 @@ int became(u64 *arguments) {
         known->resident = maxrss;
     known->maxrss = maxrss;
     known->programs++;
+    known->waits = 0;
     struct became *told = &scratch->became;
     told->kind = BECAME;
     told->process = process;
@@ -242,11 +247,16 @@ INLINE void memory_of(struct mm_struct *mm, struct totals *totals, struct scratc
 }
 
 // What a thread used goes to its process.
-INLINE void add_thread(struct task_struct *task, struct totals *totals) {
+INLINE void add_thread(struct task_struct *task, struct known *known, struct totals *totals) {
+    u64 read = GET(u64, task->ioac.rchar), wrote = GET(u64, task->ioac.wchar);
+    __sync_fetch_and_add(&known->read, read);
+    __sync_fetch_and_add(&known->written, wrote);
+    __sync_fetch_and_add(&known->reads, GET(u64, task->ioac.syscr));
+    __sync_fetch_and_add(&known->writes, GET(u64, task->ioac.syscw));
     u64 written = GET(u64, task->ioac.write_bytes), cancelled = GET(u64, task->ioac.cancelled_write_bytes);
     written = written > cancelled ? written - cancelled : 0;
-    __sync_fetch_and_add(&totals->read, GET(u64, task->ioac.rchar));
-    __sync_fetch_and_add(&totals->written, GET(u64, task->ioac.wchar));
+    __sync_fetch_and_add(&totals->read, read);
+    __sync_fetch_and_add(&totals->written, wrote);
     __sync_fetch_and_add(&totals->device_read, GET(u64, task->ioac.read_bytes));
     __sync_fetch_and_add(&totals->device_written, written);
     __sync_fetch_and_add(&totals->delay, GET(u64, task->sched_info.run_delay));
@@ -273,6 +283,11 @@ INLINE void tell_end(struct task_struct *task, struct known *known, struct total
         told->read += GET(u64, leader->ioac.rchar);
         told->written += GET(u64, leader->ioac.wchar);
     }
+    told->opens = known->opens;
+    told->own_read = known->read;
+    told->own_written = known->written;
+    told->reads = known->reads;
+    told->writes = known->writes;
     told->has_memory = 0;
     told->resident = told->resident_max = told->virtual_max = 0;
     struct mm_struct *mm = GET(struct mm_struct *, task->mm);
@@ -292,7 +307,7 @@ int ended(u64 *arguments) {
     struct totals *totals = map_lookup(&TOTALS, &ZERO);
     if (!known || !totals)
         return 0;
-    add_thread(task, totals);
+    add_thread(task, known, totals);
     if (GET(u32, task->flags) & USER_WORKER)
         return 0;
     __sync_fetch_and_sub(&totals->threads, 1);

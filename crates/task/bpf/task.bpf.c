@@ -3,5 +3,8 @@
 
 #include "kernel.h"
 #include "processes.h"
+#ifdef WITH_FILES
+#include "files.h"
+#endif
 
 SECTION("license") char LICENSE[] = "Dual MIT/GPL";

@@ -32,6 +32,8 @@ const USUAL_LEVEL: u8 = 2;
 
 const TOLD_BY_BPF: &str = "bpf tells of births and ends";
 
+const FILES_BY_BPF: &str = "`bpf` tells of the files";
+
 /// Why a mechanism is left out that could be used.
 const NOT_NAMED: &str = "others were named";
 
@@ -53,6 +55,8 @@ pub(crate) struct Team {
     only: Option<Vec<String>>,
     /// The task runs already.
     is_found: bool,
+    /// What is done with each file is told by BPF.
+    has_files: bool,
 }
 
 /// Why nobody is told how a task ended that is neither a child nor traced.
@@ -74,6 +78,7 @@ pub(crate) fn gather(order: &Order) -> Team {
         launch: Launch::default(),
         only: order.only.clone(),
         is_found: order.attach.is_some(),
+        has_files: false,
     };
     // Who tells of all comes first: it has those in its sums, too, that nobody waits for.
     let is_told = team.add_teller(wanted, order);
@@ -82,7 +87,7 @@ pub(crate) fn gather(order: &Order) -> Team {
         "processor time, faults and bytes of all that ended, exact",
         Box::new(Wait4),
     );
-    team.level = if is_told { 2 } else { 1 };
+    team.level = if team.has_files { 3 } else { 1 + u8::from(is_told) };
     if order.attach.is_some() && !team.traces() {
         team.gave_up(wait4::NAME, NOT_WAITED_FOR);
     }
@@ -185,17 +190,33 @@ impl Team {
     }
 
     fn add_bpf(&mut self, wanted: u8, order: &Order) -> bool {
-        let is_static = || order.command.first().is_some_and(|command| seccomp::is_static(command));
-        if self.is_named(seccomp::NAME) || wanted >= 3 && self.only.is_none() && is_static() {
-            self.left_out(bpf::NAME, "`seccomp` needs ptrace, and one tells of births and ends");
-            return false;
-        }
         if wanted < 2 && !self.is_named(bpf::NAME) {
             self.left_out(bpf::NAME, "level 1 was asked for");
             return false;
         }
+        if self.is_named(seccomp::NAME) {
+            self.left_out(bpf::NAME, "`seccomp` needs ptrace, and one tells of births and ends");
+            return false;
+        }
+        let limits = &order.limits;
+        // To look at every system call is dearer than to count inside of the program, where that can be.
+        let is_static = || order.command.first().is_some_and(|command| seccomp::is_static(command));
+        let is_wanted = match self.only {
+            Some(_) => self.may_use(bpf::NAME) && !self.may_use(preload::NAME),
+            None => is_static(),
+        };
+        if wanted >= 3 && !self.is_found && is_wanted {
+            let why = "every process at its birth and end, opens, operations and bytes of each file and \
+                       peer; nothing is stopped";
+            let mut with_files = Bpf::new(limits, true);
+            if with_files.prepare(&mut self.launch).is_ok() {
+                self.add(bpf::NAME, why, Box::new(with_files));
+                self.has_files = self.has(bpf::NAME);
+                return self.has_files;
+            }
+        }
         let why = "every process at its birth and end, without stopping any: number, memory, bytes, status";
-        self.add_or_why(bpf::NAME, why, Box::new(Bpf::new(&order.limits)));
+        self.add_or_why(bpf::NAME, why, Box::new(Bpf::new(limits, false)));
         self.has(bpf::NAME)
     }
 
@@ -276,6 +297,9 @@ impl Team {
         if wanted < 3 && !self.is_named(preload::NAME) {
             return self.left_out(preload::NAME, "files and peers one by one: at level 3 or named");
         }
+        if self.has_files {
+            return self.left_out(preload::NAME, FILES_BY_BPF);
+        }
         if self.has(seccomp::NAME) {
             return self.left_out(preload::NAME, "`seccomp` tells of the files");
         }
@@ -293,6 +317,9 @@ impl Team {
         let is_static = order.command.first().is_some_and(|command| seccomp::is_static(command));
         if wanted < 3 && !self.is_named(name) {
             return self.left_out(name, "files of static programs: at level 3 or named");
+        }
+        if self.has_files {
+            return self.left_out(name, FILES_BY_BPF);
         }
         if !is_static && (!self.is_named(name) || self.may_use(preload::NAME)) {
             return self

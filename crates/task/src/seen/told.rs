@@ -54,6 +54,11 @@ impl Seen {
         self.ended_at(pid, Some(status), self.seconds_at(at_nanos));
     }
 
+    /// So many there were in all: those that nobody could tell of are in no list.
+    pub(crate) fn were(&mut self, processes_total: u64) {
+        self.left_out += processes_total.saturating_sub(self.processes_total);
+    }
+
     /// Processor time of one that ended, which is known only after its end.
     pub(crate) fn final_cpu(&mut self, pid: Pid, cpu_seconds: f64) {
         // The one that ended last is the one meant, if an id came twice.

@@ -2,6 +2,7 @@
 
 mod attach;
 mod bpf;
+mod bpf_files;
 mod connector;
 mod harmless;
 mod limits;

@@ -52,7 +52,8 @@ fn what_a_monitor_inside_saw_raises_what_is_not_known_completely() {
 
 #[test]
 fn a_monitor_inside_that_is_killed_is_listed_without_an_end() {
-    let script = format!("{EXE} run --name victim -- sh -c 'kill -9 $PPID; exit 0'; true");
+    let script =
+        format!("{EXE} run --name victim -- sh -c 'sleep 0.2; kill -9 $PPID; exit 0'; true");
     let told = told(&["--", "sh", "-c", &script]);
     let all = nested(&told);
     assert_eq!(all.len(), 1, "{}", told.summary);

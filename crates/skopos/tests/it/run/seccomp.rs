@@ -25,9 +25,13 @@ fn folder() -> tempfile::TempDir {
     folder
 }
 
+/// Without what would tell more where it may be used.
+const BY_IT: &str = "wait4,procfs,ptrace,seccomp";
+
 /// Why the mechanism cannot be used here, if so.
 fn is_there(folder: &Path) -> bool {
-    let mut command = monitor(&["--explain", "--json", "--level", "3", "--", "./moves"]);
+    let mut command =
+        monitor(&["--explain", "--json", "--level", "3", "--mechanism", BY_IT, "--", "./moves"]);
     let told = command.current_dir(folder).output().expect("it starts");
     let explained: Json = serde_json::from_slice(&told.stdout).expect("JSON");
     let all = explained["mechanisms"].as_array().expect("a list");
@@ -40,7 +44,8 @@ fn is_there(folder: &Path) -> bool {
 
 fn watched(folder: &Path, args: &[&str]) -> (Option<i32>, Files) {
     let report = folder.join(format!("report-{}", args.join("-")));
-    let mut all = vec!["--level", "3", "--report", text(&report), "--", "./moves"];
+    let mut all =
+        vec!["--level", "3", "--mechanism", BY_IT, "--report", text(&report), "--", "./moves"];
     all.extend(args);
     let ran = monitor(&all).current_dir(folder).output().expect("it starts");
     let files = std::fs::read(report.join("files.json"));
@@ -142,7 +147,8 @@ fn calls_that_a_signal_interrupts_are_made_again() {
     if !is_there(folder.path()) {
         return;
     }
-    let mut command = monitor(&["--level", "3", "--", "./moves", "interrupted"]);
+    let mut command =
+        monitor(&["--level", "3", "--mechanism", BY_IT, "--", "./moves", "interrupted"]);
     let ran = command.current_dir(folder.path()).output().expect("it starts");
     assert_eq!(String::from_utf8_lossy(&ran.stdout), "0\n", "{ran:?}");
 }
@@ -211,8 +217,8 @@ fn a_monitor_in_a_monitor_says_why_it_does_without() {
         return;
     }
     let own = env!("CARGO_BIN_EXE_skopos");
-    let inner = ["run", "--json", "--level", "3", "--", "./moves", "copy"];
-    let outer = ["--level", "3", "--mechanism", "wait4,procfs,ptrace,seccomp", "--", own];
+    let inner = ["run", "--json", "--level", "3", "--mechanism", BY_IT, "--", "./moves", "copy"];
+    let outer = ["--level", "3", "--mechanism", BY_IT, "--", own];
     let mut command = monitor(&[&outer[..], &inner[..]].concat());
     command.current_dir(folder.path());
     let told = told_by(command);

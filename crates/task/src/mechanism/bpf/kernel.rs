@@ -1,5 +1,5 @@
-//! The programs in the kernel, and the tables that they count in. The layouts are those of
-//! `bpf/processes.h`, in words of 64 bits.
+//! The programs in the kernel, and the maps that they count in. The layouts are those of
+//! `bpf/processes.h` and `bpf/files.h`, in words of 64 bits.
 
 use std::error::Error;
 use std::io;
@@ -11,6 +11,7 @@ use aya::{Ebpf, EbpfLoader};
 use rustix::thread::CapabilitySet;
 
 use super::Totals;
+use super::tables::{CALLS_WORDS, FILE_WORDS, MAX_FILES, PEER_KEY, PEER_WORDS, Tables};
 use crate::sys::Pid;
 use crate::sys::netlink;
 
@@ -20,6 +21,12 @@ static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/ta
 /// Why it is empty.
 const MISSING: &str = env!("SKOPOS_BPF_MISSING");
 
+/// The same with what counts files; empty where it is not for this processor, too.
+static WITH_FILES: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/files.bpf.o"));
+
+/// Why it is empty.
+const FILES_MISSING: &str = env!("SKOPOS_BPF_FILES_MISSING");
+
 /// Programs and the tracepoints that they belong to.
 const PROCESSES: &[(&str, &str)] = &[
     ("forked", "sched_process_fork"),
@@ -28,10 +35,13 @@ const PROCESSES: &[(&str, &str)] = &[
     ("left", "sched_switch"),
 ];
 
+/// Those that count what is done with files.
+const FILES: &[(&str, &str)] = &[("called", "sys_exit"), ("completed", "io_uring_complete")];
+
 /// Since this version the end of a process is told while its memory is still there.
 const TELLS_MEMORY: (u32, u32) = (6, 16);
 
-const KNOWN_WORDS: usize = 7;
+const KNOWN_WORDS: usize = 13;
 const TOTALS_WORDS: usize = 17;
 const MAXIMA_WORDS: usize = 2;
 
@@ -43,6 +53,14 @@ pub(super) struct Kernel {
     processes: HashMap<MapData, u32, [u64; KNOWN_WORDS]>,
     totals: Array<MapData, [u64; TOTALS_WORDS]>,
     maxima: PerCpuArray<MapData, [u64; MAXIMA_WORDS]>,
+    files: Option<FileMaps>,
+}
+
+/// What is counted of files.
+struct FileMaps {
+    files: Array<MapData, [u64; FILE_WORDS]>,
+    peers: HashMap<MapData, [u8; PEER_KEY], [u64; PEER_WORDS]>,
+    calls: Array<MapData, [u64; CALLS_WORDS]>,
 }
 
 impl Kernel {
@@ -50,16 +68,22 @@ impl Kernel {
     ///
     /// # Errors
     /// Why not, and what would change that.
-    pub(super) fn open(most: Option<u64>) -> io::Result<Self> {
+    pub(super) fn open(most: Option<u64>, with_files: bool) -> io::Result<Self> {
         may_load().map_err(io::Error::other)?;
+        let (object, missing) =
+            if with_files { (WITH_FILES, FILES_MISSING) } else { (OBJECT, MISSING) };
+        if object.is_empty() {
+            return Err(io::Error::other(missing));
+        }
         let most = most.unwrap_or(u64::MAX);
         let processors = aya::util::nr_cpus().map_err(|(_, e)| e)? as u32;
         let mut programs = EbpfLoader::new()
             .override_global("WAKE_PROCESSES", &most, true)
             .override_global("PROCESSORS", &processors, true)
-            .load(OBJECT)
+            .load(object)
             .map_err(told)?;
-        for (name, tracepoint) in PROCESSES {
+        let files = if with_files { FILES } else { &[] };
+        for (name, tracepoint) in PROCESSES.iter().chain(files) {
             let program: &mut RawTracePoint = programs
                 .program_mut(name)
                 .ok_or_else(|| no("program", name))?
@@ -69,19 +93,40 @@ impl Kernel {
             program.attach(tracepoint).map_err(told)?;
         }
         let mut map = |name: &str| programs.take_map(name).ok_or_else(|| no("map", name));
+        let files = match with_files {
+            true => Some(FileMaps {
+                files: map("FILES")?.try_into().map_err(told)?,
+                peers: map("PEERS")?.try_into().map_err(told)?,
+                calls: map("CALLS")?.try_into().map_err(told)?,
+            }),
+            false => None,
+        };
         Ok(Self {
             ring: map("RING")?.try_into().map_err(told)?,
             processes: map("PROCESSES")?.try_into().map_err(told)?,
             totals: map("TOTALS")?.try_into().map_err(told)?,
             maxima: map("MAXIMA")?.try_into().map_err(told)?,
+            files,
             _programs: programs,
+        })
+    }
+
+    /// What was counted of files, if that was asked for.
+    pub(super) fn tables(&self) -> Option<Tables> {
+        let maps = self.files.as_ref()?;
+        let calls = maps.calls.get(&0, 0).ok()?;
+        let last = (calls[0] as u32).saturating_add(super::tables::FIRST_FILE).min(MAX_FILES);
+        Some(Tables {
+            files: (0..last).map_while(|row| maps.files.get(&row, 0).ok()).collect(),
+            peers: maps.peers.iter().filter_map(Result::ok).collect(),
+            calls,
         })
     }
 
     /// Puts the first process in, which waits to become the program; what it starts from now on is told.
     pub(super) fn put(&mut self, pid: Pid) -> io::Result<()> {
-        // It has one thread.
-        let known = [1, 0, 0, 0, 0, 1, 0];
+        // It has one thread, is present and waits.
+        let known = [1, 0, 0, 0, 0, 1, 0, 1, 0, 0, 0, 0, 0];
         self.processes.insert(pid.unsigned_abs(), known, 0).map_err(told)
     }
 
@@ -140,7 +185,7 @@ fn may_load() -> Result<(), String> {
         let why = "before Linux 6.16 the kernel tells of an end when its memory is gone";
         return Err(why.to_owned());
     }
-    if OBJECT.is_empty() { Err(MISSING.to_owned()) } else { Ok(()) }
+    Ok(())
 }
 
 /// From "6.18.44-something".

@@ -12,6 +12,7 @@ mod kernel;
 #[path = "without.rs"]
 mod kernel;
 mod record;
+mod tables;
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -21,6 +22,7 @@ use skopos_model::task::{Completeness, Limits};
 
 use self::kernel::Kernel;
 use self::record::Record;
+use self::tables::Names;
 use super::{Launch, Mechanism};
 use crate::proc::{self, Io, Memory};
 use crate::seen::{Offer, Seen};
@@ -50,10 +52,13 @@ pub(crate) struct Bpf {
     bound: u64,
     /// Records that are not understood.
     odd: u64,
+    /// Names of files and what processes did, if files are counted.
+    names: Option<Names>,
 }
 
 impl Bpf {
-    pub(crate) fn new(limits: &Limits) -> Self {
+    /// With what is done with each file, too, or without.
+    pub(crate) fn new(limits: &Limits, with_files: bool) -> Self {
         let processors = std::fs::read_to_string("/sys/devices/system/cpu/possible");
         let processors = processors.map_or(1, |list| last_of(&list) + 1);
         Self {
@@ -64,6 +69,7 @@ impl Bpf {
             batched: KINDS_OF_PAGES * processors * (2 * processors).max(32),
             bound: 0,
             odd: 0,
+            names: with_files.then(Names::default),
         }
     }
 
@@ -82,7 +88,15 @@ impl Bpf {
                 seen.told_born(process, parent, is_guest, at_nanos);
             }
             Record::Became { process, name, command } => seen.told_became(process, name, command),
-            Record::Ended { process, at_nanos, status, cpu_nanos, read, written, memory } => {
+            Record::Path { row, names } => {
+                if let Some(all) = &mut self.names {
+                    all.name(row, names);
+                }
+            }
+            Record::Ended { process, at_nanos, status, cpu_nanos, read, written, memory, own } => {
+                if let Some(names) = &mut self.names {
+                    names.ended(process, seen.command_of(process).unwrap_or_default(), own);
+                }
                 if let Some(memory) = memory {
                     // A maximum was true to within what was kept back when it was taken; what it is now
                     // is exact.
@@ -163,7 +177,7 @@ impl Mechanism for Bpf {
     }
 
     fn prepare(&mut self, _launch: &mut Launch) -> io::Result<()> {
-        self.kernel = Some(Kernel::open(self.most)?);
+        self.kernel = Some(Kernel::open(self.most, self.names.is_some())?);
         Ok(())
     }
 
@@ -205,7 +219,10 @@ impl Mechanism for Bpf {
         let Some(totals) = self.kernel.as_ref().and_then(last_totals) else { return };
         self.drain(seen);
         let kernel = self.kernel.take();
-        drop(kernel);
+        if let (Some(names), Some(tables)) = (self.names.take(), kernel.and_then(|k| k.tables())) {
+            tables::report(names, &tables, &totals, seen);
+        }
+        seen.were(totals.processes_total);
         self.offer(&totals, seen);
     }
 }

@@ -6,6 +6,7 @@ const BORN: u32 = 1;
 const BECAME: u32 = 2;
 const ENDED: u32 = 3;
 const LEFT: u32 = 4;
+const PATH: u32 = 5;
 
 /// Where the name and the command line are.
 const NAME_AT: usize = 8;
@@ -31,9 +32,22 @@ pub(super) enum Record<'a> {
         read: u64,
         written: u64,
         memory: Option<Pages>,
+        own: Own,
     },
+    /// The name of a file from its end, each part with a zero behind it.
+    Path { row: u32, names: &'a [u8] },
     /// It has left its processor for good, and its processor time is final.
     Left { process: Pid, cpu_nanos: u64 },
+}
+
+/// What a process did itself, by the kernel's counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Own {
+    pub(super) opens: u64,
+    pub(super) read: u64,
+    pub(super) written: u64,
+    pub(super) reads: u64,
+    pub(super) writes: u64,
 }
 
 /// Memory of a process that ends, in pages.
@@ -84,8 +98,16 @@ pub(super) fn parse(bytes: &[u8]) -> Option<Record<'_>> {
                 read: word(32)?,
                 written: word(40)?,
                 memory: (half(20)? != 0).then_some(pages),
+                own: Own {
+                    opens: word(72)?,
+                    read: word(80)?,
+                    written: word(88)?,
+                    reads: word(96)?,
+                    writes: word(104)?,
+                },
             }
         }
+        PATH => Record::Path { row: half(4)?, names: bytes.get(8..)? },
         LEFT => Record::Left { process, cpu_nanos: word(8)? },
         _ => return None,
     })
@@ -104,14 +126,17 @@ mod tests {
     #[test]
     fn each_kind_is_read_and_what_is_cut_short_is_not() {
         let code = |code: u64, has_memory: u64| code | has_memory << 32;
-        let ended = bytes([ENDED, 7], &[1, code(3 << 8, 1), 2, 3, 4, 5, 6, 8]);
+        let ended = bytes([ENDED, 7], &[1, code(3 << 8, 1), 2, 3, 4, 5, 6, 8, 9, 10, 11, 12, 13]);
         let pages = Pages { resident_max: 5, resident: 6, virtual_max: 8 };
         let (at_nanos, cpu_nanos, read, written) = (1, 2, 3, 4);
         let of = |status, memory| {
-            Some(Record::Ended { process: 7, at_nanos, status, cpu_nanos, read, written, memory })
+            let own = Own { opens: 9, read: 10, written: 11, reads: 12, writes: 13 };
+            let process = 7;
+            Some(Record::Ended { process, at_nanos, status, cpu_nanos, read, written, memory, own })
         };
         assert_eq!(parse(&ended), of(Status::Exited(3), Some(pages)));
-        let killed = bytes([ENDED, 7], &[1, code(0x80 | 11, 0), 2, 3, 4, 5, 6, 8]);
+        let killed =
+            bytes([ENDED, 7], &[1, code(0x80 | 11, 0), 2, 3, 4, 5, 6, 8, 9, 10, 11, 12, 13]);
         assert_eq!(parse(&killed), of(Status::Signalled(11), None));
         let born = bytes([BORN, 7], &[6 | 1 << 32, 9]);
         let of = Record::Born { process: 7, parent: 6, is_guest: true, at_nanos: 9 };
@@ -125,6 +150,7 @@ mod tests {
         became.extend(b"sh\0-c\0");
         let Some(Record::Became { command, .. }) = parse(&became) else { panic!("a program") };
         assert_eq!(command, b"sh\0-c\0");
-        assert_eq!(parse(&bytes([5, 7], &[0; 9])), None);
+        assert_eq!(parse(&bytes([PATH, 7], &[0])), Some(Record::Path { row: 7, names: &[0; 8] }));
+        assert_eq!(parse(&bytes([6, 7], &[0; 9])), None);
     }
 }

@@ -1,0 +1,229 @@
+//! What was done with each file and each peer, as `bpf/files.h` counts it in words of 64 bits.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv6Addr};
+
+use skopos_model::task::{
+    Completeness, FILES_VERSION, FileUse, Files, MAX_FILES_LISTED, PeerUse, ProcessFiles,
+};
+
+use super::record::Own;
+use super::{NAME, Totals};
+use crate::mechanism::preload::{keep_greatest, of_process};
+use crate::seen::{Offer, Seen};
+use crate::sys::Pid;
+
+/// Rows of files, those included that are none.
+pub(super) const MAX_FILES: u32 = 16_384;
+pub(super) const FIRST_FILE: u32 = KINDS.len() as u32;
+const SIZES: usize = 24;
+pub(super) const FILE_WORDS: usize = 8 + 2 * SIZES;
+pub(super) const PEER_KEY: usize = 20;
+pub(super) const PEER_WORDS: usize = 5;
+pub(super) const CALLS_WORDS: usize = 10;
+
+/// Files that are none: what found no place, pipes, descriptors without a name, sockets.
+const KINDS: [&str; 4] = ["others", "pipes", "nameless", "sockets"];
+
+/// What system calls do not tell when they return.
+const NOT_COUNTED: [&str; 3] = ["closes", "stream_read_bytes", "stream_written_bytes"];
+
+/// What the kernel counted.
+pub(super) struct Tables {
+    pub(super) files: Vec<[u64; FILE_WORDS]>,
+    pub(super) peers: Vec<([u8; PEER_KEY], [u64; PEER_WORDS])>,
+    pub(super) calls: [u64; CALLS_WORDS],
+}
+
+/// What comes through the ring meanwhile.
+#[derive(Default)]
+pub(super) struct Names {
+    paths: HashMap<u32, String>,
+    processes: Vec<ProcessFiles>,
+    left_out: u64,
+}
+
+impl Names {
+    /// The name of a file, from its end.
+    pub(super) fn name(&mut self, row: u32, names: &[u8]) {
+        if row < MAX_FILES {
+            self.paths.insert(row, path(names));
+        }
+    }
+
+    /// What a process did that ended.
+    pub(super) fn ended(&mut self, pid: Pid, command: &str, own: Own) {
+        self.processes.push(ProcessFiles {
+            pid,
+            command: command.to_owned(),
+            opens: own.opens,
+            reads: own.reads,
+            writes: own.writes,
+            read_bytes: own.read,
+            written_bytes: own.written,
+        });
+        if self.processes.len() >= 2 * MAX_FILES_LISTED {
+            self.left_out += keep_greatest(&mut self.processes, of_process).len() as u64;
+        }
+    }
+}
+
+/// From "name\0folder\0".
+fn path(names: &[u8]) -> String {
+    let mut path = String::new();
+    for part in names.split(|b| *b == 0).filter(|part| !part.is_empty()).rev() {
+        path.push('/');
+        path += &String::from_utf8_lossy(part);
+    }
+    path
+}
+
+fn file_use(row: usize, words: &[u64; FILE_WORDS], names: &Names) -> FileUse {
+    let sizes = |at: usize| {
+        let mut sizes = words[at..at + SIZES].to_vec();
+        sizes.truncate(sizes.iter().rposition(|n| *n > 0).map_or(0, |last| last + 1));
+        sizes
+    };
+    let (read_sizes, write_sizes) = (sizes(8), sizes(8 + SIZES));
+    // The kernel's own dev_t, as `stat` has it.
+    let device = rustix::fs::makedev((words[1] >> 20) as u32, (words[1] & 0xf_ffff) as u32);
+    FileUse {
+        path: names.paths.get(&(row as u32)).cloned().unwrap_or_default(),
+        kind: KINDS.get(row).copied().unwrap_or("file").to_owned(),
+        device: if words[0] == 0 { 0 } else { device },
+        inode: words[2],
+        opens: words[3],
+        reads: read_sizes.iter().sum(),
+        writes: write_sizes.iter().sum(),
+        read_bytes: words[6],
+        written_bytes: words[7],
+        read_sizes,
+        write_sizes,
+        maps: words[4],
+        mapped_bytes: words[5],
+        ..FileUse::default()
+    }
+}
+
+fn peer_use(key: &[u8; PEER_KEY], words: &[u64; PEER_WORDS]) -> PeerUse {
+    let [connections, sent_bytes, received_bytes, sends, receives] = *words;
+    let half = |at: usize| [key[at], key[at + 1]];
+    let mut address = [0; 16];
+    address.copy_from_slice(&key[4..]);
+    let is_known = address != [0; 16];
+    let name = match i32::from(u16::from_ne_bytes(half(0))) {
+        libc::AF_INET if is_known => IpAddr::from([key[4], key[5], key[6], key[7]]).to_string(),
+        libc::AF_INET6 if is_known => Ipv6Addr::from(address).to_string(),
+        libc::AF_UNIX => "unix".to_owned(),
+        // One socket for many peers, which each call names.
+        _ => "others".to_owned(),
+    };
+    let port = u16::from_be_bytes(half(2));
+    PeerUse { address: name, port, connections, sent_bytes, received_bytes, sends, receives }
+}
+
+/// Makes the report of files, and offers what is in it.
+pub(super) fn report(mut names: Names, tables: &Tables, totals: &Totals, seen: &mut Seen) {
+    let [_, overflowed, other_read, other_written, .., sent, received, _] = tables.calls;
+    let rows = tables.files.iter().enumerate();
+    let all = rows.map(|(row, words)| file_use(row, words, &names));
+    let mut files: Vec<FileUse> = all.filter(FileUse::is_used).collect();
+    let sum = |of: fn(&FileUse) -> u64| files.iter().map(of).sum::<u64>();
+    let (read_bytes, written_bytes) = (sum(|f| f.read_bytes), sum(|f| f.written_bytes));
+    let files_total = files.iter().filter(|f| f.kind == "file" && f.opens > 0).count() as u64;
+    let mut left_out = FileUse { kind: "left out".to_owned(), ..FileUse::default() };
+    let rest = keep_greatest(&mut files, |f| f.read_bytes + f.written_bytes);
+    rest.iter().for_each(|file| left_out.add(file));
+    let mut peers: Vec<PeerUse> =
+        tables.peers.iter().map(|(key, words)| peer_use(key, words)).collect();
+    let peers_left_out = keep_greatest(&mut peers, |p| p.sent_bytes + p.received_bytes).len();
+    let more = keep_greatest(&mut names.processes, of_process).len() as u64;
+    let living = seen.living().len();
+    let beyond = |kernel: u64, counted: u64, other: u64| {
+        (living == 0).then(|| kernel.cast_signed() - (counted - other).cast_signed())
+    };
+    let has_all = overflowed == 0 && totals.unknown == 0 && living == 0 && tables.calls[5] == 0;
+    let completeness = if has_all { Completeness::All } else { Completeness::AtLeast };
+    for (name, value, is_all) in [
+        ("opened_files", files_total, has_all),
+        ("sent_bytes", sent, has_all && tables.calls[6] == 0),
+        ("received_bytes", received, has_all && tables.calls[6] == 0),
+    ] {
+        let completeness = if is_all { completeness } else { Completeness::AtLeast };
+        let reason = (!is_all).then(|| missing(tables, totals));
+        let (value, error_bound) = (value as f64, is_all.then_some(0.0));
+        seen.offer(name, Offer { method: NAME, value, completeness, error_bound, reason });
+    }
+    seen.files = Some(Files {
+        version: FILES_VERSION,
+        method: NAME.to_owned(),
+        completeness: Completeness::AtLeast,
+        reason: missing(tables, totals),
+        not_counted: NOT_COUNTED.map(str::to_owned).to_vec(),
+        read_bytes,
+        written_bytes,
+        unattributed_read_bytes: beyond(totals.read_bytes, read_bytes, other_read),
+        unattributed_written_bytes: beyond(totals.written_bytes, written_bytes, other_written),
+        files_total,
+        files,
+        files_left_out: rest.len() as u64,
+        left_out,
+        peers,
+        peers_left_out: peers_left_out as u64,
+        processes: names.processes,
+        processes_left_out: names.left_out + more,
+        processes_not_seen: totals.unknown,
+        not_seen: Vec::new(),
+    });
+}
+
+/// What is not in it, in words.
+fn missing(tables: &Tables, totals: &Totals) -> String {
+    let [_, overflowed, read, written, ring_calls, compat, batches, .., beyond] = tables.calls;
+    let mut text =
+        "bytes that are moved by mappings are not in it: `maps` and `mapped_bytes` say what was \
+                    mapped"
+            .to_owned();
+    for (count, what) in [
+        (ring_calls, "operations of io_uring are in it"),
+        (
+            read + written,
+            "bytes of io_uring and splice are in it that the kernel's own count lacks",
+        ),
+        (compat, "calls of 32-bit programs were not looked at"),
+        (batches, "calls sent or received several messages, whose bytes are not known"),
+        (overflowed, "opens found no room for a file of their own"),
+        (beyond, "operations found no room for a peer of their own"),
+        (totals.unknown, "processes found no room"),
+        (totals.lost, "names of files or processes were lost"),
+    ] {
+        if count > 0 {
+            text += &format!("; {count} {what}");
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_told_from_its_end() {
+        assert_eq!(path(b"c\0b\0a\0"), "/a/b/c");
+        assert_eq!(path(b""), "");
+    }
+
+    #[test]
+    fn a_peer_is_known_by_its_family() {
+        let mut key = [0; PEER_KEY];
+        key[..2].copy_from_slice(&(libc::AF_INET as u16).to_ne_bytes());
+        key[2..4].copy_from_slice(&80u16.to_be_bytes());
+        assert_eq!(peer_use(&key, &[0; 5]).address, "others", "it is connected to none");
+        key[4..8].copy_from_slice(&[127, 0, 0, 1]);
+        let peer = peer_use(&key, &[1, 2, 3, 4, 5]);
+        assert_eq!((peer.address.as_str(), peer.port, peer.sent_bytes), ("127.0.0.1", 80, 2));
+        key[..2].copy_from_slice(&(libc::AF_UNIX as u16).to_ne_bytes());
+        assert_eq!(peer_use(&key, &[0; 5]).address, "unix");
+    }
+}
