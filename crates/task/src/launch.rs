@@ -54,7 +54,6 @@ pub(crate) fn start(
         program,
         arguments: &arguments,
         environment: &environment,
-        groups: &launch.groups,
         rlimits: &launch.rlimits,
         filter: launch.filter.as_ref(),
         mask: &signals.before,

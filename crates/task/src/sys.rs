@@ -24,8 +24,6 @@ pub(crate) struct Child<'a> {
     pub(crate) program: &'a CString,
     pub(crate) arguments: &'a [CString],
     pub(crate) environment: &'a [CString],
-    /// Files into which the child writes `0`: control groups that it joins.
-    pub(crate) groups: &'a [OwnedFd],
     /// Limits that the kernel keeps for each process.
     pub(crate) rlimits: &'a [(c_int, u64)],
     /// The filter that it puts itself under.
@@ -60,9 +58,6 @@ fn become_program(
     // SAFETY: raw system calls on descriptors and strings that were made before the fork and live
     // as long as this process image; nothing is allocated, and what is changed is this process's own.
     unsafe {
-        for group in child.groups {
-            libc::write(group.as_raw_fd(), c"0".as_ptr().cast::<c_void>(), 1);
-        }
         for (resource, most) in child.rlimits {
             let mut now = MaybeUninit::<libc::rlimit>::uninit();
             if libc::getrlimit(*resource as _, now.as_mut_ptr()) == 0 {
@@ -74,10 +69,10 @@ fn become_program(
         if let Some(filter) = child.filter {
             seccomp::put_under(filter);
         }
-        let mut byte = 0u8;
-        while libc::read(child.gate.as_raw_fd(), (&raw mut byte).cast::<c_void>(), 1) < 0
-            && *libc::__errno_location() == libc::EINTR
-        {}
+        // Nothing is read, so that no byte counts as the task's.
+        let mut gate =
+            libc::pollfd { fd: child.gate.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+        while libc::poll(&raw mut gate, 1, -1) < 0 && *libc::__errno_location() == libc::EINTR {}
         // Rust ignores SIGPIPE; a task starts with what its parent has, as under a shell.
         libc::signal(libc::SIGPIPE, libc::SIG_DFL);
         libc::sigprocmask(libc::SIG_SETMASK, child.mask, ptr::null_mut());

@@ -37,6 +37,13 @@ struct Group {
     parent: PathBuf,
 }
 
+impl Group {
+    /// Who is in it.
+    fn procs(&self) -> PathBuf {
+        self.folder.join("cgroup.procs")
+    }
+}
+
 impl Cgroup {
     pub(crate) fn new(limits: &Limits) -> Self {
         Self { limits: limits.clone(), groups: Vec::new() }
@@ -113,23 +120,16 @@ impl Mechanism for Cgroup {
         Err("it has the groups that it was started in, and others may be in them")
     }
 
-    fn prepare(&mut self, launch: &mut Launch) -> io::Result<()> {
+    fn prepare(&mut self, _launch: &mut Launch) -> io::Result<()> {
         let own = fs::read_to_string("/proc/self/cgroup")?;
         let mounts = fs::read_to_string("/proc/self/mountinfo")?;
         let mut refused = None;
         for parent in parents(&own, &mounts) {
             sweep(&parent);
             let folder = parent.join(format!("{PREFIX}{}", std::process::id()));
-            let made = fs::create_dir(&folder).and_then(|()| {
-                fs::OpenOptions::new().write(true).open(folder.join("cgroup.procs"))
-            });
-            match made {
-                Ok(file) => {
-                    launch.groups.push(file.into());
-                    self.groups.push(Group { folder, parent });
-                }
+            match fs::create_dir(&folder) {
+                Ok(()) => self.groups.push(Group { folder, parent }),
                 Err(e) => {
-                    let _ = fs::remove_dir(&folder);
                     refused = Some(io::Error::new(e.kind(), format!("{}: {e}", folder.display())));
                 }
             }
@@ -139,6 +139,25 @@ impl Mechanism for Cgroup {
             return Err(refused.unwrap_or_else(none));
         }
         self.enforce()
+    }
+
+    /// The child is put in by the monitor, whose bytes that costs. A group that it cannot be put into
+    /// has nothing to tell.
+    fn attach(&mut self, root: Pid, _seen: &mut Seen) -> io::Result<()> {
+        let mut refused = None;
+        self.groups.retain(|group| match fs::write(group.procs(), root.to_string()) {
+            Ok(()) => true,
+            Err(e) => {
+                refused =
+                    Some(io::Error::new(e.kind(), format!("{}: {e}", group.folder.display())));
+                let _ = fs::remove_dir(&group.folder);
+                false
+            }
+        });
+        match refused {
+            Some(e) if self.groups.is_empty() => Err(e),
+            _ => Ok(()),
+        }
     }
 
     fn crossings(&mut self, _seen: &Seen) -> Vec<Crossing> {
@@ -213,6 +232,7 @@ const REMOVE_AGAIN: Duration = Duration::from_millis(2);
 
 /// Takes a group away. Processes that are left in it go back to where the task came from.
 fn remove(folder: &Path, parent: &Path) {
+    sweep(folder);
     for _ in 0..REMOVALS {
         if fs::remove_dir(folder).is_ok() {
             return;
@@ -228,12 +248,13 @@ fn remove(folder: &Path, parent: &Path) {
     }
 }
 
-/// Takes empty groups away of monitors that died.
+/// Takes empty groups away of monitors that died, and first those of monitors inside of theirs.
 fn sweep(parent: &Path) {
     for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
         let name = entry.file_name();
         let monitor = name.to_str().and_then(|n| n.strip_prefix(PREFIX)?.parse::<Pid>().ok());
         if monitor.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists()) {
+            sweep(&entry.path());
             // One that is not empty stays: its task runs on.
             let _ = fs::remove_dir(entry.path());
         }

@@ -43,7 +43,7 @@ pub(crate) mod wait4;
 
 use std::ffi::{OsString, c_int};
 use std::io;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 use skopos_model::task::Crossing;
@@ -55,8 +55,6 @@ use crate::sys::{Event, Pid};
 /// What mechanisms want of the child before it becomes the program.
 #[derive(Debug, Default)]
 pub(crate) struct Launch {
-    /// Control groups that it joins: their `cgroup.procs`, open for writing.
-    pub(crate) groups: Vec<OwnedFd>,
     /// Limits that the kernel keeps for each process.
     pub(crate) rlimits: Vec<(c_int, u64)>,
     /// Variables that are added, or take the place of those of their name.

@@ -215,4 +215,10 @@ fn no_group_is_left_behind() {
     let pid = child.id();
     assert!(child.wait().expect("it ends").success());
     assert!(!own(pid), "{:?}", groups());
+    // Nor by a monitor inside, which has no time to clean up.
+    let inside = format!("{} run -- sh -c 'kill -9 $PPID'; true", env!("CARGO_BIN_EXE_skopos"));
+    let mut child = monitor(&["--", "sh", "-c", &inside]).spawn().expect("it starts");
+    let pid = child.id();
+    assert!(child.wait().expect("it ends").success());
+    assert!(!own(pid), "{:?}", groups());
 }
