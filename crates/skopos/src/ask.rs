@@ -43,6 +43,7 @@ pub(crate) fn definitions(
 }
 
 /// What is unusual now, as events have it, by topic and rule.
+#[cfg(feature = "tui")]
 pub(crate) fn raised(global: &Global) -> Result<Vec<serde_json::Value>, Failure> {
     let dir = agent_dir(global);
     let mut all: Vec<serde_json::Value> = Vec::new();
