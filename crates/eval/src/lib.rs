@@ -47,6 +47,7 @@ mod window;
 pub use error::{Error, Position};
 pub use evaluator::Evaluator;
 pub use latest::MAX_ROWS;
+pub use like::Like;
 pub use statement::{MAX_SQL_BYTES, Row, Statement, Table};
 pub use unknown::Unknown;
 pub use window::MAX_WINDOW_SAMPLES;

@@ -1,8 +1,8 @@
 //! `LIKE`: a text with `%` for any characters and `_` for one.
 
-/// A pattern of `LIKE`, in pieces.
+/// A pattern of `LIKE`: `%` for any characters, `_` for one that is not `/`.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Like(Vec<Piece>);
+pub struct Like(Vec<Piece>);
 
 /// One piece of a pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,7 +18,7 @@ pub(crate) enum Piece {
 
 impl Like {
     /// Reads a pattern. After `escape` the next character stands for itself; `None` if none follows.
-    pub(crate) fn new(text: &str, escape: Option<char>) -> Option<Self> {
+    pub fn new(text: &str, escape: Option<char>) -> Option<Self> {
         let mut pieces = Vec::new();
         let mut characters = text.chars();
         while let Some(character) = characters.next() {
@@ -38,7 +38,7 @@ impl Like {
     }
 
     /// Whether `text` is like it. The work is bounded by the product of both lengths.
-    pub(crate) fn matches(&self, text: &str) -> bool {
+    pub fn matches(&self, text: &str) -> bool {
         // The two-finger walk: on a mismatch, the last `%` takes one character more.
         let pieces = &self.0;
         let (mut at, mut rest) = (0, text);

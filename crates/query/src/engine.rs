@@ -1,0 +1,241 @@
+//! The engine: which way a statement goes, what is kept of it, and how far it may go.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::future::Future;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::catalog::{CatalogProvider, MemoryCatalogProvider};
+use datafusion::error::DataFusionError;
+use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
+use datafusion::execution::memory_pool::GreedyMemoryPool;
+use datafusion::execution::runtime_env::RuntimeEnvBuilder;
+use datafusion::logical_expr::LogicalPlan;
+use datafusion::prelude::{DataFrame, SessionConfig, SessionContext};
+use futures_util::StreamExt as _;
+use skopos_model::Topic;
+
+use crate::Error;
+use crate::functions;
+use crate::point::Point;
+use crate::source::Source;
+use crate::statement::{self, parse};
+use crate::tables::Tables;
+
+/// The longest statement: what the paper's resource query needs for a thousand nodes.
+pub const MAX_SQL_BYTES: usize = 128 * 1024;
+
+/// Statements whose plan is kept. Programs ask the same few again and again; when there are more, all
+/// are forgotten, which costs each a plan.
+const MAX_KEPT: usize = 512;
+
+/// Memory that all queries together may have. A query that brings rows together needs little; one
+/// that needs more than this is stopped before it is the agent that is.
+const MEMORY_BYTES: usize = 512 << 20;
+
+const CATALOG: &str = "skopos";
+const SCHEMA: &str = "live";
+
+/// Answers statements. One for a process; any number of threads may ask.
+pub struct Engine {
+    source: Arc<dyn Source>,
+    tables: Arc<Tables>,
+    context: SessionContext,
+    kept: Mutex<HashMap<String, Arc<Compiled>>>,
+}
+
+/// How far a query may go.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// How long it may take.
+    pub deadline: Duration,
+    /// How many rows its answer may have.
+    pub rows: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { deadline: Duration::from_secs(30), rows: 1_000_000 }
+    }
+}
+
+/// Which way an answer came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// From memory.
+    Point,
+    /// By the planner.
+    Planned,
+}
+
+/// What was asked for.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    /// The columns.
+    pub schema: SchemaRef,
+    /// The rows; no batch is empty.
+    pub batches: Vec<RecordBatch>,
+    /// How they were found.
+    pub way: Way,
+}
+
+impl Answer {
+    /// How many rows there are.
+    pub fn rows(&self) -> usize {
+        self.batches.iter().map(RecordBatch::num_rows).sum()
+    }
+}
+
+#[derive(Debug)]
+enum Compiled {
+    Point(Point),
+    /// Not optimised, because that fixes what time it is.
+    Plan(Box<LogicalPlan>),
+}
+
+impl fmt::Debug for Engine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Engine").field("source", &self.source).finish_non_exhaustive()
+    }
+}
+
+impl Engine {
+    /// An engine over `source`; `aliases` are tables of one topic each by names of the user's.
+    ///
+    /// # Errors
+    /// The engine cannot be set up, which no input causes.
+    pub fn new(
+        source: Arc<dyn Source>,
+        aliases: BTreeMap<String, Topic>,
+    ) -> Result<Self, Error> {
+        let broken = |e: DataFusionError| Error::Query { message: e.strip_backtrace() };
+        let config = SessionConfig::new()
+            .with_default_catalog_and_schema(CATALOG, SCHEMA)
+            .with_create_default_catalog_and_schema(false)
+            .with_information_schema(true)
+            .set_bool("datafusion.sql_parser.map_string_types_to_utf8view", false);
+        let runtime = RuntimeEnvBuilder::new()
+            .with_memory_pool(Arc::new(GreedyMemoryPool::new(MEMORY_BYTES)))
+            // Nothing is written for a question.
+            .with_disk_manager_builder(DiskManagerBuilder::default().with_mode(DiskManagerMode::Disabled))
+            .build_arc()
+            .map_err(broken)?;
+        let context = SessionContext::new_with_config_rt(config, runtime);
+        context.register_udf(functions::topic_like());
+        let tables = Arc::new(Tables::new(source.clone(), aliases));
+        let catalog = MemoryCatalogProvider::new();
+        catalog.register_schema(SCHEMA, tables.clone()).map_err(broken)?;
+        context.register_catalog(CATALOG, Arc::new(catalog));
+        Ok(Self { source, tables, context, kept: Mutex::default() })
+    }
+
+    /// The answer, if it can be had at once: no planner, no waiting.
+    pub fn point(&self, sql: &str) -> Option<Answer> {
+        let kept = self.kept(sql).or_else(|| self.compile_point(sql))?;
+        let Compiled::Point(point) = &*kept else { return None };
+        let batch = point.read(&*self.source)?;
+        let schema = batch.schema();
+        let batches = if batch.num_rows() == 0 { Vec::new() } else { vec![batch] };
+        Some(Answer { schema, batches, way: Way::Point })
+    }
+
+    /// The answer.
+    ///
+    /// # Errors
+    /// It is no question that can be answered, or goes beyond `limits`.
+    pub async fn query(&self, sql: &str, limits: &Limits) -> Result<Answer, Error> {
+        if let Some(answer) = self.point(sql) {
+            return match answer.rows() <= limits.rows {
+                true => Ok(answer),
+                false => Err(Error::TooManyRows(limits.rows)),
+            };
+        }
+        within(limits.deadline, self.planned(sql, limits)).await
+    }
+
+    /// The answer as the planner finds it, also where a point read could.
+    ///
+    /// # Errors
+    /// As [`query`](Self::query).
+    pub async fn query_planned(&self, sql: &str, limits: &Limits) -> Result<Answer, Error> {
+        within(limits.deadline, async {
+            let plan = self.plan(sql).await?;
+            self.run(sql, plan, limits).await
+        })
+        .await
+    }
+
+    async fn planned(&self, sql: &str, limits: &Limits) -> Result<Answer, Error> {
+        let kept = self.kept(sql);
+        let plan = match kept.as_deref() {
+            Some(Compiled::Plan(plan)) => (**plan).clone(),
+            _ => {
+                let plan = self.plan(sql).await?;
+                if kept.is_none() {
+                    self.keep(sql, Compiled::Plan(Box::new(plan.clone())));
+                }
+                plan
+            }
+        };
+        self.run(sql, plan, limits).await
+    }
+
+    async fn run(&self, sql: &str, plan: LogicalPlan, limits: &Limits) -> Result<Answer, Error> {
+        let explained = |e| self.explained(e, sql);
+        let frame = DataFrame::new(self.context.state(), plan);
+        let mut stream = frame.execute_stream().await.map_err(explained)?;
+        let (schema, mut batches, mut rows) = (stream.schema(), Vec::new(), 0);
+        while let Some(batch) = stream.next().await {
+            let batch = batch.map_err(explained)?;
+            rows += batch.num_rows();
+            if rows > limits.rows {
+                return Err(Error::TooManyRows(limits.rows));
+            }
+            if batch.num_rows() > 0 {
+                batches.push(batch);
+            }
+        }
+        Ok(Answer { schema, batches, way: Way::Planned })
+    }
+
+    async fn plan(&self, sql: &str) -> Result<LogicalPlan, Error> {
+        let mut statement = parse(sql)?;
+        statement::to_standard(&mut statement);
+        let plan = self.context.state().statement_to_plan(statement).await;
+        plan.map_err(|e| self.explained(e, sql))
+    }
+
+    fn compile_point(&self, sql: &str) -> Option<Arc<Compiled>> {
+        let statement = parse(sql).ok()?;
+        let point = Point::compile(sql, &statement, &self.tables)?;
+        Some(self.keep(sql, Compiled::Point(point)))
+    }
+
+    fn kept(&self, sql: &str) -> Option<Arc<Compiled>> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner).get(sql).cloned()
+    }
+
+    fn keep(&self, sql: &str, compiled: Compiled) -> Arc<Compiled> {
+        let compiled = Arc::new(compiled);
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        if kept.len() >= MAX_KEPT {
+            kept.clear();
+        }
+        kept.insert(sql.to_owned(), compiled.clone());
+        compiled
+    }
+
+    fn explained(&self, error: DataFusionError, sql: &str) -> Error {
+        crate::error::explained(error, sql, &self.tables)
+    }
+}
+
+async fn within<T>(
+    deadline: Duration,
+    answer: impl Future<Output = Result<T, Error>>,
+) -> Result<T, Error> {
+    tokio::time::timeout(deadline, answer).await.unwrap_or(Err(Error::Deadline(deadline)))
+}

@@ -1,0 +1,149 @@
+use std::time::Duration;
+
+use datafusion::common::SchemaError;
+use datafusion::error::DataFusionError;
+use datafusion::sql::sqlparser::dialect::GenericDialect;
+use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
+use skopos_eval::Position;
+use thiserror::Error;
+
+use crate::engine::MAX_SQL_BYTES;
+use crate::tables::Tables;
+
+/// Why there is no answer.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// No SQL at all.
+    #[error("{at}: {message}")]
+    Syntax {
+        /// Where it stops to be SQL.
+        at: Position,
+        /// What was expected and what was found.
+        message: String,
+    },
+    /// A name that there is not.
+    #[error("{}there is no {what} `{name}`", place(*at))]
+    UnknownName {
+        /// Where it stands, if it could be found.
+        at: Option<Position>,
+        /// `table`, `column` or `function`.
+        what: &'static str,
+        /// The name.
+        name: String,
+        /// The most alike that there is.
+        nearest: Option<String>,
+    },
+    /// It is no question: it would change something.
+    #[error("only questions are answered, and `{0}` is none")]
+    NotAQuestion(String),
+    /// The statement is longer than anybody writes.
+    #[error("the statement has {0} bytes, the most is {MAX_SQL_BYTES}")]
+    TooLong(usize),
+    /// It took longer than it may.
+    #[error("no answer within {0:?}")]
+    Deadline(Duration),
+    /// The answer has more rows than it may.
+    #[error("the answer has more than {0} rows")]
+    TooManyRows(usize),
+    /// It needs more memory than it may have.
+    #[error("it needs more memory than it may have")]
+    Memory(#[source] DataFusionError),
+    /// What the planner or the execution says.
+    #[error("{message}")]
+    Query {
+        /// In one line.
+        message: String,
+    },
+}
+
+fn place(at: Option<Position>) -> String {
+    at.map_or_else(String::new, |at| format!("{at}: "))
+}
+
+impl Error {
+    /// What the user can do about it.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::UnknownName { nearest: Some(nearest), .. } => {
+                Some(format!("did you mean `{nearest}`?"))
+            }
+            Self::UnknownName { what: "table", .. } => {
+                Some("`SHOW TABLES` lists what there is; a topic is a table in double quotes".to_owned())
+            }
+            Self::TooManyRows(_) => Some(
+                "say `LIMIT n`, bring rows together with GROUP BY, or allow more".to_owned(),
+            ),
+            Self::Memory(_) => Some(
+                "ask for less time or fewer topics, or bring rows together earlier".to_owned(),
+            ),
+            Self::Deadline(_) => {
+                Some("ask for less time or fewer topics, or allow more time".to_owned())
+            }
+            Self::NotAQuestion(_) => Some("begin with SELECT, WITH, EXPLAIN or SHOW TABLES".to_owned()),
+            Self::UnknownName { .. } | Self::Syntax { .. } | Self::TooLong(_) | Self::Query { .. } => None,
+        }
+    }
+
+    /// Where in the statement it stands, if it is in one place.
+    pub fn position(&self) -> Option<Position> {
+        match self {
+            Self::Syntax { at, .. } => Some(*at),
+            Self::UnknownName { at, .. } => *at,
+            _ => None,
+        }
+    }
+}
+
+/// What the engine says, in this project's words where it is the user's to mend.
+pub(crate) fn explained(error: DataFusionError, sql: &str, tables: &Tables) -> Error {
+    let message = error.find_root().strip_backtrace();
+    match error.find_root() {
+        DataFusionError::ResourcesExhausted(_) => return Error::Memory(error),
+        DataFusionError::SchemaError(schema, _) => {
+            if let SchemaError::FieldNotFound { field, valid_fields } = &**schema {
+                let known = valid_fields.iter().map(|field| field.name.clone()).collect();
+                return unknown("column", &field.name, known, sql);
+            }
+        }
+        DataFusionError::Plan(text) => {
+            if let Some(name) = between(text, "table '", "' not found") {
+                let name = name.rsplit_once(".live.").map_or(name, |(_, table)| table);
+                return unknown("table", name, tables.all_names(), sql);
+            }
+            if let Some(name) = between(text, "Invalid function '", "'") {
+                let known = between(text, "Did you mean '", "'").map(str::to_owned);
+                return unknown("function", name, known.into_iter().collect(), sql);
+            }
+        }
+        _ => {}
+    }
+    let message = message.lines().next().unwrap_or_default();
+    let message = message.strip_prefix("Error during planning: ").unwrap_or(message);
+    Error::Query { message: message.to_owned() }
+}
+
+fn between<'t>(text: &'t str, before: &str, after: &str) -> Option<&'t str> {
+    Some(text.split_once(before)?.1.split_once(after)?.0)
+}
+
+/// How alike two names must be, from 0 to 1, before one is suggested for the other.
+const LIKENESS: f64 = 0.5;
+
+fn unknown(what: &'static str, name: &str, known: Vec<String>, sql: &str) -> Error {
+    let likeness = |other: &str| strsim::normalized_damerau_levenshtein(other, name);
+    let nearest = known.into_iter().max_by(|a, b| likeness(a).total_cmp(&likeness(b)));
+    let nearest = nearest.filter(|other| likeness(other) >= LIKENESS);
+    Error::UnknownName { at: place_of(name, sql), what, name: name.to_owned(), nearest }
+}
+
+/// Where a name stands first.
+fn place_of(name: &str, sql: &str) -> Option<Position> {
+    let tokens = Tokenizer::new(&GenericDialect {}, sql).tokenize_with_location().ok()?;
+    let is_it = |token: &&TokenWithSpan| match &token.token {
+        Token::Word(word) => word.value.eq_ignore_ascii_case(name),
+        _ => false,
+    };
+    let start = tokens.iter().find(is_it)?.span.start;
+    Some(Position { line: start.line, column: start.column })
+}

@@ -1,0 +1,69 @@
+//! Functions beside DataFusion's own.
+
+use std::sync::Arc;
+
+use datafusion::arrow::array::{Array, BooleanArray};
+use datafusion::arrow::datatypes::DataType;
+use datafusion::common::cast::as_string_array;
+use datafusion::common::{ScalarValue, exec_err};
+use datafusion::error::Result;
+use datafusion::logical_expr::{
+    ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+};
+use skopos_eval::Like;
+
+use crate::statement::TOPIC_LIKE;
+
+/// `topic_like(topic, pattern, escape)`: `LIKE` in which `_` is any character but `/`.
+pub(crate) fn topic_like() -> ScalarUDF {
+    let signature = Signature::exact(vec![DataType::Utf8; 3], Volatility::Immutable);
+    ScalarUDF::from(TopicLike { signature })
+}
+
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct TopicLike {
+    signature: Signature,
+}
+
+impl ScalarUDFImpl for TopicLike {
+    fn name(&self) -> &str {
+        TOPIC_LIKE
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, _: &[DataType]) -> Result<DataType> {
+        Ok(DataType::Boolean)
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let [texts, pattern, escape] = args.args.as_slice() else {
+            return exec_err!("{TOPIC_LIKE} takes three texts");
+        };
+        let constant = |value: &ColumnarValue| match value {
+            ColumnarValue::Scalar(scalar) => scalar.try_as_str().flatten().map(str::to_owned),
+            ColumnarValue::Array(_) => None,
+        };
+        let (Some(pattern), Some(escape)) = (constant(pattern), constant(escape)) else {
+            return exec_err!("the pattern of a LIKE on topics is a text, not a column");
+        };
+        let Some(like) = Like::new(&pattern, escape.chars().next()) else {
+            return exec_err!("the pattern `{pattern}` ends with its escape character");
+        };
+        match texts {
+            ColumnarValue::Scalar(text) => {
+                let found = text.try_as_str().flatten().map(|text| like.matches(text));
+                Ok(ColumnarValue::Scalar(ScalarValue::Boolean(found)))
+            }
+            ColumnarValue::Array(texts) => {
+                let texts = as_string_array(texts)?;
+                let found: BooleanArray =
+                    texts.iter().map(|text| text.map(|text| like.matches(text))).collect();
+                debug_assert_eq!(found.len(), texts.len());
+                Ok(ColumnarValue::Array(Arc::new(found)))
+            }
+        }
+    }
+}

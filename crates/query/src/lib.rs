@@ -1,0 +1,32 @@
+//! The query engine: SQL over live values and what is kept of them.
+//!
+//! ```text
+//! text ─▶ cache ─▶ point read ─────────────▶ answer      microseconds, no planner
+//!            │  └─▶ logical plan ─▶ DataFusion ─▶ answer   about a millisecond and more
+//!            └ parse, see which of the two it is
+//! ```
+//!
+//! # Invariants
+//! - Both ways give the same answer; what a point read cannot answer goes to the planner.
+//! - A statement asks and changes nothing.
+//! - Every query has a deadline, a bound on its memory and one on its rows.
+//! - Nothing outside of this crate knows DataFusion; answers are Arrow batches.
+//!
+//! Read in this order: [`Source`], then `statement`, `point`, `engine`, and `tables` for what there is
+//! to select from.
+
+#![forbid(unsafe_code)]
+
+mod source;
+mod error;
+mod engine;
+mod point;
+mod statement;
+mod tables;
+mod functions;
+
+pub use datafusion::arrow;
+pub use engine::{Answer, Engine, Limits, MAX_SQL_BYTES, Way};
+pub use error::Error;
+pub use skopos_eval::Position;
+pub use source::{Described, Node, Row, Source, Wanted};

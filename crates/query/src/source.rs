@@ -1,0 +1,132 @@
+//! What there is to ask: the engine knows neither shared memory nor the network, only this.
+
+use std::fmt;
+use std::ops::RangeInclusive;
+
+use skopos_model::{Kind, Sample, Timestamp, Topic, Unit, ValueType};
+
+/// Where values come from: segments of this machine, a mirror of many, history on disk.
+///
+/// All methods are called from several threads at once, and must not wait for long.
+pub trait Source: fmt::Debug + Send + Sync + 'static {
+    /// What time it is.
+    fn now(&self) -> Timestamp;
+
+    /// Shows the latest value of each wanted topic that has one; each topic once, in any order.
+    fn latest(&self, wanted: &Wanted, visit: &mut dyn FnMut(&Row<'_>));
+
+    /// Shows the samples of each wanted topic with a time in `times`, oldest first of each topic.
+    fn samples(
+        &self,
+        wanted: &Wanted,
+        times: RangeInclusive<Timestamp>,
+        visit: &mut dyn FnMut(&Row<'_>),
+    );
+
+    /// Shows every topic, also those without a value yet.
+    fn topics(&self, wanted: &Wanted, visit: &mut dyn FnMut(&Described<'_>));
+
+    /// The nodes that are known.
+    fn nodes(&self) -> Vec<Node>;
+}
+
+/// What is known of one topic that is no sample.
+#[derive(Clone, Copy, Debug)]
+pub struct Described<'a> {
+    /// Its name.
+    pub topic: &'a Topic,
+    /// The unit of its values.
+    pub unit: Unit,
+    /// How its values move.
+    pub kind: Kind,
+    /// Their type.
+    pub value_type: ValueType,
+    /// The segment that has it.
+    pub publisher: &'a str,
+}
+
+/// One sample of one topic.
+#[derive(Clone, Copy, Debug)]
+pub struct Row<'a> {
+    /// Of what.
+    pub of: Described<'a>,
+    /// The sample.
+    pub sample: &'a Sample,
+    /// When its source was last looked at; the sample's own time if that is not known.
+    pub checked_at: Timestamp,
+}
+
+/// A node, as far as its publishers tell.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Node {
+    /// Its name: the first segment of its topics.
+    pub name: String,
+    /// True if what publishes its facts is alive.
+    pub alive: bool,
+    /// How many topics it has.
+    pub topics: u64,
+    /// When anything of it was last looked at.
+    pub seen_at: Timestamp,
+    /// Batches of it that never arrived.
+    pub lost_batches: u64,
+}
+
+/// Which topics a scan is after. A source may show more, never fewer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Wanted {
+    /// Every one.
+    All,
+    /// These.
+    These(Vec<Topic>),
+    /// Those that begin with one of these texts.
+    Starting(Vec<String>),
+}
+
+impl Wanted {
+    /// Whether `topic` is wanted.
+    pub fn selects(&self, topic: &str) -> bool {
+        match self {
+            Self::All => true,
+            Self::These(topics) => topics.iter().any(|t| t.as_str() == topic),
+            Self::Starting(starts) => starts.iter().any(|start| topic.starts_with(start)),
+        }
+    }
+
+    /// What both want, or one of the two if that cannot be said in these words: the narrower.
+    pub(crate) fn and(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::All, other) | (other, Self::All) => other,
+            (Self::These(mut topics), other) | (other, Self::These(mut topics)) => {
+                topics.retain(|topic| other.selects(topic.as_str()));
+                Self::These(topics)
+            }
+            (Self::Starting(a), Self::Starting(b)) => {
+                let longest = |starts: &[String]| starts.iter().map(String::len).min();
+                if longest(&a) >= longest(&b) { Self::Starting(a) } else { Self::Starting(b) }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn these(topics: &[&str]) -> Wanted {
+        Wanted::These(topics.iter().map(|t| Topic::new(t).expect("a topic")).collect())
+    }
+
+    #[test]
+    fn both_wishes_are_the_narrower_one() {
+        let starting = |s: &str| Wanted::Starting(vec![s.to_owned()]);
+        for (a, b, both) in [
+            (Wanted::All, starting("n1/"), starting("n1/")),
+            (these(&["n1/a", "n2/a"]), starting("n1/"), these(&["n1/a"])),
+            (starting("n1/mem/"), starting("n1/"), starting("n1/mem/")),
+            (these(&["n1/a", "n1/b"]), these(&["n1/b", "n1/c"]), these(&["n1/b"])),
+        ] {
+            assert_eq!(a.clone().and(b.clone()), both);
+            assert_eq!(b.and(a), both);
+        }
+    }
+}

@@ -1,0 +1,320 @@
+//! From text to a statement that the planner takes, with what this project's SQL has beside it.
+//!
+//! - `SELECT MAX(timestamp), metric FROM t`: a column beside one `MAX` or `MIN` is that of the row
+//!   which has it, as in SQLite. This is how Apollo's queries read the latest tuple of a vertex.
+//! - `topic LIKE '…_bytes'`: `_` is any character but `/`, as in insights.
+//! - `quantile(x, 0.95)` is `percentile_cont`.
+//! - What has no name in the answer is called as it was written.
+
+use std::ops::ControlFlow;
+
+use datafusion::sql::parser::{DFParser, Statement as Parsed};
+use datafusion::sql::sqlparser::ast::{
+    Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, GroupByExpr, Ident,
+    ObjectName, Query, Select, SelectItem, SetExpr, Statement, UnaryOperator, Value, VisitMut,
+    VisitorMut,
+};
+use datafusion::sql::sqlparser::dialect::GenericDialect;
+use datafusion::sql::sqlparser::parser::{Parser, ParserError};
+use skopos_eval::Position;
+
+use crate::Error;
+use crate::engine::MAX_SQL_BYTES;
+
+/// The function that stands for `LIKE` on topics.
+pub(crate) const TOPIC_LIKE: &str = "topic_like";
+
+/// Reads one statement that asks and changes nothing.
+pub(crate) fn parse(sql: &str) -> Result<Parsed, Error> {
+    if sql.len() > MAX_SQL_BYTES {
+        return Err(Error::TooLong(sql.len()));
+    }
+    let dialect = GenericDialect {};
+    let mut statements = DFParser::parse_sql_with_dialect(sql, &dialect).map_err(|e| syntax(e, sql))?;
+    let (Some(mut statement), None) = (statements.pop_front(), statements.pop_front()) else {
+        let at = Position { line: 1, column: 1 };
+        let message = "expected one statement".to_owned();
+        return Err(Error::Syntax { at, message });
+    };
+    check(&mut statement)?;
+    Ok(statement)
+}
+
+fn check(statement: &mut Parsed) -> Result<(), Error> {
+    match statement {
+        Parsed::Explain(explain) => check(&mut explain.statement),
+        Parsed::Statement(inner) => match &**inner {
+            Statement::Query(_)
+            | Statement::ShowTables { .. }
+            | Statement::ShowColumns { .. }
+            | Statement::ExplainTable { .. }
+            | Statement::Explain { .. } => Ok(()),
+            other => Err(not_a_question(&other.to_string())),
+        },
+        other => Err(not_a_question(&other.to_string())),
+    }
+}
+
+fn not_a_question(text: &str) -> Error {
+    Error::NotAQuestion(text.split_whitespace().next().unwrap_or_default().to_owned())
+}
+
+fn syntax(error: datafusion::error::DataFusionError, sql: &str) -> Error {
+    let message = match error.find_root() {
+        datafusion::error::DataFusionError::SQL(error, _) => match &**error {
+            ParserError::TokenizerError(message) | ParserError::ParserError(message) => {
+                message.clone()
+            }
+            ParserError::RecursionLimitExceeded => "nested too deeply".to_owned(),
+        },
+        other => other.strip_backtrace(),
+    };
+    let place = message.rsplit_once(" at Line: ").and_then(|(text, place)| {
+        let (line, column) = place.split_once(", Column: ")?;
+        let at = Position { line: line.parse().ok()?, column: column.trim().parse().ok()? };
+        // Zero stands for the end.
+        (at.line > 0).then(|| (text.to_owned(), at))
+    });
+    let (message, at) = place.unwrap_or_else(|| {
+        let line = sql.matches('\n').count() as u64 + 1;
+        let last = sql.rsplit('\n').next().unwrap_or_default();
+        (message, Position { line, column: last.chars().count() as u64 + 1 })
+    });
+    Error::Syntax { at, message }
+}
+
+/// Brings what this project's SQL has of its own to what the planner knows.
+pub(crate) fn to_standard(statement: &mut Parsed) {
+    if let Parsed::Explain(explain) = statement {
+        return to_standard(&mut explain.statement);
+    }
+    let Parsed::Statement(inner) = statement else { return };
+    if let Statement::Query(query) = &mut **inner {
+        name_columns(&mut query.body);
+    }
+    let _ = inner.visit(&mut Standard);
+}
+
+struct Standard;
+
+impl VisitorMut for Standard {
+    type Break = ();
+
+    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
+        rows_of_extremes(&mut query.body);
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_expr(&mut self, expression: &mut Expr) -> ControlFlow<()> {
+        if let Some(better) = topic_like(expression) {
+            *expression = better;
+        }
+        if let Expr::Function(function) = expression
+            && is_named(function, "quantile")
+        {
+            function.name = ObjectName::from(vec![Ident::new("percentile_cont")]);
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+fn is_named(function: &Function, name: &str) -> bool {
+    let [part] = function.name.0.as_slice() else { return false };
+    part.as_ident().is_some_and(|ident| ident.value.eq_ignore_ascii_case(name))
+}
+
+/// The column that an expression is, without the table's name.
+pub(crate) fn column(expression: &Expr) -> Option<&Ident> {
+    match expression {
+        Expr::Identifier(ident) => Some(ident),
+        Expr::CompoundIdentifier(parts) => parts.last(),
+        _ => None,
+    }
+}
+
+/// `topic LIKE 'text'` as the function that has the meaning of insights.
+fn topic_like(expression: &Expr) -> Option<Expr> {
+    let Expr::Like { negated, any: false, expr, pattern, escape_char } = expression else {
+        return None;
+    };
+    let Expr::Value(text) = &**pattern else { return None };
+    let is_text = matches!(text.value, Value::SingleQuotedString(_));
+    if !is_text || !column(expr)?.value.eq_ignore_ascii_case("topic") {
+        return None;
+    }
+    let escape = escape_char.as_ref().map_or_else(|| "''".to_owned(), |escape| format!("'{escape}'"));
+    let call = parse_expression(&format!("{TOPIC_LIKE}({expr}, {pattern}, {escape})"))?;
+    Some(match negated {
+        true => Expr::UnaryOp { op: UnaryOperator::Not, expr: Box::new(call) },
+        false => call,
+    })
+}
+
+fn parse_expression(text: &str) -> Option<Expr> {
+    Parser::new(&GenericDialect {}).try_with_sql(text).ok()?.parse_expr().ok()
+}
+
+/// Of `SELECT MAX(x), y FROM t` the `MAX` or `MIN`, whether it is `MAX`, and `x`: one of these, plain
+/// columns beside it and no clause that would make it mean something else.
+pub(crate) fn extreme(select: &Select) -> Option<(usize, bool, &Ident)> {
+    let is_plain = select.distinct.is_none()
+        && select.having.is_none()
+        && select.qualify.is_none()
+        && matches!(&select.group_by, GroupByExpr::Expressions(by, with) if by.is_empty() && with.is_empty());
+    let mut found = None;
+    for (at, item) in select.projection.iter().enumerate() {
+        let expression = match item {
+            SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } => expr,
+            _ => return None,
+        };
+        match (expression, column(expression)) {
+            (_, Some(_)) => {}
+            (Expr::Function(function), None) if found.is_none() => {
+                let is_max = is_named(function, "max");
+                if !is_max && !is_named(function, "min") {
+                    return None;
+                }
+                found = Some((at, is_max, only_column(function)?));
+            }
+            _ => return None,
+        }
+    }
+    found.filter(|_| is_plain && select.projection.len() > 1)
+}
+
+/// The column that is a function's one argument.
+fn only_column(function: &Function) -> Option<&Ident> {
+    if function.filter.is_some() || function.over.is_some() || !function.within_group.is_empty() {
+        return None;
+    }
+    let FunctionArguments::List(list) = &function.args else { return None };
+    match list.args.as_slice() {
+        [FunctionArg::Unnamed(FunctionArgExpr::Expr(expr))] => column(expr),
+        _ => None,
+    }
+}
+
+fn rows_of_extremes(body: &mut SetExpr) {
+    match body {
+        SetExpr::Select(select) => row_of_extreme(select),
+        SetExpr::SetOperation { left, right, .. } => {
+            rows_of_extremes(left);
+            rows_of_extremes(right);
+        }
+        _ => {}
+    }
+}
+
+fn row_of_extreme(select: &mut Select) {
+    let Some((at, is_max, by)) = extreme(select) else { return };
+    let by = by.clone();
+    for (other, item) in select.projection.iter_mut().enumerate() {
+        if other == at {
+            continue;
+        }
+        let (expression, name) = match item {
+            SelectItem::UnnamedExpr(expr) => (expr.clone(), column(expr).cloned()),
+            SelectItem::ExprWithAlias { expr, alias } => (expr.clone(), Some(alias.clone())),
+            _ => continue,
+        };
+        let function = if is_max { "last_value" } else { "first_value" };
+        let found = parse_expression(&format!("{function}({expression} ORDER BY {by} NULLS FIRST)"));
+        if let (Some(expr), Some(alias)) = (found, name) {
+            *item = SelectItem::ExprWithAlias { expr, alias };
+        }
+    }
+}
+
+/// What a column without a name of its own is called: as it was written.
+pub(crate) fn name_of(expression: &Expr) -> String {
+    match column(expression) {
+        Some(ident) if ident.quote_style.is_none() => ident.value.to_lowercase(),
+        Some(ident) => ident.value.clone(),
+        None => expression.to_string(),
+    }
+}
+
+fn name_columns(body: &mut SetExpr) {
+    let select = match body {
+        SetExpr::Select(select) => select,
+        // The names of a union are those of its first part.
+        SetExpr::SetOperation { left, .. } => return name_columns(left),
+        _ => return,
+    };
+    let names: Vec<String> = select.projection.iter().map(|item| match item {
+        SelectItem::UnnamedExpr(expr) => name_of(expr),
+        other => other.to_string(),
+    }).collect();
+    for (at, item) in select.projection.iter_mut().enumerate() {
+        let SelectItem::UnnamedExpr(expr) = item else { continue };
+        let is_alone = names.iter().filter(|name| **name == names[at]).count() == 1;
+        if column(expr).is_none() && is_alone {
+            let alias = Ident::with_quote('"', names[at].clone());
+            *item = SelectItem::ExprWithAlias { expr: expr.clone(), alias };
+        }
+    }
+}
+
+/// Whether any function of these names is called.
+pub(crate) fn calls(statement: &Parsed, names: &[&str]) -> bool {
+    struct Calls<'n>(&'n [&'n str], bool);
+    impl VisitorMut for Calls<'_> {
+        type Break = ();
+        fn pre_visit_expr(&mut self, expression: &mut Expr) -> ControlFlow<()> {
+            if let Expr::Function(function) = expression {
+                self.1 |= self.0.iter().any(|name| is_named(function, name));
+            }
+            ControlFlow::Continue(())
+        }
+    }
+    let Parsed::Statement(inner) = statement else { return false };
+    let mut found = Calls(names, false);
+    let _ = inner.clone().visit(&mut found);
+    found.1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn standard(sql: &str) -> String {
+        let mut statement = parse(sql).expect("a statement");
+        to_standard(&mut statement);
+        statement.to_string()
+    }
+
+    #[test]
+    fn what_is_of_this_project_becomes_standard() {
+        for (sql, expected) in [
+            (
+                "SELECT MAX(timestamp), metric FROM t",
+                "SELECT MAX(timestamp) AS \"MAX(timestamp)\", last_value(metric ORDER BY timestamp NULLS FIRST) AS metric FROM t",
+            ),
+            (
+                "SELECT metric AS m, min(t.timestamp) AS first FROM t WHERE metric > 3",
+                "SELECT first_value(metric ORDER BY timestamp NULLS FIRST) AS m, min(t.timestamp) AS first FROM t WHERE metric > 3",
+            ),
+            ("SELECT max(value), node FROM t GROUP BY node", "SELECT max(value) AS \"max(value)\", node FROM t GROUP BY node"),
+            ("SELECT max(value), sum(value) FROM t", "SELECT max(value) AS \"max(value)\", sum(value) AS \"sum(value)\" FROM t"),
+            (
+                "SELECT quantile(value, 0.5) AS q FROM latest WHERE topic NOT LIKE 'a_%'",
+                "SELECT percentile_cont(value, 0.5) AS q FROM latest WHERE NOT topic_like(topic, 'a_%', '')",
+            ),
+            ("SELECT help FROM topics WHERE help LIKE 'a_%'", "SELECT help FROM topics WHERE help LIKE 'a_%'"),
+        ] {
+            assert_eq!(standard(sql), expected);
+        }
+    }
+
+    #[test]
+    fn what_is_no_question_is_refused() {
+        for sql in ["DROP TABLE latest", "CREATE TABLE a (b INT)", "INSERT INTO a VALUES (1)", "COPY latest TO 'x'", "SET a = 1"] {
+            assert!(matches!(parse(sql), Err(Error::NotAQuestion(_))), "{sql}");
+        }
+        for (sql, line, column) in [("SELEC 1", 1, 1), ("SELECT 1 +", 1, 11), ("SELECT 1\n FROM )", 2, 7)] {
+            let at = parse(sql).expect_err("no SQL").position();
+            assert_eq!(at, Some(Position { line, column }), "{sql}");
+        }
+        assert!(parse("SELECT 1; SELECT 2").is_err() && parse("").is_err());
+    }
+}

@@ -1,0 +1,120 @@
+//! What there is to select from, by name.
+
+pub(crate) mod columns;
+mod pushdown;
+pub(crate) mod samples;
+mod small;
+mod wide;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use datafusion::catalog::{SchemaProvider, TableProvider};
+use datafusion::error::Result;
+use skopos_model::{Topic, schema};
+
+use self::samples::{Part, SampleTable};
+use self::small::{Small, SmallTable};
+use self::wide::WideTable;
+use crate::source::{Source, Wanted};
+
+/// Tables that are always there, but for those of families.
+const FIXED: [&str; 7] = ["latest", "samples", "topics", "nodes", "insights", "anomalies", "self"];
+
+/// All tables: fixed ones, a wide one for each family, one for each topic and for each alias.
+#[derive(Debug)]
+pub(crate) struct Tables {
+    source: Arc<dyn Source>,
+    aliases: BTreeMap<String, Topic>,
+}
+
+impl Tables {
+    pub(crate) fn new(source: Arc<dyn Source>, aliases: BTreeMap<String, Topic>) -> Self {
+        Self { source, aliases }
+    }
+
+    /// The topic that a table is of, if it is the table of one: by alias, by the topic itself, or by
+    /// the topic with `_` for every character that a plain name cannot have, if that is only one.
+    pub(crate) fn topic(&self, name: &str) -> Option<Topic> {
+        if FIXED.contains(&name) || family(name).is_some() {
+            return None;
+        }
+        if let Some(topic) = self.aliases.get(name) {
+            return Some(topic.clone());
+        }
+        if let Ok(topic) = Topic::new(name)
+            && name.contains('/')
+        {
+            let mut is_there = false;
+            let wanted = Wanted::These(vec![topic.clone()]);
+            self.source.topics(&wanted, &mut |found| is_there |= *found.topic == topic);
+            return is_there.then_some(topic);
+        }
+        let mut found = Vec::new();
+        self.source.topics(&Wanted::All, &mut |described| {
+            if plain(described.topic).eq(name.chars()) && !found.contains(described.topic) {
+                found.push(described.topic.clone());
+            }
+        });
+        if found.len() == 1 { found.pop() } else { None }
+    }
+
+    fn fixed(&self, name: &str) -> Option<Arc<dyn TableProvider>> {
+        let source = self.source.clone();
+        let below = |part| SampleTable::latest(source.clone(), Part::Below(part));
+        Some(match name {
+            "latest" => Arc::new(SampleTable::latest(source, Part::All)),
+            "samples" => Arc::new(SampleTable::samples(source, Part::All)),
+            "insights" => Arc::new(below("insight")),
+            "self" => Arc::new(below("self")),
+            "anomalies" => Arc::new(SampleTable::samples(source, Part::Below("anomaly"))),
+            "topics" => Arc::new(SmallTable::new(source, Small::Topics)),
+            "nodes" => Arc::new(SmallTable::new(source, Small::Nodes)),
+            _ => return None,
+        })
+    }
+
+    /// Every name, topics among them: for suggestions.
+    pub(crate) fn all_names(&self) -> Vec<String> {
+        let mut names = self.table_names();
+        self.source.topics(&Wanted::All, &mut |described| names.push(described.topic.to_string()));
+        names
+    }
+}
+
+fn family(name: &str) -> Option<&'static schema::Family> {
+    // `self` is of all of the product's own facts, not of one family.
+    schema::FAMILIES.iter().find(|family| family.name == name && !FIXED.contains(&name)).copied()
+}
+
+/// A topic as a plain name.
+fn plain(topic: &Topic) -> impl Iterator<Item = char> {
+    let is_plain = |c: &char| c.is_ascii_alphanumeric();
+    topic.as_str().chars().map(move |c| if is_plain(&c) { c } else { '_' })
+}
+
+#[async_trait]
+impl SchemaProvider for Tables {
+    fn table_names(&self) -> Vec<String> {
+        let families = schema::FAMILIES.iter().map(|family| family.name);
+        let fixed = FIXED.into_iter().chain(families.filter(|name| !FIXED.contains(name)));
+        fixed.map(str::to_owned).chain(self.aliases.keys().cloned()).collect()
+    }
+
+    async fn table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
+        if let Some(table) = self.fixed(name) {
+            return Ok(Some(table));
+        }
+        let source = self.source.clone();
+        if let Some(family) = family(name) {
+            return Ok(Some(Arc::new(WideTable::new(source, family))));
+        }
+        let topic = self.topic(name);
+        Ok(topic.map(|topic| Arc::new(SampleTable::of_topic(source, topic)) as _))
+    }
+
+    fn table_exist(&self, name: &str) -> bool {
+        FIXED.contains(&name) || family(name).is_some() || self.topic(name).is_some()
+    }
+}

@@ -1,0 +1,156 @@
+//! Tables that are small and made whole: `topics` and `nodes`.
+
+use std::fmt;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use datafusion::arrow::array::{
+    ArrayRef, BooleanArray, RecordBatch, StringArray, TimestampNanosecondArray, UInt64Array,
+};
+use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
+use datafusion::catalog::{Session, TableProvider};
+use datafusion::error::Result;
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::logical_expr::{Expr, TableType};
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::streaming::{PartitionStream, StreamingTableExec};
+use skopos_model::schema;
+
+use super::columns::{UTC, instance};
+use crate::source::{Described, Source, Wanted};
+
+/// Which of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Small {
+    /// What is measured, with what it means.
+    Topics,
+    /// The nodes that are known.
+    Nodes,
+}
+
+#[derive(Clone)]
+pub(crate) struct SmallTable {
+    which: Small,
+    schema: SchemaRef,
+    source: Arc<dyn Source>,
+}
+
+impl SmallTable {
+    pub(crate) fn new(source: Arc<dyn Source>, which: Small) -> Self {
+        let time = || DataType::Timestamp(TimeUnit::Nanosecond, Some(UTC.into()));
+        let text = |name| Field::new(name, DataType::Utf8, true);
+        let fields = match which {
+            Small::Topics => TOPICS.map(text).to_vec(),
+            Small::Nodes => vec![
+                text("node"),
+                Field::new("alive", DataType::Boolean, true),
+                Field::new("topics", DataType::UInt64, true),
+                Field::new("seen_at", time(), true),
+                Field::new("lost_batches", DataType::UInt64, true),
+            ],
+        };
+        Self { which, schema: Arc::new(Schema::new(fields)), source }
+    }
+
+    fn batch(&self) -> Result<RecordBatch> {
+        let columns = match self.which {
+            Small::Topics => self.topics(),
+            Small::Nodes => self.nodes(),
+        };
+        Ok(RecordBatch::try_new(self.schema.clone(), columns)?)
+    }
+
+    fn topics(&self) -> Vec<ArrayRef> {
+        let mut columns: [Vec<Option<String>>; TOPICS.len()] = Default::default();
+        self.source.topics(&Wanted::All, &mut |described: &Described<'_>| {
+            let topic = described.topic;
+            let known = schema::lookup_in_family(topic);
+            let row = [
+                Some(topic.as_str()),
+                Some(topic.node()),
+                known.map(|(family, _)| family.name),
+                instance(topic.as_str(), topic),
+                Some(topic.metric()),
+                Some(described.unit.as_str()),
+                Some(described.kind.name()),
+                Some(described.value_type.name()),
+                known.map(|(_, metric)| metric.help),
+                known.map(|(family, _)| family.source),
+                Some(described.publisher),
+            ];
+            for (column, cell) in columns.iter_mut().zip(row) {
+                column.push(cell.map(str::to_owned));
+            }
+        });
+        columns.into_iter().map(|column| Arc::new(StringArray::from(column)) as ArrayRef).collect()
+    }
+
+    fn nodes(&self) -> Vec<ArrayRef> {
+        let nodes = self.source.nodes();
+        let names = nodes.iter().map(|node| Some(node.name.as_str()));
+        let times = nodes.iter().map(|node| Some(node.seen_at.as_nanos()));
+        vec![
+            Arc::new(names.collect::<StringArray>()),
+            Arc::new(nodes.iter().map(|node| Some(node.alive)).collect::<BooleanArray>()),
+            Arc::new(UInt64Array::from_iter_values(nodes.iter().map(|node| node.topics))),
+            Arc::new(times.collect::<TimestampNanosecondArray>().with_timezone(UTC)),
+            Arc::new(UInt64Array::from_iter_values(nodes.iter().map(|node| node.lost_batches))),
+        ]
+    }
+}
+
+/// Columns of `topics`, all texts.
+const TOPICS: [&str; 11] = [
+    "topic",
+    "node",
+    "family",
+    "instance",
+    "metric",
+    "unit",
+    "kind",
+    "value_type",
+    "help",
+    "source",
+    "publisher",
+];
+
+impl fmt::Debug for SmallTable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SmallTable({:?})", self.which)
+    }
+}
+
+#[async_trait]
+impl TableProvider for SmallTable {
+    fn schema(&self) -> SchemaRef {
+        self.schema.clone()
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::View
+    }
+
+    async fn scan(
+        &self,
+        _state: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        _filters: &[Expr],
+        limit: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let (schema, partitions) = (self.schema.clone(), vec![Arc::new(self.clone()) as _]);
+        let plan = StreamingTableExec::try_new(schema, partitions, projection, [], false, limit)?;
+        Ok(Arc::new(plan))
+    }
+}
+
+impl PartitionStream for SmallTable {
+    fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    fn execute(&self, _context: Arc<TaskContext>) -> SendableRecordBatchStream {
+        let batch = futures_util::stream::iter([self.batch()]);
+        Box::pin(RecordBatchStreamAdapter::new(self.schema.clone(), batch))
+    }
+}

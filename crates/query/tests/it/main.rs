@@ -1,0 +1,5 @@
+//! The engine over a small world in memory.
+
+mod answers;
+mod point;
+mod world;

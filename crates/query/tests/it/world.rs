@@ -1,0 +1,132 @@
+//! A source whose content is what a test says.
+
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+use std::collections::BTreeMap;
+
+use skopos_model::{Kind, Origin, Sample, Structured, Timestamp, Topic, Unit, Value, ValueType};
+use skopos_query::{Answer, Described, Engine, Limits, Node, Row, Source, Wanted};
+use skopos_query::arrow::util::display::{ArrayFormatter, FormatOptions};
+
+/// What time it is in every test.
+pub(crate) const NOW: Timestamp = Timestamp::from_nanos(1_000_000_000_000);
+
+#[derive(Debug, Default)]
+pub(crate) struct World {
+    pub(crate) vertices: Vec<Vertex>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Vertex {
+    pub(crate) topic: Topic,
+    pub(crate) unit: Unit,
+    pub(crate) kind: Kind,
+    pub(crate) samples: Vec<Sample>,
+}
+
+impl World {
+    /// A topic with these values, one a second, the last one `NOW`.
+    pub(crate) fn with(mut self, topic: &str, unit: Unit, values: &[f64]) -> Self {
+        let samples = values.iter().enumerate().map(|(at, value)| {
+            let back = (values.len() - 1 - at) as i64 * 1_000_000_000;
+            let time = Timestamp::from_nanos(NOW.as_nanos() - back);
+            match value.is_nan() {
+                true => Sample::unknown(time, ValueType::F64, "nobody knows"),
+                false => Sample::measured(time, Value::F64(*value)),
+            }
+        });
+        let topic = Topic::new(topic).expect("a topic");
+        let samples = samples.collect();
+        self.vertices.push(Vertex { topic, unit, kind: Kind::Gauge, samples });
+        self
+    }
+
+    /// A topic with one text.
+    pub(crate) fn with_text(mut self, topic: &str, text: &str) -> Self {
+        let value = Value::Structured(Structured::text(text));
+        let sample = Sample { time: NOW, value, origin: Origin::Measured };
+        let topic = Topic::new(topic).expect("a topic");
+        self.vertices.push(Vertex { topic, unit: Unit::NONE, kind: Kind::State, samples: vec![sample] });
+        self
+    }
+
+    pub(crate) fn engine(self, aliases: &[(&str, &str)]) -> Engine {
+        let topic = |text: &str| Topic::new(text).expect("a topic");
+        let aliases: BTreeMap<String, Topic> =
+            aliases.iter().map(|(name, text)| ((*name).to_owned(), topic(text))).collect();
+        Engine::new(Arc::new(self), aliases).expect("an engine")
+    }
+}
+
+impl Vertex {
+    fn described(&self) -> Described<'_> {
+        Described {
+            topic: &self.topic,
+            unit: self.unit,
+            kind: self.kind,
+            value_type: ValueType::F64,
+            publisher: "test",
+        }
+    }
+}
+
+impl Source for World {
+    fn now(&self) -> Timestamp {
+        NOW
+    }
+
+    fn latest(&self, wanted: &Wanted, visit: &mut dyn FnMut(&Row<'_>)) {
+        for vertex in self.vertices.iter().filter(|v| wanted.selects(v.topic.as_str())) {
+            if let Some(sample) = vertex.samples.last() {
+                visit(&Row { of: vertex.described(), sample, checked_at: sample.time });
+            }
+        }
+    }
+
+    fn samples(
+        &self,
+        wanted: &Wanted,
+        times: RangeInclusive<Timestamp>,
+        visit: &mut dyn FnMut(&Row<'_>),
+    ) {
+        for vertex in self.vertices.iter().filter(|v| wanted.selects(v.topic.as_str())) {
+            for sample in vertex.samples.iter().filter(|sample| times.contains(&sample.time)) {
+                visit(&Row { of: vertex.described(), sample, checked_at: sample.time });
+            }
+        }
+    }
+
+    fn topics(&self, wanted: &Wanted, visit: &mut dyn FnMut(&Described<'_>)) {
+        let mut wanted = self.vertices.iter().filter(|v| wanted.selects(v.topic.as_str()));
+        wanted.for_each(|vertex| visit(&vertex.described()));
+    }
+
+    fn nodes(&self) -> Vec<Node> {
+        Vec::new()
+    }
+}
+
+/// Asks, both ways where there are two.
+pub(crate) fn ask(engine: &Engine, sql: &str) -> Answer {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
+    let answer = runtime.expect("a runtime").block_on(engine.query(sql, &Limits::default()));
+    answer.unwrap_or_else(|e| panic!("{sql}: {e}"))
+}
+
+/// The names of the columns and each row as text, sorted.
+pub(crate) fn rows(answer: &Answer) -> (Vec<String>, Vec<String>) {
+    let names = answer.schema.fields().iter().map(|f| format!("{}: {}", f.name(), f.data_type()));
+    let options = FormatOptions::default().with_null("NULL");
+    let mut rows = Vec::new();
+    for batch in &answer.batches {
+        let columns = batch.columns().iter();
+        let columns: Vec<ArrayFormatter<'_>> =
+            columns.map(|c| ArrayFormatter::try_new(c, &options).expect("a column")).collect();
+        for at in 0..batch.num_rows() {
+            let cells: Vec<String> = columns.iter().map(|c| c.value(at).to_string()).collect();
+            rows.push(cells.join(" | "));
+        }
+    }
+    rows.sort();
+    (names.collect(), rows)
+}
