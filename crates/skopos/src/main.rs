@@ -22,6 +22,8 @@ mod out;
 mod failure;
 mod reading;
 mod predicted;
+#[cfg(feature = "sql")]
+mod sql;
 #[cfg(feature = "tui")]
 mod top;
 #[cfg(feature = "bench")]

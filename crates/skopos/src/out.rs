@@ -37,6 +37,12 @@ impl Out {
         self.stdout.write_all(b"\n")
     }
 
+    /// For what writes by itself.
+    #[cfg(feature = "sql")]
+    pub(crate) fn writer(&mut self) -> &mut impl Write {
+        &mut self.stdout
+    }
+
     /// One JSON document on one line.
     pub(crate) fn json(&mut self, document: &impl Serialize) -> io::Result<()> {
         serde_json::to_writer(&mut self.stdout, document)?;

@@ -10,6 +10,8 @@ mod get;
 mod watch;
 mod record;
 mod publish;
+#[cfg(feature = "sql")]
+pub(crate) mod sql;
 mod calibrate;
 mod insight;
 mod graph;
@@ -39,6 +41,8 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Verb::Watch(args) => watch::run(global, &args),
         Verb::Record(args) => record::run(global, &args),
         Verb::Publish(args) => publish::run(global, &args),
+        #[cfg(feature = "sql")]
+        Verb::Sql(args) => sql::run(global, &args),
         Verb::Calibrate(args) => calibrate::run(global, &args),
         Verb::Insight(args) => insight::run(global, &args),
         Verb::Graph(args) => graph::run(global, &args),

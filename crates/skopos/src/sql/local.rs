@@ -1,0 +1,151 @@
+//! The live segments of this machine as a source of the query engine.
+
+use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
+use std::sync::{PoisonError, RwLock};
+use std::time::{Duration, Instant};
+
+use skopos_model::Timestamp;
+use skopos_query::{Described, Node, Row, Source, Wanted};
+use skopos_shm::{Host, Segment, Vertex, now};
+
+/// How often to look for publishers and topics that came or went.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// What is published on this machine.
+#[derive(Debug)]
+pub(crate) struct Local {
+    state: RwLock<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    host: Host,
+    /// Of the segments when their vertices were looked up.
+    versions: Vec<(PathBuf, Timestamp, u64)>,
+    /// By topic, of the oldest segment that has it.
+    vertices: BTreeMap<Box<str>, Vertex>,
+    looked_at: Instant,
+}
+
+impl Local {
+    pub(crate) fn new(host: Host) -> Self {
+        let (versions, vertices) = (Vec::new(), BTreeMap::new());
+        let mut state = State { host, versions, vertices, looked_at: Instant::now() };
+        state.learn();
+        Self { state: RwLock::new(state) }
+    }
+
+    /// Shows the vertices that are wanted.
+    fn visit(&self, wanted: &Wanted, visit: &mut dyn FnMut(&Vertex)) {
+        self.look();
+        let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
+        match wanted {
+            Wanted::All => state.vertices.values().for_each(visit),
+            Wanted::These(topics) => {
+                topics.iter().filter_map(|topic| state.vertices.get(topic.as_str())).for_each(visit);
+            }
+            // A text may begin with another one of them.
+            Wanted::Starting(starts) => {
+                let wanted = state.vertices.iter().filter(|(topic, _)| {
+                    starts.iter().any(|start| topic.starts_with(start.as_str()))
+                });
+                wanted.map(|(_, vertex)| vertex).for_each(visit);
+            }
+        }
+    }
+
+    fn look(&self) {
+        let is_due = |state: &State| state.looked_at.elapsed() >= LOOK_EVERY;
+        if is_due(&self.state.read().unwrap_or_else(PoisonError::into_inner)) {
+            let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
+            if is_due(&state) {
+                state.looked_at = Instant::now();
+                // What cannot be listed now stays as it was.
+                let _ = state.host.refresh();
+                state.learn();
+            }
+        }
+    }
+}
+
+impl State {
+    fn learn(&mut self) {
+        let version = |s: &Segment| (s.path().to_path_buf(), s.created_at(), s.directory_version());
+        let versions: Vec<_> = self.host.segments().iter().map(version).collect();
+        if versions == self.versions {
+            return;
+        }
+        self.versions = versions;
+        self.vertices.clear();
+        for vertex in self.host.segments().iter().flat_map(Segment::vertices) {
+            let topic = Box::from(vertex.topic().as_str());
+            self.vertices.entry(topic).or_insert(vertex);
+        }
+    }
+}
+
+fn described(vertex: &Vertex) -> Described<'_> {
+    let info = vertex.info();
+    Described {
+        topic: &info.topic,
+        unit: info.unit,
+        kind: info.kind,
+        value_type: info.value_type,
+        publisher: vertex.segment().name(),
+    }
+}
+
+impl Source for Local {
+    fn now(&self) -> Timestamp {
+        now()
+    }
+
+    fn latest(&self, wanted: &Wanted, visit: &mut dyn FnMut(&Row<'_>)) {
+        self.visit(wanted, &mut |vertex| {
+            // One that has no sample yet, or is gone, has no row.
+            if let Ok(reading) = vertex.latest() {
+                let (sample, checked_at) = (&reading.sample, reading.checked_at);
+                visit(&Row { of: described(vertex), sample, checked_at });
+            }
+        });
+    }
+
+    fn samples(
+        &self,
+        wanted: &Wanted,
+        times: RangeInclusive<Timestamp>,
+        visit: &mut dyn FnMut(&Row<'_>),
+    ) {
+        self.visit(wanted, &mut |vertex| {
+            let Ok(range) = vertex.range(times.clone()) else { return };
+            for sample in &range.samples {
+                visit(&Row { of: described(vertex), sample, checked_at: sample.time });
+            }
+        });
+    }
+
+    fn topics(&self, wanted: &Wanted, visit: &mut dyn FnMut(&Described<'_>)) {
+        self.visit(wanted, &mut |vertex| visit(&described(vertex)));
+    }
+
+    fn nodes(&self) -> Vec<Node> {
+        let mut nodes: BTreeMap<String, Node> = BTreeMap::new();
+        self.visit(&Wanted::All, &mut |vertex| {
+            let name = vertex.topic().node();
+            let node = nodes.entry(name.to_owned()).or_insert_with(|| Node {
+                name: name.to_owned(),
+                alive: true,
+                topics: 0,
+                seen_at: Timestamp::from_nanos(0),
+                lost_batches: 0,
+            });
+            node.topics += 1;
+            if let Ok(reading) = vertex.latest() {
+                node.seen_at = node.seen_at.max(reading.checked_at);
+            }
+        });
+        nodes.into_values().collect()
+    }
+}

@@ -1,0 +1,67 @@
+//! `skopos sql`: questions in SQL about what is live on this machine.
+
+use std::io::{self, IsTerminal as _, Read as _};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Args;
+use skopos_model::duration;
+use skopos_query::{Limits, MAX_SQL_BYTES};
+
+use crate::cli::Global;
+use crate::failure::Failure;
+use crate::find::open_host;
+use crate::out::{Out, Style};
+use crate::sql::{Asker, Format, Local, shell};
+
+#[derive(Debug, Args)]
+pub(crate) struct SqlArgs {
+    /// The statement [default: from --file, standard input, or a shell]
+    pub(crate) statement: Option<String>,
+    /// Read the statement from this file (`-` for standard input)
+    #[arg(long, short, value_name = "FILE", conflicts_with = "statement")]
+    pub(crate) file: Option<PathBuf>,
+    /// What the answer is printed as [default: table]
+    #[arg(long, short = 'F', value_enum)]
+    pub(crate) format: Option<Format>,
+    /// How long it may take
+    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = duration::parse)]
+    pub(crate) timeout: Duration,
+    /// How many rows the answer may have
+    #[arg(long, value_name = "N", default_value_t = Limits::default().rows)]
+    pub(crate) max_rows: usize,
+}
+
+pub(crate) fn run(global: &Global, args: &SqlArgs) -> Result<ExitCode, Failure> {
+    let format = args.format.unwrap_or(match global.style() {
+        Style::Human => Format::Table,
+        Style::Plain => Format::Plain,
+        Style::Json => Format::Json,
+    });
+    let statement = match (&args.statement, &args.file) {
+        (Some(statement), _) => Some(statement.clone()),
+        (None, Some(file)) => Some(read(file)?),
+        (None, None) if io::stdin().is_terminal() => None,
+        (None, None) => Some(read(Path::new("-"))?),
+    };
+    let limits = Limits { deadline: args.timeout, rows: args.max_rows };
+    let asker = Asker::new(Local::new(open_host(global)?), limits)?;
+    let mut out = Out::new(global.style());
+    match statement {
+        Some(statement) => asker.answer(&statement, format, &mut out)?,
+        None => shell(&asker, format, &mut out)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn read(file: &Path) -> Result<String, Failure> {
+    let mut text = String::new();
+    let most = MAX_SQL_BYTES as u64 + 1;
+    let read = match file == Path::new("-") {
+        true => io::stdin().take(most).read_to_string(&mut text),
+        false => std::fs::File::open(file).and_then(|f| f.take(most).read_to_string(&mut text)),
+    };
+    read.map_err(|e| Failure::new(format!("`{}` cannot be read", file.display())).because(&e))?;
+    Ok(text)
+}
