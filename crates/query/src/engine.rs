@@ -108,10 +108,7 @@ impl Engine {
     ///
     /// # Errors
     /// The engine cannot be set up, which no input causes.
-    pub fn new(
-        source: Arc<dyn Source>,
-        aliases: BTreeMap<String, Topic>,
-    ) -> Result<Self, Error> {
+    pub fn new(source: Arc<dyn Source>, aliases: BTreeMap<String, Topic>) -> Result<Self, Error> {
         let broken = |e: DataFusionError| Error::Query { message: e.strip_backtrace() };
         let config = SessionConfig::new()
             .with_default_catalog_and_schema(CATALOG, SCHEMA)
@@ -121,11 +118,13 @@ impl Engine {
         let runtime = RuntimeEnvBuilder::new()
             .with_memory_pool(Arc::new(GreedyMemoryPool::new(MEMORY_BYTES)))
             // Nothing is written for a question.
-            .with_disk_manager_builder(DiskManagerBuilder::default().with_mode(DiskManagerMode::Disabled))
+            .with_disk_manager_builder(
+                DiskManagerBuilder::default().with_mode(DiskManagerMode::Disabled),
+            )
             .build_arc()
             .map_err(broken)?;
         let context = SessionContext::new_with_config_rt(config, runtime);
-        context.register_udf(functions::topic_like());
+        functions::register(&context);
         let tables = Arc::new(Tables::new(source.clone(), aliases));
         let catalog = MemoryCatalogProvider::new();
         catalog.register_schema(SCHEMA, tables.clone()).map_err(broken)?;

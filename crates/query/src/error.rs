@@ -68,20 +68,25 @@ impl Error {
             Self::UnknownName { nearest: Some(nearest), .. } => {
                 Some(format!("did you mean `{nearest}`?"))
             }
-            Self::UnknownName { what: "table", .. } => {
-                Some("`SHOW TABLES` lists what there is; a topic is a table in double quotes".to_owned())
+            Self::UnknownName { what: "table", .. } => Some(
+                "`SHOW TABLES` lists what there is; a topic is a table in double quotes".to_owned(),
+            ),
+            Self::TooManyRows(_) => {
+                Some("say `LIMIT n`, bring rows together with GROUP BY, or allow more".to_owned())
             }
-            Self::TooManyRows(_) => Some(
-                "say `LIMIT n`, bring rows together with GROUP BY, or allow more".to_owned(),
-            ),
-            Self::Memory(_) => Some(
-                "ask for less time or fewer topics, or bring rows together earlier".to_owned(),
-            ),
+            Self::Memory(_) => {
+                Some("ask for less time or fewer topics, or bring rows together earlier".to_owned())
+            }
             Self::Deadline(_) => {
                 Some("ask for less time or fewer topics, or allow more time".to_owned())
             }
-            Self::NotAQuestion(_) => Some("begin with SELECT, WITH, EXPLAIN or SHOW TABLES".to_owned()),
-            Self::UnknownName { .. } | Self::Syntax { .. } | Self::TooLong(_) | Self::Query { .. } => None,
+            Self::NotAQuestion(_) => {
+                Some("begin with SELECT, WITH, EXPLAIN or SHOW TABLES".to_owned())
+            }
+            Self::UnknownName { .. }
+            | Self::Syntax { .. }
+            | Self::TooLong(_)
+            | Self::Query { .. } => None,
         }
     }
 

@@ -92,7 +92,8 @@ fn plain_table(select: &Select) -> Option<String> {
         && select.qualify.is_none()
         && select.value_table_mode.is_none();
     let [from] = select.from.as_slice() else { return None };
-    let TableFactor::Table { name, alias: None, args: None, sample: None, version: None, .. } = &from.relation
+    let TableFactor::Table { name, alias: None, args: None, sample: None, version: None, .. } =
+        &from.relation
     else {
         return None;
     };
@@ -115,11 +116,12 @@ fn columns_of(select: &Select, known: &[Column]) -> Option<(Vec<Column>, Vec<Str
         let (expression, name) = match item {
             SelectItem::UnnamedExpr(expr) => (expr, name_of(expr)),
             SelectItem::ExprWithAlias { expr, alias } => (expr, named(alias)?),
-            SelectItem::Wildcard(options) if options.opt_exclude.is_none()
-                && options.opt_except.is_none()
-                && options.opt_replace.is_none()
-                && options.opt_rename.is_none()
-                && options.opt_ilike.is_none() =>
+            SelectItem::Wildcard(options)
+                if options.opt_exclude.is_none()
+                    && options.opt_except.is_none()
+                    && options.opt_replace.is_none()
+                    && options.opt_rename.is_none()
+                    && options.opt_ilike.is_none() =>
             {
                 found.0.extend(known);
                 found.1.extend(known.iter().map(|c| c.name().to_owned()));
@@ -294,13 +296,18 @@ impl Rows {
 
 /// `topic = 'a'`, `topic IN ('a', 'b')` or `topic LIKE 'a%'`.
 fn predicate(expression: &Expr) -> Option<(Wanted, Option<Like>)> {
-    let is_topic = |expr: &Expr| matches!(expr, Expr::Identifier(i) if named(i).as_deref() == Some("topic"));
+    let is_topic =
+        |expr: &Expr| matches!(expr, Expr::Identifier(i) if named(i).as_deref() == Some("topic"));
     match expression {
-        Expr::BinaryOp { left, op: datafusion::sql::sqlparser::ast::BinaryOperator::Eq, right } if is_topic(left) => {
+        Expr::BinaryOp { left, op: datafusion::sql::sqlparser::ast::BinaryOperator::Eq, right }
+            if is_topic(left) =>
+        {
             Some((these([&**right])?, None))
         }
         Expr::InList { expr, list, negated: false } if is_topic(expr) => Some((these(list)?, None)),
-        Expr::Like { negated: false, any: false, expr, pattern, escape_char: None } if is_topic(expr) => {
+        Expr::Like { negated: false, any: false, expr, pattern, escape_char: None }
+            if is_topic(expr) =>
+        {
             let pattern = text(pattern)?;
             let literal = pattern.split(['%', '_']).next().unwrap_or_default();
             Some((Wanted::Starting(vec![literal.to_owned()]), Some(Like::new(pattern, None)?)))
@@ -368,9 +375,10 @@ impl Numbers {
             Field::new(name, if *is_count { DataType::Int64 } else { DataType::Float64 }, true)
         };
         let fields: Vec<Field> = names.iter().zip(&are_counts).map(field).collect();
-        let starts = statement.topics().iter().map(|pattern| {
-            pattern.as_str().split('*').next().unwrap_or_default().to_owned()
-        });
+        let starts = statement
+            .topics()
+            .iter()
+            .map(|pattern| pattern.as_str().split('*').next().unwrap_or_default().to_owned());
         let wanted = Wanted::Starting(starts.collect());
         Some(Self { statement, wanted, schema: Arc::new(Schema::new(fields)), are_counts })
     }

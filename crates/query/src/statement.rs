@@ -3,16 +3,15 @@
 //! - `SELECT MAX(timestamp), metric FROM t`: a column beside one `MAX` or `MIN` is that of the row
 //!   which has it, as in SQLite. This is how Apollo's queries read the latest tuple of a vertex.
 //! - `topic LIKE '…_bytes'`: `_` is any character but `/`, as in insights.
-//! - `quantile(x, 0.95)` is `percentile_cont`.
+//! - Functions of this project's, such as `time_bucket`; see `functions`.
 //! - What has no name in the answer is called as it was written.
 
 use std::ops::ControlFlow;
 
 use datafusion::sql::parser::{DFParser, Statement as Parsed};
 use datafusion::sql::sqlparser::ast::{
-    Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, GroupByExpr, Ident,
-    ObjectName, Query, Select, SelectItem, SetExpr, Statement, UnaryOperator, Value, VisitMut,
-    VisitorMut,
+    Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, GroupByExpr, Ident, Query,
+    Select, SelectItem, SetExpr, Statement, UnaryOperator, Value, VisitMut, VisitorMut,
 };
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
@@ -20,9 +19,7 @@ use skopos_eval::Position;
 
 use crate::Error;
 use crate::engine::MAX_SQL_BYTES;
-
-/// The function that stands for `LIKE` on topics.
-pub(crate) const TOPIC_LIKE: &str = "topic_like";
+use crate::functions::{self, TOPIC_LIKE};
 
 /// Reads one statement that asks and changes nothing.
 pub(crate) fn parse(sql: &str) -> Result<Parsed, Error> {
@@ -30,7 +27,8 @@ pub(crate) fn parse(sql: &str) -> Result<Parsed, Error> {
         return Err(Error::TooLong(sql.len()));
     }
     let dialect = GenericDialect {};
-    let mut statements = DFParser::parse_sql_with_dialect(sql, &dialect).map_err(|e| syntax(e, sql))?;
+    let mut statements =
+        DFParser::parse_sql_with_dialect(sql, &dialect).map_err(|e| syntax(e, sql))?;
     let (Some(mut statement), None) = (statements.pop_front(), statements.pop_front()) else {
         let at = Position { line: 1, column: 1 };
         let message = "expected one statement".to_owned();
@@ -110,15 +108,15 @@ impl VisitorMut for Standard {
             *expression = better;
         }
         if let Expr::Function(function) = expression
-            && is_named(function, "quantile")
+            && let Some(standard) = functions::standard(function)
         {
-            function.name = ObjectName::from(vec![Ident::new("percentile_cont")]);
+            *expression = standard;
         }
         ControlFlow::Continue(())
     }
 }
 
-fn is_named(function: &Function, name: &str) -> bool {
+pub(crate) fn is_named(function: &Function, name: &str) -> bool {
     let [part] = function.name.0.as_slice() else { return false };
     part.as_ident().is_some_and(|ident| ident.value.eq_ignore_ascii_case(name))
 }
@@ -142,7 +140,8 @@ fn topic_like(expression: &Expr) -> Option<Expr> {
     if !is_text || !column(expr)?.value.eq_ignore_ascii_case("topic") {
         return None;
     }
-    let escape = escape_char.as_ref().map_or_else(|| "''".to_owned(), |escape| format!("'{escape}'"));
+    let escape =
+        escape_char.as_ref().map_or_else(|| "''".to_owned(), |escape| format!("'{escape}'"));
     let call = parse_expression(&format!("{TOPIC_LIKE}({expr}, {pattern}, {escape})"))?;
     Some(match negated {
         true => Expr::UnaryOp { op: UnaryOperator::Not, expr: Box::new(call) },
@@ -150,7 +149,7 @@ fn topic_like(expression: &Expr) -> Option<Expr> {
     })
 }
 
-fn parse_expression(text: &str) -> Option<Expr> {
+pub(crate) fn parse_expression(text: &str) -> Option<Expr> {
     Parser::new(&GenericDialect {}).try_with_sql(text).ok()?.parse_expr().ok()
 }
 
@@ -218,7 +217,8 @@ fn row_of_extreme(select: &mut Select) {
             _ => continue,
         };
         let function = if is_max { "last_value" } else { "first_value" };
-        let found = parse_expression(&format!("{function}({expression} ORDER BY {by} NULLS FIRST)"));
+        let found =
+            parse_expression(&format!("{function}({expression} ORDER BY {by} NULLS FIRST)"));
         if let (Some(expr), Some(alias)) = (found, name) {
             *item = SelectItem::ExprWithAlias { expr, alias };
         }
@@ -241,10 +241,14 @@ fn name_columns(body: &mut SetExpr) {
         SetExpr::SetOperation { left, .. } => return name_columns(left),
         _ => return,
     };
-    let names: Vec<String> = select.projection.iter().map(|item| match item {
-        SelectItem::UnnamedExpr(expr) => name_of(expr),
-        other => other.to_string(),
-    }).collect();
+    let names: Vec<String> = select
+        .projection
+        .iter()
+        .map(|item| match item {
+            SelectItem::UnnamedExpr(expr) => name_of(expr),
+            other => other.to_string(),
+        })
+        .collect();
     for (at, item) in select.projection.iter_mut().enumerate() {
         let SelectItem::UnnamedExpr(expr) = item else { continue };
         let is_alone = names.iter().filter(|name| **name == names[at]).count() == 1;
@@ -294,13 +298,22 @@ mod tests {
                 "SELECT metric AS m, min(t.timestamp) AS first FROM t WHERE metric > 3",
                 "SELECT first_value(metric ORDER BY timestamp NULLS FIRST) AS m, min(t.timestamp) AS first FROM t WHERE metric > 3",
             ),
-            ("SELECT max(value), node FROM t GROUP BY node", "SELECT max(value) AS \"max(value)\", node FROM t GROUP BY node"),
-            ("SELECT max(value), sum(value) FROM t", "SELECT max(value) AS \"max(value)\", sum(value) AS \"sum(value)\" FROM t"),
+            (
+                "SELECT max(value), node FROM t GROUP BY node",
+                "SELECT max(value) AS \"max(value)\", node FROM t GROUP BY node",
+            ),
+            (
+                "SELECT max(value), sum(value) FROM t",
+                "SELECT max(value) AS \"max(value)\", sum(value) AS \"sum(value)\" FROM t",
+            ),
             (
                 "SELECT quantile(value, 0.5) AS q FROM latest WHERE topic NOT LIKE 'a_%'",
                 "SELECT percentile_cont(value, 0.5) AS q FROM latest WHERE NOT topic_like(topic, 'a_%', '')",
             ),
-            ("SELECT help FROM topics WHERE help LIKE 'a_%'", "SELECT help FROM topics WHERE help LIKE 'a_%'"),
+            (
+                "SELECT help FROM topics WHERE help LIKE 'a_%'",
+                "SELECT help FROM topics WHERE help LIKE 'a_%'",
+            ),
         ] {
             assert_eq!(standard(sql), expected);
         }
@@ -308,10 +321,18 @@ mod tests {
 
     #[test]
     fn what_is_no_question_is_refused() {
-        for sql in ["DROP TABLE latest", "CREATE TABLE a (b INT)", "INSERT INTO a VALUES (1)", "COPY latest TO 'x'", "SET a = 1"] {
+        for sql in [
+            "DROP TABLE latest",
+            "CREATE TABLE a (b INT)",
+            "INSERT INTO a VALUES (1)",
+            "COPY latest TO 'x'",
+            "SET a = 1",
+        ] {
             assert!(matches!(parse(sql), Err(Error::NotAQuestion(_))), "{sql}");
         }
-        for (sql, line, column) in [("SELEC 1", 1, 1), ("SELECT 1 +", 1, 11), ("SELECT 1\n FROM )", 2, 7)] {
+        for (sql, line, column) in
+            [("SELEC 1", 1, 1), ("SELECT 1 +", 1, 11), ("SELECT 1\n FROM )", 2, 7)]
+        {
             let at = parse(sql).expect_err("no SQL").position();
             assert_eq!(at, Some(Position { line, column }), "{sql}");
         }

@@ -96,7 +96,9 @@ pub(crate) enum Verb {
     Publish(PublishArgs),
     /// Ask in SQL
     #[cfg(feature = "sql")]
-    #[command(before_help = "Example: skopos sql \"SELECT * FROM latest WHERE topic LIKE '%/load/%'\"")]
+    #[command(
+        before_help = "Example: skopos sql \"SELECT * FROM latest WHERE topic LIKE '%/load/%'\""
+    )]
     Sql(crate::verbs::sql::SqlArgs),
     /// Measure how fast a device can be, once, for insights to compare with
     #[command(before_help = "Example: skopos calibrate nvme0n1   (or any folder on it)")]

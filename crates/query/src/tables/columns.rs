@@ -112,12 +112,7 @@ impl Batch {
             DataType::Utf8 => Builder::Text(StringBuilder::new()),
             _ => Builder::Time(TimestampNanosecondBuilder::new().with_timezone(UTC)),
         };
-        Self {
-            columns: columns.iter().map(|c| (*c, builder(*c))).collect(),
-            schema,
-            now,
-            rows: 0,
-        }
+        Self { columns: columns.iter().map(|c| (*c, builder(*c))).collect(), schema, now, rows: 0 }
     }
 
     pub(crate) fn rows(&self) -> usize {
@@ -159,7 +154,8 @@ impl Batch {
                 Builder::Time(times) => Arc::new(times.finish()),
             }
         });
-        let options = RecordBatchOptions::new().with_row_count(Some(std::mem::take(&mut self.rows)));
+        let options =
+            RecordBatchOptions::new().with_row_count(Some(std::mem::take(&mut self.rows)));
         Ok(RecordBatch::try_new_with_options(self.schema.clone(), arrays.collect(), &options)?)
     }
 }

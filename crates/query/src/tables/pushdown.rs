@@ -34,15 +34,19 @@ fn wanted_by(filter: &Expr) -> Wanted {
                 _ => Wanted::All,
             }
         }
-        Expr::Like(Like { negated: false, expr, pattern, escape_char: None, case_insensitive: false }) => {
-            match (column(expr), text(pattern)) {
-                (Some("topic"), Some(pattern)) => {
-                    let literal = pattern.split(['%', '_', '\\']).next().unwrap_or_default();
-                    Wanted::Starting(vec![literal.to_owned()])
-                }
-                _ => Wanted::All,
+        Expr::Like(Like {
+            negated: false,
+            expr,
+            pattern,
+            escape_char: None,
+            case_insensitive: false,
+        }) => match (column(expr), text(pattern)) {
+            (Some("topic"), Some(pattern)) => {
+                let literal = pattern.split(['%', '_', '\\']).next().unwrap_or_default();
+                Wanted::Starting(vec![literal.to_owned()])
             }
-        }
+            _ => Wanted::All,
+        },
         _ => Wanted::All,
     }
 }
@@ -156,7 +160,8 @@ mod tests {
     #[test]
     fn times_are_found_in_conditions() {
         let at = |nanos: i64| lit(ScalarValue::TimestampNanosecond(Some(nanos), None));
-        let filters = [col("time").gt_eq(at(5)).and(at(9).gt(col("time"))), col("value").gt(lit(3))];
+        let filters =
+            [col("time").gt_eq(at(5)).and(at(9).gt(col("time"))), col("value").gt(lit(3))];
         assert_eq!(times(&filters), Timestamp::from_nanos(5)..=Timestamp::from_nanos(9));
         let open = times(&[col("time").gt(at(5)).or(col("time").lt(at(3)))]);
         assert_eq!(open, Timestamp::from_nanos(i64::MIN)..=Timestamp::from_nanos(i64::MAX));

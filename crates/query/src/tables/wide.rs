@@ -47,7 +47,8 @@ impl fmt::Debug for WideTable {
 #[async_trait]
 impl TableProvider for WideTable {
     fn schema(&self) -> SchemaRef {
-        let metrics = self.family.metrics.iter().map(|m| Field::new(m.name, DataType::Float64, true));
+        let metrics =
+            self.family.metrics.iter().map(|m| Field::new(m.name, DataType::Float64, true));
         let keys = KEYS.iter().map(|key| key.field());
         Arc::new(Schema::new(keys.chain(metrics).collect::<Vec<_>>()))
     }
@@ -107,7 +108,9 @@ impl Scan {
             if of.name != family.name {
                 return;
             }
-            let Some(at) = family.metrics.iter().position(|m| m.name == metric.name) else { return };
+            let Some(at) = family.metrics.iter().position(|m| m.name == metric.name) else {
+                return;
+            };
             let instance = instance(topic.as_str(), topic).map(str::to_owned);
             let wide = rows.entry((topic.node().to_owned(), instance)).or_insert_with(|| Wide {
                 checked_at: i64::MIN,

@@ -18,7 +18,11 @@ fn world() -> Engine {
 
 fn check(sql: &str, way: Way, expected: &[&str]) {
     let answer = ask(&world(), sql);
-    assert_eq!((rows(&answer).1, answer.way), (expected.iter().map(|s| (*s).to_owned()).collect(), way), "{sql}");
+    assert_eq!(
+        (rows(&answer).1, answer.way),
+        (expected.iter().map(|s| (*s).to_owned()).collect(), way),
+        "{sql}"
+    );
 }
 
 #[test]
@@ -34,21 +38,51 @@ fn the_papers_query_runs_as_it_is_printed() {
     ];
     check(sql, Way::Point, &expected);
     let names = rows(&ask(&world(), sql)).0;
-    assert!(names[0].starts_with("MAX(Timestamp): Timestamp") && names[1] == "metric: Float64", "{names:?}");
+    assert!(
+        names[0].starts_with("MAX(Timestamp): Timestamp") && names[1] == "metric: Float64",
+        "{names:?}"
+    );
 }
 
 #[test]
 fn tables_answer() {
     for (sql, expected) in [
-        ("SELECT node, available_bytes, total_bytes FROM mem ORDER BY node", &["n01 | 3000000000.0 | 16000000000.0", "n02 | 8000000000.0 | NULL"] as &[&str]),
+        (
+            "SELECT node, available_bytes, total_bytes FROM mem ORDER BY node",
+            &["n01 | 3000000000.0 | 16000000000.0", "n02 | 8000000000.0 | NULL"] as &[&str],
+        ),
         ("SELECT instance, read_bytes_total FROM block", &["sda | 5.0"]),
-        ("SELECT value, time FROM samples WHERE topic = 'n01/block/sda/read_bytes_total' AND time >= '1970-01-01T00:16:39Z'", &["2.0 | 1970-01-01T00:16:39Z", "5.0 | 1970-01-01T00:16:40Z"]),
+        (
+            "SELECT value, time FROM samples WHERE topic = 'n01/block/sda/read_bytes_total' AND time >= '1970-01-01T00:16:39Z'",
+            &["2.0 | 1970-01-01T00:16:39Z", "5.0 | 1970-01-01T00:16:40Z"],
+        ),
         ("SELECT topic, origin FROM insights", &["n01/insight/node_availability | unknown"]),
         ("SELECT text FROM self", &["\"0.1.0\""]),
         ("SELECT count(*) FROM topics", &["6"]),
-        ("SELECT help FROM topics WHERE metric = 'available_bytes' AND node = 'n01'", &["Memory that new work can have without swapping"]),
-        ("SELECT a.value / b.value FROM latest a JOIN latest b ON a.node = b.node WHERE a.metric = 'available_bytes' AND b.metric = 'total_bytes'", &["0.1875"]),
-        ("SELECT topic FROM latest WHERE topic LIKE 'n01/mem_total%' OR topic LIKE 'n0_/mem/av%'", &["n01/mem/available_bytes", "n02/mem/available_bytes"]),
+        (
+            "SELECT help FROM topics WHERE metric = 'available_bytes' AND node = 'n01'",
+            &["Memory that new work can have without swapping"],
+        ),
+        (
+            "SELECT a.value / b.value FROM latest a JOIN latest b ON a.node = b.node WHERE a.metric = 'available_bytes' AND b.metric = 'total_bytes'",
+            &["0.1875"],
+        ),
+        (
+            "SELECT topic FROM latest WHERE topic LIKE 'n01/mem_total%' OR topic LIKE 'n0_/mem/av%'",
+            &["n01/mem/available_bytes", "n02/mem/available_bytes"],
+        ),
+        (
+            "SELECT rate(value), delta(value), first(value), last(value) FROM samples WHERE topic = 'n01/block/sda/read_bytes_total'",
+            &["2.0 | 4.0 | 1.0 | 5.0"],
+        ),
+        (
+            "SELECT metric, rate(value) FROM samples WHERE node = 'n01' AND metric LIKE '%bytes%' GROUP BY metric ORDER BY metric",
+            &["available_bytes | 3000000000.0", "read_bytes_total | 2.0", "total_bytes | NULL"],
+        ),
+        (
+            "SELECT time_bucket('2s', time) AS at, max(value) FROM samples WHERE metric = 'read_bytes_total' GROUP BY 1",
+            &["1970-01-01T00:16:38Z | 2.0", "1970-01-01T00:16:40Z | 5.0"],
+        ),
         ("SELECT quantile(value, 0.5) FROM latest WHERE metric LIKE '%_bytes'", &["8000000000.0"]),
     ] {
         let answer = ask(&world(), sql);
@@ -59,10 +93,22 @@ fn tables_answer() {
 #[test]
 fn point_reads_never_reach_the_planner() {
     for (sql, expected) in [
-        ("SELECT value FROM latest WHERE topic = 'n02/mem/available_bytes'", &["8000000000.0"] as &[&str]),
-        ("SELECT topic, value FROM latest WHERE topic IN ('n02/mem/available_bytes', 'nobody/s')", &["n02/mem/available_bytes | 8000000000.0"]),
-        ("SELECT topic AS t FROM latest WHERE topic LIKE 'n01/mem/%_bytes'", &["n01/mem/available_bytes", "n01/mem/total_bytes"]),
-        ("SELECT sum(value), count(value) FROM latest WHERE topic LIKE '%/available_bytes'", &["11000000000.0 | 2"]),
+        (
+            "SELECT value FROM latest WHERE topic = 'n02/mem/available_bytes'",
+            &["8000000000.0"] as &[&str],
+        ),
+        (
+            "SELECT topic, value FROM latest WHERE topic IN ('n02/mem/available_bytes', 'nobody/s')",
+            &["n02/mem/available_bytes | 8000000000.0"],
+        ),
+        (
+            "SELECT topic AS t FROM latest WHERE topic LIKE 'n01/mem/%_bytes'",
+            &["n01/mem/available_bytes", "n01/mem/total_bytes"],
+        ),
+        (
+            "SELECT sum(value), count(value) FROM latest WHERE topic LIKE '%/available_bytes'",
+            &["11000000000.0 | 2"],
+        ),
         ("SELECT max(value) FROM latest WHERE topic LIKE 'nobody/%'", &["NULL"]),
         ("SELECT count(*) FROM latest WHERE topic LIKE 'nobody/%'", &["0"]),
     ] {
@@ -79,14 +125,37 @@ fn fails(sql: &str, limits: &Limits) -> Error {
 #[test]
 fn mistakes_are_explained() {
     for (sql, text, hint) in [
-        ("SELECT valu FROM latest", "line 1, column 8: there is no column `valu`", "did you mean `value`?"),
-        ("SELECT *\nFROM lates", "line 2, column 6: there is no table `lates`", "did you mean `latest`?"),
-        ("SELECT * FROM \"n01/mem/avail_bytes\"", "line 1, column 15: there is no table `n01/mem/avail_bytes`", "did you mean `n01/mem/available_bytes`?"),
-        ("SELECT summ(value) FROM latest", "line 1, column 8: there is no function `summ`", "did you mean `sum`?"),
-        ("SELECT * FROM latest WHERE", "line 1, column 27: Expected: an expression, found: EOF", ""),
+        (
+            "SELECT valu FROM latest",
+            "line 1, column 8: there is no column `valu`",
+            "did you mean `value`?",
+        ),
+        (
+            "SELECT *\nFROM lates",
+            "line 2, column 6: there is no table `lates`",
+            "did you mean `latest`?",
+        ),
+        (
+            "SELECT * FROM \"n01/mem/avail_bytes\"",
+            "line 1, column 15: there is no table `n01/mem/avail_bytes`",
+            "did you mean `n01/mem/available_bytes`?",
+        ),
+        (
+            "SELECT summ(value) FROM latest",
+            "line 1, column 8: there is no function `summ`",
+            "did you mean `sum`?",
+        ),
+        (
+            "SELECT * FROM latest WHERE",
+            "line 1, column 27: Expected: an expression, found: EOF",
+            "",
+        ),
     ] {
         let error = fails(sql, &Limits::default());
-        assert_eq!((error.to_string(), error.hint().unwrap_or_default()), (text.to_owned(), hint.to_owned()));
+        assert_eq!(
+            (error.to_string(), error.hint().unwrap_or_default()),
+            (text.to_owned(), hint.to_owned())
+        );
     }
     let at = fails("SELECT valu FROM latest", &Limits::default()).position();
     assert_eq!(at, Some(Position { line: 1, column: 8 }));
@@ -98,7 +167,8 @@ fn what_is_too_much_is_stopped() {
     for sql in ["SELECT topic FROM latest", "SELECT topic FROM latest WHERE topic LIKE 'n01/%'"] {
         assert!(matches!(fails(sql, &rows), Error::TooManyRows(2)), "{sql}");
     }
-    let endless = "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r) SELECT count(*) FROM r";
+    let endless =
+        "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r) SELECT count(*) FROM r";
     let soon = Limits { deadline: std::time::Duration::from_millis(200), ..Limits::default() };
     assert!(matches!(fails(endless, &soon), Error::Deadline(_)));
 }

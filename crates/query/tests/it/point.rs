@@ -26,7 +26,9 @@ fn world() -> impl Strategy<Value = World> {
     let vertex = proptest::collection::vec(value, 0..4);
     proptest::collection::vec(vertex, TOPICS.len()).prop_map(|vertices| {
         let named = TOPICS.iter().zip(vertices);
-        named.fold(World::default(), |world, (topic, values)| world.with(topic, Unit::BYTES, &values))
+        named.fold(World::default(), |world, (topic, values)| {
+            world.with(topic, Unit::BYTES, &values)
+        })
     })
 }
 
@@ -51,7 +53,15 @@ fn tuples() -> impl Strategy<Value = String> {
 }
 
 fn predicate() -> impl Strategy<Value = String> {
-    let like = proptest::sample::select(vec!["n01/%", "%", "n0_/mem/%", "n01/fs/a_b/%", "n02/load%", "x", "%/total_bytes"]);
+    let like = proptest::sample::select(vec![
+        "n01/%",
+        "%",
+        "n0_/mem/%",
+        "n01/fs/a_b/%",
+        "n02/load%",
+        "x",
+        "%/total_bytes",
+    ]);
     prop_oneof![
         topic().prop_map(|topic| format!("topic = '{topic}'")),
         proptest::collection::vec(topic(), 1..4)
@@ -62,10 +72,20 @@ fn predicate() -> impl Strategy<Value = String> {
 
 fn statement() -> impl Strategy<Value = String> {
     let columns = proptest::sample::select(vec![
-        "*", "value", "topic, value AS v", "node, family, instance, metric", "unit, kind, origin, age", "time, checked_at, publisher, text, bound",
+        "*",
+        "value",
+        "topic, value AS v",
+        "node, family, instance, metric",
+        "unit, kind, origin, age",
+        "time, checked_at, publisher, text, bound",
     ]);
     let numbers = proptest::sample::select(vec![
-        "sum(value)", "count(*), max(value)", "min(value), avg(value) AS mean", "count(value)", "median(value)", "quantile(value, 0.25) AS q",
+        "sum(value)",
+        "count(*), max(value)",
+        "min(value), avg(value) AS mean",
+        "count(value)",
+        "median(value)",
+        "quantile(value, 0.25) AS q",
     ]);
     prop_oneof![
         2 => tuples(),
@@ -81,7 +101,8 @@ fn same(engine: &Engine, sql: &str) -> Result<(), TestCaseError> {
     };
     prop_assert_eq!(point.way, Way::Point);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
-    let planned = runtime.expect("a runtime").block_on(engine.query_planned(sql, &Limits::default()));
+    let planned =
+        runtime.expect("a runtime").block_on(engine.query_planned(sql, &Limits::default()));
     let planned = planned.map_err(|e| TestCaseError::fail(format!("{sql}: {e}")))?;
     prop_assert_eq!(rows(&point), rows(&planned), "{}", sql);
     Ok(())

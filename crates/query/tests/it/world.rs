@@ -1,12 +1,12 @@
 //! A source whose content is what a test says.
 
+use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
-use std::collections::BTreeMap;
 
 use skopos_model::{Kind, Origin, Sample, Structured, Timestamp, Topic, Unit, Value, ValueType};
-use skopos_query::{Answer, Described, Engine, Limits, Node, Row, Source, Wanted};
 use skopos_query::arrow::util::display::{ArrayFormatter, FormatOptions};
+use skopos_query::{Answer, Described, Engine, Limits, Node, Row, Source, Wanted};
 
 /// What time it is in every test.
 pub(crate) const NOW: Timestamp = Timestamp::from_nanos(1_000_000_000_000);
@@ -46,7 +46,12 @@ impl World {
         let value = Value::Structured(Structured::text(text));
         let sample = Sample { time: NOW, value, origin: Origin::Measured };
         let topic = Topic::new(topic).expect("a topic");
-        self.vertices.push(Vertex { topic, unit: Unit::NONE, kind: Kind::State, samples: vec![sample] });
+        self.vertices.push(Vertex {
+            topic,
+            unit: Unit::NONE,
+            kind: Kind::State,
+            samples: vec![sample],
+        });
         self
     }
 
@@ -97,7 +102,7 @@ impl Source for World {
     }
 
     fn topics(&self, wanted: &Wanted, visit: &mut dyn FnMut(&Described<'_>)) {
-        let mut wanted = self.vertices.iter().filter(|v| wanted.selects(v.topic.as_str()));
+        let wanted = self.vertices.iter().filter(|v| wanted.selects(v.topic.as_str()));
         wanted.for_each(|vertex| visit(&vertex.described()));
     }
 

@@ -70,7 +70,7 @@ fn cells(batch: &RecordBatch, null: &str) -> Result<Vec<Vec<String>>, ArrowError
     let options = FormatOptions::default().with_null(null);
     let columns = batch.columns().iter().map(|column| ArrayFormatter::try_new(column, &options));
     let columns = columns.collect::<Result<Vec<_>, _>>()?;
-    let row = |at| columns.iter().map(|column| Ok(column.value(at).try_to_string()?)).collect();
+    let row = |at| columns.iter().map(|column| column.value(at).try_to_string()).collect();
     (0..batch.num_rows()).map(row).collect()
 }
 

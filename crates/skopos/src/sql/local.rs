@@ -44,7 +44,10 @@ impl Local {
         match wanted {
             Wanted::All => state.vertices.values().for_each(visit),
             Wanted::These(topics) => {
-                topics.iter().filter_map(|topic| state.vertices.get(topic.as_str())).for_each(visit);
+                topics
+                    .iter()
+                    .filter_map(|topic| state.vertices.get(topic.as_str()))
+                    .for_each(visit);
             }
             // A text may begin with another one of them.
             Wanted::Starting(starts) => {

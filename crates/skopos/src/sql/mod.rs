@@ -20,9 +20,9 @@ use crate::out::Out;
 /// Three questions that have answers on every machine, for whoever begins.
 pub(crate) const EXAMPLES: [&str; 3] = [
     "SELECT topic, value, unit, age FROM latest WHERE topic LIKE '%/load/%'",
-    "SELECT node, instance, available_bytes / size_bytes AS free FROM fs ORDER BY free",
-    "SELECT time_bucket, avg FROM (SELECT date_bin('10 s', time) AS time_bucket, avg(value) AS avg \
-     FROM samples WHERE metric = 'available_bytes' AND family = 'mem' GROUP BY 1) ORDER BY 1 DESC LIMIT 6",
+    "SELECT node, instance, available_bytes / total_bytes AS free FROM fs ORDER BY free",
+    "SELECT time_bucket('10s', time) AS at, avg(value) FROM samples WHERE family = 'mem' \
+     AND metric = 'available_bytes' GROUP BY at ORDER BY at DESC LIMIT 6",
 ];
 
 /// Asks, and shows the answer.

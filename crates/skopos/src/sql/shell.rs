@@ -69,7 +69,9 @@ pub(crate) fn shell(asker: &Asker, format: Format, out: &mut Out) -> Result<(), 
 }
 
 fn greet(out: &mut Out) -> Result<(), Failure> {
-    out.line("SQL on what is live on this machine. `.help` for help, Ctrl-D to leave. For example:")?;
+    out.line(
+        "SQL on what is live on this machine. `.help` for help, Ctrl-D to leave. For example:",
+    )?;
     for example in EXAMPLES {
         out.line(out.dim(&format!("  {example};")))?;
     }
@@ -98,7 +100,8 @@ fn dot(asker: &Asker, command: &str, format: &mut Format, out: &mut Out) -> Resu
     match (words.next(), words.next()) {
         (Some("help"), _) => out.line(HELP)?,
         (Some("tables"), _) => {
-            let sql = "SELECT table_name FROM information_schema.tables WHERE table_schema = 'live'";
+            let sql =
+                "SELECT table_name FROM information_schema.tables WHERE table_schema = 'live'";
             return asker.answer(sql, Format::Plain, out);
         }
         (Some("columns"), Some(table)) => {
@@ -108,7 +111,10 @@ fn dot(asker: &Asker, command: &str, format: &mut Format, out: &mut Out) -> Resu
             *format = <Format as clap::ValueEnum>::from_str(name, true)
                 .map_err(|_| Failure::new(format!("there is no format `{name}`")).hint(HELP))?;
         }
-        _ => return Err(Failure::new(format!("there is no command `.{command}`")).hint("`.help` lists them")),
+        _ => {
+            return Err(Failure::new(format!("there is no command `.{command}`"))
+                .hint("`.help` lists them"));
+        }
     }
     out.flush()?;
     Ok(())

@@ -1,4 +1,4 @@
-//! Functions beside DataFusion's own.
+//! `LIKE` on topics, with the meaning that it has in insights.
 
 use std::sync::Arc;
 
@@ -12,7 +12,8 @@ use datafusion::logical_expr::{
 };
 use skopos_eval::Like;
 
-use crate::statement::TOPIC_LIKE;
+/// The function that stands for it.
+pub(crate) const TOPIC_LIKE: &str = "topic_like";
 
 /// `topic_like(topic, pattern, escape)`: `LIKE` in which `_` is any character but `/`.
 pub(crate) fn topic_like() -> ScalarUDF {
