@@ -1,0 +1,128 @@
+//! Sessions on this machine's loopback: nodes come, tell, miss, go and come again.
+
+use std::net::TcpListener;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use skopos_model::{Kind, Origin, Timestamp, Topic, Unit, ValueType};
+use skopos_wire::{Batch, Content, Description, Error, Follower, Outlet, Plane, PlaneConfig, Told};
+
+/// Longer than anything here takes on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !is_so() {
+        assert!(start.elapsed() < PATIENCE, "{what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// A plane that listens on a port of its own, and one that connects to it. Nobody is looked for, so
+/// tests do not see each other.
+fn two() -> (Plane, PlaneConfig) {
+    let port =
+        TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).expect("a port").port();
+    let at = format!("tcp/127.0.0.1:{port}");
+    let alone = PlaneConfig { look_on: None, ..PlaneConfig::on_this_machine("test") };
+    let hub =
+        Plane::open(&PlaneConfig { listen: vec![at.clone()], ..alone.clone() }).expect("a session");
+    (hub, PlaneConfig { is_client: true, connect: vec![at], ..alone })
+}
+
+fn description() -> Description {
+    let topic = Topic::new("n01/a/b").expect("a topic");
+    Description { index: 7, topic, unit: Unit::NONE, kind: Kind::Gauge, value_type: ValueType::U64 }
+}
+
+fn told(n: u64) -> Told {
+    let time = Timestamp::from_nanos(n as i64);
+    Told { index: 7, time, origin: Origin::Measured, value: Content::Bits(n) }
+}
+
+/// A publisher of one vertex.
+struct Publisher {
+    outlet: Outlet,
+    last: Arc<Mutex<u64>>,
+}
+
+impl Publisher {
+    fn new(plane: &Plane, incarnation: i64) -> Result<Self, Error> {
+        let last = Arc::new(Mutex::new(0));
+        let now = last.clone();
+        let whole = move || {
+            let n = *now.lock().expect("a number");
+            vec![Batch {
+                sequence: n,
+                described: vec![description()],
+                samples: vec![told(n)],
+                ..Batch::default()
+            }]
+        };
+        Ok(Self { outlet: plane.announce("n01", incarnation, whole)?, last })
+    }
+
+    fn send(&self) {
+        let mut last = self.last.lock().expect("a number");
+        *last += 1;
+        self.outlet
+            .send(&Batch { sequence: *last, samples: vec![told(*last)], ..Batch::default() })
+            .expect("sent");
+    }
+
+    /// One that is never sent.
+    fn skip(&self) {
+        *self.last.lock().expect("a number") += 1;
+    }
+}
+
+fn latest(follower: &Follower) -> Option<i64> {
+    let node = follower.site().node("n01")?;
+    let state = node.state();
+    state.mirror.vertices().next()?.recent.back().map(|sample| sample.time.as_nanos())
+}
+
+fn is_alive(follower: &Follower) -> bool {
+    follower.site().node("n01").is_some_and(|node| node.state().is_alive)
+}
+
+#[test]
+fn a_node_comes_tells_goes_and_comes_again() {
+    let (hub, client) = two();
+    let follower = Follower::start(&hub).expect("it follows");
+    let agent = Plane::open(&client).expect("a session");
+    let publisher = Publisher::new(&agent, 1).expect("announced");
+    until("it is there", || is_alive(&follower));
+    until("its snapshot is there", || latest(&follower) == Some(0));
+    publisher.send();
+    publisher.send();
+    until("its changes are there", || latest(&follower) == Some(2));
+    publisher.skip();
+    publisher.send();
+    until("it is right after a gap", || latest(&follower) == Some(4));
+    let lost = || follower.site().node("n01").map(|node| node.state().mirror.lost());
+    assert_eq!(lost(), Some(1));
+
+    let Err(taken) = Publisher::new(&agent, 2) else { panic!("two of one name") };
+    assert_eq!(taken.to_string(), "there is a node `n01` in the site `test` already");
+
+    publisher.outlet.close();
+    until("it is gone", || !is_alive(&follower));
+    assert_eq!(latest(&follower), Some(4), "what it told last stays");
+    let again = Publisher::new(&agent, 3).expect("the name is free");
+    until("it is there again", || is_alive(&follower) && latest(&follower) == Some(0));
+    again.send();
+    until("and tells", || latest(&follower) == Some(1));
+}
+
+#[test]
+fn a_hub_that_comes_later_knows_all_and_finds_out_who_died() {
+    let (hub, client) = two();
+    let agent = Plane::open(&client).expect("a session");
+    let publisher = Publisher::new(&agent, 1).expect("announced");
+    publisher.send();
+    let follower = Follower::start(&hub).expect("it follows");
+    until("all is there", || is_alive(&follower) && latest(&follower) == Some(1));
+    drop((publisher, agent));
+    until("its death is found out", || !is_alive(&follower));
+}
