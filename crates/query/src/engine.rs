@@ -24,7 +24,6 @@ use crate::point::Point;
 use crate::source::Source;
 use crate::statement::{self, parse};
 use crate::tables::Tables;
-use crate::tables::samples::{LATEST, OF_A_TOPIC};
 
 /// The longest statement: what the paper's resource query needs for a thousand nodes.
 pub const MAX_SQL_BYTES: usize = 128 * 1024;
@@ -130,15 +129,6 @@ impl Engine {
         catalog.register_schema(SCHEMA, tables.clone()).map_err(broken)?;
         context.register_catalog(CATALOG, Arc::new(catalog));
         Ok(Self { source, tables, context, kept: Mutex::default() })
-    }
-
-    /// Names of tables, topics and columns, for completion.
-    pub fn names(&self) -> Vec<String> {
-        let columns = LATEST.iter().chain(OF_A_TOPIC).map(|column| column.name().to_owned());
-        let mut names: Vec<String> = self.tables.all_names().into_iter().chain(columns).collect();
-        names.sort();
-        names.dedup();
-        names
     }
 
     /// The answer, if it can be had at once: no planner, no waiting.

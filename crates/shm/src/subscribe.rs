@@ -17,6 +17,7 @@ use crate::wait::Bell;
 pub struct Subscription {
     vertex: Vertex,
     next: u64,
+    is_quiet: bool,
 }
 
 /// What a subscription delivers.
@@ -31,7 +32,19 @@ pub enum Delivery {
 
 impl Subscription {
     pub(crate) fn new(vertex: Vertex, next: u64) -> Self {
-        Self { vertex, next }
+        Self { vertex, next, is_quiet: false }
+    }
+
+    /// Without telling the publisher that somebody follows closely: for who takes in everything.
+    #[must_use]
+    pub fn quietly(self) -> Self {
+        Self { is_quiet: true, ..self }
+    }
+
+    fn tell(&self) {
+        if !self.is_quiet {
+            self.vertex.follow();
+        }
     }
 
     /// The vertex that is followed.
@@ -41,7 +54,7 @@ impl Subscription {
 
     /// True if [`try_next`](Self::try_next) has something to say.
     pub fn has_next(&self) -> bool {
-        self.vertex.follow();
+        self.tell();
         !matches!(self.vertex.read(self.next), Found::Absent)
     }
 
@@ -50,7 +63,7 @@ impl Subscription {
     /// # Errors
     /// [`Error::Gone`] once the vertex is unregistered.
     pub fn try_next(&mut self) -> Result<Option<Delivery>, Error> {
-        self.vertex.follow();
+        self.tell();
         match self.vertex.read(self.next) {
             Found::Whole(sample) => {
                 self.next += 1;

@@ -108,6 +108,16 @@ impl Vertex {
     #[inline(always)]
     pub fn latest(&self) -> Result<Reading, Error> {
         self.segment.mark(self.index, MARK_READ);
+        self.peek()
+    }
+
+    /// As [`latest`](Self::latest), for who reads everything, whatever it is: nothing tells the
+    /// publisher that somebody cares for this vertex.
+    ///
+    /// # Errors
+    /// As [`latest`](Self::latest).
+    #[inline(always)]
+    pub fn peek(&self) -> Result<Reading, Error> {
         if let Found::Whole((sample, checked_at)) = self.raw().latest(self.owner)
             && let Some(scalar) = Scalar::from_bits(self.info.value_type, sample.bits)
         {

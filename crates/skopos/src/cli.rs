@@ -94,6 +94,10 @@ pub(crate) enum Verb {
     /// Publish a fact of your own
     #[command(before_help = "Example: skopos publish my-app/queue/depth 17")]
     Publish(PublishArgs),
+    /// Follow many nodes, and answer questions about all of them
+    #[cfg(feature = "hub")]
+    #[command(before_help = "Example: skopos hub --listen tcp/10.0.0.1:7447 --look-on auto")]
+    Hub(crate::verbs::hub::HubArgs),
     /// Ask in SQL
     #[cfg(feature = "sql")]
     #[command(
@@ -247,6 +251,13 @@ pub(crate) struct AgentArgs {
     /// First segment of every topic [default: the host's name]
     #[arg(long, value_name = "NAME")]
     pub(crate) node: Option<String>,
+    /// Tell a hub what is known here
+    #[cfg(feature = "hub")]
+    #[arg(long)]
+    pub(crate) live: bool,
+    #[cfg(feature = "hub")]
+    #[command(flatten)]
+    pub(crate) plane: crate::live::LiveArgs,
     /// Families not to sense, such as cgroup,interrupts
     #[arg(long, value_name = "FAMILY,…", value_delimiter = ',')]
     pub(crate) skip: Vec<String>,

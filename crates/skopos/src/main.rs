@@ -24,6 +24,10 @@ mod reading;
 mod predicted;
 #[cfg(feature = "sql")]
 mod sql;
+#[cfg(feature = "hub")]
+mod live;
+#[cfg(feature = "hub")]
+mod hub;
 #[cfg(feature = "tui")]
 mod top;
 #[cfg(feature = "bench")]

@@ -18,6 +18,7 @@ const MAX_VERTICES: usize = 65_536;
 #[derive(Debug, Default)]
 pub struct Mirror {
     vertices: HashMap<u32, Vertex>,
+    by_topic: HashMap<Topic, u32>,
     /// Of the last batch that was taken in; `None` before the first snapshot.
     sequence: Option<u64>,
     /// Batches that never came.
@@ -77,9 +78,12 @@ impl Mirror {
             .flat_map(|part| &part.described)
             .map(|description| (description.index, &description.topic))
             .collect();
-        self.vertices.retain(|index, vertex| {
-            described.get(index).is_some_and(|topic| **topic == vertex.description.topic)
-        });
+        let is_other = |(index, vertex): (&u32, &Vertex)| {
+            let known = described.get(index).copied() == Some(&vertex.description.topic);
+            (!known).then_some(*index)
+        };
+        let gone: Vec<u32> = self.vertices.iter().filter_map(is_other).collect();
+        gone.into_iter().for_each(|index| self.forget(index));
         parts.into_iter().for_each(|part| self.apply(part));
     }
 
@@ -116,7 +120,7 @@ impl Mirror {
             }
         }
         for index in batch.gone {
-            self.vertices.remove(&index);
+            self.forget(index);
         }
     }
 
@@ -130,8 +134,23 @@ impl Mirror {
             return;
         }
         let index = description.index;
+        self.forget(index);
+        self.by_topic.insert(description.topic.clone(), index);
         let (recent, checked_at) = (VecDeque::new(), Timestamp::default());
         self.vertices.insert(index, Vertex { description, recent, checked_at });
+    }
+
+    fn forget(&mut self, index: u32) {
+        let Some(vertex) = self.vertices.remove(&index) else { return };
+        // Another index may have the topic by now.
+        if self.by_topic.get(&vertex.description.topic) == Some(&index) {
+            self.by_topic.remove(&vertex.description.topic);
+        }
+    }
+
+    /// The vertex of a topic.
+    pub fn find(&self, topic: &Topic) -> Option<&Vertex> {
+        self.vertices.get(self.by_topic.get(topic)?)
     }
 
     /// The vertices, in no order.

@@ -129,14 +129,16 @@ impl Plane {
         }
         let answered = key("whole");
         let whole = Arc::new(whole);
-        let queryable = self.session.declare_queryable(format!("{answered}/*")).callback(move |query| {
-            for (at, batch) in whole().iter().enumerate() {
-                // Each part has a key of its own, since one that replaces another would lose it. Who
-                // asked and went away gets nothing.
-                let _ = query.reply(format!("{answered}/{at}"), batch.encode()).wait();
-            }
-        });
+        let queryable =
+            self.session.declare_queryable(format!("{answered}/*")).callback(move |query| {
+                for (at, batch) in whole().iter().enumerate() {
+                    // Each part has a key of its own, since one that replaces another would lose it. Who
+                    // asked and went away gets nothing.
+                    let _ = query.reply(format!("{answered}/{at}"), batch.encode()).wait();
+                }
+            });
         Ok(Outlet {
+            _session: self.session.clone(),
             queryable: queryable.wait().map_err(broken)?,
             publisher: self
                 .session
@@ -156,6 +158,8 @@ pub struct Outlet {
     publisher: Publisher<'static>,
     queryable: Queryable<()>,
     token: LivelinessToken,
+    /// A session closes with its last owner, and what was declared on it is none.
+    _session: zenoh::Session,
 }
 
 impl Outlet {

@@ -95,8 +95,8 @@ pub struct Follower {
     site: Site,
     queue: SyncSender<Message>,
     thread: Option<JoinHandle<()>>,
-    /// Ends when it is dropped.
-    _session: (zenoh::pubsub::Subscriber<()>, zenoh::pubsub::Subscriber<()>),
+    /// Both end when they are dropped.
+    _subscribers: [zenoh::pubsub::Subscriber<()>; 2],
 }
 
 impl Follower {
@@ -141,7 +141,7 @@ impl Follower {
             .callback(move |sample| alive(alive_message(&sample)))
             .wait()
             .map_err(broken)?;
-        Ok(Self { site, queue, thread: Some(thread), _session: (live, alive) })
+        Ok(Self { site, queue, thread: Some(thread), _subscribers: [live, alive] })
     }
 
     /// The site as it stands.

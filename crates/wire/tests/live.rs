@@ -126,3 +126,21 @@ fn a_hub_that_comes_later_knows_all_and_finds_out_who_died() {
     drop((publisher, agent));
     until("its death is found out", || !is_alive(&follower));
 }
+
+#[test]
+fn peers_of_one_machine_find_each_other() {
+    let site = format!("test-{}", std::process::id());
+    let config = PlaneConfig::on_this_machine(&site);
+    let hub = Plane::open(&config).expect("a session");
+    let follower = Follower::start(&hub).expect("it follows");
+    let agent = Plane::open(&config).expect("a session");
+    let publisher = Publisher::new(&agent, 1).expect("announced");
+    let sends = Instant::now();
+    until("it is there", || {
+        if sends.elapsed() > Duration::from_millis(500) {
+            publisher.send();
+        }
+        is_alive(&follower)
+    });
+    until("all is there", || latest(&follower).is_some());
+}

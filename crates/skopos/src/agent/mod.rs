@@ -29,6 +29,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use skopos_model::{Timestamp, Topic, TopicPattern};
 use skopos_sense::{Skip, open_all, open_peers};
 use skopos_shm::Publisher;
+#[cfg(feature = "hub")]
+use skopos_wire::Plane;
 
 use crate::agent::clock::{Clock, monotonic};
 use crate::agent::foreign::Foreign;
@@ -45,6 +47,8 @@ use crate::agent::user_facts::UserFacts;
 use crate::cli::{AgentArgs, Global};
 use crate::control::{Answer, Request, SkipStatus, Status};
 use crate::failure::Failure;
+#[cfg(feature = "hub")]
+use crate::{hub::Uplink, live::LiveArgs};
 
 pub(crate) use crate::agent::signals::Signals;
 
@@ -103,6 +107,9 @@ pub(crate) struct Agent {
     foreign: Foreign,
     server: Server,
     signals: Signals,
+    /// Tells the other nodes, if that is wanted; stops before the segment goes.
+    #[cfg(feature = "hub")]
+    uplink: Option<Uplink>,
     counts: Counts,
     clock: Clock,
     deadline: Option<Duration>,
@@ -148,6 +155,8 @@ impl Agent {
             dir,
             server,
             signals,
+            #[cfg(feature = "hub")]
+            uplink: None,
             counts: Counts::default(),
             clock: Clock::now(),
             deadline: settings.run_for.map(|d| now.saturating_add(d)),
@@ -156,7 +165,20 @@ impl Agent {
         agent.open_sensors(&settings)?;
         // Before any sensor's facts: where there is no room for all, what tells so comes first.
         agent.publish_self(skopos_shm::now());
+        #[cfg(feature = "hub")]
+        if args.live {
+            agent.join(&args.plane)?;
+        }
         Ok(agent)
+    }
+
+    /// Joins the live plane.
+    #[cfg(feature = "hub")]
+    fn join(&mut self, plane: &LiveArgs) -> Result<(), Failure> {
+        let plane = Plane::open(&plane.config());
+        let plane = plane.map_err(|e| Failure::new("the agent cannot join others").because(&e))?;
+        self.uplink = Some(Uplink::start(&plane, &self.node, self.dir.clone())?);
+        Ok(())
     }
 
     fn open_sensors(&mut self, settings: &Settings) -> Result<(), Failure> {

@@ -23,6 +23,15 @@ impl Signals {
         Ok(Self(read))
     }
 
+    /// Sleeps until one comes.
+    #[cfg(feature = "hub")]
+    pub(crate) fn wait(&self) -> Result<(), Failure> {
+        use std::io::Read as _;
+        let mut byte = [0];
+        let read = (&self.0).read(&mut byte);
+        read.map(drop).map_err(|e| Failure::new("cannot wait").because(&e))
+    }
+
     pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }

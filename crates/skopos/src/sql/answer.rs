@@ -74,7 +74,7 @@ fn cells(batch: &RecordBatch, null: &str) -> Result<Vec<Vec<String>>, ArrowError
     (0..batch.num_rows()).map(row).collect()
 }
 
-fn all_cells(answer: &Answer, null: &str) -> Result<Vec<Vec<String>>, ArrowError> {
+pub(super) fn all_cells(answer: &Answer, null: &str) -> Result<Vec<Vec<String>>, ArrowError> {
     let mut rows = Vec::with_capacity(answer.rows());
     for batch in &answer.batches {
         rows.extend(cells(batch, null)?);

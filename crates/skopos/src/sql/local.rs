@@ -1,6 +1,6 @@
 //! The live segments of this machine as a source of the query engine.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::sync::{PoisonError, RwLock};
@@ -26,15 +26,24 @@ struct State {
     versions: Vec<(PathBuf, Timestamp, u64)>,
     /// By topic, of the oldest segment that has it.
     vertices: BTreeMap<Box<str>, Vertex>,
+    /// The first segments of topics.
+    nodes: BTreeSet<Box<str>>,
     looked_at: Instant,
 }
 
 impl Local {
     pub(crate) fn new(host: Host) -> Self {
         let (versions, vertices) = (Vec::new(), BTreeMap::new());
-        let mut state = State { host, versions, vertices, looked_at: Instant::now() };
+        let (nodes, looked_at) = (BTreeSet::new(), Instant::now());
+        let mut state = State { host, versions, vertices, nodes, looked_at };
         state.learn();
         Self { state: RwLock::new(state) }
+    }
+
+    /// Whether topics of this machine begin with this name.
+    #[cfg(feature = "hub")]
+    pub(crate) fn has_node(&self, name: &str) -> bool {
+        self.state.read().unwrap_or_else(PoisonError::into_inner).nodes.contains(name)
     }
 
     /// Shows the vertices that are wanted.
@@ -82,8 +91,10 @@ impl State {
         }
         self.versions = versions;
         self.vertices.clear();
+        self.nodes.clear();
         for vertex in self.host.segments().iter().flat_map(Segment::vertices) {
             let topic = Box::from(vertex.topic().as_str());
+            self.nodes.insert(Box::from(vertex.topic().node()));
             self.vertices.entry(topic).or_insert(vertex);
         }
     }

@@ -11,7 +11,7 @@ pub(crate) use shell::shell;
 use std::sync::Arc;
 use std::time::Instant;
 
-use skopos_query::{Engine, Error, Limits};
+use skopos_query::{Answer, Engine, Error, Limits};
 
 use self::answer::show;
 use crate::failure::Failure;
@@ -27,30 +27,59 @@ pub(crate) const EXAMPLES: [&str; 3] = [
 
 /// Asks, and shows the answer.
 pub(crate) struct Asker {
-    engine: Engine,
-    runtime: tokio::runtime::Runtime,
+    whom: Whom,
     limits: Limits,
 }
 
+/// Who answers.
+enum Whom {
+    /// This process, of what is published on this machine.
+    Here { engine: Engine, runtime: tokio::runtime::Runtime },
+    /// The hub of this machine.
+    #[cfg(feature = "hub")]
+    Hub(std::os::unix::net::UnixStream),
+}
+
 impl Asker {
-    pub(crate) fn new(local: Local, limits: Limits) -> Result<Self, Failure> {
+    /// Of what is published on this machine.
+    pub(crate) fn here(local: Local, limits: Limits) -> Result<Self, Failure> {
         let engine = Engine::new(Arc::new(local), std::collections::BTreeMap::new());
         let engine = engine.map_err(|e| failed(&e))?;
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_time().build();
         let runtime = runtime.map_err(|e| Failure::new("no threads can be started").because(&e))?;
-        Ok(Self { engine, runtime, limits })
+        Ok(Self { whom: Whom::Here { engine, runtime }, limits })
+    }
+
+    /// Of what the hub of this runtime directory knows; `None` if there is no hub.
+    #[cfg(feature = "hub")]
+    pub(crate) fn hub(dir: &std::path::Path, limits: Limits) -> Option<Self> {
+        let stream = std::os::unix::net::UnixStream::connect(crate::hub::socket_path(dir)).ok()?;
+        Some(Self { whom: Whom::Hub(stream), limits })
     }
 
     /// Answers one statement to standard output.
     pub(crate) fn answer(&self, sql: &str, format: Format, out: &mut Out) -> Result<(), Failure> {
         let begun = Instant::now();
-        let answer = self.runtime.block_on(self.engine.query(sql, &self.limits));
-        let answer = answer.map_err(|e| failed(&e))?;
+        let answer = self.ask(sql)?;
         show(&answer, format, begun.elapsed(), out)
     }
 
-    pub(crate) fn engine(&self) -> &Engine {
-        &self.engine
+    fn ask(&self, sql: &str) -> Result<Answer, Failure> {
+        match &self.whom {
+            Whom::Here { engine, runtime } => {
+                runtime.block_on(engine.query(sql, &self.limits)).map_err(|e| failed(&e))
+            }
+            #[cfg(feature = "hub")]
+            Whom::Hub(stream) => crate::hub::ask(stream, sql, &self.limits),
+        }
+    }
+
+    /// Names of tables, topics and columns, for completion; none if they cannot be had.
+    pub(crate) fn names(&self) -> Vec<String> {
+        const NAMES: &str = "SELECT topic FROM topics UNION SELECT table_name FROM \
+             information_schema.tables UNION SELECT column_name FROM information_schema.columns";
+        let Ok(answer) = self.ask(NAMES) else { return Vec::new() };
+        answer::all_cells(&answer, "").unwrap_or_default().into_iter().flatten().collect()
     }
 }
 

@@ -31,7 +31,7 @@ pub(crate) fn shell(asker: &Asker, format: Format, out: &mut Out) -> Result<(), 
     let broken = |e: ReadlineError| Failure::new("this terminal cannot be read").because(&e);
     let config = Config::builder().max_history_size(MAX_HISTORY).map_err(broken)?.build();
     let mut editor: Editor<Names, _> = Editor::with_config(config).map_err(broken)?;
-    editor.set_helper(Some(Names(asker.engine().names())));
+    editor.set_helper(Some(Names(asker.names())));
     let history = history_file();
     if let Some(file) = &history {
         // There is none the first time.

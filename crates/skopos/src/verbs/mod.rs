@@ -12,6 +12,8 @@ mod record;
 mod publish;
 #[cfg(feature = "sql")]
 pub(crate) mod sql;
+#[cfg(feature = "hub")]
+pub(crate) mod hub;
 mod calibrate;
 mod insight;
 mod graph;
@@ -41,6 +43,8 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Verb::Watch(args) => watch::run(global, &args),
         Verb::Record(args) => record::run(global, &args),
         Verb::Publish(args) => publish::run(global, &args),
+        #[cfg(feature = "hub")]
+        Verb::Hub(args) => hub::run(global, &args),
         #[cfg(feature = "sql")]
         Verb::Sql(args) => sql::run(global, &args),
         Verb::Calibrate(args) => calibrate::run(global, &args),

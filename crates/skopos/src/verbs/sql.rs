@@ -46,13 +46,25 @@ pub(crate) fn run(global: &Global, args: &SqlArgs) -> Result<ExitCode, Failure> 
         (None, None) => Some(read(Path::new("-"))?),
     };
     let limits = Limits { deadline: args.timeout, rows: args.max_rows };
-    let asker = Asker::new(Local::new(open_host(global)?), limits)?;
+    let asker = asker(global, limits)?;
     let mut out = Out::new(global.style());
     match statement {
         Some(statement) => asker.answer(&statement, format, &mut out)?,
         None => shell(&asker, format, &mut out)?,
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The hub of this machine, if there is one, knows all that this process could find out, and more.
+fn asker(global: &Global, limits: Limits) -> Result<Asker, Failure> {
+    #[cfg(feature = "hub")]
+    {
+        let dir = global.dir.clone().unwrap_or_else(skopos_shm::runtime_dir);
+        if let Some(asker) = Asker::hub(&dir, limits) {
+            return Ok(asker);
+        }
+    }
+    Asker::here(Local::new(open_host(global)?), limits)
 }
 
 fn read(file: &Path) -> Result<String, Failure> {

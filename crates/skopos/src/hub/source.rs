@@ -1,0 +1,120 @@
+//! What the hub's engine reads: the segments of this machine, and mirrors of all other nodes.
+
+use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
+
+use skopos_model::Timestamp;
+use skopos_query::{Described, Node, Row, Source, Wanted};
+use skopos_wire::{Site, Vertex};
+
+use crate::sql::Local;
+
+/// This machine and the others.
+#[derive(Debug)]
+pub(crate) struct HubSource {
+    local: Local,
+    site: Site,
+}
+
+impl HubSource {
+    pub(crate) fn new(local: Local, site: Site) -> Self {
+        Self { local, site }
+    }
+
+    /// Shows what other nodes have that is wanted.
+    fn others(&self, wanted: &Wanted, visit: &mut dyn FnMut(&str, &Vertex)) {
+        let is_own = |name: &str| self.local.has_node(name);
+        if let Wanted::These(topics) = wanted {
+            for topic in topics.iter().filter(|topic| !is_own(topic.node())) {
+                if let Some(node) = self.site.node(topic.node())
+                    && let Some(vertex) = node.state().mirror.find(topic)
+                {
+                    visit(node.name(), vertex);
+                }
+            }
+            return;
+        }
+        for node in self.site.nodes() {
+            let may_have = match wanted {
+                Wanted::Starting(starts) => starts.iter().any(|start| {
+                    let name = node.name();
+                    let shorter = start.len().min(name.len());
+                    start.as_bytes()[..shorter] == name.as_bytes()[..shorter]
+                }),
+                _ => true,
+            };
+            if !may_have || is_own(node.name()) {
+                continue;
+            }
+            for vertex in node.state().mirror.vertices() {
+                if wanted.selects(vertex.description.topic.as_str()) {
+                    visit(node.name(), vertex);
+                }
+            }
+        }
+    }
+}
+
+fn described<'a>(publisher: &'a str, vertex: &'a Vertex) -> Described<'a> {
+    let description = &vertex.description;
+    Described {
+        topic: &description.topic,
+        unit: description.unit,
+        kind: description.kind,
+        value_type: description.value_type,
+        publisher,
+    }
+}
+
+impl Source for HubSource {
+    fn now(&self) -> Timestamp {
+        self.local.now()
+    }
+
+    fn latest(&self, wanted: &Wanted, visit: &mut dyn FnMut(&Row<'_>)) {
+        self.local.latest(wanted, visit);
+        self.others(wanted, &mut |node, vertex| {
+            if let Some(sample) = vertex.recent.back() {
+                let of = described(node, vertex);
+                visit(&Row { of, sample, checked_at: vertex.checked_at });
+            }
+        });
+    }
+
+    fn samples(
+        &self,
+        wanted: &Wanted,
+        times: RangeInclusive<Timestamp>,
+        visit: &mut dyn FnMut(&Row<'_>),
+    ) {
+        self.local.samples(wanted, times.clone(), visit);
+        self.others(wanted, &mut |node, vertex| {
+            for sample in vertex.recent.iter().filter(|sample| times.contains(&sample.time)) {
+                visit(&Row { of: described(node, vertex), sample, checked_at: sample.time });
+            }
+        });
+    }
+
+    fn topics(&self, wanted: &Wanted, visit: &mut dyn FnMut(&Described<'_>)) {
+        self.local.topics(wanted, visit);
+        self.others(wanted, &mut |node, vertex| visit(&described(node, vertex)));
+    }
+
+    fn nodes(&self) -> Vec<Node> {
+        let own = self.local.nodes().into_iter().map(|node| (node.name.clone(), node));
+        let mut nodes: BTreeMap<String, Node> = own.collect();
+        for node in self.site.nodes() {
+            let state = node.state();
+            let vertices = state.mirror.vertices();
+            let found = Node {
+                name: node.name().to_owned(),
+                alive: state.is_alive,
+                topics: vertices.len() as u64,
+                seen_at: vertices.map(|v| v.checked_at).max().unwrap_or_default(),
+                lost_batches: state.mirror.lost(),
+            };
+            nodes.entry(node.name().to_owned()).or_insert(found);
+        }
+        nodes.into_values().collect()
+    }
+}

@@ -1,0 +1,295 @@
+//! What the publishers of this machine have, as batches for the live plane.
+//!
+//! It reads shared memory like any program does, so the agent knows nothing of it. It is woken by a
+//! publish, takes in all that is new, and sends it; what comes within the next moment goes with the
+//! next batch. Once a second it also says what was looked at and had not changed.
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use skopos_model::{Sample, Timestamp, Topic};
+use skopos_shm::{Delivery, Host, Segment, Subscription, Vertex, now};
+use skopos_wire::{Batch, Checked, Content, Description, MAX_BATCH_BYTES, Outlet, Plane, Told};
+
+use crate::failure::Failure;
+
+/// Time between two batches: what a tick publishes in many steps goes in one or two of them.
+const SHORTEST: Duration = Duration::from_millis(1);
+
+/// How often to say what was looked at, and to look for publishers that came or went.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// Sends until it is dropped.
+pub(crate) struct Uplink {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Uplink {
+    /// Announces `node` and begins to send.
+    ///
+    /// # Errors
+    /// There is a node of that name; the directory cannot be read; no thread can be started.
+    pub(crate) fn start(plane: &Plane, node: &str, dir: PathBuf) -> Result<Self, Failure> {
+        let host = Host::open_dirs(vec![dir])?;
+        let followed = Arc::new(Mutex::new(Followed::new(node)));
+        let whole = {
+            let followed = followed.clone();
+            move || lock(&followed).whole()
+        };
+        // What others are told exists before they are told of it.
+        lock(&followed).look(&host);
+        lock(&followed).collect();
+        let outlet = plane.announce(node, now().as_nanos(), whole).map_err(|e| {
+            let failure = Failure::new(format!("the node `{node}` cannot join")).because(&e);
+            failure.hint("give this one another name with --node")
+        })?;
+        let stop = Arc::new(AtomicBool::new(false));
+        let run = {
+            let stop = stop.clone();
+            move || run(host, &followed, outlet, &stop)
+        };
+        let thread = std::thread::Builder::new().name("uplink".to_owned()).spawn(run);
+        let thread = thread.map_err(|e| Failure::new("no thread can be started").because(&e))?;
+        Ok(Self { stop, thread: Some(thread) })
+    }
+}
+
+impl Drop for Uplink {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn lock(followed: &Mutex<Followed>) -> MutexGuard<'_, Followed> {
+    followed.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn run(mut host: Host, followed: &Mutex<Followed>, outlet: Outlet, stop: &AtomicBool) {
+    let mut look_at = Instant::now() + LOOK_EVERY;
+    while !stop.load(Ordering::Relaxed) {
+        let left = look_at.saturating_duration_since(Instant::now());
+        // Not longer than a tenth of a second, to be stopped soon.
+        let left = left.min(Duration::from_millis(100));
+        host.wait(left, || lock(followed).has_news());
+        let is_look_due = look_at <= Instant::now();
+        let batches = {
+            let mut followed = lock(followed);
+            if is_look_due {
+                look_at = Instant::now() + LOOK_EVERY;
+                let _ = host.refresh();
+                followed.look(&host);
+            }
+            followed.collect();
+            followed.batches(is_look_due)
+        };
+        for batch in &batches {
+            // A closed session is found out by whoever follows.
+            let _ = outlet.send(batch);
+        }
+        std::thread::sleep(SHORTEST);
+    }
+    outlet.close();
+}
+
+/// The vertices of this machine that are sent.
+struct Followed {
+    node: String,
+    vertices: HashMap<u32, One>,
+    /// Of the segments when their vertices were looked up.
+    versions: Vec<(PathBuf, Timestamp, u64)>,
+    next_index: u32,
+    sequence: u64,
+    /// What was not sent yet.
+    pending: Batch,
+}
+
+struct One {
+    subscription: Subscription,
+    description: Description,
+    latest: Option<Sample>,
+    checked_at: Timestamp,
+}
+
+impl Followed {
+    fn new(node: &str) -> Self {
+        Self {
+            node: node.to_owned(),
+            vertices: HashMap::new(),
+            versions: Vec::new(),
+            next_index: 0,
+            sequence: 0,
+            pending: Batch::default(),
+        }
+    }
+
+    /// Learns what came and what went.
+    fn look(&mut self, host: &Host) {
+        let version = |s: &Segment| (s.path().to_path_buf(), s.created_at(), s.directory_version());
+        let versions: Vec<_> = host.segments().iter().map(version).collect();
+        if versions == self.versions {
+            return;
+        }
+        self.versions = versions;
+        let key = |v: &Vertex| (v.segment().path().to_path_buf(), v.info().registered_at);
+        let mut there: HashMap<Topic, Vertex> = HashMap::new();
+        for vertex in host.segments().iter().flat_map(Segment::vertices) {
+            there.entry(vertex.topic().clone()).or_insert(vertex);
+        }
+        let mut gone = Vec::new();
+        for (index, one) in &self.vertices {
+            let known = one.subscription.vertex();
+            match there.get(known.topic()) {
+                Some(vertex) if key(vertex) == key(known) => drop(there.remove(known.topic())),
+                _ => gone.push(*index),
+            }
+        }
+        for index in gone {
+            self.vertices.remove(&index);
+            self.pending.gone.push(index);
+        }
+        for vertex in there.into_values() {
+            self.add(vertex);
+        }
+    }
+
+    fn add(&mut self, vertex: Vertex) {
+        let info = vertex.info();
+        // What a program calls otherwise is of this node all the same.
+        let topic = match info.topic.node() == self.node {
+            true => info.topic.clone(),
+            false => match Topic::new(&format!("{}/{}", self.node, info.topic)) {
+                Ok(topic) => topic,
+                Err(_) => return,
+            },
+        };
+        let index = self.next_index;
+        self.next_index += 1;
+        let (unit, kind, value_type) = (info.unit, info.kind, info.value_type);
+        let description = Description { index, topic, unit, kind, value_type };
+        self.pending.described.push(description.clone());
+        let subscription = vertex.subscribe_with_latest().quietly();
+        let (latest, checked_at) = (None, Timestamp::default());
+        self.vertices.insert(index, One { subscription, description, latest, checked_at });
+    }
+
+    fn has_news(&self) -> bool {
+        self.vertices.values().any(|one| one.subscription.has_next())
+    }
+
+    /// Takes in what is new.
+    fn collect(&mut self) {
+        for (index, one) in &mut self.vertices {
+            while let Ok(Some(delivery)) = one.subscription.try_next() {
+                // What was overwritten is in the history on disk, if anywhere.
+                let Delivery::Sample(sample) = delivery else { continue };
+                self.pending.samples.push(told(*index, &sample));
+                one.checked_at = sample.time;
+                one.latest = Some(sample);
+            }
+        }
+    }
+
+    /// What was not sent yet, in messages that are not too long; with what was looked at, if wanted.
+    fn batches(&mut self, with_checked: bool) -> Vec<Batch> {
+        if with_checked {
+            self.pending.checked = self.checked();
+        }
+        let pending = std::mem::take(&mut self.pending);
+        if pending == Batch::default() {
+            return Vec::new();
+        }
+        let mut parts = split(pending);
+        for part in &mut parts {
+            self.sequence += 1;
+            part.sequence = self.sequence;
+        }
+        parts
+    }
+
+    /// Which vertices were looked at since it was last said.
+    fn checked(&mut self) -> Vec<Checked> {
+        let mut times: BTreeMap<Timestamp, Vec<u32>> = BTreeMap::new();
+        for (index, one) in &mut self.vertices {
+            let Ok(reading) = one.subscription.vertex().peek() else { continue };
+            if reading.checked_at > one.checked_at {
+                one.checked_at = reading.checked_at;
+                times.entry(reading.checked_at).or_default().push(*index);
+            }
+        }
+        times.into_iter().map(|(at, indices)| Checked { at, runs: runs(indices) }).collect()
+    }
+
+    /// All that there is, as of the last batch that was sent.
+    fn whole(&self) -> Vec<Batch> {
+        let mut all = Batch::default();
+        for (index, one) in &self.vertices {
+            all.described.push(one.description.clone());
+            all.samples.extend(one.latest.as_ref().map(|sample| told(*index, sample)));
+        }
+        let mut parts = split(all);
+        parts.iter_mut().for_each(|part| part.sequence = self.sequence);
+        parts
+    }
+}
+
+fn told(index: u32, sample: &Sample) -> Told {
+    let (time, origin) = (sample.time, sample.origin);
+    Told { index, time, origin, value: Content::from(&sample.value) }
+}
+
+/// Indices as runs of neighbours.
+fn runs(mut indices: Vec<u32>) -> Vec<(u32, u32)> {
+    indices.sort_unstable();
+    let mut runs: Vec<(u32, u32)> = Vec::new();
+    for index in indices {
+        match runs.last_mut() {
+            Some((first, length)) if *first + *length == index => *length += 1,
+            _ => runs.push((index, 1)),
+        }
+    }
+    runs
+}
+
+/// A batch in pieces that are no longer than a message may be, in an order in which each can be taken
+/// in: descriptions first. At least one.
+fn split(batch: Batch) -> Vec<Batch> {
+    let mut parts = vec![Batch::default()];
+    let mut room = MAX_BATCH_BYTES;
+    let mut part = |parts: &mut Vec<Batch>, bytes: usize| {
+        if bytes > room {
+            parts.push(Batch::default());
+            room = MAX_BATCH_BYTES;
+        }
+        room = room.saturating_sub(bytes);
+        parts.len() - 1
+    };
+    let empty = Batch::default().most_bytes();
+    for description in batch.described {
+        let one = Batch { described: vec![description], ..Batch::default() };
+        let at = part(&mut parts, one.most_bytes() - empty);
+        parts[at].described.extend(one.described);
+    }
+    for told in batch.samples {
+        let one = Batch { samples: vec![told], ..Batch::default() };
+        let at = part(&mut parts, one.most_bytes() - empty);
+        parts[at].samples.extend(one.samples);
+    }
+    for checked in batch.checked {
+        let one = Batch { checked: vec![checked], ..Batch::default() };
+        let at = part(&mut parts, one.most_bytes() - empty);
+        parts[at].checked.extend(one.checked);
+    }
+    for index in batch.gone {
+        let at = part(&mut parts, 5);
+        parts[at].gone.push(index);
+    }
+    parts
+}
