@@ -140,10 +140,6 @@ fn json(answer: &Answer, took: Duration, out: &mut Out) -> Result<(), ArrowError
     rows.write_batches(&answer.batches.iter().collect::<Vec<_>>())?;
     rows.finish()?;
     drop(rows);
-    if answer.batches.is_empty() {
-        // The writer writes nothing for nothing.
-        write!(writer, "[]")?;
-    }
     writeln!(writer, ",\"way\":\"{way}\",\"elapsed_seconds\":{:.6}}}", took.as_secs_f64())?;
     Ok(())
 }

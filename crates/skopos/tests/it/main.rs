@@ -17,4 +17,6 @@ mod report;
 #[cfg(feature = "tui")]
 mod top;
 mod delphi;
+#[cfg(feature = "hub")]
+mod sql;
 mod archive;

@@ -61,7 +61,10 @@ impl Running {
     /// Starts one and waits until its facts are there.
     pub(crate) fn start(extra: &[&str]) -> Self {
         let dir = runtime_dir();
-        let mut args = vec!["agent", "--node", "n01", "--json"];
+        let mut args = vec!["agent", "--json"];
+        if !extra.contains(&"--node") {
+            args.extend(["--node", "n01"]);
+        }
         if !extra.contains(&"--interval") {
             // Ten polls a second cost a debug build more than the usual budget.
             args.extend(["--interval", "100ms", "--budget", "100%"]);

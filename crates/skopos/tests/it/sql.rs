@@ -1,0 +1,191 @@
+//! Questions in SQL: of one machine, and of a hub that follows several.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::{Child, Stdio};
+
+use serde_json::{Value as Json, json};
+use tempfile::TempDir;
+
+use crate::json::check;
+use crate::support::{Ran, Running, eventually, run, runtime_dir, skopos};
+
+fn rows(ran: &Ran) -> Json {
+    assert_eq!(ran.code, 0, "{ran:?}");
+    let document = ran.json();
+    check("sql", &document);
+    document["rows"].clone()
+}
+
+#[test]
+fn one_machine_answers_without_a_hub() {
+    let agent = Running::start(&[]);
+    assert_eq!(agent.run(&["publish", "app/depth", "17"]).code, 0);
+    let ask = |sql: &str| agent.run(&["sql", "--json", sql]);
+    let point = ask("SELECT topic, value FROM latest WHERE topic = 'n01/app/depth'");
+    assert_eq!(rows(&point), json!([{"topic": "n01/app/depth", "value": 17.0}]));
+    assert_eq!(point.json()["way"], "point");
+    let papers = ask(
+        "SELECT MAX(timestamp), metric FROM n01_app_depth UNION SELECT MAX(timestamp), metric FROM n01_mem_total_bytes",
+    );
+    assert_eq!(
+        (rows(&papers).as_array().map(Vec::len), &papers.json()["way"]),
+        (Some(2), &json!("point"))
+    );
+    let joined = ask(
+        "SELECT a.available_bytes <= a.total_bytes AS ok FROM mem a JOIN nodes n ON a.node = n.node WHERE n.alive",
+    );
+    assert_eq!(rows(&joined), json!([{"ok": true}]));
+    assert_eq!(joined.json()["way"], "planned");
+    assert_eq!(rows(&ask("SELECT topic FROM latest WHERE topic = 'no/body'")), json!([]));
+}
+
+#[test]
+fn every_format_has_the_same_cells() {
+    let agent = Running::start(&[]);
+    assert_eq!(agent.run(&["publish", "app/a", "1.5"]).code, 0);
+    let sql = "SELECT node, value, text FROM latest WHERE topic = 'n01/app/a'";
+    for (format, expected) in [
+        ("csv", "node,value,text\nn01,1.5,\n"),
+        ("plain", "n01\t1.5\t\n"),
+        ("md", "| node | value | text |\n| --- | ---: | --- |\n| n01 | 1.5 |  |\n"),
+    ] {
+        let ran = agent.run(&["sql", "--format", format, sql]);
+        assert_eq!((ran.code, &*ran.stdout), (0, expected), "{format}");
+    }
+    let table = agent.run(&["sql", sql]).stdout;
+    assert!(table.starts_with("node  value  text\nn01     1.5  NULL\n1 row in "), "{table}");
+    let mut child = skopos(agent.path(), &["sql", "--plain"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    child.stdin.take().expect("piped").write_all(sql.as_bytes()).expect("written");
+    assert_eq!(child.wait_with_output().expect("it ends").stdout, b"n01\t1.5\t\n");
+}
+
+#[test]
+fn mistakes_say_where_and_what_instead() {
+    let agent = Running::start(&[]);
+    for (sql, error) in [
+        (
+            "SELECT valu FROM latest",
+            "error: line 1, column 8: there is no column `valu`\nhint: did you mean `value`?\n",
+        ),
+        (
+            "DELETE FROM latest",
+            "error: only questions are answered, and `DELETE` is none\nhint: begin with SELECT, WITH, EXPLAIN or SHOW TABLES\n",
+        ),
+        (
+            "SELECT *\nFROM mem WHERE",
+            "error: line 2, column 15: Expected: an expression, found: EOF\n",
+        ),
+    ] {
+        let ran = agent.run(&["sql", sql]);
+        assert_eq!((ran.code, &*ran.stderr, &*ran.stdout), (2, error, ""), "{sql}");
+    }
+    let many = agent.run(&["sql", "--max-rows", "3", "SELECT topic FROM latest"]);
+    assert_eq!(
+        (many.code, many.stderr.lines().next()),
+        (2, Some("error: the answer has more than 3 rows"))
+    );
+    let nobody = run(runtime_dir().path(), &["sql", "SELECT 1"]);
+    assert!(nobody.code == 2 && nobody.stderr.contains("nothing is running"), "{nobody:?}");
+}
+
+/// A hub on a port of its own, which looks for nobody.
+struct Hub {
+    dir: TempDir,
+    child: Child,
+    at: String,
+}
+
+impl Hub {
+    fn start() -> Self {
+        let port =
+            TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).expect("a port").port();
+        let (dir, at) = (runtime_dir(), format!("tcp/127.0.0.1:{port}"));
+        let child = Self::child(dir.path(), &at);
+        Self { dir, child, at }
+    }
+
+    fn child(dir: &Path, at: &str) -> Child {
+        let args = ["hub", "--look-on", "none", "--listen", at];
+        let mut child = skopos(dir, &args).stdout(Stdio::piped()).spawn().expect("it starts");
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().expect("piped")).read_line(&mut line).expect("a line");
+        assert!(line.starts_with("skopos hub: site `default`"), "{line}");
+        child
+    }
+
+    fn agent(&self, node: &str) -> Running {
+        Running::start(&["--node", node, "--live", "--look-on", "none", "--connect", &self.at])
+    }
+
+    fn ask(&self, sql: &str) -> Json {
+        rows(&run(self.dir.path(), &["sql", "--json", sql]))
+    }
+}
+
+impl Drop for Hub {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn a_hub_knows_its_nodes_their_values_and_their_deaths() {
+    let mut hub = Hub::start();
+    let mut first = hub.agent("a1");
+    let second = hub.agent("a2");
+    let alive = |hub: &Hub| hub.ask("SELECT node, alive FROM nodes ORDER BY node");
+    let both = json!([{"node": "a1", "alive": true}, {"node": "a2", "alive": true}]);
+    eventually("both are there", || alive(&hub) == both);
+    eventually("with all that they have", || {
+        hub.ask("SELECT count(*) AS n FROM mem WHERE total_bytes > 0") == json!([{"n": 2}])
+    });
+    assert_eq!(first.run(&["publish", "app/depth", "5"]).code, 0);
+    let depth = "SELECT topic, value FROM latest WHERE topic LIKE 'a1/app/%'";
+    eventually("a new topic is told", || {
+        hub.ask(depth) == json!([{"topic": "a1/app/depth", "value": 5.0}])
+    });
+    assert_eq!(first.run(&["publish", "app/depth", "6"]).code, 0);
+    eventually("and its change", || {
+        hub.ask(depth) == json!([{"topic": "a1/app/depth", "value": 6.0}])
+    });
+
+    first.kill();
+    let one = json!([{"node": "a1", "alive": false}, {"node": "a2", "alive": true}]);
+    eventually("its death is found out", || alive(&hub) == one);
+    assert_eq!(
+        hub.ask(depth),
+        json!([{"topic": "a1/app/depth", "value": 6.0}]),
+        "its last value stays"
+    );
+
+    hub.child.kill().expect("it runs");
+    hub.child.wait().expect("it ends");
+    hub.child = Hub::child(hub.dir.path(), &hub.at);
+    let second_alone = json!([{"node": "a2", "alive": true}]);
+    eventually("who lives comes back to a new hub", || alive(&hub) == second_alone);
+    eventually("with all that it has", || {
+        hub.ask("SELECT count(*) AS n FROM mem WHERE total_bytes > 0") == json!([{"n": 1}])
+    });
+    drop(second);
+}
+
+#[test]
+fn the_second_of_one_name_is_refused() {
+    let hub = Hub::start();
+    let _first = hub.agent("a1");
+    let dir = runtime_dir();
+    let args = ["agent", "--node", "a1", "--live", "--look-on", "none", "--connect", &hub.at];
+    let second = run(dir.path(), &args);
+    assert_eq!(second.code, 2, "{second:?}");
+    assert!(
+        second.stderr.contains("there is a node `a1` in the site `default` already"),
+        "{second:?}"
+    );
+}
