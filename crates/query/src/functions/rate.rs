@@ -80,7 +80,7 @@ impl Changes {
     }
 
     fn result(&mut self) -> Option<f64> {
-        self.samples.sort_unstable_by(|a, b| a.0.cmp(&b.0));
+        self.samples.sort_unstable_by_key(|(time, _)| *time);
         let ((from, first), (to, last)) = (*self.samples.first()?, *self.samples.last()?);
         if from == to {
             return None;

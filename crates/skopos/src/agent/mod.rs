@@ -554,7 +554,10 @@ fn next_look(now: Duration, interval: Duration) -> Duration {
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser as _;
+
     use super::*;
+    use crate::cli::{Cli, Verb};
 
     #[test]
     fn looks_come_about_once_a_second_whatever_the_interval() {
@@ -580,14 +583,10 @@ mod tests {
         std::fs::write(&config, (0..1000).map(insight).collect::<String>()).expect("written");
         let dir = Some(folder.path().to_owned());
         let global = Global { json: false, plain: true, dir };
-        let args = AgentArgs {
-            run_for: None,
-            interval: None,
-            policy: None,
-            budget: None,
-            config: Some(config),
-            node: Some("n01".to_owned()),
-            skip: Vec::new(),
+        let config = config.display().to_string();
+        let typed = ["skopos", "agent", "--node", "n01", "--config", &config];
+        let Verb::Agent(args) = Cli::try_parse_from(typed).expect("arguments").verb else {
+            panic!("another verb");
         };
         let (signals, _sender) = std::os::unix::net::UnixStream::pair().expect("sockets");
         let agent = Agent::start(&global, &args, Signals(signals)).expect("it starts");

@@ -34,7 +34,7 @@ pub(crate) struct Asker {
 /// Who answers.
 enum Whom {
     /// This process, of what is published on this machine.
-    Here { engine: Engine, runtime: tokio::runtime::Runtime },
+    Here { engine: Box<Engine>, runtime: tokio::runtime::Runtime },
     /// The hub of this machine.
     #[cfg(feature = "hub")]
     Hub(std::os::unix::net::UnixStream),
@@ -47,7 +47,7 @@ impl Asker {
         let engine = engine.map_err(|e| failed(&e))?;
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_time().build();
         let runtime = runtime.map_err(|e| Failure::new("no threads can be started").because(&e))?;
-        Ok(Self { whom: Whom::Here { engine, runtime }, limits })
+        Ok(Self { whom: Whom::Here { engine: Box::new(engine), runtime }, limits })
     }
 
     /// Of what the hub of this runtime directory knows; `None` if there is no hub.
