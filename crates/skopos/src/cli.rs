@@ -179,7 +179,7 @@ pub(crate) struct RunArgs {
     /// Print a summary to stderr at the end, even where that is no terminal
     #[arg(long, conflicts_with = "quiet")]
     pub(crate) summary: bool,
-    /// Print nothing, even on a terminal
+    /// Print neither warnings nor a summary, even on a terminal
     #[arg(long, short)]
     pub(crate) quiet: bool,
     /// Measure by these mechanisms alone, as --explain names them, to compare them

@@ -4,7 +4,7 @@
 use std::ffi::{CString, OsString};
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
-use std::os::fd::AsFd as _;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 
 use rustix::event::{PollFd, PollFlags, poll};
@@ -21,14 +21,38 @@ pub(crate) struct Waiting {
     failed: File,
 }
 
+/// What a child is started with. It is made before what measures the task takes descriptors: where there
+/// are few, a task runs that is measured by less.
+pub(crate) struct Pipes {
+    gate: (OwnedFd, OwnedFd),
+    failed: (OwnedFd, OwnedFd),
+    /// Kept free for the child, and for what is opened once it is there.
+    spare: Vec<OwnedFd>,
+}
+
+impl Pipes {
+    /// A listener, two pipes, a handle of a process, and files of `/proc` one after the other.
+    const SPARE: usize = 8;
+
+    /// # Errors
+    /// There are not even descriptors to start a child.
+    pub(crate) fn new() -> io::Result<Self> {
+        let pipe = || pipe_with(PipeFlags::CLOEXEC);
+        let (gate, failed) = (pipe()?, pipe()?);
+        let spare = (0..Self::SPARE).map_while(|_| gate.0.try_clone().ok()).collect();
+        Ok(Self { gate, failed, spare })
+    }
+}
+
 /// Forks.
 ///
 /// # Errors
-/// There are no more processes or descriptors; an argument has a zero byte in it.
+/// There are no more processes; an argument has a zero byte in it.
 pub(crate) fn start(
     command: &[OsString],
     launch: &Launch,
     signals: &Signals,
+    pipes: Pipes,
 ) -> Result<Waiting, Failed> {
     let cannot = |e: io::Error| Failed::Start(e);
     let text = |text: &OsString| {
@@ -48,8 +72,8 @@ pub(crate) fn start(
         text(&OsString::from_vec(both))
     });
     let environment = environment.collect::<Result<Vec<_>, _>>()?;
-    let pipe = || pipe_with(PipeFlags::CLOEXEC).map_err(|e| cannot(e.into()));
-    let ((gate_in, gate), (failed, failed_in)) = (pipe()?, pipe()?);
+    let Pipes { gate: (gate_in, gate), failed: (failed, failed_in), spare } = pipes;
+    drop(spare);
     let child = Child {
         program,
         arguments: &arguments,

@@ -38,3 +38,4 @@ pub use report::page::page;
 pub use report::series::{COLUMNS, Row};
 pub use report::signals::signal;
 pub use sys::die_of;
+pub use sys::started::spare_the_monitor;

@@ -13,7 +13,7 @@ use crate::attach::{self, Found, Unfit};
 use crate::enforce::{self, Enforcer};
 use crate::family;
 use crate::host::Disturbances;
-use crate::launch;
+use crate::launch::{self, Pipes};
 use crate::mechanism::choose::{self, Team};
 use crate::mechanism::{Now, bpf, nested, procfs, ptrace};
 use crate::proc;
@@ -157,9 +157,10 @@ fn start(
     warn: &mut dyn FnMut(&Crossing),
 ) -> Result<Outcome, Failed> {
     sys::adopt_orphans();
+    let pipes = Pipes::new().map_err(Failed::Start)?;
     let mut team = choose::gather(order);
     let start = SystemTime::now();
-    let mut waiting = launch::start(&order.command, &team.launch, &signals)?;
+    let mut waiting = launch::start(&order.command, &team.launch, &signals, pipes)?;
     let root = waiting.pid;
     let mut seen = Seen::new();
     attach(&mut team, root, &order.limits, &mut seen);

@@ -6,6 +6,7 @@ pub(crate) mod netlink;
 pub(crate) mod nvml;
 pub(crate) mod perf;
 pub(crate) mod seccomp;
+pub(crate) mod started;
 
 use std::ffi::{CString, c_int, c_void};
 use std::io;
@@ -73,8 +74,7 @@ fn become_program(
         let mut gate =
             libc::pollfd { fd: child.gate.as_raw_fd(), events: libc::POLLIN, revents: 0 };
         while libc::poll(&raw mut gate, 1, -1) < 0 && *libc::__errno_location() == libc::EINTR {}
-        // Rust ignores SIGPIPE; a task starts with what its parent has, as under a shell.
-        libc::signal(libc::SIGPIPE, libc::SIG_DFL);
+        started::restore();
         libc::sigprocmask(libc::SIG_SETMASK, child.mask, ptr::null_mut());
         libc::execvpe(child.program.as_ptr(), arguments.as_ptr(), environment.as_ptr());
         let code = *libc::__errno_location();

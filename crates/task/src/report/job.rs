@@ -34,7 +34,9 @@ pub fn join(mut ranks: Vec<Summary>) -> Option<Summary> {
     let first = ranks.first()?;
     let of = first.task.rank.clone()?;
     let there: BTreeSet<u32> = ranks.iter().map(number).collect();
-    let missing: Vec<u32> = (0..of.size).filter(|rank| !there.contains(rank)).collect();
+    // What launchers tell is the environment's: a wrong size costs no memory.
+    let missing = (0..of.size).filter(|rank| !there.contains(rank)).take(MAX_LISTED).collect();
+    let missing_total = of.size as usize - there.range(..of.size).count();
     let listed = ranks.iter().take(MAX_LISTED).map(rank_use).collect();
     let job = Job {
         id: of.job,
@@ -42,8 +44,8 @@ pub fn join(mut ranks: Vec<Summary>) -> Option<Summary> {
         ranks_total: of.size,
         ranks: listed,
         ranks_left_out: ranks.len().saturating_sub(MAX_LISTED) as u64,
-        missing: missing.iter().take(MAX_LISTED).copied().collect(),
-        missing_total: missing.len() as u64,
+        missing,
+        missing_total: missing_total as u64,
     };
     let mut summary = Summary {
         version: first.version,
@@ -56,7 +58,7 @@ pub fn join(mut ranks: Vec<Summary>) -> Option<Summary> {
         level: ranks.iter().map(|r| r.level).min().unwrap_or(0),
         resources: RESOURCES
             .iter()
-            .map(|r| (r.name.to_owned(), reading(r, &ranks, missing.len())))
+            .map(|r| (r.name.to_owned(), reading(r, &ranks, missing_total)))
             .collect(),
         mechanisms: mechanisms(&ranks),
         overhead: Overhead {

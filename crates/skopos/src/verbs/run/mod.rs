@@ -69,6 +69,7 @@ pub(crate) fn run(global: &Global, args: &RunArgs) -> Result<ExitCode, Failure> 
     if args.explain {
         return explain(global, &order);
     }
+    skopos_task::spare_the_monitor();
     let auto = auto::plan(args, &mut order)?;
     let mut archive = args.archive.clone().map(archive::create).transpose()?;
     // The environment is the monitor's, and says nothing of a task that it did not start.
@@ -76,7 +77,9 @@ pub(crate) fn run(global: &Global, args: &RunArgs) -> Result<ExitCode, Failure> 
     let prepared = args.report.as_deref().map(|folder| files::prepare(folder, rank.as_ref()));
     let place = prepared.transpose()?;
     let warn = &mut |near: &Crossing| {
-        tell(format!("skopos: {}", text::near(near)));
+        if !args.quiet {
+            tell(format!("skopos: {}", text::near(near)));
+        }
     };
     let mut outcome = match skopos_task::run(&order, warn) {
         Ok(outcome) => outcome,

@@ -13,6 +13,7 @@ mod programs;
 mod ranks;
 mod seccomp;
 mod spikes;
+mod started;
 mod terminal;
 mod truth;
 mod watched;

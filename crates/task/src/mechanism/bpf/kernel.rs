@@ -41,6 +41,10 @@ const FILES: &[(&str, &str)] = &[("called", "sys_exit"), ("completed", "io_uring
 /// Since this version the end of a process is told while its memory is still there.
 const TELLS_MEMORY: (u32, u32) = (6, 16);
 
+/// What the ring holds, and what it puts in front of each record.
+const RING_BYTES: usize = 1 << 22;
+const RECORD_HEADER: usize = 8;
+
 const KNOWN_WORDS: usize = 13;
 const TOTALS_WORDS: usize = 17;
 const MAXIMA_WORDS: usize = 2;
@@ -130,9 +134,14 @@ impl Kernel {
         self.processes.insert(pid.unsigned_abs(), known, 0).map_err(told)
     }
 
-    /// Hands out what was told, oldest first.
+    /// Hands out what was told until now, oldest first: no more than the ring holds, for a task may fork
+    /// as fast as this reads.
     pub(super) fn take(&mut self, mut record: impl FnMut(&[u8])) {
-        while let Some(next) = self.ring.next() {
+        let mut bytes = 0;
+        while bytes < RING_BYTES
+            && let Some(next) = self.ring.next()
+        {
+            bytes += RECORD_HEADER + next.len();
             record(&next);
         }
     }

@@ -15,6 +15,7 @@ use std::io;
 use std::net::{IpAddr, Ipv6Addr};
 use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use rustix::fs::{FallocateFlags, FlockOperation, fallocate, flock};
 use skopos_model::task::{FileUse, PeerUse, ProcessFiles};
@@ -46,6 +47,9 @@ const KINDS: [&str; 4] = ["others", "pipes", "nameless", "sockets"];
 
 /// The files of tables begin like this; the process id of the monitor follows.
 const PREFIX: &str = "counters-of-";
+
+/// An empty table that is older than this is nobody's any more.
+const NEW: Duration = Duration::from_secs(60);
 
 /// A table, and the file that it is.
 pub(super) struct Table {
@@ -212,10 +216,14 @@ fn sweep(folder: &Path) {
         if !entry.file_name().to_string_lossy().starts_with(PREFIX) {
             continue;
         }
-        // A new one that is not locked yet is a moment old, and empty.
         let Ok(file) = File::open(entry.path()) else { continue };
         let is_left = flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok();
-        if is_left && file.metadata().is_ok_and(|about| about.len() > 0) {
+        // A new one that is not locked yet is empty, and a moment old.
+        let is_begun = |about: fs::Metadata| {
+            about.len() > 0
+                || about.modified().is_ok_and(|at| at.elapsed().is_ok_and(|age| age > NEW))
+        };
+        if is_left && file.metadata().is_ok_and(is_begun) {
             let _ = fs::remove_file(entry.path());
         }
     }
@@ -288,8 +296,15 @@ mod tests {
         let used = Table::new_in(folder.path()).expect("a table");
         let left = folder.path().join(format!("{PREFIX}1-0"));
         fs::write(&left, "left").expect("written");
+        // One that was killed before it had any space, and one that is being made.
+        let (empty, new) =
+            (["2-0", "3-0"]).map(|n| folder.path().join(format!("{PREFIX}{n}"))).into();
+        let long_ago = std::time::SystemTime::now() - 2 * NEW;
+        File::create(&empty).and_then(|file| file.set_modified(long_ago)).expect("made");
+        File::create(&new).expect("made");
         let other = Table::new_in(folder.path()).expect("a table");
         assert!(used.path.exists() && other.path.exists() && !left.exists());
+        assert!(new.exists() && !empty.exists());
         let header = used.header().expect("read");
         assert_eq!((header.files, header.sent_bytes), (KINDS.len() as u64, 0));
         assert_eq!(used.take(7).expect("read"), None);

@@ -72,8 +72,6 @@ pub(crate) struct Seccomp {
 struct Answers {
     thread: JoinHandle<()>,
     stop: OwnedFd,
-    /// Closed, it tells the guardian that nobody else answers.
-    _alive: OwnedFd,
 }
 
 impl Mechanism for Seccomp {
@@ -103,6 +101,8 @@ impl Mechanism for Seccomp {
         let (stopped, stop) = pipe_with(PipeFlags::CLOEXEC)?;
         let positions = Arc::clone(&self.positions);
         let thread = std::thread::Builder::new().name("seccomp".into()).spawn(move || {
+            // Closed, however this ends, it tells the guardian that nobody else answers.
+            let _alive = alive;
             // A mistake of ours must not leave the task waiting.
             let look = AssertUnwindSafe(|| answer(&listener, &stopped, Some(&positions)));
             if catch_unwind(look).is_err() {
@@ -110,7 +110,7 @@ impl Mechanism for Seccomp {
                 answer(&listener, &stopped, None);
             }
         })?;
-        self.answers = Some(Answers { thread, stop, _alive: alive });
+        self.answers = Some(Answers { thread, stop });
         Ok(())
     }
 
@@ -153,7 +153,7 @@ impl Seccomp {
 
     /// From now on the guardian answers, if there is anybody left.
     fn stop(&mut self) {
-        if let Some(Answers { thread, stop, _alive }) = self.answers.take() {
+        if let Some(Answers { thread, stop }) = self.answers.take() {
             drop(stop);
             // It ended of its own mistake at worst, which is told by what is missing.
             let _ = thread.join();

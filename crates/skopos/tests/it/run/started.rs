@@ -1,0 +1,97 @@
+//! A task starts as it would without its monitor, and what limits it limits not the monitor.
+
+use super::*;
+
+/// What `sh` says that begins like this and then becomes either the program, or its monitor.
+fn both(begin: &str, options: &str, script: &str) -> (Output, Output) {
+    let run = |monitor: &str| {
+        let script = format!("{begin} exec {monitor} sh -c '{script}'");
+        Command::new("sh").args(["-c", &script]).output().expect("it starts")
+    };
+    let monitor = format!("{} run {options} --", env!("CARGO_BIN_EXE_skopos"));
+    (run(""), run(&monitor))
+}
+
+#[test]
+fn signals_that_were_ignored_still_are_and_others_are_not() {
+    for begin in ["", "trap \"\" PIPE;", "trap \"\" XFSZ;", "trap \"\" PIPE XFSZ HUP;"] {
+        let (bare, watched) = both(begin, "", "grep -E \"Sig(Ign|Blk)\" /proc/self/status");
+        assert_eq!(bare.stdout, watched.stdout, "{begin} {watched:?}");
+        assert!(watched.status.success());
+    }
+}
+
+#[test]
+fn streams_that_were_closed_still_are() {
+    for begin in ["exec 0<&-;", "exec 2>&-;", "exec 0<&- 2>&-;"] {
+        for options in ["", "--mechanism wait4,procfs", "--level 3"] {
+            let (bare, watched) = both(begin, options, "cd /proc/$$/fd; echo *");
+            let (bare, watched) = (bare.stdout, watched.stdout);
+            let texts = [&bare, &watched].map(|bytes| String::from_utf8_lossy(bytes).into_owned());
+            assert_eq!(texts[0], texts[1], "{begin} {options}");
+        }
+    }
+}
+
+#[test]
+fn few_descriptors_cost_mechanisms_and_not_the_task() {
+    for most in 8..=40 {
+        let (_, watched) = both(&format!("ulimit -n {most};"), "", "ulimit -n; exit 3");
+        let stdout = String::from_utf8_lossy(&watched.stdout);
+        assert_eq!(
+            (&*stdout, watched.status.code()),
+            (&*format!("{most}\n"), Some(3)),
+            "{watched:?}"
+        );
+    }
+}
+
+#[test]
+fn a_limit_that_may_be_raised_is_the_tasks_alone() {
+    let names = |begin: &str| {
+        let (_, watched) = both(begin, "--json", "ulimit -S -n");
+        let stderr = String::from_utf8_lossy(&watched.stderr).into_owned();
+        let summary: Json =
+            serde_json::from_str(stderr.trim()).unwrap_or_else(|e| panic!("{e}: {stderr}"));
+        let used = |m: &&Json| m["used"] == true;
+        let all = summary["mechanisms"].as_array().expect("a list").iter().filter(used);
+        let names: Vec<String> = all.map(|m| m["name"].to_string()).collect();
+        (names, String::from_utf8_lossy(&watched.stdout).into_owned())
+    };
+    let (usual, _) = names("");
+    let (few, limit) = names("ulimit -S -n 10;");
+    assert_eq!((few, &*limit), (usual, "10\n"));
+}
+
+#[test]
+fn a_limit_of_file_sizes_costs_the_report_and_not_the_task() {
+    let folder = tempfile::tempdir().expect("a folder");
+    // A file of the task's own is too large for it, as without a monitor.
+    let own = folder.path().join("own");
+    let script = format!("head -c 1000000 /dev/zero >{}; echo $?; exit 3", own.display());
+    let place = folder.path().join("out");
+    let report = format!("--report {}", place.display());
+    for options in ["", "--level 1", "--level 3", &report] {
+        let (bare, watched) = both("ulimit -f 1;", options, &script);
+        assert_eq!(watched.stdout, bare.stdout, "{options}");
+        assert_eq!(watched.status.code(), Some(3), "{options}: {watched:?}");
+        let stderr = String::from_utf8_lossy(&watched.stderr);
+        let is_told = stderr.contains("the report could not be written");
+        assert_eq!(is_told, options == report, "{options}: {stderr}");
+    }
+    let left = std::fs::read_dir(&place).expect("the folder").count();
+    assert_eq!(left, 0, "nothing that looks like a report");
+}
+
+#[test]
+fn no_warning_comes_to_who_wants_quiet() {
+    let script = "while :; do :; done";
+    let stderr = |options: &[&str]| {
+        let limited = ["--limit", "cpu=2s", "--", "sh", "-c", script];
+        let ran = monitor(&[options, &limited].concat()).output().expect("it starts");
+        assert_eq!(ran.status.code(), Some(137));
+        String::from_utf8_lossy(&ran.stderr).into_owned()
+    };
+    assert!(stderr(&[]).contains("cpu"), "it is warned otherwise");
+    assert_eq!(stderr(&["--quiet"]), "");
+}
