@@ -1,5 +1,6 @@
 //! The loop that waits for whatever happens to the task: births, ends, signals, the next look, a limit.
 
+use std::collections::HashSet;
 use std::ffi::{OsString, c_int};
 use std::io;
 use std::os::fd::AsFd as _;
@@ -11,7 +12,6 @@ use skopos_model::task::{Crossing, Files, Limits, Summary};
 
 use crate::attach::{self, Found, Unfit};
 use crate::enforce::{self, Enforcer};
-use crate::family;
 use crate::host::Disturbances;
 use crate::launch::{self, Pipes};
 use crate::mechanism::choose::{self, Team};
@@ -192,8 +192,13 @@ fn start(
 fn attach(team: &mut Team, root: Pid, limits: &Limits, seen: &mut Seen) {
     let mut refused = Vec::new();
     for mechanism in &mut team.mechanisms {
+        let name = mechanism.name();
         if let Err(e) = mechanism.attach(root, seen) {
-            refused.push((mechanism.name(), e));
+            refused.push((name, e));
+        } else if let Some(gives) = mechanism.gives()
+            && let Some(found) = team.uses.iter_mut().find(|u| u.name == name)
+        {
+            found.why = gives;
         }
     }
     for (name, e) in refused {
@@ -277,7 +282,7 @@ impl<'a> Run<'a> {
     }
 
     fn until_the_end(&mut self, warn: &mut dyn FnMut(&Crossing)) -> io::Result<()> {
-        while self.over.is_none() || self.has_more_to_end() {
+        while self.over.is_none() || self.enforcer.has_more(&self.seen) {
             self.sleep()?;
             for came in self.signals.take() {
                 self.told(came);
@@ -299,25 +304,24 @@ impl<'a> Run<'a> {
             let may_look = self.over.is_none() && !self.enforcer.is_ending();
             if may_look && self.next_look <= Instant::now() {
                 self.look();
-                self.enforcer.near(&self.now, self.seen.elapsed()).iter().for_each(&mut *warn);
                 self.enforce();
+            }
+            if self.over.is_none() && !self.enforcer.is_ending() {
+                self.enforcer.near(&self.now, self.seen.elapsed()).iter().for_each(&mut *warn);
             }
         }
         Ok(())
     }
 
-    /// What exceeded a limit is ended with all that descends from it.
-    fn has_more_to_end(&self) -> bool {
-        self.enforcer.is_ending() && !family::members(&self.seen).is_empty()
-    }
-
     /// A signal came: it is the task's, if the task was started here.
     fn told(&mut self, came: Came) {
-        if self.found.is_some() {
-            // One that is being ended may be stopped, and stays so if nobody ends it.
-            let is_left = LETTING_GO.contains(&came.signal) && !self.enforcer.is_ending();
-            if is_left && self.over.is_none() {
-                self.over = Some(Over::LetGo);
+        let is_asked = LETTING_GO.contains(&came.signal);
+        if is_asked && self.enforcer.may_give_up(self.found.is_some()) {
+            self.enforcer.give_up(&self.seen);
+            self.over.get_or_insert(Over::LetGo);
+        } else if self.found.is_some() {
+            if is_asked {
+                self.over.get_or_insert(Over::LetGo);
             }
         } else if came.signal != libc::SIGCHLD && !came.from_terminal {
             // The terminal has told the whole group, the task too.
@@ -349,7 +353,7 @@ impl<'a> Run<'a> {
 
     fn sleep(&mut self) -> io::Result<()> {
         let mut until = self.next_look.saturating_duration_since(Instant::now());
-        if let Some(wall) = self.enforcer.wall_limit() {
+        if let Some(wall) = self.enforcer.next_wall() {
             until = until.min(wall.saturating_sub(self.seen.elapsed()) + Duration::from_millis(1));
         }
         if self.enforcer.is_ending() {
@@ -451,12 +455,15 @@ impl<'a> Run<'a> {
             self.now.processes = Some(self.seen.count());
         }
         if !self.enforcer.is_ending() {
-            let mut crossings = self.enforcer.exceeded(&self.now, self.seen.elapsed());
+            let team = &self.team;
+            let kept = |name: &str| team.mechanisms.iter().any(|m| m.keeps(name));
+            let mut crossings = self.enforcer.exceeded(&self.now, self.seen.elapsed(), kept);
             for mechanism in &mut self.team.mechanisms {
                 crossings.extend(mechanism.crossings(&self.seen));
             }
             // Two may have seen the same.
-            crossings.dedup_by_key(|crossing| crossing.limit.resource.name);
+            let mut names = HashSet::new();
+            crossings.retain(|crossing| names.insert(crossing.limit.resource.name));
             if let Some(first) = crossings.first() {
                 self.guilty = self.seen.greatest_user(first.limit.resource.name);
                 self.crossings = crossings;
@@ -464,11 +471,16 @@ impl<'a> Run<'a> {
             }
         }
         self.enforcer.step(&mut self.team.mechanisms, &self.seen);
+        if self.over.is_none() && self.enforcer.cannot(&self.seen) {
+            // Nobody knows when it ends, and the others have.
+            self.over = Some(Over::LetGo);
+        }
     }
 
     fn outcome(mut self, start: SystemTime) -> Outcome {
         let elapsed = self.seen.elapsed();
         let disturbed = self.disturbances.until(&Disturbances::now(), elapsed.as_secs_f64());
+        let left = self.enforcer.left(&self.seen);
         // What the last to end had to tell. Whoever is gone by then has been told of before that.
         let gone = self.seen.gone();
         self.team.mechanisms.iter_mut().for_each(|m| m.readable(&mut self.seen));
@@ -489,6 +501,7 @@ impl<'a> Run<'a> {
             found: self.found,
             crossings: self.crossings,
             guilty: self.guilty,
+            left,
             level: self.team.level,
             uses: self.team.uses,
             disturbed,

@@ -116,17 +116,30 @@ impl fmt::Display for Crossing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Limit { resource, most } = self.limit;
         let (short, unit) = (resource.short(), resource.unit);
-        let (mut value, limit) = (amount(self.value, unit), amount(most, unit));
+        let (value, limit) = (amount(self.value, unit), amount(most, unit));
         if self.value <= most {
             // The kernel let it have no more.
             return write!(f, "{short}: {limit} reached, and more was asked for");
         }
         if value == limit {
-            // So close that only all the digits tell them apart.
-            value = format!("{} {unit}", self.value);
+            return match unit {
+                // So close that only more digits tell them apart.
+                "seconds" => {
+                    let (value, limit) = apart(self.value, most);
+                    write!(f, "{short}: {value} s > {limit} s")
+                }
+                _ => write!(f, "{short}: {} {unit} > {limit}", self.value),
+            };
         }
         write!(f, "{short}: {value} > {limit}")
     }
+}
+
+/// Two numbers with as many digits as tell them apart, three at least.
+fn apart(a: f64, b: f64) -> (String, String) {
+    let with = |digits: usize| (format!("{a:.digits$}"), format!("{b:.digits$}"));
+    // A clock has no more than nine.
+    (3..9).map(with).find(|(a, b)| a != b).unwrap_or_else(|| with(9))
 }
 
 /// An amount as people read it: `5.1 GiB`, `2 h 00 m`, `17`.
@@ -151,9 +164,12 @@ fn human_bytes(value: f64) -> String {
     format!("{} {}", trimmed(value), steps[step])
 }
 
-/// Two decimals at most, and none that say nothing.
+/// Two decimals at most, and none that say nothing; of what is less than a tenth two digits.
 fn trimmed(value: f64) -> String {
-    let text = format!("{value:.2}");
+    let small = value > 0.0 && value < 0.1;
+    // Less than a millionth is nothing that anybody limits.
+    let digits = if small { (1.0 - value.log10().floor()).min(7.0) as usize } else { 2 };
+    let text = format!("{value:.digits$}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
@@ -245,5 +261,15 @@ mod tests {
         let crossing = |value| Crossing { limit: Limit { resource, most: 4.0 * gib }, value };
         assert_eq!(crossing(5.1 * gib).to_string(), "memory: 5.1 GiB > 4 GiB");
         assert_eq!(crossing(4.0 * gib + 1.0).to_string(), "memory: 4294967297 bytes > 4 GiB");
+        for (limit, value, expected) in [
+            ("wall=1s", 1.001114746, "wall: 1.001 s > 1.000 s"),
+            ("wall=1s", 1.0000004, "wall: 1.0000004 s > 1.0000000 s"),
+            ("cores=0.004", 0.3, "cores: 0.3 > 0.004"),
+            ("cores=0.25", 0.3, "cores: 0.3 > 0.25"),
+        ] {
+            let limits = Limits::parse(limit).expect("a limit");
+            let limit = limits.iter().next().expect("one");
+            assert_eq!(Crossing { limit, value }.to_string(), expected);
+        }
     }
 }

@@ -4,6 +4,8 @@
 //! Needs to be allowed to make a group below one's own: root, or a user to whom it was delegated. What
 //! a group was charged for has page cache in it, so its peak is no need of the task's.
 
+mod handed;
+
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -11,6 +13,7 @@ use std::time::Duration;
 
 use skopos_model::task::{Completeness, Crossing, Limit, Limits};
 
+use self::handed::Handed;
 use super::{Launch, Mechanism};
 use crate::seen::{Offer, Seen};
 use crate::sys::Pid;
@@ -29,6 +32,10 @@ const ROOM: f64 = 4096.0;
 pub(crate) struct Cgroup {
     limits: Limits,
     groups: Vec<Group>,
+    /// What groups above were made to hand down.
+    handed: Vec<Handed>,
+    /// Why one hands nothing down.
+    not_handed: Option<String>,
 }
 
 /// A group that was made in one hierarchy.
@@ -46,7 +53,29 @@ impl Group {
 
 impl Cgroup {
     pub(crate) fn new(limits: &Limits) -> Self {
-        Self { limits: limits.clone(), groups: Vec::new() }
+        let (groups, handed) = (Vec::new(), Vec::new());
+        Self { limits: limits.clone(), groups, handed, not_handed: None }
+    }
+
+    /// Has groups of version 2 hand down what the limits need.
+    fn hand_down(&mut self, parent: &Path) {
+        let is_limited = |name| self.limits.of(name).is_some();
+        let mut wanted = Vec::new();
+        if is_limited("resident_bytes_max") {
+            wanted.push("memory");
+        }
+        if is_limited("threads_max") || is_limited("processes_max") {
+            wanted.push("pids");
+        }
+        match Handed::down(parent, &wanted) {
+            Ok(handed) => self.handed.extend(handed),
+            Err(why) => self.not_handed = Some(why),
+        }
+    }
+
+    /// The file by which the kernel is told how much memory the group may have.
+    fn memory_max(&self) -> Option<PathBuf> {
+        ["memory.max", "memory.limit_in_bytes"].iter().find_map(|file| self.with(file))
     }
 
     /// The group in which a file of this name is.
@@ -76,8 +105,7 @@ impl Cgroup {
     fn enforce(&self) -> io::Result<()> {
         if let Some(bytes) = self.limits.of("resident_bytes_max") {
             let text = format!("{}", bytes as u64);
-            let files = ["memory.max", "memory.limit_in_bytes"];
-            if let Some(path) = files.iter().find_map(|file| self.with(file)) {
+            if let Some(path) = self.memory_max() {
                 fs::write(path, &text)?;
                 // Without this the task would go to swap instead.
                 if let Some(path) = self.with("memory.memsw.limit_in_bytes") {
@@ -126,6 +154,7 @@ impl Mechanism for Cgroup {
         let mut refused = None;
         for parent in parents(&own, &mounts) {
             sweep(&parent);
+            self.hand_down(&parent);
             let folder = parent.join(format!("{PREFIX}{}", std::process::id()));
             match fs::create_dir(&folder) {
                 Ok(()) => self.groups.push(Group { folder, parent }),
@@ -177,6 +206,38 @@ impl Mechanism for Cgroup {
         crossings
     }
 
+    fn gives(&self) -> Option<String> {
+        let (memory, pids) = (self.memory_max().is_some(), self.with("pids.max").is_some());
+        let mut told = "processor time of all".to_owned();
+        if self.charged_max().is_some() {
+            told += ", the group's memory";
+        }
+        told += match (memory, pids) {
+            (true, true) => ", limits that the kernel keeps",
+            (true, false) => {
+                ", the limit on memory, which the kernel keeps; it has no controller \
+                              `pids` here, and looks keep a limit on threads"
+            }
+            (false, true) => {
+                ", the limit on threads, which the kernel keeps; it has no controller \
+                              `memory` here, and looks keep a limit on memory"
+            }
+            (false, false) => {
+                "; it has no controllers `memory` and `pids` here, so the kernel keeps \
+                               no limit, and looks do"
+            }
+        };
+        if let Some(why) = &self.not_handed {
+            told += ": ";
+            told += why;
+        }
+        Some(told)
+    }
+
+    fn keeps(&self, resource: &str) -> bool {
+        resource == "resident_bytes_max" && self.memory_max().is_some()
+    }
+
     fn kill_all(&mut self) -> bool {
         self.with("cgroup.kill").is_some_and(|path| fs::write(path, "1").is_ok())
     }
@@ -192,7 +253,14 @@ impl Mechanism for Cgroup {
         let system = system.or_else(|| self.keyed("cpu.stat", "system_usec").map(micros));
         let left = self.with("cgroup.procs").and_then(|path| fs::read_to_string(path).ok());
         let left = left.map_or(0, |pids| pids.lines().count());
-        let left = (left > 0).then(|| format!("{left} processes of the task run on"));
+        let left = match left {
+            0 => None,
+            1 => Some("1 process of the task runs on".to_owned()),
+            _ => Some(format!("{left} processes of the task run on")),
+        };
+        if self.charged_max().is_none() {
+            seen.cannot("cgroup_bytes_max", "its control group has no controller `memory`");
+        }
         let stalled =
             Some("time in which at least one thread waited; two that wait together count once");
         for (name, value, error_bound, reason) in [
@@ -216,6 +284,8 @@ impl Mechanism for Cgroup {
 
 impl Drop for Cgroup {
     fn drop(&mut self) {
+        // Where controllers are handed down no process may be put back.
+        self.handed.clear();
         for Group { folder, parent } in &self.groups {
             remove(folder, parent);
         }
@@ -252,7 +322,10 @@ fn remove(folder: &Path, parent: &Path) {
 fn sweep(parent: &Path) {
     for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
         let name = entry.file_name();
-        let monitor = name.to_str().and_then(|n| n.strip_prefix(PREFIX)?.parse::<Pid>().ok());
+        let id = |n: &str| {
+            n.strip_prefix(handed::OWN).or_else(|| n.strip_prefix(PREFIX))?.parse::<Pid>().ok()
+        };
+        let monitor = name.to_str().and_then(id);
         if monitor.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists()) {
             sweep(&entry.path());
             // One that is not empty stays: its task runs on.

@@ -165,7 +165,10 @@ impl Team {
             return self.left_out(name, why);
         }
         match mechanism.prepare(&mut self.launch) {
-            Ok(()) => self.add(name, why, mechanism),
+            Ok(()) => {
+                let gives = mechanism.gives();
+                self.add(name, gives.as_deref().unwrap_or(why), mechanism);
+            }
             Err(e) => self.left_out(name, &e.to_string()),
         }
     }

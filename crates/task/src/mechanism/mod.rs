@@ -108,6 +108,16 @@ pub(crate) trait Mechanism {
         Vec::new()
     }
 
+    /// What it gives here, if that depends on the machine.
+    fn gives(&self) -> Option<String> {
+        None
+    }
+
+    /// True if the kernel keeps the limit on this resource.
+    fn keeps(&self, _resource: &str) -> bool {
+        false
+    }
+
     /// Ends all processes of the task at once, if it can. True if it did.
     fn kill_all(&mut self) -> bool {
         false
@@ -122,6 +132,8 @@ pub(crate) trait Mechanism {
 pub(crate) struct Now {
     pub(crate) cpu_seconds: Option<f64>,
     pub(crate) resident_bytes: Option<u64>,
+    /// The same without what is counted in several processes, as far as a limit wants it known.
+    pub(crate) unshared_bytes: Option<u64>,
     pub(crate) pss_bytes: Option<u64>,
     pub(crate) virtual_bytes: Option<u64>,
     pub(crate) swap_bytes: Option<u64>,
@@ -142,7 +154,7 @@ impl Now {
         let count = |value: Option<u64>| value.map(|v| v as f64);
         match resource {
             "cpu_seconds" => self.cpu_seconds,
-            "resident_bytes_max" => count(self.resident_bytes),
+            "resident_bytes_max" => count(self.unshared_bytes.or(self.resident_bytes)),
             "pss_bytes_max" => count(self.pss_bytes),
             "virtual_bytes_max" => count(self.virtual_bytes),
             "swap_bytes_max" => count(self.swap_bytes),

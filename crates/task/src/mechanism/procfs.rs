@@ -34,6 +34,8 @@ pub(crate) struct Procfs {
     searches: bool,
     /// Processes that there may be: of more it is enough to know that they are there.
     most: f64,
+    /// Memory that it may use.
+    memory_most: f64,
     root: Option<Pid>,
     last: Now,
     greatest: Now,
@@ -46,6 +48,7 @@ impl Procfs {
         Self {
             searches,
             most: limits.of("processes_max").unwrap_or(f64::INFINITY),
+            memory_most: limits.of("resident_bytes_max").unwrap_or(f64::INFINITY),
             root: None,
             last: Now::default(),
             greatest: Now::default(),
@@ -56,8 +59,7 @@ impl Procfs {
 
     /// Finds who came and who went. Of too many, how many there are.
     fn search(&self, seen: &mut Seen) -> Result<(), u64> {
-        let there: HashSet<Pid> =
-            family::members(seen).into_iter().map(|member| member.pid).collect();
+        let there: HashSet<Pid> = family::pids(seen);
         if there.len() as f64 > self.most {
             return Err(there.len() as u64);
         }
@@ -131,10 +133,12 @@ impl Mechanism for Procfs {
         let mut cpu = (reaped.usage.user + reaped.usage.system).as_secs_f64();
         let mut io = reaped.io;
         let mut since = Since::of_the_dead(&reaped);
+        let mut sizes = Vec::with_capacity(pids.len());
         for &pid in &pids {
             let Some(stat) = proc::stat(pid) else { continue };
             if !seen.is_guest(pid) {
                 resident += stat.resident_bytes;
+                sizes.push((pid, stat.resident_bytes));
                 virtual_size += stat.virtual_bytes;
             }
             cpu += stat.user_seconds + stat.system_seconds + stat.waited_for_seconds;
@@ -161,6 +165,7 @@ impl Mechanism for Procfs {
         *now = Now {
             cpu_seconds: Some(cpu),
             resident_bytes: Some(resident),
+            unshared_bytes: unshared(sizes, self.memory_most, proc::pss_bytes),
             pss_bytes: pss,
             virtual_bytes: Some(virtual_size),
             swap_bytes: Some(swap),
@@ -229,4 +234,48 @@ const LIMITED_SHARE: u32 = 10;
 /// The time until the next look, when one took so long and `wanted` was asked for.
 pub(crate) fn next_look(wanted: Duration, took: Duration, is_limited: bool) -> Duration {
     wanted.max(took * if is_limited { LIMITED_SHARE } else { LOOK_SHARE })
+}
+
+/// From this share of a limit on memory on it is asked which pages several processes have together.
+const NEAR: f64 = 0.9;
+
+/// Memory of processes of these resident sizes with each page once, if that is near to a limit and there
+/// are pages that they may share; of more than the limit, that it is more. Of one whose pages nobody
+/// tells nothing counts for sure but that it is no larger than all of them together.
+fn unshared(
+    mut sizes: Vec<(Pid, u64)>,
+    most: f64,
+    pss: impl Fn(Pid) -> Option<u64>,
+) -> Option<u64> {
+    let all: u64 = sizes.iter().map(|(_, bytes)| bytes).sum();
+    if sizes.len() < 2 || (all as f64) < NEAR * most {
+        return None;
+    }
+    // Those that may decide it first: the kernel walks the page tables of each.
+    sizes.sort_by_key(|(_, bytes)| std::cmp::Reverse(*bytes));
+    let largest = sizes.first().map_or(0, |(_, bytes)| *bytes);
+    let mut sum = 0;
+    for (pid, _) in sizes {
+        if largest.max(sum) as f64 > most {
+            break;
+        }
+        sum += pss(pid).unwrap_or(0);
+    }
+    Some(largest.max(sum))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn forks_that_share_their_pages_count_them_once() {
+        let sizes = || vec![(1, 200), (2, 200), (3, 200)];
+        assert_eq!(unshared(sizes(), 1000.0, |_| Some(67)), None, "far from it");
+        assert_eq!(unshared(sizes(), 400.0, |_| Some(67)), Some(201));
+        assert_eq!(unshared(sizes(), 400.0, |_| None), Some(200), "the largest is there for sure");
+        assert_eq!(unshared(sizes(), 100.0, |_| unreachable!("one is enough")), Some(200));
+        assert_eq!(unshared(sizes(), 400.0, |_| Some(201)), Some(402), "two are enough");
+        assert_eq!(unshared(vec![(1, 500)], 400.0, |_| None), None, "one shares with nobody");
+    }
 }

@@ -16,6 +16,25 @@ pub(super) fn findings(summary: &Summary) -> Vec<Finding> {
     RULES.iter().filter_map(|rule| rule(summary)).collect()
 }
 
+/// The most processes that a finding names.
+const MAX_NAMED: usize = 3;
+
+/// What runs on though it was to be ended.
+pub(super) fn not_ended(left: &[String]) -> Option<Finding> {
+    if left.is_empty() {
+        return None;
+    }
+    let named = left[..left.len().min(MAX_NAMED)].join(", ");
+    let more = match left.len().saturating_sub(MAX_NAMED) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    found(
+        format!("it was to be ended, and this is left of it: {named}{more}"),
+        "what another user runs that user or an administrator can end, with `kill`",
+    )
+}
+
 /// A share of the wall time from which on waiting stands out.
 const MUCH: f64 = 0.25;
 

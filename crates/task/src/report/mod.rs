@@ -32,6 +32,8 @@ pub(crate) struct Measured<'a> {
     pub(crate) found: Option<Found>,
     pub(crate) crossings: Vec<Crossing>,
     pub(crate) guilty: Option<String>,
+    /// What runs on though it was to be ended.
+    pub(crate) left: Vec<String>,
     pub(crate) level: u8,
     pub(crate) uses: Vec<MechanismUse>,
     pub(crate) disturbed: Vec<String>,
@@ -89,6 +91,7 @@ pub(crate) fn summary(measured: Measured<'_>) -> Summary {
         job: None,
     };
     summary.findings = findings::findings(&summary);
+    summary.findings.extend(findings::not_ended(&measured.left));
     summary
 }
 

@@ -84,6 +84,90 @@ fn the_fastest_growth_is_ended_where_nothing_but_looks_keeps_it() {
 }
 
 #[test]
+fn pages_that_forks_share_do_not_end_the_task() {
+    // 200 MiB that five processes have together; each would count them.
+    let script = "import os, time\nkeep = bytearray(200 << 20)\nkids = []\nfor _ in range(4):\n    \
+                  kid = os.fork()\n    if not kid:\n        time.sleep(1); os._exit(0)\n    \
+                  kids.append(kid)\nfor kid in kids: os.waitpid(kid, 0)\n";
+    let mut ways = vec![vec![], vec!["--mechanism", "wait4,procfs"]];
+    ways.push(vec!["--mechanism", "wait4,procfs,ptrace"]);
+    for way in ways {
+        let told = limited("memory=400MiB", &[&way[..], &["--", "python3", "-c", script]].concat());
+        let ended = &told.summary["ended"];
+        assert_eq!(
+            (told.code, &ended["exit_type"]),
+            (Some(0), &"normal".into()),
+            "{way:?}: {ended}"
+        );
+    }
+}
+
+#[test]
+fn forks_with_pages_of_their_own_are_ended_by_looks() {
+    let hold = program("hold");
+    let script = format!("{0} 60 60000 & {0} 60 60000 & wait", hold.display());
+    for mechanisms in ["wait4,procfs", "wait4,procfs,ptrace"] {
+        let args = ["--mechanism", mechanisms, "--", "sh", "-c", &script];
+        is_ended_for(&limited("memory=100MiB", &args), "memory");
+    }
+}
+
+#[test]
+fn nine_tenths_of_the_wall_time_are_told_between_two_looks() {
+    // Looks come later and later: here none is between 1.3 s and 2.5 s.
+    let args = ["--series", "1m", "--limit", "wall=2s", "--", "sleep", "60"];
+    let ran = monitor(&args).output().expect("it starts");
+    let stderr = String::from_utf8_lossy(&ran.stderr);
+    assert!(stderr.contains("skopos: wall: ") && stderr.contains(" of 2.0 s"), "{stderr}");
+}
+
+/// As a user that may not end what another one runs.
+fn as_user() -> Option<Command> {
+    let exe = env!("CARGO_BIN_EXE_skopos");
+    let user = || {
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups", exe]);
+        command
+    };
+    let may = user().arg("--version").output().is_ok_and(|output| output.status.success());
+    if !may {
+        eprintln!("skipped: no other user may be taken on, or it may not run the program");
+    }
+    may.then(user)
+}
+
+#[test]
+fn what_may_not_be_ended_is_let_go_of_and_named() {
+    let Some(mut command) = as_user() else { return };
+    let mut other = Command::new("sleep").arg("60").spawn().expect("it starts");
+    let pid = other.id().to_string();
+    command.args(["run", "--json", "--limit", "wall=300ms", "--attach", &pid]);
+    let told = told_by(command);
+    is_ended_for(&told, "wall");
+    let finding = told.summary["findings"][1]["what"].as_str().unwrap_or_default().to_owned();
+    assert!(finding.contains(&format!("sleep 60 (pid {pid})")), "{}", told.summary["findings"]);
+    assert!(other.try_wait().expect("asked").is_none(), "it is another user's");
+    other.kill().expect("killed");
+    other.wait().expect("it ends");
+}
+
+#[test]
+fn it_is_told_whether_the_kernel_keeps_a_limit() {
+    let told = limited("memory=1GiB", &["--", "true"]);
+    let mechanisms = told.summary["mechanisms"].as_array().expect("a list");
+    let cgroup = mechanisms.iter().find(|m| m["name"] == "cgroup").expect("it is listed");
+    if cgroup["used"] != true {
+        eprintln!("skipped: no control group of its own");
+        return;
+    }
+    let why = cgroup["why"].as_str().expect("a reason");
+    let keeps =
+        why.contains("limits that the kernel keeps") || why.contains("limit on memory, which");
+    let reading = &told.summary["resources"]["cgroup_bytes_max"];
+    assert_eq!(keeps, !reading["value"].is_null(), "{why}: {reading}");
+}
+
+#[test]
 fn a_limit_that_is_too_small_to_begin_with_ends_the_task_and_not_the_monitor() {
     for level in ["1", "2"] {
         let told = limited("memory=1", &["--level", level, "--", "sleep", "60"]);
