@@ -5,7 +5,7 @@ use super::*;
 /// What `sh` says that begins like this and then becomes either the program, or its monitor.
 fn both(begin: &str, options: &str, script: &str) -> (Output, Output) {
     let run = |monitor: &str| {
-        let script = format!("{begin} exec {monitor} sh -c '{script}'");
+        let script = format!("{begin} exec timeout 60 {monitor} sh -c '{script}'");
         Command::new("sh").args(["-c", &script]).output().expect("it starts")
     };
     let monitor = format!("{} run {options} --", env!("CARGO_BIN_EXE_skopos"));
@@ -35,14 +35,15 @@ fn streams_that_were_closed_still_are() {
 
 #[test]
 fn few_descriptors_cost_mechanisms_and_not_the_task() {
-    for most in 8..=40 {
-        let (_, watched) = both(&format!("ulimit -n {most};"), "", "ulimit -n; exit 3");
-        let stdout = String::from_utf8_lossy(&watched.stdout);
-        assert_eq!(
-            (&*stdout, watched.status.code()),
-            (&*format!("{most}\n"), Some(3)),
-            "{watched:?}"
-        );
+    // The second takes descriptors once the child is there, and until then that waits for an answer.
+    for options in ["", "--level 3 --mechanism wait4,procfs,ptrace,seccomp"] {
+        for most in 8..=40 {
+            let begin = format!("ulimit -n {most};");
+            let (_, watched) = both(&begin, options, "ulimit -n; exit 3");
+            let stdout = String::from_utf8_lossy(&watched.stdout);
+            let expected = format!("{most}\n");
+            assert_eq!((&*stdout, watched.status.code()), (&*expected, Some(3)), "{watched:?}");
+        }
     }
 }
 
