@@ -54,6 +54,8 @@ pub(crate) struct Disturbances {
     swapped_pages: u64,
     throttled: u64,
     starved_seconds: f64,
+    /// Processor time of all that runs here.
+    busy_seconds: f64,
 }
 
 /// Swapped pages a second from which on the machine swaps, rather than tidies up.
@@ -77,11 +79,14 @@ impl Disturbances {
             swapped_pages: page("pswpin") + page("pswpout"),
             throttled: throttled(),
             starved_seconds: micros.unwrap_or(0.0) / 1e6,
+            busy_seconds: busy_seconds().unwrap_or(0.0),
         }
     }
 
-    /// What disturbed between `self` and `end`, which is so much later.
-    pub(crate) fn until(&self, end: &Self, seconds: f64) -> Vec<String> {
+    /// What disturbed between `self` and `end`, which is so much later, where the task and its monitor took
+    /// so much processor time. Others can have kept something waiting for as long as they ran and no
+    /// longer: of a task with more threads than there are processors, its own wait for each other.
+    pub(crate) fn until(&self, end: &Self, seconds: f64, own_seconds: f64) -> Vec<String> {
         let mut disturbed = Vec::new();
         let swapped = end.swapped_pages.saturating_sub(self.swapped_pages);
         if swapped as f64 > SWAP_PAGES as f64 * seconds.max(1.0) {
@@ -91,7 +96,8 @@ impl Disturbances {
         if throttled > 0 {
             disturbed.push(format!("processors were throttled for heat {throttled} times"));
         }
-        let starved = end.starved_seconds - self.starved_seconds;
+        let others = (end.busy_seconds - self.busy_seconds - own_seconds).max(0.0);
+        let starved = (end.starved_seconds - self.starved_seconds).min(others);
         if starved > STARVED_SHARE * seconds && seconds > 0.0 {
             disturbed.push(format!(
                 "there were too few processors: in {:.0} % of the time something waited for one",
@@ -100,6 +106,20 @@ impl Disturbances {
         }
         disturbed
     }
+}
+
+/// Processor time of all that ran since the machine started.
+fn busy_seconds() -> Option<f64> {
+    let stat = fs::read_to_string("/proc/stat").ok()?;
+    Some(busy_ticks(&stat)? as f64 / rustix::param::clock_ticks_per_second() as f64)
+}
+
+/// Of the first line: user, nice, system, not idle and not waiting, interrupts of both kinds. Guests are in
+/// the time of users.
+fn busy_ticks(stat: &str) -> Option<u64> {
+    let line = stat.lines().find_map(|line| line.strip_prefix("cpu "))?;
+    let all: Vec<u64> = line.split_whitespace().map_while(|word| word.parse().ok()).collect();
+    Some([0, 1, 2, 5, 6].iter().filter_map(|at| all.get(*at)).sum())
 }
 
 /// How often any processor was throttled for heat since the machine started.
@@ -138,10 +158,25 @@ mod tests {
 
     #[test]
     fn disturbances_are_those_of_the_time_between() {
-        let before = Disturbances { swapped_pages: 10, throttled: 4, starved_seconds: 1.0 };
-        assert!(before.until(&before, 10.0).is_empty());
-        let after = Disturbances { swapped_pages: 5010, throttled: 5, starved_seconds: 4.0 };
-        assert_eq!(before.until(&after, 10.0).len(), 3);
-        assert_eq!(before.until(&after, 100.0).len(), 1, "little for so long");
+        let at = |swapped_pages, throttled, starved_seconds, busy_seconds| Disturbances {
+            swapped_pages,
+            throttled,
+            starved_seconds,
+            busy_seconds,
+        };
+        let before = at(10, 4, 1.0, 100.0);
+        assert!(before.until(&before, 10.0, 0.0).is_empty());
+        let after = at(5010, 5, 4.0, 108.0);
+        assert_eq!(before.until(&after, 10.0, 4.0).len(), 3, "others ran for four seconds");
+        assert_eq!(before.until(&after, 10.0, 7.0).len(), 2, "and for one, the task's own waited");
+        assert_eq!(before.until(&after, 10.0, 9.0).len(), 2, "ticks are behind");
+        assert_eq!(before.until(&after, 100.0, 4.0).len(), 1, "little for so long");
+    }
+
+    #[test]
+    fn a_processor_that_waits_is_not_busy() {
+        let stat = "cpu  1 2 4 8 16 32 64 128 256 512\ncpu0 9 9 9\n";
+        assert_eq!(busy_ticks(stat), Some(1 + 2 + 4 + 32 + 64));
+        assert_eq!(busy_ticks("cpu0 1\n"), None);
     }
 }

@@ -159,13 +159,15 @@ fn start(
     sys::adopt_orphans();
     let pipes = Pipes::new().map_err(Failed::Start)?;
     let mut team = choose::gather(order);
-    let start = SystemTime::now();
     let mut waiting = launch::start(&order.command, &team.launch, &signals, pipes)?;
     let root = waiting.pid;
     let mut seen = Seen::new();
     attach(&mut team, root, &order.limits, &mut seen);
     // What it holds until it is the program is the monitor's.
     seen.guest(root);
+    // Nothing of what came before is the task's.
+    let start = SystemTime::now();
+    seen.begin();
     match waiting.go(&signals) {
         // Who is told of births is told of this too.
         Ok(false) if team.level >= 2 => {}
@@ -479,8 +481,11 @@ impl<'a> Run<'a> {
 
     fn outcome(mut self, start: SystemTime) -> Outcome {
         let elapsed = self.seen.elapsed();
-        let disturbed = self.disturbances.until(&Disturbances::now(), elapsed.as_secs_f64());
         let left = self.enforcer.left(&self.seen);
+        let at_end = Disturbances::now();
+        // The kernel may have told when it was; the monitor heard of it once it had a processor.
+        let told = self.seen.end_of(self.root).filter(|_| !self.enforcer.is_ending());
+        let heard_after = told.map_or(0.0, |end| (elapsed.as_secs_f64() - end).max(0.0));
         // What the last to end had to tell. Whoever is gone by then has been told of before that.
         let gone = self.seen.gone();
         self.team.mechanisms.iter_mut().for_each(|m| m.readable(&mut self.seen));
@@ -491,12 +496,17 @@ impl<'a> Run<'a> {
         for mechanism in &mut self.team.mechanisms {
             mechanism.finish(&mut self.seen);
         }
+        self.seen.settle();
+        let own = self.seen.reading("cpu_seconds", "").value.unwrap_or(0.0)
+            + sys::own_usage().0.as_secs_f64();
+        let disturbed = self.disturbances.until(&at_end, elapsed.as_secs_f64(), own);
         let files = self.seen.files.take();
         let start_seconds = start.duration_since(UNIX_EPOCH).map_or(0.0, |d| d.as_secs_f64());
         let measured = Measured {
             order: self.order,
             start_seconds,
             elapsed,
+            heard_after,
             over: self.over,
             found: self.found,
             crossings: self.crossings,

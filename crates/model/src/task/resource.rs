@@ -97,14 +97,14 @@ pub static RESOURCES: &[Resource] = &[
         "read",
         "bytes",
         Sum,
-        "Bytes that the task asked to read: files, pipes and sockets",
+        "Bytes of files, pipes and sockets by read and its kin, sendfile and copy_file_range; not by recv, splice, mmap",
     ),
     new(
         "written_bytes",
         "written",
         "bytes",
         Sum,
-        "Bytes that the task asked to write: files, pipes and sockets",
+        "Bytes of files, pipes and sockets by write and its kin, sendfile and copy_file_range; not by send, splice, mmap",
     ),
     new(
         "device_read_bytes",
@@ -147,8 +147,14 @@ pub static RESOURCES: &[Resource] = &[
         Sum,
         "Time that threads waited for memory: swap, reclaim, thrashing, compaction",
     ),
-    new("received_bytes", "received", "bytes", Sum, "Bytes that came by sockets"),
-    new("sent_bytes", "sent", "bytes", Sum, "Bytes that left by sockets"),
+    new(
+        "received_bytes",
+        "received",
+        "bytes",
+        Sum,
+        "Bytes that came by sockets, by recv as by read",
+    ),
+    new("sent_bytes", "sent", "bytes", Sum, "Bytes that left by sockets, by send as by write"),
     new("opened_files", "", "", Sum, "Distinct files that were opened"),
     new(
         "modified_files",

@@ -31,6 +31,7 @@ pub(crate) mod fanotify;
 pub(crate) mod inotify;
 pub(crate) mod nested;
 pub(crate) mod nvml;
+mod pages;
 pub(crate) mod perf;
 pub(crate) mod preload;
 pub(crate) mod procfs;
@@ -51,6 +52,11 @@ use skopos_model::task::Crossing;
 use crate::seen::Seen;
 use crate::sys::seccomp::Filter;
 use crate::sys::{Event, Pid};
+
+/// What the kernel's sums of bytes leave out.
+pub(crate) const NOT_IN_BYTES: &str = "what splice, tee, vmsplice, recv and send moved is not in it \
+     (received_bytes and sent_bytes have that of sockets, at level 3); input and output by mmap and io_uring \
+     is in device_read_bytes and device_written_bytes only";
 
 /// What mechanisms want of the child before it becomes the program.
 #[derive(Debug, Default)]

@@ -90,7 +90,7 @@ impl Inside {
             let Some(known) = resource(name).filter(|r| !NO_BOUND.contains(&r.name)) else {
                 continue;
             };
-            if let Some(sure) = sure(reading) {
+            if let Some(sure) = sure(known.name, reading) {
                 let greatest = self.sure.entry(known.name).or_default();
                 *greatest = greatest.max(sure);
             }
@@ -147,14 +147,19 @@ fn ancestors(pid: Pid) -> impl Iterator<Item = Pid> {
     std::iter::successors(parent(&pid), parent).take(MAX_ANCESTORS)
 }
 
+/// Sums of peaks that each process had at a moment of its own: of less than all processes they are no lower
+/// bound for what was held at one time.
+const SUMS_OF_PEAKS: [&str; 2] = ["resident_bytes_max", "virtual_bytes_max"];
+
 /// The least that a value is for sure.
-fn sure(reading: &Reading) -> Option<f64> {
+fn sure(name: &str, reading: &Reading) -> Option<f64> {
     let value = reading.value?;
-    match (reading.completeness, reading.error_bound) {
-        (Completeness::None, _) | (Completeness::All, None) => None,
+    match reading.completeness {
+        Completeness::None => None,
         // It was seen.
-        (Completeness::Sampled, _) => Some(value),
-        (_, bound) => Some((value - bound.unwrap_or(0.0)).max(0.0)),
+        Completeness::Sampled => Some(value),
+        Completeness::All => Some((value - reading.error_bound?).max(0.0)),
+        Completeness::AtLeast => (!SUMS_OF_PEAKS.contains(&name)).then_some(value),
     }
 }
 
@@ -295,6 +300,29 @@ mod tests {
         let reading = seen.reading("resident_bytes_max", "");
         assert_eq!((reading.value, reading.completeness), (Some(140.0), Completeness::AtLeast));
         assert_eq!(seen.nested.1, 51);
+    }
+
+    #[test]
+    fn a_lower_bound_is_sure_and_a_part_of_a_sum_of_peaks_is_not() {
+        let reading = |completeness, error_bound| Reading {
+            value: Some(100.0),
+            unit: String::new(),
+            method: "ptrace".into(),
+            completeness,
+            error_bound,
+            reason: None,
+        };
+        for (completeness, bound, of_sum, of_peaks) in [
+            (Completeness::All, Some(10.0), Some(90.0), Some(90.0)),
+            (Completeness::All, None, None, None),
+            (Completeness::AtLeast, None, Some(100.0), None),
+            (Completeness::Sampled, None, Some(100.0), Some(100.0)),
+            (Completeness::None, None, None, None),
+        ] {
+            let reading = reading(completeness, bound);
+            assert_eq!(sure("read_bytes", &reading), of_sum, "{completeness:?}");
+            assert_eq!(sure("resident_bytes_max", &reading), of_peaks, "{completeness:?}");
+        }
     }
 
     #[test]

@@ -13,7 +13,7 @@ use std::io;
 
 use skopos_model::task::Completeness;
 
-use super::Mechanism;
+use super::{Mechanism, pages};
 use crate::proc;
 use crate::seen::{Offer, Seen};
 use crate::sys::{self, Event, Pid};
@@ -21,8 +21,8 @@ use crate::sys::{self, Event, Pid};
 /// The name in reports.
 pub(crate) const NAME: &str = "ptrace";
 
-/// The kernel counts pages in batches on each processor; a peak may lag behind by these.
-const PAGES_BATCHED: u64 = 64;
+/// Of what is counted whenever a thread wakes.
+const WITH_STOPS: &str = "what threads waited after each stop by the monitor is in it";
 
 #[derive(Default)]
 pub(crate) struct Ptrace {
@@ -258,7 +258,7 @@ impl Mechanism for Ptrace {
         // Each had its peak at some time of its own: together they held at least as much as the
         // greatest of them, and at most the sum.
         let page = rustix::param::page_size() as u64;
-        let batch = PAGES_BATCHED * page * seen.processes_max;
+        let batch = pages::behind() * page * seen.processes_max;
         let spread = resident.saturating_sub(seen.greatest_resident) + batch;
         let lived_before = seen.is_found().then(|| {
             let found = seen.before.processes;
@@ -269,6 +269,7 @@ impl Mechanism for Ptrace {
         let looked = resident.saturating_sub(seen.looked_resident) + batch;
         let spread = if seen.is_found() { looked } else { spread };
         let delay = self.delay_nanos as f64 / 1e9;
+        let woken = missing.clone().or(Some(WITH_STOPS.to_owned()));
         let of_delay = if self.without_delay > 0 { Completeness::AtLeast } else { all };
         for (name, value, completeness, error_bound, reason) in [
             ("processes_max", seen.processes_max as f64, all, Some(0.0), &missing),
@@ -276,7 +277,7 @@ impl Mechanism for Ptrace {
             ("threads_max", seen.threads_max as f64, all, Some(0.0), &missing),
             ("resident_bytes_max", resident as f64, of_memory, Some(spread as f64), &unmeasured),
             ("virtual_bytes_max", virtual_size as f64, of_memory, None, &unmeasured),
-            ("cpu_delay_seconds", delay, of_delay, Some(0.0), &missing),
+            ("cpu_delay_seconds", delay, of_delay, None, &woken),
             ("io_delay_seconds", self.io_delay_seconds, all, None, &missing),
         ] {
             if name == "io_delay_seconds" && !self.accounts_for_delays {

@@ -122,8 +122,8 @@ impl Mechanism for Tree {
 
     fn finish(&mut self, seen: &mut Seen) {
         self.look();
-        let absent = self.never_there.iter().map(|f| f.display().to_string());
-        let absent = absent.collect::<Vec<_>>().join(", ");
+        seen.never_there = self.never_there.iter().map(|f| f.display().to_string()).collect();
+        let absent = seen.never_there.join(", ");
         if self.never_there.len() == self.folders.len() {
             for name in ["files", "footprint_bytes"] {
                 seen.cannot(name, format!("never there: {absent}"));

@@ -7,7 +7,7 @@
 
 use skopos_model::task::Completeness;
 
-use super::Mechanism;
+use super::{Mechanism, NOT_IN_BYTES};
 use crate::seen::{Offer, Seen};
 
 /// The name in reports.
@@ -15,6 +15,12 @@ pub(crate) const NAME: &str = "wait4";
 
 /// The kernel hands times out in microseconds.
 const RESOLUTION_SECONDS: f64 = 1e-6;
+
+/// What is in none of its sums.
+pub(crate) const UNWAITED: &str = "what a process used whose parent ignores SIGCHLD is not in it";
+
+/// Of switches, where a tracer stops threads.
+const WITHOUT_STOPS: &str = "less one for each stop by the monitor";
 
 pub(crate) struct Wait4;
 
@@ -35,17 +41,16 @@ impl Mechanism for Wait4 {
         let (user, system) = (usage.user.as_secs_f64(), usage.system.as_secs_f64());
         let left = seen.living().len();
         // Where every end is told these are added; else no trace is left of them.
-        let unwaited = "what a process used whose parent ignores SIGCHLD is not in it";
         let missing = match (left > 0, seen.has_unwaited) {
             (true, _) => Some(format!("{left} processes of the task run on")),
-            (false, true) => Some(unwaited.to_owned()),
+            (false, true) => Some(UNWAITED.to_owned()),
             (false, false) => None,
         };
         let completeness =
             if missing.is_none() { Completeness::All } else { Completeness::AtLeast };
         let mut offer = |name, value, error_bound| {
             // Who is traced is seen to ignore them.
-            let maybe = (seen.stops == 0).then(|| unwaited.to_owned());
+            let maybe = (seen.stops == 0).then(|| UNWAITED.to_owned());
             let reason = missing.clone().or(maybe);
             seen.offer(name, Offer { method: NAME, value, completeness, error_bound, reason });
         };
@@ -56,24 +61,27 @@ impl Mechanism for Wait4 {
         for (name, count) in [
             ("minor_faults", usage.minor_faults),
             ("major_faults", usage.major_faults),
-            ("voluntary_switches", usage.voluntary_switches),
             ("involuntary_switches", usage.involuntary_switches),
         ] {
             offer(name, count as f64, Some(0.0));
         }
-        let io = seen.reaped.io;
-        if seen.reaped.without_io > 0 {
-            return;
-        }
+        let (stops, io) = (seen.stops, seen.reaped.io);
+        let without_io = seen.reaped.without_io;
         let mut offer = |name, value, error_bound, reason: Option<&str>| {
             let reason = missing.clone().or(reason.map(str::to_owned));
             let value = value as f64;
             seen.offer(name, Offer { method: NAME, value, completeness, error_bound, reason });
         };
-        let unseen = "input and output by mmap and io_uring is in device_read_bytes and \
-                      device_written_bytes only";
-        offer("read_bytes", io.read_bytes, Some(0.0), Some(unseen));
-        offer("written_bytes", io.written_bytes, Some(0.0), Some(unseen));
+        // Each stop is one in the kernel's count. Who was stopped may find that there is nothing left
+        // to wait for.
+        let switches = usage.voluntary_switches.saturating_sub(stops);
+        let reason = if stops > 0 { WITHOUT_STOPS } else { UNWAITED };
+        offer("voluntary_switches", switches, Some(stops as f64), Some(reason));
+        if without_io > 0 {
+            return;
+        }
+        offer("read_bytes", io.read_bytes, Some(0.0), Some(NOT_IN_BYTES));
+        offer("written_bytes", io.written_bytes, Some(0.0), Some(NOT_IN_BYTES));
         offer("device_read_bytes", io.device_read_bytes, Some(0.0), None);
         offer("device_written_bytes", io.device_written_bytes, None, None);
     }

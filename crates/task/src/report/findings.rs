@@ -8,8 +8,8 @@ use crate::mechanism::ptrace;
 type Rule = fn(&Summary) -> Option<Finding>;
 
 /// The most important first.
-const RULES: [Rule; 7] =
-    [limit, signal, tracer, waited_for_storage, swapped, waited_for_cores, idle];
+const RULES: [Rule; 8] =
+    [limit, signal, tracer, left_behind, waited_for_storage, swapped, waited_for_cores, idle];
 
 /// All that stand out.
 pub(super) fn findings(summary: &Summary) -> Vec<Finding> {
@@ -90,6 +90,33 @@ fn tracer(summary: &Summary) -> Option<Finding> {
         format!("`{name}` failed, and could not trace: the monitor traces, and only one may"),
         "run it with --level 1, which traces nothing",
     )
+}
+
+/// What is not told of them is in no number, and nobody else waits for them.
+fn left_behind(summary: &Summary) -> Option<Finding> {
+    if !matches!(summary.ended.exit_type, ExitType::Normal | ExitType::Signal) {
+        return None;
+    }
+    let left: Vec<_> = summary.processes.iter().filter(|p| p.end_seconds.is_none()).collect();
+    let first = left.first()?;
+    let more = match left.len() {
+        1 => String::new(),
+        many => format!(" and {} more", many - 1),
+    };
+    found(
+        format!("it left {} (pid {}){more} running", first.command, first.pid),
+        "what they use from now on is not measured: let it wait for them if they are part of it",
+    )
+}
+
+/// Folders that were watched and not there at any look.
+pub(super) fn never_there(folders: &[String]) -> Option<Finding> {
+    if folders.is_empty() {
+        return None;
+    }
+    let advice =
+        "nothing was counted there: see whether --watch names the folder that it writes to";
+    found(format!("never there: {}", folders.join(", ")), advice)
 }
 
 fn share(summary: &Summary, name: &str) -> Option<f64> {

@@ -19,6 +19,7 @@ pub(crate) use series::Row;
 
 use crate::attach::Found;
 use crate::host;
+use crate::mechanism::procfs;
 use crate::monitor::{Order, Over};
 use crate::seen::{Offer, Seen};
 use crate::sys::{self, Status};
@@ -28,6 +29,8 @@ pub(crate) struct Measured<'a> {
     pub(crate) order: &'a Order,
     pub(crate) start_seconds: f64,
     pub(crate) elapsed: Duration,
+    /// Seconds between the end of the first process and the monitor's own look at the clock.
+    pub(crate) heard_after: f64,
     pub(crate) over: Option<Over>,
     pub(crate) found: Option<Found>,
     pub(crate) crossings: Vec<Crossing>,
@@ -43,32 +46,42 @@ pub(crate) struct Measured<'a> {
 /// The clocks of the monitor, as a method.
 const CLOCK: &str = "clock";
 
-/// From the fork to the first wait, and from the end to the last.
+/// From the gate to the program, and from the end to where it is told.
 const CLOCK_BOUND_SECONDS: f64 = 0.001;
 
 pub(crate) fn summary(measured: Measured<'_>) -> Summary {
     let Measured { order, start_seconds, elapsed, mut seen, .. } = measured;
     let wall = elapsed.as_secs_f64();
-    let clock = |value, error_bound| Offer {
+    let wall_bound = CLOCK_BOUND_SECONDS + measured.heard_after;
+    let clock = Offer {
         method: CLOCK,
-        value,
+        value: wall,
         completeness: Completeness::All,
-        error_bound: Some(error_bound),
+        error_bound: Some(wall_bound),
         reason: None,
     };
-    seen.offer("wall_seconds", clock(wall, CLOCK_BOUND_SECONDS));
-    if let Some(cpu) = seen.reading("cpu_seconds", "").value {
-        let bound = CLOCK_BOUND_SECONDS * (1.0 + cpu / wall) / wall;
-        seen.offer("cores", clock(cpu / wall, bound));
+    seen.offer("wall_seconds", clock.clone());
+    let of_cpu = seen.reading("cpu_seconds", "");
+    if let Some(cpu) = of_cpu.value {
+        let (completeness, reason) = (of_cpu.completeness, of_cpu.reason);
+        let error_bound = of_cpu.error_bound.map(|off| (off + wall_bound * cpu / wall) / wall);
+        let value = cpu / wall;
+        seen.offer("cores", Offer { value, completeness, error_bound, reason, ..clock });
     }
     let resources: BTreeMap<String, Reading> = RESOURCES
         .iter()
-        .map(|r| (r.name.to_owned(), seen.reading(r.name, why_unknown(r.name, measured.level))))
+        .map(|r| {
+            (
+                r.name.to_owned(),
+                seen.reading(r.name, why_unknown(r.name, measured.level, &measured.uses)),
+            )
+        })
         .collect();
     let (cpu, resident) = sys::own_usage();
     let stops = seen.stops;
     let (mut nested, nested_left_out) = std::mem::take(&mut seen.nested);
     nested.sort_by(|a, b| a.start_seconds.total_cmp(&b.start_seconds).then(a.pid.cmp(&b.pid)));
+    let never_there = std::mem::take(&mut seen.never_there);
     let (processes, processes_left_out) = seen.into_processes();
     let mut summary = Summary {
         version: SUMMARY_VERSION,
@@ -92,6 +105,7 @@ pub(crate) fn summary(measured: Measured<'_>) -> Summary {
     };
     summary.findings = findings::findings(&summary);
     summary.findings.extend(findings::not_ended(&measured.left));
+    summary.findings.extend(findings::never_there(&never_there));
     summary
 }
 
@@ -132,7 +146,8 @@ fn ended(over: Option<Over>, crossings: &[Crossing], guilty: Option<String>) -> 
 }
 
 /// Why nobody measured it.
-fn why_unknown(name: &str, level: u8) -> &'static str {
+fn why_unknown(name: &str, level: u8, uses: &[MechanismUse]) -> &'static str {
+    let looks = uses.iter().any(|one| one.name == procfs::NAME && one.used);
     match name {
         "files" | "footprint_bytes" => "no folder is watched: name some with --watch",
         "processes_max" | "processes_total" | "threads_max" | "cpu_delay_seconds"
@@ -142,6 +157,9 @@ fn why_unknown(name: &str, level: u8) -> &'static str {
             "at level 1 nobody tells of births and ends"
         }
         "pss_bytes_max" => "it ended before the first look at its page tables",
+        "resident_bytes_max" | "virtual_bytes_max" | "swap_bytes_max" if looks => {
+            "it ended before the first look at it"
+        }
         "cgroup_bytes_max" | "memory_delay_seconds" => "it had no control group of its own",
         "received_bytes" | "sent_bytes" | "opened_files" => "counted at level 3 only",
         "modified_files" => "counted by `fanotify`: for administrators, at level 3, with --watch",

@@ -1,7 +1,9 @@
 //! What the mechanisms have seen of the task so far: its processes, and what each of them offers as
 //! the value of a resource.
 
+mod guilty;
 mod peaks;
+mod settle;
 mod told;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -9,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use skopos_model::task::{Completeness, Files, Nested, Process, Reading, resource};
 
+use self::guilty::told;
 use self::peaks::Peaks;
 use crate::attach::Before;
 use crate::family::Member;
@@ -65,6 +68,8 @@ pub(crate) struct Seen {
     pub(crate) is_torn: bool,
     /// Threads that cannot be traced while others of the task are.
     pub(crate) untraced: u64,
+    /// Watched folders that were not there at any look.
+    pub(crate) never_there: Vec<String>,
     /// The most resident memory that a look found.
     pub(crate) looked_resident: u64,
 }
@@ -144,7 +149,16 @@ impl Seen {
             before: Before::default(),
             is_torn: false,
             untraced: 0,
+            never_there: Vec::new(),
             looked_resident: 0,
+        }
+    }
+
+    /// The task begins now: what came before was the monitor's.
+    pub(crate) fn begin(&mut self) {
+        (self.started, self.started_nanos) = (Instant::now(), told::monotonic_nanos());
+        for live in self.live.values_mut() {
+            live.process.start_seconds = 0.0;
         }
     }
 
@@ -453,6 +467,11 @@ impl Seen {
         process.status.map(Status::Exited).or(signal)
     }
 
+    /// When a process ended that is not there any more.
+    pub(crate) fn end_of(&self, pid: Pid) -> Option<f64> {
+        self.ended.iter().rev().find(|process| process.pid == pid)?.end_seconds
+    }
+
     /// The monitor lets go of a task that runs on: the peaks of its processes count as they are.
     pub(crate) fn let_go(&mut self) {
         for pid in self.living() {
@@ -477,36 +496,13 @@ impl Seen {
         (self.resident.greatest(), self.virtual_size.greatest())
     }
 
-    /// The process that used most of a resource, for the report to name.
-    pub(crate) fn greatest_user(&self, resource: &str) -> Option<String> {
-        match resource {
-            "read_bytes" => return self.greatest_mover(Io::read, &self.blamed[0]),
-            "written_bytes" => return self.greatest_mover(Io::written, &self.blamed[1]),
-            _ => {}
-        }
-        let of = |p: &Process, memory: Option<Memory>| match resource {
-            "cpu_seconds" => p.cpu_seconds.unwrap_or(0.0),
-            _ => memory.map_or(p.resident_bytes_max, |m| Some(m.resident_bytes_max)).unwrap_or(0)
-                as f64,
-        };
-        let living = self.live.values().map(|l| (&l.process, of(&l.process, l.memory)));
-        let ended = self.ended.iter().map(|p| (p, of(p, None)));
-        let (process, used) = living.chain(ended).max_by(|a, b| a.1.total_cmp(&b.1))?;
-        (used > 0.0).then(|| told(process))
-    }
-
-    /// The process that moved most bytes itself; `ended` is the one of those that are gone.
-    fn greatest_mover(&self, of: fn(&Io) -> u64, ended: &(u64, String)) -> Option<String> {
-        let living = self.live.values().map(|live| (of(&live.own_io()), live));
-        match living.max_by_key(|(bytes, _)| *bytes) {
-            Some((bytes, live)) if bytes > ended.0 => Some(told(&live.process)),
-            _ => (ended.0 > 0).then(|| ended.1.clone()),
-        }
-    }
-
-    /// A mechanism offers its value of a resource.
+    /// A mechanism offers its value of a resource. Nothing bounds what is missing: only a whole value
+    /// is off by so much at most.
     pub(crate) fn offer(&mut self, name: &'static str, offer: Offer) {
+        let is_whole = offer.completeness == Completeness::All;
+        let error_bound = offer.error_bound.filter(|_| is_whole);
         if offer.value.is_finite() {
+            let offer = Offer { error_bound, ..offer };
             self.offers.entry(name).or_default().push(offer);
         }
     }
@@ -533,16 +529,22 @@ impl Seen {
         }
     }
 
-    /// The best offer for a resource: the most complete one; of equals the one with the smallest
-    /// bound, then the one that was made first.
+    /// The best offer for a resource: the most complete one; of those that cover all the one with the
+    /// smallest bound, of those that know of at least so much the one that knows of most; then the one
+    /// that was made first.
     pub(crate) fn reading(&self, name: &'static str, why_none: &str) -> Reading {
         let unit = resource(name).map_or("", |r| r.unit);
         let bound = |o: &Offer| o.error_bound.unwrap_or(f64::INFINITY);
         let offers = self.offers.get(name).map_or(&[][..], Vec::as_slice);
         // `min_by` keeps the first of equals.
-        let best = offers
-            .iter()
-            .min_by(|a, b| b.completeness.cmp(&a.completeness).then(bound(a).total_cmp(&bound(b))));
+        let better = |a: &&Offer, b: &&Offer| {
+            let by_cover = b.completeness.cmp(&a.completeness);
+            by_cover.then_with(|| match a.completeness {
+                Completeness::AtLeast => b.value.total_cmp(&a.value),
+                _ => bound(a).total_cmp(&bound(b)),
+            })
+        };
+        let best = offers.iter().min_by(better);
         let Some(best) = best else {
             return Reading::unknown(unit, self.unknown.get(name).map_or(why_none, String::as_str));
         };
@@ -566,11 +568,6 @@ impl Seen {
         all.sort_by(|a, b| a.start_seconds.total_cmp(&b.start_seconds).then(a.pid.cmp(&b.pid)));
         (all, self.left_out + more)
     }
-}
-
-/// A process as reports name it.
-fn told(process: &Process) -> String {
-    format!("{} (pid {})", process.command, process.pid)
 }
 
 impl Live {
@@ -636,30 +633,26 @@ mod tests {
             seen.offer("cpu_seconds", next);
             assert_eq!(seen.reading("cpu_seconds", "").method, expected);
         }
+        for (next, expected) in [("e", 1.0), ("f", 3.0), ("g", 2.0)] {
+            let at_least = offer(next, Completeness::AtLeast, Some(0.0));
+            seen.offer("user_seconds", Offer { value: expected, ..at_least });
+        }
+        let most = seen.reading("user_seconds", "");
+        assert_eq!((most.value, most.error_bound), (Some(3.0), None), "more may be missing");
         seen.offer("cores", Offer { value: f64::NAN, ..offer("x", Completeness::All, None) });
         assert_eq!(seen.reading("cores", "none").value, None);
     }
 
     #[test]
-    fn who_waits_for_a_writer_has_not_written() {
-        let io = |written_bytes| Some(Io { written_bytes, ..Io::default() });
-        // Ids that no process has: nothing is read of them.
-        let (shell, writer, reader) = (10_000_001, 10_000_002, 10_000_003);
+    fn what_came_before_the_task_is_not_in_its_time() {
         let mut seen = Seen::new();
-        seen.born(shell, 1);
-        assert_eq!(seen.greatest_user("written_bytes"), None);
-        for (pid, bytes) in [(writer, 500), (reader, 7)] {
-            seen.born(pid, shell);
-            seen.used(pid, None, io(bytes));
-            seen.ended(pid, Some(Status::Exited(0)));
-        }
-        seen.used(shell, None, io(508));
-        let guilty = |seen: &Seen| seen.greatest_user("written_bytes").expect("one wrote");
-        assert!(guilty(&seen).ends_with("(pid 10000002)"), "{}", guilty(&seen));
-        seen.used(shell, None, io(1508));
-        assert!(guilty(&seen).ends_with("(pid 10000001)"), "{}", guilty(&seen));
-        seen.ended(shell, Some(Status::Exited(0)));
-        assert!(guilty(&seen).ends_with("(pid 10000001)"), "{}", guilty(&seen));
+        std::thread::sleep(Duration::from_millis(20));
+        // An id that no process has: nothing is read of it.
+        seen.born(10_000_001, 1);
+        let before = Instant::now();
+        seen.begin();
+        assert!(seen.elapsed() <= before.elapsed());
+        assert_eq!(seen.into_processes().0[0].start_seconds, 0.0);
     }
 
     #[test]

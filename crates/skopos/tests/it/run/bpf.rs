@@ -128,3 +128,19 @@ fn an_ordinary_user_is_told_why_not_and_measured_otherwise() {
     assert_eq!(mechanism(&told.summary, "ptrace")["used"], true, "{}", told.summary["mechanisms"]);
     assert_eq!(told.value("processes_total"), 1.0);
 }
+
+#[test]
+fn what_nobody_waited_for_is_in_what_the_kernel_counts_and_not_called_all_elsewhere() {
+    if !is_usable() {
+        return;
+    }
+    let kinds = program("kinds");
+    let args =
+        ["--mechanism", "bpf,wait4,procfs", "--", text(&kinds), "ignore-children", "1000000"];
+    let told = told(&args);
+    assert_eq!(told.code, Some(0));
+    assert_eq!(told.of("written_bytes", "method"), "bpf");
+    assert!(told.value("written_bytes") >= 20e6);
+    assert_eq!(told.of("minor_faults", "method"), "bpf");
+    assert_eq!(told.of("user_seconds", "completeness"), "at_least");
+}

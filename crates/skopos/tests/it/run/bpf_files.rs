@@ -57,6 +57,9 @@ fn each_call_that_moves_bytes_is_counted_by_its_file() {
     assert!((0..16).contains(&files.unattributed_written_bytes.expect("the kernel counts")));
     assert_eq!((files.processes.len(), files.processes[0].opens), (1, 2));
     assert_eq!(told.value("opened_files"), 2.0);
+    // `splice` is in no count of the kernel.
+    assert!(told.value("read_bytes") >= files.read_bytes as f64, "{}", told.value("read_bytes"));
+    assert!(told.value("written_bytes") >= files.written_bytes as f64);
     assert_eq!(told.of("opened_files", "completeness"), "all");
 }
 
@@ -85,6 +88,8 @@ fn bytes_of_io_uring_are_counted_by_their_file() {
     // Those are in the counts, and the kernel's own do not have them.
     let unattributed = files.unattributed_read_bytes.expect("the kernel counts");
     assert!((0..1000).contains(&unattributed), "{unattributed}");
+    assert!(told.value("read_bytes") >= f64::from(20 * 8192));
+    assert!(told.value("written_bytes") >= f64::from(20 * 8192));
     assert_eq!(told.value("threads_max"), 1.0, "what the kernel works in is no thread of the task");
 }
 

@@ -159,3 +159,57 @@ fn what_would_measure_is_explained() {
     assert!(mechanisms.iter().any(|m| m["name"] == "wait4" && m["used"] == true));
     assert!(mechanisms.iter().all(|m| m["why"].as_str().is_some_and(|why| !why.is_empty())));
 }
+
+#[test]
+fn nothing_bounds_what_is_missing_and_what_is_left_behind_is_told() {
+    for level in ["1", "2"] {
+        let told = told(&["--level", level, "--", "sh", "-c", "sleep 2 & sleep 0.3"]);
+        let resources = told.summary["resources"].as_object().expect("resources");
+        let at_least: Vec<_> =
+            resources.iter().filter(|(_, r)| r["completeness"] == "at_least").collect();
+        for of_all in ["cpu_seconds", "cores"] {
+            assert!(at_least.iter().any(|(name, _)| *name == of_all), "{of_all} at {level}");
+        }
+        for (name, reading) in at_least {
+            assert!(reading["error_bound"].is_null(), "{name}: {reading}");
+        }
+        let findings = told.summary["findings"].to_string();
+        assert!(findings.contains("it left sleep 2"), "level {level}: {findings}");
+    }
+}
+
+#[test]
+fn stops_by_the_monitor_are_no_switches_of_the_task() {
+    let script = "for i in 1 2 3 4 5 6 7 8 9 10; do /bin/true; done";
+    let [stopped, alone] = ["ptrace,wait4,procfs", "wait4,procfs"]
+        .map(|by| told(&["--mechanism", by, "--", "sh", "-c", script]));
+    let stops = &stopped.summary["overhead"]["stops"];
+    assert!(stops.as_f64() > Some(10.0), "{stops}");
+    assert_eq!(stopped.of("voluntary_switches", "error_bound").as_f64(), stops.as_f64());
+    assert_eq!(alone.of("voluntary_switches", "error_bound"), 0.0);
+    assert!(stopped.of("cpu_delay_seconds", "error_bound").is_null());
+    let [with, without] = [&stopped, &alone].map(|told| told.value("voluntary_switches"));
+    assert!((with - without).abs() <= stops.as_f64().expect("known"), "{with} for {without}");
+}
+
+#[test]
+fn what_is_not_known_or_not_there_is_told() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let absent = folder.path().join("none");
+    let told = told(&["--mechanism", "wait4,procfs", "--watch", text(&absent), "--", "/bin/true"]);
+    let memory = &told.summary["resources"]["resident_bytes_max"];
+    // A look may have been in time.
+    if memory["value"].is_null() {
+        assert_eq!(memory["reason"], "it ended before the first look at it");
+    }
+    let told = self::told(&["--watch", text(&absent), "--", "/bin/true"]);
+    let findings = told.summary["findings"].to_string();
+    assert!(findings.contains(&format!("never there: {}", absent.display())), "{findings}");
+}
+
+#[test]
+fn nobody_is_guilty_of_the_time() {
+    let told = told(&["--limit", "wall=100ms", "--", "sh", "-c", "sleep 5; true"]);
+    assert_eq!(told.summary["ended"]["exit_type"], "limit");
+    assert!(told.summary["ended"]["guilty"].is_null(), "{}", told.summary["ended"]);
+}

@@ -23,16 +23,13 @@ use skopos_model::task::{Completeness, Limits};
 use self::kernel::Kernel;
 use self::record::Record;
 use self::tables::Names;
-use super::{Launch, Mechanism};
+use super::{Launch, Mechanism, NOT_IN_BYTES, pages};
 use crate::proc::{self, Io, Memory};
 use crate::seen::{Offer, Seen};
 use crate::sys::{Event, Pid};
 
 /// The name in reports.
 pub(crate) const NAME: &str = "bpf";
-
-/// Kinds of pages that make resident memory, each with a count that processors keep parts of.
-const KINDS_OF_PAGES: u64 = 3;
 
 /// How often to look again for what another processor is about to write: that takes microseconds, unless
 /// a hypervisor takes the processor away.
@@ -59,14 +56,11 @@ pub(crate) struct Bpf {
 impl Bpf {
     /// With what is done with each file, too, or without.
     pub(crate) fn new(limits: &Limits, with_files: bool) -> Self {
-        let processors = std::fs::read_to_string("/sys/devices/system/cpu/possible");
-        let processors = processors.map_or(1, |list| last_of(&list) + 1);
         Self {
             kernel: None,
             most: limits.of("processes_max").map(|most| most as u64),
             page: rustix::param::page_size() as u64,
-            // `percpu_counter_batch`, that much on each processor.
-            batched: KINDS_OF_PAGES * processors * (2 * processors).max(32),
+            batched: pages::behind(),
             bound: 0,
             odd: 0,
             names: with_files.then(Names::default),
@@ -161,12 +155,6 @@ fn last_totals(kernel: &Kernel) -> Option<Totals> {
     kernel.totals().ok()
 }
 
-/// The last number of "0-7,9".
-fn last_of(list: &str) -> u64 {
-    let last = list.trim().rsplit(['-', ',']).next();
-    last.and_then(|number| number.parse().ok()).unwrap_or(0)
-}
-
 impl Mechanism for Bpf {
     fn name(&self) -> &'static str {
         NAME
@@ -219,16 +207,18 @@ impl Mechanism for Bpf {
         let Some(totals) = self.kernel.as_ref().and_then(last_totals) else { return };
         self.drain(seen);
         let kernel = self.kernel.take();
+        let mut moved = [totals.read_bytes, totals.written_bytes];
         if let (Some(names), Some(tables)) = (self.names.take(), kernel.and_then(|k| k.tables())) {
             tables::report(names, &tables, &totals, seen);
+            moved = tables.with_uncounted(moved, seen.files.as_ref());
         }
         seen.were(totals.processes_total);
-        self.offer(&totals, seen);
+        self.offer(&totals, moved, seen);
     }
 }
 
 impl Bpf {
-    fn offer(&self, totals: &Totals, seen: &mut Seen) {
+    fn offer(&self, totals: &Totals, moved: [u64; 2], seen: &mut Seen) {
         let left = seen.living().len();
         let missing = match totals.unknown {
             0 => (left > 0).then(|| format!("{left} processes of the task run on")),
@@ -252,12 +242,13 @@ impl Bpf {
         // of them, and at most the sum.
         let spread =
             resident.saturating_sub(seen.greatest_resident) + self.bound * totals.processes_max;
-        let unseen = Some(
-            "input and output by mmap and io_uring is in device_read_bytes and \
-                           device_written_bytes only"
-                .to_owned(),
-        );
-        let of_io = missing.clone().or(unseen);
+        let unseen = if moved == [totals.read_bytes, totals.written_bytes] {
+            NOT_IN_BYTES
+        } else {
+            tables::WITH_UNCOUNTED
+        };
+        let of_io = missing.clone().or(Some(unseen.to_owned()));
+        let [read, written] = moved.map(|bytes| bytes as f64);
         for (name, value, bound, incomplete, reason) in [
             ("processes_max", totals.processes_max as f64, Some(0.0), &missing, &missing),
             ("processes_total", totals.processes_total as f64, Some(0.0), &missing, &missing),
@@ -276,28 +267,20 @@ impl Bpf {
                 &of_cpu,
                 &of_cpu,
             ),
-            ("read_bytes", totals.read_bytes as f64, Some(0.0), &missing, &of_io),
-            ("written_bytes", totals.written_bytes as f64, Some(0.0), &missing, &of_io),
+            ("read_bytes", read, Some(0.0), &missing, &of_io),
+            ("written_bytes", written, Some(0.0), &missing, &of_io),
             ("device_read_bytes", totals.device_read_bytes as f64, Some(0.0), &missing, &missing),
             ("device_written_bytes", totals.device_written_bytes as f64, None, &missing, &missing),
         ] {
+            // Stops by another mechanism are in the kernel's count, and who waits for processes knows.
+            if name == "voluntary_switches" && seen.stops > 0 {
+                continue;
+            }
             let (completeness, reason) = (all(incomplete), reason.clone());
             seen.offer(
                 name,
                 Offer { method: NAME, value, completeness, error_bound: bound, reason },
             );
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_last_processor_is_the_last_in_the_list() {
-        for (list, last) in [("0\n", 0), ("0-1\n", 1), ("0-3,8-11\n", 11), ("", 0)] {
-            assert_eq!(last_of(list), last, "{list}");
         }
     }
 }

@@ -35,6 +35,21 @@ pub(super) struct Tables {
     pub(super) calls: [u64; CALLS_WORDS],
 }
 
+/// Of sums of bytes to which those were added that the kernel's own lack.
+pub(super) const WITH_UNCOUNTED: &str = "what splice and io_uring moved is in it; what recv and send moved is \
+     in received_bytes and sent_bytes, and input and output by mmap in device_read_bytes and \
+     device_written_bytes only";
+
+impl Tables {
+    /// The kernel's sums of bytes read and written with those of calls that it does not count, and no
+    /// less than all files together: who runs on is in those.
+    pub(super) fn with_uncounted(&self, kernel: [u64; 2], files: Option<&Files>) -> [u64; 2] {
+        let by_file = files.map_or([0, 0], |files| [files.read_bytes, files.written_bytes]);
+        let [_, _, read, written, ..] = self.calls;
+        [(kernel[0] + read).max(by_file[0]), (kernel[1] + written).max(by_file[1])]
+    }
+}
+
 /// What comes through the ring meanwhile.
 #[derive(Default)]
 pub(super) struct Names {

@@ -177,7 +177,7 @@ impl Preload {
     fn missing(&self, overflowed: u64, collisions: u64) -> String {
         let mut text =
             "what the loader and the C library open and read for themselves, system calls \
-                        made without it, and bytes moved by mmap and io_uring are not in it"
+                        made without it, and bytes moved by splice, mmap and io_uring are not in it"
                 .to_owned();
         for (count, what) in [
             (self.processes_not_seen, "processes were not seen"),
