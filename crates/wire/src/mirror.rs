@@ -1,6 +1,6 @@
 //! What one publisher told, as it stands: its vertices, their latest values and their recent past.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 
 use skopos_model::{Sample, Timestamp, Topic};
 
@@ -21,6 +21,10 @@ pub struct Mirror {
     by_topic: HashMap<Topic, u32>,
     /// Of the last batch that was taken in; `None` before the first snapshot.
     sequence: Option<u64>,
+    /// A snapshot as of this batch or a later one is needed: what was before it is missing.
+    needs: Option<u64>,
+    /// Indices that went since the last snapshot that had everything. A publisher gives none twice.
+    gone: HashSet<u32>,
     /// Batches that never came.
     lost: u64,
     /// Samples and descriptions that could not be taken in.
@@ -36,6 +40,8 @@ pub struct Vertex {
     pub recent: VecDeque<Sample>,
     /// When its source was last looked at.
     pub checked_at: Timestamp,
+    /// The batch that described it.
+    since: u64,
 }
 
 /// What became of a batch.
@@ -61,6 +67,9 @@ impl Mirror {
         let missing = batch.sequence - last - 1;
         self.sequence = Some(batch.sequence);
         self.lost += missing;
+        if missing > 0 {
+            self.needs = Some(batch.sequence - 1);
+        }
         self.apply(batch);
         if missing == 0 { Taken::In } else { Taken::Gap(missing) }
     }
@@ -68,28 +77,36 @@ impl Mirror {
     /// Takes in a snapshot: all that there is, in one or more batches of one sequence.
     pub fn reset(&mut self, parts: Vec<Batch>) {
         let Some(first) = parts.first() else { return };
-        // A snapshot that is older than what is here would take back what came since.
-        if self.sequence.is_some_and(|last| last > first.sequence) {
-            return;
+        // Batches may have overtaken it. What they said is newer, and stays.
+        let as_of = first.sequence;
+        let last = self.sequence.map_or(as_of, |last| last.max(as_of));
+        self.sequence = Some(last);
+        if self.needs.is_some_and(|needed| needed <= as_of) {
+            self.needs = None;
         }
-        self.sequence = Some(first.sequence);
         let described: HashMap<u32, &Topic> = parts
             .iter()
             .flat_map(|part| &part.described)
             .map(|description| (description.index, &description.topic))
             .collect();
         let is_other = |(index, vertex): (&u32, &Vertex)| {
-            let known = described.get(index).copied() == Some(&vertex.description.topic);
+            let known = described.get(index).copied() == Some(&vertex.description.topic)
+                || vertex.since > as_of;
             (!known).then_some(*index)
         };
         let gone: Vec<u32> = self.vertices.iter().filter_map(is_other).collect();
         gone.into_iter().for_each(|index| self.forget(index));
+        if last == as_of {
+            self.gone.clear();
+        }
         parts.into_iter().for_each(|part| self.apply(part));
     }
 
     fn apply(&mut self, batch: Batch) {
         for description in batch.described {
-            self.describe(description);
+            if !self.gone.contains(&description.index) {
+                self.describe(description, batch.sequence);
+            }
         }
         for told in batch.samples {
             let Some(vertex) = self.vertices.get_mut(&told.index) else {
@@ -121,10 +138,15 @@ impl Mirror {
         }
         for index in batch.gone {
             self.forget(index);
+            self.gone.insert(index);
+            if self.gone.len() > MAX_VERTICES {
+                // A new snapshot makes an end of remembering them.
+                self.needs = self.sequence;
+            }
         }
     }
 
-    fn describe(&mut self, description: Description) {
+    fn describe(&mut self, description: Description, since: u64) {
         if self.vertices.len() == MAX_VERTICES && !self.vertices.contains_key(&description.index) {
             self.refused += 1;
             return;
@@ -137,7 +159,7 @@ impl Mirror {
         self.forget(index);
         self.by_topic.insert(description.topic.clone(), index);
         let (recent, checked_at) = (VecDeque::new(), Timestamp::default());
-        self.vertices.insert(index, Vertex { description, recent, checked_at });
+        self.vertices.insert(index, Vertex { description, recent, checked_at, since });
     }
 
     fn forget(&mut self, index: u32) {
@@ -168,8 +190,8 @@ impl Mirror {
         self.refused
     }
 
-    /// True once there was a snapshot.
+    /// True if nothing is missing; else a snapshot is needed.
     pub fn is_whole(&self) -> bool {
-        self.sequence.is_some()
+        self.sequence.is_some() && self.needs.is_none()
     }
 }

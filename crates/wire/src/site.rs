@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use zenoh::Wait as _;
 use zenoh::sample::{Sample, SampleKind};
 
-use crate::mirror::{Mirror, Taken};
+use crate::mirror::Mirror;
 use crate::plane::Plane;
 use crate::{Batch, Error};
 
@@ -269,9 +269,10 @@ impl TakeIn {
             self.site.shared.counts.malformed.fetch_add(1, Ordering::Relaxed);
             return;
         };
-        match state.mirror.take(batch) {
-            Taken::In | Taken::Known => {}
-            Taken::Gap(_) | Taken::TooEarly => self.ask(name, &mut state),
+        state.mirror.take(batch);
+        // Asked once, it may have come too late or not at all: it is asked for until nothing is missing.
+        if !state.mirror.is_whole() {
+            self.ask(name, &mut state);
         }
     }
 

@@ -83,6 +83,31 @@ proptest! {
     }
 
     #[test]
+    fn a_snapshot_that_batches_overtook_still_fills_the_gap(overtakers in 0u64..5, goes in any::<bool>()) {
+        let vertex = |index| Description { index, topic: Topic::new(&format!("n/{index}")).expect("a topic"), unit: Unit::NONE, kind: Kind::Gauge, value_type: ValueType::U64 };
+        let at = |sequence, described: &[u32], gone: &[u32]| Batch { sequence, described: described.iter().map(|i| vertex(*i)).collect(), gone: gone.to_vec(), ..Batch::default() };
+        let mut mirror = Mirror::default();
+        mirror.reset(vec![at(1, &[0], &[])]);
+        // The second batch, which described 1, never comes; the third describes 2.
+        prop_assert_eq!(mirror.take(at(3, &[2], &[])), Taken::Gap(1));
+        prop_assert!(!mirror.is_whole());
+        let snapshot = at(3, &[0, 1, 2], &[]);
+        for n in 0..overtakers {
+            mirror.take(at(4 + n, &[10 + n as u32], &[]));
+        }
+        if goes {
+            mirror.take(at(4 + overtakers, &[], &[0]));
+        }
+        mirror.reset(vec![snapshot]);
+        prop_assert!(mirror.is_whole());
+        let mut there: Vec<u32> = mirror.vertices().map(|v| v.description.index).collect();
+        there.sort_unstable();
+        let mut expected: Vec<u32> = if goes { vec![1, 2] } else { vec![0, 1, 2] };
+        expected.extend((0..overtakers as u32).map(|n| 10 + n));
+        prop_assert_eq!(there, expected);
+    }
+
+    #[test]
     fn a_mirror_is_right_again_after_a_snapshot(missing in proptest::collection::vec(any::<bool>(), 1..30)) {
         let vertex = Description { index: 0, topic: Topic::new("n/a").expect("a topic"), unit: Unit::NONE, kind: Kind::Gauge, value_type: ValueType::U64 };
         let told = |n: u64| Told { index: 0, time: Timestamp::from_nanos(n as i64), origin: Origin::Measured, value: Content::Bits(n) };
