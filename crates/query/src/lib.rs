@@ -1,8 +1,8 @@
 //! The query engine: SQL over live values and what is kept of them.
 //!
 //! ```text
-//! text ─▶ cache ─▶ point read ─────────────▶ answer      microseconds, no planner
-//!            │  └─▶ logical plan ─▶ DataFusion ─▶ answer   about a millisecond and more
+//! text ─▶ cache ─▶ point read ─────────────▶ answer      no planner
+//!            │  └─▶ logical plan ─▶ DataFusion ─▶ answer
 //!            └ parse, see which of the two it is
 //! ```
 //!

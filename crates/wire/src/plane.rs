@@ -69,7 +69,7 @@ impl PlaneConfig {
             ("connect/timeout_ms", "-1".to_owned()),
             // What cannot be sent at once is dropped: it is numbered, and asked for again.
             ("transport/link/tx/queue/congestion_control/drop/wait_before_drop", "0".to_owned()),
-            // A peer that is gone without a word is found out within two seconds.
+            // A peer that is gone without a word is found out after so many milliseconds of silence.
             ("transport/link/tx/lease", "1500".to_owned()),
         ];
         if !self.is_client {
