@@ -16,6 +16,7 @@
 mod sensors;
 mod share;
 mod address;
+mod hub;
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -30,6 +31,7 @@ use skopos_score::interval::PolicyConfig;
 
 use crate::failure::Failure;
 
+pub(crate) use hub::HubConfig;
 pub(crate) use sensors::{DEFAULT_SENSOR, families};
 pub(crate) use share::Share;
 
@@ -56,6 +58,8 @@ pub(crate) struct Config {
     pub(crate) prediction: PredictionConfig,
     /// The other nodes.
     pub(crate) peers: PeersConfig,
+    /// The hub.
+    pub(crate) hub: HubConfig,
     /// The file of the tiers, relative to this one.
     pub(crate) tiers: Option<PathBuf>,
     /// Where all this was read.

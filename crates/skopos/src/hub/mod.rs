@@ -8,6 +8,65 @@ mod uplink;
 mod source;
 mod door;
 
-pub(crate) use door::{Door, ask, socket_path};
-pub(crate) use source::HubSource;
+pub(crate) use door::{ask, socket_path};
 pub(crate) use uplink::Uplink;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use skopos_query::Engine;
+use skopos_shm::Host;
+use skopos_wire::{Follower, Plane};
+use tokio::runtime::{Builder, Runtime};
+
+use self::door::Door;
+use self::source::HubSource;
+use crate::config::HubConfig;
+use crate::failure::Failure;
+use crate::live::LiveArgs;
+use crate::sql::Local;
+
+/// A hub at work, on threads of its own, until it is dropped: for `skopos hub` and `skopos up`.
+pub(crate) struct Hub {
+    // Doors close first, then what they ask goes.
+    _door: Door,
+    dir: PathBuf,
+    _follower: Option<Follower>,
+    _runtime: Runtime,
+}
+
+impl Hub {
+    /// Opens the doors in the runtime directory `dir`. With `plane` it follows all nodes of that site,
+    /// without it knows this machine alone.
+    ///
+    /// # Errors
+    /// The plane cannot be joined; a door cannot be opened; another hub has this directory.
+    pub(crate) fn start(
+        dir: &Path,
+        plane: Option<&LiveArgs>,
+        config: &HubConfig,
+    ) -> Result<Self, Failure> {
+        let runtime = Builder::new_multi_thread().enable_all().build();
+        let runtime = runtime.map_err(|e| Failure::new("no threads can be started").because(&e))?;
+        let follower = plane.map(follow).transpose()?;
+        std::fs::create_dir_all(dir)
+            .map_err(|e| Failure::new(format!("{} cannot be made", dir.display())).because(&e))?;
+        let local = Local::new(Host::open_dirs(vec![dir.to_path_buf()])?);
+        let source = HubSource::new(local, follower.as_ref().map(|f| f.site().clone()));
+        let engine = Engine::new(Arc::new(source), config.aliases.clone())
+            .map_err(|e| Failure::new("the query engine cannot start").because(&e))?;
+        let engine = Arc::new(engine);
+        let door = Door::open(dir, engine, runtime.handle().clone())?;
+        Ok(Self { _door: door, dir: dir.to_path_buf(), _follower: follower, _runtime: runtime })
+    }
+
+    /// Where it can be asked, a line each.
+    pub(crate) fn doors(&self) -> Vec<String> {
+        vec![socket_path(&self.dir).display().to_string()]
+    }
+}
+
+fn follow(plane: &LiveArgs) -> Result<Follower, Failure> {
+    let failed = |e| Failure::new("the hub cannot join").because(&e);
+    Follower::start(&Plane::open(&plane.config()).map_err(failed)?).map_err(failed)
+}

@@ -9,24 +9,25 @@ use skopos_wire::{Site, Vertex};
 
 use crate::sql::Local;
 
-/// This machine and the others.
+/// This machine and, if the hub follows a site, the others.
 #[derive(Debug)]
 pub(crate) struct HubSource {
     local: Local,
-    site: Site,
+    site: Option<Site>,
 }
 
 impl HubSource {
-    pub(crate) fn new(local: Local, site: Site) -> Self {
+    pub(crate) fn new(local: Local, site: Option<Site>) -> Self {
         Self { local, site }
     }
 
     /// Shows what other nodes have that is wanted.
     fn others(&self, wanted: &Wanted, visit: &mut dyn FnMut(&str, &Vertex)) {
+        let Some(site) = &self.site else { return };
         let is_own = |name: &str| self.local.has_node(name);
         if let Wanted::These(topics) = wanted {
             for topic in topics.iter().filter(|topic| !is_own(topic.node())) {
-                if let Some(node) = self.site.node(topic.node())
+                if let Some(node) = site.node(topic.node())
                     && let Some(vertex) = node.state().mirror.find(topic)
                 {
                     visit(node.name(), vertex);
@@ -34,7 +35,7 @@ impl HubSource {
             }
             return;
         }
-        for node in self.site.nodes() {
+        for node in site.nodes() {
             let may_have = match wanted {
                 Wanted::Starting(starts) => starts.iter().any(|start| {
                     let name = node.name();
@@ -103,7 +104,7 @@ impl Source for HubSource {
     fn nodes(&self) -> Vec<Node> {
         let own = self.local.nodes().into_iter().map(|node| (node.name.clone(), node));
         let mut nodes: BTreeMap<String, Node> = own.collect();
-        for node in self.site.nodes() {
+        for node in self.site.iter().flat_map(Site::nodes) {
             let state = node.state();
             let vertices = state.mirror.vertices();
             let found = Node {

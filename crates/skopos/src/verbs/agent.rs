@@ -22,7 +22,11 @@ enum Line<'a> {
 }
 
 pub(crate) fn run(global: &Global, args: &AgentArgs) -> Result<ExitCode, Failure> {
-    let mut agent = Agent::start(global, args, Signals::catch()?)?;
+    tend(Agent::start(global, args, Signals::catch()?)?, global)
+}
+
+/// Runs the agent until it ends.
+pub(crate) fn tend(mut agent: Agent, global: &Global) -> Result<ExitCode, Failure> {
     let mut out = Out::new(global.style());
     let mut started = false;
     agent.run(&mut |agent, event| {

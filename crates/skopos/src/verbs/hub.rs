@@ -1,50 +1,35 @@
 //! `skopos hub`: one view of many nodes, asked in SQL.
 
-use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
 
 use clap::Args;
-use skopos_query::Engine;
-use skopos_shm::Host;
-use skopos_wire::{Follower, Plane};
 
 use crate::agent::Signals;
 use crate::cli::Global;
+use crate::config::Config;
 use crate::failure::Failure;
-use crate::hub::{Door, HubSource, socket_path};
+use crate::hub::Hub;
 use crate::live::LiveArgs;
 use crate::out::Out;
-use crate::sql::Local;
 
 #[derive(Debug, Args)]
 pub(crate) struct HubArgs {
     #[command(flatten)]
     live: LiveArgs,
+    /// Read this file
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
 }
 
 pub(crate) fn run(global: &Global, args: &HubArgs) -> Result<ExitCode, Failure> {
     let signals = Signals::catch()?;
+    let config = Config::load(args.config.as_deref())?;
     let dir = global.dir.clone().unwrap_or_else(skopos_shm::runtime_dir);
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_time().build();
-    let runtime = runtime.map_err(|e| Failure::new("no threads can be started").because(&e))?;
-    let plane = Plane::open(&args.live.config())
-        .map_err(|e| Failure::new("the hub cannot join").because(&e))?;
-    let follower =
-        Follower::start(&plane).map_err(|e| Failure::new("the hub cannot join").because(&e))?;
-    std::fs::create_dir_all(&dir)
-        .map_err(|e| Failure::new(format!("{} cannot be made", dir.display())).because(&e))?;
-    let host = Host::open_dirs(vec![dir.clone()])?;
-    let source = HubSource::new(Local::new(host), follower.site().clone());
-    let engine = Engine::new(Arc::new(source), BTreeMap::new())
-        .map_err(|e| Failure::new("the query engine cannot start").because(&e))?;
-    let _door = Door::open(&dir, Arc::new(engine), runtime.handle().clone())?;
+    let hub = Hub::start(&dir, Some(&args.live), &config.hub)?;
     let mut out = Out::new(global.style());
-    out.line(format!(
-        "skopos hub: site `{}`, asked at {}",
-        args.live.site(),
-        socket_path(&dir).display()
-    ))?;
+    let doors = hub.doors().join(", ");
+    out.line(format!("skopos hub: site `{}`, asked at {doors}", args.live.site()))?;
     out.flush()?;
     signals.wait()?;
     Ok(ExitCode::SUCCESS)

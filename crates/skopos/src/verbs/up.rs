@@ -1,4 +1,5 @@
-//! `skopos up`: every role in this process, with a word to the user. So far the role is the agent.
+//! `skopos up`: every role in this process, with a word to the user: the agent, and the hub where the
+//! build has it.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -22,13 +23,16 @@ const FIRST_SUMMARY: Duration = Duration::from_millis(1500);
 
 pub(crate) fn run(global: &Global, args: &AgentArgs) -> Result<ExitCode, Failure> {
     if global.style() == Style::Json {
-        return daemon::run(global, args);
+        let agent = Agent::start(global, args, Signals::catch()?)?;
+        let _hub = start_hub(&agent, args)?;
+        return daemon::tend(agent, global);
     }
     let signals = Signals::catch()?;
     let mut out = Out::new(global.style());
     out.line(format!("skopos {}: looking at this machine …", env!("CARGO_PKG_VERSION")))?;
     out.flush()?;
     let mut agent = Agent::start(global, args, signals)?;
+    let _hub = start_hub(&agent, args)?;
     let mut summary = None;
     let mut next = Instant::now() + FIRST_SUMMARY;
     agent.run(&mut |agent, event| {
@@ -60,6 +64,18 @@ pub(crate) fn run(global: &Global, args: &AgentArgs) -> Result<ExitCode, Failure
     Ok(ExitCode::SUCCESS)
 }
 
+/// A hub beside the agent: it knows this machine, and with `--live` all others of the site.
+#[cfg(feature = "hub")]
+fn start_hub(agent: &Agent, args: &AgentArgs) -> Result<crate::hub::Hub, Failure> {
+    let config = crate::config::Config::load(args.config.as_deref())?.hub;
+    crate::hub::Hub::start(agent.dir(), args.live.then_some(&args.plane), &config)
+}
+
+#[cfg(not(feature = "hub"))]
+fn start_hub(_: &Agent, _: &AgentArgs) -> Result<(), Failure> {
+    Ok(())
+}
+
 /// What is sensed, what is not and why, and what to try.
 fn introduce(out: &mut Out, agent: &Agent) -> Result<(), Failure> {
     let Status { node, sensors, skips, .. } = agent.status();
@@ -85,6 +101,10 @@ fn introduce(out: &mut Out, agent: &Agent) -> Result<(), Failure> {
     out.line(format!("  skopos{option} get mem/available_bytes load/load_1m"))?;
     out.line(format!("  skopos{option} watch 'cpu/total/busy_ratio'"))?;
     out.line(format!("  skopos{option} insight ls"))?;
+    #[cfg(feature = "hub")]
+    for example in crate::sql::EXAMPLES {
+        out.line(format!("  skopos{option} sql \"{example}\""))?;
+    }
     out.line("Ctrl-C ends it.")?;
     Ok(())
 }

@@ -189,3 +189,18 @@ fn the_second_of_one_name_is_refused() {
         "{second:?}"
     );
 }
+
+#[test]
+fn up_is_a_hub_as_well_and_answers_about_tables_of_ones_own_names() {
+    let dir = TempDir::new().expect("a folder");
+    let config = dir.path().join("skopos.toml");
+    let text = "[hub.aliases]\npfs_capacity = \"n01/app/capacity\"\n";
+    std::fs::write(&config, text).expect("it is written");
+    let up = Running::start_as("up", &["--config", config.to_str().expect("UTF-8")]);
+    assert!(up.path().join("hub.sock").exists());
+    assert_eq!(up.run(&["publish", "app/capacity", "17"]).code, 0);
+    let papers = "SELECT MAX(timestamp), metric FROM pfs_capacity";
+    eventually("the alias has its topic's value", || {
+        rows(&up.run(&["sql", "--json", papers]))[0]["metric"] == 17.0
+    });
+}

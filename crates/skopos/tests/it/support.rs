@@ -60,8 +60,13 @@ pub(crate) struct Running {
 impl Running {
     /// Starts one and waits until its facts are there.
     pub(crate) fn start(extra: &[&str]) -> Self {
+        Self::start_as("agent", extra)
+    }
+
+    /// Starts it in the role `verb`: `agent` or `up`.
+    pub(crate) fn start_as(verb: &str, extra: &[&str]) -> Self {
         let dir = runtime_dir();
-        let mut args = vec!["agent", "--json"];
+        let mut args = vec![verb, "--json"];
         if !extra.contains(&"--node") {
             args.extend(["--node", "n01"]);
         }
