@@ -80,6 +80,9 @@ pub struct Answer {
     pub batches: Vec<RecordBatch>,
     /// How they were found.
     pub way: Way,
+    /// Nodes that were asked for their history and did not answer, or not with all of it: the answer
+    /// is without it. Sorted.
+    pub missing: Vec<String>,
 }
 
 impl Answer {
@@ -138,7 +141,7 @@ impl Engine {
         let batch = point.read(&*self.source)?;
         let schema = batch.schema();
         let batches = if batch.num_rows() == 0 { Vec::new() } else { vec![batch] };
-        Some(Answer { schema, batches, way: Way::Point })
+        Some(Answer { schema, batches, way: Way::Point, missing: Vec::new() })
     }
 
     /// The answer.
@@ -197,7 +200,7 @@ impl Engine {
                 batches.push(batch);
             }
         }
-        Ok(Answer { schema, batches, way: Way::Planned })
+        Ok(Answer { schema, batches, way: Way::Planned, missing: Vec::new() })
     }
 
     async fn plan(&self, sql: &str) -> Result<LogicalPlan, Error> {

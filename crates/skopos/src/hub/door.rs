@@ -3,6 +3,7 @@
 //! ```text
 //! → {"sql":"SELECT …","rows":1000000,"deadline_ms":30000}\n
 //! ← {"way":"point","bytes":1234}\n  and 1,234 bytes of an Arrow IPC stream
+//! ← {"way":"planned","missing":["n07"],"bytes":1234}\n  and the stream; n07 did not answer
 //! ← {"error":"there is no table `lates`","hint":"did you mean `latest`?","bytes":0}\n
 //! ```
 
@@ -51,6 +52,9 @@ struct Head {
     error: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     hint: Option<String>,
+    /// Nodes without whose history the answer is.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    missing: Vec<String>,
     bytes: usize,
 }
 
@@ -150,7 +154,8 @@ fn answer(line: &[u8], engine: &Engine, runtime: &tokio::runtime::Handle) -> (He
         Ok(answer) => match encode(&answer) {
             Ok(body) => {
                 let way = if answer.way == Way::Point { "point" } else { "planned" };
-                (Head { way: way.to_owned(), ..Head::default() }, body)
+                let (way, missing) = (way.to_owned(), answer.missing);
+                (Head { way, missing, ..Head::default() }, body)
             }
             Err(e) => failed(e.to_string(), None),
         },
@@ -194,5 +199,5 @@ pub(crate) fn ask(stream: &UnixStream, sql: &str, limits: &Limits) -> Result<Ans
     let schema = reader.schema();
     let batches = reader.collect::<Result<Vec<_>, _>>().map_err(|e| gone(&e))?;
     let way = if head.way == "point" { Way::Point } else { Way::Planned };
-    Ok(Answer { schema, batches, way })
+    Ok(Answer { schema, batches, way, missing: head.missing })
 }

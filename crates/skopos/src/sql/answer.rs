@@ -13,7 +13,7 @@ use skopos_query::arrow::{csv, ipc, json};
 use skopos_query::{Answer, Way};
 
 use crate::failure::Failure;
-use crate::out::Out;
+use crate::out::{Out, tell};
 
 /// What an answer is printed as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -59,6 +59,13 @@ pub(crate) fn show(
         Format::Csv => csv(answer, out),
         Format::Arrow => arrow(answer, out),
     };
+    if !answer.missing.is_empty() {
+        // The answer is still one; who reads it by program finds the names in the document.
+        tell(format!(
+            "warning: partial answer, without the history of {}",
+            answer.missing.join(", ")
+        ));
+    }
     match shown.and_then(|()| Ok(out.flush()?)) {
         Ok(()) => Ok(()),
         Err(ArrowError::IoError(_, e)) => Err(e.into()),
@@ -140,7 +147,9 @@ fn json(answer: &Answer, took: Duration, out: &mut Out) -> Result<(), ArrowError
     rows.write_batches(&answer.batches.iter().collect::<Vec<_>>())?;
     rows.finish()?;
     drop(rows);
-    writeln!(writer, ",\"way\":\"{way}\",\"elapsed_seconds\":{:.6}}}", took.as_secs_f64())?;
+    let missing = serde_json::to_string(&answer.missing).map_err(io::Error::other)?;
+    let took = took.as_secs_f64();
+    writeln!(writer, ",\"way\":\"{way}\",\"missing\":{missing},\"elapsed_seconds\":{took:.6}}}")?;
     Ok(())
 }
 
