@@ -9,6 +9,7 @@ use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::process::{Resource, Rlimit, getrlimit, prlimit};
 
 use crate::mechanism::Launch;
 use crate::monitor::Failed;
@@ -78,7 +79,6 @@ pub(crate) fn start(
         program,
         arguments: &arguments,
         environment: &environment,
-        rlimits: &launch.rlimits,
         filter: launch.filter.as_ref(),
         mask: &signals.before,
         gate: gate_in.as_fd(),
@@ -86,6 +86,19 @@ pub(crate) fn start(
     };
     let pid = sys::spawn(&child).map_err(cannot)?;
     Ok(Waiting { pid, gate: gate.into(), failed: failed.into() })
+}
+
+/// Has the kernel end each process of a task after so much processor time: the child that waits hands its
+/// limits down.
+///
+/// # Errors
+/// It does not.
+pub(crate) fn limit_cpu(child: Pid, most: u64) -> io::Result<()> {
+    let (child, resource) = (rustix::process::Pid::from_raw(child), Resource::Cpu);
+    let now = getrlimit(resource);
+    let current = Some(now.current.map_or(most, |current| current.min(most)));
+    prlimit(child, resource, Rlimit { current, ..now })?;
+    Ok(())
 }
 
 impl Waiting {

@@ -12,6 +12,7 @@ use skopos_model::task::{Crossing, Files, Limits, Summary};
 
 use crate::attach::{self, Found, Unfit};
 use crate::enforce::{self, Enforcer};
+use crate::family;
 use crate::host::Disturbances;
 use crate::launch::{self, Pipes};
 use crate::mechanism::choose::{self, Team};
@@ -53,6 +54,8 @@ pub struct Outcome {
     pub series: Vec<Row>,
     /// What it did with each file, at level 3.
     pub files: Option<Files>,
+    /// The limits for which it was ended.
+    pub crossings: Vec<Crossing>,
 }
 
 /// Why there was no task to measure.
@@ -141,6 +144,7 @@ fn join(
     let parent = proc::stat(root).map_or(0, |stat| stat.parent);
     seen.born(root, parent);
     attach(&mut team, root, &order.limits, &mut seen);
+    seen.is_told = team.level >= 2;
     attach::remember(&mut seen);
     let mut run = Run::new(order, root, signals, team, seen);
     run.found = Some(found);
@@ -161,8 +165,10 @@ fn start(
     let mut team = choose::gather(order);
     let mut waiting = launch::start(&order.command, &team.launch, &signals, pipes)?;
     let root = waiting.pid;
+    let not_kept = team.launch.cpu_seconds.and_then(|most| launch::limit_cpu(root, most).err());
     let mut seen = Seen::new();
     attach(&mut team, root, &order.limits, &mut seen);
+    seen.is_told = team.level >= 2;
     // What it holds until it is the program is the monitor's.
     seen.guest(root);
     // Nothing of what came before is the task's.
@@ -183,6 +189,7 @@ fn start(
     let start_seconds = start.duration_since(UNIX_EPOCH).map_or(0.0, |d| d.as_secs_f64());
     nested::tell(nested::begun(&report::identity(order, None), team.level, start_seconds));
     let mut run = Run::new(order, root, signals, team, seen);
+    run.not_kept = not_kept.map(|e| e.to_string());
     run.until_the_end(warn).map_err(Failed::Start)?;
     waiting.refused()?;
     let outcome = run.outcome(start);
@@ -257,6 +264,8 @@ struct Run<'a> {
     over: Option<Over>,
     /// What is known of a task that ran before its monitor.
     found: Option<Found>,
+    /// Why the kernel keeps no limit for each process, if it was asked to.
+    not_kept: Option<String>,
 }
 
 impl<'a> Run<'a> {
@@ -280,6 +289,7 @@ impl<'a> Run<'a> {
             wake_soon: false,
             over: None,
             found: None,
+            not_kept: None,
         }
     }
 
@@ -402,6 +412,10 @@ impl<'a> Run<'a> {
             };
         // A dead one's bytes only administrators may read; others have them from its last stop.
         let io = if is_reaped_here { proc::io(pid).or_else(|| seen.io_of(pid)) } else { None };
+        // Who is traced has told before.
+        if is_reaped_here && !traces && proc::ignores_children(pid) {
+            seen.ignored_children(pid);
+        }
         team.mechanisms.iter_mut().for_each(|m| m.event(&event, seen));
         match sys::reap(pid) {
             Some(usage) if is_reaped_here => seen.reaped.add(usage, io),
@@ -479,6 +493,20 @@ impl<'a> Run<'a> {
         }
     }
 
+    /// Where births are not told, nobody may have seen one that was left to the monitor between two looks
+    /// and runs on. Nor when one that was seen became another program.
+    fn find_left_behind(&mut self) {
+        if self.seen.is_told || self.seen.is_found() {
+            return;
+        }
+        for pid in family::unended(&self.seen).into_iter().map(|member| member.pid) {
+            if let Some(stat) = proc::stat(pid).filter(|stat| !stat.is_zombie) {
+                self.seen.born(pid, stat.parent);
+                self.seen.became(pid);
+            }
+        }
+    }
+
     fn outcome(mut self, start: SystemTime) -> Outcome {
         let elapsed = self.seen.elapsed();
         let left = self.enforcer.left(&self.seen);
@@ -490,6 +518,7 @@ impl<'a> Run<'a> {
         let gone = self.seen.gone();
         self.team.mechanisms.iter_mut().for_each(|m| m.readable(&mut self.seen));
         self.seen.bury(gone);
+        self.find_left_behind();
         if self.over == Some(Over::LetGo) {
             self.seen.let_go();
         }
@@ -502,6 +531,7 @@ impl<'a> Run<'a> {
         let disturbed = self.disturbances.until(&at_end, elapsed.as_secs_f64(), own);
         let files = self.seen.files.take();
         let start_seconds = start.duration_since(UNIX_EPOCH).map_or(0.0, |d| d.as_secs_f64());
+        let crossings = self.crossings.clone();
         let measured = Measured {
             order: self.order,
             start_seconds,
@@ -512,11 +542,12 @@ impl<'a> Run<'a> {
             crossings: self.crossings,
             guilty: self.guilty,
             left,
+            not_kept: self.not_kept,
             level: self.team.level,
             uses: self.team.uses,
             disturbed,
             seen: self.seen,
         };
-        Outcome { summary: report::summary(measured), series: self.rows, files }
+        Outcome { summary: report::summary(measured), series: self.rows, files, crossings }
     }
 }

@@ -146,10 +146,20 @@ fn parse_memory(text: &[u8]) -> Option<Memory> {
     let virtual_bytes_max = kib("VmPeak:")? * 1024;
     let resident_bytes_max = kib("VmHWM:")? * 1024;
     let swap_bytes = kib("VmSwap:").unwrap_or(0) * 1024;
-    let ignored = lines.find_map(|line| line.strip_prefix("SigIgn:"));
-    let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
-    let ignores_children = ignored.is_some_and(|mask| mask & SIGCHLD != 0);
+    let ignores_children = lines.find_map(ignores).unwrap_or(false);
     Some(Memory { virtual_bytes_max, resident_bytes_max, swap_bytes, ignores_children })
+}
+
+/// True for one that ignores SIGCHLD, also after its end.
+pub(crate) fn ignores_children(pid: Pid) -> bool {
+    let ignored = text(pid, "status", |text| after_name(text)?.lines().find_map(ignores));
+    ignored.unwrap_or(false)
+}
+
+/// What the line of a status about ignored signals says of SIGCHLD.
+fn ignores(line: &str) -> Option<bool> {
+    let mask = line.strip_prefix("SigIgn:")?.trim();
+    Some(u64::from_str_radix(mask, 16).ok()? & SIGCHLD != 0)
 }
 
 /// A status without its first line, in which the program's name may hold any bytes.

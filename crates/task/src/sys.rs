@@ -25,8 +25,6 @@ pub(crate) struct Child<'a> {
     pub(crate) program: &'a CString,
     pub(crate) arguments: &'a [CString],
     pub(crate) environment: &'a [CString],
-    /// Limits that the kernel keeps for each process.
-    pub(crate) rlimits: &'a [(c_int, u64)],
     /// The filter that it puts itself under.
     pub(crate) filter: Option<&'a seccomp::Filter>,
     /// The signals that were blocked before the monitor blocked its own.
@@ -59,14 +57,6 @@ fn become_program(
     // SAFETY: raw system calls on descriptors and strings that were made before the fork and live
     // as long as this process image; nothing is allocated, and what is changed is this process's own.
     unsafe {
-        for (resource, most) in child.rlimits {
-            let mut now = MaybeUninit::<libc::rlimit>::uninit();
-            if libc::getrlimit(*resource as _, now.as_mut_ptr()) == 0 {
-                let mut limit = now.assume_init();
-                limit.rlim_cur = limit.rlim_cur.min(*most);
-                libc::setrlimit(*resource as _, &raw const limit);
-            }
-        }
         if let Some(filter) = child.filter {
             seccomp::put_under(filter);
         }

@@ -29,6 +29,10 @@ const BEFORE_SECONDS: f64 = 0.001;
 const THREADS_EACH: f64 = 8.0;
 const ROOM: f64 = 4096.0;
 
+/// Of the two parts of the processor time, whose sum is exact.
+const BY_TICKS: &str =
+    "how the time is divided into these two is sampled by the kernel's clock, once a tick";
+
 pub(crate) struct Cgroup {
     limits: Limits,
     groups: Vec<Group>,
@@ -247,10 +251,12 @@ impl Mechanism for Cgroup {
         let micros = |value: u64| value as f64 / 1e6;
         let cpu = self.number("cpuacct.usage").map(nanos);
         let cpu = cpu.or_else(|| self.keyed("cpu.stat", "usage_usec").map(micros));
-        let user = self.number("cpuacct.usage_user").map(nanos);
-        let user = user.or_else(|| self.keyed("cpu.stat", "user_usec").map(micros));
-        let system = self.number("cpuacct.usage_sys").map(nanos);
-        let system = system.or_else(|| self.keyed("cpu.stat", "system_usec").map(micros));
+        let ticks = self.number("cpuacct.usage_user").zip(self.number("cpuacct.usage_sys"));
+        let parts = |name| self.keyed("cpu.stat", name).map(micros);
+        let (user, system) = match ticks.zip(cpu) {
+            Some((ticks, cpu)) => divided(cpu, ticks).unzip(),
+            None => (parts("user_usec"), parts("system_usec")),
+        };
         let left = self.with("cgroup.procs").and_then(|path| fs::read_to_string(path).ok());
         let left = left.map_or(0, |pids| pids.lines().count());
         let left = match left {
@@ -263,20 +269,21 @@ impl Mechanism for Cgroup {
         }
         let stalled =
             Some("time in which at least one thread waited; two that wait together count once");
-        for (name, value, error_bound, reason) in [
-            ("cpu_seconds", cpu, Some(BEFORE_SECONDS), None),
-            ("user_seconds", user, None, None),
-            ("system_seconds", system, None, None),
-            ("cgroup_bytes_max", self.charged_max().map(|b| b as f64), Some(0.0), None),
-            ("threads_max", self.number("pids.peak").map(|n| n as f64), Some(0.0), None),
-            ("memory_delay_seconds", self.stalled("memory.pressure"), None, stalled),
-            ("cpu_delay_seconds", self.stalled("cpu.pressure"), None, stalled),
-            ("io_delay_seconds", self.stalled("io.pressure"), None, stalled),
+        let (all, least) = (Completeness::All, Completeness::AtLeast);
+        for (name, value, completeness, error_bound, reason) in [
+            ("cpu_seconds", cpu, all, Some(BEFORE_SECONDS), None),
+            ("user_seconds", user, all, None, Some(BY_TICKS)),
+            ("system_seconds", system, all, None, Some(BY_TICKS)),
+            ("cgroup_bytes_max", self.charged_max().map(|b| b as f64), all, Some(0.0), None),
+            ("threads_max", self.number("pids.peak").map(|n| n as f64), all, Some(0.0), None),
+            ("memory_delay_seconds", self.stalled("memory.pressure"), least, None, stalled),
+            ("cpu_delay_seconds", self.stalled("cpu.pressure"), least, None, stalled),
+            ("io_delay_seconds", self.stalled("io.pressure"), least, None, stalled),
         ] {
             let Some(value) = value else { continue };
-            let reason = reason.map(str::to_owned).or_else(|| left.clone());
-            let completeness =
-                if reason.is_some() { Completeness::AtLeast } else { Completeness::All };
+            let completeness = if left.is_some() { least } else { completeness };
+            let of_it = reason.map(str::to_owned);
+            let reason = left.clone().filter(|_| reason != stalled).or(of_it);
             seen.offer(name, Offer { method: NAME, value, completeness, error_bound, reason });
         }
     }
@@ -316,6 +323,15 @@ fn remove(folder: &Path, parent: &Path) {
         }
         std::thread::sleep(REMOVE_AGAIN);
     }
+}
+
+/// Processor time divided as the ticks are that hit a program and those that hit the kernel: version 1
+/// hands out the ticks themselves, whose sum is none of the times of short processes. `None` if there was
+/// no tick.
+fn divided(cpu: f64, ticks: (u64, u64)) -> Option<(f64, f64)> {
+    let (user, system) = (ticks.0 as f64, ticks.1 as f64);
+    let share = user / (user + system);
+    (user + system > 0.0).then_some((cpu * share, cpu * (1.0 - share)))
 }
 
 /// Takes empty groups away of monitors that died, and first those of monitors inside of theirs.
@@ -380,6 +396,16 @@ fn mount_of(controllers: &str, mounts: &str) -> Option<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn parts_add_up_to_the_sum_that_is_exact() {
+        let near = |(user, system): (f64, f64), expected: (f64, f64)| {
+            assert!((user - expected.0).abs() + (system - expected.1).abs() < 1e-12);
+        };
+        near(divided(2.0, (30, 10)).expect("ticks"), (1.5, 0.5));
+        near(divided(0.5, (0, 10)).expect("ticks"), (0.0, 0.5));
+        assert_eq!(divided(0.003, (0, 0)), None);
+    }
 
     #[test]
     fn hierarchies_of_both_versions_are_found() {

@@ -127,7 +127,7 @@ pub(crate) fn gather(order: &Order) -> Team {
     if let Some(seconds) = order.limits.of("cpu_seconds").filter(|_| order.attach.is_none()) {
         // For a process that the monitor would be too late for, and in case it dies. A second more,
         // so that the monitor sees it first and can say so.
-        team.launch.rlimits.push((libc::RLIMIT_CPU as _, seconds.ceil() as u64 + 1));
+        team.launch.cpu_seconds = Some(seconds.ceil() as u64 + 1);
     }
     team
 }

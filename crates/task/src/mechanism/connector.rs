@@ -2,7 +2,7 @@
 //! anybody since Linux 6.6 and administrators before. So every process of the task is known without stopping any; but one that ended
 //! is gone when that is told, so its memory is known only if somebody looked while it ran.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::os::fd::BorrowedFd;
 
@@ -43,8 +43,9 @@ const MAX_AT_ONCE: usize = 4096;
 #[derive(Default)]
 pub(crate) struct Connector {
     socket: Option<Netlink>,
-    /// Threads of each process of the task.
-    processes: HashMap<Pid, u64>,
+    /// Threads of each process of the task, by their ids: of one that was found running, births and ends
+    /// are told again that it knows already.
+    processes: HashMap<Pid, HashSet<Pid>>,
     /// How often messages were lost.
     lost: u64,
 }
@@ -54,7 +55,7 @@ pub(crate) struct Connector {
 enum Told {
     Born { parent: Pid, thread: Pid, process: Pid },
     Became { process: Pid },
-    Ended { process: Pid, status: Status },
+    Ended { thread: Pid, process: Pid, status: Status },
 }
 
 impl Connector {
@@ -62,29 +63,36 @@ impl Connector {
         match told {
             Told::Born { process, thread, .. } if process != thread => {
                 if let Some(threads) = self.processes.get_mut(&process) {
-                    *threads += 1;
-                    seen.threads_of(process, |threads| threads + 1);
+                    threads.insert(thread);
+                    let count = threads.len() as u64;
+                    seen.threads_of(process, |_| count);
                 }
             }
             Told::Born { parent, process, .. } => {
-                if self.processes.contains_key(&parent) {
-                    self.processes.insert(process, 1);
+                if self.processes.contains_key(&parent) && !self.processes.contains_key(&process) {
+                    self.processes.insert(process, [process].into());
                     seen.born(process, parent);
                 }
             }
             Told::Became { process } => {
-                if self.processes.contains_key(&process) {
+                if let Some(threads) = self.processes.get_mut(&process) {
+                    // The others are gone, and whichever did it has the id of the process now.
+                    *threads = [process].into();
+                    seen.threads_of(process, |_| 1);
                     seen.became(process);
                 }
             }
-            Told::Ended { process, status } => {
+            Told::Ended { thread, process, status } => {
                 let Some(threads) = self.processes.get_mut(&process) else { return };
-                *threads -= 1;
-                if *threads == 0 {
+                if !threads.remove(&thread) {
+                    return;
+                }
+                let count = threads.len() as u64;
+                if count == 0 {
                     self.processes.remove(&process);
                     ended(process, status, seen);
                 } else {
-                    seen.threads_of(process, |threads| threads.saturating_sub(1));
+                    seen.threads_of(process, |_| count);
                 }
             }
         }
@@ -116,7 +124,7 @@ fn parse(body: &[u8]) -> Option<Told> {
                 0 => Status::Exited(code >> 8 & 0xff),
                 signal => Status::Signalled(signal),
             };
-            Told::Ended { process: word(1)?, status }
+            Told::Ended { thread: word(0)?, process: word(1)?, status }
         }
         _ => return None,
     })
@@ -150,15 +158,23 @@ impl Mechanism for Connector {
     }
 
     fn attach(&mut self, root: Pid, seen: &mut Seen) -> io::Result<()> {
-        self.processes.insert(root, 1);
+        self.processes.insert(root, [root].into());
         seen.born(root, std::process::id() as Pid);
         if seen.is_found() {
             // What is born from here on is told; what is there already is looked for.
             for pid in family::members(seen).into_iter().map(|member| member.pid) {
                 let Some(stat) = proc::stat(pid) else { continue };
-                self.processes.insert(pid, stat.threads);
+                // One that is dead may have told so before anybody listened.
+                let is_alive = |thread: &Pid| proc::stat(*thread).is_some_and(|s| !s.is_zombie);
+                let threads: HashSet<Pid> =
+                    proc::threads(pid).into_iter().filter(is_alive).collect();
+                if threads.is_empty() {
+                    continue;
+                }
+                let count = threads.len() as u64;
+                self.processes.insert(pid, threads);
                 seen.born(pid, stat.parent);
-                seen.threads_of(pid, |_| stat.threads);
+                seen.threads_of(pid, |_| count);
             }
         }
         Ok(())
@@ -222,7 +238,7 @@ mod tests {
         assert!((0..fork.len()).all(|end| parse(&fork[..end]).is_none()));
         let ended = |code, status| {
             let told = parse(&message(EXIT, &[8, 8, code, 17, 4, 4]));
-            assert_eq!(told, Some(Told::Ended { process: 8, status }));
+            assert_eq!(told, Some(Told::Ended { thread: 8, process: 8, status }));
         };
         ended(3 << 8, Status::Exited(3));
         ended(11, Status::Signalled(11));
@@ -233,10 +249,37 @@ mod tests {
     const FAR: Pid = 10_000_000;
 
     #[test]
+    fn what_is_told_again_of_a_task_that_was_found_counts_once() {
+        let (mut connector, mut seen) = (Connector::default(), Seen::new());
+        let (process, second) = (FAR, FAR + 1);
+        connector.processes.insert(process, [process, second].into());
+        seen.born(process, 1);
+        seen.threads_of(process, |_| 2);
+        let end_of = |thread| Told::Ended { thread, process, status: Status::Exited(0) };
+        for (told, threads) in [
+            // Its end was told before its process was asked for threads.
+            (end_of(FAR + 7), 2),
+            (Told::Born { parent: 1, thread: second, process }, 2),
+            (Told::Born { parent: process, thread: process, process }, 2),
+            (end_of(process), 1),
+            (end_of(process), 1),
+            // The second becomes another program, and so the process.
+            (Told::Became { process }, 1),
+            (end_of(process), 0),
+        ] {
+            connector.told(told, &mut seen);
+            assert_eq!(seen.thread_count(process), threads, "{told:?}");
+        }
+        assert!(!seen.knows(process) && connector.processes.is_empty());
+        assert_eq!((seen.threads_max, seen.processes_total), (2, 1));
+    }
+
+    #[test]
     fn processes_are_those_that_descend_from_the_first_and_end_with_their_last_thread() {
         let (mut connector, mut seen) = (Connector::default(), Seen::new());
         connector.attach(FAR, &mut seen).expect("it is told");
-        let ended = |process| Told::Ended { process, status: Status::Exited(0) };
+        let end_of = |thread, process| Told::Ended { thread, process, status: Status::Exited(0) };
+        let ended = |process| end_of(process, process);
         for told in [
             Told::Born { parent: 1, thread: FAR + 9, process: FAR + 9 },
             Told::Born { parent: FAR, thread: FAR + 1, process: FAR + 1 },
@@ -252,7 +295,7 @@ mod tests {
         living.sort_unstable();
         assert_eq!(living, [FAR + 1, FAR + 3]);
         assert_eq!((seen.processes_total, seen.processes_max, seen.threads_max), (3, 2, 3));
-        connector.told(ended(FAR + 1), &mut seen);
+        connector.told(end_of(FAR + 2, FAR + 1), &mut seen);
         assert_eq!(seen.living(), [FAR + 3]);
         connector.finish(&mut seen);
         let reading = seen.reading("processes_total", "");

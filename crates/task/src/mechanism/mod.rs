@@ -28,6 +28,7 @@ pub(crate) mod cgroup;
 pub(crate) mod connector;
 pub(crate) mod energy;
 pub(crate) mod fanotify;
+mod files;
 pub(crate) mod inotify;
 pub(crate) mod nested;
 pub(crate) mod nvml;
@@ -42,7 +43,7 @@ pub(crate) mod taskstats;
 pub(crate) mod tree;
 pub(crate) mod wait4;
 
-use std::ffi::{OsString, c_int};
+use std::ffi::OsString;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
@@ -61,8 +62,8 @@ pub(crate) const NOT_IN_BYTES: &str = "what splice, tee, vmsplice, recv and send
 /// What mechanisms want of the child before it becomes the program.
 #[derive(Debug, Default)]
 pub(crate) struct Launch {
-    /// Limits that the kernel keeps for each process.
-    pub(crate) rlimits: Vec<(c_int, u64)>,
+    /// The processor time after which the kernel ends a process.
+    pub(crate) cpu_seconds: Option<u64>,
     /// Variables that are added, or take the place of those of their name.
     pub(crate) environment: Vec<(OsString, OsString)>,
     /// Which of its system calls are asked about.

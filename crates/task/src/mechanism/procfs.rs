@@ -20,7 +20,7 @@ pub(crate) const NAME: &str = "procfs";
 const PSS_SHARE: u32 = 100;
 
 /// The most processes that one look asks: a tenth of a second of work. Of more the rest counts as
-/// there, and its memory and bytes are missing from the look.
+/// there, and its memory and bytes are missing from the look, which the report says.
 const MAX_LOOKED: usize = 2048;
 
 /// Page tables are locked by their process while it forks, and the lock may be held for as long as all
@@ -41,6 +41,8 @@ pub(crate) struct Procfs {
     greatest: Now,
     pss_again: Option<Instant>,
     since: Since,
+    /// The most processes that a look found and did not ask.
+    not_asked: usize,
 }
 
 impl Procfs {
@@ -54,6 +56,7 @@ impl Procfs {
             greatest: Now::default(),
             pss_again: None,
             since: Since::default(),
+            not_asked: 0,
         }
     }
 
@@ -127,7 +130,7 @@ impl Mechanism for Procfs {
         }
         let mut pids = seen.living();
         let processes = pids.len() as u64;
-        pids.truncate(MAX_LOOKED);
+        self.not_asked = self.not_asked.max(keep_asked(&mut pids));
         let reaped = seen.reaped;
         let (mut resident, mut virtual_size, mut swap) = (0, 0, 0);
         let mut cpu = (reaped.usage.user + reaped.usage.system).as_secs_f64();
@@ -190,10 +193,18 @@ impl Mechanism for Procfs {
             if !seen.living().is_empty() {
                 self.sample(&mut Now::default(), seen);
             }
-            self.since.offer(seen);
+            self.since.offer(seen, self.not_asked);
         }
         let completeness = Completeness::Sampled;
-        let looked = Some("the greatest of the looks; what came and went between two is not in it");
+        let looked = "the greatest of the looks; what came and went between two is not in it";
+        let of_numbers = looked.to_owned();
+        let of_memory = match self.not_asked {
+            0 => looked.to_owned(),
+            more => format!(
+                "{looked}; of up to {} processes at one time {MAX_LOOKED} were asked at a look",
+                more + MAX_LOOKED
+            ),
+        };
         for (name, value) in [
             ("resident_bytes_max", self.greatest.resident_bytes),
             ("virtual_bytes_max", self.greatest.virtual_bytes),
@@ -201,7 +212,7 @@ impl Mechanism for Procfs {
             ("swap_bytes_max", self.greatest.swap_bytes),
         ] {
             let Some(value) = value else { continue };
-            let reason = looked.map(str::to_owned);
+            let reason = Some(of_memory.clone());
             let value = value as f64;
             seen.offer(
                 name,
@@ -214,7 +225,7 @@ impl Mechanism for Procfs {
                 ("processes_total", seen.processes_total),
                 ("threads_max", seen.threads_max),
             ] {
-                let reason = looked.map(str::to_owned);
+                let reason = Some(of_numbers.clone());
                 let value = value as f64;
                 seen.offer(
                     name,
@@ -223,6 +234,17 @@ impl Mechanism for Procfs {
             }
         }
     }
+}
+
+/// Keeps as many as one look asks, the oldest ids first: so each look asks the same, and what they used
+/// grows from one to the next. How many were left out.
+fn keep_asked(pids: &mut Vec<Pid>) -> usize {
+    let more = pids.len().saturating_sub(MAX_LOOKED);
+    if more > 0 {
+        pids.sort_unstable();
+        pids.truncate(MAX_LOOKED);
+    }
+    more
 }
 
 /// How long a look may take, in shares of the time between two: then they come less often.
@@ -267,6 +289,23 @@ fn unshared(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn of_too_many_each_look_asks_the_same_and_how_many_it_does_not_is_told() {
+        let first = MAX_LOOKED as Pid;
+        let (mut few, mut many): (Vec<Pid>, Vec<Pid>) =
+            ((0..9).collect(), (0..first + 5).rev().collect());
+        assert_eq!((keep_asked(&mut few), few.len()), (0, 9));
+        assert_eq!(keep_asked(&mut many), 5);
+        assert_eq!(many, (0..first).collect::<Vec<_>>());
+        let (mut procfs, mut seen) = (Procfs::new(true, &Limits::default()), Seen::new());
+        (procfs.not_asked, procfs.greatest.resident_bytes) = (5, Some(7));
+        procfs.finish(&mut seen);
+        let reason = seen.reading("resident_bytes_max", "").reason.expect("a reason");
+        assert!(reason.contains("of up to 2053 processes"), "{reason}");
+        let reason = seen.reading("processes_max", "").reason.expect("a reason");
+        assert!(!reason.contains("2053"), "they are counted: {reason}");
+    }
 
     #[test]
     fn forks_that_share_their_pages_count_them_once() {

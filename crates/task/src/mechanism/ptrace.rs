@@ -29,7 +29,7 @@ pub(crate) struct Ptrace {
     /// The process of each thread that is traced.
     threads: HashMap<Pid, Pid>,
     /// Processes that had more than one thread at any time.
-    threaded: HashMap<Pid, ()>,
+    threaded: HashSet<Pid>,
     /// Those that were met before their parent told of them: some have ended by then.
     early: HashSet<Pid>,
     /// Time ready without a processor, of threads that ended.
@@ -67,7 +67,7 @@ impl Ptrace {
             let parent = parent.or_else(|| Some(proc::stat(process)?.parent));
             seen.born(process, parent.unwrap_or(0));
         } else {
-            self.threaded.insert(process, ());
+            self.threaded.insert(process);
             seen.threads_of(process, |threads| threads + 1);
         }
     }
@@ -164,7 +164,7 @@ impl Ptrace {
 
     /// All other threads of the process are gone, and this one has the process' id.
     fn became(&mut self, process: Pid, seen: &mut Seen) {
-        if self.threaded.remove(&process).is_some() {
+        if self.threaded.remove(&process) {
             self.threads.retain(|thread, of| *of != process || *thread == process);
         }
         self.threads.insert(process, process);
@@ -194,7 +194,7 @@ impl Ptrace {
             seen.memory(process, memory);
         }
         // The scheduler's count is of a thread.
-        let exact = spent.filter(|_| !self.threaded.contains_key(&process));
+        let exact = spent.filter(|_| !self.threaded.contains(&process));
         let is_wanted =
             exact.is_none() || self.accounts_for_delays || seen.ignores_children(process);
         let stat = if is_wanted { proc::stat(process) } else { None };

@@ -61,12 +61,17 @@ impl Since {
             self.io.device_written_bytes.max(now.io.device_written_bytes);
     }
 
-    pub(super) fn offer(&self, seen: &mut Seen) {
+    /// `not_asked` processes were left out of a look at most.
+    pub(super) fn offer(&self, seen: &mut Seen, not_asked: usize) {
         let torn =
             if seen.is_torn { "; processes came and went while it was attached to" } else { "" };
+        let asked = match not_asked {
+            0 => String::new(),
+            more => format!("; {more} processes were too many to be asked"),
+        };
         let reason = format!(
             "since it was attached to, at the last look; what ended before another look and nobody in \
-             the task waited for is not in it{torn}"
+             the task waited for is not in it{torn}{asked}"
         );
         let bound = seen.before.tick_bound_seconds();
         let has_io = seen.before.without_io == 0;

@@ -35,6 +35,17 @@ pub(super) fn not_ended(left: &[String]) -> Option<Finding> {
     )
 }
 
+/// Why the kernel does not keep a limit that it was asked to keep.
+pub(super) fn not_kept(why: Option<&str>) -> Option<Finding> {
+    found(
+        format!(
+            "the kernel does not keep the limit on the processor time of each process: {}",
+            why?
+        ),
+        "looks keep the one of all together, for as long as the monitor lives",
+    )
+}
+
 /// A share of the wall time from which on waiting stands out.
 const MUCH: f64 = 0.25;
 

@@ -37,6 +37,8 @@ pub(crate) struct Measured<'a> {
     pub(crate) guilty: Option<String>,
     /// What runs on though it was to be ended.
     pub(crate) left: Vec<String>,
+    /// Why the kernel keeps no limit on processor time for each process.
+    pub(crate) not_kept: Option<String>,
     pub(crate) level: u8,
     pub(crate) uses: Vec<MechanismUse>,
     pub(crate) disturbed: Vec<String>,
@@ -106,6 +108,7 @@ pub(crate) fn summary(measured: Measured<'_>) -> Summary {
     summary.findings = findings::findings(&summary);
     summary.findings.extend(findings::not_ended(&measured.left));
     summary.findings.extend(findings::never_there(&never_there));
+    summary.findings.extend(findings::not_kept(measured.not_kept.as_deref()));
     summary
 }
 

@@ -48,6 +48,8 @@ pub(crate) struct Seen {
     pub(crate) reaped: Reaped,
     /// A process ignored its children, and what those used is in no sum.
     pub(crate) has_unwaited: bool,
+    /// Births are told, so it is known who has children.
+    pub(crate) is_told: bool,
     /// Each resource's offers.
     offers: BTreeMap<&'static str, Vec<Offer>>,
     /// Why nobody who would have measured a resource could.
@@ -139,6 +141,7 @@ impl Seen {
             dead: None,
             reaped: Reaped::default(),
             has_unwaited: false,
+            is_told: false,
             offers: BTreeMap::new(),
             unknown: BTreeMap::new(),
             stops: 0,
@@ -387,8 +390,15 @@ impl Seen {
         match live.waited_for_faults {
             // Not one was waited for: every process has page faults.
             Some(0) => self.reaped.merge(&live.children),
-            _ => self.has_unwaited |= live.has_children,
+            _ => self.has_unwaited |= live.has_children || !self.is_told,
         }
+    }
+
+    /// A dead one that nobody traced had no interest in its children; whether it had any is known where
+    /// births are told.
+    pub(crate) fn ignored_children(&mut self, pid: Pid) {
+        let has_children = |live: &Live| live.has_children;
+        self.has_unwaited |= !self.is_told || self.live.get(&pid).is_some_and(has_children);
     }
 
     /// Keeps a process that ended; of too many those that used least go.

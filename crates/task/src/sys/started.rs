@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
 /// Whether these were ignored when the process started.
 static IGNORES_PIPE: AtomicBool = AtomicBool::new(false);
 static IGNORES_FILE_SIZE: AtomicBool = AtomicBool::new(false);
+static IGNORES_CHILDREN: AtomicBool = AtomicBool::new(false);
 
 /// The standard streams that were closed then, a bit for each.
 static CLOSED: AtomicU8 = AtomicU8::new(0);
@@ -30,6 +31,7 @@ static BEFORE_MAIN: extern "C" fn() = remember;
 extern "C" fn remember() {
     IGNORES_PIPE.store(is_ignored(libc::SIGPIPE), Relaxed);
     IGNORES_FILE_SIZE.store(is_ignored(libc::SIGXFSZ), Relaxed);
+    IGNORES_CHILDREN.store(is_ignored(libc::SIGCHLD), Relaxed);
     // SAFETY: asks for a flag.
     let is_closed = |stream: c_int| unsafe { libc::fcntl(stream, libc::F_GETFD) } < 0;
     let closed = STREAMS.into_iter().filter(|stream| is_closed(*stream));
@@ -47,12 +49,14 @@ fn is_ignored(signal: c_int) -> bool {
 
 /// Lets this process have as many descriptors as it may, and fail to write a file that grows too large,
 /// rather than die of it: both limits are meant for the task, which starts with them as they were.
+/// And hear of the end of its children, which the kernel takes away unseen where SIGCHLD is ignored.
 pub fn spare_the_monitor() {
     let mut now = MaybeUninit::<libc::rlimit>::zeroed();
     // SAFETY: the place is as large as the call wants, and all zero is a value of it; what is changed is
     // this process's own.
     unsafe {
         libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
+        libc::signal(libc::SIGCHLD, libc::SIG_DFL);
         if libc::getrlimit(libc::RLIMIT_NOFILE, now.as_mut_ptr()) == 0 {
             let before = *DESCRIPTORS.get_or_init(|| now.assume_init());
             let raised = libc::rlimit { rlim_cur: before.rlim_max, ..before };
@@ -71,9 +75,11 @@ pub(super) fn restore() {
             // To close them is left to `exec`: the call might be asked about.
             libc::fcntl(stream, libc::F_SETFD, libc::FD_CLOEXEC);
         }
-        for (signal, ignored) in
-            [(libc::SIGPIPE, &IGNORES_PIPE), (libc::SIGXFSZ, &IGNORES_FILE_SIZE)]
-        {
+        for (signal, ignored) in [
+            (libc::SIGPIPE, &IGNORES_PIPE),
+            (libc::SIGXFSZ, &IGNORES_FILE_SIZE),
+            (libc::SIGCHLD, &IGNORES_CHILDREN),
+        ] {
             let ignored = ignored.load(Relaxed);
             libc::signal(signal, if ignored { libc::SIG_IGN } else { libc::SIG_DFL });
         }

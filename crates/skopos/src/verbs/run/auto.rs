@@ -8,7 +8,7 @@
 use std::path::Path;
 
 use rustix::fs::{FileType, fstat};
-use skopos_model::task::{ExitType, Finding, Limit, Limits, amount, resource};
+use skopos_model::task::{Finding, Limit, Limits, amount, resource};
 use skopos_store::archive::{Archive, Conditions, Error};
 use skopos_store::estimate::{Minimize, estimate, rounded};
 use skopos_task::{Order, Outcome};
@@ -131,11 +131,8 @@ impl Input {
 impl Auto {
     /// The order of the second attempt, if the first one ended for want of memory.
     pub(super) fn again(&self, order: &Order, outcome: &Outcome) -> Option<Order> {
-        let ended = &outcome.summary.ended;
         let memory = resource(MEMORY)?;
-        let is_exhausted = ended.exit_type == ExitType::Limit
-            && ended.limits.iter().any(|text| text.starts_with(&format!("{}:", memory.alias)));
-        if !is_exhausted {
+        if !outcome.crossings.iter().any(|crossing| crossing.limit.resource == memory) {
             return None;
         }
         if !self.input.is_back() {
@@ -149,7 +146,8 @@ impl Auto {
             limits.add(Limit { most, ..limit }).ok()?;
         }
         let most = amount(self.maximum, memory.unit);
-        tell(format!("skopos: {}: once more with {most}", ended.limits.join(", ")));
+        let ended = outcome.summary.ended.limits.join(", ");
+        tell(format!("skopos: {ended}: once more with {most}"));
         Some(Order { limits, ..order.clone() })
     }
 }

@@ -80,7 +80,7 @@ fn aside(folder: &Path, name: &str) -> PathBuf {
 
 /// Writes each file aside; `names` are those that were begun.
 fn write_aside(folder: &Path, outcome: &Outcome, names: &mut Vec<&'static str>) -> io::Result<()> {
-    let Outcome { summary, series, files } = outcome;
+    let Outcome { summary, series, files, .. } = outcome;
     let mut begin = |name| {
         names.push(name);
         File::create(aside(folder, name)).map(BufWriter::new)

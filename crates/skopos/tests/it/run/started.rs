@@ -22,6 +22,34 @@ fn signals_that_were_ignored_still_are_and_others_are_not() {
 }
 
 #[test]
+fn a_monitor_that_is_to_ignore_its_children_waits_for_them_all_the_same() {
+    let begun = |monitor: &[&str]| {
+        let mut command = Command::new("env");
+        command.arg("--ignore-signal=CHLD").args(monitor);
+        command.args(["grep", "SigIgn", "/proc/self/status"]);
+        command
+    };
+    let bare = begun(&[]).output().expect("it starts");
+    if !bare.status.success() {
+        eprintln!("skipped: this `env` sets no signals");
+        return;
+    }
+    let mut watched = begun(&[env!("CARGO_BIN_EXE_skopos"), "run", "--level", "1", "--"]);
+    let mut child = watched.stdout(std::process::Stdio::piped()).spawn().expect("it starts");
+    let start = std::time::Instant::now();
+    while child.try_wait().expect("asked").is_none() {
+        if start.elapsed() > crate::support::PATIENCE {
+            child.kill().expect("killed");
+            panic!("it waits for ever");
+        }
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    let watched = child.wait_with_output().expect("it ended");
+    assert_eq!(watched.stdout, bare.stdout);
+    assert!(watched.status.success());
+}
+
+#[test]
 fn streams_that_were_closed_still_are() {
     for begin in ["exec 0<&-;", "exec 2>&-;", "exec 0<&- 2>&-;"] {
         for options in ["", "--mechanism wait4,procfs", "--level 3"] {

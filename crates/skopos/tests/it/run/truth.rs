@@ -179,6 +179,30 @@ fn nothing_bounds_what_is_missing_and_what_is_left_behind_is_told() {
 }
 
 #[test]
+fn one_that_was_left_behind_between_two_looks_is_missed_and_not_forgotten() {
+    // It is the monitor's child before the first look.
+    let script = "(setsid sleep 2 >/dev/null 2>&1 &)";
+    for by in ["wait4", "wait4,procfs"] {
+        let told = told(&["--mechanism", by, "--", "sh", "-c", script]);
+        assert_eq!(told.of("cpu_seconds", "completeness"), "at_least", "{by}: {}", told.summary);
+        let findings = told.summary["findings"].to_string();
+        assert!(findings.contains("it left "), "{by}: {findings}");
+    }
+}
+
+#[test]
+fn what_nobody_waited_for_is_missing_where_nobody_looked() {
+    let kept = program("unwaited");
+    for (argument, completeness) in [("ignore", "at_least"), ("wait", "all")] {
+        let told = told(&["--mechanism", "wait4", "--", text(&kept), argument]);
+        for name in ["cpu_seconds", "user_seconds", "minor_faults"] {
+            let what = format!("{argument}: {name} {}", told.summary["resources"][name]);
+            assert_eq!(told.of(name, "completeness"), completeness, "{what}");
+        }
+    }
+}
+
+#[test]
 fn stops_by_the_monitor_are_no_switches_of_the_task() {
     let script = "for i in 1 2 3 4 5 6 7 8 9 10; do /bin/true; done";
     let [stopped, alone] = ["ptrace,wait4,procfs", "wait4,procfs"]

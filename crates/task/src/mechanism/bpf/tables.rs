@@ -3,13 +3,11 @@
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
 
-use skopos_model::task::{
-    Completeness, FILES_VERSION, FileUse, Files, MAX_FILES_LISTED, PeerUse, ProcessFiles,
-};
+use skopos_model::task::{Completeness, FileUse, Files, PeerUse, ProcessFiles};
 
 use super::record::Own;
 use super::{NAME, Totals};
-use crate::mechanism::preload::{keep_greatest, of_process};
+use crate::mechanism::files::{self, Processes};
 use crate::seen::{Offer, Seen};
 use crate::sys::Pid;
 
@@ -54,8 +52,7 @@ impl Tables {
 #[derive(Default)]
 pub(super) struct Names {
     paths: HashMap<u32, String>,
-    processes: Vec<ProcessFiles>,
-    left_out: u64,
+    processes: Processes,
 }
 
 impl Names {
@@ -77,9 +74,6 @@ impl Names {
             read_bytes: own.read,
             written_bytes: own.written,
         });
-        if self.processes.len() >= 2 * MAX_FILES_LISTED {
-            self.left_out += keep_greatest(&mut self.processes, of_process).len() as u64;
-        }
     }
 }
 
@@ -142,17 +136,9 @@ pub(super) fn report(mut names: Names, tables: &Tables, totals: &Totals, seen: &
     let [_, overflowed, other_read, other_written, .., sent, received, _] = tables.calls;
     let rows = tables.files.iter().enumerate();
     let all = rows.map(|(row, words)| file_use(row, words, &names));
-    let mut files: Vec<FileUse> = all.filter(FileUse::is_used).collect();
-    let sum = |of: fn(&FileUse) -> u64| files.iter().map(of).sum::<u64>();
-    let (read_bytes, written_bytes) = (sum(|f| f.read_bytes), sum(|f| f.written_bytes));
-    let files_total = files.iter().filter(|f| f.kind == "file" && f.opens > 0).count() as u64;
-    let mut left_out = FileUse { kind: "left out".to_owned(), ..FileUse::default() };
-    let rest = keep_greatest(&mut files, |f| f.read_bytes + f.written_bytes);
-    rest.iter().for_each(|file| left_out.add(file));
-    let mut peers: Vec<PeerUse> =
-        tables.peers.iter().map(|(key, words)| peer_use(key, words)).collect();
-    let peers_left_out = keep_greatest(&mut peers, |p| p.sent_bytes + p.received_bytes).len();
-    let more = keep_greatest(&mut names.processes, of_process).len() as u64;
+    let used: Vec<FileUse> = all.filter(FileUse::is_used).collect();
+    let peers = tables.peers.iter().map(|(key, words)| peer_use(key, words)).collect();
+    let listed = files::listed(NAME, used, peers, std::mem::take(&mut names.processes));
     let living = seen.living().len();
     let beyond = |kernel: u64, counted: u64, other: u64| {
         (living == 0).then(|| kernel.cast_signed() - (counted - other).cast_signed())
@@ -160,7 +146,7 @@ pub(super) fn report(mut names: Names, tables: &Tables, totals: &Totals, seen: &
     let has_all = overflowed == 0 && totals.unknown == 0 && living == 0 && tables.calls[5] == 0;
     let completeness = if has_all { Completeness::All } else { Completeness::AtLeast };
     for (name, value, is_all) in [
-        ("opened_files", files_total, has_all),
+        ("opened_files", listed.files_total, has_all),
         ("sent_bytes", sent, has_all && tables.calls[6] == 0),
         ("received_bytes", received, has_all && tables.calls[6] == 0),
     ] {
@@ -170,25 +156,16 @@ pub(super) fn report(mut names: Names, tables: &Tables, totals: &Totals, seen: &
         seen.offer(name, Offer { method: NAME, value, completeness, error_bound, reason });
     }
     seen.files = Some(Files {
-        version: FILES_VERSION,
-        method: NAME.to_owned(),
-        completeness: Completeness::AtLeast,
         reason: missing(tables, totals),
         not_counted: NOT_COUNTED.map(str::to_owned).to_vec(),
-        read_bytes,
-        written_bytes,
-        unattributed_read_bytes: beyond(totals.read_bytes, read_bytes, other_read),
-        unattributed_written_bytes: beyond(totals.written_bytes, written_bytes, other_written),
-        files_total,
-        files,
-        files_left_out: rest.len() as u64,
-        left_out,
-        peers,
-        peers_left_out: peers_left_out as u64,
-        processes: names.processes,
-        processes_left_out: names.left_out + more,
+        unattributed_read_bytes: beyond(totals.read_bytes, listed.read_bytes, other_read),
+        unattributed_written_bytes: beyond(
+            totals.written_bytes,
+            listed.written_bytes,
+            other_written,
+        ),
         processes_not_seen: totals.unknown,
-        not_seen: Vec::new(),
+        ..listed
     });
 }
 

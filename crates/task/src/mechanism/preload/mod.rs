@@ -12,11 +12,10 @@ mod table;
 use std::collections::BTreeMap;
 use std::io;
 
-use skopos_model::task::{
-    Completeness, FILES_VERSION, FileUse, Files, MAX_FILES_LISTED, NotSeen, ProcessFiles,
-};
+use skopos_model::task::{Completeness, Files, NotSeen};
 
 use self::table::Table;
+use super::files::{self, Processes};
 use super::{Launch, Mechanism};
 use crate::seen::{Offer, Seen};
 use crate::sys::Pid;
@@ -31,8 +30,7 @@ const MAX_NOT_SEEN: usize = 100;
 #[derive(Default)]
 pub(crate) struct Preload {
     table: Option<Table>,
-    processes: Vec<ProcessFiles>,
-    processes_left_out: u64,
+    processes: Processes,
     not_seen: BTreeMap<String, u64>,
     processes_not_seen: u64,
 }
@@ -125,51 +123,26 @@ impl Preload {
         let Ok(Some((mut process, is_seen))) = table.take(pid) else { return false };
         command.clone_into(&mut process.command);
         self.processes.push(process);
-        if self.processes.len() >= 2 * MAX_FILES_LISTED {
-            self.processes_left_out += keep_greatest(&mut self.processes, of_process).len() as u64;
-        }
         is_seen
     }
 
     fn report(&mut self, table: &Table, seen: &Seen) -> io::Result<Files> {
         let header = table.header()?;
-        let mut files = table.files()?;
-        let sum = |of: fn(&FileUse) -> u64| files.iter().map(of).sum::<u64>();
-        let (read_bytes, written_bytes) = (sum(|f| f.read_bytes), sum(|f| f.written_bytes));
-        let files_total = files.iter().filter(|f| f.kind == "file" && f.opens > 0).count() as u64;
+        let files = table.files()?;
         let overflowed = files.iter().find(|f| f.kind == "others").map_or(0, |f| f.opens);
-        let mut left_out = FileUse { kind: "left out".to_owned(), ..FileUse::default() };
-        let rest = keep_greatest(&mut files, |f| f.read_bytes + f.written_bytes);
-        rest.iter().for_each(|file| left_out.add(file));
-        let mut peers = table.peers()?;
-        let peers_left_out =
-            keep_greatest(&mut peers, |p| p.sent_bytes + p.received_bytes).len() as u64;
-        let mut processes = std::mem::take(&mut self.processes);
-        let more = keep_greatest(&mut processes, of_process).len() as u64;
+        let processes = std::mem::take(&mut self.processes);
+        let listed = files::listed(NAME, files, table.peers()?, processes);
         let io = seen.reaped.io;
         let is_known = seen.reaped.without_io == 0;
         let beyond = |kernel: u64, counted: u64| is_known.then(|| kernel as i64 - counted as i64);
         let not_seen = std::mem::take(&mut self.not_seen).into_iter();
         Ok(Files {
-            version: FILES_VERSION,
-            method: NAME.to_owned(),
-            completeness: Completeness::AtLeast,
             reason: self.missing(overflowed, header.collisions),
-            not_counted: Vec::new(),
-            read_bytes,
-            written_bytes,
-            unattributed_read_bytes: beyond(io.read_bytes, read_bytes),
-            unattributed_written_bytes: beyond(io.written_bytes, written_bytes),
-            files_total,
-            files,
-            files_left_out: rest.len() as u64,
-            left_out,
-            peers,
-            peers_left_out,
-            processes,
-            processes_left_out: self.processes_left_out + more,
+            unattributed_read_bytes: beyond(io.read_bytes, listed.read_bytes),
+            unattributed_written_bytes: beyond(io.written_bytes, listed.written_bytes),
             processes_not_seen: self.processes_not_seen,
             not_seen: not_seen.map(|(command, processes)| NotSeen { command, processes }).collect(),
+            ..listed
         })
     }
 
@@ -190,16 +163,6 @@ impl Preload {
         }
         text
     }
-}
-
-pub(super) fn of_process(process: &ProcessFiles) -> u64 {
-    process.read_bytes + process.written_bytes
-}
-
-/// Sorts by weight, the greatest first, and takes away what is too many.
-pub(super) fn keep_greatest<T>(all: &mut Vec<T>, weight: impl Fn(&T) -> u64) -> Vec<T> {
-    all.sort_by_key(|one| std::cmp::Reverse(weight(one)));
-    all.split_off(all.len().min(MAX_FILES_LISTED))
 }
 
 /// The place of the table, for those who look whether something is left behind.
@@ -226,12 +189,5 @@ mod tests {
         assert!(!path.exists());
         let files = seen.files.expect("a report");
         assert_eq!((files.files_total, files.unattributed_read_bytes), (0, Some(0)));
-    }
-
-    #[test]
-    fn of_many_the_greatest_stay() {
-        let mut numbers: Vec<u64> = (0..1500).collect();
-        let rest = keep_greatest(&mut numbers, |n| *n);
-        assert_eq!((numbers.len(), numbers.first(), rest.len()), (1000, Some(&1499), 500));
     }
 }

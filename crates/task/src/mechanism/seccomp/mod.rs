@@ -25,12 +25,10 @@ use std::thread::JoinHandle;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::pipe::{PipeFlags, pipe_with};
-use skopos_model::task::{
-    Completeness, FILES_VERSION, FileUse, Files, MAX_FILES_LISTED, ProcessFiles,
-};
+use skopos_model::task::{Completeness, FileUse, Files, ProcessFiles};
 
 use self::positions::{Counts, Positions};
-use super::preload::{keep_greatest, of_process};
+use super::files::{self, Processes};
 use super::{Launch, Mechanism};
 use crate::proc::{self, Io};
 use crate::seen::{Offer, Seen};
@@ -64,8 +62,7 @@ pub(crate) struct Seccomp {
     root: Pid,
     /// What the kernel counted for the child before it was the program.
     before: Option<Io>,
-    processes: Vec<ProcessFiles>,
-    processes_left_out: u64,
+    processes: Processes,
 }
 
 /// The thread that answers, and what ends it.
@@ -214,9 +211,6 @@ impl Seccomp {
     fn keep(&mut self, mut process: ProcessFiles, seen: &Seen) {
         seen.command_of(process.pid).unwrap_or_default().clone_into(&mut process.command);
         self.processes.push(process);
-        if self.processes.len() >= 2 * MAX_FILES_LISTED {
-            self.processes_left_out += keep_greatest(&mut self.processes, of_process).len() as u64;
-        }
     }
 
     fn report(&mut self, mut files: Vec<FileUse>, counts: Counts, seen: &Seen) -> Files {
@@ -234,46 +228,25 @@ impl Seccomp {
             if tell_apart(&mut files, of_read, of_written) {
                 None
             } else {
-                Some((read, written, of_read, of_written))
+                Some((of_read, of_written))
             }
         };
         // Once told apart they add up anew.
         let totals = totals().or_else(&mut totals);
-        let (read_bytes, written_bytes, unattributed_read_bytes, unattributed_written_bytes) =
-            totals.unwrap_or_default();
-        let files_total = files.iter().filter(|f| f.kind == "file" && f.opens > 0).count() as u64;
+        let (unattributed_read_bytes, unattributed_written_bytes) = totals.unwrap_or_default();
         let overflowed = files.iter().find(|f| f.kind == "others").map_or(0, |f| f.opens);
         let both = sum(&files, |f| f.read_or_written_bytes);
-        let mut left_out = FileUse { kind: "left out".to_owned(), ..FileUse::default() };
-        let weight = |f: &FileUse| f.read_bytes + f.written_bytes + f.read_or_written_bytes;
-        let rest = keep_greatest(&mut files, weight);
-        rest.iter().for_each(|file| left_out.add(file));
-        let mut processes = std::mem::take(&mut self.processes);
-        let more = keep_greatest(&mut processes, of_process).len() as u64;
         let is_all = unattributed_read_bytes == Some(0)
             && unattributed_written_bytes == Some(0)
             && (both, overflowed, counts) == (0, 0, Counts::default())
             && seen.count() == 0;
         Files {
-            version: FILES_VERSION,
-            method: NAME.to_owned(),
             completeness: if is_all { Completeness::All } else { Completeness::AtLeast },
             reason: if is_all { EXACT.to_owned() } else { self.missing(both, overflowed, counts) },
             not_counted: NOT_COUNTED.map(str::to_owned).to_vec(),
-            read_bytes,
-            written_bytes,
             unattributed_read_bytes,
             unattributed_written_bytes,
-            files_total,
-            files,
-            files_left_out: rest.len() as u64,
-            left_out,
-            peers: Vec::new(),
-            peers_left_out: 0,
-            processes,
-            processes_left_out: self.processes_left_out + more,
-            processes_not_seen: 0,
-            not_seen: Vec::new(),
+            ..files::listed(NAME, files, Vec::new(), std::mem::take(&mut self.processes))
         }
     }
 
