@@ -4,24 +4,41 @@ use std::time::Duration;
 
 use crate::Error;
 
-/// Reads `500ms`, `30s`, `5m`, `2h` or `1d`; a bare number means seconds.
+/// Units that are typed, the longest first, in seconds.
+const UNITS: [(&str, f64); 5] =
+    [("d", 86400.0), ("h", 3600.0), ("m", 60.0), ("s", 1.0), ("ms", 1e-3)];
+
+/// Reads `500ms`, `30s`, `5m`, `2h` or `1d`, and several of them from long to short, as in `1h30m`; a bare
+/// number means seconds.
 ///
 /// # Errors
 /// [`Error::DurationUnit`] and [`Error::Duration`]; also for what is below zero or too long.
 pub fn parse(text: &str) -> Result<Duration, Error> {
-    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
-    let (number, unit) = text.split_at(digits);
-    let scale = match unit {
-        "ms" => 1e-3,
-        "s" | "" => 1.0,
-        "m" => 60.0,
-        "h" => 3600.0,
-        "d" => 86400.0,
-        _ => return Err(Error::DurationUnit(unit.to_owned())),
-    };
     let none = || Error::Duration(text.to_owned());
-    let number: f64 = number.parse().map_err(|_| none())?;
-    Duration::try_from_secs_f64(number * scale).map_err(|_| none())
+    let seconds = |number: f64| Duration::try_from_secs_f64(number).map_err(|_| none());
+    if let Ok(number) = text.parse() {
+        return seconds(number);
+    }
+    let (mut rest, mut sum, mut shorter) = (text, 0.0, UNITS.as_slice());
+    while !rest.is_empty() {
+        let is_number = |c: char| c.is_ascii_digit() || c == '.';
+        let (number, after) = rest.split_at(rest.find(|c| !is_number(c)).unwrap_or(rest.len()));
+        let (unit, after) = after.split_at(after.find(is_number).unwrap_or(after.len()));
+        let number: f64 = number.parse().map_err(|_| none())?;
+        if !UNITS.iter().any(|(name, _)| *name == unit) {
+            // What has no unit is one that was forgotten.
+            return Err(if unit.is_empty() {
+                none()
+            } else {
+                Error::DurationUnit(unit.to_owned())
+            });
+        }
+        // In another order, or twice, it is a mistake.
+        let at = shorter.iter().position(|(name, _)| *name == unit).ok_or_else(none)?;
+        sum += number * shorter[at].1;
+        (rest, shorter) = (after, &shorter[at + 1..]);
+    }
+    if text.is_empty() { Err(none()) } else { seconds(sum) }
 }
 
 /// As people read it: `870 ns`, `1.5 ms`, `12.3 s`, `4 m 05 s`.
@@ -49,11 +66,23 @@ mod tests {
 
     #[test]
     fn durations_as_typed() {
-        for (text, millis) in [("500ms", 500), ("30s", 30_000), ("2", 2000), ("1.5m", 90_000)] {
+        for (text, millis) in [
+            ("500ms", 500),
+            ("30s", 30_000),
+            ("2", 2000),
+            ("1.5m", 90_000),
+            ("1m30s", 90_000),
+            ("1d2h3m4s5ms", 93_784_005),
+            ("1h0.5s", 3_600_500),
+        ] {
             assert_eq!(parse(text), Ok(Duration::from_millis(millis)), "{text}");
         }
-        for text in ["", "s", "-1s", "5 s", "1y", "1e400s", "..s", "∞"] {
+        for text in ["", "s", "-1s", "-1", "5 s", "1y", "1e400s", "..s", "∞", "inf", "NaN"] {
             assert!(parse(text).is_err(), "{text}");
         }
+        for text in ["1m30", "30s1m", "1m1m", "1mm", "1h30", "1m30y"] {
+            assert!(parse(text).is_err(), "{text}");
+        }
+        assert_eq!(parse("-5"), Err(Error::Duration("-5".to_owned())), "no unit is missing");
     }
 }

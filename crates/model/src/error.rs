@@ -58,7 +58,7 @@ pub enum Error {
     #[error("`{0}` is no unit of time: use ms, s, m, h or d")]
     DurationUnit(String),
     /// Not a duration, or one that is too long.
-    #[error("`{0}` is no duration: try `30s` or `500ms`")]
+    #[error("`{0}` is no duration: try `30s`, `1h30m` or `500ms`")]
     Duration(String),
     /// Nested deeper than [`MAX_STRUCTURED_DEPTH`].
     #[error("the structured value is nested deeper than {MAX_STRUCTURED_DEPTH}")]

@@ -176,10 +176,11 @@ pub(crate) struct RunArgs {
     /// reads it from there too
     #[arg(long, value_name = "FILE", num_args = 0..=1)]
     pub(crate) archive: Option<Option<PathBuf>>,
-    /// Print a summary to stderr at the end, even where that is no terminal
+    /// Print a summary to stderr at the end, even where that is no terminal. `--json` prints the whole
+    /// report there instead, as the last line: standard output is the command's
     #[arg(long, conflicts_with = "quiet")]
     pub(crate) summary: bool,
-    /// Print neither warnings nor a summary, even on a terminal
+    /// Print neither warnings nor a summary, even on a terminal (`--json` prints the report all the same)
     #[arg(long, short)]
     pub(crate) quiet: bool,
     /// Measure by these mechanisms alone, as --explain names them, to compare them

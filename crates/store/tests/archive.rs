@@ -190,7 +190,7 @@ fn what_is_no_condition_is_said() {
         ("memory!1", "`memory!1` is no condition; one looks like `memory>1GiB` or `host=n01`"),
         ("memroy>1", "there is nothing called `memroy` to ask for"),
         ("memory>lots", "`memory>lots`: a size looks like `4GiB`, `500MB` or `1048576`"),
-        ("wall>-1s", "`wall>-1s`: a time looks like `30s`, `5m` or `2h`"),
+        ("wall>-1s", "`wall>-1s`: a time looks like `30s`, `1h30m` or `2h`"),
         (
             "host>n01",
             "`host>n01`: a text is compared with `=` or `!=`, and `*` stands for anything",

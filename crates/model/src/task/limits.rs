@@ -178,7 +178,7 @@ fn parse_value(resource: &Resource, text: &str) -> Result<f64, &'static str> {
         "bytes" => (parse_bytes(text), "a size looks like `4GiB`, `500MB` or `1048576`"),
         "seconds" => (
             duration::parse(text).ok().map(|d| d.as_secs_f64()),
-            "a time looks like `30s`, `5m` or `2h`",
+            "a time looks like `30s`, `1h30m` or `2h`",
         ),
         _ => (text.parse().ok(), "a number looks like `100`"),
     };
@@ -190,7 +190,7 @@ fn parse_value(resource: &Resource, text: &str) -> Result<f64, &'static str> {
 
 /// Bytes: `1048576`, `4kB` or `4KB` (4,000), `4KiB` or `4K` (4,096), and so on up to `T`. A letter
 /// alone is a power of 1024, as `ulimit`, `dd` and Slurm have it; with a `B` a power of 1000, as the
-/// standards have it; with `iB` one of 1024.
+/// standards have it; with `iB` one of 1024. Nobody means bits: small letters are the same.
 pub fn parse_bytes(text: &str) -> Option<f64> {
     let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
@@ -204,9 +204,9 @@ pub fn parse_bytes(text: &str) -> Option<f64> {
         return Some(number);
     }
     let power = "KMGT".find(letter)? as i32 + 1;
-    match rest {
-        "" | "iB" => Some(number * 1024f64.powi(power)),
-        "B" => Some(number * 1000f64.powi(power)),
+    match rest.to_ascii_lowercase().as_str() {
+        "" | "ib" => Some(number * 1024f64.powi(power)),
+        "b" => Some(number * 1000f64.powi(power)),
         _ => None,
     }
 }
@@ -231,7 +231,9 @@ mod tests {
         let bytes = ["4GB", "4GiB", "4G", "4kB", "4KB", "4KiB", "1.5 MiB", "17", "17B"];
         let expected = [4e9, 4294967296.0, 4294967296.0, 4e3, 4e3, 4096.0, 1572864.0, 17.0, 17.0];
         for (text, expected) in bytes.into_iter().zip(expected) {
-            assert_eq!(parse_bytes(text), Some(expected), "{text}");
+            for text in [text, &text.to_ascii_lowercase()] {
+                assert_eq!(parse_bytes(text), Some(expected), "{text}");
+            }
         }
         for text in ["", "B", "GiB", "4GBs", "4Q", "-1", "1e400G", "∞"] {
             assert!(parse_bytes(text).is_none_or(f64::is_infinite), "{text}");
@@ -244,7 +246,7 @@ mod tests {
             ("memory", "`memory` is no limit; one looks like `memory=4GiB`"),
             ("memroy=1", "there is no resource `memroy`"),
             ("memory=-1", "`memory=-1`: a size looks like `4GiB`, `500MB` or `1048576`"),
-            ("wall=soon", "`wall=soon`: a time looks like `30s`, `5m` or `2h`"),
+            ("wall=soon", "`wall=soon`: a time looks like `30s`, `1h30m` or `2h`"),
             ("processes=0", "`processes=0`: a limit is a number above zero"),
             ("processes=inf", "`processes=inf`: a limit is a number above zero"),
             ("wall=1s,wall_seconds=2s", "`wall` is limited twice"),

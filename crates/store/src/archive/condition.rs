@@ -148,7 +148,7 @@ fn condition(text: &str) -> Result<Condition, ConditionError> {
         "bytes" => (parse_bytes(value), "a size looks like `4GiB`, `500MB` or `1048576`"),
         "seconds" => (
             duration::parse(value).ok().map(|d| d.as_secs_f64()),
-            "a time looks like `30s`, `5m` or `2h`",
+            "a time looks like `30s`, `1h30m` or `2h`",
         ),
         _ => (value.parse().ok(), "a number looks like `100`"),
     };
