@@ -7,9 +7,11 @@
 //! skopos/SITE/alive/NODE/INCARNATION     a liveliness token: goes with its publisher
 //! ```
 //! An incarnation is the time in nanoseconds when a publisher came, so that one that starts again is
-//! another one, and of two with one name the second is known.
+//! another one, and of two with one name the second is known: it gives way, at once or, if both came
+//! before they could see each other, when it sees the first.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use zenoh::Wait as _;
@@ -19,7 +21,7 @@ use zenoh::pubsub::Publisher;
 use zenoh::qos::CongestionControl;
 use zenoh::query::Queryable;
 
-use crate::{Batch, Error};
+use crate::{Batch, Error, site};
 
 /// How long to wait for others to say that a name is theirs.
 const PATIENCE_FOR_NAMES: Duration = Duration::from_millis(500);
@@ -138,7 +140,10 @@ impl Plane {
                 }
             });
         Ok(Outlet {
-            _session: self.session.clone(),
+            session: self.session.clone(),
+            alive,
+            incarnation,
+            is_second: Arc::default(),
             queryable: queryable.wait().map_err(broken)?,
             publisher: self
                 .session
@@ -158,8 +163,12 @@ pub struct Outlet {
     publisher: Publisher<'static>,
     queryable: Queryable<()>,
     token: LivelinessToken,
+    /// The key of all that have this name.
+    alive: String,
+    incarnation: i64,
+    is_second: Arc<AtomicBool>,
     /// A session closes with its last owner, and what was declared on it is none.
-    _session: zenoh::Session,
+    session: zenoh::Session,
 }
 
 impl Outlet {
@@ -170,6 +179,29 @@ impl Outlet {
     /// The session is closed.
     pub fn send(&self, batch: &Batch) -> Result<(), Error> {
         self.publisher.put(batch.encode()).wait().map_err(|e| Error::plane(&e))
+    }
+
+    /// Asks who else has this name; [`is_second`](Self::is_second) will say. To be called now and then:
+    /// others may not have been within sight when this one came. (A standing subscription would make
+    /// the session answer for itself when it is asked who is there.)
+    ///
+    /// # Errors
+    /// The session is closed.
+    pub fn look_for_first(&self) -> Result<(), Error> {
+        let (is_second, own) = (self.is_second.clone(), self.incarnation);
+        let asked = self.session.liveliness().get(&self.alive).timeout(PATIENCE_FOR_NAMES);
+        let asked = asked.callback(move |reply| {
+            let first = reply.result().ok().and_then(|token| site::of_key(token.key_expr()));
+            if first.is_some_and(|(_, incarnation)| incarnation < own) {
+                is_second.store(true, Ordering::Relaxed);
+            }
+        });
+        asked.wait().map_err(|e| Error::plane(&e))
+    }
+
+    /// Whether another node had this name before: this one is to [`close`](Self::close), and to say why.
+    pub fn is_second(&self) -> bool {
+        self.is_second.load(Ordering::Relaxed)
     }
 
     /// Says that the node goes, now rather than when others find out.

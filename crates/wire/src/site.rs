@@ -3,7 +3,7 @@
 //! One thread takes in what comes. Callbacks of the session only put messages into a bounded queue:
 //! one that waited would hold up the session, and with it everybody.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
@@ -26,6 +26,9 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Nodes that are remembered after they went. Bounds what names that come and go can fill.
 const MAX_NODES: usize = 100_000;
+
+/// Publishers of one name that are remembered. There are two for a moment when a node starts again.
+const MAX_OF_ONE_NAME: usize = 16;
 
 /// The nodes of a site. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -64,8 +67,17 @@ pub struct State {
     pub is_alive: bool,
     /// What it told.
     pub mirror: Mirror,
+    /// Publishers of this name that are there. The first one is the node; others give way to it.
+    there: BTreeSet<i64>,
     /// When a snapshot was asked for that has not come yet.
     asked_at: Option<Instant>,
+}
+
+impl State {
+    fn new(incarnation: i64) -> Self {
+        let (mirror, there) = (Mirror::default(), BTreeSet::new());
+        Self { incarnation, is_alive: false, mirror, there, asked_at: None }
+    }
 }
 
 impl Node {
@@ -160,7 +172,7 @@ impl Drop for Follower {
 }
 
 /// The last two parts of a key.
-fn of_key(key: &str) -> Option<(String, i64)> {
+pub(crate) fn of_key(key: &str) -> Option<(String, i64)> {
     let mut parts = key.rsplit('/');
     let incarnation = parts.next()?.parse().ok()?;
     Some((parts.next()?.to_owned(), incarnation))
@@ -206,9 +218,8 @@ impl Site {
         if nodes.len() >= MAX_NODES {
             return None;
         }
-        let state =
-            State { incarnation, is_alive: false, mirror: Mirror::default(), asked_at: None };
-        let node = Arc::new(Node { name: name.to_owned(), state: Mutex::new(state) });
+        let state = Mutex::new(State::new(incarnation));
+        let node = Arc::new(Node { name: name.to_owned(), state });
         nodes.insert(name.to_owned(), node.clone());
         Some(node)
     }
@@ -239,24 +250,36 @@ impl TakeIn {
     fn is_there(&self, name: &str, incarnation: i64) {
         let Some(node) = self.site.meet(name, incarnation) else { return };
         let mut state = node.state();
-        if state.incarnation != incarnation {
-            if state.is_alive && state.incarnation > incarnation {
-                return;
-            }
-            *state =
-                State { incarnation, is_alive: true, mirror: Mirror::default(), asked_at: None };
+        if state.there.len() < MAX_OF_ONE_NAME {
+            state.there.insert(incarnation);
         }
-        state.is_alive = true;
-        self.ask(name, &mut state);
+        self.choose(name, &mut state);
     }
 
     fn is_gone(&self, name: &str, incarnation: i64) {
         let Some(node) = self.site.node(name) else { return };
         let mut state = node.state();
-        if state.incarnation == incarnation {
+        state.there.remove(&incarnation);
+        self.choose(name, &mut state);
+    }
+
+    /// Follows the first of a node's publishers, if there is one.
+    fn choose(&self, name: &str, state: &mut State) {
+        let first = state.there.first().copied();
+        if state.is_alive && first == Some(state.incarnation) {
+            return;
+        }
+        let Some(first) = first else {
             state.is_alive = false;
             state.asked_at = None;
+            return;
+        };
+        if state.incarnation != first {
+            let there = std::mem::take(&mut state.there);
+            *state = State { there, ..State::new(first) };
         }
+        state.is_alive = true;
+        self.ask(name, state);
     }
 
     fn told(&self, name: &str, incarnation: i64, bytes: &[u8]) {

@@ -21,12 +21,16 @@ fn until(what: &str, mut is_so: impl FnMut() -> bool) {
 /// A plane that listens on a port of its own, and one that connects to it. Nobody is looked for, so
 /// tests do not see each other.
 fn two() -> (Plane, PlaneConfig) {
+    let (hub, client) = configs();
+    (Plane::open(&hub).expect("a session"), client)
+}
+
+fn configs() -> (PlaneConfig, PlaneConfig) {
     let port =
         TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).expect("a port").port();
     let at = format!("tcp/127.0.0.1:{port}");
     let alone = PlaneConfig { look_on: None, ..PlaneConfig::on_this_machine("test") };
-    let hub =
-        Plane::open(&PlaneConfig { listen: vec![at.clone()], ..alone.clone() }).expect("a session");
+    let hub = PlaneConfig { listen: vec![at.clone()], ..alone.clone() };
     (hub, PlaneConfig { is_client: true, connect: vec![at], ..alone })
 }
 
@@ -113,6 +117,31 @@ fn a_node_comes_tells_goes_and_comes_again() {
     until("it is there again", || is_alive(&follower) && latest(&follower) == Some(0));
     again.send();
     until("and tells", || latest(&follower) == Some(1));
+}
+
+#[test]
+fn of_two_that_could_not_see_each_other_the_second_gives_way() {
+    let (hub, client) = configs();
+    // A client would wait for the hub.
+    let peer = PlaneConfig { is_client: false, ..client };
+    let planes = [1, 2].map(|_| Plane::open(&peer).expect("a session"));
+    let first = Publisher::new(&planes[0], 1).expect("announced");
+    let second = Publisher::new(&planes[1], 2).expect("nobody is there to refuse it");
+    let follower = Follower::start(&Plane::open(&hub).expect("a session")).expect("it follows");
+    until("the second is told", || {
+        for node in [&first, &second] {
+            node.outlet.look_for_first().expect("asked");
+        }
+        second.outlet.is_second()
+    });
+    assert!(!first.outlet.is_second());
+    let followed = || follower.site().node("n01").map(|node| node.state().incarnation);
+    until("the first is the node", || followed() == Some(1));
+    second.outlet.close();
+    until("its values are there", || latest(&follower) == Some(0));
+    first.send();
+    until("and its changes", || latest(&follower) == Some(1));
+    assert_eq!(followed(), Some(1));
 }
 
 #[test]

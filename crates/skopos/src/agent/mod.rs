@@ -81,6 +81,9 @@ pub(crate) enum Event {
     /// The budget cannot be kept, even with every sensor at its longest interval; told once. Both
     /// are shares of one core.
     BudgetExceeded { limit: f64, over: f64 },
+    /// Another node of this name was there before; nobody else is told any more what is known here.
+    #[cfg(feature = "hub")]
+    NameTaken { node: Arc<str> },
     /// Every due sensor was polled.
     Ticked,
 }
@@ -389,6 +392,10 @@ impl Agent {
     /// Looks who reads what, and shares out the budget anew.
     fn look(&mut self, now: Duration) {
         self.look_at = next_look(now, self.interval);
+        #[cfg(feature = "hub")]
+        if self.uplink.take_if(|uplink| uplink.is_refused()).is_some() {
+            self.events.push(Event::NameTaken { node: self.node.clone() });
+        }
         let is_anybody = self.publisher.is_anybody_interested();
         for polled in &mut self.polled {
             let Some(probe) = polled.probe() else { continue };

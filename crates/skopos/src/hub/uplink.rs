@@ -59,6 +59,13 @@ impl Uplink {
     }
 }
 
+impl Uplink {
+    /// Whether it has ended, because another node had this name before.
+    pub(crate) fn is_refused(&self) -> bool {
+        self.thread.as_ref().is_some_and(JoinHandle::is_finished)
+    }
+}
+
 impl Drop for Uplink {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
@@ -74,6 +81,7 @@ fn lock(followed: &Mutex<Followed>) -> MutexGuard<'_, Followed> {
 
 fn run(mut host: Host, followed: &Mutex<Followed>, outlet: Outlet, stop: &AtomicBool) {
     let mut look_at = Instant::now() + LOOK_EVERY;
+    let mut names = Seldom::new();
     while !stop.load(Ordering::Relaxed) {
         let left = look_at.saturating_duration_since(Instant::now());
         // Not longer than a tenth of a second, to be stopped soon.
@@ -90,6 +98,13 @@ fn run(mut host: Host, followed: &Mutex<Followed>, outlet: Outlet, stop: &Atomic
             followed.collect();
             followed.batches(is_look_due)
         };
+        if names.is_due() {
+            // A closed session is nobody's second.
+            let _ = outlet.look_for_first();
+        }
+        if outlet.is_second() {
+            break;
+        }
         for batch in &batches {
             // A closed session is found out by whoever follows.
             let _ = outlet.send(batch);
@@ -97,6 +112,32 @@ fn run(mut host: Host, followed: &Mutex<Followed>, outlet: Outlet, stop: &Atomic
         std::thread::sleep(SHORTEST);
     }
     outlet.close();
+}
+
+/// What is due soon at first, and then ever more seldom.
+struct Seldom {
+    next: Instant,
+    wait: Duration,
+}
+
+impl Seldom {
+    /// Two nodes of one name that came together find out within seconds; a network that was cut and
+    /// heals, within a minute.
+    const LONGEST: Duration = Duration::from_secs(60);
+
+    fn new() -> Self {
+        Self { next: Instant::now() + LOOK_EVERY, wait: LOOK_EVERY }
+    }
+
+    fn is_due(&mut self) -> bool {
+        let now = Instant::now();
+        if now < self.next {
+            return false;
+        }
+        self.wait = (self.wait * 2).min(Self::LONGEST);
+        self.next = now + self.wait;
+        true
+    }
 }
 
 /// The vertices of this machine that are sent.

@@ -81,6 +81,11 @@ pub(crate) fn warning(event: &Event) -> Option<String> {
             (limit + over) * 100.0,
             Share(*limit)
         ),
+        #[cfg(feature = "hub")]
+        Event::NameTaken { node } => format!(
+            "there is a node `{node}` in this site already: this one tells others nothing any more; \
+             give it another name with --node"
+        ),
         Event::Ticked => return None,
     })
 }

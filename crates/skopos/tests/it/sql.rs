@@ -181,13 +181,13 @@ fn the_second_of_one_name_is_refused() {
     let hub = Hub::start();
     let _first = hub.agent("a1");
     let dir = runtime_dir();
-    let args = ["agent", "--node", "a1", "--live", "--look-on", "none", "--connect", &hub.at];
+    let mut args =
+        vec!["agent", "--node", "a1", "--live", "--look-on", "none", "--connect", &hub.at];
+    // At its start, or when it sees the first: it may come before either is connected.
+    args.extend(["--for", "10s"]);
     let second = run(dir.path(), &args);
-    assert_eq!(second.code, 2, "{second:?}");
-    assert!(
-        second.stderr.contains("there is a node `a1` in the site `default` already"),
-        "{second:?}"
-    );
+    assert!(second.stderr.contains("there is a node `a1` in"), "{second:?}");
+    assert!(second.stderr.contains("--node"), "{second:?}");
 }
 
 #[test]
