@@ -4,7 +4,7 @@
 //! Read in this order: [`Order`] says what to run and how; [`run`] does it; `launch` starts the task
 //! without changing anything about it, and `attach` finds one that runs; `monitor` is the loop that waits for whatever happens;
 //! `mechanism` has a file for each way to measure, of which [`choose`] takes those that are possible;
-//! `seen` is what they have seen; `enforce` ends a task that exceeds a limit; `report` makes the
+//! `seen` is what they have seen; `enforce` ends a task that exceeds a limit; `stop` stops with it; `report` makes the
 //! [`Summary`](skopos_model::task::Summary) of it all, taking each number from the mechanism that
 //! measures it best. [`import`] reads reports of other tools.
 //!
@@ -24,6 +24,7 @@ mod launch;
 mod seen;
 mod mechanism;
 mod enforce;
+mod stop;
 mod monitor;
 mod report;
 mod host;

@@ -20,6 +20,7 @@ use crate::mechanism::{Now, bpf, nested, procfs, ptrace};
 use crate::proc;
 use crate::report::{self, Measured, Row};
 use crate::seen::Seen;
+use crate::stop;
 use crate::sys::{self, Came, Event, Pid, Signals, Status};
 
 /// What to run, and how.
@@ -264,6 +265,8 @@ struct Run<'a> {
     over: Option<Over>,
     /// What is known of a task that ran before its monitor.
     found: Option<Found>,
+    /// When the first process stopped, if nobody told since that it goes on.
+    stopped: Option<Instant>,
     /// Why the kernel keeps no limit for each process, if it was asked to.
     not_kept: Option<String>,
 }
@@ -289,6 +292,7 @@ impl<'a> Run<'a> {
             wake_soon: false,
             over: None,
             found: None,
+            stopped: None,
             not_kept: None,
         }
     }
@@ -310,6 +314,7 @@ impl<'a> Run<'a> {
                 };
                 self.happened(event);
             }
+            self.stop_too();
             // A look may take long; what is known already does not wait for it.
             self.enforce();
             self.wake_soon = is_more;
@@ -341,6 +346,15 @@ impl<'a> Run<'a> {
         }
     }
 
+    /// A task that stopped stays so, in front of a terminal: the shell is to see it.
+    fn stop_too(&mut self) {
+        let is_ours = self.over.is_none() && self.found.is_none() && !self.enforcer.is_ending();
+        if is_ours && self.stopped.is_some_and(|since| since.elapsed() >= stop::AFTER) {
+            self.stopped = None;
+            stop::with(self.root);
+        }
+    }
+
     /// Nobody tells of the end of a process that is neither a child nor traced, but its handle.
     fn look_for_its_end(&mut self) -> io::Result<()> {
         let Some(found) = self.found.as_ref().filter(|_| self.over.is_none()) else {
@@ -368,6 +382,9 @@ impl<'a> Run<'a> {
         if let Some(wall) = self.enforcer.next_wall() {
             until = until.min(wall.saturating_sub(self.seen.elapsed()) + Duration::from_millis(1));
         }
+        if let Some(since) = self.stopped {
+            until = until.min(stop::AFTER.saturating_sub(since.elapsed()));
+        }
         if self.enforcer.is_ending() {
             until = enforce::AGAIN;
         }
@@ -387,6 +404,12 @@ impl<'a> Run<'a> {
     }
 
     fn happened(&mut self, event: Event) {
+        if let Event::Stopped { pid, signal, event } = event
+            && pid == self.root
+        {
+            let is_stop = stop::is_of_job(signal, event, self.team.traces());
+            self.stopped = is_stop.then(Instant::now);
+        }
         let Self { team, seen, .. } = self;
         let Event::Ended { pid, status } = event else {
             team.mechanisms.iter_mut().for_each(|m| m.event(&event, seen));

@@ -13,6 +13,10 @@ use crate::sys::Pid;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Stat {
     pub(crate) parent: Pid,
+    /// Its process group, its session, and the group in front of the session's terminal: -1 without one.
+    pub(crate) group: Pid,
+    pub(crate) session: Pid,
+    pub(crate) foreground: Pid,
     /// In seconds; in ticks of the kernel's clock, 10 ms most often.
     pub(crate) user_seconds: f64,
     pub(crate) system_seconds: f64,
@@ -31,6 +35,8 @@ pub(crate) struct Stat {
     /// Time waited for storage, in seconds, where the kernel accounts for delays.
     pub(crate) io_delay_seconds: f64,
     pub(crate) is_zombie: bool,
+    /// By a signal, or for its tracer.
+    pub(crate) is_stopped: bool,
     /// When it started, in ticks since the machine did.
     pub(crate) started_ticks: u64,
     /// A thread of the kernel, without a program.
@@ -105,10 +111,14 @@ fn parse_stat(text: &[u8]) -> Option<Stat> {
     fields.iter_mut().zip(words).for_each(|(field, word)| *field = word);
     let number = |field: usize| fields.get(field - 3)?.parse::<f64>().ok();
     let whole = |field: usize| fields.get(field - 3)?.parse::<u64>().ok();
+    let id = |field: usize| fields.get(field - 3)?.parse::<Pid>().ok();
     let (ticks, page) =
         (rustix::param::clock_ticks_per_second() as f64, rustix::param::page_size() as u64);
     Some(Stat {
-        parent: fields.get(1)?.parse().ok()?,
+        parent: id(4)?,
+        group: id(5)?,
+        session: id(6)?,
+        foreground: id(8)?,
         user_seconds: number(14)? / ticks,
         system_seconds: number(15)? / ticks,
         waited_for_seconds: (number(16)? + number(17)?) / ticks,
@@ -122,6 +132,7 @@ fn parse_stat(text: &[u8]) -> Option<Stat> {
         resident_bytes: fields.get(21)?.parse::<u64>().ok()? * page,
         io_delay_seconds: number(42)? / ticks,
         is_zombie: matches!(fields.first(), Some(&"Z" | &"X")),
+        is_stopped: matches!(fields.first(), Some(&"T" | &"t")),
         started_ticks: whole(22)?,
         is_kernels: whole(9)? & KERNELS != 0,
     })
@@ -312,6 +323,7 @@ mod tests {
         let stat = parse_stat(text.as_bytes()).expect("a line");
         let page = rustix::param::page_size() as u64;
         assert_eq!((stat.parent, stat.threads, stat.virtual_bytes), (3, 4, 8192));
+        assert_eq!((stat.group, stat.session, stat.foreground), (7, 7, -1));
         assert_eq!(stat.resident_bytes, 2 * page);
         assert_eq!(
             (stat.user_seconds, stat.system_seconds, stat.io_delay_seconds),

@@ -299,6 +299,13 @@ pub(crate) fn kill(pid: Pid, signal: c_int) -> bool {
     unsafe { libc::kill(pid, signal) == 0 }
 }
 
+/// Puts another group of this session in front of its terminal. Only who is in front itself may.
+pub(crate) fn give_terminal(group: Pid) {
+    let Ok(terminal) = std::fs::File::open("/dev/tty") else { return };
+    // SAFETY: touches no memory.
+    unsafe { libc::tcsetpgrp(terminal.as_raw_fd(), group) };
+}
+
 /// Ends this process as `signal` would, so that whoever waits for it sees what happened to the task.
 pub fn die_of(signal: c_int) {
     // SAFETY: sets handlers and the mask of this process, which is about to end.

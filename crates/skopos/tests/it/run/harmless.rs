@@ -222,3 +222,13 @@ fn no_group_is_left_behind() {
     assert!(child.wait().expect("it ends").success());
     assert!(!own(pid), "{:?}", groups());
 }
+
+#[test]
+fn a_task_that_stops_by_itself_is_for_others_to_continue() {
+    // No shell waits for the monitor: if that stopped too, nobody would continue it.
+    let script = "(sleep 0.3; kill -CONT $$) & kill -STOP $$; wait; exit 5";
+    for by in ["--level=1", "--level=2", "--mechanism=wait4,procfs,ptrace"] {
+        let ran = monitor(&[by, "--", "sh", "-c", script]).status().expect("it starts");
+        assert_eq!(ran.code(), Some(5), "{by}");
+    }
+}

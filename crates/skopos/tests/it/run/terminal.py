@@ -1,7 +1,8 @@
 """terminal.py COMMAND...: types at a shell with job control that runs the command, and says what it saw.
 
 The command runs a task that counts on; it is stopped with Ctrl-Z, continued, told of a new size of the
-terminal, and interrupted with Ctrl-C, which it takes as a reason to return 4.
+terminal, told to stop by itself, sent into the background, called back, and interrupted with Ctrl-C,
+which it takes as a reason to return 4.
 """
 
 import fcntl
@@ -10,13 +11,16 @@ import pty
 import re
 import select
 import shlex
+import signal
 import struct
 import sys
 import termios
 import time
 
 PATIENCE = 60
-TASK = "trap 'echo it got WINCH' WINCH; trap 'echo it got INT; exit 4' INT; echo begun; " \
+# What it says is not in its text, which the shell shows with the job.
+TASK = "trap 'echo it got WIN\"\"CH' WINCH; trap 'kill -STOP $$; echo it goes o\"\"n' USR1; " \
+       "trap 'echo it got I\"\"NT; exit 4' INT; echo begun; " \
        "while :; do sleep 0.05; done"
 
 pid, terminal = pty.fork()
@@ -63,11 +67,26 @@ while stopped not in (2, 3):
     if time.time() > end:
         sys.exit(f"of {states} too few are stopped")
 print("stopped")
+type_("jobs -p; echo is the job\n")
+monitor = int(until(r"(\d+)\s+is the job").group(1))
+until("ready> ")
 type_("fg\n")
 time.sleep(0.3)
 fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 100, 0, 0))
 until("it got WINCH")
 print("resized")
+for command in ("bg", "fg"):
+    # The monitor passes it on to the task, which stops nobody but itself.
+    os.kill(monitor, signal.SIGUSR1)
+    until(r"\[1\]\+ +Stopped")
+    until("ready> ")
+    type_(command + "\n")
+    until("it goes on")
+    if command == "bg":
+        type_("fg\n")
+        until("sh -c")
+        time.sleep(0.3)
+print("stopped by itself")
 type_("\x03")
 until("it got INT")
 until("ready> ")

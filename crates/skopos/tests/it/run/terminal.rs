@@ -12,14 +12,14 @@ fn job_control_is_that_of_the_task() {
             return;
         }
     }
-    for level in ["1", "2"] {
+    for by in ["--level=1", "--level=2", "--mechanism=wait4,procfs,ptrace"] {
         let mut command = Command::new("python3");
-        command.arg(&script).args([env!("CARGO_BIN_EXE_skopos"), "run", "-q", "--level", level]);
+        command.arg(&script).args([env!("CARGO_BIN_EXE_skopos"), "run", "-q", by]);
         let Output { status, stdout, stderr } = command.arg("--").output().expect("it starts");
         let stderr = String::from_utf8_lossy(&stderr);
-        assert!(status.success(), "level {level}: {stderr}");
+        assert!(status.success(), "{by}: {stderr}");
         let stdout = String::from_utf8_lossy(&stdout);
-        assert_eq!(stdout, "stopped\nresized\ncode 4\n", "level {level}");
+        assert_eq!(stdout, "stopped\nresized\nstopped by itself\ncode 4\n", "{by}");
     }
 }
 
