@@ -55,12 +55,6 @@ pub(crate) fn start(
     signals: &Signals,
     pipes: Pipes,
 ) -> Result<Waiting, Failed> {
-    let cannot = |e: io::Error| Failed::Start(e);
-    let text = |text: &OsString| {
-        CString::new(text.as_bytes()).map_err(|_| {
-            cannot(io::Error::new(io::ErrorKind::InvalidInput, "an argument has a zero byte in it"))
-        })
-    };
     let arguments = command.iter().map(text).collect::<Result<Vec<_>, _>>()?;
     let program = arguments.first().ok_or(Failed::Empty)?;
     let added = || launch.environment.iter().cloned();
@@ -84,8 +78,27 @@ pub(crate) fn start(
         gate: gate_in.as_fd(),
         failed: failed_in.as_fd(),
     };
-    let pid = sys::spawn(&child).map_err(cannot)?;
+    let pid = sys::spawn(&child).map_err(Failed::Start)?;
     Ok(Waiting { pid, gate: gate.into(), failed: failed.into() })
+}
+
+/// For the C library.
+fn text(text: &OsString) -> Result<CString, Failed> {
+    let has_zero = |_| {
+        let why = "an argument has a zero byte in it";
+        Failed::Start(io::Error::new(io::ErrorKind::InvalidInput, why))
+    };
+    CString::new(text.as_bytes()).map_err(has_zero)
+}
+
+/// Becomes the program itself, which then runs as it would without a monitor. Returns only if it cannot.
+pub fn unwatched(command: &[OsString]) -> Failed {
+    let arguments = match command.iter().map(text).collect::<Result<Vec<_>, _>>() {
+        Ok(arguments) if arguments.is_empty() => return Failed::Empty,
+        Ok(arguments) => arguments,
+        Err(failed) => return failed,
+    };
+    Failed::to_become(sys::become_unwatched(&arguments))
 }
 
 /// Has the kernel end each process of a task after so much processor time: the child that waits hands its
@@ -135,10 +148,10 @@ impl Waiting {
             // Closed by the program that took its place, or by the end of the child.
             Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => Ok(()),
             Err(e) => Err(Failed::Start(e)),
-            Ok(()) => Err(match io::Error::from_raw_os_error(i32::from_ne_bytes(code)) {
-                e if e.kind() == io::ErrorKind::NotFound => Failed::NotFound(e),
-                e => Failed::NotExecutable(e),
-            }),
+            Ok(()) => {
+                let e = io::Error::from_raw_os_error(i32::from_ne_bytes(code));
+                Err(Failed::to_become(e))
+            }
         }
     }
 }

@@ -70,8 +70,27 @@ pub enum Failed {
     NotExecutable(io::Error),
     /// The monitor itself failed before the task began.
     Start(io::Error),
+    /// This process may not even open what starts a child and hears of its end.
+    NoDescriptors,
     /// The process that runs cannot be a task.
     Unfit(Unfit),
+}
+
+impl Failed {
+    fn of_start(e: io::Error) -> Self {
+        match e.raw_os_error() {
+            Some(libc::EMFILE) => Self::NoDescriptors,
+            _ => Self::Start(e),
+        }
+    }
+
+    /// Why a child did not become the program.
+    pub(crate) fn to_become(e: io::Error) -> Self {
+        match e.kind() {
+            io::ErrorKind::NotFound => Self::NotFound(e),
+            _ => Self::NotExecutable(e),
+        }
+    }
 }
 
 /// How a task was over.
@@ -121,7 +140,7 @@ const MAX_ROWS: usize = 20_000;
 pub fn run(order: &Order, warn: &mut (dyn FnMut(&Crossing) + Send)) -> Result<Outcome, Failed> {
     let mut blocked = FORWARDED.to_vec();
     blocked.push(libc::SIGCHLD);
-    let signals = Signals::new(&blocked).map_err(Failed::Start)?;
+    let signals = Signals::new(&blocked).map_err(Failed::of_start)?;
     let Some(pid) = order.attach else { return start(order, signals, warn) };
     let found = Found::new(pid).map_err(Failed::Unfit)?;
     // The kernel lets go of what a thread traces when that thread ends, whatever state it is in: before
@@ -162,7 +181,7 @@ fn start(
     warn: &mut dyn FnMut(&Crossing),
 ) -> Result<Outcome, Failed> {
     sys::adopt_orphans();
-    let pipes = Pipes::new().map_err(Failed::Start)?;
+    let pipes = Pipes::new().map_err(Failed::of_start)?;
     let mut team = choose::gather(order);
     let mut waiting = launch::start(&order.command, &team.launch, &signals, pipes)?;
     let root = waiting.pid;

@@ -77,6 +77,21 @@ fn become_program(
     }
 }
 
+/// Becomes a program, started as this process was. Why it cannot.
+pub(crate) fn become_unwatched(arguments: &[CString]) -> io::Error {
+    let vector: Vec<_> = arguments.iter().map(|s| s.as_ptr()).chain([ptr::null()]).collect();
+    // SAFETY: the strings end with zero and outlive the call, and so does the list of them, which ends
+    // with none; the mask is one that this process had.
+    unsafe {
+        started::restore();
+        if let Some(mask) = BEFORE.get() {
+            libc::sigprocmask(libc::SIG_SETMASK, mask, ptr::null_mut());
+        }
+        libc::execvp(vector[0], vector.as_ptr());
+    }
+    io::Error::last_os_error()
+}
+
 /// Something that happened to a child or to a traced thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
@@ -260,13 +275,13 @@ impl Signals {
                 return Err(io::Error::last_os_error());
             }
             let flags = libc::SFD_CLOEXEC | libc::SFD_NONBLOCK;
+            // Nothing unblocks them again: of a second task the mask is that of the first.
+            let before = *BEFORE.get_or_init(|| before.assume_init());
             let descriptor = libc::signalfd(-1, &raw const set, flags);
             if descriptor < 0 {
                 return Err(io::Error::last_os_error());
             }
             let descriptor = OwnedFd::from_raw_fd(descriptor);
-            // Nothing unblocks them again: of a second task the mask is that of the first.
-            let before = *BEFORE.get_or_init(|| before.assume_init());
             Ok(Self { descriptor, before })
         }
     }

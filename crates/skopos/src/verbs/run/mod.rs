@@ -283,12 +283,23 @@ fn not_attached(unfit: &Unfit) -> Failure {
     }
 }
 
+/// Too few descriptors for a monitor, and maybe not for the task: that runs, unless it was to be limited.
+fn unwatched(order: &Order) -> Result<ExitCode, Failure> {
+    let why = "this process may open too few files (`ulimit -n`) for a monitor";
+    if !order.limits.is_empty() || order.attach.is_some() {
+        return Err(Failure::new(why).hint("a limit of 8 is enough for some of its mechanisms"));
+    }
+    tell(format!("skopos: {why}: the command runs, and nothing is measured"));
+    not_run(order, &skopos_task::unwatched(&order.command))
+}
+
 /// As a shell tells it.
 fn not_run(order: &Order, failed: &Failed) -> Result<ExitCode, Failure> {
     let (code, e) = match failed {
         Failed::NotFound(e) => (NOT_FOUND, e),
         Failed::NotExecutable(e) => (NOT_EXECUTABLE, e),
         Failed::Empty => return Err(Failure::new("there is no command to run")),
+        Failed::NoDescriptors => return unwatched(order),
         Failed::Start(e) => {
             let name = order.command.first().map(|c| c.to_string_lossy()).unwrap_or_default();
             return Err(Failure::new(format!("`{name}` cannot be run")).because(e));

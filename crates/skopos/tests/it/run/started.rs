@@ -76,6 +76,25 @@ fn few_descriptors_cost_mechanisms_and_not_the_task() {
 }
 
 #[test]
+fn too_few_descriptors_for_a_monitor_leave_a_task_that_runs() {
+    for most in 4..=7 {
+        let begin = format!("ulimit -n {most};");
+        let begin = format!("{begin} trap \"\" PIPE; exec 0<&-;");
+        let (bare, watched) = both(&begin, "", "ulimit -n; grep SigIgn /proc/self/status; exit 3");
+        if bare.status.code() != Some(3) {
+            // The loader needs some, too.
+            continue;
+        }
+        assert_eq!(watched.stdout, bare.stdout, "{watched:?}");
+        assert_eq!(watched.status.code(), Some(3), "{watched:?}");
+        let stderr = String::from_utf8_lossy(&watched.stderr);
+        assert!(stderr.contains("nothing is measured"), "{most}: {stderr}");
+        let (_, limited) = both(&format!("ulimit -n {most};"), "--limit wall=1h", "exit 3");
+        assert_eq!(limited.status.code(), Some(2), "{limited:?}");
+    }
+}
+
+#[test]
 fn a_limit_that_may_be_raised_is_the_tasks_alone() {
     let names = |begin: &str| {
         let (_, watched) = both(begin, "--json", "ulimit -S -n");
