@@ -14,11 +14,13 @@ use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
 use datafusion::execution::memory_pool::GreedyMemoryPool;
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::logical_expr::LogicalPlan;
-use datafusion::prelude::{DataFrame, SessionConfig, SessionContext};
-use futures_util::StreamExt as _;
+use datafusion::prelude::{SessionConfig, SessionContext};
+use datafusion::sql::parser::Statement as Parsed;
 use skopos_model::Topic;
+use tokio::time::Instant;
 
 use crate::Error;
+use crate::catalog::{CATALOG, SCHEMA};
 use crate::functions;
 use crate::point::Point;
 use crate::source::Source;
@@ -36,14 +38,11 @@ const MAX_KEPT: usize = 512;
 /// that needs more than this is stopped before it is the agent that is.
 const MEMORY_BYTES: usize = 512 << 20;
 
-const CATALOG: &str = "skopos";
-const SCHEMA: &str = "live";
-
 /// Answers statements. One for a process; any number of threads may ask.
 pub struct Engine {
     source: Arc<dyn Source>,
-    tables: Arc<Tables>,
-    context: SessionContext,
+    pub(crate) tables: Arc<Tables>,
+    pub(crate) context: SessionContext,
     kept: Mutex<HashMap<String, Arc<Compiled>>>,
 }
 
@@ -138,7 +137,7 @@ impl Engine {
     pub fn point(&self, sql: &str) -> Option<Answer> {
         let kept = self.kept(sql).or_else(|| self.compile_point(sql))?;
         let Compiled::Point(point) = &*kept else { return None };
-        let batch = point.read(&*self.source)?;
+        let batch = self.read(point)?;
         let schema = batch.schema();
         let batches = if batch.num_rows() == 0 { Vec::new() } else { vec![batch] };
         Some(Answer { schema, batches, way: Way::Point, missing: Vec::new() })
@@ -155,7 +154,7 @@ impl Engine {
                 false => Err(Error::TooManyRows(limits.rows)),
             };
         }
-        within(limits.deadline, self.planned(sql, limits)).await
+        self.stream(sql, limits).await?.collect().await
     }
 
     /// The answer as the planner finds it, also where a point read could.
@@ -163,51 +162,36 @@ impl Engine {
     /// # Errors
     /// As [`query`](Self::query).
     pub async fn query_planned(&self, sql: &str, limits: &Limits) -> Result<Answer, Error> {
-        within(limits.deadline, async {
-            let plan = self.plan(sql).await?;
-            self.run(sql, plan, limits).await
-        })
-        .await
+        let begun = Instant::now();
+        let plan = within(limits.deadline, self.plan(sql, parse(sql)?)).await?;
+        self.start(sql, plan, limits, begun).await?.collect().await
     }
 
-    async fn planned(&self, sql: &str, limits: &Limits) -> Result<Answer, Error> {
+    /// The plan of a statement that is none for a point read, made once.
+    pub(crate) async fn kept_plan(&self, sql: &str) -> Result<LogicalPlan, Error> {
         let kept = self.kept(sql);
-        let plan = match kept.as_deref() {
-            Some(Compiled::Plan(plan)) => (**plan).clone(),
-            _ => {
-                let plan = self.plan(sql).await?;
-                if kept.is_none() {
-                    self.keep(sql, Compiled::Plan(Box::new(plan.clone())));
-                }
-                plan
-            }
-        };
-        self.run(sql, plan, limits).await
-    }
-
-    async fn run(&self, sql: &str, plan: LogicalPlan, limits: &Limits) -> Result<Answer, Error> {
-        let explained = |e| self.explained(e, sql);
-        let frame = DataFrame::new(self.context.state(), plan);
-        let mut stream = frame.execute_stream().await.map_err(explained)?;
-        let (schema, mut batches, mut rows) = (stream.schema(), Vec::new(), 0);
-        while let Some(batch) = stream.next().await {
-            let batch = batch.map_err(explained)?;
-            rows += batch.num_rows();
-            if rows > limits.rows {
-                return Err(Error::TooManyRows(limits.rows));
-            }
-            if batch.num_rows() > 0 {
-                batches.push(batch);
-            }
+        if let Some(Compiled::Plan(plan)) = kept.as_deref() {
+            return Ok((**plan).clone());
         }
-        Ok(Answer { schema, batches, way: Way::Planned, missing: Vec::new() })
+        let plan = self.plan(sql, parse(sql)?).await?;
+        if kept.is_none() {
+            self.keep(sql, Compiled::Plan(Box::new(plan.clone())));
+        }
+        Ok(plan)
     }
 
-    async fn plan(&self, sql: &str) -> Result<LogicalPlan, Error> {
-        let mut statement = parse(sql)?;
+    pub(crate) async fn plan(
+        &self,
+        sql: &str,
+        mut statement: Parsed,
+    ) -> Result<LogicalPlan, Error> {
         statement::to_standard(&mut statement);
         let plan = self.context.state().statement_to_plan(statement).await;
         plan.map_err(|e| self.explained(e, sql))
+    }
+
+    pub(crate) fn read(&self, point: &Point) -> Option<RecordBatch> {
+        point.read(&*self.source)
     }
 
     fn compile_point(&self, sql: &str) -> Option<Arc<Compiled>> {
@@ -230,12 +214,12 @@ impl Engine {
         compiled
     }
 
-    fn explained(&self, error: DataFusionError, sql: &str) -> Error {
+    pub(crate) fn explained(&self, error: DataFusionError, sql: &str) -> Error {
         crate::error::explained(error, sql, &self.tables)
     }
 }
 
-async fn within<T>(
+pub(crate) async fn within<T>(
     deadline: Duration,
     answer: impl Future<Output = Result<T, Error>>,
 ) -> Result<T, Error> {

@@ -8,6 +8,7 @@ use skopos_eval::Position;
 use thiserror::Error;
 
 use crate::engine::MAX_SQL_BYTES;
+use crate::prepared::MAX_PARAMETERS;
 use crate::tables::Tables;
 
 /// Why there is no answer.
@@ -37,6 +38,20 @@ pub enum Error {
     /// It is no question: it would change something.
     #[error("only questions are answered, and `{0}` is none")]
     NotAQuestion(String),
+    /// It needs other values than it has.
+    #[error("the statement has {wanted} parameters, and {given} values were given")]
+    Parameters {
+        /// How many it needs.
+        wanted: usize,
+        /// How many there are.
+        given: usize,
+    },
+    /// Values for more than one answer, or for none.
+    #[error("parameters take one row of values, and {0} were given")]
+    ParameterRows(usize),
+    /// A parameter that is none, or the first that cannot be.
+    #[error("`{0}` cannot be a parameter here")]
+    Parameter(String),
     /// The statement is longer than anybody writes.
     #[error("the statement has {0} bytes, the most is {MAX_SQL_BYTES}")]
     TooLong(usize),
@@ -83,7 +98,14 @@ impl Error {
             Self::NotAQuestion(_) => {
                 Some("begin with SELECT, WITH, EXPLAIN or SHOW TABLES".to_owned())
             }
-            Self::UnknownName { .. }
+            Self::Parameter(_) => Some(format!(
+                "write them all as `?`, or all as `$1`, `$2` and so on; {MAX_PARAMETERS} at the most"
+            )),
+            Self::Parameters { .. } => {
+                Some("prepare the statement and bind a value to each parameter".to_owned())
+            }
+            Self::ParameterRows(_)
+            | Self::UnknownName { .. }
             | Self::Syntax { .. }
             | Self::TooLong(_)
             | Self::Query { .. } => None,

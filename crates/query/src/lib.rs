@@ -20,13 +20,19 @@
 mod source;
 mod error;
 mod engine;
+mod stream;
+mod prepared;
+mod catalog;
 mod point;
 mod statement;
 mod tables;
 mod functions;
 
+pub use catalog::{CATALOG, SCHEMA};
 pub use datafusion::arrow;
 pub use engine::{Answer, Engine, Limits, MAX_SQL_BYTES, Way};
 pub use error::Error;
+pub use prepared::{MAX_PARAMETERS, Prepared};
 pub use skopos_eval::Position;
 pub use source::{Described, Node, Row, Source, Wanted};
+pub use stream::Stream;

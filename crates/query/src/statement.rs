@@ -8,34 +8,53 @@
 
 use std::ops::ControlFlow;
 
-use datafusion::sql::parser::{DFParser, Statement as Parsed};
+use datafusion::sql::parser::{DFParserBuilder, Statement as Parsed};
 use datafusion::sql::sqlparser::ast::{
     Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, GroupByExpr, Ident, Query,
     Select, SelectItem, SetExpr, Statement, UnaryOperator, Value, VisitMut, VisitorMut,
 };
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
+use datafusion::sql::sqlparser::tokenizer::Tokenizer;
 use skopos_eval::Position;
 
 use crate::Error;
 use crate::engine::MAX_SQL_BYTES;
 use crate::functions::{self, TOPIC_LIKE};
+use crate::prepared::number_parameters;
 
-/// Reads one statement that asks and changes nothing.
+/// Reads one statement that asks and changes nothing, and has no parameters.
 pub(crate) fn parse(sql: &str) -> Result<Parsed, Error> {
+    match parse_with_parameters(sql)? {
+        (statement, 0) => Ok(statement),
+        (_, wanted) => Err(Error::Parameters { wanted, given: 0 }),
+    }
+}
+
+/// Reads one statement that asks and changes nothing, in which every parameter is `$n`, and says how
+/// many there are.
+pub(crate) fn parse_with_parameters(sql: &str) -> Result<(Parsed, usize), Error> {
     if sql.len() > MAX_SQL_BYTES {
         return Err(Error::TooLong(sql.len()));
     }
     let dialect = GenericDialect {};
-    let mut statements =
-        DFParser::parse_sql_with_dialect(sql, &dialect).map_err(|e| syntax(e, sql))?;
+    let failed = |e: ParserError| syntax(e.into(), sql);
+    let mut tokens = Tokenizer::new(&dialect, sql)
+        .tokenize_with_location()
+        .map_err(|e| failed(ParserError::from(e)))?;
+    let parameters = number_parameters(&mut tokens)?;
+    let mut statements = DFParserBuilder::new(tokens)
+        .with_dialect(&dialect)
+        .build()
+        .and_then(|mut parser| parser.parse_statements())
+        .map_err(|e| syntax(e, sql))?;
     let (Some(mut statement), None) = (statements.pop_front(), statements.pop_front()) else {
         let at = Position { line: 1, column: 1 };
         let message = "expected one statement".to_owned();
         return Err(Error::Syntax { at, message });
     };
     check(&mut statement)?;
-    Ok(statement)
+    Ok((statement, parameters))
 }
 
 fn check(statement: &mut Parsed) -> Result<(), Error> {
@@ -136,7 +155,7 @@ fn topic_like(expression: &Expr) -> Option<Expr> {
         return None;
     };
     let Expr::Value(text) = &**pattern else { return None };
-    let is_text = matches!(text.value, Value::SingleQuotedString(_));
+    let is_text = matches!(text.value, Value::SingleQuotedString(_) | Value::Placeholder(_));
     if !is_text || !column(expr)?.value.eq_ignore_ascii_case("topic") {
         return None;
     }

@@ -43,6 +43,10 @@ impl ScalarUDFImpl for TopicLike {
         let [texts, pattern, escape] = args.args.as_slice() else {
             return exec_err!("{TOPIC_LIKE} takes three texts");
         };
+        // A parameter without a value.
+        if matches!(pattern, ColumnarValue::Scalar(pattern) if pattern.is_null()) {
+            return Ok(ColumnarValue::Scalar(ScalarValue::Boolean(None)));
+        }
         let constant = |value: &ColumnarValue| match value {
             ColumnarValue::Scalar(scalar) => scalar.try_as_str().flatten().map(str::to_owned),
             ColumnarValue::Array(_) => None,

@@ -2,4 +2,5 @@
 
 mod answers;
 mod point;
+mod prepared;
 mod world;

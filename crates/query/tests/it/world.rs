@@ -113,9 +113,14 @@ impl Source for World {
 
 /// Asks, both ways where there are two.
 pub(crate) fn ask(engine: &Engine, sql: &str) -> Answer {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
-    let answer = runtime.expect("a runtime").block_on(engine.query(sql, &Limits::default()));
+    let answer = block_on(engine.query(sql, &Limits::default()));
     answer.unwrap_or_else(|e| panic!("{sql}: {e}"))
+}
+
+/// What a future comes to.
+pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
+    runtime.expect("a runtime").block_on(future)
 }
 
 /// The names of the columns and each row as text, sorted.
