@@ -192,6 +192,12 @@ impl Enforcer {
     }
 }
 
+/// Leaves one of each resource, the first: two mechanisms may have seen the same limit crossed.
+pub(crate) fn once(crossings: &mut Vec<Crossing>) {
+    let mut names = HashSet::new();
+    crossings.retain(|crossing| names.insert(crossing.limit.resource.name));
+}
+
 fn value(now: &Now, elapsed: Duration, resource: &str) -> Option<f64> {
     match resource {
         "wall_seconds" => Some(elapsed.as_secs_f64()),
@@ -228,6 +234,18 @@ mod tests {
         let second = Duration::from_secs(1);
         let by_kernel = |name: &str| name == "resident_bytes_max";
         assert!(enforcer.exceeded(&now, second, by_kernel).is_empty());
+    }
+
+    #[test]
+    fn a_limit_that_two_saw_crossed_is_told_once() {
+        let limits = Limits::parse("memory=100,wall=10s").expect("limits");
+        let [memory, wall] = [0, 1].map(|at| limits.iter().nth(at).expect("there are two"));
+        let crossing = |limit, value| Crossing { limit, value };
+        // Another is between the two, as where each mechanism tells of several.
+        let mut crossings =
+            vec![crossing(memory, 101.0), crossing(wall, 11.0), crossing(memory, 102.0)];
+        once(&mut crossings);
+        assert_eq!(crossings, [crossing(memory, 101.0), crossing(wall, 11.0)]);
     }
 
     #[test]

@@ -1,6 +1,5 @@
 //! The loop that waits for whatever happens to the task: births, ends, signals, the next look, a limit.
 
-use std::collections::HashSet;
 use std::ffi::{OsString, c_int};
 use std::io;
 use std::os::fd::AsFd as _;
@@ -519,9 +518,7 @@ impl<'a> Run<'a> {
             for mechanism in &mut self.team.mechanisms {
                 crossings.extend(mechanism.crossings(&self.seen));
             }
-            // Two may have seen the same.
-            let mut names = HashSet::new();
-            crossings.retain(|crossing| names.insert(crossing.limit.resource.name));
+            enforce::once(&mut crossings);
             if let Some(first) = crossings.first() {
                 self.guilty = self.seen.greatest_user(first.limit.resource.name);
                 self.crossings = crossings;

@@ -365,6 +365,24 @@ mod tests {
     }
 
     #[test]
+    fn of_many_ranks_without_a_report_all_are_counted_and_some_are_named() {
+        let mut one = ranked(7, "a", &[("cpu_seconds", 5.0, Some(0.1))]);
+        // What a launcher says in the environment is what it says.
+        if let Some(rank) = &mut one.task.rank {
+            rank.size = 4_000_000_000;
+        }
+        let joined = join(vec![one]).expect("a job");
+        let job = joined.job.as_ref().expect("a job");
+        assert_eq!((job.ranks_total, job.missing_total), (4_000_000_000, 3_999_999_999));
+        assert_eq!((job.missing.len(), job.missing.contains(&7)), (MAX_LISTED, false));
+        let said: Vec<&str> = joined.findings.iter().map(|f| f.what.as_str()).collect();
+        let counted = "3999999999 of 4000000000 ranks have no report: 0, 1, ";
+        assert!(said.iter().any(|what| what.starts_with(counted)), "{said:?}");
+        let cpu = &joined.resources["cpu_seconds"];
+        assert!(cpu.reason.as_ref().is_some_and(|r| r.contains("3999999999 ranks")), "{cpu:?}");
+    }
+
+    #[test]
     fn a_rank_without_a_report_is_named_and_the_worst_end_is_the_jobs() {
         let values = [("cpu_seconds", 5.0, Some(0.1))];
         let (mut good, mut bad) = (ranked(0, "a", &values), ranked(2, "b", &values));
