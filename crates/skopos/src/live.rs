@@ -25,6 +25,13 @@ impl LiveArgs {
         &self.site
     }
 
+    /// Of a site of its own: listens there and looks for nobody.
+    #[cfg(feature = "bench")]
+    pub(crate) fn at(site: &str, endpoint: &str) -> Self {
+        let (listen, connect) = (vec![endpoint.to_owned()], Vec::new());
+        Self { site: site.to_owned(), listen, connect, look_on: "none".to_owned() }
+    }
+
     pub(crate) fn config(&self) -> PlaneConfig {
         let mut config = PlaneConfig::on_this_machine(&self.site);
         if !self.listen.is_empty() {

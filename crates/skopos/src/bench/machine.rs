@@ -41,6 +41,12 @@ impl Machine {
         }
     }
 
+    /// Adds a version that is known.
+    #[cfg(feature = "hub")]
+    pub(crate) fn version_is(&mut self, name: &'static str, version: String) {
+        self.versions.insert(name, version);
+    }
+
     /// Adds what `program args` says about its version: the first word that begins with a digit,
     /// or has one after `v=` or `fio-`.
     pub(crate) fn version(&mut self, name: &'static str, program: &str, args: &[&str]) {

@@ -22,6 +22,8 @@ mod height;
 mod intervals;
 mod task;
 mod estimate;
+#[cfg(feature = "hub")]
+mod query;
 
 use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
@@ -82,6 +84,9 @@ pub(crate) enum Name {
     Task,
     /// First allocations of memory on 96,501 tasks like those of Juve et al., beside naive choices
     Estimate,
+    /// Resource queries over 16 nodes, beside Redis, PostgreSQL, Prometheus, SQLite and DuckDB
+    #[cfg(feature = "hub")]
+    Query,
     /// The other process of a measurement
     #[value(hide = true)]
     Worker,
@@ -99,6 +104,8 @@ impl Name {
             Self::Intervals => "intervals",
             Self::Task => "task",
             Self::Estimate => "estimate",
+            #[cfg(feature = "hub")]
+            Self::Query => "query",
             Self::Worker => "worker",
         }
     }
@@ -173,6 +180,8 @@ pub(crate) fn run(global: &Global, args: &BenchArgs) -> Result<ExitCode, Failure
         Name::Task => task::run(&plan)?,
         Name::Intervals => intervals::run(&plan, args.trace.as_deref())?,
         Name::Estimate => estimate::run()?,
+        #[cfg(feature = "hub")]
+        Name::Query => query::run(&plan)?,
     };
     let mut out = Out::new(global.style());
     report.print(&mut out)?;

@@ -26,6 +26,13 @@ impl Latencies {
         self.0.saturating_record(nanos);
     }
 
+    /// Takes in what another one recorded.
+    #[cfg(feature = "hub")]
+    pub(crate) fn add(&mut self, other: &Self) {
+        // Both have the same bounds.
+        let _ = self.0.add(&other.0);
+    }
+
     /// In nanoseconds; 0 if nothing was recorded.
     pub(crate) fn percentile(&self, percent: f64) -> f64 {
         self.0.value_at_percentile(percent) as f64

@@ -33,6 +33,8 @@ pub(crate) struct Hub {
     // Doors close first, then what they ask goes.
     _door: Door,
     dir: PathBuf,
+    #[cfg(feature = "bench")]
+    engine: Arc<Engine>,
     _follower: Option<Follower>,
     _runtime: Runtime,
 }
@@ -58,8 +60,21 @@ impl Hub {
         let engine = Engine::new(Arc::new(source), config.aliases.clone())
             .map_err(|e| Failure::new("the query engine cannot start").because(&e))?;
         let engine = Arc::new(engine);
-        let door = Door::open(dir, engine, runtime.handle().clone())?;
-        Ok(Self { _door: door, dir: dir.to_path_buf(), _follower: follower, _runtime: runtime })
+        let door = Door::open(dir, engine.clone(), runtime.handle().clone())?;
+        Ok(Self {
+            _door: door,
+            dir: dir.to_path_buf(),
+            #[cfg(feature = "bench")]
+            engine,
+            _follower: follower,
+            _runtime: runtime,
+        })
+    }
+
+    /// What answers, for a program that is the hub itself.
+    #[cfg(feature = "bench")]
+    pub(crate) fn engine(&self) -> &Arc<Engine> {
+        &self.engine
     }
 
     /// Where it can be asked, a line each.

@@ -1,0 +1,71 @@
+//! The hub's doors, as its clients use them: the statement is the paper's, word for word.
+
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use skopos_query::arrow::array::{Array as _, Float64Array};
+use skopos_query::{Answer, Engine, Limits};
+use tokio::runtime::Builder;
+
+use super::load::{Client, Connects};
+use super::question::Question;
+use crate::hub::{ask, socket_path};
+
+/// The column of an answer that has the values.
+const VALUES: usize = 1;
+
+/// The values of an answer; rows without any are left out.
+pub(super) fn values_of(answer: &Answer) -> Result<Vec<f64>, String> {
+    let mut values = Vec::new();
+    take_values(answer, &mut values)?;
+    Ok(values)
+}
+
+fn take_values(answer: &Answer, values: &mut Vec<f64>) -> Result<(), String> {
+    for batch in &answer.batches {
+        let column = batch.columns().get(VALUES).and_then(|c| c.as_any().downcast_ref());
+        let column: &Float64Array = column.ok_or("an answer without numbers")?;
+        values.extend(column.iter().flatten());
+    }
+    Ok(())
+}
+
+fn unions(questions: &[Question]) -> Vec<String> {
+    questions.iter().map(Question::union).collect()
+}
+
+/// In this process.
+pub(super) struct InProcess(pub(super) Arc<Engine>);
+
+impl Connects for InProcess {
+    fn connect(&self, questions: &[Question]) -> Result<Client, String> {
+        let (engine, statements) = (self.0.clone(), unions(questions));
+        // What a program has that is not async itself.
+        let runtime = Builder::new_current_thread().enable_time().build();
+        let runtime = runtime.map_err(|e| e.to_string())?;
+        let limits = Limits::default();
+        Ok(Box::new(move |question, values| {
+            let answer = runtime.block_on(engine.query(&statements[question], &limits));
+            take_values(&answer.map_err(|e| e.to_string())?, values)
+        }))
+    }
+}
+
+/// Through the UNIX socket.
+pub(super) struct Socket {
+    /// The hub's runtime directory.
+    pub(super) dir: PathBuf,
+}
+
+impl Connects for Socket {
+    fn connect(&self, questions: &[Question]) -> Result<Client, String> {
+        let statements = unions(questions);
+        let stream = UnixStream::connect(socket_path(&self.dir)).map_err(|e| e.to_string())?;
+        let limits = Limits::default();
+        Ok(Box::new(move |question, values| {
+            let answer = ask(&stream, &statements[question], &limits);
+            take_values(&answer.map_err(|e| e.message().to_owned())?, values)
+        }))
+    }
+}
