@@ -171,3 +171,23 @@ fn idle(summary: &Summary) -> Option<Finding> {
         "look for sleeps, locks and the network",
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use skopos_model::task::Process;
+
+    use super::*;
+
+    #[test]
+    fn why_it_ended_comes_before_what_it_left() {
+        let text = include_str!("../../tests/data/rank.json");
+        let mut summary: Summary = serde_json::from_str(text).expect("a report");
+        let daemon = Process { pid: 7, command: "daemon".into(), ..Process::default() };
+        summary.processes.push(daemon);
+        (summary.ended.exit_type, summary.ended.signal) = (ExitType::Signal, Some(11));
+        let said: Vec<String> = findings(&summary).into_iter().map(|f| f.what).collect();
+        let at = |text: &str| said.iter().position(|what| what.contains(text));
+        let (died, left) = (at("it died of signal 11"), at("it left daemon"));
+        assert!(died.is_some() && left.is_some() && died < left, "{said:?}");
+    }
+}
