@@ -11,8 +11,9 @@ use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::catalog::{CatalogProvider, MemoryCatalogProvider};
 use datafusion::error::DataFusionError;
 use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
-use datafusion::execution::memory_pool::GreedyMemoryPool;
+use datafusion::execution::memory_pool::{GreedyMemoryPool, MemoryConsumer, MemoryReservation};
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
+use datafusion::execution::session_state::SessionStateBuilder;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use datafusion::sql::parser::Statement as Parsed;
@@ -26,6 +27,7 @@ use crate::point::Point;
 use crate::source::Source;
 use crate::statement::{self, parse};
 use crate::tables::Tables;
+use crate::whole;
 
 /// The longest statement: what the paper's resource query needs for a thousand nodes.
 pub const MAX_SQL_BYTES: usize = 128 * 1024;
@@ -124,7 +126,14 @@ impl Engine {
             )
             .build_arc()
             .map_err(broken)?;
-        let context = SessionContext::new_with_config_rt(config, runtime);
+        let state = SessionStateBuilder::new()
+            .with_config(config)
+            .with_runtime_env(runtime)
+            .with_default_features()
+            .with_analyzer_rule(Arc::new(whole::Marks))
+            .with_query_planner(Arc::new(whole::Planner))
+            .build();
+        let context = SessionContext::new_with_state(state);
         functions::register(&context);
         let tables = Arc::new(Tables::new(source.clone(), aliases));
         let catalog = MemoryCatalogProvider::new();
@@ -154,7 +163,7 @@ impl Engine {
                 false => Err(Error::TooManyRows(limits.rows)),
             };
         }
-        self.stream(sql, limits).await?.collect().await
+        self.stream(sql, limits).await?.collect(&self.memory()).await
     }
 
     /// The answer as the planner finds it, also where a point read could.
@@ -164,7 +173,7 @@ impl Engine {
     pub async fn query_planned(&self, sql: &str, limits: &Limits) -> Result<Answer, Error> {
         let begun = Instant::now();
         let plan = within(limits.deadline, self.plan(sql, parse(sql)?)).await?;
-        self.start(sql, plan, limits, begun).await?.collect().await
+        self.start(sql, plan, limits, begun).await?.collect(&self.memory()).await
     }
 
     /// The plan of a statement that is none for a point read, made once.
@@ -185,7 +194,7 @@ impl Engine {
         sql: &str,
         mut statement: Parsed,
     ) -> Result<LogicalPlan, Error> {
-        statement::to_standard(&mut statement);
+        statement::to_standard(&mut statement)?;
         let plan = self.context.state().statement_to_plan(statement).await;
         plan.map_err(|e| self.explained(e, sql))
     }
@@ -212,6 +221,11 @@ impl Engine {
         }
         kept.insert(sql.to_owned(), compiled.clone());
         compiled
+    }
+
+    /// An answer that is collected is in memory as a whole, too.
+    fn memory(&self) -> MemoryReservation {
+        MemoryConsumer::new("answer").register(&self.context.runtime_env().memory_pool)
     }
 
     pub(crate) fn explained(&self, error: DataFusionError, sql: &str) -> Error {

@@ -8,6 +8,7 @@ use skopos_eval::Position;
 use thiserror::Error;
 
 use crate::engine::MAX_SQL_BYTES;
+use crate::functions;
 use crate::prepared::MAX_PARAMETERS;
 use crate::tables::Tables;
 
@@ -139,14 +140,16 @@ pub(crate) fn explained(error: DataFusionError, sql: &str, tables: &Tables) -> E
                 return unknown("table", name, tables.all_names(), sql);
             }
             if let Some(name) = between(text, "Invalid function '", "'") {
-                let known = between(text, "Did you mean '", "'").map(str::to_owned);
-                return unknown("function", name, known.into_iter().collect(), sql);
+                let known = between(text, "Did you mean '", "'").into_iter();
+                let known = known.chain(functions::NAMES).map(str::to_owned).collect();
+                return unknown("function", name, known, sql);
             }
         }
         _ => {}
     }
     let message = message.lines().next().unwrap_or_default();
-    let message = message.strip_prefix("Error during planning: ").unwrap_or(message);
+    let kinds = ["Error during planning: ", "Execution error: "];
+    let message = kinds.iter().find_map(|kind| message.strip_prefix(kind)).unwrap_or(message);
     Error::Query { message: message.to_owned() }
 }
 

@@ -27,6 +27,7 @@ mod point;
 mod statement;
 mod tables;
 mod functions;
+mod whole;
 
 pub use catalog::{CATALOG, SCHEMA};
 pub use datafusion::arrow;

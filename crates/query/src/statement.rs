@@ -3,15 +3,16 @@
 //! - `SELECT MAX(timestamp), metric FROM t`: a column beside one `MAX` or `MIN` is that of the row
 //!   which has it, as in SQLite. This is how Apollo's queries read the latest tuple of a vertex.
 //! - `topic LIKE '…_bytes'`: `_` is any character but `/`, as in insights.
-//! - Functions of this project's, such as `time_bucket`; see `functions`.
+//! - Functions of this project's, such as `time_bucket`, and `ASOF` joins; see `functions`.
 //! - What has no name in the answer is called as it was written.
 
 use std::ops::ControlFlow;
 
 use datafusion::sql::parser::{DFParserBuilder, Statement as Parsed};
 use datafusion::sql::sqlparser::ast::{
-    Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, GroupByExpr, Ident, Query,
-    Select, SelectItem, SetExpr, Statement, UnaryOperator, Value, VisitMut, VisitorMut,
+    Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, GroupByExpr, Ident,
+    JoinConstraint, JoinOperator, Query, Select, SelectItem, SetExpr, Spanned as _, Statement,
+    TableFactor, TableWithJoins, UnaryOperator, Value, VisitMut, VisitorMut,
 };
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
@@ -20,6 +21,7 @@ use skopos_eval::Position;
 
 use crate::Error;
 use crate::engine::MAX_SQL_BYTES;
+use crate::functions::marks::AS_OF;
 use crate::functions::{self, TOPIC_LIKE};
 use crate::prepared::number_parameters;
 
@@ -101,35 +103,46 @@ fn syntax(error: datafusion::error::DataFusionError, sql: &str) -> Error {
 }
 
 /// Brings what this project's SQL has of its own to what the planner knows.
-pub(crate) fn to_standard(statement: &mut Parsed) {
+///
+/// # Errors
+/// Something of this project's own is not as it has to be.
+pub(crate) fn to_standard(statement: &mut Parsed) -> Result<(), Error> {
     if let Parsed::Explain(explain) = statement {
         return to_standard(&mut explain.statement);
     }
-    let Parsed::Statement(inner) = statement else { return };
+    let Parsed::Statement(inner) = statement else { return Ok(()) };
     if let Statement::Query(query) = &mut **inner {
         name_columns(&mut query.body);
     }
-    let _ = inner.visit(&mut Standard);
+    match inner.visit(&mut Standard) {
+        ControlFlow::Break(error) => Err(error),
+        ControlFlow::Continue(()) => Ok(()),
+    }
 }
 
 struct Standard;
 
 impl VisitorMut for Standard {
-    type Break = ();
+    type Break = Error;
 
-    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
+    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<Error> {
         rows_of_extremes(&mut query.body);
-        ControlFlow::Continue(())
+        match as_of_joins(&mut query.body) {
+            Err(error) => ControlFlow::Break(error),
+            Ok(()) => ControlFlow::Continue(()),
+        }
     }
 
-    fn post_visit_expr(&mut self, expression: &mut Expr) -> ControlFlow<()> {
+    fn post_visit_expr(&mut self, expression: &mut Expr) -> ControlFlow<Error> {
         if let Some(better) = topic_like(expression) {
             *expression = better;
         }
-        if let Expr::Function(function) = expression
-            && let Some(standard) = functions::standard(function)
-        {
-            *expression = standard;
+        if let Expr::Function(function) = expression {
+            match functions::standard(function) {
+                Err(error) => return ControlFlow::Break(error),
+                Ok(Some(standard)) => *expression = standard,
+                Ok(None) => {}
+            }
         }
         ControlFlow::Continue(())
     }
@@ -244,6 +257,43 @@ fn row_of_extreme(select: &mut Select) {
     }
 }
 
+/// `ASOF` joins as joins that are marked, for `whole::asof`.
+fn as_of_joins(body: &mut SetExpr) -> Result<(), Error> {
+    match body {
+        SetExpr::Select(select) => select.from.iter_mut().try_for_each(as_of_join),
+        SetExpr::SetOperation { left, right, .. } => {
+            as_of_joins(left)?;
+            as_of_joins(right)
+        }
+        _ => Ok(()),
+    }
+}
+
+fn as_of_join(tables: &mut TableWithJoins) -> Result<(), Error> {
+    let nested = std::iter::once(&mut tables.relation);
+    for relation in nested.chain(tables.joins.iter_mut().map(|join| &mut join.relation)) {
+        if let TableFactor::NestedJoin { table_with_joins, .. } = relation {
+            as_of_join(table_with_joins)?;
+        }
+    }
+    for join in &mut tables.joins {
+        let JoinOperator::AsOf { match_condition, constraint } = &join.join_operator else {
+            continue;
+        };
+        let start = match_condition.span().start;
+        let at = Position { line: start.line.max(1), column: start.column.max(1) };
+        let wrong = |message: &str| Error::Syntax { at, message: message.to_owned() };
+        let text = match constraint {
+            JoinConstraint::None => format!("{AS_OF}({match_condition})"),
+            JoinConstraint::On(on) => format!("({on}) AND {AS_OF}({match_condition})"),
+            _ => return Err(wrong("an ASOF JOIN has ON, or no condition but MATCH_CONDITION")),
+        };
+        let on = parse_expression(&text).ok_or_else(|| wrong("this is no MATCH_CONDITION"))?;
+        join.join_operator = JoinOperator::Left(JoinConstraint::On(on));
+    }
+    Ok(())
+}
+
 /// What a column without a name of its own is called: as it was written.
 pub(crate) fn name_of(expression: &Expr) -> String {
     match column(expression) {
@@ -302,7 +352,7 @@ mod tests {
 
     fn standard(sql: &str) -> String {
         let mut statement = parse(sql).expect("a statement");
-        to_standard(&mut statement);
+        to_standard(&mut statement).expect("standard");
         statement.to_string()
     }
 

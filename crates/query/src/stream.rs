@@ -7,6 +7,7 @@ use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::error::DataFusionError;
 use datafusion::execution::SendableRecordBatchStream;
+use datafusion::execution::memory_pool::MemoryReservation;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::prelude::DataFrame;
 use futures_util::StreamExt as _;
@@ -44,11 +45,13 @@ impl Stream {
         Ok(Self { schema, way, batches: stream::iter(batches.into_iter().map(Ok)).boxed() })
     }
 
-    /// All of it.
-    pub(crate) async fn collect(mut self) -> Result<Answer, Error> {
+    /// All of it, counted in `memory` while it is collected.
+    pub(crate) async fn collect(mut self, memory: &MemoryReservation) -> Result<Answer, Error> {
         let mut batches = Vec::new();
         while let Some(batch) = self.batches.next().await {
-            batches.push(batch?);
+            let batch = batch?;
+            memory.try_grow(batch.get_array_memory_size()).map_err(Error::Memory)?;
+            batches.push(batch);
         }
         Ok(Answer { schema: self.schema, batches, way: self.way, missing: Vec::new() })
     }

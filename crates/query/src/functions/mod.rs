@@ -1,14 +1,18 @@
 //! Functions beside DataFusion's own, a file each, and names that stand for some of its own.
 
+pub(crate) mod marks;
 mod rate;
 mod topic_like;
 
 use datafusion::prelude::SessionContext;
 use datafusion::sql::sqlparser::ast::{
-    Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Value,
+    Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Spanned as _, Value,
 };
+use skopos_eval::Position;
 use skopos_model::duration;
 
+use self::marks::GAP_FILL;
+use crate::Error;
 use crate::statement::{is_named, parse_expression};
 
 pub(crate) use topic_like::TOPIC_LIKE;
@@ -18,27 +22,62 @@ pub(crate) fn register(context: &SessionContext) {
     context.register_udf(topic_like::topic_like());
     context.register_udaf(rate::of_counter());
     context.register_udaf(rate::difference());
+    marks::all().for_each(|mark| context.register_udf(mark));
+    for name in WITHOUT_BOUND {
+        context.deregister_udf(name);
+    }
 }
+
+/// Names of this project's that DataFusion does not know as such, to suggest.
+pub(crate) const NAMES: [&str; 9] = [
+    "time_bucket",
+    "time_bucket_gapfill",
+    "locf",
+    "interpolate",
+    "rate",
+    "delta",
+    "first",
+    "last",
+    "quantile",
+];
+
+/// They make something of any size out of a number, in memory that nobody counts.
+const WITHOUT_BOUND: [&str; 9] = [
+    "range",
+    "generate_series",
+    "array_repeat",
+    "array_resize",
+    "repeat",
+    "lpad",
+    "rpad",
+    "list_repeat",
+    "list_resize",
+];
 
 /// What a call of a function of this project stands for; `None` if it is none of those.
 ///
 /// | written | means |
 /// |---|---|
 /// | `time_bucket('1m', time)` | `date_bin(INTERVAL '60000000 microseconds', time)` |
+/// | `time_bucket_gapfill('1m', time)` | the same with what time it is, for `whole::gapfill` |
 /// | `last(x)`, `last(x, t)` | `last_value(x ORDER BY t)`, by `time` if it is not said |
 /// | `first(x)`, `first(x, t)` | `first_value(x ORDER BY t)` |
 /// | `rate(x)`, `delta(x)` | with the times of the values, by `time` if it is not said |
 /// | `quantile(x, q)` | `percentile_cont(x, q)` |
-pub(crate) fn standard(function: &Function) -> Option<Expr> {
-    let arguments = plain_arguments(function)?;
+///
+/// # Errors
+/// A width that is none.
+pub(crate) fn standard(function: &Function) -> Result<Option<Expr>, Error> {
+    let Some(arguments) = plain_arguments(function) else { return Ok(None) };
     let is = |name| is_named(function, name);
     let time = || arguments.get(1).map_or_else(|| "time".to_owned(), ToString::to_string);
     let text = match *arguments.as_slice() {
-        [width, time] if is("time_bucket") => {
-            let Expr::Value(text) = width else { return None };
-            let Value::SingleQuotedString(text) = &text.value else { return None };
-            let micros = duration::parse(text).ok()?.as_micros();
-            format!("date_bin(INTERVAL '{micros} microseconds', {time})")
+        [width, time] if is("time_bucket") => format!("date_bin({}, {time})", interval(width)?),
+        [width, time] if is(GAP_FILL) => {
+            format!("{GAP_FILL}({}, {time}, now())", interval(width)?)
+        }
+        [width, time, from, to] if is(GAP_FILL) => {
+            format!("{GAP_FILL}({}, {time}, now(), {from}, {to})", interval(width)?)
         }
         [x] | [x, _] if is("last") => format!("last_value({x} ORDER BY {} NULLS FIRST)", time()),
         [x] | [x, _] if is("first") => format!("first_value({x} ORDER BY {} NULLS LAST)", time()),
@@ -47,14 +86,35 @@ pub(crate) fn standard(function: &Function) -> Option<Expr> {
             format!("{name}(CAST({x} AS DOUBLE), CAST({} AS BIGINT))", time())
         }
         [x, q] if is("quantile") => format!("percentile_cont({x}, {q})"),
-        _ => return None,
+        _ => return Ok(None),
     };
-    let mut expression = parse_expression(&text)?;
+    let Some(mut expression) = parse_expression(&text) else { return Ok(None) };
     if let Expr::Function(standard) = &mut expression {
         standard.filter.clone_from(&function.filter);
         standard.over.clone_from(&function.over);
     }
-    Some(expression)
+    Ok(Some(expression))
+}
+
+/// The width of a bucket, as SQL has it.
+fn interval(width: &Expr) -> Result<String, Error> {
+    let text = match width {
+        Expr::Value(text) => match &text.value {
+            Value::SingleQuotedString(text) => Some(text),
+            _ => None,
+        },
+        _ => None,
+    };
+    let parsed = text.and_then(|text| duration::parse(text).ok()).map(|d| d.as_micros());
+    match parsed.filter(|micros| *micros > 0) {
+        Some(micros) => Ok(format!("INTERVAL '{micros} microseconds'")),
+        None => {
+            let start = width.span().start;
+            let at = Position { line: start.line.max(1), column: start.column.max(1) };
+            let message = format!("{width} is no width of a bucket: write it like '10s' or '5m'");
+            Err(Error::Syntax { at, message })
+        }
+    }
 }
 
 /// The arguments of a call that has nothing but such.

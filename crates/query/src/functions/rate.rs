@@ -16,12 +16,14 @@ pub(crate) const RATE: &str = "rate_of_counter";
 /// The name behind `delta`.
 pub(crate) const DELTA: &str = "difference";
 
-/// Change per second of a counter. One that falls was restarted, and has counted from zero since.
+/// Change per second of a counter. One that falls was restarted: nobody knows what it counted meanwhile,
+/// so that step and its time count for nothing, and neither do steps from or to what is unknown. The
+/// same as in insights.
 pub(crate) fn of_counter() -> AggregateUDF {
     AggregateUDF::from(Change::new(RATE))
 }
 
-/// The last value less the first.
+/// The last known value less the first.
 pub(crate) fn difference() -> AggregateUDF {
     AggregateUDF::from(Change::new(DELTA))
 }
@@ -76,24 +78,35 @@ struct Changes {
 impl Changes {
     fn take(&mut self, values: &Float64Array, times: &Int64Array) {
         let both = times.iter().zip(values.iter());
-        self.samples.extend(both.filter_map(|(time, value)| Some((time?, value?))));
+        let both = both.filter_map(|(time, value)| Some((time?, value.unwrap_or(f64::NAN))));
+        self.samples.extend(both);
     }
 
     fn result(&mut self) -> Option<f64> {
-        self.samples.sort_unstable_by_key(|(time, _)| *time);
-        let ((from, first), (to, last)) = (*self.samples.first()?, *self.samples.last()?);
-        if from == to {
-            return None;
+        self.samples.sort_unstable_by(|a, b| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)));
+        let result = if self.of_counter { self.rate() } else { self.difference() };
+        result.filter(|number| number.is_finite())
+    }
+
+    fn rate(&self) -> Option<f64> {
+        let (mut increase, mut nanos) = (0.0, 0_i128);
+        for pair in self.samples.windows(2) {
+            let (change, took) =
+                (pair[1].1 - pair[0].1, i128::from(pair[1].0) - i128::from(pair[0].0));
+            if change.is_finite() && change >= 0.0 {
+                increase += change;
+                nanos += took;
+            }
         }
-        if !self.of_counter {
-            return Some(last - first);
-        }
-        let step = |pair: &[(i64, f64)]| match pair[1].1 - pair[0].1 {
-            fallen if fallen < 0.0 => pair[1].1,
-            risen => risen,
-        };
-        let increase: f64 = self.samples.windows(2).map(step).sum();
-        Some(increase / ((to - from) as f64 / 1e9))
+        (nanos > 0).then(|| increase / (nanos as f64 / 1e9))
+    }
+
+    /// Of two known values at two times.
+    fn difference(&self) -> Option<f64> {
+        let mut known = self.samples.iter().filter(|(_, value)| value.is_finite());
+        let (from, first) = *known.next()?;
+        let (to, last) = *known.next_back()?;
+        (from != to).then_some(last - first)
     }
 }
 
@@ -114,7 +127,7 @@ impl Accumulator for Changes {
 
     fn state(&mut self) -> Result<Vec<ScalarValue>> {
         let samples = || self.samples.iter();
-        let values: Vec<_> = samples().map(|s| ScalarValue::Float64(Some(s.1))).collect();
+        let values: Vec<_> = samples().map(|s| ScalarValue::Float64(known(s.1))).collect();
         let times: Vec<_> = samples().map(|s| ScalarValue::Int64(Some(s.0))).collect();
         Ok(vec![
             ScalarValue::List(ScalarValue::new_list_nullable(&values, &DataType::Float64)),
@@ -131,4 +144,8 @@ impl Accumulator for Changes {
         }
         Ok(())
     }
+}
+
+fn known(value: f64) -> Option<f64> {
+    (!value.is_nan()).then_some(value)
 }

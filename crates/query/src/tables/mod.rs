@@ -2,6 +2,7 @@
 
 pub(crate) mod columns;
 mod pushdown;
+mod made;
 pub(crate) mod samples;
 mod small;
 mod wide;
@@ -14,6 +15,7 @@ use datafusion::catalog::{SchemaProvider, TableProvider};
 use datafusion::error::Result;
 use skopos_model::{Topic, schema};
 
+use self::made::Made;
 use self::samples::{Part, SampleTable};
 use self::small::{Small, SmallTable};
 use self::wide::WideTable;
@@ -62,15 +64,15 @@ impl Tables {
 
     fn fixed(&self, name: &str) -> Option<Arc<dyn TableProvider>> {
         let source = self.source.clone();
-        let below = |part| SampleTable::latest(source.clone(), Part::Below(part));
+        let below = |part| Made(SampleTable::latest(source.clone(), Part::Below(part)));
         Some(match name {
-            "latest" => Arc::new(SampleTable::latest(source, Part::All)),
-            "samples" => Arc::new(SampleTable::samples(source, Part::All)),
+            "latest" => Arc::new(Made(SampleTable::latest(source, Part::All))),
+            "samples" => Arc::new(Made(SampleTable::samples(source, Part::All))),
             "insights" => Arc::new(below("insight")),
             "self" => Arc::new(below("self")),
-            "anomalies" => Arc::new(SampleTable::samples(source, Part::Below("anomaly"))),
-            "topics" => Arc::new(SmallTable::new(source, Small::Topics)),
-            "nodes" => Arc::new(SmallTable::new(source, Small::Nodes)),
+            "anomalies" => Arc::new(Made(SampleTable::samples(source, Part::Below("anomaly")))),
+            "topics" => Arc::new(Made(SmallTable::new(source, Small::Topics))),
+            "nodes" => Arc::new(Made(SmallTable::new(source, Small::Nodes))),
             _ => return None,
         })
     }
@@ -108,10 +110,10 @@ impl SchemaProvider for Tables {
         }
         let source = self.source.clone();
         if let Some(family) = family(name) {
-            return Ok(Some(Arc::new(WideTable::new(source, family))));
+            return Ok(Some(Arc::new(Made(WideTable::new(source, family)))));
         }
         let topic = self.topic(name);
-        Ok(topic.map(|topic| Arc::new(SampleTable::of_topic(source, topic)) as _))
+        Ok(topic.map(|topic| Arc::new(Made(SampleTable::of_topic(source, topic))) as _))
     }
 
     fn table_exist(&self, name: &str) -> bool {

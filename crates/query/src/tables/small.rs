@@ -3,21 +3,15 @@
 use std::fmt;
 use std::sync::Arc;
 
-use async_trait::async_trait;
 use datafusion::arrow::array::{
     ArrayRef, BooleanArray, RecordBatch, StringArray, TimestampNanosecondArray, UInt64Array,
 };
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
-use datafusion::catalog::{Session, TableProvider};
 use datafusion::error::Result;
-use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::logical_expr::{Expr, TableType};
-use datafusion::physical_plan::ExecutionPlan;
-use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
-use datafusion::physical_plan::streaming::{PartitionStream, StreamingTableExec};
 use skopos_model::schema;
 
 use super::columns::{UTC, instance};
+use super::made::{Asked, Rows};
 use crate::source::{Described, Source, Wanted};
 
 /// Which of them.
@@ -121,36 +115,12 @@ impl fmt::Debug for SmallTable {
     }
 }
 
-#[async_trait]
-impl TableProvider for SmallTable {
+impl Rows for SmallTable {
     fn schema(&self) -> SchemaRef {
         self.schema.clone()
     }
 
-    fn table_type(&self) -> TableType {
-        TableType::View
-    }
-
-    async fn scan(
-        &self,
-        _state: &dyn Session,
-        projection: Option<&Vec<usize>>,
-        _filters: &[Expr],
-        limit: Option<usize>,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        let (schema, partitions) = (self.schema.clone(), vec![Arc::new(self.clone()) as _]);
-        let plan = StreamingTableExec::try_new(schema, partitions, projection, [], false, limit)?;
-        Ok(Arc::new(plan))
-    }
-}
-
-impl PartitionStream for SmallTable {
-    fn schema(&self) -> &SchemaRef {
-        &self.schema
-    }
-
-    fn execute(&self, _context: Arc<TaskContext>) -> SendableRecordBatchStream {
-        let batch = futures_util::stream::iter([self.batch()]);
-        Box::pin(RecordBatchStreamAdapter::new(self.schema.clone(), batch))
+    fn batches(&self, asked: &Asked) -> Vec<Result<RecordBatch>> {
+        asked.of(self.batch())
     }
 }

@@ -4,22 +4,15 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use async_trait::async_trait;
 use datafusion::arrow::array::{
     ArrayRef, Float64Builder, RecordBatch, StringBuilder, TimestampNanosecondBuilder,
 };
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
-use datafusion::catalog::{Session, TableProvider};
 use datafusion::error::Result;
-use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
-use datafusion::physical_plan::ExecutionPlan;
-use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
-use datafusion::physical_plan::streaming::{PartitionStream, StreamingTableExec};
 use skopos_model::schema::{self, Family};
 
 use super::columns::{Column, UTC, instance, value};
-use super::pushdown;
+use super::made::{Asked, Rows};
 use crate::source::{Row, Source, Wanted};
 
 /// The columns before those of the metrics.
@@ -44,8 +37,7 @@ impl fmt::Debug for WideTable {
     }
 }
 
-#[async_trait]
-impl TableProvider for WideTable {
+impl Rows for WideTable {
     fn schema(&self) -> SchemaRef {
         let metrics =
             self.family.metrics.iter().map(|m| Field::new(m.name, DataType::Float64, true));
@@ -53,42 +45,8 @@ impl TableProvider for WideTable {
         Arc::new(Schema::new(keys.chain(metrics).collect::<Vec<_>>()))
     }
 
-    fn table_type(&self) -> TableType {
-        TableType::View
-    }
-
-    async fn scan(
-        &self,
-        _state: &dyn Session,
-        projection: Option<&Vec<usize>>,
-        filters: &[Expr],
-        _limit: Option<usize>,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        let scan =
-            Scan { schema: self.schema(), table: self.clone(), wanted: pushdown::topics(filters) };
-        let schema = scan.schema.clone();
-        let partitions: Vec<Arc<dyn PartitionStream>> = vec![Arc::new(scan)];
-        let plan = StreamingTableExec::try_new(schema, partitions, projection, [], false, None)?;
-        Ok(Arc::new(plan))
-    }
-
-    fn supports_filters_pushdown(
-        &self,
-        filters: &[&Expr],
-    ) -> Result<Vec<TableProviderFilterPushDown>> {
-        Ok(vec![TableProviderFilterPushDown::Inexact; filters.len()])
-    }
-}
-
-struct Scan {
-    schema: SchemaRef,
-    table: WideTable,
-    wanted: Wanted,
-}
-
-impl fmt::Debug for Scan {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?} of {:?}", self.table, self.wanted)
+    fn batches(&self, asked: &Asked) -> Vec<Result<RecordBatch>> {
+        asked.of(self.batch(&asked.wanted))
     }
 }
 
@@ -98,11 +56,11 @@ struct Wide {
     values: Vec<Option<f64>>,
 }
 
-impl Scan {
-    fn batch(&self) -> Result<RecordBatch> {
-        let family = self.table.family;
+impl WideTable {
+    fn batch(&self, wanted: &Wanted) -> Result<RecordBatch> {
+        let family = self.family;
         let mut rows: BTreeMap<(String, Option<String>), Wide> = BTreeMap::new();
-        self.table.source.latest(&self.wanted, &mut |row: &Row<'_>| {
+        self.source.latest(wanted, &mut |row: &Row<'_>| {
             let topic = row.of.topic;
             let Some((of, metric)) = schema::lookup_in_family(topic) else { return };
             if of.name != family.name {
@@ -133,17 +91,6 @@ impl Scan {
         let keys: [ArrayRef; 3] =
             [Arc::new(nodes.finish()), Arc::new(instances.finish()), Arc::new(times.finish())];
         let values = values.iter_mut().map(|builder| Arc::new(builder.finish()) as ArrayRef);
-        Ok(RecordBatch::try_new(self.schema.clone(), keys.into_iter().chain(values).collect())?)
-    }
-}
-
-impl PartitionStream for Scan {
-    fn schema(&self) -> &SchemaRef {
-        &self.schema
-    }
-
-    fn execute(&self, _context: Arc<TaskContext>) -> SendableRecordBatchStream {
-        let batch = futures_util::stream::iter([self.batch()]);
-        Box::pin(RecordBatchStreamAdapter::new(self.schema.clone(), batch))
+        Ok(RecordBatch::try_new(self.schema(), keys.into_iter().chain(values).collect())?)
     }
 }

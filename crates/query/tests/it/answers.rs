@@ -77,7 +77,7 @@ fn tables_answer() {
         ),
         (
             "SELECT metric, rate(value) FROM samples WHERE node = 'n01' AND metric LIKE '%bytes%' GROUP BY metric ORDER BY metric",
-            &["available_bytes | 3000000000.0", "read_bytes_total | 2.0", "total_bytes | NULL"],
+            &["available_bytes | NULL", "read_bytes_total | 2.0", "total_bytes | NULL"],
         ),
         (
             "SELECT time_bucket('2s', time) AS at, max(value) FROM samples WHERE metric = 'read_bytes_total' GROUP BY 1",
@@ -144,6 +144,31 @@ fn mistakes_are_explained() {
             "SELECT summ(value) FROM latest",
             "line 1, column 8: there is no function `summ`",
             "did you mean `sum`?",
+        ),
+        (
+            "SELECT rat(value) FROM samples",
+            "line 1, column 8: there is no function `rat`",
+            "did you mean `rate`?",
+        ),
+        (
+            "SELECT node,\n  time_bucket('soon', time) FROM samples",
+            "line 2, column 15: 'soon' is no width of a bucket: write it like '10s' or '5m'",
+            "",
+        ),
+        (
+            "SELECT locf(value) FROM latest",
+            "locf stands in a SELECT that is grouped by time_bucket_gapfill",
+            "",
+        ),
+        (
+            "SELECT a.value FROM samples a ASOF JOIN samples b MATCH_CONDITION (a.time = b.time)",
+            "MATCH_CONDITION is one of >=, >, <= and <, and not =",
+            "",
+        ),
+        (
+            "SELECT a.value FROM samples a ASOF JOIN samples b MATCH_CONDITION (a.time >= b.time) ON a.value > b.value",
+            "ON of an ASOF JOIN says which columns are equal; say `a.value > b.value` in a WHERE",
+            "",
         ),
         (
             "SELECT * FROM latest WHERE",

@@ -1,6 +1,7 @@
 //! The engine over a small world in memory.
 
 mod answers;
+mod functions;
 mod point;
 mod prepared;
 mod world;

@@ -1,0 +1,155 @@
+//! `a ASOF JOIN b MATCH_CONDITION (a.time >= b.time) ON a.node = b.node`: beside each row of `a` the one
+//! of `b` that is nearest before it.
+//!
+//! As in Snowflake: each row of `a` is there once, beside `NULL` if `b` has none for it. Of several rows
+//! of `b` with the same time the last one counts. `NULL` equals nothing and is before nothing.
+
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+use datafusion::arrow::array::{Array, ArrayRef, RecordBatch, UInt32Array};
+use datafusion::arrow::compute::take;
+use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::arrow::row::{RowConverter, Rows, SortField};
+use datafusion::common::tree_node::Transformed;
+use datafusion::common::{DFSchema, plan_err};
+use datafusion::error::Result;
+use datafusion::logical_expr::utils::split_conjunction_owned;
+use datafusion::logical_expr::{BinaryExpr, Expr, Join, LogicalPlan, Operator, lit};
+
+use super::{Input, What, Whole};
+use crate::functions::marks::{AS_OF, arguments_of};
+
+/// Which row of the right side belongs to one of the left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct AsOf {
+    /// True for the latest before, false for the earliest after.
+    is_before: bool,
+    /// Whether one of the same time counts.
+    or_same: bool,
+}
+
+/// The join as an `ASOF` join, if it is marked as one.
+pub(super) fn planned(join: Join) -> Result<Transformed<LogicalPlan>> {
+    let Some(filter) = &join.filter else { return Ok(Transformed::no(LogicalPlan::Join(join))) };
+    let (mut matched, mut conditions) = (None, Vec::new());
+    for condition in split_conjunction_owned(filter.clone()) {
+        match arguments_of(&condition, AS_OF) {
+            Some([comparison]) if matched.is_none() => matched = Some(comparison.clone()),
+            _ => conditions.push(condition),
+        }
+    }
+    let Some(matched) = matched else { return Ok(Transformed::no(LogicalPlan::Join(join))) };
+    let (left, right) = (join.left.schema(), join.right.schema());
+    let Some((before, op, after)) = sides(&matched, left, right) else {
+        return plan_err!(
+            "MATCH_CONDITION compares a column of the left table with one of the right"
+        );
+    };
+    let (is_before, or_same) = match op {
+        Operator::GtEq => (true, true),
+        Operator::Gt => (true, false),
+        Operator::LtEq => (false, true),
+        Operator::Lt => (false, false),
+        _ => return plan_err!("MATCH_CONDITION is one of >=, >, <= and <, and not {op}"),
+    };
+    let (mut lefts, mut rights): (Vec<Expr>, Vec<Expr>) = join.on.iter().cloned().unzip();
+    for condition in &conditions {
+        match sides(condition, left, right) {
+            Some((one, Operator::Eq, other)) => {
+                lefts.push(one);
+                rights.push(other);
+            }
+            _ => {
+                return plan_err!(
+                    "ON of an ASOF JOIN says which columns are equal; say `{condition}` in a WHERE"
+                );
+            }
+        }
+    }
+    if lefts.is_empty() {
+        // All rows have the same key.
+        lefts.push(lit(true));
+        rights.push(lit(true));
+    }
+    lefts.push(before);
+    rights.push(after);
+    let inputs =
+        vec![(Arc::unwrap_or_clone(join.left), lefts), (Arc::unwrap_or_clone(join.right), rights)];
+    let what = What::AsOf(AsOf { is_before, or_same });
+    Ok(Transformed::yes(Whole { what, inputs, schema: join.schema }.plan()))
+}
+
+/// A comparison with its left operand of the left side and its right one of the right side.
+fn sides(condition: &Expr, left: &DFSchema, right: &DFSchema) -> Option<(Expr, Operator, Expr)> {
+    let Expr::BinaryExpr(BinaryExpr { left: one, op, right: other }) = condition else {
+        return None;
+    };
+    let is_of = |expr: &Expr, schema: &DFSchema| {
+        let columns = expr.column_refs();
+        !columns.is_empty() && columns.iter().all(|column| schema.has_column(column))
+    };
+    if is_of(one, left) && is_of(other, right) {
+        return Some(((**one).clone(), *op, (**other).clone()));
+    }
+    (is_of(other, left) && is_of(one, right))
+        .then(|| Some(((**other).clone(), op.swap()?, (**one).clone())))?
+}
+
+impl AsOf {
+    pub(super) fn join(
+        &self,
+        left: &Input,
+        right: &Input,
+        schema: SchemaRef,
+    ) -> Result<RecordBatch> {
+        let (left_keys, right_keys) = compared(left, right, |all| &all[..all.len() - 1])?;
+        let (left_times, right_times) = compared(left, right, |all| &all[all.len() - 1..])?;
+        let is_known = |input: &Input, row: usize| input.values.iter().all(|v| v.is_valid(row));
+        let place = |row: u32| (right_keys.row(row as usize), right_times.row(row as usize));
+        let mut sorted: Vec<u32> = (0..right.rows.num_rows() as u32)
+            .filter(|row| is_known(right, *row as usize))
+            .collect();
+        // Stable, so that of equal ones the last one that came stays the last.
+        sorted.sort_by(|a, b| place(*a).cmp(&place(*b)));
+        let found = (0..left.rows.num_rows()).map(|row| {
+            if !is_known(left, row) {
+                return None;
+            }
+            let (key, time) = (left_keys.row(row), left_times.row(row));
+            // Before a backward match lie those that are earlier, or as early if that counts; before
+            // a forward match those that do not count.
+            let is_earlier = |other: &u32| match place(*other).cmp(&(key, time)) {
+                Ordering::Less => true,
+                Ordering::Equal => self.is_before == self.or_same,
+                Ordering::Greater => false,
+            };
+            let at = sorted.partition_point(is_earlier);
+            let nearest =
+                if self.is_before { *sorted.get(at.checked_sub(1)?)? } else { *sorted.get(at)? };
+            if right_keys.row(nearest as usize) != key {
+                return None;
+            }
+            // Of several that are as near the last one, from whichever side.
+            let is_as_near = |other: &u32| place(*other) <= place(nearest);
+            sorted.get(sorted.partition_point(is_as_near).checked_sub(1)?).copied()
+        });
+        let found: UInt32Array = found.collect();
+        let beside = right.rows.columns().iter().map(|column| take(column, &found, None));
+        let beside = beside.collect::<std::result::Result<Vec<_>, _>>()?;
+        let columns = left.rows.columns().iter().cloned().chain(beside).collect();
+        Ok(RecordBatch::try_new(schema, columns)?)
+    }
+}
+
+/// A part of the values of both sides in a form in which they can be compared.
+fn compared(
+    left: &Input,
+    right: &Input,
+    part: impl Fn(&[ArrayRef]) -> &[ArrayRef],
+) -> Result<(Rows, Rows)> {
+    let fields = part(&left.values).iter().map(|v| SortField::new(v.data_type().clone()));
+    let converter = RowConverter::new(fields.collect())?;
+    let rows = |input: &Input| converter.convert_columns(part(&input.values));
+    Ok((rows(left)?, rows(right)?))
+}
