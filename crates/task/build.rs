@@ -15,11 +15,11 @@ const FLAGS: &[&str] =
     &["-std=gnu11", "-shared", "-fPIC", "-O2", "-fvisibility=hidden", "-U_FORTIFY_SOURCE", "-Wall"];
 
 const BPF: &str = "bpf/task.bpf.c";
-const BPF_SOURCES: [&str; 4] = [BPF, "bpf/kernel.h", "bpf/processes.h", "bpf/files.h"];
+const BPF_SOURCES: [&str; 5] =
+    [BPF, "bpf/fields.h", "bpf/kernel.h", "bpf/processes.h", "bpf/files.h"];
 
-/// Types are needed to find fields in the running kernel. Atomic operations that return came to BPF with
-/// this version of the instruction set, in Linux 5.12.
-const BPF_FLAGS: &[&str] = &["-O2", "-g", "-target", "bpf", "-mcpu=v3", "-Wall", "-Werror", "-c"];
+/// Atomic operations that return came to BPF with this version of the instruction set, in Linux 5.12.
+const BPF_FLAGS: &[&str] = &["-O2", "-target", "bpf", "-mcpu=v3", "-Wall", "-Werror", "-c"];
 
 fn main() {
     library();

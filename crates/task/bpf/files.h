@@ -61,9 +61,9 @@ struct calls {
 };
 
 struct path {
-    // In memory, so that the verifier does not tell apart all the lengths that a name may have.
+    // In memory, so that the verifier does not tell apart all the lengths and depths that a name may have.
     volatile u32 bytes;
-    u32 unused;
+    volatile u32 depth;
     u32 kind, row;
     char names[PATH_BYTES];
 };
@@ -73,130 +73,42 @@ MAP(FILE_INDEX, HASH, struct file_key, u32, MAX_FILES, 0);
 MAP(CACHE, PERCPU_ARRAY, u32, struct cached, CACHED, 0);
 MAP(PEERS, HASH, struct peer_key, struct peer_use, MAX_PEERS, 0);
 // Sockets on which somebody connected to the task; the oldest go.
-MAP(ACCEPTED, 9, u64, u32, 4096, 0);
+MAP(ACCEPTED, LRU_HASH, u64, u32, 4096, 0);
 MAP(CALLS, ARRAY, u32, struct calls, 1, 0);
 MAP(PATH_SCRATCH, PERCPU_ARRAY, u32, struct path, 1, 0);
 
-static struct task_struct *(*const current_typed)(void) = (void *)158;
-static struct pt_regs *(*const registers_of)(struct task_struct *) = (void *)175;
+// Of these the types are known to whoever checks the programs, so what they point to is read as it is.
+static void *(*const current_typed)(void) = (void *)158;
+static volatile struct registers *(*const registers_of)(void *task) = (void *)175;
 
-struct pt_regs {
-    u64 di, si, dx, r10, r8, orig_ax;
-} RELOCATED;
-
-struct fdtable {
-    u32 max_fds;
-    struct file **fd;
-} RELOCATED;
-
-struct files_struct {
-    struct fdtable *fdt;
-} RELOCATED;
-
-struct thread_info {
-    u32 status;
-} RELOCATED;
-
-// The same structure, with what is read through a typed pointer.
-struct task_struct___files {
-    struct thread_info thread_info;
-    struct files_struct *files;
-} RELOCATED;
-
-struct vfsmount {
-    struct dentry *mnt_root;
-} RELOCATED;
-
-struct mount {
-    struct mount *mnt_parent;
-    struct dentry *mnt_mountpoint;
-    struct vfsmount mnt;
-} RELOCATED;
-
-struct qstr {
-    const u8 *name;
-} RELOCATED;
-
-struct dentry {
-    struct dentry *d_parent;
-    struct qstr d_name;
-} RELOCATED;
-
-struct super_block {
-    u32 s_dev;
-    u64 s_magic;
-} RELOCATED;
-
-struct inode {
-    u16 i_mode;
-    u64 i_ino;
-    struct super_block *i_sb;
-} RELOCATED;
-
-struct file {
-    struct inode *f_inode;
-    void *private_data;
-    struct path___kernel {
-        struct vfsmount *mnt;
-        struct dentry *dentry;
-    } f_path;
-} RELOCATED;
-
-struct in6_addr {
-    u8 bytes[16];
+// What a program's registers were at a system call on x86-64; every program that traces another reads them so.
+struct registers {
+    u64 r15, r14, r13, r12, bp, bx, r11, r10, r9, r8, ax, cx, dx, si, di, orig_ax, ip, cs, flags, sp, ss;
 };
 
-struct sock_common {
-    u32 skc_daddr;
-    u16 skc_family;
-    u16 skc_dport;
-    struct in6_addr skc_v6_daddr;
-} RELOCATED;
-
-struct sock {
-    struct sock_common __sk_common;
-} RELOCATED;
-
-struct socket {
-    struct sock *sk;
-} RELOCATED;
-
-struct io_cqe {
-    s32 res;
-} RELOCATED;
-
-struct io_kiocb {
-    struct file *file;
-    u8 opcode;
-    struct io_cqe cqe;
-} RELOCATED;
-
 // The name, from its end: each part ends with a zero, and mounts are crossed as `d_path` does.
-__attribute__((noinline)) int tell_path(u64 of, u32 row) {
+INLINE void tell_path(u64 file, u32 row) {
     struct path *told = map_lookup(&PATH_SCRATCH, &ZERO);
     struct totals *totals = map_lookup(&TOTALS, &ZERO);
     if (!told || !totals)
-        return 0;
-    struct file *file = (void *)of;
-    u64 at_mount = (u64) & ((struct mount *)0)->mnt;
-    struct dentry *dentry = GET(struct dentry *, file->f_path.dentry);
-    struct mount *mount = (void *)(GET(u64, file->f_path.mnt) - at_mount);
-    told->bytes = 0;
-    for (int depth = 0; depth < MAX_DEPTH; depth++) {
-        if (dentry == GET(struct dentry *, mount->mnt.mnt_root)) {
-            struct mount *parent = GET(struct mount *, mount->mnt_parent);
+        return;
+    u64 dentry = GET(u64, file, file_dentry);
+    u64 mount = GET(u64, file, file_mount) - TOLD(mount_inner);
+    told->bytes = told->depth = 0;
+    while (MAY_GO_ON && told->depth++ < MAX_DEPTH) {
+        if (dentry == GET(u64, AT(mount, mount_inner), mount_root)) {
+            u64 parent = GET(u64, mount, mount_parent);
             if (parent == mount)
                 break;
-            dentry = GET(struct dentry *, mount->mnt_mountpoint);
+            dentry = GET(u64, mount, mount_point);
             mount = parent;
             continue;
         }
-        struct dentry *parent = GET(struct dentry *, dentry->d_parent);
+        u64 parent = GET(u64, dentry, dentry_parent);
         u32 bytes = told->bytes;
         if (parent == dentry || bytes > PATH_BYTES - MAX_NAME)
             break;
-        const u8 *name = GET(const u8 *, dentry->d_name.name);
-        long length = read_kernel_text(told->names + bytes, MAX_NAME, name);
+        long length = read_kernel_text(told->names + bytes, MAX_NAME, GET(u64, dentry, dentry_name));
         if (length <= 0)
             break;
         told->bytes = bytes + length;
@@ -207,11 +119,10 @@ __attribute__((noinline)) int tell_path(u64 of, u32 row) {
     u32 bytes = told->bytes;
     if (bytes > PATH_BYTES || ring_output(&RING, &told->kind, 8 + bytes, wakeup()))
         lost(totals);
-    return 0;
 }
 
 // The row of a file that is in none: a new one, unless another processor was first.
-INLINE u32 new_row(struct file *file, struct inode *inode, struct file_key *key) {
+INLINE u32 new_row(u64 file, struct file_key *key) {
     struct calls *calls = map_lookup(&CALLS, &ZERO);
     if (!calls)
         return OTHERS;
@@ -220,97 +131,104 @@ INLINE u32 new_row(struct file *file, struct inode *inode, struct file_key *key)
     struct file_use *use = row < MAX_FILES ? map_lookup(&FILES, &row) : 0;
     if (!use || row == OTHERS)
         return OTHERS;
-    if (map_update(&FILE_INDEX, key, &row, 1)) {
+    if (map_update(&FILE_INDEX, key, &row, IF_NONE)) {
         u32 *found = map_lookup(&FILE_INDEX, key);
         return found ? *found : OTHERS;
     }
-    use->device = GET(u32, ((struct super_block *)key->super)->s_dev);
+    use->device = GET(u32, key->super, super_device);
     use->inode = key->inode;
     use->taken = 1;
-    tell_path((u64)file, row);
+    tell_path(file, row);
     return row;
 }
 
-// Those that are none have a row by their kind.
-__attribute__((noinline)) u32 row_of_file(u64 of) {
-    struct file *file = (void *)of;
-    struct inode *inode = GET(struct inode *, file->f_inode);
-    u64 number = GET(u64, inode->i_ino);
-    u32 slot = ((u64)file >> 6 ^ (u64)file >> 12) % CACHED;
+// Those that are none have a row by their kind. A function of its own, since it is the longest.
+APART u32 row_of(u64 file) {
+    u64 inode = GET(u64, file, file_inode);
+    u64 number = GET(u64, inode, inode_number);
+    u32 slot = (file >> 6 ^ file >> 12) % CACHED;
     struct cached *cached = map_lookup(&CACHE, &slot);
     if (!cached)
         return OTHERS;
-    if (cached->file == (u64)file && cached->inode == (u64)inode && cached->number == number)
+    if (cached->file == file && cached->inode == inode && cached->number == number)
         return cached->row;
-    struct file_key key = {GET(u64, inode->i_sb), number};
-    u32 row, format = GET(u16, inode->i_mode) & 0xf000;
+    struct file_key key = {GET(u64, inode, inode_super), number};
+    u32 row, format = GET(u16, inode, inode_mode) & 0xf000;
     if (format == 0x1000)
         row = PIPES;
     else if (format == 0xc000)
         row = SOCKETS;
-    else if (GET(u64, ((struct super_block *)key.super)->s_magic) == 0x09041934)
+    else if (GET(u64, key.super, super_magic) == 0x09041934)
         row = NAMELESS;
     else {
         u32 *found = map_lookup(&FILE_INDEX, &key);
-        row = found ? *found : new_row(file, inode, &key);
+        row = found ? *found : new_row(file, &key);
     }
-    cached->file = (u64)file;
-    cached->inode = (u64)inode;
+    cached->file = file;
+    cached->inode = inode;
     cached->number = number;
     cached->row = row;
     return row;
 }
 
-INLINE struct file *file_at(struct task_struct___files *task, u64 descriptor) {
+// The table of a thread's descriptors. To be read before anything is decided: each time that the kernel's
+// checks come by here, it is looked up among all the kernel's types whether such a pointer is to be trusted.
+INLINE void *descriptors_of(void *task) {
+    void *files = *(void *volatile *)(task + TOLD(task_files));
+    return *(void *volatile *)(files + TOLD(files_table));
+}
+
+// The file of a descriptor, in the table of the thread's descriptors.
+INLINE u64 file_at(void *table, u64 descriptor) {
     u32 fd = descriptor;
-    struct fdtable *table = task->files->fdt;
-    if (fd >= table->max_fds)
+    if (fd >= *(u32 *)(table + TOLD(table_most)))
         return 0;
-    struct file *file = 0;
-    read_kernel(&file, sizeof(file), (const void *)((u64)table->fd + 8ull * fd));
+    u64 file = 0;
+    read_kernel(&file, sizeof(file), *(u64 *)(table + TOLD(table_files)) + 8ull * fd);
     return file;
 }
 
-// 0, 1, 2 to 3, 4 to 7 ...
+// 0, 1, 2 to 3, 4 to 7 ... : how many bits a number has. Without branches: whoever checks the program would
+// follow each of them through all that comes after.
 INLINE u32 size_of(u64 bytes) {
-    u32 size = bytes ? 1 : 0, low = bytes;
-    if (bytes >> 22)
-        return SIZES - 1;
-#pragma unroll
-    for (int shift = 16; shift; shift >>= 1)
-        if (low >> shift) {
-            size += shift;
-            low >>= shift;
-        }
-    return size;
+    u32 bits = bytes >> 22 ? (1 << 22) : bytes;
+    bits |= bits >> 1;
+    bits |= bits >> 2;
+    bits |= bits >> 4;
+    bits |= bits >> 8;
+    bits |= bits >> 16;
+    // They are counted in twos, in fours and in eights.
+    bits -= bits >> 1 & 0x55555555;
+    bits = (bits & 0x33333333) + (bits >> 2 & 0x33333333);
+    return ((bits + (bits >> 4)) & 0x0f0f0f0f) * 0x01010101 >> 24;
 }
+
+// What is no descriptor.
+#define NONE (~0ull)
 
 #define READING 1
 #define WRITING 2
 
-__attribute__((noinline)) int count_peer(u64 of, u32 what, u64 bytes, u64 connections) {
-    struct file *file = (void *)of;
+APART int count_peer(u64 file, u32 what, u64 bytes, u64 connections) {
     struct calls *calls = map_lookup(&CALLS, &ZERO);
     if (!calls)
         return 0;
-    struct socket *socket = GET(struct socket *, file->private_data);
-    struct sock *sock = GET(struct sock *, socket->sk);
+    u64 sock = GET(u64, GET(u64, file, file_private), socket_sock);
     struct peer_key key = {};
-    READ(key.family, sock->__sk_common.skc_family);
-    READ(key.port, sock->__sk_common.skc_dport);
+    READ(key.family, sock, sock_family);
+    READ(key.port, sock, sock_port);
     if (key.family == 2)
-        read_kernel(key.address, 4, &sock->__sk_common.skc_daddr);
+        read_kernel(key.address, 4, AT(sock, sock_address));
     else if (key.family == 10)
-        read_kernel(key.address, 16, &sock->__sk_common.skc_v6_daddr);
+        read_kernel(key.address, 16, AT(sock, sock_address6));
     else
         key.port = 0;
-    u64 at = (u64)sock;
-    if (map_lookup(&ACCEPTED, &at))
+    if (map_lookup(&ACCEPTED, &sock))
         key.port = 0;
     struct peer_use *use = map_lookup(&PEERS, &key);
     if (!use) {
         struct peer_use none = {};
-        map_update(&PEERS, &key, &none, 1);
+        map_update(&PEERS, &key, &none, IF_NONE);
         use = map_lookup(&PEERS, &key);
     }
     if (what == READING)
@@ -332,13 +250,10 @@ __attribute__((noinline)) int count_peer(u64 of, u32 what, u64 bytes, u64 connec
     return 0;
 }
 
-// A function of its own, so that it is checked and stored once.
-__attribute__((noinline)) int count(u64 of, u32 what, u64 bytes) {
-    struct file *file = (void *)of;
-    u32 row = row_of_file((u64)file);
+INLINE void count(u64 file, u32 row, u32 what, u64 bytes) {
     struct file_use *use = map_lookup(&FILES, &row);
     if (!use)
-        return 0;
+        return;
     u32 size = size_of(bytes);
     if (size >= SIZES)
         size = SIZES - 1;
@@ -350,12 +265,10 @@ __attribute__((noinline)) int count(u64 of, u32 what, u64 bytes) {
         __sync_fetch_and_add(&use->write_sizes[size], 1);
     }
     if (row == SOCKETS)
-        count_peer((u64)file, what, bytes, 0);
-    return 0;
+        count_peer(file, what, bytes, 0);
 }
 
-INLINE void opened(struct file *file, struct known *known) {
-    u32 row = row_of_file((u64)file);
+INLINE void opened(u32 row, struct known *known) {
     struct file_use *use = map_lookup(&FILES, &row);
     struct calls *calls = map_lookup(&CALLS, &ZERO);
     if (!use || !calls)
@@ -363,12 +276,10 @@ INLINE void opened(struct file *file, struct known *known) {
     __sync_fetch_and_add(&use->opens, 1);
     if (row == OTHERS)
         __sync_fetch_and_add(&calls->overflowed, 1);
-    if (known)
-        __sync_fetch_and_add(&known->opens, 1);
+    __sync_fetch_and_add(&known->opens, 1);
 }
 
-INLINE void mapped(struct file *file, u64 bytes) {
-    u32 row = row_of_file((u64)file);
+INLINE void mapped(u32 row, u64 bytes) {
     struct file_use *use = map_lookup(&FILES, &row);
     if (!use)
         return;
@@ -376,79 +287,108 @@ INLINE void mapped(struct file *file, u64 bytes) {
     __sync_fetch_and_add(&use->mapped_bytes, bytes);
 }
 
-// Both ends of what moves from one descriptor to another.
-INLINE void moved(struct file *from, struct file *to, u64 bytes, u32 is_uncounted) {
-    struct calls *calls = map_lookup(&CALLS, &ZERO);
-    if (from)
-        count((u64)from, READING, bytes);
-    if (to)
-        count((u64)to, WRITING, bytes);
-    if (is_uncounted && calls) {
-        __sync_fetch_and_add(&calls->uncounted_read, from ? bytes : 0);
-        __sync_fetch_and_add(&calls->uncounted_written, to ? bytes : 0);
-    }
-}
-
-INLINE void accepted(struct file *file) {
-    u64 sock = GET(u64, GET(struct socket *, file->private_data)->sk);
+INLINE void accepted(u64 file) {
+    u64 sock = GET(u64, GET(u64, file, file_private), socket_sock);
     u32 one = 1;
     map_update(&ACCEPTED, &sock, &one, ANY);
-    count_peer((u64)file, 0, 0, 1);
+    count_peer(file, 0, 0, 1);
 }
 
-// Calls that are seldom.
-INLINE void rare(struct task_struct___files *task, struct pt_regs *regs, struct known *known, s64 result) {
+INLINE void uncounted(u64 read, u64 written) {
     struct calls *calls = map_lookup(&CALLS, &ZERO);
-    struct file *file;
-    u32 row = SOCKETS;
     if (!calls)
         return;
-    switch (regs->orig_ax) {
+    __sync_fetch_and_add(&calls->uncounted_read, read);
+    __sync_fetch_and_add(&calls->uncounted_written, written);
+}
+
+// The descriptor that a call is about; of two the one that is read.
+INLINE u64 descriptor_of(volatile struct registers *registers, s64 result) {
+    switch (registers->orig_ax) {
+    case 0: // read
+    case 17: // pread64
+    case 19: // readv
+    case 295: // preadv
+    case 327: // preadv2
+    case 1: // write
+    case 18: // pwrite64
+    case 20: // writev
+    case 296: // pwritev
+    case 328: // pwritev2
+    case 326: // copy_file_range
+    case 275: // splice
+    case 44: // sendto
+    case 46: // sendmsg
+    case 45: // recvfrom
+    case 47: // recvmsg
+        return registers->di;
     case 2: // open
     case 85: // creat
     case 257: // openat
     case 304: // open_by_handle_at
     case 437: // openat2
-        file = file_at(task, result);
-        if (file)
-            opened(file, known);
-        break;
-    case 9: // mmap; MAP_ANONYMOUS
-        file = regs->r10 & 0x20 ? 0 : file_at(task, regs->r8);
-        if (file)
-            mapped(file, regs->si);
-        break;
-    case 40: // sendfile
-        moved(file_at(task, regs->si), file_at(task, regs->di), result, 0);
-        break;
-    case 326: // copy_file_range
-        moved(file_at(task, regs->di), file_at(task, regs->dx), result, 0);
-        break;
-    case 275: // splice
-        moved(file_at(task, regs->di), file_at(task, regs->dx), result, 1);
-        break;
-    case 44: // sendto
-    case 46: // sendmsg
-        file = file_at(task, regs->di);
-        if (file && row_of_file((u64)file) == row)
-            count_peer((u64)file, WRITING, result, 0);
-        break;
-    case 45: // recvfrom
-    case 47: // recvmsg
-        file = file_at(task, regs->di);
-        if (file && row_of_file((u64)file) == row)
-            count_peer((u64)file, READING, result, 0);
-        break;
-    case 299: // recvmmsg
-    case 307: // sendmmsg
-        __sync_fetch_and_add(&calls->batches, 1);
-        break;
     case 43: // accept
     case 288: // accept4
-        file = file_at(task, result);
-        if (file && row_of_file((u64)file) == row)
+        return result;
+    case 9: // mmap; MAP_ANONYMOUS
+        return registers->r10 & 0x20 ? NONE : registers->r8;
+    case 40: // sendfile
+        return registers->si;
+    }
+    return NONE;
+}
+
+// Of two descriptors the one that is written.
+INLINE u64 other_of(volatile struct registers *registers) {
+    switch (registers->orig_ax) {
+    case 326:
+    case 275:
+        return registers->dx;
+    case 40:
+        return registers->di;
+    }
+    return NONE;
+}
+
+// What a call did that is about a file. It is asked again which call it was, so that whoever checks the
+// program follows what finds a file once, and not once for each call.
+INLINE void did(volatile struct registers *registers, struct known *known, u64 file, u32 row, u64 result) {
+    switch (registers->orig_ax) {
+    case 275: // The kernel's own counts lack it.
+        uncounted(result, result);
+    case 0:
+    case 17:
+    case 19:
+    case 295:
+    case 327:
+    case 40:
+    case 326:
+        return count(file, row, READING, result);
+    case 1:
+    case 18:
+    case 20:
+    case 296:
+    case 328:
+        return count(file, row, WRITING, result);
+    case 44:
+    case 46:
+        if (row == SOCKETS)
+            count_peer(file, WRITING, result, 0);
+        return;
+    case 45:
+    case 47:
+        if (row == SOCKETS)
+            count_peer(file, READING, result, 0);
+        return;
+    case 43:
+    case 288:
+        if (row == SOCKETS)
             accepted(file);
-        break;
+        return;
+    case 9:
+        return mapped(row, registers->si);
+    default:
+        opened(row, known);
     }
 }
 
@@ -459,47 +399,62 @@ int called(u64 *arguments) {
     struct known *known = map_lookup(&PROCESSES, &process);
     if (!known || known->waits)
         return 0;
-    struct task_struct *current = current_typed();
-    struct task_struct___files *task = (void *)current;
-    struct pt_regs *regs = registers_of(current);
-    struct file *file;
+    void *task = current_typed();
+    volatile struct registers *registers = registers_of(task);
+    void *table = descriptors_of(task);
+    struct calls *calls = map_lookup(&CALLS, &ZERO);
+    if (!calls)
+        return 0;
     // TS_COMPAT
-    if (task->thread_info.status & 2) {
-        struct calls *calls = map_lookup(&CALLS, &ZERO);
-        if (calls)
-            __sync_fetch_and_add(&calls->compat, 1);
+    if (*(u32 *)(task + TOLD(task_status)) & 2) {
+        __sync_fetch_and_add(&calls->compat, 1);
+        return 0;
+    }
+    u64 call = registers->orig_ax;
+    if (call == 299 || call == 307) { // recvmmsg, sendmmsg
+        if (result >= 0)
+            __sync_fetch_and_add(&calls->batches, 1);
         return 0;
     }
     // What is connected in the background, EINPROGRESS, is connected all the same.
-    if (regs->orig_ax == 42 && (result == 0 || result == -115)) {
-        file = file_at(task, regs->di);
-        if (file)
-            count_peer((u64)file, 0, 0, 1);
+    u32 connected = call == 42 && (result == 0 || result == -115);
+    if (result < 0 && result >= -4095 && !connected)
+        return 0;
+    u64 descriptor = connected ? registers->di : descriptor_of(registers, result);
+    if (descriptor == NONE)
+        return 0;
+    u64 file = file_at(table, descriptor);
+    if (!file)
+        return 0;
+    if (connected) {
+        count_peer(file, 0, 0, 1);
         return 0;
     }
-    if (result < 0 && result >= -4095)
-        return 0;
-    switch (regs->orig_ax) {
-    case 0: // read
-    case 17: // pread64
-    case 19: // readv
-    case 295: // preadv
-    case 327: // preadv2
-        file = file_at(task, regs->di);
-        if (file)
-            count((u64)file, READING, result);
-        break;
-    case 1: // write
-    case 18: // pwrite64
-    case 20: // writev
-    case 296: // pwritev
-    case 328: // pwritev2
-        file = file_at(task, regs->di);
-        if (file)
-            count((u64)file, WRITING, result);
-        break;
-    default:
-        rare(task, regs, known, result);
+    u32 row = row_of(file);
+    u64 other = other_of(registers);
+    u64 to = other == NONE ? 0 : file_at(table, other);
+    if (to)
+        count(to, row_of(to), WRITING, result);
+    did(registers, known, file, row, result);
+    return 0;
+}
+
+// Of what io_uring does, what is counted.
+INLINE u32 is_counted(u8 operation) {
+    switch (operation) {
+    case 1:
+    case 4:
+    case 22:
+    case 2:
+    case 5:
+    case 23:
+    case 9:
+    case 26:
+    case 10:
+    case 27:
+    case 18:
+    case 28:
+        return 1;
     }
     return 0;
 }
@@ -507,48 +462,49 @@ int called(u64 *arguments) {
 // In a thread of the task, one that the kernel has for it included.
 SECTION("raw_tracepoint/io_uring_complete")
 int completed(u64 *arguments) {
-    struct io_kiocb *request = (void *)arguments[1];
+    u64 request = arguments[1];
     u32 process = current_ids() >> 32;
     struct known *known = map_lookup(&PROCESSES, &process);
     struct calls *calls = map_lookup(&CALLS, &ZERO);
     if (!known || !calls || !request)
         return 0;
-    s32 result = GET(s32, request->cqe.res);
-    struct file *file = GET(struct file *, request->file);
-    if (result < 0)
+    s32 result = GET(s32, request, request_result);
+    u8 operation = GET(u8, request, request_opcode);
+    if (result < 0 || !is_counted(operation))
         return 0;
-    switch (GET(u8, request->opcode)) {
+    u64 file = GET(u64, request, request_file);
+    if (operation == 18 || operation == 28) { // OPENAT, OPENAT2
+        file = file_at(descriptors_of(current_typed()), result);
+    }
+    if (!file)
+        return 0;
+    u32 row = row_of(file);
+    switch (GET(u8, request, request_opcode)) {
     case 1: // READV
     case 4: // READ_FIXED
     case 22: // READ
-        if (file) {
-            __sync_fetch_and_add(&calls->ring_calls, 1);
-            moved(file, 0, result, 1);
-        }
+        __sync_fetch_and_add(&calls->ring_calls, 1);
+        uncounted(result, 0);
+        count(file, row, READING, result);
         break;
     case 2: // WRITEV
     case 5: // WRITE_FIXED
     case 23: // WRITE
-        if (file) {
-            __sync_fetch_and_add(&calls->ring_calls, 1);
-            moved(0, file, result, 1);
-        }
+        __sync_fetch_and_add(&calls->ring_calls, 1);
+        uncounted(0, result);
+        count(file, row, WRITING, result);
         break;
     case 9: // SENDMSG
     case 26: // SEND
-        if (file)
-            count_peer((u64)file, WRITING, result, 0);
+        count_peer(file, WRITING, result, 0);
         break;
     case 10: // RECVMSG
     case 27: // RECV
-        if (file)
-            count_peer((u64)file, READING, result, 0);
+        count_peer(file, READING, result, 0);
         break;
-    case 18: // OPENAT
-    case 28: // OPENAT2
-        file = file_at((void *)current_typed(), result);
-        if (file)
-            opened(file, known);
+    case 18:
+    case 28:
+        opened(row, known);
         break;
     }
     return 0;

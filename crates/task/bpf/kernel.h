@@ -1,6 +1,5 @@
-// What the programs know of the kernel: helpers by their number, and those fields of its structures that
-// are read. Where a field is in the running kernel is told by the kernel's own types (BTF) when a
-// program is loaded, so no header of any kernel is needed.
+// What the programs know of the kernel: helpers by their number, and where those fields of its structures are
+// that are read. An address in the kernel is a number here: all of it is read by helpers.
 
 typedef unsigned char u8;
 typedef unsigned short u16;
@@ -11,7 +10,7 @@ typedef long long s64;
 
 #define SECTION(name) __attribute__((section(name), used))
 #define INLINE static inline __attribute__((always_inline))
-#define RELOCATED __attribute__((preserve_access_index))
+#define APART static __attribute__((noinline))
 
 struct map_definition {
     u32 type, key_size, value_size, max_entries, map_flags;
@@ -21,6 +20,7 @@ struct map_definition {
 #define HASH 1
 #define ARRAY 2
 #define PERCPU_ARRAY 6
+#define LRU_HASH 9
 #define RINGBUF 27
 
 static void *(*const map_lookup)(void *map, const void *key) = (void *)1;
@@ -28,10 +28,10 @@ static long (*const map_update)(void *map, const void *key, const void *value, u
 static long (*const map_delete)(void *map, const void *key) = (void *)3;
 static u64 (*const monotonic_nanos)(void) = (void *)5;
 static u64 (*const current_ids)(void) = (void *)14;
-static struct task_struct *(*const current_task)(void) = (void *)35;
-static long (*const read_user)(void *to, u32 bytes, const void *from) = (void *)112;
-static long (*const read_kernel)(void *to, u32 bytes, const void *from) = (void *)113;
-static long (*const read_kernel_text)(void *to, u32 bytes, const void *from) = (void *)115;
+static u64 (*const current_task)(void) = (void *)35;
+static long (*const read_user)(void *to, u32 bytes, u64 from) = (void *)112;
+static long (*const read_kernel)(void *to, u32 bytes, u64 from) = (void *)113;
+static long (*const read_kernel_text)(void *to, u32 bytes, u64 from) = (void *)115;
 static long (*const ring_output)(void *ring, void *data, u64 bytes, u64 flags) = (void *)130;
 static void *(*const ring_reserve)(void *ring, u64 bytes, u64 flags) = (void *)131;
 static void (*const ring_submit)(void *data, u64 flags) = (void *)132;
@@ -40,66 +40,55 @@ static void *(*const map_lookup_on)(void *map, const void *key, u32 processor) =
 
 // Of `map_update`: whatever is there.
 #define ANY 0
+// Of `map_update`: only where there is nothing.
+#define IF_NONE 1
 // Of `ring_submit` and `ring_output`: whether whoever polls is woken.
 #define NO_WAKEUP 1
 #define WAKEUP 2
 #define AVAILABLE_BYTES 0
 
-// Reads a field, of whatever size it is here.
-#define READ(to, field)                                                                                \
-    read_kernel(&(to), sizeof(to), &(field))
-#define GET(type, field)                                                                               \
+// The lines of `fields.h`, by their number.
+enum told {
+#define FIELD(name, path) TOLD_##name,
+#define BYTES(name, structure) TOLD_##name,
+#define SETTING(name) TOLD_##name,
+#include "fields.h"
+#undef FIELD
+#undef BYTES
+#undef SETTING
+};
+
+// A number that the monitor writes here before the program is loaded: a constant for whoever checks and
+// compiles it then. Until then it is this mark and the number of the line.
+#define MARK 0x5c0905f1ull
+#define TOLD(name)                                                                                     \
     ({                                                                                                 \
-        type value = 0;                                                                                \
-        READ(value, field);                                                                            \
-        value;                                                                                         \
+        u64 number;                                                                                    \
+        asm("%0 = %1 ll" : "=r"(number) : "i"(MARK << 32 | TOLD_##name));                              \
+        number;                                                                                        \
     })
 
-struct task_io_accounting {
-    u64 rchar, wchar, syscr, syscw, read_bytes, write_bytes, cancelled_write_bytes;
-} RELOCATED;
+// True each time, until the kernel finds that a loop runs for too long (`may_goto`, in Linux since 6.9; the
+// compiler does not know the instruction). Whoever checks the program need not follow each turn of such a
+// loop, since it ends in any case.
+#define MAY_GO_ON                                                                                      \
+    ({                                                                                                 \
+        __label__ over, on;                                                                            \
+        u32 may = 1;                                                                                   \
+        asm goto("1: .byte 0xe5; .byte 0; .long ((%l[over] - 1b - 8) / 8) & 0xffff; .short 0" : : : : over); \
+        goto on;                                                                                       \
+    over:                                                                                              \
+        may = 0;                                                                                       \
+    on:                                                                                                \
+        may;                                                                                           \
+    })
 
-struct sched_entity {
-    u64 sum_exec_runtime;
-} RELOCATED;
-
-struct sched_info {
-    u64 run_delay;
-} RELOCATED;
-
-struct percpu_counter {
-    s64 count;
-    s32 *counters;
-} RELOCATED;
-
-struct mm_struct {
-    u64 hiwater_rss, hiwater_vm, total_vm;
-    u64 arg_start, arg_end;
-    struct percpu_counter rss_stat[4];
-} RELOCATED;
-
-struct signal_struct {
-    u32 flags;
-    s32 group_exit_code;
-    u64 maxrss;
-    u64 sum_sched_runtime;
-    struct task_io_accounting ioac;
-} RELOCATED;
-
-struct task_struct {
-    s32 pid, tgid;
-    u32 flags;
-    u64 min_flt, maj_flt, nvcsw, nivcsw;
-    s32 exit_code;
-    struct task_struct *group_leader;
-    struct mm_struct *mm;
-    struct signal_struct *signal;
-    struct sched_entity se;
-    struct sched_info sched_info;
-    struct task_io_accounting ioac;
-    char comm[16];
-} RELOCATED;
-
-struct bpf_array {
-    u64 *pptrs[0];
-} RELOCATED;
+// Where a field is in the structure at an address.
+#define AT(base, field) ((u64)(base) + TOLD(field))
+#define READ(to, base, field) read_kernel(&(to), sizeof(to), AT(base, field))
+#define GET(type, base, field)                                                                         \
+    ({                                                                                                 \
+        type value = 0;                                                                                \
+        READ(value, base, field);                                                                      \
+        value;                                                                                         \
+    })

@@ -101,10 +101,6 @@ struct map_definition SECTION("maps") RING = {RINGBUF, 0, 0, 1 << 22, 0};
 // Above so many bytes the monitor is woken; otherwise it comes when it looks.
 #define WAKE_BYTES (1 << 18)
 
-// Above so many processes it is woken by every birth: there is a limit on them.
-volatile const u64 WAKE_PROCESSES = ~0ull;
-volatile const u32 PROCESSORS = 1;
-
 static const u32 ZERO = 0;
 
 INLINE u64 wakeup(void) {
@@ -129,20 +125,20 @@ INLINE void more(struct totals *totals, s64 processes, s64 threads, u64 *flags) 
     all = __sync_fetch_and_add(&totals->processes, processes) + processes + 1;
     if (all > maxima->processes)
         maxima->processes = all;
-    if (all > 0 && (u64)all > WAKE_PROCESSES)
+    if (all > 0 && (u64)all > TOLD(wake_processes))
         *flags = WAKEUP;
 }
 
 // Called in the parent before the child runs: nothing of a child comes before its birth.
 SECTION("raw_tracepoint/sched_process_fork")
 int forked(u64 *arguments) {
-    struct task_struct *child = (void *)arguments[1];
+    u64 child = arguments[1];
     u32 parent = current_ids() >> 32;
     struct known *of_parent = map_lookup(&PROCESSES, &parent);
     struct totals *totals = map_lookup(&TOTALS, &ZERO);
     if (!of_parent || !totals)
         return 0;
-    u32 process = GET(u32, child->tgid);
+    u32 process = GET(u32, child, task_tgid);
     u64 flags = wakeup();
     if (process == parent) {
         __sync_fetch_and_add(&of_parent->threads, 1);
@@ -164,8 +160,7 @@ int forked(u64 *arguments) {
     born->kind = BORN;
     born->process = process;
     born->parent = parent;
-    struct mm_struct *mm = GET(struct mm_struct *, child->mm);
-    born->is_guest = mm == GET(struct mm_struct *, current_task()->mm);
+    born->is_guest = GET(u64, child, task_mm) == GET(u64, current_task(), task_mm);
     born->at = monotonic_nanos();
     ring_submit(born, flags);
     return 0;
@@ -174,7 +169,7 @@ int forked(u64 *arguments) {
 // Called when the other threads of the process are gone.
 SECTION("raw_tracepoint/sched_process_exec")
 int became(u64 *arguments) {
-    struct task_struct *task = (void *)arguments[0];
+    u64 task = arguments[0];
     u32 process = current_ids() >> 32;
     struct known *known = map_lookup(&PROCESSES, &process);
     struct totals *totals = map_lookup(&TOTALS, &ZERO);
@@ -182,7 +177,7 @@ int became(u64 *arguments) {
     if (!known || !totals || !scratch)
         return 0;
     // The maximum has the old program's memory in it. That of the first one was its parent's.
-    u64 maxrss = GET(u64, GET(struct signal_struct *, task->signal)->maxrss);
+    u64 maxrss = GET(u64, GET(u64, task, task_signal), signal_maxrss);
     if (known->programs && maxrss > known->maxrss && maxrss > known->resident)
         known->resident = maxrss;
     known->maxrss = maxrss;
@@ -191,13 +186,12 @@ int became(u64 *arguments) {
     struct became *told = &scratch->became;
     told->kind = BECAME;
     told->process = process;
-    read_kernel(told->name, sizeof(told->name), &task->comm);
-    struct mm_struct *mm = GET(struct mm_struct *, task->mm);
-    u64 begin = GET(u64, mm->arg_start);
-    u64 bytes = GET(u64, mm->arg_end) - begin;
+    READ(told->name, task, task_comm);
+    u64 mm = GET(u64, task, task_mm), begin = GET(u64, mm, mm_arg_start);
+    u64 bytes = GET(u64, mm, mm_arg_end) - begin;
     if (bytes > MAX_COMMAND)
         bytes = MAX_COMMAND;
-    if (read_user(told->command, bytes, (void *)begin))
+    if (read_user(told->command, bytes, begin))
         bytes = 0;
     u64 all = sizeof(*told) - MAX_COMMAND + bytes;
     if (all > sizeof(*told) || ring_output(&RING, told, all, wakeup()))
@@ -208,9 +202,9 @@ int became(u64 *arguments) {
 // How far a processor's own part of memory is from the address that is kept for all of them. A part of
 // our own map is known both ways. The verifier takes an address that was in memory for a number.
 INLINE u64 offset_of(u32 processor, struct totals *totals, struct scratch *scratch) {
-    u64 at = (u64) & ((struct bpf_array *)0)->pptrs;
+    u64 at = TOLD(map_parts);
     if (!totals->offset) {
-        if (at > sizeof(scratch->array) - 8 || read_kernel(scratch->array, at + 8, &SCRATCH))
+        if (at > sizeof(scratch->array) - 8 || read_kernel(scratch->array, at + 8, (u64)&SCRATCH))
             return 0;
         totals->offset = *(u64 *)(scratch->array + at);
     }
@@ -219,13 +213,18 @@ INLINE u64 offset_of(u32 processor, struct totals *totals, struct scratch *scrat
 }
 
 // The kernel's sums of pages are behind by what each processor keeps back.
-INLINE void memory_of(struct mm_struct *mm, struct totals *totals, struct scratch *scratch, struct ended *told) {
-    // Of files, of its own, shared; the third is in swap. Where an element is in the running kernel is
-    // found for a constant index alone.
-    s32 *parts[] = {GET(s32 *, mm->rss_stat[0].counters), GET(s32 *, mm->rss_stat[1].counters),
-        GET(s32 *, mm->rss_stat[3].counters)};
-    s64 pages = GET(s64, mm->rss_stat[0].count) + GET(s64, mm->rss_stat[1].count) + GET(s64, mm->rss_stat[3].count);
-    u32 processors = PROCESSORS;
+INLINE void memory_of(u64 mm, struct totals *totals, struct scratch *scratch, struct ended *told) {
+    // Of files, of its own, shared; the third is in swap.
+    u64 counters[] = {AT(mm, mm_rss_stat), AT(mm, mm_rss_stat) + TOLD(counter_bytes),
+        AT(mm, mm_rss_stat) + 3 * TOLD(counter_bytes)};
+    u64 parts[3];
+    s64 pages = 0;
+#pragma unroll
+    for (int kind = 0; kind < 3; kind++) {
+        parts[kind] = GET(u64, counters[kind], counter_counters);
+        pages += GET(s64, counters[kind], counter_count);
+    }
+    u32 processors = TOLD(processors);
     for (u32 processor = 0; processor < 1024; processor++) {
         if (processor >= processors)
             break;
@@ -235,34 +234,34 @@ INLINE void memory_of(struct mm_struct *mm, struct totals *totals, struct scratc
 #pragma unroll
         for (int kind = 0; kind < 3; kind++) {
             s32 part = 0;
-            read_kernel(&part, sizeof(part), (char *)parts[kind] + offset);
+            read_kernel(&part, sizeof(part), parts[kind] + offset);
             pages += part;
         }
     }
     told->resident = pages > 0 ? pages : 0;
-    u64 virtual = GET(u64, mm->total_vm), highest = GET(u64, mm->hiwater_vm);
+    u64 virtual = GET(u64, mm, mm_total_vm), highest = GET(u64, mm, mm_hiwater_vm);
     told->virtual_max = virtual > highest ? virtual : highest;
-    told->resident_max = GET(u64, mm->hiwater_rss);
+    told->resident_max = GET(u64, mm, mm_hiwater_rss);
     told->has_memory = 1;
 }
 
 // What a thread used goes to its process.
-INLINE void add_thread(struct task_struct *task, struct known *known, struct totals *totals) {
-    u64 read = GET(u64, task->ioac.rchar), wrote = GET(u64, task->ioac.wchar);
+INLINE void add_thread(u64 task, struct known *known, struct totals *totals) {
+    u64 io = AT(task, task_io), read = GET(u64, io, io_rchar), wrote = GET(u64, io, io_wchar);
     __sync_fetch_and_add(&known->read, read);
     __sync_fetch_and_add(&known->written, wrote);
-    __sync_fetch_and_add(&known->reads, GET(u64, task->ioac.syscr));
-    __sync_fetch_and_add(&known->writes, GET(u64, task->ioac.syscw));
-    u64 written = GET(u64, task->ioac.write_bytes), cancelled = GET(u64, task->ioac.cancelled_write_bytes);
+    __sync_fetch_and_add(&known->reads, GET(u64, io, io_syscr));
+    __sync_fetch_and_add(&known->writes, GET(u64, io, io_syscw));
+    u64 written = GET(u64, io, io_write_bytes), cancelled = GET(u64, io, io_cancelled);
     written = written > cancelled ? written - cancelled : 0;
     __sync_fetch_and_add(&totals->read, read);
     __sync_fetch_and_add(&totals->written, wrote);
-    __sync_fetch_and_add(&totals->device_read, GET(u64, task->ioac.read_bytes));
+    __sync_fetch_and_add(&totals->device_read, GET(u64, io, io_read_bytes));
     __sync_fetch_and_add(&totals->device_written, written);
-    __sync_fetch_and_add(&totals->delay, GET(u64, task->sched_info.run_delay));
+    __sync_fetch_and_add(&totals->delay, GET(u64, task, task_delay));
 }
 
-INLINE void tell_end(struct task_struct *task, struct known *known, struct totals *totals, u32 process) {
+INLINE void tell_end(u64 task, struct known *known, struct totals *totals, u32 process) {
     struct scratch *scratch = map_lookup(&SCRATCH, &ZERO);
     struct ended *told = ring_reserve(&RING, sizeof(*told), 0);
     if (!told)
@@ -270,19 +269,24 @@ INLINE void tell_end(struct task_struct *task, struct known *known, struct total
     told->kind = ENDED;
     told->process = process;
     told->at = monotonic_nanos();
-    struct signal_struct *signal = GET(struct signal_struct *, task->signal);
-    struct task_struct *leader = GET(struct task_struct *, task->group_leader);
+    u64 signal = GET(u64, task, task_signal), leader = GET(u64, task, task_group_leader);
     // SIGNAL_GROUP_EXIT: otherwise the first thread's code is that of its process.
-    told->code = GET(u32, signal->flags) & 4 ? GET(s32, signal->group_exit_code) : GET(s32, leader->exit_code);
+    told->code = GET(u32, signal, signal_flags) & 4 ? GET(s32, signal, signal_exit_code) : GET(s32, leader, task_exit_code);
     // Threads that were taken away are in the sums; the first one stays until the last.
-    told->cpu = GET(u64, signal->sum_sched_runtime) + GET(u64, task->se.sum_exec_runtime);
-    told->read = GET(u64, signal->ioac.rchar) + GET(u64, task->ioac.rchar);
-    told->written = GET(u64, signal->ioac.wchar) + GET(u64, task->ioac.wchar);
+    told->cpu = GET(u64, signal, signal_ran) + GET(u64, task, task_ran);
+    told->read = GET(u64, AT(signal, signal_io), io_rchar) + GET(u64, AT(task, task_io), io_rchar);
+    told->written = GET(u64, AT(signal, signal_io), io_wchar) + GET(u64, AT(task, task_io), io_wchar);
     if (leader != task) {
-        told->cpu += GET(u64, leader->se.sum_exec_runtime);
-        told->read += GET(u64, leader->ioac.rchar);
-        told->written += GET(u64, leader->ioac.wchar);
+        told->cpu += GET(u64, leader, task_ran);
+        told->read += GET(u64, AT(leader, task_io), io_rchar);
+        told->written += GET(u64, AT(leader, task_io), io_wchar);
     }
+    // One that ends at this moment on another processor may not have been taken away yet, and is in those of
+    // the process alone.
+    if (told->read < known->read)
+        told->read = known->read;
+    if (told->written < known->written)
+        told->written = known->written;
     told->opens = known->opens;
     told->own_read = known->read;
     told->own_written = known->written;
@@ -290,7 +294,7 @@ INLINE void tell_end(struct task_struct *task, struct known *known, struct total
     told->writes = known->writes;
     told->has_memory = 0;
     told->resident = told->resident_max = told->virtual_max = 0;
-    struct mm_struct *mm = GET(struct mm_struct *, task->mm);
+    u64 mm = GET(u64, task, task_mm);
     if (mm && scratch) {
         memory_of(mm, totals, scratch, told);
         if (known->resident > told->resident_max)
@@ -301,14 +305,14 @@ INLINE void tell_end(struct task_struct *task, struct known *known, struct total
 
 SECTION("raw_tracepoint/sched_process_exit")
 int ended(u64 *arguments) {
-    struct task_struct *task = (void *)arguments[0];
+    u64 task = arguments[0];
     u32 process = current_ids() >> 32;
     struct known *known = map_lookup(&PROCESSES, &process);
     struct totals *totals = map_lookup(&TOTALS, &ZERO);
     if (!known || !totals)
         return 0;
     add_thread(task, known, totals);
-    if (GET(u32, task->flags) & USER_WORKER)
+    if (GET(u32, task, task_flags) & USER_WORKER)
         return 0;
     __sync_fetch_and_sub(&totals->threads, 1);
     if (__sync_fetch_and_sub(&known->threads, 1) > 1)
@@ -324,20 +328,20 @@ SECTION("raw_tracepoint/sched_switch")
 int left(u64 *arguments) {
     if (!(arguments[3] & TASK_DEAD))
         return 0;
-    struct task_struct *task = (void *)arguments[1];
-    u32 process = GET(u32, task->tgid);
+    u64 task = arguments[1];
+    u32 process = GET(u32, task, task_tgid);
     struct known *known = map_lookup(&PROCESSES, &process);
     struct totals *totals = map_lookup(&TOTALS, &ZERO);
     if (!known || !totals)
         return 0;
-    u64 spent = GET(u64, task->se.sum_exec_runtime);
+    u64 spent = GET(u64, task, task_ran);
     __sync_fetch_and_add(&known->cpu, spent);
     __sync_fetch_and_add(&totals->cpu, spent);
-    __sync_fetch_and_add(&totals->minor_faults, GET(u64, task->min_flt));
-    __sync_fetch_and_add(&totals->major_faults, GET(u64, task->maj_flt));
-    __sync_fetch_and_add(&totals->voluntary, GET(u64, task->nvcsw));
-    __sync_fetch_and_add(&totals->involuntary, GET(u64, task->nivcsw));
-    if (GET(u32, task->flags) & USER_WORKER)
+    __sync_fetch_and_add(&totals->minor_faults, GET(u64, task, task_min_flt));
+    __sync_fetch_and_add(&totals->major_faults, GET(u64, task, task_maj_flt));
+    __sync_fetch_and_add(&totals->voluntary, GET(u64, task, task_nvcsw));
+    __sync_fetch_and_add(&totals->involuntary, GET(u64, task, task_nivcsw));
+    if (GET(u32, task, task_flags) & USER_WORKER)
         return 0;
     __sync_fetch_and_sub(&totals->present, 1);
     if (__sync_fetch_and_sub(&known->present, 1) > 1 || !known->ended)

@@ -33,7 +33,7 @@ pub mod import;
 pub use attach::Unfit;
 pub use host::rank;
 pub use launch::unwatched;
-pub use mechanism::choose::{Choice, choose};
+pub use mechanism::choose::{Choice, MECHANISMS, choose};
 pub use monitor::{Failed, Order, Outcome, run};
 pub use report::job::join;
 pub use report::page::page;

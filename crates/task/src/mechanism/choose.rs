@@ -34,6 +34,26 @@ const TOLD_BY_BPF: &str = "bpf tells of births and ends";
 
 const FILES_BY_BPF: &str = "`bpf` tells of the files";
 
+/// All of them, by the names that reports and `--mechanism` have for them.
+pub const MECHANISMS: [&str; 16] = [
+    wait4::NAME,
+    procfs::NAME,
+    ptrace::NAME,
+    bpf::NAME,
+    preload::NAME,
+    seccomp::NAME,
+    cgroup::NAME,
+    perf::NAME,
+    taskstats::NAME,
+    connector::NAME,
+    tree::NAME,
+    fanotify::NAME,
+    inotify::NAME,
+    energy::NAME,
+    nvml::NAME,
+    nested::NAME,
+];
+
 /// Why a mechanism is left out that could be used.
 const NOT_NAMED: &str = "others were named";
 

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::OnceLock;
 
 use skopos_model::task::{Completeness, ExitType, Summary};
-use skopos_task::choose;
+use skopos_task::{MECHANISMS, choose};
 
 use crate::support::{Ran, compile, order, run};
 
@@ -283,4 +283,17 @@ fn delay_is_what_the_task_itself_was_told() {
             assert!(truth > 0.01 && value >= 0.99 * truth && value < truth + 1.0, "{what}");
         }
     }
+}
+
+#[test]
+fn each_mechanism_has_a_line_whether_it_is_used_or_not() {
+    let mut order = order(&["true"]);
+    // So none makes anything that another test would find.
+    order.only = Some(Vec::new());
+    let uses = choose(&order).uses;
+    let mut told: Vec<&str> = uses.iter().map(|u| u.name.as_str()).collect();
+    let mut all = MECHANISMS.to_vec();
+    told.sort_unstable();
+    all.sort_unstable();
+    assert_eq!(told, all);
 }

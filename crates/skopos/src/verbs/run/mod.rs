@@ -21,7 +21,7 @@ use skopos_model::task::{
     Crossing, ExitType, LimitError, Limits, MechanismUse, RESOURCES, Rank, Resource, Summary,
 };
 use skopos_store::archive::Archive;
-use skopos_task::{Choice, Failed, Order, Outcome, Unfit, choose};
+use skopos_task::{Choice, Failed, MECHANISMS, Order, Outcome, Unfit, choose};
 
 use crate::cli::{Global, RunArgs};
 use crate::failure::Failure;
@@ -166,18 +166,16 @@ fn say(text: &str) {
 
 /// Those that are named are there: measured by nothing, a task would seem to use nothing.
 fn are_mechanisms(order: &Order) -> Result<(), Failure> {
-    let uses = choose(order).uses;
-    let known = || uses.iter().map(|u| u.name.as_str());
     let named = order.only.iter().flatten();
-    let Some(wrong) = named.into_iter().find(|name| !known().any(|k| k == *name)) else {
+    let Some(wrong) = named.into_iter().find(|name| !MECHANISMS.contains(&name.as_str())) else {
         return Ok(());
     };
     let failure = Failure::new(format!("--mechanism: there is no `{wrong}`"));
     let likeness = |name: &str| strsim::normalized_damerau_levenshtein(name, wrong);
-    let nearest = known().max_by(|a, b| likeness(a).total_cmp(&likeness(b)));
+    let nearest = MECHANISMS.into_iter().max_by(|a, b| likeness(a).total_cmp(&likeness(b)));
     Err(match nearest.filter(|name| likeness(name) > 0.5) {
         Some(nearest) => failure.hint(format!("did you mean `{nearest}`?")),
-        None => failure.hint(format!("there are {}", known().collect::<Vec<_>>().join(", "))),
+        None => failure.hint(format!("there are {}", MECHANISMS.join(", "))),
     })
 }
 

@@ -11,9 +11,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+static pthread_barrier_t all_there;
+
 static void *reads(void *none) {
     char block[1000];
     int zero = open("/dev/zero", O_RDONLY);
+    pthread_barrier_wait(&all_there);
     usleep(50000);
     for (int i = 0; i < 100; i++)
         if (read(zero, block, sizeof block) != sizeof block)
@@ -44,8 +47,10 @@ int main(int argc, char **argv) {
         _exit(0);
     } else if (!strcmp(what, "threads")) {
         pthread_t thread;
+        pthread_barrier_init(&all_there, 0, 4);
         for (int i = 0; i < 3; i++)
             pthread_create(&thread, 0, reads, 0);
+        pthread_barrier_wait(&all_there);
         /* Without the library that `pthread_exit` loads. */
         syscall(SYS_exit, 0);
     }

@@ -5,12 +5,11 @@ use std::error::Error;
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd};
 
-use aya::maps::{Array, HashMap, MapData, PerCpuArray, RingBuf};
-use aya::programs::RawTracePoint;
-use aya::{Ebpf, EbpfLoader};
+use aya::maps::{Array, HashMap, Map, MapData, PerCpuArray, RingBuf};
 use rustix::thread::CapabilitySet;
 
 use super::Totals;
+use super::load::{Loaded, load};
 use super::tables::{CALLS_WORDS, FILE_WORDS, MAX_FILES, PEER_KEY, PEER_WORDS, Tables};
 use crate::sys::Pid;
 use crate::sys::netlink;
@@ -52,7 +51,7 @@ const MAXIMA_WORDS: usize = 2;
 /// The running programs. They end with this value.
 pub(super) struct Kernel {
     /// Keeps them attached.
-    _programs: Ebpf,
+    _programs: Loaded,
     ring: RingBuf<MapData>,
     processes: HashMap<MapData, u32, [u64; KNOWN_WORDS]>,
     totals: Array<MapData, [u64; TOTALS_WORDS]>,
@@ -80,38 +79,25 @@ impl Kernel {
             return Err(io::Error::other(missing));
         }
         let most = most.unwrap_or(u64::MAX);
-        let processors = aya::util::nr_cpus().map_err(|(_, e)| e)? as u32;
-        let mut programs = EbpfLoader::new()
-            .override_global("WAKE_PROCESSES", &most, true)
-            .override_global("PROCESSORS", &processors, true)
-            .load(object)
-            .map_err(told)?;
-        let files = if with_files { FILES } else { &[] };
-        for (name, tracepoint) in PROCESSES.iter().chain(files) {
-            let program: &mut RawTracePoint = programs
-                .program_mut(name)
-                .ok_or_else(|| no("program", name))?
-                .try_into()
-                .map_err(told)?;
-            program.load().map_err(told)?;
-            program.attach(tracepoint).map_err(told)?;
-        }
-        let mut map = |name: &str| programs.take_map(name).ok_or_else(|| no("map", name));
+        let processors = aya::util::nr_cpus().map_err(|(_, e)| e)? as u64;
+        let programs = [PROCESSES, if with_files { FILES } else { &[] }].concat();
+        let settings = [("wake_processes", most), ("processors", processors)];
+        let mut loaded = load(object, &programs, &settings)?;
         let files = match with_files {
             true => Some(FileMaps {
-                files: map("FILES")?.try_into().map_err(told)?,
-                peers: map("PEERS")?.try_into().map_err(told)?,
-                calls: map("CALLS")?.try_into().map_err(told)?,
+                files: Map::Array(loaded.map("FILES")?).try_into().map_err(told)?,
+                peers: Map::HashMap(loaded.map("PEERS")?).try_into().map_err(told)?,
+                calls: Map::Array(loaded.map("CALLS")?).try_into().map_err(told)?,
             }),
             false => None,
         };
         Ok(Self {
-            ring: map("RING")?.try_into().map_err(told)?,
-            processes: map("PROCESSES")?.try_into().map_err(told)?,
-            totals: map("TOTALS")?.try_into().map_err(told)?,
-            maxima: map("MAXIMA")?.try_into().map_err(told)?,
+            ring: Map::RingBuf(loaded.map("RING")?).try_into().map_err(told)?,
+            processes: Map::HashMap(loaded.map("PROCESSES")?).try_into().map_err(told)?,
+            totals: Map::Array(loaded.map("TOTALS")?).try_into().map_err(told)?,
+            maxima: Map::PerCpuArray(loaded.map("MAXIMA")?).try_into().map_err(told)?,
             files,
-            _programs: programs,
+            _programs: loaded,
         })
     }
 
@@ -206,13 +192,9 @@ fn is_at_least(release: &str, least: (u32, u32)) -> bool {
     }
 }
 
-fn no(what: &str, name: &str) -> io::Error {
-    io::Error::other(format!("the object has no {what} {name}"))
-}
-
 /// An error with its causes, in which the kernel's answer stands last. The verifier's log is not for a
 /// line of a report.
-fn told(error: impl Error + 'static) -> io::Error {
+pub(super) fn told(error: impl Error + 'static) -> io::Error {
     let mut text = String::new();
     let mut next: Option<&(dyn Error + 'static)> = Some(&error);
     while let Some(cause) = next {

@@ -11,8 +11,12 @@ mod kernel;
 #[cfg(not(feature = "bpf"))]
 #[path = "without.rs"]
 mod kernel;
+#[cfg(feature = "bpf")]
+mod load;
 mod record;
 mod tables;
+#[cfg(feature = "bpf")]
+mod types;
 
 use std::io;
 use std::os::fd::BorrowedFd;

@@ -1,0 +1,282 @@
+//! The kernel's own types (BTF), as far as programs need them: where fields are in its structures.
+//!
+//! There are some hundred thousand types, in 5 MB that the kernel shows as a file. They are gone through
+//! once, in place, and nothing is kept of them but where each begins; that takes less than a millisecond,
+//! while a library that makes a value of each takes twenty.
+//!
+//! The format is that of the kernel's `Documentation/bpf/btf.rst`: a header, types of 12 bytes and what
+//! follows them by their kind, names with a zero behind each.
+
+use std::ffi::CStr;
+
+/// What a file of types begins with, in the order of this machine's bytes.
+const MAGIC: u16 = 0xeb9f;
+
+const TYPE_BYTES: usize = 12;
+const MEMBER_BYTES: usize = 12;
+
+const ARRAY: u32 = 3;
+const STRUCT: u32 = 4;
+const UNION: u32 = 5;
+/// These are other names for a type, or say something about one: `typedef`, `volatile`, `const`,
+/// `restrict` and a tag.
+const SAME: [u32; 5] = [8, 9, 10, 11, 18];
+
+/// As deep as a structure is looked for in structures without names, or a type behind its other names: the
+/// kernel's own are at most half as deep. Bounds a search in types that refer to themselves.
+const MAX_DEPTH: usize = 16;
+
+/// The types of a kernel, and where each of them begins.
+pub(super) struct Types<'a> {
+    types: &'a [u8],
+    names: &'a [u8],
+    /// By the number of a type. The first one is `void`, which has no place.
+    places: Vec<u32>,
+    /// The structures that were asked for: which name, and their number.
+    found: Vec<(usize, u32)>,
+}
+
+impl<'a> Types<'a> {
+    /// Goes through all of them and keeps the structures of these names.
+    pub(super) fn read(bytes: &'a [u8], structures: &[&str]) -> Option<Self> {
+        let half = |at: usize| Some(u16::from_ne_bytes(bytes.get(at..at + 2)?.try_into().ok()?));
+        let word = |at: usize| Some(word(bytes, at)? as usize);
+        if half(0)? != MAGIC {
+            return None;
+        }
+        let part = |at: usize, length: usize| {
+            let begin = word(4)?.checked_add(word(at)?)?;
+            bytes.get(begin..begin.checked_add(word(length)?)?)
+        };
+        let (types, names) = (part(8, 12)?, part(16, 20)?);
+        let mut read = Self { types, names, places: vec![0], found: Vec::new() };
+        // No type takes less than this, and most take twice as much.
+        read.places.reserve(types.len() / TYPE_BYTES);
+        read.go_through(structures)?;
+        Some(read)
+    }
+
+    fn go_through(&mut self, structures: &[&str]) -> Option<()> {
+        let mut begins = [false; 256];
+        structures.iter().filter_map(|name| name.bytes().next()).for_each(|b| {
+            begins[usize::from(b)] = true;
+        });
+        let mut at = 0;
+        while at < self.types.len() {
+            let kind = Kind::at(self.types, at)?;
+            // Most names differ in their first letter.
+            if kind.kind == STRUCT && begins[usize::from(*self.names.get(kind.name)?)] {
+                let name = self.name(kind.name)?;
+                if let Some(which) = structures.iter().position(|s| s.as_bytes() == name) {
+                    self.found.push((which, self.places.len() as u32));
+                }
+            }
+            self.places.push(at as u32);
+            at += TYPE_BYTES + kind.more()?;
+        }
+        Some(())
+    }
+
+    /// Where a member is in the structure that was asked for as number `which`, in bytes: `members` lead to it
+    /// through structures inside. `None` if there is none, if it is not at a whole byte, or if there are
+    /// several structures of that name in which it is at different places.
+    pub(super) fn offset(&self, which: usize, members: &str) -> Option<u32> {
+        let mut places = self.of(which).filter_map(|id| self.follow(id, members));
+        let first = places.next()?;
+        places.all(|other| other == first).then_some(first)
+    }
+
+    /// How large a structure is, in bytes; `None` as above.
+    pub(super) fn size(&self, which: usize) -> Option<u32> {
+        let mut sizes = self.of(which).filter_map(|id| word(self.types, self.place(id)? + 8));
+        let first = sizes.next()?;
+        sizes.all(|other| other == first).then_some(first)
+    }
+
+    fn of(&self, which: usize) -> impl Iterator<Item = u32> {
+        self.found.iter().filter(move |(found, _)| *found == which).map(|(_, id)| *id)
+    }
+
+    fn follow(&self, structure: u32, members: &str) -> Option<u32> {
+        let (mut inside, mut bits) = (structure, 0u32);
+        for name in members.split('.') {
+            let (kind, more) = self.member(inside, name.as_bytes(), 0)?;
+            (inside, bits) = (kind, bits.checked_add(more)?);
+        }
+        bits.is_multiple_of(8).then_some(bits / 8)
+    }
+
+    /// The type of a member and where it is, in bits.
+    fn member(&self, of: u32, name: &[u8], depth: usize) -> Option<(u32, u32)> {
+        let at = self.structure(of)?;
+        let kind = Kind::at(self.types, at)?;
+        let members = (0..kind.count).map(|index| at + TYPE_BYTES + index * MEMBER_BYTES);
+        for member in members {
+            let [its_name, its_type, place] =
+                [0, 4, 8].map(|field| word(self.types, member + field));
+            let (its_name, its_type, place) = (its_name? as usize, its_type?, place?);
+            // Where there are fields of bits, the upper byte says how many.
+            let (bits, place) =
+                if kind.has_bits { (place >> 24, place & 0xff_ffff) } else { (0, place) };
+            if its_name != 0 {
+                if self.name(its_name)? == name {
+                    return (bits == 0).then_some((its_type, place));
+                }
+            } else if depth < MAX_DEPTH
+                && let Some((found, inside)) = self.member(its_type, name, depth + 1)
+            {
+                return Some((found, place.checked_add(inside)?));
+            }
+        }
+        None
+    }
+
+    /// Where the structure or union begins that a type is.
+    fn structure(&self, id: u32) -> Option<usize> {
+        let mut at = self.place(id)?;
+        for _ in 0..MAX_DEPTH {
+            match Kind::at(self.types, at)?.kind {
+                STRUCT | UNION => return Some(at),
+                kind if SAME.contains(&kind) => at = self.place(word(self.types, at + 8)?)?,
+                _ => return None,
+            }
+        }
+        None
+    }
+
+    fn place(&self, id: u32) -> Option<usize> {
+        if id == 0 { None } else { self.places.get(id as usize).map(|place| *place as usize) }
+    }
+
+    fn name(&self, at: usize) -> Option<&'a [u8]> {
+        CStr::from_bytes_until_nul(self.names.get(at..)?).ok().map(CStr::to_bytes)
+    }
+}
+
+/// The head of a type.
+struct Kind {
+    name: usize,
+    kind: u32,
+    count: usize,
+    has_bits: bool,
+}
+
+impl Kind {
+    fn at(types: &[u8], at: usize) -> Option<Self> {
+        let info = word(types, at + 4)?;
+        Some(Self {
+            name: word(types, at)? as usize,
+            kind: info >> 24 & 0x1f,
+            count: (info & 0xffff) as usize,
+            has_bits: info >> 31 != 0,
+        })
+    }
+
+    /// How many bytes follow; `None` for a kind that was not known when this was written, behind which
+    /// nobody knows where the next type begins.
+    fn more(&self) -> Option<usize> {
+        Some(match self.kind {
+            // Integers, variables and tags of declarations.
+            1 | 14 | 17 => 4,
+            // Pointers, declarations, other names, functions, floating point and tags of types.
+            2 | 7..=12 | 16 | 18 => 0,
+            ARRAY => 12,
+            // Structures, unions, sections and enumerations of 64 bits.
+            STRUCT | UNION | 15 | 19 => 12 * self.count,
+            // Enumerations and what functions take.
+            6 | 13 => 8 * self.count,
+            _ => return None,
+        })
+    }
+}
+
+fn word(bytes: &[u8], at: usize) -> Option<u32> {
+    let bytes = bytes.get(at..at.checked_add(4)?)?;
+    Some(u32::from_ne_bytes(bytes.try_into().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The types of a kernel that has two structures: names are by their place in `NAMES`.
+    const NAMES: &[u8] = b"\0task\0pid\0mm\0space\0low\0inner\0other\0twice\0";
+
+    fn at(name: &str) -> u32 {
+        let name = [b"\0", name.as_bytes(), b"\0"].concat();
+        let found = NAMES.windows(name.len()).position(|part| part == name);
+        found.expect("one of them") as u32 + 1
+    }
+
+    fn of(kind: u32, count: u32) -> u32 {
+        kind << 24 | count
+    }
+
+    fn file(words: &[&[u32]]) -> Vec<u8> {
+        let types: Vec<u8> = words.concat().iter().flat_map(|word| word.to_ne_bytes()).collect();
+        let mut bytes = MAGIC.to_ne_bytes().to_vec();
+        bytes.extend([1, 0]);
+        let sizes = [24, 0, types.len() as u32, types.len() as u32, NAMES.len() as u32];
+        bytes.extend(sizes.iter().flat_map(|word| word.to_ne_bytes()));
+        [bytes, types, NAMES.to_vec()].concat()
+    }
+
+    fn example() -> Vec<u8> {
+        file(&[
+            // 1: an integer, with its encoding.
+            &[0, of(1, 0), 4, 32],
+            // 2: `space` with `low` behind 8 bytes.
+            &[at("space"), of(STRUCT, 1), 24, at("low"), 1, 64],
+            // 3: another name for it; 4: that, never changed.
+            &[at("other"), of(8, 0), 2],
+            &[0, of(10, 0), 3],
+            // 5: a union without a name: `inner`, and the third type.
+            &[0, of(UNION, 2), 24, at("inner"), 1, 0, at("mm"), 4, 0],
+            // 6: `task`: `pid`, and the union without a name behind 16 bytes; fields of bits may be in it.
+            &[at("task"), of(STRUCT, 3) | 1 << 31, 40],
+            &[at("pid"), 1, 32, 0, 5, 128, at("low"), 1, 3 << 24 | 320],
+            // 7 and 8: structures of one name in which a member is at two places.
+            &[at("twice"), of(STRUCT, 1), 8, at("low"), 1, 0],
+            &[at("twice"), of(STRUCT, 1), 8, at("low"), 1, 32],
+        ])
+    }
+
+    #[test]
+    fn a_field_is_found_through_what_has_no_name_and_through_other_names() {
+        let bytes = example();
+        let types = Types::read(&bytes, &["task", "twice", "space", "none"]).expect("types");
+        for (which, members, expected) in [
+            (0, "pid", Some(4)),
+            (0, "inner", Some(16)),
+            (0, "mm", Some(16)),
+            (0, "mm.low", Some(24)),
+            (0, "pid.low", None),
+            (0, "high", None),
+            // It is some bits of a byte.
+            (0, "low", None),
+            // It is at two places.
+            (1, "low", None),
+            (2, "low", Some(8)),
+            (3, "low", None),
+        ] {
+            assert_eq!(types.offset(which, members), expected, "{which} {members}");
+        }
+        assert_eq!(
+            [0, 1, 2, 3].map(|which| types.size(which)),
+            [Some(40), Some(8), Some(24), None]
+        );
+    }
+
+    #[test]
+    fn types_that_are_cut_short_or_of_unknown_kinds_are_refused() {
+        let bytes = example();
+        for end in 0..bytes.len() {
+            // Without all the names some are not found; nothing is read beyond.
+            assert!(Types::read(&bytes[..end], &["task"]).is_none(), "{end}");
+        }
+        assert!(Types::read(&file(&[&[0, of(31, 0), 0]]), &["task"]).is_none());
+        // A structure that has itself in it, without a name.
+        let bytes = file(&[&[at("task"), of(STRUCT, 1), 8, 0, 1, 0]]);
+        assert_eq!(Types::read(&bytes, &["task"]).expect("types").offset(0, "pid"), None);
+    }
+}
