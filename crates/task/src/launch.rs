@@ -4,7 +4,7 @@
 use std::ffi::{CString, OsString};
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 
 use rustix::event::{PollFd, PollFlags, poll};
@@ -69,16 +69,29 @@ pub(crate) fn start(
     let environment = environment.collect::<Result<Vec<_>, _>>()?;
     let Pipes { gate: (gate_in, gate), failed: (failed, failed_in), spare } = pipes;
     drop(spare);
+    // Where there is no descriptor for this, the child is put into its groups later, which takes longer.
+    let ready = match launch.groups.is_empty() {
+        true => None,
+        false => pipe_with(PipeFlags::CLOEXEC).ok(),
+    };
     let child = Child {
         program,
         arguments: &arguments,
         environment: &environment,
         filter: launch.filter.as_ref(),
+        group: launch.group.as_ref().map(AsFd::as_fd),
+        groups: ready.as_ref().map(|(_, end)| (launch.groups.as_slice(), end.as_fd())),
         mask: &signals.before,
         gate: gate_in.as_fd(),
         failed: failed_in.as_fd(),
     };
     let pid = sys::spawn(&child).map_err(Failed::Start)?;
+    if let Some((ready, end)) = ready {
+        drop(end);
+        // Closed by the child, or by its end.
+        let mut fds = [PollFd::new(&ready, PollFlags::IN)];
+        while poll(&mut fds, None) == Err(rustix::io::Errno::INTR) {}
+    }
     Ok(Waiting { pid, gate: gate.into(), failed: failed.into() })
 }
 

@@ -183,6 +183,7 @@ fn start(
     let pipes = Pipes::new().map_err(Failed::of_start)?;
     let mut team = choose::gather(order);
     let mut waiting = launch::start(&order.command, &team.launch, &signals, pipes)?;
+    team.launch.group = None;
     let root = waiting.pid;
     let not_kept = team.launch.cpu_seconds.and_then(|most| launch::limit_cpu(root, most).err());
     let mut seen = Seen::new();

@@ -4,6 +4,7 @@
 #[cfg(feature = "bpf")]
 pub(crate) mod bpf;
 pub(crate) mod fanotify;
+mod groups;
 pub(crate) mod netlink;
 pub(crate) mod nvml;
 pub(crate) mod perf;
@@ -29,6 +30,10 @@ pub(crate) struct Child<'a> {
     pub(crate) environment: &'a [CString],
     /// The filter that it puts itself under.
     pub(crate) filter: Option<&'a seccomp::Filter>,
+    /// The control group of version 2 in which it is made, if that may be.
+    pub(crate) group: Option<BorrowedFd<'a>>,
+    /// The files by which it puts itself into control groups, and what it closes once it has.
+    pub(crate) groups: Option<(&'a [CString], BorrowedFd<'a>)>,
     /// The signals that were blocked before the monitor blocked its own.
     pub(crate) mask: &'a libc::sigset_t,
     /// The child goes on once this is closed or written to.
@@ -44,7 +49,9 @@ pub(crate) fn spawn(child: &Child<'_>) -> io::Result<Pid> {
     };
     let (arguments, environment) = (vector(child.arguments), vector(child.environment));
     // SAFETY: the child calls only what may be called after a fork, on memory made before.
-    match unsafe { libc::fork() } {
+    match unsafe {
+        child.group.and_then(|group| groups::fork_into(group)).unwrap_or_else(|| libc::fork())
+    } {
         -1 => Err(io::Error::last_os_error()),
         0 => become_program(child, &arguments, &environment),
         pid => Ok(pid),
@@ -59,6 +66,10 @@ fn become_program(
     // SAFETY: raw system calls on descriptors and strings that were made before the fork and live
     // as long as this process image; nothing is allocated, and what is changed is this process's own.
     unsafe {
+        if let Some((groups, ready)) = child.groups {
+            groups::join(groups);
+            libc::close(ready.as_raw_fd());
+        }
         if let Some(filter) = child.filter {
             seccomp::put_under(filter);
         }

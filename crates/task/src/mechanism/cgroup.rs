@@ -6,8 +6,11 @@
 
 mod handed;
 
-use std::fs;
+use std::ffi::CString;
+use std::fs::{self, File};
 use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStringExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -49,9 +52,14 @@ struct Group {
 }
 
 impl Group {
-    /// Who is in it.
-    fn procs(&self) -> PathBuf {
-        self.folder.join("cgroup.procs")
+    /// Puts a process in that is not in it.
+    fn take(&self, process: Pid) -> io::Result<()> {
+        let procs = self.folder.join("cgroup.procs");
+        let process = process.to_string();
+        if fs::read_to_string(&procs)?.lines().any(|inside| inside == process) {
+            return Ok(());
+        }
+        fs::write(procs, process)
     }
 }
 
@@ -152,7 +160,7 @@ impl Mechanism for Cgroup {
         Err("it has the groups that it was started in, and others may be in them")
     }
 
-    fn prepare(&mut self, _launch: &mut Launch) -> io::Result<()> {
+    fn prepare(&mut self, launch: &mut Launch) -> io::Result<()> {
         let own = fs::read_to_string("/proc/self/cgroup")?;
         let mounts = fs::read_to_string("/proc/self/mountinfo")?;
         let mut refused = None;
@@ -171,14 +179,23 @@ impl Mechanism for Cgroup {
             let none = || io::Error::new(io::ErrorKind::NotFound, "no control groups are mounted");
             return Err(refused.unwrap_or_else(none));
         }
+        for Group { folder, .. } in &self.groups {
+            let tasks = folder.join("tasks");
+            if tasks.exists() {
+                launch.groups.extend(CString::new(tasks.into_os_string().into_vec()));
+            } else {
+                // Without a descriptor for it the child is put in later.
+                launch.group = File::open(folder).ok().map(OwnedFd::from);
+            }
+        }
         self.enforce()
     }
 
-    /// The child is put in by the monitor, whose bytes that costs. A group that it cannot be put into
-    /// has nothing to tell.
+    /// A child that is not in its groups by now is put in by the monitor, which waits for the kernel then. A
+    /// group that it cannot be put into has nothing to tell.
     fn attach(&mut self, root: Pid, _seen: &mut Seen) -> io::Result<()> {
         let mut refused = None;
-        self.groups.retain(|group| match fs::write(group.procs(), root.to_string()) {
+        self.groups.retain(|group| match group.take(root) {
             Ok(()) => true,
             Err(e) => {
                 refused =

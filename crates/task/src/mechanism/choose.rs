@@ -34,23 +34,23 @@ const TOLD_BY_BPF: &str = "bpf tells of births and ends";
 
 const FILES_BY_BPF: &str = "`bpf` tells of the files";
 
-/// All of them, by the names that reports and `--mechanism` have for them.
+/// All of them, by the names that reports and `--mechanism` have for them, in the order of reports.
 pub const MECHANISMS: [&str; 16] = [
+    bpf::NAME,
+    ptrace::NAME,
+    connector::NAME,
     wait4::NAME,
     procfs::NAME,
-    ptrace::NAME,
-    bpf::NAME,
-    preload::NAME,
-    seccomp::NAME,
     cgroup::NAME,
-    perf::NAME,
     taskstats::NAME,
-    connector::NAME,
-    tree::NAME,
-    fanotify::NAME,
-    inotify::NAME,
+    perf::NAME,
+    seccomp::NAME,
+    preload::NAME,
     energy::NAME,
     nvml::NAME,
+    fanotify::NAME,
+    inotify::NAME,
+    tree::NAME,
     nested::NAME,
 ];
 

@@ -43,9 +43,9 @@ pub(crate) mod taskstats;
 pub(crate) mod tree;
 pub(crate) mod wait4;
 
-use std::ffi::OsString;
+use std::ffi::{CString, OsString};
 use std::io;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use skopos_model::task::Crossing;
@@ -68,6 +68,10 @@ pub(crate) struct Launch {
     pub(crate) environment: Vec<(OsString, OsString)>,
     /// Which of its system calls are asked about.
     pub(crate) filter: Option<Filter>,
+    /// The control group of version 2 in which it is made.
+    pub(crate) group: Option<OwnedFd>,
+    /// The files by which a thread puts itself into control groups of version 1.
+    pub(crate) groups: Vec<CString>,
 }
 
 /// One way to measure.
