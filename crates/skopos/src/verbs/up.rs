@@ -24,6 +24,7 @@ const FIRST_SUMMARY: Duration = Duration::from_millis(1500);
 pub(crate) fn run(global: &Global, args: &AgentArgs) -> Result<ExitCode, Failure> {
     if global.style() == Style::Json {
         let agent = Agent::start(global, args, Signals::catch()?)?;
+        #[cfg(feature = "hub")]
         let _hub = start_hub(&agent, args)?;
         return daemon::tend(agent, global);
     }
@@ -32,6 +33,7 @@ pub(crate) fn run(global: &Global, args: &AgentArgs) -> Result<ExitCode, Failure
     out.line(format!("skopos {}: looking at this machine …", env!("CARGO_PKG_VERSION")))?;
     out.flush()?;
     let mut agent = Agent::start(global, args, signals)?;
+    #[cfg(feature = "hub")]
     let _hub = start_hub(&agent, args)?;
     let mut summary = None;
     let mut next = Instant::now() + FIRST_SUMMARY;
@@ -69,11 +71,6 @@ pub(crate) fn run(global: &Global, args: &AgentArgs) -> Result<ExitCode, Failure
 fn start_hub(agent: &Agent, args: &AgentArgs) -> Result<crate::hub::Hub, Failure> {
     let config = crate::config::Config::load(args.config.as_deref())?.hub;
     crate::hub::Hub::start(agent.dir(), args.live.then_some(&args.plane), &config)
-}
-
-#[cfg(not(feature = "hub"))]
-fn start_hub(_: &Agent, _: &AgentArgs) -> Result<(), Failure> {
-    Ok(())
 }
 
 /// What is sensed, what is not and why, and what to try.
