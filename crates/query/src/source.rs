@@ -69,6 +69,10 @@ pub struct Node {
     pub seen_at: Timestamp,
     /// Batches of it that never arrived.
     pub lost_batches: u64,
+    /// Messages of it that were no batch.
+    pub malformed_batches: u64,
+    /// Nanoseconds that its clock is ahead of this machine's, where that is known.
+    pub clock_offset: Option<i64>,
 }
 
 /// Which topics a scan is after. A source may show more, never fewer.

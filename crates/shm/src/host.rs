@@ -21,6 +21,7 @@ pub struct Host {
     dirs: Vec<PathBuf>,
     segments: Vec<Segment>,
     refused: Vec<Error>,
+    left_out: Option<String>,
 }
 
 impl Host {
@@ -39,9 +40,17 @@ impl Host {
     /// [`Error::Io`] if it cannot be listed. With several, those are among the
     /// [`refused`](Self::refused).
     pub fn open_dirs(dirs: Vec<PathBuf>) -> Result<Self, Error> {
-        let mut host = Self { dirs, segments: Vec::new(), refused: Vec::new() };
+        let mut host = Self { dirs, segments: Vec::new(), refused: Vec::new(), left_out: None };
         host.refresh()?;
         Ok(host)
+    }
+
+    /// Without the segments of this name, now and later.
+    #[must_use]
+    pub fn without(mut self, name: &str) -> Self {
+        self.segments.retain(|segment| segment.name() != name);
+        self.left_out = Some(name.to_owned());
+        self
     }
 
     /// Looks again: new segments appear, dead ones go. Handles of vertices stay as they are.
@@ -67,7 +76,9 @@ impl Host {
                 }
             };
             for path in files {
-                if self.segments.iter().any(|s| s.path() == path) {
+                let is_known = self.segments.iter().any(|s| s.path() == path);
+                let is_left_out = |name: &String| path == dir::segment_path(dir, name);
+                if is_known || self.left_out.as_ref().is_some_and(is_left_out) {
                     continue;
                 }
                 match Segment::open(&path) {

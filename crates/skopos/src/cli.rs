@@ -98,6 +98,12 @@ pub(crate) enum Verb {
     #[cfg(feature = "hub")]
     #[command(before_help = "Example: skopos hub --listen tcp/10.0.0.1:7447 --look-on auto")]
     Hub(crate::verbs::hub::HubArgs),
+    /// Join with nodes that are not there, to see what a hub makes of many
+    #[cfg(feature = "hub")]
+    #[command(
+        before_help = "Example: skopos simulate --nodes 100 --facts 300 --for 1m --look-on none --connect tcp/127.0.0.1:7447"
+    )]
+    Simulate(crate::verbs::simulate::SimulateArgs),
     /// Ask in SQL
     #[cfg(feature = "sql")]
     #[command(
@@ -256,6 +262,11 @@ pub(crate) struct AgentArgs {
     #[cfg(feature = "hub")]
     #[arg(long)]
     pub(crate) live: bool,
+    /// Keep what other nodes tell of these topics in this machine's shared memory, such as 'n*/fs/**';
+    /// may be given several times
+    #[cfg(feature = "hub")]
+    #[arg(long, value_name = "PATTERN", requires = "live")]
+    pub(crate) mirror: Vec<skopos_model::TopicPattern>,
     #[cfg(feature = "hub")]
     #[command(flatten)]
     pub(crate) plane: crate::live::LiveArgs,

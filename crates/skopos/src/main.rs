@@ -28,6 +28,8 @@ mod sql;
 mod live;
 #[cfg(feature = "hub")]
 mod hub;
+#[cfg(feature = "hub")]
+mod simulate;
 #[cfg(feature = "tui")]
 mod top;
 #[cfg(feature = "bench")]

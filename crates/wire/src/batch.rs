@@ -7,18 +7,18 @@
 //! ```text
 //! "SKB" layout        4 bytes
 //! sequence            varint
-//! base                signed: nanoseconds of UNIX time, that times below are told from
+//! sent                signed: when, in nanoseconds of UNIX time; times below are told from it
 //! described           count; each: index, topic, unit, kind, type
 //! gone                count; each: index
 //! samples             count; then columns, each with an entry a sample:
 //!   indices           signed, from the one before
-//!   times             signed, from the base
+//!   times             signed, from when it was sent
 //!   origins           one byte 0 if all are measured numbers; else 1 and a byte each: 0 measured,
 //!                     1 predicted, 2 unknown, and 4 more if the value is structured
 //!   bounds            8 bytes for each predicted one
 //!   bits              8 bytes each; of a structured one the length of its text
 //!   texts             of the structured ones, one after the other
-//! checked             count; each: signed time from the base, count of runs; each run: index, length
+//! checked             count; each: signed time from when it was sent, count of runs; each run: index, length
 //! ```
 //!
 //! Of which type a number is says the description of its vertex: a reader that does not know it has
@@ -78,6 +78,30 @@ pub struct Told {
     pub value: Content,
 }
 
+/// Runs of indices that stay together when a batch is split: two thirds of a message.
+const RUNS_OF_A_PART: usize = 4096;
+
+/// A number of 32 bits, seven a byte.
+const MOST_BYTES_OF_INDEX: usize = 5;
+
+impl Description {
+    fn most_bytes(&self) -> usize {
+        20 + self.topic.as_str().len() + self.unit.as_str().len()
+    }
+}
+
+impl Checked {
+    fn most_bytes(&self) -> usize {
+        20 + 2 * MOST_BYTES_OF_INDEX * self.runs.len()
+    }
+}
+
+impl Told {
+    fn most_bytes(&self) -> usize {
+        36 + text_bytes(&self.value)
+    }
+}
+
 /// A value whose type only its vertex tells.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Content {
@@ -115,6 +139,8 @@ impl From<&Value> for Content {
 pub struct Batch {
     /// One more than that of the batch before; of a snapshot that of the last batch that is in it.
     pub sequence: u64,
+    /// When it was sent, by the clock of its publisher.
+    pub sent_at: Timestamp,
     /// Vertices that are new.
     pub described: Vec<Description>,
     /// Vertices that are gone.
@@ -128,14 +154,10 @@ pub struct Batch {
 impl Batch {
     /// About how long it is as a message: never less.
     pub fn most_bytes(&self) -> usize {
-        let described: usize = self
-            .described
-            .iter()
-            .map(|d| 20 + d.topic.as_str().len() + d.unit.as_str().len())
-            .sum();
-        let samples: usize = self.samples.iter().map(|told| 36 + text_bytes(&told.value)).sum();
-        let checked: usize = self.checked.iter().map(|c| 20 + 10 * c.runs.len()).sum();
-        64 + described + 5 * self.gone.len() + samples + checked
+        let described: usize = self.described.iter().map(Description::most_bytes).sum();
+        let samples: usize = self.samples.iter().map(Told::most_bytes).sum();
+        let checked: usize = self.checked.iter().map(Checked::most_bytes).sum();
+        64 + described + MOST_BYTES_OF_INDEX * self.gone.len() + samples + checked
     }
 
     /// As a message.
@@ -143,8 +165,7 @@ impl Batch {
         let mut out = Vec::with_capacity(self.most_bytes());
         out.extend_from_slice(&MAGIC);
         put_varint(&mut out, self.sequence);
-        let base = self.samples.first().map(|told| told.time);
-        let base = base.or(self.checked.first().map(|c| c.at)).unwrap_or_default().as_nanos();
+        let base = self.sent_at.as_nanos();
         put_signed(&mut out, base);
         put_varint(&mut out, self.described.len() as u64);
         for description in &self.described {
@@ -203,6 +224,43 @@ impl Batch {
         out.extend_from_slice(&texts);
     }
 
+    /// In pieces that are no longer than a message may be, in an order in which each can be taken in:
+    /// descriptions first. At least one.
+    pub fn split(self) -> Vec<Self> {
+        let fresh = || Self { sequence: self.sequence, sent_at: self.sent_at, ..Self::default() };
+        let empty = Self::default().most_bytes();
+        let mut parts = vec![fresh()];
+        let mut room = MAX_BATCH_BYTES - empty;
+        let mut part = |parts: &mut Vec<Self>, bytes: usize| {
+            if bytes > room {
+                parts.push(fresh());
+                room = MAX_BATCH_BYTES - empty;
+            }
+            room = room.saturating_sub(bytes);
+            parts.len() - 1
+        };
+        for description in self.described {
+            let at = part(&mut parts, description.most_bytes());
+            parts[at].described.push(description);
+        }
+        for told in self.samples {
+            let at = part(&mut parts, told.most_bytes());
+            parts[at].samples.push(told);
+        }
+        for Checked { at, runs } in self.checked {
+            for runs in runs.chunks(RUNS_OF_A_PART) {
+                let checked = Checked { at, runs: runs.to_vec() };
+                let at = part(&mut parts, checked.most_bytes());
+                parts[at].checked.push(checked);
+            }
+        }
+        for index in self.gone {
+            let at = part(&mut parts, MOST_BYTES_OF_INDEX);
+            parts[at].gone.push(index);
+        }
+        parts
+    }
+
     /// Reads a message.
     ///
     /// # Errors
@@ -218,6 +276,7 @@ impl Batch {
         }
         let mut batch = Self { sequence: reader.varint()?, ..Self::default() };
         let base = reader.signed()?;
+        batch.sent_at = Timestamp::from_nanos(base);
         for _ in 0..reader.count(5)? {
             batch.described.push(description(&mut reader)?);
         }

@@ -40,6 +40,23 @@ pub enum Error {
         /// What is wrong with it.
         why: String,
     },
+    /// A node does not do what it was asked for.
+    #[error("{0}")]
+    Refused(String),
+    /// It is followed by nobody here.
+    #[error("`{0}` is not mirrored here")]
+    Unfollowed(skopos_model::Topic),
+    /// There is no such node.
+    #[error("no node `{0}` can be reached")]
+    Nobody(String),
+    /// A node that was asked says nothing.
+    #[error("the node `{node}` did not answer within {within:?}")]
+    NoAnswer {
+        /// Which.
+        node: String,
+        /// What it had.
+        within: std::time::Duration,
+    },
     /// What the transport says.
     #[error("the live plane: {0}")]
     Plane(String),

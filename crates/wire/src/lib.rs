@@ -8,20 +8,29 @@
 //! - A message is checked when it comes in; what is damaged is counted and never fatal.
 //! - A message makes nobody reserve more memory than it is long, times a constant.
 //! - A subscriber that stands still costs a publisher nothing, and other subscribers nothing.
+//! - What is half is not taken for the whole: a snapshot counts when all of its parts have come.
 //!
-//! Read in this order: [`Batch`], [`Mirror`], [`Plane`] for who sends, [`Site`] for who follows.
+//! Read in this order: [`Batch`], [`Mirror`], [`Plane`] for who sends, [`Follower`] and [`Site`] for who
+//! follows.
 
 #![forbid(unsafe_code)]
 
 mod error;
 mod bytes;
 mod batch;
+mod watch;
 mod mirror;
+mod config;
 mod plane;
+mod clock;
 mod site;
+mod follower;
 
 pub use batch::{Batch, Checked, Content, Description, MAX_BATCH_BYTES, Told};
+pub use config::PlaneConfig;
 pub use error::Error;
+pub use follower::{Follower, Refresher};
 pub use mirror::{Mirror, Taken, Vertex};
-pub use plane::{Outlet, Plane, PlaneConfig};
-pub use site::{Follower, Node, Site, State};
+pub use plane::{Answers, Outlet, Plane};
+pub use site::{Node, Site, State};
+pub use watch::{Interest, Watcher};

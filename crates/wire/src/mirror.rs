@@ -1,10 +1,12 @@
 //! What one publisher told, as it stands: its vertices, their latest values and their recent past.
 
 use std::collections::{HashMap, HashSet, VecDeque};
+use std::ops::RangeInclusive;
 
 use skopos_model::{Sample, Timestamp, Topic};
 
 use crate::batch::{Batch, Description};
+use crate::watch::{Interest, Watcher};
 
 /// Samples of each vertex that are kept: some seconds to minutes of what changes, in 40 bytes each.
 /// What is older is in the history on disk.
@@ -25,8 +27,13 @@ pub struct Mirror {
     needs: Option<u64>,
     /// Indices that went since the last snapshot that had everything. A publisher gives none twice.
     gone: HashSet<u32>,
+    /// Which topics are kept, and the indices of those that are not.
+    interest: Interest,
+    unwanted: HashSet<u32>,
     /// Batches that never came.
     lost: u64,
+    /// Those of them that the last snapshot stands for: each may yet come, and is not lost then.
+    overtaken: Option<RangeInclusive<u64>>,
     /// Samples and descriptions that could not be taken in.
     refused: u64,
 }
@@ -58,10 +65,21 @@ pub enum Taken {
 }
 
 impl Mirror {
+    /// Of these topics alone.
+    pub fn new(interest: Interest) -> Self {
+        Self { interest, ..Self::default() }
+    }
+
     /// Takes in the next batch.
-    pub fn take(&mut self, batch: Batch) -> Taken {
+    pub fn take(&mut self, batch: Batch, watcher: &mut dyn Watcher) -> Taken {
         let Some(last) = self.sequence else { return Taken::TooEarly };
         if batch.sequence <= last {
+            if self.overtaken.as_ref().is_some_and(|range| range.contains(&batch.sequence)) {
+                self.lost -= 1;
+                // They come in order, so those before it will not.
+                let end = self.overtaken.as_ref().map_or(0, |range| *range.end());
+                self.overtaken = (batch.sequence < end).then(|| batch.sequence + 1..=end);
+            }
             return Taken::Known;
         }
         let missing = batch.sequence - last - 1;
@@ -70,15 +88,20 @@ impl Mirror {
         if missing > 0 {
             self.needs = Some(batch.sequence - 1);
         }
-        self.apply(batch);
+        self.apply(batch, watcher);
         if missing == 0 { Taken::In } else { Taken::Gap(missing) }
     }
 
     /// Takes in a snapshot: all that there is, in one or more batches of one sequence.
-    pub fn reset(&mut self, parts: Vec<Batch>) {
+    pub fn reset(&mut self, parts: Vec<Batch>, watcher: &mut dyn Watcher) {
         let Some(first) = parts.first() else { return };
-        // Batches may have overtaken it. What they said is newer, and stays.
         let as_of = first.sequence;
+        // What came while nobody listened is lost, also if the snapshot makes up for it.
+        if let Some(last) = self.sequence.filter(|last| *last < as_of) {
+            self.lost += as_of - last;
+            self.overtaken = Some(last + 1..=as_of);
+        }
+        // Batches may have overtaken it. What they said is newer, and stays.
         let last = self.sequence.map_or(as_of, |last| last.max(as_of));
         self.sequence = Some(last);
         if self.needs.is_some_and(|needed| needed <= as_of) {
@@ -95,22 +118,45 @@ impl Mirror {
             (!known).then_some(*index)
         };
         let gone: Vec<u32> = self.vertices.iter().filter_map(is_other).collect();
-        gone.into_iter().for_each(|index| self.forget(index));
+        gone.into_iter().for_each(|index| self.forget(index, watcher));
         if last == as_of {
             self.gone.clear();
+            self.unwanted.clear();
         }
-        parts.into_iter().for_each(|part| self.apply(part));
+        parts.into_iter().for_each(|part| self.apply(part, watcher));
     }
 
-    fn apply(&mut self, batch: Batch) {
+    /// Takes in what a publisher said when it was asked: the topics of `batch` as they are now, out of
+    /// turn. False if any of them is not known here as it is described.
+    pub fn freshen(&mut self, batch: Batch, watcher: &mut dyn Watcher) -> bool {
+        let is_known = |description: &Description| {
+            let known = self.vertices.get(&description.index);
+            known.is_some_and(|vertex| vertex.description == *description)
+        };
+        if !batch.described.iter().all(is_known) {
+            return false;
+        }
+        self.apply(batch, watcher);
+        true
+    }
+
+    /// Forgets everything: its publisher is another one now. What it lost stays counted.
+    pub fn clear(&mut self, watcher: &mut dyn Watcher) {
+        let all: Vec<u32> = self.vertices.keys().copied().collect();
+        all.into_iter().for_each(|index| self.forget(index, watcher));
+        let (lost, refused) = (self.lost, self.refused);
+        *self = Self { lost, refused, ..Self::new(self.interest.clone()) };
+    }
+
+    fn apply(&mut self, batch: Batch, watcher: &mut dyn Watcher) {
         for description in batch.described {
             if !self.gone.contains(&description.index) {
-                self.describe(description, batch.sequence);
+                self.describe(description, batch.sequence, watcher);
             }
         }
         for told in batch.samples {
             let Some(vertex) = self.vertices.get_mut(&told.index) else {
-                self.refused += 1;
+                self.refused += u64::from(!self.unwanted.contains(&told.index));
                 continue;
             };
             let Some(value) = told.value.value(vertex.description.value_type) else {
@@ -125,19 +171,25 @@ impl Mirror {
             if vertex.recent.len() == RECENT {
                 vertex.recent.pop_front();
             }
-            vertex.recent.push_back(Sample { time: told.time, value, origin: told.origin });
+            let sample = Sample { time: told.time, value, origin: told.origin };
+            watcher.told(&vertex.description.topic, &sample);
+            vertex.recent.push_back(sample);
         }
         for checked in batch.checked {
             for (first, length) in checked.runs {
                 for index in first..first.saturating_add(length) {
-                    if let Some(vertex) = self.vertices.get_mut(&index) {
-                        vertex.checked_at = vertex.checked_at.max(checked.at);
+                    if let Some(vertex) = self.vertices.get_mut(&index)
+                        && vertex.checked_at < checked.at
+                    {
+                        vertex.checked_at = checked.at;
+                        watcher.checked(&vertex.description.topic, checked.at);
                     }
                 }
             }
         }
         for index in batch.gone {
-            self.forget(index);
+            self.forget(index, watcher);
+            self.unwanted.remove(&index);
             self.gone.insert(index);
             if self.gone.len() > MAX_VERTICES {
                 // A new snapshot makes an end of remembering them.
@@ -146,27 +198,39 @@ impl Mirror {
         }
     }
 
-    fn describe(&mut self, description: Description, since: u64) {
-        if self.vertices.len() == MAX_VERTICES && !self.vertices.contains_key(&description.index) {
-            self.refused += 1;
-            return;
-        }
-        let known = self.vertices.get(&description.index);
+    fn describe(&mut self, description: Description, since: u64, watcher: &mut dyn Watcher) {
+        let index = description.index;
+        let known = self.vertices.get(&index);
         if known.is_some_and(|vertex| vertex.description == description) {
             return;
         }
-        let index = description.index;
-        self.forget(index);
+        self.forget(index, watcher);
+        if !self.interest.is_in(&description.topic) {
+            if self.unwanted.len() < MAX_VERTICES {
+                self.unwanted.insert(index);
+            }
+            return;
+        }
+        if self.vertices.len() == MAX_VERTICES {
+            self.refused += 1;
+            return;
+        }
+        // A topic that another index has no more.
+        if let Some(before) = self.by_topic.get(&description.topic).copied() {
+            self.forget(before, watcher);
+        }
         self.by_topic.insert(description.topic.clone(), index);
+        watcher.came(&description);
         let (recent, checked_at) = (VecDeque::new(), Timestamp::default());
         self.vertices.insert(index, Vertex { description, recent, checked_at, since });
     }
 
-    fn forget(&mut self, index: u32) {
+    fn forget(&mut self, index: u32, watcher: &mut dyn Watcher) {
         let Some(vertex) = self.vertices.remove(&index) else { return };
         // Another index may have the topic by now.
         if self.by_topic.get(&vertex.description.topic) == Some(&index) {
             self.by_topic.remove(&vertex.description.topic);
+            watcher.went(&vertex.description.topic);
         }
     }
 

@@ -4,8 +4,11 @@ use std::net::TcpListener;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use skopos_model::{Kind, Origin, Timestamp, Topic, Unit, ValueType};
-use skopos_wire::{Batch, Content, Description, Error, Follower, Outlet, Plane, PlaneConfig, Told};
+use skopos_model::{Kind, Origin, Timestamp, Topic, TopicPattern, Unit, ValueType};
+use skopos_wire::{
+    Answers, Batch, Content, Description, Error, Follower, Interest, Outlet, Plane, PlaneConfig,
+    Told,
+};
 
 /// Longer than anything here takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -172,4 +175,71 @@ fn peers_of_one_machine_find_each_other() {
         is_alive(&follower)
     });
     until("all is there", || latest(&follower).is_some());
+}
+
+#[test]
+fn what_is_no_batch_is_counted_for_who_sent_it_and_harms_nobody() {
+    let (hub, client) = two();
+    let follower = Follower::start(&hub).expect("it follows");
+    let agent = Plane::open(&client).expect("a session");
+    let publisher = Publisher::new(&agent, 1).expect("announced");
+    until("its snapshot is there", || latest(&follower) == Some(0));
+    let mut damaged = Batch { sequence: 1, samples: vec![told(1)], ..Batch::default() }.encode();
+    damaged.truncate(damaged.len() - 1);
+    for bytes in [vec![], b"SKB".to_vec(), vec![0xff; 100_000], damaged] {
+        publisher.outlet.send_bytes(bytes).expect("sent");
+    }
+    publisher.send();
+    until("what is a batch comes", || latest(&follower) == Some(1));
+    let node = follower.site().node("n01").expect("a node");
+    assert_eq!((node.state().malformed, follower.site().failed_messages()), (4, (0, 4)));
+    assert!(node.state().is_alive && node.state().mirror.is_whole());
+}
+
+/// A publisher that can be asked.
+struct Asked;
+
+impl Answers for Asked {
+    fn whole(&self) -> Vec<Batch> {
+        vec![Batch { described: vec![description()], samples: vec![told(1)], ..Batch::default() }]
+    }
+
+    fn refresh(&self, topic: &Topic) -> Result<Batch, String> {
+        match topic.as_str() {
+            "n01/a/b" => {
+                let (described, samples) = (vec![description()], vec![told(2)]);
+                Ok(Batch { described, samples, ..Batch::default() })
+            }
+            _ => Err(format!("`{topic}` is not measured here")),
+        }
+    }
+}
+
+#[test]
+fn a_topic_is_measured_when_asked_for_and_then_in_the_mirror() {
+    let (hub, client) = two();
+    let follower = Follower::start(&hub).expect("it follows");
+    let agent = Plane::open(&client).expect("a session");
+    let _outlet = agent.announce("n01", 1, Asked).expect("announced");
+    until("its snapshot is there", || latest(&follower) == Some(1));
+    let refresh = |topic: &str| {
+        let topic = Topic::new(topic).expect("a topic");
+        follower.refresher().refresh(&topic, PATIENCE).map_err(|e| e.to_string())
+    };
+    assert_eq!((refresh("n01/a/b"), latest(&follower)), (Ok(()), Some(2)));
+    assert_eq!(refresh("n01/a/c"), Err("`n01/a/c` is not measured here".to_owned()));
+    assert_eq!(refresh("n02/a/b"), Err("no node `n02` can be reached".to_owned()));
+}
+
+#[test]
+fn only_nodes_that_are_of_interest_are_followed() {
+    let (hub, client) = two();
+    let pattern = TopicPattern::new("n02/**").expect("a pattern");
+    let interest = Interest::new(&[pattern], "n03");
+    let follower = Follower::start_with(&hub, interest, ()).expect("it follows");
+    let agent = Plane::open(&client).expect("a session");
+    let outlets = ["n01", "n02"].map(|node| agent.announce(node, 1, Asked).expect("announced"));
+    until("one is there", || follower.site().node("n02").is_some());
+    outlets.iter().for_each(|outlet| drop(outlet.send(&Batch::default())));
+    assert!(follower.site().node("n01").is_none());
 }

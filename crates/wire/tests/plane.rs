@@ -1,8 +1,13 @@
 //! Batches survive the wire, and a mirror that misses some is right again after a snapshot.
 
 use proptest::prelude::*;
-use skopos_model::{Kind, Origin, Structured, Timestamp, Topic, Unit, ValueType};
-use skopos_wire::{Batch, Checked, Content, Description, Error, Mirror, Taken, Told};
+use skopos_model::{
+    Kind, Origin, Sample, Structured, Timestamp, Topic, TopicPattern, Unit, ValueType,
+};
+use skopos_wire::{
+    Batch, Checked, Content, Description, Error, Interest, MAX_BATCH_BYTES, Mirror, State, Taken,
+    Told, Watcher,
+};
 
 fn described() -> impl Strategy<Value = Description> {
     let types = [ValueType::F64, ValueType::I64, ValueType::U64, ValueType::Structured];
@@ -35,18 +40,19 @@ fn told() -> impl Strategy<Value = Told> {
 }
 
 fn batch() -> impl Strategy<Value = Batch> {
-    let runs = proptest::collection::vec((any::<u32>(), 0u32..10_000), 0..4);
+    let runs = proptest::collection::vec((any::<u32>(), 0u32..10_000), 1..4);
     let checked = (any::<i64>(), runs)
         .prop_map(|(nanos, runs)| Checked { at: Timestamp::from_nanos(nanos), runs });
     (
-        any::<u64>(),
+        (any::<u64>(), any::<i64>()),
         proptest::collection::vec(described(), 0..5),
         proptest::collection::vec(any::<u32>(), 0..5),
         proptest::collection::vec(told(), 0..20),
         proptest::collection::vec(checked, 0..3),
     )
-        .prop_map(|(sequence, described, gone, samples, checked)| Batch {
+        .prop_map(|((sequence, sent), described, gone, samples, checked)| Batch {
             sequence,
+            sent_at: Timestamp::from_nanos(sent),
             described,
             gone,
             samples,
@@ -60,6 +66,27 @@ proptest! {
         let bytes = batch.encode();
         prop_assert!(bytes.len() <= batch.most_bytes());
         prop_assert_eq!(Batch::decode(&bytes).expect("a batch"), batch);
+    }
+
+    #[test]
+    fn the_parts_of_a_batch_say_what_it_said(batch in batch(), times in 1usize..400) {
+        let mut long = batch.clone();
+        for _ in 1..times {
+            long.described.extend(batch.described.clone());
+            long.samples.extend(batch.samples.clone());
+            long.gone.extend(batch.gone.clone());
+            long.checked.extend(batch.checked.clone());
+        }
+        let mut again = Batch { sequence: long.sequence, sent_at: long.sent_at, ..Batch::default() };
+        for part in long.clone().split() {
+            prop_assert!(part.encode().len() <= MAX_BATCH_BYTES);
+            prop_assert_eq!((part.sequence, part.sent_at), (long.sequence, long.sent_at));
+            again.described.extend(part.described);
+            again.samples.extend(part.samples);
+            again.gone.extend(part.gone);
+            again.checked.extend(part.checked);
+        }
+        prop_assert_eq!(again, long.clone());
     }
 
     #[test]
@@ -77,8 +104,8 @@ proptest! {
         bytes[at] = byte;
         if let Ok(batch) = Batch::decode(&bytes) {
             let mut mirror = Mirror::default();
-            mirror.reset(vec![batch.clone()]);
-            let _ = mirror.take(batch);
+            mirror.reset(vec![batch.clone()], &mut ());
+            let _ = mirror.take(batch, &mut ());
         }
     }
 
@@ -87,18 +114,18 @@ proptest! {
         let vertex = |index| Description { index, topic: Topic::new(&format!("n/{index}")).expect("a topic"), unit: Unit::NONE, kind: Kind::Gauge, value_type: ValueType::U64 };
         let at = |sequence, described: &[u32], gone: &[u32]| Batch { sequence, described: described.iter().map(|i| vertex(*i)).collect(), gone: gone.to_vec(), ..Batch::default() };
         let mut mirror = Mirror::default();
-        mirror.reset(vec![at(1, &[0], &[])]);
+        mirror.reset(vec![at(1, &[0], &[])], &mut ());
         // The second batch, which described 1, never comes; the third describes 2.
-        prop_assert_eq!(mirror.take(at(3, &[2], &[])), Taken::Gap(1));
+        prop_assert_eq!(mirror.take(at(3, &[2], &[]), &mut ()), Taken::Gap(1));
         prop_assert!(!mirror.is_whole());
         let snapshot = at(3, &[0, 1, 2], &[]);
         for n in 0..overtakers {
-            mirror.take(at(4 + n, &[10 + n as u32], &[]));
+            mirror.take(at(4 + n, &[10 + n as u32], &[]), &mut ());
         }
         if goes {
-            mirror.take(at(4 + overtakers, &[], &[0]));
+            mirror.take(at(4 + overtakers, &[], &[0]), &mut ());
         }
-        mirror.reset(vec![snapshot]);
+        mirror.reset(vec![snapshot], &mut ());
         prop_assert!(mirror.is_whole());
         let mut there: Vec<u32> = mirror.vertices().map(|v| v.description.index).collect();
         there.sort_unstable();
@@ -112,23 +139,108 @@ proptest! {
         let vertex = Description { index: 0, topic: Topic::new("n/a").expect("a topic"), unit: Unit::NONE, kind: Kind::Gauge, value_type: ValueType::U64 };
         let told = |n: u64| Told { index: 0, time: Timestamp::from_nanos(n as i64), origin: Origin::Measured, value: Content::Bits(n) };
         let mut mirror = Mirror::default();
-        prop_assert_eq!(mirror.take(Batch { sequence: 1, ..Batch::default() }), Taken::TooEarly);
-        mirror.reset(vec![Batch { described: vec![vertex.clone()], ..Batch::default() }]);
+        prop_assert_eq!(mirror.take(Batch { sequence: 1, ..Batch::default() }, &mut ()), Taken::TooEarly);
+        mirror.reset(vec![Batch { described: vec![vertex.clone()], ..Batch::default() }], &mut ());
         let mut gap = 0;
         for (n, is_missing) in (1u64..).zip(&missing) {
             if *is_missing {
                 gap += 1;
                 continue;
             }
-            let taken = mirror.take(Batch { sequence: n, samples: vec![told(n)], ..Batch::default() });
+            let taken = mirror.take(Batch { sequence: n, samples: vec![told(n)], ..Batch::default() }, &mut ());
             prop_assert_eq!(taken, if gap == 0 { Taken::In } else { Taken::Gap(gap) });
             gap = 0;
         }
         let last = missing.len() as u64;
-        mirror.reset(vec![Batch { sequence: last, described: vec![vertex], samples: vec![told(last)], ..Batch::default() }]);
+        mirror.reset(vec![Batch { sequence: last, described: vec![vertex], samples: vec![told(last)], ..Batch::default() }], &mut ());
         let latest: Vec<_> = mirror.vertices().map(|v| v.recent.back().map(|s| s.time.as_nanos())).collect();
         prop_assert_eq!(latest, [Some(last as i64)]);
-        prop_assert_eq!(mirror.lost(), missing.iter().filter(|m| **m).count() as u64 - gap);
+        prop_assert_eq!(mirror.lost(), missing.iter().filter(|m| **m).count() as u64);
         prop_assert_eq!(mirror.refused(), 0);
     }
+}
+
+/// A subscriber that stood still, or whose connection was lost, hears of nothing until a snapshot comes.
+#[test]
+fn what_came_while_nobody_listened_is_lost_also_if_a_snapshot_makes_up_for_it() {
+    let at = |sequence| Batch { sequence, ..Batch::default() };
+    let mut mirror = Mirror::default();
+    mirror.reset(vec![at(5)], &mut ());
+    assert_eq!((mirror.lost(), mirror.take(at(6), &mut ())), (0, Taken::In));
+    mirror.reset(vec![at(16)], &mut ());
+    assert_eq!(mirror.lost(), 10);
+    // The snapshot overtook these on their way: they come late, and are not lost.
+    assert_eq!(mirror.take(at(15), &mut ()), Taken::Known);
+    assert_eq!(mirror.take(at(16), &mut ()), Taken::Known);
+    assert_eq!(mirror.lost(), 8);
+    assert_eq!(mirror.take(at(16), &mut ()), Taken::Known, "twice");
+    assert_eq!((mirror.lost(), mirror.take(at(17), &mut ())), (8, Taken::In));
+    mirror.reset(vec![at(17)], &mut ());
+    assert_eq!(mirror.lost(), 8);
+}
+
+/// Writes down what it hears.
+#[derive(Default)]
+struct Heard(Vec<String>);
+
+impl Watcher for Heard {
+    fn heard(&mut self, _: &str, _: &State) {}
+    fn came(&mut self, description: &Description) {
+        self.0.push(format!("+{}", description.topic));
+    }
+    fn told(&mut self, topic: &Topic, sample: &Sample) {
+        self.0.push(format!("{topic}={} at {}", sample.value, sample.time.as_nanos()));
+    }
+    fn checked(&mut self, topic: &Topic, at: Timestamp) {
+        self.0.push(format!("{topic} checked at {}", at.as_nanos()));
+    }
+    fn went(&mut self, topic: &Topic) {
+        self.0.push(format!("-{topic}"));
+    }
+}
+
+#[test]
+fn a_watcher_hears_each_change_of_what_is_of_interest_once() {
+    let vertex = |index, topic: &str| Description {
+        index,
+        topic: Topic::new(topic).expect("a topic"),
+        unit: Unit::NONE,
+        kind: Kind::Gauge,
+        value_type: ValueType::U64,
+    };
+    let told = |index, n: u64| Told {
+        index,
+        time: Timestamp::from_nanos(n as i64),
+        origin: Origin::Measured,
+        value: Content::Bits(n),
+    };
+    let all = || vec![vertex(0, "n/a/x"), vertex(1, "n/b/y"), vertex(2, "n/a/z")];
+    let pattern = TopicPattern::new("*/a/*").expect("a pattern");
+    let mut mirror = Mirror::new(Interest::new(&[pattern], "m"));
+    let mut heard = Heard::default();
+    let samples = vec![told(0, 1), told(1, 1)];
+    let snapshot = Batch { sequence: 1, described: all(), samples, ..Batch::default() };
+    mirror.reset(vec![snapshot.clone()], &mut heard);
+    assert_eq!(heard.0, ["+n/a/x", "+n/a/z", "n/a/x=1 at 1"]);
+    heard.0.clear();
+    mirror.reset(vec![snapshot], &mut heard);
+    assert_eq!(heard.0, [""; 0], "nothing is new");
+    let checked = vec![Checked { at: Timestamp::from_nanos(9), runs: vec![(0, 3)] }];
+    let batch = Batch {
+        sequence: 2,
+        samples: vec![told(1, 2), told(2, 2)],
+        checked,
+        gone: vec![0, 1],
+        described: vec![vertex(3, "n/a/x")],
+        ..Batch::default()
+    };
+    mirror.take(batch, &mut heard);
+    // The topic that has another index now goes and comes.
+    let expected = ["-n/a/x", "+n/a/x", "n/a/z=2 at 2", "n/a/z checked at 9"];
+    assert_eq!(heard.0, expected);
+    heard.0.clear();
+    mirror.clear(&mut heard);
+    heard.0.sort();
+    assert_eq!(heard.0, ["-n/a/x", "-n/a/z"]);
+    assert_eq!((mirror.refused(), mirror.lost()), (0, 0));
 }

@@ -123,10 +123,12 @@ fn check_family(report: &mut Report<'_>, tree: &Tree, name: &str, family: &Famil
     if family.metric.is_empty() {
         report.about("", "the family has no metric".to_owned(), "add one, or remove the file");
     }
-    // What the agent says about itself comes from the agent, not from a sensor; insights are computed.
+    // What the agent says about itself comes from the agent, not from a sensor; insights are computed, and
+    // what other nodes are like is heard.
+    let heard = format!("crates/skopos/src/hub/{name}.rs");
     let computed = format!("crates/score/src/{name}/mod.rs");
     let sensor = format!("crates/sense/src/{name}.rs");
-    let has_source = [&computed, &sensor].iter().any(|path| tree.file(path).is_some());
+    let has_source = [&computed, &heard, &sensor].iter().any(|path| tree.file(path).is_some());
     if !name.starts_with("self") && !has_source {
         report.about(
             "",

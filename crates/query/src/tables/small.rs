@@ -4,7 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use datafusion::arrow::array::{
-    ArrayRef, BooleanArray, RecordBatch, StringArray, TimestampNanosecondArray, UInt64Array,
+    ArrayRef, BooleanArray, Float64Array, RecordBatch, StringArray, TimestampNanosecondArray,
+    UInt64Array,
 };
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use datafusion::error::Result;
@@ -42,6 +43,8 @@ impl SmallTable {
                 Field::new("topics", DataType::UInt64, true),
                 Field::new("seen_at", time(), true),
                 Field::new("lost_batches", DataType::UInt64, true),
+                Field::new("malformed_batches", DataType::UInt64, true),
+                Field::new("clock_offset", DataType::Float64, true),
             ],
         };
         Self { which, schema: Arc::new(Schema::new(fields)), source }
@@ -90,6 +93,16 @@ impl SmallTable {
             Arc::new(UInt64Array::from_iter_values(nodes.iter().map(|node| node.topics))),
             Arc::new(times.collect::<TimestampNanosecondArray>().with_timezone(UTC)),
             Arc::new(UInt64Array::from_iter_values(nodes.iter().map(|node| node.lost_batches))),
+            Arc::new(UInt64Array::from_iter_values(
+                nodes.iter().map(|node| node.malformed_batches),
+            )),
+            // In seconds, as ages are.
+            Arc::new(
+                nodes
+                    .iter()
+                    .map(|node| node.clock_offset.map(|nanos| nanos as f64 / 1e9))
+                    .collect::<Float64Array>(),
+            ),
         ]
     }
 }

@@ -30,7 +30,7 @@ use skopos_model::{Timestamp, Topic, TopicPattern};
 use skopos_sense::{Skip, open_all, open_peers};
 use skopos_shm::Publisher;
 #[cfg(feature = "hub")]
-use skopos_wire::Plane;
+use skopos_wire::{Plane, PlaneConfig};
 
 use crate::agent::clock::{Clock, monotonic};
 use crate::agent::foreign::Foreign;
@@ -48,12 +48,15 @@ use crate::cli::{AgentArgs, Global};
 use crate::control::{Answer, Request, SkipStatus, Status};
 use crate::failure::Failure;
 #[cfg(feature = "hub")]
-use crate::{hub::Uplink, live::LiveArgs};
+use crate::hub::{Forward, Mirrored, Uplink};
 
 pub(crate) use crate::agent::signals::Signals;
 
 /// The agent's segment. One a runtime directory, so one agent a user.
 pub(crate) const SEGMENT_NAME: &str = "agent";
+
+/// The segment in which it mirrors what other nodes tell, where it does.
+pub(crate) const MIRROR_NAME: &str = "mirror";
 
 /// A sensor that was polled this recently is not polled again for one who asks.
 pub(crate) const MIN_REFRESH: Duration = Duration::from_millis(100);
@@ -113,6 +116,9 @@ pub(crate) struct Agent {
     /// Tells the other nodes, if that is wanted; stops before the segment goes.
     #[cfg(feature = "hub")]
     uplink: Option<Uplink>,
+    /// What other nodes tell.
+    #[cfg(feature = "hub")]
+    mirrored: Option<(Mirrored, Forward)>,
     counts: Counts,
     clock: Clock,
     deadline: Option<Duration>,
@@ -160,6 +166,8 @@ impl Agent {
             signals,
             #[cfg(feature = "hub")]
             uplink: None,
+            #[cfg(feature = "hub")]
+            mirrored: None,
             counts: Counts::default(),
             clock: Clock::now(),
             deadline: settings.run_for.map(|d| now.saturating_add(d)),
@@ -170,17 +178,24 @@ impl Agent {
         agent.publish_self(skopos_shm::now());
         #[cfg(feature = "hub")]
         if args.live {
-            agent.join(&args.plane)?;
+            agent.join(args)?;
         }
         Ok(agent)
     }
 
     /// Joins the live plane.
     #[cfg(feature = "hub")]
-    fn join(&mut self, plane: &LiveArgs) -> Result<(), Failure> {
-        let plane = Plane::open(&plane.config());
+    fn join(&mut self, args: &AgentArgs) -> Result<(), Failure> {
+        // Who only tells needs no connection with others who do.
+        let config = PlaneConfig { follows: !args.mirror.is_empty(), ..args.plane.config() };
+        let plane = Plane::open(&config);
         let plane = plane.map_err(|e| Failure::new("the agent cannot join others").because(&e))?;
         self.uplink = Some(Uplink::start(&plane, &self.node, self.dir.clone())?);
+        if config.follows {
+            let mirrored = Mirrored::start(&plane, &self.node, &self.dir, &args.mirror)?;
+            let forward = Forward::new(mirrored.refresher());
+            self.mirrored = Some((mirrored, forward));
+        }
         Ok(())
     }
 
@@ -301,12 +316,30 @@ impl Agent {
         }
         if ready {
             for (token, request) in self.server.receive(&mut self.counts) {
+                #[cfg(feature = "hub")]
+                if self.is_forwarded(token, &request) {
+                    continue;
+                }
                 let answer = request.map_or_else(|refused| refused, |r| self.answer(r));
                 self.server.send(token, &answer, &mut self.counts);
             }
         }
         self.server.expire(&mut self.counts);
         Ok(signalled)
+    }
+
+    /// Leaves a request to another node, if it is about that, and the answer to who asks it: this thread
+    /// waits for no network.
+    #[cfg(feature = "hub")]
+    fn is_forwarded(&mut self, token: u64, request: &Result<Request, Answer>) -> bool {
+        let (Ok(Request::Refresh { topic }), Some((_, forward))) = (request, &self.mirrored) else {
+            return false;
+        };
+        let topic = Topic::new(topic).ok().filter(|topic| topic.node() != &*self.node);
+        let Some((topic, stream)) = topic.zip(self.server.hand_over(token)) else { return false };
+        self.counts.requests += 1;
+        forward.refresh(topic, stream);
+        true
     }
 
     /// Polls every sensor that is due, then publishes what that cost.

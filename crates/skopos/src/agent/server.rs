@@ -145,6 +145,15 @@ impl Server {
         }
     }
 
+    /// Leaves a connection to somebody else, who answers it.
+    #[cfg(feature = "hub")]
+    pub(crate) fn hand_over(&mut self, token: u64) -> Option<UnixStream> {
+        let at = self.open.iter().position(|c| c.token == token)?;
+        let stream = self.open.swap_remove(at).stream;
+        stream.set_nonblocking(false).ok()?;
+        Some(stream)
+    }
+
     /// When the next connection has said nothing for too long.
     pub(crate) fn patience_left(&self) -> Option<Duration> {
         let left = |c: &Connection| PATIENCE.saturating_sub(c.since.elapsed());

@@ -31,6 +31,12 @@ impl Process {
         &mut self.0
     }
 
+    /// Ends it at once, as a failing machine would, and waits for that.
+    pub(crate) fn kill(&mut self) -> io::Result<()> {
+        self.0.kill()?;
+        self.0.wait().map(drop)
+    }
+
     /// True unless it has ended.
     pub(crate) fn runs(&mut self) -> bool {
         matches!(self.0.try_wait(), Ok(None))

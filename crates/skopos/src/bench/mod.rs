@@ -21,6 +21,8 @@ mod degree;
 mod height;
 mod intervals;
 mod task;
+#[cfg(feature = "hub")]
+mod cluster;
 mod estimate;
 #[cfg(feature = "hub")]
 mod query;
@@ -82,6 +84,9 @@ pub(crate) enum Name {
     Intervals,
     /// What watching one task costs and how true it is, beside resource_monitor, time and strace
     Task,
+    /// The live plane: from a change to a mirror, a thousand nodes into one hub, deaths, cost
+    #[cfg(feature = "hub")]
+    Cluster,
     /// First allocations of memory on 96,501 tasks like those of Juve et al., beside naive choices
     Estimate,
     /// Resource queries over 16 nodes, beside Redis, PostgreSQL, Prometheus, SQLite and DuckDB
@@ -103,6 +108,8 @@ impl Name {
             Self::Height => "height",
             Self::Intervals => "intervals",
             Self::Task => "task",
+            #[cfg(feature = "hub")]
+            Self::Cluster => "cluster",
             Self::Estimate => "estimate",
             #[cfg(feature = "hub")]
             Self::Query => "query",
@@ -179,6 +186,8 @@ pub(crate) fn run(global: &Global, args: &BenchArgs) -> Result<ExitCode, Failure
         Name::Height => height::run(&plan)?,
         Name::Task => task::run(&plan)?,
         Name::Intervals => intervals::run(&plan, args.trace.as_deref())?,
+        #[cfg(feature = "hub")]
+        Name::Cluster => cluster::run(&plan)?,
         Name::Estimate => estimate::run()?,
         #[cfg(feature = "hub")]
         Name::Query => query::run(&plan)?,

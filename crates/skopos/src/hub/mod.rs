@@ -2,15 +2,20 @@
 //!
 //! `uplink` is the other end: what this machine's publishers have, sent to whoever follows. `source`
 //! is what the query engine reads: this machine's segments, and a mirror of every other node's.
+//! `mirror` puts what other nodes tell into shared memory of this one; `forward` has it measured now.
 //! `door` is the UNIX socket through which `skopos sql` asks.
 
 mod uplink;
+mod mirror;
+mod forward;
 mod source;
 mod door;
 #[allow(dead_code, reason = "the doors that need it come one by one")]
 mod prometheus;
 
 pub(crate) use door::{ask, socket_path};
+pub(crate) use forward::Forward;
+pub(crate) use mirror::Mirrored;
 pub(crate) use uplink::Uplink;
 
 use std::path::{Path, PathBuf};
@@ -23,6 +28,7 @@ use tokio::runtime::{Builder, Runtime};
 
 use self::door::Door;
 use self::source::HubSource;
+use crate::agent::MIRROR_NAME;
 use crate::config::HubConfig;
 use crate::failure::Failure;
 use crate::live::LiveArgs;
@@ -55,7 +61,9 @@ impl Hub {
         let follower = plane.map(follow).transpose()?;
         std::fs::create_dir_all(dir)
             .map_err(|e| Failure::new(format!("{} cannot be made", dir.display())).because(&e))?;
-        let local = Local::new(Host::open_dirs(vec![dir.to_path_buf()])?);
+        // What an agent mirrors here the hub knows from the nodes themselves.
+        let local = Host::open_dirs(vec![dir.to_path_buf()])?.without(MIRROR_NAME);
+        let local = Local::new(local);
         let source = HubSource::new(local, follower.as_ref().map(|f| f.site().clone()));
         let engine = Engine::new(Arc::new(source), config.aliases.clone())
             .map_err(|e| Failure::new("the query engine cannot start").because(&e))?;

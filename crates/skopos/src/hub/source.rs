@@ -113,6 +113,8 @@ impl Source for HubSource {
                 topics: vertices.len() as u64,
                 seen_at: vertices.map(|v| v.checked_at).max().unwrap_or_default(),
                 lost_batches: state.mirror.lost(),
+                malformed_batches: state.malformed,
+                clock_offset: state.clock_offset(),
             };
             nodes.entry(node.name().to_owned()).or_insert(found);
         }

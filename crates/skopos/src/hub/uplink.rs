@@ -13,8 +13,10 @@ use std::time::{Duration, Instant};
 
 use skopos_model::{Sample, Timestamp, Topic};
 use skopos_shm::{Delivery, Host, Segment, Subscription, Vertex, now};
-use skopos_wire::{Batch, Checked, Content, Description, MAX_BATCH_BYTES, Outlet, Plane, Told};
+use skopos_wire::{Answers, Batch, Checked, Content, Description, Outlet, Plane, Told};
 
+use crate::agent::MIRROR_NAME;
+use crate::control::{self, Request};
 use crate::failure::Failure;
 
 /// Time between two batches: what a tick publishes in many steps goes in one or two of them.
@@ -35,16 +37,14 @@ impl Uplink {
     /// # Errors
     /// There is a node of that name; the directory cannot be read; no thread can be started.
     pub(crate) fn start(plane: &Plane, node: &str, dir: PathBuf) -> Result<Self, Failure> {
-        let host = Host::open_dirs(vec![dir])?;
+        // What is mirrored here is another's to tell.
+        let host = Host::open_dirs(vec![dir.clone()])?.without(MIRROR_NAME);
         let followed = Arc::new(Mutex::new(Followed::new(node)));
-        let whole = {
-            let followed = followed.clone();
-            move || lock(&followed).whole()
-        };
         // What others are told exists before they are told of it.
         lock(&followed).look(&host);
         lock(&followed).collect();
-        let outlet = plane.announce(node, now().as_nanos(), whole).map_err(|e| {
+        let answers = OfNode { followed: followed.clone(), dir };
+        let outlet = plane.announce(node, now().as_nanos(), answers).map_err(|e| {
             let failure = Failure::new(format!("the node `{node}` cannot join")).because(&e);
             failure.hint("give this one another name with --node")
         })?;
@@ -72,6 +72,25 @@ impl Drop for Uplink {
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
+    }
+}
+
+/// What others may ask this node for.
+struct OfNode {
+    followed: Arc<Mutex<Followed>>,
+    /// Of the agent that measures.
+    dir: PathBuf,
+}
+
+impl Answers for OfNode {
+    fn whole(&self) -> Vec<Batch> {
+        lock(&self.followed).whole()
+    }
+
+    fn refresh(&self, topic: &Topic) -> Result<Batch, String> {
+        let request = Request::Refresh { topic: topic.to_string() };
+        control::ask(&self.dir, &request).map_err(|e| e.message().to_owned())?;
+        lock(&self.followed).fresh(topic).ok_or_else(|| format!("`{topic}` has no value yet"))
     }
 }
 
@@ -244,10 +263,11 @@ impl Followed {
             self.pending.checked = self.checked();
         }
         let pending = std::mem::take(&mut self.pending);
-        if pending == Batch::default() {
+        // Once a second something is sent, if only to say so: who missed the batch before finds out.
+        if pending == Batch::default() && !with_checked {
             return Vec::new();
         }
-        let mut parts = split(pending);
+        let mut parts = Batch { sent_at: now(), ..pending }.split();
         for part in &mut parts {
             self.sequence += 1;
             part.sequence = self.sequence;
@@ -275,9 +295,20 @@ impl Followed {
             all.described.push(one.description.clone());
             all.samples.extend(one.latest.as_ref().map(|sample| told(*index, sample)));
         }
-        let mut parts = split(all);
-        parts.iter_mut().for_each(|part| part.sequence = self.sequence);
-        parts
+        Batch { sequence: self.sequence, sent_at: now(), ..all }.split()
+    }
+
+    /// One topic as it is now.
+    fn fresh(&self, topic: &Topic) -> Option<Batch> {
+        let (index, one) = self.vertices.iter().find(|(_, one)| one.description.topic == *topic)?;
+        let reading = one.subscription.vertex().peek().ok()?;
+        Some(Batch {
+            sent_at: now(),
+            described: vec![one.description.clone()],
+            samples: vec![told(*index, &reading.sample)],
+            checked: vec![Checked { at: reading.checked_at, runs: vec![(*index, 1)] }],
+            ..Batch::default()
+        })
     }
 }
 
@@ -297,40 +328,4 @@ fn runs(mut indices: Vec<u32>) -> Vec<(u32, u32)> {
         }
     }
     runs
-}
-
-/// A batch in pieces that are no longer than a message may be, in an order in which each can be taken
-/// in: descriptions first. At least one.
-fn split(batch: Batch) -> Vec<Batch> {
-    let mut parts = vec![Batch::default()];
-    let mut room = MAX_BATCH_BYTES;
-    let mut part = |parts: &mut Vec<Batch>, bytes: usize| {
-        if bytes > room {
-            parts.push(Batch::default());
-            room = MAX_BATCH_BYTES;
-        }
-        room = room.saturating_sub(bytes);
-        parts.len() - 1
-    };
-    let empty = Batch::default().most_bytes();
-    for description in batch.described {
-        let one = Batch { described: vec![description], ..Batch::default() };
-        let at = part(&mut parts, one.most_bytes() - empty);
-        parts[at].described.extend(one.described);
-    }
-    for told in batch.samples {
-        let one = Batch { samples: vec![told], ..Batch::default() };
-        let at = part(&mut parts, one.most_bytes() - empty);
-        parts[at].samples.extend(one.samples);
-    }
-    for checked in batch.checked {
-        let one = Batch { checked: vec![checked], ..Batch::default() };
-        let at = part(&mut parts, one.most_bytes() - empty);
-        parts[at].checked.extend(one.checked);
-    }
-    for index in batch.gone {
-        let at = part(&mut parts, 5);
-        parts[at].gone.push(index);
-    }
-    parts
 }

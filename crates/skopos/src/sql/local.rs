@@ -154,6 +154,8 @@ impl Source for Local {
                 topics: 0,
                 seen_at: Timestamp::from_nanos(0),
                 lost_batches: 0,
+                malformed_batches: 0,
+                clock_offset: None,
             });
             node.topics += 1;
             if let Ok(reading) = vertex.latest() {

@@ -7,7 +7,7 @@ use serde::Serialize;
 use skopos_model::duration;
 use skopos_shm::{Error, Reading, Vertex, now};
 
-use crate::agent::{MIN_REFRESH, SEGMENT_NAME};
+use crate::agent::{MIN_REFRESH, MIRROR_NAME, SEGMENT_NAME};
 use crate::cli::{GetArgs, Global};
 use crate::control::{self, Request};
 use crate::failure::{EXIT_NO, Failure};
@@ -33,7 +33,7 @@ struct Refused {
 pub(crate) fn run(global: &Global, args: &GetArgs) -> Result<ExitCode, Failure> {
     let host = open_host(global)?;
     let (vertices, missing) = resolve_all(&host, &args.topics)?;
-    let mut reader = Reader { max_age: args.max_age, unreachable: None };
+    let mut reader = Reader { max_age: args.max_age, unreachable: None, refused: None };
     let (mut readings, mut refused) = (Vec::new(), Vec::new());
     for vertex in vertices {
         match reader.read(&vertex) {
@@ -65,6 +65,8 @@ struct Reader {
     max_age: Option<Duration>,
     /// Why the agent could not be asked: it is not asked again for the next topic.
     unreachable: Option<String>,
+    /// Why it did not do it for this topic.
+    refused: Option<String>,
 }
 
 impl Reader {
@@ -86,14 +88,16 @@ impl Reader {
             return Ok(reading);
         }
         let (age, allowed) = (duration::human(reading.age()), duration::human(max_age));
-        let because = self.unreachable.as_ref().map(|why| format!("; {why}")).unwrap_or_default();
+        let because = self.refused.take().or_else(|| self.unreachable.clone());
+        let because = because.map(|why| format!("; {why}")).unwrap_or_default();
         Err(format!("last looked at {age} ago, longer than --max-age {allowed}{because}"))
     }
 
     /// Has the vertex's sensor polled. False if it has none, or nobody answers.
     fn refresh(&mut self, vertex: &Vertex) -> bool {
         let dir = vertex.segment().path().parent();
-        let is_agents = vertex.segment().name() == SEGMENT_NAME;
+        // The agent of this machine asks that of another one for what it mirrors.
+        let is_agents = [SEGMENT_NAME, MIRROR_NAME].contains(&vertex.segment().name());
         let Some(dir) = dir.filter(|_| is_agents && self.unreachable.is_none()) else {
             return false;
         };
@@ -101,7 +105,10 @@ impl Reader {
         match control::ask(dir, &Request::Refresh { topic }) {
             Ok(_) => true,
             // For this topic alone, for example because a user published it.
-            Err(e) if e.is_refusal() => false,
+            Err(e) if e.is_refusal() => {
+                self.refused = Some(e.message().to_owned());
+                false
+            }
             Err(e) => {
                 self.unreachable = Some(e.message().to_owned());
                 false

@@ -14,6 +14,8 @@ mod publish;
 pub(crate) mod sql;
 #[cfg(feature = "hub")]
 pub(crate) mod hub;
+#[cfg(feature = "hub")]
+pub(crate) mod simulate;
 mod calibrate;
 mod insight;
 mod graph;
@@ -45,6 +47,8 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Verb::Publish(args) => publish::run(global, &args),
         #[cfg(feature = "hub")]
         Verb::Hub(args) => hub::run(global, &args),
+        #[cfg(feature = "hub")]
+        Verb::Simulate(args) => simulate::run(global, &args),
         #[cfg(feature = "sql")]
         Verb::Sql(args) => sql::run(global, &args),
         Verb::Calibrate(args) => calibrate::run(global, &args),

@@ -19,4 +19,6 @@ mod top;
 mod delphi;
 #[cfg(feature = "hub")]
 mod sql;
+#[cfg(feature = "hub")]
+mod plane;
 mod archive;

@@ -95,14 +95,14 @@ fn mistakes_say_where_and_what_instead() {
 }
 
 /// A hub on a port of its own, which looks for nobody.
-struct Hub {
-    dir: TempDir,
-    child: Child,
-    at: String,
+pub(crate) struct Hub {
+    pub(crate) dir: TempDir,
+    pub(crate) child: Child,
+    pub(crate) at: String,
 }
 
 impl Hub {
-    fn start() -> Self {
+    pub(crate) fn start() -> Self {
         let port =
             TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).expect("a port").port();
         let (dir, at) = (runtime_dir(), format!("tcp/127.0.0.1:{port}"));
@@ -110,7 +110,7 @@ impl Hub {
         Self { dir, child, at }
     }
 
-    fn child(dir: &Path, at: &str) -> Child {
+    pub(crate) fn child(dir: &Path, at: &str) -> Child {
         let args = ["hub", "--look-on", "none", "--listen", at];
         let mut child = skopos(dir, &args).stdout(Stdio::piped()).spawn().expect("it starts");
         let mut line = String::new();
@@ -119,11 +119,11 @@ impl Hub {
         child
     }
 
-    fn agent(&self, node: &str) -> Running {
+    pub(crate) fn agent(&self, node: &str) -> Running {
         Running::start(&["--node", node, "--live", "--look-on", "none", "--connect", &self.at])
     }
 
-    fn ask(&self, sql: &str) -> Json {
+    pub(crate) fn ask(&self, sql: &str) -> Json {
         rows(&run(self.dir.path(), &["sql", "--json", sql]))
     }
 }

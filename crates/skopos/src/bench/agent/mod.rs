@@ -6,9 +6,9 @@
 //! same way: `/proc/PID/smaps_rollup` once a second, and `/proc/PID/task/*/schedstat`, whose
 //! nanoseconds the scheduler counts itself, at both ends of a window.
 
-mod usage;
+pub(super) mod usage;
 mod polls;
-mod watcher;
+pub(super) mod watcher;
 mod beside;
 mod collectd;
 mod pcp;
@@ -37,18 +37,18 @@ const LOOK: Duration = Duration::from_secs(1);
 const SHORTEST: Duration = Duration::from_secs(2);
 
 /// Where everything of a run lies.
-struct Place {
+pub(super) struct Place {
     /// In memory: the agents' directories.
-    memory: Scratch,
+    pub(super) memory: Scratch,
     /// On disk: what is run, and what is read and written.
     disk: Scratch,
     /// A copy of this binary. Were agents run from the same file as their benchmark, half of their
     /// text would count as the benchmark's in PSS.
-    program: PathBuf,
+    pub(super) program: PathBuf,
 }
 
 impl Place {
-    fn new() -> Result<Self, Failure> {
+    pub(super) fn new() -> Result<Self, Failure> {
         let (memory, disk) = (Scratch::new()?, Scratch::on_disk()?);
         let program = disk.path().join("skopos");
         std::env::current_exe().and_then(|own| std::fs::copy(own, &program)).map_err(|e| {
@@ -75,7 +75,7 @@ pub(crate) fn run(plan: &Plan) -> Result<Report, Failure> {
 }
 
 /// Looks at the memory of all until `window` is over.
-fn watch(meters: &mut [Meter], window: Duration) {
+pub(super) fn watch(meters: &mut [Meter], window: Duration) {
     let started = Instant::now();
     while started.elapsed() < window {
         std::thread::sleep(LOOK.min(window.saturating_sub(started.elapsed())));

@@ -8,16 +8,16 @@ use crate::failure::Failure;
 
 /// Over a window.
 #[derive(Clone, Debug)]
-pub(super) struct Usage {
+pub(in crate::bench) struct Usage {
     /// The largest sum of VmRSS that was seen.
-    pub(super) rss_bytes: u64,
+    pub(in crate::bench) rss_bytes: u64,
     /// The largest sum of PSS that was seen: shared pages are divided among their users.
-    pub(super) pss_bytes: u64,
-    pub(super) cpu_seconds_per_second: f64,
+    pub(in crate::bench) pss_bytes: u64,
+    pub(in crate::bench) cpu_seconds_per_second: f64,
 }
 
 /// Measures processes from `start` to `stop`.
-pub(super) struct Meter {
+pub(in crate::bench) struct Meter {
     running: Result<Running, String>,
 }
 
@@ -30,12 +30,12 @@ struct Running {
 }
 
 impl Meter {
-    pub(super) fn start(pids: Vec<u32>) -> Self {
+    pub(in crate::bench) fn start(pids: Vec<u32>) -> Self {
         Self::of(Ok(pids))
     }
 
     /// Of the processes of a peer, or of one that does not run.
-    pub(super) fn of(pids: Result<Vec<u32>, String>) -> Self {
+    pub(in crate::bench) fn of(pids: Result<Vec<u32>, String>) -> Self {
         let running = pids.and_then(|pids| {
             let cpu_at_start = cpu_of(&pids)?;
             let started = Instant::now();
@@ -47,7 +47,7 @@ impl Meter {
     }
 
     /// Looks at the memory.
-    pub(super) fn look(&mut self) {
+    pub(in crate::bench) fn look(&mut self) {
         let failed = match &mut self.running {
             Ok(running) => running.look().err(),
             Err(_) => None,
@@ -57,7 +57,7 @@ impl Meter {
         }
     }
 
-    pub(super) fn stop(self) -> Result<Usage, String> {
+    pub(in crate::bench) fn stop(self) -> Result<Usage, String> {
         let running = self.running?;
         let seconds = running.started.elapsed().as_secs_f64();
         let at_end = cpu_of(&running.pids)?;

@@ -21,7 +21,7 @@ const LIFE: &str = "10m";
 const OFF_TICK: Duration = Duration::from_millis(400);
 
 /// A running agent. Ends when dropped.
-pub(super) struct Watcher {
+pub(in crate::bench) struct Watcher {
     process: Process,
     segment: Segment,
 }
@@ -31,7 +31,11 @@ impl Watcher {
     ///
     /// # Errors
     /// It does not start, or publishes nothing; the hint is what it says.
-    pub(super) fn start(place: &Place, config: &str, options: &[&str]) -> Result<Self, Failure> {
+    pub(in crate::bench) fn start(
+        place: &Place,
+        config: &str,
+        options: &[&str],
+    ) -> Result<Self, Failure> {
         let broken = |e: std::io::Error| Failure::new("cannot start the agent").because(&e);
         let dir = new_dir(place)?;
         let (log, file) = (dir.with_extension("log"), dir.with_extension("toml"));
@@ -51,17 +55,17 @@ impl Watcher {
         Ok(Self { process, segment })
     }
 
-    pub(super) fn pid(&self) -> u32 {
+    pub(in crate::bench) fn pid(&self) -> u32 {
         self.process.pid()
     }
 
-    pub(super) fn segment(&self) -> &Segment {
+    pub(in crate::bench) fn segment(&self) -> &Segment {
         &self.segment
     }
 
     /// # Errors
     /// It has ended.
-    pub(super) fn check(&mut self) -> Result<(), Failure> {
+    pub(in crate::bench) fn check(&mut self) -> Result<(), Failure> {
         match self.process.runs() {
             true => Ok(()),
             false => Err(Failure::new("the agent ended while it was measured")),
@@ -69,14 +73,14 @@ impl Watcher {
     }
 
     /// How many topics match.
-    pub(super) fn count(&self, pattern: &str) -> Result<usize, Failure> {
+    pub(in crate::bench) fn count(&self, pattern: &str) -> Result<usize, Failure> {
         let pattern = TopicPattern::new(pattern)?;
         let vertices = self.segment.vertices();
         Ok(vertices.iter().filter(|vertex| pattern.matches(vertex.topic())).count())
     }
 
     /// The number in the one topic that matches.
-    pub(super) fn value(&self, pattern: &str) -> Result<f64, Failure> {
+    pub(in crate::bench) fn value(&self, pattern: &str) -> Result<f64, Failure> {
         let matches = TopicPattern::new(pattern)?;
         let vertices = self.segment.vertices();
         let vertex = vertices.iter().find(|vertex| matches.matches(vertex.topic()));
@@ -85,7 +89,7 @@ impl Watcher {
     }
 
     /// Waits for the next tick, and then for half of the time to the one after it.
-    pub(super) fn wait_between_ticks(&self) -> Result<(), Failure> {
+    pub(in crate::bench) fn wait_between_ticks(&self) -> Result<(), Failure> {
         let mut ticks = Polls::any(&self.segment)?.subscribe();
         ticks.next_timeout(START)?;
         std::thread::sleep(OFF_TICK);

@@ -1,0 +1,177 @@
+//! Nodes that tell each other: mirrors in shared memory, subscribers that stand still, clocks that are
+//! wrong, hubs that start again.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader};
+use std::process::{Child, Stdio};
+
+use serde_json::{Value as Json, json};
+
+use crate::json::check;
+use crate::sql::Hub;
+use crate::support::{Running, eventually, runtime_dir, signal, skopos};
+
+/// Simulated nodes, there until dropped.
+struct Simulated(Child);
+
+impl Simulated {
+    /// Starts them and waits until all are there.
+    fn start(hubs: &[&Hub], args: &[&str]) -> Self {
+        let mut all = vec!["simulate", "--json", "--look-on", "none"];
+        hubs.iter().for_each(|hub| all.extend(["--connect", &hub.at]));
+        all.extend(args);
+        let dir = runtime_dir();
+        let mut child = skopos(dir.path(), &all).stdout(Stdio::piped()).spawn().expect("it starts");
+        let mut line = String::new();
+        let stdout = child.stdout.take().expect("piped");
+        BufReader::new(stdout).read_line(&mut line).expect("a line");
+        check("simulate", &serde_json::from_str(&line).expect("JSON"));
+        Self(child)
+    }
+}
+
+impl Drop for Simulated {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// What `skopos get` says of one topic.
+fn reading(agent: &Running, topic: &str) -> Option<Json> {
+    let ran = agent.run(&["get", "--json", topic]);
+    (ran.code == 0).then(|| ran.json()["readings"][0].clone())
+}
+
+fn value(agent: &Running, topic: &str) -> Option<Json> {
+    reading(agent, topic).map(|reading| reading["value"].clone())
+}
+
+#[test]
+fn facts_of_another_node_are_read_here_as_they_are_there() {
+    let hub = Hub::start();
+    let connect = ["--live", "--look-on", "none", "--connect", &hub.at];
+    // It measures once, and then only what it is asked for.
+    let mut there = Running::start(&[&["--node", "a1", "--interval", "1h"], &connect[..]].concat());
+    let patterns = ["--mirror", "a*/app/**", "--mirror", "a1/load/*"];
+    let here = Running::start(&[&["--node", "a2"], &patterns[..], &connect[..]].concat());
+    eventually("it is there", || value(&here, "a2/mirror/a1/alive") == Some(json!(1)));
+    assert_eq!(there.run(&["publish", "app/depth", "17", "--unit", "bytes"]).code, 0);
+    assert_eq!(here.run(&["publish", "app/own", "1"]).code, 0);
+    eventually("its fact is here", || value(&here, "a1/app/depth") == Some(json!(17.0)));
+    let both = [&there, &here].map(|agent| reading(agent, "a1/app/depth").expect("a reading"));
+    for what in ["value", "unit", "kind", "value_type", "origin", "time_ns"] {
+        assert_eq!(both[0][what], both[1][what], "{what}");
+    }
+    assert_eq!(both[1]["publisher"]["segment"], "mirror");
+    let load = || reading(&here, "a1/load/load_1m");
+    eventually("that of a sensor too", || load().is_some());
+    let looked_at = |topic| reading(&here, topic).expect("a reading")["checked_at_ns"].as_i64();
+    let before = looked_at("a1/app/depth");
+    assert_eq!(there.run(&["publish", "app/depth", "17", "--unit", "bytes"]).code, 0);
+    eventually("what is looked at stays fresh", || looked_at("a1/app/depth") > before);
+    assert_eq!(value(&here, "a1/mem/total_bytes"), None, "nobody asked for it");
+    assert_eq!(value(&here, "a2/app/own"), Some(json!(1.0)));
+    let ls = here.run(&["ls", "--plain", "a2/**"]).stdout;
+    assert_eq!(ls.matches("a2/app/own").count(), 1, "its own facts are not mirrored: {ls}");
+    let echo =
+        "SELECT count(*) AS n FROM topics WHERE topic LIKE 'a2/a1/%' OR publisher = 'mirror'";
+    assert_eq!(hub.ask(echo), json!([{"n": 0}]), "what is mirrored is not told again");
+
+    let before = looked_at("a1/load/load_1m");
+    eventually("the other node measures what is asked for", || {
+        here.run(&["get", "--max-age", "1s", "a1/load/load_1m"]).code == 0
+    });
+    assert!(looked_at("a1/load/load_1m") > before);
+    let app = here.run(&["get", "--max-age", "0s", "a1/app/depth"]);
+    assert!(app.code == 1 && app.stderr.contains("no sensor"), "{app:?}");
+
+    assert_eq!(there.run(&["publish", "--remove", "app/depth"]).code, 0);
+    eventually("what is removed goes", || value(&here, "a1/app/depth").is_none());
+    there.kill();
+    eventually("its death is known", || value(&here, "a2/mirror/a1/alive") == Some(json!(0)));
+    let last = load().expect("what it told last stays");
+    assert!(last["age_seconds"].as_f64() > Some(0.0), "{last}");
+    let dead = here.run(&["get", "--max-age", "0s", "a1/load/load_1m"]);
+    assert!(dead.code == 1 && dead.stderr.contains("no node `a1` can be reached"), "{dead:?}");
+}
+
+/// The number in a line of `/proc/PID/status`, in kilobytes.
+fn status(child: &Child, name: &str) -> u64 {
+    let text = fs::read_to_string(format!("/proc/{}/status", child.id())).expect("it lives");
+    let line = text.lines().find_map(|line| line.strip_prefix(name)).expect("a line");
+    line.trim_start_matches(':').trim().trim_end_matches(" kB").parse().expect("a number")
+}
+
+/// Whether a hub has all of these nodes whole.
+fn has_all(hub: &Hub, nodes: u64, facts: u64) -> bool {
+    let sql = "SELECT count(*) AS n, coalesce(min(topics), 0) AS t FROM nodes WHERE alive";
+    hub.ask(sql) == json!([{"n": nodes, "t": facts}])
+}
+
+fn number(hub: &Hub, sql: &str) -> u64 {
+    hub.ask(sql)[0]["n"].as_u64().unwrap_or_default()
+}
+
+#[test]
+fn a_subscriber_that_stands_still_harms_nobody_and_counts_what_it_lost() {
+    /// Megabytes: sixteen of Zenoh's batches wait for each link, the rest is room for a busy machine.
+    const MOST_GROWTH_KB: u64 = 64 << 10;
+    let (frozen, other) = (Hub::start(), Hub::start());
+    let args = ["--nodes", "4", "--facts", "500", "--rate", "50", "--change", "1"];
+    let nodes = Simulated::start(&[&frozen, &other], &args);
+    for hub in [&frozen, &other] {
+        eventually("all are whole", || has_all(hub, 4, 500));
+    }
+    let lost = "SELECT sum(lost_batches) AS n FROM nodes";
+    let (lost_before, memory) = (number(&frozen, lost), status(&nodes.0, "VmRSS"));
+    signal(&frozen.child, "STOP");
+    // More is told meanwhile than its connection holds.
+    let told = "SELECT max(CAST(time AS BIGINT)) AS n FROM latest WHERE node = 'sim0003'";
+    for _ in 0..8 {
+        let before = number(&other, told);
+        // Half a second each, by the clock of the nodes.
+        eventually("the other hub hears of them", || number(&other, told) > before + 500_000_000);
+    }
+    let grown = status(&nodes.0, "VmRSS").saturating_sub(memory);
+    assert!(grown < MOST_GROWTH_KB, "{grown} KB");
+    signal(&frozen.child, "CONT");
+    eventually("it counts what it lost", || number(&frozen, lost) > lost_before);
+    eventually("and has all again", || has_all(&frozen, 4, 500));
+    let before = number(&frozen, told);
+    eventually("and hears what comes", || number(&frozen, told) > before);
+    assert!(has_all(&other, 4, 500));
+}
+
+#[test]
+fn wrong_clocks_are_shown_and_spoil_nothing() {
+    let hub = Hub::start();
+    let args = |prefix, which| ["--nodes", "1", "--facts", "50", "--prefix", prefix, which, "2h"];
+    let _ahead = Simulated::start(&[&hub], &args("ahead", "--ahead"));
+    let _behind = Simulated::start(&[&hub], &args("behind", "--behind"));
+    let sql = "SELECT node, round(clock_offset / 3600) AS hours FROM nodes ORDER BY node";
+    let hours = json!([{"node": "ahead0001", "hours": 2.0}, {"node": "behind0001", "hours": -2.0}]);
+    eventually("both are estimated", || hub.ask(sql) == hours);
+    assert_eq!(hub.ask("SELECT count(*) AS n FROM latest WHERE age < 0"), json!([{"n": 0}]));
+    for (node, age) in [("ahead0001", "age = 0"), ("behind0001", "age > 7000")] {
+        let latest = format!("SELECT count(*) AS n FROM latest WHERE node = '{node}' AND {age}");
+        assert_eq!(number(&hub, &latest), 50, "{node}");
+        let samples = format!("SELECT count(*) AS n FROM samples WHERE node = '{node}'");
+        eventually("its changes are there", || number(&hub, &samples) > 50);
+    }
+}
+
+#[test]
+fn nodes_come_back_to_a_hub_that_starts_again() {
+    let mut hub = Hub::start();
+    let nodes = Simulated::start(&[&hub], &["--nodes", "20", "--facts", "40", "--rate", "5"]);
+    eventually("all are whole", || has_all(&hub, 20, 40));
+    hub.child.kill().expect("it runs");
+    hub.child.wait().expect("it ends");
+    hub.child = Hub::child(hub.dir.path(), &hub.at);
+    eventually("all come back", || has_all(&hub, 20, 40));
+    drop(nodes);
+    eventually("and their deaths are known", || {
+        hub.ask("SELECT count(*) AS n FROM nodes WHERE NOT alive") == json!([{"n": 20}])
+    });
+}
