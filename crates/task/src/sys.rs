@@ -9,6 +9,7 @@ pub(crate) mod netlink;
 pub(crate) mod nvml;
 pub(crate) mod perf;
 pub(crate) mod seccomp;
+pub(crate) mod sockets;
 pub(crate) mod started;
 
 use std::ffi::{CString, c_int, c_void};

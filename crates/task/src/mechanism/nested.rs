@@ -1,31 +1,33 @@
 //! Monitors inside the task: each tells those above it what it measured, shortly.
 //!
-//! A monitor listens on a datagram socket of an abstract name with its process id in it, and a monitor
-//! that starts or ends sends one message to each of its ancestors. So nothing is passed on by the
-//! environment, which a task may clear, and no file is left behind by one that is killed. The kernel says
-//! who sent a message: only what descends from this monitor is heard.
+//! A monitor listens on a socket of an abstract name with its process id in it, and a monitor that starts or
+//! ends connects to each of its ancestors, sends one message and goes. So nothing is passed on by the
+//! environment, which a task may clear, and no file is left behind by one that is killed. Anybody may take
+//! such a name, so both ask the kernel who the other is: an ancestor is told if it is of the same user or
+//! root's, and heard is what descends from this monitor and is of the same user or root's. Root hears all
+//! that descends from it.
 //!
 //! What a monitor inside measured is in what is measured here, so nothing of it is added. But what it saw
 //! for sure is a lower bound for the whole, where that is not known completely.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
-use std::mem::MaybeUninit;
-use std::os::fd::{AsFd as _, BorrowedFd};
-use std::os::linux::net::SocketAddrExt as _;
-use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use rustix::fs::Uid;
+use rustix::net::sockopt::{self, Timeout};
 use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, recvmsg, sockopt,
+    self, AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType,
 };
+use rustix::process::geteuid;
 use skopos_model::task::{Completeness, ExitType, Identity, Nested, Reading, Summary, resource};
 
 use super::{Launch, Mechanism};
 use crate::proc;
 use crate::seen::Seen;
 use crate::sys::Pid;
+use crate::sys::sockets::{self, Peer};
 
 /// The name in reports.
 pub(crate) const NAME: &str = "nested";
@@ -42,12 +44,16 @@ const MAX_COMMAND: usize = 512;
 /// The most ancestors that are told: more are a loop of monitors that start each other.
 const MAX_ANCESTORS: usize = 64;
 
-/// How long a message waits where many come at once. Then it is lost, and the monitor is listed without
+/// How long a monitor waits to be heard where many come at once. Then it is lost, and the monitor is listed without
 /// what it measured: no task waits for a report.
 const MAX_WAIT: Duration = Duration::from_millis(200);
 
-/// Messages that are taken at once.
+/// Connections that are taken at once, and that wait for it.
 const MAX_AT_ONCE: usize = 64;
+
+/// The most connections that are kept though nothing was said yet: a monitor speaks at once, so of more
+/// the one that has been silent for longest is none.
+const MAX_SILENT: usize = 64;
 
 /// What is told of each.
 const TOLD: [&str; 12] = [
@@ -70,15 +76,22 @@ const NO_BOUND: [&str; 1] = ["wall_seconds"];
 
 #[derive(Default)]
 pub(crate) struct Inside {
-    socket: Option<UnixDatagram>,
+    listener: Option<OwnedFd>,
+    /// Those that may speak and have not yet, in the order in which they came.
+    silent: VecDeque<(OwnedFd, Pid)>,
     listed: Vec<Nested>,
     left_out: u64,
     /// The greatest value that any of them saw for sure, of each resource.
     sure: BTreeMap<&'static str, f64>,
 }
 
-fn address(monitor: Pid) -> io::Result<SocketAddr> {
-    SocketAddr::from_abstract_name(format!("skopos-run-{monitor}"))
+fn address(monitor: Pid) -> io::Result<SocketAddrUnix> {
+    Ok(SocketAddrUnix::new_abstract_name(format!("skopos-run-{monitor}").as_bytes())?)
+}
+
+fn socket(more: SocketFlags) -> io::Result<OwnedFd> {
+    let flags = SocketFlags::CLOEXEC | more;
+    Ok(net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?)
 }
 
 impl Inside {
@@ -105,40 +118,54 @@ impl Inside {
         }
     }
 
-    fn receive(&mut self, seen: &Seen) -> io::Result<bool> {
-        let Some(socket) = &self.socket else { return Ok(false) };
-        let mut bytes = [0; MAX_MESSAGE];
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmCredentials(1))];
-        let mut about = RecvAncillaryBuffer::new(&mut space);
-        let mut parts = [io::IoSliceMut::new(&mut bytes)];
-        let got = match recvmsg(socket, &mut parts, &mut about, RecvFlags::DONTWAIT) {
-            Ok(got) => got,
+    /// Takes a connection. False if there is none.
+    fn accept(&mut self, seen: &Seen) -> io::Result<bool> {
+        let Some(listener) = &self.listener else { return Ok(false) };
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let connection = match net::accept_with(listener, flags) {
+            Ok(connection) => connection,
             Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => return Ok(false),
             Err(e) => return Err(e.into()),
         };
-        let sender = about.drain().find_map(|message| match message {
-            RecvAncillaryMessage::ScmCredentials(of) => Some(of),
-            _ => None,
-        });
-        if let Some(sender) = sender
-            && !got.flags.contains(ReturnFlags::TRUNC)
-        {
-            let (pid, length) = (sender.pid.as_raw_nonzero().get(), got.bytes);
-            let is_known = self.listed.iter().any(|one| one.pid == pid);
-            if is_known || is_inside(pid, sender.uid, seen) {
-                self.heard(&bytes[..length], pid);
+        let peer = sockets::peer(connection.as_fd())?;
+        if self.is_believed(peer, geteuid(), seen) {
+            if self.silent.len() == MAX_SILENT {
+                self.silent.pop_front();
             }
+            self.silent.push_back((connection, peer.pid));
         }
+        // All of them, since what a monitor said by an earlier connection came before this one.
+        self.listen();
         Ok(true)
     }
-}
 
-/// True for a process of the task. Of one that is gone nobody knows where it came from: then it is one
-/// of the same user, who could do more than tell what is not so.
-fn is_inside(pid: Pid, user: Uid, seen: &Seen) -> bool {
-    let own = std::process::id() as Pid;
-    let is_gone = || proc::stat(pid).is_none() && user == rustix::process::geteuid();
-    seen.knows(pid) || ancestors(pid).any(|ancestor| ancestor == own) || is_gone()
+    /// Hears those that have spoken by now.
+    fn listen(&mut self) {
+        for (connection, pid) in std::mem::take(&mut self.silent) {
+            let mut bytes = [0; MAX_MESSAGE];
+            match net::recv(&connection, &mut bytes, RecvFlags::DONTWAIT | RecvFlags::TRUNC) {
+                Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => {
+                    self.silent.push_back((connection, pid));
+                }
+                Ok((_, length)) if length <= MAX_MESSAGE => self.heard(&bytes[..length], pid),
+                _ => {}
+            }
+        }
+    }
+
+    /// True for a process of the task, of a user who may tell `own` something. Of a process that is gone
+    /// nobody knows where it came from: then it is one of the same user, who could do more than tell what
+    /// is not so.
+    fn is_believed(&self, peer: Peer, own: Uid, seen: &Seen) -> bool {
+        let Peer { pid, user } = peer;
+        let may_tell = user == own || user.is_root() || own.is_root();
+        let monitor = std::process::id() as Pid;
+        let is_known = || self.listed.iter().any(|one| one.pid == pid) || seen.knows(pid);
+        let is_gone = || proc::stat(pid).is_none() && user == own;
+        let is_inside =
+            || is_known() || ancestors(pid).any(|ancestor| ancestor == monitor) || is_gone();
+        pid > 0 && may_tell && is_inside()
+    }
 }
 
 /// The parent of a process, its parent, and so on.
@@ -169,24 +196,26 @@ impl Mechanism for Inside {
     }
 
     fn prepare(&mut self, _launch: &mut Launch) -> io::Result<()> {
-        let socket = UnixDatagram::bind_addr(&address(std::process::id() as Pid)?)?;
-        socket.set_nonblocking(true)?;
-        sockopt::set_socket_passcred(&socket, true)?;
-        self.socket = Some(socket);
+        let listener = socket(SocketFlags::NONBLOCK)?;
+        net::bind(&listener, &address(std::process::id() as Pid)?)?;
+        net::listen(&listener, MAX_AT_ONCE as i32)?;
+        self.listener = Some(listener);
         Ok(())
     }
 
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
-        self.socket.as_ref().map(|socket| socket.as_fd())
+        self.listener.as_ref().map(|listener| listener.as_fd())
     }
 
+    /// A connection that has nothing to say yet wakes nobody: it is heard with whatever happens next.
     fn readable(&mut self, seen: &mut Seen) {
+        self.listen();
         for _ in 0..MAX_AT_ONCE {
-            match self.receive(seen) {
+            match self.accept(seen) {
                 Ok(true) => {}
                 Ok(false) => return,
                 Err(_) => {
-                    self.socket = None;
+                    self.listener = None;
                     return;
                 }
             }
@@ -199,25 +228,34 @@ impl Mechanism for Inside {
             seen.raise(name, least, NAME, "a monitor inside the task saw this much");
         }
         seen.nested = (std::mem::take(&mut self.listed), self.left_out);
-        self.socket = None;
+        self.silent.clear();
+        self.listener = None;
     }
 }
 
 /// Tells the monitors above this one.
 pub(crate) fn tell(mut told: Nested) {
-    let Ok(socket) = UnixDatagram::unbound() else { return };
-    if socket.set_write_timeout(Some(MAX_WAIT)).is_err() {
-        return;
-    }
     for pid in ancestors(told.pid) {
-        let Ok(address) = address(pid) else { continue };
         let Ok(text) = serde_json::to_vec(&told) else { return };
         // Most are no monitors, and nobody hears.
-        if socket.send_to_addr(&text, &address).is_ok() {
+        if say(pid, &text, geteuid()).is_ok() {
             // The first that hears is the one that this one is directly inside of.
             told.inside_of.get_or_insert(pid);
         }
     }
+}
+
+/// Sends a message to a monitor that `own` or root runs.
+fn say(monitor: Pid, text: &[u8], own: Uid) -> io::Result<()> {
+    let socket = socket(SocketFlags::empty())?;
+    sockopt::set_socket_timeout(&socket, Timeout::Send, Some(MAX_WAIT))?;
+    net::connect(&socket, &address(monitor)?)?;
+    let peer = sockets::peer(socket.as_fd())?;
+    if peer.pid != monitor || !(peer.user == own || peer.user.is_root()) {
+        return Err(io::ErrorKind::PermissionDenied.into());
+    }
+    net::send(&socket, text, SendFlags::NOSIGNAL)?;
+    Ok(())
 }
 
 /// A monitor whose task has begun.
@@ -326,18 +364,77 @@ mod tests {
     }
 
     #[test]
-    fn a_stranger_is_not_heard() {
+    fn a_stranger_is_not_heard_and_who_is_silent_holds_up_nobody() {
         let (mut inside, mut seen) = (Inside::default(), Seen::new());
         inside.prepare(&mut Launch::default()).expect("a socket");
-        let to = address(std::process::id() as Pid).expect("an address");
-        let socket = UnixDatagram::unbound().expect("a socket");
+        let own = std::process::id() as Pid;
+        let connect = || {
+            let socket = socket(SocketFlags::empty()).expect("a socket");
+            net::connect(&socket, &address(own).expect("an address")).expect("connected");
+            socket
+        };
         // This process is no descendant of itself.
-        socket.send_to_addr(&message(1, None, 0.0, 0.0), &to).expect("sent");
+        say(own, &message(1, None, 0.0, 0.0), geteuid()).expect("sent");
         inside.readable(&mut seen);
         assert!(inside.listed.is_empty());
-        seen.born(std::process::id() as Pid, 1);
-        socket.send_to_addr(&message(1, None, 0.0, 0.0), &to).expect("sent");
+        seen.born(own, 1);
+        let silent: Vec<OwnedFd> = (0..MAX_SILENT + 5)
+            .map(|_| {
+                let socket = connect();
+                inside.readable(&mut seen);
+                socket
+            })
+            .collect();
+        assert_eq!(inside.silent.len(), MAX_SILENT);
+        say(own, &message(1, None, 0.0, 0.0), geteuid()).expect("sent");
         inside.readable(&mut seen);
-        assert_eq!(inside.listed[0].pid, std::process::id() as Pid, "as the kernel says");
+        assert_eq!(inside.listed[0].pid, own, "as the kernel says");
+        assert_eq!(inside.listed.len(), 1);
+        // Who came and spoke later is heard all the same, and before who came after it, though nobody
+        // listened in between.
+        let last = silent.last().expect("there are some");
+        net::send(last, &message(1, Some(2.0), 0.0, 0.0), SendFlags::empty()).expect("sent");
+        say(own, &message(1, None, 0.0, 0.0), geteuid()).expect("sent");
+        drop(silent);
+        assert!(inside.accept(&seen).expect("it is there"));
+        inside.finish(&mut seen);
+        let ends: Vec<_> = seen.nested.0.iter().map(|one| one.end_seconds).collect();
+        assert_eq!(ends, [Some(2.0), None]);
+        assert!(inside.silent.is_empty());
+    }
+
+    #[test]
+    fn who_is_heard_descends_and_is_of_the_same_user_or_root() {
+        let (inside, mut seen) = (Inside::default(), Seen::new());
+        let (root, one, other) = (Uid::ROOT, Uid::from_raw(1001), Uid::from_raw(1002));
+        seen.born(7, 1);
+        for (pid, user, own, is_believed) in [
+            (7, one, one, true),
+            (7, root, one, true),
+            (7, other, one, false),
+            (7, other, root, true),
+            (1, one, one, false),
+            (Pid::MAX, one, one, true),
+            (Pid::MAX, root, one, false),
+            (0, one, one, false),
+        ] {
+            let told = inside.is_believed(Peer { pid, user }, own, &seen);
+            assert_eq!(told, is_believed, "{pid} of {user:?} to {own:?}");
+        }
+    }
+
+    #[test]
+    fn a_name_that_another_has_taken_is_told_nothing() {
+        let listener = socket(SocketFlags::NONBLOCK).expect("a socket");
+        // No process has this id, so somebody else listens.
+        let nobody = Pid::MAX - std::process::id() as Pid;
+        net::bind(&listener, &address(nobody).expect("an address")).expect("bound");
+        net::listen(&listener, 1).expect("it listens");
+        let refused = say(nobody, b"secret", geteuid()).expect_err("it is not that process");
+        assert_eq!(refused.kind(), io::ErrorKind::PermissionDenied);
+        let connection = net::accept(&listener).expect("it connected");
+        let mut bytes = [0; 8];
+        let (_, length) = net::recv(connection, &mut bytes, RecvFlags::empty()).expect("it went");
+        assert_eq!(length, 0, "{bytes:?}");
     }
 }

@@ -65,11 +65,11 @@ fn a_monitor_inside_that_is_killed_is_listed_without_an_end() {
 
 #[test]
 fn a_monitor_above_that_does_not_listen_delays_nobody_for_ever() {
-    // Stopped, it takes nothing: its socket is full after a few, and those inside go on all the same.
+    // Stopped, it takes nothing: some 64 may wait, and those inside go on all the same.
     let folder = tempfile::tempdir().expect("a folder");
     let done = folder.path().join("done");
     let script = format!(
-        "kill -STOP $PPID; i=0; while [ $i -lt 12 ]; do {EXE} run -- true; i=$((i+1)); done; \
+        "kill -STOP $PPID; i=0; while [ $i -lt 36 ]; do {EXE} run --mechanism wait4 -- true; i=$((i+1)); done; \
          echo yes > {}; kill -CONT $PPID",
         done.display()
     );
@@ -77,4 +77,28 @@ fn a_monitor_above_that_does_not_listen_delays_nobody_for_ever() {
     let told = told(&["--level", "1", "--", "sh", "-c", &script]);
     assert_eq!(std::fs::read_to_string(&done).expect("it went on"), "yes\n");
     assert!(!nested(&told).is_empty(), "{}", told.summary);
+}
+
+#[test]
+fn who_has_taken_the_name_of_a_monitor_above_is_told_nothing() {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/run/above.py");
+    if Command::new("python3").arg("--version").output().is_err() {
+        eprintln!("skipped: there is no python3");
+        return;
+    }
+    for (who, told) in [
+        ("same", "connections told\n"),
+        ("stranger", "connections nothing\n"),
+        ("user", "connections nothing\n"),
+    ] {
+        if who == "user" && !rustix::process::geteuid().is_root() {
+            eprintln!("skipped: only root can be another user");
+            continue;
+        }
+        let mut command = Command::new("python3");
+        command.arg(&script).args([who, EXE, "run", "-q", "--level", "1", "--", "true"]);
+        let Output { status, stdout, stderr } = command.output().expect("it starts");
+        assert!(status.success(), "{who}: {}", String::from_utf8_lossy(&stderr));
+        assert_eq!(String::from_utf8_lossy(&stdout), told, "{who}");
+    }
 }
