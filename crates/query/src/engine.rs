@@ -23,7 +23,10 @@ use tokio::time::Instant;
 use crate::Error;
 use crate::catalog::{CATALOG, SCHEMA};
 use crate::functions;
+use crate::inputs::Inputs;
+use crate::pace::Pace;
 use crate::point::Point;
+use crate::pool::Pool;
 use crate::source::Source;
 use crate::statement::{self, parse};
 use crate::tables::Tables;
@@ -45,6 +48,7 @@ pub struct Engine {
     source: Arc<dyn Source>,
     pub(crate) tables: Arc<Tables>,
     pub(crate) context: SessionContext,
+    pub(crate) pool: Pool,
     kept: Mutex<HashMap<String, Arc<Compiled>>>,
 }
 
@@ -132,6 +136,7 @@ impl Engine {
             .with_default_features()
             .with_analyzer_rule(Arc::new(whole::Marks))
             .with_query_planner(Arc::new(whole::Planner))
+            .with_physical_optimizer_rule(Arc::new(Pace))
             .build();
         let context = SessionContext::new_with_state(state);
         functions::register(&context);
@@ -139,7 +144,8 @@ impl Engine {
         let catalog = MemoryCatalogProvider::new();
         catalog.register_schema(SCHEMA, tables.clone()).map_err(broken)?;
         context.register_catalog(CATALOG, Arc::new(catalog));
-        Ok(Self { source, tables, context, kept: Mutex::default() })
+        let pool = Pool::new().map_err(Error::Threads)?;
+        Ok(Self { source, tables, context, pool, kept: Mutex::default() })
     }
 
     /// The answer, if it can be had at once: no planner, no waiting.
@@ -174,6 +180,27 @@ impl Engine {
         let begun = Instant::now();
         let plan = within(limits.deadline, self.plan(sql, parse(sql)?)).await?;
         self.start(sql, plan, limits, begun).await?.collect(&self.memory()).await
+    }
+
+    /// What the answer depends on.
+    ///
+    /// # Errors
+    /// It is no question that can be answered.
+    pub async fn inputs(&self, sql: &str) -> Result<Inputs, Error> {
+        let kept = self.kept(sql).or_else(|| self.compile_point(sql));
+        let plan = match kept.as_deref() {
+            Some(Compiled::Point(point)) => return Ok(point.inputs()),
+            Some(Compiled::Plan(plan)) => (**plan).clone(),
+            None => self.plan(sql, parse(sql)?).await?,
+        };
+        let optimised = self.context.state().optimize(&plan);
+        let inputs = optimised.and_then(|o| Inputs::of_plan(&plan, &o, &self.tables));
+        inputs.map_err(|e| self.explained(e, sql))
+    }
+
+    /// A number that is another one whenever any of `inputs` has changed.
+    pub fn print(&self, inputs: &Inputs) -> u64 {
+        inputs.print(&*self.source)
     }
 
     /// The plan of a statement that is none for a point read, made once.

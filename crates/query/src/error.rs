@@ -62,6 +62,9 @@ pub enum Error {
     /// The answer has more rows than it may.
     #[error("the answer has more than {0} rows")]
     TooManyRows(usize),
+    /// No threads to compute on.
+    #[error("no threads can be started")]
+    Threads(#[source] std::io::Error),
     /// It needs more memory than it may have.
     #[error("it needs more memory than it may have")]
     Memory(#[source] DataFusionError),
@@ -109,6 +112,7 @@ impl Error {
             | Self::UnknownName { .. }
             | Self::Syntax { .. }
             | Self::TooLong(_)
+            | Self::Threads(_)
             | Self::Query { .. } => None,
         }
     }

@@ -18,6 +18,7 @@ use datafusion::sql::sqlparser::ast::{
 use skopos_eval::{Like, Unknown};
 use skopos_model::{Sample, Topic, Unit};
 
+use crate::inputs::Inputs;
 use crate::source::{Described, Row, Source, Wanted};
 use crate::statement::{calls, extreme, name_of};
 use crate::tables::Tables;
@@ -54,6 +55,20 @@ impl Point {
             Self::Tuples(tuples) => tuples.read(source),
             Self::Rows(rows) => rows.read(source),
             Self::Numbers(numbers) => numbers.read(source),
+        }
+    }
+
+    /// What the answer depends on.
+    pub(crate) fn inputs(&self) -> Inputs {
+        match self {
+            Self::Tuples(tuples) => Inputs::of(tuples.selects.clone(), false),
+            Self::Rows(rows) => {
+                let is_timed = |c: &Column| matches!(c, Column::Age | Column::CheckedAt);
+                Inputs::of(vec![rows.wanted.clone()], rows.columns.iter().any(is_timed))
+            }
+            Self::Numbers(numbers) => {
+                Inputs::of(vec![numbers.wanted.clone()], numbers.statement.is_timed())
+            }
         }
     }
 }

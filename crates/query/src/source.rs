@@ -28,6 +28,12 @@ pub trait Source: fmt::Debug + Send + Sync + 'static {
 
     /// The nodes that are known.
     fn nodes(&self) -> Vec<Node>;
+
+    /// How many samples of a topic there ever were, for whoever wants to know how many were missed;
+    /// `None` where nobody counts them.
+    fn count(&self, _topic: &Topic) -> Option<u64> {
+        None
+    }
 }
 
 /// What is known of one topic that is no sample.

@@ -82,7 +82,7 @@ impl Engine {
     ) -> Result<Stream, Error> {
         let context = Explaining { sql: sql.into(), tables: self.tables.clone() };
         let frame = DataFrame::new(self.context.state(), plan);
-        let started = async { frame.execute_stream().await.map_err(|e| context.error(e)) };
+        let started = async { self.pool.execute(frame).await.map_err(|e| context.error(e)) };
         let left = limits.deadline.saturating_sub(begun.elapsed());
         let inner = within_of(left, limits.deadline, started).await?;
         let schema = inner.schema();

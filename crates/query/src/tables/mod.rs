@@ -1,7 +1,7 @@
 //! What there is to select from, by name.
 
 pub(crate) mod columns;
-mod pushdown;
+pub(crate) mod pushdown;
 mod made;
 pub(crate) mod samples;
 mod small;

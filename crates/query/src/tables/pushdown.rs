@@ -7,6 +7,7 @@ use datafusion::logical_expr::expr::{InList, Like};
 use datafusion::logical_expr::{BinaryExpr, Expr, Operator};
 use skopos_model::{Timestamp, Topic};
 
+use crate::functions::TOPIC_LIKE;
 use crate::source::Wanted;
 
 /// The topics that all of `filters` leave.
@@ -41,14 +42,25 @@ fn wanted_by(filter: &Expr) -> Wanted {
             escape_char: None,
             case_insensitive: false,
         }) => match (column(expr), text(pattern)) {
-            (Some("topic"), Some(pattern)) => {
-                let literal = pattern.split(['%', '_', '\\']).next().unwrap_or_default();
-                Wanted::Starting(vec![literal.to_owned()])
-            }
+            (Some("topic"), Some(pattern)) => beginning(pattern),
+            _ => Wanted::All,
+        },
+        // What `LIKE` on topics is by now.
+        Expr::ScalarFunction(call) if call.name() == TOPIC_LIKE => match call.args.as_slice() {
+            [of, pattern, escape] => match (column(of), text(pattern), text(escape)) {
+                (Some("topic"), Some(pattern), Some("")) => beginning(pattern),
+                _ => Wanted::All,
+            },
             _ => Wanted::All,
         },
         _ => Wanted::All,
     }
+}
+
+/// What begins as a pattern does, before anything in it has a meaning.
+fn beginning(pattern: &str) -> Wanted {
+    let literal = pattern.split(['%', '_', '\\']).next().unwrap_or_default();
+    Wanted::Starting(vec![literal.to_owned()])
 }
 
 fn equal(column: &str, texts: &[&str]) -> Wanted {

@@ -1,5 +1,7 @@
 //! What statements answer.
 
+use std::time::Duration;
+
 use skopos_model::Unit;
 use skopos_query::{Engine, Error, Limits, Position, Way};
 
@@ -196,4 +198,29 @@ fn what_is_too_much_is_stopped() {
         "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r) SELECT count(*) FROM r";
     let soon = Limits { deadline: std::time::Duration::from_millis(200), ..Limits::default() };
     assert!(matches!(fails(endless, &soon), Error::Deadline(_)));
+}
+
+#[test]
+fn what_computes_for_hours_ends_at_its_deadline() {
+    let deadline = Duration::from_millis(200);
+    let limits = Limits { deadline, ..Limits::default() };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
+    let runtime = runtime.expect("a runtime");
+    let engine = world();
+    for sql in [
+        "SELECT count(*) FROM generate_series(1, 1000000000000000)",
+        "SELECT count(*) FROM generate_series(1, 1000000) a, generate_series(1, 100000000) b",
+        "SELECT count(*) FROM generate_series(1, 1000000) a, generate_series(1, 100000000) b \
+         WHERE a.value * b.value = 7",
+        "SELECT count(*) FROM generate_series(1, 100000) a JOIN generate_series(1, 100000000) b \
+         ON a.value % 2 = b.value % 2",
+        "WITH RECURSIVE r AS (SELECT 1 AS n UNION ALL SELECT n + 1 FROM r) SELECT count(*) FROM r",
+    ] {
+        let answer = runtime.block_on(engine.query(sql, &limits));
+        assert!(matches!(answer, Err(Error::Deadline(_))), "{sql}: {answer:?}");
+    }
+    // It has threads for others all the same: those that were ended let go of them.
+    let some = "SELECT count(*) AS n FROM generate_series(1, 3) a, generate_series(1, 5) b";
+    let answer = runtime.block_on(engine.query(some, &Limits::default())).expect("an answer");
+    assert_eq!(rows(&answer).1, ["15"]);
 }

@@ -2,6 +2,7 @@
 
 mod answers;
 mod functions;
+mod inputs;
 mod point;
 mod prepared;
 mod world;
