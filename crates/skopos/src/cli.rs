@@ -58,7 +58,7 @@ impl Global {
 pub(crate) enum Verb {
     /// Watch this machine until Ctrl-C: every role in one process
     #[command(before_help = "Example: skopos up --for 30s")]
-    Up(AgentArgs),
+    Up(crate::verbs::up::UpArgs),
     /// Watch this machine as a lean daemon
     #[command(before_help = "Example: skopos agent --interval 5s")]
     Agent(AgentArgs),
@@ -352,9 +352,19 @@ pub(crate) struct DelphiScoreArgs {
 #[derive(Debug, Args)]
 pub(crate) struct WatchArgs {
     /// Which topics: `*` within a segment, `**` over segments; the node may be left out
-    #[arg(required = true, value_name = "PATTERN")]
+    #[cfg_attr(feature = "sql", arg(required_unless_present = "sql", value_name = "PATTERN"))]
+    #[cfg_attr(not(feature = "sql"), arg(required = true, value_name = "PATTERN"))]
     pub(crate) patterns: Vec<String>,
-    /// Stop after this many changes
+    /// Ask this instead, again whenever something that it depends on has changed, and show the rows
+    /// that are new
+    #[cfg(feature = "sql")]
+    #[arg(long, value_name = "STATEMENT", conflicts_with = "patterns")]
+    pub(crate) sql: Option<String>,
+    /// Ask no more often than this [default: 100ms; 1s of a statement about ages or the time of day]
+    #[cfg(feature = "sql")]
+    #[arg(long, value_name = "DURATION", value_parser = duration::parse, requires = "sql")]
+    pub(crate) every: Option<Duration>,
+    /// Stop after this many changes; of a statement the first answer is one
     #[arg(long, value_name = "N")]
     pub(crate) count: Option<u64>,
     /// Stop after this long

@@ -44,6 +44,13 @@ impl Failure {
         &self.message
     }
 
+    /// All of it, where there is one line for it.
+    #[cfg(feature = "hub")]
+    pub(crate) fn in_one_line(&self) -> String {
+        let parts = std::iter::once(&self.message).chain(&self.causes).chain(&self.hint);
+        parts.map(String::as_str).collect::<Vec<_>>().join("; ")
+    }
+
     /// A failure with exit code 2.
     pub(crate) fn new(message: impl Into<String>) -> Self {
         Self {

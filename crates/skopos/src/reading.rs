@@ -1,7 +1,7 @@
 //! One reading of one topic, as every verb prints it.
 
 use serde::Serialize;
-use skopos_model::{Origin, Sample, Timestamp, Unit, Value};
+use skopos_model::{Kind, Origin, Sample, Timestamp, Topic, Unit, Value, ValueType};
 use skopos_shm::Vertex;
 
 use crate::format;
@@ -54,7 +54,20 @@ enum NowJson {
 #[derive(Debug, Serialize)]
 struct PublisherJson {
     segment: String,
-    pid: u32,
+    /// Known on its own machine.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pid: Option<u32>,
+}
+
+/// Of what a reading is.
+pub(crate) struct Of<'a> {
+    pub(crate) topic: &'a Topic,
+    pub(crate) unit: Unit,
+    pub(crate) kind: Kind,
+    pub(crate) value_type: ValueType,
+    /// Who publishes it.
+    pub(crate) segment: &'a str,
+    pub(crate) pid: Option<u32>,
 }
 
 impl ReadingJson {
@@ -65,18 +78,31 @@ impl ReadingJson {
         now: Timestamp,
     ) -> Self {
         let info = vertex.info();
+        let of = Of {
+            topic: &info.topic,
+            unit: info.unit,
+            kind: info.kind,
+            value_type: info.value_type,
+            segment: vertex.segment().name(),
+            pid: Some(vertex.segment().pid()),
+        };
+        Self::of(&of, sample, checked_at, now)
+    }
+
+    /// As [`new`](Self::new), of what need not be on this machine.
+    pub(crate) fn of(of: &Of<'_>, sample: &Sample, checked_at: Timestamp, now: Timestamp) -> Self {
         let (origin, bound) = match sample.origin {
             Origin::Measured => ("measured", None),
             Origin::Predicted { bound } => ("predicted", Some(bound)),
             Origin::Unknown => ("unknown", None),
         };
         Self {
-            topic: info.topic.to_string(),
+            topic: of.topic.to_string(),
             value: known(sample).map_or(serde_json::Value::Null, Value::to_json),
             reason: reason(sample),
-            value_type: info.value_type.name(),
-            unit: info.unit.to_string(),
-            kind: info.kind.name(),
+            value_type: of.value_type.name(),
+            unit: of.unit.to_string(),
+            kind: of.kind.name(),
             time: sample.time.to_string(),
             time_ns: sample.time.as_nanos(),
             checked_at_ns: checked_at.as_nanos(),
@@ -84,10 +110,7 @@ impl ReadingJson {
             origin,
             bound,
             now: None,
-            publisher: PublisherJson {
-                segment: vertex.segment().name().to_owned(),
-                pid: vertex.segment().pid(),
-            },
+            publisher: PublisherJson { segment: of.segment.to_owned(), pid: of.pid },
         }
     }
 

@@ -45,6 +45,8 @@ pub struct Vertex {
     pub description: Description,
     /// Its recent samples, the oldest first.
     pub recent: VecDeque<Sample>,
+    /// Samples that ever were taken in, also those that are no longer among the recent ones.
+    pub told: u64,
     /// When its source was last looked at.
     pub checked_at: Timestamp,
     /// The batch that described it.
@@ -173,6 +175,7 @@ impl Mirror {
             }
             let sample = Sample { time: told.time, value, origin: told.origin };
             watcher.told(&vertex.description.topic, &sample);
+            vertex.told += 1;
             vertex.recent.push_back(sample);
         }
         for checked in batch.checked {
@@ -222,7 +225,7 @@ impl Mirror {
         self.by_topic.insert(description.topic.clone(), index);
         watcher.came(&description);
         let (recent, checked_at) = (VecDeque::new(), Timestamp::default());
-        self.vertices.insert(index, Vertex { description, recent, checked_at, since });
+        self.vertices.insert(index, Vertex { description, recent, told: 0, checked_at, since });
     }
 
     fn forget(&mut self, index: u32, watcher: &mut dyn Watcher) {

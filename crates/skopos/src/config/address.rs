@@ -1,33 +1,27 @@
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
-use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer};
 
-/// The port of the examples in `docs/peers.md`: what is suggested where there is none.
+/// The port of the examples in `docs/peers.md`.
 const PORT: u16 = 7361;
 
 /// An address with its port; one that is not says what would be right.
 struct Address(SocketAddr);
 
-impl FromStr for Address {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        if let Ok(address) = text.parse() {
-            return Ok(Self(address));
-        }
-        Err(match text.parse::<IpAddr>() {
-            Ok(ip) => format!("`{text}` has no port: try `{}`", SocketAddr::new(ip, PORT)),
-            // A name would have to be asked for, which can take long, and may change.
-            Err(_) => format!("`{text}` is no address: write it like `10.0.0.2:{PORT}`"),
-        })
-    }
+/// An address with its port; `port` is what is suggested where there is none.
+pub(super) fn parse(text: &str, port: u16) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| match text.parse::<IpAddr>() {
+        Ok(ip) => format!("`{text}` has no port: try `{}`", SocketAddr::new(ip, port)),
+        // A name would have to be asked for, which can take long, and may change.
+        Err(_) => format!("`{text}` is no address: write it like `10.0.0.2:{port}`"),
+    })
 }
 
 impl<'de> Deserialize<'de> for Address {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+        let text = String::deserialize(deserializer)?;
+        parse(&text, PORT).map(Self).map_err(serde::de::Error::custom)
     }
 }
 

@@ -31,6 +31,8 @@ use skopos_score::interval::PolicyConfig;
 
 use crate::failure::Failure;
 
+#[cfg(feature = "hub")]
+pub(crate) use hub::HttpAt;
 pub(crate) use hub::HubConfig;
 pub(crate) use sensors::{DEFAULT_SENSOR, families};
 pub(crate) use share::Share;

@@ -6,41 +6,60 @@
 //! ← {"way":"planned","missing":["n07"],"bytes":1234}\n  and the stream; n07 did not answer
 //! ← {"error":"there is no table `lates`","hint":"did you mean `latest`?","bytes":0}\n
 //! ```
+//! With `"standing":true` there is an answer whenever the answer has changed, until whoever asked goes
+//! away: rows that are new, and behind them `gone_bytes` of another stream, of those that are gone.
+//!
+//! Each connection has a thread. It answers point reads by itself, since to hand one over costs more
+//! than to answer it. Whoever goes away while a question is computed is not answered, and it ends.
 
 use std::fs;
 use std::io::{self, BufRead, BufReader, Read, Write as _};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
+use rustix::io::Errno;
 use rustix::net::sockopt::socket_peercred;
 use serde::{Deserialize, Serialize};
+use skopos_query::arrow::array::RecordBatch;
+use skopos_query::arrow::datatypes::SchemaRef;
 use skopos_query::arrow::error::ArrowError;
 use skopos_query::arrow::ipc::reader::StreamReader;
-use skopos_query::arrow::ipc::writer::StreamWriter;
-use skopos_query::{Answer, Engine, Limits, MAX_SQL_BYTES, Way};
+use skopos_query::{Answer, Error, Limits, MAX_SQL_BYTES, Way};
+use tokio::runtime::Handle;
 
+use super::Inside;
+use super::counts::Counts;
 use crate::failure::Failure;
+use crate::sql::{Change, Standing, arrow};
 
 /// Connections at one time. Each has a thread, which sleeps in a read.
-const MAX_CONNECTIONS: usize = 256;
+const MAX_CONNECTIONS: u64 = 256;
 
 /// The longest request: a statement, each byte of which JSON may need six for, and what stands around.
 const MAX_REQUEST_BYTES: u64 = 6 * MAX_SQL_BYTES as u64 + 1024;
+
+/// What a connection keeps of its buffers between two answers. Most answers fit.
+const KEPT_BYTES: usize = 64 * 1024;
 
 /// Where the hub of a runtime directory listens.
 pub(crate) fn socket_path(dir: &Path) -> PathBuf {
     dir.join("hub.sock")
 }
 
-#[derive(Deserialize, Serialize)]
+#[derive(Default, Deserialize, Serialize)]
 struct Request {
     sql: String,
     rows: usize,
     deadline_ms: u64,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    standing: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    every_ms: Option<u64>,
 }
 
 /// The line before an answer.
@@ -56,6 +75,17 @@ struct Head {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     missing: Vec<String>,
     bytes: usize,
+    /// Of a question that stands.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    gone_bytes: Option<usize>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    rows: Option<usize>,
+}
+
+impl Head {
+    fn refusing(error: String, hint: Option<String>) -> Self {
+        Self { error: Some(error), hint, ..Self::default() }
+    }
 }
 
 /// The socket, open until it is dropped.
@@ -64,14 +94,15 @@ pub(crate) struct Door {
 }
 
 impl Door {
-    /// Listens in `dir` and answers with `engine`.
+    /// Listens in `dir` and answers from `inside`.
     ///
     /// # Errors
     /// Another hub listens there; the socket cannot be made.
-    pub(crate) fn open(
+    pub(super) fn open(
         dir: &Path,
-        engine: Arc<Engine>,
-        runtime: tokio::runtime::Handle,
+        inside: Arc<Inside>,
+        counts: Arc<Counts>,
+        runtime: Handle,
     ) -> Result<Self, Failure> {
         let path = socket_path(dir);
         let failed =
@@ -85,17 +116,23 @@ impl Door {
         }
         let listener = UnixListener::bind(&path).map_err(|e| failed(&e))?;
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).map_err(|e| failed(&e))?;
-        let open = Arc::new(AtomicUsize::new(0));
         let accept = move || {
             for stream in listener.incoming().flatten() {
-                let (engine, runtime, open) = (engine.clone(), runtime.clone(), open.clone());
-                if !is_allowed(&stream) || open.fetch_add(1, Ordering::Relaxed) >= MAX_CONNECTIONS {
+                let Some(held) = counts.connect(MAX_CONNECTIONS).filter(|_| is_allowed(&stream))
+                else {
+                    counts.refuse();
                     continue;
-                }
+                };
+                let one = Connection {
+                    stream,
+                    inside: inside.clone(),
+                    counts: counts.clone(),
+                    runtime: runtime.clone(),
+                };
                 let serve = move || {
+                    let _held = held;
                     // Whoever went away gets no answer.
-                    let _ = serve(&stream, &engine, &runtime);
-                    open.fetch_sub(1, Ordering::Relaxed);
+                    let _ = one.serve();
                 };
                 let _ = std::thread::Builder::new().name("door".to_owned()).spawn(serve);
             }
@@ -119,56 +156,164 @@ fn is_allowed(stream: &UnixStream) -> bool {
     socket_peercred(stream).is_ok_and(|peer| peer.uid == own || peer.uid.is_root())
 }
 
-fn serve(stream: &UnixStream, engine: &Engine, runtime: &tokio::runtime::Handle) -> io::Result<()> {
-    let mut input = BufReader::new(stream);
-    let mut line = Vec::new();
-    loop {
-        line.clear();
-        let read = (&mut input).take(MAX_REQUEST_BYTES).read_until(b'\n', &mut line)?;
-        if read == 0 {
-            return Ok(());
-        }
-        let (head, body) = answer(&line, engine, runtime);
-        let mut reply = serde_json::to_vec(&Head { bytes: body.len(), ..head })?;
-        reply.push(b'\n');
-        reply.extend_from_slice(&body);
-        (&mut &*stream).write_all(&reply)?;
-        if line.last() != Some(&b'\n') {
-            return Ok(());
-        }
-    }
+struct Connection {
+    stream: UnixStream,
+    inside: Arc<Inside>,
+    counts: Arc<Counts>,
+    runtime: Handle,
 }
 
-fn answer(line: &[u8], engine: &Engine, runtime: &tokio::runtime::Handle) -> (Head, Vec<u8>) {
-    let failed = |error: String, hint: Option<String>| {
-        (Head { error: Some(error), hint, ..Head::default() }, Vec::new())
-    };
-    let request: Request = match serde_json::from_slice(line) {
-        Ok(request) => request,
-        Err(e) => return failed(format!("not a request: {e}"), None),
-    };
-    let limits =
-        Limits { deadline: Duration::from_millis(request.deadline_ms), rows: request.rows };
-    match runtime.block_on(engine.query(&request.sql, &limits)) {
-        Err(e) => failed(e.to_string(), e.hint()),
-        Ok(answer) => match encode(&answer) {
-            Ok(body) => {
-                let way = if answer.way == Way::Point { "point" } else { "planned" };
-                let (way, missing) = (way.to_owned(), answer.missing);
-                (Head { way, missing, ..Head::default() }, body)
+impl Connection {
+    fn serve(&self) -> io::Result<()> {
+        let mut input = BufReader::new(&self.stream);
+        let (mut line, mut body, mut reply) = (Vec::new(), Vec::new(), Vec::new());
+        loop {
+            for buffer in [&mut line, &mut body, &mut reply] {
+                buffer.clear();
+                buffer.shrink_to(KEPT_BYTES);
             }
-            Err(e) => failed(e.to_string(), None),
-        },
+            let read = (&mut input).take(MAX_REQUEST_BYTES).read_until(b'\n', &mut line)?;
+            if read == 0 {
+                return Ok(());
+            }
+            self.counts.request();
+            let head = match serde_json::from_slice::<Request>(&line) {
+                Err(e) => Head::refusing(format!("not a request: {e}"), None),
+                Ok(request) if request.standing => return self.stand(request),
+                Ok(request) => match self.answer(&request)? {
+                    Err(e) => Head::refusing(e.to_string(), e.hint()),
+                    Ok(answer) => match arrow(&answer.schema, &answer.batches, &mut body) {
+                        Err(e) => Head::refusing(e.to_string(), None),
+                        Ok(()) => {
+                            let way = if answer.way == Way::Point { "point" } else { "planned" };
+                            let (way, bytes) = (way.to_owned(), body.len());
+                            Head { way, missing: answer.missing, bytes, ..Head::default() }
+                        }
+                    },
+                },
+            };
+            if head.error.is_some() {
+                self.counts.refuse();
+                body.clear();
+            }
+            serde_json::to_writer(&mut reply, &head)?;
+            reply.push(b'\n');
+            reply.extend_from_slice(&body);
+            (&self.stream).write_all(&reply)?;
+            if line.last() != Some(&b'\n') {
+                return Ok(());
+            }
+        }
+    }
+
+    /// The outer error is that whoever asked is gone.
+    fn answer(&self, request: &Request) -> io::Result<Result<Answer, Error>> {
+        let engine = &self.inside.engine;
+        if let Some(answer) = engine.point(&request.sql) {
+            let is_short = answer.rows() <= request.rows;
+            return Ok(if is_short { Ok(answer) } else { Err(Error::TooManyRows(request.rows)) });
+        }
+        let deadline = Duration::from_millis(request.deadline_ms);
+        let limits = Limits { deadline, rows: request.rows };
+        let (engine, sql) = (engine.clone(), request.sql.clone());
+        let running = self.counts.run();
+        self.until_gone(async move {
+            let answer = engine.query(&sql, &limits).await;
+            running.done();
+            answer
+        })
+    }
+
+    /// Answers whenever the answer has changed.
+    fn stand(&self, request: Request) -> io::Result<()> {
+        let running = self.counts.run();
+        let ended = self.tell_changes(request);
+        // To go away is how it ends.
+        running.done();
+        ended
+    }
+
+    fn tell_changes(&self, request: Request) -> io::Result<()> {
+        let every = request.every_ms.map(Duration::from_millis);
+        let deadline = Duration::from_millis(request.deadline_ms);
+        let (engine, news) = (self.inside.engine.clone(), self.inside.news());
+        let begun = Standing::new(engine, request.sql, every, deadline, news);
+        let mut standing = match self.until_gone(begun)? {
+            Ok(standing) => standing,
+            Err(e) => return self.refuse(&e),
+        };
+        loop {
+            let next = async move {
+                let change = standing.next().await;
+                (standing, change)
+            };
+            let change;
+            (standing, change) = self.until_gone(next)?;
+            match change {
+                // This waits for a slow reader, on a thread that has nothing else to do.
+                Ok(change) => self.tell(&change)?,
+                Err(e) => return self.refuse(&e),
+            }
+        }
+    }
+
+    /// What comes of `work`; an error as soon as nobody is at the other end, and then it ends.
+    fn until_gone<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = T> + Send + 'static,
+    ) -> io::Result<T> {
+        let done = Arc::new(eventfd(0, EventfdFlags::CLOEXEC)?);
+        let rings = Rings(done.clone());
+        let task = self.runtime.spawn(async move {
+            let _rings = rings;
+            work.await
+        });
+        // Without any event asked for, the end of what can be written is told: who has only said that
+        // no more questions come still listens.
+        let mut waited =
+            [PollFd::new(&self.stream, PollFlags::empty()), PollFd::new(&*done, PollFlags::IN)];
+        while waited.iter().all(|fd| fd.revents().is_empty()) {
+            match poll(&mut waited, None) {
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(e) => return Err(e.into()),
+            }
+        }
+        if waited[1].revents().is_empty() {
+            task.abort();
+            return Err(io::ErrorKind::ConnectionAborted.into());
+        }
+        self.runtime.block_on(task).map_err(io::Error::other)
+    }
+
+    fn tell(&self, change: &Change) -> io::Result<()> {
+        let (mut new, mut gone, mut reply) = (Vec::new(), Vec::new(), Vec::new());
+        let encoded = arrow(&change.schema, &change.new, &mut new)
+            .and_then(|()| arrow(&change.schema, [&change.gone], &mut gone));
+        encoded.map_err(io::Error::other)?;
+        let (bytes, gone_bytes, rows) = (new.len(), Some(gone.len()), Some(change.rows));
+        serde_json::to_writer(&mut reply, &Head { bytes, gone_bytes, rows, ..Head::default() })?;
+        reply.push(b'\n');
+        reply.extend(new);
+        reply.extend(gone);
+        (&self.stream).write_all(&reply)
+    }
+
+    fn refuse(&self, error: &Error) -> io::Result<()> {
+        self.counts.refuse();
+        let mut reply = serde_json::to_vec(&Head::refusing(error.to_string(), error.hint()))?;
+        reply.push(b'\n');
+        (&self.stream).write_all(&reply)
     }
 }
 
-fn encode(answer: &Answer) -> Result<Vec<u8>, ArrowError> {
-    let mut bytes = Vec::new();
-    let mut writer = StreamWriter::try_new(&mut bytes, &answer.schema)?;
-    answer.batches.iter().try_for_each(|batch| writer.write(batch))?;
-    writer.finish()?;
-    drop(writer);
-    Ok(bytes)
+/// Wakes who polls, when it is dropped: also where what was done panics.
+struct Rings(Arc<OwnedFd>);
+
+impl Drop for Rings {
+    fn drop(&mut self) {
+        // It cannot be full.
+        let _ = rustix::io::write(&*self.0, &1u64.to_ne_bytes());
+    }
 }
 
 /// Asks the hub at the other end of `stream`.
@@ -176,28 +321,101 @@ fn encode(answer: &Answer) -> Result<Vec<u8>, ArrowError> {
 /// # Errors
 /// What the hub says; it is gone.
 pub(crate) fn ask(stream: &UnixStream, sql: &str, limits: &Limits) -> Result<Answer, Failure> {
-    let gone = |e: &dyn std::error::Error| Failure::new("the hub does not answer").because(e);
-    let deadline_ms = u64::try_from(limits.deadline.as_millis()).unwrap_or(u64::MAX);
-    let request = Request { sql: sql.to_owned(), rows: limits.rows, deadline_ms };
-    let mut line = serde_json::to_vec(&request).map_err(|e| gone(&e))?;
-    line.push(b'\n');
-    (&mut &*stream).write_all(&line).map_err(|e| gone(&e))?;
+    let deadline_ms = milliseconds(limits.deadline);
+    let request =
+        Request { sql: sql.to_owned(), rows: limits.rows, deadline_ms, ..Request::default() };
+    send(stream, &request)?;
     let mut input = BufReader::new(stream);
-    let mut line = String::new();
-    input.read_line(&mut line).map_err(|e| gone(&e))?;
-    let head: Head = serde_json::from_str(&line).map_err(|e| gone(&e))?;
-    if let Some(error) = head.error {
-        let failure = Failure::new(error);
-        return Err(match head.hint {
-            Some(hint) => failure.hint(hint),
-            None => failure,
-        });
-    }
-    let mut body = vec![0; head.bytes];
-    input.read_exact(&mut body).map_err(|e| gone(&e))?;
-    let reader = StreamReader::try_new(body.as_slice(), None).map_err(|e| gone(&e))?;
-    let schema = reader.schema();
-    let batches = reader.collect::<Result<Vec<_>, _>>().map_err(|e| gone(&e))?;
+    let head = head(&mut input)?;
+    let (schema, batches) = body(&mut input, head.bytes)?;
     let way = if head.way == "point" { Way::Point } else { Way::Planned };
     Ok(Answer { schema, batches, way, missing: head.missing })
+}
+
+/// What a hub tells of a question that stands.
+pub(crate) struct Changes {
+    input: BufReader<UnixStream>,
+}
+
+impl Changes {
+    /// Asks the hub at the other end of `stream`.
+    ///
+    /// # Errors
+    /// The hub is gone.
+    pub(crate) fn of(
+        stream: UnixStream,
+        sql: &str,
+        every: Option<Duration>,
+        deadline: Duration,
+    ) -> Result<Self, Failure> {
+        let request = Request {
+            sql: sql.to_owned(),
+            deadline_ms: milliseconds(deadline),
+            standing: true,
+            every_ms: every.map(milliseconds),
+            ..Request::default()
+        };
+        send(&stream, &request)?;
+        Ok(Self { input: BufReader::new(stream) })
+    }
+
+    /// The next change; `None` if there is none within `patience`.
+    ///
+    /// # Errors
+    /// What the hub says; it is gone.
+    pub(crate) fn next(&mut self, patience: Option<Duration>) -> Result<Option<Change>, Failure> {
+        self.input.get_ref().set_read_timeout(patience).map_err(|e| no_answer(&e))?;
+        match self.input.fill_buf() {
+            Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
+                return Ok(None);
+            }
+            Err(e) => return Err(no_answer(&e)),
+            Ok([]) => return Err(Failure::new("the hub went away")),
+            Ok(_) => {}
+        }
+        // What has begun comes whole.
+        self.input.get_ref().set_read_timeout(None).map_err(|e| no_answer(&e))?;
+        let head = head(&mut self.input)?;
+        let (schema, new) = body(&mut self.input, head.bytes)?;
+        let (_, gone) = body(&mut self.input, head.gone_bytes.unwrap_or_default())?;
+        let gone =
+            gone.into_iter().next().unwrap_or_else(|| RecordBatch::new_empty(schema.clone()));
+        Ok(Some(Change { schema, new, gone, rows: head.rows.unwrap_or_default() }))
+    }
+}
+
+fn milliseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn no_answer(e: &dyn std::error::Error) -> Failure {
+    Failure::new("the hub does not answer").because(e)
+}
+
+fn send(mut stream: &UnixStream, request: &Request) -> Result<(), Failure> {
+    let mut line = serde_json::to_vec(request).map_err(|e| no_answer(&e))?;
+    line.push(b'\n');
+    stream.write_all(&line).map_err(|e| no_answer(&e))
+}
+
+/// The line before an answer; a failure if the hub refuses.
+fn head(input: &mut impl BufRead) -> Result<Head, Failure> {
+    let mut line = String::new();
+    input.read_line(&mut line).map_err(|e| no_answer(&e))?;
+    let mut head: Head = serde_json::from_str(&line).map_err(|e| no_answer(&e))?;
+    let Some(error) = head.error.take() else { return Ok(head) };
+    let failure = Failure::new(error);
+    Err(match head.hint {
+        Some(hint) => failure.hint(hint),
+        None => failure,
+    })
+}
+
+fn body(input: &mut impl Read, bytes: usize) -> Result<(SchemaRef, Vec<RecordBatch>), Failure> {
+    let mut body = vec![0; bytes];
+    input.read_exact(&mut body).map_err(|e| no_answer(&e))?;
+    let reader = StreamReader::try_new(body.as_slice(), None).map_err(|e| no_answer(&e))?;
+    let schema = reader.schema();
+    let batches = reader.collect::<Result<Vec<_>, ArrowError>>().map_err(|e| no_answer(&e))?;
+    Ok((schema, batches))
 }

@@ -3,44 +3,71 @@
 //! `uplink` is the other end: what this machine's publishers have, sent to whoever follows. `source`
 //! is what the query engine reads: this machine's segments, and a mirror of every other node's.
 //! `mirror` puts what other nodes tell into shared memory of this one; `forward` has it measured now.
-//! `door` is the UNIX socket through which `skopos sql` asks.
+//! `door` is the UNIX socket through which `skopos sql` asks, `http` the door for everybody else;
+//! `counts` says what was asked through each.
 
 mod uplink;
 mod mirror;
 mod forward;
 mod source;
+mod counts;
 mod door;
-#[allow(dead_code, reason = "the doors that need it come one by one")]
 mod prometheus;
+mod http;
 
-pub(crate) use door::{ask, socket_path};
+pub(crate) use door::{Changes, ask, socket_path};
 pub(crate) use forward::Forward;
+pub(crate) use http::HttpArgs;
 pub(crate) use mirror::Mirrored;
 pub(crate) use uplink::Uplink;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use skopos_model::{Sample, Timestamp, Topic};
 use skopos_query::Engine;
 use skopos_shm::Host;
-use skopos_wire::{Follower, Plane};
+use skopos_wire::{Description, Follower, Interest, Plane, State, Watcher};
 use tokio::runtime::{Builder, Runtime};
+use tokio::sync::watch;
 
+use self::counts::{Counts, Doors, Publishing};
 use self::door::Door;
+use self::http::HttpDoor;
 use self::source::HubSource;
 use crate::agent::MIRROR_NAME;
 use crate::config::HubConfig;
 use crate::failure::Failure;
 use crate::live::LiveArgs;
-use crate::sql::Local;
+use crate::sql::{Local, Pulse};
+
+/// What stands behind every door.
+pub(crate) struct Inside {
+    engine: Arc<Engine>,
+    source: Arc<HubSource>,
+    pulse: Pulse,
+    /// Goes up whenever another node told something.
+    others: Arc<watch::Sender<u64>>,
+    /// What was asked through each door.
+    counts: Doors,
+}
+
+impl Inside {
+    /// Whoever follows these learns that something was published here, or told by another node.
+    fn news(&self) -> Vec<watch::Receiver<u64>> {
+        vec![self.pulse.follow(), self.others.subscribe()]
+    }
+}
 
 /// A hub at work, on threads of its own, until it is dropped: for `skopos hub` and `skopos up`.
 pub(crate) struct Hub {
     // Doors close first, then what they ask goes.
     _door: Door,
+    http: Result<HttpDoor, Option<Failure>>,
+    _publishing: Publishing,
     dir: PathBuf,
     #[cfg(feature = "bench")]
-    engine: Arc<Engine>,
+    inside: Arc<Inside>,
     _follower: Option<Follower>,
     _runtime: Runtime,
 }
@@ -54,26 +81,38 @@ impl Hub {
     pub(crate) fn start(
         dir: &Path,
         plane: Option<&LiveArgs>,
+        http: &HttpArgs,
         config: &HubConfig,
     ) -> Result<Self, Failure> {
         let runtime = Builder::new_multi_thread().enable_all().build();
         let runtime = runtime.map_err(|e| Failure::new("no threads can be started").because(&e))?;
-        let follower = plane.map(follow).transpose()?;
+        let others: Arc<watch::Sender<u64>> = Arc::default();
+        let follower = plane.map(|plane| follow(plane, Heard(others.clone()))).transpose()?;
         std::fs::create_dir_all(dir)
             .map_err(|e| Failure::new(format!("{} cannot be made", dir.display())).because(&e))?;
+        let no_thread = |e: std::io::Error| Failure::new("no thread can be started").because(&e);
         // What an agent mirrors here the hub knows from the nodes themselves.
         let local = Host::open_dirs(vec![dir.to_path_buf()])?.without(MIRROR_NAME);
         let local = Local::new(local);
-        let source = HubSource::new(local, follower.as_ref().map(|f| f.site().clone()));
-        let engine = Engine::new(Arc::new(source), config.aliases.clone())
+        let site = follower.as_ref().map(|f| f.site().clone());
+        let source = Arc::new(HubSource::new(local, site));
+        let engine = Engine::new(source.clone(), config.aliases.clone())
             .map_err(|e| Failure::new("the query engine cannot start").because(&e))?;
-        let engine = Arc::new(engine);
-        let door = Door::open(dir, engine.clone(), runtime.handle().clone())?;
+        let pulse = Pulse::start(Host::open_dirs(vec![dir.to_path_buf()])?).map_err(no_thread)?;
+        let [unix, by_http]: [Arc<Counts>; 2] = Default::default();
+        let counts = vec![("unix", unix.clone()), ("http", by_http.clone())];
+        let publishing = Publishing::start(dir, counts.clone()).map_err(no_thread)?;
+        let inside = Arc::new(Inside { engine: Arc::new(engine), source, pulse, others, counts });
+        let handle = runtime.handle();
+        let door = Door::open(dir, inside.clone(), unix, handle.clone())?;
+        let http = HttpDoor::open(http.or(config.http), inside.clone(), by_http, handle)?;
         Ok(Self {
             _door: door,
-            dir: dir.to_path_buf(),
             #[cfg(feature = "bench")]
-            engine,
+            inside,
+            http,
+            _publishing: publishing,
+            dir: dir.to_path_buf(),
             _follower: follower,
             _runtime: runtime,
         })
@@ -82,16 +121,36 @@ impl Hub {
     /// What answers, for a program that is the hub itself.
     #[cfg(feature = "bench")]
     pub(crate) fn engine(&self) -> &Arc<Engine> {
-        &self.engine
+        &self.inside.engine
     }
 
     /// Where it can be asked, a line each.
     pub(crate) fn doors(&self) -> Vec<String> {
-        vec![socket_path(&self.dir).display().to_string()]
+        let socket = socket_path(&self.dir).display().to_string();
+        std::iter::once(socket).chain(self.http.as_ref().ok().map(HttpDoor::url)).collect()
+    }
+
+    /// What is not as it would usually be: a door that somebody else has.
+    pub(crate) fn warning(&self) -> Option<&Failure> {
+        self.http.as_ref().err()?.as_ref()
     }
 }
 
-fn follow(plane: &LiveArgs) -> Result<Follower, Failure> {
+fn follow(plane: &LiveArgs, heard: Heard) -> Result<Follower, Failure> {
     let failed = |e| Failure::new("the hub cannot join").because(&e);
-    Follower::start(&Plane::open(&plane.config()).map_err(failed)?).map_err(failed)
+    let plane = Plane::open(&plane.config()).map_err(failed)?;
+    Follower::start_with(&plane, Interest::default(), heard).map_err(failed)
+}
+
+/// Wakes whoever waits for what other nodes tell.
+struct Heard(Arc<watch::Sender<u64>>);
+
+impl Watcher for Heard {
+    fn heard(&mut self, _: &str, _: &State) {
+        self.0.send_modify(|n| *n = n.wrapping_add(1));
+    }
+    fn came(&mut self, _: &Description) {}
+    fn told(&mut self, _: &Topic, _: &Sample) {}
+    fn checked(&mut self, _: &Topic, _: Timestamp) {}
+    fn went(&mut self, _: &Topic) {}
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
-use skopos_model::Timestamp;
+use skopos_model::{Timestamp, Topic};
 use skopos_query::{Described, Node, Row, Source, Wanted};
 use skopos_wire::{Site, Vertex};
 
@@ -119,5 +119,13 @@ impl Source for HubSource {
             nodes.entry(node.name().to_owned()).or_insert(found);
         }
         nodes.into_values().collect()
+    }
+
+    fn count(&self, topic: &Topic) -> Option<u64> {
+        if let Some(count) = self.local.count(topic) {
+            return Some(count);
+        }
+        let node = self.site.as_ref()?.node(topic.node())?;
+        node.state().mirror.find(topic).map(|vertex| vertex.told)
     }
 }

@@ -1,17 +1,19 @@
 //! An answer as a table, JSON, CSV, Markdown, tab-separated text or an Arrow stream.
 
-use std::io::{self, Write};
+use std::io::Write;
 use std::time::Duration;
 
 use clap::ValueEnum;
-use serde::Serialize;
+use skopos_model::Timestamp;
 use skopos_query::arrow::array::RecordBatch;
-use skopos_query::arrow::datatypes::DataType;
+use skopos_query::arrow::datatypes::{DataType, Schema};
 use skopos_query::arrow::error::ArrowError;
 use skopos_query::arrow::util::display::{ArrayFormatter, FormatOptions};
-use skopos_query::arrow::{csv, ipc, json};
+use skopos_query::arrow::{csv, ipc};
 use skopos_query::{Answer, Way};
 
+use super::pieces::{self, JsonRows};
+use super::standing::Change;
 use crate::failure::Failure;
 use crate::out::{Out, tell};
 
@@ -32,18 +34,6 @@ pub(crate) enum Format {
     Arrow,
 }
 
-/// Before the rows of the JSON document.
-#[derive(Serialize)]
-struct Head<'a> {
-    columns: Vec<ColumnJson<'a>>,
-}
-
-#[derive(Serialize)]
-struct ColumnJson<'a> {
-    name: &'a str,
-    r#type: String,
-}
-
 /// Prints it.
 pub(crate) fn show(
     answer: &Answer,
@@ -55,9 +45,9 @@ pub(crate) fn show(
         Format::Table => table(answer, took, out),
         Format::Md => markdown(answer, out),
         Format::Plain => plain(answer, out),
-        Format::Json => json(answer, took, out),
+        Format::Json => json(answer, took, out.writer()),
         Format::Csv => csv(answer, out),
-        Format::Arrow => arrow(answer, out),
+        Format::Arrow => arrow(&answer.schema, &answer.batches, out.writer()),
     };
     if !answer.missing.is_empty() {
         // The answer is still one; who reads it by program finds the names in the document.
@@ -73,7 +63,7 @@ pub(crate) fn show(
     }
 }
 
-fn cells(batch: &RecordBatch, null: &str) -> Result<Vec<Vec<String>>, ArrowError> {
+pub(crate) fn cells(batch: &RecordBatch, null: &str) -> Result<Vec<Vec<String>>, ArrowError> {
     let options = FormatOptions::default().with_null(null);
     let columns = batch.columns().iter().map(|column| ArrayFormatter::try_new(column, &options));
     let columns = columns.collect::<Result<Vec<_>, _>>()?;
@@ -129,27 +119,35 @@ fn markdown(answer: &Answer, out: &mut Out) -> Result<(), ArrowError> {
     Ok(())
 }
 
-fn json(answer: &Answer, took: Duration, out: &mut Out) -> Result<(), ArrowError> {
-    let column = |field: &'_ std::sync::Arc<_>| -> String {
-        let field: &skopos_query::arrow::datatypes::Field = field;
-        field.data_type().to_string()
-    };
-    let fields = answer.schema.fields();
-    let columns = fields.iter().map(|f| ColumnJson { name: f.name(), r#type: column(f) });
-    let head = serde_json::to_string(&Head { columns: columns.collect() });
-    let head = head.map_err(io::Error::other)?;
-    let way = if answer.way == Way::Point { "point" } else { "planned" };
-    let mut writer = out.writer();
-    // The rows are written as they are, so that a long answer is not in memory twice.
-    write!(writer, "{},\"rows\":", head.trim_end_matches('}'))?;
-    let builder = json::WriterBuilder::new().with_explicit_nulls(true);
-    let mut rows = builder.build::<_, json::writer::JsonArray>(&mut writer);
-    rows.write_batches(&answer.batches.iter().collect::<Vec<_>>())?;
+fn json(answer: &Answer, took: Duration, writer: &mut impl Write) -> Result<(), ArrowError> {
+    let mut rows = JsonRows::new(answer, took)?;
+    for batch in &answer.batches {
+        writer.write_all(&rows.piece(batch)?)?;
+    }
+    writer.write_all(&rows.end()?)?;
+    Ok(())
+}
+
+fn rows_json(batches: &[RecordBatch], writer: &mut impl Write) -> Result<(), ArrowError> {
+    let mut rows = pieces::rows(Vec::new());
+    rows.write_batches(&batches.iter().collect::<Vec<_>>())?;
     rows.finish()?;
-    drop(rows);
-    let missing = serde_json::to_string(&answer.missing).map_err(io::Error::other)?;
-    let took = took.as_secs_f64();
-    writeln!(writer, ",\"way\":\"{way}\",\"missing\":{missing},\"elapsed_seconds\":{took:.6}}}")?;
+    writer.write_all(&rows.into_inner())?;
+    Ok(())
+}
+
+/// What changed in an answer that stands, as `docs/json/watch-sql.schema.json` has it.
+pub(crate) fn change_json(
+    change: &Change,
+    time: Timestamp,
+    writer: &mut impl Write,
+) -> Result<(), ArrowError> {
+    write!(writer, "{{\"event\":\"rows\",\"time\":\"{time}\",\"time_ns\":{}", time.as_nanos())?;
+    write!(writer, ",\"new\":")?;
+    rows_json(&change.new, writer)?;
+    write!(writer, ",\"gone\":")?;
+    rows_json(std::slice::from_ref(&change.gone), writer)?;
+    write!(writer, ",\"rows\":{}}}", change.rows)?;
     Ok(())
 }
 
@@ -160,8 +158,13 @@ fn csv(answer: &Answer, out: &mut Out) -> Result<(), ArrowError> {
     nothing.into_iter().chain(&answer.batches).try_for_each(|batch| writer.write(batch))
 }
 
-fn arrow(answer: &Answer, out: &mut Out) -> Result<(), ArrowError> {
-    let mut writer = ipc::writer::StreamWriter::try_new(out.writer(), &answer.schema)?;
-    answer.batches.iter().try_for_each(|batch| writer.write(batch))?;
+/// As an Arrow IPC stream.
+pub(crate) fn arrow<'b>(
+    schema: &Schema,
+    batches: impl IntoIterator<Item = &'b RecordBatch>,
+    writer: impl Write,
+) -> Result<(), ArrowError> {
+    let mut writer = ipc::writer::StreamWriter::try_new(writer, schema)?;
+    batches.into_iter().try_for_each(|batch| writer.write(batch))?;
     writer.finish()
 }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::{PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
-use skopos_model::Timestamp;
+use skopos_model::{Timestamp, Topic};
 use skopos_query::{Described, Node, Row, Source, Wanted};
 use skopos_shm::{Host, Segment, Vertex, now};
 
@@ -163,5 +163,12 @@ impl Source for Local {
             }
         });
         nodes.into_values().collect()
+    }
+
+    fn count(&self, topic: &Topic) -> Option<u64> {
+        let mut count = None;
+        let wanted = Wanted::These(vec![topic.clone()]);
+        self.visit(&wanted, &mut |vertex| count = Some(vertex.count()));
+        count
     }
 }

@@ -1,15 +1,26 @@
 //! SQL on this machine's live values: what the engine reads, and how an answer is shown.
 
 mod local;
+mod pulse;
+mod standing;
+mod pieces;
 mod answer;
 mod shell;
 
-pub(crate) use answer::Format;
+#[cfg(feature = "hub")]
+pub(crate) use answer::arrow;
+pub(crate) use answer::{Format, cells, change_json};
 pub(crate) use local::Local;
+#[cfg(feature = "hub")]
+pub(crate) use pieces::{ArrowRows, JsonRows};
+pub(crate) use pulse::Pulse;
 pub(crate) use shell::shell;
+#[cfg(feature = "hub")]
+pub(crate) use standing::any;
+pub(crate) use standing::{Change, Standing};
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use skopos_query::{Answer, Engine, Error, Limits};
 
@@ -31,6 +42,49 @@ pub(crate) struct Asker {
     limits: Limits,
 }
 
+/// A question that stands, whoever answers it.
+pub(crate) enum Watching {
+    /// This process.
+    Here { standing: Box<Standing>, runtime: tokio::runtime::Runtime, _pulse: Pulse },
+    /// The hub of this machine.
+    #[cfg(feature = "hub")]
+    Hub(crate::hub::Changes),
+}
+
+impl Watching {
+    /// What is published on this machine.
+    pub(crate) fn here(
+        hosts: [skopos_shm::Host; 2],
+        sql: &str,
+        every: Option<Duration>,
+        deadline: Duration,
+    ) -> Result<Self, Failure> {
+        let [read, listened] = hosts;
+        let pulse = Pulse::start(listened);
+        let pulse = pulse.map_err(|e| Failure::new("no thread can be started").because(&e))?;
+        let (engine, runtime) = engine(Local::new(read))?;
+        let news = vec![pulse.follow()];
+        let standing = Standing::new(Arc::new(engine), sql.to_owned(), every, deadline, news);
+        let standing = runtime.block_on(standing).map_err(|e| failed(&e))?;
+        Ok(Self::Here { standing: Box::new(standing), runtime, _pulse: pulse })
+    }
+
+    /// What changed, the first time the whole answer; `None` if nothing did within `patience`.
+    pub(crate) fn next(&mut self, patience: Option<Duration>) -> Result<Option<Change>, Failure> {
+        match self {
+            Self::Here { standing, runtime, .. } => runtime.block_on(async {
+                let change = match patience {
+                    Some(patience) => tokio::time::timeout(patience, standing.next()).await,
+                    None => Ok(standing.next().await),
+                };
+                change.ok().transpose().map_err(|e| failed(&e))
+            }),
+            #[cfg(feature = "hub")]
+            Self::Hub(changes) => changes.next(patience),
+        }
+    }
+}
+
 /// Who answers.
 enum Whom {
     /// This process, of what is published on this machine.
@@ -43,10 +97,7 @@ enum Whom {
 impl Asker {
     /// Of what is published on this machine.
     pub(crate) fn here(local: Local, limits: Limits) -> Result<Self, Failure> {
-        let engine = Engine::new(Arc::new(local), std::collections::BTreeMap::new());
-        let engine = engine.map_err(|e| failed(&e))?;
-        let runtime = tokio::runtime::Builder::new_multi_thread().enable_time().build();
-        let runtime = runtime.map_err(|e| Failure::new("no threads can be started").because(&e))?;
+        let (engine, runtime) = engine(local)?;
         Ok(Self { whom: Whom::Here { engine: Box::new(engine), runtime }, limits })
     }
 
@@ -81,6 +132,13 @@ impl Asker {
         let Ok(answer) = self.ask(NAMES) else { return Vec::new() };
         answer::all_cells(&answer, "").unwrap_or_default().into_iter().flatten().collect()
     }
+}
+
+fn engine(local: Local) -> Result<(Engine, tokio::runtime::Runtime), Failure> {
+    let engine = Engine::new(Arc::new(local), std::collections::BTreeMap::new());
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_time().build();
+    let runtime = runtime.map_err(|e| Failure::new("no threads can be started").because(&e))?;
+    Ok((engine.map_err(|e| failed(&e))?, runtime))
 }
 
 fn failed(error: &Error) -> Failure {

@@ -9,7 +9,7 @@ use crate::agent::Signals;
 use crate::cli::Global;
 use crate::config::Config;
 use crate::failure::Failure;
-use crate::hub::Hub;
+use crate::hub::{HttpArgs, Hub};
 use crate::live::LiveArgs;
 use crate::out::Out;
 
@@ -17,6 +17,8 @@ use crate::out::Out;
 pub(crate) struct HubArgs {
     #[command(flatten)]
     live: LiveArgs,
+    #[command(flatten)]
+    http: HttpArgs,
     /// Read this file
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -26,11 +28,14 @@ pub(crate) fn run(global: &Global, args: &HubArgs) -> Result<ExitCode, Failure> 
     let signals = Signals::catch()?;
     let config = Config::load(args.config.as_deref())?;
     let dir = global.dir.clone().unwrap_or_else(skopos_shm::runtime_dir);
-    let hub = Hub::start(&dir, Some(&args.live), &config.hub)?;
+    let hub = Hub::start(&dir, Some(&args.live), &args.http, &config.hub)?;
     let mut out = Out::new(global.style());
     let doors = hub.doors().join(", ");
     out.line(format!("skopos hub: site `{}`, asked at {doors}", args.live.site()))?;
     out.flush()?;
+    if let Some(warning) = hub.warning() {
+        let _ = warning.report();
+    }
     signals.wait()?;
     Ok(ExitCode::SUCCESS)
 }

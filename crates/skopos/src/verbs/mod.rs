@@ -1,6 +1,6 @@
 //! What each verb does, a file each.
 
-mod up;
+pub(crate) mod up;
 mod agent;
 mod run;
 pub(crate) mod archive;
@@ -12,6 +12,8 @@ mod record;
 mod publish;
 #[cfg(feature = "sql")]
 pub(crate) mod sql;
+#[cfg(feature = "sql")]
+mod watch_sql;
 #[cfg(feature = "hub")]
 pub(crate) mod hub;
 #[cfg(feature = "hub")]

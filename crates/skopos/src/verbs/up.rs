@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+use clap::Args;
 use skopos_model::{Timestamp, Topic};
 use skopos_shm::{Segment, Vertex};
 
@@ -21,20 +22,29 @@ const SUMMARY_EVERY: Duration = Duration::from_secs(5);
 /// The first line comes as soon as two ticks make a rate.
 const FIRST_SUMMARY: Duration = Duration::from_millis(1500);
 
-pub(crate) fn run(global: &Global, args: &AgentArgs) -> Result<ExitCode, Failure> {
+#[derive(Debug, Args)]
+pub(crate) struct UpArgs {
+    #[command(flatten)]
+    agent: AgentArgs,
+    #[cfg(feature = "hub")]
+    #[command(flatten)]
+    http: crate::hub::HttpArgs,
+}
+
+pub(crate) fn run(global: &Global, args: &UpArgs) -> Result<ExitCode, Failure> {
     if global.style() == Style::Json {
-        let agent = Agent::start(global, args, Signals::catch()?)?;
-        #[cfg(feature = "hub")]
-        let _hub = start_hub(&agent, args)?;
+        let agent = Agent::start(global, &args.agent, Signals::catch()?)?;
+        let mut out = Out::new(global.style());
+        let _hub = start_hub(&agent, args, &mut out)?;
+        out.flush()?;
         return daemon::tend(agent, global);
     }
     let signals = Signals::catch()?;
     let mut out = Out::new(global.style());
     out.line(format!("skopos {}: looking at this machine …", env!("CARGO_PKG_VERSION")))?;
     out.flush()?;
-    let mut agent = Agent::start(global, args, signals)?;
-    #[cfg(feature = "hub")]
-    let _hub = start_hub(&agent, args)?;
+    let mut agent = Agent::start(global, &args.agent, signals)?;
+    let (_hub, doors) = start_hub(&agent, args, &mut out)?;
     let mut summary = None;
     let mut next = Instant::now() + FIRST_SUMMARY;
     agent.run(&mut |agent, event| {
@@ -46,7 +56,7 @@ pub(crate) fn run(global: &Global, args: &AgentArgs) -> Result<ExitCode, Failure
         }
         match &mut summary {
             None => {
-                introduce(&mut out, agent)?;
+                introduce(&mut out, agent, &doors)?;
                 let mut first = Summary::new(Segment::open(agent.segment_path())?, agent.node());
                 // The counters' start, so that the first line has rates.
                 let _ = first.line();
@@ -67,14 +77,30 @@ pub(crate) fn run(global: &Global, args: &AgentArgs) -> Result<ExitCode, Failure
 }
 
 /// A hub beside the agent: it knows this machine, and with `--live` all others of the site.
+/// With where else than by `skopos` it is asked.
 #[cfg(feature = "hub")]
-fn start_hub(agent: &Agent, args: &AgentArgs) -> Result<crate::hub::Hub, Failure> {
-    let config = crate::config::Config::load(args.config.as_deref())?.hub;
-    crate::hub::Hub::start(agent.dir(), args.live.then_some(&args.plane), &config)
+fn start_hub(
+    agent: &Agent,
+    args: &UpArgs,
+    out: &mut Out,
+) -> Result<(crate::hub::Hub, Vec<String>), Failure> {
+    let config = crate::config::Config::load(args.agent.config.as_deref())?.hub;
+    let plane = args.agent.live.then_some(&args.agent.plane);
+    let hub = crate::hub::Hub::start(agent.dir(), plane, &args.http, &config)?;
+    if let Some(failure) = hub.warning() {
+        warn(out, &failure.in_one_line())?;
+    }
+    let doors = hub.doors().split_off(1);
+    Ok((hub, doors))
+}
+
+#[cfg(not(feature = "hub"))]
+fn start_hub(_: &Agent, _: &UpArgs, _: &mut Out) -> Result<((), Vec<String>), Failure> {
+    Ok(((), Vec::new()))
 }
 
 /// What is sensed, what is not and why, and what to try.
-fn introduce(out: &mut Out, agent: &Agent) -> Result<(), Failure> {
+fn introduce(out: &mut Out, agent: &Agent, doors: &[String]) -> Result<(), Failure> {
     let Status { node, sensors, skips, .. } = agent.status();
     let facts: usize = sensors.iter().map(|s| s.facts).sum();
     let senses: Vec<String> = sensors.iter().map(|s| format!("{} ({})", s.name, s.facts)).collect();
@@ -101,6 +127,9 @@ fn introduce(out: &mut Out, agent: &Agent) -> Result<(), Failure> {
     #[cfg(feature = "hub")]
     for example in crate::sql::EXAMPLES {
         out.line(format!("  skopos{option} sql \"{example}\""))?;
+    }
+    for door in doors {
+        out.line(format!("  curl {door}/metrics"))?;
     }
     out.line("Ctrl-C ends it.")?;
     Ok(())

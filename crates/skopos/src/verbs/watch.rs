@@ -31,6 +31,10 @@ enum Line {
 }
 
 pub(crate) fn run(global: &Global, args: &WatchArgs) -> Result<ExitCode, Failure> {
+    #[cfg(feature = "sql")]
+    if let Some(sql) = &args.sql {
+        return super::watch_sql::run(global, args, sql);
+    }
     let mut host = open_host(global)?;
     let mut patterns = Vec::new();
     for text in &args.patterns {

@@ -21,4 +21,6 @@ mod delphi;
 mod sql;
 #[cfg(feature = "hub")]
 mod plane;
+#[cfg(feature = "hub")]
+mod http;
 mod archive;

@@ -1,0 +1,92 @@
+//! `skopos watch --sql`: a question that stands, and the rows that are new whenever its answer changes.
+
+use std::io::Write as _;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use skopos_query::Limits;
+use skopos_query::arrow::error::ArrowError;
+use skopos_shm::now;
+
+use crate::cli::{Global, WatchArgs};
+use crate::failure::Failure;
+use crate::find::open_host;
+use crate::format;
+use crate::out::{Out, Style, tell};
+use crate::sql::{Change, Watching, cells, change_json};
+
+pub(super) fn run(global: &Global, args: &WatchArgs, sql: &str) -> Result<ExitCode, Failure> {
+    // A time that no clock can tell is for ever.
+    let end = args.run_for.and_then(|d| Instant::now().checked_add(d));
+    let mut watching = watching(global, sql, args.every)?;
+    let mut out = Out::new(global.style());
+    let mut left = args.count;
+    let mut has_head = false;
+    while left != Some(0) {
+        let patience = end.map(|end| end.saturating_duration_since(Instant::now()));
+        if patience.is_some_and(|patience| patience.is_zero()) {
+            break;
+        }
+        let Some(change) = watching.next(patience)? else { break };
+        let shown = show(&mut out, &change, !std::mem::replace(&mut has_head, true));
+        shown.map_err(|e| match e {
+            ArrowError::IoError(_, e) => e.into(),
+            e => Failure::new("the answer cannot be shown").because(&e),
+        })?;
+        out.flush()?;
+        left = left.map(|n| n - 1);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The hub of this machine, if there is one, knows all that this process could find out, and more.
+fn watching(global: &Global, sql: &str, every: Option<Duration>) -> Result<Watching, Failure> {
+    let deadline = Limits::default().deadline;
+    #[cfg(feature = "hub")]
+    {
+        let dir = global.dir.clone().unwrap_or_else(skopos_shm::runtime_dir);
+        let path = crate::hub::socket_path(&dir);
+        if let Ok(stream) = std::os::unix::net::UnixStream::connect(path) {
+            return Ok(Watching::Hub(crate::hub::Changes::of(stream, sql, every, deadline)?));
+        }
+    }
+    Watching::here([open_host(global)?, open_host(global)?], sql, every, deadline)
+}
+
+fn show(out: &mut Out, change: &Change, is_first: bool) -> Result<(), ArrowError> {
+    let time = now();
+    if out.style == Style::Json {
+        change_json(change, time, out.writer())?;
+        writeln!(out.writer())?;
+        return Ok(());
+    }
+    let mut rows = Vec::new();
+    for batch in &change.new {
+        rows.extend(cells(batch, if out.style == Style::Plain { "" } else { "NULL" })?);
+    }
+    if out.style == Style::Plain {
+        for row in &rows {
+            out.line(format!("{}\t{}", time.as_nanos(), row.join("\t")))?;
+        }
+    } else {
+        if is_first {
+            let names = change.schema.fields().iter().map(|field| field.name().as_str());
+            let head = names.collect::<Vec<_>>().join("  ");
+            out.line(out.dim(&format!("{:12}  {head}", "time")))?;
+        }
+        let time = out.dim(&format::time_of_day(time));
+        let mut table: Vec<Vec<String>> = rows;
+        for row in &mut table {
+            row.insert(0, time.clone());
+        }
+        out.table(&table, &[])?;
+    }
+    let (new, gone) =
+        (change.new.iter().map(|b| b.num_rows()).sum::<usize>(), change.gone.num_rows());
+    if gone > new {
+        // One that changed is both; these have nothing in their place.
+        let (rows, left) = (if gone - new == 1 { "row is" } else { "rows are" }, change.rows);
+        tell(format!("{} {rows} gone, {left} left", gone - new));
+    }
+    Ok(())
+}
