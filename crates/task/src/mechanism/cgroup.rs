@@ -5,6 +5,7 @@
 //! a group was charged for has page cache in it, so its peak is no need of the task's.
 
 mod handed;
+mod named;
 
 use std::ffi::CString;
 use std::fs::{self, File};
@@ -17,6 +18,7 @@ use std::time::Duration;
 use skopos_model::task::{Completeness, Crossing, Limit, Limits};
 
 use self::handed::Handed;
+use self::named::sweep;
 use super::{Launch, Mechanism};
 use crate::seen::{Offer, Seen};
 use crate::sys::Pid;
@@ -167,7 +169,7 @@ impl Mechanism for Cgroup {
         for parent in parents(&own, &mounts) {
             sweep(&parent);
             self.hand_down(&parent);
-            let folder = parent.join(format!("{PREFIX}{}", std::process::id()));
+            let folder = parent.join(named::own(named::TASK)?);
             match fs::create_dir(&folder) {
                 Ok(()) => self.groups.push(Group { folder, parent }),
                 Err(e) => {
@@ -316,9 +318,6 @@ impl Drop for Cgroup {
     }
 }
 
-/// What groups are called, before the monitor's process id.
-const PREFIX: &str = "skopos-";
-
 /// How often it is tried to take a group away, and the time between: a process that is about to end
 /// can neither leave it nor be left in it, and needs a few milliseconds.
 const REMOVALS: usize = 100;
@@ -349,22 +348,6 @@ fn divided(cpu: f64, ticks: (u64, u64)) -> Option<(f64, f64)> {
     let (user, system) = (ticks.0 as f64, ticks.1 as f64);
     let share = user / (user + system);
     (user + system > 0.0).then_some((cpu * share, cpu * (1.0 - share)))
-}
-
-/// Takes empty groups away of monitors that died, and first those of monitors inside of theirs.
-fn sweep(parent: &Path) {
-    for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
-        let name = entry.file_name();
-        let id = |n: &str| {
-            n.strip_prefix(handed::OWN).or_else(|| n.strip_prefix(PREFIX))?.parse::<Pid>().ok()
-        };
-        let monitor = name.to_str().and_then(id);
-        if monitor.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists()) {
-            sweep(&entry.path());
-            // One that is not empty stays: its task runs on.
-            let _ = fs::remove_dir(entry.path());
-        }
-    }
 }
 
 /// The controllers of version 1 that are of use. With `cpu` the task as a whole shares the processors

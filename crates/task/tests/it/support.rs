@@ -54,6 +54,7 @@ pub(crate) fn run(order: &Order) -> Ran {
         unsafe { libc::_exit(code) };
     }
     drop(writer);
+    let started = started(child);
     let mut text = String::new();
     fs::File::from(reader).read_to_string(&mut text).expect("an answer");
     let mut status = 0;
@@ -72,7 +73,7 @@ pub(crate) fn run(order: &Order) -> Ran {
             value["after"].as_u64().expect("a number") as usize,
         ),
         children: strings("children"),
-        groups: groups(child),
+        groups: groups(child, &started),
     }
 }
 
@@ -99,14 +100,26 @@ fn inside(order: &Order, writer: OwnedFd) -> std::io::Result<()> {
     std::io::Write::write_all(&mut fs::File::from(writer), answer.to_string().as_bytes())
 }
 
+/// When a process started, in ticks: its id may have been another's.
+fn started(pid: i32) -> String {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).expect("it is there");
+    let (_, after) = stat.rsplit_once(')').expect("a command");
+    after.split_whitespace().nth(19).expect("a time").to_owned()
+}
+
+fn is_of(group: &str, monitor: i32, started: &str) -> bool {
+    let kinds = ["skopos-", "skopos-monitor-"];
+    kinds.iter().any(|kind| group == format!("{kind}{monitor}-{started}"))
+}
+
 /// Groups of a monitor, in any hierarchy.
-fn groups(monitor: i32) -> Vec<PathBuf> {
+fn groups(monitor: i32, started: &str) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut waiting = vec![PathBuf::from("/sys/fs/cgroup")];
     while let Some(folder) = waiting.pop() {
         for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
             if entry.file_type().is_ok_and(|t| t.is_dir()) {
-                if entry.file_name().to_str() == Some(&format!("skopos-{monitor}")) {
+                if entry.file_name().to_str().is_some_and(|name| is_of(name, monitor, started)) {
                     found.push(entry.path());
                 }
                 waiting.push(entry.path());

@@ -99,7 +99,7 @@ pub(super) fn plan(args: &RunArgs, order: &mut Order) -> Result<Option<Auto>, Fa
     // There is more to give than the first limit, also where all tasks so far used the same.
     let maximum = if seen > first { seen } else { 2.0 * first };
     let limit = Limit { resource: memory, most: first };
-    order.limits.add(limit).map_err(|e| super::wrong_limit(&e))?;
+    order.limits.add(limit).map_err(|e| super::limits::wrong_limit(&e))?;
     Ok(Some(Auto { maximum, input: Input::here() }))
 }
 

@@ -8,6 +8,7 @@ mod arrow;
 mod auto;
 mod files;
 mod job;
+mod limits;
 mod refused;
 mod text;
 
@@ -17,9 +18,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use serde::Serialize;
-use skopos_model::task::{
-    Crossing, ExitType, LimitError, Limits, MechanismUse, RESOURCES, Rank, Resource, Summary,
-};
+use skopos_model::task::{Crossing, ExitType, MechanismUse, Rank, Summary};
 use skopos_store::archive::Archive;
 use skopos_task::{Choice, Failed, MECHANISMS, Order, Outcome, Unfit, choose};
 
@@ -36,23 +35,6 @@ const NOT_EXECUTABLE: u8 = 126;
 const KILLED: i32 = 137;
 /// Added to the number of the signal that ended a command.
 const SIGNALLED: u8 = 128;
-
-/// Resources that can be limited because their value is known while the task runs.
-const LIMITED: [&str; 13] = [
-    "wall_seconds",
-    "cpu_seconds",
-    "cores",
-    "processes_max",
-    "threads_max",
-    "resident_bytes_max",
-    "pss_bytes_max",
-    "virtual_bytes_max",
-    "swap_bytes_max",
-    "read_bytes",
-    "written_bytes",
-    "files",
-    "footprint_bytes",
-];
 
 /// `docs/json/run-explain.schema.json`.
 #[derive(Serialize)]
@@ -201,52 +183,17 @@ fn order(args: &RunArgs) -> Result<Order, Failure> {
         )
         .hint("leave out either `--attach PID` or `-- COMMAND`"));
     }
-    let mut limits = Limits::default();
-    for text in &args.limits {
-        let Some(text) = auto::without(text) else { continue };
-        let more = Limits::parse(&text).map_err(|e| wrong_limit(&e))?;
-        for limit in more.iter() {
-            if !LIMITED.contains(&limit.resource.name) {
-                return Err(Failure::new(format!("`{}` cannot be limited", limit.resource.name))
-                    .hint(format!("it is known at the end only; what can is {}", names())));
-            }
-            limits.add(limit).map_err(|e| wrong_limit(&e))?;
-        }
-    }
     Ok(Order {
         command: args.command.clone(),
         attach: args.attach,
         class: args.name.clone(),
         level: args.level.0,
-        limits,
+        limits: limits::typed(&args.limits)?,
         kill_after: args.kill_after,
         interval: args.series,
         watch: args.watch.clone(),
         only: args.mechanisms.clone(),
     })
-}
-
-fn wrong_limit(e: &LimitError) -> Failure {
-    let failure = Failure::new(format!("--limit: {e}"));
-    match e {
-        LimitError::Unknown(name) => {
-            let names = || RESOURCES.iter().filter(|r| LIMITED.contains(&r.name));
-            let names = names().flat_map(|r| [r.alias, r.name]).filter(|n| !n.is_empty());
-            let likeness = |known: &str| strsim::normalized_damerau_levenshtein(known, name);
-            let nearest = names.max_by(|a, b| likeness(a).total_cmp(&likeness(b)));
-            match nearest.filter(|n| likeness(n) > 0.5) {
-                Some(nearest) => failure.hint(format!("did you mean `{nearest}`?")),
-                None => failure.hint(format!("what can be limited is {}", self::names())),
-            }
-        }
-        _ => failure,
-    }
-}
-
-/// What can be limited, by its short names where it has them.
-fn names() -> String {
-    let limited = RESOURCES.iter().filter(|r| LIMITED.contains(&r.name));
-    limited.map(Resource::short).collect::<Vec<_>>().join(", ")
 }
 
 fn explain(global: &Global, order: &Order) -> Result<ExitCode, Failure> {

@@ -210,7 +210,8 @@ fn no_group_is_left_behind() {
             all.iter().flat_map(|folder| std::fs::read_dir(folder).into_iter().flatten().flatten());
         entries.map(|e| e.path()).collect::<Vec<_>>()
     };
-    let own = |pid: u32| groups().iter().any(|g| g.ends_with(format!("skopos-{pid}")));
+    let is_of = |group: &Path, pid: u32| text(group).contains(&format!("/skopos-{pid}-"));
+    let own = |pid: u32| groups().iter().any(|group| is_of(group, pid));
     let mut child = monitor(&["--", "sleep", "0.2"]).spawn().expect("it starts");
     let pid = child.id();
     assert!(child.wait().expect("it ends").success());

@@ -170,7 +170,7 @@ fn it_is_told_whether_the_kernel_keeps_a_limit() {
 #[test]
 fn a_limit_that_is_too_small_to_begin_with_ends_the_task_and_not_the_monitor() {
     for level in ["1", "2"] {
-        let told = limited("memory=1", &["--level", level, "--", "sleep", "60"]);
+        let told = limited("memory=4096", &["--level", level, "--", "sleep", "60"]);
         is_ended_for(&told, "memory");
     }
 }

@@ -10,7 +10,7 @@ use rustix::thread::CapabilitySet;
 
 use super::Totals;
 use super::load::{Loaded, load};
-use super::tables::{CALLS_WORDS, FILE_WORDS, MAX_FILES, PEER_KEY, PEER_WORDS, Tables};
+use super::tables::{CALLS_WORDS, FILE_WORDS, KINDS, MAX_FILES, PEER_KEY, PEER_WORDS, Tables};
 use crate::sys::Pid;
 use crate::sys::netlink;
 
@@ -105,7 +105,7 @@ impl Kernel {
     pub(super) fn tables(&self) -> Option<Tables> {
         let maps = self.files.as_ref()?;
         let calls = maps.calls.get(&0, 0).ok()?;
-        let last = (calls[0] as u32).saturating_add(super::tables::FIRST_FILE).min(MAX_FILES);
+        let last = (calls[0] as u32).saturating_add(KINDS.len() as u32).min(MAX_FILES);
         Some(Tables {
             files: (0..last).map_while(|row| maps.files.get(&row, 0).ok()).collect(),
             peers: maps.peers.iter().filter_map(Result::ok).collect(),

@@ -13,7 +13,6 @@ use crate::sys::Pid;
 
 /// Rows of files, those included that are none.
 pub(super) const MAX_FILES: u32 = 16_384;
-pub(super) const FIRST_FILE: u32 = KINDS.len() as u32;
 const SIZES: usize = 24;
 pub(super) const FILE_WORDS: usize = 8 + 2 * SIZES;
 pub(super) const PEER_KEY: usize = 20;
@@ -21,7 +20,7 @@ pub(super) const PEER_WORDS: usize = 5;
 pub(super) const CALLS_WORDS: usize = 10;
 
 /// Files that are none: what found no place, pipes, descriptors without a name, sockets.
-const KINDS: [&str; 4] = ["others", "pipes", "nameless", "sockets"];
+pub(super) const KINDS: [&str; 4] = ["others", "pipes", "nameless", "sockets"];
 
 /// What system calls do not tell when they return.
 const NOT_COUNTED: [&str; 3] = ["closes", "stream_read_bytes", "stream_written_bytes"];

@@ -7,8 +7,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// What the group of the monitor itself is called, before its process id.
-pub(super) const OWN: &str = "skopos-monitor-";
+use super::named;
 
 /// Controllers that a group was made to hand down; taken back when it is dropped.
 #[derive(Debug)]
@@ -59,7 +58,7 @@ impl Handed {
 
     /// The monitor goes into a group of its own.
     fn step_down(&mut self, own: &str) -> io::Result<()> {
-        let folder = self.parent.join(format!("{OWN}{own}"));
+        let folder = self.parent.join(named::own(named::MONITOR)?);
         fs::create_dir(&folder)?;
         self.own = Some(folder.clone());
         fs::write(folder.join("cgroup.procs"), own)
