@@ -3,3 +3,5 @@
 mod support;
 mod conformance;
 mod preload;
+#[cfg(feature = "bpf")]
+mod ring;

@@ -122,9 +122,13 @@ impl Kernel {
 
     /// Hands out what was told until now, oldest first: no more than the ring holds, for a task may fork
     /// as fast as this reads.
-    pub(super) fn take(&mut self, mut record: impl FnMut(&[u8])) {
+    pub(super) fn take(&mut self, record: impl FnMut(&[u8])) {
+        self.take_some(RING_BYTES, record);
+    }
+
+    fn take_some(&mut self, most: usize, mut record: impl FnMut(&[u8])) {
         let mut bytes = 0;
-        while bytes < RING_BYTES
+        while bytes < most
             && let Some(next) = self.ring.next()
         {
             bytes += RECORD_HEADER + next.len();
@@ -224,5 +228,25 @@ mod tests {
         ] {
             assert_eq!(is_at_least(release, TELLS_MEMORY), expected, "{release}");
         }
+    }
+
+    #[test]
+    fn no_more_is_handed_out_at_once_than_the_ring_holds() {
+        let mut kernel = match Kernel::open(None, false) {
+            Ok(kernel) => kernel,
+            Err(why) => return println!("skipped: {why}"),
+        };
+        kernel.put(std::process::id() as Pid).expect("there is room");
+        let start = || std::process::Command::new("true").status().expect("it starts");
+        start();
+        // Whenever one is read there is another.
+        let mut records = 0;
+        kernel.take_some(2048, |_| {
+            records += 1;
+            assert!(records < 500, "this goes on for ever");
+            start();
+        });
+        assert!(records > 2048 / 600, "{records}: none is longer");
+        assert!(kernel.ring.next().is_some(), "the rest is for the next time");
     }
 }
