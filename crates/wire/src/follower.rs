@@ -1,11 +1,13 @@
 //! Following a site: what comes from the session is taken in by one thread.
 //!
 //! Callbacks of the session only put messages into a bounded queue: one that waited would hold up the
-//! session, and with it everybody.
+//! session, and with it everybody. A batch for which there is no room is lost, counted, and made up for by
+//! a snapshot; who came and went is not lost.
 
+use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -24,6 +26,9 @@ use crate::{Batch, Error};
 /// fit is lost, counted and asked for again.
 const MAX_WAITING: usize = 8192;
 
+/// Comings and goings that wait to be looked at: all nodes of a large site, and some again.
+const MAX_NOTED: usize = 200_000;
+
 /// How long a snapshot may take before it is asked for again.
 const PATIENCE: Duration = Duration::from_secs(2);
 
@@ -33,11 +38,24 @@ const MAX_PARTS: usize = 1024;
 /// What comes from the session.
 #[derive(Debug)]
 enum Message {
-    Live { node: String, incarnation: i64, bytes: Vec<u8>, came_at: Timestamp },
-    Alive { node: String, incarnation: i64 },
-    Gone { node: String, incarnation: i64 },
-    Whole { node: String, incarnation: i64, parts: Vec<Vec<u8>> },
-    Fresh { node: String, batch: Batch, done: SyncSender<bool> },
+    Live {
+        node: String,
+        incarnation: i64,
+        bytes: Vec<u8>,
+        came_at: Timestamp,
+    },
+    /// Somebody came or went: look who.
+    Presence,
+    Whole {
+        node: String,
+        incarnation: i64,
+        parts: Vec<Vec<u8>>,
+    },
+    Fresh {
+        node: String,
+        batch: Batch,
+        done: SyncSender<bool>,
+    },
     Stop,
 }
 
@@ -47,6 +65,7 @@ pub struct Follower {
     site: Site,
     plane: Plane,
     queue: SyncSender<Message>,
+    presence: Presence,
     thread: Option<JoinHandle<()>>,
     /// They end when they are dropped.
     _subscribers: Vec<zenoh::pubsub::Subscriber<()>>,
@@ -74,15 +93,17 @@ impl Follower {
         let nodes = interest.nodes();
         let site = Site::new(interest);
         let (queue, came) = sync_channel(MAX_WAITING);
+        let presence = Presence::default();
         let thread = {
             let (site, plane, queue) = (site.clone(), plane.clone(), queue.clone());
-            let run = move || TakeIn { site, plane, queue, watcher }.run(&came);
+            let presence = presence.clone();
+            let run = move || TakeIn { site, plane, queue, presence, watcher }.run(&came);
             std::thread::Builder::new().name("live-plane".to_owned()).spawn(run)
         };
         let thread = Some(thread.map_err(Error::Thread)?);
         let plane = plane.clone();
         let mut follower =
-            Self { site, plane, queue, thread, _subscribers: Vec::new(), _known: None };
+            Self { site, plane, queue, presence, thread, _subscribers: Vec::new(), _known: None };
         for node in nodes {
             follower.subscribe(node.as_str()).map_err(|e| Error::plane(&e))?;
         }
@@ -110,26 +131,22 @@ impl Follower {
 
     /// Follows nodes whose names match a part of a key.
     fn subscribe(&mut self, node: &str) -> Result<(), zenoh::Error> {
-        let (put, key) = (
-            |queue: SyncSender<Message>, shared: Arc<Shared>| {
-                move |message| put(&queue, &shared, message)
-            },
-            |what: &str| format!("skopos/{}/{what}/{node}/*", self.plane.site),
-        );
-        let live = put(self.queue.clone(), self.site.shared.clone());
+        let key = |what: &str| format!("skopos/{}/{what}/{node}/*", self.plane.site);
+        let (queue, shared) = (self.queue.clone(), self.site.shared.clone());
         let live = self
             .plane
             .session
             .declare_subscriber(key("live"))
-            .callback(move |sample| live(live_message(&sample)));
-        let alive = put(self.queue.clone(), self.site.shared.clone());
+            .callback(move |sample| put(&queue, &shared, &sample));
+        let (queue, shared) = (self.queue.clone(), self.site.shared.clone());
+        let presence = self.presence.clone();
         let alive = self
             .plane
             .session
             .liveliness()
             .declare_subscriber(key("alive"))
             .history(true)
-            .callback(move |sample| alive(alive_message(&sample)));
+            .callback(move |sample| note(&queue, &presence, &shared, &sample));
         self._subscribers.extend([live.wait()?, alive.wait()?]);
         Ok(())
     }
@@ -181,26 +198,49 @@ impl Drop for Follower {
     }
 }
 
-fn put(queue: &SyncSender<Message>, shared: &Shared, message: Option<Message>) {
-    let counts = &shared.counts;
-    match message {
-        None => drop(counts.malformed.fetch_add(1, Ordering::Relaxed)),
-        Some(message) if is_own(shared, &message) => {}
-        Some(message) => {
-            if queue.try_send(message).is_err() {
-                counts.overflowed.fetch_add(1, Ordering::Relaxed);
-            }
-        }
+/// Who came and who went, and was not looked at yet: by name and incarnation. Nobody would say it again,
+/// so it does not wait in the queue, where there may be no room.
+type Presence = Arc<Mutex<HashMap<(String, i64), bool>>>;
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Puts a message into the queue; what cannot be is counted.
+fn put(queue: &SyncSender<Message>, shared: &Shared, sample: &Sample) {
+    let Some((node, incarnation)) = of_key(sample.key_expr().as_str()) else {
+        shared.counts.malformed.fetch_add(1, Ordering::Relaxed);
+        return;
+    };
+    if shared.interest.is_own(&node) {
+        return;
+    }
+    let bytes = sample.payload().to_bytes().into_owned();
+    let message = Message::Live { node, incarnation, bytes, came_at: wall() };
+    if queue.try_send(message).is_err() {
+        shared.counts.overflowed.fetch_add(1, Ordering::Relaxed);
     }
 }
 
-fn is_own(shared: &Shared, message: &Message) -> bool {
-    match message {
-        Message::Live { node, .. } | Message::Alive { node, .. } | Message::Gone { node, .. } => {
-            shared.interest.is_own(node)
-        }
-        Message::Whole { .. } | Message::Fresh { .. } | Message::Stop => false,
+/// Notes that somebody came or went.
+fn note(queue: &SyncSender<Message>, presence: &Presence, shared: &Shared, sample: &Sample) {
+    let Some((node, incarnation)) = of_key(sample.key_expr().as_str()) else {
+        shared.counts.malformed.fetch_add(1, Ordering::Relaxed);
+        return;
+    };
+    if shared.interest.is_own(&node) {
+        return;
     }
+    let mut noted = lock(presence);
+    let key = (node, incarnation);
+    if noted.len() >= MAX_NOTED && !noted.contains_key(&key) {
+        shared.counts.overflowed.fetch_add(1, Ordering::Relaxed);
+        return;
+    }
+    noted.insert(key, sample.kind() == SampleKind::Put);
+    drop(noted);
+    // If there is no room the thread has messages to take in, and looks after each.
+    let _ = queue.try_send(Message::Presence);
 }
 
 /// The last two parts of a key.
@@ -210,25 +250,12 @@ pub(crate) fn of_key(key: &str) -> Option<(String, i64)> {
     Some((parts.next()?.to_owned(), incarnation))
 }
 
-fn live_message(sample: &Sample) -> Option<Message> {
-    let (node, incarnation) = of_key(sample.key_expr().as_str())?;
-    let bytes = sample.payload().to_bytes().into_owned();
-    Some(Message::Live { node, incarnation, bytes, came_at: wall() })
-}
-
-fn alive_message(sample: &Sample) -> Option<Message> {
-    let (node, incarnation) = of_key(sample.key_expr().as_str())?;
-    Some(match sample.kind() {
-        SampleKind::Put => Message::Alive { node, incarnation },
-        SampleKind::Delete => Message::Gone { node, incarnation },
-    })
-}
-
 /// The thread that takes in what comes.
 struct TakeIn<W> {
     site: Site,
     plane: Plane,
     queue: SyncSender<Message>,
+    presence: Presence,
     watcher: W,
 }
 
@@ -237,8 +264,7 @@ impl<W: Watcher> TakeIn<W> {
         while let Ok(message) = came.recv() {
             match message {
                 Message::Stop => return,
-                Message::Alive { node, incarnation } => self.is_there(&node, incarnation),
-                Message::Gone { node, incarnation } => self.is_gone(&node, incarnation),
+                Message::Presence => {}
                 Message::Live { node, incarnation, bytes, came_at } => {
                     self.told(&node, incarnation, &bytes, came_at);
                 }
@@ -253,6 +279,17 @@ impl<W: Watcher> TakeIn<W> {
                     // Who asked may have given up.
                     let _ = done.try_send(is_in);
                 }
+            }
+            self.look_who_is_there();
+        }
+    }
+
+    fn look_who_is_there(&mut self) {
+        let noted = std::mem::take(&mut *lock(&self.presence));
+        for ((node, incarnation), is_there) in noted {
+            match is_there {
+                true => self.is_there(&node, incarnation),
+                false => self.is_gone(&node, incarnation),
             }
         }
     }
@@ -340,7 +377,8 @@ impl<W: Watcher> TakeIn<W> {
         let asked = asked.callback(move |reply| {
             if let Ok(sample) = reply.result() {
                 let part = Part::of(sample.key_expr().as_str());
-                parts.lock().extend(part.map(|p| (p, sample.payload().to_bytes().into_owned())));
+                lock(&parts.parts)
+                    .extend(part.map(|p| (p, sample.payload().to_bytes().into_owned())));
             }
         });
         if asked.wait().is_err() {
@@ -372,12 +410,6 @@ struct Whole {
     parts: Mutex<Vec<(Part, Vec<u8>)>>,
 }
 
-impl Whole {
-    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<(Part, Vec<u8>)>> {
-        self.parts.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 /// The parts in their order, if all are there: half a snapshot would say that the rest is gone.
 fn assemble(mut parts: Vec<(Part, Vec<u8>)>) -> Option<Vec<Vec<u8>>> {
     parts.sort_by_key(|(part, _)| *part);
@@ -389,7 +421,7 @@ fn assemble(mut parts: Vec<(Part, Vec<u8>)>) -> Option<Vec<Vec<u8>>> {
 
 impl Drop for Whole {
     fn drop(&mut self) {
-        let parts = std::mem::take(&mut *self.lock());
+        let parts = std::mem::take(&mut *lock(&self.parts));
         let node = std::mem::take(&mut self.node);
         let Some(parts) = assemble(parts) else { return };
         // If there is no room it is asked for again, as after one that did not come.

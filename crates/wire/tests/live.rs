@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use skopos_model::{Kind, Origin, Timestamp, Topic, TopicPattern, Unit, ValueType};
 use skopos_wire::{
     Answers, Batch, Content, Description, Error, Follower, Interest, Outlet, Plane, PlaneConfig,
-    Told,
+    State, Told, Watcher,
 };
 
 /// Longer than anything here takes on a busy machine.
@@ -242,4 +242,38 @@ fn only_nodes_that_are_of_interest_are_followed() {
     until("one is there", || follower.site().node("n02").is_some());
     outlets.iter().for_each(|outlet| drop(outlet.send(&Batch::default())));
     assert!(follower.site().node("n01").is_none());
+}
+
+/// A watcher that stands still until it is let go.
+struct Stands(Arc<Mutex<()>>);
+
+impl Watcher for Stands {
+    fn heard(&mut self, _: &str, _: &State) {
+        drop(self.0.lock());
+    }
+    fn came(&mut self, _: &Description) {}
+    fn told(&mut self, _: &Topic, _: &skopos_model::Sample) {}
+    fn checked(&mut self, _: &Topic, _: Timestamp) {}
+    fn went(&mut self, _: &Topic) {}
+}
+
+#[test]
+fn a_death_is_known_also_where_there_was_no_room_for_another_message() {
+    let (hub, client) = two();
+    let gate = Arc::new(Mutex::new(()));
+    let watcher = Stands(gate.clone());
+    let follower = Follower::start_with(&hub, Interest::default(), watcher).expect("it follows");
+    let agent = Plane::open(&client).expect("a session");
+    let publisher = Publisher::new(&agent, 1).expect("announced");
+    until("all is there", || latest(&follower) == Some(0));
+    let closed = gate.lock().expect("a gate");
+    until("there is no room", || {
+        (0..500).for_each(|_| publisher.send());
+        follower.site().failed_messages().0 > 0
+    });
+    publisher.outlet.close();
+    // Longer than its going takes to come here.
+    std::thread::sleep(Duration::from_millis(500));
+    drop(closed);
+    until("its death is known", || !is_alive(&follower));
 }
