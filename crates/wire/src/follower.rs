@@ -29,8 +29,9 @@ const MAX_WAITING: usize = 8192;
 /// Comings and goings that wait to be looked at: all nodes of a large site, and some again.
 const MAX_NOTED: usize = 200_000;
 
-/// How long a snapshot may take before it is asked for again.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// How long a snapshot may take before it is asked for again: so long that a thousand nodes that come at
+/// once are not asked twice, because what is late would then be later.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Messages of one snapshot: as many vertices as a mirror keeps, with long topics, fit twice.
 const MAX_PARTS: usize = 1024;

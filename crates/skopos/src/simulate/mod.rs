@@ -3,7 +3,8 @@
 //! What is real: each node announces itself, sends numbered batches, answers with snapshots and goes as an
 //! agent does, through the same code and, unless `--sessions` says otherwise, a connection of its own.
 //! What is not: the facts are made up (`facts`), nothing is measured and no shared memory is read, all
-//! share one process and its network threads, and nobody is asked to measure anything.
+//! share one process and its network threads, and nobody is asked to measure anything. With one hub to
+//! connect to they are its clients, where agents are peers: the hub tells peers of each other.
 
 mod facts;
 mod node;
