@@ -169,8 +169,17 @@ impl Program {
 
     /// True if it reads `age`, for which every row has to be told when it was looked at.
     pub(crate) fn reads_age(&self) -> bool {
+        self.reads(|leaf| leaf == Leaf::Age)
+    }
+
+    /// True if it reads rates or means of rows.
+    pub(crate) fn reads_history(&self) -> bool {
+        self.reads(|leaf| matches!(leaf, Leaf::Rate | Leaf::Ema(_)))
+    }
+
+    fn reads(&self, is_it: impl Fn(Leaf) -> bool) -> bool {
         let mut reads = false;
-        let mut visit = |leaf| reads |= leaf == Leaf::Age;
+        let mut visit = |leaf| reads |= is_it(leaf);
         self.selection.leaves(&mut visit);
         for aggregate in &self.aggregates {
             aggregate.argument.leaves(&mut visit);

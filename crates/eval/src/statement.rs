@@ -107,6 +107,11 @@ impl Statement {
         self.0.reads_age()
     }
 
+    /// True if it reads rates or means of rows, so that one look at them is not enough.
+    pub fn reads_history(&self) -> bool {
+        self.0.reads_history()
+    }
+
     /// The unit of a selected number as far as it can be told without any row: from the metrics that
     /// this project knows. Users' topics of the same names may have others, so compare it with
     /// [`Evaluator::unit`].

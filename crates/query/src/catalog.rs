@@ -32,14 +32,17 @@ impl Engine {
         if let Some(answer) = self.point(sql) {
             return Ok(answer.schema);
         }
-        self.schema_of(sql, self.kept_plan(sql).await?)
+        self.schema_of(sql, self.kept_plan(sql).await?).await
     }
 
     /// As it is once types were brought together.
-    pub(crate) fn schema_of(&self, sql: &str, plan: LogicalPlan) -> Result<SchemaRef, Error> {
+    pub(crate) async fn schema_of(&self, sql: &str, plan: LogicalPlan) -> Result<SchemaRef, Error> {
         let state = self.context.state();
-        let checked = state.analyzer().execute_and_check(plan, state.config_options(), |_, _| {});
-        let plan = checked.map_err(|e| self.explained(e, sql))?;
+        let checked = async move {
+            let (analyzer, options) = (state.analyzer(), state.config_options());
+            Ok(analyzer.execute_and_check(plan, options, |_, _| {}))
+        };
+        let plan = self.pool.run(checked).await?.map_err(|e| self.explained(e, sql))?;
         Ok(plan.schema().inner().clone())
     }
 }

@@ -22,13 +22,14 @@ use tokio::time::Instant;
 
 use crate::Error;
 use crate::catalog::{CATALOG, SCHEMA};
+use crate::depth::check_relations;
 use crate::functions;
 use crate::inputs::Inputs;
 use crate::pace::Pace;
 use crate::point::Point;
 use crate::pool::Pool;
 use crate::source::Source;
-use crate::statement::{self, parse};
+use crate::statement::{self, parse, parse_long};
 use crate::tables::Tables;
 use crate::whole;
 
@@ -178,7 +179,8 @@ impl Engine {
     /// As [`query`](Self::query).
     pub async fn query_planned(&self, sql: &str, limits: &Limits) -> Result<Answer, Error> {
         let begun = Instant::now();
-        let plan = within(limits.deadline, self.plan(sql, parse(sql)?)).await?;
+        let planned = async { self.plan(sql, self.parsed(sql, parse).await?).await };
+        let plan = within(limits.deadline, planned).await?;
         self.start(sql, plan, limits, begun).await?.collect(&self.memory()).await
     }
 
@@ -209,7 +211,7 @@ impl Engine {
         if let Some(Compiled::Plan(plan)) = kept.as_deref() {
             return Ok((**plan).clone());
         }
-        let plan = self.plan(sql, parse(sql)?).await?;
+        let plan = self.plan(sql, self.parsed(sql, parse).await?).await?;
         if kept.is_none() {
             self.keep(sql, Compiled::Plan(Box::new(plan.clone())));
         }
@@ -221,17 +223,31 @@ impl Engine {
         sql: &str,
         mut statement: Parsed,
     ) -> Result<LogicalPlan, Error> {
-        statement::to_standard(&mut statement)?;
-        let plan = self.context.state().statement_to_plan(statement).await;
-        plan.map_err(|e| self.explained(e, sql))
+        let state = self.context.state();
+        let planned = async move {
+            check_relations(&statement)?;
+            statement::to_standard(&mut statement)?;
+            Ok(state.statement_to_plan(statement).await)
+        };
+        self.pool.run(planned).await?.map_err(|e| self.explained(e, sql))
     }
 
     pub(crate) fn read(&self, point: &Point) -> Option<RecordBatch> {
         point.read(&*self.source)
     }
 
+    /// A statement that `parse` reads, on a thread that has the stack for it.
+    pub(crate) async fn parsed<T: Send + 'static>(
+        &self,
+        sql: &str,
+        parse: fn(&str) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let sql = sql.to_owned();
+        self.pool.run(async move { parse(&sql) }).await
+    }
+
     fn compile_point(&self, sql: &str) -> Option<Arc<Compiled>> {
-        let statement = parse(sql).ok()?;
+        let statement = parse_long(sql).ok()?;
         let point = Point::compile(sql, &statement, &self.tables)?;
         Some(self.keep(sql, Compiled::Point(point)))
     }

@@ -7,6 +7,7 @@ use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
 use skopos_eval::Position;
 use thiserror::Error;
 
+use crate::depth::{MAX_DEPTH, MAX_RELATIONS};
 use crate::engine::MAX_SQL_BYTES;
 use crate::functions;
 use crate::prepared::MAX_PARAMETERS;
@@ -56,6 +57,14 @@ pub enum Error {
     /// The statement is longer than anybody writes.
     #[error("the statement has {0} bytes, the most is {MAX_SQL_BYTES}")]
     TooLong(usize),
+    /// It nests more levels than a thread's stack has room for.
+    #[error("the statement is nested too deeply: {MAX_DEPTH} levels are the most")]
+    TooDeep,
+    /// It reads more tables than anybody wants to see together.
+    #[error(
+        "the statement reads more than {MAX_RELATIONS} tables, those in each use of `WITH` counted"
+    )]
+    TooManyTables,
     /// It took longer than it may.
     #[error("no answer within {0:?}")]
     Deadline(Duration),
@@ -98,6 +107,13 @@ impl Error {
             }
             Self::Deadline(_) => {
                 Some("ask for less time or fewer topics, or allow more time".to_owned())
+            }
+            Self::TooDeep => Some(
+                "say `x IN (a, b, …)` for many values of one column, and ask in several statements"
+                    .to_owned(),
+            ),
+            Self::TooManyTables => {
+                Some("select from `latest` or `samples`, which have all topics".to_owned())
             }
             Self::NotAQuestion(_) => {
                 Some("begin with SELECT, WITH, EXPLAIN or SHOW TABLES".to_owned())

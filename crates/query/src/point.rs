@@ -20,7 +20,7 @@ use skopos_model::{Sample, Topic, Unit};
 
 use crate::inputs::Inputs;
 use crate::source::{Described, Row, Source, Wanted};
-use crate::statement::{calls, extreme, name_of};
+use crate::statement::{extreme, name_of};
 use crate::tables::Tables;
 use crate::tables::columns::{Batch, Column, value};
 use crate::tables::samples::{LATEST, OF_A_TOPIC};
@@ -46,7 +46,7 @@ impl Point {
         if let Some(rows) = Rows::compile(&query.body) {
             return Some(Self::Rows(rows));
         }
-        Numbers::compile(sql, statement, &query.body).map(Self::Numbers)
+        Numbers::compile(sql, &query.body).map(Self::Numbers)
     }
 
     /// The answer; `None` if the planner has to find it after all.
@@ -169,27 +169,36 @@ type Tuple = Option<(Sample, Unit)>;
 
 impl Tuples {
     fn compile(body: &SetExpr, tables: &Tables) -> Option<Self> {
-        match body {
-            SetExpr::Select(select) => Self::one(select, tables),
-            SetExpr::SetOperation { op: SetOperator::Union, set_quantifier, left, right } => {
-                let is_distinct = match set_quantifier {
-                    SetQuantifier::All => false,
-                    SetQuantifier::None | SetQuantifier::Distinct => true,
-                    _ => return None,
-                };
-                let mut left = Self::compile(left, tables)?;
-                let SetExpr::Select(right) = &**right else { return None };
-                let right = Self::one(right, tables)?;
-                // `a UNION b UNION ALL c` keeps what the last one adds twice.
-                let is_mixed = left.selects.len() > 1 && left.is_distinct != is_distinct;
-                if is_mixed || left.columns != right.columns {
-                    return None;
-                }
-                left.selects.extend(right.selects);
-                Some(Self { is_distinct, ..left })
+        // A loop, because a union is as deep as it is long.
+        let (mut rights, mut quantifiers, mut left) = (Vec::new(), Vec::new(), body);
+        while let SetExpr::SetOperation { op, set_quantifier, left: before, right } = left {
+            let SetExpr::Select(select) = &**right else { return None };
+            if *op != SetOperator::Union {
+                return None;
             }
-            _ => None,
+            quantifiers.push(match set_quantifier {
+                SetQuantifier::All => false,
+                SetQuantifier::None | SetQuantifier::Distinct => true,
+                _ => return None,
+            });
+            rights.push(select);
+            left = before;
         }
+        let SetExpr::Select(first) = left else { return None };
+        let mut all = Self::one(first, tables)?;
+        // `a UNION b UNION ALL c` keeps what the last one adds twice.
+        all.is_distinct = quantifiers.first().copied().unwrap_or_default();
+        if quantifiers.iter().any(|is_distinct| *is_distinct != all.is_distinct) {
+            return None;
+        }
+        for select in rights.into_iter().rev() {
+            let one = Self::one(select, tables)?;
+            if one.columns != all.columns {
+                return None;
+            }
+            all.selects.extend(one.selects);
+        }
+        Some(all)
     }
 
     fn one(select: &Select, tables: &Tables) -> Option<Self> {
@@ -365,13 +374,13 @@ pub(crate) struct Numbers {
 }
 
 impl Numbers {
-    fn compile(sql: &str, parsed: &Parsed, body: &SetExpr) -> Option<Self> {
+    fn compile(sql: &str, body: &SetExpr) -> Option<Self> {
         let SetExpr::Select(select) = body else { return None };
         // `rate` and `ema` over `latest` need a history that a point read does not have.
-        if plain_table(select)? != "latest" || calls(parsed, &["rate", "ema"]) {
+        if plain_table(select)? != "latest" {
             return None;
         }
-        let statement = skopos_eval::Statement::new(sql).ok()?;
+        let statement = skopos_eval::Statement::new(sql).ok().filter(|s| !s.reads_history())?;
         let (mut names, mut are_counts) = (Vec::<String>::new(), Vec::new());
         for item in &select.projection {
             let (expression, name) = match item {

@@ -1,4 +1,4 @@
-//! The threads on which queries are computed: others than those that wait for clients and clocks, so
+//! The threads on which queries are planned and computed: others than those that wait for clients and clocks, so
 //! that a query which computes for long holds up its own answer alone.
 
 use std::io;
@@ -13,8 +13,14 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
+use crate::Error;
+
 /// Batches that are computed before they are taken.
 const AHEAD: usize = 2;
+
+/// Their stacks: whoever plans calls itself for every level of a statement. A debug build needs some
+/// 100 KiB for each of `depth::MAX_DEPTH`; what is not used is not in memory.
+const STACK_BYTES: usize = 128 << 20;
 
 /// A runtime that may be dropped anywhere.
 #[derive(Debug)]
@@ -22,8 +28,21 @@ pub(crate) struct Pool(Option<Runtime>);
 
 impl Pool {
     pub(crate) fn new() -> io::Result<Self> {
-        let runtime = Builder::new_multi_thread().thread_name("query").enable_time().build()?;
+        let mut threads = Builder::new_multi_thread();
+        threads.thread_name("query").thread_stack_size(STACK_BYTES);
+        let runtime = threads.enable_time().build()?;
         Ok(Self(Some(runtime)))
+    }
+
+    /// Does `work` there, which ends when nobody waits for it.
+    pub(crate) async fn run<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = std::result::Result<T, Error>> + Send + 'static,
+    ) -> std::result::Result<T, Error> {
+        let broken = || Error::Query { message: "a query ended before its answer".to_owned() };
+        let Some(runtime) = &self.0 else { return Err(broken()) };
+        let mut task = EndsWithMe(runtime.spawn(work));
+        (&mut task.0).await.unwrap_or_else(|_| Err(broken()))
     }
 
     /// Begins to execute a query, which ends when the stream is dropped.
@@ -72,12 +91,12 @@ impl Drop for Pool {
 
 struct Driven {
     batches: mpsc::Receiver<Result<RecordBatch>>,
-    task: EndsWithMe,
+    task: EndsWithMe<()>,
 }
 
-struct EndsWithMe(JoinHandle<()>);
+struct EndsWithMe<T>(JoinHandle<T>);
 
-impl Drop for EndsWithMe {
+impl<T> Drop for EndsWithMe<T> {
     fn drop(&mut self) {
         self.0.abort();
     }

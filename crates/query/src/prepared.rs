@@ -60,7 +60,7 @@ impl Engine {
     /// # Errors
     /// It is no question that can be answered.
     pub async fn prepare(&self, sql: &str) -> Result<Prepared, Error> {
-        let (statement, count) = parse_with_parameters(sql)?;
+        let (statement, count) = self.parsed(sql, parse_with_parameters).await?;
         let plan = self.plan(sql, statement.clone()).await?;
         let types = plan.get_parameter_fields().map_err(|e| self.explained(e, sql))?;
         let field = |at: usize| {
@@ -73,7 +73,7 @@ impl Engine {
         };
         let parameters: SchemaRef =
             Arc::new(Schema::new((1..=count).map(field).collect::<Vec<_>>()));
-        let schema = self.schema_of(sql, plan.clone())?;
+        let schema = self.schema_of(sql, plan.clone()).await?;
         // Also `:name`, which no token tells.
         if let Some(other) = types.keys().find(|name| number(name).is_none()) {
             return Err(Error::Parameter(other.clone()));
@@ -122,7 +122,7 @@ impl Engine {
         if let Some(answer) = self.point_bound(prepared, &scalars) {
             return Ok(answer.schema);
         }
-        self.schema_of(&prepared.sql, self.bound(prepared, scalars)?)
+        self.schema_of(&prepared.sql, self.bound(prepared, scalars)?).await
     }
 
     fn bound(&self, prepared: &Prepared, values: Vec<ScalarValue>) -> Result<LogicalPlan, Error> {

@@ -26,6 +26,11 @@ pub trait Source: fmt::Debug + Send + Sync + 'static {
     /// Shows every topic, also those without a value yet.
     fn topics(&self, wanted: &Wanted, visit: &mut dyn FnMut(&Described<'_>));
 
+    /// How the insight at `topic` comes about, as far as is known here.
+    fn about(&self, _topic: &Topic) -> About {
+        About::default()
+    }
+
     /// The nodes that are known.
     fn nodes(&self) -> Vec<Node>;
 
@@ -60,6 +65,15 @@ pub struct Row<'a> {
     pub sample: &'a Sample,
     /// When its source was last looked at; the sample's own time if that is not known.
     pub checked_at: Timestamp,
+}
+
+/// How an insight comes about.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct About {
+    /// What computes it.
+    pub formula: Option<String>,
+    /// Why it has no value now.
+    pub reason: Option<String>,
 }
 
 /// A node, as far as its publishers tell.

@@ -20,6 +20,7 @@ use datafusion::sql::sqlparser::tokenizer::Tokenizer;
 use skopos_eval::Position;
 
 use crate::Error;
+use crate::depth::{self, Depth, PLANNED, POINT};
 use crate::engine::MAX_SQL_BYTES;
 use crate::functions::marks::AS_OF;
 use crate::functions::{self, TOPIC_LIKE};
@@ -27,7 +28,17 @@ use crate::prepared::number_parameters;
 
 /// Reads one statement that asks and changes nothing, and has no parameters.
 pub(crate) fn parse(sql: &str) -> Result<Parsed, Error> {
-    match parse_with_parameters(sql)? {
+    without_parameters(read(sql, PLANNED)?)
+}
+
+/// The same of a statement that may have more branches than can be planned, and hardly any parentheses:
+/// for a point read, on any thread.
+pub(crate) fn parse_long(sql: &str) -> Result<Parsed, Error> {
+    without_parameters(read(sql, POINT)?)
+}
+
+fn without_parameters(read: (Parsed, usize)) -> Result<Parsed, Error> {
+    match read {
         (statement, 0) => Ok(statement),
         (_, wanted) => Err(Error::Parameters { wanted, given: 0 }),
     }
@@ -36,6 +47,10 @@ pub(crate) fn parse(sql: &str) -> Result<Parsed, Error> {
 /// Reads one statement that asks and changes nothing, in which every parameter is `$n`, and says how
 /// many there are.
 pub(crate) fn parse_with_parameters(sql: &str) -> Result<(Parsed, usize), Error> {
+    read(sql, PLANNED)
+}
+
+fn read(sql: &str, most: Depth) -> Result<(Parsed, usize), Error> {
     if sql.len() > MAX_SQL_BYTES {
         return Err(Error::TooLong(sql.len()));
     }
@@ -44,6 +59,7 @@ pub(crate) fn parse_with_parameters(sql: &str) -> Result<(Parsed, usize), Error>
     let mut tokens = Tokenizer::new(&dialect, sql)
         .tokenize_with_location()
         .map_err(|e| failed(ParserError::from(e)))?;
+    depth::check(&tokens, most)?;
     let parameters = number_parameters(&mut tokens)?;
     let mut statements = DFParserBuilder::new(tokens)
         .with_dialect(&dialect)
@@ -326,24 +342,6 @@ fn name_columns(body: &mut SetExpr) {
             *item = SelectItem::ExprWithAlias { expr: expr.clone(), alias };
         }
     }
-}
-
-/// Whether any function of these names is called.
-pub(crate) fn calls(statement: &Parsed, names: &[&str]) -> bool {
-    struct Calls<'n>(&'n [&'n str], bool);
-    impl VisitorMut for Calls<'_> {
-        type Break = ();
-        fn pre_visit_expr(&mut self, expression: &mut Expr) -> ControlFlow<()> {
-            if let Expr::Function(function) = expression {
-                self.1 |= self.0.iter().any(|name| is_named(function, name));
-            }
-            ControlFlow::Continue(())
-        }
-    }
-    let Parsed::Statement(inner) = statement else { return false };
-    let mut found = Calls(names, false);
-    let _ = inner.clone().visit(&mut found);
-    found.1
 }
 
 #[cfg(test)]

@@ -1,6 +1,8 @@
 //! What there is to select from, by name.
 
+mod anomalies;
 pub(crate) mod columns;
+mod insights;
 pub(crate) mod pushdown;
 mod made;
 pub(crate) mod samples;
@@ -15,6 +17,8 @@ use datafusion::catalog::{SchemaProvider, TableProvider};
 use datafusion::error::Result;
 use skopos_model::{Topic, schema};
 
+use self::anomalies::AnomalyTable;
+use self::insights::InsightTable;
 use self::made::Made;
 use self::samples::{Part, SampleTable};
 use self::small::{Small, SmallTable};
@@ -68,9 +72,9 @@ impl Tables {
         Some(match name {
             "latest" => Arc::new(Made(SampleTable::latest(source, Part::All))),
             "samples" => Arc::new(Made(SampleTable::samples(source, Part::All))),
-            "insights" => Arc::new(below("insight")),
+            "insights" => Arc::new(Made(InsightTable::new(source))),
             "self" => Arc::new(below("self")),
-            "anomalies" => Arc::new(Made(SampleTable::samples(source, Part::Below("anomaly")))),
+            "anomalies" => Arc::new(Made(AnomalyTable::new(source))),
             "topics" => Arc::new(Made(SmallTable::new(source, Small::Topics))),
             "nodes" => Arc::new(Made(SmallTable::new(source, Small::Nodes))),
             _ => return None,

@@ -83,7 +83,7 @@ pub(crate) enum Part {
 }
 
 impl Part {
-    fn selects(&self, topic: &Topic) -> bool {
+    pub(super) fn selects(&self, topic: &Topic) -> bool {
         match self {
             Self::All => true,
             Self::One(one) => topic == one,

@@ -7,6 +7,11 @@ use skopos_query::{Engine, Error, Limits, Position, Way};
 
 use crate::world::{World, ask, rows};
 
+/// As an agent publishes it.
+const EVENT: &str = r#"{"rule": "memory-low", "detector": "threshold", "topic": "n01/mem/used_ratio",
+    "state": "raised", "at_ns": 1000000000000, "since_ns": 990000000000, "came": 0.97,
+    "expected": {"value": 0.95, "low": null, "high": 0.95}, "score": 1.02, "suppressed": 0}"#;
+
 fn world() -> Engine {
     World::default()
         .with("n01/mem/available_bytes", Unit::BYTES, &[4e9, 3e9])
@@ -15,6 +20,7 @@ fn world() -> Engine {
         .with("n01/block/sda/read_bytes_total", Unit::BYTES, &[1.0, 2.0, 5.0])
         .with("n01/insight/node_availability", Unit::NONE, &[f64::NAN])
         .with_text("n01/self/version", "0.1.0")
+        .with_record("n01/anomaly/memory-low", EVENT)
         .engine(&[("pfs_capacity", "n01/mem/total_bytes")])
 }
 
@@ -59,8 +65,15 @@ fn tables_answer() {
             &["2.0 | 1970-01-01T00:16:39Z", "5.0 | 1970-01-01T00:16:40Z"],
         ),
         ("SELECT topic, origin FROM insights", &["n01/insight/node_availability | unknown"]),
+        ("SELECT formula, reason FROM insights", &["what is alive | no agent tells"]),
+        (
+            "SELECT node, topic, rule, state, since, came, high, low, suppressed FROM anomalies WHERE topic LIKE 'n01/mem/%' AND time > '1970-01-01T00:16:00Z'",
+            &[
+                "n01 | n01/mem/used_ratio | memory-low | raised | 1970-01-01T00:16:30Z | 0.97 | 0.95 | NULL | 0",
+            ],
+        ),
         ("SELECT text FROM self", &["\"0.1.0\""]),
-        ("SELECT count(*) FROM topics", &["6"]),
+        ("SELECT count(*) FROM topics", &["7"]),
         (
             "SELECT help FROM topics WHERE metric = 'available_bytes' AND node = 'n01'",
             &["Memory that new work can have without swapping"],
@@ -223,4 +236,101 @@ fn what_computes_for_hours_ends_at_its_deadline() {
     let some = "SELECT count(*) AS n FROM generate_series(1, 3) a, generate_series(1, 5) b";
     let answer = runtime.block_on(engine.query(some, &Limits::default())).expect("an answer");
     assert_eq!(rows(&answer).1, ["15"]);
+}
+
+/// As much stack as a thread has by itself.
+const STACK_BYTES: usize = 2 << 20;
+
+fn on_a_thread<T: Send>(work: impl FnOnce() -> T + Send) -> T {
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().stack_size(STACK_BYTES);
+        let thread = thread.spawn_scoped(scope, work).expect("a thread");
+        thread.join().expect("it ends")
+    })
+}
+
+/// Statements of `depth` levels, by what makes them deep.
+fn deep(depth: usize) -> [String; 8] {
+    let chain = |item: &str, between: &str| vec![item; depth].join(between);
+    [
+        format!("SELECT {}", chain("1", " + ")),
+        format!("SELECT topic FROM latest WHERE {}", chain("topic = 'n01/a'", " OR ")),
+        chain("SELECT 1", " UNION ALL "),
+        chain("SELECT value FROM latest", " UNION "),
+        format!("SELECT count(*) FROM {}", chain("nodes", " CROSS JOIN ")),
+        format!("SELECT {}1{}", "(".repeat(depth), ")".repeat(depth)),
+        format!("SELECT {}", chain("CASE WHEN true THEN", " ") + " 1" + &" END".repeat(depth)),
+        chain("EXPLAIN", " ") + " SELECT 1",
+    ]
+}
+
+#[test]
+fn no_statement_is_too_deep_for_the_stack() {
+    let limits = Limits { deadline: std::time::Duration::from_secs(60), ..Limits::default() };
+    for sql in deep(90) {
+        on_a_thread(|| {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
+            let answer = runtime.expect("a runtime").block_on(world().query(&sql, &limits));
+            let is_told =
+                matches!(&answer, Ok(_) | Err(Error::Syntax { .. } | Error::Query { .. }));
+            assert!(is_told, "{}: {answer:?}", &sql[..40]);
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
+            let prepared = runtime.expect("a runtime").block_on(world().prepare(&sql));
+            assert_eq!(prepared.is_ok(), answer.is_ok(), "{}", &sql[..40]);
+        });
+    }
+    for depth in [1_000, 10_000] {
+        for sql in deep(depth) {
+            let error = on_a_thread(|| fails(&sql, &limits));
+            let is_refused = matches!(
+                error,
+                Error::TooDeep | Error::TooLong(_) | Error::Syntax { .. } | Error::NotAQuestion(_)
+            );
+            assert!(is_refused, "{}: {error}", &sql[..40]);
+        }
+    }
+}
+
+#[test]
+fn tables_that_double_each_other_make_no_endless_plan() {
+    let double =
+        |at: usize| format!("t{at} AS (SELECT * FROM t{0} UNION ALL SELECT * FROM t{0})", at - 1);
+    let doubled: Vec<String> = (1..40).map(double).collect();
+    let with = format!("WITH t0 AS (SELECT 1), {} SELECT * FROM t39", doubled.join(", "));
+    let inside = format!("SELECT count(*) FROM ({with}) a");
+    let listed = format!("SELECT 1 FROM {}", vec!["nodes"; 500].join(", "));
+    for sql in [with, inside, listed] {
+        let error = fails(&sql, &Limits::default());
+        assert!(matches!(error, Error::TooManyTables), "{error}");
+    }
+}
+
+#[test]
+fn the_papers_query_may_ask_for_thousands() {
+    let select = "SELECT MAX(timestamp), metric FROM pfs_capacity";
+    let sql = vec![select; 2_300].join(" UNION ");
+    let answer = on_a_thread(|| ask(&world(), &sql));
+    assert_eq!((answer.way, answer.rows()), (Way::Point, 1));
+}
+
+#[test]
+fn each_limit_has_its_own_message() {
+    let long = Limits { rows: usize::MAX, deadline: std::time::Duration::from_secs(3600) };
+    let many = "SELECT a.v, b.v FROM generate_series(1, 100000) a(v) CROSS JOIN generate_series(1, 100000) b(v)";
+    let wide = format!(
+        "SELECT a.v, concat('{}', b.v) FROM generate_series(1, 10000) a(v) CROSS JOIN generate_series(1, 1000) b(v)",
+        "x".repeat(1000),
+    );
+    let sorted = format!("{many} ORDER BY a.v + b.v");
+    for (sql, limits, text, hint) in [
+        (many, &Limits::default(), "the answer has more than 1000000 rows", "say `LIMIT n`"),
+        (&wide, &long, "it needs more memory than it may have", "ask for less time"),
+        (&sorted, &long, "it needs more memory than it may have", "ask for less time"),
+    ] {
+        let error = fails(sql, limits);
+        let found = (error.to_string(), error.hint().unwrap_or_default());
+        assert!(found.0 == text && found.1.starts_with(hint), "{sql}: {found:?}");
+    }
+    let gone = fails("SELECT repeat('x', 1000000000)", &Limits::default());
+    assert!(gone.to_string().ends_with("there is no function `repeat`"), "{gone}");
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use skopos_model::{Kind, Origin, Sample, Structured, Timestamp, Topic, Unit, Value, ValueType};
 use skopos_query::arrow::util::display::{ArrayFormatter, FormatOptions};
-use skopos_query::{Answer, Described, Engine, Limits, Node, Row, Source, Wanted};
+use skopos_query::{About, Answer, Described, Engine, Limits, Node, Row, Source, Wanted};
 
 /// What time it is in every test.
 pub(crate) const NOW: Timestamp = Timestamp::from_nanos(1_000_000_000_000);
@@ -42,8 +42,17 @@ impl World {
     }
 
     /// A topic with one text.
-    pub(crate) fn with_text(mut self, topic: &str, text: &str) -> Self {
-        let value = Value::Structured(Structured::text(text));
+    pub(crate) fn with_text(self, topic: &str, text: &str) -> Self {
+        self.with_value(topic, Value::Structured(Structured::text(text)))
+    }
+
+    /// A topic with one record.
+    pub(crate) fn with_record(self, topic: &str, json: &str) -> Self {
+        let record = serde_json::from_str(json).ok().and_then(|json| Structured::new(json).ok());
+        self.with_value(topic, Value::Structured(record.expect("a record")))
+    }
+
+    fn with_value(mut self, topic: &str, value: Value) -> Self {
         let sample = Sample { time: NOW, value, origin: Origin::Measured };
         let topic = Topic::new(topic).expect("a topic");
         self.vertices.push(Vertex {
@@ -104,6 +113,12 @@ impl Source for World {
     fn topics(&self, wanted: &Wanted, visit: &mut dyn FnMut(&Described<'_>)) {
         let wanted = self.vertices.iter().filter(|v| wanted.selects(v.topic.as_str()));
         wanted.for_each(|vertex| visit(&vertex.described()));
+    }
+
+    fn about(&self, topic: &Topic) -> About {
+        let is_known = topic.metric() == "node_availability";
+        let text = |text: &str| is_known.then(|| text.to_owned());
+        About { formula: text("what is alive"), reason: text("no agent tells") }
     }
 
     fn nodes(&self) -> Vec<Node> {

@@ -57,6 +57,12 @@ impl SqlInsight {
         Ok((insight, inputs, unit))
     }
 
+    /// Whether a statement is SQL that is outside of the subset: an engine may know it. One that is wrong
+    /// by any reckoning is not.
+    pub fn needs_engine(sql: &str) -> bool {
+        matches!(Statement::of_one_number(sql), Err(Error::Refused { .. }))
+    }
+
     /// Declares the unit of its values, as its vertex has it. While the topics that it reads come to
     /// another one it is unknown.
     #[must_use]

@@ -50,6 +50,8 @@ use crate::failure::Failure;
 #[cfg(feature = "hub")]
 use crate::hub::{Forward, Mirrored, Uplink};
 
+#[cfg(feature = "hub")]
+pub(crate) use crate::agent::insights::from_sql::is_for_hub;
 pub(crate) use crate::agent::signals::Signals;
 
 /// The agent's segment. One a runtime directory, so one agent a user.
@@ -181,6 +183,11 @@ impl Agent {
             agent.join(args)?;
         }
         Ok(agent)
+    }
+
+    /// Names of configured insights that it does not compute, because a hub does.
+    pub(crate) fn left_to_hub(&self) -> &[String] {
+        self.insights.left_to_hub()
     }
 
     /// Joins the live plane.

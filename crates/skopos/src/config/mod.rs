@@ -94,6 +94,22 @@ pub(crate) struct InsightConfig {
     pub(crate) sql: String,
     /// The unit of its values, where the statement does not tell it.
     pub(crate) unit: Option<String>,
+    /// How often a hub asks it.
+    #[serde(default, deserialize_with = "skopos_score::duration::optional")]
+    pub(crate) every: Option<Duration>,
+    /// Who computes it, whatever else is said.
+    #[serde(rename = "where")]
+    pub(crate) place: Option<Place>,
+}
+
+/// Who computes an insight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Place {
+    /// The agent, at every change.
+    Agent,
+    /// A hub, by its engine.
+    Hub,
 }
 
 /// Predicted samples.

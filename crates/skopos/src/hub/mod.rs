@@ -5,12 +5,14 @@
 //! `mirror` puts what other nodes tell into shared memory of this one; `forward` has it measured now.
 //! `door` is the UNIX socket through which `skopos sql` asks, `http` the door for everybody else;
 //! `counts` says what was asked through each.
+//! `insights` computes what only a hub can.
 
 mod uplink;
 mod mirror;
 mod forward;
 mod source;
 mod counts;
+mod insights;
 mod door;
 mod prometheus;
 mod http;
@@ -34,9 +36,10 @@ use tokio::sync::watch;
 use self::counts::{Counts, Doors, Publishing};
 use self::door::Door;
 use self::http::HttpDoor;
+use self::insights::{Abouts, HubInsights};
 use self::source::HubSource;
 use crate::agent::MIRROR_NAME;
-use crate::config::HubConfig;
+use crate::config::Config;
 use crate::failure::Failure;
 use crate::live::LiveArgs;
 use crate::sql::{Local, Pulse};
@@ -59,8 +62,12 @@ impl Inside {
     }
 }
 
+/// The site of a hub that follows nobody.
+const ALONE: &str = "default";
+
 /// A hub at work, on threads of its own, until it is dropped: for `skopos hub` and `skopos up`.
 pub(crate) struct Hub {
+    _insights: Option<HubInsights>,
     // Doors close first, then what they ask goes.
     _door: Door,
     http: Result<HttpDoor, Option<Failure>>,
@@ -82,7 +89,7 @@ impl Hub {
         dir: &Path,
         plane: Option<&LiveArgs>,
         http: &HttpArgs,
-        config: &HubConfig,
+        config: &Config,
     ) -> Result<Self, Failure> {
         let runtime = Builder::new_multi_thread().enable_all().build();
         let runtime = runtime.map_err(|e| Failure::new("no threads can be started").because(&e))?;
@@ -94,9 +101,10 @@ impl Hub {
         // What an agent mirrors here the hub knows from the nodes themselves.
         let local = Host::open_dirs(vec![dir.to_path_buf()])?.without(MIRROR_NAME);
         let local = Local::new(local);
+        let abouts = Abouts::default();
         let site = follower.as_ref().map(|f| f.site().clone());
-        let source = Arc::new(HubSource::new(local, site));
-        let engine = Engine::new(source.clone(), config.aliases.clone())
+        let source = Arc::new(HubSource::new(local, site, abouts.clone()));
+        let engine = Engine::new(source.clone(), config.hub.aliases.clone())
             .map_err(|e| Failure::new("the query engine cannot start").because(&e))?;
         let pulse = Pulse::start(Host::open_dirs(vec![dir.to_path_buf()])?).map_err(no_thread)?;
         let [unix, by_http]: [Arc<Counts>; 2] = Default::default();
@@ -105,8 +113,12 @@ impl Hub {
         let inside = Arc::new(Inside { engine: Arc::new(engine), source, pulse, others, counts });
         let handle = runtime.handle();
         let door = Door::open(dir, inside.clone(), unix, handle.clone())?;
-        let http = HttpDoor::open(http.or(config.http), inside.clone(), by_http, handle)?;
+        let http = HttpDoor::open(http.or(config.hub.http), inside.clone(), by_http, handle)?;
+        let name = plane.map_or(ALONE, LiveArgs::site);
+        let at = (inside.engine.clone(), handle.clone());
+        let insights = HubInsights::start(dir, name, at, &config.insight, abouts)?;
         Ok(Self {
+            _insights: insights,
             _door: door,
             #[cfg(feature = "bench")]
             inside,

@@ -2,11 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
+use std::sync::PoisonError;
 
 use skopos_model::{Timestamp, Topic};
-use skopos_query::{Described, Node, Row, Source, Wanted};
+use skopos_query::{About, Described, Node, Row, Source, Wanted};
 use skopos_wire::{Site, Vertex};
 
+use super::insights::Abouts;
 use crate::sql::Local;
 
 /// This machine and, if the hub follows a site, the others.
@@ -14,11 +16,13 @@ use crate::sql::Local;
 pub(crate) struct HubSource {
     local: Local,
     site: Option<Site>,
+    /// Of the hub's own insights.
+    abouts: Abouts,
 }
 
 impl HubSource {
-    pub(crate) fn new(local: Local, site: Option<Site>) -> Self {
-        Self { local, site }
+    pub(crate) fn new(local: Local, site: Option<Site>, abouts: Abouts) -> Self {
+        Self { local, site, abouts }
     }
 
     /// Shows what other nodes have that is wanted.
@@ -99,6 +103,11 @@ impl Source for HubSource {
     fn topics(&self, wanted: &Wanted, visit: &mut dyn FnMut(&Described<'_>)) {
         self.local.topics(wanted, visit);
         self.others(wanted, &mut |node, vertex| visit(&described(node, vertex)));
+    }
+
+    fn about(&self, topic: &Topic) -> About {
+        let own = self.abouts.read().unwrap_or_else(PoisonError::into_inner).get(topic).cloned();
+        own.unwrap_or_else(|| self.local.about(topic))
     }
 
     fn nodes(&self) -> Vec<Node> {

@@ -7,7 +7,8 @@ use std::sync::{PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use skopos_model::{Timestamp, Topic};
-use skopos_query::{Described, Node, Row, Source, Wanted};
+use skopos_query::{About, Described, Node, Row, Source, Wanted};
+use skopos_score::insight::DEFINITIONS;
 use skopos_shm::{Host, Segment, Vertex, now};
 
 /// How often to look for publishers and topics that came or went.
@@ -142,6 +143,13 @@ impl Source for Local {
 
     fn topics(&self, wanted: &Wanted, visit: &mut dyn FnMut(&Described<'_>)) {
         self.visit(wanted, &mut |vertex| visit(&described(vertex)));
+    }
+
+    /// The formulas of those that are built in; of others only their agent knows.
+    fn about(&self, topic: &Topic) -> About {
+        let built_in = DEFINITIONS.iter().find(|d| d.metric.name == topic.metric());
+        let formula = built_in.map(|definition| definition.formula.to_owned());
+        About { formula, reason: None }
     }
 
     fn nodes(&self) -> Vec<Node> {

@@ -22,7 +22,13 @@ enum Line<'a> {
 }
 
 pub(crate) fn run(global: &Global, args: &AgentArgs) -> Result<ExitCode, Failure> {
-    tend(Agent::start(global, args, Signals::catch()?)?, global)
+    let agent = Agent::start(global, args, Signals::catch()?)?;
+    let left = agent.left_to_hub();
+    if !left.is_empty() {
+        let names = left.join("`, `");
+        warn(&mut Out::new(global.style()), &format!("left to a hub: insight `{names}`"))?;
+    }
+    tend(agent, global)
 }
 
 /// Runs the agent until it ends.

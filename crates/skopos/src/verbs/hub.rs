@@ -28,7 +28,7 @@ pub(crate) fn run(global: &Global, args: &HubArgs) -> Result<ExitCode, Failure> 
     let signals = Signals::catch()?;
     let config = Config::load(args.config.as_deref())?;
     let dir = global.dir.clone().unwrap_or_else(skopos_shm::runtime_dir);
-    let hub = Hub::start(&dir, Some(&args.live), &args.http, &config.hub)?;
+    let hub = Hub::start(&dir, Some(&args.live), &args.http, &config)?;
     let mut out = Out::new(global.style());
     let doors = hub.doors().join(", ");
     out.line(format!("skopos hub: site `{}`, asked at {doors}", args.live.site()))?;

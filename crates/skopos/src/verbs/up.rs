@@ -84,7 +84,7 @@ fn start_hub(
     args: &UpArgs,
     out: &mut Out,
 ) -> Result<(crate::hub::Hub, Vec<String>), Failure> {
-    let config = crate::config::Config::load(args.agent.config.as_deref())?.hub;
+    let config = crate::config::Config::load(args.agent.config.as_deref())?;
     let plane = args.agent.live.then_some(&args.agent.plane);
     let hub = crate::hub::Hub::start(agent.dir(), plane, &args.http, &config)?;
     if let Some(failure) = hub.warning() {

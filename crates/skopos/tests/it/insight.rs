@@ -266,8 +266,12 @@ fn a_configuration_that_cannot_be_is_refused_where_it_is_wrong() {
     for (text, parts) in [
         ("[agent]\nbudgte = 1", &["line 2", "budgte", "hint:"][..]),
         (
-            "[[insight]]\nname = \"a\"\nsql = \"SELECT * FROM latest GROUP BY topic\"",
+            "[[insight]]\nname = \"a\"\nwhere = \"agent\"\nsql = \"SELECT * FROM latest GROUP BY topic\"",
             &["insight `a`", "hint:"],
+        ),
+        (
+            "[[insight]]\nname = \"a\"\nwhere = \"agent\"\nevery = \"1s\"\nsql = \"SELECT sum(value) FROM latest\"",
+            &["insight `a`", "`every`", "hint:"],
         ),
         ("[[insight]]\nname = \"a\"\nsql = \"SELECT sum(valeu) FROM latest\"", &["valeu", "value"]),
         (

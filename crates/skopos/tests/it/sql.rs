@@ -103,15 +103,26 @@ pub(crate) struct Hub {
 
 impl Hub {
     pub(crate) fn start() -> Self {
+        Self::with("")
+    }
+
+    /// With this configuration.
+    fn with(config: &str) -> Self {
         let port =
             TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).expect("a port").port();
         let (dir, at) = (runtime_dir(), format!("tcp/127.0.0.1:{port}"));
+        std::fs::write(dir.path().join("skopos.toml"), config).expect("written");
         let child = Self::child(dir.path(), &at);
         Self { dir, child, at }
     }
 
     pub(crate) fn child(dir: &Path, at: &str) -> Child {
-        let args = ["hub", "--look-on", "none", "--listen", at];
+        let config = dir.join("skopos.toml");
+        if !config.exists() {
+            std::fs::write(&config, "").expect("written");
+        }
+        let config = config.display().to_string();
+        let args = ["hub", "--look-on", "none", "--listen", at, "--config", &config];
         let mut child = skopos(dir, &args).stdout(Stdio::piped()).spawn().expect("it starts");
         let mut line = String::new();
         BufReader::new(child.stdout.take().expect("piped")).read_line(&mut line).expect("a line");
@@ -203,4 +214,80 @@ fn up_is_a_hub_as_well_and_answers_about_tables_of_ones_own_names() {
     eventually("the alias has its topic's value", || {
         rows(&up.run(&["sql", "--json", papers]))[0]["metric"] == 17.0
     });
+}
+
+/// What a hub computes, an agent could compute, and nobody can.
+const INSIGHTS: &str = r#"
+    [[insight]]
+    name = "depth/all"
+    sql = "SELECT sum(value) FROM latest WHERE metric = 'depth'"
+    every = "100ms"
+    unit = "bytes"
+    [[insight]]
+    name = "deepest"
+    sql = "SELECT max(d) FROM (SELECT node, sum(value) AS d FROM latest WHERE metric = 'depth' GROUP BY node)"
+    [[insight]]
+    name = "here"
+    sql = "SELECT max(value) FROM latest WHERE topic LIKE '%/app/depth'"
+    [[insight]]
+    name = "wrong"
+    sql = "SELECT valeu FROM latest"
+    where = "hub"
+    [[insight]]
+    name = "many"
+    sql = "SELECT value FROM latest WHERE metric = 'depth'"
+    every = "100ms"
+"#;
+
+#[test]
+fn a_hub_computes_insights_over_many_nodes() {
+    let hub = Hub::with(INSIGHTS);
+    let (first, second) = (hub.agent("a1"), hub.agent("a2"));
+    assert_eq!(first.run(&["publish", "app/depth", "5"]).code, 0);
+    assert_eq!(second.run(&["publish", "app/depth", "7"]).code, 0);
+    let values = "SELECT topic, value, unit FROM latest WHERE topic IN \
+                  ('default/insight/depth/all', 'default/insight/deepest') ORDER BY topic";
+    let both = |all: f64, deepest: f64| {
+        json!([
+            {"topic": "default/insight/deepest", "value": deepest, "unit": ""},
+            {"topic": "default/insight/depth/all", "value": all, "unit": "bytes"},
+        ])
+    };
+    eventually("both nodes count", || hub.ask(values) == both(12.0, 7.0));
+    assert_eq!(first.run(&["publish", "app/depth", "9"]).code, 0);
+    eventually("a change is seen", || hub.ask(values) == both(16.0, 9.0));
+
+    let local = run(hub.dir.path(), &["get", "default/insight/depth/all", "--plain"]);
+    assert!(local.code == 0 && local.stdout.contains("16"), "programs read it: {local:?}");
+    let table = hub.ask(
+        "SELECT topic, origin, formula, reason FROM insights WHERE node = 'default' ORDER BY topic",
+    );
+    let table = table.as_array().expect("rows");
+    let topics: Vec<_> = table.iter().filter_map(|row| row["topic"].as_str()).collect();
+    // What an agent can keep up to date by itself is an agent's.
+    let names = ["deepest", "depth/all", "many", "wrong"];
+    assert_eq!(topics, names.map(|name| format!("default/insight/{name}")));
+    assert_eq!(table[2]["origin"], "unknown");
+    assert_eq!(
+        table[2]["reason"],
+        "an insight is one number, and the answer has more than one row of 1 columns"
+    );
+    assert_eq!(table[3]["reason"], "line 1, column 8: there is no column `valeu`");
+    assert_eq!(table[3]["formula"], "SELECT valeu FROM latest");
+    let costs = hub.ask(
+        "SELECT count(*) AS n FROM latest WHERE topic LIKE 'default/self/insight/%/answers_total' AND value > 0",
+    );
+    assert_eq!(costs, json!([{"n": 4}]));
+}
+
+#[test]
+fn an_agent_says_which_insights_it_leaves_to_a_hub() {
+    let dir = runtime_dir();
+    let config = dir.path().join("skopos.toml");
+    std::fs::write(&config, INSIGHTS).expect("written");
+    let config = config.display().to_string();
+    let ran = run(dir.path(), &["agent", "--for", "1s", "--config", &config]);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    let told = "warning: left to a hub: insight `depth/all`, `deepest`, `wrong`, `many`\n";
+    assert!(ran.stderr.contains(told), "{ran:?}");
 }

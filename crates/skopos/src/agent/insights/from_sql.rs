@@ -6,8 +6,19 @@ use skopos_score::graph::InsightSpec;
 use skopos_score::insight::DEFINITIONS;
 use skopos_score::insight::sql::SqlInsight;
 
-use crate::config::InsightConfig;
+use crate::config::{InsightConfig, Place};
 use crate::failure::Failure;
+
+/// Whether an insight is a hub's to compute: because its configuration says so, because it is asked for
+/// every so often, or because it needs an engine. Agent and hub may read one file, and each insight in it
+/// is computed by one of the two.
+pub(crate) fn is_for_hub(configured: &InsightConfig) -> bool {
+    match configured.place {
+        Some(Place::Hub) => true,
+        Some(Place::Agent) => false,
+        None => configured.every.is_some() || SqlInsight::needs_engine(&configured.sql),
+    }
+}
 
 /// What the graph needs to know of a configured insight, and what computes it.
 ///
@@ -17,8 +28,14 @@ pub(crate) fn compile(
     node: &str,
     configured: &InsightConfig,
 ) -> Result<(InsightSpec, Box<dyn Insight>), Failure> {
-    let InsightConfig { name, sql, unit: declared } = configured;
+    let InsightConfig { name, sql, unit: declared, every, .. } = configured;
     let wrong = || format!("insight `{name}`");
+    if every.is_some() {
+        let told = format!("{}: an agent computes it at every change, and never `every`", wrong());
+        return Err(
+            Failure::new(told).hint("leave out `every`, or `where`: then a hub computes it")
+        );
+    }
     let topic = Topic::new(&format!("{node}/insight/{name}"))
         .map_err(|e| Failure::new(wrong()).because(&e))?;
     // Devices and mounts come and go, so any subject may be one some day.

@@ -5,7 +5,7 @@
 //! finding under `anomaly/`, a prediction under `predicted/`.
 
 mod findings;
-mod from_sql;
+pub(crate) mod from_sql;
 mod predictions;
 mod view;
 
@@ -45,6 +45,8 @@ pub(crate) struct Insights {
     refused: Vec<Refused>,
     /// Facts that the graph has refused so far.
     facts_refused: u64,
+    /// Names of configured insights that a hub computes.
+    left_to_hub: Vec<String>,
 }
 
 /// A fact in the graph, and who else looks at it.
@@ -116,9 +118,14 @@ impl Insights {
             predictions: Predictions::new(node, &config.prediction).map_err(|e| e.in_file(here))?,
             refused: Vec::new(),
             facts_refused: 0,
+            left_to_hub: Vec::new(),
         };
         insights.apply(changes, publisher);
         for configured in &config.insight {
+            if from_sql::is_for_hub(configured) {
+                insights.left_to_hub.push(configured.name.clone());
+                continue;
+            }
             let (spec, insight) =
                 from_sql::compile(node, configured).map_err(|e| e.in_file(here))?;
             let topic = spec.topic.clone();
@@ -132,6 +139,11 @@ impl Insights {
             })?;
         }
         Ok(insights)
+    }
+
+    /// Names of configured insights that a hub computes.
+    pub(crate) fn left_to_hub(&self) -> &[String] {
+        &self.left_to_hub
     }
 
     /// What insights and findings come to so far.

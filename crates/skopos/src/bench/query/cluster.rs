@@ -16,7 +16,7 @@ use tokio::runtime::{Builder, Runtime};
 use super::ours::values_of;
 use super::question::{Question, node};
 use crate::bench::child::{Process, wait_for};
-use crate::config::HubConfig;
+use crate::config::Config;
 use crate::failure::Failure;
 use crate::hub::{HttpArgs, Hub, ask, socket_path};
 use crate::live::LiveArgs;
@@ -56,12 +56,8 @@ impl Cluster {
         let site = format!("bench-{}", std::process::id());
         let hubs = [endpoint().map_err(broken)?, endpoint().map_err(broken)?];
         let plane = LiveArgs::at(&site, &hubs[0]);
-        let near = Hub::start(
-            &dir.join("near"),
-            Some(&plane),
-            &HttpArgs::nowhere(),
-            &HubConfig::default(),
-        )?;
+        let near =
+            Hub::start(&dir.join("near"), Some(&plane), &HttpArgs::nowhere(), &Config::default())?;
         let doors = Doors { dir: dir.join("far") };
         let config = dir.join("hub.toml");
         std::fs::write(&config, "").map_err(broken)?;

@@ -1,0 +1,210 @@
+//! How deep a statement is, before anything that calls itself looks at it.
+//!
+//! Who reads, plans and drops a tree calls itself once a level, and a thread's stack ends. Parentheses are
+//! bounded by the parser; chains (`a + b + c`, `… UNION …`) are as deep as they are long.
+
+use std::collections::HashMap;
+use std::ops::ControlFlow;
+
+use datafusion::sql::parser::Statement as Parsed;
+use datafusion::sql::sqlparser::ast::{ObjectName, Query, Visit as _, Visitor};
+use datafusion::sql::sqlparser::keywords::Keyword;
+use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
+
+use crate::Error;
+
+/// The deepest statement that is planned.
+pub(crate) const MAX_DEPTH: usize = 100;
+
+/// How deep a statement is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Depth {
+    /// Levels of operators, those of all parentheses around among them.
+    operators: usize,
+    /// Selects that are set beside each other.
+    branches: usize,
+    /// Parentheses and `CASE`s that are open at one time.
+    open: usize,
+}
+
+/// For a thread of the planner's.
+pub(crate) const PLANNED: Depth =
+    Depth { operators: MAX_DEPTH, branches: MAX_DEPTH, open: MAX_DEPTH };
+
+/// For any thread, to be answered from memory. Branches take no stack but to forget the tree; they are
+/// what the paper's resource query needs for more than a thousand nodes. The parser needs most for what
+/// is open: some 100 KiB each in a debug build.
+pub(crate) const POINT: Depth = Depth { operators: 24, branches: 3000, open: 8 };
+
+/// The most tables of one plan.
+pub(crate) const MAX_RELATIONS: usize = 200;
+
+/// Operators that nest to the left, and what begins a chain anew.
+#[derive(Clone, Copy, Default)]
+struct Level {
+    /// `AND` and `OR` of the expression that is being read, each with one operand below it.
+    logic: usize,
+    /// Operators of the operand that is being read.
+    operators: usize,
+    /// Of the selects that are set beside each other.
+    branches: usize,
+}
+
+/// Refuses a statement that is deeper than `most`.
+pub(crate) fn check(tokens: &[TokenWithSpan], most: Depth) -> Result<(), Error> {
+    let depth = depth(tokens);
+    let is_within = depth.operators <= most.operators
+        && depth.branches <= most.branches
+        && depth.open <= most.open;
+    if is_within { Ok(()) } else { Err(Error::TooDeep) }
+}
+
+fn depth(tokens: &[TokenWithSpan]) -> Depth {
+    let mut levels = vec![Level::default()];
+    let mut deepest = Depth::default();
+    for token in tokens {
+        let is_inner = levels.len() > 1;
+        let Some(top) = levels.last_mut() else { break };
+        match &token.token {
+            Token::LParen | Token::LBracket | Token::LBrace => levels.push(Level::default()),
+            Token::RParen | Token::RBracket | Token::RBrace if is_inner => {
+                levels.pop();
+            }
+            Token::Comma | Token::SemiColon => (top.logic, top.operators) = (0, 0),
+            Token::Word(word) => match word.keyword {
+                Keyword::UNION | Keyword::EXCEPT | Keyword::INTERSECT => {
+                    *top = Level { branches: top.branches + 1, ..Level::default() };
+                }
+                Keyword::SELECT | Keyword::FROM | Keyword::WHERE | Keyword::HAVING => {
+                    (top.logic, top.operators) = (0, 0);
+                }
+                Keyword::AND | Keyword::OR => (top.logic, top.operators) = (top.logic + 1, 0),
+                // One ends with `END`, like parentheses; of the others one may explain the next.
+                Keyword::CASE | Keyword::EXPLAIN | Keyword::DESCRIBE | Keyword::DESC => {
+                    levels.push(Level::default());
+                }
+                Keyword::END if is_inner => {
+                    levels.pop();
+                }
+                Keyword::JOIN
+                | Keyword::NOT
+                | Keyword::IS
+                | Keyword::LIKE
+                | Keyword::ILIKE
+                | Keyword::IN
+                | Keyword::BETWEEN
+                | Keyword::COLLATE
+                | Keyword::AT => top.operators += 1,
+                _ => {}
+            },
+            Token::Whitespace(_)
+            | Token::Number(..)
+            | Token::SingleQuotedString(_)
+            | Token::Period
+            | Token::RParen
+            | Token::RBracket
+            | Token::RBrace => {}
+            _ => top.operators += 1,
+        }
+        // One more for each level that is open.
+        let operators: usize = levels.iter().map(|level| level.logic + level.operators + 1).sum();
+        let branches: usize = levels.iter().map(|level| level.branches).sum();
+        deepest = Depth {
+            operators: deepest.operators.max(operators),
+            branches: deepest.branches.max(branches),
+            open: deepest.open.max(levels.len() - 1),
+        };
+    }
+    deepest
+}
+
+/// Refuses a statement whose plan would be too large: a table that `WITH` names is planned anew wherever
+/// it stands, so a few lines that double each other make a plan of any size.
+pub(crate) fn check_relations(statement: &Parsed) -> Result<(), Error> {
+    let Parsed::Statement(statement) = statement else { return Ok(()) };
+    let mut relations = Relations { open: vec![Open::default()], ..Relations::default() };
+    let _ = statement.visit(&mut relations);
+    match relations.open.first().is_none_or(|all| all.count <= MAX_RELATIONS) {
+        true => Ok(()),
+        false => Err(Error::TooManyTables),
+    }
+}
+
+/// Counts the tables of a statement.
+#[derive(Default)]
+struct Relations {
+    open: Vec<Open>,
+    /// Of each table that a `WITH` has named so far.
+    sizes: HashMap<String, usize>,
+}
+
+/// A query that is being read.
+#[derive(Default)]
+struct Open {
+    count: usize,
+    /// Where the queries of its `WITH` are, and what they are called.
+    named: Vec<(*const Query, String)>,
+}
+
+impl Visitor for Relations {
+    type Break = ();
+
+    fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<()> {
+        let named = query
+            .with
+            .iter()
+            .flat_map(|with| &with.cte_tables)
+            .map(|cte| (std::ptr::from_ref(&*cte.query), cte.alias.name.value.to_lowercase()));
+        self.open.push(Open { count: 0, named: named.collect() });
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_query(&mut self, query: &Query) -> ControlFlow<()> {
+        let count = self.open.pop().map_or(0, |open| open.count);
+        let Some(around) = self.open.last_mut() else { return ControlFlow::Continue(()) };
+        match around.named.iter().find(|(of, _)| std::ptr::eq(*of, query)) {
+            // Of two of one name the larger one counts.
+            Some((_, name)) => {
+                let size = self.sizes.entry(name.clone()).or_default();
+                *size = count.saturating_add(1).max(*size);
+            }
+            None => around.count = around.count.saturating_add(count),
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_relation(&mut self, relation: &ObjectName) -> ControlFlow<()> {
+        let name = relation.0.last().and_then(|part| part.as_ident());
+        let size = name.and_then(|name| self.sizes.get(&name.value.to_lowercase()));
+        if let Some(open) = self.open.last_mut() {
+            open.count = open.count.saturating_add(size.copied().unwrap_or(1));
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use datafusion::sql::sqlparser::dialect::GenericDialect;
+    use datafusion::sql::sqlparser::tokenizer::Tokenizer;
+
+    use super::*;
+
+    #[test]
+    fn chains_and_parentheses_are_levels() {
+        for (sql, expected) in [
+            ("SELECT 1", [1, 0, 0]),
+            ("SELECT 1 + 2 + 3, 4 + 5", [3, 0, 0]),
+            ("SELECT 1 + (2 + (3))", [5, 0, 2]),
+            ("SELECT a FROM b WHERE c = 1 AND d = 2 AND e = 3", [4, 0, 0]),
+            ("SELECT 1 UNION SELECT 2 UNION ALL SELECT 3", [1, 2, 0]),
+            ("SELECT CASE WHEN 1 + 1 THEN 2 ELSE 3 END + 4", [3, 0, 1]),
+            ("SELECT 'a + b' || \"c + d\" -- + 1", [3, 0, 0]),
+            ("EXPLAIN EXPLAIN SELECT 1", [3, 0, 2]),
+        ] {
+            let tokens = Tokenizer::new(&GenericDialect {}, sql).tokenize_with_location();
+            let Depth { operators, branches, open } = depth(&tokens.expect("tokens"));
+            assert_eq!([operators, branches, open], expected, "{sql}");
+        }
+    }
+}
