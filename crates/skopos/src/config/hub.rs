@@ -25,7 +25,6 @@ const HTTP_PORT: u16 = 7470;
 
 /// Where to be asked by HTTP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(not(feature = "hub"), expect(dead_code, reason = "checked in every build"))]
 pub(crate) enum HttpAt {
     /// Nowhere.
     Nowhere,
