@@ -46,6 +46,8 @@ pub(super) struct Cluster {
 pub(super) struct Doors {
     /// Its runtime directory, with the UNIX socket.
     pub(super) dir: PathBuf,
+    /// As `127.0.0.1:7470`.
+    pub(super) http: String,
 }
 
 impl Cluster {
@@ -58,11 +60,13 @@ impl Cluster {
         let plane = LiveArgs::at(&site, &hubs[0]);
         let near =
             Hub::start(&dir.join("near"), Some(&plane), &HttpArgs::nowhere(), &Config::default())?;
-        let doors = Doors { dir: dir.join("far") };
+        let http = address().map_err(broken)?;
+        let doors = Doors { dir: dir.join("far"), http };
         let config = dir.join("hub.toml");
         std::fs::write(&config, "").map_err(broken)?;
         let mut command = Command::new(&program);
         command.args(["hub", "--site", &site, "--listen", &hubs[1], "--look-on", "none"]);
+        command.args(["--http", &doors.http]);
         command.arg("--config").arg(&config).arg("--dir").arg(&doors.dir);
         let far = quiet(&mut command, &dir.join("hub.log")).map_err(broken)?;
         let runtime = Builder::new_current_thread().enable_all().build().map_err(broken)?;
@@ -135,10 +139,14 @@ fn quiet(command: &mut Command, log: &Path) -> std::io::Result<Process> {
 }
 
 /// A port that is free now. Somebody may take it before it is used, which is then said.
-pub(super) fn free_port() -> std::io::Result<u16> {
+fn free_port() -> std::io::Result<u16> {
     Ok(TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port())
 }
 
+pub(super) fn address() -> std::io::Result<String> {
+    Ok(format!("127.0.0.1:{}", free_port()?))
+}
+
 fn endpoint() -> std::io::Result<String> {
-    Ok(format!("tcp/127.0.0.1:{}", free_port()?))
+    Ok(format!("tcp/{}", address()?))
 }

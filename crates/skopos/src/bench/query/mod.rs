@@ -25,11 +25,11 @@ use super::machine::Machine;
 use super::report::Report;
 use super::scratch::Scratch;
 use crate::failure::Failure;
-use cluster::Cluster;
+use cluster::{Cluster, Doors};
 use feed::Feeder;
 use found::{Found, Setting};
 use load::{Asked, Load};
-use ours::{InProcess, Socket};
+use ours::{Http, InProcess, Socket};
 use peers::Peers;
 use question::{MAX_COMPLEXITY, Question};
 
@@ -96,9 +96,11 @@ pub(crate) fn run(plan: &Plan) -> Result<Report, Failure> {
 
 /// Our own doors.
 fn doors(cluster: &Cluster) -> Vec<Whom> {
+    let Doors { dir, http } = &cluster.doors;
     vec![
         Whom::new(found::IN_PROCESS, InProcess(cluster.engine().clone())),
-        Whom::new(found::SOCKET, Socket { dir: cluster.doors.dir.clone() }),
+        Whom::new(found::SOCKET, Socket { dir: dir.clone() }),
+        Whom::new(found::HTTP, Http { at: http.clone() }),
     ]
 }
 
@@ -107,14 +109,13 @@ fn wait_until_held(whom: &mut [Whom], questions: &[Question]) {
     for Whom { asked, .. } in whom {
         let Ok(holder) = asked else { continue };
         let started = Instant::now();
-        let holds = |question: &Question| {
-            let values = holder.values(question);
-            values.is_ok_and(|values| values.len() == question.topics.len())
+        let held = |question: &Question| match holder.values(question)?.len() {
+            found if found == question.topics.len() => Ok(()),
+            found => Err(format!("it has {found} of {} values", question.topics.len())),
         };
-        while !questions.iter().all(holds) {
+        while let Err(why) = questions.iter().try_for_each(held) {
             if started.elapsed() > PATIENCE {
-                let seconds = PATIENCE.as_secs();
-                *asked = Err(format!("it did not hold all values after {seconds} s"));
+                *asked = Err(format!("{why}, after {} s", PATIENCE.as_secs()));
                 break;
             }
             std::thread::sleep(Duration::from_millis(50));

@@ -4,7 +4,9 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use skopos_query::arrow::array::{Array as _, Float64Array};
+use serde_json::{Value, json};
+use skopos_query::arrow::array::{Array as _, Float64Array, RecordBatch};
+
 use skopos_query::{Answer, Engine, Limits};
 use tokio::runtime::Builder;
 
@@ -23,11 +25,13 @@ pub(super) fn values_of(answer: &Answer) -> Result<Vec<f64>, String> {
 }
 
 fn take_values(answer: &Answer, values: &mut Vec<f64>) -> Result<(), String> {
-    for batch in &answer.batches {
-        let column = batch.columns().get(VALUES).and_then(|c| c.as_any().downcast_ref());
-        let column: &Float64Array = column.ok_or("an answer without numbers")?;
-        values.extend(column.iter().flatten());
-    }
+    answer.batches.iter().try_for_each(|batch| take_batch(batch, values))
+}
+
+fn take_batch(batch: &RecordBatch, values: &mut Vec<f64>) -> Result<(), String> {
+    let column = batch.columns().get(VALUES).and_then(|c| c.as_any().downcast_ref());
+    let column: &Float64Array = column.ok_or("an answer without numbers")?;
+    values.extend(column.iter().flatten());
     Ok(())
 }
 
@@ -68,4 +72,33 @@ impl Connects for Socket {
             take_values(&answer.map_err(|e| e.message().to_owned())?, values)
         }))
     }
+}
+
+/// Through HTTP, as any program with a connection of its own.
+pub(super) struct Http {
+    /// As `127.0.0.1:7470`.
+    pub(super) at: String,
+}
+
+impl Connects for Http {
+    fn connect(&self, questions: &[Question]) -> Result<Client, String> {
+        let bodies: Vec<String> =
+            unions(questions).into_iter().map(|sql| json!({ "sql": sql }).to_string()).collect();
+        let (agent, url) = (http_client(), format!("http://{}/api/v1/sql", self.at));
+        Ok(Box::new(move |question, values| {
+            let request = agent.post(&url).content_type("application/json");
+            let mut answer = request.send(&bodies[question]).map_err(|e| e.to_string())?;
+            let text = answer.body_mut().read_to_string().map_err(|e| e.to_string())?;
+            let answer: Value = serde_json::from_str(&text).map_err(|e| e.to_string())?;
+            let rows = answer["rows"].as_array().ok_or("an answer without rows")?;
+            values.extend(rows.iter().filter_map(|row| row["metric"].as_f64()));
+            Ok(())
+        }))
+    }
+}
+
+/// A client that keeps its connection. What it asks is on this machine, whatever proxy stands between
+/// this machine and others.
+pub(super) fn http_client() -> ureq::Agent {
+    ureq::Agent::from(ureq::Agent::config_builder().proxy(None).build())
 }

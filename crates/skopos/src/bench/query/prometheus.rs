@@ -12,9 +12,10 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::cluster::free_port;
+use super::cluster::address;
 use super::feed::{Feed, Row};
 use super::load::{Client, Connects};
+use super::ours::http_client;
 use super::question::{Question, series};
 use crate::bench::child::{Process, not_started, wait_for};
 
@@ -73,7 +74,7 @@ pub(super) fn start(kind: Kind, dir: &Path) -> Result<(Prometheus, Feed), String
          static_configs:\n  - targets: ['127.0.0.1:{page}']\n"
     );
     std::fs::write(&scrape, config).map_err(|e| e.to_string())?;
-    let listen = format!("127.0.0.1:{}", free_port().map_err(|e| e.to_string())?);
+    let listen = address().map_err(|e| e.to_string())?;
     let mut command = kind.command(dir, &scrape, &listen);
     command.current_dir(dir).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     let mut process = Process::start(&mut command).map_err(|e| not_started(kind.program(), &e))?;
@@ -87,9 +88,7 @@ pub(super) fn start(kind: Kind, dir: &Path) -> Result<(Prometheus, Feed), String
 impl Prometheus {
     /// Asks one question over a connection that is kept.
     fn ask(url: &str) -> impl Fn(&str, &mut Vec<f64>) -> Result<(), String> + Send + use<> {
-        // It is on this machine, whatever stands between this machine and others.
-        let agent = ureq::Agent::from(ureq::Agent::config_builder().proxy(None).build());
-        let url = url.to_owned();
+        let (agent, url) = (http_client(), url.to_owned());
         move |query, values| {
             let mut answer =
                 agent.post(&url).send_form([("query", query)]).map_err(|e| e.to_string())?;
