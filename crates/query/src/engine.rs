@@ -31,6 +31,7 @@ use crate::pool::Pool;
 use crate::source::Source;
 use crate::statement::{self, parse, parse_long};
 use crate::tables::Tables;
+use crate::tables::latest_at::{LATEST_AT, LatestAt};
 use crate::whole;
 
 /// The longest statement: what the paper's resource query needs for a thousand nodes.
@@ -141,6 +142,7 @@ impl Engine {
             .build();
         let context = SessionContext::new_with_state(state);
         functions::register(&context);
+        context.register_udtf(LATEST_AT, Arc::new(LatestAt(source.clone())));
         let tables = Arc::new(Tables::new(source.clone(), aliases));
         let catalog = MemoryCatalogProvider::new();
         catalog.register_schema(SCHEMA, tables.clone()).map_err(broken)?;

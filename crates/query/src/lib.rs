@@ -18,6 +18,7 @@
 #![forbid(unsafe_code)]
 
 mod source;
+mod asking;
 mod error;
 mod engine;
 mod stream;
@@ -33,6 +34,7 @@ mod tables;
 mod functions;
 mod whole;
 
+pub use asking::Missing;
 pub use catalog::{CATALOG, SCHEMA};
 pub use datafusion::arrow;
 pub use engine::{Answer, Engine, Limits, MAX_SQL_BYTES, Way};
@@ -40,5 +42,6 @@ pub use error::Error;
 pub use inputs::Inputs;
 pub use prepared::{MAX_PARAMETERS, Prepared};
 pub use skopos_eval::Position;
-pub use source::{About, Described, Node, Row, Source, Wanted};
+pub use source::{About, Asked, Described, Elsewhere, Node, Row, Source, Wanted, When};
 pub use stream::Stream;
+pub use tables::kept::kept;

@@ -23,7 +23,8 @@ use crate::source::{Described, Row, Source, Wanted};
 use crate::statement::{extreme, name_of};
 use crate::tables::Tables;
 use crate::tables::columns::{Batch, Column, value};
-use crate::tables::samples::{LATEST, OF_A_TOPIC};
+use crate::tables::latest::LATEST;
+use crate::tables::samples::OF_A_TOPIC;
 
 /// A statement that was understood.
 #[derive(Debug)]

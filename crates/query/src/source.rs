@@ -1,9 +1,15 @@
 //! What there is to ask: the engine knows neither shared memory nor the network, only this.
 
+use std::collections::BTreeSet;
 use std::fmt;
+use std::future::Future;
 use std::ops::RangeInclusive;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Instant;
 
 use skopos_model::{Kind, Sample, Timestamp, Topic, Unit, ValueType};
+use skopos_store::history::{self, Part};
 
 /// Where values come from: segments of this machine, a mirror of many, history on disk.
 ///
@@ -23,6 +29,29 @@ pub trait Source: fmt::Debug + Send + Sync + 'static {
         visit: &mut dyn FnMut(&Row<'_>),
     );
 
+    /// What is kept on disk of these times. Asked for after [`samples`](Self::samples), so that nothing
+    /// is in neither; what is in both is shown once.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    fn history(
+        &self,
+        _times: &RangeInclusive<Timestamp>,
+    ) -> Result<Vec<Arc<Part>>, history::Error> {
+        Ok(Vec::new())
+    }
+
+    /// Whether there is any history on disk.
+    fn has_history(&self) -> bool {
+        false
+    }
+
+    /// Asks other nodes for what only they have of the wanted topics; `None` if nobody has more than
+    /// [`samples`](Self::samples) shows.
+    fn elsewhere(&self, _wanted: &Wanted, _when: &When, _until: Instant) -> Option<Asked> {
+        None
+    }
+
     /// Shows every topic, also those without a value yet.
     fn topics(&self, wanted: &Wanted, visit: &mut dyn FnMut(&Described<'_>));
 
@@ -39,6 +68,29 @@ pub trait Source: fmt::Debug + Send + Sync + 'static {
     fn count(&self, _topic: &Topic) -> Option<u64> {
         None
     }
+}
+
+/// The answer of other nodes, when it has come.
+pub type Asked = Pin<Box<dyn Future<Output = Elsewhere> + Send>>;
+
+/// Of when samples are asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum When {
+    /// With these times.
+    During(RangeInclusive<Timestamp>),
+    /// The last one of each topic that is not after this time.
+    AsOf(Timestamp),
+}
+
+/// What other nodes have.
+#[derive(Debug, Default)]
+pub struct Elsewhere {
+    /// Their samples.
+    pub parts: Vec<Arc<Part>>,
+    /// Nodes that answered with all that they have, also of what is in memory here.
+    pub answered: BTreeSet<String>,
+    /// Nodes that did not.
+    pub missing: Vec<String>,
 }
 
 /// What is known of one topic that is no sample.

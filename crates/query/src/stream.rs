@@ -14,6 +14,7 @@ use futures_util::StreamExt as _;
 use futures_util::stream::{self, BoxStream};
 use tokio::time::Instant;
 
+use crate::asking::{Asking, Missing};
 use crate::engine::{Engine, Limits, Way, within};
 use crate::error::explained;
 use crate::tables::Tables;
@@ -27,6 +28,8 @@ pub struct Stream {
     pub way: Way,
     /// The rows. No batch is empty, and an error is the last item.
     pub batches: BoxStream<'static, Result<RecordBatch, Error>>,
+    /// Nodes without which the answer is, known when the last batch has come.
+    pub missing: Missing,
 }
 
 impl std::fmt::Debug for Stream {
@@ -42,7 +45,8 @@ impl Stream {
             return Err(Error::TooManyRows(limits.rows));
         }
         let Answer { schema, batches, way, .. } = answer;
-        Ok(Self { schema, way, batches: stream::iter(batches.into_iter().map(Ok)).boxed() })
+        let batches = stream::iter(batches.into_iter().map(Ok)).boxed();
+        Ok(Self { schema, way, batches, missing: Missing::default() })
     }
 
     /// All of it, counted in `memory` while it is collected.
@@ -53,7 +57,8 @@ impl Stream {
             memory.try_grow(batch.get_array_memory_size()).map_err(Error::Memory)?;
             batches.push(batch);
         }
-        Ok(Answer { schema: self.schema, batches, way: self.way, missing: Vec::new() })
+        let missing = self.missing.names();
+        Ok(Answer { schema: self.schema, batches, way: self.way, missing })
     }
 }
 
@@ -81,7 +86,10 @@ impl Engine {
         begun: Instant,
     ) -> Result<Stream, Error> {
         let context = Explaining { sql: sql.into(), tables: self.tables.clone() };
-        let frame = DataFrame::new(self.context.state(), plan);
+        let asking = Asking::new(limits.deadline.saturating_sub(begun.elapsed()));
+        let (mut state, missing) = (self.context.state(), asking.missing.clone());
+        state.config_mut().set_extension(Arc::new(asking));
+        let frame = DataFrame::new(state, plan);
         let started = async { self.pool.execute(frame).await.map_err(|e| context.error(e)) };
         let left = limits.deadline.saturating_sub(begun.elapsed());
         let inner = within_of(left, limits.deadline, started).await?;
@@ -97,7 +105,7 @@ impl Engine {
             let batch = state.next().await?;
             Some((batch, state))
         });
-        Ok(Stream { schema, way: Way::Planned, batches: batches.boxed() })
+        Ok(Stream { schema, way: Way::Planned, batches: batches.boxed(), missing })
     }
 }
 

@@ -104,6 +104,10 @@ pub(crate) enum Verb {
         before_help = "Example: skopos simulate --nodes 100 --facts 300 --for 1m --look-on none --connect tcp/127.0.0.1:7447"
     )]
     Simulate(crate::verbs::simulate::SimulateArgs),
+    /// Make history for benchmarks
+    #[cfg(all(feature = "history", feature = "bench"))]
+    #[command(hide = true)]
+    FillHistory(crate::verbs::fill_history::FillArgs),
     /// Ask in SQL
     #[cfg(feature = "sql")]
     #[command(
@@ -258,6 +262,10 @@ pub(crate) struct AgentArgs {
     /// First segment of every topic [default: the host's name]
     #[arg(long, value_name = "NAME")]
     pub(crate) node: Option<String>,
+    /// Keep what is published on disk, in this folder
+    #[cfg(feature = "history")]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) history: Option<PathBuf>,
     /// Tell a hub what is known here
     #[cfg(feature = "hub")]
     #[arg(long)]

@@ -22,6 +22,8 @@ mod out;
 mod failure;
 mod reading;
 mod predicted;
+#[cfg(feature = "history")]
+mod history;
 #[cfg(feature = "sql")]
 mod sql;
 #[cfg(feature = "hub")]

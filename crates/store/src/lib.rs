@@ -3,7 +3,7 @@
 //!
 //! Read in this order: [`stats`] sums up many values so that sums of parts make the sum of the
 //! whole; [`estimate`] chooses an allocation from what earlier tasks used, and [`replay`] tries it on a published workload; [`archive`] is the file
-//! that keeps their reports.
+//! that keeps their reports. `history` keeps samples, if that is built in.
 //!
 //! # Invariants
 //! - A report that is in the archive is whole, and is there once: `kill -9` at any instruction, two
@@ -17,3 +17,5 @@ pub mod stats;
 pub mod estimate;
 pub mod replay;
 pub mod archive;
+#[cfg(feature = "history")]
+pub mod history;

@@ -152,6 +152,11 @@ impl Follower {
         Ok(())
     }
 
+    /// What it follows it through.
+    pub fn plane(&self) -> &Plane {
+        &self.plane
+    }
+
     /// The site as it stands.
     pub fn site(&self) -> &Site {
         &self.site

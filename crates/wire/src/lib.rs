@@ -11,7 +11,7 @@
 //! - What is half is not taken for the whole: a snapshot counts when all of its parts have come.
 //!
 //! Read in this order: [`Batch`], [`Mirror`], [`Plane`] for who sends, [`Follower`] and [`Site`] for who
-//! follows.
+//! follows, [`Question`] for what is asked of one node.
 
 #![forbid(unsafe_code)]
 
@@ -25,11 +25,13 @@ mod plane;
 mod clock;
 mod site;
 mod follower;
+mod history;
 
 pub use batch::{Batch, Checked, Content, Description, MAX_BATCH_BYTES, Told};
 pub use config::PlaneConfig;
 pub use error::Error;
 pub use follower::{Follower, Refresher};
+pub use history::{Answered, Answering, Question};
 pub use mirror::{Mirror, Taken, Vertex};
 pub use plane::{Answers, Outlet, Plane};
 pub use site::{Node, Site, State};

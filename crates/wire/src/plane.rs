@@ -7,6 +7,7 @@
 //! skopos/SITE/ask/NODE                   answers what a topic is, measured now
 //! skopos/SITE/alive/NODE/INCARNATION     a liveliness token: goes with its publisher
 //! skopos/SITE/known/NODE                 followers answer with the incarnation that is there
+//! skopos/SITE/history/NODE/INCARNATION/N answers with what a node has kept, in batches
 //! ```
 //! An incarnation is the time in nanoseconds when a publisher came, so that one that starts again is
 //! another one, and of two with one name the second is known: it gives way, at once or, if both came

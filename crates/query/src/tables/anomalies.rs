@@ -13,7 +13,7 @@ use skopos_model::{Structured, Timestamp, Value};
 
 use super::columns::UTC;
 use super::made::{Asked, Rows};
-use super::samples::Part;
+use super::samples::Which;
 use crate::source::{Row, Source, Wanted};
 
 /// Columns that are texts of the event, by their names in it.
@@ -51,7 +51,7 @@ impl AnomalyTable {
     }
 
     fn batch(&self, times: RangeInclusive<Timestamp>) -> Result<RecordBatch> {
-        let part = Part::Below("anomaly");
+        let part = Which::Below("anomaly");
         let mut events = Events::default();
         // Conditions on `topic` are about whose value it was, not about where the event is.
         self.source.samples(&Wanted::All, times, &mut |row: &Row<'_>| {

@@ -4,12 +4,14 @@
 use std::sync::Arc;
 
 use datafusion::arrow::array::{
-    ArrayRef, Float64Builder, RecordBatch, RecordBatchOptions, StringBuilder,
-    TimestampNanosecondBuilder,
+    ArrayRef, AsArray as _, BooleanArray, BooleanBufferBuilder, Float64Builder, RecordBatch,
+    RecordBatchOptions, StringArray, StringBuilder, TimestampNanosecondBuilder,
 };
-use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
+use datafusion::arrow::compute::filter_record_batch;
+use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit, UInt8Type};
 use datafusion::error::Result;
 use skopos_model::{Origin, Timestamp, Value, schema};
+use skopos_store::history::{self, Run, Series, Stretch};
 
 use crate::source::Row;
 
@@ -75,6 +77,108 @@ impl Column {
     pub(crate) fn field(self) -> Field {
         Field::new(self.name(), self.data_type(), true)
     }
+}
+
+impl Column {
+    /// Those that follow from the series of a sample.
+    pub(crate) const OF_SERIES: [Self; 7] = [
+        Self::Topic,
+        Self::Node,
+        Self::Family,
+        Self::Instance,
+        Self::Metric,
+        Self::Unit,
+        Self::Kind,
+    ];
+
+    /// What of a part makes this column, if it is not made of its series.
+    fn of_part(self) -> Option<history::Column> {
+        Some(match self {
+            Self::Time | Self::PaperTimestamp => history::Column::Time,
+            Self::Value | Self::PaperMetric => history::Column::Value,
+            Self::Text => history::Column::Text,
+            Self::Origin => history::Column::Origin,
+            Self::Bound => history::Column::Bound,
+            _ => return None,
+        })
+    }
+
+    /// What of a part makes these columns.
+    pub(crate) fn stored(columns: &[Self]) -> Vec<history::Column> {
+        let mut stored: Vec<_> = columns.iter().filter_map(|column| column.of_part()).collect();
+        stored.sort_by_key(|column| *column as usize);
+        stored.dedup();
+        stored
+    }
+}
+
+/// The rows of a chunk that are wanted. `stored` says what the columns of `batch` are; `of` whose its
+/// rows are.
+pub(crate) fn of_chunk(
+    columns: &[Column],
+    schema: SchemaRef,
+    stored: &[history::Column],
+    batch: &RecordBatch,
+    of: (&[Stretch], &[Run]),
+) -> Result<RecordBatch> {
+    let (stretches, runs) = of;
+    let rows: usize = runs.iter().map(|run| run.rows).sum();
+    let batch = match runs {
+        _ if rows == batch.num_rows() => batch.clone(),
+        [run] => batch.slice(run.start, run.rows),
+        _ => filter_record_batch(batch, &is_in(runs, batch.num_rows()))?,
+    };
+    let mut arrays: Vec<ArrayRef> = Vec::with_capacity(columns.len());
+    for column in columns {
+        let place = column.of_part().and_then(|c| stored.iter().position(|s| *s == c));
+        arrays.push(match place {
+            Some(at) if *column == Column::Origin => origins(batch.column(at)),
+            Some(at) => batch.column(at).clone(),
+            None => of_series(*column, runs.iter().map(|r| (&stretches[r.stretch].series, r.rows))),
+        });
+    }
+    let options = RecordBatchOptions::new().with_row_count(Some(rows));
+    Ok(RecordBatch::try_new_with_options(schema, arrays, &options)?)
+}
+
+/// Which of `rows` rows are in a run.
+fn is_in(runs: &[Run], rows: usize) -> BooleanArray {
+    let mut is_in = BooleanBufferBuilder::new(rows);
+    for run in runs {
+        is_in.append_n(run.start - is_in.len(), false);
+        is_in.append_n(run.rows, true);
+    }
+    is_in.append_n(rows - is_in.len(), false);
+    BooleanArray::new(is_in.finish(), None)
+}
+
+fn origins(codes: &ArrayRef) -> ArrayRef {
+    let codes = codes.as_primitive::<UInt8Type>().values().iter();
+    let names = codes.map(|code| history::ORIGINS.get(usize::from(*code)).copied());
+    Arc::new(names.collect::<StringArray>())
+}
+
+/// A column that follows from the series, for as many rows of each as are said.
+pub(crate) fn of_series<'s>(
+    column: Column,
+    runs: impl Iterator<Item = (&'s Series, usize)>,
+) -> ArrayRef {
+    let mut texts = StringBuilder::new();
+    for (series, rows) in runs {
+        let topic = &series.topic;
+        let text = match column {
+            Column::Topic => Some(topic.as_str()),
+            Column::Node => Some(topic.node()),
+            Column::Metric => Some(topic.metric()),
+            Column::Unit => Some(series.unit.as_str()),
+            Column::Kind => Some(series.kind.name()),
+            Column::Family => schema::lookup_in_family(topic).map(|(family, _)| family.name),
+            Column::Instance => instance(topic.as_str(), topic),
+            _ => None,
+        };
+        (0..rows).for_each(|_| texts.append_option(text));
+    }
+    Arc::new(texts.finish())
 }
 
 pub(crate) fn schema_of(columns: &[Column]) -> SchemaRef {

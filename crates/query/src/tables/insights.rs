@@ -8,8 +8,9 @@ use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::error::Result;
 
 use super::columns::{Batch, schema_of};
+use super::latest::LATEST;
 use super::made::{Asked, Rows};
-use super::samples::{LATEST, Part};
+use super::samples::Which;
 use crate::source::{Row, Source, Wanted};
 
 /// The latest value of each insight.
@@ -24,7 +25,7 @@ impl InsightTable {
     }
 
     fn batch(&self, wanted: &Wanted) -> Result<RecordBatch> {
-        let part = Part::Below("insight");
+        let part = Which::Below("insight");
         let mut batch = Batch::new(LATEST, self.source.now());
         let (mut formulas, mut reasons) = (StringBuilder::new(), StringBuilder::new());
         let mut topics = Vec::new();

@@ -5,7 +5,12 @@ pub(crate) mod columns;
 mod insights;
 pub(crate) mod pushdown;
 mod made;
+pub(crate) mod latest;
 pub(crate) mod samples;
+pub(crate) mod scan;
+mod last;
+pub(crate) mod kept;
+pub(crate) mod latest_at;
 mod small;
 mod wide;
 
@@ -19,8 +24,9 @@ use skopos_model::{Topic, schema};
 
 use self::anomalies::AnomalyTable;
 use self::insights::InsightTable;
+use self::latest::LatestTable;
 use self::made::Made;
-use self::samples::{Part, SampleTable};
+use self::samples::{SampleTable, Which};
 use self::small::{Small, SmallTable};
 use self::wide::WideTable;
 use crate::source::{Source, Wanted};
@@ -68,10 +74,10 @@ impl Tables {
 
     fn fixed(&self, name: &str) -> Option<Arc<dyn TableProvider>> {
         let source = self.source.clone();
-        let below = |part| Made(SampleTable::latest(source.clone(), Part::Below(part)));
+        let below = |part| Made(LatestTable::new(source.clone(), Which::Below(part)));
         Some(match name {
-            "latest" => Arc::new(Made(SampleTable::latest(source, Part::All))),
-            "samples" => Arc::new(Made(SampleTable::samples(source, Part::All))),
+            "latest" => Arc::new(Made(LatestTable::new(source, Which::All))),
+            "samples" => Arc::new(SampleTable::new(source, Which::All)),
             "insights" => Arc::new(Made(InsightTable::new(source))),
             "self" => Arc::new(below("self")),
             "anomalies" => Arc::new(Made(AnomalyTable::new(source))),
@@ -117,7 +123,7 @@ impl SchemaProvider for Tables {
             return Ok(Some(Arc::new(Made(WideTable::new(source, family)))));
         }
         let topic = self.topic(name);
-        Ok(topic.map(|topic| Arc::new(Made(SampleTable::of_topic(source, topic))) as _))
+        Ok(topic.map(|topic| Arc::new(SampleTable::of_topic(source, topic)) as _))
     }
 
     fn table_exist(&self, name: &str) -> bool {

@@ -1,39 +1,25 @@
-//! Tables whose rows are samples: `latest`, `samples`, those of a part of the topics, and the table
-//! of one topic.
+//! Tables whose rows are samples: `samples`, those of a part of the topics, and the table of one topic.
 
 use std::fmt;
 use std::sync::Arc;
 
-use datafusion::arrow::array::RecordBatch;
+use async_trait::async_trait;
 use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::catalog::{Session, TableProvider};
+use datafusion::common::DFSchema;
+use datafusion::common::tree_node::TreeNode as _;
 use datafusion::error::Result;
+use datafusion::logical_expr::utils::conjunction;
+use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::streaming::{PartitionStream, StreamingTableExec};
 use skopos_model::Topic;
+use tokio::sync::OnceCell;
 
-use super::columns::{Batch, Column, schema_of};
-use super::made::{Asked, Rows};
-use crate::source::{Row, Source, Wanted};
-
-/// Rows of a batch, as DataFusion has them.
-const BATCH_ROWS: usize = 8192;
-
-/// Columns of `latest` and of the parts of it.
-pub(crate) const LATEST: &[Column] = &[
-    Column::Topic,
-    Column::Node,
-    Column::Family,
-    Column::Instance,
-    Column::Metric,
-    Column::Value,
-    Column::Text,
-    Column::Unit,
-    Column::Kind,
-    Column::Origin,
-    Column::Bound,
-    Column::Time,
-    Column::CheckedAt,
-    Column::Age,
-    Column::Publisher,
-];
+use super::columns::{Column, schema_of};
+use super::pushdown;
+use super::scan::{Ask, Scan, TopicFilter};
+use crate::source::{Source, Wanted};
 
 /// Columns of `samples`.
 pub(crate) const SAMPLES: &[Column] = &[
@@ -66,14 +52,12 @@ pub(crate) const OF_A_TOPIC: &[Column] = &[
 pub(crate) struct SampleTable {
     source: Arc<dyn Source>,
     columns: &'static [Column],
-    /// Only the latest of each topic.
-    is_latest: bool,
-    part: Part,
+    which: Which,
 }
 
 /// Which topics a table is of.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Part {
+pub(crate) enum Which {
     /// Every one.
     All,
     /// This one.
@@ -82,8 +66,8 @@ pub(crate) enum Part {
     Below(&'static str),
 }
 
-impl Part {
-    pub(super) fn selects(&self, topic: &Topic) -> bool {
+impl Which {
+    pub(crate) fn selects(&self, topic: &Topic) -> bool {
         match self {
             Self::All => true,
             Self::One(one) => topic == one,
@@ -93,56 +77,106 @@ impl Part {
 }
 
 impl SampleTable {
-    pub(crate) fn latest(source: Arc<dyn Source>, part: Part) -> Self {
-        Self { source, columns: LATEST, is_latest: true, part }
-    }
-
-    pub(crate) fn samples(source: Arc<dyn Source>, part: Part) -> Self {
-        Self { source, columns: SAMPLES, is_latest: false, part }
+    pub(crate) fn new(source: Arc<dyn Source>, which: Which) -> Self {
+        Self { source, columns: SAMPLES, which }
     }
 
     pub(crate) fn of_topic(source: Arc<dyn Source>, topic: Topic) -> Self {
-        let part = Part::One(topic);
-        Self { source, columns: OF_A_TOPIC, is_latest: false, part }
+        Self { source, columns: OF_A_TOPIC, which: Which::One(topic) }
     }
 }
 
 impl fmt::Debug for SampleTable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SampleTable").field("part", &self.part).finish_non_exhaustive()
+        f.debug_struct("SampleTable").field("which", &self.which).finish_non_exhaustive()
     }
 }
 
-impl Rows for SampleTable {
+#[async_trait]
+impl TableProvider for SampleTable {
     fn schema(&self) -> SchemaRef {
         schema_of(self.columns)
     }
 
-    fn batches(&self, asked: &Asked) -> Vec<Result<RecordBatch>> {
-        let columns: Vec<Column> = asked.columns.iter().map(|at| self.columns[*at]).collect();
-        let wanted = match &self.part {
-            Part::One(topic) => &Wanted::These(vec![topic.clone()]),
-            _ => &asked.wanted,
-        };
-        let mut batch = Batch::new(&columns, self.source.now());
-        let mut batches = Vec::new();
-        let mut visit = |row: &Row<'_>| {
-            if !self.part.selects(row.of.topic) {
-                return;
-            }
-            batch.push(row);
-            if batch.rows() == BATCH_ROWS {
-                batches.push(batch.take());
-            }
-        };
-        if self.is_latest {
-            self.source.latest(wanted, &mut visit);
-        } else {
-            self.source.samples(wanted, asked.times.clone(), &mut visit);
-        }
-        if batch.rows() > 0 {
-            batches.push(batch.take());
-        }
-        batches
+    fn table_type(&self) -> TableType {
+        TableType::View
     }
+
+    async fn scan(
+        &self,
+        state: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        filters: &[Expr],
+        limit: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let columns: Arc<[Column]> = match projection {
+            Some(wanted) => wanted.iter().map(|at| self.columns[*at]).collect(),
+            None => self.columns.into(),
+        };
+        let wanted = match &self.which {
+            Which::One(topic) => Wanted::These(vec![topic.clone()]),
+            _ => pushdown::topics(filters),
+        };
+        let ask = Arc::new(Ask {
+            source: self.source.clone(),
+            which: self.which.clone(),
+            wanted,
+            times: pushdown::times(filters),
+            filter: topic_filter(state, filters)?,
+        });
+        let (schema, work) = (schema_of(&columns), Arc::new(OnceCell::new()));
+        let scan = Arc::new(Scan { schema: schema.clone(), columns, ask, work });
+        // Without history there is nothing that would be worth a thread.
+        let count = match self.source.has_history() {
+            true => state.config().target_partitions(),
+            false => 1,
+        };
+        let partitions = std::iter::repeat_n(scan as Arc<dyn PartitionStream>, count).collect();
+        let limit = limit.filter(|_| filters.is_empty());
+        Ok(Arc::new(StreamingTableExec::try_new(schema, partitions, None, [], false, limit)?))
+    }
+
+    /// What follows from the topic is decided here. Else more may be shown than is wanted, so what is
+    /// shown is filtered again.
+    fn supports_filters_pushdown(
+        &self,
+        filters: &[&Expr],
+    ) -> Result<Vec<TableProviderFilterPushDown>> {
+        let support = |filter: &&Expr| match is_of_topic(filter) {
+            true => TableProviderFilterPushDown::Exact,
+            false => TableProviderFilterPushDown::Inexact,
+        };
+        Ok(filters.iter().map(support).collect())
+    }
+}
+
+/// Whether a condition can be decided by the topic alone.
+pub(crate) fn is_of_topic(filter: &Expr) -> bool {
+    let columns = filter.column_refs();
+    let is_plain = |expr: &Expr| {
+        Ok(matches!(
+            expr,
+            Expr::ScalarSubquery(_)
+                | Expr::InSubquery(_)
+                | Expr::Exists(_)
+                | Expr::OuterReferenceColumn(..)
+        ))
+    };
+    !columns.is_empty()
+        && columns.iter().all(|column| Column::OF_SERIES.iter().any(|c| c.name() == column.name))
+        && !filter.is_volatile()
+        && !filter.exists(is_plain).unwrap_or(true)
+}
+
+/// What of these conditions can be decided so.
+pub(crate) fn topic_filter(state: &dyn Session, filters: &[Expr]) -> Result<Option<TopicFilter>> {
+    let filters: Vec<Expr> = filters.iter().filter(|f| is_of_topic(f)).cloned().collect();
+    let names: Vec<String> =
+        filters.iter().flat_map(Expr::column_refs).map(|column| column.name.clone()).collect();
+    let columns = Column::OF_SERIES.into_iter().filter(|c| names.iter().any(|n| n == c.name()));
+    let columns: Vec<Column> = columns.collect();
+    let Some(all) = conjunction(filters) else { return Ok(None) };
+    let schema = DFSchema::try_from(schema_of(&columns))?;
+    let condition = state.create_physical_expr(all, &schema)?;
+    Ok(Some(TopicFilter { columns, condition }))
 }

@@ -2,6 +2,7 @@
 
 mod answers;
 mod functions;
+mod history;
 mod inputs;
 mod point;
 mod prepared;

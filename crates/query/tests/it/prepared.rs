@@ -54,7 +54,7 @@ fn ask(engine: &Engine, sql: &str, with: Vec<ArrayRef>) -> Result<skopos_query::
 
 async fn collect(stream: Stream) -> Result<skopos_query::Answer, Error> {
     use futures_util::TryStreamExt as _;
-    let Stream { schema, way, batches } = stream;
+    let Stream { schema, way, batches, .. } = stream;
     let batches = batches.try_collect().await?;
     Ok(skopos_query::Answer { schema, way, batches, missing: Vec::new() })
 }

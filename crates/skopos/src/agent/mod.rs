@@ -47,6 +47,8 @@ use crate::agent::user_facts::UserFacts;
 use crate::cli::{AgentArgs, Global};
 use crate::control::{Answer, Request, SkipStatus, Status};
 use crate::failure::Failure;
+#[cfg(feature = "history")]
+use crate::history::Archiver;
 #[cfg(feature = "hub")]
 use crate::hub::{Forward, Mirrored, Uplink};
 
@@ -95,6 +97,9 @@ pub(crate) enum Event {
 
 /// A running agent.
 pub(crate) struct Agent {
+    /// Writes down what is published; stops first, so that it has all of it.
+    #[cfg(feature = "history")]
+    archiver: Option<Archiver>,
     node: Arc<str>,
     dir: PathBuf,
     publisher: Publisher,
@@ -150,6 +155,8 @@ impl Agent {
         let node: Arc<str> = node.into();
         let insights = Insights::new(&node, &settings.config, &publisher)?;
         let mut agent = Self {
+            #[cfg(feature = "history")]
+            archiver: None,
             node,
             insights,
             publisher,
@@ -178,6 +185,8 @@ impl Agent {
         agent.open_sensors(&settings)?;
         // Before any sensor's facts: where there is no room for all, what tells so comes first.
         agent.publish_self(skopos_shm::now());
+        #[cfg(feature = "history")]
+        agent.keep(args, &settings)?;
         #[cfg(feature = "hub")]
         if args.live {
             agent.join(args)?;
@@ -188,6 +197,17 @@ impl Agent {
     /// Names of configured insights that it does not compute, because a hub does.
     pub(crate) fn left_to_hub(&self) -> &[String] {
         self.insights.left_to_hub()
+    }
+
+    /// Keeps history, if that is wanted.
+    #[cfg(feature = "history")]
+    fn keep(&mut self, args: &AgentArgs, settings: &Settings) -> Result<(), Failure> {
+        let config = &settings.config.history;
+        if let Some(folder) = args.history.as_ref().or(config.dir.as_ref()) {
+            let (limits, dir) = (config.limits(), self.dir.clone());
+            self.archiver = Some(Archiver::start(folder, limits, dir, &self.node)?);
+        }
+        Ok(())
     }
 
     /// Joins the live plane.

@@ -15,6 +15,7 @@
 
 mod sensors;
 mod share;
+mod history;
 mod address;
 mod hub;
 
@@ -31,6 +32,7 @@ use skopos_score::interval::PolicyConfig;
 
 use crate::failure::Failure;
 
+pub(crate) use history::HistoryConfig;
 #[cfg(feature = "hub")]
 pub(crate) use hub::HttpAt;
 pub(crate) use hub::HubConfig;
@@ -62,6 +64,8 @@ pub(crate) struct Config {
     pub(crate) peers: PeersConfig,
     /// The hub.
     pub(crate) hub: HubConfig,
+    /// What is kept on disk.
+    pub(crate) history: HistoryConfig,
     /// The file of the tiers, relative to this one.
     pub(crate) tiers: Option<PathBuf>,
     /// Where all this was read.
@@ -240,6 +244,10 @@ mod tests {
             [peers]
             listen = "0.0.0.0:7361"
             nodes = { n02 = "10.0.0.2:7361" }
+            [history]
+            dir = "/var/lib/skopos/history"
+            max_bytes = "2GiB"
+            max_age = "12h"
         "#;
         let config: Config = toml::from_str(text).expect("understood");
         assert_eq!(config.agent.interval, Some(Duration::from_secs(2)));
@@ -249,6 +257,7 @@ mod tests {
         assert_eq!(config.insight[0].name, "space");
         assert_eq!(config.anomaly[0].hold, Some(Duration::from_secs(10)));
         assert_eq!(config.peers.nodes.len(), 1);
+        assert_eq!(config.history.max_bytes, Some(2 << 30));
     }
 
     #[test]
@@ -261,6 +270,7 @@ mod tests {
             ("[agent]\n[sensors.blok]\nmin_seconds = 5", "line 2"),
             ("[sensors.zzz]\nmin_seconds = 5", "the families are"),
             ("[[insight]]\nname = \"a\"", "sql"),
+            ("[history]\nmax_bytes = \"much\"", "`much` is no size"),
             ("[peers]\nlisten = \"here\"", "`here` is no address: write it like `10.0.0.2:7361`"),
             ("[peers]\nnodes = { n02 = \"10.0.0.2\" }", "has no port: try `10.0.0.2:7361`"),
             ("[peers]\nnodes = { n02 = \"::1\" }", "has no port: try `[::1]:7361`"),

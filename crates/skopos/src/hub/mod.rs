@@ -2,12 +2,14 @@
 //!
 //! `uplink` is the other end: what this machine's publishers have, sent to whoever follows. `source`
 //! is what the query engine reads: this machine's segments, and a mirror of every other node's.
+//! `past` asks nodes for what only they have, and answers for this one.
 //! `mirror` puts what other nodes tell into shared memory of this one; `forward` has it measured now.
 //! `door` is the UNIX socket through which `skopos sql` asks, `http` the door for everybody else;
 //! `counts` says what was asked through each.
 //! `insights` computes what only a hub can.
 
 mod uplink;
+mod past;
 mod mirror;
 mod forward;
 mod source;
@@ -102,8 +104,7 @@ impl Hub {
         let local = Host::open_dirs(vec![dir.to_path_buf()])?.without(MIRROR_NAME);
         let local = Local::new(local);
         let abouts = Abouts::default();
-        let site = follower.as_ref().map(|f| f.site().clone());
-        let source = Arc::new(HubSource::new(local, site, abouts.clone()));
+        let source = Arc::new(HubSource::new(local, follower.as_ref(), abouts.clone()));
         let engine = Engine::new(source.clone(), config.hub.aliases.clone())
             .map_err(|e| Failure::new("the query engine cannot start").because(&e))?;
         let pulse = Pulse::start(Host::open_dirs(vec![dir.to_path_buf()])?).map_err(no_thread)?;

@@ -2,13 +2,16 @@
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
-use std::sync::PoisonError;
+use std::sync::{Arc, PoisonError};
+use std::time::Instant;
 
 use skopos_model::{Timestamp, Topic};
-use skopos_query::{About, Described, Node, Row, Source, Wanted};
-use skopos_wire::{Site, Vertex};
+use skopos_query::{About, Asked, Described, Node, Row, Source, Wanted, When};
+use skopos_store::history::{self, Part};
+use skopos_wire::{Follower, Mirror, Plane, Question, Site, Vertex};
 
 use super::insights::Abouts;
+use super::past::{Asks, ask, question};
 use crate::sql::Local;
 
 /// This machine and, if the hub follows a site, the others.
@@ -16,13 +19,16 @@ use crate::sql::Local;
 pub(crate) struct HubSource {
     local: Local,
     site: Option<Site>,
+    /// Through which nodes of the site are asked for what they have kept.
+    plane: Option<Plane>,
     /// Of the hub's own insights.
     abouts: Abouts,
 }
 
 impl HubSource {
-    pub(crate) fn new(local: Local, site: Option<Site>, abouts: Abouts) -> Self {
-        Self { local, site, abouts }
+    pub(crate) fn new(local: Local, follower: Option<&Follower>, abouts: Abouts) -> Self {
+        let site = follower.map(|f| f.site().clone());
+        Self { local, site, plane: follower.map(|f| f.plane().clone()), abouts }
     }
 
     /// Shows what other nodes have that is wanted.
@@ -58,6 +64,23 @@ impl HubSource {
             }
         }
     }
+}
+
+/// Whether a mirror has all of it: what a vertex had before its oldest sample here it has not.
+fn has_all(mirror: &Mirror, question: &Question, when: &When) -> bool {
+    let from = match when {
+        When::During(times) => *times.start(),
+        When::AsOf(time) => *time,
+    };
+    let Question { topics, starts, .. } = question;
+    let is_known =
+        |topic: &String| Topic::new(topic).is_ok_and(|topic| mirror.find(&topic).is_some());
+    let mut vertices = mirror.vertices().filter(|vertex| {
+        let topic = vertex.description.topic.as_str();
+        topics.iter().any(|t| t == topic) || starts.iter().any(|s| topic.starts_with(s.as_str()))
+    });
+    topics.iter().all(is_known)
+        && vertices.all(|vertex| vertex.recent.front().is_none_or(|first| first.time <= from))
 }
 
 fn described<'a>(publisher: &'a str, vertex: &'a Vertex) -> Described<'a> {
@@ -98,6 +121,33 @@ impl Source for HubSource {
                 visit(&Row { of: described(node, vertex), sample, checked_at: sample.time });
             }
         });
+    }
+
+    fn history(&self, times: &RangeInclusive<Timestamp>) -> Result<Vec<Arc<Part>>, history::Error> {
+        self.local.history(times)
+    }
+
+    fn elsewhere(&self, wanted: &Wanted, when: &When, until: Instant) -> Option<Asked> {
+        let (site, plane) = (self.site.as_ref()?, self.plane.as_ref()?);
+        let mut asks = Asks { nodes: Vec::new(), missing: Vec::new() };
+        for node in site.nodes().iter().filter(|node| !self.local.has_node(node.name())) {
+            let (name, state) = (node.name().to_owned(), node.state());
+            let question = question(&name, wanted, when);
+            let is_wanted = !question.topics.is_empty() || !question.starts.is_empty();
+            if !is_wanted || has_all(&state.mirror, &question, when) {
+                continue;
+            }
+            match state.is_alive {
+                true => asks.nodes.push((name, state.incarnation, question)),
+                false => asks.missing.push(name),
+            }
+        }
+        let is_any = !asks.nodes.is_empty() || !asks.missing.is_empty();
+        is_any.then(|| Box::pin(ask(plane.clone(), asks, until)) as Asked)
+    }
+
+    fn has_history(&self) -> bool {
+        self.local.has_history()
     }
 
     fn topics(&self, wanted: &Wanted, visit: &mut dyn FnMut(&Described<'_>)) {

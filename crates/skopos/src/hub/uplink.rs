@@ -13,8 +13,9 @@ use std::time::{Duration, Instant};
 
 use skopos_model::{Sample, Timestamp, Topic};
 use skopos_shm::{Delivery, Host, Segment, Subscription, Vertex, now};
-use skopos_wire::{Answers, Batch, Checked, Content, Description, Outlet, Plane, Told};
+use skopos_wire::{Answering, Answers, Batch, Checked, Content, Description, Outlet, Plane, Told};
 
+use super::past;
 use crate::agent::MIRROR_NAME;
 use crate::control::{self, Request};
 use crate::failure::Failure;
@@ -29,6 +30,8 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 pub(crate) struct Uplink {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
+    /// Tells what was kept.
+    _answering: Answering,
 }
 
 impl Uplink {
@@ -43,11 +46,13 @@ impl Uplink {
         // What others are told exists before they are told of it.
         lock(&followed).look(&host);
         lock(&followed).collect();
-        let answers = OfNode { followed: followed.clone(), dir };
-        let outlet = plane.announce(node, now().as_nanos(), answers).map_err(|e| {
+        let answers = OfNode { followed: followed.clone(), dir: dir.clone() };
+        let incarnation = now().as_nanos();
+        let outlet = plane.announce(node, incarnation, answers).map_err(|e| {
             let failure = Failure::new(format!("the node `{node}` cannot join")).because(&e);
             failure.hint("give this one another name with --node")
         })?;
+        let answering = past::answer(plane, node, incarnation, dir)?;
         let stop = Arc::new(AtomicBool::new(false));
         let run = {
             let stop = stop.clone();
@@ -55,7 +60,7 @@ impl Uplink {
         };
         let thread = std::thread::Builder::new().name("uplink".to_owned()).spawn(run);
         let thread = thread.map_err(|e| Failure::new("no thread can be started").because(&e))?;
-        Ok(Self { stop, thread: Some(thread) })
+        Ok(Self { stop, thread: Some(thread), _answering: answering })
     }
 }
 

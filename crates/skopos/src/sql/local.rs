@@ -3,13 +3,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
-use std::sync::{PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use skopos_model::{Timestamp, Topic};
 use skopos_query::{About, Described, Node, Row, Source, Wanted};
 use skopos_score::insight::DEFINITIONS;
 use skopos_shm::{Host, Segment, Vertex, now};
+use skopos_store::history::{self, Folder, Part};
+
+use crate::history::folder_of;
 
 /// How often to look for publishers and topics that came or went.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -30,15 +33,32 @@ struct State {
     /// The first segments of topics.
     nodes: BTreeSet<Box<str>>,
     looked_at: Instant,
+    /// Vertices that tell where history is.
+    tellers: Vec<Vertex>,
+    /// History that was told of, and that which was typed.
+    folders: BTreeMap<PathBuf, Arc<Folder>>,
 }
 
 impl Local {
     pub(crate) fn new(host: Host) -> Self {
         let (versions, vertices) = (Vec::new(), BTreeMap::new());
         let (nodes, looked_at) = (BTreeSet::new(), Instant::now());
-        let mut state = State { host, versions, vertices, nodes, looked_at };
+        let (tellers, folders) = (Vec::new(), BTreeMap::new());
+        let mut state = State { host, versions, vertices, nodes, looked_at, tellers, folders };
         state.learn();
         Self { state: RwLock::new(state) }
+    }
+
+    /// With the history in this folder, whoever keeps it.
+    pub(crate) fn with_history(self, folder: PathBuf) -> Self {
+        self.state.write().unwrap_or_else(PoisonError::into_inner).add(folder);
+        self
+    }
+
+    fn folders(&self) -> Vec<Arc<Folder>> {
+        self.look();
+        let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
+        state.folders.values().cloned().collect()
     }
 
     /// Whether topics of this machine begin with this name.
@@ -88,16 +108,33 @@ impl State {
         let version = |s: &Segment| (s.path().to_path_buf(), s.created_at(), s.directory_version());
         let versions: Vec<_> = self.host.segments().iter().map(version).collect();
         if versions == self.versions {
+            self.learn_folders();
             return;
         }
         self.versions = versions;
         self.vertices.clear();
         self.nodes.clear();
+        self.tellers.clear();
         for vertex in self.host.segments().iter().flat_map(Segment::vertices) {
+            if folder_of(&vertex).is_some() {
+                self.tellers.push(vertex.clone());
+            }
             let topic = Box::from(vertex.topic().as_str());
             self.nodes.insert(Box::from(vertex.topic().node()));
             self.vertices.entry(topic).or_insert(vertex);
         }
+        self.learn_folders();
+    }
+
+    /// A folder stays when who kept it is gone.
+    fn learn_folders(&mut self) {
+        let told: Vec<PathBuf> = self.tellers.iter().filter_map(folder_of).collect();
+        told.into_iter().for_each(|folder| self.add(folder));
+    }
+
+    fn add(&mut self, folder: PathBuf) {
+        let folder = std::fs::canonicalize(&folder).unwrap_or(folder);
+        self.folders.entry(folder).or_insert_with_key(|path| Arc::new(Folder::new(path.clone())));
     }
 }
 
@@ -139,6 +176,18 @@ impl Source for Local {
                 visit(&Row { of: described(vertex), sample, checked_at: sample.time });
             }
         });
+    }
+
+    fn history(&self, times: &RangeInclusive<Timestamp>) -> Result<Vec<Arc<Part>>, history::Error> {
+        let mut parts = Vec::new();
+        for folder in self.folders() {
+            parts.extend(folder.parts(times)?);
+        }
+        Ok(parts)
+    }
+
+    fn has_history(&self) -> bool {
+        !self.folders().is_empty()
     }
 
     fn topics(&self, wanted: &Wanted, visit: &mut dyn FnMut(&Described<'_>)) {

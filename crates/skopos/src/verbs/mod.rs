@@ -18,6 +18,8 @@ mod watch_sql;
 pub(crate) mod hub;
 #[cfg(feature = "hub")]
 pub(crate) mod simulate;
+#[cfg(all(feature = "history", feature = "bench"))]
+pub(crate) mod fill_history;
 mod calibrate;
 mod insight;
 mod graph;
@@ -51,6 +53,8 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Verb::Hub(args) => hub::run(global, &args),
         #[cfg(feature = "hub")]
         Verb::Simulate(args) => simulate::run(global, &args),
+        #[cfg(all(feature = "history", feature = "bench"))]
+        Verb::FillHistory(args) => fill_history::run(global, &args),
         #[cfg(feature = "sql")]
         Verb::Sql(args) => sql::run(global, &args),
         Verb::Calibrate(args) => calibrate::run(global, &args),

@@ -8,6 +8,7 @@ use std::time::Duration;
 use clap::Args;
 use skopos_model::duration;
 use skopos_query::{Limits, MAX_SQL_BYTES};
+use skopos_shm::Host;
 
 use crate::cli::Global;
 use crate::failure::Failure;
@@ -25,6 +26,9 @@ pub(crate) struct SqlArgs {
     /// What the answer is printed as [default: table]
     #[arg(long, short = 'F', value_enum)]
     pub(crate) format: Option<Format>,
+    /// Ask what is in this folder of history, beside what is live
+    #[arg(long, value_name = "DIR")]
+    pub(crate) history: Option<PathBuf>,
     /// How long it may take
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = duration::parse)]
     pub(crate) timeout: Duration,
@@ -46,7 +50,7 @@ pub(crate) fn run(global: &Global, args: &SqlArgs) -> Result<ExitCode, Failure> 
         (None, None) => Some(read(Path::new("-"))?),
     };
     let limits = Limits { deadline: args.timeout, rows: args.max_rows };
-    let asker = asker(global, limits)?;
+    let asker = asker(global, args, limits)?;
     let mut out = Out::new(global.style());
     match statement {
         Some(statement) => asker.answer(&statement, format, &mut out)?,
@@ -56,7 +60,18 @@ pub(crate) fn run(global: &Global, args: &SqlArgs) -> Result<ExitCode, Failure> 
 }
 
 /// The hub of this machine, if there is one, knows all that this process could find out, and more.
-fn asker(global: &Global, limits: Limits) -> Result<Asker, Failure> {
+fn asker(global: &Global, args: &SqlArgs, limits: Limits) -> Result<Asker, Failure> {
+    if let Some(folder) = &args.history {
+        if !folder.is_dir() {
+            return Err(Failure::new(format!("there is no folder {}", folder.display())));
+        }
+        // What is live need not be.
+        let host = match &global.dir {
+            Some(dir) => Host::open_dirs(vec![dir.clone()])?,
+            None => Host::open()?,
+        };
+        return Asker::here(Local::new(host).with_history(folder.clone()), limits);
+    }
     #[cfg(feature = "hub")]
     {
         let dir = global.dir.clone().unwrap_or_else(skopos_shm::runtime_dir);

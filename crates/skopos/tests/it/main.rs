@@ -24,3 +24,5 @@ mod plane;
 #[cfg(feature = "hub")]
 mod http;
 mod archive;
+#[cfg(feature = "hub")]
+mod history;

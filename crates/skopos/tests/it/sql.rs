@@ -291,3 +291,58 @@ fn an_agent_says_which_insights_it_leaves_to_a_hub() {
     let told = "warning: left to a hub: insight `depth/all`, `deepest`, `wrong`, `many`\n";
     assert!(ran.stderr.contains(told), "{ran:?}");
 }
+
+#[test]
+fn a_hub_asks_nodes_for_what_they_kept_and_says_who_did_not_answer() {
+    let hub = Hub::start();
+    let (first_kept, second_kept) = (TempDir::new().expect("it"), TempDir::new().expect("it"));
+    let start = |node: &str, kept: &TempDir, dir: &Path| {
+        let history = kept.path().to_str().expect("UTF-8");
+        let mut args = vec!["agent", "--json", "--node", node, "--history", history];
+        args.extend(["--live", "--look-on", "none", "--connect", &hub.at]);
+        let mut child = skopos(dir, &args).stdout(Stdio::piped()).spawn().expect("it starts");
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().expect("piped")).read_line(&mut line).expect("a line");
+        assert!(line.contains("\"started\""), "{line}");
+        child
+    };
+    let stop = |mut child: Child| {
+        child.kill().expect("it runs");
+        child.wait().expect("it ends");
+    };
+    let (first_dir, second_dir) = (runtime_dir(), runtime_dir());
+    // What the first knew before it was killed is on its disk alone.
+    let first = start("a1", &first_kept, first_dir.path());
+    for value in ["1", "2", "3"] {
+        assert_eq!(run(first_dir.path(), &["publish", "app/depth", value]).code, 0);
+    }
+    let kept = first_kept.path().to_str().expect("UTF-8");
+    let depth = "SELECT value FROM samples WHERE topic = 'a1/app/depth' ORDER BY time";
+    eventually("it is written", || {
+        let ran = run(&hub.dir.path().join("none"), &["sql", "--json", "--history", kept, depth]);
+        rows(&ran) == json!([{"value": 1.0}, {"value": 2.0}, {"value": 3.0}])
+    });
+    stop(first);
+    let first = start("a1", &first_kept, first_dir.path());
+    assert_eq!(run(first_dir.path(), &["publish", "app/depth", "4"]).code, 0);
+    let second = start("a2", &second_kept, second_dir.path());
+    let all = json!([{"value": 1.0}, {"value": 2.0}, {"value": 3.0}, {"value": 4.0}]);
+    eventually("the hub finds it over the gap", || hub.ask(depth) == all);
+    let ask = |sql: &str| run(hub.dir.path(), &["sql", "--json", sql]);
+    eventually("of both nodes, wholly", || {
+        let ran = ask("SELECT DISTINCT node FROM samples ORDER BY node");
+        rows(&ran) == json!([{"node": "a1"}, {"node": "a2"}]) && ran.json()["missing"] == json!([])
+    });
+    stop(first);
+    eventually("who is dead is missing", || {
+        let ran = ask("SELECT count(*) > 0 AS some FROM samples WHERE metric = 'total_bytes'");
+        rows(&ran) == json!([{"some": true}]) && ran.json()["missing"] == json!(["a1"])
+    });
+    let table = run(hub.dir.path(), &["sql", "SELECT count(*) FROM samples"]);
+    assert!(table.stderr.contains("partial answer, without the history of a1"), "{table:?}");
+    let of_second = ask("SELECT count(*) FROM samples WHERE node = 'a2'");
+    assert_eq!(of_second.json()["missing"], json!([]), "nobody else is asked");
+    let recent = ask("SELECT count(*) FROM samples WHERE topic = 'a1/app/depth' AND time > now()");
+    assert_eq!(recent.json()["missing"], json!([]), "what memory has is not asked for");
+    stop(second);
+}

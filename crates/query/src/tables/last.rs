@@ -1,0 +1,77 @@
+//! The last sample of each topic: of each the series that began last has it, and of its rows the last.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use datafusion::error::Result;
+use skopos_model::{Timestamp, Topic};
+use skopos_store::history::{Chunk, Column, Part, Run, Selection};
+
+use super::scan::failed;
+
+/// The last sample of each topic in these parts, of the times that are selected: chunks whose runs are
+/// one row each.
+pub(crate) fn last(
+    found: &[(Arc<Part>, Arc<Selection>)],
+    columns: &[Column],
+) -> Result<Vec<(Arc<Part>, Chunk)>> {
+    // When it began, which part, which of its stretches.
+    let mut chosen: HashMap<&Topic, (Timestamp, usize, (usize, i64))> = HashMap::new();
+    for (number, (part, selection)) in found.iter().enumerate() {
+        for (at, below) in &selection.stretches {
+            let stretch = &part.stretches()[*at];
+            let this = (stretch.first, number, (*at, *below));
+            let best = chosen.entry(&stretch.series.topic).or_insert(this);
+            if stretch.first > best.0 {
+                *best = this;
+            }
+        }
+    }
+    let mut by_part: BTreeMap<usize, Vec<(usize, i64)>> = BTreeMap::new();
+    for (_, part, stretch) in chosen.into_values() {
+        by_part.entry(part).or_default().push(stretch);
+    }
+    let mut all = Vec::new();
+    for (number, mut stretches) in by_part {
+        let (part, selection) = &found[number];
+        stretches.sort_unstable();
+        let selection = Selection { stretches, times: selection.times.clone() };
+        all.extend(last_rows(part, &selection, columns)?);
+    }
+    Ok(all)
+}
+
+/// The last row of each stretch.
+fn last_rows(
+    part: &Arc<Part>,
+    selection: &Selection,
+    columns: &[Column],
+) -> Result<Vec<(Arc<Part>, Chunk)>> {
+    let mut chunks: Vec<Chunk> = Vec::new();
+    for group in (0..part.groups()).filter(|group| part.may_have(*group, selection)) {
+        let read = match part.read(group, columns, selection) {
+            Ok(read) => read,
+            Err(e) if e.is_gone() => continue,
+            Err(e) => return Err(failed(e)),
+        };
+        for chunk in read {
+            let mut chunk = chunk.map_err(failed)?;
+            let Some(first) = chunk.runs.first().map(|run| run.stretch) else { continue };
+            // The one before may end with a stretch that goes on here.
+            if let Some(before) = chunks.last_mut() {
+                before.runs.retain(|run| run.stretch != first);
+            }
+            let runs = std::mem::take(&mut chunk.runs);
+            for run in runs {
+                let row = Run { stretch: run.stretch, start: run.start + run.rows - 1, rows: 1 };
+                match chunk.runs.last_mut().filter(|last| last.stretch == run.stretch) {
+                    Some(last) => *last = row,
+                    None => chunk.runs.push(row),
+                }
+            }
+            chunks.push(chunk);
+        }
+    }
+    chunks.retain(|chunk| !chunk.runs.is_empty());
+    Ok(chunks.into_iter().map(|chunk| (part.clone(), chunk)).collect())
+}

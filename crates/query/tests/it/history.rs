@@ -1,0 +1,252 @@
+//! Memory, disk and other nodes as one: each sample is shown once, wherever it is.
+
+use std::collections::BTreeSet;
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+use std::time::Instant;
+
+use proptest::prelude::*;
+use skopos_model::{Kind, Sample, Scalar, Timestamp, Topic, Unit, ValueType};
+use skopos_query::{
+    Asked, Described, Elsewhere, Engine, Limits, Node, Row, Source, Wanted, When, kept,
+};
+use skopos_store::history::{Error, Part, Samples, Series};
+
+use crate::world::rows;
+
+/// Topics of three nodes.
+const TOPICS: [&str; 5] =
+    ["n1/mem/free_bytes", "n1/mem/total_bytes", "n2/cpu/busy_ratio", "n2/mem/free_bytes", "n3/a/b"];
+
+/// Where samples are.
+#[derive(Debug, Default)]
+struct Places {
+    /// By topic, oldest first.
+    memory: Vec<(Topic, Vec<Sample>)>,
+    parts: Vec<Arc<Part>>,
+    /// What a node answers, and who does not.
+    answers: Option<(String, Arc<Part>)>,
+    silent: Vec<String>,
+}
+
+fn sample((time, value): &(i64, f64)) -> Sample {
+    Sample::measured(Timestamp::from_nanos(*time), Scalar::F64(*value))
+}
+
+fn part(all: &[(usize, Vec<(i64, f64)>)]) -> Arc<Part> {
+    let series = |(topic, samples): &(usize, Vec<(i64, f64)>)| {
+        let mut column = Samples::default();
+        samples.iter().for_each(|s| column.push(&sample(s)));
+        let topic = Topic::new(TOPICS[*topic]).expect("a topic");
+        let (unit, kind, since) = (Unit::NONE, Kind::Gauge, Timestamp::default());
+        (Series { topic, unit, kind, value_type: ValueType::F64, since }, column)
+    };
+    Arc::new(Part::of_samples(all.iter().map(series).collect()).expect("a part"))
+}
+
+impl Places {
+    fn each(&self, wanted: &Wanted, visit: &mut dyn FnMut(Described<'_>, &[Sample])) {
+        for (topic, samples) in &self.memory {
+            if wanted.selects(topic.as_str()) {
+                let (unit, kind, value_type) = (Unit::NONE, Kind::Gauge, ValueType::F64);
+                visit(Described { topic, unit, kind, value_type, publisher: "" }, samples);
+            }
+        }
+    }
+}
+
+impl Source for Places {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_nanos(1_000_000)
+    }
+
+    fn latest(&self, wanted: &Wanted, visit: &mut dyn FnMut(&Row<'_>)) {
+        self.each(wanted, &mut |of, samples| {
+            if let Some(sample) = samples.last() {
+                visit(&Row { of, sample, checked_at: sample.time });
+            }
+        });
+    }
+
+    fn samples(
+        &self,
+        wanted: &Wanted,
+        times: RangeInclusive<Timestamp>,
+        visit: &mut dyn FnMut(&Row<'_>),
+    ) {
+        self.each(wanted, &mut |of, samples| {
+            for sample in samples.iter().filter(|sample| times.contains(&sample.time)) {
+                visit(&Row { of, sample, checked_at: sample.time });
+            }
+        });
+    }
+
+    fn history(&self, _times: &RangeInclusive<Timestamp>) -> Result<Vec<Arc<Part>>, Error> {
+        Ok(self.parts.clone())
+    }
+
+    fn has_history(&self) -> bool {
+        !self.parts.is_empty()
+    }
+
+    fn elsewhere(&self, _: &Wanted, _: &When, _: Instant) -> Option<Asked> {
+        let mut elsewhere = Elsewhere { missing: self.silent.clone(), ..Elsewhere::default() };
+        if let Some((node, part)) = &self.answers {
+            elsewhere.answered = BTreeSet::from([node.clone()]);
+            elsewhere.parts.push(part.clone());
+        }
+        Some(Box::pin(std::future::ready(elsewhere)))
+    }
+
+    fn topics(&self, wanted: &Wanted, visit: &mut dyn FnMut(&Described<'_>)) {
+        self.each(wanted, &mut |of, _| visit(&of));
+    }
+
+    fn nodes(&self) -> Vec<Node> {
+        Vec::new()
+    }
+}
+
+fn ask(places: Places, sql: &str) -> (Vec<String>, Vec<String>) {
+    let engine = Engine::new(Arc::new(places), Default::default()).expect("an engine");
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_time().build();
+    let answer = runtime.expect("a runtime").block_on(engine.query(sql, &Limits::default()));
+    let answer = answer.unwrap_or_else(|e| panic!("{sql}: {e}"));
+    (rows(&answer).1, answer.missing)
+}
+
+/// All samples of a topic, with times that rise.
+type Story = Vec<(i64, f64)>;
+
+/// Of a topic: its samples, how many of them are on disk, in how many parts, and from which on they are
+/// in memory: never later than where the disk ends.
+fn story() -> impl Strategy<Value = (Story, usize, usize, usize)> {
+    let steps = prop::collection::vec((1..40i64, -5..5i32), 0..60);
+    (steps, any::<prop::sample::Index>(), 1..4usize, any::<prop::sample::Index>()).prop_map(
+        |(steps, on_disk, parts, in_memory)| {
+            let mut time = 0;
+            let story: Story = steps
+                .into_iter()
+                .map(|(step, value)| {
+                    time += step;
+                    (time, f64::from(value))
+                })
+                .collect();
+            let on_disk = on_disk.index(story.len() + 1);
+            let in_memory = in_memory.index(on_disk + 1);
+            (story, on_disk, parts, in_memory)
+        },
+    )
+}
+
+fn places(stories: &[(Story, usize, usize, usize)]) -> Places {
+    let mut places = Places::default();
+    for number in 0..4 {
+        let of_this = stories.iter().enumerate().map(|(topic, (story, on_disk, parts, _))| {
+            let disk = &story[..*on_disk];
+            let size = disk.len().div_ceil(*parts).max(1);
+            (topic, disk.chunks(size).nth(number).unwrap_or_default().to_vec())
+        });
+        places.parts.push(part(&of_this.collect::<Vec<_>>()));
+    }
+    for (topic, (story, _, _, in_memory)) in stories.iter().enumerate() {
+        let samples = story[*in_memory..].iter().map(sample).collect();
+        places.memory.push((Topic::new(TOPICS[topic]).expect("a topic"), samples));
+    }
+    places
+}
+
+fn sorted(mut all: Vec<String>) -> Vec<String> {
+    all.sort();
+    all
+}
+
+fn shown(topic: &str, (time, value): (i64, f64)) -> String {
+    format!("{topic} | {time} | {value:?}")
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn each_sample_is_shown_once(
+        stories in prop::collection::vec(story(), TOPICS.len()),
+        (from, long, at) in (0..800i64, 0..800i64, 0..1200i64),
+    ) {
+        let select = "SELECT topic, CAST(time AS BIGINT) AS t, value FROM";
+        let all = |wanted: &dyn Fn(&str, i64) -> bool| -> Vec<String> {
+            let each = stories.iter().zip(TOPICS).flat_map(|((story, ..), topic)| {
+                story.iter().filter(move |s| wanted(topic, s.0)).map(move |s| shown(topic, *s))
+            });
+            sorted(each.collect())
+        };
+        let to = from + long;
+        for (condition, expected) in [
+            ("true".to_owned(), all(&|_, _| true)),
+            (
+                format!("time BETWEEN to_timestamp_nanos({from}) AND to_timestamp_nanos({to})"),
+                all(&|_, time| (from..=to).contains(&time)),
+            ),
+            ("node = 'n2' AND metric LIKE 'free%'".to_owned(), all(&|t, _| t == TOPICS[3])),
+            (
+                format!("topic LIKE 'n_/mem/%' AND time > to_timestamp_nanos({from})"),
+                all(&|topic, time| topic.contains("/mem/") && time > from),
+            ),
+            (
+                format!("topic IN ('{}', 'n9/a/b') OR family = 'cpu'", TOPICS[4]),
+                all(&|topic, _| topic == TOPICS[4] || topic == TOPICS[2]),
+            ),
+        ] {
+            let sql = format!("{select} samples WHERE {condition} ORDER BY topic, t");
+            prop_assert_eq!(sorted(ask(places(&stories), &sql).0), expected, "{}", sql);
+        }
+        let count = ask(places(&stories), "SELECT count(*) FROM samples").0;
+        prop_assert_eq!(count, [all(&|_, _| true).len().to_string()]);
+
+        let sql = format!("{select} latest_at('1970-01-01T00:00:00.{at:09}Z') ORDER BY topic");
+        let last = |(story, ..): &(Story, usize, usize, usize), topic| {
+            story.iter().rfind(|s| s.0 <= at).map(|s| shown(topic, *s))
+        };
+        let expected: Vec<String> =
+            stories.iter().zip(TOPICS).filter_map(|(story, topic)| last(story, topic)).collect();
+        prop_assert_eq!(sorted(ask(places(&stories), &sql).0), sorted(expected), "{}", sql);
+
+        let source: Arc<dyn Source> = Arc::new(places(&stories));
+        let (mut count, during) = (0, Timestamp::from_nanos(from)..=Timestamp::from_nanos(to));
+        let starts = Wanted::Starting(vec!["n1/".to_owned()]);
+        kept(&source, &starts, &When::During(during), &mut |_, _, run| {
+            count += run.rows;
+            true
+        })
+        .expect("kept");
+        let expected = all(&|topic, time| topic.starts_with("n1/") && (from..=to).contains(&time));
+        prop_assert_eq!(count, expected.len());
+    }
+}
+
+#[test]
+fn who_answers_is_believed_and_who_does_not_is_named() {
+    let memory = |topic: usize, time| {
+        (Topic::new(TOPICS[topic]).expect("a topic"), vec![sample(&(time, 1.0))])
+    };
+    let places = || Places {
+        memory: vec![memory(0, 50), memory(3, 50)],
+        parts: vec![part(&[(0, vec![(10, 0.5)]), (3, vec![(10, 0.5)])])],
+        // It has what is in memory here as well.
+        answers: Some(("n2".to_owned(), part(&[(3, vec![(5, 0.25), (10, 0.5), (50, 1.0)])]))),
+        silent: vec!["n7".to_owned()],
+    };
+    let (rows, missing) =
+        ask(places(), "SELECT node, CAST(time AS BIGINT) AS t FROM samples ORDER BY node, t");
+    assert_eq!(rows, ["n1 | 10", "n1 | 50", "n2 | 10", "n2 | 5", "n2 | 50"]);
+    assert_eq!(missing, ["n7"]);
+    let (rows, missing) = ask(
+        places(),
+        "SELECT node, CAST(time AS BIGINT) FROM latest_at('1970-01-01T00:00:00.000000020Z') ORDER BY node",
+    );
+    assert_eq!(
+        (rows, missing),
+        (vec!["n1 | 10".to_owned(), "n2 | 10".to_owned()], vec!["n7".to_owned()])
+    );
+    assert!(ask(places(), "SELECT 1 FROM latest").1.is_empty());
+}

@@ -1,0 +1,373 @@
+//! History against a list of samples: whatever was flushed is there, once, and nothing else.
+
+#![cfg(feature = "history")]
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use proptest::prelude::*;
+use skopos_model::{Kind, Origin, Sample, Structured, Timestamp, Topic, Unit, Value, ValueType};
+use skopos_store::history::{
+    Column, Error, Folder, Id, Keeper, Limits, ORIGINS, Part, Pushed, Samples, Sealer, Selection,
+    Series,
+};
+
+/// Far enough from zero that ages can be subtracted.
+const BEGIN: i64 = 1_700_000_000_000_000_000;
+
+const ALL_TIMES: std::ops::RangeInclusive<i64> = i64::MIN..=i64::MAX;
+
+fn at(nanos: i64) -> Timestamp {
+    Timestamp::from_nanos(BEGIN + nanos)
+}
+
+fn series(number: usize) -> Series {
+    let value_type = [ValueType::F64, ValueType::U64, ValueType::Structured][number % 3];
+    Series {
+        topic: Topic::new(&format!("n{}/a/m{number}", number % 4)).expect("a topic"),
+        unit: Unit::BYTES,
+        kind: Kind::Gauge,
+        value_type,
+        since: at(0),
+    }
+}
+
+fn sample(time: i64, what: u8, value_type: ValueType) -> Sample {
+    let value = match value_type {
+        ValueType::F64 if what == 9 => Value::F64(f64::INFINITY),
+        ValueType::F64 => Value::F64(f64::from(what) / 3.0),
+        ValueType::U64 => Value::U64(u64::from(what) << 40),
+        _ => Value::Structured(Structured::text(&"é".repeat(usize::from(what)))),
+    };
+    let origin = match what % 5 {
+        3 => Origin::Predicted { bound: 0.5 },
+        4 => Origin::Unknown,
+        _ => Origin::Measured,
+    };
+    Sample { time: at(time), value, origin }
+}
+
+/// A sample as SQL has it: time, value, origin, bound, text.
+type Row = (i64, Option<u64>, &'static str, Option<u64>, Option<String>);
+
+fn row(sample: &Sample) -> Row {
+    let is_known = sample.origin != Origin::Unknown;
+    let value = sample.value.as_f64().filter(|v| is_known && v.is_finite()).map(f64::to_bits);
+    let (origin, bound) = match sample.origin {
+        Origin::Measured => (ORIGINS[0], None),
+        Origin::Predicted { bound } => (ORIGINS[1], Some(bound.to_bits())),
+        Origin::Unknown => (ORIGINS[2], None),
+    };
+    let text = match &sample.value {
+        Value::Structured(s) => Some(s.to_string()),
+        _ => None,
+    };
+    (sample.time.as_nanos(), value, origin, bound, text)
+}
+
+type Rows = BTreeMap<String, Vec<Row>>;
+
+/// What a folder has of the wanted topics and times, before a time of each.
+fn read(
+    folder: &Path,
+    wanted: impl Fn(&str) -> bool,
+    times: std::ops::RangeInclusive<i64>,
+    below: impl Fn(&str) -> i64,
+) -> Rows {
+    let mut rows = Rows::new();
+    let range = Timestamp::from_nanos(*times.start())..=Timestamp::from_nanos(*times.end());
+    for part in Folder::new(folder).parts(&range).expect("parts") {
+        let stretches = part.stretches().iter().enumerate();
+        let topics = stretches.map(|(at, s)| (at, s.series.topic.as_str()));
+        let stretches = topics.filter(|(_, t)| wanted(t)).map(|(at, t)| (at, below(t)));
+        let selection = Selection { stretches: stretches.collect(), times: times.clone() };
+        for group in (0..part.groups()).filter(|group| part.may_have(*group, &selection)) {
+            for chunk in part.read(group, &Column::ALL, &selection).expect("a group") {
+                let chunk = chunk.expect("a chunk");
+                for run in &chunk.runs {
+                    let topic = part.stretches()[run.stretch].series.topic.to_string();
+                    let all = (run.start..run.start + run.rows).map(|at| cell(&chunk.batch, at));
+                    rows.entry(topic).or_default().extend(all);
+                }
+            }
+        }
+    }
+    rows
+}
+
+fn cell(batch: &arrow_array::RecordBatch, at: usize) -> Row {
+    use arrow_array::Array as _;
+    use arrow_array::cast::AsArray as _;
+    use arrow_array::types::{Float64Type, TimestampNanosecondType, UInt8Type};
+    let number = |column: usize| {
+        let column = batch.column(column).as_primitive::<Float64Type>();
+        column.is_valid(at).then(|| column.value(at).to_bits())
+    };
+    let texts = batch.column(4).as_string::<i32>();
+    (
+        batch.column(0).as_primitive::<TimestampNanosecondType>().value(at),
+        number(1),
+        ORIGINS[usize::from(batch.column(2).as_primitive::<UInt8Type>().value(at))],
+        number(3),
+        texts.is_valid(at).then(|| texts.value(at).to_owned()),
+    )
+}
+
+fn everything(folder: &Path) -> Rows {
+    read(folder, |_| true, ALL_TIMES, |_| i64::MAX)
+}
+
+/// A keeper of all series.
+fn open(folder: &Path, count: usize, limits: Limits) -> (Keeper, Vec<Id>) {
+    let mut keeper = Keeper::open(folder, limits, at(0)).expect("opened");
+    let ids = keeper.attach((0..count).map(series).collect(), true).expect("attached");
+    (keeper, ids)
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Push(usize, i64, u8),
+    Flush,
+    Seal,
+    Rotate,
+    Kill,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        20 => (0..7usize, 1..50i64, 0..10u8).prop_map(|(s, t, v)| Step::Push(s, t, v)),
+        3 => Just(Step::Flush),
+        1 => Just(Step::Rotate),
+        1 => Just(Step::Seal),
+        1 => Just(Step::Kill),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(32))]
+
+    #[test]
+    fn what_was_flushed_is_there_once_and_what_is_wanted_is_found(
+        steps in prop::collection::vec(step(), 1..200),
+        (from, long) in (0..2000i64, 0..2000i64),
+        node in 0..4usize,
+        below in 0..3000i64,
+    ) {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (mut keeper, mut ids) = open(folder.path(), 7, Limits::default());
+        let (mut flushed, mut pending) = (Rows::new(), Vec::new());
+        let mut now = 0;
+        for step in steps {
+            match step {
+                Step::Push(number, after, what) => {
+                    now += after;
+                    let sample = sample(now, what, series(number).value_type);
+                    prop_assert_eq!(keeper.push(ids[number], &sample), Pushed::Taken);
+                    prop_assert_eq!(keeper.push(ids[number], &sample), Pushed::Known);
+                    pending.push((series(number).topic.to_string(), row(&sample)));
+                    continue;
+                }
+                Step::Kill => {
+                    pending.clear();
+                    drop(keeper);
+                    (keeper, ids) = open(folder.path(), 7, Limits::default());
+                }
+                Step::Flush => keeper.flush().expect("flushed"),
+                Step::Rotate => keeper.rotate_now(at(now)).expect("rotated"),
+                Step::Seal => {
+                    keeper.rotate_now(at(now)).expect("rotated");
+                    keeper.chores().run(at(now)).expect("sealed");
+                }
+            }
+            for (topic, row) in pending.drain(..) {
+                flushed.entry(topic).or_default().push(row);
+            }
+        }
+        prop_assert_eq!(&everything(folder.path()), &flushed);
+        let node = format!("n{node}/");
+        let (from, to, below) = (BEGIN + from, BEGIN + from + long, BEGIN + below);
+        let mut expected = flushed;
+        expected.retain(|topic, rows| {
+            rows.retain(|row| (from..=to).contains(&row.0) && row.0 < below);
+            topic.starts_with(&node) && !rows.is_empty()
+        });
+        let found = read(folder.path(), |t| t.starts_with(&node), from..=to, |_| below);
+        prop_assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn retention_removes_the_oldest_and_never_what_is_younger(
+        parts in prop::collection::vec((0..100i64, 1..400usize), 1..12),
+        max_bytes in 0..200_000u64,
+        max_age in 1..120u64,
+    ) {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut now = 0;
+        for (generation, (after, rows)) in parts.iter().enumerate() {
+            now += after * 1_000_000_000;
+            seal(folder.path(), generation as u64 + 1, now, *rows);
+        }
+        let limits = Limits { max_bytes, max_age: Duration::from_secs(max_age), ..Limits::default() };
+        let before = sizes(folder.path());
+        let keeper = Keeper::open(folder.path(), limits, at(now)).expect("opened");
+        let size = keeper.chores().run(at(now)).expect("removed");
+        drop(keeper);
+        let after = sizes(folder.path());
+        prop_assert_eq!(&before[before.len() - after.len()..], &after[..], "the youngest stay");
+        let log = fs::metadata(folder.path().join(format!("log-{:08}", parts.len() + 1)));
+        let log = log.expect("a log").len();
+        let sum = |parts: &[(i64, u64)]| log + parts.iter().map(|(_, bytes)| bytes).sum::<u64>();
+        prop_assert_eq!((size.parts, size.bytes), (after.len() as u64, sum(&after)));
+        let is_young = |to: i64| to >= BEGIN + now - max_age as i64 * 1_000_000_000;
+        prop_assert!(after.iter().all(|(to, _)| is_young(*to)));
+        prop_assert!(after.is_empty() || sum(&after) <= max_bytes);
+        if let Some(next) = before.len().checked_sub(after.len() + 1) {
+            let is_too_much = sum(&before[next..]) > max_bytes;
+            prop_assert!(is_too_much || !is_young(before[next].0), "what went had to");
+        }
+    }
+}
+
+/// A part whose last sample is at `to`.
+fn seal(folder: &Path, generation: u64, to: i64, rows: usize) {
+    let mut samples = Samples::default();
+    for number in 0..rows {
+        let time = to - (rows - 1 - number) as i64;
+        samples.push_measured(at(time), (number * 7919 % 1000) as f64);
+    }
+    let mut sealer = Sealer::new(folder, generation).expect("a part");
+    sealer.push(series(0), samples).expect("pushed");
+    sealer.finish().expect("sealed");
+}
+
+/// The last times and lengths of all parts, in the order of their generations.
+fn sizes(folder: &Path) -> Vec<(i64, u64)> {
+    let mut parts: Vec<(String, u64)> = fs::read_dir(folder)
+        .expect("a folder")
+        .map(|entry| entry.expect("an entry"))
+        .map(|e| (e.file_name().into_string().expect("a name"), e.metadata().expect("it").len()))
+        .filter(|(name, _)| name.ends_with(".parquet"))
+        .collect();
+    parts.sort();
+    let last = |name: &str| name.trim_end_matches(".parquet").rsplit('-').next()?.parse().ok();
+    parts.iter().map(|(name, length)| (last(name).expect("a time"), *length)).collect()
+}
+
+/// A folder with a log of some frames, and after each its length and what was flushed by then.
+fn frames(folder: &Path) -> Vec<(u64, Rows)> {
+    let (mut keeper, ids) = open(folder, 7, Limits::default());
+    let log = folder.join("log-00000001");
+    let mut flushed = Rows::new();
+    let mut frames = vec![(fs::metadata(&log).expect("a log").len(), Rows::new())];
+    for frame in 0..4i64 {
+        for (number, id) in ids.iter().enumerate() {
+            let sample = sample(frame * 10 + 1, number as u8, series(number).value_type);
+            assert_eq!(keeper.push(*id, &sample), Pushed::Taken);
+            flushed.entry(series(number).topic.to_string()).or_default().push(row(&sample));
+        }
+        keeper.flush().expect("flushed");
+        frames.push((fs::metadata(&log).expect("a log").len(), flushed.clone()));
+    }
+    frames
+}
+
+#[test]
+fn a_log_that_ends_anywhere_keeps_its_whole_frames_and_goes_on() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let frames = frames(folder.path());
+    let log = folder.path().join("log-00000001");
+    let bytes = fs::read(&log).expect("a log");
+    for end in 0..=bytes.len() {
+        fs::write(&log, &bytes[..end]).expect("cut");
+        let whole = frames.iter().rev().find(|(length, _)| *length <= end as u64);
+        let (length, mut expected) = whole.cloned().unwrap_or_default();
+        assert_eq!(everything(folder.path()), expected, "read at {end}");
+        let (mut keeper, ids) = open(folder.path(), 7, Limits::default());
+        assert_eq!(keeper.torn_bytes(), end as u64 - length, "at {end}");
+        let next = sample(100, 1, series(0).value_type);
+        assert_eq!(keeper.push(ids[0], &next), Pushed::Taken);
+        keeper.flush().expect("flushed");
+        expected.entry(series(0).topic.to_string()).or_default().push(row(&next));
+        assert_eq!(everything(folder.path()), expected, "after {end}");
+    }
+}
+
+#[test]
+fn a_damaged_byte_costs_what_follows_it_and_nothing_before() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let frames = frames(folder.path());
+    let log = folder.path().join("log-00000001");
+    let bytes = fs::read(&log).expect("a log");
+    for place in frames[0].0 as usize..bytes.len() {
+        let mut damaged = bytes.clone();
+        damaged[place] ^= 0x10;
+        fs::write(&log, &damaged).expect("damaged");
+        let whole = frames.iter().rev().find(|(length, _)| *length <= place as u64);
+        assert_eq!(everything(folder.path()), whole.expect("the head is whole").1, "at {place}");
+    }
+}
+
+#[test]
+fn a_part_whose_log_was_not_removed_yet_is_not_read_twice() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let frames = frames(folder.path());
+    let log = folder.path().join("log-00000001");
+    let bytes = fs::read(&log).expect("a log");
+    let (mut keeper, _) = open(folder.path(), 7, Limits::default());
+    keeper.rotate_now(at(50)).expect("rotated");
+    keeper.chores().run(at(50)).expect("sealed");
+    drop(keeper);
+    assert!(!log.exists());
+    // Killed in between, it would still be there.
+    fs::write(&log, &bytes).expect("put back");
+    fs::write(folder.path().join("part-00000003.tmp"), "half").expect("left behind");
+    let expected = &frames.last().expect("frames").1;
+    assert_eq!(&everything(folder.path()), expected);
+    drop(open(folder.path(), 7, Limits::default()));
+    assert!(!log.exists() && !folder.path().join("part-00000003.tmp").exists());
+    assert_eq!(&everything(folder.path()), expected);
+}
+
+#[test]
+fn a_folder_has_one_keeper() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let first = open(folder.path(), 1, Limits::default());
+    let second = Keeper::open(folder.path(), Limits::default(), at(0));
+    assert!(matches!(second, Err(Error::Busy(_))));
+    drop(first);
+    open(folder.path(), 1, Limits::default());
+}
+
+#[test]
+fn rows_of_a_long_part_are_found_by_groups_and_pages() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (topics, rows) = (3, 120_000);
+    let mut sealer = Sealer::new(folder.path(), 1).expect("a part");
+    for number in 0..topics {
+        let mut samples = Samples::default();
+        (0..rows).for_each(|row| samples.push_measured(at(row * 1000), row as f64));
+        let topic = Topic::new(&format!("n1/a/m{number}")).expect("a topic");
+        sealer.push(Series { topic, ..series(0) }, samples).expect("pushed");
+    }
+    let path = sealer.finish().expect("sealed").expect("a part");
+    let part = Part::open(&path).expect("opened");
+    assert_eq!((part.rows(), part.groups()), (360_000, 3));
+    // The second topic, from its hundred-and-tenth thousandth sample on: those are in the second group.
+    let times = BEGIN + 110_000_000..=BEGIN + 110_009_000;
+    let selection = Selection { stretches: vec![(1, i64::MAX)], times };
+    // The first has its beginning, and other times of another topic.
+    let groups: Vec<usize> = (0..3).filter(|group| part.may_have(*group, &selection)).collect();
+    assert_eq!(groups, [0, 1]);
+    let (mut found, mut read) = (0, 0);
+    for group in groups {
+        for chunk in part.read(group, &[Column::Value], &selection).expect("a group") {
+            let chunk = chunk.expect("a chunk");
+            read += chunk.batch.num_rows();
+            found += chunk.runs.iter().map(|run| run.rows).sum::<usize>();
+        }
+    }
+    assert_eq!(found, 10);
+    assert!(read <= 2 * 16_384, "{read} rows were read for 10");
+}
