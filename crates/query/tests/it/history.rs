@@ -15,8 +15,13 @@ use skopos_store::history::{Error, Part, Samples, Series};
 use crate::world::rows;
 
 /// Topics of three nodes.
-const TOPICS: [&str; 5] =
-    ["n1/mem/free_bytes", "n1/mem/total_bytes", "n2/cpu/busy_ratio", "n2/mem/free_bytes", "n3/a/b"];
+const TOPICS: [&str; 5] = [
+    "n1/mem/free_bytes",
+    "n1/mem/total_bytes",
+    "n2/cpu/total/busy_ratio",
+    "n2/mem/free_bytes",
+    "n3/a/b",
+];
 
 /// Where samples are.
 #[derive(Debug, Default)]
