@@ -199,8 +199,9 @@ proptest! {
 
     #[test]
     fn retention_removes_the_oldest_and_never_what_is_younger(
-        parts in prop::collection::vec((0..100i64, 1..400usize), 1..12),
-        max_bytes in 0..200_000u64,
+        parts in prop::collection::vec((0..20i64, 1..2000usize), 1..12),
+        // A part has about four thousand bytes and some more.
+        max_bytes in 0..40_000u64,
         max_age in 1..120u64,
     ) {
         let folder = tempfile::tempdir().expect("a folder");
