@@ -83,6 +83,15 @@ impl Engine {
         Ok(Prepared { sql: sql.to_owned(), statement, plan, schema, parameters, may_be_point })
     }
 
+    /// The answer with these values, if it can be had at once; see [`point`](Self::point).
+    pub fn point_prepared(&self, prepared: &Prepared, values: &RecordBatch) -> Option<Answer> {
+        let scalars = scalars(prepared, values).ok()?;
+        match scalars.is_empty() {
+            true => self.point(&prepared.sql),
+            false => self.point_bound(prepared, &scalars),
+        }
+    }
+
     /// The answer with these values: one row, a column for each parameter in their order.
     ///
     /// # Errors

@@ -40,7 +40,10 @@ impl std::fmt::Debug for Stream {
 
 impl Stream {
     /// One that was found already.
-    pub(crate) fn of(answer: Answer, limits: &Limits) -> Result<Self, Error> {
+    ///
+    /// # Errors
+    /// It has more rows than it may.
+    pub fn of(answer: Answer, limits: &Limits) -> Result<Self, Error> {
         if answer.rows() > limits.rows {
             return Err(Error::TooManyRows(limits.rows));
         }

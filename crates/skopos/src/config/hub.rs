@@ -8,6 +8,8 @@ use serde::{Deserialize, Deserializer};
 use skopos_model::Topic;
 
 use super::address;
+use super::flight::FlightAt;
+use super::remote_write::RemoteWriteConfig;
 
 /// The hub: `[hub]`. A build without it checks this part all the same.
 #[derive(Debug, Default, Deserialize)]
@@ -18,6 +20,10 @@ pub(crate) struct HubConfig {
     pub(crate) aliases: BTreeMap<String, Topic>,
     /// Where it is asked by HTTP.
     pub(crate) http: Option<HttpAt>,
+    /// Where it is asked by Arrow Flight SQL.
+    pub(crate) flight: Option<FlightAt>,
+    /// The store that latest values are sent to.
+    pub(crate) remote_write: Option<RemoteWriteConfig>,
 }
 
 /// The port of HTTP, unless another one is named.

@@ -18,6 +18,8 @@ mod share;
 mod history;
 mod address;
 mod hub;
+mod flight;
+mod remote_write;
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -32,10 +34,14 @@ use skopos_score::interval::PolicyConfig;
 
 use crate::failure::Failure;
 
+#[cfg(feature = "hub")]
+pub(crate) use flight::FlightAt;
 pub(crate) use history::HistoryConfig;
 #[cfg(feature = "hub")]
 pub(crate) use hub::HttpAt;
 pub(crate) use hub::HubConfig;
+#[cfg(feature = "hub")]
+pub(crate) use remote_write::RemoteWriteConfig;
 pub(crate) use sensors::{DEFAULT_SENSOR, families};
 pub(crate) use share::Share;
 
@@ -241,6 +247,13 @@ mod tests {
             [prediction]
             topics = ["mem/available_bytes"]
             every = "500ms"
+            [hub]
+            flight = "10.0.0.1:7471"
+            [hub.remote_write]
+            url = "https://store.example/api/v1/write"
+            topics = ["*/mem/**"]
+            every = "10s"
+            headers = { Authorization = "Bearer abc" }
             [peers]
             listen = "0.0.0.0:7361"
             nodes = { n02 = "10.0.0.2:7361" }
@@ -271,6 +284,14 @@ mod tests {
             ("[sensors.zzz]\nmin_seconds = 5", "the families are"),
             ("[[insight]]\nname = \"a\"", "sql"),
             ("[history]\nmax_bytes = \"much\"", "`much` is no size"),
+            ("[hub]\nflight = \"10.0.0.1\"", "has no port: try `10.0.0.1:7471`"),
+            ("[hub.remote_write]\nurl = \"store:9090\"", "is no address of a store"),
+            ("[hub.remote_write]\ntopics = [\"**\"]", "missing field `url`"),
+            ("[hub.remote_write]\nurl = \"http://a\"\nevery = \"10ms\"", "shortest time is `1s`"),
+            (
+                "[hub.remote_write]\nurl = \"http://a\"\nheaders = { \"a b\" = \"c\" }",
+                "`a b` is no name of a header",
+            ),
             ("[peers]\nlisten = \"here\"", "`here` is no address: write it like `10.0.0.2:7361`"),
             ("[peers]\nnodes = { n02 = \"10.0.0.2\" }", "has no port: try `10.0.0.2:7361`"),
             ("[peers]\nnodes = { n02 = \"::1\" }", "has no port: try `[::1]:7361`"),

@@ -135,7 +135,7 @@ fn run(dir: &Path, doors: &Doors, stop: &AtomicBool) {
 }
 
 /// The node's name, as the agent of this directory has it.
-fn node(dir: &Path) -> Option<String> {
+pub(super) fn node(dir: &Path) -> Option<String> {
     let host = Host::open_dirs(vec![PathBuf::from(dir)]).ok()?;
     let agent = host.segments().iter().find(|segment| segment.name() == AGENT);
     agent.map(|agent| agent.node().to_owned())

@@ -4,9 +4,9 @@
 //! is what the query engine reads: this machine's segments, and a mirror of every other node's.
 //! `past` asks nodes for what only they have, and answers for this one.
 //! `mirror` puts what other nodes tell into shared memory of this one; `forward` has it measured now.
-//! `door` is the UNIX socket through which `skopos sql` asks, `http` the door for everybody else;
-//! `counts` says what was asked through each.
-//! `insights` computes what only a hub can.
+//! `door` is the UNIX socket through which `skopos sql` asks, `http` the door for everybody else,
+//! `flight` that for database drivers; `counts` says what was asked through each. `remote_write` sends
+//! what there is to a store of somebody else's. `insights` computes what only a hub can.
 
 mod uplink;
 mod past;
@@ -18,8 +18,11 @@ mod insights;
 mod door;
 mod prometheus;
 mod http;
+mod flight;
+mod remote_write;
 
 pub(crate) use door::{Changes, ask, socket_path};
+pub(crate) use flight::FlightArgs;
 pub(crate) use forward::Forward;
 pub(crate) use http::HttpArgs;
 pub(crate) use mirror::Mirrored;
@@ -37,8 +40,10 @@ use tokio::sync::watch;
 
 use self::counts::{Counts, Doors, Publishing};
 use self::door::Door;
+use self::flight::FlightDoor;
 use self::http::HttpDoor;
 use self::insights::{Abouts, HubInsights};
+use self::remote_write::RemoteWrite;
 use self::source::HubSource;
 use crate::agent::MIRROR_NAME;
 use crate::config::Config;
@@ -73,7 +78,9 @@ pub(crate) struct Hub {
     // Doors close first, then what they ask goes.
     _door: Door,
     http: Result<HttpDoor, Option<Failure>>,
+    flight: Result<FlightDoor, Option<Failure>>,
     _publishing: Publishing,
+    _remote_write: Option<RemoteWrite>,
     dir: PathBuf,
     #[cfg(feature = "bench")]
     inside: Arc<Inside>,
@@ -91,6 +98,7 @@ impl Hub {
         dir: &Path,
         plane: Option<&LiveArgs>,
         http: &HttpArgs,
+        flight: &FlightArgs,
         config: &Config,
     ) -> Result<Self, Failure> {
         let runtime = Builder::new_multi_thread().enable_all().build();
@@ -108,13 +116,19 @@ impl Hub {
         let engine = Engine::new(source.clone(), config.hub.aliases.clone())
             .map_err(|e| Failure::new("the query engine cannot start").because(&e))?;
         let pulse = Pulse::start(Host::open_dirs(vec![dir.to_path_buf()])?).map_err(no_thread)?;
-        let [unix, by_http]: [Arc<Counts>; 2] = Default::default();
-        let counts = vec![("unix", unix.clone()), ("http", by_http.clone())];
+        let [unix, by_http, by_flight]: [Arc<Counts>; 3] = Default::default();
+        let counts =
+            vec![("unix", unix.clone()), ("http", by_http.clone()), ("flight", by_flight.clone())];
         let publishing = Publishing::start(dir, counts.clone()).map_err(no_thread)?;
         let inside = Arc::new(Inside { engine: Arc::new(engine), source, pulse, others, counts });
         let handle = runtime.handle();
         let door = Door::open(dir, inside.clone(), unix, handle.clone())?;
         let http = HttpDoor::open(http.or(config.hub.http), inside.clone(), by_http, handle)?;
+        let asked = flight.or(config.hub.flight);
+        let flight = FlightDoor::open(asked, inside.engine.clone(), by_flight, handle)?;
+        let store = config.hub.remote_write.as_ref();
+        let start = |store| RemoteWrite::start(store, inside.source.clone(), dir);
+        let remote_write = store.map(start).transpose()?;
         let name = plane.map_or(ALONE, LiveArgs::site);
         let at = (inside.engine.clone(), handle.clone());
         let insights = HubInsights::start(dir, name, at, &config.insight, abouts)?;
@@ -124,7 +138,9 @@ impl Hub {
             #[cfg(feature = "bench")]
             inside,
             http,
+            flight,
             _publishing: publishing,
+            _remote_write: remote_write,
             dir: dir.to_path_buf(),
             _follower: follower,
             _runtime: runtime,
@@ -140,12 +156,14 @@ impl Hub {
     /// Where it can be asked, a line each.
     pub(crate) fn doors(&self) -> Vec<String> {
         let socket = socket_path(&self.dir).display().to_string();
-        std::iter::once(socket).chain(self.http.as_ref().ok().map(HttpDoor::url)).collect()
+        let http = self.http.as_ref().ok().map(HttpDoor::url);
+        let flight = self.flight.as_ref().ok().map(FlightDoor::url);
+        [Some(socket), http, flight].into_iter().flatten().collect()
     }
 
-    /// What is not as it would usually be: a door that somebody else has.
-    pub(crate) fn warning(&self) -> Option<&Failure> {
-        self.http.as_ref().err()?.as_ref()
+    /// What is not as it would usually be: doors that somebody else has.
+    pub(crate) fn warnings(&self) -> impl Iterator<Item = &Failure> {
+        [self.http.as_ref().err(), self.flight.as_ref().err()].into_iter().flatten().flatten()
     }
 }
 

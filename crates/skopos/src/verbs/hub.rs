@@ -9,7 +9,7 @@ use crate::agent::Signals;
 use crate::cli::Global;
 use crate::config::Config;
 use crate::failure::Failure;
-use crate::hub::{HttpArgs, Hub};
+use crate::hub::{FlightArgs, HttpArgs, Hub};
 use crate::live::LiveArgs;
 use crate::out::Out;
 
@@ -19,6 +19,8 @@ pub(crate) struct HubArgs {
     live: LiveArgs,
     #[command(flatten)]
     http: HttpArgs,
+    #[command(flatten)]
+    flight: FlightArgs,
     /// Read this file
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -28,12 +30,12 @@ pub(crate) fn run(global: &Global, args: &HubArgs) -> Result<ExitCode, Failure> 
     let signals = Signals::catch()?;
     let config = Config::load(args.config.as_deref())?;
     let dir = global.dir.clone().unwrap_or_else(skopos_shm::runtime_dir);
-    let hub = Hub::start(&dir, Some(&args.live), &args.http, &config)?;
+    let hub = Hub::start(&dir, Some(&args.live), &args.http, &args.flight, &config)?;
     let mut out = Out::new(global.style());
     let doors = hub.doors().join(", ");
     out.line(format!("skopos hub: site `{}`, asked at {doors}", args.live.site()))?;
     out.flush()?;
-    if let Some(warning) = hub.warning() {
+    for warning in hub.warnings() {
         let _ = warning.report();
     }
     signals.wait()?;

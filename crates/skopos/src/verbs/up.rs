@@ -29,6 +29,9 @@ pub(crate) struct UpArgs {
     #[cfg(feature = "hub")]
     #[command(flatten)]
     http: crate::hub::HttpArgs,
+    #[cfg(feature = "hub")]
+    #[command(flatten)]
+    flight: crate::hub::FlightArgs,
 }
 
 pub(crate) fn run(global: &Global, args: &UpArgs) -> Result<ExitCode, Failure> {
@@ -86,8 +89,8 @@ fn start_hub(
 ) -> Result<(crate::hub::Hub, Vec<String>), Failure> {
     let config = crate::config::Config::load(args.agent.config.as_deref())?;
     let plane = args.agent.live.then_some(&args.agent.plane);
-    let hub = crate::hub::Hub::start(agent.dir(), plane, &args.http, &config)?;
-    if let Some(failure) = hub.warning() {
+    let hub = crate::hub::Hub::start(agent.dir(), plane, &args.http, &args.flight, &config)?;
+    for failure in hub.warnings() {
         warn(out, &failure.in_one_line())?;
     }
     let doors = hub.doors().split_off(1);

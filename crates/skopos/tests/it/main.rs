@@ -23,6 +23,10 @@ mod sql;
 mod plane;
 #[cfg(feature = "hub")]
 mod http;
+#[cfg(feature = "hub")]
+mod flight;
+#[cfg(feature = "hub")]
+mod remote_write;
 mod archive;
 #[cfg(feature = "hub")]
 mod history;

@@ -81,10 +81,12 @@ impl Running {
         let mut child =
             skopos(dir.path(), &args).stdout(Stdio::piped()).spawn().expect("it starts");
         let stdout = child.stdout.take().expect("piped");
-        let mut line = String::new();
-        BufReader::new(stdout).read_line(&mut line).expect("a line");
-        let started: Json = serde_json::from_str(&line).unwrap_or_else(|e| panic!("{e}: {line}"));
-        assert_eq!(started["event"], "started");
+        // It may have something to tell before: a usual port that somebody has.
+        let is_start = BufReader::new(stdout).lines().map_while(Result::ok).any(|line| {
+            let told: Json = serde_json::from_str(&line).unwrap_or_else(|e| panic!("{e}: {line}"));
+            told["event"] == "started"
+        });
+        assert!(is_start, "it ended");
         Self { dir, child }
     }
 

@@ -18,7 +18,7 @@ use super::question::{Question, node};
 use crate::bench::child::{Process, wait_for};
 use crate::config::Config;
 use crate::failure::Failure;
-use crate::hub::{HttpArgs, Hub, ask, socket_path};
+use crate::hub::{FlightArgs, HttpArgs, Hub, ask, socket_path};
 use crate::live::LiveArgs;
 
 /// How long nodes may take until both hubs know them.
@@ -58,15 +58,20 @@ impl Cluster {
         let site = format!("bench-{}", std::process::id());
         let hubs = [endpoint().map_err(broken)?, endpoint().map_err(broken)?];
         let plane = LiveArgs::at(&site, &hubs[0]);
-        let near =
-            Hub::start(&dir.join("near"), Some(&plane), &HttpArgs::nowhere(), &Config::default())?;
+        let near = Hub::start(
+            &dir.join("near"),
+            Some(&plane),
+            &HttpArgs::nowhere(),
+            &FlightArgs::nowhere(),
+            &Config::default(),
+        )?;
         let http = address().map_err(broken)?;
         let doors = Doors { dir: dir.join("far"), http };
         let config = dir.join("hub.toml");
         std::fs::write(&config, "").map_err(broken)?;
         let mut command = Command::new(&program);
         command.args(["hub", "--site", &site, "--listen", &hubs[1], "--look-on", "none"]);
-        command.args(["--http", &doors.http]);
+        command.args(["--http", &doors.http, "--flight", "none"]);
         command.arg("--config").arg(&config).arg("--dir").arg(&doors.dir);
         let far = quiet(&mut command, &dir.join("hub.log")).map_err(broken)?;
         let runtime = Builder::new_current_thread().enable_all().build().map_err(broken)?;

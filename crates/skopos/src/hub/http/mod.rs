@@ -12,7 +12,7 @@
 //! Read in this order: this file for who is let in, `guard`, `refusal`, then a file an answer.
 
 mod connection;
-mod peer;
+pub(super) mod peer;
 mod guard;
 mod refusal;
 mod small;
