@@ -133,6 +133,9 @@ pub(crate) struct Plan {
     pub(crate) pairs: usize,
     /// How long one run of that application takes.
     pub(crate) work: Duration,
+    /// Whether an order of magnitude is enough.
+    #[cfg_attr(not(feature = "hub"), expect(dead_code, reason = "what takes long is of the hub"))]
+    pub(crate) is_short: bool,
     /// Says on stderr what is being measured.
     pub(crate) talk: bool,
 }
@@ -147,6 +150,7 @@ impl Plan {
             settle: seconds(60.0),
             pairs: 10,
             work: seconds(5.0),
+            is_short: false,
             talk,
         };
         let quick = Self {
@@ -156,6 +160,7 @@ impl Plan {
             settle: seconds(5.0),
             pairs: 3,
             work: seconds(1.0),
+            is_short: true,
             talk,
         };
         match args.seconds.map(seconds) {

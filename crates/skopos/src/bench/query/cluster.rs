@@ -48,6 +48,8 @@ pub(super) struct Doors {
     pub(super) dir: PathBuf,
     /// As `127.0.0.1:7470`.
     pub(super) http: String,
+    /// As `127.0.0.1:7471`.
+    pub(super) flight: String,
 }
 
 impl Cluster {
@@ -65,13 +67,13 @@ impl Cluster {
             &FlightArgs::nowhere(),
             &Config::default(),
         )?;
-        let http = address().map_err(broken)?;
-        let doors = Doors { dir: dir.join("far"), http };
+        let (http, flight) = (address().map_err(broken)?, address().map_err(broken)?);
+        let doors = Doors { dir: dir.join("far"), http, flight };
         let config = dir.join("hub.toml");
         std::fs::write(&config, "").map_err(broken)?;
         let mut command = Command::new(&program);
         command.args(["hub", "--site", &site, "--listen", &hubs[1], "--look-on", "none"]);
-        command.args(["--http", &doors.http, "--flight", "none"]);
+        command.args(["--http", &doors.http, "--flight", &doors.flight]);
         command.arg("--config").arg(&config).arg("--dir").arg(&doors.dir);
         let far = quiet(&mut command, &dir.join("hub.log")).map_err(broken)?;
         let runtime = Builder::new_current_thread().enable_all().build().map_err(broken)?;

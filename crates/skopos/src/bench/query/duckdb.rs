@@ -4,6 +4,7 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
 use std::process::{ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -41,12 +42,18 @@ struct Measured {
 }
 
 #[derive(Deserialize)]
+struct Timed {
+    nanos: u64,
+    rows: usize,
+}
+
+#[derive(Deserialize)]
 struct Values {
     values: Vec<f64>,
 }
 
 /// Starts it.
-pub(super) fn start() -> Result<(DuckDb, Feed), String> {
+pub(super) fn start() -> Result<(Arc<DuckDb>, Feed), String> {
     let python = if Path::new(PYTHON).exists() { PYTHON } else { "python3" };
     let mut command = Command::new(python);
     command.args(["-c", SCRIPT]).stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -68,7 +75,7 @@ pub(super) fn start() -> Result<(DuckDb, Feed), String> {
             _ => say(&fed, &json!({ "feed": (topics, times, values) })),
         }
     };
-    Ok((duckdb, Box::new(feed)))
+    Ok((Arc::new(duckdb), Box::new(feed)))
 }
 
 fn say(input: &Mutex<ChildStdin>, message: &impl Serialize) -> Result<(), String> {
@@ -91,9 +98,15 @@ impl DuckDb {
             None => serde_json::from_value(said).map_err(|e| e.to_string()),
         }
     }
+
+    /// How long a statement takes, and how many rows it has.
+    pub(super) fn timed(&self, sql: &str) -> Result<(Duration, usize), String> {
+        let timed: Timed = self.ask(&json!({ "timed": { "sql": sql } }))?;
+        Ok((Duration::from_nanos(timed.nanos), timed.rows))
+    }
 }
 
-impl Asked for DuckDb {
+impl Asked for Arc<DuckDb> {
     fn measure(&self, load: &Load<'_>) -> Result<Slice, String> {
         let statements: Vec<String> = load.questions.iter().map(Question::keyed).collect();
         let measured: Measured = self.ask(&json!({ "measure": {

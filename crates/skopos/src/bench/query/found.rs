@@ -11,6 +11,7 @@ use crate::bench::stats::{Latencies, median};
 pub(super) const IN_PROCESS: &str = "in process";
 pub(super) const SOCKET: &str = "UNIX socket";
 pub(super) const HTTP: &str = "HTTP";
+pub(super) const FLIGHT: &str = "Flight SQL";
 
 pub(super) const SQLITE: &str = "sqlite";
 pub(super) const DUCKDB: &str = "duckdb";
@@ -20,10 +21,11 @@ pub(super) const PROMETHEUS: &str = "prometheus";
 pub(super) const VICTORIA: &str = "victoriametrics";
 
 /// Our doors, and who is reached in the same way.
-pub(super) const DOORS: [(&str, &[&str]); 3] = [
+pub(super) const DOORS: [(&str, &[&str]); 4] = [
     (IN_PROCESS, &[SQLITE, DUCKDB]),
     (SOCKET, &[REDIS, POSTGRES]),
     (HTTP, &[PROMETHEUS, VICTORIA]),
+    (FLIGHT, &[]),
 ];
 
 /// By how much more nodes may slow a query down to be called flat.

@@ -17,6 +17,7 @@ mod sqlite;
 mod duckdb;
 mod peers;
 mod found;
+mod history;
 
 use std::time::{Duration, Instant};
 
@@ -29,7 +30,7 @@ use cluster::{Cluster, Doors};
 use feed::Feeder;
 use found::{Found, Setting};
 use load::{Asked, Load};
-use ours::{Http, InProcess, Socket};
+use ours::{Flight, Http, InProcess, Socket};
 use peers::Peers;
 use question::{MAX_COMPLEXITY, Question};
 
@@ -61,7 +62,7 @@ impl Whom {
 pub(crate) fn run(plan: &Plan) -> Result<Report, Failure> {
     let scratch = Scratch::new()?;
     plan.say("starting the peers …");
-    let Peers { mut whom, feeds, versions } = peers::start(&scratch)?;
+    let Peers { mut whom, feeds, versions, duckdb } = peers::start(&scratch)?;
     let mut machine = Machine::this();
     versions.into_iter().for_each(|(name, version)| machine.version_is(name, version));
     let mut report = Report::new("query", machine);
@@ -91,16 +92,22 @@ pub(crate) fn run(plan: &Plan) -> Result<Report, Failure> {
     }
     report.add(found.rows());
     notes(plan, &feeder, &mut report);
+    // What comes now has the machine for itself.
+    drop((feeder, cluster, whom));
+    let disk = Scratch::on_disk()?;
+    let duckdb = duckdb.as_ref().map(|duckdb| &**duckdb).map_err(Clone::clone);
+    history::measure(plan, disk.path(), duckdb, &mut report)?;
     Ok(report)
 }
 
 /// Our own doors.
 fn doors(cluster: &Cluster) -> Vec<Whom> {
-    let Doors { dir, http } = &cluster.doors;
+    let Doors { dir, http, flight } = &cluster.doors;
     vec![
         Whom::new(found::IN_PROCESS, InProcess(cluster.engine().clone())),
         Whom::new(found::SOCKET, Socket { dir: dir.clone() }),
         Whom::new(found::HTTP, Http { at: http.clone() }),
+        Whom::new(found::FLIGHT, Flight { at: flight.clone() }),
     ]
 }
 

@@ -4,11 +4,15 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use arrow_flight::error::FlightError;
+use arrow_flight::sql::client::FlightSqlServiceClient;
+use futures_util::TryStreamExt as _;
 use serde_json::{Value, json};
 use skopos_query::arrow::array::{Array as _, Float64Array, RecordBatch};
 
 use skopos_query::{Answer, Engine, Limits};
 use tokio::runtime::Builder;
+use tonic::transport::{Channel, Endpoint};
 
 use super::load::{Client, Connects};
 use super::question::Question;
@@ -101,4 +105,42 @@ impl Connects for Http {
 /// this machine and others.
 pub(super) fn http_client() -> ureq::Agent {
     ureq::Agent::from(ureq::Agent::config_builder().proxy(None).build())
+}
+
+/// Through Arrow Flight SQL, by the client of its own project.
+pub(super) struct Flight {
+    /// As `127.0.0.1:7471`.
+    pub(super) at: String,
+}
+
+impl Connects for Flight {
+    fn connect(&self, questions: &[Question]) -> Result<Client, String> {
+        let statements = unions(questions);
+        let runtime = Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(|e| e.to_string())?;
+        let endpoint = Endpoint::from_shared(format!("http://{}", self.at));
+        let endpoint = endpoint.map_err(|e| e.to_string())?.tcp_nodelay(true);
+        let channel = runtime.block_on(endpoint.connect()).map_err(|e| e.to_string())?;
+        let mut client = FlightSqlServiceClient::new(channel);
+        Ok(Box::new(move |question, values| {
+            let answer = answer(&mut client, &statements[question]);
+            let batches = runtime.block_on(answer).map_err(|e| e.to_string())?;
+            batches.iter().try_for_each(|batch| take_batch(batch, values))
+        }))
+    }
+}
+
+async fn answer(
+    client: &mut FlightSqlServiceClient<Channel>,
+    sql: &str,
+) -> Result<Vec<RecordBatch>, FlightError> {
+    let info = client.execute(sql.to_owned(), None).await?;
+    let mut batches = Vec::new();
+    for ticket in info.endpoint.into_iter().filter_map(|endpoint| endpoint.ticket) {
+        let mut stream = client.do_get(ticket).await?;
+        while let Some(batch) = stream.try_next().await? {
+            batches.push(batch);
+        }
+    }
+    Ok(batches)
 }

@@ -1,5 +1,8 @@
 //! What users would ask instead, each with a server and files of its own.
 
+use std::sync::Arc;
+
+use super::duckdb::DuckDb;
 use super::feed::Feed;
 use super::load::Asked;
 use super::prometheus::Kind;
@@ -12,6 +15,8 @@ pub(super) struct Peers {
     pub(super) whom: Vec<Whom>,
     pub(super) feeds: Vec<(&'static str, Feed)>,
     pub(super) versions: Vec<(&'static str, String)>,
+    /// For other questions than those.
+    pub(super) duckdb: Result<Arc<DuckDb>, String>,
 }
 
 impl Peers {
@@ -26,14 +31,13 @@ impl Peers {
 
 /// Starts what is installed.
 pub(super) fn start(scratch: &Scratch) -> Result<Peers, Failure> {
-    let mut peers = Peers { whom: Vec::new(), feeds: Vec::new(), versions: Vec::new() };
+    let begun = duckdb::start();
+    let duckdb = begun.as_ref().map(|(duckdb, _)| duckdb.clone()).map_err(Clone::clone);
+    let mut versions = vec![(found::SQLITE, sqlite::version().to_owned())];
+    versions.extend(duckdb.as_ref().ok().map(|duckdb| (found::DUCKDB, duckdb.version.clone())));
+    let mut peers = Peers { whom: Vec::new(), feeds: Vec::new(), versions, duckdb };
     peers.add(found::SQLITE, sqlite::start(&scratch.dir("sqlite")?));
-    peers.versions.push((found::SQLITE, sqlite::version().to_owned()));
-    let duckdb = duckdb::start();
-    if let Ok((duckdb, _)) = &duckdb {
-        peers.versions.push((found::DUCKDB, duckdb.version.clone()));
-    }
-    peers.add(found::DUCKDB, duckdb);
+    peers.add(found::DUCKDB, begun);
     peers.add(found::REDIS, redis_streams::start(&scratch.dir("redis")?));
     peers.add(found::POSTGRES, postgres::start(&scratch.dir("postgres")?));
     let scraper = |kind| Ok::<_, Failure>(prometheus::start(kind, &scratch.dir(kind.program())?));
