@@ -12,7 +12,6 @@ const FLIGHT_PORT: u16 = 7471;
 
 /// Where to be asked by Arrow Flight SQL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(not(feature = "hub"), expect(dead_code, reason = "checked in every build"))]
 pub(crate) enum FlightAt {
     /// Nowhere.
     Nowhere,
