@@ -199,7 +199,7 @@ mod tests {
             ("SELECT a FROM b WHERE c = 1 AND d = 2 AND e = 3", [4, 0, 0]),
             ("SELECT 1 UNION SELECT 2 UNION ALL SELECT 3", [1, 2, 0]),
             ("SELECT CASE WHEN 1 + 1 THEN 2 ELSE 3 END + 4", [3, 0, 1]),
-            ("SELECT 'a + b' || \"c + d\" -- + 1", [3, 0, 0]),
+            ("SELECT 'a + b' || \"c + d\" -- + 1", [2, 0, 0]),
             ("EXPLAIN EXPLAIN SELECT 1", [3, 0, 2]),
         ] {
             let tokens = Tokenizer::new(&GenericDialect {}, sql).tokenize_with_location();
