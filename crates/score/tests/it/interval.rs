@@ -221,11 +221,14 @@ fn what_nobody_decides_otherwise_for_is_no_surprise_however_rare() {
 /// The counters of the schema of which each one is news, without `_total`.
 const NEWS: &str = "
     cgroup: memory_oom_kills
+    mirror: lost_batches malformed_batches
     netdev: receive_errors receive_drops receive_fifo_errors transmit_errors transmit_drops
         transmit_carrier_errors
     peer: lost
     responder: malformed
     self: publish_errors counter_resets
+    self/history: lost errors
+    self/remote_write: samples_overflowed
     self/sensor: poll_errors
     smart: media_errors unsafe_shutdowns read_errors
     tcp: attempt_failures established_resets retransmitted_segments received_errors

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ffi::CStr;
 use std::fs;
 use std::sync::{Arc, Condvar, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 use skopos_model::schema::Metric;
@@ -119,11 +119,14 @@ impl Setting {
 
     /// Polls until `ready`.
     fn until(&mut self, what: &str, ready: impl Fn(&Self) -> bool) {
-        for _ in 0..300 {
+        // Longer than the servers' threads need for their turn on a busy machine.
+        let begun = Instant::now();
+        while begun.elapsed() < Duration::from_secs(30) {
             self.poll(0);
             if ready(self) {
                 return;
             }
+            std::thread::sleep(Duration::from_millis(1));
         }
         panic!("never: {what}");
     }

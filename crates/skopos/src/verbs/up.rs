@@ -131,7 +131,7 @@ fn introduce(out: &mut Out, agent: &Agent, doors: &[String]) -> Result<(), Failu
     for example in crate::sql::EXAMPLES {
         out.line(format!("  skopos{option} sql \"{example}\""))?;
     }
-    for door in doors {
+    for door in doors.iter().filter(|door| door.starts_with("http")) {
         out.line(format!("  curl {door}/metrics"))?;
     }
     out.line("Ctrl-C ends it.")?;
