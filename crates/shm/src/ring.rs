@@ -395,6 +395,21 @@ impl RawVertex<'_> {
         self.head.head.load(Ordering::Acquire).min(MAX_COUNT)
     }
 
+    /// Whether there is a sample of this ticket or a later one, or nothing at all any more: two loads, for
+    /// who looks at many vertices of which few have news.
+    #[inline]
+    pub(crate) fn has_news(&self, owner: u64, ticket: u64) -> bool {
+        // SYNC: pairs with the Release store in `adopt`.
+        self.head.owner.load(Ordering::Acquire) != owner || self.count() > ticket
+    }
+
+    /// When the source was last looked at.
+    #[inline]
+    pub(crate) fn checked_at(&self) -> i64 {
+        // SYNC: pairs with the Release store of `checked_at` in `publish_locked`.
+        self.head.checked_at.load(Ordering::Acquire)
+    }
+
     /// The tickets that the ring may still hold, after `count` samples. A walk back ends at the
     /// first of them, whatever a hostile head and its empty slots say.
     pub(crate) fn reach(&self, count: u64) -> Range<u64> {
@@ -407,8 +422,7 @@ impl RawVertex<'_> {
         for _ in 0..READ_ATTEMPTS {
             // The time first: the sample read after it is at least as new, so this never claims
             // that an old value was checked at a time when a newer one was already there.
-            // SYNC: pairs with the Release store of `checked_at` in `publish_locked`.
-            let checked_at = self.head.checked_at.load(Ordering::Acquire);
+            let checked_at = self.checked_at();
             let Some(ticket) = self.count().checked_sub(1) else {
                 return match self.read(owner, 0) {
                     Found::Gone => Found::Gone,

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use skopos_model::Sample;
+use skopos_model::{Sample, Timestamp};
 
 use crate::Error;
 use crate::ring::Found;
@@ -55,7 +55,15 @@ impl Subscription {
     /// True if [`try_next`](Self::try_next) has something to say.
     pub fn has_next(&self) -> bool {
         self.tell();
-        !matches!(self.vertex.read(self.next), Found::Absent)
+        self.vertex.has_news(self.next)
+    }
+
+    /// When the source of the sample that was taken last was looked at since: `None` if there is a newer
+    /// sample, which that may have been for.
+    pub fn checked_at(&self) -> Option<Timestamp> {
+        // The time first: a sample that was there by then is seen after it.
+        let checked_at = self.vertex.raw().checked_at();
+        (!self.vertex.has_news(self.next)).then(|| Timestamp::from_nanos(checked_at))
     }
 
     /// What came next, if anything did. Never waits.
@@ -64,6 +72,9 @@ impl Subscription {
     /// [`Error::Gone`] once the vertex is unregistered.
     pub fn try_next(&mut self) -> Result<Option<Delivery>, Error> {
         self.tell();
+        if !self.vertex.has_news(self.next) {
+            return Ok(None);
+        }
         match self.vertex.read(self.next) {
             Found::Whole(sample) => {
                 self.next += 1;
@@ -98,9 +109,7 @@ impl Subscription {
             };
             let vertex = &self.vertex;
             let flag = vertex.segment().flag(Some(vertex.index()));
-            sleep_once(flag, &vertex.raw().head.epoch, left, || {
-                !matches!(vertex.read(self.next), Found::Absent)
-            });
+            sleep_once(flag, &vertex.raw().head.epoch, left, || vertex.has_news(self.next));
         }
     }
 }

@@ -242,6 +242,11 @@ impl Vertex {
         self.count().saturating_sub(u64::from(self.place.slots))
     }
 
+    #[inline]
+    pub(crate) fn has_news(&self, ticket: u64) -> bool {
+        self.raw().has_news(self.owner, ticket)
+    }
+
     pub(crate) fn read(&self, ticket: u64) -> Found<Sample> {
         let raw = self.raw();
         match raw.read(self.owner, ticket) {

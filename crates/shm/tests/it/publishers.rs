@@ -412,6 +412,24 @@ fn come_and_go(dir: &std::path::Path, thread: u64) {
     }
 }
 
+/// Who tells others that a value still holds must not say so of one that is no longer the latest.
+#[test]
+fn a_subscription_says_what_was_checked_only_of_the_sample_that_it_took_last() {
+    let (_dir, publisher, writer, vertex) = one(ValueType::U64, 4);
+    let mut subscription = vertex.subscribe();
+    assert!(!subscription.has_next());
+    writer.publish_at(at(10), 1u64).expect("registered");
+    assert!(subscription.has_next());
+    assert_eq!(subscription.checked_at(), None, "there is a sample that it has not taken");
+    assert!(matches!(subscription.try_next(), Ok(Some(Delivery::Sample(_)))));
+    writer.check_at(at(20)).expect("registered");
+    assert!(!subscription.has_next(), "a look that finds nothing is no sample");
+    assert_eq!(subscription.checked_at(), Some(at(20)));
+    publisher.unregister(&writer);
+    assert!(subscription.has_next(), "there is an error to be told");
+    assert_eq!(subscription.checked_at(), None);
+}
+
 /// A publisher may spare what nobody reads, so it must know what is read.
 #[test]
 fn readers_leave_marks_that_the_publisher_takes() {

@@ -110,8 +110,14 @@ fn run(mut host: Host, followed: &Mutex<Followed>, outlet: Outlet, stop: &Atomic
         let left = look_at.saturating_duration_since(Instant::now());
         // Not longer than a tenth of a second, to be stopped soon.
         let left = left.min(Duration::from_millis(100));
-        host.wait(left, || lock(followed).has_news());
+        let has_news = host.wait(left, || lock(followed).has_news());
+        if outlet.is_second() {
+            break;
+        }
         let is_look_due = look_at <= Instant::now();
+        if !has_news && !is_look_due {
+            continue;
+        }
         let batches = {
             let mut followed = lock(followed);
             if is_look_due {
@@ -125,9 +131,6 @@ fn run(mut host: Host, followed: &Mutex<Followed>, outlet: Outlet, stop: &Atomic
         if names.is_due() {
             // A closed session is nobody's second.
             let _ = outlet.look_for_first();
-        }
-        if outlet.is_second() {
-            break;
         }
         for batch in &batches {
             // A closed session is found out by whoever follows.
@@ -284,10 +287,10 @@ impl Followed {
     fn checked(&mut self) -> Vec<Checked> {
         let mut times: BTreeMap<Timestamp, Vec<u32>> = BTreeMap::new();
         for (index, one) in &mut self.vertices {
-            let Ok(reading) = one.subscription.vertex().peek() else { continue };
-            if reading.checked_at > one.checked_at {
-                one.checked_at = reading.checked_at;
-                times.entry(reading.checked_at).or_default().push(*index);
+            let checked_at = one.subscription.checked_at();
+            if let Some(checked_at) = checked_at.filter(|time| *time > one.checked_at) {
+                one.checked_at = checked_at;
+                times.entry(checked_at).or_default().push(*index);
             }
         }
         times.into_iter().map(|(at, indices)| Checked { at, runs: runs(indices) }).collect()
