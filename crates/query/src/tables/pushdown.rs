@@ -53,19 +53,6 @@ fn wanted_by(filter: &Expr) -> Wanted {
             },
             _ => Wanted::All,
         },
-        // What `LIKE` on topics is by now.
-        Expr::ScalarFunction(call) if call.func.name() == TOPIC_LIKE => {
-            match call.args.as_slice() {
-                [topic, pattern, escape]
-                    if column(topic) == Some("topic") && text(escape) == Some("") =>
-                {
-                    let pattern = text(pattern).unwrap_or_default();
-                    let literal = pattern.split(['%', '_']).next().unwrap_or_default();
-                    Wanted::Starting(vec![literal.to_owned()])
-                }
-                _ => Wanted::All,
-            }
-        }
         _ => Wanted::All,
     }
 }
