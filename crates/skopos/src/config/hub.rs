@@ -1,14 +1,9 @@
 use std::collections::BTreeMap;
-#[cfg(feature = "hub")]
-use std::net::IpAddr;
-use std::net::SocketAddr;
-use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer};
 use skopos_model::Topic;
 
-use super::address;
-use super::flight::FlightAt;
+use super::door::{FlightAt, HttpAt};
 use super::remote_write::RemoteWriteConfig;
 
 /// The hub: `[hub]`. A build without it checks this part all the same.
@@ -24,42 +19,6 @@ pub(crate) struct HubConfig {
     pub(crate) flight: Option<FlightAt>,
     /// The store that latest values are sent to.
     pub(crate) remote_write: Option<RemoteWriteConfig>,
-}
-
-/// The port of HTTP, unless another one is named.
-const HTTP_PORT: u16 = 7470;
-
-/// Where to be asked by HTTP.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum HttpAt {
-    /// Nowhere.
-    Nowhere,
-    /// There.
-    At(SocketAddr),
-}
-
-impl HttpAt {
-    /// On this machine.
-    #[cfg(feature = "hub")]
-    pub(crate) const USUAL: SocketAddr =
-        SocketAddr::new(IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), HTTP_PORT);
-}
-
-impl FromStr for HttpAt {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        if text == "none" {
-            return Ok(Self::Nowhere);
-        }
-        address::parse(text, HTTP_PORT).map(Self::At)
-    }
-}
-
-impl<'de> Deserialize<'de> for HttpAt {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
-    }
 }
 
 fn by_name<'de, D: Deserializer<'de>>(

@@ -18,7 +18,7 @@ mod share;
 mod history;
 mod address;
 mod hub;
-mod flight;
+mod door;
 mod remote_write;
 
 use std::collections::BTreeMap;
@@ -35,10 +35,8 @@ use skopos_score::interval::PolicyConfig;
 use crate::failure::Failure;
 
 #[cfg(feature = "hub")]
-pub(crate) use flight::FlightAt;
+pub(crate) use door::{DoorAt, FlightAt, HttpAt};
 pub(crate) use history::HistoryConfig;
-#[cfg(feature = "hub")]
-pub(crate) use hub::HttpAt;
 pub(crate) use hub::HubConfig;
 #[cfg(feature = "hub")]
 pub(crate) use remote_write::RemoteWriteConfig;

@@ -5,7 +5,7 @@
 //! `past` asks nodes for what only they have, and answers for this one.
 //! `mirror` puts what other nodes tell into shared memory of this one; `forward` has it measured now.
 //! `door` is the UNIX socket through which `skopos sql` asks, `http` the door for everybody else,
-//! `flight` that for database drivers; `counts` says what was asked through each. `remote_write` sends
+//! `flight` that for database drivers, and `listen` what both have in common; `counts` says what was asked through each. `remote_write` sends
 //! what there is to a store of somebody else's. `insights` computes what only a hub can.
 
 mod uplink;
@@ -17,14 +17,14 @@ mod counts;
 mod insights;
 mod door;
 mod prometheus;
+mod listen;
 mod http;
 mod flight;
 mod remote_write;
 
 pub(crate) use door::{Changes, ask, socket_path};
-pub(crate) use flight::FlightArgs;
 pub(crate) use forward::Forward;
-pub(crate) use http::HttpArgs;
+pub(crate) use listen::DoorArgs;
 pub(crate) use mirror::Mirrored;
 pub(crate) use uplink::Uplink;
 
@@ -40,9 +40,8 @@ use tokio::sync::watch;
 
 use self::counts::{Counts, Doors, Publishing};
 use self::door::Door;
-use self::flight::FlightDoor;
-use self::http::HttpDoor;
 use self::insights::{Abouts, HubInsights};
+use self::listen::TcpDoor;
 use self::remote_write::RemoteWrite;
 use self::source::HubSource;
 use crate::agent::MIRROR_NAME;
@@ -77,8 +76,8 @@ pub(crate) struct Hub {
     _insights: Option<HubInsights>,
     // Doors close first, then what they ask goes.
     _door: Door,
-    http: Result<HttpDoor, Option<Failure>>,
-    flight: Result<FlightDoor, Option<Failure>>,
+    http: TcpDoor,
+    flight: TcpDoor,
     _publishing: Publishing,
     _remote_write: Option<RemoteWrite>,
     dir: PathBuf,
@@ -97,8 +96,7 @@ impl Hub {
     pub(crate) fn start(
         dir: &Path,
         plane: Option<&LiveArgs>,
-        http: &HttpArgs,
-        flight: &FlightArgs,
+        doors: &DoorArgs,
         config: &Config,
     ) -> Result<Self, Failure> {
         let runtime = Builder::new_multi_thread().enable_all().build();
@@ -123,9 +121,9 @@ impl Hub {
         let inside = Arc::new(Inside { engine: Arc::new(engine), source, pulse, others, counts });
         let handle = runtime.handle();
         let door = Door::open(dir, inside.clone(), unix, handle.clone())?;
-        let http = HttpDoor::open(http.or(config.hub.http), inside.clone(), by_http, handle)?;
-        let asked = flight.or(config.hub.flight);
-        let flight = FlightDoor::open(asked, inside.engine.clone(), by_flight, handle)?;
+        let http = http::open(doors.http(&config.hub), inside.clone(), by_http, handle)?;
+        let at = doors.flight(&config.hub);
+        let flight = flight::open(at, inside.engine.clone(), by_flight, handle)?;
         let store = config.hub.remote_write.as_ref();
         let start = |store| RemoteWrite::start(store, inside.source.clone(), dir);
         let remote_write = store.map(start).transpose()?;
@@ -156,14 +154,13 @@ impl Hub {
     /// Where it can be asked, a line each.
     pub(crate) fn doors(&self) -> Vec<String> {
         let socket = socket_path(&self.dir).display().to_string();
-        let http = self.http.as_ref().ok().map(HttpDoor::url);
-        let flight = self.flight.as_ref().ok().map(FlightDoor::url);
-        [Some(socket), http, flight].into_iter().flatten().collect()
+        let tcp = [&self.http, &self.flight].into_iter().filter_map(TcpDoor::url);
+        std::iter::once(socket).chain(tcp.map(str::to_owned)).collect()
     }
 
     /// What is not as it would usually be: doors that somebody else has.
     pub(crate) fn warnings(&self) -> impl Iterator<Item = &Failure> {
-        [self.http.as_ref().err(), self.flight.as_ref().err()].into_iter().flatten().flatten()
+        [&self.http, &self.flight].into_iter().filter_map(TcpDoor::warning)
     }
 }
 

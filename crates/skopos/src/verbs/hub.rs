@@ -9,7 +9,7 @@ use crate::agent::Signals;
 use crate::cli::Global;
 use crate::config::Config;
 use crate::failure::Failure;
-use crate::hub::{FlightArgs, HttpArgs, Hub};
+use crate::hub::{DoorArgs, Hub};
 use crate::live::LiveArgs;
 use crate::out::Out;
 
@@ -18,9 +18,7 @@ pub(crate) struct HubArgs {
     #[command(flatten)]
     live: LiveArgs,
     #[command(flatten)]
-    http: HttpArgs,
-    #[command(flatten)]
-    flight: FlightArgs,
+    doors: DoorArgs,
     /// Read this file
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -30,7 +28,7 @@ pub(crate) fn run(global: &Global, args: &HubArgs) -> Result<ExitCode, Failure> 
     let signals = Signals::catch()?;
     let config = Config::load(args.config.as_deref())?;
     let dir = global.dir.clone().unwrap_or_else(skopos_shm::runtime_dir);
-    let hub = Hub::start(&dir, Some(&args.live), &args.http, &args.flight, &config)?;
+    let hub = Hub::start(&dir, Some(&args.live), &args.doors, &config)?;
     let mut out = Out::new(global.style());
     let doors = hub.doors().join(", ");
     out.line(format!("skopos hub: site `{}`, asked at {doors}", args.live.site()))?;

@@ -28,10 +28,7 @@ pub(crate) struct UpArgs {
     agent: AgentArgs,
     #[cfg(feature = "hub")]
     #[command(flatten)]
-    http: crate::hub::HttpArgs,
-    #[cfg(feature = "hub")]
-    #[command(flatten)]
-    flight: crate::hub::FlightArgs,
+    doors: crate::hub::DoorArgs,
 }
 
 pub(crate) fn run(global: &Global, args: &UpArgs) -> Result<ExitCode, Failure> {
@@ -89,7 +86,7 @@ fn start_hub(
 ) -> Result<(crate::hub::Hub, Vec<String>), Failure> {
     let config = crate::config::Config::load(args.agent.config.as_deref())?;
     let plane = args.agent.live.then_some(&args.agent.plane);
-    let hub = crate::hub::Hub::start(agent.dir(), plane, &args.http, &args.flight, &config)?;
+    let hub = crate::hub::Hub::start(agent.dir(), plane, &args.doors, &config)?;
     for failure in hub.warnings() {
         warn(out, &failure.in_one_line())?;
     }

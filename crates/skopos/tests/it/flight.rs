@@ -20,31 +20,31 @@ use tonic::{Code, Status};
 use crate::support::{Running, eventually, run, runtime_dir};
 
 /// A machine's agent and hub, and where it is asked.
-struct Asked {
-    up: Running,
+pub(crate) struct Asked {
+    pub(crate) up: Running,
     uri: String,
 }
 
 impl Asked {
-    fn start() -> Self {
+    pub(crate) fn start() -> Self {
         let at = format!("127.0.0.1:{}", free_port());
         let up = Running::start_as("up", &["--flight", &at]);
         Self { up, uri: format!("grpc://{at}") }
     }
 
-    fn address(&self) -> &str {
+    pub(crate) fn address(&self) -> &str {
         self.uri.trim_start_matches("grpc://")
     }
 
-    async fn client(&self) -> FlightServiceClient<Channel> {
+    pub(crate) async fn client(&self) -> FlightServiceClient<Channel> {
         let uri = format!("http://{}", self.address());
         let channel = Channel::from_shared(uri).expect("an address").connect().await;
         FlightServiceClient::new(channel.expect("it listens"))
     }
 
     /// What the door counted, by its last fact.
-    fn count(&self, what: &str) -> f64 {
-        let topic = format!("self/door/flight/requests_{what}");
+    pub(crate) fn count(&self, what: &str) -> f64 {
+        let topic = format!("self/door/flight/{what}");
         let ran = self.up.run(&["get", "--plain", &topic]);
         ran.stdout.split_whitespace().find_map(|word| word.parse().ok()).unwrap_or(-1.0)
     }
@@ -55,7 +55,7 @@ pub(crate) fn free_port() -> u16 {
 }
 
 /// The Python that `scripts/setup test` puts the driver into.
-fn python() -> Option<PathBuf> {
+pub(crate) fn python() -> Option<PathBuf> {
     let set = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let cache = set("XDG_CACHE_HOME").or_else(|| Some(set("HOME")?.join(".cache")))?;
     let python = cache.join("skopos/python/bin/python");
@@ -81,7 +81,7 @@ fn a_driver_that_is_not_ours_asks_everything() {
     assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
 }
 
-fn block_on<T>(future: impl Future<Output = T>) -> T {
+pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -196,7 +196,7 @@ fn what_is_no_request_is_refused_and_counted() {
     println!("seed {seed}");
     let refused = block_on(mistreat(&asked, &mut Random(seed), 700));
     assert!(refused > 1000, "{refused}");
-    eventually("they are counted", || asked.count("refused_total") > 1000.0);
+    eventually("they are counted", || asked.count("requests_refused_total") > 1000.0);
     // What is not even HTTP/2.
     let mut random = Random(seed);
     for _ in 0..50 {

@@ -4,153 +4,13 @@ use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{Shutdown, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
 
 use jsonschema::Validator;
 use serde_json::{Value as Json, json};
 
+use crate::client::{ENDLESS, Got, Up, post, until_engine_rests};
 use crate::json::check;
-use crate::support::{PATIENCE, Ran, Running, eventually, run, runtime_dir, skopos};
-
-/// A node with a hub beside it, which is asked at a port of its own.
-struct Up {
-    agent: Running,
-    at: String,
-}
-
-/// An answer.
-struct Got {
-    status: u16,
-    head: String,
-    body: Vec<u8>,
-}
-
-impl Got {
-    fn json(&self) -> Json {
-        serde_json::from_slice(&self.body)
-            .unwrap_or_else(|e| panic!("{e}: {}{}", self.head, String::from_utf8_lossy(&self.body)))
-    }
-
-    fn text(&self) -> &str {
-        std::str::from_utf8(&self.body).expect("UTF-8")
-    }
-}
-
-impl Up {
-    fn start() -> Self {
-        let agent = Running::start_as("up", &["--http", "127.0.0.1:0"]);
-        let mut up = Self { agent, at: String::new() };
-        // Which port it is, the kernel knows.
-        let pid = up.agent.child.id().to_string();
-        let listed = Command::new("ss").args(["-Hltnp"]).output().expect("ss(8)").stdout;
-        let listed = String::from_utf8(listed).expect("UTF-8");
-        let own = |line: &&str| line.contains(&format!("pid={pid},"));
-        let line = listed.lines().find(own).unwrap_or_else(|| panic!("{pid}: {listed}"));
-        up.at = line.split_whitespace().nth(3).expect("an address").to_owned();
-        // Publishers are looked for once a second.
-        eventually("the facts are known", || {
-            up.get("/api/v1/get?topic=mem/total_bytes").status == 200
-        });
-        up
-    }
-
-    fn connect(&self) -> TcpStream {
-        let stream = TcpStream::connect(&self.at).expect("it listens");
-        stream.set_read_timeout(Some(PATIENCE)).expect("a socket");
-        stream
-    }
-
-    fn send(&self, request: &str) -> Got {
-        let mut stream = self.connect();
-        stream.write_all(request.as_bytes()).expect("sent");
-        answer(&mut BufReader::new(stream))
-    }
-
-    fn get(&self, path: &str) -> Got {
-        self.send(&format!("GET {path} HTTP/1.1\r\nhost: {}\r\nconnection: close\r\n\r\n", self.at))
-    }
-
-    fn post(&self, kind: &str, more: &str, body: &str) -> Got {
-        self.send(&post(&self.at, kind, more, body))
-    }
-
-    fn sql(&self, sql: &str) -> Got {
-        self.post("application/sql", "", sql)
-    }
-
-    /// Events of `path` until `enough` says so.
-    fn watch(
-        &self,
-        path: &str,
-        mut enough: impl FnMut(&str, &Json) -> bool,
-    ) -> Vec<(String, Json)> {
-        let mut stream = self.connect();
-        write!(stream, "GET {path} HTTP/1.1\r\nhost: {}\r\n\r\n", self.at).expect("sent");
-        let mut lines = BufReader::new(stream).lines().map(|line| line.expect("a line"));
-        let head = lines.next().expect("a line");
-        assert_eq!(head, "HTTP/1.1 200 OK");
-        let (mut name, mut events) = (String::new(), Vec::new());
-        for line in lines {
-            if let Some(event) = line.strip_prefix("event: ") {
-                name = event.to_owned();
-            }
-            if let Some(data) = line.strip_prefix("data: ") {
-                let data: Json = serde_json::from_str(data).expect("JSON");
-                let is_enough = enough(&name, &data);
-                events.push((name.clone(), data));
-                if is_enough {
-                    break;
-                }
-            }
-        }
-        events
-    }
-
-    fn count(&self, door: &str, what: &str) -> u64 {
-        self.get("/healthz").json()["doors"][door][what].as_u64().expect("a number")
-    }
-}
-
-fn post(at: &str, kind: &str, more: &str, body: &str) -> String {
-    let length = body.len();
-    format!(
-        "POST /api/v1/sql HTTP/1.1\r\nhost: {at}\r\ncontent-type: {kind}\r\ncontent-length: {length}\r\nconnection: close\r\n{more}\r\n{body}"
-    )
-}
-
-fn answer(input: &mut impl std::io::BufRead) -> Got {
-    let mut head = String::new();
-    loop {
-        let mut line = String::new();
-        input.read_line(&mut line).expect("a line");
-        if line.trim().is_empty() {
-            break;
-        }
-        head += &line;
-    }
-    let status = head.split(' ').nth(1).and_then(|s| s.parse().ok());
-    let status = status.unwrap_or_else(|| panic!("no answer: {head}"));
-    let mut body = Vec::new();
-    input.read_to_end(&mut body).expect("a body");
-    if head.to_lowercase().contains("transfer-encoding: chunked") {
-        body = dechunked(&body);
-    }
-    Got { status, head, body }
-}
-
-fn dechunked(mut bytes: &[u8]) -> Vec<u8> {
-    let mut whole = Vec::new();
-    loop {
-        let end = bytes.windows(2).position(|two| two == b"\r\n").expect("a length");
-        let length = std::str::from_utf8(&bytes[..end]).expect("a length");
-        let length = usize::from_str_radix(length, 16).expect("a length");
-        if length == 0 {
-            return whole;
-        }
-        whole.extend(&bytes[end + 2..end + 2 + length]);
-        bytes = &bytes[end + 4 + length..];
-    }
-}
+use crate::support::{Ran, Running, eventually, run, runtime_dir, skopos};
 
 /// The description that a running server gives of itself.
 struct Description {
@@ -373,55 +233,6 @@ fn changes_come_as_events() {
 }
 
 #[test]
-fn a_slow_reader_is_told_what_it_missed_and_holds_nobody_up() {
-    let up = Up::start();
-    assert_eq!(up.agent.run(&["publish", "app/fast", "0"]).code, 0);
-    eventually("it is known", || up.get("/api/v1/get?topic=app/fast").status == 200);
-    let mut slow = up.connect();
-    write!(slow, "GET /api/v1/watch?topic=** HTTP/1.1\r\nhost: {}\r\n\r\n", up.at).expect("sent");
-    // It takes nothing, while all facts of a node change ten times a second and one in a hurry.
-    let mut last = 0u64;
-    let begun = Instant::now();
-    while begun.elapsed() < Duration::from_secs(6) {
-        last += 1;
-        assert_eq!(up.agent.run(&["publish", "app/fast", &last.to_string()]).code, 0);
-    }
-    let quick = up.get("/api/v1/get?topic=app/fast").json();
-    assert_eq!(quick["readings"][0]["value"], json!(last as f64));
-    // Another thread reads, so that a server which waited for it would be found out.
-    slow.set_read_timeout(Some(PATIENCE)).expect("a socket");
-    let (mut told, mut missed) = (0u64, 0u64);
-    let mut name = String::new();
-    for line in BufReader::new(slow).lines().map(|line| line.expect("a line")) {
-        if let Some(event) = line.strip_prefix("event: ") {
-            name = event.to_owned();
-        }
-        let Some(data) = line.strip_prefix("data: ") else { continue };
-        let data: Json = serde_json::from_str(data).expect("JSON");
-        if data["topic"] != "n01/app/fast" {
-            continue;
-        }
-        match name.as_str() {
-            "change" => told += 1,
-            "lost" => missed += data["samples"].as_u64().expect("a number"),
-            other => panic!("{other}: {data}"),
-        }
-        if name == "change" && data["value"] == json!(last as f64) {
-            break;
-        }
-    }
-    // The value before it watched, and every one since: told, or counted.
-    assert_eq!(told + missed, last + 1, "{told} told, {missed} missed");
-}
-
-/// One that no machine answers within a test's patience.
-const ENDLESS: [&str; 3] = [
-    "SELECT count(*) FROM generate_series(1, 1000000000000000)",
-    "SELECT count(*) FROM generate_series(1, 1000000) a, generate_series(1, 100000000) b WHERE a.value * b.value = 7",
-    "WITH RECURSIVE r AS (SELECT 1 AS n UNION ALL SELECT n + 1 FROM r) SELECT count(*) FROM r",
-];
-
-#[test]
 fn a_client_that_goes_away_ends_its_question() {
     let up = Up::start();
     for (at, sql) in ENDLESS.iter().enumerate() {
@@ -432,6 +243,7 @@ fn a_client_that_goes_away_ends_its_question() {
         drop(client);
         eventually("it ends", || up.count("http", "requests_running") == 0);
         assert_eq!(up.count("http", "requests_cancelled_total"), at as u64 + 1, "{sql}");
+        until_engine_rests(&up.agent.child);
 
         let mut child = skopos(up.agent.path(), &["sql", sql]).spawn().expect("it starts");
         eventually("it is computed", || up.count("unix", "requests_running") == 1);
@@ -439,6 +251,7 @@ fn a_client_that_goes_away_ends_its_question() {
         child.wait().expect("it ends");
         eventually("it ends", || up.count("unix", "requests_running") == 0);
         assert_eq!(up.count("unix", "requests_cancelled_total"), at as u64 + 1, "{sql}");
+        until_engine_rests(&up.agent.child);
 
         let late = up.agent.run(&["sql", "--timeout", "300ms", sql]);
         assert!(late.code == 2 && late.stderr.contains("no answer within 300ms"), "{late:?}");

@@ -22,11 +22,29 @@ mod sql;
 #[cfg(feature = "hub")]
 mod plane;
 #[cfg(feature = "hub")]
+mod frozen;
+#[cfg(feature = "hub")]
+mod client;
+#[cfg(feature = "hub")]
 mod http;
+#[cfg(feature = "hub")]
+mod http_limits;
+#[cfg(feature = "hub")]
+mod http_watch;
 #[cfg(feature = "hub")]
 mod flight;
 #[cfg(feature = "hub")]
+mod flight_limits;
+#[cfg(feature = "hub")]
+mod partial;
+#[cfg(feature = "hub")]
+mod other_users;
+#[cfg(feature = "hub")]
 mod remote_write;
+#[cfg(feature = "hub")]
+mod remote_write_faults;
+#[cfg(feature = "hub")]
+mod docs_examples;
 mod archive;
 #[cfg(feature = "hub")]
 mod history;

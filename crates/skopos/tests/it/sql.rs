@@ -9,7 +9,7 @@ use serde_json::{Value as Json, json};
 use tempfile::TempDir;
 
 use crate::json::check;
-use crate::support::{Ran, Running, eventually, run, runtime_dir, skopos};
+use crate::support::{Ran, Running, doors, eventually, run, runtime_dir, skopos};
 
 fn rows(ran: &Ran) -> Json {
     assert_eq!(ran.code, 0, "{ran:?}");
@@ -107,23 +107,35 @@ impl Hub {
     }
 
     /// With this configuration.
-    fn with(config: &str) -> Self {
+    pub(crate) fn with(config: &str) -> Self {
+        Self::asked_at(config, &[])
+    }
+
+    /// With these doors of its own.
+    pub(crate) fn asked_at(config: &str, more: &[&str]) -> Self {
         let port =
             TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).expect("a port").port();
         let (dir, at) = (runtime_dir(), format!("tcp/127.0.0.1:{port}"));
         std::fs::write(dir.path().join("skopos.toml"), config).expect("written");
-        let child = Self::child(dir.path(), &at);
+        let child = Self::child_asked_at(dir.path(), &at, more);
         Self { dir, child, at }
     }
 
     pub(crate) fn child(dir: &Path, at: &str) -> Child {
+        Self::child_asked_at(dir, at, &[])
+    }
+
+    fn child_asked_at(dir: &Path, at: &str, more: &[&str]) -> Child {
         let config = dir.join("skopos.toml");
         if !config.exists() {
             std::fs::write(&config, "").expect("written");
         }
         let config = config.display().to_string();
         let args = ["hub", "--look-on", "none", "--listen", at, "--config", &config];
-        let mut child = skopos(dir, &args).stdout(Stdio::piped()).spawn().expect("it starts");
+        let mut child = skopos(dir, &[&args[..], &doors(more)[..], more].concat())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("it starts");
         let mut line = String::new();
         BufReader::new(child.stdout.take().expect("piped")).read_line(&mut line).expect("a line");
         assert!(line.starts_with("skopos hub: site `default`"), "{line}");

@@ -19,6 +19,13 @@ pub(crate) fn runtime_dir() -> TempDir {
     builder(shm).or_else(|_| builder(&std::env::temp_dir())).expect("a temporary directory")
 }
 
+/// What a role with a hub is told, so that it does not take the usual ports, which others may have.
+pub(crate) fn doors<'a>(given: &[&str]) -> Vec<&'a str> {
+    let all: &[&str] = if cfg!(feature = "hub") { &["--http", "--flight"] } else { &[] };
+    let open = all.iter().filter(|door| !given.contains(door));
+    open.flat_map(|door| [*door, "none"]).collect()
+}
+
 /// The binary with these arguments, in this runtime directory, with nothing of the user's.
 pub(crate) fn skopos(dir: &Path, args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_skopos"));
@@ -77,11 +84,14 @@ impl Running {
         if !extra.contains(&"--policy") {
             args.extend(["--policy", "fixed"]);
         }
+        if verb == "up" {
+            args.extend(doors(extra));
+        }
         args.extend(extra);
         let mut child =
             skopos(dir.path(), &args).stdout(Stdio::piped()).spawn().expect("it starts");
         let stdout = child.stdout.take().expect("piped");
-        // It may have something to tell before: a usual port that somebody has.
+        // It may have something to tell before.
         let is_start = BufReader::new(stdout).lines().map_while(Result::ok).any(|line| {
             let told: Json = serde_json::from_str(&line).unwrap_or_else(|e| panic!("{e}: {line}"));
             told["event"] == "started"

@@ -3,12 +3,13 @@
 use std::io::{BufRead as _, BufReader};
 use std::process::Stdio;
 
-use crate::support::{Running, eventually, run, runtime_dir, signal, skopos, terminate};
+use crate::support::{Running, doors, eventually, run, runtime_dir, signal, skopos, terminate};
 
 #[test]
 fn up_says_what_it_senses_and_what_to_try_and_ends_by_itself() {
     let dir = runtime_dir();
-    let ran = run(dir.path(), &["up", "--for", "2500ms", "--interval", "200ms", "--skip", "numa"]);
+    let args = ["up", "--for", "2500ms", "--interval", "200ms", "--skip", "numa"];
+    let ran = run(dir.path(), &[&args[..], &doors(&[])[..]].concat());
     assert_eq!(ran.code, 0, "{ran:?}");
     let first = ran.stdout.lines().next().expect("a line");
     assert!(first.starts_with("skopos "), "{first}");
@@ -121,7 +122,8 @@ fn a_runtime_directory_that_others_may_write_is_refused() {
 #[test]
 fn the_first_line_of_up_comes_before_any_sensor_is_opened() {
     let dir = runtime_dir();
-    let mut child = skopos(dir.path(), &["up"]).stdout(Stdio::piped()).spawn().expect("it starts");
+    let args = [&["up"][..], &doors(&[])[..]].concat();
+    let mut child = skopos(dir.path(), &args).stdout(Stdio::piped()).spawn().expect("it starts");
     let mut lines = BufReader::new(child.stdout.take().expect("piped"));
     let mut first = String::new();
     lines.read_line(&mut first).expect("a line");

@@ -18,7 +18,7 @@ use super::question::{Question, node};
 use crate::bench::child::{Process, wait_for};
 use crate::config::Config;
 use crate::failure::Failure;
-use crate::hub::{FlightArgs, HttpArgs, Hub, ask, socket_path};
+use crate::hub::{DoorArgs, Hub, ask, socket_path};
 use crate::live::LiveArgs;
 
 /// How long nodes may take until both hubs know them.
@@ -60,13 +60,8 @@ impl Cluster {
         let site = format!("bench-{}", std::process::id());
         let hubs = [endpoint().map_err(broken)?, endpoint().map_err(broken)?];
         let plane = LiveArgs::at(&site, &hubs[0]);
-        let near = Hub::start(
-            &dir.join("near"),
-            Some(&plane),
-            &HttpArgs::nowhere(),
-            &FlightArgs::nowhere(),
-            &Config::default(),
-        )?;
+        let near =
+            Hub::start(&dir.join("near"), Some(&plane), &DoorArgs::nowhere(), &Config::default())?;
         let (http, flight) = (address().map_err(broken)?, address().map_err(broken)?);
         let doors = Doors { dir: dir.join("far"), http, flight };
         let config = dir.join("hub.toml");

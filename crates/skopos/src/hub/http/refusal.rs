@@ -73,9 +73,13 @@ impl Refusal {
             .hint("ask again in a moment")
     }
 
+    pub(super) fn too_slow(what: &str) -> Self {
+        Self::new(StatusCode::REQUEST_TIMEOUT, format!("the {what} did not come in time"))
+    }
+
     /// The whole answer, for whoever is not let in.
     pub(super) fn as_text(&self) -> String {
-        let body = serde_json::to_string(&self.body).unwrap_or_default();
+        let body = self.body();
         let (status, length) = (self.status, body.len());
         format!(
             "HTTP/1.1 {status}\r\ncontent-type: application/json\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{body}"

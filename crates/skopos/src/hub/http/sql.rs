@@ -166,7 +166,7 @@ async fn within_bounds(body: Body) -> Result<Bytes, Refusal> {
                 false => Refusal::bad("the body cannot be read"),
             })
         }
-        Err(_) => Err(Refusal::new(StatusCode::REQUEST_TIMEOUT, "the body did not come in time")),
+        Err(_) => Err(Refusal::too_slow("body")),
     }
 }
 

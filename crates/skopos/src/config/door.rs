@@ -1,3 +1,5 @@
+//! Where the hub's doors are that listen by TCP.
+
 use std::net::SocketAddr;
 #[cfg(feature = "hub")]
 use std::net::{IpAddr, Ipv4Addr};
@@ -7,37 +9,39 @@ use serde::{Deserialize, Deserializer};
 
 use super::address;
 
-/// The port of Arrow Flight SQL, unless another one is named.
-const FLIGHT_PORT: u16 = 7471;
+/// Where to be asked by HTTP.
+pub(crate) type HttpAt = DoorAt<7470>;
 
 /// Where to be asked by Arrow Flight SQL.
+pub(crate) type FlightAt = DoorAt<7471>;
+
+/// Where a door is. `PORT` is its port unless another one is named.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum FlightAt {
+pub(crate) enum DoorAt<const PORT: u16> {
     /// Nowhere.
     Nowhere,
     /// There.
     At(SocketAddr),
 }
 
-impl FlightAt {
+impl<const PORT: u16> DoorAt<PORT> {
     /// On this machine.
     #[cfg(feature = "hub")]
-    pub(crate) const USUAL: SocketAddr =
-        SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), FLIGHT_PORT);
+    pub(crate) const USUAL: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), PORT);
 }
 
-impl FromStr for FlightAt {
+impl<const PORT: u16> FromStr for DoorAt<PORT> {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
         if text == "none" {
             return Ok(Self::Nowhere);
         }
-        address::parse(text, FLIGHT_PORT).map(Self::At)
+        address::parse(text, PORT).map(Self::At)
     }
 }
 
-impl<'de> Deserialize<'de> for FlightAt {
+impl<'de, const PORT: u16> Deserialize<'de> for DoorAt<PORT> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
     }

@@ -14,7 +14,7 @@ const MAX_LIST_BYTES: u64 = 16 << 20;
 const ESTABLISHED: &str = "01";
 
 /// Whether the socket at `peer`, connected to `here`, is this process's user's or root's.
-pub(in crate::hub) fn is_own(peer: SocketAddr, here: SocketAddr) -> bool {
+pub(super) fn is_own(peer: SocketAddr, here: SocketAddr) -> bool {
     let own = rustix::process::geteuid().as_raw();
     let is_ours = |uid: u32| uid == own || uid == 0;
     // One that speaks IPv6 may have connected to an address of IPv4.

@@ -1,0 +1,108 @@
+//! How far a question by Arrow Flight SQL goes, and when it ends.
+
+use std::io::Read as _;
+use std::net::TcpStream;
+use std::time::Duration;
+
+use arrow_flight::sql::{CommandStatementQuery, ProstMessageExt as _};
+use arrow_flight::{FlightData, FlightDescriptor};
+use prost::Message as _;
+use tonic::{Code, Status, Streaming};
+
+use crate::client::{ENDLESS, until_engine_rests};
+use crate::flight::{Asked, block_on};
+use crate::support::{PATIENCE, eventually};
+
+/// As the door has them.
+const MAX_QUERIES: usize = 32;
+const MAX_CONNECTIONS: usize = 256;
+const DEADLINE: Duration = Duration::from_secs(60);
+
+type Client = arrow_flight::flight_service_client::FlightServiceClient<tonic::transport::Channel>;
+
+/// Asks; the answer is yet to be taken.
+async fn ask(client: &mut Client, sql: &str) -> Result<Streaming<FlightData>, Status> {
+    let query = CommandStatementQuery { query: sql.to_owned(), transaction_id: None };
+    let asked = FlightDescriptor::new_cmd(query.as_any().encode_to_vec());
+    let info = client.get_flight_info(asked).await?.into_inner();
+    let ticket = info.endpoint[0].ticket.clone().expect("one");
+    Ok(client.do_get(ticket).await?.into_inner())
+}
+
+/// Takes what there is; how it ended.
+async fn take(mut answer: Streaming<FlightData>) -> Result<(), Status> {
+    while answer.message().await?.is_some() {}
+    Ok(())
+}
+
+#[test]
+fn a_client_that_goes_away_ends_its_question() {
+    let asked = Asked::start();
+    eventually("nothing runs", || asked.count("requests_running") == 0.0);
+    for (at, sql) in ENDLESS.iter().enumerate() {
+        let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+        let answer = runtime.block_on(async {
+            let mut client = asked.client().await;
+            ask(&mut client, sql).await.expect("begun")
+        });
+        eventually("it is computed", || asked.count("requests_running") == 1.0);
+        drop(answer);
+        // Its connection breaks.
+        drop(runtime);
+        eventually("it ends", || asked.count("requests_running") == 0.0);
+        eventually("it is counted", || asked.count("requests_cancelled_total") == at as f64 + 1.0);
+        until_engine_rests(&asked.up.child);
+    }
+}
+
+#[test]
+fn more_questions_and_connections_than_there_are_places_for_are_refused() {
+    let asked = Asked::start();
+    block_on(async {
+        let mut client = asked.client().await;
+        let mut answers = Vec::new();
+        for _ in 0..MAX_QUERIES {
+            answers.push(ask(&mut client, ENDLESS[0]).await.expect("begun"));
+        }
+        let refused = ask(&mut client, ENDLESS[0]).await.map(drop).expect_err("too many");
+        assert_eq!(refused.code(), Code::ResourceExhausted, "{refused}");
+        assert!(refused.message().contains("hint:"), "{refused}");
+        let point = "SELECT value FROM latest WHERE topic = 'n01/load/load_1m'";
+        take(ask(&mut client, point).await.expect("a point read")).await.expect("answered");
+        drop(answers);
+    });
+    eventually("all are gone", || asked.count("connections") == 0.0);
+    let open: Vec<_> = (0..MAX_CONNECTIONS)
+        .map(|_| TcpStream::connect(asked.address()).expect("it listens"))
+        .collect();
+    eventually("all are in", || asked.count("connections") == MAX_CONNECTIONS as f64);
+    let refused = asked.count("requests_refused_total");
+    let mut more = TcpStream::connect(asked.address()).expect("it listens");
+    more.set_read_timeout(Some(PATIENCE)).expect("a socket");
+    assert_eq!(more.read(&mut [0]).expect("an end"), 0, "it is closed before it asks");
+    eventually("it is counted", || asked.count("requests_refused_total") == refused + 1.0);
+    drop(open);
+    eventually("there is room again", || {
+        block_on(async {
+            let mut client = asked.client().await;
+            ask(&mut client, "SELECT 1").await.is_ok()
+        })
+    });
+}
+
+/// It once ended as if it were whole.
+#[test]
+fn an_answer_that_was_broken_off_at_the_deadline_does_not_look_whole() {
+    let asked = Asked::start();
+    let ended = block_on(async {
+        let mut client = asked.client().await;
+        let rows = "SELECT a.value FROM generate_series(1, 3000) a, generate_series(1, 3000) b";
+        let answer = ask(&mut client, rows).await.expect("begun");
+        // What HTTP/2 lets through unread is far less.
+        tokio::time::sleep(DEADLINE + Duration::from_secs(2)).await;
+        take(answer).await
+    });
+    let refused = ended.expect_err("nine million rows were not taken in time");
+    assert_eq!(refused.code(), Code::DeadlineExceeded, "{refused}");
+    eventually("its place is free", || asked.count("requests_running") == 0.0);
+}

@@ -1,0 +1,105 @@
+//! Who may ask a hub that nobody gave an address: whose it is, and root.
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+
+use serde_json::Value as Json;
+
+use crate::support::{eventually, runtime_dir};
+
+/// A user who has nothing.
+const NOBODY: &str = "65534";
+
+/// A network of its own, in which the usual ports are nobody's, and a hub at them.
+struct Alone(Child);
+
+impl Alone {
+    /// `None` where no such network can be made.
+    fn start(dir: &Path) -> Option<Self> {
+        let tried =
+            Command::new("unshare").args(["--net", "ip", "link", "set", "lo", "up"]).output();
+        if !tried.is_ok_and(|ran| ran.status.success()) {
+            println!("skipped: no network namespace can be made here");
+            return None;
+        }
+        let script = "ip link set lo up && exec \"$0\" hub --look-on none";
+        let child = Command::new("unshare")
+            .args(["--net", "sh", "-c", script, env!("CARGO_BIN_EXE_skopos")])
+            .env("SKOPOS_DIR", dir)
+            .stdout(Stdio::null())
+            .spawn()
+            .expect("it starts");
+        Some(Self(child))
+    }
+
+    /// Runs a program in that network, as another user or as root.
+    fn run(&self, user: Option<&str>, words: &[&str]) -> Output {
+        let mut command = Command::new("nsenter");
+        command.arg(format!("--net=/proc/{}/ns/net", self.0.id()));
+        if let Some(user) = user {
+            command.args(["setpriv", "--reuid", user, "--regid", user, "--clear-groups"]);
+        }
+        command.args(words).output().expect("nsenter(1)")
+    }
+
+    fn curl(&self, user: Option<&str>, words: &[&str]) -> Output {
+        self.run(user, &[&["curl", "-s", "--max-time", "30"][..], words].concat())
+    }
+
+    /// What a door has refused so far.
+    fn refused(&self, door: &str) -> Option<u64> {
+        let told = self.curl(None, &["http://127.0.0.1:7470/healthz"]).stdout;
+        let told: Json = serde_json::from_slice(&told).ok()?;
+        told["doors"][door]["requests_refused_total"].as_u64()
+    }
+}
+
+impl Drop for Alone {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn another_user_is_turned_away_at_every_door() {
+    let dir = runtime_dir();
+    let Some(alone) = Alone::start(dir.path()) else { return };
+    eventually("it answers its user", || alone.refused("http") == Some(0));
+
+    let url = "http://127.0.0.1:7470/healthz";
+    let told = alone.curl(Some(NOBODY), &["-w", "%{http_code}", url]);
+    let told = String::from_utf8_lossy(&told.stdout).into_owned();
+    assert!(told.contains("this hub is another user's") && told.ends_with("403"), "{told}");
+    assert_eq!(alone.refused("http"), Some(1));
+
+    // Any answer that is HTTP/2 is one: that there is no such method is told to whoever may ask.
+    let grpc = ["--http2-prior-knowledge", "-o", "/dev/null", "-w", "%{http_code}"];
+    let grpc = [&grpc[..], &["-X", "POST", "http://127.0.0.1:7471/nothing/there"]].concat();
+    let own = alone.curl(None, &grpc);
+    assert_eq!(String::from_utf8_lossy(&own.stdout), "200", "{own:?}");
+    let before = alone.refused("flight").expect("a number");
+    let other = alone.curl(Some(NOBODY), &grpc);
+    assert!(!other.status.success() && other.stdout == b"000", "{other:?}");
+    assert_eq!(alone.refused("flight"), Some(before + 1));
+
+    // Its modes would keep others out: without them it is the hub that does.
+    let socket = dir.path().join("hub.sock");
+    let open = |path: &Path, mode| {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).expect("ours");
+    };
+    let mode = std::fs::metadata(&socket).expect("a socket").permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    open(dir.path(), 0o755);
+    open(&socket, 0o666);
+    let path = socket.display().to_string();
+    // It keeps the connection for the next question, so curl is told when to go.
+    let asks = ["--max-time", "2", "--http0.9", "--unix-socket", &path, "http://hub/"];
+    let own = alone.curl(None, &asks);
+    assert!(String::from_utf8_lossy(&own.stdout).contains("not a request"), "{own:?}");
+    let before = alone.refused("unix").expect("a number");
+    let other = alone.curl(Some(NOBODY), &asks);
+    assert!(!other.status.success() && other.stdout.is_empty(), "{other:?}");
+    assert_eq!(alone.refused("unix"), Some(before + 1));
+}

@@ -1,0 +1,129 @@
+//! Answers from which a node is missing say so, through every door.
+
+use std::process::Command;
+
+use arrow_flight::decode::FlightRecordBatchStream;
+use arrow_flight::flight_service_client::FlightServiceClient;
+use arrow_flight::sql::{CommandStatementQuery, ProstMessageExt as _};
+use arrow_flight::{FlightData, FlightDescriptor};
+use futures_util::{TryStreamExt as _, stream};
+use prost::Message as _;
+use serde_json::{Value as Json, json};
+use tempfile::TempDir;
+use tonic::transport::Channel;
+
+use crate::client::{answer, post};
+use crate::flight::{block_on, free_port, python};
+use crate::sql::Hub;
+use crate::support::{Running, eventually, run, signal};
+
+/// It reaches further back than a hub's memory, so nodes are asked.
+const SQL: &str = "SELECT DISTINCT node FROM samples WHERE family = 'mem' ORDER BY node";
+
+/// Two nodes, and a hub that is asked through three doors.
+struct Asked {
+    hub: Hub,
+    http: String,
+    flight: String,
+    first: Running,
+    _second: Running,
+    _histories: [TempDir; 2],
+}
+
+impl Asked {
+    fn start() -> Self {
+        let [http, flight] = [(); 2].map(|()| format!("127.0.0.1:{}", free_port()));
+        let hub = Hub::asked_at("", &["--http", &http, "--flight", &flight]);
+        let histories = [(); 2].map(|()| TempDir::new().expect("a folder"));
+        let start = |node: &str, history: &TempDir| {
+            let history = history.path().to_str().expect("UTF-8");
+            let of_node = ["--node", node, "--history", history];
+            let live = ["--live", "--look-on", "none", "--connect", &hub.at];
+            Running::start(&[&of_node[..], &live[..]].concat())
+        };
+        let (first, second) = (start("a1", &histories[0]), start("a2", &histories[1]));
+        Self { first, _second: second, hub, http, flight, _histories: histories }
+    }
+
+    /// Rows, and who is missing, as `skopos sql` has them.
+    fn by_socket(&self) -> (Json, Json) {
+        let args = ["sql", "--json", "--timeout", "30s", SQL];
+        let mut told = run(self.hub.dir.path(), &args).json();
+        (told["rows"].take(), told["missing"].take())
+    }
+
+    fn by_http(&self) -> (Json, Json) {
+        let body = json!({ "sql": SQL, "deadline_ms": 30_000 }).to_string();
+        let mut stream = std::net::TcpStream::connect(&self.http).expect("it listens");
+        let request = post(&self.http, "application/json", "", &body);
+        std::io::Write::write_all(&mut stream, request.as_bytes()).expect("sent");
+        let got = answer(&mut std::io::BufReader::new(stream));
+        let mut told = got.json();
+        (told["rows"].take(), told["missing"].take())
+    }
+
+    /// What is missing is `null` where nothing is said of it.
+    fn by_flight(&self) -> (Json, Json) {
+        let messages = block_on(self.messages());
+        let last = messages.last().map(|message| message.app_metadata.clone()).unwrap_or_default();
+        let said: Vec<_> = messages.iter().filter(|m| !m.app_metadata.is_empty()).collect();
+        assert!(said.len() <= 1, "it is said once, at the end: {said:?}");
+        let told: Json = match last.is_empty() {
+            true => Json::Null,
+            false => serde_json::from_slice(&last).expect("JSON"),
+        };
+        // What says so is a batch like any other to whoever does not look at it.
+        let messages = stream::iter(messages.into_iter().map(Ok));
+        let batches = FlightRecordBatchStream::new_from_flight_data(messages);
+        let batches: Vec<_> = block_on(batches.try_collect()).expect("batches");
+        let rows: usize = batches.iter().map(|batch| batch.num_rows()).sum();
+        (json!(rows), told["missing"].clone())
+    }
+
+    async fn messages(&self) -> Vec<FlightData> {
+        let channel = Channel::from_shared(format!("http://{}", self.flight)).expect("an address");
+        let mut client = FlightServiceClient::new(channel.connect().await.expect("it listens"));
+        let query = CommandStatementQuery { query: SQL.to_owned(), transaction_id: None };
+        let asked = FlightDescriptor::new_cmd(query.as_any().encode_to_vec());
+        let info = client.get_flight_info(asked).await.expect("described").into_inner();
+        let ticket = info.endpoint[0].ticket.clone().expect("one");
+        let told = client.do_get(ticket).await.expect("answered").into_inner();
+        told.try_collect().await.expect("a whole answer")
+    }
+}
+
+#[test]
+fn a_node_that_hangs_is_named_through_every_door() {
+    let asked = Asked::start();
+    let both = json!([{"node": "a1"}, {"node": "a2"}]);
+    let whole = (both.clone(), json!([]));
+    eventually("both nodes answer", || asked.by_socket() == whole);
+    assert_eq!(asked.by_http(), whole);
+    assert_eq!(asked.by_flight(), (json!(2), Json::Null), "of a whole answer nothing is said");
+    signal(&asked.first.child, "STOP");
+    // All ask while the node still seems to be there.
+    let (socket, http, flight) = std::thread::scope(|scope| {
+        let socket = scope.spawn(|| asked.by_socket());
+        let http = scope.spawn(|| asked.by_http());
+        let flight = scope.spawn(|| asked.by_flight());
+        let told = "an answer";
+        (socket.join().expect(told), http.join().expect(told), flight.join().expect(told))
+    });
+    // What the hub had heard of it is there all the same.
+    assert_eq!(socket, (both.clone(), json!(["a1"])));
+    assert_eq!(http, (both, json!(["a1"])));
+    assert_eq!(flight, (json!(2), json!(["a1"])));
+    if let Some(python) = python() {
+        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/flight_missing.py");
+        let uri = format!("grpc://{}", asked.flight);
+        let ran = Command::new(python).args([script, &uri, SQL]).output().expect("it starts");
+        let said = String::from_utf8_lossy(&ran.stdout);
+        let told: Json = serde_json::from_str(&said).unwrap_or_else(|e| panic!("{e}: {ran:?}"));
+        assert_eq!(told, json!({"adbc": 2, "pyarrow": 2, "missing": ["a1"]}));
+    } else {
+        println!("skipped in part: no Python with adbc-driver-flightsql and pyarrow");
+    }
+    signal(&asked.first.child, "CONT");
+    eventually("it answers again", || asked.by_socket() == whole);
+    assert_eq!(asked.by_flight(), (json!(2), Json::Null));
+}
