@@ -202,9 +202,9 @@ impl Engine {
         inputs.map_err(|e| self.explained(e, sql))
     }
 
-    /// A number that is another one whenever any of `inputs` has changed.
-    pub fn print(&self, inputs: &Inputs) -> u64 {
-        inputs.print(&*self.source)
+    /// A number that is another one whenever any of `inputs` has changed, of topics that `counts`.
+    pub fn print(&self, inputs: &Inputs, counts: &dyn Fn(&Topic) -> bool) -> u64 {
+        inputs.print(&*self.source, counts)
     }
 
     /// The plan of a statement that is none for a point read, made once.

@@ -24,6 +24,7 @@ mod engine;
 mod stream;
 mod prepared;
 mod catalog;
+mod doubles;
 mod point;
 mod depth;
 mod statement;

@@ -6,7 +6,9 @@
 //!
 //! The answer is the planner's to the last type and name. What would differ goes to the planner.
 
+use std::mem::discriminant;
 use std::sync::Arc;
+use std::time::Instant;
 
 use datafusion::arrow::array::{ArrayRef, Float64Array, Int64Array, RecordBatch};
 use datafusion::arrow::datatypes::{DataType, Field, Schema};
@@ -16,15 +18,17 @@ use datafusion::sql::sqlparser::ast::{
     TableFactor, Value,
 };
 use skopos_eval::{Like, Unknown};
-use skopos_model::{Sample, Topic, Unit};
+use skopos_model::{Origin, Sample, Structured, Timestamp, Topic, Unit};
 
-use crate::inputs::Inputs;
-use crate::source::{Described, Row, Source, Wanted};
+use crate::doubles;
+use crate::functions::ESCAPE;
+use crate::inputs::{Fits, Inputs, Read};
+use crate::source::{Described, Row, Source, Wanted, When};
 use crate::statement::{extreme, name_of};
-use crate::tables::Tables;
 use crate::tables::columns::{Batch, Column, value};
 use crate::tables::latest::LATEST;
 use crate::tables::samples::OF_A_TOPIC;
+use crate::tables::{Tables, pushdown};
 
 /// A statement that was understood.
 #[derive(Debug)]
@@ -62,13 +66,17 @@ impl Point {
     /// What the answer depends on.
     pub(crate) fn inputs(&self) -> Inputs {
         match self {
-            Self::Tuples(tuples) => Inputs::of(tuples.selects.clone(), false),
+            Self::Tuples(tuples) => {
+                Inputs::of(tuples.selects.iter().cloned().map(Read::from).collect(), false)
+            }
             Self::Rows(rows) => {
                 let is_timed = |c: &Column| matches!(c, Column::Age | Column::CheckedAt);
-                Inputs::of(vec![rows.wanted.clone()], rows.columns.iter().any(is_timed))
+                let read = Read::new(rows.wanted.clone(), rows.like.clone().map(Fits::Like));
+                Inputs::of(vec![read], rows.columns.iter().any(is_timed))
             }
-            Self::Numbers(numbers) => {
-                Inputs::of(vec![numbers.wanted.clone()], numbers.statement.is_timed())
+            Self::Numbers(Numbers { statement, wanted, .. }) => {
+                let read = Read::new(wanted.clone(), [Fits::Statement(statement.clone())]);
+                Inputs::of(vec![read], statement.is_timed())
             }
         }
     }
@@ -244,6 +252,9 @@ impl Tuples {
                     tuple = Some((row.sample.clone(), row.of.unit));
                 }
             });
+            if tuple.is_none() && may_be_kept(source, wanted) {
+                return None;
+            }
             let is_new = |(other, _): &(Tuple, &Topic)| !self.are_same(other, &tuple);
             if !self.is_distinct || tuples.iter().all(is_new) {
                 tuples.push((tuple, topic));
@@ -259,7 +270,7 @@ impl Tuples {
         batch.take().ok()
     }
 
-    /// Whether two tuples are one row of the answer.
+    /// Whether two tuples are one row of the answer: in what is shown of them.
     fn are_same(&self, one: &Tuple, other: &Tuple) -> bool {
         let (Some(one), Some(other)) = (one, other) else {
             return one.is_none() && other.is_none();
@@ -267,16 +278,39 @@ impl Tuples {
         self.columns.iter().all(|column| match column {
             Column::PaperTimestamp => one.0.time == other.0.time,
             Column::Unit => one.1 == other.1,
-            Column::Text => one.0.value == other.0.value || as_number(one) == as_number(other),
+            Column::Text => as_text(one) == as_text(other),
             Column::PaperMetric => as_number(one) == as_number(other),
-            _ => one.0.origin == other.0.origin,
+            Column::Bound => as_bound(one) == as_bound(other),
+            _ => discriminant(&one.0.origin) == discriminant(&other.0.origin),
         })
     }
 }
 
 fn as_number((sample, _): &(Sample, Unit)) -> Option<f64> {
-    let is_known = sample.origin != skopos_model::Origin::Unknown;
+    let is_known = sample.origin != Origin::Unknown;
     sample.value.as_f64().filter(|v| is_known && v.is_finite())
+}
+
+fn as_text((sample, _): &(Sample, Unit)) -> Option<&Structured> {
+    match &sample.value {
+        skopos_model::Value::Structured(text) => Some(text),
+        _ => None,
+    }
+}
+
+/// As bits, because a bound may be no number, and is then one like any other.
+fn as_bound((sample, _): &(Sample, Unit)) -> Option<u64> {
+    match sample.origin {
+        Origin::Predicted { bound } => Some(bound.to_bits()),
+        _ => None,
+    }
+}
+
+/// Whether there may be samples of a topic that has no latest one: on disk, or on its own node.
+fn may_be_kept(source: &dyn Source, wanted: &Wanted) -> bool {
+    let always = Timestamp::from_nanos(i64::MIN)..=Timestamp::from_nanos(i64::MAX);
+    let asked = || source.elsewhere(wanted, &When::During(always), Instant::now());
+    source.has_history() || asked().is_some()
 }
 
 fn row_of<'a>(topic: &'a Topic, unit: Unit, sample: &'a Sample) -> Row<'a> {
@@ -334,8 +368,8 @@ fn predicate(expression: &Expr) -> Option<(Wanted, Option<Like>)> {
             if is_topic(expr) =>
         {
             let pattern = text(pattern)?;
-            let literal = pattern.split(['%', '_']).next().unwrap_or_default();
-            Some((Wanted::Starting(vec![literal.to_owned()]), Some(Like::new(pattern, None)?)))
+            let like = Like::new(pattern, ESCAPE.chars().next())?;
+            Some((pushdown::beginning(pattern), Some(like)))
         }
         _ => None,
     }
@@ -378,7 +412,7 @@ impl Numbers {
     fn compile(sql: &str, body: &SetExpr) -> Option<Self> {
         let SetExpr::Select(select) = body else { return None };
         // `rate` and `ema` over `latest` need a history that a point read does not have.
-        if plain_table(select)? != "latest" {
+        if plain_table(select)? != "latest" || !doubles::suffice(select) {
             return None;
         }
         let statement = skopos_eval::Statement::new(sql).ok().filter(|s| !s.reads_history())?;
@@ -390,7 +424,7 @@ impl Numbers {
                 _ => return None,
             };
             let Expr::Function(function) = expression else { return None };
-            if names.contains(&name) {
+            if names.contains(&name) || !doubles::is_aggregate(function) {
                 return None;
             }
             are_counts.push(function.name.to_string().eq_ignore_ascii_case("count"));

@@ -18,7 +18,7 @@ use tokio::time::Instant;
 use crate::Error;
 use crate::engine::{Answer, Engine, Limits, Way, within};
 use crate::point::Point;
-use crate::statement::parse_with_parameters;
+use crate::statement::{name_columns, parse_with_parameters};
 use crate::stream::Stream;
 
 /// The most parameters of one statement: what an `IN` of a thousand topics needs.
@@ -154,6 +154,10 @@ impl Engine {
     fn compile_bound(&self, statement: &Parsed, values: &[Value]) -> Option<Point> {
         let Parsed::Statement(inner) = statement else { return None };
         let mut inner: Box<Statement> = inner.clone();
+        // What has no name is called as it was written, without values.
+        if let Statement::Query(query) = &mut *inner {
+            name_columns(&mut query.body);
+        }
         let _ = inner.visit(&mut Bind(values));
         let bound = Parsed::Statement(inner);
         Point::compile(&bound.to_string(), &bound, &self.tables)

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use skopos_model::{Kind, Sample, Timestamp, Topic, Unit, ValueType};
+use skopos_store::archive::{self, Archive};
 use skopos_store::history::{self, Part};
 
 /// Where values come from: segments of this machine, a mirror of many, history on disk.
@@ -50,6 +51,14 @@ pub trait Source: fmt::Debug + Send + Sync + 'static {
     /// [`samples`](Self::samples) shows.
     fn elsewhere(&self, _wanted: &Wanted, _when: &When, _until: Instant) -> Option<Asked> {
         None
+    }
+
+    /// The archive of tasks that ran, opened to be read; `None` if nobody has made it.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    fn archive(&self) -> Result<Option<Archive>, archive::Error> {
+        Ok(None)
     }
 
     /// Shows every topic, also those without a value yet.

@@ -23,7 +23,7 @@ use crate::Error;
 use crate::depth::{self, Depth, PLANNED, POINT};
 use crate::engine::MAX_SQL_BYTES;
 use crate::functions::marks::AS_OF;
-use crate::functions::{self, TOPIC_LIKE};
+use crate::functions::{self, ESCAPE, TOPIC_LIKE};
 use crate::prepared::number_parameters;
 
 /// Reads one statement that asks and changes nothing, and has no parameters.
@@ -189,7 +189,7 @@ fn topic_like(expression: &Expr) -> Option<Expr> {
         return None;
     }
     let escape =
-        escape_char.as_ref().map_or_else(|| "''".to_owned(), |escape| format!("'{escape}'"));
+        escape_char.as_ref().map_or_else(|| format!("'{ESCAPE}'"), |escape| escape.to_string());
     let call = parse_expression(&format!("{TOPIC_LIKE}({expr}, {pattern}, {escape})"))?;
     Some(match negated {
         true => Expr::UnaryOp { op: UnaryOperator::Not, expr: Box::new(call) },
@@ -319,7 +319,7 @@ pub(crate) fn name_of(expression: &Expr) -> String {
     }
 }
 
-fn name_columns(body: &mut SetExpr) {
+pub(crate) fn name_columns(body: &mut SetExpr) {
     let select = match body {
         SetExpr::Select(select) => select,
         // The names of a union are those of its first part.
@@ -375,7 +375,7 @@ mod tests {
             ),
             (
                 "SELECT quantile(value, 0.5) AS q FROM latest WHERE topic NOT LIKE 'a_%'",
-                "SELECT percentile_cont(value, 0.5) AS q FROM latest WHERE NOT topic_like(topic, 'a_%', '')",
+                "SELECT percentile_cont(value, 0.5) AS q FROM latest WHERE NOT topic_like(topic, 'a_%', '\\')",
             ),
             (
                 "SELECT help FROM topics WHERE help LIKE 'a_%'",

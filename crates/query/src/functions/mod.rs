@@ -15,7 +15,7 @@ use self::marks::GAP_FILL;
 use crate::Error;
 use crate::statement::{is_named, parse_expression};
 
-pub(crate) use topic_like::TOPIC_LIKE;
+pub(crate) use topic_like::{ESCAPE, TOPIC_LIKE};
 
 /// Makes them known.
 pub(crate) fn register(context: &SessionContext) {

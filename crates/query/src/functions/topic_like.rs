@@ -15,6 +15,9 @@ use skopos_eval::Like;
 /// The function that stands for it.
 pub(crate) const TOPIC_LIKE: &str = "topic_like";
 
+/// What takes a `%` or `_` as it is, unless `ESCAPE` says otherwise: as in insights and in PostgreSQL.
+pub(crate) const ESCAPE: &str = "\\";
+
 /// `topic_like(topic, pattern, escape)`: `LIKE` in which `_` is any character but `/`.
 pub(crate) fn topic_like() -> ScalarUDF {
     let signature = Signature::exact(vec![DataType::Utf8; 3], Volatility::Immutable);

@@ -1,20 +1,36 @@
-//! `anomalies`: the events that detectors told, a row each, with what they say as columns.
+//! `anomalies`: the events that detectors told, a row each, with what they say as columns; as far back as
+//! `samples` reaches.
 
 use std::fmt;
-use std::ops::RangeInclusive;
 use std::sync::Arc;
 
+use async_trait::async_trait;
 use datafusion::arrow::array::{
-    ArrayRef, Float64Builder, RecordBatch, StringBuilder, TimestampNanosecondBuilder, UInt64Builder,
+    Array as _, ArrayRef, AsArray as _, Float64Builder, RecordBatch, StringBuilder,
+    TimestampNanosecondBuilder, UInt64Builder,
 };
-use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
+use datafusion::arrow::datatypes::{
+    DataType, Field, Schema, SchemaRef, TimeUnit, TimestampNanosecondType,
+};
+use datafusion::catalog::{Session, TableProvider};
 use datafusion::error::Result;
-use skopos_model::{Structured, Timestamp, Value};
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::streaming::{PartitionStream, StreamingTableExec};
+use futures_util::StreamExt as _;
+use skopos_model::Structured;
+use tokio::sync::OnceCell;
 
-use super::columns::UTC;
-use super::made::{Asked, Rows};
+use super::columns::{Column, UTC, schema_of};
+use super::pushdown;
 use super::samples::Which;
-use crate::source::{Row, Source, Wanted};
+use super::scan::{Ask, Scan};
+use crate::source::Source;
+
+/// What of a sample an event is made of.
+const READ: &[Column] = &[Column::Node, Column::Time, Column::Text];
 
 /// Columns that are texts of the event, by their names in it.
 const TEXTS: [&str; 4] = ["topic", "rule", "detector", "state"];
@@ -49,31 +65,32 @@ impl AnomalyTable {
     pub(crate) fn new(source: Arc<dyn Source>) -> Self {
         Self { source }
     }
+}
 
-    fn batch(&self, times: RangeInclusive<Timestamp>) -> Result<RecordBatch> {
-        let part = Which::Below("anomaly");
-        let mut events = Events::default();
-        // Conditions on `topic` are about whose value it was, not about where the event is.
-        self.source.samples(&Wanted::All, times, &mut |row: &Row<'_>| {
-            if part.selects(row.of.topic)
-                && let Value::Structured(event) = &row.sample.value
-            {
-                events.push(row, event);
-            }
-        });
-        Ok(RecordBatch::try_new(self.schema(), events.finish())?)
+/// The events that samples tell.
+fn events(samples: &RecordBatch, schema: SchemaRef) -> Result<RecordBatch> {
+    let (nodes, texts) =
+        (samples.column(0).as_string::<i32>(), samples.column(2).as_string::<i32>());
+    let times = samples.column(1).as_primitive::<TimestampNanosecondType>();
+    let mut events = Events::default();
+    for row in (0..samples.num_rows()).filter(|row| texts.is_valid(*row)) {
+        // What is there was checked when it came in.
+        if let Ok(event) = Structured::from_json(texts.value(row)) {
+            events.push(nodes.value(row), times.value(row), &event);
+        }
     }
+    Ok(RecordBatch::try_new(schema, events.finish())?)
 }
 
 impl Events {
-    fn push(&mut self, row: &Row<'_>, event: &Structured) {
+    fn push(&mut self, node: &str, time: i64, event: &Structured) {
         let fields = event.as_json();
-        self.nodes.append_value(row.of.topic.node());
+        self.nodes.append_value(node);
         for (name, texts) in TEXTS.iter().zip(&mut self.texts) {
             texts.append_option(fields.get(name).and_then(|text| text.as_str()));
         }
         let since = fields.get("since_ns").and_then(|time| time.as_i64());
-        self.times[0].append_value(row.sample.time.as_nanos());
+        self.times[0].append_value(time);
         self.times[1].append_option(since);
         for ((_, place), numbers) in NUMBERS.iter().zip(&mut self.numbers) {
             numbers.append_option(fields.pointer(place).and_then(|number| number.as_f64()));
@@ -102,7 +119,8 @@ impl fmt::Debug for AnomalyTable {
     }
 }
 
-impl Rows for AnomalyTable {
+#[async_trait]
+impl TableProvider for AnomalyTable {
     fn schema(&self) -> SchemaRef {
         let text = |name: &str| Field::new(name, DataType::Utf8, true);
         let time = DataType::Timestamp(TimeUnit::Nanosecond, Some(UTC.into()));
@@ -115,7 +133,68 @@ impl Rows for AnomalyTable {
         Arc::new(Schema::new(fields))
     }
 
-    fn batches(&self, asked: &Asked) -> Vec<Result<RecordBatch>> {
-        asked.of(self.batch(asked.times.clone()))
+    fn table_type(&self) -> TableType {
+        TableType::View
+    }
+
+    async fn scan(
+        &self,
+        _state: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        filters: &[Expr],
+        _limit: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let whole = self.schema();
+        let all: Vec<usize> = (0..whole.fields().len()).collect();
+        let columns = projection.unwrap_or(&all).clone();
+        // A condition on `topic` is about whose value it was, and not about where the event is.
+        let is_of_node = |filter: &&Expr| filter.column_refs().iter().all(|c| c.name == "node");
+        let of_node: Vec<Expr> = filters.iter().filter(is_of_node).cloned().collect();
+        let ask = Ask {
+            source: self.source.clone(),
+            which: Which::Below("anomaly"),
+            wanted: pushdown::topics(&of_node),
+            times: pushdown::times(filters),
+            filter: None,
+        };
+        let (ask, work) = (Arc::new(ask), Arc::new(OnceCell::new()));
+        let samples = Arc::new(Scan { schema: schema_of(READ), columns: READ.into(), ask, work });
+        let schema = Arc::new(whole.project(&columns)?);
+        let scan = Told { samples, whole, columns, schema: schema.clone() };
+        let partitions: Vec<Arc<dyn PartitionStream>> = vec![Arc::new(scan)];
+        Ok(Arc::new(StreamingTableExec::try_new(schema, partitions, None, [], false, None)?))
+    }
+
+    /// More may be made than is asked for, so what is made is filtered again.
+    fn supports_filters_pushdown(
+        &self,
+        filters: &[&Expr],
+    ) -> Result<Vec<TableProviderFilterPushDown>> {
+        Ok(vec![TableProviderFilterPushDown::Inexact; filters.len()])
+    }
+}
+
+/// A scan of samples, shown as the events that they tell.
+#[derive(Debug)]
+struct Told {
+    samples: Arc<Scan>,
+    whole: SchemaRef,
+    /// Which of all columns.
+    columns: Vec<usize>,
+    schema: SchemaRef,
+}
+
+impl PartitionStream for Told {
+    fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    fn execute(&self, context: Arc<TaskContext>) -> SendableRecordBatchStream {
+        let (whole, columns) = (self.whole.clone(), self.columns.clone());
+        let told = self.samples.execute(context).map(move |samples| {
+            let events = events(&samples?, whole.clone())?;
+            Ok(events.project(&columns)?)
+        });
+        Box::pin(RecordBatchStreamAdapter::new(self.schema.clone(), told))
     }
 }

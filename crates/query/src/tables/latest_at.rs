@@ -22,7 +22,7 @@ use skopos_model::{Timestamp, duration};
 use super::columns::{Column, of_chunk, schema_of};
 use super::last::last;
 use super::pushdown;
-use super::samples::{SAMPLES, Which, is_of_topic, topic_filter};
+use super::samples::{SAMPLES, Which, projected, supported, topic_filter};
 use super::scan::Ask;
 use crate::asking::Asking;
 use crate::source::{Elsewhere, Source, When};
@@ -95,10 +95,7 @@ impl TableProvider for TableAt {
         filters: &[Expr],
         _limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let columns: Arc<[Column]> = match projection {
-            Some(wanted) => wanted.iter().map(|at| SAMPLES[*at]).collect(),
-            None => SAMPLES.into(),
-        };
+        let columns = projected(SAMPLES, projection);
         let all_times = pushdown::times(&[]);
         let ask = Ask {
             source: self.source.clone(),
@@ -117,11 +114,7 @@ impl TableProvider for TableAt {
         &self,
         filters: &[&Expr],
     ) -> Result<Vec<TableProviderFilterPushDown>> {
-        let support = |filter: &&Expr| match is_of_topic(filter) {
-            true => TableProviderFilterPushDown::Exact,
-            false => TableProviderFilterPushDown::Inexact,
-        };
-        Ok(filters.iter().map(support).collect())
+        Ok(supported(filters))
     }
 }
 

@@ -2,7 +2,6 @@
 //! executed again shows what is there then.
 
 use std::fmt;
-use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -15,7 +14,6 @@ use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::streaming::{PartitionStream, StreamingTableExec};
-use skopos_model::Timestamp;
 
 use super::pushdown;
 use crate::source::Wanted;
@@ -34,8 +32,6 @@ pub(crate) trait Rows: Clone + fmt::Debug + Send + Sync + 'static {
 pub(crate) struct Asked {
     /// The topics that the conditions leave.
     pub(crate) wanted: Wanted,
-    /// The times that the conditions leave.
-    pub(crate) times: RangeInclusive<Timestamp>,
     /// Which columns, in this order.
     pub(crate) columns: Vec<usize>,
     schema: SchemaRef,
@@ -72,8 +68,7 @@ impl<R: Rows> TableProvider for Made<R> {
         let whole = self.0.schema();
         let columns = projection.cloned().unwrap_or_else(|| (0..whole.fields().len()).collect());
         let schema = Arc::new(whole.project(&columns)?);
-        let (wanted, times) = (pushdown::topics(filters), pushdown::times(filters));
-        let asked = Asked { wanted, times, columns, schema: schema.clone() };
+        let asked = Asked { wanted: pushdown::topics(filters), columns, schema: schema.clone() };
         let limit = limit.filter(|_| filters.is_empty());
         let partitions: Vec<Arc<dyn PartitionStream>> =
             vec![Arc::new(Scan { rows: self.0.clone(), asked })];

@@ -12,9 +12,10 @@ mod last;
 pub(crate) mod kept;
 pub(crate) mod latest_at;
 mod small;
+mod tasks;
 mod wide;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -28,11 +29,13 @@ use self::latest::LatestTable;
 use self::made::Made;
 use self::samples::{SampleTable, Which};
 use self::small::{Small, SmallTable};
+use self::tasks::{Reports, TaskTable};
 use self::wide::WideTable;
 use crate::source::{Source, Wanted};
 
 /// Tables that are always there, but for those of families.
-const FIXED: [&str; 7] = ["latest", "samples", "topics", "nodes", "insights", "anomalies", "self"];
+const FIXED: [&str; 9] =
+    ["latest", "samples", "topics", "nodes", "insights", "anomalies", "self", "tasks", "jobs"];
 
 /// All tables: fixed ones, a wide one for each family, one for each topic and for each alias.
 #[derive(Debug)]
@@ -55,21 +58,30 @@ impl Tables {
         if let Some(topic) = self.aliases.get(name) {
             return Some(topic.clone());
         }
-        if let Ok(topic) = Topic::new(name)
-            && name.contains('/')
-        {
-            let mut is_there = false;
-            let wanted = Wanted::These(vec![topic.clone()]);
-            self.source.topics(&wanted, &mut |found| is_there |= *found.topic == topic);
-            return is_there.then_some(topic);
-        }
-        let mut found = Vec::new();
-        self.source.topics(&Wanted::All, &mut |described| {
-            if plain(described.topic).eq(name.chars()) && !found.contains(described.topic) {
-                found.push(described.topic.clone());
+        let wanted = match Topic::new(name) {
+            Ok(topic) if name.contains('/') => Wanted::These(vec![topic]),
+            _ => Wanted::All,
+        };
+        let is_it = |topic: &Topic| match wanted {
+            Wanted::All => plain(topic).eq(name.chars()),
+            _ => topic.as_str() == name,
+        };
+        let mut found = BTreeSet::new();
+        let look = |found: &mut BTreeSet<Topic>, topic: &Topic| {
+            if is_it(topic) {
+                found.insert(topic.clone());
             }
-        });
-        if found.len() == 1 { found.pop() } else { None }
+        };
+        self.source.topics(&wanted, &mut |described| look(&mut found, described.topic));
+        if found.is_empty() && self.source.has_history() {
+            // Nobody has it any more. What cannot be read now is told to who reads samples.
+            for part in self.source.history(&pushdown::times(&[])).unwrap_or_default() {
+                for stretch in part.stretches() {
+                    look(&mut found, &stretch.series.topic);
+                }
+            }
+        }
+        if found.len() == 1 { found.pop_first() } else { None }
     }
 
     fn fixed(&self, name: &str) -> Option<Arc<dyn TableProvider>> {
@@ -80,9 +92,11 @@ impl Tables {
             "samples" => Arc::new(SampleTable::new(source, Which::All)),
             "insights" => Arc::new(Made(InsightTable::new(source))),
             "self" => Arc::new(below("self")),
-            "anomalies" => Arc::new(Made(AnomalyTable::new(source))),
+            "anomalies" => Arc::new(AnomalyTable::new(source)),
             "topics" => Arc::new(Made(SmallTable::new(source, Small::Topics))),
             "nodes" => Arc::new(Made(SmallTable::new(source, Small::Nodes))),
+            "tasks" => Arc::new(TaskTable::new(source, Reports::Tasks)),
+            "jobs" => Arc::new(TaskTable::new(source, Reports::Jobs)),
             _ => return None,
         })
     }
@@ -95,7 +109,7 @@ impl Tables {
     }
 }
 
-fn family(name: &str) -> Option<&'static schema::Family> {
+pub(crate) fn family(name: &str) -> Option<&'static schema::Family> {
     // `self` is of all of the product's own facts, not of one family.
     schema::FAMILIES.iter().find(|family| family.name == name && !FIXED.contains(&name)).copied()
 }

@@ -7,7 +7,7 @@ use datafusion::logical_expr::expr::{InList, Like};
 use datafusion::logical_expr::{BinaryExpr, Expr, Operator};
 use skopos_model::{Timestamp, Topic};
 
-use crate::functions::TOPIC_LIKE;
+use crate::functions::{ESCAPE, TOPIC_LIKE};
 use crate::source::Wanted;
 
 /// The topics that all of `filters` leave.
@@ -48,7 +48,7 @@ fn wanted_by(filter: &Expr) -> Wanted {
         // What `LIKE` on topics is by now.
         Expr::ScalarFunction(call) if call.name() == TOPIC_LIKE => match call.args.as_slice() {
             [of, pattern, escape] => match (column(of), text(pattern), text(escape)) {
-                (Some("topic"), Some(pattern), Some("")) => beginning(pattern),
+                (Some("topic"), Some(pattern), Some(ESCAPE)) => beginning(pattern),
                 _ => Wanted::All,
             },
             _ => Wanted::All,
@@ -58,7 +58,7 @@ fn wanted_by(filter: &Expr) -> Wanted {
 }
 
 /// What begins as a pattern does, before anything in it has a meaning.
-fn beginning(pattern: &str) -> Wanted {
+pub(crate) fn beginning(pattern: &str) -> Wanted {
     let literal = pattern.split(['%', '_', '\\']).next().unwrap_or_default();
     Wanted::Starting(vec![literal.to_owned()])
 }
@@ -86,20 +86,63 @@ fn either(one: Wanted, other: Wanted) -> Wanted {
     }
 }
 
+/// What topics have to be like, if there is a condition that says so.
+pub(crate) fn like(filters: &[Expr]) -> Option<skopos_eval::Like> {
+    filters.iter().find_map(|filter| match filter {
+        Expr::BinaryExpr(BinaryExpr { left, op: Operator::And, right }) => {
+            like(&[(**left).clone(), (**right).clone()])
+        }
+        Expr::ScalarFunction(call) if call.name() == TOPIC_LIKE => match call.args.as_slice() {
+            [of, pattern, escape] if column(of) == Some("topic") => {
+                skopos_eval::Like::new(text(pattern)?, text(escape)?.chars().next())
+            }
+            _ => None,
+        },
+        _ => None,
+    })
+}
+
+/// The texts of which a column has to be one, if there are conditions that say so.
+pub(crate) fn texts(filters: &[Expr], of: &str) -> Option<Vec<String>> {
+    filters.iter().find_map(|filter| texts_by(filter, of))
+}
+
+fn texts_by(filter: &Expr, of: &str) -> Option<Vec<String>> {
+    let is_it = |expr: &Expr| column(expr) == Some(of);
+    match filter {
+        Expr::BinaryExpr(BinaryExpr { left, op, right }) => match op {
+            Operator::And => texts_by(left, of).or_else(|| texts_by(right, of)),
+            Operator::Or => Some([texts_by(left, of)?, texts_by(right, of)?].concat()),
+            Operator::Eq if is_it(left) => Some(vec![text(right)?.to_owned()]),
+            Operator::Eq if is_it(right) => Some(vec![text(left)?.to_owned()]),
+            _ => None,
+        },
+        Expr::InList(InList { expr, list, negated: false }) if is_it(expr) => {
+            list.iter().map(|item| text(item).map(str::to_owned)).collect()
+        }
+        _ => None,
+    }
+}
+
 /// The times that all of `filters` leave.
 pub(crate) fn times(filters: &[Expr]) -> RangeInclusive<Timestamp> {
+    times_of(filters, &["time", "timestamp"])
+}
+
+/// The same of columns of these names.
+pub(crate) fn times_of(filters: &[Expr], names: &[&str]) -> RangeInclusive<Timestamp> {
     let (mut from, mut to) = (i64::MIN, i64::MAX);
     for filter in filters {
-        narrow(filter, &mut from, &mut to);
+        narrow(filter, names, &mut from, &mut to);
     }
     Timestamp::from_nanos(from)..=Timestamp::from_nanos(to)
 }
 
-fn narrow(filter: &Expr, from: &mut i64, to: &mut i64) {
+fn narrow(filter: &Expr, names: &[&str], from: &mut i64, to: &mut i64) {
     let Expr::BinaryExpr(BinaryExpr { left, op, right }) = filter else { return };
     if *op == Operator::And {
-        narrow(left, from, to);
-        narrow(right, from, to);
+        narrow(left, names, from, to);
+        narrow(right, names, from, to);
         return;
     }
     let (name, at, op) = match (column(left), time(right), column(right), time(left)) {
@@ -107,7 +150,7 @@ fn narrow(filter: &Expr, from: &mut i64, to: &mut i64) {
         (_, _, Some(name), Some(at)) => (name, at, op.swap().unwrap_or(*op)),
         _ => return,
     };
-    if name != "time" && name != "timestamp" {
+    if !names.contains(&name) {
         return;
     }
     match op {
@@ -166,6 +209,24 @@ mod tests {
             (col("topic").eq(lit("n1/a")).and(col("node").eq(lit("n2"))), these(&[])),
         ] {
             assert_eq!(topics(std::slice::from_ref(&filter)), expected, "{filter}");
+        }
+    }
+
+    #[test]
+    fn texts_are_found_in_conditions() {
+        let is = |text: &str| col("class").eq(lit(text));
+        let both = |texts: &[&str]| Some(texts.iter().map(|s| (*s).to_owned()).collect::<Vec<_>>());
+        for (filters, expected) in [
+            (vec![col("status").eq(lit(1)), is("a")], both(&["a"])),
+            (vec![is("a").or(lit("b").eq(col("class")))], both(&["a", "b"])),
+            (vec![is("a").or(col("status").eq(lit(1)))], None),
+            (vec![col("status").gt(lit(1)).and(is("a"))], both(&["a"])),
+            (vec![col("class").in_list(vec![lit("a"), lit("b")], false)], both(&["a", "b"])),
+            (vec![col("class").in_list(vec![lit("a"), col("node")], false)], None),
+            (vec![col("class").in_list(vec![lit("a")], true), col("class").not_eq(lit("a"))], None),
+            (vec![col("class").eq(col("node"))], None),
+        ] {
+            assert_eq!(texts(&filters, "class"), expected, "{filters:?}");
         }
     }
 

@@ -74,6 +74,13 @@ impl Which {
             Self::Below(name) => topic.segments().nth(1) == Some(name),
         }
     }
+
+    /// What other nodes are to be asked for, who know beginnings of topics and no second segments.
+    pub(crate) fn of_nodes(&self, wanted: &Wanted, source: &dyn Source) -> Wanted {
+        let Self::Below(name) = self else { return wanted.clone() };
+        let starts = source.nodes().into_iter().map(|node| format!("{}/{name}/", node.name));
+        Wanted::Starting(starts.filter(|start| wanted.selects(start)).collect())
+    }
 }
 
 impl SampleTable {
@@ -109,10 +116,7 @@ impl TableProvider for SampleTable {
         filters: &[Expr],
         limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let columns: Arc<[Column]> = match projection {
-            Some(wanted) => wanted.iter().map(|at| self.columns[*at]).collect(),
-            None => self.columns.into(),
-        };
+        let columns = projected(self.columns, projection);
         let wanted = match &self.which {
             Which::One(topic) => Wanted::These(vec![topic.clone()]),
             _ => pushdown::topics(filters),
@@ -136,22 +140,34 @@ impl TableProvider for SampleTable {
         Ok(Arc::new(StreamingTableExec::try_new(schema, partitions, None, [], false, limit)?))
     }
 
-    /// What follows from the topic is decided here. Else more may be shown than is wanted, so what is
-    /// shown is filtered again.
     fn supports_filters_pushdown(
         &self,
         filters: &[&Expr],
     ) -> Result<Vec<TableProviderFilterPushDown>> {
-        let support = |filter: &&Expr| match is_of_topic(filter) {
-            true => TableProviderFilterPushDown::Exact,
-            false => TableProviderFilterPushDown::Inexact,
-        };
-        Ok(filters.iter().map(support).collect())
+        Ok(supported(filters))
     }
 }
 
+/// The columns of a table that a scan is to show.
+pub(crate) fn projected(all: &[Column], projection: Option<&Vec<usize>>) -> Arc<[Column]> {
+    match projection {
+        Some(wanted) => wanted.iter().map(|at| all[*at]).collect(),
+        None => all.into(),
+    }
+}
+
+/// What follows from the topic is decided by a scan. Else more may be shown than is wanted, so what is
+/// shown is filtered again.
+pub(crate) fn supported(filters: &[&Expr]) -> Vec<TableProviderFilterPushDown> {
+    let support = |filter: &&Expr| match is_of_topic(filter) {
+        true => TableProviderFilterPushDown::Exact,
+        false => TableProviderFilterPushDown::Inexact,
+    };
+    filters.iter().map(support).collect()
+}
+
 /// Whether a condition can be decided by the topic alone.
-pub(crate) fn is_of_topic(filter: &Expr) -> bool {
+fn is_of_topic(filter: &Expr) -> bool {
     let columns = filter.column_refs();
     let is_plain = |expr: &Expr| {
         Ok(matches!(

@@ -88,7 +88,8 @@ impl Ask {
     /// Finds out what there is to read.
     pub(crate) async fn work(&self, asking: &Asking) -> Result<Arc<Work>> {
         let when = When::During(self.times.clone());
-        let elsewhere = match self.source.elsewhere(&self.wanted, &when, asking.until) {
+        let wanted = self.which.of_nodes(&self.wanted, &*self.source);
+        let elsewhere = match self.source.elsewhere(&wanted, &when, asking.until) {
             Some(asked) => asked.await,
             None => Elsewhere::default(),
         };

@@ -110,8 +110,8 @@ impl AsOf {
         let mut sorted: Vec<u32> = (0..right.rows.num_rows() as u32)
             .filter(|row| is_known(right, *row as usize))
             .collect();
-        // Stable, so that of equal ones the last one that came stays the last.
         sorted.sort_by(|a, b| place(*a).cmp(&place(*b)));
+        settle(&mut sorted, &right.rows, |a, b| place(a) == place(b))?;
         let found = (0..left.rows.num_rows()).map(|row| {
             if !is_known(left, row) {
                 return None;
@@ -130,7 +130,7 @@ impl AsOf {
             if right_keys.row(nearest as usize) != key {
                 return None;
             }
-            // Of several that are as near the last one, from whichever side.
+            // Of several that are as near the greatest one, from whichever side.
             let is_as_near = |other: &u32| place(*other) <= place(nearest);
             sorted.get(sorted.partition_point(is_as_near).checked_sub(1)?).copied()
         });
@@ -140,6 +140,27 @@ impl AsOf {
         let columns = left.rows.columns().iter().cloned().chain(beside).collect();
         Ok(RecordBatch::try_new(schema, columns)?)
     }
+}
+
+/// Orders rows that are in the same place, column by column. Which of them came last is up to the threads
+/// that read them, and an answer is not.
+fn settle(
+    sorted: &mut [u32],
+    rows: &RecordBatch,
+    is_same: impl Fn(u32, u32) -> bool,
+) -> Result<()> {
+    let fields = rows.columns().iter().map(|c| SortField::new(c.data_type().clone()));
+    let fields: Vec<SortField> = fields.collect();
+    let is_settled = !sorted.windows(2).any(|pair| is_same(pair[0], pair[1]));
+    // What cannot be compared is as it came.
+    if is_settled || fields.is_empty() || !RowConverter::supports_fields(&fields) {
+        return Ok(());
+    }
+    let all = RowConverter::new(fields)?.convert_columns(rows.columns())?;
+    for run in sorted.chunk_by_mut(|a, b| is_same(*a, *b)) {
+        run.sort_by(|a, b| all.row(*a as usize).cmp(&all.row(*b as usize)));
+    }
+    Ok(())
 }
 
 /// A part of the values of both sides in a form in which they can be compared.

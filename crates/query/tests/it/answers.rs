@@ -5,7 +5,7 @@ use std::time::Duration;
 use skopos_model::Unit;
 use skopos_query::{Engine, Error, Limits, Position, Way};
 
-use crate::world::{World, ask, rows};
+use crate::world::{World, ask, block_on, rows};
 
 /// As an agent publishes it.
 const EVENT: &str = r#"{"rule": "memory-low", "detector": "threshold", "topic": "n01/mem/used_ratio",
@@ -232,10 +232,31 @@ fn what_computes_for_hours_ends_at_its_deadline() {
         let answer = runtime.block_on(engine.query(sql, &limits));
         assert!(matches!(answer, Err(Error::Deadline(_))), "{sql}: {answer:?}");
     }
-    // It has threads for others all the same: those that were ended let go of them.
-    let some = "SELECT count(*) AS n FROM generate_series(1, 3) a, generate_series(1, 5) b";
-    let answer = runtime.block_on(engine.query(some, &Limits::default())).expect("an answer");
-    assert_eq!(rows(&answer).1, ["15"]);
+}
+
+/// A join computes for hours from the first batch that it reads, and shows nothing meanwhile.
+#[test]
+fn a_join_that_was_given_up_lets_go_of_its_thread() {
+    let limits = Limits { deadline: Duration::from_millis(200), ..Limits::default() };
+    let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    for sql in [
+        "SELECT count(*) FROM generate_series(1, 8000) a, generate_series(1, 8000) b, \
+         generate_series(1, 8000) c, generate_series(1, 8000) d",
+        "SELECT count(*) FROM generate_series(1, 8000) a, generate_series(1, 8000) b, \
+         generate_series(1, 8000) c WHERE a.value * b.value * c.value = 7",
+        "SELECT count(*) FROM generate_series(1, 8000) a JOIN generate_series(1, 8000) b \
+         ON a.value % 2 = b.value % 2 JOIN generate_series(1, 8000) c ON b.value % 2 = c.value % 2",
+    ] {
+        let engine = world();
+        // More of them than there are threads.
+        for _ in 0..2 * threads {
+            let answer = block_on(engine.query(sql, &limits));
+            assert!(matches!(answer, Err(Error::Deadline(_))), "{sql}: {answer:?}");
+        }
+        let some = "SELECT count(*) AS n FROM generate_series(1, 3) a, generate_series(1, 5) b";
+        let answer = block_on(engine.query(some, &Limits::default()));
+        assert_eq!(rows(&answer.expect("there is a thread for it")).1, ["15"], "{sql}");
+    }
 }
 
 /// As much stack as a thread has by itself.

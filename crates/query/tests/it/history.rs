@@ -1,12 +1,12 @@
 //! Memory, disk and other nodes as one: each sample is shown once, wherever it is.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use proptest::prelude::*;
-use skopos_model::{Kind, Sample, Scalar, Timestamp, Topic, Unit, ValueType};
+use skopos_model::{Kind, Sample, Scalar, Structured, Timestamp, Topic, Unit, Value, ValueType};
 use skopos_query::{
     Asked, Described, Elsewhere, Engine, Limits, Node, Row, Source, Wanted, When, kept,
 };
@@ -32,6 +32,8 @@ struct Places {
     /// What a node answers, and who does not.
     answers: Option<(String, Arc<Part>)>,
     silent: Vec<String>,
+    /// What nodes were asked for.
+    asked: Mutex<Vec<Wanted>>,
 }
 
 fn sample((time, value): &(i64, f64)) -> Sample {
@@ -94,7 +96,8 @@ impl Source for Places {
         !self.parts.is_empty()
     }
 
-    fn elsewhere(&self, _: &Wanted, _: &When, _: Instant) -> Option<Asked> {
+    fn elsewhere(&self, wanted: &Wanted, _: &When, _: Instant) -> Option<Asked> {
+        self.asked.lock().expect("a lock").push(wanted.clone());
         let mut elsewhere = Elsewhere { missing: self.silent.clone(), ..Elsewhere::default() };
         if let Some((node, part)) = &self.answers {
             elsewhere.answered = BTreeSet::from([node.clone()]);
@@ -108,12 +111,27 @@ impl Source for Places {
     }
 
     fn nodes(&self) -> Vec<Node> {
-        Vec::new()
+        let node = |name: &str| Node {
+            name: name.to_owned(),
+            alive: true,
+            topics: 1,
+            seen_at: Timestamp::default(),
+            lost_batches: 0,
+            malformed_batches: 0,
+            clock_offset: None,
+        };
+        ["n1", "n2"].map(node).to_vec()
     }
 }
 
 fn ask(places: Places, sql: &str) -> (Vec<String>, Vec<String>) {
-    let engine = Engine::new(Arc::new(places), Default::default()).expect("an engine");
+    ask_of(&Arc::new(places), sql)
+}
+
+fn ask_of(places: &Arc<Places>, sql: &str) -> (Vec<String>, Vec<String>) {
+    let topic = Topic::new(TOPICS[4]).expect("a topic");
+    let engine = Engine::new(places.clone(), BTreeMap::from([("old".to_owned(), topic)]));
+    let engine = engine.expect("an engine");
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_time().build();
     let answer = runtime.expect("a runtime").block_on(engine.query(sql, &Limits::default()));
     let answer = answer.unwrap_or_else(|e| panic!("{sql}: {e}"));
@@ -240,6 +258,7 @@ fn who_answers_is_believed_and_who_does_not_is_named() {
         // It has what is in memory here as well.
         answers: Some(("n2".to_owned(), part(&[(3, vec![(5, 0.25), (10, 0.5), (50, 1.0)])]))),
         silent: vec!["n7".to_owned()],
+        ..Places::default()
     };
     let (rows, missing) =
         ask(places(), "SELECT node, CAST(time AS BIGINT) AS t FROM samples ORDER BY node, t");
@@ -254,4 +273,73 @@ fn who_answers_is_believed_and_who_does_not_is_named() {
         (vec!["n1 | 10".to_owned(), "n2 | 10".to_owned()], vec!["n7".to_owned()])
     );
     assert!(ask(places(), "SELECT 1 FROM latest").1.is_empty());
+}
+
+#[test]
+fn what_only_the_disk_has_is_a_table_and_has_a_latest_tuple() {
+    let places =
+        Places { parts: vec![part(&[(4, vec![(10, 0.5), (20, 0.75)])])], ..Places::default() };
+    let places = Arc::new(places);
+    for table in ["\"n3/a/b\"", "n3_a_b", "old"] {
+        let all = ask_of(&places, &format!("SELECT metric FROM {table} ORDER BY timestamp")).0;
+        assert_eq!(all, ["0.5", "0.75"], "{table}");
+        let latest = ask_of(&places, &format!("SELECT MAX(timestamp), metric FROM {table}")).0;
+        assert_eq!(latest, ["1970-01-01T00:00:00.000000020Z | 0.75"], "{table}");
+    }
+    // Nor is one that only its own node has nothing.
+    let elsewhere = Places {
+        answers: Some(("n3".to_owned(), part(&[(4, vec![(30, 1.5)])]))),
+        ..Places::default()
+    };
+    let latest = ask(elsewhere, "SELECT MAX(timestamp), metric FROM old").0;
+    assert_eq!(latest, ["1970-01-01T00:00:00.000000030Z | 1.5"]);
+}
+
+/// An event of a rule at a time, as a detector tells it.
+fn event(rule: &str, time: i64) -> Sample {
+    let event = serde_json::json!({"rule": rule, "topic": "n1/mem/free_bytes", "came": 1.5});
+    let event = Structured::new(event).expect("an event");
+    Sample::measured(Timestamp::from_nanos(time), Value::Structured(event))
+}
+
+fn events(node: &str, all: &[Sample]) -> (Series, Samples) {
+    let mut samples = Samples::default();
+    all.iter().for_each(|sample| samples.push(sample));
+    let topic = Topic::new(&format!("{node}/anomaly/low")).expect("a topic");
+    let (unit, kind, value_type) = (Unit::NONE, Kind::State, ValueType::Structured);
+    (Series { topic, unit, kind, value_type, since: Timestamp::default() }, samples)
+}
+
+#[test]
+fn events_are_found_where_samples_are() {
+    let of_samples = |all| Arc::new(Part::of_samples(all).expect("a part"));
+    let disk = events("n1", &[event("low", 10), event("low", 20), event("low", 30)]);
+    let memory = Topic::new("n1/anomaly/low").expect("a topic");
+    let places = Arc::new(Places {
+        memory: vec![(memory, vec![event("low", 30), event("low", 40)])],
+        // What is no event is not taken for one.
+        parts: vec![of_samples(vec![disk]), part(&[(0, vec![(15, 2.0)])])],
+        answers: Some(("n2".to_owned(), of_samples(vec![events("n2", &[event("high", 25)])]))),
+        silent: vec!["n7".to_owned()],
+        ..Places::default()
+    });
+    let select = "SELECT node, CAST(time AS BIGINT) AS t, rule, topic, came FROM anomalies";
+    let (rows, missing) = ask_of(&places, select);
+    let shown = |node: &str, time: i64, rule: &str| {
+        format!("{node} | {time} | {rule} | n1/mem/free_bytes | 1.5")
+    };
+    let mut expected: Vec<String> = [10, 20, 30, 40].map(|t| shown("n1", t, "low")).to_vec();
+    expected.push(shown("n2", 25, "high"));
+    assert_eq!((rows, missing), (expected, vec!["n7".to_owned()]));
+    let since =
+        "WHERE time > to_timestamp_nanos(20) AND topic = 'n1/mem/free_bytes' AND node = 'n1'";
+    let (rows, _) = ask_of(&places, &format!("{select} {since}"));
+    assert_eq!(rows, [shown("n1", 30, "low"), shown("n1", 40, "low")]);
+    assert_eq!(ask_of(&places, "SELECT count(*) FROM anomalies").0, ["5"]);
+    // Nodes are not asked for all that they ever measured.
+    let asked = std::mem::take(&mut *places.asked.lock().expect("a lock"));
+    let starting =
+        |starts: &[&str]| Wanted::Starting(starts.iter().map(|s| (*s).to_owned()).collect());
+    let of_both = starting(&["n1/anomaly/", "n2/anomaly/"]);
+    assert_eq!(asked, [of_both.clone(), starting(&["n1/anomaly/"]), of_both]);
 }

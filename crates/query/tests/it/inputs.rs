@@ -36,12 +36,21 @@ fn a_change_of_an_input_is_seen_and_no_other() {
         ("SELECT value FROM latest WHERE topic LIKE 'n01/mem/%' ORDER BY value", true, false),
         ("SELECT count(*) FROM samples WHERE topic = 'n01/load/load_1m'", false, true),
         ("SELECT count(*) FROM \"n01/load/load_1m\"", false, true),
+        ("SELECT count(*) FROM latest WHERE metric = 'load_1m'", false, true),
+        ("SELECT max(value) FROM latest WHERE topic LIKE '%/load_1m'", false, true),
+        ("SELECT topic FROM latest WHERE topic LIKE '%/load_1m' ORDER BY topic", false, true),
+        ("SELECT value FROM latest WHERE topic LIKE '%/available_bytes'", true, false),
+        ("SELECT node, avg(value) FROM latest WHERE family = 'mem' GROUP BY node", true, false),
+        ("SELECT count(*) FROM samples WHERE metric IN ('load_1m', 'load_5m')", false, true),
+        ("SELECT avg(available_bytes) FROM mem", true, false),
+        ("SELECT rule FROM anomalies WHERE topic = 'n01/mem/available_bytes'", false, false),
+        ("SELECT topic FROM insights", false, false),
         ("SELECT (SELECT max(metric) FROM alias) AS m, count(*) FROM n01_load_load_1m", true, true),
         ("SELECT node, alive FROM nodes", false, false),
         ("SELECT topic FROM topics", false, false),
         ("SELECT 1", false, false),
     ] {
-        let print = |engine: &Engine| engine.print(&inputs(engine, sql));
+        let print = |engine: &Engine| engine.print(&inputs(engine, sql), &|_| true);
         let now = print(&before);
         assert_eq!(print(&world(9, 9)), now, "{sql}: the same again");
         assert_eq!(print(&world(5, 9)) != now, sees_memory, "{sql}: memory");
@@ -49,7 +58,8 @@ fn a_change_of_an_input_is_seen_and_no_other() {
         assert!(!inputs(&before, sql).is_timed(), "{sql}");
     }
     let more = World::default().with("n02/load/load_1m", Unit::NONE, &[1.0]).engine(&[]);
-    let print = |engine: &Engine| engine.print(&inputs(engine, "SELECT topic FROM topics"));
+    let print =
+        |engine: &Engine| engine.print(&inputs(engine, "SELECT topic FROM topics"), &|_| true);
     assert_ne!(print(&before), print(&more));
 }
 

@@ -6,4 +6,5 @@ mod history;
 mod inputs;
 mod point;
 mod prepared;
+mod tasks;
 mod world;

@@ -2,11 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use skopos_model::{Kind, Origin, Sample, Structured, Timestamp, Topic, Unit, Value, ValueType};
 use skopos_query::arrow::util::display::{ArrayFormatter, FormatOptions};
 use skopos_query::{About, Answer, Described, Engine, Limits, Node, Row, Source, Wanted};
+use skopos_store::archive::{self, Archive};
 
 /// What time it is in every test.
 pub(crate) const NOW: Timestamp = Timestamp::from_nanos(1_000_000_000_000);
@@ -14,6 +16,7 @@ pub(crate) const NOW: Timestamp = Timestamp::from_nanos(1_000_000_000_000);
 #[derive(Debug, Default)]
 pub(crate) struct World {
     pub(crate) vertices: Vec<Vertex>,
+    pub(crate) archive: Option<PathBuf>,
 }
 
 #[derive(Debug)]
@@ -37,6 +40,23 @@ impl World {
         });
         let topic = Topic::new(topic).expect("a topic");
         let samples = samples.collect();
+        self.vertices.push(Vertex { topic, unit, kind: Kind::Gauge, samples });
+        self
+    }
+
+    /// A topic with these samples, the last one of `NOW`.
+    pub(crate) fn with_samples(
+        mut self,
+        topic: &str,
+        unit: Unit,
+        made: Vec<(Value, Origin)>,
+    ) -> Self {
+        let count = made.len() as i64;
+        let samples = made.into_iter().enumerate().map(|(at, (value, origin))| {
+            let back = (count - 1 - at as i64) * 1_000_000_000;
+            Sample { time: Timestamp::from_nanos(NOW.as_nanos() - back), value, origin }
+        });
+        let (topic, samples) = (Topic::new(topic).expect("a topic"), samples.collect());
         self.vertices.push(Vertex { topic, unit, kind: Kind::Gauge, samples });
         self
     }
@@ -113,6 +133,11 @@ impl Source for World {
     fn topics(&self, wanted: &Wanted, visit: &mut dyn FnMut(&Described<'_>)) {
         let wanted = self.vertices.iter().filter(|v| wanted.selects(v.topic.as_str()));
         wanted.for_each(|vertex| visit(&vertex.described()));
+    }
+
+    fn archive(&self) -> Result<Option<Archive>, archive::Error> {
+        let there = self.archive.as_deref().filter(|file| file.exists());
+        there.map(Archive::read).transpose()
     }
 
     fn about(&self, topic: &Topic) -> About {

@@ -102,7 +102,7 @@ pub(crate) struct InsightConfig {
     pub(crate) sql: String,
     /// The unit of its values, where the statement does not tell it.
     pub(crate) unit: Option<String>,
-    /// How often a hub asks it.
+    /// How often a hub asks it; when its inputs change unless given.
     #[serde(default, deserialize_with = "skopos_score::duration::optional")]
     pub(crate) every: Option<Duration>,
     /// Who computes it, whatever else is said.

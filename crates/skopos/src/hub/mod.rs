@@ -128,7 +128,7 @@ impl Hub {
         let start = |store| RemoteWrite::start(store, inside.source.clone(), dir);
         let remote_write = store.map(start).transpose()?;
         let name = plane.map_or(ALONE, LiveArgs::site);
-        let at = (inside.engine.clone(), handle.clone());
+        let at = (&*inside, handle.clone());
         let insights = HubInsights::start(dir, name, at, &config.insight, abouts)?;
         Ok(Self {
             _insights: insights,

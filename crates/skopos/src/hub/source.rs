@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use skopos_model::{Timestamp, Topic};
 use skopos_query::{About, Asked, Described, Node, Row, Source, Wanted, When};
+use skopos_store::archive::{self, Archive};
 use skopos_store::history::{self, Part};
 use skopos_wire::{Follower, Mirror, Plane, Question, Site, Vertex};
 
@@ -148,6 +149,10 @@ impl Source for HubSource {
 
     fn has_history(&self) -> bool {
         self.local.has_history()
+    }
+
+    fn archive(&self) -> Result<Option<Archive>, archive::Error> {
+        self.local.archive()
     }
 
     fn topics(&self, wanted: &Wanted, visit: &mut dyn FnMut(&Described<'_>)) {

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
@@ -10,9 +10,11 @@ use skopos_model::{Timestamp, Topic};
 use skopos_query::{About, Described, Node, Row, Source, Wanted};
 use skopos_score::insight::DEFINITIONS;
 use skopos_shm::{Host, Segment, Vertex, now};
+use skopos_store::archive::{self, Archive};
 use skopos_store::history::{self, Folder, Part};
 
 use crate::history::folder_of;
+use crate::state;
 
 /// How often to look for publishers and topics that came or went.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -21,6 +23,8 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(crate) struct Local {
     state: RwLock<State>,
+    /// Where the archive of tasks is, or would be.
+    archive: Option<PathBuf>,
 }
 
 #[derive(Debug)]
@@ -46,13 +50,23 @@ impl Local {
         let (tellers, folders) = (Vec::new(), BTreeMap::new());
         let mut state = State { host, versions, vertices, nodes, looked_at, tellers, folders };
         state.learn();
-        Self { state: RwLock::new(state) }
+        Self { state: RwLock::new(state), archive: state::archive() }
+    }
+
+    /// With this archive of tasks, and not the usual one.
+    pub(crate) fn with_archive(self, file: PathBuf) -> Self {
+        Self { archive: Some(file), ..self }
     }
 
     /// With the history in this folder, whoever keeps it.
     pub(crate) fn with_history(self, folder: PathBuf) -> Self {
         self.state.write().unwrap_or_else(PoisonError::into_inner).add(folder);
         self
+    }
+
+    /// Where the archive of tasks is, or would be.
+    pub(crate) fn archive_file(&self) -> Option<&Path> {
+        self.archive.as_deref()
     }
 
     fn folders(&self) -> Vec<Arc<Folder>> {
@@ -188,6 +202,11 @@ impl Source for Local {
 
     fn has_history(&self) -> bool {
         !self.folders().is_empty()
+    }
+
+    fn archive(&self) -> Result<Option<Archive>, archive::Error> {
+        let there = self.archive.as_deref().filter(|file| file.exists());
+        there.map(Archive::read).transpose()
     }
 
     fn topics(&self, wanted: &Wanted, visit: &mut dyn FnMut(&Described<'_>)) {

@@ -19,6 +19,7 @@ pub(crate) use shell::shell;
 pub(crate) use standing::any;
 pub(crate) use standing::{Change, Standing};
 
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -26,7 +27,9 @@ use skopos_query::{Answer, Engine, Error, Limits};
 
 use self::answer::show;
 use crate::failure::Failure;
-use crate::out::Out;
+use crate::out::{Out, tell};
+#[cfg(feature = "hub")]
+use crate::state;
 
 /// Three questions that have answers on every machine, for whoever begins.
 pub(crate) const EXAMPLES: [&str; 3] = [
@@ -40,6 +43,8 @@ pub(crate) const EXAMPLES: [&str; 3] = [
 pub(crate) struct Asker {
     whom: Whom,
     limits: Limits,
+    /// Where the archive of tasks is, or would be.
+    archive: Option<PathBuf>,
 }
 
 /// A question that stands, whoever answers it.
@@ -97,22 +102,35 @@ enum Whom {
 impl Asker {
     /// Of what is published on this machine.
     pub(crate) fn here(local: Local, limits: Limits) -> Result<Self, Failure> {
+        let archive = local.archive_file().map(Path::to_path_buf);
         let (engine, runtime) = engine(local)?;
-        Ok(Self { whom: Whom::Here { engine: Box::new(engine), runtime }, limits })
+        Ok(Self { whom: Whom::Here { engine: Box::new(engine), runtime }, limits, archive })
     }
 
     /// Of what the hub of this runtime directory knows; `None` if there is no hub.
     #[cfg(feature = "hub")]
     pub(crate) fn hub(dir: &std::path::Path, limits: Limits) -> Option<Self> {
         let stream = std::os::unix::net::UnixStream::connect(crate::hub::socket_path(dir)).ok()?;
-        Some(Self { whom: Whom::Hub(stream), limits })
+        Some(Self { whom: Whom::Hub(stream), limits, archive: state::archive() })
     }
 
     /// Answers one statement to standard output.
     pub(crate) fn answer(&self, sql: &str, format: Format, out: &mut Out) -> Result<(), Failure> {
         let begun = Instant::now();
         let answer = self.ask(sql)?;
+        if let Some(note) = self.note(sql) {
+            tell(note);
+        }
         show(&answer, format, begun.elapsed(), out)
+    }
+
+    /// Why tables of tasks are empty, if a statement seems to be about one and they are.
+    fn note(&self, sql: &str) -> Option<String> {
+        let mut words = sql.split(|c: char| !c.is_alphanumeric() && c != '_');
+        let is_asked = words.any(|w| ["tasks", "jobs"].iter().any(|t| t.eq_ignore_ascii_case(w)));
+        let file = self.archive.as_ref().filter(|file| is_asked && !file.exists())?;
+        let file = file.display();
+        Some(format!("note: no task was kept in {file} yet: `skopos run --archive` does"))
     }
 
     fn ask(&self, sql: &str) -> Result<Answer, Failure> {

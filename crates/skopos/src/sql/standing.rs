@@ -102,7 +102,7 @@ impl Standing {
             let begun = Instant::now();
             // Whatever comes from here on is news.
             self.news.iter_mut().for_each(watch::Receiver::mark_unchanged);
-            let print = self.engine.print(&self.inputs);
+            let print = self.engine.print(&self.inputs, &|_| true);
             let is_due = self.inputs.is_timed() || self.print != Some(print);
             let change = match is_due {
                 true => Some(self.ask().await?),

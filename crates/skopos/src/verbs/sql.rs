@@ -29,6 +29,9 @@ pub(crate) struct SqlArgs {
     /// Ask what is in this folder of history, beside what is live
     #[arg(long, value_name = "DIR")]
     pub(crate) history: Option<PathBuf>,
+    /// Ask about the tasks in this archive [default: as for `skopos archive`]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) archive: Option<PathBuf>,
     /// How long it may take
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = duration::parse)]
     pub(crate) timeout: Duration,
@@ -61,16 +64,8 @@ pub(crate) fn run(global: &Global, args: &SqlArgs) -> Result<ExitCode, Failure> 
 
 /// The hub of this machine, if there is one, knows all that this process could find out, and more.
 fn asker(global: &Global, args: &SqlArgs, limits: Limits) -> Result<Asker, Failure> {
-    if let Some(folder) = &args.history {
-        if !folder.is_dir() {
-            return Err(Failure::new(format!("there is no folder {}", folder.display())));
-        }
-        // What is live need not be.
-        let host = match &global.dir {
-            Some(dir) => Host::open_dirs(vec![dir.clone()])?,
-            None => Host::open()?,
-        };
-        return Asker::here(Local::new(host).with_history(folder.clone()), limits);
+    if args.history.is_some() || args.archive.is_some() {
+        return Asker::here(kept(global, args)?, limits);
     }
     #[cfg(feature = "hub")]
     {
@@ -80,6 +75,29 @@ fn asker(global: &Global, args: &SqlArgs, limits: Limits) -> Result<Asker, Failu
         }
     }
     Asker::here(Local::new(open_host(global)?), limits)
+}
+
+/// What was named, beside what is live, which need not be.
+fn kept(global: &Global, args: &SqlArgs) -> Result<Local, Failure> {
+    let host = match &global.dir {
+        Some(dir) => Host::open_dirs(vec![dir.clone()])?,
+        None => Host::open()?,
+    };
+    let mut local = Local::new(host);
+    if let Some(folder) = &args.history {
+        if !folder.is_dir() {
+            return Err(Failure::new(format!("there is no folder {}", folder.display())));
+        }
+        local = local.with_history(folder.clone());
+    }
+    if let Some(file) = &args.archive {
+        if !file.exists() {
+            return Err(Failure::new(format!("there is no archive {}", file.display()))
+                .hint("`skopos run --archive FILE -- COMMAND` makes one"));
+        }
+        local = local.with_archive(file.clone());
+    }
+    Ok(local)
 }
 
 fn read(file: &Path) -> Result<String, Failure> {

@@ -292,6 +292,126 @@ fn a_hub_computes_insights_over_many_nodes() {
     assert_eq!(costs, json!([{"n": 4}]));
 }
 
+/// Insights of a hub's that are asked when what they read changes: one of a fact, one of that insight, two
+/// of each other, and beside them one that never rests.
+const ON_CHANGE: &str = r#"
+    [[insight]]
+    name = "depth"
+    sql = "SELECT sum(value) FROM latest WHERE topic LIKE '%/app/depth'"
+    where = "hub"
+    [[insight]]
+    name = "double"
+    sql = "SELECT 2 * value AS d FROM latest WHERE topic = 'default/insight/depth'"
+    where = "hub"
+    [[insight]]
+    name = "this"
+    sql = "SELECT coalesce(max(value), 0) % 2 + 1 AS n FROM latest WHERE topic = 'default/insight/that'"
+    where = "hub"
+    [[insight]]
+    name = "that"
+    sql = "SELECT min(value) AS n FROM latest WHERE topic = 'default/insight/this'"
+    where = "hub"
+    [[insight]]
+    name = "clock"
+    sql = "SELECT count(*) FROM latest"
+    every = "50ms"
+"#;
+
+#[test]
+fn a_hub_computes_insights_when_what_they_read_changes() {
+    let hub = Hub::with(ON_CHANGE);
+    let agent = hub.agent("a1");
+    let value = |name: &str| {
+        let topic = format!("default/insight/{name}");
+        hub.ask(&format!("SELECT value FROM latest WHERE topic = '{topic}'"))[0]["value"].clone()
+    };
+    for depth in [5, 6, 7] {
+        assert_eq!(agent.run(&["publish", "app/depth", &depth.to_string()]).code, 0);
+        eventually("both follow", || {
+            value("depth") == f64::from(depth) && value("double") == f64::from(2 * depth)
+        });
+    }
+    let answers = |name: &str| {
+        let topic = format!("default/self/insight/{name}/answers_total");
+        let rows = hub.ask(&format!("SELECT value FROM latest WHERE topic = '{topic}'"));
+        rows[0]["value"].as_f64().unwrap_or_default()
+    };
+    // Two that change each other do so for ever, and no faster than anything else may.
+    let before = answers("this");
+    eventually("they do", || answers("this") > before + 2.0);
+    // While others change, and the agent measures: who reads nothing of that is asked nothing.
+    let names = ["depth", "double"];
+    eventually("who reads what does not change rests", || {
+        let (before, clock) = (names.map(answers), answers("clock"));
+        eventually("time goes by", || answers("clock") > clock + 20.0);
+        before == names.map(answers)
+    });
+    let local = run(hub.dir.path(), &["get", "default/insight/double", "--json"]);
+    let age = local.json()["readings"][0]["age_seconds"].as_f64();
+    assert!(age.is_some(), "{local:?}");
+}
+
+#[test]
+fn an_insight_about_all_that_a_hub_publishes_does_not_keep_itself_at_work() {
+    let hub = Hub::with(
+        r#"
+        [[insight]]
+        name = "all"
+        sql = "SELECT count(*) FROM latest WHERE topic LIKE 'default/%'"
+        where = "hub"
+        [[insight]]
+        name = "more"
+        sql = "SELECT max(value) AS n FROM latest WHERE node = 'default'"
+        where = "hub"
+        [[insight]]
+        name = "clock"
+        sql = "SELECT count(*) FROM nodes"
+        every = "50ms"
+    "#,
+    );
+    let answers = |name: &str| {
+        let topic = format!("default/self/insight/{name}/answers_total");
+        let rows = hub.ask(&format!("SELECT value FROM latest WHERE topic = '{topic}'"));
+        rows[0]["value"].as_f64().unwrap_or_default()
+    };
+    eventually("it is asked", || answers("all") > 0.0 && answers("more") > 0.0);
+    eventually("and rests", || {
+        let (before, clock) = ([answers("all"), answers("more")], answers("clock"));
+        eventually("time goes by", || answers("clock") > clock + 20.0);
+        before == [answers("all"), answers("more")]
+    });
+}
+
+#[test]
+fn tasks_that_were_kept_are_tables() {
+    let dir = runtime_dir();
+    let file = dir.path().join("mine.sqlite").display().to_string();
+    let keep = |name: &str| {
+        let args = ["run", "--archive", &file, "--name", name, "--quiet", "--", "true"];
+        assert_eq!(run(dir.path(), &args).code, 0);
+    };
+    let nobody = run(dir.path(), &["sql", "--archive", &file, "SELECT class FROM tasks"]);
+    assert!(nobody.code == 2 && nobody.stderr.contains("there is no archive"), "{nobody:?}");
+    keep("first");
+    keep("second");
+    let ask = |sql: &str| run(dir.path(), &["sql", "--json", "--archive", &file, sql]);
+    let classes = ask("SELECT class, status FROM tasks ORDER BY started_at");
+    let both = json!([{"class": "first", "status": 0}, {"class": "second", "status": 0}]);
+    assert_eq!(rows(&classes), both);
+    assert_eq!(rows(&ask("SELECT count(*) AS n FROM jobs")), json!([{"n": 0}]));
+
+    // The usual archive is there for whoever asks a hub, as soon as there is one.
+    let hub = Hub::start();
+    let count = || run(hub.dir.path(), &["sql", "--json", "SELECT count(*) AS n FROM tasks"]);
+    let before = count();
+    assert_eq!(rows(&before), json!([{"n": 0}]));
+    assert!(before.stderr.contains("no task was kept in"), "{before:?}");
+    let kept = run(hub.dir.path(), &["run", "--archive", "--quiet", "--", "true"]);
+    assert_eq!(kept.code, 0, "{kept:?}");
+    let after = count();
+    assert_eq!((rows(&after), &*after.stderr), (json!([{"n": 1}]), ""));
+}
+
 #[test]
 fn an_agent_says_which_insights_it_leaves_to_a_hub() {
     let dir = runtime_dir();

@@ -1,7 +1,8 @@
 //! The archive: one SQLite file with the reports of many tasks.
 //!
 //! Read in this order: `schema` says what is in the file and how an older one becomes a newer one;
-//! `import` puts reports in; [`Conditions`] select tasks; this file answers questions about them.
+//! `import` puts reports in; [`Conditions`] select tasks; this file answers questions about them, and
+//! `rows` shows them as they are.
 //!
 //! The file is in write-ahead mode: readers and one writer do not wait for each other, a second writer
 //! waits. `synchronous=NORMAL`: what was imported survives the end of any process at any time; a loss of
@@ -10,6 +11,7 @@
 mod schema;
 mod import;
 mod condition;
+mod rows;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -20,12 +22,17 @@ use skopos_model::task::{Resource, Summary};
 
 pub use condition::{ConditionError, Conditions, FIELDS};
 pub use import::{Foreign, Imported, Refused};
+pub use rows::{Cell, Field, Only};
 
 use crate::estimate::Record;
 use crate::stats::Distribution;
 
 /// How long a writer waits for another one. A batch takes well below a second; ten of them may wait.
 const BUSY: Duration = Duration::from_secs(60);
+
+/// How long a reader waits, who is hardly ever made to: for as long as somebody takes away the log that
+/// writers leave.
+const READ_BUSY: Duration = Duration::from_secs(2);
 
 /// Why the archive could not do what it was asked to.
 #[derive(Debug, thiserror::Error)]
@@ -140,6 +147,25 @@ impl Archive {
         let connection = Connection::open_with_flags(path, flags)
             .map_err(|e| sql(path, "it cannot be opened", e))?;
         Self::prepared(path, connection)
+    }
+
+    /// Opens an archive that is there, to be read and never written to.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn read(path: &Path) -> Result<Self, Error> {
+        if !path.exists() {
+            return Err(Error::Missing(path.to_owned()));
+        }
+        let failed = |e| sql(path, "it cannot be opened", e);
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let connection = Connection::open_with_flags(path, flags).map_err(failed)?;
+        connection.busy_timeout(READ_BUSY).map_err(failed)?;
+        match schema::is_current(path, &connection)? {
+            true => Ok(Self { path: path.to_owned(), connection }),
+            // An earlier version of Skopos wrote it, and it has to be brought up to date first.
+            false => Self::open(path),
+        }
     }
 
     fn prepared(path: &Path, mut connection: Connection) -> Result<Self, Error> {

@@ -73,6 +73,14 @@ pub(super) fn prepare(path: &Path, connection: &mut Connection) -> Result<(), Er
     transaction.commit().map_err(cannot)
 }
 
+/// Whether the file has all tables that this program knows, or only earlier ones.
+pub(super) fn is_current(path: &Path, connection: &Connection) -> Result<bool, Error> {
+    match look(path, connection)? {
+        0 => Err(Error::NotAnArchive(path.to_owned())),
+        found => Ok(found == MIGRATIONS.len() as i64),
+    }
+}
+
 /// Changing the mode does not wait for others, as other statements do.
 fn write_ahead(connection: &Connection) -> rusqlite::Result<()> {
     let mut tries = 0;
