@@ -1,16 +1,13 @@
 //! What one publisher told, as it stands: its vertices, their latest values and their recent past.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, HashSet};
 use std::ops::RangeInclusive;
 
 use skopos_model::{Sample, Timestamp, Topic};
 
 use crate::batch::{Batch, Description};
+use crate::recent::Recent;
 use crate::watch::{Interest, Watcher};
-
-/// Samples of each vertex that are kept: some seconds to minutes of what changes, in 40 bytes each.
-/// What is older is in the history on disk.
-const RECENT: usize = 32;
 
 /// The most vertices that one publisher may have here: as many as a segment has at the most. Bounds
 /// what a hostile one can make a hub keep.
@@ -43,8 +40,8 @@ pub struct Mirror {
 pub struct Vertex {
     /// What it is.
     pub description: Description,
-    /// Its recent samples, the oldest first.
-    pub recent: VecDeque<Sample>,
+    /// Its recent samples.
+    pub recent: Recent,
     /// Samples that ever were taken in, also those that are no longer among the recent ones.
     pub told: u64,
     /// When its source was last looked at.
@@ -167,16 +164,13 @@ impl Mirror {
             };
             vertex.checked_at = vertex.checked_at.max(told.time);
             // A snapshot repeats what is known; times of one vertex never go back.
-            if vertex.recent.back().is_some_and(|last| last.time >= told.time) {
+            if vertex.recent.last_time().is_some_and(|last| last >= told.time) {
                 continue;
-            }
-            if vertex.recent.len() == RECENT {
-                vertex.recent.pop_front();
             }
             let sample = Sample { time: told.time, value, origin: told.origin };
             watcher.told(&vertex.description.topic, &sample);
             vertex.told += 1;
-            vertex.recent.push_back(sample);
+            vertex.recent.push(sample);
         }
         for checked in batch.checked {
             for (first, length) in checked.runs {
@@ -224,7 +218,8 @@ impl Mirror {
         }
         self.by_topic.insert(description.topic.clone(), index);
         watcher.came(&description);
-        let (recent, checked_at) = (VecDeque::new(), Timestamp::default());
+        let recent = Recent::new(description.value_type);
+        let checked_at = Timestamp::default();
         self.vertices.insert(index, Vertex { description, recent, told: 0, checked_at, since });
     }
 

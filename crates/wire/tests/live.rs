@@ -86,7 +86,7 @@ impl Publisher {
 fn latest(follower: &Follower) -> Option<i64> {
     let node = follower.site().node("n01")?;
     let state = node.state();
-    state.mirror.vertices().next()?.recent.back().map(|sample| sample.time.as_nanos())
+    state.mirror.vertices().next()?.recent.last_time().map(|time| time.as_nanos())
 }
 
 fn is_alive(follower: &Follower) -> bool {

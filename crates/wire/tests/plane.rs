@@ -153,7 +153,7 @@ proptest! {
         }
         let last = missing.len() as u64;
         mirror.reset(vec![Batch { sequence: last, described: vec![vertex], samples: vec![told(last)], ..Batch::default() }], &mut ());
-        let latest: Vec<_> = mirror.vertices().map(|v| v.recent.back().map(|s| s.time.as_nanos())).collect();
+        let latest: Vec<_> = mirror.vertices().map(|v| v.recent.last_time().map(|t| t.as_nanos())).collect();
         prop_assert_eq!(latest, [Some(last as i64)]);
         prop_assert_eq!(mirror.lost(), missing.iter().filter(|m| **m).count() as u64);
         prop_assert_eq!(mirror.refused(), 0);

@@ -81,7 +81,7 @@ fn has_all(mirror: &Mirror, question: &Question, when: &When) -> bool {
         topics.iter().any(|t| t == topic) || starts.iter().any(|s| topic.starts_with(s.as_str()))
     });
     topics.iter().all(is_known)
-        && vertices.all(|vertex| vertex.recent.front().is_none_or(|first| first.time <= from))
+        && vertices.all(|vertex| vertex.recent.first_time().is_none_or(|first| first <= from))
 }
 
 fn described<'a>(publisher: &'a str, vertex: &'a Vertex) -> Described<'a> {
@@ -103,9 +103,9 @@ impl Source for HubSource {
     fn latest(&self, wanted: &Wanted, visit: &mut dyn FnMut(&Row<'_>)) {
         self.local.latest(wanted, visit);
         self.others(wanted, &mut |node, vertex| {
-            if let Some(sample) = vertex.recent.back() {
+            if let Some(sample) = vertex.recent.last() {
                 let of = described(node, vertex);
-                visit(&Row { of, sample, checked_at: vertex.checked_at });
+                visit(&Row { of, sample: &sample, checked_at: vertex.checked_at });
             }
         });
     }
@@ -119,7 +119,8 @@ impl Source for HubSource {
         self.local.samples(wanted, times.clone(), visit);
         self.others(wanted, &mut |node, vertex| {
             for sample in vertex.recent.iter().filter(|sample| times.contains(&sample.time)) {
-                visit(&Row { of: described(node, vertex), sample, checked_at: sample.time });
+                let of = described(node, vertex);
+                visit(&Row { of, sample: &sample, checked_at: sample.time });
             }
         });
     }
