@@ -240,12 +240,11 @@ fn a_join_that_was_given_up_lets_go_of_its_thread() {
     let limits = Limits { deadline: Duration::from_millis(200), ..Limits::default() };
     let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     for sql in [
-        "SELECT count(*) FROM generate_series(1, 8000) a, generate_series(1, 8000) b, \
-         generate_series(1, 8000) c, generate_series(1, 8000) d",
-        "SELECT count(*) FROM generate_series(1, 8000) a, generate_series(1, 8000) b, \
-         generate_series(1, 8000) c WHERE a.value * b.value * c.value = 7",
-        "SELECT count(*) FROM generate_series(1, 8000) a JOIN generate_series(1, 8000) b \
-         ON a.value % 2 = b.value % 2 JOIN generate_series(1, 8000) c ON b.value % 2 = c.value % 2",
+        "SELECT count(*) FROM generate_series(1, 1000000) a, generate_series(1, 100000000) b",
+        "SELECT count(*) FROM generate_series(1, 1000000) a, generate_series(1, 100000000) b \
+         WHERE a.value * b.value = 7",
+        "SELECT count(*) FROM generate_series(1, 100000) a JOIN generate_series(1, 100000000) b \
+         ON a.value % 2 = b.value % 2",
     ] {
         let engine = world();
         // More of them than there are threads.
