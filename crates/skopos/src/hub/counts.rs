@@ -27,11 +27,14 @@ pub(crate) struct Counts {
     connections: AtomicU64,
 }
 
-/// One more of something, for as long as it is kept.
+/// One connection, for as long as it is kept.
 #[derive(Debug)]
-pub(crate) struct Held {
+pub(crate) struct Connected(Arc<Counts>);
+
+/// One question that is being answered, for as long as it is kept.
+#[derive(Debug)]
+pub(crate) struct Running {
     counts: Arc<Counts>,
-    is_running: bool,
     is_done: bool,
 }
 
@@ -41,22 +44,35 @@ impl Counts {
         self.requests.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// Somebody is not let in, which counts as a request that is refused.
+    pub(crate) fn turn_away(&self) {
+        self.request();
+        self.refuse();
+    }
+
     /// It was refused.
     pub(crate) fn refuse(&self) {
         self.refused.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A question is being answered until [`Held::done`]; if that is never said it was given up.
-    pub(crate) fn run(self: &Arc<Self>) -> Held {
+    /// A question is being answered until [`Running::done`]; if that is never said it was given up.
+    pub(crate) fn run(self: &Arc<Self>) -> Running {
         self.running.fetch_add(1, Ordering::Relaxed);
-        Held { counts: self.clone(), is_running: true, is_done: false }
+        Running { counts: self.clone(), is_done: false }
+    }
+
+    /// A question stands. To go away is how it ends, so it is never given up.
+    pub(crate) fn stand(self: &Arc<Self>) -> Running {
+        let mut standing = self.run();
+        standing.is_done = true;
+        standing
     }
 
     /// A connection is open; `None` if there are `most` already.
-    pub(crate) fn connect(self: &Arc<Self>, most: u64) -> Option<Held> {
+    pub(crate) fn connect(self: &Arc<Self>, most: u64) -> Option<Connected> {
         let before = self.connections.fetch_add(1, Ordering::Relaxed);
-        let held = Held { counts: self.clone(), is_running: false, is_done: true };
-        (before < most).then_some(held)
+        let connected = Connected(self.clone());
+        (before < most).then_some(connected)
     }
 
     /// Each metric with its number now.
@@ -73,22 +89,25 @@ impl Counts {
     }
 }
 
-impl Held {
+impl Running {
     /// The question was answered.
     pub(crate) fn done(mut self) {
         self.is_done = true;
     }
 }
 
-impl Drop for Held {
+impl Drop for Running {
     fn drop(&mut self) {
-        match self.is_running {
-            true => self.counts.running.fetch_sub(1, Ordering::Relaxed),
-            false => self.counts.connections.fetch_sub(1, Ordering::Relaxed),
-        };
+        self.counts.running.fetch_sub(1, Ordering::Relaxed);
         if !self.is_done {
             self.counts.cancelled.fetch_add(1, Ordering::Relaxed);
         }
+    }
+}
+
+impl Drop for Connected {
+    fn drop(&mut self) {
+        self.0.connections.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

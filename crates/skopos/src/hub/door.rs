@@ -118,9 +118,9 @@ impl Door {
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).map_err(|e| failed(&e))?;
         let accept = move || {
             for stream in listener.incoming().flatten() {
-                let Some(held) = counts.connect(MAX_CONNECTIONS).filter(|_| is_allowed(&stream))
-                else {
-                    counts.refuse();
+                let connected = counts.connect(MAX_CONNECTIONS);
+                let Some(connected) = connected.filter(|_| is_allowed(&stream)) else {
+                    counts.turn_away();
                     continue;
                 };
                 let one = Connection {
@@ -130,11 +130,13 @@ impl Door {
                     runtime: runtime.clone(),
                 };
                 let serve = move || {
-                    let _held = held;
+                    let _connected = connected;
                     // Whoever went away gets no answer.
                     let _ = one.serve();
                 };
-                let _ = std::thread::Builder::new().name("door".to_owned()).spawn(serve);
+                if std::thread::Builder::new().name("door".to_owned()).spawn(serve).is_err() {
+                    counts.turn_away();
+                }
             }
         };
         let thread = std::thread::Builder::new().name("door".to_owned()).spawn(accept);
@@ -226,11 +228,8 @@ impl Connection {
 
     /// Answers whenever the answer has changed.
     fn stand(&self, request: Request) -> io::Result<()> {
-        let running = self.counts.run();
-        let ended = self.tell_changes(request);
-        // To go away is how it ends.
-        running.done();
-        ended
+        let _standing = self.counts.stand();
+        self.tell_changes(request)
     }
 
     fn tell_changes(&self, request: Request) -> io::Result<()> {

@@ -23,7 +23,7 @@ use tokio::time::{Instant, timeout_at};
 use tonic::Status;
 
 use super::status;
-use crate::hub::counts::Held;
+use crate::hub::counts::Running;
 
 /// Batches that wait for the client. One is being sent, the next is ready.
 const WAITING: usize = 2;
@@ -34,7 +34,7 @@ pub(super) type Flow = BoxStream<'static, Result<FlightData, Status>>;
 /// What a query holds while it runs.
 pub(super) struct Turn {
     pub(super) permit: OwnedSemaphorePermit,
-    pub(super) held: Held,
+    pub(super) running: Running,
 }
 
 /// Sends what `answer` finds. Nothing of it runs when the client is gone, or when it takes longer than
@@ -49,7 +49,7 @@ pub(super) fn send(answer: Stream, turn: Turn, limits: &Limits) -> Flow {
         // A client that takes nothing would hold its place for ever.
         let is_late = timeout_at(until, pump(answer, &sender)).await.is_err();
         if is_late || !sender.is_closed() {
-            turn.held.done();
+            turn.running.done();
         }
         drop(turn.permit);
         let _ = end.send(is_late);

@@ -111,9 +111,9 @@ impl Desk {
         point: Option<skopos_query::Answer>,
         answer: impl Future<Output = Result<Stream, skopos_query::Error>> + Send,
     ) -> Answer<Flow> {
-        let held = self.counts.run();
+        let running = self.counts.run();
         if let Some(answer) = point {
-            held.done();
+            running.done();
             let answer = Stream::of(answer, &LIMITS).map_err(|e| status::of(&e))?;
             return Ok(Response::new(flow::at_once(answer)));
         }
@@ -127,10 +127,10 @@ impl Desk {
         };
         match answer {
             Ok((answer, permit)) => {
-                Ok(Response::new(flow::send(answer, Turn { permit, held }, &LIMITS)))
+                Ok(Response::new(flow::send(answer, Turn { permit, running }, &LIMITS)))
             }
             Err(status) => {
-                held.done();
+                running.done();
                 Err(status)
             }
         }

@@ -82,8 +82,7 @@ async fn answer(connection: Connection, desk: Arc<Desk>, routes: Router, closing
     let is_late = e.is_timeout() && connection.has_asked();
     // What was no request never reached the routes, so it is counted here.
     if is_late || e.is_parse() {
-        desk.counts.request();
-        desk.counts.refuse();
+        desk.counts.turn_away();
     }
     if is_late {
         turn_away(connection, &Refusal::too_slow("request")).await;

@@ -24,6 +24,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use axum::Router;
+use axum::extract::DefaultBodyLimit;
 use axum::routing::{get, post};
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
@@ -75,8 +76,9 @@ pub(super) fn open(
 
 fn routes(desk: Arc<Desk>) -> Router {
     let guard = axum::middleware::from_fn_with_state(desk.clone(), guard::check);
+    let sql_limit = DefaultBodyLimit::max(sql::MAX_BODY_BYTES);
     Router::new()
-        .route("/api/v1/sql", post(sql::answer))
+        .route("/api/v1/sql", post(sql::answer).layer(sql_limit))
         .route("/api/v1/get", get(get::answer))
         .route("/api/v1/watch", get(watch::answer))
         .route("/api/v1/nodes", get(small::nodes))

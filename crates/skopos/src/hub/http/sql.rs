@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use axum::body::{Body, Bytes, to_bytes};
-use axum::extract::State;
+use axum::body::{Body, Bytes};
+use axum::extract::{FromRequest as _, Request, State};
 use axum::http::header::{ACCEPT, CONTENT_TYPE};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse as _, Response};
@@ -19,7 +19,7 @@ use super::{Desk, Refusal};
 use crate::sql::{ArrowRows, JsonRows};
 
 /// The longest request: a statement, each byte of which JSON may need six for, and what stands around.
-const MAX_BODY_BYTES: usize = 6 * MAX_SQL_BYTES + 1024;
+pub(super) const MAX_BODY_BYTES: usize = 6 * MAX_SQL_BYTES + 1024;
 
 /// How long a body may take to come.
 const BODY_PATIENCE: Duration = Duration::from_secs(10);
@@ -44,12 +44,11 @@ struct Question {
 
 pub(super) async fn answer(
     State(desk): State<Arc<Desk>>,
-    headers: HeaderMap,
-    body: Body,
+    request: Request,
 ) -> Result<Response, Refusal> {
     let begun = Instant::now();
-    let content_type = accepted(&headers)?;
-    let question = read(&headers, body).await?;
+    let content_type = accepted(request.headers())?;
+    let question = read(request).await?;
     let mut limits = Limits::default();
     if let Some(rows) = question.rows {
         limits.rows = rows.min(limits.rows);
@@ -129,8 +128,8 @@ fn kind_of(headers: &HeaderMap) -> String {
     text.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
 }
 
-async fn read(headers: &HeaderMap, body: Body) -> Result<Question, Refusal> {
-    let kind = kind_of(headers);
+async fn read(request: Request) -> Result<Question, Refusal> {
+    let kind = kind_of(request.headers());
     if !matches!(kind.as_str(), JSON | "application/sql" | "text/plain") {
         let error = format!("a statement does not come as `{kind}`");
         return Err(Refusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, error).hint(
@@ -138,7 +137,7 @@ async fn read(headers: &HeaderMap, body: Body) -> Result<Question, Refusal> {
              {\"sql\":\"…\"}",
         ));
     }
-    let bytes = within_bounds(body).await?;
+    let bytes = within_bounds(request).await?;
     if kind == JSON {
         return serde_json::from_slice(&bytes).map_err(|e| {
             Refusal::bad(format!("not a question: {e}"))
@@ -151,21 +150,15 @@ async fn read(headers: &HeaderMap, body: Body) -> Result<Question, Refusal> {
     }
 }
 
-async fn within_bounds(body: Body) -> Result<Bytes, Refusal> {
-    match tokio::time::timeout(BODY_PATIENCE, to_bytes(body, MAX_BODY_BYTES)).await {
+/// The body, if it is not longer than the route takes.
+async fn within_bounds(request: Request) -> Result<Bytes, Refusal> {
+    match tokio::time::timeout(BODY_PATIENCE, Bytes::from_request(request, &())).await {
         Ok(Ok(bytes)) => Ok(bytes),
-        Ok(Err(e)) => {
-            // The cause tells a body that is too long from a connection that broke.
-            let is_long = std::error::Error::source(&e)
-                .is_some_and(|cause| cause.to_string().contains("length limit exceeded"));
-            Err(match is_long {
-                true => Refusal::new(
-                    StatusCode::PAYLOAD_TOO_LARGE,
-                    format!("a question has {MAX_BODY_BYTES} bytes at the most"),
-                ),
-                false => Refusal::bad("the body cannot be read"),
-            })
+        Ok(Err(e)) if e.status() == StatusCode::PAYLOAD_TOO_LARGE => {
+            let error = format!("a question has {MAX_BODY_BYTES} bytes at the most");
+            Err(Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, error))
         }
+        Ok(Err(_)) => Err(Refusal::bad("the body cannot be read")),
         Err(_) => Err(Refusal::too_slow("body")),
     }
 }

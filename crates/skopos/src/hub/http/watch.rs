@@ -24,7 +24,6 @@ use tokio::time::Instant;
 use super::topics::{self, parameters, unknown};
 use super::{Desk, Refusal};
 use crate::find::readings_of;
-use crate::hub::counts::Held;
 use crate::sql::{Standing, any, change_json};
 
 /// A comment now and then tells whoever is between that the connection is used.
@@ -65,9 +64,7 @@ pub(super) async fn answer(
     }
     let turn = desk.watchers.clone().try_acquire_owned();
     let turn = turn.map_err(|_| Refusal::too_many("clients watch"))?;
-    // Whoever watches ends it by going away, which is no question given up.
-    let running = Watches(Some(desk.counts.run()));
-    let kept = (turn, running);
+    let kept = (turn, desk.counts.stand());
     match asked.sql {
         Some(sql) if asked.topics.is_empty() => {
             let (engine, news) = (desk.inside.engine.clone(), desk.inside.news());
@@ -87,16 +84,6 @@ pub(super) async fn answer(
         }
         _ => Err(Refusal::bad("a `topic`, several of them, or one `sql` is watched")
             .hint("say `?topic=load/**` or `?sql=SELECT…`")),
-    }
-}
-
-struct Watches(Option<Held>);
-
-impl Drop for Watches {
-    fn drop(&mut self) {
-        if let Some(held) = self.0.take() {
-            held.done();
-        }
     }
 }
 

@@ -11,7 +11,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Sleep, sleep};
 
-use crate::hub::counts::Held;
+use crate::hub::counts::Connected;
 
 /// How long a client may take nothing of what it asked for, before it is taken for dead.
 const WRITE_PATIENCE: Duration = Duration::from_secs(60);
@@ -21,12 +21,12 @@ pub(in crate::hub) struct Connection {
     stream: TcpStream,
     waits_until: Option<Pin<Box<Sleep>>>,
     has_asked: bool,
-    _counted: Held,
+    _counted: Connected,
     _inside: Sender<Infallible>,
 }
 
 impl Connection {
-    pub(super) fn new(stream: TcpStream, counted: Held, inside: Sender<Infallible>) -> Self {
+    pub(super) fn new(stream: TcpStream, counted: Connected, inside: Sender<Infallible>) -> Self {
         // Answers are small and asked for one by one: none should wait to be longer.
         let _ = stream.set_nodelay(true);
         Self { stream, waits_until: None, has_asked: false, _counted: counted, _inside: inside }

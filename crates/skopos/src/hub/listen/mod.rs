@@ -217,8 +217,7 @@ impl Judge {
             }
             Some(_) => Why::AnotherUser,
         };
-        self.counts.request();
-        self.counts.refuse();
+        self.counts.turn_away();
         Newcomer::TurnedAway(stream, why)
     }
 }
@@ -267,6 +266,8 @@ mod tests {
             std::thread::yield_now();
         }
         let mut other = connect().expect("it listens");
+        // Only ends a hang.
+        other.set_read_timeout(Some(Duration::from_secs(60))).expect("a socket");
         assert_eq!(other.read_to_string(&mut text).expect("an end"), 0);
         assert_eq!((count(0), count(1), count(4)), (1, 1, 1), "asked, refused, open");
         drop(door);
