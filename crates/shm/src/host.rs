@@ -21,7 +21,8 @@ pub struct Host {
     dirs: Vec<PathBuf>,
     segments: Vec<Segment>,
     refused: Vec<Error>,
-    left_out: Option<String>,
+    /// Names of segments that are not looked at.
+    left_out: Vec<String>,
 }
 
 impl Host {
@@ -40,16 +41,17 @@ impl Host {
     /// [`Error::Io`] if it cannot be listed. With several, those are among the
     /// [`refused`](Self::refused).
     pub fn open_dirs(dirs: Vec<PathBuf>) -> Result<Self, Error> {
-        let mut host = Self { dirs, segments: Vec::new(), refused: Vec::new(), left_out: None };
+        let mut host =
+            Self { dirs, segments: Vec::new(), refused: Vec::new(), left_out: Vec::new() };
         host.refresh()?;
         Ok(host)
     }
 
-    /// Without the segments of this name, now and later.
+    /// Without the segments of this name, now and later. May be said of several.
     #[must_use]
     pub fn without(mut self, name: &str) -> Self {
         self.segments.retain(|segment| segment.name() != name);
-        self.left_out = Some(name.to_owned());
+        self.left_out.push(name.to_owned());
         self
     }
 
@@ -78,7 +80,7 @@ impl Host {
             for path in files {
                 let is_known = self.segments.iter().any(|s| s.path() == path);
                 let is_left_out = |name: &String| path == dir::segment_path(dir, name);
-                if is_known || self.left_out.as_ref().is_some_and(is_left_out) {
+                if is_known || self.left_out.iter().any(is_left_out) {
                     continue;
                 }
                 match Segment::open(&path) {

@@ -266,16 +266,16 @@ pub(crate) struct AgentArgs {
     #[cfg(feature = "history")]
     #[arg(long, value_name = "DIR")]
     pub(crate) history: Option<PathBuf>,
-    /// Tell a hub what is known here
-    #[cfg(feature = "hub")]
+    /// Tell a hub, and whoever follows, what is known here
+    #[cfg(feature = "live")]
     #[arg(long)]
     pub(crate) live: bool,
     /// Keep what other nodes tell of these topics in this machine's shared memory, such as 'n*/fs/**';
     /// may be given several times
-    #[cfg(feature = "hub")]
+    #[cfg(feature = "live")]
     #[arg(long, value_name = "PATTERN", requires = "live")]
     pub(crate) mirror: Vec<skopos_model::TopicPattern>,
-    #[cfg(feature = "hub")]
+    #[cfg(feature = "live")]
     #[command(flatten)]
     pub(crate) plane: crate::live::LiveArgs,
     /// Families not to sense, such as cgroup,interrupts

@@ -45,7 +45,7 @@ impl Failure {
     }
 
     /// All of it, where there is one line for it.
-    #[cfg(feature = "hub")]
+    #[cfg(feature = "live")]
     pub(crate) fn in_one_line(&self) -> String {
         let parts = std::iter::once(&self.message).chain(&self.causes).chain(&self.hint);
         parts.map(String::as_str).collect::<Vec<_>>().join("; ")

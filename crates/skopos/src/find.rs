@@ -41,17 +41,17 @@ pub(crate) fn resolve(host: &Host, text: &str) -> Result<Vec<Vertex>, Failure> {
     Ok(found.find(|vertices| !vertices.is_empty()).unwrap_or_default())
 }
 
-/// What several texts stand for, each topic once; and why the first that nothing matches finds none.
+/// What several texts stand for, each topic once; and those that nothing matches.
 pub(crate) fn resolve_all(
     host: &Host,
     texts: &[String],
-) -> Result<(Vec<Vertex>, Option<Failure>), Failure> {
+) -> Result<(Vec<Vertex>, Vec<String>), Failure> {
     let mut vertices: Vec<Vertex> = Vec::new();
-    let mut missing = None;
+    let mut missing = Vec::new();
     for text in texts {
         let found = resolve(host, text)?;
         if found.is_empty() {
-            missing.get_or_insert_with(|| no_match(host, text));
+            missing.push(text.clone());
         }
         for vertex in found {
             if !vertices.iter().any(|v| v.topic() == vertex.topic()) {

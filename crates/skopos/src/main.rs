@@ -21,12 +21,13 @@ mod format;
 mod out;
 mod failure;
 mod reading;
+mod fresh;
 mod predicted;
 #[cfg(feature = "history")]
 mod history;
 #[cfg(feature = "sql")]
 mod sql;
-#[cfg(feature = "hub")]
+#[cfg(feature = "live")]
 mod live;
 #[cfg(feature = "hub")]
 mod hub;

@@ -160,13 +160,13 @@ fn reason(sample: &Sample) -> Option<String> {
 }
 
 /// `measured`, `unknown`, `predicted ± bound`, or `predicted, no bound`.
-pub(crate) fn origin(sample: &Sample, vertex: &Vertex) -> String {
+pub(crate) fn origin(sample: &Sample, unit: Unit) -> String {
     match sample.origin {
         Origin::Measured => "measured".to_owned(),
         Origin::Unknown => "unknown".to_owned(),
         Origin::Predicted { bound } if bound.is_infinite() => "predicted, no bound".to_owned(),
         Origin::Predicted { bound } => {
-            format!("predicted ± {}", format::value(&Value::F64(bound), vertex.info().unit))
+            format!("predicted ± {}", format::value(&Value::F64(bound), unit))
         }
     }
 }

@@ -1,6 +1,7 @@
 //! How a session finds others, and what of Zenoh's defaults does not fit a live plane.
 
 use std::hash::{BuildHasher as _, RandomState};
+use std::time::Duration;
 
 use zenoh::config::Config;
 
@@ -28,14 +29,15 @@ const LEASE_MS: u32 = 1500;
 /// session draws its first pause from the first second, so that a hub that starts again does not get
 /// everybody at one instant.
 const FIRST_RETRY_MS: std::ops::Range<u64> = 200..1200;
-const LONGEST_RETRY_MS: u32 = 4000;
+const LONGEST_RETRY_MS: u64 = 4000;
 
 /// How a session finds others.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlaneConfig {
     /// Who share what they know: sites on one network do not see each other.
     pub site: String,
-    /// Whether this process only speaks through the one that it connects to, and never listens.
+    /// Whether this process only speaks through the one that it connects to, and never listens: the first
+    /// of several that answers, and another one when that is gone.
     pub is_client: bool,
     /// Whether it connects to those whom others tell it of: who follows nodes does, and needs a
     /// connection with each. Two that only tell need none with each other.
@@ -61,6 +63,29 @@ impl PlaneConfig {
         }
     }
 
+    /// Whether all of it can be.
+    ///
+    /// # Errors
+    /// A setting is none.
+    pub fn check(&self) -> Result<(), Error> {
+        self.zenoh().map(drop)
+    }
+
+    /// How long to wait before each further attempt to open a session, without end. Every caller has
+    /// pauses of its own.
+    pub fn pauses(&self) -> impl Iterator<Item = Duration> + use<> {
+        let first = Duration::from_millis(self.drawn());
+        let longest = Duration::from_millis(LONGEST_RETRY_MS);
+        std::iter::successors(Some(first), move |pause| Some((*pause * 2).min(longest)))
+    }
+
+    /// A first pause.
+    fn drawn(&self) -> u64 {
+        // Keys of a hash are drawn at random for each.
+        let drawn = RandomState::new().hash_one(&self.site);
+        FIRST_RETRY_MS.start + drawn % (FIRST_RETRY_MS.end - FIRST_RETRY_MS.start)
+    }
+
     pub(crate) fn zenoh(&self) -> Result<Config, Error> {
         let list = |items: &[String]| {
             let quoted: Vec<String> = items.iter().map(|item| format!("{item:?}")).collect();
@@ -69,9 +94,10 @@ impl PlaneConfig {
         let mut config = Config::default();
         let mode = if self.is_client { "\"client\"" } else { "\"peer\"" };
         let looks = self.look_on.is_some().to_string();
-        // Keys of a hash are drawn at random for each.
-        let drawn = RandomState::new().hash_one(&self.site);
-        let pause = FIRST_RETRY_MS.start + drawn % (FIRST_RETRY_MS.end - FIRST_RETRY_MS.start);
+        let pause = self.drawn();
+        // A client's session is nothing without the other end, so who opens it is told that nobody is
+        // there. A peer tries by itself: a node of ours may restart before others.
+        let patience = if self.is_client { "0" } else { "-1" };
         let retry = format!(
             "{{period_init_ms:{pause},period_max_ms:{LONGEST_RETRY_MS},period_increase_factor:2}}"
         );
@@ -79,9 +105,8 @@ impl PlaneConfig {
             ("mode", mode.to_owned()),
             ("connect/endpoints", list(&self.connect)),
             ("scouting/multicast/enabled", looks),
-            // A node of ours may restart before its peers: they try again until it is there.
             ("connect/exit_on_failure", "false".to_owned()),
-            ("connect/timeout_ms", "-1".to_owned()),
+            ("connect/timeout_ms", patience.to_owned()),
             ("connect/retry", retry),
             // What cannot be sent at once is dropped: it is numbered, and asked for again.
             ("transport/link/tx/queue/congestion_control/drop/wait_before_drop", "0".to_owned()),

@@ -68,10 +68,11 @@ impl<F: Fn() -> Vec<Batch> + Send + Sync + 'static> Answers for F {
 }
 
 impl Plane {
-    /// Opens a session.
+    /// Opens a session. One that was open finds back to whom it lost by itself.
     ///
     /// # Errors
-    /// A setting is none; nothing can be listened on.
+    /// A setting is none; nothing can be listened on; for a client, nobody answers where it connects to
+    /// (see [`PlaneConfig::pauses`]).
     pub fn open(config: &PlaneConfig) -> Result<Self, Error> {
         let session = zenoh::open(config.zenoh()?).wait().map_err(|e| Error::plane(&e))?;
         Ok(Self { session, site: config.site.clone() })

@@ -9,6 +9,7 @@ use skopos_wire::{
     Answers, Batch, Content, Description, Error, Follower, Interest, Outlet, Plane, PlaneConfig,
     State, Told, Watcher,
 };
+use zenoh::Wait as _;
 
 /// Longer than anything here takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -125,7 +126,7 @@ fn a_node_comes_tells_goes_and_comes_again() {
 #[test]
 fn of_two_that_could_not_see_each_other_the_second_gives_way() {
     let (hub, client) = configs();
-    // A client would wait for the hub.
+    // A client is nobody without the hub.
     let peer = PlaneConfig { is_client: false, ..client };
     let planes = [1, 2].map(|_| Plane::open(&peer).expect("a session"));
     let first = Publisher::new(&planes[0], 1).expect("announced");
@@ -145,6 +146,67 @@ fn of_two_that_could_not_see_each_other_the_second_gives_way() {
     first.send();
     until("and its changes", || latest(&follower) == Some(1));
     assert_eq!(followed(), Some(1));
+}
+
+#[test]
+fn a_client_is_told_that_its_hub_is_away_and_may_try_again() {
+    let (hub, client) = configs();
+    let away = PlaneConfig { connect: vec!["tcp/127.0.0.1:1".to_owned()], ..client.clone() };
+    let Err(Error::Plane(why)) = Plane::open(&away) else { panic!("nobody is there") };
+    assert!(why.contains("Unable to connect"), "{why}");
+    let nowhere = PlaneConfig { connect: vec!["hub1".to_owned()], ..client.clone() };
+    assert!(matches!(nowhere.check(), Err(Error::Setting { .. })));
+    // Of several the first that answers will do, and whoever connects may come before the hub.
+    let both = PlaneConfig { connect: [away.connect, client.connect].concat(), ..client };
+    let agent = std::thread::spawn(move || {
+        for pause in both.pauses().take(10) {
+            std::thread::sleep(pause);
+            if let Ok(plane) = Plane::open(&both) {
+                return plane;
+            }
+        }
+        panic!("the hub is there for long");
+    });
+    let follower = Follower::start(&Plane::open(&hub).expect("a session")).expect("it follows");
+    let publisher = Publisher::new(&agent.join().expect("a session"), 1).expect("announced");
+    until("its snapshot is there", || latest(&follower) == Some(0));
+    drop(publisher);
+}
+
+#[test]
+fn nodes_and_hubs_meet_at_a_router() {
+    let (there, node) = configs();
+    let mut router = zenoh::Config::default();
+    for (key, value) in [
+        ("mode", "\"router\"".to_owned()),
+        ("listen/endpoints", format!("[\"{}\"]", there.listen[0])),
+        ("scouting/multicast/enabled", "false".to_owned()),
+    ] {
+        router.insert_json5(key, &value).expect("a setting");
+    }
+    let _router = zenoh::open(router).wait().expect("a router");
+    let hub =
+        PlaneConfig { listen: vec!["tcp/127.0.0.1:0".to_owned()], connect: there.listen, ..there };
+    let hub = Plane::open(&hub).expect("a session");
+    let follower = Follower::start(&hub).expect("it follows");
+    let publisher = Publisher::new(&Plane::open(&node).expect("a session"), 1).expect("announced");
+    until("its snapshot is there", || latest(&follower) == Some(0));
+    publisher.send();
+    until("and its changes", || latest(&follower) == Some(1));
+    let Err(Error::Taken { .. }) = Publisher::new(&Plane::open(&node).expect("a session"), 2)
+    else {
+        panic!("two of one name");
+    };
+}
+
+#[test]
+fn pauses_are_drawn_and_grow_to_an_end() {
+    let (_, client) = configs();
+    let all = || client.pauses().take(8).collect::<Vec<_>>();
+    let (one, other) = (all(), all());
+    assert_ne!(one, other, "a thousand that come back do not come at once");
+    assert!(one.is_sorted() && one[0] < Duration::from_millis(1200), "{one:?}");
+    assert_eq!(one.last(), Some(&Duration::from_secs(4)));
 }
 
 #[test]

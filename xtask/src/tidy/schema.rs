@@ -125,7 +125,7 @@ fn check_family(report: &mut Report<'_>, tree: &Tree, name: &str, family: &Famil
     }
     // What the agent says about itself comes from the agent, not from a sensor; insights are computed, and
     // what other nodes are like is heard.
-    let heard = format!("crates/skopos/src/hub/{name}.rs");
+    let heard = format!("crates/skopos/src/live/{name}.rs");
     let computed = format!("crates/score/src/{name}/mod.rs");
     let sensor = format!("crates/sense/src/{name}.rs");
     let has_source = [&computed, &heard, &sensor].iter().any(|path| tree.file(path).is_some());

@@ -29,8 +29,6 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use skopos_model::{Timestamp, Topic, TopicPattern};
 use skopos_sense::{Skip, open_all, open_peers};
 use skopos_shm::Publisher;
-#[cfg(feature = "hub")]
-use skopos_wire::{Plane, PlaneConfig};
 
 use crate::agent::clock::{Clock, monotonic};
 use crate::agent::foreign::Foreign;
@@ -49,8 +47,8 @@ use crate::control::{Answer, Request, SkipStatus, Status};
 use crate::failure::Failure;
 #[cfg(feature = "history")]
 use crate::history::Archiver;
-#[cfg(feature = "hub")]
-use crate::hub::{Forward, Mirrored, Uplink};
+#[cfg(feature = "live")]
+use crate::live::{Joined, News};
 
 #[cfg(feature = "hub")]
 pub(crate) use crate::agent::insights::from_sql::is_for_hub;
@@ -61,6 +59,14 @@ pub(crate) const SEGMENT_NAME: &str = "agent";
 
 /// The segment in which it mirrors what other nodes tell, where it does.
 pub(crate) const MIRROR_NAME: &str = "mirror";
+
+/// The segment in which what keeps history tells of itself.
+#[cfg(any(feature = "history", feature = "live"))]
+pub(crate) const HISTORY_NAME: &str = "history";
+
+/// The segment in which a hub beside it publishes what it computes of its site.
+#[cfg(feature = "live")]
+pub(crate) const HUB_INSIGHTS_NAME: &str = "hub-insights";
 
 /// A sensor that was polled this recently is not polled again for one who asks.
 pub(crate) const MIN_REFRESH: Duration = Duration::from_millis(100);
@@ -88,9 +94,9 @@ pub(crate) enum Event {
     /// The budget cannot be kept, even with every sensor at its longest interval; told once. Both
     /// are shares of one core.
     BudgetExceeded { limit: f64, over: f64 },
-    /// Another node of this name was there before; nobody else is told any more what is known here.
-    #[cfg(feature = "hub")]
-    NameTaken { node: Arc<str> },
+    /// What became of joining other nodes.
+    #[cfg(feature = "live")]
+    Live(News),
     /// Every due sensor was polled.
     Ticked,
 }
@@ -120,12 +126,9 @@ pub(crate) struct Agent {
     foreign: Foreign,
     server: Server,
     signals: Signals,
-    /// Tells the other nodes, if that is wanted; stops before the segment goes.
-    #[cfg(feature = "hub")]
-    uplink: Option<Uplink>,
-    /// What other nodes tell.
-    #[cfg(feature = "hub")]
-    mirrored: Option<(Mirrored, Forward)>,
+    /// Tells the other nodes and hears them, if that is wanted.
+    #[cfg(feature = "live")]
+    joined: Option<Joined>,
     counts: Counts,
     clock: Clock,
     deadline: Option<Duration>,
@@ -173,10 +176,8 @@ impl Agent {
             dir,
             server,
             signals,
-            #[cfg(feature = "hub")]
-            uplink: None,
-            #[cfg(feature = "hub")]
-            mirrored: None,
+            #[cfg(feature = "live")]
+            joined: None,
             counts: Counts::default(),
             clock: Clock::now(),
             deadline: settings.run_for.map(|d| now.saturating_add(d)),
@@ -187,9 +188,11 @@ impl Agent {
         agent.publish_self(skopos_shm::now());
         #[cfg(feature = "history")]
         agent.keep(args, &settings)?;
-        #[cfg(feature = "hub")]
+        #[cfg(feature = "live")]
         if args.live {
-            agent.join(args)?;
+            let config = args.plane.of_node(!args.mirror.is_empty());
+            let dir = agent.dir.clone();
+            agent.joined = Some(Joined::start(config, &agent.node, dir, &args.mirror)?);
         }
         Ok(agent)
     }
@@ -206,22 +209,6 @@ impl Agent {
         if let Some(folder) = args.history.as_ref().or(config.dir.as_ref()) {
             let (limits, dir) = (config.limits(), self.dir.clone());
             self.archiver = Some(Archiver::start(folder, limits, dir, &self.node)?);
-        }
-        Ok(())
-    }
-
-    /// Joins the live plane.
-    #[cfg(feature = "hub")]
-    fn join(&mut self, args: &AgentArgs) -> Result<(), Failure> {
-        // Who only tells needs no connection with others who do.
-        let config = PlaneConfig { follows: !args.mirror.is_empty(), ..args.plane.config() };
-        let plane = Plane::open(&config);
-        let plane = plane.map_err(|e| Failure::new("the agent cannot join others").because(&e))?;
-        self.uplink = Some(Uplink::start(&plane, &self.node, self.dir.clone())?);
-        if config.follows {
-            let mirrored = Mirrored::start(&plane, &self.node, &self.dir, &args.mirror)?;
-            let forward = Forward::new(mirrored.refresher());
-            self.mirrored = Some((mirrored, forward));
         }
         Ok(())
     }
@@ -343,7 +330,7 @@ impl Agent {
         }
         if ready {
             for (token, request) in self.server.receive(&mut self.counts) {
-                #[cfg(feature = "hub")]
+                #[cfg(feature = "live")]
                 if self.is_forwarded(token, &request) {
                     continue;
                 }
@@ -357,13 +344,14 @@ impl Agent {
 
     /// Leaves a request to another node, if it is about that, and the answer to who asks it: this thread
     /// waits for no network.
-    #[cfg(feature = "hub")]
+    #[cfg(feature = "live")]
     fn is_forwarded(&mut self, token: u64, request: &Result<Request, Answer>) -> bool {
-        let (Ok(Request::Refresh { topic }), Some((_, forward))) = (request, &self.mirrored) else {
+        let Ok(Request::Refresh { topic }) = request else { return false };
+        let Some(forward) = self.joined.as_ref().and_then(Joined::forward) else { return false };
+        let Some(topic) = Topic::new(topic).ok().filter(|topic| topic.node() != &*self.node) else {
             return false;
         };
-        let topic = Topic::new(topic).ok().filter(|topic| topic.node() != &*self.node);
-        let Some((topic, stream)) = topic.zip(self.server.hand_over(token)) else { return false };
+        let Some(stream) = self.server.hand_over(token) else { return false };
         self.counts.requests += 1;
         forward.refresh(topic, stream);
         true
@@ -452,9 +440,9 @@ impl Agent {
     /// Looks who reads what, and shares out the budget anew.
     fn look(&mut self, now: Duration) {
         self.look_at = next_look(now, self.interval);
-        #[cfg(feature = "hub")]
-        if self.uplink.take_if(|uplink| uplink.is_refused()).is_some() {
-            self.events.push(Event::NameTaken { node: self.node.clone() });
+        #[cfg(feature = "live")]
+        if let Some(joined) = &mut self.joined {
+            self.events.extend(joined.news().into_iter().map(Event::Live));
         }
         let is_anybody = self.publisher.is_anybody_interested();
         for polled in &mut self.polled {

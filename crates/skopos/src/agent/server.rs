@@ -146,7 +146,7 @@ impl Server {
     }
 
     /// Leaves a connection to somebody else, who answers it.
-    #[cfg(feature = "hub")]
+    #[cfg(feature = "live")]
     pub(crate) fn hand_over(&mut self, token: u64) -> Option<UnixStream> {
         let at = self.open.iter().position(|c| c.token == token)?;
         let stream = self.open.swap_remove(at).stream;

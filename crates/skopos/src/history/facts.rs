@@ -9,10 +9,8 @@ use skopos_model::{Sample, Structured, Topic, Value};
 use skopos_shm::Vertex;
 use skopos_shm::{Publisher, VertexSpec, VertexWriter, now};
 
+use crate::agent::HISTORY_NAME;
 use crate::failure::Failure;
-
-/// The segment's name.
-const SEGMENT_NAME: &str = "history";
 
 /// Vertices that it has room for: as many as there are facts.
 const VERTICES: u32 = 16;
@@ -42,7 +40,7 @@ impl Facts {
             ERRORS_TOTAL, FOLDER, LOST_TOTAL, PARTS, REFUSED_TOTAL, SAMPLES_TOTAL, SIZE_BYTES,
             TORN_BYTES,
         };
-        let publisher = Publisher::builder(SEGMENT_NAME).dir(dir).node(node);
+        let publisher = Publisher::builder(HISTORY_NAME).dir(dir).node(node);
         let publisher = publisher.max_vertices(VERTICES).create()?;
         let register = |metric: &Metric| -> Result<VertexWriter, Failure> {
             let path = schema::self_history::FAMILY.path;

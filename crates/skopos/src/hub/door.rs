@@ -6,6 +6,7 @@
 //! ← {"way":"planned","missing":["n07"],"bytes":1234}\n  and the stream; n07 did not answer
 //! ← {"error":"there is no table `lates`","hint":"did you mean `latest`?","bytes":0}\n
 //! ```
+//! `{"get":["mem/*"],"max_age_ms":1000}` asks for latest values without SQL, which come as a JSON document.
 //! With `"standing":true` there is an answer whenever the answer has changed, until whoever asked goes
 //! away: rows that are new, and behind them `gone_bytes` of another stream, of those that are gone.
 //!
@@ -34,6 +35,7 @@ use tokio::runtime::Handle;
 
 use super::Inside;
 use super::counts::Counts;
+use super::read::{Unread, read};
 use crate::failure::Failure;
 use crate::sql::{Change, Standing, arrow};
 
@@ -42,6 +44,9 @@ const MAX_CONNECTIONS: u64 = 256;
 
 /// The longest request: a statement, each byte of which JSON may need six for, and what stands around.
 const MAX_REQUEST_BYTES: u64 = 6 * MAX_SQL_BYTES as u64 + 1024;
+
+/// Topics and patterns that one request may ask for without SQL.
+const MAX_GET_TOPICS: usize = 256;
 
 /// What a connection keeps of its buffers between two answers. Most answers fit.
 const KEPT_BYTES: usize = 64 * 1024;
@@ -60,6 +65,14 @@ struct Request {
     standing: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     every_ms: Option<u64>,
+}
+
+/// Asks for latest values, as `GET /api/v1/get` does.
+#[derive(Deserialize, Serialize)]
+struct GetRequest {
+    get: Vec<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    max_age_ms: Option<u64>,
 }
 
 /// The line before an answer.
@@ -180,7 +193,10 @@ impl Connection {
             }
             self.counts.request();
             let head = match serde_json::from_slice::<Request>(&line) {
-                Err(e) => Head::refusing(format!("not a request: {e}"), None),
+                Err(e) => match serde_json::from_slice::<GetRequest>(&line) {
+                    Err(_) => Head::refusing(format!("not a request: {e}"), None),
+                    Ok(request) => self.get(&request, &mut body)?,
+                },
                 Ok(request) if request.standing => return self.stand(request),
                 Ok(request) => match self.answer(&request)? {
                     Err(e) => Head::refusing(e.to_string(), e.hint()),
@@ -204,6 +220,25 @@ impl Connection {
             (&self.stream).write_all(&reply)?;
             if line.last() != Some(&b'\n') {
                 return Ok(());
+            }
+        }
+    }
+
+    /// Latest values. They may have to be measured, for which this thread waits.
+    fn get(&self, request: &GetRequest, body: &mut Vec<u8>) -> io::Result<Head> {
+        if request.get.len() > MAX_GET_TOPICS {
+            let told = format!("{MAX_GET_TOPICS} topics can be asked for at most");
+            return Ok(Head::refusing(told, None));
+        }
+        let max_age = request.max_age_ms.map(Duration::from_millis);
+        match read(&self.inside, &request.get, max_age) {
+            Ok(readings) => {
+                serde_json::to_writer(&mut *body, &readings)?;
+                Ok(Head { bytes: body.len(), ..Head::default() })
+            }
+            Err(Unread::Wrong(failure) | Unread::Nothing(failure)) => {
+                let hint = failure.the_hint().map(str::to_owned);
+                Ok(Head::refusing(failure.message().to_owned(), hint))
             }
         }
     }
@@ -331,6 +366,29 @@ pub(crate) fn ask(stream: &UnixStream, sql: &str, limits: &Limits) -> Result<Ans
     Ok(Answer { schema, batches, way, missing: head.missing })
 }
 
+/// Asks the hub at the other end of `stream` for latest values: the document that `GET /api/v1/get`
+/// answers with.
+///
+/// # Errors
+/// What the hub says, which is a no; it is gone.
+pub(crate) fn get(
+    stream: &UnixStream,
+    topics: &[String],
+    max_age: Option<Duration>,
+) -> Result<serde_json::Value, Failure> {
+    let max_age_ms = max_age.map(milliseconds);
+    send(stream, &GetRequest { get: topics.to_vec(), max_age_ms })?;
+    let mut input = BufReader::new(stream);
+    let head = line(&mut input)?;
+    if let Some(error) = head.error {
+        let failure = Failure::no(error);
+        return Err(head.hint.into_iter().fold(failure, Failure::hint));
+    }
+    let mut body = vec![0; head.bytes];
+    input.read_exact(&mut body).map_err(|e| no_answer(&e))?;
+    serde_json::from_slice(&body).map_err(|e| no_answer(&e))
+}
+
 /// What a hub tells of a question that stands.
 pub(crate) struct Changes {
     input: BufReader<UnixStream>,
@@ -391,17 +449,22 @@ fn no_answer(e: &dyn std::error::Error) -> Failure {
     Failure::new("the hub does not answer").because(e)
 }
 
-fn send(mut stream: &UnixStream, request: &Request) -> Result<(), Failure> {
+fn send(mut stream: &UnixStream, request: &impl Serialize) -> Result<(), Failure> {
     let mut line = serde_json::to_vec(request).map_err(|e| no_answer(&e))?;
     line.push(b'\n');
     stream.write_all(&line).map_err(|e| no_answer(&e))
 }
 
-/// The line before an answer; a failure if the hub refuses.
-fn head(input: &mut impl BufRead) -> Result<Head, Failure> {
+/// The line before an answer.
+fn line(input: &mut impl BufRead) -> Result<Head, Failure> {
     let mut line = String::new();
     input.read_line(&mut line).map_err(|e| no_answer(&e))?;
-    let mut head: Head = serde_json::from_str(&line).map_err(|e| no_answer(&e))?;
+    serde_json::from_str(&line).map_err(|e| no_answer(&e))
+}
+
+/// The line before an answer; a failure if the hub refuses.
+fn head(input: &mut impl BufRead) -> Result<Head, Failure> {
+    let mut head = line(input)?;
     let Some(error) = head.error.take() else { return Ok(head) };
     let failure = Failure::new(error);
     Err(match head.hint {

@@ -1,18 +1,15 @@
 //! The hub: what many nodes tell, and the doors through which it is asked.
 //!
-//! `uplink` is the other end: what this machine's publishers have, sent to whoever follows. `source`
-//! is what the query engine reads: this machine's segments, and a mirror of every other node's.
-//! `past` asks nodes for what only they have, and answers for this one.
-//! `mirror` puts what other nodes tell into shared memory of this one; `forward` has it measured now.
+//! `source` is what the query engine reads: this machine's segments, and a mirror of every other node's.
+//! `past` asks nodes for what only they have, `read` has them measure what is too old. What a node does for
+//! its part is in `live`.
 //! `door` is the UNIX socket through which `skopos sql` asks, `http` the door for everybody else,
-//! `flight` that for database drivers, and `listen` what both have in common; `counts` says what was asked through each. `remote_write` sends
-//! what there is to a store of somebody else's. `insights` computes what only a hub can.
+//! `flight` that for database drivers, and `listen` what both have in common; `counts` says what was asked
+//! through each. `remote_write` sends what there is to a store of somebody else's. `insights` computes what only a hub can.
 
-mod uplink;
 mod past;
-mod mirror;
-mod forward;
 mod source;
+mod read;
 mod counts;
 mod insights;
 mod door;
@@ -22,11 +19,8 @@ mod http;
 mod flight;
 mod remote_write;
 
-pub(crate) use door::{Changes, ask, socket_path};
-pub(crate) use forward::Forward;
+pub(crate) use door::{Changes, ask, get, socket_path};
 pub(crate) use listen::DoorArgs;
-pub(crate) use mirror::Mirrored;
-pub(crate) use uplink::Uplink;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -42,6 +36,7 @@ use self::counts::{Counts, Doors, Publishing};
 use self::door::Door;
 use self::insights::{Abouts, HubInsights};
 use self::listen::TcpDoor;
+use self::read::Measuring;
 use self::remote_write::RemoteWrite;
 use self::source::HubSource;
 use crate::agent::MIRROR_NAME;
@@ -59,6 +54,8 @@ pub(crate) struct Inside {
     others: Arc<watch::Sender<u64>>,
     /// What was asked through each door.
     counts: Doors,
+    /// Has values measured that are too old.
+    measuring: Measuring,
 }
 
 impl Inside {
@@ -118,7 +115,10 @@ impl Hub {
         let counts =
             vec![("unix", unix.clone()), ("http", by_http.clone()), ("flight", by_flight.clone())];
         let publishing = Publishing::start(dir, counts.clone()).map_err(no_thread)?;
-        let inside = Arc::new(Inside { engine: Arc::new(engine), source, pulse, others, counts });
+        let measuring = follower.as_ref().map(Follower::refresher);
+        let measuring = Measuring::new(dir.to_path_buf(), measuring);
+        let engine = Arc::new(engine);
+        let inside = Arc::new(Inside { engine, source, pulse, others, counts, measuring });
         let handle = runtime.handle();
         let door = Door::open(dir, inside.clone(), unix, handle.clone())?;
         let http = http::open(doors.http(&config.hub), inside.clone(), by_http, handle)?;
@@ -166,7 +166,7 @@ impl Hub {
 
 fn follow(plane: &LiveArgs, heard: Heard) -> Result<Follower, Failure> {
     let failed = |e| Failure::new("the hub cannot join").because(&e);
-    let plane = Plane::open(&plane.config()).map_err(failed)?;
+    let plane = Plane::open(&plane.of_hub()).map_err(failed)?;
     Follower::start_with(&plane, Interest::default(), heard).map_err(failed)
 }
 

@@ -32,6 +32,11 @@ impl HubSource {
         Self { local, site, plane: follower.map(|f| f.plane().clone()), abouts }
     }
 
+    /// Whether topics of this name are published on this machine.
+    pub(super) fn is_here(&self, node: &str) -> bool {
+        self.local.has_node(node)
+    }
+
     /// Shows what other nodes have that is wanted.
     fn others(&self, wanted: &Wanted, visit: &mut dyn FnMut(&str, &Vertex)) {
         let Some(site) = &self.site else { return };

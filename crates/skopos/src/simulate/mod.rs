@@ -3,8 +3,7 @@
 //! What is real: each node announces itself, sends numbered batches, answers with snapshots and goes as an
 //! agent does, through the same code and, unless `--sessions` says otherwise, a connection of its own.
 //! What is not: the facts are made up (`facts`), nothing is measured and no shared memory is read, all
-//! share one process and its network threads, and nobody is asked to measure anything. With one hub to
-//! connect to they are its clients, where agents are peers: the hub tells peers of each other.
+//! share one process and its network threads, and nobody is asked to measure anything.
 
 mod facts;
 mod node;
@@ -100,16 +99,35 @@ impl Nodes {
     }
 }
 
-/// Opens so many sessions, some at a time: each waits for a while until others have heard of it.
+/// Opens so many sessions, some at a time: each waits for a while until others have heard of it, or its
+/// hub is there.
 fn open(config: &PlaneConfig, sessions: usize) -> Result<Vec<Plane>, skopos_wire::Error> {
     /// Enough for a thousand sessions in seconds, and no crowd at the hub's door.
     const AT_A_TIME: usize = 32;
     std::thread::scope(|scope| {
-        let share = |at| (at..sessions).step_by(AT_A_TIME).map(|_| Plane::open(config)).collect();
+        let share =
+            |at| (at..sessions).step_by(AT_A_TIME).map(|_| open_patiently(config)).collect();
         let threads: Vec<_> =
             (0..AT_A_TIME.min(sessions)).map(|at| scope.spawn(move || share(at))).collect();
         let opened = threads.into_iter().map(|thread| thread.join());
         let opened: Vec<Result<Vec<Plane>, _>> = opened.flatten().collect();
         Ok(opened.into_iter().collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect())
     })
+}
+
+/// Opens a session; a hub that is away, or that has no room for all at once, is tried again.
+fn open_patiently(config: &PlaneConfig) -> Result<Plane, skopos_wire::Error> {
+    /// Some minutes of the longest pause.
+    const ATTEMPTS: usize = 60;
+    config.check()?;
+    let mut opened = Plane::open(config);
+    // A peer tries by itself, so what it says is final.
+    for pause in config.pauses().take(if config.is_client { ATTEMPTS } else { 0 }) {
+        if opened.is_ok() {
+            break;
+        }
+        std::thread::sleep(pause);
+        opened = Plane::open(config);
+    }
+    opened
 }

@@ -87,11 +87,8 @@ pub(crate) fn warning(event: &Event) -> Option<String> {
             (limit + over) * 100.0,
             Share(*limit)
         ),
-        #[cfg(feature = "hub")]
-        Event::NameTaken { node } => format!(
-            "there is a node `{node}` in this site already: this one tells others nothing any more; \
-             give it another name with --node"
-        ),
+        #[cfg(feature = "live")]
+        Event::Live(news) => news.to_string(),
         Event::Ticked => return None,
     })
 }

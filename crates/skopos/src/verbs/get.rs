@@ -1,142 +1,182 @@
 //! `skopos get TOPIC…`: value, unit, age and origin, once.
 
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use serde::Serialize;
-use skopos_model::duration;
-use skopos_shm::{Error, Reading, Vertex, now};
+use skopos_model::{Sample, Topic, TopicPattern, Unit, duration};
+use skopos_shm::{Error, Host, Vertex, now};
 
-use crate::agent::{MIN_REFRESH, MIRROR_NAME, SEGMENT_NAME};
+use crate::agent::{MIRROR_NAME, SEGMENT_NAME};
 use crate::cli::{GetArgs, Global};
-use crate::control::{self, Request};
 use crate::failure::{EXIT_NO, Failure};
-use crate::find::{open_host, resolve_all};
+use crate::find::{no_match, open_host, resolve_all};
+use crate::fresh::{Denied, Looked, MaxAge, by_agent};
 use crate::out::{Out, Style, tell};
 use crate::predicted::{self, Now};
 use crate::reading::{ReadingJson, origin, value};
 
 /// `docs/json/get.schema.json`.
 #[derive(Serialize)]
-struct Readings {
-    readings: Vec<ReadingJson>,
-    /// Topics without a value that may be shown, each with its reason.
-    refused: Vec<Refused>,
+struct Readings<'a> {
+    readings: Vec<&'a Document>,
+    refused: &'a [Refused],
 }
 
+/// What was found.
+#[derive(Default)]
+pub(super) struct Found {
+    pub(super) reads: Vec<Read>,
+    /// Topics without a value that may be shown, each with its reason.
+    pub(super) refused: Vec<Refused>,
+}
+
+/// A topic without a value that may be shown.
 #[derive(Serialize)]
-struct Refused {
-    topic: String,
-    reason: String,
+pub(super) struct Refused {
+    pub(super) topic: String,
+    pub(super) reason: String,
+}
+
+/// One topic, read.
+pub(super) struct Read {
+    pub(super) topic: Topic,
+    pub(super) unit: Unit,
+    pub(super) sample: Sample,
+    pub(super) age: Duration,
+    /// What it is now, if that was asked.
+    pub(super) now: Option<Now>,
+    pub(super) document: Document,
+}
+
+/// `docs/json/reading.schema.json`.
+#[derive(Serialize)]
+#[serde(untagged)]
+pub(super) enum Document {
+    /// Made here.
+    Own(Box<ReadingJson>),
+    /// As a hub made it.
+    #[cfg(feature = "hub")]
+    Hubs(serde_json::Value),
 }
 
 pub(crate) fn run(global: &Global, args: &GetArgs) -> Result<ExitCode, Failure> {
-    let host = open_host(global)?;
-    let (vertices, missing) = resolve_all(&host, &args.topics)?;
-    let mut reader = Reader { max_age: args.max_age, unreachable: None, refused: None };
-    let (mut readings, mut refused) = (Vec::new(), Vec::new());
-    for vertex in vertices {
-        match reader.read(&vertex) {
-            Ok(reading) => {
-                let now = args.now.then(|| predicted::now(&vertex, &reading));
-                readings.push(Read { vertex, reading, now });
-            }
-            Err(reason) => refused.push(Refused { topic: vertex.topic().to_string(), reason }),
+    let (found, missing) = match open_host(global) {
+        // Where nothing is published a hub may be there all the same.
+        Err(nothing) => (ask_hub(global, &args.topics, args, nothing)?, None),
+        Ok(host) => {
+            let (vertices, missing) = resolve_all(&host, &args.topics)?;
+            let mut found = read(&vertices, args);
+            let failure = missing.first().and_then(|text| {
+                let why = no_match_here(&host, text);
+                let more = ask_hub(global, &missing, args, why).map(|more| {
+                    found.reads.extend(more.reads);
+                    found.refused.extend(more.refused);
+                });
+                more.err()
+            });
+            (found, failure)
         }
-    }
-    let code = if refused.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(EXIT_NO) };
-    print(&mut Out::new(global.style()), &readings, refused)?;
+    };
+    let code = if found.refused.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(EXIT_NO) };
+    print(&mut Out::new(global.style()), &found)?;
     match missing {
         None => Ok(code),
         Some(missing) => Err(missing),
     }
 }
 
-/// One topic, read.
-struct Read {
-    vertex: Vertex,
-    reading: Reading,
-    /// What it is now, if that was asked.
-    now: Option<Now>,
+/// Asks the hub of this machine for what is not in its memory; without a hub that is the failure.
+#[cfg(feature = "hub")]
+fn ask_hub(
+    global: &Global,
+    topics: &[String],
+    args: &GetArgs,
+    without: Failure,
+) -> Result<Found, Failure> {
+    super::get_hub::ask(global, topics, args, without)
 }
 
-/// Reads vertices, and has old values refreshed.
-struct Reader {
-    max_age: Option<Duration>,
-    /// Why the agent could not be asked: it is not asked again for the next topic.
-    unreachable: Option<String>,
-    /// Why it did not do it for this topic.
-    refused: Option<String>,
+#[cfg(not(feature = "hub"))]
+fn ask_hub(_: &Global, _: &[String], _: &GetArgs, without: Failure) -> Result<Found, Failure> {
+    Err(without)
 }
 
-impl Reader {
-    /// The latest reading; one that is older than allowed is refreshed, or refused.
-    fn read(&mut self, vertex: &Vertex) -> Result<Reading, String> {
-        let latest = || match vertex.latest() {
+/// "No topic matches", and why if it may be another node's.
+fn no_match_here(host: &Host, text: &str) -> Failure {
+    let below = text.split_once('/').map(|(_, below)| TopicPattern::new(&format!("*/{below}")));
+    match below {
+        Some(Ok(pattern)) if !host.select(&pattern).is_empty() => {
+            let hint = format!(
+                "another node's are known to a hub, and none runs here, or to an agent with `--live --mirror '{text}'`"
+            );
+            Failure::no(format!("no topic matches `{text}`")).hint(hint)
+        }
+        _ => no_match(host, text),
+    }
+}
+
+/// Reads vertices, and has old values measured.
+fn read(vertices: &[Vertex], args: &GetArgs) -> Found {
+    let mut max_age = args.max_age.map(|most| MaxAge::new(most, "--max-age"));
+    let mut found = Found::default();
+    for vertex in vertices {
+        let look = || match vertex.latest() {
             Err(Error::Empty(_)) => Err("no value yet".to_owned()),
-            other => other.map_err(|e| e.to_string()),
+            Err(e) => Err(e.to_string()),
+            Ok(reading) => {
+                let looked = Looked { age: reading.age(), checked_at: reading.checked_at };
+                Ok((reading, looked))
+            }
         };
-        let reading = latest()?;
-        let Some(max_age) = self.max_age.filter(|max_age| reading.age() > *max_age) else {
-            return Ok(reading);
+        let reading = match &mut max_age {
+            None => look().map(|(reading, _)| reading),
+            Some(max_age) => {
+                let dir = vertex.segment().path().parent().unwrap_or(Path::new(""));
+                max_age.read(&dir.to_string_lossy(), look, || measure(vertex, dir))
+            }
         };
-        let was_refreshed = self.refresh(vertex);
-        let reading = latest()?;
-        // The agent polls nothing twice within a moment, so a refreshed value may be that old.
-        let allowed = if was_refreshed { max_age.max(MIN_REFRESH) } else { max_age };
-        if reading.age() <= allowed {
-            return Ok(reading);
+        let topic = vertex.topic().clone();
+        match reading {
+            Err(reason) => found.refused.push(Refused { topic: topic.to_string(), reason }),
+            Ok(reading) => {
+                let at_now = args.now.then(|| predicted::now(vertex, &reading));
+                let json = ReadingJson::new(vertex, &reading.sample, reading.checked_at, now());
+                let document = Document::Own(Box::new(json.with_now(at_now.as_ref())));
+                let (age, unit) = (reading.age(), vertex.info().unit);
+                let sample = reading.sample;
+                found.reads.push(Read { topic, unit, sample, age, now: at_now, document });
+            }
         }
-        let (age, allowed) = (duration::human(reading.age()), duration::human(max_age));
-        let because = self.refused.take().or_else(|| self.unreachable.clone());
-        let because = because.map(|why| format!("; {why}")).unwrap_or_default();
-        Err(format!("last looked at {age} ago, longer than --max-age {allowed}{because}"))
     }
+    found
+}
 
-    /// Has the vertex's sensor polled. False if it has none, or nobody answers.
-    fn refresh(&mut self, vertex: &Vertex) -> bool {
-        let dir = vertex.segment().path().parent();
-        // The agent of this machine asks that of another one for what it mirrors.
-        let is_agents = [SEGMENT_NAME, MIRROR_NAME].contains(&vertex.segment().name());
-        let Some(dir) = dir.filter(|_| is_agents && self.unreachable.is_none()) else {
-            return false;
-        };
-        let topic = vertex.topic().to_string();
-        match control::ask(dir, &Request::Refresh { topic }) {
-            Ok(_) => true,
-            // For this topic alone, for example because a user published it.
-            Err(e) if e.is_refusal() => {
-                self.refused = Some(e.message().to_owned());
-                false
-            }
-            Err(e) => {
-                self.unreachable = Some(e.message().to_owned());
-                false
-            }
-        }
+/// Has the agent beside a vertex measure it: that asks another node for what it mirrors.
+fn measure(vertex: &Vertex, dir: &Path) -> Result<(), Denied> {
+    match vertex.segment().name() {
+        SEGMENT_NAME | MIRROR_NAME => by_agent(dir, vertex.topic()),
+        _ => Err(Denied::This("no agent measures what other programs publish".to_owned())),
     }
 }
 
-fn print(out: &mut Out, reads: &[Read], refused: Vec<Refused>) -> Result<(), Failure> {
+fn print(out: &mut Out, Found { reads, refused }: &Found) -> Result<(), Failure> {
     match out.style {
         Style::Json => {
-            let time = now();
-            let json = |Read { vertex, reading, now }: &Read| {
-                ReadingJson::new(vertex, &reading.sample, reading.checked_at, time)
-                    .with_now(now.as_ref())
-            };
-            out.json(&Readings { readings: reads.iter().map(json).collect(), refused })?;
+            let readings = reads.iter().map(|read| &read.document).collect();
+            out.json(&Readings { readings, refused })?;
         }
         Style::Plain => {
             for read in reads {
                 out.line(plain(read))?;
             }
-            complain(&refused);
+            complain(refused);
         }
         Style::Human => {
             let rows: Vec<Vec<String>> = reads.iter().map(human).collect();
             out.table(&rows, &[1, 2])?;
-            complain(&refused);
+            complain(refused);
         }
     }
     out.flush()?;
@@ -144,28 +184,28 @@ fn print(out: &mut Out, reads: &[Read], refused: Vec<Refused>) -> Result<(), Fai
 }
 
 /// Topic, value, unit, age, origin; with `--now` the value now and its origin.
-fn plain(Read { vertex, reading, now }: &Read) -> String {
-    let (topic, unit) = (vertex.topic(), vertex.info().unit);
-    let (value, age) = (&reading.sample.value, reading.age().as_secs_f64());
-    let line = format!("{topic}\t{value}\t{unit}\t{age:.6}\t{}", origin(&reading.sample, vertex));
+fn plain(Read { topic, unit, sample, age, now, .. }: &Read) -> String {
+    let (value, age) = (&sample.value, age.as_secs_f64());
+    let line = format!("{topic}\t{value}\t{unit}\t{age:.6}\t{}", origin(sample, *unit));
     match now {
         None => line,
-        Some(Ok(said)) => format!("{line}\t{}\t{}", said.value, origin(said, vertex)),
+        Some(Ok(said)) => format!("{line}\t{}\t{}", said.value, origin(said, *unit)),
         Some(Err(reason)) => format!("{line}\t\t{reason}"),
     }
 }
 
-fn human(Read { vertex, reading, now }: &Read) -> Vec<String> {
-    let unit = vertex.info().unit;
+fn human(Read { topic, unit, sample, age, now, .. }: &Read) -> Vec<String> {
     let mut row = vec![
-        vertex.topic().to_string(),
-        value(&reading.sample, unit),
-        format!("{} ago", duration::human(reading.age())),
-        origin(&reading.sample, vertex),
+        topic.to_string(),
+        value(sample, *unit),
+        format!("{} ago", duration::human(*age)),
+        origin(sample, *unit),
     ];
     match now {
         None => {}
-        Some(Ok(said)) => row.push(format!("now {} {}", value(said, unit), origin(said, vertex))),
+        Some(Ok(said)) => {
+            row.push(format!("now {} {}", value(said, *unit), origin(said, *unit)));
+        }
         Some(Err(reason)) => row.push(format!("now unknown: {reason}")),
     }
     row

@@ -8,7 +8,7 @@ use skopos_shm::Vertex;
 
 use crate::cli::{Global, LsArgs};
 use crate::failure::Failure;
-use crate::find::{open_host, resolve_all};
+use crate::find::{no_match, open_host, resolve_all};
 use crate::out::{Out, Style};
 
 /// `docs/json/ls.schema.json`.
@@ -53,8 +53,8 @@ impl TopicJson {
 pub(crate) fn run(global: &Global, args: &LsArgs) -> Result<ExitCode, Failure> {
     let host = open_host(global)?;
     let (vertices, missing) = resolve_all(&host, &args.patterns)?;
-    if let Some(missing) = missing {
-        return Err(missing);
+    if let Some(text) = missing.first() {
+        return Err(no_match(&host, text));
     }
     let topics: Vec<TopicJson> = vertices.iter().map(TopicJson::new).collect();
     let mut out = Out::new(global.style());

@@ -7,6 +7,8 @@ pub(crate) mod archive;
 pub(crate) mod estimate;
 mod ls;
 mod get;
+#[cfg(feature = "hub")]
+mod get_hub;
 mod watch;
 mod record;
 mod publish;

@@ -7,7 +7,6 @@ use clap::Args;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::Serialize;
 use skopos_model::duration;
-use skopos_wire::PlaneConfig;
 
 use crate::agent::Signals;
 use crate::cli::Global;
@@ -99,7 +98,7 @@ pub(crate) fn run(global: &Global, args: &SimulateArgs) -> Result<ExitCode, Fail
         prefix: args.prefix.clone(),
         ahead: nanos(args.ahead) - nanos(args.behind),
         seed: args.seed,
-        plane: star(PlaneConfig { follows: false, ..args.live.config() }),
+        plane: args.live.of_node(false),
     };
     let begun = Instant::now();
     let mut nodes = Nodes::start(&simulation)?;
@@ -128,13 +127,6 @@ pub(crate) fn run(global: &Global, args: &SimulateArgs) -> Result<ExitCode, Fail
     }
     out.flush()?;
     Ok(ExitCode::SUCCESS)
-}
-
-/// With one hub to connect to they are its clients. Peers are told of each other by the hub, which is some
-/// work for each of a thousand machines, and a million messages for one process that is all of them.
-fn star(config: PlaneConfig) -> PlaneConfig {
-    let is_client = config.connect.len() == 1 && config.look_on.is_none();
-    PlaneConfig { is_client, ..config }
 }
 
 /// Sleeps until a node is due. True if it is time to end.

@@ -161,7 +161,7 @@ fn print_change(out: &mut Out, vertex: &Vertex, sample: &Sample) -> std::io::Res
         Style::Plain => out.line(format!(
             "{}\t{topic}\t{value}\t{unit}\t{}",
             sample.time.as_nanos(),
-            origin(sample, vertex)
+            origin(sample, unit)
         )),
         Style::Human => {
             let time = out.dim(&format::time_of_day(sample.time));

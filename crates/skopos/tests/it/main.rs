@@ -22,6 +22,8 @@ mod sql;
 #[cfg(feature = "hub")]
 mod plane;
 #[cfg(feature = "hub")]
+mod nodes;
+#[cfg(feature = "hub")]
 mod frozen;
 #[cfg(feature = "hub")]
 mod client;

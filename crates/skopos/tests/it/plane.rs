@@ -14,7 +14,7 @@ pub(crate) struct Simulated(pub(crate) Child);
 
 impl Simulated {
     /// Starts them and waits until all are there.
-    fn start(hubs: &[&Hub], args: &[&str]) -> Self {
+    pub(crate) fn start(hubs: &[&Hub], args: &[&str]) -> Self {
         Self::start_at(hubs.iter().map(|hub| &*hub.at), args)
     }
 
@@ -46,7 +46,7 @@ fn reading(agent: &Running, topic: &str) -> Option<Json> {
     (ran.code == 0).then(|| ran.json()["readings"][0].clone())
 }
 
-fn value(agent: &Running, topic: &str) -> Option<Json> {
+pub(crate) fn value(agent: &Running, topic: &str) -> Option<Json> {
     reading(agent, topic).map(|reading| reading["value"].clone())
 }
 
@@ -86,6 +86,8 @@ fn facts_of_another_node_are_read_here_as_they_are_there() {
         here.run(&["get", "--max-age", "1s", "a1/load/load_1m"]).code == 0
     });
     assert!(looked_at("a1/load/load_1m") > before);
+    let own = here.run(&["get", "--max-age", "0s", "a2/load/load_1m"]);
+    assert_eq!(own.code, 0, "and it measures its own: {own:?}");
     let app = here.run(&["get", "--max-age", "0s", "a1/app/depth"]);
     assert!(app.code == 1 && app.stderr.contains("no sensor"), "{app:?}");
 

@@ -125,7 +125,8 @@ impl Hub {
         Self::child_asked_at(dir, at, &[])
     }
 
-    fn child_asked_at(dir: &Path, at: &str, more: &[&str]) -> Child {
+    /// With these options too.
+    pub(crate) fn child_asked_at(dir: &Path, at: &str, more: &[&str]) -> Child {
         let config = dir.join("skopos.toml");
         if !config.exists() {
             std::fs::write(&config, "").expect("written");
@@ -229,7 +230,7 @@ fn up_is_a_hub_as_well_and_answers_about_tables_of_ones_own_names() {
 }
 
 /// What a hub computes, an agent could compute, and nobody can.
-const INSIGHTS: &str = r#"
+pub(crate) const INSIGHTS: &str = r#"
     [[insight]]
     name = "depth/all"
     sql = "SELECT sum(value) FROM latest WHERE metric = 'depth'"

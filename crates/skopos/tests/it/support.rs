@@ -1,8 +1,8 @@
 //! A running agent in a runtime directory of its own, and a way to run verbs beside it.
 
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::Value as Json;
@@ -62,6 +62,8 @@ pub(crate) fn run(dir: &Path, args: &[&str]) -> Ran {
 pub(crate) struct Running {
     pub(crate) dir: TempDir,
     pub(crate) child: Child,
+    /// Kept open: an agent whose reader has gone ends when it has something to tell.
+    pub(crate) _told: Option<BufReader<ChildStdout>>,
 }
 
 impl Running {
@@ -90,14 +92,14 @@ impl Running {
         args.extend(extra);
         let mut child =
             skopos(dir.path(), &args).stdout(Stdio::piped()).spawn().expect("it starts");
-        let stdout = child.stdout.take().expect("piped");
+        let mut told = BufReader::new(child.stdout.take().expect("piped"));
         // It may have something to tell before.
-        let is_start = BufReader::new(stdout).lines().map_while(Result::ok).any(|line| {
+        let is_start = told.by_ref().lines().map_while(Result::ok).any(|line| {
             let told: Json = serde_json::from_str(&line).unwrap_or_else(|e| panic!("{e}: {line}"));
             told["event"] == "started"
         });
         assert!(is_start, "it ended");
-        Self { dir, child }
+        Self { dir, child, _told: Some(told) }
     }
 
     pub(crate) fn path(&self) -> &Path {

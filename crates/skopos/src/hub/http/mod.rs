@@ -15,7 +15,7 @@ mod guard;
 mod refusal;
 mod small;
 mod sql;
-mod topics;
+pub(super) mod topics;
 mod get;
 mod watch;
 mod metrics;

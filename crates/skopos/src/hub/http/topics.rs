@@ -38,7 +38,7 @@ pub(super) fn unknown(name: &str, known: &str) -> Refusal {
 }
 
 /// The topics to look at for those that match: a source shows them by their beginnings.
-pub(super) fn wanted(pattern: &TopicPattern) -> Wanted {
+pub(in crate::hub) fn wanted(pattern: &TopicPattern) -> Wanted {
     match pattern.as_topic() {
         Some(topic) => Wanted::These(vec![topic]),
         None => {
@@ -53,7 +53,10 @@ pub(super) fn wanted(pattern: &TopicPattern) -> Wanted {
 }
 
 /// What a text stands for: the first of its readings that anything matches, or none of them.
-pub(super) fn reading(source: &dyn Source, text: &str) -> Result<Option<TopicPattern>, Failure> {
+pub(in crate::hub) fn reading(
+    source: &dyn Source,
+    text: &str,
+) -> Result<Option<TopicPattern>, Failure> {
     let matches = |pattern: &TopicPattern| {
         let mut found = false;
         source.topics(&wanted(pattern), &mut |d: &Described<'_>| found |= pattern.matches(d.topic));
@@ -63,7 +66,7 @@ pub(super) fn reading(source: &dyn Source, text: &str) -> Result<Option<TopicPat
 }
 
 /// The topic that looks most like `text`, with its node or without.
-pub(super) fn nearest(source: &dyn Source, text: &str) -> Option<Topic> {
+pub(in crate::hub) fn nearest(source: &dyn Source, text: &str) -> Option<Topic> {
     let mut best: Option<(f64, Topic)> = None;
     source.topics(&Wanted::All, &mut |described| {
         let topic = described.topic.as_str();
@@ -78,7 +81,7 @@ pub(super) fn nearest(source: &dyn Source, text: &str) -> Option<Topic> {
 }
 
 /// A row as every verb shows it.
-pub(super) fn json(row: &Row<'_>, now: skopos_model::Timestamp) -> ReadingJson {
+pub(in crate::hub) fn json(row: &Row<'_>, now: skopos_model::Timestamp) -> ReadingJson {
     let Described { topic, unit, kind, value_type, publisher } = row.of;
     let of = Of { topic, unit, kind, value_type, segment: publisher, pid: None };
     ReadingJson::of(&of, row.sample, row.checked_at, now)

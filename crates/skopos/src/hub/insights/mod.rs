@@ -23,13 +23,10 @@ use tokio::sync::watch;
 
 use self::one::{LOOK_EVERY, One};
 use super::Inside;
-use crate::agent::is_for_hub;
+use crate::agent::{HUB_INSIGHTS_NAME, is_for_hub};
 use crate::config::InsightConfig;
 use crate::failure::Failure;
 use crate::sql::any;
-
-/// The segment's name.
-const SEGMENT: &str = "hub-insights";
 
 /// How insights come about, by topic: for the table `insights`.
 pub(crate) type Abouts = Arc<RwLock<BTreeMap<Topic, About>>>;
@@ -65,7 +62,7 @@ impl HubInsights {
         if own.is_empty() {
             return Ok(None);
         }
-        let publisher = Publisher::builder(SEGMENT).dir(dir).node(site).create()?;
+        let publisher = Publisher::builder(HUB_INSIGHTS_NAME).dir(dir).node(site).create()?;
         let register = |insight: &&InsightConfig| {
             let failed = |e: &dyn std::error::Error| {
                 Failure::new(format!("insight `{}`", insight.name)).because(e)

@@ -15,8 +15,7 @@ use skopos_model::{Sample, Timestamp, Topic};
 use skopos_shm::{Delivery, Host, Segment, Subscription, Vertex, now};
 use skopos_wire::{Answering, Answers, Batch, Checked, Content, Description, Outlet, Plane, Told};
 
-use super::past;
-use crate::agent::MIRROR_NAME;
+use super::{all_told, past};
 use crate::control::{self, Request};
 use crate::failure::Failure;
 
@@ -40,8 +39,7 @@ impl Uplink {
     /// # Errors
     /// There is a node of that name; the directory cannot be read; no thread can be started.
     pub(crate) fn start(plane: &Plane, node: &str, dir: PathBuf) -> Result<Self, Failure> {
-        // What is mirrored here is another's to tell.
-        let host = Host::open_dirs(vec![dir.clone()])?.without(MIRROR_NAME);
+        let host = all_told(Host::open_dirs(vec![dir.clone()])?);
         let followed = Arc::new(Mutex::new(Followed::new(node)));
         // What others are told exists before they are told of it.
         lock(&followed).look(&host);

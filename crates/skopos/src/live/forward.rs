@@ -17,7 +17,8 @@ const DEADLINE: Duration = Duration::from_secs(3);
 /// Questions at one time, each on a thread that waits. More are refused.
 const MAX_ASKING: usize = 16;
 
-/// Asks other nodes, without anybody waiting but who wants to know.
+/// Asks other nodes, without anybody waiting but who wants to know. Cheap to clone.
+#[derive(Clone)]
 pub(crate) struct Forward {
     refresher: Refresher,
     asking: Arc<AtomicUsize>,

@@ -1,0 +1,105 @@
+//! Options of the live plane, for every role that joins it.
+
+use clap::Args;
+use skopos_wire::PlaneConfig;
+
+/// Where others are looked for, unless it is said: so nothing leaves the machine unasked.
+const LOOK_ON: &str = "lo";
+
+/// How to find the others.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct LiveArgs {
+    /// Which nodes belong together: sites on one network do not see each other
+    #[arg(long, value_name = "NAME", default_value = "default")]
+    site: String,
+    /// Listen there, such as tcp/10.0.0.1:7447 [default: this machine's loopback, any port]
+    #[arg(long, value_name = "ENDPOINT")]
+    listen: Vec<String>,
+    /// Connect to this hub or router, such as tcp/hub1:7447; to each, if given several times; to the first
+    /// that answers of tcp/hub1:7447,tcp/hub2:7447
+    #[arg(long, value_name = "ENDPOINT,…")]
+    connect: Vec<String>,
+    /// Look for others on this network interface: `auto` for all, `none` to look for nobody
+    /// [default: lo; none for an agent with --connect]
+    #[arg(long, value_name = "INTERFACE")]
+    look_on: Option<String>,
+}
+
+impl LiveArgs {
+    /// As a peer of all others: for who follows nodes and is connected to.
+    #[cfg(feature = "hub")]
+    pub(crate) fn of_hub(&self) -> PlaneConfig {
+        self.peer(self.look_on.as_deref().unwrap_or(LOOK_ON))
+    }
+
+    /// As one of many nodes. Who names one hub and nothing else is its client: peers are told of each other
+    /// and connected with whom they follow, which a thousand of them cannot be. `follows` is whether it
+    /// wants to hear what other nodes tell.
+    pub(crate) fn of_node(&self, follows: bool) -> PlaneConfig {
+        let usual = if self.connect.is_empty() { LOOK_ON } else { "none" };
+        let peer = self.peer(self.look_on.as_deref().unwrap_or(usual));
+        let is_client = self.connect.len() == 1 && self.listen.is_empty() && peer.look_on.is_none();
+        PlaneConfig { is_client, follows, ..peer }
+    }
+
+    fn peer(&self, look_on: &str) -> PlaneConfig {
+        let mut config = PlaneConfig::on_this_machine(&self.site);
+        if !self.listen.is_empty() {
+            config.listen.clone_from(&self.listen);
+        }
+        let endpoints = self.connect.iter().flat_map(|text| text.split(','));
+        config.connect = endpoints.map(str::to_owned).collect();
+        config.look_on = (look_on != "none").then(|| look_on.to_owned());
+        config
+    }
+}
+
+#[cfg(feature = "hub")]
+impl LiveArgs {
+    pub(crate) fn site(&self) -> &str {
+        &self.site
+    }
+
+    /// Of a site of its own: listens there and looks for nobody.
+    #[cfg(feature = "bench")]
+    pub(crate) fn at(site: &str, endpoint: &str) -> Self {
+        let (listen, connect) = (vec![endpoint.to_owned()], Vec::new());
+        Self { site: site.to_owned(), listen, connect, look_on: Some("none".to_owned()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Only {
+        #[command(flatten)]
+        live: LiveArgs,
+    }
+
+    #[test]
+    fn who_only_names_a_hub_is_its_client() {
+        let node = |args: &str| {
+            let words = ["skopos"].into_iter().chain(args.split_whitespace());
+            let config = Only::parse_from(words).live.of_node(false);
+            (config.is_client, config.look_on, config.connect.len())
+        };
+        let on = |interface: &str| Some(interface.to_owned());
+        assert_eq!(node(""), (false, on("lo"), 0));
+        assert_eq!(node("--connect tcp/hub:7447"), (true, None, 1));
+        assert_eq!(
+            node("--connect tcp/hub:7447,tcp/hub2:7447"),
+            (true, None, 2),
+            "whoever answers"
+        );
+        assert_eq!(node("--connect tcp/hub:7447 --look-on none"), (true, None, 1));
+        assert_eq!(node("--connect tcp/hub:7447 --look-on eth0"), (false, on("eth0"), 1));
+        assert_eq!(node("--connect tcp/hub:7447 --listen tcp/127.0.0.1:0"), (false, None, 1));
+        let both = "--connect tcp/hub:7447 --connect tcp/hub2:7447";
+        assert_eq!(node(both), (false, None, 2), "a connection with each");
+        assert_eq!(node("--look-on none"), (false, None, 0), "it waits for whoever connects");
+    }
+}

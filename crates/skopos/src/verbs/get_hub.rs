@@ -1,0 +1,140 @@
+//! `skopos get` of what is not in this machine's memory: the hub that runs here knows other nodes.
+
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use serde::Deserialize;
+use serde_json::Value as Json;
+use skopos_model::{Origin, Sample, Timestamp, Unit, Value, ValueType};
+
+use super::get::{Document, Found, Read, Refused};
+use crate::cli::{GetArgs, Global};
+use crate::failure::Failure;
+use crate::hub::{get, socket_path};
+
+/// How long a hub may take: it waits for other nodes.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What a hub answers with.
+#[derive(Deserialize)]
+struct Readings {
+    readings: Vec<Json>,
+    refused: Vec<RefusedJson>,
+}
+
+#[derive(Deserialize)]
+struct RefusedJson {
+    topic: String,
+    reason: String,
+}
+
+/// Of a reading what people are shown.
+#[derive(Deserialize)]
+struct Reading {
+    topic: String,
+    value: Json,
+    reason: Option<String>,
+    value_type: String,
+    unit: String,
+    time_ns: i64,
+    age_seconds: f64,
+    origin: String,
+    bound: Option<f64>,
+}
+
+/// Asks the hub of this runtime directory.
+///
+/// # Errors
+/// `without`, if there is no hub; what the hub says.
+pub(super) fn ask(
+    global: &Global,
+    topics: &[String],
+    args: &GetArgs,
+    without: Failure,
+) -> Result<Found, Failure> {
+    let dir = global.dir.clone().unwrap_or_else(skopos_shm::runtime_dir);
+    let Ok(stream) = UnixStream::connect(socket_path(&dir)) else { return Err(without) };
+    let failed = |e: &dyn std::error::Error| {
+        Failure::new("the hub answers something else than it was asked").because(e)
+    };
+    stream.set_read_timeout(Some(PATIENCE)).map_err(|e| failed(&e))?;
+    let answer = get(&stream, topics, args.max_age)?;
+    let Readings { readings, refused } = serde_json::from_value(answer).map_err(|e| failed(&e))?;
+    let refused =
+        refused.into_iter().map(|RefusedJson { topic, reason }| Refused { topic, reason });
+    let reads = readings.into_iter().map(|json| {
+        let reading = Reading::deserialize(&json).map_err(|e| failed(&e))?;
+        reading.read(json, args.now).map_err(|e| failed(&*e))
+    });
+    Ok(Found { reads: reads.collect::<Result<_, _>>()?, refused: refused.collect() })
+}
+
+impl Reading {
+    /// As if it had been read here.
+    fn read(self, mut json: Json, now: bool) -> Result<Read, Box<dyn std::error::Error>> {
+        let (time, value_type) = (Timestamp::from_nanos(self.time_ns), self.value_type.parse()?);
+        let bound = self.bound.unwrap_or(f64::INFINITY);
+        let sample = match self.origin.as_str() {
+            "unknown" => Sample::unknown(time, value_type, &self.reason.unwrap_or_default()),
+            "predicted" => {
+                let (value, origin) =
+                    (of_json(&self.value, value_type)?, Origin::Predicted { bound });
+                Sample { time, value, origin }
+            }
+            _ => Sample::measured(time, of_json(&self.value, value_type)?),
+        };
+        let why = "it is predicted from samples, and they are in another machine's memory";
+        if now {
+            json["now"] = serde_json::json!({ "reason": why });
+        }
+        Ok(Read {
+            topic: self.topic.parse()?,
+            unit: Unit::new(&self.unit)?,
+            sample,
+            age: Duration::try_from_secs_f64(self.age_seconds)?,
+            now: now.then(|| Err(why.to_owned())),
+            document: Document::Hubs(json),
+        })
+    }
+}
+
+fn of_json(value: &Json, value_type: ValueType) -> Result<Value, skopos_model::Error> {
+    value_type.parse_value(&value.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_a_hub_says_is_shown_as_what_is_read_here() {
+        let read = |value: Json, value_type: &str, origin: &str, more: Json| {
+            let mut json = json!({
+                "topic": "n02/a/b", "value": value, "value_type": value_type, "unit": "bytes",
+                "time_ns": 7, "age_seconds": 0.5, "origin": origin,
+            });
+            more.as_object()
+                .into_iter()
+                .flatten()
+                .for_each(|(key, value)| json[key] = value.clone());
+            let reading = Reading::deserialize(&json).expect("a reading");
+            let read = reading.read(json, false).expect("a sample");
+            assert_eq!((read.topic.as_str(), read.unit.as_str()), ("n02/a/b", "bytes"));
+            assert_eq!(read.age, Duration::from_millis(500));
+            read.sample
+        };
+        let at = Timestamp::from_nanos(7);
+        let largest = read(json!(u64::MAX), "u64", "measured", json!({}));
+        assert_eq!(largest, Sample::measured(at, Value::U64(u64::MAX)));
+        let low = read(json!(-3), "i64", "measured", json!({}));
+        assert_eq!(low, Sample::measured(at, Value::I64(-3)));
+        let predicted = read(json!(1.5), "f64", "predicted", json!({"bound": 0.25}));
+        assert_eq!(predicted.origin, Origin::Predicted { bound: 0.25 });
+        let unknown = read(json!(null), "f64", "unknown", json!({}));
+        assert_eq!(unknown.origin, Origin::Unknown);
+        let list = read(json!([1, {"a": null}]), "structured", "measured", json!({}));
+        assert_eq!(list.value.to_json(), json!([1, {"a": null}]));
+    }
+}
