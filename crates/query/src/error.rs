@@ -148,6 +148,7 @@ pub(crate) fn explained(error: DataFusionError, sql: &str, tables: &Tables) -> E
     let message = error.find_root().strip_backtrace();
     match error.find_root() {
         DataFusionError::ResourcesExhausted(_) => return Error::Memory(error),
+        DataFusionError::External(cause) => return Error::Query { message: told(&**cause) },
         DataFusionError::SchemaError(schema, _) => {
             if let SchemaError::FieldNotFound { field, valid_fields } = &**schema {
                 let known = valid_fields.iter().map(|field| field.name.clone()).collect();
@@ -171,6 +172,12 @@ pub(crate) fn explained(error: DataFusionError, sql: &str, tables: &Tables) -> E
     let kinds = ["Error during planning: ", "Execution error: "];
     let message = kinds.iter().find_map(|kind| message.strip_prefix(kind)).unwrap_or(message);
     Error::Query { message: message.to_owned() }
+}
+
+/// An error of this project's own, with its causes.
+fn told(error: &(dyn std::error::Error + 'static)) -> String {
+    let causes = std::iter::successors(Some(error), |error| error.source());
+    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }
 
 fn between<'t>(text: &'t str, before: &str, after: &str) -> Option<&'t str> {

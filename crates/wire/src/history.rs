@@ -56,7 +56,8 @@ pub struct Question {
 }
 
 impl Question {
-    fn encode(&self) -> Vec<u8> {
+    /// As it is asked.
+    pub fn encode(&self) -> Vec<u8> {
         let mut out = MAGIC.to_vec();
         put_signed(&mut out, self.from.as_nanos());
         put_signed(&mut out, self.to.as_nanos());

@@ -149,13 +149,22 @@ fn without_an_archive_there_are_no_tasks_and_a_broken_one_says_so() {
         );
     }
     assert!(!folder.path().join("nothing.sqlite").exists(), "nobody makes one to ask it");
-    let file = folder.path().join("text.sqlite");
-    std::fs::write(&file, "no archive").expect("written");
-    let asked = block_on(engine(Some(file)).query("SELECT class FROM tasks", &Limits::default()));
-    match asked {
-        Err(Error::Query { message }) => {
-            assert!(message.contains("is no archive of tasks"), "{message}")
-        }
-        other => panic!("{other:?}"),
+    let text = folder.path().join("text.sqlite");
+    std::fs::write(&text, "no archive").expect("written");
+    let none = folder.path().join("empty.sqlite");
+    std::fs::write(&none, "").expect("written");
+    let directory = folder.path().join("folder");
+    std::fs::create_dir(&directory).expect("made");
+    for (file, why) in [
+        (&text, "is no archive of tasks"),
+        (&none, "is no archive of tasks"),
+        (&directory, ": it cannot be opened: "),
+    ] {
+        let engine = engine(Some(file.clone()));
+        let asked = block_on(engine.query("SELECT class FROM tasks", &Limits::default()));
+        let Err(Error::Query { message }) = asked else { panic!("{asked:?}") };
+        let told = message.strip_prefix(&file.display().to_string());
+        assert!(told.is_some_and(|told| told.contains(why)), "{message}");
     }
+    assert_eq!(std::fs::read(&none).expect("read"), b"", "nothing is made of what is asked");
 }

@@ -1,13 +1,15 @@
 //! Asking nodes for what they have kept, and making parts of what they say. `live::past` is the other end.
 
-use std::collections::BTreeMap;
+mod part;
+
 use std::sync::Arc;
 use std::time::Instant;
 
-use skopos_model::{Sample, Timestamp};
+use skopos_model::Timestamp;
 use skopos_query::{Elsewhere, Wanted, When};
-use skopos_store::history::{Part, Samples, Series};
-use skopos_wire::{Answered, Batch, Description, Plane, Question, Told};
+use skopos_wire::{Answered, Plane, Question};
+
+use self::part::part;
 
 /// Samples that one node is asked for at the most. Who has more is missing, and said to be: it is to be
 /// asked for less time or fewer topics.
@@ -62,36 +64,11 @@ pub(super) async fn ask(plane: Plane, asks: Asks, until: Instant) -> Elsewhere {
     elsewhere
 }
 
-/// What a node said as a part; `None` if it says what cannot be.
-fn part(node: &str, batches: Vec<Batch>) -> Option<Part> {
-    let mut all: BTreeMap<u32, (Series, Samples)> = BTreeMap::new();
-    let mut last: BTreeMap<u32, Timestamp> = BTreeMap::new();
-    for batch in batches {
-        for Description { index, topic, unit, kind, value_type } in batch.described {
-            let since = Timestamp::default();
-            let series = Series { topic, unit, kind, value_type, since };
-            let is_own = series.topic.node() == node;
-            if !is_own || all.insert(index, (series, Samples::default())).is_some() {
-                return None;
-            }
-        }
-        for Told { index, time, origin, value } in batch.samples {
-            let (series, samples) = all.get_mut(&index)?;
-            let value = value.value(series.value_type)?;
-            // Whoever reads them relies on it.
-            if last.insert(index, time).is_some_and(|before| before > time) {
-                return None;
-            }
-            samples.push(&Sample { time, value, origin });
-        }
-    }
-    Part::of_samples(all.into_values().collect()).ok()
-}
-
 #[cfg(test)]
 mod tests {
     use skopos_model::{Kind, Topic, Unit, ValueType};
-    use skopos_wire::MAX_BATCH_BYTES;
+    use skopos_store::history::{Part, Samples, Series};
+    use skopos_wire::{Batch, MAX_BATCH_BYTES};
 
     use super::*;
     use crate::live::{Answer, Rows};
