@@ -28,6 +28,7 @@ use crate::inputs::Inputs;
 use crate::pace::Pace;
 use crate::point::Point;
 use crate::pool::Pool;
+use crate::runs::Runs;
 use crate::source::Source;
 use crate::statement::{self, parse, parse_long};
 use crate::tables::Tables;
@@ -138,6 +139,7 @@ impl Engine {
             .with_default_features()
             .with_analyzer_rule(Arc::new(whole::Marks))
             .with_query_planner(Arc::new(whole::Planner))
+            .with_physical_optimizer_rule(Arc::new(Runs))
             .with_physical_optimizer_rule(Arc::new(Pace))
             .build();
         let context = SessionContext::new_with_state(state);

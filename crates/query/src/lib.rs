@@ -31,6 +31,7 @@ mod statement;
 mod inputs;
 mod pool;
 mod pace;
+mod runs;
 mod tables;
 mod functions;
 mod whole;

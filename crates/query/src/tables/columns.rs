@@ -91,6 +91,13 @@ impl Column {
         Self::Kind,
     ];
 
+    /// Whether rows that follow each other have the same in a column of this name, or nearly so if it is
+    /// a time: where samples are read, those of a series come together.
+    pub(crate) fn comes_in_runs(name: &str) -> bool {
+        let times = [Self::Time, Self::PaperTimestamp];
+        Self::OF_SERIES.iter().chain(&times).any(|column| column.name() == name)
+    }
+
     /// What of a part makes this column, if it is not made of its series.
     fn of_part(self) -> Option<history::Column> {
         Some(match self {

@@ -296,6 +296,25 @@ fn what_only_the_disk_has_is_a_table_and_has_a_latest_tuple() {
 }
 
 /// An event of a rule at a time, as a detector tells it.
+/// Several streams group what is in runs, and hand on more groups than they keep.
+#[test]
+fn groups_of_several_parts_are_the_same_by_run_and_by_row() {
+    let story = |from: i64, count: i64| (from..from + count).map(|n| (n * 1000, (n % 64) as f64));
+    let one = |topic: usize, from, count| part(&[(topic, story(from, count).collect())]);
+    let parts = vec![one(0, 0, 70_000), one(0, 70_000, 500), one(1, 0, 900), one(2, 30, 70_000)];
+    let places = Arc::new(Places { parts, ..Places::default() });
+    for by in ["node", "topic, time_bucket('1ms', time)", "time"] {
+        let all = "count(*), sum(value), min(value), max(time), last(value, time)";
+        let by_run = format!("SELECT {by}, {all} FROM samples GROUP BY {by}");
+        let plan = ask_of(&places, &format!("EXPLAIN {by_run}")).0.join("\n");
+        assert!(plan.contains("RunsAggregateExec: mode=Partial"), "{plan}");
+        // A group more that is always the same, of a column that does not come in runs.
+        let by_row = format!("{by_run}, abs(value) < -1");
+        let [one, other] = [&by_run, &by_row].map(|sql| sorted(ask_of(&places, sql).0));
+        assert!(one.len() > 1 && one == other, "{by}: {} and {} rows", one.len(), other.len());
+    }
+}
+
 fn event(rule: &str, time: i64) -> Sample {
     let event = serde_json::json!({"rule": rule, "topic": "n1/mem/free_bytes", "came": 1.5});
     let event = Structured::new(event).expect("an event");

@@ -6,5 +6,6 @@ mod history;
 mod inputs;
 mod point;
 mod prepared;
+mod runs;
 mod tasks;
 mod world;
