@@ -309,7 +309,7 @@ pub(crate) struct LsArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct GetArgs {
-    /// Topics or patterns; the node may be left out
+    /// Topics or patterns; the node may be left out. A hub on this machine is asked for what is not here
     #[arg(required = true, value_name = "TOPIC")]
     pub(crate) topics: Vec<String>,
     /// Refuse a value whose source was last looked at longer ago; refresh it first if possible

@@ -12,8 +12,8 @@ use crate::cli::{GetArgs, Global};
 use crate::failure::Failure;
 use crate::hub::{get, socket_path};
 
-/// How long a hub may take: it waits for other nodes.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// How long a hub may take: it waits for other nodes, and for an agent that may not answer.
+const PATIENCE: Duration = Duration::from_secs(15);
 
 /// What a hub answers with.
 #[derive(Deserialize)]

@@ -78,7 +78,8 @@ fn a_node_works_without_its_hub_and_joins_when_there_is_one() {
     hub.child.kill().expect("it runs");
     hub.child.wait().expect("it ends");
     let dir = runtime_dir();
-    let args = ["agent", "--json", "--node", "a1", "--live", "--connect", &hub.at];
+    // It ends by itself, so that whoever waits for its word does not for ever.
+    let args = ["agent", "--json", "--node", "a1", "--live", "--connect", &hub.at, "--for", "2m"];
     let mut child = skopos(dir.path(), &args).stdout(Stdio::piped()).spawn().expect("it starts");
     let mut told = BufReader::new(child.stdout.take().expect("piped")).lines();
     let mut next = |what: &str| {
