@@ -2,6 +2,7 @@
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{Shutdown, TcpStream};
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
@@ -442,7 +443,7 @@ fn malformed_lines_at_the_unix_socket_are_refused_and_counted() {
         }
         bytes.retain(|byte| *byte != b'\n');
         bytes.push(b'\n');
-        let mut stream = std::os::unix::net::UnixStream::connect(&socket).expect("it listens");
+        let mut stream = UnixStream::connect(&socket).expect("it listens");
         stream.write_all(&bytes).expect("sent");
         let mut line = String::new();
         BufReader::new(stream).read_line(&mut line).expect("a line");
@@ -451,6 +452,24 @@ fn malformed_lines_at_the_unix_socket_are_refused_and_counted() {
     }
     assert!(refused > 300, "{refused}");
     assert!(up.count("unix", "requests_refused_total") >= refused);
+}
+
+#[test]
+fn one_connection_too_many_at_the_unix_socket_is_closed_and_counted() {
+    /// As the door has it.
+    const MAX_CONNECTIONS: u64 = 256;
+    let up = Up::start();
+    let connect = || UnixStream::connect(up.agent.path().join("hub.sock")).expect("it listens");
+    let open: Vec<UnixStream> = (0..MAX_CONNECTIONS).map(|_| connect()).collect();
+    eventually("all are in", || up.count("unix", "connections") == MAX_CONNECTIONS);
+    let refused = up.count("unix", "requests_refused_total");
+    let mut line = String::new();
+    assert_eq!(BufReader::new(connect()).read_line(&mut line).expect("an end"), 0);
+    assert_eq!(up.count("unix", "requests_refused_total"), refused + 1);
+    drop(open);
+    eventually("there is room again", || {
+        up.agent.run(&["sql", "--plain", "SELECT 1"]).stdout.trim() == "1"
+    });
 }
 
 /// Another program of the system, ended when dropped.

@@ -62,7 +62,9 @@ fn what_is_too_long_is_refused() {
 #[test]
 fn more_questions_and_watchers_than_there_are_places_for_are_told_to_come_again() {
     let up = Up::start();
-    let question = post(&up.at, "application/sql", "", ENDLESS[0]);
+    // None of them ends before the last has come, however busy the machine is.
+    let question = json!({ "sql": ENDLESS[0], "deadline_ms": 300_000 }).to_string();
+    let question = post(&up.at, "application/json", "", &question);
     let mut asking = Vec::new();
     for n in 1..=MAX_QUERIES as u64 {
         let mut stream = up.connect();
@@ -86,19 +88,18 @@ fn more_questions_and_watchers_than_there_are_places_for_are_told_to_come_again(
     for events in &mut watching {
         assert_eq!(events.next().map(|event| event.name).as_deref(), Some("change"));
     }
-    let got = up.get(path);
-    assert_eq!(
-        (got.status, &got.json()["error"]),
-        (429, &json!("too many clients watch at one time"))
-    );
+    assert_eq!(status(&up, path), "429");
     watching.pop();
-    eventually("a place is free", || {
-        let mut events = up.connect();
-        write!(events, "GET {path} HTTP/1.1\r\nhost: {}\r\n\r\n", up.at).expect("sent");
-        let mut head = [0; 15];
-        events.read_exact(&mut head).expect("a head");
-        &head == b"HTTP/1.1 200 OK"
-    });
+    eventually("a place is free", || status(&up, path) == "200");
+}
+
+/// Of an answer that may have no end.
+fn status(up: &Up, path: &str) -> String {
+    let mut stream = up.connect();
+    write!(stream, "GET {path} HTTP/1.1\r\nhost: {}\r\n\r\n", up.at).expect("sent");
+    let mut head = [0; 12];
+    stream.read_exact(&mut head).expect("a head");
+    String::from_utf8_lossy(&head[9..]).into_owned()
 }
 
 #[test]
