@@ -5,9 +5,8 @@ use std::net::{SocketAddr, TcpStream};
 use std::process::{Child, Command};
 use std::time::Duration;
 
-use rustix::net::sockopt::set_socket_recv_buffer_size;
-use rustix::net::{AddressFamily, SocketType, connect, socket};
 use serde_json::Value as Json;
+use socket2::{Domain, Socket, Type};
 
 use crate::support::{PATIENCE, Running, eventually};
 
@@ -128,13 +127,12 @@ impl Up {
         })
     }
 
-    /// A connection that takes little before it is read: the kernel keeps a few thousand bytes.
+    /// A connection that takes little before it is read.
     pub(crate) fn narrow(&self) -> TcpStream {
-        let socket = socket(AddressFamily::INET, SocketType::STREAM, None).expect("a socket");
-        set_socket_recv_buffer_size(&socket, 4096).expect("a socket");
         let at: SocketAddr = self.at.parse().expect("an address");
-        connect(&socket, &at).expect("it listens");
-        TcpStream::from(socket)
+        let socket = narrow_socket(4096);
+        socket.connect(&at.into()).expect("it listens");
+        socket.into()
     }
 
     pub(crate) fn count(&self, door: &str, what: &str) -> u64 {
@@ -167,6 +165,15 @@ pub(crate) fn answer(input: &mut impl std::io::BufRead) -> Got {
         body = dechunked(&body);
     }
     Got { status, head, body }
+}
+
+/// A socket for which the kernel keeps as many bytes that came, and some ten thousand that wait to be
+/// sent to it: those follow from the size of a packet, and are millions for what a loopback has.
+pub(crate) fn narrow_socket(bytes: usize) -> Socket {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
+    socket.set_recv_buffer_size(bytes).expect("a socket");
+    socket.set_tcp_mss(1000).expect("a socket");
+    socket
 }
 
 fn dechunked(mut bytes: &[u8]) -> Vec<u8> {

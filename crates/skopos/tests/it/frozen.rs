@@ -2,15 +2,15 @@
 
 use std::fs;
 use std::io::{Read as _, Write as _};
-use std::net::{Shutdown, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, Command};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::net::sockopt::set_socket_recv_buffer_size;
 
+use crate::client::narrow_socket;
 use crate::plane::{Simulated, has_all, number};
 use crate::sql::Hub;
 use crate::support::eventually;
@@ -32,9 +32,11 @@ struct Gate {
 
 impl Gate {
     fn before(hub: &Hub) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-        // Those that it lets in inherit it: little waits in the kernel.
-        set_socket_recv_buffer_size(&listener, 4096).expect("a socket");
+        // Those that it lets in are as narrow.
+        let socket = narrow_socket(64 << 10);
+        let anywhere: SocketAddr = "127.0.0.1:0".parse().expect("an address");
+        socket.bind(&anywhere.into()).and_then(|()| socket.listen(16)).expect("a port");
+        let listener = TcpListener::from(socket);
         let at = format!("tcp/{}", listener.local_addr().expect("bound"));
         let hub = hub.at.trim_start_matches("tcp/").to_owned();
         let (is_closed, nodes) = (Arc::<AtomicBool>::default(), Arc::<Mutex<Vec<_>>>::default());
