@@ -52,6 +52,8 @@ use crate::live::{Joined, News};
 
 #[cfg(feature = "hub")]
 pub(crate) use crate::agent::insights::from_sql::is_for_hub;
+#[cfg(feature = "hub")]
+pub(crate) use crate::agent::settings::host_name;
 pub(crate) use crate::agent::signals::Signals;
 
 /// The agent's segment. One a runtime directory, so one agent a user.
@@ -67,6 +69,10 @@ pub(crate) const HISTORY_NAME: &str = "history";
 /// The segment in which a hub beside it publishes what it computes of its site.
 #[cfg(feature = "live")]
 pub(crate) const HUB_INSIGHTS_NAME: &str = "hub-insights";
+
+/// The segment in which a hub tells what it counts.
+#[cfg(feature = "sql")]
+pub(crate) const HUB_FACTS_NAME: &str = "hub";
 
 /// A sensor that was polled this recently is not polled again for one who asks.
 pub(crate) const MIN_REFRESH: Duration = Duration::from_millis(100);

@@ -121,7 +121,7 @@ impl Settings {
 }
 
 /// The host's name up to its first dot, as a segment of a topic.
-fn host_name() -> String {
+pub(crate) fn host_name() -> String {
     let uname = rustix::system::uname();
     let name = uname.nodename().to_bytes().to_ascii_lowercase();
     let short = name.split(|&b| b == b'.').next().unwrap_or_default();

@@ -26,10 +26,6 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::io::Errno;
 use rustix::net::sockopt::socket_peercred;
 use serde::{Deserialize, Serialize};
-use skopos_query::arrow::array::RecordBatch;
-use skopos_query::arrow::datatypes::SchemaRef;
-use skopos_query::arrow::error::ArrowError;
-use skopos_query::arrow::ipc::reader::StreamReader;
 use skopos_query::{Answer, Error, Limits, MAX_SQL_BYTES, Way};
 use tokio::runtime::Handle;
 
@@ -57,42 +53,42 @@ pub(crate) fn socket_path(dir: &Path) -> PathBuf {
 }
 
 #[derive(Default, Deserialize, Serialize)]
-struct Request {
-    sql: String,
-    rows: usize,
-    deadline_ms: u64,
+pub(super) struct Request {
+    pub(super) sql: String,
+    pub(super) rows: usize,
+    pub(super) deadline_ms: u64,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    standing: bool,
+    pub(super) standing: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    every_ms: Option<u64>,
+    pub(super) every_ms: Option<u64>,
 }
 
 /// Asks for latest values, as `GET /api/v1/get` does.
 #[derive(Deserialize, Serialize)]
-struct GetRequest {
-    get: Vec<String>,
+pub(super) struct GetRequest {
+    pub(super) get: Vec<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    max_age_ms: Option<u64>,
+    pub(super) max_age_ms: Option<u64>,
 }
 
 /// The line before an answer.
 #[derive(Default, Deserialize, Serialize)]
-struct Head {
+pub(super) struct Head {
     #[serde(default, skip_serializing_if = "String::is_empty")]
-    way: String,
+    pub(super) way: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    error: Option<String>,
+    pub(super) error: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    hint: Option<String>,
+    pub(super) hint: Option<String>,
     /// Nodes without whose history the answer is.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    missing: Vec<String>,
-    bytes: usize,
+    pub(super) missing: Vec<String>,
+    pub(super) bytes: usize,
     /// Of a question that stands.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    gone_bytes: Option<usize>,
+    pub(super) gone_bytes: Option<usize>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    rows: Option<usize>,
+    pub(super) rows: Option<usize>,
 }
 
 impl Head {
@@ -348,136 +344,4 @@ impl Drop for Rings {
         // It cannot be full.
         let _ = rustix::io::write(&*self.0, &1u64.to_ne_bytes());
     }
-}
-
-/// Asks the hub at the other end of `stream`.
-///
-/// # Errors
-/// What the hub says; it is gone.
-pub(crate) fn ask(stream: &UnixStream, sql: &str, limits: &Limits) -> Result<Answer, Failure> {
-    let deadline_ms = milliseconds(limits.deadline);
-    let request =
-        Request { sql: sql.to_owned(), rows: limits.rows, deadline_ms, ..Request::default() };
-    send(stream, &request)?;
-    let mut input = BufReader::new(stream);
-    let head = head(&mut input)?;
-    let (schema, batches) = body(&mut input, head.bytes)?;
-    let way = if head.way == "point" { Way::Point } else { Way::Planned };
-    Ok(Answer { schema, batches, way, missing: head.missing })
-}
-
-/// Asks the hub at the other end of `stream` for latest values: the document that `GET /api/v1/get`
-/// answers with.
-///
-/// # Errors
-/// What the hub says, which is a no; it is gone.
-pub(crate) fn get(
-    stream: &UnixStream,
-    topics: &[String],
-    max_age: Option<Duration>,
-) -> Result<serde_json::Value, Failure> {
-    let max_age_ms = max_age.map(milliseconds);
-    send(stream, &GetRequest { get: topics.to_vec(), max_age_ms })?;
-    let mut input = BufReader::new(stream);
-    let head = line(&mut input)?;
-    if let Some(error) = head.error {
-        let failure = Failure::no(error);
-        return Err(head.hint.into_iter().fold(failure, Failure::hint));
-    }
-    let mut body = vec![0; head.bytes];
-    input.read_exact(&mut body).map_err(|e| no_answer(&e))?;
-    serde_json::from_slice(&body).map_err(|e| no_answer(&e))
-}
-
-/// What a hub tells of a question that stands.
-pub(crate) struct Changes {
-    input: BufReader<UnixStream>,
-}
-
-impl Changes {
-    /// Asks the hub at the other end of `stream`.
-    ///
-    /// # Errors
-    /// The hub is gone.
-    pub(crate) fn of(
-        stream: UnixStream,
-        sql: &str,
-        every: Option<Duration>,
-        deadline: Duration,
-    ) -> Result<Self, Failure> {
-        let request = Request {
-            sql: sql.to_owned(),
-            deadline_ms: milliseconds(deadline),
-            standing: true,
-            every_ms: every.map(milliseconds),
-            ..Request::default()
-        };
-        send(&stream, &request)?;
-        Ok(Self { input: BufReader::new(stream) })
-    }
-
-    /// The next change; `None` if there is none within `patience`.
-    ///
-    /// # Errors
-    /// What the hub says; it is gone.
-    pub(crate) fn next(&mut self, patience: Option<Duration>) -> Result<Option<Change>, Failure> {
-        self.input.get_ref().set_read_timeout(patience).map_err(|e| no_answer(&e))?;
-        match self.input.fill_buf() {
-            Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
-                return Ok(None);
-            }
-            Err(e) => return Err(no_answer(&e)),
-            Ok([]) => return Err(Failure::new("the hub went away")),
-            Ok(_) => {}
-        }
-        // What has begun comes whole.
-        self.input.get_ref().set_read_timeout(None).map_err(|e| no_answer(&e))?;
-        let head = head(&mut self.input)?;
-        let (schema, new) = body(&mut self.input, head.bytes)?;
-        let (_, gone) = body(&mut self.input, head.gone_bytes.unwrap_or_default())?;
-        let gone =
-            gone.into_iter().next().unwrap_or_else(|| RecordBatch::new_empty(schema.clone()));
-        Ok(Some(Change { schema, new, gone, rows: head.rows.unwrap_or_default() }))
-    }
-}
-
-fn milliseconds(time: Duration) -> u64 {
-    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
-}
-
-fn no_answer(e: &dyn std::error::Error) -> Failure {
-    Failure::new("the hub does not answer").because(e)
-}
-
-fn send(mut stream: &UnixStream, request: &impl Serialize) -> Result<(), Failure> {
-    let mut line = serde_json::to_vec(request).map_err(|e| no_answer(&e))?;
-    line.push(b'\n');
-    stream.write_all(&line).map_err(|e| no_answer(&e))
-}
-
-/// The line before an answer.
-fn line(input: &mut impl BufRead) -> Result<Head, Failure> {
-    let mut line = String::new();
-    input.read_line(&mut line).map_err(|e| no_answer(&e))?;
-    serde_json::from_str(&line).map_err(|e| no_answer(&e))
-}
-
-/// The line before an answer; a failure if the hub refuses.
-fn head(input: &mut impl BufRead) -> Result<Head, Failure> {
-    let mut head = line(input)?;
-    let Some(error) = head.error.take() else { return Ok(head) };
-    let failure = Failure::new(error);
-    Err(match head.hint {
-        Some(hint) => failure.hint(hint),
-        None => failure,
-    })
-}
-
-fn body(input: &mut impl Read, bytes: usize) -> Result<(SchemaRef, Vec<RecordBatch>), Failure> {
-    let mut body = vec![0; bytes];
-    input.read_exact(&mut body).map_err(|e| no_answer(&e))?;
-    let reader = StreamReader::try_new(body.as_slice(), None).map_err(|e| no_answer(&e))?;
-    let schema = reader.schema();
-    let batches = reader.collect::<Result<Vec<_>, ArrowError>>().map_err(|e| no_answer(&e))?;
-    Ok((schema, batches))
 }

@@ -3,9 +3,9 @@
 //! `source` is what the query engine reads: this machine's segments, and a mirror of every other node's.
 //! `past` asks nodes for what only they have, `read` has them measure what is too old. What a node does for
 //! its part is in `live`.
-//! `door` is the UNIX socket through which `skopos sql` asks, `http` the door for everybody else,
+//! `door` is the UNIX socket through which `skopos sql` asks as `client`, `http` the door for everybody else,
 //! `flight` that for database drivers, and `listen` what both have in common; `counts` says what was asked
-//! through each. `remote_write` sends what there is to a store of somebody else's. `insights` computes what only a hub can.
+//! through each, `facts` publishes that. `remote_write` sends what there is to a store of somebody else's. `insights` computes what only a hub can.
 
 mod past;
 mod source;
@@ -13,13 +13,18 @@ mod read;
 mod counts;
 mod insights;
 mod door;
+mod client;
 mod prometheus;
 mod listen;
 mod http;
 mod flight;
 mod remote_write;
+mod facts;
 
-pub(crate) use door::{Changes, ask, get, socket_path};
+#[cfg(feature = "bench")]
+pub(crate) use client::ask;
+pub(crate) use client::{Changes, Client, get, patience, reach};
+pub(crate) use door::socket_path;
 pub(crate) use listen::DoorArgs;
 
 use std::path::{Path, PathBuf};
@@ -32,8 +37,9 @@ use skopos_wire::{Description, Follower, Interest, Plane, State, Watcher};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::watch;
 
-use self::counts::{Counts, Doors, Publishing};
+use self::counts::{Counts, Doors};
 use self::door::Door;
+use self::facts::{Counted, Publishing};
 use self::insights::{Abouts, HubInsights};
 use self::listen::TcpDoor;
 use self::read::Measuring;
@@ -114,7 +120,6 @@ impl Hub {
         let [unix, by_http, by_flight]: [Arc<Counts>; 3] = Default::default();
         let counts =
             vec![("unix", unix.clone()), ("http", by_http.clone()), ("flight", by_flight.clone())];
-        let publishing = Publishing::start(dir, counts.clone()).map_err(no_thread)?;
         let measuring = follower.as_ref().map(Follower::refresher);
         let measuring = Measuring::new(dir.to_path_buf(), measuring);
         let engine = Arc::new(engine);
@@ -125,8 +130,14 @@ impl Hub {
         let at = doors.flight(&config.hub);
         let flight = flight::open(at, inside.engine.clone(), by_flight, handle)?;
         let store = config.hub.remote_write.as_ref();
-        let start = |store| RemoteWrite::start(store, inside.source.clone(), dir);
+        let start = |store| RemoteWrite::start(store, inside.source.clone());
         let remote_write = store.map(start).transpose()?;
+        let counted = Counted {
+            doors: inside.counts.clone(),
+            remote_write: remote_write.as_ref().map(|remote_write| remote_write.queue().clone()),
+        };
+        let site = follower.as_ref().map(|follower| follower.site().clone());
+        let publishing = Publishing::start(dir, site, counted).map_err(no_thread)?;
         let name = plane.map_or(ALONE, LiveArgs::site);
         let at = (&*inside, handle.clone());
         let insights = HubInsights::start(dir, name, at, &config.insight, abouts)?;

@@ -13,6 +13,7 @@ use skopos_shm::{Host, Segment, Vertex, now};
 use skopos_store::archive::{self, Archive};
 use skopos_store::history::{self, Folder, Part};
 
+use crate::agent::HUB_FACTS_NAME;
 use crate::history::folder_of;
 use crate::state;
 
@@ -34,7 +35,7 @@ struct State {
     versions: Vec<(PathBuf, Timestamp, u64)>,
     /// By topic, of the oldest segment that has it.
     vertices: BTreeMap<Box<str>, Vertex>,
-    /// The first segments of topics.
+    /// The first segments of topics, but for those that a hub counts.
     nodes: BTreeSet<Box<str>>,
     looked_at: Instant,
     /// Vertices that tell where history is.
@@ -75,8 +76,8 @@ impl Local {
         state.folders.values().cloned().collect()
     }
 
-    /// Whether topics of this machine begin with this name.
-    #[cfg(feature = "hub")]
+    /// Whether this is a node of this machine. What a hub counts makes none: it has the host's name where
+    /// nothing else has a node's, and the node of that name may be told of by others.
     pub(crate) fn has_node(&self, name: &str) -> bool {
         self.state.read().unwrap_or_else(PoisonError::into_inner).nodes.contains(name)
     }
@@ -134,7 +135,9 @@ impl State {
                 self.tellers.push(vertex.clone());
             }
             let topic = Box::from(vertex.topic().as_str());
-            self.nodes.insert(Box::from(vertex.topic().node()));
+            if vertex.segment().name() != HUB_FACTS_NAME {
+                self.nodes.insert(Box::from(vertex.topic().node()));
+            }
             self.vertices.entry(topic).or_insert(vertex);
         }
         self.learn_folders();
@@ -238,6 +241,7 @@ impl Source for Local {
                 node.seen_at = node.seen_at.max(reading.checked_at);
             }
         });
+        nodes.retain(|name, _| self.has_node(name));
         nodes.into_values().collect()
     }
 

@@ -96,7 +96,7 @@ enum Whom {
     Here { engine: Box<Engine>, runtime: tokio::runtime::Runtime },
     /// The hub of this machine.
     #[cfg(feature = "hub")]
-    Hub(std::os::unix::net::UnixStream),
+    Hub(crate::hub::Client),
 }
 
 impl Asker {
@@ -107,11 +107,10 @@ impl Asker {
         Ok(Self { whom: Whom::Here { engine: Box::new(engine), runtime }, limits, archive })
     }
 
-    /// Of what the hub of this runtime directory knows; `None` if there is no hub.
+    /// Of what the hub knows.
     #[cfg(feature = "hub")]
-    pub(crate) fn hub(dir: &std::path::Path, limits: Limits) -> Option<Self> {
-        let stream = std::os::unix::net::UnixStream::connect(crate::hub::socket_path(dir)).ok()?;
-        Some(Self { whom: Whom::Hub(stream), limits, archive: state::archive() })
+    pub(crate) fn hub(client: crate::hub::Client, limits: Limits) -> Self {
+        Self { whom: Whom::Hub(client), limits, archive: state::archive() }
     }
 
     /// Answers one statement to standard output.
@@ -139,7 +138,7 @@ impl Asker {
                 runtime.block_on(engine.query(sql, &self.limits)).map_err(|e| failed(&e))
             }
             #[cfg(feature = "hub")]
-            Whom::Hub(stream) => crate::hub::ask(stream, sql, &self.limits),
+            Whom::Hub(client) => client.ask(sql),
         }
     }
 

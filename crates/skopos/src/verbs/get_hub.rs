@@ -1,6 +1,5 @@
 //! `skopos get` of what is not in this machine's memory: the hub that runs here knows other nodes.
 
-use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use serde::Deserialize;
@@ -10,7 +9,8 @@ use skopos_model::{Origin, Sample, Timestamp, Unit, Value, ValueType};
 use super::get::{Document, Found, Read, Refused};
 use crate::cli::{GetArgs, Global};
 use crate::failure::Failure;
-use crate::hub::{get, socket_path};
+use crate::hub::{get, reach};
+use crate::out::tell;
 
 /// How long a hub may take: it waits for other nodes, and for an agent that may not answer.
 const PATIENCE: Duration = Duration::from_secs(15);
@@ -53,11 +53,17 @@ pub(super) fn ask(
     without: Failure,
 ) -> Result<Found, Failure> {
     let dir = global.dir.clone().unwrap_or_else(skopos_shm::runtime_dir);
-    let Ok(stream) = UnixStream::connect(socket_path(&dir)) else { return Err(without) };
+    let stream = match reach(&dir, PATIENCE) {
+        Ok(Some(stream)) => stream,
+        Ok(None) => return Err(without),
+        Err(hub) => {
+            tell(format!("warning: {}", hub.in_one_line()));
+            return Err(without);
+        }
+    };
     let failed = |e: &dyn std::error::Error| {
         Failure::new("the hub answers something else than it was asked").because(e)
     };
-    stream.set_read_timeout(Some(PATIENCE)).map_err(|e| failed(&e))?;
     let answer = get(&stream, topics, args.max_age)?;
     let Readings { readings, refused } = serde_json::from_value(answer).map_err(|e| failed(&e))?;
     let refused =

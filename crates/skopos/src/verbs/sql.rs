@@ -70,11 +70,25 @@ fn asker(global: &Global, args: &SqlArgs, limits: Limits) -> Result<Asker, Failu
     #[cfg(feature = "hub")]
     {
         let dir = global.dir.clone().unwrap_or_else(skopos_shm::runtime_dir);
-        if let Some(asker) = Asker::hub(&dir, limits) {
-            return Ok(asker);
+        match crate::hub::Client::open(&dir, limits) {
+            Ok(Some(client)) => Ok(Asker::hub(client, limits)),
+            Ok(None) => Asker::here(Local::new(open_host(global)?), limits),
+            Err(hub) => Asker::here(Local::new(host_without(hub, global)?), limits),
         }
     }
+    #[cfg(not(feature = "hub"))]
     Asker::here(Local::new(open_host(global)?), limits)
+}
+
+/// The machine's live segments, where the hub was to be asked and cannot be. Whoever asked is told: the
+/// answer is another one than the hub's.
+#[cfg(feature = "hub")]
+pub(super) fn host_without(hub: Failure, global: &Global) -> Result<Host, Failure> {
+    // Without anything here to ask, the hub is what is missing.
+    let Ok(host) = open_host(global) else { return Err(hub) };
+    let why = hub.in_one_line();
+    crate::out::tell(format!("warning: {why}; the answer is only of what this machine publishes"));
+    Ok(host)
 }
 
 /// What was named, beside what is live, which need not be.

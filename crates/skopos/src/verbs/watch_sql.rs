@@ -44,10 +44,17 @@ fn watching(global: &Global, sql: &str, every: Option<Duration>) -> Result<Watch
     let deadline = Limits::default().deadline;
     #[cfg(feature = "hub")]
     {
+        use crate::hub::{Changes, patience, reach};
         let dir = global.dir.clone().unwrap_or_else(skopos_shm::runtime_dir);
-        let path = crate::hub::socket_path(&dir);
-        if let Ok(stream) = std::os::unix::net::UnixStream::connect(path) {
-            return Ok(Watching::Hub(crate::hub::Changes::of(stream, sql, every, deadline)?));
+        match reach(&dir, patience(deadline)) {
+            Ok(Some(stream)) => {
+                return Ok(Watching::Hub(Changes::of(stream, sql, every, deadline)?));
+            }
+            Ok(None) => {}
+            Err(hub) => {
+                let host = super::sql::host_without(hub, global)?;
+                return Watching::here([host, open_host(global)?], sql, every, deadline);
+            }
         }
     }
     Watching::here([open_host(global)?, open_host(global)?], sql, every, deadline)

@@ -20,6 +20,8 @@ mod delphi;
 #[cfg(feature = "hub")]
 mod sql;
 #[cfg(feature = "hub")]
+mod hub_away;
+#[cfg(feature = "hub")]
 mod plane;
 #[cfg(feature = "hub")]
 mod nodes;

@@ -13,9 +13,9 @@ mod changes;
 mod encode;
 mod queue;
 mod post;
-mod facts;
 
-use std::path::Path;
+pub(super) use self::queue::Queue;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -23,40 +23,35 @@ use std::time::{Duration, Instant};
 use skopos_query::Source;
 
 use self::changes::Changes;
-use self::facts::Facts;
 use self::post::Post;
-use self::queue::Queue;
 use crate::config::RemoteWriteConfig;
 use crate::failure::Failure;
 
 /// How long a thread sleeps before it looks whether it should end.
 const NAP: Duration = Duration::from_millis(100);
 
-/// How often what was sent and not sent is published.
-const TOLD_EVERY: Duration = Duration::from_secs(1);
-
 /// Sends until it is dropped.
 pub(super) struct RemoteWrite {
     stop: Arc<AtomicBool>,
+    queue: Arc<Queue>,
 }
 
 impl RemoteWrite {
-    /// Begins to send what `source` has, and to tell of it in the runtime directory `dir`.
+    /// Begins to send what `source` has.
     ///
     /// # Errors
     /// No thread can be started.
     pub(super) fn start(
         config: &RemoteWriteConfig,
         source: Arc<dyn Source>,
-        dir: &Path,
     ) -> Result<Self, Failure> {
         let stop = Arc::new(AtomicBool::new(false));
         let queue = Arc::new(Queue::default());
         let post = Post::new(config, queue.clone(), stop.clone());
         let collect = {
-            let (stop, every, dir) = (stop.clone(), config.every, dir.to_path_buf());
+            let (stop, queue, every) = (stop.clone(), queue.clone(), config.every);
             let changes = Changes::new(config.topics.clone());
-            move || collect(changes, &*source, &queue, every, &dir, &stop)
+            move || collect(changes, &*source, &queue, every, &stop)
         };
         let start = |name: &str, run: Box<dyn FnOnce() + Send>| {
             std::thread::Builder::new()
@@ -66,7 +61,12 @@ impl RemoteWrite {
         };
         start("remote-write", Box::new(collect))?;
         start("remote-post", Box::new(move || post.run()))?;
-        Ok(Self { stop })
+        Ok(Self { stop, queue })
+    }
+
+    /// What waits, and what became of what waited.
+    pub(super) fn queue(&self) -> &Arc<Queue> {
+        &self.queue
     }
 }
 
@@ -82,23 +82,14 @@ fn collect(
     source: &dyn Source,
     queue: &Queue,
     every: Duration,
-    dir: &Path,
     stop: &AtomicBool,
 ) {
-    let mut facts: Option<Facts> = None;
-    let (mut look_at, mut tell_at) = (Instant::now(), Instant::now());
+    let mut look_at = Instant::now();
     while !stop.load(Ordering::Relaxed) {
         let now = Instant::now();
         if look_at <= now {
             queue.put(changes.look(source, now));
             look_at = (look_at + every).max(now);
-        }
-        if tell_at <= now {
-            tell_at = now + TOLD_EVERY;
-            facts = facts.or_else(|| Facts::new(dir));
-            if let Some(facts) = &facts {
-                facts.publish(queue);
-            }
         }
         std::thread::sleep(NAP.min(look_at.saturating_duration_since(Instant::now())));
     }

@@ -5,6 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use skopos_model::schema::{Metric, self_remote_write as of};
+
 use super::encode::Entry;
 
 /// Samples of one request: as many as Prometheus itself sends in one.
@@ -15,7 +17,7 @@ pub(super) const MAX_WAITING: usize = 500_000;
 
 /// The queue, and what became of what was in it.
 #[derive(Default)]
-pub(super) struct Queue {
+pub(in crate::hub) struct Queue {
     state: Mutex<State>,
     came: Condvar,
     pub(super) counts: Counts,
@@ -79,6 +81,19 @@ impl Queue {
     /// How many samples wait.
     pub(super) fn waiting(&self) -> usize {
         self.lock().waiting
+    }
+
+    /// Each metric with its number now.
+    pub(in crate::hub) fn all(&self) -> [(&'static Metric, u64); 5] {
+        let now = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        let counts = &self.counts;
+        [
+            (&of::SAMPLES_SENT_TOTAL, now(&counts.sent)),
+            (&of::SAMPLES_OVERFLOWED_TOTAL, now(&counts.overflowed)),
+            (&of::SAMPLES_REFUSED_TOTAL, now(&counts.refused)),
+            (&of::RETRIES_TOTAL, now(&counts.retries)),
+            (&of::SAMPLES_WAITING, self.waiting() as u64),
+        ]
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
