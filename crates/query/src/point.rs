@@ -317,7 +317,7 @@ fn row_of<'a>(topic: &'a Topic, unit: Unit, sample: &'a Sample) -> Row<'a> {
     let kind = skopos_model::Kind::Gauge;
     let value_type = sample.value.value_type();
     let of = Described { topic, unit, kind, value_type, publisher: "" };
-    Row { of, sample, checked_at: sample.time }
+    Row { of, sample, checked_at: sample.time, ahead: 0 }
 }
 
 /// Rows of `latest`.
@@ -448,8 +448,9 @@ impl Numbers {
         let mut key = 0;
         source.latest(&self.wanted, &mut |row: &Row<'_>| {
             evaluator.row_added(key, row.of.topic, row.of.unit, row.of.kind);
-            evaluator.row_changed(key, row.sample.time, value(row));
-            evaluator.row_held(key, row.checked_at);
+            // Only ages depend on times.
+            evaluator.row_changed(key, row.here(row.sample.time), value(row));
+            evaluator.row_held(key, row.here(row.checked_at));
             key = key.saturating_add(1);
         });
         let mut columns: Vec<ArrayRef> = Vec::new();

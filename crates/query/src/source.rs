@@ -6,7 +6,7 @@ use std::future::Future;
 use std::ops::RangeInclusive;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use skopos_model::{Kind, Sample, Timestamp, Topic, Unit, ValueType};
 use skopos_store::archive::{self, Archive};
@@ -126,6 +126,20 @@ pub struct Row<'a> {
     pub sample: &'a Sample,
     /// When its source was last looked at; the sample's own time if that is not known.
     pub checked_at: Timestamp,
+    /// Nanoseconds that the clock of these times is ahead of the one of [`Source::now`], as far as is known.
+    pub ahead: i64,
+}
+
+impl Row<'_> {
+    /// How long ago its source was looked at.
+    pub fn age(&self, now: Timestamp) -> Duration {
+        now.since(self.here(self.checked_at))
+    }
+
+    /// A time of this row, by the clock of [`Source::now`].
+    pub(crate) fn here(&self, time: Timestamp) -> Timestamp {
+        Timestamp::from_nanos(time.as_nanos().saturating_sub(self.ahead))
+    }
 }
 
 /// How an insight comes about.
@@ -146,7 +160,7 @@ pub struct Node {
     pub alive: bool,
     /// How many topics it has.
     pub topics: u64,
-    /// When anything of it was last looked at.
+    /// When it was last heard of, or anything of it looked at, by the clock of [`Source::now`].
     pub seen_at: Timestamp,
     /// Batches of it that never arrived.
     pub lost_batches: u64,

@@ -1,5 +1,7 @@
 //! One reading of one topic, as every verb prints it.
 
+use std::time::Duration;
+
 use serde::Serialize;
 use skopos_model::{Kind, Origin, Sample, Timestamp, Topic, Unit, Value, ValueType};
 use skopos_shm::Vertex;
@@ -86,11 +88,11 @@ impl ReadingJson {
             segment: vertex.segment().name(),
             pid: Some(vertex.segment().pid()),
         };
-        Self::of(&of, sample, checked_at, now)
+        Self::of(&of, sample, checked_at, now.since(checked_at))
     }
 
     /// As [`new`](Self::new), of what need not be on this machine.
-    pub(crate) fn of(of: &Of<'_>, sample: &Sample, checked_at: Timestamp, now: Timestamp) -> Self {
+    pub(crate) fn of(of: &Of<'_>, sample: &Sample, checked_at: Timestamp, age: Duration) -> Self {
         let (origin, bound) = match sample.origin {
             Origin::Measured => ("measured", None),
             Origin::Predicted { bound } => ("predicted", Some(bound)),
@@ -106,7 +108,7 @@ impl ReadingJson {
             time: sample.time.to_string(),
             time_ns: sample.time.as_nanos(),
             checked_at_ns: checked_at.as_nanos(),
-            age_seconds: now.since(checked_at).as_secs_f64(),
+            age_seconds: age.as_secs_f64(),
             origin,
             bound,
             now: None,

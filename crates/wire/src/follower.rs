@@ -303,6 +303,7 @@ impl<W: Watcher> TakeIn<W> {
     fn is_there(&mut self, name: &str, incarnation: i64) {
         let Some(node) = self.site.meet(name, incarnation) else { return };
         let mut state = node.state();
+        state.heard_at = state.heard_at.max(wall());
         if state.came(incarnation, &mut self.watcher) {
             self.ask(name, &mut state);
             self.watcher.heard(name, &state);
@@ -330,7 +331,7 @@ impl<W: Watcher> TakeIn<W> {
             self.is_malformed(name, &mut state);
             return;
         };
-        state.clock.note(batch.sent_at, came_at, Instant::now());
+        state.hear(batch.sent_at, came_at);
         state.mirror.take(batch, &mut self.watcher);
         // Asked once, it may have come too late or not at all: it is asked for until nothing is missing.
         if !state.mirror.is_whole() {
@@ -356,6 +357,8 @@ impl<W: Watcher> TakeIn<W> {
             parts.iter().map(|part| Batch::decode(part)).collect();
         match batches {
             Ok(batches) => {
+                let came_at = wall();
+                batches.iter().for_each(|batch| state.hear(batch.sent_at, came_at));
                 state.mirror.reset(batches, &mut self.watcher);
                 self.watcher.heard(name, &state);
             }

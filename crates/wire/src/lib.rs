@@ -8,7 +8,8 @@
 //! - A message is checked when it comes in; what is damaged is counted and never fatal.
 //! - A message makes nobody reserve more memory than it is long, times a constant.
 //! - A subscriber that stands still costs a publisher nothing, and other subscribers nothing.
-//! - What is half is not taken for the whole: a snapshot counts when all of its parts have come.
+//! - What is half is not taken for the whole: a snapshot counts when all of its parts have come, and a
+//!   mirror knows from when on it has each sample of a vertex.
 //!
 //! Read in this order: [`Batch`], [`Mirror`], [`Plane`] for who sends, [`Follower`] and [`Site`] for who
 //! follows, [`Question`] for what is asked of one node.
@@ -20,6 +21,7 @@ mod bytes;
 mod batch;
 mod watch;
 mod recent;
+mod whole;
 mod mirror;
 mod config;
 mod plane;

@@ -5,9 +5,10 @@ use std::ops::RangeInclusive;
 
 use skopos_model::{Sample, Timestamp, Topic};
 
-use crate::batch::{Batch, Description};
+use crate::batch::{Batch, Description, Told};
 use crate::recent::Recent;
 use crate::watch::{Interest, Watcher};
+use crate::whole::{Way, Whole};
 
 /// The most vertices that one publisher may have here: as many as a segment has at the most. Bounds
 /// what a hostile one can make a hub keep.
@@ -20,10 +21,14 @@ pub struct Mirror {
     by_topic: HashMap<Topic, u32>,
     /// Of the last batch that was taken in; `None` before the first snapshot.
     sequence: Option<u64>,
+    /// When that was sent, by its publisher's clock.
+    told_until: Option<Timestamp>,
     /// A snapshot as of this batch or a later one is needed: what was before it is missing.
     needs: Option<u64>,
     /// Indices that went since the last snapshot that had everything. A publisher gives none twice.
     gone: HashSet<u32>,
+    /// Indices that told something while batches were missing, before anything described them.
+    strangers: HashSet<u32>,
     /// Which topics are kept, and the indices of those that are not.
     interest: Interest,
     unwanted: HashSet<u32>,
@@ -48,6 +53,15 @@ pub struct Vertex {
     pub checked_at: Timestamp,
     /// The batch that described it.
     since: u64,
+    whole: Whole,
+}
+
+impl Vertex {
+    /// From when on each sample that its publisher told is among the recent ones; `None` if the latest may
+    /// be missing. By the publisher's clock.
+    pub fn whole_since(&self) -> Option<Timestamp> {
+        self.whole.since(self.recent.first_time())
+    }
 }
 
 /// What became of a batch.
@@ -83,11 +97,13 @@ impl Mirror {
         }
         let missing = batch.sequence - last - 1;
         self.sequence = Some(batch.sequence);
+        self.told_until = Some(batch.sent_at);
         self.lost += missing;
         if missing > 0 {
             self.needs = Some(batch.sequence - 1);
+            self.vertices.values_mut().for_each(|vertex| vertex.whole.cut(batch.sequence - 1));
         }
-        self.apply(batch, watcher);
+        self.apply(batch, Way::Batch, watcher);
         if missing == 0 { Taken::In } else { Taken::Gap(missing) }
     }
 
@@ -99,10 +115,14 @@ impl Mirror {
         if let Some(last) = self.sequence.filter(|last| *last < as_of) {
             self.lost += as_of - last;
             self.overtaken = Some(last + 1..=as_of);
+            self.vertices.values_mut().for_each(|vertex| vertex.whole.cut(as_of));
         }
         // Batches may have overtaken it. What they said is newer, and stays.
         let last = self.sequence.map_or(as_of, |last| last.max(as_of));
         self.sequence = Some(last);
+        if last == as_of {
+            self.told_until = Some(first.sent_at);
+        }
         if self.needs.is_some_and(|needed| needed <= as_of) {
             self.needs = None;
         }
@@ -122,7 +142,14 @@ impl Mirror {
             self.gone.clear();
             self.unwanted.clear();
         }
-        parts.into_iter().for_each(|part| self.apply(part, watcher));
+        // One that has no sample is told without any, which says as much as one that is told again.
+        let empty = self.vertices.values_mut().filter(|vertex| vertex.recent.last_time().is_none());
+        empty.for_each(|vertex| vertex.whole.mend(as_of));
+        let (is_enough, way) = (self.needs.is_none(), Way::Snapshot { as_of });
+        parts.into_iter().for_each(|part| self.apply(part, way, watcher));
+        if is_enough {
+            self.strangers.clear();
+        }
     }
 
     /// Takes in what a publisher said when it was asked: the topics of `batch` as they are now, out of
@@ -135,7 +162,7 @@ impl Mirror {
         if !batch.described.iter().all(is_known) {
             return false;
         }
-        self.apply(batch, watcher);
+        self.apply(batch, Way::Asked, watcher);
         true
     }
 
@@ -147,31 +174,13 @@ impl Mirror {
         *self = Self { lost, refused, ..Self::new(self.interest.clone()) };
     }
 
-    fn apply(&mut self, batch: Batch, watcher: &mut dyn Watcher) {
+    fn apply(&mut self, batch: Batch, way: Way, watcher: &mut dyn Watcher) {
         for description in batch.described {
             if !self.gone.contains(&description.index) {
-                self.describe(description, batch.sequence, watcher);
+                self.describe(description, (batch.sequence, batch.sent_at), way, watcher);
             }
         }
-        for told in batch.samples {
-            let Some(vertex) = self.vertices.get_mut(&told.index) else {
-                self.refused += u64::from(!self.unwanted.contains(&told.index));
-                continue;
-            };
-            let Some(value) = told.value.value(vertex.description.value_type) else {
-                self.refused += 1;
-                continue;
-            };
-            vertex.checked_at = vertex.checked_at.max(told.time);
-            // A snapshot repeats what is known; times of one vertex never go back.
-            if vertex.recent.last_time().is_some_and(|last| last >= told.time) {
-                continue;
-            }
-            let sample = Sample { time: told.time, value, origin: told.origin };
-            watcher.told(&vertex.description.topic, &sample);
-            vertex.told += 1;
-            vertex.recent.push(sample);
-        }
+        batch.samples.into_iter().for_each(|told| self.tell(told, way, watcher));
         for checked in batch.checked {
             for (first, length) in checked.runs {
                 for index in first..first.saturating_add(length) {
@@ -195,10 +204,51 @@ impl Mirror {
         }
     }
 
-    fn describe(&mut self, description: Description, since: u64, watcher: &mut dyn Watcher) {
+    fn tell(&mut self, told: Told, way: Way, watcher: &mut dyn Watcher) {
+        let Some(vertex) = self.vertices.get_mut(&told.index) else {
+            self.refused += u64::from(!self.unwanted.contains(&told.index));
+            let may_come = way == Way::Batch && self.needs.is_some();
+            if may_come && self.strangers.len() < MAX_VERTICES {
+                self.strangers.insert(told.index);
+            }
+            return;
+        };
+        let Some(value) = told.value.value(vertex.description.value_type) else {
+            self.refused += 1;
+            vertex.whole.cut(self.sequence.unwrap_or_default());
+            return;
+        };
+        vertex.checked_at = vertex.checked_at.max(told.time);
+        let last = vertex.recent.last_time();
+        // A snapshot repeats what is known; times of one vertex never go back.
+        if last.is_some_and(|last| last >= told.time) {
+            if last == Some(told.time) {
+                vertex.whole.again(told.time, way);
+            }
+            return;
+        }
+        let sample = Sample { time: told.time, value, origin: told.origin };
+        watcher.told(&vertex.description.topic, &sample);
+        vertex.told += 1;
+        vertex.whole.came(told.time, way, last.is_none());
+        vertex.recent.push(sample);
+    }
+
+    /// A vertex is there, as of a batch and the time at which that was sent. One that is described again in
+    /// its turn has lost samples before it could tell them.
+    fn describe(
+        &mut self,
+        description: Description,
+        (since, sent_at): (u64, Timestamp),
+        way: Way,
+        watcher: &mut dyn Watcher,
+    ) {
         let index = description.index;
-        let known = self.vertices.get(&index);
-        if known.is_some_and(|vertex| vertex.description == description) {
+        let known = self.vertices.get_mut(&index);
+        if let Some(vertex) = known.filter(|vertex| vertex.description == description) {
+            if way == Way::Batch {
+                vertex.whole.cut(since);
+            }
             return;
         }
         self.forget(index, watcher);
@@ -220,7 +270,16 @@ impl Mirror {
         watcher.came(&description);
         let recent = Recent::new(description.value_type);
         let checked_at = Timestamp::default();
-        self.vertices.insert(index, Vertex { description, recent, told: 0, checked_at, since });
+        let mut whole = Whole::new(sent_at);
+        if way != Way::Batch {
+            if self.strangers.contains(&index) {
+                // It told something after this snapshot, which came too early: the next one has it.
+                self.needs = self.sequence;
+            }
+            self.needs.into_iter().for_each(|batch| whole.cut(batch));
+        }
+        let vertex = Vertex { description, recent, told: 0, checked_at, since, whole };
+        self.vertices.insert(index, vertex);
     }
 
     fn forget(&mut self, index: u32, watcher: &mut dyn Watcher) {
@@ -240,6 +299,11 @@ impl Mirror {
     /// The vertices, in no order.
     pub fn vertices(&self) -> impl ExactSizeIterator<Item = &Vertex> {
         self.vertices.values()
+    }
+
+    /// When what was taken in last was sent, by its publisher's clock; `None` before the first snapshot.
+    pub fn told_until(&self) -> Option<Timestamp> {
+        self.told_until
     }
 
     /// Batches that never came.

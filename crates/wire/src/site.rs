@@ -5,6 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Instant;
 
+use skopos_model::Timestamp;
+
 use crate::clock::ClockOffset;
 use crate::mirror::Mirror;
 use crate::watch::{Interest, Watcher};
@@ -53,6 +55,8 @@ pub struct State {
     pub is_alive: bool,
     /// What it told.
     pub mirror: Mirror,
+    /// When anything of it came last, by this machine's clock.
+    pub heard_at: Timestamp,
     /// Publishers of this name that are there. The first one is the node; others give way to it.
     there: BTreeSet<i64>,
     /// Messages of it that were none.
@@ -68,6 +72,7 @@ impl State {
             incarnation,
             is_alive: false,
             mirror: Mirror::new(interest),
+            heard_at: Timestamp::default(),
             there: BTreeSet::new(),
             malformed: 0,
             clock: ClockOffset::default(),
@@ -103,6 +108,12 @@ impl State {
             self.asked_at = None;
         }
         is_other
+    }
+
+    /// It said something: when, by its clock, and when that came, by ours.
+    pub(crate) fn hear(&mut self, sent_at: Timestamp, came_at: Timestamp) {
+        self.heard_at = came_at;
+        self.clock.note(sent_at, came_at, Instant::now());
     }
 
     /// Nanoseconds that its clock is ahead of this machine's, once it has told anything: from the batch

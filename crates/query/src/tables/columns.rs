@@ -273,7 +273,7 @@ impl Batch {
 
 fn number(column: Column, row: &Row<'_>, now: Timestamp) -> Option<f64> {
     match column {
-        Column::Age => Some(now.since(row.checked_at).as_secs_f64()),
+        Column::Age => Some(row.age(now).as_secs_f64()),
         Column::Bound => match row.sample.origin {
             Origin::Predicted { bound } => Some(bound),
             _ => None,

@@ -4,7 +4,7 @@
 //! What is asked of a topic is decided once for each series of a part, by its metadata, and not row by
 //! row; so the columns that follow from the topic cost nothing unless they are shown.
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::ops::RangeInclusive;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -107,7 +107,7 @@ impl Ask {
     /// The parts that have anything that is wanted, and what of them; each sample is in one.
     pub(crate) fn found(&self, elsewhere: &Elsewhere) -> Result<Vec<(Arc<Part>, Arc<Selection>)>> {
         let answered = &elsewhere.answered;
-        let memory = Arc::new(self.memory(answered)?);
+        let memory = Arc::new(self.memory(elsewhere)?);
         // What is in memory is not taken from disk again.
         let mut begins: HashMap<&Topic, i64> = HashMap::new();
         for stretch in memory.stretches() {
@@ -129,12 +129,19 @@ impl Ask {
         Ok(found)
     }
 
-    /// What is in memory, but of these nodes.
-    fn memory(&self, answered: &BTreeSet<String>) -> Result<Part> {
+    /// What is in memory, but of nodes that answered only what is older than their answer: they may have
+    /// overwritten it.
+    fn memory(&self, elsewhere: &Elsewhere) -> Result<Part> {
+        let mut begins: HashMap<&Topic, Timestamp> = HashMap::new();
+        for stretch in elsewhere.parts.iter().flat_map(|part| part.stretches()) {
+            let begin = begins.entry(&stretch.series.topic).or_insert(stretch.first);
+            *begin = stretch.first.min(*begin);
+        }
         let mut all: Vec<(Series, Samples)> = Vec::new();
         self.source.samples(&self.wanted, self.times.clone(), &mut |row: &Row<'_>| {
             let of = &row.of;
-            if !self.which.selects(of.topic) || answered.contains(of.topic.node()) {
+            let is_answered = begins.get(of.topic).is_some_and(|begin| *begin <= row.sample.time);
+            if !self.which.selects(of.topic) || is_answered {
                 return;
             }
             // Those of one topic follow each other.

@@ -70,7 +70,7 @@ impl Source for Places {
     fn latest(&self, wanted: &Wanted, visit: &mut dyn FnMut(&Row<'_>)) {
         self.each(wanted, &mut |of, samples| {
             if let Some(sample) = samples.last() {
-                visit(&Row { of, sample, checked_at: sample.time });
+                visit(&Row { of, sample, checked_at: sample.time, ahead: 0 });
             }
         });
     }
@@ -83,7 +83,7 @@ impl Source for Places {
     ) {
         self.each(wanted, &mut |of, samples| {
             for sample in samples.iter().filter(|sample| times.contains(&sample.time)) {
-                visit(&Row { of, sample, checked_at: sample.time });
+                visit(&Row { of, sample, checked_at: sample.time, ahead: 0 });
             }
         });
     }
@@ -249,20 +249,21 @@ proptest! {
 
 #[test]
 fn who_answers_is_believed_and_who_does_not_is_named() {
-    let memory = |topic: usize, time| {
-        (Topic::new(TOPICS[topic]).expect("a topic"), vec![sample(&(time, 1.0))])
+    let memory = |topic: usize, times: &[i64]| {
+        let samples = times.iter().map(|time| sample(&(*time, 1.0))).collect();
+        (Topic::new(TOPICS[topic]).expect("a topic"), samples)
     };
     let places = || Places {
-        memory: vec![memory(0, 50), memory(3, 50)],
+        memory: vec![memory(0, &[50]), memory(3, &[2, 50])],
         parts: vec![part(&[(0, vec![(10, 0.5)]), (3, vec![(10, 0.5)])])],
-        // It has what is in memory here as well.
+        // It has what is in memory here as well, but for what it has no room for any more.
         answers: Some(("n2".to_owned(), part(&[(3, vec![(5, 0.25), (10, 0.5), (50, 1.0)])]))),
         silent: vec!["n7".to_owned()],
         ..Places::default()
     };
     let (rows, missing) =
         ask(places(), "SELECT node, CAST(time AS BIGINT) AS t FROM samples ORDER BY node, t");
-    assert_eq!(rows, ["n1 | 10", "n1 | 50", "n2 | 10", "n2 | 5", "n2 | 50"]);
+    assert_eq!(rows, ["n1 | 10", "n1 | 50", "n2 | 10", "n2 | 2", "n2 | 5", "n2 | 50"]);
     assert_eq!(missing, ["n7"]);
     let (rows, missing) = ask(
         places(),

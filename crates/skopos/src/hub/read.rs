@@ -144,7 +144,7 @@ pub(super) fn read(
 }
 
 fn looked(row: &Row<'_>, now: Timestamp) -> Looked {
-    Looked { age: now.since(row.checked_at), checked_at: row.checked_at }
+    Looked { age: row.age(now), checked_at: row.checked_at }
 }
 
 type Judged = BTreeMap<Topic, Result<ReadingJson, String>>;

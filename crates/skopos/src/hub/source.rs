@@ -9,10 +9,10 @@ use skopos_model::{Timestamp, Topic};
 use skopos_query::{About, Asked, Described, Node, Row, Source, Wanted, When};
 use skopos_store::archive::{self, Archive};
 use skopos_store::history::{self, Part};
-use skopos_wire::{Follower, Mirror, Plane, Question, Site, Vertex};
+use skopos_wire::{Follower, Plane, Site, State, Vertex};
 
 use super::insights::Abouts;
-use super::past::{Asks, ask, question};
+use super::past::{Asks, ask, has_all, question};
 use crate::sql::Local;
 
 /// This machine and, if the hub follows a site, the others.
@@ -38,15 +38,15 @@ impl HubSource {
     }
 
     /// Shows what other nodes have that is wanted.
-    fn others(&self, wanted: &Wanted, visit: &mut dyn FnMut(&str, &Vertex)) {
+    fn others(&self, wanted: &Wanted, visit: &mut dyn FnMut(&Of<'_>, &Vertex)) {
         let Some(site) = &self.site else { return };
         let is_own = |name: &str| self.local.has_node(name);
         if let Wanted::These(topics) = wanted {
             for topic in topics.iter().filter(|topic| !is_own(topic.node())) {
-                if let Some(node) = site.node(topic.node())
-                    && let Some(vertex) = node.state().mirror.find(topic)
-                {
-                    visit(node.name(), vertex);
+                let Some(node) = site.node(topic.node()) else { continue };
+                let state = node.state();
+                if let Some(vertex) = state.mirror.find(topic) {
+                    visit(&Of::new(node.name(), &state), vertex);
                 }
             }
             return;
@@ -63,34 +63,32 @@ impl HubSource {
             if !may_have || is_own(node.name()) {
                 continue;
             }
-            for vertex in node.state().mirror.vertices() {
+            let state = node.state();
+            let of = Of::new(node.name(), &state);
+            for vertex in state.mirror.vertices() {
                 if wanted.selects(vertex.description.topic.as_str()) {
-                    visit(node.name(), vertex);
+                    visit(&of, vertex);
                 }
             }
         }
     }
 }
 
-/// Whether a mirror has all of it: what a vertex had before its oldest sample here it has not.
-fn has_all(mirror: &Mirror, question: &Question, when: &When) -> bool {
-    let from = match when {
-        When::During(times) => *times.start(),
-        When::AsOf(time) => *time,
-    };
-    let Question { topics, starts, .. } = question;
-    let is_known =
-        |topic: &String| Topic::new(topic).is_ok_and(|topic| mirror.find(&topic).is_some());
-    let mut vertices = mirror.vertices().filter(|vertex| {
-        let topic = vertex.description.topic.as_str();
-        topics.iter().any(|t| t == topic) || starts.iter().any(|s| topic.starts_with(s.as_str()))
-    });
-    topics.iter().all(is_known)
-        && vertices.all(|vertex| vertex.recent.first_time().is_none_or(|first| first <= from))
+/// Of which node something is.
+struct Of<'a> {
+    node: &'a str,
+    /// As rows have it.
+    ahead: i64,
 }
 
-fn described<'a>(publisher: &'a str, vertex: &'a Vertex) -> Described<'a> {
-    let description = &vertex.description;
+impl<'a> Of<'a> {
+    fn new(node: &'a str, state: &State) -> Self {
+        Self { node, ahead: state.clock_offset().unwrap_or_default() }
+    }
+}
+
+fn described<'a>(of: &Of<'a>, vertex: &'a Vertex) -> Described<'a> {
+    let (description, publisher) = (&vertex.description, of.node);
     Described {
         topic: &description.topic,
         unit: description.unit,
@@ -107,10 +105,10 @@ impl Source for HubSource {
 
     fn latest(&self, wanted: &Wanted, visit: &mut dyn FnMut(&Row<'_>)) {
         self.local.latest(wanted, visit);
-        self.others(wanted, &mut |node, vertex| {
+        self.others(wanted, &mut |of, vertex| {
             if let Some(sample) = vertex.recent.last() {
-                let of = described(node, vertex);
-                visit(&Row { of, sample: &sample, checked_at: vertex.checked_at });
+                let (checked_at, ahead) = (vertex.checked_at, of.ahead);
+                visit(&Row { of: described(of, vertex), sample: &sample, checked_at, ahead });
             }
         });
     }
@@ -122,10 +120,10 @@ impl Source for HubSource {
         visit: &mut dyn FnMut(&Row<'_>),
     ) {
         self.local.samples(wanted, times.clone(), visit);
-        self.others(wanted, &mut |node, vertex| {
+        self.others(wanted, &mut |of, vertex| {
             for sample in vertex.recent.iter().filter(|sample| times.contains(&sample.time)) {
-                let of = described(node, vertex);
-                visit(&Row { of, sample: &sample, checked_at: sample.time });
+                let (checked_at, ahead) = (sample.time, of.ahead);
+                visit(&Row { of: described(of, vertex), sample: &sample, checked_at, ahead });
             }
         });
     }
@@ -136,12 +134,13 @@ impl Source for HubSource {
 
     fn elsewhere(&self, wanted: &Wanted, when: &When, until: Instant) -> Option<Asked> {
         let (site, plane) = (self.site.as_ref()?, self.plane.as_ref()?);
+        let now = self.now();
         let mut asks = Asks { nodes: Vec::new(), missing: Vec::new() };
         for node in site.nodes().iter().filter(|node| !self.local.has_node(node.name())) {
             let (name, state) = (node.name().to_owned(), node.state());
             let question = question(&name, wanted, when);
             let is_wanted = !question.topics.is_empty() || !question.starts.is_empty();
-            if !is_wanted || has_all(&state.mirror, &question, when) {
+            if !is_wanted || has_all(&state, &question, when, now) {
                 continue;
             }
             match state.is_alive {
@@ -163,7 +162,7 @@ impl Source for HubSource {
 
     fn topics(&self, wanted: &Wanted, visit: &mut dyn FnMut(&Described<'_>)) {
         self.local.topics(wanted, visit);
-        self.others(wanted, &mut |node, vertex| visit(&described(node, vertex)));
+        self.others(wanted, &mut |of, vertex| visit(&described(of, vertex)));
     }
 
     fn about(&self, topic: &Topic) -> About {
@@ -181,7 +180,7 @@ impl Source for HubSource {
                 name: node.name().to_owned(),
                 alive: state.is_alive,
                 topics: vertices.len() as u64,
-                seen_at: vertices.map(|v| v.checked_at).max().unwrap_or_default(),
+                seen_at: state.heard_at,
                 lost_batches: state.mirror.lost(),
                 malformed_batches: state.malformed,
                 clock_offset: state.clock_offset(),

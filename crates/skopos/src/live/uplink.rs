@@ -44,6 +44,8 @@ impl Uplink {
         // What others are told exists before they are told of it.
         lock(&followed).look(&host);
         lock(&followed).collect();
+        // A snapshot says it, and nobody follows before they had one.
+        lock(&followed).pending = Batch::default();
         let answers = OfNode { followed: followed.clone(), dir: dir.clone() };
         let incarnation = now().as_nanos();
         let outlet = plane.announce(node, incarnation, answers).map_err(|e| {
@@ -254,8 +256,13 @@ impl Followed {
     fn collect(&mut self) {
         for (index, one) in &mut self.vertices {
             while let Ok(Some(delivery)) = one.subscription.try_next() {
-                // What was overwritten is in the history on disk, if anywhere.
-                let Delivery::Sample(sample) = delivery else { continue };
+                let Delivery::Sample(sample) = delivery else {
+                    // What was overwritten is in the history on disk, if anywhere. Described again, those
+                    // who follow it know that what comes does not follow on what came.
+                    self.pending.samples.retain(|told| told.index != *index);
+                    self.pending.described.push(one.description.clone());
+                    continue;
+                };
                 self.pending.samples.push(told(*index, &sample));
                 one.checked_at = sample.time;
                 one.latest = Some(sample);
@@ -334,4 +341,55 @@ fn runs(mut indices: Vec<u32>) -> Vec<(u32, u32)> {
         }
     }
     runs
+}
+
+#[cfg(test)]
+mod tests {
+    use skopos_model::ValueType;
+    use skopos_shm::{Publisher, VertexSpec};
+    use skopos_wire::Mirror;
+
+    use super::*;
+
+    #[test]
+    fn who_follows_knows_what_was_overwritten_before_it_was_sent() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let publisher = Publisher::builder("app").dir(dir.path()).node("n01").create();
+        let publisher = publisher.expect("a segment");
+        let topic = Topic::new("n01/app/depth").expect("a topic");
+        let spec = VertexSpec::new(topic.clone(), ValueType::U64).slots(8);
+        let writer = publisher.register(spec).expect("a vertex");
+        let at = Timestamp::from_nanos;
+        let publish = |times: std::ops::RangeInclusive<i64>| {
+            for n in times {
+                writer.publish_at(at(n), n as u64).expect("published");
+            }
+        };
+        let host = Host::open_dirs(vec![dir.path().to_path_buf()]).expect("a host");
+        let mut followed = Followed::new("n01");
+        publish(1..=1);
+        followed.look(&host);
+        followed.collect();
+        let _ = followed.batches(false);
+        let mut mirror = Mirror::default();
+        mirror.reset(followed.whole(), &mut ());
+        let mut send = |mirror: &mut Mirror| {
+            followed.collect();
+            for batch in followed.batches(false) {
+                assert_eq!(mirror.take(batch, &mut ()), skopos_wire::Taken::In);
+            }
+        };
+        let since =
+            |mirror: &Mirror| mirror.find(&topic).and_then(skopos_wire::Vertex::whole_since);
+        publish(2..=5);
+        send(&mut mirror);
+        assert_eq!(since(&mirror), Some(at(1)));
+        publish(6..=50);
+        send(&mut mirror);
+        let vertex = mirror.find(&topic).expect("it is there");
+        let times: Vec<_> = vertex.recent.iter().map(|sample| sample.time.as_nanos()).collect();
+        assert!(times.starts_with(&[1, 2, 3, 4, 5]) && times.ends_with(&[49, 50]), "{times:?}");
+        assert_eq!(since(&mirror), Some(at(times[5])));
+        assert!(mirror.is_whole() && times[5] > 6);
+    }
 }

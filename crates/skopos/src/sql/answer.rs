@@ -17,6 +17,9 @@ use super::standing::Change;
 use crate::failure::Failure;
 use crate::out::{Out, tell};
 
+/// Missing nodes that a warning names: as many as fit into a line. A document has all of them.
+const NAMES_SHOWN: usize = 5;
+
 /// What an answer is printed as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
@@ -53,13 +56,22 @@ pub(crate) fn show(
         // The answer is still one; who reads it by program finds the names in the document.
         tell(format!(
             "warning: partial answer, without the history of {}",
-            answer.missing.join(", ")
+            some_of(&answer.missing)
         ));
     }
     match shown.and_then(|()| Ok(out.flush()?)) {
         Ok(()) => Ok(()),
         Err(ArrowError::IoError(_, e)) => Err(e.into()),
         Err(e) => Err(Failure::new("the answer cannot be shown").because(&e)),
+    }
+}
+
+/// Names for people, who read a few of them.
+fn some_of(names: &[String]) -> String {
+    let shown = names[..names.len().min(NAMES_SHOWN)].join(", ");
+    match names.len().saturating_sub(NAMES_SHOWN) {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
     }
 }
 
@@ -167,4 +179,17 @@ pub(crate) fn arrow<'b>(
     let mut writer = ipc::writer::StreamWriter::try_new(writer, schema)?;
     batches.into_iter().try_for_each(|batch| writer.write(batch))?;
     writer.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_warning_names_a_few_and_counts_the_others() {
+        let names = |count| (1..=count).map(|n| format!("n{n}")).collect::<Vec<_>>();
+        assert_eq!(some_of(&names(1)), "n1");
+        assert_eq!(some_of(&names(5)), "n1, n2, n3, n4, n5");
+        assert_eq!(some_of(&names(205)), "n1, n2, n3, n4, n5 and 200 more");
+    }
 }

@@ -176,7 +176,7 @@ impl Source for Local {
             // One that has no sample yet, or is gone, has no row.
             if let Ok(reading) = vertex.latest() {
                 let (sample, checked_at) = (&reading.sample, reading.checked_at);
-                visit(&Row { of: described(vertex), sample, checked_at });
+                visit(&Row { of: described(vertex), sample, checked_at, ahead: 0 });
             }
         });
     }
@@ -190,7 +190,7 @@ impl Source for Local {
         self.visit(wanted, &mut |vertex| {
             let Ok(range) = vertex.range(times.clone()) else { return };
             for sample in &range.samples {
-                visit(&Row { of: described(vertex), sample, checked_at: sample.time });
+                visit(&Row { of: described(vertex), sample, checked_at: sample.time, ahead: 0 });
             }
         });
     }

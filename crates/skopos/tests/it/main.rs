@@ -42,6 +42,8 @@ mod flight_limits;
 #[cfg(feature = "hub")]
 mod partial;
 #[cfg(feature = "hub")]
+mod gaps;
+#[cfg(feature = "hub")]
 mod other_users;
 #[cfg(feature = "hub")]
 mod remote_write;

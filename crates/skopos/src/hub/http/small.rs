@@ -20,12 +20,16 @@ struct NodeJson {
     node: String,
     alive: bool,
     topics: u64,
-    /// When anything of it was last looked at; absent before.
+    /// When it was last heard of, by the hub's clock; absent before.
     #[serde(skip_serializing_if = "Option::is_none")]
     seen_at: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     seen_at_ns: Option<i64>,
     lost_batches: u64,
+    malformed_batches: u64,
+    /// Seconds that its clock is ahead of the hub's; absent while nothing is known of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    clock_offset: Option<f64>,
 }
 
 impl From<Node> for NodeJson {
@@ -38,6 +42,8 @@ impl From<Node> for NodeJson {
             seen_at: seen_at.map(|time| time.to_string()),
             seen_at_ns: seen_at.map(|time| time.as_nanos()),
             lost_batches: node.lost_batches,
+            malformed_batches: node.malformed_batches,
+            clock_offset: node.clock_offset.map(|nanos| nanos as f64 / 1e9),
         }
     }
 }

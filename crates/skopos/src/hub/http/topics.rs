@@ -84,5 +84,5 @@ pub(in crate::hub) fn nearest(source: &dyn Source, text: &str) -> Option<Topic> 
 pub(in crate::hub) fn json(row: &Row<'_>, now: skopos_model::Timestamp) -> ReadingJson {
     let Described { topic, unit, kind, value_type, publisher } = row.of;
     let of = Of { topic, unit, kind, value_type, segment: publisher, pid: None };
-    ReadingJson::of(&of, row.sample, row.checked_at, now)
+    ReadingJson::of(&of, row.sample, row.checked_at, row.age(now))
 }

@@ -1,5 +1,6 @@
 //! Asking nodes for what they have kept, and making parts of what they say. `live::past` is the other end.
 
+mod here;
 mod part;
 
 use std::sync::Arc;
@@ -9,6 +10,7 @@ use skopos_model::Timestamp;
 use skopos_query::{Elsewhere, Wanted, When};
 use skopos_wire::{Answered, Plane, Question};
 
+pub(super) use self::here::has_all;
 use self::part::part;
 
 /// Samples that one node is asked for at the most. Who has more is missing, and said to be: it is to be

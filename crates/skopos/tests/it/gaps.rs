@@ -1,0 +1,130 @@
+//! Samples that were lost on the way to a hub are had from the node, or the node is missing.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use serde_json::{Value as Json, json};
+use skopos_model::{Topic, ValueType};
+use skopos_shm::{Publisher, VertexSpec, now};
+use tempfile::TempDir;
+
+use crate::sql::Hub;
+use crate::support::{Running, eventually, run, signal};
+
+/// How often a program publishes: its samples of more than a minute are in memory, and of three seconds in
+/// a mirror.
+const EVERY: Duration = Duration::from_millis(100);
+
+/// Longer than a node takes to give a hub up that says nothing.
+const STILL: Duration = Duration::from_secs(3);
+
+/// A program beside an agent, which publishes one topic often and another one seldom.
+struct Program {
+    rests: Arc<AtomicBool>,
+    ends: Arc<AtomicBool>,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+impl Program {
+    fn start(agent: &Running) -> Self {
+        let publisher = Publisher::builder("app").dir(agent.path()).node("a1").create();
+        let publisher = publisher.expect("a segment");
+        let writer = |topic| {
+            let topic = Topic::new(topic).expect("a topic");
+            publisher.register(VertexSpec::new(topic, ValueType::U64).slots(1024)).expect("it")
+        };
+        let (often, seldom) = (writer("a1/app/often"), writer("a1/app/seldom"));
+        let (rests, ends) = (Arc::<AtomicBool>::default(), Arc::<AtomicBool>::default());
+        let (is_resting, is_ended) = (rests.clone(), ends.clone());
+        let thread = std::thread::spawn(move || {
+            let mut n = 0u64;
+            while !is_ended.load(Ordering::SeqCst) {
+                if !is_resting.load(Ordering::SeqCst) {
+                    often.publish(n).expect("published");
+                    if n.is_multiple_of(7) {
+                        seldom.publish(n).expect("published");
+                    }
+                    n += 1;
+                }
+                publisher.heartbeat();
+                std::thread::sleep(EVERY);
+            }
+        });
+        Self { rests, ends, thread: Some(thread) }
+    }
+
+    /// Nothing new comes from now on.
+    fn rest(&self) {
+        self.rests.store(true, Ordering::SeqCst);
+        std::thread::sleep(EVERY * 2);
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        self.ends.store(true, Ordering::SeqCst);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// The samples between two times, and who is missing.
+fn counted(dir: &std::path::Path, from: i64, to: i64) -> (Json, Json) {
+    let sql = format!(
+        "SELECT topic, count(*) AS n FROM samples WHERE topic LIKE 'a1/app/%' \
+         AND time BETWEEN to_timestamp_nanos({from}) AND to_timestamp_nanos({to}) \
+         GROUP BY topic ORDER BY topic"
+    );
+    let ran = run(dir, &["sql", "--json", "--timeout", "30s", &sql]);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    let mut told = ran.json();
+    (told["rows"].take(), told["missing"].take())
+}
+
+fn a_hub_that_stood_still_has_what_it_missed(more: &[&str]) {
+    let hub = Hub::start();
+    let live = ["--node", "a1", "--live", "--look-on", "none", "--connect", &hub.at];
+    let mut agent = Running::start(&[&live[..], more].concat());
+    let program = Program::start(&agent);
+    let held = "SELECT count(*) > 20 AS enough FROM samples WHERE topic = 'a1/app/often'";
+    eventually("the hub hears of it", || hub.ask(held) == json!([{"enough": true}]));
+    let begun = now().as_nanos();
+    signal(&hub.child, "STOP");
+    std::thread::sleep(STILL);
+    signal(&hub.child, "CONT");
+    let ended = now().as_nanos();
+    // From the first moment on, whatever of it has come back by then.
+    let truth = || counted(agent.path(), begun, ended).0;
+    let first = counted(hub.dir.path(), begun, ended);
+    assert!(first.0 == truth() || first.1 == json!(["a1"]), "{first:?} of {}", truth());
+    let lost = "SELECT lost_batches > 0 AND alive AS so FROM nodes WHERE node = 'a1'";
+    eventually("it knows what it lost", || {
+        let answer = counted(hub.dir.path(), begun, ended);
+        assert!(answer.0 == truth() || answer.1 == json!(["a1"]), "{answer:?} of {}", truth());
+        hub.ask(lost) == json!([{"so": true}])
+    });
+    eventually("and has it", || counted(hub.dir.path(), begun, ended) == (truth(), json!([])));
+    program.rest();
+    let ended = now().as_nanos();
+    let truth = counted(agent.path(), begun, ended).0;
+    eventually("all of it", || counted(hub.dir.path(), begun, ended) == (truth.clone(), json!([])));
+    agent.kill();
+    eventually("or says who is missing", || {
+        let answer = counted(hub.dir.path(), begun, ended);
+        answer.1 == json!(["a1"])
+    });
+}
+
+#[test]
+fn what_a_hub_missed_is_had_from_the_memory_of_a_node() {
+    a_hub_that_stood_still_has_what_it_missed(&[]);
+}
+
+#[test]
+fn what_a_hub_missed_is_had_from_a_node_with_history() {
+    let history = TempDir::new().expect("a folder");
+    let there = history.path().to_str().expect("UTF-8");
+    a_hub_that_stood_still_has_what_it_missed(&["--history", there]);
+}
