@@ -11,6 +11,7 @@ use crate::depth::{MAX_DEPTH, MAX_RELATIONS};
 use crate::engine::MAX_SQL_BYTES;
 use crate::functions;
 use crate::prepared::MAX_PARAMETERS;
+use crate::signature::mismatch;
 use crate::tables::Tables;
 
 /// Why there is no answer.
@@ -169,7 +170,13 @@ pub(crate) fn explained(error: DataFusionError, sql: &str, tables: &Tables) -> E
         _ => {}
     }
     let message = message.lines().next().unwrap_or_default();
-    let kinds = ["Error during planning: ", "Execution error: "];
+    if let Some((function, message)) = mismatch(message) {
+        return match place_of(function, sql) {
+            Some(at) => Error::Syntax { at, message },
+            None => Error::Query { message },
+        };
+    }
+    let kinds = ["Error during planning: ", "Execution error: ", "Internal error: "];
     let message = kinds.iter().find_map(|kind| message.strip_prefix(kind)).unwrap_or(message);
     Error::Query { message: message.to_owned() }
 }

@@ -22,6 +22,12 @@ pub(crate) fn folder() -> Option<PathBuf> {
     folder_of(rustix::process::geteuid().is_root(), |name| env::var_os(name))
 }
 
+/// The folder of this user alone, also of root: for what was typed.
+#[cfg(feature = "sql")]
+pub(crate) fn own_folder() -> Option<PathBuf> {
+    folder_of(false, |name| env::var_os(name))
+}
+
 fn folder_of(is_root: bool, variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
     // A variable that is set to nothing is one that is not set, and a relative one would mean
     // another place in each folder.

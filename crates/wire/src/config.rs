@@ -6,6 +6,7 @@ use std::time::Duration;
 use zenoh::config::Config;
 
 use crate::Error;
+use crate::error::without_places;
 
 /// The longest message that is taken in: many times that of a batch, so that what is refused is no batch.
 const MAX_MESSAGE_BYTES: u32 = 1 << 20;
@@ -129,7 +130,7 @@ impl PlaneConfig {
             config.insert_json5(key, &value).map_err(|e| Error::Setting {
                 name: key,
                 value: value.clone(),
-                why: e.to_string(),
+                why: without_places(&e.to_string()),
             })?;
         }
         Ok(config)

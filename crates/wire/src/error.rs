@@ -70,6 +70,47 @@ pub enum Error {
 
 impl Error {
     pub(crate) fn plane(error: &zenoh::Error) -> Self {
-        Self::Plane(error.to_string())
+        Self::Plane(without_places(&error.to_string()))
+    }
+}
+
+/// What the transport says, without the places in its sources that say it: ` at /…/tcp.rs:61.`
+pub(crate) fn without_places(text: &str) -> String {
+    let mut left = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once(".rs:") {
+        let told = before.rsplit_once(" at ").filter(|(_, path)| !path.contains(' '));
+        let line = after.trim_start_matches(|c: char| c.is_ascii_digit());
+        match told {
+            Some((told, _)) => {
+                left.push_str(told);
+                rest = line.strip_prefix('.').unwrap_or(line);
+            }
+            None => {
+                left.push_str(before);
+                left.push_str(".rs:");
+                rest = after;
+            }
+        }
+    }
+    left + rest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_in_sources_are_left_out() {
+        for (text, expected) in [
+            (
+                "Can not listen at tcp/1.2.3.4:99: [1.2.3.4:99: no such address (os error 99) at /a/b-1.2/src/tcp.rs:61.] at /c/d.rs:338.",
+                "Can not listen at tcp/1.2.3.4:99: [1.2.3.4:99: no such address (os error 99)]",
+            ),
+            ("a lib.rs:3 of one's own", "a lib.rs:3 of one's own"),
+            ("nobody at home", "nobody at home"),
+        ] {
+            assert_eq!(without_places(text), expected);
+        }
     }
 }

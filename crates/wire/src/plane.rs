@@ -78,6 +78,12 @@ impl Plane {
         Ok(Self { session, site: config.site.clone() })
     }
 
+    /// Whether there is a connection with nobody: no hub, no node, no router.
+    pub fn is_alone(&self) -> bool {
+        let info = self.session.info();
+        info.peers_zid().wait().chain(info.routers_zid().wait()).next().is_none()
+    }
+
     /// Becomes the publisher of a node.
     ///
     /// # Errors

@@ -66,7 +66,7 @@ const WITHOUT_BOUND: [&str; 9] = [
 /// | `quantile(x, q)` | `percentile_cont(x, q)` |
 ///
 /// # Errors
-/// A width that is none.
+/// A width that is none; other arguments than it takes.
 pub(crate) fn standard(function: &Function) -> Result<Option<Expr>, Error> {
     let Some(arguments) = plain_arguments(function) else { return Ok(None) };
     let is = |name| is_named(function, name);
@@ -86,7 +86,7 @@ pub(crate) fn standard(function: &Function) -> Result<Option<Expr>, Error> {
             format!("{name}(CAST({x} AS DOUBLE), CAST({} AS BIGINT))", time())
         }
         [x, q] if is("quantile") => format!("percentile_cont({x}, {q})"),
-        _ => return Ok(None),
+        _ => return written(function).map_or(Ok(None), |written| Err(misused(function, written))),
     };
     let Some(mut expression) = parse_expression(&text) else { return Ok(None) };
     if let Expr::Function(standard) = &mut expression {
@@ -94,6 +94,29 @@ pub(crate) fn standard(function: &Function) -> Result<Option<Expr>, Error> {
         standard.over.clone_from(&function.over);
     }
     Ok(Some(expression))
+}
+
+/// How a function of this project's is called.
+fn written(function: &Function) -> Option<&'static str> {
+    let all = [
+        ("time_bucket", "`time_bucket('1m', time)`"),
+        (
+            GAP_FILL,
+            "`time_bucket_gapfill('1m', time)` or `time_bucket_gapfill('1m', time, from, to)`",
+        ),
+        ("last", "`last(x)` or `last(x, time)`"),
+        ("first", "`first(x)` or `first(x, time)`"),
+        ("rate", "`rate(x)` or `rate(x, time)`"),
+        ("delta", "`delta(x)` or `delta(x, time)`"),
+        ("quantile", "`quantile(x, 0.95)`"),
+    ];
+    all.into_iter().find_map(|(name, written)| is_named(function, name).then_some(written))
+}
+
+fn misused(function: &Function, written: &str) -> Error {
+    let start = function.span().start;
+    let at = Position { line: start.line.max(1), column: start.column.max(1) };
+    Error::Syntax { at, message: format!("this function is called {written}") }
 }
 
 /// The width of a bucket, as SQL has it.

@@ -52,7 +52,7 @@ impl Tables {
     /// The topic that a table is of, if it is the table of one: by alias, by the topic itself, or by
     /// the topic with `_` for every character that a plain name cannot have, if that is only one.
     pub(crate) fn topic(&self, name: &str) -> Option<Topic> {
-        if FIXED.contains(&name) || family(name).is_some() {
+        if is_table(name) {
             return None;
         }
         if let Some(topic) = self.aliases.get(name) {
@@ -107,6 +107,11 @@ impl Tables {
         self.source.topics(&Wanted::All, &mut |described| names.push(described.topic.to_string()));
         names
     }
+}
+
+/// Whether a table has this name whatever is published, so that nothing else can.
+pub fn is_table(name: &str) -> bool {
+    FIXED.contains(&name) || family(name).is_some()
 }
 
 pub(crate) fn family(name: &str) -> Option<&'static schema::Family> {

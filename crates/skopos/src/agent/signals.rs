@@ -1,5 +1,7 @@
 //! Signals that end the agent, as a readable descriptor.
 
+#[cfg(feature = "hub")]
+use std::io::Read as _;
 use std::os::fd::AsFd as _;
 use std::os::fd::BorrowedFd;
 use std::os::unix::net::UnixStream;
@@ -26,10 +28,24 @@ impl Signals {
     /// Sleeps until one comes.
     #[cfg(feature = "hub")]
     pub(crate) fn wait(&self) -> Result<(), Failure> {
-        use std::io::Read as _;
         let mut byte = [0];
         let read = (&self.0).read(&mut byte);
         read.map(drop).map_err(|e| Failure::new("cannot wait").because(&e))
+    }
+
+    /// Sleeps until one comes, but not longer; whether one came.
+    #[cfg(feature = "hub")]
+    pub(crate) fn come_within(&self, time: std::time::Duration) -> Result<bool, Failure> {
+        use std::io::ErrorKind::{TimedOut, WouldBlock};
+        let failed = |e: std::io::Error| Failure::new("cannot wait").because(&e);
+        self.0.set_read_timeout(Some(time)).map_err(failed)?;
+        let read = (&self.0).read(&mut [0]);
+        self.0.set_read_timeout(None).map_err(failed)?;
+        match read {
+            Ok(_) => Ok(true),
+            Err(e) if matches!(e.kind(), WouldBlock | TimedOut) => Ok(false),
+            Err(e) => Err(failed(e)),
+        }
     }
 
     pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {

@@ -31,7 +31,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use skopos_model::{Sample, Timestamp, Topic};
-use skopos_query::Engine;
+use skopos_query::{Engine, is_table};
 use skopos_shm::Host;
 use skopos_wire::{Description, Follower, Interest, Plane, State, Watcher};
 use tokio::runtime::{Builder, Runtime};
@@ -86,7 +86,7 @@ pub(crate) struct Hub {
     dir: PathBuf,
     #[cfg(feature = "bench")]
     inside: Arc<Inside>,
-    _follower: Option<Follower>,
+    follower: Option<Follower>,
     _runtime: Runtime,
 }
 
@@ -102,6 +102,7 @@ impl Hub {
         doors: &DoorArgs,
         config: &Config,
     ) -> Result<Self, Failure> {
+        check_aliases(config)?;
         let runtime = Builder::new_multi_thread().enable_all().build();
         let runtime = runtime.map_err(|e| Failure::new("no threads can be started").because(&e))?;
         let others: Arc<watch::Sender<u64>> = Arc::default();
@@ -151,7 +152,7 @@ impl Hub {
             _publishing: publishing,
             _remote_write: remote_write,
             dir: dir.to_path_buf(),
-            _follower: follower,
+            follower,
             _runtime: runtime,
         })
     }
@@ -169,9 +170,26 @@ impl Hub {
         std::iter::once(socket).chain(tcp.map(str::to_owned)).collect()
     }
 
+    /// Whether it is connected with nobody.
+    pub(crate) fn is_alone(&self) -> bool {
+        self.follower.as_ref().is_none_or(|follower| follower.plane().is_alone())
+    }
+
     /// What is not as it would usually be: doors that somebody else has.
     pub(crate) fn warnings(&self) -> impl Iterator<Item = &Failure> {
         [&self.http, &self.flight].into_iter().filter_map(TcpDoor::warning)
+    }
+}
+
+/// Each alias has a name of its own.
+fn check_aliases(config: &Config) -> Result<(), Failure> {
+    match config.hub.aliases.keys().find(|name| is_table(name)) {
+        None => Ok(()),
+        Some(name) => {
+            Err(Failure::new(format!("[hub.aliases] {name}: there is a table `{name}` anyway"))
+                .in_file(config.path.as_deref())
+                .hint("choose another name; `SHOW TABLES` lists those that there are"))
+        }
     }
 }
 

@@ -1,6 +1,10 @@
 //! Options of the live plane, for every role that joins it.
 
+use std::net::IpAddr;
+use std::path::Path;
+
 use clap::Args;
+use skopos_model::Topic;
 use skopos_wire::PlaneConfig;
 
 /// Where others are looked for, unless it is said: so nothing leaves the machine unasked.
@@ -10,7 +14,7 @@ const LOOK_ON: &str = "lo";
 #[derive(Clone, Debug, Args)]
 pub(crate) struct LiveArgs {
     /// Which nodes belong together: sites on one network do not see each other
-    #[arg(long, value_name = "NAME", default_value = "default")]
+    #[arg(long, value_name = "NAME", default_value = "default", value_parser = site)]
     site: String,
     /// Listen there, such as tcp/10.0.0.1:7447 [default: this machine's loopback, any port]
     #[arg(long, value_name = "ENDPOINT")]
@@ -21,8 +25,39 @@ pub(crate) struct LiveArgs {
     connect: Vec<String>,
     /// Look for others on this network interface: `auto` for all, `none` to look for nobody
     /// [default: lo; none for an agent with --connect]
-    #[arg(long, value_name = "INTERFACE")]
+    #[arg(long, value_name = "INTERFACE", value_parser = interface)]
     look_on: Option<String>,
+}
+
+/// The kernel's network interfaces, a folder each.
+const INTERFACES: &str = "/sys/class/net";
+
+/// A site's name: topics of what is computed of it begin with it.
+fn site(text: &str) -> Result<String, String> {
+    match Topic::new(text) {
+        Ok(topic) if topic.segments().count() == 1 => Ok(text.to_owned()),
+        _ => {
+            Err("a site is named like a node: of the characters a-z 0-9 _ - . : @ + = %".to_owned())
+        }
+    }
+}
+
+/// Interfaces by their names or addresses, `auto` or `none`. One that is not there would find nobody, and
+/// nobody would be told.
+fn interface(text: &str) -> Result<String, String> {
+    let is_there = |name: &str| {
+        name.parse::<IpAddr>().is_ok()
+            || !name.is_empty() && !name.contains('/') && Path::new(INTERFACES).join(name).exists()
+    };
+    if ["auto", "none"].contains(&text) || text.split(',').all(is_there) {
+        return Ok(text.to_owned());
+    }
+    // Where they cannot be listed, whatever was typed may be one.
+    let Ok(all) = std::fs::read_dir(INTERFACES) else { return Ok(text.to_owned()) };
+    let names = all.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
+    let mut names: Vec<String> = names.collect();
+    names.sort();
+    Err(format!("there is no such network interface; here are {}", names.join(", ")))
 }
 
 impl LiveArgs {
@@ -56,6 +91,11 @@ impl LiveArgs {
 
 #[cfg(feature = "hub")]
 impl LiveArgs {
+    /// Whom to connect to.
+    pub(crate) fn connect(&self) -> &[String] {
+        &self.connect
+    }
+
     pub(crate) fn site(&self) -> &str {
         &self.site
     }
@@ -81,6 +121,26 @@ mod tests {
     }
 
     #[test]
+    fn a_site_and_an_interface_are_such() {
+        let parsed =
+            |option: &str, value: &str| Only::try_parse_from(["skopos", option, value]).is_ok();
+        for (option, value, expected) in [
+            ("--site", "a", true),
+            ("--site", "a/b", false),
+            ("--site", "*", false),
+            ("--site", "", false),
+            ("--look-on", "lo", true),
+            ("--look-on", "auto", true),
+            ("--look-on", "none", true),
+            ("--look-on", "10.0.0.1", true),
+            ("--look-on", "lo,nope0", false),
+            ("--look-on", "nope0", false),
+        ] {
+            assert_eq!(parsed(option, value), expected, "{option} {value}");
+        }
+    }
+
+    #[test]
     fn who_only_names_a_hub_is_its_client() {
         let node = |args: &str| {
             let words = ["skopos"].into_iter().chain(args.split_whitespace());
@@ -96,7 +156,7 @@ mod tests {
             "whoever answers"
         );
         assert_eq!(node("--connect tcp/hub:7447 --look-on none"), (true, None, 1));
-        assert_eq!(node("--connect tcp/hub:7447 --look-on eth0"), (false, on("eth0"), 1));
+        assert_eq!(node("--connect tcp/hub:7447 --look-on auto"), (false, on("auto"), 1));
         assert_eq!(node("--connect tcp/hub:7447 --listen tcp/127.0.0.1:0"), (false, None, 1));
         let both = "--connect tcp/hub:7447 --connect tcp/hub2:7447";
         assert_eq!(node(both), (false, None, 2), "a connection with each");

@@ -79,7 +79,8 @@ pub(crate) fn cells(batch: &RecordBatch, null: &str) -> Result<Vec<Vec<String>>,
     let options = FormatOptions::default().with_null(null);
     let columns = batch.columns().iter().map(|column| ArrayFormatter::try_new(column, &options));
     let columns = columns.collect::<Result<Vec<_>, _>>()?;
-    let row = |at| columns.iter().map(|column| column.value(at).try_to_string()).collect();
+    let cell = |column: &ArrayFormatter<'_>, at| column.value(at).try_to_string().map(in_one_piece);
+    let row = |at| columns.iter().map(|column| cell(column, at)).collect();
     (0..batch.num_rows()).map(row).collect()
 }
 
@@ -89,6 +90,14 @@ pub(super) fn all_cells(answer: &Answer, null: &str) -> Result<Vec<Vec<String>>,
         rows.extend(cells(batch, null)?);
     }
     Ok(rows)
+}
+
+/// A cell that ends neither itself nor its line.
+fn in_one_piece(cell: String) -> String {
+    match cell.contains(['\n', '\r', '\t']) {
+        true => cell.replace('\n', "\\n").replace('\r', "\\r").replace('\t', "\\t"),
+        false => cell,
+    }
 }
 
 fn names(answer: &Answer) -> Vec<String> {

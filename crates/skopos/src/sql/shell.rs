@@ -9,6 +9,7 @@ use rustyline::highlight::Highlighter;
 use rustyline::hint::Hinter;
 use rustyline::validate::{ValidationContext, ValidationResult, Validator};
 use rustyline::{Config, Context, Editor, Helper};
+use skopos_query::split;
 
 use super::{Asker, EXAMPLES, Format};
 use crate::failure::Failure;
@@ -24,7 +25,7 @@ const HELP: &str = "\
 .columns TABLE   the columns of a table
 .format FORMAT   table, json, csv, plain, md
 .quit            leave (or Ctrl-D)
-A statement ends with `;` and may have several lines. Tab completes names.";
+A statement ends with `;` and may have several lines; several are asked one after the other. Tab completes names.";
 
 /// Asks what the user types until there is no more.
 pub(crate) fn shell(asker: &Asker, format: Format, out: &mut Out) -> Result<(), Failure> {
@@ -51,6 +52,10 @@ pub(crate) fn shell(asker: &Asker, format: Format, out: &mut Out) -> Result<(), 
             continue;
         }
         let _ = editor.add_history_entry(text);
+        if let Some(file) = &history {
+            // Now, because a terminal may just go. A history that cannot be kept is no failure.
+            let _ = editor.append_history(file);
+        }
         if let Some(command) = text.strip_prefix('.') {
             let mut words = command.split_whitespace();
             if matches!(words.next(), Some("quit" | "exit")) {
@@ -59,11 +64,8 @@ pub(crate) fn shell(asker: &Asker, format: Format, out: &mut Out) -> Result<(), 
             told(dot(asker, command, &mut format, out), out)?;
             continue;
         }
-        told(asker.answer(text, format, out), out)?;
-    }
-    if let Some(file) = &history {
-        // A history that cannot be kept is no failure of what was asked.
-        let _ = editor.save_history(file);
+        let mut statements = split(text).into_iter();
+        told(statements.try_for_each(|one| asker.answer(&one, format, out)), out)?;
     }
     Ok(())
 }
@@ -80,7 +82,7 @@ fn greet(out: &mut Out) -> Result<(), Failure> {
 }
 
 fn history_file() -> Option<PathBuf> {
-    let dir = state::folder()?;
+    let dir = state::own_folder()?;
     std::fs::create_dir_all(&dir).ok()?;
     Some(dir.join("sql_history"))
 }

@@ -2,16 +2,20 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::Args;
 
-use crate::agent::Signals;
+use crate::agent::{Signals, is_for_hub};
 use crate::cli::Global;
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::hub::{DoorArgs, Hub};
 use crate::live::LiveArgs;
-use crate::out::Out;
+use crate::out::{Out, tell};
+
+/// After what time whoever was named as `--connect` should have answered.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Args)]
 pub(crate) struct HubArgs {
@@ -35,6 +39,23 @@ pub(crate) fn run(global: &Global, args: &HubArgs) -> Result<ExitCode, Failure> 
     out.flush()?;
     for warning in hub.warnings() {
         let _ = warning.report();
+    }
+    let to_agents = config.insight.iter().filter(|insight| !is_for_hub(insight));
+    let to_agents: Vec<&str> = to_agents.map(|insight| insight.name.as_str()).collect();
+    if !to_agents.is_empty() {
+        let names = to_agents.join("`, `");
+        tell(format!(
+            "warning: left to agents: insight `{names}`; `where = \"hub\"` makes it a hub's"
+        ));
+    }
+    if !args.live.connect().is_empty() {
+        if signals.come_within(PATIENCE)? {
+            return Ok(ExitCode::SUCCESS);
+        }
+        if hub.is_alone() {
+            let at = args.live.connect().join(", ");
+            tell(format!("warning: nobody answers at {at}, and nobody came; it is tried again"));
+        }
     }
     signals.wait()?;
     Ok(ExitCode::SUCCESS)

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::Args;
 use skopos_model::duration;
-use skopos_query::{Limits, MAX_SQL_BYTES};
+use skopos_query::{Limits, MAX_SQL_BYTES, split};
 use skopos_shm::Host;
 
 use crate::cli::Global;
@@ -18,7 +18,7 @@ use crate::sql::{Asker, Format, Local, shell};
 
 #[derive(Debug, Args)]
 pub(crate) struct SqlArgs {
-    /// The statement [default: from --file, standard input, or a shell]
+    /// The statement, or several with `;` between them [default: from --file, standard input, or a shell]
     pub(crate) statement: Option<String>,
     /// Read the statement from this file (`-` for standard input)
     #[arg(long, short, value_name = "FILE", conflicts_with = "statement")]
@@ -56,7 +56,11 @@ pub(crate) fn run(global: &Global, args: &SqlArgs) -> Result<ExitCode, Failure> 
     let asker = asker(global, args, limits)?;
     let mut out = Out::new(global.style());
     match statement {
-        Some(statement) => asker.answer(&statement, format, &mut out)?,
+        Some(text) => {
+            for statement in split(&text) {
+                asker.answer(&statement, format, &mut out)?;
+            }
+        }
         None => shell(&asker, format, &mut out)?,
     }
     Ok(ExitCode::SUCCESS)

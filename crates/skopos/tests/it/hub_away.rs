@@ -1,15 +1,15 @@
 //! A hub that is dead, stands still or is another user's: whoever asks is told, and nobody waits for ever.
 //! And what a hub tells of itself, until its end.
 
-use std::io::Write as _;
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use serde_json::json;
 
 use crate::sql::Hub;
-use crate::support::{Ran, Running, eventually, run, signal};
+use crate::support::{Ran, Running, eventually, run, runtime_dir, signal, skopos};
 
 const ONE: &str = "SELECT count(*) FROM latest WHERE topic LIKE '%/mem/total_bytes'";
 
@@ -144,4 +144,58 @@ fn an_agent_with_a_hub_leaves_no_segment() {
     signal(&up.child, "TERM");
     assert!(up.child.wait().expect("it ends").success());
     assert_eq!(left(up.path()), [""; 0]);
+}
+
+#[test]
+fn what_a_hub_cannot_do_as_it_is_told_is_said_at_its_start() {
+    let dir = runtime_dir();
+    let config = dir.path().join("skopos.toml");
+    let hub = |more: &[&str]| {
+        let args = ["hub", "--http", "none", "--flight", "none", "--config"];
+        let config = config.to_str().expect("UTF-8");
+        run(dir.path(), &[&args[..], &[config], more].concat())
+    };
+    std::fs::write(&config, "[hub.aliases]\nlatest = \"a/b/c\"\n").expect("written");
+    let alias = hub(&[]);
+    assert!(alias.code == 2 && alias.stderr.contains("there is a table `latest`"), "{alias:?}");
+    std::fs::write(&config, "").expect("written");
+    let nowhere = hub(&["--look-on", "none", "--listen", "tcp/192.0.2.1:99"]);
+    assert!(nowhere.code == 2 && !nowhere.stderr.contains(".rs:"), "{nowhere:?}");
+    for wrong in [["--look-on", "nope0"], ["--site", "a/b"]] {
+        let ran = hub(&wrong);
+        assert!(ran.code == 2 && ran.stdout.is_empty(), "{ran:?}");
+    }
+    let of_agents = "[[insight]]\nname = \"sum\"\nsql = \"SELECT sum(value) FROM latest\"\n";
+    std::fs::write(&config, of_agents).expect("written");
+    let args = ["hub", "--look-on", "none", "--connect", "tcp/127.0.0.1:9", "--config"];
+    let more = [config.to_str().expect("UTF-8"), "--http", "none", "--flight", "none"];
+    let child = skopos(dir.path(), &[&args[..], &more].concat())
+        .stderr(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn();
+    let mut child = child.expect("it starts");
+    let told = BufReader::new(child.stderr.take().expect("piped")).lines().take(2);
+    let told: Vec<String> = told.map_while(Result::ok).collect();
+    signal(&child, "TERM");
+    assert!(child.wait().expect("it ends").success());
+    assert!(told[0].contains("left to agents: insight `sum`"), "{told:?}");
+    assert!(told[1].contains("nobody answers at tcp/127.0.0.1:9"), "{told:?}");
+}
+
+#[test]
+fn several_statements_are_asked_one_after_the_other() {
+    let agent = Running::start(&[]);
+    let ask = |sql: &str| agent.run(&["sql", "--plain", sql]);
+    let both = ask("SELECT ';';\nSELECT 'a\nb\tc';");
+    assert_eq!((both.code, &*both.stdout), (0, ";\na\\nb\\tc\n"), "{both:?}");
+    let second = ask("SELECT 1;\n SELECT valu FROM latest; SELECT 3");
+    assert_eq!((second.code, &*second.stdout), (2, "1\n"), "{second:?}");
+    assert!(second.stderr.starts_with("error: line 2, column 9: "), "{second:?}");
+    for (sql, told) in [
+        ("SELECT rate(value, 3, 4) FROM samples", "column 8: this function is called `rate(x)`"),
+        ("SELECT sum(topic) FROM latest", "column 8: `sum` takes "),
+    ] {
+        let ran = ask(sql);
+        assert!(ran.code == 2 && ran.stderr.contains(told), "{ran:?}");
+    }
 }
