@@ -171,7 +171,7 @@ impl Agent {
             publisher,
             polled: Vec::new(),
             lanes: Lanes::new()?,
-            overhead: Overhead::new(settings.budget, now)?,
+            overhead: Overhead::new(settings.budget)?,
             interval: settings.interval,
             look_at: now,
             explain_at: Duration::ZERO,
@@ -278,6 +278,7 @@ impl Agent {
         observe: &mut dyn FnMut(&Self, Event) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
         self.tick(observe)?;
+        self.overhead.begin(monotonic());
         // All is parsed, opened and polled once: most of the program is not needed any more.
         skopos_shm::release_program_pages();
         // Nor, once policies and detectors have learned, what learning took.
@@ -307,7 +308,7 @@ impl Agent {
             if self.polled.iter().any(|p| p.due() <= now) || self.lanes.has_news() {
                 self.tick(observe)?;
             } else if is_look_due || self.insights.predictions_due().is_some_and(|at| at <= now) {
-                self.insights.run(&self.publisher, Clock::now(), &mut self.counts);
+                self.between_polls(now, observe)?;
             }
         }
     }
@@ -335,6 +336,7 @@ impl Agent {
             self.lanes.note_news();
         }
         if ready {
+            let since = self.overhead.answering();
             for (token, request) in self.server.receive(&mut self.counts) {
                 #[cfg(feature = "live")]
                 if self.is_forwarded(token, &request) {
@@ -343,6 +345,7 @@ impl Agent {
                 let answer = request.map_or_else(|refused| refused, |r| self.answer(r));
                 self.server.send(token, &answer, &mut self.counts);
             }
+            self.overhead.answered(since);
         }
         self.server.expire(&mut self.counts);
         Ok(signalled)
@@ -361,6 +364,23 @@ impl Agent {
         self.counts.requests += 1;
         forward.refresh(topic, stream);
         true
+    }
+
+    /// What does not wait for a poll, which may be minutes away.
+    fn between_polls(
+        &mut self,
+        now: Duration,
+        observe: &mut dyn FnMut(&Self, Event) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        let clock = Clock::now();
+        if self.self_facts.due(&self.publisher) <= now {
+            self.publish_self(clock.wall);
+        }
+        self.insights.run(&self.publisher, clock, &mut self.counts);
+        for event in std::mem::take(&mut self.events) {
+            observe(self, event)?;
+        }
+        Ok(())
     }
 
     /// Polls every sensor that is due, then publishes what that cost.
@@ -439,7 +459,7 @@ impl Agent {
         self.counts.add(&polling.counts);
         let yielded = (probe.yielded(), probe.facts());
         self.insights.take(at + 1, yielded, polling.time, &self.publisher);
-        self.overhead.polled(polling.spent);
+        self.overhead.polled(polling.spent, self.polled[at].may_block());
         self.polled[at].returned(probe, polling, events);
     }
 

@@ -1,18 +1,24 @@
-//! Keeps what the agent costs within its budget, the programs that it runs included.
+//! Keeps what sensing costs within the budget.
+//!
+//! The budget governs what fewer polls make less: polls, here and in lanes, insights and publishing, and
+//! the programs that sensors run. What the process does for those who ask (its control socket, other
+//! nodes, a hub, history) is told with the rest as what it costs in all, and stretches no sensor: whoever
+//! asks much would else see nothing new.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
 use std::time::Duration;
 
 use rustix::param::clock_ticks_per_second;
-use rustix::time::{ClockId, clock_gettime};
+use rustix::time::ClockId;
 use skopos_score::budget::{Budget, Demand, Grant, Plan};
 
 use crate::agent::polled::Polled;
+use crate::agent::probe::{thread_time, time_of};
 use crate::failure::Failure;
 
-/// How long what the agent costs beside its polls is measured before it counts: a tick of the
-/// kernel's accounting is four milliseconds.
+/// How long what sensing costs beside polls is measured before it counts: what programs use is told in
+/// ticks of ten milliseconds.
 const MEASURE_EVERY: Duration = Duration::from_secs(10);
 
 /// How long the budget must have been exceeded before that is told: what an agent costs while it
@@ -29,39 +35,48 @@ pub(crate) struct Overhead {
     /// What was planned last.
     plan: Plan,
     excess: Excess,
-    spent: Spent,
-    /// What the agent costs beside its polls, a share of one core.
+    programs: Programs,
+    /// What sensing costs beside polls, smoothed, a share of one core.
     other: f64,
-    /// What it costs in all, measured, a share of one core; `None` until it was measured.
-    measured: Option<f64>,
-    /// Processor time of all polls since the last measurement.
-    polls: Duration,
+    /// `None` until it was measured.
+    measured: Option<Measured>,
+    polls: Polls,
+    /// Processor time of answers on the control socket.
+    answers: Duration,
+    /// What had been spent when it was measured last, and when that was.
+    before: Spent,
     measured_at: Duration,
-    process: Duration,
     demands: Vec<Demand>,
     grants: Vec<Grant>,
 }
 
 impl Overhead {
     /// A limit of so much of one core.
-    pub(crate) fn new(limit: f64, now: Duration) -> Result<Self, Failure> {
+    pub(crate) fn new(limit: f64) -> Result<Self, Failure> {
         let budget = Budget::new(limit)
             .map_err(|e| Failure::new("--budget").because(&e).hint("try `--budget 1%`"))?;
-        let spent = Spent::open();
         Ok(Self {
-            process: spent.total(),
             limit,
             budget,
             plan: Plan { wanted: 0.0, granted: 0.0, over: 0.0 },
+            excess: Excess::default(),
+            programs: Programs::open(),
             other: 0.0,
             measured: None,
-            polls: Duration::ZERO,
-            measured_at: now,
-            excess: Excess::default(),
-            spent,
+            polls: Polls::default(),
+            answers: Duration::ZERO,
+            before: Spent::default(),
+            measured_at: Duration::ZERO,
             demands: Vec::new(),
             grants: Vec::new(),
         })
+    }
+
+    /// Measuring begins, on the thread that calls this. What it cost to start says nothing of what it
+    /// costs to run.
+    pub(crate) fn begin(&mut self, now: Duration) {
+        self.before = self.spent();
+        self.measured_at = now;
     }
 
     /// The limit, a share of one core.
@@ -74,19 +89,35 @@ impl Overhead {
         self.plan
     }
 
-    /// What the agent costs in all, a share of one core.
-    pub(crate) fn measured(&self) -> Option<f64> {
+    /// What it has cost lately.
+    pub(crate) fn measured(&self) -> Option<Measured> {
         self.measured
     }
 
-    /// A poll took so much processor time.
-    pub(crate) fn polled(&mut self, spent: Duration) {
-        self.polls += spent;
+    /// A poll took so much processor time, of a lane's thread or of this one.
+    pub(crate) fn polled(&mut self, spent: Duration, in_lane: bool) {
+        *(if in_lane { &mut self.polls.in_lanes } else { &mut self.polls.here }) += spent;
     }
 
-    /// Processor time that the agent and the programs that it ran have used, user and system.
-    pub(crate) fn spent(&self) -> Duration {
-        self.spent.total()
+    /// Requests are about to be answered: what to hand to [`answered`](Self::answered) after that.
+    pub(crate) fn answering(&self) -> Duration {
+        thread_time().saturating_sub(self.polls.here)
+    }
+
+    /// They were. Polls that somebody asked for are polls all the same.
+    pub(crate) fn answered(&mut self, since: Duration) {
+        self.answers += self.answering().saturating_sub(since);
+    }
+
+    /// Processor time that the process and the programs that it ran have used, user and system.
+    pub(crate) fn total(&self) -> Duration {
+        self.programs.spent() + time_of(ClockId::ProcessCPUTime)
+    }
+
+    fn spent(&self) -> Spent {
+        let here = self.answering().saturating_sub(self.answers);
+        let Polls { here: polled, in_lanes } = self.polls;
+        Spent { total: self.total(), polls: polled + in_lanes, other: here + self.programs.spent() }
     }
 
     /// Shares out the budget. Says by what share of one core it is exceeded although no sensor can
@@ -107,17 +138,47 @@ impl Overhead {
         if elapsed < MEASURE_EVERY {
             return;
         }
-        let process = self.spent.total();
-        let spent = process.saturating_sub(self.process);
-        let share = |d: Duration| d.as_secs_f64() / elapsed.as_secs_f64();
-        let other = share(spent.saturating_sub(self.polls));
+        let spent = self.spent();
+        let share = |now: Duration, before| {
+            now.saturating_sub(before).as_secs_f64() / elapsed.as_secs_f64()
+        };
+        let other = share(spent.other, self.before.other);
         let weight = if self.measured.is_none() { 1.0 } else { WEIGHT };
         self.other += weight * (other - self.other);
-        self.measured = Some(share(spent));
-        self.polls = Duration::ZERO;
+        self.measured = Some(Measured {
+            in_all: share(spent.total, self.before.total),
+            sensing: other + share(spent.polls, self.before.polls),
+        });
+        self.before = spent;
         self.measured_at = now;
-        self.process = process;
     }
+}
+
+/// What the agent cost of one core over the latest ten seconds or more.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Measured {
+    /// The whole process and the programs that it ran.
+    pub(crate) in_all: f64,
+    /// What the budget governs of that.
+    pub(crate) sensing: f64,
+}
+
+/// Processor time of polls so far.
+#[derive(Clone, Copy, Debug, Default)]
+struct Polls {
+    here: Duration,
+    in_lanes: Duration,
+}
+
+/// Processor time so far.
+#[derive(Clone, Copy, Debug, Default)]
+struct Spent {
+    /// Of the process and the programs that it ran.
+    total: Duration,
+    /// Of polls, wherever.
+    polls: Duration,
+    /// Of the agent's thread without polls and answers, and of programs: only sensors run any.
+    other: Duration,
 }
 
 /// Whether it was told that the budget is exceeded.
@@ -138,22 +199,20 @@ impl Excess {
     }
 }
 
-/// What this process and the programs that it ran have used.
-struct Spent {
+/// What the programs that this process ran have used.
+struct Programs {
     /// `/proc/self/stat`, kept open; `None` where procfs is hidden, and then programs count nothing.
     stat: Option<File>,
 }
 
-impl Spent {
+impl Programs {
     fn open() -> Self {
         Self { stat: File::open("/proc/self/stat").ok() }
     }
 
     /// Processor time, user and system. A program counts once it has ended.
-    fn total(&self) -> Duration {
-        let own = clock_gettime(ClockId::ProcessCPUTime);
-        let own = Duration::new(own.tv_sec.unsigned_abs(), own.tv_nsec.unsigned_abs() as u32);
-        own + self.stat.as_ref().and_then(of_programs).unwrap_or_default()
+    fn spent(&self) -> Duration {
+        self.stat.as_ref().and_then(of_programs).unwrap_or_default()
     }
 }
 
@@ -181,16 +240,73 @@ mod tests {
 
     use super::*;
 
+    /// Uses so much processor time of this thread.
+    fn burn(time: Duration) {
+        let started = thread_time();
+        while thread_time() - started < time {
+            std::hint::spin_loop();
+        }
+    }
+
+    #[test]
+    fn what_other_threads_and_answers_cost_is_told_and_not_governed() {
+        let much = Duration::from_millis(300);
+        let mut overhead = Overhead::new(0.01).expect("a budget");
+        overhead.begin(Duration::ZERO);
+        let before = (thread_time(), overhead.programs.spent());
+        std::thread::scope(|scope| {
+            scope.spawn(|| burn(much)).join().expect("it burns");
+        });
+        let since = overhead.answering();
+        burn(much);
+        let polled = thread_time();
+        burn(much);
+        // Somebody asked for a poll.
+        overhead.polled(thread_time() - polled, false);
+        overhead.answered(since);
+        overhead.polled(much, true);
+        assert_eq!(overhead.plan(&mut [], MEASURE_EVERY), None);
+        let measured = overhead.measured().expect("it was measured");
+        let of = |time: Duration| time.as_secs_f64() / MEASURE_EVERY.as_secs_f64();
+        assert!(measured.in_all >= of(3 * much), "{measured:?}");
+        // Other tests run programs, which count.
+        let programs = overhead.programs.spent() - before.1;
+        let here = thread_time() - before.0;
+        let other = of((here + programs).saturating_sub(2 * much));
+        let planned = overhead.planned();
+        assert!(planned.granted <= other, "{planned:?}, {other}");
+        assert!(measured.sensing >= of(2 * much), "polls here and in lanes: {measured:?}");
+        assert!(measured.sensing <= other + of(2 * much) + 0.01, "{measured:?}, {other}");
+    }
+
+    #[test]
+    fn what_the_agents_thread_does_beside_polls_and_answers_is_governed() {
+        let much = Duration::from_millis(300);
+        let mut overhead = Overhead::new(0.01).expect("a budget");
+        burn(much);
+        let before = (thread_time(), overhead.programs.spent());
+        overhead.begin(Duration::ZERO);
+        assert_eq!(overhead.plan(&mut [], MEASURE_EVERY / 2), None);
+        assert!(overhead.measured().is_none() && overhead.planned().granted == 0.0);
+        burn(much);
+        overhead.plan(&mut [], MEASURE_EVERY);
+        let planned = overhead.planned();
+        assert!(planned.granted >= 0.03 && planned.over >= 0.02, "{planned:?}");
+        let most = thread_time() - before.0 + overhead.programs.spent() - before.1;
+        let most = most.as_secs_f64() / MEASURE_EVERY.as_secs_f64();
+        assert!(planned.granted <= most, "what it cost to start is left out: {planned:?}, {most}");
+    }
+
     #[test]
     fn programs_that_were_run_count() {
-        let spent = Spent::open();
-        let before = spent.stat.as_ref().and_then(of_programs).expect("procfs");
+        let programs = Programs::open();
+        let before = programs.stat.as_ref().and_then(of_programs).expect("procfs");
         // A tenth of a second or so: it has to be some ticks.
         let busy = "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done";
         assert!(Command::new("sh").args(["-c", busy]).status().expect("a shell").success());
-        let programs = spent.stat.as_ref().and_then(of_programs).expect("procfs");
-        assert!(programs > before, "{programs:?} after {before:?}");
-        assert!(spent.total() > programs, "and what it needs itself");
+        assert!(programs.spent() > before, "{:?} after {before:?}", programs.spent());
+        let overhead = Overhead::new(0.01).expect("a budget");
+        assert!(overhead.total() > overhead.programs.spent(), "and what it needs itself");
     }
 
     #[test]

@@ -44,6 +44,8 @@ pub(crate) struct Polled {
     wanted: Duration,
     granted: Grant,
     due: Duration,
+    /// What the interval is counted from: the latest poll, or when there was no lane for it.
+    waits_since: Duration,
     polled_at: Duration,
     away_since: Option<Duration>,
     /// How long it may be away: what the sensor said of the poll when it left.
@@ -69,7 +71,7 @@ pub(crate) struct Cost {
     pub(crate) latest: Duration,
     /// Processor time of all.
     pub(crate) total: Duration,
-    /// Of one poll, smoothed, in seconds.
+    /// Of one poll, smoothed, in seconds; 0 until there were two.
     smoothed: f64,
 }
 
@@ -111,6 +113,7 @@ impl Polled {
             wanted: shortest,
             granted: Grant { interval: shortest, stretch: 1.0 },
             due: Duration::ZERO,
+            waits_since: Duration::ZERO,
             polled_at: Duration::ZERO,
             away_since: None,
             patience: Duration::ZERO,
@@ -183,7 +186,8 @@ impl Polled {
         let Refused { probe, reason } = refused;
         self.probe = Some(probe);
         self.away_since = None;
-        self.due = nearest_beat(now + self.granted.interval, self.shortest);
+        self.waits_since = now;
+        self.due = self.after_interval();
         self.cost.errors += 1;
         self.failed(reason, events);
     }
@@ -198,6 +202,7 @@ impl Polled {
         let Polling { at, spent, refusal, result, .. } = polling;
         self.away_since = None;
         self.polled_at = at;
+        self.waits_since = at;
         self.cost.add(spent);
         let found = self.judge(at, probe.yielded());
         // A poll that failed found nothing, which is not the same as no change.
@@ -295,16 +300,22 @@ impl Polled {
         }
     }
 
-    /// What the budget grants.
+    /// What the budget grants. Where that is a shorter interval, the next poll is not kept waiting until
+    /// the longer one is over.
     pub(crate) fn grant(&mut self, grant: Grant) {
         self.granted = grant;
+        self.due = self.due.min(self.after_interval());
     }
 
     fn schedule(&mut self) {
         let followed = self.polled_at < self.reads.followed_until;
         let wanted = if followed { self.shortest } else { self.wanted };
         self.granted.interval = wanted.mul_f64(self.granted.stretch.max(1.0));
-        self.due = nearest_beat(self.polled_at + self.granted.interval, self.shortest);
+        self.due = self.after_interval();
+    }
+
+    fn after_interval(&self) -> Duration {
+        nearest_beat(self.waits_since + self.granted.interval, self.shortest)
     }
 
     pub(crate) fn status(&self) -> SensorStatus {
@@ -350,7 +361,12 @@ impl Cost {
         self.latest = spent;
         self.total += spent;
         let spent = spent.as_secs_f64();
-        let weight = if self.polls == 1 { 1.0 } else { COST_WEIGHT };
+        // The first one opens and registers what the later ones only read: it says nothing of them.
+        let weight = match self.polls {
+            1 => 0.0,
+            2 => 1.0,
+            _ => COST_WEIGHT,
+        };
         self.smoothed += weight * (spent - self.smoothed);
     }
 }
@@ -360,4 +376,109 @@ pub(crate) fn nearest_beat(at: Duration, beat: Duration) -> Duration {
     let beat = beat.as_nanos().max(1);
     let beats = (at.as_nanos() + beat / 2) / beat;
     Duration::from_nanos(u64::try_from(beats.saturating_mul(beat)).unwrap_or(u64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use skopos_model::Timestamp;
+    use skopos_model::schema::Family;
+    use skopos_model::schema::load::FAMILY;
+    use skopos_score::budget::Budget;
+    use skopos_score::interval::Fixed;
+    use skopos_sense::{Sensor, Tick};
+    use skopos_shm::Publisher;
+
+    use super::*;
+    use crate::agent::probe::thread_time;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    struct Still;
+
+    impl Sensor for Still {
+        fn family(&self) -> &'static Family {
+            &FAMILY
+        }
+
+        fn poll(&mut self, _: &mut Tick<'_>) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// One that is wanted each second, and its publisher.
+    fn wanted_each_second() -> (Polled, Publisher, tempfile::TempDir) {
+        let folder = tempfile::tempdir().expect("a folder");
+        let publisher =
+            Publisher::builder("polled").dir(folder.path()).create().expect("a segment");
+        let probe = Probe::new(&publisher, &"n01".into(), Box::new(Still)).expect("room");
+        let policy = Box::new(Fixed::new(SECOND));
+        let when = Schedule { policy, shortest: SECOND, longest: 10 * SECOND };
+        (Polled::new("still", true, Box::new(probe), when), publisher, folder)
+    }
+
+    fn poll(polled: &mut Polled, at: Duration) {
+        let mut probe = polled.take(at).expect("it is here");
+        let mut polling = probe.poll((Timestamp::from_nanos(1), at), &mut thread_time());
+        polling.spent = Duration::from_millis(1);
+        polled.returned(probe, polling, &mut Vec::new());
+    }
+
+    /// Shares out a budget of which so much is spent otherwise.
+    fn plan(budget: &mut Budget, polled: &mut Polled, other: f64, now: Duration) {
+        let mut grants = Vec::new();
+        budget.plan(other, &[polled.demand(now)], &mut grants);
+        polled.grant(grants[0]);
+    }
+
+    #[test]
+    fn what_was_stretched_is_polled_within_its_interval_once_there_is_budget_again() {
+        let (mut polled, _publisher, _folder) = wanted_each_second();
+        let mut budget = Budget::new(0.01).expect("a limit");
+        for second in 98..=100 {
+            poll(&mut polled, second * SECOND);
+        }
+        plan(&mut budget, &mut polled, 0.02, 100 * SECOND);
+        assert_eq!((polled.stretch(), polled.interval()), (64.0, 64 * SECOND));
+        assert_eq!(polled.due(), 101 * SECOND, "what was due sooner stays so");
+        poll(&mut polled, 101 * SECOND);
+        assert_eq!(polled.due(), 165 * SECOND);
+        plan(&mut budget, &mut polled, 0.0088, 103 * SECOND);
+        assert_eq!(
+            (polled.stretch(), polled.due()),
+            (6.0, 107 * SECOND),
+            "not before it is granted"
+        );
+        plan(&mut budget, &mut polled, 0.0, 110 * SECOND);
+        assert_eq!((polled.stretch(), polled.interval()), (1.0, SECOND));
+        assert!(polled.due() <= 110 * SECOND, "its interval has passed: {:?}", polled.due());
+        poll(&mut polled, 110 * SECOND);
+        assert_eq!(polled.due(), 111 * SECOND);
+    }
+
+    #[test]
+    fn one_for_which_there_was_no_lane_waits_for_its_interval_whatever_is_granted() {
+        let (mut polled, _publisher, _folder) = wanted_each_second();
+        let mut budget = Budget::new(1.0).expect("a limit");
+        poll(&mut polled, 100 * SECOND);
+        polled.wanted = 10 * SECOND;
+        polled.schedule();
+        let probe = polled.take(110 * SECOND).expect("it is here");
+        let refused = Refused { probe, reason: "no lane".to_owned() };
+        polled.postponed(refused, 110 * SECOND, &mut Vec::new());
+        plan(&mut budget, &mut polled, 0.0, 111 * SECOND);
+        assert_eq!(polled.due(), 120 * SECOND);
+    }
+
+    #[test]
+    fn what_the_first_poll_opens_is_no_cost_of_the_later_ones() {
+        let mut cost = Cost::default();
+        let micros = [80, 2, 2, 10].map(|millis| {
+            cost.add(Duration::from_millis(millis));
+            (cost.smoothed * 1e6).round()
+        });
+        assert_eq!(micros, [0.0, 2000.0, 2000.0, 3000.0]);
+        assert_eq!((cost.polls, cost.total), (4, Duration::from_millis(94)));
+    }
 }

@@ -16,7 +16,7 @@ use crate::agent::polled::Polled;
 use crate::agent::sink::{Counts, SegmentSink, Yielded};
 use crate::failure::Failure;
 
-static METRICS: [&Metric; 28] = [
+static METRICS: [&Metric; 29] = [
     &schema::self_::CPU_SECONDS_TOTAL,
     &schema::self_::RESIDENT_BYTES,
     &schema::self_::SEGMENT_BYTES,
@@ -32,6 +32,7 @@ static METRICS: [&Metric; 28] = [
     &schema::self_::PLANNED_RATIO,
     &schema::self_::BUDGET_EXCEEDED_RATIO,
     &schema::self_::CPU_RATIO,
+    &schema::self_::SENSING_RATIO,
     &schema::self_::BUSY_LANES,
     &schema::self_::INSIGHTS,
     &schema::self_::INSIGHTS_REFUSED,
@@ -128,8 +129,9 @@ impl SelfFacts {
         let tick = self.group.tick(time);
         let mut sink = SegmentSink::new(tick, &mut self.writers, node, &mut self.yielded);
         let ids = *self.ids.get_or_insert_with(|| METRICS.map(|metric| sink.register(metric, "")));
+        let measured = overhead.measured();
         let values: [Option<Scalar>; METRICS.len()] = [
-            Some(Scalar::F64(overhead.spent().as_secs_f64())),
+            Some(Scalar::F64(overhead.total().as_secs_f64())),
             self.statm.as_ref().and_then(resident_bytes).map(Scalar::U64),
             Some(Scalar::U64(publisher.used_bytes())),
             Some(Scalar::U64(counts.registered - counts.unregistered)),
@@ -143,7 +145,8 @@ impl SelfFacts {
             Some(Scalar::F64(overhead.limit())),
             Some(Scalar::F64(overhead.planned().granted)),
             Some(Scalar::F64(overhead.planned().over)),
-            overhead.measured().map(Scalar::F64),
+            measured.map(|m| Scalar::F64(m.in_all)),
+            measured.map(|m| Scalar::F64(m.sensing)),
             Some(Scalar::U64(busy_lanes as u64)),
             Some(Scalar::U64(insights.insights)),
             Some(Scalar::U64(insights.refused)),
@@ -167,21 +170,26 @@ impl SelfFacts {
             if self.sensor_ids.len() == at {
                 self.sensor_ids.push(SENSOR_METRICS.map(|m| sink.register(m, polled.name())));
             }
-            let cost = polled.cost();
-            let values = [
-                Scalar::F64(cost.latest.as_secs_f64()),
-                Scalar::F64(cost.total.as_secs_f64()),
-                Scalar::U64(cost.polls),
-                Scalar::U64(cost.errors),
-                Scalar::F64(polled.interval().as_secs_f64()),
-                Scalar::F64(polled.stretch()),
-                Scalar::F64(polled.reads_per_second()),
-            ];
+            let values = of_sensor(polled);
             for (id, value) in self.sensor_ids[at].into_iter().zip(values) {
                 sink.set(id, value);
             }
         }
     }
+}
+
+/// The values of [`SENSOR_METRICS`].
+fn of_sensor(polled: &Polled) -> [Scalar; SENSOR_METRICS.len()] {
+    let cost = polled.cost();
+    [
+        Scalar::F64(cost.latest.as_secs_f64()),
+        Scalar::F64(cost.total.as_secs_f64()),
+        Scalar::U64(cost.polls),
+        Scalar::U64(cost.errors),
+        Scalar::F64(polled.interval().as_secs_f64()),
+        Scalar::F64(polled.stretch()),
+        Scalar::F64(polled.reads_per_second()),
+    ]
 }
 
 /// The second number of `/proc/self/statm`, in pages (proc(5)).

@@ -82,7 +82,7 @@ pub(crate) fn warning(event: &Event) -> Option<String> {
             "the clock stepped back by {by:?}; samples keep their order and wait for it to catch up"
         ),
         Event::BudgetExceeded { limit, over } => format!(
-            "the agent costs {:.1}% of a core and its budget is {}: no sensor can be polled less often; \
+            "sensing costs {:.1}% of a core and the budget is {}: no sensor can be polled less often; \
              leave some out with --skip, or give more with --budget",
             (limit + over) * 100.0,
             Share(*limit)

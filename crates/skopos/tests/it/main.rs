@@ -44,6 +44,8 @@ mod partial;
 #[cfg(feature = "hub")]
 mod gaps;
 #[cfg(feature = "hub")]
+mod burden;
+#[cfg(feature = "hub")]
 mod other_users;
 #[cfg(feature = "hub")]
 mod remote_write;

@@ -31,6 +31,9 @@ use predictions::{Predicted, Predictions};
 /// Records that memory keeps of an insight: sixteen fill the bytes that there are for them.
 const RECORD_SLOTS: u32 = 16;
 
+/// How much later a value is than the one before, if its inputs are not younger.
+const NANOSECOND: Duration = Duration::from_nanos(1);
+
 /// The graph and what it feeds.
 pub(crate) struct Insights {
     node: Arc<str>,
@@ -62,6 +65,10 @@ struct Computing {
     /// False for one that the configuration asks for: facts that come and go never take it away.
     is_built_in: bool,
     writer: VertexWriter,
+    /// Time of its latest sample.
+    sampled_at: Timestamp,
+    /// The time up to which it was last said to stand.
+    stands_at: Timestamp,
     watched: Option<Watched>,
     predicted: Option<Predicted>,
 }
@@ -297,7 +304,7 @@ impl Insights {
         let Self { graph, computed, findings, predictions, .. } = self;
         let mut clock = skopos_shm::boottime;
         let ran = graph.run_timed(now, Some(&mut clock), &mut |of| {
-            let Some(own) = computed.get(&of.id) else { return };
+            let Some(own) = computed.get_mut(&of.id) else { return };
             own.publish(&of, now, counts);
             // What was known says nothing of what is when it is known again.
             if let (true, Err(why), Some(predicted)) = (of.changed, of.outcome, own.predicted) {
@@ -357,7 +364,14 @@ impl Insights {
             Ok(vertex) => {
                 let watched = self.findings.joined(&topic, kind);
                 let predicted = self.predictions.joined(&topic, unit, kind, publisher);
-                let own = Computing { is_built_in, writer, watched, predicted };
+                let own = Computing {
+                    is_built_in,
+                    writer,
+                    sampled_at: Timestamp::default(),
+                    stands_at: Timestamp::default(),
+                    watched,
+                    predicted,
+                };
                 self.computed.insert(vertex, own);
                 Ok(())
             }
@@ -395,16 +409,21 @@ impl AddError {
 }
 
 impl Computing {
-    fn publish(&self, of: &Computed<'_>, now: Timestamp, counts: &mut Counts) {
+    fn publish(&mut self, of: &Computed<'_>, now: Timestamp, counts: &mut Counts) {
         // An insight without any input that is known was never looked at.
         let looked_at = of.checked_at != Timestamp::default();
         let time = if looked_at { of.checked_at } else { now };
         if !of.changed {
+            self.stands_at = self.stands_at.max(time);
             if self.writer.check_at(time).is_err() {
                 counts.publish_errors += 1;
             }
             return;
         }
+        // While its oldest input was not looked at again, others may have changed several times: each
+        // value has a time of its own, or nobody could tell which one held last.
+        let time = time.max(self.stands_at).max(self.sampled_at.saturating_add(NANOSECOND));
+        self.sampled_at = time;
         let sample = match of.outcome {
             Ok(value) => Sample::measured(time, value.clone()),
             Err(why) => Sample::unknown(time, self.writer.value_type(), why.reason()),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use skopos_shm::Publisher;
+use skopos_shm::{Publisher, Segment};
 
 use super::predictions::MAX_PREDICTED;
 use super::*;
@@ -166,4 +166,51 @@ fn insights_without_room_are_listed_up_to_a_bound_and_counted() {
     assert_eq!((of_it.vertices, of_it.refused), (0, 100));
     assert_eq!(of_it.why_none.as_deref(), Some(&*refused[0].reason));
     assert_eq!((refused.len(), refused_total), (64, 100));
+}
+
+/// An insight is as old as its oldest input, which may stand still while others do not.
+#[test]
+fn no_two_values_of_an_insight_have_one_time_and_its_age_is_that_of_its_oldest_input() {
+    let mut all = Fixture::new(
+        "[[insight]]\nname = \"sum\"\nsql = \"SELECT sum(value) FROM latest WHERE topic LIKE 'n01/a/%'\"\n",
+    );
+    let at = Timestamp::from_nanos;
+    let [slow, quick] = ["n01/a/slow", "n01/a/quick"].map(|t| all.follow(t).expect("room"));
+    let mut counts = Counts::default();
+    let mut run = |all: &mut Fixture, fact: &Followed, time, value| {
+        all.insights.set(fact, at(time), &Value::F64(value));
+        let now = Clock { wall: at(10_000), monotonic: Duration::ZERO };
+        all.insights.run(&all.publisher, now, &mut counts);
+    };
+    run(&mut all, &slow, 1_000, 100.0);
+    for step in 1..=5 {
+        run(&mut all, &quick, 1_000 * step, step as f64);
+    }
+    let segment = Segment::open(all.publisher.path()).expect("a segment");
+    let insight = segment.find(&topic_of("n01/insight/sum")).expect("it is there");
+    let kept = |from| {
+        let range = insight.range(at(from)..=at(i64::MAX)).expect("it is there");
+        let sample = |s: Sample| (s.time.as_nanos(), s.value.as_f64().expect("a number"));
+        range.samples.into_iter().map(sample).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        kept(0),
+        [
+            (1_000, 100.0),
+            (1_001, 101.0),
+            (1_002, 102.0),
+            (1_003, 103.0),
+            (1_004, 104.0),
+            (1_005, 105.0)
+        ]
+    );
+    let checked_at = || insight.latest().expect("it has values").checked_at;
+    assert_eq!(checked_at(), at(1_005), "no younger than its oldest input, but for nanoseconds");
+    run(&mut all, &slow, 6_000, 100.0);
+    assert_eq!(checked_at(), at(5_000), "now that is the other");
+    // One that joins may be older than what it was said to stand at.
+    let older = all.follow("n01/a/older").expect("room");
+    run(&mut all, &older, 2_000, 7.0);
+    run(&mut all, &quick, 7_000, 6.0);
+    assert_eq!(kept(1_006), [(5_000, 112.0), (5_001, 113.0)]);
 }
