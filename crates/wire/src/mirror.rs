@@ -23,6 +23,8 @@ pub struct Mirror {
     sequence: Option<u64>,
     /// When that was sent, by its publisher's clock.
     told_until: Option<Timestamp>,
+    /// From when on every topic that its publisher had is known here: one that went is forgotten.
+    topics_since: Option<Timestamp>,
     /// A snapshot as of this batch or a later one is needed: what was before it is missing.
     needs: Option<u64>,
     /// Indices that went since the last snapshot that had everything. A publisher gives none twice.
@@ -123,6 +125,7 @@ impl Mirror {
         if last == as_of {
             self.told_until = Some(first.sent_at);
         }
+        self.topics_since = self.topics_since.max(Some(first.sent_at));
         if self.needs.is_some_and(|needed| needed <= as_of) {
             self.needs = None;
         }
@@ -284,6 +287,7 @@ impl Mirror {
 
     fn forget(&mut self, index: u32, watcher: &mut dyn Watcher) {
         let Some(vertex) = self.vertices.remove(&index) else { return };
+        self.topics_since = self.topics_since.max(self.told_until);
         // Another index may have the topic by now.
         if self.by_topic.get(&vertex.description.topic) == Some(&index) {
             self.by_topic.remove(&vertex.description.topic);
@@ -304,6 +308,12 @@ impl Mirror {
     /// When what was taken in last was sent, by its publisher's clock; `None` before the first snapshot.
     pub fn told_until(&self) -> Option<Timestamp> {
         self.told_until
+    }
+
+    /// From when on no topic had samples that is not among the vertices, by the publisher's clock; `None`
+    /// while batches are missing.
+    pub fn topics_since(&self) -> Option<Timestamp> {
+        self.topics_since.filter(|_| self.is_whole())
     }
 
     /// Batches that never came.

@@ -235,3 +235,31 @@ fn a_vertex_that_did_not_change_meanwhile_is_as_whole_as_before() {
     mirror.take(Batch { sequence: 6, samples, ..Batch::default() }, &mut ());
     assert_eq!((since(&mirror), mirror.refused()), (None, 1));
 }
+
+/// Who asks for all topics that begin in some way wants those too that their node has no more.
+#[test]
+fn topics_are_all_known_since_the_last_one_went() {
+    let at = Timestamp::from_nanos;
+    let described = |index| Description {
+        index,
+        topic: Topic::new(&format!("n/{index}")).expect("a topic"),
+        unit: Unit::NONE,
+        kind: Kind::Gauge,
+        value_type: ValueType::U64,
+    };
+    let mut mirror = Mirror::default();
+    assert_eq!(mirror.topics_since(), None);
+    let all =
+        Batch { sequence: 1, sent_at: at(10), described: vec![described(0)], ..Batch::default() };
+    mirror.reset(vec![all], &mut ());
+    assert_eq!(mirror.topics_since(), Some(at(10)));
+    let batch = |sequence, time| Batch { sequence, sent_at: at(time), ..Batch::default() };
+    mirror.take(batch(2, 20), &mut ());
+    assert_eq!(mirror.topics_since(), Some(at(10)));
+    mirror.take(Batch { gone: vec![0], ..batch(3, 30) }, &mut ());
+    assert_eq!(mirror.topics_since(), Some(at(30)));
+    assert_eq!(mirror.take(batch(5, 50), &mut ()), Taken::Gap(1));
+    assert_eq!(mirror.topics_since(), None, "what was lost may have described and ended one");
+    mirror.reset(vec![batch(6, 60)], &mut ());
+    assert_eq!(mirror.topics_since(), Some(at(60)));
+}

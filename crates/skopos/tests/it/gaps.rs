@@ -128,3 +128,19 @@ fn what_a_hub_missed_is_had_from_a_node_with_history() {
     let there = history.path().to_str().expect("UTF-8");
     a_hub_that_stood_still_has_what_it_missed(&["--history", there]);
 }
+
+/// A hub cannot know what its nodes once had, unless it asks.
+#[test]
+fn what_only_a_nodes_history_has_is_found_by_how_its_topic_begins() {
+    let kept = tempfile::tempdir().expect("a directory");
+    let folder = kept.path().to_str().expect("text");
+    let filled = ["fill-history", folder, "--samples", "600", "--nodes", "1", "--topics", "3"];
+    assert_eq!(run(kept.path(), &filled).code, 0);
+    let hub = Hub::start();
+    let live = ["--node", "n0000", "--live", "--look-on", "none", "--connect", &hub.at];
+    let _agent = Running::start(&[&live[..], &["--history", folder]].concat());
+    let is_there = "SELECT alive AND topics > 0 AS so FROM nodes WHERE node = 'n0000'";
+    eventually("the hub has the node", || hub.ask(is_there) == json!([{"so": true}]));
+    let count = "SELECT count(*) AS n FROM samples WHERE topic LIKE 'n0000/bench/%'";
+    assert_eq!(hub.ask(count), json!([{"n": 600}]));
+}

@@ -7,8 +7,8 @@ use skopos_query::When;
 use skopos_wire::{Question, State};
 
 /// How much older than now the last thing that a node said may be before it has more to say than has come:
-/// it says something every second.
-const LATE: Duration = Duration::from_millis(2500);
+/// it says something every second. Less than a hub stood still if its nodes gave it up meanwhile.
+const LATE: Duration = Duration::from_millis(1400);
 
 /// Whether a mirror has all of it: the samples of each vertex from the time on from which it is whole, until
 /// what its node said last. `now` is the time here; times of samples are by the node's clock.
@@ -35,7 +35,10 @@ pub(in crate::hub) fn has_all(
         let topic = vertex.description.topic.as_str();
         topics.iter().any(|t| t == topic) || starts.iter().any(|s| topic.starts_with(s.as_str()))
     });
+    // Of what begins so there may have been a topic that its node has no more.
+    let has_topics = state.mirror.topics_since().is_some_and(|since| since <= from);
     !(is_late && was_there)
+        && (starts.is_empty() || has_topics)
         && topics.iter().all(is_known)
         && vertices.all(|vertex| vertex.whole_since().is_some_and(|since| since <= from))
 }
