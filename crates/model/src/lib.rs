@@ -23,13 +23,17 @@ mod value;
 mod structured;
 mod sample;
 mod unit;
+mod random;
+mod lock;
 mod error;
 pub mod duration;
 pub mod schema;
 pub mod task;
 
 pub use error::Error;
+pub use lock::unpoisoned;
 pub use pattern::TopicPattern;
+pub use random::SplitMix64;
 pub use sample::{Origin, Sample};
 pub use segment::escape_segment;
 pub use structured::{MAX_STRUCTURED_BYTES, MAX_STRUCTURED_DEPTH, Structured};

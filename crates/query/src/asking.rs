@@ -1,8 +1,10 @@
 //! What one execution of a statement carries with it, down to its scans.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
+
+use skopos_model::unpoisoned;
 
 use datafusion::execution::TaskContext;
 
@@ -36,12 +38,12 @@ impl Asking {
 impl Missing {
     /// These did not answer.
     pub(crate) fn add(&self, nodes: Vec<String>) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).extend(nodes);
+        unpoisoned(self.0.lock()).extend(nodes);
     }
 
     /// Their names so far, sorted.
     pub fn names(&self) -> Vec<String> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
+        unpoisoned(self.0.lock()).iter().cloned().collect()
     }
 }
 

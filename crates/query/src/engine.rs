@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::future::Future;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use datafusion::arrow::array::RecordBatch;
@@ -17,7 +17,7 @@ use datafusion::execution::session_state::SessionStateBuilder;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use datafusion::sql::parser::Statement as Parsed;
-use skopos_model::Topic;
+use skopos_model::{Topic, unpoisoned};
 use tokio::time::Instant;
 
 use crate::Error;
@@ -257,12 +257,12 @@ impl Engine {
     }
 
     fn kept(&self, sql: &str) -> Option<Arc<Compiled>> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner).get(sql).cloned()
+        unpoisoned(self.kept.lock()).get(sql).cloned()
     }
 
     fn keep(&self, sql: &str, compiled: Compiled) -> Arc<Compiled> {
         let compiled = Arc::new(compiled);
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = unpoisoned(self.kept.lock());
         if kept.len() >= MAX_KEPT {
             kept.clear();
         }

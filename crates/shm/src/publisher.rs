@@ -5,10 +5,10 @@ use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use skopos_model::{Kind, Topic, Unit, ValueType};
+use skopos_model::{Kind, Topic, Unit, ValueType, unpoisoned};
 
 use crate::entry::{self, Registered};
 use crate::flags::{Flags, MARK_FOLLOWED, MARK_READ, NO_FLAGS};
@@ -410,7 +410,7 @@ pub(crate) struct NewVertex {
 impl Inner {
     fn registry(&self) -> MutexGuard<'_, Registry> {
         // A panic while registering leaves at worst an entry unused.
-        self.registry.lock().unwrap_or_else(PoisonError::into_inner)
+        unpoisoned(self.registry.lock())
     }
 
     pub(crate) fn live(&self) -> &Live {

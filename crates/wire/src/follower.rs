@@ -7,11 +7,11 @@
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use skopos_model::{Timestamp, Topic};
+use skopos_model::{Timestamp, Topic, unpoisoned};
 use zenoh::Wait as _;
 use zenoh::qos::Priority;
 use zenoh::sample::{Sample, SampleKind};
@@ -209,7 +209,7 @@ impl Drop for Follower {
 type Presence = Arc<Mutex<HashMap<(String, i64), bool>>>;
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    unpoisoned(mutex.lock())
 }
 
 /// Puts a message into the queue; what cannot be is counted.

@@ -11,10 +11,10 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-use skopos_model::Timestamp;
+use skopos_model::{Timestamp, unpoisoned};
 use tokio::sync::oneshot;
 use zenoh::Wait as _;
 use zenoh::query::{Query, Queryable};
@@ -224,7 +224,7 @@ struct Came {
 
 impl Pieces {
     fn take(&self, key: &str, payload: &[u8]) {
-        let mut came = self.came.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut came = unpoisoned(self.came.lock());
         if key.ends_with("/end") {
             let mut reader = Reader(payload);
             if reader.byte().is_ok_and(|is_whole| is_whole == 1) {
@@ -238,9 +238,8 @@ impl Pieces {
 
 impl Drop for Pieces {
     fn drop(&mut self) {
-        let Came { batches, count } =
-            std::mem::take(&mut *self.came.lock().unwrap_or_else(PoisonError::into_inner));
-        let done = self.done.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let Came { batches, count } = std::mem::take(&mut *unpoisoned(self.came.lock()));
+        let done = unpoisoned(self.done.lock()).take();
         let is_whole = count == Some(batches.len() as u64)
             && batches.keys().copied().eq(1..=batches.len() as u64);
         if let Some(done) = done

@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, RwLock};
 use std::time::Instant;
 
-use skopos_model::Timestamp;
+use skopos_model::{Timestamp, unpoisoned};
 
 use crate::clock::ClockOffset;
 use crate::mirror::Mirror;
@@ -131,7 +131,7 @@ impl Node {
 
     /// What is known of it, for as long as the guard is held: not long.
     pub fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        unpoisoned(self.state.lock())
     }
 }
 
@@ -142,13 +142,13 @@ impl Site {
 
     /// Every node that was ever there, in no order.
     pub fn nodes(&self) -> Vec<Arc<Node>> {
-        let nodes = self.shared.nodes.read().unwrap_or_else(PoisonError::into_inner);
+        let nodes = unpoisoned(self.shared.nodes.read());
         nodes.values().cloned().collect()
     }
 
     /// One node.
     pub fn node(&self, name: &str) -> Option<Arc<Node>> {
-        self.shared.nodes.read().unwrap_or_else(PoisonError::into_inner).get(name).cloned()
+        unpoisoned(self.shared.nodes.read()).get(name).cloned()
     }
 
     /// Messages that did not fit or were none.
@@ -162,7 +162,7 @@ impl Site {
         if let Some(node) = self.node(name) {
             return Some(node);
         }
-        let mut nodes = self.shared.nodes.write().unwrap_or_else(PoisonError::into_inner);
+        let mut nodes = unpoisoned(self.shared.nodes.write());
         if nodes.len() >= MAX_NODES {
             return None;
         }

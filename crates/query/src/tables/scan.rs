@@ -7,7 +7,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::ops::RangeInclusive;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use datafusion::arrow::array::{AsArray as _, BooleanArray, RecordBatch};
 use datafusion::arrow::datatypes::SchemaRef;
@@ -16,7 +16,7 @@ use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::streaming::PartitionStream;
-use skopos_model::{Timestamp, Topic};
+use skopos_model::{Timestamp, Topic, unpoisoned};
 use skopos_store::history::{self, Chunk, Chunks, Part, Samples, Selection, Series, Stretch};
 use tokio::sync::OnceCell;
 
@@ -226,7 +226,7 @@ impl TopicFilter {
 
 impl Work {
     pub(crate) fn next(&self) -> Option<Piece> {
-        self.pieces.lock().unwrap_or_else(PoisonError::into_inner).pop_front()
+        unpoisoned(self.pieces.lock()).pop_front()
     }
 }
 

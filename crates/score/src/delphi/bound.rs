@@ -174,7 +174,7 @@ fn up(x: f64) -> f32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::delphi::Random;
+    use skopos_model::SplitMix64;
 
     /// The share of residuals, drawn by `draw` from their index, that stayed within the bound.
     fn coverage(mut draw: impl FnMut(usize) -> f64) -> f64 {
@@ -192,7 +192,7 @@ mod tests {
 
     #[test]
     fn nine_in_ten_whatever_the_distribution_and_also_while_it_drifts() {
-        let mut random = Random::new(3);
+        let mut random = SplitMix64::new(3);
         let check = |coverage: f64| assert!((0.89..0.915).contains(&coverage), "{coverage}");
         check(coverage(|_| random.normal().abs()));
         check(coverage(|_| 1.0 / (random.unit() + 1e-6)));

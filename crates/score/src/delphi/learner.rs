@@ -73,11 +73,11 @@ const fn at(i: usize, j: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::delphi::Random;
+    use skopos_model::SplitMix64;
 
     #[test]
     fn it_learns_weights_and_forgets_them() {
-        let mut random = Random::new(4);
+        let mut random = SplitMix64::new(4);
         let mut learner = Learner::new();
         for weights in [[0.5, -1.0, 0.25, 0.75], [-0.5, 0.0, 0.0, 0.1]] {
             for _ in 0..1500 {

@@ -68,7 +68,6 @@ mod ledger;
 mod bound;
 mod predictor;
 mod held;
-mod random;
 mod shapes;
 mod train;
 mod evaluate;
@@ -78,5 +77,5 @@ pub use evaluate::{Errors, Evaluation, evaluate};
 pub use held::{held, predict};
 pub use model::{FORMAT_VERSION, Model, ModelError, PARAMETERS, TRAINABLE};
 pub use predictor::{Forecasts, Method, Observed, Prediction, Predictor, Standing};
-pub use random::Random;
+
 pub use train::{DEFAULT_SEED, train};

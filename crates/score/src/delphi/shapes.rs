@@ -4,7 +4,7 @@
 //! between libraries: a sine is a point that turns, an exponential a product.
 
 use super::model::SHAPES;
-use super::random::Random;
+use skopos_model::SplitMix64;
 
 /// Samples of one synthetic series: long enough for a slow sine to turn.
 pub(crate) const SERIES: usize = 40;
@@ -45,7 +45,7 @@ impl Shape {
     ];
 
     /// A series of this shape.
-    pub(crate) fn series(self, random: &mut Random) -> [f64; SERIES] {
+    pub(crate) fn series(self, random: &mut SplitMix64) -> [f64; SERIES] {
         let mut series = [0.0; SERIES];
         match self {
             Self::Concave => curve(&mut series, random),
@@ -85,7 +85,7 @@ fn sum(series: &mut [f64], mut step: impl FnMut(usize) -> f64) {
 }
 
 /// Saturates like an exponential, or slows down like a logarithm (`a ln x + b` in the paper).
-fn curve(series: &mut [f64], random: &mut Random) {
+fn curve(series: &mut [f64], random: &mut SplitMix64) {
     if random.unit() < 0.5 {
         let keeps = random.between(0.7, 0.98);
         let mut step = 1.0;
@@ -100,7 +100,7 @@ fn curve(series: &mut [f64], random: &mut Random) {
 }
 
 /// A point on a circle that turns by the same angle each time, from anywhere.
-fn sine(series: &mut [f64], random: &mut Random) {
+fn sine(series: &mut [f64], random: &mut SplitMix64) {
     // The tangent of half the angle: a period of 120 samples to one of 6, and short ones rarer.
     let half = 0.026 + 0.55 * random.unit() * random.unit();
     let (cos, sin) = ((1.0 - half * half) / (1.0 + half * half), 2.0 * half / (1.0 + half * half));
@@ -111,7 +111,7 @@ fn sine(series: &mut [f64], random: &mut Random) {
     }
 }
 
-fn chance(series: &mut [f64], random: &mut Random) {
+fn chance(series: &mut [f64], random: &mut SplitMix64) {
     let pull = match random.below(10) {
         0..4 => 1.0,
         4..7 => 0.0,
@@ -124,7 +124,7 @@ fn chance(series: &mut [f64], random: &mut Random) {
     }
 }
 
-fn jump(series: &mut [f64], random: &mut Random) {
+fn jump(series: &mut [f64], random: &mut SplitMix64) {
     let at = 4 + random.below(SERIES - 6);
     let height = 3.0 * random.normal();
     let slope = if random.unit() < 0.5 { random.normal() } else { 0.0 };
@@ -134,7 +134,7 @@ fn jump(series: &mut [f64], random: &mut Random) {
 }
 
 /// Adds noise of `level` times the mean step of the series; of `level` itself if it has none.
-fn add_noise(series: &mut [f64], level: f64, random: &mut Random) {
+fn add_noise(series: &mut [f64], level: f64, random: &mut SplitMix64) {
     if level == 0.0 {
         return;
     }

@@ -1,9 +1,9 @@
 //! From a seed to weights.
 
 use super::model::{FEATURES, Model, SHAPES};
-use super::random::Random;
 use super::shapes::{SERIES, Shape};
 use super::window::{DIFFERENCES, WINDOW, normalise};
+use skopos_model::SplitMix64;
 
 /// The seed of the built-in weights.
 pub const DEFAULT_SEED: u64 = 2021;
@@ -37,7 +37,7 @@ type Feature = [f64; 2 * DIFFERENCES + 1];
 /// Trains the models of the eight shapes, freezes them, and trains the layer on top on all shapes.
 /// The same seed gives the same weights to the bit, on every machine. Takes less than a second.
 pub fn train(seed: u64) -> Model {
-    let mut random = Random::new(seed);
+    let mut random = SplitMix64::new(seed);
     let mut model = Model {
         seed,
         line: [[0.0; FEATURES]; DIFFERENCES],
@@ -57,7 +57,7 @@ pub fn train(seed: u64) -> Model {
 }
 
 /// Every window of some series of this shape.
-fn examples(shape: Shape, random: &mut Random) -> Vec<Example> {
+fn examples(shape: Shape, random: &mut SplitMix64) -> Vec<Example> {
     let mut examples = Vec::new();
     for _ in 0..SERIES_OF_A_SHAPE {
         let series: [f64; SERIES] = shape.series(random);
@@ -73,7 +73,7 @@ fn examples(shape: Shape, random: &mut Random) -> Vec<Example> {
     examples
 }
 
-fn train_feature(examples: &[Example], random: &mut Random) -> Feature {
+fn train_feature(examples: &[Example], random: &mut SplitMix64) -> Feature {
     let weights = start(random);
     descend(weights, examples.len(), random, |weights, at, slopes| {
         let (inputs, target) = &examples[at];
@@ -83,7 +83,7 @@ fn train_feature(examples: &[Example], random: &mut Random) -> Feature {
 }
 
 /// The misc model and the weight of each model, together.
-fn train_layer(model: &mut Model, examples: &[Example], random: &mut Random) {
+fn train_layer(model: &mut Model, examples: &[Example], random: &mut SplitMix64) {
     const OWN: usize = 2 * DIFFERENCES + 1;
     let frozen: Vec<[f32; FEATURES]> = examples.iter().map(|(u, _)| model.features(u)).collect();
     let mut weights = [1.0 / FEATURES as f64; OWN + FEATURES];
@@ -115,7 +115,7 @@ fn train_layer(model: &mut Model, examples: &[Example], random: &mut Random) {
 }
 
 /// No line, and a bend in a direction of chance.
-fn start(random: &mut Random) -> Feature {
+fn start(random: &mut SplitMix64) -> Feature {
     let mut weights = Feature::default();
     weights[DIFFERENCES..2 * DIFFERENCES].fill_with(|| random.normal());
     weights[2 * DIFFERENCES] = 0.1;
@@ -162,7 +162,7 @@ fn add_slopes(
 fn descend<const N: usize>(
     mut weights: [f64; N],
     examples: usize,
-    random: &mut Random,
+    random: &mut SplitMix64,
     mut slopes_of: impl FnMut(&[f64; N], usize, &mut [f64; N]),
 ) -> [f64; N] {
     const KEEP_MEAN: f64 = 0.9;
@@ -212,7 +212,7 @@ mod tests {
 
     #[test]
     fn each_model_knows_its_shape_better_than_last_value_and_the_stack_knows_them_all() {
-        let (model, mut random) = (Model::built_in(), Random::new(7));
+        let (model, mut random) = (Model::built_in(), SplitMix64::new(7));
         let mut all = Vec::new();
         for (at, shape) in Shape::ALL.into_iter().enumerate() {
             let examples = examples(shape, &mut random);

@@ -4,9 +4,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use proptest::prelude::*;
+use skopos_model::SplitMix64;
 use skopos_model::{Kind, Timestamp};
 use skopos_score::delphi::{
-    COVERAGE, Evaluation, Method, Model, ModelError, Observed, Predictor, Random, evaluate, predict,
+    COVERAGE, Evaluation, Method, Model, ModelError, Observed, Predictor, evaluate, predict,
 };
 use skopos_score::trace::Trace;
 
@@ -59,7 +60,7 @@ fn ratio(e: &Evaluation) -> f64 {
 
 #[test]
 fn series_that_it_was_not_trained_on() {
-    let mut random = Random::new(11);
+    let mut random = SplitMix64::new(11);
     let (mut walk, mut level, mut count) = (0.0, 0.0, 0.0);
     let mut noise = random.clone();
     let mut steps = random.clone();
@@ -138,7 +139,7 @@ fn what_rests_most_of_the_time_is_not_made_worse() {
 #[test]
 fn what_is_renewed_on_a_schedule_of_its_own_is_known_to_move_after_its_rest() {
     // A load average: renewed every five seconds, moving towards what is busy, looked at each second.
-    let mut random = Random::new(7);
+    let mut random = SplitMix64::new(7);
     let (mut busy, mut load) = (0.0, 0.0);
     let average = series(1000, |i| {
         if i % 40 == 0 {
@@ -164,7 +165,7 @@ fn what_is_renewed_on_a_schedule_of_its_own_is_known_to_move_after_its_rest() {
 /// A source that is polled every eighth second: what is said in between, beside what was there.
 #[test]
 fn the_bound_holds_between_polls_too() {
-    let mut random = Random::new(23);
+    let mut random = SplitMix64::new(23);
     let mut walk = 0.0;
     let turn = std::f64::consts::TAU / 400.0;
     let cases = [
@@ -213,7 +214,7 @@ fn between_samples_and_at_uneven_times() {
 /// A source that stops: whoever speaks says something for two of its intervals, and no more.
 #[test]
 fn what_stops_is_not_predicted_for_ever() {
-    let mut random = Random::new(29);
+    let mut random = SplitMix64::new(29);
     let noise: Vec<_> = (0..300).map(|_| random.normal()).collect();
     let mut shown = Vec::new();
     let methods: [&dyn Fn(usize) -> f64; 4] = [
@@ -265,7 +266,7 @@ fn nothing_is_said_before_the_first_and_little_before_the_fifth() {
 
 #[test]
 fn a_counter_never_falls_and_starts_again_after_a_restart() {
-    let mut random = Random::new(5);
+    let mut random = SplitMix64::new(5);
     let mut predictor = Predictor::of(Kind::Counter);
     let mut value = 0.0;
     for i in 0..3000 {
@@ -313,7 +314,7 @@ fn what_is_no_number_or_late_is_ignored_and_counted() {
 
 #[test]
 fn a_reader_without_state_knows_what_a_running_predictor_knows() {
-    let mut random = Random::new(9);
+    let mut random = SplitMix64::new(9);
     let polls = series(120, |i| if i % 7 < 3 { 5.0 } else { 5.0 + random.normal().floor() });
     let mut changes = polls.clone();
     changes.dedup_by_key(|(_, value)| *value);

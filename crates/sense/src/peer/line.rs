@@ -9,14 +9,14 @@ use std::hash::{BuildHasher as _, RandomState};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::os::unix::net::UnixStream;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::time::ClockId;
-use skopos_model::Timestamp;
+use skopos_model::{Timestamp, unpoisoned};
 
 use super::contact::{Clocks, Contact, Verdict};
 use super::datagram::{DATAGRAM_BYTES, Datagram, Name, Times};
@@ -185,7 +185,7 @@ impl Quota {
 impl Shared {
     fn state(&self) -> MutexGuard<'_, State> {
         // Counts and times are whole after each statement.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        unpoisoned(self.state.lock())
     }
 
     /// The system time first: what passes in between then widens the bound of an offset by as much

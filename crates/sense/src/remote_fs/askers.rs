@@ -6,9 +6,11 @@
 
 use std::collections::VecDeque;
 use std::ffi::CStr;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread;
 use std::time::{Duration, Instant};
+
+use skopos_model::unpoisoned;
 
 use rustix::io::Errno;
 
@@ -104,7 +106,7 @@ impl Askers {
                 return;
             }
             let waited = self.shared.answered.wait_timeout(board, patience.min(STALL));
-            board = waited.unwrap_or_else(PoisonError::into_inner).0;
+            board = unpoisoned(waited).0;
             if board.answers.is_empty() && !board.questions.is_empty() {
                 self.shared.start_if_needed(&mut board);
             }
@@ -126,7 +128,7 @@ impl Drop for Askers {
 
 impl Shared {
     fn board(&self) -> MutexGuard<'_, Board> {
-        self.board.lock().unwrap_or_else(PoisonError::into_inner)
+        unpoisoned(self.board.lock())
     }
 
     /// Starts a thread if none is idle (or about to wake) and there may be another. If there cannot,
@@ -167,7 +169,7 @@ impl Shared {
                 return None;
             }
             board.idle += 1;
-            board = self.asked.wait(board).unwrap_or_else(PoisonError::into_inner);
+            board = unpoisoned(self.asked.wait(board));
             board.idle -= 1;
         }
     }

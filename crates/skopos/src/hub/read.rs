@@ -5,12 +5,12 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
-use skopos_model::{Timestamp, Topic};
+use skopos_model::{Timestamp, Topic, unpoisoned};
 use skopos_query::{Row, Source, Wanted};
 use skopos_wire::{Error, Refresher};
 
@@ -185,7 +185,7 @@ fn measured(inside: &Inside, old: BTreeMap<String, Vec<Topic>>, most: Duration) 
         let mut judged = Judged::new();
         loop {
             // The lock is not held while a node is asked.
-            let next = nodes.lock().unwrap_or_else(PoisonError::into_inner).next();
+            let next = unpoisoned(nodes.lock()).next();
             let Some((node, topics)) = next else { return judged };
             let mut allowed = new_max_age(most);
             for topic in topics {

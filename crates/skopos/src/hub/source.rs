@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Instant;
 
-use skopos_model::{Timestamp, Topic};
+use skopos_model::{Timestamp, Topic, unpoisoned};
 use skopos_query::{About, Asked, Described, Node, Row, Source, Wanted, When};
 use skopos_store::archive::{self, Archive};
 use skopos_store::history::{self, Part};
@@ -166,7 +166,7 @@ impl Source for HubSource {
     }
 
     fn about(&self, topic: &Topic) -> About {
-        let own = self.abouts.read().unwrap_or_else(PoisonError::into_inner).get(topic).cloned();
+        let own = unpoisoned(self.abouts.read()).get(topic).cloned();
         own.unwrap_or_else(|| self.local.about(topic))
     }
 

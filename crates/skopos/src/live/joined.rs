@@ -7,10 +7,10 @@
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use skopos_model::TopicPattern;
+use skopos_model::{TopicPattern, unpoisoned};
 use skopos_wire::{Plane, PlaneConfig};
 
 use super::forward::Forward;
@@ -164,7 +164,7 @@ impl Drop for Joined {
 }
 
 fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
-    state.lock().unwrap_or_else(PoisonError::into_inner)
+    unpoisoned(state.lock())
 }
 
 fn cannot_join(e: &skopos_wire::Error) -> Failure {

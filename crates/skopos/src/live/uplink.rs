@@ -7,11 +7,11 @@
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use skopos_model::{Sample, Timestamp, Topic};
+use skopos_model::{Sample, Timestamp, Topic, unpoisoned};
 use skopos_shm::{Delivery, Host, Segment, Subscription, Vertex, now};
 use skopos_wire::{Answering, Answers, Batch, Checked, Content, Description, Outlet, Plane, Told};
 
@@ -100,7 +100,7 @@ impl Answers for OfNode {
 }
 
 fn lock(followed: &Mutex<Followed>) -> MutexGuard<'_, Followed> {
-    followed.lock().unwrap_or_else(PoisonError::into_inner)
+    unpoisoned(followed.lock())
 }
 
 fn run(mut host: Host, followed: &Mutex<Followed>, outlet: Outlet, stop: &AtomicBool) {

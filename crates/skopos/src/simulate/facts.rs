@@ -1,9 +1,9 @@
 //! Facts as a node has them: topics, units, kinds and types of the schema, with values that move as such
 //! values do.
 
+use skopos_model::SplitMix64;
 use skopos_model::schema::{self, Family, Metric};
 use skopos_model::{Kind, Origin, Timestamp, Topic, ValueType};
-use skopos_score::delphi::Random;
 use skopos_wire::{Content, Description, Told};
 
 /// Families whose topics say what a node thinks of others, or what is computed: no node has them by itself.
@@ -18,7 +18,7 @@ pub(crate) struct Fact {
 }
 
 /// The first `count` facts of a node: each family once, then further instances of those that have some.
-pub(crate) fn of_node(node: &str, count: usize, random: &mut Random) -> Vec<Fact> {
+pub(crate) fn of_node(node: &str, count: usize, random: &mut SplitMix64) -> Vec<Fact> {
     let families = || schema::FAMILIES.iter().filter(|family| !LEFT_OUT.contains(&family.name));
     let instances = (0..).flat_map(|round| families().map(move |family| (*family, round)));
     let instances = instances.filter(|(family, round)| *round == 0 || !family.instance.is_empty());
@@ -44,7 +44,7 @@ fn instance(family: &Family, round: u32) -> String {
 }
 
 impl Fact {
-    fn new(index: usize, metric: &Metric, topic: Topic, random: &mut Random) -> Self {
+    fn new(index: usize, metric: &Metric, topic: Topic, random: &mut SplitMix64) -> Self {
         let description = Description {
             index: index as u32,
             topic,
@@ -80,7 +80,7 @@ impl Fact {
     }
 
     /// Becomes another value: counters grow, states flip, gauges wander.
-    pub(crate) fn change(&mut self, time: Timestamp, random: &mut Random) {
+    pub(crate) fn change(&mut self, time: Timestamp, random: &mut SplitMix64) {
         let (before, value) = (self.bits, self.value());
         self.set(match self.description.kind {
             Kind::Counter => value + random.unit() * self.scale / 100.0,
@@ -114,7 +114,7 @@ mod tests {
 
     #[test]
     fn there_are_as_many_facts_as_wanted_all_of_the_schema_and_each_once() {
-        let mut random = Random::new(1);
+        let mut random = SplitMix64::new(1);
         for count in [0, 1, 300, 5000] {
             let facts = of_node("n1", count, &mut random);
             let topics: HashSet<&str> =
@@ -129,7 +129,7 @@ mod tests {
 
     #[test]
     fn a_change_is_one_and_counters_never_go_back() {
-        let mut random = Random::new(2);
+        let mut random = SplitMix64::new(2);
         for fact in &mut of_node("n1", 400, &mut random) {
             for round in 1..50 {
                 let (bits, value) = (fact.bits, fact.value());

@@ -1,9 +1,9 @@
 //! One simulated node.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
-use skopos_model::Timestamp;
-use skopos_score::delphi::Random;
+use skopos_model::SplitMix64;
+use skopos_model::{Timestamp, unpoisoned};
 use skopos_shm::now;
 use skopos_wire::{Batch, Checked, Outlet, Plane};
 
@@ -15,7 +15,7 @@ use crate::failure::Failure;
 pub(super) struct Virtual {
     state: Arc<Mutex<State>>,
     outlet: Outlet,
-    random: Random,
+    random: SplitMix64,
     change: f64,
 }
 
@@ -26,7 +26,7 @@ struct State {
 }
 
 fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
-    state.lock().unwrap_or_else(PoisonError::into_inner)
+    unpoisoned(state.lock())
 }
 
 impl Virtual {
@@ -38,7 +38,7 @@ impl Virtual {
     ) -> Result<Self, Failure> {
         let Simulation { prefix, ahead, change, .. } = simulation;
         let name = format!("{prefix}{:04}", at + 1);
-        let mut random = Random::new(simulation.seed.wrapping_add(at as u64));
+        let mut random = SplitMix64::new(simulation.seed.wrapping_add(at as u64));
         let mut facts = facts::of_node(&name, simulation.facts, &mut random);
         let state = State { facts: Vec::new(), sequence: 0, ahead: *ahead };
         let begun = state.clock();

@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, RwLock};
 use std::time::{Duration, Instant};
 
-use skopos_model::{Timestamp, Topic};
+use skopos_model::{Timestamp, Topic, unpoisoned};
 use skopos_query::{About, Described, Node, Row, Source, Wanted};
 use skopos_score::insight::DEFINITIONS;
 use skopos_shm::{Host, Segment, Vertex, now};
@@ -61,7 +61,7 @@ impl Local {
 
     /// With the history in this folder, whoever keeps it.
     pub(crate) fn with_history(self, folder: PathBuf) -> Self {
-        self.state.write().unwrap_or_else(PoisonError::into_inner).add(folder);
+        unpoisoned(self.state.write()).add(folder);
         self
     }
 
@@ -72,20 +72,20 @@ impl Local {
 
     fn folders(&self) -> Vec<Arc<Folder>> {
         self.look();
-        let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
+        let state = unpoisoned(self.state.read());
         state.folders.values().cloned().collect()
     }
 
     /// Whether this is a node of this machine. What a hub counts makes none: it has the host's name where
     /// nothing else has a node's, and the node of that name may be told of by others.
     pub(crate) fn has_node(&self, name: &str) -> bool {
-        self.state.read().unwrap_or_else(PoisonError::into_inner).nodes.contains(name)
+        unpoisoned(self.state.read()).nodes.contains(name)
     }
 
     /// Shows the vertices that are wanted.
     fn visit(&self, wanted: &Wanted, visit: &mut dyn FnMut(&Vertex)) {
         self.look();
-        let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
+        let state = unpoisoned(self.state.read());
         match wanted {
             Wanted::All => state.vertices.values().for_each(visit),
             Wanted::These(topics) => {
@@ -106,8 +106,8 @@ impl Local {
 
     fn look(&self) {
         let is_due = |state: &State| state.looked_at.elapsed() >= LOOK_EVERY;
-        if is_due(&self.state.read().unwrap_or_else(PoisonError::into_inner)) {
-            let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
+        if is_due(&unpoisoned(self.state.read())) {
+            let mut state = unpoisoned(self.state.write());
             if is_due(&state) {
                 state.looked_at = Instant::now();
                 // What cannot be listed now stays as it was.

@@ -5,9 +5,9 @@ use std::fs;
 use std::io;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
-use skopos_model::Timestamp;
+use skopos_model::{Timestamp, unpoisoned};
 
 use super::block::Block;
 use super::error::{Error, io_at};
@@ -116,7 +116,7 @@ impl Folder {
 
     /// What retention removed and what was sealed is not opened again.
     fn forget_all_but(&self, listing: &Listing) {
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = unpoisoned(self.kept.lock());
         if kept.len() > listing.parts.len() + listing.logs.len() {
             kept.retain(|path, _| path.exists());
         }
@@ -130,7 +130,7 @@ impl Folder {
         read: impl FnOnce() -> Result<T, Error>,
         open: impl FnOnce(&Path, T) -> Result<Part, Error>,
     ) -> Result<Arc<Part>, Error> {
-        let kept = || self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept = || unpoisoned(self.kept.lock());
         if let Some((known, part)) = kept().get(&path)
             && *known == length
         {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use skopos_score::delphi::Random;
+use skopos_model::SplitMix64;
 use skopos_score::trace::Trace;
 
 /// Samples of each.
@@ -13,7 +13,7 @@ const SEED: u64 = 2021;
 
 /// A random walk, a sine of 60 samples, a ramp, a constant and steps: one sample a second.
 pub(super) fn traces() -> Vec<Trace> {
-    let mut random = Random::new(SEED);
+    let mut random = SplitMix64::new(SEED);
     let (mut at, mut level) = (0.0, 0.0);
     let mut walk = Vec::new();
     for _ in 0..LEN {

@@ -3,8 +3,10 @@
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
 use std::process::{ChildStdin, ChildStdout, Command, Stdio};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
+
+use skopos_model::unpoisoned;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -81,14 +83,13 @@ pub(super) fn start() -> Result<(Arc<DuckDb>, Feed), String> {
 fn say(input: &Mutex<ChildStdin>, message: &impl Serialize) -> Result<(), String> {
     let mut line = serde_json::to_vec(message).map_err(|e| e.to_string())?;
     line.push(b'\n');
-    let mut input = input.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut input = unpoisoned(input.lock());
     input.write_all(&line).and_then(|()| input.flush()).map_err(|e| e.to_string())
 }
 
 impl DuckDb {
     fn ask<T: DeserializeOwned>(&self, message: &Value) -> Result<T, String> {
-        let mut output: MutexGuard<'_, _> =
-            self.output.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut output: MutexGuard<'_, _> = unpoisoned(self.output.lock());
         say(&self.input, message)?;
         let mut line = String::new();
         output.read_line(&mut line).map_err(|e| e.to_string())?;

@@ -3,9 +3,11 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+
+use skopos_model::unpoisoned;
 
 use skopos_query::arrow::array::cast::AsArray as _;
 use skopos_query::arrow::array::types::TimestampNanosecondType;
@@ -104,7 +106,7 @@ impl Drop for Feeder {
 }
 
 fn lock(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
-    shared.lock().unwrap_or_else(PoisonError::into_inner)
+    unpoisoned(shared.lock())
 }
 
 fn once(engine: &Engine, feeds: &mut [(&'static str, Feed)], shared: &mut Shared) {

@@ -7,8 +7,10 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
+
+use skopos_model::unpoisoned;
 
 use serde_json::Value;
 
@@ -119,7 +121,7 @@ fn page() -> std::io::Result<(u16, Feed)> {
     let shown = text.clone();
     std::thread::Builder::new().name("page".to_owned()).spawn(move || {
         for stream in listener.incoming().flatten() {
-            let text = shown.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            let text = unpoisoned(shown.lock()).clone();
             // Who went away comes again.
             let _ = show(&stream, &text);
         }
@@ -127,7 +129,7 @@ fn page() -> std::io::Result<(u16, Feed)> {
     let mut latest: BTreeMap<String, f64> = BTreeMap::new();
     let feed = move |rows: &[Row]| {
         latest.extend(rows.iter().map(|row| (row.topic.clone(), row.value)));
-        *text.lock().unwrap_or_else(PoisonError::into_inner) = exposition(&latest);
+        *unpoisoned(text.lock()) = exposition(&latest);
         Ok(())
     };
     Ok((port, Box::new(feed)))

@@ -1,8 +1,10 @@
 //! The prepared statements that clients hold: so many, so long, and no longer than they are used.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
+
+use skopos_model::unpoisoned;
 
 use skopos_query::Prepared;
 use skopos_query::arrow::array::RecordBatch;
@@ -86,7 +88,7 @@ impl Statements {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        unpoisoned(self.state.lock())
     }
 }
 

@@ -11,11 +11,11 @@ mod one;
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, RwLock};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-use skopos_model::{Topic, Unit};
+use skopos_model::{Topic, Unit, unpoisoned};
 use skopos_query::{About, Engine};
 use skopos_shm::Publisher;
 use tokio::runtime::Handle;
@@ -102,7 +102,7 @@ impl Drop for HubInsights {
 }
 
 fn lock(abouts: &Abouts) -> std::sync::RwLockWriteGuard<'_, BTreeMap<Topic, About>> {
-    abouts.write().unwrap_or_else(PoisonError::into_inner)
+    unpoisoned(abouts.write())
 }
 
 struct AtWork {

@@ -2,8 +2,10 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
+
+use skopos_model::unpoisoned;
 
 use skopos_model::schema::{Metric, self_remote_write as of};
 
@@ -63,7 +65,7 @@ impl Queue {
     pub(super) fn first(&self, patience: Duration) -> Option<Arc<[Entry]>> {
         let state = self.lock();
         let waited = self.came.wait_timeout_while(state, patience, |s| s.batches.is_empty());
-        let (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        let (state, _) = unpoisoned(waited);
         state.batches.front().cloned()
     }
 
@@ -97,7 +99,7 @@ impl Queue {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        unpoisoned(self.state.lock())
     }
 }
 

@@ -2,7 +2,9 @@
 //! that would need it is not whole, and who asked is told that the node is missing.
 
 use std::collections::HashSet;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
+
+use skopos_model::unpoisoned;
 
 use skopos_shm::{Host, Segment, Vertex};
 use skopos_wire::{Content, Told};
@@ -19,7 +21,7 @@ impl Kept {
 
     /// Adds what was asked for to its answer. False if there is more, on disk.
     pub(crate) fn show(&self, answer: &mut Answer<'_>) -> bool {
-        let mut host = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut host = unpoisoned(self.0.lock());
         // What cannot be listed now stays as it was.
         let _ = host.refresh();
         let has_more = host.segments().iter().any(|segment| segment.name() == DISK);

@@ -19,8 +19,10 @@ mod program;
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
+
+use skopos_model::unpoisoned;
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
@@ -145,7 +147,7 @@ impl Drop for Seccomp {
 
 impl Seccomp {
     fn positions(&self) -> MutexGuard<'_, Positions> {
-        self.positions.lock().unwrap_or_else(PoisonError::into_inner)
+        unpoisoned(self.positions.lock())
     }
 
     /// From now on the guardian answers, if there is anybody left.
@@ -315,7 +317,7 @@ fn answer(listener: &Listener, stop: &OwnedFd, positions: Option<&Mutex<Position
                 let _ = listener.go_on(&asked);
                 continue;
             };
-            let mut positions = positions.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut positions = unpoisoned(positions.lock());
             let effect = positions.effect_of(&asked);
             // One that was killed meanwhile makes no call.
             if listener.go_on(&asked).is_ok() {
