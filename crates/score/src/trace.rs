@@ -16,6 +16,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use skopos_model::{Kind, Timestamp};
 use thiserror::Error;
 
 /// The line above the rows.
@@ -161,4 +162,14 @@ impl fmt::Display for Seconds {
         }
         write!(f, ".{nanos:0digits$}")
     }
+}
+
+/// Returns the kind that the name of a topic implies: the names of counters end with `_total`.
+pub fn kind_of(topic: &str) -> Kind {
+    if topic.ends_with("_total") { Kind::Counter } else { Kind::Gauge }
+}
+
+/// Converts a time of a trace, which begins with zero, to a timestamp.
+pub fn instant(since_start: Duration) -> Timestamp {
+    Timestamp::default().saturating_add(since_start)
 }

@@ -1,5 +1,6 @@
 //! `skopos calibrate`: measures how fast a device can be, and stores it for the sensor `device`.
 
+use clap::Args;
 use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -10,12 +11,12 @@ use skopos_sense::Root;
 use skopos_sense::calibration::{Calibration, Calibrations, Load, Measure, Measured};
 use skopos_sense::disk::Disk;
 
-use crate::calibrate::{self, Plan, Target, busy_ratio, check_space};
-use crate::cli::{CalibrateArgs, Global};
-use crate::failure::Failure;
-use crate::format;
-use crate::out::{Out, Style, tell};
-use crate::state;
+use skopos_agent::calibrate::{self, Plan, Target, busy_ratio, check_space};
+use skopos_term::Failure;
+use skopos_term::Global;
+use skopos_term::format;
+use skopos_term::state;
+use skopos_term::{Out, Style, tell};
 
 /// How long the device is watched before it is measured.
 const WATCH: Duration = Duration::from_secs(1);
@@ -35,6 +36,56 @@ struct Report<'a> {
     #[serde(flatten)]
     measured: &'a Measured,
     stored: Option<&'a Path>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CalibrateArgs {
+    /// A block device (nvme0n1, /dev/sda), a mount point, or a folder that you may write to
+    #[arg(value_name = "DEVICE|FOLDER")]
+    pub(crate) target: String,
+    /// Size of the temporary file: larger than the device's own cache, if you know that
+    #[arg(long, default_value = "256MiB", value_parser = size)]
+    pub(crate) size: u64,
+    /// Time for each of four measurements: read, write, random reads, latency
+    #[arg(long, value_name = "SECONDS", default_value_t = 5.0, value_parser = seconds)]
+    pub(crate) seconds: f64,
+    /// How often each is repeated within that time
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub(crate) runs: u32,
+    /// Read from the device itself, not from the file (root only; blocks that were never written
+    /// may come faster than the device can read)
+    #[arg(long)]
+    pub(crate) raw: bool,
+    /// Ask nothing, and measure although the device is busy
+    #[arg(long, short)]
+    pub(crate) yes: bool,
+}
+
+/// The smallest file of a calibration: eight requests in flight of 1 MiB each.
+const MIN_SIZE: u64 = 8 << 20;
+/// The largest: beyond the cache of any device.
+const MAX_SIZE: u64 = 1 << 40;
+
+/// `256MiB`, `1GiB`, `1000000000`; a whole number of MiB.
+fn size(text: &str) -> Result<u64, String> {
+    let units = [("KiB", 10), ("MiB", 20), ("GiB", 30), ("TiB", 40), ("", 0)];
+    let parsed = units.iter().find_map(|(unit, shift)| {
+        let number: u64 = text.strip_suffix(unit)?.trim_end().parse().ok()?;
+        number.checked_mul(1 << shift)
+    });
+    match parsed {
+        Some(bytes) if (MIN_SIZE..=MAX_SIZE).contains(&bytes) => Ok(bytes >> 20 << 20),
+        Some(_) => Err("a size is from 8MiB to 1TiB".to_owned()),
+        None => Err(format!("`{text}` is no size: try `256MiB` or `1GiB`")),
+    }
+}
+
+/// Seconds of a measurement.
+fn seconds(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(seconds) if (0.05..=3600.0).contains(&seconds) => Ok(seconds),
+        _ => Err(format!("`{text}` is no number of seconds from 0.05 to 3600")),
+    }
 }
 
 pub(crate) fn run(global: &Global, args: &CalibrateArgs) -> Result<ExitCode, Failure> {

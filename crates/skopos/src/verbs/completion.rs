@@ -1,16 +1,20 @@
 //! `skopos completion SHELL`: what makes Tab work.
 
+use clap::Args;
 use std::io::Write as _;
 use std::process::ExitCode;
 
-use clap::CommandFactory as _;
+use skopos_term::Failure;
 
-use crate::cli::{Cli, CompletionArgs};
-use crate::failure::Failure;
+#[derive(Debug, Args)]
+pub(crate) struct CompletionArgs {
+    /// Which shell
+    pub(crate) shell: clap_complete::Shell,
+}
 
-pub(crate) fn run(args: &CompletionArgs) -> Result<ExitCode, Failure> {
+pub(crate) fn run(mut command: clap::Command, args: &CompletionArgs) -> Result<ExitCode, Failure> {
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut Cli::command(), "skopos", &mut script);
+    clap_complete::generate(args.shell, &mut command, "skopos", &mut script);
     std::io::stdout().write_all(&script)?;
     Ok(ExitCode::SUCCESS)
 }

@@ -1,23 +1,27 @@
 //! `skopos delphi train|score`: where predictions come from, and how good they are.
 
+use clap::{Args, Subcommand};
 use std::fs;
 use std::path::Path;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Instant;
 
 use serde::Serialize;
-use skopos_model::{Kind, Timestamp, Unit, Value};
+use skopos_model::{Unit, Value};
 use skopos_score::delphi::{
     Errors, Evaluation, FORMAT_VERSION, Model, PARAMETERS, TRAINABLE, evaluate, held, train,
 };
 use skopos_score::trace::Trace;
+use skopos_score::trace::{instant, kind_of};
 use skopos_shm::Vertex;
 
-use crate::cli::{DelphiArgs, DelphiScoreArgs, DelphiTrainArgs, DelphiVerb, Global};
-use crate::failure::Failure;
-use crate::find::{no_match, open_host, resolve};
-use crate::out::{Out, Style, tell};
-use crate::{format, predicted};
+use super::predicted;
+use skopos_term::Failure;
+use skopos_term::Global;
+use skopos_term::find::{no_match, open_host, resolve};
+use skopos_term::format;
+use skopos_term::{Out, Style, tell};
 
 /// Samples before the first one that is predicted: what a prediction looks at.
 const FIRST: usize = 5;
@@ -54,6 +58,42 @@ struct MethodJson {
     mae: f64,
     rmse: f64,
     r2: Option<f64>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DelphiArgs {
+    #[command(subcommand)]
+    pub(crate) verb: DelphiVerb,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum DelphiVerb {
+    /// Train the model from its seed: the same weights on every machine
+    #[command(before_help = "Example: skopos delphi train --out weights.bin")]
+    Train(DelphiTrainArgs),
+    /// Predict the past and compare: mean errors, R², coverage of the bound
+    #[command(before_help = "Example: skopos delphi score 'block/*/write_bytes_total'")]
+    Score(DelphiScoreArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DelphiTrainArgs {
+    /// Seed of the synthetic data
+    #[arg(long, value_name = "N", default_value_t = skopos_score::delphi::DEFAULT_SEED)]
+    pub(crate) seed: u64,
+    /// Write the weights there
+    #[arg(long, value_name = "FILE")]
+    pub(crate) out: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DelphiScoreArgs {
+    /// Topics or a pattern, as far back as their rings reach; the node may be left out
+    #[arg(required_unless_present = "trace")]
+    pub(crate) topic: Option<String>,
+    /// A recorded trace instead
+    #[arg(long, value_name = "FILE", conflicts_with = "topic")]
+    pub(crate) trace: Option<PathBuf>,
 }
 
 pub(crate) fn run(global: &Global, args: &DelphiArgs) -> Result<ExitCode, Failure> {
@@ -144,16 +184,6 @@ fn score_vertex(vertex: &Vertex) -> Result<Evaluation, String> {
     held(&predicted::measured(vertex)?, checked_at, |time, value| samples.push((time, value)));
     evaluate(vertex.info().kind, &samples, FIRST)
         .ok_or_else(|| format!("{} samples are too few", samples.len()))
-}
-
-/// What the name of a topic says about its kind: `_total` ends the names of counters.
-pub(crate) fn kind_of(topic: &str) -> Kind {
-    if topic.ends_with("_total") { Kind::Counter } else { Kind::Gauge }
-}
-
-/// A time of a trace, which begins with zero.
-pub(crate) fn instant(since_start: std::time::Duration) -> Timestamp {
-    Timestamp::default().saturating_add(since_start)
 }
 
 fn too_few(name: &str, samples: usize) -> Failure {

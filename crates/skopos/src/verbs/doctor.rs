@@ -10,11 +10,11 @@ use skopos_model::duration;
 use skopos_sense::open_all;
 use skopos_shm::{Host, Segment};
 
-use crate::cli::Global;
-use crate::control::{self, Answer, Request, SensorStatus, SkipStatus, Status};
-use crate::failure::{EXIT_NO, Failure};
-use crate::format;
-use crate::out::{Out, Style};
+use skopos_agent::control::{self, Answer, Request, SensorStatus, SkipStatus, Status};
+use skopos_term::Global;
+use skopos_term::format;
+use skopos_term::{EXIT_NO, Failure};
+use skopos_term::{Out, Style};
 
 /// A publisher that has given no sign of life for so long is stuck: ten times the usual interval.
 const SILENT: Duration = Duration::from_secs(10);
@@ -145,7 +145,7 @@ fn publisher(segment: &Segment) -> Check {
         segment.vertices().len(),
         duration::human(silent)
     );
-    if silent > SILENT && segment.name() == crate::agent::SEGMENT_NAME {
+    if silent > SILENT && segment.name() == skopos_agent::SEGMENT_NAME {
         Check::warning("publisher", detail, "it lives but does not work: look what it waits for")
     } else {
         Check::good("publisher", detail)
@@ -189,7 +189,7 @@ fn agent(dir: &Path) -> (Check, Option<Status>) {
 
 /// What an agent would sense here, when none runs.
 fn probe() -> Status {
-    let opened = open_all(&crate::state::root());
+    let opened = open_all(&skopos_agent::root());
     let sensor = |name: &str| SensorStatus {
         name: name.to_owned(),
         facts: 0,

@@ -9,10 +9,10 @@ use skopos_store::archive::Records;
 use skopos_store::estimate::{CONFIDENCE, Estimate, MAX_RISK, Minimize, Record, estimate, judge};
 use skopos_store::stats::Moments;
 
-use crate::cli::Global;
-use crate::failure::Failure;
-use crate::out::{Out, Style};
 use crate::verbs::archive::{Place, Selection, failure, known_resource, no_class};
+use skopos_term::Failure;
+use skopos_term::Global;
+use skopos_term::{Out, Style};
 
 #[derive(Debug, Args)]
 pub(crate) struct EstimateArgs {

@@ -1,5 +1,6 @@
 //! `skopos get TOPIC…`: value, unit, age and origin, once.
 
+use clap::Args;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -8,14 +9,14 @@ use serde::Serialize;
 use skopos_model::{Sample, Topic, TopicPattern, Unit, duration};
 use skopos_shm::{Error, Host, Vertex, now};
 
-use crate::agent::{MIRROR_NAME, SEGMENT_NAME};
-use crate::cli::{GetArgs, Global};
-use crate::failure::{EXIT_NO, Failure};
-use crate::find::{no_match, open_host, resolve_all};
-use crate::fresh::{Denied, Looked, MaxAge, by_agent};
-use crate::out::{Out, Style, tell};
-use crate::predicted::{self, Now};
-use crate::reading::{ReadingJson, origin, value};
+use crate::verbs::predicted::{self, Now};
+use skopos_agent::fresh::{Denied, Looked, MaxAge, by_agent};
+use skopos_agent::{MIRROR_NAME, SEGMENT_NAME};
+use skopos_term::Global;
+use skopos_term::find::{no_match, open_host, resolve_all};
+use skopos_term::reading::{ReadingJson, origin, value};
+use skopos_term::{EXIT_NO, Failure};
+use skopos_term::{Out, Style, tell};
 
 /// `docs/json/get.schema.json`.
 #[derive(Serialize)]
@@ -57,8 +58,21 @@ pub(super) enum Document {
     /// Made here.
     Own(Box<ReadingJson>),
     /// As a hub made it.
-    #[cfg(feature = "hub")]
     Hubs(serde_json::Value),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct GetArgs {
+    /// Topics or patterns; the node may be left out. A hub on this machine is asked for what is not here
+    #[arg(required = true, value_name = "TOPIC")]
+    pub(crate) topics: Vec<String>,
+    /// Refuse a value whose source was last looked at longer ago; refresh it first if possible
+    /// (a source is looked at ten times a second at most)
+    #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
+    pub(crate) max_age: Option<Duration>,
+    /// Also say what each is at this moment, predicted from its samples, and within what bound
+    #[arg(long)]
+    pub(crate) now: bool,
 }
 
 pub(crate) fn run(global: &Global, args: &GetArgs) -> Result<ExitCode, Failure> {
@@ -88,7 +102,6 @@ pub(crate) fn run(global: &Global, args: &GetArgs) -> Result<ExitCode, Failure> 
 }
 
 /// Asks the hub of this machine for what is not in its memory; without a hub that is the failure.
-#[cfg(feature = "hub")]
 fn ask_hub(
     global: &Global,
     topics: &[String],
@@ -96,11 +109,6 @@ fn ask_hub(
     without: Failure,
 ) -> Result<Found, Failure> {
     super::get_hub::ask(global, topics, args, without)
-}
-
-#[cfg(not(feature = "hub"))]
-fn ask_hub(_: &Global, _: &[String], _: &GetArgs, without: Failure) -> Result<Found, Failure> {
-    Err(without)
 }
 
 /// "No topic matches", and why if it may be another node's.

@@ -6,11 +6,12 @@ use serde::Deserialize;
 use serde_json::Value as Json;
 use skopos_model::{Origin, Sample, Timestamp, Unit, Value, ValueType};
 
+use super::get::GetArgs;
 use super::get::{Document, Found, Read, Refused};
-use crate::cli::{GetArgs, Global};
-use crate::failure::Failure;
-use crate::hub::{get, reach};
-use crate::out::tell;
+use skopos_hub::client::{get, reach};
+use skopos_term::Failure;
+use skopos_term::Global;
+use skopos_term::tell;
 
 /// How long a hub may take: it waits for other nodes, and for an agent that may not answer.
 const PATIENCE: Duration = Duration::from_secs(15);

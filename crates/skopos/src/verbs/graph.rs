@@ -1,22 +1,32 @@
 //! `skopos graph [PATTERN]`: facts and insights, what is computed from what, how often each changes
 //! and how old it is; as text, or as DOT for Graphviz.
 
+use clap::Args;
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::ExitCode;
 
 use serde::Serialize;
 use skopos_model::{Timestamp, duration};
 
-use crate::ask::{insights, named, vertices_of};
-use crate::cli::{Global, GraphArgs};
-use crate::control::VertexStatus;
-use crate::failure::Failure;
-use crate::out::{Out, Style};
+use skopos_agent::ask::{insights, named, vertices_of};
+use skopos_agent::control::VertexStatus;
+use skopos_term::Failure;
+use skopos_term::Global;
+use skopos_term::{Out, Style};
 
 /// `docs/json/graph.schema.json`.
 #[derive(Serialize)]
 struct Graph<'a> {
     vertices: Vec<&'a VertexStatus>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct GraphArgs {
+    /// Which insights [default: all]
+    pub(crate) pattern: Option<String>,
+    /// In the language of Graphviz
+    #[arg(long, conflicts_with_all = ["json", "plain"])]
+    pub(crate) dot: bool,
 }
 
 pub(crate) fn run(global: &Global, args: &GraphArgs) -> Result<ExitCode, Failure> {

@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use clap::Args;
 
-use crate::agent::{Signals, is_for_hub};
-use crate::cli::Global;
-use crate::config::Config;
-use crate::failure::Failure;
-use crate::hub::{DoorArgs, Hub};
-use crate::live::LiveArgs;
-use crate::out::{Out, tell};
+use skopos_agent::config::Config;
+use skopos_agent::{Signals, is_for_hub};
+use skopos_node::LiveArgs;
+use skopos_serve::{DoorArgs, Served};
+use skopos_term::Failure;
+use skopos_term::Global;
+use skopos_term::{Out, tell};
 
 /// After what time whoever was named as `--connect` should have answered.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -32,9 +32,9 @@ pub(crate) fn run(global: &Global, args: &HubArgs) -> Result<ExitCode, Failure> 
     let signals = Signals::catch()?;
     let config = Config::load(args.config.as_deref())?;
     let dir = global.dir.clone().unwrap_or_else(skopos_shm::runtime_dir);
-    let hub = Hub::start(&dir, Some(&args.live), &args.doors, &config)?;
+    let hub = Served::start(&dir, Some(&args.live), &args.doors, &config)?;
     let mut out = Out::new(global.style());
-    let doors = hub.doors().join(", ");
+    let doors = hub.addresses().join(", ");
     out.line(format!("skopos hub: site `{}`, asked at {doors}", args.live.site()))?;
     out.flush()?;
     for warning in hub.warnings() {

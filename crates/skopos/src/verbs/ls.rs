@@ -1,15 +1,16 @@
 //! `skopos ls [PATTERN]`: which topics there are.
 
+use clap::Args;
 use std::process::ExitCode;
 
 use serde::Serialize;
 use skopos_model::schema;
 use skopos_shm::Vertex;
 
-use crate::cli::{Global, LsArgs};
-use crate::failure::Failure;
-use crate::find::{no_match, open_host, resolve_all};
-use crate::out::{Out, Style};
+use skopos_term::Failure;
+use skopos_term::Global;
+use skopos_term::find::{no_match, open_host, resolve_all};
+use skopos_term::{Out, Style};
 
 /// `docs/json/ls.schema.json`.
 #[derive(Serialize)]
@@ -48,6 +49,16 @@ impl TopicJson {
             pid: vertex.segment().pid(),
         }
     }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct LsArgs {
+    /// Which topics: `*` within a segment, `**` over segments; the node may be left out
+    #[arg(default_value = "**", value_name = "PATTERN")]
+    pub(crate) patterns: Vec<String>,
+    /// Help, unit, kind and source of each
+    #[arg(long, short)]
+    pub(crate) long: bool,
 }
 
 pub(crate) fn run(global: &Global, args: &LsArgs) -> Result<ExitCode, Failure> {

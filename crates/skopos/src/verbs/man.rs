@@ -1,15 +1,18 @@
 //! `skopos man [VERB]`: the manual page, as roff.
 
+use clap::Args;
 use std::io::Write as _;
 use std::process::ExitCode;
 
-use clap::CommandFactory as _;
+use skopos_term::Failure;
 
-use crate::cli::{Cli, ManArgs};
-use crate::failure::Failure;
+#[derive(Debug, Args)]
+pub(crate) struct ManArgs {
+    /// The page of one verb instead of the overview
+    pub(crate) verb: Option<String>,
+}
 
-pub(crate) fn run(args: &ManArgs) -> Result<ExitCode, Failure> {
-    let mut command = Cli::command();
+pub(crate) fn run(mut command: clap::Command, args: &ManArgs) -> Result<ExitCode, Failure> {
     command.build();
     let page_of = match &args.verb {
         None => clap_mangen::Man::new(command),

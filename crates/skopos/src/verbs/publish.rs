@@ -1,20 +1,42 @@
 //! `skopos publish TOPIC VALUE`: a user's own fact, from a script.
 
+use clap::Args;
 use std::process::ExitCode;
 
 use serde::Serialize;
 use skopos_model::ValueType;
 
-use crate::cli::{Global, PublishArgs};
-use crate::control::{self, Answer, NO_NUMBER_HINT, Request, no_number};
-use crate::failure::Failure;
-use crate::out::{Out, Style};
+use skopos_agent::control::{self, Answer, NO_NUMBER_HINT, Request, no_number};
+use skopos_term::Failure;
+use skopos_term::Global;
+use skopos_term::{Out, Style};
 
 /// `docs/json/publish.schema.json`.
 #[derive(Serialize)]
 struct Done {
     topic: String,
     removed: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PublishArgs {
+    /// The topic; your node's name is put in front unless it is there
+    pub(crate) topic: String,
+    /// A number, or JSON of a list, a record or a text
+    #[arg(allow_hyphen_values = true, required_unless_present = "remove")]
+    pub(crate) value: Option<String>,
+    /// f64, i64, u64 or structured [default: f64 for a number, else structured]
+    #[arg(long = "type", value_name = "TYPE")]
+    pub(crate) value_type: Option<String>,
+    /// Unit of the value, such as bytes or seconds
+    #[arg(long, default_value = "", hide_default_value = true)]
+    pub(crate) unit: String,
+    /// counter, gauge or state
+    #[arg(long, default_value = "gauge")]
+    pub(crate) kind: String,
+    /// Take the topic away again
+    #[arg(long, conflicts_with = "value")]
+    pub(crate) remove: bool,
 }
 
 pub(crate) fn run(global: &Global, args: &PublishArgs) -> Result<ExitCode, Failure> {

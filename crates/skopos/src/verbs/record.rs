@@ -4,6 +4,8 @@
 //! looked at is not written: a trace has gaps where its values were not known. Each row is one
 //! write, so a file is whole up to its last line whenever the recording ends, however it ends.
 
+use clap::Args;
+use skopos_model::duration;
 use std::fs::File;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
@@ -16,11 +18,11 @@ use skopos_model::{Origin, Timestamp, Topic};
 use skopos_score::trace::Trace;
 use skopos_shm::{Host, Reading, Vertex, now};
 
-use crate::agent::Signals;
-use crate::cli::{Global, RecordArgs};
-use crate::failure::Failure;
-use crate::find::{no_match, open_host, resolve};
-use crate::out::{Out, Style, tell};
+use skopos_agent::Signals;
+use skopos_term::Failure;
+use skopos_term::Global;
+use skopos_term::find::{no_match, open_host, resolve};
+use skopos_term::{Out, Style, tell};
 
 /// The most topics of one recording: each is an open file, and a process may have 1,024.
 const MAX_RECORDED: usize = 800;
@@ -44,6 +46,33 @@ struct FileJson<'a> {
     rows: u64,
     /// Intervals without a row, because nobody had looked at the source.
     missed: u64,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RecordArgs {
+    /// Topics or patterns; the node may be left out
+    #[arg(required = true, value_name = "TOPIC")]
+    pub(crate) topics: Vec<String>,
+    /// Stop after this long; else at Ctrl-C
+    #[arg(long = "for", value_name = "DURATION", value_parser = duration::parse)]
+    pub(crate) run_for: Option<Duration>,
+    /// Time between two rows
+    #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = duration::parse)]
+    pub(crate) interval: Duration,
+    /// Directory of the files, one a topic
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: PathBuf,
+    /// What was going on, for the head of each file; may be given more than once
+    #[arg(long, value_name = "TEXT", value_parser = one_line)]
+    pub(crate) note: Vec<String>,
+}
+
+/// A comment is a line: what had more would end in the middle of the rows.
+fn one_line(text: &str) -> Result<String, String> {
+    match text.contains(['\n', '\r']) {
+        false => Ok(text.to_owned()),
+        true => Err("a note is one line; give --note more than once".to_owned()),
+    }
 }
 
 pub(crate) fn run(global: &Global, args: &RecordArgs) -> Result<ExitCode, Failure> {

@@ -9,13 +9,16 @@ use clap::Args;
 use skopos_model::{Timestamp, Topic};
 use skopos_shm::{Segment, Vertex};
 
-use crate::agent::{Agent, Event, Signals};
-use crate::cli::{AgentArgs, Global};
-use crate::control::Status;
-use crate::failure::Failure;
-use crate::format;
-use crate::out::{Out, Style};
-use crate::verbs::agent::{self as daemon, warn, warning};
+use skopos_agent::config::Config;
+use skopos_agent::control::Status;
+use skopos_agent::{Agent, Event, Signals};
+use skopos_node::NodeArgs;
+use skopos_node::role::{Node, tend, warn, warning};
+use skopos_serve::{DoorArgs, Served};
+use skopos_term::Failure;
+use skopos_term::Global;
+use skopos_term::format;
+use skopos_term::{Out, Style};
 
 /// Time between two lines of live values.
 const SUMMARY_EVERY: Duration = Duration::from_secs(5);
@@ -25,29 +28,28 @@ const FIRST_SUMMARY: Duration = Duration::from_millis(1500);
 #[derive(Debug, Args)]
 pub(crate) struct UpArgs {
     #[command(flatten)]
-    agent: AgentArgs,
-    #[cfg(feature = "hub")]
+    node: NodeArgs,
     #[command(flatten)]
-    doors: crate::hub::DoorArgs,
+    doors: DoorArgs,
 }
 
 pub(crate) fn run(global: &Global, args: &UpArgs) -> Result<ExitCode, Failure> {
     if global.style() == Style::Json {
-        let agent = Agent::start(global, &args.agent, Signals::catch()?)?;
+        let node = Node::start(global, &args.node, Signals::catch()?)?;
         let mut out = Out::new(global.style());
-        let _hub = start_hub(&agent, args, &mut out)?;
+        let _hub = start_hub(&node.agent, args, &mut out)?;
         out.flush()?;
-        return daemon::tend(agent, global);
+        return tend(node, global);
     }
     let signals = Signals::catch()?;
     let mut out = Out::new(global.style());
     out.line(format!("skopos {}: looking at this machine …", env!("CARGO_PKG_VERSION")))?;
     out.flush()?;
-    let mut agent = Agent::start(global, &args.agent, signals)?;
-    let (_hub, doors) = start_hub(&agent, args, &mut out)?;
+    let mut node = Node::start(global, &args.node, signals)?;
+    let (_hub, doors) = start_hub(&node.agent, args, &mut out)?;
     let mut summary = None;
     let mut next = Instant::now() + FIRST_SUMMARY;
-    agent.run(&mut |agent, event| {
+    node.run(&mut |agent, event| {
         if let Some(message) = warning(&event) {
             warn(&mut out, &message)?;
         }
@@ -78,25 +80,19 @@ pub(crate) fn run(global: &Global, args: &UpArgs) -> Result<ExitCode, Failure> {
 
 /// A hub beside the agent: it knows this machine, and with `--live` all others of the site.
 /// With where else than by `skopos` it is asked.
-#[cfg(feature = "hub")]
 fn start_hub(
     agent: &Agent,
     args: &UpArgs,
     out: &mut Out,
-) -> Result<(crate::hub::Hub, Vec<String>), Failure> {
-    let config = crate::config::Config::load(args.agent.config.as_deref())?;
-    let plane = args.agent.live.then_some(&args.agent.plane);
-    let hub = crate::hub::Hub::start(agent.dir(), plane, &args.doors, &config)?;
+) -> Result<(Served, Vec<String>), Failure> {
+    let config = Config::load(args.node.agent.config.as_deref())?;
+    let plane = args.node.live.then_some(&args.node.plane);
+    let hub = Served::start(agent.dir(), plane, &args.doors, &config)?;
     for failure in hub.warnings() {
         warn(out, &failure.in_one_line())?;
     }
-    let doors = hub.doors().split_off(1);
+    let doors = hub.addresses().split_off(1);
     Ok((hub, doors))
-}
-
-#[cfg(not(feature = "hub"))]
-fn start_hub(_: &Agent, _: &UpArgs, _: &mut Out) -> Result<((), Vec<String>), Failure> {
-    Ok(((), Vec::new()))
 }
 
 /// What is sensed, what is not and why, and what to try.
@@ -124,8 +120,7 @@ fn introduce(out: &mut Out, agent: &Agent, doors: &[String]) -> Result<(), Failu
     out.line(format!("  skopos{option} get mem/available_bytes load/load_1m"))?;
     out.line(format!("  skopos{option} watch 'cpu/total/busy_ratio'"))?;
     out.line(format!("  skopos{option} insight ls"))?;
-    #[cfg(feature = "hub")]
-    for example in crate::sql::EXAMPLES {
+    for example in super::sql::EXAMPLES {
         out.line(format!("  skopos{option} sql \"{example}\""))?;
     }
     for door in doors.iter().filter(|door| door.starts_with("http")) {

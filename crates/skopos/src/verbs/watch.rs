@@ -1,5 +1,7 @@
 //! `skopos watch PATTERN`: each change as it happens, and topics as they come and go.
 
+use clap::Args;
+use skopos_model::duration;
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -8,12 +10,12 @@ use serde::Serialize;
 use skopos_model::{Sample, Topic, TopicPattern};
 use skopos_shm::{Delivery, Error, Host, Segment, Subscription, Vertex, now};
 
-use crate::cli::{Global, WatchArgs};
-use crate::failure::Failure;
-use crate::find::{no_match, open_host, readings_of};
-use crate::format;
-use crate::out::{Out, Style, tell};
-use crate::reading::{self, ReadingJson, origin};
+use skopos_term::Failure;
+use skopos_term::Global;
+use skopos_term::find::{no_match, open_host, readings_of};
+use skopos_term::format;
+use skopos_term::reading::{self, ReadingJson, origin};
+use skopos_term::{Out, Style, tell};
 
 /// How long to sleep at most before looking whether publishers came or died.
 const LOOK_AROUND: Duration = Duration::from_millis(500);
@@ -30,8 +32,27 @@ enum Line {
     Gone { topic: String },
 }
 
+#[derive(Debug, Args)]
+pub(crate) struct WatchArgs {
+    /// Which topics: `*` within a segment, `**` over segments; the node may be left out
+    #[arg(required_unless_present = "sql", value_name = "PATTERN")]
+    pub(crate) patterns: Vec<String>,
+    /// Ask this instead, again whenever something that it depends on has changed, and show the rows
+    /// that are new
+    #[arg(long, value_name = "STATEMENT", conflicts_with = "patterns")]
+    pub(crate) sql: Option<String>,
+    /// Ask no more often than this [default: 100ms; 1s of a statement about ages or the time of day]
+    #[arg(long, value_name = "DURATION", value_parser = duration::parse, requires = "sql")]
+    pub(crate) every: Option<Duration>,
+    /// Stop after this many changes; of a statement the first answer is one
+    #[arg(long, value_name = "N")]
+    pub(crate) count: Option<u64>,
+    /// Stop after this long
+    #[arg(long = "for", value_name = "DURATION", value_parser = duration::parse)]
+    pub(crate) run_for: Option<Duration>,
+}
+
 pub(crate) fn run(global: &Global, args: &WatchArgs) -> Result<ExitCode, Failure> {
-    #[cfg(feature = "sql")]
     if let Some(sql) = &args.sql {
         return super::watch_sql::run(global, args, sql);
     }

@@ -8,12 +8,16 @@ use skopos_query::Limits;
 use skopos_query::arrow::error::ArrowError;
 use skopos_shm::now;
 
-use crate::cli::{Global, WatchArgs};
-use crate::failure::Failure;
-use crate::find::open_host;
-use crate::format;
-use crate::out::{Out, Style, tell};
-use crate::sql::{Change, Watching, cells, change_json};
+use super::watch::WatchArgs;
+use skopos_hub::Change;
+use skopos_hub::pieces::change_json;
+use skopos_term::Failure;
+use skopos_term::Global;
+use skopos_term::find::open_host;
+use skopos_term::format;
+use skopos_term::{Out, Style, tell};
+
+use super::sql::{Watching, cells};
 
 pub(super) fn run(global: &Global, args: &WatchArgs, sql: &str) -> Result<ExitCode, Failure> {
     // A time that no clock can tell is for ever.
@@ -42,9 +46,8 @@ pub(super) fn run(global: &Global, args: &WatchArgs, sql: &str) -> Result<ExitCo
 /// The hub of this machine, if there is one, knows all that this process could find out, and more.
 fn watching(global: &Global, sql: &str, every: Option<Duration>) -> Result<Watching, Failure> {
     let deadline = Limits::default().deadline;
-    #[cfg(feature = "hub")]
     {
-        use crate::hub::{Changes, patience, reach};
+        use skopos_hub::client::{Changes, patience, reach};
         let dir = global.dir.clone().unwrap_or_else(skopos_shm::runtime_dir);
         match reach(&dir, patience(deadline)) {
             Ok(Some(stream)) => {

@@ -5,8 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use serde_json::{Value as Json, json};
-use skopos_model::{Topic, ValueType};
+use skopos_model::{Kind, Timestamp, Topic, Unit, ValueType};
 use skopos_shm::{Publisher, VertexSpec, now};
+use skopos_store::history::{Samples, Sealer, Series};
 use tempfile::TempDir;
 
 use crate::sql::Hub;
@@ -134,8 +135,19 @@ fn what_a_hub_missed_is_had_from_a_node_with_history() {
 fn what_only_a_nodes_history_has_is_found_by_how_its_topic_begins() {
     let kept = tempfile::tempdir().expect("a directory");
     let folder = kept.path().to_str().expect("text");
-    let filled = ["fill-history", folder, "--samples", "600", "--nodes", "1", "--topics", "3"];
-    assert_eq!(run(kept.path(), &filled).code, 0);
+    let mut sealer = Sealer::new(kept.path(), 1).expect("a part");
+    for name in ["a", "b", "c"] {
+        let topic = Topic::new(&format!("n0000/bench/{name}")).expect("a topic");
+        let (unit, kind, value_type) = (Unit::NONE, Kind::Gauge, ValueType::F64);
+        let series = Series { topic, unit, kind, value_type, since: Timestamp::default() };
+        let mut samples = Samples::default();
+        let begin = skopos_shm::now().as_nanos() - 200_000_000_000;
+        for second in 0..200 {
+            samples.push_measured(Timestamp::from_nanos(begin + second * 1_000_000_000), 1.0);
+        }
+        sealer.push(series, samples).expect("pushed");
+    }
+    sealer.finish().expect("sealed");
     let hub = Hub::start();
     let live = ["--node", "n0000", "--live", "--look-on", "none", "--connect", &hub.at];
     let _agent = Running::start(&[&live[..], &["--history", folder]].concat());

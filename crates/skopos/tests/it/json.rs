@@ -77,21 +77,3 @@ fn a_schema_refuses_what_is_wrong() {
     let caught = std::panic::catch_unwind(|| check("publish", &wrong));
     assert!(caught.is_err(), "the schema accepts anything");
 }
-
-/// Short enough for a test; its numbers mean nothing, its shape does.
-#[cfg(feature = "bench")]
-#[test]
-fn benchmarks_run_and_report() {
-    let dir = runtime_dir();
-    for name in ["score", "agent", "delphi", "intervals", "anatomy", "height", "estimate"] {
-        let ran = run(dir.path(), &["bench", name, "--seconds", "0.3", "--json"]);
-        assert_eq!(ran.code, 0, "{ran:?}");
-        let report = ran.json();
-        check("bench", &report);
-        let measured = |row: &Json| row["value"].as_f64().is_some_and(|v| v > 0.0);
-        assert!(
-            report["rows"].as_array().is_some_and(|rows| rows.iter().any(measured)),
-            "{report:#}"
-        );
-    }
-}

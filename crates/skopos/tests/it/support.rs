@@ -21,7 +21,7 @@ pub(crate) fn runtime_dir() -> TempDir {
 
 /// What a role with a hub is told, so that it does not take the usual ports, which others may have.
 pub(crate) fn doors<'a>(given: &[&str]) -> Vec<&'a str> {
-    let all: &[&str] = if cfg!(feature = "hub") { &["--http", "--flight"] } else { &[] };
+    let all: &[&str] = &["--http", "--flight"];
     let open = all.iter().filter(|door| !given.contains(door));
     open.flat_map(|door| [*door, "none"]).collect()
 }

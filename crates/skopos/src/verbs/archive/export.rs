@@ -5,9 +5,9 @@ use std::process::ExitCode;
 use clap::Args;
 
 use super::{Place, Selection, failure};
-use crate::cli::Global;
-use crate::failure::Failure;
-use crate::out::Out;
+use skopos_term::Failure;
+use skopos_term::Global;
+use skopos_term::Out;
 
 #[derive(Debug, Args)]
 pub(super) struct ExportArgs {

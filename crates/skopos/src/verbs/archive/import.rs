@@ -8,9 +8,9 @@ use serde::Serialize;
 use skopos_model::task::Summary;
 
 use super::{Place, failure};
-use crate::cli::Global;
-use crate::failure::{EXIT_NO, Failure};
-use crate::out::{Out, Style, tell};
+use skopos_term::Global;
+use skopos_term::{EXIT_NO, Failure};
+use skopos_term::{Out, Style, tell};
 
 /// Refusals that are shown; the others are counted.
 const SHOWN: usize = 20;

@@ -8,9 +8,9 @@ use serde::Serialize;
 use skopos_model::duration;
 
 use super::{Place, Selection, failure};
-use crate::cli::Global;
-use crate::failure::Failure;
-use crate::out::{Out, Style};
+use skopos_term::Failure;
+use skopos_term::Global;
+use skopos_term::{Out, Style};
 
 #[derive(Debug, Args)]
 pub(super) struct LsArgs {

@@ -12,9 +12,9 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand};
 use skopos_store::archive::{Archive, ConditionError, Conditions, Error, FIELDS};
 
-use crate::cli::Global;
-use crate::failure::Failure;
-use crate::state;
+use skopos_term::Failure;
+use skopos_term::Global;
+use skopos_term::state;
 
 pub(crate) use stats::known as known_resource;
 

@@ -12,9 +12,9 @@ use skopos_store::archive::Used;
 use skopos_store::stats::RELATIVE_ERROR;
 
 use super::{Place, Selection, failure, nearest, no_class, plot};
-use crate::cli::Global;
-use crate::failure::Failure;
-use crate::out::{Out, Style, tell};
+use skopos_term::Failure;
+use skopos_term::Global;
+use skopos_term::{Out, Style, tell};
 
 /// The quantiles that are shown.
 const QUANTILES: [f64; 7] = [0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99];

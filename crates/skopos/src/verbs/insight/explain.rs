@@ -6,13 +6,13 @@ use std::process::ExitCode;
 use serde::Serialize;
 use skopos_model::{Topic, schema};
 
-use crate::ask::named;
-use crate::cli::Global;
-use crate::control::VertexStatus;
-use crate::failure::Failure;
-use crate::out::{Out, Style};
 use crate::verbs::graph::with_inputs;
 use crate::verbs::insight::{age, value};
+use skopos_agent::ask::named;
+use skopos_agent::control::VertexStatus;
+use skopos_term::Failure;
+use skopos_term::Global;
+use skopos_term::{Out, Style};
 
 /// `docs/json/insight_explain.schema.json`.
 #[derive(Serialize)]

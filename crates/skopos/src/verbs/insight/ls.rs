@@ -4,12 +4,12 @@ use std::process::ExitCode;
 
 use serde::Serialize;
 
-use crate::ask::{definitions, insights};
-use crate::cli::Global;
-use crate::control::{DefinitionStatus, VertexStatus};
-use crate::failure::Failure;
-use crate::out::{Out, Style};
 use crate::verbs::insight::{age, value};
+use skopos_agent::ask::{definitions, insights};
+use skopos_agent::control::{DefinitionStatus, VertexStatus};
+use skopos_term::Failure;
+use skopos_term::Global;
+use skopos_term::{Out, Style};
 
 /// `docs/json/insight_ls.schema.json`.
 #[derive(Serialize)]

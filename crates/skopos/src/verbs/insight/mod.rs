@@ -4,15 +4,44 @@ mod ls;
 mod show;
 mod explain;
 
+use clap::{Args, Subcommand};
 use std::process::ExitCode;
 
 use skopos_model::{Timestamp, Unit, Value};
 
-use crate::cli::{Global, InsightArgs, InsightVerb};
-use crate::control::VertexStatus;
-use crate::failure::Failure;
-use crate::format;
+use skopos_agent::control::VertexStatus;
 use skopos_model::duration;
+use skopos_term::Failure;
+use skopos_term::Global;
+use skopos_term::format;
+
+#[derive(Debug, Args)]
+pub(crate) struct InsightArgs {
+    #[command(subcommand)]
+    pub(crate) verb: InsightVerb,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum InsightVerb {
+    /// Every insight with its value, or why there is none
+    #[command(before_help = "Example: skopos insight ls")]
+    Ls {
+        /// Which topics: `*` within a segment, `**` over segments; the node may be left out
+        pattern: Option<String>,
+    },
+    /// One insight with its formula and its inputs as they are now
+    #[command(before_help = "Example: skopos insight show interference_factor_ratio")]
+    Show {
+        /// A name such as msca, a topic or a pattern
+        name: String,
+    },
+    /// From an insight back to its facts, and where those come from
+    #[command(before_help = "Example: skopos insight explain 'tier_remaining_*'")]
+    Explain {
+        /// A name such as msca, a topic or a pattern
+        name: String,
+    },
+}
 
 pub(crate) fn run(global: &Global, args: &InsightArgs) -> Result<ExitCode, Failure> {
     match &args.verb {

@@ -5,12 +5,12 @@ use std::process::ExitCode;
 use serde::Serialize;
 use skopos_model::{Timestamp, schema};
 
-use crate::ask::{named, vertices_of};
-use crate::cli::Global;
-use crate::control::VertexStatus;
-use crate::failure::Failure;
-use crate::out::{Out, Style};
 use crate::verbs::insight::{age, value};
+use skopos_agent::ask::{named, vertices_of};
+use skopos_agent::control::VertexStatus;
+use skopos_term::Failure;
+use skopos_term::Global;
+use skopos_term::{Out, Style};
 
 /// `docs/json/insight_show.schema.json`.
 #[derive(Serialize)]

@@ -13,10 +13,12 @@ use skopos_store::archive::{Archive, Conditions, Error};
 use skopos_store::estimate::{Minimize, estimate, rounded};
 use skopos_task::{Order, Outcome};
 
-use crate::cli::RunArgs;
-use crate::failure::Failure;
-use crate::out::tell;
-use crate::{state, verbs};
+use super::RunArgs;
+use skopos_term::Failure;
+use skopos_term::state;
+use skopos_term::tell;
+
+use crate::verbs;
 
 /// The word in `--limit`.
 const AUTO: &str = "auto";

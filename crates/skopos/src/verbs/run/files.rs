@@ -9,14 +9,13 @@ use skopos_model::task::Rank;
 use skopos_task::{COLUMNS, Outcome};
 
 use super::job;
-use crate::failure::Failure;
+use skopos_term::Failure;
 
 /// The whole report.
 pub(super) const SUMMARY: &str = "summary.json";
 /// What was used over time.
 const SERIES: &str = "series.csv";
 /// The same in columns.
-#[cfg(feature = "arrow")]
 const COLUMNAR: &str = "series.arrow";
 /// All of it for people.
 pub(super) const PAGE: &str = "report.html";
@@ -91,7 +90,6 @@ fn write_aside(folder: &Path, outcome: &Outcome, names: &mut Vec<&'static str>) 
         writeln!(file, "{}", row.csv())?;
     }
     end(file)?;
-    #[cfg(feature = "arrow")]
     {
         let mut file = begin(COLUMNAR)?;
         super::arrow::write(&mut file, series)?;

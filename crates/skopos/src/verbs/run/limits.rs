@@ -3,7 +3,7 @@
 use skopos_model::task::{Limit, LimitError, Limits, RESOURCES, Resource, amount};
 
 use super::auto;
-use crate::failure::Failure;
+use skopos_term::Failure;
 
 /// Resources that can be limited because their value is known while the task runs.
 const LIMITED: [&str; 13] = [

@@ -3,7 +3,6 @@
 //! Standard output is the task's. What the monitor has to say goes to standard error, and only to a
 //! person: to a terminal, or where it is asked for.
 
-#[cfg(feature = "arrow")]
 mod arrow;
 mod auto;
 mod files;
@@ -12,20 +11,25 @@ mod limits;
 mod refused;
 mod text;
 
+use clap::Args;
+use skopos_model::duration;
 use std::error::Error;
+use std::ffi::OsString;
 use std::io::{IsTerminal as _, Write as _};
 use std::path::Path;
+use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use serde::Serialize;
 use skopos_model::task::{Crossing, ExitType, MechanismUse, Rank, Summary};
 use skopos_store::archive::Archive;
 use skopos_task::{Choice, Failed, MECHANISMS, Order, Outcome, Unfit, choose};
 
-use crate::cli::{Global, RunArgs};
-use crate::failure::Failure;
-use crate::out::{Out, Style, tell};
 use crate::verbs::archive;
+use skopos_term::Failure;
+use skopos_term::Global;
+use skopos_term::{Out, Style, tell};
 
 /// What shells return for a command that does not exist.
 const NOT_FOUND: u8 = 127;
@@ -41,6 +45,90 @@ const SIGNALLED: u8 = 128;
 struct Explained<'a> {
     level: u8,
     mechanisms: &'a [MechanismUse],
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RunArgs {
+    /// How closely to look: 1 looks now and then, 2 sees every process at its birth and end,
+    /// 3 counts what each file and peer was asked for too
+    #[arg(long, value_name = "LEVEL", default_value = "auto", value_parser = level)]
+    pub(crate) level: Level,
+    /// What it may use at most: memory=4GiB,wall=2h,cpu=1h,processes=100 … (4GB is 4,000,000,000,
+    /// 4GiB and 4G are 4,294,967,296 bytes). `auto` limits memory to what `skopos estimate` says of
+    /// its class, and runs it once more with the maximum if that was too little
+    #[arg(long = "limit", value_name = "NAME=VALUE,…")]
+    pub(crate) limits: Vec<String>,
+    /// How long a task that exceeds a limit has to end by itself, after a SIGTERM
+    #[arg(
+        long,
+        value_name = "DURATION",
+        default_value = "0s",
+        value_parser = duration::parse,
+        allow_hyphen_values = true
+    )]
+    pub(crate) kill_after: Duration,
+    /// Write the report there: summary.json, series.csv, series.arrow, report.html, and files.json
+    /// at level 3
+    #[arg(long, value_name = "DIR")]
+    pub(crate) report: Option<PathBuf>,
+    /// Time between two looks, and two rows of the series
+    #[arg(
+        long,
+        value_name = "DURATION",
+        default_value = "1s",
+        value_parser = duration::parse,
+        allow_hyphen_values = true
+    )]
+    pub(crate) series: Duration,
+    /// Count the files below this folder, and the space they take
+    #[arg(long, value_name = "PATH")]
+    pub(crate) watch: Vec<PathBuf>,
+    /// What tasks that are alike are called [default: the program's name]
+    #[arg(long, value_name = "CLASS")]
+    pub(crate) name: Option<String>,
+    /// Add the report to this archive [without FILE: the one of `skopos archive`]; `--limit auto`
+    /// reads it from there too
+    #[arg(long, value_name = "FILE", num_args = 0..=1)]
+    pub(crate) archive: Option<Option<PathBuf>>,
+    /// Print a summary to stderr at the end, even where that is no terminal. `--json` prints the whole
+    /// report there instead, as the last line: standard output is the command's
+    #[arg(long, conflicts_with = "quiet")]
+    pub(crate) summary: bool,
+    /// Print neither warnings nor a summary, even on a terminal (`--json` prints the report all the same)
+    #[arg(long, short)]
+    pub(crate) quiet: bool,
+    /// Measure by these mechanisms alone, as --explain names them, to compare them
+    #[arg(
+        long = "mechanism",
+        value_name = "NAME,…",
+        value_delimiter = ',',
+        hide_short_help = true
+    )]
+    pub(crate) mechanisms: Option<Vec<String>>,
+    /// Say what would measure here and why, and run nothing
+    #[arg(long)]
+    pub(crate) explain: bool,
+    /// Measure this process, which runs already, and all that descends from it, from now on until it
+    /// ends; Ctrl-C lets go of it, and it runs on
+    #[arg(long, value_name = "PID", value_parser = clap::value_parser!(i32).range(1..))]
+    pub(crate) attach: Option<i32>,
+    /// The command and its arguments, after `--`
+    #[arg(last = true, required_unless_present_any = ["explain", "attach"], value_name = "COMMAND")]
+    pub(crate) command: Vec<OsString>,
+}
+
+/// How closely a task is looked at; `None` is the best that costs next to nothing.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Level(pub(crate) Option<u8>);
+
+fn level(text: &str) -> Result<Level, String> {
+    match text {
+        "auto" => Ok(Level(None)),
+        "1" => Ok(Level(Some(1))),
+        "2" => Ok(Level(Some(2))),
+        "3" => Ok(Level(Some(3))),
+        _ => Err("a level is 1, 2, 3 or auto".to_owned()),
+    }
 }
 
 pub(crate) fn run(global: &Global, args: &RunArgs) -> Result<ExitCode, Failure> {

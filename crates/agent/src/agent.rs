@@ -1,0 +1,603 @@
+//! The loop of the agent: one thread that sleeps in `poll(2)` until a sensor is due, a request arrives or a
+//! signal ends it.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use skopos_model::{Timestamp, Topic, TopicPattern};
+use skopos_sense::{Skip, open_all, open_peers};
+use skopos_shm::Publisher;
+
+use crate::args::AgentArgs;
+use crate::clock::{Clock, monotonic};
+use crate::config::Config;
+use crate::control::{Answer, Request, SkipStatus, Status};
+use crate::foreign::Foreign;
+use crate::insights::Insights;
+use crate::lanes::Lanes;
+use crate::link::Link;
+use crate::names::SEGMENT_NAME;
+use crate::overhead::Overhead;
+use crate::polled::{Polled, nearest_beat};
+use crate::probe::{Polling, Probe, thread_time};
+use crate::self_facts::{About, SelfFacts};
+use crate::server::Server;
+use crate::settings::Settings;
+use crate::signals::Signals;
+use crate::sink::Counts;
+use crate::user_facts::UserFacts;
+use skopos_term::Failure;
+
+/// A sensor that was polled this recently is not polled again for one who asks.
+pub const MIN_REFRESH: Duration = Duration::from_millis(100);
+/// How often the agent looks who reads what, and so how late a new follower is noticed.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// When nothing is new to the agent any more: intervals have grown to where they stay.
+const SETTLED_AFTER: Duration = Duration::from_secs(60);
+/// How often sensors are asked what they cannot measure.
+const EXPLAIN_EVERY: Duration = Duration::from_secs(10);
+/// How long the first tick waits for sensors that may block, so that what they found is there with
+/// the rest; and how long one who asks for a fresh value waits for such a sensor.
+const LANE_PATIENCE: Duration = Duration::from_millis(200);
+
+/// What happens while the agent runs, for the verb to print.
+#[derive(Debug)]
+pub enum Event {
+    /// A sensor's source could not be read; told once, until it can be again.
+    SensorFailed { sensor: &'static str, error: String },
+    /// It can be read again.
+    SensorRecovered { sensor: &'static str },
+    /// A fact could not be registered; told for the first one of a sensor.
+    FactRefused { sensor: &'static str, error: String },
+    /// The clock stepped back by so much.
+    ClockSteppedBack { by: Duration },
+    /// The budget cannot be kept, even with every sensor at its longest interval; told once. Both
+    /// are shares of one core.
+    BudgetExceeded { limit: f64, over: f64 },
+    /// The link to other nodes has news.
+    Link(String),
+    /// Every due sensor was polled.
+    Ticked,
+}
+
+/// A running agent.
+pub struct Agent {
+    node: Arc<str>,
+    dir: PathBuf,
+    publisher: Publisher,
+    polled: Vec<Polled>,
+    lanes: Lanes,
+    overhead: Overhead,
+    insights: Insights,
+    /// The shortest interval.
+    interval: Duration,
+    /// When to look next who reads what.
+    look_at: Duration,
+    /// When to ask sensors next what they cannot measure.
+    explain_at: Duration,
+    /// Families without a sensor here, and those left out.
+    skips: Vec<Skip>,
+    self_facts: SelfFacts,
+    user_facts: UserFacts,
+    foreign: Foreign,
+    server: Server,
+    signals: Signals,
+    /// Connects it with other nodes, if that is wanted.
+    link: Option<Box<dyn Link>>,
+    counts: Counts,
+    clock: Clock,
+    deadline: Option<Duration>,
+    /// What happened between two ticks, to be told at the next.
+    events: Vec<Event>,
+}
+
+impl Agent {
+    /// Makes the segment and opens the sensors. Signals are caught before, so that one that comes
+    /// now already ends the agent in order.
+    ///
+    /// # Errors
+    /// Another agent runs already; the runtime directory cannot be used; wrong options.
+    pub fn start(
+        dir: PathBuf,
+        args: &AgentArgs,
+        config: Config,
+        signals: Signals,
+    ) -> Result<Self, Failure> {
+        let settings = Settings::new(args, config)?;
+        crate::server::check_path(&dir)?;
+        let node = settings.node.clone();
+        let publisher = Publisher::builder(SEGMENT_NAME).dir(&dir).node(&node).create()?;
+        let server = Server::listen(&dir)?;
+        let self_facts = SelfFacts::new(&publisher, settings.interval)?;
+        let now = monotonic();
+        let node: Arc<str> = node.into();
+        let insights = Insights::new(&node, &settings.config, &publisher)?;
+        let mut agent = Self {
+            node,
+            insights,
+            publisher,
+            polled: Vec::new(),
+            lanes: Lanes::new()?,
+            overhead: Overhead::new(settings.budget)?,
+            interval: settings.interval,
+            look_at: now,
+            explain_at: Duration::ZERO,
+            skips: Vec::new(),
+            self_facts,
+            user_facts: UserFacts::new(&dir),
+            foreign: Foreign::new(&dir),
+            dir,
+            server,
+            signals,
+            link: None,
+            counts: Counts::default(),
+            clock: Clock::now(),
+            deadline: settings.run_for.map(|d| now.saturating_add(d)),
+            events: Vec::new(),
+        };
+        agent.open_sensors(&settings)?;
+        // Before any sensor's facts: where there is no room for all, what tells so comes first.
+        agent.publish_self(skopos_shm::now());
+        Ok(agent)
+    }
+
+    /// Names of configured insights that it does not compute, because a hub does.
+    pub fn left_to_hub(&self) -> &[String] {
+        self.insights.left_to_hub()
+    }
+
+    /// Connects the agent with other nodes.
+    pub fn join(&mut self, link: Box<dyn Link>) {
+        self.link = Some(link);
+    }
+
+    fn open_sensors(&mut self, settings: &Settings) -> Result<(), Failure> {
+        let peers = settings.peers();
+        peers.check().map_err(|e| Failure::new(format!("[peers]: {e}")))?;
+        let mut opened = open_all(&crate::root::root());
+        let others = open_peers(&peers);
+        opened.sensors.extend(others.sensors);
+        opened.skips.extend(others.skips);
+        let mut unknown: Vec<&String> = settings.skip.iter().collect();
+        // What a sensor cannot measure may change, so it is asked again whenever it is shown.
+        let told = |skip: &Skip| opened.sensors.iter().any(|s| s.skips().contains(skip));
+        self.skips = opened.skips.iter().filter(|skip| !told(skip)).cloned().collect();
+        unknown.retain(|name| self.skips.iter().all(|skip| skip.what != **name));
+        for sensor in opened.sensors {
+            let name = sensor.family().name;
+            if settings.skip.iter().any(|skipped| skipped == name) {
+                unknown.retain(|skipped| *skipped != name);
+                self.skips.push(Skip::new(name, "left out by --skip"));
+                continue;
+            }
+            let schedule = settings.schedule(name, sensor.interval_hint())?;
+            let may_block = sensor.may_block();
+            let probe = Box::new(Probe::new(&self.publisher, &self.node, sensor)?);
+            self.polled.push(Polled::new(name, may_block, probe, schedule));
+        }
+        for skip in &self.skips {
+            self.insights.set_missing(&skip.what, Some(&skip.reason));
+        }
+        if let Some(name) = unknown.first() {
+            let families: Vec<_> = self.polled.iter().map(Polled::name).collect();
+            return Err(Failure::new(format!("--skip: there is no family `{name}`"))
+                .hint(format!("the families are {}", families.join(", "))));
+        }
+        Ok(())
+    }
+
+    /// The node's name.
+    pub fn node(&self) -> &str {
+        &self.node
+    }
+
+    /// The runtime directory.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// The segment's file.
+    pub fn segment_path(&self) -> &Path {
+        self.publisher.path()
+    }
+
+    /// Runs until a signal or the deadline ends it.
+    ///
+    /// # Errors
+    /// `poll(2)` fails, or `observe` does.
+    pub fn run(
+        &mut self,
+        observe: &mut dyn FnMut(&Self, Event) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        self.tick(observe)?;
+        self.overhead.begin(monotonic());
+        // All is parsed, opened and polled once: most of the program is not needed any more.
+        skopos_shm::release_program_pages();
+        // Nor, once policies and detectors have learned, what learning took.
+        let mut settled_at = Some(monotonic() + SETTLED_AFTER);
+        loop {
+            let now = monotonic();
+            let polls = self.polled.iter().map(Polled::due);
+            let wakes = polls.chain(self.deadline).chain(self.insights.predictions_due());
+            let wake = wakes.chain([self.look_at]).min();
+            let wait = wake.map(|at| at.saturating_sub(now));
+            if self.sleep(wait.into_iter().chain(self.server.patience_left()).min())? {
+                return Ok(());
+            }
+            let now = monotonic();
+            if self.deadline.is_some_and(|deadline| deadline <= now) {
+                return Ok(());
+            }
+            if settled_at.take_if(|at| *at <= now).is_some() {
+                skopos_shm::release_program_pages();
+            }
+            // Insights also age, and move with time: a look a second is soon enough to see it.
+            let is_look_due = self.look_at <= now;
+            if is_look_due {
+                self.check_segment()?;
+                self.look(now);
+            }
+            if self.polled.iter().any(|p| p.due() <= now) || self.lanes.has_news() {
+                self.tick(observe)?;
+            } else if is_look_due || self.insights.predictions_due().is_some_and(|at| at <= now) {
+                self.between_polls(now, observe)?;
+            }
+        }
+    }
+
+    /// Sleeps in `poll(2)` and answers requests. True if a signal asked to end.
+    fn sleep(&mut self, wait: Option<Duration>) -> Result<bool, Failure> {
+        let timeout = wait.map(|d| Timespec {
+            tv_sec: i64::try_from(d.as_secs()).unwrap_or(i64::MAX),
+            tv_nsec: d.subsec_nanos().into(),
+        });
+        let mut fds = Vec::with_capacity(3 + self.server.connections());
+        fds.push(PollFd::from_borrowed_fd(self.signals.descriptor(), PollFlags::IN));
+        fds.push(PollFd::from_borrowed_fd(self.lanes.descriptor(), PollFlags::IN));
+        self.server.add_to(&mut fds);
+        match poll(&mut fds, timeout.as_ref()) {
+            Err(rustix::io::Errno::INTR) => return Ok(false),
+            Err(e) => return Err(Failure::new("cannot wait").because(&e)),
+            Ok(_) => {}
+        }
+        let signalled = !fds[0].revents().is_empty();
+        let returned = !fds[1].revents().is_empty();
+        let ready = fds[2..].iter().any(|fd| !fd.revents().is_empty());
+        drop(fds);
+        if returned {
+            self.lanes.note_news();
+        }
+        if ready {
+            let since = self.overhead.answering();
+            for (token, request) in self.server.receive(&mut self.counts) {
+                if self.is_forwarded(token, &request) {
+                    continue;
+                }
+                let answer = request.map_or_else(|refused| refused, |r| self.answer(r));
+                self.server.send(token, &answer, &mut self.counts);
+            }
+            self.overhead.answered(since);
+        }
+        self.server.expire(&mut self.counts);
+        Ok(signalled)
+    }
+
+    /// Leaves a request to another node, if it is about that, and the answer to who asks it: this thread
+    /// waits for no network.
+    fn is_forwarded(&mut self, token: u64, request: &Result<Request, Answer>) -> bool {
+        let Ok(Request::Refresh { topic }) = request else { return false };
+        let Some(link) = self.link.as_ref().filter(|link| link.can_refresh()) else { return false };
+        let Some(topic) = Topic::new(topic).ok().filter(|topic| topic.node() != &*self.node) else {
+            return false;
+        };
+        let Some(stream) = self.server.hand_over(token) else { return false };
+        self.counts.requests += 1;
+        link.refresh(topic, stream);
+        true
+    }
+
+    /// What does not wait for a poll, which may be minutes away.
+    fn between_polls(
+        &mut self,
+        now: Duration,
+        observe: &mut dyn FnMut(&Self, Event) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        let clock = Clock::now();
+        if self.self_facts.due(&self.publisher) <= now {
+            self.publish_self(clock.wall);
+        }
+        self.insights.run(&self.publisher, clock, &mut self.counts);
+        for event in std::mem::take(&mut self.events) {
+            observe(self, event)?;
+        }
+        Ok(())
+    }
+
+    /// Polls every sensor that is due, then publishes what that cost.
+    fn tick(
+        &mut self,
+        observe: &mut dyn FnMut(&Self, Event) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        let mut events = std::mem::take(&mut self.events);
+        // One time for all that is polled at this wake.
+        let clock = Clock::now();
+        let Clock { wall: time, monotonic: now } = clock;
+        if let Some(by) = self.clock.stepped_back(clock) {
+            self.publisher.count_clock_step();
+            self.counts.clock_steps += 1;
+            events.push(Event::ClockSteppedBack { by });
+        }
+        let was_first = self.polled.iter().all(|p| p.polled_at().is_zero());
+        self.poll_due((time, now), &mut events);
+        if was_first {
+            while let Some(done) = self.lanes.wait(LANE_PATIENCE) {
+                self.settle(done.number, done.probe, done.polling, &mut events);
+            }
+        }
+        while let Some(done) = self.lanes.take() {
+            self.settle(done.number, done.probe, done.polling, &mut events);
+        }
+        for polled in &mut self.polled {
+            polled.watch(now, &mut events);
+        }
+        self.explain_missing(now);
+        self.insights.run(&self.publisher, clock, &mut self.counts);
+        if self.self_facts.due(&self.publisher) <= now {
+            self.publish_self(time);
+        }
+        self.server.expire(&mut self.counts);
+        for event in events {
+            observe(self, event)?;
+        }
+        observe(self, Event::Ticked)
+    }
+
+    /// An agent whose segment somebody removed would go on for nobody.
+    fn check_segment(&self) -> Result<(), Failure> {
+        if self.publisher.is_published() {
+            return Ok(());
+        }
+        let path = self.publisher.path().display();
+        Err(Failure::new(format!("the segment {path} was removed: nobody can read it")).hint(
+            "start the agent again; if a login manager empties the directory, set SKOPOS_DIR",
+        ))
+    }
+
+    /// Polls every sensor that is due, or has a lane do it.
+    fn poll_due(&mut self, times: (Timestamp, Duration), events: &mut Vec<Event>) {
+        let (_, now) = times;
+        let mut spent = thread_time();
+        for at in 0..self.polled.len() {
+            let polled = &mut self.polled[at];
+            if polled.due() > now {
+                continue;
+            }
+            let Some(mut probe) = polled.take(now) else { continue };
+            if polled.may_block() {
+                if let Err(refused) = self.lanes.lend(at, probe, times) {
+                    polled.postponed(refused, now, events);
+                }
+                continue;
+            }
+            let polling = probe.poll(times, &mut spent);
+            self.settle(at, probe, polling, events);
+        }
+    }
+
+    /// Takes a sensor back that was polled.
+    fn settle(&mut self, at: usize, probe: Box<Probe>, polling: Polling, events: &mut Vec<Event>) {
+        self.counts.add(&polling.counts);
+        let yielded = (probe.yielded(), probe.facts());
+        self.insights.take(at + 1, yielded, polling.time, &self.publisher);
+        self.overhead.polled(polling.spent, self.polled[at].may_block());
+        self.polled[at].returned(probe, polling, events);
+    }
+
+    /// Looks who reads what, and shares out the budget anew.
+    fn look(&mut self, now: Duration) {
+        self.look_at = next_look(now, self.interval);
+        if let Some(link) = &mut self.link {
+            self.events.extend(link.news().into_iter().map(Event::Link));
+        }
+        let is_anybody = self.publisher.is_anybody_interested();
+        for polled in &mut self.polled {
+            let Some(probe) = polled.probe() else { continue };
+            let nobody = (0, false);
+            let interest = if is_anybody { probe.take_interest(&self.publisher) } else { nobody };
+            polled.note_interest(interest, now);
+        }
+        if let Some(over) = self.overhead.plan(&mut self.polled, now) {
+            self.events.push(Event::BudgetExceeded { limit: self.overhead.limit(), over });
+        }
+        self.foreign.look(&mut self.insights, &self.publisher, now);
+    }
+
+    /// Tells insights why facts that they ask for are not there.
+    fn explain_missing(&mut self, now: Duration) {
+        if now < self.explain_at {
+            return;
+        }
+        self.explain_at = now + EXPLAIN_EVERY;
+        for polled in &mut self.polled {
+            for (what, reason) in polled.news_of_skips() {
+                self.insights.set_missing(&what, reason.as_deref());
+            }
+        }
+    }
+
+    fn publish_self(&mut self, time: Timestamp) {
+        let Self { publisher, node, polled, counts, overhead, .. } = self;
+        let about = About {
+            counts,
+            overhead,
+            busy_lanes: self.lanes.busy(),
+            insights: self.insights.counts(),
+            left_out: self.foreign.left_out(),
+        };
+        self.self_facts.publish(publisher, node, polled, &about, time);
+        // Sensors have the numbers from 1 on.
+        self.insights.take(0, self.self_facts.yielded(), time, &self.publisher);
+    }
+
+    fn answer(&mut self, request: Request) -> Answer {
+        self.counts.requests += 1;
+        let answer = match request {
+            Request::Publish { topic, value, value_type, unit, kind } => {
+                self.in_full(&topic).and_then(|topic| {
+                    let texts = [&*value, &*value_type, &*unit, &*kind];
+                    self.user_facts.publish(&self.publisher, &mut self.insights, topic, texts)
+                })
+            }
+            Request::Remove { topic } => self.in_full(&topic).and_then(|topic| {
+                self.user_facts.remove(&self.publisher, &mut self.insights, &topic)
+            }),
+            Request::Refresh { topic } => self.refresh(&topic),
+            Request::Status => Ok(Answer::Status(self.status())),
+            Request::Vertices { pattern, insights_only, after } => {
+                self.vertices(&pattern, insights_only, after.as_deref())
+            }
+            Request::Definitions => Ok(self.insights.definitions()),
+            Request::Findings { after } => Ok(self.insights.raised(after.as_ref())),
+        };
+        self.insights.run(&self.publisher, Clock::now(), &mut self.counts);
+        answer.unwrap_or_else(|refused| {
+            self.counts.requests_refused += 1;
+            refused
+        })
+    }
+
+    fn vertices(
+        &self,
+        pattern: &str,
+        insights_only: bool,
+        after: Option<&str>,
+    ) -> Result<Answer, Answer> {
+        let pattern = TopicPattern::new(pattern).map_err(|e| Answer::Refused {
+            error: e.to_string(),
+            hint: Some("a pattern looks like `*/insight/**`".to_owned()),
+        })?;
+        Ok(self.insights.page(&pattern, insights_only, after, skopos_shm::now()))
+    }
+
+    /// The topic with this node in front, unless it is there.
+    fn in_full(&self, text: &str) -> Result<Topic, Answer> {
+        let refused = |e: skopos_model::Error| Answer::Refused {
+            error: e.to_string(),
+            hint: Some("a topic looks like `my-app/queue/depth`".to_owned()),
+        };
+        let topic = Topic::new(text).map_err(refused)?;
+        if topic.node() == &*self.node && topic.segments().count() > 1 {
+            return Ok(topic);
+        }
+        Topic::new(&format!("{}/{topic}", self.node)).map_err(refused)
+    }
+
+    fn refresh(&mut self, topic: &str) -> Result<Answer, Answer> {
+        let Clock { wall, monotonic: now } = Clock::now();
+        let has = |p: &Polled| p.probe().is_some_and(|probe| probe.has(topic));
+        let Some(at) = self.polled.iter().position(has) else {
+            return Err(Answer::Refused {
+                error: format!("no sensor that is free measures `{topic}`"),
+                hint: Some("only what a sensor measures can be refreshed".to_owned()),
+            });
+        };
+        // Rates over less than that would be of a few ticks of the kernel's clock, for everybody.
+        if now.saturating_sub(self.polled[at].polled_at()) >= MIN_REFRESH {
+            self.poll_now(at, (wall, now));
+        }
+        let polled = &self.polled[at];
+        match polled.error() {
+            None => Ok(Answer::Done { topic: topic.to_owned() }),
+            Some(error) => Err(Answer::Refused { error: error.to_owned(), hint: None }),
+        }
+    }
+
+    /// Polls one sensor before its time. One that may block gets a moment to come back.
+    fn poll_now(&mut self, at: usize, times: (Timestamp, Duration)) {
+        let mut events = std::mem::take(&mut self.events);
+        let polled = &mut self.polled[at];
+        let (_, now) = times;
+        if let Some(mut probe) = polled.take(now) {
+            if !polled.may_block() {
+                let polling = probe.poll(times, &mut thread_time());
+                self.settle(at, probe, polling, &mut events);
+            } else if let Err(refused) = self.lanes.lend(at, probe, times) {
+                polled.postponed(refused, now, &mut events);
+            } else {
+                while let Some(done) = self.lanes.wait(LANE_PATIENCE) {
+                    let is_it = done.number == at;
+                    self.settle(done.number, done.probe, done.polling, &mut events);
+                    if is_it {
+                        break;
+                    }
+                }
+            }
+        }
+        self.events = events;
+    }
+
+    /// What is sensed and what is not.
+    pub fn status(&self) -> Status {
+        let skip = |s: Skip| SkipStatus { what: s.what, reason: s.reason };
+        Status {
+            node: self.node.to_string(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            sensors: self.polled.iter().map(Polled::status).collect(),
+            skips: self
+                .polled
+                .iter()
+                .flat_map(Polled::skips)
+                .chain(self.skips.clone())
+                .map(skip)
+                .collect(),
+            user_facts: self.user_facts.len(),
+            facts_refused: self.counts.refused,
+        }
+    }
+}
+
+/// When to look after a look at `now`, by an agent whose shortest interval is this: on the beat, so that
+/// a look shares its wake with sensors, and after now even where beats are far apart.
+fn next_look(now: Duration, interval: Duration) -> Duration {
+    nearest_beat(now + LOOK_EVERY, interval.min(LOOK_EVERY))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn looks_come_about_once_a_second_whatever_the_interval() {
+        for interval in [1, 10, 333, 700, 999, 1000, 1001, 5000, 10_000, 60_000, 86_400_000] {
+            let interval = Duration::from_millis(interval);
+            for now in (0..200_000).step_by(77).map(Duration::from_millis) {
+                let wait = next_look(now, interval).saturating_sub(now).as_millis();
+                assert!((500..=1500).contains(&wait), "{wait} ms at {now:?}, {interval:?}");
+            }
+        }
+    }
+
+    /// Setting up takes long where much is configured, and is no step of the clock.
+    #[test]
+    fn both_clocks_are_read_together_however_long_it_takes_to_start() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let config = folder.path().join("skopos.toml");
+        let insight = |n| {
+            format!(
+                "[[insight]]\nname = \"i{n}\"\nsql = \"SELECT count(*) FROM latest WHERE topic = 'n01/load/load_1m'\"\n"
+            )
+        };
+        std::fs::write(&config, (0..1000).map(insight).collect::<String>()).expect("written");
+        let args = AgentArgs { node: Some("n01".to_owned()), ..AgentArgs::default() };
+        let config = Config::load(Some(&config)).expect("a configuration");
+        let dir = folder.path().to_owned();
+        let (signals, _sender) = std::os::unix::net::UnixStream::pair().expect("sockets");
+        let agent = Agent::start(dir, &args, config, Signals(signals)).expect("it starts");
+        let ahead = |c: &Clock| c.wall.as_nanos() - c.monotonic.as_nanos() as i64;
+        let apart = ahead(&agent.clock).abs_diff(ahead(&Clock::now()));
+        // Each pair is read within ten; a thousand insights take hundreds.
+        assert!(apart < 20_000_000, "{apart} ns apart");
+    }
+}

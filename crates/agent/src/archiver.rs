@@ -1,0 +1,266 @@
+//! Writes down what the publishers of this machine say, on a thread of its own: it reads shared memory
+//! like any program does, and nobody waits for it.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use skopos_model::{Timestamp, Topic};
+use skopos_shm::{Delivery, Host, Segment, Subscription, Vertex, now};
+use skopos_store::history::{Error, Id, Keeper, Limits, Pushed, Series, Size};
+
+mod facts;
+
+pub use self::facts::folder_of;
+use self::facts::{Counts, Facts};
+use crate::names::MIRROR_NAME;
+use skopos_term::Failure;
+
+/// How often what was taken in is written, and publishers that came or went are looked for: so much is
+/// lost by `kill -9`.
+const WRITE_EVERY: Duration = Duration::from_secs(1);
+
+/// How often what was written is synced: so much is lost when the power goes.
+const SYNC_EVERY: Duration = Duration::from_secs(30);
+
+/// How often old parts are looked for, and what is here is told.
+const CHORES_EVERY: Duration = Duration::from_secs(60);
+const TELL_EVERY: Duration = Duration::from_secs(5);
+
+/// Times between two looks at the rings: such that none of them is more than half full.
+const SHORTEST_NAP: Duration = Duration::from_millis(5);
+const LONGEST_NAP: Duration = Duration::from_millis(500);
+
+/// Keeps history until it is dropped.
+pub struct Archiver {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Archiver {
+    /// Begins to keep what is published in the runtime directory `dir`.
+    ///
+    /// # Errors
+    /// Somebody keeps history in this folder already; it cannot be written.
+    pub fn start(folder: &Path, limits: Limits, dir: PathBuf, node: &str) -> Result<Self, Failure> {
+        let failed = |e: &dyn std::error::Error| Failure::new("history cannot be kept").because(e);
+        let facts = Facts::new(&dir, node)?;
+        let keeper = Keeper::open(folder, limits, now()).map_err(|e| failed(&e))?;
+        // As others find it, wherever they were started.
+        facts.tell_folder(&std::fs::canonicalize(folder).map_err(|e| failed(&e))?)?;
+        // What is mirrored here its own node keeps.
+        let host = Host::open_dirs(vec![dir])?.without(MIRROR_NAME);
+        let stop = Arc::new(AtomicBool::new(false));
+        let run = {
+            let stop = stop.clone();
+            move || Archive::new(host, keeper, facts).run(&stop)
+        };
+        let thread = std::thread::Builder::new().name("archiver".to_owned()).spawn(run);
+        let thread = thread.map_err(|e| failed(&e))?;
+        Ok(Self { stop, thread: Some(thread) })
+    }
+}
+
+impl Drop for Archiver {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            thread.thread().unpark();
+            let _ = thread.join();
+        }
+    }
+}
+
+/// A vertex that is followed.
+struct One {
+    subscription: Subscription,
+    id: Id,
+}
+
+/// Which vertex of which segment: one that comes again is another one.
+type Key = (PathBuf, Timestamp, Topic);
+
+struct Archive {
+    host: Host,
+    keeper: Keeper,
+    facts: Facts,
+    counts: Counts,
+    followed: HashMap<Key, One>,
+    /// Of the segments when their vertices were looked up.
+    versions: Vec<(PathBuf, Timestamp, u64)>,
+    /// What is new since then was never here before.
+    looked_at: Option<Timestamp>,
+    chores: Option<Receiver<Result<Size, Error>>>,
+}
+
+impl Archive {
+    fn new(host: Host, keeper: Keeper, facts: Facts) -> Self {
+        let counts = Counts { torn_bytes: keeper.torn_bytes(), ..Counts::default() };
+        let (followed, versions) = (HashMap::new(), Vec::new());
+        Self { host, keeper, facts, counts, followed, versions, looked_at: None, chores: None }
+    }
+
+    fn run(mut self, stop: &AtomicBool) {
+        let mut nap = SHORTEST_NAP;
+        let begun = Instant::now();
+        let [mut write_at, mut sync_at, mut chores_at, mut tell_at] = [begun; 4];
+        while !stop.load(Ordering::Relaxed) {
+            let fullest = self.collect();
+            nap = match fullest {
+                f if f > 0.25 => (nap / 2).max(SHORTEST_NAP),
+                f if f < 0.06 => (nap * 2).min(LONGEST_NAP),
+                _ => nap,
+            };
+            let is_due = |at: &mut Instant, every: Duration| {
+                let is_due = *at <= Instant::now();
+                if is_due {
+                    *at = Instant::now() + every;
+                }
+                is_due
+            };
+            if is_due(&mut write_at, WRITE_EVERY) {
+                self.look();
+                let written = self.keeper.flush().and_then(|()| self.keeper.rotate(now()));
+                self.count(written);
+            }
+            if is_due(&mut sync_at, SYNC_EVERY) {
+                let synced = self.keeper.sync();
+                self.count(synced);
+            }
+            if is_due(&mut chores_at, CHORES_EVERY) {
+                self.do_chores();
+            }
+            self.take_chores();
+            if is_due(&mut tell_at, TELL_EVERY) {
+                self.facts.publish(&self.counts);
+            }
+            std::thread::park_timeout(nap);
+        }
+        self.collect();
+        let ended = self.keeper.flush().and_then(|()| self.keeper.sync());
+        self.count(ended);
+    }
+
+    fn count(&mut self, done: Result<(), Error>) {
+        self.counts.errors += u64::from(done.is_err());
+    }
+
+    /// Learns what came and what went.
+    fn look(&mut self) {
+        let looked_at = now();
+        // What cannot be listed now is listed the next time.
+        let _ = self.host.refresh();
+        let version = |s: &Segment| (s.path().to_path_buf(), s.created_at(), s.directory_version());
+        let versions: Vec<_> = self.host.segments().iter().map(version).collect();
+        if versions == self.versions {
+            return;
+        }
+        let mut new: Vec<(Key, Vertex)> = Vec::new();
+        let mut gone = std::mem::take(&mut self.followed);
+        for vertex in self.host.segments().iter().flat_map(Segment::vertices) {
+            let info = vertex.info();
+            let path = vertex.segment().path().to_path_buf();
+            let key = (path, info.registered_at, info.topic.clone());
+            match gone.remove(&key) {
+                Some(one) => drop(self.followed.insert(key, one)),
+                None => new.push((key, vertex)),
+            }
+        }
+        for mut one in gone.into_values() {
+            // What it said last is there for as long as it is mapped.
+            take_in(&mut one, &mut self.keeper, &mut self.counts);
+            self.keeper.detach(one.id);
+        }
+        let series = new.iter().map(|(_, vertex)| series(vertex)).collect();
+        let before = self.looked_at;
+        let is_known =
+            |(_, since, _): &Key| before.is_none_or(|b| *since <= b || *since > looked_at);
+        let known = new.iter().any(|(key, _)| is_known(key));
+        match self.keeper.attach(series, known) {
+            Ok(ids) => {
+                self.versions = versions;
+                self.looked_at = Some(looked_at);
+                for ((key, vertex), id) in new.into_iter().zip(ids) {
+                    let subscription = vertex.subscribe_from_oldest().quietly();
+                    self.followed.insert(key, One { subscription, id });
+                }
+            }
+            // Tried again at the next look.
+            Err(_) => self.counts.errors += 1,
+        }
+    }
+
+    /// Takes in what is new. Returns which share of its ring the fullest one had used.
+    fn collect(&mut self) -> f64 {
+        let mut fullest = 0.0f64;
+        for one in self.followed.values_mut() {
+            let new = take_in(one, &mut self.keeper, &mut self.counts);
+            let slots = one.subscription.vertex().info().slots.max(1);
+            fullest = fullest.max(new as f64 / f64::from(slots));
+        }
+        fullest
+    }
+
+    /// Seals and removes on a thread of its own, unless that is under way.
+    fn do_chores(&mut self) {
+        if self.chores.is_some() {
+            return;
+        }
+        let (chores, (done, result)) = (self.keeper.chores(), channel());
+        let work = move || drop(done.send(chores.run(now())));
+        match std::thread::Builder::new().name("sealer".to_owned()).spawn(work) {
+            Ok(_) => self.chores = Some(result),
+            Err(_) => self.counts.errors += 1,
+        }
+    }
+
+    fn take_chores(&mut self) {
+        let Some(Ok(done)) = self.chores.as_ref().map(Receiver::try_recv) else { return };
+        self.chores = None;
+        match done {
+            Ok(size) => (self.counts.parts, self.counts.size_bytes) = (size.parts, size.bytes),
+            Err(_) => self.counts.errors += 1,
+        }
+    }
+}
+
+/// Takes in what is new of one vertex. Returns how much that was, lost or not.
+fn take_in(one: &mut One, keeper: &mut Keeper, counts: &mut Counts) -> u64 {
+    let mut new = 0;
+    while let Ok(Some(delivery)) = one.subscription.try_next() {
+        match delivery {
+            Delivery::Lost(lost) => {
+                counts.lost += lost;
+                new += lost;
+            }
+            Delivery::Sample(sample) => {
+                new += 1;
+                let mut pushed = keeper.push(one.id, &sample);
+                if pushed == Pushed::Refused && keeper.flush().is_ok() {
+                    pushed = keeper.push(one.id, &sample);
+                }
+                match pushed {
+                    Pushed::Taken => counts.samples += 1,
+                    Pushed::Known => {}
+                    Pushed::Refused => counts.refused += 1,
+                }
+            }
+        }
+    }
+    new
+}
+
+fn series(vertex: &Vertex) -> Series {
+    let info = vertex.info();
+    Series {
+        topic: info.topic.clone(),
+        unit: info.unit,
+        kind: info.kind,
+        value_type: info.value_type,
+        since: info.registered_at,
+    }
+}

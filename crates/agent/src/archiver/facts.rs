@@ -1,0 +1,94 @@
+//! What the archiver says of itself: the family `self_history`, in a segment of its own, since its
+//! thread is not the agent's.
+
+use std::path::Path;
+
+use skopos_model::schema::{self, Metric};
+use skopos_model::{Sample, Structured, Topic, Value};
+use skopos_shm::Vertex;
+use skopos_shm::{Publisher, VertexSpec, VertexWriter, now};
+
+use crate::names::HISTORY_NAME;
+use skopos_term::Failure;
+
+/// Vertices that it has room for: as many as there are facts.
+const VERTICES: u32 = 16;
+
+/// What was done so far.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Counts {
+    pub samples: u64,
+    pub lost: u64,
+    pub refused: u64,
+    pub errors: u64,
+    pub torn_bytes: u64,
+    pub parts: u64,
+    pub size_bytes: u64,
+}
+
+/// The facts.
+pub(super) struct Facts {
+    publisher: Publisher,
+    numbers: [VertexWriter; 7],
+    folder: VertexWriter,
+}
+
+impl Facts {
+    pub(super) fn new(dir: &Path, node: &str) -> Result<Self, Failure> {
+        use schema::self_history::{
+            ERRORS_TOTAL, FOLDER, LOST_TOTAL, PARTS, REFUSED_TOTAL, SAMPLES_TOTAL, SIZE_BYTES,
+            TORN_BYTES,
+        };
+        let publisher = Publisher::builder(HISTORY_NAME).dir(dir).node(node);
+        let publisher = publisher.max_vertices(VERTICES).create()?;
+        let register = |metric: &Metric| -> Result<VertexWriter, Failure> {
+            let path = schema::self_history::FAMILY.path;
+            let topic: Topic = format!("{node}/{path}/{}", metric.name).parse()?;
+            let spec = VertexSpec::new(topic, metric.value_type);
+            Ok(publisher.register(spec.kind(metric.kind).unit(metric.unit))?)
+        };
+        let numbers = [
+            register(&SAMPLES_TOTAL)?,
+            register(&LOST_TOTAL)?,
+            register(&REFUSED_TOTAL)?,
+            register(&ERRORS_TOTAL)?,
+            register(&TORN_BYTES)?,
+            register(&PARTS)?,
+            register(&SIZE_BYTES)?,
+        ];
+        let folder = register(&FOLDER)?;
+        Ok(Self { publisher, numbers, folder })
+    }
+
+    /// Says where history is.
+    pub(super) fn tell_folder(&self, folder: &Path) -> Result<(), Failure> {
+        let text = Structured::text(&folder.to_string_lossy());
+        self.folder.publish_sample(&Sample::measured(now(), text))?;
+        Ok(())
+    }
+
+    pub(super) fn publish(&self, counts: &Counts) {
+        let Counts { samples, lost, refused, errors, torn_bytes, parts, size_bytes } = *counts;
+        let values = [samples, lost, refused, errors, torn_bytes, parts, size_bytes];
+        let time = now();
+        for (writer, value) in self.numbers.iter().zip(values) {
+            // A clock that stepped back: the next one will do.
+            let _ = writer.publish_sample(&Sample::measured(time, Value::U64(value)));
+        }
+        let _ = self.folder.check_at(time);
+        self.publisher.heartbeat();
+    }
+}
+
+/// The folder that a vertex tells, if it is the one that does.
+pub fn folder_of(vertex: &Vertex) -> Option<std::path::PathBuf> {
+    let below = vertex.topic().as_str().split_once('/')?.1;
+    let (path, name) = (schema::self_history::FAMILY.path, schema::self_history::FOLDER.name);
+    if below.strip_prefix(path)?.strip_prefix('/')? != name {
+        return None;
+    }
+    match vertex.peek().ok()?.sample.value {
+        Value::Structured(text) => text.as_json().as_str().map(std::path::PathBuf::from),
+        _ => None,
+    }
+}

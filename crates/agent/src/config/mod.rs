@@ -1,0 +1,307 @@
+//! The configuration file: TOML, all of it optional. `docs/configuration.md` explains it to users.
+//!
+//! ```toml
+//! [agent]
+//! budget = "1%"
+//!
+//! [sensors.fs]
+//! policy = "fixed"
+//! min_seconds = 5
+//!
+//! [[insight]]
+//! name = "nvme-space"
+//! sql = "SELECT sum(value) FROM latest WHERE topic LIKE '%/fs/nvme%/available_bytes'"
+//! ```
+
+mod sensors;
+mod share;
+mod history;
+pub mod address;
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde::Deserialize;
+use serde::de::{DeserializeOwned, IgnoredAny};
+use skopos_score::anomaly::Rule;
+use skopos_score::interval::PolicyConfig;
+
+use skopos_term::Failure;
+
+pub use history::HistoryConfig;
+pub use sensors::{DEFAULT_SENSOR, families};
+pub use share::Share;
+
+/// The longest file that is read: a thousand insights fit.
+const MAX_FILE_BYTES: u64 = 1 << 20;
+
+/// The environment's variable that names the file.
+const VARIABLE: &str = "SKOPOS_CONFIG";
+
+/// Everything that can be configured.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Config {
+    /// Options of `skopos agent`; what is typed wins.
+    pub agent: AgentConfig,
+    /// How often each sensor is polled, by family; `default` is for all that are not named.
+    #[serde(deserialize_with = "sensors::by_family")]
+    pub sensors: BTreeMap<String, PolicyConfig>,
+    /// Insights in SQL.
+    pub insight: Vec<InsightConfig>,
+    /// What is unusual. Beside the rules that come with Skopos, which one of the same name replaces.
+    pub anomaly: Vec<Rule>,
+    /// Predicted samples.
+    pub prediction: PredictionConfig,
+    /// The other nodes.
+    pub peers: PeersConfig,
+    /// The table of the hub, which reads it from [`text`](Self::text).
+    hub: IgnoredAny,
+    /// What is kept on disk.
+    pub history: HistoryConfig,
+    /// The file of the tiers, relative to this one.
+    pub tiers: Option<PathBuf>,
+    /// The file that it was read from.
+    #[serde(skip)]
+    pub path: Option<PathBuf>,
+    /// The text of that file, for crates that own a table of it.
+    #[serde(skip)]
+    pub text: String,
+}
+
+/// Options of `skopos agent`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct AgentConfig {
+    /// First segment of every topic.
+    pub node: Option<String>,
+    /// Shortest time between two polls.
+    #[serde(deserialize_with = "skopos_score::duration::optional")]
+    pub interval: Option<Duration>,
+    /// What the agent may cost of one core.
+    pub budget: Option<Share>,
+    /// Families not to sense.
+    pub skip: Vec<String>,
+}
+
+/// An insight in SQL.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct InsightConfig {
+    /// The last segments of its topic, `NODE/insight/NAME`.
+    pub name: String,
+    /// What computes it.
+    pub sql: String,
+    /// The unit of its values, where the statement does not tell it.
+    pub unit: Option<String>,
+    /// How often a hub asks it; when its inputs change unless given.
+    #[serde(default, deserialize_with = "skopos_score::duration::optional")]
+    pub every: Option<Duration>,
+    /// Who computes it, whatever else is said.
+    #[serde(rename = "where")]
+    pub place: Option<Place>,
+}
+
+/// Who computes an insight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Place {
+    /// The agent, at every change.
+    Agent,
+    /// A hub, by its engine.
+    Hub,
+}
+
+/// Predicted samples.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct PredictionConfig {
+    /// Patterns of topics whose predictions are published under `predicted/`, between their polls.
+    pub topics: Vec<String>,
+    /// How often; every second unless given.
+    #[serde(deserialize_with = "skopos_score::duration::optional")]
+    pub every: Option<Duration>,
+}
+
+/// The other nodes.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct PeersConfig {
+    /// Where to answer probes of others.
+    #[serde(deserialize_with = "address::optional")]
+    pub listen: Option<SocketAddr>,
+    /// Name and address of each node to probe.
+    #[serde(deserialize_with = "address::by_name")]
+    pub nodes: BTreeMap<String, SocketAddr>,
+    /// How often.
+    #[serde(deserialize_with = "skopos_score::duration::optional")]
+    pub interval: Option<Duration>,
+    /// How long an answer may take.
+    #[serde(deserialize_with = "skopos_score::duration::optional")]
+    pub timeout: Option<Duration>,
+}
+
+impl Config {
+    /// Reads the file that was asked for, or the first that is there of `$SKOPOS_CONFIG`,
+    /// `$XDG_CONFIG_HOME/skopos/skopos.toml` and `/etc/skopos/skopos.toml`. None is no error unless
+    /// it was asked for.
+    ///
+    /// # Errors
+    /// It cannot be read, or is not understood; the message shows where.
+    pub fn load(asked: Option<&Path>) -> Result<Self, Failure> {
+        let named = std::env::var_os(VARIABLE).filter(|name| !name.is_empty()).map(PathBuf::from);
+        if let Some(path) = asked.map(Path::to_path_buf).or(named) {
+            return Self::read(&path);
+        }
+        for path in usual_places() {
+            match File::open(&path) {
+                Ok(_) => return Self::read(&path),
+                Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+                Err(e) if e.kind() == io::ErrorKind::NotADirectory => {}
+                Err(e) => return Err(cannot_read(&path, &e)),
+            }
+        }
+        Ok(Self::default())
+    }
+
+    fn read(path: &Path) -> Result<Self, Failure> {
+        let text = read_text(path)?;
+        let config: Self = parse(&text, Some(path))?;
+        Ok(Self { path: Some(path.into()), text, ..config })
+    }
+
+    /// The text of the `tiers` file, if there is one, and where it is.
+    ///
+    /// # Errors
+    /// It is named and cannot be read.
+    pub fn tiers_text(&self) -> Result<Option<(PathBuf, String)>, Failure> {
+        let Some(tiers) = &self.tiers else { return Ok(None) };
+        let beside = self.path.as_deref().and_then(Path::parent).unwrap_or(Path::new(""));
+        let path = beside.join(tiers);
+        Ok(Some((path.clone(), read_text(&path)?)))
+    }
+}
+
+/// Parses the text of a configuration file as `T`, the tables that the caller owns.
+///
+/// # Errors
+/// The text is not understood; the message shows the line.
+pub fn parse<T: DeserializeOwned>(text: &str, path: Option<&Path>) -> Result<T, Failure> {
+    toml::from_str(text).map_err(|e| {
+        Failure::new(e.to_string().trim_end())
+            .in_file(path)
+            .hint("docs/configuration.md lists all that can be configured")
+    })
+}
+
+fn read_text(path: &Path) -> Result<String, Failure> {
+    let mut text = String::new();
+    let file = File::open(path).map_err(|e| cannot_read(path, &e))?;
+    file.take(MAX_FILE_BYTES + 1).read_to_string(&mut text).map_err(|e| cannot_read(path, &e))?;
+    if text.len() as u64 > MAX_FILE_BYTES {
+        return Err(Failure::new(format!("{} is longer than a mebibyte", path.display())));
+    }
+    Ok(text)
+}
+
+fn cannot_read(path: &Path, e: &io::Error) -> Failure {
+    Failure::new(format!("cannot read {}", path.display())).because(e)
+}
+
+fn usual_places() -> Vec<PathBuf> {
+    let set = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let home = set("XDG_CONFIG_HOME").or_else(|| Some(set("HOME")?.join(".config")));
+    home.into_iter().chain([PathBuf::from("/etc")]).map(|d| d.join("skopos/skopos.toml")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use skopos_score::interval::PolicyKind;
+
+    use super::*;
+
+    #[test]
+    fn a_whole_file_is_understood() {
+        let text = r#"
+            tiers = "tiers.toml"
+            [agent]
+            node = "n01"
+            interval = "2s"
+            budget = "0.5%"
+            skip = ["cgroup"]
+            [sensors.default]
+            policy = "fixed"
+            [sensors.fs]
+            policy = "aimd"
+            max_seconds = 30
+            [[insight]]
+            name = "space"
+            sql = "SELECT sum(value) FROM latest WHERE topic LIKE '%/available_bytes'"
+            [[anomaly]]
+            name = "memory-low"
+            topic = "*/mem/available_bytes"
+            detector = "threshold"
+            below = 1e9
+            for = "10s"
+            [prediction]
+            topics = ["mem/available_bytes"]
+            every = "500ms"
+            [hub]
+            flight = "10.0.0.1:7471"
+            [hub.remote_write]
+            url = "https://store.example/api/v1/write"
+            topics = ["*/mem/**"]
+            every = "10s"
+            headers = { Authorization = "Bearer abc" }
+            [peers]
+            listen = "0.0.0.0:7361"
+            nodes = { n02 = "10.0.0.2:7361" }
+            [history]
+            dir = "/var/lib/skopos/history"
+            max_bytes = "2GiB"
+            max_age = "12h"
+        "#;
+        let config: Config = toml::from_str(text).expect("understood");
+        assert_eq!(config.agent.interval, Some(Duration::from_secs(2)));
+        assert_eq!(config.agent.budget, Some(Share(0.005)));
+        assert_eq!(config.sensors["fs"].max_seconds, Some(30.0));
+        assert_eq!(config.sensors["default"].policy, Some(PolicyKind::Fixed));
+        assert_eq!(config.insight[0].name, "space");
+        assert_eq!(config.anomaly[0].hold, Some(Duration::from_secs(10)));
+        assert_eq!(config.peers.nodes.len(), 1);
+        assert_eq!(config.history.max_bytes, Some(2 << 30));
+    }
+
+    #[test]
+    fn a_mistake_is_shown_where_it_is() {
+        for (text, said) in [
+            ("[agent]\nbudgte = 1", "line 2"),
+            ("[agent]\nbudget = \"x\"", "no share"),
+            ("[sensors.fs]\npolicy = \"fast\"", "fast"),
+            ("[agent]\n[sensors.blok]\nmin_seconds = 5", "did you mean `block`?"),
+            ("[agent]\n[sensors.blok]\nmin_seconds = 5", "line 2"),
+            ("[sensors.zzz]\nmin_seconds = 5", "the families are"),
+            ("[[insight]]\nname = \"a\"", "sql"),
+            ("[history]\nmax_bytes = \"much\"", "`much` is no size"),
+            ("[hub]\nflight = \"10.0.0.1\"", "has no port: try `10.0.0.1:7471`"),
+            ("[hub.remote_write]\nurl = \"store:9090\"", "is no address of a store"),
+            ("[hub.remote_write]\ntopics = [\"**\"]", "missing field `url`"),
+            ("[hub.remote_write]\nurl = \"http://a\"\nevery = \"10ms\"", "shortest time is `1s`"),
+            (
+                "[hub.remote_write]\nurl = \"http://a\"\nheaders = { \"a b\" = \"c\" }",
+                "`a b` is no name of a header",
+            ),
+            ("[peers]\nlisten = \"here\"", "`here` is no address: write it like `10.0.0.2:7361`"),
+            ("[peers]\nnodes = { n02 = \"10.0.0.2\" }", "has no port: try `10.0.0.2:7361`"),
+            ("[peers]\nnodes = { n02 = \"::1\" }", "has no port: try `[::1]:7361`"),
+            ("[peers]\nnodes = { n02 = \"10.0.0.2\" }", "line 2"),
+        ] {
+            let error = toml::from_str::<Config>(text).expect_err(text).to_string();
+            assert!(error.contains(said), "{text}: {error}");
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! Facts that other processes of this user publish in segments of their own: inputs of insights
+//! like the agent's own, looked at once a second.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use skopos_model::{Origin, Sample, Timestamp, Topic, Value};
+use skopos_score::Unknown;
+use skopos_shm::{Error, Host, Publisher, Reading, Segment, Vertex};
+
+use crate::insights::{Followed, Insights};
+use crate::names::SEGMENT_NAME;
+
+/// The most facts of other processes that insights can be computed from: looking at one costs some
+/// tens of nanoseconds, once a second.
+const MAX_FOREIGN: usize = 4096;
+
+/// How often to look for new publishers.
+const SEARCH_EVERY: Duration = Duration::from_secs(5);
+
+/// The other segments of the agent's runtime directory.
+pub(crate) struct Foreign {
+    host: Option<Host>,
+    /// Of the segments when their vertices were looked up.
+    versions: Vec<(PathBuf, Timestamp, u64)>,
+    facts: HashMap<Topic, Fact>,
+    search_at: Duration,
+    /// Facts for which there was no room at the last look.
+    left_out: u64,
+}
+
+struct Fact {
+    vertex: Vertex,
+    /// `None` if the agent has a vertex of that topic itself.
+    followed: Option<Followed>,
+    checked_at: Timestamp,
+}
+
+impl Foreign {
+    /// Of this directory. One that cannot be trusted has none: other verbs say so.
+    pub(crate) fn new(dir: &Path) -> Self {
+        Self {
+            host: Host::open_dirs(vec![dir.into()]).ok(),
+            versions: Vec::new(),
+            facts: HashMap::new(),
+            search_at: Duration::ZERO,
+            left_out: 0,
+        }
+    }
+
+    /// Facts for which there is no room.
+    pub(crate) fn left_out(&self) -> u64 {
+        self.left_out
+    }
+
+    /// Hands every value that was looked at since the last time to the insights.
+    pub(crate) fn look(&mut self, insights: &mut Insights, publisher: &Publisher, now: Duration) {
+        let Some(host) = &mut self.host else { return };
+        if self.search_at <= now {
+            self.search_at = now + SEARCH_EVERY;
+            let _ = host.refresh();
+        }
+        let others = || host.segments().iter().filter(|s| s.name() != SEGMENT_NAME && s.is_alive());
+        let version = |s: &Segment| (s.path().to_path_buf(), s.created_at(), s.directory_version());
+        let versions: Vec<_> = others().map(version).collect();
+        if versions != self.versions {
+            let vertices: Vec<Vertex> = others().flat_map(Segment::vertices).collect();
+            self.versions = versions;
+            self.meet(vertices, insights, publisher);
+        }
+        for fact in self.facts.values_mut() {
+            let Some(followed) = &fact.followed else { continue };
+            let Ok(reading) = fact.vertex.latest() else { continue };
+            let Reading { sample, checked_at, .. } = reading;
+            if checked_at <= fact.checked_at {
+                continue;
+            }
+            match sample.origin {
+                Origin::Measured => insights.set(followed, checked_at, &sample.value),
+                Origin::Unknown => insights.set_unknown(followed, checked_at, why_unknown(&sample)),
+                // Nothing is computed from what somebody else expects.
+                Origin::Predicted { .. } => continue,
+            }
+            fact.checked_at = checked_at;
+        }
+    }
+
+    /// Follows vertices that are new, and forgets those that are gone.
+    fn meet(&mut self, vertices: Vec<Vertex>, insights: &mut Insights, publisher: &Publisher) {
+        let is_there = |fact: &Fact| {
+            let segment = fact.vertex.segment();
+            segment.is_alive() && !matches!(fact.vertex.latest(), Err(Error::Gone(_)))
+        };
+        let gone = self.facts.iter().filter(|(_, fact)| !is_there(fact));
+        let gone: Vec<Topic> = gone.map(|(topic, _)| topic.clone()).collect();
+        for topic in gone {
+            if let Some(followed) = self.facts.remove(&topic).and_then(|fact| fact.followed) {
+                insights.unfollow(followed, publisher);
+            }
+        }
+        self.left_out = 0;
+        for vertex in vertices {
+            let topic = vertex.topic().clone();
+            if self.facts.contains_key(&topic) {
+                continue;
+            }
+            if self.facts.len() == MAX_FOREIGN {
+                self.left_out += 1;
+                continue;
+            }
+            let info = vertex.info();
+            let followed = insights.follow(topic.clone(), info.unit, info.kind, publisher);
+            self.facts.insert(topic, Fact { vertex, followed, checked_at: Timestamp::default() });
+        }
+    }
+}
+
+/// The reason in a sample of what is unknown, where there is room for one.
+fn why_unknown(sample: &Sample) -> Unknown {
+    let told = match &sample.value {
+        Value::Structured(reason) => reason.as_json().as_str(),
+        _ => None,
+    };
+    Unknown::new(told.unwrap_or("its publisher does not know it"))
+}

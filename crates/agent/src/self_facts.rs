@@ -1,0 +1,202 @@
+//! The families `self` and `self_sensor`: what the agent does and costs.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt as _;
+use std::time::Duration;
+
+use rustix::param::page_size;
+use skopos_model::schema::{self, Metric};
+use skopos_model::{Scalar, Timestamp};
+use skopos_sense::{FactId, Sink as _};
+use skopos_shm::{Group, Publisher, VertexWriter};
+
+use crate::insights::InsightCounts;
+use crate::overhead::Overhead;
+use crate::polled::Polled;
+use crate::sink::{Counts, SegmentSink, Yielded};
+use skopos_term::Failure;
+
+static METRICS: [&Metric; 29] = [
+    &schema::self_::CPU_SECONDS_TOTAL,
+    &schema::self_::RESIDENT_BYTES,
+    &schema::self_::SEGMENT_BYTES,
+    &schema::self_::FACTS,
+    &schema::self_::SAMPLES_STORED_TOTAL,
+    &schema::self_::SAMPLES_UNCHANGED_TOTAL,
+    &schema::self_::FACTS_REFUSED_TOTAL,
+    &schema::self_::PUBLISH_ERRORS_TOTAL,
+    &schema::self_::CLOCK_STEPS_TOTAL,
+    &schema::self_::REQUESTS_TOTAL,
+    &schema::self_::REQUESTS_REFUSED_TOTAL,
+    &schema::self_::BUDGET_RATIO,
+    &schema::self_::PLANNED_RATIO,
+    &schema::self_::BUDGET_EXCEEDED_RATIO,
+    &schema::self_::CPU_RATIO,
+    &schema::self_::SENSING_RATIO,
+    &schema::self_::BUSY_LANES,
+    &schema::self_::INSIGHTS,
+    &schema::self_::INSIGHTS_REFUSED,
+    &schema::self_::INSIGHT_RUNS_TOTAL,
+    &schema::self_::COUNTER_RESETS_TOTAL,
+    &schema::self_::ANOMALY_EVENTS_TOTAL,
+    &schema::self_::ANOMALY_CHANGES_TOTAL,
+    &schema::self_::ANOMALY_REFUSED_TOTAL,
+    &schema::self_::ANOMALY_IGNORED_TOTAL,
+    &schema::self_::ANOMALY_RULES_UNMATCHED,
+    &schema::self_::FOREIGN_FACTS_LEFT_OUT,
+    &schema::self_::GRAPH_FACTS_REFUSED_TOTAL,
+    &schema::self_::PREDICTIONS_REFUSED_TOTAL,
+];
+
+static SENSOR_METRICS: [&Metric; 7] = [
+    &schema::self_sensor::POLL_SECONDS,
+    &schema::self_sensor::POLL_CPU_SECONDS_TOTAL,
+    &schema::self_sensor::POLLS_TOTAL,
+    &schema::self_sensor::POLL_ERRORS_TOTAL,
+    &schema::self_sensor::INTERVAL_SECONDS,
+    &schema::self_sensor::STRETCH,
+    &schema::self_sensor::READS_PER_SECOND,
+];
+
+/// They are published once in as many of the shortest intervals: they are a third of all facts, and
+/// what they count is looked at now and then.
+const EVERY: u32 = 5;
+
+/// The facts and where they come from.
+pub(crate) struct SelfFacts {
+    group: Group,
+    writers: Vec<Option<VertexWriter>>,
+    yielded: Yielded,
+    shortest: Duration,
+    due: Duration,
+    ids: Option<[FactId; METRICS.len()]>,
+    sensor_ids: Vec<[FactId; SENSOR_METRICS.len()]>,
+    /// Kept open; `None` where procfs is hidden, and then the fact keeps no value.
+    statm: Option<File>,
+}
+
+/// What the agent can say of itself.
+pub(crate) struct About<'a> {
+    pub counts: &'a Counts,
+    pub overhead: &'a Overhead,
+    pub busy_lanes: usize,
+    pub insights: InsightCounts,
+    /// Facts of other processes for which there is no room.
+    pub left_out: u64,
+}
+
+impl SelfFacts {
+    pub(crate) fn new(publisher: &Publisher, shortest: Duration) -> Result<Self, Failure> {
+        Ok(Self {
+            group: publisher.group(schema::self_::FAMILY.name)?,
+            writers: Vec::new(),
+            yielded: Yielded::default(),
+            shortest,
+            due: Duration::ZERO,
+            ids: None,
+            sensor_ids: Vec::new(),
+            statm: File::open("/proc/self/statm").ok(),
+        })
+    }
+
+    /// What was published last, for what is computed from it.
+    pub(crate) fn yielded(&self) -> (&Yielded, &[Option<VertexWriter>]) {
+        (&self.yielded, &self.writers)
+    }
+
+    /// When they are to be published next, on the monotonic clock: now, if somebody follows one.
+    pub(crate) fn due(&self, publisher: &Publisher) -> Duration {
+        let followed = |fact: &VertexWriter| publisher.take_interest(fact).followed;
+        if publisher.is_anybody_interested() && self.writers.iter().flatten().any(followed) {
+            return Duration::ZERO;
+        }
+        self.due
+    }
+
+    /// Publishes all of them as one tick.
+    pub(crate) fn publish(
+        &mut self,
+        publisher: &Publisher,
+        node: &str,
+        polled: &[Polled],
+        about: &About<'_>,
+        time: Timestamp,
+    ) {
+        // These facts count themselves at the next tick: publishing changes the counts.
+        self.due = Duration::from_nanos(skopos_shm::boottime()) + EVERY * self.shortest;
+        let About { counts, overhead, busy_lanes, ref insights, left_out } = *about;
+        self.yielded.clear();
+        let tick = self.group.tick(time);
+        let mut sink = SegmentSink::new(tick, &mut self.writers, node, &mut self.yielded);
+        let ids = *self.ids.get_or_insert_with(|| METRICS.map(|metric| sink.register(metric, "")));
+        let measured = overhead.measured();
+        let values: [Option<Scalar>; METRICS.len()] = [
+            Some(Scalar::F64(overhead.total().as_secs_f64())),
+            self.statm.as_ref().and_then(resident_bytes).map(Scalar::U64),
+            Some(Scalar::U64(publisher.used_bytes())),
+            Some(Scalar::U64(counts.registered - counts.unregistered)),
+            Some(Scalar::U64(counts.stored)),
+            Some(Scalar::U64(counts.unchanged)),
+            Some(Scalar::U64(counts.refused)),
+            Some(Scalar::U64(counts.publish_errors)),
+            Some(Scalar::U64(counts.clock_steps)),
+            Some(Scalar::U64(counts.requests)),
+            Some(Scalar::U64(counts.requests_refused)),
+            Some(Scalar::F64(overhead.limit())),
+            Some(Scalar::F64(overhead.planned().granted)),
+            Some(Scalar::F64(overhead.planned().over)),
+            measured.map(|m| Scalar::F64(m.in_all)),
+            measured.map(|m| Scalar::F64(m.sensing)),
+            Some(Scalar::U64(busy_lanes as u64)),
+            Some(Scalar::U64(insights.insights)),
+            Some(Scalar::U64(insights.refused)),
+            Some(Scalar::U64(counts.insights_run)),
+            Some(Scalar::U64(insights.counter_resets)),
+            Some(Scalar::U64(insights.findings.events)),
+            Some(Scalar::U64(insights.findings.changes)),
+            Some(Scalar::U64(insights.findings.refused)),
+            Some(Scalar::U64(insights.findings.not_finite + insights.findings.backwards)),
+            Some(Scalar::U64(insights.rules_unmatched)),
+            Some(Scalar::U64(left_out)),
+            Some(Scalar::U64(insights.facts_refused)),
+            Some(Scalar::U64(insights.predictions_refused)),
+        ];
+        for (id, value) in ids.into_iter().zip(values) {
+            if let Some(value) = value {
+                sink.set(id, value);
+            }
+        }
+        for (at, polled) in polled.iter().enumerate() {
+            if self.sensor_ids.len() == at {
+                self.sensor_ids.push(SENSOR_METRICS.map(|m| sink.register(m, polled.name())));
+            }
+            let values = of_sensor(polled);
+            for (id, value) in self.sensor_ids[at].into_iter().zip(values) {
+                sink.set(id, value);
+            }
+        }
+    }
+}
+
+/// The values of [`SENSOR_METRICS`].
+fn of_sensor(polled: &Polled) -> [Scalar; SENSOR_METRICS.len()] {
+    let cost = polled.cost();
+    [
+        Scalar::F64(cost.latest.as_secs_f64()),
+        Scalar::F64(cost.total.as_secs_f64()),
+        Scalar::U64(cost.polls),
+        Scalar::U64(cost.errors),
+        Scalar::F64(polled.interval().as_secs_f64()),
+        Scalar::F64(polled.stretch()),
+        Scalar::F64(polled.reads_per_second()),
+    ]
+}
+
+/// The second number of `/proc/self/statm`, in pages (proc(5)).
+fn resident_bytes(statm: &File) -> Option<u64> {
+    let mut buffer = [0; 128];
+    let len = statm.read_at(&mut buffer, 0).ok()?;
+    let text = std::str::from_utf8(&buffer[..len]).ok()?;
+    let pages: u64 = text.split_ascii_whitespace().nth(1)?.parse().ok()?;
+    Some(pages * page_size() as u64)
+}

@@ -1,0 +1,187 @@
+//! From a change in shared memory of one node to the reader of its mirror on another.
+//!
+//! The value is `CLOCK_MONOTONIC` just before it is published, which all processes of a machine share.
+//! Between publisher and reader are two agents: the first reads shared memory and sends, the second
+//! receives and writes shared memory.
+
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::time::{Duration, Instant};
+
+use skopos_model::{Topic, Value, ValueType};
+use skopos_shm::{Delivery, Host, Publisher, Subscription, VertexSpec, VertexWriter};
+
+use super::role::endpoint;
+use crate::agent::Place;
+use crate::agent::watcher::Watcher;
+use crate::plan::Plan;
+use crate::report::{Better, Figure, Goal, Report, Row};
+use crate::score::subscribe::{Random, monotonic};
+use crate::stats::Latencies;
+use skopos_term::Failure;
+
+/// What changes.
+const TOPIC: &str = "a/bench/propagation/time";
+/// Turns are this many slices long: a change takes some milliseconds, most of it the gap.
+const SLICES: u32 = 8;
+/// How long anything may take until it is there.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Gaps between changes, in nanoseconds.
+struct Case {
+    name: &'static str,
+    gap: std::ops::Range<u64>,
+    goal: Option<Goal>,
+}
+
+const CASES: [Case; 2] = [
+    // As sensors change: the uplink has nothing else to do.
+    Case {
+        name: "propagation, now and then",
+        gap: 3_000_000..15_000_000,
+        goal: Some(Goal::AtMost(200.0)),
+    },
+    // Faster than batches are sent: changes are gathered.
+    Case { name: "propagation, thousands a second", gap: 50_000..400_000, goal: None },
+];
+
+pub(super) fn measure(plan: &Plan, place: &Place, report: &mut Report) -> Result<(), Failure> {
+    let at = endpoint()?;
+    let live = ["--live", "--look-on", "none"];
+    let tells = [&["--node", "a", "--listen", &at], &live[..]].concat();
+    let mirrors =
+        [&["--node", "b", "--connect", &at, "--mirror", "a/bench/**"], &live[..]].concat();
+    let a = Watcher::start(place, "", &tells)?;
+    let b = Watcher::start(place, "", &mirrors)?;
+    let dir =
+        |watcher: &Watcher| watcher.segment().path().parent().map(std::path::Path::to_path_buf);
+    let (Some(a_dir), Some(b_dir)) = (dir(&a), dir(&b)) else {
+        return Err(Failure::new("a segment without a directory"));
+    };
+    let publisher = Publisher::builder("bench").dir(a_dir).create()?;
+    let topic: Topic = TOPIC.parse()?;
+    let writer = publisher.register(VertexSpec::new(topic.clone(), ValueType::U64))?;
+    writer.publish(1u64)?;
+    let mut mirrored = find(Host::open_dirs(vec![b_dir])?, &topic)?;
+    let mut raw = Raw::new()?;
+    for case in CASES {
+        let (mut ours, mut theirs) = (Latencies::new(), Latencies::new());
+        let mut random = Random(1);
+        for _ in 0..plan.rounds {
+            turn(&case, plan, &mut random, |random_gap| {
+                random_gap();
+                changed(&writer, &mut mirrored, &mut ours)
+            })?;
+            turn(&case, plan, &mut random, |random_gap| {
+                random_gap();
+                raw.send(&mut theirs)
+            })?;
+        }
+        let row = |metric, percent| {
+            let value = ours.percentile(percent) / 1e3;
+            Row::new(case.name, metric, "µs", value, Better::Lower)
+                .peer("raw TCP", Figure::Known(theirs.percentile(percent) / 1e3))
+        };
+        let p50 = row("p50", 50.0);
+        report.add([
+            match case.goal {
+                Some(goal) => p50.goal(goal),
+                None => p50,
+            },
+            row("p99", 99.0),
+        ]);
+    }
+    report.note(
+        "propagation: a program publishes in shared memory of node a; agents a and b; a program that \
+         sleeps on b's mirror is woken. raw TCP: eight bytes over the loopback to a thread that sleeps in \
+         a read, as quick as any live plane could be; in turns with ours",
+    );
+    Ok(())
+}
+
+/// Does something again and again, at random gaps, for a turn.
+fn turn(
+    case: &Case,
+    plan: &Plan,
+    random: &mut Random,
+    mut once: impl FnMut(&mut dyn FnMut()) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    let begun = Instant::now();
+    while begun.elapsed() < plan.slice * SLICES {
+        once(&mut || {
+            let gap = case.gap.start + random.next() % (case.gap.end - case.gap.start);
+            std::thread::sleep(Duration::from_nanos(gap));
+        })?;
+    }
+    Ok(())
+}
+
+/// The vertex, once it is mirrored.
+fn find(mut host: Host, topic: &Topic) -> Result<Subscription, Failure> {
+    let begun = Instant::now();
+    loop {
+        host.refresh()?;
+        match host.find(topic) {
+            Ok(vertex) if vertex.latest().is_ok() => return Ok(vertex.subscribe()),
+            Ok(_) | Err(_) if begun.elapsed() < PATIENCE => {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            _ => return Err(Failure::new(format!("{topic} does not come into the mirror"))),
+        }
+    }
+}
+
+/// Changes the value, and waits for the change in the mirror.
+fn changed(
+    writer: &VertexWriter,
+    mirrored: &mut Subscription,
+    latencies: &mut Latencies,
+) -> Result<(), Failure> {
+    let sent = monotonic();
+    writer.publish(sent)?;
+    loop {
+        match mirrored.next_timeout(PATIENCE)? {
+            Some(Delivery::Sample(sample)) if sample.value == Value::U64(sent) => {
+                latencies.record(monotonic() - sent);
+                return Ok(());
+            }
+            // Of a change before.
+            Some(_) => {}
+            None => return Err(Failure::new("a change does not come into the mirror")),
+        }
+    }
+}
+
+/// A thread that answers each eight bytes with the time at which they came.
+struct Raw(TcpStream);
+
+impl Raw {
+    fn new() -> Result<Self, Failure> {
+        let failed = |e: std::io::Error| Failure::new("the loopback does not work").because(&e);
+        let listener = TcpListener::bind("127.0.0.1:0").map_err(failed)?;
+        let stream = TcpStream::connect(listener.local_addr().map_err(failed)?).map_err(failed)?;
+        let (mut other, _) = listener.accept().map_err(failed)?;
+        for end in [&stream, &other] {
+            end.set_nodelay(true).map_err(failed)?;
+        }
+        let mut bytes = [0; 8];
+        let answer = move || {
+            while other.read_exact(&mut bytes).is_ok() {
+                if other.write_all(&monotonic().to_le_bytes()).is_err() {
+                    return;
+                }
+            }
+        };
+        std::thread::Builder::new().name("raw".to_owned()).spawn(answer).map_err(failed)?;
+        Ok(Self(stream))
+    }
+
+    fn send(&mut self, latencies: &mut Latencies) -> Result<(), Failure> {
+        let failed = |e: std::io::Error| Failure::new("the loopback does not work").because(&e);
+        let (sent, mut bytes) = (monotonic(), [0; 8]);
+        self.0.write_all(&sent.to_le_bytes()).map_err(failed)?;
+        self.0.read_exact(&mut bytes).map_err(failed)?;
+        latencies.record(u64::from_le_bytes(bytes).saturating_sub(sent));
+        Ok(())
+    }
+}

@@ -1,0 +1,109 @@
+//! A hub or simulated nodes, as a user would start them.
+
+use std::fs::File;
+use std::net::TcpListener;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use skopos_query::Limits;
+use skopos_query::arrow::array::AsArray as _;
+use skopos_query::arrow::compute::cast;
+use skopos_query::arrow::datatypes::{DataType, Float64Type};
+
+use crate::agent::Place;
+use crate::child::{Process, wait_for};
+use skopos_hub::client::ask;
+use skopos_hub::messages::socket_path;
+use skopos_term::Failure;
+
+/// How long a role may take to be there.
+const START: Duration = Duration::from_secs(20);
+
+/// A port of the loopback that was free just now.
+pub(super) fn endpoint() -> Result<String, Failure> {
+    let port = TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr());
+    let port = port.map_err(|e| Failure::new("no port is free").because(&e))?.port();
+    Ok(format!("tcp/127.0.0.1:{port}"))
+}
+
+/// Starts the program of `place` with its output in a file, which is given too.
+pub(super) fn start(
+    place: &Place,
+    dir: &Path,
+    args: &[&str],
+) -> Result<(Process, PathBuf), Failure> {
+    let broken = |e: std::io::Error| Failure::new(format!("cannot start {}", args[0])).because(&e);
+    let log = dir.with_extension("log");
+    let mut command = Command::new(&place.program);
+    command.arg("--json").arg("--dir").arg(dir).args(args);
+    command.env_remove(skopos_shm::DIR_VARIABLE);
+    command.stdin(Stdio::null()).stdout(File::create(&log).map_err(broken)?);
+    command.stderr(File::create(dir.with_extension("err")).map_err(broken)?);
+    Ok((Process::start(&mut command).map_err(broken)?, log))
+}
+
+/// A hub that follows whoever connects to it. Ends when dropped.
+pub(super) struct Hub {
+    pub(super) process: Process,
+    dir: PathBuf,
+    pub(super) at: String,
+    door: UnixStream,
+}
+
+impl Hub {
+    pub(super) fn start(place: &Place, name: &str) -> Result<Self, Failure> {
+        Self::start_at(place, place.memory.dir(name)?, endpoint()?)
+    }
+
+    fn start_at(place: &Place, dir: PathBuf, at: String) -> Result<Self, Failure> {
+        let args = ["hub", "--look-on", "none", "--listen", &at];
+        let (mut process, _) = start(place, &dir, &args)?;
+        let open = || UnixStream::connect(socket_path(&dir)).ok();
+        let door = wait_for(&mut process, START, open)
+            .map_err(|why| Failure::new(format!("the hub does not answer: {why}")))?;
+        Ok(Self { process, dir, at, door })
+    }
+
+    /// Kills it, and starts one in its place.
+    pub(super) fn start_again(mut self, place: &Place) -> Result<Self, Failure> {
+        self.process.kill()?;
+        let Self { dir, at, process, .. } = self;
+        drop(process);
+        let _ = std::fs::remove_file(socket_path(&dir));
+        Self::start_at(place, dir, at)
+    }
+
+    /// The one number that is the answer; none, if the answer is NULL or has no row.
+    pub(super) fn number(&self, sql: &str) -> Result<Option<f64>, Failure> {
+        let answer = ask(&self.door, sql, &Limits::default())?;
+        let first = answer.batches.iter().find(|batch| batch.num_rows() > 0);
+        let column = first.map(|batch| cast(batch.column(0), &DataType::Float64)).transpose();
+        let column = column.map_err(|e| Failure::new("an answer without a number").because(&e))?;
+        Ok(column.and_then(|column| column.as_primitive::<Float64Type>().iter().next().flatten()))
+    }
+
+    /// Asks until the number is at least this, and says how long that took.
+    pub(super) fn until(
+        &self,
+        sql: &str,
+        least: f64,
+        patience: Duration,
+    ) -> Result<Duration, Failure> {
+        /// Between two questions: a hundredth of what is timed here, and little work for the hub.
+        const PAUSE: Duration = Duration::from_millis(10);
+        let begun = Instant::now();
+        loop {
+            let number = self.number(sql)?;
+            if number.is_some_and(|number| number >= least) {
+                return Ok(begun.elapsed());
+            }
+            if begun.elapsed() > patience {
+                let told = format!("{sql} gives {number:?} and not {least} after {patience:?}");
+                return Err(Failure::new(told));
+            }
+            std::thread::sleep(PAUSE);
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! `skopos-bench`: measures Skopos beside what one would use instead.
+//!
+//! Each measurement answers a user's question, on this machine, with the peer measured in the same
+//! run and in turns, so that noise hits both. `report` is what comes out of every one of them;
+//! `score`, `agent` and the others are the measurements, as [`Name`] lists them. `programs` finds the
+//! programs that are measured. Publishers are other processes: this binary again, as a `worker` that the
+//! parent ends by its id.
+
+#![forbid(unsafe_code)]
+// They panic when the reader is gone; `skopos_term` has what does not.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
+mod plan;
+mod programs;
+mod report;
+mod machine;
+mod stats;
+mod cores;
+mod scratch;
+mod child;
+mod worker;
+mod score;
+mod agent;
+mod delphi;
+mod dag;
+mod anatomy;
+mod degree;
+mod height;
+mod intervals;
+mod task;
+mod cluster;
+mod estimate;
+mod query;
+mod fill_history;
+
+use std::io::IsTerminal as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use skopos_term::{EXIT_NO, Failure, Global, Out};
+
+use crate::fill_history::FillArgs;
+use crate::plan::Plan;
+use crate::report::Report;
+
+/// Measure Skopos beside what you would use instead.
+#[derive(Debug, Parser)]
+#[command(
+    name = "skopos-bench",
+    version,
+    arg_required_else_help = true,
+    args_conflicts_with_subcommands = true,
+    before_help = "Example: skopos-bench score --quick"
+)]
+struct Cli {
+    #[command(flatten)]
+    global: Global,
+    #[command(flatten)]
+    bench: Option<BenchArgs>,
+    #[command(subcommand)]
+    other: Option<Other>,
+}
+
+/// Tools beside the measurements.
+#[derive(Debug, Subcommand)]
+enum Other {
+    /// Make a history of many samples, to measure queries over it
+    FillHistory(FillArgs),
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let ran = match (&cli.other, &cli.bench) {
+        (Some(Other::FillHistory(args)), _) => fill_history::run(&cli.global, args),
+        (None, Some(args)) => bench(&cli.global, args),
+        (None, None) => {
+            Err(Failure::new("no benchmark is named").hint("try `skopos-bench --help`"))
+        }
+    };
+    ran.unwrap_or_else(|failure| failure.report())
+}
+
+/// Which measurement, and how.
+#[derive(Debug, Args)]
+struct BenchArgs {
+    /// What to measure
+    #[arg(value_enum)]
+    name: Name,
+    /// A short form in about a minute, good enough to see an order of magnitude
+    #[arg(long)]
+    quick: bool,
+    /// Exit with 1 when a goal is not met
+    #[arg(long)]
+    check: bool,
+    /// Write the result there as JSON [default: bench/runs/DATE-HOST, in the repository's root]
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// `intervals`: replay this trace alone; `skopos record` writes such files
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
+    /// Length of one slice of measuring, instead of what `--quick` or its absence says
+    #[arg(long, hide = true, value_name = "SECONDS")]
+    seconds: Option<f64>,
+    /// What a worker is to do
+    #[arg(long, hide = true, value_name = "JSON")]
+    task: Option<String>,
+}
+
+/// The measurements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Name {
+    /// Shared memory beside Redis Streams: latest value, publish, subscribe, memory
+    Score,
+    /// The agent beside collectd and PCP, idle and busy, and what it costs applications beside it
+    Agent,
+    /// Predictions beside the last value, a line and an LSTM: errors, coverage, cost
+    Delphi,
+    /// Where the time of a fact and of an insight goes: hook, build, publish, other
+    Anatomy,
+    /// From a fact to the insight over 1 to 640 facts, beside Redis Streams
+    Degree,
+    /// From a fact to the top of 1 to 32 layers of insights, beside Redis Streams
+    Height,
+    /// Interval policies on the paper's workloads and recorded traces: cost, accuracy, error
+    Intervals,
+    /// What watching one task costs and how true it is, beside resource_monitor, time and strace
+    Task,
+    /// The live plane: from a change to a mirror, a thousand nodes into one hub, deaths, cost
+    Cluster,
+    /// First allocations of memory on 96,501 tasks like those of Juve et al., beside naive choices
+    Estimate,
+    /// Resource queries over 16 nodes, beside Redis, PostgreSQL, Prometheus, SQLite and DuckDB
+    Query,
+    /// The other process of a measurement
+    #[value(hide = true)]
+    Worker,
+}
+
+impl Name {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Score => "score",
+            Self::Agent => "agent",
+            Self::Delphi => "delphi",
+            Self::Anatomy => "anatomy",
+            Self::Degree => "degree",
+            Self::Height => "height",
+            Self::Intervals => "intervals",
+            Self::Task => "task",
+            Self::Cluster => "cluster",
+            Self::Estimate => "estimate",
+            Self::Query => "query",
+            Self::Worker => "worker",
+        }
+    }
+}
+
+/// Runs the measurement.
+fn bench(global: &Global, args: &BenchArgs) -> Result<ExitCode, Failure> {
+    let plan = Plan::new(args.quick, args.seconds, !global.json && std::io::stderr().is_terminal());
+    let report = match args.name {
+        Name::Worker => return worker::run(args.task.as_deref().unwrap_or_default()),
+        Name::Score => score::run(&plan)?,
+        Name::Agent => agent::run(&plan)?,
+        Name::Delphi => delphi::run(&plan)?,
+        Name::Anatomy => anatomy::run(&plan)?,
+        Name::Degree => degree::run(&plan)?,
+        Name::Height => height::run(&plan)?,
+        Name::Task => task::run(&plan)?,
+        Name::Intervals => intervals::run(&plan, args.trace.as_deref())?,
+        Name::Cluster => cluster::run(&plan)?,
+        Name::Estimate => estimate::run()?,
+        Name::Query => query::run(&plan)?,
+    };
+    let mut out = Out::new(global.style());
+    report.print(&mut out)?;
+    if let Some(dir) = out_dir(args, &report) {
+        write(&dir, args.name, &report)?;
+        plan.say(&format!("written to {}", dir.display()));
+    }
+    Ok(if args.check && report.missed() > 0 { ExitCode::from(EXIT_NO) } else { ExitCode::SUCCESS })
+}
+
+/// Where the result goes, if anywhere: a short run never replaces a full one by default.
+fn out_dir(args: &BenchArgs, report: &Report) -> Option<PathBuf> {
+    if let Some(dir) = &args.out {
+        return Some(dir.clone());
+    }
+    let full = !args.quick && args.seconds.is_none() && args.trace.is_none();
+    let runs = Path::new("bench/runs");
+    let in_repository = runs.is_dir() && Path::new("crates/skopos").is_dir();
+    (full && in_repository).then(|| runs.join(format!("{}-{}", report.day(), report.host())))
+}
+
+fn write(dir: &Path, name: Name, report: &Report) -> Result<(), Failure> {
+    let path = dir.join(format!("{}.json", name.as_str()));
+    let text = serde_json::to_string_pretty(report).map_err(std::io::Error::from)?;
+    std::fs::create_dir_all(dir)
+        .and_then(|()| std::fs::write(&path, text + "\n"))
+        .map_err(|e| Failure::new(format!("cannot write {}", path.display())).because(&e))
+}

@@ -1,0 +1,24 @@
+//! The programs that are measured: they lie beside this one.
+
+use std::path::PathBuf;
+
+use skopos_term::Failure;
+
+/// Finds the program `skopos`, as it was built with this one.
+///
+/// # Errors
+/// There is no such file beside this program.
+pub(crate) fn skopos() -> Result<PathBuf, Failure> {
+    beside("skopos")
+}
+
+fn beside(name: &str) -> Result<PathBuf, Failure> {
+    let own = std::env::current_exe()
+        .map_err(|e| Failure::new("this program does not know where it is").because(&e))?;
+    let path = own.with_file_name(name);
+    if path.is_file() {
+        return Ok(path);
+    }
+    Err(Failure::new(format!("there is no {} to measure", path.display()))
+        .hint("`make bench` builds all programs; with cargo: `cargo build --release`"))
+}

@@ -1,0 +1,162 @@
+//! Nodes of one machine: real agents, each with a name and a runtime directory of its own, and two
+//! hubs that follow them. One is in this process, to be asked through the Rust interface; the other is
+//! `skopos hub`, to be asked through its doors.
+
+use std::fs::File;
+use std::net::TcpListener;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use skopos_query::{Engine, Limits};
+use tokio::runtime::{Builder, Runtime};
+
+use super::ours::values_of;
+use super::question::{Question, node};
+use crate::child::{Process, wait_for};
+use skopos_agent::config::Config;
+use skopos_hub::client::ask;
+use skopos_hub::messages::socket_path;
+use skopos_serve::{DoorArgs, Served};
+use skopos_term::Failure;
+
+use crate::programs;
+use skopos_node::LiveArgs;
+
+/// How long nodes may take until both hubs know them.
+const START: Duration = Duration::from_secs(60);
+
+/// They end by themselves after this long, should the benchmark be killed.
+const LIFE: &str = "30m";
+
+/// The nodes that are there, and their hubs. All end when it is dropped.
+pub(super) struct Cluster {
+    program: PathBuf,
+    dir: PathBuf,
+    site: String,
+    /// Where the hubs listen for agents.
+    hubs: [String; 2],
+    agents: Vec<Process>,
+    near: Served,
+    far: Process,
+    pub(super) runtime: Runtime,
+    pub(super) doors: Doors,
+}
+
+/// Where the hub beside this process is asked.
+#[derive(Clone, Debug)]
+pub(super) struct Doors {
+    /// Its runtime directory, with the UNIX socket.
+    pub(super) dir: PathBuf,
+    /// As `127.0.0.1:7470`.
+    pub(super) http: String,
+    /// As `127.0.0.1:7471`.
+    pub(super) flight: String,
+}
+
+impl Cluster {
+    /// Starts the hubs, with all that they write in `dir`.
+    pub(super) fn start(dir: &Path) -> Result<Self, Failure> {
+        let broken = |e: std::io::Error| Failure::new("cannot start a hub").because(&e);
+        let program = programs::skopos()?;
+        let site = format!("bench-{}", std::process::id());
+        let hubs = [endpoint().map_err(broken)?, endpoint().map_err(broken)?];
+        let plane = LiveArgs::at(&site, &hubs[0]);
+        let near = Served::start(
+            &dir.join("near"),
+            Some(&plane),
+            &DoorArgs::nowhere(),
+            &Config::default(),
+        )?;
+        let (http, flight) = (address().map_err(broken)?, address().map_err(broken)?);
+        let doors = Doors { dir: dir.join("far"), http, flight };
+        let config = dir.join("hub.toml");
+        std::fs::write(&config, "").map_err(broken)?;
+        let mut command = Command::new(&program);
+        command.args(["hub", "--site", &site, "--listen", &hubs[1], "--look-on", "none"]);
+        command.args(["--http", &doors.http, "--flight", &doors.flight]);
+        command.arg("--config").arg(&config).arg("--dir").arg(&doors.dir);
+        let far = quiet(&mut command, &dir.join("hub.log")).map_err(broken)?;
+        let runtime = Builder::new_current_thread().enable_all().build().map_err(broken)?;
+        let (dir, agents) = (dir.to_path_buf(), Vec::new());
+        Ok(Self { program, dir, site, hubs, agents, near, far, runtime, doors })
+    }
+
+    /// The engine of the hub in this process.
+    pub(super) fn engine(&self) -> &Arc<Engine> {
+        self.near.engine()
+    }
+
+    /// Starts agents until there are so many, and waits until both hubs know what they publish.
+    pub(super) fn grow(&mut self, nodes: usize) -> Result<(), Failure> {
+        let first = self.agents.len();
+        for index in first..nodes {
+            let agent = self.agent(index).map_err(|e| {
+                Failure::new(format!("the agent {} cannot be started", node(index))).because(&e)
+            })?;
+            self.agents.push(agent);
+        }
+        for index in first..nodes {
+            let sql = Question::of_node(index).union();
+            let (near, far) = (self.near.engine().clone(), self.doors.dir.clone());
+            let is_known = || {
+                let (sql, limits) = (sql.as_str(), Limits::default());
+                let own = self.runtime.block_on(near.query(sql, &limits)).ok()?;
+                let other =
+                    ask(&UnixStream::connect(socket_path(&far)).ok()?, sql, &limits).ok()?;
+                let is_whole = |values: Vec<f64>| values.len() == Question::of_node(0).topics.len();
+                let both = [&own, &other].map(|answer| values_of(answer).map(is_whole));
+                (both == [Ok(true), Ok(true)]).then_some(())
+            };
+            wait_for(&mut self.agents[index], START, is_known).map_err(|why| {
+                let (hub, agent) = (self.dir.join("hub.log"), self.log(index));
+                let said = [hub, agent].map(|log| std::fs::read_to_string(log).unwrap_or_default());
+                let failure =
+                    Failure::new(format!("{} does not reach the hubs: {why}", node(index)));
+                failure.hint(said.concat().trim())
+            })?;
+        }
+        match self.far.runs() {
+            true => Ok(()),
+            false => Err(Failure::new("the hub ended by itself")),
+        }
+    }
+
+    fn agent(&self, index: usize) -> std::io::Result<Process> {
+        let dir = self.dir.join(node(index));
+        std::fs::create_dir(&dir)?;
+        let mut command = Command::new(&self.program);
+        command.args(["agent", "--for", LIFE, "--live", "--look-on", "none"]);
+        command.args(["--site", &self.site, "--node", &node(index)]);
+        for hub in &self.hubs {
+            command.args(["--connect", hub]);
+        }
+        command.arg("--config").arg(self.dir.join("hub.toml")).arg("--dir").arg(&dir);
+        quiet(&mut command, &self.log(index))
+    }
+
+    fn log(&self, index: usize) -> PathBuf {
+        self.dir.join(format!("{}.log", node(index)))
+    }
+}
+
+/// Starts a role of this program, as it is without anything that its user has configured.
+fn quiet(command: &mut Command, log: &Path) -> std::io::Result<Process> {
+    command.env_remove(skopos_shm::DIR_VARIABLE).stdin(Stdio::null()).stdout(Stdio::null());
+    Process::start(command.stderr(File::create(log)?))
+}
+
+/// A port that is free now. Somebody may take it before it is used, which is then said.
+fn free_port() -> std::io::Result<u16> {
+    Ok(TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port())
+}
+
+pub(super) fn address() -> std::io::Result<String> {
+    Ok(format!("127.0.0.1:{}", free_port()?))
+}
+
+fn endpoint() -> std::io::Result<String> {
+    Ok(format!("tcp/{}", address()?))
+}

@@ -1,0 +1,211 @@
+//! Questions about the past: a hundred million samples in sealed parts, asked by our engine and by
+//! DuckDB, which reads the same files.
+
+use std::ops::RangeInclusive;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use skopos_model::Timestamp;
+use skopos_query::{Described, Engine, Limits, Node, Row as Seen, Source, Wanted};
+use skopos_store::history::{self, Folder, Part};
+use tokio::runtime::{Builder, Runtime};
+
+use super::duckdb::DuckDb;
+use super::found::DUCKDB;
+use crate::fill_history::{Shape, fill};
+use crate::plan::Plan;
+use crate::report::{Better, Figure, Goal, Report, Row};
+use crate::stats::median;
+use skopos_term::Failure;
+
+/// A hundred million samples, as sixteen nodes with 300 topics each leave in six hours.
+const WHOLE: Shape = Shape { samples: 100_000_000, nodes: 16, topics: 300 };
+/// Two hours of them, for a short run.
+const SHORT: Shape = Shape { samples: 34_560_000, ..WHOLE };
+
+/// When it began: 2026-11-01 in UTC, in seconds since 1970.
+const BEGIN: i64 = 1_793_491_200;
+const SECOND: i64 = 1_000_000_000;
+const HOUR: u64 = 3600;
+
+/// The whole history, a number for each node and minute.
+const MINUTES: &str = "SELECT node, time_bucket('1m', time) AS minute, avg(value) AS mean FROM samples \
+     GROUP BY node, minute";
+
+/// As DuckDB has it without an extension; times are in UTC.
+const MINUTES_DUCKDB: &str = "SELECT node, epoch_ns(time) // 60000000000 AS minute, avg(value) FROM PARTS GROUP BY node, minute";
+
+/// A topic for an hour.
+fn an_hour(topic: &str, hour: u64, table: &str, time: &str) -> String {
+    let from = BEGIN + (hour * HOUR) as i64;
+    let [from, to] = [from, from + HOUR as i64].map(|s| Timestamp::from_nanos(s * SECOND));
+    format!(
+        "SELECT {time}, value FROM {table} WHERE topic = '{topic}' AND time >= '{from}' AND \
+         time < '{to}'"
+    )
+}
+
+/// The folder, and nothing that is live.
+#[derive(Debug)]
+struct Sealed(Folder);
+
+impl Source for Sealed {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_nanos(i64::MAX)
+    }
+
+    fn latest(&self, _: &Wanted, _: &mut dyn FnMut(&Seen<'_>)) {}
+
+    fn samples(&self, _: &Wanted, _: RangeInclusive<Timestamp>, _: &mut dyn FnMut(&Seen<'_>)) {}
+
+    fn history(&self, times: &RangeInclusive<Timestamp>) -> Result<Vec<Arc<Part>>, history::Error> {
+        self.0.parts(times)
+    }
+
+    fn has_history(&self) -> bool {
+        true
+    }
+
+    fn topics(&self, _: &Wanted, _: &mut dyn FnMut(&Described<'_>)) {}
+
+    fn nodes(&self) -> Vec<Node> {
+        Vec::new()
+    }
+}
+
+/// Who is asked.
+struct Both<'a> {
+    rounds: usize,
+    engine: Engine,
+    runtime: Runtime,
+    duckdb: Result<&'a DuckDb, String>,
+}
+
+/// Writes the parts in `dir`, asks, and adds the rows.
+pub(super) fn measure(
+    plan: &Plan,
+    dir: &Path,
+    duckdb: Result<&DuckDb, String>,
+    report: &mut Report,
+) -> Result<(), Failure> {
+    let shape = if plan.is_short { SHORT } else { WHOLE };
+    plan.say("writing history …");
+    let [minutes, hour] = rows(plan.rounds, shape, dir, duckdb)?;
+    // The goal is that of a hundred million, so a short run has none.
+    let goal = Some(Goal::AtMost(2000.0)).filter(|_| !plan.is_short);
+    report.add([goal.into_iter().fold(minutes, Row::goal), hour.goal(Goal::AtMost(20.0))]);
+    let files = std::fs::read_dir(dir)?.flatten().filter_map(|entry| entry.metadata().ok());
+    let megabytes = files.map(|file| file.len()).sum::<u64>() as f64 / 1e6;
+    report.note(format!(
+        "history: {} nodes with {} topics each, a sample a second, {megabytes:.0} MB of Parquet; DuckDB \
+         reads the same files; from the text of the statement to all rows of its answer, with the files \
+         in the page cache; the first question of each is not counted",
+        shape.nodes, shape.topics
+    ));
+    Ok(())
+}
+
+/// A number for each node and minute, and one topic for an hour.
+fn rows(
+    rounds: usize,
+    shape: Shape,
+    dir: &Path,
+    duckdb: Result<&DuckDb, String>,
+) -> Result<[Row; 2], Failure> {
+    // Samples of one topic: one a second.
+    let rows = shape.samples / (shape.nodes * shape.topics);
+    let end = Timestamp::from_nanos((BEGIN + rows as i64 - 1) * SECOND);
+    let samples = fill(dir, shape, end)?;
+    let engine = Engine::new(Arc::new(Sealed(Folder::new(dir))), Default::default());
+    let engine = engine.map_err(|e| Failure::new("the query engine cannot start").because(&e))?;
+    let runtime = Builder::new_multi_thread().enable_time().build()?;
+    let both = Both { rounds, engine, runtime, duckdb };
+    let parts = format!("read_parquet('{}')", dir.join("part-*.parquet").display());
+    let millions = samples as f64 / 1e6;
+    let case = format!("history, {millions:.0} million samples");
+    let theirs = MINUTES_DUCKDB.replace("PARTS", &parts);
+    let groups = shape.nodes * rows.div_ceil(60);
+    let minutes = both.row(&case, "a mean for each node and minute", |_| {
+        (MINUTES.to_owned(), theirs.clone(), groups)
+    });
+    let hour = both.row(&case, "a topic for an hour", |turn| {
+        let turn = turn as u64;
+        let (node, at) = (turn % shape.nodes, turn * 7 % shape.topics);
+        let (topic, hour) = (format!("n{node:04}/bench/metric_{at:03}"), turn % (rows / HOUR));
+        let own = an_hour(&topic, hour, "samples", "time");
+        (own, an_hour(&topic, hour, &parts, "epoch_ns(time)"), HOUR)
+    });
+    Ok([minutes, hour])
+}
+
+impl Both<'_> {
+    /// Both in turns. `question` gives for each turn our statement, DuckDB's, and how many rows there
+    /// are.
+    fn row(
+        &self,
+        case: &str,
+        metric: &str,
+        question: impl Fn(usize) -> (String, String, u64),
+    ) -> Row {
+        let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+        let mut failed: [Option<String>; 2] = [None, self.duckdb.as_ref().err().cloned()];
+        for turn in 0..=self.rounds {
+            let (own, other, rows) = question(turn);
+            let results = [self.ours(&own, rows), self.theirs(&other, rows)];
+            for ((took, into), failed) in
+                results.into_iter().zip([&mut ours, &mut theirs]).zip(&mut failed)
+            {
+                match took {
+                    // In the first turn files are opened.
+                    Ok(took) if turn > 0 => into.push(took.as_secs_f64() * 1e3),
+                    Ok(_) => {}
+                    Err(why) => *failed = failed.take().or(Some(why)),
+                }
+            }
+        }
+        let figure = |failed: Option<String>, values: &[f64]| match failed {
+            Some(why) => Figure::Unknown(why),
+            None => Figure::Known(median(values)),
+        };
+        let [own, other] = failed;
+        Row::of(case, metric, "ms", figure(own, &ours), Better::Lower)
+            .peer(DUCKDB, figure(other, &theirs))
+            .rounds("skopos", &ours)
+            .rounds(DUCKDB, &theirs)
+    }
+
+    fn ours(&self, sql: &str, rows: u64) -> Result<Duration, String> {
+        let begun = Instant::now();
+        let answer = self.runtime.block_on(self.engine.query(sql, &Limits::default()));
+        let answer = answer.map_err(|e| e.to_string())?;
+        checked(begun.elapsed(), answer.rows() as u64, rows)
+    }
+
+    fn theirs(&self, sql: &str, rows: u64) -> Result<Duration, String> {
+        let (took, found) = self.duckdb.clone()?.timed(sql)?;
+        checked(took, found as u64, rows)
+    }
+}
+
+fn checked(took: Duration, found: u64, rows: u64) -> Result<Duration, String> {
+    if found == rows { Ok(took) } else { Err(format!("{found} rows instead of {rows}")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_question_about_the_past_has_all_of_its_rows() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let shape = Shape { samples: 2 * 8 * 2 * HOUR, nodes: 2, topics: 8 };
+        let missing = Err("not installed".to_owned());
+        for row in rows(2, shape, dir.path(), missing).expect("history") {
+            let row = serde_json::to_value(row).expect("rows are plain");
+            assert!(row["value"].is_f64(), "{row}");
+            assert_eq!(row["rounds"]["skopos"].as_array().map(Vec::len), Some(2), "{row}");
+            assert_eq!(row["peers"][DUCKDB], "unknown: not installed");
+        }
+    }
+}

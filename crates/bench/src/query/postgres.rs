@@ -1,0 +1,194 @@
+//! PostgreSQL: a row for each topic, which is the primary key, over a UNIX socket. It is asked by its
+//! own `pgbench`, with prepared statements, and fed through its own `psql`.
+
+use std::fs::{self, Permissions};
+use std::io::Write as _;
+use std::os::unix::fs::{PermissionsExt as _, chown};
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use super::feed::{Feed, Row};
+use super::load::{Asked, Load, Slice};
+use super::question::Question;
+use crate::child::{Process, finish, not_started, wait_for};
+use crate::stats::Latencies;
+
+/// Where Debian keeps each version's programs.
+const PROGRAMS: &str = "/usr/lib/postgresql";
+/// How long the server may take to be made, and to answer first.
+const START: Duration = Duration::from_secs(60);
+/// The shortest run of pgbench, which counts in whole seconds.
+const SHORTEST: u64 = 1;
+const USER: &str = "skopos";
+
+const TABLE: &str = "CREATE TABLE latest (topic text PRIMARY KEY, time bigint, value float8)";
+
+/// A server of our own.
+pub(super) struct Postgres {
+    programs: PathBuf,
+    dir: PathBuf,
+    _process: Process,
+}
+
+/// The folder with the newest version's programs.
+pub(super) fn programs() -> Result<PathBuf, String> {
+    let version = |path: &PathBuf| path.file_name()?.to_str()?.parse::<u32>().ok();
+    let entries = fs::read_dir(PROGRAMS).into_iter().flatten().flatten();
+    let newest = entries.map(|entry| entry.path()).filter(|p| p.join("bin/pgbench").exists());
+    let newest = newest.max_by_key(version).map(|path| path.join("bin"));
+    newest.ok_or_else(|| "postgresql is not installed".to_owned())
+}
+
+/// Starts it with its files in `dir`.
+pub(super) fn start(dir: &Path) -> Result<(Postgres, Feed), String> {
+    let programs = programs()?;
+    let broken = |e: std::io::Error| format!("{}: {e}", dir.display());
+    let owner = owner();
+    if let Some((user, group)) = owner {
+        chown(dir, Some(user), Some(group)).map_err(broken)?;
+        // It must be let through to its folder, and sees nothing on the way.
+        let above = dir.parent().unwrap_or(dir);
+        fs::set_permissions(above, Permissions::from_mode(0o711)).map_err(broken)?;
+    }
+    let as_owner = |name: &str| {
+        let mut command = Command::new(programs.join(name));
+        if let Some((user, group)) = owner {
+            command.uid(user).gid(group);
+        }
+        command.current_dir(dir);
+        command
+    };
+    let (data, logs) = (dir.join("data"), dir.join("logs"));
+    fs::create_dir(&logs).map_err(broken)?;
+    let mut make = as_owner("initdb");
+    make.args(["--auth=trust", "--no-sync", "--encoding=UTF8", "--no-locale"]);
+    finish(make.args(["--username", USER, "--pgdata"]).arg(&data), &logs, START)?;
+    let mut serve = as_owner("postgres");
+    serve.arg("-D").arg(&data).arg("-k").arg(dir).args(["-h", "", "-c", "fsync=off"]);
+    serve.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut process = Process::start(&mut serve).map_err(|e| not_started("postgres", &e))?;
+    let ready = || psql(&programs, dir, TABLE).ok();
+    wait_for(&mut process, START, ready).map_err(|why| format!("postgres: {why}"))?;
+    let feed = feed(&programs, dir)?;
+    Ok((Postgres { programs, dir: dir.to_path_buf(), _process: process }, feed))
+}
+
+/// Whom the server is to run as, since it refuses to be root: its own user, or nobody.
+fn owner() -> Option<(u32, u32)> {
+    /// `nobody` and `nogroup`, where there is no user of the server's own.
+    const NOBODY: (u32, u32) = (65534, 65534);
+    if !rustix::process::geteuid().is_root() {
+        return None;
+    }
+    let users = fs::read_to_string("/etc/passwd").unwrap_or_default();
+    let of = |line: &str| {
+        let fields: Vec<&str> = line.strip_prefix("postgres:")?.split(':').collect();
+        Some((fields.get(1)?.parse().ok()?, fields.get(2)?.parse().ok()?))
+    };
+    Some(users.lines().find_map(of).unwrap_or(NOBODY))
+}
+
+fn client(programs: &Path, dir: &Path, name: &str) -> Command {
+    let mut command = Command::new(programs.join(name));
+    command.arg("-h").arg(dir).args(["-U", USER]);
+    command
+}
+
+/// What a statement answers, a line for each row.
+fn psql(programs: &Path, dir: &Path, sql: &str) -> Result<String, String> {
+    let mut command = client(programs, dir, "psql");
+    let command = command.args(["-X", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-c", sql, "postgres"]);
+    finish(command, &dir.join("logs"), START)
+}
+
+/// One psql that writes whatever comes.
+fn feed(programs: &Path, dir: &Path) -> Result<Feed, String> {
+    let mut command = client(programs, dir, "psql");
+    command.args(["-X", "-q", "-v", "ON_ERROR_STOP=1", "postgres"]);
+    command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut process = Process::start(&mut command).map_err(|e| not_started("psql", &e))?;
+    let mut input = process.inner().stdin.take().ok_or("psql without input")?;
+    Ok(Box::new(move |rows| {
+        if rows.is_empty() {
+            return Ok(());
+        }
+        let written = input.write_all(upsert(rows).as_bytes()).and_then(|()| input.flush());
+        match process.runs() {
+            true => written.map_err(|e| e.to_string()),
+            false => Err("psql has ended".to_owned()),
+        }
+    }))
+}
+
+fn upsert(rows: &[Row]) -> String {
+    let values: Vec<String> = rows
+        .iter()
+        .map(|Row { topic, time, value }| format!("('{topic}', {time}, {value})"))
+        .collect();
+    format!(
+        "INSERT INTO latest VALUES {} ON CONFLICT (topic) DO UPDATE SET time = EXCLUDED.time, \
+         value = EXCLUDED.value;\n",
+        values.join(", ")
+    )
+}
+
+impl Asked for Postgres {
+    fn measure(&self, load: &Load<'_>) -> Result<Slice, String> {
+        let logs = self.dir.join("logs");
+        let broken = |e: std::io::Error| format!("{}: {e}", logs.display());
+        for entry in fs::read_dir(&logs).map_err(broken)?.flatten() {
+            fs::remove_file(entry.path()).map_err(broken)?;
+        }
+        let mut command = client(&self.programs, &self.dir, "pgbench");
+        command.args(["--no-vacuum", "--protocol=prepared", "--log", "--log-prefix"]);
+        command.arg(logs.join("latency")).current_dir(&logs);
+        let threads = load.clients.min(std::thread::available_parallelism().map_or(1, usize::from));
+        command.args(["--client", &load.clients.to_string(), "--jobs", &threads.to_string()]);
+        command.args(["--time", &load.slice.as_secs().max(SHORTEST).to_string()]);
+        for (at, question) in load.questions.iter().enumerate() {
+            let file = logs.join(format!("question-{at}.sql"));
+            fs::write(&file, question.keyed() + ";\n").map_err(broken)?;
+            command.arg("--file").arg(&file);
+        }
+        let said = finish(command.arg("postgres"), &logs, START)?;
+        let mut latencies = Latencies::new();
+        for entry in fs::read_dir(&logs).map_err(broken)?.flatten() {
+            if entry.file_name().to_string_lossy().starts_with("latency") {
+                let log = fs::read_to_string(entry.path()).map_err(broken)?;
+                log.lines().filter_map(nanos).for_each(|nanos| latencies.record(nanos));
+            }
+        }
+        Ok(Slice { latencies, per_second: rate(&said).ok_or("pgbench tells no rate")? })
+    }
+
+    fn values(&self, question: &Question) -> Result<Vec<f64>, String> {
+        let answer = psql(&self.programs, &self.dir, &question.keyed())?;
+        Ok(answer.lines().filter_map(|line| line.split_once('|')?.1.parse().ok()).collect())
+    }
+}
+
+/// Of a line `client transaction microseconds script seconds microseconds`.
+fn nanos(line: &str) -> Option<u64> {
+    line.split(' ').nth(2)?.parse::<u64>().ok()?.checked_mul(1000)
+}
+
+/// Of the line `tps = 12345.678 (without initial connection time)`.
+fn rate(said: &str) -> Option<f64> {
+    said.lines().find_map(|line| line.strip_prefix("tps = ")?.split(' ').next()?.parse().ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_pgbench_tells_is_understood() {
+        assert_eq!(nanos("0 199 2241 0 1175850568 995598"), Some(2_241_000));
+        assert_eq!(nanos("0 200 skipped 0 1175850568 995598"), None);
+        let said = "latency average = 0.05 ms\ntps = 19876.5 (without initial connection time)\n";
+        assert_eq!(rate(said), Some(19876.5));
+        assert_eq!(rate("pgbench: error"), None);
+    }
+}

@@ -1,0 +1,114 @@
+//! Percentiles, medians, and what reading the clock costs.
+
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+use hdrhistogram::Histogram;
+
+/// Significant digits of a percentile. Under 2,048 ns every nanosecond has a place of its own.
+const DIGITS: u8 = 3;
+
+/// The longest time that is told from a longer one, in nanoseconds: nothing that is timed here
+/// takes a minute.
+const LONGEST: u64 = 60_000_000_000;
+
+/// Times in nanoseconds.
+#[derive(Clone, Debug)]
+pub(crate) struct Latencies(Histogram<u64>);
+
+impl Latencies {
+    pub(crate) fn new() -> Self {
+        let histogram = Histogram::new_with_max(LONGEST, DIGITS);
+        Self(histogram.unwrap_or_else(|_| unreachable!("{LONGEST} and {DIGITS} are allowed")))
+    }
+
+    pub(crate) fn record(&mut self, nanos: u64) {
+        self.0.saturating_record(nanos);
+    }
+
+    /// Takes in what another one recorded.
+    pub(crate) fn add(&mut self, other: &Self) {
+        // Both have the same bounds.
+        let _ = self.0.add(&other.0);
+    }
+
+    /// In nanoseconds; 0 if nothing was recorded.
+    pub(crate) fn percentile(&self, percent: f64) -> f64 {
+        self.0.value_at_percentile(percent) as f64
+    }
+
+    pub(crate) fn len(&self) -> u64 {
+        self.0.len()
+    }
+}
+
+/// What a pair of clock readings costs with nothing between them: what every single timing is too
+/// long by.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Timer {
+    pub(crate) p50: u64,
+    pub(crate) p99: u64,
+    /// The steps in which the clock goes: some machines round it to ten nanoseconds.
+    pub(crate) step: u64,
+}
+
+impl Timer {
+    pub(crate) fn measure() -> Self {
+        /// Enough for a steady median, done in milliseconds.
+        const PAIRS: u32 = 200_000;
+        let (mut empty, mut often) = (Latencies::new(), BTreeMap::new());
+        for _ in 0..PAIRS {
+            let start = Instant::now();
+            let nanos = nanos_since(start);
+            empty.record(nanos);
+            *often.entry(nanos).or_insert(0) += 1;
+        }
+        // What came up rarely was an interruption, and says nothing about the clock.
+        let usual: Vec<u64> =
+            often.iter().filter(|(_, n)| **n > PAIRS / 100).map(|(t, _)| *t).collect();
+        let step = usual.windows(2).map(|two| two[1] - two[0]).min();
+        let (p50, p99) = (empty.percentile(50.0) as u64, empty.percentile(99.0) as u64);
+        Self { p50, p99, step: step.unwrap_or(p50) }
+    }
+}
+
+/// Nanoseconds since `start`.
+pub(crate) fn nanos_since(start: Instant) -> u64 {
+    u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// The middle one; the mean of the middle two; 0 of none.
+pub(crate) fn median(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let middle = sorted.len() / 2;
+    match sorted.len() {
+        0 => 0.0,
+        n if n % 2 == 1 => sorted[middle],
+        _ => f64::midpoint(sorted[middle - 1], sorted[middle]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_of_every_size_are_told_apart() {
+        for nanos in [0, 7, 2_000, 3_000_000, 40_000_000_000] {
+            let mut latencies = Latencies::new();
+            latencies.record(nanos);
+            let found = latencies.percentile(50.0);
+            assert!((found - nanos as f64).abs() <= nanos as f64 / 1000.0, "{nanos}: {found}");
+        }
+    }
+
+    #[test]
+    fn medians() {
+        for (values, expected) in
+            [(&[][..], 0.0), (&[3.0], 3.0), (&[9.0, 1.0], 5.0), (&[9.0, 1.0, 2.0], 2.0)]
+        {
+            assert!((median(values) - expected).abs() < 1e-12, "{values:?}");
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! Asking nodes for what they have kept, and making parts of what they say. `live::past` is the other end.
+
+mod here;
+mod part;
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use skopos_model::Timestamp;
+use skopos_query::{Elsewhere, Wanted, When};
+use skopos_wire::{Answered, Plane, Question};
+
+pub(crate) use self::here::has_all;
+use self::part::part;
+
+/// Samples that one node is asked for at the most. Who has more is missing, and said to be: it is to be
+/// asked for less time or fewer topics.
+const MOST_SAMPLES: u64 = 2_000_000;
+
+/// Whom to ask what.
+pub(crate) struct Asks {
+    pub nodes: Vec<(String, i64, Question)>,
+    /// Who is known not to answer.
+    pub missing: Vec<String>,
+}
+
+/// What a node is to be asked for.
+pub(crate) fn question(node: &str, wanted: &Wanted, when: &When) -> Question {
+    let start = format!("{node}/");
+    let (from, to, only_last) = match when {
+        When::During(times) => (*times.start(), *times.end(), false),
+        When::AsOf(time) => (Timestamp::default(), *time, true),
+    };
+    let (mut topics, mut starts) = (Vec::new(), Vec::new());
+    match wanted {
+        Wanted::All => starts.push(start),
+        Wanted::These(all) => {
+            let own = all.iter().filter(|topic| topic.node() == node);
+            topics.extend(own.map(|topic| topic.as_str().to_owned()));
+        }
+        Wanted::Starting(all) => starts.extend(all.iter().filter_map(|text| {
+            // The longer of the two, if one begins with the other.
+            match (start.starts_with(text.as_str()), text.starts_with(&start)) {
+                (true, _) => Some(start.clone()),
+                (_, true) => Some(text.clone()),
+                _ => None,
+            }
+        })),
+    }
+    Question { topics, starts, from, to, only_last, most: MOST_SAMPLES }
+}
+
+/// Asks them.
+pub(crate) async fn ask(plane: Plane, asks: Asks, until: Instant) -> Elsewhere {
+    let mut elsewhere = Elsewhere { missing: asks.missing, ..Elsewhere::default() };
+    for Answered { node, batches } in plane.ask_history(asks.nodes, until).await {
+        let part = batches.and_then(|batches| part(&node, batches));
+        match part {
+            Some(part) => {
+                elsewhere.parts.push(Arc::new(part));
+                elsewhere.answered.insert(node);
+            }
+            None => elsewhere.missing.push(node),
+        }
+    }
+    elsewhere
+}
+
+#[cfg(test)]
+mod tests {
+    use skopos_model::{Kind, Origin, Topic, Unit, ValueType};
+    use skopos_store::history::Series;
+    use skopos_wire::{Batch, Content, MAX_BATCH_BYTES, Told};
+
+    use super::*;
+    use skopos_node::Answer;
+
+    fn series(topic: &str) -> Series {
+        Series {
+            topic: Topic::new(topic).expect("a topic"),
+            unit: Unit::NONE,
+            kind: Kind::Gauge,
+            value_type: ValueType::F64,
+            since: Timestamp::default(),
+        }
+    }
+
+    /// What an answer to this question is, of some samples of two series.
+    fn answered(question: &Question) -> (Vec<Batch>, bool) {
+        let mut batches = Vec::new();
+        let mut send = |batch: &Batch| batches.push(batch.clone());
+        let mut answer = Answer::new("n01", question, &mut send);
+        for topic in ["n01/a/b", "app/c"] {
+            let Series { topic, unit, kind, value_type, .. } = series(topic);
+            assert!(answer.begin(&topic, (unit, kind, value_type)));
+            let add = |n: i64| {
+                let value = Content::Bits((n as f64).to_bits());
+                let (time, origin) = (Timestamp::from_nanos(n * 10), Origin::Measured);
+                answer.add(Told { index: 0, time, origin, value })
+            };
+            if !(0..5000).all(add) {
+                break;
+            }
+        }
+        let is_whole = answer.end();
+        (batches, is_whole)
+    }
+
+    #[test]
+    fn an_answer_comes_in_short_batches_and_is_what_was_kept() {
+        let wanted = Wanted::Starting(vec!["n01/".to_owned()]);
+        let question = question("n01", &wanted, &When::AsOf(Timestamp::from_nanos(1)));
+        let (batches, is_whole) = answered(&question);
+        assert!(is_whole && batches.len() > 2);
+        assert!(batches.iter().all(|batch| batch.encode().len() <= MAX_BATCH_BYTES));
+        let part = part("n01", batches.clone()).expect("a part");
+        let topics: Vec<&str> = part.stretches().iter().map(|s| s.series.topic.as_str()).collect();
+        assert_eq!((topics, part.rows()), (vec!["n01/a/b", "n01/app/c"], 10_000));
+        assert!(super::part("n02", batches).is_none(), "nobody speaks for others");
+        let (batches, is_whole) = answered(&Question { most: 7000, ..question });
+        let count: usize = batches.iter().map(|batch| batch.samples.len()).sum();
+        assert!(!is_whole && count == 7000);
+    }
+
+    #[test]
+    fn a_node_is_asked_for_its_own() {
+        let asked = |wanted: Wanted| {
+            let Question { topics, starts, .. } =
+                question("n01", &wanted, &When::AsOf(Timestamp::default()));
+            [topics, starts].concat()
+        };
+        let starting = |texts: &[&str]| {
+            Wanted::Starting(texts.iter().map(|text| (*text).to_owned()).collect())
+        };
+        let these = ["n01/a/b", "n02/a/b"].map(|topic| series(topic).topic);
+        assert_eq!(asked(Wanted::All), ["n01/"]);
+        assert_eq!(asked(Wanted::These(these.into())), ["n01/a/b"]);
+        assert_eq!(asked(starting(&["n0", "n01/mem/", "n02/"])), ["n01/", "n01/mem/"]);
+    }
+}

@@ -1,0 +1,375 @@
+//! What this machine has kept of its topics, in memory and on disk.
+//!
+//! A sample may be in a ring and on disk: of each topic the disk gives only what is older than the first
+//! sample in memory.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+
+use arrow_array::cast::AsArray as _;
+use arrow_array::types::{Float64Type, TimestampNanosecondType, UInt8Type};
+use arrow_array::{Array as _, RecordBatch};
+use skopos_agent::folder_of;
+use skopos_model::{Origin, Structured, Timestamp, Topic, ValueType, unpoisoned};
+use skopos_shm::{Host, Segment, Vertex};
+use skopos_store::history::{Column, Error, Folder, Part, Run, Selection, Series};
+use skopos_wire::{Content, Told};
+
+use crate::past::Answer;
+
+/// The samples of this machine.
+pub(crate) struct Kept(Mutex<State>);
+
+struct State {
+    host: Host,
+    /// The folders of history that publishers of this machine named. A folder stays when its keeper ends.
+    folders: BTreeMap<PathBuf, Arc<Folder>>,
+}
+
+/// The time of the first sample that memory has of each topic.
+type Firsts = HashMap<Topic, i64>;
+
+impl Kept {
+    pub(crate) fn new(host: Host) -> Self {
+        Self(Mutex::new(State { host, folders: BTreeMap::new() }))
+    }
+
+    /// Adds the samples that the question is about to its answer. False if history on disk cannot be read.
+    pub(crate) fn show(&self, answer: &mut Answer<'_>) -> bool {
+        let (vertices, folders) = self.look();
+        let firsts =
+            vertices.iter().filter_map(|vertex| Some((vertex.topic().clone(), first(vertex)?)));
+        let firsts: Firsts = firsts.collect();
+        let mut answered = BTreeSet::new();
+        for vertex in &vertices {
+            match add_ring(vertex, answer) {
+                Added::Samples => drop(answered.insert(vertex.topic().clone())),
+                Added::Nothing => {}
+                Added::Full => return true,
+            }
+        }
+        let question = answer.question;
+        let oldest = if question.only_last { i64::MIN } else { question.from.as_nanos() };
+        let times = Timestamp::from_nanos(oldest)..=question.to;
+        for folder in folders {
+            let Ok(parts) = folder.parts(&times) else { return false };
+            let shown = match question.only_last {
+                true => add_last(&parts, &answered, answer),
+                false => add_parts(&parts, &firsts, answer),
+            };
+            match shown {
+                Ok(true) => {}
+                Ok(false) => return true,
+                Err(_) => return false,
+            }
+        }
+        true
+    }
+
+    /// The vertices of this machine, each topic once, and the folders of history.
+    fn look(&self) -> (Vec<Vertex>, Vec<Arc<Folder>>) {
+        let mut state = unpoisoned(self.0.lock());
+        // If the directory cannot be listed now, the list of before holds.
+        let _ = state.host.refresh();
+        let mut vertices: Vec<Vertex> = Vec::new();
+        let mut topics = BTreeSet::new();
+        for vertex in state.host.segments().iter().flat_map(Segment::vertices) {
+            // If several segments have a topic, the oldest segment wins.
+            if topics.insert(vertex.topic().clone()) {
+                vertices.push(vertex);
+            }
+        }
+        for folder in vertices.iter().filter_map(folder_of) {
+            let folder = std::fs::canonicalize(&folder).unwrap_or(folder);
+            let open = |path: &PathBuf| Arc::new(Folder::new(path.clone()));
+            state.folders.entry(folder).or_insert_with_key(open);
+        }
+        (vertices, state.folders.values().cloned().collect())
+    }
+}
+
+/// The time of the first sample that the ring of `vertex` has.
+fn first(vertex: &Vertex) -> Option<i64> {
+    let always = Timestamp::from_nanos(i64::MIN)..=Timestamp::from_nanos(i64::MAX);
+    Some(vertex.range(always).ok()?.samples.first()?.time.as_nanos())
+}
+
+/// What a vertex added to an answer.
+enum Added {
+    Samples,
+    Nothing,
+    /// The answer has as many samples as were asked for.
+    Full,
+}
+
+/// Adds the samples of a ring.
+fn add_ring(vertex: &Vertex, answer: &mut Answer<'_>) -> Added {
+    let (info, question) = (vertex.info(), answer.question);
+    // A vertex that went away has no samples any more.
+    let Ok(range) = vertex.range(question.from..=question.to) else { return Added::Nothing };
+    if range.samples.is_empty()
+        || !answer.begin(&info.topic, (info.unit, info.kind, info.value_type))
+    {
+        return Added::Nothing;
+    }
+    let from = if question.only_last { range.samples.len() - 1 } else { 0 };
+    for sample in &range.samples[from..] {
+        let value = Content::from(&sample.value);
+        if !answer.add(Told { index: 0, time: sample.time, origin: sample.origin, value }) {
+            return Added::Full;
+        }
+    }
+    Added::Samples
+}
+
+/// Adds the samples of some parts that are older than what memory has. False when the answer is full.
+fn add_parts(parts: &[Arc<Part>], firsts: &Firsts, answer: &mut Answer<'_>) -> Result<bool, Error> {
+    let question = answer.question;
+    for part in parts {
+        let wanted = part.stretches().iter().enumerate();
+        let wanted = wanted.filter(|(_, stretch)| answer.is_wanted(&stretch.series.topic));
+        let below = |topic: &Topic| firsts.get(topic).copied().unwrap_or(i64::MAX);
+        let stretches = wanted.map(|(at, stretch)| (at, below(&stretch.series.topic))).collect();
+        let times = question.from.as_nanos()..=question.to.as_nanos();
+        let mut rows = Rows::default();
+        let is_room = read(part, &Selection { stretches, times }, &mut |series, batch, run| {
+            rows.add(series, batch, run, answer)
+        })?;
+        if !is_room {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Adds the last sample of each topic that memory did not answer. False when the answer is full.
+fn add_last(
+    parts: &[Arc<Part>],
+    answered: &BTreeSet<Topic>,
+    answer: &mut Answer<'_>,
+) -> Result<bool, Error> {
+    let to = answer.question.to;
+    // Of each topic, the series that began last before the time has the last sample.
+    let mut last: BTreeMap<&Topic, (Timestamp, &Part, usize)> = BTreeMap::new();
+    for part in parts {
+        for (at, stretch) in part.stretches().iter().enumerate() {
+            let topic = &stretch.series.topic;
+            if stretch.first > to || answered.contains(topic) || !answer.is_wanted(topic) {
+                continue;
+            }
+            let found = last.entry(topic).or_insert((stretch.first, part, at));
+            if stretch.first > found.0 {
+                *found = (stretch.first, part, at);
+            }
+        }
+    }
+    for (_, part, at) in last.into_values() {
+        let selection =
+            Selection { stretches: vec![(at, i64::MAX)], times: i64::MIN..=to.as_nanos() };
+        let mut row = None;
+        read(part, &selection, &mut |_, batch, run| {
+            row = Some(sample(batch, run.start + run.rows - 1));
+            true
+        })?;
+        let series = &part.stretches()[at].series;
+        let kind = (series.unit, series.kind, value_type(series));
+        if let Some(row) = row
+            && answer.begin(&series.topic, kind)
+            && !answer.add(row)
+        {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Shows the selected rows of a part, until `visit` returns false. Returns what `visit` returned last.
+fn read(
+    part: &Part,
+    selection: &Selection,
+    visit: &mut dyn FnMut(&Series, &RecordBatch, &Run) -> bool,
+) -> Result<bool, Error> {
+    for group in (0..part.groups()).filter(|group| part.may_have(*group, selection)) {
+        let chunks = match part.read(group, &Column::ALL, selection) {
+            Ok(chunks) => chunks,
+            // Retention removed it meanwhile.
+            Err(e) if e.is_gone() => continue,
+            Err(e) => return Err(e),
+        };
+        for chunk in chunks {
+            let chunk = chunk?;
+            for run in &chunk.runs {
+                if !visit(&part.stretches()[run.stretch].series, &chunk.batch, run) {
+                    return Ok(false);
+                }
+            }
+        }
+    }
+    Ok(true)
+}
+
+/// The type of the values that history keeps of a series: as in SQL, numbers are doubles.
+fn value_type(series: &Series) -> ValueType {
+    match series.value_type {
+        ValueType::Structured => ValueType::Structured,
+        _ => ValueType::F64,
+    }
+}
+
+/// Rows of a part on their way into an answer.
+#[derive(Default)]
+struct Rows {
+    /// The series of the last row.
+    last: Option<Series>,
+}
+
+impl Rows {
+    /// Adds some rows of a batch. False when the answer is full.
+    fn add(
+        &mut self,
+        series: &Series,
+        batch: &RecordBatch,
+        run: &Run,
+        answer: &mut Answer<'_>,
+    ) -> bool {
+        if self.last.as_ref() != Some(series) {
+            if !answer.begin(&series.topic, (series.unit, series.kind, value_type(series))) {
+                return true;
+            }
+            self.last = Some(series.clone());
+        }
+        (run.start..run.start + run.rows).all(|row| answer.add(sample(batch, row)))
+    }
+}
+
+/// A row of all columns as a sample.
+fn sample(batch: &RecordBatch, row: usize) -> Told {
+    let number = |column: usize| {
+        let column = batch.column(column).as_primitive::<Float64Type>();
+        column.is_valid(row).then(|| column.value(row))
+    };
+    let time = batch.column(0).as_primitive::<TimestampNanosecondType>().value(row);
+    let origin = match (batch.column(2).as_primitive::<UInt8Type>().value(row), number(3)) {
+        (1, bound) => Origin::Predicted { bound: bound.unwrap_or(f64::NAN) },
+        (2, _) => Origin::Unknown,
+        _ => Origin::Measured,
+    };
+    let texts = batch.column(4).as_string::<i32>();
+    let text = texts.is_valid(row).then(|| Structured::from_json(texts.value(row)).ok()).flatten();
+    let value = match text {
+        Some(structured) => Content::Structured(structured),
+        None => Content::Bits(number(1).unwrap_or(f64::NAN).to_bits()),
+    };
+    Told { index: 0, time: Timestamp::from_nanos(time), origin, value }
+}
+
+#[cfg(test)]
+mod tests {
+    use skopos_model::Sample;
+    use skopos_shm::{Publisher, VertexSpec};
+    use skopos_store::history::{Keeper, Pushed};
+    use skopos_wire::{Batch, Question};
+
+    use super::*;
+
+    fn ask(starts: &str, times: (i64, i64), only_last: bool, most: u64) -> Question {
+        let at = Timestamp::from_nanos;
+        let (from, to, starts) = (at(times.0), at(times.1), vec![starts.to_owned()]);
+        Question { topics: Vec::new(), starts, from, to, only_last, most }
+    }
+
+    #[test]
+    fn memory_answers_and_a_full_answer_says_that_it_is_not_all() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let publisher = Publisher::builder("app").dir(dir.path()).node("n01").create();
+        let publisher = publisher.expect("a segment");
+        let topic = Topic::new("n01/app/depth").expect("a topic");
+        let spec = VertexSpec::new(topic, ValueType::U64).slots(8);
+        let writer = publisher.register(spec).expect("a vertex");
+        for n in 1..=20 {
+            writer.publish_at(Timestamp::from_nanos(n), n as u64).expect("published");
+        }
+        let host = || Host::open_dirs(vec![dir.path().to_path_buf()]).expect("a host");
+        let answer = |question: &Question| {
+            let mut values = Vec::new();
+            let mut send = |batch: &Batch| {
+                values.extend(batch.samples.iter().map(|told| told.time.as_nanos()));
+            };
+            let mut answer = Answer::new("n01", question, &mut send);
+            let is_shown = Kept::new(host()).show(&mut answer);
+            let is_whole = answer.end() && is_shown;
+            (values, is_whole)
+        };
+        assert_eq!(answer(&ask("n01/", (15, 17), false, 100)), (vec![15, 16, 17], true));
+        assert_eq!(answer(&ask("n01/mem", (15, 17), false, 100)), (vec![], true));
+        assert_eq!(answer(&ask("n01/", (15, 17), false, 2)), (vec![15, 16], false), "too many");
+        assert_eq!(answer(&ask("n01/app/", (0, 18), true, 100)), (vec![18], true));
+        let (all, is_whole) = answer(&ask("n01/", (1, 20), false, 100));
+        assert!(all.len() < 20 && is_whole, "what is overwritten nobody has");
+    }
+
+    /// Keeps samples of `topic` at these times in a folder of history, as one part.
+    fn keep(folder: &std::path::Path, topic: &Topic, times: std::ops::RangeInclusive<i64>) {
+        let limits = skopos_store::history::Limits::default();
+        let now = Timestamp::from_nanos(1);
+        let mut keeper = Keeper::open(folder, limits, now).expect("a keeper");
+        let series = Series {
+            topic: topic.clone(),
+            unit: skopos_model::Unit::NONE,
+            kind: skopos_model::Kind::Gauge,
+            value_type: ValueType::U64,
+            since: now,
+        };
+        let id = keeper.attach(vec![series], false).expect("attached")[0];
+        for n in times {
+            let sample =
+                Sample::measured(Timestamp::from_nanos(n), skopos_model::Value::U64(n as u64));
+            assert!(matches!(keeper.push(id, &sample), Pushed::Taken));
+        }
+        keeper.rotate_now(now).expect("rotated");
+        keeper.chores().run(now).expect("sealed");
+    }
+
+    #[test]
+    fn the_disk_gives_what_is_older_than_memory_and_no_sample_twice() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let kept = dir.path().join("kept");
+        std::fs::create_dir(&kept).expect("a folder");
+        let topic = Topic::new("n01/app/depth").expect("a topic");
+        let publisher = Publisher::builder("app").dir(dir.path()).node("n01").create();
+        let publisher = publisher.expect("a segment");
+        let spec = VertexSpec::new(topic.clone(), ValueType::U64).slots(8);
+        let writer = publisher.register(spec).expect("a vertex");
+        for n in 1..=20 {
+            writer.publish_at(Timestamp::from_nanos(n), n as u64).expect("published");
+        }
+        keep(&kept, &topic, 1..=20);
+        let history = Publisher::builder(skopos_agent::HISTORY_NAME).dir(dir.path()).node("n01");
+        let history = history.create().expect("a segment");
+        let metric = &skopos_model::schema::self_history::FOLDER;
+        let named =
+            format!("n01/{}/{}", skopos_model::schema::self_history::FAMILY.path, metric.name);
+        let spec = VertexSpec::new(Topic::new(&named).expect("a topic"), metric.value_type);
+        let folder = history.register(spec).expect("a vertex");
+        let text = skopos_model::Structured::text(&kept.to_string_lossy());
+        folder.publish_sample(&Sample::measured(skopos_shm::now(), text)).expect("published");
+        let answer = |question: &Question| {
+            let mut times = Vec::new();
+            let mut send = |batch: &Batch| {
+                times.extend(batch.samples.iter().map(|sample| sample.time.as_nanos()));
+            };
+            let mut answer = Answer::new("n01", question, &mut send);
+            let host = Host::open_dirs(vec![dir.path().to_path_buf()]).expect("a host");
+            let is_shown = Kept::new(host).show(&mut answer);
+            assert!(answer.end() && is_shown);
+            times.sort_unstable();
+            times
+        };
+        let all: Vec<i64> = (1..=20).collect();
+        assert_eq!(answer(&ask("n01/app/", (1, 20), false, 100)), all);
+        assert_eq!(answer(&ask("n01/app/", (5, 16), false, 100)), all[4..16]);
+        assert_eq!(answer(&ask("n01/app/", (0, 18), true, 100)), [18], "memory has it");
+        assert_eq!(answer(&ask("n01/app/", (0, 3), true, 100)), [3], "only the disk has it");
+    }
+}

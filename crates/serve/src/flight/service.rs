@@ -1,0 +1,450 @@
+//! What is asked: statements, prepared statements, and what there is.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use arrow_flight::decode::FlightRecordBatchStream;
+use arrow_flight::error::FlightError;
+use arrow_flight::sql::server::{FlightSqlService, PeekableFlightDataStream};
+use arrow_flight::sql::{
+    ActionClosePreparedStatementRequest, ActionCreatePreparedStatementRequest,
+    ActionCreatePreparedStatementResult, Any, CommandGetCatalogs, CommandGetCrossReference,
+    CommandGetDbSchemas, CommandGetExportedKeys, CommandGetImportedKeys, CommandGetPrimaryKeys,
+    CommandGetSqlInfo, CommandGetTableTypes, CommandGetTables, CommandGetXdbcTypeInfo,
+    CommandPreparedStatementQuery, CommandPreparedStatementUpdate, CommandStatementIngest,
+    CommandStatementQuery, CommandStatementUpdate, DoPutPreparedStatementResult, ProstMessageExt,
+    SqlInfo, TicketStatementQuery,
+};
+use arrow_flight::{
+    Action, FlightDescriptor, FlightEndpoint, FlightInfo, IpcMessage, SchemaAsIpc, Ticket,
+};
+use futures_util::TryStreamExt as _;
+use prost::Message as _;
+use prost::bytes::Bytes;
+use skopos_query::arrow::array::{RecordBatch, RecordBatchOptions};
+use skopos_query::arrow::datatypes::Schema;
+use skopos_query::arrow::ipc::writer::IpcWriteOptions;
+use skopos_query::{Engine, Limits, Stream};
+use tokio::sync::Semaphore;
+use tonic::{Code, Request, Response, Status};
+
+use super::catalog::{self, Keys};
+use super::flow::{self, Flow, Turn, plain};
+use super::handle::Handle;
+use super::info::{SQL_INFO, TYPES};
+use super::prepared::{Bound, Statements};
+use super::status;
+use skopos_hub::counts::Counts;
+
+/// How far a query may go. Nothing of an answer is held here, so it may be long: ten million rows are
+/// some hundred megabytes.
+const LIMITS: Limits = Limits { deadline: Duration::from_secs(60), rows: 10_000_000 };
+
+/// Queries that are computed at one time; point reads are none. More would only take turns.
+const MAX_QUERIES: usize = 32;
+
+/// What requests are answered from.
+pub(super) struct Desk {
+    engine: Arc<Engine>,
+    counts: Arc<Counts>,
+    statements: Statements,
+    queries: Arc<Semaphore>,
+    /// Which hub this is: handles of one that was here before are of nothing.
+    hub: u64,
+}
+
+type Answer<T> = Result<Response<T>, Status>;
+
+impl Desk {
+    pub(super) fn new(engine: Arc<Engine>, counts: Arc<Counts>) -> Self {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Self {
+            engine,
+            counts,
+            statements: Statements::default(),
+            queries: Arc::new(Semaphore::new(MAX_QUERIES)),
+            hub: u64::try_from(since.as_nanos()).unwrap_or_default(),
+        }
+    }
+
+    /// The columns of what a descriptor asks for; `None` if it asks for no statement.
+    pub(super) async fn schema_of(&self, command: &Any) -> Option<Result<Arc<Schema>, Status>> {
+        if let Ok(Some(query)) = command.unpack::<CommandStatementQuery>() {
+            let schema = self.engine.describe(&query.query).await;
+            return Some(schema.map(|s| plain(&s)).map_err(|e| status::of(&e)));
+        }
+        let query = command.unpack::<CommandPreparedStatementQuery>().ok()??;
+        let bound = self.find(&query.prepared_statement_handle);
+        Some(bound.map(|bound| plain(bound.prepared.schema())))
+    }
+
+    fn find(&self, handle: &[u8]) -> Result<Bound, Status> {
+        self.statements.find(self.number(handle)?).ok_or_else(status::unknown_handle)
+    }
+
+    fn number(&self, handle: &[u8]) -> Result<u64, Status> {
+        match Handle::decode(handle) {
+            Some(Handle::Prepared { hub, number }) if hub == self.hub => Ok(number),
+            Some(Handle::Prepared { .. }) => Err(status::unknown_handle()),
+            _ => Err(Status::invalid_argument("that is no handle of a prepared statement")),
+        }
+    }
+
+    /// What stands for an answer until it is fetched.
+    fn info<T: ProstMessageExt>(
+        schema: &Schema,
+        ticket: &T,
+        request: Request<FlightDescriptor>,
+    ) -> Answer<FlightInfo> {
+        let ticket = Ticket::new(ticket.as_any().encode_to_vec());
+        let info = FlightInfo::new()
+            .try_with_schema(schema)
+            .map_err(|e| Status::internal(e.to_string()))?
+            .with_endpoint(FlightEndpoint::new().with_ticket(ticket))
+            .with_descriptor(request.into_inner());
+        Ok(Response::new(info))
+    }
+
+    /// Sends an answer: at once where it is there, else if not too many others are under way.
+    async fn run(
+        &self,
+        point: Option<skopos_query::Answer>,
+        answer: impl Future<Output = Result<Stream, skopos_query::Error>> + Send,
+    ) -> Answer<Flow> {
+        let running = self.counts.run();
+        if let Some(answer) = point {
+            running.done();
+            let answer = Stream::of(answer, &LIMITS).map_err(|e| status::of(&e))?;
+            return Ok(Response::new(flow::at_once(answer)));
+        }
+        let permit = self.queries.clone().try_acquire_owned().map_err(|_| {
+            let hint = Some("ask again when others have their answers");
+            status::with_hint(Code::ResourceExhausted, "too many queries are computed", hint)
+        });
+        let answer = match permit {
+            Ok(permit) => answer.await.map_err(|e| status::of(&e)).map(|answer| (answer, permit)),
+            Err(status) => Err(status),
+        };
+        match answer {
+            Ok((answer, permit)) => {
+                Ok(Response::new(flow::send(answer, Turn { permit, running }, &LIMITS)))
+            }
+            Err(status) => {
+                running.done();
+                Err(status)
+            }
+        }
+    }
+}
+
+fn made(batch: Result<RecordBatch, FlightError>) -> Answer<Flow> {
+    let batch = batch.map_err(|e| Status::invalid_argument(e.to_string()))?;
+    Ok(Response::new(flow::whole(batch)))
+}
+
+/// What is the same whoever asks. That it cannot be made is a mistake of ours.
+fn constant<T>(made: &'static Result<T, FlightError>) -> Result<&'static T, Status> {
+    made.as_ref().map_err(|e| Status::internal(e.to_string()))
+}
+
+/// No values at all.
+fn no_values() -> RecordBatch {
+    let options = RecordBatchOptions::new().with_row_count(Some(1));
+    let empty = Arc::new(Schema::empty());
+    RecordBatch::try_new_with_options(empty.clone(), Vec::new(), &options)
+        .unwrap_or_else(|_| RecordBatch::new_empty(empty))
+}
+
+/// The one row of values that a client sends.
+async fn values(stream: PeekableFlightDataStream) -> Result<RecordBatch, Status> {
+    let refused = |e: FlightError| match e {
+        FlightError::Tonic(status) => *status,
+        other => Status::invalid_argument(format!("that is no row of values: {other}")),
+    };
+    let data = stream.into_peekable().map_err(FlightError::from);
+    let mut batches = FlightRecordBatchStream::new_from_flight_data(data);
+    let mut found: Option<RecordBatch> = None;
+    while let Some(batch) = batches.try_next().await.map_err(refused)? {
+        let rows = batch.num_rows() + found.as_ref().map_or(0, RecordBatch::num_rows);
+        if rows > 1 {
+            return Err(status::of(&skopos_query::Error::ParameterRows(rows)));
+        }
+        if batch.num_rows() == 1 || found.is_none() {
+            found = Some(batch);
+        }
+    }
+    found.ok_or_else(|| status::of(&skopos_query::Error::ParameterRows(0)))
+}
+
+#[tonic::async_trait]
+impl FlightSqlService for Desk {
+    type FlightService = Self;
+
+    async fn get_flight_info_statement(
+        &self,
+        query: CommandStatementQuery,
+        request: Request<FlightDescriptor>,
+    ) -> Answer<FlightInfo> {
+        let schema = self.engine.describe(&query.query).await.map_err(|e| status::of(&e))?;
+        let statement_handle = Handle::Statement(query.query).encode();
+        Self::info(&plain(&schema), &TicketStatementQuery { statement_handle }, request)
+    }
+
+    async fn do_get_statement(
+        &self,
+        ticket: TicketStatementQuery,
+        _: Request<Ticket>,
+    ) -> Answer<Flow> {
+        match Handle::decode(&ticket.statement_handle) {
+            Some(Handle::Statement(sql)) => {
+                let point = self.engine.point(&sql);
+                self.run(point, self.engine.stream(&sql, &LIMITS)).await
+            }
+            _ => Err(Status::invalid_argument("that is no ticket of a statement")),
+        }
+    }
+
+    async fn do_action_create_prepared_statement(
+        &self,
+        query: ActionCreatePreparedStatementRequest,
+        _: Request<Action>,
+    ) -> Result<ActionCreatePreparedStatementResult, Status> {
+        let prepared = self.engine.prepare(&query.query).await.map_err(|e| status::of(&e))?;
+        let (schema, parameters) = (plain(prepared.schema()), prepared.parameters().clone());
+        let number = self.statements.add(prepared);
+        let handle = Handle::Prepared { hub: self.hub, number };
+        Ok(ActionCreatePreparedStatementResult {
+            prepared_statement_handle: handle.encode(),
+            dataset_schema: encoded(&schema)?,
+            parameter_schema: encoded(&parameters)?,
+        })
+    }
+
+    async fn do_action_close_prepared_statement(
+        &self,
+        query: ActionClosePreparedStatementRequest,
+        _: Request<Action>,
+    ) -> Result<(), Status> {
+        // That of another hub, or one that nobody used for long, is closed.
+        if let Ok(number) = self.number(&query.prepared_statement_handle) {
+            self.statements.remove(number);
+        }
+        Ok(())
+    }
+
+    async fn do_put_prepared_statement_query(
+        &self,
+        query: CommandPreparedStatementQuery,
+        request: Request<PeekableFlightDataStream>,
+    ) -> Result<DoPutPreparedStatementResult, Status> {
+        let number = self.number(&query.prepared_statement_handle)?;
+        let values = values(request.into_inner()).await?;
+        match self.statements.bind(number, values) {
+            true => Ok(DoPutPreparedStatementResult {
+                prepared_statement_handle: Some(query.prepared_statement_handle),
+            }),
+            false => Err(status::unknown_handle()),
+        }
+    }
+
+    async fn get_flight_info_prepared_statement(
+        &self,
+        query: CommandPreparedStatementQuery,
+        request: Request<FlightDescriptor>,
+    ) -> Answer<FlightInfo> {
+        let Bound { prepared, values } = self.find(&query.prepared_statement_handle)?;
+        let values = values.unwrap_or_else(no_values);
+        let schema = self.engine.describe_prepared(&prepared, &values, &LIMITS).await;
+        let schema = schema.map_err(|e| status::of(&e))?;
+        Self::info(&plain(&schema), &query, request)
+    }
+
+    async fn do_get_prepared_statement(
+        &self,
+        query: CommandPreparedStatementQuery,
+        _: Request<Ticket>,
+    ) -> Answer<Flow> {
+        let Bound { prepared, values } = self.find(&query.prepared_statement_handle)?;
+        let values = values.unwrap_or_else(no_values);
+        let point = self.engine.point_prepared(&prepared, &values);
+        self.run(point, self.engine.stream_prepared(&prepared, &values, &LIMITS)).await
+    }
+
+    async fn get_flight_info_catalogs(
+        &self,
+        query: CommandGetCatalogs,
+        request: Request<FlightDescriptor>,
+    ) -> Answer<FlightInfo> {
+        Self::info(&query.into_builder().schema(), &query, request)
+    }
+
+    async fn do_get_catalogs(&self, query: CommandGetCatalogs, _: Request<Ticket>) -> Answer<Flow> {
+        made(catalog::catalogs(query))
+    }
+
+    async fn get_flight_info_schemas(
+        &self,
+        query: CommandGetDbSchemas,
+        request: Request<FlightDescriptor>,
+    ) -> Answer<FlightInfo> {
+        Self::info(&query.clone().into_builder().schema(), &query, request)
+    }
+
+    async fn do_get_schemas(&self, query: CommandGetDbSchemas, _: Request<Ticket>) -> Answer<Flow> {
+        made(catalog::schemas(query))
+    }
+
+    async fn get_flight_info_tables(
+        &self,
+        query: CommandGetTables,
+        request: Request<FlightDescriptor>,
+    ) -> Answer<FlightInfo> {
+        Self::info(&query.clone().into_builder().schema(), &query, request)
+    }
+
+    async fn do_get_tables(&self, query: CommandGetTables, _: Request<Ticket>) -> Answer<Flow> {
+        made(catalog::tables(&self.engine, query).await)
+    }
+
+    async fn get_flight_info_table_types(
+        &self,
+        query: CommandGetTableTypes,
+        request: Request<FlightDescriptor>,
+    ) -> Answer<FlightInfo> {
+        Self::info(&query.into_builder().schema(), &query, request)
+    }
+
+    async fn do_get_table_types(
+        &self,
+        query: CommandGetTableTypes,
+        _: Request<Ticket>,
+    ) -> Answer<Flow> {
+        made(catalog::table_types(query))
+    }
+
+    async fn get_flight_info_sql_info(
+        &self,
+        query: CommandGetSqlInfo,
+        request: Request<FlightDescriptor>,
+    ) -> Answer<FlightInfo> {
+        Self::info(&constant(&SQL_INFO)?.schema(), &query, request)
+    }
+
+    async fn do_get_sql_info(&self, query: CommandGetSqlInfo, _: Request<Ticket>) -> Answer<Flow> {
+        made(query.into_builder(constant(&SQL_INFO)?).build())
+    }
+
+    async fn get_flight_info_xdbc_type_info(
+        &self,
+        query: CommandGetXdbcTypeInfo,
+        request: Request<FlightDescriptor>,
+    ) -> Answer<FlightInfo> {
+        Self::info(&constant(&TYPES)?.schema(), &query, request)
+    }
+
+    async fn do_get_xdbc_type_info(
+        &self,
+        query: CommandGetXdbcTypeInfo,
+        _: Request<Ticket>,
+    ) -> Answer<Flow> {
+        made(query.into_builder(constant(&TYPES)?).build())
+    }
+
+    async fn get_flight_info_primary_keys(
+        &self,
+        query: CommandGetPrimaryKeys,
+        request: Request<FlightDescriptor>,
+    ) -> Answer<FlightInfo> {
+        Self::info(&catalog::keys(Keys::Primary).schema(), &query, request)
+    }
+
+    async fn do_get_primary_keys(
+        &self,
+        _: CommandGetPrimaryKeys,
+        _: Request<Ticket>,
+    ) -> Answer<Flow> {
+        made(Ok(catalog::keys(Keys::Primary)))
+    }
+
+    async fn get_flight_info_exported_keys(
+        &self,
+        query: CommandGetExportedKeys,
+        request: Request<FlightDescriptor>,
+    ) -> Answer<FlightInfo> {
+        Self::info(&catalog::keys(Keys::Foreign).schema(), &query, request)
+    }
+
+    async fn do_get_exported_keys(
+        &self,
+        _: CommandGetExportedKeys,
+        _: Request<Ticket>,
+    ) -> Answer<Flow> {
+        made(Ok(catalog::keys(Keys::Foreign)))
+    }
+
+    async fn get_flight_info_imported_keys(
+        &self,
+        query: CommandGetImportedKeys,
+        request: Request<FlightDescriptor>,
+    ) -> Answer<FlightInfo> {
+        Self::info(&catalog::keys(Keys::Foreign).schema(), &query, request)
+    }
+
+    async fn do_get_imported_keys(
+        &self,
+        _: CommandGetImportedKeys,
+        _: Request<Ticket>,
+    ) -> Answer<Flow> {
+        made(Ok(catalog::keys(Keys::Foreign)))
+    }
+
+    async fn get_flight_info_cross_reference(
+        &self,
+        query: CommandGetCrossReference,
+        request: Request<FlightDescriptor>,
+    ) -> Answer<FlightInfo> {
+        Self::info(&catalog::keys(Keys::Foreign).schema(), &query, request)
+    }
+
+    async fn do_get_cross_reference(
+        &self,
+        _: CommandGetCrossReference,
+        _: Request<Ticket>,
+    ) -> Answer<Flow> {
+        made(Ok(catalog::keys(Keys::Foreign)))
+    }
+
+    async fn do_put_statement_update(
+        &self,
+        _: CommandStatementUpdate,
+        _: Request<PeekableFlightDataStream>,
+    ) -> Result<i64, Status> {
+        Err(status::refused_write())
+    }
+
+    async fn do_put_statement_ingest(
+        &self,
+        _: CommandStatementIngest,
+        _: Request<PeekableFlightDataStream>,
+    ) -> Result<i64, Status> {
+        Err(status::refused_write())
+    }
+
+    async fn do_put_prepared_statement_update(
+        &self,
+        _: CommandPreparedStatementUpdate,
+        _: Request<PeekableFlightDataStream>,
+    ) -> Result<i64, Status> {
+        Err(status::refused_write())
+    }
+
+    /// They are constants.
+    async fn register_sql_info(&self, _: i32, _: &SqlInfo) {}
+}
+
+fn encoded(schema: &Schema) -> Result<Bytes, Status> {
+    let options = IpcWriteOptions::default();
+    let ipc = SchemaAsIpc::new(schema, &options);
+    let message = IpcMessage::try_from(ipc).map_err(|e| Status::internal(e.to_string()))?;
+    Ok(message.0)
+}

@@ -1,0 +1,136 @@
+//! Why there is no answer: a status, and JSON that says what was wrong and what would be right.
+
+use axum::http::StatusCode;
+use axum::http::header::{CONTENT_TYPE, RETRY_AFTER};
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+use skopos_query::{Error, Position};
+
+use skopos_term::Failure;
+
+#[derive(Debug)]
+pub(crate) struct Refusal {
+    status: StatusCode,
+    body: Body,
+}
+
+/// `Refusal` in `docs/openapi.json`.
+#[derive(Debug, Serialize)]
+struct Body {
+    error: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hint: Option<String>,
+    /// Where in the statement.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    line: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    column: Option<u64>,
+}
+
+impl Refusal {
+    pub(crate) fn new(status: StatusCode, error: impl Into<String>) -> Self {
+        let body = Body { error: error.into(), hint: None, line: None, column: None };
+        Self { status, body }
+    }
+
+    #[must_use]
+    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.body.hint = Some(hint.into());
+        self
+    }
+
+    pub(crate) fn bad(error: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, error)
+    }
+
+    pub(crate) fn nothing_there() -> Self {
+        Self::new(StatusCode::NOT_FOUND, "there is nothing at this path")
+            .hint("/api/v1/openapi.json describes what there is")
+    }
+
+    pub(crate) fn wrong_method() -> Self {
+        Self::new(StatusCode::METHOD_NOT_ALLOWED, "this path does not take this method")
+            .hint("/api/v1/sql takes POST, all others GET")
+    }
+
+    pub(crate) fn foreign() -> Self {
+        Self::new(StatusCode::FORBIDDEN, "a web page of another site asks this")
+            .hint("ask by a program, or at an address of this machine")
+    }
+
+    pub(crate) fn another_user() -> Self {
+        Self::new(StatusCode::FORBIDDEN, "this hub is another user's").hint(
+            "start it with `--http 127.0.0.1:7470` to have it answer every user of this machine",
+        )
+    }
+
+    pub(crate) fn too_many_connections() -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "too many connections are open")
+    }
+
+    pub(crate) fn too_many(what: &str) -> Self {
+        Self::new(StatusCode::TOO_MANY_REQUESTS, format!("too many {what} at one time"))
+            .hint("ask again in a moment")
+    }
+
+    pub(crate) fn too_slow(what: &str) -> Self {
+        Self::new(StatusCode::REQUEST_TIMEOUT, format!("the {what} did not come in time"))
+    }
+
+    /// The whole answer, for whoever is not let in.
+    pub(crate) fn as_text(&self) -> String {
+        let body = self.body();
+        let (status, length) = (self.status, body.len());
+        format!(
+            "HTTP/1.1 {status}\r\ncontent-type: application/json\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{body}"
+        )
+    }
+
+    pub(crate) fn body(&self) -> String {
+        serde_json::to_string(&self.body).unwrap_or_default()
+    }
+}
+
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        let json = (CONTENT_TYPE, "application/json");
+        match self.status {
+            StatusCode::TOO_MANY_REQUESTS => {
+                (self.status, [json, (RETRY_AFTER, "1")], self.body()).into_response()
+            }
+            status => (status, [json], self.body()).into_response(),
+        }
+    }
+}
+
+impl From<&Error> for Refusal {
+    fn from(error: &Error) -> Self {
+        let status = match error {
+            Error::TooLong(_) => StatusCode::PAYLOAD_TOO_LARGE,
+            Error::Deadline(_) => StatusCode::GATEWAY_TIMEOUT,
+            Error::Memory(_) => StatusCode::SERVICE_UNAVAILABLE,
+            _ => StatusCode::BAD_REQUEST,
+        };
+        let mut refusal = Self::new(status, error.to_string());
+        refusal.body.hint = error.hint();
+        if let Some(Position { line, column }) = error.position() {
+            (refusal.body.line, refusal.body.column) = (Some(line), Some(column));
+        }
+        refusal
+    }
+}
+
+impl From<Error> for Refusal {
+    fn from(error: Error) -> Self {
+        Self::from(&error)
+    }
+}
+
+/// Of a topic that was typed.
+impl From<Failure> for Refusal {
+    fn from(failure: Failure) -> Self {
+        let mut refusal = Self::bad(failure.message());
+        refusal.body.hint = failure.the_hint().map(str::to_owned);
+        refusal
+    }
+}

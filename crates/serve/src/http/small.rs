@@ -1,0 +1,73 @@
+//! What is small: the nodes, whether the hub is well, and the description of all this.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{IntoResponse as _, Response};
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+use skopos_query::{Node, Source as _};
+
+use super::Desk;
+
+/// The description, in OpenAPI 3.1.
+const OPENAPI: &str = include_str!("../../../../docs/openapi.json");
+
+#[derive(Serialize)]
+struct NodeJson {
+    node: String,
+    alive: bool,
+    topics: u64,
+    /// When it was last heard of, by the hub's clock; absent before.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    seen_at: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    seen_at_ns: Option<i64>,
+    lost_batches: u64,
+    malformed_batches: u64,
+    /// Seconds that its clock is ahead of the hub's; absent while nothing is known of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    clock_offset: Option<f64>,
+}
+
+impl From<Node> for NodeJson {
+    fn from(node: Node) -> Self {
+        let seen_at = Some(node.seen_at).filter(|time| time.as_nanos() > 0);
+        Self {
+            node: node.name,
+            alive: node.alive,
+            topics: node.topics,
+            seen_at: seen_at.map(|time| time.to_string()),
+            seen_at_ns: seen_at.map(|time| time.as_nanos()),
+            lost_batches: node.lost_batches,
+            malformed_batches: node.malformed_batches,
+            clock_offset: node.clock_offset.map(|nanos| nanos as f64 / 1e9),
+        }
+    }
+}
+
+pub(super) async fn nodes(State(desk): State<Arc<Desk>>) -> Json<Value> {
+    let nodes = desk.inside.source.nodes().into_iter().map(NodeJson::from);
+    Json(json!({ "nodes": nodes.collect::<Vec<_>>() }))
+}
+
+pub(super) async fn health(State(desk): State<Arc<Desk>>) -> Json<Value> {
+    let nodes = desk.inside.source.nodes();
+    let doors = desk.inside.counts.iter().map(|(door, counts)| {
+        let counts = counts.all().map(|(metric, now)| (metric.name.to_owned(), Value::from(now)));
+        ((*door).to_owned(), Value::Object(counts.into_iter().collect()))
+    });
+    Json(json!({
+        "status": "ok",
+        "version": env!("CARGO_PKG_VERSION"),
+        "nodes": nodes.len(),
+        "nodes_alive": nodes.iter().filter(|node| node.alive).count(),
+        "doors": doors.collect::<Map<_, _>>(),
+    }))
+}
+
+pub(super) async fn openapi() -> Response {
+    ([(CONTENT_TYPE, "application/json")], OPENAPI).into_response()
+}

@@ -1,0 +1,168 @@
+//! An answer as a table, JSON, CSV, Markdown, tab-separated text or an Arrow stream.
+
+use std::io::Write;
+use std::time::Duration;
+
+use clap::ValueEnum;
+use skopos_query::arrow::array::RecordBatch;
+use skopos_query::arrow::csv;
+use skopos_query::arrow::datatypes::DataType;
+use skopos_query::arrow::error::ArrowError;
+use skopos_query::arrow::util::display::{ArrayFormatter, FormatOptions};
+use skopos_query::{Answer, Way};
+
+use skopos_hub::pieces::{JsonRows, arrow};
+use skopos_term::Failure;
+use skopos_term::{Out, tell};
+
+/// Missing nodes that a warning names: as many as fit into a line. A document has all of them.
+const NAMES_SHOWN: usize = 5;
+
+/// What an answer is printed as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// Aligned columns.
+    Table,
+    /// One document, `docs/json/sql.schema.json`.
+    Json,
+    /// RFC 4180, with a head.
+    Csv,
+    /// Fields between tabs, without a head.
+    Plain,
+    /// A Markdown table.
+    Md,
+    /// An Arrow IPC stream.
+    Arrow,
+}
+
+/// Prints it.
+pub(crate) fn show(
+    answer: &Answer,
+    format: Format,
+    took: Duration,
+    out: &mut Out,
+) -> Result<(), Failure> {
+    let shown = match format {
+        Format::Table => table(answer, took, out),
+        Format::Md => markdown(answer, out),
+        Format::Plain => plain(answer, out),
+        Format::Json => json(answer, took, out.writer()),
+        Format::Csv => csv(answer, out),
+        Format::Arrow => arrow(&answer.schema, &answer.batches, out.writer()),
+    };
+    if !answer.missing.is_empty() {
+        // The answer is still one; who reads it by program finds the names in the document.
+        tell(format!(
+            "warning: partial answer, without the history of {}",
+            some_of(&answer.missing)
+        ));
+    }
+    match shown.and_then(|()| Ok(out.flush()?)) {
+        Ok(()) => Ok(()),
+        Err(ArrowError::IoError(_, e)) => Err(e.into()),
+        Err(e) => Err(Failure::new("the answer cannot be shown").because(&e)),
+    }
+}
+
+/// Names for people, who read a few of them.
+fn some_of(names: &[String]) -> String {
+    let shown = names[..names.len().min(NAMES_SHOWN)].join(", ");
+    match names.len().saturating_sub(NAMES_SHOWN) {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
+    }
+}
+
+pub(crate) fn cells(batch: &RecordBatch, null: &str) -> Result<Vec<Vec<String>>, ArrowError> {
+    let options = FormatOptions::default().with_null(null);
+    let columns = batch.columns().iter().map(|column| ArrayFormatter::try_new(column, &options));
+    let columns = columns.collect::<Result<Vec<_>, _>>()?;
+    let cell = |column: &ArrayFormatter<'_>, at| column.value(at).try_to_string().map(in_one_piece);
+    let row = |at| columns.iter().map(|column| cell(column, at)).collect();
+    (0..batch.num_rows()).map(row).collect()
+}
+
+pub(super) fn all_cells(answer: &Answer, null: &str) -> Result<Vec<Vec<String>>, ArrowError> {
+    let mut rows = Vec::with_capacity(answer.rows());
+    for batch in &answer.batches {
+        rows.extend(cells(batch, null)?);
+    }
+    Ok(rows)
+}
+
+/// A cell that ends neither itself nor its line.
+fn in_one_piece(cell: String) -> String {
+    match cell.contains(['\n', '\r', '\t']) {
+        true => cell.replace('\n', "\\n").replace('\r', "\\r").replace('\t', "\\t"),
+        false => cell,
+    }
+}
+
+fn names(answer: &Answer) -> Vec<String> {
+    answer.schema.fields().iter().map(|field| field.name().clone()).collect()
+}
+
+fn table(answer: &Answer, took: Duration, out: &mut Out) -> Result<(), ArrowError> {
+    let rows = all_cells(answer, "NULL")?;
+    let count = rows.len();
+    let is_number = |at: &usize| answer.schema.field(*at).data_type().is_numeric();
+    let right: Vec<usize> = (0..answer.schema.fields().len()).filter(is_number).collect();
+    let all: Vec<Vec<String>> = [names(answer)].into_iter().chain(rows).collect();
+    out.table(&all, &right)?;
+    let rows = if count == 1 { "row" } else { "rows" };
+    let how = if answer.way == Way::Point { ", from memory" } else { "" };
+    let note = format!("{count} {rows} in {took:.1?}{how}");
+    out.line(out.dim(&note))?;
+    Ok(())
+}
+
+fn plain(answer: &Answer, out: &mut Out) -> Result<(), ArrowError> {
+    for row in all_cells(answer, "")? {
+        out.line(row.join("\t"))?;
+    }
+    Ok(())
+}
+
+fn markdown(answer: &Answer, out: &mut Out) -> Result<(), ArrowError> {
+    let line = |cells: Vec<String>| {
+        let cells: Vec<String> = cells.iter().map(|cell| cell.replace('|', "\\|")).collect();
+        format!("| {} |", cells.join(" | "))
+    };
+    out.line(line(names(answer)))?;
+    let rule = |field: &DataType| if field.is_numeric() { "---:" } else { "---" };
+    let rules = answer.schema.fields().iter().map(|f| rule(f.data_type()).to_owned());
+    out.line(line(rules.collect()))?;
+    for row in all_cells(answer, "")? {
+        out.line(line(row))?;
+    }
+    Ok(())
+}
+
+fn json(answer: &Answer, took: Duration, writer: &mut impl Write) -> Result<(), ArrowError> {
+    let mut rows = JsonRows::new(answer, took)?;
+    for batch in &answer.batches {
+        writer.write_all(&rows.piece(batch)?)?;
+    }
+    writer.write_all(&rows.end()?)?;
+    Ok(())
+}
+
+fn csv(answer: &Answer, out: &mut Out) -> Result<(), ArrowError> {
+    let mut writer = csv::WriterBuilder::new().with_header(true).build(out.writer());
+    let empty = RecordBatch::new_empty(answer.schema.clone());
+    let nothing = answer.batches.is_empty().then_some(&empty);
+    nothing.into_iter().chain(&answer.batches).try_for_each(|batch| writer.write(batch))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_warning_names_a_few_and_counts_the_others() {
+        let names = |count| (1..=count).map(|n| format!("n{n}")).collect::<Vec<_>>();
+        assert_eq!(some_of(&names(1)), "n1");
+        assert_eq!(some_of(&names(5)), "n1, n2, n3, n4, n5");
+        assert_eq!(some_of(&names(205)), "n1, n2, n3, n4, n5 and 200 more");
+    }
+}

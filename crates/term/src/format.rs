@@ -1,0 +1,139 @@
+//! Values as people read them.
+
+use skopos_model::{Timestamp, Unit, Value};
+
+/// Below this a double is shown with [`SIGNIFICANT`] digits; from it on, three digits after the point
+/// are at least as many.
+const SMALL: f64 = 0.1;
+
+/// Digits of a number that is not written out.
+const SIGNIFICANT: i32 = 3;
+
+/// Below this a number is a power of ten, because nobody counts so many zeros.
+const TINY: f64 = 1e-6;
+
+/// A value with its unit, short: `1.4 GiB`, `12.5 %`, `3.2 ms`, `41 °C`.
+pub fn value(value: &Value, unit: Unit) -> String {
+    match value.as_f64() {
+        None => value.to_string(),
+        Some(number) if !number.is_finite() => number.to_string(),
+        Some(number) => match unit.as_str() {
+            "bytes" => bytes(number),
+            "bytes/s" => format!("{}/s", bytes(number)),
+            "seconds" => seconds(number),
+            "ratio" => share(number),
+            "celsius" => format!("{number:.1} °C"),
+            "" => plain(value, number),
+            other => format!("{} {other}", plain(value, number)),
+        },
+    }
+}
+
+/// A share as percents: `37.2 %`, and below one in a hundred with three digits: `0.0249 %`.
+pub fn share(ratio: f64) -> String {
+    let percents = ratio * 100.0;
+    if percents == 0.0 || percents.abs() >= 1.0 {
+        format!("{percents:.1} %")
+    } else {
+        format!("{} %", significant(percents))
+    }
+}
+
+/// Integers whole, doubles with three digits after the point, or three digits if they are small: what
+/// is not zero is never shown as zero.
+fn plain(value: &Value, number: f64) -> String {
+    match value {
+        Value::F64(_) if number != 0.0 && number.abs() < SMALL => significant(number),
+        Value::F64(_) => without_zeros(&format!("{number:.3}")),
+        other => other.to_string(),
+    }
+}
+
+/// Three digits of a number between -1 and 1 that is not zero: `0.000249`, `3.1e-9`.
+fn significant(number: f64) -> String {
+    if number.abs() < TINY {
+        let text = format!("{number:.*e}", SIGNIFICANT as usize - 1);
+        let Some((digits, power)) = text.split_once('e') else { return text };
+        return format!("{}e{power}", without_zeros(digits));
+    }
+    // 0.02 has one zero behind the point, and its logarithm is between -2 and -1.
+    let zeros = -number.abs().log10().floor() as i32 - 1;
+    without_zeros(&format!("{number:.*}", (zeros + SIGNIFICANT) as usize))
+}
+
+/// Without zeros at the end of a fraction.
+fn without_zeros(text: &str) -> String {
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+/// Powers of 1024 with three or four digits.
+pub fn bytes(number: f64) -> String {
+    const UNITS: [&str; 7] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+    let mut scaled = number;
+    let mut unit = 0;
+    while scaled.abs() >= 1024.0 && unit + 1 < UNITS.len() {
+        scaled /= 1024.0;
+        unit += 1;
+    }
+    if unit == 0 { format!("{scaled:.0} B") } else { format!("{scaled:.1} {}", UNITS[unit]) }
+}
+
+fn seconds(number: f64) -> String {
+    match number.abs() {
+        0.0 => "0 s".to_owned(),
+        s if s < 1e-6 => format!("{:.0} ns", number * 1e9),
+        s if s < 1e-3 => format!("{:.1} µs", number * 1e6),
+        s if s < 1.0 => format!("{:.1} ms", number * 1e3),
+        _ => format!("{number:.1} s"),
+    }
+}
+
+/// The time of day of a timestamp in UTC, to the millisecond.
+pub fn time_of_day(time: Timestamp) -> String {
+    let text = time.to_string();
+    text.get(11..23).unwrap_or(&text).to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_as_people_read_them() {
+        let check = |v: Value, unit: &str, expected: &str| {
+            assert_eq!(value(&v, Unit::new(unit).expect("a unit")), expected);
+        };
+        check(Value::U64(1_500_000_000), "bytes", "1.4 GiB");
+        check(Value::U64(17), "bytes", "17 B");
+        check(Value::F64(0.125), "ratio", "12.5 %");
+        check(Value::F64(0.0032), "seconds", "3.2 ms");
+        check(Value::F64(41.0), "celsius", "41.0 °C");
+        check(Value::F64(0.5), "", "0.5");
+        check(Value::I64(-3), "", "-3");
+        check(Value::F64(f64::NAN), "bytes", "NaN");
+    }
+
+    #[test]
+    fn what_is_small_is_not_shown_as_zero() {
+        let check = |number: f64, unit: &str, expected: &str| {
+            let unit = Unit::new(unit).expect("a unit");
+            assert_eq!(value(&Value::F64(number), unit), expected, "{number}");
+        };
+        check(0.000249, "ratio/s", "0.000249 ratio/s");
+        check(-0.000_249_4, "ratio/s", "-0.000249 ratio/s");
+        check(0.0999, "ratio/s", "0.0999 ratio/s");
+        check(0.25, "ratio/s", "0.25 ratio/s");
+        check(0.001, "", "0.001");
+        check(3.14e-9, "", "3.14e-9");
+        check(2e-7, "", "2e-7");
+        check(0.0, "ratio/s", "0 ratio/s");
+        check(0.0, "ratio", "0.0 %");
+        check(0.0001, "ratio", "0.01 %");
+        check(0.0006, "ratio", "0.06 %");
+        check(0.000_123_45, "ratio", "0.0123 %");
+        check(0.009_999_9, "ratio", "1 %");
+        check(-0.005, "ratio", "-0.5 %");
+        check(0.0101, "ratio", "1.0 %");
+        check(1e-12, "ratio", "1e-10 %");
+    }
+}

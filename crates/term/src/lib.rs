@@ -1,0 +1,23 @@
+//! How a verb talks: the options that all verbs share, the output, the failures, and the topics that a
+//! user's text means.
+//!
+//! Read in this order: [`Global`] holds the options of every verb; [`Out`] prints data to standard output
+//! in one [`Style`]; a verb that cannot do its work ends with a [`Failure`]. [`format`] shows numbers and
+//! times, [`reading`] shows one sample of one topic, [`find`] resolves what a user typed to vertices, and
+//! [`state`] names the folders that outlive a process.
+
+#![forbid(unsafe_code)]
+// They panic when the reader is gone; `out` has what does not.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
+mod options;
+mod out;
+mod failure;
+pub mod format;
+pub mod reading;
+pub mod find;
+pub mod state;
+
+pub use failure::{EXIT_FAILURE, EXIT_NO, Failure};
+pub use options::Global;
+pub use out::{Out, Style, tell};

@@ -1,0 +1,406 @@
+//! What is known about this machine at one moment, as plain structs: all that the panes see.
+
+use std::cmp::Ordering;
+use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
+
+use skopos_model::schema::{self, Family, Metric, cgroup, process, self_sensor};
+use skopos_model::{Kind, Timestamp, Topic, Unit, Value};
+
+use super::findings::Findings;
+use super::rate::Growth;
+use super::told::Told;
+
+/// Where insights, findings and predictions are, below the node.
+pub(crate) const INSIGHTS: &str = "insight";
+pub(crate) const FINDINGS: &str = "anomaly";
+pub(crate) const PREDICTIONS: &str = "predicted";
+
+/// A fact is stale once its source was not looked at for this many of its intervals.
+const STALE_INTERVALS: u32 = 3;
+
+/// … but not before: the screen itself is this coarse.
+const STALE_AT_LEAST: Duration = Duration::from_secs(2);
+
+/// A publisher that gave no sign of life for so long is called silent, unless its sensors are
+/// polled more rarely than that.
+const SILENT_AFTER: Duration = Duration::from_secs(5);
+
+/// The most polls that a walk over all processes is believed to take: a million processes.
+const MAX_WALK_POLLS: f64 = 10_000.0;
+
+/// What the sensor of control groups reads in a cycle of its own, a group at a poll.
+static SLOW_OF_CGROUP: [&Metric; 4] = [
+    &cgroup::MEMORY_BYTES_MAX,
+    &cgroup::MEMORY_LIMIT_BYTES,
+    &cgroup::MEMORY_OOM_KILLS_TOTAL,
+    &cgroup::TASKS_LIMIT,
+];
+
+/// How many polls that cycle takes: as many as there are groups, within these bounds of the sensor's.
+const CGROUP_SLOW_POLLS: (usize, usize) = (32, 256);
+
+/// One instance is a group in each of as many hierarchies: v1 has one for CPU, memory, tasks and IO.
+const CGROUP_HIERARCHIES: usize = 4;
+
+/// How many of the other files of control groups the sensor reads at a poll …
+const CGROUP_READS_PER_POLL: usize = 64;
+
+/// … and the most that one instance has, which is v1's.
+const CGROUP_FILES: usize = 6;
+
+/// One topic and its latest value.
+#[derive(Clone, Debug)]
+pub(crate) struct Fact {
+    pub topic: Topic,
+    pub unit: Unit,
+    pub kind: Kind,
+    /// What the schema says about it, if it is one of Skopos's own.
+    pub known: Option<(&'static Family, &'static Metric)>,
+    /// `None` before the first sample, and while it is unknown.
+    pub value: Option<Value>,
+    /// The error bound of a predicted value.
+    pub bound: Option<f64>,
+    /// It was looked for and is not known: why, or nothing where a sample has no room for that.
+    pub unknown: Option<String>,
+    /// Since when the value holds.
+    pub since: Timestamp,
+    /// When its source was last looked at.
+    pub checked_at: Timestamp,
+    /// Growth per second, of counters.
+    pub rate: Option<f64>,
+    /// Index into [`Data::publishers`].
+    pub publisher: usize,
+    /// Not to be trusted: its publisher is gone or silent, or it is too old.
+    pub stale: bool,
+}
+
+impl Fact {
+    pub(crate) fn number(&self) -> Option<f64> {
+        self.value.as_ref().and_then(Value::as_f64)
+    }
+
+    /// The topic without its node.
+    pub(crate) fn below_node(&self) -> &str {
+        let topic = self.topic.as_str();
+        topic.split_once('/').map_or(topic, |(_, rest)| rest)
+    }
+
+    /// True if this is the first segment after its node.
+    pub(crate) fn is_below(&self, segment: &str) -> bool {
+        self.below_node().split('/').next() == Some(segment)
+    }
+}
+
+/// Who publishes.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Publisher {
+    pub name: String,
+    pub node: String,
+    pub pid: u32,
+    /// When it was first seen to be dead.
+    pub gone_at: Option<Timestamp>,
+    /// For how long it has given no sign of life.
+    pub silent_for: Duration,
+}
+
+/// The samples of one topic that are still in memory.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct History {
+    /// Nanoseconds and value, oldest first; not a number from where there is none.
+    pub samples: Vec<(i64, f64)>,
+}
+
+/// Everything that is known, at one moment.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Data {
+    pub now: Timestamp,
+    /// The node whose facts the panes show.
+    pub node: String,
+    pub publishers: Vec<Publisher>,
+    /// Index of the agent among them.
+    agent: Option<usize>,
+    /// By topic.
+    pub facts: Vec<Fact>,
+    /// Samples of the topics that the screen asked for.
+    pub histories: HashMap<Topic, History>,
+    /// What went wrong when looking for publishers.
+    pub trouble: Option<String>,
+    /// What detectors found.
+    pub findings: Findings,
+    /// What the agent said when it was last asked.
+    pub told: Told,
+    /// Facts of a family by instance, in natural order of the instances' names.
+    families: HashMap<&'static str, BTreeMap<Natural, Vec<usize>>>,
+    /// Facts that are of no family of this node, and not computed from such.
+    published: Vec<usize>,
+}
+
+impl Data {
+    /// `facts` sorted by topic. The agent is whoever publishes most of the families' facts: an
+    /// application with a few names like theirs must not take the panes over.
+    pub(crate) fn new(publishers: Vec<Publisher>, facts: Vec<Fact>) -> Self {
+        let known_by = |index: usize| {
+            let node = &publishers[index].node;
+            let own = facts.iter().filter(|f| f.publisher == index && f.topic.node() == node);
+            own.filter(|f| f.known.is_some()).count()
+        };
+        // Of several, the first: living ones come before dead ones.
+        let agent = (0..publishers.len()).rev().max_by_key(|&index| known_by(index));
+        let node = agent.map(|index| publishers[index].node.clone()).unwrap_or_default();
+        let mut data = Self { agent, node, publishers, facts, ..Self::default() };
+        for (index, fact) in data.facts.iter().enumerate() {
+            match fact.known.filter(|_| fact.topic.node() == data.node) {
+                Some((family, _)) => {
+                    let instance = Natural(instance(fact, family).to_owned());
+                    let instances = data.families.entry(family.name).or_default();
+                    instances.entry(instance).or_default().push(index);
+                }
+                None => {
+                    let computed = [INSIGHTS, FINDINGS, PREDICTIONS];
+                    let is_own = fact.topic.node() == data.node;
+                    if !(is_own && computed.iter().any(|segment| fact.is_below(segment))) {
+                        data.published.push(index);
+                    }
+                }
+            }
+        }
+        data
+    }
+
+    /// Whoever publishes the facts of this node's families.
+    pub(crate) fn agent(&self) -> Option<&Publisher> {
+        self.publishers.get(self.agent?)
+    }
+
+    /// The age of the freshest fact of the node's families.
+    pub(crate) fn age(&self) -> Option<Duration> {
+        let known = self.facts.iter().filter(|f| f.known.is_some() && f.value.is_some());
+        let freshest = known.map(|f| f.checked_at).max()?;
+        Some(self.now.since(freshest))
+    }
+
+    pub(crate) fn fact(&self, topic: &Topic) -> Option<&Fact> {
+        let index = self.facts.binary_search_by(|f| f.topic.cmp(topic)).ok()?;
+        self.facts.get(index)
+    }
+
+    /// The instances of a family, in natural order.
+    pub(crate) fn instances(&self, family: &Family) -> impl Iterator<Item = Instance<'_>> {
+        let instances = self.families.get(family.name).into_iter().flatten();
+        instances.map(|(name, facts)| Instance { data: self, name: &name.0, facts })
+    }
+
+    /// One instance of a family; `""` for a family that has just one.
+    pub(crate) fn instance(&self, family: &Family, name: &str) -> Option<Instance<'_>> {
+        let (name, facts) =
+            self.families.get(family.name)?.get_key_value(&Natural(name.to_owned()))?;
+        Some(Instance { data: self, name: &name.0, facts })
+    }
+
+    /// What is of no family: the facts that users and applications publish.
+    pub(crate) fn published(&self) -> impl ExactSizeIterator<Item = &Fact> {
+        self.published.iter().map(|&index| &self.facts[index])
+    }
+
+    /// What is computed from other facts, by topic.
+    pub(crate) fn insights(&self) -> impl Iterator<Item = &Fact> {
+        self.facts.iter().filter(|fact| fact.is_below(INSIGHTS))
+    }
+
+    /// Why a fact that was looked for is not known; `None` if it is known, or never came.
+    pub(crate) fn reason<'a>(&'a self, fact: &'a Fact) -> Option<&'a str> {
+        match fact.unknown.as_deref()? {
+            "" => {
+                let told = self.told.unknown.get(fact.topic.as_str());
+                Some(told.map_or_else(|| self.not_told(), String::as_str))
+            }
+            reason => Some(reason),
+        }
+    }
+
+    /// What stands for a reason that the agent has not given.
+    pub(crate) fn not_told(&self) -> &str {
+        match self.told.trouble {
+            Some(_) => "the agent does not say why",
+            None => "the agent is asked why",
+        }
+    }
+
+    /// Time between two polls of a family's sensor, where the agent says so.
+    pub(crate) fn interval(&self, family: &str) -> Option<Duration> {
+        let sensor = self.instance(&self_sensor::FAMILY, family)?;
+        let seconds = sensor.value(&self_sensor::INTERVAL_SECONDS)?;
+        Duration::try_from_secs_f64(seconds).ok().filter(|d| !d.is_zero())
+    }
+
+    /// True if nobody should rely on what this publisher said last.
+    pub(crate) fn is_lost(&self, publisher: &Publisher) -> bool {
+        publisher.gone_at.is_some() || self.is_silent(publisher)
+    }
+
+    fn is_silent(&self, publisher: &Publisher) -> bool {
+        // Only the agent promises to give signs of life; an application publishes when it has news.
+        let is_agent = self.agent().is_some_and(|agent| agent == publisher);
+        let sensors = self.instances(&self_sensor::FAMILY);
+        let shortest = sensors.filter_map(|s| self.interval(s.name)).min().unwrap_or_default();
+        is_agent && publisher.silent_for > SILENT_AFTER.max(shortest * STALE_INTERVALS)
+    }
+
+    /// How often at least a family's facts are looked at: some take several polls for a round.
+    fn round(&self, family: &Family) -> Option<Duration> {
+        let interval = self.interval(family.name)?;
+        if family.name == cgroup::FAMILY.name {
+            let files = self.instances(family).count() * CGROUP_FILES;
+            return Some(interval.mul_f64(files.div_ceil(CGROUP_READS_PER_POLL).max(1) as f64));
+        }
+        if family.name != process::FAMILY.name {
+            return Some(interval);
+        }
+        let node = self.instance(&process::FAMILY, "")?;
+        let polls = node.value(&process::WALK_POLLS).unwrap_or(1.0).max(1.0);
+        Some(interval.mul_f64(polls.min(MAX_WALK_POLLS)))
+    }
+
+    /// As [`round`](Self::round), for the limits and peaks of control groups.
+    fn slow_round_of_cgroup(&self) -> Option<Duration> {
+        let groups = self.instances(&cgroup::FAMILY).count() * CGROUP_HIERARCHIES;
+        let (least, most) = CGROUP_SLOW_POLLS;
+        Some(self.interval(cgroup::FAMILY.name)?.mul_f64(groups.clamp(least, most) as f64))
+    }
+
+    /// Marks what is stale now.
+    pub(crate) fn judge(&mut self) {
+        let lost: Vec<bool> = self.publishers.iter().map(|p| self.is_lost(p)).collect();
+        let rounds: HashMap<&str, Duration> = schema::FAMILIES
+            .iter()
+            .filter_map(|family| Some((family.name, self.round(family)?)))
+            .collect();
+        let slow_round = self.slow_round_of_cgroup();
+        let is_slow =
+            |metric: &Metric| SLOW_OF_CGROUP.iter().any(|slow| std::ptr::eq(*slow, metric));
+        for fact in &mut self.facts {
+            let round = fact.known.and_then(|(family, metric)| match is_slow(metric) {
+                true => slow_round,
+                false => rounds.get(family.name).copied(),
+            });
+            let age = self.now.since(fact.checked_at);
+            let old = round.is_some_and(|r| age > STALE_AT_LEAST.max(r * STALE_INTERVALS));
+            fact.stale = old || lost.get(fact.publisher).copied().unwrap_or(true);
+        }
+    }
+
+    /// The growth of a counter over the samples that are in memory.
+    pub(crate) fn growth(&self, fact: &Fact) -> Option<Growth> {
+        let history = self.histories.get(&fact.topic)?;
+        let interval = fact.known.and_then(|(family, _)| self.interval(family.name));
+        let samples = history.samples.iter().copied().filter(|(_, value)| value.is_finite());
+        let samples: Vec<(i64, f64)> = samples.collect();
+        Some(Growth::new(&samples, fact.checked_at.as_nanos(), interval))
+    }
+}
+
+/// One instance of a family: a device, a core, the node itself.
+#[derive(Clone, Copy)]
+pub(crate) struct Instance<'a> {
+    data: &'a Data,
+    pub name: &'a str,
+    facts: &'a [usize],
+}
+
+impl<'a> Instance<'a> {
+    pub(crate) fn fact(&self, metric: &Metric) -> Option<&'a Fact> {
+        let of_metric = |f: &&Fact| {
+            f.known.is_some_and(|(_, m)| m.name == metric.name && m.path == metric.path)
+        };
+        self.facts.iter().map(|&index| &self.data.facts[index]).find(of_metric)
+    }
+
+    pub(crate) fn facts(&self) -> impl Iterator<Item = &'a Fact> {
+        let data = self.data;
+        self.facts.iter().map(move |&index| &data.facts[index])
+    }
+
+    pub(crate) fn value(&self, metric: &Metric) -> Option<f64> {
+        self.fact(metric)?.number()
+    }
+
+    /// Growth per second.
+    pub(crate) fn rate(&self, metric: &Metric) -> Option<f64> {
+        self.fact(metric)?.rate
+    }
+
+    /// The sum of several counters' growth, of those that are known.
+    pub(crate) fn rates(&self, metrics: &[&Metric]) -> Option<f64> {
+        let known: Vec<f64> = metrics.iter().filter_map(|m| self.rate(m)).collect();
+        if known.is_empty() { None } else { Some(known.iter().sum()) }
+    }
+
+    pub(crate) fn topic(&self, metric: &Metric) -> Option<Topic> {
+        self.fact(metric).map(|f| f.topic.clone())
+    }
+
+    /// The value if it was set when the source was last looked at: a latency is not, where there
+    /// was no request.
+    pub(crate) fn value_of_last_look(&self, metric: &Metric) -> Option<f64> {
+        let last_look = self.facts().map(|f| f.checked_at).max()?;
+        self.fact(metric).filter(|f| f.checked_at == last_look)?.number()
+    }
+
+    /// True if all of its facts are stale: a single one may just not have been set of late.
+    pub(crate) fn is_stale(&self) -> bool {
+        self.facts().filter(|f| f.value.is_some()).all(|f| f.stale)
+    }
+}
+
+/// The instance in a fact's topic: what stands between the family's path and the metric.
+fn instance<'a>(fact: &'a Fact, family: &Family) -> &'a str {
+    let below_node = fact.below_node();
+    let rest = below_node.strip_prefix(family.path).unwrap_or_default();
+    rest.trim_start_matches('/').rsplit_once('/').map_or("", |(instance, _)| instance)
+}
+
+/// A name whose numbers count as numbers: `sda2` comes before `sda10`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Natural(String);
+
+impl Ord for Natural {
+    fn cmp(&self, other: &Self) -> Ordering {
+        natural(&self.0, &other.0)
+    }
+}
+
+impl PartialOrd for Natural {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+/// Compares names, their numbers as numbers.
+pub(crate) fn natural(a: &str, b: &str) -> Ordering {
+    let (mut left, mut right) = (a, b);
+    loop {
+        match (number_prefix(left), number_prefix(right)) {
+            (Some((x, rest_x)), Some((y, rest_y))) => {
+                let (x, y) = (x.trim_start_matches('0'), y.trim_start_matches('0'));
+                match x.len().cmp(&y.len()).then_with(|| x.cmp(y)) {
+                    Ordering::Equal => (left, right) = (rest_x, rest_y),
+                    unequal => return unequal,
+                }
+            }
+            _ => match (left.chars().next(), right.chars().next()) {
+                (Some(x), Some(y)) if x == y => {
+                    (left, right) = (&left[x.len_utf8()..], &right[y.len_utf8()..]);
+                }
+                // Names that differ only in leading zeros are not the same.
+                (None, None) => return a.cmp(b),
+                (x, y) => return x.cmp(&y),
+            },
+        }
+    }
+}
+
+fn number_prefix(text: &str) -> Option<(&str, &str)> {
+    let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    if end == 0 { None } else { Some(text.split_at(end)) }
+}

@@ -1,0 +1,94 @@
+//! Insights: each with its value, or why it is unknown; a built-in one that has no vertex too.
+
+use ratatui::text::{Line, Span};
+use skopos_score::insight::{DEFINITIONS, Definition};
+
+use super::{items, labelled, value};
+use crate::data::{Data, Fact, natural};
+use crate::table::{Cell, Column, Row, Table, fill, number, words};
+use crate::text;
+use crate::theme::Theme;
+
+const COLUMNS: [Column; 3] = [words("of", 10, 2), fill("value", 30, 0), number("age", 5, 1)];
+
+pub(super) fn summary(data: &Data, theme: Theme, width: usize) -> Vec<Line<'static>> {
+    let known = data.insights().filter(|fact| fact.value.is_some()).count();
+    let unknown = data.insights().count() - known;
+    let some = |count: usize| match count {
+        0 => text::UNKNOWN.to_owned(),
+        count => count.to_string(),
+    };
+    let shown = [
+        (known.to_string(), "known"),
+        (unknown.to_string(), "unknown"),
+        (some(absent(data).count()), "not there"),
+        (some(data.told.refused_total), "refused"),
+    ];
+    let mut lines = vec![labelled(theme, "insights", false, items(theme, width, &shown))];
+    if let Some(trouble) = &data.told.trouble {
+        let text = text::cut(&format!("! {trouble}"), width, theme.ellipsis());
+        lines.push(Line::from(Span::styled(text, theme.warning())));
+    }
+    lines
+}
+
+/// By name, then by what they are about.
+pub(super) fn table(data: &Data) -> Table {
+    let mut rows: Vec<(Row, String)> = data.insights().map(|fact| known_row(data, fact)).collect();
+    rows.extend(absent(data).map(|definition| (absent_row(data, definition), String::new())));
+    rows.extend(data.told.refused.iter().map(|(topic, reason)| refused_row(topic, reason)));
+    rows.sort_by(|(a, of_a), (b, of_b)| a.key.cmp(&b.key).then_with(|| natural(of_a, of_b)));
+    Table::new("insight", &COLUMNS, rows.into_iter().map(|(row, _)| row).collect())
+}
+
+/// Built-in insights of which there is no vertex.
+fn absent(data: &Data) -> impl Iterator<Item = &'static Definition> {
+    let has_vertex = |name: &str| data.insights().any(|fact| fact.topic.metric() == name);
+    DEFINITIONS.iter().copied().filter(move |definition| !has_vertex(definition.metric.name))
+}
+
+/// A row, and what it is about to sort by.
+fn known_row(data: &Data, fact: &Fact) -> (Row, String) {
+    let (name, of) = parts(fact.topic.as_str());
+    let of = match fact.topic.node() {
+        node if node == data.node => of,
+        other => format!("{other} {of}"),
+    };
+    let age = fact.value.as_ref().map(|_| data.now.since(fact.checked_at));
+    let told = match data.reason(fact) {
+        Some(reason) => Cell::Quiet(format!("unknown: {reason}")),
+        None => Cell::words(value(fact)),
+    };
+    let age = Cell::Text(age.map_or_else(String::new, text::age), age.map(|a| a.as_secs_f64()));
+    let mut row = Row::new(name, vec![Cell::words(of.clone()), told, age]);
+    row.id = fact.topic.to_string();
+    row.topic = Some(fact.topic.clone());
+    row.stale = fact.stale;
+    (row, of)
+}
+
+fn absent_row(data: &Data, definition: &Definition) -> Row {
+    let name = definition.metric.name;
+    let reason = data.told.absent.get(name).map_or_else(|| data.not_told(), String::as_str);
+    let told = Cell::Quiet(format!("unknown: {reason}"));
+    let mut row = Row::new(name.to_owned(), vec![Cell::words(""), told, Cell::words("")]);
+    let help = definition.metric.help;
+    row.note = Some(format!("unknown: {reason}. {help}. = {}", definition.formula));
+    row
+}
+
+fn refused_row(topic: &str, reason: &str) -> (Row, String) {
+    let (name, of) = parts(topic);
+    let told = Cell::Quiet(format!("refused: {reason}"));
+    let mut row = Row::new(name, vec![Cell::words(of.clone()), told, Cell::words("")]);
+    row.id = format!("refused {topic}");
+    row.note = Some(format!("{topic} is refused: {reason}"));
+    (row, of)
+}
+
+/// The name of an insight, and what it is about: `node/insight/OF/NAME`.
+fn parts(topic: &str) -> (String, String) {
+    let below = topic.split_once("/insight/").map_or(topic, |(_, below)| below);
+    let (of, name) = below.rsplit_once('/').unwrap_or(("", below));
+    (name.to_owned(), text::unescape(of))
+}
