@@ -1,7 +1,7 @@
 //! `block_access`: how often which part of a block device is accessed.
 //!
 //! A BPF program on the tracepoint `block:block_rq_issue` counts requests where they begin, by device
-//! and region of 1 MiB (`block_access/issued.bpf.c`). It has two tables of 1,024 rows; a poll reads one
+//! and region of 1 MiB (`bpf/block_access.bpf.c`). It has two tables of 1,024 rows; a poll reads one
 //! and clears it while the other one counts, so what was hot once does not stand in the way of what is
 //! hot now. What a poll finds goes into a table of 4,096 regions with decaying rates, of which the 16
 //! hottest of each device are told. No list of all accesses is ever made, and nothing can overflow.

@@ -59,7 +59,6 @@ mod clock;
 mod peer;
 mod responder;
 mod slurm;
-#[cfg(feature = "bpf")]
 mod block_access;
 
 pub use peer::{MAX_PEERS, PeerSettings};

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use crate::peer::line::Line;
 use crate::{
-    PeerSettings, Root, Sensor, Skip, block, cgroup, clock, cpu, device, energy, fs, fsinfo, hwmon,
-    interrupts, load, mem, netdev, numa, peer, process, psi, raid, remote_fs, responder, slurm,
-    smart, sockets, softirqs, swap, tcp, udp, vmstat,
+    PeerSettings, Root, Sensor, Skip, block, block_access, cgroup, clock, cpu, device, energy, fs,
+    fsinfo, hwmon, interrupts, load, mem, netdev, numa, peer, process, psi, raid, remote_fs,
+    responder, slurm, smart, sockets, softirqs, swap, tcp, udp, vmstat,
 };
 
 /// What came of opening every sensor.
@@ -46,10 +46,7 @@ pub fn open_all(root: &Root) -> Opened {
     opened.add(energy::Energy::open(root));
     opened.add(clock::Clock::open());
     opened.add(slurm::Slurm::open(root));
-    #[cfg(feature = "bpf")]
-    opened.add(crate::block_access::BlockAccess::open(root));
-    #[cfg(not(feature = "bpf"))]
-    opened.skips.push(Skip::new("block_access", "built without the feature `bpf`"));
+    opened.add(block_access::BlockAccess::open(root));
     opened
 }
 

@@ -1,5 +1,5 @@
 //! The program in the kernel, and the tables that it counts in. The layouts are those of
-//! `issued.bpf.c`, in words of 64 bits.
+//! `bpf/block_access.bpf.c`, in words of 64 bits.
 
 use std::error::Error;
 use std::fs;
@@ -9,10 +9,11 @@ use std::path::{Path, PathBuf};
 use aya::maps::{Array, MapData};
 use aya::programs::TracePoint;
 use aya::{Ebpf, EbpfLoader};
-use rustix::thread::UnshareFlags;
+use rustix::thread::{CapabilitySet, UnshareFlags};
 
-/// What build.rs made of `issued.bpf.c`; empty where there was no clang.
-static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/issued.bpf.o"));
+/// Compiled from `bpf/block_access.bpf.c` by `scripts/bpf`.
+static OBJECT: &[u8] =
+    aya::include_bytes_aligned!(concat!(env!("CARGO_MANIFEST_DIR"), "/bpf/block_access.bpf.o"));
 
 const CATEGORY: &str = "block";
 const TRACEPOINT: &str = "block_rq_issue";
@@ -78,11 +79,9 @@ impl Counter {
     /// # Errors
     /// Why not, and what would change that.
     pub(super) fn open(sys: &Path) -> Result<Self, String> {
-        // First what every machine can be asked, then what only this build lacks.
-        let program = which_program(&format_file(sys)?)?;
-        if OBJECT.is_empty() {
-            return Err("built without BPF: there was no clang that has it as a target".to_owned());
-        }
+        let own =
+            rustix::thread::capabilities(None).map_or(CapabilitySet::empty(), |c| c.effective);
+        let program = usable_program(sys, own)?;
         let mut object = loader(sys).btf(None).load(OBJECT).map_err(told)?;
         let issued: &mut TracePoint = object
             .program_mut(program)
@@ -145,6 +144,20 @@ fn loader(sys: &Path) -> EbpfLoader<'static> {
     std::thread::scope(|scope| scope.spawn(make).join()).unwrap_or_else(|_| EbpfLoader::new())
 }
 
+/// The program for this kernel, if a process with these capabilities can load it.
+///
+/// The capabilities are checked first: a hint to mount tracefs helps only a process that may then use it.
+///
+/// # Errors
+/// The first thing that is missing, and the command that provides it.
+fn usable_program(sys: &Path, own: CapabilitySet) -> Result<&'static str, String> {
+    let needed = CapabilitySet::BPF | CapabilitySet::PERFMON;
+    if !own.contains(needed) && !own.contains(CapabilitySet::SYS_ADMIN) {
+        return Err(NEEDS.to_owned());
+    }
+    which_program(&format_file(sys)?)
+}
+
 fn map<const N: usize>(object: &mut Ebpf, name: &str) -> Result<Words<N>, String> {
     let map = object.take_map(name).ok_or_else(|| format!("the object has no map {name}"))?;
     Array::try_from(map).map_err(told)
@@ -173,7 +186,7 @@ fn format_file(sys: &Path) -> Result<String, String> {
     Err(failure)
 }
 
-const NEEDS: &str = "needs root, or CAP_BPF, CAP_PERFMON and leave to read tracefs";
+const NEEDS: &str = "needs root, or CAP_BPF, CAP_PERFMON and permission to read tracefs";
 
 /// Which of the programs reads the fields of this kernel's tracepoint.
 fn which_program(format: &str) -> Result<&'static str, String> {
@@ -234,6 +247,25 @@ mod tests {
         \tfield:unsigned short ioprio;\toffset:32;\tsize:2;\tsigned:0;\n\
         \tfield:char rwbs[10];\toffset:34;\tsize:10;\tsigned:0;\n\
         \tfield:__data_loc char[] cmd;\toffset:60;\tsize:4;\tsigned:0;\n";
+
+    #[test]
+    fn a_hint_to_mount_tracefs_is_given_only_to_a_process_that_may_load_programs() {
+        let sys = tempfile::tempdir().expect("a temporary folder");
+        let both = CapabilitySet::BPF | CapabilitySet::PERFMON;
+        for own in [CapabilitySet::empty(), CapabilitySet::BPF, CapabilitySet::PERFMON] {
+            assert_eq!(usable_program(sys.path(), own), Err(NEEDS.to_owned()), "{own:?}");
+        }
+        for own in [both, CapabilitySet::SYS_ADMIN] {
+            let reason = usable_program(sys.path(), own).expect_err("nothing is mounted");
+            assert!(reason.contains("mount -t tracefs"), "{own:?}: {reason}");
+        }
+        // After the mount nothing else is missing.
+        let folder = sys.path().join("kernel/tracing/events/block/block_rq_issue");
+        fs::create_dir_all(&folder).expect("a folder");
+        fs::write(folder.join("format"), NEW).expect("a file");
+        assert_eq!(usable_program(sys.path(), both), Ok("issued_at_34"));
+        assert_eq!(usable_program(sys.path(), CapabilitySet::empty()), Err(NEEDS.to_owned()));
+    }
 
     #[test]
     fn the_program_fits_the_tracepoint() {

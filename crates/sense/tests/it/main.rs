@@ -9,6 +9,7 @@
 mod support;
 
 mod block_access;
+mod bpf_objects;
 mod hardware;
 mod live;
 mod mounts;

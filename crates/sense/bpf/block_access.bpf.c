@@ -1,8 +1,8 @@
 // Counts where block requests begin, in the kernel: one program on the tracepoint
-// block:block_rq_issue, compiled by build.rs with clang. It needs no header of any kernel.
+// block:block_rq_issue, compiled by `scripts/bpf`. It needs no header of any kernel.
 //
 // Requests are counted by device, and by device and region in one of two tables of fixed size. User
-// space reads one table and clears it while the other one counts (see ../block_access.rs, which has
+// space reads one table and clears it while the other one counts (see ../src/block_access.rs, which has
 // the same constants and the same layout). Nothing here can grow, wait or fail.
 
 typedef unsigned int u32;
@@ -60,7 +60,7 @@ static void *(*const map_lookup)(void *map, const void *key) = (void *)1;
 static u32 (*const random32)(void) = (void *)7;
 
 // The fields of the tracepoint's record that are used; they have been at these places since 2.6.33.
-// build.rs cannot know the running kernel: user space compares them with its `format` file. What kind
+// The compiler cannot know the running kernel: user space compares them with its `format` file. What kind
 // of request it is (`rwbs`) stands at RWBS, which moved once.
 struct issued {
     u64 common;
