@@ -1,7 +1,7 @@
 //! What a tick of each sensor costs on this machine, and how many facts it yields.
 //!
 //! ```sh
-//! cargo run --release -p skopos-sense --example cost [TICKS [PAUSE_MS]]
+//! cargo run --release -p skopos-sense --example sense_cost [TICKS [PAUSE_MS]]
 //! ```
 //!
 //! Without a pause everything is in the caches of the core; with one of 1000 the numbers are what
