@@ -274,10 +274,7 @@ fn set_calibration(
         &CALIBRATED_AT_SECONDS,
     ];
     for (metric, value) in METRICS.into_iter().zip(values) {
-        match value {
-            // JSON has no other numbers than finite ones.
-            Some(value) => instance.set(tick, metric, value),
-            None => instance.unset(tick, metric),
-        }
+        // Numbers in JSON are finite.
+        instance.set_or_unset(tick, metric, value);
     }
 }

@@ -241,10 +241,7 @@ fn set_facts(instance: &mut Instance<()>, tick: &mut Tick<'_>, found: &FileSyste
         (&FAILURES_TOLERATED, found.spread.failures_tolerated),
     ];
     for (metric, value) in numbers {
-        match value {
-            Some(value) => instance.set(tick, metric, value),
-            None => instance.unset(tick, metric),
-        }
+        instance.set_or_unset(tick, metric, value);
     }
 }
 

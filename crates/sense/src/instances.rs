@@ -54,6 +54,19 @@ impl<T> Instance<T> {
         self.facts.set_structured(tick, metric, value);
     }
 
+    /// Hands over a fact that has a value, and takes away one that has none any more.
+    pub(crate) fn set_or_unset(
+        &mut self,
+        tick: &mut Tick<'_>,
+        metric: &'static Metric,
+        value: Option<impl Into<Scalar>>,
+    ) {
+        match value {
+            Some(value) => self.set(tick, metric, value),
+            None => self.unset(tick, metric),
+        }
+    }
+
     /// Takes one of its facts away, if it is there: what it told is no longer so.
     pub(crate) fn unset(&mut self, tick: &mut Tick<'_>, metric: &'static Metric) {
         self.facts.unregister_one(tick.sink, metric);

@@ -156,19 +156,13 @@ fn set_facts(instance: &mut Instance<Level>, tick: &mut Tick<'_>, array: &Array<
         (&COPIES, array.copies()),
         (&FAILURES_TOLERATED, array.failures_tolerated()),
     ] {
-        match value {
-            Some(value) => instance.set(tick, metric, value),
-            None => instance.unset(tick, metric),
-        }
+        instance.set_or_unset(tick, metric, value);
     }
     for (metric, value) in [
         (&SYNC_RATIO, array.sync_ratio),
         (&SYNC_BYTES_PER_SECOND, array.sync_speed.map(|kib| kib as f64 * 1024.0)),
     ] {
-        match value {
-            Some(value) => instance.set(tick, metric, value),
-            None => instance.unset(tick, metric),
-        }
+        instance.set_or_unset(tick, metric, value);
     }
 }
 

@@ -246,10 +246,6 @@ fn set_shown(instance: &mut Instance<Account>, tick: &mut Tick<'_>, shown: &Show
         (&END_SECONDS, shown.end_seconds),
         (&TIME_LIMIT_SECONDS, shown.limit_seconds),
     ] {
-        match seconds {
-            Some(seconds) => instance.set(tick, metric, seconds),
-            // A limit that was lifted is none.
-            None => instance.unset(tick, metric),
-        }
+        instance.set_or_unset(tick, metric, seconds);
     }
 }

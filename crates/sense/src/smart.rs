@@ -227,10 +227,7 @@ fn set_facts(device: &mut Instance<Failures>, tick: &mut Tick<'_>, health: &Heal
         (&POWER_CYCLES_TOTAL, health.power_cycles),
         (&UNSAFE_SHUTDOWNS_TOTAL, health.unsafe_shutdowns),
     ] {
-        match value {
-            Some(value) => device.set(tick, metric, value),
-            None => device.unset(tick, metric),
-        }
+        device.set_or_unset(tick, metric, value);
     }
     for (metric, value) in [
         (&ENDURANCE_USED_RATIO, health.endurance_used),
@@ -238,9 +235,6 @@ fn set_facts(device: &mut Instance<Failures>, tick: &mut Tick<'_>, health: &Heal
         (&SPARE_THRESHOLD_RATIO, health.spare_threshold),
         (&TEMPERATURE_CELSIUS, health.temperature),
     ] {
-        match value {
-            Some(value) => device.set(tick, metric, value),
-            None => device.unset(tick, metric),
-        }
+        device.set_or_unset(tick, metric, value);
     }
 }

@@ -2,22 +2,12 @@
 
 use std::fs;
 
+use skopos_model::SplitMix64;
+
 use crate::support::{Host, Tree};
 
 /// Rounds per run: a few seconds' worth.
 const ROUNDS: u32 = 60;
-
-/// xorshift64*: enough to damage files, and the same everywhere for one seed.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: usize) -> usize {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) as usize % bound.max(1)
-    }
-}
 
 /// What a bug, a race or another kernel could put in a file.
 const ODD: [&[u8]; 12] = [
@@ -35,7 +25,7 @@ const ODD: [&[u8]; 12] = [
     b"Node 0 ",
 ];
 
-fn damage(random: &mut Random, text: &mut Vec<u8>) {
+fn damage(random: &mut SplitMix64, text: &mut Vec<u8>) {
     let at = random.below(text.len() + 1);
     match random.below(6) {
         0 => text.truncate(at),
@@ -62,10 +52,10 @@ fn damage(random: &mut Random, text: &mut Vec<u8>) {
 fn check(name: &str, prepare: impl Fn(&Tree)) {
     let seed = match std::env::var("SKOPOS_SEED") {
         Ok(seed) => seed.parse().expect("SKOPOS_SEED is a number"),
-        Err(_) => u64::from(std::process::id()) << 20 | 1,
+        Err(_) => u64::from(std::process::id()),
     };
     println!("SKOPOS_SEED={seed}");
-    let mut random = Random(seed);
+    let mut random = SplitMix64::new(seed);
     let tree = Tree::of(name);
     prepare(&tree);
     let originals: Vec<_> =
