@@ -1,4 +1,4 @@
-//! Known accesses to a loop device of this test, as the kernel counts them.
+//! Known accesses to a loop device of this test, compared with the counts of the kernel.
 
 use std::fs::File;
 use std::io::Write as _;
@@ -28,7 +28,7 @@ fn run(program: &str, arguments: &[&str]) -> Result<String, String> {
     }
 }
 
-/// tracefs, where most systems have it anyway; taken away again if it was not there.
+/// tracefs at its usual place. It is unmounted at the end if the test mounted it.
 struct Tracefs {
     is_ours: bool,
 }
@@ -102,7 +102,7 @@ impl Drop for Loop {
     }
 }
 
-/// What it takes, or why it is not to be had.
+/// Returns everything that the test needs, or the reason why something is missing.
 fn open() -> Result<(Tracefs, Loop, Host), String> {
     if !rustix::process::geteuid().is_root() {
         return Err("BPF and loop devices need root".to_owned());
@@ -143,17 +143,24 @@ fn the_regions_that_were_accessed_are_the_hot_ones() {
     host.poll(1.0);
     let expected = [(5 * MIB, 200), (40 * MIB, 100), (12 * MIB, 50)];
     assert_eq!(hottest(&host, disk.name(), 3), expected);
-    assert!(total(&host, "accesses_total") - before >= 350.0, "others may look at a new disk too");
-    assert_eq!(total(&host, "sampled_total"), total(&host, "accesses_total"), "all are looked at");
+    assert!(
+        total(&host, "accesses_total") - before >= 350.0,
+        "other programs may read a new disk, too"
+    );
+    assert_eq!(
+        total(&host, "sampled_total"),
+        total(&host, "accesses_total"),
+        "every access is sampled"
+    );
     assert_eq!(total(&host, "unplaced_total"), 0.0);
-    // What comes later is hotter than what came before, and both tables are read.
+    // Later accesses are hotter than earlier ones, and both tables are read.
     for _ in 0..5 {
         host.poll(60.0);
         disk.access(true, 63, 30);
     }
     host.poll(60.0);
     assert_eq!(hottest(&host, disk.name(), 2), [(63 * MIB, 150), (5 * MIB, 200)]);
-    // A loop device without its file is there yet, and has nothing that could be accessed.
+    // A loop device without its file still exists, but cannot be accessed.
     let facts = format!("block_access/{}/", disk.name());
     drop(disk);
     host.poll(1.0);

@@ -1,4 +1,5 @@
-//! Damaged kernel files: fewer facts, never a panic, never a value that is no number.
+//! Damaged kernel files yield fewer facts, but never a panic and never a value that is not a
+//! number.
 
 use std::fs;
 
@@ -6,10 +7,10 @@ use skopos_model::SplitMix64;
 
 use crate::support::{Host, Tree};
 
-/// Rounds per run: a few seconds' worth.
+/// Rounds per run, which take a few seconds.
 const ROUNDS: u32 = 60;
 
-/// What a bug, a race or another kernel could put in a file.
+/// Text that a bug, a race or another kernel could put into a file.
 const ODD: [&[u8]; 12] = [
     b"18446744073709551615",
     b"99999999999999999999999",
@@ -77,7 +78,7 @@ fn check(name: &str, prepare: impl Fn(&Tree)) {
             host.sensors.iter().for_each(|sensor| drop(sensor.skips()));
         }
     }
-    // And it recovers.
+    // The host recovers.
     for (file, original) in &originals {
         fs::write(file, original).expect("writable");
     }
@@ -88,7 +89,7 @@ fn check(name: &str, prepare: impl Fn(&Tree)) {
     fresh.poll(1.0);
     let missing = |topic: &&str| !old.table.has(topic);
     let lost: Vec<_> = fresh.table.topics("").into_iter().filter(missing).collect();
-    // These look again after many polls only.
+    // These sensors look again only after many polls.
     let slow = ["cgroup/", "device/", "fs/", "fsinfo/", "netdev/eth0/speed"];
     assert!(lost.iter().all(|t| slow.iter().any(|s| t.starts_with(s))), "{lost:?}");
 }
