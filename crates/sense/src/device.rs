@@ -151,7 +151,7 @@ fn difference(measured: &Disk, found: &Disk) -> String {
         format!("{model}, {serial}, {} bytes", disk.size_bytes)
     };
     format!(
-        "the stored calibration is of another device ({}; this one is {}): measure it with \
+        "the stored calibration is of another device ({}; this one is {}); measure this one with \
          `skopos calibrate {}`",
         words(measured),
         words(found),

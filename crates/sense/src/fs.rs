@@ -35,7 +35,7 @@ const MAX_ASKED: usize = 2 * MAX_FILE_SYSTEMS;
 
 /// The most refusals that are reported by name. More names would not tell a user more about the
 /// permission that is missing.
-const MAX_REFUSALS_TOLD: usize = 8;
+const MAX_REFUSALS_NAMED: usize = 8;
 
 static METRICS: CapacityMetrics = CapacityMetrics {
     total_bytes: &TOTAL_BYTES,
@@ -94,7 +94,7 @@ impl Fs {
     fn refusals(&self) -> Vec<Skip> {
         let refused = || self.table.iter().filter_map(|f| Some((f, f.refused?)));
         let mut skips: Vec<_> = refused()
-            .take(MAX_REFUSALS_TOLD)
+            .take(MAX_REFUSALS_NAMED)
             .map(|(FileSystem { label, path, .. }, errno)| {
                 let mut reason = format!("statvfs {}: {errno}", path.to_string_lossy());
                 if errno == Errno::ACCESS {
@@ -103,9 +103,9 @@ impl Fs {
                 Skip::new(format!("fs/{}", String::from_utf8_lossy(label)), reason)
             })
             .collect();
-        let untold = refused().count() - skips.len();
-        if untold > 0 {
-            skips.push(Skip::new("fs/*", format!("{untold} more that refuse statvfs")));
+        let unnamed = refused().count() - skips.len();
+        if unnamed > 0 {
+            skips.push(Skip::new("fs/*", format!("{unnamed} more that refuse statvfs")));
         }
         skips
     }
@@ -142,7 +142,7 @@ impl Sensor for Fs {
 
     fn skips(&self) -> Vec<Skip> {
         let unasked = (self.unasked > 0).then(|| {
-            let reason = format!("{} beyond the first {MAX_ASKED} that are mounted", self.unasked);
+            let reason = format!("{} file systems beyond the first {MAX_ASKED}", self.unasked);
             Skip::new("fs/*", reason)
         });
         self.refusals().into_iter().chain(self.known.skips()).chain(unasked).collect()

@@ -142,7 +142,9 @@ impl Sensor for Hwmon {
     fn skips(&self) -> Vec<Skip> {
         match self.left_out {
             0 => Vec::new(),
-            n => vec![Skip::new("hwmon/*", format!("{n} beyond the first {MAX_CHANNELS}"))],
+            n => {
+                vec![Skip::new("hwmon/*", format!("{n} channels beyond the first {MAX_CHANNELS}"))]
+            }
         }
     }
 }

@@ -179,7 +179,9 @@ impl<T> Instances<T> {
             0 => Vec::new(),
             _ => vec![Skip::new(
                 format!("{}/*", family.name),
-                format!("{refused} beyond the first {max}, or with the same name as another"),
+                format!(
+                    "{refused} instances beyond the first {max}, or with the same name as another"
+                ),
             )],
         }
     }

@@ -214,7 +214,9 @@ impl Sensor for Interrupts {
         let quiet = self.lines.iter().filter(|line| line.total > 0 && !line.chosen).count();
         let mut skips = self.sums.skips();
         if quiet > 0 {
-            let reason = format!("{quiet} lines: only the {MAX_LINES} busiest have facts");
+            let reason = format!(
+                "{quiet} lines have no facts of their own; only the {MAX_LINES} busiest have"
+            );
             skips.push(Skip::new("interrupts/*", reason));
         }
         skips

@@ -105,7 +105,7 @@ impl Sensor for Numa {
     fn skips(&self) -> Vec<Skip> {
         match self.left_out {
             0 => Vec::new(),
-            n => vec![Skip::new("numa/*", format!("{n} beyond the first {MAX_NODES}"))],
+            n => vec![Skip::new("numa/*", format!("{n} nodes beyond the first {MAX_NODES}"))],
         }
     }
 }

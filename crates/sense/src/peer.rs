@@ -140,7 +140,7 @@ impl Peer {
         impostor.map(|other| {
             let other = String::from_utf8_lossy(other.as_bytes()).into_owned();
             let reason = format!(
-                "at {address} answers a node that calls itself `{other}`; one of the two names is \
+                "the node at {address} calls itself `{other}`; one of the two names is \
                  wrong in the configuration"
             );
             Skip::new(what(), reason)

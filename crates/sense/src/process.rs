@@ -191,7 +191,10 @@ impl Sensor for Process {
         match self.walk.left_out {
             0 => Vec::new(),
             n => {
-                vec![Skip::new("process/*_processes", format!("{n} beyond the first {MAX_WALKED}"))]
+                vec![Skip::new(
+                    "process/*_processes",
+                    format!("{n} processes beyond the first {MAX_WALKED}"),
+                )]
             }
         }
     }

@@ -2,7 +2,7 @@
 //!
 //! A program may hang, print for ever, or leave children that hold its output open. So it gets a
 //! process group of its own, which is killed when the time is up, and every wait has a timeout.
-//! That takes a clock.
+//! This module reads a clock for the timeouts.
 
 use std::fmt;
 use std::io::{self, Read as _};

@@ -44,7 +44,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 const HANGS_AFTER: Duration = Duration::from_secs(3);
 
 /// The most mounts without facts that are reported by name.
-const MAX_TOLD: usize = 8;
+const MAX_NAMED: usize = 8;
 
 static METRICS: CapacityMetrics = CapacityMetrics {
     total_bytes: &TOTAL_BYTES,
@@ -55,6 +55,9 @@ static METRICS: CapacityMetrics = CapacityMetrics {
     inodes_free: &INODES_FREE,
     readonly: &READONLY,
 };
+
+const SIZELESS: &str = "does not report a size; FUSE reports it only to the user that mounted it, \
+                        or with `allow_other` to all users";
 
 /// The identity of a mount.
 #[derive(PartialEq)]
@@ -213,11 +216,7 @@ impl Remote {
         let reason = match self.state {
             State::Fine => return None,
             State::Hangs(waited) => format!("has not answered for {} s", waited.as_secs()),
-            State::Sizeless => {
-                "tells no size, so that there is nothing to fill; FUSE tells others \
-                                than its own user none, but with `allow_other`"
-                    .to_owned()
-            }
+            State::Sizeless => SIZELESS.to_owned(),
             State::Refused(errno) => format!("statvfs {path}: {errno}"),
         };
         let mut segment = String::new();
@@ -262,11 +261,11 @@ impl Sensor for RemoteFs {
 
     fn skips(&self) -> Vec<Skip> {
         let mut skips: Vec<_> = self.table.iter().filter_map(Remote::trouble).collect();
-        let untold = skips.len().saturating_sub(MAX_TOLD);
-        skips.truncate(MAX_TOLD);
+        let unnamed = skips.len().saturating_sub(MAX_NAMED);
+        skips.truncate(MAX_NAMED);
         for (count, what) in [
-            (untold, "more without facts, or with old ones".to_owned()),
-            (self.unasked, format!("beyond the first {MAX_MOUNTS} that are mounted")),
+            (unnamed, "more without facts, or with old ones".to_owned()),
+            (self.unasked, format!("mounts beyond the first {MAX_MOUNTS}")),
             (
                 self.askers.waiting(),
                 "not asked, because all threads wait for mounts that hang".to_owned(),

@@ -97,7 +97,7 @@ impl Scontrol {
         listpids::parse(&output).ok_or_else(|| {
             let path = self.path.display();
             format!(
-                "`{path} listpids` lists nothing: most often there is no slurm.conf, or slurmd, which \
+                "`{path} listpids` lists nothing; most often there is no slurm.conf, or slurmd, which \
                  fetches it, starts after the agent"
             )
         })

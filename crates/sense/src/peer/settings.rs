@@ -64,16 +64,19 @@ impl PeerSettings {
         let Self { node, listen, peers, interval, timeout, wall_clock: _ } = self;
         check_name(node)?;
         if peers.len() > MAX_PEERS {
-            return Err(format!("{} peers; a node probes at most {MAX_PEERS}", peers.len()));
+            return Err(format!(
+                "there are {} peers; a node probes at most {MAX_PEERS}",
+                peers.len()
+            ));
         }
         if *interval < MIN_INTERVAL {
-            return Err(format!("an interval of {interval:?}; the shortest is {MIN_INTERVAL:?}"));
+            return Err(format!("the interval is {interval:?}; the shortest is {MIN_INTERVAL:?}"));
         }
         // A longer timeout would need more open probes than are kept.
         let longest = *interval * (MAX_PENDING as u32 - 1);
         if timeout.is_zero() || *timeout > longest {
             return Err(format!(
-                "a timeout of {timeout:?}; with an interval of {interval:?} it is at most {longest:?}"
+                "the timeout is {timeout:?}; with an interval of {interval:?} it is at most {longest:?}"
             ));
         }
         let mut segments = Vec::new();
@@ -111,13 +114,13 @@ fn check_address(
     match listen {
         Some(SocketAddr::V4(own)) if address.is_ipv6() => Err(format!(
             "the peer {name} has the IPv6 address {address}, and this node listens on {own} only; \
-             listen on [::]:{}, which is for IPv4 too",
+             listen on [::]:{}, which serves IPv4 too",
             own.port()
         )),
         Some(SocketAddr::V6(own)) if address.is_ipv4() && !own.ip().is_unspecified() => {
             Err(format!(
                 "the peer {name} has the IPv4 address {address}, and this node listens on {own} \
-                 only; listen on [::]:{}, which is for both",
+                 only; listen on [::]:{}, which serves both",
                 own.port()
             ))
         }

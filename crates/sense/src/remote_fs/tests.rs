@@ -201,8 +201,8 @@ fn many_hanging_mounts_do_not_keep_the_last_one_from_being_asked() {
     assert!(all.table.get("a/mount_point").is_some(), "its mount point is known");
     all.poll(5);
     assert_eq!(all.reason("remote_fs/h").as_deref(), Some("has not answered for 5 s"));
-    let untold = all.reason("remote_fs/*").expect("told");
-    assert_eq!(untold, "2 more without facts, or with old ones");
+    let more = all.reason("remote_fs/*").expect("a reason");
+    assert_eq!(more, "2 more without facts, or with old ones");
 }
 
 #[test]
@@ -214,7 +214,7 @@ fn a_mount_that_refuses_or_has_no_size_is_a_skip_with_its_reason() {
     all.until("it refuses", |all| all.table.get("dead/total_bytes").is_none());
     assert_eq!(all.table.get("dead/responding"), Some(1.0), "an error is an answer");
     assert!(all.table.get("dead/type").is_some(), "it is still mounted");
-    let reason = all.reason("remote_fs/dead").expect("told");
+    let reason = all.reason("remote_fs/dead").expect("a reason");
     assert!(reason.starts_with("statvfs /dead: Transport endpoint is not connected"), "{reason}");
     all.until("the other answers", |all| all.reason("remote_fs/portal").is_some());
     assert!(all.table.0.iter().flatten().all(|(fact, _)| !fact.starts_with("portal/")));
@@ -229,6 +229,6 @@ fn mounts_beyond_the_limit_are_not_asked() {
     let mut all = Setting::new(&paths.iter().map(String::as_str).collect::<Vec<_>>());
     all.poll(1);
     assert_eq!(all.sensor.table.len(), MAX_MOUNTS);
-    let told = all.reason("remote_fs/*").expect("told");
-    assert_eq!(told, "3 beyond the first 64 that are mounted");
+    let reason = all.reason("remote_fs/*").expect("a reason");
+    assert_eq!(reason, "3 mounts beyond the first 64");
 }

@@ -73,8 +73,8 @@ impl Account {
         }
         let mut sum = self.ended;
         now.values().for_each(|process| add(&mut sum, &process.counts));
-        for (told, sum) in self.last_result.iter_mut().zip(sum) {
-            *told = sum.max(*told);
+        for (last, sum) in self.last_result.iter_mut().zip(sum) {
+            *last = sum.max(*last);
         }
         self.processes = now;
         self.last_result

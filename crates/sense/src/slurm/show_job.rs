@@ -51,8 +51,8 @@ impl std::fmt::Display for Unusable {
             Self::Missing(key) => write!(f, "scontrol shows it without {key}"),
             Self::Twice(key) => write!(
                 f,
-                "its name, comment or command holds `{key}=`, so that what Slurm says and what its \
-                 owner says cannot be told apart"
+                "its name, comment or command contains `{key}=`, so Slurm's own `{key}=` cannot be \
+                 recognised"
             ),
         }
     }

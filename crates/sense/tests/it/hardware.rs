@@ -145,7 +145,7 @@ fn a_new_calibration_is_used_unless_it_is_of_another_device() {
     tree.write("calibration.json", "{");
     host.poll(1.0);
     assert!(host.skip("device/*/max_*").expect("a reason").contains("calibration.json"));
-    // There is no file.
+    // The file is removed.
     std::fs::remove_file(&file).expect("there");
     host.poll(1.0);
     assert_eq!(host.skip("device/*/max_*"), None);

@@ -28,7 +28,7 @@ fn a_file_system_is_one_instance_however_often_it_is_mounted() {
 7 1 0:44 / TREE/net rw - nfs4 server:/export rw
 8 1 0:45 / TREE/net2 rw - fuse.sshfs me@host: rw
 9 1 0:46 / TREE/gone rw - ext4 /dev/sdz1 rw
-this is no mount
+this is not a mount
 10 1 0:47 / TREE/short rw\n",
     );
     host.poll(1.0);
@@ -136,8 +136,8 @@ fn file_systems_beyond_the_limits_are_skips() {
     let mut host = mounted(&tree, &(0..300).map(below).collect::<String>());
     assert_eq!(host.poll(1.0).instances("fs/").len(), 128);
     let skips: Vec<_> = host.sensors.iter().flat_map(|s| s.skips()).map(|s| s.reason).collect();
-    assert!(skips[0].starts_with("128 beyond the first 128"), "{skips:?}");
-    assert!(skips[1].starts_with("44 beyond the first 256"), "{skips:?}");
+    assert!(skips[0].starts_with("128 instances beyond the first 128"), "{skips:?}");
+    assert!(skips[1].starts_with("44 file systems beyond the first 256"), "{skips:?}");
 }
 
 #[test]
