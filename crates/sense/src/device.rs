@@ -123,7 +123,7 @@ impl Device {
             Some((path, Err(e))) => {
                 let path = path.display();
                 self.unreadable = Some(format!(
-                    "{path}: {e}; move the file away, and measure again with `skopos calibrate`"
+                    "{path}: {e}; move it away, and measure again with `skopos calibrate`"
                 ));
                 BTreeMap::new()
             }
