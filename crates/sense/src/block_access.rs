@@ -96,7 +96,11 @@ impl BlockAccess {
     fn next_mask(&mut self, devices: &Devices, passed: Duration) -> u64 {
         let accesses = devices.entries().map(|e| e.accesses).sum::<u64>() + devices.beyond();
         let came = accesses.saturating_sub(std::mem::replace(&mut self.accesses, accesses));
-        let rate = came as f64 / passed.as_secs_f64().max(1e-3);
+        // The first poll does not know for how long the program has counted.
+        if passed.is_zero() {
+            return 0;
+        }
+        let rate = came as f64 / passed.as_secs_f64();
         let one_in = (rate / MAX_SAMPLED).ceil().clamp(1.0, (MAX_MASK + 1) as f64);
         (one_in as u64).next_power_of_two() - 1
     }

@@ -342,6 +342,15 @@ fn network() {
 }
 
 #[test]
+fn an_interface_whose_name_is_too_long_for_a_topic_is_refused() {
+    let tree = Tree::of("modern");
+    let name = "x".repeat(300);
+    tree.write("proc/net/dev", format!("{name}: 9 9 0 0 0 0 0 0 9 9 0 0 0 0 0 0\n"));
+    let mut host = tree.host();
+    assert_eq!(host.poll(1.0).instances("netdev/"), Vec::<&str>::new());
+}
+
+#[test]
 fn a_link_that_goes_down_is_seen_at_once() {
     let tree = Tree::of("modern");
     let mut host = tree.host();

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use skopos_model::schema::{self, Metric};
-use skopos_model::{Scalar, Structured, Topic, ValueType};
+use skopos_model::{Error, Scalar, Structured, Topic, ValueType};
 use skopos_sense::{FactId, Opened, Root, Sensor, Sink, Skip, Tick, open_all};
 
 /// The facts that are registered, and their last values.
@@ -30,7 +30,11 @@ struct Fact {
 
 impl Sink for Table {
     fn register(&mut self, metric: &'static Metric, instance: &str) -> FactId {
-        let topic = metric.topic("n", instance).expect("sensors make valid topics");
+        let topic = match metric.topic("n", instance) {
+            // The agent refuses a name that is too long for a topic, too.
+            Err(Error::TopicTooLong(_)) => return FactId::REFUSED,
+            topic => topic.expect("sensors make valid topics"),
+        };
         let known = schema::lookup(&topic).expect("a topic leads back to its metric");
         assert!(std::ptr::eq(known, metric), "{topic}");
         assert!(
