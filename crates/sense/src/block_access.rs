@@ -96,14 +96,18 @@ impl BlockAccess {
     fn next_mask(&mut self, devices: &Devices, passed: Duration) -> u64 {
         let accesses = devices.entries().map(|e| e.accesses).sum::<u64>() + devices.beyond();
         let came = accesses.saturating_sub(std::mem::replace(&mut self.accesses, accesses));
-        // The first poll does not know for how long the program has counted.
-        if passed.is_zero() {
-            return 0;
-        }
-        let rate = came as f64 / passed.as_secs_f64();
-        let one_in = (rate / MAX_SAMPLED).ceil().clamp(1.0, (MAX_MASK + 1) as f64);
-        (one_in as u64).next_power_of_two() - 1
+        mask_for(came, passed)
     }
+}
+
+fn mask_for(came: u64, passed: Duration) -> u64 {
+    // The first poll does not know for how long the program has counted.
+    if passed.is_zero() {
+        return 0;
+    }
+    let rate = came as f64 / passed.as_secs_f64();
+    let one_in = (rate / MAX_SAMPLED).ceil().clamp(1.0, (MAX_MASK + 1) as f64);
+    (one_in as u64).next_power_of_two() - 1
 }
 
 impl Sensor for BlockAccess {
@@ -163,5 +167,25 @@ impl Sensor for BlockAccess {
             skips.push(Skip::new("block_access/*", reason));
         }
         skips
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_are_sampled_by_their_rate_and_not_at_the_first_poll() {
+        let second = Duration::from_secs(1);
+        for (came, passed, expected) in [
+            (20_000, second, 0),
+            (20_001, second, 1),
+            (200_000, second, 15),
+            (u64::MAX, second, MAX_MASK),
+            (0, second, 0),
+            (1_000_000, Duration::ZERO, 0),
+        ] {
+            assert_eq!(mask_for(came, passed), expected, "{came} in {passed:?}");
+        }
     }
 }
