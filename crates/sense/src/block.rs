@@ -1,11 +1,11 @@
 //! `block`: block devices and partitions, from `/proc/diskstats`
 //! (Documentation/admin-guide/iostats.rst).
 //!
-//! With d(x) the growth of x since the last poll, as iostat computes them:
-//! `read_latency = d(read seconds) / d(reads)`, `write_latency` likewise,
-//! `queue_depth_mean = d(queue seconds) / d(time)`, `busy_ratio = d(busy seconds) / d(time)`.
-//! Where a counter went backwards (the device was added anew, or the kernel's 32-bit milliseconds
-//! wrapped) what would be computed from it is not set.
+//! With d(x) as the growth of x since the last poll, these are computed like in iostat:
+//! `read_latency = d(read seconds) / d(reads)`, `write_latency` likewise, `queue_depth_mean =
+//! d(queue seconds) / d(time)`, `busy_ratio = d(busy seconds) / d(time)`. Where a counter went
+//! backwards (the device was added anew, or the kernel's 32-bit milliseconds wrapped), the facts
+//! that are computed from it are not set.
 
 use std::ffi::OsStr;
 use std::io;
@@ -18,24 +18,26 @@ use skopos_model::schema::{Family, Metric};
 
 use crate::file::KernelFile;
 use crate::instances::{Instance, Instances};
-use crate::{Root, Sensor, Skip, Tick, parse};
+use crate::parse;
+use crate::root::Root;
+use crate::sensor::{Sensor, Skip, Tick};
 
-/// The most devices and partitions with facts: a storage server with 100 disks, each reached by
-/// two paths and with a few partitions, has fewer.
+/// The most devices and partitions with facts. A storage server with 100 disks, each reached by two
+/// paths and with a few partitions, has fewer.
 const MAX_DEVICES: usize = 512;
 
-/// What a column counts.
+/// The quantity that a column counts.
 #[derive(Clone, Copy)]
 enum Column {
     Count(&'static Metric),
     Sectors(&'static Metric),
     Millis(&'static Metric),
-    /// Merged requests: nothing that a reader could act on.
+    /// Merged requests, on which a reader could not act.
     Unused,
 }
 use Column::{Count, Millis, Sectors, Unused};
 
-/// diskstats counts in sectors of 512 bytes, whatever the device's own.
+/// diskstats counts in sectors of 512 bytes, whatever the device's own sector size.
 const SECTOR_BYTES: u64 = 512;
 
 /// The columns after the name: 11 of them, 15 since 4.18 (discards), 17 since 5.5 (flushes).
@@ -65,7 +67,7 @@ const WRITE_MILLIS: usize = 7;
 const BUSY_MILLIS: usize = 9;
 const QUEUE_MILLIS: usize = 10;
 
-/// The numbers of one line, and when they were read.
+/// The numbers of one line, and the time when they were read.
 #[derive(Clone, Copy)]
 struct Reading {
     at: Duration,
@@ -73,17 +75,17 @@ struct Reading {
     known: usize,
 }
 
-/// What is kept of a device from one poll to the next.
+/// The state of a device between two polls.
 struct Device {
     last: Option<Reading>,
-    /// No medium at the latest look: a loop device whose file was taken away, an empty card reader.
-    /// The kernel goes on listing it with the counters of the past.
+    /// The device had no medium at the last check: a loop device without its file, or an empty card
+    /// reader. The kernel still lists it with its old counters.
     is_empty: bool,
 }
 
 pub(crate) struct Block {
     file: KernelFile,
-    /// Where the devices' sizes are.
+    /// The folder of the devices' sizes.
     class: PathBuf,
     devices: Instances<Device>,
 }
@@ -98,12 +100,13 @@ impl Block {
     }
 }
 
-/// True if sysfs says that the device has no size, or the one that it is a partition of. Asked only when it is first seen, and while it is
-/// empty whenever it counts something.
+/// Returns true if sysfs gives a size of 0 for the device, or for the device that it is a partition
+/// of. This is checked when the device is first seen; while it is empty, also whenever it counts
+/// something.
 fn is_empty(class: &Path, name: &[u8]) -> bool {
     let folder = class.join(OsStr::from_bytes(name));
-    // The folder of a partition lies in that of its device. A partition stays, and keeps its size, when
-    // the file of a loop device is taken away.
+    // The folder of a partition lies in that of its device. A partition stays, and keeps its size,
+    // when a loop device loses its file.
     let mut sizes = ["size", "../size"].into_iter().map(|size| folder.join(size));
     sizes.any(|path| std::fs::read(path).is_ok_and(|size| parse::trim(&size) == b"0"))
 }
@@ -190,7 +193,7 @@ fn set_derived(device: &mut Instance<Device>, tick: &mut Tick<'_>, last: &Readin
         device.set(tick, &QUEUE_DEPTH_MEAN, depth);
     }
     if let Some(ratio) = per_time(BUSY_MILLIS) {
-        // The kernel counts whole jiffies, which can be a little more than the time passed.
+        // The kernel counts whole jiffies, so the ratio can be slightly above 1.
         device.set(tick, &BUSY_RATIO, ratio.min(1.0));
     }
 }

@@ -1,20 +1,21 @@
-//! `block_access`: how often which part of a block device is accessed.
+//! `block_access`: the number of accesses to each part of a block device.
 //!
-//! A BPF program on the tracepoint `block:block_rq_issue` counts requests where they begin, by device
-//! and region of 1 MiB (`block_access/issued.bpf.c`). It has two tables of 1,024 rows; a poll reads one
-//! and clears it while the other one counts, so what was hot once does not stand in the way of what is
-//! hot now. What a poll finds goes into a table of 4,096 regions with decaying rates, of which the 16
-//! hottest of each device are told. No list of all accesses is ever made, and nothing can overflow.
+//! A BPF program on the tracepoint `block:block_rq_issue` counts requests where they begin, by
+//! device and region of 1 MiB (`bpf/block_access.bpf.c`). It has two tables of 1,024 rows. A poll
+//! reads and clears one table while the other counts, so regions that were hot once do not take the
+//! room of those that are hot now. The rows go into a table of 4,096 regions with decaying rates,
+//! of which the 16 hottest of each device are published. No list of all accesses is ever made, and
+//! nothing can overflow.
 //!
-//! Other ways: the kernel's own histograms of tracepoints (`hist` triggers) need neither clang nor BPF,
-//! and are not there in many kernels (`CONFIG_HIST_TRIGGERS`); a map that is read row by row costs two
-//! system calls a row, where one call reads a whole table here.
+//! There are other ways. The kernel's own histograms of tracepoints (`hist` triggers) do not need
+//! BPF, but many kernels lack them (`CONFIG_HIST_TRIGGERS`). A map that is read row by row costs
+//! two system calls for each row, where one call reads a whole table here.
 //!
-//! What the page cache answers is no access of the device and is not seen. Devices that only pass
-//! requests on (md, device-mapper, zram) issue none; those below them do.
+//! A read that the page cache answers does not access the device and is not seen. Devices that only
+//! pass requests on (md, device-mapper, zram) issue none; the devices below them do.
 //!
-//! Counting costs some 60 ns a request. Beyond [`MAX_LOOKED_AT`] requests a second only one in 2, 4, 8,
-//! ... is looked at, at random, and stands for as many.
+//! Counting costs some 60 ns a request. Beyond [`MAX_SAMPLED`] requests a second the program
+//! samples one in 2, 4, 8, ... at random, and counts it as that many.
 
 mod counter;
 mod regions;
@@ -31,13 +32,15 @@ use skopos_model::schema::block_access::{self, *};
 use self::counter::{Counter, Devices, Entry};
 use self::regions::Regions;
 use crate::instances::Instances;
-use crate::{Root, Sensor, Skip, Tick, parse};
+use crate::parse;
+use crate::root::Root;
+use crate::sensor::{Sensor, Skip, Tick};
 
-/// The most devices: what the program has room for.
+/// The most devices, as in the program.
 const MAX_DEVICES: usize = 64;
 
-/// The most requests a second that are looked at.
-const MAX_LOOKED_AT: f64 = 20_000.0;
+/// The most requests a second that are sampled.
+const MAX_SAMPLED: f64 = 20_000.0;
 
 /// The coarsest sampling: one in 65,536.
 const MAX_MASK: u64 = 0xffff;
@@ -45,7 +48,7 @@ const MAX_MASK: u64 = 0xffff;
 /// Rates are over half a minute, and a poll costs about 0.1 ms while devices are busy.
 const INTERVAL: Duration = Duration::from_secs(5);
 
-/// What is kept of a device from one poll to the next.
+/// The state of a device between two polls.
 #[derive(Clone, Copy)]
 struct Device {
     number: u64,
@@ -80,7 +83,7 @@ impl BlockAccess {
         })
     }
 
-    /// Where sysfs has the device; `None` if it is gone, or has no medium any more.
+    /// Returns the device's folder in sysfs; `None` if it is gone, or no longer has a medium.
     fn place(&self, number: u64) -> Option<PathBuf> {
         // The kernel's own dev_t.
         let (major, minor) = (number >> 20, number & 0xf_ffff);
@@ -89,14 +92,22 @@ impl BlockAccess {
         if parse::trim(&size) == b"0" { None } else { std::fs::read_link(place).ok() }
     }
 
-    /// How many of the requests to look at, after so many came in the time `passed`.
+    /// Returns the mask for sampling requests, from the number that came in the time `passed`.
     fn next_mask(&mut self, devices: &Devices, passed: Duration) -> u64 {
         let accesses = devices.entries().map(|e| e.accesses).sum::<u64>() + devices.beyond();
         let came = accesses.saturating_sub(std::mem::replace(&mut self.accesses, accesses));
-        let rate = came as f64 / passed.as_secs_f64().max(1e-3);
-        let one_in = (rate / MAX_LOOKED_AT).ceil().clamp(1.0, (MAX_MASK + 1) as f64);
-        (one_in as u64).next_power_of_two() - 1
+        mask_for(came, passed)
     }
+}
+
+fn mask_for(came: u64, passed: Duration) -> u64 {
+    // The first poll does not know for how long the program has counted.
+    if passed.is_zero() {
+        return 0;
+    }
+    let rate = came as f64 / passed.as_secs_f64();
+    let one_in = (rate / MAX_SAMPLED).ceil().clamp(1.0, (MAX_MASK + 1) as f64);
+    (one_in as u64).next_power_of_two() - 1
 }
 
 impl Sensor for BlockAccess {
@@ -110,14 +121,14 @@ impl Sensor for BlockAccess {
         let weight = self.counter.mask() + 1;
         let devices = self.counter.devices().map_err(io::Error::other)?;
         let mask = self.next_mask(&devices, passed);
-        let table = self.counter.turn(mask).map_err(io::Error::other)?;
+        let table = self.counter.swap_tables(mask).map_err(io::Error::other)?;
         let forgotten = self.regions.add(table.rows(), passed);
         self.beyond = devices.beyond();
         self.devices.begin();
         for entry in devices.entries() {
             let Entry { number, accesses, sampled } = entry;
             let before = self.sampled.insert(number, sampled).unwrap_or(0);
-            let looked_at = sampled.saturating_sub(before) * weight;
+            let counted = sampled.saturating_sub(before) * weight;
             let Some(place) = self.place(number) else {
                 self.regions.remove(number);
                 continue;
@@ -126,12 +137,12 @@ impl Sensor for BlockAccess {
             let new = Device { number, unplaced: 0 };
             let Some(device) = self.devices.see(tick.sink, name, || new) else { continue };
             if device.state.number != number {
-                // Another device of the same name.
+                // Another device with the same name.
                 device.state = new;
             }
             let in_rows = |&(key, _): &(u64, u64)| key >> 32 == number;
             let placed: u64 = table.rows().filter(in_rows).map(|(_, count)| count).sum();
-            let lost = looked_at.saturating_sub(placed) + forgotten.get(&number).unwrap_or(&0);
+            let lost = counted.saturating_sub(placed) + forgotten.get(&number).unwrap_or(&0);
             device.state.unplaced += lost;
             let unplaced = device.state.unplaced;
             device.set(tick, &ACCESSES_TOTAL, accesses);
@@ -156,5 +167,25 @@ impl Sensor for BlockAccess {
             skips.push(Skip::new("block_access/*", reason));
         }
         skips
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_are_sampled_by_their_rate_and_not_at_the_first_poll() {
+        let second = Duration::from_secs(1);
+        for (came, passed, expected) in [
+            (20_000, second, 0),
+            (20_001, second, 1),
+            (200_000, second, 15),
+            (u64::MAX, second, MAX_MASK),
+            (0, second, 0),
+            (1_000_000, Duration::ZERO, 0),
+        ] {
+            assert_eq!(mask_for(came, passed), expected, "{came} in {passed:?}");
+        }
     }
 }

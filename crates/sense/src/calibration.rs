@@ -1,14 +1,15 @@
-//! What devices were measured to be able to do, as `skopos calibrate` stores it.
+//! The measured limits of devices, as `skopos calibrate` stores them.
 //!
-//! One JSON file for all devices of a machine, so that it can be read and carried along:
+//! One JSON file holds all devices of a machine, so that it can be read and copied:
 //!
 //! ```json
 //! {"version": 1, "devices": {"nvme0n1": {"disk": {...}, "measured_at_seconds": 1.8e9,
 //!   "kernel": "6.18.5", "method": {...}, "load": {...}, "read_bytes_per_second": {...}, ...}}}
 //! ```
 //!
-//! It is replaced as a whole: written beside, synced, renamed. A file of another version, one that
-//! is too large, or one that is no JSON, is an error and never a part of the truth.
+//! The file is replaced as a whole: the new content is written to a temporary file beside it,
+//! synced and renamed. A file that has another version, is too large or is not JSON is an error as
+//! a whole.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -22,7 +23,7 @@ use crate::disk::Disk;
 /// The version of the format that this code writes and reads.
 pub const VERSION: u32 = 1;
 
-/// The largest file: a thousand devices take less, and more is none of ours.
+/// The largest file. A thousand devices take less; a larger file was not written by Skopos.
 const MAX_FILE_BYTES: u64 = 4 << 20;
 
 /// All calibrations of a machine, by the kernel's name of the device.
@@ -30,35 +31,35 @@ const MAX_FILE_BYTES: u64 = 4 << 20;
 pub struct Calibrations {
     /// [`VERSION`].
     pub version: u32,
-    /// One a device, the latest.
+    /// The latest calibration of each device.
     pub devices: BTreeMap<String, Calibration>,
 }
 
-/// What one device was measured to be able to do, and under which conditions.
+/// The measured limits of one device, and the conditions of the measurement.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Calibration {
-    /// Which device; one of another size or model is not the one that was measured.
+    /// The device. A device of another size or model is not the one that was measured.
     pub disk: Disk,
-    /// What was measured, and how.
+    /// The results, and how they were measured.
     #[serde(flatten)]
     pub measured: Measured,
 }
 
-/// What was measured, and how.
+/// The results of one measurement, and how they were measured.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Measured {
-    /// When, as UNIX time in seconds.
+    /// The time of the measurement, as UNIX time in seconds.
     pub measured_at_seconds: f64,
     /// The kernel's release.
     pub kernel: String,
-    /// How it was measured.
+    /// The method of the measurement.
     pub method: Method,
-    /// What else the machine did meanwhile.
+    /// The load of the machine at that time.
     pub load: Load,
     /// Highest bandwidth of sequential reads, in bytes a second.
     pub read_bytes_per_second: Measure,
-    /// Highest bandwidth of sequential writes, in bytes a second; `None` if there was no file system
-    /// to put a file on, since nothing is ever written to a raw device.
+    /// Highest bandwidth of sequential writes, in bytes a second. `None` if the device has no file
+    /// system for a temporary file, since Skopos never writes to a raw device.
     pub write_bytes_per_second: Option<Measure>,
     /// Random reads of 4 KiB with many in flight, in requests a second.
     pub read_requests_per_second: Measure,
@@ -69,18 +70,18 @@ pub struct Measured {
 /// Several runs of one measurement.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Measure {
-    /// The middle one.
+    /// The median of the runs.
     pub median: f64,
-    /// The least.
+    /// The smallest result.
     pub min: f64,
-    /// The greatest.
+    /// The greatest result.
     pub max: f64,
-    /// All, in the order in which they were measured.
+    /// All results, in the order in which they were measured.
     pub runs: Vec<f64>,
 }
 
 impl Measure {
-    /// Sums up `runs`, of which there must be one at least.
+    /// Summarises `runs`; `None` if there are no runs.
     pub fn of(runs: Vec<f64>) -> Option<Self> {
         let mut sorted = runs.clone();
         sorted.sort_by(f64::total_cmp);
@@ -93,22 +94,23 @@ impl Measure {
         Some(Self { median, min, max, runs })
     }
 
-    /// Distance from least to greatest, as a share of the median.
+    /// Returns the distance from the smallest to the greatest result, as a share of the median.
     pub fn spread_ratio(&self) -> f64 {
         if self.median > 0.0 { (self.max - self.min) / self.median } else { 0.0 }
     }
 }
 
-/// How a device was measured.
+/// The method by which a device was measured.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Method {
-    /// What was read: the raw device, or a temporary file on it.
+    /// The source of the reads: the raw device, or a temporary file on it.
     pub reads_from: String,
-    /// What was written: a temporary file, if anything.
+    /// The destination of the writes: a temporary file, if anything was written.
     pub writes_to: Option<String>,
     /// True if reads and writes went around the page cache (`O_DIRECT`).
     pub direct: bool,
-    /// How much of the device was used: the size of the file, or of what was read of the device.
+    /// The part of the device that was used, in bytes: the size of the file, or of the part that
+    /// was read from the device.
     pub used_bytes: u64,
     /// Length of a sequential request, in bytes.
     pub block_bytes: u64,
@@ -116,11 +118,11 @@ pub struct Method {
     pub in_flight: u64,
     /// Random reads in flight at a time.
     pub random_in_flight: u64,
-    /// How often each was measured.
+    /// The number of times each measurement was repeated.
     pub runs: u64,
 }
 
-/// What else a machine did while it was measured.
+/// The load of a machine while it was measured.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Load {
     /// Share of the time before the measurement in which the device was busy.
@@ -130,10 +132,10 @@ pub struct Load {
 }
 
 impl Calibrations {
-    /// Reads the file; `None` if there is none.
+    /// Reads the file; `None` if it does not exist.
     ///
     /// # Errors
-    /// It cannot be read, is too large, is not of this format or of another version.
+    /// The file cannot be read, is too large, does not have this format or has another version.
     pub fn load(path: &Path) -> io::Result<Option<Self>> {
         let file = match File::open(path) {
             Ok(file) => file,
@@ -141,23 +143,26 @@ impl Calibrations {
             Err(e) => return Err(e),
         };
         let meta = file.metadata()?;
-        // A pipe in its place would keep the reader for ever, a device would never end.
+        // Reading a pipe could wait for ever, and a device file may not have an end.
         if !meta.is_file() || meta.len() > MAX_FILE_BYTES {
-            return Err(invalid(format!("no file of at most {MAX_FILE_BYTES} bytes")));
+            return Err(invalid(format!("not a file of at most {MAX_FILE_BYTES} bytes")));
         }
         let read: Self = serde_json::from_reader(io::Read::take(file, MAX_FILE_BYTES))
             .map_err(|e| invalid(e.to_string()))?;
         if read.version != VERSION {
-            return Err(invalid(format!("version {}, this reads {VERSION}", read.version)));
+            return Err(invalid(format!(
+                "its version is {}; this program reads version {VERSION}",
+                read.version
+            )));
         }
         Ok(Some(read))
     }
 
-    /// Makes the folder of the file and reads what is there, so that what cannot be stored is known
-    /// before it is measured.
+    /// Makes the folder of the file and reads an existing file, so that an error shows before the
+    /// measurement and not after it.
     ///
     /// # Errors
-    /// As [`load`](Self::load); the folder cannot be made or written to.
+    /// The errors of [`load`](Self::load); or the folder cannot be made or written to.
     pub fn prepare(path: &Path) -> io::Result<()> {
         let folder = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
         fs::create_dir_all(folder)?;
@@ -165,18 +170,19 @@ impl Calibrations {
         Self::load(path).map(drop)
     }
 
-    /// Puts the calibration of one device into the file and leaves the others as they are. The file
-    /// and its folder are made if they are not there.
+    /// Stores the calibration of one device in the file and leaves the others as they are. Makes
+    /// the file and its folder if they do not exist.
     ///
     /// # Errors
-    /// A file that is there cannot be read (it is not replaced), or writing fails.
+    /// An existing file cannot be read (then it is not replaced), or writing fails.
     pub fn store(path: &Path, calibration: &Calibration) -> io::Result<()> {
         let folder = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
         fs::create_dir_all(folder)?;
         let mut all =
             Self::load(path)?.unwrap_or(Self { version: VERSION, devices: BTreeMap::new() });
         all.devices.insert(calibration.disk.name.clone(), calibration.clone());
-        // Of this process, so that two that store at a time do not write into one file.
+        // The process id is in the name, so that two processes that store at the same time do not
+        // write into one file.
         let beside = path.with_extension(format!("json.{}", std::process::id()));
         let stored = write_synced(&beside, &all).and_then(|()| fs::rename(&beside, path));
         if stored.is_err() {
@@ -246,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_stored_is_loaded_and_others_stay() {
+    fn a_stored_calibration_is_loaded_and_others_stay() {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let path = folder.path().join("deep/calibration.json");
         assert_eq!(Calibrations::load(&path).expect("nothing there"), None);
@@ -261,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_not_ours_is_refused_and_not_replaced() {
+    fn a_foreign_file_is_refused_and_not_replaced() {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let path = folder.path().join("calibration.json");
         for text in ["", "{", "[1]", r#"{"version": 2, "devices": {}}"#] {

@@ -1,4 +1,5 @@
-//! How full a file system is, from statvfs(3): the same facts of local and of remote ones.
+//! The free and used space of a file system, from statvfs(3): the same facts for local and remote
+//! ones.
 
 use std::ffi::CStr;
 
@@ -6,23 +7,23 @@ use rustix::fs::{StatVfs, StatVfsMountFlags};
 use rustix::io::Errno;
 use skopos_model::schema::Metric;
 
-use crate::Tick;
 use crate::instances::Instance;
+use crate::sensor::Tick;
 
-/// What statvfs tells.
+/// The result of statvfs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Capacity {
     total_bytes: u64,
     free_bytes: u64,
     available_bytes: u64,
-    /// `None` if there is nothing that could be filled.
+    /// `None` if there are no blocks that could be filled.
     used_ratio: Option<f64>,
-    /// All and free ones; `None` if there is no limit.
+    /// The number of inodes and of free ones; `None` if there is no limit.
     inodes: Option<(u64, u64)>,
     readonly: bool,
 }
 
-/// What a family calls these facts.
+/// The metrics of these facts in one family.
 pub(crate) struct CapacityMetrics {
     pub(crate) total_bytes: &'static Metric,
     pub(crate) free_bytes: &'static Metric,
@@ -34,8 +35,9 @@ pub(crate) struct CapacityMetrics {
 }
 
 impl Capacity {
-    /// Asks the file system that is mounted at `path`; `None` if it has no blocks to fill, which df
-    /// does not show either. Whoever stands behind it decides when the call returns.
+    /// Asks the file system that is mounted at `path`. Returns `None` if it has no blocks to fill;
+    /// df does not show such a file system either. The call may hang with the server or device
+    /// behind it.
     pub(crate) fn ask(path: &CStr) -> Result<Option<Self>, Errno> {
         rustix::fs::statvfs(path).map(|stat| (stat.f_blocks > 0).then(|| Self::of(&stat)))
     }
@@ -55,7 +57,7 @@ impl Capacity {
         }
     }
 
-    /// Hands it over as facts of `instance`.
+    /// Sets these facts of `instance`.
     pub(crate) fn set<T>(
         &self,
         instance: &mut Instance<T>,
@@ -77,7 +79,7 @@ impl Capacity {
 }
 
 impl CapacityMetrics {
-    /// Takes these facts of `instance` away: it no longer tells them.
+    /// Removes these facts of `instance`, which no longer reports them.
     pub(crate) fn unset<T>(&self, instance: &mut Instance<T>, tick: &mut Tick<'_>) {
         for metric in [
             self.total_bytes,

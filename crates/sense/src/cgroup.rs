@@ -1,20 +1,21 @@
-//! `cgroup`: what control groups use, v1, v2 and hybrid
+//! `cgroup`: the resources that control groups use, v1, v2 and hybrid
 //! (Documentation/admin-guide/cgroup-v1, cgroup-v2.rst).
 //!
-//! The hierarchies are found in `/proc/self/mountinfo`. A group is a folder in one of them; groups
-//! of several hierarchies with the same path are one instance, to which each adds its controllers'
-//! facts. What hierarchies and groups are is in `cgroup/tree.rs`, which file feeds what in
-//! `cgroup/files.rs`.
+//! The hierarchies are listed in `/proc/self/mountinfo`. A group is a folder in one of them. Groups
+//! of several hierarchies with the same path are one instance, to which each hierarchy adds the
+//! facts of its controllers. `cgroup/tree.rs` has hierarchies and groups, `cgroup/files.rs` the
+//! files and the facts that they feed.
 //!
 //! # Cost
 //! Nodes have hundreds of groups, and a file costs one to three microseconds. So a tick reads
-//! [`READS_PER_TICK`] files, asks [`CHECKS_PER_TICK`] folders whether their children changed, and
-//! reads the limits and peaks of one group (a new one's at once, else as [`SLOW_CYCLE_TICKS`] says),
-//! each going on where the last tick stopped. On a node with few groups that is all of them; on a
-//! big one facts are some ticks old. In the same turn the group is asked for files that it did not
-//! have before: those of a controller that was enabled since. A folder's children are counted by its
-//! `st_nlink`, so that only a folder that changed is listed. Files stay open up to
-//! [`MAX_KEPT_FILES`]; those beyond are opened for each reading.
+//! [`READS_PER_TICK`] files, checks [`CHECKS_PER_TICK`] folders for new children, and reads the
+//! limits and peaks of one group (those of a new group at once, the others in turn, see
+//! [`SLOW_CYCLE_TICKS`]). Each of the three continues where the last tick stopped. On a node with
+//! few groups a tick reads all of them; on a big one facts are some ticks old. When it is a group's
+//! turn, the sensor also opens files that the group did not have before: those of a controller that
+//! was enabled since. The number of a folder's children is its `st_nlink`, so only a folder that
+//! changed is listed. Up to [`MAX_KEPT_FILES`] files stay open; the others are opened for each
+//! reading.
 
 mod files;
 mod tree;
@@ -32,34 +33,35 @@ use self::files::Source;
 use self::tree::{Group, GroupFile, Hierarchy, children, hierarchies, open};
 use crate::facts::Facts;
 use crate::file::read_record;
-use crate::{Root, Sensor, Sink, Skip, Tick};
+use crate::root::Root;
+use crate::sensor::{Sensor, Sink, Skip, Tick};
 
 /// The most groups with facts, over all hierarchies.
 const MAX_GROUPS: usize = 256;
 
-/// How deep groups have facts: Slurm's steps (`slurm/uid_N/job_N/step_N`) and a container
-/// platform's containers are at 4, their insides below.
+/// The depth up to which groups have facts. Slurm's steps (`slurm/uid_N/job_N/step_N`) and the
+/// containers of a container platform are at depth 4, and their inner groups below.
 const MAX_DEPTH: usize = 4;
 
-/// Half of the 1,024 descriptors that a process usually may have.
+/// Half of the 1,024 descriptors that a process may usually have.
 const MAX_KEPT_FILES: usize = 512;
 
-/// 150 microseconds of reading when nothing is in the caches: a full table of groups with three
-/// files each takes twelve ticks.
+/// Reading takes 150 microseconds with cold caches. A full table of groups with three files each
+/// takes twelve ticks.
 const READS_PER_TICK: usize = 64;
 
-/// All folders of a full table are asked within 128 ticks; those of a quiet node within a few.
+/// All folders of a full table are checked within 128 ticks, those of a quiet node within a few.
 const CHECKS_PER_TICK: usize = 2;
 
-/// In how many ticks the limits and peaks of every group are read again, one group at a tick; more
-/// groups take as many ticks as they are. Limits rarely change, and the kernel keeps peaks and counts
-/// of kills for us.
+/// The number of ticks in which the limits and peaks of every group are read again, one group at a
+/// tick; more groups take more ticks. Limits rarely change, and the kernel itself keeps peaks and
+/// counts of kills.
 const SLOW_CYCLE_TICKS: usize = 32;
 
 pub(crate) struct Cgroup {
     hierarchies: Vec<Hierarchy>,
     groups: Vec<Group>,
-    /// Where the next tick goes on.
+    /// The place where the next tick continues.
     next_read: usize,
     next_check: usize,
     next_slow: usize,
@@ -93,7 +95,7 @@ impl Cgroup {
             let point = sensor.hierarchies[hierarchy].point.clone();
             sensor.add(hierarchy, point, 0);
         }
-        // Breadth first: groups that this finds are appended, and checked in their turn.
+        // Breadth first: groups that are found here are appended, and checked in their turn.
         let mut at = 0;
         while at < sensor.groups.len() {
             sensor.check(at);
@@ -126,7 +128,7 @@ impl Cgroup {
         true
     }
 
-    /// Opens the files that the group at `at` has and that it was not known to have.
+    /// Opens the files that the group at `at` has, but did not have when it was last checked.
     fn open_files(&mut self, at: usize) {
         let Self { hierarchies, groups, path, .. } = self;
         for &source in &hierarchies[groups[at].hierarchy].sources {
@@ -137,7 +139,7 @@ impl Cgroup {
             }
             let kept = match open(&group.folder, source.file, path) {
                 Ok(file) => may_be_kept(groups, source).then(|| File::from(file)),
-                // The process has no descriptor left now; it may when the file is to be read.
+                // The process has no free descriptor now, but may have one when the file is read.
                 Err(e) if is_out_of_descriptors(&e) => None,
                 Err(_) => continue,
             };
@@ -145,7 +147,8 @@ impl Cgroup {
         }
     }
 
-    /// Looks whether the group's children changed, and adds the new ones. False if it is gone.
+    /// Checks whether the group's children changed, and adds the new ones. Returns false if it is
+    /// gone.
     fn check(&mut self, at: usize) -> bool {
         let group = &self.groups[at];
         let folder = group.folder.as_c_str();
@@ -160,7 +163,7 @@ impl Cgroup {
         let mut left_out = 0;
         // A group without children has 2 links: itself, and its name in its parent.
         if depth > MAX_DEPTH || self.groups.len() >= MAX_GROUPS {
-            // There is nothing to add, so a folder of thousands need not be listed.
+            // Nothing can be added, so a folder of thousands need not be listed.
             let known = self.groups.iter().filter(|g| parent(&g.folder) == folder.to_bytes());
             left_out = links.saturating_sub(2 + known.count() as u64);
         } else if links != 2 {
@@ -180,8 +183,8 @@ impl Cgroup {
     fn remove(&mut self, at: usize, sink: &mut dyn Sink) {
         let mut gone = self.groups.swap_remove(at);
         gone.facts.unregister(sink);
-        // Its parent may have another child in its place, and as many links as before; and there is
-        // room again for groups that were left out.
+        // Its parent may have another child in its place, and so the same number of links. There is
+        // also room again for groups that were left out.
         let parent = parent(&gone.folder);
         for group in &mut self.groups {
             if group.children_left_out > 0 || group.folder.as_bytes() == parent {
@@ -203,8 +206,8 @@ impl Cgroup {
         }
     }
 
-    /// Reads the slow files of the group at `at`, or the others. Returns how many; `None` if the
-    /// group is gone.
+    /// Reads the slow files of the group at `at`, or the others, and returns their number; `None`
+    /// if the group is gone.
     fn read(&mut self, at: usize, slow: bool, tick: &mut Tick<'_>) -> Option<usize> {
         let Self { groups, buffer, path, .. } = self;
         let Group { folder, facts, files, .. } = &mut groups[at];
@@ -219,14 +222,14 @@ impl Cgroup {
             match text {
                 Ok(text) => (source.set)(facts, tick, text),
                 Err(e) if is_gone(&e) => return None,
-                // A controller that refuses an answer says nothing about the others.
+                // A controller that refuses to answer does not affect the others.
                 Err(_) => {}
             }
         }
         Some(reads)
     }
 
-    /// Reads the slow files of one group, if one's turn has come, and looks for new ones.
+    /// Reads the slow files of one group, if it is a group's turn, and looks for new files.
     fn read_slow(&mut self, tick: &mut Tick<'_>) {
         if self.groups.is_empty() {
             return;
@@ -285,7 +288,7 @@ impl Sensor for Cgroup {
     }
 }
 
-/// In a hybrid setup v1's `cpuacct` and v2 both know a group's time: the first is taken.
+/// In a hybrid setup both v1's `cpuacct` and v2 count a group's time. The first one is used.
 fn another_has_cpu_time(groups: &[Group], at: usize) -> bool {
     let instance = groups[at].facts.instance();
     let mut others = groups.iter().enumerate().filter(|(other, _)| *other != at);
@@ -301,13 +304,13 @@ fn wrapped(at: usize, len: usize) -> usize {
     if at < len { at } else { 0 }
 }
 
-/// The folder that `folder` lies in.
+/// Returns the folder that `folder` lies in.
 fn parent(folder: &CStr) -> &[u8] {
     let folder = folder.to_bytes();
     &folder[..folder.iter().rposition(|&b| b == b'/').unwrap_or(0)]
 }
 
-/// What a file of a removed group answers.
+/// The errors of a file whose group was removed.
 fn is_gone(e: &io::Error) -> bool {
     is_one_of(e, [Errno::NODEV, Errno::NOENT])
 }

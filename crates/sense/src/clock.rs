@@ -1,9 +1,9 @@
-//! `clock`: the system clock beside the hardware counter that it is made from
+//! `clock`: the system clock, compared with the hardware counter that it is made from
 //! (Documentation/timers/timekeeping.rst, clock_gettime(2)).
 //!
-//! The kernel makes the system time out of a counter of the hardware. A time service steers it in two
-//! ways: it *slews*, which lets the clock run faster or slower than the counter, or it *steps*, which
-//! sets it. With d(x) the growth of x since the last poll,
+//! The kernel derives the system time from a hardware counter. A time service adjusts it in two
+//! ways: it *slews* the clock, which makes it run faster or slower than the counter, or it *steps*
+//! it, which sets it. With d(x) as the growth of x since the last poll,
 //!
 //! ```text
 //! drift_ppm = (d(CLOCK_MONOTONIC) / d(CLOCK_MONOTONIC_RAW) - 1) * 10^6
@@ -11,11 +11,12 @@
 //! ```
 //!
 //! `CLOCK_MONOTONIC_RAW` is the bare counter, `CLOCK_MONOTONIC` is slewed and never stepped,
-//! `CLOCK_REALTIME` is both, and only `CLOCK_BOOTTIME` goes on while the machine sleeps. How far the
-//! system time is from that of others is not to be had from one machine: `peer` asks them.
+//! `CLOCK_REALTIME` is both, and only `CLOCK_BOOTTIME` continues while the machine sleeps. The
+//! distance from the clocks of other machines cannot be measured on one machine; `peer` measures
+//! it.
 //!
-//! Other sensors know no clock. Here, reading clocks is what is measured, and [`now`] is the only
-//! place that does.
+//! Other sensors do not read clocks. This one measures them, and [`now`] is the only place that
+//! reads them.
 
 use std::io;
 use std::time::Duration;
@@ -25,29 +26,30 @@ use skopos_model::schema::Family;
 use skopos_model::schema::clock::{self, *};
 
 use crate::facts::Facts;
-use crate::{Sensor, Skip, Tick};
+use crate::sensor::{Sensor, Skip, Tick};
 
-/// Reading five clocks takes a fifth of a microsecond. If it took longer than this the thread was
-/// interrupted in between, and the clocks were not read at one time.
+/// Reading five clocks takes a fifth of a microsecond. If it took longer than this, the thread was
+/// interrupted in between, and the clocks were not read at the same time.
 const MAX_READING_NANOS: i64 = 5_000;
 
-/// How often a reading that was interrupted is tried again. The best one counts.
+/// The number of attempts to read the clocks without an interruption. The best attempt counts.
 const ATTEMPTS: usize = 4;
 
-/// A smaller difference is no step but an interruption between two clocks. Time services slew what is
-/// smaller than 0.1 s; those that step do it by at least a millisecond.
+/// A smaller difference is not a step but an interruption between two clocks. Time services slew
+/// differences below 0.1 s; those that step do it by at least a millisecond.
 const MIN_STEP_NANOS: i64 = 500_000;
 
-/// Below this the drift would be noise: clocks that are read 50 ns apart, over this time, are wrong
-/// by half a millionth.
+/// In a shorter time the drift would be noise: clocks that are read 50 ns apart, over this time,
+/// are wrong by half a millionth.
 const MIN_DRIFT_TIME: Duration = Duration::from_millis(100);
 
-/// The drift of a clock moves over minutes, and a longer time between two readings tells it better.
+/// The drift of a clock changes within minutes, and a longer time between two readings measures it
+/// better.
 const INTERVAL: Duration = Duration::from_secs(10);
 
 const NANOS_PER_SECOND: i64 = 1_000_000_000;
 
-/// Nanoseconds of a clock, by the name that the kernel has for it.
+/// Returns the nanoseconds of the kernel's clock with this name.
 pub(crate) fn now(clock: ClockId) -> i64 {
     nanos(clock_gettime(clock))
 }
@@ -63,14 +65,14 @@ struct Reading {
     monotonic: i64,
     boottime: i64,
     realtime: i64,
-    /// `None` where the kernel has no such clock.
+    /// `None` where the kernel does not have this clock.
     tai: Option<i64>,
-    /// How long the reading took.
+    /// The time that the reading took.
     took: i64,
 }
 
 impl Reading {
-    /// The best of a few attempts.
+    /// Returns the best of a few attempts.
     fn take() -> Self {
         let mut best = Self::take_once();
         for _ in 1..ATTEMPTS {
@@ -96,7 +98,7 @@ impl Reading {
     }
 }
 
-/// What is known of the clock's course since the first reading.
+/// The course of the clock since the first reading.
 struct Course {
     first: Reading,
     last: Reading,
@@ -110,8 +112,8 @@ impl Course {
         Self { first, last: first, steps: 0, stepped: 0 }
     }
 
-    /// Goes on to `next`; returns the drift since the reading before, in millionths, if enough time
-    /// passed to tell.
+    /// Continues with `next`. Returns the drift since the reading before, in millionths, if enough
+    /// time has passed.
     fn advance(&mut self, next: Reading) -> Option<f64> {
         let last = std::mem::replace(&mut self.last, next);
         let step = (next.realtime - last.realtime) - (next.boottime - last.boottime);
@@ -124,14 +126,15 @@ impl Course {
         is_enough.then(|| (next.monotonic - last.monotonic - raw) as f64 * 1e6 / raw as f64)
     }
 
-    /// What the system time gained on the bare counter, in nanoseconds. Sleep is no gain.
+    /// Returns the nanoseconds that the system time gained on the bare counter. Sleep does not
+    /// count.
     fn deviation(&self) -> i64 {
         let slewed =
             (self.last.monotonic - self.first.monotonic) - (self.last.raw - self.first.raw);
         slewed + self.stepped
     }
 
-    /// Whole seconds: the two clocks are the same one, some seconds apart.
+    /// Returns whole seconds, since the two clocks differ by a number of seconds only.
     fn tai_offset_seconds(&self) -> Option<f64> {
         self.last.tai.map(|tai| seconds(tai - self.last.realtime).round())
     }
@@ -143,7 +146,7 @@ pub(crate) struct Clock {
 }
 
 impl Clock {
-    /// There is no machine without clocks.
+    /// Always succeeds: every machine has clocks.
     pub(crate) fn open() -> Result<Self, Skip> {
         Ok(Self { facts: Facts::of_node(&clock::FAMILY), course: Course::new(Reading::take()) })
     }
@@ -190,7 +193,7 @@ mod tests {
         took: 200,
     };
 
-    /// So many nanoseconds of the bare counter later.
+    /// Returns a reading taken this many nanoseconds of the bare counter later.
     fn later(from: Reading, raw: i64, gained: i64, slept: i64, step: i64) -> Reading {
         let awake = raw + gained;
         Reading {
@@ -204,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn drift_is_what_the_clock_gains_on_the_counter() {
+    fn drift_is_the_gain_of_the_clock_on_the_counter() {
         let mut course = Course::new(START);
         let ten = 10 * NANOS_PER_SECOND;
         let faster = later(START, ten, 420_000, 0, 0);
@@ -216,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn a_step_is_no_drift_and_sleep_is_no_step() {
+    fn a_step_is_not_drift_and_sleep_is_not_a_step() {
         let mut course = Course::new(START);
         let set_back = later(START, NANOS_PER_SECOND, 0, 0, -2_500_000_000);
         assert_eq!(course.advance(set_back), Some(0.0));
@@ -229,14 +232,14 @@ mod tests {
     }
 
     #[test]
-    fn an_interruption_between_two_clocks_is_no_step() {
+    fn an_interruption_between_two_clocks_is_not_a_step() {
         let mut course = Course::new(START);
         course.advance(later(START, NANOS_PER_SECOND, 0, 0, MIN_STEP_NANOS - 1));
         assert_eq!((course.steps, course.stepped), (0, 0));
     }
 
     #[test]
-    fn over_a_moment_there_is_no_drift_to_tell() {
+    fn a_moment_is_too_short_to_measure_drift() {
         let mut course = Course::new(START);
         assert_eq!(course.advance(later(START, 99_000_000, 50, 0, 0)), None);
     }

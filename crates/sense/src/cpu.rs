@@ -1,10 +1,10 @@
-//! `cpu`: time of the cores and what the scheduler did with it, from `/proc/stat` (proc(5)).
+//! `cpu`: time of the cores and the scheduler's work, from `/proc/stat` (proc(5)).
 //!
 //! `busy_ratio = (all - idle - iowait) / all`, over the first eight columns and the time since the
 //! last poll. The columns `guest` and `guest_nice` are parts of `user` and `nice`.
 //!
-//! On a machine with many interrupt lines this file is dear to make (its line `intr` has a number
-//! for each), so all that Skopos wants of it is read here, in one go.
+//! On a machine with many interrupt lines the kernel takes long to make this file (its line `intr`
+//! has a number for each), so everything that Skopos needs from it is read here, at once.
 
 use std::io;
 
@@ -13,12 +13,14 @@ use skopos_model::schema::{Family, Metric};
 
 use crate::file::KernelFile;
 use crate::instances::{Instance, Instances};
-use crate::{Root, Sensor, Skip, Tick, parse};
+use crate::parse;
+use crate::root::Root;
+use crate::sensor::{Sensor, Skip, Tick};
 
-/// The most cores with facts of their own: the largest nodes sold have 2,048 threads.
+/// The most cores with facts of their own. The largest nodes on sale have 2,048 threads.
 const MAX_CORES: usize = 2048;
 
-/// The columns whose sum is all time; `guest` and `guest_nice` follow them.
+/// The columns whose sum is the whole time. `guest` and `guest_nice` follow them.
 static COLUMNS: [&Metric; 8] = [
     &USER_SECONDS_TOTAL,
     &NICE_SECONDS_TOTAL,
@@ -47,7 +49,7 @@ type Ticks = [u64; GUEST_NICE + 1];
 
 pub(crate) struct Cpu {
     file: KernelFile,
-    /// With the ticks of the last poll.
+    /// Each core's ticks at the last poll.
     cores: Instances<Option<Ticks>>,
     ticks_per_second: f64,
 }

@@ -1,14 +1,15 @@
-//! `device`: what whole block devices are, from `/sys/block`
-//! (Documentation/ABI/stable/sysfs-block), and what they were measured to be able to do, from the
-//! file of [`crate::calibration`].
+//! `device`: properties of whole block devices, from `/sys/block`
+//! (Documentation/ABI/stable/sysfs-block), and their measured limits, from the file of
+//! [`crate::calibration`].
 //!
-//! `concurrency` is how many requests the hardware takes at a time: the sum over its hardware queues
-//! of `mq/N/nr_tags`, or `device/queue_depth` where a SCSI device takes fewer. (`queue/nr_requests`
-//! is no help: with an I/O scheduler it counts what the kernel holds back, too.) Devices without
-//! hardware queues, such as md and dm, have none.
+//! `concurrency` is the number of requests that the hardware takes at a time: the sum of
+//! `mq/N/nr_tags` over its hardware queues, or `device/queue_depth` where a SCSI device takes
+//! fewer. (`queue/nr_requests` does not help: with an I/O scheduler it also counts requests that
+//! the kernel holds back.) Devices without hardware queues, such as md and dm, do not have this
+//! fact.
 //!
-//! `/sys/block` is walked only when `/proc/partitions` changed, which shows devices that come, go or
-//! grow; a tick else reads a file or two a device.
+//! `/sys/block` is walked only after a change of `/proc/partitions`, which shows devices that come,
+//! go or grow. Otherwise a tick reads a file or two for each device.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, Metadata};
@@ -25,15 +26,18 @@ use crate::calibration::{Calibration, Calibrations};
 use crate::disk::{self, Disk};
 use crate::file::{KernelFile, read_record};
 use crate::instances::{Instance, Instances};
-use crate::{Root, Sensor, Skip, Tick, parse};
+use crate::parse;
+use crate::root::Root;
+use crate::sensor::{Sensor, Skip, Tick};
 
-/// The most devices with facts: as many as `block` has.
+/// The most devices with facts, as in `block`.
 const MAX_DEVICES: usize = 512;
 
-/// What changes here changes by the hand of a person.
+/// These facts change by the hand of a person.
 const INTERVAL: Duration = Duration::from_secs(30);
 
-/// A whole device as it was when `/proc/partitions` last changed, and what may change without.
+/// A whole device at the time when `/proc/partitions` last changed, with open files for the facts
+/// that may change at other times.
 struct Known {
     disk: Disk,
     kind: Option<Structured>,
@@ -41,27 +45,27 @@ struct Known {
     logical_block_bytes: Option<u64>,
     physical_block_bytes: Option<u64>,
     rotational: Option<u64>,
-    /// Of all hardware queues.
+    /// The sum over all hardware queues.
     tags: Option<u64>,
     queue_depth: Option<File>,
     readonly: Option<File>,
     calibration: Option<Calibration>,
-    /// Why the stored calibration is not used.
+    /// The reason why the stored calibration is not used.
     refused: Option<String>,
 }
 
-/// Inode, length and time of a file: another one is another content.
+/// Inode, length and time of a file. If one of them differs, the content differs.
 type Stamp = (u64, u64, i64, i64);
 
 pub(crate) struct Device {
     root: Root,
     partitions: KernelFile,
-    /// What `/proc/partitions` said at the latest look at `/sys/block`.
-    seen: Vec<u8>,
+    /// The content of `/proc/partitions` at the latest walk of `/sys/block`.
+    partitions_read: Vec<u8>,
     devices: Vec<Known>,
-    /// The file of calibrations at the latest look.
+    /// The file of calibrations when it was last read.
     stamp: Option<Stamp>,
-    /// Why there is no calibration at all.
+    /// The reason why no calibration can be read.
     unreadable: Option<String>,
     known: Instances<()>,
     buffer: Vec<u8>,
@@ -76,7 +80,7 @@ impl Device {
         Ok(Self {
             partitions: KernelFile::open_or_skip(&root.proc.join("partitions"), "device")?,
             root: root.clone(),
-            seen: Vec::new(),
+            partitions_read: Vec::new(),
             devices: Vec::new(),
             stamp: None,
             unreadable: None,
@@ -85,14 +89,15 @@ impl Device {
         })
     }
 
-    /// Looks at all devices anew if there is another set of them.
+    /// Reads the properties of all devices anew if the set of devices changed. Returns true if it
+    /// did.
     fn look(&mut self) -> io::Result<bool> {
         let text = self.partitions.read()?;
-        if *text == *self.seen && !self.seen.is_empty() {
+        if *text == *self.partitions_read && !self.partitions_read.is_empty() {
             return Ok(false);
         }
-        self.seen = text.to_vec();
-        let names = parse::lines(&self.seen).filter_map(|line| {
+        self.partitions_read = text.to_vec();
+        let names = parse::lines(&self.partitions_read).filter_map(|line| {
             // "  254        0  268435456 vda": major, minor, KiB, name.
             let mut words = parse::words(line);
             parse::u64(words.next()?)?;
@@ -103,7 +108,7 @@ impl Device {
         Ok(true)
     }
 
-    /// Takes the stored calibrations anew if there are other ones, or other devices.
+    /// Reads the stored calibrations anew if the file or the set of devices changed.
     fn calibrate(&mut self, devices_changed: bool) {
         let there = |path| Some((path, stamp(&fs::metadata(path).ok()?)));
         let found = self.root.calibrations.iter().find_map(there);
@@ -118,7 +123,7 @@ impl Device {
             Some((path, Err(e))) => {
                 let path = path.display();
                 self.unreadable = Some(format!(
-                    "{path}: {e}: move it away, and measure again with `skopos calibrate`"
+                    "{path}: {e}; move it away, and measure again with `skopos calibrate`"
                 ));
                 BTreeMap::new()
             }
@@ -146,7 +151,7 @@ fn difference(measured: &Disk, found: &Disk) -> String {
         format!("{model}, {serial}, {} bytes", disk.size_bytes)
     };
     format!(
-        "the stored calibration is of another device ({}; this one is {}): measure it with \
+        "the stored calibration is of another device ({}; this one is {}); measure this one with \
          `skopos calibrate {}`",
         words(measured),
         words(found),
@@ -155,7 +160,7 @@ fn difference(measured: &Disk, found: &Disk) -> String {
 }
 
 impl Known {
-    /// `None` if it is no whole device.
+    /// Returns `None` if it is not a whole device.
     fn look(root: &Root, name: &str) -> Option<Self> {
         let disk = Disk::look(root, name).ok()?;
         let folder = disk::folder(root, name);
@@ -249,7 +254,7 @@ fn set_facts(
     }
 }
 
-/// Takes the facts away when the calibration is gone.
+/// Sets the facts of the calibration, or removes them when it is gone.
 fn set_calibration(
     instance: &mut Instance<()>,
     tick: &mut Tick<'_>,
@@ -274,10 +279,7 @@ fn set_calibration(
         &CALIBRATED_AT_SECONDS,
     ];
     for (metric, value) in METRICS.into_iter().zip(values) {
-        match value {
-            // JSON has no other numbers than finite ones.
-            Some(value) => instance.set(tick, metric, value),
-            None => instance.unset(tick, metric),
-        }
+        // Numbers in JSON are finite.
+        instance.set_or_unset(tick, metric, value);
     }
 }

@@ -1,4 +1,5 @@
-//! What a whole block device is, from `/sys/block` (Documentation/ABI/stable/sysfs-block).
+//! The properties of a whole block device, from `/sys/block`
+//! (Documentation/ABI/stable/sysfs-block).
 
 use std::fs;
 use std::io;
@@ -6,29 +7,29 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::Root;
+use crate::root::Root;
 
-/// What a whole block device is. Model, serial number and size tell whether the device of a name is
-/// still the one that was measured under it.
+/// The properties of a whole block device. Model, serial number and size show whether a name still
+/// stands for the device that was measured under it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Disk {
     /// The kernel's name, as in `/proc/diskstats`: `nvme0n1`.
     pub name: String,
     /// `nvme`, `ssd`, `hdd`, `virtio` and so on; see [`kind`].
     pub kind: String,
-    /// As the device tells it.
+    /// The model, as the device reports it.
     pub model: Option<String>,
-    /// Serial number or world-wide name, as the device tells it.
+    /// Serial number or world-wide name, as the device reports it.
     pub serial: Option<String>,
     /// Size in bytes.
     pub size_bytes: u64,
 }
 
 impl Disk {
-    /// Looks at the whole device that the kernel calls `name`.
+    /// Reads the properties of the whole device that the kernel calls `name`.
     ///
     /// # Errors
-    /// There is none, or sysfs does not tell its size.
+    /// The device does not exist, or sysfs does not show its size.
     pub fn look(root: &Root, name: &str) -> io::Result<Self> {
         let folder = folder(root, name);
         let size = fs::read_to_string(folder.join("size"))?;
@@ -43,7 +44,7 @@ impl Disk {
         })
     }
 
-    /// True if `other` is the same piece of hardware, as far as both tell.
+    /// Returns true if `other` is the same piece of hardware, as far as both report.
     pub fn is_same_device(&self, other: &Self) -> bool {
         let serials = self.serial.as_ref().zip(other.serial.as_ref());
         self.model == other.model
@@ -52,20 +53,20 @@ impl Disk {
     }
 }
 
-/// sysfs counts sizes in sectors of 512 bytes, whatever the device's own.
+/// sysfs counts sizes in sectors of 512 bytes, whatever the device's own sector size.
 const SECTOR_BYTES: u64 = 512;
 
-/// The longest text of a device that is looked at; models have 40 characters, names of dm 128.
+/// The longest text that is read from a device. Models have 40 characters, names of dm 128.
 const MAX_TEXT_BYTES: usize = 256;
 
-/// What a name begins with, and what follows it: a number, or letters.
+/// The part of a name after its prefix: a number, or letters.
 enum Then {
     Number,
     Letters,
 }
 use Then::{Letters, Number};
 
-/// Names of drivers begin the names of their devices.
+/// The names of devices begin with a prefix of their driver.
 const KINDS: [(&str, Then, &str); 17] = [
     ("nvme", Number, "nvme"),
     ("vd", Letters, "virtio"),
@@ -86,8 +87,8 @@ const KINDS: [(&str, Then, &str); 17] = [
     ("fd", Number, "floppy"),
 ];
 
-/// The kind of the device `name`: by its driver. A disk of `sd` is `hdd` if it says that it turns,
-/// else `ssd`. What no driver that is known here made is `other`.
+/// Returns the kind of the device `name`, by its driver. A disk of `sd` is `hdd` if it reports that
+/// it rotates, else `ssd`. A device of a driver that is not listed here is `other`.
 pub fn kind(name: &str, is_rotational: bool) -> &'static str {
     let by_driver = KINDS.iter().find(|(prefix, then, _)| {
         name.strip_prefix(prefix).is_some_and(|rest| match then {
@@ -105,14 +106,14 @@ pub fn kind(name: &str, is_rotational: bool) -> &'static str {
     }
 }
 
-/// The folder of the whole device `name` in sysfs, which writes `!` where names have a slash.
+/// Returns the folder of the whole device `name` in sysfs, which replaces slashes in names by `!`.
 pub(crate) fn folder(root: &Root, name: &str) -> PathBuf {
     root.sys.join("block").join(name.replace('/', "!"))
 }
 
-/// The whole device that `name`, a device or a partition, is or lies on; `None` if sysfs has none.
+/// Returns the whole device of `name`, a device or a partition; `None` if it is not in sysfs.
 pub fn whole(root: &Root, name: &str) -> Option<String> {
-    // These lead to folders of sysfs, too.
+    // These names lead to folders of sysfs, too.
     if matches!(name, "" | "." | "..") {
         return None;
     }
@@ -127,7 +128,8 @@ pub fn whole(root: &Root, name: &str) -> Option<String> {
     folder(root, &parent).is_dir().then_some(parent)
 }
 
-/// Requests that all hardware queues of the device `name` take at a time; `None` if it has none.
+/// Returns the number of requests that all hardware queues of the device `name` take at a time;
+/// `None` if it does not have hardware queues.
 pub fn hardware_tags(root: &Root, name: &str) -> Option<u64> {
     let queues = folder(root, name).join("mq");
     let tags =
@@ -135,7 +137,7 @@ pub fn hardware_tags(root: &Root, name: &str) -> Option<u64> {
     tags.reduce(u64::saturating_add)
 }
 
-/// The names in a folder of sysfs, sorted; empty if there is none.
+/// Returns the names in a folder of sysfs, sorted; empty if the folder does not exist.
 pub(crate) fn names_in(folder: &Path) -> Vec<String> {
     let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
     let name = |entry: io::Result<fs::DirEntry>| entry.ok()?.file_name().into_string().ok();
@@ -144,7 +146,7 @@ pub(crate) fn names_in(folder: &Path) -> Vec<String> {
     names
 }
 
-/// A file's first words; `None` if there are none.
+/// Returns the start of a file's text, trimmed; `None` if it has no text.
 pub(crate) fn text_of(path: &Path) -> Option<String> {
     let bytes = fs::read(path).ok()?;
     let text = String::from_utf8_lossy(&bytes[..bytes.len().min(MAX_TEXT_BYTES)]);
@@ -153,7 +155,7 @@ pub(crate) fn text_of(path: &Path) -> Option<String> {
     (!words.is_empty()).then(|| words.to_owned())
 }
 
-/// A file's number; `None` if it has none.
+/// Returns the number in a file; `None` if it does not hold a number.
 pub(crate) fn number_of(path: &Path) -> Option<u64> {
     text_of(path)?.parse().ok()
 }

@@ -1,15 +1,15 @@
-//! `energy`: what packages, memory and batteries use, from RAPL in `/sys/class/powercap`
+//! `energy`: the energy that packages, memory and batteries use, from RAPL in `/sys/class/powercap`
 //! (Documentation/power/powercap/powercap.rst) and `/sys/class/power_supply`.
 //!
-//! A domain is named as the kernel names it, below its package: `package-0`, `package-0:dram`,
-//! `package-0:core`, `psys`. `total` is the sum over packages and their memory, which is what they
-//! measure without overlap: `core` and `uncore` are parts of their package, and `psys` is everything
-//! on the board. RAPL by MSR and by memory-mapped registers count the same; only the first is read.
+//! A domain has the kernel's name, below that of its package: `package-0`, `package-0:dram`,
+//! `package-0:core`, `psys`. `total` is the sum over packages and their memory, which do not
+//! overlap: `core` and `uncore` are parts of their package, and `psys` is the whole board. RAPL by
+//! MSR and by memory-mapped registers count the same; only the first is read.
 //!
-//! The kernel's counters are of microjoules and start again beyond `max_energy_range_uj` (every few
-//! minutes under load), so they are summed up from the first poll on. Between two polls there may be
-//! one wrap: of a counter that wraps twice nobody can tell.
-//! `power_watts = d(energy) / d(time)`; of a battery what it says itself, without a sign.
+//! The kernel counts microjoules and starts again at zero beyond `max_energy_range_uj` (every few
+//! minutes under load), so the sensor sums them up from the first poll on. It allows for one wrap
+//! between two polls; it cannot see that a counter wrapped twice. `power_watts = d(energy) /
+//! d(time)`; for a battery it is the battery's own number, without a sign.
 
 use std::fs::File;
 use std::io;
@@ -22,7 +22,9 @@ use skopos_model::schema::energy::{self, *};
 
 use crate::facts::Facts;
 use crate::file::read_record;
-use crate::{Root, Sensor, Skip, Tick, disk, parse};
+use crate::root::Root;
+use crate::sensor::{Sensor, Skip, Tick};
+use crate::{disk, parse};
 
 /// The most domains with facts: eight sockets with four each, and a battery or two.
 const MAX_DOMAINS: usize = 64;
@@ -30,7 +32,7 @@ const MAX_DOMAINS: usize = 64;
 /// One counter of RAPL.
 struct Counter {
     file: File,
-    /// Microjoules at which it starts again.
+    /// The number of microjoules at which it starts again.
     range: u64,
     /// It is part of `total`.
     in_total: bool,
@@ -95,7 +97,7 @@ impl Energy {
         escape_segment(label.as_bytes(), &mut instance);
         let taken = self.counters.iter().any(|c| c.facts.instance() == instance);
         if taken || self.counters.len() >= MAX_DOMAINS {
-            let reason = format!("{zone}: {label} is there already, or too many domains");
+            let reason = format!("{zone}: {label} exists already, or there are too many domains");
             self.skips.push(Skip::new(format!("energy/{instance}"), reason));
             return;
         }
@@ -110,7 +112,7 @@ impl Energy {
             Err(e) => {
                 let mut reason = format!("{}: {e}", path.display());
                 if e.kind() == io::ErrorKind::PermissionDenied {
-                    reason += "; since 5.10 only root may read it: run as root, or `chmod` it";
+                    reason += "; since Linux 5.10 only root may read it; run the agent as root, or `chmod` the file";
                 }
                 self.skips.push(Skip::new(format!("energy/{instance}"), reason));
             }
@@ -118,7 +120,7 @@ impl Energy {
     }
 }
 
-/// The name of a domain below its package, and whether it is part of `total`.
+/// Returns the name of a domain below its package, and whether it is part of `total`.
 fn label(powercap: &Path, zone: &str) -> Option<(String, bool)> {
     let name = disk::text_of(&powercap.join(zone).join("name"))?;
     let (package, _) = zone.rsplit_once(':')?;
@@ -140,7 +142,7 @@ fn batteries(folder: &Path) -> Vec<Battery> {
     let names = disk::names_in(folder).into_iter();
     let batteries = names.filter_map(|name| {
         let supply = folder.join(&name);
-        // A battery of a mouse says nothing about the machine.
+        // The battery of a mouse does not describe the machine.
         let of_device = disk::text_of(&supply.join("scope")).as_deref() == Some("Device");
         let is_battery = disk::text_of(&supply.join("type")).as_deref() == Some("Battery");
         if !is_battery || of_device {
@@ -159,7 +161,7 @@ fn batteries(folder: &Path) -> Vec<Battery> {
 }
 
 impl Counter {
-    /// What was used since the last poll in microjoules; `None` at the first one.
+    /// Returns the microjoules since the last poll; `None` at the first poll.
     fn grow(&mut self, buffer: &mut Vec<u8>) -> Option<u64> {
         let text = read_record(&self.file, buffer).ok()?;
         let now = parse::u64(parse::trim(text))?;
@@ -218,7 +220,8 @@ impl Sensor for Energy {
     }
 }
 
-/// Microwatts, or microamperes by microvolts; drivers differ in the sign while it discharges.
+/// Computes watts from microwatts, or from microamperes and microvolts. Drivers differ in the sign
+/// of a discharge.
 fn watts(files: &[File], buffer: &mut Vec<u8>) -> Option<f64> {
     files.iter().try_fold(1.0, |product, file| {
         let text = read_record(file, buffer).ok()?;

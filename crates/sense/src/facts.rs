@@ -5,43 +5,43 @@ use std::time::Duration;
 use skopos_model::schema::{Family, Metric};
 use skopos_model::{Scalar, Structured, ValueType};
 
-use crate::{FactId, Sink, Tick};
+use crate::sensor::{FactId, Sink, Tick};
 
-/// How long after a refusal a fact is offered again. Room comes back when other things go, which is
-/// a matter of minutes; a full sink is asked once a minute, not at each tick. A time and not a number
-/// of polls, since some facts are set at every poll and others at every 256th.
+/// The time after a refusal at which a fact is offered again. Room comes back when other things go,
+/// which takes minutes, so a full sink is asked once a minute and not at each tick. The unit is
+/// time and not polls, since some facts are set at every poll and others at every 256th.
 const RETRY_REFUSED_SECONDS: u32 = 60;
 
-/// Facts of one family and one instance. Each is registered when it first has a value, so that
-/// what an old kernel or a simple device does not tell is absent and not an empty promise.
+/// The facts of one family and one instance. Each is registered when it first has a value, so a
+/// fact that an old kernel or a simple device does not report is absent.
 pub(crate) struct Facts {
     family: &'static Family,
     instance: Box<str>,
     /// In the order of `family.metrics`.
     places: Box<[Place]>,
-    /// Where the next metric most likely stands: sensors hand facts over in the family's order.
+    /// The likely place of the next metric: sensors set facts in the family's order.
     next: usize,
 }
 
-/// What became of one metric.
+/// The state of one metric.
 #[derive(Clone, Copy)]
 enum Place {
-    /// It had no value yet.
+    /// It has not had a value yet.
     Empty,
     Registered(FactId),
-    /// The sink had no room for it; it is asked again at this second of the tick's clock.
+    /// The sink had no room for it. It is offered again at this second of the tick's clock.
     Refused {
         ask_at: u32,
     },
 }
 
 impl Facts {
-    /// Facts of the node itself, in a `family` without instances.
+    /// Returns the facts of the node itself, for a `family` without instances.
     pub(crate) fn of_node(family: &'static Family) -> Self {
         Self::of(family, "")
     }
 
-    /// Facts of `instance`, which is a topic's segment.
+    /// Returns the facts of `instance`, which is a segment of a topic.
     pub(crate) fn of(family: &'static Family, instance: &str) -> Self {
         let places = vec![Place::Empty; family.metrics.len()].into();
         Self { family, instance: instance.into(), places, next: 0 }
@@ -79,7 +79,7 @@ impl Facts {
         }
     }
 
-    /// The id of the metric, which is registered first where that is due.
+    /// Returns the id of the metric, and registers the metric first where that is due.
     fn registered(&mut self, tick: &mut Tick<'_>, metric: &'static Metric) -> Option<FactId> {
         let Some(at) = self.position(metric) else {
             debug_assert!(false, "{} is not of the family {}", metric.name, self.family.name);
@@ -110,14 +110,14 @@ impl Facts {
         }
     }
 
-    /// Takes away the fact of one metric, if it is there.
+    /// Removes the fact of one metric, if it is there.
     pub(crate) fn unregister_one(&mut self, sink: &mut dyn Sink, metric: &'static Metric) {
         if let Some(at) = self.position(metric) {
             self.places[at].clear(sink);
         }
     }
 
-    /// Takes every fact away; the next value of one registers it anew.
+    /// Removes every fact. The next value of a fact registers it anew.
     pub(crate) fn unregister(&mut self, sink: &mut dyn Sink) {
         self.places.iter_mut().for_each(|place| place.clear(sink));
     }
@@ -131,7 +131,7 @@ impl Place {
     }
 }
 
-/// 136 years of seconds: a place stays as small as an id.
+/// 136 years of seconds, in which a place stays as small as an id.
 fn seconds(clock: Duration) -> u32 {
     u32::try_from(clock.as_secs()).unwrap_or(u32::MAX)
 }

@@ -6,21 +6,22 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
-use crate::Skip;
+use crate::sensor::Skip;
 
-/// The first size of a buffer; grown by doubling when a file turns out to be longer.
+/// The first size of a buffer. It is doubled whenever a file turns out to be longer.
 const FIRST_BUFFER_BYTES: usize = 4096;
 
-/// The most that one kernel file may hold: `/proc/interrupts` of a machine with 1,024 cores is
-/// about 4 MB. A file that is longer gives an error instead of eating the memory.
+/// The largest kernel file that is read: `/proc/interrupts` of a machine with 1,024 cores is about
+/// 4 MB. A longer file is an error and does not use up the memory.
 const MAX_FILE_BYTES: usize = 16 << 20;
 
-/// The kernel's `seq_file` stops before its buffer of a page is full only if the next line does not
-/// fit into the rest. No line that follows others is longer than half a page unless those are too,
-/// so text that is shorter has ended, and the call that would only say so is saved.
+/// A read shorter than this has reached the end of the file, so the call that would only return 0
+/// is saved. The kernel's `seq_file` stops before its buffer of a page is full only if the next
+/// line does not fit into the rest. A line that follows others is longer than half a page only if
+/// those are too.
 const HALF_A_PAGE_BYTES: usize = 2048;
 
-/// A file of procfs or sysfs, kept open, with its own buffer.
+/// A file of procfs or sysfs that stays open, with its own buffer.
 pub(crate) struct KernelFile {
     file: File,
     buffer: Vec<u8>,
@@ -32,17 +33,18 @@ impl KernelFile {
         Ok(Self { file: File::open(path)?, buffer: Vec::new() })
     }
 
-    /// Opens `path`, or says that `what` is skipped because the file cannot be had.
+    /// Opens `path`. If that fails, returns a skip of `what` with the reason.
     pub(crate) fn open_or_skip(path: &Path, what: &str) -> Result<Self, Skip> {
         Self::open(path).map_err(|e| Skip::new(what, format!("{}: {e}", path.display())))
     }
 
-    /// The whole content as it is now. Allocates only when the file has outgrown the buffer.
+    /// Returns the whole content as it is now. Allocates only when the file has outgrown the
+    /// buffer.
     pub(crate) fn read(&mut self) -> io::Result<&[u8]> {
         read_until(&self.file, &mut self.buffer, |len, _| len < HALF_A_PAGE_BYTES)
     }
 
-    /// As [`read`](Self::read), for a file that the kernel makes in one go; see [`read_record`].
+    /// Reads a file that the kernel makes in one go; see [`read_record`].
     pub(crate) fn read_record(&mut self) -> io::Result<&[u8]> {
         read_record(&self.file, &mut self.buffer)
     }
@@ -54,10 +56,10 @@ impl AsFd for KernelFile {
     }
 }
 
-/// The whole content of a `file` that the kernel makes in one go: everything in sysfs and cgroup,
-/// and those of procfs that it shows with `single_open` (`stat`, `meminfo`, `net/snmp`). There a
-/// read that leaves room in the buffer was the last, which saves the system call that would only
-/// return 0; a file of many records may stop short of a full buffer and go on.
+/// Returns the whole content of a `file` that the kernel makes in one go: every file in sysfs and
+/// cgroup, and those of procfs that it shows with `single_open` (`stat`, `meminfo`, `net/snmp`). A
+/// read of such a file that leaves room in the buffer was the last one, which saves the system call
+/// that would only return 0. A file of many records may stop short of a full buffer and go on.
 pub(crate) fn read_record<'b>(file: &File, buffer: &'b mut Vec<u8>) -> io::Result<&'b [u8]> {
     read_until(file, buffer, |_, room_left| room_left > 0)
 }

@@ -1,13 +1,13 @@
 //! `fs`: local file systems, from `/proc/self/mountinfo` (proc(5)) and statvfs(3).
 //!
-//! One instance a file system (`st_dev`), however often it is mounted: of its mounts the one of the
-//! whole file system and with the shortest path, as df chooses. As df computes it,
+//! Each file system (`st_dev`) is one instance, however often it is mounted. Its facts come from
+//! one mount: that of its root folder with the shortest path, which df chooses, too. As in df,
 //! `used_ratio = (blocks - free) / (blocks - free + available)`.
 //!
-//! The table of mounts is read again only when poll(2) says that it changed; a tick else asks each
-//! file system and does nothing more. One that refuses (for all but root, one below a folder that
-//! only root may search) is a skip with its reason, and asked again. Those that another machine or
-//! process serves are the family `remote_fs`.
+//! The table of mounts is read again only when poll(2) reports a change; otherwise a tick only asks
+//! each file system. If a file system refuses the question (because an ordinary user may not search
+//! a folder above it), it is a skip with the reason, and is asked again at the next tick. File
+//! systems that another machine or process serves belong to the family `remote_fs`.
 
 use std::ffi::CString;
 use std::io;
@@ -22,17 +22,20 @@ use crate::file::KernelFile;
 use crate::instances::Instances;
 use crate::local::{self, FileSystems};
 use crate::mounts::{self, Mount};
-use crate::{Root, Sensor, Skip, Tick};
+use crate::root::Root;
+use crate::sensor::{Sensor, Skip, Tick};
 
-/// The most file systems with facts. A node of a container platform mounts an overlay a container.
+/// The most file systems with facts. A node of a container platform mounts an overlay for each
+/// container.
 const MAX_FILE_SYSTEMS: usize = 128;
 
-/// The most that are asked at a tick: twice those with facts, as some have no blocks to fill and
-/// some may not be asked. Asking one takes one to two microseconds.
+/// The most file systems that are asked at a tick: twice those with facts, since some have no
+/// blocks to fill and some refuse. Each question takes one to two microseconds.
 const MAX_ASKED: usize = 2 * MAX_FILE_SYSTEMS;
 
-/// The most refusals that are told by name; more say nothing new about who may ask.
-const MAX_REFUSALS_TOLD: usize = 8;
+/// The most refusals that are reported by name. More names would not tell a user more about the
+/// permission that is missing.
+const MAX_REFUSALS_NAMED: usize = 8;
 
 static METRICS: CapacityMetrics = CapacityMetrics {
     total_bytes: &TOTAL_BYTES,
@@ -49,7 +52,7 @@ struct FileSystem {
     device: Box<[u8]>,
     label: Vec<u8>,
     path: CString,
-    /// Why the latest tick has no facts of it.
+    /// The reason why the latest tick has no facts of it.
     refused: Option<Errno>,
 }
 
@@ -57,7 +60,7 @@ pub(crate) struct Fs {
     mountinfo: KernelFile,
     sys: PathBuf,
     table: Vec<FileSystem>,
-    /// How many there are beyond [`MAX_ASKED`].
+    /// Number of file systems beyond [`MAX_ASKED`].
     unasked: usize,
     known: Instances<()>,
 }
@@ -87,22 +90,22 @@ impl Fs {
         Ok(())
     }
 
-    /// What the latest tick could not ask, the first few by name.
+    /// Returns the file systems that the latest tick could not ask, the first few by name.
     fn refusals(&self) -> Vec<Skip> {
         let refused = || self.table.iter().filter_map(|f| Some((f, f.refused?)));
         let mut skips: Vec<_> = refused()
-            .take(MAX_REFUSALS_TOLD)
+            .take(MAX_REFUSALS_NAMED)
             .map(|(FileSystem { label, path, .. }, errno)| {
                 let mut reason = format!("statvfs {}: {errno}", path.to_string_lossy());
                 if errno == Errno::ACCESS {
-                    reason += "; root, or who may search the folders above it, can ask";
+                    reason += "; root can ask, or a user who may search the folders above it";
                 }
                 Skip::new(format!("fs/{}", String::from_utf8_lossy(label)), reason)
             })
             .collect();
-        let untold = refused().count() - skips.len();
-        if untold > 0 {
-            skips.push(Skip::new("fs/*", format!("{untold} more that statvfs refuses")));
+        let unnamed = refused().count() - skips.len();
+        if unnamed > 0 {
+            skips.push(Skip::new("fs/*", format!("{unnamed} more that refuse statvfs")));
         }
         skips
     }
@@ -121,7 +124,7 @@ impl Sensor for Fs {
         for FileSystem { device, label, path, refused } in &mut self.table {
             let answer = Capacity::ask(path);
             *refused = answer.as_ref().err().copied();
-            // What has no blocks to fill is not shown; df does the same.
+            // A file system without blocks to fill is left out, as in df.
             if let Ok(Some(capacity)) = answer
                 && let Some(instance) = self.known.see_as(tick.sink, device, label, || ())
             {
@@ -132,14 +135,14 @@ impl Sensor for Fs {
         Ok(())
     }
 
-    // statvfs waits for the device, and a device that is stuck keeps it for ever.
+    // statvfs waits for the device, for ever if the device is stuck.
     fn may_block(&self) -> bool {
         true
     }
 
     fn skips(&self) -> Vec<Skip> {
         let unasked = (self.unasked > 0).then(|| {
-            let reason = format!("{} beyond the first {MAX_ASKED} that are mounted", self.unasked);
+            let reason = format!("{} file systems beyond the first {MAX_ASKED}", self.unasked);
             Skip::new("fs/*", reason)
         });
         self.refusals().into_iter().chain(self.known.skips()).chain(unasked).collect()

@@ -1,14 +1,15 @@
-//! `fsinfo`: what local file systems are, from `/proc/self/mountinfo` (proc(5)), statvfs(3),
+//! `fsinfo`: properties of local file systems, from `/proc/self/mountinfo` (proc(5)), statvfs(3),
 //! `/sys/block`, `/sys/fs/btrfs` (Documentation/filesystems/btrfs.rst) and `/proc/mdstat`.
 //!
-//! Instances are those of `fs`. How data is spread (`raid_level`, `device_count`, `copies`,
-//! `failures_tolerated`) is told by the file system itself where it keeps several devices (btrfs),
-//! else by what it lies on: an md array, a device mapper volume on one device (its device decides),
-//! or a disk (`none`, one copy, no failure). A volume over several devices has a count and nothing
-//! more, since its map is not shown in sysfs; so have zfs and overlays nothing. What a RAID
-//! controller or the host of a virtual machine does below a disk nobody tells.
+//! The instances are those of `fs`. The spread of the data (`raid_level`, `device_count`, `copies`,
+//! `failures_tolerated`) comes from the file system itself if it manages several devices (btrfs).
+//! Otherwise it comes from the layer below: an md array, a device mapper volume on one device (that
+//! device decides), or a disk (`none`, one copy, no failure tolerated). A volume over several
+//! devices has only their number, since sysfs does not show its map. zfs and overlays have none of
+//! these facts. The work of a RAID controller, or of the host of a virtual machine, below a disk is
+//! not visible.
 //!
-//! All is looked up when the table of mounts changes; at a tick only `/proc/mdstat` is read anew.
+//! Everything is looked up when the table of mounts changes. A tick reads only `/proc/mdstat` anew.
 
 mod btrfs;
 mod stack;
@@ -25,16 +26,18 @@ use crate::file::KernelFile;
 use crate::instances::{Instance, Instances};
 use crate::local::{self, FileSystems};
 use crate::mounts::{self, Mount};
-use crate::{Root, Sensor, Skip, Tick, disk, raid};
+use crate::root::Root;
+use crate::sensor::{Sensor, Skip, Tick};
+use crate::{disk, raid};
 use stack::Spread;
 
-/// The most file systems with facts: as many as `fs` has.
+/// The most file systems with facts, as in `fs`.
 const MAX_FILE_SYSTEMS: usize = 128;
 
-/// What changes here changes by the hand of a person, or when a disk fails.
+/// These facts change by the hand of a person, or when a disk fails.
 const INTERVAL: Duration = Duration::from_secs(30);
 
-/// Types that cannot compress what they hold.
+/// Types that cannot compress their data.
 static NEVER_COMPRESSED: [&[u8]; 15] = [
     b"bfs",
     b"devtmpfs",
@@ -56,7 +59,7 @@ static NEVER_COMPRESSED: [&[u8]; 15] = [
 /// Types that lie in memory.
 static IN_MEMORY: [&[u8]; 3] = [b"devtmpfs", b"ramfs", b"tmpfs"];
 
-/// A file system as it was when the table of mounts last changed.
+/// A file system at the time when the table of mounts last changed.
 struct FileSystem {
     id: Box<[u8]>,
     label: Vec<u8>,
@@ -83,7 +86,7 @@ impl FsInfo {
         let mut sensor = Self {
             root: root.clone(),
             mountinfo: KernelFile::open_or_skip(&path, "fsinfo")?,
-            // Without one there are no arrays, and the sensor `raid` says so.
+            // Without this file there are no arrays, which the sensor `raid` reports.
             mdstat: KernelFile::open(&root.proc.join("mdstat")).ok(),
             table: Vec::new(),
             known: Instances::new(&fsinfo::FAMILY, MAX_FILE_SYSTEMS),
@@ -109,10 +112,10 @@ impl FsInfo {
 }
 
 impl FileSystem {
-    /// `None` if it has no blocks to fill; `fs` leaves those out as well.
+    /// Returns `None` if the file system has no blocks to fill. `fs` leaves it out, too.
     fn look(root: &Root, mount: &Mount<'_>, mdstat: &[u8]) -> Option<Self> {
         let point = std::ffi::CString::new(mount.point.as_slice()).ok()?;
-        // One that may not be asked is still what it is.
+        // A file system that refuses statvfs still has its other properties.
         let stat = rustix::fs::statvfs(point.as_c_str()).ok();
         if stat.as_ref().is_some_and(|stat| stat.f_blocks == 0) {
             return None;
@@ -147,7 +150,8 @@ fn text(words: &str) -> Option<Structured> {
     Structured::new(words.into()).ok()
 }
 
-/// How a file system of the type `kind` compresses; `None` if its options do not tell.
+/// Returns the compression of a file system of the type `kind`; `None` if its options do not show
+/// it.
 fn compression(kind: &[u8], options: &[u8]) -> Option<String> {
     let option = |name: &[u8]| {
         let mut options = options.split(|&b| b == b',');
@@ -210,7 +214,7 @@ impl Sensor for FsInfo {
         Some(INTERVAL)
     }
 
-    // statvfs waits for the device, and a device that is stuck keeps it for ever.
+    // statvfs waits for the device, for ever if the device is stuck.
     fn may_block(&self) -> bool {
         true
     }
@@ -241,10 +245,7 @@ fn set_facts(instance: &mut Instance<()>, tick: &mut Tick<'_>, found: &FileSyste
         (&FAILURES_TOLERATED, found.spread.failures_tolerated),
     ];
     for (metric, value) in numbers {
-        match value {
-            Some(value) => instance.set(tick, metric, value),
-            None => instance.unset(tick, metric),
-        }
+        instance.set_or_unset(tick, metric, value);
     }
 }
 

@@ -1,9 +1,9 @@
 //! `hwmon`: temperatures, fans, voltages, currents and power, from `/sys/class/hwmon`
 //! (Documentation/hwmon/sysfs-interface.rst).
 //!
-//! An instance is the chip and its channel, `coretemp.0:temp1`. The chip is named by its driver
-//! and by the device that it sits on, since `hwmonN` changes from boot to boot. Some chips take
-//! milliseconds to answer: this family deserves a longer interval than others.
+//! An instance is a chip with its channel, `coretemp.0:temp1`. The chip's name is that of its
+//! driver and of the device that carries it, since `hwmonN` changes from boot to boot. Some chips
+//! take milliseconds to answer, so this family deserves a longer interval than others.
 
 use std::fs::{self, File};
 use std::io;
@@ -15,13 +15,15 @@ use skopos_model::schema::{Family, Metric};
 
 use crate::facts::Facts;
 use crate::file::read_record;
-use crate::{Root, Sensor, Skip, Tick, parse};
+use crate::parse;
+use crate::root::Root;
+use crate::sensor::{Sensor, Skip, Tick};
 
-/// The most channels with facts: a big server's management controller shows about 200.
+/// The most channels with facts. The management controller of a big server shows about 200.
 const MAX_CHANNELS: usize = 512;
 
-/// What a channel file is called, before and after its number; what it feeds; units per kernel
-/// unit. `power1_average` stands in for chips that have no instantaneous reading.
+/// The name of a channel's file, before and after its number; the metric; and the metric's units in
+/// one unit of the kernel. `power1_average` is for chips without an instantaneous reading.
 static KINDS: [(&str, &str, &Metric, f64); 6] = [
     ("temp", "_input", &TEMPERATURE_CELSIUS, 1e-3),
     ("fan", "_input", &FAN_RPM, 1.0),
@@ -77,7 +79,8 @@ fn add_channels(chip: &Path, channels: &mut Vec<Channel>) {
         let Some((channel, metric, scale)) = channel_of(&file_name) else { continue };
         let mut instance = String::new();
         escape_segment(format!("{name}/{channel}").as_bytes(), &mut instance);
-        // One device may carry two chips of one name, and a chip both kinds of power file.
+        // A device may carry two chips with the same name, and a chip may have both kinds of power
+        // file.
         let same = |c: &Channel| c.facts.instance() == instance && std::ptr::eq(c.metric, metric);
         if channels.iter().any(same) {
             continue;
@@ -89,7 +92,7 @@ fn add_channels(chip: &Path, channels: &mut Vec<Channel>) {
     }
 }
 
-/// `temp1_input` to `temp1`, what it feeds, and the scale.
+/// Splits `temp1_input` into `temp1`, the metric and its scale.
 fn channel_of(file_name: &str) -> Option<(&str, &'static Metric, f64)> {
     KINDS.iter().find_map(|(before, after, metric, scale)| {
         let channel = file_name.strip_suffix(after)?;
@@ -98,7 +101,7 @@ fn channel_of(file_name: &str) -> Option<(&str, &'static Metric, f64)> {
     })
 }
 
-/// The driver's name for the chip and the device's, unless that says the same (`coretemp.0`).
+/// Returns the driver's name for the chip, and the device's if that says more (`coretemp.0`).
 fn chip_name(chip: &Path) -> Option<String> {
     let name = fs::read_to_string(chip.join("name")).ok()?.trim().to_owned();
     let device = fs::read_link(chip.join("device")).ok();
@@ -128,7 +131,8 @@ impl Sensor for Hwmon {
                     channel.facts.unregister(tick.sink);
                     channel.gone = true;
                 }
-                // A fan that stands still, a chip that is asleep: no news, and no reason to stop.
+                // A fan that stands still, or a chip that sleeps. The other channels are still
+                // read.
                 Err(_) => {}
             }
         }
@@ -138,7 +142,9 @@ impl Sensor for Hwmon {
     fn skips(&self) -> Vec<Skip> {
         match self.left_out {
             0 => Vec::new(),
-            n => vec![Skip::new("hwmon/*", format!("{n} beyond the first {MAX_CHANNELS}"))],
+            n => {
+                vec![Skip::new("hwmon/*", format!("{n} channels beyond the first {MAX_CHANNELS}"))]
+            }
         }
     }
 }

@@ -4,23 +4,23 @@ use skopos_model::schema::{Family, Metric};
 use skopos_model::{Scalar, Structured, escape_segment};
 
 use crate::facts::Facts;
-use crate::{Sink, Skip, Tick};
+use crate::sensor::{Sink, Skip, Tick};
 
-/// The facts of every present instance, found again by the kernel's name for it, with whatever
-/// else (`T`) the sensor keeps for an instance from one tick to the next.
+/// The facts of every present instance, looked up by the kernel's name of it, with the state (`T`)
+/// that the sensor keeps for an instance from one tick to the next.
 ///
-/// A tick is `begin`, a `see` for each thing that the kernel lists, `end`. No two instances have
-/// the same label at a time, so no two facts have the same topic.
+/// A tick is `begin`, a `see` for each thing that the kernel lists, and `end`. Two instances never
+/// have the same label at the same time, so two facts never have the same topic.
 pub(crate) struct Instances<T> {
     family: &'static Family,
     /// In the order in which the kernel lists them.
     present: Vec<Instance<T>>,
     max: usize,
     sweep: u64,
-    /// Where the next one most likely stands: the kernel lists them in the same order each time.
+    /// The likely place of the next instance: the kernel lists them in the same order each time.
     next: usize,
     refused: usize,
-    /// The label at hand: what is refused is offered at each tick, and shall not allocate at each.
+    /// A buffer for the label. A refused instance is offered at each tick, which must not allocate.
     segment: String,
 }
 
@@ -29,7 +29,7 @@ pub(crate) struct Instance<T> {
     name: Box<[u8]>,
     seen: u64,
     facts: Facts,
-    /// What the sensor keeps for it.
+    /// The state that the sensor keeps for it.
     pub(crate) state: T,
 }
 
@@ -54,14 +54,27 @@ impl<T> Instance<T> {
         self.facts.set_structured(tick, metric, value);
     }
 
-    /// Takes one of its facts away, if it is there: what it told is no longer so.
+    /// Sets a fact that has a value, and removes a fact that no longer has one.
+    pub(crate) fn set_or_unset(
+        &mut self,
+        tick: &mut Tick<'_>,
+        metric: &'static Metric,
+        value: Option<impl Into<Scalar>>,
+    ) {
+        match value {
+            Some(value) => self.set(tick, metric, value),
+            None => self.unset(tick, metric),
+        }
+    }
+
+    /// Removes one of its facts, if it is there, because its value no longer holds.
     pub(crate) fn unset(&mut self, tick: &mut Tick<'_>, metric: &'static Metric) {
         self.facts.unregister_one(tick.sink, metric);
     }
 }
 
 impl<T> Instances<T> {
-    /// No instance of `family` yet, and never more than `max`.
+    /// Returns a set without instances of `family` that never holds more than `max`.
     pub(crate) fn new(family: &'static Family, max: usize) -> Self {
         Self {
             family,
@@ -74,15 +87,15 @@ impl<T> Instances<T> {
         }
     }
 
-    /// Starts a tick: from now on [`see`](Self::see) says which instances are still there.
+    /// Starts a tick. [`see`](Self::see) then marks the instances that are still there.
     pub(crate) fn begin(&mut self) {
         self.sweep += 1;
         self.next = 0;
         self.refused = 0;
     }
 
-    /// The instance that the kernel calls `name`, also in topics. `make` gives a new one's state.
-    /// `None` if there are too many, or another has this label.
+    /// Returns the instance that the kernel and topics call `name`. `make` returns the state of a
+    /// new one. `None` if there are too many instances, or another one has this label.
     pub(crate) fn see(
         &mut self,
         sink: &mut dyn Sink,
@@ -92,7 +105,8 @@ impl<T> Instances<T> {
         self.see_as(sink, name, name, make)
     }
 
-    /// As [`see`](Self::see), for a thing that the kernel calls `name` and topics call `label`.
+    /// Returns the instance that the kernel calls `name` and topics call `label`; otherwise like
+    /// [`see`](Self::see).
     pub(crate) fn see_as(
         &mut self,
         sink: &mut dyn Sink,
@@ -134,7 +148,7 @@ impl<T> Instances<T> {
                 self.refused += 1;
                 return None;
             }
-            // Another file system on the same mount point since the last tick, say.
+            // For example, another file system on the same mount point since the last tick.
             self.present.remove(at).facts.unregister(sink);
         }
         if self.segment.is_empty() || self.present.len() >= self.max {
@@ -147,7 +161,7 @@ impl<T> Instances<T> {
         Some(at)
     }
 
-    /// Ends a tick: takes away the facts of instances that were not seen.
+    /// Ends a tick: removes the facts of instances that were not seen.
     pub(crate) fn end(&mut self, sink: &mut dyn Sink) {
         let sweep = self.sweep;
         self.present.retain_mut(|instance| {
@@ -158,14 +172,16 @@ impl<T> Instances<T> {
         });
     }
 
-    /// What the last tick left out, if anything.
+    /// Instances that the last tick left out.
     pub(crate) fn skips(&self) -> Vec<Skip> {
         let Self { family, max, refused, .. } = self;
         match refused {
             0 => Vec::new(),
             _ => vec![Skip::new(
                 format!("{}/*", family.name),
-                format!("{refused} beyond the first {max}, or of the same name as another"),
+                format!(
+                    "{refused} instances beyond the first {max}, or with the same name as another"
+                ),
             )],
         }
     }

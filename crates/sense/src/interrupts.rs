@@ -2,10 +2,10 @@
 //!
 //! A line is `36: 0 64495 PCI-MSIX-0000:00:02.0 1-edge virtio1-req.0` for a device (the instance is
 //! its last word and its number, `virtio1-req.0@36`), or `LOC: 19024 16972 Local timer interrupts`
-//! for one of the kernel's own (`loc`).
+//! for a line of the kernel itself (`loc`).
 //!
-//! A big node has thousands of lines. Facts of their own have only the [`MAX_LINES`] busiest, that
-//! is, those that counted most since they were last chosen, every [`CHOOSE_POLLS`] polls.
+//! A big node has thousands of lines. Only the [`MAX_LINES`] busiest have facts of their own: those
+//! that counted most since the last choice. They are chosen every [`CHOOSE_POLLS`] polls.
 
 use std::cmp::Reverse;
 use std::io::{self, Write as _};
@@ -17,12 +17,15 @@ use skopos_model::schema::interrupts::{self, *};
 use crate::facts::Facts;
 use crate::file::KernelFile;
 use crate::instances::Instances;
-use crate::{Root, Sensor, Sink, Skip, Tick, parse};
+use crate::parse;
+use crate::root::Root;
+use crate::sensor::{Sensor, Sink, Skip, Tick};
 
-/// How many lines have facts: enough for the queues of one fast interface on one socket.
+/// The number of lines with facts: enough for the queues of one fast interface on one socket.
 const MAX_LINES: usize = 32;
 
-/// How often the busiest lines are chosen: rarely, for facts that come and go help nobody.
+/// The number of polls between two choices of the busiest lines. It is large, because facts that
+/// come and go are of little use.
 const CHOOSE_POLLS: u32 = 512;
 
 /// The most cores with facts of their own, as in the family `cpu`.
@@ -41,9 +44,9 @@ pub(crate) struct Interrupts {
 }
 
 struct Line {
-    /// What stands before the colon: the number, or the kernel's abbreviation.
+    /// The text before the colon: the number, or the kernel's abbreviation.
     key: Box<[u8]>,
-    /// What stands behind the numbers.
+    /// The text after the numbers.
     description: Box<[u8]>,
     total: u64,
     total_when_chosen: u64,
@@ -90,7 +93,7 @@ impl Interrupts {
                 rest = after;
             }
             if lines.get(at).is_none_or(|known| !known.is(key, rest)) {
-                // A device came, or those between went.
+                // A device came, or the lines between went.
                 let gone = match lines[at..].iter().position(|known| known.is(key, rest)) {
                     Some(ahead) => at..at + ahead,
                     None => {
@@ -150,7 +153,7 @@ impl Line {
     }
 }
 
-/// True if a line may not be called so: two facts would have one topic.
+/// Returns true if the name of a line is taken: two facts would have the same topic.
 fn is_taken(instance: &str, lines: &[Line]) -> bool {
     instance.is_empty()
         || instance == "total"
@@ -158,12 +161,12 @@ fn is_taken(instance: &str, lines: &[Line]) -> bool {
         || lines.iter().any(|line| line.facts.instance() == instance)
 }
 
-/// What topics call a line: `loc`, or `virtio1-req.0@36`.
+/// Returns the name of a line in topics: `loc`, or `virtio1-req.0@36`.
 fn label(key: &[u8], description: &[u8]) -> Vec<u8> {
     if parse::u64(key).is_none() {
         return key.to_ascii_lowercase();
     }
-    // The chip, the kind of trigger, and what the driver called it, if there is one.
+    // The chip, the kind of trigger, and the driver's name for it, if there is one.
     let mut words = parse::words(description).filter(|word| parse::u64(word).is_none());
     let name = words.next().and_then(|_chip| words.last()).unwrap_or(b"irq");
     [name, b"@", key].concat()
@@ -211,7 +214,9 @@ impl Sensor for Interrupts {
         let quiet = self.lines.iter().filter(|line| line.total > 0 && !line.chosen).count();
         let mut skips = self.sums.skips();
         if quiet > 0 {
-            let reason = format!("{quiet} lines: only the {MAX_LINES} busiest have facts");
+            let reason = format!(
+                "{quiet} lines have no facts of their own; only the {MAX_LINES} busiest have"
+            );
             skips.push(Skip::new("interrupts/*", reason));
         }
         skips

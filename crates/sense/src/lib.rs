@@ -1,17 +1,17 @@
-//! Sensors of the host. Each reads one source and yields the facts of one family of
-//! `skopos_model::schema`; each is one file, named after its family.
+//! Sensors of the host. Each sensor reads one source, yields the facts of one family of
+//! `skopos_model::schema`, and is one file, named after its family.
 //!
 //! # Invariants
-//! - A sensor opens its files once and reads them again with `pread`; a tick allocates nothing
+//! - A sensor opens its files once and reads them again with `pread`. A tick allocates nothing
 //!   unless an instance (a disk, a mount) came or went. (`smart` runs a program every few minutes.)
-//! - A sensor knows no clock and no destination: [`Tick`] brings both. Only `clock` and `peer`, which
-//!   measure clocks, read them, in one place: `clock::now`; `program`, to end one that hangs; and
-//!   `remote_fs`, to tell how long an answer took and to wait no longer than it may.
+//! - A sensor does not read a clock and does not know where its facts go: [`Tick`] brings both.
+//!   Four modules read clocks: `clock` and `peer` measure them (through `clock::now`), `program`
+//!   ends programs that hang, and `remote_fs` times answers and limits how long it waits for them.
 //! - What the machine lacks is a [`Skip`] with its reason, never a made-up value.
 //!
-//! Read in this order: [`Sensor`], [`Tick`] and [`Sink`]; `file`, `parse` and `facts` below every
-//! sensor; `instances` for those whose things come and go, `table` for those that read named
-//! numbers; then any one sensor, `load` first.
+//! Read in this order: [`Sensor`], [`Tick`] and [`Sink`]; then `file`, `parse` and `facts`, which
+//! every sensor uses; `instances` for sensors of things that come and go, `table` for sensors of
+//! named numbers; then any sensor, `load` first.
 
 #![forbid(unsafe_code)]
 
@@ -59,10 +59,9 @@ mod clock;
 mod peer;
 mod responder;
 mod slurm;
-#[cfg(feature = "bpf")]
 mod block_access;
 
-pub use peer::{MAX_PEERS, PeerSettings};
+pub use peer::settings::{MAX_PEERS, PeerSettings};
 pub use registry::{Opened, open_all, open_peers};
 pub use root::Root;
 pub use sensor::{FactId, Sensor, Sink, Skip, Tick};

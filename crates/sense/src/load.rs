@@ -6,7 +6,9 @@ use skopos_model::schema::{self, Family, Metric};
 
 use crate::facts::Facts;
 use crate::file::KernelFile;
-use crate::{Root, Sensor, Skip, Tick, parse};
+use crate::parse;
+use crate::root::Root;
+use crate::sensor::{Sensor, Skip, Tick};
 
 pub(crate) struct Load {
     file: KernelFile,

@@ -1,13 +1,13 @@
-//! Which of the mounts are file systems with data of somebody in them, which of those are of this
-//! machine, and what facts about them are called.
+//! Chooses the mounts that are file systems with users' data, separates local file systems from
+//! remote ones, and names them in topics.
 
 use std::collections::HashMap;
 use std::path::Path;
 
 use crate::mounts::Mount;
 
-/// Types that hold no data of anybody: windows into the kernel, and triggers (asking `autofs`
-/// mounts something). What df hides, less what has blocks to fill.
+/// Types without users' data: interfaces of the kernel, and triggers (asking `autofs` mounts
+/// something). The list is that of df, without the types that have blocks to fill.
 static PSEUDO: [&[u8]; 23] = [
     b"autofs",
     b"binfmt_misc",
@@ -34,9 +34,9 @@ static PSEUDO: [&[u8]; 23] = [
     b"tracefs",
 ];
 
-/// Types that another machine, or a process that may not answer, stands behind: statvfs on them
-/// can hang for ever, so that they are asked apart from the others (`remote_fs`). Types that start with
-/// `fuse` too.
+/// Types that depend on another machine, or on a process that may not answer. A statvfs call on
+/// them can hang for ever, so a sensor of its own asks them (`remote_fs`). Types that start with
+/// `fuse` belong to them, too.
 static REMOTE: [&[u8]; 25] = [
     b"9p",
     b"acfs",
@@ -65,16 +65,16 @@ static REMOTE: [&[u8]; 25] = [
     b"yfs",
 ];
 
-/// The file systems to look at: of each (`st_dev`) one mount, that of the whole of it, with the
-/// shortest path.
+/// The file systems to look at. Each file system (`st_dev`) is there once: by the mount of its root
+/// folder that has the shortest path.
 pub(crate) struct FileSystems<'m, 'a> {
-    /// Those of this machine.
+    /// File systems of this machine.
     pub(crate) local: Vec<&'m Mount<'a>>,
-    /// Those that could hang.
+    /// File systems that could hang.
     pub(crate) remote: Vec<&'m Mount<'a>>,
 }
 
-/// Chooses among `mounts`.
+/// Chooses the file systems among `mounts`.
 pub(crate) fn file_systems<'m, 'a>(mounts: &'m [Mount<'a>]) -> FileSystems<'m, 'a> {
     let mut chosen: Vec<&Mount<'_>> = Vec::new();
     let mut places = HashMap::new();
@@ -99,13 +99,13 @@ fn is_better(mount: &Mount<'_>, than: &Mount<'_>) -> bool {
     rank(mount) < rank(than)
 }
 
-/// What topics call it: the block device that holds it, else the mount point.
+/// Returns the name in topics: that of the block device below, or else the mount point.
 pub(crate) fn label(mount: &Mount<'_>, sys: &Path) -> Vec<u8> {
     device_name(mount, sys).unwrap_or_else(|| mount.point.clone())
 }
 
-/// The kernel's name of the block device, which the facts of `block` have too. Btrfs has a device
-/// number of its own, so that its source has to tell.
+/// Returns the kernel's name of the block device, which the facts of `block` use too. Btrfs has a
+/// device number of its own, so for it the name comes from the mount's source.
 pub(crate) fn device_name(mount: &Mount<'_>, sys: &Path) -> Option<Vec<u8>> {
     let number = std::str::from_utf8(mount.device).ok()?;
     let name_of = |path: &Path| Some(path.file_name()?.as_encoded_bytes().to_vec());

@@ -1,7 +1,7 @@
 //! `mem`: physical memory, from `/proc/meminfo` (Documentation/filesystems/proc.rst, "meminfo").
 //!
-//! `used_ratio = 1 - MemAvailable / MemTotal`, so that page cache that can be dropped counts as
-//! free; kernels before 3.14 have no `MemAvailable` and so no ratio.
+//! `used_ratio = 1 - MemAvailable / MemTotal`, so page cache that can be dropped counts as free.
+//! Kernels before 3.14 do not have `MemAvailable`, so the ratio is absent there.
 
 use std::io;
 
@@ -10,8 +10,9 @@ use skopos_model::schema::{Family, Metric};
 
 use crate::facts::Facts;
 use crate::file::KernelFile;
+use crate::root::Root;
+use crate::sensor::{Sensor, Skip, Tick};
 use crate::table::{Field, Keyed, kib, plain};
-use crate::{Root, Sensor, Skip, Tick};
 
 pub(crate) struct Mem {
     file: KernelFile,

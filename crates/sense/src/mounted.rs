@@ -1,4 +1,4 @@
-//! What is mounted where, for those who look for the file system of a path or of a disk.
+//! The mounts of this machine, for programs that look for the file system of a path or of a disk.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -6,12 +6,13 @@ use std::io;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
-use crate::{Root, disk, local, mounts};
+use crate::root::Root;
+use crate::{disk, local, mounts};
 
 /// One mount.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mounted {
-    /// Where.
+    /// The folder at which it is mounted.
     pub point: PathBuf,
     /// The type, such as `ext4`.
     pub kind: String,
@@ -19,7 +20,7 @@ pub struct Mounted {
     pub disk: Option<String>,
 }
 
-/// Every mount that can be reached by its path, in the order of `/proc/self/mountinfo`.
+/// Returns every mount that can be reached by its path, in the order of `/proc/self/mountinfo`.
 ///
 /// # Errors
 /// The table cannot be read.
@@ -37,9 +38,9 @@ pub fn all(root: &Root) -> io::Result<Vec<Mounted>> {
     Ok(mounts.collect())
 }
 
-/// The mount that `path` lies on; `path` must be absolute and without links.
+/// Returns the mount that `path` lies on. `path` must be absolute and without symbolic links.
 pub fn of_path<'m>(all: &'m [Mounted], path: &Path) -> Option<&'m Mounted> {
     let above = all.iter().filter(|mount| path.starts_with(&mount.point));
-    // Of two on one point the later one hides the other.
+    // Of two mounts on one point, the later one hides the other.
     above.max_by_key(|mount| mount.point.as_os_str().len())
 }

@@ -1,6 +1,7 @@
-//! The table of mounts, `/proc/self/mountinfo` (proc(5)): what is mounted where, and what hides
-//! what. Read only when it changed, so it may allocate; but a node of a container platform has
-//! thousands of mounts and changes them often, so nothing here compares each with each.
+//! The table of mounts, `/proc/self/mountinfo` (proc(5)): each mount with its place, and the mounts
+//! that hide others. It is read only after a change, so reading it may allocate. A node of a
+//! container platform has thousands of mounts and changes them often, so no step here compares
+//! every mount with every other.
 
 use std::cmp::Ordering;
 use std::collections::HashMap;
@@ -19,17 +20,18 @@ pub(crate) struct Mount<'a> {
     pub(crate) device: &'a [u8],
     /// The folder of the file system that is mounted; `/` unless it is a bind mount.
     pub(crate) root: Vec<u8>,
-    /// Where it is mounted.
+    /// The folder at which it is mounted.
     pub(crate) point: Vec<u8>,
     /// The type, such as `ext4` or `fuse.sshfs`.
     pub(crate) kind: &'a [u8],
-    /// What was mounted: a device, a server's name, or just a word.
+    /// The source of the mount: a device, a server's name, or just a word.
     pub(crate) source: Vec<u8>,
     /// The options of the file system, with commas.
     pub(crate) options: &'a [u8],
 }
 
-/// True if mounts came or went since `mountinfo` was last read: poll(2) tells (proc(5)).
+/// Returns true if mounts came or went since `mountinfo` was last read, which poll(2) reports
+/// (proc(5)).
 pub(crate) fn changed(mountinfo: &KernelFile) -> io::Result<bool> {
     let mut file = [PollFd::new(mountinfo, PollFlags::PRI)];
     let now = Timespec { tv_sec: 0, tv_nsec: 0 };
@@ -37,9 +39,9 @@ pub(crate) fn changed(mountinfo: &KernelFile) -> io::Result<bool> {
     Ok(file[0].revents().intersects(PollFlags::PRI | PollFlags::ERR))
 }
 
-/// The mounts of `text` that can be reached by their path. Another mount on that path or above it
-/// hides one, unless the one is mounted on top of the other. Lines that are not like mountinfo are
-/// left out.
+/// Returns the mounts of `text` that can be reached by their path. A mount is hidden by another
+/// mount on its path or above it, unless it is mounted on top of that one. Lines that do not look
+/// like mountinfo are left out.
 pub(crate) fn visible(text: &[u8]) -> Vec<Mount<'_>> {
     let mounts: Vec<_> = parse::lines(text).filter_map(mount).collect();
     let mut hidden = hidden(&mounts).into_iter();
@@ -67,21 +69,21 @@ fn unescaped(word: &[u8]) -> Vec<u8> {
     name
 }
 
-/// Which of `mounts` are hidden: those that have more mounts at or above their point than they are
-/// mounted on top of.
+/// Returns for each of `mounts` whether it is hidden: it has more mounts at or above its point than
+/// it is mounted on top of.
 fn hidden(mounts: &[Mount<'_>]) -> Vec<bool> {
     let depths = depths(mounts);
     let mut hidden = vec![false; mounts.len()];
     let mut order: Vec<usize> = (0..mounts.len()).collect();
     order.sort_by(|&a, &b| by_folder(&mounts[a].point, &mounts[b].point));
-    // The points that lead to the one at hand, and how many mounts there are up to each.
+    // The mount points on the way to the current one, each with the number of mounts up to it.
     let mut way: Vec<(&[u8], usize)> = Vec::new();
     for same_point in order.chunk_by(|&a, &b| mounts[a].point == mounts[b].point) {
         let point = mounts[same_point[0]].point.as_slice();
         while way.pop_if(|(above, _)| !is_at_or_above(above, point)).is_some() {}
         let count = way.last().map_or(0, |(_, count)| *count) + same_point.len();
         for &at in same_point {
-            // Less itself.
+            // The mount itself does not count.
             hidden[at] = count - 1 > depths[at];
         }
         way.push((point, count));
@@ -89,7 +91,7 @@ fn hidden(mounts: &[Mount<'_>]) -> Vec<bool> {
     hidden
 }
 
-/// How many mounts each of `mounts` is mounted on top of.
+/// Returns for each of `mounts` the number of mounts that it is mounted on top of.
 fn depths(mounts: &[Mount<'_>]) -> Vec<usize> {
     let by_id: HashMap<u64, usize> = mounts.iter().enumerate().map(|(at, m)| (m.id, at)).collect();
     let parent = |at: usize| {
@@ -101,8 +103,8 @@ fn depths(mounts: &[Mount<'_>]) -> Vec<usize> {
     for start in 0..mounts.len() {
         let mut next = Some(start);
         while let Some(at) = next.filter(|&at| depths[at].is_none()) {
-            // Until the real depth is known; so a damaged table whose mounts stand in a ring has an
-            // end as well.
+            // This value stands until the real depth is known. It ends the loop in a damaged table
+            // whose mounts form a ring.
             depths[at] = Some(0);
             chain.push(at);
             next = parent(at);
@@ -116,7 +118,7 @@ fn depths(mounts: &[Mount<'_>]) -> Vec<usize> {
     depths.into_iter().map(Option::unwrap_or_default).collect()
 }
 
-/// An order in which a folder stands right before all that is below it.
+/// Compares two paths so that a folder sorts right before everything below it.
 fn by_folder(a: &[u8], b: &[u8]) -> Ordering {
     let slash_first = |byte: &u8| if *byte == b'/' { 0 } else { *byte };
     a.iter().map(slash_first).cmp(b.iter().map(slash_first))

@@ -1,8 +1,9 @@
 //! `netdev`: network interfaces, counters from `/proc/net/dev` (proc(5)), state and speed from
 //! `/sys/class/net/*` (Documentation/ABI/testing/sysfs-class-net).
 //!
-//! Of the network namespace that the sensor was opened in. An interface that never carried a
-//! packet, such as the spare ones that modules bring along, has no facts until it does.
+//! The interfaces are those of the network namespace in which the sensor was opened. An interface
+//! that has never carried a packet, such as the spare ones that modules create, has no facts until
+//! it does.
 
 use std::fs::File;
 use std::io;
@@ -14,13 +15,16 @@ use skopos_model::schema::{Family, Metric};
 
 use crate::file::{KernelFile, read_record};
 use crate::instances::{Instance, Instances};
-use crate::{Root, Sensor, Skip, Tick, parse};
+use crate::parse;
+use crate::root::Root;
+use crate::sensor::{Sensor, Skip, Tick};
 
-/// The most interfaces with facts. A node of a container platform has one a container.
+/// The most interfaces with facts. A node of a container platform has an interface for each
+/// container.
 const MAX_INTERFACES: usize = 256;
 
-/// How many polls a speed is trusted: the driver asks the hardware, and speeds rarely change
-/// without the link going down, which asks at once.
+/// The number of polls for which a speed is kept. Reading it makes the driver ask the hardware.
+/// Speeds rarely change without the link going down, and then the speed is read at once.
 const SPEED_POLLS: u32 = 64;
 
 /// The numbers after the name: received, then sent.
@@ -51,7 +55,7 @@ pub(crate) struct Netdev {
     buffer: Vec<u8>,
 }
 
-/// The state files of one interface, kept open; `None` where there is none to open.
+/// The state files of one interface, kept open; `None` where a file does not exist.
 struct Link {
     operstate: Option<File>,
     speed: Option<File>,
@@ -105,7 +109,7 @@ impl Sensor for Netdev {
                 }
             }
             if set_link(interface, tick, buffer).is_err() {
-                // The interface was taken away and made anew under its old name.
+                // The interface was removed and made anew under its old name.
                 interface.state = Link::open(folder, name);
             }
         }
@@ -124,8 +128,8 @@ fn set_link(
     buffer: &mut Vec<u8>,
 ) -> io::Result<()> {
     let Some(operstate) = &interface.state.operstate else { return Ok(()) };
-    // `unknown` is what drivers say that do not follow RFC 2863, the loopback's among them: theirs
-    // are up as long as they are configured to be.
+    // Drivers that do not follow RFC 2863 report `unknown`, the loopback's among them. Their
+    // interfaces are up as long as they are configured to be.
     let up = matches!(parse::trim(read_record(operstate, buffer)?), b"up" | b"unknown");
     interface.set(tick, &UP, u64::from(up));
     let link = &mut interface.state;
@@ -135,7 +139,7 @@ fn set_link(
     }
     link.was_up = up;
     link.speed_polls_left = SPEED_POLLS;
-    // In Mbit/s; -1 or an error from interfaces that have no speed.
+    // In Mbit/s. Interfaces without a speed give -1 or an error.
     let text = link.speed.as_ref().map(|file| read_record(file, buffer));
     let speed = text.and_then(|t| parse::u64(parse::trim(t.ok()?))).filter(|&n| n > 0);
     if let Some(bytes) = speed.and_then(|megabits| megabits.checked_mul(125_000)) {

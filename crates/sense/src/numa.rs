@@ -8,10 +8,12 @@ use skopos_model::schema::numa::{self, *};
 
 use crate::facts::Facts;
 use crate::file::KernelFile;
+use crate::parse;
+use crate::root::Root;
+use crate::sensor::{Sensor, Skip, Tick};
 use crate::table::{Field, Keyed, kib, plain};
-use crate::{Root, Sensor, Skip, Tick, parse};
 
-/// The most nodes with facts; x86 kernels are built for at most 1,024, machines sold have 32.
+/// The most nodes with facts. x86 kernels are built for at most 1,024; machines on sale have 32.
 const MAX_NODES: usize = 64;
 
 static MEMINFO: [Field; 10] = [
@@ -37,7 +39,7 @@ static NUMASTAT: [Field; 6] = [
 ];
 
 pub(crate) struct Numa {
-    /// Found when opened: memory that is plugged in later counts after a restart.
+    /// Listed when the sensor is opened. Memory that is plugged in later counts after a restart.
     nodes: Vec<Node>,
     left_out: usize,
 }
@@ -103,7 +105,7 @@ impl Sensor for Numa {
     fn skips(&self) -> Vec<Skip> {
         match self.left_out {
             0 => Vec::new(),
-            n => vec![Skip::new("numa/*", format!("{n} beyond the first {MAX_NODES}"))],
+            n => vec![Skip::new("numa/*", format!("{n} nodes beyond the first {MAX_NODES}"))],
         }
     }
 }

@@ -1,9 +1,10 @@
-//! Numbers and words out of kernel text, without allocation. Total: what is not a number is `None`.
+//! Reads numbers and words from kernel text, without allocation. Text that is not a number is
+//! `None`.
 
 use std::io::BufRead as _;
 
-/// The lines of `text` that are not empty, without their line feeds. A last line that lacks its
-/// line feed was cut off, and so may be its last number: it is left out.
+/// Returns the lines of `text` that are not empty, without their line feeds. A last line without a
+/// line feed was cut off, and so its last number may be; such a line is left out.
 pub(crate) fn lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut rest = text;
     std::iter::from_fn(move || {
@@ -20,7 +21,7 @@ pub(crate) fn lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// The words of `line`, split at spaces and tabs.
+/// Returns the words of `line`, split at spaces and tabs.
 pub(crate) fn words(line: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut rest = line;
     std::iter::from_fn(move || {
@@ -34,19 +35,19 @@ pub(crate) fn words(line: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// The numbers of `line` up to the first word that is none.
+/// Returns the numbers of `line` up to the first word that is not a number.
 pub(crate) fn numbers(line: &[u8]) -> impl Iterator<Item = u64> {
     words(line).map_while(u64)
 }
 
-/// The number that is the first word of `line`, and what follows it.
+/// Returns the number that is the first word of `line`, and the rest of the line.
 pub(crate) fn leading_u64(line: &[u8]) -> Option<(u64, &[u8])> {
     let line = line.trim_ascii_start();
     let end = line.iter().position(u8::is_ascii_whitespace).unwrap_or(line.len());
     Some((u64(&line[..end])?, &line[end..]))
 }
 
-/// A decimal number that is all of `word`; `None` if it is not one or does not fit.
+/// Reads a decimal number that fills `word`; `None` if it is not a number or does not fit.
 pub(crate) fn u64(word: &[u8]) -> Option<u64> {
     if word.is_empty() {
         return None;
@@ -57,7 +58,7 @@ pub(crate) fn u64(word: &[u8]) -> Option<u64> {
     })
 }
 
-/// A decimal number that may be negative.
+/// Reads a decimal number that may be negative.
 pub(crate) fn i64(word: &[u8]) -> Option<i64> {
     match word.strip_prefix(b"-") {
         Some(digits) => 0i64.checked_sub_unsigned(u64(digits)?),
@@ -65,24 +66,24 @@ pub(crate) fn i64(word: &[u8]) -> Option<i64> {
     }
 }
 
-/// A decimal number with an optional fraction, such as `0.52`. Always finite.
+/// Reads a decimal number with an optional fraction, such as `0.52`. The result is finite.
 pub(crate) fn f64(word: &[u8]) -> Option<f64> {
     let number: f64 = std::str::from_utf8(word).ok()?.parse().ok()?;
     number.is_finite().then_some(number)
 }
 
-/// `line` split at the first `separator`, without it.
+/// Splits `line` at the first `separator` and drops the separator.
 pub(crate) fn split_once(line: &[u8], separator: u8) -> Option<(&[u8], &[u8])> {
     let at = line.iter().position(|&b| b == separator)?;
     Some((&line[..at], &line[at + 1..]))
 }
 
-/// `text` without spaces, tabs and line feeds at both ends.
+/// Removes spaces, tabs and line feeds from both ends of `text`.
 pub(crate) fn trim(text: &[u8]) -> &[u8] {
     text.trim_ascii()
 }
 
-/// A file name as the kernel writes it in tables, where a space is `\040`, appended to `into`.
+/// Appends to `into` a file name that the kernel wrote into a table, where a space is `\040`.
 pub(crate) fn unescape_octal(word: &[u8], into: &mut Vec<u8>) {
     let digit = |at: usize| word.get(at).filter(|b| (b'0'..=b'7').contains(b)).map(|b| b - b'0');
     let mut at = 0;

@@ -1,25 +1,27 @@
-//! `peer`: other nodes, probed from this one: is there an agent that answers, how long is the way to
-//! it and back, and what time is it there.
+//! `peer`: other nodes, probed from this one: whether an agent answers there, the round-trip time,
+//! and the offset of its clock.
 //!
-//! No third party and no privilege takes part: agents send each other a datagram of 112 bytes and
-//! answer it ([`datagram`] has its layout). A poll sends probes and hands over what is known; a
-//! thread of its own ([`line`]) reads answers, and answers probes of others, when they arrive. The
-//! mathematics of the offsets is in [`filter`], that of life and death in [`contact`].
+//! Probing needs no third party and no privilege: agents send each other a datagram of 112 bytes
+//! and answer it ([`datagram`] has its layout). A poll sends probes and sets the facts that are
+//! known. A thread of its own ([`endpoint`]) receives answers, and answers the probes of others, as
+//! they arrive. [`filter`] has the mathematics of the offsets, [`contact`] decides whether a peer
+//! is alive.
 //!
-//! A peer is **dead** when at least two probes in a row are unanswered and the first of them is older
-//! than the timeout; with the default of a probe each second and a timeout of 1.25 s that is at most
-//! 3 s after it died. An answer in another node's name is no answer: addresses get new owners.
+//! A peer is **dead** when at least two probes in a row are unanswered and the first of them is
+//! older than the timeout. With the default of a probe each second and a timeout of 1.25 s, that is
+//! at most 3 s after its death. An answer in another node's name does not count, since addresses
+//! get new owners.
 //!
-//! What an answer brought (round trip and offset) is handed over when there was one since the last
-//! poll, and grows old otherwise: of a peer that is dead it must not look fresh.
+//! The facts of an answer (round trip and offset) are set if an answer came since the last poll,
+//! and grow old otherwise: those of a dead peer must not look fresh.
 //!
-//! Anybody may send anything to a UDP port. An answer is believed only with the nonce that its probe
-//! carried, answers are never longer than what they answer, and both are bounded a second.
+//! Anybody may send anything to a UDP port. So an answer counts only with the nonce of its probe,
+//! an answer is never longer than its probe, and the number of both in a second is bounded.
 
 pub(crate) mod contact;
 pub(crate) mod datagram;
 pub(crate) mod filter;
-pub(crate) mod line;
+pub(crate) mod endpoint;
 pub(crate) mod settings;
 
 use std::io;
@@ -31,36 +33,35 @@ use skopos_model::escape_segment;
 use skopos_model::schema::Family;
 use skopos_model::schema::peer::{self, *};
 
-pub use self::settings::{MAX_PEERS, PeerSettings};
-
 use self::contact::{Clocks, Contact};
-use self::line::{Line, sequence};
+use self::endpoint::{Endpoint, sequence};
+use self::settings::PeerSettings;
 use crate::facts::Facts;
-use crate::{Sensor, Skip, Tick};
+use crate::sensor::{Sensor, Skip, Tick};
 
-/// One peer, beside its contact of the same place in the line's state.
+/// One peer. Its contact has the same index in the endpoint's state.
 struct Peer {
     name: String,
     address: SocketAddr,
     facts: Facts,
-    /// How many answers there were at the last poll.
+    /// Number of answers at the last poll.
     answered: u64,
-    /// Why the last probe did not leave, if it did not.
+    /// The reason why the last probe could not be sent.
     unsent: Option<io::ErrorKind>,
-    /// Whose answers came instead of the peer's.
+    /// The node whose answers came instead of the peer's.
     impostor: Option<datagram::Name>,
 }
 
 pub(crate) struct Peers {
-    line: Arc<Line>,
+    endpoint: Arc<Endpoint>,
     peers: Vec<Peer>,
     interval: Duration,
     round: u64,
 }
 
 impl Peers {
-    /// The sensor of these settings' peers, on a line that was opened with them.
-    pub(crate) fn new(settings: &PeerSettings, line: Arc<Line>) -> Self {
+    /// Makes the sensor of these settings' peers. The endpoint was opened with the same settings.
+    pub(crate) fn new(settings: &PeerSettings, endpoint: Arc<Endpoint>) -> Self {
         let peers = settings.peers.iter().map(|(name, address)| {
             let mut segment = String::new();
             escape_segment(name.as_bytes(), &mut segment);
@@ -68,26 +69,27 @@ impl Peers {
             let (name, address) = (name.clone(), *address);
             Peer { name, address, facts, answered: 0, unsent: None, impostor: None }
         });
-        Self { line, peers: peers.collect(), interval: settings.interval, round: 0 }
+        Self { endpoint, peers: peers.collect(), interval: settings.interval, round: 0 }
     }
 
-    /// Sends what is due. The lock is not held while a datagram leaves: the thread would wait.
+    /// Sends the probes that are due. The lock is not held while a datagram is sent, or the thread
+    /// would wait.
     fn probe(&mut self) -> io::Result<()> {
-        let Self { line, peers, interval, round } = self;
+        let Self { endpoint, peers, interval, round } = self;
         *round += 1;
         for (at, peer) in peers.iter_mut().enumerate() {
             let sequence = sequence(*round, at);
             {
-                let now = line.clocks().monotonic;
-                let contact = &mut line.state()?.contacts[at];
+                let now = endpoint.clocks().monotonic;
+                let contact = &mut endpoint.state()?.contacts[at];
                 if !contact.is_due(now, *interval) {
                     continue;
                 }
                 contact.sending(sequence, now);
             }
-            peer.unsent = line.send_probe(peer.address, sequence).err().map(|e| e.kind());
+            peer.unsent = endpoint.send_probe(peer.address, sequence).err().map(|e| e.kind());
             if peer.unsent.is_some() {
-                line.state()?.contacts[at].lose(sequence);
+                endpoint.state()?.contacts[at].lose(sequence);
             }
         }
         Ok(())
@@ -115,7 +117,7 @@ impl Peer {
         }
     }
 
-    /// What the latest answers say.
+    /// Sets the facts of the latest answers.
     fn set_answer(&mut self, tick: &mut Tick<'_>, contact: &Contact, now: Clocks) {
         let facts = &mut self.facts;
         if let Some((answer, _)) = contact.last {
@@ -133,12 +135,12 @@ impl Peer {
         let Self { name, address, unsent, impostor, .. } = self;
         let what = || format!("peer/{name}");
         if let Some(kind) = unsent {
-            return Some(Skip::new(what(), format!("no probe can be sent to {address}: {kind}")));
+            return Some(Skip::new(what(), format!("probes cannot be sent to {address}: {kind}")));
         }
         impostor.map(|other| {
             let other = String::from_utf8_lossy(other.as_bytes()).into_owned();
             let reason = format!(
-                "at {address} answers a node that calls itself `{other}`; one of the two names is \
+                "the node at {address} calls itself `{other}`; one of the two names is \
                  wrong in the configuration"
             );
             Skip::new(what(), reason)
@@ -152,9 +154,9 @@ impl Sensor for Peers {
     }
 
     fn poll(&mut self, tick: &mut Tick<'_>) -> io::Result<()> {
-        let now = self.line.clocks();
+        let now = self.endpoint.clocks();
         {
-            let mut state = self.line.state()?;
+            let mut state = self.endpoint.state()?;
             for (peer, contact) in self.peers.iter_mut().zip(&mut state.contacts) {
                 contact.expire(now.monotonic);
                 peer.set(tick, contact, now);

@@ -1,15 +1,16 @@
-//! `process`: how many processes there are, and in which states (proc(5)). How many threads is the
-//! family `load`'s `tasks`.
+//! `process`: the number of processes, in total and by state (proc(5)). The number of threads is
+//! the fact `tasks` of the family `load`.
 //!
-//! Reading `/proc/PID/stat` of every process at each tick would cost milliseconds on a big node.
-//! So the states come from a **walk**: the pids are listed once, their states are read a few a
-//! poll, as many as it takes to be done in [`POLLS_PER_WALK`] polls but within bounds, then the
-//! counts are handed over (with `walk_polls`) and the next walk begins. Processes that end before
-//! their turn are not counted; those that start meanwhile are counted by the next walk.
+//! Reading `/proc/PID/stat` of every process at each tick would cost milliseconds on a big node. So
+//! the states come from a **walk**, spread over polls. The walk lists the pids once, then reads a
+//! few states at each poll: as many as finish it in [`POLLS_PER_WALK`] polls, within bounds. At its
+//! end the counts are set (with `walk_polls`), and the next walk begins. A process that ends before
+//! its turn is not counted; a process that starts meanwhile is counted by the next walk.
 //!
-//! The number of processes needs no walk: `st_nlink` of `/proc` is 2, and one for each folder in
-//! it, and each process is one. That the sum fits is checked at each walk; where it does not (in a
-//! pid namespace the kernel counts everybody's processes there) the number is the walk's too.
+//! The number of processes does not need a walk: `st_nlink` of `/proc` is 2 plus the number of
+//! folders in it, and each process is a folder. Each walk checks this sum. Where it is wrong (in a
+//! pid namespace the kernel counts the processes of all namespaces there), the number comes from
+//! the walk too.
 
 use std::ffi::CStr;
 use std::fs::File;
@@ -21,13 +22,15 @@ use skopos_model::schema::process::{self, *};
 use skopos_model::schema::{Family, Metric};
 
 use crate::facts::Facts;
-use crate::{Root, Sensor, Skip, Tick, parse};
+use crate::parse;
+use crate::root::Root;
+use crate::sensor::{Sensor, Skip, Tick};
 
-/// How many polls a walk should take: about a minute at 1 Hz.
+/// The number of polls that a walk should take: about a minute at 1 Hz.
 const POLLS_PER_WALK: usize = 64;
 
-/// The most processes asked at one poll, at up to ten microseconds each when nothing is in the
-/// caches; with more than 2,048 processes a walk takes longer.
+/// The most processes asked at one poll, at up to ten microseconds each with cold caches. With more
+/// than 2,048 processes a walk takes longer.
 const MAX_STATES: usize = 32;
 
 /// The most processes asked at the very first poll, so that there are states from the start.
@@ -36,17 +39,17 @@ const FIRST_STATES: usize = 512;
 /// The fewest processes asked at one poll.
 const MIN_STATES: usize = 2;
 
-/// The most processes that a walk asks: a node with more has a larger problem, and its states are
-/// a sample of the first ones.
+/// The most processes that a walk asks. A node with more has a larger problem, and its states are a
+/// sample of the first ones.
 const MAX_WALKED: usize = 32_768;
 
 /// Room for the pids of a quiet node, so that a few more processes allocate nothing.
 const FIRST_PIDS: usize = 2048;
 
-/// What one call for folder entries can return: about 200 of them.
+/// The size of the result of one call for folder entries: about 200 of them.
 const ENTRIES_BYTES: usize = 8192;
 
-/// The letters in `/proc/PID/stat`, and what they feed.
+/// The letters in `/proc/PID/stat`, and the metrics that they feed.
 static STATES: [(&[u8], &Metric); 6] = [
     (b"R", &RUNNING_PROCESSES),
     (b"S", &SLEEPING_PROCESSES),
@@ -60,9 +63,9 @@ pub(crate) struct Process {
     proc: OwnedFd,
     facts: Facts,
     walk: Walk,
-    /// Links of `/proc` that are no process, if the sum fits.
+    /// Links of `/proc` that are not processes, if the sum is right.
     other_links: Option<u64>,
-    /// Room for folder entries: never filled as a vector, only its spare capacity is used.
+    /// A buffer for folder entries. Only its spare capacity is used; the vector stays empty.
     entries: Vec<u8>,
 }
 
@@ -80,8 +83,8 @@ impl Process {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let proc = rustix::fs::open(&root.proc, flags, Mode::empty())
             .map_err(|e| Skip::new("process", format!("{}: {e}", root.proc.display())))?;
-        // An empty folder is where procfs would be mounted, not a machine without processes.
-        // Every procfs has this file.
+        // An empty folder is the mount point of procfs, and not a machine without processes. Every
+        // procfs has this file.
         let always = root.proc.join("loadavg");
         if let Err(e) = always.metadata() {
             return Err(Skip::new("process", format!("{}: {e}", always.display())));
@@ -108,7 +111,7 @@ impl Process {
         Ok(u64::from(stat.stx_nlink))
     }
 
-    /// Lists the pids for the next walk, and returns how many there are.
+    /// Lists the pids for the next walk, and returns their number.
     fn begin_walk(&mut self) -> io::Result<u64> {
         let links_before = self.links()?;
         self.walk.pids.clear();
@@ -132,7 +135,7 @@ impl Process {
             }
         }
         self.walk.left_out = processes.saturating_sub(self.walk.pids.len() as u64);
-        // When processes came or went meanwhile the sum cannot fit, and tells nothing.
+        // If processes came or went meanwhile, the sum cannot be checked.
         if self.links()? == links_before {
             let fits = links_before == 2 + folders + processes;
             self.other_links = fits.then_some(2 + folders);
@@ -170,7 +173,7 @@ impl Sensor for Process {
         };
         for &pid in walk.pids[walk.next..].iter().take(states) {
             walk.next += 1;
-            // Most often it has ended.
+            // Most often the process has ended.
             let Some(letter) = state_letter(proc, pid) else { continue };
             if let Some(state) = STATES.iter().position(|(letters, _)| letters.contains(&letter)) {
                 walk.counts[state] += 1;
@@ -188,20 +191,24 @@ impl Sensor for Process {
         match self.walk.left_out {
             0 => Vec::new(),
             n => {
-                vec![Skip::new("process/*_processes", format!("{n} beyond the first {MAX_WALKED}"))]
+                vec![Skip::new(
+                    "process/*_processes",
+                    format!("{n} processes beyond the first {MAX_WALKED}"),
+                )]
             }
         }
     }
 }
 
-/// The state in `PID/stat`: the word after the name, which stands in parentheses and may hold any.
+/// Returns the state in `PID/stat`: the word after the name. The name stands in parentheses and may
+/// contain parentheses itself.
 fn state_letter(proc: &OwnedFd, pid: u64) -> Option<u8> {
     let mut path = [0; 32];
     write!(&mut path[..], "{pid}/stat\0").ok()?;
     let path = CStr::from_bytes_until_nul(&path).ok()?;
     let flags = OFlags::RDONLY | OFlags::CLOEXEC;
     let mut file = File::from(rustix::fs::openat(proc, path, flags, Mode::empty()).ok()?);
-    // A pid and a name of at most 64 bytes come before it, only numbers after it.
+    // A pid and a name of at most 64 bytes precede the state; only numbers follow it.
     let mut start = [0; 128];
     let len = file.read(&mut start).ok()?;
     let start = &start[..len];

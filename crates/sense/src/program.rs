@@ -1,8 +1,8 @@
-//! Runs a program for its output, within a time and a size.
+//! Runs a program for its output, with limits on its time and its output.
 //!
-//! What a program does is not ours to say: it may hang, print for ever, or leave children that hold
-//! its output open. So it gets a process group of its own, which is killed when the time is up, and
-//! nothing is waited for without an end, which takes a clock.
+//! A program may hang, print for ever, or leave children that hold its output open. So it gets a
+//! process group of its own, which is killed when the time is up, and every wait has a timeout.
+//! This module reads a clock for the timeouts.
 
 use std::fmt;
 use std::io::{self, Read as _};
@@ -13,28 +13,28 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, kill_process_group};
 
-/// How long a killed program may take to be gone. One that is stuck in the kernel takes longer, and
-/// is reaped later.
+/// The time in which a killed program should be gone. A program that is stuck in the kernel takes
+/// longer, and is reaped later.
 const PATIENCE_AFTER_KILL: Duration = Duration::from_secs(1);
 
-/// Time between two looks whether a program that has closed its output is gone.
+/// The interval at which a program that has closed its output is checked for its end.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
-/// What a program came to.
+/// The result of a program that ended.
 #[derive(Debug)]
-pub(crate) struct Ran {
+pub(crate) struct Outcome {
     pub(crate) output: Vec<u8>,
     pub(crate) status: ExitStatus,
 }
 
-/// Why there is no output.
+/// The reason why there is no output.
 #[derive(Debug)]
 pub(crate) enum Failed {
     /// It could not be started.
     Start(io::Error),
     /// Reading its output or waiting for it failed.
     Io(io::Error),
-    /// It took longer than this.
+    /// It took longer than this time.
     Slow(Duration),
     /// It printed more than this many bytes.
     Long(usize),
@@ -53,19 +53,19 @@ impl fmt::Display for Failed {
     }
 }
 
-/// Programs that were killed and are not gone yet; reaped whenever another is run.
+/// Programs that were killed and are not gone yet. They are reaped whenever another program runs.
 #[derive(Debug, Default)]
 pub(crate) struct Lingering(Vec<Child>);
 
 impl Lingering {
-    /// Reaps those that are gone; how many are left.
+    /// Reaps the programs that are gone, and returns the number of those that are left.
     pub(crate) fn reap(&mut self) -> usize {
         self.0.retain_mut(|child| matches!(child.try_wait(), Ok(None)));
         self.0.len()
     }
 }
 
-/// The longest that [`run`] takes with this `time`, killing included.
+/// The longest time that [`run`] takes with this `time`, including killing.
 pub(crate) fn longest(time: Duration) -> Duration {
     time + PATIENCE_AFTER_KILL
 }
@@ -76,7 +76,7 @@ pub(crate) fn run(
     time: Duration,
     max_bytes: usize,
     lingering: &mut Lingering,
-) -> Result<Ran, Failed> {
+) -> Result<Outcome, Failed> {
     let end = Instant::now() + time;
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).process_group(0);
     let mut child = command.spawn().map_err(Failed::Start)?;
@@ -85,7 +85,7 @@ pub(crate) fn run(
         None => Ok(Vec::new()),
     };
     let outcome = outcome.and_then(|output| match exited(&mut child, end).map_err(Failed::Io)? {
-        Some(status) => Ok(Ran { output, status }),
+        Some(status) => Ok(Outcome { output, status }),
         None => Err(Failed::Slow(time)),
     });
     if outcome.is_err() {
@@ -127,7 +127,7 @@ fn read(
     }
 }
 
-/// Its exit status, once it is gone; `None` if it is still there at `end`.
+/// Returns the exit status once the program is gone; `None` if it is still there at `end`.
 fn exited(child: &mut Child, end: Instant) -> io::Result<Option<ExitStatus>> {
     loop {
         if let Some(status) = child.try_wait()? {
@@ -141,7 +141,7 @@ fn exited(child: &mut Child, end: Instant) -> io::Result<Option<ExitStatus>> {
 }
 
 fn kill(mut child: Child, lingering: &mut Lingering) {
-    // Of a child that is not reaped yet: its number is nobody else's.
+    // The child is not reaped yet, so its id does not belong to another process.
     if let Some(group) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) {
         let _ = kill_process_group(group, Signal::KILL);
     }
@@ -154,7 +154,7 @@ fn kill(mut child: Child, lingering: &mut Lingering) {
 mod tests {
     use super::*;
 
-    fn sh(script: &str, time: Duration, max_bytes: usize) -> (Result<Ran, Failed>, usize) {
+    fn sh(script: &str, time: Duration, max_bytes: usize) -> (Result<Outcome, Failed>, usize) {
         let mut lingering = Lingering::default();
         let ran = run(Command::new("sh").args(["-c", script]), time, max_bytes, &mut lingering);
         (ran, lingering.reap())
@@ -164,14 +164,14 @@ mod tests {
     const SHORT: Duration = Duration::from_millis(200);
 
     #[test]
-    fn output_and_status() {
+    fn output_and_status_are_returned() {
         let (ran, _) = sh("printf hello; exit 68", LONG, 100);
         let ran = ran.expect("it ends");
         assert_eq!((ran.output.as_slice(), ran.status.code()), (&b"hello"[..], Some(68)));
     }
 
     #[test]
-    fn whatever_takes_too_long_is_killed() {
+    fn a_program_that_takes_too_long_is_killed() {
         for script in ["sleep 1000", "sleep 1000 & sleep 1000", "exec >&-; sleep 1000"] {
             let (ran, left) = sh(script, SHORT, 100);
             assert!(matches!(ran, Err(Failed::Slow(_))), "{script}: {ran:?}");
@@ -180,14 +180,14 @@ mod tests {
     }
 
     #[test]
-    fn whatever_prints_too_much_is_killed() {
+    fn a_program_that_prints_too_much_is_killed() {
         let (ran, left) = sh("yes", LONG, 100_000);
         assert!(matches!(ran, Err(Failed::Long(100_000))), "{ran:?}");
         assert_eq!(left, 0);
     }
 
     #[test]
-    fn what_is_not_there_cannot_be_started() {
+    fn a_missing_program_cannot_be_started() {
         let mut lingering = Lingering::default();
         let ran = run(&mut Command::new("/nonexistent/program"), LONG, 1, &mut lingering);
         assert!(matches!(ran, Err(Failed::Start(_))), "{ran:?}");

@@ -9,12 +9,14 @@ use skopos_model::schema::{Family, Metric};
 
 use crate::facts::Facts;
 use crate::file::KernelFile;
-use crate::{Root, Sensor, Skip, Tick, parse};
+use crate::parse;
+use crate::root::Root;
+use crate::sensor::{Sensor, Skip, Tick};
 
 /// Every resource that the kernel knows; `irq` since 6.1 and only if built in.
 static RESOURCES: [&str; 4] = ["cpu", "memory", "io", "irq"];
 
-/// By the first word of a line: the average, and the total.
+/// The facts of a line by its first word: the average, and the total.
 static LINES: [(&[u8], &Metric, &Metric); 2] = [
     (b"some", &SOME_AVG10_RATIO, &SOME_STALL_SECONDS_TOTAL),
     (b"full", &FULL_AVG10_RATIO, &FULL_STALL_SECONDS_TOTAL),
@@ -86,7 +88,7 @@ fn set_line(facts: &mut Facts, tick: &mut Tick<'_>, line: &[u8]) {
     let Some((kind, average, total)) = LINES.iter().find(|(name, ..)| Some(*name) == kind) else {
         return;
     };
-    // The kernel keeps the line only so that programs which expect it go on working.
+    // The kernel keeps this line only for programs that expect it.
     if *kind == b"full" && facts.instance() == "cpu" {
         return;
     }

@@ -1,17 +1,17 @@
 //! `raid`: software RAID arrays (md), from `/proc/mdstat` (md(4)).
 //!
-//! What an array withstands is computed from its level and how many of its devices are missing:
+//! The failures that an array withstands follow from its level and the number of missing devices:
 //!
 //! | level | `copies` | failures that a whole array tolerates, whichever devices they hit |
 //! |---|---|---|
 //! | raid1 | devices | devices - 1 |
-//! | raid10 | near x far or offset copies, as its line tells | copies - 1 |
+//! | raid10 | near x far or offset copies, from its line | copies - 1 |
 //! | raid4, raid5 | 1 | 1 (parity) |
 //! | raid6 | 1 | 2 |
 //! | raid0, linear | 1 | 0 |
 //!
-//! `failures_tolerated` is that less the devices that are missing or not in sync, never below 0.
-//! Levels that hold no data of their own (container, multipath, faulty) have neither.
+//! `failures_tolerated` is this number less the devices that are missing or not in sync, but at
+//! least 0. Levels without data of their own (container, multipath, faulty) have neither fact.
 
 use std::io;
 use std::time::Duration;
@@ -22,12 +22,14 @@ use skopos_model::schema::raid::{self, *};
 
 use crate::file::KernelFile;
 use crate::instances::{Instance, Instances};
-use crate::{Root, Sensor, Skip, Tick, parse};
+use crate::parse;
+use crate::root::Root;
+use crate::sensor::{Sensor, Skip, Tick};
 
-/// The most arrays with facts: md numbers them up to 511 unless they are given names.
+/// The most arrays with facts. md numbers them up to 511 unless they have names.
 const MAX_ARRAYS: usize = 256;
 
-/// A rebuild takes hours and a failed device stays failed: twice a minute is soon enough.
+/// A rebuild takes hours and a failed device stays failed, so twice a minute is often enough.
 const INTERVAL: Duration = Duration::from_secs(30);
 
 pub(crate) struct Raid {
@@ -35,14 +37,14 @@ pub(crate) struct Raid {
     arrays: Instances<Level>,
 }
 
-/// The level's name as it is published, kept while it stays the same.
+/// The level's name as it is published, kept as long as it stays the same.
 #[derive(Default)]
 struct Level {
     name: Box<[u8]>,
     text: Option<Structured>,
 }
 
-/// What mdstat tells of one array.
+/// One array of mdstat.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Array<'a> {
     pub(crate) name: &'a [u8],
@@ -52,7 +54,7 @@ pub(crate) struct Array<'a> {
     blocks: Option<u64>,
     /// Devices of the whole array and those in sync: `[4/3]`.
     state: Option<(u64, u64)>,
-    /// Devices listed that are neither failed nor spare.
+    /// Listed devices that are neither failed nor spare.
     members: u64,
     failed: u64,
     spares: u64,
@@ -64,7 +66,8 @@ pub(crate) struct Array<'a> {
 }
 
 impl Array<'_> {
-    /// Devices that the whole array has. Levels without redundancy do not tell it otherwise.
+    /// Returns the number of devices of the whole array. For levels without redundancy the kernel
+    /// does not give it, and the members are counted.
     pub(crate) fn devices(&self) -> u64 {
         self.state.map_or(self.members, |(devices, _)| devices)
     }
@@ -77,7 +80,7 @@ impl Array<'_> {
         self.devices().saturating_sub(self.active())
     }
 
-    /// Copies of each block that the whole array keeps.
+    /// Returns the number of copies of each block in the whole array.
     pub(crate) fn copies(&self) -> Option<u64> {
         match self.level {
             b"raid1" => Some(self.devices()),
@@ -87,7 +90,7 @@ impl Array<'_> {
         }
     }
 
-    /// Further devices that may fail now, whichever they are.
+    /// Returns the number of further devices, whichever they are, that may fail now.
     pub(crate) fn failures_tolerated(&self) -> Option<u64> {
         let whole = match self.level {
             b"raid4" | b"raid5" => 1,
@@ -102,7 +105,7 @@ impl Array<'_> {
 impl Raid {
     pub(crate) fn open(root: &Root) -> Result<Self, Skip> {
         let file = KernelFile::open(&root.proc.join("mdstat"))
-            .map_err(|e| Skip::new("raid", format!("no software RAID (md) in the kernel: {e}")))?;
+            .map_err(|e| Skip::new("raid", format!("the kernel has no software RAID (md): {e}")))?;
         Ok(Self { file, arrays: Instances::new(&raid::FAMILY, MAX_ARRAYS) })
     }
 }
@@ -156,19 +159,13 @@ fn set_facts(instance: &mut Instance<Level>, tick: &mut Tick<'_>, array: &Array<
         (&COPIES, array.copies()),
         (&FAILURES_TOLERATED, array.failures_tolerated()),
     ] {
-        match value {
-            Some(value) => instance.set(tick, metric, value),
-            None => instance.unset(tick, metric),
-        }
+        instance.set_or_unset(tick, metric, value);
     }
     for (metric, value) in [
         (&SYNC_RATIO, array.sync_ratio),
         (&SYNC_BYTES_PER_SECOND, array.sync_speed.map(|kib| kib as f64 * 1024.0)),
     ] {
-        match value {
-            Some(value) => instance.set(tick, metric, value),
-            None => instance.unset(tick, metric),
-        }
+        instance.set_or_unset(tick, metric, value);
     }
 }
 
@@ -177,7 +174,7 @@ fn level_text(level: &[u8]) -> Option<Structured> {
     Structured::new(text.into()).ok()
 }
 
-/// Calls `found` for each array of an mdstat.
+/// Calls `found` for each array in the text of mdstat.
 pub(crate) fn each<'a>(text: &'a [u8], mut found: impl FnMut(&Array<'a>)) {
     let mut current: Option<Array<'a>> = None;
     for line in parse::lines(text) {
@@ -221,7 +218,8 @@ fn head(line: &[u8]) -> Option<Array<'_>> {
     Some(array)
 }
 
-/// Lines below: "      1465151808 blocks super 1.2 level 5, 64k chunk, algorithm 2 [4/3] [UUU_]",
+/// Reads a line below the first:
+/// "      1465151808 blocks super 1.2 level 5, 64k chunk, algorithm 2 [4/3] [UUU_]" or
 /// "      [==>....]  recovery = 12.6% (37043392/292945152) finish=127.5min speed=33440K/sec".
 fn take_detail(array: &mut Array<'_>, line: &[u8]) {
     let mut before: &[u8] = b"";
@@ -230,7 +228,7 @@ fn take_detail(array: &mut Array<'_>, line: &[u8]) {
         if word.starts_with(b"blocks") {
             array.blocks = parse::u64(before);
         } else if matches!(word, b"near-copies" | b"far-copies" | b"offset-copies") {
-            // A layout may have both: two near, two far make four.
+            // A layout may have both: two near copies and two far ones are four.
             let more = parse::u64(before).filter(|&n| n > 0);
             copies = more.and_then(|more| copies.unwrap_or(1).checked_mul(more));
         } else if let Some(state) = devices_and_active(word) {
@@ -246,7 +244,7 @@ fn take_detail(array: &mut Array<'_>, line: &[u8]) {
     array.layout_copies = array.layout_copies.or(copies);
 }
 
-/// "[4/3]". A count that cannot be is none.
+/// Reads "[4/3]". Returns `None` if the numbers are impossible.
 fn devices_and_active(word: &[u8]) -> Option<(u64, u64)> {
     let inside = word.strip_prefix(b"[")?.strip_suffix(b"]")?;
     let (devices, active) = parse::split_once(inside, b'/')?;

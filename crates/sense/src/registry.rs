@@ -1,23 +1,26 @@
-//! Which sensors there are.
+//! The list of all sensors.
 
 use std::sync::Arc;
 
-use crate::peer::line::Line;
+use crate::peer::endpoint::Endpoint;
+use crate::peer::settings::PeerSettings;
+use crate::root::Root;
+use crate::sensor::{Sensor, Skip};
 use crate::{
-    PeerSettings, Root, Sensor, Skip, block, cgroup, clock, cpu, device, energy, fs, fsinfo, hwmon,
-    interrupts, load, mem, netdev, numa, peer, process, psi, raid, remote_fs, responder, slurm,
-    smart, sockets, softirqs, swap, tcp, udp, vmstat,
+    block, block_access, cgroup, clock, cpu, device, energy, fs, fsinfo, hwmon, interrupts, load,
+    mem, netdev, numa, peer, process, psi, raid, remote_fs, responder, slurm, smart, sockets,
+    softirqs, swap, tcp, udp, vmstat,
 };
 
-/// What came of opening every sensor.
+/// The result of opening every sensor.
 pub struct Opened {
-    /// Those that this machine can feed, in the order in which a newcomer should read them.
+    /// The sensors that work on this machine, in the order in which a newcomer should read them.
     pub sensors: Vec<Box<dyn Sensor>>,
-    /// What is not measured, and why.
+    /// Everything that is not measured, with the reasons.
     pub skips: Vec<Skip>,
 }
 
-/// Opens every sensor that this machine can feed.
+/// Opens every sensor that works on this machine.
 pub fn open_all(root: &Root) -> Opened {
     let mut opened = Opened { sensors: Vec::new(), skips: Vec::new() };
     opened.add(load::Load::open(root));
@@ -46,32 +49,29 @@ pub fn open_all(root: &Root) -> Opened {
     opened.add(energy::Energy::open(root));
     opened.add(clock::Clock::open());
     opened.add(slurm::Slurm::open(root));
-    #[cfg(feature = "bpf")]
-    opened.add(crate::block_access::BlockAccess::open(root));
-    #[cfg(not(feature = "bpf"))]
-    opened.skips.push(Skip::new("block_access", "built without the feature `bpf`"));
+    opened.add(block_access::BlockAccess::open(root));
     opened
 }
 
-/// Opens what agents learn by asking each other: the families `peer` and `responder`. Without peers
-/// and an address to listen on there is nothing to open, and no socket and no thread.
+/// Opens the sensors of what agents learn from each other: the families `peer` and `responder`.
+/// Without peers and without an address to listen on, it opens no socket and starts no thread.
 pub fn open_peers(settings: &PeerSettings) -> Opened {
     let mut opened = Opened { sensors: Vec::new(), skips: Vec::new() };
     if settings.is_empty() {
-        opened.skip_peers("no peers are configured, and no address to answer them on");
+        opened.skip_peers("no peers are configured, and no address to listen on");
         return opened;
     }
-    let line = settings.check().and_then(|()| {
+    let endpoint = settings.check().and_then(|()| {
         let at = settings.listen.map_or(String::new(), |address| format!(" on {address}"));
-        Line::open(settings).map_err(|e| format!("no UDP socket{at}: {e}"))
+        Endpoint::open(settings).map_err(|e| format!("no UDP socket{at}: {e}"))
     });
-    match line {
-        Ok(line) => {
-            let line = Arc::new(line);
+    match endpoint {
+        Ok(endpoint) => {
+            let endpoint = Arc::new(endpoint);
             if !settings.peers.is_empty() {
-                opened.sensors.push(Box::new(peer::Peers::new(settings, Arc::clone(&line))));
+                opened.sensors.push(Box::new(peer::Peers::new(settings, Arc::clone(&endpoint))));
             }
-            opened.sensors.push(Box::new(responder::Responder::new(line)));
+            opened.sensors.push(Box::new(responder::Responder::new(endpoint)));
         }
         Err(reason) => opened.skip_peers(&reason),
     }

@@ -1,11 +1,11 @@
 //! `remote_fs`: file systems that another machine or process serves (NFS, Lustre, FUSE, ...), from
-//! `/proc/self/mountinfo` (proc(5)) and statvfs(3). One instance a file system, as in `fs`, by its
-//! mount point.
+//! `/proc/self/mountinfo` (proc(5)) and statvfs(3). Each file system is one instance, as in `fs`,
+//! named after its mount point.
 //!
-//! Whether and when statvfs returns is up to the server. So threads of their own ask (`askers`); a
-//! poll puts one question to each mount whose last one was answered, and waits for [`PATIENCE`] at
-//! most. A mount that does not answer within it keeps no other from being measured; what it answers
-//! later is handed over at the next poll. While it hangs its facts stand and grow old, `responding`
+//! The server decides when statvfs returns, if ever. So threads of their own ask (`askers`). A poll
+//! sends one question to each mount whose last question was answered, and waits for at most
+//! [`PATIENCE`]. A mount that does not answer in that time does not delay the others; its late
+//! answer is used at the next poll. While a mount hangs, its facts stay and grow old, `responding`
 //! is 0, and it is not asked again.
 
 mod askers;
@@ -22,32 +22,29 @@ use skopos_model::schema::Family;
 use skopos_model::schema::remote_fs::{self, *};
 use skopos_model::{Structured, escape_segment};
 
-use self::askers::{Answered, Ask, Askers};
+use self::askers::{Answered, Ask, Askers, MAX_MOUNTS};
 use crate::capacity::{Capacity, CapacityMetrics};
 use crate::file::KernelFile;
 use crate::instances::{Instance, Instances};
 use crate::local::{self, FileSystems};
 use crate::mounts::{self, Mount};
-use crate::{Root, Sensor, Skip, Tick};
+use crate::root::Root;
+use crate::sensor::{Sensor, Skip, Tick};
 
-/// The most mounts that are asked. A node of a container platform mounts a share or two a container;
-/// each may keep a thread, and costs the server a request a poll.
-pub(crate) const MAX_MOUNTS: usize = 64;
-
-/// A question costs the server a request, and a thousand nodes ask the same one: at this interval
-/// they are two hundred a second, which is nothing to a metadata server. What is left on a parallel
-/// file system moves by the minute.
+/// Each question is a request to the server, and a thousand nodes ask the same server. At this
+/// interval they send two hundred requests a second, which a metadata server hardly notices. The
+/// free space of a parallel file system changes within minutes.
 const INTERVAL: Duration = Duration::from_secs(5);
 
-/// How long a poll waits for answers. A healthy server takes milliseconds, a busy one a fraction of a
-/// second.
+/// The longest time that a poll waits for answers. A healthy server takes milliseconds, a busy one
+/// a fraction of a second.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// A question that has waited for so long since an earlier poll is told as one that hangs.
+/// A mount is reported as hanging once a question has waited this long since an earlier poll.
 const HANGS_AFTER: Duration = Duration::from_secs(3);
 
-/// The most mounts without facts that are told by name.
-const MAX_TOLD: usize = 8;
+/// The most mounts without facts that are reported by name.
+const MAX_NAMED: usize = 8;
 
 static METRICS: CapacityMetrics = CapacityMetrics {
     total_bytes: &TOTAL_BYTES,
@@ -59,7 +56,10 @@ static METRICS: CapacityMetrics = CapacityMetrics {
     readonly: &READONLY,
 };
 
-/// What is mounted.
+const SIZELESS: &str = "does not report a size; FUSE reports it only to the user that mounted it, \
+                        or with `allow_other` to all users";
+
+/// The identity of a mount.
 #[derive(PartialEq)]
 struct Identity {
     device: Box<[u8]>,
@@ -73,19 +73,19 @@ struct Remote {
     identity: Identity,
     mount_point: Structured,
     label: Vec<u8>,
-    /// The number of the question that is not answered yet, and when it was put.
+    /// The number of the question that is not answered yet, and the time when it was sent.
     question: Option<(u64, Duration)>,
-    /// What was answered since the last poll.
+    /// The answer that came since the last poll.
     news: Option<Answered>,
     state: State,
 }
 
-/// What is known of a file system.
+/// The state of a file system.
 #[derive(Clone, Copy)]
 enum State {
-    /// Nothing, or what its facts tell.
+    /// Nothing to report beyond its facts.
     Fine,
-    /// It has not answered for so long.
+    /// It has not answered for this time.
     Hangs(Duration),
     /// It has no blocks to fill.
     Sizeless,
@@ -97,7 +97,7 @@ pub(crate) struct RemoteFs {
     table: Vec<Remote>,
     askers: Askers,
     patience: Duration,
-    /// How many there are beyond [`MAX_MOUNTS`].
+    /// Number of mounts beyond [`MAX_MOUNTS`].
     unasked: usize,
     known: Instances<()>,
 }
@@ -123,7 +123,8 @@ impl RemoteFs {
         }
     }
 
-    /// What is still mounted keeps its question: it shall not be asked again while it hangs.
+    /// Reads the table of mounts. A file system that is still mounted keeps its open question, so
+    /// that it is not asked again while it hangs.
     fn read_table(&mut self) -> io::Result<()> {
         let mounts = mounts::visible(self.mountinfo.read()?);
         let FileSystems { remote, .. } = local::file_systems(&mounts);
@@ -139,21 +140,21 @@ impl RemoteFs {
         Ok(())
     }
 
-    /// Takes late answers, asks those that are not being asked, and waits for what they say.
+    /// Receives late answers, asks every mount without an open question, and waits for the answers.
     fn ask(&mut self, now: Duration) {
         let Self { table, askers, patience, .. } = self;
-        askers.collect(0, Duration::ZERO, |answered| hand_out(table, answered));
+        askers.collect(0, Duration::ZERO, |answered| deliver(table, answered));
         let mut count = 0;
         for remote in table.iter_mut().filter(|remote| remote.question.is_none()) {
             remote.question = Some((askers.ask(&remote.identity.path), now));
             count += 1;
         }
-        askers.collect(count, *patience, |answered| hand_out(table, answered));
+        askers.collect(count, *patience, |answered| deliver(table, answered));
     }
 }
 
-/// Gives an answer to the mount that was asked; nobody wants that of one that is gone.
-fn hand_out(table: &mut [Remote], answered: &Answered) {
+/// Assigns an answer to the mount that was asked. The answer of a mount that is gone is dropped.
+fn deliver(table: &mut [Remote], answered: &Answered) {
     let asked = |remote: &&mut Remote| remote.question.is_some_and(|(n, _)| n == answered.number);
     if let Some(remote) = table.iter_mut().find(asked) {
         remote.question = None;
@@ -179,7 +180,7 @@ impl Remote {
         })
     }
 
-    /// Learns from the latest answer, or from there being none.
+    /// Updates the state by the latest answer, or by the time without an answer.
     fn judge(&mut self, now: Duration) -> Option<Answered> {
         let waited = self.question.map(|(_, since)| now.saturating_sub(since));
         let news = self.news.take();
@@ -209,17 +210,13 @@ impl Remote {
         }
     }
 
-    /// Why it has no facts, or old ones.
+    /// Returns the reason why it has no facts, or old ones.
     fn trouble(&self) -> Option<Skip> {
         let path = self.identity.path.to_string_lossy();
         let reason = match self.state {
             State::Fine => return None,
             State::Hangs(waited) => format!("has not answered for {} s", waited.as_secs()),
-            State::Sizeless => {
-                "tells no size, so that there is nothing to fill; FUSE tells others \
-                                than its own user none, but with `allow_other`"
-                    .to_owned()
-            }
+            State::Sizeless => SIZELESS.to_owned(),
             State::Refused(errno) => format!("statvfs {path}: {errno}"),
         };
         let mut segment = String::new();
@@ -257,19 +254,22 @@ impl Sensor for RemoteFs {
         Some(INTERVAL)
     }
 
-    // It waits for answers, if not for ever.
+    // It waits for answers, but not for ever.
     fn may_block(&self) -> bool {
         true
     }
 
     fn skips(&self) -> Vec<Skip> {
         let mut skips: Vec<_> = self.table.iter().filter_map(Remote::trouble).collect();
-        let untold = skips.len().saturating_sub(MAX_TOLD);
-        skips.truncate(MAX_TOLD);
+        let unnamed = skips.len().saturating_sub(MAX_NAMED);
+        skips.truncate(MAX_NAMED);
         for (count, what) in [
-            (untold, "more that have no facts, or old ones".to_owned()),
-            (self.unasked, format!("beyond the first {MAX_MOUNTS} that are mounted")),
-            (self.askers.untaken(), "not asked: all threads wait for mounts that hang".to_owned()),
+            (unnamed, "more without facts, or with old ones".to_owned()),
+            (self.unasked, format!("mounts beyond the first {MAX_MOUNTS}")),
+            (
+                self.askers.waiting(),
+                "not asked, because all threads wait for mounts that hang".to_owned(),
+            ),
         ] {
             if count > 0 {
                 skips.push(Skip::new("remote_fs/*", format!("{count} {what}")));

@@ -1,5 +1,5 @@
-//! `responder`: what this node does for those that probe it, and what strangers send it. The work is
-//! done by the thread of [`crate::peer::line`]; here are its counts.
+//! `responder`: the probes that this node answers, and the datagrams that strangers send to it. The
+//! thread of [`crate::peer::endpoint`] does the work; this sensor publishes its counts.
 
 use std::io;
 use std::sync::Arc;
@@ -8,17 +8,17 @@ use skopos_model::schema::Family;
 use skopos_model::schema::responder::{self, *};
 
 use crate::facts::Facts;
-use crate::peer::line::{Line, Traffic};
-use crate::{Sensor, Tick};
+use crate::peer::endpoint::{Endpoint, Traffic};
+use crate::sensor::{Sensor, Tick};
 
 pub(crate) struct Responder {
-    line: Arc<Line>,
+    endpoint: Arc<Endpoint>,
     facts: Facts,
 }
 
 impl Responder {
-    pub(crate) fn new(line: Arc<Line>) -> Self {
-        Self { line, facts: Facts::of_node(&responder::FAMILY) }
+    pub(crate) fn new(endpoint: Arc<Endpoint>) -> Self {
+        Self { endpoint, facts: Facts::of_node(&responder::FAMILY) }
     }
 }
 
@@ -28,7 +28,7 @@ impl Sensor for Responder {
     }
 
     fn poll(&mut self, tick: &mut Tick<'_>) -> io::Result<()> {
-        let Traffic { answered, malformed, refused, unasked } = self.line.state()?.traffic;
+        let Traffic { answered, malformed, refused, unasked } = self.endpoint.state()?.traffic;
         self.facts.set(tick, &ANSWERED_TOTAL, answered);
         self.facts.set(tick, &MALFORMED_TOTAL, malformed);
         self.facts.set(tick, &REFUSED_TOTAL, refused);

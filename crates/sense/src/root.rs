@@ -1,12 +1,12 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// How long a program may take that a sensor runs: a healthy device answers smartctl in
-/// milliseconds, one behind a slow controller in a second or two. What a whole poll may take is for
-/// its sensor to say ([`Sensor::patience`](crate::Sensor::patience)), which may run several.
+/// The timeout of a program that a sensor runs. A healthy device answers smartctl in milliseconds,
+/// a device behind a slow controller in a second or two. A sensor that runs several programs gives
+/// the limit of a whole poll itself ([`Sensor::patience`](crate::Sensor::patience)).
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Where the sources are. Tests point it at recorded copies.
+/// The locations of the sources. Tests point it at recorded copies.
 #[derive(Clone, Debug)]
 pub struct Root {
     /// procfs, most often `/proc`.
@@ -15,13 +15,13 @@ pub struct Root {
     pub sys: PathBuf,
     /// Device files, most often `/dev`.
     pub dev: PathBuf,
-    /// The program of smartmontools: a path, or a name that is looked for in `PATH`.
+    /// The program of smartmontools: a path, or a name that is looked up in `PATH`.
     pub smartctl: PathBuf,
-    /// The program of Slurm that tells of jobs: a path, or a name that is looked for in `PATH`.
+    /// The program of Slurm that lists jobs: a path, or a name that is looked up in `PATH`.
     pub scontrol: PathBuf,
-    /// How long a program may take that a sensor runs; longer ones are killed.
+    /// The timeout of a program that a sensor runs. A program that takes longer is killed.
     pub patience: Duration,
-    /// What `skopos calibrate` stores; of several files the first that is there holds. See
+    /// Files that `skopos calibrate` writes. The first one that exists is used. See
     /// [`crate::calibration`].
     pub calibrations: Vec<PathBuf>,
 }

@@ -4,52 +4,52 @@ use std::time::Duration;
 use skopos_model::schema::{Family, Metric};
 use skopos_model::{Scalar, Structured};
 
-/// How long a poll may take of a sensor that gives no time to what it waits for, such as a file
-/// system: one that is alive answers within a second even when it is busy.
+/// The longest poll of a sensor that waits for something without a timeout of its own, such as a
+/// file system. A file system that works answers within a second even when it is busy.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Reads one source and yields the facts of one family.
 pub trait Sensor: Send {
-    /// The family whose facts it yields; also its name.
+    /// The family whose facts the sensor yields; also the sensor's name.
     fn family(&self) -> &'static Family;
 
     /// Reads the source once and hands every fact to the tick's sink.
     ///
     /// # Errors
-    /// The source could not be read this time; facts already handed over stand, the others keep
-    /// their last value and grow old.
+    /// The source could not be read this time. Facts that were already handed over stand; the
+    /// others keep their last value and grow old.
     fn poll(&mut self, tick: &mut Tick<'_>) -> io::Result<()>;
 
-    /// How long the source takes to have news: polling it more often finds nothing. `None` if that
-    /// is up to the agent.
+    /// The time in which the source gets new values: more frequent polls find nothing new. `None`
+    /// leaves the interval to the agent.
     fn interval_hint(&self) -> Option<Duration> {
         None
     }
 
-    /// True if a poll can wait for something that may never come (a program, a device, a file
-    /// system that hangs), and so must not stand in the way of other sensors.
+    /// Returns true if a poll can wait for something that may never come (a program, a device, a
+    /// file system that hangs). The agent then polls the sensor where it cannot delay others.
     fn may_block(&self) -> bool {
         false
     }
 
-    /// How long the poll that comes next may honestly take; one that takes longer hangs, and is
-    /// told to: the sum of what the sensor gives to each thing that it waits for.
+    /// The longest time that the next poll may take: the sum of the timeouts of everything that the
+    /// sensor waits for. A poll that takes longer hangs, and the agent reports it.
     fn patience(&self) -> Duration {
         PATIENCE
     }
 
-    /// Parts of the family that this machine does not have; the sensor itself runs without them.
+    /// Parts of the family that this machine does not have. The sensor itself runs without them.
     fn skips(&self) -> Vec<Skip> {
         Vec::new()
     }
 }
 
-/// Something that is not measured, and why. Shown to people as `what: reason`.
+/// Something that is not measured, with the reason. Users see it as `what: reason`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Skip {
     /// A family (`hwmon`) or a part of one (`cgroup/memory`).
     pub what: String,
-    /// Why, in words that say what would change it.
+    /// The reason, in words that say what would change it.
     pub reason: String,
 }
 
@@ -60,11 +60,11 @@ impl Skip {
     }
 }
 
-/// One poll of one sensor: when, and where the facts go.
+/// One poll of one sensor: its time, and the sink for its facts.
 pub struct Tick<'a> {
-    /// A clock that never steps, for rates between two polls; its zero means nothing.
+    /// A clock that never steps, for rates between two polls. Its zero has no meaning.
     pub monotonic: Duration,
-    /// Takes the facts.
+    /// Receives the facts.
     pub sink: &'a mut dyn Sink,
 }
 
@@ -80,38 +80,39 @@ impl Tick<'_> {
     }
 }
 
-/// A registered fact. Only the sink that gave it knows what it stands for.
+/// A registered fact. Only the sink that returned it knows which fact it stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FactId(u32);
 
 impl FactId {
-    /// The id of a fact that the sink refused to register: setting it does nothing. The sink
-    /// counts and reports the refusal.
+    /// The id of a fact that the sink refused to register. Setting it does nothing. The sink counts
+    /// and reports the refusal.
     pub const REFUSED: Self = Self(u32::MAX);
 
-    /// An id with this index in the sink's own table.
+    /// Returns the id with this index in the sink's own table.
     pub const fn from_index(index: u32) -> Self {
         Self(index)
     }
 
-    /// The index, or `None` if the fact was refused.
+    /// Returns the index, or `None` if the fact was refused.
     pub const fn index(self) -> Option<u32> {
         if self.0 == u32::MAX { None } else { Some(self.0) }
     }
 }
 
-/// Where facts go: the agent's segment, or a test's table.
+/// The destination of facts: the agent's segment, or a test's table.
 pub trait Sink {
-    /// Registers the fact `metric` of `instance` (empty if the family has none; else a segment of
-    /// a topic already, see `skopos_model::escape_segment`).
+    /// Registers the fact `metric` of `instance`. The instance is empty if the family has no
+    /// instances; otherwise it is already a segment of a topic (see
+    /// `skopos_model::escape_segment`).
     fn register(&mut self, metric: &'static Metric, instance: &str) -> FactId;
 
-    /// Takes a fact away whose instance is gone.
+    /// Removes a fact whose instance is gone.
     fn unregister(&mut self, id: FactId);
 
-    /// The fact's value at this tick. Its type is the metric's.
+    /// Sets the fact's value at this tick. Its type is the metric's.
     fn set(&mut self, id: FactId, value: Scalar);
 
-    /// As [`set`](Self::set), for a structured value.
+    /// Sets a structured value; otherwise like [`set`](Self::set).
     fn set_structured(&mut self, id: FactId, value: &Structured);
 }

@@ -1,19 +1,19 @@
-//! `slurm`: jobs of Slurm that have processes on this node: what they were given, and what they read
-//! and write here.
+//! `slurm`: jobs of Slurm that have processes on this node: the resources that each was given, and
+//! the bytes that it reads and writes here.
 //!
-//! Which jobs are here is asked of the steps on this node (`scontrol listpids`), which costs the
-//! controller nothing however many nodes there are; only jobs that are here are asked of it, each
-//! when it is first seen and then every [`POLLS_PER_QUESTION`] polls (`scontrol show job`). A job that
-//! has an allocation and runs nothing here is not seen.
+//! The steps on this node know which jobs are here (`scontrol listpids`); asking them costs the
+//! controller nothing, however many nodes there are. The controller is asked only about jobs that
+//! are here (`scontrol show job`): when a job is first seen, and then every [`POLLS_PER_QUESTION`]
+//! polls. A job that has an allocation and no process here is not seen.
 //!
 //! Bytes are the sums over the job's processes on this node (`/proc/PID/io`), see [`account`].
 //!
-//! scontrol waits for a minute for a missing configuration and as long as it takes for a controller
-//! that does not answer; so it has a deadline, and after a failure it is left alone for a while.
+//! scontrol waits for a minute for a missing configuration, and without a limit for a controller
+//! that does not answer. So it has a timeout, and after a failure it does not run for a while.
 
 mod account;
-mod listed;
-mod shown;
+mod listpids;
+mod show_job;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -25,46 +25,48 @@ use skopos_model::schema::Family;
 use skopos_model::schema::slurm::{self, *};
 
 use self::account::{Account, Process};
-use self::listed::{Listed, MAX_JOBS};
-use self::shown::{Odd, Shown};
+use self::listpids::{LocalJobs, MAX_JOBS};
+use self::show_job::{Job, Unusable};
 use crate::instances::{Instance, Instances};
 use crate::program::{Lingering, longest, run};
-use crate::{Root, Sensor, Skip, Tick};
+use crate::root::Root;
+use crate::sensor::{Sensor, Skip, Tick};
 
-/// Jobs last for minutes to days, and asking costs a few milliseconds.
+/// Jobs last for minutes to days, and asking takes a few milliseconds.
 const INTERVAL: Duration = Duration::from_secs(10);
 
-/// The longest that scontrol may take. A controller that is alive and busy answers within Slurm's own
-/// timeout (`MessageTimeout`), which is 10 s.
+/// The timeout of scontrol. A controller that is alive and busy answers within Slurm's own timeout
+/// (`MessageTimeout`), which is 10 s.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// How often the controller is asked about a job that is known: its state and limit change rarely.
+/// The number of polls between two questions about a known job, whose state and limit change
+/// rarely.
 const POLLS_PER_QUESTION: u64 = 3;
 
-/// The most questions to the controller at one poll, so that a node full of small jobs is no burden.
+/// The most questions to the controller at one poll, so that a node full of small jobs does not
+/// burden it.
 const MAX_QUESTIONS: usize = 8;
 
-/// What a poll may take besides its programs: reading what the processes did, on a machine that is
-/// busy.
+/// The time of a poll besides its programs: reading the counts of processes, on a busy machine.
 const MARGIN: Duration = Duration::from_secs(5);
 
-/// How many polls are left out after scontrol failed to list anything: a minute.
+/// The number of polls without scontrol after it failed to list jobs: a minute.
 const POLLS_AFTER_FAILURE: u32 = 5;
 
-/// The most that scontrol may print. A job array is told with all its tasks, at 1.5 kB each.
+/// The longest output of scontrol. A job array is shown with all its tasks, at 1.5 kB each.
 const MAX_OUTPUT_BYTES: usize = 8 << 20;
 
 pub(crate) struct Slurm {
     proc: PathBuf,
     scontrol: Scontrol,
     jobs: Instances<Account>,
-    /// When the controller was last asked about a job, in polls.
+    /// The poll at which the controller was last asked about each job.
     asked: BTreeMap<u32, u64>,
     polls: u64,
-    /// What could not be learned about a job, and why.
-    odd: BTreeMap<u32, String>,
+    /// Jobs whose properties could not be read, with the reason.
+    unusable: BTreeMap<u32, String>,
     left_out: usize,
-    /// How many polls to leave out, and because of what.
+    /// The number of polls to leave out, and the reason.
     pause: u32,
     failure: String,
 }
@@ -77,7 +79,8 @@ struct Scontrol {
 }
 
 impl Scontrol {
-    /// What it prints, whatever its exit status: that is 1 for "no steps on this node" too.
+    /// Returns what it prints, whatever its exit status, which is also 1 for "no steps on this
+    /// node".
     fn output(&mut self, arguments: &[&str]) -> Result<Vec<u8>, String> {
         self.lingering.reap();
         let mut command = Command::new(&self.path);
@@ -89,21 +92,21 @@ impl Scontrol {
             .map_err(|e| format!("{} {}: {e}", self.path.display(), arguments.join(" ")))
     }
 
-    fn list(&mut self) -> Result<Listed, String> {
+    fn list(&mut self) -> Result<LocalJobs, String> {
         let output = self.output(&["listpids"])?;
-        listed::parse(&output).ok_or_else(|| {
+        listpids::parse(&output).ok_or_else(|| {
             let path = self.path.display();
             format!(
-                "`{path} listpids` lists nothing: most often there is no slurm.conf, or slurmd, which \
+                "`{path} listpids` lists nothing; most often there is no slurm.conf, or slurmd, which \
                  fetches it, starts after the agent"
             )
         })
     }
 
-    /// `Err` if there was no answer at all.
-    fn show(&mut self, job: u32) -> Result<Result<Shown, Odd>, String> {
+    /// Returns `Err` if there was no answer at all.
+    fn show(&mut self, job: u32) -> Result<Result<Job, Unusable>, String> {
         let output = self.output(&["-o", "-d", "show", "job", &job.to_string()])?;
-        Ok(shown::parse(&String::from_utf8_lossy(&output), job))
+        Ok(show_job::parse(&String::from_utf8_lossy(&output), job))
     }
 }
 
@@ -119,15 +122,16 @@ impl Slurm {
             jobs: Instances::new(&slurm::FAMILY, MAX_JOBS),
             asked: BTreeMap::new(),
             polls: 0,
-            odd: BTreeMap::new(),
+            unusable: BTreeMap::new(),
             left_out: 0,
             pause: 0,
             failure: String::new(),
         })
     }
 
-    /// The jobs to ask about: those never asked about first, then those whose answer is oldest.
-    fn due(&self, listed: &Listed) -> Vec<u32> {
+    /// Returns the jobs to ask about: first those that were never asked about, then those with the
+    /// oldest answer.
+    fn due(&self, listed: &LocalJobs) -> Vec<u32> {
         let since = |job: &u32| self.asked.get(job).map(|&asked| self.polls - asked);
         let is_due = |job: &&u32| since(job).is_none_or(|polls| polls >= POLLS_PER_QUESTION);
         let mut due: Vec<u32> = listed.jobs.keys().filter(is_due).copied().collect();
@@ -136,22 +140,22 @@ impl Slurm {
         due
     }
 
-    /// Asks about those that are due. The first that gets no answer is the last: the controller is
-    /// down, and so it is for the others.
-    fn ask(&mut self, listed: &Listed) -> BTreeMap<u32, Shown> {
+    /// Asks about the jobs that are due. Stops at the first question without an answer: the
+    /// controller is down, and would not answer the others either.
+    fn ask(&mut self, listed: &LocalJobs) -> BTreeMap<u32, Job> {
         self.asked.retain(|job, _| listed.jobs.contains_key(job));
-        self.odd.retain(|job, _| listed.jobs.contains_key(job));
+        self.unusable.retain(|job, _| listed.jobs.contains_key(job));
         let mut shown = BTreeMap::new();
         for job in self.due(listed) {
             self.asked.insert(job, self.polls);
             match self.scontrol.show(job) {
                 Ok(Ok(answer)) => {
-                    self.odd.remove(&job);
+                    self.unusable.remove(&job);
                     shown.insert(job, answer);
                 }
-                Ok(Err(odd)) => drop(self.odd.insert(job, odd.to_string())),
+                Ok(Err(unusable)) => drop(self.unusable.insert(job, unusable.to_string())),
                 Err(failure) => {
-                    self.odd.insert(job, failure);
+                    self.unusable.insert(job, failure);
                     break;
                 }
             }
@@ -185,7 +189,7 @@ impl Sensor for Slurm {
                 continue;
             };
             if let Some(shown) = shown.get(job) {
-                set_shown(instance, tick, shown);
+                set_job(instance, tick, shown);
             }
             let read = |&pid: &u32| Some((pid, Process::read(&self.proc, pid)?));
             let processes: BTreeMap<_, _> = local.pids.iter().filter_map(read).collect();
@@ -209,26 +213,26 @@ impl Sensor for Slurm {
         true
     }
 
-    /// The list and each question may use up their time.
+    /// The list and each question may use up their timeout.
     fn patience(&self) -> Duration {
         longest(self.scontrol.patience) * (1 + MAX_QUESTIONS as u32) + MARGIN
     }
 
     fn skips(&self) -> Vec<Skip> {
         let mut skips = self.jobs.skips();
-        skips.extend(self.odd.iter().map(|(job, why)| Skip::new(format!("slurm/{job}"), why)));
+        skips.extend(self.unusable.iter().map(|(job, why)| Skip::new(format!("slurm/{job}"), why)));
         if self.left_out > 0 {
-            let reason = format!("{} jobs and processes beyond the bounds", self.left_out);
+            let reason = format!("{} jobs and processes beyond the limits", self.left_out);
             skips.push(Skip::new("slurm/*", reason));
         }
         if !rustix::process::geteuid().is_root() {
-            skips.push(Skip::new("slurm/*", "jobs of other users are told to root only"));
+            skips.push(Skip::new("slurm/*", "jobs of other users are shown to root only"));
         }
         skips
     }
 }
 
-fn set_shown(instance: &mut Instance<Account>, tick: &mut Tick<'_>, shown: &Shown) {
+fn set_job(instance: &mut Instance<Account>, tick: &mut Tick<'_>, shown: &Job) {
     instance.set_structured(tick, &STATE, &shown.state);
     instance.set_structured(tick, &USER, &shown.user);
     instance.set_structured(tick, &NAME, &shown.name);
@@ -246,10 +250,6 @@ fn set_shown(instance: &mut Instance<Account>, tick: &mut Tick<'_>, shown: &Show
         (&END_SECONDS, shown.end_seconds),
         (&TIME_LIMIT_SECONDS, shown.limit_seconds),
     ] {
-        match seconds {
-            Some(seconds) => instance.set(tick, metric, seconds),
-            // A limit that was lifted is none.
-            None => instance.unset(tick, metric),
-        }
+        instance.set_or_unset(tick, metric, seconds);
     }
 }

@@ -1,13 +1,13 @@
-//! `smart`: health that devices keep themselves, from `smartctl --json` (smartmontools, smartctl(8)).
+//! `smart`: the health records of devices, from `smartctl --json` (smartmontools, smartctl(8)).
 //!
-//! Asked are NVMe devices and SCSI or ATA disks (`nvme*`, `sd*`), one after the other, every few
-//! minutes, and without waking up a disk that sleeps (`-n standby`). smartctl needs root, or
-//! `CAP_SYS_RAWIO` and, for NVMe, `CAP_SYS_ADMIN`. It waits for the device, so it gets a time; one
-//! that hangs is killed, counted (`read_errors_total`) and told as a skip.
+//! The sensor asks NVMe devices and SCSI or ATA disks (`nvme*`, `sd*`), one after the other, every
+//! few minutes, and does not wake up a disk that sleeps (`-n standby`). smartctl needs root, or
+//! `CAP_SYS_RAWIO` and, for NVMe, `CAP_SYS_ADMIN`. It waits for the device, so it has a timeout. If
+//! it hangs it is killed, counted (`read_errors_total`) and reported as a skip.
 //!
-//! Its exit code is a set of bits. The lowest two say that there is no answer; all others say
-//! something about the device (such as 8, "it is failing") or that a part of the answer is missing,
-//! and the answer is taken. A tick allocates, as it runs programs.
+//! The exit code of smartctl is a set of bits. The lowest two mean that there is no answer. All
+//! others describe the device (such as 8, "it is failing") or mean that a part of the answer is
+//! missing; then the answer is used. A tick allocates, since it runs programs.
 
 mod health;
 
@@ -19,25 +19,27 @@ use serde_json::Value as Json;
 use skopos_model::schema::Family;
 use skopos_model::schema::smart::{self, *};
 
+use crate::disk;
 use crate::instances::{Instance, Instances};
 use crate::program::{self, Failed, Lingering};
-use crate::{Root, Sensor, Skip, Tick, disk};
+use crate::root::Root;
+use crate::sensor::{Sensor, Skip, Tick};
 use health::Health;
 
 /// The most devices that are asked: a server full of disks.
 const MAX_DEVICES: usize = 128;
 
-/// Health changes in days; a look every few minutes shows a failure soon enough and keeps no device
-/// from its work.
+/// Health changes over days. A check every few minutes shows a failure soon enough, and hardly
+/// disturbs the device.
 const INTERVAL: Duration = Duration::from_secs(300);
 
-/// What a poll may take besides its programs: lists and parsing, on a machine that is busy.
+/// The time of a poll besides its programs: listing and parsing, on a busy machine.
 const MARGIN: Duration = Duration::from_secs(5);
 
 /// The whole answer of a disk with full logs is about 100 KB.
 const MAX_OUTPUT_BYTES: usize = 1 << 20;
 
-/// The most characters of a message of smartctl that are told.
+/// The most characters that are kept of a message of smartctl.
 const MAX_MESSAGE: usize = 200;
 
 /// No answer: wrong arguments (1), or the device could not be opened or sleeps (2).
@@ -45,9 +47,9 @@ const NO_ANSWER: i32 = 3;
 
 pub(crate) struct Smart {
     root: Root,
-    /// What is kept of a device: how often it gave no answer, and why there is none.
+    /// The state of a device: the number of failed attempts, and the reason for no answer.
     known: Instances<Failures>,
-    untold: Vec<Skip>,
+    unanswered: Vec<Skip>,
     lingering: Lingering,
 }
 
@@ -56,13 +58,14 @@ struct Failures {
     count: u64,
 }
 
-/// What asking one device came to.
+/// The result of asking one device.
 enum Answer {
     Health(Box<Health>),
-    /// It sleeps; what was known still holds.
+    /// It sleeps. Its last facts still hold.
     Asleep,
-    /// It keeps no health that smartctl can read, or may not be asked. Nothing is broken.
-    None(String),
+    /// It does not keep health records that smartctl can read, or may not be asked. Nothing is
+    /// broken.
+    Unavailable(String),
     /// The program failed.
     Broken(String),
 }
@@ -70,7 +73,10 @@ enum Answer {
 impl Smart {
     pub(crate) fn open(root: &Root) -> Result<Self, Skip> {
         if candidates(root).is_empty() {
-            return Err(Skip::new("smart", "no NVMe device and no disk that keeps health records"));
+            return Err(Skip::new(
+                "smart",
+                "this machine has neither an NVMe device nor a disk with health records",
+            ));
         }
         let mut lingering = Lingering::default();
         let mut version = Command::new(&root.smartctl);
@@ -83,7 +89,7 @@ impl Smart {
             Ok(_) => {}
             Err(Failed::Start(e)) if e.kind() == io::ErrorKind::NotFound => {
                 let reason = format!(
-                    "no program `{}`: install smartmontools to learn about wear and failing disks",
+                    "there is no program `{}`; install smartmontools to see wear and failing disks",
                     root.smartctl.display()
                 );
                 return Err(Skip::new("smart", reason));
@@ -93,7 +99,7 @@ impl Smart {
             }
         }
         let known = Instances::new(&smart::FAMILY, MAX_DEVICES);
-        Ok(Self { root: root.clone(), known, untold: Vec::new(), lingering })
+        Ok(Self { root: root.clone(), known, unanswered: Vec::new(), lingering })
     }
 
     fn ask(&mut self, name: &str) -> Answer {
@@ -105,25 +111,25 @@ impl Smart {
         command.arg(self.root.dev.join(name));
         match program::run(&mut command, self.root.patience, MAX_OUTPUT_BYTES, &mut self.lingering)
         {
-            Ok(ran) => answer(&ran.output, ran.status.code()),
+            Ok(outcome) => answer(&outcome.output, outcome.status.code()),
             Err(e) => Answer::Broken(format!("smartctl {e}")),
         }
     }
 }
 
-/// How many killed programs may be stuck before no more are started.
+/// The number of stuck programs at which no more are started.
 const MAX_LINGERING: usize = 4;
 
-/// The devices to ask.
+/// Returns the devices to ask.
 fn candidates(root: &Root) -> Vec<String> {
     let names = disk::names_in(&root.sys.join("block")).into_iter();
-    // Of a device with two paths the kernel lists each path as well, hidden.
+    // The kernel lists each path of a device with two paths as well, hidden.
     let is_hidden = |name: &str| {
         disk::number_of(&disk::folder(root, name).join("hidden")).is_some_and(|hidden| hidden != 0)
     };
-    let keeps_health =
+    let is_asked =
         |name: &String| matches!(disk::kind(name, false), "nvme" | "ssd") && !is_hidden(name);
-    names.filter(keeps_health).take(MAX_DEVICES).collect()
+    names.filter(is_asked).take(MAX_DEVICES).collect()
 }
 
 fn answer(output: &[u8], code: Option<i32>) -> Answer {
@@ -133,7 +139,7 @@ fn answer(output: &[u8], code: Option<i32>) -> Answer {
     let json: Json = match serde_json::from_slice(output) {
         Ok(json) => json,
         Err(e) => {
-            return Answer::Broken(format!("smartctl (exit code {code}) printed no JSON: {e}"));
+            return Answer::Broken(format!("smartctl (exit code {code}) did not print JSON: {e}"));
         }
     };
     if code & NO_ANSWER != 0 {
@@ -141,18 +147,21 @@ fn answer(output: &[u8], code: Option<i32>) -> Answer {
         let is_asleep = ["STANDBY", "SLEEP"].iter().any(|mode| message.contains(mode));
         return match is_asleep {
             true => Answer::Asleep,
-            false => {
-                Answer::None(format!("smartctl gives no answer (exit code {code}): {message}"))
-            }
+            false => Answer::Unavailable(format!(
+                "smartctl gave no answer (exit code {code}): {message}"
+            )),
         };
     }
     match Health::of(&json) {
         Some(health) => Answer::Health(Box::new(health)),
-        None => Answer::None(format!("it tells no health (exit code {code}): {}", message(&json))),
+        None => Answer::Unavailable(format!(
+            "smartctl reports no health records (exit code {code}): {}",
+            message(&json)
+        )),
     }
 }
 
-/// What smartctl says to people.
+/// Returns the messages that smartctl prints for people.
 fn message(json: &Json) -> String {
     let messages = json.pointer("/smartctl/messages").and_then(Json::as_array);
     let texts = messages.into_iter().flatten().filter_map(|m| m.get("string")?.as_str());
@@ -167,7 +176,7 @@ impl Sensor for Smart {
 
     fn poll(&mut self, tick: &mut Tick<'_>) -> io::Result<()> {
         let mut broken = None;
-        self.untold.clear();
+        self.unanswered.clear();
         self.known.begin();
         for name in candidates(&self.root) {
             let answer = self.ask(&name);
@@ -177,13 +186,13 @@ impl Sensor for Smart {
             match answer {
                 Answer::Health(health) => set_facts(device, tick, &health),
                 Answer::Asleep => {}
-                Answer::None(reason) => {
-                    self.untold.push(Skip::new(format!("smart/{name}"), reason));
+                Answer::Unavailable(reason) => {
+                    self.unanswered.push(Skip::new(format!("smart/{name}"), reason));
                 }
                 Answer::Broken(reason) => {
                     device.state.count += 1;
                     broken.get_or_insert_with(|| format!("{name}: {reason}"));
-                    self.untold.push(Skip::new(format!("smart/{name}"), reason));
+                    self.unanswered.push(Skip::new(format!("smart/{name}"), reason));
                 }
             }
             let count = device.state.count;
@@ -201,7 +210,7 @@ impl Sensor for Smart {
         true
     }
 
-    /// One device after the other may use up its time.
+    /// Each device may use up its timeout.
     fn patience(&self) -> Duration {
         // At most `MAX_DEVICES`, so it fits.
         let devices = candidates(&self.root).len() as u32;
@@ -209,7 +218,7 @@ impl Sensor for Smart {
     }
 
     fn skips(&self) -> Vec<Skip> {
-        self.untold.iter().cloned().chain(self.known.skips()).collect()
+        self.unanswered.iter().cloned().chain(self.known.skips()).collect()
     }
 }
 
@@ -227,10 +236,7 @@ fn set_facts(device: &mut Instance<Failures>, tick: &mut Tick<'_>, health: &Heal
         (&POWER_CYCLES_TOTAL, health.power_cycles),
         (&UNSAFE_SHUTDOWNS_TOTAL, health.unsafe_shutdowns),
     ] {
-        match value {
-            Some(value) => device.set(tick, metric, value),
-            None => device.unset(tick, metric),
-        }
+        device.set_or_unset(tick, metric, value);
     }
     for (metric, value) in [
         (&ENDURANCE_USED_RATIO, health.endurance_used),
@@ -238,9 +244,6 @@ fn set_facts(device: &mut Instance<Failures>, tick: &mut Tick<'_>, health: &Heal
         (&SPARE_THRESHOLD_RATIO, health.spare_threshold),
         (&TEMPERATURE_CELSIUS, health.temperature),
     ] {
-        match value {
-            Some(value) => device.set(tick, metric, value),
-            None => device.unset(tick, metric),
-        }
+        device.set_or_unset(tick, metric, value);
     }
 }

@@ -7,30 +7,32 @@ use skopos_model::schema::{Family, Metric};
 
 use crate::facts::Facts;
 use crate::file::KernelFile;
-use crate::{Root, Sensor, Skip, Tick, parse};
+use crate::parse;
+use crate::root::Root;
+use crate::sensor::{Sensor, Skip, Tick};
 
-/// In which unit the kernel counts.
+/// The unit in which the kernel counts.
 #[derive(Clone, Copy, PartialEq)]
-enum In {
-    Ones,
+enum Unit {
+    Count,
     Pages,
 }
 
-/// The name before the colon, the word before the number, and what it feeds.
-static FIELDS: [(&[u8], &[u8], In, &Metric); 13] = [
-    (b"sockets", b"used", In::Ones, &USED),
-    (b"TCP", b"inuse", In::Ones, &TCP_IN_USE),
-    (b"TCP", b"orphan", In::Ones, &TCP_ORPHANED),
-    (b"TCP", b"tw", In::Ones, &TCP_TIME_WAIT),
-    (b"TCP", b"alloc", In::Ones, &TCP_ALLOCATED),
-    (b"TCP", b"mem", In::Pages, &TCP_MEMORY_BYTES),
-    (b"UDP", b"inuse", In::Ones, &UDP_IN_USE),
-    (b"UDP", b"mem", In::Pages, &UDP_MEMORY_BYTES),
-    (b"RAW", b"inuse", In::Ones, &RAW_IN_USE),
-    (b"FRAG", b"memory", In::Ones, &FRAGMENT_MEMORY_BYTES),
-    (b"TCP6", b"inuse", In::Ones, &TCP6_IN_USE),
-    (b"UDP6", b"inuse", In::Ones, &UDP6_IN_USE),
-    (b"RAW6", b"inuse", In::Ones, &RAW6_IN_USE),
+/// The name before the colon, the word before the number, its unit, and the metric that it feeds.
+static FIELDS: [(&[u8], &[u8], Unit, &Metric); 13] = [
+    (b"sockets", b"used", Unit::Count, &USED),
+    (b"TCP", b"inuse", Unit::Count, &TCP_IN_USE),
+    (b"TCP", b"orphan", Unit::Count, &TCP_ORPHANED),
+    (b"TCP", b"tw", Unit::Count, &TCP_TIME_WAIT),
+    (b"TCP", b"alloc", Unit::Count, &TCP_ALLOCATED),
+    (b"TCP", b"mem", Unit::Pages, &TCP_MEMORY_BYTES),
+    (b"UDP", b"inuse", Unit::Count, &UDP_IN_USE),
+    (b"UDP", b"mem", Unit::Pages, &UDP_MEMORY_BYTES),
+    (b"RAW", b"inuse", Unit::Count, &RAW_IN_USE),
+    (b"FRAG", b"memory", Unit::Count, &FRAGMENT_MEMORY_BYTES),
+    (b"TCP6", b"inuse", Unit::Count, &TCP6_IN_USE),
+    (b"UDP6", b"inuse", Unit::Count, &UDP6_IN_USE),
+    (b"RAW6", b"inuse", Unit::Count, &RAW6_IN_USE),
 ];
 
 pub(crate) struct Sockets {
@@ -66,7 +68,7 @@ impl Sensor for Sockets {
                 while let (Some(word), Some(number)) = (words.next(), words.next()) {
                     let field = FIELDS.iter().find(|(p, w, ..)| *p == protocol && *w == word);
                     let Some((_, _, unit, metric)) = field else { continue };
-                    let scale = if *unit == In::Pages { self.page_bytes } else { 1 };
+                    let scale = if *unit == Unit::Pages { self.page_bytes } else { 1 };
                     if let Some(value) = parse::u64(number).and_then(|n| n.checked_mul(scale)) {
                         self.facts.set(tick, metric, value);
                     }

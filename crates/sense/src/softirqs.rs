@@ -7,9 +7,11 @@ use skopos_model::schema::softirqs::{self, *};
 
 use crate::file::KernelFile;
 use crate::instances::Instances;
-use crate::{Root, Sensor, Skip, Tick, parse};
+use crate::parse;
+use crate::root::Root;
+use crate::sensor::{Sensor, Skip, Tick};
 
-/// The kernel has ten types, and room for 32 in the word where it marks the pending ones.
+/// The kernel has ten types; the word in which it marks the pending ones has room for 32.
 const MAX_TYPES: usize = 32;
 
 pub(crate) struct Softirqs {

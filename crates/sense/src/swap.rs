@@ -1,7 +1,8 @@
-//! `swap`: swap areas from `/proc/swaps`, and what went through them from `/proc/vmstat` (proc(5)).
+//! `swap`: swap areas from `/proc/swaps`, and the pages that were swapped from `/proc/vmstat`
+//! (proc(5)).
 //!
-//! `used_ratio = used / size`. Without an area nothing can be swapped, so `/proc/vmstat`, which is
-//! dear to make, is read only while there is one.
+//! `used_ratio = used / size`. Without an area nothing can be swapped, so `/proc/vmstat`, which
+//! takes the kernel long to make, is read only while there is an area.
 
 use std::io;
 
@@ -10,10 +11,12 @@ use skopos_model::schema::swap::{self, *};
 
 use crate::file::KernelFile;
 use crate::instances::{Instance, Instances};
+use crate::parse;
+use crate::root::Root;
+use crate::sensor::{Sensor, Skip, Tick};
 use crate::table::{Field, Keyed, plain};
-use crate::{Root, Sensor, Skip, Tick, parse};
 
-/// The kernel has at most 32 areas, some of them set aside.
+/// The kernel has at most 32 areas, some of them reserved.
 const MAX_AREAS: usize = 32;
 
 static FIELDS: [Field; 2] = [plain("pswpin", &IN_BYTES_TOTAL), plain("pswpout", &OUT_BYTES_TOTAL)];

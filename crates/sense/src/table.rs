@@ -1,35 +1,37 @@
-//! Files that are tables of named numbers: a name a line ([`Keyed`]), or a line of names above a
-//! line of numbers ([`Columns`]).
+//! Files that are tables of named numbers: a name on each line ([`Keyed`]), or a line of names
+//! above a line of numbers ([`Columns`]).
 //!
-//! Both remember in which order the kernel lists the names, so that a tick compares each name
-//! once; a file that changes its shape is learned anew.
+//! Both remember the order in which the kernel lists the names, so a tick compares each name once.
+//! If a file changes its shape, the order is learned anew.
 
 use skopos_model::schema::Metric;
 
 use crate::facts::Facts;
-use crate::{Tick, parse};
+use crate::parse;
+use crate::sensor::Tick;
 
-/// Which number feeds which metric. Fields of one metric stand side by side and are summed.
+/// A number of the file and the metric that it feeds. Fields of one metric stand side by side and
+/// are summed.
 pub(crate) struct Field {
     /// The kernel's name.
     pub(crate) name: &'static [u8],
-    /// What it feeds; a `u64`.
+    /// The metric that it feeds, a `u64`.
     pub(crate) metric: &'static Metric,
-    /// The kernel's unit, in units of the metric.
+    /// The number of the metric's units in one unit of the kernel.
     pub(crate) scale: u64,
 }
 
-/// A field in the kernel's own unit.
+/// Returns a field in the kernel's own unit.
 pub(crate) const fn plain(name: &'static str, metric: &'static Metric) -> Field {
     scaled(name, metric, 1)
 }
 
-/// A field in KiB, for a metric in bytes.
+/// Returns a field in KiB, for a metric in bytes.
 pub(crate) const fn kib(name: &'static str, metric: &'static Metric) -> Field {
     scaled(name, metric, 1024)
 }
 
-/// A field whose unit is `scale` units of the metric.
+/// Returns a field whose unit is `scale` units of the metric.
 pub(crate) const fn scaled(name: &'static str, metric: &'static Metric, scale: u64) -> Field {
     Field { name: name.as_bytes(), metric, scale }
 }
@@ -61,7 +63,7 @@ impl Values {
                     (a, b) => a.or(b),
                 };
             }
-            // A number too large for its unit is the kernel's way of saying "no number".
+            // The kernel writes a number too large for its unit where it has no number.
             if let Some(value) = sum.and_then(|n| n.checked_mul(field.scale)) {
                 facts.set(tick, field.metric, value);
             }
@@ -69,28 +71,29 @@ impl Values {
     }
 }
 
-/// A file of lines `name value`, the name possibly followed by a colon.
+/// A file of lines `name value`, where a colon may follow the name.
 pub(crate) struct Keyed {
     values: Values,
-    /// Each line's name, and its field if it has one.
+    /// The name of each line, and its field if it has one.
     order: Vec<(Box<[u8]>, Option<usize>)>,
 }
 
-/// The most lines that the order is remembered for: several times those of `/proc/vmstat`.
+/// The most lines whose order is remembered: several times those of `/proc/vmstat`.
 const MAX_LINES: usize = 1024;
 
 impl Keyed {
-    /// A file of which these fields matter.
+    /// Returns the table of a file of which these fields matter.
     pub(crate) fn new(fields: &'static [Field]) -> Self {
         Self { values: Values::new(fields), order: Vec::new() }
     }
 
-    /// Takes the file's `text`, each line less `prefix`.
+    /// Reads the file's `text`, where each line begins with `prefix`.
     pub(crate) fn take(&mut self, text: &[u8], prefix: &[u8]) {
         self.values.last.fill(None);
         for (at, line) in parse::lines(text).take(MAX_LINES).enumerate() {
-            // Not for looks: comparing with an empty prefix made this loop three times as dear where
-            // it was measured, most likely since memcmp touches the address that it does not have.
+            // This is not a matter of style: comparing with an empty prefix made this loop three
+            // times as expensive where it was measured, most likely because memcmp touches the
+            // address that an empty slice does not have.
             let line =
                 if prefix.is_empty() { line } else { line.strip_prefix(prefix).unwrap_or(line) };
             let (field, value) = match self.order.get(at).and_then(|known| after_name(line, known))
@@ -113,18 +116,18 @@ impl Keyed {
         (field, value.strip_prefix(b":").unwrap_or(value))
     }
 
-    /// The value of the field `name` in the kernel's unit, if the file had it.
+    /// Returns the value of the field `name` in the kernel's unit, if the file had it.
     pub(crate) fn get(&self, name: &[u8]) -> Option<u64> {
         self.values.get(name)
     }
 
-    /// Hands over every field that the file had.
+    /// Sets the fact of every field that the file had.
     pub(crate) fn hand_over(&self, facts: &mut Facts, tick: &mut Tick<'_>) {
         self.values.hand_over(facts, tick);
     }
 }
 
-/// The field of a line whose name is `known`, and what follows the name.
+/// Returns the field of a line whose name is `known`, and the text after the name.
 fn after_name<'a>(
     line: &'a [u8],
     (known, field): &(Box<[u8]>, Option<usize>),
@@ -136,24 +139,24 @@ fn after_name<'a>(
     }
 }
 
-/// Two lines of a file, both starting with the same word: names, then numbers.
+/// Two lines of a file that start with the same word: names, then numbers.
 pub(crate) struct Columns {
     prefix: &'static [u8],
     values: Values,
-    /// The line of names as it was when `slots` was made.
+    /// The line of names at the time when `slots` was made.
     names: Vec<u8>,
     /// The field of each column, if it has one.
     slots: Vec<Option<usize>>,
 }
 
 impl Columns {
-    /// The lines that start with `prefix`, of which these fields matter.
+    /// Returns the table of the lines that start with `prefix`, of which these fields matter.
     pub(crate) fn new(prefix: &'static str, fields: &'static [Field]) -> Self {
         let prefix = prefix.as_bytes();
         Self { prefix, values: Values::new(fields), names: Vec::new(), slots: Vec::new() }
     }
 
-    /// Takes the file's `text`.
+    /// Reads the file's `text`.
     pub(crate) fn take(&mut self, text: &[u8]) {
         self.values.last.fill(None);
         let mut lines = parse::lines(text).filter_map(|line| line.strip_prefix(self.prefix));
@@ -172,7 +175,7 @@ impl Columns {
         }
     }
 
-    /// Hands over every field that the file had.
+    /// Sets the fact of every field that the file had.
     pub(crate) fn hand_over(&self, facts: &mut Facts, tick: &mut Tick<'_>) {
         self.values.hand_over(facts, tick);
     }

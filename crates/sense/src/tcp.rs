@@ -1,6 +1,6 @@
-//! `tcp`: what TCP did, from `/proc/net/snmp` and `/proc/net/netstat` (RFC 4022;
+//! `tcp`: the work of TCP, from `/proc/net/snmp` and `/proc/net/netstat` (RFC 4022;
 //! Documentation/networking/snmp_counter.rst). The kernel counts IPv4 and IPv6 together, for the
-//! network namespace that the sensor was opened in.
+//! network namespace in which the sensor was opened.
 
 use std::io;
 
@@ -9,8 +9,9 @@ use skopos_model::schema::tcp::{self, *};
 
 use crate::facts::Facts;
 use crate::file::KernelFile;
+use crate::root::Root;
+use crate::sensor::{Sensor, Skip, Tick};
 use crate::table::{Columns, Field, plain};
-use crate::{Root, Sensor, Skip, Tick};
 
 static SNMP: [Field; 10] = [
     plain("CurrEstab", &ESTABLISHED),

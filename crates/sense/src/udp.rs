@@ -1,5 +1,5 @@
-//! `udp`: what UDP did, IPv4 from `/proc/net/snmp` and IPv6 from `/proc/net/snmp6` (RFC 4113), for
-//! the network namespace that the sensor was opened in.
+//! `udp`: the work of UDP, IPv4 from `/proc/net/snmp` and IPv6 from `/proc/net/snmp6` (RFC 4113),
+//! for the network namespace in which the sensor was opened.
 
 use std::io;
 
@@ -8,8 +8,9 @@ use skopos_model::schema::udp::{self, *};
 
 use crate::facts::Facts;
 use crate::file::KernelFile;
+use crate::root::Root;
+use crate::sensor::{Sensor, Skip, Tick};
 use crate::table::{Columns, Field, Keyed, plain};
-use crate::{Root, Sensor, Skip, Tick};
 
 static V4: [Field; 8] = [
     plain("InDatagrams", &RECEIVED_DATAGRAMS_TOTAL),

@@ -1,8 +1,7 @@
-//! `vmstat`: what the memory manager did, from `/proc/vmstat`.
+//! `vmstat`: the work of the memory manager, from `/proc/vmstat`.
 //!
-//! The kernel has no document of its lines; their meaning is in `mm/vmstat.c`. Lines that
-//! are split by memory zone are summed; kernels before 4.8 split more of them, and yield fewer
-//! facts.
+//! The kernel does not document these lines; their meaning is in `mm/vmstat.c`. Lines that are
+//! split by memory zone are summed. Kernels before 4.8 split more of them, and yield fewer facts.
 
 use std::io;
 
@@ -11,8 +10,9 @@ use skopos_model::schema::vmstat::{self, *};
 
 use crate::facts::Facts;
 use crate::file::KernelFile;
+use crate::root::Root;
+use crate::sensor::{Sensor, Skip, Tick};
 use crate::table::{Field, Keyed, kib, plain};
-use crate::{Root, Sensor, Skip, Tick};
 
 pub(crate) struct Vmstat {
     file: KernelFile,

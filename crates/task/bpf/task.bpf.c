@@ -1,4 +1,4 @@
-// What `skopos run` has the kernel count. Compiled by build.rs with clang, into one object; the monitor loads
+// What `skopos run` has the kernel count. Compiled by `scripts/bpf`; the monitor loads
 // the programs that it needs.
 
 #include "kernel.h"

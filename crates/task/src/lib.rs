@@ -28,10 +28,12 @@ mod stop;
 mod monitor;
 mod report;
 mod host;
+mod lacks;
 pub mod import;
 
 pub use attach::Unfit;
 pub use host::rank;
+pub use lacks::build_lacks;
 pub use launch::unwatched;
 pub use mechanism::choose::{Choice, MECHANISMS, choose};
 pub use monitor::{Failed, Order, Outcome, run};

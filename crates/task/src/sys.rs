@@ -1,7 +1,6 @@
 //! The system calls that have no safe wrapper: fork, ptrace, waitid; in files of their own those that
 //! one mechanism uses.
 
-#[cfg(feature = "bpf")]
 pub(crate) mod bpf;
 pub(crate) mod fanotify;
 mod groups;

@@ -1,5 +1,5 @@
 //! The program in the kernel, and the tables that it counts in. The layouts are those of
-//! `issued.bpf.c`, in words of 64 bits.
+//! `bpf/block_access.bpf.c`, in words of 64 bits.
 
 use std::error::Error;
 use std::fs;
@@ -9,10 +9,11 @@ use std::path::{Path, PathBuf};
 use aya::maps::{Array, MapData};
 use aya::programs::TracePoint;
 use aya::{Ebpf, EbpfLoader};
-use rustix::thread::UnshareFlags;
+use rustix::thread::{CapabilitySet, UnshareFlags};
 
-/// What build.rs made of `issued.bpf.c`; empty where there was no clang.
-static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/issued.bpf.o"));
+/// Compiled from `bpf/block_access.bpf.c` by `scripts/bpf`.
+static OBJECT: &[u8] =
+    aya::include_bytes_aligned!(concat!(env!("CARGO_MANIFEST_DIR"), "/bpf/block_access.bpf.o"));
 
 const CATEGORY: &str = "block";
 const TRACEPOINT: &str = "block_rq_issue";
@@ -36,7 +37,7 @@ pub(super) struct Counter {
     mask: u64,
 }
 
-/// What was counted of one device since the program began.
+/// The counts of one device since the program began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Entry {
     /// The kernel's `dev_t`: major number << 20 | minor number.
@@ -45,28 +46,28 @@ pub(super) struct Entry {
     pub(super) sampled: u64,
 }
 
-/// What was counted of all devices.
+/// The counts of all devices.
 pub(super) struct Devices([u64; DEVICES_WORDS]);
 
 impl Devices {
-    /// Those that were accessed.
+    /// Returns the devices that were accessed.
     pub(super) fn entries(&self) -> impl Iterator<Item = Entry> {
         let entries = self.0[1..].chunks_exact(3);
         let entries = entries.map(|e| Entry { number: e[0], accesses: e[1], sampled: e[2] });
         entries.filter(|entry| entry.number != 0)
     }
 
-    /// Requests to devices for which there was no entry.
+    /// Number of requests to devices for which there was no entry.
     pub(super) fn beyond(&self) -> u64 {
         self.0[0]
     }
 }
 
-/// What one table counted while it was the active one.
+/// The counts of one table while it was active.
 pub(super) struct Table([u64; TABLE_WORDS]);
 
 impl Table {
-    /// Pairs of key and count. A key is a device's number << 32 | region.
+    /// Returns pairs of key and count. A key is a device's number << 32 | region.
     pub(super) fn rows(&self) -> impl Iterator<Item = (u64, u64)> {
         self.0.chunks_exact(2).map(|row| (row[0], row[1])).filter(|&(key, _)| key != 0)
     }
@@ -76,21 +77,19 @@ impl Counter {
     /// Loads and attaches the program.
     ///
     /// # Errors
-    /// Why not, and what would change that.
+    /// The reason why that fails, and what would change it.
     pub(super) fn open(sys: &Path) -> Result<Self, String> {
-        // First what every machine can be asked, then what only this build lacks.
-        let program = which_program(&format_file(sys)?)?;
-        if OBJECT.is_empty() {
-            return Err("built without BPF: there was no clang that has it as a target".to_owned());
-        }
-        let mut object = loader(sys).btf(None).load(OBJECT).map_err(told)?;
+        let own =
+            rustix::thread::capabilities(None).map_or(CapabilitySet::empty(), |c| c.effective);
+        let program = usable_program(sys, own)?;
+        let mut object = loader(sys).btf(None).load(OBJECT).map_err(error_text)?;
         let issued: &mut TracePoint = object
             .program_mut(program)
             .ok_or_else(|| format!("the object has no program {program}"))?
             .try_into()
-            .map_err(told)?;
-        issued.load().map_err(told)?;
-        issued.attach(CATEGORY, TRACEPOINT).map_err(told)?;
+            .map_err(error_text)?;
+        issued.load().map_err(error_text)?;
+        issued.attach(CATEGORY, TRACEPOINT).map_err(error_text)?;
         Ok(Self {
             tables: map(&mut object, "TABLES")?,
             devices: map(&mut object, "DEVICES")?,
@@ -102,42 +101,44 @@ impl Counter {
     }
 
     pub(super) fn devices(&self) -> Result<Devices, String> {
-        self.devices.get(&0, 0).map(Devices).map_err(told)
+        self.devices.get(&0, 0).map(Devices).map_err(error_text)
     }
 
-    /// What was counted since the last call. From now on one request in `mask + 1` is looked at.
-    pub(super) fn turn(&mut self, mask: u64) -> Result<Table, String> {
+    /// Returns the counts since the last call. From now on one request in `mask + 1` is sampled.
+    pub(super) fn swap_tables(&mut self, mask: u64) -> Result<Table, String> {
         let full = self.active;
         let next = 1 - full;
-        self.settings.set(0, [u64::from(next), mask], 0).map_err(told)?;
+        self.settings.set(0, [u64::from(next), mask], 0).map_err(error_text)?;
         self.active = next;
         self.mask = mask;
-        let table = self.tables.get(&full, 0).map(Table).map_err(told)?;
-        // A request that is under way on another processor may count in it yet: one or two are lost.
-        self.tables.set(full, [0; TABLE_WORDS], 0).map_err(told)?;
+        let table = self.tables.get(&full, 0).map(Table).map_err(error_text)?;
+        // A request that is under way on another processor may still count here: one or two are
+        // lost.
+        self.tables.set(full, [0; TABLE_WORDS], 0).map_err(error_text)?;
         Ok(table)
     }
 
-    /// One request in this and one more is looked at.
+    /// One request in `mask + 1` is sampled.
     pub(super) fn mask(&self) -> u64 {
         self.mask
     }
 }
 
-/// A loader that has not read the kernel's types, for there is nothing to relocate. aya reads them in
-/// any case, from a path that it does not let be chosen, which takes 20 MB for a moment and leaves
-/// 2 MB behind. So the loader is made by a thread for which that path leads nowhere; where that
-/// may not be (CAP_SYS_CHROOT), it is only dearer.
+/// Returns a loader that has not read the kernel's types, since this object has nothing to
+/// relocate. aya reads them in any case, from a fixed path. That takes 20 MB for a moment and
+/// leaves 2 MB behind. So the loader is made by a thread for which that path leads nowhere. Where
+/// that is not permitted (CAP_SYS_CHROOT), loading only costs more.
 fn loader(sys: &Path) -> EbpfLoader<'static> {
     let make = || {
-        // Unsound for tables of descriptors alone, hence deprecated; this one is about the root.
+        // Unsharing is unsound only for tables of descriptors, hence deprecated; this call unshares
+        // the root.
         #[expect(
             deprecated,
             reason = "the replacement is unsafe, for flags that are not used here"
         )]
         let own_root = rustix::thread::unshare(UnshareFlags::FS);
         if own_root.is_ok() {
-            // If it fails the path leads where it did.
+            // If it fails, the path leads where it did.
             let _ = rustix::process::chroot(sys);
         }
         EbpfLoader::new()
@@ -145,12 +146,27 @@ fn loader(sys: &Path) -> EbpfLoader<'static> {
     std::thread::scope(|scope| scope.spawn(make).join()).unwrap_or_else(|_| EbpfLoader::new())
 }
 
-fn map<const N: usize>(object: &mut Ebpf, name: &str) -> Result<Words<N>, String> {
-    let map = object.take_map(name).ok_or_else(|| format!("the object has no map {name}"))?;
-    Array::try_from(map).map_err(told)
+/// Returns the program for this kernel, if a process with these capabilities can load it.
+///
+/// The capabilities are checked first: a hint to mount tracefs helps only a process that may then
+/// use it.
+///
+/// # Errors
+/// The first requirement that is not met, with the command that would change it.
+fn usable_program(sys: &Path, own: CapabilitySet) -> Result<&'static str, String> {
+    let needed = CapabilitySet::BPF | CapabilitySet::PERFMON;
+    if !own.contains(needed) && !own.contains(CapabilitySet::SYS_ADMIN) {
+        return Err(NEEDS.to_owned());
+    }
+    which_program(&format_file(sys)?)
 }
 
-/// The description of the tracepoint, from where tracefs is.
+fn map<const N: usize>(object: &mut Ebpf, name: &str) -> Result<Words<N>, String> {
+    let map = object.take_map(name).ok_or_else(|| format!("the object has no map {name}"))?;
+    Array::try_from(map).map_err(error_text)
+}
+
+/// Returns the description of the tracepoint, from the place where tracefs is mounted.
 fn format_file(sys: &Path) -> Result<String, String> {
     let places = ["kernel/tracing", "kernel/debug/tracing"].map(|place| sys.join(place));
     let file =
@@ -173,23 +189,25 @@ fn format_file(sys: &Path) -> Result<String, String> {
     Err(failure)
 }
 
-const NEEDS: &str = "needs root, or CAP_BPF, CAP_PERFMON and leave to read tracefs";
+const NEEDS: &str = "needs root, or CAP_BPF, CAP_PERFMON and permission to read tracefs";
 
-/// Which of the programs reads the fields of this kernel's tracepoint.
+/// Returns the name of the program that reads the fields of this kernel's tracepoint.
 fn which_program(format: &str) -> Result<&'static str, String> {
     for (field, expected) in [("dev", 8), ("sector", 16), ("nr_sector", 24)] {
         if offset(format, field) != Some(expected) {
-            return Err(format!("this kernel's {CATEGORY}:{TRACEPOINT} has `{field}` elsewhere"));
+            return Err(format!(
+                "this kernel's {CATEGORY}:{TRACEPOINT} has `{field}` at another place"
+            ));
         }
     }
     match offset(format, "rwbs") {
         Some(34) => Ok("issued_at_34"),
         Some(32) => Ok("issued_at_32"),
-        _ => Err(format!("this kernel's {CATEGORY}:{TRACEPOINT} has `rwbs` elsewhere")),
+        _ => Err(format!("this kernel's {CATEGORY}:{TRACEPOINT} has `rwbs` at another place")),
     }
 }
 
-/// From "field:sector_t sector;\toffset:16;\tsize:8;\tsigned:0;".
+/// Reads "field:sector_t sector;\toffset:16;\tsize:8;\tsigned:0;".
 fn offset(format: &str, field: &str) -> Option<u32> {
     let name = |line: &&str| {
         let declared = line.trim().strip_prefix("field:").and_then(|l| l.split(';').next());
@@ -200,9 +218,9 @@ fn offset(format: &str, field: &str) -> Option<u32> {
     line.split(';').find_map(|part| part.trim().strip_prefix("offset:"))?.parse().ok()
 }
 
-/// An error with its causes, in which the kernel's answer stands last. The verifier's log is not
-/// for a line of `skopos doctor`.
-fn told(error: impl Error + 'static) -> String {
+/// Returns an error with its causes, the kernel's answer last. The verifier's log is too long for a
+/// line of `skopos doctor`.
+fn error_text(error: impl Error + 'static) -> String {
     let mut text = String::new();
     let mut next: Option<&(dyn Error + 'static)> = Some(&error);
     while let Some(cause) = next {
@@ -234,6 +252,25 @@ mod tests {
         \tfield:unsigned short ioprio;\toffset:32;\tsize:2;\tsigned:0;\n\
         \tfield:char rwbs[10];\toffset:34;\tsize:10;\tsigned:0;\n\
         \tfield:__data_loc char[] cmd;\toffset:60;\tsize:4;\tsigned:0;\n";
+
+    #[test]
+    fn a_hint_to_mount_tracefs_is_given_only_to_a_process_that_may_load_programs() {
+        let sys = tempfile::tempdir().expect("a temporary folder");
+        let both = CapabilitySet::BPF | CapabilitySet::PERFMON;
+        for own in [CapabilitySet::empty(), CapabilitySet::BPF, CapabilitySet::PERFMON] {
+            assert_eq!(usable_program(sys.path(), own), Err(NEEDS.to_owned()), "{own:?}");
+        }
+        for own in [both, CapabilitySet::SYS_ADMIN] {
+            let reason = usable_program(sys.path(), own).expect_err("nothing is mounted");
+            assert!(reason.contains("mount -t tracefs"), "{own:?}: {reason}");
+        }
+        // After the mount nothing else is missing.
+        let folder = sys.path().join("kernel/tracing/events/block/block_rq_issue");
+        fs::create_dir_all(&folder).expect("a folder");
+        fs::write(folder.join("format"), NEW).expect("a file");
+        assert_eq!(usable_program(sys.path(), both), Ok("issued_at_34"));
+        assert_eq!(usable_program(sys.path(), CapabilitySet::empty()), Err(NEEDS.to_owned()));
+    }
 
     #[test]
     fn the_program_fits_the_tracepoint() {

@@ -6,37 +6,37 @@ use std::time::Duration;
 use serde_json::json;
 use skopos_model::Structured;
 
-/// Sectors are of 512 bytes in the kernel, and a region has 2^11 of them.
+/// The kernel's sectors have 512 bytes, and a region has 2^11 of them.
 pub(super) const REGION_BYTES: u64 = 512 << 11;
 
 /// The most regions: 4 GiB of one device, or of several.
 const MAX_REGIONS: usize = 4096;
 
-/// How many regions of a device are told.
+/// The number of regions of a device that are published.
 const TOP: usize = 16;
 
-/// How long an access is remembered in a rate.
+/// The time constant of the decaying rates.
 const MEMORY: Duration = Duration::from_secs(30);
 
-/// A rate below this many accesses a second is none: nothing has come for minutes.
+/// A rate below this many accesses a second counts as zero: there has been no access for minutes.
 const MIN_RATE: f64 = 1e-3;
 
-/// What is known of a region.
+/// The state of a region.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Region {
     accesses: u64,
     rate: f64,
 }
 
-/// By device number << 32 | region, as the kernel's program has it.
+/// The regions by device number << 32 | region, as in the kernel's program.
 #[derive(Default)]
 pub(super) struct Regions {
     table: BTreeMap<u64, Region>,
 }
 
 impl Regions {
-    /// Takes what was counted in the time `passed`; returns what was forgotten for lack of room, by
-    /// device: accesses of the coldest regions.
+    /// Adds the counts of the time `passed`. Returns the accesses of the coldest regions that were
+    /// dropped for lack of room, by device.
     pub(super) fn add(
         &mut self,
         rows: impl Iterator<Item = (u64, u64)>,
@@ -49,7 +49,7 @@ impl Regions {
                 region.rate = 0.0;
             }
         }
-        // Over no time at all there is no rate.
+        // A rate needs some time.
         let seconds = passed.as_secs_f64().max(1e-3);
         for (key, count) in rows {
             let region = self.table.entry(key).or_default();
@@ -73,25 +73,25 @@ impl Regions {
         forgotten
     }
 
-    /// Forgets a device that is gone.
+    /// Removes a device that is gone.
     pub(super) fn remove(&mut self, device: u64) {
         self.table.retain(|key, _| key >> 32 != device);
     }
 
-    /// The hottest regions of a device, hottest first.
+    /// Returns the hottest regions of a device, hottest first.
     pub(super) fn hottest(&self, device: u64) -> Option<Structured> {
         let keys = device << 32..=device << 32 | u64::from(u32::MAX);
         let mut regions: Vec<_> = self.table.range(keys).map(|(key, r)| (*key, *r)).collect();
         regions.sort_by(|(_, a), (_, b)| a.hotter(b));
         regions.truncate(TOP);
         let list: Vec<_> = regions.iter().map(|(key, region)| region.record(*key)).collect();
-        // Sixteen records of four numbers are far from too long.
+        // Sixteen records of four numbers are short enough.
         Structured::new(list.into()).ok()
     }
 }
 
 impl Region {
-    /// The order of heat: rate first; among those that nobody accesses now, what was accessed most.
+    /// Compares by rate, and among regions without accesses now by the number of all accesses.
     fn hotter(&self, other: &Self) -> std::cmp::Ordering {
         other.rate.total_cmp(&self.rate).then(other.accesses.cmp(&self.accesses))
     }
@@ -101,7 +101,7 @@ impl Region {
             "start_byte": (key & u64::from(u32::MAX)) * REGION_BYTES,
             "bytes": REGION_BYTES,
             "accesses": self.accesses,
-            // More digits than a sample of a decaying mean has would be noise.
+            // More digits would be noise in a decaying mean.
             "rate": (self.rate * 1000.0).round() / 1000.0,
         })
     }
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_comes_near_the_truth_and_fades_when_nothing_comes() {
+    fn a_rate_approaches_the_truth_and_fades_without_accesses() {
         for (passed, polls) in [(SECOND, 300), (10 * SECOND, 30)] {
             let mut regions = Regions::default();
             for _ in 0..polls {
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_hot_now_comes_before_what_was_hot_once() {
+    fn regions_that_are_hot_now_come_before_regions_that_were_hot_once() {
         let mut regions = Regions::default();
         regions.add([(key(1, 0), 1_000_000)].into_iter(), SECOND);
         regions.add([].into_iter(), 3600 * SECOND);
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn the_coldest_are_forgotten_and_counted() {
+    fn the_coldest_regions_are_dropped_and_counted() {
         let mut regions = Regions::default();
         let rows = (0..MAX_REGIONS as u64 + 10).map(|n| (key(1 + n % 2, n), n + 1));
         let forgotten = regions.add(rows, SECOND);
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn no_time_between_two_polls_is_no_infinite_rate() {
+    fn two_polls_at_the_same_time_do_not_make_an_infinite_rate() {
         let mut regions = Regions::default();
         regions.add([(key(1, 0), u64::MAX / 2)].into_iter(), Duration::ZERO);
         assert_eq!(column(&regions, 1, "rate"), [0.0]);

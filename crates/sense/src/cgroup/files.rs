@@ -1,21 +1,23 @@
-//! Which file of a group feeds which facts.
+//! The files of a group, and the facts that they feed.
 
 use skopos_model::schema::Metric;
 use skopos_model::schema::cgroup::*;
 
 use crate::facts::Facts;
-use crate::{Tick, parse};
+use crate::parse;
+use crate::sensor::Tick;
 
 /// A file that groups of some hierarchy have.
 pub(super) struct Source {
     /// The v1 controller that has it; empty for v2.
     pub(super) v1_controller: &'static str,
     pub(super) file: &'static str,
-    /// Hands over what `text` says.
+    /// Sets the facts of the file's `text`.
     pub(super) set: fn(&mut Facts, &mut Tick<'_>, text: &[u8]),
-    /// One of those that tell a group's CPU time, which a hybrid setup has twice.
+    /// Counts a group's CPU time, which a hybrid setup counts twice.
     pub(super) is_cpu_time: bool,
-    /// Rarely changes or loses nothing by waiting, so it is read rarely and not kept open.
+    /// The content rarely changes or is not lost by waiting, so the file is read rarely and not
+    /// kept open.
     pub(super) is_slow: bool,
 }
 
@@ -61,7 +63,8 @@ pub(super) static SOURCES: [Source; 18] = [
     source("blkio", "blkio.throttle.io_service_bytes_recursive", blkio_bytes),
 ];
 
-/// v1 says "no limit" with the largest multiple of the page size; no machine has half of it.
+/// v1 writes the largest multiple of the page size for "no limit". Half of it is more than any
+/// machine has.
 const NO_LIMIT: u64 = 1 << 62;
 
 fn number(facts: &mut Facts, tick: &mut Tick<'_>, metric: &'static Metric, text: &[u8]) {
@@ -77,7 +80,7 @@ fn limit_or_none(facts: &mut Facts, tick: &mut Tick<'_>, metric: &'static Metric
     }
 }
 
-/// The pairs "name number" of `text`, one a line.
+/// Returns the pairs "name number" of `text`, a pair on each line.
 fn pairs(text: &[u8]) -> impl Iterator<Item = (&[u8], u64)> {
     parse::lines(text).filter_map(|line| {
         let mut words = parse::words(line);
@@ -134,7 +137,7 @@ fn oom_kills(facts: &mut Facts, tick: &mut Tick<'_>, text: &[u8]) {
     }
 }
 
-/// "8:0 rbytes=1459200 wbytes=314773504 rios=192 ...", a line a device.
+/// Reads "8:0 rbytes=1459200 wbytes=314773504 rios=192 ...", a line for each device.
 fn io_stat(facts: &mut Facts, tick: &mut Tick<'_>, text: &[u8]) {
     let value_of = |name: &[u8]| {
         let words = parse::lines(text).flat_map(parse::words);
@@ -144,7 +147,8 @@ fn io_stat(facts: &mut Facts, tick: &mut Tick<'_>, text: &[u8]) {
     set_io(facts, tick, value_of(b"rbytes="), value_of(b"wbytes="));
 }
 
-/// "8:0 Read 1459200", a line a device and direction, then a total that says 0 without devices.
+/// Reads "8:0 Read 1459200", a line for each device and direction, then a total, which is 0 without
+/// devices.
 fn blkio_bytes(facts: &mut Facts, tick: &mut Tick<'_>, text: &[u8]) {
     let value_of = |direction: &[u8]| {
         let values = parse::lines(text).filter_map(|line| {

@@ -1,4 +1,4 @@
-//! Hierarchies and their groups: where they are, which files they have.
+//! Hierarchies and their groups: their folders and files.
 
 use std::ffi::{CStr, CString, OsStr};
 use std::fs::{self, File};
@@ -84,7 +84,7 @@ pub(super) fn hierarchies(mountinfo: &[u8]) -> Vec<Hierarchy> {
             found.push(Hierarchy { point, sources });
         }
     }
-    // v2 is asked first: its times are exact, and one file has them all.
+    // v2 comes first: its times are exact, and one file holds all of them.
     found.sort_by_key(|hierarchy| !hierarchy.sources.iter().any(|s| s.v1_controller.is_empty()));
     found
 }

@@ -1,4 +1,4 @@
-//! How btrfs spreads its data, from `/sys/fs/btrfs/UUID`: its devices, and the profiles of its data
+//! The spread of btrfs data, from `/sys/fs/btrfs/UUID`: its devices, and the profiles of its data
 //! (btrfs(5), "PROFILES").
 
 use std::path::Path;
@@ -6,7 +6,8 @@ use std::path::Path;
 use super::stack::Spread;
 use crate::disk;
 
-/// Profiles: copies of data, and devices that may fail. Both copies of `dup` lie on one device.
+/// Profiles, with the number of copies and of devices that may fail. Both copies of `dup` lie on
+/// one device.
 static PROFILES: [(&str, u64, u64); 9] = [
     ("single", 1, 0),
     ("dup", 2, 0),
@@ -19,8 +20,8 @@ static PROFILES: [(&str, u64, u64); 9] = [
     ("raid6", 1, 2),
 ];
 
-/// How the file system that has the device `name` (a partition or a whole one) spreads its data.
-/// While it is converted from one profile to another it has two, and only its devices are known.
+/// Returns the spread of the file system that has the device `name` (a partition or a whole
+/// device). During a conversion it has two profiles, and only the number of its devices is known.
 pub(super) fn spread(folder: &Path, name: Option<&str>) -> Spread {
     let Some(name) = name else { return Spread::default() };
     let mut systems = disk::names_in(folder).into_iter().map(|uuid| folder.join(uuid));

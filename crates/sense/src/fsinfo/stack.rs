@@ -1,23 +1,24 @@
-//! What a block device lies on: md arrays and device mapper volumes, by way of `slaves` in sysfs.
+//! The layers below a block device, md arrays and device mapper volumes, from `slaves` in sysfs.
 
-use crate::{Root, disk, raid};
+use crate::root::Root;
+use crate::{disk, raid};
 
-/// The deepest stack: encryption on LVM on RAID on partitions are four.
+/// The deepest stack. Encryption on LVM on RAID on partitions is four layers.
 const MAX_DEPTH: usize = 8;
 
-/// How data is spread over devices; what is not known is `None`.
+/// The spread of data over devices. Unknown numbers are `None`.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Spread {
     pub(super) level: Option<String>,
     pub(super) devices: Option<u64>,
     pub(super) copies: Option<u64>,
     pub(super) failures_tolerated: Option<u64>,
-    /// The md array that decides, whose state may change.
+    /// The md array that decides. Its state may change.
     pub(super) array: Option<Box<[u8]>>,
 }
 
 impl Spread {
-    /// No replication, on so many devices.
+    /// Returns the spread of data without copies, on this many devices.
     pub(super) fn single(devices: Option<u64>) -> Self {
         Self {
             level: Some("none".to_owned()),
@@ -29,7 +30,7 @@ impl Spread {
     }
 }
 
-/// How data on the whole device `name` is spread.
+/// Returns the spread of the data on the whole device `name`.
 pub(super) fn spread(root: &Root, name: &str, mdstat: &[u8]) -> Spread {
     let mut name = name.to_owned();
     for _ in 0..MAX_DEPTH {

@@ -1,4 +1,4 @@
-//! What this node knows of one peer: which probes are under way, and what came of the others.
+//! The state of one peer: the open probes, and the results of the others.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use super::datagram::{Name, Times};
 use super::filter::{Answer, Filter};
 use super::settings::MAX_PENDING;
 
-/// Two unanswered probes make a peer dead: one may have been lost on the way.
+/// A peer is dead after two unanswered probes, since one may have been lost on the way.
 const MIN_UNANSWERED: u32 = 2;
 
 /// A probe that has no answer yet.
@@ -16,23 +16,23 @@ struct Pending {
     sent: Duration,
 }
 
-/// Our two clocks at one time: the one that never steps, and the system time.
+/// Two clocks of this node, read at the same time: the one that never steps, and the system time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clocks {
     pub(crate) monotonic: Duration,
     pub(crate) wall_nanos: i64,
 }
 
-/// What became of an answer.
+/// The fate of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// Taken; or late, or of a node with another name, and counted as that.
-    Known,
+    /// Accepted; or late, or from a node with another name, and counted as such.
+    Counted,
     /// Its times cannot be true.
     Impossible,
 }
 
-/// What is published.
+/// The counts that are published.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Tally {
     pub(crate) probes: u64,
@@ -47,7 +47,7 @@ pub(crate) struct Contact {
     name: Name,
     timeout: Duration,
     pending: [Option<Pending>; MAX_PENDING],
-    /// Probes lost that left after the one that was answered last.
+    /// Lost probes that were sent after the probe that was answered last.
     lost_in_a_row: u32,
     last_answered: Option<u64>,
     last_sent: Option<Duration>,
@@ -75,7 +75,7 @@ impl Contact {
         }
     }
 
-    /// Gives up on probes that are older than the timeout.
+    /// Counts probes that are older than the timeout as lost.
     pub(crate) fn expire(&mut self, now: Duration) {
         for at in 0..MAX_PENDING {
             let Some(pending) = self.pending[at] else { continue };
@@ -85,36 +85,37 @@ impl Contact {
         }
     }
 
-    /// True, false, or not known yet. Ask after [`expire`](Self::expire).
+    /// Returns whether the peer is alive, or `None` while that is not known. Call
+    /// [`expire`](Self::expire) first.
     pub(crate) fn is_alive(&self) -> Option<bool> {
         let since_answer = |p: &&Pending| Some(p.sequence) > self.last_answered;
         let under_way = self.pending.iter().flatten().filter(since_answer).count() as u32;
-        // Probes under way count only beside one whose time is over.
+        // Open probes count only beside a probe whose timeout has passed.
         if self.lost_in_a_row > 0 && self.lost_in_a_row + under_way >= MIN_UNANSWERED {
             return Some(false);
         }
         self.last.is_some().then_some(true)
     }
 
-    /// True if it is time for another probe. `interval` is a tenth shorter than told, since nobody
-    /// polls at exactly equal distances.
+    /// Returns true if it is time for another probe. `interval` is shortened by a tenth, since
+    /// polls do not come at exactly equal distances.
     pub(crate) fn is_due(&self, now: Duration, interval: Duration) -> bool {
         self.last_sent.is_none_or(|sent| now.saturating_sub(sent) >= interval * 9 / 10)
     }
 
-    /// A probe is about to leave.
+    /// Records a probe that is about to be sent.
     pub(crate) fn sending(&mut self, sequence: u64, now: Duration) {
         self.tally.probes += 1;
         self.last_sent = Some(now);
         let probe = Some(Pending { sequence, sent: now });
         match self.pending.iter().position(Option::is_none) {
             Some(at) => self.pending[at] = probe,
-            // Polled by somebody who is faster than the interval allows for.
+            // The polls come faster than the interval allows for.
             None => self.lose(sequence),
         }
     }
 
-    /// It did not leave, or nobody waits for its answer any longer.
+    /// Records a probe that could not be sent, or whose answer is no longer waited for.
     pub(crate) fn lose(&mut self, sequence: u64) {
         self.take_pending(sequence);
         self.tally.lost += 1;
@@ -128,7 +129,7 @@ impl Contact {
         self.pending.iter_mut().find(is_it)?.take()
     }
 
-    /// An answer to the probe `sequence`, which this node did send at some time.
+    /// Records an answer to the probe `sequence`, which this node sent at some time.
     pub(crate) fn answered(
         &mut self,
         sequence: u64,
@@ -139,13 +140,13 @@ impl Contact {
         if name != self.name {
             self.tally.misnamed += 1;
             self.impostor = Some(name);
-            return Verdict::Known;
+            return Verdict::Counted;
         }
         self.impostor = None;
         let is_it = |p: &&Pending| p.sequence == sequence;
         let Some(&pending) = self.pending.iter().flatten().find(is_it) else {
             self.tally.late += 1;
-            return Verdict::Known;
+            return Verdict::Counted;
         };
         let Some(answer) = weigh(pending.sent, times, now) else { return Verdict::Impossible };
         self.take_pending(sequence);
@@ -156,12 +157,12 @@ impl Contact {
         }
         self.filter.add(answer);
         self.last = Some((answer, now.wall_nanos));
-        Verdict::Known
+        Verdict::Counted
     }
 }
 
-/// The arithmetic of `filter`'s header. `None` if the peer claims to have taken longer than the whole
-/// round trip was, or times that no clock shows.
+/// Computes offset and round trip as in the header of `filter`. Returns `None` if the peer claims
+/// to have taken longer than the whole round trip, or claims times that a clock cannot show.
 fn weigh(sent: Duration, times: Times, now: Clocks) -> Option<Answer> {
     let round_trip = i64::try_from(now.monotonic.checked_sub(sent)?.as_nanos()).ok()?;
     let rtt_nanos = round_trip.checked_sub(times.sent.checked_sub(times.received)?)?;
@@ -206,7 +207,10 @@ mod tests {
         let times = Times { received: 91_003_000_000, sent: 91_005_000_000 };
         let found = weigh(at(1000), times, clocks(1006)).expect("possible");
         assert_eq!(found.rtt_nanos, 4_000_000);
-        assert_eq!(found.ahead_nanos, 90_001_000_000, "off by half the difference of the ways");
+        assert_eq!(
+            found.ahead_nanos, 90_001_000_000,
+            "off by half the difference between the two ways"
+        );
         let takes_too_long = Times { received: 0, sent: 7_000_000 };
         assert_eq!(weigh(at(1000), takes_too_long, clocks(1006)), None);
         let no_clock = Times { received: i64::MIN, sent: i64::MAX };
@@ -218,7 +222,7 @@ mod tests {
         let mut contact = contact();
         assert_eq!(contact.is_alive(), None);
         contact.sending(0, at(0));
-        assert_eq!(answer(&mut contact, 0, 1), Verdict::Known);
+        assert_eq!(answer(&mut contact, 0, 1), Verdict::Counted);
         for (sequence, millis) in [(1, 500), (2, 1000), (3, 1500)] {
             contact.expire(at(millis));
             assert_eq!(contact.is_alive(), Some(true), "{millis}");
@@ -226,16 +230,16 @@ mod tests {
         }
         contact.expire(at(2000));
         assert_eq!(contact.is_alive(), Some(false));
-        // The latest one is answered after all.
+        // The latest probe is answered after all.
         answer(&mut contact, 3, 2010);
         assert_eq!(contact.is_alive(), Some(true));
-        // The one before it is lost, which says nothing of now.
+        // The probe before it is lost, which does not matter now.
         contact.expire(at(2500));
         assert_eq!((contact.is_alive(), contact.tally.lost), (Some(true), 2));
     }
 
     #[test]
-    fn one_lost_probe_kills_nobody_however_slow_the_polls() {
+    fn one_lost_probe_does_not_make_a_peer_dead_however_slow_the_polls() {
         let mut contact = contact();
         contact.sending(0, at(0));
         answer(&mut contact, 0, 1);
@@ -258,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn late_and_second_answers_are_counted_and_not_believed() {
+    fn late_and_second_answers_are_counted_and_not_used() {
         let mut contact = contact();
         contact.sending(0, at(0));
         contact.expire(at(1250));
@@ -271,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_in_another_name_is_no_sign_of_life() {
+    fn an_answer_in_another_name_is_not_a_sign_of_life() {
         let mut contact = contact();
         contact.sending(0, at(0));
         let times = Times { received: 0, sent: 0 };
@@ -283,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn probes_beyond_the_room_are_lost_and_counted() {
+    fn probes_beyond_the_limit_are_lost_and_counted() {
         let mut contact = contact();
         for sequence in 0..=MAX_PENDING as u64 {
             contact.sending(sequence, at(0));

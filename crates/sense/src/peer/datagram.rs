@@ -1,5 +1,5 @@
-//! What agents send each other: one probe, one answer, both of the same length, so that a forged
-//! sender's address turns nobody into an amplifier.
+//! The messages between agents: a probe and its answer. Both have the same length, so that a forged
+//! sender's address does not turn a node into an amplifier.
 //!
 //! Little-endian, 112 bytes:
 //!
@@ -9,20 +9,20 @@
 //! | 4 | u8 | version, 1 |
 //! | 5 | u8 | kind: 1 probe, 2 answer |
 //! | 6 | u16 | length of the name, at most 64 |
-//! | 8 | u64 | sequence: the prober's, sent back as it came |
-//! | 16 | u64 | nonce: the prober's, sent back as it came; who did not see the probe cannot guess it |
-//! | 24 | i64 | answer: the answerer's UNIX time in nanoseconds when the probe arrived; probe: 0 |
-//! | 32 | i64 | answer: the answerer's UNIX time in nanoseconds when the answer left; probe: 0 |
-//! | 40 | 64 bytes | name of the node that sends it, the rest zero |
-//! | 104 | 8 bytes | zero; not looked at |
+//! | 8 | u64 | sequence number of the prober, sent back unchanged |
+//! | 16 | u64 | nonce of the prober, sent back unchanged; it cannot be guessed without seeing the probe |
+//! | 24 | i64 | answer: UNIX time of the answering node in nanoseconds when the probe arrived; probe: 0 |
+//! | 32 | i64 | answer: UNIX time of the answering node in nanoseconds when the answer left; probe: 0 |
+//! | 40 | 64 bytes | name of the sending node, the rest zero |
+//! | 104 | 8 bytes | zero; ignored |
 //!
-//! NTP's other two times (RFC 5905, section 8) stay with the prober, which finds them again by the
-//! sequence.
+//! NTP's other two times (RFC 5905, section 8) stay with the prober, which looks them up by the
+//! sequence number.
 
 /// The length of every datagram.
 pub(crate) const DATAGRAM_BYTES: usize = 112;
 
-/// The longest name of a node: what POSIX lets a host name be, which is what a topic begins with.
+/// The longest name of a node: the limit of POSIX for host names, with which topics begin.
 pub(crate) const MAX_NAME_BYTES: usize = 64;
 
 const MAGIC: [u8; 4] = *b"SKPP";
@@ -31,7 +31,7 @@ const PROBE: u8 = 1;
 const ANSWER: u8 = 2;
 const NAME_AT: usize = 40;
 
-/// A name as it stands in a datagram.
+/// A node's name, as in a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Name {
     bytes: [u8; MAX_NAME_BYTES],
@@ -39,7 +39,7 @@ pub(crate) struct Name {
 }
 
 impl Name {
-    /// `None` if it is empty or too long.
+    /// Returns `None` if it is empty or too long.
     pub(crate) fn new(name: &[u8]) -> Option<Self> {
         let mut bytes = [0; MAX_NAME_BYTES];
         bytes.get_mut(..name.len())?.copy_from_slice(name);
@@ -52,18 +52,18 @@ impl Name {
     }
 }
 
-/// Probe or answer.
+/// A probe or an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Datagram {
     pub(crate) sequence: u64,
     pub(crate) nonce: u64,
     /// `None` for a probe.
     pub(crate) times: Option<Times>,
-    /// Who sends it.
+    /// The name of the sending node.
     pub(crate) name: Name,
 }
 
-/// The answerer's UNIX time, in nanoseconds.
+/// UNIX times of the answering node, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Times {
     pub(crate) received: i64,
@@ -71,7 +71,7 @@ pub(crate) struct Times {
 }
 
 impl Datagram {
-    /// Reads one. `None` for anything that is not exactly one of version 1.
+    /// Reads a datagram. Returns `None` for bytes that are not exactly a datagram of version 1.
     pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
         let bytes: &[u8; DATAGRAM_BYTES] = bytes.try_into().ok()?;
         if bytes[..4] != MAGIC || bytes[4] != VERSION {
@@ -80,7 +80,7 @@ impl Datagram {
         let times = Times { received: i64_at(bytes, 24), sent: i64_at(bytes, 32) };
         let times = match bytes[5] {
             PROBE => None,
-            // No time passes backwards while an answer is written.
+            // Time does not go back while an answer is written.
             ANSWER if times.received <= times.sent => Some(times),
             _ => return None,
         };
@@ -89,7 +89,7 @@ impl Datagram {
         Some(Self { sequence: u64_at(bytes, 8), nonce: u64_at(bytes, 16), times, name })
     }
 
-    /// Writes it.
+    /// Writes the datagram.
     pub(crate) fn encode(&self) -> [u8; DATAGRAM_BYTES] {
         let mut bytes = [0; DATAGRAM_BYTES];
         let Self { sequence, nonce, times, name } = self;
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read() {
+    fn a_written_datagram_is_read_back() {
         let longest = Name::new(&[b'n'; MAX_NAME_BYTES]).expect("a name");
         for datagram in
             [answer(), Datagram { times: None, ..answer() }, Datagram { name: longest, ..answer() }]
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn places_are_as_documented() {
+    fn offsets_are_as_documented() {
         let bytes = answer().encode();
         assert_eq!(&bytes[..8], b"SKPP\x01\x02\x03\x00");
         assert_eq!(bytes[8..16], [8, 7, 6, 5, 4, 3, 2, 1]);
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn all_else_is_refused() {
+    fn other_bytes_are_refused() {
         let good = answer().encode();
         let with = |at: usize, byte: u8| {
             let mut bytes = good;
@@ -170,7 +170,8 @@ mod tests {
         assert_eq!(with(6, 65), None, "name too long");
         assert_eq!(with(7, 1), None, "name far too long");
         assert_eq!(with(39, 0x80), None, "sent before it arrived");
-        // Every single byte changed to anything: some are other datagrams, none is a panic.
+        // Any single byte may change to any value: some results are other datagrams, but none may
+        // panic.
         for at in 0..good.len() {
             for byte in 0..=255 {
                 with(at, byte);

@@ -1,44 +1,46 @@
-//! The clock filter: of the last few answers, the one that tells most about the peer's clock
+//! The clock filter: among the last few answers, the one that shows the peer's clock most exactly
 //! (RFC 5905, section 10, with its simplest rule).
 //!
-//! With the probe sent at `t1` and its answer received at `t4` by our clock, and the probe received
-//! at `t2` and its answer sent at `t3` by the peer's:
+//! The probe was sent at `t1` and its answer received at `t4` by our clock. By the peer's clock,
+//! the probe was received at `t2` and its answer sent at `t3`. Then
 //!
 //! ```text
 //! rtt    = (t4 - t1) - (t3 - t2)
 //! offset = ((t2 - t1) + (t3 - t4)) / 2
 //! ```
 //!
-//! Neither way took less than no time, so the true offset lies within `rtt / 2` of it, whatever share
-//! of the round trip each way had. Clocks drift, so an older answer is worth less.
+//! Neither way took less than no time, so the true offset differs from it by at most `rtt / 2`,
+//! however the round trip was split between the ways. Clocks drift, so an older answer is less
+//! exact.
 
 use std::time::Duration;
 
-/// How many answers are looked back on: 8 s by default, over which a queue that was full has most
+/// The number of answers that are kept: 8 s by default. In that time a queue that was full has most
 /// often been empty for a moment.
 pub(crate) const WINDOW: usize = 16;
 
-/// How fast two clocks may drift apart: twice what RFC 5905 (section 7.3, PHI) grants to one.
+/// The fastest drift between two clocks: twice what RFC 5905 (section 7.3, PHI) allows for one.
 const DRIFT_RATIO: f64 = 30e-6;
 
-/// What one answer tells.
+/// The result of one answer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Answer {
-    /// When it arrived, on our clock that never steps.
+    /// The time of its arrival, by our clock that never steps.
     pub(crate) arrived: Duration,
     pub(crate) rtt_nanos: i64,
-    /// The peer's system time less our clock that never steps: no step of ours can spoil it.
+    /// The peer's system time minus our clock that never steps. A step of our system clock cannot
+    /// spoil it.
     pub(crate) ahead_nanos: i64,
 }
 
 impl Answer {
-    /// Half of the round trip, and the drift since, in nanoseconds.
+    /// Returns half of the round trip plus the drift since, in nanoseconds.
     fn bound_nanos(&self, now: Duration) -> f64 {
         let age = now.saturating_sub(self.arrived).as_nanos() as f64;
         self.rtt_nanos as f64 / 2.0 + DRIFT_RATIO * age
     }
 
-    /// True if both can be right about a clock that was not set meanwhile.
+    /// Returns true if both answers can be right about a clock that was not set in between.
     fn agrees_with(&self, newer: &Self) -> bool {
         let apart = (self.ahead_nanos - newer.ahead_nanos).abs() as f64;
         apart <= self.bound_nanos(newer.arrived) + newer.bound_nanos(newer.arrived)
@@ -48,7 +50,7 @@ impl Answer {
 /// The best of the last answers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Best {
-    /// The peer's system time less our clock that never steps.
+    /// The peer's system time minus our clock that never steps.
     pub(crate) ahead_nanos: i64,
     pub(crate) bound_nanos: f64,
     pub(crate) rtt_nanos_min: i64,
@@ -62,7 +64,7 @@ pub(crate) struct Filter {
 }
 
 impl Filter {
-    /// Takes one more answer. Older ones that contradict it are forgotten: somebody set a clock.
+    /// Adds an answer. Older answers that contradict it are dropped, because a clock was set.
     pub(crate) fn add(&mut self, answer: Answer) {
         for older in &mut self.answers {
             if older.is_some_and(|older| !older.agrees_with(&answer)) {
@@ -73,7 +75,7 @@ impl Filter {
         self.next = (self.next + 1) % WINDOW;
     }
 
-    /// What is known at `now`; `None` before the first answer.
+    /// Returns the best answer as of `now`; `None` before the first answer.
     pub(crate) fn best(&self, now: Duration) -> Option<Best> {
         let answers = || self.answers.iter().flatten();
         let least = answers().min_by(|a, b| a.bound_nanos(now).total_cmp(&b.bound_nanos(now)))?;
@@ -94,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn the_answer_with_the_least_doubt_counts() {
+    fn the_answer_with_the_smallest_bound_counts() {
         let mut filter = Filter::default();
         assert_eq!(filter.best(Duration::ZERO), None);
         filter.add(answer(1, 400_000, 1_000));
@@ -106,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn doubt_grows_until_a_newer_answer_is_better() {
+    fn the_bound_grows_until_a_newer_answer_is_better() {
         let mut filter = Filter::default();
         filter.add(answer(1, 100_000, 1_000));
         filter.add(answer(11, 200_000, 2_000));
@@ -119,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_was_set_is_believed_at_once() {
+    fn a_clock_that_was_set_counts_at_once() {
         let mut filter = Filter::default();
         filter.add(answer(1, 1_000, 0));
         filter.add(answer(2, 500_000, 3_000_000_000));
@@ -128,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn old_answers_fall_out() {
+    fn old_answers_are_dropped() {
         let mut filter = Filter::default();
         filter.add(answer(0, 1_000, 0));
         for second in 1..=WINDOW as u64 {

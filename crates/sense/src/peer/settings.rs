@@ -7,37 +7,39 @@ use skopos_model::{Timestamp, escape_segment};
 use super::datagram::MAX_NAME_BYTES;
 use crate::clock;
 
-/// The most peers of one node. Each is sent a datagram of 112 bytes an interval: 512 a second at
-/// most by default. Who has more nodes lets each watch a few others, and asks a hub for the rest.
+/// The most peers of one node. Each gets a datagram of 112 bytes in each interval: at most 512 a
+/// second by default. On a larger site, let each node watch a few others, and ask a hub for the
+/// rest.
 pub const MAX_PEERS: usize = 512;
 
-/// The most probes to one peer without an answer yet, so the longest timeout in intervals.
+/// The most unanswered probes to one peer, and so the longest timeout in intervals.
 pub(super) const MAX_PENDING: usize = 8;
 
-/// The shortest interval: faster is a measurement of the network, not of who is alive.
+/// The shortest interval. Faster probes would measure the network, and not which nodes are alive.
 const MIN_INTERVAL: Duration = Duration::from_millis(10);
 
-/// Who probes whom. Without peers and without an address to listen on nothing is sent and nothing
-/// is listened to.
+/// The nodes that this one probes, and the address at which it answers. Without both, nothing is
+/// sent and no socket is opened.
 #[derive(Clone, Debug)]
 pub struct PeerSettings {
-    /// The name of this node, as others have it in their list of peers.
+    /// The name of this node, as in the peer lists of others.
     pub node: String,
-    /// Where to answer probes of others; `None` answers nobody.
+    /// The address at which probes of others are answered; `None` answers no probes.
     pub listen: Option<SocketAddr>,
     /// Name and address of each node to probe.
     pub peers: Vec<(String, SocketAddr)>,
-    /// How often each peer is probed, unless the sensor is polled less often.
+    /// The interval at which each peer is probed, unless the sensor is polled less often.
     pub interval: Duration,
-    /// How long an answer may take. A peer is dead when the first of two or more unanswered probes
-    /// is this old; with the default, at most 3 s after it died.
+    /// The longest time that an answer may take. A peer is dead when the first of two or more
+    /// unanswered probes is this old; with the default, at most 3 s after its death.
     pub timeout: Duration,
-    /// This node's system time. There is only one, except in tests.
+    /// Returns this node's system time. Only tests have more than one.
     pub wall_clock: fn() -> Timestamp,
 }
 
 impl PeerSettings {
-    /// Nothing is sent or listened to; a second of interval, a timeout of 1.25 s.
+    /// Returns settings without peers and address, with an interval of a second and a timeout of
+    /// 1.25 s.
     pub fn of_node(node: impl Into<String>) -> Self {
         Self {
             node: node.into(),
@@ -49,7 +51,7 @@ impl PeerSettings {
         }
     }
 
-    /// True if there is nothing to do.
+    /// Returns true if there is nothing to send and nothing to answer.
     pub fn is_empty(&self) -> bool {
         self.listen.is_none() && self.peers.is_empty()
     }
@@ -57,21 +59,24 @@ impl PeerSettings {
     /// Checks names, addresses, number and times.
     ///
     /// # Errors
-    /// What is wrong, and what would be right.
+    /// The wrong value, and what would be right.
     pub fn check(&self) -> Result<(), String> {
         let Self { node, listen, peers, interval, timeout, wall_clock: _ } = self;
         check_name(node)?;
         if peers.len() > MAX_PEERS {
-            return Err(format!("{} peers; a node probes at most {MAX_PEERS}", peers.len()));
+            return Err(format!(
+                "there are {} peers; a node probes at most {MAX_PEERS}",
+                peers.len()
+            ));
         }
         if *interval < MIN_INTERVAL {
-            return Err(format!("an interval of {interval:?}; the shortest is {MIN_INTERVAL:?}"));
+            return Err(format!("the interval is {interval:?}; the shortest is {MIN_INTERVAL:?}"));
         }
-        // A timeout beyond that would need more probes to be remembered than there is room for.
+        // A longer timeout would need more open probes than are kept.
         let longest = *interval * (MAX_PENDING as u32 - 1);
         if timeout.is_zero() || *timeout > longest {
             return Err(format!(
-                "a timeout of {timeout:?}; with an interval of {interval:?} it is at most {longest:?}"
+                "the timeout is {timeout:?}; with an interval of {interval:?} it is at most {longest:?}"
             ));
         }
         let mut segments = Vec::new();
@@ -92,7 +97,9 @@ impl PeerSettings {
 fn check_name(name: &str) -> Result<(), String> {
     match name.len() {
         1..=MAX_NAME_BYTES => Ok(()),
-        _ => Err(format!("`{name}` is no name of a node; one has 1 to {MAX_NAME_BYTES} bytes")),
+        _ => {
+            Err(format!("`{name}` is not a name of a node; a name has 1 to {MAX_NAME_BYTES} bytes"))
+        }
     }
 }
 
@@ -107,13 +114,13 @@ fn check_address(
     match listen {
         Some(SocketAddr::V4(own)) if address.is_ipv6() => Err(format!(
             "the peer {name} has the IPv6 address {address}, and this node listens on {own} only; \
-             listen on [::]:{}, which is for IPv4 too",
+             listen on [::]:{}, which serves IPv4 too",
             own.port()
         )),
         Some(SocketAddr::V6(own)) if address.is_ipv4() && !own.ip().is_unspecified() => {
             Err(format!(
                 "the peer {name} has the IPv4 address {address}, and this node listens on {own} \
-                 only; listen on [::]:{}, which is for both",
+                 only; listen on [::]:{}, which serves both",
                 own.port()
             ))
         }
@@ -143,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
+    fn a_wrong_setting_is_named() {
         let refused = |listen, peers: &[(&str, &str)], part: &str| {
             let said = check(listen, peers).expect_err(part);
             assert!(said.contains(part), "{said}");
@@ -160,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn times_that_cannot_be_kept_are_refused() {
+    fn impossible_times_are_refused() {
         let with = |interval, timeout| {
             let (interval, timeout) =
                 (Duration::from_millis(interval), Duration::from_millis(timeout));

@@ -1,8 +1,8 @@
-//! Threads that ask mounts how full they are, and may never come back.
+//! Threads that ask mounts for their free space, and may hang for ever.
 //!
-//! One thread serves all mounts in turn as long as they answer. Another is started when none has
-//! answered for [`STALL`] while questions wait; so there is one more than mounts that hang. A thread
-//! that comes back to an idle one ends.
+//! One thread asks all mounts in turn as long as they answer. Another thread starts when questions
+//! wait and no answer has come for [`STALL`]; so there is one thread more than mounts that hang. A
+//! thread whose question is answered late ends if another thread is idle.
 
 use std::collections::VecDeque;
 use std::ffi::CStr;
@@ -16,21 +16,26 @@ use rustix::io::Errno;
 
 use crate::capacity::Capacity;
 
-/// The most threads: as many as mounts are asked. Those that wait for mounts which were taken away
-/// while they hung count as well, and only they can make it too few.
-pub(super) const MAX_ASKERS: usize = super::MAX_MOUNTS;
+/// The most mounts that are asked. A node of a container platform has a mount or two for each
+/// container. Each may occupy a thread, and costs the server a request at each poll.
+pub(crate) const MAX_MOUNTS: usize = 64;
 
-/// How long the threads at work may be without an answer before another joins them. A server on the
-/// same network answers in a millisecond.
+/// The most threads: one for each mount. A thread that still waits for a mount which was removed
+/// while it hung counts, too; only such threads can make this number too small.
+pub(super) const MAX_ASKERS: usize = MAX_MOUNTS;
+
+/// The time without an answer after which another thread starts. A server on the same network
+/// answers in a millisecond.
 const STALL: Duration = Duration::from_millis(50);
 
-/// Stack of a thread, which makes one system call: one that hangs for ever should not cost much.
+/// The stack of a thread, which makes one system call. A thread that hangs for ever should not cost
+/// much.
 const STACK_BYTES: usize = 64 << 10;
 
-/// What comes of a question: `None` if the file system has no blocks to fill.
+/// The answer to a question: `None` if the file system has no blocks to fill.
 pub(super) type Answer = Result<Option<Capacity>, Errno>;
 
-/// How a mount is asked: [`Capacity::ask`], but in tests.
+/// The function that asks a mount: [`Capacity::ask`], except in tests.
 pub(super) type Ask = Box<dyn Fn(&CStr) -> Answer + Send + Sync>;
 
 /// An answer, with the number of its question.
@@ -38,11 +43,11 @@ pub(super) type Ask = Box<dyn Fn(&CStr) -> Answer + Send + Sync>;
 pub(super) struct Answered {
     pub(super) number: u64,
     pub(super) answer: Answer,
-    /// How long it took.
+    /// The time that the answer took.
     pub(super) took: Duration,
 }
 
-/// The threads, as many as it takes.
+/// The threads that ask, as many as necessary.
 pub(super) struct Askers {
     shared: Arc<Shared>,
     next: u64,
@@ -52,7 +57,7 @@ pub(super) struct Askers {
 struct Shared {
     ask: Ask,
     board: Mutex<Board>,
-    /// There is a question, or nobody will ask any more.
+    /// A question waits, or no more questions will come.
     asked: Condvar,
     answered: Condvar,
 }
@@ -61,7 +66,7 @@ struct Shared {
 struct Board {
     questions: VecDeque<(u64, Arc<CStr>)>,
     answers: Vec<Answered>,
-    /// Threads, and those of them that wait for questions.
+    /// All threads, and those of them that wait for questions.
     threads: usize,
     idle: usize,
     closed: bool,
@@ -74,7 +79,7 @@ impl Askers {
         Self { shared, next: 0, taken: Vec::new() }
     }
 
-    /// Puts a question, which gets a number of its own.
+    /// Adds a question, and returns its number.
     pub(super) fn ask(&mut self, path: &Arc<CStr>) -> u64 {
         let number = self.next;
         self.next += 1;
@@ -82,8 +87,8 @@ impl Askers {
         number
     }
 
-    /// Waits at most for `patience` until the last `count` questions are answered, and hands over
-    /// these and older answers.
+    /// Waits for at most `patience` until the last `count` questions are answered, and delivers
+    /// their answers and older ones.
     pub(super) fn collect(
         &mut self,
         count: usize,
@@ -113,8 +118,8 @@ impl Askers {
         }
     }
 
-    /// How many questions no thread has taken up.
-    pub(super) fn untaken(&self) -> usize {
+    /// Number of questions that no thread has taken.
+    pub(super) fn waiting(&self) -> usize {
         self.shared.board().questions.len()
     }
 }
@@ -131,8 +136,8 @@ impl Shared {
         unpoisoned(self.board.lock())
     }
 
-    /// Starts a thread if none is idle (or about to wake) and there may be another. If there cannot,
-    /// questions wait for those that there are, and are told as not taken up.
+    /// Starts a thread unless one is idle (or about to wake) or there are [`MAX_ASKERS`]. In the
+    /// latter case questions wait for the existing threads, and are reported as not asked.
     fn start_if_needed(self: &Arc<Self>, board: &mut Board) {
         if board.idle > 0 || board.threads >= MAX_ASKERS {
             return;
@@ -151,8 +156,9 @@ impl Shared {
         }
     }
 
-    /// Hands in an answer and takes the next question in one step, so that whoever sees the answer
-    /// sees this thread idle too and starts no other. `None` for a thread that is not needed any more.
+    /// Stores an answer and takes the next question under one lock. So a caller that has the answer
+    /// also sees that this thread is idle, and does not start another. Returns `None` if the thread
+    /// is not needed any more.
     fn question(&self, answered: Option<Answered>) -> Option<(u64, Arc<CStr>)> {
         let mut board = self.board();
         if let Some(answered) = answered {

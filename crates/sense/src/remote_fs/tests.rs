@@ -1,4 +1,4 @@
-//! Mounts that hang, refuse and come back, by an `ask` that the test holds in its hand.
+//! Mounts that hang, refuse and come back, with an `ask` that the test controls.
 
 use std::collections::BTreeMap;
 use std::ffi::CStr;
@@ -12,9 +12,9 @@ use skopos_model::{Scalar, Structured};
 
 use super::askers::Answer;
 use super::*;
-use crate::{FactId, Sink};
+use crate::sensor::{FactId, Sink};
 
-/// What mounts do, by path, and who was asked.
+/// The behaviour of each mount, by path, and the mounts that were asked.
 #[derive(Default)]
 struct Servers {
     moods: Mutex<BTreeMap<&'static str, Mood>>,
@@ -30,7 +30,7 @@ enum Mood {
 }
 
 impl Servers {
-    /// From now on; one without a mood answers.
+    /// Sets the behaviour from now on. A mount without a mood answers.
     fn set(&self, path: &'static str, mood: Option<Mood>) {
         let mut moods = self.moods.lock().expect("whole");
         match mood {
@@ -95,7 +95,7 @@ struct Setting {
 }
 
 impl Setting {
-    /// With one mount a path.
+    /// Makes a sensor with one mount for each path.
     fn new(paths: &[&str]) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let servers = Arc::new(Servers::default());
@@ -109,7 +109,7 @@ impl Setting {
         Self { folder, servers, sensor, table: Table::default(), now: 1000 }
     }
 
-    /// Polls, so many seconds after the last time.
+    /// Polls, this many seconds after the last poll.
     fn poll(&mut self, seconds: u64) {
         self.now += seconds;
         let monotonic = Duration::from_secs(self.now);
@@ -119,7 +119,7 @@ impl Setting {
 
     /// Polls until `ready`.
     fn until(&mut self, what: &str, ready: impl Fn(&Self) -> bool) {
-        // Longer than the servers' threads need for their turn on a busy machine.
+        // Longer than the threads need for their turn on a busy machine.
         let begun = Instant::now();
         while begun.elapsed() < Duration::from_secs(30) {
             self.poll(0);
@@ -153,7 +153,7 @@ fn mount(folder: &tempfile::TempDir, paths: &[&str]) {
 }
 
 #[test]
-fn a_mount_that_hangs_keeps_no_other_from_being_measured_and_comes_back() {
+fn a_mount_that_hangs_does_not_delay_others_and_comes_back() {
     let mut all = Setting::new(&["/hung", "/data"]);
     all.until("both answer", |all| {
         ["hung", "data"].iter().all(|mount| all.table.get(&format!("{mount}/responding")).is_some())
@@ -175,7 +175,7 @@ fn a_mount_that_hangs_keeps_no_other_from_being_measured_and_comes_back() {
     all.until("the other answers", |all| all.servers.questions("/data") >= data + 3);
     assert_eq!(all.table.get("data/responding"), Some(1.0));
 
-    // Something else is mounted and the table is read again: it is still the same that hangs.
+    // Another mount appears and the table is read again. The same mount still hangs.
     mount(&all.folder, &["/hung", "/data", "/more"]);
     all.sensor.read_table().expect("readable");
     all.until("the new one answers", |all| all.table.get("more/total_bytes").is_some());
@@ -189,7 +189,7 @@ fn a_mount_that_hangs_keeps_no_other_from_being_measured_and_comes_back() {
 }
 
 #[test]
-fn however_many_hang_the_last_is_asked() {
+fn many_hanging_mounts_do_not_keep_the_last_one_from_being_asked() {
     let hanging = ["/a", "/b", "/c", "/d", "/e", "/f", "/g", "/h", "/i", "/j"];
     let mut paths = hanging.to_vec();
     paths.push("/last");
@@ -198,15 +198,15 @@ fn however_many_hang_the_last_is_asked() {
     all.until("the last one answers", |all| all.table.get("last/total_bytes").is_some());
     assert!(hanging.iter().all(|path| all.servers.questions(path) == 1));
     assert_eq!(all.table.get("a/total_bytes"), None);
-    assert!(all.table.get("a/mount_point").is_some(), "that it is mounted is known");
+    assert!(all.table.get("a/mount_point").is_some(), "its mount point is known");
     all.poll(5);
     assert_eq!(all.reason("remote_fs/h").as_deref(), Some("has not answered for 5 s"));
-    let untold = all.reason("remote_fs/*").expect("told");
-    assert_eq!(untold, "2 more that have no facts, or old ones");
+    let more = all.reason("remote_fs/*").expect("a reason");
+    assert_eq!(more, "2 more without facts, or with old ones");
 }
 
 #[test]
-fn a_mount_that_refuses_or_tells_no_size_is_told_with_its_reason() {
+fn a_mount_that_refuses_or_has_no_size_is_a_skip_with_its_reason() {
     let mut all = Setting::new(&["/dead", "/portal"]);
     all.servers.set("/portal", Some(Mood::Sizeless));
     all.until("it answers", |all| all.table.get("dead/total_bytes").is_some());
@@ -214,7 +214,7 @@ fn a_mount_that_refuses_or_tells_no_size_is_told_with_its_reason() {
     all.until("it refuses", |all| all.table.get("dead/total_bytes").is_none());
     assert_eq!(all.table.get("dead/responding"), Some(1.0), "an error is an answer");
     assert!(all.table.get("dead/type").is_some(), "it is still mounted");
-    let reason = all.reason("remote_fs/dead").expect("told");
+    let reason = all.reason("remote_fs/dead").expect("a reason");
     assert!(reason.starts_with("statvfs /dead: Transport endpoint is not connected"), "{reason}");
     all.until("the other answers", |all| all.reason("remote_fs/portal").is_some());
     assert!(all.table.0.iter().flatten().all(|(fact, _)| !fact.starts_with("portal/")));
@@ -224,11 +224,11 @@ fn a_mount_that_refuses_or_tells_no_size_is_told_with_its_reason() {
 }
 
 #[test]
-fn no_more_than_the_most_mounts_are_asked() {
+fn mounts_beyond_the_limit_are_not_asked() {
     let paths: Vec<String> = (0..MAX_MOUNTS + 3).map(|n| format!("/m{n}")).collect();
     let mut all = Setting::new(&paths.iter().map(String::as_str).collect::<Vec<_>>());
     all.poll(1);
     assert_eq!(all.sensor.table.len(), MAX_MOUNTS);
-    let told = all.reason("remote_fs/*").expect("told");
-    assert_eq!(told, "3 beyond the first 64 that are mounted");
+    let reason = all.reason("remote_fs/*").expect("a reason");
+    assert_eq!(reason, "3 mounts beyond the first 64");
 }

@@ -1,10 +1,10 @@
-//! What the processes of one job read and wrote: a sum that does not fall when they end.
+//! The bytes that the processes of one job read and wrote: a sum that does not fall when they end.
 //!
-//! The kernel adds what a process did to its parent's counts when the parent waits for it
-//! (`wait_task_zombie` in kernel/exit.c). So of a process that is gone nothing is lost as long as its
-//! parent, or the parent's parent, is there and belongs to the job: its last seen counts are dropped.
-//! Without such an ancestor they are kept. What it did after it was last seen is then lost: the sum is
-//! a lower bound.
+//! The kernel adds the counts of a process to those of its parent when the parent waits for it
+//! (`wait_task_zombie` in kernel/exit.c). So if a process is gone and its parent, or the parent's
+//! parent, is there and belongs to the job, nothing is lost, and the last seen counts of the
+//! process are dropped. Without such an ancestor they are kept. Its work after it was last seen is
+//! then lost, so the sum is a lower bound.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,25 +16,27 @@ use crate::parse;
 pub(super) type Counts = [u64; 4];
 const KEYS: [&[u8]; 4] = [b"rchar", b"wchar", b"read_bytes", b"write_bytes"];
 
-/// How far up an ancestor is looked for. Process trees of jobs are a few levels deep.
+/// The number of generations in which an ancestor is looked for. Process trees of jobs are a few
+/// levels deep.
 const MAX_LEVELS: usize = 64;
 
-/// One process as it was last seen.
+/// One process, as it was last seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Process {
-    /// In clock ticks since the boot: what tells two of one number apart.
+    /// In clock ticks since the boot. It distinguishes two processes with the same id.
     started: u64,
     parent: u32,
     counts: Counts,
 }
 
 impl Process {
-    /// Reads `/proc/PID/stat` and `/proc/PID/io`. `None` if it has ended, or is not ours to read.
+    /// Reads `/proc/PID/stat` and `/proc/PID/io`. Returns `None` if the process has ended, or its
+    /// files may not be read.
     pub(super) fn read(proc: &Path, pid: u32) -> Option<Self> {
         let folder = proc.join(pid.to_string());
         let stat = fs::read(folder.join("stat")).ok()?;
-        // The name stands in parentheses and may hold any; "S PPID" follows it, and the 20th word
-        // after it is the time of the start.
+        // The name stands in parentheses and may contain any bytes. "S PPID" follows it, and the
+        // 20th word after it is the time of the start.
         let name_end = stat.iter().rposition(|&b| b == b')')?;
         let mut words = parse::words(stat.get(name_end + 1..)?);
         let parent = words.nth(1).and_then(parse::u64).and_then(|n| u32::try_from(n).ok())?;
@@ -54,32 +56,32 @@ impl Process {
 #[derive(Debug, Default)]
 pub(super) struct Account {
     processes: BTreeMap<u32, Process>,
-    /// Of processes that are gone and that no ancestor accounts for.
+    /// Counts of processes that are gone and that no ancestor accounts for.
     ended: Counts,
-    /// What was told last: an ancestor counts its children a moment after they are gone.
-    told: Counts,
+    /// The last result. An ancestor counts its children a moment after they are gone.
+    last_result: Counts,
 }
 
 impl Account {
-    /// Takes the processes that are there now; returns the sum.
+    /// Updates the sum with the processes that are there now, and returns it.
     pub(super) fn update(&mut self, now: BTreeMap<u32, Process>) -> Counts {
         for (pid, gone) in &self.processes {
             let is_gone = now.get(pid).is_none_or(|p| p.started != gone.started);
-            if is_gone && !self.has_heir(gone, &now) {
+            if is_gone && !self.has_living_ancestor(gone, &now) {
                 add(&mut self.ended, &gone.counts);
             }
         }
         let mut sum = self.ended;
         now.values().for_each(|process| add(&mut sum, &process.counts));
-        for (told, sum) in self.told.iter_mut().zip(sum) {
-            *told = sum.max(*told);
+        for (last, sum) in self.last_result.iter_mut().zip(sum) {
+            *last = sum.max(*last);
         }
         self.processes = now;
-        self.told
+        self.last_result
     }
 
-    /// True if an ancestor that was there before is still there.
-    fn has_heir(&self, gone: &Process, now: &BTreeMap<u32, Process>) -> bool {
+    /// Returns true if an ancestor that was there before is still there.
+    fn has_living_ancestor(&self, gone: &Process, now: &BTreeMap<u32, Process>) -> bool {
         let mut parent = gone.parent;
         for _ in 0..MAX_LEVELS {
             let Some(before) = self.processes.get(&parent) else { return false };
@@ -102,7 +104,7 @@ fn add(sum: &mut Counts, counts: &Counts) {
 mod tests {
     use super::*;
 
-    /// `pid parent bytes`, started at its pid.
+    /// Makes processes from `pid parent bytes`. Each starts at the time of its pid.
     fn processes(list: &[(u32, u32, u64)]) -> BTreeMap<u32, Process> {
         let process = |&(pid, parent, bytes): &(u32, u32, u64)| {
             (pid, Process { started: pid.into(), parent, counts: [bytes; 4] })
@@ -117,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_ends_lives_on_in_the_parent_that_waited_for_it() {
+    fn an_ended_process_counts_in_the_parent_that_waited_for_it() {
         check(&[&[(1, 0, 10), (2, 1, 100)], &[(1, 0, 115)], &[(1, 0, 120)]], &[110, 115, 120]);
     }
 
@@ -132,14 +134,14 @@ mod tests {
     }
 
     #[test]
-    fn a_whole_branch_that_ends_lives_on_in_what_is_left_of_the_tree() {
+    fn an_ended_branch_counts_in_the_rest_of_the_tree() {
         let tree = &[(1, 0, 1), (2, 1, 10), (3, 2, 100)];
         check(&[tree, &[(1, 0, 115)]], &[111, 115]);
         check(&[tree, &[]], &[111, 111]);
     }
 
     #[test]
-    fn a_number_that_is_given_again_is_another_process() {
+    fn a_reused_pid_is_another_process() {
         let mut account = Account::default();
         account.update(processes(&[(5, 99, 100)]));
         let again = Process { started: 9, parent: 99, counts: [7; 4] };

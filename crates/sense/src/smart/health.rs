@@ -1,5 +1,5 @@
-//! What the JSON of smartctl says about the health of a device, in one set of words for NVMe, ATA
-//! and SCSI. What a device does not tell, or tells in units that cannot be known, is `None`.
+//! The health of a device, from the JSON of smartctl, in the same words for NVMe, ATA and SCSI. A
+//! value that a device does not report, or reports in an unknown unit, is `None`.
 
 use serde_json::Value as Json;
 
@@ -7,11 +7,11 @@ use serde_json::Value as Json;
 /// Health Information Log).
 const NVME_DATA_UNIT_BYTES: u64 = 512_000;
 
-/// A little below the coldest and above the hottest that any device survives; what lies outside is
-/// no temperature.
+/// A little below the coldest and above the hottest temperature that a device survives. A number
+/// outside of this range is not a temperature.
 const TEMPERATURES: std::ops::RangeInclusive<f64> = -60.0..=200.0;
 
-/// Health of one device.
+/// The health of one device.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Health {
     pub(super) passed: Option<bool>,
@@ -32,7 +32,7 @@ pub(super) struct Health {
 }
 
 impl Health {
-    /// `None` if the answer says nothing about health.
+    /// Returns `None` if the answer does not describe the health.
     pub(super) fn of(json: &Json) -> Option<Self> {
         let number = |path: &str| json.pointer(path).and_then(Json::as_u64);
         let block_bytes = number("/logical_block_size").filter(|&n| n > 0);
@@ -58,12 +58,12 @@ impl Health {
         } else {
             common.with_scsi(json)
         };
-        // Size and temperature alone come from devices that know nothing of their health.
-        let tells = health.passed.is_some()
+        // Devices without health records still report their size and temperature.
+        let has_health = health.passed.is_some()
             || health.media_errors.is_some()
             || health.bad_blocks.is_some()
             || health.endurance_used.is_some();
-        tells.then_some(health)
+        has_health.then_some(health)
     }
 
     fn with_nvme(self, log: &Json) -> Self {
@@ -78,7 +78,8 @@ impl Health {
             spare_threshold: percent("available_spare_threshold"),
             critical_warning: number("critical_warning"),
             media_errors,
-            // Once spare blocks are in use, blocks have failed, and NVMe does not tell how many.
+            // Once spare blocks are in use, blocks have failed, and NVMe does not report their
+            // number.
             bad_blocks: media_errors.filter(|_| spare.is_some_and(|spare| spare >= 100)),
             read_bytes: data("data_units_read"),
             written_bytes: data("data_units_written"),
@@ -126,8 +127,8 @@ impl Health {
     }
 }
 
-/// The raw value of an attribute. Some makers pack more into its upper bytes; smartctl knows them,
-/// and its text begins with the number that is meant: `32 (Min/Max 23/35)`.
+/// Returns the raw value of an attribute. Some makers pack more data into its upper bytes. smartctl
+/// knows them, and its text begins with the right number: `32 (Min/Max 23/35)`.
 fn raw(attribute: &Json) -> Option<u64> {
     let text = attribute.pointer("/raw/string").and_then(Json::as_str);
     let first = text.and_then(|t| t.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok());
@@ -156,12 +157,12 @@ struct Data {
     written: Option<u64>,
 }
 
-/// Ends of the names of attributes that say in which unit they count.
+/// The ends of attribute names that give their unit.
 static UNITS: [(&str, u64); 3] = [("_32MiB", 32 << 20), ("_GiB", 1 << 30), ("_MiB", 1 << 20)];
 
-/// Bytes read and written. Makers count them in different units under one name: an attribute whose
-/// name tells its unit comes first, and if it counts what `Total_LBAs_Written` counts, that unit
-/// holds for `Total_LBAs_Read` as well.
+/// Returns the bytes read and written. Makers count them in different units under one name. So an
+/// attribute with its unit in its name comes first. If it equals `Total_LBAs_Written` in bytes, the
+/// same unit holds for `Total_LBAs_Read`.
 fn data_units(table: &[Json], block_bytes: Option<u64>) -> Data {
     let named = |beginnings: [&str; 3]| {
         table.iter().find_map(|attribute| {

@@ -1,9 +1,10 @@
-//! Known accesses to a loop device of this test, as the kernel counts them.
+//! Known accesses to a loop device of this test, compared with the counts of the kernel.
 
 use std::fs::File;
 use std::io::Write as _;
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
 use skopos_sense::Root;
 
@@ -28,7 +29,7 @@ fn run(program: &str, arguments: &[&str]) -> Result<String, String> {
     }
 }
 
-/// tracefs, where most systems have it anyway; taken away again if it was not there.
+/// tracefs at its usual place. It is unmounted at the end if the test mounted it.
 struct Tracefs {
     is_ours: bool,
 }
@@ -102,7 +103,7 @@ impl Drop for Loop {
     }
 }
 
-/// What it takes, or why it is not to be had.
+/// Returns everything that the test needs, or the reason why something is missing.
 fn open() -> Result<(Tracefs, Loop, Host), String> {
     if !rustix::process::geteuid().is_root() {
         return Err("BPF and loop devices need root".to_owned());
@@ -116,14 +117,18 @@ fn open() -> Result<(Tracefs, Loop, Host), String> {
     }
 }
 
-/// `start_byte` and `accesses` of the hottest regions.
-fn hottest(host: &Host, device: &str, count: usize) -> Vec<(u64, u64)> {
+/// The mebibytes that the test accesses. Other programs (blkid, lsblk) may look at a new disk at any
+/// time; they read its first and its last mebibyte.
+const OWN: [u64; 4] = [5, 12, 40, 50];
+
+/// Returns `start_byte` and `accesses` of the test's own regions, hottest first.
+fn hottest(host: &Host, device: &str) -> Vec<(u64, u64)> {
     let topic = format!("block_access/{device}/hot_blocks");
     let list = host.table.json(&topic).and_then(|list| list.as_array()).expect("a list");
     let number = |record: &serde_json::Value, name: &str| record[name].as_u64().expect("a number");
     let pair = |r: &serde_json::Value| (number(r, "start_byte"), number(r, "accesses"));
     assert!(list.iter().all(|record| number(record, "bytes") == MIB));
-    list.iter().take(count).map(pair).collect()
+    list.iter().map(pair).filter(|(start, _)| OWN.contains(&(start / MIB))).collect()
 }
 
 #[test]
@@ -142,26 +147,43 @@ fn the_regions_that_were_accessed_are_the_hot_ones() {
     disk.access(false, 12, 50);
     host.poll(1.0);
     let expected = [(5 * MIB, 200), (40 * MIB, 100), (12 * MIB, 50)];
-    assert_eq!(hottest(&host, disk.name(), 3), expected);
-    assert!(total(&host, "accesses_total") - before >= 350.0, "others may look at a new disk too");
-    assert_eq!(total(&host, "sampled_total"), total(&host, "accesses_total"), "all are looked at");
-    assert_eq!(total(&host, "unplaced_total"), 0.0);
-    // What comes later is hotter than what came before, and both tables are read.
+    assert_eq!(hottest(&host, disk.name()), expected);
+    assert!(
+        total(&host, "accesses_total") - before >= 350.0,
+        "other programs may read a new disk, too"
+    );
+    // A request of another program may be counted in part on each processor while the poll reads.
+    let under_way = std::thread::available_parallelism().map_or(1.0, |n| n.get() as f64);
+    let unsampled = total(&host, "accesses_total") - total(&host, "sampled_total");
+    assert!((0.0..=under_way).contains(&unsampled), "{unsampled} accesses are not sampled");
+    // Rows are shared with other devices, on which other programs may be busy.
+    let unplaced = total(&host, "unplaced_total");
+    assert!(unplaced <= total(&host, "accesses_total") / 10.0, "{unplaced} accesses have no row");
+    // Later accesses are hotter than earlier ones, and both tables are read.
     for _ in 0..5 {
         host.poll(60.0);
-        disk.access(true, 63, 30);
+        disk.access(true, 50, 30);
     }
     host.poll(60.0);
-    assert_eq!(hottest(&host, disk.name(), 2), [(63 * MIB, 150), (5 * MIB, 200)]);
-    // A loop device without its file is there yet, and has nothing that could be accessed.
+    assert_eq!(hottest(&host, disk.name())[..2], [(50 * MIB, 150), (5 * MIB, 200)]);
+    // A loop device without its file still exists, but cannot be accessed.
     let facts = format!("block_access/{}/", disk.name());
     drop(disk);
-    host.poll(1.0);
-    assert_eq!(host.table.topics(&facts), Vec::<&str>::new());
+    // The kernel detaches it when no other program has it open any more.
+    for _ in 0..1000 {
+        host.poll(1.0);
+        if host.table.topics(&facts).is_empty() {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    panic!("facts of a device without a file: {:?}", host.table.topics(&facts));
 }
 
 #[test]
 fn a_machine_without_tracefs_says_what_to_mount() {
-    let reason = Tree::empty().host().skip("block_access").expect("told");
-    assert!(reason.contains("mount -t tracefs"), "{reason}");
+    let reason = Tree::empty().host().skip("block_access").expect("a reason");
+    let is_root = rustix::process::geteuid().is_root();
+    let expected = if is_root { "mount -t tracefs" } else { "needs root" };
+    assert!(reason.contains(expected), "{reason}");
 }

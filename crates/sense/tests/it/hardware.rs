@@ -1,4 +1,4 @@
-//! Devices, arrays, energy and what file systems are, from recorded trees.
+//! Devices, arrays, energy and properties of file systems, from recorded trees.
 
 use skopos_sense::calibration::{Calibration, Calibrations, Load, Measure, Measured, Method};
 use skopos_sense::disk::Disk;
@@ -6,7 +6,7 @@ use skopos_sense::disk::Disk;
 use crate::recorded::check;
 use crate::support::{Table, Tree};
 
-/// Compares texts: `topic text` a line, `-` for one that must not be there.
+/// Compares texts: a line `topic text` for each, with `-` for a text that must be absent.
 fn check_texts(table: &Table, expected: &str) {
     for line in expected.lines() {
         let (topic, text) = line.trim().split_once(' ').expect("`topic text`");
@@ -52,7 +52,7 @@ fn devices() {
     assert_eq!(
         table.instances("device/"),
         ["dm-0", "md0", "nvme0n1", "sda", "vda"],
-        "no partition"
+        "partitions are left out"
     );
 }
 
@@ -66,7 +66,7 @@ fn devices_that_come_go_and_change() {
     let table = host.poll(1.0);
     assert_eq!(table.instances("device/"), ["vda"]);
     assert_eq!(table.value("device/vda/readonly"), 1.0);
-    // It grew.
+    // The device grew.
     tree.write("proc/partitions", "major minor  #blocks  name\n\n 254 0 536870912 vda\n");
     tree.write("sys/block/vda/size", "1073741824\n");
     assert_eq!(host.poll(1.0).value("device/vda/size_bytes"), 549_755_813_888.0);
@@ -105,7 +105,7 @@ fn calibration(tree: &Tree, name: &str, read: f64, write: Option<f64>) -> Calibr
 }
 
 #[test]
-fn calibrations_are_taken_when_they_come_and_left_when_they_are_of_another_device() {
+fn a_new_calibration_is_used_unless_it_is_of_another_device() {
     let tree = Tree::of("modern");
     let file = tree.path("calibration.json");
     let mut host = tree.host();
@@ -119,10 +119,10 @@ fn calibrations_are_taken_when_they_come_and_left_when_they_are_of_another_devic
          device/nvme0n1/calibrated_at_seconds 1800000000
          device/vda/max_read_bytes_per_second -";
     check(host.poll(1.0), expected);
-    // A later one, better at writing.
+    // A later calibration, with faster writes.
     Calibrations::store(&file, &calibration(&tree, "nvme0n1", 3e9, Some(4e9))).expect("writable");
     assert_eq!(host.poll(1.0).value("device/nvme0n1/max_bandwidth_bytes_per_second"), 4e9);
-    // One that had no file system to write to.
+    // A calibration without a file system to write to.
     Calibrations::store(&file, &calibration(&tree, "nvme0n1", 3e9, None)).expect("writable");
     let expected = "device/nvme0n1/max_write_bytes_per_second -
          device/nvme0n1/max_bandwidth_bytes_per_second 3000000000";
@@ -131,10 +131,10 @@ fn calibrations_are_taken_when_they_come_and_left_when_they_are_of_another_devic
     tree.write("sys/block/nvme0n1/device/serial", "another\n");
     tree.write("proc/partitions", "major minor  #blocks  name\n\n 259 0 976762584 nvme0n1\n");
     assert_eq!(host.poll(1.0).get("device/nvme0n1/max_bandwidth_bytes_per_second"), None);
-    let reason = host.skip("device/nvme0n1/max_*").expect("told");
+    let reason = host.skip("device/nvme0n1/max_*").expect("a reason");
     assert!(reason.contains("S4EVNF0M000001") && reason.contains("another"), "{reason}");
     assert!(reason.contains("skopos calibrate nvme0n1"), "{reason}");
-    // What this user measured goes before what root did.
+    // A calibration by this user comes before one by root.
     let own = tree.path("own/calibration.json");
     Calibrations::store(&own, &calibration(&tree, "nvme0n1", 5e8, None)).expect("writable");
     assert_eq!(host.poll(1.0).value("device/nvme0n1/max_read_bytes_per_second"), 5e8);
@@ -144,14 +144,14 @@ fn calibrations_are_taken_when_they_come_and_left_when_they_are_of_another_devic
     // A damaged file.
     tree.write("calibration.json", "{");
     host.poll(1.0);
-    assert!(host.skip("device/*/max_*").expect("told").contains("calibration.json"));
-    // And none.
+    assert!(host.skip("device/*/max_*").expect("a reason").contains("calibration.json"));
+    // The file is removed.
     std::fs::remove_file(&file).expect("there");
     host.poll(1.0);
     assert_eq!(host.skip("device/*/max_*"), None);
 }
 
-/// Of the RAID wiki of the kernel and of machines; one array a state.
+/// From the RAID wiki of the kernel and from machines; an array for each state.
 const MDSTAT: &str = "\
 Personalities : [raid1] [raid6] [raid5] [raid4] [raid10] [linear] [raid0]
 md127 : active raid5 sdh1[6] sdg1[4] sdf1[3] sde1[2] sdd1[1] sdc1[0]
@@ -236,7 +236,7 @@ fn arrays() {
 }
 
 #[test]
-fn an_array_that_is_rebuilt_and_one_that_goes() {
+fn an_array_is_rebuilt_and_another_goes() {
     let tree = Tree::empty();
     let mut host = tree.write("proc/mdstat", MDSTAT).host();
     host.poll(1.0);
@@ -256,8 +256,8 @@ fn an_array_that_is_rebuilt_and_one_that_goes() {
     assert_eq!(table.instances("raid/"), ["md127"]);
 }
 
-/// Two packages with memory, the board, and the same packages once more by way of memory-mapped
-/// registers; as on a server with Ice Lake processors.
+/// Two packages with memory, the board, and the same packages again through memory-mapped
+/// registers, as on a server with Ice Lake processors.
 fn rapl() -> Tree {
     let tree = Tree::empty();
     for (zone, name, energy) in [
@@ -311,7 +311,7 @@ fn energy_and_a_counter_that_wraps() {
          energy/total/energy_joules_total 46
          energy/total/power_watts 23",
     );
-    assert_eq!(table.instances("energy/").len(), 6, "by memory-mapped registers nothing twice");
+    assert_eq!(table.instances("energy/").len(), 6, "memory-mapped registers add no instance");
 }
 
 #[test]
@@ -336,12 +336,12 @@ fn batteries_have_power_and_no_energy() {
 }
 
 #[test]
-fn without_any_source_of_energy_the_reason_is_told() {
-    let reason = Tree::empty().host().skip("energy").expect("told");
+fn without_any_source_of_energy_there_is_a_reason() {
+    let reason = Tree::empty().host().skip("energy").expect("a reason");
     assert!(reason.contains("intel_rapl_msr"), "{reason}");
 }
 
-/// A tree with a table of mounts, each on a folder that is there.
+/// Returns a tree with a table of mounts, each on an existing folder.
 fn mounted(tree: Tree, mounts: &[(&str, &str, &str, &str)]) -> Tree {
     let folder = tree.folder.path().to_str().expect("UTF-8").to_owned();
     let mut table = String::new();
@@ -354,11 +354,12 @@ fn mounted(tree: Tree, mounts: &[(&str, &str, &str, &str)]) -> Tree {
     tree
 }
 
-/// A partition, an array, a volume on the array, btrfs on two disks, memory, and zfs.
+/// Returns a tree with a partition, an array, a volume on the array, btrfs on two disks, memory,
+/// and zfs.
 fn file_systems() -> Tree {
     let tree = Tree::of("modern");
     let folder = tree.folder.path().to_str().expect("UTF-8").to_owned();
-    // A partition lies in sysfs below its disk.
+    // In sysfs a partition lies below its disk.
     tree.write("sys/block/nvme0n1/nvme0n1p1/partition", "1\n")
         .link("sys/class/block/nvme0n1p1", &format!("{folder}/sys/block/nvme0n1/nvme0n1p1"))
         .link("sys/dev/block/259:1", &format!("{folder}/sys/block/nvme0n1/nvme0n1p1"));
@@ -388,7 +389,7 @@ fn file_systems() -> Tree {
 }
 
 #[test]
-fn what_file_systems_are() {
+fn properties_of_file_systems() {
     let tree = file_systems();
     let mut host = tree.host();
     let table = host.poll(1.0);

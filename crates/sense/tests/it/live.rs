@@ -1,8 +1,8 @@
-//! This machine, against independent tools: our poll, the tool, our poll again. What the tool says
-//! of a counter must lie between ours; of a gauge, near them. The machine is busy with other things,
-//! so a comparison may be repeated before it fails.
+//! This machine, compared with independent tools: the sensor polls, the tool runs, the sensor polls
+//! again. A counter of the tool must lie between the two polls, a gauge near them. Other programs
+//! run on the machine, so a comparison may be repeated before it fails.
 //!
-//! A tool or a source that is absent is told on stderr as `skipped: reason`.
+//! If a tool or a source is absent, stderr has a line `skipped: reason`.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,15 +12,15 @@ use std::process::{Child, Command};
 
 use crate::support::{Host, Table};
 
-/// How often a comparison may fail before the test does.
+/// The number of attempts at a comparison before the test fails.
 const ATTEMPTS: u32 = 8;
 
-/// Tells on the real stderr, which the test harness does not swallow.
+/// Writes to the real stderr, which the test harness does not capture.
 fn skipped(reason: impl std::fmt::Display) {
     let _ = writeln!(std::io::stderr(), "skipped: {reason}");
 }
 
-/// What a tool prints; `None` if there is no such tool.
+/// Returns the output of a tool; `None` if the tool does not exist.
 fn run(tool: &[&str]) -> Option<String> {
     let output = Command::new(tool[0]).args(&tool[1..]).env("LC_ALL", "C").output();
     match output {
@@ -52,7 +52,7 @@ impl Around {
         }
     }
 
-    /// The tool's `value` lies between ours, give or take its rounding.
+    /// Checks that the tool's `value` lies between ours, up to its rounding.
     fn between(&self, topic: &str, value: f64, rounding: f64) -> Outcome {
         let (before, after) = self.values(topic)?;
         let (low, high) = (before.min(after) - rounding, before.max(after) + rounding);
@@ -78,7 +78,7 @@ fn compare(family: &str, tool: &[&str], check: impl Fn(&str, &Around) -> Outcome
     }
 }
 
-/// The number in front of `what` in a line of `vmstat -s`.
+/// Returns the number in front of `what` in a line of `vmstat -s`.
 fn before_words(text: &str, what: &str) -> Result<f64, String> {
     let mut numbers = text.lines().filter_map(|line| line.trim().strip_suffix(what));
     let number = numbers.next().ok_or_else(|| format!("no line `{what}`"))?;
@@ -160,7 +160,7 @@ fn pressure_against_sar() {
 
 #[test]
 fn processes_against_ps() {
-    // ps sees itself, which came after our first poll and was gone before the second.
+    // ps counts itself, although it did not exist at either of our polls.
     compare("process", &["ps", "-e", "-o", "state="], |text, ours| {
         let states: Vec<&str> = text.split_whitespace().collect();
         ours.between("process/processes", states.len() as f64 - 1.0, 1.0)?;
@@ -271,7 +271,8 @@ fn numa_against_numastat() {
     });
 }
 
-/// The tools go on listing a device whose medium was taken away, such as a loop device's file.
+/// Returns true for a device whose medium was removed, such as a loop device without its file. The
+/// tools still list it.
 fn has_no_medium(device: &str) -> bool {
     let size = std::fs::read_to_string(format!("/sys/class/block/{device}/size"));
     size.is_ok_and(|size| size.trim() == "0")
@@ -303,7 +304,7 @@ fn block_against_vmstat() {
     });
 }
 
-/// iostat's second against the same second of ours, while something reads and writes.
+/// Compares iostat's second with the same second of ours, while a program reads and writes.
 #[test]
 fn block_intervals_against_iostat() {
     let Some(text) = run(&["iostat", "-d"]) else { return };
@@ -321,7 +322,7 @@ fn block_intervals_against_iostat() {
             .expect("dd");
         host.poll(1.0);
         let start = std::time::Instant::now();
-        // %util is the last column, aqu-sz the one before.
+        // %util is the last column, aqu-sz the last but one.
         let text = run(&["iostat", "-dxy", device, "2", "1"]).expect("it ran before");
         host.poll(start.elapsed().as_secs_f64());
         load.kill().expect("our own child");
@@ -378,7 +379,7 @@ fn file_systems_against_df() {
             found += 1;
         }
         let all = ours.after.keys().filter(|t| t.ends_with("/total_bytes")).count();
-        if found == all { Ok(()) } else { Err(format!("{all} of ours, {found} of theirs")) }
+        if found == all { Ok(()) } else { Err(format!("{all} here, {found} in df")) }
     });
 }
 
@@ -418,7 +419,7 @@ fn network_against_ip() {
     });
 }
 
-/// `name value rate` lines of nstat.
+/// Returns a value from the lines `name value rate` of nstat.
 fn nstat(text: &str, name: &str) -> Result<f64, String> {
     let mut rows = text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
     let row = rows.find(|row| row[0] == name).ok_or_else(|| format!("no {name}"))?;
@@ -472,7 +473,7 @@ fn sockets_against_ss() {
             let digits = rest.trim_start().split(|c: char| !c.is_ascii_digit()).next();
             digits.unwrap_or_default().parse::<f64>().map_err(|e| format!("{word}: {e}"))
         };
-        // ss has a socket of its own meanwhile.
+        // ss itself has a socket at that time.
         ours.between("sockets/used", number_after("Total:")?, 1.0)?;
         ours.between("sockets/tcp_orphaned", number_after("orphaned")?, 0.0)?;
         ours.between("sockets/tcp_time_wait", number_after("timewait")?, 0.0)
@@ -496,7 +497,7 @@ fn established_connections_are_counted() {
     let growth = |topic: &str| after[topic] - before[topic];
     assert!(growth("tcp/active_opens_total") >= 50.0);
     assert!(growth("tcp/passive_opens_total") >= 50.0);
-    // Both ends are here; other connections may have ended meanwhile.
+    // Both ends are on this machine; other connections may have ended meanwhile.
     assert!(growth("tcp/established") >= 50.0);
     drop(connections);
 }
@@ -510,7 +511,7 @@ fn hwmon_against_sensors() {
     });
 }
 
-/// A control group of our own, with a child that burns time in it.
+/// A control group of this test, with a child that uses processor time in it.
 struct OwnGroup {
     folder: PathBuf,
     child: Child,
@@ -535,7 +536,7 @@ impl Drop for OwnGroup {
     }
 }
 
-/// The mount points of v2 and of v1's `cpuacct`.
+/// Returns the mount points of v2 and of v1's `cpuacct`.
 fn cpu_hierarchies() -> Vec<(PathBuf, &'static str)> {
     let table = fs::read_to_string("/proc/self/mountinfo").expect("readable");
     let mounts = table.lines().filter_map(|line| {
@@ -558,7 +559,7 @@ fn devices_against_lsblk() {
         for line in text.lines() {
             let (name, values) = line.split_once(' ').ok_or("no values")?;
             let values = numbers(values);
-            // Of what has no size there are no facts.
+            // A device without a size has no facts.
             if values.len() < 5 || values[0] == 0.0 {
                 continue;
             }
@@ -601,7 +602,7 @@ fn the_root_file_system_against_findmnt_and_stat() {
 }
 
 #[test]
-fn a_group_of_our_own_comes_is_measured_and_goes() {
+fn a_new_group_is_measured_until_it_is_removed() {
     let hierarchies = cpu_hierarchies();
     if hierarchies.is_empty() {
         return skipped("no cgroup hierarchy that knows CPU time");
@@ -615,7 +616,7 @@ fn a_group_of_our_own_comes_is_measured_and_goes() {
                 continue;
             }
         };
-        let name = own.folder.file_name().expect("it has one").to_str().expect("ASCII");
+        let name = own.folder.file_name().expect("a name").to_str().expect("ASCII");
         let topic = format!("cgroup/{name}/cpu_seconds_total");
         poll_until(&mut host, |table| table.get(&topic).is_some_and(|seconds| seconds > 0.05));
         let theirs = || {
@@ -626,7 +627,7 @@ fn a_group_of_our_own_comes_is_measured_and_goes() {
             }
         };
         let before = theirs();
-        // A tick of a node with many groups reads some of them only.
+        // On a node with many groups a tick reads only some of them.
         let seen = host.table.value(&topic);
         poll_until(&mut host, |table| table.value(&topic) > seen.max(before));
         let (ours, after) = (host.table.value(&topic), theirs());
@@ -636,7 +637,7 @@ fn a_group_of_our_own_comes_is_measured_and_goes() {
     }
 }
 
-/// Polls until `done`, for as many ticks as a full table of groups needs several times over.
+/// Polls until `done`, for several times as many ticks as a full table of groups needs.
 fn poll_until(host: &mut Host, done: impl Fn(&Table) -> bool) {
     for _ in 0..2000 {
         if done(host.poll(1.0)) {

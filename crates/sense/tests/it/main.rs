@@ -1,14 +1,15 @@
-//! Tests of the sensors as the agent sees them: through `open_all`, with a sink of our own.
+//! Tests of the sensors from the agent's side: through `open_all`, with a sink of their own.
 //!
-//! `recorded`, `mounts` and `hardware` feed them kernel files of known content, odd ones too; `live` compares
-//! them with independent tools on this machine; `peers` lets nodes probe each other;
-//! `slurm` starts a cluster;
-//! `block_access` accesses a loop device; `no_allocation` counts what steady ticks allocate; `totality`
-//! feeds them damaged files.
+//! `recorded`, `mounts` and `hardware` feed them kernel files of known content, including odd ones.
+//! `live` compares them with independent tools on this machine; `peers` lets nodes probe each
+//! other; `slurm` starts a cluster; `smart` replaces smartctl; `block_access` accesses a loop
+//! device; `bpf_objects` compiles the BPF programs; `no_allocation` counts the allocations of
+//! steady ticks; `totality` feeds them damaged files.
 
 mod support;
 
 mod block_access;
+mod bpf_objects;
 mod hardware;
 mod live;
 mod mounts;

@@ -11,7 +11,7 @@ pub(crate) fn mounted(tree: &Tree, lines: &str) -> Host {
 }
 
 #[test]
-fn one_file_system_is_one_instance_however_often_it_is_mounted() {
+fn a_file_system_is_one_instance_however_often_it_is_mounted() {
     let tree = Tree::empty();
     for folder in ["a", "b/deep", "c d", "hidden", "net"] {
         fs::create_dir_all(tree.path(folder)).expect("writable");
@@ -28,7 +28,7 @@ fn one_file_system_is_one_instance_however_often_it_is_mounted() {
 7 1 0:44 / TREE/net rw - nfs4 server:/export rw
 8 1 0:45 / TREE/net2 rw - fuse.sshfs me@host: rw
 9 1 0:46 / TREE/gone rw - ext4 /dev/sdz1 rw
-this is no mount
+this is not a mount
 10 1 0:47 / TREE/short rw\n",
     );
     host.poll(1.0);
@@ -40,9 +40,9 @@ this is no mount
     expected.sort_unstable();
     assert_eq!(instances, expected);
     assert!(host.table.value("fs/nvme0n1p1/total_bytes") > 0.0);
-    // Those of others are another family.
+    // File systems of other machines belong to another family.
     assert_eq!(host.skip("fs/nfs4"), None);
-    let gone = host.skip("fs/sdz1").expect("told");
+    let gone = host.skip("fs/sdz1").expect("a reason");
     assert!(gone.ends_with("/gone: No such file or directory (os error 2)"), "{gone}");
 }
 
@@ -64,7 +64,7 @@ fn file_systems_of_other_machines_and_processes() {
 7 0 8:16 / TREE/scratch rw - gfs2 /dev/sdb rw
 8 0 8:32 / TREE/disk rw - ext4 /dev/sdc rw\n",
     );
-    // Ask until all have answered: a busy machine may take longer than a poll waits.
+    // Poll until all have answered: a busy machine may take longer than a poll waits.
     for _ in 0..60 {
         host.poll(1.0);
         let topics = host.table.topics("remote_fs/").into_iter();
@@ -82,7 +82,7 @@ fn file_systems_of_other_machines_and_processes() {
         ("home", "nfs4", "fs1.site:/export/home"),
         ("lustre", "lustre", "10.0.0.1@tcp:10.0.0.2@tcp:/lustre"),
         ("sshfs", "fuse.sshfs", "me@login:/my data"),
-        // Shared by machines, though it lies on a block device.
+        // Several machines share it, though it lies on a block device.
         ("scratch", "gfs2", "/dev/sdb"),
     ] {
         let topic = |metric: &str| format!("remote_fs/{}/{metric}", instance(name));
@@ -95,30 +95,30 @@ fn file_systems_of_other_machines_and_processes() {
         assert!(host.table.value(&topic("answer_seconds")) >= 0.0, "{name}");
     }
     assert_eq!(host.table.instances("fs/"), ["sdc"]);
-    let gone = host.skip(&format!("remote_fs/{}", instance("gone"))).expect("told");
+    let gone = host.skip(&format!("remote_fs/{}", instance("gone"))).expect("a reason");
     assert!(gone.ends_with("/gone: No such file or directory (os error 2)"), "{gone}");
     assert_eq!(host.table.get(&format!("remote_fs/{}/total_bytes", instance("gone"))), None);
 }
 
 #[test]
-fn file_systems_that_may_not_be_asked_are_told() {
+fn file_systems_that_refuse_are_skips() {
     let tree = Tree::empty();
-    // Root may search any folder, but nobody finds a folder in a file.
+    // Root may search any folder, but a file does not contain folders.
     tree.write("file", "");
     let lines = |folder: &str| {
         let line = |n| format!("{n} 1 0:{n} / TREE/{folder}/{n} rw - ext4 /dev/sd{n} rw\n");
         (40..50).map(line).collect::<String>()
     };
     let mut host = mounted(&tree, &lines("file"));
-    assert_eq!(host.skip("fs/sd40"), None, "nobody asked yet");
+    assert_eq!(host.skip("fs/sd40"), None, "it was not asked yet");
     assert!(host.poll(1.0).topics("fs/").is_empty());
-    for told in ["fs/sd40", "fs/sd47"] {
-        let reason = host.skip(told).expect("told");
+    for what in ["fs/sd40", "fs/sd47"] {
+        let reason = host.skip(what).expect("a reason");
         assert!(reason.contains("Not a directory"), "{reason}");
     }
     assert_eq!(host.skip("fs/sd48"), None);
-    assert_eq!(host.skip("fs/*").as_deref(), Some("2 more that statvfs refuses"));
-    // Whoever may ask later, does.
+    assert_eq!(host.skip("fs/*").as_deref(), Some("2 more that refuse statvfs"));
+    // Once the permission is there, they are asked.
     fs::remove_file(tree.path("file")).expect("writable");
     (40..50).for_each(|n| fs::create_dir_all(tree.path(&format!("file/{n}"))).expect("writable"));
     assert_eq!(host.poll(1.0).instances("fs/").len(), 10);
@@ -126,7 +126,7 @@ fn file_systems_that_may_not_be_asked_are_told() {
 }
 
 #[test]
-fn file_systems_beyond_the_bounds_are_told() {
+fn file_systems_beyond_the_limits_are_skips() {
     let tree = Tree::empty();
     let line = |n| format!("{n} 1 0:{n} / TREE rw - ext4 /dev/sd{n} rw\n");
     let below = |n| {
@@ -136,14 +136,14 @@ fn file_systems_beyond_the_bounds_are_told() {
     let mut host = mounted(&tree, &(0..300).map(below).collect::<String>());
     assert_eq!(host.poll(1.0).instances("fs/").len(), 128);
     let skips: Vec<_> = host.sensors.iter().flat_map(|s| s.skips()).map(|s| s.reason).collect();
-    assert!(skips[0].starts_with("128 beyond the first 128"), "{skips:?}");
-    assert!(skips[1].starts_with("44 beyond the first 256"), "{skips:?}");
+    assert!(skips[0].starts_with("128 instances beyond the first 128"), "{skips:?}");
+    assert!(skips[1].starts_with("44 file systems beyond the first 256"), "{skips:?}");
 }
 
 #[test]
-fn a_mount_is_hidden_by_what_lies_on_its_path_but_not_by_what_it_lies_on() {
+fn a_mount_is_hidden_by_mounts_on_its_path_but_not_by_the_mount_below_it() {
     let tree = Tree::empty();
-    // Of each: a name, its parent and its point. Names are ids, and devices too.
+    // Each mount is a name, its parent and its point. The names serve as ids and devices, too.
     let check = |mounts: &[(u32, u32, &str)], visible: &[u32]| {
         let line = |&(n, parent, point): &(u32, u32, &str)| {
             fs::create_dir_all(tree.path(&format!("m{point}"))).expect("writable");
@@ -159,12 +159,13 @@ fn a_mount_is_hidden_by_what_lies_on_its_path_but_not_by_what_it_lies_on() {
         &[(1, 0, "/"), (2, 1, "/a"), (3, 1, "/a-b"), (4, 2, "/a/b"), (5, 1, "/a.b")],
         &[1, 2, 3, 4, 5],
     );
-    // One on top of another at the same point, and one that was there before and lies below.
+    // A mount on top of another at the same point, and a mount that was there before and lies
+    // below.
     check(&[(1, 0, "/"), (2, 1, "/a"), (3, 2, "/a"), (4, 3, "/a")], &[1, 4]);
     check(&[(1, 0, "/"), (2, 1, "/a/b/c"), (3, 1, "/a"), (4, 3, "/a/b")], &[1, 3, 4]);
     check(&[(2, 1, "/a/b"), (3, 2, "/a/b/c"), (4, 1, "/a/x"), (5, 1, "/a/b")], &[4]);
     // Parents that come later in the table, or are their own (the first mount of a namespace).
     check(&[(4, 3, "/a/b"), (3, 1, "/a"), (1, 1, "/")], &[1, 3, 4]);
-    // A ring of parents is no mount table, but must have an end.
+    // Parents that form a ring are not a mount table, but the search must end.
     check(&[(1, 2, "/a"), (2, 1, "/a"), (3, 2, "/a/b")], &[1, 2, 3]);
 }

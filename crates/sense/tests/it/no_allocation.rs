@@ -9,14 +9,14 @@ use skopos_sense::{Root, Tick};
 use crate::support::{Host, Tree};
 
 thread_local! {
-    /// Per thread, so that tests running beside this one do not count.
+    /// Per thread, so that tests in other threads do not count.
     static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
 }
 
 struct Counting;
 
-// SAFETY: every call is handed on to `System` unchanged; counting touches only a thread-local
-// `Cell` that needs no allocation and no destructor.
+// SAFETY: every call is passed to `System` unchanged; counting touches only a thread-local `Cell`
+// that needs no allocation and no destructor.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.set(ALLOCATIONS.get() + 1);
@@ -43,7 +43,7 @@ static ALLOCATOR: Counting = Counting;
 const WARM_UP: u32 = 700;
 const TICKS: u32 = 700;
 
-/// Polls each sensor; returns those that allocated in a tick in which no fact came or went.
+/// Polls each sensor. Returns the sensors that allocated in a tick in which no fact came or went.
 fn allocating(host: &mut Host) -> Vec<String> {
     let Host { sensors, table, .. } = host;
     let mut found = Vec::new();
@@ -68,14 +68,14 @@ fn allocating(host: &mut Host) -> Vec<String> {
 }
 
 #[test]
-fn counting_works() {
+fn allocations_are_counted() {
     let before = ALLOCATIONS.get();
     drop(std::hint::black_box(Box::new(1)));
     assert_eq!(ALLOCATIONS.get() - before, 1);
 }
 
 #[test]
-fn on_a_machine_that_stands_still() {
+fn a_tick_on_recorded_files_allocates_nothing() {
     let tree = Tree::of("modern");
     let folder = tree.folder.path().to_str().expect("UTF-8").to_owned();
     let mounts = format!(
@@ -96,8 +96,8 @@ fn on_a_machine_that_stands_still() {
 }
 
 #[test]
-fn on_this_machine() {
-    // Others start processes and make groups meanwhile, for which sensors may need room.
+fn a_tick_on_this_machine_allocates_nothing() {
+    // Other programs start processes and make groups meanwhile, for which sensors may need memory.
     for attempts_left in (0..5).rev() {
         let mut host = Host::open(&Root::default());
         // These run a program at each poll, minutes or seconds apart.
@@ -112,7 +112,7 @@ fn on_this_machine() {
 }
 
 #[test]
-fn of_nodes_that_probe_each_other() {
+fn a_tick_of_nodes_that_probe_each_other_allocates_nothing() {
     let free = std::net::UdpSocket::bind("127.0.0.1:0").expect("a port");
     let address = free.local_addr().expect("bound");
     drop(free);

@@ -1,5 +1,5 @@
 //! Nodes that probe each other: several in this process, on loopback and in network namespaces, and
-//! strangers who send what they like.
+//! strangers that send arbitrary datagrams.
 
 use std::fs::File;
 use std::io::Write as _;
@@ -15,13 +15,13 @@ use skopos_sense::{PeerSettings, open_peers};
 
 use crate::support::{Host, Table};
 
-/// Ends a test that would wait for ever; nothing that works takes this long.
+/// Ends a test that would wait for ever. A working test never takes this long.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// One datagram, whatever it is for.
+/// The length of every datagram.
 const DATAGRAM_BYTES: usize = 112;
 
-/// Ahead of this machine's clock by what no network delays: a day and a bit.
+/// Ahead of this machine's clock by more than any network delays: a day and a bit.
 const SHIFT_NANOS: i64 = 86_401_250_000_000;
 
 fn skipped(reason: impl std::fmt::Display) {
@@ -33,8 +33,8 @@ fn shifted_clock() -> Timestamp {
     Timestamp::from_nanos(i64::try_from(since).expect("before 2262") + SHIFT_NANOS)
 }
 
-/// Ports that nobody has. Below those that the kernel gives to whoever asks for any, so that none is
-/// given away between here and the test; each is tried once in this process.
+/// Returns free ports. They are below the range from which the kernel gives out ports, so that it
+/// gives none of them away before the test uses them. Each is tried once in this process.
 fn free_addresses<const N: usize>(ip: &str) -> [SocketAddr; N] {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     let ip = ip.parse().expect("an address");
@@ -65,7 +65,7 @@ fn node(settings: &PeerSettings) -> Host {
     host
 }
 
-/// Polls `nodes` each 20 ms until `is_so` of the first one's facts.
+/// Polls `nodes` each 20 ms until `is_so` of the facts of the first.
 fn poll_until(nodes: &mut [&mut Host], what: &str, is_so: impl Fn(&Table) -> bool) {
     let start = Instant::now();
     loop {
@@ -84,11 +84,11 @@ fn answers(table: &Table, peer: &str) -> f64 {
     table.get(&format!("peer/{peer}/answered_total")).unwrap_or(0.0)
 }
 
-/// The offset of `peer` is `expected` within its own bound.
+/// Checks that the offset of `peer` is `expected` within its own bound.
 fn check_offset(table: &Table, peer: &str, expected: f64) {
     let value = |metric: &str| table.value(&format!("peer/{peer}/{metric}"));
     let (offset, bound) = (value("clock_offset_seconds"), value("clock_offset_bound_seconds"));
-    // A double has a quarter of a microsecond left for a time in UNIX seconds; offsets are smaller.
+    // A double resolves a time in UNIX seconds to a quarter of a microsecond; offsets are smaller.
     assert!((offset - expected).abs() <= bound + 1e-9, "{peer}: {offset} within {bound}");
     let (rtt, least) = (value("rtt_seconds"), value("rtt_seconds_min"));
     assert!(0.0 < least && least <= rtt, "{peer}: {least} of {rtt}");
@@ -120,8 +120,11 @@ fn nodes_see_each_other_and_each_others_clocks() {
         }
         let seen_at = first.table.value("peer/b/seen_at_seconds");
         let now = std::time::UNIX_EPOCH.elapsed().expect("after 1970").as_secs_f64();
-        assert!((now - PATIENCE.as_secs_f64()..=now).contains(&seen_at), "our own time: {seen_at}");
-        assert_eq!(third.table.topics("peer/"), Vec::<&str>::new(), "it asks nobody");
+        assert!(
+            (now - PATIENCE.as_secs_f64()..=now).contains(&seen_at),
+            "by this node's clock: {seen_at}"
+        );
+        assert_eq!(third.table.topics("peer/"), Vec::<&str>::new(), "it has no peers");
     }
 }
 
@@ -131,11 +134,11 @@ fn a_node_that_ends_is_dead_and_one_that_starts_is_alive() {
     let mut watcher = node(&settings("a", Some(a), &[("b", b)]));
     let alive = |wanted: f64| move |table: &Table| table.get("peer/b/alive") == Some(wanted);
     poll_until(&mut [&mut watcher], "dead before it starts", alive(0.0));
-    assert_eq!(watcher.table.get("peer/b/rtt_seconds"), None, "nothing is known of it");
+    assert_eq!(watcher.table.get("peer/b/rtt_seconds"), None, "it has not answered yet");
     let watched = node(&settings("b", Some(b), &[]));
     poll_until(&mut [&mut watcher], "alive", alive(1.0));
     drop(watched);
-    // Its port is free again as soon as its sensors are gone: the thread has ended.
+    // Its port is free as soon as its sensors are gone: the thread has ended.
     drop(UdpSocket::bind(b).expect("the thread let go of the socket"));
     poll_until(&mut [&mut watcher], "dead", alive(0.0));
     let lost = watcher.table.value("peer/b/lost_total");
@@ -145,9 +148,9 @@ fn a_node_that_ends_is_dead_and_one_that_starts_is_alive() {
     drop(again);
 }
 
-/// What answers brought must grow old with the last of them; what is known of now must not.
+/// Facts from answers grow old with the last answer; facts about the present do not.
 #[test]
-fn what_answers_brought_is_told_once_for_each_and_not_of_the_dead() {
+fn facts_from_answers_are_set_once_an_answer_and_not_for_a_dead_peer() {
     let [b] = free_addresses("127.0.0.1");
     let mut watcher = node(&settings("a", None, &[("b", b)]));
     let other = node(&settings("b", Some(b), &[]));
@@ -168,7 +171,7 @@ fn what_answers_brought_is_told_once_for_each_and_not_of_the_dead() {
     assert_eq!(known.map(|metric| sets(&watcher, metric)), alive.map(|sets| sets + 3));
     let again = node(&settings("b", Some(b), &[]));
     poll_until(&mut [&mut watcher], "alive again", |t| t.get("peer/b/alive") == Some(1.0));
-    assert!(sets(&watcher, "rtt_seconds") > before[0], "a new answer is told");
+    assert!(sets(&watcher, "rtt_seconds") > before[0], "a new answer sets it");
     drop(again);
 }
 
@@ -189,14 +192,14 @@ fn probes_are_sent_at_the_interval_and_not_at_each_poll() {
     assert_eq!(asker.sensors[0].interval_hint(), Some(Duration::from_secs(3600)));
 }
 
-/// A socket of nobody's, which waits for what is sent to it.
+/// Returns a socket that belongs to no node, and waits for datagrams.
 fn stranger() -> UdpSocket {
     let socket = UdpSocket::bind("127.0.0.1:0").expect("a port");
     socket.set_read_timeout(Some(PATIENCE)).expect("a timeout");
     socket
 }
 
-/// The next datagram, which is as long as all are, and who sent it.
+/// Returns the next datagram, which has the usual length, and its sender.
 fn receive(socket: &UdpSocket) -> ([u8; DATAGRAM_BYTES], SocketAddr) {
     let mut buffer = [0; 2 * DATAGRAM_BYTES];
     let (len, from) = socket.recv_from(&mut buffer).expect("a datagram");
@@ -208,11 +211,11 @@ fn send(socket: &UdpSocket, bytes: &[u8], to: SocketAddr) {
 }
 
 #[test]
-fn rubbish_is_counted_and_not_answered() {
+fn malformed_datagrams_are_counted_and_not_answered() {
     let [listening] = free_addresses("127.0.0.1");
     let stranger = stranger();
     let mut host = node(&settings("a", Some(listening), &[]));
-    // A probe as the documentation has it.
+    // A probe as documented.
     let mut probe = [0; DATAGRAM_BYTES];
     probe[..8].copy_from_slice(b"SKPP\x01\x01\x01\x00");
     probe[8..24].copy_from_slice(&[7; 16]);
@@ -238,9 +241,9 @@ fn rubbish_is_counted_and_not_answered() {
     for bytes in &rubbish {
         send(&stranger, bytes, listening);
     }
-    // An answer that nobody asked for is not malformed.
+    // An answer without a probe is not malformed.
     send(&stranger, &with(5, 2), listening);
-    // The only one that is answered, with the times and the name of `a`.
+    // Only this one is answered, with the times and the name of `a`.
     send(&stranger, &probe, listening);
     let (answer, from) = receive(&stranger);
     assert_eq!(from, listening);
@@ -258,14 +261,14 @@ fn rubbish_is_counted_and_not_answered() {
 }
 
 #[test]
-fn forged_late_and_misnamed_answers_are_no_sign_of_life() {
+fn forged_late_and_misnamed_answers_are_not_a_sign_of_life() {
     let peer = stranger();
     let address = peer.local_addr().expect("bound");
     let mut asker = node(&settings("a", None, &[("b", address)]));
     asker.poll(0.02);
     let (probe, from) = receive(&peer);
     assert_eq!(&probe[..8], b"SKPP\x01\x01\x01\x00");
-    assert_eq!(probe[24..40], [0; 16], "a probe tells nobody our time");
+    assert_eq!(probe[24..40], [0; 16], "a probe does not contain our time");
     let answer = |change: &dyn Fn(&mut [u8; DATAGRAM_BYTES])| {
         let mut bytes = probe;
         bytes[5] = 2;
@@ -284,10 +287,10 @@ fn forged_late_and_misnamed_answers_are_no_sign_of_life() {
     expect("responder/unasked_total", 2.0);
     answer(&|bytes| bytes[40] = b'c');
     expect("peer/b/misnamed_total", 1.0);
-    // It claims to have worked on it for an hour, or since the beginning of time.
+    // The peer claims to have worked on it for an hour, or since the beginning of time.
     answer(&|bytes| bytes[32..40].copy_from_slice(&3_600_000_000_000i64.to_le_bytes()));
     answer(&|bytes| bytes[24..32].copy_from_slice(&i64::MIN.to_le_bytes()));
-    // Whoever asks and does not listen answers nobody.
+    // A node that probes and does not listen answers no probes.
     send(&peer, &probe, from);
     expect("responder/refused_total", 1.0);
     poll_until(&mut [&mut asker], "timeout", |t| t.get("peer/b/alive") == Some(0.0));
@@ -300,7 +303,7 @@ fn forged_late_and_misnamed_answers_are_no_sign_of_life() {
 }
 
 #[test]
-fn an_address_with_another_owner_is_told() {
+fn an_address_with_another_owner_is_a_skip() {
     let [b] = free_addresses("127.0.0.1");
     let _other = node(&settings("n07", Some(b), &[]));
     let mut asker = node(&settings("a", None, &[("b", b)]));
@@ -311,13 +314,13 @@ fn an_address_with_another_owner_is_told() {
 }
 
 #[test]
-fn what_cannot_be_reached_is_told() {
-    // The broadcast address, to which a socket may not send without asking for it.
+fn an_unreachable_address_is_a_skip() {
+    // The broadcast address, to which a socket may not send without a special permission.
     let nowhere = "255.255.255.255:9".parse().expect("an address");
     let mut asker = node(&settings("a", None, &[("b", nowhere)]));
     poll_until(&mut [&mut asker], "dead", |t| t.get("peer/b/alive") == Some(0.0));
     let reason = asker.skip("peer/b").expect("a reason");
-    assert!(reason.contains("no probe can be sent to 255.255.255.255:9"), "{reason}");
+    assert!(reason.contains("probes cannot be sent to 255.255.255.255:9"), "{reason}");
     assert_eq!(asker.table.value("peer/b/answered_total"), 0.0);
 }
 
@@ -339,7 +342,7 @@ fn without_configuration_nothing_is_opened() {
     refused(&settings("a", None, &[("b", taken), ("b", taken)]), "two peers are called `b`");
 }
 
-/// Two network namespaces of this test, joined by a cable. They are removed with it.
+/// Two network namespaces of this test, joined by a cable. They are removed at its end.
 struct Namespaces {
     names: [String; 2],
 }
@@ -362,7 +365,7 @@ impl Namespaces {
         Ok(made)
     }
 
-    /// Does something in one of them. Sockets and threads made there stay there.
+    /// Runs a function in one of them. Sockets and threads made there stay there.
     fn within<T: Send>(&self, end: usize, work: impl FnOnce() -> T + Send) -> T {
         let file = File::open(format!("/run/netns/{}", self.names[end])).expect("it was made");
         std::thread::scope(|scope| {
@@ -389,8 +392,8 @@ impl Drop for Namespaces {
 fn ip(arguments: &str) -> Result<(), String> {
     let output = Command::new("ip").args(arguments.split(' ')).output();
     let output = output.map_err(|e| format!("ip: {e}"))?;
-    let told = || format!("ip {arguments}: {}", String::from_utf8_lossy(&output.stderr).trim());
-    output.status.success().then_some(()).ok_or_else(told)
+    let failure = || format!("ip {arguments}: {}", String::from_utf8_lossy(&output.stderr).trim());
+    output.status.success().then_some(()).ok_or_else(failure)
 }
 
 #[test]
@@ -404,7 +407,7 @@ fn nodes_in_other_network_namespaces_vanish_with_their_cable() {
     };
     let [a, b] =
         Namespaces::ADDRESSES.map(|ip| SocketAddr::new(ip.parse().expect("an address"), 7361));
-    // This machine itself has no way to them.
+    // This machine itself has no route to them.
     let mut first = namespaces.within(0, || node(&settings("a", Some(a), &[("b", b)])));
     let mut other = namespaces.within(1, || {
         let ahead = settings("b", Some(b), &[("a", a)]);

@@ -1,5 +1,5 @@
-//! Jobs of Slurm: recorded words of scontrol, a scontrol that fails in its own ways, and a cluster of
-//! one node that this test starts and ends.
+//! Jobs of Slurm: recorded output of scontrol, a scontrol that fails in several ways, and a cluster
+//! of one node that this test starts and ends.
 
 use std::fs;
 use std::io::Write as _;
@@ -13,7 +13,7 @@ use skopos_sense::Root;
 
 use crate::support::{Host, Table, Tree};
 
-/// Ends a test that would wait for ever; nothing that works takes this long.
+/// Ends a test that would wait for ever. A working test never takes this long.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 fn skipped(reason: impl std::fmt::Display) {
@@ -32,7 +32,7 @@ fn only_slurm(root: &Root) -> Host {
     host
 }
 
-/// A tree with processes, and a scontrol that answers with what was recorded.
+/// Returns a tree with processes, and a scontrol that prints recorded answers.
 fn recorded() -> Tree {
     let tree = Tree::empty();
     let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/slurm");
@@ -54,7 +54,7 @@ fn recorded() -> Tree {
     tree
 }
 
-/// A process of the tree whose four counts are `bytes` and one, two and three more.
+/// Writes a process whose four counts are `bytes` and one, two and three more.
 fn process(tree: &Tree, pid: u32, parent: u32, bytes: u64) {
     let stat = format!("{pid} (a) b) S {parent} {} 77 0", "0 ".repeat(16));
     let io = format!(
@@ -68,7 +68,7 @@ fn process(tree: &Tree, pid: u32, parent: u32, bytes: u64) {
 }
 
 #[test]
-fn jobs_of_this_node_and_what_they_do_here() {
+fn jobs_of_this_node_and_their_bytes() {
     let tree = recorded();
     let mut host = only_slurm(&tree.root());
     let table = host.poll(10.0);
@@ -97,19 +97,19 @@ fn jobs_of_this_node_and_what_they_do_here() {
     ] {
         assert_eq!(table.value(&format!("slurm/{topic}")), value, "{topic}");
     }
-    assert_eq!(table.get("slurm/5/time_limit_seconds"), None, "it has none");
+    assert_eq!(table.get("slurm/5/time_limit_seconds"), None, "it has no limit");
 }
 
 #[test]
-fn the_controller_is_asked_now_and_then_and_bytes_never_fall() {
+fn the_controller_is_asked_every_third_poll_and_bytes_never_fall() {
     let tree = recorded();
     let mut host = only_slurm(&tree.root());
     host.poll(10.0);
-    // 30235 ends, and its parent, which waited for it, has its bytes now.
+    // 30235 ends. Its parent, which waited for it, has its bytes now.
     fs::remove_dir_all(tree.path("proc/30235")).expect("ours");
     process(&tree, 30232, 30200, 62);
     assert_eq!(host.poll(10.0).value("slurm/5/node_read_bytes_total"), 65.0);
-    // 30262 ends, whose parent is Slurm's.
+    // 30262 ends. Its parent belongs to Slurm.
     fs::remove_dir_all(tree.path("proc/30262")).expect("ours");
     assert_eq!(host.poll(10.0).value("slurm/5/node_read_bytes_total"), 65.0);
     host.poll(10.0);
@@ -120,19 +120,23 @@ fn the_controller_is_asked_now_and_then_and_bytes_never_fall() {
 }
 
 #[test]
-fn a_job_that_imitates_fields_is_left_alone_and_told() {
+fn a_job_that_imitates_fields_is_a_skip() {
     let tree = recorded();
     tree.write("listpids.txt", "PID JOBID STEPID LOCALID GLOBALID\n30134 4 batch 0 0\n");
     let mut host = only_slurm(&tree.root());
     let table = host.poll(10.0);
     assert_eq!(table.text("slurm/4/state"), None);
-    assert_eq!(table.value("slurm/4/node_read_bytes_total"), 1000.0, "that is known all the same");
-    let reason = host.skip("slurm/4").expect("told");
+    assert_eq!(
+        table.value("slurm/4/node_read_bytes_total"),
+        1000.0,
+        "its bytes are known all the same"
+    );
+    let reason = host.skip("slurm/4").expect("a reason");
     assert!(reason.contains("`JobState=`"), "{reason}");
 }
 
 #[test]
-fn a_controller_that_is_silent_costs_no_local_fact() {
+fn a_silent_controller_does_not_hide_local_facts() {
     let tree = recorded();
     let script = fs::read_to_string(tree.path("bin/scontrol")).expect("written");
     write_program(&tree.path("bin/scontrol"), &script.replace("echo $5", "sleep 1000; echo $5"));
@@ -140,9 +144,9 @@ fn a_controller_that_is_silent_costs_no_local_fact() {
     let table = host.poll(10.0);
     assert_eq!(table.value("slurm/5/node_read_bytes_total"), 60.0);
     assert_eq!(table.text("slurm/5/state"), None);
-    let reason = host.skip("slurm/3").expect("told");
+    let reason = host.skip("slurm/3").expect("a reason");
     assert!(reason.contains("took longer than 1 s and was killed"), "{reason}");
-    assert_eq!(host.skip("slurm/5"), None, "nobody else is asked then");
+    assert_eq!(host.skip("slurm/5"), None, "no other question follows");
     assert!(host.sensors[0].may_block());
     assert_eq!(host.sensors[0].interval_hint(), Some(Duration::from_secs(10)));
     let patience = host.sensors[0].patience();
@@ -152,13 +156,13 @@ fn a_controller_that_is_silent_costs_no_local_fact() {
 }
 
 #[test]
-fn without_a_cluster_there_is_a_reason_and_another_look_later() {
+fn without_a_cluster_there_is_a_reason_and_another_attempt_later() {
     let tree = recorded();
-    let reason = Tree::empty().host().skip("slurm").expect("told");
+    let reason = Tree::empty().host().skip("slurm").expect("a reason");
     assert!(reason.contains("No such file"), "{reason}");
     let list = fs::read(tree.path("listpids.txt")).expect("recorded");
     tree.write("listpids.txt", "");
-    let reason = tree.host().skip("slurm").expect("told");
+    let reason = tree.host().skip("slurm").expect("a reason");
     assert!(reason.contains("no slurm.conf"), "{reason}");
     tree.write("listpids.txt", &list);
     let mut host = only_slurm(&tree.root());
@@ -166,7 +170,7 @@ fn without_a_cluster_there_is_a_reason_and_another_look_later() {
     assert_eq!(host.poll(10.0).topics(""), Vec::<&str>::new());
     tree.write("listpids.txt", &list);
     let polls = (1..20).find(|_| !host.poll(10.0).topics("").is_empty());
-    assert_eq!(polls, Some(6), "it is left alone for a while");
+    assert_eq!(polls, Some(6), "it does not run for a while");
 }
 
 /// A cluster of this machine alone, with its own ports, keys and folders.
@@ -182,7 +186,7 @@ impl Cluster {
         }
         for tool in ["munged", "slurmctld", "slurmd", "scontrol", "sbatch"] {
             if !is_there(tool) {
-                return Err(format!("{tool}: not there (Debian: slurmctld, slurmd, munge)"));
+                return Err(format!("{tool} is not installed (Debian: slurmctld, slurmd, munge)"));
             }
         }
         let folder = tempfile::tempdir().expect("a temporary folder");
@@ -220,7 +224,7 @@ impl Cluster {
         for folder in ["munge", "spool", "state"] {
             fs::create_dir(self.path(folder)).expect("writable");
         }
-        // Nobody else is to be trusted with it, and it dies with the folder.
+        // Only root may read the key, and it is removed with the folder.
         let key = fs::File::open("/dev/urandom").and_then(|mut random| {
             let mut key = [0; 1024];
             std::io::Read::read_exact(&mut random, &mut key).map(|()| key)
@@ -230,7 +234,7 @@ impl Cluster {
             let mode = if secret == "munge" { 0o700 } else { 0o400 };
             fs::set_permissions(self.path(secret), fs::Permissions::from_mode(mode)).expect("ours");
         }
-        // Below those that the kernel gives to whoever asks for any.
+        // Below the range from which the kernel gives out ports.
         let first = 30_000 + (std::process::id() % 1000) as u16 * 2;
         let is_free = |port: &u16| TcpListener::bind(("127.0.0.1", *port)).is_ok();
         let ports: Vec<u16> = (first..32_700).filter(is_free).take(2).collect();
@@ -287,7 +291,7 @@ impl Cluster {
 
 impl Drop for Cluster {
     fn drop(&mut self) {
-        // Jobs first: they are children of nobody here.
+        // The jobs end first, since they are not children of a daemon here.
         if self.daemons.len() == 3 {
             self.run("scancel", &["--full", "--signal=KILL", "--user=root"]);
             self.run("scancel", &["--user=root"]);
@@ -312,7 +316,7 @@ fn is_there(tool: &str) -> bool {
     std::env::split_paths(&path).any(|folder| folder.join(tool).is_file())
 }
 
-/// Polls until `is_so`; bytes of the job never fall on the way.
+/// Polls until `is_so`, and checks that the bytes of the job never fall.
 fn poll_until(host: &mut Host, job: &str, what: &str, is_so: impl Fn(&Table) -> bool) {
     let start = Instant::now();
     let topic = format!("slurm/{job}/node_written_bytes_total");
@@ -376,17 +380,17 @@ fn a_real_job_of_a_real_cluster() {
     assert_eq!(end - start, 600.0);
     let now = std::time::UNIX_EPOCH.elapsed().expect("after 1970").as_secs_f64();
     assert!((now - 600.0..=now + 1.0).contains(&start), "{start} is in UTC, and now is {now}");
-    // dd has ended; the shell that waited for it has its 20 MiB, and goes on with children of its own.
+    // dd has ended. The shell that waited for it has its 20 MiB, and starts children of its own.
     let written = f64::from(20 << 20);
     let more =
         |table: &Table, than: f64| table.get(&fact("node_written_bytes_total")) >= Some(than);
     poll_until(&mut host, &job, "bytes of dd", |t| more(t, written));
     poll_until(&mut host, &job, "bytes of more", |t| more(t, written + 1e6));
-    // No byte is counted twice: what is in the files is what was written, less what is under way.
-    let told = host.table.value(&fact("node_written_bytes_total"));
+    // No byte is counted twice: the files hold what was written, less what is under way.
+    let published = host.table.value(&fact("node_written_bytes_total"));
     let in_files = ["a", "b"].map(|f| fs::metadata(cluster.path(f)).expect("written").len());
     let in_files = in_files.iter().sum::<u64>() as f64;
-    assert!(told <= in_files + 10_000.0, "{told} told, {in_files} in files");
+    assert!(published <= in_files + 10_000.0, "{published} published, {in_files} in files");
     fs::write(cluster.path("end"), "").expect("writable");
     poll_until(&mut host, &job, "the end", |t| t.topics("slurm/").is_empty());
 }

@@ -11,13 +11,14 @@ use skopos_sense::Root;
 use crate::recorded::check;
 use crate::support::{Host, Tree};
 
-/// Two devices, and a smartctl that runs `script` with the device's name in `$d`.
+/// Returns a tree with two devices, and a smartctl that runs `script` with the device's name in
+/// `$d`.
 fn with_smartctl(script: &str) -> Tree {
     let tree = Tree::empty();
     for device in ["nvme0n1", "sda"] {
         tree.write(&format!("sys/block/{device}/size"), "1\n");
     }
-    // A path of a device that has two, and one that keeps no health.
+    // A path of a device with two paths, and a device without health records.
     tree.write("sys/block/nvme0c0n1/hidden", "1\n").write("sys/block/vda/size", "1\n");
     smartctl(&tree, script);
     tree
@@ -28,8 +29,8 @@ fn smartctl(tree: &Tree, script: &str) {
         "#!/bin/sh\n[ \"$1\" = --version ] && exit 0\nfor d; do :; done\nd=${{d##*/}}\n\
          {script}\n"
     );
-    // Another test may be starting a program right now, whose copy of a descriptor that is open for
-    // writing would keep this one from being run. So the shell writes it.
+    // Another test may be starting a program right now. Its copy of a descriptor that is open for
+    // writing would keep this program from being run, so the shell writes it.
     tree.write("bin/text", text);
     let program = tree.path("bin/smartctl");
     let copied =
@@ -43,14 +44,19 @@ fn recorded(name: &str) -> String {
     data.join(format!("{name}.json")).display().to_string()
 }
 
-/// The facts of `nvme0n1`, whose smartctl gives the recorded answer `name` and this exit code.
+/// Checks the facts of `nvme0n1`, whose smartctl gives the recorded answer `name` and this exit
+/// code.
 fn check_recorded(name: &str, code: i32, expected: &str) -> Host {
     let tree = with_smartctl(&format!("cat {}; exit {code}", recorded(name)));
     let mut host = tree.host();
     let expected: String =
         expected.lines().map(|line| format!("smart/nvme0n1/{}\n", line.trim())).collect();
     check(host.poll(1.0), &expected);
-    assert_eq!(host.table.instances("smart/"), ["nvme0n1", "sda"], "neither vda nor nvme0c0n1");
+    assert_eq!(
+        host.table.instances("smart/"),
+        ["nvme0n1", "sda"],
+        "vda and nvme0c0n1 are left out"
+    );
     host
 }
 
@@ -79,7 +85,7 @@ fn an_nvme_device() {
 }
 
 #[test]
-fn an_nvme_device_that_uses_its_spare_blocks_has_bad_ones_but_nobody_knows_how_many() {
+fn an_nvme_device_that_uses_its_spare_blocks_has_an_unknown_number_of_bad_ones() {
     check_recorded(
         "nvme-samsung-970-evo-worn",
         0,
@@ -92,7 +98,7 @@ fn an_nvme_device_that_uses_its_spare_blocks_has_bad_ones_but_nobody_knows_how_m
 }
 
 #[test]
-fn a_sata_ssd_that_counts_in_units_of_32_mib_what_others_count_in_blocks() {
+fn a_sata_ssd_that_counts_in_units_of_32_mib() {
     check_recorded(
         "sata-ssd-intel-s3520",
         0,
@@ -145,7 +151,7 @@ fn a_scsi_hard_disk() {
 /// 4: a command failed; 8: the disk is failing; 16, 32: an attribute is or was below its threshold;
 /// 64, 128: errors in a log. All of them come with an answer.
 #[test]
-fn exit_codes_are_bits_and_most_say_something_about_the_device() {
+fn exit_codes_are_bits_and_most_describe_the_device() {
     for code in [4, 8, 16, 32, 64, 128, 252] {
         let host =
             check_recorded("nvme-samsung-970-evo-plus", code, "passed 1\ntotal_blocks 488397168");
@@ -154,14 +160,14 @@ fn exit_codes_are_bits_and_most_say_something_about_the_device() {
 }
 
 #[test]
-fn a_device_without_an_answer_is_told_and_is_no_failure() {
+fn a_device_without_an_answer_is_a_skip_and_not_a_failure() {
     let host = check_recorded("no-such-device", 1, "passed -\nread_errors_total 0");
-    let reason = host.skip("smart/nvme0n1").expect("told");
+    let reason = host.skip("smart/nvme0n1").expect("a reason");
     assert!(reason.contains("Unable to detect device type"), "{reason}");
 }
 
 #[test]
-fn a_disk_that_sleeps_keeps_what_was_known() {
+fn a_disk_that_sleeps_keeps_its_facts() {
     let tree = with_smartctl(&format!("cat {}", recorded("sata-hdd-seagate-barracuda")));
     let mut host = tree.host();
     host.poll(1.0);
@@ -175,7 +181,7 @@ fn a_disk_that_sleeps_keeps_what_was_known() {
 }
 
 #[test]
-fn a_program_that_prints_garbage_is_counted_and_told() {
+fn a_program_that_prints_garbage_is_counted_and_a_skip() {
     for script in [
         "echo '<html>'",
         "exit 0",
@@ -192,7 +198,7 @@ fn a_program_that_prints_garbage_is_counted_and_told() {
     }
 }
 
-/// JSON of another shape: fewer facts, no panic, no number that is none.
+/// JSON of another shape yields fewer facts, but no panic and no made-up number.
 #[test]
 fn odd_answers() {
     for (json, passed) in [
@@ -244,16 +250,16 @@ fn a_program_that_hangs_is_killed_and_the_other_devices_are_asked() {
          smart/sda/passed 1
          smart/sda/read_errors_total 0",
     );
-    let reason = host.skip("smart/nvme0n1").expect("told");
+    let reason = host.skip("smart/nvme0n1").expect("a reason");
     assert!(reason.contains("took longer than 2 s and was killed"), "{reason}");
     let smart = host.sensors.iter().find(|s| s.family().name == "smart").expect("open");
     assert!(smart.may_block());
     assert!(smart.interval_hint() >= Some(Duration::from_secs(60)));
 }
 
-/// Devices are asked in turn, and each may take its time.
+/// Devices are asked in turn, and each may use up its timeout.
 #[test]
-fn a_poll_may_take_what_every_device_may() {
+fn a_poll_may_take_the_time_of_every_device() {
     let tree = with_smartctl("echo '{}'");
     let of = |tree: &Tree| {
         let host = Host::open(&Root { patience: Duration::from_secs(20), ..tree.root() });
@@ -267,17 +273,17 @@ fn a_poll_may_take_what_every_device_may() {
 }
 
 #[test]
-fn without_the_program_the_reason_says_what_to_install() {
+fn without_the_program_the_reason_names_the_package() {
     let tree = Tree::empty();
     tree.write("sys/block/sda/size", "1\n");
-    let reason = tree.host().skip("smart").expect("told");
+    let reason = tree.host().skip("smart").expect("a reason");
     assert!(reason.contains("install smartmontools"), "{reason}");
 }
 
-/// The real program, on a file that is no device: it must know our arguments, and its answer be one
-/// that we understand.
+/// The real program, on a file that is not a device. It must accept our arguments, and its answer
+/// must be understood.
 #[test]
-fn the_real_smartctl_knows_our_arguments() {
+fn the_real_smartctl_accepts_our_arguments() {
     let tree = Tree::empty();
     tree.write("sys/block/sda/size", "1\n").write("dev/sda", "no device\n");
     let real = Root { smartctl: "smartctl".into(), ..tree.root() };
@@ -287,6 +293,6 @@ fn the_real_smartctl_knows_our_arguments() {
         return;
     }
     check(host.poll(1.0), "smart/sda/read_errors_total 0\nsmart/sda/passed -");
-    let reason = host.skip("smart/sda").expect("told");
+    let reason = host.skip("smart/sda").expect("a reason");
     assert!(reason.contains("Unable to detect device type"), "{reason}");
 }

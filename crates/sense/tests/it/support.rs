@@ -1,4 +1,4 @@
-//! A sink that keeps facts by topic and holds sensors to their contract, and trees of kernel files.
+//! A sink that keeps facts by topic and checks the contract of sensors, and trees of kernel files.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -6,16 +6,16 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use skopos_model::schema::{self, Metric};
-use skopos_model::{Scalar, Structured, Topic, ValueType};
+use skopos_model::{Error, Scalar, Structured, Topic, ValueType};
 use skopos_sense::{FactId, Opened, Root, Sensor, Sink, Skip, Tick, open_all};
 
 /// The facts that are registered, and their last values.
 #[derive(Default)]
 pub(crate) struct Table {
     facts: Vec<Option<Fact>>,
-    /// How often something was registered or unregistered.
+    /// Number of registrations and removals.
     pub(crate) changes: usize,
-    /// How many facts are left to register before the sink refuses; unlimited by default.
+    /// Number of facts that can be registered before the sink refuses; unlimited by default.
     pub(crate) room: Option<usize>,
 }
 
@@ -24,16 +24,23 @@ struct Fact {
     metric: &'static Metric,
     value: Option<Scalar>,
     structured: Option<Structured>,
-    /// How often it was set.
+    /// Number of times it was set.
     sets: usize,
 }
 
 impl Sink for Table {
     fn register(&mut self, metric: &'static Metric, instance: &str) -> FactId {
-        let topic = metric.topic("n", instance).expect("sensors make valid topics");
-        let known = schema::lookup(&topic).expect("topics lead back to their metric");
+        let topic = match metric.topic("n", instance) {
+            // The agent refuses a name that is too long for a topic, too.
+            Err(Error::TopicTooLong(_)) => return FactId::REFUSED,
+            topic => topic.expect("sensors make valid topics"),
+        };
+        let known = schema::lookup(&topic).expect("a topic leads back to its metric");
         assert!(std::ptr::eq(known, metric), "{topic}");
-        assert!(self.facts.iter().flatten().all(|f| f.topic != topic), "{topic} twice");
+        assert!(
+            self.facts.iter().flatten().all(|f| f.topic != topic),
+            "{topic} is registered twice"
+        );
         self.changes += 1;
         if let Some(room) = &mut self.room {
             match room.checked_sub(1) {
@@ -76,50 +83,50 @@ impl Table {
         facts.find(|f| f.topic.as_str().strip_prefix("n/") == Some(topic))
     }
 
-    /// True if `topic`, which is given without the node, is registered.
+    /// Returns true if `topic`, which is given without the node, is registered.
     pub(crate) fn has(&self, topic: &str) -> bool {
         self.find(topic).is_some()
     }
 
-    /// The number of `topic`, which is given without the node.
+    /// Returns the number of `topic`, which is given without the node.
     pub(crate) fn get(&self, topic: &str) -> Option<f64> {
         let fact = self.find(topic).filter(|f| f.structured.is_none())?;
         Some(fact.value.expect("a registered fact has a value").as_f64())
     }
 
-    /// How often the number of `topic` was set, which makes it younger each time.
+    /// Returns how often the number of `topic` was set, which makes it younger each time.
     pub(crate) fn sets(&self, topic: &str) -> usize {
         self.find(topic).map_or(0, |fact| fact.sets)
     }
 
-    /// The list, record or text of `topic`.
+    /// Returns the list, record or text of `topic`.
     pub(crate) fn json(&self, topic: &str) -> Option<&serde_json::Value> {
         Some(self.find(topic)?.structured.as_ref()?.as_json())
     }
 
-    /// The text of `topic`.
+    /// Returns the text of `topic`.
     pub(crate) fn text(&self, topic: &str) -> Option<&str> {
         self.json(topic)?.as_str()
     }
 
-    /// As [`get`](Self::get), where it must be there.
+    /// Returns the number of `topic`, which must be there.
     pub(crate) fn value(&self, topic: &str) -> f64 {
         self.get(topic).unwrap_or_else(|| panic!("no {topic} in {:#?}", self.topics("")))
     }
 
-    /// The topics below `prefix`, without the node.
+    /// Returns the topics below `prefix`, without the node.
     pub(crate) fn topics(&self, prefix: &str) -> Vec<&str> {
         let topics = self.facts.iter().flatten().map(|f| &f.topic.as_str()[2..]);
         topics.filter(|topic| topic.starts_with(prefix)).collect()
     }
 
-    /// Every number, by topic without the node.
+    /// Returns every number, by topic without the node.
     pub(crate) fn snapshot(&self) -> BTreeMap<String, f64> {
         let topics = self.topics("").into_iter();
         topics.filter_map(|topic| Some((topic.to_owned(), self.get(topic)?))).collect()
     }
 
-    /// The instances of a family.
+    /// Returns the instances of a family.
     pub(crate) fn instances(&self, family: &str) -> Vec<&str> {
         let topics = self.topics(family).into_iter();
         let mut instances: Vec<_> = topics.filter_map(|t| t.split('/').nth_back(1)).collect();
@@ -147,7 +154,7 @@ impl Host {
         Self { sensors, skips, table: Table::default(), now: Duration::from_secs(1000) }
     }
 
-    /// This machine, but only one family.
+    /// Opens one family of this machine.
     pub(crate) fn live(family: &str) -> Result<Self, String> {
         let mut host = Self::open(&Root::default());
         host.sensors.retain(|s| s.family().name == family);
@@ -157,7 +164,7 @@ impl Host {
         }
     }
 
-    /// Polls every sensor once, `seconds` after the last time.
+    /// Polls every sensor once, `seconds` after the last poll.
     pub(crate) fn poll(&mut self, seconds: f64) -> &Table {
         self.now += Duration::from_secs_f64(seconds);
         for sensor in &mut self.sensors {
@@ -189,7 +196,7 @@ impl Tree {
         tree
     }
 
-    /// A copy of `tests/data/NAME`.
+    /// Copies `tests/data/NAME`.
     pub(crate) fn of(name: &str) -> Self {
         let tree = Self { folder: tempfile::tempdir().expect("a temporary folder") };
         let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(name);
@@ -201,7 +208,7 @@ impl Tree {
         self.folder.path().join(path)
     }
 
-    /// Writes a file in place, so that whoever has it open sees the new content.
+    /// Writes a file in place, so that a sensor that has it open sees the new content.
     pub(crate) fn write(&self, path: &str, content: impl AsRef<[u8]>) -> &Self {
         let path = self.path(path);
         fs::create_dir_all(path.parent().expect("it lies in the tree")).expect("writable");
@@ -232,7 +239,7 @@ impl Tree {
         Host::open(&self.root())
     }
 
-    /// Every file in it.
+    /// Returns every file in the tree.
     pub(crate) fn files(&self) -> Vec<PathBuf> {
         let mut found = Vec::new();
         let mut folders = vec![self.folder.path().to_owned()];

@@ -1,25 +1,16 @@
-//! Damaged kernel files: fewer facts, never a panic, never a value that is no number.
+//! Damaged kernel files yield fewer facts, but never a panic and never a value that is not a
+//! number.
 
 use std::fs;
 
+use skopos_model::SplitMix64;
+
 use crate::support::{Host, Tree};
 
-/// Rounds per run: a few seconds' worth.
+/// Rounds per run, which take a few seconds.
 const ROUNDS: u32 = 60;
 
-/// xorshift64*: enough to damage files, and the same everywhere for one seed.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: usize) -> usize {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) as usize % bound.max(1)
-    }
-}
-
-/// What a bug, a race or another kernel could put in a file.
+/// Text that a bug, a race or another kernel could put into a file.
 const ODD: [&[u8]; 12] = [
     b"18446744073709551615",
     b"99999999999999999999999",
@@ -35,7 +26,7 @@ const ODD: [&[u8]; 12] = [
     b"Node 0 ",
 ];
 
-fn damage(random: &mut Random, text: &mut Vec<u8>) {
+fn damage(random: &mut SplitMix64, text: &mut Vec<u8>) {
     let at = random.below(text.len() + 1);
     match random.below(6) {
         0 => text.truncate(at),
@@ -62,10 +53,10 @@ fn damage(random: &mut Random, text: &mut Vec<u8>) {
 fn check(name: &str, prepare: impl Fn(&Tree)) {
     let seed = match std::env::var("SKOPOS_SEED") {
         Ok(seed) => seed.parse().expect("SKOPOS_SEED is a number"),
-        Err(_) => u64::from(std::process::id()) << 20 | 1,
+        Err(_) => u64::from(std::process::id()),
     };
     println!("SKOPOS_SEED={seed}");
-    let mut random = Random(seed);
+    let mut random = SplitMix64::new(seed);
     let tree = Tree::of(name);
     prepare(&tree);
     let originals: Vec<_> =
@@ -87,7 +78,7 @@ fn check(name: &str, prepare: impl Fn(&Tree)) {
             host.sensors.iter().for_each(|sensor| drop(sensor.skips()));
         }
     }
-    // And it recovers.
+    // The host recovers.
     for (file, original) in &originals {
         fs::write(file, original).expect("writable");
     }
@@ -98,7 +89,7 @@ fn check(name: &str, prepare: impl Fn(&Tree)) {
     fresh.poll(1.0);
     let missing = |topic: &&str| !old.table.has(topic);
     let lost: Vec<_> = fresh.table.topics("").into_iter().filter(missing).collect();
-    // These look again after many polls only.
+    // These sensors look again only after many polls.
     let slow = ["cgroup/", "device/", "fs/", "fsinfo/", "netdev/eth0/speed"];
     assert!(lost.iter().all(|t| slow.iter().any(|s| t.starts_with(s))), "{lost:?}");
 }

@@ -1,7 +1,7 @@
 //! Whole runs of whole tasks.
 
 mod support;
+mod bpf_objects;
 mod conformance;
 mod preload;
-#[cfg(feature = "bpf")]
 mod ring;

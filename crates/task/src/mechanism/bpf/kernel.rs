@@ -14,17 +14,21 @@ use super::tables::{CALLS_WORDS, FILE_WORDS, KINDS, MAX_FILES, PEER_KEY, PEER_WO
 use crate::sys::Pid;
 use crate::sys::netlink;
 
-/// What build.rs made of `bpf/task.bpf.c`; empty where there was no clang.
-static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/task.bpf.o"));
+/// Compiled from `bpf/task.bpf.c` by `scripts/bpf`.
+static OBJECT: &[u8] =
+    aya::include_bytes_aligned!(concat!(env!("CARGO_MANIFEST_DIR"), "/bpf/task.bpf.o"));
 
-/// Why it is empty.
-const MISSING: &str = env!("SKOPOS_BPF_MISSING");
+/// The same with the programs that count files.
+static WITH_FILES: &[u8] =
+    aya::include_bytes_aligned!(concat!(env!("CARGO_MANIFEST_DIR"), "/bpf/files.bpf.o"));
 
-/// The same with what counts files; empty where it is not for this processor, too.
-static WITH_FILES: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/files.bpf.o"));
-
-/// Why it is empty.
-const FILES_MISSING: &str = env!("SKOPOS_BPF_FILES_MISSING");
+/// The reason why this build cannot count files by BPF. The registers and numbers of system calls in
+/// `bpf/files.h` are those of one processor.
+pub(crate) const FILES_MISSING: Option<&str> = if cfg!(target_arch = "x86_64") {
+    None
+} else {
+    Some("system calls are looked at on x86-64 alone")
+};
 
 /// Programs and the tracepoints that they belong to.
 const PROCESSES: &[(&str, &str)] = &[
@@ -73,11 +77,10 @@ impl Kernel {
     /// Why not, and what would change that.
     pub(super) fn open(most: Option<u64>, with_files: bool) -> io::Result<Self> {
         may_load().map_err(io::Error::other)?;
-        let (object, missing) =
-            if with_files { (WITH_FILES, FILES_MISSING) } else { (OBJECT, MISSING) };
-        if object.is_empty() {
-            return Err(io::Error::other(missing));
+        if let (true, Some(why)) = (with_files, FILES_MISSING) {
+            return Err(io::Error::other(why));
         }
+        let object = if with_files { WITH_FILES } else { OBJECT };
         let most = most.unwrap_or(u64::MAX);
         let processors = aya::util::nr_cpus().map_err(|(_, e)| e)? as u64;
         let programs = [PROCESSES, if with_files { FILES } else { &[] }].concat();

@@ -6,16 +6,10 @@
 //! the monitor. What they count is counted in the kernel; who it was comes through a ring, late, in the
 //! order in which it happened.
 
-#[cfg(feature = "bpf")]
 mod kernel;
-#[cfg(not(feature = "bpf"))]
-#[path = "without.rs"]
-mod kernel;
-#[cfg(feature = "bpf")]
 mod load;
 mod record;
 mod tables;
-#[cfg(feature = "bpf")]
 mod types;
 
 use std::io;
@@ -24,6 +18,7 @@ use std::time::Duration;
 
 use skopos_model::task::{Completeness, Limits};
 
+pub(crate) use self::kernel::FILES_MISSING;
 use self::kernel::Kernel;
 use self::record::Record;
 use self::tables::Names;

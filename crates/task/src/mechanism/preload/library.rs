@@ -13,7 +13,7 @@ use rustix::fs::{OFlags, StatVfsMountFlags, statvfs};
 /// Empty if there was no compiler for it.
 static LIBRARY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/preload.so"));
 
-/// Why it is empty.
+/// The reason why it is empty.
 const MISSING: &str = env!("SKOPOS_PRELOAD_MISSING");
 
 /// What the library looks for its tables in.

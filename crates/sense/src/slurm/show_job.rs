@@ -1,25 +1,25 @@
-//! What `scontrol -o -d show job ID` says of a job: one line of `Key=value`, the same since Slurm 14
-//! and until today. JSON would be no better here: `scontrol` of 22.05 has none, `squeue --json` needs
-//! a plug-in that may not be there, and its shape changes with each release.
+//! Parses the output of `scontrol -o -d show job ID`: one line of `Key=value`, unchanged since
+//! Slurm 14. JSON would not be better here: `scontrol` of 22.05 does not print it, `squeue --json`
+//! needs a plug-in that may be missing, and its shape changes with each release.
 //!
-//! Values may hold spaces, and what is in some of them (name, comment, command) is up to whoever
-//! submits the job. So a key that stands there twice is not believed at all.
+//! Values may contain spaces, and the user who submits a job writes some of them (name, comment,
+//! command). So a key that occurs twice is not used at all.
 
 use serde_json::json;
 use skopos_model::Structured;
 
-/// Groups of nodes that were given the same, in `distribution`; more are counted only.
+/// The most groups of nodes with the same resources in `distribution`; the others are only counted.
 const MAX_GROUPS: usize = 32;
 
 /// A longer list of nodes is left out of the record: thousands of nodes, badly abbreviated.
 const MAX_NODE_LIST_BYTES: usize = 1024;
 
-/// The most of a name that is kept.
+/// The most bytes of a name that are kept.
 const MAX_NAME_BYTES: usize = 256;
 
-/// What Slurm says of one job.
+/// The properties of one job in Slurm.
 #[derive(Debug, PartialEq)]
-pub(super) struct Shown {
+pub(super) struct Job {
     pub(super) state: Structured,
     pub(super) user: Structured,
     pub(super) name: Structured,
@@ -33,37 +33,37 @@ pub(super) struct Shown {
     pub(super) allocation: Structured,
 }
 
-/// Why a job's line was not taken.
+/// The reason why a job's line cannot be used.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Odd {
-    /// There is no line of this job.
+pub(super) enum Unusable {
+    /// There is no line for this job.
     Absent,
-    /// This key is missing, or its value is none.
+    /// This key is missing, or it has no value.
     Missing(&'static str),
-    /// This key stands there more than once: somebody named a job like it.
+    /// This key occurs more than once: perhaps a job was named like it.
     Twice(&'static str),
 }
 
-impl std::fmt::Display for Odd {
+impl std::fmt::Display for Unusable {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Absent => write!(f, "scontrol shows no such job"),
+            Self::Absent => write!(f, "scontrol does not show this job"),
             Self::Missing(key) => write!(f, "scontrol shows it without {key}"),
             Self::Twice(key) => write!(
                 f,
-                "its name, comment or command holds `{key}=`, so that what Slurm says and what its \
-                 owner says cannot be told apart"
+                "its name, comment or command contains `{key}=`, so Slurm's own `{key}=` cannot be \
+                 recognised"
             ),
         }
     }
 }
 
-/// The line of job `id` in `text`, which has more lines for a job array.
-pub(super) fn parse(text: &str, id: u32) -> Result<Shown, Odd> {
+/// Parses the line of job `id` in `text`, which has more lines for a job array.
+pub(super) fn parse(text: &str, id: u32) -> Result<Job, Unusable> {
     let start = format!("JobId={id} ");
-    let line = text.lines().find(|line| line.starts_with(&start)).ok_or(Odd::Absent)?;
-    let required = |key| value(line, key)?.ok_or(Odd::Missing(key));
-    let count = |key| number(required(key)?).ok_or(Odd::Missing(key));
+    let line = text.lines().find(|line| line.starts_with(&start)).ok_or(Unusable::Absent)?;
+    let required = |key| value(line, key)?.ok_or(Unusable::Missing(key));
+    let count = |key| number(required(key)?).ok_or(Unusable::Missing(key));
     let user = required("UserId")?;
     let user = user.split_once('(').map_or(user, |(name, _)| name);
     let (nodes, cpus) = (count("NumNodes")?, count("NumCPUs")?);
@@ -72,7 +72,7 @@ pub(super) fn parse(text: &str, id: u32) -> Result<Shown, Odd> {
     let node_list = required("NodeList")?;
     let record = Record { node_list, nodes, cpus, tasks, memory_bytes };
     let time = |key| Ok(value(line, key)?.and_then(unix_seconds));
-    Ok(Shown {
+    Ok(Job {
         state: text_value(required("JobState")?)?,
         user: text_value(user)?,
         name: text_value(job_name(line)?)?,
@@ -87,24 +87,24 @@ pub(super) fn parse(text: &str, id: u32) -> Result<Shown, Odd> {
     })
 }
 
-/// The value of `key`, up to the next space. `None` if it is not there, or `(null)`.
-fn value<'a>(line: &'a str, key: &'static str) -> Result<Option<&'a str>, Odd> {
+/// Returns the value of `key`, up to the next space. `None` if it is missing, or `(null)`.
+fn value<'a>(line: &'a str, key: &'static str) -> Result<Option<&'a str>, Unusable> {
     let Some((_, rest)) = once(line, key)? else { return Ok(None) };
     let value = rest.split(' ').next().unwrap_or_default();
     Ok(Some(value).filter(|v| !v.is_empty() && *v != "(null)"))
 }
 
-/// What stands before and after ` KEY=`.
-fn once<'a>(line: &'a str, key: &'static str) -> Result<Option<(&'a str, &'a str)>, Odd> {
+/// Returns the text before and after ` KEY=`.
+fn once<'a>(line: &'a str, key: &'static str) -> Result<Option<(&'a str, &'a str)>, Unusable> {
     let pattern = format!(" {key}=");
     let Some((before, after)) = line.split_once(&pattern) else { return Ok(None) };
-    if after.contains(&pattern) { Err(Odd::Twice(key)) } else { Ok(Some((before, after))) }
+    if after.contains(&pattern) { Err(Unusable::Twice(key)) } else { Ok(Some((before, after))) }
 }
 
-/// It may hold spaces, and ends where the next key begins.
-fn job_name(line: &str) -> Result<&str, Odd> {
-    let (_, rest) = once(line, "JobName")?.ok_or(Odd::Missing("JobName"))?;
-    let (name, _) = once(rest, "UserId")?.ok_or(Odd::Missing("UserId"))?;
+/// Returns the name, which may contain spaces, and ends where the next key begins.
+fn job_name(line: &str) -> Result<&str, Unusable> {
+    let (_, rest) = once(line, "JobName")?.ok_or(Unusable::Missing("JobName"))?;
+    let (name, _) = once(rest, "UserId")?.ok_or(Unusable::Missing("UserId"))?;
     let mut end = name.len().min(MAX_NAME_BYTES);
     while !name.is_char_boundary(end) {
         end -= 1;
@@ -112,18 +112,18 @@ fn job_name(line: &str) -> Result<&str, Odd> {
     Ok(&name[..end])
 }
 
-fn text_value(text: &str) -> Result<Structured, Odd> {
-    // Nothing that long comes here: words of Slurm's own, and a name that was cut.
-    Structured::new(json!(text)).map_err(|_| Odd::Missing("JobName"))
+fn text_value(text: &str) -> Result<Structured, Unusable> {
+    // The texts here are short: words of Slurm's own, and a name that was cut.
+    Structured::new(json!(text)).map_err(|_| Unusable::Missing("JobName"))
 }
 
-/// "4", and "1-4" for as long as a job is not decided on.
+/// Reads "4", or "1-4" as long as a job's size is not decided.
 fn number(text: &str) -> Option<u64> {
     text.split('-').next()?.parse().ok()
 }
 
-/// From `TRES=cpu=5,mem=2800M,node=4`, which is `AllocTRES=` since 23.02.
-fn memory(line: &str) -> Result<Option<u64>, Odd> {
+/// Reads `TRES=cpu=5,mem=2800M,node=4`, which is `AllocTRES=` since 23.02.
+fn memory(line: &str) -> Result<Option<u64>, Unusable> {
     let resources = match value(line, "AllocTRES")? {
         Some(resources) => Some(resources),
         None => value(line, "TRES")?,
@@ -132,7 +132,7 @@ fn memory(line: &str) -> Result<Option<u64>, Odd> {
     Ok(memory.and_then(bytes))
 }
 
-/// `2800M`, `1.50G`; megabytes without a letter.
+/// Reads `2800M` or `1.50G`; without a letter, megabytes.
 fn bytes(text: &str) -> Option<u64> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let shift = match &text[digits.len()..] {
@@ -145,11 +145,11 @@ fn bytes(text: &str) -> Option<u64> {
     };
     let amount: f64 = digits.parse().ok()?;
     let bytes = amount * (1u64 << shift) as f64;
-    // Beyond 2^53 it would be rounded, and no machine has as much.
+    // Beyond 2^53 the number would be rounded, and no machine has that much memory.
     (0.0..9e15).contains(&bytes).then_some(bytes as u64)
 }
 
-/// `2026-11-22T00:22:18` in UTC; `Unknown` is none.
+/// Reads `2026-11-22T00:22:18` in UTC; `Unknown` is `None`.
 fn unix_seconds(text: &str) -> Option<f64> {
     let (date, time) = text.split_once('T')?;
     let mut date = date.split('-').map(|n| n.parse::<i64>().ok());
@@ -160,8 +160,9 @@ fn unix_seconds(text: &str) -> Option<f64> {
     is_date.then(|| (days_from_civil(year, month, day) * 86_400) as f64 + of_day)
 }
 
-/// Days since 1970-01-01 in the proleptic Gregorian calendar (H. Hinnant, "chrono-compatible low-level
-/// date algorithms"): years begin in March, so that the odd day comes last.
+/// Returns the days since 1970-01-01 in the proleptic Gregorian calendar (H. Hinnant,
+/// "chrono-compatible low-level date algorithms"). Years begin in March, so that the leap day comes
+/// last.
 fn days_from_civil(year: i64, month: i64, day: i64) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
     let era = year.div_euclid(400);
@@ -170,7 +171,7 @@ fn days_from_civil(year: i64, month: i64, day: i64) -> i64 {
     era * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + of_year - 719_468
 }
 
-/// `1-02:04:00`, `00:10:00`; `UNLIMITED` is none.
+/// Reads `1-02:04:00` or `00:10:00`; `UNLIMITED` is `None`.
 fn limit_seconds(text: &str) -> Option<f64> {
     match text.split_once('-') {
         Some((days, time)) => {
@@ -181,7 +182,7 @@ fn limit_seconds(text: &str) -> Option<f64> {
     }
 }
 
-/// `02:04:00`.
+/// Reads `02:04:00`.
 fn clock_seconds(text: &str) -> Option<f64> {
     let mut parts = text.split(':').map(|n| n.parse::<u8>().ok());
     let (hours, minutes, seconds) = (parts.next()??, parts.next()??, parts.next()??);
@@ -199,7 +200,7 @@ struct Record<'a> {
 }
 
 impl Record<'_> {
-    fn structured(&self, line: &str) -> Result<Structured, Odd> {
+    fn structured(&self, line: &str) -> Result<Structured, Unusable> {
         let all = groups(line)?;
         let mut kept = all.len().min(MAX_GROUPS);
         loop {
@@ -222,17 +223,17 @@ impl Record<'_> {
             }
             match Structured::new(record) {
                 Ok(record) => return Ok(record),
-                // Lists of nodes of any length stand in the groups too.
+                // The groups contain lists of nodes of any length, too.
                 Err(_) if kept > 0 => kept /= 2,
-                Err(_) => return Err(Odd::Missing("Nodes")),
+                Err(_) => return Err(Unusable::Missing("Nodes")),
             }
         }
     }
 }
 
-/// `Nodes=n[3-4],vm CPU_IDs=0 Mem=700 GRES=` for each group of nodes that were given the same. They
-/// stand between two keys that stand there once.
-fn groups(line: &str) -> Result<Vec<serde_json::Value>, Odd> {
+/// Reads `Nodes=n[3-4],vm CPU_IDs=0 Mem=700 GRES=` for each group of nodes with the same resources.
+/// The groups stand between two keys that occur once.
+fn groups(line: &str) -> Result<Vec<serde_json::Value>, Unusable> {
     let Some((_, rest)) = once(line, "JOB_GRES")? else { return Ok(Vec::new()) };
     let Some((given, _)) = once(rest, "MinCPUsNode")? else { return Ok(Vec::new()) };
     let mut groups: Vec<serde_json::Value> = Vec::new();
@@ -251,7 +252,7 @@ fn groups(line: &str) -> Result<Vec<serde_json::Value>, Odd> {
     Ok(groups)
 }
 
-/// How many ids are in `0-3,8`.
+/// Returns the number of ids in `0-3,8`.
 fn count_ids(text: &str) -> Option<u64> {
     text.split(',').try_fold(0u64, |sum, part| {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
@@ -292,17 +293,17 @@ mod tests {
     }
 
     #[test]
-    fn one_of_an_array_and_no_limit() {
+    fn a_job_of_an_array_without_a_limit() {
         let job = parse(ARRAY, 5).expect("as recorded");
         assert_eq!(job.allocation.as_json()["node_list"], "vm");
         assert_eq!((job.end_seconds, job.limit_seconds), (None, None));
         assert_eq!(parse(ARRAY, 6).map(|job| job.nodes), Ok(1));
-        assert_eq!(parse(ARRAY, 7), Err(Odd::Absent));
+        assert_eq!(parse(ARRAY, 7), Err(Unusable::Absent));
     }
 
     #[test]
-    fn a_name_that_looks_like_a_field_deceives_nobody() {
-        assert_eq!(parse(ODD, 4), Err(Odd::Twice("JobState")));
+    fn a_name_that_looks_like_a_field_is_not_taken_for_it() {
+        assert_eq!(parse(ODD, 4), Err(Unusable::Twice("JobState")));
         for (forged, key) in [
             ("JobName=x UserId=ann(7) GroupId=", "UserId"),
             ("Comment=a NumNodes=9", "NumNodes"),
@@ -311,19 +312,22 @@ mod tests {
         ] {
             let (place, _) = forged.split_once('=').expect("a key");
             let forged = CLIMATE.replacen(&format!("{place}="), &format!("{forged} "), 1);
-            assert_eq!(parse(&forged, 3), Err(Odd::Twice(key)), "{forged}");
+            assert_eq!(parse(&forged, 3), Err(Unusable::Twice(key)), "{forged}");
         }
         let harmless = CLIMATE.replace("climate", "a b  c=d Ünïcode");
-        let job = parse(&harmless, 3).expect("nothing twice");
+        let job = parse(&harmless, 3).expect("each key occurs once");
         assert_eq!(job.name.as_json(), "a b  c=d Ünïcode");
     }
 
     #[test]
-    fn what_is_missing_is_named_and_what_is_odd_is_absent() {
+    fn a_missing_key_is_named_and_an_odd_value_is_absent() {
         let without = |from: &str, to: &str| parse(&CLIMATE.replace(from, to), 3);
-        assert_eq!(without(" JobState=", " X="), Err(Odd::Missing("JobState")));
-        assert_eq!(without("NumCPUs=5", "NumCPUs=x"), Err(Odd::Missing("NumCPUs")));
-        assert_eq!(without("NodeList=n[2-4],vm", "NodeList=(null)"), Err(Odd::Missing("NodeList")));
+        assert_eq!(without(" JobState=", " X="), Err(Unusable::Missing("JobState")));
+        assert_eq!(without("NumCPUs=5", "NumCPUs=x"), Err(Unusable::Missing("NumCPUs")));
+        assert_eq!(
+            without("NodeList=n[2-4],vm", "NodeList=(null)"),
+            Err(Unusable::Missing("NodeList"))
+        );
         let job = without("mem=2800M,", "").expect("memory is not always accounted for");
         assert_eq!(job.memory_bytes, None);
         let newer = without(" TRES=", " ReqTRES=cpu=1,mem=1M AllocTRES=").expect("as of 23.02");

@@ -1,9 +1,9 @@
-// Counts where block requests begin, in the kernel: one program on the tracepoint
-// block:block_rq_issue, compiled by build.rs with clang. It needs no header of any kernel.
+// Counts block requests in the kernel where they begin: programs on the tracepoint
+// block:block_rq_issue, compiled by `scripts/bpf`. They need no header of any kernel.
 //
 // Requests are counted by device, and by device and region in one of two tables of fixed size. User
-// space reads one table and clears it while the other one counts (see ../block_access.rs, which has
-// the same constants and the same layout). Nothing here can grow, wait or fail.
+// space reads and clears one table while the other counts (see ../src/block_access/counter.rs,
+// which has the same constants and the same layout). Nothing here can grow, wait or fail.
 
 typedef unsigned int u32;
 typedef unsigned long long u64;
@@ -11,7 +11,7 @@ typedef unsigned long long u64;
 #define SECTION(name) __attribute__((section(name), used))
 #define INLINE static inline __attribute__((always_inline))
 
-// Rows of a table: SETS of WAYS. A request looks at the rows of one set only.
+// Rows of a table: SETS of WAYS. A request uses only the rows of one set.
 #define SETS 128
 #define WAYS 8
 // 1 MiB, in sectors of 512 bytes.
@@ -46,7 +46,7 @@ struct devices {
 
 struct settings {
     u64 active; // the table that counts: 0 or 1
-    u64 mask; // one request in mask + 1 is looked at; mask + 1 is a power of two
+    u64 mask; // one request in mask + 1 is sampled; mask + 1 is a power of two
 };
 
 struct map_definition SECTION("maps") TABLES = {
@@ -59,9 +59,10 @@ struct map_definition SECTION("maps") SETTINGS = {
 static void *(*const map_lookup)(void *map, const void *key) = (void *)1;
 static u32 (*const random32)(void) = (void *)7;
 
-// The fields of the tracepoint's record that are used; they have been at these places since 2.6.33.
-// build.rs cannot know the running kernel: user space compares them with its `format` file. What kind
-// of request it is (`rwbs`) stands at RWBS, which moved once.
+// The fields of the tracepoint's record that are used. They have been at these places since 2.6.33.
+// The compiler does not know the running kernel, so user space compares them with its `format`
+// file. The kind of request (`rwbs`) has moved once, so there is a program for each of its two
+// places.
 struct issued {
     u64 common;
     u32 device;
@@ -80,7 +81,7 @@ INLINE struct device *find_device(struct devices *devices, u64 number) {
         if (entry->number == number)
             return entry;
         if (entry->number == 0) {
-            // Whoever comes first has it; the same device may come first on another processor.
+            // The first device takes the entry; on another processor that may be the same device.
             u64 owner = __sync_val_compare_and_swap(&entry->number, 0, number);
             if (owner == 0 || owner == number)
                 return entry;
@@ -89,9 +90,9 @@ INLINE struct device *find_device(struct devices *devices, u64 number) {
     return 0;
 }
 
-// Adds to the row of `key`. A set that is full gives its smallest row away with the odds of
-// 1 / (count + 1): what comes once seldom drives out what comes often. A row counts only what came
-// since it was given to its key, so it never says too much.
+// Adds to the row of `key`. A full set gives its smallest row away with a probability of 1 / (count
+// + 1), so a key that comes once seldom replaces one that comes often. A row counts only requests
+// since it was given to its key, so its count is never too high.
 INLINE void count(struct table *table, u64 key, u64 weight) {
     u64 first = ((key * 0x9e3779b97f4a7c15ull) >> 57) % SETS * WAYS;
     struct row *least = &table->rows[first];
@@ -115,7 +116,7 @@ INLINE void count(struct table *table, u64 key, u64 weight) {
 
 INLINE int issued(struct issued *request, char kind) {
     u32 zero = 0;
-    // Reads and writes of something; neither discards nor flushes.
+    // Only reads and writes with data count, not discards and flushes.
     if (request->sectors == 0 || (kind != 'R' && kind != 'W'))
         return 0;
     struct settings *settings = map_lookup(&SETTINGS, &zero);
@@ -142,7 +143,7 @@ INLINE int issued(struct issued *request, char kind) {
     return 0;
 }
 
-// `rwbs` at 34, behind the priority that newer kernels tell.
+// `rwbs` at 34, after the priority that newer kernels report.
 SECTION("tracepoint/block/block_rq_issue")
 int issued_at_34(struct issued *request) { return issued(request, request->rest[2]); }
 

@@ -1,11 +1,11 @@
-//! What a tick of each sensor costs on this machine, and how many facts it yields.
+//! Measures the cost of a tick of each sensor on this machine, and counts the facts that it yields.
 //!
 //! ```sh
-//! cargo run --release -p skopos-sense --example cost [TICKS [PAUSE_MS]]
+//! cargo run --release -p skopos-sense --example sense_cost [TICKS [PAUSE_MS]]
 //! ```
 //!
-//! Without a pause everything is in the caches of the core; with one of 1000 the numbers are what
-//! an agent pays that looks each second.
+//! Without a pause everything is in the caches of the core. With a pause of 1000 the numbers are
+//! those of an agent that polls each second.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ use skopos_model::schema::Metric;
 use skopos_model::{Scalar, Structured};
 use skopos_sense::{FactId, Root, Sink, Tick, open_all};
 
-/// Takes facts as a segment would, less the sharing.
+/// Receives facts like a segment, but does not share them.
 #[derive(Default)]
 struct Table {
     last: Vec<Option<Scalar>>,
@@ -47,7 +47,8 @@ fn main() {
     let ticks: u32 = args.next().unwrap_or(2000);
     let pause = Duration::from_millis(args.next().unwrap_or(0).into());
     let mut opened = open_all(&Root::default());
-    // These wait for a program, minutes or seconds apart, and here thousands of times.
+    // These sensors run a program, minutes or seconds apart; here they would run it thousands of
+    // times.
     opened.sensors.retain(|sensor| !["smart", "slurm"].contains(&sensor.family().name));
     let mut tables: Vec<Table> = opened.sensors.iter().map(|_| Table::default()).collect();
     let mut costs: Vec<Vec<Duration>> = vec![Vec::new(); tables.len()];

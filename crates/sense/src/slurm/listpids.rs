@@ -1,41 +1,43 @@
-//! What `scontrol listpids` says: which processes here belong to which job. It asks the steps on this
-//! node, not the controller.
+//! Parses the output of `scontrol listpids`: the processes of each job on this node. scontrol asks
+//! the steps on this node, and not the controller.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::parse;
 
-/// The most jobs of one node: one for each processor of the largest nodes that are shared by jobs.
+/// The most jobs of one node: one for each processor of the largest nodes that jobs share.
 pub(super) const MAX_JOBS: usize = 256;
 
-/// The most processes of all jobs together: their files are read at each poll, at about 20 us each.
+/// The most processes of all jobs together. Their files are read at each poll, at about 20 us each.
 const MAX_PROCESSES: usize = 8192;
 
-/// What runs here of one job.
+/// The part of a job that runs here.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Local {
+pub(super) struct LocalJob {
     pub(super) pids: Vec<u32>,
-    /// Tasks of steps: pairs of step and local task. The batch script is one if there is no other.
+    /// Tasks of steps: pairs of step and local task. The batch script counts as a task if there is
+    /// no other.
     pub(super) tasks: u64,
 }
 
-/// What runs here of all jobs.
+/// The parts of all jobs that run here.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Listed {
-    pub(super) jobs: BTreeMap<u32, Local>,
-    /// Jobs and processes beyond what there is room for.
+pub(super) struct LocalJobs {
+    pub(super) jobs: BTreeMap<u32, LocalJob>,
+    /// Number of jobs and processes beyond the limits.
     pub(super) left_out: usize,
 }
 
-/// "PID JOBID STEPID LOCALID GLOBALID", and a line a process; `-` for what is no task itself. `None`
-/// without the heading: then it did not get so far.
-pub(super) fn parse(text: &[u8]) -> Option<Listed> {
+/// Parses a heading "PID JOBID STEPID LOCALID GLOBALID" and a line for each process, with `-` where
+/// the process itself is not a task. Returns `None` without the heading: scontrol then failed
+/// earlier.
+pub(super) fn parse(text: &[u8]) -> Option<LocalJobs> {
     let mut lines = parse::lines(text);
     let heading: Vec<_> = parse::words(lines.next()?).take(4).collect();
     if heading != [&b"PID"[..], b"JOBID", b"STEPID", b"LOCALID"] {
         return None;
     }
-    let mut listed = Listed::default();
+    let mut listed = LocalJobs::default();
     let mut processes = 0;
     let mut tasks: BTreeMap<u32, BTreeSet<(&[u8], u32)>> = BTreeMap::new();
     for line in lines {
@@ -87,14 +89,14 @@ mod tests {
     }
 
     #[test]
-    fn no_steps_are_a_heading_and_an_error_is_none() {
+    fn no_steps_are_a_heading_and_an_error_has_none() {
         assert_eq!(jobs(b"PID      JOBID    STEPID   LOCALID GLOBALID\n"), []);
         assert_eq!(parse(b""), None);
         assert_eq!(parse(b"scontrol: error\n"), None);
     }
 
     #[test]
-    fn odd_lines_are_passed_over_and_too_many_counted() {
+    fn odd_lines_are_skipped_and_too_many_are_counted() {
         let odd =
             b"PID JOBID STEPID LOCALID GLOBALID\n\nx 1\n5\n5 x\n-1 2 3\n5 99999999999 0 0 0\n6 8\n";
         assert_eq!(jobs(odd), [(8, vec![6], 0)]);

@@ -1,9 +1,9 @@
-//! The socket between this node and others, and the thread that reads from it.
+//! The UDP socket between this node and others, and the thread that reads from it.
 //!
-//! Answers must leave at once, not at the next poll, and an arrival must be timed when it arrives.
-//! The kernel's own timestamps of arrivals need ancillary data that is only to be had with unsafe
-//! code. So one thread, which exists only if peers are configured, sleeps until a datagram is there. It
-//! ends when the last sensor that uses the line is gone.
+//! Answers must leave at once and not at the next poll, and an arrival must be timed when it
+//! happens. The kernel's own timestamps of arrivals come as ancillary data, which needs unsafe
+//! code. So a thread sleeps until a datagram arrives. It exists only if peers are configured, and
+//! ends when the last sensor that uses the endpoint is gone.
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::io;
@@ -23,20 +23,20 @@ use super::datagram::{DATAGRAM_BYTES, Datagram, Name, Times};
 use super::settings::{MAX_PEERS, PeerSettings};
 use crate::clock;
 
-/// The most answers a second: four times what [`MAX_PEERS`] nodes ask for by default. At some 12 us each,
-/// strangers cannot make this node spend more than a fortieth of a core on them.
+/// The most answers a second: four times the probes that [`MAX_PEERS`] nodes send by default. An
+/// answer takes some 12 us, so strangers can use at most a fortieth of a core of this node.
 const MAX_ANSWERS: u32 = 2048;
 
-/// The most datagrams read in a second, whatever they are. The kernel drops what comes beyond, and
-/// counts it (`udp/receive_buffer_errors_total`).
+/// The most datagrams of any kind that are read in a second. The kernel drops the others, and
+/// counts them (`udp/receive_buffer_errors_total`).
 const MAX_DATAGRAMS: u32 = 4 * MAX_ANSWERS;
 
-/// The thread's stack: it holds a datagram and a few frames.
+/// The stack of the thread, which holds a datagram and a few frames.
 const STACK_BYTES: usize = 128 << 10;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// What the family `responder` publishes.
+/// The counts that the family `responder` publishes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Traffic {
     pub(crate) answered: u64,
@@ -45,17 +45,17 @@ pub(crate) struct Traffic {
     pub(crate) unasked: u64,
 }
 
-/// What polls and the thread share.
+/// The state that polls and the thread share.
 pub(crate) struct State {
     /// In the order of the settings.
     pub(crate) contacts: Vec<Contact>,
     pub(crate) traffic: Traffic,
-    /// Why the thread ended, if it did.
+    /// The reason why the thread ended, if it ended.
     failure: Option<io::ErrorKind>,
 }
 
-/// The socket, the thread and what they know. Dropping it ends the thread.
-pub(crate) struct Line {
+/// The socket, its thread and their state. Dropping it ends the thread.
+pub(crate) struct Endpoint {
     shared: Arc<Shared>,
     /// Closing it wakes the thread, which then ends.
     hangup: Option<UnixStream>,
@@ -65,14 +65,14 @@ pub(crate) struct Line {
 struct Shared {
     socket: UdpSocket,
     node: Name,
-    /// Nobody is answered on a socket that is there to ask only.
+    /// True if the socket answers probes; one that is open only for asking does not.
     answers: bool,
     wall_clock: fn() -> Timestamp,
     nonces: RandomState,
     state: Mutex<State>,
 }
 
-impl Line {
+impl Endpoint {
     /// Opens the socket and starts the thread. The settings have been checked.
     pub(crate) fn open(settings: &PeerSettings) -> io::Result<Self> {
         let names = settings.peers.iter().map(|(name, _)| Name::new(name.as_bytes()));
@@ -97,7 +97,7 @@ impl Line {
         Ok(Self { shared, hangup: Some(hangup), thread: Some(thread) })
     }
 
-    /// What is known now.
+    /// Returns the state, locked.
     ///
     /// # Errors
     /// The thread ended, for this reason.
@@ -109,12 +109,12 @@ impl Line {
         }
     }
 
-    /// Both clocks.
+    /// Reads both clocks.
     pub(crate) fn clocks(&self) -> Clocks {
         self.shared.clocks()
     }
 
-    /// Sends a probe to `address`, with this sequence.
+    /// Sends a probe with this sequence number to `address`.
     pub(crate) fn send_probe(&self, address: SocketAddr, sequence: u64) -> io::Result<()> {
         let Shared { socket, node, .. } = &*self.shared;
         let nonce = self.shared.nonce(sequence);
@@ -122,7 +122,7 @@ impl Line {
         socket.send_to(&probe.encode(), self.reachable(address)).map(drop)
     }
 
-    /// The address as the socket takes it: one for IPv6 reaches IPv4 by mapped addresses.
+    /// Returns the address as the socket takes it: an IPv6 socket reaches IPv4 by mapped addresses.
     fn reachable(&self, address: SocketAddr) -> SocketAddr {
         match (self.shared.socket.local_addr(), address.ip()) {
             (Ok(SocketAddr::V6(_)), IpAddr::V4(ip)) => {
@@ -133,22 +133,22 @@ impl Line {
     }
 }
 
-impl Drop for Line {
+impl Drop for Endpoint {
     fn drop(&mut self) {
         self.hangup.take();
         if let Some(thread) = self.thread.take() {
-            // It has nothing to say; a panic in it has been told by the panic hook.
+            // The thread returns nothing, and the panic hook has reported a panic.
             let _ = thread.join();
         }
     }
 }
 
-/// Which probe of which peer a sequence stands for.
+/// Returns the sequence number of a probe, which contains the peer's index.
 pub(crate) fn sequence(round: u64, peer: usize) -> u64 {
     round.wrapping_mul(MAX_PEERS as u64).wrapping_add(peer as u64)
 }
 
-/// Any port, for a node that asks and does not answer.
+/// Any port, for a node that probes and does not answer.
 fn any_address(settings: &PeerSettings) -> SocketAddr {
     match settings.peers.iter().any(|(_, address)| address.is_ipv6()) {
         true => SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), 0),
@@ -156,7 +156,7 @@ fn any_address(settings: &PeerSettings) -> SocketAddr {
     }
 }
 
-/// What was read and answered in the present second.
+/// Datagrams read and answers sent in the present second.
 #[derive(Default)]
 struct Quota {
     since: Duration,
@@ -165,7 +165,7 @@ struct Quota {
 }
 
 impl Quota {
-    /// Counts one more datagram at `now`; returns how long to wait first, if there were too many.
+    /// Counts a datagram at `now`. Returns the time to wait first, if there were too many.
     fn count(&mut self, now: Duration) -> Option<Duration> {
         let age = now.saturating_sub(self.since);
         if age >= SECOND {
@@ -175,7 +175,7 @@ impl Quota {
         (self.datagrams > MAX_DATAGRAMS).then(|| SECOND.saturating_sub(age))
     }
 
-    /// True if one more may be answered.
+    /// Returns true if another probe may be answered.
     fn take_answer(&mut self) -> bool {
         self.answers += 1;
         self.answers <= MAX_ANSWERS
@@ -184,19 +184,19 @@ impl Quota {
 
 impl Shared {
     fn state(&self) -> MutexGuard<'_, State> {
-        // Counts and times are whole after each statement.
+        // Counts and times are consistent after each statement.
         unpoisoned(self.state.lock())
     }
 
-    /// The system time first: what passes in between then widens the bound of an offset by as much
-    /// as it is wrong.
+    /// Reads the system time first: the time in between then widens the bound of an offset by as
+    /// much as it makes the offset wrong.
     fn clocks(&self) -> Clocks {
         let wall_nanos = (self.wall_clock)().as_nanos();
         let monotonic = clock::now(ClockId::Monotonic).unsigned_abs();
         Clocks { monotonic: Duration::from_nanos(monotonic), wall_nanos }
     }
 
-    /// Who has not seen the probe cannot guess it, and so cannot answer it.
+    /// Returns a number that only a receiver of the probe knows, so that others cannot answer it.
     fn nonce(&self, sequence: u64) -> u64 {
         self.nonces.hash_one(sequence)
     }
@@ -209,7 +209,7 @@ impl Shared {
 
     fn read_until_failure(&self, hung_up: &UnixStream) -> io::Result<()> {
         let mut quota = Quota::default();
-        // One byte more than a datagram has: what is longer is seen to be.
+        // One byte more than a datagram, so that a longer one is recognised.
         let mut buffer = [0; DATAGRAM_BYTES + 1];
         loop {
             let mut waited =
@@ -276,7 +276,8 @@ impl Shared {
     }
 }
 
-/// Errors after which the socket can be read again. An ICMP message to a probe is such a one.
+/// Returns true for errors after which the socket can be read again, such as an ICMP message to a
+/// probe.
 fn is_passing(e: &io::Error) -> bool {
     use io::ErrorKind::*;
     matches!(
@@ -290,7 +291,7 @@ fn is_passing(e: &io::Error) -> bool {
     )
 }
 
-/// Waits, but not for a line that nobody holds any longer.
+/// Waits, but ends early when the endpoint is dropped.
 fn rest(hung_up: &UnixStream, pause: Duration) -> io::Result<()> {
     let pause = Timespec::try_from(pause).map_err(io::Error::other)?;
     match poll(&mut [PollFd::new(hung_up, PollFlags::IN)], Some(&pause)) {
@@ -304,7 +305,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_flood_is_read_and_answered_in_bounds() {
+    fn a_flood_is_read_and_answered_within_bounds() {
         let mut quota = Quota::default();
         let start = Duration::from_secs(100);
         let pauses = (0..MAX_DATAGRAMS + 3).filter_map(|_| quota.count(start)).collect::<Vec<_>>();
@@ -319,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn sequences_lead_back_to_their_peer() {
+    fn a_sequence_number_leads_back_to_its_peer() {
         for (round, peer) in [(0, 0), (7, 511), (u64::MAX / 3, 12)] {
             assert_eq!(sequence(round, peer) % MAX_PEERS as u64, peer as u64);
         }
