@@ -5,7 +5,7 @@ use std::fs;
 use skopos_model::task::{Host, Rank};
 
 /// The machine as it is.
-pub(crate) fn here() -> Host {
+pub(crate) fn describe() -> Host {
     let uname = rustix::system::uname();
     let cores = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
     Host {

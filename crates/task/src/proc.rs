@@ -40,11 +40,11 @@ pub(crate) struct Stat {
     /// When it started, in ticks since the machine did.
     pub(crate) started_ticks: u64,
     /// A thread of the kernel, without a program.
-    pub(crate) is_kernels: bool,
+    pub(crate) is_kernel_thread: bool,
 }
 
 /// `PF_KTHREAD` of the kernel's flags.
-const KERNELS: u64 = 0x0020_0000;
+const KERNEL_THREAD: u64 = 0x0020_0000;
 
 /// From `/proc/PID/status`.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -134,7 +134,7 @@ fn parse_stat(text: &[u8]) -> Option<Stat> {
         is_zombie: matches!(fields.first(), Some(&"Z" | &"X")),
         is_stopped: matches!(fields.first(), Some(&"T" | &"t")),
         started_ticks: whole(22)?,
-        is_kernels: whole(9)? & KERNELS != 0,
+        is_kernel_thread: whole(9)? & KERNEL_THREAD != 0,
     })
 }
 

@@ -15,7 +15,10 @@ use std::collections::BTreeMap;
 
 use skopos_model::task::{Completeness, ExitType, Host, Identity, Process, Summary};
 
-use super::{ImportError, Imported, MAX_LISTED, Readings, base_name, ended, xml, yaml};
+use super::error::ImportError;
+use super::imported::{Imported, MAX_LISTED, Readings, base_name, ended};
+use super::record::{Record, number};
+use super::{xml, yaml};
 
 /// As a method, and in errors.
 const NAME: &str = "kickstart";
@@ -29,69 +32,6 @@ const BLOCK_BYTES: f64 = 512.0;
 
 const WAITED: &str = "of the first process and all that was waited for; orphans are missing";
 const LARGEST: &str = "of the largest single process";
-
-/// A record: its fields by their path, as in the YAML.
-#[derive(Debug, Default)]
-pub(super) struct Record {
-    fields: BTreeMap<String, String>,
-    arguments: Vec<String>,
-    processes: Vec<BTreeMap<String, String>>,
-    /// The last entry of `mainjob.procs` that a field belonged to.
-    process: String,
-}
-
-impl Record {
-    /// A field. The first of a name counts: what the job wrote comes later in the record.
-    pub(super) fn field(&mut self, path: String, value: String) {
-        if let Some(rest) = path.strip_prefix("mainjob.procs.") {
-            let Some((id, key)) = rest.split_once('.') else { return };
-            if self.process != id || self.processes.is_empty() {
-                id.clone_into(&mut self.process);
-                self.proc_begins();
-            }
-            self.process_field(key, value);
-        } else if let Some(key) = path.strip_prefix("mainjob.proc.") {
-            self.process_field(key, value);
-        } else if !path.starts_with("files.") && !path.starts_with("environment.") {
-            self.fields.entry(path).or_insert(value);
-        }
-    }
-
-    /// One of a list.
-    pub(super) fn item(&mut self, path: &str, value: String) {
-        if path == "mainjob.argument_vector" {
-            self.arguments.push(value);
-        }
-    }
-
-    /// What follows belongs to another process.
-    pub(super) fn proc_begins(&mut self) {
-        self.processes.push(BTreeMap::new());
-    }
-
-    fn process_field(&mut self, key: &str, value: String) {
-        if let Some(process) = self.processes.last_mut() {
-            process.entry(key.to_owned()).or_insert(value);
-        }
-    }
-
-    fn text(&self, path: &str) -> String {
-        self.fields.get(path).cloned().unwrap_or_default()
-    }
-
-    fn number(&self, path: &str) -> Option<f64> {
-        number(&self.fields, path)
-    }
-
-    /// True if something follows the job, so that its last value is not cut off.
-    fn is_whole(&self) -> bool {
-        self.fields.contains_key("cwd") || self.fields.contains_key("mainjob.end")
-    }
-}
-
-fn number(fields: &BTreeMap<String, String>, path: &str) -> Option<f64> {
-    fields.get(path)?.parse().ok().filter(|v: &f64| v.is_finite() && *v >= 0.0)
-}
 
 /// Reads the records of a file, YAML or XML.
 ///

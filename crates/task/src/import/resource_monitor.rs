@@ -12,7 +12,8 @@ use skopos_model::task::{
     Completeness, Crossing, ExitType, Host, Identity, Limit, LimitSet, Summary, resource,
 };
 
-use super::{ImportError, Imported, Readings, base_name, ended};
+use super::error::ImportError;
+use super::imported::{Imported, Readings, base_name, ended};
 
 /// As a method, and in errors.
 const NAME: &str = "resource_monitor";

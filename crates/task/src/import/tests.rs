@@ -1,3 +1,6 @@
+use skopos_model::SplitMix64;
+use skopos_model::task::{Completeness, ExitType, RESOURCES};
+
 use super::*;
 
 const SIGNAL: &str = include_str!("../../tests/data/import/resource_monitor-signal.json");
@@ -126,17 +129,6 @@ fn what_is_no_report_is_refused() {
     assert!(matches!(import(&OLD[..cut]), Err(ImportError::Truncated(1))));
 }
 
-/// A number that differs from run to run, and the same ones in each.
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, end: usize) -> usize {
-        self.0 =
-            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) as usize % end.max(1)
-    }
-}
-
 /// Whatever it becomes, it is a report whose numbers are numbers and that has each resource.
 fn check(text: &str) {
     let Ok(all) = import(text) else { return };
@@ -189,19 +181,19 @@ fn changed_anywhere_it_does_not_panic() {
         "é",
         "\u{0}",
     ];
-    let mut dice = Dice(7);
+    let mut random = SplitMix64::new(7);
     for round in 0..4000 {
         let mut text = ALL[round % ALL.len()].to_owned();
-        for _ in 0..=dice.below(4) {
-            let mut begin = dice.below(text.len());
-            let mut end = (begin + dice.below(6)).min(text.len());
+        for _ in 0..=random.below(4) {
+            let mut begin = random.below(text.len());
+            let mut end = (begin + random.below(6)).min(text.len());
             while !text.is_char_boundary(begin) {
                 begin -= 1;
             }
             while !text.is_char_boundary(end) {
                 end += 1;
             }
-            text.replace_range(begin..end, PARTS[dice.below(PARTS.len())]);
+            text.replace_range(begin..end, PARTS[random.below(PARTS.len())]);
         }
         check(&text);
     }

@@ -1,7 +1,7 @@
 //! Kickstart's XML of older versions: elements and attributes, which is all that is wanted of it. Names
 //! of fields are those of its YAML, so that both are understood at one place.
 
-use super::kickstart::Record;
+use super::record::Record;
 
 /// Deeper elements than any that is wanted end the reading: a text of nothing but beginnings.
 const MAX_DEPTH: usize = 64;
@@ -93,7 +93,7 @@ impl<'a> Reader<'a> {
             ["mainjob", "status", "failure"] => "mainjob.status.failure_",
             ["mainjob", "statcall", "file"] => "mainjob.executable.file_",
             ["mainjob", "proc"] => {
-                record.proc_begins();
+                record.begin_process();
                 "mainjob.proc."
             }
             ["machine", "uname"] => "machine.uname_",

@@ -2,7 +2,7 @@
 //! with colons and quotes stand bare, and traces of XML stand in it. What is wanted of it are plain
 //! fields at known places, and these are found by their indentation.
 
-use super::kickstart::Record;
+use super::record::Record;
 
 /// How a record begins.
 const BEGIN: &str = "- invocation:";

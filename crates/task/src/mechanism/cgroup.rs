@@ -4,8 +4,8 @@
 //! Needs to be allowed to make a group below one's own: root, or a user to whom it was delegated. What
 //! a group was charged for has page cache in it, so its peak is no need of the task's.
 
-mod handed;
-mod named;
+mod delegation;
+mod group_name;
 
 use std::ffi::CString;
 use std::fs::{self, File};
@@ -17,10 +17,10 @@ use std::time::Duration;
 
 use skopos_model::task::{Completeness, Crossing, Limit, Limits};
 
-use self::handed::Handed;
-use self::named::sweep;
+use self::delegation::Delegation;
+use self::group_name::sweep;
 use super::{Launch, Mechanism};
-use crate::seen::{Offer, Seen};
+use crate::ledger::{Ledger, Offer};
 use crate::sys::Pid;
 
 /// The name in reports.
@@ -42,7 +42,7 @@ pub(crate) struct Cgroup {
     limits: Limits,
     groups: Vec<Group>,
     /// What groups above were made to hand down.
-    handed: Vec<Handed>,
+    delegation: Vec<Delegation>,
     /// Why one hands nothing down.
     not_handed: Option<String>,
 }
@@ -67,8 +67,8 @@ impl Group {
 
 impl Cgroup {
     pub(crate) fn new(limits: &Limits) -> Self {
-        let (groups, handed) = (Vec::new(), Vec::new());
-        Self { limits: limits.clone(), groups, handed, not_handed: None }
+        let (groups, delegation) = (Vec::new(), Vec::new());
+        Self { limits: limits.clone(), groups, delegation, not_handed: None }
     }
 
     /// Has groups of version 2 hand down what the limits need.
@@ -81,8 +81,8 @@ impl Cgroup {
         if is_limited("threads_max") || is_limited("processes_max") {
             wanted.push("pids");
         }
-        match Handed::down(parent, &wanted) {
-            Ok(handed) => self.handed.extend(handed),
+        match Delegation::down(parent, &wanted) {
+            Ok(delegation) => self.delegation.extend(delegation),
             Err(why) => self.not_handed = Some(why),
         }
     }
@@ -158,7 +158,7 @@ impl Mechanism for Cgroup {
         NAME
     }
 
-    fn joins(&self) -> Result<(), &'static str> {
+    fn can_attach(&self) -> Result<(), &'static str> {
         Err("it has the groups that it was started in, and others may be in them")
     }
 
@@ -169,7 +169,7 @@ impl Mechanism for Cgroup {
         for parent in parents(&own, &mounts) {
             sweep(&parent);
             self.hand_down(&parent);
-            let folder = parent.join(named::own(named::TASK)?);
+            let folder = parent.join(group_name::own(group_name::TASK)?);
             match fs::create_dir(&folder) {
                 Ok(()) => self.groups.push(Group { folder, parent }),
                 Err(e) => {
@@ -195,7 +195,7 @@ impl Mechanism for Cgroup {
 
     /// A child that is not in its groups by now is put in by the monitor, which waits for the kernel then. A
     /// group that it cannot be put into has nothing to tell.
-    fn attach(&mut self, root: Pid, _seen: &mut Seen) -> io::Result<()> {
+    fn attach(&mut self, root: Pid, _ledger: &mut Ledger) -> io::Result<()> {
         let mut refused = None;
         self.groups.retain(|group| match group.take(root) {
             Ok(()) => true,
@@ -212,7 +212,7 @@ impl Mechanism for Cgroup {
         }
     }
 
-    fn crossings(&mut self, _seen: &Seen) -> Vec<Crossing> {
+    fn crossings(&mut self, _ledger: &Ledger) -> Vec<Crossing> {
         let mut crossings = Vec::new();
         let limit = |name| self.limits.iter().find(|limit: &Limit| limit.resource.name == name);
         if let Some(limit) = limit("resident_bytes_max").filter(|_| self.oom_kills() > 0) {
@@ -229,7 +229,7 @@ impl Mechanism for Cgroup {
         crossings
     }
 
-    fn gives(&self) -> Option<String> {
+    fn provides(&self) -> Option<String> {
         let (memory, pids) = (self.memory_max().is_some(), self.with("pids.max").is_some());
         let mut told = "processor time of all".to_owned();
         if self.charged_max().is_some() {
@@ -257,7 +257,7 @@ impl Mechanism for Cgroup {
         Some(told)
     }
 
-    fn keeps(&self, resource: &str) -> bool {
+    fn enforces(&self, resource: &str) -> bool {
         resource == "resident_bytes_max" && self.memory_max().is_some()
     }
 
@@ -265,7 +265,7 @@ impl Mechanism for Cgroup {
         self.with("cgroup.kill").is_some_and(|path| fs::write(path, "1").is_ok())
     }
 
-    fn finish(&mut self, seen: &mut Seen) {
+    fn finish(&mut self, ledger: &mut Ledger) {
         let nanos = |value: u64| value as f64 / 1e9;
         let micros = |value: u64| value as f64 / 1e6;
         let cpu = self.number("cpuacct.usage").map(nanos);
@@ -284,7 +284,10 @@ impl Mechanism for Cgroup {
             _ => Some(format!("{left} processes of the task run on")),
         };
         if self.charged_max().is_none() {
-            seen.cannot("cgroup_bytes_max", "its control group has no controller `memory`");
+            ledger.offers.mark_unavailable(
+                "cgroup_bytes_max",
+                "its control group has no controller `memory`",
+            );
         }
         let stalled =
             Some("time in which at least one thread waited; two that wait together count once");
@@ -303,7 +306,9 @@ impl Mechanism for Cgroup {
             let completeness = if left.is_some() { least } else { completeness };
             let of_it = reason.map(str::to_owned);
             let reason = left.clone().filter(|_| reason != stalled).or(of_it);
-            seen.offer(name, Offer { method: NAME, value, completeness, error_bound, reason });
+            ledger
+                .offers
+                .add(name, Offer { method: NAME, value, completeness, error_bound, reason });
         }
     }
 }
@@ -311,7 +316,7 @@ impl Mechanism for Cgroup {
 impl Drop for Cgroup {
     fn drop(&mut self) {
         // Where controllers are handed down no process may be put back.
-        self.handed.clear();
+        self.delegation.clear();
         for Group { folder, parent } in &self.groups {
             remove(folder, parent);
         }

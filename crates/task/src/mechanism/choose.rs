@@ -11,7 +11,7 @@ use super::connector::{self, Connector};
 use super::energy::{self, Energy};
 use super::fanotify::{self, Fanotify};
 use super::inotify::{self, Inotify};
-use super::nested::{self, Inside};
+use super::nested::{self, NestedMonitors};
 use super::nvml::{self, Nvml};
 use super::perf::{self, Perf};
 use super::preload::{self, Preload};
@@ -22,15 +22,15 @@ use super::taskstats::{self, Taskstats};
 use super::tree::{self, Tree};
 use super::wait4::{self, Wait4};
 use super::{Launch, Mechanism};
-use crate::monitor::Order;
+use crate::ledger::Ledger;
+use crate::order::Order;
 use crate::proc;
-use crate::seen::Seen;
 use crate::sys::Pid;
 
 /// The level that is taken if none is asked for: every process at its birth and end.
 const USUAL_LEVEL: u8 = 2;
 
-const TOLD_BY_BPF: &str = "bpf tells of births and ends";
+const TRACKED_BY_BPF: &str = "bpf tells of births and ends";
 
 const FILES_BY_BPF: &str = "`bpf` tells of the files";
 
@@ -67,16 +67,16 @@ pub struct Choice {
 }
 
 /// The mechanisms of one run.
-pub(crate) struct Team {
+pub(crate) struct MechanismSet {
     pub(crate) level: u8,
     pub(crate) mechanisms: Vec<Box<dyn Mechanism>>,
     pub(crate) uses: Vec<MechanismUse>,
     pub(crate) launch: Launch,
     only: Option<Vec<String>>,
     /// The task runs already.
-    is_found: bool,
+    is_attach: bool,
     /// What is done with each file is told by BPF.
-    has_files: bool,
+    counts_files: bool,
 }
 
 /// Why nobody is told how a task ended that is neither a child nor traced.
@@ -84,72 +84,68 @@ const NOT_WAITED_FOR: &str = "it is not the monitor's child, and it is not trace
 
 /// What would be used here for an order, without running it.
 pub fn choose(order: &Order) -> Choice {
-    let Team { level, uses, .. } = gather(order);
+    let MechanismSet { level, uses, .. } = select(order);
     Choice { level, uses }
 }
 
 /// Prepares what can be used.
-pub(crate) fn gather(order: &Order) -> Team {
+pub(crate) fn select(order: &Order) -> MechanismSet {
     let wanted = order.level.unwrap_or(USUAL_LEVEL);
-    let mut team = Team {
+    let mut set = MechanismSet {
         level: 1,
         mechanisms: Vec::new(),
         uses: Vec::new(),
         launch: Launch::default(),
         only: order.only.clone(),
-        is_found: order.attach.is_some(),
-        has_files: false,
+        is_attach: order.attach.is_some(),
+        counts_files: false,
     };
     // Who tells of all comes first: it has those in its sums, too, that nobody waits for.
-    let is_told = team.add_teller(wanted, order);
-    team.add(
+    let is_tracked = set.add_tracker(wanted, order);
+    set.add(
         wait4::NAME,
         "processor time, faults and bytes of all that ended, exact",
         Box::new(Wait4),
     );
-    team.level = if team.has_files { 3 } else { 1 + u8::from(is_told) };
-    if order.attach.is_some() && !team.traces() {
-        team.gave_up(wait4::NAME, NOT_WAITED_FOR);
+    set.level = if set.counts_files { 3 } else { 1 + u8::from(is_tracked) };
+    if order.attach.is_some() && !set.traces() {
+        set.disable(wait4::NAME, NOT_WAITED_FOR);
     }
-    let looks = if is_told {
+    let looks = if is_tracked {
         "values between births and ends"
     } else {
         "processes, memory and bytes, now and then"
     };
-    team.add(procfs::NAME, looks, Box::new(Procfs::new(!is_told, &order.limits)));
-    team.add_or_why(
+    set.add(procfs::NAME, looks, Box::new(Procfs::new(!is_tracked, &order.limits)));
+    set.try_add(
         cgroup::NAME,
         "processor time of all, the group's memory, limits that the kernel keeps",
         Box::new(Cgroup::new(&order.limits)),
     );
-    team.add_taskstats(wanted);
-    team.add_perf(wanted);
-    team.add_seccomp(wanted, order);
-    team.add_preload(wanted);
+    set.add_taskstats(wanted);
+    set.add_perf(wanted);
+    set.add_seccomp(wanted, order);
+    set.add_preload(wanted);
     let energy = Box::new(Energy::new(Path::new(energy::POWERCAP)));
-    team.add_or_why(energy::NAME, "what the processors count of the machine's energy", energy);
+    set.try_add(energy::NAME, "what the processors count of the machine's energy", energy);
     let nvml = Box::new(Nvml::new(nvml::LIBRARY));
-    team.add_or_why(nvml::NAME, "GPUs on which the task has a context, and their memory", nvml);
-    team.add_opens(wanted, order);
+    set.try_add(nvml::NAME, "GPUs on which the task has a context, and their memory", nvml);
+    set.add_opens(wanted, order);
     let folders = watched(order);
     if folders.is_empty() {
-        team.left_out(tree::NAME, "no folder is watched: name some with --watch");
+        set.skip(tree::NAME, "no folder is watched: name some with --watch");
     } else {
-        team.add(
-            tree::NAME,
-            "files and space in the watched folders",
-            Box::new(Tree::new(folders)),
-        );
+        set.add(tree::NAME, "files and space in the watched folders", Box::new(Tree::new(folders)));
     }
     // The last: what it tells counts where nobody else knows all.
     let why = "what monitors inside the task saw, as a lower bound";
-    team.add_or_why(nested::NAME, why, Box::new(Inside::default()));
+    set.try_add(nested::NAME, why, Box::new(NestedMonitors::default()));
     if let Some(seconds) = order.limits.of("cpu_seconds").filter(|_| order.attach.is_none()) {
         // For a process that the monitor would be too late for, and in case it dies. A second more,
         // so that the monitor sees it first and can say so.
-        team.launch.cpu_seconds = Some(seconds.ceil() as u64 + 1);
+        set.launch.cpu_seconds = Some(seconds.ceil() as u64 + 1);
     }
-    team
+    set
 }
 
 /// Folders whose files count: those that were named; where files are limited, else the present one.
@@ -165,81 +161,81 @@ fn watched(order: &Order) -> Vec<PathBuf> {
     order.watch.clone()
 }
 
-impl Team {
+impl MechanismSet {
     fn add(&mut self, name: &str, why: &str, mechanism: Box<dyn Mechanism>) {
-        if !self.may_use(name) {
-            return self.left_out(name, NOT_NAMED);
+        if !self.is_allowed(name) {
+            return self.skip(name, NOT_NAMED);
         }
-        if let Err(why) = self.joins(&*mechanism) {
-            return self.left_out(name, why);
+        if let Err(why) = self.can_attach(&*mechanism) {
+            return self.skip(name, why);
         }
         self.mechanisms.push(mechanism);
         self.uses.push(MechanismUse { name: name.to_owned(), used: true, why: why.to_owned() });
     }
 
-    fn add_or_why(&mut self, name: &str, why: &str, mut mechanism: Box<dyn Mechanism>) {
-        if !self.may_use(name) {
-            return self.left_out(name, NOT_NAMED);
+    fn try_add(&mut self, name: &str, why: &str, mut mechanism: Box<dyn Mechanism>) {
+        if !self.is_allowed(name) {
+            return self.skip(name, NOT_NAMED);
         }
-        if let Err(why) = self.joins(&*mechanism) {
-            return self.left_out(name, why);
+        if let Err(why) = self.can_attach(&*mechanism) {
+            return self.skip(name, why);
         }
         match mechanism.prepare(&mut self.launch) {
             Ok(()) => {
-                let gives = mechanism.gives();
+                let gives = mechanism.provides();
                 self.add(name, gives.as_deref().unwrap_or(why), mechanism);
             }
-            Err(e) => self.left_out(name, &e.to_string()),
+            Err(e) => self.skip(name, &e.to_string()),
         }
     }
 
-    fn joins(&self, mechanism: &dyn Mechanism) -> Result<(), &'static str> {
-        if self.is_found { mechanism.joins() } else { Ok(()) }
+    fn can_attach(&self, mechanism: &dyn Mechanism) -> Result<(), &'static str> {
+        if self.is_attach { mechanism.can_attach() } else { Ok(()) }
     }
 
     /// Who tells of births and ends: one of them, for told twice they would count twice.
-    fn add_teller(&mut self, wanted: u8, order: &Order) -> bool {
+    fn add_tracker(&mut self, wanted: u8, order: &Order) -> bool {
         let by_bpf = self.add_bpf(wanted, order);
         if by_bpf {
-            self.left_out(ptrace::NAME, TOLD_BY_BPF);
+            self.skip(ptrace::NAME, TRACKED_BY_BPF);
         }
         let traces = !by_bpf && wanted >= 2 && self.add_ptrace();
-        let teller = match (by_bpf, traces) {
-            (true, _) => Some(TOLD_BY_BPF),
+        let tracker = match (by_bpf, traces) {
+            (true, _) => Some(TRACKED_BY_BPF),
             (_, true) => Some("ptrace tells of births and ends"),
             _ => None,
         };
-        self.add_connector(wanted, teller) || teller.is_some()
+        self.add_connector(wanted, tracker) || tracker.is_some()
     }
 
     fn add_bpf(&mut self, wanted: u8, order: &Order) -> bool {
         if wanted < 2 && !self.is_named(bpf::NAME) {
-            self.left_out(bpf::NAME, "level 1 was asked for");
+            self.skip(bpf::NAME, "level 1 was asked for");
             return false;
         }
         if self.is_named(seccomp::NAME) {
-            self.left_out(bpf::NAME, "`seccomp` needs ptrace, and one tells of births and ends");
+            self.skip(bpf::NAME, "`seccomp` needs ptrace, and one tells of births and ends");
             return false;
         }
         let limits = &order.limits;
         // To look at every system call is dearer than to count inside of the program, where that can be.
         let is_static = || order.command.first().is_some_and(|command| seccomp::is_static(command));
         let is_wanted = match self.only {
-            Some(_) => self.may_use(bpf::NAME) && !self.may_use(preload::NAME),
+            Some(_) => self.is_allowed(bpf::NAME) && !self.is_allowed(preload::NAME),
             None => is_static(),
         };
-        if wanted >= 3 && !self.is_found && is_wanted {
+        if wanted >= 3 && !self.is_attach && is_wanted {
             let why = "every process at its birth and end, opens, operations and bytes of each file and \
                        peer; nothing is stopped";
             let mut with_files = Bpf::new(limits, true);
             if with_files.prepare(&mut self.launch).is_ok() {
                 self.add(bpf::NAME, why, Box::new(with_files));
-                self.has_files = self.has(bpf::NAME);
-                return self.has_files;
+                self.counts_files = self.has(bpf::NAME);
+                return self.counts_files;
             }
         }
         let why = "every process at its birth and end, without stopping any: number, memory, bytes, status";
-        self.add_or_why(bpf::NAME, why, Box::new(Bpf::new(limits, false)));
+        self.try_add(bpf::NAME, why, Box::new(Bpf::new(limits, false)));
         self.has(bpf::NAME)
     }
 
@@ -253,8 +249,8 @@ impl Team {
     }
 
     fn add_ptrace(&mut self) -> bool {
-        if !self.may_use(ptrace::NAME) {
-            self.left_out(ptrace::NAME, NOT_NAMED);
+        if !self.is_allowed(ptrace::NAME) {
+            self.skip(ptrace::NAME, NOT_NAMED);
             return false;
         }
         match ptrace::may_trace() {
@@ -264,7 +260,7 @@ impl Team {
                 true
             }
             Err(why) => {
-                self.left_out(ptrace::NAME, &why);
+                self.skip(ptrace::NAME, &why);
                 false
             }
         }
@@ -272,24 +268,24 @@ impl Team {
 
     fn add_taskstats(&mut self, wanted: u8) {
         if wanted < 2 && !self.is_named(taskstats::NAME) {
-            return self.left_out(taskstats::NAME, "level 1 was asked for");
+            return self.skip(taskstats::NAME, "level 1 was asked for");
         }
-        let is_told = self.has(ptrace::NAME) || self.has(bpf::NAME);
-        if is_told && !proc::accounts_for_delays() && !self.is_named(taskstats::NAME) {
-            return self.left_out(taskstats::NAME, proc::NO_DELAYS);
+        let is_tracked = self.has(ptrace::NAME) || self.has(bpf::NAME);
+        if is_tracked && !proc::accounts_for_delays() && !self.is_named(taskstats::NAME) {
+            return self.skip(taskstats::NAME, proc::NO_DELAYS);
         }
         let why = "what every thread was delayed by: processor, storage, memory";
-        self.add_or_why(taskstats::NAME, why, Box::new(Taskstats::default()));
+        self.try_add(taskstats::NAME, why, Box::new(Taskstats::default()));
     }
 
     /// Counters make each birth dearer: they are there for those who ask.
     fn add_perf(&mut self, wanted: u8) {
         match perf::may_count() {
-            Err(why) => self.left_out(perf::NAME, &why),
+            Err(why) => self.skip(perf::NAME, &why),
             Ok(()) if wanted < 3 && !self.is_named(perf::NAME) => {
                 let why =
                     "instructions and cycles; dear for short processes, so at level 3 or named";
-                self.left_out(perf::NAME, why);
+                self.skip(perf::NAME, why);
             }
             Ok(()) if self.is_named(perf::NAME) || !perf::is_virtual() => {
                 let why = "instructions and cycles, processor time of what nobody waits for too";
@@ -303,31 +299,31 @@ impl Team {
     }
 
     /// True unless others were named.
-    fn may_use(&self, name: &str) -> bool {
+    fn is_allowed(&self, name: &str) -> bool {
         self.only.as_ref().is_none_or(|only| only.iter().any(|n| n == name))
     }
 
     /// True if it was named, rather than left to be chosen.
     fn is_named(&self, name: &str) -> bool {
-        self.only.is_some() && self.may_use(name)
+        self.only.is_some() && self.is_allowed(name)
     }
 
     /// It adds files to what level 2 tells; where that is not reached, the level stays as it is.
     fn add_preload(&mut self, wanted: u8) {
         if let Err(why) = preload::is_there() {
-            return self.left_out(preload::NAME, &why);
+            return self.skip(preload::NAME, &why);
         }
         if wanted < 3 && !self.is_named(preload::NAME) {
-            return self.left_out(preload::NAME, "files and peers one by one: at level 3 or named");
+            return self.skip(preload::NAME, "files and peers one by one: at level 3 or named");
         }
-        if self.has_files {
-            return self.left_out(preload::NAME, FILES_BY_BPF);
+        if self.counts_files {
+            return self.skip(preload::NAME, FILES_BY_BPF);
         }
         if self.has(seccomp::NAME) {
-            return self.left_out(preload::NAME, "`seccomp` tells of the files");
+            return self.skip(preload::NAME, "`seccomp` tells of the files");
         }
         let why = "opens, operations and bytes of each file and peer, of dynamic programs";
-        self.add_or_why(preload::NAME, why, Box::new(Preload::default()));
+        self.try_add(preload::NAME, why, Box::new(Preload::default()));
         if self.level == 2 && self.has(preload::NAME) {
             self.level = 3;
         }
@@ -339,22 +335,21 @@ impl Team {
         let name = seccomp::NAME;
         let is_static = order.command.first().is_some_and(|command| seccomp::is_static(command));
         if wanted < 3 && !self.is_named(name) {
-            return self.left_out(name, "files of static programs: at level 3 or named");
+            return self.skip(name, "files of static programs: at level 3 or named");
         }
-        if self.has_files {
-            return self.left_out(name, FILES_BY_BPF);
+        if self.counts_files {
+            return self.skip(name, FILES_BY_BPF);
         }
-        if !is_static && (!self.is_named(name) || self.may_use(preload::NAME)) {
-            return self
-                .left_out(name, "the program is not static: `preload` tells more of its files");
+        if !is_static && (!self.is_named(name) || self.is_allowed(preload::NAME)) {
+            return self.skip(name, "the program is not static: `preload` tells more of its files");
         }
         let Some(at) = self.mechanisms.iter().position(|m| m.name() == ptrace::NAME) else {
             let why = "without ptrace, calls that a signal interrupts could not be made again";
-            return self.left_out(name, why);
+            return self.skip(name, why);
         };
         let why = "bytes of each file by the positions of descriptors; no program that is started \
                    gets more privileges than it has, unless an administrator starts it";
-        self.add_or_why(name, why, Box::new(Seccomp::default()));
+        self.try_add(name, why, Box::new(Seccomp::default()));
         if self.mechanisms.last().is_some_and(|m| m.name() == name)
             && let Some(mechanism) = self.mechanisms.pop()
         {
@@ -369,45 +364,42 @@ impl Team {
         for name in [fanotify::NAME, inotify::NAME] {
             let folders = order.watch.clone();
             if folders.is_empty() {
-                self.left_out(name, "no folder is watched: name some with --watch");
+                self.skip(name, "no folder is watched: name some with --watch");
             } else if wanted < 3 && !self.is_named(name) {
                 let why =
                     "opens in watched folders; dear where there are many, so at level 3 or named";
-                self.left_out(name, why);
+                self.skip(name, why);
             } else if name == fanotify::NAME && self.level < 2 {
-                self.left_out(
-                    name,
-                    "nobody tells of births, so it would not be known whose opens are",
-                );
+                self.skip(name, "nobody tells of births, so it would not be known whose opens are");
             } else if name == fanotify::NAME {
                 let why = "files that the task opens and writes in the watched folders";
-                self.add_or_why(name, why, Box::new(Fanotify::new(folders)));
+                self.try_add(name, why, Box::new(Fanotify::new(folders)));
             } else if self.has(fanotify::NAME) {
-                self.left_out(name, "`fanotify` tells whose opens they are");
+                self.skip(name, "`fanotify` tells whose opens they are");
             } else {
                 let why = "files that are opened in the watched folders, by whomever";
-                self.add_or_why(name, why, Box::new(Inotify::new(folders)));
+                self.try_add(name, why, Box::new(Inotify::new(folders)));
             }
         }
     }
 
-    fn add_connector(&mut self, wanted: u8, teller: Option<&str>) -> bool {
+    fn add_connector(&mut self, wanted: u8, tracker: Option<&str>) -> bool {
         let name = connector::NAME;
-        if teller.is_some() || wanted < 2 && !self.is_named(name) {
-            self.left_out(name, teller.unwrap_or("level 1 was asked for"));
+        if tracker.is_some() || wanted < 2 && !self.is_named(name) {
+            self.skip(name, tracker.unwrap_or("level 1 was asked for"));
             return false;
         }
         let why = "every process at its birth and end: number and status";
-        self.add_or_why(name, why, Box::new(Connector::default()));
+        self.try_add(name, why, Box::new(Connector::default()));
         self.has(name)
     }
 
-    fn left_out(&mut self, name: &str, why: &str) {
+    fn skip(&mut self, name: &str, why: &str) {
         self.uses.push(MechanismUse { name: name.to_owned(), used: false, why: why.to_owned() });
     }
 
     /// A mechanism turned out not to work after all.
-    pub(crate) fn gave_up(&mut self, name: &str, why: &str) {
+    pub(crate) fn disable(&mut self, name: &str, why: &str) {
         self.mechanisms.retain(|m| m.name() != name);
         if let Some(found) = self.uses.iter_mut().find(|u| u.name == name) {
             found.used = false;
@@ -416,17 +408,17 @@ impl Team {
     }
 
     /// Births and ends are not told by ptrace: the connector tells them, else they are looked for.
-    pub(crate) fn search(&mut self, root: Pid, limits: &Limits, seen: &mut Seen) {
+    pub(crate) fn fall_back(&mut self, root: Pid, limits: &Limits, ledger: &mut Ledger) {
         if self.has(connector::NAME) {
             return;
         }
         self.uses.retain(|u| u.name != connector::NAME);
-        if self.is_found {
-            self.gave_up(wait4::NAME, NOT_WAITED_FOR);
+        if self.is_attach {
+            self.disable(wait4::NAME, NOT_WAITED_FOR);
         }
         if self.add_connector(self.level, None)
             && let Some(connector) = self.mechanisms.last_mut()
-            && connector.attach(root, seen).is_ok()
+            && connector.attach(root, ledger).is_ok()
         {
             return;
         }

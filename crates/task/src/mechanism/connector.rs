@@ -9,10 +9,11 @@ use std::os::fd::BorrowedFd;
 use skopos_model::task::Completeness;
 
 use super::{Launch, Mechanism};
+use crate::bytes::u32_at;
 use crate::family;
+use crate::ledger::{Ledger, Offer};
 use crate::proc;
-use crate::seen::{Offer, Seen};
-use crate::sys::netlink::{self, Netlink, number};
+use crate::sys::netlink::{self, Netlink};
 use crate::sys::{Pid, Status};
 
 /// The name in reports.
@@ -52,37 +53,37 @@ pub(crate) struct Connector {
 
 /// What the kernel told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Told {
+enum ProcessEvent {
     Born { parent: Pid, thread: Pid, process: Pid },
     Became { process: Pid },
     Ended { thread: Pid, process: Pid, status: Status },
 }
 
 impl Connector {
-    fn told(&mut self, told: Told, seen: &mut Seen) {
+    fn told(&mut self, told: ProcessEvent, ledger: &mut Ledger) {
         match told {
-            Told::Born { process, thread, .. } if process != thread => {
+            ProcessEvent::Born { process, thread, .. } if process != thread => {
                 if let Some(threads) = self.processes.get_mut(&process) {
                     threads.insert(thread);
                     let count = threads.len() as u64;
-                    seen.threads_of(process, |_| count);
+                    ledger.update_threads(process, |_| count);
                 }
             }
-            Told::Born { parent, process, .. } => {
+            ProcessEvent::Born { parent, process, .. } => {
                 if self.processes.contains_key(&parent) && !self.processes.contains_key(&process) {
                     self.processes.insert(process, [process].into());
-                    seen.born(process, parent);
+                    ledger.process_started(process, parent);
                 }
             }
-            Told::Became { process } => {
+            ProcessEvent::Became { process } => {
                 if let Some(threads) = self.processes.get_mut(&process) {
                     // The others are gone, and whichever did it has the id of the process now.
                     *threads = [process].into();
-                    seen.threads_of(process, |_| 1);
-                    seen.became(process);
+                    ledger.update_threads(process, |_| 1);
+                    ledger.process_executed(process);
                 }
             }
-            Told::Ended { thread, process, status } => {
+            ProcessEvent::Ended { thread, process, status } => {
                 let Some(threads) = self.processes.get_mut(&process) else { return };
                 if !threads.remove(&thread) {
                     return;
@@ -90,9 +91,9 @@ impl Connector {
                 let count = threads.len() as u64;
                 if count == 0 {
                     self.processes.remove(&process);
-                    ended(process, status, seen);
+                    ended(process, status, ledger);
                 } else {
-                    seen.threads_of(process, |_| count);
+                    ledger.update_threads(process, |_| count);
                 }
             }
         }
@@ -101,30 +102,34 @@ impl Connector {
 
 /// A dead process whose parent has not asked for it still tells what it used. A child of the monitor
 /// is one that the monitor itself will ask, and end.
-fn ended(process: Pid, status: Status, seen: &mut Seen) {
+fn ended(process: Pid, status: Status, ledger: &mut Ledger) {
     if let Some(stat) = proc::stat(process) {
         if stat.parent == std::process::id() as Pid {
             return;
         }
-        seen.used(process, Some(stat.user_seconds + stat.system_seconds), proc::io(process));
+        ledger.record_usage(
+            process,
+            Some(stat.user_seconds + stat.system_seconds),
+            proc::io(process),
+        );
     }
-    seen.ended(process, Some(status));
+    ledger.process_exited(process, Some(status));
 }
 
 /// Reads the body of a message.
-fn parse(body: &[u8]) -> Option<Told> {
+fn parse(body: &[u8]) -> Option<ProcessEvent> {
     let event = body.get(CONNECTOR_HEADER..)?;
-    let word = |index: usize| Some(number(event, EVENT_HEADER + 4 * index)?.cast_signed());
-    Some(match number(event, 0)? {
-        FORK => Told::Born { parent: word(1)?, thread: word(2)?, process: word(3)? },
-        EXEC => Told::Became { process: word(1)? },
+    let word = |index: usize| Some(u32_at(event, EVENT_HEADER + 4 * index)?.cast_signed());
+    Some(match u32_at(event, 0)? {
+        FORK => ProcessEvent::Born { parent: word(1)?, thread: word(2)?, process: word(3)? },
+        EXEC => ProcessEvent::Became { process: word(1)? },
         EXIT => {
             let code = word(2)?;
             let status = match code & 0x7f {
                 0 => Status::Exited(code >> 8 & 0xff),
                 signal => Status::Signalled(signal),
             };
-            Told::Ended { thread: word(0)?, process: word(1)?, status }
+            ProcessEvent::Ended { thread: word(0)?, process: word(1)?, status }
         }
         _ => return None,
     })
@@ -135,7 +140,7 @@ impl Mechanism for Connector {
         NAME
     }
 
-    fn joins(&self) -> Result<(), &'static str> {
+    fn can_attach(&self) -> Result<(), &'static str> {
         Ok(())
     }
 
@@ -157,12 +162,12 @@ impl Mechanism for Connector {
         Ok(())
     }
 
-    fn attach(&mut self, root: Pid, seen: &mut Seen) -> io::Result<()> {
+    fn attach(&mut self, root: Pid, ledger: &mut Ledger) -> io::Result<()> {
         self.processes.insert(root, [root].into());
-        seen.born(root, std::process::id() as Pid);
-        if seen.is_found() {
+        ledger.process_started(root, std::process::id() as Pid);
+        if ledger.is_attached() {
             // What is born from here on is told; what is there already is looked for.
-            for pid in family::members(seen).into_iter().map(|member| member.pid) {
+            for pid in family::members(ledger).into_iter().map(|member| member.pid) {
                 let Some(stat) = proc::stat(pid) else { continue };
                 // One that is dead may have told so before anybody listened.
                 let is_alive = |thread: &Pid| proc::stat(*thread).is_some_and(|s| !s.is_zombie);
@@ -173,8 +178,8 @@ impl Mechanism for Connector {
                 }
                 let count = threads.len() as u64;
                 self.processes.insert(pid, threads);
-                seen.born(pid, stat.parent);
-                seen.threads_of(pid, |_| count);
+                ledger.process_started(pid, stat.parent);
+                ledger.update_threads(pid, |_| count);
             }
         }
         Ok(())
@@ -184,12 +189,12 @@ impl Mechanism for Connector {
         self.socket.as_ref().map(Netlink::descriptor)
     }
 
-    fn readable(&mut self, seen: &mut Seen) {
+    fn readable(&mut self, ledger: &mut Ledger) {
         let Some(mut socket) = self.socket.take() else { return };
         for _ in 0..MAX_AT_ONCE {
             match socket.receive() {
                 Ok(Some(messages)) => {
-                    messages.filter_map(|m| parse(m.body)).for_each(|told| self.told(told, seen));
+                    messages.filter_map(|m| parse(m.body)).for_each(|told| self.told(told, ledger));
                 }
                 Ok(None) => break,
                 Err(_) => self.lost += 1,
@@ -198,8 +203,8 @@ impl Mechanism for Connector {
         self.socket = Some(socket);
     }
 
-    fn finish(&mut self, seen: &mut Seen) {
-        let left = seen.living().len();
+    fn finish(&mut self, ledger: &mut Ledger) {
+        let left = ledger.live_pids().len();
         let reason = match self.lost {
             0 => (left > 0).then(|| format!("{left} processes of the task run on")),
             times => Some(format!("the kernel told more than could be read, {times} times")),
@@ -207,12 +212,14 @@ impl Mechanism for Connector {
         let completeness = if reason.is_none() { Completeness::All } else { Completeness::AtLeast };
         let error_bound = reason.is_none().then_some(0.0);
         for (name, value) in [
-            ("processes_max", seen.processes_max),
-            ("processes_total", seen.processes_total),
-            ("threads_max", seen.threads_max),
+            ("processes_max", ledger.processes_max),
+            ("processes_total", ledger.processes_total),
+            ("threads_max", ledger.threads_max),
         ] {
             let (value, reason) = (value as f64, reason.clone());
-            seen.offer(name, Offer { method: NAME, value, completeness, error_bound, reason });
+            ledger
+                .offers
+                .add(name, Offer { method: NAME, value, completeness, error_bound, reason });
         }
         self.socket = None;
     }
@@ -233,12 +240,12 @@ mod tests {
     #[test]
     fn messages_are_read_and_those_cut_short_are_not() {
         let fork = message(FORK, &[5, 4, 9, 8]);
-        let born = Told::Born { parent: 4, thread: 9, process: 8 };
+        let born = ProcessEvent::Born { parent: 4, thread: 9, process: 8 };
         assert_eq!(parse(&fork), Some(born));
         assert!((0..fork.len()).all(|end| parse(&fork[..end]).is_none()));
         let ended = |code, status| {
             let told = parse(&message(EXIT, &[8, 8, code, 17, 4, 4]));
-            assert_eq!(told, Some(Told::Ended { thread: 8, process: 8, status }));
+            assert_eq!(told, Some(ProcessEvent::Ended { thread: 8, process: 8, status }));
         };
         ended(3 << 8, Status::Exited(3));
         ended(11, Status::Signalled(11));
@@ -250,55 +257,56 @@ mod tests {
 
     #[test]
     fn what_is_told_again_of_a_task_that_was_found_counts_once() {
-        let (mut connector, mut seen) = (Connector::default(), Seen::new());
+        let (mut connector, mut ledger) = (Connector::default(), Ledger::new());
         let (process, second) = (FAR, FAR + 1);
         connector.processes.insert(process, [process, second].into());
-        seen.born(process, 1);
-        seen.threads_of(process, |_| 2);
-        let end_of = |thread| Told::Ended { thread, process, status: Status::Exited(0) };
+        ledger.process_started(process, 1);
+        ledger.update_threads(process, |_| 2);
+        let end_of = |thread| ProcessEvent::Ended { thread, process, status: Status::Exited(0) };
         for (told, threads) in [
             // Its end was told before its process was asked for threads.
             (end_of(FAR + 7), 2),
-            (Told::Born { parent: 1, thread: second, process }, 2),
-            (Told::Born { parent: process, thread: process, process }, 2),
+            (ProcessEvent::Born { parent: 1, thread: second, process }, 2),
+            (ProcessEvent::Born { parent: process, thread: process, process }, 2),
             (end_of(process), 1),
             (end_of(process), 1),
             // The second becomes another program, and so the process.
-            (Told::Became { process }, 1),
+            (ProcessEvent::Became { process }, 1),
             (end_of(process), 0),
         ] {
-            connector.told(told, &mut seen);
-            assert_eq!(seen.thread_count(process), threads, "{told:?}");
+            connector.told(told, &mut ledger);
+            assert_eq!(ledger.thread_count(process), threads, "{told:?}");
         }
-        assert!(!seen.knows(process) && connector.processes.is_empty());
-        assert_eq!((seen.threads_max, seen.processes_total), (2, 1));
+        assert!(!ledger.contains(process) && connector.processes.is_empty());
+        assert_eq!((ledger.threads_max, ledger.processes_total), (2, 1));
     }
 
     #[test]
     fn processes_are_those_that_descend_from_the_first_and_end_with_their_last_thread() {
-        let (mut connector, mut seen) = (Connector::default(), Seen::new());
-        connector.attach(FAR, &mut seen).expect("it is told");
-        let end_of = |thread, process| Told::Ended { thread, process, status: Status::Exited(0) };
+        let (mut connector, mut ledger) = (Connector::default(), Ledger::new());
+        connector.attach(FAR, &mut ledger).expect("it is told");
+        let end_of =
+            |thread, process| ProcessEvent::Ended { thread, process, status: Status::Exited(0) };
         let ended = |process| end_of(process, process);
         for told in [
-            Told::Born { parent: 1, thread: FAR + 9, process: FAR + 9 },
-            Told::Born { parent: FAR, thread: FAR + 1, process: FAR + 1 },
-            Told::Born { parent: FAR, thread: FAR + 2, process: FAR + 1 },
+            ProcessEvent::Born { parent: 1, thread: FAR + 9, process: FAR + 9 },
+            ProcessEvent::Born { parent: FAR, thread: FAR + 1, process: FAR + 1 },
+            ProcessEvent::Born { parent: FAR, thread: FAR + 2, process: FAR + 1 },
             ended(FAR),
             // Its parent is gone, and it is the task's all the same.
-            Told::Born { parent: FAR + 1, thread: FAR + 3, process: FAR + 3 },
+            ProcessEvent::Born { parent: FAR + 1, thread: FAR + 3, process: FAR + 3 },
             ended(FAR + 1),
         ] {
-            connector.told(told, &mut seen);
+            connector.told(told, &mut ledger);
         }
-        let mut living = seen.living();
+        let mut living = ledger.live_pids();
         living.sort_unstable();
         assert_eq!(living, [FAR + 1, FAR + 3]);
-        assert_eq!((seen.processes_total, seen.processes_max, seen.threads_max), (3, 2, 3));
-        connector.told(end_of(FAR + 2, FAR + 1), &mut seen);
-        assert_eq!(seen.living(), [FAR + 3]);
-        connector.finish(&mut seen);
-        let reading = seen.reading("processes_total", "");
+        assert_eq!((ledger.processes_total, ledger.processes_max, ledger.threads_max), (3, 2, 3));
+        connector.told(end_of(FAR + 2, FAR + 1), &mut ledger);
+        assert_eq!(ledger.live_pids(), [FAR + 3]);
+        connector.finish(&mut ledger);
+        let reading = ledger.offers.best("processes_total", "");
         assert_eq!((reading.value, reading.completeness), (Some(3.0), Completeness::AtLeast));
     }
 }

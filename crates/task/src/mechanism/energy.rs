@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 
 use skopos_model::task::Completeness;
 
-use super::{Mechanism, Now};
-use crate::seen::{Offer, Seen};
+use super::{Mechanism, Sample};
+use crate::ledger::{Ledger, Offer};
 use crate::sys::Pid;
 
 /// The name in reports.
@@ -86,7 +86,7 @@ impl Mechanism for Energy {
         NAME
     }
 
-    fn joins(&self) -> Result<(), &'static str> {
+    fn can_attach(&self) -> Result<(), &'static str> {
         Ok(())
     }
 
@@ -120,7 +120,7 @@ impl Mechanism for Energy {
         Ok(())
     }
 
-    fn attach(&mut self, _root: Pid, _seen: &mut Seen) -> io::Result<()> {
+    fn attach(&mut self, _root: Pid, _ledger: &mut Ledger) -> io::Result<()> {
         // From here on it is the task's.
         for domain in &mut self.domains {
             domain.last = number(&domain.file).unwrap_or(domain.last);
@@ -129,17 +129,17 @@ impl Mechanism for Energy {
         Ok(())
     }
 
-    fn sample(&mut self, _now: &mut Now, _seen: &mut Seen) {
+    fn sample(&mut self, _now: &mut Sample, _ledger: &mut Ledger) {
         let passed = self.last.map_or(Duration::ZERO, |last| last.elapsed());
         self.look(passed);
         self.last = Some(Instant::now());
     }
 
-    fn finish(&mut self, seen: &mut Seen) {
+    fn finish(&mut self, ledger: &mut Ledger) {
         let passed = self.last.map_or(Duration::ZERO, |last| last.elapsed());
         self.look(passed);
         let joules = self.domains.iter().map(|d| d.sum).sum::<u64>() as f64 / 1e6;
-        let watts = joules / seen.elapsed().as_secs_f64();
+        let watts = joules / ledger.elapsed().as_secs_f64();
         let others = "of packages and their memory; all that ran on the machine is in it";
         let (completeness, error_bound, reason) = if self.is_missing {
             (Completeness::AtLeast, None, "a processor did not show what it used".to_owned())
@@ -151,7 +151,7 @@ impl Mechanism for Energy {
         };
         let reason = Some(reason);
         let offer = Offer { method: NAME, value: joules, completeness, error_bound, reason };
-        seen.offer("energy_joules", offer);
+        ledger.offers.add("energy_joules", offer);
     }
 }
 
@@ -180,18 +180,18 @@ mod tests {
         let again = zone(folder.path(), "intel-rapl-mmio:0", "package-0", range);
         let set = |file: &Path, value: u64| fs::write(file, format!("{value}\n")).expect("written");
         set(&package, range - 1_000_000);
-        let mut seen = Seen::new();
+        let mut ledger = Ledger::new();
         let mut energy = Energy::new(folder.path());
         energy.prepare(&mut Launch::default()).expect("there are counters");
-        energy.attach(1, &mut seen).expect("they can be read");
+        energy.attach(1, &mut ledger).expect("they can be read");
         set(&package, 2_000_000);
-        energy.sample(&mut Now::default(), &mut seen);
+        energy.sample(&mut Sample::default(), &mut ledger);
         for (file, value) in [(&package, 2_500_000), (&memory, 4_000_000), (&core, 9), (&again, 9)]
         {
             set(file, value);
         }
-        energy.finish(&mut seen);
-        let reading = seen.reading("energy_joules", "");
+        energy.finish(&mut ledger);
+        let reading = ledger.offers.best("energy_joules", "");
         assert_eq!((reading.value, reading.completeness), (Some(7.5), Completeness::All));
         assert!(reading.error_bound.is_some_and(f64::is_finite));
         let mut energy = Energy::new(folder.path());

@@ -14,9 +14,9 @@ use std::path::PathBuf;
 use skopos_model::task::Completeness;
 
 use super::{Launch, Mechanism};
-use crate::seen::{Offer, Seen};
+use crate::ledger::{Ledger, Offer};
 use crate::sys::Pid;
-use crate::sys::fanotify::{Notifier, Told, file_system_of, path_of};
+use crate::sys::fanotify::{FileEvent, Notifier, file_system_of, path_of};
 
 /// The name in reports.
 pub(crate) const NAME: &str = "fanotify";
@@ -41,7 +41,7 @@ pub(crate) struct Fanotify {
     counts: HashMap<Vec<u8>, bool>,
     opened: HashSet<Vec<u8>>,
     modified: HashSet<Vec<u8>>,
-    waiting: Vec<Told>,
+    waiting: Vec<FileEvent>,
     /// Times at which the kernel lost events.
     overflows: u64,
     /// Events of processes of which nobody told that they are the task's.
@@ -70,7 +70,7 @@ impl Fanotify {
     }
 
     /// One of a process of the task.
-    fn happened(&mut self, told: Told) {
+    fn happened(&mut self, told: FileEvent) {
         if self.is_in_folders(&told.folder) {
             let both = [(told.is_opened, &mut self.opened), (told.is_written, &mut self.modified)];
             for (_, files) in both.into_iter().filter(|(is_so, _)| *is_so) {
@@ -121,7 +121,7 @@ impl Mechanism for Fanotify {
         NAME
     }
 
-    fn joins(&self) -> Result<(), &'static str> {
+    fn can_attach(&self) -> Result<(), &'static str> {
         Ok(())
     }
 
@@ -146,8 +146,8 @@ impl Mechanism for Fanotify {
         Ok(())
     }
 
-    fn attach(&mut self, _root: Pid, seen: &mut Seen) -> io::Result<()> {
-        seen.remember_the_dead();
+    fn attach(&mut self, _root: Pid, ledger: &mut Ledger) -> io::Result<()> {
+        ledger.keep_exited_pids();
         Ok(())
     }
 
@@ -155,11 +155,12 @@ impl Mechanism for Fanotify {
         self.notifier.as_ref().map(Notifier::descriptor)
     }
 
-    fn readable(&mut self, seen: &mut Seen) {
+    fn readable(&mut self, ledger: &mut Ledger) {
         let Some(mut notifier) = self.notifier.take() else { return };
         let own = std::process::id() as Pid;
         let waiting = std::mem::take(&mut self.waiting).into_iter();
-        let (known, unknown): (Vec<_>, Vec<_>) = waiting.partition(|told| seen.knew(told.process));
+        let (known, unknown): (Vec<_>, Vec<_>) =
+            waiting.partition(|told| ledger.ever_contained(told.process));
         known.into_iter().for_each(|told| self.happened(told));
         self.waiting = unknown;
         for _ in 0..MAX_READS {
@@ -169,7 +170,7 @@ impl Mechanism for Fanotify {
             }
             for told in came {
                 self.overflows += u64::from(told.is_cut);
-                if seen.knew(told.process) {
+                if ledger.ever_contained(told.process) {
                     self.happened(told);
                 } else if told.process != own && !told.is_cut {
                     self.waiting.push(told);
@@ -181,8 +182,8 @@ impl Mechanism for Fanotify {
         self.notifier = Some(notifier);
     }
 
-    fn finish(&mut self, seen: &mut Seen) {
-        self.readable(seen);
+    fn finish(&mut self, ledger: &mut Ledger) {
+        self.readable(ledger);
         self.notifier = None;
         self.others += self.waiting.len() as u64;
         let reason = self.missing();
@@ -190,7 +191,7 @@ impl Mechanism for Fanotify {
             let (value, reason) = (files.len() as f64, Some(reason.clone()));
             let completeness = Completeness::AtLeast;
             let offer = Offer { method: NAME, value, completeness, error_bound: None, reason };
-            seen.offer(name, offer);
+            ledger.offers.add(name, offer);
         }
     }
 }

@@ -14,7 +14,7 @@ use rustix::fs::inotify::{CreateFlags, ReadFlags, Reader, WatchFlags, add_watch,
 use skopos_model::task::Completeness;
 
 use super::{Launch, Mechanism};
-use crate::seen::{Offer, Seen};
+use crate::ledger::{Ledger, Offer};
 
 /// The name in reports.
 pub(crate) const NAME: &str = "inotify";
@@ -88,7 +88,7 @@ impl Mechanism for Inotify {
         NAME
     }
 
-    fn joins(&self) -> Result<(), &'static str> {
+    fn can_attach(&self) -> Result<(), &'static str> {
         Ok(())
     }
 
@@ -105,7 +105,7 @@ impl Mechanism for Inotify {
         self.watcher.as_ref().map(|watcher| watcher.as_fd())
     }
 
-    fn readable(&mut self, _seen: &mut Seen) {
+    fn readable(&mut self, _ledger: &mut Ledger) {
         let Some(watcher) = self.watcher.take() else { return };
         let mut buffer = [MaybeUninit::uninit(); 4096];
         let mut came = Vec::new();
@@ -123,7 +123,7 @@ impl Mechanism for Inotify {
         }
     }
 
-    fn finish(&mut self, seen: &mut Seen) {
+    fn finish(&mut self, ledger: &mut Ledger) {
         self.watcher = None;
         let reason = match self.is_cut {
             true => "there were more events, files or folders than could be kept",
@@ -132,7 +132,7 @@ impl Mechanism for Inotify {
         let (value, reason) = (self.opened.len() as f64, Some(reason.to_owned()));
         let completeness = Completeness::AtLeast;
         let offer = Offer { method: NAME, value, completeness, error_bound: None, reason };
-        seen.offer("opened_files", offer);
+        ledger.offers.add("opened_files", offer);
     }
 }
 
@@ -146,18 +146,18 @@ mod tests {
         let at = |name: &str| folder.path().join(name);
         fs::create_dir(at("sub")).expect("made");
         fs::write(at("unopened"), "x").expect("written");
-        let (mut inotify, mut seen) = (Inotify::new(vec![folder.path().into()]), Seen::new());
+        let (mut inotify, mut ledger) = (Inotify::new(vec![folder.path().into()]), Ledger::new());
         inotify.prepare(&mut Launch::default()).expect("it can be watched");
         for name in ["a", "a", "sub/b"] {
             fs::write(at(name), "x").expect("written");
         }
         fs::create_dir(at("new")).expect("made");
-        inotify.readable(&mut seen);
+        inotify.readable(&mut ledger);
         fs::write(at("new/c"), "x").expect("written");
         fs::write(at("new/d"), "x").expect("written");
-        inotify.readable(&mut seen);
-        inotify.finish(&mut seen);
-        let reading = seen.reading("opened_files", "");
+        inotify.readable(&mut ledger);
+        inotify.finish(&mut ledger);
+        let reading = ledger.offers.best("opened_files", "");
         assert_eq!((reading.value, reading.completeness), (Some(4.0), Completeness::AtLeast));
         assert!(Inotify::new(vec![at("none")]).prepare(&mut Launch::default()).is_err());
     }

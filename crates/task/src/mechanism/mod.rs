@@ -37,8 +37,9 @@ pub(crate) mod perf;
 pub(crate) mod preload;
 pub(crate) mod procfs;
 pub(crate) mod ptrace;
+pub(crate) mod reconcile;
 pub(crate) mod seccomp;
-mod since;
+mod since_attach;
 pub(crate) mod taskstats;
 pub(crate) mod tree;
 pub(crate) mod wait4;
@@ -50,7 +51,7 @@ use std::time::Duration;
 
 use skopos_model::task::Crossing;
 
-use crate::seen::Seen;
+use crate::ledger::Ledger;
 use crate::sys::seccomp::Filter;
 use crate::sys::{Event, Pid};
 
@@ -80,7 +81,7 @@ pub(crate) trait Mechanism {
     fn name(&self) -> &'static str;
 
     /// Whether it can measure a task that was running before, and why it cannot.
-    fn joins(&self) -> Result<(), &'static str> {
+    fn can_attach(&self) -> Result<(), &'static str> {
         Err("it has to be there when the task starts")
     }
 
@@ -96,12 +97,12 @@ pub(crate) trait Mechanism {
     ///
     /// # Errors
     /// It cannot be used here, and why.
-    fn attach(&mut self, _root: Pid, _seen: &mut Seen) -> io::Result<()> {
+    fn attach(&mut self, _root: Pid, _ledger: &mut Ledger) -> io::Result<()> {
         Ok(())
     }
 
     /// Something happened to a process: a dead one can still be asked, a stopped one waits to go on.
-    fn event(&mut self, _event: &Event, _seen: &mut Seen) {}
+    fn event(&mut self, _event: &Event, _ledger: &mut Ledger) {}
 
     /// What becomes readable when it has something to be told of.
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
@@ -109,23 +110,23 @@ pub(crate) trait Mechanism {
     }
 
     /// Takes what came on its descriptor: often, and before anybody hears of an end.
-    fn readable(&mut self, _seen: &mut Seen) {}
+    fn readable(&mut self, _ledger: &mut Ledger) {}
 
     /// Looks at what is there now.
-    fn sample(&mut self, _now: &mut Now, _seen: &mut Seen) {}
+    fn sample(&mut self, _now: &mut Sample, _ledger: &mut Ledger) {}
 
     /// Limits that the kernel kept for it and that were reached.
-    fn crossings(&mut self, _seen: &Seen) -> Vec<Crossing> {
+    fn crossings(&mut self, _ledger: &Ledger) -> Vec<Crossing> {
         Vec::new()
     }
 
     /// What it gives here, if that depends on the machine.
-    fn gives(&self) -> Option<String> {
+    fn provides(&self) -> Option<String> {
         None
     }
 
     /// True if the kernel keeps the limit on this resource.
-    fn keeps(&self, _resource: &str) -> bool {
+    fn enforces(&self, _resource: &str) -> bool {
         false
     }
 
@@ -135,12 +136,12 @@ pub(crate) trait Mechanism {
     }
 
     /// The task has ended: offers what it measured, and takes away what it made.
-    fn finish(&mut self, _seen: &mut Seen) {}
+    fn finish(&mut self, _ledger: &mut Ledger) {}
 }
 
 /// What the task uses at one time, as far as anybody knows; a row of the series.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Now {
+pub(crate) struct Sample {
     pub(crate) cpu_seconds: Option<f64>,
     pub(crate) resident_bytes: Option<u64>,
     /// The same without what is counted in several processes, as far as a limit wants it known.
@@ -159,7 +160,7 @@ pub(crate) struct Now {
     pub(crate) paced: Duration,
 }
 
-impl Now {
+impl Sample {
     /// What is known now of a resource that may be limited.
     pub(crate) fn of(&self, resource: &str) -> Option<f64> {
         let count = |value: Option<u64>| value.map(|v| v as f64);

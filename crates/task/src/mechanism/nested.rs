@@ -24,8 +24,8 @@ use rustix::process::geteuid;
 use skopos_model::task::{Completeness, ExitType, Identity, Nested, Reading, Summary, resource};
 
 use super::{Launch, Mechanism};
+use crate::ledger::Ledger;
 use crate::proc;
-use crate::seen::Seen;
 use crate::sys::Pid;
 use crate::sys::sockets::{self, Peer};
 
@@ -75,7 +75,7 @@ const TOLD: [&str; 12] = [
 const NO_BOUND: [&str; 1] = ["wall_seconds"];
 
 #[derive(Default)]
-pub(crate) struct Inside {
+pub(crate) struct NestedMonitors {
     listener: Option<OwnedFd>,
     /// Those that may speak and have not yet, in the order in which they came.
     silent: VecDeque<(OwnedFd, Pid)>,
@@ -94,7 +94,7 @@ fn socket(more: SocketFlags) -> io::Result<OwnedFd> {
     Ok(net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?)
 }
 
-impl Inside {
+impl NestedMonitors {
     fn heard(&mut self, message: &[u8], sender: Pid) {
         let Ok(told) = serde_json::from_slice::<Nested>(message) else { return };
         // Whoever sends is who it says that it is.
@@ -119,7 +119,7 @@ impl Inside {
     }
 
     /// Takes a connection. False if there is none.
-    fn accept(&mut self, seen: &Seen) -> io::Result<bool> {
+    fn accept(&mut self, ledger: &Ledger) -> io::Result<bool> {
         let Some(listener) = &self.listener else { return Ok(false) };
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let connection = match net::accept_with(listener, flags) {
@@ -128,7 +128,7 @@ impl Inside {
             Err(e) => return Err(e.into()),
         };
         let peer = sockets::peer(connection.as_fd())?;
-        if self.is_believed(peer, geteuid(), seen) {
+        if self.is_believed(peer, geteuid(), ledger) {
             if self.silent.len() == MAX_SILENT {
                 self.silent.pop_front();
             }
@@ -156,11 +156,11 @@ impl Inside {
     /// True for a process of the task, of a user who may tell `own` something. Of a process that is gone
     /// nobody knows where it came from: then it is one of the same user, who could do more than tell what
     /// is not so.
-    fn is_believed(&self, peer: Peer, own: Uid, seen: &Seen) -> bool {
+    fn is_believed(&self, peer: Peer, own: Uid, ledger: &Ledger) -> bool {
         let Peer { pid, user } = peer;
         let may_tell = user == own || user.is_root() || own.is_root();
         let monitor = std::process::id() as Pid;
-        let is_known = || self.listed.iter().any(|one| one.pid == pid) || seen.knows(pid);
+        let is_known = || self.listed.iter().any(|one| one.pid == pid) || ledger.contains(pid);
         let is_gone = || proc::stat(pid).is_none() && user == own;
         let is_inside =
             || is_known() || ancestors(pid).any(|ancestor| ancestor == monitor) || is_gone();
@@ -190,7 +190,7 @@ fn sure(name: &str, reading: &Reading) -> Option<f64> {
     }
 }
 
-impl Mechanism for Inside {
+impl Mechanism for NestedMonitors {
     fn name(&self) -> &'static str {
         NAME
     }
@@ -208,10 +208,10 @@ impl Mechanism for Inside {
     }
 
     /// A connection that has nothing to say yet wakes nobody: it is heard with whatever happens next.
-    fn readable(&mut self, seen: &mut Seen) {
+    fn readable(&mut self, ledger: &mut Ledger) {
         self.listen();
         for _ in 0..MAX_AT_ONCE {
-            match self.accept(seen) {
+            match self.accept(ledger) {
                 Ok(true) => {}
                 Ok(false) => return,
                 Err(_) => {
@@ -222,19 +222,24 @@ impl Mechanism for Inside {
         }
     }
 
-    fn finish(&mut self, seen: &mut Seen) {
-        self.readable(seen);
+    fn finish(&mut self, ledger: &mut Ledger) {
+        self.readable(ledger);
         for (name, least) in std::mem::take(&mut self.sure) {
-            seen.raise(name, least, NAME, "a monitor inside the task saw this much");
+            ledger.offers.raise_lower_bound(
+                name,
+                least,
+                NAME,
+                "a monitor inside the task saw this much",
+            );
         }
-        seen.nested = (std::mem::take(&mut self.listed), self.left_out);
+        ledger.nested = (std::mem::take(&mut self.listed), self.left_out);
         self.silent.clear();
         self.listener = None;
     }
 }
 
 /// Tells the monitors above this one.
-pub(crate) fn tell(mut told: Nested) {
+pub(crate) fn announce(mut told: Nested) {
     for pid in ancestors(told.pid) {
         let Ok(text) = serde_json::to_vec(&told) else { return };
         // Most are no monitors, and nobody hears.
@@ -277,7 +282,7 @@ pub(crate) fn begun(task: &Identity, level: u8, start_seconds: f64) -> Nested {
 }
 
 /// A monitor whose task is over.
-pub(crate) fn over(summary: &Summary) -> Nested {
+pub(crate) fn ended(summary: &Summary) -> Nested {
     let of = |name: &&str| {
         let reading = summary.resources.get(*name).filter(|r| r.value.is_some())?;
         Some(((*name).to_owned(), Reading { reason: None, ..reading.clone() }))
@@ -324,7 +329,7 @@ mod tests {
 
     #[test]
     fn what_is_listed_is_bounded_and_what_was_seen_for_sure_raises_the_whole() {
-        let (mut inside, mut seen) = (Inside::default(), Seen::new());
+        let (mut inside, mut ledger) = (NestedMonitors::default(), Ledger::new());
         for pid in 1..=150 {
             inside.heard(&message(pid, None, 0.0, 0.0), pid);
             inside.heard(&message(pid, Some(2.0), f64::from(pid), 10.0), pid);
@@ -334,10 +339,10 @@ mod tests {
         assert_eq!(inside.listed.len(), MAX_LISTED);
         assert!(inside.listed.iter().all(|one| one.exit_type == ExitType::Normal));
         assert_eq!(inside.left_out, 51, "50, and one that had the id of another");
-        inside.finish(&mut seen);
-        let reading = seen.reading("resident_bytes_max", "");
+        inside.finish(&mut ledger);
+        let reading = ledger.offers.best("resident_bytes_max", "");
         assert_eq!((reading.value, reading.completeness), (Some(140.0), Completeness::AtLeast));
-        assert_eq!(seen.nested.1, 51);
+        assert_eq!(ledger.nested.1, 51);
     }
 
     #[test]
@@ -365,7 +370,7 @@ mod tests {
 
     #[test]
     fn a_stranger_is_not_heard_and_who_is_silent_holds_up_nobody() {
-        let (mut inside, mut seen) = (Inside::default(), Seen::new());
+        let (mut inside, mut ledger) = (NestedMonitors::default(), Ledger::new());
         inside.prepare(&mut Launch::default()).expect("a socket");
         let own = std::process::id() as Pid;
         let connect = || {
@@ -375,19 +380,19 @@ mod tests {
         };
         // This process is no descendant of itself.
         say(own, &message(1, None, 0.0, 0.0), geteuid()).expect("sent");
-        inside.readable(&mut seen);
+        inside.readable(&mut ledger);
         assert!(inside.listed.is_empty());
-        seen.born(own, 1);
+        ledger.process_started(own, 1);
         let silent: Vec<OwnedFd> = (0..MAX_SILENT + 5)
             .map(|_| {
                 let socket = connect();
-                inside.readable(&mut seen);
+                inside.readable(&mut ledger);
                 socket
             })
             .collect();
         assert_eq!(inside.silent.len(), MAX_SILENT);
         say(own, &message(1, None, 0.0, 0.0), geteuid()).expect("sent");
-        inside.readable(&mut seen);
+        inside.readable(&mut ledger);
         assert_eq!(inside.listed[0].pid, own, "as the kernel says");
         assert_eq!(inside.listed.len(), 1);
         // Who came and spoke later is heard all the same, and before who came after it, though nobody
@@ -396,18 +401,18 @@ mod tests {
         net::send(last, &message(1, Some(2.0), 0.0, 0.0), SendFlags::empty()).expect("sent");
         say(own, &message(1, None, 0.0, 0.0), geteuid()).expect("sent");
         drop(silent);
-        assert!(inside.accept(&seen).expect("it is there"));
-        inside.finish(&mut seen);
-        let ends: Vec<_> = seen.nested.0.iter().map(|one| one.end_seconds).collect();
+        assert!(inside.accept(&ledger).expect("it is there"));
+        inside.finish(&mut ledger);
+        let ends: Vec<_> = ledger.nested.0.iter().map(|one| one.end_seconds).collect();
         assert_eq!(ends, [Some(2.0), None]);
         assert!(inside.silent.is_empty());
     }
 
     #[test]
     fn who_is_heard_descends_and_is_of_the_same_user_or_root() {
-        let (inside, mut seen) = (Inside::default(), Seen::new());
+        let (inside, mut ledger) = (NestedMonitors::default(), Ledger::new());
         let (root, one, other) = (Uid::ROOT, Uid::from_raw(1001), Uid::from_raw(1002));
-        seen.born(7, 1);
+        ledger.process_started(7, 1);
         for (pid, user, own, is_believed) in [
             (7, one, one, true),
             (7, root, one, true),
@@ -418,7 +423,7 @@ mod tests {
             (Pid::MAX, root, one, false),
             (0, one, one, false),
         ] {
-            let told = inside.is_believed(Peer { pid, user }, own, &seen);
+            let told = inside.is_believed(Peer { pid, user }, own, &ledger);
             assert_eq!(told, is_believed, "{pid} of {user:?} to {own:?}");
         }
     }

@@ -8,8 +8,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use skopos_model::task::Completeness;
 
-use super::{Launch, Mechanism, Now};
-use crate::seen::{Offer, Seen};
+use super::{Launch, Mechanism, Sample};
+use crate::ledger::{Ledger, Offer};
 use crate::sys::nvml::{Device, Library};
 use crate::sys::{Event, Pid};
 
@@ -84,7 +84,7 @@ impl Mechanism for Nvml {
         NAME
     }
 
-    fn joins(&self) -> Result<(), &'static str> {
+    fn can_attach(&self) -> Result<(), &'static str> {
         Ok(())
     }
 
@@ -94,7 +94,7 @@ impl Mechanism for Nvml {
     }
 
     /// What the driver opens is opened once the task has been forked, so the task does not get it.
-    fn attach(&mut self, _root: Pid, _seen: &mut Seen) -> io::Result<()> {
+    fn attach(&mut self, _root: Pid, _ledger: &mut Ledger) -> io::Result<()> {
         let Some(library) = &mut self.library else { return Ok(()) };
         let devices = library.devices().map_err(io::Error::other)?;
         if devices.is_empty() {
@@ -109,7 +109,7 @@ impl Mechanism for Nvml {
         Ok(())
     }
 
-    fn event(&mut self, event: &Event, _seen: &mut Seen) {
+    fn event(&mut self, event: &Event, _ledger: &mut Ledger) {
         if let Event::Ended { pid, .. } = event
             && self.ended.len() < MAX_ENDED
         {
@@ -117,12 +117,12 @@ impl Mechanism for Nvml {
         }
     }
 
-    fn sample(&mut self, _now: &mut Now, seen: &mut Seen) {
+    fn sample(&mut self, _now: &mut Sample, ledger: &mut Ledger) {
         let Some(library) = &self.library else { return };
         let mut used_bytes = 0;
         for gpu in &mut self.devices {
             let running = library.running(gpu.device).unwrap_or_default();
-            for one in running.iter().filter(|one| seen.knows(one.pid as Pid)) {
+            for one in running.iter().filter(|one| ledger.contains(one.pid as Pid)) {
                 gpu.is_used = true;
                 if one.used_bytes != NOT_KNOWN {
                     used_bytes += one.used_bytes;
@@ -132,7 +132,7 @@ impl Mechanism for Nvml {
         self.used_bytes_max = self.used_bytes_max.max(used_bytes);
     }
 
-    fn finish(&mut self, seen: &mut Seen) {
+    fn finish(&mut self, ledger: &mut Ledger) {
         self.ask_accounts();
         let gpus = self.devices.iter().filter(|gpu| gpu.is_used).count();
         let all_account = self.devices.iter().all(|gpu| gpu.accounts);
@@ -150,7 +150,7 @@ impl Mechanism for Nvml {
         for (name, value) in [("gpus", gpus as f64), ("gpu_bytes_max", bytes as f64)] {
             let reason = Some(reason.to_owned());
             let offer = Offer { method: NAME, value, completeness, error_bound: None, reason };
-            seen.offer(name, offer);
+            ledger.offers.add(name, offer);
         }
         self.library = None;
     }
@@ -211,17 +211,17 @@ int nvmlDeviceGetAccountingStats(dev d, unsigned pid, struct stats *s) {
         let folder = tempfile::tempdir().expect("a folder");
         let check = |count, ended: &[Pid]| {
             let name = fake(folder.path(), count)?;
-            let (mut nvml, mut seen) = (Nvml::new(&name), Seen::new());
+            let (mut nvml, mut ledger) = (Nvml::new(&name), Ledger::new());
             nvml.prepare(&mut Launch::default()).expect("it is there");
-            nvml.attach(1, &mut seen).expect("it answers");
-            seen.born(4242, 1);
-            nvml.sample(&mut Now::default(), &mut seen);
+            nvml.attach(1, &mut ledger).expect("it answers");
+            ledger.process_started(4242, 1);
+            nvml.sample(&mut Sample::default(), &mut ledger);
             for &pid in ended {
-                nvml.event(&Event::Ended { pid, status: Status::Exited(0) }, &mut seen);
+                nvml.event(&Event::Ended { pid, status: Status::Exited(0) }, &mut ledger);
             }
-            nvml.finish(&mut seen);
-            let gpus = seen.reading("gpus", "");
-            let bytes = seen.reading("gpu_bytes_max", "").value.map(|bytes| bytes / 1e9);
+            nvml.finish(&mut ledger);
+            let gpus = ledger.offers.best("gpus", "");
+            let bytes = ledger.offers.best("gpu_bytes_max", "").value.map(|bytes| bytes / 1e9);
             Some((gpus.value, bytes.map(f64::round), gpus.completeness))
         };
         let Some(found) = check(2, &[4243, 4244]) else { return };

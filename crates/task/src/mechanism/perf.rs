@@ -14,7 +14,7 @@ use std::io;
 use skopos_model::task::Completeness;
 
 use super::Mechanism;
-use crate::seen::{Offer, Seen};
+use crate::ledger::{Ledger, Offer};
 use crate::sys::Pid;
 use crate::sys::perf::{Count, Counter, Kind};
 
@@ -25,7 +25,7 @@ pub(crate) const NAME: &str = "perf";
 const ALL_THE_TIME: f64 = 0.999_999;
 
 /// What is counted of a resource.
-struct Wanted {
+struct CounterSpec {
     resource: &'static str,
     kind: Kind,
 }
@@ -34,12 +34,12 @@ const HARDWARE: u32 = 0;
 const SOFTWARE: u32 = 1;
 const TASK_CLOCK: Kind = Kind(SOFTWARE, 1);
 
-const WANTED: [Wanted; 5] = [
-    Wanted { resource: "cpu_seconds", kind: TASK_CLOCK },
-    Wanted { resource: "minor_faults", kind: Kind(SOFTWARE, 5) },
-    Wanted { resource: "major_faults", kind: Kind(SOFTWARE, 6) },
-    Wanted { resource: "cycles", kind: Kind(HARDWARE, 0) },
-    Wanted { resource: "instructions", kind: Kind(HARDWARE, 1) },
+const COUNTERS: [CounterSpec; 5] = [
+    CounterSpec { resource: "cpu_seconds", kind: TASK_CLOCK },
+    CounterSpec { resource: "minor_faults", kind: Kind(SOFTWARE, 5) },
+    CounterSpec { resource: "major_faults", kind: Kind(SOFTWARE, 6) },
+    CounterSpec { resource: "cycles", kind: Kind(HARDWARE, 0) },
+    CounterSpec { resource: "instructions", kind: Kind(HARDWARE, 1) },
 ];
 
 /// Why those of the hardware are left out.
@@ -49,7 +49,7 @@ pub(crate) const VIRTUAL: &str = "on a virtual machine hardware counters make ea
 pub(crate) struct Perf {
     /// True if those of the hardware count too.
     with_hardware: bool,
-    counters: Vec<(&'static Wanted, Counter)>,
+    counters: Vec<(&'static CounterSpec, Counter)>,
     refused: Vec<(&'static str, String)>,
     with_kernel: bool,
 }
@@ -87,14 +87,14 @@ impl Mechanism for Perf {
         NAME
     }
 
-    fn joins(&self) -> Result<(), &'static str> {
+    fn can_attach(&self) -> Result<(), &'static str> {
         Err("a counter is handed on to what starts later, not to what runs already")
     }
 
-    fn attach(&mut self, root: Pid, _seen: &mut Seen) -> io::Result<()> {
+    fn attach(&mut self, root: Pid, _ledger: &mut Ledger) -> io::Result<()> {
         // With `perf_event_paranoid` at 2 only an administrator may count what the kernel does.
         self.with_kernel = Counter::open(TASK_CLOCK, root, true).is_ok();
-        for wanted in &WANTED {
+        for wanted in &COUNTERS {
             if wanted.kind.0 == HARDWARE && !self.with_hardware {
                 self.refused.push((wanted.resource, VIRTUAL.to_owned()));
                 continue;
@@ -110,21 +110,21 @@ impl Mechanism for Perf {
         }
     }
 
-    fn finish(&mut self, seen: &mut Seen) {
+    fn finish(&mut self, ledger: &mut Ledger) {
         for (resource, why) in self.refused.drain(..) {
-            seen.cannot(resource, why);
+            ledger.offers.mark_unavailable(resource, why);
         }
-        let left = seen.living().len();
+        let left = ledger.live_pids().len();
         for (wanted, mut counter) in self.counters.drain(..) {
             let Ok(count) = counter.read() else { continue };
             if let Some(offer) = offer(wanted, count, self.with_kernel, left) {
-                seen.offer(wanted.resource, offer);
+                ledger.offers.add(wanted.resource, offer);
             }
         }
     }
 }
 
-fn offer(wanted: &Wanted, count: Count, with_kernel: bool, left: usize) -> Option<Offer> {
+fn offer(wanted: &CounterSpec, count: Count, with_kernel: bool, left: usize) -> Option<Offer> {
     let Count { value, enabled_nanos, running_nanos } = count;
     let share = running_nanos as f64 / enabled_nanos as f64;
     let is_shared = enabled_nanos > 0 && share < ALL_THE_TIME;
@@ -178,21 +178,21 @@ mod tests {
     #[test]
     fn hardware_that_is_left_out_counts_nothing_and_says_why() {
         let mut perf = Perf::new(false);
-        let mut seen = Seen::new();
-        if let Err(why) = perf.attach(std::process::id() as Pid, &mut seen) {
+        let mut ledger = Ledger::new();
+        if let Err(why) = perf.attach(std::process::id() as Pid, &mut ledger) {
             eprintln!("skipped: {why}");
             return;
         }
         assert!(perf.counters.iter().all(|(wanted, _)| wanted.kind.0 == SOFTWARE));
-        perf.finish(&mut seen);
-        assert_eq!(seen.reading("cycles", "").reason.as_deref(), Some(VIRTUAL));
+        perf.finish(&mut ledger);
+        assert_eq!(ledger.offers.best("cycles", "").reason.as_deref(), Some(VIRTUAL));
     }
 
     #[test]
     fn a_counter_that_was_shared_is_scaled_and_one_that_never_ran_says_nothing() {
         let check = |at: usize, value, enabled_nanos, running_nanos, left| {
             let count = Count { value, enabled_nanos, running_nanos };
-            offer(&WANTED[at], count, true, left).map(|o| (o.value, o.completeness))
+            offer(&COUNTERS[at], count, true, left).map(|o| (o.value, o.completeness))
         };
         assert_eq!(check(4, 100, 8, 8, 0), Some((100.0, Completeness::All)));
         assert_eq!(check(4, 100, 8, 8, 2), Some((100.0, Completeness::AtLeast)));

@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 
 use skopos_model::task::{Completeness, Limits};
 
-use super::since::Since;
-use super::{Mechanism, Now};
+use super::since_attach::SinceAttach;
+use super::{Mechanism, Sample};
 use crate::family;
+use crate::ledger::{Ledger, Offer};
 use crate::proc;
-use crate::seen::{Offer, Seen};
 use crate::sys::{Event, Pid};
 
 /// The name in reports.
@@ -37,10 +37,10 @@ pub(crate) struct Procfs {
     /// Memory that it may use.
     memory_most: f64,
     root: Option<Pid>,
-    last: Now,
-    greatest: Now,
+    last: Sample,
+    greatest: Sample,
     pss_again: Option<Instant>,
-    since: Since,
+    since: SinceAttach,
     /// The most processes that a look found and did not ask.
     not_asked: usize,
 }
@@ -52,37 +52,37 @@ impl Procfs {
             most: limits.of("processes_max").unwrap_or(f64::INFINITY),
             memory_most: limits.of("resident_bytes_max").unwrap_or(f64::INFINITY),
             root: None,
-            last: Now::default(),
-            greatest: Now::default(),
+            last: Sample::default(),
+            greatest: Sample::default(),
             pss_again: None,
-            since: Since::default(),
+            since: SinceAttach::default(),
             not_asked: 0,
         }
     }
 
     /// Finds who came and who went. Of too many, how many there are.
-    fn search(&self, seen: &mut Seen) -> Result<(), u64> {
-        let there: HashSet<Pid> = family::pids(seen);
+    fn search(&self, ledger: &mut Ledger) -> Result<(), u64> {
+        let there: HashSet<Pid> = family::pids(ledger);
         if there.len() as f64 > self.most {
             return Err(there.len() as u64);
         }
-        for pid in seen.living() {
+        for pid in ledger.live_pids() {
             if Some(pid) != self.root && !there.contains(&pid) {
-                seen.ended(pid, None);
+                ledger.process_exited(pid, None);
             }
         }
         for pid in there {
             let Some(stat) = proc::stat(pid) else { continue };
             if !stat.is_zombie {
-                seen.born(pid, stat.parent);
+                ledger.process_started(pid, stat.parent);
             }
         }
         Ok(())
     }
 
-    fn pss(&mut self, pids: &[Pid], seen: &Seen) -> Option<u64> {
+    fn pss(&mut self, pids: &[Pid], ledger: &Ledger) -> Option<u64> {
         let now = Instant::now();
-        if pids.len() > MAX_PSS || seen.elapsed() < PSS_AFTER {
+        if pids.len() > MAX_PSS || ledger.elapsed() < PSS_AFTER {
             return None;
         }
         if self.pss_again.is_some_and(|again| now < again) {
@@ -99,17 +99,17 @@ impl Mechanism for Procfs {
         NAME
     }
 
-    fn joins(&self) -> Result<(), &'static str> {
+    fn can_attach(&self) -> Result<(), &'static str> {
         Ok(())
     }
 
-    fn attach(&mut self, root: Pid, seen: &mut Seen) -> std::io::Result<()> {
+    fn attach(&mut self, root: Pid, ledger: &mut Ledger) -> std::io::Result<()> {
         self.root = Some(root);
-        seen.born(root, std::process::id() as Pid);
+        ledger.process_started(root, std::process::id() as Pid);
         Ok(())
     }
 
-    fn event(&mut self, event: &Event, seen: &mut Seen) {
+    fn event(&mut self, event: &Event, ledger: &mut Ledger) {
         let Event::Ended { pid, .. } = event else { return };
         if !self.searches {
             // Who tells of ends has asked already, and knows better than in ticks.
@@ -117,55 +117,55 @@ impl Mechanism for Procfs {
         }
         // Dead, its memory is gone, but not its times and bytes.
         let stat = proc::stat(*pid);
-        seen.used(*pid, stat.map(|s| s.user_seconds + s.system_seconds), proc::io(*pid));
+        ledger.record_usage(*pid, stat.map(|s| s.user_seconds + s.system_seconds), proc::io(*pid));
     }
 
-    fn sample(&mut self, now: &mut Now, seen: &mut Seen) {
-        if (self.searches || seen.untraced > 0)
-            && let Err(too_many) = self.search(seen)
+    fn sample(&mut self, now: &mut Sample, ledger: &mut Ledger) {
+        if (self.searches || ledger.untraced > 0)
+            && let Err(too_many) = self.search(ledger)
         {
             now.processes = Some(too_many);
-            seen.processes_max = seen.processes_max.max(too_many);
+            ledger.processes_max = ledger.processes_max.max(too_many);
             return;
         }
-        let mut pids = seen.living();
+        let mut pids = ledger.live_pids();
         let processes = pids.len() as u64;
         self.not_asked = self.not_asked.max(keep_asked(&mut pids));
-        let reaped = seen.reaped;
+        let reaped = ledger.reaped;
         let (mut resident, mut virtual_size, mut swap) = (0, 0, 0);
         let mut cpu = (reaped.usage.user + reaped.usage.system).as_secs_f64();
         let mut io = reaped.io;
-        let mut since = Since::of_the_dead(&reaped);
+        let mut since = SinceAttach::of_the_dead(&reaped);
         let mut sizes = Vec::with_capacity(pids.len());
         for &pid in &pids {
             let Some(stat) = proc::stat(pid) else { continue };
-            if !seen.is_guest(pid) {
+            if !ledger.borrows_memory(pid) {
                 resident += stat.resident_bytes;
                 sizes.push((pid, stat.resident_bytes));
                 virtual_size += stat.virtual_bytes;
             }
             cpu += stat.user_seconds + stat.system_seconds + stat.waited_for_seconds;
             if self.searches {
-                seen.threads_of(pid, |_| stat.threads);
+                ledger.update_threads(pid, |_| stat.threads);
             }
             if let Some(memory) = proc::memory(pid) {
-                swap += if seen.is_guest(pid) { 0 } else { memory.swap_bytes };
-                seen.memory(pid, memory);
+                swap += if ledger.borrows_memory(pid) { 0 } else { memory.swap_bytes };
+                ledger.record_memory(pid, memory);
             }
             let of_it = proc::io(pid);
             since.add(&stat, of_it);
             io += of_it.unwrap_or_default();
-            seen.used(pid, Some(stat.user_seconds + stat.system_seconds), of_it);
+            ledger.record_usage(pid, Some(stat.user_seconds + stat.system_seconds), of_it);
         }
-        if seen.is_found() {
-            since = since.less(&seen.before);
+        if ledger.is_attached() {
+            since = since.less(&ledger.baseline);
             (cpu, io) = (since.user_seconds + since.system_seconds, since.io);
             self.since.keep(since);
-            seen.looked_resident = seen.looked_resident.max(resident);
+            ledger.sampled_resident_max = ledger.sampled_resident_max.max(resident);
         }
         let begun = Instant::now();
-        let pss = self.pss(&pids, seen);
-        *now = Now {
+        let pss = self.pss(&pids, ledger);
+        *now = Sample {
             cpu_seconds: Some(cpu),
             resident_bytes: Some(resident),
             unshared_bytes: unshared(sizes, self.memory_most, proc::pss_bytes),
@@ -173,9 +173,9 @@ impl Mechanism for Procfs {
             virtual_bytes: Some(virtual_size),
             swap_bytes: Some(swap),
             processes: Some(processes),
-            threads: Some(pids.iter().map(|pid| seen.thread_count(*pid)).sum()),
-            read_bytes: Some(io.read_bytes).filter(|_| seen.before.without_io == 0),
-            written_bytes: Some(io.written_bytes).filter(|_| seen.before.without_io == 0),
+            threads: Some(pids.iter().map(|pid| ledger.thread_count(*pid)).sum()),
+            read_bytes: Some(io.read_bytes).filter(|_| ledger.baseline.without_io == 0),
+            written_bytes: Some(io.written_bytes).filter(|_| ledger.baseline.without_io == 0),
             paced: now.paced + begun.elapsed(),
             ..*now
         };
@@ -187,13 +187,13 @@ impl Mechanism for Procfs {
         self.last = *now;
     }
 
-    fn finish(&mut self, seen: &mut Seen) {
-        if seen.is_found() {
+    fn finish(&mut self, ledger: &mut Ledger) {
+        if ledger.is_attached() {
             // What runs on is asked once more.
-            if !seen.living().is_empty() {
-                self.sample(&mut Now::default(), seen);
+            if !ledger.live_pids().is_empty() {
+                self.sample(&mut Sample::default(), ledger);
             }
-            self.since.offer(seen, self.not_asked);
+            self.since.offer(NAME, ledger, self.not_asked);
         }
         let completeness = Completeness::Sampled;
         let looked = "the greatest of the looks; what came and went between two is not in it";
@@ -214,20 +214,19 @@ impl Mechanism for Procfs {
             let Some(value) = value else { continue };
             let reason = Some(of_memory.clone());
             let value = value as f64;
-            seen.offer(
-                name,
-                Offer { method: NAME, value, completeness, error_bound: None, reason },
-            );
+            ledger
+                .offers
+                .add(name, Offer { method: NAME, value, completeness, error_bound: None, reason });
         }
         if self.searches {
             for (name, value) in [
-                ("processes_max", seen.processes_max),
-                ("processes_total", seen.processes_total),
-                ("threads_max", seen.threads_max),
+                ("processes_max", ledger.processes_max),
+                ("processes_total", ledger.processes_total),
+                ("threads_max", ledger.threads_max),
             ] {
                 let reason = Some(of_numbers.clone());
                 let value = value as f64;
-                seen.offer(
+                ledger.offers.add(
                     name,
                     Offer { method: NAME, value, completeness, error_bound: None, reason },
                 );
@@ -254,7 +253,7 @@ const LOOK_SHARE: u32 = 100;
 const LIMITED_SHARE: u32 = 10;
 
 /// The time until the next look, when one took so long and `wanted` was asked for.
-pub(crate) fn next_look(wanted: Duration, took: Duration, is_limited: bool) -> Duration {
+pub(crate) fn next_pause(wanted: Duration, took: Duration, is_limited: bool) -> Duration {
     wanted.max(took * if is_limited { LIMITED_SHARE } else { LOOK_SHARE })
 }
 
@@ -298,12 +297,12 @@ mod tests {
         assert_eq!((keep_asked(&mut few), few.len()), (0, 9));
         assert_eq!(keep_asked(&mut many), 5);
         assert_eq!(many, (0..first).collect::<Vec<_>>());
-        let (mut procfs, mut seen) = (Procfs::new(true, &Limits::default()), Seen::new());
+        let (mut procfs, mut ledger) = (Procfs::new(true, &Limits::default()), Ledger::new());
         (procfs.not_asked, procfs.greatest.resident_bytes) = (5, Some(7));
-        procfs.finish(&mut seen);
-        let reason = seen.reading("resident_bytes_max", "").reason.expect("a reason");
+        procfs.finish(&mut ledger);
+        let reason = ledger.offers.best("resident_bytes_max", "").reason.expect("a reason");
         assert!(reason.contains("of up to 2053 processes"), "{reason}");
-        let reason = seen.reading("processes_max", "").reason.expect("a reason");
+        let reason = ledger.offers.best("processes_max", "").reason.expect("a reason");
         assert!(!reason.contains("2053"), "they are counted: {reason}");
     }
 

@@ -14,8 +14,8 @@ use std::io;
 use skopos_model::task::Completeness;
 
 use super::{Mechanism, pages};
+use crate::ledger::{Ledger, Offer};
 use crate::proc;
-use crate::seen::{Offer, Seen};
 use crate::sys::{self, Event, Pid};
 
 /// The name in reports.
@@ -47,14 +47,14 @@ pub(crate) struct Ptrace {
 
 impl Ptrace {
     /// A process is there that has not run yet.
-    fn forked(&mut self, process: Pid, parent: Pid, seen: &mut Seen) {
+    fn forked(&mut self, process: Pid, parent: Pid, ledger: &mut Ledger) {
         if self.threads.insert(process, process).is_none() {
-            seen.forked(process, parent);
+            ledger.process_forked(process, parent);
         }
     }
 
     /// A thread is there; of an unknown one it is looked up whose.
-    fn meet(&mut self, thread: Pid, parent: Option<Pid>, seen: &mut Seen) {
+    fn meet(&mut self, thread: Pid, parent: Option<Pid>, ledger: &mut Ledger) {
         if self.threads.contains_key(&thread) {
             return;
         }
@@ -65,16 +65,16 @@ impl Ptrace {
         self.threads.insert(thread, process);
         if process == thread {
             let parent = parent.or_else(|| Some(proc::stat(process)?.parent));
-            seen.born(process, parent.unwrap_or(0));
+            ledger.process_started(process, parent.unwrap_or(0));
         } else {
             self.threaded.insert(process);
-            seen.threads_of(process, |threads| threads + 1);
+            ledger.update_threads(process, |threads| threads + 1);
         }
     }
 
     /// Its parent tells of a thread. Where it was met and has ended already, it is not met again: the
     /// parent stands still, so it has not been reaped.
-    fn told_of(&mut self, new: Pid, parent: Option<Pid>, event: c_int, seen: &mut Seen) {
+    fn told_of(&mut self, new: Pid, parent: Option<Pid>, event: c_int, ledger: &mut Ledger) {
         let was_met = self.early.remove(&new);
         let is_over = || proc::stat(new).is_none_or(|stat| stat.is_zombie);
         if was_met && !self.threads.contains_key(&new) && is_over() {
@@ -82,8 +82,8 @@ impl Ptrace {
         }
         match parent {
             // Whose end is told by SIGCHLD is a process; of others it is looked up.
-            Some(parent) if event != libc::PTRACE_EVENT_CLONE => self.forked(new, parent, seen),
-            parent => self.meet(new, parent, seen),
+            Some(parent) if event != libc::PTRACE_EVENT_CLONE => self.forked(new, parent, ledger),
+            parent => self.meet(new, parent, ledger),
         }
     }
 
@@ -92,26 +92,26 @@ impl Ptrace {
         thread: Pid,
         signal: c_int,
         event: c_int,
-        seen: &mut Seen,
+        ledger: &mut Ledger,
     ) -> io::Result<()> {
-        seen.stops += 1;
+        ledger.stops += 1;
         match event {
             // Before a signal is delivered: it is.
             0 => return sys::go_on(thread, signal),
             libc::PTRACE_EVENT_FORK | libc::PTRACE_EVENT_VFORK | libc::PTRACE_EVENT_CLONE => {
                 let new = sys::event_message(thread)? as Pid;
-                self.told_of(new, self.threads.get(&thread).copied(), event, seen);
+                self.told_of(new, self.threads.get(&thread).copied(), event, ledger);
                 if event == libc::PTRACE_EVENT_VFORK {
-                    seen.guest(new);
+                    ledger.mark_borrowed_memory(new);
                 }
             }
-            libc::PTRACE_EVENT_EXEC => self.became(thread, seen),
-            libc::PTRACE_EVENT_EXIT => self.ending(thread, seen),
+            libc::PTRACE_EVENT_EXEC => self.became(thread, ledger),
+            libc::PTRACE_EVENT_EXIT => self.ending(thread, ledger),
             libc::PTRACE_EVENT_STOP => {
                 if !self.threads.contains_key(&thread) {
                     self.early.insert(thread);
                 }
-                self.meet(thread, None, seen);
+                self.meet(thread, None, ledger);
                 if matches!(signal, libc::SIGSTOP | libc::SIGTSTP | libc::SIGTTIN | libc::SIGTTOU) {
                     return sys::stay_stopped(thread);
                 }
@@ -123,7 +123,7 @@ impl Ptrace {
 
     /// Begins to trace all that run already. What a traced process starts is traced from its birth, so
     /// once all threads of one are, its children are those that are there and no more will be missed.
-    fn join(&mut self, root: Pid, seen: &mut Seen) -> io::Result<()> {
+    fn join(&mut self, root: Pid, ledger: &mut Ledger) -> io::Result<()> {
         let own = rustix::thread::gettid().as_raw_nonzero().get();
         let mut waiting = vec![root];
         let mut met = HashSet::new();
@@ -144,7 +144,7 @@ impl Ptrace {
                         Err(e) if e.raw_os_error() == Some(libc::ESRCH) => continue,
                         Err(_) if self.threads.is_empty() => return Err(refused(thread)),
                         Err(_) => {
-                            seen.untraced += 1;
+                            ledger.untraced += 1;
                             let why = refused(thread);
                             self.refused.get_or_insert(format!("at least one is not seen: {why}"));
                             continue;
@@ -154,7 +154,11 @@ impl Ptrace {
                     let storage = proc::stat(thread).map_or(0.0, |stat| stat.io_delay_seconds);
                     self.before.insert(thread, (delay, storage));
                     let parent = proc::stat(process).map(|stat| stat.parent);
-                    self.meet(thread, if thread == process { parent } else { Some(process) }, seen);
+                    self.meet(
+                        thread,
+                        if thread == process { parent } else { Some(process) },
+                        ledger,
+                    );
                 }
             }
             waiting.extend(proc::children(process));
@@ -163,18 +167,18 @@ impl Ptrace {
     }
 
     /// All other threads of the process are gone, and this one has the process' id.
-    fn became(&mut self, process: Pid, seen: &mut Seen) {
+    fn became(&mut self, process: Pid, ledger: &mut Ledger) {
         if self.threaded.remove(&process) {
             self.threads.retain(|thread, of| *of != process || *thread == process);
         }
         self.threads.insert(process, process);
-        seen.threads_of(process, |_| 1);
-        seen.became(process);
+        ledger.update_threads(process, |_| 1);
+        ledger.process_executed(process);
     }
 
     /// A thread is about to end. Its process is asked when its first thread ends, and when one ends
     /// after that.
-    fn ending(&mut self, thread: Pid, seen: &mut Seen) {
+    fn ending(&mut self, thread: Pid, ledger: &mut Ledger) {
         let spent = proc::schedstat(thread);
         let before = self.before.remove(&thread).unwrap_or_default();
         match spent {
@@ -185,27 +189,27 @@ impl Ptrace {
         if thread != process {
             // Who joins it goes on after this stop only, so it is never counted beside the next one.
             self.threads.remove(&thread);
-            seen.threads_of(process, |threads| threads.saturating_sub(1));
+            ledger.update_threads(process, |threads| threads.saturating_sub(1));
             if self.threads.contains_key(&process) {
                 return;
             }
         }
         if let Some(memory) = proc::memory(process) {
-            seen.memory(process, memory);
+            ledger.record_memory(process, memory);
         }
         // The scheduler's count is of a thread.
         let exact = spent.filter(|_| !self.threaded.contains(&process));
         let is_wanted =
-            exact.is_none() || self.accounts_for_delays || seen.ignores_children(process);
+            exact.is_none() || self.accounts_for_delays || ledger.ignores_children(process);
         let stat = if is_wanted { proc::stat(process) } else { None };
         if let Some(stat) = stat {
             self.io_delay_seconds += (stat.io_delay_seconds - before.1).max(0.0);
-            seen.waited_for(process, stat.waited_for_faults);
+            ledger.record_waited_faults(process, stat.waited_for_faults);
         }
         let cpu = exact
             .map(|(nanos, _)| nanos as f64 / 1e9)
             .or(stat.map(|s| s.user_seconds + s.system_seconds));
-        seen.used(process, cpu, proc::io(process));
+        ledger.record_usage(process, cpu, proc::io(process));
     }
 }
 
@@ -214,78 +218,80 @@ impl Mechanism for Ptrace {
         NAME
     }
 
-    fn joins(&self) -> Result<(), &'static str> {
+    fn can_attach(&self) -> Result<(), &'static str> {
         Ok(())
     }
 
-    fn attach(&mut self, root: Pid, seen: &mut Seen) -> io::Result<()> {
+    fn attach(&mut self, root: Pid, ledger: &mut Ledger) -> io::Result<()> {
         self.accounts_for_delays = proc::accounts_for_delays();
-        if seen.is_found() {
-            return self.join(root, seen);
+        if ledger.is_attached() {
+            return self.join(root, ledger);
         }
         sys::seize(root)?;
-        self.meet(root, Some(std::process::id() as Pid), seen);
+        self.meet(root, Some(std::process::id() as Pid), ledger);
         Ok(())
     }
 
-    fn event(&mut self, event: &Event, seen: &mut Seen) {
+    fn event(&mut self, event: &Event, ledger: &mut Ledger) {
         match *event {
             // One that was killed while it was stopped cannot go on, and its end follows.
             Event::Stopped { pid, signal, event } => {
-                let _ = self.stopped(pid, signal, event, seen);
+                let _ = self.stopped(pid, signal, event, ledger);
             }
             Event::Ended { pid, .. } => {
                 // One that was killed may end without a stop before.
                 if let Some(process) = self.threads.remove(&pid).filter(|process| *process != pid) {
-                    seen.threads_of(process, |threads| threads.saturating_sub(1));
+                    ledger.update_threads(process, |threads| threads.saturating_sub(1));
                 }
                 self.threaded.remove(&pid);
             }
         }
     }
 
-    fn finish(&mut self, seen: &mut Seen) {
-        let left = seen.living().len();
+    fn finish(&mut self, ledger: &mut Ledger) {
+        let left = ledger.live_pids().len();
         let all = if left == 0 { Completeness::All } else { Completeness::AtLeast };
         let all = if self.refused.is_some() { Completeness::AtLeast } else { all };
         let missing = (left > 0).then(|| format!("{left} processes of the task run on"));
         let missing = self.refused.take().or(missing);
-        let unmeasured = (seen.unmeasured > 0).then(|| {
-            format!("{} processes ended before their memory could be read", seen.unmeasured)
+        let unmeasured = (ledger.unmeasured > 0).then(|| {
+            format!("{} processes ended before their memory could be read", ledger.unmeasured)
         });
         let of_memory = if unmeasured.is_some() { Completeness::AtLeast } else { all };
-        let (resident, virtual_size) = seen.greatest_sums();
+        let (resident, virtual_size) = ledger.peak_sums();
         // Each had its peak at some time of its own: together they held at least as much as the
         // greatest of them, and at most the sum.
         let page = rustix::param::page_size() as u64;
-        let batch = pages::behind() * page * seen.processes_max;
-        let spread = resident.saturating_sub(seen.greatest_resident) + batch;
-        let lived_before = seen.is_found().then(|| {
-            let found = seen.before.processes;
+        let batch = pages::behind() * page * ledger.processes_max;
+        let spread = resident.saturating_sub(ledger.largest_resident) + batch;
+        let lived_before = ledger.is_attached().then(|| {
+            let found = ledger.baseline.processes;
             format!("peaks of {found} processes that ran before are those of their whole life")
         });
         let unmeasured = unmeasured.or(lived_before);
         // What they held before is no bound for what they held since.
-        let looked = resident.saturating_sub(seen.looked_resident) + batch;
-        let spread = if seen.is_found() { looked } else { spread };
+        let looked = resident.saturating_sub(ledger.sampled_resident_max) + batch;
+        let spread = if ledger.is_attached() { looked } else { spread };
         let delay = self.delay_nanos as f64 / 1e9;
         let woken = missing.clone().or(Some(WITH_STOPS.to_owned()));
         let of_delay = if self.without_delay > 0 { Completeness::AtLeast } else { all };
         for (name, value, completeness, error_bound, reason) in [
-            ("processes_max", seen.processes_max as f64, all, Some(0.0), &missing),
-            ("processes_total", seen.processes_total as f64, all, Some(0.0), &missing),
-            ("threads_max", seen.threads_max as f64, all, Some(0.0), &missing),
+            ("processes_max", ledger.processes_max as f64, all, Some(0.0), &missing),
+            ("processes_total", ledger.processes_total as f64, all, Some(0.0), &missing),
+            ("threads_max", ledger.threads_max as f64, all, Some(0.0), &missing),
             ("resident_bytes_max", resident as f64, of_memory, Some(spread as f64), &unmeasured),
             ("virtual_bytes_max", virtual_size as f64, of_memory, None, &unmeasured),
             ("cpu_delay_seconds", delay, of_delay, None, &woken),
             ("io_delay_seconds", self.io_delay_seconds, all, None, &missing),
         ] {
             if name == "io_delay_seconds" && !self.accounts_for_delays {
-                seen.cannot(name, proc::NO_DELAYS);
+                ledger.offers.mark_unavailable(name, proc::NO_DELAYS);
                 continue;
             }
             let reason = reason.clone();
-            seen.offer(name, Offer { method: NAME, value, completeness, error_bound, reason });
+            ledger
+                .offers
+                .add(name, Offer { method: NAME, value, completeness, error_bound, reason });
         }
     }
 }

@@ -19,9 +19,10 @@ use std::os::fd::BorrowedFd;
 use skopos_model::task::Completeness;
 
 use super::{Launch, Mechanism};
+use crate::bytes::{u16_at, u32_at, u64_at};
+use crate::ledger::{Ledger, Offer};
 use crate::proc;
-use crate::seen::{Offer, Seen};
-use crate::sys::netlink::{self, Netlink, attribute, attributes, long, number, short};
+use crate::sys::netlink::{self, Netlink, attribute, attributes};
 
 /// The name in reports.
 pub(crate) const NAME: &str = "taskstats";
@@ -138,16 +139,16 @@ fn parse(body: &[u8]) -> Option<Account> {
     let mut all = attributes(body.get(GENERIC_HEADER..)?);
     let (_, group) = all.find(|(kind, _)| *kind == OF_THREAD)?;
     let (_, stats) = attributes(group).find(|(kind, _)| *kind == STATS)?;
-    let version = short(stats, 0)?;
+    let version = u16_at(stats, 0)?;
     if version < TELLS_PROCESS || version == MOVED {
         return None;
     }
     // A wait for storage that the kernel did not see begin lasts since the machine started.
-    let life = long(stats, LIFE_MICROS)?.saturating_add(LIFE_SLACK_MICROS).saturating_mul(1000);
+    let life = u64_at(stats, LIFE_MICROS)?.saturating_add(LIFE_SLACK_MICROS).saturating_mul(1000);
     let mut is_absurd = false;
     let mut sum = |fields: &[usize]| {
         // A field of a later version may not be there; it is no delay that was told.
-        let all = fields.iter().filter_map(|at| long(stats, *at));
+        let all = fields.iter().filter_map(|at| u64_at(stats, *at));
         let (possible, absurd): (Vec<u64>, Vec<u64>) = all.partition(|nanos| *nanos <= life);
         is_absurd |= !absurd.is_empty();
         possible.into_iter().sum()
@@ -158,8 +159,8 @@ fn parse(body: &[u8]) -> Option<Account> {
         memory: sum(&[SWAP, RECLAIM, THRASHING, COMPACTION, COPIES]),
     };
     Some(Account {
-        process: number(stats, PROCESS)?,
-        parent: number(stats, PARENT)?,
+        process: u32_at(stats, PROCESS)?,
+        parent: u32_at(stats, PARENT)?,
         is_last: stats.get(FLAG)? & LAST != 0,
         delays,
         is_absurd,
@@ -182,7 +183,7 @@ fn family(socket: &mut Netlink) -> io::Result<u16> {
     let none = || io::Error::other("the kernel has no taskstats");
     let answer = socket.answer().map_err(|_| none())?.ok_or_else(none)?;
     let mut all = attributes(answer.get(GENERIC_HEADER..).unwrap_or_default());
-    all.find(|(kind, _)| *kind == FAMILY_ID).and_then(|(_, id)| short(id, 0)).ok_or_else(none)
+    all.find(|(kind, _)| *kind == FAMILY_ID).and_then(|(_, id)| u16_at(id, 0)).ok_or_else(none)
 }
 
 impl Mechanism for Taskstats {
@@ -190,7 +191,7 @@ impl Mechanism for Taskstats {
         NAME
     }
 
-    fn joins(&self) -> Result<(), &'static str> {
+    fn can_attach(&self) -> Result<(), &'static str> {
         Err("an account is of a thread's whole life, and orphans' would not be known")
     }
 
@@ -221,7 +222,7 @@ impl Mechanism for Taskstats {
         self.socket.as_ref().map(Netlink::descriptor)
     }
 
-    fn readable(&mut self, _seen: &mut Seen) {
+    fn readable(&mut self, _ledger: &mut Ledger) {
         let Some(mut socket) = self.socket.take() else { return };
         for _ in 0..MAX_AT_ONCE {
             match socket.receive() {
@@ -241,9 +242,9 @@ impl Mechanism for Taskstats {
         self.socket = Some(socket);
     }
 
-    fn finish(&mut self, seen: &mut Seen) {
+    fn finish(&mut self, ledger: &mut Ledger) {
         self.socket = None;
-        let left = seen.living().len();
+        let left = ledger.live_pids().len();
         let reason = match self.lost {
             _ if self.accounts == 0 => Some("the kernel sent no account".to_owned()),
             0 if self.absurd > 0 => Some(
@@ -260,12 +261,12 @@ impl Mechanism for Taskstats {
             ("memory_delay_seconds", memory, self.accounts_for_delays),
         ] {
             if !is_known {
-                seen.cannot(name, proc::NO_DELAYS);
+                ledger.offers.mark_unavailable(name, proc::NO_DELAYS);
                 continue;
             }
             let (value, reason) = (nanos as f64 / 1e9, reason.clone());
             let offer = Offer { method: NAME, value, completeness, error_bound: None, reason };
-            seen.offer(name, offer);
+            ledger.offers.add(name, offer);
         }
     }
 }
@@ -317,9 +318,9 @@ mod tests {
         taskstats.add(parse(&stats(5, 1, true, 3_000_000_000_000)).expect("an account"));
         taskstats.add(parse(&stats(6, 1, true, 7)).expect("an account"));
         assert_eq!(taskstats.of_task, Delays { cpu: 7, storage: 7, memory: 35 });
-        let mut seen = Seen::new();
-        taskstats.finish(&mut seen);
-        assert_eq!(seen.reading("cpu_delay_seconds", "").completeness, Completeness::AtLeast);
+        let mut ledger = Ledger::new();
+        taskstats.finish(&mut ledger);
+        assert_eq!(ledger.offers.best("cpu_delay_seconds", "").completeness, Completeness::AtLeast);
     }
 
     #[test]

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use skopos_model::task::Completeness;
 
-use super::{Mechanism, Now};
-use crate::seen::{Offer, Seen};
+use super::{Mechanism, Sample};
+use crate::ledger::{Ledger, Offer};
 use crate::sys::Pid;
 
 /// The name in reports.
@@ -101,16 +101,16 @@ impl Mechanism for Tree {
         NAME
     }
 
-    fn joins(&self) -> Result<(), &'static str> {
+    fn can_attach(&self) -> Result<(), &'static str> {
         Ok(())
     }
 
-    fn attach(&mut self, _root: Pid, _seen: &mut Seen) -> io::Result<()> {
+    fn attach(&mut self, _root: Pid, _ledger: &mut Ledger) -> io::Result<()> {
         self.look();
         Ok(())
     }
 
-    fn sample(&mut self, now: &mut Now, _seen: &mut Seen) {
+    fn sample(&mut self, now: &mut Sample, _ledger: &mut Ledger) {
         if self.again.is_none_or(|again| again <= Instant::now()) {
             let begun = Instant::now();
             self.look();
@@ -120,13 +120,13 @@ impl Mechanism for Tree {
         now.footprint_bytes = self.last.map(|(_, bytes)| bytes);
     }
 
-    fn finish(&mut self, seen: &mut Seen) {
+    fn finish(&mut self, ledger: &mut Ledger) {
         self.look();
-        seen.never_there = self.never_there.iter().map(|f| f.display().to_string()).collect();
-        let absent = seen.never_there.join(", ");
+        ledger.missing_folders = self.never_there.iter().map(|f| f.display().to_string()).collect();
+        let absent = ledger.missing_folders.join(", ");
         if self.never_there.len() == self.folders.len() {
             for name in ["files", "footprint_bytes"] {
-                seen.cannot(name, format!("never there: {absent}"));
+                ledger.offers.mark_unavailable(name, format!("never there: {absent}"));
             }
             return;
         }
@@ -144,10 +144,9 @@ impl Mechanism for Tree {
         };
         for (name, value) in [("files", self.files_max), ("footprint_bytes", self.bytes_max)] {
             let (value, reason) = (value as f64, Some(reason.clone()));
-            seen.offer(
-                name,
-                Offer { method: NAME, value, completeness, error_bound: None, reason },
-            );
+            ledger
+                .offers
+                .add(name, Offer { method: NAME, value, completeness, error_bound: None, reason });
         }
     }
 }

@@ -8,7 +8,7 @@
 use skopos_model::task::Completeness;
 
 use super::{Mechanism, NOT_IN_BYTES};
-use crate::seen::{Offer, Seen};
+use crate::ledger::{Ledger, Offer};
 
 /// The name in reports.
 pub(crate) const NAME: &str = "wait4";
@@ -29,19 +29,19 @@ impl Mechanism for Wait4 {
         NAME
     }
 
-    fn joins(&self) -> Result<(), &'static str> {
+    fn can_attach(&self) -> Result<(), &'static str> {
         Ok(())
     }
 
-    fn finish(&mut self, seen: &mut Seen) {
-        if seen.is_found() {
-            return since_it_was_found(seen);
+    fn finish(&mut self, ledger: &mut Ledger) {
+        if ledger.is_attached() {
+            return since_it_was_found(ledger);
         }
-        let usage = seen.reaped.usage;
+        let usage = ledger.reaped.usage;
         let (user, system) = (usage.user.as_secs_f64(), usage.system.as_secs_f64());
-        let left = seen.living().len();
+        let left = ledger.live_pids().len();
         // Where every end is told these are added; else no trace is left of them.
-        let missing = match (left > 0, seen.has_unwaited) {
+        let missing = match (left > 0, ledger.has_unwaited) {
             (true, _) => Some(format!("{left} processes of the task run on")),
             (false, true) => Some(UNWAITED.to_owned()),
             (false, false) => None,
@@ -50,9 +50,11 @@ impl Mechanism for Wait4 {
             if missing.is_none() { Completeness::All } else { Completeness::AtLeast };
         let mut offer = |name, value, error_bound| {
             // Who is traced is seen to ignore them.
-            let maybe = (seen.stops == 0).then(|| UNWAITED.to_owned());
+            let maybe = (ledger.stops == 0).then(|| UNWAITED.to_owned());
             let reason = missing.clone().or(maybe);
-            seen.offer(name, Offer { method: NAME, value, completeness, error_bound, reason });
+            ledger
+                .offers
+                .add(name, Offer { method: NAME, value, completeness, error_bound, reason });
         };
         offer("cpu_seconds", user + system, Some(2.0 * RESOLUTION_SECONDS));
         // The sum is exact; how it is divided is known by ticks, and the kernel scales.
@@ -65,12 +67,14 @@ impl Mechanism for Wait4 {
         ] {
             offer(name, count as f64, Some(0.0));
         }
-        let (stops, io) = (seen.stops, seen.reaped.io);
-        let without_io = seen.reaped.without_io;
+        let (stops, io) = (ledger.stops, ledger.reaped.io);
+        let without_io = ledger.reaped.without_io;
         let mut offer = |name, value, error_bound, reason: Option<&str>| {
             let reason = missing.clone().or(reason.map(str::to_owned));
             let value = value as f64;
-            seen.offer(name, Offer { method: NAME, value, completeness, error_bound, reason });
+            ledger
+                .offers
+                .add(name, Offer { method: NAME, value, completeness, error_bound, reason });
         };
         // Each stop is one in the kernel's count. Who was stopped may find that there is nothing left
         // to wait for.
@@ -89,19 +93,19 @@ impl Mechanism for Wait4 {
 
 /// Of a task that ran before, less what it had used by then: a tracer is told as a parent is. What runs
 /// on has not been waited for, and is for those who look.
-fn since_it_was_found(seen: &mut Seen) {
-    if !seen.living().is_empty() || seen.is_torn {
+fn since_it_was_found(ledger: &mut Ledger) {
+    if !ledger.live_pids().is_empty() || ledger.baseline_is_torn {
         return;
     }
-    let (usage, before) = (seen.reaped.usage, seen.before);
+    let (usage, before) = (ledger.reaped.usage, ledger.baseline);
     let missing = "since it was attached to; what a process used that its parent never waited for is \
                    not in it";
-    let is_whole = seen.untraced == 0 && !seen.has_unwaited;
+    let is_whole = ledger.untraced == 0 && !ledger.has_unwaited;
     let completeness = if is_whole { Completeness::All } else { Completeness::AtLeast };
-    let reaped = seen.reaped;
+    let reaped = ledger.reaped;
     let mut offer = |name, value: f64, error_bound: Option<f64>| {
         let (value, reason) = (value.max(0.0), Some(missing.to_owned()));
-        seen.offer(name, Offer { method: NAME, value, completeness, error_bound, reason });
+        ledger.offers.add(name, Offer { method: NAME, value, completeness, error_bound, reason });
     };
     let (user, system) = (usage.user.as_secs_f64(), usage.system.as_secs_f64());
     offer("user_seconds", user - before.user_seconds, None);

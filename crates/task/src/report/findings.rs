@@ -20,7 +20,7 @@ pub(super) fn findings(summary: &Summary) -> Vec<Finding> {
 const MAX_NAMED: usize = 3;
 
 /// What runs on though it was to be ended.
-pub(super) fn not_ended(left: &[String]) -> Option<Finding> {
+pub(super) fn survivors(left: &[String]) -> Option<Finding> {
     if left.is_empty() {
         return None;
     }
@@ -36,7 +36,7 @@ pub(super) fn not_ended(left: &[String]) -> Option<Finding> {
 }
 
 /// Why the kernel does not keep a limit that it was asked to keep.
-pub(super) fn not_kept(why: Option<&str>) -> Option<Finding> {
+pub(super) fn cpu_limit_error(why: Option<&str>) -> Option<Finding> {
     found(
         format!(
             "the kernel does not keep the limit on the processor time of each process: {}",
@@ -80,7 +80,7 @@ fn signal(summary: &Summary) -> Option<Finding> {
         6 | 11 | 7 | 8 | 4 => "it crashed: a core dump or a debugger tells where",
         _ => "somebody asked it to end",
     };
-    found(format!("it died of signal {}", super::signals::signal(signal)), advice)
+    found(format!("it died of signal {}", super::signals::signal_name(signal)), advice)
 }
 
 /// Programs that trace others.
@@ -121,7 +121,7 @@ fn left_behind(summary: &Summary) -> Option<Finding> {
 }
 
 /// Folders that were watched and not there at any look.
-pub(super) fn never_there(folders: &[String]) -> Option<Finding> {
+pub(super) fn missing_folders(folders: &[String]) -> Option<Finding> {
     if folders.is_empty() {
         return None;
     }

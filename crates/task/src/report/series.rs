@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::mechanism::Now;
+use crate::mechanism::Sample;
 
 /// The names of a row's values, in their order.
 pub const COLUMNS: [&str; 12] = [
@@ -27,7 +27,7 @@ pub struct Row {
 }
 
 impl Row {
-    pub(crate) fn new(elapsed: Duration, now: &Now) -> Self {
+    pub(crate) fn new(elapsed: Duration, now: &Sample) -> Self {
         let count = |value: Option<u64>| value.map(|v| v as f64);
         Self {
             values: [

@@ -24,7 +24,7 @@ const NAMES: [(i32, &str); 19] = [
 ];
 
 /// `11 (SIGSEGV)`; of one without a well-known name the number.
-pub fn signal(number: i32) -> String {
+pub fn signal_name(number: i32) -> String {
     match NAMES.iter().find(|(known, _)| *known == number) {
         Some((_, name)) => format!("{number} ({name})"),
         None => number.to_string(),

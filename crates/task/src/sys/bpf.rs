@@ -112,12 +112,12 @@ unsafe fn bpf<T>(command: c_int, attributes: &T) -> io::Result<OwnedFd> {
 }
 
 /// A file of the kernel's in memory, which nobody changes.
-pub(crate) struct Mapped {
+pub(crate) struct MappedFile {
     begin: NonNull<u8>,
     bytes: usize,
 }
 
-impl Mapped {
+impl MappedFile {
     /// # Errors
     /// There is no such file, or it is not for this.
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
@@ -143,7 +143,7 @@ impl Mapped {
     }
 }
 
-impl Deref for Mapped {
+impl Deref for MappedFile {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
@@ -152,7 +152,7 @@ impl Deref for Mapped {
     }
 }
 
-impl Drop for Mapped {
+impl Drop for MappedFile {
     fn drop(&mut self) {
         // SAFETY: it was mapped with this length, and nobody has a reference to it any more.
         unsafe { libc::munmap(self.begin.as_ptr().cast(), self.bytes) };

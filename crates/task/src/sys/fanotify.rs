@@ -5,8 +5,8 @@ use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
-use super::Pid;
-use super::netlink::{long, number, short};
+use super::pid::Pid;
+use crate::bytes::{u16_at, u32_at, u64_at};
 
 /// What is read at once: hundreds of events.
 const BUFFER_BYTES: usize = 64 * 1024;
@@ -30,7 +30,7 @@ pub(crate) struct Notifier {
 
 /// Something that a process did with a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Told {
+pub(crate) struct FileEvent {
     /// 0 for one of another namespace.
     pub(crate) process: Pid,
     pub(crate) is_opened: bool,
@@ -84,7 +84,7 @@ impl Notifier {
     }
 
     /// The next events; none if there is none now.
-    pub(crate) fn next(&mut self) -> Vec<Told> {
+    pub(crate) fn next(&mut self) -> Vec<FileEvent> {
         match rustix::io::read(&self.descriptor, &mut self.buffer[..]) {
             Ok(came) => events(self.buffer.get(..came).unwrap_or_default()),
             Err(_) => Vec::new(),
@@ -93,20 +93,20 @@ impl Notifier {
 }
 
 /// The events in what was read; what is cut short is left out.
-fn events(bytes: &[u8]) -> Vec<Told> {
+fn events(bytes: &[u8]) -> Vec<FileEvent> {
     let mut rest = bytes;
     let mut all = Vec::new();
     while let (Some(length), Some(mask), Some(process)) =
-        (number(rest, 0), long(rest, 8), number(rest, 20))
+        (u32_at(rest, 0), u64_at(rest, 8), u32_at(rest, 20))
     {
         let Some(event) = rest.get(EVENT..length as usize) else { break };
         rest = rest.get(length as usize..).unwrap_or_default();
-        let mut told = Told {
+        let mut told = FileEvent {
             process: process.cast_signed(),
             is_opened: mask & libc::FAN_OPEN != 0,
             is_written: mask & libc::FAN_CLOSE_WRITE != 0,
             is_cut: mask & libc::FAN_Q_OVERFLOW != 0,
-            ..Told::default()
+            ..FileEvent::default()
         };
         for (kind, object) in information(event) {
             match kind {
@@ -124,10 +124,10 @@ fn events(bytes: &[u8]) -> Vec<Told> {
 fn information(bytes: &[u8]) -> impl Iterator<Item = (u8, Vec<u8>)> {
     let mut rest = bytes;
     std::iter::from_fn(move || {
-        let (kind, length) = (*rest.first()?, usize::from(short(rest, 2)?));
+        let (kind, length) = (*rest.first()?, usize::from(u16_at(rest, 2)?));
         let body = rest.get(INFORMATION..length)?;
         rest = rest.get(length..).unwrap_or_default();
-        let size = number(body, FILE_SYSTEM)? as usize;
+        let size = u32_at(body, FILE_SYSTEM)? as usize;
         let object = body.get(..FILE_SYSTEM + HANDLE + size)?.to_vec();
         Some((kind, object))
     })

@@ -6,7 +6,7 @@ use std::ffi::{CString, c_long};
 use std::os::fd::{AsRawFd as _, BorrowedFd};
 use std::ptr;
 
-use super::Pid;
+use super::pid::Pid;
 
 /// `CLONE_INTO_CGROUP`, which libc has as a number that is too small for it.
 const INTO_GROUP: u64 = 1 << 33;

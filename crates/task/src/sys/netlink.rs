@@ -5,6 +5,8 @@ use std::ffi::c_int;
 use std::io;
 use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd};
 
+use crate::bytes::{u16_at, u32_at};
+
 /// What the kernel keeps for a monitor that is busy: some thousand messages.
 const BUFFER_BYTES: c_int = 8 << 20;
 
@@ -117,7 +119,7 @@ impl Netlink {
             if first.kind != ERROR {
                 return Ok(Some(first.body.to_vec()));
             }
-            return match number(first.body, 0).map(u32::cast_signed) {
+            return match u32_at(first.body, 0).map(u32::cast_signed) {
                 Some(0) => Ok(None),
                 code => Err(io::Error::from_raw_os_error(-code.unwrap_or(-libc::EBADMSG))),
             };
@@ -135,8 +137,8 @@ const ANSWER_TIME: rustix::event::Timespec =
 fn messages(bytes: &[u8]) -> impl Iterator<Item = Message<'_>> {
     let mut rest = bytes;
     std::iter::from_fn(move || {
-        let length = number(rest, 0)? as usize;
-        let kind = short(rest, 4)?;
+        let length = u32_at(rest, 0)? as usize;
+        let kind = u16_at(rest, 4)?;
         let body = rest.get(HEADER..length)?;
         rest = rest.get(length.next_multiple_of(4)..).unwrap_or_default();
         Some(Message { kind, body })
@@ -147,9 +149,9 @@ fn messages(bytes: &[u8]) -> impl Iterator<Item = Message<'_>> {
 pub(crate) fn attributes(bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     let mut rest = bytes;
     std::iter::from_fn(move || {
-        let length = usize::from(short(rest, 0)?);
+        let length = usize::from(u16_at(rest, 0)?);
         // Two bits of the type are flags.
-        let kind = short(rest, 2)? & 0x3fff;
+        let kind = u16_at(rest, 2)? & 0x3fff;
         let body = rest.get(ATTRIBUTE..length)?;
         rest = rest.get(length.next_multiple_of(4)..).unwrap_or_default();
         Some((kind, body))
@@ -163,21 +165,6 @@ pub(crate) fn attribute(kind: u16, body: &[u8]) -> Vec<u8> {
     bytes.extend(body);
     bytes.resize(bytes.len().next_multiple_of(4), 0);
     bytes
-}
-
-/// Two bytes of a message.
-pub(crate) fn short(bytes: &[u8], at: usize) -> Option<u16> {
-    Some(u16::from_ne_bytes(*bytes.get(at..)?.first_chunk()?))
-}
-
-/// Four bytes of a message.
-pub(crate) fn number(bytes: &[u8], at: usize) -> Option<u32> {
-    Some(u32::from_ne_bytes(*bytes.get(at..)?.first_chunk()?))
-}
-
-/// Eight bytes of a message.
-pub(crate) fn long(bytes: &[u8], at: usize) -> Option<u64> {
-    Some(u64::from_ne_bytes(*bytes.get(at..)?.first_chunk()?))
 }
 
 /// True in the first namespace of process ids, whose ids the kernel's messages have.

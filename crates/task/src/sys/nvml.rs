@@ -20,7 +20,7 @@ pub(crate) struct Device(*mut c_void);
 /// `nvmlProcessInfo_t`, since version 2.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Running {
+pub(crate) struct RunningProcess {
     pub(crate) pid: c_uint,
     /// All ones if it is not known.
     pub(crate) used_bytes: c_ulonglong,
@@ -31,7 +31,7 @@ pub(crate) struct Running {
 /// `nvmlAccountingStats_t`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Accounted {
+pub(crate) struct AccountingStats {
     gpu_percent: c_uint,
     memory_percent: c_uint,
     /// All ones if it is not known.
@@ -46,10 +46,10 @@ pub(crate) struct Accounted {
 type Nothing = unsafe extern "C" fn() -> c_int;
 type GetNumber = unsafe extern "C" fn(*mut c_uint) -> c_int;
 type GetHandle = unsafe extern "C" fn(c_uint, *mut Device) -> c_int;
-type GetRunning = unsafe extern "C" fn(Device, *mut c_uint, *mut Running) -> c_int;
+type GetRunning = unsafe extern "C" fn(Device, *mut c_uint, *mut RunningProcess) -> c_int;
 type GetMode = unsafe extern "C" fn(Device, *mut c_uint) -> c_int;
 type GetPids = unsafe extern "C" fn(Device, *mut c_uint, *mut c_uint) -> c_int;
-type GetAccounted = unsafe extern "C" fn(Device, c_uint, *mut Accounted) -> c_int;
+type GetAccounted = unsafe extern "C" fn(Device, c_uint, *mut AccountingStats) -> c_int;
 
 /// The library, and the functions of it that are used.
 pub(crate) struct Library {
@@ -139,8 +139,8 @@ impl Library {
     }
 
     /// Processes that have a context on a GPU now; `None` if it does not say.
-    pub(crate) fn running(&self, device: Device) -> Option<Vec<Running>> {
-        let mut infos = vec![Running::default(); MAX_PROCESSES];
+    pub(crate) fn running(&self, device: Device) -> Option<Vec<RunningProcess>> {
+        let mut infos = vec![RunningProcess::default(); MAX_PROCESSES];
         let mut count = MAX_PROCESSES as c_uint;
         // SAFETY: there is room for as many as `count` says.
         let code = unsafe { (self.running)(device, &raw mut count, infos.as_mut_ptr()) };
@@ -160,7 +160,7 @@ impl Library {
         &self,
         device: Device,
         is_wanted: impl Fn(c_uint) -> bool,
-    ) -> Vec<Accounted> {
+    ) -> Vec<AccountingStats> {
         let mut pids = vec![0; MAX_PROCESSES];
         let mut count = MAX_PROCESSES as c_uint;
         // SAFETY: there is room for as many as `count` says.
@@ -169,7 +169,7 @@ impl Library {
         }
         pids.truncate(count as usize);
         let of = |pid| {
-            let mut stats = Accounted::default();
+            let mut stats = AccountingStats::default();
             // SAFETY: the function writes one such structure there.
             let code = unsafe { (self.accounted)(device, pid, &raw mut stats) };
             (code == SUCCESS).then_some(stats)

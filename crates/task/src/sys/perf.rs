@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, Read as _};
 use std::os::fd::{FromRawFd as _, RawFd};
 
-use super::Pid;
+use super::pid::Pid;
 
 /// What is counted: `type` and `config` of `perf_event_attr`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

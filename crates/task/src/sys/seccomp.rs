@@ -15,7 +15,7 @@ use rustix::net::{
 };
 use rustix::pipe::{PipeFlags, pipe_with};
 
-use super::Pid;
+use super::pid::Pid;
 
 /// One instruction of a filter: `struct sock_filter`.
 #[repr(C)]
@@ -36,7 +36,7 @@ pub(crate) struct Filter {
 
 /// A system call that waits for an answer.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Asked {
+pub(crate) struct PendingCall {
     id: u64,
     /// The thread that made it.
     pub(crate) thread: Pid,
@@ -48,17 +48,17 @@ pub(crate) struct Asked {
 #[derive(Debug)]
 pub(crate) struct Listener {
     descriptor: OwnedFd,
-    last: Last,
+    last: LastCall,
 }
 
 /// The call that was taken last, in memory that the guardian shares. Who takes a call and dies before
 /// it answers leaves one that nobody is told of again; but they are numbered one after the other, so
 /// it is this one or one soon after it.
 #[derive(Debug)]
-struct Last(NonNull<AtomicU64>);
+struct LastCall(NonNull<AtomicU64>);
 
 // SAFETY: it is an atomic word in a mapping of its own, which stays until this is dropped.
-unsafe impl Send for Last {}
+unsafe impl Send for LastCall {}
 
 /// Calls from the last one on among which the one is that was taken and not answered. Between the two
 /// are only such as signals broke off before anybody took them.
@@ -108,7 +108,7 @@ fn install(program: &[Instruction]) -> Result<RawFd, c_int> {
 /// In the child, before it becomes the program: puts it under the filter and sends the listener, or
 /// why there is none. The listener stays open until the program takes its place: to close it is one
 /// of the calls that nobody answers yet.
-pub(super) fn put_under(filter: &Filter) {
+pub(super) fn install_and_send(filter: &Filter) {
     let made = install(&filter.program);
     let code = made.err().unwrap_or(0).to_ne_bytes();
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
@@ -197,7 +197,7 @@ impl Listener {
         let descriptor = sent.ok_or_else(|| why(i32::from_ne_bytes(code)))?;
         // SAFETY: takes a number. A kernel that does not know it is slower, that is all.
         unsafe { libc::ioctl(descriptor.as_raw_fd(), SET_FLAGS as _, SYNC_WAKE_UP) };
-        Ok(Self { descriptor, last: Last::new()? })
+        Ok(Self { descriptor, last: LastCall::new()? })
     }
 
     pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
@@ -208,17 +208,17 @@ impl Listener {
     ///
     /// # Errors
     /// Who made it is gone again.
-    pub(crate) fn next(&self) -> io::Result<Asked> {
+    pub(crate) fn next(&self) -> io::Result<PendingCall> {
         let asked = next(self.descriptor.as_raw_fd(), &self.last)?;
         let (thread, call) = (asked.pid.cast_signed(), i64::from(asked.data.nr));
-        Ok(Asked { id: asked.id, thread, call, arguments: asked.data.args })
+        Ok(PendingCall { id: asked.id, thread, call, arguments: asked.data.args })
     }
 
     /// Lets it be made, as if nobody had asked.
     ///
     /// # Errors
     /// Who wanted to make it was killed, or will ask again.
-    pub(crate) fn go_on(&self, asked: &Asked) -> io::Result<()> {
+    pub(crate) fn go_on(&self, asked: &PendingCall) -> io::Result<()> {
         go_on(self.descriptor.as_raw_fd(), asked.id)
     }
 
@@ -228,7 +228,7 @@ impl Listener {
     }
 }
 
-impl Last {
+impl LastCall {
     fn new() -> io::Result<Self> {
         let access = libc::PROT_READ | libc::PROT_WRITE;
         let kind = libc::MAP_SHARED | libc::MAP_ANONYMOUS;
@@ -247,7 +247,7 @@ impl Last {
     }
 }
 
-impl Drop for Last {
+impl Drop for LastCall {
     fn drop(&mut self) {
         // SAFETY: the mapping is this one's, and nobody borrows it any more.
         unsafe { libc::munmap(self.0.as_ptr().cast(), size_of::<AtomicU64>()) };
@@ -255,7 +255,7 @@ impl Drop for Last {
 }
 
 /// Takes a call. It allocates nothing: the guardian uses it too.
-fn next(listener: RawFd, last: &Last) -> io::Result<libc::seccomp_notif> {
+fn next(listener: RawFd, last: &LastCall) -> io::Result<libc::seccomp_notif> {
     // SAFETY: all zero is a value of it, and what the kernel wants to get.
     let mut asked: libc::seccomp_notif = unsafe { std::mem::zeroed() };
     // SAFETY: the request has the size of the structure in it, which the kernel does not exceed.
@@ -308,7 +308,7 @@ pub(crate) fn start_guardian(listener: &Listener, alive: BorrowedFd<'_>) -> io::
     }
 }
 
-fn guard(listener: RawFd, last: &Last, alive: RawFd) -> ! {
+fn guard(listener: RawFd, last: &LastCall, alive: RawFd) -> ! {
     // SAFETY: raw system calls of a process that has only this thread; nothing is allocated.
     unsafe {
         libc::setsid();

@@ -6,7 +6,7 @@ use std::os::fd::{AsRawFd as _, BorrowedFd};
 
 use rustix::fs::Uid;
 
-use super::Pid;
+use super::pid::Pid;
 
 /// The process at the other end, and its user, when it connected or began to listen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -50,7 +50,7 @@ fn is_ignored(signal: c_int) -> bool {
 /// Lets this process have as many descriptors as it may, and fail to write a file that grows too large,
 /// rather than die of it: both limits are meant for the task, which starts with them as they were.
 /// And hear of the end of its children, which the kernel takes away unseen where SIGCHLD is ignored.
-pub fn spare_the_monitor() {
+pub fn prepare_monitor() {
     let mut now = MaybeUninit::<libc::rlimit>::zeroed();
     // SAFETY: the place is as large as the call wants, and all zero is a value of it; what is changed is
     // this process's own.

@@ -325,7 +325,7 @@ fn what_cannot_be_attached_to_is_refused_with_a_hint() {
     until("it is a zombie", || {
         std::fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| stat.contains(") Z "))
     });
-    check(&["--attach", &pid.to_string()], "has ended already", "ps -e");
+    check(&["--attach", &pid.to_string()], "has already exited", "ps -e");
     ended.wait().expect("reaped");
     check(&["--attach", "2147483647"], "there is no process 2147483647", "ps -e");
     check(&["--attach", "1"], "all others descend", "the service");

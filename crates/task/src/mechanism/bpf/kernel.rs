@@ -1,16 +1,16 @@
 //! The programs in the kernel, and the maps that they count in. The layouts are those of
 //! `bpf/processes.h` and `bpf/files.h`, in words of 64 bits.
 
-use std::error::Error;
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd};
 
 use aya::maps::{Array, HashMap, Map, MapData, PerCpuArray, RingBuf};
 use rustix::thread::CapabilitySet;
 
-use super::Totals;
+use super::causes::with_causes;
 use super::load::{Loaded, load};
 use super::tables::{CALLS_WORDS, FILE_WORDS, KINDS, MAX_FILES, PEER_KEY, PEER_WORDS, Tables};
+use super::totals::Totals;
 use crate::sys::Pid;
 use crate::sys::netlink;
 
@@ -85,17 +85,17 @@ impl Kernel {
         let mut loaded = load(object, &programs, &settings)?;
         let files = match with_files {
             true => Some(FileMaps {
-                files: Map::Array(loaded.map("FILES")?).try_into().map_err(told)?,
-                peers: Map::HashMap(loaded.map("PEERS")?).try_into().map_err(told)?,
-                calls: Map::Array(loaded.map("CALLS")?).try_into().map_err(told)?,
+                files: Map::Array(loaded.map("FILES")?).try_into().map_err(with_causes)?,
+                peers: Map::HashMap(loaded.map("PEERS")?).try_into().map_err(with_causes)?,
+                calls: Map::Array(loaded.map("CALLS")?).try_into().map_err(with_causes)?,
             }),
             false => None,
         };
         Ok(Self {
-            ring: Map::RingBuf(loaded.map("RING")?).try_into().map_err(told)?,
-            processes: Map::HashMap(loaded.map("PROCESSES")?).try_into().map_err(told)?,
-            totals: Map::Array(loaded.map("TOTALS")?).try_into().map_err(told)?,
-            maxima: Map::PerCpuArray(loaded.map("MAXIMA")?).try_into().map_err(told)?,
+            ring: Map::RingBuf(loaded.map("RING")?).try_into().map_err(with_causes)?,
+            processes: Map::HashMap(loaded.map("PROCESSES")?).try_into().map_err(with_causes)?,
+            totals: Map::Array(loaded.map("TOTALS")?).try_into().map_err(with_causes)?,
+            maxima: Map::PerCpuArray(loaded.map("MAXIMA")?).try_into().map_err(with_causes)?,
             files,
             _programs: loaded,
         })
@@ -117,7 +117,7 @@ impl Kernel {
     pub(super) fn put(&mut self, pid: Pid) -> io::Result<()> {
         // It has one thread, is present and waits.
         let known = [1, 0, 0, 0, 0, 1, 0, 1, 0, 0, 0, 0, 0];
-        self.processes.insert(pid.unsigned_abs(), known, 0).map_err(told)
+        self.processes.insert(pid.unsigned_abs(), known, 0).map_err(with_causes)
     }
 
     /// Hands out what was told until now, oldest first: no more than the ring holds, for a task may fork
@@ -141,10 +141,10 @@ impl Kernel {
     }
 
     pub(super) fn totals(&self) -> io::Result<Totals> {
-        let words = self.totals.get(&0, 0).map_err(told)?;
+        let words = self.totals.get(&0, 0).map_err(with_causes)?;
         let [_, threads, births, read, written, device_read, device_written, delay, ..] = words;
         let [.., present, cpu, minor, major, voluntary, involuntary, lost, unknown, _] = words;
-        let maxima = self.maxima.get(&0, 0).map_err(told)?;
+        let maxima = self.maxima.get(&0, 0).map_err(with_causes)?;
         let greatest = |at: usize| maxima.iter().map(|m| m[at]).fold(1, u64::max);
         Ok(Totals {
             processes_total: 1 + births,
@@ -194,22 +194,6 @@ fn is_at_least(release: &str, least: (u32, u32)) -> bool {
         (Some(Ok(major)), Some(Ok(minor))) => (major, minor) >= least,
         _ => false,
     }
-}
-
-/// An error with its causes, in which the kernel's answer stands last. The verifier's log is not for a
-/// line of a report.
-pub(super) fn told(error: impl Error + 'static) -> io::Error {
-    let mut text = String::new();
-    let mut next: Option<&(dyn Error + 'static)> = Some(&error);
-    while let Some(cause) = next {
-        let line = cause.to_string();
-        let line = line.lines().next().unwrap_or_default();
-        if !text.contains(line) {
-            text = if text.is_empty() { line.to_owned() } else { format!("{text}: {line}") };
-        }
-        next = cause.source();
-    }
-    io::Error::other(text)
 }
 
 #[cfg(test)]

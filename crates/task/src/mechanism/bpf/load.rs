@@ -14,9 +14,9 @@ use aya::maps::MapData;
 use aya_obj::Object;
 use aya_obj::generated::bpf_insn;
 
-use super::kernel::told;
+use super::causes::with_causes;
 use super::types::Types;
-use crate::sys::bpf::{self, Mapped};
+use crate::sys::bpf::{self, MappedFile};
 
 /// What the programs want to be told: the same file that they are compiled with.
 const FIELDS: &str = include_str!("../../../bpf/fields.h");
@@ -52,7 +52,7 @@ pub(super) fn load(
     programs: &[(&str, &str)],
     settings: &[(&str, u64)],
 ) -> io::Result<Loaded> {
-    let mut object = Object::parse(object).map_err(told)?;
+    let mut object = Object::parse(object).map_err(with_causes)?;
     let lines = lines(FIELDS);
     let numbers = numbers(&lines, settings)?;
     for function in object.functions.values_mut() {
@@ -61,14 +61,14 @@ pub(super) fn load(
     let mut maps = HashMap::new();
     let mut places = Vec::new();
     for (name, map) in object.maps.drain() {
-        let made = MapData::create(map.clone(), &name, None).map_err(told)?;
+        let made = MapData::create(map.clone(), &name, None).map_err(with_causes)?;
         places.push((name.clone(), made.fd().as_fd().as_raw_fd(), map));
         maps.insert(name, made);
     }
     let code: HashSet<usize> = object.functions.keys().map(|(section, _)| *section).collect();
     let places = places.iter().map(|(name, descriptor, map)| (name.as_str(), *descriptor, map));
-    object.relocate_maps(places, &code).map_err(told)?;
-    object.relocate_calls(&code).map_err(told)?;
+    object.relocate_maps(places, &code).map_err(with_causes)?;
+    object.relocate_calls(&code).map_err(with_causes)?;
     let mut links = Vec::new();
     for (name, tracepoint) in programs {
         let program = object.programs.get(*name).ok_or_else(|| no("program", name))?;
@@ -122,7 +122,7 @@ fn line_of(text: &str) -> Option<Line<'_>> {
 
 /// What to write for each line; nothing where the kernel has no such field, which matters if a program asks.
 fn numbers(lines: &[Line<'_>], settings: &[(&str, u64)]) -> io::Result<Vec<Option<u64>>> {
-    let mapped = Mapped::open(Path::new(KERNEL_TYPES)).map_err(|e| {
+    let mapped = MappedFile::open(Path::new(KERNEL_TYPES)).map_err(|e| {
         io::Error::new(e.kind(), format!("the kernel's types, {KERNEL_TYPES}: {e}"))
     })?;
     let mut structures: Vec<&str> = Vec::new();

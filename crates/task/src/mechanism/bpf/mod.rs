@@ -7,6 +7,8 @@
 //! order in which it happened.
 
 #[cfg(feature = "bpf")]
+mod causes;
+#[cfg(feature = "bpf")]
 mod kernel;
 #[cfg(not(feature = "bpf"))]
 #[path = "without.rs"]
@@ -15,6 +17,7 @@ mod kernel;
 mod load;
 mod record;
 mod tables;
+mod totals;
 #[cfg(feature = "bpf")]
 mod types;
 
@@ -27,9 +30,10 @@ use skopos_model::task::{Completeness, Limits};
 use self::kernel::Kernel;
 use self::record::Record;
 use self::tables::Names;
+use self::totals::Totals;
 use super::{Launch, Mechanism, NOT_IN_BYTES, pages};
+use crate::ledger::{Ledger, Offer};
 use crate::proc::{self, Io, Memory};
-use crate::seen::{Offer, Seen};
 use crate::sys::{Event, Pid};
 
 /// The name in reports.
@@ -71,21 +75,21 @@ impl Bpf {
         }
     }
 
-    fn drain(&mut self, seen: &mut Seen) {
+    fn drain(&mut self, ledger: &mut Ledger) {
         let Some(mut kernel) = self.kernel.take() else { return };
         kernel.take(|bytes| match record::parse(bytes) {
-            Some(record) => self.told(record, seen),
+            Some(record) => self.told(record, ledger),
             None => self.odd += 1,
         });
         self.kernel = Some(kernel);
     }
 
-    fn told(&mut self, record: Record<'_>, seen: &mut Seen) {
+    fn told(&mut self, record: Record<'_>, ledger: &mut Ledger) {
         match record {
             Record::Born { process, parent, is_guest, at_nanos } => {
-                seen.told_born(process, parent, is_guest, at_nanos);
+                ledger.record_fork(process, parent, is_guest, at_nanos);
             }
-            Record::Became { process, name, command } => seen.told_became(process, name, command),
+            Record::Became { process, name, command } => ledger.record_exec(process, name, command),
             Record::Path { row, names } => {
                 if let Some(all) = &mut self.names {
                     all.name(row, names);
@@ -93,7 +97,7 @@ impl Bpf {
             }
             Record::Ended { process, at_nanos, status, cpu_nanos, read, written, memory, own } => {
                 if let Some(names) = &mut self.names {
-                    names.ended(process, seen.command_of(process).unwrap_or_default(), own);
+                    names.ended(process, ledger.command_of(process).unwrap_or_default(), own);
                 }
                 if let Some(memory) = memory {
                     // A maximum was true to within what was kept back when it was taken; what it is now
@@ -107,43 +111,17 @@ impl Bpf {
                         swap_bytes: 0,
                         ignores_children: false,
                     };
-                    seen.memory(process, memory);
+                    ledger.record_memory(process, memory);
                 }
                 let io = Io { read_bytes: read, written_bytes: written, ..Io::default() };
-                seen.used(process, Some(cpu_nanos as f64 / 1e9), Some(io));
-                seen.told_ended(process, status, at_nanos);
+                ledger.record_usage(process, Some(cpu_nanos as f64 / 1e9), Some(io));
+                ledger.record_exit(process, status, at_nanos);
             }
             Record::Left { process, cpu_nanos } => {
-                seen.final_cpu(process, cpu_nanos as f64 / 1e9);
+                ledger.set_final_cpu(process, cpu_nanos as f64 / 1e9);
             }
         }
     }
-}
-
-/// What was counted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Totals {
-    processes_total: u64,
-    processes_max: u64,
-    threads_max: u64,
-    /// Of threads that ended, in bytes and nanoseconds.
-    read_bytes: u64,
-    written_bytes: u64,
-    device_read_bytes: u64,
-    device_written_bytes: u64,
-    delay_nanos: u64,
-    /// Threads that ended and have not left their processor yet.
-    leaving: i64,
-    /// Of threads that left it.
-    cpu_nanos: u64,
-    minor_faults: u64,
-    major_faults: u64,
-    voluntary_switches: u64,
-    involuntary_switches: u64,
-    /// Records for which there was no room.
-    lost: u64,
-    /// Processes for which there was no room: they and what they start are not in these numbers.
-    unknown: u64,
 }
 
 /// What is counted once all that ended have left their processors, which takes microseconds unless a
@@ -164,7 +142,7 @@ impl Mechanism for Bpf {
         NAME
     }
 
-    fn joins(&self) -> Result<(), &'static str> {
+    fn can_attach(&self) -> Result<(), &'static str> {
         Err("what a process used before it was attached to is told by ptrace")
     }
 
@@ -173,10 +151,10 @@ impl Mechanism for Bpf {
         Ok(())
     }
 
-    fn attach(&mut self, root: Pid, seen: &mut Seen) -> io::Result<()> {
+    fn attach(&mut self, root: Pid, ledger: &mut Ledger) -> io::Result<()> {
         if let Some(kernel) = &mut self.kernel {
             kernel.put(root)?;
-            seen.born(root, std::process::id().cast_signed());
+            ledger.process_started(root, std::process::id().cast_signed());
         }
         Ok(())
     }
@@ -185,16 +163,16 @@ impl Mechanism for Bpf {
         self.kernel.as_ref().map(Kernel::descriptor)
     }
 
-    fn readable(&mut self, seen: &mut Seen) {
-        self.drain(seen);
+    fn readable(&mut self, ledger: &mut Ledger) {
+        self.drain(ledger);
     }
 
-    fn event(&mut self, event: &Event, seen: &mut Seen) {
+    fn event(&mut self, event: &Event, ledger: &mut Ledger) {
         let Event::Ended { pid, .. } = event else { return };
         // It is dead, so its end has been told; one that another processor is writing may be before it.
         for _ in 0..MAX_TRIES {
-            self.drain(seen);
-            if !seen.knows(*pid) {
+            self.drain(ledger);
+            if !ledger.contains(*pid) {
                 break;
             }
             std::hint::spin_loop();
@@ -203,27 +181,27 @@ impl Mechanism for Bpf {
         if proc::stat(*pid).is_some_and(|stat| stat.threads == 1)
             && let Some((cpu_nanos, _)) = proc::schedstat(*pid)
         {
-            seen.final_cpu(*pid, cpu_nanos as f64 / 1e9);
+            ledger.set_final_cpu(*pid, cpu_nanos as f64 / 1e9);
         }
     }
 
-    fn finish(&mut self, seen: &mut Seen) {
+    fn finish(&mut self, ledger: &mut Ledger) {
         let Some(totals) = self.kernel.as_ref().and_then(last_totals) else { return };
-        self.drain(seen);
+        self.drain(ledger);
         let kernel = self.kernel.take();
         let mut moved = [totals.read_bytes, totals.written_bytes];
         if let (Some(names), Some(tables)) = (self.names.take(), kernel.and_then(|k| k.tables())) {
-            tables::report(names, &tables, &totals, seen);
-            moved = tables.with_uncounted(moved, seen.files.as_ref());
+            tables::report(NAME, names, &tables, &totals, ledger);
+            moved = tables.with_uncounted(moved, ledger.files.as_ref());
         }
-        seen.were(totals.processes_total);
-        self.offer(&totals, moved, seen);
+        ledger.set_processes_total(totals.processes_total);
+        self.offer(&totals, moved, ledger);
     }
 }
 
 impl Bpf {
-    fn offer(&self, totals: &Totals, moved: [u64; 2], seen: &mut Seen) {
-        let left = seen.living().len();
+    fn offer(&self, totals: &Totals, moved: [u64; 2], ledger: &mut Ledger) {
+        let left = ledger.live_pids().len();
         let missing = match totals.unknown {
             0 => (left > 0).then(|| format!("{left} processes of the task run on")),
             many => Some(format!("there was no room for {many} processes")),
@@ -236,16 +214,16 @@ impl Bpf {
             .then(|| format!("{} threads have not left their processors", totals.leaving));
         let of_cpu = missing.clone().or(leaving);
         let lost = totals.lost + self.odd;
-        let unmeasured = match (lost, seen.unmeasured) {
+        let unmeasured = match (lost, ledger.unmeasured) {
             (0, 0) => missing.clone(),
             (0, many) => Some(format!("{many} processes ended before their memory could be read")),
             (many, _) => Some(format!("{many} records of the kernel found no room")),
         };
-        let (resident, virtual_size) = seen.greatest_sums();
+        let (resident, virtual_size) = ledger.peak_sums();
         // Each had its peak at some time of its own: together they held at least as much as the greatest
         // of them, and at most the sum.
         let spread =
-            resident.saturating_sub(seen.greatest_resident) + self.bound * totals.processes_max;
+            resident.saturating_sub(ledger.largest_resident) + self.bound * totals.processes_max;
         let unseen = if moved == [totals.read_bytes, totals.written_bytes] {
             NOT_IN_BYTES
         } else {
@@ -277,14 +255,13 @@ impl Bpf {
             ("device_written_bytes", totals.device_written_bytes as f64, None, &missing, &missing),
         ] {
             // Stops by another mechanism are in the kernel's count, and who waits for processes knows.
-            if name == "voluntary_switches" && seen.stops > 0 {
+            if name == "voluntary_switches" && ledger.stops > 0 {
                 continue;
             }
             let (completeness, reason) = (all(incomplete), reason.clone());
-            seen.offer(
-                name,
-                Offer { method: NAME, value, completeness, error_bound: bound, reason },
-            );
+            ledger
+                .offers
+                .add(name, Offer { method: NAME, value, completeness, error_bound: bound, reason });
         }
     }
 }

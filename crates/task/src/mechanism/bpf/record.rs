@@ -32,7 +32,7 @@ pub(super) enum Record<'a> {
         read: u64,
         written: u64,
         memory: Option<Pages>,
-        own: Own,
+        own: OwnCounts,
     },
     /// The name of a file from its end, each part with a zero behind it.
     Path { row: u32, names: &'a [u8] },
@@ -42,7 +42,7 @@ pub(super) enum Record<'a> {
 
 /// What a process did itself, by the kernel's counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Own {
+pub(super) struct OwnCounts {
     pub(super) opens: u64,
     pub(super) read: u64,
     pub(super) written: u64,
@@ -98,7 +98,7 @@ pub(super) fn parse(bytes: &[u8]) -> Option<Record<'_>> {
                 read: word(32)?,
                 written: word(40)?,
                 memory: (half(20)? != 0).then_some(pages),
-                own: Own {
+                own: OwnCounts {
                     opens: word(72)?,
                     read: word(80)?,
                     written: word(88)?,
@@ -130,7 +130,7 @@ mod tests {
         let pages = Pages { resident_max: 5, resident: 6, virtual_max: 8 };
         let (at_nanos, cpu_nanos, read, written) = (1, 2, 3, 4);
         let of = |status, memory| {
-            let own = Own { opens: 9, read: 10, written: 11, reads: 12, writes: 13 };
+            let own = OwnCounts { opens: 9, read: 10, written: 11, reads: 12, writes: 13 };
             let process = 7;
             Some(Record::Ended { process, at_nanos, status, cpu_nanos, read, written, memory, own })
         };

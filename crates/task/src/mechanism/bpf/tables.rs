@@ -5,10 +5,10 @@ use std::net::{IpAddr, Ipv6Addr};
 
 use skopos_model::task::{Completeness, FileUse, Files, PeerUse, ProcessFiles};
 
-use super::record::Own;
-use super::{NAME, Totals};
+use super::record::OwnCounts;
+use super::totals::Totals;
+use crate::ledger::{Ledger, Offer};
 use crate::mechanism::files::{self, Processes};
-use crate::seen::{Offer, Seen};
 use crate::sys::Pid;
 
 /// Rows of files, those included that are none.
@@ -63,7 +63,7 @@ impl Names {
     }
 
     /// What a process did that ended.
-    pub(super) fn ended(&mut self, pid: Pid, command: &str, own: Own) {
+    pub(super) fn ended(&mut self, pid: Pid, command: &str, own: OwnCounts) {
         self.processes.push(ProcessFiles {
             pid,
             command: command.to_owned(),
@@ -131,14 +131,20 @@ fn peer_use(key: &[u8; PEER_KEY], words: &[u64; PEER_WORDS]) -> PeerUse {
 }
 
 /// Makes the report of files, and offers what is in it.
-pub(super) fn report(mut names: Names, tables: &Tables, totals: &Totals, seen: &mut Seen) {
+pub(super) fn report(
+    method: &'static str,
+    mut names: Names,
+    tables: &Tables,
+    totals: &Totals,
+    ledger: &mut Ledger,
+) {
     let [_, overflowed, other_read, other_written, .., sent, received, _] = tables.calls;
     let rows = tables.files.iter().enumerate();
     let all = rows.map(|(row, words)| file_use(row, words, &names));
     let used: Vec<FileUse> = all.filter(FileUse::is_used).collect();
     let peers = tables.peers.iter().map(|(key, words)| peer_use(key, words)).collect();
-    let listed = files::listed(NAME, used, peers, std::mem::take(&mut names.processes));
-    let living = seen.living().len();
+    let listed = files::listed(method, used, peers, std::mem::take(&mut names.processes));
+    let living = ledger.live_pids().len();
     let beyond = |kernel: u64, counted: u64, other: u64| {
         (living == 0).then(|| kernel.cast_signed() - (counted - other).cast_signed())
     };
@@ -152,9 +158,9 @@ pub(super) fn report(mut names: Names, tables: &Tables, totals: &Totals, seen: &
         let completeness = if is_all { completeness } else { Completeness::AtLeast };
         let reason = (!is_all).then(|| missing(tables, totals));
         let (value, error_bound) = (value as f64, is_all.then_some(0.0));
-        seen.offer(name, Offer { method: NAME, value, completeness, error_bound, reason });
+        ledger.offers.add(name, Offer { method, value, completeness, error_bound, reason });
     }
-    seen.files = Some(Files {
+    ledger.files = Some(Files {
         reason: missing(tables, totals),
         not_counted: NOT_COUNTED.map(str::to_owned).to_vec(),
         unattributed_read_bytes: beyond(totals.read_bytes, listed.read_bytes, other_read),

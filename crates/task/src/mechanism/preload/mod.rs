@@ -17,7 +17,7 @@ use skopos_model::task::{Completeness, Files, NotSeen};
 use self::table::Table;
 use super::files::{self, Processes};
 use super::{Launch, Mechanism};
-use crate::seen::{Offer, Seen};
+use crate::ledger::{Ledger, Offer};
 use crate::sys::Pid;
 
 /// The name in reports.
@@ -45,7 +45,7 @@ impl Mechanism for Preload {
         NAME
     }
 
-    fn joins(&self) -> Result<(), &'static str> {
+    fn can_attach(&self) -> Result<(), &'static str> {
         Err("its programs have been loaded already")
     }
 
@@ -65,42 +65,41 @@ impl Mechanism for Preload {
         Ok(())
     }
 
-    fn attach(&mut self, _root: Pid, seen: &mut Seen) -> io::Result<()> {
-        seen.ends.get_or_insert_default();
+    fn attach(&mut self, _root: Pid, ledger: &mut Ledger) -> io::Result<()> {
+        ledger.exits.get_or_insert_default();
         Ok(())
     }
 
-    fn readable(&mut self, seen: &mut Seen) {
-        for (pid, command) in seen.ends.as_mut().map(std::mem::take).unwrap_or_default() {
+    fn readable(&mut self, ledger: &mut Ledger) {
+        for (pid, command) in ledger.exits.as_mut().map(std::mem::take).unwrap_or_default() {
             self.ended(pid, &command);
         }
     }
 
-    fn finish(&mut self, seen: &mut Seen) {
-        self.readable(seen);
+    fn finish(&mut self, ledger: &mut Ledger) {
+        self.readable(ledger);
         let Some(table) = self.table.take() else { return };
-        for pid in seen.living() {
+        for pid in ledger.live_pids() {
             // They run on; what they counted so far is in the sums of the files.
-            self.table_takes(&table, pid, seen.command_of(pid).unwrap_or_default());
+            self.table_takes(&table, pid, ledger.command_of(pid).unwrap_or_default());
         }
         // The table is a file in memory, made by this process: reading it does not fail.
-        let Ok(files) = self.report(&table, seen) else { return };
+        let Ok(files) = self.report(&table, ledger) else { return };
         let header = table.header().ok();
         let reason = Some(files.reason.clone());
         let mut offer = |name, value: u64| {
             let (completeness, reason) = (Completeness::AtLeast, reason.clone());
             let value = value as f64;
-            seen.offer(
-                name,
-                Offer { method: NAME, value, completeness, error_bound: None, reason },
-            );
+            ledger
+                .offers
+                .add(name, Offer { method: NAME, value, completeness, error_bound: None, reason });
         };
         offer("opened_files", files.files_total);
         if let Some(header) = header {
             offer("sent_bytes", header.sent_bytes);
             offer("received_bytes", header.received_bytes);
         }
-        seen.files = Some(files);
+        ledger.files = Some(files);
     }
 }
 
@@ -126,14 +125,14 @@ impl Preload {
         is_seen
     }
 
-    fn report(&mut self, table: &Table, seen: &Seen) -> io::Result<Files> {
+    fn report(&mut self, table: &Table, ledger: &Ledger) -> io::Result<Files> {
         let header = table.header()?;
         let files = table.files()?;
         let overflowed = files.iter().find(|f| f.kind == "others").map_or(0, |f| f.opens);
         let processes = std::mem::take(&mut self.processes);
         let listed = files::listed(NAME, files, table.peers()?, processes);
-        let io = seen.reaped.io;
-        let is_known = seen.reaped.without_io == 0;
+        let io = ledger.reaped.io;
+        let is_known = ledger.reaped.without_io == 0;
         let beyond = |kernel: u64, counted: u64| is_known.then(|| kernel as i64 - counted as i64);
         let not_seen = std::mem::take(&mut self.not_seen).into_iter();
         Ok(Files {
@@ -184,10 +183,10 @@ mod tests {
         assert_eq!(names, ["LD_PRELOAD", library::VARIABLE]);
         let path = path_of(&preload).expect("a table").to_owned();
         assert!(path.exists());
-        let mut seen = Seen::new();
-        preload.finish(&mut seen);
+        let mut ledger = Ledger::new();
+        preload.finish(&mut ledger);
         assert!(!path.exists());
-        let files = seen.files.expect("a report");
+        let files = ledger.files.expect("a report");
         assert_eq!((files.files_total, files.unattributed_read_bytes), (0, Some(0)));
     }
 }

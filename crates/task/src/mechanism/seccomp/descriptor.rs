@@ -38,12 +38,12 @@ pub(super) struct Descriptor {
 
 /// One descriptor of one process. A thread of it may stand for the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Holder {
+pub(super) struct DescriptorId {
     pub(super) process: Pid,
     pub(super) number: RawFd,
 }
 
-impl Holder {
+impl DescriptorId {
     /// What it is, if it is a file with positions.
     pub(super) fn look(self) -> Option<Descriptor> {
         let wanted = StatxFlags::BASIC_STATS | StatxFlags::BTIME;
@@ -108,10 +108,10 @@ fn parse(text: &str) -> Option<(u64, i32)> {
 }
 
 /// All descriptors of a process that are files with positions.
-pub(super) fn all_of(process: Pid) -> Vec<(Holder, Descriptor)> {
+pub(super) fn all_of(process: Pid) -> Vec<(DescriptorId, Descriptor)> {
     let numbers = fs::read_dir(format!("/proc/{process}/fd")).into_iter().flatten().flatten();
     let numbers = numbers.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    let holders = numbers.map(|number| Holder { process, number });
+    let holders = numbers.map(|number| DescriptorId { process, number });
     holders.filter_map(|holder| Some((holder, holder.look()?))).collect()
 }
 
@@ -130,7 +130,7 @@ mod tests {
         let mut file = fs::File::open(&path).expect("opened");
         file.read_exact(&mut [0; 60]).expect("read");
         let process = std::process::id().cast_signed();
-        let of = |file: &fs::File| Holder { process, number: file.as_raw_fd() };
+        let of = |file: &fs::File| DescriptorId { process, number: file.as_raw_fd() };
         let found = of(&file).look().expect("it is open");
         assert_eq!((found.position, found.size, found.mode), (60, 100, Mode::Read));
         assert!(found.closes_on_exec && !found.appends);
@@ -140,7 +140,9 @@ mod tests {
         assert!(of(&second).look().is_some_and(|d| d.appends && d.mode == Mode::Write));
         assert!(of(&third).look().is_some_and(|d| d.mode == Mode::Both && d.file == found.file));
         // What the kernel says, and what is guessed where it may not be asked.
-        for same in [Holder::shares_with, |a: Holder, b, d: &_| a == b || b.looks_like(d)] {
+        for same in
+            [DescriptorId::shares_with, |a: DescriptorId, b, d: &_| a == b || b.looks_like(d)]
+        {
             assert!(same(of(&file), of(&twin), &found));
             assert!(!same(of(&file), of(&second), &found) && !same(of(&file), of(&third), &found));
         }
@@ -149,6 +151,6 @@ mod tests {
         assert!(all_of(process).contains(&(of(&second), of(&second).look().expect("open"))));
         assert_eq!(of(&file).path(), fs::canonicalize(&path).expect("there").display().to_string());
         let (reader, _writer) = std::io::pipe().expect("a pipe");
-        assert_eq!(Holder { process, number: reader.as_raw_fd() }.look(), None);
+        assert_eq!(DescriptorId { process, number: reader.as_raw_fd() }.look(), None);
     }
 }

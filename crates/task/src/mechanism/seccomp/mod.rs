@@ -32,8 +32,8 @@ use skopos_model::task::{Completeness, FileUse, Files, ProcessFiles};
 use self::positions::{Counts, Positions};
 use super::files::{self, Processes};
 use super::{Launch, Mechanism};
+use crate::ledger::{Ledger, Offer};
 use crate::proc::{self, Io};
-use crate::seen::{Offer, Seen};
 use crate::sys::seccomp::{self, Filter, Listener};
 use crate::sys::{self, Event, Pid};
 
@@ -88,7 +88,7 @@ impl Mechanism for Seccomp {
         Ok(())
     }
 
-    fn attach(&mut self, root: Pid, _seen: &mut Seen) -> io::Result<()> {
+    fn attach(&mut self, root: Pid, _ledger: &mut Ledger) -> io::Result<()> {
         let from_child = self.from_child.take().ok_or(io::ErrorKind::NotConnected)?;
         let listener = Listener::from_child(from_child.as_fd())?;
         // From here on the child asks. If what follows fails, the guardian answers; if there is none,
@@ -113,14 +113,14 @@ impl Mechanism for Seccomp {
         Ok(())
     }
 
-    fn event(&mut self, event: &Event, seen: &mut Seen) {
+    fn event(&mut self, event: &Event, ledger: &mut Ledger) {
         match *event {
-            Event::Stopped { pid, event, .. } => self.stopped(pid, event, seen),
-            Event::Ended { pid, .. } => self.ended(pid, seen),
+            Event::Stopped { pid, event, .. } => self.stopped(pid, event, ledger),
+            Event::Ended { pid, .. } => self.ended(pid, ledger),
         }
     }
 
-    fn finish(&mut self, seen: &mut Seen) {
+    fn finish(&mut self, ledger: &mut Ledger) {
         if self.answers.is_none() {
             return;
         }
@@ -128,14 +128,14 @@ impl Mechanism for Seccomp {
         let positions = std::mem::take(&mut *self.positions());
         let (files, living, counts) = positions.into_files();
         for process in living {
-            self.keep(process, seen);
+            self.keep(process, ledger);
         }
-        let files = self.report(files, counts, seen);
+        let files = self.report(files, counts, ledger);
         let (value, reason) = (files.files_total as f64, Some(files.reason.clone()));
         let completeness = Completeness::AtLeast;
         let offer = Offer { method: NAME, value, completeness, error_bound: None, reason };
-        seen.offer("opened_files", offer);
-        seen.files = Some(files);
+        ledger.offers.add("opened_files", offer);
+        ledger.files = Some(files);
     }
 }
 
@@ -160,7 +160,7 @@ impl Seccomp {
     }
 
     /// A traced thread stopped, and goes on after this.
-    fn stopped(&mut self, thread: Pid, event: i32, seen: &Seen) {
+    fn stopped(&mut self, thread: Pid, event: i32, ledger: &Ledger) {
         match event {
             0 => sys::seccomp::restart(thread, filter::is_asked),
             libc::PTRACE_EVENT_FORK | libc::PTRACE_EVENT_VFORK | libc::PTRACE_EVENT_CLONE => {
@@ -180,14 +180,14 @@ impl Seccomp {
                 }
                 self.positions().became(thread, !is_start);
             }
-            libc::PTRACE_EVENT_EXIT => self.ending(thread, seen),
+            libc::PTRACE_EVENT_EXIT => self.ending(thread, ledger),
             _ => {}
         }
     }
 
     /// A process that ends without being asked: by a signal, or because its only thread does.
-    fn ending(&mut self, thread: Pid, seen: &Seen) {
-        let process = match seen.knows(thread) {
+    fn ending(&mut self, thread: Pid, ledger: &Ledger) {
+        let process = match ledger.contains(thread) {
             true => thread,
             false => proc::process_of(thread).unwrap_or(thread),
         };
@@ -196,30 +196,30 @@ impl Seccomp {
         }
         // The signal is in the lowest bits, as `wait` has it.
         let is_killed = sys::event_message(thread).is_ok_and(|status| status & 0x7f != 0);
-        if is_killed || seen.thread_count(process) <= 1 {
+        if is_killed || ledger.thread_count(process) <= 1 {
             let mut positions = self.positions();
             let effect = positions.end_of(process);
             positions.done(effect);
         }
     }
 
-    fn ended(&mut self, thread: Pid, seen: &Seen) {
+    fn ended(&mut self, thread: Pid, ledger: &Ledger) {
         let ended = self.positions().ended(thread);
         if let Some(process) = ended {
-            self.keep(process, seen);
+            self.keep(process, ledger);
         }
     }
 
-    fn keep(&mut self, mut process: ProcessFiles, seen: &Seen) {
-        seen.command_of(process.pid).unwrap_or_default().clone_into(&mut process.command);
+    fn keep(&mut self, mut process: ProcessFiles, ledger: &Ledger) {
+        ledger.command_of(process.pid).unwrap_or_default().clone_into(&mut process.command);
         self.processes.push(process);
     }
 
-    fn report(&mut self, mut files: Vec<FileUse>, counts: Counts, seen: &Seen) -> Files {
+    fn report(&mut self, mut files: Vec<FileUse>, counts: Counts, ledger: &Ledger) -> Files {
         let sum = |files: &[FileUse], of: fn(&FileUse) -> u64| files.iter().map(of).sum::<u64>();
         let before = self.before.unwrap_or_default();
-        let is_known = seen.reaped.without_io == 0 && self.before.is_some();
-        let io = seen.reaped.io;
+        let is_known = ledger.reaped.without_io == 0 && self.before.is_some();
+        let io = ledger.reaped.io;
         let beyond = |kernel: u64, before: u64, counted: u64| {
             is_known.then(|| kernel.saturating_sub(before) as i64 - counted as i64)
         };
@@ -241,7 +241,7 @@ impl Seccomp {
         let is_all = unattributed_read_bytes == Some(0)
             && unattributed_written_bytes == Some(0)
             && (both, overflowed, counts) == (0, 0, Counts::default())
-            && seen.count() == 0;
+            && ledger.live_count() == 0;
         Files {
             completeness: if is_all { Completeness::All } else { Completeness::AtLeast },
             reason: if is_all { EXACT.to_owned() } else { self.missing(both, overflowed, counts) },

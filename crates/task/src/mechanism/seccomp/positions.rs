@@ -11,10 +11,10 @@ use std::os::fd::RawFd;
 
 use skopos_model::task::{FileUse, ProcessFiles};
 
-use super::descriptor::{Descriptor, FileId, Holder, Mode, all_of};
+use super::descriptor::{Descriptor, DescriptorId, FileId, Mode, all_of};
 use crate::proc;
 use crate::sys::Pid;
-use crate::sys::seccomp::Asked;
+use crate::sys::seccomp::PendingCall;
 
 /// The most files that are told apart: as many as `preload` does. What is opened beyond is summed up.
 const MAX_FILES: usize = 16_384;
@@ -30,11 +30,11 @@ struct Stretch {
 
 /// A descriptor that goes or moves. What is to be known of it is looked up before the call is made.
 #[derive(Clone, Copy, Debug)]
-struct Used {
-    holder: Holder,
+struct DescriptorUse {
+    holder: DescriptorId,
     descriptor: Descriptor,
     /// Where the stretch of its description is kept: here, or at a holder that shares it.
-    place: Holder,
+    place: DescriptorId,
 }
 
 /// What a call will have done once it is made.
@@ -43,15 +43,15 @@ pub(super) struct Effect {
     process: Pid,
     thread: Pid,
     /// Descriptors that go; of files with positions only.
-    going: Vec<(Holder, FileId)>,
+    going: Vec<(DescriptorId, FileId)>,
     /// Those of them that are the last of their description.
-    last: Vec<Used>,
+    last: Vec<DescriptorUse>,
     /// Stretches that another holder takes over.
-    heirs: Vec<(Holder, Holder)>,
+    heirs: Vec<(DescriptorId, DescriptorId)>,
     /// Files of which descriptors are closed one by one.
     closed: Vec<FileId>,
     /// A descriptor that moves, and where to if that is known.
-    seek: Option<(Used, Option<u64>)>,
+    seek: Option<(DescriptorUse, Option<u64>)>,
     is_exec: bool,
     is_end: bool,
 }
@@ -62,7 +62,7 @@ pub(super) struct Positions {
     own: Pid,
     /// What is open on behalf of whoever started the monitor, with the positions at the start. The
     /// monitor has these open itself, until the end.
-    outside: Vec<(Holder, Descriptor)>,
+    outside: Vec<(DescriptorId, Descriptor)>,
     living: HashSet<Pid>,
     /// Processes whose descriptors were taken account of for the last time.
     gone: HashSet<Pid>,
@@ -70,9 +70,9 @@ pub(super) struct Positions {
     processes: HashMap<Pid, Pid>,
     /// Files of which several descriptors may have one description.
     shared: HashSet<FileId>,
-    stretches: HashMap<Holder, Stretch>,
+    stretches: HashMap<DescriptorId, Stretch>,
     /// Descriptors that go by the last call of a thread, which may still be about to be made.
-    leaving: HashMap<Pid, Vec<(Holder, FileId)>>,
+    leaving: HashMap<Pid, Vec<(DescriptorId, FileId)>>,
     /// What is done once a process has become another program: it may fail to.
     becoming: HashMap<Pid, Effect>,
     files: HashMap<FileId, FileUse>,
@@ -99,9 +99,9 @@ impl Positions {
         positions.living.insert(root);
         let inherited = all_of(root).into_iter().filter(|(_, d)| !d.closes_on_exec);
         for (holder, descriptor) in inherited {
-            let holder = Holder { process: own, ..holder };
+            let holder = DescriptorId { process: own, ..holder };
             positions.shared.insert(descriptor.file);
-            let is_there = |(other, _): &(Holder, _)| holder.shares_with(*other, &descriptor);
+            let is_there = |(other, _): &(DescriptorId, _)| holder.shares_with(*other, &descriptor);
             if !positions.outside.iter().any(is_there) {
                 let stretch =
                     Stretch { file: descriptor.file, moved: 0, from: Some(descriptor.position) };
@@ -113,7 +113,7 @@ impl Positions {
     }
 
     /// What a call would do, as things are before it.
-    pub(super) fn effect_of(&mut self, asked: &Asked) -> Effect {
+    pub(super) fn effect_of(&mut self, asked: &PendingCall) -> Effect {
         let thread = asked.thread;
         let process = self.met(thread);
         // It asks again: its last call is over, and what it wanted to become it did not.
@@ -125,7 +125,7 @@ impl Positions {
         Effect { thread, ..self.effect(process, asked) }
     }
 
-    fn effect(&mut self, process: Pid, asked: &Asked) -> Effect {
+    fn effect(&mut self, process: Pid, asked: &PendingCall) -> Effect {
         let [first, second, third, ..] = asked.arguments;
         let number = |word: u64| word as RawFd;
         match asked.call {
@@ -168,7 +168,7 @@ impl Positions {
     ) -> Effect {
         let all = match single {
             Some(number) => {
-                let holder = Holder { process, number };
+                let holder = DescriptorId { process, number };
                 let Some(descriptor) = holder.look() else { return Effect::default() };
                 match self.is_shared(&descriptor) {
                     false => vec![(holder, descriptor)],
@@ -184,7 +184,7 @@ impl Positions {
 
     /// A second descriptor of what one is, in the place of another or in a free one.
     fn duplicating(&mut self, process: Pid, from: RawFd, to: Option<RawFd>) -> Effect {
-        if let Some(descriptor) = (Holder { process, number: from }).look() {
+        if let Some(descriptor) = (DescriptorId { process, number: from }).look() {
             self.share(descriptor.file);
         }
         match to {
@@ -194,7 +194,7 @@ impl Positions {
     }
 
     fn seeking(&mut self, process: Pid, number: RawFd, by: i64, whence: u64) -> Effect {
-        let holder = Holder { process, number };
+        let holder = DescriptorId { process, number };
         let Some(descriptor) = holder.look() else { return Effect::default() };
         let base = match whence as i32 {
             libc::SEEK_SET => 0,
@@ -217,8 +217,8 @@ impl Positions {
     fn going(
         &mut self,
         process: Pid,
-        goes: impl Fn(&Holder, &Descriptor) -> bool,
-        all: Vec<(Holder, Descriptor)>,
+        goes: impl Fn(&DescriptorId, &Descriptor) -> bool,
+        all: Vec<(DescriptorId, Descriptor)>,
     ) -> Effect {
         let mut effect = Effect { process, ..Effect::default() };
         let (going, staying): (Vec<_>, Vec<_>) = all.into_iter().partition(|(h, d)| goes(h, d));
@@ -236,14 +236,14 @@ impl Positions {
     }
 
     /// Looks up what cannot be looked up later.
-    fn used(&mut self, holder: Holder, descriptor: Descriptor) -> Used {
+    fn used(&mut self, holder: DescriptorId, descriptor: Descriptor) -> DescriptorUse {
         let FileId { device, inode, .. } = descriptor.file;
         if !self.files.contains_key(&descriptor.file) && self.files.len() < MAX_FILES {
             let (path, kind) = (holder.path(), "file".to_owned());
             let new = FileUse { path, kind, device, inode, ..FileUse::default() };
             self.files.insert(descriptor.file, new);
         }
-        let is_of_file = |(_, s): &(&Holder, &Stretch)| s.file == descriptor.file;
+        let is_of_file = |(_, s): &(&DescriptorId, &Stretch)| s.file == descriptor.file;
         let mut place = holder;
         if !self.stretches.get_key_value(&holder).is_some_and(|pair| is_of_file(&pair))
             && self.is_shared(&descriptor)
@@ -252,18 +252,23 @@ impl Positions {
             let shared = of_file.into_iter().find(|o| holder.shares_with(*o, &descriptor));
             place = shared.unwrap_or(holder);
         }
-        Used { holder, descriptor, place }
+        DescriptorUse { holder, descriptor, place }
     }
 
     /// Who else has the same description, of whoever stays.
-    fn heir_of(&self, used: &Used, siblings: &[(Holder, Descriptor)]) -> Option<Holder> {
-        let Used { holder, descriptor, .. } = used;
+    fn heir_of(
+        &self,
+        used: &DescriptorUse,
+        siblings: &[(DescriptorId, Descriptor)],
+    ) -> Option<DescriptorId> {
+        let DescriptorUse { holder, descriptor, .. } = used;
         if !self.is_shared(descriptor) {
             return None;
         }
         let leaving = || self.leaving.values().flatten();
-        let stays = |other: &Holder| !leaving().any(|left| *left == (*other, descriptor.file));
-        let is_heir = |other: &Holder| stays(other) && holder.shares_with(*other, descriptor);
+        let stays =
+            |other: &DescriptorId| !leaving().any(|left| *left == (*other, descriptor.file));
+        let is_heir = |other: &DescriptorId| stays(other) && holder.shares_with(*other, descriptor);
         let known = self.outside.iter().chain(siblings);
         let mut of_file = known.filter(|(_, of)| of.file == descriptor.file);
         if let Some((heir, _)) = of_file.find(|(other, _)| is_heir(other)) {
@@ -272,7 +277,7 @@ impl Positions {
         let is_there = |p: &&Pid| **p != holder.process && !self.gone.contains(p);
         let others = || self.living.iter().filter(is_there).copied();
         // What was inherited has the same number more often than not.
-        let mut same_number = others().map(|process| Holder { process, ..*holder });
+        let mut same_number = others().map(|process| DescriptorId { process, ..*holder });
         same_number.find(is_heir).or_else(|| {
             let all = others().flat_map(all_of).filter(|(_, of)| of.file == descriptor.file);
             all.map(|(other, _)| other).find(is_heir)
@@ -373,7 +378,7 @@ impl Positions {
         self.living.contains(&process) && !self.gone.contains(&process)
     }
 
-    fn sought(&mut self, used: &Used, to: Option<u64>) {
+    fn sought(&mut self, used: &DescriptorUse, to: Option<u64>) {
         let Descriptor { file, position, .. } = used.descriptor;
         let new = Stretch { file, moved: 0, from: Some(0) };
         let stretch = self.stretches.entry(used.place).or_insert(new);
@@ -388,7 +393,7 @@ impl Positions {
     }
 
     /// The bytes of a description go to its file.
-    fn count(&mut self, used: &Used, opens: u64) {
+    fn count(&mut self, used: &DescriptorUse, opens: u64) {
         let Descriptor { file, position, mode, appends, .. } = used.descriptor;
         let stretch = self.stretches.remove(&used.place).filter(|s| s.file == file);
         let bytes = match stretch {

@@ -54,7 +54,7 @@ fn ended(summary: &Summary) -> String {
     match (ended.exit_type, ended.status, ended.signal) {
         (ExitType::Limit, ..) => format!("ended for a limit: {}", ended.limits.join(", ")),
         (ExitType::Running, ..) => "still running when the monitor let go of it".to_owned(),
-        (_, _, Some(signal)) => format!("died of signal {}", super::signals::signal(signal)),
+        (_, _, Some(signal)) => format!("died of signal {}", super::signals::signal_name(signal)),
         (_, Some(status), _) => format!("returned {status}"),
         _ => "ended; nothing tells how".to_owned(),
     }

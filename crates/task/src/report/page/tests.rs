@@ -5,7 +5,7 @@ use skopos_model::task::{
 };
 
 use super::*;
-use crate::mechanism::Now;
+use crate::mechanism::Sample;
 
 const HOSTILE: &str = "sh -c \"<script>alert('x')</script> & \"";
 
@@ -60,7 +60,7 @@ fn summary() -> Summary {
 }
 
 fn row(seconds: f64, resident: Option<u64>) -> Row {
-    let now = Now { resident_bytes: resident, read_bytes: Some(9), ..Now::default() };
+    let now = Sample { resident_bytes: resident, read_bytes: Some(9), ..Sample::default() };
     Row::new(Duration::from_secs_f64(seconds), &now)
 }
 

@@ -7,18 +7,18 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::named;
+use super::group_name;
 
 /// Controllers that a group was made to hand down; taken back when it is dropped.
 #[derive(Debug)]
-pub(super) struct Handed {
+pub(super) struct Delegation {
     parent: PathBuf,
     controllers: Vec<String>,
     /// Where the monitor went.
     own: Option<PathBuf>,
 }
 
-impl Handed {
+impl Delegation {
     /// Has a group hand these controllers down. `None` if it does, or knows no version 2.
     ///
     /// # Errors
@@ -36,29 +36,29 @@ impl Handed {
         if controllers.is_empty() {
             return Ok(None);
         }
-        let mut handed = Self { parent: parent.to_owned(), controllers, own: None };
-        let mut done = handed.write('+');
+        let mut delegation = Self { parent: parent.to_owned(), controllers, own: None };
+        let mut done = delegation.write('+');
         if done.as_ref().is_err_and(|e| e.kind() == io::ErrorKind::ResourceBusy) {
             let own = std::process::id().to_string();
             let all = words("cgroup.procs").unwrap_or_default();
             if all.lines().any(|pid| pid != own) {
                 let what = parent.display();
-                handed.controllers.clear();
+                delegation.controllers.clear();
                 return Err(format!(
                     "others are in {what}, and a group with processes in it hands no controllers down"
                 ));
             }
-            done = handed.step_down(&own).and_then(|()| handed.write('+'));
+            done = delegation.step_down(&own).and_then(|()| delegation.write('+'));
         }
         match done {
-            Ok(()) => Ok(Some(handed)),
+            Ok(()) => Ok(Some(delegation)),
             Err(e) => Err(format!("{}: {e}", parent.join("cgroup.subtree_control").display())),
         }
     }
 
     /// The monitor goes into a group of its own.
     fn step_down(&mut self, own: &str) -> io::Result<()> {
-        let folder = self.parent.join(named::own(named::MONITOR)?);
+        let folder = self.parent.join(group_name::own(group_name::MONITOR)?);
         fs::create_dir(&folder)?;
         self.own = Some(folder.clone());
         fs::write(folder.join("cgroup.procs"), own)
@@ -71,7 +71,7 @@ impl Handed {
     }
 }
 
-impl Drop for Handed {
+impl Drop for Delegation {
     fn drop(&mut self) {
         // Another group may need what it got by this: only where the monitor was alone nobody does.
         let Some(own) = &self.own else { return };
@@ -89,7 +89,7 @@ mod tests {
     fn what_is_missing_is_handed_down_and_nothing_else() {
         let folder = tempfile::tempdir().expect("a folder");
         let file = |name: &str| folder.path().join(name);
-        let down = |wanted: &[&str]| Handed::down(folder.path(), wanted);
+        let down = |wanted: &[&str]| Delegation::down(folder.path(), wanted);
         assert!(down(&["memory"]).expect("version 1").is_none());
         fs::write(file("cgroup.controllers"), "cpu io memory pids\n").expect("written");
         let told = |text: &str| fs::write(file("cgroup.subtree_control"), text).expect("written");
@@ -112,13 +112,13 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         fs::write(folder.path().join("cgroup.subtree_control"), "").expect("written");
         let (parent, controllers) = (folder.path().to_owned(), vec!["memory".to_owned()]);
-        let mut handed = Handed { parent, controllers, own: None };
+        let mut delegation = Delegation { parent, controllers, own: None };
         let own = std::process::id().to_string();
-        handed.step_down(&own).expect("made");
-        let group = handed.own.clone().expect("it is there");
+        delegation.step_down(&own).expect("made");
+        let group = delegation.own.clone().expect("it is there");
         assert_eq!(fs::read_to_string(group.join("cgroup.procs")).expect("written"), own);
         fs::remove_file(group.join("cgroup.procs")).expect("in a group it is no file");
-        drop(handed);
+        drop(delegation);
         let said = fs::read_to_string(folder.path().join("cgroup.subtree_control"));
         assert_eq!(said.expect("read"), "-memory");
         assert_eq!(fs::read_to_string(folder.path().join("cgroup.procs")).expect("back"), own);

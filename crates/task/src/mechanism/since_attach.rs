@@ -4,14 +4,13 @@
 
 use skopos_model::task::Completeness;
 
-use super::procfs;
-use crate::attach::Before;
+use crate::baseline::Baseline;
+use crate::ledger::{Ledger, Offer, Reaped};
 use crate::proc::{Io, Stat};
-use crate::seen::{Offer, Reaped, Seen};
 
 /// Sums of one look, or the greatest of several.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Since {
+pub(super) struct SinceAttach {
     pub(super) user_seconds: f64,
     pub(super) system_seconds: f64,
     minor_faults: u64,
@@ -19,7 +18,7 @@ pub(super) struct Since {
     pub(super) io: Io,
 }
 
-impl Since {
+impl SinceAttach {
     pub(super) fn of_the_dead(reaped: &Reaped) -> Self {
         Self {
             user_seconds: reaped.usage.user.as_secs_f64(),
@@ -38,7 +37,7 @@ impl Since {
         self.io += io.unwrap_or_default();
     }
 
-    pub(super) fn less(self, before: &Before) -> Self {
+    pub(super) fn less(self, before: &Baseline) -> Self {
         Self {
             user_seconds: (self.user_seconds - before.user_seconds).max(0.0),
             system_seconds: (self.system_seconds - before.system_seconds).max(0.0),
@@ -62,9 +61,12 @@ impl Since {
     }
 
     /// `not_asked` processes were left out of a look at most.
-    pub(super) fn offer(&self, seen: &mut Seen, not_asked: usize) {
-        let torn =
-            if seen.is_torn { "; processes came and went while it was attached to" } else { "" };
+    pub(super) fn offer(&self, method: &'static str, ledger: &mut Ledger, not_asked: usize) {
+        let torn = if ledger.baseline_is_torn {
+            "; processes came and went while it was attached to"
+        } else {
+            ""
+        };
         let asked = match not_asked {
             0 => String::new(),
             more => format!("; {more} processes were too many to be asked"),
@@ -73,12 +75,11 @@ impl Since {
             "since it was attached to, at the last look; what ended before another look and nobody in \
              the task waited for is not in it{torn}{asked}"
         );
-        let bound = seen.before.tick_bound_seconds();
-        let has_io = seen.before.without_io == 0;
+        let bound = ledger.baseline.tick_bound_seconds();
+        let has_io = ledger.baseline.without_io == 0;
         let mut offer = |name, value: f64, error_bound| {
             let (completeness, reason) = (Completeness::AtLeast, Some(reason.clone()));
-            let method = procfs::NAME;
-            seen.offer(name, Offer { method, value, completeness, error_bound, reason });
+            ledger.offers.add(name, Offer { method, value, completeness, error_bound, reason });
         };
         offer("user_seconds", self.user_seconds, None);
         offer("system_seconds", self.system_seconds, None);
@@ -93,11 +94,17 @@ impl Since {
         } else {
             for name in ["read_bytes", "written_bytes", "device_read_bytes", "device_written_bytes"]
             {
-                seen.cannot(name, "the kernel does not show this user the bytes of that process");
+                ledger.offers.mark_unavailable(
+                    name,
+                    "the kernel does not show this user the bytes of that process",
+                );
             }
         }
         for name in ["voluntary_switches", "involuntary_switches"] {
-            seen.cannot(name, "how many there were before it was attached to is not known");
+            ledger.offers.mark_unavailable(
+                name,
+                "how many there were before it was attached to is not known",
+            );
         }
     }
 }
