@@ -1,5 +1,5 @@
-//! inotify: which files in the watched folders are opened. It tells no process, so what others open
-//! there is in it; and what is opened in a new folder before that is watched is not.
+//! inotify: reports files that are opened in the watched folders. It does not tell the process, so
+//! opens by other tasks count too. Opens in a new folder before it is watched are missed.
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
@@ -19,13 +19,13 @@ use crate::ledger::{Ledger, Offer};
 /// The name in reports.
 pub(crate) const NAME: &str = "inotify";
 
-/// The most folders that are watched: what the kernel lets a user watch by default is at least this.
+/// The most folders that are watched: the kernel's default limit of a user is at least this.
 const MAX_FOLDERS: usize = 8192;
 
-/// The most files that are told apart: some 20 MB of names.
+/// The most distinct files that are counted: some 20 MB of names.
 const MAX_FILES: usize = 200_000;
 
-/// Events that are taken at once. A folder in which more happens meanwhile has no end of them.
+/// The most events that are read at once. A busy folder may produce events without end.
 const MAX_AT_ONCE: usize = 65_536;
 
 pub(crate) struct Inotify {
@@ -43,7 +43,7 @@ impl Inotify {
         Self { folders, watcher: None, watched, opened, is_cut: false }
     }
 
-    /// Watches a folder and those in it.
+    /// Watches a folder and its subfolders.
     fn watch(&mut self, folder: &Path) -> io::Result<()> {
         let Some(watcher) = &self.watcher else { return Ok(()) };
         let mut waiting = vec![folder.to_owned()];
@@ -64,13 +64,13 @@ impl Inotify {
         Ok(())
     }
 
-    fn happened(&mut self, watch: i32, flags: ReadFlags, name: Option<&[u8]>) {
+    fn handle(&mut self, watch: i32, flags: ReadFlags, name: Option<&[u8]>) {
         self.is_cut |= flags.contains(ReadFlags::QUEUE_OVERFLOW);
         let Some(name) = name else { return };
         if flags.contains(ReadFlags::ISDIR) {
             let parent = self.watched.get(&watch).filter(|_| flags.contains(ReadFlags::CREATE));
             if let Some(folder) = parent.map(|parent| parent.join(OsStr::from_bytes(name))) {
-                // One that is gone again had nothing to be seen in.
+                // This fails if the folder is gone, and then there is nothing to watch.
                 let _ = self.watch(&folder);
             }
         } else if flags.contains(ReadFlags::OPEN) {
@@ -108,26 +108,26 @@ impl Mechanism for Inotify {
     fn readable(&mut self, _ledger: &mut Ledger) {
         let Some(watcher) = self.watcher.take() else { return };
         let mut buffer = [MaybeUninit::uninit(); 4096];
-        let mut came = Vec::new();
+        let mut events = Vec::new();
         let mut reader = Reader::new(&watcher, &mut buffer);
         while let Ok(event) = reader.next() {
             let name = event.file_name().map(|name| name.to_bytes().to_vec());
-            came.push((event.wd(), event.events(), name));
-            if came.len() == MAX_AT_ONCE {
+            events.push((event.wd(), event.events(), name));
+            if events.len() == MAX_AT_ONCE {
                 break;
             }
         }
         self.watcher = Some(watcher);
-        for (watch, flags, name) in came {
-            self.happened(watch, flags, name.as_deref());
+        for (watch, flags, name) in events {
+            self.handle(watch, flags, name.as_deref());
         }
     }
 
     fn finish(&mut self, ledger: &mut Ledger) {
         self.watcher = None;
         let reason = match self.is_cut {
-            true => "there were more events, files or folders than could be kept",
-            false => "in the watched folders alone; files that others opened there are in it",
+            true => "some events, files or folders exceeded the limits and are missing",
+            false => "in the watched folders only; includes files that other tasks opened",
         };
         let (value, reason) = (self.opened.len() as f64, Some(reason.to_owned()));
         let completeness = Completeness::AtLeast;
@@ -141,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_that_are_opened_count_once_and_folders_not_at_all() {
+    fn opened_files_count_once_and_folders_do_not() {
         let folder = tempfile::tempdir().expect("a folder");
         let at = |name: &str| folder.path().join(name);
         fs::create_dir(at("sub")).expect("made");

@@ -1,5 +1,6 @@
-//! NVIDIA's management library, if it is there: which processes have a context on which GPU, and what
-//! memory they hold there. Where an administrator has turned accounting on, also of those that ended.
+//! NVIDIA's management library, if it is installed: reports the processes with a context on each
+//! GPU, and the memory that they hold there. If an administrator has enabled accounting, also of
+//! exited processes.
 
 use std::collections::HashSet;
 use std::ffi::{CStr, CString};
@@ -16,36 +17,36 @@ use crate::sys::{Event, Pid};
 /// The name in reports.
 pub(crate) const NAME: &str = "nvml";
 
-/// The driver's library, of whatever version.
+/// The driver's library, in any version.
 pub(crate) const LIBRARY: &CStr = c"libnvidia-ml.so.1";
 
-/// The most processes that are looked for in the accounts, which hold 4,000: 1 MB of them. Of more the
-/// first ones are.
+/// The most exited processes that are looked up in the accounts, which hold 4,000: 1 MB of ids.
+/// Later ones are not looked up.
 const MAX_ENDED: usize = 65_536;
 
-/// What NVML says for a number that it does not know.
+/// NVML's value for an unknown number.
 const NOT_KNOWN: u64 = u64::MAX;
 
-/// The driver's clock and ours may differ by this.
+/// The most by which the driver's clock and ours may differ.
 const CLOCK_MICROS: u64 = 1_000_000;
 
 pub(crate) struct Nvml {
     name: CString,
     library: Option<Library>,
     devices: Vec<Gpu>,
-    /// Processes of the task that ended.
+    /// Exited processes of the task.
     ended: HashSet<u32>,
     used_bytes_max: u64,
-    /// When the task started, in microseconds of UNIX time.
+    /// The start of the task, in microseconds of UNIX time.
     start_micros: u64,
 }
 
 struct Gpu {
     device: Device,
     accounts: bool,
-    /// A process of the task had a context on it.
+    /// True if a process of the task had a context on it.
     is_used: bool,
-    /// The most that one process had, where accounts tell.
+    /// The greatest peak of one process, from the accounts.
     accounted_bytes: u64,
 }
 
@@ -66,7 +67,7 @@ impl Nvml {
         let since = self.start_micros.saturating_sub(CLOCK_MICROS);
         for gpu in self.devices.iter_mut().filter(|gpu| gpu.accounts) {
             for stats in library.accounted(gpu.device, |pid| self.ended.contains(&pid)) {
-                // One that had this id before the task began is another.
+                // An account from before the task belongs to another process with the same id.
                 if stats.start_micros < since {
                     continue;
                 }
@@ -93,7 +94,7 @@ impl Mechanism for Nvml {
         Ok(())
     }
 
-    /// What the driver opens is opened once the task has been forked, so the task does not get it.
+    /// The driver opens descriptors after the task was forked, so the task does not inherit them.
     fn attach(&mut self, _root: Pid, _ledger: &mut Ledger) -> io::Result<()> {
         let Some(library) = &mut self.library else { return Ok(()) };
         let devices = library.devices().map_err(io::Error::other)?;
@@ -139,12 +140,12 @@ impl Mechanism for Nvml {
         let (completeness, reason) = if all_account {
             (
                 Completeness::AtLeast,
-                "those of processes whose end was seen, by the driver's accounts",
+                "for processes whose exit was observed, from the driver's accounts",
             )
         } else {
-            (Completeness::Sampled, "what the looks found: accounting is off (`nvidia-smi -am 1`)")
+            (Completeness::Sampled, "sampled, because accounting is off (`nvidia-smi -am 1`)")
         };
-        // One process held at least that much, whatever the looks found.
+        // One process held at least that much, whatever the samples found.
         let accounted = self.devices.iter().map(|gpu| gpu.accounted_bytes).max().unwrap_or(0);
         let bytes = self.used_bytes_max.max(accounted);
         for (name, value) in [("gpus", gpus as f64), ("gpu_bytes_max", bytes as f64)] {
@@ -163,8 +164,8 @@ mod tests {
     use super::*;
     use crate::sys::Status;
 
-    /// Two GPUs with accounts and one without. On the first one process 4242 runs with 3 GiB, 4243 has
-    /// ended with 5 GiB on the second; 4244 had ended long before.
+    /// Two GPUs with accounting and one without. On the first one process 4242 runs with 3 GiB; on
+    /// the second one 4243 has exited with 5 GiB, and 4244 had exited long before.
     const FAKE: &str = r#"
 #include <string.h>
 struct info { unsigned pid; unsigned long long used; unsigned a, b; };
@@ -207,7 +208,7 @@ int nvmlDeviceGetAccountingStats(dev d, unsigned pid, struct stats *s) {
     }
 
     #[test]
-    fn gpus_are_those_where_a_process_of_the_task_is_or_was() {
+    fn gpus_count_if_a_process_of_the_task_is_or_was_there() {
         let folder = tempfile::tempdir().expect("a folder");
         let check = |count, ended: &[Pid]| {
             let name = fake(folder.path(), count)?;
@@ -231,9 +232,9 @@ int nvmlDeviceGetAccountingStats(dev d, unsigned pid, struct stats *s) {
     }
 
     #[test]
-    fn without_the_library_it_says_so() {
+    fn a_missing_library_is_reported() {
         let mut nvml = Nvml::new(c"libno-such-library.so.1");
         let error = nvml.prepare(&mut Launch::default()).expect_err("there is none");
-        assert_eq!(error.to_string(), "libno-such-library.so.1 is not here");
+        assert_eq!(error.to_string(), "libno-such-library.so.1 is not installed");
     }
 }

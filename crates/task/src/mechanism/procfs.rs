@@ -1,5 +1,5 @@
-//! `/proc` of every process, looked at now and then. What lived between two looks was never seen, so
-//! peaks are those of the looks. Cheap, and always there.
+//! Samples `/proc` of every process. Processes that live between two samples are missed, and peaks
+//! are those of the samples. Cheap and always available.
 
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
@@ -16,33 +16,33 @@ use crate::sys::{Event, Pid};
 /// The name in reports.
 pub(crate) const NAME: &str = "procfs";
 
-/// PSS makes the kernel walk page tables, at some 0.1 s for 10 GB: it may take this share of the time.
+/// The share of the time that reading PSS may take is 1 / this number. The kernel walks page tables
+/// for it, which takes some 0.1 s for 10 GB.
 const PSS_SHARE: u32 = 100;
 
-/// The most processes that one look asks: a tenth of a second of work. Of more the rest counts as
-/// there, and its memory and bytes are missing from the look, which the report says.
-const MAX_LOOKED: usize = 2048;
+/// The most processes that one sample reads: a tenth of a second of work. Further processes are
+/// counted, but their memory and bytes are missing from the sample, which the report says.
+const MAX_READ: usize = 2048;
 
-/// Page tables are locked by their process while it forks, and the lock may be held for as long as all
-/// others run: with more processes than that, or before it is known how many there will be, PSS is not
-/// asked for.
+/// A forking process locks its page tables, and may hold the lock for as long as all others run. So
+/// PSS is not read with more processes than this, or before it is known how many there will be.
 const MAX_PSS: usize = 64;
 const PSS_AFTER: Duration = Duration::from_millis(100);
 
 pub(crate) struct Procfs {
-    /// True if nobody else tells of births: then each look searches for them.
+    /// True if no mechanism tracks processes, so that each sample searches for them.
     searches: bool,
-    /// Processes that there may be: of more it is enough to know that they are there.
+    /// The limit on processes. Beyond it only their number is needed.
     most: f64,
-    /// Memory that it may use.
+    /// The limit on resident memory.
     memory_most: f64,
     root: Option<Pid>,
     last: Sample,
     greatest: Sample,
     pss_again: Option<Instant>,
     since: SinceAttach,
-    /// The most processes that a look found and did not ask.
-    not_asked: usize,
+    /// The most processes that a sample found and did not read.
+    unread: usize,
 }
 
 impl Procfs {
@@ -56,11 +56,12 @@ impl Procfs {
             greatest: Sample::default(),
             pss_again: None,
             since: SinceAttach::default(),
-            not_asked: 0,
+            unread: 0,
         }
     }
 
-    /// Finds who came and who went. Of too many, how many there are.
+    /// Finds processes that started or exited. Returns their number if there are more than the
+    /// limit.
     fn search(&self, ledger: &mut Ledger) -> Result<(), u64> {
         let there: HashSet<Pid> = family::pids(ledger);
         if there.len() as f64 > self.most {
@@ -112,10 +113,11 @@ impl Mechanism for Procfs {
     fn event(&mut self, event: &Event, ledger: &mut Ledger) {
         let Event::Ended { pid, .. } = event else { return };
         if !self.searches {
-            // Who tells of ends has asked already, and knows better than in ticks.
+            // The mechanism that tracks exits has read the process already, more precisely than in
+            // ticks.
             return;
         }
-        // Dead, its memory is gone, but not its times and bytes.
+        // A zombie has no memory, but still its times and bytes.
         let stat = proc::stat(*pid);
         ledger.record_usage(*pid, stat.map(|s| s.user_seconds + s.system_seconds), proc::io(*pid));
     }
@@ -130,7 +132,7 @@ impl Mechanism for Procfs {
         }
         let mut pids = ledger.live_pids();
         let processes = pids.len() as u64;
-        self.not_asked = self.not_asked.max(keep_asked(&mut pids));
+        self.unread = self.unread.max(limit_pids(&mut pids));
         let reaped = ledger.reaped;
         let (mut resident, mut virtual_size, mut swap) = (0, 0, 0);
         let mut cpu = (reaped.usage.user + reaped.usage.system).as_secs_f64();
@@ -189,20 +191,20 @@ impl Mechanism for Procfs {
 
     fn finish(&mut self, ledger: &mut Ledger) {
         if ledger.is_attached() {
-            // What runs on is asked once more.
+            // Processes that are still running are sampled once more.
             if !ledger.live_pids().is_empty() {
                 self.sample(&mut Sample::default(), ledger);
             }
-            self.since.offer(NAME, ledger, self.not_asked);
+            self.since.offer(NAME, ledger, self.unread);
         }
         let completeness = Completeness::Sampled;
-        let looked = "the greatest of the looks; what came and went between two is not in it";
-        let of_numbers = looked.to_owned();
-        let of_memory = match self.not_asked {
-            0 => looked.to_owned(),
+        let sampled = "the largest sample; excludes what came and went between two samples";
+        let of_numbers = sampled.to_owned();
+        let of_memory = match self.unread {
+            0 => sampled.to_owned(),
             more => format!(
-                "{looked}; of up to {} processes at one time {MAX_LOOKED} were asked at a look",
-                more + MAX_LOOKED
+                "{sampled}; of up to {} processes at one time a sample read {MAX_READ}",
+                more + MAX_READ
             ),
         };
         for (name, value) in [
@@ -235,34 +237,36 @@ impl Mechanism for Procfs {
     }
 }
 
-/// Keeps as many as one look asks, the oldest ids first: so each look asks the same, and what they used
-/// grows from one to the next. How many were left out.
-fn keep_asked(pids: &mut Vec<Pid>) -> usize {
-    let more = pids.len().saturating_sub(MAX_LOOKED);
+/// Keeps as many processes as one sample reads, those with the lowest ids: each sample then reads
+/// the same ones, and their usage grows from one to the next. Returns the number of the others.
+fn limit_pids(pids: &mut Vec<Pid>) -> usize {
+    let more = pids.len().saturating_sub(MAX_READ);
     if more > 0 {
         pids.sort_unstable();
-        pids.truncate(MAX_LOOKED);
+        pids.truncate(MAX_READ);
     }
     more
 }
 
-/// How long a look may take, in shares of the time between two: then they come less often.
-const LOOK_SHARE: u32 = 100;
+/// The share of the time that samples may take is 1 / this number. Slower samples are taken less
+/// often.
+const SAMPLE_SHARE: u32 = 100;
 
-/// And where a limit is kept by looking: who is not looked at may grow without end meanwhile.
+/// The same if samples enforce a limit: between samples the usage may grow without bound.
 const LIMITED_SHARE: u32 = 10;
 
-/// The time until the next look, when one took so long and `wanted` was asked for.
+/// Returns the pause until the next sample, if one took `took` and `wanted` is the configured
+/// interval.
 pub(crate) fn next_pause(wanted: Duration, took: Duration, is_limited: bool) -> Duration {
-    wanted.max(took * if is_limited { LIMITED_SHARE } else { LOOK_SHARE })
+    wanted.max(took * if is_limited { LIMITED_SHARE } else { SAMPLE_SHARE })
 }
 
-/// From this share of a limit on memory on it is asked which pages several processes have together.
+/// The share of a limit on memory at which shared pages are determined.
 const NEAR: f64 = 0.9;
 
-/// Memory of processes of these resident sizes with each page once, if that is near to a limit and there
-/// are pages that they may share; of more than the limit, that it is more. Of one whose pages nobody
-/// tells nothing counts for sure but that it is no larger than all of them together.
+/// Returns the memory of processes with shared pages counted once, if it is near the limit and
+/// processes may share pages. Stops at a sum above the limit. If PSS cannot be read, only the
+/// largest resident size is certain.
 fn unshared(
     mut sizes: Vec<(Pid, u64)>,
     most: f64,
@@ -272,7 +276,8 @@ fn unshared(
     if sizes.len() < 2 || (all as f64) < NEAR * most {
         return None;
     }
-    // Those that may decide it first: the kernel walks the page tables of each.
+    // The largest processes first: they may decide it, and the kernel walks the page tables of
+    // each.
     sizes.sort_by_key(|(_, bytes)| std::cmp::Reverse(*bytes));
     let largest = sizes.first().map_or(0, |(_, bytes)| *bytes);
     let mut sum = 0;
@@ -290,15 +295,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_too_many_each_look_asks_the_same_and_how_many_it_does_not_is_told() {
-        let first = MAX_LOOKED as Pid;
+    fn each_sample_reads_the_same_processes_and_reports_how_many_it_skips() {
+        let first = MAX_READ as Pid;
         let (mut few, mut many): (Vec<Pid>, Vec<Pid>) =
             ((0..9).collect(), (0..first + 5).rev().collect());
-        assert_eq!((keep_asked(&mut few), few.len()), (0, 9));
-        assert_eq!(keep_asked(&mut many), 5);
+        assert_eq!((limit_pids(&mut few), few.len()), (0, 9));
+        assert_eq!(limit_pids(&mut many), 5);
         assert_eq!(many, (0..first).collect::<Vec<_>>());
         let (mut procfs, mut ledger) = (Procfs::new(true, &Limits::default()), Ledger::new());
-        (procfs.not_asked, procfs.greatest.resident_bytes) = (5, Some(7));
+        (procfs.unread, procfs.greatest.resident_bytes) = (5, Some(7));
         procfs.finish(&mut ledger);
         let reason = ledger.offers.best("resident_bytes_max", "").reason.expect("a reason");
         assert!(reason.contains("of up to 2053 processes"), "{reason}");
@@ -309,11 +314,11 @@ mod tests {
     #[test]
     fn forks_that_share_their_pages_count_them_once() {
         let sizes = || vec![(1, 200), (2, 200), (3, 200)];
-        assert_eq!(unshared(sizes(), 1000.0, |_| Some(67)), None, "far from it");
+        assert_eq!(unshared(sizes(), 1000.0, |_| Some(67)), None, "far from the limit");
         assert_eq!(unshared(sizes(), 400.0, |_| Some(67)), Some(201));
-        assert_eq!(unshared(sizes(), 400.0, |_| None), Some(200), "the largest is there for sure");
+        assert_eq!(unshared(sizes(), 400.0, |_| None), Some(200), "the largest is certain");
         assert_eq!(unshared(sizes(), 100.0, |_| unreachable!("one is enough")), Some(200));
         assert_eq!(unshared(sizes(), 400.0, |_| Some(201)), Some(402), "two are enough");
-        assert_eq!(unshared(vec![(1, 500)], 400.0, |_| None), None, "one shares with nobody");
+        assert_eq!(unshared(vec![(1, 500)], 400.0, |_| None), None, "one process shares no pages");
     }
 }

@@ -1,6 +1,6 @@
-//! What a task that was found running has used since, as the looks of `procfs` tell: the counts of those
-//! that live, with the children for which they waited, and of those that were reaped here, less what
-//! they had been when the task was found.
+//! Usage of an attached task since the attach, from the samples of `procfs`: the counts of living
+//! processes, including the children that they waited for, plus those of processes that were reaped
+//! here, minus the baseline.
 
 use skopos_model::task::Completeness;
 
@@ -8,7 +8,7 @@ use crate::baseline::Baseline;
 use crate::ledger::{Ledger, Offer, Reaped};
 use crate::proc::{Io, Stat};
 
-/// Sums of one look, or the greatest of several.
+/// Sums of one sample, or the greatest of several.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct SinceAttach {
     pub(super) user_seconds: f64,
@@ -47,7 +47,8 @@ impl SinceAttach {
         }
     }
 
-    /// The counts never go back: what a look misses of those that have just ended, an earlier one saw.
+    /// Keeps the greatest sums. Counts never decrease: a sample may miss processes that have just
+    /// exited and that an earlier one included.
     pub(super) fn keep(&mut self, now: Self) {
         self.user_seconds = self.user_seconds.max(now.user_seconds);
         self.system_seconds = self.system_seconds.max(now.system_seconds);
@@ -60,20 +61,20 @@ impl SinceAttach {
             self.io.device_written_bytes.max(now.io.device_written_bytes);
     }
 
-    /// `not_asked` processes were left out of a look at most.
-    pub(super) fn offer(&self, method: &'static str, ledger: &mut Ledger, not_asked: usize) {
+    /// Offers the sums. At most `unread` processes were left out of a sample.
+    pub(super) fn offer(&self, method: &'static str, ledger: &mut Ledger, unread: usize) {
         let torn = if ledger.baseline_is_torn {
-            "; processes came and went while it was attached to"
+            "; processes started or exited during the attach"
         } else {
             ""
         };
-        let asked = match not_asked {
+        let unread = match unread {
             0 => String::new(),
-            more => format!("; {more} processes were too many to be asked"),
+            more => format!("; {more} processes beyond the limit of a sample were not read"),
         };
         let reason = format!(
-            "since it was attached to, at the last look; what ended before another look and nobody in \
-             the task waited for is not in it{torn}{asked}"
+            "since the attach, as of the last sample; excludes processes that exited between samples \
+             and that no process of the task waited for{torn}{unread}"
         );
         let bound = ledger.baseline.tick_bound_seconds();
         let has_io = ledger.baseline.without_io == 0;
@@ -96,15 +97,12 @@ impl SinceAttach {
             {
                 ledger.offers.mark_unavailable(
                     name,
-                    "the kernel does not show this user the bytes of that process",
+                    "this user may not read the byte counts of that process",
                 );
             }
         }
         for name in ["voluntary_switches", "involuntary_switches"] {
-            ledger.offers.mark_unavailable(
-                name,
-                "how many there were before it was attached to is not known",
-            );
+            ledger.offers.mark_unavailable(name, "the number before the attach is unknown");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The programs in the kernel, and the maps that they count in. The layouts are those of
+//! The programs in the kernel, and the maps in which they count. The layouts are those of
 //! `bpf/processes.h` and `bpf/files.h`, in words of 64 bits.
 
 use std::io;
@@ -9,8 +9,10 @@ use rustix::thread::CapabilitySet;
 
 use super::causes::with_causes;
 use super::load::{Loaded, load};
-use super::tables::{CALLS_WORDS, FILE_WORDS, KINDS, MAX_FILES, PEER_KEY, PEER_WORDS, Tables};
+use super::tables::{CALLS_WORDS, FILE_WORDS, MAX_FILES, PEER_KEY, PEER_WORDS, Tables};
 use super::totals::Totals;
+use crate::mechanism::files::KINDS;
+use crate::mechanism::reasons::NO_KERNEL_IDS;
 use crate::sys::Pid;
 use crate::sys::netlink;
 
@@ -26,7 +28,7 @@ static WITH_FILES: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), 
 /// Why it is empty.
 const FILES_MISSING: &str = env!("SKOPOS_BPF_FILES_MISSING");
 
-/// Programs and the tracepoints that they belong to.
+/// The programs that track processes, and their tracepoints.
 const PROCESSES: &[(&str, &str)] = &[
     ("forked", "sched_process_fork"),
     ("became", "sched_process_exec"),
@@ -34,13 +36,13 @@ const PROCESSES: &[(&str, &str)] = &[
     ("left", "sched_switch"),
 ];
 
-/// Those that count what is done with files.
+/// The programs that count the usage of files.
 const FILES: &[(&str, &str)] = &[("called", "sys_exit"), ("completed", "io_uring_complete")];
 
-/// Since this version the end of a process is told while its memory is still there.
-const TELLS_MEMORY: (u32, u32) = (6, 16);
+/// The first version that reports the exit of a process while its memory is still present.
+const MEMORY_AT_EXIT: (u32, u32) = (6, 16);
 
-/// What the ring holds, and what it puts in front of each record.
+/// The size of the ring, and of the header of each record in it.
 const RING_BYTES: usize = 1 << 22;
 const RECORD_HEADER: usize = 8;
 
@@ -48,9 +50,9 @@ const KNOWN_WORDS: usize = 13;
 const TOTALS_WORDS: usize = 17;
 const MAXIMA_WORDS: usize = 2;
 
-/// The running programs. They end with this value.
+/// The running programs. They end when this value is dropped.
 pub(super) struct Kernel {
-    /// Keeps them attached.
+    /// Keeps the programs attached.
     _programs: Loaded,
     ring: RingBuf<MapData>,
     processes: HashMap<MapData, u32, [u64; KNOWN_WORDS]>,
@@ -59,7 +61,7 @@ pub(super) struct Kernel {
     files: Option<FileMaps>,
 }
 
-/// What is counted of files.
+/// The maps of files.
 struct FileMaps {
     files: Array<MapData, [u64; FILE_WORDS]>,
     peers: HashMap<MapData, [u8; PEER_KEY], [u64; PEER_WORDS]>,
@@ -67,10 +69,11 @@ struct FileMaps {
 }
 
 impl Kernel {
-    /// Loads and attaches the programs. With more processes than `most` each birth wakes whoever polls.
+    /// Loads and attaches the programs. With more than `most` processes, each process start wakes
+    /// the monitor.
     ///
     /// # Errors
-    /// Why not, and what would change that.
+    /// The reason, and what would help.
     pub(super) fn open(most: Option<u64>, with_files: bool) -> io::Result<Self> {
         may_load().map_err(io::Error::other)?;
         let (object, missing) =
@@ -101,7 +104,7 @@ impl Kernel {
         })
     }
 
-    /// What was counted of files, if that was asked for.
+    /// Reads the counts of files, if they are enabled.
     pub(super) fn tables(&self) -> Option<Tables> {
         let maps = self.files.as_ref()?;
         let calls = maps.calls.get(&0, 0).ok()?;
@@ -113,15 +116,15 @@ impl Kernel {
         })
     }
 
-    /// Puts the first process in, which waits to become the program; what it starts from now on is told.
+    /// Adds the first process, which waits for its exec. Its descendants are tracked from now on.
     pub(super) fn put(&mut self, pid: Pid) -> io::Result<()> {
         // It has one thread, is present and waits.
         let known = [1, 0, 0, 0, 0, 1, 0, 1, 0, 0, 0, 0, 0];
         self.processes.insert(pid.unsigned_abs(), known, 0).map_err(with_causes)
     }
 
-    /// Hands out what was told until now, oldest first: no more than the ring holds, for a task may fork
-    /// as fast as this reads.
+    /// Passes on the records so far, oldest first. It stops after one ring of bytes, because a task
+    /// may fork as fast as this reads.
     pub(super) fn take(&mut self, record: impl FnMut(&[u8])) {
         self.take_some(RING_BYTES, record);
     }
@@ -167,8 +170,8 @@ impl Kernel {
     }
 }
 
-/// First what every machine can be asked, then what only this build lacks: reading the kernel's types
-/// takes longer than all of this.
+/// Checks the requirements, those of the machine before those of the build. All of this is faster
+/// than reading the kernel's types.
 fn may_load() -> Result<(), String> {
     let has = rustix::thread::capabilities(None).map_or(CapabilitySet::empty(), |c| c.effective);
     let both = CapabilitySet::BPF | CapabilitySet::PERFMON;
@@ -176,18 +179,18 @@ fn may_load() -> Result<(), String> {
         return Err("it needs root, or CAP_BPF and CAP_PERFMON".to_owned());
     }
     if !netlink::has_kernel_ids() {
-        return Err("in a container the kernel's process ids are not known".to_owned());
+        return Err(NO_KERNEL_IDS.to_owned());
     }
     let system = rustix::system::uname();
     let release = system.release().to_string_lossy();
-    if !is_at_least(&release, TELLS_MEMORY) {
-        let why = "before Linux 6.16 the kernel tells of an end when its memory is gone";
+    if !is_at_least(&release, MEMORY_AT_EXIT) {
+        let why = "before Linux 6.16 the kernel reports an exit after the memory is gone";
         return Err(why.to_owned());
     }
     Ok(())
 }
 
-/// From "6.18.44-something".
+/// Compares a release such as "6.18.44-something".
 fn is_at_least(release: &str, least: (u32, u32)) -> bool {
     let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(str::parse::<u32>);
     match (numbers.next(), numbers.next()) {
@@ -201,7 +204,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_release_is_compared_by_its_numbers() {
+    fn releases_are_compared_by_their_numbers() {
         for (release, expected) in [
             ("6.18.44-x", true),
             ("6.16.0", true),
@@ -210,12 +213,12 @@ mod tests {
             ("5.15.0-91-generic", false),
             ("none", false),
         ] {
-            assert_eq!(is_at_least(release, TELLS_MEMORY), expected, "{release}");
+            assert_eq!(is_at_least(release, MEMORY_AT_EXIT), expected, "{release}");
         }
     }
 
     #[test]
-    fn no_more_is_handed_out_at_once_than_the_ring_holds() {
+    fn one_call_reads_no_more_than_the_ring_holds() {
         let mut kernel = match Kernel::open(None, false) {
             Ok(kernel) => kernel,
             Err(why) => return println!("skipped: {why}"),
@@ -223,14 +226,14 @@ mod tests {
         kernel.put(std::process::id() as Pid).expect("there is room");
         let start = || std::process::Command::new("true").status().expect("it starts");
         start();
-        // Whenever one is read there is another.
+        // Each record that is read causes another one.
         let mut records = 0;
         kernel.take_some(2048, |_| {
             records += 1;
-            assert!(records < 500, "this goes on for ever");
+            assert!(records < 500, "the loop does not end");
             start();
         });
-        assert!(records > 2048 / 600, "{records}: none is longer");
-        assert!(kernel.ring.next().is_some(), "the rest is for the next time");
+        assert!(records > 2048 / 600, "{records}: a record is at most 600 bytes");
+        assert!(kernel.ring.next().is_some(), "the rest stays for the next call");
     }
 }

@@ -1,10 +1,10 @@
-//! `LD_PRELOAD`: a library stands between dynamic programs and their C library, and counts each open,
-//! read, write and message by file and by address, in memory that it shares with the monitor.
+//! `LD_PRELOAD`: a library between dynamic programs and their C library counts each open, read,
+//! write and message by file and by address, in memory that it shares with the monitor.
 //!
-//! Needs nothing but a C library that loads it. A static program, one with privileges of its own or
-//! one whose environment was cleared is not counted; each such process is, when it ends. What the
-//! loader and the C library read for themselves is not seen either: it is in the difference to what
-//! the kernel counted, which the report states.
+//! Needs only a C library that loads it. It does not cover static programs, programs with
+//! privileges of their own, and programs whose environment was cleared; such processes are counted
+//! when they exit. It does not see what the loader and the C library read for themselves; this is
+//! part of the difference from the kernel's counts, which the report states.
 
 mod library;
 mod table;
@@ -16,6 +16,7 @@ use skopos_model::task::{Completeness, Files, NotSeen};
 
 use self::table::Table;
 use super::files::{self, Processes};
+use super::reasons::append_counts;
 use super::{Launch, Mechanism};
 use crate::ledger::{Ledger, Offer};
 use crate::sys::Pid;
@@ -23,8 +24,8 @@ use crate::sys::Pid;
 /// The name in reports.
 pub(crate) const NAME: &str = "preload";
 
-/// Commands of processes that were not seen; of more than these only the number is kept. A person
-/// who reads so many knows what to look for.
+/// The most commands of processes without counts that are listed. Of further ones only the number
+/// is kept.
 const MAX_NOT_SEEN: usize = 100;
 
 #[derive(Default)]
@@ -35,9 +36,9 @@ pub(crate) struct Preload {
     processes_not_seen: u64,
 }
 
-/// Why it cannot be used, if it was not compiled.
-pub(crate) fn is_there() -> Result<(), String> {
-    library::is_there()
+/// Checks whether the library was compiled.
+pub(crate) fn check_built() -> Result<(), String> {
+    library::check_built()
 }
 
 impl Mechanism for Preload {
@@ -46,15 +47,15 @@ impl Mechanism for Preload {
     }
 
     fn can_attach(&self) -> Result<(), &'static str> {
-        Err("its programs have been loaded already")
+        Err("the programs of the task are already loaded")
     }
 
     fn prepare(&mut self, launch: &mut Launch) -> io::Result<()> {
-        let library = library::place()?;
+        let library = library::install()?;
         let table = Table::new()?;
-        let preloaded = library::in_front(&library, std::env::var_os("LD_PRELOAD"));
+        let preloaded = library::prepend(&library, std::env::var_os("LD_PRELOAD"));
         launch.environment.push(("LD_PRELOAD".into(), preloaded));
-        // A monitor around this one counts in its own table, which comes after.
+        // A monitor around this one counts in its own table, which comes after ours.
         let mut tables = table.path.clone().into_os_string();
         if let Some(outer) = std::env::var_os(library::VARIABLE).filter(|o| !o.is_empty()) {
             tables.push(":");
@@ -72,7 +73,7 @@ impl Mechanism for Preload {
 
     fn readable(&mut self, ledger: &mut Ledger) {
         for (pid, command) in ledger.exits.as_mut().map(std::mem::take).unwrap_or_default() {
-            self.ended(pid, &command);
+            self.handle_exit(pid, &command);
         }
     }
 
@@ -80,10 +81,10 @@ impl Mechanism for Preload {
         self.readable(ledger);
         let Some(table) = self.table.take() else { return };
         for pid in ledger.live_pids() {
-            // They run on; what they counted so far is in the sums of the files.
-            self.table_takes(&table, pid, ledger.command_of(pid).unwrap_or_default());
+            // These processes are still running; the sums of the files include their counts so far.
+            self.take_process(&table, pid, ledger.command_of(pid).unwrap_or_default());
         }
-        // The table is a file in memory, made by this process: reading it does not fail.
+        // The table is a file in memory that this process created, so reading it does not fail.
         let Ok(files) = self.report(&table, ledger) else { return };
         let header = table.header().ok();
         let reason = Some(files.reason.clone());
@@ -104,9 +105,9 @@ impl Mechanism for Preload {
 }
 
 impl Preload {
-    fn ended(&mut self, pid: Pid, command: &str) {
+    fn handle_exit(&mut self, pid: Pid, command: &str) {
         let Some(table) = self.table.take() else { return };
-        if !self.table_takes(&table, pid, command) {
+        if !self.take_process(&table, pid, command) {
             self.processes_not_seen += 1;
             if let Some(count) = self.not_seen.get_mut(command) {
                 *count += 1;
@@ -117,8 +118,8 @@ impl Preload {
         self.table = Some(table);
     }
 
-    /// Takes over what a process counted. False if it did not, or not to its end.
-    fn table_takes(&mut self, table: &Table, pid: Pid, command: &str) -> bool {
+    /// Takes the counts of a process. Returns false if it did not count, or not until its exit.
+    fn take_process(&mut self, table: &Table, pid: Pid, command: &str) -> bool {
         let Ok(Some((mut process, is_seen))) = table.take(pid) else { return false };
         command.clone_into(&mut process.command);
         self.processes.push(process);
@@ -145,26 +146,23 @@ impl Preload {
         })
     }
 
-    /// What is not in it, in words.
+    /// Describes what is missing.
     fn missing(&self, overflowed: u64, collisions: u64) -> String {
         let mut text =
-            "what the loader and the C library open and read for themselves, system calls \
-                        made without it, and bytes moved by splice, mmap and io_uring are not in it"
+            "excludes what the loader and the C library open and read for themselves, system calls \
+             made without the C library, and bytes moved by splice, mmap and io_uring"
                 .to_owned();
-        for (count, what) in [
-            (self.processes_not_seen, "processes were not seen"),
-            (overflowed, "opens found no room for a file of their own"),
-            (collisions, "processes took the place of one that had not ended"),
-        ] {
-            if count > 0 {
-                text += &format!("; {count} {what}");
-            }
-        }
+        let counts = [
+            (self.processes_not_seen, "processes did not load the library"),
+            (overflowed, "opens exceeded the number of files that are counted separately"),
+            (collisions, "processes took the slot of a living one"),
+        ];
+        append_counts(&mut text, &counts);
         text
     }
 }
 
-/// The place of the table, for those who look whether something is left behind.
+/// Returns the path of the table, to check that it is removed.
 #[cfg(test)]
 fn path_of(preload: &Preload) -> Option<&std::path::Path> {
     preload.table.as_ref().map(|table| table.path.as_path())
@@ -175,7 +173,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_asks_for_two_variables_and_leaves_no_table() {
+    fn it_sets_two_variables_and_leaves_no_table() {
         let mut preload = Preload::default();
         let mut launch = Launch::default();
         preload.prepare(&mut launch).expect("there is a compiler here");
