@@ -1,4 +1,4 @@
-//! An invocation record of Kickstart, as its YAML and its XML give it.
+//! An invocation record of Kickstart, parsed from its YAML or its XML.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! The report: each resource from the mechanism that measures it best, and what stands out.
+//! The report: takes each resource from the mechanism that measures it best, and adds findings.
 
 mod findings;
 pub(crate) mod job;
@@ -23,20 +23,21 @@ use crate::mechanism::procfs;
 use crate::order::Order;
 use crate::sys::{self, Status};
 
-/// All that came of a run.
+/// The results of a run.
 pub(crate) struct Measurements<'a> {
     pub(crate) order: &'a Order,
     pub(crate) start_seconds: f64,
     pub(crate) elapsed: Duration,
-    /// Seconds between the end of the first process and the monitor's own look at the clock.
+    /// Seconds between the exit of the first process and the moment at which the monitor handled
+    /// it.
     pub(crate) exit_delay: f64,
     pub(crate) end: Option<TaskEnd>,
     pub(crate) target: Option<AttachTarget>,
     pub(crate) crossings: Vec<Crossing>,
     pub(crate) guilty: Option<String>,
-    /// What runs on though it was to be ended.
+    /// Command lines of processes that run on although the task was to be ended.
     pub(crate) survivors: Vec<String>,
-    /// Why the kernel keeps no limit on processor time for each process.
+    /// The reason why the kernel does not enforce the limit on processor time.
     pub(crate) cpu_limit_error: Option<String>,
     pub(crate) level: u8,
     pub(crate) uses: Vec<MechanismUse>,
@@ -44,10 +45,10 @@ pub(crate) struct Measurements<'a> {
     pub(crate) ledger: Ledger,
 }
 
-/// The clocks of the monitor, as a method.
+/// The method of values that the monitor's clock gives.
 const CLOCK: &str = "clock";
 
-/// From the gate to the program, and from the end to where it is told.
+/// The most time between opening the gate and exec, and between the exit and its report.
 const CLOCK_BOUND_SECONDS: f64 = 0.001;
 
 pub(crate) fn summary(measurements: Measurements<'_>) -> Summary {
@@ -149,27 +150,27 @@ fn ended(end: Option<TaskEnd>, crossings: &[Crossing], guilty: Option<String>) -
     }
 }
 
-/// Why nobody measured it.
+/// Returns the reason why no mechanism measured a resource.
 fn why_unknown(name: &str, level: u8, uses: &[MechanismUse]) -> &'static str {
     let looks = uses.iter().any(|one| one.name == procfs::NAME && one.used);
     match name {
-        "files" | "footprint_bytes" => "no folder is watched: name some with --watch",
+        "files" | "footprint_bytes" => "no folder is watched: name folders with --watch",
         "processes_max" | "processes_total" | "threads_max" | "cpu_delay_seconds"
         | "io_delay_seconds"
             if level < 2 =>
         {
-            "at level 1 nobody tells of births and ends"
+            "at level 1 no mechanism tracks process starts and exits"
         }
-        "pss_bytes_max" => "it ended before the first look at its page tables",
+        "pss_bytes_max" => "the task ended before its page tables were first read",
         "resident_bytes_max" | "virtual_bytes_max" | "swap_bytes_max" if looks => {
-            "it ended before the first look at it"
+            "the task ended before the first sample"
         }
-        "cgroup_bytes_max" | "memory_delay_seconds" => "it had no control group of its own",
+        "cgroup_bytes_max" | "memory_delay_seconds" => "the task had no control group of its own",
         "received_bytes" | "sent_bytes" | "opened_files" => "counted at level 3 only",
-        "modified_files" => "counted by `fanotify`: for administrators, at level 3, with --watch",
-        "instructions" | "cycles" => "counted if `perf` is used: at level 3, or by its name",
-        "energy_joules" => "no processor here shows what energy it uses, or not to this user",
-        "gpus" | "gpu_bytes_max" => "there is no library of a GPU's maker here",
+        "modified_files" => "counted by `fanotify`, which needs root, level 3 and --watch",
+        "instructions" | "cycles" => "counted by `perf`: at level 3 or if named",
+        "energy_joules" => "no processor here reports its energy, or not to this user",
+        "gpus" | "gpu_bytes_max" => "the library of a GPU driver is not installed",
         _ => "no mechanism could measure it",
     }
 }

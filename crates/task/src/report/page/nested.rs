@@ -1,4 +1,4 @@
-//! Monitors that ran inside of the task.
+//! Monitors that ran inside the task.
 
 use skopos_model::task::{Nested, Summary, amount};
 
@@ -8,8 +8,15 @@ pub(super) fn section(html: &mut Html, summary: &Summary) {
     if summary.nested.is_empty() {
         return;
     }
-    html.raw("<section>\n<h2>Monitors inside of it</h2>\n");
-    html.raw("<p class=\"soft\">What they measured is in the numbers above already.</p>\n");
+    html.raw(
+        "<section>
+    <h2>Monitors inside the task</h2>
+    ",
+    );
+    html.raw(
+        "<p class=\"soft\">The numbers above include their measurements.</p>
+    ",
+    );
     html.raw("<div class=\"scroll\"><table>\n<thead><tr>");
     for name in ["Class", "Command", "Id", "Level", "Ended", "Time", "Processor", "Memory"] {
         html.raw("<th scope=\"col\">").raw(name).raw("</th>");
@@ -42,6 +49,6 @@ fn ended(one: &Nested) -> String {
     match (one.status, one.signal) {
         (Some(status), _) => status.to_string(),
         (_, Some(signal)) => format!("signal {signal}"),
-        _ => "it never told".to_owned(),
+        _ => "not reported".to_owned(),
     }
 }

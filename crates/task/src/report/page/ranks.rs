@@ -1,4 +1,4 @@
-//! The ranks of a parallel job, and those that have no report.
+//! The ranks of a parallel job, and those without a report.
 
 use skopos_model::task::{ExitType, Job, RankUse, Summary, amount};
 
@@ -6,7 +6,12 @@ use super::html::Html;
 
 pub(super) fn section(html: &mut Html, summary: &Summary) {
     let Some(job) = &summary.job else { return };
-    html.raw("<section>\n<h2>Its ranks</h2>\n<p>").count(job.ranks_total);
+    html.raw(
+        "<section>
+    <h2>Ranks</h2>
+    <p>",
+    )
+    .count(job.ranks_total);
     html.raw(" in job ").text(if job.id.is_empty() { "without a name" } else { &job.id });
     html.raw(" (").text(&job.launcher).raw("). ");
     missing(html, job);
@@ -22,7 +27,10 @@ pub(super) fn section(html: &mut Html, summary: &Summary) {
     if job.ranks_left_out > 0 {
         html.raw("<p>").count(job.ranks_left_out).raw(" more are left out.</p>\n");
     }
-    html.raw("<p class=\"soft\">The report of each is in its folder beside this page.</p>\n");
+    html.raw(
+        "<p class=\"soft\">The report of each rank is in its folder beside this page.</p>
+    ",
+    );
     html.raw("</section>\n");
 }
 
@@ -57,7 +65,7 @@ fn ended(rank: &RankUse) -> String {
         (ExitType::Limit, ..) => "for a limit".to_owned(),
         (_, Some(status), _) => status.to_string(),
         (_, _, Some(signal)) => format!("signal {signal}"),
-        (ExitType::Running, ..) => "runs on".to_owned(),
-        _ => "unseen".to_owned(),
+        (ExitType::Running, ..) => "still running".to_owned(),
+        _ => "unknown".to_owned(),
     }
 }
