@@ -5,6 +5,8 @@ use std::fs;
 
 use skopos_model::task::{Host, Rank};
 
+use crate::proc::kib_as_bytes;
+
 /// Describes this machine.
 pub(crate) fn describe() -> Host {
     let uname = rustix::system::uname();
@@ -19,8 +21,7 @@ pub(crate) fn describe() -> Host {
 
 fn memory_bytes() -> Option<u64> {
     let text = fs::read_to_string("/proc/meminfo").ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
-    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kib| kib * 1024)
+    kib_as_bytes(text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?)
 }
 
 /// Returns the rank in a parallel job, as the launcher's environment gives it.

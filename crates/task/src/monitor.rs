@@ -80,8 +80,8 @@ pub fn run(order: &Order, warn: &mut (dyn FnMut(&Crossing) + Send)) -> Result<Ou
     let signals = Signals::new(&blocked).map_err(RunError::of_start)?;
     let Some(pid) = order.attach else { return start(order, signals, warn) };
     let target = AttachTarget::new(pid).map_err(RunError::Attach)?;
-    // When a thread exits, the kernel detaches it from everything that it traces, whatever state the
-    // tracees are in. So the task is released before the report is written.
+    // The kernel detaches an exiting thread from everything that it traces, in any state. So a thread
+    // of its own releases the task before the report is written.
     std::thread::scope(|scope| {
         let watching = scope.spawn(|| join(order, target, signals, warn));
         watching.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
@@ -227,7 +227,7 @@ struct Run<'a> {
     target: Option<AttachTarget>,
     /// The time at which the first process stopped, unless it was reported to go on since.
     stopped: Option<Instant>,
-    /// The reason why the kernel does not enforce the limit on processor time, if it was asked to.
+    /// The reason why the kernel does not enforce the limit on processor time, although a limit was requested.
     cpu_limit_error: Option<String>,
 }
 
@@ -402,7 +402,7 @@ impl<'a> Run<'a> {
         let is_reaped_here = is_process && is_reaped_here(pid, traces, ledger);
         // Only administrators may read the bytes of a dead process; others have those of its last stop.
         let io = if is_reaped_here { proc::io(pid).or_else(|| ledger.io_of(pid)) } else { None };
-        // A traced process was asked before its exit.
+        // A traced process was read before its exit.
         if is_reaped_here && !traces && proc::ignores_children(pid) {
             ledger.record_ignored_children(pid);
         }

@@ -154,13 +154,11 @@ fn parse_memory(text: &[u8]) -> Option<Memory> {
     let text = after_name(text)?;
     // The lines come in this order, so one pass over the sixty lines finds them all.
     let mut lines = text.lines();
-    let mut kib = |name: &str| {
-        let line = lines.find_map(|line| line.strip_prefix(name))?;
-        line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()
-    };
-    let virtual_bytes_max = kib("VmPeak:")? * 1024;
-    let resident_bytes_max = kib("VmHWM:")? * 1024;
-    let swap_bytes = kib("VmSwap:").unwrap_or(0) * 1024;
+    let mut bytes =
+        |name: &str| lines.find_map(|line| line.strip_prefix(name)).and_then(kib_as_bytes);
+    let virtual_bytes_max = bytes("VmPeak:")?;
+    let resident_bytes_max = bytes("VmHWM:")?;
+    let swap_bytes = bytes("VmSwap:").unwrap_or(0);
     let ignores_children = lines.find_map(ignores).unwrap_or(false);
     Some(Memory { virtual_bytes_max, resident_bytes_max, swap_bytes, ignores_children })
 }
@@ -226,8 +224,12 @@ pub(crate) fn accounts_for_delays() -> bool {
 /// Expensive, since the kernel walks all page tables of the process.
 pub(crate) fn pss_bytes(pid: Pid) -> Option<u64> {
     let text = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix("Pss:"))?;
-    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kib| kib * 1024)
+    kib_as_bytes(text.lines().find_map(|line| line.strip_prefix("Pss:"))?)
+}
+
+/// Converts a value such as ` 17 kB`, by which the kernel means KiB, to bytes.
+pub(crate) fn kib_as_bytes(text: &str) -> Option<u64> {
+    text.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kib| kib * 1024)
 }
 
 /// The most bytes of a command line that are kept.

@@ -18,7 +18,7 @@ pub struct Files {
     pub version: u32,
     /// The mechanism that counted.
     pub method: String,
-    /// How much of the task the counts cover.
+    /// The part of the task that the counts cover.
     pub completeness: Completeness,
     /// Description of what is missing.
     pub reason: String,

@@ -242,7 +242,7 @@ mod tests {
 
     #[test]
     fn errors_say_what_would_be_right() {
-        for (text, said) in [
+        for (text, expected) in [
             ("memory", "`memory` is not a limit; a limit looks like `memory=4GiB`"),
             ("memroy=1", "there is no resource `memroy`"),
             ("memory=-1", "`memory=-1`: a size looks like `4GiB`, `500MB` or `1048576`"),
@@ -252,7 +252,7 @@ mod tests {
             ("wall=1s,wall_seconds=2s", "`wall` is limited twice"),
             ("", "`` is not a limit; a limit looks like `memory=4GiB`"),
         ] {
-            assert_eq!(Limits::parse(text).expect_err(text).to_string(), said);
+            assert_eq!(Limits::parse(text).expect_err(text).to_string(), expected);
         }
     }
 

@@ -258,7 +258,7 @@ pub struct Reading {
     pub unit: String,
     /// The mechanism that measured it; empty if it is unknown.
     pub method: String,
-    /// How much of the task the value covers.
+    /// The part of the task that the value covers.
     pub completeness: Completeness,
     /// The error bound, in the unit; `null` if there is none.
     pub error_bound: Option<f64>,
@@ -267,7 +267,7 @@ pub struct Reading {
     pub reason: Option<String>,
 }
 
-/// How much of the task a reading covers.
+/// The part of the task that a reading covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Completeness {

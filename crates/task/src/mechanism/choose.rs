@@ -117,12 +117,12 @@ pub(crate) fn select(order: &Order) -> MechanismSet {
     if order.attach.is_some() && !set.traces() {
         set.disable(wait4::NAME, NOT_WAITED_FOR);
     }
-    let looks = if is_tracked {
+    let purpose = if is_tracked {
         "values between process starts and exits"
     } else {
         "processes, memory and bytes, sampled"
     };
-    set.add(procfs::NAME, looks, Box::new(Procfs::new(!is_tracked, &order.limits)));
+    set.add(procfs::NAME, purpose, Box::new(Procfs::new(!is_tracked, &order.limits)));
     set.try_add(
         cgroup::NAME,
         "processor time of all processes, the group's memory, limits that the kernel enforces",

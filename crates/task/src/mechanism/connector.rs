@@ -194,17 +194,12 @@ impl Mechanism for Connector {
 
     fn readable(&mut self, ledger: &mut Ledger) {
         let Some(mut socket) = self.socket.take() else { return };
-        for _ in 0..MAX_AT_ONCE {
-            match socket.receive() {
-                Ok(Some(messages)) => {
-                    messages
-                        .filter_map(|m| parse(m.body))
-                        .for_each(|event| self.handle(event, ledger));
-                }
-                Ok(None) => break,
-                Err(_) => self.lost += 1,
+        let lost = socket.drain(MAX_AT_ONCE, |message| {
+            if let Some(event) = parse(message.body) {
+                self.handle(event, ledger);
             }
-        }
+        });
+        self.lost += lost;
         self.socket = Some(socket);
     }
 
@@ -289,7 +284,7 @@ mod tests {
     #[test]
     fn descendants_are_known_and_exit_with_their_last_thread() {
         let (mut connector, mut ledger) = (Connector::default(), Ledger::new());
-        connector.attach(FAR, &mut ledger).expect("it is told");
+        connector.attach(FAR, &mut ledger).expect("it cannot fail");
         let end_of =
             |thread, process| ProcessEvent::Exited { thread, process, status: Status::Exited(0) };
         let ended = |process| end_of(process, process);

@@ -158,8 +158,8 @@ impl NestedMonitors {
     }
 
     /// True for a process of the task that belongs to a user who may send a message to `own`. The
-    /// ancestors of a vanished process are unknown: it is accepted from the same user, who could do
-    /// worse than send a false message.
+    /// ancestors of a vanished process are unknown: its message is accepted from the same user, who
+    /// could do worse than send a false message.
     fn is_accepted(&self, peer: Peer, own: Uid, ledger: &Ledger) -> bool {
         let Peer { pid, user } = peer;
         let may_tell = user == own || user.is_root() || own.is_root();
@@ -436,10 +436,10 @@ mod tests {
     fn a_foreign_owner_of_the_name_gets_no_message() {
         let listener = socket(SocketFlags::NONBLOCK).expect("a socket");
         // No process has this id, so another process listens.
-        let nobody = Pid::MAX - std::process::id() as Pid;
-        net::bind(&listener, &address(nobody).expect("an address")).expect("bound");
+        let foreign = Pid::MAX - std::process::id() as Pid;
+        net::bind(&listener, &address(foreign).expect("an address")).expect("bound");
         net::listen(&listener, 1).expect("it listens");
-        let refused = send_to(nobody, b"secret", geteuid()).expect_err("it is not that process");
+        let refused = send_to(foreign, b"secret", geteuid()).expect_err("it is not that process");
         assert_eq!(refused.kind(), io::ErrorKind::PermissionDenied);
         let connection = net::accept(&listener).expect("it connected");
         let mut bytes = [0; 8];

@@ -145,7 +145,7 @@ impl Mechanism for Nvml {
         } else {
             (Completeness::Sampled, "sampled, because accounting is off (`nvidia-smi -am 1`)")
         };
-        // One process held at least that much, whatever the samples found.
+        // One process held at least that much, independent of the samples.
         let accounted = self.devices.iter().map(|gpu| gpu.accounted_bytes).max().unwrap_or(0);
         let bytes = self.used_bytes_max.max(accounted);
         for (name, value) in [("gpus", gpus as f64), ("gpu_bytes_max", bytes as f64)] {

@@ -224,21 +224,12 @@ impl Mechanism for Taskstats {
 
     fn readable(&mut self, _ledger: &mut Ledger) {
         let Some(mut socket) = self.socket.take() else { return };
-        for _ in 0..MAX_AT_ONCE {
-            match socket.receive() {
-                Ok(Some(messages)) => {
-                    let accounts = messages.filter(|m| m.kind != netlink::ERROR);
-                    for message in accounts {
-                        match parse(message.body) {
-                            Some(account) => self.add(account),
-                            None => self.lost += 1,
-                        }
-                    }
-                }
-                Ok(None) => break,
-                Err(_) => self.lost += 1,
-            }
-        }
+        let lost = socket.drain(MAX_AT_ONCE, |message| match parse(message.body) {
+            _ if message.kind == netlink::ERROR => {}
+            Some(account) => self.add(account),
+            None => self.lost += 1,
+        });
+        self.lost += lost;
         self.socket = Some(socket);
     }
 

@@ -152,7 +152,7 @@ fn ended(end: Option<TaskEnd>, crossings: &[Crossing], guilty: Option<String>) -
 
 /// Returns the reason why no mechanism measured a resource.
 fn why_unknown(name: &str, level: u8, uses: &[MechanismUse]) -> &'static str {
-    let looks = uses.iter().any(|one| one.name == procfs::NAME && one.used);
+    let samples_processes = uses.iter().any(|one| one.name == procfs::NAME && one.used);
     match name {
         "files" | "footprint_bytes" => "no folder is watched: name folders with --watch",
         "processes_max" | "processes_total" | "threads_max" | "cpu_delay_seconds"
@@ -162,7 +162,7 @@ fn why_unknown(name: &str, level: u8, uses: &[MechanismUse]) -> &'static str {
             "at level 1 no mechanism tracks process starts and exits"
         }
         "pss_bytes_max" => "the task ended before its page tables were first read",
-        "resident_bytes_max" | "virtual_bytes_max" | "swap_bytes_max" if looks => {
+        "resident_bytes_max" | "virtual_bytes_max" | "swap_bytes_max" if samples_processes => {
             "the task ended before the first sample"
         }
         "cgroup_bytes_max" | "memory_delay_seconds" => "the task had no control group of its own",

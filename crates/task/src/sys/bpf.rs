@@ -73,16 +73,16 @@ pub(crate) fn load(
         program.log_bytes = log.len() as u32;
         program.log = log.as_mut_ptr() as u64;
         // SAFETY: as above, and the log has the stated number of bytes.
-        unsafe { bpf(PROG_LOAD, &program) }.map_err(|_| (e, last_said(&log)))
+        unsafe { bpf(PROG_LOAD, &program) }.map_err(|_| (e, last_line(&log)))
     })
 }
 
 /// Returns the last line of the log before the statistics.
-fn last_said(log: &[u8]) -> String {
+fn last_line(log: &[u8]) -> String {
     let text =
         CStr::from_bytes_until_nul(log).map_or_else(|_| Default::default(), CStr::to_string_lossy);
-    let said = text.lines().rev().find(|line| !line.is_empty() && !line.starts_with("processed "));
-    said.unwrap_or_default().to_owned()
+    let line = text.lines().rev().find(|line| !line.is_empty() && !line.starts_with("processed "));
+    line.unwrap_or_default().to_owned()
 }
 
 /// Attaches a program to a tracepoint until the returned descriptor is closed.

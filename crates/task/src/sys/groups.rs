@@ -15,7 +15,7 @@ const INTO_GROUP: u64 = 1 << 33;
 /// may not contain processes, or `clone3` is forbidden here.
 ///
 /// # Safety
-/// As for `fork`: the child may only make calls that are allowed after a fork.
+/// The rule of `fork`: the child may only make calls that are allowed after a fork.
 pub(super) unsafe fn fork_into(group: BorrowedFd<'_>) -> Option<Pid> {
     // SAFETY: all zero is a value of `clone_args`.
     let mut how: libc::clone_args = unsafe { std::mem::zeroed() };

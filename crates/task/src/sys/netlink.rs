@@ -93,7 +93,7 @@ impl Netlink {
     ///
     /// # Errors
     /// `ENOBUFS` if messages were lost. The socket stays readable.
-    pub(crate) fn receive(&mut self) -> io::Result<Option<impl Iterator<Item = Message<'_>>>> {
+    fn receive(&mut self) -> io::Result<Option<impl Iterator<Item = Message<'_>>>> {
         // SAFETY: the buffer has the size that is passed.
         let length = unsafe {
             let (to, size) = (self.buffer.as_mut_ptr().cast(), self.buffer.len());
@@ -104,6 +104,20 @@ impl Netlink {
             return if e.kind() == io::ErrorKind::WouldBlock { Ok(None) } else { Err(e) };
         };
         Ok(Some(messages(self.buffer.get(..length).unwrap_or_default())))
+    }
+
+    /// Passes on all messages that have arrived, up to `most` packets. Returns the number of times
+    /// that messages were lost.
+    pub(crate) fn drain(&mut self, most: usize, mut each: impl FnMut(Message<'_>)) -> u64 {
+        let mut lost = 0;
+        for _ in 0..most {
+            match self.receive() {
+                Ok(Some(messages)) => messages.for_each(&mut each),
+                Ok(None) => break,
+                Err(_) => lost += 1,
+            }
+        }
+        lost
     }
 
     /// Waits for the answer to a request: the first message other than an acknowledgement, or

@@ -129,7 +129,7 @@ pub(super) fn install_and_send(filter: &Filter) {
 /// # Errors
 /// The reason why not.
 pub(crate) fn try_on_a_child(program: &[Instruction]) -> io::Result<()> {
-    let (told, tells) = pipe_with(PipeFlags::CLOEXEC)?;
+    let (reader, writer) = pipe_with(PipeFlags::CLOEXEC)?;
     // SAFETY: the child makes only calls that are allowed after a fork, and does not return.
     let pid = unsafe {
         match libc::fork() {
@@ -137,7 +137,7 @@ pub(crate) fn try_on_a_child(program: &[Instruction]) -> io::Result<()> {
             0 => {
                 let code = install(program).err().unwrap_or(0);
                 let from = (&raw const code).cast::<c_void>();
-                libc::write(tells.as_raw_fd(), from, size_of::<c_int>());
+                libc::write(writer.as_raw_fd(), from, size_of::<c_int>());
                 loop {
                     libc::pause();
                 }
@@ -145,9 +145,9 @@ pub(crate) fn try_on_a_child(program: &[Instruction]) -> io::Result<()> {
             pid => pid,
         }
     };
-    drop(tells);
+    drop(writer);
     let mut code = [0; 4];
-    let read = rustix::io::read(&told, &mut code);
+    let read = rustix::io::read(&reader, &mut code);
     // SAFETY: the first two calls touch no memory, the third takes no status.
     let traced = unsafe {
         let none = ptr::null_mut::<c_void>();

@@ -241,14 +241,14 @@ const AROUND_SECONDS: f64 = 0.01;
 fn processor_time_equals_what_the_task_itself_measured() {
     let Some(program) = program().and_then(Path::to_str) else { return };
     let folder = tempfile::tempdir().expect("a folder");
-    let told = folder.path().join("used");
-    let told = told.to_str().expect("a name");
+    let file = folder.path().join("used");
+    let file = file.to_str().expect("a name");
     let mut exact = 0;
     for name in usable() {
-        let mut order = order(&[program, "threads", told]);
+        let mut order = order(&[program, "threads", file]);
         order.only = Some(vec![name.clone()]);
         let reading = run(&order).summary.resources["cpu_seconds"].clone();
-        let text = std::fs::read_to_string(told).expect("the task wrote it");
+        let text = std::fs::read_to_string(file).expect("the task wrote it");
         let truth: f64 = text.parse().expect("a number");
         let Some(value) = reading.value else { continue };
         let what = format!("{name}: {value} for {truth}");
@@ -292,6 +292,6 @@ fn each_mechanism_is_listed_whether_it_is_used_or_not() {
     // With no mechanism allowed, nothing is created that another test would find.
     order.only = Some(Vec::new());
     let uses = choose(&order).uses;
-    let told: Vec<&str> = uses.iter().map(|u| u.name.as_str()).collect();
-    assert_eq!(told, MECHANISMS);
+    let file: Vec<&str> = uses.iter().map(|u| u.name.as_str()).collect();
+    assert_eq!(file, MECHANISMS);
 }

@@ -145,12 +145,12 @@ impl Kernel {
 
     pub(super) fn totals(&self) -> io::Result<Totals> {
         let words = self.totals.get(&0, 0).map_err(with_causes)?;
-        let [_, threads, births, read, written, device_read, device_written, delay, ..] = words;
+        let [_, threads, starts, read, written, device_read, device_written, delay, ..] = words;
         let [.., present, cpu, minor, major, voluntary, involuntary, lost, unknown, _] = words;
         let maxima = self.maxima.get(&0, 0).map_err(with_causes)?;
         let greatest = |at: usize| maxima.iter().map(|m| m[at]).fold(1, u64::max);
         Ok(Totals {
-            processes_total: 1 + births,
+            processes_total: 1 + starts,
             processes_max: greatest(0),
             threads_max: greatest(1),
             read_bytes: read,

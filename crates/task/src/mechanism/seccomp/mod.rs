@@ -102,11 +102,11 @@ impl Mechanism for Seccomp {
         let (stopped, stop) = pipe_with(PipeFlags::CLOEXEC)?;
         let positions = Arc::clone(&self.positions);
         let thread = std::thread::Builder::new().name("seccomp".into()).spawn(move || {
-            // When this is closed, in whatever way the thread ends, the guardian takes over.
+            // Closing this at the end of the thread makes the guardian take over.
             let _alive = alive;
             // A panic of ours must not leave the task waiting.
-            let look = AssertUnwindSafe(|| answer(&listener, &stopped, Some(&positions)));
-            if catch_unwind(look).is_err() {
+            let run = AssertUnwindSafe(|| answer(&listener, &stopped, Some(&positions)));
+            if catch_unwind(run).is_err() {
                 listener.go_on_with_last();
                 answer(&listener, &stopped, None);
             }

@@ -47,7 +47,7 @@ pub(super) struct Effect {
     thread: Pid,
     /// Descriptors of files with positions that will be closed.
     closing: Vec<(DescriptorId, FileId)>,
-    /// Those that are the last ones of their descriptions.
+    /// The closed descriptors that are the last ones of their descriptions.
     last: Vec<DescriptorUse>,
     /// Stretches that move to another descriptor.
     heirs: Vec<(DescriptorId, DescriptorId)>,

@@ -44,6 +44,20 @@ impl Html {
         self
     }
 
+    /// Begins a table that scrolls by itself, with these columns.
+    pub(super) fn table(&mut self, columns: &[&'static str]) -> &mut Self {
+        self.raw("<div class=\"scroll\"><table>\n<thead><tr>");
+        for column in columns {
+            self.raw("<th scope=\"col\">").raw(column).raw("</th>");
+        }
+        self.raw("</tr></thead>\n<tbody>\n")
+    }
+
+    /// Ends a table.
+    pub(super) fn end_table(&mut self) -> &mut Self {
+        self.raw("</tbody>\n</table></div>\n")
+    }
+
     /// Adds another piece.
     pub(super) fn add(&mut self, piece: Self) -> &mut Self {
         self.0.push_str(&piece.0);

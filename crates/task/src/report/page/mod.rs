@@ -11,6 +11,7 @@ mod plot;
 mod processes;
 mod ranks;
 
+use skopos_model::Timestamp;
 use skopos_model::task::{ExitType, Summary, amount};
 
 use self::html::Html;
@@ -94,11 +95,7 @@ fn command(words: &[String]) -> String {
 }
 
 fn findings(html: &mut Html, summary: &Summary) {
-    html.raw(
-        "<section>
-    <h2>Findings</h2>
-    ",
-    );
+    html.raw("<section>\n<h2>Findings</h2>\n");
     for finding in &summary.findings {
         html.raw("<div class=\"card\"><p><strong>").text(&finding.what).raw("</strong></p>");
         html.raw("<p>").text(&finding.advice).raw("</p></div>\n");
@@ -108,45 +105,28 @@ fn findings(html: &mut Html, summary: &Summary) {
         html.text(note).raw("</p></div>\n");
     }
     if summary.findings.is_empty() {
-        html.raw(
-            "<p>There are no findings.</p>
-        ",
-        );
+        html.raw("<p>There are no findings.</p>\n");
     }
     html.raw("</section>\n");
 }
 
 fn mechanisms(html: &mut Html, summary: &Summary) {
-    html.raw(
-        "<section>
-    <h2>Mechanisms</h2>
-    <p>Level ",
-    );
+    html.raw("<section>\n<h2>Mechanisms</h2>\n<p>Level ");
     html.count(summary.level).raw(", by ").text(&summary.task.monitor).raw(".</p>\n");
-    html.raw("<div class=\"scroll\"><table>\n<thead><tr><th scope=\"col\">Mechanism</th>");
-    html.raw("<th scope=\"col\">Used</th><th scope=\"col\">Purpose or reason</th></tr></thead>");
-    html.raw("\n<tbody>\n");
+    html.table(&["Mechanism", "Used", "Purpose or reason"]);
     for mechanism in &summary.mechanisms {
         html.raw("<tr><th scope=\"row\"><code>").text(&mechanism.name).raw("</code></th><td>");
         html.raw(if mechanism.used { "yes" } else { "no" }).raw("</td><td>");
         html.text(&mechanism.why).raw("</td></tr>\n");
     }
-    html.raw("</tbody>\n</table></div>\n</section>\n");
+    html.end_table().raw("</section>\n");
 }
 
 fn overhead(html: &mut Html, summary: &Summary) {
     let own = summary.overhead;
-    html.raw(
-        "<section>
-    <h2>Overhead of the monitor</h2>
-    ",
-    );
+    html.raw("<section>\n<h2>Overhead of the monitor</h2>\n");
     if summary.level == 0 {
-        html.raw(
-            "<p>The tool that measured the task does not report it.</p>
-        </section>
-        ",
-        );
+        html.raw("<p>The tool that measured the task does not report it.</p>\n</section>\n");
         return;
     }
     html.raw("<dl>\n<dt>Processor time</dt><dd>");
@@ -164,12 +144,7 @@ fn place(html: &mut Html, summary: &Summary) {
     let row = |html: &mut Html, name: &'static str, value: &str| {
         html.raw("<dt>").raw(name).raw("</dt><dd>").text(value).raw("</dd>\n");
     };
-    html.raw(
-        "<section>
-    <h2>Host</h2>
-    <dl>
-    ",
-    );
+    html.raw("<section>\n<h2>Host</h2>\n<dl>\n");
     row(html, "Node", &summary.host.node);
     row(html, "Kernel", &summary.host.kernel);
     row(html, "Cores", &summary.host.cores.to_string());
@@ -185,42 +160,22 @@ fn place(html: &mut Html, summary: &Summary) {
         row(html, "Rank", &format!("{of} ({})", rank.launcher));
     }
     html.raw(
-        "</dl>
-        <p class=\"soft\">Beside this page: <code>summary.json</code> contains all its ",
+        "</dl>\n<p class=\"soft\">Beside this page: <code>summary.json</code> contains all its ",
     );
-    html.raw(
-        "numbers, <code>series.csv</code> the usage over time.</p>
-    </section>
-    ",
-    );
+    html.raw("numbers, <code>series.csv</code> the usage over time.</p>\n</section>\n");
 }
 
 /// Formats seconds of UNIX time as `2026-01-31 23:59:59 UTC`; returns the number itself if it is
 /// out of range.
 fn utc(seconds: f64) -> String {
-    /// The end of the year 9999: later years need more digits.
-    const LAST: f64 = 253_402_300_799.0;
+    /// A second before the last time of a [`Timestamp`], in the year 2262.
+    const LAST: f64 = (i64::MAX / 1_000_000_000 - 1) as f64;
     if !(0.0..=LAST).contains(&seconds) {
         return format!("{seconds} s");
     }
-    let seconds = seconds as u64;
-    let (days, rest) = (seconds / 86_400, seconds % 86_400);
-    let (year, month, day) = civil(days);
-    let (hour, minute, second) = (rest / 3600, rest / 60 % 60, rest % 60);
-    format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} UTC")
-}
-
-/// Returns year, month and day of a number of days since 1970: H. Hinnant, "chrono-compatible
-/// low-level date algorithms", for days that are not negative.
-fn civil(days: u64) -> (u64, u64, u64) {
-    let shifted = days + 719_468;
-    let (era, of_era) = (shifted / 146_097, shifted % 146_097);
-    let year = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year + year / 4 - year / 100);
-    let shifted_month = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * shifted_month + 2) / 5 + 1;
-    let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
-    (year + era * 400 + u64::from(month <= 2), month, day)
+    let time = Timestamp::from_nanos(seconds as i64 * 1_000_000_000).to_string();
+    let whole = time.split('.').next().unwrap_or_default();
+    format!("{} UTC", whole.replace('T', " "))
 }
 
 #[cfg(test)]

@@ -5,22 +5,14 @@ use skopos_model::task::{Completeness, LimitSet, RESOURCES, Reading, Summary, am
 use super::html::Html;
 
 pub(super) fn section(html: &mut Html, summary: &Summary) {
-    html.raw(
-        "<section>
-    <h2>Resources</h2>
-    <div class=\"scroll\"><table>
-    <thead><tr>",
-    );
-    html.raw("<th scope=\"col\">Resource</th><th scope=\"col\">Value</th>");
-    html.raw("<th scope=\"col\">Limit</th><th scope=\"col\">Covers</th>");
-    html.raw("<th scope=\"col\">Off by at most</th><th scope=\"col\">Method</th></tr></thead>\n");
-    html.raw("<tbody>\n");
+    html.raw("<section>\n<h2>Resources</h2>\n");
+    html.table(&["Resource", "Value", "Limit", "Covers", "Off by at most", "Method"]);
     for (name, reading) in ordered(summary) {
         if reading.value.is_some() {
             row(html, name, reading, limit(summary, name));
         }
     }
-    html.raw("</tbody>\n</table></div>\n");
+    html.end_table();
     unknown(html, summary);
     html.raw("</section>\n");
 }
@@ -95,21 +87,10 @@ fn unknown(html: &mut Html, summary: &Summary) {
     if unknown.peek().is_none() {
         return;
     }
-    html.raw(
-        "<details><summary>Unknown resources</summary>
-    <div class=\"scroll\">",
-    );
-    html.raw(
-        "<table>
-    <thead><tr><th scope=\"col\">Resource</th><th scope=\"col\">Reason</th></tr>",
-    );
-    html.raw("</thead>\n<tbody>\n");
+    html.raw("<details><summary>Unknown resources</summary>\n").table(&["Resource", "Reason"]);
     for (name, reading) in unknown {
         html.raw("<tr><th scope=\"row\"><code>").text(name).raw("</code></th><td>");
-        html.text(reading.reason.as_deref().unwrap_or("no reason given")).raw(
-            "</td></tr>
-        ",
-        );
+        html.text(reading.reason.as_deref().unwrap_or("no reason given")).raw("</td></tr>\n");
     }
-    html.raw("</tbody>\n</table></div>\n</details>\n");
+    html.end_table().raw("</details>\n");
 }

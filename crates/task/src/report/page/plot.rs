@@ -73,23 +73,14 @@ pub(super) fn section(html: &mut Html, summary: &Summary, series: &[Row]) {
         drawn += 1;
     }
     if drawn == 0 {
-        html.raw(
-            "<p>The task ended before the first sample.</p>
-        </section>
-        ",
-        );
+        html.raw("<p>The task ended before the first sample.</p>\n</section>\n");
         return;
     }
     html.raw("<p class=\"soft\">")
         .count(series.len() as u64)
         .raw(" samples. Between two of them the task ");
     html.raw("may have used more: a dotted line is a peak that another mechanism measured, ");
-    html.raw(
-        "a dashed line a limit.</p>
-    <div class=\"plots\">
-    ",
-    )
-    .add(plots);
+    html.raw("a dashed line a limit.</p>\n<div class=\"plots\">\n").add(plots);
     html.raw("</div>\n</section>\n");
 }
 

@@ -13,17 +13,9 @@ const MAX_INDENT: usize = 12;
 const LEAST_BAR: f64 = 0.6;
 
 pub(super) fn section(html: &mut Html, summary: &Summary) {
-    html.raw(
-        "<section>
-    <h2>Processes</h2>
-    ",
-    );
+    html.raw("<section>\n<h2>Processes</h2>\n");
     if summary.processes.is_empty() {
-        html.raw(
-            "<p>No process was recorded.</p>
-        </section>
-        ",
-        );
+        html.raw("<p>No process was recorded.</p>\n</section>\n");
         return;
     }
     if summary.processes_left_out > 0 {
@@ -33,20 +25,13 @@ pub(super) fn section(html: &mut Html, summary: &Summary) {
     html.raw(
         "<p class=\"soft\">Bytes read and written include those of children that the process ",
     );
-    html.raw(
-        "waited for: the kernel adds them.</p>
-    ",
-    );
-    html.raw("<div class=\"scroll\"><table>\n<thead><tr>");
-    for name in ["Command", "Id", "When", "Ended", "Processor", "Memory", "Read", "Written"] {
-        html.raw("<th scope=\"col\">").raw(name).raw("</th>");
-    }
-    html.raw("</tr></thead>\n<tbody>\n");
+    html.raw("waited for: the kernel adds them.</p>\n");
+    html.table(&["Command", "Id", "When", "Ended", "Processor", "Memory", "Read", "Written"]);
     let end = end(summary);
     for (process, depth) in tree(&summary.processes) {
         row(html, process, depth, end);
     }
-    html.raw("</tbody>\n</table></div>\n</section>\n");
+    html.end_table().raw("</section>\n");
 }
 
 /// The end of the scale: that of the task, or of a process that outlived it.

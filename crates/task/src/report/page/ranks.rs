@@ -6,31 +6,28 @@ use super::html::Html;
 
 pub(super) fn section(html: &mut Html, summary: &Summary) {
     let Some(job) = &summary.job else { return };
-    html.raw(
-        "<section>
-    <h2>Ranks</h2>
-    <p>",
-    )
-    .count(job.ranks_total);
+    html.raw("<section>\n<h2>Ranks</h2>\n<p>").count(job.ranks_total);
     html.raw(" in job ").text(if job.id.is_empty() { "without a name" } else { &job.id });
     html.raw(" (").text(&job.launcher).raw("). ");
     missing(html, job);
-    html.raw("</p>\n<div class=\"scroll\"><table>\n<thead><tr>");
-    for name in ["Rank", "Node", "Ended", "Time", "Processor", "Memory", "Read", "Written"] {
-        html.raw("<th scope=\"col\">").raw(name).raw("</th>");
-    }
-    html.raw("</tr></thead>\n<tbody>\n");
+    html.raw("</p>\n").table(&[
+        "Rank",
+        "Node",
+        "Ended",
+        "Time",
+        "Processor",
+        "Memory",
+        "Read",
+        "Written",
+    ]);
     for rank in &job.ranks {
         row(html, rank);
     }
-    html.raw("</tbody>\n</table></div>\n");
+    html.end_table();
     if job.ranks_left_out > 0 {
         html.raw("<p>").count(job.ranks_left_out).raw(" more are left out.</p>\n");
     }
-    html.raw(
-        "<p class=\"soft\">The report of each rank is in its folder beside this page.</p>
-    ",
-    );
+    html.raw("<p class=\"soft\">The report of each rank is in its folder beside this page.</p>\n");
     html.raw("</section>\n");
 }
 

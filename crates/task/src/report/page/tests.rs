@@ -110,16 +110,16 @@ fn the_page_is_accessible() {
     assert_eq!(count("<th>"), 0, "each has a scope");
     let at = |what: &str| page.find(what).unwrap_or_else(|| panic!("{what}"));
     assert!(at("Findings") < at("Resources"), "findings come first");
-    for said in ["prefers-color-scheme", "@media print", "lang=\"en\"", "2000-02-29 00:00:00 UTC"] {
-        at(said);
+    for text in ["prefers-color-scheme", "@media print", "lang=\"en\"", "2000-02-29 00:00:00 UTC"] {
+        at(text);
     }
 }
 
 #[test]
 fn numbers_show_their_accuracy_and_limits_are_drawn() {
     let page = drawn();
-    for said in ["≥ 3 KiB", "at least", "sampled", "exact", "limit 2 KiB", "peak 3 KiB"] {
-        assert!(page.contains(said), "{said}");
+    for text in ["≥ 3 KiB", "at least", "sampled", "exact", "limit 2 KiB", "peak 3 KiB"] {
+        assert!(page.contains(text), "{text}");
     }
     assert!(page.contains("far above this scale"), "a limit of 1 TB over 9 bytes");
     assert!(page.contains("class=\"v over\""), "3 KiB of 2 KiB");
