@@ -189,8 +189,8 @@ impl MechanismSet {
         }
         match mechanism.prepare(&mut self.launch) {
             Ok(()) => {
-                let gives = mechanism.provides();
-                self.add(name, gives.as_deref().unwrap_or(why), mechanism);
+                let provides = mechanism.provides();
+                self.add(name, provides.as_deref().unwrap_or(why), mechanism);
             }
             Err(e) => self.skip(name, &e.to_string()),
         }

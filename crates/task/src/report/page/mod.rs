@@ -1,6 +1,6 @@
 //! The report as a page: one file that opens from disk, needs no network and runs no script.
 //!
-//! The page has these parts, in this order: findings with advice, the end of the task, the
+//! The page has these parts, in this order: the end of the task, findings with advice, the
 //! resources with their accuracy ([`numbers`]), the usage over time ([`plot`]), the processes
 //! ([`processes`]), and the mechanisms. [`html`] keeps the task's own text from becoming markup.
 
