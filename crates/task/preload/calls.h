@@ -1,5 +1,4 @@
-/* The functions of the C library that this one stands before. Each calls the next one first and counts
- * what it returned. */
+/* The wrapped functions of the C library. Each calls the original first and counts its result. */
 /* ---- Files ---- */
 
 #define WITH_MODE                                                                                  \
@@ -11,7 +10,7 @@
         va_end(more);                                                                              \
     }
 
-/* Before the start only raw system calls are safe: an allocator may be starting below us. */
+/* Before the constructor only raw system calls are safe, because an allocator may just be starting. */
 #define EARLY(call)                                                                                \
     if (!__atomic_load_n(&is_ready, __ATOMIC_ACQUIRE)) return call
 
@@ -31,14 +30,14 @@
         opened(fd);                                                                                \
         return fd;                                                                                 \
     }
-/* A call that makes a descriptor, in one line. */
+/* A call that makes a descriptor. */
 #define OPENS(name, parameters, arguments)                                                         \
     WRAP(int, name, parameters) {                                                                  \
         int fd = NEXT(name) arguments;                                                             \
         opened(fd);                                                                                \
         return fd;                                                                                 \
     }
-/* A call that reads or writes, in one line. */
+/* A call that reads or writes. */
 #define COUNTS(what, moves, name, parameters, arguments)                                           \
     WRAP(ssize_t, name, parameters) {                                                              \
         ssize_t bytes = NEXT(name) arguments;                                                      \
@@ -89,7 +88,7 @@ COUNTS(WRITE, 0, pwritev64, (int fd, const struct iovec *parts, int n, off64_t a
 COUNTS(WRITE, at == -1, pwritev2, (int fd, const struct iovec *parts, int n, off_t at, int flags), (fd, parts, n, at, flags))
 COUNTS(WRITE, at == -1, pwritev64v2, (int fd, const struct iovec *parts, int n, off64_t at, int flags), (fd, parts, n, at, flags))
 
-/* The kernel counts both ends of these, and so does this. */
+/* The kernel counts both ends of these calls, and so does this library. */
 #define COPIES(name, offset)                                                                       \
     WRAP(ssize_t, name, (int out, int in, offset *at, size_t size)) {                              \
         ssize_t bytes = NEXT(name)(out, in, at, size);                                             \
@@ -121,7 +120,7 @@ static void closing_all(unsigned first, unsigned last) {
 
 WRAP(int, close_range, (unsigned first, unsigned last, int flags)) {
     int failed = NEXT(close_range)(first, last, flags);
-    /* With a flag they stay open until the process becomes another. */
+    /* With CLOSE_RANGE_CLOEXEC they stay open until exec. */
     if (!failed && flags == 0) closing_all(first, last);
     return failed;
 }
@@ -222,7 +221,7 @@ WRAP(int, fclose, (FILE *stream)) {
     return failed;
 }
 
-/* A stream that turns from reading to writing, or moves, is asked before. */
+/* The bytes of a stream are counted before it changes from reading to writing, or moves. */
 static int before_move(FILE *stream) {
     int fd = stream ? fileno_unlocked(stream) : -1;
     streamed(fd, settle(fd), 1);
@@ -277,7 +276,7 @@ static void accepted(int fd) {
     struct sockaddr_storage other;
     socklen_t size = sizeof other;
     look(fd);
-    /* Its port is a new one each time and says nothing. */
+    /* The client's port is new for each connection and has no meaning. */
     if (!is_quiet && syscall(SYS_getpeername, fd, &other, &size) == 0)
         met(fd, (struct sockaddr *)&other, 0, 1);
     errno = error;
@@ -325,7 +324,7 @@ WRAP(int, recvmmsg, (int fd, struct mmsghdr *messages, unsigned n, int flags, st
     return done;
 }
 
-/* ---- Ends and births that the C library tells nobody of ---- */
+/* ---- Exits and new processes that run no handlers of the C library ---- */
 
 #define ENDS(name)                                                                                 \
     __attribute__((noreturn)) WRAP(void, name, (int status)) {                                     \
@@ -361,7 +360,7 @@ BECOMES(execvpe, (const char *path, char *const words[], char *const variables[]
 
 BECOMES(fexecve, (int fd, char *const words[], char *const variables[]), (fd, words, variables))
 
-/* Those with a list of words become those with an array, on the stack as in the C library. */
+/* Functions with argument lists call those with arrays, which are on the stack as in the C library. */
 #define BECOMES_LIST(name, then, variables)                                                        \
     EXPORT int name(const char *path, const char *word, ...) {                                     \
         va_list more;                                                                              \
@@ -391,7 +390,7 @@ STARTS(int, posix_spawnp, (pid_t *pid, const char *path, const posix_spawn_file_
 STARTS(int, system, (const char *line), (line))
 STARTS(FILE *, popen, (const char *line, const char *mode), (line, mode))
 
-/* Whoever sets up a sandbox gives up new privileges first. */
+/* A process that sets up a sandbox gives up new privileges first. */
 WRAP(int, prctl, (int what, ...)) {
     unsigned long words[4];
     va_list more;

@@ -1,20 +1,20 @@
-/* Counts what a dynamic program asks of files and sockets, in memory that it shares with its monitor.
+/* Counts the accesses of a dynamic program to files and sockets, in memory that it shares with its
+ * monitor.
  *
- * Named in LD_PRELOAD, it stands between the program and its C library. Whatever fails here, the call
- * goes on: without a table nothing is counted, and nothing is ever printed. A wrapped call allocates
- * nothing and takes no lock; all sums are relaxed atomic additions, since nobody reads one before the
- * process has ended.
+ * Named in LD_PRELOAD, this library stands between the program and its C library. If anything fails
+ * here, the call goes on: without a table nothing is counted, and nothing is ever printed. A wrapped
+ * call allocates nothing and takes no lock; all sums are relaxed atomic additions, since they are read
+ * only after the exit of the process.
  *
- * The monitor names its table in the variable SKOPOS_VARIABLE. That name carries a hash of this
- * source, so that monitors of several versions nest: each has its own library and variable. Monitors
- * of one version share the library, which counts in each table of a list.
+ * The monitor names its table in the variable SKOPOS_VARIABLE. That name contains a hash of this
+ * source, so that monitors of different versions can nest: each has its own library and variable.
+ * Monitors of one version share the library, which counts in each table of a list.
  *
- * What it does not see: calls that the C library makes itself (the loader's, and those of stdio), and
- * system calls that a program makes without the C library. What stdio moves is known from the position
- * of the descriptor when its stream is closed, moved or left at the end.
+ * The library does not see calls that the C library makes itself (those of the loader and of stdio),
+ * and system calls that a program makes without the C library. The bytes of stdio are known from the
+ * position of the descriptor when its stream is closed, moved or left at the exit.
  *
- * Read table.h first: it is what the monitor reads. calls.h has the functions that this library stands
- * before, each a line or a few.
+ * Read table.h first: it defines the memory that the monitor reads. calls.h has the wrapped functions.
  */
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -48,17 +48,17 @@
 
 #include "table.h"
 
-/* Monitors that count at one time, each inside the next. */
+/* The most monitors that count at one time, each inside the next. */
 #define TABLES 4
-/* Descriptors that are remembered; higher ones are counted in OTHERS. */
+/* The most descriptors that are remembered; higher ones are counted in OTHERS. */
 #define DESCRIPTORS 65536
 
-/* What is known of a descriptor: its place in each table plus one, or 0. */
+/* The rows of a descriptor: the index in each table plus one, or 0 if it is unknown. */
 struct known {
     uint32_t file[TABLES], peer[TABLES];
 };
 
-/* A stream that is followed by its descriptor's position. */
+/* A stream whose bytes are known from the position of its descriptor. */
 struct stream {
     FILE *at;
     off_t mark;
@@ -68,18 +68,17 @@ static struct table *tables[TABLES];
 static int table_count;
 static struct known known[DESCRIPTORS];
 static struct stream streams[DESCRIPTORS];
-/* One above the greatest descriptor of a stream. */
+/* The greatest descriptor of a stream plus one. */
 static int streams_end;
 static pid_t owner;
 static int is_ready;
-/* The process has begun to give up system calls: this library makes none of its own any more. */
+/* The process has begun to restrict its system calls: this library makes none of its own any more. */
 static int is_quiet;
 
 #define EXPORT __attribute__((visibility("default")))
 #define ADD(place, value) __atomic_fetch_add(&(place), (uint64_t)(value), __ATOMIC_RELAXED)
 
-/* The functions that this library stands before; all are looked up before the program starts, since
- * the search takes locks. */
+/* The wrapped functions. All are looked up before the program starts, because the search takes locks. */
 struct next {
     const char *name;
     void **place;
@@ -98,7 +97,7 @@ static void *find(const char *name, void **place) {
     EXPORT result name parameters
 #define NEXT(name) (next_##name ? next_##name : (__typeof__(next_##name))find(#name, (void **)&next_##name))
 
-/* ---- Which file a descriptor is ---- */
+/* ---- The file of a descriptor ---- */
 
 static uint64_t mixed(uint64_t device, uint64_t inode, uint64_t birth) {
     uint64_t hash = inode * 0x9e3779b97f4a7c15ull ^ (device << 17) ^ birth;
@@ -106,7 +105,7 @@ static uint64_t mixed(uint64_t device, uint64_t inode, uint64_t birth) {
     return hash * 0xbf58476d1ce4e5b9ull >> 20;
 }
 
-/* The name of a new file, once. A name that finds no room is missing; the file is counted. */
+/* Stores the name of a new file. If there is no room for the name, the file is counted without it. */
 static void name_it(struct table *table, struct file *file, int fd) {
     char link[40] = "/proc/self/fd/", name[NAME_MAX_BYTES];
     char digits[12];
@@ -127,7 +126,7 @@ static void name_it(struct table *table, struct file *file, int fd) {
 static uint32_t place_of(struct table *table, int fd, uint64_t device, uint64_t inode, uint64_t birth) {
     uint32_t fresh = 0;
     uint64_t slot = mixed(device, inode, birth) % SLOTS;
-    /* Of four slots a file three are free: the search is short. */
+    /* With four slots for each file at least three quarters are free, so the search is short. */
     for (unsigned tries = 0; tries < SLOTS; tries++, slot = (slot + 1) % SLOTS) {
         uint32_t there = __atomic_load_n(&table->slots[slot], __ATOMIC_ACQUIRE);
         if (there == 0) {
@@ -149,12 +148,12 @@ static uint32_t place_of(struct table *table, int fd, uint64_t device, uint64_t 
     return OTHERS;
 }
 
-/* False in a child of vfork, which has its parent's memory, and in a process that may be in a sandbox,
- * where a system call that nobody expects would end it. */
+/* False in a child of vfork, which uses its parent's memory, and in a process that may be in a sandbox,
+ * where an unexpected system call would kill it. */
 static int is_own(void) { return !is_quiet && syscall(SYS_getpid) == owner; }
 
-/* Finds the file of a descriptor in each table. A child of vfork has its parent's memory but
- * descriptors of its own: what it finds is not kept. */
+/* Finds the row of a descriptor's file in each table. A child of vfork uses its parent's memory but has
+ * descriptors of its own, so its results are not kept. */
 static struct known look(int fd) {
     struct known found;
     memset(&found, 0, sizeof found);
@@ -195,7 +194,7 @@ static struct known of(int fd) {
     return none;
 }
 
-/* It is, or will be, another file. */
+/* Forgets a descriptor that will refer to another file. */
 static void forget(int fd) {
     if (fd < 0 || fd >= DESCRIPTORS) return;
     for (int t = 0; t < table_count; t++) {
@@ -215,7 +214,7 @@ static void follow(int fd, FILE *stream) {
     int error = errno;
     long flags = syscall(SYS_fcntl, fd, F_GETFL);
     off_t mark = position(fd);
-    /* What is appended moves to the end, wherever others have put that. */
+    /* An appending write moves the position to the end of the file, which others may have moved. */
     int can = mark >= 0 && flags >= 0 && !(flags & O_APPEND);
     streams[fd].mark = mark;
     streams[fd].at = can ? stream : NULL;
@@ -234,14 +233,14 @@ static void streamed(int fd, int64_t bytes, int is_written) {
     }
 }
 
-/* What a stream moved since the last time. Returns what it still holds and will write. */
+/* Counts the bytes that a stream moved since the last call. Returns the bytes that it will still write. */
 static int64_t settle(int fd) {
     if (fd < 0 || fd >= DESCRIPTORS || !streams[fd].at || !is_own()) return 0;
     int error = errno;
     FILE *stream = streams[fd].at;
     off_t now = position(fd);
     int64_t pending = 0;
-    /* A stream without a buffer has moved nothing: others may have, by the same open file. */
+    /* A stream without a buffer has moved nothing, though others may have moved the same open file. */
     if (now >= 0 && __fbufsize(stream) > 0) {
         int is_written = __fwriting(stream) != 0;
         streamed(fd, now - streams[fd].mark, is_written);
@@ -256,7 +255,7 @@ static void unfollow(int fd) {
     if (fd >= 0 && fd < DESCRIPTORS && streams[fd].at && is_own()) streams[fd].at = NULL;
 }
 
-/* Before the process ends or becomes another. */
+/* Counts all streams before the process exits or calls exec. */
 static void settle_all(int are_flushed) {
     if (table_count == 0 || !is_own()) return;
     for (int fd = 0; fd < streams_end; fd++) {
@@ -266,7 +265,7 @@ static void settle_all(int are_flushed) {
     }
 }
 
-/* A child will share what was inherited: from now on the position says nothing of one alone. */
+/* A child will share the inherited descriptors, so their positions no longer belong to one process. */
 static void will_fork(void) {
     for (int fd = 0; fd <= 1; fd++) settle(fd), unfollow(fd);
 }
@@ -282,7 +281,7 @@ static unsigned size_of(int64_t bytes) {
 
 enum { READ, WRITE };
 
-/* One operation that succeeded; `moves` if it moved the descriptor's position. */
+/* Counts one operation that succeeded; `moves` if it moved the descriptor's position. */
 static void count(int fd, int64_t bytes, int what, int moves) {
     if (table_count == 0 || bytes < 0) return;
     struct known file = of(fd);
@@ -312,7 +311,7 @@ static void opened(int fd) {
     }
 }
 
-/* Before a descriptor is closed. */
+/* Counts a descriptor that is about to be closed. */
 static void closing(int fd) {
     if (table_count == 0 || fd < 0 || fd >= DESCRIPTORS) return;
     settle(fd), unfollow(fd);
@@ -334,7 +333,7 @@ static void mapped(int fd, size_t bytes) {
 
 /* ---- Peers ---- */
 
-/* The place of an address, plus one; the last one stands for all that found none. */
+/* Returns the row of an address plus one. The last row stands for all addresses without a row. */
 static uint32_t peer_place(struct table *table, const struct sockaddr *address, int has_port) {
     uint8_t bytes[16] = {0};
     uint16_t port = 0;
@@ -360,7 +359,7 @@ static uint32_t peer_place(struct table *table, const struct sockaddr *address, 
             __atomic_store_n(&peer->state, 2, __ATOMIC_RELEASE);
             return at + 1;
         }
-        /* One that is being written may be the same: then there are two, which the reader adds. */
+        /* A row that is being written may be the same peer: then there are two rows, which the reader adds. */
         if (state == 2 && peer->family == address->sa_family && peer->port == port &&
             memcmp(peer->address, bytes, 16) == 0)
             return at + 1;
@@ -385,7 +384,7 @@ static void peer_counts(struct known file, int64_t bytes, int is_sent) {
     }
 }
 
-/* One operation of a socket, to or from an address if it was named. */
+/* Counts one operation of a socket, to or from an address if it is given. */
 static void talked(int fd, int64_t bytes, int is_sent, const struct sockaddr *address) {
     if (table_count == 0 || bytes < 0) return;
     int error = errno;
@@ -412,7 +411,7 @@ static void registered(void) {
         struct process *own = process_in(tables[t]);
         uint32_t before = __atomic_load_n(&own->pid, __ATOMIC_RELAXED);
         if (before != (uint32_t)owner) {
-            /* The monitor empties the slot of one that ended. */
+            /* The monitor frees the slot of a process that exited. */
             if (before != 0) ADD(tables[t]->collisions, 1);
             memset(own, 0, sizeof *own);
         }
@@ -421,7 +420,7 @@ static void registered(void) {
     }
 }
 
-/* What parent and child have open is one: the parent counts what its streams moved. */
+/* Parent and child share their open files: the parent counts the bytes of its streams. */
 static void forked(void) {
     registered();
     for (int fd = 0; fd < streams_end; fd++) streams[fd].at = NULL;

@@ -1,25 +1,25 @@
 /* The table that a monitor shares with the processes of its task.
  *
- * It is read by `mechanism/preload/table.rs`; a change here is one there. All counts are relaxed atomic
- * sums. A place for a file is filled before its slot names it, one for a peer before its state is 2. */
+ * `mechanism/preload/table.rs` reads it, and has the same layout. All counts are relaxed atomic sums. A
+ * row of a file is filled before its slot refers to it, a row of a peer before its state is 2. */
 #define MAGIC 0x31306b7365746b73ull
-/* Distinct files with counters of their own: more than most builds open. The whole table is allocated
- * at the start, since a page that finds no room would end the task, and each rank of a parallel job
- * has a table: 10 MiB is what it may take. More files are counted in OTHERS. */
+/* Number of files with rows of their own: more than most builds open. The whole table is allocated at
+ * the start, because a page without space would kill the task, and each rank of a parallel job has a
+ * table, so it may take 10 MiB. Further files are counted in OTHERS. */
 #define FILES 16384u
-/* Four slots a file, so that a search ends soon. */
+/* Four slots for each file, so that a search is short. */
 #define SLOTS (4 * FILES)
-/* Names of 96 bytes for each file, on average. */
+/* Names of 96 bytes on average. */
 #define NAME_BYTES (96u * FILES)
-/* A path is no longer. */
+/* The longest path. */
 #define NAME_MAX_BYTES 4096
-/* Processes at one time, at most: two whose ids are so far apart share a slot. */
+/* Number of process slots: two processes whose ids differ by a multiple of it share a slot. */
 #define PROCESSES 8192u
-/* Addresses that a task talks to. More are counted in the last one. */
+/* Number of peer addresses. Further ones are counted in the last row. */
 #define PEERS 1024u
-/* Sizes of operations: 0, 1, 2-3, 4-7, … and the last from 4 MiB on. */
+/* Size classes of operations: 0, 1, 2-3, 4-7, …; the last one is from 4 MiB on. */
 #define SIZES 24
-/* Files that are none, before all others. */
+/* Rows that stand for several files, before all others. */
 enum { OTHERS, PIPES, NAMELESS, SOCKETS, RESERVED };
 
 struct file {
@@ -27,14 +27,14 @@ struct file {
     uint32_t name_at, name_bytes;
     uint64_t opens, closes;
     uint64_t read_bytes, written_bytes;
-    /* By stdio, from the position of the descriptor: nobody knows in how many operations. */
+    /* By stdio, from the position of the descriptor. The number of operations is unknown. */
     uint64_t stream_read_bytes, stream_written_bytes;
     uint64_t maps, mapped_bytes;
     uint64_t reads[SIZES], writes[SIZES];
     uint64_t spare[4];
 };
 
-/* It is becoming another program, which has not said that it counts. */
+/* Set while the process calls exec, until the new program has loaded this library. */
 #define BECOMING 0x80000000u
 
 struct process {
@@ -44,7 +44,7 @@ struct process {
 };
 
 struct peer {
-    /* 0 free, 1 being written, 2 there. */
+    /* 0 free, 1 being written, 2 complete. */
     uint32_t state;
     uint16_t family, port;
     uint8_t address[16];
@@ -55,7 +55,7 @@ struct table {
     uint64_t magic;
     uint64_t files_next, names_next;
     uint64_t sent_bytes, received_bytes;
-    /* Slots of processes that were another's still. */
+    /* Number of processes that took the slot of another one. */
     uint64_t collisions;
     uint64_t spare[58];
     struct process processes[PROCESSES];
@@ -65,6 +65,6 @@ struct table {
     char names[NAME_BYTES];
 };
 
-_Static_assert(sizeof(struct file) == 512 && sizeof(struct process) == 64, "as the reader has them");
-_Static_assert(sizeof(struct table) == 10813952, "likewise");
-_Static_assert(sizeof(struct peer) == 64 && offsetof(struct table, processes) == 512, "likewise");
+_Static_assert(sizeof(struct file) == 512 && sizeof(struct process) == 64, "the layout of the reader");
+_Static_assert(sizeof(struct table) == 10813952, "the layout of the reader");
+_Static_assert(sizeof(struct peer) == 64 && offsetof(struct table, processes) == 512, "the layout of the reader");

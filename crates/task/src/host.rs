@@ -1,11 +1,14 @@
-//! The machine that a task runs on, and what disturbs a measurement there.
+//! Describes the machine that a task runs on, and detects conditions that disturb a measurement
+//! there.
 
 use std::fs;
 
 use skopos_model::task::{Host, Rank};
 
-/// The machine as it is.
-pub(crate) fn here() -> Host {
+use crate::proc::kib_as_bytes;
+
+/// Describes this machine.
+pub(crate) fn describe() -> Host {
     let uname = rustix::system::uname();
     let cores = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
     Host {
@@ -18,18 +21,17 @@ pub(crate) fn here() -> Host {
 
 fn memory_bytes() -> Option<u64> {
     let text = fs::read_to_string("/proc/meminfo").ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
-    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kib| kib * 1024)
+    kib_as_bytes(text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?)
 }
 
-/// The place in a parallel job that the launcher's environment tells.
+/// Returns the rank in a parallel job, as the launcher's environment gives it.
 pub fn rank() -> Option<Rank> {
     rank_of(|name| std::env::var(name).ok())
 }
 
 fn rank_of(get: impl Fn(&str) -> Option<String>) -> Option<Rank> {
     let job = |names: &[&str]| names.iter().find_map(|name| get(name)).unwrap_or_default();
-    // Open MPI first: under Slurm its ranks carry Slurm's variables of the whole step too.
+    // Open MPI first: under Slurm, its ranks also carry Slurm's variables of the whole step.
     for (launcher, rank, size, jobs) in [
         (
             "openmpi",
@@ -48,21 +50,21 @@ fn rank_of(get: impl Fn(&str) -> Option<String>) -> Option<Rank> {
     None
 }
 
-/// What the machine counted at one time of what disturbs measurements.
+/// The machine's counters of conditions that disturb measurements, at one time.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Disturbances {
     swapped_pages: u64,
     throttled: u64,
     starved_seconds: f64,
-    /// Processor time of all that runs here.
+    /// Processor time of all processes on this machine.
     busy_seconds: f64,
 }
 
-/// Swapped pages a second from which on the machine swaps, rather than tidies up.
+/// Swapped pages per second above which the machine counts as swapping, rather than as tidying up.
 const SWAP_PAGES: u64 = 100;
 
-/// The share of the time in which some process waited for a processor from which on there are too
-/// few of them.
+/// Share of the time in which a process waited for a processor, above which there are too few
+/// processors.
 const STARVED_SHARE: f64 = 0.2;
 
 impl Disturbances {
@@ -83,9 +85,10 @@ impl Disturbances {
         }
     }
 
-    /// What disturbed between `self` and `end`, which is so much later, where the task and its monitor took
-    /// so much processor time. Others can have kept something waiting for as long as they ran and no
-    /// longer: of a task with more threads than there are processors, its own wait for each other.
+    /// Returns what disturbed the measurement between `self` and `end`, `seconds` later. The task
+    /// and its monitor used `own_seconds` of processor time. Other processes can have kept the task
+    /// waiting only for as long as they ran; beyond that, a task with more threads than processors
+    /// waits for itself.
     pub(crate) fn until(&self, end: &Self, seconds: f64, own_seconds: f64) -> Vec<String> {
         let mut disturbed = Vec::new();
         let swapped = end.swapped_pages.saturating_sub(self.swapped_pages);
@@ -100,7 +103,7 @@ impl Disturbances {
         let starved = (end.starved_seconds - self.starved_seconds).min(others);
         if starved > STARVED_SHARE * seconds && seconds > 0.0 {
             disturbed.push(format!(
-                "there were too few processors: in {:.0} % of the time something waited for one",
+                "too few processors: in {:.0} % of the time a process waited for one",
                 100.0 * (starved / seconds).min(1.0)
             ));
         }
@@ -108,21 +111,21 @@ impl Disturbances {
     }
 }
 
-/// Processor time of all that ran since the machine started.
+/// Processor time of all processes since boot, in seconds.
 fn busy_seconds() -> Option<f64> {
     let stat = fs::read_to_string("/proc/stat").ok()?;
     Some(busy_ticks(&stat)? as f64 / rustix::param::clock_ticks_per_second() as f64)
 }
 
-/// Of the first line: user, nice, system, not idle and not waiting, interrupts of both kinds. Guests are in
-/// the time of users.
+/// Adds user, nice, system and both interrupt times of the first line, without idle and waiting
+/// time. The time of guests is part of the user time.
 fn busy_ticks(stat: &str) -> Option<u64> {
     let line = stat.lines().find_map(|line| line.strip_prefix("cpu "))?;
     let all: Vec<u64> = line.split_whitespace().map_while(|word| word.parse().ok()).collect();
     Some([0, 1, 2, 5, 6].iter().filter_map(|at| all.get(*at)).sum())
 }
 
-/// How often any processor was throttled for heat since the machine started.
+/// Number of times that any processor was throttled for heat since boot.
 fn throttled() -> u64 {
     let cores = fs::read_dir("/sys/devices/system/cpu").into_iter().flatten().flatten();
     let counts = cores.filter_map(|core| {
@@ -137,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn launchers_tell_the_rank() {
+    fn the_rank_comes_from_the_launchers_variables() {
         let with = |pairs: &[(&str, &str)]| {
             rank_of(|name| pairs.iter().find(|(n, _)| *n == name).map(|(_, v)| (*v).to_owned()))
         };
@@ -157,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn disturbances_are_those_of_the_time_between() {
+    fn only_disturbances_during_the_run_count() {
         let at = |swapped_pages, throttled, starved_seconds, busy_seconds| Disturbances {
             swapped_pages,
             throttled,
@@ -168,13 +171,17 @@ mod tests {
         assert!(before.until(&before, 10.0, 0.0).is_empty());
         let after = at(5010, 5, 4.0, 108.0);
         assert_eq!(before.until(&after, 10.0, 4.0).len(), 3, "others ran for four seconds");
-        assert_eq!(before.until(&after, 10.0, 7.0).len(), 2, "and for one, the task's own waited");
-        assert_eq!(before.until(&after, 10.0, 9.0).len(), 2, "ticks are behind");
-        assert_eq!(before.until(&after, 100.0, 4.0).len(), 1, "little for so long");
+        assert_eq!(
+            before.until(&after, 10.0, 7.0).len(),
+            2,
+            "others for one, the task waited for itself"
+        );
+        assert_eq!(before.until(&after, 10.0, 9.0).len(), 2, "ticks lag behind");
+        assert_eq!(before.until(&after, 100.0, 4.0).len(), 1, "little for such a long run");
     }
 
     #[test]
-    fn a_processor_that_waits_is_not_busy() {
+    fn waiting_time_is_not_busy_time() {
         let stat = "cpu  1 2 4 8 16 32 64 128 256 512\ncpu0 9 9 9\n";
         assert_eq!(busy_ticks(stat), Some(1 + 2 + 4 + 32 + 64));
         assert_eq!(busy_ticks("cpu0 1\n"), None);

@@ -1,5 +1,5 @@
-//! Starts the task: it waits at a gate until everything that measures it is in place, and then
-//! becomes the program, with the streams, group, terminal, environment and signals of the monitor.
+//! Starts the task: the child waits at a gate until all mechanisms are attached, and then becomes the
+//! program, with the streams, group, terminal, environment and signals of the monitor.
 
 use std::ffi::{CString, OsString};
 use std::fs::File;
@@ -11,52 +11,55 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Resource, Rlimit, getrlimit, prlimit};
 
+use crate::error::RunError;
 use crate::mechanism::Launch;
-use crate::monitor::Failed;
 use crate::sys::{self, Child, Pid, Signals};
 
 /// A child that waits at its gate.
 pub(crate) struct Waiting {
     pub(crate) pid: Pid,
     gate: File,
-    failed: File,
+    exec_error: File,
 }
 
-/// What a child is started with. It is made before what measures the task takes descriptors: where there
-/// are few, a task runs that is measured by less.
+/// The pipes between monitor and child. They are opened before the mechanisms take descriptors: if
+/// descriptors are scarce, the task runs and is measured by fewer mechanisms.
 pub(crate) struct Pipes {
     gate: (OwnedFd, OwnedFd),
-    failed: (OwnedFd, OwnedFd),
-    /// Kept free for the child, and for what is opened once it is there.
+    exec_error: (OwnedFd, OwnedFd),
+    /// Descriptors that are released before the child starts, for the child and for files that are
+    /// opened while it runs.
     spare: Vec<OwnedFd>,
 }
 
 impl Pipes {
-    /// A listener, two pipes, a handle of a process, and files of `/proc` one after the other.
+    /// Enough for a listener, two pipes, a process handle, and one file of `/proc` at a time.
     const SPARE: usize = 8;
 
+    /// Opens the pipes.
+    ///
     /// # Errors
-    /// There are not even descriptors to start a child.
+    /// There are too few descriptors to start a child.
     pub(crate) fn new() -> io::Result<Self> {
         let pipe = || pipe_with(PipeFlags::CLOEXEC);
-        let (gate, failed) = (pipe()?, pipe()?);
+        let (gate, exec_error) = (pipe()?, pipe()?);
         let spare = (0..Self::SPARE).map_while(|_| gate.0.try_clone().ok()).collect();
-        Ok(Self { gate, failed, spare })
+        Ok(Self { gate, exec_error, spare })
     }
 }
 
-/// Forks.
+/// Forks the child, which waits at its gate.
 ///
 /// # Errors
-/// There are no more processes; an argument has a zero byte in it.
+/// The limit on processes is reached, or an argument contains a zero byte.
 pub(crate) fn start(
     command: &[OsString],
     launch: &Launch,
     signals: &Signals,
     pipes: Pipes,
-) -> Result<Waiting, Failed> {
-    let arguments = command.iter().map(text).collect::<Result<Vec<_>, _>>()?;
-    let program = arguments.first().ok_or(Failed::Empty)?;
+) -> Result<Waiting, RunError> {
+    let arguments = command.iter().map(c_string).collect::<Result<Vec<_>, _>>()?;
+    let program = arguments.first().ok_or(RunError::Empty)?;
     let added = || launch.environment.iter().cloned();
     let is_kept = |name: &OsString| !launch.environment.iter().any(|(other, _)| other == name);
     let kept = std::env::vars_os().filter(|(name, _)| is_kept(name));
@@ -64,12 +67,13 @@ pub(crate) fn start(
         let mut both = name.into_vec();
         both.push(b'=');
         both.extend(value.into_vec());
-        text(&OsString::from_vec(both))
+        c_string(&OsString::from_vec(both))
     });
     let environment = environment.collect::<Result<Vec<_>, _>>()?;
-    let Pipes { gate: (gate_in, gate), failed: (failed, failed_in), spare } = pipes;
+    let Pipes { gate: (gate_in, gate), exec_error: (exec_error, exec_error_in), spare } = pipes;
     drop(spare);
-    // Where there is no descriptor for this, the child is put into its groups later, which takes longer.
+    // If there is no descriptor for this pipe, the monitor puts the child into its groups later,
+    // which takes longer.
     let ready = match launch.groups.is_empty() {
         true => None,
         false => pipe_with(PipeFlags::CLOEXEC).ok(),
@@ -83,42 +87,42 @@ pub(crate) fn start(
         groups: ready.as_ref().map(|(_, end)| (launch.groups.as_slice(), end.as_fd())),
         mask: &signals.before,
         gate: gate_in.as_fd(),
-        failed: failed_in.as_fd(),
+        exec_error: exec_error_in.as_fd(),
     };
-    let pid = sys::spawn(&child).map_err(Failed::Start)?;
+    let pid = sys::spawn(&child).map_err(RunError::Start)?;
     if let Some((ready, end)) = ready {
         drop(end);
-        // Closed by the child, or by its end.
+        // The child closes its end once it is in the groups, or by exiting.
         let mut fds = [PollFd::new(&ready, PollFlags::IN)];
         while poll(&mut fds, None) == Err(rustix::io::Errno::INTR) {}
     }
-    Ok(Waiting { pid, gate: gate.into(), failed: failed.into() })
+    Ok(Waiting { pid, gate: gate.into(), exec_error: exec_error.into() })
 }
 
-/// For the C library.
-fn text(text: &OsString) -> Result<CString, Failed> {
+/// Converts an argument for the C library.
+fn c_string(text: &OsString) -> Result<CString, RunError> {
     let has_zero = |_| {
-        let why = "an argument has a zero byte in it";
-        Failed::Start(io::Error::new(io::ErrorKind::InvalidInput, why))
+        let why = "an argument contains a zero byte";
+        RunError::Start(io::Error::new(io::ErrorKind::InvalidInput, why))
     };
     CString::new(text.as_bytes()).map_err(has_zero)
 }
 
-/// Becomes the program itself, which then runs as it would without a monitor. Returns only if it cannot.
-pub fn unwatched(command: &[OsString]) -> Failed {
-    let arguments = match command.iter().map(text).collect::<Result<Vec<_>, _>>() {
-        Ok(arguments) if arguments.is_empty() => return Failed::Empty,
+/// Replaces this process by the program, which then runs without a monitor. Returns only on failure.
+pub fn exec_unmonitored(command: &[OsString]) -> RunError {
+    let arguments = match command.iter().map(c_string).collect::<Result<Vec<_>, _>>() {
+        Ok(arguments) if arguments.is_empty() => return RunError::Empty,
         Ok(arguments) => arguments,
-        Err(failed) => return failed,
+        Err(e) => return e,
     };
-    Failed::to_become(sys::become_unwatched(&arguments))
+    RunError::of_exec(sys::exec_unmonitored(&arguments))
 }
 
-/// Has the kernel end each process of a task after so much processor time: the child that waits hands its
-/// limits down.
+/// Makes the kernel end each process of the task after `most` seconds of processor time: the
+/// processes inherit the limit of the child.
 ///
 /// # Errors
-/// It does not.
+/// The kernel refuses the limit.
 pub(crate) fn limit_cpu(child: Pid, most: u64) -> io::Result<()> {
     let (child, resource) = (rustix::process::Pid::from_raw(child), Resource::Cpu);
     let now = getrlimit(resource);
@@ -128,42 +132,43 @@ pub(crate) fn limit_cpu(child: Pid, most: u64) -> io::Result<()> {
 }
 
 impl Waiting {
-    /// Opens the gate, and waits until the child has become the program, could not, or something else
-    /// happened to it: one that is killed before it is the program stops once more for its tracer, and
-    /// keeps `failed` open until it is let go. Then [`Waiting::refused`] tells at the end. True if it
-    /// is the program now.
+    /// Opens the gate, and waits until the child has called exec, exec has failed, or a signal for the
+    /// monitor arrives. Returns true if the child is the program now.
+    ///
+    /// A child that is killed before its exec stops once more for its tracer, and keeps `exec_error`
+    /// open until it goes on. In that case [`Waiting::check_exec`] has the result at the end.
     ///
     /// # Errors
-    /// It could not become the program; it has ended, and is still to be reaped.
-    pub(crate) fn go(&mut self, signals: &Signals) -> Result<bool, Failed> {
-        // Nobody reads it any more if the child was killed at its gate: its end is told like any other.
+    /// Exec failed. The child has exited or will exit, and is still to be reaped.
+    pub(crate) fn go(&mut self, signals: &Signals) -> Result<bool, RunError> {
+        // This fails if the child was killed at its gate. Its exit is reported like any other.
         let _ = self.gate.write_all(&[1]);
         let mut fds = [
-            PollFd::new(&self.failed, PollFlags::IN),
+            PollFd::new(&self.exec_error, PollFlags::IN),
             PollFd::from_borrowed_fd(signals.descriptor(), PollFlags::IN),
         ];
         while let Err(e) = poll(&mut fds, None) {
             if e != rustix::io::Errno::INTR {
-                return Err(Failed::Start(e.into()));
+                return Err(RunError::Start(e.into()));
             }
         }
-        let is_told = !fds[0].revents().is_empty();
-        if is_told { self.refused().map(|()| true) } else { Ok(false) }
+        let is_decided = !fds[0].revents().is_empty();
+        if is_decided { self.check_exec().map(|()| true) } else { Ok(false) }
     }
 
-    /// What kept it from becoming the program, if anything did and it is known by now.
+    /// Checks whether exec failed, as far as that is known by now.
     ///
     /// # Errors
-    /// That.
-    pub(crate) fn refused(&mut self) -> Result<(), Failed> {
+    /// The error of exec.
+    pub(crate) fn check_exec(&mut self) -> Result<(), RunError> {
         let mut code = [0; 4];
-        match self.failed.read_exact(&mut code) {
-            // Closed by the program that took its place, or by the end of the child.
+        match self.exec_error.read_exact(&mut code) {
+            // Exec or the child's exit has closed the pipe.
             Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => Ok(()),
-            Err(e) => Err(Failed::Start(e)),
+            Err(e) => Err(RunError::Start(e)),
             Ok(()) => {
                 let e = io::Error::from_raw_os_error(i32::from_ne_bytes(code));
-                Err(Failed::to_become(e))
+                Err(RunError::of_exec(e))
             }
         }
     }

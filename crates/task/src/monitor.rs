@@ -1,112 +1,48 @@
-//! The loop that waits for whatever happens to the task: births, ends, signals, the next look, a limit.
+//! The main loop of the monitor: waits for process events, signals, the next sample and time limits.
 
-use std::ffi::{OsString, c_int};
+use std::ffi::c_int;
 use std::io;
 use std::os::fd::AsFd as _;
-use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use skopos_model::task::{Crossing, Files, Limits, Summary};
 
-use crate::attach::{self, Found, Unfit};
+use crate::attach::{self, AttachTarget};
+use crate::end::TaskEnd;
 use crate::enforce::{self, Enforcer};
+use crate::error::RunError;
 use crate::family;
 use crate::host::Disturbances;
 use crate::launch::{self, Pipes};
-use crate::mechanism::choose::{self, Team};
-use crate::mechanism::{Now, bpf, nested, procfs, ptrace};
+use crate::ledger::Ledger;
+use crate::mechanism::choose::{self, MechanismSet};
+use crate::mechanism::reconcile::reconcile;
+use crate::mechanism::{Sample, bpf, nested, procfs, ptrace};
+use crate::order::Order;
 use crate::proc;
-use crate::report::{self, Measured, Row};
-use crate::seen::Seen;
+use crate::report::series::Row;
+use crate::report::{self, Measurements};
 use crate::stop;
-use crate::sys::{self, Came, Event, Pid, Signals, Status};
+use crate::sys::{self, Event, Pid, ReceivedSignal, Signals, Status};
 
-/// What to run, and how.
-#[derive(Clone, Debug)]
-pub struct Order {
-    /// The command and its arguments.
-    pub command: Vec<OsString>,
-    /// Instead of a command: the process to measure, which runs already.
-    pub attach: Option<i32>,
-    /// What tasks that are alike are called; `None` takes the program's name.
-    pub class: Option<String>,
-    /// 1, 2 or 3; `None` takes the best that costs next to nothing.
-    pub level: Option<u8>,
-    /// What it may use at most.
-    pub limits: Limits,
-    /// How long a task that exceeds a limit has to end by itself.
-    pub kill_after: Duration,
-    /// The time between two looks, and two rows of the series.
-    pub interval: Duration,
-    /// Folders whose files count.
-    pub watch: Vec<PathBuf>,
-    /// The mechanisms that may be used, by name; `None` takes the best set.
-    pub only: Option<Vec<String>>,
-}
-
-/// What became of it.
+/// The results of one run.
 #[derive(Clone, Debug)]
 pub struct Outcome {
     /// The report.
     pub summary: Summary,
-    /// What it used at each look.
+    /// The usage at each sample.
     pub series: Vec<Row>,
-    /// What it did with each file, at level 3.
+    /// The usage of each file, at level 3.
     pub files: Option<Files>,
-    /// The limits for which it was ended.
+    /// The exceeded limits for which the task was ended.
     pub crossings: Vec<Crossing>,
 }
 
-/// Why there was no task to measure.
-#[derive(Debug)]
-pub enum Failed {
-    /// There is no command.
-    Empty,
-    /// There is no such program.
-    NotFound(io::Error),
-    /// The program cannot be started.
-    NotExecutable(io::Error),
-    /// The monitor itself failed before the task began.
-    Start(io::Error),
-    /// This process may not even open what starts a child and hears of its end.
-    NoDescriptors,
-    /// The process that runs cannot be a task.
-    Unfit(Unfit),
-}
+/// Signals on which the monitor detaches from a task that it attached to. Other signals are ignored.
+const DETACH_SIGNALS: [c_int; 4] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT];
 
-impl Failed {
-    fn of_start(e: io::Error) -> Self {
-        match e.raw_os_error() {
-            Some(libc::EMFILE) => Self::NoDescriptors,
-            _ => Self::Start(e),
-        }
-    }
-
-    /// Why a child did not become the program.
-    pub(crate) fn to_become(e: io::Error) -> Self {
-        match e.kind() {
-            io::ErrorKind::NotFound => Self::NotFound(e),
-            _ => Self::NotExecutable(e),
-        }
-    }
-}
-
-/// How a task was over.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Over {
-    /// Its first process ended so.
-    Ended(Status),
-    /// Its first process ended, and only its parent knows how.
-    Unseen,
-    /// It runs on: the monitor was told to let go of it.
-    LetGo,
-}
-
-/// Of these signals a monitor lets go of a task that it has found running, and leaves the others alone.
-const LETTING_GO: [c_int; 4] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT];
-
-/// Signals that are the task's: who sends one to the monitor means the task.
+/// Signals that the monitor forwards to a task that it started: the sender means the task.
 const FORWARDED: [c_int; 8] = [
     libc::SIGINT,
     libc::SIGQUIT,
@@ -118,58 +54,60 @@ const FORWARDED: [c_int; 8] = [
     libc::SIGWINCH,
 ];
 
-/// The first look comes this soon, and each next one twice as late until the interval is reached:
+/// Time until the first sample. Each later pause is twice as long until the interval is reached:
 /// most tasks are short.
-const FIRST_LOOK: Duration = Duration::from_millis(5);
+const FIRST_SAMPLE: Duration = Duration::from_millis(5);
 
-/// Where a limit is kept by looking, the looks are at most this far apart: at 1 GB/s that is 100 MB.
-const LIMITED_LOOK: Duration = Duration::from_millis(100);
+/// The longest pause between samples if they enforce a limit: at 1 GB/s that is 100 MB.
+const LIMITED_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Events that are taken before limits are looked at: a task that forks without end has no last one.
+/// The most events that are handled before limits are checked: a task that forks without end never
+/// runs out of events.
 const MAX_EVENTS: usize = 256;
 
-/// Rows that are kept; of more every second one goes, and the others are twice as far apart.
+/// The most rows of the series. At this number every second row is dropped, and later rows are twice
+/// as far apart.
 const MAX_ROWS: usize = 20_000;
 
-/// Runs a task to its end, or measures one that runs. `warn` is told what comes near a limit.
+/// Runs a task to its end, or measures a running one. Calls `warn` when a value comes near its limit.
 ///
 /// # Errors
-/// The program does not exist or cannot be started, or there is nothing to start it with; there is no
-/// such process.
-pub fn run(order: &Order, warn: &mut (dyn FnMut(&Crossing) + Send)) -> Result<Outcome, Failed> {
+/// The program does not exist or cannot be started, the monitor lacks a resource to start it, or the
+/// process to attach to does not fit.
+pub fn run(order: &Order, warn: &mut (dyn FnMut(&Crossing) + Send)) -> Result<Outcome, RunError> {
     let mut blocked = FORWARDED.to_vec();
     blocked.push(libc::SIGCHLD);
-    let signals = Signals::new(&blocked).map_err(Failed::of_start)?;
+    let signals = Signals::new(&blocked).map_err(RunError::of_start)?;
     let Some(pid) = order.attach else { return start(order, signals, warn) };
-    let found = Found::new(pid).map_err(Failed::Unfit)?;
-    // The kernel lets go of what a thread traces when that thread ends, whatever state it is in: before
-    // a report is written, and so without making the task wait for that.
+    let target = AttachTarget::new(pid).map_err(RunError::Attach)?;
+    // The kernel detaches an exiting thread from everything that it traces, in any state. So a thread
+    // of its own releases the task before the report is written.
     std::thread::scope(|scope| {
-        let watching = scope.spawn(|| join(order, found, signals, warn));
+        let watching = scope.spawn(|| join(order, target, signals, warn));
         watching.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     })
 }
 
-/// Measures a task that runs already.
+/// Measures a running task.
 fn join(
     order: &Order,
-    found: Found,
+    target: AttachTarget,
     signals: Signals,
     warn: &mut dyn FnMut(&Crossing),
-) -> Result<Outcome, Failed> {
-    let mut team = choose::gather(order);
-    let (root, start) = (found.pid, SystemTime::now());
-    let mut seen = Seen::found();
+) -> Result<Outcome, RunError> {
+    let mut set = choose::select(order);
+    let (root, start) = (target.pid, SystemTime::now());
+    let mut ledger = Ledger::for_attached();
     let parent = proc::stat(root).map_or(0, |stat| stat.parent);
-    seen.born(root, parent);
-    attach(&mut team, root, &order.limits, &mut seen);
-    seen.is_told = team.level >= 2;
-    attach::remember(&mut seen);
-    let mut run = Run::new(order, root, signals, team, seen);
-    run.found = Some(found);
-    // What is there now bounds what there was at its most.
-    run.look();
-    run.until_the_end(warn).map_err(Failed::Start)?;
+    ledger.process_started(root, parent);
+    attach_all(&mut set, root, &order.limits, &mut ledger);
+    ledger.tracks_processes = set.level >= 2;
+    attach::record_baselines(&mut ledger);
+    let mut run = Run::new(order, root, signals, set, ledger);
+    run.target = Some(target);
+    // The present usage bounds the peak from below.
+    run.take_sample();
+    run.run_until_end(warn).map_err(RunError::Start)?;
     Ok(run.outcome(start))
 }
 
@@ -178,242 +116,255 @@ fn start(
     order: &Order,
     signals: Signals,
     warn: &mut dyn FnMut(&Crossing),
-) -> Result<Outcome, Failed> {
+) -> Result<Outcome, RunError> {
     sys::adopt_orphans();
-    let pipes = Pipes::new().map_err(Failed::of_start)?;
-    let mut team = choose::gather(order);
-    let mut waiting = launch::start(&order.command, &team.launch, &signals, pipes)?;
-    team.launch.group = None;
+    let pipes = Pipes::new().map_err(RunError::of_start)?;
+    let mut set = choose::select(order);
+    let mut waiting = launch::start(&order.command, &set.launch, &signals, pipes)?;
+    set.launch.group = None;
     let root = waiting.pid;
-    let not_kept = team.launch.cpu_seconds.and_then(|most| launch::limit_cpu(root, most).err());
-    let mut seen = Seen::new();
-    attach(&mut team, root, &order.limits, &mut seen);
-    seen.is_told = team.level >= 2;
-    // What it holds until it is the program is the monitor's.
-    seen.guest(root);
-    // Nothing of what came before is the task's.
+    let cpu_limit_error =
+        set.launch.cpu_seconds.and_then(|most| launch::limit_cpu(root, most).err());
+    let mut ledger = Ledger::new();
+    attach_all(&mut set, root, &order.limits, &mut ledger);
+    ledger.tracks_processes = set.level >= 2;
+    // Until its exec the child holds the monitor's memory.
+    ledger.mark_borrowed_memory(root);
+    // Time before this belongs to the monitor.
     let start = SystemTime::now();
-    seen.begin();
+    ledger.restart_clock();
     match waiting.go(&signals) {
-        // Who is told of births is told of this too.
-        Ok(false) if team.level >= 2 => {}
-        Ok(_) => seen.became(root),
+        // A mechanism that reports process starts reports this exec too.
+        Ok(false) if set.level >= 2 => {}
+        Ok(_) => ledger.process_executed(root),
         Err(e) => {
             let mut end = None;
             while end.is_none() {
-                end = pass_by(root, &mut team)?;
+                end = reap_failed_start(root, &mut set)?;
             }
             return Err(e);
         }
     }
     let start_seconds = start.duration_since(UNIX_EPOCH).map_or(0.0, |d| d.as_secs_f64());
-    nested::tell(nested::begun(&report::identity(order, None), team.level, start_seconds));
-    let mut run = Run::new(order, root, signals, team, seen);
-    run.not_kept = not_kept.map(|e| e.to_string());
-    run.until_the_end(warn).map_err(Failed::Start)?;
-    waiting.refused()?;
+    nested::announce(nested::begun(&report::identity(order, None), set.level, start_seconds));
+    let mut run = Run::new(order, root, signals, set, ledger);
+    run.cpu_limit_error = cpu_limit_error.map(|e| e.to_string());
+    run.run_until_end(warn).map_err(RunError::Start)?;
+    waiting.check_exec()?;
     let outcome = run.outcome(start);
-    nested::tell(nested::over(&outcome.summary));
+    nested::announce(nested::ended(&outcome.summary));
     Ok(outcome)
 }
 
-/// Tells every mechanism that the child is there. What cannot be used after all is left out.
-fn attach(team: &mut Team, root: Pid, limits: &Limits, seen: &mut Seen) {
+/// Attaches every mechanism to the child. A mechanism that fails is dropped and, if possible,
+/// replaced.
+fn attach_all(set: &mut MechanismSet, root: Pid, limits: &Limits, ledger: &mut Ledger) {
     let mut refused = Vec::new();
-    for mechanism in &mut team.mechanisms {
+    for mechanism in &mut set.mechanisms {
         let name = mechanism.name();
-        if let Err(e) = mechanism.attach(root, seen) {
+        if let Err(e) = mechanism.attach(root, ledger) {
             refused.push((name, e));
-        } else if let Some(gives) = mechanism.gives()
-            && let Some(found) = team.uses.iter_mut().find(|u| u.name == name)
+        } else if let Some(provides) = mechanism.provides()
+            && let Some(entry) = set.uses.iter_mut().find(|u| u.name == name)
         {
-            found.why = gives;
+            entry.why = provides;
         }
     }
     for (name, e) in refused {
-        team.gave_up(name, &e.to_string());
+        set.disable(name, &e.to_string());
         if name == ptrace::NAME || name == bpf::NAME {
-            team.search(root, limits, seen);
-            // The one that searches replaces the one that had been told.
-            attach_one(team, procfs::NAME, root, seen);
+            set.fall_back(root, limits, ledger);
+            // The fallback may be a new instance of `procfs`, which searches for processes.
+            attach_one(set, procfs::NAME, root, ledger);
         }
     }
 }
 
-fn attach_one(team: &mut Team, name: &str, root: Pid, seen: &mut Seen) {
-    if let Some(mechanism) = team.mechanisms.iter_mut().find(|m| m.name() == name) {
-        // Looking into /proc cannot be refused.
-        let _ = mechanism.attach(root, seen);
+fn attach_one(set: &mut MechanismSet, name: &str, root: Pid, ledger: &mut Ledger) {
+    if let Some(mechanism) = set.mechanisms.iter_mut().find(|m| m.name() == name) {
+        // Reading /proc cannot be refused.
+        let _ = mechanism.attach(root, ledger);
     }
 }
 
-/// Lets a child that could not become a program end. Its status, once it has.
-fn pass_by(root: Pid, team: &mut Team) -> Result<Option<Status>, Failed> {
-    let mut seen = Seen::new();
-    match sys::next_event().map_err(Failed::Start)? {
+/// Handles one event of a child that could not become the program. Returns its status once it has
+/// exited.
+fn reap_failed_start(root: Pid, set: &mut MechanismSet) -> Result<Option<Status>, RunError> {
+    let mut ledger = Ledger::new();
+    match sys::next_event().map_err(RunError::Start)? {
         Some(Event::Ended { pid, status }) => {
             sys::reap(pid);
             return Ok((pid == root).then_some(status));
         }
-        Some(event) => team.mechanisms.iter_mut().for_each(|m| m.event(&event, &mut seen)),
+        Some(event) => set.mechanisms.iter_mut().for_each(|m| m.event(&event, &mut ledger)),
         None => std::thread::sleep(Duration::from_millis(1)),
     }
     Ok(None)
 }
 
-/// A task that runs.
+/// A run in progress.
 struct Run<'a> {
     order: &'a Order,
     root: Pid,
     signals: Signals,
-    team: Team,
-    seen: Seen,
+    set: MechanismSet,
+    ledger: Ledger,
     enforcer: Enforcer,
     crossings: Vec<Crossing>,
     guilty: Option<String>,
-    now: Now,
+    sample: Sample,
     rows: Vec<Row>,
-    /// Every how many looks one becomes a row.
-    every: usize,
-    looks: usize,
-    look_after: Duration,
-    next_look: Instant,
+    /// Number of samples for each row of the series.
+    samples_per_row: usize,
+    samples: usize,
+    pause: Duration,
+    next_sample: Instant,
     disturbances: Disturbances,
-    /// There is more to be told than was asked for.
-    wake_soon: bool,
-    over: Option<Over>,
-    /// What is known of a task that ran before its monitor.
-    found: Option<Found>,
-    /// When the first process stopped, if nobody told since that it goes on.
+    /// More events are waiting than one turn of the loop handles.
+    has_more_events: bool,
+    end: Option<TaskEnd>,
+    /// The process that the monitor attached to.
+    target: Option<AttachTarget>,
+    /// The time at which the first process stopped, unless it was reported to go on since.
     stopped: Option<Instant>,
-    /// Why the kernel keeps no limit for each process, if it was asked to.
-    not_kept: Option<String>,
+    /// The reason why the kernel does not enforce the limit on processor time, although a limit was requested.
+    cpu_limit_error: Option<String>,
 }
 
 impl<'a> Run<'a> {
-    fn new(order: &'a Order, root: Pid, signals: Signals, team: Team, seen: Seen) -> Self {
+    fn new(
+        order: &'a Order,
+        root: Pid,
+        signals: Signals,
+        set: MechanismSet,
+        ledger: Ledger,
+    ) -> Self {
         Self {
             order,
             root,
             signals,
-            team,
-            seen,
+            set,
+            ledger,
             enforcer: Enforcer::new(&order.limits, order.kill_after),
             crossings: Vec::new(),
             guilty: None,
-            now: Now::default(),
+            sample: Sample::default(),
             rows: Vec::new(),
-            every: 1,
-            looks: 0,
-            look_after: FIRST_LOOK,
-            next_look: Instant::now() + FIRST_LOOK,
+            samples_per_row: 1,
+            samples: 0,
+            pause: FIRST_SAMPLE,
+            next_sample: Instant::now() + FIRST_SAMPLE,
             disturbances: Disturbances::now(),
-            wake_soon: false,
-            over: None,
-            found: None,
+            has_more_events: false,
+            end: None,
+            target: None,
             stopped: None,
-            not_kept: None,
+            cpu_limit_error: None,
         }
     }
 
-    fn until_the_end(&mut self, warn: &mut dyn FnMut(&Crossing)) -> io::Result<()> {
-        while self.over.is_none() || self.enforcer.has_more(&self.seen) {
-            self.sleep()?;
-            for came in self.signals.take() {
-                self.told(came);
+    fn run_until_end(&mut self, warn: &mut dyn FnMut(&Crossing)) -> io::Result<()> {
+        while self.end.is_none() || self.enforcer.has_work(&self.ledger) {
+            self.wait()?;
+            for signal in self.signals.take() {
+                self.handle_signal(signal);
             }
-            self.look_for_its_end()?;
-            let Self { team, seen, .. } = self;
-            team.mechanisms.iter_mut().for_each(|m| m.readable(seen));
-            let mut is_more = true;
+            self.check_target()?;
+            let Self { set, ledger, .. } = self;
+            set.mechanisms.iter_mut().for_each(|m| m.readable(ledger));
+            let mut has_more = true;
             for _ in 0..MAX_EVENTS {
                 let Some(event) = sys::next_event()? else {
-                    is_more = false;
+                    has_more = false;
                     break;
                 };
-                self.happened(event);
+                self.handle_event(event);
             }
-            self.stop_too();
-            // A look may take long; what is known already does not wait for it.
+            self.stop_with_task();
+            // A sample may take long. Limits that are already exceeded do not wait for it.
             self.enforce();
-            self.wake_soon = is_more;
-            let may_look = self.over.is_none() && !self.enforcer.is_ending();
-            if may_look && self.next_look <= Instant::now() {
-                self.look();
+            self.has_more_events = has_more;
+            let may_sample = self.end.is_none() && !self.enforcer.is_ending();
+            if may_sample && self.next_sample <= Instant::now() {
+                self.take_sample();
                 self.enforce();
             }
-            if self.over.is_none() && !self.enforcer.is_ending() {
-                self.enforcer.near(&self.now, self.seen.elapsed()).iter().for_each(&mut *warn);
+            if self.end.is_none() && !self.enforcer.is_ending() {
+                let near = self.enforcer.near(&self.sample, self.ledger.elapsed());
+                near.iter().for_each(&mut *warn);
             }
         }
         Ok(())
     }
 
-    /// A signal came: it is the task's, if the task was started here.
-    fn told(&mut self, came: Came) {
-        let is_asked = LETTING_GO.contains(&came.signal);
-        if is_asked && self.enforcer.may_give_up(self.found.is_some()) {
-            self.enforcer.give_up(&self.seen);
-            self.over.get_or_insert(Over::LetGo);
-        } else if self.found.is_some() {
-            if is_asked {
-                self.over.get_or_insert(Over::LetGo);
+    /// Forwards a signal to a task that was started here, or detaches from one that was not.
+    fn handle_signal(&mut self, received: ReceivedSignal) {
+        let asks_to_end = DETACH_SIGNALS.contains(&received.signal);
+        if asks_to_end && self.enforcer.may_give_up(self.target.is_some()) {
+            self.enforcer.give_up(&self.ledger);
+            self.end.get_or_insert(TaskEnd::Detached);
+        } else if self.target.is_some() {
+            if asks_to_end {
+                self.end.get_or_insert(TaskEnd::Detached);
             }
-        } else if came.signal != libc::SIGCHLD && !came.from_terminal {
-            // The terminal has told the whole group, the task too.
-            sys::kill(self.root, came.signal);
+        } else if received.signal != libc::SIGCHLD && !received.from_terminal {
+            // The terminal has sent the signal to the whole group, including the task.
+            sys::kill(self.root, received.signal);
         }
     }
 
-    /// A task that stopped stays so, in front of a terminal: the shell is to see it.
-    fn stop_too(&mut self) {
-        let is_ours = self.over.is_none() && self.found.is_none() && !self.enforcer.is_ending();
-        if is_ours && self.stopped.is_some_and(|since| since.elapsed() >= stop::AFTER) {
+    /// Stops the monitor after the task stopped in front of a terminal, so that the shell notices.
+    fn stop_with_task(&mut self) {
+        let is_child = self.end.is_none() && self.target.is_none() && !self.enforcer.is_ending();
+        if is_child && self.stopped.is_some_and(|since| since.elapsed() >= stop::DELAY) {
             self.stopped = None;
             stop::with(self.root);
         }
     }
 
-    /// Nobody tells of the end of a process that is neither a child nor traced, but its handle.
-    fn look_for_its_end(&mut self) -> io::Result<()> {
-        let Some(found) = self.found.as_ref().filter(|_| self.over.is_none()) else {
+    /// Checks whether the process that the monitor attached to has exited. If that process is neither
+    /// a child nor traced, only its handle shows the exit.
+    fn check_target(&mut self) -> io::Result<()> {
+        let Some(target) = self.target.as_ref().filter(|_| self.end.is_none()) else {
             return Ok(());
         };
-        if self.team.mechanisms.iter().any(|m| m.name() == ptrace::NAME) {
+        if self.set.mechanisms.iter().any(|m| m.name() == ptrace::NAME) {
             return Ok(());
         }
-        let mut fds = [PollFd::new(&found.handle, PollFlags::IN)];
+        let mut fds = [PollFd::new(&target.handle, PollFlags::IN)];
         match poll(&mut fds, Some(&Timespec::default())) {
             Ok(0) | Err(rustix::io::Errno::INTR) => return Ok(()),
             Ok(_) => {}
             Err(e) => return Err(e.into()),
         }
-        // Its parent may not have asked for it yet: then it still tells all that it used.
-        self.look();
-        let Self { team, seen, .. } = self;
-        team.mechanisms.iter_mut().for_each(|m| m.readable(seen));
-        self.over = Some(seen.status_of(self.root).map_or(Over::Unseen, Over::Ended));
+        // Until its parent reaps it, its files in /proc still show its usage.
+        self.take_sample();
+        let Self { set, ledger, .. } = self;
+        set.mechanisms.iter_mut().for_each(|m| m.readable(ledger));
+        self.end = Some(ledger.status_of(self.root).map_or(TaskEnd::Unseen, TaskEnd::Exited));
         Ok(())
     }
 
-    fn sleep(&mut self) -> io::Result<()> {
-        let mut until = self.next_look.saturating_duration_since(Instant::now());
+    /// Waits for the next signal, event, sample or time limit.
+    fn wait(&mut self) -> io::Result<()> {
+        let mut until = self.next_sample.saturating_duration_since(Instant::now());
         if let Some(wall) = self.enforcer.next_wall() {
-            until = until.min(wall.saturating_sub(self.seen.elapsed()) + Duration::from_millis(1));
+            let left = wall.saturating_sub(self.ledger.elapsed());
+            until = until.min(left + Duration::from_millis(1));
         }
         if let Some(since) = self.stopped {
-            until = until.min(stop::AFTER.saturating_sub(since.elapsed()));
+            until = until.min(stop::DELAY.saturating_sub(since.elapsed()));
         }
         if self.enforcer.is_ending() {
-            until = enforce::AGAIN;
+            until = enforce::RETRY;
         }
-        if std::mem::take(&mut self.wake_soon) {
+        if std::mem::take(&mut self.has_more_events) {
             until = Duration::ZERO;
         }
         let timeout = Timespec::try_from(until).map_err(io::Error::other)?;
-        let told = self.team.mechanisms.iter().filter_map(|m| m.descriptor());
-        let end = self.found.as_ref().map(|found| found.handle.as_fd());
-        let readable = [self.signals.descriptor()].into_iter().chain(told).chain(end);
+        let mechanisms = self.set.mechanisms.iter().filter_map(|m| m.descriptor());
+        let target = self.target.as_ref().map(|target| target.handle.as_fd());
+        let readable = [self.signals.descriptor()].into_iter().chain(mechanisms).chain(target);
         let mut fds: Vec<_> =
             readable.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
         match poll(&mut fds, Some(&timeout)) {
@@ -422,85 +373,79 @@ impl<'a> Run<'a> {
         }
     }
 
-    fn happened(&mut self, event: Event) {
+    fn handle_event(&mut self, event: Event) {
         if let Event::Stopped { pid, signal, event } = event
             && pid == self.root
         {
-            let is_stop = stop::is_of_job(signal, event, self.team.traces());
+            let is_stop = stop::is_of_job(signal, event, self.set.traces());
             self.stopped = is_stop.then(Instant::now);
         }
-        let Self { team, seen, .. } = self;
         let Event::Ended { pid, status } = event else {
-            team.mechanisms.iter_mut().for_each(|m| m.event(&event, seen));
+            let Self { set, ledger, .. } = self;
+            set.mechanisms.iter_mut().for_each(|m| m.event(&event, ledger));
             return;
         };
-        // Who tells late may know by now that it was a process of the task, and whose child.
-        team.mechanisms.iter_mut().for_each(|m| m.readable(seen));
-        // Without tracing the kernel tells of the monitor's own children alone.
-        let traces = team.traces();
-        let is_process = !traces || seen.knows(pid) || proc::process_of(pid) == Some(pid);
-        let own = std::process::id() as Pid;
-        let is_reaped_here = is_process
-            && match seen.parent_of(pid) {
-                _ if !traces => true,
-                // Its parent lives: the monitor hears of it as a tracer only.
-                Some(parent) if parent != own && seen.knows(parent) => false,
-                Some(parent) if parent == own => true,
-                // Of a found task nobody waits for the first process and for orphans who is part of it.
-                _ if seen.is_found() => {
-                    proc::stat(pid).is_some_and(|stat| !seen.knows(stat.parent))
-                }
-                _ => proc::stat(pid).is_some_and(|stat| stat.parent == own),
-            };
-        // A dead one's bytes only administrators may read; others have them from its last stop.
-        let io = if is_reaped_here { proc::io(pid).or_else(|| seen.io_of(pid)) } else { None };
-        // Who is traced has told before.
-        if is_reaped_here && !traces && proc::ignores_children(pid) {
-            seen.ignored_children(pid);
+        self.handle_exit(pid, status, &event);
+        if pid == self.root {
+            self.end = Some(TaskEnd::Exited(status));
         }
-        team.mechanisms.iter_mut().for_each(|m| m.event(&event, seen));
+    }
+
+    fn handle_exit(&mut self, pid: Pid, status: Status, event: &Event) {
+        let Self { set, ledger, .. } = self;
+        // A mechanism that reports late may know by now that the process belongs to the task, and
+        // its parent.
+        set.mechanisms.iter_mut().for_each(|m| m.readable(ledger));
+        // Without tracing, the kernel reports the monitor's own children only.
+        let traces = set.traces();
+        let is_process = !traces || ledger.contains(pid) || proc::process_of(pid) == Some(pid);
+        let is_reaped_here = is_process && is_reaped_here(pid, traces, ledger);
+        // Only administrators may read the bytes of a dead process; others have those of its last stop.
+        let io = if is_reaped_here { proc::io(pid).or_else(|| ledger.io_of(pid)) } else { None };
+        // A traced process was read before its exit.
+        if is_reaped_here && !traces && proc::ignores_children(pid) {
+            ledger.record_ignored_children(pid);
+        }
+        set.mechanisms.iter_mut().for_each(|m| m.event(event, ledger));
         match sys::reap(pid) {
-            Some(usage) if is_reaped_here => seen.reaped.add(usage, io),
-            Some(usage) if is_process => seen.is_for_parent(pid, usage),
+            Some(usage) if is_reaped_here => ledger.reaped.add(usage, io),
+            Some(usage) if is_process => ledger.credit_parent(pid, usage),
             _ => {}
         }
         if is_process {
-            seen.ended(pid, Some(status));
-        }
-        if pid == self.root {
-            self.over = Some(Over::Ended(status));
+            ledger.process_exited(pid, Some(status));
         }
     }
 
-    fn look(&mut self) {
+    fn take_sample(&mut self) {
         let begun = Instant::now();
-        let Self { team, seen, now, .. } = self;
-        now.paced = Duration::ZERO;
-        team.mechanisms.iter_mut().for_each(|m| m.sample(now, seen));
+        let Self { set, ledger, sample, .. } = self;
+        sample.paced = Duration::ZERO;
+        set.mechanisms.iter_mut().for_each(|m| m.sample(sample, ledger));
         self.keep_row();
-        let is_limited = self.enforcer.needs_looks();
+        let is_limited = self.enforcer.needs_samples();
         let wanted = match is_limited {
-            true => self.order.interval.min(LIMITED_LOOK),
+            true => self.order.interval.min(LIMITED_INTERVAL),
             false => self.order.interval,
         };
-        let took = begun.elapsed().saturating_sub(self.now.paced);
-        self.look_after = (2 * self.look_after).min(wanted);
-        self.next_look = Instant::now() + procfs::next_look(self.look_after, took, is_limited);
+        let took = begun.elapsed().saturating_sub(self.sample.paced);
+        self.pause = (2 * self.pause).min(wanted);
+        self.next_sample = Instant::now() + procfs::next_pause(self.pause, took, is_limited);
     }
 
     fn keep_row(&mut self) {
-        self.looks += 1;
-        if !self.looks.is_multiple_of(self.every) {
+        self.samples += 1;
+        if !self.samples.is_multiple_of(self.samples_per_row) {
             return;
         }
-        self.rows.push(Row::new(self.seen.elapsed(), &self.now));
+        self.rows.push(Row::new(self.ledger.elapsed(), &self.sample));
         if self.rows.len() == MAX_ROWS {
             let mut at = 0;
             self.rows.retain(|_| {
                 at += 1;
                 at % 2 == 0
             });
-            self.every *= 2;
+            self.samples_per_row *= 2;
         }
     }
 
@@ -508,86 +453,105 @@ impl<'a> Run<'a> {
         if !self.enforcer.has_limits() {
             return;
         }
-        if self.team.level >= 2 {
-            // Births and ends are told, so this is known without a look.
-            self.now.processes = Some(self.seen.count());
+        if self.set.level >= 2 {
+            // Process starts and exits are reported, so this needs no sample.
+            self.sample.processes = Some(self.ledger.live_count());
         }
         if !self.enforcer.is_ending() {
-            let team = &self.team;
-            let kept = |name: &str| team.mechanisms.iter().any(|m| m.keeps(name));
-            let mut crossings = self.enforcer.exceeded(&self.now, self.seen.elapsed(), kept);
-            for mechanism in &mut self.team.mechanisms {
-                crossings.extend(mechanism.crossings(&self.seen));
+            let set = &self.set;
+            let by_kernel = |name: &str| set.mechanisms.iter().any(|m| m.enforces(name));
+            let elapsed = self.ledger.elapsed();
+            let mut crossings = self.enforcer.exceeded(&self.sample, elapsed, by_kernel);
+            for mechanism in &mut self.set.mechanisms {
+                crossings.extend(mechanism.crossings(&self.ledger));
             }
-            enforce::once(&mut crossings);
+            enforce::keep_first(&mut crossings);
             if let Some(first) = crossings.first() {
-                self.guilty = self.seen.greatest_user(first.limit.resource.name);
+                self.guilty = self.ledger.heaviest_user(first.limit.resource.name);
                 self.crossings = crossings;
-                self.enforcer.begin(&self.seen);
+                self.enforcer.begin(&self.ledger);
             }
         }
-        self.enforcer.step(&mut self.team.mechanisms, &self.seen);
-        if self.over.is_none() && self.enforcer.cannot(&self.seen) {
-            // Nobody knows when it ends, and the others have.
-            self.over = Some(Over::LetGo);
+        self.enforcer.step(&mut self.set.mechanisms, &self.ledger);
+        if self.end.is_none() && self.enforcer.is_refused(&self.ledger) {
+            // All other processes have exited, and this user may not kill the rest.
+            self.end = Some(TaskEnd::Detached);
         }
     }
 
-    /// Where births are not told, nobody may have seen one that was left to the monitor between two looks
-    /// and runs on. Nor when one that was seen became another program.
-    fn find_left_behind(&mut self) {
-        if self.seen.is_told || self.seen.is_found() {
+    /// Adds processes that outlive the task. If process starts are not reported, a process that was
+    /// left to the monitor between two samples may be unknown, and so may an exec.
+    fn add_survivors(&mut self) {
+        if self.ledger.tracks_processes || self.ledger.is_attached() {
             return;
         }
-        for pid in family::unended(&self.seen).into_iter().map(|member| member.pid) {
+        for pid in family::unended(&self.ledger).into_iter().map(|member| member.pid) {
             if let Some(stat) = proc::stat(pid).filter(|stat| !stat.is_zombie) {
-                self.seen.born(pid, stat.parent);
-                self.seen.became(pid);
+                self.ledger.process_started(pid, stat.parent);
+                self.ledger.process_executed(pid);
             }
         }
     }
 
     fn outcome(mut self, start: SystemTime) -> Outcome {
-        let elapsed = self.seen.elapsed();
-        let left = self.enforcer.left(&self.seen);
+        let elapsed = self.ledger.elapsed();
+        let left = self.enforcer.survivors(&self.ledger);
         let at_end = Disturbances::now();
-        // The kernel may have told when it was; the monitor heard of it once it had a processor.
-        let told = self.seen.end_of(self.root).filter(|_| !self.enforcer.is_ending());
-        let heard_after = told.map_or(0.0, |end| (elapsed.as_secs_f64() - end).max(0.0));
-        // What the last to end had to tell. Whoever is gone by then has been told of before that.
-        let gone = self.seen.gone();
-        self.team.mechanisms.iter_mut().for_each(|m| m.readable(&mut self.seen));
-        self.seen.bury(gone);
-        self.find_left_behind();
-        if self.over == Some(Over::LetGo) {
-            self.seen.let_go();
+        // The kernel may have reported the time of the exit; the monitor handled it only once it had
+        // a processor.
+        let reported = self.ledger.end_seconds_of(self.root).filter(|_| !self.enforcer.is_ending());
+        let exit_delay = reported.map_or(0.0, |end| (elapsed.as_secs_f64() - end).max(0.0));
+        // Reads the last reports. Exits of processes that have vanished by then are among them.
+        let vanished = self.ledger.vanished();
+        self.set.mechanisms.iter_mut().for_each(|m| m.readable(&mut self.ledger));
+        self.ledger.remove_vanished(vanished);
+        self.add_survivors();
+        if self.end == Some(TaskEnd::Detached) {
+            self.ledger.detach();
         }
-        for mechanism in &mut self.team.mechanisms {
-            mechanism.finish(&mut self.seen);
+        for mechanism in &mut self.set.mechanisms {
+            mechanism.finish(&mut self.ledger);
         }
-        self.seen.settle();
-        let own = self.seen.reading("cpu_seconds", "").value.unwrap_or(0.0)
+        reconcile(&mut self.ledger.offers);
+        let own = self.ledger.offers.best("cpu_seconds", "").value.unwrap_or(0.0)
             + sys::own_usage().0.as_secs_f64();
         let disturbed = self.disturbances.until(&at_end, elapsed.as_secs_f64(), own);
-        let files = self.seen.files.take();
+        let files = self.ledger.files.take();
         let start_seconds = start.duration_since(UNIX_EPOCH).map_or(0.0, |d| d.as_secs_f64());
         let crossings = self.crossings.clone();
-        let measured = Measured {
+        let measurements = Measurements {
             order: self.order,
             start_seconds,
             elapsed,
-            heard_after,
-            over: self.over,
-            found: self.found,
+            exit_delay,
+            end: self.end,
+            target: self.target,
             crossings: self.crossings,
             guilty: self.guilty,
-            left,
-            not_kept: self.not_kept,
-            level: self.team.level,
-            uses: self.team.uses,
+            survivors: left,
+            cpu_limit_error: self.cpu_limit_error,
+            level: self.set.level,
+            uses: self.set.uses,
             disturbed,
-            seen: self.seen,
+            ledger: self.ledger,
         };
-        Outcome { summary: report::summary(measured), series: self.rows, files, crossings }
+        Outcome { summary: report::summary(measurements), series: self.rows, files, crossings }
+    }
+}
+
+/// True if this monitor reaps a process as its parent: its usage then counts for the task, including
+/// the children that it waited for.
+fn is_reaped_here(pid: Pid, traces: bool, ledger: &Ledger) -> bool {
+    let own = std::process::id() as Pid;
+    match ledger.parent_of(pid) {
+        _ if !traces => true,
+        // Its parent lives: the monitor learns of the exit as a tracer only.
+        Some(parent) if parent != own && ledger.contains(parent) => false,
+        Some(parent) if parent == own => true,
+        // The first process and the orphans of an attached task have parents outside of the task.
+        _ if ledger.is_attached() => {
+            proc::stat(pid).is_some_and(|stat| !ledger.contains(stat.parent))
+        }
+        _ => proc::stat(pid).is_some_and(|stat| stat.parent == own),
     }
 }

@@ -1,5 +1,5 @@
-//! What `/proc/PID` says of one process. All of it may be gone the next moment, so everything is
-//! optional.
+//! Reads the files of one process in `/proc/PID`. The process may exit at any moment, so every
+//! value is optional.
 
 mod text;
 
@@ -9,22 +9,23 @@ use std::str;
 use self::text::text;
 use crate::sys::Pid;
 
-/// From `/proc/PID/stat`.
+/// Fields of `/proc/PID/stat`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Stat {
     pub(crate) parent: Pid,
-    /// Its process group, its session, and the group in front of the session's terminal: -1 without one.
+    /// Its process group, its session, and the foreground group of the session's terminal: -1
+    /// without a terminal.
     pub(crate) group: Pid,
     pub(crate) session: Pid,
     pub(crate) foreground: Pid,
-    /// In seconds; in ticks of the kernel's clock, 10 ms most often.
+    /// Processor time, in seconds. The kernel counts in clock ticks, usually of 10 ms.
     pub(crate) user_seconds: f64,
     pub(crate) system_seconds: f64,
-    /// Of the children that it has waited for, and theirs.
+    /// Processor time of the children that it has waited for, and of their children.
     pub(crate) waited_for_seconds: f64,
-    /// Page faults of those: of each child some.
+    /// Page faults of those children. Every process has some.
     pub(crate) waited_for_faults: u64,
-    /// With those of the children that it has waited for.
+    /// Including the children that it has waited for.
     pub(crate) total_user_seconds: f64,
     pub(crate) total_system_seconds: f64,
     pub(crate) minor_faults: u64,
@@ -32,31 +33,33 @@ pub(crate) struct Stat {
     pub(crate) threads: u64,
     pub(crate) virtual_bytes: u64,
     pub(crate) resident_bytes: u64,
-    /// Time waited for storage, in seconds, where the kernel accounts for delays.
+    /// Time spent waiting for storage, in seconds, if the kernel accounts for delays.
     pub(crate) io_delay_seconds: f64,
     pub(crate) is_zombie: bool,
-    /// By a signal, or for its tracer.
+    /// Stopped by a signal or for its tracer.
     pub(crate) is_stopped: bool,
-    /// When it started, in ticks since the machine did.
+    /// Its start time, in clock ticks since boot.
     pub(crate) started_ticks: u64,
-    /// A thread of the kernel, without a program.
-    pub(crate) is_kernels: bool,
+    /// A kernel thread, which runs no program.
+    pub(crate) is_kernel_thread: bool,
 }
 
-/// `PF_KTHREAD` of the kernel's flags.
-const KERNELS: u64 = 0x0020_0000;
+/// `PF_KTHREAD` in the kernel's flags.
+const KERNEL_THREAD: u64 = 0x0020_0000;
 
-/// From `/proc/PID/status`.
+/// Fields of `/proc/PID/status`.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Memory {
     pub(crate) virtual_bytes_max: u64,
     pub(crate) resident_bytes_max: u64,
     pub(crate) swap_bytes: u64,
-    /// It ignores SIGCHLD: its children are not waited for, and what they used is added to nothing.
+    /// It ignores SIGCHLD: it does not wait for its children, and the kernel adds their usage
+    /// nowhere.
     pub(crate) ignores_children: bool,
 }
 
-/// From `/proc/PID/io`: the process, its threads that ended, and the children that it waited for.
+/// Counts of `/proc/PID/io`: of the process, its exited threads, and the children that it waited
+/// for.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Io {
     pub(crate) read_bytes: u64,
@@ -74,7 +77,7 @@ impl Io {
         self.written_bytes
     }
 
-    /// What was added to an earlier count.
+    /// Returns the increase since an earlier count.
     pub(crate) fn since(self, earlier: Self) -> Self {
         Self {
             read_bytes: self.read_bytes.saturating_sub(earlier.read_bytes),
@@ -100,11 +103,12 @@ pub(crate) fn stat(pid: Pid) -> Option<Stat> {
     text(pid, "stat", parse_stat)
 }
 
-/// The last field that is read, of those after the command, and one.
+/// Number of fields that are read after the command; the last one is field 42.
 const STAT_FIELDS: usize = 42 - 3 + 1;
 
 fn parse_stat(text: &[u8]) -> Option<Stat> {
-    // The command, in parentheses, may hold any bytes, parentheses too: what follows the last one counts.
+    // The command is in parentheses and may contain any bytes, including parentheses: the fields
+    // begin after the last one.
     let end = text.iter().rposition(|byte| *byte == b')')?;
     let mut fields = [""; STAT_FIELDS];
     let words = str::from_utf8(&text[end + 1..]).ok()?.split_ascii_whitespace();
@@ -134,7 +138,7 @@ fn parse_stat(text: &[u8]) -> Option<Stat> {
         is_zombie: matches!(fields.first(), Some(&"Z" | &"X")),
         is_stopped: matches!(fields.first(), Some(&"T" | &"t")),
         started_ticks: whole(22)?,
-        is_kernels: whole(9)? & KERNELS != 0,
+        is_kernel_thread: whole(9)? & KERNEL_THREAD != 0,
     })
 }
 
@@ -142,38 +146,37 @@ pub(crate) fn memory(pid: Pid) -> Option<Memory> {
     text(pid, "status", parse_memory)
 }
 
-/// Its bit in a mask of signals.
+/// The bit of SIGCHLD in a signal mask.
 const SIGCHLD: u64 = 1 << (libc::SIGCHLD - 1);
 
-/// `None` for one without memory of its own any more.
+/// Returns `None` for a process that has released its memory.
 fn parse_memory(text: &[u8]) -> Option<Memory> {
     let text = after_name(text)?;
-    // The lines come in this order, which spares looking at each of the sixty for each of these.
+    // The lines come in this order, so one pass over the sixty lines finds them all.
     let mut lines = text.lines();
-    let mut kib = |name: &str| {
-        let line = lines.find_map(|line| line.strip_prefix(name))?;
-        line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()
-    };
-    let virtual_bytes_max = kib("VmPeak:")? * 1024;
-    let resident_bytes_max = kib("VmHWM:")? * 1024;
-    let swap_bytes = kib("VmSwap:").unwrap_or(0) * 1024;
+    let mut bytes =
+        |name: &str| lines.find_map(|line| line.strip_prefix(name)).and_then(kib_as_bytes);
+    let virtual_bytes_max = bytes("VmPeak:")?;
+    let resident_bytes_max = bytes("VmHWM:")?;
+    let swap_bytes = bytes("VmSwap:").unwrap_or(0);
     let ignores_children = lines.find_map(ignores).unwrap_or(false);
     Some(Memory { virtual_bytes_max, resident_bytes_max, swap_bytes, ignores_children })
 }
 
-/// True for one that ignores SIGCHLD, also after its end.
+/// True for a process that ignores SIGCHLD, also after its exit.
 pub(crate) fn ignores_children(pid: Pid) -> bool {
     let ignored = text(pid, "status", |text| after_name(text)?.lines().find_map(ignores));
     ignored.unwrap_or(false)
 }
 
-/// What the line of a status about ignored signals says of SIGCHLD.
+/// Reads the bit of SIGCHLD from the line of ignored signals in a status.
 fn ignores(line: &str) -> Option<bool> {
     let mask = line.strip_prefix("SigIgn:")?.trim();
     Some(u64::from_str_radix(mask, 16).ok()? & SIGCHLD != 0)
 }
 
-/// A status without its first line, in which the program's name may hold any bytes.
+/// Returns a status without its first line, which holds the program's name and may contain any
+/// bytes.
 fn after_name(status: &[u8]) -> Option<&str> {
     let end = status.iter().position(|byte| *byte == b'\n')?;
     str::from_utf8(&status[end + 1..]).ok()
@@ -196,7 +199,7 @@ fn parse_io(text: &str) -> Option<Io> {
     })
 }
 
-/// Time on a processor and time ready without one, in nanoseconds, of one thread.
+/// Time on a processor and time ready without one, of one thread, in nanoseconds.
 pub(crate) fn schedstat(pid: Pid) -> Option<(u64, u64)> {
     text(pid, "schedstat", |text| {
         let mut words = str::from_utf8(text).ok()?.split_ascii_whitespace();
@@ -204,34 +207,41 @@ pub(crate) fn schedstat(pid: Pid) -> Option<(u64, u64)> {
     })
 }
 
-/// Why delays are not known that the kernel does not account for.
+/// The reason why delays are unknown if the kernel does not account for them.
 pub(crate) const NO_DELAYS: &str =
     "kernel.task_delayacct is 0: the kernel does not account for these delays";
 
-/// True if the kernel accounts for what processes are delayed by, other than processors; otherwise what
-/// it says of that is zero.
+/// True if the kernel accounts for delays by storage and memory. If it does not, the fields are
+/// zero.
 pub(crate) fn accounts_for_delays() -> bool {
     let setting = fs::read_to_string("/proc/sys/kernel/task_delayacct");
-    // Kernels before 5.14 have no such setting, and account unless told not to: that is not known here.
+    // Kernels before 5.14 lack this setting and account unless told not to; here that counts as
+    // unknown.
     setting.is_ok_and(|text| text.trim() == "1")
 }
 
-/// Shared pages divided among their users. Dear: the kernel walks all of the page table.
+/// Returns the proportional set size: each shared page divided by the number of its users.
+/// Expensive, since the kernel walks all page tables of the process.
 pub(crate) fn pss_bytes(pid: Pid) -> Option<u64> {
     let text = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix("Pss:"))?;
-    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kib| kib * 1024)
+    kib_as_bytes(text.lines().find_map(|line| line.strip_prefix("Pss:"))?)
 }
 
-/// The most of a command line that is kept.
+/// Converts a value such as ` 17 kB`, by which the kernel means KiB, to bytes.
+pub(crate) fn kib_as_bytes(text: &str) -> Option<u64> {
+    text.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kib| kib * 1024)
+}
+
+/// The most bytes of a command line that are kept.
 const MAX_COMMAND: usize = 512;
 
-/// The command line with spaces between its words; the program's name in brackets if it has none.
+/// Returns the command line, its words joined by spaces, or the program's name in brackets if it
+/// has none.
 pub(crate) fn command(pid: Pid) -> Option<String> {
     text(pid, "cmdline", command_line).or_else(|| name(pid))
 }
 
-/// Words that each end with a zero as a line; `None` if there is none.
+/// Joins the zero-terminated words of a command line; `None` if there are no words.
 pub(crate) fn command_line(bytes: &[u8]) -> Option<String> {
     let words: Vec<_> = bytes.split(|b| *b == 0).filter(|word| !word.is_empty()).collect();
     if words.is_empty() {
@@ -246,7 +256,7 @@ pub(crate) fn command_line(bytes: &[u8]) -> Option<String> {
     Some(text)
 }
 
-/// The words of the command line; the program's name in brackets if it has none.
+/// Returns the words of the command line, or the program's name in brackets if it has none.
 pub(crate) fn words(pid: Pid) -> Vec<String> {
     let bytes = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     let text = String::from_utf8_lossy(bytes.strip_suffix(b"\0").unwrap_or(&bytes)).into_owned();
@@ -256,12 +266,12 @@ pub(crate) fn words(pid: Pid) -> Vec<String> {
     }
 }
 
-/// The program's name in brackets.
+/// Returns the program's name in brackets.
 pub(crate) fn name(pid: Pid) -> Option<String> {
     text(pid, "comm", |name| Some(format!("[{}]", String::from_utf8_lossy(name).trim_end())))
 }
 
-/// The children of a process that are alive or not yet reaped, all of its threads' together.
+/// Returns the children of all threads of a process, including those not yet reaped.
 pub(crate) fn children(pid: Pid) -> Vec<Pid> {
     let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
     let lists =
@@ -271,7 +281,7 @@ pub(crate) fn children(pid: Pid) -> Vec<Pid> {
         .collect()
 }
 
-/// All that descend from `pid`, without it.
+/// Returns all descendants of `pid`, without `pid` itself.
 pub(crate) fn descendants(pid: Pid) -> Vec<Pid> {
     let mut found = children(pid);
     let mut next = 0;
@@ -282,22 +292,22 @@ pub(crate) fn descendants(pid: Pid) -> Vec<Pid> {
     found
 }
 
-/// The process that a thread belongs to.
+/// Returns the process of a thread.
 pub(crate) fn process_of(thread: Pid) -> Option<Pid> {
     status(thread, "Tgid:")
 }
 
-/// The thread that traces another, if one does.
+/// Returns the thread that traces another one.
 pub(crate) fn tracer_of(thread: Pid) -> Option<Pid> {
     status(thread, "TracerPid:").filter(|tracer| *tracer != 0)
 }
 
-/// The user whose rights a process has.
+/// Returns the user id of a process.
 pub(crate) fn user_of(pid: Pid) -> Option<Pid> {
     status(pid, "Uid:")
 }
 
-/// The first number of a line in `/proc/PID/status`.
+/// Returns the first number of a line in `/proc/PID/status`.
 fn status(pid: Pid, name: &str) -> Option<Pid> {
     text(pid, "status", |text| {
         let line = after_name(text)?.lines().find_map(|line| line.strip_prefix(name))?;
@@ -305,7 +315,7 @@ fn status(pid: Pid, name: &str) -> Option<Pid> {
     })
 }
 
-/// All threads of a process.
+/// Returns all threads of a process.
 pub(crate) fn threads(pid: Pid) -> Vec<Pid> {
     let all = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     all.filter_map(|thread| thread.file_name().to_str()?.parse().ok()).collect()
@@ -316,7 +326,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_may_hold_anything() {
+    fn a_command_may_contain_any_character() {
         let mut text =
             "7 (a) b (c) S 3 7 7 0 -1 4194304 100 0 0 0 250 50 0 0 20 0 4 0 100 8192 2 ".to_owned();
         text += "18446744073709551615 1 1 0 0 0 0 0 0 0 0 0 0 17 1 0 0 30 0 0 0 0 0 0 0 0 0 0\n";
@@ -333,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_is_no_text_hides_nothing() {
+    fn a_name_that_is_not_utf8_hides_no_field() {
         let status =
             b"Name:\ta\xff\nUmask:\t0022\nVmPeak:\t   8 kB\nVmHWM:\t   4 kB\nVmSwap:\t   0 kB\n";
         let memory = parse_memory(status).expect("a status");
@@ -344,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn this_process_is_as_it_says() {
+    fn the_values_of_this_process_are_plausible() {
         let own = std::process::id() as Pid;
         let stat = stat(own).expect("it runs");
         assert_eq!(stat.parent, std::os::unix::process::parent_id() as Pid);
@@ -357,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn cancelled_writes_were_none() {
+    fn cancelled_writes_are_not_counted() {
         let text = "rchar: 9\nwchar: 8\nsyscr: 1\nsyscw: 1\nread_bytes: 7\nwrite_bytes: 6\ncancelled_write_bytes: 10\n";
         let io = parse_io(text).expect("counts");
         assert_eq!((io.read_bytes, io.written_bytes), (9, 8));

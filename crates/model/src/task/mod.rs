@@ -1,8 +1,8 @@
-//! One monitored task: what was measured of it, how, and how well.
+//! A monitored task: its measurements, their methods and their accuracy.
 //!
-//! Read in this order: a [`Resource`] is one field of a report and one name in a limit; a [`Reading`]
-//! is its value with the method that it was measured by; [`Limits`] are what a task may use at most;
-//! a [`Summary`] is the whole report.
+//! Read in this order: a [`Resource`] is a field of a report and a name in a limit; a [`Reading`]
+//! is its value with the method of measurement; [`Limits`] bound the usage of a task; a [`Summary`]
+//! is the whole report.
 
 mod resource;
 mod limits;

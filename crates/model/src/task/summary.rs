@@ -1,4 +1,4 @@
-//! The report of one task: `summary.json`.
+//! The report of a task: `summary.json`.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,51 +7,51 @@ use serde::{Deserialize, Serialize};
 
 use super::limits::{Limit, amount};
 
-/// The version of the report's format: raised when a field changes its meaning or goes.
+/// The version of the report's format, raised when a field changes its meaning or is removed.
 pub const SUMMARY_VERSION: u32 = 1;
 
-/// The report of one task.
+/// The report of a task.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
     /// [`SUMMARY_VERSION`].
     pub version: u32,
-    /// What ran.
+    /// Identity of the task.
     pub task: Identity,
-    /// Where it ran.
+    /// The machine that the task ran on.
     pub host: Host,
-    /// When it started, in seconds of UNIX time.
+    /// Start time, in seconds of UNIX time.
     pub start_seconds: f64,
-    /// When its first process ended, in seconds of UNIX time.
+    /// Exit time of its first process, in seconds of UNIX time.
     pub end_seconds: f64,
-    /// How it ended.
+    /// The end of the task.
     pub ended: Ended,
-    /// The limits that were set; empty if none was.
+    /// The limits that were set; empty if there were none.
     #[serde(default)]
     pub limits_set: Vec<LimitSet>,
     /// The level of measurement: 1, 2 or 3.
     pub level: u8,
-    /// Each resource by its name.
+    /// All resources by name.
     pub resources: BTreeMap<String, Reading>,
-    /// What could have measured, and what did.
+    /// All mechanisms, used or not.
     pub mechanisms: Vec<MechanismUse>,
-    /// What the monitor itself took.
+    /// The usage of the monitor itself.
     pub overhead: Overhead,
-    /// What makes the measurement say less than it seems to; empty if nothing does.
+    /// Conditions that reduce the accuracy of the measurement; empty if there were none.
     pub disturbed: Vec<String>,
-    /// What stood out, most important first.
+    /// The findings, most important first.
     pub findings: Vec<Finding>,
-    /// Its processes in the order of their start, those that used most if there are too many.
+    /// The processes by start time; if there are too many, those with the greatest usage.
     pub processes: Vec<Process>,
-    /// Processes that are not in that list.
+    /// Number of processes that are not in that list.
     pub processes_left_out: u64,
-    /// Monitors that ran inside of it, in the order of their start; what they measured is in its
-    /// resources already.
+    /// Monitors that ran inside the task, by start time. The resources of the task include their
+    /// measurements.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub nested: Vec<Nested>,
-    /// Monitors that are not in that list.
+    /// Number of monitors that are not in that list.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub nested_left_out: u64,
-    /// Its ranks, if this is the report of a parallel job, joined from theirs.
+    /// The ranks, if this is the joined report of a parallel job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub job: Option<Job>,
 }
@@ -60,152 +60,154 @@ fn is_zero(count: &u64) -> bool {
     *count == 0
 }
 
-/// A monitor inside a task, and shortly what it measured.
+/// A monitor inside a task, with a summary of its measurements.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Nested {
-    /// Its process id.
+    /// The process id of the monitor.
     pub pid: i32,
-    /// That of the monitor that it ran directly inside of.
+    /// The process id of the monitor in whose task it ran directly.
     pub inside_of: Option<i32>,
     /// The class of its task.
     pub class: String,
-    /// The command of its task, cut if it is long.
+    /// The command of its task, truncated.
     pub command: String,
     /// Its level of measurement.
     pub level: u8,
-    /// When its task started, in seconds of UNIX time.
+    /// Start time of its task, in seconds of UNIX time.
     pub start_seconds: f64,
-    /// When that ended; `null` if it never told.
+    /// End time of its task; `null` if the monitor did not report it.
     pub end_seconds: Option<f64>,
-    /// How that ended; `unknown` if it never told: it was killed, or runs on.
+    /// The end of its task; `unknown` if the monitor did not report it, because it was killed or is
+    /// still running.
     pub exit_type: ExitType,
-    /// What that returned, if it returned.
+    /// The exit status of its task, if it exited normally.
     pub status: Option<i32>,
-    /// The signal that ended it, if one did.
+    /// The signal that ended its task, if any.
     pub signal: Option<i32>,
-    /// The main ones that it knew.
+    /// The main resources that it measured.
     pub resources: BTreeMap<String, Reading>,
 }
 
 /// A parallel job.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Job {
-    /// What the launcher calls it; empty if it does not.
+    /// The id that the launcher gives the job; empty if it gives none.
     pub id: String,
-    /// Who says so: `slurm`, `openmpi`, `pmi`.
+    /// The launcher: `slurm`, `openmpi`, `pmi`.
     pub launcher: String,
-    /// How many ranks there are.
+    /// Number of ranks.
     pub ranks_total: u32,
-    /// Those that have a report, in the order of their numbers.
+    /// The ranks with a report, by number.
     pub ranks: Vec<RankUse>,
-    /// Ranks with a report that are not in that list.
+    /// Number of ranks with a report that are not in that list.
     pub ranks_left_out: u64,
-    /// Numbers of ranks without a report: they run on, or nobody wrote one.
+    /// Numbers of ranks without a report: they are still running, or no report was written.
     pub missing: Vec<u32>,
-    /// How many those are, also where not all are named.
+    /// Number of all ranks without a report, including those not named.
     pub missing_total: u64,
 }
 
-/// What one rank of a job used, shortly: all of it is in its own report.
+/// A summary of one rank's usage; its own report has the details.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RankUse {
-    /// Its number, from 0 on.
+    /// The number of the rank, from 0 on.
     pub rank: u32,
-    /// The node that it ran on.
+    /// The node of the rank.
     pub node: String,
-    /// How it ended.
+    /// The end of the rank.
     pub exit_type: ExitType,
-    /// What it returned, if it returned.
+    /// The exit status, if it exited normally.
     pub status: Option<i32>,
-    /// The signal that ended it, if one did.
+    /// The signal that ended it, if any.
     pub signal: Option<i32>,
-    /// When it started, in seconds of UNIX time.
+    /// Start time, in seconds of UNIX time.
     pub start_seconds: f64,
-    /// As in its report; `null` if it is unknown there.
+    /// The value in the report of the rank; `null` if it is unknown there.
     pub wall_seconds: Option<f64>,
-    /// Likewise.
+    /// The value in the report of the rank; `null` if it is unknown there.
     pub cpu_seconds: Option<f64>,
-    /// Likewise.
+    /// The value in the report of the rank; `null` if it is unknown there.
     pub resident_bytes_max: Option<f64>,
-    /// Likewise.
+    /// The value in the report of the rank; `null` if it is unknown there.
     pub read_bytes: Option<f64>,
-    /// Likewise.
+    /// The value in the report of the rank; `null` if it is unknown there.
     pub written_bytes: Option<f64>,
 }
 
-/// What ran.
+/// Identity of a task.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Identity {
-    /// Tasks that are alike have one class: given, or the name of the program.
+    /// The class, which groups similar tasks: given by the user, or the name of the program.
     pub class: String,
     /// The command and its arguments.
     pub command: Vec<String>,
-    /// The folder in which it was started.
+    /// The working directory at the start.
     pub folder: String,
-    /// The tool that measured it: `skopos` and its version, or the one that it was imported from.
+    /// The tool that measured the task: `skopos` with its version, or the tool of an imported
+    /// report.
     pub monitor: String,
-    /// Its place in a parallel job.
+    /// The rank in a parallel job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rank: Option<Rank>,
-    /// It was running before its monitor: all that adds up is since then.
+    /// Set if the task was running before the monitor: sums count from then on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attached: Option<Attached>,
 }
 
-/// A task that was running before its monitor.
+/// An attached task, which was running before the monitor.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Attached {
-    /// The process that was named.
+    /// The process that was attached to.
     pub pid: i32,
-    /// How long it had run by then, in seconds; `null` if that is unknown.
+    /// Time that it had run before the attach, in seconds; `null` if that is unknown.
     pub after_seconds: Option<f64>,
 }
 
-/// `process 4711, which had run for 2 h 05 m: what adds up is since then`.
+/// Formats as `process 4711, which had run for 2 h 05 m: sums count from then on`.
 impl fmt::Display for Attached {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "process {}", self.pid)?;
         if let Some(seconds) = self.after_seconds {
             write!(f, ", which had run for {}", amount(seconds, "seconds"))?;
         }
-        f.write_str(": what adds up is since then")
+        f.write_str(": sums count from then on")
     }
 }
 
 /// The place of a task in a parallel job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rank {
-    /// What the launcher calls the job.
+    /// The id that the launcher gives the job.
     pub job: String,
-    /// This task's number in it, from 0 on.
+    /// The number of this rank, from 0 on.
     pub rank: u32,
-    /// How many there are.
+    /// Number of ranks.
     pub size: u32,
-    /// Who says so: `slurm`, `openmpi`, `pmi`.
+    /// The launcher: `slurm`, `openmpi`, `pmi`.
     pub launcher: String,
 }
 
-/// Where it ran.
+/// A machine.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Host {
     /// The node's name.
     pub node: String,
     /// The kernel's release.
     pub kernel: String,
-    /// Cores that the task could use.
+    /// Number of cores that the task could use.
     pub cores: u32,
-    /// Memory of the machine.
+    /// Memory of the machine, in bytes.
     pub memory_bytes: u64,
 }
 
 /// A limit that was set.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LimitSet {
-    /// The resource's name.
+    /// The name of the resource.
     pub name: String,
-    /// The most that was allowed, in the unit.
+    /// The greatest value that was allowed, in the unit.
     pub most: f64,
-    /// The resource's unit.
+    /// The unit of the resource.
     pub unit: String,
 }
 
@@ -216,72 +218,71 @@ impl From<Limit> for LimitSet {
     }
 }
 
-/// How a task ended.
+/// The end of a task.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Ended {
-    /// Of its own, by a signal, or for a limit.
+    /// The kind of the end.
     pub exit_type: ExitType,
-    /// What its first process returned, if it returned.
+    /// The exit status of the first process, if it exited normally.
     pub status: Option<i32>,
-    /// The signal that ended its first process, if one did.
+    /// The signal that ended the first process, if any.
     pub signal: Option<i32>,
-    /// Each limit that was exceeded: `memory: 5.1 GiB > 4 GiB`.
+    /// The exceeded limits: `memory: 5.1 GiB > 4 GiB`.
     pub limits: Vec<String>,
-    /// The process that used most of what was exceeded.
+    /// The process that used most of the exceeded resource.
     pub guilty: Option<String>,
 }
 
-/// How a task ended.
+/// The kind of a task's end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ExitType {
-    /// It returned, with zero or not.
+    /// The task exited normally, with any status.
     Normal,
-    /// A signal that it did not catch.
+    /// A signal ended the task.
     Signal,
-    /// It was ended because it exceeded a limit.
+    /// The monitor ended the task because it exceeded a limit.
     Limit,
-    /// It runs on: the monitor was told to let go of it.
+    /// The task is still running: the monitor detached from it.
     Running,
-    /// It has ended, and nobody told how.
+    /// The task has ended with an unknown status.
     Unknown,
 }
 
-/// What was measured of one resource.
+/// The measured value of one resource.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Reading {
     /// The value in the resource's unit; `null` if it is unknown.
     pub value: Option<f64>,
-    /// The unit.
+    /// The unit of the resource.
     pub unit: String,
     /// The mechanism that measured it; empty if it is unknown.
     pub method: String,
-    /// What of the task it covers.
+    /// The part of the task that the value covers.
     pub completeness: Completeness,
-    /// How far off it may be at most, in the unit; `null` if nothing bounds it.
+    /// The error bound, in the unit; `null` if there is none.
     pub error_bound: Option<f64>,
-    /// Why it is unknown, or what is not in it.
+    /// The reason why it is unknown, or a note on what is missing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
 
-/// What of the task a reading covers.
+/// The part of the task that a reading covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Completeness {
-    /// Nothing: it is unknown.
+    /// Nothing: the value is unknown.
     None,
-    /// What was seen when it was looked: peaks between two looks are missing, and so are processes
-    /// that lived between two.
+    /// Samples: peaks between two samples are missing, and so are processes that lived between two.
     Sampled,
-    /// At least this much: something is known to be missing.
+    /// A lower bound: something is known to be missing.
     AtLeast,
-    /// All of it.
+    /// The whole task.
     All,
 }
 
 impl Reading {
-    /// A resource of which nothing is known, and why.
+    /// Returns the reading of an unknown resource.
     pub fn unknown(unit: &str, reason: impl Into<String>) -> Self {
         Self {
             value: None,
@@ -294,60 +295,60 @@ impl Reading {
     }
 }
 
-/// A mechanism, and whether it was used.
+/// A mechanism that was used or not.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MechanismUse {
-    /// Its name, as in the readings' `method`.
+    /// The name, as in the field `method` of readings.
     pub name: String,
-    /// True if it measured.
+    /// True if it was used.
     pub used: bool,
-    /// Why it did not, or what it was there for.
+    /// Its purpose, or the reason why it was not used.
     pub why: String,
 }
 
-/// What the monitor itself took while the task ran.
+/// The usage of the monitor itself while the task ran.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Overhead {
-    /// Its processor time.
+    /// Processor time, in seconds.
     pub cpu_seconds: f64,
-    /// Its resident memory at its largest.
+    /// Peak of the resident memory, in bytes.
     pub resident_bytes_max: u64,
-    /// How often it stopped a process of the task to look at it.
+    /// Number of times that it stopped a process of the task.
     pub stops: u64,
 }
 
-/// Something that stood out.
+/// A condition that stands out.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Finding {
-    /// What it is.
+    /// The condition.
     pub what: String,
-    /// What one could do.
+    /// Advice.
     pub advice: String,
 }
 
-/// One process of the task.
+/// A process of the task.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Process {
-    /// Its process id.
+    /// The process id.
     pub pid: i32,
-    /// That of the process that started it.
+    /// The process id of its parent.
     pub parent: i32,
-    /// Its command line, cut if it is long; the name of the program if it is not known.
+    /// The command line, truncated; the name of the program if it is unknown.
     pub command: String,
-    /// When it was first seen, in seconds since the task started.
+    /// Time at which it was first seen, in seconds since the start of the task.
     pub start_seconds: f64,
-    /// When it ended; `null` if it outlived the monitor's look.
+    /// Exit time; `null` if it outlived the measurement.
     pub end_seconds: Option<f64>,
-    /// What it returned, if it returned.
+    /// The exit status, if it exited normally.
     pub status: Option<i32>,
-    /// The signal that ended it, if one did.
+    /// The signal that ended it, if any.
     pub signal: Option<i32>,
-    /// Processor time; `null` if it ended unseen.
+    /// Processor time, in seconds; `null` if its exit was missed.
     pub cpu_seconds: Option<f64>,
-    /// Its largest resident memory.
+    /// Peak of the resident memory, in bytes.
     pub resident_bytes_max: Option<u64>,
-    /// Bytes that it asked to read, and those of all children that it waited for.
+    /// Bytes read, including all children that it waited for.
     pub read_bytes: Option<u64>,
-    /// Bytes that it asked to write, and those of all children that it waited for.
+    /// Bytes written, including all children that it waited for.
     pub written_bytes: Option<u64>,
 }

@@ -1,102 +1,43 @@
-//! Kickstart of Pegasus: an invocation record a job, YAML since Pegasus 5, XML before.
+//! Kickstart of Pegasus: an invocation record for each job, in YAML since Pegasus 5, in XML before.
 //!
-//! How each number is taken:
-//! - Processor time, faults and switches are of `wait4`: of the first process and all that was waited
-//!   for. An orphan is in none of them.
-//! - `maxrss` is that of the largest single process, and the kernel lets a process inherit it: a small
-//!   one shows Kickstart's own. Where processes were traced (`-t`, `-z`), the largest `rsspeak` is taken.
-//! - Traced, it lists threads as processes. The last thread of a process to end says `finthreads: 1`,
-//!   so entries that say so are as many processes; where others are listed too, there may be more.
-//! - `rchar` and `wchar` of a process have in them those of all children that it waited for: the sum over
-//!   the list would count them again, so those of the first process are taken.
-//! - It rounds times to milliseconds and raises each to its least value.
+//! Origin and accuracy of the numbers:
+//! - Processor time, faults and switches come from `wait4`: they cover the first process and all
+//!   processes that were waited for, but no orphans.
+//! - `maxrss` is that of the largest single process, and processes inherit it: a small process
+//!   shows Kickstart's own. If processes were traced (`-t`, `-z`), the largest `rsspeak` is taken.
+//! - A traced record lists threads as processes. The last thread of a process has `finthreads: 1`,
+//!   so the number of such entries is that of processes; if there are other entries, there may be
+//!   more.
+//! - `rchar` and `wchar` of a process include those of all children that it waited for, so the
+//!   values of the first process are taken, and not the sum over the list.
+//! - Times are rounded to milliseconds, and each has a minimum.
 
 use std::collections::BTreeMap;
 
 use skopos_model::task::{Completeness, ExitType, Host, Identity, Process, Summary};
 
-use super::{ImportError, Imported, MAX_LISTED, Readings, base_name, ended, xml, yaml};
+use super::error::ImportError;
+use super::imported::{Imported, MAX_LISTED, Readings, base_name, ended};
+use super::record::{Record, number};
+use super::{xml, yaml};
 
-/// As a method, and in errors.
+/// The method of the values, and the name in errors.
 const NAME: &str = "kickstart";
 
-/// Times are written with three decimals; a shorter wall time than three of them is raised to that.
+/// Times have three decimals; a wall time below this is raised to it.
 const LEAST_WALL_SECONDS: f64 = 0.003;
 const STEP_SECONDS: f64 = 0.001;
 
-/// Blocks of `getrusage` are of this size, whatever the device's are.
+/// The block size of `getrusage`, independent of the device's.
 const BLOCK_BYTES: f64 = 512.0;
 
-const WAITED: &str = "of the first process and all that was waited for; orphans are missing";
+const WAITED: &str = "of the first process and all waited-for processes; excludes orphans";
 const LARGEST: &str = "of the largest single process";
 
-/// A record: its fields by their path, as in the YAML.
-#[derive(Debug, Default)]
-pub(super) struct Record {
-    fields: BTreeMap<String, String>,
-    arguments: Vec<String>,
-    processes: Vec<BTreeMap<String, String>>,
-    /// The last entry of `mainjob.procs` that a field belonged to.
-    process: String,
-}
-
-impl Record {
-    /// A field. The first of a name counts: what the job wrote comes later in the record.
-    pub(super) fn field(&mut self, path: String, value: String) {
-        if let Some(rest) = path.strip_prefix("mainjob.procs.") {
-            let Some((id, key)) = rest.split_once('.') else { return };
-            if self.process != id || self.processes.is_empty() {
-                id.clone_into(&mut self.process);
-                self.proc_begins();
-            }
-            self.process_field(key, value);
-        } else if let Some(key) = path.strip_prefix("mainjob.proc.") {
-            self.process_field(key, value);
-        } else if !path.starts_with("files.") && !path.starts_with("environment.") {
-            self.fields.entry(path).or_insert(value);
-        }
-    }
-
-    /// One of a list.
-    pub(super) fn item(&mut self, path: &str, value: String) {
-        if path == "mainjob.argument_vector" {
-            self.arguments.push(value);
-        }
-    }
-
-    /// What follows belongs to another process.
-    pub(super) fn proc_begins(&mut self) {
-        self.processes.push(BTreeMap::new());
-    }
-
-    fn process_field(&mut self, key: &str, value: String) {
-        if let Some(process) = self.processes.last_mut() {
-            process.entry(key.to_owned()).or_insert(value);
-        }
-    }
-
-    fn text(&self, path: &str) -> String {
-        self.fields.get(path).cloned().unwrap_or_default()
-    }
-
-    fn number(&self, path: &str) -> Option<f64> {
-        number(&self.fields, path)
-    }
-
-    /// True if something follows the job, so that its last value is not cut off.
-    fn is_whole(&self) -> bool {
-        self.fields.contains_key("cwd") || self.fields.contains_key("mainjob.end")
-    }
-}
-
-fn number(fields: &BTreeMap<String, String>, path: &str) -> Option<f64> {
-    fields.get(path)?.parse().ok().filter(|v: &f64| v.is_finite() && *v >= 0.0)
-}
-
-/// Reads the records of a file, YAML or XML.
+/// Reads the records of a file, in YAML or XML.
 ///
 /// # Errors
-/// There is none in it, or one that is cut off or lacks its start or duration.
+/// The file contains no record, or one that is cut off or lacks its start or duration.
 pub fn import(text: &str) -> Result<Vec<Summary>, ImportError> {
     let is_xml = text.contains("<invocation");
     let records = if is_xml { xml::records(text) } else { yaml::records(text) };
@@ -136,22 +77,19 @@ fn summary(record: &Record, report: usize) -> Result<Summary, ImportError> {
         },
         start_seconds: start,
         end_seconds: start + wall,
-        ended: how(record).ok_or(missing("mainjob.status"))?,
+        ended: task_end(record).ok_or(missing("mainjob.status"))?,
         readings: readings(record, wall),
-        tool: (
-            NAME,
-            "imported from its record, which does not tell what it took of the task's time",
-        ),
+        tool: (NAME, "imported from its record, which does not include its own overhead"),
     };
     let mut summary = imported.summary("Kickstart does not measure it");
     if let Some(failure) = record.fields.get("mainjob.status.failure_error") {
-        summary.disturbed.push(format!("it was not started: error {failure}"));
+        summary.disturbed.push(format!("the job was not started: error {failure}"));
     }
-    list(&mut summary, record, start);
+    list_processes(&mut summary, record, start);
     Ok(summary)
 }
 
-fn how(record: &Record) -> Option<skopos_model::task::Ended> {
+fn task_end(record: &Record) -> Option<skopos_model::task::Ended> {
     let whole = |path: &str| record.text(path).parse::<i32>().ok();
     if let Some(signal) = whole("mainjob.status.signalled_signal") {
         return Some(ended(ExitType::Signal, None, Some(signal)));
@@ -159,7 +97,7 @@ fn how(record: &Record) -> Option<skopos_model::task::Ended> {
     if let Some(status) = whole("mainjob.status.regular_exitcode") {
         return Some(ended(ExitType::Normal, Some(status), None));
     }
-    // What was not started has neither, and a raw status below zero.
+    // A job that was not started has neither, and a negative raw status.
     whole("mainjob.status.raw").filter(|raw| *raw < 0).map(|_| ended(ExitType::Normal, None, None))
 }
 
@@ -188,16 +126,16 @@ fn readings(record: &Record, wall: f64) -> Readings {
         readings.put(name, value, least, None, WAITED);
     }
     let kib = |value: Option<f64>| value.map(|kib| kib * 1024.0);
-    let inherited = "of the largest single process; of a small one it may be Kickstart's own";
+    let inherited = "of the largest single process; for a small one, possibly Kickstart's own";
     readings.put("resident_bytes_max", kib(usage("maxrss")), least, None, inherited);
     traced(&mut readings, record);
     readings
 }
 
-/// What is known where it traced processes.
+/// Adds the values that are known only if processes were traced.
 fn traced(readings: &mut Readings, record: &Record) {
     let all = &record.processes;
-    let untraced = "Kickstart lists processes where it is told to trace them: -t or -z";
+    let untraced = "Kickstart lists processes only if it traces them: -t or -z";
     if all.is_empty() {
         for name in
             ["processes_max", "processes_total", "virtual_bytes_max", "read_bytes", "written_bytes"]
@@ -212,18 +150,18 @@ fn traced(readings: &mut Readings, record: &Record) {
     for (key, name) in [("rsspeak", "resident_bytes_max"), ("vmpeak", "virtual_bytes_max")] {
         readings.put(name, greatest(key).map(|kib| kib * 1024.0), least, None, LARGEST);
     }
-    let sure = all.iter().filter(|p| is_process(p)).count();
-    let is_all = sure == all.len();
+    let certain = all.iter().filter(|p| is_process(p)).count();
+    let is_all = certain == all.len();
     let (covers, reason) = if is_all {
         (Completeness::All, String::new())
     } else {
-        (least, format!("it lists threads as processes: {} entries", all.len()))
+        (least, format!("threads are listed as processes: {} entries", all.len()))
     };
     let bound = is_all.then_some(0.0);
-    readings.put("processes_total", Some(sure as f64), covers, bound, &reason);
+    readings.put("processes_total", Some(certain as f64), covers, bound, &reason);
     let pid = record.text("mainjob.pid");
     let Some(first) = all.iter().find(|p| p.get("pid") == Some(&pid)) else { return };
-    let is_alone = is_all && sure == 1;
+    let is_alone = is_all && certain == 1;
     for (key, name) in [("rchar", "read_bytes"), ("wchar", "written_bytes")] {
         let covers = if is_alone { Completeness::All } else { least };
         let reason = if is_alone { "" } else { WAITED };
@@ -231,23 +169,26 @@ fn traced(readings: &mut Readings, record: &Record) {
     }
 }
 
-/// True for an entry that is a process for sure: the last of its threads.
+/// True for an entry that certainly is a process: its last thread.
 fn is_process(entry: &BTreeMap<String, String>) -> bool {
     number(entry, "finthreads") == Some(1.0)
 }
 
-fn list(summary: &mut Summary, record: &Record, start: f64) {
-    let sure: Vec<_> = record.processes.iter().filter(|p| is_process(p)).collect();
-    let threads = record.processes.len() - sure.len();
+fn list_processes(summary: &mut Summary, record: &Record, start: f64) {
+    let certain: Vec<_> = record.processes.iter().filter(|p| is_process(p)).collect();
+    let threads = record.processes.len() - certain.len();
     if threads > 0 {
         summary.disturbed.push(format!(
-            "Kickstart lists threads as processes: {threads} entries may be threads, and are left out"
+            "threads are listed as processes: {threads} entries may be threads, and are left out"
         ));
     }
-    let mut listed: Vec<Process> =
-        sure.iter().take(MAX_LISTED).filter_map(|entry| process(entry, &sure, start)).collect();
+    let mut listed: Vec<Process> = certain
+        .iter()
+        .take(MAX_LISTED)
+        .filter_map(|entry| process(entry, &certain, start))
+        .collect();
     listed.sort_by(|a, b| a.start_seconds.total_cmp(&b.start_seconds).then(a.pid.cmp(&b.pid)));
-    summary.processes_left_out = (sure.len() - listed.len()) as u64;
+    summary.processes_left_out = (certain.len() - listed.len()) as u64;
     summary.processes = listed;
 }
 
@@ -259,7 +200,7 @@ fn process(
     let id = |key: &str| entry.get(key)?.parse::<i32>().ok();
     let since = |key: &str| number(entry, key).filter(|t| *t > 0.0).map(|time| time - start);
     let is_parent = all.iter().any(|other| other.get("ppid") == entry.get("pid"));
-    // Of a parent, the bytes of its children are in it.
+    // The bytes of a parent include those of its children.
     let bytes = |key: &str| number(entry, key).filter(|_| !is_parent).map(|bytes| bytes as u64);
     Some(Process {
         pid: id("pid")?,
@@ -276,7 +217,7 @@ fn process(
     })
 }
 
-/// `2025-03-12T12:39:36.752-07:00` in seconds of UNIX time.
+/// Parses `2025-03-12T12:39:36.752-07:00` as seconds of UNIX time.
 fn seconds(text: &str) -> Option<f64> {
     let (date, time) = text.split_once('T')?;
     let at = time.find(['Z', '+', '-'])?;
@@ -293,7 +234,7 @@ fn seconds(text: &str) -> Option<f64> {
     Some(days(year, month, day) * 86_400.0 + of_day - zone_seconds(zone)?)
 }
 
-/// Days since 1970: H. Hinnant, "chrono-compatible low-level date algorithms".
+/// Returns the days since 1970: H. Hinnant, "chrono-compatible low-level date algorithms".
 fn days(year: u32, month: u32, day: u32) -> f64 {
     let year = if month <= 2 { year - 1 } else { year };
     let (era, of_era) = (year / 400, year % 400);
@@ -302,7 +243,7 @@ fn days(year: u32, month: u32, day: u32) -> f64 {
     f64::from(era) * 146_097.0 + f64::from(of_era) - 719_468.0
 }
 
-/// `Z`, `-07:00` or `+0200`: what the clock is ahead of UTC.
+/// Parses `Z`, `-07:00` or `+0200` as the seconds by which the zone is ahead of UTC.
 fn zone_seconds(zone: &str) -> Option<f64> {
     let sign = match zone.chars().next()? {
         'Z' => return Some(0.0),

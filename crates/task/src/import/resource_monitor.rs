@@ -1,44 +1,45 @@
-//! `resource_monitor` of the Cooperative Computing Tools: JSON, an object a run, quantities as
-//! `[value, "unit"]`.
+//! `resource_monitor` of the Cooperative Computing Tools: a JSON object for each run, with
+//! quantities as `[value, "unit"]`.
 //!
-//! Seen of version 8.0, and said at the numbers: it looks now and then, so that what grows and goes
-//! between two looks is missing (200 MB held for two seconds were 8 MB); its wall time ends when it
-//! notices the end (2.7 to 3.1 s of 2.0 s); its MB is 1,048,576 bytes, cut off to whole ones; processes
-//! at one time are those that lived since its last look (40 of 7), so that their number stays unknown;
-//! GPUs are written as 0 where nobody looked.
+//! Observations of version 8.0, which the readings mention: it samples, so short peaks are missing
+//! (200 MB held for two seconds were reported as 8 MB); its wall time ends when it notices the exit
+//! (2.7 to 3.1 s instead of 2.0 s); its MB is 1,048,576 bytes, rounded down; its concurrent
+//! processes are all that lived since its last sample (40 instead of 7), so their number stays
+//! unknown; GPUs are reported as 0 if none were looked for.
 
 use serde_json::Value;
 use skopos_model::task::{
     Completeness, Crossing, ExitType, Host, Identity, Limit, LimitSet, Summary, resource,
 };
 
-use super::{ImportError, Imported, Readings, base_name, ended};
+use super::error::ImportError;
+use super::imported::{Imported, Readings, base_name, ended};
 
-/// As a method, and in errors.
+/// The method of the values, and the name in errors.
 const NAME: &str = "resource_monitor";
 
-/// What it adds to the number of a signal.
+/// The offset that it adds to the number of a signal.
 const SIGNALLED: i64 = 128;
 
-/// Why a value is less than it may have been.
-const LOOKS: &str = "seen when it looked; what came and went between two looks is missing";
-const LOOKS_MIB: &str =
-    "seen when it looked, cut off to whole MiB; what came and went between two looks is missing";
+/// The notes on sampled values.
+const SAMPLED: &str = "sampled by the tool; excludes what came and went between two samples";
+const SAMPLED_MIB: &str =
+    "sampled by the tool, rounded down to whole MiB; excludes what came and went between samples";
 
-/// Its name, ours, and what is to be said.
+/// Its names, ours, and the note.
 const MEASURES: [(&str, &str, &str); 9] = [
-    ("cpu_time", "cpu_seconds", LOOKS),
-    ("cores_avg", "cores", LOOKS),
-    ("memory", "resident_bytes_max", LOOKS_MIB),
-    ("virtual_memory", "virtual_bytes_max", LOOKS_MIB),
-    ("swap_memory", "swap_bytes_max", LOOKS_MIB),
-    ("bytes_read", "read_bytes", LOOKS_MIB),
-    ("bytes_written", "written_bytes", LOOKS_MIB),
-    ("total_files", "files", LOOKS),
-    ("disk", "footprint_bytes", LOOKS_MIB),
+    ("cpu_time", "cpu_seconds", SAMPLED),
+    ("cores_avg", "cores", SAMPLED),
+    ("memory", "resident_bytes_max", SAMPLED_MIB),
+    ("virtual_memory", "virtual_bytes_max", SAMPLED_MIB),
+    ("swap_memory", "swap_bytes_max", SAMPLED_MIB),
+    ("bytes_read", "read_bytes", SAMPLED_MIB),
+    ("bytes_written", "written_bytes", SAMPLED_MIB),
+    ("total_files", "files", SAMPLED),
+    ("disk", "footprint_bytes", SAMPLED_MIB),
 ];
 
-/// Its names of what a limit may be on, and ours.
+/// Its names of limited resources, and ours.
 const LIMITS: [(&str, &str); 4] = [
     ("wall_time", "wall_seconds"),
     ("max_concurrent_processes", "processes_max"),
@@ -46,10 +47,10 @@ const LIMITS: [(&str, &str); 4] = [
     ("total_processes", "processes_total"),
 ];
 
-/// Reads summaries: one, several one after the other, or an array.
+/// Reads summaries: a single one, several in sequence, or an array.
 ///
 /// # Errors
-/// It is no JSON, has no summary in it, or one that lacks its start or end.
+/// The text is not JSON, contains no summary, or contains one that lacks its start or end.
 pub fn import(text: &str) -> Result<Vec<Summary>, ImportError> {
     let mut all = Vec::new();
     for document in serde_json::Deserializer::from_str(text).into_iter::<Value>() {
@@ -88,7 +89,7 @@ fn summary(json: &Value, report: usize) -> Result<Summary, ImportError> {
         end_seconds,
         ended: ended(exit_type, status, signal),
         readings: readings(json),
-        tool: (NAME, "imported from its summary, which does not tell what it took itself"),
+        tool: (NAME, "imported from its summary, which does not include its own overhead"),
     };
     let mut summary = imported.summary("resource_monitor does not measure it");
     limits(&mut summary, json);
@@ -100,7 +101,7 @@ fn readings(json: &Value) -> Readings {
     let of = |theirs: &str, ours: &str| {
         quantity(json.get(theirs), resource(ours).map_or("", |r| r.unit))
     };
-    let wall = "until it noticed the end, which may be seconds later";
+    let wall = "until the tool noticed the exit, which may be seconds later";
     readings.put("wall_seconds", of("wall_time", "wall_seconds"), Completeness::All, None, wall);
     for (theirs, ours, reason) in MEASURES {
         readings.put(ours, of(theirs, ours), Completeness::Sampled, None, reason);
@@ -108,23 +109,26 @@ fn readings(json: &Value) -> Readings {
     let is_static = json.get("executable_type").and_then(Value::as_str) == Some("static");
     for (theirs, ours) in [("bytes_received", "received_bytes"), ("bytes_sent", "sent_bytes")] {
         if is_static {
-            readings.unknown(ours, "it counts sockets by preloading, and the program is static");
+            readings
+                .unknown(ours, "the tool counts sockets by preloading, and the program is static");
         } else {
-            let reason = "counted in programs that a library can be preloaded into, in whole MiB";
+            let reason = "counted in programs that can preload a library, in whole MiB";
             readings.put(ours, of(theirs, ours), Completeness::AtLeast, None, reason);
         }
     }
     let total = of("total_processes", "processes_total");
-    readings.put("processes_total", total, Completeness::AtLeast, None, LOOKS);
-    let said = of("max_concurrent_processes", "processes_max").map(|n| n.to_string());
-    let said = said.unwrap_or("nothing".to_owned());
-    let why = format!("it says {said}, and counts those that ended since it looked last");
+    readings.put("processes_total", total, Completeness::AtLeast, None, SAMPLED);
+    let reported = of("max_concurrent_processes", "processes_max").map(|n| n.to_string());
+    let reported = reported.unwrap_or("nothing".to_owned());
+    let why = format!(
+        "the tool reports {reported}, including processes that exited since its last sample"
+    );
     readings.unknown("processes_max", &why);
     for ours in ["voluntary_switches", "involuntary_switches"] {
         let both = of("context_switches", ours).map_or("nothing".to_owned(), |n| n.to_string());
-        readings.unknown(ours, &format!("it gives the sum of both kinds: {both}"));
+        readings.unknown(ours, &format!("the tool reports the sum of both kinds: {both}"));
     }
-    readings.unknown("gpus", "it writes 0 where nobody looked");
+    readings.unknown("gpus", "the tool reports 0 if it did not look for GPUs");
     readings
 }
 
@@ -132,9 +136,9 @@ fn exit(json: &Value, report: usize) -> Result<(ExitType, Option<i32>, Option<i3
     let number = |name: &str| json.get(name).and_then(Value::as_i64);
     let small = |n: i64| i32::try_from(n).ok();
     let status = number("exit_status");
-    // A task that it ended has the status of a shell: 128 and the signal.
-    let told = status.filter(|s| *s > SIGNALLED).and_then(|s| small(s - SIGNALLED));
-    let signal = number("signal").and_then(small).or(told);
+    // A task that the tool ended has the status of a shell: 128 plus the signal.
+    let from_status = status.filter(|s| *s > SIGNALLED).and_then(|s| small(s - SIGNALLED));
+    let signal = number("signal").and_then(small).or(from_status);
     match json.get("exit_type").and_then(Value::as_str) {
         Some("normal") => Ok((ExitType::Normal, status.and_then(small), None)),
         Some("signal") => Ok((ExitType::Signal, None, signal)),
@@ -146,7 +150,7 @@ fn exit(json: &Value, report: usize) -> Result<(ExitType, Option<i32>, Option<i3
     }
 }
 
-/// It tells the limits that were exceeded, and no others.
+/// Adds the exceeded limits; the tool reports no others.
 fn limits(summary: &mut Summary, json: &Value) {
     let Some(exceeded) = json.get("limits_exceeded").and_then(Value::as_object) else { return };
     for (theirs, limit) in exceeded {
@@ -160,13 +164,14 @@ fn limits(summary: &mut Summary, json: &Value) {
         let limit = Limit { resource, most };
         summary.limits_set.push(LimitSet::from(limit));
         let value = quantity(json.get(theirs), resource.unit);
-        let said = value.filter(|v| *v > most).map(|value| Crossing { limit, value }.to_string());
-        summary.ended.limits.push(said.unwrap_or_else(|| format!("{theirs}: above {limit}")));
+        let reported =
+            value.filter(|v| *v > most).map(|value| Crossing { limit, value }.to_string());
+        summary.ended.limits.push(reported.unwrap_or_else(|| format!("{theirs}: above {limit}")));
     }
 }
 
-/// `[value, "unit"]`, or a number in the unit that is wanted, in our base unit; `None` if it is of
-/// another kind, not finite or negative.
+/// Parses `[value, "unit"]`, or a number in the expected unit, and converts it to our base unit.
+/// Returns `None` if it has another unit, is not finite, or is negative.
 fn quantity(json: Option<&Value>, unit: &str) -> Option<f64> {
     let (value, theirs) = match json? {
         Value::Array(pair) => (pair.first()?.as_f64()?, pair.get(1)?.as_str()?),

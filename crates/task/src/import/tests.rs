@@ -1,3 +1,6 @@
+use skopos_model::SplitMix64;
+use skopos_model::task::{Completeness, ExitType, RESOURCES};
+
 use super::*;
 
 const SIGNAL: &str = include_str!("../../tests/data/import/resource_monitor-signal.json");
@@ -32,7 +35,7 @@ fn resource_monitor_as_it_writes() {
     assert_eq!(value(&category, "resident_bytes_max"), Some(8.0 * MIB));
     assert_eq!(value(&category, "written_bytes"), Some(20.0 * MIB));
     assert_eq!(category.resources["resident_bytes_max"].completeness, Completeness::Sampled);
-    // What it writes and what is not so.
+    // Values that the tool reports wrongly.
     for name in ["gpus", "processes_max", "voluntary_switches", "pss_bytes_max"] {
         assert_eq!(value(&category, name), None, "{name}");
         assert!(category.resources[name].reason.is_some(), "{name}");
@@ -83,13 +86,13 @@ fn kickstart_as_it_writes() {
 }
 
 #[test]
-fn traced_threads_are_no_processes_and_children_count_once() {
+fn traced_threads_are_not_processes_and_children_count_once() {
     let traced = one(TRACED);
     assert_eq!((traced.ended.exit_type, traced.ended.signal), (ExitType::Signal, Some(9)));
     let total = &traced.resources["processes_total"];
     assert_eq!((total.value, total.completeness), (Some(2.0), Completeness::AtLeast));
     assert_eq!(value(&traced, "resident_bytes_max"), Some(50_000.0 * 1024.0));
-    // 5,000 have the child's 4,000 in them.
+    // 5,000 include the child's 4,000.
     assert_eq!(value(&traced, "read_bytes"), Some(5000.0));
     let seen: Vec<_> =
         traced.processes.iter().map(|p| (p.pid, p.command.as_str(), p.read_bytes)).collect();
@@ -113,31 +116,20 @@ fn kickstart_of_old() {
 }
 
 #[test]
-fn what_is_no_report_is_refused() {
+fn a_text_without_a_report_is_refused() {
     for text in
         ["", "{", "[]", "{}", "- a: 1", "<a/>", "\u{0}", "<invocation", "- invocation: True"]
     {
         assert!(import(text).is_err(), "{text}");
     }
-    // Without an end it cannot be known that a number is whole.
+    // Without its end, a number may be cut off.
     let cut = PLAIN.find("usage").expect("a place");
     assert!(matches!(import(&PLAIN[..cut]), Err(ImportError::Truncated(1))));
     let cut = OLD.find("<status").expect("a place");
     assert!(matches!(import(&OLD[..cut]), Err(ImportError::Truncated(1))));
 }
 
-/// A number that differs from run to run, and the same ones in each.
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, end: usize) -> usize {
-        self.0 =
-            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) as usize % end.max(1)
-    }
-}
-
-/// Whatever it becomes, it is a report whose numbers are numbers and that has each resource.
+/// Checks that an import fails, or returns reports that have all resources and only finite numbers.
 fn check(text: &str) {
     let Ok(all) = import(text) else { return };
     for summary in all {
@@ -155,7 +147,7 @@ fn check(text: &str) {
 }
 
 #[test]
-fn cut_anywhere_it_does_not_panic() {
+fn a_text_cut_anywhere_does_not_panic() {
     for text in ALL {
         for (at, _) in text.char_indices() {
             check(&text[..at]);
@@ -164,7 +156,7 @@ fn cut_anywhere_it_does_not_panic() {
 }
 
 #[test]
-fn changed_anywhere_it_does_not_panic() {
+fn a_text_changed_anywhere_does_not_panic() {
     const PARTS: [&str; 22] = [
         "",
         "-",
@@ -189,27 +181,27 @@ fn changed_anywhere_it_does_not_panic() {
         "é",
         "\u{0}",
     ];
-    let mut dice = Dice(7);
+    let mut random = SplitMix64::new(7);
     for round in 0..4000 {
         let mut text = ALL[round % ALL.len()].to_owned();
-        for _ in 0..=dice.below(4) {
-            let mut begin = dice.below(text.len());
-            let mut end = (begin + dice.below(6)).min(text.len());
+        for _ in 0..=random.below(4) {
+            let mut begin = random.below(text.len());
+            let mut end = (begin + random.below(6)).min(text.len());
             while !text.is_char_boundary(begin) {
                 begin -= 1;
             }
             while !text.is_char_boundary(end) {
                 end += 1;
             }
-            text.replace_range(begin..end, PARTS[dice.below(PARTS.len())]);
+            text.replace_range(begin..end, PARTS[random.below(PARTS.len())]);
         }
         check(&text);
     }
 }
 
-/// What takes the square of its length would not come to an end here in any patience.
+/// An algorithm of quadratic time would not finish here.
 #[test]
-fn much_of_the_same_is_refused() {
+fn long_repetitive_texts_are_refused() {
     let deep: String = (0..3000).map(|n| format!("{}a:\n", " ".repeat(n))).collect();
     for text in [
         format!("- invocation: True\n{deep}"),

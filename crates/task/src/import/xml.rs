@@ -1,12 +1,12 @@
-//! Kickstart's XML of older versions: elements and attributes, which is all that is wanted of it. Names
-//! of fields are those of its YAML, so that both are understood at one place.
+//! The XML of older versions of Kickstart: only elements and attributes are parsed. Fields get the
+//! names of the YAML, so that both formats share the rest of the code.
 
-use super::kickstart::Record;
+use super::record::Record;
 
-/// Deeper elements than any that is wanted end the reading: a text of nothing but beginnings.
+/// The deepest nesting; needed elements are less deep. Bounds a text of nothing but opening tags.
 const MAX_DEPTH: usize = 64;
 
-/// The records of a text; one that does not end is not whole, and says so by lacking its last field.
+/// Parses the records of a text. A record that is cut off lacks its last field.
 pub(super) fn records(text: &str) -> Vec<Record> {
     let mut reader = Reader::default();
     let mut rest = text;
@@ -30,7 +30,7 @@ pub(super) fn records(text: &str) -> Vec<Record> {
     reader.records
 }
 
-/// Where the tag ends that the text begins with: at a `>` that is in no quotes.
+/// Returns the end of the tag at the beginning of the text: a `>` outside of quotes.
 fn tag_end(text: &str) -> Option<usize> {
     let mut quote = None;
     for (at, c) in text.char_indices() {
@@ -49,7 +49,7 @@ struct Reader<'a> {
     records: Vec<Record>,
     record: Option<Record>,
     above: Vec<&'a str>,
-    /// What stands in the element that is open.
+    /// The text of the open element.
     text: String,
 }
 
@@ -60,7 +60,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A tag without its `<` and `>`. False if there is no sense in going on.
+    /// Parses a tag, given without `<` and `>`. Returns false to stop the parser.
     fn tag(&mut self, tag: &'a str) -> bool {
         if let Some(name) = tag.strip_prefix('/') {
             self.close(local(name.trim()));
@@ -93,7 +93,7 @@ impl<'a> Reader<'a> {
             ["mainjob", "status", "failure"] => "mainjob.status.failure_",
             ["mainjob", "statcall", "file"] => "mainjob.executable.file_",
             ["mainjob", "proc"] => {
-                record.proc_begins();
+                record.begin_process();
                 "mainjob.proc."
             }
             ["machine", "uname"] => "machine.uname_",
@@ -129,7 +129,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// A name without its namespace.
+/// Removes the namespace of a name.
 fn local(name: &str) -> &str {
     name.rsplit(':').next().unwrap_or(name)
 }
@@ -144,7 +144,7 @@ fn each_attribute(mut text: &str, mut found: impl FnMut(&str, String)) {
     }
 }
 
-/// Text with its entities resolved; those that are not known stay as they are.
+/// Decodes entities; unknown ones stay as they are.
 fn decoded(text: &str) -> String {
     let mut decoded = String::with_capacity(text.len());
     let mut rest = text;

@@ -1,24 +1,24 @@
-//! Kickstart's YAML, line by line. It is not read strictly, because it is not written strictly: values
-//! with colons and quotes stand bare, and traces of XML stand in it. What is wanted of it are plain
-//! fields at known places, and these are found by their indentation.
+//! The YAML of Kickstart, line by line. The parser is lenient, because Kickstart does not write
+//! strict YAML: values with colons and quotes are not quoted, and fragments of XML occur. The
+//! needed fields are plain and have known paths, which the indentation shows.
 
-use super::kickstart::Record;
+use super::record::Record;
 
-/// How a record begins.
+/// The first line of a record.
 const BEGIN: &str = "- invocation:";
 
-/// Deeper fields than any that is wanted: they are passed by.
+/// The deepest nesting; deeper fields are not needed and ignored.
 const MAX_DEPTH: usize = 8;
 
-/// The records of a text.
+/// Parses the records of a text.
 pub(super) fn records(text: &str) -> Vec<Record> {
     let mut records = Vec::new();
     let mut reader = Reader::default();
     for line in text.lines() {
         let indent = line.len() - line.trim_start_matches(' ').len();
         if indent == 0 {
-            // What begins with a dash is another record or a mark of another part; what does not is
-            // a trace of XML, and the record goes on.
+            // A line with a dash begins another record or another part. Any other line is a
+            // fragment of XML, and the record continues.
             if line.starts_with('-') {
                 let record = line.starts_with(BEGIN).then(Record::default);
                 let before = std::mem::replace(&mut reader, Reader { record, ..Reader::default() });
@@ -35,7 +35,7 @@ pub(super) fn records(text: &str) -> Vec<Record> {
 #[derive(Default)]
 struct Reader<'a> {
     record: Option<Record>,
-    /// The fields above, with their indentation.
+    /// The enclosing fields, with their indentation.
     above: Vec<(usize, &'a str)>,
     /// The indentation of a field whose text follows in deeper lines.
     text_of: Option<usize>,
@@ -59,7 +59,7 @@ impl<'a> Reader<'a> {
         if value == "|" {
             self.text_of = Some(indent);
         } else {
-            // Without a value too: that a field was reached says that the one before is whole.
+            // A field without a value counts too: it shows that the previous field is complete.
             record.field(path(&self.above, key), unquoted(value));
         }
         if self.above.len() < MAX_DEPTH {
@@ -73,7 +73,7 @@ fn path(above: &[(usize, &str)], key: &str) -> String {
     keys.collect::<Vec<_>>().join(".")
 }
 
-/// A value without its quotes; of one that lacks the second quote, what is there.
+/// Removes the quotes of a value. If the closing quote is missing, returns the rest.
 fn unquoted(value: &str) -> String {
     let Some(inner) = value.strip_prefix('"') else { return value.to_owned() };
     let mut text = String::with_capacity(inner.len());

@@ -1,11 +1,12 @@
 //! Control groups, version 2 and version 1: the task gets a group of its own, in which the kernel
-//! counts and, where it has the controllers, enforces.
+//! counts its usage and, if the group has the controllers, enforces limits.
 //!
-//! Needs to be allowed to make a group below one's own: root, or a user to whom it was delegated. What
-//! a group was charged for has page cache in it, so its peak is no need of the task's.
+//! Needs the right to create a group below the monitor's own one: root, or a user to whom the group
+//! is delegated. The charge of a group includes page cache, so its peak is not the need of the
+//! task.
 
-mod handed;
-mod named;
+mod delegation;
+mod group_name;
 
 use std::ffi::CString;
 use std::fs::{self, File};
@@ -17,45 +18,45 @@ use std::time::Duration;
 
 use skopos_model::task::{Completeness, Crossing, Limit, Limits};
 
-use self::handed::Handed;
-use self::named::sweep;
+use self::delegation::Delegation;
+use self::group_name::sweep;
+use super::reasons::still_running;
 use super::{Launch, Mechanism};
-use crate::seen::{Offer, Seen};
+use crate::ledger::{Ledger, Offer};
 use crate::sys::Pid;
 
 /// The name in reports.
 pub(crate) const NAME: &str = "cgroup";
 
-/// What the child does in the group before it is the program: it waits at its gate.
-const BEFORE_SECONDS: f64 = 0.001;
+/// Processor time that the child uses in the group before its exec, while it waits at its gate.
+const SETUP_SECONDS: f64 = 0.001;
 
-/// Threads that the processes of a task may have where only its processes are limited: so many each,
-/// and never fewer than these in all.
+/// The most threads if only the number of processes is limited: so many for each process, and at
+/// least the second number in total.
 const THREADS_EACH: f64 = 8.0;
-const ROOM: f64 = 4096.0;
+const MIN_THREADS: f64 = 4096.0;
 
-/// Of the two parts of the processor time, whose sum is exact.
-const BY_TICKS: &str =
-    "how the time is divided into these two is sampled by the kernel's clock, once a tick";
+/// The note on the two parts of the processor time, whose sum is exact.
+const BY_TICKS: &str = "the kernel's clock samples the division into these two once a tick";
 
 pub(crate) struct Cgroup {
     limits: Limits,
     groups: Vec<Group>,
-    /// What groups above were made to hand down.
-    handed: Vec<Handed>,
-    /// Why one hands nothing down.
-    not_handed: Option<String>,
+    /// Controllers that groups above were made to delegate.
+    delegation: Vec<Delegation>,
+    /// The reason why a group above delegates no controllers.
+    delegation_error: Option<String>,
 }
 
-/// A group that was made in one hierarchy.
+/// A group that was created in one hierarchy.
 struct Group {
     folder: PathBuf,
     parent: PathBuf,
 }
 
 impl Group {
-    /// Puts a process in that is not in it.
-    fn take(&self, process: Pid) -> io::Result<()> {
+    /// Moves a process into the group, unless it is already there.
+    fn enter(&self, process: Pid) -> io::Result<()> {
         let procs = self.folder.join("cgroup.procs");
         let process = process.to_string();
         if fs::read_to_string(&procs)?.lines().any(|inside| inside == process) {
@@ -67,12 +68,12 @@ impl Group {
 
 impl Cgroup {
     pub(crate) fn new(limits: &Limits) -> Self {
-        let (groups, handed) = (Vec::new(), Vec::new());
-        Self { limits: limits.clone(), groups, handed, not_handed: None }
+        let (groups, delegation) = (Vec::new(), Vec::new());
+        Self { limits: limits.clone(), groups, delegation, delegation_error: None }
     }
 
-    /// Has groups of version 2 hand down what the limits need.
-    fn hand_down(&mut self, parent: &Path) {
+    /// Makes groups of version 2 delegate the controllers that the limits need.
+    fn delegate(&mut self, parent: &Path) {
         let is_limited = |name| self.limits.of(name).is_some();
         let mut wanted = Vec::new();
         if is_limited("resident_bytes_max") {
@@ -81,73 +82,74 @@ impl Cgroup {
         if is_limited("threads_max") || is_limited("processes_max") {
             wanted.push("pids");
         }
-        match Handed::down(parent, &wanted) {
-            Ok(handed) => self.handed.extend(handed),
-            Err(why) => self.not_handed = Some(why),
+        match Delegation::request(parent, &wanted) {
+            Ok(delegation) => self.delegation.extend(delegation),
+            Err(why) => self.delegation_error = Some(why),
         }
     }
 
-    /// The file by which the kernel is told how much memory the group may have.
+    /// Returns the file that sets the group's limit on memory.
     fn memory_max(&self) -> Option<PathBuf> {
-        ["memory.max", "memory.limit_in_bytes"].iter().find_map(|file| self.with(file))
+        ["memory.max", "memory.limit_in_bytes"].iter().find_map(|file| self.file(file))
     }
 
-    /// The group in which a file of this name is.
-    fn with(&self, file: &str) -> Option<PathBuf> {
+    /// Returns the path of a file of this name in one of the groups.
+    fn file(&self, file: &str) -> Option<PathBuf> {
         self.groups.iter().map(|g| g.folder.join(file)).find(|path| path.exists())
     }
 
     fn number(&self, file: &str) -> Option<u64> {
-        fs::read_to_string(self.with(file)?).ok()?.trim().parse().ok()
+        fs::read_to_string(self.file(file)?).ok()?.trim().parse().ok()
     }
 
-    /// The number after `key ` in a file of such lines.
-    fn keyed(&self, file: &str, key: &str) -> Option<u64> {
-        let text = fs::read_to_string(self.with(file)?).ok()?;
+    /// Returns the number after `key ` in a file of such lines.
+    fn keyed_number(&self, file: &str, key: &str) -> Option<u64> {
+        let text = fs::read_to_string(self.file(file)?).ok()?;
         text.lines().find_map(|l| l.strip_prefix(key)?.strip_prefix(' ')?.trim().parse().ok())
     }
 
-    /// Total stall of a pressure file's `some` line, in seconds.
-    fn stalled(&self, file: &str) -> Option<f64> {
-        let text = fs::read_to_string(self.with(file)?).ok()?;
+    /// Returns the total stall time in the `some` line of a pressure file, in seconds.
+    fn stall_seconds(&self, file: &str) -> Option<f64> {
+        let text = fs::read_to_string(self.file(file)?).ok()?;
         let line = text.lines().find(|line| line.starts_with("some"))?;
         let micros: u64 = line.rsplit_once("total=")?.1.trim().parse().ok()?;
         Some(micros as f64 / 1e6)
     }
 
-    /// Has the kernel keep what it can keep.
+    /// Sets the limits that the kernel can enforce.
     fn enforce(&self) -> io::Result<()> {
         if let Some(bytes) = self.limits.of("resident_bytes_max") {
             let text = format!("{}", bytes as u64);
             if let Some(path) = self.memory_max() {
                 fs::write(path, &text)?;
-                // Without this the task would go to swap instead.
-                if let Some(path) = self.with("memory.memsw.limit_in_bytes") {
+                // Without this the task would be swapped out instead.
+                if let Some(path) = self.file("memory.memsw.limit_in_bytes") {
                     let _ = fs::write(path, &text);
                 }
-                if let Some(path) = self.with("memory.swap.max") {
+                if let Some(path) = self.file("memory.swap.max") {
                     let _ = fs::write(path, "0");
                 }
             }
         }
         let threads = self.limits.of("threads_max");
-        // The kernel counts threads. Where processes are limited this only keeps a task that forks
-        // without end from growing faster than it is looked at.
-        let room = self.limits.of("processes_max").map(|most| (most * THREADS_EACH).max(ROOM));
-        if let (Some(most), Some(path)) = (threads.or(room), self.with("pids.max")) {
+        // The kernel counts threads. If only processes are limited, this merely keeps a task that
+        // forks without end from growing faster than samples are taken.
+        let threads_limit =
+            self.limits.of("processes_max").map(|most| (most * THREADS_EACH).max(MIN_THREADS));
+        if let (Some(most), Some(path)) = (threads.or(threads_limit), self.file("pids.max")) {
             fs::write(path, format!("{}", most as u64))?;
         }
         Ok(())
     }
 
-    /// How often the kernel ended a process because the group had no memory left.
+    /// Returns the number of processes that the kernel killed because the group was out of memory.
     fn oom_kills(&self) -> u64 {
-        self.keyed("memory.events", "oom_kill")
-            .or_else(|| self.keyed("memory.oom_control", "oom_kill"))
+        self.keyed_number("memory.events", "oom_kill")
+            .or_else(|| self.keyed_number("memory.oom_control", "oom_kill"))
             .unwrap_or(0)
     }
 
-    /// The most that the group was charged for.
+    /// Returns the peak of the group's charge.
     fn charged_max(&self) -> Option<u64> {
         self.number("memory.peak").or_else(|| self.number("memory.max_usage_in_bytes"))
     }
@@ -158,8 +160,8 @@ impl Mechanism for Cgroup {
         NAME
     }
 
-    fn joins(&self) -> Result<(), &'static str> {
-        Err("it has the groups that it was started in, and others may be in them")
+    fn can_attach(&self) -> Result<(), &'static str> {
+        Err("the task is in groups that it may share with other processes")
     }
 
     fn prepare(&mut self, launch: &mut Launch) -> io::Result<()> {
@@ -168,8 +170,8 @@ impl Mechanism for Cgroup {
         let mut refused = None;
         for parent in parents(&own, &mounts) {
             sweep(&parent);
-            self.hand_down(&parent);
-            let folder = parent.join(named::own(named::TASK)?);
+            self.delegate(&parent);
+            let folder = parent.join(group_name::own_name(group_name::TASK)?);
             match fs::create_dir(&folder) {
                 Ok(()) => self.groups.push(Group { folder, parent }),
                 Err(e) => {
@@ -186,18 +188,18 @@ impl Mechanism for Cgroup {
             if tasks.exists() {
                 launch.groups.extend(CString::new(tasks.into_os_string().into_vec()));
             } else {
-                // Without a descriptor for it the child is put in later.
+                // Without this descriptor the child is moved into the group later.
                 launch.group = File::open(folder).ok().map(OwnedFd::from);
             }
         }
         self.enforce()
     }
 
-    /// A child that is not in its groups by now is put in by the monitor, which waits for the kernel then. A
-    /// group that it cannot be put into has nothing to tell.
-    fn attach(&mut self, root: Pid, _seen: &mut Seen) -> io::Result<()> {
+    /// Moves the child into those groups that it could not enter by itself; the kernel makes the
+    /// monitor wait for this. A group that the child cannot enter is dropped.
+    fn attach(&mut self, root: Pid, _ledger: &mut Ledger) -> io::Result<()> {
         let mut refused = None;
-        self.groups.retain(|group| match group.take(root) {
+        self.groups.retain(|group| match group.enter(root) {
             Ok(()) => true,
             Err(e) => {
                 refused =
@@ -212,118 +214,118 @@ impl Mechanism for Cgroup {
         }
     }
 
-    fn crossings(&mut self, _seen: &Seen) -> Vec<Crossing> {
+    fn crossings(&mut self, _ledger: &Ledger) -> Vec<Crossing> {
         let mut crossings = Vec::new();
         let limit = |name| self.limits.iter().find(|limit: &Limit| limit.resource.name == name);
         if let Some(limit) = limit("resident_bytes_max").filter(|_| self.oom_kills() > 0) {
-            // The kernel let it have no more: that is what it reached.
-            // A kernel keeps whole pages, so that may be a little less than what was asked for.
+            // The task reached the limit, because the kernel granted no more. The kernel rounds the
+            // limit down to whole pages, so the charge may be a little less than the limit.
             let value = self.charged_max().map_or(limit.most, |b| limit.most.max(b as f64));
             crossings.push(Crossing { limit, value });
         }
         if let Some(limit) = limit("threads_max")
-            && self.keyed("pids.events", "max").is_some_and(|refused| refused > 0)
+            && self.keyed_number("pids.events", "max").is_some_and(|refused| refused > 0)
         {
             crossings.push(Crossing { limit, value: limit.most + 1.0 });
         }
         crossings
     }
 
-    fn gives(&self) -> Option<String> {
-        let (memory, pids) = (self.memory_max().is_some(), self.with("pids.max").is_some());
-        let mut told = "processor time of all".to_owned();
+    fn provides(&self) -> Option<String> {
+        let (memory, pids) = (self.memory_max().is_some(), self.file("pids.max").is_some());
+        let mut text = "processor time of all processes".to_owned();
         if self.charged_max().is_some() {
-            told += ", the group's memory";
+            text += ", the group's memory";
         }
-        told += match (memory, pids) {
-            (true, true) => ", limits that the kernel keeps",
+        text += match (memory, pids) {
+            (true, true) => ", limits that the kernel enforces",
             (true, false) => {
-                ", the limit on memory, which the kernel keeps; it has no controller \
-                              `pids` here, and looks keep a limit on threads"
+                ", a limit on memory that the kernel enforces; there is no controller `pids` here, \
+                 so samples enforce a limit on threads"
             }
             (false, true) => {
-                ", the limit on threads, which the kernel keeps; it has no controller \
-                              `memory` here, and looks keep a limit on memory"
+                ", a limit on threads that the kernel enforces; there is no controller `memory` \
+                 here, so samples enforce a limit on memory"
             }
             (false, false) => {
-                "; it has no controllers `memory` and `pids` here, so the kernel keeps \
-                               no limit, and looks do"
+                "; there are no controllers `memory` and `pids` here, so samples enforce limits and \
+                 the kernel does not"
             }
         };
-        if let Some(why) = &self.not_handed {
-            told += ": ";
-            told += why;
+        if let Some(why) = &self.delegation_error {
+            text += ": ";
+            text += why;
         }
-        Some(told)
+        Some(text)
     }
 
-    fn keeps(&self, resource: &str) -> bool {
+    fn enforces(&self, resource: &str) -> bool {
         resource == "resident_bytes_max" && self.memory_max().is_some()
     }
 
     fn kill_all(&mut self) -> bool {
-        self.with("cgroup.kill").is_some_and(|path| fs::write(path, "1").is_ok())
+        self.file("cgroup.kill").is_some_and(|path| fs::write(path, "1").is_ok())
     }
 
-    fn finish(&mut self, seen: &mut Seen) {
+    fn finish(&mut self, ledger: &mut Ledger) {
         let nanos = |value: u64| value as f64 / 1e9;
         let micros = |value: u64| value as f64 / 1e6;
         let cpu = self.number("cpuacct.usage").map(nanos);
-        let cpu = cpu.or_else(|| self.keyed("cpu.stat", "usage_usec").map(micros));
+        let cpu = cpu.or_else(|| self.keyed_number("cpu.stat", "usage_usec").map(micros));
         let ticks = self.number("cpuacct.usage_user").zip(self.number("cpuacct.usage_sys"));
-        let parts = |name| self.keyed("cpu.stat", name).map(micros);
+        let parts = |name| self.keyed_number("cpu.stat", name).map(micros);
         let (user, system) = match ticks.zip(cpu) {
-            Some((ticks, cpu)) => divided(cpu, ticks).unzip(),
+            Some((ticks, cpu)) => split_cpu(cpu, ticks).unzip(),
             None => (parts("user_usec"), parts("system_usec")),
         };
-        let left = self.with("cgroup.procs").and_then(|path| fs::read_to_string(path).ok());
+        let left = self.file("cgroup.procs").and_then(|path| fs::read_to_string(path).ok());
         let left = left.map_or(0, |pids| pids.lines().count());
-        let left = match left {
-            0 => None,
-            1 => Some("1 process of the task runs on".to_owned()),
-            _ => Some(format!("{left} processes of the task run on")),
-        };
+        let left = still_running(left);
         if self.charged_max().is_none() {
-            seen.cannot("cgroup_bytes_max", "its control group has no controller `memory`");
+            ledger.offers.mark_unavailable(
+                "cgroup_bytes_max",
+                "its control group has no controller `memory`",
+            );
         }
-        let stalled =
-            Some("time in which at least one thread waited; two that wait together count once");
+        let stall = Some("time in which at least one thread waited; simultaneous waits count once");
         let (all, least) = (Completeness::All, Completeness::AtLeast);
         for (name, value, completeness, error_bound, reason) in [
-            ("cpu_seconds", cpu, all, Some(BEFORE_SECONDS), None),
+            ("cpu_seconds", cpu, all, Some(SETUP_SECONDS), None),
             ("user_seconds", user, all, None, Some(BY_TICKS)),
             ("system_seconds", system, all, None, Some(BY_TICKS)),
             ("cgroup_bytes_max", self.charged_max().map(|b| b as f64), all, Some(0.0), None),
             ("threads_max", self.number("pids.peak").map(|n| n as f64), all, Some(0.0), None),
-            ("memory_delay_seconds", self.stalled("memory.pressure"), least, None, stalled),
-            ("cpu_delay_seconds", self.stalled("cpu.pressure"), least, None, stalled),
-            ("io_delay_seconds", self.stalled("io.pressure"), least, None, stalled),
+            ("memory_delay_seconds", self.stall_seconds("memory.pressure"), least, None, stall),
+            ("cpu_delay_seconds", self.stall_seconds("cpu.pressure"), least, None, stall),
+            ("io_delay_seconds", self.stall_seconds("io.pressure"), least, None, stall),
         ] {
             let Some(value) = value else { continue };
             let completeness = if left.is_some() { least } else { completeness };
             let of_it = reason.map(str::to_owned);
-            let reason = left.clone().filter(|_| reason != stalled).or(of_it);
-            seen.offer(name, Offer { method: NAME, value, completeness, error_bound, reason });
+            let reason = left.clone().filter(|_| reason != stall).or(of_it);
+            ledger
+                .offers
+                .add(name, Offer { method: NAME, value, completeness, error_bound, reason });
         }
     }
 }
 
 impl Drop for Cgroup {
     fn drop(&mut self) {
-        // Where controllers are handed down no process may be put back.
-        self.handed.clear();
+        // A group that delegates controllers cannot take a process back.
+        self.delegation.clear();
         for Group { folder, parent } in &self.groups {
             remove(folder, parent);
         }
     }
 }
 
-/// How often it is tried to take a group away, and the time between: a process that is about to end
-/// can neither leave it nor be left in it, and needs a few milliseconds.
+/// Number of attempts to remove a group, and the time between them: an exiting process can neither
+/// leave the group nor stay in it, and needs a few milliseconds.
 const REMOVALS: usize = 100;
 const REMOVE_AGAIN: Duration = Duration::from_millis(2);
 
-/// Takes a group away. Processes that are left in it go back to where the task came from.
+/// Removes a group. Processes that are left in it move to the group that the task came from.
 fn remove(folder: &Path, parent: &Path) {
     sweep(folder);
     for _ in 0..REMOVALS {
@@ -341,32 +343,32 @@ fn remove(folder: &Path, parent: &Path) {
     }
 }
 
-/// Processor time divided as the ticks are that hit a program and those that hit the kernel: version 1
-/// hands out the ticks themselves, whose sum is none of the times of short processes. `None` if there was
-/// no tick.
-fn divided(cpu: f64, ticks: (u64, u64)) -> Option<(f64, f64)> {
+/// Splits the processor time in proportion to the ticks in user and in kernel mode. Version 1
+/// reports the ticks themselves, whose sum does not match the time of short processes. Returns
+/// `None` if there was no tick.
+fn split_cpu(cpu: f64, ticks: (u64, u64)) -> Option<(f64, f64)> {
     let (user, system) = (ticks.0 as f64, ticks.1 as f64);
     let share = user / (user + system);
     (user + system > 0.0).then_some((cpu * share, cpu * (1.0 - share)))
 }
 
-/// The controllers of version 1 that are of use. With `cpu` the task as a whole shares the processors
-/// with the monitor: thousands of its processes cannot keep the monitor from ending them.
+/// Useful controllers of version 1. With `cpu` the task as a whole shares the processors with the
+/// monitor: thousands of processes cannot keep the monitor from killing them.
 const CONTROLLERS: [&str; 4] = ["memory", "cpu", "cpuacct", "pids"];
 
-/// Where this process' groups are, in each hierarchy that is of use.
+/// Returns the folders of this process's groups in each useful hierarchy.
 fn parents(own: &str, mounts: &str) -> Vec<PathBuf> {
     let mut found: Vec<PathBuf> = Vec::new();
     for line in own.lines() {
         let mut parts = line.splitn(3, ':').skip(1);
         let (Some(controllers), Some(path)) = (parts.next(), parts.next()) else { continue };
-        // Version 2 has none here.
+        // Version 2 lists no controllers here.
         if !controllers.is_empty() && !controllers.split(',').any(|c| CONTROLLERS.contains(&c)) {
             continue;
         }
         let Some(mount) = mount_of(controllers, mounts) else { continue };
         let parent = mount.join(path.trim_start_matches('/'));
-        // In a container's namespace the path may start above what is mounted.
+        // In a container's namespace the path may start above the mount point.
         let parent = if parent.is_dir() { parent } else { mount };
         if !found.contains(&parent) {
             found.push(parent);
@@ -375,7 +377,8 @@ fn parents(own: &str, mounts: &str) -> Vec<PathBuf> {
     found
 }
 
-/// Where the hierarchy of these controllers is mounted; without any it is version 2.
+/// Returns the mount point of the hierarchy with these controllers, or of version 2 if there are
+/// none.
 fn mount_of(controllers: &str, mounts: &str) -> Option<PathBuf> {
     mounts.lines().find_map(|line| {
         // "36 35 0:31 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory"
@@ -398,13 +401,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parts_add_up_to_the_sum_that_is_exact() {
+    fn the_parts_of_the_processor_time_add_up_to_the_exact_sum() {
         let near = |(user, system): (f64, f64), expected: (f64, f64)| {
             assert!((user - expected.0).abs() + (system - expected.1).abs() < 1e-12);
         };
-        near(divided(2.0, (30, 10)).expect("ticks"), (1.5, 0.5));
-        near(divided(0.5, (0, 10)).expect("ticks"), (0.0, 0.5));
-        assert_eq!(divided(0.003, (0, 0)), None);
+        near(split_cpu(2.0, (30, 10)).expect("ticks"), (1.5, 0.5));
+        near(split_cpu(0.5, (0, 10)).expect("ticks"), (0.0, 0.5));
+        assert_eq!(split_cpu(0.003, (0, 0)), None);
     }
 
     #[test]

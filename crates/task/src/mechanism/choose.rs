@@ -1,4 +1,4 @@
-//! Which mechanisms are used: the best set that this user may use on this machine.
+//! Selects the mechanisms of a run: the best set that this user may use on this machine.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use super::connector::{self, Connector};
 use super::energy::{self, Energy};
 use super::fanotify::{self, Fanotify};
 use super::inotify::{self, Inotify};
-use super::nested::{self, Inside};
+use super::nested::{self, NestedMonitors};
 use super::nvml::{self, Nvml};
 use super::perf::{self, Perf};
 use super::preload::{self, Preload};
@@ -22,19 +22,19 @@ use super::taskstats::{self, Taskstats};
 use super::tree::{self, Tree};
 use super::wait4::{self, Wait4};
 use super::{Launch, Mechanism};
-use crate::monitor::Order;
+use crate::ledger::Ledger;
+use crate::order::Order;
 use crate::proc;
-use crate::seen::Seen;
 use crate::sys::Pid;
 
-/// The level that is taken if none is asked for: every process at its birth and end.
+/// The default level: every process is measured at its start and exit.
 const USUAL_LEVEL: u8 = 2;
 
-const TOLD_BY_BPF: &str = "bpf tells of births and ends";
+const TRACKED_BY_BPF: &str = "`bpf` tracks process starts and exits";
 
-const FILES_BY_BPF: &str = "`bpf` tells of the files";
+const FILES_BY_BPF: &str = "`bpf` counts the files";
 
-/// All of them, by the names that reports and `--mechanism` have for them, in the order of reports.
+/// The names of all mechanisms, as reports and `--mechanism` use them, in the order of reports.
 pub const MECHANISMS: [&str; 16] = [
     bpf::NAME,
     ptrace::NAME,
@@ -54,105 +54,108 @@ pub const MECHANISMS: [&str; 16] = [
     nested::NAME,
 ];
 
-/// Why a mechanism is left out that could be used.
-const NOT_NAMED: &str = "others were named";
+/// The reason why a usable mechanism is not used.
+const NOT_NAMED: &str = "it was not named";
 
-/// What would be used here, and why.
+/// The reason why a mechanism of a higher level is not used.
+const LEVEL_1: &str = "level 1 was requested";
+
+const NOT_WATCHED: &str = "no folder is watched: name folders with --watch";
+
+/// The mechanisms that a run would use, and the reasons.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Choice {
     /// The level that is reached.
     pub level: u8,
-    /// Each mechanism.
+    /// All mechanisms.
     pub uses: Vec<MechanismUse>,
 }
 
 /// The mechanisms of one run.
-pub(crate) struct Team {
+pub(crate) struct MechanismSet {
     pub(crate) level: u8,
     pub(crate) mechanisms: Vec<Box<dyn Mechanism>>,
     pub(crate) uses: Vec<MechanismUse>,
     pub(crate) launch: Launch,
     only: Option<Vec<String>>,
-    /// The task runs already.
-    is_found: bool,
-    /// What is done with each file is told by BPF.
-    has_files: bool,
+    /// The task is already running.
+    is_attach: bool,
+    /// BPF counts the usage of each file.
+    counts_files: bool,
 }
 
-/// Why nobody is told how a task ended that is neither a child nor traced.
-const NOT_WAITED_FOR: &str = "it is not the monitor's child, and it is not traced";
+/// The reason why `wait4` cannot measure an attached task that is not traced.
+const NOT_WAITED_FOR: &str = "the task is neither the monitor's child nor traced";
 
-/// What would be used here for an order, without running it.
+/// Returns the mechanisms that an order would use, without running it.
 pub fn choose(order: &Order) -> Choice {
-    let Team { level, uses, .. } = gather(order);
+    let MechanismSet { level, uses, .. } = select(order);
     Choice { level, uses }
 }
 
-/// Prepares what can be used.
-pub(crate) fn gather(order: &Order) -> Team {
+/// Selects and prepares the mechanisms of a run.
+pub(crate) fn select(order: &Order) -> MechanismSet {
     let wanted = order.level.unwrap_or(USUAL_LEVEL);
-    let mut team = Team {
+    let mut set = MechanismSet {
         level: 1,
         mechanisms: Vec::new(),
         uses: Vec::new(),
         launch: Launch::default(),
         only: order.only.clone(),
-        is_found: order.attach.is_some(),
-        has_files: false,
+        is_attach: order.attach.is_some(),
+        counts_files: false,
     };
-    // Who tells of all comes first: it has those in its sums, too, that nobody waits for.
-    let is_told = team.add_teller(wanted, order);
-    team.add(
+    // The mechanism that tracks all processes comes first: its sums include processes that no
+    // parent waits for.
+    let is_tracked = set.add_tracker(wanted, order);
+    set.add(
         wait4::NAME,
-        "processor time, faults and bytes of all that ended, exact",
+        "processor time, faults and bytes of all exited processes, exact",
         Box::new(Wait4),
     );
-    team.level = if team.has_files { 3 } else { 1 + u8::from(is_told) };
-    if order.attach.is_some() && !team.traces() {
-        team.gave_up(wait4::NAME, NOT_WAITED_FOR);
+    set.level = if set.counts_files { 3 } else { 1 + u8::from(is_tracked) };
+    if order.attach.is_some() && !set.traces() {
+        set.disable(wait4::NAME, NOT_WAITED_FOR);
     }
-    let looks = if is_told {
-        "values between births and ends"
+    let purpose = if is_tracked {
+        "values between process starts and exits"
     } else {
-        "processes, memory and bytes, now and then"
+        "processes, memory and bytes, sampled"
     };
-    team.add(procfs::NAME, looks, Box::new(Procfs::new(!is_told, &order.limits)));
-    team.add_or_why(
+    set.add(procfs::NAME, purpose, Box::new(Procfs::new(!is_tracked, &order.limits)));
+    set.try_add(
         cgroup::NAME,
-        "processor time of all, the group's memory, limits that the kernel keeps",
+        "processor time of all processes, the group's memory, limits that the kernel enforces",
         Box::new(Cgroup::new(&order.limits)),
     );
-    team.add_taskstats(wanted);
-    team.add_perf(wanted);
-    team.add_seccomp(wanted, order);
-    team.add_preload(wanted);
+    set.add_taskstats(wanted);
+    set.add_perf(wanted);
+    set.add_seccomp(wanted, order);
+    set.add_preload(wanted);
     let energy = Box::new(Energy::new(Path::new(energy::POWERCAP)));
-    team.add_or_why(energy::NAME, "what the processors count of the machine's energy", energy);
+    set.try_add(energy::NAME, "energy of the machine's processors", energy);
     let nvml = Box::new(Nvml::new(nvml::LIBRARY));
-    team.add_or_why(nvml::NAME, "GPUs on which the task has a context, and their memory", nvml);
-    team.add_opens(wanted, order);
+    set.try_add(nvml::NAME, "GPUs on which the task has a context, and their memory", nvml);
+    set.add_opens(wanted, order);
     let folders = watched(order);
     if folders.is_empty() {
-        team.left_out(tree::NAME, "no folder is watched: name some with --watch");
+        set.skip(tree::NAME, NOT_WATCHED);
     } else {
-        team.add(
-            tree::NAME,
-            "files and space in the watched folders",
-            Box::new(Tree::new(folders)),
-        );
+        set.add(tree::NAME, "files and space in the watched folders", Box::new(Tree::new(folders)));
     }
-    // The last: what it tells counts where nobody else knows all.
-    let why = "what monitors inside the task saw, as a lower bound";
-    team.add_or_why(nested::NAME, why, Box::new(Inside::default()));
+    // Comes last: its lower bounds replace only values that no other mechanism knows completely.
+    let why = "values of monitors inside the task, as lower bounds";
+    set.try_add(nested::NAME, why, Box::new(NestedMonitors::default()));
     if let Some(seconds) = order.limits.of("cpu_seconds").filter(|_| order.attach.is_none()) {
-        // For a process that the monitor would be too late for, and in case it dies. A second more,
-        // so that the monitor sees it first and can say so.
-        team.launch.cpu_seconds = Some(seconds.ceil() as u64 + 1);
+        // The kernel's limit ends a single process that the monitor would notice too late, and
+        // works if the monitor dies. It is a second longer, so that the monitor usually acts first
+        // and can report the limit.
+        set.launch.cpu_seconds = Some(seconds.ceil() as u64 + 1);
     }
-    team
+    set
 }
 
-/// Folders whose files count: those that were named; where files are limited, else the present one.
+/// Folders whose files count: the named ones, or the present folder if only files are limited.
 fn watched(order: &Order) -> Vec<PathBuf> {
     let is_limited =
         ["files", "footprint_bytes"].iter().any(|name| order.limits.of(name).is_some());
@@ -165,81 +168,84 @@ fn watched(order: &Order) -> Vec<PathBuf> {
     order.watch.clone()
 }
 
-impl Team {
+impl MechanismSet {
     fn add(&mut self, name: &str, why: &str, mechanism: Box<dyn Mechanism>) {
-        if !self.may_use(name) {
-            return self.left_out(name, NOT_NAMED);
+        if !self.is_allowed(name) {
+            return self.skip(name, NOT_NAMED);
         }
-        if let Err(why) = self.joins(&*mechanism) {
-            return self.left_out(name, why);
+        if let Err(why) = self.can_attach(&*mechanism) {
+            return self.skip(name, why);
         }
         self.mechanisms.push(mechanism);
         self.uses.push(MechanismUse { name: name.to_owned(), used: true, why: why.to_owned() });
     }
 
-    fn add_or_why(&mut self, name: &str, why: &str, mut mechanism: Box<dyn Mechanism>) {
-        if !self.may_use(name) {
-            return self.left_out(name, NOT_NAMED);
+    fn try_add(&mut self, name: &str, why: &str, mut mechanism: Box<dyn Mechanism>) {
+        if !self.is_allowed(name) {
+            return self.skip(name, NOT_NAMED);
         }
-        if let Err(why) = self.joins(&*mechanism) {
-            return self.left_out(name, why);
+        if let Err(why) = self.can_attach(&*mechanism) {
+            return self.skip(name, why);
         }
         match mechanism.prepare(&mut self.launch) {
             Ok(()) => {
-                let gives = mechanism.gives();
-                self.add(name, gives.as_deref().unwrap_or(why), mechanism);
+                let provides = mechanism.provides();
+                self.add(name, provides.as_deref().unwrap_or(why), mechanism);
             }
-            Err(e) => self.left_out(name, &e.to_string()),
+            Err(e) => self.skip(name, &e.to_string()),
         }
     }
 
-    fn joins(&self, mechanism: &dyn Mechanism) -> Result<(), &'static str> {
-        if self.is_found { mechanism.joins() } else { Ok(()) }
+    fn can_attach(&self, mechanism: &dyn Mechanism) -> Result<(), &'static str> {
+        if self.is_attach { mechanism.can_attach() } else { Ok(()) }
     }
 
-    /// Who tells of births and ends: one of them, for told twice they would count twice.
-    fn add_teller(&mut self, wanted: u8, order: &Order) -> bool {
+    /// Adds the mechanism that tracks process starts and exits: only one of them, because processes
+    /// would count twice.
+    fn add_tracker(&mut self, wanted: u8, order: &Order) -> bool {
         let by_bpf = self.add_bpf(wanted, order);
         if by_bpf {
-            self.left_out(ptrace::NAME, TOLD_BY_BPF);
+            self.skip(ptrace::NAME, TRACKED_BY_BPF);
         }
         let traces = !by_bpf && wanted >= 2 && self.add_ptrace();
-        let teller = match (by_bpf, traces) {
-            (true, _) => Some(TOLD_BY_BPF),
-            (_, true) => Some("ptrace tells of births and ends"),
+        let tracker = match (by_bpf, traces) {
+            (true, _) => Some(TRACKED_BY_BPF),
+            (_, true) => Some("`ptrace` tracks process starts and exits"),
             _ => None,
         };
-        self.add_connector(wanted, teller) || teller.is_some()
+        self.add_connector(wanted, tracker) || tracker.is_some()
     }
 
     fn add_bpf(&mut self, wanted: u8, order: &Order) -> bool {
         if wanted < 2 && !self.is_named(bpf::NAME) {
-            self.left_out(bpf::NAME, "level 1 was asked for");
+            self.skip(bpf::NAME, LEVEL_1);
             return false;
         }
         if self.is_named(seccomp::NAME) {
-            self.left_out(bpf::NAME, "`seccomp` needs ptrace, and one tells of births and ends");
+            self.skip(bpf::NAME, "`seccomp` needs ptrace, and only one mechanism tracks processes");
             return false;
         }
         let limits = &order.limits;
-        // To look at every system call is dearer than to count inside of the program, where that can be.
+        // Inspecting every system call is more expensive than counting inside the program, which
+        // needs a loader.
         let is_static = || order.command.first().is_some_and(|command| seccomp::is_static(command));
         let is_wanted = match self.only {
-            Some(_) => self.may_use(bpf::NAME) && !self.may_use(preload::NAME),
+            Some(_) => self.is_allowed(bpf::NAME) && !self.is_allowed(preload::NAME),
             None => is_static(),
         };
-        if wanted >= 3 && !self.is_found && is_wanted {
-            let why = "every process at its birth and end, opens, operations and bytes of each file and \
-                       peer; nothing is stopped";
+        if wanted >= 3 && !self.is_attach && is_wanted {
+            let why = "the start and exit of every process; opens, operations and bytes of each file \
+                       and peer; nothing is stopped";
             let mut with_files = Bpf::new(limits, true);
             if with_files.prepare(&mut self.launch).is_ok() {
                 self.add(bpf::NAME, why, Box::new(with_files));
-                self.has_files = self.has(bpf::NAME);
-                return self.has_files;
+                self.counts_files = self.has(bpf::NAME);
+                return self.counts_files;
             }
         }
-        let why = "every process at its birth and end, without stopping any: number, memory, bytes, status";
-        self.add_or_why(bpf::NAME, why, Box::new(Bpf::new(limits, false)));
+        let why = "the start and exit of every process without stopping it: number, memory, bytes, \
+                   status";
+        self.try_add(bpf::NAME, why, Box::new(Bpf::new(limits, false)));
         self.has(bpf::NAME)
     }
 
@@ -253,18 +259,18 @@ impl Team {
     }
 
     fn add_ptrace(&mut self) -> bool {
-        if !self.may_use(ptrace::NAME) {
-            self.left_out(ptrace::NAME, NOT_NAMED);
+        if !self.is_allowed(ptrace::NAME) {
+            self.skip(ptrace::NAME, NOT_NAMED);
             return false;
         }
         match ptrace::may_trace() {
             Ok(()) => {
-                let why = "every process at its birth and end: number, memory, bytes, status";
+                let why = "the start and exit of every process: number, memory, bytes, status";
                 self.add(ptrace::NAME, why, Box::new(Ptrace::default()));
                 true
             }
             Err(why) => {
-                self.left_out(ptrace::NAME, &why);
+                self.skip(ptrace::NAME, &why);
                 false
             }
         }
@@ -272,142 +278,143 @@ impl Team {
 
     fn add_taskstats(&mut self, wanted: u8) {
         if wanted < 2 && !self.is_named(taskstats::NAME) {
-            return self.left_out(taskstats::NAME, "level 1 was asked for");
+            return self.skip(taskstats::NAME, LEVEL_1);
         }
-        let is_told = self.has(ptrace::NAME) || self.has(bpf::NAME);
-        if is_told && !proc::accounts_for_delays() && !self.is_named(taskstats::NAME) {
-            return self.left_out(taskstats::NAME, proc::NO_DELAYS);
+        let is_tracked = self.has(ptrace::NAME) || self.has(bpf::NAME);
+        if is_tracked && !proc::accounts_for_delays() && !self.is_named(taskstats::NAME) {
+            return self.skip(taskstats::NAME, proc::NO_DELAYS);
         }
-        let why = "what every thread was delayed by: processor, storage, memory";
-        self.add_or_why(taskstats::NAME, why, Box::new(Taskstats::default()));
+        let why = "delays of every thread: processor, storage, memory";
+        self.try_add(taskstats::NAME, why, Box::new(Taskstats::default()));
     }
 
-    /// Counters make each birth dearer: they are there for those who ask.
+    /// Adds performance counters. They make each process start slower, so they are used at level 3
+    /// or if named.
     fn add_perf(&mut self, wanted: u8) {
         match perf::may_count() {
-            Err(why) => self.left_out(perf::NAME, &why),
+            Err(why) => self.skip(perf::NAME, &why),
             Ok(()) if wanted < 3 && !self.is_named(perf::NAME) => {
-                let why =
-                    "instructions and cycles; dear for short processes, so at level 3 or named";
-                self.left_out(perf::NAME, why);
+                let why = "instructions and cycles; expensive for short processes, so at level 3 or if named";
+                self.skip(perf::NAME, why);
             }
             Ok(()) if self.is_named(perf::NAME) || !perf::is_virtual() => {
-                let why = "instructions and cycles, processor time of what nobody waits for too";
+                let why = "instructions and cycles; processor time, including unwaited processes";
                 self.add(perf::NAME, why, Box::new(Perf::new(true)));
             }
             Ok(()) => {
-                let why = format!("processor time of what nobody waits for too; {}", perf::VIRTUAL);
+                let why =
+                    format!("processor time, including unwaited processes; {}", perf::VIRTUAL);
                 self.add(perf::NAME, &why, Box::new(Perf::new(false)));
             }
         }
     }
 
-    /// True unless others were named.
-    fn may_use(&self, name: &str) -> bool {
+    /// True unless only other mechanisms were named.
+    fn is_allowed(&self, name: &str) -> bool {
         self.only.as_ref().is_none_or(|only| only.iter().any(|n| n == name))
     }
 
-    /// True if it was named, rather than left to be chosen.
+    /// True if the mechanism was named by the user.
     fn is_named(&self, name: &str) -> bool {
-        self.only.is_some() && self.may_use(name)
+        self.only.is_some() && self.is_allowed(name)
     }
 
-    /// It adds files to what level 2 tells; where that is not reached, the level stays as it is.
+    /// Adds `preload`, which counts files. It raises level 2 to 3; a lower level stays as it is.
     fn add_preload(&mut self, wanted: u8) {
-        if let Err(why) = preload::is_there() {
-            return self.left_out(preload::NAME, &why);
+        if let Err(why) = preload::check_built() {
+            return self.skip(preload::NAME, &why);
         }
         if wanted < 3 && !self.is_named(preload::NAME) {
-            return self.left_out(preload::NAME, "files and peers one by one: at level 3 or named");
+            return self.skip(preload::NAME, "each file and peer: at level 3 or if named");
         }
-        if self.has_files {
-            return self.left_out(preload::NAME, FILES_BY_BPF);
+        if self.counts_files {
+            return self.skip(preload::NAME, FILES_BY_BPF);
         }
         if self.has(seccomp::NAME) {
-            return self.left_out(preload::NAME, "`seccomp` tells of the files");
+            return self.skip(preload::NAME, "`seccomp` counts the files");
         }
-        let why = "opens, operations and bytes of each file and peer, of dynamic programs";
-        self.add_or_why(preload::NAME, why, Box::new(Preload::default()));
+        let why = "opens, operations and bytes of each file and peer, for dynamic programs";
+        self.try_add(preload::NAME, why, Box::new(Preload::default()));
         if self.level == 2 && self.has(preload::NAME) {
             self.level = 3;
         }
     }
 
-    /// Like `preload` it tells what was done with each file: one of them does. By itself it is there for
-    /// programs that nothing can be loaded into.
+    /// Adds `seccomp`. Either it or `preload` counts files; by default it is used for static
+    /// programs, into which no library can be loaded.
     fn add_seccomp(&mut self, wanted: u8, order: &Order) {
         let name = seccomp::NAME;
         let is_static = order.command.first().is_some_and(|command| seccomp::is_static(command));
         if wanted < 3 && !self.is_named(name) {
-            return self.left_out(name, "files of static programs: at level 3 or named");
+            return self.skip(name, "files of static programs: at level 3 or if named");
         }
-        if self.has_files {
-            return self.left_out(name, FILES_BY_BPF);
+        if self.counts_files {
+            return self.skip(name, FILES_BY_BPF);
         }
-        if !is_static && (!self.is_named(name) || self.may_use(preload::NAME)) {
+        if !is_static && (!self.is_named(name) || self.is_allowed(preload::NAME)) {
             return self
-                .left_out(name, "the program is not static: `preload` tells more of its files");
+                .skip(name, "the program is not static: `preload` counts more of its files");
         }
         let Some(at) = self.mechanisms.iter().position(|m| m.name() == ptrace::NAME) else {
-            let why = "without ptrace, calls that a signal interrupts could not be made again";
-            return self.left_out(name, why);
+            let why = "without ptrace, interrupted calls could not be restarted";
+            return self.skip(name, why);
         };
-        let why = "bytes of each file by the positions of descriptors; no program that is started \
-                   gets more privileges than it has, unless an administrator starts it";
-        self.add_or_why(name, why, Box::new(Seccomp::default()));
+        let why = "bytes of each file, from the positions of descriptors; programs that the task \
+                   starts gain no privileges, unless an administrator runs the monitor";
+        self.try_add(name, why, Box::new(Seccomp::default()));
         if self.mechanisms.last().is_some_and(|m| m.name() == name)
             && let Some(mechanism) = self.mechanisms.pop()
         {
-            // Of a thread that stopped it is told before that goes on.
+            // It handles a stopped thread before `ptrace` continues it.
             self.mechanisms.insert(at, mechanism);
             self.level = self.level.max(3);
         }
     }
 
-    /// Who tells of opens in the watched folders: the one that knows whose they are, if it may be used.
+    /// Adds the mechanism that reports opens in the watched folders: `fanotify`, which knows the
+    /// process, if it may be used.
     fn add_opens(&mut self, wanted: u8, order: &Order) {
         for name in [fanotify::NAME, inotify::NAME] {
             let folders = order.watch.clone();
             if folders.is_empty() {
-                self.left_out(name, "no folder is watched: name some with --watch");
+                self.skip(name, NOT_WATCHED);
             } else if wanted < 3 && !self.is_named(name) {
-                let why =
-                    "opens in watched folders; dear where there are many, so at level 3 or named";
-                self.left_out(name, why);
+                let why = "opens in watched folders; expensive if there are many, so at level 3 or if named";
+                self.skip(name, why);
             } else if name == fanotify::NAME && self.level < 2 {
-                self.left_out(
+                self.skip(
                     name,
-                    "nobody tells of births, so it would not be known whose opens are",
+                    "no mechanism tracks processes, so the process of an open is unknown",
                 );
             } else if name == fanotify::NAME {
                 let why = "files that the task opens and writes in the watched folders";
-                self.add_or_why(name, why, Box::new(Fanotify::new(folders)));
+                self.try_add(name, why, Box::new(Fanotify::new(folders)));
             } else if self.has(fanotify::NAME) {
-                self.left_out(name, "`fanotify` tells whose opens they are");
+                self.skip(name, "`fanotify` knows the process of each open");
             } else {
-                let why = "files that are opened in the watched folders, by whomever";
-                self.add_or_why(name, why, Box::new(Inotify::new(folders)));
+                let why = "files that any process opens in the watched folders";
+                self.try_add(name, why, Box::new(Inotify::new(folders)));
             }
         }
     }
 
-    fn add_connector(&mut self, wanted: u8, teller: Option<&str>) -> bool {
+    fn add_connector(&mut self, wanted: u8, tracker: Option<&str>) -> bool {
         let name = connector::NAME;
-        if teller.is_some() || wanted < 2 && !self.is_named(name) {
-            self.left_out(name, teller.unwrap_or("level 1 was asked for"));
+        if tracker.is_some() || wanted < 2 && !self.is_named(name) {
+            self.skip(name, tracker.unwrap_or(LEVEL_1));
             return false;
         }
-        let why = "every process at its birth and end: number and status";
-        self.add_or_why(name, why, Box::new(Connector::default()));
+        let why = "the start and exit of every process: number and status";
+        self.try_add(name, why, Box::new(Connector::default()));
         self.has(name)
     }
 
-    fn left_out(&mut self, name: &str, why: &str) {
+    fn skip(&mut self, name: &str, why: &str) {
         self.uses.push(MechanismUse { name: name.to_owned(), used: false, why: why.to_owned() });
     }
 
-    /// A mechanism turned out not to work after all.
-    pub(crate) fn gave_up(&mut self, name: &str, why: &str) {
+    /// Marks a mechanism as unused after it failed.
+    pub(crate) fn disable(&mut self, name: &str, why: &str) {
         self.mechanisms.retain(|m| m.name() != name);
         if let Some(found) = self.uses.iter_mut().find(|u| u.name == name) {
             found.used = false;
@@ -415,18 +422,18 @@ impl Team {
         }
     }
 
-    /// Births and ends are not told by ptrace: the connector tells them, else they are looked for.
-    pub(crate) fn search(&mut self, root: Pid, limits: &Limits, seen: &mut Seen) {
+    /// Replaces a failed tracker by the connector, or by searching `/proc` at each sample.
+    pub(crate) fn fall_back(&mut self, root: Pid, limits: &Limits, ledger: &mut Ledger) {
         if self.has(connector::NAME) {
             return;
         }
         self.uses.retain(|u| u.name != connector::NAME);
-        if self.is_found {
-            self.gave_up(wait4::NAME, NOT_WAITED_FOR);
+        if self.is_attach {
+            self.disable(wait4::NAME, NOT_WAITED_FOR);
         }
         if self.add_connector(self.level, None)
             && let Some(connector) = self.mechanisms.last_mut()
-            && connector.attach(root, seen).is_ok()
+            && connector.attach(root, ledger).is_ok()
         {
             return;
         }

@@ -1,6 +1,7 @@
-//! The proc connector: the kernel tells of each fork, exec and exit on the machine (`linux/cn_proc.h`),
-//! anybody since Linux 6.6 and administrators before. So every process of the task is known without stopping any; but one that ended
-//! is gone when that is told, so its memory is known only if somebody looked while it ran.
+//! The proc connector: the kernel reports each fork, exec and exit on the machine
+//! (`linux/cn_proc.h`), to any user since Linux 6.6 and to administrators before. So every process
+//! of the task is known without stopping any. An exited process may be gone when its exit is
+//! reported, so its memory is known only from samples.
 
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -8,11 +9,13 @@ use std::os::fd::BorrowedFd;
 
 use skopos_model::task::Completeness;
 
+use super::reasons::{NO_KERNEL_IDS, lost_messages, still_running};
 use super::{Launch, Mechanism};
+use crate::bytes::u32_at;
 use crate::family;
+use crate::ledger::{Ledger, Offer};
 use crate::proc;
-use crate::seen::{Offer, Seen};
-use crate::sys::netlink::{self, Netlink, number};
+use crate::sys::netlink::{self, Netlink};
 use crate::sys::{Pid, Status};
 
 /// The name in reports.
@@ -22,11 +25,11 @@ pub(crate) const NAME: &str = "connector";
 const PROC: u32 = 1;
 /// `PROC_CN_MCAST_LISTEN`.
 const LISTEN: u32 = 1;
-/// `NLMSG_DONE`, the type of all its messages.
+/// `NLMSG_DONE`, the type of all messages.
 const DONE: u16 = 3;
-/// `struct cn_msg`.
+/// Size of `struct cn_msg`.
 const CONNECTOR_HEADER: usize = 20;
-/// `struct proc_event` up to what differs.
+/// Size of the common part of `struct proc_event`.
 const EVENT_HEADER: usize = 16;
 
 /// Kinds of events.
@@ -34,55 +37,56 @@ const FORK: u32 = 1;
 const EXEC: u32 = 2;
 const EXIT: u32 = 0x8000_0000;
 
-/// Why an ordinary user may not listen.
-const REFUSED: &str = "before Linux 6.6 the kernel tells administrators alone of births";
+/// The reason why an ordinary user cannot listen.
+const REFUSED: &str = "before Linux 6.6 the kernel reports process starts to administrators only";
 
-/// Messages that are taken at once. A machine on which more come meanwhile has no end of them.
+/// The most messages that are read at once. A busy machine may send messages without end.
 const MAX_AT_ONCE: usize = 4096;
 
 #[derive(Default)]
 pub(crate) struct Connector {
     socket: Option<Netlink>,
-    /// Threads of each process of the task, by their ids: of one that was found running, births and ends
-    /// are told again that it knows already.
+    /// The thread ids of each process of the task. For an attached process, some starts and exits
+    /// that are already known are reported again.
     processes: HashMap<Pid, HashSet<Pid>>,
-    /// How often messages were lost.
+    /// Number of times that messages were lost.
     lost: u64,
 }
 
-/// What the kernel told.
+/// An event that the kernel reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Told {
-    Born { parent: Pid, thread: Pid, process: Pid },
-    Became { process: Pid },
-    Ended { thread: Pid, process: Pid, status: Status },
+enum ProcessEvent {
+    Forked { parent: Pid, thread: Pid, process: Pid },
+    Executed { process: Pid },
+    Exited { thread: Pid, process: Pid, status: Status },
 }
 
 impl Connector {
-    fn told(&mut self, told: Told, seen: &mut Seen) {
-        match told {
-            Told::Born { process, thread, .. } if process != thread => {
+    fn handle(&mut self, event: ProcessEvent, ledger: &mut Ledger) {
+        match event {
+            ProcessEvent::Forked { process, thread, .. } if process != thread => {
                 if let Some(threads) = self.processes.get_mut(&process) {
                     threads.insert(thread);
                     let count = threads.len() as u64;
-                    seen.threads_of(process, |_| count);
+                    ledger.update_threads(process, |_| count);
                 }
             }
-            Told::Born { parent, process, .. } => {
+            ProcessEvent::Forked { parent, process, .. } => {
                 if self.processes.contains_key(&parent) && !self.processes.contains_key(&process) {
                     self.processes.insert(process, [process].into());
-                    seen.born(process, parent);
+                    ledger.process_started(process, parent);
                 }
             }
-            Told::Became { process } => {
+            ProcessEvent::Executed { process } => {
                 if let Some(threads) = self.processes.get_mut(&process) {
-                    // The others are gone, and whichever did it has the id of the process now.
+                    // The other threads are gone, and the one that called exec has the id of the
+                    // process now.
                     *threads = [process].into();
-                    seen.threads_of(process, |_| 1);
-                    seen.became(process);
+                    ledger.update_threads(process, |_| 1);
+                    ledger.process_executed(process);
                 }
             }
-            Told::Ended { thread, process, status } => {
+            ProcessEvent::Exited { thread, process, status } => {
                 let Some(threads) = self.processes.get_mut(&process) else { return };
                 if !threads.remove(&thread) {
                     return;
@@ -90,41 +94,45 @@ impl Connector {
                 let count = threads.len() as u64;
                 if count == 0 {
                     self.processes.remove(&process);
-                    ended(process, status, seen);
+                    handle_exit(process, status, ledger);
                 } else {
-                    seen.threads_of(process, |_| count);
+                    ledger.update_threads(process, |_| count);
                 }
             }
         }
     }
 }
 
-/// A dead process whose parent has not asked for it still tells what it used. A child of the monitor
-/// is one that the monitor itself will ask, and end.
-fn ended(process: Pid, status: Status, seen: &mut Seen) {
+/// Handles the exit of a process. If its parent has not reaped it yet, its usage can still be read.
+/// Children of the monitor are handled when the monitor reaps them.
+fn handle_exit(process: Pid, status: Status, ledger: &mut Ledger) {
     if let Some(stat) = proc::stat(process) {
         if stat.parent == std::process::id() as Pid {
             return;
         }
-        seen.used(process, Some(stat.user_seconds + stat.system_seconds), proc::io(process));
+        ledger.record_usage(
+            process,
+            Some(stat.user_seconds + stat.system_seconds),
+            proc::io(process),
+        );
     }
-    seen.ended(process, Some(status));
+    ledger.process_exited(process, Some(status));
 }
 
-/// Reads the body of a message.
-fn parse(body: &[u8]) -> Option<Told> {
+/// Parses the body of a message.
+fn parse(body: &[u8]) -> Option<ProcessEvent> {
     let event = body.get(CONNECTOR_HEADER..)?;
-    let word = |index: usize| Some(number(event, EVENT_HEADER + 4 * index)?.cast_signed());
-    Some(match number(event, 0)? {
-        FORK => Told::Born { parent: word(1)?, thread: word(2)?, process: word(3)? },
-        EXEC => Told::Became { process: word(1)? },
+    let word = |index: usize| Some(u32_at(event, EVENT_HEADER + 4 * index)?.cast_signed());
+    Some(match u32_at(event, 0)? {
+        FORK => ProcessEvent::Forked { parent: word(1)?, thread: word(2)?, process: word(3)? },
+        EXEC => ProcessEvent::Executed { process: word(1)? },
         EXIT => {
             let code = word(2)?;
             let status = match code & 0x7f {
                 0 => Status::Exited(code >> 8 & 0xff),
                 signal => Status::Signalled(signal),
             };
-            Told::Ended { thread: word(0)?, process: word(1)?, status }
+            ProcessEvent::Exited { thread: word(0)?, process: word(1)?, status }
         }
         _ => return None,
     })
@@ -135,14 +143,13 @@ impl Mechanism for Connector {
         NAME
     }
 
-    fn joins(&self) -> Result<(), &'static str> {
+    fn can_attach(&self) -> Result<(), &'static str> {
         Ok(())
     }
 
     fn prepare(&mut self, _launch: &mut Launch) -> io::Result<()> {
         if !netlink::has_kernel_ids() {
-            let why = "in a container the kernel's process ids are not known";
-            return Err(io::Error::other(why));
+            return Err(io::Error::other(NO_KERNEL_IDS));
         }
         let socket = Netlink::open(libc::NETLINK_CONNECTOR, PROC).map_err(|e| match e.kind() {
             io::ErrorKind::PermissionDenied => io::Error::other(REFUSED),
@@ -157,14 +164,15 @@ impl Mechanism for Connector {
         Ok(())
     }
 
-    fn attach(&mut self, root: Pid, seen: &mut Seen) -> io::Result<()> {
+    fn attach(&mut self, root: Pid, ledger: &mut Ledger) -> io::Result<()> {
         self.processes.insert(root, [root].into());
-        seen.born(root, std::process::id() as Pid);
-        if seen.is_found() {
-            // What is born from here on is told; what is there already is looked for.
-            for pid in family::members(seen).into_iter().map(|member| member.pid) {
+        ledger.process_started(root, std::process::id() as Pid);
+        if ledger.is_attached() {
+            // Starts from here on are reported; processes that are already running are searched
+            // for.
+            for pid in family::members(ledger).into_iter().map(|member| member.pid) {
                 let Some(stat) = proc::stat(pid) else { continue };
-                // One that is dead may have told so before anybody listened.
+                // The exit of a zombie thread may have been reported before the socket was open.
                 let is_alive = |thread: &Pid| proc::stat(*thread).is_some_and(|s| !s.is_zombie);
                 let threads: HashSet<Pid> =
                     proc::threads(pid).into_iter().filter(is_alive).collect();
@@ -173,8 +181,8 @@ impl Mechanism for Connector {
                 }
                 let count = threads.len() as u64;
                 self.processes.insert(pid, threads);
-                seen.born(pid, stat.parent);
-                seen.threads_of(pid, |_| count);
+                ledger.process_started(pid, stat.parent);
+                ledger.update_threads(pid, |_| count);
             }
         }
         Ok(())
@@ -184,35 +192,34 @@ impl Mechanism for Connector {
         self.socket.as_ref().map(Netlink::descriptor)
     }
 
-    fn readable(&mut self, seen: &mut Seen) {
+    fn readable(&mut self, ledger: &mut Ledger) {
         let Some(mut socket) = self.socket.take() else { return };
-        for _ in 0..MAX_AT_ONCE {
-            match socket.receive() {
-                Ok(Some(messages)) => {
-                    messages.filter_map(|m| parse(m.body)).for_each(|told| self.told(told, seen));
-                }
-                Ok(None) => break,
-                Err(_) => self.lost += 1,
+        let lost = socket.drain(MAX_AT_ONCE, |message| {
+            if let Some(event) = parse(message.body) {
+                self.handle(event, ledger);
             }
-        }
+        });
+        self.lost += lost;
         self.socket = Some(socket);
     }
 
-    fn finish(&mut self, seen: &mut Seen) {
-        let left = seen.living().len();
+    fn finish(&mut self, ledger: &mut Ledger) {
+        let left = ledger.live_pids().len();
         let reason = match self.lost {
-            0 => (left > 0).then(|| format!("{left} processes of the task run on")),
-            times => Some(format!("the kernel told more than could be read, {times} times")),
+            0 => still_running(left),
+            times => Some(lost_messages(times)),
         };
         let completeness = if reason.is_none() { Completeness::All } else { Completeness::AtLeast };
         let error_bound = reason.is_none().then_some(0.0);
         for (name, value) in [
-            ("processes_max", seen.processes_max),
-            ("processes_total", seen.processes_total),
-            ("threads_max", seen.threads_max),
+            ("processes_max", ledger.processes_max),
+            ("processes_total", ledger.processes_total),
+            ("threads_max", ledger.threads_max),
         ] {
             let (value, reason) = (value as f64, reason.clone());
-            seen.offer(name, Offer { method: NAME, value, completeness, error_bound, reason });
+            ledger
+                .offers
+                .add(name, Offer { method: NAME, value, completeness, error_bound, reason });
         }
         self.socket = None;
     }
@@ -231,74 +238,75 @@ mod tests {
     }
 
     #[test]
-    fn messages_are_read_and_those_cut_short_are_not() {
+    fn messages_are_parsed_and_truncated_ones_are_not() {
         let fork = message(FORK, &[5, 4, 9, 8]);
-        let born = Told::Born { parent: 4, thread: 9, process: 8 };
+        let born = ProcessEvent::Forked { parent: 4, thread: 9, process: 8 };
         assert_eq!(parse(&fork), Some(born));
         assert!((0..fork.len()).all(|end| parse(&fork[..end]).is_none()));
         let ended = |code, status| {
-            let told = parse(&message(EXIT, &[8, 8, code, 17, 4, 4]));
-            assert_eq!(told, Some(Told::Ended { thread: 8, process: 8, status }));
+            let event = parse(&message(EXIT, &[8, 8, code, 17, 4, 4]));
+            assert_eq!(event, Some(ProcessEvent::Exited { thread: 8, process: 8, status }));
         };
         ended(3 << 8, Status::Exited(3));
         ended(11, Status::Signalled(11));
         assert_eq!(parse(&message(4, &[8, 8, 0, 0])), None, "a change of user");
     }
 
-    /// Ids that no process has.
+    /// The first of ids that no process has.
     const FAR: Pid = 10_000_000;
 
     #[test]
-    fn what_is_told_again_of_a_task_that_was_found_counts_once() {
-        let (mut connector, mut seen) = (Connector::default(), Seen::new());
+    fn a_repeated_report_of_an_attached_task_counts_once() {
+        let (mut connector, mut ledger) = (Connector::default(), Ledger::new());
         let (process, second) = (FAR, FAR + 1);
         connector.processes.insert(process, [process, second].into());
-        seen.born(process, 1);
-        seen.threads_of(process, |_| 2);
-        let end_of = |thread| Told::Ended { thread, process, status: Status::Exited(0) };
-        for (told, threads) in [
-            // Its end was told before its process was asked for threads.
+        ledger.process_started(process, 1);
+        ledger.update_threads(process, |_| 2);
+        let end_of = |thread| ProcessEvent::Exited { thread, process, status: Status::Exited(0) };
+        for (event, threads) in [
+            // Its exit was reported before its process was searched for threads.
             (end_of(FAR + 7), 2),
-            (Told::Born { parent: 1, thread: second, process }, 2),
-            (Told::Born { parent: process, thread: process, process }, 2),
+            (ProcessEvent::Forked { parent: 1, thread: second, process }, 2),
+            (ProcessEvent::Forked { parent: process, thread: process, process }, 2),
             (end_of(process), 1),
             (end_of(process), 1),
-            // The second becomes another program, and so the process.
-            (Told::Became { process }, 1),
+            // The second thread calls exec for the process.
+            (ProcessEvent::Executed { process }, 1),
             (end_of(process), 0),
         ] {
-            connector.told(told, &mut seen);
-            assert_eq!(seen.thread_count(process), threads, "{told:?}");
+            connector.handle(event, &mut ledger);
+            assert_eq!(ledger.thread_count(process), threads, "{event:?}");
         }
-        assert!(!seen.knows(process) && connector.processes.is_empty());
-        assert_eq!((seen.threads_max, seen.processes_total), (2, 1));
+        assert!(!ledger.contains(process) && connector.processes.is_empty());
+        assert_eq!((ledger.threads_max, ledger.processes_total), (2, 1));
     }
 
     #[test]
-    fn processes_are_those_that_descend_from_the_first_and_end_with_their_last_thread() {
-        let (mut connector, mut seen) = (Connector::default(), Seen::new());
-        connector.attach(FAR, &mut seen).expect("it is told");
-        let end_of = |thread, process| Told::Ended { thread, process, status: Status::Exited(0) };
+    fn descendants_are_known_and_exit_with_their_last_thread() {
+        let (mut connector, mut ledger) = (Connector::default(), Ledger::new());
+        connector.attach(FAR, &mut ledger).expect("it cannot fail");
+        let end_of =
+            |thread, process| ProcessEvent::Exited { thread, process, status: Status::Exited(0) };
         let ended = |process| end_of(process, process);
-        for told in [
-            Told::Born { parent: 1, thread: FAR + 9, process: FAR + 9 },
-            Told::Born { parent: FAR, thread: FAR + 1, process: FAR + 1 },
-            Told::Born { parent: FAR, thread: FAR + 2, process: FAR + 1 },
+        for event in [
+            ProcessEvent::Forked { parent: 1, thread: FAR + 9, process: FAR + 9 },
+            ProcessEvent::Forked { parent: FAR, thread: FAR + 1, process: FAR + 1 },
+            ProcessEvent::Forked { parent: FAR, thread: FAR + 2, process: FAR + 1 },
             ended(FAR),
-            // Its parent is gone, and it is the task's all the same.
-            Told::Born { parent: FAR + 1, thread: FAR + 3, process: FAR + 3 },
+            // Its parent is gone, and it still belongs to the task.
+            ProcessEvent::Forked { parent: FAR + 1, thread: FAR + 3, process: FAR + 3 },
             ended(FAR + 1),
         ] {
-            connector.told(told, &mut seen);
+            connector.handle(event, &mut ledger);
         }
-        let mut living = seen.living();
+        let mut living = ledger.live_pids();
         living.sort_unstable();
         assert_eq!(living, [FAR + 1, FAR + 3]);
-        assert_eq!((seen.processes_total, seen.processes_max, seen.threads_max), (3, 2, 3));
-        connector.told(end_of(FAR + 2, FAR + 1), &mut seen);
-        assert_eq!(seen.living(), [FAR + 3]);
-        connector.finish(&mut seen);
-        let reading = seen.reading("processes_total", "");
+        assert_eq!((ledger.processes_total, ledger.processes_max, ledger.threads_max), (3, 2, 3));
+        connector.handle(end_of(FAR + 2, FAR + 1), &mut ledger);
+        assert_eq!(ledger.live_pids(), [FAR + 3]);
+        connector.finish(&mut ledger);
+        let reading = ledger.offers.best("processes_total", "");
         assert_eq!((reading.value, reading.completeness), (Some(3.0), Completeness::AtLeast));
     }
 }

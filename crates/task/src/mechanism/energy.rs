@@ -1,8 +1,9 @@
-//! RAPL: what the processors counted of their energy, from the start of the task to its end
-//! (Documentation/power/powercap/powercap.rst). They count the machine's, that of others included.
+//! RAPL: the energy of the processors from the start of the task to its end
+//! (Documentation/power/powercap/powercap.rst). The counters cover the whole machine, including
+//! other tasks.
 //!
-//! A counter starts again beyond its range, after minutes of full load at the earliest, so it is read
-//! at each look: between two looks there may be one such start, and of two nobody can tell.
+//! A counter wraps around at its range, after minutes of full load at the earliest, so it is read
+//! at each sample: one wrap between two samples is detected, two are not.
 
 use std::fs;
 use std::io;
@@ -11,39 +12,39 @@ use std::time::{Duration, Instant};
 
 use skopos_model::task::Completeness;
 
-use super::{Mechanism, Now};
-use crate::seen::{Offer, Seen};
+use super::{Mechanism, Sample};
+use crate::ledger::{Ledger, Offer};
 use crate::sys::Pid;
 
 /// The name in reports.
 pub(crate) const NAME: &str = "energy";
 
-/// Where the kernel shows counters of energy.
+/// Path of the kernel's energy counters.
 pub(crate) const POWERCAP: &str = "/sys/class/powercap";
 
 /// The most domains that are read: sixteen sockets with memory and three parts each.
 const MAX_DOMAINS: usize = 64;
 
-/// More than any domain draws. Twice as long between two looks as it would take to use up a range at
-/// this, and a start may have been missed.
+/// A power that no domain reaches. If it would use up a range between two samples, a second wrap
+/// may have been missed.
 const MOST_WATTS: f64 = 2000.0;
 
-/// Between two updates of a counter, by the hardware's manual.
+/// Time between two updates of a counter, by the hardware's manual.
 const UPDATE_SECONDS: f64 = 0.001;
 
 pub(crate) struct Energy {
     folder: PathBuf,
     domains: Vec<Domain>,
     last: Option<Instant>,
-    /// Domains that could not be read any more.
+    /// A domain could not be read.
     is_missing: bool,
     may_have_wrapped: bool,
 }
 
-/// A package or its memory: these count without overlap.
+/// A package or its memory. These do not overlap.
 struct Domain {
     file: PathBuf,
-    /// Microjoules at which it starts again.
+    /// Microjoules at which the counter wraps around.
     range: u64,
     last: u64,
     sum: u64,
@@ -55,10 +56,10 @@ impl Energy {
         Self { folder, domains: Vec::new(), last: None, is_missing: false, may_have_wrapped: false }
     }
 
-    fn look(&mut self, passed: Duration) {
+    fn update(&mut self, passed: Duration) {
         for domain in &mut self.domains {
             match number(&domain.file) {
-                Some(now) => domain.went_on(now),
+                Some(now) => domain.advance(now),
                 None => self.is_missing = true,
             }
             self.may_have_wrapped |= passed.as_secs_f64() * MOST_WATTS * 1e6 > domain.range as f64;
@@ -67,7 +68,7 @@ impl Energy {
 }
 
 impl Domain {
-    fn went_on(&mut self, now: u64) {
+    fn advance(&mut self, now: u64) {
         let more = match now.checked_sub(self.last) {
             Some(more) => more,
             None => now + self.range.saturating_sub(self.last),
@@ -86,7 +87,7 @@ impl Mechanism for Energy {
         NAME
     }
 
-    fn joins(&self) -> Result<(), &'static str> {
+    fn can_attach(&self) -> Result<(), &'static str> {
         Ok(())
     }
 
@@ -95,8 +96,8 @@ impl Mechanism for Energy {
         for entry in fs::read_dir(&self.folder).into_iter().flatten().flatten() {
             let zone = entry.path();
             let name = fs::read_to_string(zone.join("name")).unwrap_or_default();
-            // "core" and "uncore" are parts of their package, "psys" is the board; RAPL by memory-mapped
-            // registers ("intel-rapl-mmio") counts the same once more.
+            // "core" and "uncore" are parts of their package, and "psys" is the board. RAPL by
+            // memory-mapped registers ("intel-rapl-mmio") counts the same energy again.
             let counts = name.starts_with("package-") || name.trim() == "dram";
             let is_rapl = entry.file_name().to_str().is_some_and(|n| n.starts_with("intel-rapl:"));
             if !counts || !is_rapl || self.domains.len() == MAX_DOMAINS {
@@ -114,14 +115,14 @@ impl Mechanism for Energy {
         }
         self.is_missing = refused.is_some();
         if self.domains.is_empty() {
-            let none = || "no processor here shows what energy it uses".to_owned();
+            let none = || "no processor here reports its energy".to_owned();
             return Err(io::Error::other(refused.unwrap_or_else(none)));
         }
         Ok(())
     }
 
-    fn attach(&mut self, _root: Pid, _seen: &mut Seen) -> io::Result<()> {
-        // From here on it is the task's.
+    fn attach(&mut self, _root: Pid, _ledger: &mut Ledger) -> io::Result<()> {
+        // The energy from here on belongs to the task.
         for domain in &mut self.domains {
             domain.last = number(&domain.file).unwrap_or(domain.last);
         }
@@ -129,29 +130,29 @@ impl Mechanism for Energy {
         Ok(())
     }
 
-    fn sample(&mut self, _now: &mut Now, _seen: &mut Seen) {
+    fn sample(&mut self, _now: &mut Sample, _ledger: &mut Ledger) {
         let passed = self.last.map_or(Duration::ZERO, |last| last.elapsed());
-        self.look(passed);
+        self.update(passed);
         self.last = Some(Instant::now());
     }
 
-    fn finish(&mut self, seen: &mut Seen) {
+    fn finish(&mut self, ledger: &mut Ledger) {
         let passed = self.last.map_or(Duration::ZERO, |last| last.elapsed());
-        self.look(passed);
+        self.update(passed);
         let joules = self.domains.iter().map(|d| d.sum).sum::<u64>() as f64 / 1e6;
-        let watts = joules / seen.elapsed().as_secs_f64();
-        let others = "of packages and their memory; all that ran on the machine is in it";
+        let watts = joules / ledger.elapsed().as_secs_f64();
+        let others = "of packages and their memory; includes all processes on the machine";
         let (completeness, error_bound, reason) = if self.is_missing {
-            (Completeness::AtLeast, None, "a processor did not show what it used".to_owned())
+            (Completeness::AtLeast, None, "the energy of a processor is not readable".to_owned())
         } else if self.may_have_wrapped {
-            let reason = "a counter may have started again more than once between two looks";
+            let reason = "a counter may have wrapped around more than once between two samples";
             (Completeness::AtLeast, None, reason.to_owned())
         } else {
             (Completeness::All, Some(2.0 * UPDATE_SECONDS * watts), others.to_owned())
         };
         let reason = Some(reason);
         let offer = Offer { method: NAME, value: joules, completeness, error_bound, reason };
-        seen.offer("energy_joules", offer);
+        ledger.offers.add("energy_joules", offer);
     }
 }
 
@@ -171,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn packages_and_memory_add_up_over_the_start_of_a_counter_and_parts_do_not() {
+    fn packages_and_memory_add_up_over_a_wrap_and_parts_are_not_added() {
         let folder = tempfile::tempdir().expect("a folder");
         let range = 200_000_000_000;
         let package = zone(folder.path(), "intel-rapl:0", "package-0", range);
@@ -180,24 +181,24 @@ mod tests {
         let again = zone(folder.path(), "intel-rapl-mmio:0", "package-0", range);
         let set = |file: &Path, value: u64| fs::write(file, format!("{value}\n")).expect("written");
         set(&package, range - 1_000_000);
-        let mut seen = Seen::new();
+        let mut ledger = Ledger::new();
         let mut energy = Energy::new(folder.path());
         energy.prepare(&mut Launch::default()).expect("there are counters");
-        energy.attach(1, &mut seen).expect("they can be read");
+        energy.attach(1, &mut ledger).expect("they can be read");
         set(&package, 2_000_000);
-        energy.sample(&mut Now::default(), &mut seen);
+        energy.sample(&mut Sample::default(), &mut ledger);
         for (file, value) in [(&package, 2_500_000), (&memory, 4_000_000), (&core, 9), (&again, 9)]
         {
             set(file, value);
         }
-        energy.finish(&mut seen);
-        let reading = seen.reading("energy_joules", "");
+        energy.finish(&mut ledger);
+        let reading = ledger.offers.best("energy_joules", "");
         assert_eq!((reading.value, reading.completeness), (Some(7.5), Completeness::All));
         assert!(reading.error_bound.is_some_and(f64::is_finite));
         let mut energy = Energy::new(folder.path());
         energy.prepare(&mut Launch::default()).expect("there are counters");
-        energy.look(Duration::from_secs(1_000_000));
-        assert!(energy.may_have_wrapped, "twelve days without a look");
+        energy.update(Duration::from_secs(1_000_000));
+        assert!(energy.may_have_wrapped, "twelve days without a sample");
         assert!(Energy::new(&folder.path().join("none")).prepare(&mut Launch::default()).is_err());
     }
 }

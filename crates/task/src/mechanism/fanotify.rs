@@ -1,9 +1,9 @@
-//! fanotify: which files in the watched folders the task opens, and which it writes. It tells the
-//! process, sees new folders and what `io_uring` opens, and needs an administrator.
+//! fanotify: reports the files in the watched folders that the task opens or writes. It names the
+//! process, and covers new folders and opens by `io_uring`. Needs administrator rights.
 //!
-//! What is marked is the file system of a folder, so that the task needs no mounts of its own, which
-//! would not be those of others any more. Events of other processes come too, and are left alone. One
-//! of a process that nobody has told of yet is kept until somebody does.
+//! The whole file system of a folder is marked, so that the task needs no mounts of its own, which
+//! would differ from those of other processes. Events of other processes arrive too and are
+//! ignored. An event of a process that is not known yet is kept until the process is reported.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::{self, File};
@@ -13,44 +13,47 @@ use std::path::PathBuf;
 
 use skopos_model::task::Completeness;
 
+use super::reasons::append_counts;
 use super::{Launch, Mechanism};
-use crate::seen::{Offer, Seen};
+use crate::ledger::{Ledger, Offer};
 use crate::sys::Pid;
-use crate::sys::fanotify::{Notifier, Told, file_system_of, path_of};
+use crate::sys::fanotify::{FileEvent, Notifier, file_system_of, path_of};
 
 /// The name in reports.
 pub(crate) const NAME: &str = "fanotify";
 
-/// The most files that are told apart, and the most folders whose place is kept: some 50 MB of handles.
+/// The most distinct files that are counted, and the most folders whose paths are kept: some 50 MB
+/// of handles.
 const MAX_FILES: usize = 200_000;
 
-/// Events that wait until it is known whose they are. Most are of other tasks: those of processes that
-/// asked longest ago go first.
+/// The most events that wait until their process is known. Most belong to other tasks; the oldest
+/// are dropped first.
 const MAX_WAITING: usize = 16_384;
 
-/// Reads at once, each of hundreds of events: others may have no end of them.
+/// The most reads at once, each of hundreds of events: other processes may cause events without
+/// end.
 const MAX_READS: usize = 256;
 
 #[derive(Default)]
 pub(crate) struct Fanotify {
     folders: Vec<PathBuf>,
     notifier: Option<Notifier>,
-    /// A folder of each file system, by its id.
+    /// An open folder of each file system, by the id of the file system.
     file_systems: Vec<([u8; 8], File)>,
-    /// Whether what is in a folder counts.
+    /// For each folder, whether its files count.
     counts: HashMap<Vec<u8>, bool>,
     opened: HashSet<Vec<u8>>,
     modified: HashSet<Vec<u8>>,
-    waiting: Vec<Told>,
-    /// Times at which the kernel lost events.
+    waiting: Vec<FileEvent>,
+    /// Number of times that the kernel lost events.
     overflows: u64,
-    /// Events of processes of which nobody told that they are the task's.
+    /// Number of events of processes that never became known as the task's.
     others: u64,
-    /// Files whose folder was gone before anybody could ask where it was.
-    homeless: u64,
-    /// Files that found no room.
-    beyond: u64,
-    /// File systems in the folders that cannot be watched.
+    /// Number of events in folders that were removed before their paths were read.
+    in_removed_folders: u64,
+    /// Number of events of files beyond the limit.
+    beyond_limit: u64,
+    /// Number of file systems in the folders that cannot be watched.
     unwatched: u64,
 }
 
@@ -69,15 +72,16 @@ impl Fanotify {
         Ok(())
     }
 
-    /// One of a process of the task.
-    fn happened(&mut self, told: Told) {
-        if self.is_in_folders(&told.folder) {
-            let both = [(told.is_opened, &mut self.opened), (told.is_written, &mut self.modified)];
+    /// Handles an event of a process of the task.
+    fn handle(&mut self, event: FileEvent) {
+        if self.is_in_folders(&event.folder) {
+            let both =
+                [(event.is_opened, &mut self.opened), (event.is_written, &mut self.modified)];
             for (_, files) in both.into_iter().filter(|(is_so, _)| *is_so) {
                 if files.len() < MAX_FILES {
-                    files.insert(told.file.clone());
-                } else if !files.contains(&told.file) {
-                    self.beyond += 1;
+                    files.insert(event.file.clone());
+                } else if !files.contains(&event.file) {
+                    self.beyond_limit += 1;
                 }
             }
         }
@@ -89,7 +93,7 @@ impl Fanotify {
         }
         let on = self.file_systems.iter().find(|(id, _)| folder.starts_with(id));
         let Some(Ok(path)) = on.map(|(_, on)| path_of(folder, on.as_fd())) else {
-            self.homeless += 1;
+            self.in_removed_folders += 1;
             return false;
         };
         let counts = self.folders.iter().any(|watched| path.starts_with(watched));
@@ -100,18 +104,15 @@ impl Fanotify {
     }
 
     fn missing(&self) -> String {
-        let mut text = "in the watched folders alone".to_owned();
-        for (count, what) in [
-            (self.overflows, "times more happened than the kernel could keep"),
-            (self.homeless, "events were in folders that were gone at once"),
-            (self.beyond, "events of files found no room"),
-            (self.others, "events were of processes that are not known to be the task's"),
+        let mut text = "in the watched folders only".to_owned();
+        let counts = [
+            (self.overflows, "times the kernel's queue overflowed"),
+            (self.in_removed_folders, "events were in folders that were removed at once"),
+            (self.beyond_limit, "events exceeded the number of files that are counted"),
+            (self.others, "events were of processes not known to belong to the task"),
             (self.unwatched, "file systems in them cannot be watched"),
-        ] {
-            if count > 0 {
-                text += &format!("; {count} {what}");
-            }
-        }
+        ];
+        append_counts(&mut text, &counts);
         text
     }
 }
@@ -121,7 +122,7 @@ impl Mechanism for Fanotify {
         NAME
     }
 
-    fn joins(&self) -> Result<(), &'static str> {
+    fn can_attach(&self) -> Result<(), &'static str> {
         Ok(())
     }
 
@@ -138,7 +139,7 @@ impl Mechanism for Fanotify {
         }
         for place in mounts() {
             if self.folders.iter().any(|folder| place.starts_with(folder) && place != *folder) {
-                // What has no handles, such as /proc, is left out and said.
+                // A file system without handles, such as /proc, is left out and reported.
                 self.unwatched += u64::from(self.watch(&notifier, &place).is_err());
             }
         }
@@ -146,8 +147,8 @@ impl Mechanism for Fanotify {
         Ok(())
     }
 
-    fn attach(&mut self, _root: Pid, seen: &mut Seen) -> io::Result<()> {
-        seen.remember_the_dead();
+    fn attach(&mut self, _root: Pid, ledger: &mut Ledger) -> io::Result<()> {
+        ledger.keep_exited_pids();
         Ok(())
     }
 
@@ -155,24 +156,25 @@ impl Mechanism for Fanotify {
         self.notifier.as_ref().map(Notifier::descriptor)
     }
 
-    fn readable(&mut self, seen: &mut Seen) {
+    fn readable(&mut self, ledger: &mut Ledger) {
         let Some(mut notifier) = self.notifier.take() else { return };
         let own = std::process::id() as Pid;
         let waiting = std::mem::take(&mut self.waiting).into_iter();
-        let (known, unknown): (Vec<_>, Vec<_>) = waiting.partition(|told| seen.knew(told.process));
-        known.into_iter().for_each(|told| self.happened(told));
+        let (known, unknown): (Vec<_>, Vec<_>) =
+            waiting.partition(|event| ledger.ever_contained(event.process));
+        known.into_iter().for_each(|event| self.handle(event));
         self.waiting = unknown;
         for _ in 0..MAX_READS {
-            let came = notifier.next();
-            if came.is_empty() {
+            let events = notifier.next();
+            if events.is_empty() {
                 break;
             }
-            for told in came {
-                self.overflows += u64::from(told.is_cut);
-                if seen.knew(told.process) {
-                    self.happened(told);
-                } else if told.process != own && !told.is_cut {
-                    self.waiting.push(told);
+            for event in events {
+                self.overflows += u64::from(event.is_cut);
+                if ledger.ever_contained(event.process) {
+                    self.handle(event);
+                } else if event.process != own && !event.is_cut {
+                    self.waiting.push(event);
                 }
             }
         }
@@ -181,8 +183,8 @@ impl Mechanism for Fanotify {
         self.notifier = Some(notifier);
     }
 
-    fn finish(&mut self, seen: &mut Seen) {
-        self.readable(seen);
+    fn finish(&mut self, ledger: &mut Ledger) {
+        self.readable(ledger);
         self.notifier = None;
         self.others += self.waiting.len() as u64;
         let reason = self.missing();
@@ -190,20 +192,20 @@ impl Mechanism for Fanotify {
             let (value, reason) = (files.len() as f64, Some(reason.clone()));
             let completeness = Completeness::AtLeast;
             let offer = Offer { method: NAME, value, completeness, error_bound: None, reason };
-            seen.offer(name, offer);
+            ledger.offers.add(name, offer);
         }
     }
 }
 
-/// All places where something is mounted.
+/// Returns all mount points.
 fn mounts() -> Vec<PathBuf> {
     let text = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-    let place = |line: &str| line.split(' ').nth(4).map(|place| unescaped(place).into());
+    let place = |line: &str| line.split(' ').nth(4).map(|place| unescape(place).into());
     text.lines().filter_map(place).collect()
 }
 
-/// Spaces and the like are written as three octal digits.
-fn unescaped(text: &str) -> String {
+/// Decodes the octal escapes of spaces and similar characters.
+fn unescape(text: &str) -> String {
     let mut parts = text.split('\\');
     let mut whole = parts.next().unwrap_or_default().to_owned();
     for part in parts {

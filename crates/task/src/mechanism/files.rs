@@ -1,11 +1,16 @@
-//! The report of files, as each mechanism that counts by file makes it: sums over all, and of what is
-//! listed the greatest.
+//! The report of files that several mechanisms make: sums over all files, and lists of those with
+//! the most bytes.
 
 use skopos_model::task::{
     Completeness, FILES_VERSION, FileUse, Files, MAX_FILES_LISTED, PeerUse, ProcessFiles,
 };
 
-/// What processes did that ended; of too many those that did least go.
+/// Rows that stand for several files: those beyond the limit, pipes, descriptors without a name, and
+/// sockets. They come first in a table.
+pub(super) const KINDS: [&str; 4] = ["others", "pipes", "nameless", "sockets"];
+
+/// File usage of exited processes. If the list is full, the processes with the fewest bytes are
+/// dropped.
 #[derive(Debug, Default)]
 pub(super) struct Processes {
     all: Vec<ProcessFiles>,
@@ -26,7 +31,7 @@ impl Processes {
     }
 }
 
-/// The report of all that was counted, to which the mechanism adds what is not in it.
+/// Makes the report of all files. The mechanism adds what it could not count.
 pub(super) fn listed(
     method: &str,
     mut files: Vec<FileUse>,
@@ -65,10 +70,16 @@ pub(super) fn listed(
     }
 }
 
-/// Sorts by weight, the greatest first, and takes away what is too many.
+/// Sorts by weight, the greatest first, and splits off the items beyond the limit.
 fn keep_greatest<T>(all: &mut Vec<T>, weight: impl Fn(&T) -> u64) -> Vec<T> {
     all.sort_by_key(|one| std::cmp::Reverse(weight(one)));
     all.split_off(all.len().min(MAX_FILES_LISTED))
+}
+
+/// Drops the zeros at the end of a histogram.
+pub(super) fn trim_zeros(mut sizes: Vec<u64>) -> Vec<u64> {
+    sizes.truncate(sizes.iter().rposition(|n| *n > 0).map_or(0, |last| last + 1));
+    sizes
 }
 
 #[cfg(test)]
@@ -76,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_many_the_greatest_stay_and_the_rest_is_counted() {
+    fn the_greatest_items_stay_and_the_rest_is_summed() {
         let mut processes = Processes::default();
         for bytes in 0..4500 {
             processes.push(ProcessFiles { read_bytes: bytes, ..ProcessFiles::default() });
@@ -90,7 +101,7 @@ mod tests {
         let files = listed("x", (0..1500).map(file).collect(), Vec::new(), processes);
         assert_eq!((files.files.len(), files.files_left_out, files.files_total), (1000, 500, 1500));
         assert_eq!((files.files[0].written_bytes, files.left_out.written_bytes), (1499, 124_750));
-        assert_eq!(files.written_bytes, 1_124_250, "of all of them");
+        assert_eq!(files.written_bytes, 1_124_250, "the sum of all files");
         assert_eq!((files.processes.len(), files.processes_left_out), (1000, 3500));
         assert_eq!(files.processes[999].read_bytes, 3500);
     }

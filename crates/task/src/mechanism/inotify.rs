@@ -1,5 +1,5 @@
-//! inotify: which files in the watched folders are opened. It tells no process, so what others open
-//! there is in it; and what is opened in a new folder before that is watched is not.
+//! inotify: reports files that are opened in the watched folders. It does not tell the process, so
+//! opens by other tasks count too. Opens in a new folder before it is watched are missed.
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
@@ -14,18 +14,18 @@ use rustix::fs::inotify::{CreateFlags, ReadFlags, Reader, WatchFlags, add_watch,
 use skopos_model::task::Completeness;
 
 use super::{Launch, Mechanism};
-use crate::seen::{Offer, Seen};
+use crate::ledger::{Ledger, Offer};
 
 /// The name in reports.
 pub(crate) const NAME: &str = "inotify";
 
-/// The most folders that are watched: what the kernel lets a user watch by default is at least this.
+/// The most folders that are watched: the kernel's default limit of a user is at least this.
 const MAX_FOLDERS: usize = 8192;
 
-/// The most files that are told apart: some 20 MB of names.
+/// The most distinct files that are counted: some 20 MB of names.
 const MAX_FILES: usize = 200_000;
 
-/// Events that are taken at once. A folder in which more happens meanwhile has no end of them.
+/// The most events that are read at once. A busy folder may produce events without end.
 const MAX_AT_ONCE: usize = 65_536;
 
 pub(crate) struct Inotify {
@@ -43,7 +43,7 @@ impl Inotify {
         Self { folders, watcher: None, watched, opened, is_cut: false }
     }
 
-    /// Watches a folder and those in it.
+    /// Watches a folder and its subfolders.
     fn watch(&mut self, folder: &Path) -> io::Result<()> {
         let Some(watcher) = &self.watcher else { return Ok(()) };
         let mut waiting = vec![folder.to_owned()];
@@ -64,13 +64,13 @@ impl Inotify {
         Ok(())
     }
 
-    fn happened(&mut self, watch: i32, flags: ReadFlags, name: Option<&[u8]>) {
+    fn handle(&mut self, watch: i32, flags: ReadFlags, name: Option<&[u8]>) {
         self.is_cut |= flags.contains(ReadFlags::QUEUE_OVERFLOW);
         let Some(name) = name else { return };
         if flags.contains(ReadFlags::ISDIR) {
             let parent = self.watched.get(&watch).filter(|_| flags.contains(ReadFlags::CREATE));
             if let Some(folder) = parent.map(|parent| parent.join(OsStr::from_bytes(name))) {
-                // One that is gone again had nothing to be seen in.
+                // This fails if the folder is gone, and then there is nothing to watch.
                 let _ = self.watch(&folder);
             }
         } else if flags.contains(ReadFlags::OPEN) {
@@ -88,7 +88,7 @@ impl Mechanism for Inotify {
         NAME
     }
 
-    fn joins(&self) -> Result<(), &'static str> {
+    fn can_attach(&self) -> Result<(), &'static str> {
         Ok(())
     }
 
@@ -105,34 +105,34 @@ impl Mechanism for Inotify {
         self.watcher.as_ref().map(|watcher| watcher.as_fd())
     }
 
-    fn readable(&mut self, _seen: &mut Seen) {
+    fn readable(&mut self, _ledger: &mut Ledger) {
         let Some(watcher) = self.watcher.take() else { return };
         let mut buffer = [MaybeUninit::uninit(); 4096];
-        let mut came = Vec::new();
+        let mut events = Vec::new();
         let mut reader = Reader::new(&watcher, &mut buffer);
         while let Ok(event) = reader.next() {
             let name = event.file_name().map(|name| name.to_bytes().to_vec());
-            came.push((event.wd(), event.events(), name));
-            if came.len() == MAX_AT_ONCE {
+            events.push((event.wd(), event.events(), name));
+            if events.len() == MAX_AT_ONCE {
                 break;
             }
         }
         self.watcher = Some(watcher);
-        for (watch, flags, name) in came {
-            self.happened(watch, flags, name.as_deref());
+        for (watch, flags, name) in events {
+            self.handle(watch, flags, name.as_deref());
         }
     }
 
-    fn finish(&mut self, seen: &mut Seen) {
+    fn finish(&mut self, ledger: &mut Ledger) {
         self.watcher = None;
         let reason = match self.is_cut {
-            true => "there were more events, files or folders than could be kept",
-            false => "in the watched folders alone; files that others opened there are in it",
+            true => "some events, files or folders exceeded the limits and are missing",
+            false => "in the watched folders only; includes files that other tasks opened",
         };
         let (value, reason) = (self.opened.len() as f64, Some(reason.to_owned()));
         let completeness = Completeness::AtLeast;
         let offer = Offer { method: NAME, value, completeness, error_bound: None, reason };
-        seen.offer("opened_files", offer);
+        ledger.offers.add("opened_files", offer);
     }
 }
 
@@ -141,23 +141,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_that_are_opened_count_once_and_folders_not_at_all() {
+    fn opened_files_count_once_and_folders_do_not() {
         let folder = tempfile::tempdir().expect("a folder");
         let at = |name: &str| folder.path().join(name);
         fs::create_dir(at("sub")).expect("made");
         fs::write(at("unopened"), "x").expect("written");
-        let (mut inotify, mut seen) = (Inotify::new(vec![folder.path().into()]), Seen::new());
+        let (mut inotify, mut ledger) = (Inotify::new(vec![folder.path().into()]), Ledger::new());
         inotify.prepare(&mut Launch::default()).expect("it can be watched");
         for name in ["a", "a", "sub/b"] {
             fs::write(at(name), "x").expect("written");
         }
         fs::create_dir(at("new")).expect("made");
-        inotify.readable(&mut seen);
+        inotify.readable(&mut ledger);
         fs::write(at("new/c"), "x").expect("written");
         fs::write(at("new/d"), "x").expect("written");
-        inotify.readable(&mut seen);
-        inotify.finish(&mut seen);
-        let reading = seen.reading("opened_files", "");
+        inotify.readable(&mut ledger);
+        inotify.finish(&mut ledger);
+        let reading = ledger.offers.best("opened_files", "");
         assert_eq!((reading.value, reading.completeness), (Some(4.0), Completeness::AtLeast));
         assert!(Inotify::new(vec![at("none")]).prepare(&mut Launch::default()).is_err());
     }

@@ -1,5 +1,6 @@
-//! NVIDIA's management library, if it is there: which processes have a context on which GPU, and what
-//! memory they hold there. Where an administrator has turned accounting on, also of those that ended.
+//! NVIDIA's management library, if it is installed: reports the processes with a context on each
+//! GPU, and the memory that they hold there. If an administrator has enabled accounting, also of
+//! exited processes.
 
 use std::collections::HashSet;
 use std::ffi::{CStr, CString};
@@ -8,44 +9,44 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use skopos_model::task::Completeness;
 
-use super::{Launch, Mechanism, Now};
-use crate::seen::{Offer, Seen};
+use super::{Launch, Mechanism, Sample};
+use crate::ledger::{Ledger, Offer};
 use crate::sys::nvml::{Device, Library};
 use crate::sys::{Event, Pid};
 
 /// The name in reports.
 pub(crate) const NAME: &str = "nvml";
 
-/// The driver's library, of whatever version.
+/// The driver's library, in any version.
 pub(crate) const LIBRARY: &CStr = c"libnvidia-ml.so.1";
 
-/// The most processes that are looked for in the accounts, which hold 4,000: 1 MB of them. Of more the
-/// first ones are.
+/// The most exited processes that are looked up in the accounts, which hold 4,000: 1 MB of ids.
+/// Later ones are not looked up.
 const MAX_ENDED: usize = 65_536;
 
-/// What NVML says for a number that it does not know.
+/// NVML's value for an unknown number.
 const NOT_KNOWN: u64 = u64::MAX;
 
-/// The driver's clock and ours may differ by this.
+/// The most by which the driver's clock and ours may differ.
 const CLOCK_MICROS: u64 = 1_000_000;
 
 pub(crate) struct Nvml {
     name: CString,
     library: Option<Library>,
     devices: Vec<Gpu>,
-    /// Processes of the task that ended.
+    /// Exited processes of the task.
     ended: HashSet<u32>,
     used_bytes_max: u64,
-    /// When the task started, in microseconds of UNIX time.
+    /// The start of the task, in microseconds of UNIX time.
     start_micros: u64,
 }
 
 struct Gpu {
     device: Device,
     accounts: bool,
-    /// A process of the task had a context on it.
+    /// True if a process of the task had a context on it.
     is_used: bool,
-    /// The most that one process had, where accounts tell.
+    /// The greatest peak of one process, from the accounts.
     accounted_bytes: u64,
 }
 
@@ -66,7 +67,7 @@ impl Nvml {
         let since = self.start_micros.saturating_sub(CLOCK_MICROS);
         for gpu in self.devices.iter_mut().filter(|gpu| gpu.accounts) {
             for stats in library.accounted(gpu.device, |pid| self.ended.contains(&pid)) {
-                // One that had this id before the task began is another.
+                // An account from before the task belongs to another process with the same id.
                 if stats.start_micros < since {
                     continue;
                 }
@@ -84,7 +85,7 @@ impl Mechanism for Nvml {
         NAME
     }
 
-    fn joins(&self) -> Result<(), &'static str> {
+    fn can_attach(&self) -> Result<(), &'static str> {
         Ok(())
     }
 
@@ -93,8 +94,8 @@ impl Mechanism for Nvml {
         Ok(())
     }
 
-    /// What the driver opens is opened once the task has been forked, so the task does not get it.
-    fn attach(&mut self, _root: Pid, _seen: &mut Seen) -> io::Result<()> {
+    /// The driver opens descriptors after the task was forked, so the task does not inherit them.
+    fn attach(&mut self, _root: Pid, _ledger: &mut Ledger) -> io::Result<()> {
         let Some(library) = &mut self.library else { return Ok(()) };
         let devices = library.devices().map_err(io::Error::other)?;
         if devices.is_empty() {
@@ -109,7 +110,7 @@ impl Mechanism for Nvml {
         Ok(())
     }
 
-    fn event(&mut self, event: &Event, _seen: &mut Seen) {
+    fn event(&mut self, event: &Event, _ledger: &mut Ledger) {
         if let Event::Ended { pid, .. } = event
             && self.ended.len() < MAX_ENDED
         {
@@ -117,12 +118,12 @@ impl Mechanism for Nvml {
         }
     }
 
-    fn sample(&mut self, _now: &mut Now, seen: &mut Seen) {
+    fn sample(&mut self, _now: &mut Sample, ledger: &mut Ledger) {
         let Some(library) = &self.library else { return };
         let mut used_bytes = 0;
         for gpu in &mut self.devices {
             let running = library.running(gpu.device).unwrap_or_default();
-            for one in running.iter().filter(|one| seen.knows(one.pid as Pid)) {
+            for one in running.iter().filter(|one| ledger.contains(one.pid as Pid)) {
                 gpu.is_used = true;
                 if one.used_bytes != NOT_KNOWN {
                     used_bytes += one.used_bytes;
@@ -132,25 +133,25 @@ impl Mechanism for Nvml {
         self.used_bytes_max = self.used_bytes_max.max(used_bytes);
     }
 
-    fn finish(&mut self, seen: &mut Seen) {
+    fn finish(&mut self, ledger: &mut Ledger) {
         self.ask_accounts();
         let gpus = self.devices.iter().filter(|gpu| gpu.is_used).count();
         let all_account = self.devices.iter().all(|gpu| gpu.accounts);
         let (completeness, reason) = if all_account {
             (
                 Completeness::AtLeast,
-                "those of processes whose end was seen, by the driver's accounts",
+                "for processes whose exit was observed, from the driver's accounts",
             )
         } else {
-            (Completeness::Sampled, "what the looks found: accounting is off (`nvidia-smi -am 1`)")
+            (Completeness::Sampled, "sampled, because accounting is off (`nvidia-smi -am 1`)")
         };
-        // One process held at least that much, whatever the looks found.
+        // One process held at least that much, independent of the samples.
         let accounted = self.devices.iter().map(|gpu| gpu.accounted_bytes).max().unwrap_or(0);
         let bytes = self.used_bytes_max.max(accounted);
         for (name, value) in [("gpus", gpus as f64), ("gpu_bytes_max", bytes as f64)] {
             let reason = Some(reason.to_owned());
             let offer = Offer { method: NAME, value, completeness, error_bound: None, reason };
-            seen.offer(name, offer);
+            ledger.offers.add(name, offer);
         }
         self.library = None;
     }
@@ -163,8 +164,8 @@ mod tests {
     use super::*;
     use crate::sys::Status;
 
-    /// Two GPUs with accounts and one without. On the first one process 4242 runs with 3 GiB, 4243 has
-    /// ended with 5 GiB on the second; 4244 had ended long before.
+    /// Two GPUs with accounting and one without. On the first one process 4242 runs with 3 GiB; on
+    /// the second one 4243 has exited with 5 GiB, and 4244 had exited long before.
     const FAKE: &str = r#"
 #include <string.h>
 struct info { unsigned pid; unsigned long long used; unsigned a, b; };
@@ -207,21 +208,21 @@ int nvmlDeviceGetAccountingStats(dev d, unsigned pid, struct stats *s) {
     }
 
     #[test]
-    fn gpus_are_those_where_a_process_of_the_task_is_or_was() {
+    fn gpus_count_if_a_process_of_the_task_is_or_was_there() {
         let folder = tempfile::tempdir().expect("a folder");
         let check = |count, ended: &[Pid]| {
             let name = fake(folder.path(), count)?;
-            let (mut nvml, mut seen) = (Nvml::new(&name), Seen::new());
+            let (mut nvml, mut ledger) = (Nvml::new(&name), Ledger::new());
             nvml.prepare(&mut Launch::default()).expect("it is there");
-            nvml.attach(1, &mut seen).expect("it answers");
-            seen.born(4242, 1);
-            nvml.sample(&mut Now::default(), &mut seen);
+            nvml.attach(1, &mut ledger).expect("it answers");
+            ledger.process_started(4242, 1);
+            nvml.sample(&mut Sample::default(), &mut ledger);
             for &pid in ended {
-                nvml.event(&Event::Ended { pid, status: Status::Exited(0) }, &mut seen);
+                nvml.event(&Event::Ended { pid, status: Status::Exited(0) }, &mut ledger);
             }
-            nvml.finish(&mut seen);
-            let gpus = seen.reading("gpus", "");
-            let bytes = seen.reading("gpu_bytes_max", "").value.map(|bytes| bytes / 1e9);
+            nvml.finish(&mut ledger);
+            let gpus = ledger.offers.best("gpus", "");
+            let bytes = ledger.offers.best("gpu_bytes_max", "").value.map(|bytes| bytes / 1e9);
             Some((gpus.value, bytes.map(f64::round), gpus.completeness))
         };
         let Some(found) = check(2, &[4243, 4244]) else { return };
@@ -231,9 +232,9 @@ int nvmlDeviceGetAccountingStats(dev d, unsigned pid, struct stats *s) {
     }
 
     #[test]
-    fn without_the_library_it_says_so() {
+    fn a_missing_library_is_reported() {
         let mut nvml = Nvml::new(c"libno-such-library.so.1");
         let error = nvml.prepare(&mut Launch::default()).expect_err("there is none");
-        assert_eq!(error.to_string(), "libno-such-library.so.1 is not here");
+        assert_eq!(error.to_string(), "libno-such-library.so.1 is not installed");
     }
 }

@@ -1,20 +1,20 @@
-//! How far the kernel's counts of resident pages may be behind.
+//! The lag of the kernel's counts of resident pages.
 
 use std::fs;
 
-/// Kinds of pages that make resident memory, each with a count that processors keep parts of.
+/// Number of kinds of resident pages. Each has a count of which processors hold parts back.
 const KINDS: u64 = 3;
 
-/// Pages by which the maximum of one process may be behind: `percpu_counter_batch` for each kind, on each
-/// processor.
-pub(super) fn behind() -> u64 {
+/// The most pages by which the peak of one process may lag: `percpu_counter_batch` for each kind,
+/// on each processor.
+pub(super) fn max_lag() -> u64 {
     let list = fs::read_to_string("/sys/devices/system/cpu/possible");
-    let processors = list.map_or(1, |list| last_of(&list) + 1);
+    let processors = list.map_or(1, |list| last_number(&list) + 1);
     KINDS * processors * (2 * processors).max(32)
 }
 
-/// The last number of "0-7,9".
-fn last_of(list: &str) -> u64 {
+/// Returns the last number of a list such as "0-7,9".
+fn last_number(list: &str) -> u64 {
     let last = list.trim().rsplit(['-', ',']).next();
     last.and_then(|number| number.parse().ok()).unwrap_or(0)
 }
@@ -24,10 +24,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_processor_is_the_last_in_the_list() {
+    fn the_last_processor_is_the_last_number_in_the_list() {
         for (list, last) in [("0\n", 0), ("0-1\n", 1), ("0-3,8-11\n", 11), ("", 0)] {
-            assert_eq!(last_of(list), last, "{list}");
+            assert_eq!(last_number(list), last, "{list}");
         }
-        assert!(behind() >= 3 * 32);
+        assert!(max_lag() >= 3 * 32);
     }
 }

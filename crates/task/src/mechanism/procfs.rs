@@ -1,48 +1,48 @@
-//! `/proc` of every process, looked at now and then. What lived between two looks was never seen, so
-//! peaks are those of the looks. Cheap, and always there.
+//! Samples `/proc` of every process. Processes that live between two samples are missed, and peaks
+//! are those of the samples. Cheap and always available.
 
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 use skopos_model::task::{Completeness, Limits};
 
-use super::since::Since;
-use super::{Mechanism, Now};
+use super::since_attach::SinceAttach;
+use super::{Mechanism, Sample};
 use crate::family;
+use crate::ledger::{Ledger, Offer};
 use crate::proc;
-use crate::seen::{Offer, Seen};
 use crate::sys::{Event, Pid};
 
 /// The name in reports.
 pub(crate) const NAME: &str = "procfs";
 
-/// PSS makes the kernel walk page tables, at some 0.1 s for 10 GB: it may take this share of the time.
+/// The share of the time that reading PSS may take is 1 / this number. The kernel walks page tables
+/// for it, which takes some 0.1 s for 10 GB.
 const PSS_SHARE: u32 = 100;
 
-/// The most processes that one look asks: a tenth of a second of work. Of more the rest counts as
-/// there, and its memory and bytes are missing from the look, which the report says.
-const MAX_LOOKED: usize = 2048;
+/// The most processes that one sample reads: a tenth of a second of work. Further processes are
+/// counted, but their memory and bytes are missing from the sample, which the report says.
+const MAX_READ: usize = 2048;
 
-/// Page tables are locked by their process while it forks, and the lock may be held for as long as all
-/// others run: with more processes than that, or before it is known how many there will be, PSS is not
-/// asked for.
+/// A forking process locks its page tables, and may hold the lock for as long as all others run. So
+/// PSS is not read with more processes than this, or before it is known how many there will be.
 const MAX_PSS: usize = 64;
 const PSS_AFTER: Duration = Duration::from_millis(100);
 
 pub(crate) struct Procfs {
-    /// True if nobody else tells of births: then each look searches for them.
+    /// True if no mechanism tracks processes, so that each sample searches for them.
     searches: bool,
-    /// Processes that there may be: of more it is enough to know that they are there.
+    /// The limit on processes. Beyond it only their number is needed.
     most: f64,
-    /// Memory that it may use.
+    /// The limit on resident memory.
     memory_most: f64,
     root: Option<Pid>,
-    last: Now,
-    greatest: Now,
+    last: Sample,
+    greatest: Sample,
     pss_again: Option<Instant>,
-    since: Since,
-    /// The most processes that a look found and did not ask.
-    not_asked: usize,
+    since: SinceAttach,
+    /// The most processes that a sample found and did not read.
+    unread: usize,
 }
 
 impl Procfs {
@@ -52,37 +52,38 @@ impl Procfs {
             most: limits.of("processes_max").unwrap_or(f64::INFINITY),
             memory_most: limits.of("resident_bytes_max").unwrap_or(f64::INFINITY),
             root: None,
-            last: Now::default(),
-            greatest: Now::default(),
+            last: Sample::default(),
+            greatest: Sample::default(),
             pss_again: None,
-            since: Since::default(),
-            not_asked: 0,
+            since: SinceAttach::default(),
+            unread: 0,
         }
     }
 
-    /// Finds who came and who went. Of too many, how many there are.
-    fn search(&self, seen: &mut Seen) -> Result<(), u64> {
-        let there: HashSet<Pid> = family::pids(seen);
+    /// Finds processes that started or exited. Returns their number if there are more than the
+    /// limit.
+    fn search(&self, ledger: &mut Ledger) -> Result<(), u64> {
+        let there: HashSet<Pid> = family::pids(ledger);
         if there.len() as f64 > self.most {
             return Err(there.len() as u64);
         }
-        for pid in seen.living() {
+        for pid in ledger.live_pids() {
             if Some(pid) != self.root && !there.contains(&pid) {
-                seen.ended(pid, None);
+                ledger.process_exited(pid, None);
             }
         }
         for pid in there {
             let Some(stat) = proc::stat(pid) else { continue };
             if !stat.is_zombie {
-                seen.born(pid, stat.parent);
+                ledger.process_started(pid, stat.parent);
             }
         }
         Ok(())
     }
 
-    fn pss(&mut self, pids: &[Pid], seen: &Seen) -> Option<u64> {
+    fn pss(&mut self, pids: &[Pid], ledger: &Ledger) -> Option<u64> {
         let now = Instant::now();
-        if pids.len() > MAX_PSS || seen.elapsed() < PSS_AFTER {
+        if pids.len() > MAX_PSS || ledger.elapsed() < PSS_AFTER {
             return None;
         }
         if self.pss_again.is_some_and(|again| now < again) {
@@ -99,73 +100,74 @@ impl Mechanism for Procfs {
         NAME
     }
 
-    fn joins(&self) -> Result<(), &'static str> {
+    fn can_attach(&self) -> Result<(), &'static str> {
         Ok(())
     }
 
-    fn attach(&mut self, root: Pid, seen: &mut Seen) -> std::io::Result<()> {
+    fn attach(&mut self, root: Pid, ledger: &mut Ledger) -> std::io::Result<()> {
         self.root = Some(root);
-        seen.born(root, std::process::id() as Pid);
+        ledger.process_started(root, std::process::id() as Pid);
         Ok(())
     }
 
-    fn event(&mut self, event: &Event, seen: &mut Seen) {
+    fn event(&mut self, event: &Event, ledger: &mut Ledger) {
         let Event::Ended { pid, .. } = event else { return };
         if !self.searches {
-            // Who tells of ends has asked already, and knows better than in ticks.
+            // The mechanism that tracks exits has read the process already, more precisely than in
+            // ticks.
             return;
         }
-        // Dead, its memory is gone, but not its times and bytes.
+        // A zombie has no memory, but still its times and bytes.
         let stat = proc::stat(*pid);
-        seen.used(*pid, stat.map(|s| s.user_seconds + s.system_seconds), proc::io(*pid));
+        ledger.record_usage(*pid, stat.map(|s| s.user_seconds + s.system_seconds), proc::io(*pid));
     }
 
-    fn sample(&mut self, now: &mut Now, seen: &mut Seen) {
-        if (self.searches || seen.untraced > 0)
-            && let Err(too_many) = self.search(seen)
+    fn sample(&mut self, now: &mut Sample, ledger: &mut Ledger) {
+        if (self.searches || ledger.untraced > 0)
+            && let Err(too_many) = self.search(ledger)
         {
             now.processes = Some(too_many);
-            seen.processes_max = seen.processes_max.max(too_many);
+            ledger.processes_max = ledger.processes_max.max(too_many);
             return;
         }
-        let mut pids = seen.living();
+        let mut pids = ledger.live_pids();
         let processes = pids.len() as u64;
-        self.not_asked = self.not_asked.max(keep_asked(&mut pids));
-        let reaped = seen.reaped;
+        self.unread = self.unread.max(limit_pids(&mut pids));
+        let reaped = ledger.reaped;
         let (mut resident, mut virtual_size, mut swap) = (0, 0, 0);
         let mut cpu = (reaped.usage.user + reaped.usage.system).as_secs_f64();
         let mut io = reaped.io;
-        let mut since = Since::of_the_dead(&reaped);
+        let mut since = SinceAttach::of_the_dead(&reaped);
         let mut sizes = Vec::with_capacity(pids.len());
         for &pid in &pids {
             let Some(stat) = proc::stat(pid) else { continue };
-            if !seen.is_guest(pid) {
+            if !ledger.borrows_memory(pid) {
                 resident += stat.resident_bytes;
                 sizes.push((pid, stat.resident_bytes));
                 virtual_size += stat.virtual_bytes;
             }
             cpu += stat.user_seconds + stat.system_seconds + stat.waited_for_seconds;
             if self.searches {
-                seen.threads_of(pid, |_| stat.threads);
+                ledger.update_threads(pid, |_| stat.threads);
             }
             if let Some(memory) = proc::memory(pid) {
-                swap += if seen.is_guest(pid) { 0 } else { memory.swap_bytes };
-                seen.memory(pid, memory);
+                swap += if ledger.borrows_memory(pid) { 0 } else { memory.swap_bytes };
+                ledger.record_memory(pid, memory);
             }
             let of_it = proc::io(pid);
             since.add(&stat, of_it);
             io += of_it.unwrap_or_default();
-            seen.used(pid, Some(stat.user_seconds + stat.system_seconds), of_it);
+            ledger.record_usage(pid, Some(stat.user_seconds + stat.system_seconds), of_it);
         }
-        if seen.is_found() {
-            since = since.less(&seen.before);
+        if ledger.is_attached() {
+            since = since.less(&ledger.baseline);
             (cpu, io) = (since.user_seconds + since.system_seconds, since.io);
             self.since.keep(since);
-            seen.looked_resident = seen.looked_resident.max(resident);
+            ledger.sampled_resident_max = ledger.sampled_resident_max.max(resident);
         }
         let begun = Instant::now();
-        let pss = self.pss(&pids, seen);
-        *now = Now {
+        let pss = self.pss(&pids, ledger);
+        *now = Sample {
             cpu_seconds: Some(cpu),
             resident_bytes: Some(resident),
             unshared_bytes: unshared(sizes, self.memory_most, proc::pss_bytes),
@@ -173,9 +175,9 @@ impl Mechanism for Procfs {
             virtual_bytes: Some(virtual_size),
             swap_bytes: Some(swap),
             processes: Some(processes),
-            threads: Some(pids.iter().map(|pid| seen.thread_count(*pid)).sum()),
-            read_bytes: Some(io.read_bytes).filter(|_| seen.before.without_io == 0),
-            written_bytes: Some(io.written_bytes).filter(|_| seen.before.without_io == 0),
+            threads: Some(pids.iter().map(|pid| ledger.thread_count(*pid)).sum()),
+            read_bytes: Some(io.read_bytes).filter(|_| ledger.baseline.without_io == 0),
+            written_bytes: Some(io.written_bytes).filter(|_| ledger.baseline.without_io == 0),
             paced: now.paced + begun.elapsed(),
             ..*now
         };
@@ -187,22 +189,22 @@ impl Mechanism for Procfs {
         self.last = *now;
     }
 
-    fn finish(&mut self, seen: &mut Seen) {
-        if seen.is_found() {
-            // What runs on is asked once more.
-            if !seen.living().is_empty() {
-                self.sample(&mut Now::default(), seen);
+    fn finish(&mut self, ledger: &mut Ledger) {
+        if ledger.is_attached() {
+            // Processes that are still running are sampled once more.
+            if !ledger.live_pids().is_empty() {
+                self.sample(&mut Sample::default(), ledger);
             }
-            self.since.offer(seen, self.not_asked);
+            self.since.offer(NAME, ledger, self.unread);
         }
         let completeness = Completeness::Sampled;
-        let looked = "the greatest of the looks; what came and went between two is not in it";
-        let of_numbers = looked.to_owned();
-        let of_memory = match self.not_asked {
-            0 => looked.to_owned(),
+        let sampled = "the largest sample; excludes what came and went between two samples";
+        let of_numbers = sampled.to_owned();
+        let of_memory = match self.unread {
+            0 => sampled.to_owned(),
             more => format!(
-                "{looked}; of up to {} processes at one time {MAX_LOOKED} were asked at a look",
-                more + MAX_LOOKED
+                "{sampled}; of up to {} processes at one time a sample read {MAX_READ}",
+                more + MAX_READ
             ),
         };
         for (name, value) in [
@@ -214,20 +216,19 @@ impl Mechanism for Procfs {
             let Some(value) = value else { continue };
             let reason = Some(of_memory.clone());
             let value = value as f64;
-            seen.offer(
-                name,
-                Offer { method: NAME, value, completeness, error_bound: None, reason },
-            );
+            ledger
+                .offers
+                .add(name, Offer { method: NAME, value, completeness, error_bound: None, reason });
         }
         if self.searches {
             for (name, value) in [
-                ("processes_max", seen.processes_max),
-                ("processes_total", seen.processes_total),
-                ("threads_max", seen.threads_max),
+                ("processes_max", ledger.processes_max),
+                ("processes_total", ledger.processes_total),
+                ("threads_max", ledger.threads_max),
             ] {
                 let reason = Some(of_numbers.clone());
                 let value = value as f64;
-                seen.offer(
+                ledger.offers.add(
                     name,
                     Offer { method: NAME, value, completeness, error_bound: None, reason },
                 );
@@ -236,34 +237,36 @@ impl Mechanism for Procfs {
     }
 }
 
-/// Keeps as many as one look asks, the oldest ids first: so each look asks the same, and what they used
-/// grows from one to the next. How many were left out.
-fn keep_asked(pids: &mut Vec<Pid>) -> usize {
-    let more = pids.len().saturating_sub(MAX_LOOKED);
+/// Keeps as many processes as one sample reads, those with the lowest ids: each sample then reads
+/// the same ones, and their usage grows from one to the next. Returns the number of the others.
+fn limit_pids(pids: &mut Vec<Pid>) -> usize {
+    let more = pids.len().saturating_sub(MAX_READ);
     if more > 0 {
         pids.sort_unstable();
-        pids.truncate(MAX_LOOKED);
+        pids.truncate(MAX_READ);
     }
     more
 }
 
-/// How long a look may take, in shares of the time between two: then they come less often.
-const LOOK_SHARE: u32 = 100;
+/// The share of the time that samples may take is 1 / this number. Slower samples are taken less
+/// often.
+const SAMPLE_SHARE: u32 = 100;
 
-/// And where a limit is kept by looking: who is not looked at may grow without end meanwhile.
+/// The same if samples enforce a limit: between samples the usage may grow without bound.
 const LIMITED_SHARE: u32 = 10;
 
-/// The time until the next look, when one took so long and `wanted` was asked for.
-pub(crate) fn next_look(wanted: Duration, took: Duration, is_limited: bool) -> Duration {
-    wanted.max(took * if is_limited { LIMITED_SHARE } else { LOOK_SHARE })
+/// Returns the pause until the next sample, if one took `took` and `wanted` is the configured
+/// interval.
+pub(crate) fn next_pause(wanted: Duration, took: Duration, is_limited: bool) -> Duration {
+    wanted.max(took * if is_limited { LIMITED_SHARE } else { SAMPLE_SHARE })
 }
 
-/// From this share of a limit on memory on it is asked which pages several processes have together.
+/// The share of a limit on memory at which shared pages are determined.
 const NEAR: f64 = 0.9;
 
-/// Memory of processes of these resident sizes with each page once, if that is near to a limit and there
-/// are pages that they may share; of more than the limit, that it is more. Of one whose pages nobody
-/// tells nothing counts for sure but that it is no larger than all of them together.
+/// Returns the memory of processes with shared pages counted once, if it is near the limit and
+/// processes may share pages. Stops at a sum above the limit. If PSS cannot be read, only the
+/// largest resident size is certain.
 fn unshared(
     mut sizes: Vec<(Pid, u64)>,
     most: f64,
@@ -273,7 +276,8 @@ fn unshared(
     if sizes.len() < 2 || (all as f64) < NEAR * most {
         return None;
     }
-    // Those that may decide it first: the kernel walks the page tables of each.
+    // The largest processes first: they may decide it, and the kernel walks the page tables of
+    // each.
     sizes.sort_by_key(|(_, bytes)| std::cmp::Reverse(*bytes));
     let largest = sizes.first().map_or(0, |(_, bytes)| *bytes);
     let mut sum = 0;
@@ -291,30 +295,30 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_too_many_each_look_asks_the_same_and_how_many_it_does_not_is_told() {
-        let first = MAX_LOOKED as Pid;
+    fn each_sample_reads_the_same_processes_and_reports_how_many_it_skips() {
+        let first = MAX_READ as Pid;
         let (mut few, mut many): (Vec<Pid>, Vec<Pid>) =
             ((0..9).collect(), (0..first + 5).rev().collect());
-        assert_eq!((keep_asked(&mut few), few.len()), (0, 9));
-        assert_eq!(keep_asked(&mut many), 5);
+        assert_eq!((limit_pids(&mut few), few.len()), (0, 9));
+        assert_eq!(limit_pids(&mut many), 5);
         assert_eq!(many, (0..first).collect::<Vec<_>>());
-        let (mut procfs, mut seen) = (Procfs::new(true, &Limits::default()), Seen::new());
-        (procfs.not_asked, procfs.greatest.resident_bytes) = (5, Some(7));
-        procfs.finish(&mut seen);
-        let reason = seen.reading("resident_bytes_max", "").reason.expect("a reason");
+        let (mut procfs, mut ledger) = (Procfs::new(true, &Limits::default()), Ledger::new());
+        (procfs.unread, procfs.greatest.resident_bytes) = (5, Some(7));
+        procfs.finish(&mut ledger);
+        let reason = ledger.offers.best("resident_bytes_max", "").reason.expect("a reason");
         assert!(reason.contains("of up to 2053 processes"), "{reason}");
-        let reason = seen.reading("processes_max", "").reason.expect("a reason");
+        let reason = ledger.offers.best("processes_max", "").reason.expect("a reason");
         assert!(!reason.contains("2053"), "they are counted: {reason}");
     }
 
     #[test]
     fn forks_that_share_their_pages_count_them_once() {
         let sizes = || vec![(1, 200), (2, 200), (3, 200)];
-        assert_eq!(unshared(sizes(), 1000.0, |_| Some(67)), None, "far from it");
+        assert_eq!(unshared(sizes(), 1000.0, |_| Some(67)), None, "far from the limit");
         assert_eq!(unshared(sizes(), 400.0, |_| Some(67)), Some(201));
-        assert_eq!(unshared(sizes(), 400.0, |_| None), Some(200), "the largest is there for sure");
+        assert_eq!(unshared(sizes(), 400.0, |_| None), Some(200), "the largest is certain");
         assert_eq!(unshared(sizes(), 100.0, |_| unreachable!("one is enough")), Some(200));
         assert_eq!(unshared(sizes(), 400.0, |_| Some(201)), Some(402), "two are enough");
-        assert_eq!(unshared(vec![(1, 500)], 400.0, |_| None), None, "one shares with nobody");
+        assert_eq!(unshared(vec![(1, 500)], 400.0, |_| None), None, "one process shares no pages");
     }
 }

@@ -1,10 +1,10 @@
-//! `ptrace` events: every process and thread stops for a moment when it is born, when it becomes
-//! another program and before it ends, and nowhere else. So none is missed, however short it lives,
-//! and each is asked for its memory and bytes when they are final and still there.
+//! `ptrace` events: every process and thread stops for a moment when it starts, when it calls exec
+//! and before it exits, and nowhere else. So none is missed, however short it lives, and its memory
+//! and bytes are read when they are final and still present.
 //!
-//! Needs only to be allowed to trace one's own children. A tracer that dies leaves them running. A
-//! set-user-id program that is started under it does not get its privileges, unless the tracer may
-//! trace anybody; that is the kernel's rule.
+//! Needs only the permission to trace one's own children. If the tracer dies, the task runs on. By
+//! the kernel's rule, a set-user-id program that starts under a tracer does not gain its
+//! privileges, unless the tracer may trace any process.
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::c_int;
@@ -13,105 +13,116 @@ use std::io;
 
 use skopos_model::task::Completeness;
 
+use super::reasons::still_running;
 use super::{Mechanism, pages};
+use crate::ledger::{Ledger, Offer};
 use crate::proc;
-use crate::seen::{Offer, Seen};
 use crate::sys::{self, Event, Pid};
 
 /// The name in reports.
 pub(crate) const NAME: &str = "ptrace";
 
-/// Of what is counted whenever a thread wakes.
-const WITH_STOPS: &str = "what threads waited after each stop by the monitor is in it";
+/// The note on delays, which are counted whenever a thread wakes.
+const WITH_STOPS: &str = "includes the wait of threads after each stop by the monitor";
 
 #[derive(Default)]
 pub(crate) struct Ptrace {
     /// The process of each thread that is traced.
     threads: HashMap<Pid, Pid>,
-    /// Processes that had more than one thread at any time.
+    /// Processes that have ever had more than one thread.
     threaded: HashSet<Pid>,
-    /// Those that were met before their parent told of them: some have ended by then.
+    /// Threads that stopped before their parent reported them. Some of them have exited by then.
     early: HashSet<Pid>,
-    /// Time ready without a processor, of threads that ended.
+    /// Time ready without a processor, of exited threads.
     delay_nanos: u64,
-    /// The same of threads that ran before, and the storage delay of processes, until then.
+    /// The same of threads that ran before the attach, and the storage delay of their processes,
+    /// both until the attach.
     before: HashMap<Pid, (u64, f64)>,
-    /// Why some processes that ran before cannot be traced.
+    /// The reason why some processes of an attached task cannot be traced.
     refused: Option<String>,
-    /// Threads whose delay could not be read.
+    /// Number of threads whose delay could not be read.
     without_delay: u64,
-    /// True if the kernel counts the time for which storage was waited for.
+    /// True if the kernel accounts for the wait for storage.
     accounts_for_delays: bool,
     io_delay_seconds: f64,
 }
 
 impl Ptrace {
-    /// A process is there that has not run yet.
-    fn forked(&mut self, process: Pid, parent: Pid, seen: &mut Seen) {
+    /// Adds a process that has not run yet.
+    fn add_forked(&mut self, process: Pid, parent: Pid, ledger: &mut Ledger) {
         if self.threads.insert(process, process).is_none() {
-            seen.forked(process, parent);
+            ledger.process_forked(process, parent);
         }
     }
 
-    /// A thread is there; of an unknown one it is looked up whose.
-    fn meet(&mut self, thread: Pid, parent: Option<Pid>, seen: &mut Seen) {
+    /// Adds a thread, and looks up its process if that is unknown.
+    fn add_thread(&mut self, thread: Pid, parent: Option<Pid>, ledger: &mut Ledger) {
         if self.threads.contains_key(&thread) {
             return;
         }
-        // A look into the parent's list of threads is cheaper than the thread's own status.
+        // Checking the parent's list of threads is cheaper than reading the thread's status.
         let in_parent =
             parent.filter(|p| fs::exists(format!("/proc/{p}/task/{thread}")).unwrap_or(false));
         let Some(process) = in_parent.or_else(|| proc::process_of(thread)) else { return };
         self.threads.insert(thread, process);
         if process == thread {
             let parent = parent.or_else(|| Some(proc::stat(process)?.parent));
-            seen.born(process, parent.unwrap_or(0));
+            ledger.process_started(process, parent.unwrap_or(0));
         } else {
             self.threaded.insert(process);
-            seen.threads_of(process, |threads| threads + 1);
+            ledger.update_threads(process, |threads| threads + 1);
         }
     }
 
-    /// Its parent tells of a thread. Where it was met and has ended already, it is not met again: the
-    /// parent stands still, so it has not been reaped.
-    fn told_of(&mut self, new: Pid, parent: Option<Pid>, event: c_int, seen: &mut Seen) {
-        let was_met = self.early.remove(&new);
-        let is_over = || proc::stat(new).is_none_or(|stat| stat.is_zombie);
-        if was_met && !self.threads.contains_key(&new) && is_over() {
+    /// Handles a parent's report of a new thread. If that thread was seen early and has exited, it
+    /// is not added again: its parent is stopped, so it has not been reaped.
+    fn handle_new_thread(
+        &mut self,
+        new: Pid,
+        parent: Option<Pid>,
+        event: c_int,
+        ledger: &mut Ledger,
+    ) {
+        let was_early = self.early.remove(&new);
+        let has_exited = || proc::stat(new).is_none_or(|stat| stat.is_zombie);
+        if was_early && !self.threads.contains_key(&new) && has_exited() {
             return;
         }
         match parent {
-            // Whose end is told by SIGCHLD is a process; of others it is looked up.
-            Some(parent) if event != libc::PTRACE_EVENT_CLONE => self.forked(new, parent, seen),
-            parent => self.meet(new, parent, seen),
+            // A clone that signals its exit by SIGCHLD is reported as a fork, and is a process.
+            // Other clones are looked up.
+            Some(parent) if event != libc::PTRACE_EVENT_CLONE => {
+                self.add_forked(new, parent, ledger)
+            }
+            parent => self.add_thread(new, parent, ledger),
         }
     }
 
-    fn stopped(
+    fn handle_stop(
         &mut self,
         thread: Pid,
         signal: c_int,
         event: c_int,
-        seen: &mut Seen,
+        ledger: &mut Ledger,
     ) -> io::Result<()> {
-        seen.stops += 1;
+        ledger.stops += 1;
         match event {
-            // Before a signal is delivered: it is.
+            // A stop before the delivery of a signal: the signal is delivered.
             0 => return sys::go_on(thread, signal),
             libc::PTRACE_EVENT_FORK | libc::PTRACE_EVENT_VFORK | libc::PTRACE_EVENT_CLONE => {
                 let new = sys::event_message(thread)? as Pid;
-                self.told_of(new, self.threads.get(&thread).copied(), event, seen);
+                self.handle_new_thread(new, self.threads.get(&thread).copied(), event, ledger);
                 if event == libc::PTRACE_EVENT_VFORK {
-                    seen.guest(new);
+                    ledger.mark_borrowed_memory(new);
                 }
             }
-            libc::PTRACE_EVENT_EXEC => self.became(thread, seen),
-            libc::PTRACE_EVENT_EXIT => self.ending(thread, seen),
+            libc::PTRACE_EVENT_EXEC => self.handle_exec(thread, ledger),
+            libc::PTRACE_EVENT_EXIT => self.handle_exit_stop(thread, ledger),
             libc::PTRACE_EVENT_STOP => {
                 if !self.threads.contains_key(&thread) {
                     self.early.insert(thread);
                 }
-                self.meet(thread, None, seen);
+                self.add_thread(thread, None, ledger);
                 if matches!(signal, libc::SIGSTOP | libc::SIGTSTP | libc::SIGTTIN | libc::SIGTTOU) {
                     return sys::stay_stopped(thread);
                 }
@@ -121,21 +132,22 @@ impl Ptrace {
         sys::go_on(thread, 0)
     }
 
-    /// Begins to trace all that run already. What a traced process starts is traced from its birth, so
-    /// once all threads of one are, its children are those that are there and no more will be missed.
-    fn join(&mut self, root: Pid, seen: &mut Seen) -> io::Result<()> {
+    /// Begins to trace all running threads. Threads that a traced process starts are traced
+    /// automatically. So once all threads of a process are traced, its list of children is complete
+    /// and none will be missed.
+    fn attach_running(&mut self, root: Pid, ledger: &mut Ledger) -> io::Result<()> {
         let own = rustix::thread::gettid().as_raw_nonzero().get();
         let mut waiting = vec![root];
-        let mut met = HashSet::new();
+        let mut visited = HashSet::new();
         while let Some(process) = waiting.pop() {
-            if !met.insert(process) || process == std::process::id() as Pid {
+            if !visited.insert(process) || process == std::process::id() as Pid {
                 continue;
             }
             let mut is_new = true;
             while is_new {
                 is_new = false;
                 for thread in proc::threads(process) {
-                    // One that was born to a traced one is traced, and is told of.
+                    // A child of a traced thread is traced, and will be reported.
                     if self.threads.contains_key(&thread) || proc::tracer_of(thread) == Some(own) {
                         continue;
                     }
@@ -144,9 +156,10 @@ impl Ptrace {
                         Err(e) if e.raw_os_error() == Some(libc::ESRCH) => continue,
                         Err(_) if self.threads.is_empty() => return Err(refused(thread)),
                         Err(_) => {
-                            seen.untraced += 1;
+                            ledger.untraced += 1;
                             let why = refused(thread);
-                            self.refused.get_or_insert(format!("at least one is not seen: {why}"));
+                            self.refused
+                                .get_or_insert(format!("at least one process is missing: {why}"));
                             continue;
                         }
                     }
@@ -154,7 +167,11 @@ impl Ptrace {
                     let storage = proc::stat(thread).map_or(0.0, |stat| stat.io_delay_seconds);
                     self.before.insert(thread, (delay, storage));
                     let parent = proc::stat(process).map(|stat| stat.parent);
-                    self.meet(thread, if thread == process { parent } else { Some(process) }, seen);
+                    self.add_thread(
+                        thread,
+                        if thread == process { parent } else { Some(process) },
+                        ledger,
+                    );
                 }
             }
             waiting.extend(proc::children(process));
@@ -162,19 +179,20 @@ impl Ptrace {
         if self.threads.is_empty() { Err(io::ErrorKind::NotFound.into()) } else { Ok(()) }
     }
 
-    /// All other threads of the process are gone, and this one has the process' id.
-    fn became(&mut self, process: Pid, seen: &mut Seen) {
+    /// Handles an exec: all other threads of the process are gone, and this one has the id of the
+    /// process.
+    fn handle_exec(&mut self, process: Pid, ledger: &mut Ledger) {
         if self.threaded.remove(&process) {
             self.threads.retain(|thread, of| *of != process || *thread == process);
         }
         self.threads.insert(process, process);
-        seen.threads_of(process, |_| 1);
-        seen.became(process);
+        ledger.update_threads(process, |_| 1);
+        ledger.process_executed(process);
     }
 
-    /// A thread is about to end. Its process is asked when its first thread ends, and when one ends
-    /// after that.
-    fn ending(&mut self, thread: Pid, seen: &mut Seen) {
+    /// Handles the stop of a thread before its exit. Its process is read when the main thread
+    /// exits, and whenever a thread exits after that.
+    fn handle_exit_stop(&mut self, thread: Pid, ledger: &mut Ledger) {
         let spent = proc::schedstat(thread);
         let before = self.before.remove(&thread).unwrap_or_default();
         match spent {
@@ -183,29 +201,30 @@ impl Ptrace {
         }
         let Some(process) = self.threads.get(&thread).copied() else { return };
         if thread != process {
-            // Who joins it goes on after this stop only, so it is never counted beside the next one.
+            // A thread that joins this one continues only after this stop, so this one is never
+            // counted together with the next.
             self.threads.remove(&thread);
-            seen.threads_of(process, |threads| threads.saturating_sub(1));
+            ledger.update_threads(process, |threads| threads.saturating_sub(1));
             if self.threads.contains_key(&process) {
                 return;
             }
         }
         if let Some(memory) = proc::memory(process) {
-            seen.memory(process, memory);
+            ledger.record_memory(process, memory);
         }
-        // The scheduler's count is of a thread.
+        // The scheduler's count is that of one thread.
         let exact = spent.filter(|_| !self.threaded.contains(&process));
         let is_wanted =
-            exact.is_none() || self.accounts_for_delays || seen.ignores_children(process);
+            exact.is_none() || self.accounts_for_delays || ledger.ignores_children(process);
         let stat = if is_wanted { proc::stat(process) } else { None };
         if let Some(stat) = stat {
             self.io_delay_seconds += (stat.io_delay_seconds - before.1).max(0.0);
-            seen.waited_for(process, stat.waited_for_faults);
+            ledger.record_waited_faults(process, stat.waited_for_faults);
         }
         let cpu = exact
             .map(|(nanos, _)| nanos as f64 / 1e9)
             .or(stat.map(|s| s.user_seconds + s.system_seconds));
-        seen.used(process, cpu, proc::io(process));
+        ledger.record_usage(process, cpu, proc::io(process));
     }
 }
 
@@ -214,112 +233,115 @@ impl Mechanism for Ptrace {
         NAME
     }
 
-    fn joins(&self) -> Result<(), &'static str> {
+    fn can_attach(&self) -> Result<(), &'static str> {
         Ok(())
     }
 
-    fn attach(&mut self, root: Pid, seen: &mut Seen) -> io::Result<()> {
+    fn attach(&mut self, root: Pid, ledger: &mut Ledger) -> io::Result<()> {
         self.accounts_for_delays = proc::accounts_for_delays();
-        if seen.is_found() {
-            return self.join(root, seen);
+        if ledger.is_attached() {
+            return self.attach_running(root, ledger);
         }
         sys::seize(root)?;
-        self.meet(root, Some(std::process::id() as Pid), seen);
+        self.add_thread(root, Some(std::process::id() as Pid), ledger);
         Ok(())
     }
 
-    fn event(&mut self, event: &Event, seen: &mut Seen) {
+    fn event(&mut self, event: &Event, ledger: &mut Ledger) {
         match *event {
-            // One that was killed while it was stopped cannot go on, and its end follows.
+            // A thread that was killed while it was stopped cannot be continued, and its exit
+            // follows.
             Event::Stopped { pid, signal, event } => {
-                let _ = self.stopped(pid, signal, event, seen);
+                let _ = self.handle_stop(pid, signal, event, ledger);
             }
             Event::Ended { pid, .. } => {
-                // One that was killed may end without a stop before.
+                // A killed thread may exit without a stop.
                 if let Some(process) = self.threads.remove(&pid).filter(|process| *process != pid) {
-                    seen.threads_of(process, |threads| threads.saturating_sub(1));
+                    ledger.update_threads(process, |threads| threads.saturating_sub(1));
                 }
                 self.threaded.remove(&pid);
             }
         }
     }
 
-    fn finish(&mut self, seen: &mut Seen) {
-        let left = seen.living().len();
+    fn finish(&mut self, ledger: &mut Ledger) {
+        let left = ledger.live_pids().len();
         let all = if left == 0 { Completeness::All } else { Completeness::AtLeast };
         let all = if self.refused.is_some() { Completeness::AtLeast } else { all };
-        let missing = (left > 0).then(|| format!("{left} processes of the task run on"));
+        let missing = still_running(left);
         let missing = self.refused.take().or(missing);
-        let unmeasured = (seen.unmeasured > 0).then(|| {
-            format!("{} processes ended before their memory could be read", seen.unmeasured)
+        let unmeasured = (ledger.unmeasured > 0).then(|| {
+            format!("{} processes exited before their memory could be read", ledger.unmeasured)
         });
         let of_memory = if unmeasured.is_some() { Completeness::AtLeast } else { all };
-        let (resident, virtual_size) = seen.greatest_sums();
-        // Each had its peak at some time of its own: together they held at least as much as the
-        // greatest of them, and at most the sum.
+        let (resident, virtual_size) = ledger.peak_sums();
+        // Each process had its peak at a time of its own: together they held at least as much as
+        // the greatest peak, and at most the sum.
         let page = rustix::param::page_size() as u64;
-        let batch = pages::behind() * page * seen.processes_max;
-        let spread = resident.saturating_sub(seen.greatest_resident) + batch;
-        let lived_before = seen.is_found().then(|| {
-            let found = seen.before.processes;
-            format!("peaks of {found} processes that ran before are those of their whole life")
+        let batch = pages::max_lag() * page * ledger.processes_max;
+        let spread = resident.saturating_sub(ledger.largest_resident) + batch;
+        let lived_before = ledger.is_attached().then(|| {
+            let count = ledger.baseline.processes;
+            format!("the peaks of {count} processes include their time before the attach")
         });
         let unmeasured = unmeasured.or(lived_before);
-        // What they held before is no bound for what they held since.
-        let looked = resident.saturating_sub(seen.looked_resident) + batch;
-        let spread = if seen.is_found() { looked } else { spread };
+        // Memory that they held before the attach does not bound what they held since.
+        let attach_spread = resident.saturating_sub(ledger.sampled_resident_max) + batch;
+        let spread = if ledger.is_attached() { attach_spread } else { spread };
         let delay = self.delay_nanos as f64 / 1e9;
         let woken = missing.clone().or(Some(WITH_STOPS.to_owned()));
         let of_delay = if self.without_delay > 0 { Completeness::AtLeast } else { all };
         for (name, value, completeness, error_bound, reason) in [
-            ("processes_max", seen.processes_max as f64, all, Some(0.0), &missing),
-            ("processes_total", seen.processes_total as f64, all, Some(0.0), &missing),
-            ("threads_max", seen.threads_max as f64, all, Some(0.0), &missing),
+            ("processes_max", ledger.processes_max as f64, all, Some(0.0), &missing),
+            ("processes_total", ledger.processes_total as f64, all, Some(0.0), &missing),
+            ("threads_max", ledger.threads_max as f64, all, Some(0.0), &missing),
             ("resident_bytes_max", resident as f64, of_memory, Some(spread as f64), &unmeasured),
             ("virtual_bytes_max", virtual_size as f64, of_memory, None, &unmeasured),
             ("cpu_delay_seconds", delay, of_delay, None, &woken),
             ("io_delay_seconds", self.io_delay_seconds, all, None, &missing),
         ] {
             if name == "io_delay_seconds" && !self.accounts_for_delays {
-                seen.cannot(name, proc::NO_DELAYS);
+                ledger.offers.mark_unavailable(name, proc::NO_DELAYS);
                 continue;
             }
             let reason = reason.clone();
-            seen.offer(name, Offer { method: NAME, value, completeness, error_bound, reason });
+            ledger
+                .offers
+                .add(name, Offer { method: NAME, value, completeness, error_bound, reason });
         }
     }
 }
 
-/// Why a process or thread that runs may not be traced.
+/// Returns the reason why a running thread cannot be traced.
 fn refused(thread: Pid) -> io::Error {
     let scope = fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").unwrap_or_default();
     let user = rustix::process::geteuid().as_raw().cast_signed();
     io::Error::other(match (proc::tracer_of(thread), proc::user_of(thread)) {
         (Some(tracer), _) => {
             let by = proc::process_of(tracer).unwrap_or(tracer);
-            format!("{thread} is traced by process {by}, and there is one tracer at a time")
+            format!("process {by} traces {thread} already, and only one tracer is possible")
         }
         (_, Some(owner)) if owner != user && user != 0 => {
-            format!("{thread} is of the user {owner}: only that user and root may trace it")
+            format!("{thread} belongs to user {owner}: only that user and root may trace it")
         }
         _ if !matches!(scope.trim(), "" | "0") => format!(
-            "kernel.yama.ptrace_scope is {}: of ordinary users only a parent may trace, so start the \
+            "kernel.yama.ptrace_scope is {}: an ordinary user may trace children only, so start the \
              task with `skopos run`, or attach as root",
             scope.trim()
         ),
         _ => format!(
-            "the kernel forbids to trace {thread}: it has privileges that this user has not, or a \
-             container's filter is in the way"
+            "the kernel does not allow to trace {thread}: it has privileges that this user lacks, or \
+             a container's filter forbids it"
         ),
     })
 }
 
-/// Whether this process may trace its children.
+/// Checks whether this process may trace its children.
 pub(crate) fn may_trace() -> Result<(), String> {
-    // Yama: 0 and 1 allow it to parents, 2 to administrators, 3 to nobody.
+    // Yama: 0 and 1 allow it to parents, 2 to administrators, 3 to no process.
     let scope = fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").unwrap_or_default();
     match scope.trim() {
-        "3" => Err("kernel.yama.ptrace_scope is 3: nobody may trace".to_owned()),
+        "3" => Err("kernel.yama.ptrace_scope is 3: tracing is disabled".to_owned()),
         "2" if !rustix::process::geteuid().is_root() => {
             Err("kernel.yama.ptrace_scope is 2: only administrators may trace".to_owned())
         }

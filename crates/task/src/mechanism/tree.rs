@@ -1,5 +1,5 @@
-//! Folders that are walked now and then: how many files are in them and how much space they take. A
-//! file with several names counts once, a hole in one not at all.
+//! Walks folders at intervals, and counts their files and the space that they take. A file with
+//! several names counts once, a hole in a file not at all.
 
 use std::collections::HashSet;
 use std::fs;
@@ -10,21 +10,21 @@ use std::time::{Duration, Instant};
 
 use skopos_model::task::Completeness;
 
-use super::{Mechanism, Now};
-use crate::seen::{Offer, Seen};
+use super::{Mechanism, Sample};
+use crate::ledger::{Ledger, Offer};
 use crate::sys::Pid;
 
 /// The name in reports.
 pub(crate) const NAME: &str = "tree";
 
-/// A walk may take this share of the time: 1 %.
+/// The share of the time that walks may take is 1 / this number: 1 %.
 const WALK_SHARE: u32 = 100;
 
-/// The most files that are walked through at one look: some seconds of work. What is beyond them is
-/// said to be missing.
+/// The most files that are walked through for one sample: some seconds of work. The report says if
+/// there are more.
 const MAX_FILES: u64 = 2_000_000;
 
-/// The unit of `st_blocks`, whatever the file system's own is.
+/// The unit of `st_blocks`, independent of the file system's block size.
 const BLOCK_BYTES: u64 = 512;
 
 pub(crate) struct Tree {
@@ -34,13 +34,13 @@ pub(crate) struct Tree {
     bytes_max: u64,
     is_cut: bool,
     last: Option<(u64, u64)>,
-    /// Folders that were not there at any look: the task may make them, or a name is mistyped.
-    never_there: Vec<PathBuf>,
+    /// Folders that no sample found: the task may create them later, or a name is mistyped.
+    missing: Vec<PathBuf>,
 }
 
 impl Tree {
     pub(crate) fn new(folders: Vec<PathBuf>) -> Self {
-        let never_there = folders.clone();
+        let missing = folders.clone();
         Self {
             folders,
             again: None,
@@ -48,13 +48,13 @@ impl Tree {
             bytes_max: 0,
             is_cut: false,
             last: None,
-            never_there,
+            missing,
         }
     }
 
-    fn look(&mut self) {
+    fn update(&mut self) {
         let begun = Instant::now();
-        self.never_there.retain(|folder| !folder.exists());
+        self.missing.retain(|folder| !folder.exists());
         let (files, bytes, is_cut) = walk(&self.folders);
         self.files_max = self.files_max.max(files);
         self.bytes_max = self.bytes_max.max(bytes);
@@ -65,29 +65,29 @@ impl Tree {
     }
 }
 
-/// Files, the space they take, and whether there are more.
+/// Returns the number of files, their space, and whether the walk was cut short.
 fn walk(folders: &[PathBuf]) -> (u64, u64, bool) {
     let (mut files, mut bytes) = (0, 0);
     // Files with several names, by device and inode.
     let mut linked = HashSet::new();
     let mut waiting: Vec<PathBuf> = folders.to_vec();
     while let Some(folder) = waiting.pop() {
-        // One that was named may be a file itself.
+        // A named path may be a file.
         if let Some(file) = fs::metadata(&folder).ok().filter(fs::Metadata::is_file) {
             files += 1;
             bytes += file.blocks() * BLOCK_BYTES;
             continue;
         }
-        // What is gone by now, or may not be read, is not there for the task either.
+        // An entry that is gone or unreadable is not available to the task either.
         for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
-            let Ok(about) = entry.metadata() else { continue };
-            if about.is_dir() {
+            let Ok(metadata) = entry.metadata() else { continue };
+            if metadata.is_dir() {
                 waiting.push(entry.path());
-            } else if about.nlink() > 1 && !linked.insert((about.dev(), about.ino())) {
+            } else if metadata.nlink() > 1 && !linked.insert((metadata.dev(), metadata.ino())) {
                 continue;
             }
             files += 1;
-            bytes += about.blocks() * BLOCK_BYTES;
+            bytes += metadata.blocks() * BLOCK_BYTES;
             if files == MAX_FILES {
                 return (files, bytes, true);
             }
@@ -101,53 +101,51 @@ impl Mechanism for Tree {
         NAME
     }
 
-    fn joins(&self) -> Result<(), &'static str> {
+    fn can_attach(&self) -> Result<(), &'static str> {
         Ok(())
     }
 
-    fn attach(&mut self, _root: Pid, _seen: &mut Seen) -> io::Result<()> {
-        self.look();
+    fn attach(&mut self, _root: Pid, _ledger: &mut Ledger) -> io::Result<()> {
+        self.update();
         Ok(())
     }
 
-    fn sample(&mut self, now: &mut Now, _seen: &mut Seen) {
+    fn sample(&mut self, now: &mut Sample, _ledger: &mut Ledger) {
         if self.again.is_none_or(|again| again <= Instant::now()) {
             let begun = Instant::now();
-            self.look();
+            self.update();
             now.paced += begun.elapsed();
         }
         now.files = self.last.map(|(files, _)| files);
         now.footprint_bytes = self.last.map(|(_, bytes)| bytes);
     }
 
-    fn finish(&mut self, seen: &mut Seen) {
-        self.look();
-        seen.never_there = self.never_there.iter().map(|f| f.display().to_string()).collect();
-        let absent = seen.never_there.join(", ");
-        if self.never_there.len() == self.folders.len() {
+    fn finish(&mut self, ledger: &mut Ledger) {
+        self.update();
+        ledger.missing_folders = self.missing.iter().map(|f| f.display().to_string()).collect();
+        let absent = ledger.missing_folders.join(", ");
+        if self.missing.len() == self.folders.len() {
             for name in ["files", "footprint_bytes"] {
-                seen.cannot(name, format!("never there: {absent}"));
+                ledger.offers.mark_unavailable(name, format!("never found: {absent}"));
             }
             return;
         }
         let completeness = if self.is_cut { Completeness::AtLeast } else { Completeness::Sampled };
         let reason = match self.is_cut {
-            true => format!("there are more than {MAX_FILES} files, of which no more were counted"),
+            true => format!("there are more than {MAX_FILES} files; the others are not counted"),
             false => {
-                "the greatest of the looks; files that came and went between two are not in it"
-                    .into()
+                "the largest sample; excludes files that came and went between two samples".into()
             }
         };
-        let reason = match self.never_there.is_empty() {
+        let reason = match self.missing.is_empty() {
             true => reason,
-            false => format!("{reason}; never there: {absent}"),
+            false => format!("{reason}; never found: {absent}"),
         };
         for (name, value) in [("files", self.files_max), ("footprint_bytes", self.bytes_max)] {
             let (value, reason) = (value as f64, Some(reason.clone()));
-            seen.offer(
-                name,
-                Offer { method: NAME, value, completeness, error_bound: None, reason },
-            );
+            ledger
+                .offers
+                .add(name, Offer { method: NAME, value, completeness, error_bound: None, reason });
         }
     }
 }
@@ -169,6 +167,6 @@ mod tests {
         assert_eq!((files, is_cut), (4, false), "sub, one of a and b, c, hole");
         assert!((100_000..300_000).contains(&bytes), "{bytes}");
         assert_eq!(walk(&[at("none")]), (0, 0, false));
-        assert_eq!(walk(&[at("a")]).0, 1, "a file that was named");
+        assert_eq!(walk(&[at("a")]).0, 1, "a named file");
     }
 }

@@ -1,26 +1,28 @@
-//! `wait4`: what the kernel counted for each process that is reaped here, with all that it had waited
-//! for itself. Exact, and free. What no parent waited for (because it ignores SIGCHLD) is not in it.
+//! `wait4`: the kernel's counts for each process that is reaped here, including the children that
+//! it waited for itself. Exact and free. It misses children that no parent waited for, because the
+//! parent ignores SIGCHLD.
 //!
-//! Before a dead process is reaped its `/proc/PID/io` can still be read, which holds the bytes of all
-//! that it waited for as well. So the task's first process and its orphans, which come to the monitor,
-//! tell of all.
+//! Until an exited process is reaped, its `/proc/PID/io` can be read, which also includes the bytes
+//! of all children that it waited for. So the task's first process and the orphans, which the
+//! monitor adopts, cover the whole task.
 
 use skopos_model::task::Completeness;
 
-use super::{Mechanism, NOT_IN_BYTES};
-use crate::seen::{Offer, Seen};
+use super::Mechanism;
+use super::reasons::{NOT_IN_BYTES, still_running};
+use crate::ledger::{Ledger, Offer};
 
 /// The name in reports.
 pub(crate) const NAME: &str = "wait4";
 
-/// The kernel hands times out in microseconds.
+/// The kernel returns times in microseconds.
 const RESOLUTION_SECONDS: f64 = 1e-6;
 
-/// What is in none of its sums.
-pub(crate) const UNWAITED: &str = "what a process used whose parent ignores SIGCHLD is not in it";
+/// The note on every value.
+pub(crate) const UNWAITED: &str = "excludes processes whose parents ignore SIGCHLD";
 
-/// Of switches, where a tracer stops threads.
-const WITHOUT_STOPS: &str = "less one for each stop by the monitor";
+/// The note on voluntary switches if a tracer stops threads.
+const WITHOUT_STOPS: &str = "minus one for each stop by the monitor";
 
 pub(crate) struct Wait4;
 
@@ -29,33 +31,31 @@ impl Mechanism for Wait4 {
         NAME
     }
 
-    fn joins(&self) -> Result<(), &'static str> {
+    fn can_attach(&self) -> Result<(), &'static str> {
         Ok(())
     }
 
-    fn finish(&mut self, seen: &mut Seen) {
-        if seen.is_found() {
-            return since_it_was_found(seen);
+    fn finish(&mut self, ledger: &mut Ledger) {
+        if ledger.is_attached() {
+            return finish_attached(ledger);
         }
-        let usage = seen.reaped.usage;
+        let usage = ledger.reaped.usage;
         let (user, system) = (usage.user.as_secs_f64(), usage.system.as_secs_f64());
-        let left = seen.living().len();
-        // Where every end is told these are added; else no trace is left of them.
-        let missing = match (left > 0, seen.has_unwaited) {
-            (true, _) => Some(format!("{left} processes of the task run on")),
-            (false, true) => Some(UNWAITED.to_owned()),
-            (false, false) => None,
-        };
+        let left = ledger.live_pids().len();
+        let unwaited = ledger.has_unwaited.then(|| UNWAITED.to_owned());
+        let missing = still_running(left).or(unwaited);
         let completeness =
             if missing.is_none() { Completeness::All } else { Completeness::AtLeast };
         let mut offer = |name, value, error_bound| {
-            // Who is traced is seen to ignore them.
-            let maybe = (seen.stops == 0).then(|| UNWAITED.to_owned());
+            // If processes were traced, it is known whether they ignored SIGCHLD.
+            let maybe = (ledger.stops == 0).then(|| UNWAITED.to_owned());
             let reason = missing.clone().or(maybe);
-            seen.offer(name, Offer { method: NAME, value, completeness, error_bound, reason });
+            ledger
+                .offers
+                .add(name, Offer { method: NAME, value, completeness, error_bound, reason });
         };
         offer("cpu_seconds", user + system, Some(2.0 * RESOLUTION_SECONDS));
-        // The sum is exact; how it is divided is known by ticks, and the kernel scales.
+        // The sum is exact; its two parts are estimated from clock ticks.
         offer("user_seconds", user, None);
         offer("system_seconds", system, None);
         for (name, count) in [
@@ -65,15 +65,17 @@ impl Mechanism for Wait4 {
         ] {
             offer(name, count as f64, Some(0.0));
         }
-        let (stops, io) = (seen.stops, seen.reaped.io);
-        let without_io = seen.reaped.without_io;
+        let (stops, io) = (ledger.stops, ledger.reaped.io);
+        let without_io = ledger.reaped.without_io;
         let mut offer = |name, value, error_bound, reason: Option<&str>| {
             let reason = missing.clone().or(reason.map(str::to_owned));
             let value = value as f64;
-            seen.offer(name, Offer { method: NAME, value, completeness, error_bound, reason });
+            ledger
+                .offers
+                .add(name, Offer { method: NAME, value, completeness, error_bound, reason });
         };
-        // Each stop is one in the kernel's count. Who was stopped may find that there is nothing left
-        // to wait for.
+        // Each stop adds one to the kernel's count, unless the stopped thread then finds nothing
+        // left to wait for.
         let switches = usage.voluntary_switches.saturating_sub(stops);
         let reason = if stops > 0 { WITHOUT_STOPS } else { UNWAITED };
         offer("voluntary_switches", switches, Some(stops as f64), Some(reason));
@@ -87,21 +89,20 @@ impl Mechanism for Wait4 {
     }
 }
 
-/// Of a task that ran before, less what it had used by then: a tracer is told as a parent is. What runs
-/// on has not been waited for, and is for those who look.
-fn since_it_was_found(seen: &mut Seen) {
-    if !seen.living().is_empty() || seen.is_torn {
+/// Offers the values of an attached task minus its baseline. A tracer can `wait4` for exits as a
+/// parent can. Processes that are still running have not been waited for; `procfs` measures those.
+fn finish_attached(ledger: &mut Ledger) {
+    if !ledger.live_pids().is_empty() || ledger.baseline_is_torn {
         return;
     }
-    let (usage, before) = (seen.reaped.usage, seen.before);
-    let missing = "since it was attached to; what a process used that its parent never waited for is \
-                   not in it";
-    let is_whole = seen.untraced == 0 && !seen.has_unwaited;
+    let (usage, before) = (ledger.reaped.usage, ledger.baseline);
+    let missing = "since the attach; excludes processes that their parents never waited for";
+    let is_whole = ledger.untraced == 0 && !ledger.has_unwaited;
     let completeness = if is_whole { Completeness::All } else { Completeness::AtLeast };
-    let reaped = seen.reaped;
+    let reaped = ledger.reaped;
     let mut offer = |name, value: f64, error_bound: Option<f64>| {
         let (value, reason) = (value.max(0.0), Some(missing.to_owned()));
-        seen.offer(name, Offer { method: NAME, value, completeness, error_bound, reason });
+        ledger.offers.add(name, Offer { method: NAME, value, completeness, error_bound, reason });
     };
     let (user, system) = (usage.user.as_secs_f64(), usage.system.as_secs_f64());
     offer("user_seconds", user - before.user_seconds, None);

@@ -1,5 +1,5 @@
-//! Reads a small file of `/proc/PID`: one open, one read, one close, and nothing allocated. A process of
-//! a millisecond is asked for four of them.
+//! Reads a small file of `/proc/PID` with one open, one read and one close, and without an
+//! allocation. The monitor reads four such files of a process that lives for a millisecond.
 
 use std::cell::RefCell;
 use std::fmt::Write as _;
@@ -9,18 +9,18 @@ use rustix::io::{Errno, read};
 
 use crate::sys::Pid;
 
-/// Larger than all but a status with hundreds of groups in it.
+/// Larger than any file that is read here, except a status with hundreds of groups.
 const USUAL_BYTES: usize = 4096;
 
-/// What is read at most: a status with all groups that a process may have, 65,536.
+/// The most that is read: a status with all 65,536 groups that a process may have.
 const MOST_BYTES: usize = 1 << 20;
 
 thread_local! {
     static KEPT: RefCell<(String, Vec<u8>)> = const { RefCell::new((String::new(), Vec::new())) };
 }
 
-/// What `of` makes of the content of `/proc/PID/NAME`; `None` if there is no such file. `of` reads no
-/// other such file.
+/// Passes the content of `/proc/PID/NAME` to `of`; `None` if the file does not exist. `of` must not
+/// read another such file.
 pub(super) fn text<T>(pid: Pid, name: &str, of: impl FnOnce(&[u8]) -> Option<T>) -> Option<T> {
     KEPT.with_borrow_mut(|(path, bytes)| {
         path.clear();
@@ -36,7 +36,7 @@ pub(super) fn text<T>(pid: Pid, name: &str, of: impl FnOnce(&[u8]) -> Option<T>)
                 Err(Errno::INTR) => continue,
                 Err(_) => return None,
             }
-            // The kernel makes the whole text at the first read: what is less than asked for is the end.
+            // The kernel makes the whole text at the first read, so a short read is the end.
             if length < bytes.len() || length >= MOST_BYTES {
                 return of(&bytes[..length]);
             }
@@ -53,11 +53,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_longer_than_usual_is_read_whole() {
+    fn a_file_longer_than_the_usual_buffer_is_read_completely() {
         let word = "x".repeat(3 * USUAL_BYTES);
         let mut child = Command::new("sleep").arg("60").env("LONG", &word).spawn().expect("sleep");
         let pid = child.id() as Pid;
-        // Its environment is there a moment after the program is.
+        // The environment is visible a moment after exec.
         let patience = Instant::now() + Duration::from_secs(10);
         let length = loop {
             let length = text(pid, "environ", |bytes| Some(bytes.len()));

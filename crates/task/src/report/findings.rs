@@ -1,17 +1,17 @@
-//! What stands out in a report, and what one could do about it.
+//! Findings: conditions that stand out in a report, with advice.
 
 use skopos_model::task::{ExitType, Finding, Summary};
 
 use crate::mechanism::ptrace;
 
-/// A finding looks at the whole report.
+/// A rule reads the whole report.
 type Rule = fn(&Summary) -> Option<Finding>;
 
-/// The most important first.
+/// All rules, the most important first.
 const RULES: [Rule; 8] =
     [limit, signal, tracer, left_behind, waited_for_storage, swapped, waited_for_cores, idle];
 
-/// All that stand out.
+/// Applies all rules.
 pub(super) fn findings(summary: &Summary) -> Vec<Finding> {
     RULES.iter().filter_map(|rule| rule(summary)).collect()
 }
@@ -19,8 +19,8 @@ pub(super) fn findings(summary: &Summary) -> Vec<Finding> {
 /// The most processes that a finding names.
 const MAX_NAMED: usize = 3;
 
-/// What runs on though it was to be ended.
-pub(super) fn not_ended(left: &[String]) -> Option<Finding> {
+/// Reports processes that run on although the task was to be ended.
+pub(super) fn survivors(left: &[String]) -> Option<Finding> {
     if left.is_empty() {
         return None;
     }
@@ -29,24 +29,24 @@ pub(super) fn not_ended(left: &[String]) -> Option<Finding> {
         0 => String::new(),
         more => format!(" and {more} more"),
     };
-    found(
-        format!("it was to be ended, and this is left of it: {named}{more}"),
-        "what another user runs that user or an administrator can end, with `kill`",
+    finding(
+        format!("the task was to be ended, but these processes are left: {named}{more}"),
+        "processes of another user can be killed by that user or an administrator",
     )
 }
 
-/// Why the kernel does not keep a limit that it was asked to keep.
-pub(super) fn not_kept(why: Option<&str>) -> Option<Finding> {
-    found(
+/// Reports that the kernel does not enforce a limit on processor time.
+pub(super) fn cpu_limit_error(why: Option<&str>) -> Option<Finding> {
+    finding(
         format!(
-            "the kernel does not keep the limit on the processor time of each process: {}",
+            "the kernel does not enforce the limit on the processor time of each process: {}",
             why?
         ),
-        "looks keep the one of all together, for as long as the monitor lives",
+        "samples enforce the limit on their sum, as long as the monitor lives",
     )
 }
 
-/// A share of the wall time from which on waiting stands out.
+/// The share of the wall time above which a wait stands out.
 const MUCH: f64 = 0.25;
 
 /// Shorter runs are over before they can be slow.
@@ -56,7 +56,7 @@ fn value(summary: &Summary, name: &str) -> Option<f64> {
     summary.resources.get(name)?.value
 }
 
-fn found(what: String, advice: &str) -> Option<Finding> {
+fn finding(what: String, advice: &str) -> Option<Finding> {
     Some(Finding { what, advice: advice.to_owned() })
 }
 
@@ -65,10 +65,10 @@ fn limit(summary: &Summary) -> Option<Finding> {
     if ended.exit_type != ExitType::Limit {
         return None;
     }
-    let who = ended.guilty.as_ref().map_or(String::new(), |who| format!("; most of it by {who}"));
-    found(
-        format!("it was ended for a limit: {}{who}", ended.limits.join(", ")),
-        "give it more, or less to do at one time",
+    let who = ended.guilty.as_ref().map_or(String::new(), |who| format!("; mostly used by {who}"));
+    finding(
+        format!("the task was ended for a limit: {}{who}", ended.limits.join(", ")),
+        "raise the limit, or give the task less work at one time",
     )
 }
 
@@ -76,17 +76,18 @@ fn signal(summary: &Summary) -> Option<Finding> {
     let ended = &summary.ended;
     let signal = ended.signal.filter(|_| ended.exit_type == ExitType::Signal)?;
     let advice = match signal {
-        9 => "somebody killed it; if it was the kernel for want of memory, `dmesg` says so",
-        6 | 11 | 7 | 8 | 4 => "it crashed: a core dump or a debugger tells where",
-        _ => "somebody asked it to end",
+        9 => "it was killed; if the kernel did that for lack of memory, `dmesg` says so",
+        6 | 11 | 7 | 8 | 4 => "it crashed: a core dump or a debugger shows where",
+        _ => "it was asked to end by this signal",
     };
-    found(format!("it died of signal {}", super::signals::signal(signal)), advice)
+    finding(format!("the task died of signal {}", super::signals::signal_name(signal)), advice)
 }
 
 /// Programs that trace others.
 const TRACERS: [&str; 6] = ["strace", "ltrace", "gdb", "lldb", "rr", "uftrace"];
 
-/// One tracer at a time: a debugger in the task fails, and its own message does not say why.
+/// A process can have only one tracer: a debugger in the task fails, and its own message does not
+/// say why.
 fn tracer(summary: &Summary) -> Option<Finding> {
     if !summary.mechanisms.iter().any(|m| m.name == ptrace::NAME && m.used) {
         return None;
@@ -97,13 +98,13 @@ fn tracer(summary: &Summary) -> Option<Finding> {
     };
     let failed = summary.processes.iter().filter(|p| p.status != Some(0));
     let name = failed.map(|p| program(&p.command)).find(|name| TRACERS.contains(&&**name))?;
-    found(
-        format!("`{name}` failed, and could not trace: the monitor traces, and only one may"),
+    finding(
+        format!("`{name}` failed because the monitor traces: a process can have only one tracer"),
         "run it with --level 1, which traces nothing",
     )
 }
 
-/// What is not told of them is in no number, and nobody else waits for them.
+/// Processes that outlive the task are in no total, and no process waits for them.
 fn left_behind(summary: &Summary) -> Option<Finding> {
     if !matches!(summary.ended.exit_type, ExitType::Normal | ExitType::Signal) {
         return None;
@@ -114,20 +115,19 @@ fn left_behind(summary: &Summary) -> Option<Finding> {
         1 => String::new(),
         many => format!(" and {} more", many - 1),
     };
-    found(
-        format!("it left {} (pid {}){more} running", first.command, first.pid),
-        "what they use from now on is not measured: let it wait for them if they are part of it",
+    finding(
+        format!("the task left {} (pid {}){more} running", first.command, first.pid),
+        "their further usage is not measured: let the task wait for them if they are part of it",
     )
 }
 
-/// Folders that were watched and not there at any look.
-pub(super) fn never_there(folders: &[String]) -> Option<Finding> {
+/// Reports watched folders that no sample found.
+pub(super) fn missing_folders(folders: &[String]) -> Option<Finding> {
     if folders.is_empty() {
         return None;
     }
-    let advice =
-        "nothing was counted there: see whether --watch names the folder that it writes to";
-    found(format!("never there: {}", folders.join(", ")), advice)
+    let advice = "no files were counted there: check whether --watch names the right folder";
+    finding(format!("never found: {}", folders.join(", ")), advice)
 }
 
 fn share(summary: &Summary, name: &str) -> Option<f64> {
@@ -137,24 +137,24 @@ fn share(summary: &Summary, name: &str) -> Option<f64> {
 
 fn waited_for_storage(summary: &Summary) -> Option<Finding> {
     let share = share(summary, "io_delay_seconds").filter(|share| *share >= MUCH)?;
-    found(
-        format!("it waited for storage {:.0} % of the time", 100.0 * share),
+    finding(
+        format!("the task waited for storage {:.0} % of the time", 100.0 * share),
         "faster storage, larger blocks or fewer syncs would help; more cores would not",
     )
 }
 
 fn swapped(summary: &Summary) -> Option<Finding> {
     let bytes = value(summary, "swap_bytes_max").filter(|bytes| *bytes > 0.0)?;
-    found(
-        format!("{:.0} MiB of it were in swap", bytes / (1024.0 * 1024.0)),
+    finding(
+        format!("{:.0} MiB of the task were in swap", bytes / (1024.0 * 1024.0)),
         "run fewer tasks beside it, or on a machine with more memory",
     )
 }
 
 fn waited_for_cores(summary: &Summary) -> Option<Finding> {
     let share = share(summary, "cpu_delay_seconds").filter(|share| *share >= MUCH)?;
-    found(
-        format!("its threads were ready and had no core for {:.0} % of the time", 100.0 * share),
+    finding(
+        format!("threads of the task were ready without a core {:.0} % of the time", 100.0 * share),
         "ask for more cores, or start fewer threads",
     )
 }
@@ -166,9 +166,9 @@ fn idle(summary: &Summary) -> Option<Finding> {
     if cores > 0.1 || waited > MUCH * wall {
         return None;
     }
-    found(
-        format!("it used {cores:.2} cores: it mostly waited for something else than storage"),
-        "look for sleeps, locks and the network",
+    finding(
+        format!("the task used {cores:.2} cores: it mostly waited, and not for storage"),
+        "look for sleeps, locks and network waits",
     )
 }
 
@@ -179,15 +179,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn why_it_ended_comes_before_what_it_left() {
+    fn the_cause_of_the_end_comes_before_survivors() {
         let text = include_str!("../../tests/data/rank.json");
         let mut summary: Summary = serde_json::from_str(text).expect("a report");
         let daemon = Process { pid: 7, command: "daemon".into(), ..Process::default() };
         summary.processes.push(daemon);
         (summary.ended.exit_type, summary.ended.signal) = (ExitType::Signal, Some(11));
-        let said: Vec<String> = findings(&summary).into_iter().map(|f| f.what).collect();
-        let at = |text: &str| said.iter().position(|what| what.contains(text));
-        let (died, left) = (at("it died of signal 11"), at("it left daemon"));
-        assert!(died.is_some() && left.is_some() && died < left, "{said:?}");
+        let all: Vec<String> = findings(&summary).into_iter().map(|f| f.what).collect();
+        let at = |text: &str| all.iter().position(|what| what.contains(text));
+        let (died, left) = (at("the task died of signal 11"), at("the task left daemon"));
+        assert!(died.is_some() && left.is_some() && died < left, "{all:?}");
     }
 }

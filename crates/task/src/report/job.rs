@@ -1,8 +1,8 @@
-//! The report of a parallel job, from those of its ranks.
+//! The report of a parallel job, joined from those of its ranks.
 //!
-//! What adds up is added. Peaks are added too, since ranks run at one time, and each had its own at
-//! another moment: together they held at least as much as the greatest of them, which is the bound. What
-//! is of the machine or of a folder, which ranks share, counts once.
+//! Counters are added. Peaks are added too, because ranks run at the same time. Each rank had its
+//! peak at a time of its own: together they held at least as much as the greatest peak, which gives
+//! the bound. A value of the machine or of a folder, which ranks share, counts once.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,35 +13,36 @@ use skopos_model::task::{
 
 use super::findings;
 
-/// The most ranks that a report lists, and names as missing: what a person scrolls through.
+/// The most ranks that a report lists, or names as missing: as many as a person scrolls through.
 const MAX_LISTED: usize = 1000;
 
-/// The most nodes that are named one by one.
+/// The most nodes that are named individually.
 const MAX_NODES: usize = 8;
 
-/// From this many times the average on one rank's processor time stands out.
+/// The multiple of the average above which the processor time of a rank stands out.
 const UNEVEN: f64 = 1.5;
 
 /// Shorter jobs are over before they can be uneven.
 const SHORT_SECONDS: f64 = 1.0;
 
-/// Joins the reports of ranks of one job; `None` if there is none. The same ones make the same report, in
-/// whatever order they come.
+/// Joins the reports of ranks of one job; `None` if there are no reports. The order of the reports
+/// does not matter.
 pub fn join(mut ranks: Vec<Summary>) -> Option<Summary> {
     let number = |summary: &Summary| summary.task.rank.as_ref().map_or(0, |rank| rank.rank);
     ranks.sort_by_key(number);
     ranks.dedup_by_key(|summary| number(summary));
     let first = ranks.first()?;
-    let of = first.task.rank.clone()?;
-    let there: BTreeSet<u32> = ranks.iter().map(number).collect();
-    // What launchers tell is the environment's: a wrong size costs no memory.
-    let missing = (0..of.size).filter(|rank| !there.contains(rank)).take(MAX_LISTED).collect();
-    let missing_total = of.size as usize - there.range(..of.size).count();
+    let job_rank = first.task.rank.clone()?;
+    let present: BTreeSet<u32> = ranks.iter().map(number).collect();
+    // The size comes from the environment; a wrong size must not cost memory.
+    let missing =
+        (0..job_rank.size).filter(|rank| !present.contains(rank)).take(MAX_LISTED).collect();
+    let missing_total = job_rank.size as usize - present.range(..job_rank.size).count();
     let listed = ranks.iter().take(MAX_LISTED).map(rank_use).collect();
     let job = Job {
-        id: of.job,
-        launcher: of.launcher,
-        ranks_total: of.size,
+        id: job_rank.job,
+        launcher: job_rank.launcher,
+        ranks_total: job_rank.size,
         ranks: listed,
         ranks_left_out: ranks.len().saturating_sub(MAX_LISTED) as u64,
         missing,
@@ -84,7 +85,7 @@ pub fn join(mut ranks: Vec<Summary>) -> Option<Summary> {
         job: Some(job),
     };
     cores(&mut summary);
-    summary.findings = of_the_ranks(&summary, &ranks);
+    summary.findings = rank_findings(&summary, &ranks);
     summary.findings.extend(findings::findings(&summary));
     Some(summary)
 }
@@ -109,7 +110,7 @@ fn rank_use(summary: &Summary) -> RankUse {
     }
 }
 
-/// The machines together, each once.
+/// Combines the machines, each once.
 fn host(ranks: &[Summary]) -> Host {
     let nodes: BTreeMap<&str, &Host> =
         ranks.iter().map(|r| (r.host.node.as_str(), &r.host)).collect();
@@ -126,8 +127,8 @@ fn host(ranks: &[Summary]) -> Host {
     }
 }
 
-/// How bad an end is: a job is as good as its worst rank.
-fn badness(ended: &Ended) -> u8 {
+/// Ranks ends of tasks by severity: a job is as good as its worst rank.
+fn severity(ended: &Ended) -> u8 {
     match (ended.exit_type, ended.status) {
         (ExitType::Normal, Some(0)) => 0,
         (ExitType::Running, _) => 1,
@@ -139,8 +140,8 @@ fn badness(ended: &Ended) -> u8 {
 }
 
 fn ended(ranks: &[Summary], number: impl Fn(&Summary) -> u32) -> Ended {
-    // Of equals the first.
-    let worst = ranks.iter().rev().max_by_key(|r| badness(&r.ended));
+    // The first of equals.
+    let worst = ranks.iter().rev().max_by_key(|r| severity(&r.ended));
     let Some(worst) = worst else {
         let exit_type = ExitType::Unknown;
         return Ended { exit_type, status: None, signal: None, limits: Vec::new(), guilty: None };
@@ -154,7 +155,7 @@ fn ended(ranks: &[Summary], number: impl Fn(&Summary) -> u32) -> Ended {
     }
 }
 
-/// One resource of the whole job.
+/// Returns the reading of a resource for the whole job.
 fn reading(resource: &Resource, ranks: &[Summary], missing: usize) -> Reading {
     let readings: Vec<(&str, &Reading)> = ranks
         .iter()
@@ -164,7 +165,10 @@ fn reading(resource: &Resource, ranks: &[Summary], missing: usize) -> Reading {
         readings.iter().filter_map(|(node, r)| Some((*node, *r, r.value?))).collect();
     if known.is_empty() {
         let reason = readings.first().and_then(|(_, r)| r.reason.clone());
-        return Reading::unknown(resource.unit, reason.unwrap_or_else(|| "no rank knows".into()));
+        return Reading::unknown(
+            resource.unit,
+            reason.unwrap_or_else(|| "no rank measured it".into()),
+        );
     }
     let (value, error_bound, shared) = match resource.name {
         "wall_seconds" => {
@@ -177,19 +181,23 @@ fn reading(resource: &Resource, ranks: &[Summary], missing: usize) -> Reading {
                 let most = nodes.entry(node).or_default();
                 *most = most.max(*value);
             }
-            (nodes.values().sum(), None, Some("of each node the greatest that a rank saw"))
+            (nodes.values().sum(), None, Some("for each node, the greatest value of its ranks"))
         }
         "files" | "footprint_bytes" => {
             let most = known.iter().map(|k| k.2).fold(0.0, f64::max);
-            (most, None, Some("the greatest of the ranks, since they may watch the same folders"))
+            (
+                most,
+                None,
+                Some("the greatest value of a rank, since ranks may watch the same folders"),
+            )
         }
         "opened_files" => {
-            let (sum, bound) = together(&known);
-            (sum, bound, Some("a file that several ranks opened counts in each"))
+            let (sum, bound) = sum_of_peaks(&known);
+            (sum, bound, Some("a file that several ranks opened counts once for each"))
         }
         _ if resource.combine == Combine::Max => {
-            let (sum, bound) = together(&known);
-            (sum, bound, Some("the sum of the ranks' peaks, each at a moment of its own"))
+            let (sum, bound) = sum_of_peaks(&known);
+            (sum, bound, Some("the sum of the ranks' peaks, each at its own time"))
         }
         _ => {
             let bounds: Option<f64> = known.iter().map(|(_, r, _)| r.error_bound).sum();
@@ -201,10 +209,10 @@ fn reading(resource: &Resource, ranks: &[Summary], missing: usize) -> Reading {
     let least = known.iter().map(|(_, r, _)| r.completeness).min().unwrap_or(Completeness::None);
     let completeness = if is_partial { least.min(Completeness::AtLeast) } else { least };
     let absent = (missing > 0).then(|| format!("{missing} ranks have no report"));
-    let dark = (unknown > 0).then(|| format!("{unknown} ranks do not know it"));
+    let unmeasured = (unknown > 0).then(|| format!("{unknown} ranks did not measure it"));
     let own = known.iter().find_map(|(_, r, _)| r.reason.clone());
     let reasons: Vec<String> =
-        [absent, dark, shared.map(str::to_owned), own].into_iter().flatten().collect();
+        [absent, unmeasured, shared.map(str::to_owned), own].into_iter().flatten().collect();
     let methods: BTreeSet<&str> = known.iter().map(|(_, r, _)| r.method.as_str()).collect();
     Reading {
         value: Some(value),
@@ -216,16 +224,16 @@ fn reading(resource: &Resource, ranks: &[Summary], missing: usize) -> Reading {
     }
 }
 
-/// The sum of what was not there at one moment, and how far below it the truth may be: no lower than the
-/// greatest of them was for sure.
-fn together(known: &[(&str, &Reading, f64)]) -> (f64, Option<f64>) {
+/// Returns the sum of peaks at different times, and the error bound: the truth is at least the
+/// greatest certain peak.
+fn sum_of_peaks(known: &[(&str, &Reading, f64)]) -> (f64, Option<f64>) {
     let sum: f64 = known.iter().map(|k| k.2).sum();
-    let sure = |(_, r, value): &(&str, &Reading, f64)| Some(value - r.error_bound?);
-    let sure: Option<Vec<f64>> = known.iter().map(sure).collect();
-    (sum, sure.map(|all| sum - all.into_iter().fold(0.0, f64::max)))
+    let lower_bound = |(_, r, value): &(&str, &Reading, f64)| Some(value - r.error_bound?);
+    let lower_bounds: Option<Vec<f64>> = known.iter().map(lower_bound).collect();
+    (sum, lower_bounds.map(|all| sum - all.into_iter().fold(0.0, f64::max)))
 }
 
-/// Processor time over the time of the longest rank.
+/// Divides the processor time by the time of the longest rank.
 fn cores(summary: &mut Summary) {
     let part = |name: &str| summary.resources.get(name).and_then(|r| Some((r.value?, r.clone())));
     let (Some((cpu, of_cpu)), Some((wall, of_wall))) = (part("cpu_seconds"), part("wall_seconds"))
@@ -244,7 +252,7 @@ fn cores(summary: &mut Summary) {
     };
 }
 
-/// What could have measured in any of the ranks; used if one used it.
+/// Returns the mechanisms of all ranks; a mechanism is used if any rank used it.
 fn mechanisms(ranks: &[Summary]) -> Vec<MechanismUse> {
     let mut all: Vec<MechanismUse> = Vec::new();
     for one in ranks.iter().flat_map(|r| &r.mechanisms) {
@@ -257,22 +265,22 @@ fn mechanisms(ranks: &[Summary]) -> Vec<MechanismUse> {
     all
 }
 
-/// What stands out of one rank beside the others.
-fn of_the_ranks(summary: &Summary, ranks: &[Summary]) -> Vec<Finding> {
+/// Finds ranks that stand out from the others.
+fn rank_findings(summary: &Summary, ranks: &[Summary]) -> Vec<Finding> {
     let Some(job) = &summary.job else { return Vec::new() };
-    let mut found = Vec::new();
+    let mut findings = Vec::new();
     let name = |r: &Summary| r.task.rank.as_ref().map_or(0, |rank| rank.rank);
-    let failed = ranks.iter().filter(|r| badness(&r.ended) > 2);
+    let failed = ranks.iter().filter(|r| severity(&r.ended) > 2);
     if let Some(first) = failed.min_by(|a, b| a.end_seconds.total_cmp(&b.end_seconds)) {
-        found.push(Finding {
+        findings.push(Finding {
             what: format!("rank {} on {} was the first to fail", name(first), first.host.node),
-            advice: "look there first: the others may have been ended for it".to_owned(),
+            advice: "look there first: the others may have been ended because of it".to_owned(),
         });
     }
     if job.missing_total > 0 {
         let some: Vec<String> = job.missing.iter().take(MAX_NODES).map(u32::to_string).collect();
         let more = if job.missing_total > some.len() as u64 { ", …" } else { "" };
-        found.push(Finding {
+        findings.push(Finding {
             what: format!(
                 "{} of {} ranks have no report: {}{more}",
                 job.missing_total,
@@ -280,8 +288,8 @@ fn of_the_ranks(summary: &Summary, ranks: &[Summary]) -> Vec<Finding> {
                 some.join(", ")
             ),
             advice:
-                "they run on, or their monitors were killed; `skopos run` of each rank must see \
-                     this folder"
+                "they are still running, or their monitors were killed; all ranks must share this \
+                     folder"
                     .to_owned(),
         });
     }
@@ -291,7 +299,7 @@ fn of_the_ranks(summary: &Summary, ranks: &[Summary]) -> Vec<Finding> {
     if let Some(most) = most.filter(|r| ranks.len() > 1 && cpu(r) > UNEVEN * mean)
         && mean >= SHORT_SECONDS
     {
-        found.push(Finding {
+        findings.push(Finding {
             what: format!(
                 "rank {} used {:.1} times the processor time of the average rank",
                 name(most),
@@ -300,7 +308,7 @@ fn of_the_ranks(summary: &Summary, ranks: &[Summary]) -> Vec<Finding> {
             advice: "the others wait for it: divide the work more evenly".to_owned(),
         });
     }
-    found
+    findings
 }
 
 #[cfg(test)]
@@ -330,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn counters_add_up_peaks_are_bounded_and_what_is_shared_counts_once() {
+    fn counters_add_up_peaks_are_bounded_and_shared_values_count_once() {
         let rank = |rank, node, scale: f64| {
             ranked(
                 rank,
@@ -361,13 +369,13 @@ mod tests {
         assert_eq!((job.ranks_total, job.ranks.len(), &*job.missing), (3, 3, &[][..]));
         assert_eq!((&*joined.host.node, joined.task.rank.as_ref()), ("a,b", None));
         let other_way = join(ranks.into_iter().rev().collect());
-        assert_eq!(other_way.as_ref(), Some(&joined), "in whatever order");
+        assert_eq!(other_way.as_ref(), Some(&joined), "in any order");
     }
 
     #[test]
-    fn of_many_ranks_without_a_report_all_are_counted_and_some_are_named() {
+    fn many_ranks_without_a_report_are_counted_and_some_are_named() {
         let mut one = ranked(7, "a", &[("cpu_seconds", 5.0, Some(0.1))]);
-        // What a launcher says in the environment is what it says.
+        // The launcher's environment may contain any size.
         if let Some(rank) = &mut one.task.rank {
             rank.size = 4_000_000_000;
         }
@@ -375,15 +383,15 @@ mod tests {
         let job = joined.job.as_ref().expect("a job");
         assert_eq!((job.ranks_total, job.missing_total), (4_000_000_000, 3_999_999_999));
         assert_eq!((job.missing.len(), job.missing.contains(&7)), (MAX_LISTED, false));
-        let said: Vec<&str> = joined.findings.iter().map(|f| f.what.as_str()).collect();
+        let findings: Vec<&str> = joined.findings.iter().map(|f| f.what.as_str()).collect();
         let counted = "3999999999 of 4000000000 ranks have no report: 0, 1, ";
-        assert!(said.iter().any(|what| what.starts_with(counted)), "{said:?}");
+        assert!(findings.iter().any(|what| what.starts_with(counted)), "{findings:?}");
         let cpu = &joined.resources["cpu_seconds"];
         assert!(cpu.reason.as_ref().is_some_and(|r| r.contains("3999999999 ranks")), "{cpu:?}");
     }
 
     #[test]
-    fn a_rank_without_a_report_is_named_and_the_worst_end_is_the_jobs() {
+    fn a_missing_rank_is_named_and_the_job_ends_like_its_worst_rank() {
         let values = [("cpu_seconds", 5.0, Some(0.1))];
         let (mut good, mut bad) = (ranked(0, "a", &values), ranked(2, "b", &values));
         good.ended.status = Some(0);
@@ -396,9 +404,9 @@ mod tests {
         let cpu = &joined.resources["cpu_seconds"];
         assert_eq!((cpu.completeness, cpu.error_bound), (Completeness::AtLeast, None));
         assert!(cpu.reason.as_ref().is_some_and(|r| r.contains("1 ranks have no report")));
-        let said: Vec<&str> = joined.findings.iter().map(|f| f.what.as_str()).collect();
-        assert!(said.contains(&"rank 2 on b was the first to fail"), "{said:?}");
-        assert!(said.iter().any(|what| what.starts_with("1 of 3 ranks have no report: 1")));
+        let findings: Vec<&str> = joined.findings.iter().map(|f| f.what.as_str()).collect();
+        assert!(findings.contains(&"rank 2 on b was the first to fail"), "{findings:?}");
+        assert!(findings.iter().any(|what| what.starts_with("1 of 3 ranks have no report: 1")));
         assert_eq!(join(Vec::new()), None);
     }
 }

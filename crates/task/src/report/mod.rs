@@ -1,4 +1,4 @@
-//! The report: each resource from the mechanism that measures it best, and what stands out.
+//! The report: takes each resource from the mechanism that measures it best, and adds findings.
 
 mod findings;
 pub(crate) mod job;
@@ -15,46 +15,46 @@ use skopos_model::task::{
     SUMMARY_VERSION, Summary,
 };
 
-pub(crate) use series::Row;
-
-use crate::attach::Found;
+use crate::attach::AttachTarget;
+use crate::end::TaskEnd;
 use crate::host;
+use crate::ledger::{Ledger, Offer};
 use crate::mechanism::procfs;
-use crate::monitor::{Order, Over};
-use crate::seen::{Offer, Seen};
+use crate::order::Order;
 use crate::sys::{self, Status};
 
-/// All that came of a run.
-pub(crate) struct Measured<'a> {
+/// The results of a run.
+pub(crate) struct Measurements<'a> {
     pub(crate) order: &'a Order,
     pub(crate) start_seconds: f64,
     pub(crate) elapsed: Duration,
-    /// Seconds between the end of the first process and the monitor's own look at the clock.
-    pub(crate) heard_after: f64,
-    pub(crate) over: Option<Over>,
-    pub(crate) found: Option<Found>,
+    /// Seconds between the exit of the first process and the moment at which the monitor handled
+    /// it.
+    pub(crate) exit_delay: f64,
+    pub(crate) end: Option<TaskEnd>,
+    pub(crate) target: Option<AttachTarget>,
     pub(crate) crossings: Vec<Crossing>,
     pub(crate) guilty: Option<String>,
-    /// What runs on though it was to be ended.
-    pub(crate) left: Vec<String>,
-    /// Why the kernel keeps no limit on processor time for each process.
-    pub(crate) not_kept: Option<String>,
+    /// Command lines of processes that run on although the task was to be ended.
+    pub(crate) survivors: Vec<String>,
+    /// The reason why the kernel does not enforce the limit on processor time.
+    pub(crate) cpu_limit_error: Option<String>,
     pub(crate) level: u8,
     pub(crate) uses: Vec<MechanismUse>,
     pub(crate) disturbed: Vec<String>,
-    pub(crate) seen: Seen,
+    pub(crate) ledger: Ledger,
 }
 
-/// The clocks of the monitor, as a method.
+/// The method of values that the monitor's clock gives.
 const CLOCK: &str = "clock";
 
-/// From the gate to the program, and from the end to where it is told.
+/// The most time between opening the gate and exec, and between the exit and its report.
 const CLOCK_BOUND_SECONDS: f64 = 0.001;
 
-pub(crate) fn summary(measured: Measured<'_>) -> Summary {
-    let Measured { order, start_seconds, elapsed, mut seen, .. } = measured;
+pub(crate) fn summary(measurements: Measurements<'_>) -> Summary {
+    let Measurements { order, start_seconds, elapsed, mut ledger, .. } = measurements;
     let wall = elapsed.as_secs_f64();
-    let wall_bound = CLOCK_BOUND_SECONDS + measured.heard_after;
+    let wall_bound = CLOCK_BOUND_SECONDS + measurements.exit_delay;
     let clock = Offer {
         method: CLOCK,
         value: wall,
@@ -62,42 +62,44 @@ pub(crate) fn summary(measured: Measured<'_>) -> Summary {
         error_bound: Some(wall_bound),
         reason: None,
     };
-    seen.offer("wall_seconds", clock.clone());
-    let of_cpu = seen.reading("cpu_seconds", "");
+    ledger.offers.add("wall_seconds", clock.clone());
+    let of_cpu = ledger.offers.best("cpu_seconds", "");
     if let Some(cpu) = of_cpu.value {
         let (completeness, reason) = (of_cpu.completeness, of_cpu.reason);
         let error_bound = of_cpu.error_bound.map(|off| (off + wall_bound * cpu / wall) / wall);
         let value = cpu / wall;
-        seen.offer("cores", Offer { value, completeness, error_bound, reason, ..clock });
+        ledger.offers.add("cores", Offer { value, completeness, error_bound, reason, ..clock });
     }
     let resources: BTreeMap<String, Reading> = RESOURCES
         .iter()
         .map(|r| {
             (
                 r.name.to_owned(),
-                seen.reading(r.name, why_unknown(r.name, measured.level, &measured.uses)),
+                ledger
+                    .offers
+                    .best(r.name, why_unknown(r.name, measurements.level, &measurements.uses)),
             )
         })
         .collect();
     let (cpu, resident) = sys::own_usage();
-    let stops = seen.stops;
-    let (mut nested, nested_left_out) = std::mem::take(&mut seen.nested);
+    let stops = ledger.stops;
+    let (mut nested, nested_left_out) = std::mem::take(&mut ledger.nested);
     nested.sort_by(|a, b| a.start_seconds.total_cmp(&b.start_seconds).then(a.pid.cmp(&b.pid)));
-    let never_there = std::mem::take(&mut seen.never_there);
-    let (processes, processes_left_out) = seen.into_processes();
+    let missing_folders = std::mem::take(&mut ledger.missing_folders);
+    let (processes, processes_left_out) = ledger.into_processes();
     let mut summary = Summary {
         version: SUMMARY_VERSION,
-        task: identity(order, measured.found.as_ref()),
-        host: host::here(),
+        task: identity(order, measurements.target.as_ref()),
+        host: host::describe(),
         start_seconds,
         end_seconds: start_seconds + wall,
-        ended: ended(measured.over, &measured.crossings, measured.guilty),
+        ended: ended(measurements.end, &measurements.crossings, measurements.guilty),
         limits_set: order.limits.iter().map(Into::into).collect(),
-        level: measured.level,
+        level: measurements.level,
         resources,
-        mechanisms: measured.uses,
+        mechanisms: measurements.uses,
         overhead: Overhead { cpu_seconds: cpu.as_secs_f64(), resident_bytes_max: resident, stops },
-        disturbed: measured.disturbed,
+        disturbed: measurements.disturbed,
         findings: Vec::new(),
         processes,
         processes_left_out,
@@ -106,39 +108,39 @@ pub(crate) fn summary(measured: Measured<'_>) -> Summary {
         job: None,
     };
     summary.findings = findings::findings(&summary);
-    summary.findings.extend(findings::not_ended(&measured.left));
-    summary.findings.extend(findings::never_there(&never_there));
-    summary.findings.extend(findings::not_kept(measured.not_kept.as_deref()));
+    summary.findings.extend(findings::survivors(&measurements.survivors));
+    summary.findings.extend(findings::missing_folders(&missing_folders));
+    summary.findings.extend(findings::cpu_limit_error(measurements.cpu_limit_error.as_deref()));
     summary
 }
 
-pub(crate) fn identity(order: &Order, found: Option<&Found>) -> Identity {
+pub(crate) fn identity(order: &Order, target: Option<&AttachTarget>) -> Identity {
     let ordered = || order.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
-    let command: Vec<String> = found.map_or_else(ordered, |found| found.command.clone());
+    let command: Vec<String> = target.map_or_else(ordered, |target| target.command.clone());
     let program = command.first().map_or("", String::as_str);
     let name = Path::new(program).file_name().map(|n| n.to_string_lossy().into_owned());
     Identity {
         class: order.class.clone().or(name).unwrap_or_default(),
-        folder: match found {
-            Some(found) => found.folder.display().to_string(),
+        folder: match target {
+            Some(target) => target.folder.display().to_string(),
             None => std::env::current_dir().map(|d| d.display().to_string()).unwrap_or_default(),
         },
         monitor: concat!("skopos ", env!("CARGO_PKG_VERSION")).to_owned(),
-        rank: if found.is_some() { None } else { host::rank() },
-        attached: found.map(|found| found.attached),
+        rank: if target.is_some() { None } else { host::rank() },
+        attached: target.map(|target| target.attached),
         command,
     }
 }
 
-fn ended(over: Option<Over>, crossings: &[Crossing], guilty: Option<String>) -> Ended {
-    let exit_type = match over {
+fn ended(end: Option<TaskEnd>, crossings: &[Crossing], guilty: Option<String>) -> Ended {
+    let exit_type = match end {
         _ if !crossings.is_empty() => ExitType::Limit,
-        Some(Over::Ended(Status::Exited(_))) => ExitType::Normal,
-        Some(Over::Ended(Status::Signalled(_))) => ExitType::Signal,
-        Some(Over::Unseen) => ExitType::Unknown,
-        Some(Over::LetGo) | None => ExitType::Running,
+        Some(TaskEnd::Exited(Status::Exited(_))) => ExitType::Normal,
+        Some(TaskEnd::Exited(Status::Signalled(_))) => ExitType::Signal,
+        Some(TaskEnd::Unseen) => ExitType::Unknown,
+        Some(TaskEnd::Detached) | None => ExitType::Running,
     };
-    let status = if let Some(Over::Ended(status)) = over { Some(status) } else { None };
+    let status = if let Some(TaskEnd::Exited(status)) = end { Some(status) } else { None };
     Ended {
         exit_type,
         status: status.and_then(|s| if let Status::Exited(code) = s { Some(code) } else { None }),
@@ -148,27 +150,27 @@ fn ended(over: Option<Over>, crossings: &[Crossing], guilty: Option<String>) -> 
     }
 }
 
-/// Why nobody measured it.
+/// Returns the reason why no mechanism measured a resource.
 fn why_unknown(name: &str, level: u8, uses: &[MechanismUse]) -> &'static str {
-    let looks = uses.iter().any(|one| one.name == procfs::NAME && one.used);
+    let samples_processes = uses.iter().any(|one| one.name == procfs::NAME && one.used);
     match name {
-        "files" | "footprint_bytes" => "no folder is watched: name some with --watch",
+        "files" | "footprint_bytes" => "no folder is watched: name folders with --watch",
         "processes_max" | "processes_total" | "threads_max" | "cpu_delay_seconds"
         | "io_delay_seconds"
             if level < 2 =>
         {
-            "at level 1 nobody tells of births and ends"
+            "at level 1 no mechanism tracks process starts and exits"
         }
-        "pss_bytes_max" => "it ended before the first look at its page tables",
-        "resident_bytes_max" | "virtual_bytes_max" | "swap_bytes_max" if looks => {
-            "it ended before the first look at it"
+        "pss_bytes_max" => "the task ended before its page tables were first read",
+        "resident_bytes_max" | "virtual_bytes_max" | "swap_bytes_max" if samples_processes => {
+            "the task ended before the first sample"
         }
-        "cgroup_bytes_max" | "memory_delay_seconds" => "it had no control group of its own",
+        "cgroup_bytes_max" | "memory_delay_seconds" => "the task had no control group of its own",
         "received_bytes" | "sent_bytes" | "opened_files" => "counted at level 3 only",
-        "modified_files" => "counted by `fanotify`: for administrators, at level 3, with --watch",
-        "instructions" | "cycles" => "counted if `perf` is used: at level 3, or by its name",
-        "energy_joules" => "no processor here shows what energy it uses, or not to this user",
-        "gpus" | "gpu_bytes_max" => "there is no library of a GPU's maker here",
+        "modified_files" => "counted by `fanotify`, which needs root, level 3 and --watch",
+        "instructions" | "cycles" => "counted by `perf`: at level 3 or if named",
+        "energy_joules" => "no processor here reports its energy, or not to this user",
+        "gpus" | "gpu_bytes_max" => "the library of a GPU driver is not installed",
         _ => "no mechanism could measure it",
     }
 }

@@ -1,10 +1,10 @@
-//! What a task used over time: one row a look.
+//! The usage of a task over time: a row for each sample.
 
 use std::time::Duration;
 
-use crate::mechanism::Now;
+use crate::mechanism::Sample;
 
-/// The names of a row's values, in their order.
+/// The names of the values of a row.
 pub const COLUMNS: [&str; 12] = [
     "seconds",
     "cpu_seconds",
@@ -20,14 +20,14 @@ pub const COLUMNS: [&str; 12] = [
     "footprint_bytes",
 ];
 
-/// One row: seconds since the start, and what was known then.
+/// One row: seconds since the start, and the values known at that time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Row {
     values: [Option<f64>; COLUMNS.len()],
 }
 
 impl Row {
-    pub(crate) fn new(elapsed: Duration, now: &Now) -> Self {
+    pub(crate) fn new(elapsed: Duration, now: &Sample) -> Self {
         let count = |value: Option<u64>| value.map(|v| v as f64);
         Self {
             values: [
@@ -47,12 +47,12 @@ impl Row {
         }
     }
 
-    /// The values in the order of [`COLUMNS`]; `None` for what was not known.
+    /// The values in the order of [`COLUMNS`]; `None` for unknown values.
     pub fn values(&self) -> &[Option<f64>] {
         &self.values
     }
 
-    /// A line of CSV without its end; what was not known is empty.
+    /// Formats the row as CSV without a line end; unknown values are empty.
     pub fn csv(&self) -> String {
         let texts = self.values.iter().map(|v| v.map(|v| v.to_string()).unwrap_or_default());
         texts.collect::<Vec<_>>().join(",")

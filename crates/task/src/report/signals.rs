@@ -1,6 +1,6 @@
-//! Signals by their names.
+//! Names of signals.
 
-/// Those that end programs.
+/// Signals that end programs.
 const NAMES: [(i32, &str); 19] = [
     (libc::SIGHUP, "SIGHUP"),
     (libc::SIGINT, "SIGINT"),
@@ -23,8 +23,8 @@ const NAMES: [(i32, &str); 19] = [
     (libc::SIGSYS, "SIGSYS"),
 ];
 
-/// `11 (SIGSEGV)`; of one without a well-known name the number.
-pub fn signal(number: i32) -> String {
+/// Formats a signal as `11 (SIGSEGV)`, or as its number if it has no well-known name.
+pub fn signal_name(number: i32) -> String {
     match NAMES.iter().find(|(known, _)| *known == number) {
         Some((_, name)) => format!("{number} ({name})"),
         None => number.to_string(),

@@ -1,5 +1,5 @@
-//! `bpf`, which the C library does not wrap: programs are loaded and put on tracepoints. And files of the
-//! kernel in memory, as they are.
+//! `bpf`, which the C library does not wrap: loads programs and attaches them to tracepoints. Maps
+//! files of the kernel into memory.
 
 use std::ffi::{CStr, c_int};
 use std::fs::File;
@@ -16,11 +16,11 @@ const RAW_TRACEPOINT_OPEN: c_int = 17;
 
 const RAW_TRACEPOINT: u32 = 17;
 
-/// What the kernel may say of a program that it refuses. Of more the last is left out.
+/// The most bytes of the verifier's log. The end of a longer log is left out.
 const LOG_BYTES: usize = 1 << 20;
 
-/// The head of `union bpf_attr` for a program, as it was when programs got names; the kernel takes what is
-/// not given for zero.
+/// The head of `union bpf_attr` for a program, in the version in which programs got names. The
+/// kernel takes missing fields as zero.
 #[repr(C)]
 #[derive(Default)]
 struct Program {
@@ -36,7 +36,7 @@ struct Program {
     name: [u8; 16],
 }
 
-/// The same for a tracepoint.
+/// The head of `union bpf_attr` for a tracepoint.
 #[repr(C)]
 #[derive(Default)]
 struct Tracepoint {
@@ -48,7 +48,7 @@ struct Tracepoint {
 /// Loads a program for a tracepoint.
 ///
 /// # Errors
-/// The kernel's answer, and the last thing that it said of the program.
+/// The kernel's error, and the last line of the verifier's log.
 pub(crate) fn load(
     name: &str,
     instructions: &[bpf_insn],
@@ -64,44 +64,46 @@ pub(crate) fn load(
     // The last byte stays zero.
     let most = program.name.len() - 1;
     program.name.iter_mut().take(most).zip(name.bytes()).for_each(|(to, from)| *to = from);
-    // SAFETY: instructions and license live through the call, which reads as many as it is told.
+    // SAFETY: instructions and license outlive the call, which reads as many as it is told.
     let first = unsafe { bpf(PROG_LOAD, &program) };
     first.or_else(|e| {
-        // To be told why takes longer, so that is asked for when there is something to tell.
+        // A log makes the call slower, so it is requested only after a failure.
         let mut log = vec![0; LOG_BYTES];
         program.log_level = 1;
         program.log_bytes = log.len() as u32;
         program.log = log.as_mut_ptr() as u64;
-        // SAFETY: as above, and the log has as many bytes as it says.
-        unsafe { bpf(PROG_LOAD, &program) }.map_err(|_| (e, last_said(&log)))
+        // SAFETY: as above, and the log has the stated number of bytes.
+        unsafe { bpf(PROG_LOAD, &program) }.map_err(|_| (e, last_line(&log)))
     })
 }
 
-/// The line before the sums.
-fn last_said(log: &[u8]) -> String {
+/// Returns the last line of the log before the statistics.
+fn last_line(log: &[u8]) -> String {
     let text =
         CStr::from_bytes_until_nul(log).map_or_else(|_| Default::default(), CStr::to_string_lossy);
-    let said = text.lines().rev().find(|line| !line.is_empty() && !line.starts_with("processed "));
-    said.unwrap_or_default().to_owned()
+    let line = text.lines().rev().find(|line| !line.is_empty() && !line.starts_with("processed "));
+    line.unwrap_or_default().to_owned()
 }
 
-/// Has a program run at a tracepoint for as long as the descriptor that this gives is open.
+/// Attaches a program to a tracepoint until the returned descriptor is closed.
 pub(crate) fn attach(program: BorrowedFd<'_>, tracepoint: &CStr) -> io::Result<OwnedFd> {
     let to = Tracepoint {
         name: tracepoint.as_ptr() as u64,
         program: program.as_raw_fd() as u32,
         unused: 0,
     };
-    // SAFETY: the name lives through the call.
+    // SAFETY: the name outlives the call.
     unsafe { bpf(RAW_TRACEPOINT_OPEN, &to) }
 }
 
+/// Calls `bpf`.
+///
 /// # Safety
-/// Whatever the command reads and writes by addresses in the attributes is there.
+/// All addresses in the attributes that the command reads or writes must be valid.
 unsafe fn bpf<T>(command: c_int, attributes: &T) -> io::Result<OwnedFd> {
     let bytes = size_of::<T>() as u32;
-    // SAFETY: the attributes are as large as it says; what they point to is the caller's to keep. These
-    // commands make a new descriptor that nobody else owns.
+    // SAFETY: the attributes have the stated size; the caller keeps what they point to. These
+    // commands make a new descriptor that has no other owner.
     unsafe {
         let descriptor = libc::syscall(libc::SYS_bpf, command, ptr::from_ref(attributes), bytes);
         if descriptor < 0 {
@@ -111,20 +113,22 @@ unsafe fn bpf<T>(command: c_int, attributes: &T) -> io::Result<OwnedFd> {
     }
 }
 
-/// A file of the kernel's in memory, which nobody changes.
-pub(crate) struct Mapped {
+/// An immutable file of the kernel, mapped into memory.
+pub(crate) struct MappedFile {
     begin: NonNull<u8>,
     bytes: usize,
 }
 
-impl Mapped {
+impl MappedFile {
+    /// Maps a file.
+    ///
     /// # Errors
-    /// There is no such file, or it is not for this.
+    /// The file does not exist or cannot be mapped.
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
         let file = File::open(path)?;
         let bytes = usize::try_from(file.metadata()?.len()).map_err(io::Error::other)?;
-        // SAFETY: a new mapping that is only read, of a file that is part of the kernel's image: it neither
-        // changes nor becomes shorter.
+        // SAFETY: a new read-only mapping of a file that is part of the kernel's image, so that it
+        // neither changes nor becomes shorter.
         let begin = unsafe {
             libc::mmap(
                 ptr::null_mut(),
@@ -143,18 +147,18 @@ impl Mapped {
     }
 }
 
-impl Deref for Mapped {
+impl Deref for MappedFile {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: it is mapped for as long as `self` is there.
+        // SAFETY: it is mapped as long as `self` lives.
         unsafe { std::slice::from_raw_parts(self.begin.as_ptr(), self.bytes) }
     }
 }
 
-impl Drop for Mapped {
+impl Drop for MappedFile {
     fn drop(&mut self) {
-        // SAFETY: it was mapped with this length, and nobody has a reference to it any more.
+        // SAFETY: it was mapped with this length, and no reference to it is left.
         unsafe { libc::munmap(self.begin.as_ptr().cast(), self.bytes) };
     }
 }

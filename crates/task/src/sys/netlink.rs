@@ -1,21 +1,23 @@
-//! Netlink sockets: messages that the kernel sends of its own. Layouts are those of
+//! Netlink sockets, through which the kernel sends messages. The layouts are those of
 //! `linux/netlink.h`, in the machine's byte order.
 
 use std::ffi::c_int;
 use std::io;
 use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd};
 
-/// What the kernel keeps for a monitor that is busy: some thousand messages.
+use crate::bytes::{u16_at, u32_at};
+
+/// The kernel's buffer for a monitor that is busy: some thousand messages.
 const BUFFER_BYTES: c_int = 8 << 20;
 
-/// The longest message that is taken: taskstats of a whole process twice is 1 KB.
+/// The longest message that is read: two taskstats of a whole process are 1 KB.
 const MAX_MESSAGE: usize = 8192;
 
-/// `struct nlmsghdr` and `struct nlattr`.
+/// Sizes of `struct nlmsghdr` and `struct nlattr`.
 const HEADER: usize = 16;
 const ATTRIBUTE: usize = 4;
 
-/// A message that says how a request went.
+/// The type of a message with the result of a request.
 pub(crate) const ERROR: u16 = 2;
 
 /// Flags of requests.
@@ -27,7 +29,7 @@ pub(crate) struct Netlink {
     buffer: Vec<u8>,
 }
 
-/// One message: its type, and what is in it.
+/// One message: its type and its content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Message<'a> {
     pub(crate) kind: u16,
@@ -35,19 +37,19 @@ pub(crate) struct Message<'a> {
 }
 
 impl Netlink {
-    /// A socket of this protocol that hears of these groups.
+    /// Opens a socket of this protocol that receives the messages of these groups.
     pub(crate) fn open(protocol: c_int, groups: u32) -> io::Result<Self> {
         let wanted = BUFFER_BYTES;
         let flags = libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
-        // SAFETY: the descriptor is new and nobody else's; the option and the address are as large as
-        // the calls are told, and all zero is a value of the address.
+        // SAFETY: the descriptor is new and has no other owner; the option and the address have the
+        // sizes that are passed, and all zero is a value of the address.
         let socket = unsafe {
             let socket = libc::socket(libc::AF_NETLINK, flags, protocol);
             if socket < 0 {
                 return Err(io::Error::last_os_error());
             }
             let socket = OwnedFd::from_raw_fd(socket);
-            // More than a user may ask for is granted to administrators; less does for others.
+            // Only administrators may exceed the usual size; a smaller buffer does for others.
             for option in [libc::SO_RCVBUFFORCE, libc::SO_RCVBUF] {
                 let size = size_of::<c_int>() as libc::socklen_t;
                 let bytes = (&raw const wanted).cast();
@@ -72,40 +74,54 @@ impl Netlink {
         self.socket.as_fd()
     }
 
-    /// Sends a request that is to be acknowledged.
+    /// Sends a request that the kernel acknowledges.
     pub(crate) fn send(&self, kind: u16, body: &[u8]) -> io::Result<()> {
         let mut bytes = Vec::with_capacity(HEADER + body.len());
         bytes.extend(((HEADER + body.len()) as u32).to_ne_bytes());
         bytes.extend(kind.to_ne_bytes());
         bytes.extend((REQUEST | ACKNOWLEDGE).to_ne_bytes());
-        // A number and a sender, which nobody asks for.
+        // A sequence number and a sender, which are not used.
         bytes.extend([0; 8]);
         bytes.extend(body);
-        // SAFETY: reads as many bytes as there are.
+        // SAFETY: reads the bytes of the buffer.
         let sent =
             unsafe { libc::send(self.socket.as_raw_fd(), bytes.as_ptr().cast(), bytes.len(), 0) };
         if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
 
-    /// The messages of the next packet; `None` if there is none now.
+    /// Returns the messages of the next packet; `None` if there is none at present.
     ///
     /// # Errors
-    /// `ENOBUFS`: some were lost. It can be read on.
-    pub(crate) fn receive(&mut self) -> io::Result<Option<impl Iterator<Item = Message<'_>>>> {
-        // SAFETY: there is room for as many bytes as it is told.
-        let came = unsafe {
+    /// `ENOBUFS` if messages were lost. The socket stays readable.
+    fn receive(&mut self) -> io::Result<Option<impl Iterator<Item = Message<'_>>>> {
+        // SAFETY: the buffer has the size that is passed.
+        let length = unsafe {
             let (to, size) = (self.buffer.as_mut_ptr().cast(), self.buffer.len());
             libc::recv(self.socket.as_raw_fd(), to, size, 0)
         };
-        let Ok(came) = usize::try_from(came) else {
+        let Ok(length) = usize::try_from(length) else {
             let e = io::Error::last_os_error();
             return if e.kind() == io::ErrorKind::WouldBlock { Ok(None) } else { Err(e) };
         };
-        Ok(Some(messages(self.buffer.get(..came).unwrap_or_default())))
+        Ok(Some(messages(self.buffer.get(..length).unwrap_or_default())))
     }
 
-    /// Waits for the answer to a request: the first message that is no acknowledgement, or `None` if
-    /// the request was just acknowledged.
+    /// Passes on all messages that have arrived, up to `most` packets. Returns the number of times
+    /// that messages were lost.
+    pub(crate) fn drain(&mut self, most: usize, mut each: impl FnMut(Message<'_>)) -> u64 {
+        let mut lost = 0;
+        for _ in 0..most {
+            match self.receive() {
+                Ok(Some(messages)) => messages.for_each(&mut each),
+                Ok(None) => break,
+                Err(_) => lost += 1,
+            }
+        }
+        lost
+    }
+
+    /// Waits for the answer to a request: the first message other than an acknowledgement, or
+    /// `None` if the request was only acknowledged.
     pub(crate) fn answer(&mut self) -> io::Result<Option<Vec<u8>>> {
         for _ in 0..ANSWERS {
             let mut fds = [rustix::event::PollFd::from_borrowed_fd(
@@ -117,7 +133,7 @@ impl Netlink {
             if first.kind != ERROR {
                 return Ok(Some(first.body.to_vec()));
             }
-            return match number(first.body, 0).map(u32::cast_signed) {
+            return match u32_at(first.body, 0).map(u32::cast_signed) {
                 Some(0) => Ok(None),
                 code => Err(io::Error::from_raw_os_error(-code.unwrap_or(-libc::EBADMSG))),
             };
@@ -126,37 +142,37 @@ impl Netlink {
     }
 }
 
-/// The kernel answers at once; these only end a wait for one that does not.
+/// The kernel answers at once; these bounds end the wait if it does not.
 const ANSWERS: usize = 10;
 const ANSWER_TIME: rustix::event::Timespec =
     rustix::event::Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
 
-/// The messages in a packet; what is cut short is left out.
+/// Iterates over the messages in a packet, without one that is cut short.
 fn messages(bytes: &[u8]) -> impl Iterator<Item = Message<'_>> {
     let mut rest = bytes;
     std::iter::from_fn(move || {
-        let length = number(rest, 0)? as usize;
-        let kind = short(rest, 4)?;
+        let length = u32_at(rest, 0)? as usize;
+        let kind = u16_at(rest, 4)?;
         let body = rest.get(HEADER..length)?;
         rest = rest.get(length.next_multiple_of(4)..).unwrap_or_default();
         Some(Message { kind, body })
     })
 }
 
-/// The attributes in a message: types and contents.
+/// Iterates over the attributes in a message: types and contents.
 pub(crate) fn attributes(bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     let mut rest = bytes;
     std::iter::from_fn(move || {
-        let length = usize::from(short(rest, 0)?);
+        let length = usize::from(u16_at(rest, 0)?);
         // Two bits of the type are flags.
-        let kind = short(rest, 2)? & 0x3fff;
+        let kind = u16_at(rest, 2)? & 0x3fff;
         let body = rest.get(ATTRIBUTE..length)?;
         rest = rest.get(length.next_multiple_of(4)..).unwrap_or_default();
         Some((kind, body))
     })
 }
 
-/// An attribute.
+/// Encodes an attribute.
 pub(crate) fn attribute(kind: u16, body: &[u8]) -> Vec<u8> {
     let mut bytes = ((ATTRIBUTE + body.len()) as u16).to_ne_bytes().to_vec();
     bytes.extend(kind.to_ne_bytes());
@@ -165,22 +181,7 @@ pub(crate) fn attribute(kind: u16, body: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Two bytes of a message.
-pub(crate) fn short(bytes: &[u8], at: usize) -> Option<u16> {
-    Some(u16::from_ne_bytes(*bytes.get(at..)?.first_chunk()?))
-}
-
-/// Four bytes of a message.
-pub(crate) fn number(bytes: &[u8], at: usize) -> Option<u32> {
-    Some(u32::from_ne_bytes(*bytes.get(at..)?.first_chunk()?))
-}
-
-/// Eight bytes of a message.
-pub(crate) fn long(bytes: &[u8], at: usize) -> Option<u64> {
-    Some(u64::from_ne_bytes(*bytes.get(at..)?.first_chunk()?))
-}
-
-/// True in the first namespace of process ids, whose ids the kernel's messages have.
+/// True in the initial namespace of process ids, which the kernel's messages use.
 pub(crate) fn has_kernel_ids() -> bool {
     // PROC_PID_INIT_INO of `linux/proc_ns.h`.
     std::fs::read_link("/proc/self/ns/pid").is_ok_and(|to| to.as_os_str() == "pid:[4026531836]")
@@ -191,7 +192,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_cut_short_is_left_out() {
+    fn a_message_cut_short_is_left_out() {
         let attributes_of = |bytes: &[u8]| attributes(bytes).map(|(k, b)| (k, b.len())).collect();
         let mut bytes = attribute(7, b"abc");
         bytes.extend(attribute(8, &[1; 4]));
@@ -202,7 +203,7 @@ mod tests {
             assert!(some.len() < 2 && messages(&bytes[..end]).count() == 0, "{end}");
         }
         let lie = [0, 0, 0, 0, 0, 0, 0, 0];
-        assert_eq!(attributes(&lie).count(), 0, "a length of nothing does not go on for ever");
+        assert_eq!(attributes(&lie).count(), 0, "a length of zero ends the loop");
         assert_eq!(messages(&[0; 64]).count(), 0);
     }
 }

@@ -4,13 +4,13 @@ use std::fs::File;
 use std::io::{self, Read as _};
 use std::os::fd::{FromRawFd as _, RawFd};
 
-use super::Pid;
+use super::pid::Pid;
 
-/// What is counted: `type` and `config` of `perf_event_attr`.
+/// The counted event: `type` and `config` of `perf_event_attr`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Kind(pub(crate) u32, pub(crate) u64);
 
-/// `struct perf_event_attr` in its first published size, with which every kernel works.
+/// `struct perf_event_attr` in its first published size, which every kernel accepts.
 #[repr(C)]
 #[derive(Default)]
 struct Attributes {
@@ -32,25 +32,26 @@ const INHERIT: u64 = 1 << 1;
 const EXCLUDE_KERNEL: u64 = 1 << 5;
 const EXCLUDE_HYPERVISOR: u64 = 1 << 6;
 const ENABLE_ON_EXEC: u64 = 1 << 12;
-/// Bits of `read_format`: how long it was wanted, and how long it counted.
+/// Bits of `read_format`: the times for which the counter was enabled and running.
 const TOTAL_TIMES: u64 = 0b11;
 /// A flag of the call.
 const CLOSE_ON_EXEC: libc::c_ulong = 8;
 
-/// A counter of a thread and of all that it starts.
+/// A counter of a thread and of all threads that it starts.
 pub(crate) struct Counter(File);
 
-/// What it counted.
+/// The value of a counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Count {
     pub(crate) value: u64,
     pub(crate) enabled_nanos: u64,
-    /// Less than `enabled_nanos` if the hardware had to be shared with other counters.
+    /// Less than `enabled_nanos` if the hardware was shared with other counters.
     pub(crate) running_nanos: u64,
 }
 
 impl Counter {
-    /// Counts from the next exec of `pid` on, in it and in all that it starts.
+    /// Opens a counter that starts at the next exec of `pid`, for that process and all that it
+    /// starts.
     pub(crate) fn open(kind: Kind, pid: Pid, with_kernel: bool) -> io::Result<Self> {
         let kernel = if with_kernel { 0 } else { EXCLUDE_KERNEL | EXCLUDE_HYPERVISOR };
         let attributes = Attributes {
@@ -61,8 +62,8 @@ impl Counter {
             flags: DISABLED | INHERIT | ENABLE_ON_EXEC | kernel,
             ..Attributes::default()
         };
-        // SAFETY: `attributes` is as large as it says and lives through the call, which makes a new
-        // descriptor that nobody else owns.
+        // SAFETY: `attributes` has the size that it states and outlives the call, which makes a new
+        // descriptor that has no other owner.
         unsafe {
             let descriptor = libc::syscall(
                 libc::SYS_perf_event_open,
@@ -79,7 +80,7 @@ impl Counter {
         }
     }
 
-    /// What it counted by now, of those that ended too.
+    /// Reads the count so far, including that of exited threads.
     pub(crate) fn read(&mut self) -> io::Result<Count> {
         let mut bytes = [[0; 8]; 3];
         self.0.read_exact(bytes.as_flattened_mut())?;

@@ -1,5 +1,5 @@
-//! `seccomp` with a listener: a filter that asks about some system calls, and whoever answers. The C
-//! library wraps none of it.
+//! `seccomp` with a listener: a filter that suspends some system calls until the listener answers.
+//! The C library does not wrap it.
 
 use std::ffi::{c_int, c_void};
 use std::io::{self, IoSlice, IoSliceMut};
@@ -15,7 +15,7 @@ use rustix::net::{
 };
 use rustix::pipe::{PipeFlags, pipe_with};
 
-use super::Pid;
+use super::pid::Pid;
 
 /// One instruction of a filter: `struct sock_filter`.
 #[repr(C)]
@@ -27,7 +27,7 @@ pub(crate) struct Instruction {
     pub(crate) k: u32,
 }
 
-/// A filter that the child puts itself under, and where it sends the listener.
+/// A filter that the child installs, and the socket through which it sends the listener.
 #[derive(Debug)]
 pub(crate) struct Filter {
     pub(crate) program: Vec<Instruction>,
@@ -36,32 +36,32 @@ pub(crate) struct Filter {
 
 /// A system call that waits for an answer.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Asked {
+pub(crate) struct PendingCall {
     id: u64,
-    /// The thread that made it.
+    /// The thread that makes the call.
     pub(crate) thread: Pid,
     pub(crate) call: i64,
     pub(crate) arguments: [u64; 6],
 }
 
-/// Where calls are asked about.
+/// The descriptor through which the kernel announces suspended calls.
 #[derive(Debug)]
 pub(crate) struct Listener {
     descriptor: OwnedFd,
-    last: Last,
+    last: LastCall,
 }
 
-/// The call that was taken last, in memory that the guardian shares. Who takes a call and dies before
-/// it answers leaves one that nobody is told of again; but they are numbered one after the other, so
-/// it is this one or one soon after it.
+/// The call that was received last, in memory that is shared with the guardian. If a process
+/// receives a call and dies before it answers, the kernel does not announce that call again. Calls
+/// are numbered consecutively, so the lost call is this one or one soon after it.
 #[derive(Debug)]
-struct Last(NonNull<AtomicU64>);
+struct LastCall(NonNull<AtomicU64>);
 
-// SAFETY: it is an atomic word in a mapping of its own, which stays until this is dropped.
-unsafe impl Send for Last {}
+// SAFETY: the atomic word is in a mapping of its own, which lives until this value is dropped.
+unsafe impl Send for LastCall {}
 
-/// Calls from the last one on among which the one is that was taken and not answered. Between the two
-/// are only such as signals broke off before anybody took them.
+/// Number of calls from the last received one on that may include a lost call. Calls in between are
+/// those that signals interrupted before they were received.
 const AHEAD: u64 = 1024;
 
 /// `_IOWR('!', 0, struct seccomp_notif)`, `_IOWR('!', 1, struct seccomp_notif_resp)` and
@@ -70,32 +70,34 @@ const RECEIVE: u64 = 0xc050_2100;
 const SEND: u64 = 0xc018_2101;
 const SET_FLAGS: u64 = 0x4008_2104;
 
-/// Who is asked runs on the processor of who asks, who waits anyway.
+/// The listener runs on the processor of the caller, which waits anyway.
 const SYNC_WAKE_UP: u64 = 1;
 
-/// The child does nothing but make a filter before it sends the listener; this ends a wait for one
-/// that died instead.
+/// The most time that the child takes to send the listener. It only installs a filter before; the
+/// bound ends the wait for a child that died.
 const LISTENER_TIME: Timespec = Timespec { tv_sec: 10, tv_nsec: 0 };
 
-/// Puts this process under a filter, for good. What is called here may be called after a fork.
+/// Installs a filter in this process for good. May be called after a fork.
 fn install(program: &[Instruction]) -> Result<RawFd, c_int> {
     let whole = libc::sock_fprog { len: program.len() as u16, filter: program.as_ptr() as *mut _ };
-    // Without the second flag old kernels would slow the task down for its safety, which is not what
-    // the filter is for. With the third a call that was told of is not interrupted before the answer.
+    // Without the second flag old kernels slow the task down to mitigate attacks, which is not the
+    // purpose of this filter. With the third flag a signal does not interrupt a call between its
+    // receipt and its answer.
     let flags = libc::SECCOMP_FILTER_FLAG_NEW_LISTENER
         | libc::SECCOMP_FILTER_FLAG_SPEC_ALLOW
         | libc::SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV;
     let set = || {
-        // SAFETY: `whole` points to as many instructions as it says, of the layout of `sock_filter`.
+        // SAFETY: `whole` points to the stated number of instructions, in the layout of
+        // `sock_filter`.
         let made = unsafe {
             let mode = libc::SECCOMP_SET_MODE_FILTER;
             libc::syscall(libc::SYS_seccomp, mode, flags, &raw const whole)
         };
-        // SAFETY: this thread's own error number.
+        // SAFETY: reads this thread's own error number.
         if made < 0 { Err(unsafe { *libc::__errno_location() }) } else { Ok(made as RawFd) }
     };
     match set() {
-        // Only administrators may without this promise.
+        // Only administrators may install a filter without this promise.
         Err(libc::EACCES) => {
             // SAFETY: sets a flag of this process.
             unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) };
@@ -105,37 +107,37 @@ fn install(program: &[Instruction]) -> Result<RawFd, c_int> {
     }
 }
 
-/// In the child, before it becomes the program: puts it under the filter and sends the listener, or
-/// why there is none. The listener stays open until the program takes its place: to close it is one
-/// of the calls that nobody answers yet.
-pub(super) fn put_under(filter: &Filter) {
+/// Installs the filter in the child before exec, and sends the listener, or the error. The listener
+/// stays open until exec: `close` is one of the calls that nothing answers yet.
+pub(super) fn install_and_send(filter: &Filter) {
     let made = install(&filter.program);
     let code = made.err().unwrap_or(0).to_ne_bytes();
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
-    // SAFETY: the descriptor is this process's and stays open.
+    // SAFETY: the descriptor belongs to this process and stays open.
     let listener = made.ok().map(|fd| [unsafe { BorrowedFd::borrow_raw(fd) }]);
     if let Some(listener) = &listener {
         ancillary.push(SendAncillaryMessage::ScmRights(listener));
     }
-    // If nobody is there any more, nobody measures.
+    // Fails only if the monitor is gone, and with it the measurement.
     let _ = sendmsg(&filter.to_monitor, &[IoSlice::new(&code)], &mut ancillary, SendFlags::empty());
 }
 
-/// Whether a child could be put under such a filter and be traced too, tried on one that then ends.
+/// Checks on a child, which is then killed, whether such a filter can be installed in a traced
+/// process.
 ///
 /// # Errors
-/// It could not, and why.
+/// The reason why not.
 pub(crate) fn try_on_a_child(program: &[Instruction]) -> io::Result<()> {
-    let (told, tells) = pipe_with(PipeFlags::CLOEXEC)?;
-    // SAFETY: the child calls only what may be called after a fork, and does not return.
+    let (reader, writer) = pipe_with(PipeFlags::CLOEXEC)?;
+    // SAFETY: the child makes only calls that are allowed after a fork, and does not return.
     let pid = unsafe {
         match libc::fork() {
             -1 => return Err(io::Error::last_os_error()),
             0 => {
                 let code = install(program).err().unwrap_or(0);
                 let from = (&raw const code).cast::<c_void>();
-                libc::write(tells.as_raw_fd(), from, size_of::<c_int>());
+                libc::write(writer.as_raw_fd(), from, size_of::<c_int>());
                 loop {
                     libc::pause();
                 }
@@ -143,10 +145,10 @@ pub(crate) fn try_on_a_child(program: &[Instruction]) -> io::Result<()> {
             pid => pid,
         }
     };
-    drop(tells);
+    drop(writer);
     let mut code = [0; 4];
-    let read = rustix::io::read(&told, &mut code);
-    // SAFETY: the first two touch no memory, the third takes no status.
+    let read = rustix::io::read(&reader, &mut code);
+    // SAFETY: the first two calls touch no memory, the third takes no status.
     let traced = unsafe {
         let none = ptr::null_mut::<c_void>();
         let traced = match libc::ptrace(libc::PTRACE_SEIZE, pid, none, none) {
@@ -164,22 +166,22 @@ pub(crate) fn try_on_a_child(program: &[Instruction]) -> io::Result<()> {
     }
 }
 
-/// Why there is no filter, in words.
+/// Converts an error number to the reason why no filter was installed.
 fn why(code: c_int) -> io::Error {
     let text = match code {
-        libc::EBUSY => "somebody listens to system calls of this process already",
-        libc::EINVAL | libc::ENOSYS => "the kernel is older than 5.19, or without seccomp filters",
-        libc::EPERM | libc::EACCES => "no seccomp filter may be set here",
+        libc::EBUSY => "another listener receives the system calls of this process already",
+        libc::EINVAL | libc::ENOSYS => "the kernel is older than 5.19 or lacks seccomp filters",
+        libc::EPERM | libc::EACCES => "this user may not install a seccomp filter here",
         _ => return io::Error::from_raw_os_error(code),
     };
     io::Error::other(text)
 }
 
 impl Listener {
-    /// Takes the one that the child sends.
+    /// Receives the listener that the child sends.
     ///
     /// # Errors
-    /// It made no filter, and why.
+    /// The child could not install the filter; the text has the reason.
     pub(crate) fn from_child(socket: BorrowedFd<'_>) -> io::Result<Self> {
         let mut fds = [PollFd::from_borrowed_fd(socket, PollFlags::IN)];
         if poll(&mut fds, Some(&LISTENER_TIME))? == 0 {
@@ -195,44 +197,44 @@ impl Listener {
             _ => None,
         });
         let descriptor = sent.ok_or_else(|| why(i32::from_ne_bytes(code)))?;
-        // SAFETY: takes a number. A kernel that does not know it is slower, that is all.
+        // SAFETY: takes a number. A kernel that does not know this flag is slower.
         unsafe { libc::ioctl(descriptor.as_raw_fd(), SET_FLAGS as _, SYNC_WAKE_UP) };
-        Ok(Self { descriptor, last: Last::new()? })
+        Ok(Self { descriptor, last: LastCall::new()? })
     }
 
     pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
         self.descriptor.as_fd()
     }
 
-    /// The next call that waits. Blocks until there is one.
+    /// Waits for the next call and receives it.
     ///
     /// # Errors
-    /// Who made it is gone again.
-    pub(crate) fn next(&self) -> io::Result<Asked> {
-        let asked = next(self.descriptor.as_raw_fd(), &self.last)?;
-        let (thread, call) = (asked.pid.cast_signed(), i64::from(asked.data.nr));
-        Ok(Asked { id: asked.id, thread, call, arguments: asked.data.args })
+    /// The thread that made it is gone.
+    pub(crate) fn next(&self) -> io::Result<PendingCall> {
+        let notification = next(self.descriptor.as_raw_fd(), &self.last)?;
+        let (thread, call) = (notification.pid.cast_signed(), i64::from(notification.data.nr));
+        Ok(PendingCall { id: notification.id, thread, call, arguments: notification.data.args })
     }
 
-    /// Lets it be made, as if nobody had asked.
+    /// Lets a call proceed.
     ///
     /// # Errors
-    /// Who wanted to make it was killed, or will ask again.
-    pub(crate) fn go_on(&self, asked: &Asked) -> io::Result<()> {
-        go_on(self.descriptor.as_raw_fd(), asked.id)
+    /// The thread was killed or interrupted; in the latter case it makes the call again.
+    pub(crate) fn go_on(&self, call: &PendingCall) -> io::Result<()> {
+        go_on(self.descriptor.as_raw_fd(), call.id)
     }
 
-    /// Lets the one that was taken last be made, if it was not answered.
+    /// Lets the call that was received last proceed, if it has no answer yet.
     pub(crate) fn go_on_with_last(&self) {
         let _ = go_on(self.descriptor.as_raw_fd(), self.last.word().load(Ordering::Relaxed));
     }
 }
 
-impl Last {
+impl LastCall {
     fn new() -> io::Result<Self> {
         let access = libc::PROT_READ | libc::PROT_WRITE;
         let kind = libc::MAP_SHARED | libc::MAP_ANONYMOUS;
-        // SAFETY: a new mapping, which nobody else knows.
+        // SAFETY: a new mapping, which nothing else refers to.
         let place =
             unsafe { libc::mmap(ptr::null_mut(), size_of::<AtomicU64>(), access, kind, -1, 0) };
         match NonNull::new(place.cast()) {
@@ -242,28 +244,29 @@ impl Last {
     }
 
     fn word(&self) -> &AtomicU64 {
-        // SAFETY: mapped until this is dropped, aligned to a page, and all bits are a value of it.
+        // SAFETY: mapped until this value is dropped, aligned to a page, and all bits are a value
+        // of it.
         unsafe { self.0.as_ref() }
     }
 }
 
-impl Drop for Last {
+impl Drop for LastCall {
     fn drop(&mut self) {
-        // SAFETY: the mapping is this one's, and nobody borrows it any more.
+        // SAFETY: the mapping belongs to this value, and no reference to it is left.
         unsafe { libc::munmap(self.0.as_ptr().cast(), size_of::<AtomicU64>()) };
     }
 }
 
-/// Takes a call. It allocates nothing: the guardian uses it too.
-fn next(listener: RawFd, last: &Last) -> io::Result<libc::seccomp_notif> {
-    // SAFETY: all zero is a value of it, and what the kernel wants to get.
-    let mut asked: libc::seccomp_notif = unsafe { std::mem::zeroed() };
-    // SAFETY: the request has the size of the structure in it, which the kernel does not exceed.
-    if unsafe { libc::ioctl(listener, RECEIVE as _, &raw mut asked) } < 0 {
+/// Receives a call. Allocates nothing, because the guardian uses it too.
+fn next(listener: RawFd, last: &LastCall) -> io::Result<libc::seccomp_notif> {
+    // SAFETY: all zero is a value of it, and the value that the kernel expects.
+    let mut notification: libc::seccomp_notif = unsafe { std::mem::zeroed() };
+    // SAFETY: the request encodes the size of the structure, which the kernel does not exceed.
+    if unsafe { libc::ioctl(listener, RECEIVE as _, &raw mut notification) } < 0 {
         return Err(io::Error::last_os_error());
     }
-    last.word().store(asked.id, Ordering::Relaxed);
-    Ok(asked)
+    last.word().store(notification.id, Ordering::Relaxed);
+    Ok(notification)
 }
 
 fn go_on(listener: RawFd, id: u64) -> io::Result<()> {
@@ -274,14 +277,14 @@ fn go_on(listener: RawFd, id: u64) -> io::Result<()> {
     if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Starts a process that answers every call once `alive` is closed at its other end, and ends with the
-/// last that is under the filter. It is nobody's child but init's: not among the task's processes, and
-/// nobody waits for it or for what it has open, because that is nothing else.
+/// Starts the guardian: a process that answers every call once the other end of `alive` is closed,
+/// and exits with the last process under the filter. Its parent is init, so it is not a process of
+/// the task, and no process waits for it or for its descriptors.
 pub(crate) fn start_guardian(listener: &Listener, alive: BorrowedFd<'_>) -> io::Result<()> {
     let (last, alive) = (&listener.last, alive.as_raw_fd());
     let listener = listener.descriptor.as_raw_fd();
-    // SAFETY: the children call only what may be called after a fork and do not return; the flag that
-    // is cleared and set again is this process's, which has no orphan yet.
+    // SAFETY: the children make only calls that are allowed after a fork and do not return; the
+    // flag that is cleared and set again belongs to this process, which has no orphan yet.
     unsafe {
         let mut adopts: c_int = 0;
         libc::prctl(libc::PR_GET_CHILD_SUBREAPER, &raw mut adopts);
@@ -308,19 +311,19 @@ pub(crate) fn start_guardian(listener: &Listener, alive: BorrowedFd<'_>) -> io::
     }
 }
 
-fn guard(listener: RawFd, last: &Last, alive: RawFd) -> ! {
+fn guard(listener: RawFd, last: &LastCall, alive: RawFd) -> ! {
     // SAFETY: raw system calls of a process that has only this thread; nothing is allocated.
     unsafe {
         libc::setsid();
         libc::chdir(c"/".as_ptr());
         libc::prctl(libc::PR_SET_NAME, c"skopos-guardian".as_ptr());
-        // Whoever asks all of a job to end means the task, which may take its time.
+        // A signal to the whole job is meant for the task, which may take its time.
         let mut all = MaybeUninit::uninit();
         libc::sigfillset(all.as_mut_ptr());
         libc::sigprocmask(libc::SIG_SETMASK, all.as_ptr(), ptr::null_mut());
         let (low, high) = (listener.min(alive) as u32, listener.max(alive) as u32);
         for (first, last) in [(0, low.wrapping_sub(1)), (low + 1, high - 1), (high + 1, u32::MAX)] {
-            // There is nothing before the first descriptor, and nothing between neighbours.
+            // The range before the first descriptor or between two neighbours may be empty.
             if first <= last && last.wrapping_add(1) != first {
                 libc::syscall(libc::SYS_close_range, first, last, 0);
             }
@@ -331,8 +334,8 @@ fn guard(listener: RawFd, last: &Last, alive: RawFd) -> ! {
         }
         let taken = last.word().load(Ordering::Relaxed);
         if taken == 0 {
-            // The task has not begun, and what its child asked nobody knows: without a listener all
-            // its calls fail, and it ends.
+            // The task has not begun, and the number of the child's call is unknown. Without a
+            // listener all filtered calls of the child fail, and it exits.
             libc::_exit(0);
         }
         for n in 0..AHEAD {
@@ -342,8 +345,8 @@ fn guard(listener: RawFd, last: &Last, alive: RawFd) -> ! {
         loop {
             libc::poll(&raw mut calls, 1, -1);
             if calls.revents & libc::POLLIN != 0 {
-                if let Ok(asked) = next(listener, last) {
-                    let _ = go_on(listener, asked.id);
+                if let Ok(notification) = next(listener, last) {
+                    let _ = go_on(listener, notification.id);
                 }
             } else if calls.revents != 0 {
                 libc::_exit(0);
@@ -352,7 +355,8 @@ fn guard(listener: RawFd, last: &Last, alive: RawFd) -> ! {
     }
 }
 
-/// True if two descriptors are of one open file. `None` if the kernel does not tell.
+/// True if two descriptors refer to one open file description; `None` if the kernel does not allow
+/// the question.
 pub(crate) fn is_same_file(one: (Pid, RawFd), other: (Pid, RawFd)) -> Option<bool> {
     const KCMP_FILE: c_int = 0;
     // SAFETY: touches no memory.
@@ -360,22 +364,23 @@ pub(crate) fn is_same_file(one: (Pid, RawFd), other: (Pid, RawFd)) -> Option<boo
     (order >= 0).then_some(order == 0)
 }
 
-/// In a thread that stopped for a signal: a call that waited for its answer is made again after the
-/// handler, even if that handler does not ask for it. Otherwise `close` and others would fail with
-/// EINTR, which no program expects of them. `is_asked` says of a call's number and second argument
-/// whether the filter asks about it.
+/// Restarts an interrupted call in a thread that stopped for a signal: a call that was waiting for
+/// its answer is made again after the signal handler, even if the handler was not installed with
+/// SA_RESTART. Otherwise `close` and others would fail with EINTR, which programs do not expect of
+/// them. `is_filtered` tells from a call's number and second argument whether the filter suspends
+/// it.
 #[cfg(target_arch = "x86_64")]
-pub(crate) fn restart(thread: Pid, is_asked: impl Fn(i64, u64) -> bool) {
-    /// ERESTARTSYS and ERESTARTNOINTR of the kernel, which no program sees.
+pub(crate) fn restart(thread: Pid, is_filtered: impl Fn(i64, u64) -> bool) {
+    /// ERESTARTSYS and ERESTARTNOINTR of the kernel, which programs never see.
     const INTERRUPTED: i64 = -512;
     const RESTARTED: i64 = -513;
     let peek = |register: c_int| {
         let at = (register as usize * size_of::<u64>()) as *mut c_void;
-        // SAFETY: reads a register of a stopped thread, no memory of ours.
+        // SAFETY: reads a register of a stopped thread and none of our memory.
         unsafe { libc::ptrace(libc::PTRACE_PEEKUSER, thread, at, ptr::null_mut::<c_void>()) }
     };
     if peek(libc::RAX) == INTERRUPTED
-        && is_asked(peek(libc::ORIG_RAX), peek(libc::RSI).cast_unsigned())
+        && is_filtered(peek(libc::ORIG_RAX), peek(libc::RSI).cast_unsigned())
     {
         let at = (libc::RAX as usize * size_of::<u64>()) as *mut c_void;
         // SAFETY: writes a register of a stopped thread.
@@ -384,4 +389,4 @@ pub(crate) fn restart(thread: Pid, is_asked: impl Fn(i64, u64) -> bool) {
 }
 
 #[cfg(not(target_arch = "x86_64"))]
-pub(crate) fn restart(_thread: Pid, _is_asked: impl Fn(i64, u64) -> bool) {}
+pub(crate) fn restart(_thread: Pid, _is_filtered: impl Fn(i64, u64) -> bool) {}

@@ -1,26 +1,27 @@
-//! Who is at the other end of a socket. rustix tells it too, but has no value for a process that this one
-//! cannot see.
+//! The peer of a local socket. rustix provides it too, but without a value for a process that is
+//! not visible from this namespace.
 
 use std::io;
 use std::os::fd::{AsRawFd as _, BorrowedFd};
 
 use rustix::fs::Uid;
 
-use super::Pid;
+use super::pid::Pid;
 
-/// The process at the other end, and its user, when it connected or began to listen.
+/// The process and user at the other end, at the time of its `connect` or `listen`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Peer {
-    /// 0 for one of a namespace that is not seen from here.
+    /// The process id; 0 if it is in a namespace that is not visible from here.
     pub(crate) pid: Pid,
     pub(crate) user: Uid,
 }
 
-/// Who is at the other end of a connection on this machine.
+/// Returns the peer of a local connection.
 pub(crate) fn peer(connection: BorrowedFd<'_>) -> io::Result<Peer> {
     let mut who = libc::ucred { pid: 0, uid: 0, gid: 0 };
     let mut size = size_of::<libc::ucred>() as libc::socklen_t;
-    // SAFETY: the descriptor is open, and at most `size` bytes are written to `who`, which has as many.
+    // SAFETY: the descriptor is open, and at most `size` bytes are written to `who`, which is that
+    // large.
     let got = unsafe {
         libc::getsockopt(
             connection.as_raw_fd(),

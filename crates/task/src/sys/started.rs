@@ -1,6 +1,6 @@
-//! How this process was started, which is how its task is to start. Rust's runtime changes some of that
-//! before `main`: it ignores SIGPIPE, and opens `/dev/null` in the place of standard streams that are
-//! closed. The monitor changes more: its own limits must not end it before the task does.
+//! Remembers how this process was started, so that its task starts the same way. Rust's runtime
+//! changes some of that before `main`: it ignores SIGPIPE, and opens `/dev/null` in place of closed
+//! standard streams. The monitor changes more: its own limits must not end it before the task ends.
 
 use std::ffi::c_int;
 use std::mem::MaybeUninit;
@@ -8,22 +8,23 @@ use std::ptr;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
 
-/// Whether these were ignored when the process started.
+/// Signals that were ignored when the process started.
 static IGNORES_PIPE: AtomicBool = AtomicBool::new(false);
 static IGNORES_FILE_SIZE: AtomicBool = AtomicBool::new(false);
 static IGNORES_CHILDREN: AtomicBool = AtomicBool::new(false);
 
-/// The standard streams that were closed then, a bit for each.
+/// The standard streams that were closed at the start, one bit each.
 static CLOSED: AtomicU8 = AtomicU8::new(0);
 
-/// The limit of descriptors before the monitor raised its own.
+/// The descriptor limit before the monitor raised its own.
 static DESCRIPTORS: OnceLock<libc::rlimit> = OnceLock::new();
 
 /// The standard streams.
 const STREAMS: [c_int; 3] = [libc::STDIN_FILENO, libc::STDOUT_FILENO, libc::STDERR_FILENO];
 
-// SAFETY: the C library calls what this section points to before `main`, and so before Rust's runtime:
-// with arguments that a function without any ignores, and nothing of that runtime is used.
+// SAFETY: the C library calls the function in this section before `main`, and so before Rust's
+// runtime, with arguments that a function without parameters ignores. It uses nothing of that
+// runtime.
 #[used]
 #[unsafe(link_section = ".init_array")]
 static BEFORE_MAIN: extern "C" fn() = remember;
@@ -32,7 +33,7 @@ extern "C" fn remember() {
     IGNORES_PIPE.store(is_ignored(libc::SIGPIPE), Relaxed);
     IGNORES_FILE_SIZE.store(is_ignored(libc::SIGXFSZ), Relaxed);
     IGNORES_CHILDREN.store(is_ignored(libc::SIGCHLD), Relaxed);
-    // SAFETY: asks for a flag.
+    // SAFETY: reads a flag of a descriptor.
     let is_closed = |stream: c_int| unsafe { libc::fcntl(stream, libc::F_GETFD) } < 0;
     let closed = STREAMS.into_iter().filter(|stream| is_closed(*stream));
     CLOSED.store(closed.fold(0, |bits, stream| bits | 1 << stream), Relaxed);
@@ -40,20 +41,21 @@ extern "C" fn remember() {
 
 fn is_ignored(signal: c_int) -> bool {
     let mut now = MaybeUninit::<libc::sigaction>::zeroed();
-    // SAFETY: the place is as large as the call wants, and all zero is a value of it.
+    // SAFETY: the buffer is as large as the call expects, and all zero is a value of it.
     unsafe {
         libc::sigaction(signal, ptr::null(), now.as_mut_ptr());
         now.assume_init().sa_sigaction == libc::SIG_IGN
     }
 }
 
-/// Lets this process have as many descriptors as it may, and fail to write a file that grows too large,
-/// rather than die of it: both limits are meant for the task, which starts with them as they were.
-/// And hear of the end of its children, which the kernel takes away unseen where SIGCHLD is ignored.
-pub fn spare_the_monitor() {
+/// Prepares this process to be a monitor. It raises its descriptor limit to the maximum and ignores
+/// SIGXFSZ, so that a write beyond the file size limit fails instead of ending it: both limits are
+/// meant for the task, which starts with the original ones. It also stops ignoring SIGCHLD, since
+/// the kernel discards the exits of children otherwise.
+pub fn prepare_monitor() {
     let mut now = MaybeUninit::<libc::rlimit>::zeroed();
-    // SAFETY: the place is as large as the call wants, and all zero is a value of it; what is changed is
-    // this process's own.
+    // SAFETY: the buffer is as large as the call expects, and all zero is a value of it; only the
+    // state of this process changes.
     unsafe {
         libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
         libc::signal(libc::SIGCHLD, libc::SIG_DFL);
@@ -65,14 +67,14 @@ pub fn spare_the_monitor() {
     }
 }
 
-/// In the child, before it becomes the program: all is as it was. What is called here may be called after
-/// a fork, and a filter asks about none of it.
+/// Restores the original state in the child before exec. It only makes calls that are allowed after
+/// a fork, and none that the seccomp filter asks about.
 pub(super) fn restore() {
     let closed = CLOSED.load(Relaxed);
-    // SAFETY: what is changed is this process's own; the limit is one that it had.
+    // SAFETY: only the state of this process changes; the limit is one that it had.
     unsafe {
         for stream in STREAMS.into_iter().filter(|stream| closed & 1 << stream != 0) {
-            // To close them is left to `exec`: the call might be asked about.
+            // `exec` closes them: the filter might ask about a call of `close`.
             libc::fcntl(stream, libc::F_SETFD, libc::FD_CLOEXEC);
         }
         for (signal, ignored) in [

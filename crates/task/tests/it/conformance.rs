@@ -1,5 +1,5 @@
-//! Every mechanism, each alone and all together, on tasks that are hard to watch: what one offers as
-//! `all` is the truth, nothing is infinite, and nothing is left behind.
+//! Runs every mechanism, alone and all together, on tasks that are hard to measure: a value offered
+//! as `all` is true, no value is infinite, and nothing is left behind.
 
 use std::path::Path;
 use std::sync::OnceLock;
@@ -7,15 +7,15 @@ use std::sync::OnceLock;
 use skopos_model::task::{Completeness, ExitType, Summary};
 use skopos_task::{MECHANISMS, choose};
 
-use crate::support::{Ran, compile, order, run};
+use crate::support::{RunResult, compile, order, run};
 
-/// What is true of a task, as far as it is known beforehand.
+/// The known properties of a task.
 #[derive(Clone, Copy)]
 struct Truth {
     processes_total: f64,
     processes_max: f64,
     threads_max: f64,
-    /// How it ends.
+    /// The end of the task.
     status: Option<i32>,
     signal: Option<i32>,
 }
@@ -28,15 +28,15 @@ const ONE: Truth = Truth {
     signal: None,
 };
 
-/// A task, and what is true of it.
+/// A task and its properties.
 struct Case {
     name: &'static str,
     command: Vec<String>,
     truth: Truth,
 }
 
-/// Eight threads at one time, each of which works for some milliseconds; processes that leave their
-/// session, fork twice or close all that is open.
+/// Eight concurrent threads, each of which works for some milliseconds; processes that leave their
+/// session, fork twice or close all descriptors.
 const PROGRAM: &str = r#"
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -139,9 +139,9 @@ fn cases() -> Vec<Case> {
     cases
 }
 
-/// Runs each task with these mechanisms and holds what comes against the truth.
+/// Runs each task with these mechanisms and compares the results with its properties.
 fn check(mechanisms: &[&str]) {
-    // Some are about a folder, in which none of these tasks does anything.
+    // Some mechanisms need a folder, in which none of these tasks does anything.
     let watched = tempfile::tempdir().expect("a folder");
     for case in cases() {
         let command: Vec<&str> = case.command.iter().map(String::as_str).collect();
@@ -163,7 +163,7 @@ fn agrees(what: &str, summary: &Summary, truth: &Truth) {
     for (name, reading) in &summary.resources {
         let is_known = reading.completeness != Completeness::None;
         assert_eq!(reading.value.is_some(), is_known, "{what}: {name} {reading:?}");
-        assert!(is_known || reading.reason.is_some(), "{what}: {name} says not why");
+        assert!(is_known || reading.reason.is_some(), "{what}: {name} has no reason");
         assert!(
             reading.value.is_none_or(|v| v.is_finite() && v >= 0.0),
             "{what}: {name} {reading:?}"
@@ -178,8 +178,8 @@ fn agrees(what: &str, summary: &Summary, truth: &Truth) {
         let reading = &summary.resources[name];
         let Some(value) = reading.value else { continue };
         match reading.completeness {
-            // The daemon's parents may be gone before it is there: how many were there at one time
-            // is a matter of chance, and the most is known.
+            // The daemon's parents may exit before it starts: the number of concurrent processes
+            // depends on chance, and only its maximum is known.
             Completeness::All if expected == 3.0 && name != "processes_total" => {
                 assert!((2.0..=3.0).contains(&value), "{what}: {name} {reading:?}");
             }
@@ -189,13 +189,13 @@ fn agrees(what: &str, summary: &Summary, truth: &Truth) {
     }
 }
 
-fn leaves_nothing(what: &str, ran: &Ran) {
+fn leaves_nothing(what: &str, ran: &RunResult) {
     assert_eq!(ran.descriptors.0, ran.descriptors.1, "{what} leaves descriptors");
     assert!(ran.children.is_empty(), "{what} leaves {:?}", ran.children);
     assert!(ran.groups.is_empty(), "{what} leaves {:?}", ran.groups);
 }
 
-/// Those that can be used here; the others say why not.
+/// The mechanisms that can be used here; the others give a reason.
 fn usable() -> Vec<String> {
     let watched = tempfile::tempdir().expect("a folder");
     let names: Vec<String> = choose(&order(&["true"])).uses.into_iter().map(|u| u.name).collect();
@@ -204,7 +204,7 @@ fn usable() -> Vec<String> {
         order.only = Some(vec![name.clone()]);
         order.watch = vec![watched.path().to_owned()];
         let uses = choose(&order).uses;
-        let found = uses.iter().find(|u| u.name == *name).expect("each is listed");
+        let found = uses.iter().find(|u| u.name == *name).expect("every mechanism is listed");
         assert!(!found.why.is_empty(), "{name}");
         found.used
     };
@@ -212,42 +212,43 @@ fn usable() -> Vec<String> {
 }
 
 #[test]
-fn each_mechanism_alone_tells_the_truth() {
+fn each_mechanism_alone_is_correct() {
     let usable = usable();
-    assert!(usable.iter().any(|name| name == "wait4"), "it is always there: {usable:?}");
+    assert!(usable.iter().any(|name| name == "wait4"), "it is always available: {usable:?}");
     for name in &usable {
         check(&[name]);
     }
 }
 
 #[test]
-fn all_mechanisms_together_tell_the_truth() {
+fn all_mechanisms_together_are_correct() {
     let usable = usable();
     check(&usable.iter().map(String::as_str).collect::<Vec<_>>());
 }
 
 #[test]
-fn those_that_need_another_tell_the_truth_beside_it() {
+fn mechanisms_that_need_another_are_correct_beside_it() {
     for name in ["seccomp", "fanotify"] {
         check(&["wait4", "ptrace", name]);
     }
 }
 
-/// What a process may use before its first instruction and after its last: exec and exit.
+/// The most processor time of a process before its first instruction and after its last: exec and
+/// exit.
 const AROUND_SECONDS: f64 = 0.01;
 
 #[test]
-fn processor_time_is_what_the_task_itself_was_told() {
+fn processor_time_equals_what_the_task_itself_measured() {
     let Some(program) = program().and_then(Path::to_str) else { return };
     let folder = tempfile::tempdir().expect("a folder");
-    let told = folder.path().join("used");
-    let told = told.to_str().expect("a name");
+    let file = folder.path().join("used");
+    let file = file.to_str().expect("a name");
     let mut exact = 0;
     for name in usable() {
-        let mut order = order(&[program, "threads", told]);
+        let mut order = order(&[program, "threads", file]);
         order.only = Some(vec![name.clone()]);
         let reading = run(&order).summary.resources["cpu_seconds"].clone();
-        let text = std::fs::read_to_string(told).expect("it told");
+        let text = std::fs::read_to_string(file).expect("the task wrote it");
         let truth: f64 = text.parse().expect("a number");
         let Some(value) = reading.value else { continue };
         let what = format!("{name}: {value} for {truth}");
@@ -257,11 +258,11 @@ fn processor_time_is_what_the_task_itself_was_told() {
             assert!(value > 0.99 * truth, "{what}");
         }
     }
-    assert!(exact > 0, "nobody measured it all");
+    assert!(exact > 0, "no mechanism measured it completely");
 }
 
 #[test]
-fn delay_is_what_the_task_itself_was_told() {
+fn delay_equals_what_the_task_itself_measured() {
     let Some(program) = program().and_then(Path::to_str) else { return };
     let folder = tempfile::tempdir().expect("a folder");
     let files = ["a", "b"].map(|name| folder.path().join(name));
@@ -271,7 +272,7 @@ fn delay_is_what_the_task_itself_was_told() {
         order.only = Some(vec![name.clone()]);
         let reading = run(&order).summary.resources["cpu_delay_seconds"].clone();
         let delay = |file| {
-            let text = std::fs::read_to_string(file).expect("it told");
+            let text = std::fs::read_to_string(file).expect("the task wrote it");
             let nanos = text.split_whitespace().nth(1).and_then(|word| word.parse::<f64>().ok());
             nanos.expect("a number") / 1e9
         };
@@ -279,18 +280,18 @@ fn delay_is_what_the_task_itself_was_told() {
         let Some(value) = reading.value else { continue };
         let what = format!("{name}: {value} for {truth}");
         if reading.completeness == Completeness::All {
-            // While it ends it may wait once more.
+            // It may wait once more while it exits.
             assert!(truth > 0.01 && value >= 0.99 * truth && value < truth + 1.0, "{what}");
         }
     }
 }
 
 #[test]
-fn each_mechanism_has_a_line_whether_it_is_used_or_not() {
+fn each_mechanism_is_listed_whether_it_is_used_or_not() {
     let mut order = order(&["true"]);
-    // So none makes anything that another test would find.
+    // With no mechanism allowed, nothing is created that another test would find.
     order.only = Some(Vec::new());
     let uses = choose(&order).uses;
-    let told: Vec<&str> = uses.iter().map(|u| u.name.as_str()).collect();
-    assert_eq!(told, MECHANISMS);
+    let file: Vec<&str> = uses.iter().map(|u| u.name.as_str()).collect();
+    assert_eq!(file, MECHANISMS);
 }

@@ -1,4 +1,4 @@
-//! Whole runs of whole tasks.
+//! Complete runs of complete tasks.
 
 mod support;
 mod bpf_objects;

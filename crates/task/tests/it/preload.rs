@@ -1,4 +1,4 @@
-//! Level 3: what the preloaded library counts, against what programs are known to have done.
+//! Level 3: compares the counts of the preloaded library with the known actions of programs.
 
 use std::ffi::OsString;
 use std::fs;
@@ -9,9 +9,9 @@ use std::time::Duration;
 use skopos_model::task::{FileUse, Files, Limits, Summary};
 use skopos_task::{Order, run};
 
-/// In the environment of a process of this program that is to be a monitor: where its answer goes, and
-/// its command as JSON. The monitor takes all signals and all children of its process, so it needs
-/// one of its own.
+/// Variables for a process of this program that acts as a monitor: the path of its answer, and its
+/// command as JSON. A monitor takes all signals and all children of its process, so it needs its
+/// own.
 const ANSWER: &str = "SKOPOS_TEST_ANSWER";
 const COMMAND: &str = "SKOPOS_TEST_COMMAND";
 const AS_MONITOR: [&str; 3] = ["preload::a_monitor", "--exact", "--test-threads=1"];
@@ -38,7 +38,7 @@ fn a_monitor() {
     fs::write(answer, text).expect("written");
 }
 
-/// The arguments of `env` that make a monitor of this program.
+/// Returns the arguments of `env` that run this program as a monitor.
 fn monitor(answer: &Path, command: &[&str]) -> Vec<String> {
     let own = std::env::current_exe().expect("this program");
     let mut words = vec![
@@ -87,7 +87,7 @@ fn folder() -> tempfile::TempDir {
 }
 
 #[test]
-fn dd_reads_and_writes_what_it_was_told() {
+fn the_reads_and_writes_of_dd_are_counted() {
     let folder = folder();
     let (from, to) = (folder.path().join("from"), folder.path().join("to"));
     fs::write(&from, vec![7; 1000 * 4096]).expect("written");
@@ -120,17 +120,17 @@ fn streams_threads_forks_links_and_mappings_are_counted() {
     let all = file(&files, &at("in"));
     assert_eq!((all.stream_read_bytes, all.read_bytes), (100_000, 200_010));
     assert_eq!((all.opens, all.reads), (3, 3), "read, sendfile, sendfile at the end");
-    assert!(!files.files.iter().any(|f| f.path.ends_with("linked")), "one file has one line");
+    assert!(!files.files.iter().any(|f| f.path.ends_with("linked")), "one file has one row");
     let of = |name: &str| file(&files, &at(name));
     assert_eq!((of("out").stream_written_bytes, of("out").writes), (54_321, 0));
-    assert_eq!(of("left").written_bytes, 5000, "flushed at the end of the process");
-    assert_eq!(of("moved").written_bytes, 3000, "one of its parts was written twice");
+    assert_eq!(of("left").written_bytes, 5000, "flushed at the exit of the process");
+    assert_eq!(of("moved").written_bytes, 3000, "a part was written twice");
     let threads = of("threads");
     assert_eq!((threads.writes, threads.written_bytes), (4000, 400_000));
     assert_eq!((threads.reads, threads.read_bytes), (4000, 200_000));
     assert_eq!((threads.write_sizes[7], threads.read_sizes[6]), (4000, 4000));
     assert_eq!((of("child").writes, of("child").written_bytes), (10, 70));
-    assert_eq!(of("flushed").written_bytes, 3000, "by a child that ends without a flush");
+    assert_eq!(of("flushed").written_bytes, 3000, "by a child that exits without a flush");
     assert_eq!(of("copy").written_bytes, 100_000, "by sendfile");
     let mapped = of("mapped");
     assert_eq!((mapped.maps, mapped.mapped_bytes, mapped.read_bytes), (1, 8192, 0));
@@ -141,13 +141,13 @@ fn streams_threads_forks_links_and_mappings_are_counted() {
 }
 
 #[test]
-fn peers_have_their_bytes() {
+fn the_bytes_of_peers_are_counted() {
     let folder = folder();
     let program = compiled(folder.path(), &[]).display().to_string();
     let (summary, files) = measured(folder.path(), &[&program, "sockets"]);
     let here: Vec<_> = files.peers.iter().filter(|p| p.address == "127.0.0.1").collect();
-    let sender = here.iter().find(|p| p.port != 0).expect("who connected");
-    let receiver = here.iter().find(|p| p.port == 0).expect("who was connected to");
+    let sender = here.iter().find(|p| p.port != 0).expect("the peer of the client");
+    let receiver = here.iter().find(|p| p.port == 0).expect("the peer of the server");
     assert_eq!((sender.connections, sender.sent_bytes, sender.sends), (1, 1500, 2));
     assert_eq!((receiver.connections, receiver.received_bytes), (1, 1500));
     assert_eq!(summary.resources["sent_bytes"].value, Some(1500.0));
@@ -155,16 +155,16 @@ fn peers_have_their_bytes() {
 }
 
 #[test]
-fn a_static_program_is_named_as_not_seen() {
+fn a_static_program_is_listed_as_not_seen() {
     let folder = folder();
     let program = compiled(folder.path(), &["-static"]).display().to_string();
-    // One shell forks, the other one starts programs without a copy of itself.
+    // One shell forks itself, the other one starts programs without forking.
     for shell in ["bash", "dash"] {
         let line = format!("{program} sockets; cat /dev/null; true");
         let (_, files) = measured(folder.path(), &[shell, "-c", &line]);
         assert_eq!(files.processes_not_seen, 1, "{shell}: {files:#?}");
         assert_eq!(files.not_seen[0].command, format!("{program} sockets"));
-        assert!(files.reason.contains("1 processes were not seen"), "{}", files.reason);
+        assert!(files.reason.contains("1 processes did not load the library"), "{}", files.reason);
         assert!(files.processes.iter().any(|p| p.command == "cat /dev/null"), "{shell}");
     }
 }
@@ -185,19 +185,19 @@ fn nested_monitors_both_count() {
         assert_eq!((data.writes, data.written_bytes, data.opens), (50, 204_800, 1));
     }
     assert_eq!(inner.processes.len(), 1);
-    assert_eq!(outer.processes.len(), 2, "the monitor inside, and dd");
+    assert_eq!(outer.processes.len(), 2, "the inner monitor, and dd");
 }
 
 #[test]
-fn a_sandbox_that_allows_four_system_calls_is_left_in_peace() {
+fn a_sandbox_with_four_system_calls_is_not_broken() {
     let folder = folder();
     let program = compiled(folder.path(), &[]).display().to_string();
     let (_, files) = measured(folder.path(), &["sh", "-c", &format!("{program} sandbox")]);
-    assert!(files.written_bytes >= 10, "what it wrote there is counted: {files:#?}");
+    assert!(files.written_bytes >= 10, "writes in the sandbox count: {files:#?}");
 }
 
 #[test]
-fn without_its_table_the_task_runs_on_and_says_nothing() {
+fn without_its_table_the_task_runs_on_silently() {
     let folder = folder();
     let script = "for v in $(env | grep -o '^SKOPOS_COUNTERS_[0-9a-f]*'); do export $v=/nowhere; \
                   done; dd if=/dev/zero of=/dev/null bs=1k count=3 status=none 2>&1 | wc -c >said";
@@ -208,7 +208,7 @@ fn without_its_table_the_task_runs_on_and_says_nothing() {
     assert!(files.not_seen.iter().any(|n| n.command.starts_with("dd ")), "{:?}", files.not_seen);
 }
 
-/// With a folder as its argument all that one can do with files, with `sockets` a talk with itself.
+/// With a folder as its argument it uses files in many ways, with `sockets` it connects to itself.
 const PROGRAM: &str = r#"
 #define _GNU_SOURCE
 #include <arpa/inet.h>

@@ -1,4 +1,4 @@
-//! What BPF tells comes through a ring that may be full: what found no room is counted, and the report says so.
+//! Checks that records for which the BPF ring has no room are counted and reported.
 
 use skopos_model::task::Completeness;
 use skopos_task::choose;
@@ -6,9 +6,10 @@ use skopos_task::choose;
 use crate::support::{order, run};
 
 #[test]
-fn what_found_no_room_in_the_ring_is_counted_and_said() {
+fn records_beyond_the_ring_are_counted_and_reported() {
     let folder = tempfile::tempdir().expect("a folder");
-    // While the monitor is stopped, 1,500 names of 3.5 KB each are told: more than the 4 MiB of the ring.
+    // While the monitor is stopped, 1,500 names of 3.5 KB each are sent: more than the 4 MiB of the
+    // ring.
     let script = format!(
         "cd {}; part=$(printf %0250d 0); for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14; do \
          mkdir $part; cd $part; done; kill -STOP $PPID; i=0; while [ $i -lt 1500 ]; do : > $i; \
@@ -19,7 +20,7 @@ fn what_found_no_room_in_the_ring_is_counted_and_said() {
     order.level = Some(3);
     order.only = Some(["wait4", "procfs", "bpf"].map(str::to_owned).to_vec());
     let uses = choose(&order).uses;
-    let bpf = uses.iter().find(|each| each.name == "bpf").expect("each is listed");
+    let bpf = uses.iter().find(|each| each.name == "bpf").expect("every mechanism is listed");
     if !bpf.used {
         println!("skipped: {}", bpf.why);
         return;
@@ -28,14 +29,16 @@ fn what_found_no_room_in_the_ring_is_counted_and_said() {
     let reading = |name: &str| summary.resources[name].clone();
     let memory = reading("resident_bytes_max");
     let reason = memory.reason.clone().unwrap_or_default();
-    let lost = reason.strip_suffix(" records of the kernel found no room");
+    let lost = reason.strip_prefix("the ring had no room for ");
+    let lost = lost.and_then(|rest| rest.strip_suffix(" records of the kernel"));
     let lost: u64 = lost.and_then(|number| number.parse().ok()).unwrap_or_else(|| {
         panic!("{memory:?}");
     });
-    // Each takes less than 4 KiB.
+    // Each record takes less than 4 KiB.
     assert!((200..=1500).contains(&lost), "{lost}");
     assert_eq!(memory.completeness, Completeness::AtLeast);
-    // What is counted in the kernel needs no room in the ring: the shell, `printf` is its own, and `mkdir`s.
+    // Counts in the kernel need no room in the ring: the shell, which has `printf` built in, and
+    // the `mkdir`s.
     let processes = reading("processes_total");
     assert_eq!(processes.completeness, Completeness::All, "{processes:?}");
     let opened = reading("opened_files");

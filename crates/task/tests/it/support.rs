@@ -1,4 +1,5 @@
-//! Runs in a process of their own: the monitor takes all signals and all children of its process.
+//! Runs monitors in processes of their own: a monitor takes all signals and all children of its
+//! process.
 
 use std::ffi::OsString;
 use std::fs;
@@ -13,19 +14,19 @@ use serde_json::{Value, json};
 use skopos_model::task::{Limits, Summary};
 use skopos_task::Order;
 
-/// What came of a run, and what it left behind.
+/// The results of a run, and what it left behind.
 #[derive(Debug)]
-pub(crate) struct Ran {
+pub(crate) struct RunResult {
     pub(crate) summary: Summary,
-    /// Descriptors that were open before and after it.
+    /// Number of open descriptors before and after the run.
     pub(crate) descriptors: (usize, usize),
     /// Processes that still descend from the monitor.
     pub(crate) children: Vec<String>,
-    /// Control groups that it made and that are still there.
+    /// Control groups that it created and that still exist.
     pub(crate) groups: Vec<PathBuf>,
 }
 
-/// An order with what is usual.
+/// Returns an order with the usual options.
 pub(crate) fn order(command: &[&str]) -> Order {
     Order {
         command: command.iter().map(OsString::from).collect(),
@@ -41,16 +42,16 @@ pub(crate) fn order(command: &[&str]) -> Order {
 }
 
 /// Runs it in a child of this process.
-pub(crate) fn run(order: &Order) -> Ran {
+pub(crate) fn run(order: &Order) -> RunResult {
     let (reader, writer) = pipe_with(PipeFlags::CLOEXEC).expect("a pipe");
-    // SAFETY: the child uses what the parent had made before, and never returns from here. Locks that
-    // other threads held at the fork are not taken: it prints nothing.
+    // SAFETY: the child uses only what the parent made before, and never returns from here. It
+    // takes no locks that other threads held at the fork: it prints nothing.
     let child = unsafe { libc::fork() };
     assert!(child >= 0, "no more processes");
     if child == 0 {
         drop(reader);
         let code = i32::from(inside(order, writer).is_err());
-        // SAFETY: ends the child without running what belongs to the parent.
+        // SAFETY: ends the child without running destructors of the parent.
         unsafe { libc::_exit(code) };
     }
     drop(writer);
@@ -58,7 +59,7 @@ pub(crate) fn run(order: &Order) -> Ran {
     let mut text = String::new();
     fs::File::from(reader).read_to_string(&mut text).expect("an answer");
     let mut status = 0;
-    // SAFETY: `status` is what the call wants, and the child is ours.
+    // SAFETY: `status` is as the call expects, and the child is ours.
     assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
     let value: Value = serde_json::from_str(&text).unwrap_or_else(|e| panic!("{e}: {text}"));
     let summary = serde_json::from_value(value["summary"].clone());
@@ -66,7 +67,7 @@ pub(crate) fn run(order: &Order) -> Ran {
         let list = value[name].as_array().cloned().unwrap_or_default();
         list.iter().filter_map(|v| v.as_str().map(str::to_owned)).collect::<Vec<_>>()
     };
-    Ran {
+    RunResult {
         summary: summary.unwrap_or_else(|e| panic!("{e}: {text}")),
         descriptors: (
             value["before"].as_u64().expect("a number") as usize,
@@ -84,9 +85,9 @@ fn inside(order: &Order, writer: OwnedFd) -> std::io::Result<()> {
         Ok(outcome) => serde_json::to_value(&outcome.summary)?,
         Err(failed) => json!(format!("{failed:?}")),
     };
-    // A process of the task may still be about to end; one that stays is left behind.
+    // A process of the task may be about to exit; one that stays is left behind.
     let gone = Instant::now() + Duration::from_secs(10);
-    // SAFETY: no status is asked for.
+    // SAFETY: no status is requested.
     while unsafe { libc::waitpid(-1, std::ptr::null_mut(), libc::WNOHANG) } >= 0
         && Instant::now() < gone
     {
@@ -100,7 +101,7 @@ fn inside(order: &Order, writer: OwnedFd) -> std::io::Result<()> {
     std::io::Write::write_all(&mut fs::File::from(writer), answer.to_string().as_bytes())
 }
 
-/// When a process started, in ticks: its id may have been another's.
+/// Returns the start time of a process in ticks, since its id may be reused.
 fn started(pid: i32) -> String {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).expect("it is there");
     let (_, after) = stat.rsplit_once(')').expect("a command");
@@ -112,7 +113,7 @@ fn is_of(group: &str, monitor: i32, started: &str) -> bool {
     kinds.iter().any(|kind| group == format!("{kind}{monitor}-{started}"))
 }
 
-/// Groups of a monitor, in any hierarchy.
+/// Returns the groups of a monitor, in any hierarchy.
 fn groups(monitor: i32, started: &str) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut waiting = vec![PathBuf::from("/sys/fs/cgroup")];
@@ -129,7 +130,7 @@ fn groups(monitor: i32, started: &str) -> Vec<PathBuf> {
     found
 }
 
-/// A program of C source, or `None` where there is no compiler.
+/// Compiles a C program; `None` if there is no compiler.
 pub(crate) fn compile(folder: &Path, name: &str, source: &str, flags: &[&str]) -> Option<PathBuf> {
     let (from, to) = (folder.join(format!("{name}.c")), folder.join(name));
     fs::write(&from, source).expect("written");

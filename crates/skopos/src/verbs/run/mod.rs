@@ -24,7 +24,7 @@ use std::time::Duration;
 use serde::Serialize;
 use skopos_model::task::{Crossing, ExitType, MechanismUse, Rank, Summary};
 use skopos_store::archive::Archive;
-use skopos_task::{Choice, Failed, MECHANISMS, Order, Outcome, Unfit, choose};
+use skopos_task::{AttachError, Choice, MECHANISMS, Order, Outcome, RunError, choose};
 
 use crate::verbs::archive;
 use skopos_term::Failure;
@@ -139,7 +139,7 @@ pub(crate) fn run(global: &Global, args: &RunArgs) -> Result<ExitCode, Failure> 
     if args.explain {
         return explain(global, &order);
     }
-    skopos_task::spare_the_monitor();
+    skopos_task::prepare_monitor();
     let auto = auto::plan(args, &mut order)?;
     let mut archive = args.archive.clone().map(archive::create).transpose()?;
     // The environment is the monitor's, and says nothing of a task that it did not start.
@@ -304,15 +304,21 @@ fn explain(global: &Global, order: &Order) -> Result<ExitCode, Failure> {
 }
 
 /// Why a process that runs is no task, and what would be one.
-fn not_attached(unfit: &Unfit) -> Failure {
+fn not_attached(unfit: &AttachError) -> Failure {
     let failure = Failure::new(format!("--attach: {unfit}"));
     match unfit {
-        Unfit::Missing(_) | Unfit::Ended(_) => failure.hint("`ps -e` lists those that run"),
-        Unfit::Thread { process, .. } => failure.hint(format!("name it: `--attach {process}`")),
-        Unfit::Own(_) => failure.hint("name the process that is to be measured"),
-        Unfit::Init => failure.hint("name the first process of the service or the task itself"),
-        Unfit::Kernel { .. } => failure.hint("a task is a process that runs a program"),
-        Unfit::NoHandle { .. } => failure.hint("that needs Linux 5.3, and a free descriptor"),
+        AttachError::Missing(_) | AttachError::Ended(_) => {
+            failure.hint("`ps -e` lists those that run")
+        }
+        AttachError::Thread { process, .. } => {
+            failure.hint(format!("name it: `--attach {process}`"))
+        }
+        AttachError::Own(_) => failure.hint("name the process that is to be measured"),
+        AttachError::Init => {
+            failure.hint("name the first process of the service or the task itself")
+        }
+        AttachError::Kernel { .. } => failure.hint("a task is a process that runs a program"),
+        AttachError::NoHandle { .. } => failure.hint("that needs Linux 5.3, and a free descriptor"),
     }
 }
 
@@ -323,21 +329,21 @@ fn unwatched(order: &Order) -> Result<ExitCode, Failure> {
         return Err(Failure::new(why).hint("a limit of 8 is enough for some of its mechanisms"));
     }
     tell(format!("skopos: {why}: the command runs, and nothing is measured"));
-    not_run(order, &skopos_task::unwatched(&order.command))
+    not_run(order, &skopos_task::exec_unmonitored(&order.command))
 }
 
 /// As a shell tells it.
-fn not_run(order: &Order, failed: &Failed) -> Result<ExitCode, Failure> {
+fn not_run(order: &Order, failed: &RunError) -> Result<ExitCode, Failure> {
     let (code, e) = match failed {
-        Failed::NotFound(e) => (NOT_FOUND, e),
-        Failed::NotExecutable(e) => (NOT_EXECUTABLE, e),
-        Failed::Empty => return Err(Failure::new("there is no command to run")),
-        Failed::NoDescriptors => return unwatched(order),
-        Failed::Start(e) => {
+        RunError::NotFound(e) => (NOT_FOUND, e),
+        RunError::NotExecutable(e) => (NOT_EXECUTABLE, e),
+        RunError::Empty => return Err(Failure::new("there is no command to run")),
+        RunError::NoDescriptors => return unwatched(order),
+        RunError::Start(e) => {
             let name = order.command.first().map(|c| c.to_string_lossy()).unwrap_or_default();
             return Err(Failure::new(format!("`{name}` cannot be run")).because(e));
         }
-        Failed::Unfit(unfit) => return Err(not_attached(unfit)),
+        RunError::Attach(unfit) => return Err(not_attached(unfit)),
     };
     say(&refused::told(&order.command, e));
     Ok(ExitCode::from(code))

@@ -79,7 +79,7 @@ fn ended(summary: &Summary) -> String {
     match (ended.exit_type, ended.status, ended.signal) {
         (ExitType::Limit, ..) => format!("ended for a limit: {}", ended.limits.join(", ")),
         (_, Some(status), _) => format!("returned {status}"),
-        (_, _, Some(signal)) => format!("died of signal {}", skopos_task::signal(signal)),
+        (_, _, Some(signal)) => format!("died of signal {}", skopos_task::signal_name(signal)),
         (ExitType::Running, ..) => "runs on".to_owned(),
         _ => "ended; nothing tells how".to_owned(),
     }

@@ -162,7 +162,7 @@ fn it_is_told_whether_the_kernel_keeps_a_limit() {
     }
     let why = cgroup["why"].as_str().expect("a reason");
     let keeps =
-        why.contains("limits that the kernel keeps") || why.contains("limit on memory, which");
+        why.contains("limits that the kernel enforces") || why.contains("limit on memory that");
     let reading = &told.summary["resources"]["cgroup_bytes_max"];
     assert_eq!(keeps, !reading["value"].is_null(), "{why}: {reading}");
 }
@@ -254,7 +254,7 @@ fn wrong_limits_are_refused_before_anything_runs() {
         ("memory=-1", "a size looks like `4GiB`"),
         ("wall=soon", "a time looks like `30s`"),
         ("instructions=5", "cannot be limited"),
-        ("memory", "one looks like `memory=4GiB`"),
+        ("memory", "a limit looks like `memory=4GiB`"),
     ] {
         let ran = monitor(&["--limit", limit, "--", "touch", "/nonexistent/ran"])
             .output()

@@ -119,7 +119,7 @@ fn a_watched_folder_that_was_never_there_is_unknown_and_not_empty() {
     let never = watched("true");
     assert_eq!(never["value"], Json::Null);
     let reason = never["reason"].as_str().unwrap_or_default();
-    assert!(reason.starts_with("never there: ") && reason.contains("later"), "{reason}");
+    assert!(reason.starts_with("never found: ") && reason.contains("later"), "{reason}");
     let made = watched(&format!("mkdir {0} && : > {0}/a", later.display()));
     assert_eq!(made["value"], 1.0);
 }

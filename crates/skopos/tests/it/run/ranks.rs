@@ -75,7 +75,7 @@ fn ranks_that_end_together_join_one_complete_report() {
     let first = job["findings"][0]["what"].as_str().expect("a finding");
     assert!(first.starts_with("rank 5 on "), "{first}");
     let page = std::fs::read_to_string(place.join("report.html")).expect("a page");
-    assert!(page.contains("Its ranks") && page.contains("All of them have a report"));
+    assert!(page.contains("<h2>Ranks") && page.contains("All of them have a report"));
     // The archive has the job and not its ranks, and importing the folder finds nothing new.
     let told = Command::new(env!("CARGO_BIN_EXE_skopos"))
         .args(["archive", "import", "--json", "--archive", text(&archive), text(&place)])

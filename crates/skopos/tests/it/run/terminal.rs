@@ -39,7 +39,7 @@ fn a_person_at_a_terminal_gets_a_short_summary_with_findings_first() {
     let text = run("", "sh -c 'echo out; kill -SEGV $$'").expect("as before");
     let lines: Vec<&str> = text.lines().collect();
     assert!(lines.len() < 20, "{text}");
-    assert_eq!((lines[0], lines[1]), ("out", "! it died of signal 11 (SIGSEGV)"), "{text}");
+    assert_eq!((lines[0], lines[1]), ("out", "! the task died of signal 11 (SIGSEGV)"), "{text}");
     assert!(lines[2].starts_with("  "), "what to do: {text}");
     assert!(
         text.contains("\n  wall_seconds ") && text.contains("\n  resident_bytes_max "),

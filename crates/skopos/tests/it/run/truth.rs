@@ -178,7 +178,7 @@ fn nothing_bounds_what_is_missing_and_what_is_left_behind_is_told() {
             assert!(reading["error_bound"].is_null(), "{name}: {reading}");
         }
         let findings = told.summary["findings"].to_string();
-        assert!(findings.contains("it left sleep 2"), "level {level}: {findings}");
+        assert!(findings.contains("the task left sleep 2"), "level {level}: {findings}");
     }
 }
 
@@ -190,7 +190,7 @@ fn one_that_was_left_behind_between_two_looks_is_missed_and_not_forgotten() {
         let told = told(&["--mechanism", by, "--", "sh", "-c", script]);
         assert_eq!(told.of("cpu_seconds", "completeness"), "at_least", "{by}: {}", told.summary);
         let findings = told.summary["findings"].to_string();
-        assert!(findings.contains("it left "), "{by}: {findings}");
+        assert!(findings.contains("the task left "), "{by}: {findings}");
     }
 }
 
@@ -228,11 +228,11 @@ fn what_is_not_known_or_not_there_is_told() {
     let memory = &told.summary["resources"]["resident_bytes_max"];
     // A look may have been in time.
     if memory["value"].is_null() {
-        assert_eq!(memory["reason"], "it ended before the first look at it");
+        assert_eq!(memory["reason"], "the task ended before the first sample");
     }
     let told = self::told(&["--watch", text(&absent), "--", "/bin/true"]);
     let findings = told.summary["findings"].to_string();
-    assert!(findings.contains(&format!("never there: {}", absent.display())), "{findings}");
+    assert!(findings.contains(&format!("never found: {}", absent.display())), "{findings}");
 }
 
 #[test]

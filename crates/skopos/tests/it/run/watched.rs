@@ -53,7 +53,7 @@ fn opens_of_the_task_count_once_in_new_folders_too() {
     other.join().expect("it ended");
     let Some((opened, modified, reason)) = found else { return };
     assert_eq!((opened, modified), (4.0, 3.0), "{reason}");
-    assert!(reason.contains("not known to be the task's"), "{reason}");
+    assert!(reason.contains("not known to belong to the task"), "{reason}");
 }
 
 #[test]

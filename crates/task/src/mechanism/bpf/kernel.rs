@@ -1,16 +1,18 @@
-//! The programs in the kernel, and the maps that they count in. The layouts are those of
+//! The programs in the kernel, and the maps in which they count. The layouts are those of
 //! `bpf/processes.h` and `bpf/files.h`, in words of 64 bits.
 
-use std::error::Error;
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd};
 
 use aya::maps::{Array, HashMap, Map, MapData, PerCpuArray, RingBuf};
 use rustix::thread::CapabilitySet;
 
-use super::Totals;
+use super::causes::with_causes;
 use super::load::{Loaded, load};
-use super::tables::{CALLS_WORDS, FILE_WORDS, KINDS, MAX_FILES, PEER_KEY, PEER_WORDS, Tables};
+use super::tables::{CALLS_WORDS, FILE_WORDS, MAX_FILES, PEER_KEY, PEER_WORDS, Tables};
+use super::totals::Totals;
+use crate::mechanism::files::KINDS;
+use crate::mechanism::reasons::NO_KERNEL_IDS;
 use crate::sys::Pid;
 use crate::sys::netlink;
 
@@ -30,7 +32,7 @@ pub(crate) const FILES_MISSING: Option<&str> = if cfg!(target_arch = "x86_64") {
     Some("system calls are looked at on x86-64 alone")
 };
 
-/// Programs and the tracepoints that they belong to.
+/// The programs that track processes, and their tracepoints.
 const PROCESSES: &[(&str, &str)] = &[
     ("forked", "sched_process_fork"),
     ("became", "sched_process_exec"),
@@ -38,13 +40,13 @@ const PROCESSES: &[(&str, &str)] = &[
     ("left", "sched_switch"),
 ];
 
-/// Those that count what is done with files.
+/// The programs that count the usage of files.
 const FILES: &[(&str, &str)] = &[("called", "sys_exit"), ("completed", "io_uring_complete")];
 
-/// Since this version the end of a process is told while its memory is still there.
-const TELLS_MEMORY: (u32, u32) = (6, 16);
+/// The first version that reports the exit of a process while its memory is still present.
+const MEMORY_AT_EXIT: (u32, u32) = (6, 16);
 
-/// What the ring holds, and what it puts in front of each record.
+/// The size of the ring, and of the header of each record in it.
 const RING_BYTES: usize = 1 << 22;
 const RECORD_HEADER: usize = 8;
 
@@ -52,9 +54,9 @@ const KNOWN_WORDS: usize = 13;
 const TOTALS_WORDS: usize = 17;
 const MAXIMA_WORDS: usize = 2;
 
-/// The running programs. They end with this value.
+/// The running programs. They end when this value is dropped.
 pub(super) struct Kernel {
-    /// Keeps them attached.
+    /// Keeps the programs attached.
     _programs: Loaded,
     ring: RingBuf<MapData>,
     processes: HashMap<MapData, u32, [u64; KNOWN_WORDS]>,
@@ -63,7 +65,7 @@ pub(super) struct Kernel {
     files: Option<FileMaps>,
 }
 
-/// What is counted of files.
+/// The maps of files.
 struct FileMaps {
     files: Array<MapData, [u64; FILE_WORDS]>,
     peers: HashMap<MapData, [u8; PEER_KEY], [u64; PEER_WORDS]>,
@@ -71,10 +73,11 @@ struct FileMaps {
 }
 
 impl Kernel {
-    /// Loads and attaches the programs. With more processes than `most` each birth wakes whoever polls.
+    /// Loads and attaches the programs. With more than `most` processes, each process start wakes
+    /// the monitor.
     ///
     /// # Errors
-    /// Why not, and what would change that.
+    /// The reason, and what would help.
     pub(super) fn open(most: Option<u64>, with_files: bool) -> io::Result<Self> {
         may_load().map_err(io::Error::other)?;
         if let (true, Some(why)) = (with_files, FILES_MISSING) {
@@ -88,23 +91,23 @@ impl Kernel {
         let mut loaded = load(object, &programs, &settings)?;
         let files = match with_files {
             true => Some(FileMaps {
-                files: Map::Array(loaded.map("FILES")?).try_into().map_err(told)?,
-                peers: Map::HashMap(loaded.map("PEERS")?).try_into().map_err(told)?,
-                calls: Map::Array(loaded.map("CALLS")?).try_into().map_err(told)?,
+                files: Map::Array(loaded.map("FILES")?).try_into().map_err(with_causes)?,
+                peers: Map::HashMap(loaded.map("PEERS")?).try_into().map_err(with_causes)?,
+                calls: Map::Array(loaded.map("CALLS")?).try_into().map_err(with_causes)?,
             }),
             false => None,
         };
         Ok(Self {
-            ring: Map::RingBuf(loaded.map("RING")?).try_into().map_err(told)?,
-            processes: Map::HashMap(loaded.map("PROCESSES")?).try_into().map_err(told)?,
-            totals: Map::Array(loaded.map("TOTALS")?).try_into().map_err(told)?,
-            maxima: Map::PerCpuArray(loaded.map("MAXIMA")?).try_into().map_err(told)?,
+            ring: Map::RingBuf(loaded.map("RING")?).try_into().map_err(with_causes)?,
+            processes: Map::HashMap(loaded.map("PROCESSES")?).try_into().map_err(with_causes)?,
+            totals: Map::Array(loaded.map("TOTALS")?).try_into().map_err(with_causes)?,
+            maxima: Map::PerCpuArray(loaded.map("MAXIMA")?).try_into().map_err(with_causes)?,
             files,
             _programs: loaded,
         })
     }
 
-    /// What was counted of files, if that was asked for.
+    /// Reads the counts of files, if they are enabled.
     pub(super) fn tables(&self) -> Option<Tables> {
         let maps = self.files.as_ref()?;
         let calls = maps.calls.get(&0, 0).ok()?;
@@ -116,15 +119,15 @@ impl Kernel {
         })
     }
 
-    /// Puts the first process in, which waits to become the program; what it starts from now on is told.
+    /// Adds the first process, which waits for its exec. Its descendants are tracked from now on.
     pub(super) fn put(&mut self, pid: Pid) -> io::Result<()> {
         // It has one thread, is present and waits.
         let known = [1, 0, 0, 0, 0, 1, 0, 1, 0, 0, 0, 0, 0];
-        self.processes.insert(pid.unsigned_abs(), known, 0).map_err(told)
+        self.processes.insert(pid.unsigned_abs(), known, 0).map_err(with_causes)
     }
 
-    /// Hands out what was told until now, oldest first: no more than the ring holds, for a task may fork
-    /// as fast as this reads.
+    /// Passes on the records so far, oldest first. It stops after one ring of bytes, because a task
+    /// may fork as fast as this reads.
     pub(super) fn take(&mut self, record: impl FnMut(&[u8])) {
         self.take_some(RING_BYTES, record);
     }
@@ -144,13 +147,13 @@ impl Kernel {
     }
 
     pub(super) fn totals(&self) -> io::Result<Totals> {
-        let words = self.totals.get(&0, 0).map_err(told)?;
-        let [_, threads, births, read, written, device_read, device_written, delay, ..] = words;
+        let words = self.totals.get(&0, 0).map_err(with_causes)?;
+        let [_, threads, starts, read, written, device_read, device_written, delay, ..] = words;
         let [.., present, cpu, minor, major, voluntary, involuntary, lost, unknown, _] = words;
-        let maxima = self.maxima.get(&0, 0).map_err(told)?;
+        let maxima = self.maxima.get(&0, 0).map_err(with_causes)?;
         let greatest = |at: usize| maxima.iter().map(|m| m[at]).fold(1, u64::max);
         Ok(Totals {
-            processes_total: 1 + births,
+            processes_total: 1 + starts,
             processes_max: greatest(0),
             threads_max: greatest(1),
             read_bytes: read,
@@ -170,8 +173,8 @@ impl Kernel {
     }
 }
 
-/// First what every machine can be asked, then what only this build lacks: reading the kernel's types
-/// takes longer than all of this.
+/// Checks the requirements, those of the machine before those of the build. All of this is faster
+/// than reading the kernel's types.
 fn may_load() -> Result<(), String> {
     let has = rustix::thread::capabilities(None).map_or(CapabilitySet::empty(), |c| c.effective);
     let both = CapabilitySet::BPF | CapabilitySet::PERFMON;
@@ -179,18 +182,18 @@ fn may_load() -> Result<(), String> {
         return Err("it needs root, or CAP_BPF and CAP_PERFMON".to_owned());
     }
     if !netlink::has_kernel_ids() {
-        return Err("in a container the kernel's process ids are not known".to_owned());
+        return Err(NO_KERNEL_IDS.to_owned());
     }
     let system = rustix::system::uname();
     let release = system.release().to_string_lossy();
-    if !is_at_least(&release, TELLS_MEMORY) {
-        let why = "before Linux 6.16 the kernel tells of an end when its memory is gone";
+    if !is_at_least(&release, MEMORY_AT_EXIT) {
+        let why = "before Linux 6.16 the kernel reports an exit after the memory is gone";
         return Err(why.to_owned());
     }
     Ok(())
 }
 
-/// From "6.18.44-something".
+/// Compares a release such as "6.18.44-something".
 fn is_at_least(release: &str, least: (u32, u32)) -> bool {
     let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(str::parse::<u32>);
     match (numbers.next(), numbers.next()) {
@@ -199,28 +202,12 @@ fn is_at_least(release: &str, least: (u32, u32)) -> bool {
     }
 }
 
-/// An error with its causes, in which the kernel's answer stands last. The verifier's log is not for a
-/// line of a report.
-pub(super) fn told(error: impl Error + 'static) -> io::Error {
-    let mut text = String::new();
-    let mut next: Option<&(dyn Error + 'static)> = Some(&error);
-    while let Some(cause) = next {
-        let line = cause.to_string();
-        let line = line.lines().next().unwrap_or_default();
-        if !text.contains(line) {
-            text = if text.is_empty() { line.to_owned() } else { format!("{text}: {line}") };
-        }
-        next = cause.source();
-    }
-    io::Error::other(text)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn a_release_is_compared_by_its_numbers() {
+    fn releases_are_compared_by_their_numbers() {
         for (release, expected) in [
             ("6.18.44-x", true),
             ("6.16.0", true),
@@ -229,12 +216,12 @@ mod tests {
             ("5.15.0-91-generic", false),
             ("none", false),
         ] {
-            assert_eq!(is_at_least(release, TELLS_MEMORY), expected, "{release}");
+            assert_eq!(is_at_least(release, MEMORY_AT_EXIT), expected, "{release}");
         }
     }
 
     #[test]
-    fn no_more_is_handed_out_at_once_than_the_ring_holds() {
+    fn one_call_reads_no_more_than_the_ring_holds() {
         let mut kernel = match Kernel::open(None, false) {
             Ok(kernel) => kernel,
             Err(why) => return println!("skipped: {why}"),
@@ -242,14 +229,14 @@ mod tests {
         kernel.put(std::process::id() as Pid).expect("there is room");
         let start = || std::process::Command::new("true").status().expect("it starts");
         start();
-        // Whenever one is read there is another.
+        // Each record that is read causes another one.
         let mut records = 0;
         kernel.take_some(2048, |_| {
             records += 1;
-            assert!(records < 500, "this goes on for ever");
+            assert!(records < 500, "the loop does not end");
             start();
         });
-        assert!(records > 2048 / 600, "{records}: none is longer");
-        assert!(kernel.ring.next().is_some(), "the rest is for the next time");
+        assert!(records > 2048 / 600, "{records}: a record is at most 600 bytes");
+        assert!(kernel.ring.next().is_some(), "the rest stays for the next call");
     }
 }

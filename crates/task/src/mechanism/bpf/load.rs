@@ -1,8 +1,9 @@
-//! Brings the programs into the kernel: makes their maps, writes into them what they have to be told of the
-//! kernel that runs (`bpf/fields.h`), loads them and puts them on their tracepoints.
+//! Loads the programs into the kernel: creates their maps, patches in the values that depend on the
+//! running kernel (`bpf/fields.h`), loads them and attaches them to their tracepoints.
 //!
-//! aya's own loader makes values of all the kernel's types first, which takes longer than all else that is
-//! done for a task. So this reads the object with aya's parser, and looks up what the programs need.
+//! aya's own loader first makes values of all types of the kernel, which takes longer than
+//! everything else that a run needs. So this module uses only aya's parser of objects, and looks up
+//! the few needed values itself.
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::CString;
@@ -14,66 +15,69 @@ use aya::maps::MapData;
 use aya_obj::Object;
 use aya_obj::generated::bpf_insn;
 
-use super::kernel::told;
+use super::causes::with_causes;
 use super::types::Types;
-use crate::sys::bpf::{self, Mapped};
+use crate::sys::bpf::{self, MappedFile};
 
-/// What the programs want to be told: the same file that they are compiled with.
+/// The list of values that the programs need: the file that they are compiled with.
 const FIELDS: &str = include_str!("../../../bpf/fields.h");
 
-/// The kernel's types. It lets them be mapped since 6.16, as the programs need.
+/// The kernel's types. Mapping this file needs Linux 6.16, as the programs do.
 const KERNEL_TYPES: &str = "/sys/kernel/btf/vmlinux";
 
-/// What stands where a line of `fields.h` is to be written, with the line's number (`MARK` in `bpf/kernel.h`).
+/// The placeholder for the value of a line of `fields.h`, next to the line's number (`MARK` in
+/// `bpf/kernel.h`).
 const MARK: i32 = 0x5c09_05f1;
 
-/// The instruction that loads a constant of 64 bits. It takes the place of two.
+/// The opcode that loads a 64-bit constant. It takes two instructions.
 const LOAD_CONSTANT: u8 = 0x18;
 
-/// Programs that run for as long as this is there.
+/// Loaded programs, which run until this value is dropped.
 pub(super) struct Loaded {
     _links: Vec<OwnedFd>,
     maps: HashMap<String, MapData>,
 }
 
 impl Loaded {
-    /// One of the maps, which is no more in here then.
+    /// Takes one of the maps.
     pub(super) fn map(&mut self, name: &str) -> io::Result<MapData> {
-        self.maps.remove(name).ok_or_else(|| no("map", name))
+        self.maps.remove(name).ok_or_else(|| missing("map", name))
     }
 }
 
-/// Loads an object. Each of its programs that is named runs at its tracepoint.
+/// Loads an object and attaches each of the named programs to its tracepoint.
 ///
 /// # Errors
-/// Why not: the kernel's types lack a field, or it refuses a program.
+/// The kernel's types lack a field, or the kernel refuses a program.
 pub(super) fn load(
     object: &[u8],
     programs: &[(&str, &str)],
     settings: &[(&str, u64)],
 ) -> io::Result<Loaded> {
-    let mut object = Object::parse(object).map_err(told)?;
+    let mut object = Object::parse(object).map_err(with_causes)?;
     let lines = lines(FIELDS);
-    let numbers = numbers(&lines, settings)?;
+    let numbers = resolve(&lines, settings)?;
     for function in object.functions.values_mut() {
-        tell(&mut function.instructions, &lines, &numbers)?;
+        patch(&mut function.instructions, &lines, &numbers)?;
     }
     let mut maps = HashMap::new();
     let mut places = Vec::new();
     for (name, map) in object.maps.drain() {
-        let made = MapData::create(map.clone(), &name, None).map_err(told)?;
+        let made = MapData::create(map.clone(), &name, None).map_err(with_causes)?;
         places.push((name.clone(), made.fd().as_fd().as_raw_fd(), map));
         maps.insert(name, made);
     }
     let code: HashSet<usize> = object.functions.keys().map(|(section, _)| *section).collect();
     let places = places.iter().map(|(name, descriptor, map)| (name.as_str(), *descriptor, map));
-    object.relocate_maps(places, &code).map_err(told)?;
-    object.relocate_calls(&code).map_err(told)?;
+    object.relocate_maps(places, &code).map_err(with_causes)?;
+    object.relocate_calls(&code).map_err(with_causes)?;
     let mut links = Vec::new();
     for (name, tracepoint) in programs {
-        let program = object.programs.get(*name).ok_or_else(|| no("program", name))?;
-        let function =
-            object.functions.get(&program.function_key()).ok_or_else(|| no("program", name))?;
+        let program = object.programs.get(*name).ok_or_else(|| missing("program", name))?;
+        let function = object
+            .functions
+            .get(&program.function_key())
+            .ok_or_else(|| missing("program", name))?;
         let loaded =
             bpf::load(name, &function.instructions, &program.license).map_err(|(e, why)| {
                 io::Error::new(
@@ -89,10 +93,10 @@ pub(super) fn load(
     Ok(Loaded { _links: links, maps })
 }
 
-/// What a line asks for.
+/// A line of the list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Line<'a> {
-    /// Where the members lead to in the structure.
+    /// The offset of a member in a structure.
     Field {
         structure: &'a str,
         members: &'a str,
@@ -120,9 +124,10 @@ fn line_of(text: &str) -> Option<Line<'_>> {
     }
 }
 
-/// What to write for each line; nothing where the kernel has no such field, which matters if a program asks.
-fn numbers(lines: &[Line<'_>], settings: &[(&str, u64)]) -> io::Result<Vec<Option<u64>>> {
-    let mapped = Mapped::open(Path::new(KERNEL_TYPES)).map_err(|e| {
+/// Returns the value of each line; `None` if the kernel lacks the field, which is an error only if
+/// a program uses it.
+fn resolve(lines: &[Line<'_>], settings: &[(&str, u64)]) -> io::Result<Vec<Option<u64>>> {
+    let mapped = MappedFile::open(Path::new(KERNEL_TYPES)).map_err(|e| {
         io::Error::new(e.kind(), format!("the kernel's types, {KERNEL_TYPES}: {e}"))
     })?;
     let mut structures: Vec<&str> = Vec::new();
@@ -134,7 +139,7 @@ fn numbers(lines: &[Line<'_>], settings: &[(&str, u64)]) -> io::Result<Vec<Optio
         }
     }
     let types = Types::read(&mapped, &structures)
-        .ok_or_else(|| io::Error::other(format!("{KERNEL_TYPES} is not understood")))?;
+        .ok_or_else(|| io::Error::other(format!("{KERNEL_TYPES} has an unknown format")))?;
     let which = |name: &str| structures.iter().position(|s| *s == name);
     let number = |line: &Line<'_>| match line {
         Line::Field { structure, members } => {
@@ -146,8 +151,8 @@ fn numbers(lines: &[Line<'_>], settings: &[(&str, u64)]) -> io::Result<Vec<Optio
     Ok(lines.iter().map(number).collect())
 }
 
-/// Writes the numbers where the marks are.
-fn tell(
+/// Writes the values in place of the marks.
+fn patch(
     instructions: &mut [bpf_insn],
     lines: &[Line<'_>],
     numbers: &[Option<u64>],
@@ -162,7 +167,7 @@ fn tell(
             Some(Line::Field { structure, members }) => {
                 io::Error::other(format!("this kernel has no {structure}.{members}"))
             }
-            other => io::Error::other(format!("the programs ask for {other:?}")),
+            other => io::Error::other(format!("the programs use an unknown value {other:?}")),
         })?;
         instructions[at - 1].imm = number as i32;
         instructions[at].imm = (number >> 32) as i32;
@@ -170,7 +175,7 @@ fn tell(
     Ok(())
 }
 
-fn no(what: &str, name: &str) -> io::Error {
+fn missing(what: &str, name: &str) -> io::Error {
     io::Error::other(format!("the object has no {what} {name}"))
 }
 
@@ -179,17 +184,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_line_of_the_list_is_understood() {
-        let asked = FIELDS.lines().filter(|line| line.contains('(') && !line.starts_with("//"));
+    fn each_line_of_the_list_is_parsed() {
+        let expected = FIELDS.lines().filter(|line| line.contains('(') && !line.starts_with("//"));
         let lines = lines(FIELDS);
-        assert_eq!(lines.len(), asked.count());
+        assert_eq!(lines.len(), expected.count());
         assert_eq!(lines[0], Line::Field { structure: "task_struct", members: "tgid" });
         assert!(lines.contains(&Line::Bytes("percpu_counter")));
         assert!(lines.contains(&Line::Setting("processors")));
     }
 
     #[test]
-    fn numbers_are_written_where_the_marks_are_and_nowhere_else() {
+    fn values_are_written_in_place_of_marks_only() {
         let constant = |low, high| {
             [(LOAD_CONSTANT, low), (0, high)].map(|(code, imm)| bpf_insn {
                 code,
@@ -201,9 +206,9 @@ mod tests {
         };
         let lines = [Line::Bytes("a"), Line::Field { structure: "b", members: "c" }];
         let mut program = [constant(0, MARK), constant(0, 5)].concat();
-        tell(&mut program, &lines, &[Some(7 << 32 | 9), None]).expect("all is known");
+        patch(&mut program, &lines, &[Some(7 << 32 | 9), None]).expect("all is known");
         assert_eq!([0, 1, 2, 3].map(|at| program[at].imm), [9, 7, 0, 5]);
-        let why = tell(&mut constant(1, MARK), &lines, &[Some(1), None]).unwrap_err();
+        let why = patch(&mut constant(1, MARK), &lines, &[Some(1), None]).unwrap_err();
         assert_eq!(why.to_string(), "this kernel has no b.c");
     }
 }

@@ -1,15 +1,16 @@
-//! BPF: programs on the kernel's own points of birth, exec and end tell of every process of the task
-//! when it is there, with its memory and bytes when they are final. Nothing is stopped and nothing is
-//! traced, so short processes cost next to nothing, and debuggers and set-user-id programs work inside.
+//! BPF: programs on the kernel's tracepoints of fork, exec and exit report every process of the
+//! task, with its memory and bytes when they are final. Nothing is stopped or traced, so short
+//! processes cost next to nothing, and debuggers and set-user-id programs work inside the task.
 //!
-//! Needs root, or CAP_BPF and CAP_PERFMON, and a kernel with its own types (BTF). The programs end with
-//! the monitor. What they count is counted in the kernel; who it was comes through a ring, late, in the
-//! order in which it happened.
+//! Needs root, or CAP_BPF and CAP_PERFMON, and a kernel with BTF. The programs end with the
+//! monitor. Counts are made in the kernel; process events come through a ring, late but in order.
 
+mod causes;
 mod kernel;
 mod load;
 mod record;
 mod tables;
+mod totals;
 mod types;
 
 use std::io;
@@ -22,77 +23,85 @@ pub(crate) use self::kernel::FILES_MISSING;
 use self::kernel::Kernel;
 use self::record::Record;
 use self::tables::Names;
-use super::{Launch, Mechanism, NOT_IN_BYTES, pages};
+use self::totals::Totals;
+use super::reasons::{NOT_IN_BYTES, still_running};
+use super::{Launch, Mechanism, pages};
+use crate::ledger::{Ledger, Offer};
 use crate::proc::{self, Io, Memory};
-use crate::seen::{Offer, Seen};
 use crate::sys::{Event, Pid};
 
 /// The name in reports.
 pub(crate) const NAME: &str = "bpf";
 
-/// How often to look again for what another processor is about to write: that takes microseconds, unless
-/// a hypervisor takes the processor away.
+/// The most attempts to read a record that another processor is writing: that takes microseconds,
+/// unless a hypervisor takes the processor away.
 const MAX_TRIES: usize = 1000;
 
-/// The time between two such looks at the end.
+/// Time between two attempts at the end.
 const LEAVE: Duration = Duration::from_micros(20);
 
 pub(crate) struct Bpf {
     kernel: Option<Kernel>,
-    /// Processes from which on each birth is told at once.
+    /// Number of processes above which each process start wakes the monitor.
     most: Option<u64>,
     page: u64,
-    /// How many pages a maximum of the kernel may be behind.
+    /// Pages by which a peak of the kernel may lag.
     batched: u64,
-    /// The largest bound of the memory of one process.
+    /// The largest error bound of the peak of one process.
     bound: u64,
-    /// Records that are not understood.
-    odd: u64,
-    /// Names of files and what processes did, if files are counted.
+    /// Number of records that could not be parsed.
+    unparsed: u64,
+    /// Paths of files and usage of processes, if files are counted.
     names: Option<Names>,
 }
 
 impl Bpf {
-    /// With what is done with each file, too, or without.
+    /// Creates the mechanism, with or without counts of files.
     pub(crate) fn new(limits: &Limits, with_files: bool) -> Self {
         Self {
             kernel: None,
             most: limits.of("processes_max").map(|most| most as u64),
             page: rustix::param::page_size() as u64,
-            batched: pages::behind(),
+            batched: pages::max_lag(),
             bound: 0,
-            odd: 0,
+            unparsed: 0,
             names: with_files.then(Names::default),
         }
     }
 
-    fn drain(&mut self, seen: &mut Seen) {
+    fn drain(&mut self, ledger: &mut Ledger) {
         let Some(mut kernel) = self.kernel.take() else { return };
         kernel.take(|bytes| match record::parse(bytes) {
-            Some(record) => self.told(record, seen),
-            None => self.odd += 1,
+            Some(record) => self.handle(record, ledger),
+            None => self.unparsed += 1,
         });
         self.kernel = Some(kernel);
     }
 
-    fn told(&mut self, record: Record<'_>, seen: &mut Seen) {
+    fn handle(&mut self, record: Record<'_>, ledger: &mut Ledger) {
         match record {
-            Record::Born { process, parent, is_guest, at_nanos } => {
-                seen.told_born(process, parent, is_guest, at_nanos);
+            Record::Forked { process, parent, is_vfork, at_nanos } => {
+                ledger.record_fork(process, parent, is_vfork, at_nanos);
             }
-            Record::Became { process, name, command } => seen.told_became(process, name, command),
+            Record::Executed { process, name, command } => {
+                ledger.record_exec(process, name, command)
+            }
             Record::Path { row, names } => {
                 if let Some(all) = &mut self.names {
-                    all.name(row, names);
+                    all.set_path(row, names);
                 }
             }
-            Record::Ended { process, at_nanos, status, cpu_nanos, read, written, memory, own } => {
+            Record::Exited { process, at_nanos, status, cpu_nanos, read, written, memory, own } => {
                 if let Some(names) = &mut self.names {
-                    names.ended(process, seen.command_of(process).unwrap_or_default(), own);
+                    names.process_exited(
+                        process,
+                        ledger.command_of(process).unwrap_or_default(),
+                        own,
+                    );
                 }
                 if let Some(memory) = memory {
-                    // A maximum was true to within what was kept back when it was taken; what it is now
-                    // is exact.
+                    // A peak may lag by the pages that processors held back when it was taken; the
+                    // present size is exact.
                     let pages = memory.resident.max(memory.resident_max);
                     let behind = (memory.resident_max + self.batched).saturating_sub(pages);
                     self.bound = self.bound.max(behind * self.page);
@@ -102,47 +111,21 @@ impl Bpf {
                         swap_bytes: 0,
                         ignores_children: false,
                     };
-                    seen.memory(process, memory);
+                    ledger.record_memory(process, memory);
                 }
                 let io = Io { read_bytes: read, written_bytes: written, ..Io::default() };
-                seen.used(process, Some(cpu_nanos as f64 / 1e9), Some(io));
-                seen.told_ended(process, status, at_nanos);
+                ledger.record_usage(process, Some(cpu_nanos as f64 / 1e9), Some(io));
+                ledger.record_exit(process, status, at_nanos);
             }
-            Record::Left { process, cpu_nanos } => {
-                seen.final_cpu(process, cpu_nanos as f64 / 1e9);
+            Record::LeftCpu { process, cpu_nanos } => {
+                ledger.set_final_cpu(process, cpu_nanos as f64 / 1e9);
             }
         }
     }
 }
 
-/// What was counted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Totals {
-    processes_total: u64,
-    processes_max: u64,
-    threads_max: u64,
-    /// Of threads that ended, in bytes and nanoseconds.
-    read_bytes: u64,
-    written_bytes: u64,
-    device_read_bytes: u64,
-    device_written_bytes: u64,
-    delay_nanos: u64,
-    /// Threads that ended and have not left their processor yet.
-    leaving: i64,
-    /// Of threads that left it.
-    cpu_nanos: u64,
-    minor_faults: u64,
-    major_faults: u64,
-    voluntary_switches: u64,
-    involuntary_switches: u64,
-    /// Records for which there was no room.
-    lost: u64,
-    /// Processes for which there was no room: they and what they start are not in these numbers.
-    unknown: u64,
-}
-
-/// What is counted once all that ended have left their processors, which takes microseconds unless a
-/// hypervisor takes those away.
+/// Reads the totals once all exited threads have left their processors, which takes microseconds
+/// unless a hypervisor takes the processors away.
 fn last_totals(kernel: &Kernel) -> Option<Totals> {
     for _ in 0..MAX_TRIES {
         let totals = kernel.totals().ok()?;
@@ -159,8 +142,8 @@ impl Mechanism for Bpf {
         NAME
     }
 
-    fn joins(&self) -> Result<(), &'static str> {
-        Err("what a process used before it was attached to is told by ptrace")
+    fn can_attach(&self) -> Result<(), &'static str> {
+        Err("ptrace measures the usage of processes since the attach")
     }
 
     fn prepare(&mut self, _launch: &mut Launch) -> io::Result<()> {
@@ -168,10 +151,10 @@ impl Mechanism for Bpf {
         Ok(())
     }
 
-    fn attach(&mut self, root: Pid, seen: &mut Seen) -> io::Result<()> {
+    fn attach(&mut self, root: Pid, ledger: &mut Ledger) -> io::Result<()> {
         if let Some(kernel) = &mut self.kernel {
             kernel.put(root)?;
-            seen.born(root, std::process::id().cast_signed());
+            ledger.process_started(root, std::process::id().cast_signed());
         }
         Ok(())
     }
@@ -180,48 +163,49 @@ impl Mechanism for Bpf {
         self.kernel.as_ref().map(Kernel::descriptor)
     }
 
-    fn readable(&mut self, seen: &mut Seen) {
-        self.drain(seen);
+    fn readable(&mut self, ledger: &mut Ledger) {
+        self.drain(ledger);
     }
 
-    fn event(&mut self, event: &Event, seen: &mut Seen) {
+    fn event(&mut self, event: &Event, ledger: &mut Ledger) {
         let Event::Ended { pid, .. } = event else { return };
-        // It is dead, so its end has been told; one that another processor is writing may be before it.
+        // The process has exited, so the record of its exit is in the ring; another processor may
+        // still be writing an earlier one.
         for _ in 0..MAX_TRIES {
-            self.drain(seen);
-            if !seen.knows(*pid) {
+            self.drain(ledger);
+            if !ledger.contains(*pid) {
                 break;
             }
             std::hint::spin_loop();
         }
-        // What it used until it was off the processor is known while it is not reaped.
+        // The processor time up to the very end can be read until the process is reaped.
         if proc::stat(*pid).is_some_and(|stat| stat.threads == 1)
             && let Some((cpu_nanos, _)) = proc::schedstat(*pid)
         {
-            seen.final_cpu(*pid, cpu_nanos as f64 / 1e9);
+            ledger.set_final_cpu(*pid, cpu_nanos as f64 / 1e9);
         }
     }
 
-    fn finish(&mut self, seen: &mut Seen) {
+    fn finish(&mut self, ledger: &mut Ledger) {
         let Some(totals) = self.kernel.as_ref().and_then(last_totals) else { return };
-        self.drain(seen);
+        self.drain(ledger);
         let kernel = self.kernel.take();
         let mut moved = [totals.read_bytes, totals.written_bytes];
         if let (Some(names), Some(tables)) = (self.names.take(), kernel.and_then(|k| k.tables())) {
-            tables::report(names, &tables, &totals, seen);
-            moved = tables.with_uncounted(moved, seen.files.as_ref());
+            tables::report(NAME, names, &tables, &totals, ledger);
+            moved = tables.with_uncounted(moved, ledger.files.as_ref());
         }
-        seen.were(totals.processes_total);
-        self.offer(&totals, moved, seen);
+        ledger.set_processes_total(totals.processes_total);
+        self.offer(&totals, moved, ledger);
     }
 }
 
 impl Bpf {
-    fn offer(&self, totals: &Totals, moved: [u64; 2], seen: &mut Seen) {
-        let left = seen.living().len();
+    fn offer(&self, totals: &Totals, moved: [u64; 2], ledger: &mut Ledger) {
+        let left = ledger.live_pids().len();
         let missing = match totals.unknown {
-            0 => (left > 0).then(|| format!("{left} processes of the task run on")),
-            many => Some(format!("there was no room for {many} processes")),
+            0 => still_running(left),
+            many => Some(format!("the table had no room for {many} processes")),
         };
         let all = |missing: &Option<String>| match missing {
             None => Completeness::All,
@@ -230,17 +214,17 @@ impl Bpf {
         let leaving = (totals.leaving > 0)
             .then(|| format!("{} threads have not left their processors", totals.leaving));
         let of_cpu = missing.clone().or(leaving);
-        let lost = totals.lost + self.odd;
-        let unmeasured = match (lost, seen.unmeasured) {
+        let lost = totals.lost + self.unparsed;
+        let unmeasured = match (lost, ledger.unmeasured) {
             (0, 0) => missing.clone(),
-            (0, many) => Some(format!("{many} processes ended before their memory could be read")),
-            (many, _) => Some(format!("{many} records of the kernel found no room")),
+            (0, many) => Some(format!("{many} processes exited before their memory could be read")),
+            (many, _) => Some(format!("the ring had no room for {many} records of the kernel")),
         };
-        let (resident, virtual_size) = seen.greatest_sums();
-        // Each had its peak at some time of its own: together they held at least as much as the greatest
-        // of them, and at most the sum.
+        let (resident, virtual_size) = ledger.peak_sums();
+        // Each process had its peak at a time of its own: together they held at least as much as
+        // the greatest peak, and at most the sum.
         let spread =
-            resident.saturating_sub(seen.greatest_resident) + self.bound * totals.processes_max;
+            resident.saturating_sub(ledger.largest_resident) + self.bound * totals.processes_max;
         let unseen = if moved == [totals.read_bytes, totals.written_bytes] {
             NOT_IN_BYTES
         } else {
@@ -271,15 +255,14 @@ impl Bpf {
             ("device_read_bytes", totals.device_read_bytes as f64, Some(0.0), &missing, &missing),
             ("device_written_bytes", totals.device_written_bytes as f64, None, &missing, &missing),
         ] {
-            // Stops by another mechanism are in the kernel's count, and who waits for processes knows.
-            if name == "voluntary_switches" && seen.stops > 0 {
+            // The kernel's count includes stops by another mechanism; `wait4` corrects for them.
+            if name == "voluntary_switches" && ledger.stops > 0 {
                 continue;
             }
             let (completeness, reason) = (all(incomplete), reason.clone());
-            seen.offer(
-                name,
-                Offer { method: NAME, value, completeness, error_bound: bound, reason },
-            );
+            ledger
+                .offers
+                .add(name, Offer { method: NAME, value, completeness, error_bound: bound, reason });
         }
     }
 }

@@ -1,17 +1,18 @@
-//! What was done with each file and each peer, as `bpf/files.h` counts it in words of 64 bits.
+//! The usage of each file and each peer, as `bpf/files.h` counts it in words of 64 bits.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
 
 use skopos_model::task::{Completeness, FileUse, Files, PeerUse, ProcessFiles};
 
-use super::record::Own;
-use super::{NAME, Totals};
-use crate::mechanism::files::{self, Processes};
-use crate::seen::{Offer, Seen};
+use super::record::OwnCounts;
+use super::totals::Totals;
+use crate::ledger::{Ledger, Offer};
+use crate::mechanism::files::{self, KINDS, Processes, trim_zeros};
+use crate::mechanism::reasons::append_counts;
 use crate::sys::Pid;
 
-/// Rows of files, those included that are none.
+/// Number of rows of files, including those of [`KINDS`].
 pub(super) const MAX_FILES: u32 = 16_384;
 const SIZES: usize = 24;
 pub(super) const FILE_WORDS: usize = 8 + 2 * SIZES;
@@ -19,27 +20,24 @@ pub(super) const PEER_KEY: usize = 20;
 pub(super) const PEER_WORDS: usize = 5;
 pub(super) const CALLS_WORDS: usize = 10;
 
-/// Files that are none: what found no place, pipes, descriptors without a name, sockets.
-pub(super) const KINDS: [&str; 4] = ["others", "pipes", "nameless", "sockets"];
-
-/// What system calls do not tell when they return.
+/// Fields that a returning system call does not show.
 const NOT_COUNTED: [&str; 3] = ["closes", "stream_read_bytes", "stream_written_bytes"];
 
-/// What the kernel counted.
+/// The kernel's counts.
 pub(super) struct Tables {
     pub(super) files: Vec<[u64; FILE_WORDS]>,
     pub(super) peers: Vec<([u8; PEER_KEY], [u64; PEER_WORDS])>,
     pub(super) calls: [u64; CALLS_WORDS],
 }
 
-/// Of sums of bytes to which those were added that the kernel's own lack.
-pub(super) const WITH_UNCOUNTED: &str = "what splice and io_uring moved is in it; what recv and send moved is \
-     in received_bytes and sent_bytes, and input and output by mmap in device_read_bytes and \
+/// The note on sums of bytes that include those which the kernel's own sums lack.
+pub(super) const WITH_UNCOUNTED: &str = "includes bytes moved by splice and io_uring; bytes moved by recv and send are counted in \
+     received_bytes and sent_bytes, input and output by mmap in device_read_bytes and \
      device_written_bytes only";
 
 impl Tables {
-    /// The kernel's sums of bytes read and written with those of calls that it does not count, and no
-    /// less than all files together: who runs on is in those.
+    /// Adds the bytes of calls that the kernel does not count to its sums. The result is at least
+    /// the sum over all files, which includes processes that are still running.
     pub(super) fn with_uncounted(&self, kernel: [u64; 2], files: Option<&Files>) -> [u64; 2] {
         let by_file = files.map_or([0, 0], |files| [files.read_bytes, files.written_bytes]);
         let [_, _, read, written, ..] = self.calls;
@@ -47,7 +45,7 @@ impl Tables {
     }
 }
 
-/// What comes through the ring meanwhile.
+/// Names that arrive through the ring.
 #[derive(Default)]
 pub(super) struct Names {
     paths: HashMap<u32, String>,
@@ -55,15 +53,15 @@ pub(super) struct Names {
 }
 
 impl Names {
-    /// The name of a file, from its end.
-    pub(super) fn name(&mut self, row: u32, names: &[u8]) {
+    /// Sets the path of a file, given from its end.
+    pub(super) fn set_path(&mut self, row: u32, names: &[u8]) {
         if row < MAX_FILES {
             self.paths.insert(row, path(names));
         }
     }
 
-    /// What a process did that ended.
-    pub(super) fn ended(&mut self, pid: Pid, command: &str, own: Own) {
+    /// Adds the counts of an exited process.
+    pub(super) fn process_exited(&mut self, pid: Pid, command: &str, own: OwnCounts) {
         self.processes.push(ProcessFiles {
             pid,
             command: command.to_owned(),
@@ -76,7 +74,7 @@ impl Names {
     }
 }
 
-/// From "name\0folder\0".
+/// Returns the path of "name\0folder\0".
 fn path(names: &[u8]) -> String {
     let mut path = String::new();
     for part in names.split(|b| *b == 0).filter(|part| !part.is_empty()).rev() {
@@ -87,13 +85,9 @@ fn path(names: &[u8]) -> String {
 }
 
 fn file_use(row: usize, words: &[u64; FILE_WORDS], names: &Names) -> FileUse {
-    let sizes = |at: usize| {
-        let mut sizes = words[at..at + SIZES].to_vec();
-        sizes.truncate(sizes.iter().rposition(|n| *n > 0).map_or(0, |last| last + 1));
-        sizes
-    };
+    let sizes = |at: usize| trim_zeros(words[at..at + SIZES].to_vec());
     let (read_sizes, write_sizes) = (sizes(8), sizes(8 + SIZES));
-    // The kernel's own dev_t, as `stat` has it.
+    // The kernel's internal dev_t is converted to that of `stat`.
     let device = rustix::fs::makedev((words[1] >> 20) as u32, (words[1] & 0xf_ffff) as u32);
     FileUse {
         path: names.paths.get(&(row as u32)).cloned().unwrap_or_default(),
@@ -130,15 +124,21 @@ fn peer_use(key: &[u8; PEER_KEY], words: &[u64; PEER_WORDS]) -> PeerUse {
     PeerUse { address: name, port, connections, sent_bytes, received_bytes, sends, receives }
 }
 
-/// Makes the report of files, and offers what is in it.
-pub(super) fn report(mut names: Names, tables: &Tables, totals: &Totals, seen: &mut Seen) {
+/// Makes the report of files, and offers its sums.
+pub(super) fn report(
+    method: &'static str,
+    mut names: Names,
+    tables: &Tables,
+    totals: &Totals,
+    ledger: &mut Ledger,
+) {
     let [_, overflowed, other_read, other_written, .., sent, received, _] = tables.calls;
     let rows = tables.files.iter().enumerate();
     let all = rows.map(|(row, words)| file_use(row, words, &names));
     let used: Vec<FileUse> = all.filter(FileUse::is_used).collect();
     let peers = tables.peers.iter().map(|(key, words)| peer_use(key, words)).collect();
-    let listed = files::listed(NAME, used, peers, std::mem::take(&mut names.processes));
-    let living = seen.living().len();
+    let listed = files::listed(method, used, peers, std::mem::take(&mut names.processes));
+    let living = ledger.live_pids().len();
     let beyond = |kernel: u64, counted: u64, other: u64| {
         (living == 0).then(|| kernel.cast_signed() - (counted - other).cast_signed())
     };
@@ -152,9 +152,9 @@ pub(super) fn report(mut names: Names, tables: &Tables, totals: &Totals, seen: &
         let completeness = if is_all { completeness } else { Completeness::AtLeast };
         let reason = (!is_all).then(|| missing(tables, totals));
         let (value, error_bound) = (value as f64, is_all.then_some(0.0));
-        seen.offer(name, Offer { method: NAME, value, completeness, error_bound, reason });
+        ledger.offers.add(name, Offer { method, value, completeness, error_bound, reason });
     }
-    seen.files = Some(Files {
+    ledger.files = Some(Files {
         reason: missing(tables, totals),
         not_counted: NOT_COUNTED.map(str::to_owned).to_vec(),
         unattributed_read_bytes: beyond(totals.read_bytes, listed.read_bytes, other_read),
@@ -168,30 +168,26 @@ pub(super) fn report(mut names: Names, tables: &Tables, totals: &Totals, seen: &
     });
 }
 
-/// What is not in it, in words.
+/// Describes what is missing.
 fn missing(tables: &Tables, totals: &Totals) -> String {
     let [_, overflowed, read, written, ring_calls, compat, batches, .., beyond] = tables.calls;
     let mut text =
-        "bytes that are moved by mappings are not in it: `maps` and `mapped_bytes` say what was \
-                    mapped"
+        "excludes bytes moved through mappings: `maps` and `mapped_bytes` count the mappings"
             .to_owned();
-    for (count, what) in [
-        (ring_calls, "operations of io_uring are in it"),
+    let counts = [
+        (ring_calls, "operations of io_uring are included"),
         (
             read + written,
-            "bytes of io_uring and splice are in it that the kernel's own count lacks",
+            "bytes of io_uring and splice are included that the kernel's own count lacks",
         ),
-        (compat, "calls of 32-bit programs were not looked at"),
-        (batches, "calls sent or received several messages, whose bytes are not known"),
-        (overflowed, "opens found no room for a file of their own"),
-        (beyond, "operations found no room for a peer of their own"),
-        (totals.unknown, "processes found no room"),
+        (compat, "calls of 32-bit programs were not counted"),
+        (batches, "calls sent or received several messages, whose bytes are unknown"),
+        (overflowed, "opens exceeded the number of files that are counted separately"),
+        (beyond, "operations exceeded the number of peers that are counted separately"),
+        (totals.unknown, "processes exceeded the size of the table"),
         (totals.lost, "names of files or processes were lost"),
-    ] {
-        if count > 0 {
-            text += &format!("; {count} {what}");
-        }
-    }
+    ];
+    append_counts(&mut text, &counts);
     text
 }
 
@@ -200,13 +196,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_is_told_from_its_end() {
+    fn a_path_is_given_from_its_end() {
         assert_eq!(path(b"c\0b\0a\0"), "/a/b/c");
         assert_eq!(path(b""), "");
     }
 
     #[test]
-    fn a_peer_is_known_by_its_family() {
+    fn the_family_decides_the_address_of_a_peer() {
         let mut key = [0; PEER_KEY];
         key[..2].copy_from_slice(&(libc::AF_INET as u16).to_ne_bytes());
         key[2..4].copy_from_slice(&80u16.to_be_bytes());

@@ -1,15 +1,17 @@
-//! The kernel's own types (BTF), as far as programs need them: where fields are in its structures.
+//! The kernel's types (BTF), as far as the programs need them: offsets of fields in its structures.
 //!
-//! There are some hundred thousand types, in 5 MB that the kernel shows as a file. They are gone through
-//! once, in place, and nothing is kept of them but where each begins; that takes less than a millisecond,
-//! while a library that makes a value of each takes twenty.
+//! A kernel has some hundred thousand types, in a file of 5 MB. They are scanned once, in place,
+//! and only their offsets in the file are kept. That takes less than a millisecond, while a library
+//! that makes a value of each takes twenty.
 //!
-//! The format is that of the kernel's `Documentation/bpf/btf.rst`: a header, types of 12 bytes and what
-//! follows them by their kind, names with a zero behind each.
+//! The format is that of the kernel's `Documentation/bpf/btf.rst`: a header, then types of 12 bytes
+//! with additional data for some kinds, then zero-terminated names.
 
 use std::ffi::CStr;
 
-/// What a file of types begins with, in the order of this machine's bytes.
+use crate::bytes::{u16_at, u32_at};
+
+/// Magic number of the file, in this machine's byte order.
 const MAGIC: u16 = 0xeb9f;
 
 const TYPE_BYTES: usize = 12;
@@ -18,30 +20,29 @@ const MEMBER_BYTES: usize = 12;
 const ARRAY: u32 = 3;
 const STRUCT: u32 = 4;
 const UNION: u32 = 5;
-/// These are other names for a type, or say something about one: `typedef`, `volatile`, `const`,
-/// `restrict` and a tag.
-const SAME: [u32; 5] = [8, 9, 10, 11, 18];
+/// Kinds that rename or qualify another type: `typedef`, `volatile`, `const`, `restrict` and type
+/// tags.
+const ALIASES: [u32; 5] = [8, 9, 10, 11, 18];
 
-/// As deep as a structure is looked for in structures without names, or a type behind its other names: the
-/// kernel's own are at most half as deep. Bounds a search in types that refer to themselves.
+/// The deepest nesting of anonymous structures and of aliases that is searched: the kernel uses at
+/// most half of it. Bounds the search in types that refer to themselves.
 const MAX_DEPTH: usize = 16;
 
-/// The types of a kernel, and where each of them begins.
+/// The types of a kernel, with their offsets.
 pub(super) struct Types<'a> {
     types: &'a [u8],
     names: &'a [u8],
-    /// By the number of a type. The first one is `void`, which has no place.
+    /// Offset of each type by its number. The first type is `void`, which has no offset.
     places: Vec<u32>,
-    /// The structures that were asked for: which name, and their number.
+    /// The requested structures: index of the name, and number of the type.
     found: Vec<(usize, u32)>,
 }
 
 impl<'a> Types<'a> {
-    /// Goes through all of them and keeps the structures of these names.
+    /// Scans all types and keeps the structures of these names.
     pub(super) fn read(bytes: &'a [u8], structures: &[&str]) -> Option<Self> {
-        let half = |at: usize| Some(u16::from_ne_bytes(bytes.get(at..at + 2)?.try_into().ok()?));
-        let word = |at: usize| Some(word(bytes, at)? as usize);
-        if half(0)? != MAGIC {
+        let word = |at: usize| Some(u32_at(bytes, at)? as usize);
+        if u16_at(bytes, 0)? != MAGIC {
             return None;
         }
         let part = |at: usize, length: usize| {
@@ -50,13 +51,13 @@ impl<'a> Types<'a> {
         };
         let (types, names) = (part(8, 12)?, part(16, 20)?);
         let mut read = Self { types, names, places: vec![0], found: Vec::new() };
-        // No type takes less than this, and most take twice as much.
+        // A type takes at least this many bytes, and most take twice as many.
         read.places.reserve(types.len() / TYPE_BYTES);
-        read.go_through(structures)?;
+        read.scan(structures)?;
         Some(read)
     }
 
-    fn go_through(&mut self, structures: &[&str]) -> Option<()> {
+    fn scan(&mut self, structures: &[&str]) -> Option<()> {
         let mut begins = [false; 256];
         structures.iter().filter_map(|name| name.bytes().next()).for_each(|b| {
             begins[usize::from(b)] = true;
@@ -64,7 +65,7 @@ impl<'a> Types<'a> {
         let mut at = 0;
         while at < self.types.len() {
             let kind = Kind::at(self.types, at)?;
-            // Most names differ in their first letter.
+            // Comparing the first letter excludes most names.
             if kind.kind == STRUCT && begins[usize::from(*self.names.get(kind.name)?)] {
                 let name = self.name(kind.name)?;
                 if let Some(which) = structures.iter().position(|s| s.as_bytes() == name) {
@@ -77,18 +78,19 @@ impl<'a> Types<'a> {
         Some(())
     }
 
-    /// Where a member is in the structure that was asked for as number `which`, in bytes: `members` lead to it
-    /// through structures inside. `None` if there is none, if it is not at a whole byte, or if there are
-    /// several structures of that name in which it is at different places.
+    /// Returns the offset of a member in the requested structure number `which`, in bytes.
+    /// `members` is the path to it through nested structures. Returns `None` if there is no such
+    /// member, if it is not at a whole byte, or if several structures of that name have it at
+    /// different offsets.
     pub(super) fn offset(&self, which: usize, members: &str) -> Option<u32> {
-        let mut places = self.of(which).filter_map(|id| self.follow(id, members));
+        let mut places = self.of(which).filter_map(|id| self.offset_of(id, members));
         let first = places.next()?;
         places.all(|other| other == first).then_some(first)
     }
 
-    /// How large a structure is, in bytes; `None` as above.
+    /// Returns the size of a structure in bytes; `None` as for `offset`.
     pub(super) fn size(&self, which: usize) -> Option<u32> {
-        let mut sizes = self.of(which).filter_map(|id| word(self.types, self.place(id)? + 8));
+        let mut sizes = self.of(which).filter_map(|id| u32_at(self.types, self.place(id)? + 8));
         let first = sizes.next()?;
         sizes.all(|other| other == first).then_some(first)
     }
@@ -97,7 +99,7 @@ impl<'a> Types<'a> {
         self.found.iter().filter(move |(found, _)| *found == which).map(|(_, id)| *id)
     }
 
-    fn follow(&self, structure: u32, members: &str) -> Option<u32> {
+    fn offset_of(&self, structure: u32, members: &str) -> Option<u32> {
         let (mut inside, mut bits) = (structure, 0u32);
         for name in members.split('.') {
             let (kind, more) = self.member(inside, name.as_bytes(), 0)?;
@@ -106,16 +108,16 @@ impl<'a> Types<'a> {
         bits.is_multiple_of(8).then_some(bits / 8)
     }
 
-    /// The type of a member and where it is, in bits.
+    /// Returns the type of a member and its offset in bits.
     fn member(&self, of: u32, name: &[u8], depth: usize) -> Option<(u32, u32)> {
         let at = self.structure(of)?;
         let kind = Kind::at(self.types, at)?;
         let members = (0..kind.count).map(|index| at + TYPE_BYTES + index * MEMBER_BYTES);
         for member in members {
             let [its_name, its_type, place] =
-                [0, 4, 8].map(|field| word(self.types, member + field));
+                [0, 4, 8].map(|field| u32_at(self.types, member + field));
             let (its_name, its_type, place) = (its_name? as usize, its_type?, place?);
-            // Where there are fields of bits, the upper byte says how many.
+            // In a structure with bit-fields, the upper byte is the number of bits.
             let (bits, place) =
                 if kind.has_bits { (place >> 24, place & 0xff_ffff) } else { (0, place) };
             if its_name != 0 {
@@ -131,13 +133,13 @@ impl<'a> Types<'a> {
         None
     }
 
-    /// Where the structure or union begins that a type is.
+    /// Returns the offset of the structure or union of a type, behind its aliases.
     fn structure(&self, id: u32) -> Option<usize> {
         let mut at = self.place(id)?;
         for _ in 0..MAX_DEPTH {
             match Kind::at(self.types, at)?.kind {
                 STRUCT | UNION => return Some(at),
-                kind if SAME.contains(&kind) => at = self.place(word(self.types, at + 8)?)?,
+                kind if ALIASES.contains(&kind) => at = self.place(u32_at(self.types, at + 8)?)?,
                 _ => return None,
             }
         }
@@ -153,7 +155,7 @@ impl<'a> Types<'a> {
     }
 }
 
-/// The head of a type.
+/// The header of a type.
 struct Kind {
     name: usize,
     kind: u32,
@@ -163,43 +165,38 @@ struct Kind {
 
 impl Kind {
     fn at(types: &[u8], at: usize) -> Option<Self> {
-        let info = word(types, at + 4)?;
+        let info = u32_at(types, at + 4)?;
         Some(Self {
-            name: word(types, at)? as usize,
+            name: u32_at(types, at)? as usize,
             kind: info >> 24 & 0x1f,
             count: (info & 0xffff) as usize,
             has_bits: info >> 31 != 0,
         })
     }
 
-    /// How many bytes follow; `None` for a kind that was not known when this was written, behind which
-    /// nobody knows where the next type begins.
+    /// Returns the number of bytes that follow the header; `None` for an unknown kind, whose length
+    /// is unknown.
     fn more(&self) -> Option<usize> {
         Some(match self.kind {
-            // Integers, variables and tags of declarations.
+            // Integers, variables and declaration tags.
             1 | 14 | 17 => 4,
-            // Pointers, declarations, other names, functions, floating point and tags of types.
+            // Pointers, forward declarations, aliases, functions, floating point and type tags.
             2 | 7..=12 | 16 | 18 => 0,
             ARRAY => 12,
-            // Structures, unions, sections and enumerations of 64 bits.
+            // Structures, unions, sections and 64-bit enumerations.
             STRUCT | UNION | 15 | 19 => 12 * self.count,
-            // Enumerations and what functions take.
+            // Enumerations and function prototypes.
             6 | 13 => 8 * self.count,
             _ => return None,
         })
     }
 }
 
-fn word(bytes: &[u8], at: usize) -> Option<u32> {
-    let bytes = bytes.get(at..at.checked_add(4)?)?;
-    Some(u32::from_ne_bytes(bytes.try_into().ok()?))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// The types of a kernel that has two structures: names are by their place in `NAMES`.
+    /// Names of the types of a kernel with two structures.
     const NAMES: &[u8] = b"\0task\0pid\0mm\0space\0low\0inner\0other\0twice\0";
 
     fn at(name: &str) -> u32 {
@@ -225,24 +222,24 @@ mod tests {
         file(&[
             // 1: an integer, with its encoding.
             &[0, of(1, 0), 4, 32],
-            // 2: `space` with `low` behind 8 bytes.
+            // 2: `space` with `low` after 8 bytes.
             &[at("space"), of(STRUCT, 1), 24, at("low"), 1, 64],
-            // 3: another name for it; 4: that, never changed.
+            // 3: an alias of it; 4: that, const.
             &[at("other"), of(8, 0), 2],
             &[0, of(10, 0), 3],
-            // 5: a union without a name: `inner`, and the third type.
+            // 5: an anonymous union of `inner` and the third type.
             &[0, of(UNION, 2), 24, at("inner"), 1, 0, at("mm"), 4, 0],
-            // 6: `task`: `pid`, and the union without a name behind 16 bytes; fields of bits may be in it.
+            // 6: `task` with `pid`, and the anonymous union after 16 bytes; it may have bit-fields.
             &[at("task"), of(STRUCT, 3) | 1 << 31, 40],
             &[at("pid"), 1, 32, 0, 5, 128, at("low"), 1, 3 << 24 | 320],
-            // 7 and 8: structures of one name in which a member is at two places.
+            // 7 and 8: structures of one name with a member at different offsets.
             &[at("twice"), of(STRUCT, 1), 8, at("low"), 1, 0],
             &[at("twice"), of(STRUCT, 1), 8, at("low"), 1, 32],
         ])
     }
 
     #[test]
-    fn a_field_is_found_through_what_has_no_name_and_through_other_names() {
+    fn a_field_is_found_through_anonymous_members_and_aliases() {
         let bytes = example();
         let types = Types::read(&bytes, &["task", "twice", "space", "none"]).expect("types");
         for (which, members, expected) in [
@@ -252,9 +249,9 @@ mod tests {
             (0, "mm.low", Some(24)),
             (0, "pid.low", None),
             (0, "high", None),
-            // It is some bits of a byte.
+            // A bit-field.
             (0, "low", None),
-            // It is at two places.
+            // At two offsets.
             (1, "low", None),
             (2, "low", Some(8)),
             (3, "low", None),
@@ -268,16 +265,17 @@ mod tests {
     }
 
     #[test]
-    fn types_that_are_cut_short_or_of_unknown_kinds_are_refused() {
+    fn truncated_types_and_unknown_kinds_are_refused() {
         let bytes = example();
         for end in 0..bytes.len() {
-            // The name of `space` is whole long before the names end, and that of `twice` is not.
+            // The name of `space` is complete long before the names end, and that of `twice` is
+            // not.
             for name in ["space", "twice"] {
                 assert!(Types::read(&bytes[..end], &[name]).is_none(), "{name} {end}");
             }
         }
         assert!(Types::read(&file(&[&[0, of(31, 0), 0]]), &["task"]).is_none());
-        // A structure that has itself in it, without a name.
+        // A structure that contains itself as an anonymous member.
         let bytes = file(&[&[at("task"), of(STRUCT, 1), 8, 0, 1, 0]]);
         assert_eq!(Types::read(&bytes, &["task"]).expect("types").offset(0, "pid"), None);
     }

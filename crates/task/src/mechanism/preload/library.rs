@@ -1,5 +1,5 @@
-//! Puts the library where the loader finds it: a file that only this user can write, named after its
-//! content, the same for all monitors.
+//! Installs the library as a file that only this user can write. Its name depends on its content,
+//! so all monitors share it.
 
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -10,34 +10,34 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{OFlags, StatVfsMountFlags, statvfs};
 
-/// Empty if there was no compiler for it.
+/// The compiled library; empty if there was no compiler.
 static LIBRARY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/preload.so"));
 
 /// The reason why it is empty.
 const MISSING: &str = env!("SKOPOS_PRELOAD_MISSING");
 
-/// What the library looks for its tables in.
+/// The variable that names the tables for the library.
 pub(super) const VARIABLE: &str = env!("SKOPOS_PRELOAD_VARIABLE");
 
-/// A process that changes its user still finds the library, or the loader would complain to the
-/// task's standard error; nobody but the owner writes.
+/// A process that changes its user must still find the library, or the loader would print a warning
+/// to the task's standard error. Only the owner may write.
 const FOLDER_MODE: u32 = 0o711;
 const LIBRARY_MODE: u32 = 0o555;
 
-/// Whether it can be used at all.
-pub(super) fn is_there() -> Result<(), String> {
+/// Checks whether the library was compiled.
+pub(super) fn check_built() -> Result<(), String> {
     if LIBRARY.is_empty() { Err(MISSING.to_owned()) } else { Ok(()) }
 }
 
-/// The library as a file, written if it is not there yet.
+/// Returns the path of the library, after writing it if necessary.
 ///
 /// # Errors
-/// No folder is fit for it.
-pub(super) fn place() -> io::Result<PathBuf> {
-    is_there().map_err(io::Error::other)?;
-    let mut last = io::Error::other("there is no folder for its library");
+/// No folder is suitable.
+pub(super) fn install() -> io::Result<PathBuf> {
+    check_built().map_err(io::Error::other)?;
+    let mut last = io::Error::other("there is no folder for the library");
     for folder in folders() {
-        match place_in(&folder) {
+        match install_in(&folder) {
             Ok(path) => return Ok(path),
             Err(e) => last = io::Error::new(e.kind(), format!("{}: {e}", folder.display())),
         }
@@ -45,7 +45,7 @@ pub(super) fn place() -> io::Result<PathBuf> {
     Err(last)
 }
 
-/// Folders for what a run needs: in memory first.
+/// Returns the candidate folders for the files of a run: in memory first.
 pub(super) fn folders() -> Vec<PathBuf> {
     let own = format!("skopos-task-{}", rustix::process::geteuid().as_raw());
     let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
@@ -56,36 +56,39 @@ pub(super) fn folders() -> Vec<PathBuf> {
         .collect()
 }
 
-/// Makes a folder that only this user writes to.
-pub(super) fn make(folder: &Path) -> io::Result<()> {
+/// Creates a folder that only this user can write to.
+pub(super) fn make_folder(folder: &Path) -> io::Result<()> {
     match DirBuilder::new().mode(FOLDER_MODE).create(folder) {
         Err(e) if e.kind() != io::ErrorKind::AlreadyExists => return Err(e),
         _ => {}
     }
-    let about = fs::symlink_metadata(folder)?;
-    let is_own = about.uid() == rustix::process::geteuid().as_raw() && about.mode() & 0o022 == 0;
-    if !about.is_dir() || !is_own {
-        return Err(io::Error::other("it is somebody else's"));
+    let metadata = fs::symlink_metadata(folder)?;
+    let is_own =
+        metadata.uid() == rustix::process::geteuid().as_raw() && metadata.mode() & 0o022 == 0;
+    if !metadata.is_dir() || !is_own {
+        return Err(io::Error::other("it belongs to another user or others may write to it"));
     }
-    // The loader takes spaces and colons for the ends of names.
+    // The loader takes spaces and colons as separators.
     if folder.as_os_str().as_bytes().iter().any(|b| matches!(b, b' ' | b':' | b'\n' | b'\t' | b'$'))
     {
-        return Err(io::Error::other("the loader would not understand its name"));
+        return Err(io::Error::other(
+            "its name contains a character that the loader cannot handle",
+        ));
     }
     Ok(())
 }
 
-fn place_in(folder: &Path) -> io::Result<PathBuf> {
-    make(folder)?;
+fn install_in(folder: &Path) -> io::Result<PathBuf> {
+    make_folder(folder)?;
     if statvfs(folder)?.f_flag.contains(StatVfsMountFlags::NOEXEC) {
-        return Err(io::Error::other("nothing there may be executed"));
+        return Err(io::Error::other("it is mounted without the right to execute files"));
     }
     let path = folder.join(format!("counters-{:016x}.so", hash(LIBRARY)));
-    if is_ours(&path) {
+    if is_intact(&path) {
         return Ok(path);
     }
     let partial = folder.join(format!(".counters-{}.partial", std::process::id()));
-    // What a monitor of this process id left half written.
+    // A monitor with the same process id may have left it unfinished.
     let _ = fs::remove_file(&partial);
     let mut options = OpenOptions::new();
     let written = options
@@ -99,17 +102,17 @@ fn place_in(folder: &Path) -> io::Result<PathBuf> {
         let _ = fs::remove_file(&partial);
         return Err(e);
     }
-    if is_ours(&path) { Ok(path) } else { Err(io::Error::other("what was written is not there")) }
+    if is_intact(&path) { Ok(path) } else { Err(io::Error::other("the written file has changed")) }
 }
 
-/// True if the file is the library, byte for byte, and nobody else can change it.
-fn is_ours(path: &Path) -> bool {
+/// True if the file equals the library and only this user can change it.
+fn is_intact(path: &Path) -> bool {
     let read = || -> io::Result<bool> {
         let nofollow = OFlags::NOFOLLOW.bits() as i32;
         let mut file = OpenOptions::new().read(true).custom_flags(nofollow).open(path)?;
-        let about = file.metadata()?;
-        let is_own = about.uid() == rustix::process::geteuid().as_raw();
-        if !is_own || about.mode() & 0o022 != 0 || about.len() != LIBRARY.len() as u64 {
+        let metadata = file.metadata()?;
+        let is_own = metadata.uid() == rustix::process::geteuid().as_raw();
+        if !is_own || metadata.mode() & 0o022 != 0 || metadata.len() != LIBRARY.len() as u64 {
             return Ok(false);
         }
         same(&mut file, LIBRARY)
@@ -123,8 +126,8 @@ fn same(file: &mut File, expected: &[u8]) -> io::Result<bool> {
     Ok(content == expected)
 }
 
-/// `LD_PRELOAD` with the library in front of what is there, once.
-pub(super) fn in_front(library: &Path, before: Option<OsString>) -> OsString {
+/// Puts the library in front of the present value of `LD_PRELOAD`, unless it is already in there.
+pub(super) fn prepend(library: &Path, before: Option<OsString>) -> OsString {
     let mut list = library.as_os_str().to_owned();
     if let Some(before) = before.filter(|b| !b.is_empty()) {
         let bytes = before.as_bytes();
@@ -149,17 +152,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_library_that_was_changed_is_written_again() {
+    fn a_changed_library_is_written_again() {
         let folder = tempfile::tempdir().expect("a folder");
         let own = folder.path().join("own");
-        let path = place_in(&own).expect("placed");
+        let path = install_in(&own).expect("placed");
         assert_eq!(fs::read(&path).expect("there"), LIBRARY);
         assert_eq!(fs::metadata(&path).expect("there").mode() & 0o777, LIBRARY_MODE);
         fs::remove_file(&path).expect("gone");
         fs::write(&path, vec![0; LIBRARY.len()]).expect("another one");
-        assert_eq!(place_in(&own).expect("placed"), path);
+        assert_eq!(install_in(&own).expect("placed"), path);
         assert_eq!(fs::read(&path).expect("there"), LIBRARY);
-        assert_eq!(fs::read_dir(&own).expect("a folder").count(), 1, "nothing half written stays");
+        assert_eq!(fs::read_dir(&own).expect("a folder").count(), 1, "no partial file stays");
     }
 
     #[test]
@@ -169,15 +172,15 @@ mod tests {
         let open = folder.path().join("open");
         fs::create_dir(&open).expect("made");
         fs::set_permissions(&open, fs::Permissions::from_mode(0o777)).expect("opened");
-        assert!(place_in(&open).is_err());
+        assert!(install_in(&open).is_err());
         let link = folder.path().join("link");
         std::os::unix::fs::symlink(folder.path(), &link).expect("linked");
-        assert!(place_in(&link).is_err());
-        assert!(place_in(&folder.path().join("with space")).is_err());
+        assert!(install_in(&link).is_err());
+        assert!(install_in(&folder.path().join("with space")).is_err());
     }
 
     #[test]
-    fn it_comes_before_what_is_there_and_once() {
+    fn the_library_comes_first_and_once() {
         let library = Path::new("/a/b.so");
         for (before, expected) in [
             (None, "/a/b.so"),
@@ -185,7 +188,7 @@ mod tests {
             (Some("/c.so /d.so"), "/a/b.so:/c.so /d.so"),
             (Some("/c.so:/a/b.so"), "/c.so:/a/b.so"),
         ] {
-            assert_eq!(in_front(library, before.map(OsString::from)), OsString::from(expected));
+            assert_eq!(prepend(library, before.map(OsString::from)), OsString::from(expected));
         }
     }
 }

@@ -1,7 +1,7 @@
-//! The table that the library counts in, as `preload/table.h` lays it out. It is read as a file: what the
-//! processes share is a mapping of the same pages.
+//! The table in which the library counts, with the layout of `preload/table.h`. It is read as a
+//! file; the processes map the same pages.
 //!
-//! | at | what |
+//! | offset | content |
 //! |---|---|
 //! | 0 | magic, files, bytes of names, bytes sent, bytes received, processes that shared a slot |
 //! | 512 | [`PROCESSES`] of 64 bytes, by process id |
@@ -21,6 +21,8 @@ use rustix::fs::{FallocateFlags, FlockOperation, fallocate, flock};
 use skopos_model::task::{FileUse, PeerUse, ProcessFiles};
 
 use super::library;
+use crate::bytes::{u16_at, u32_at, u64_at};
+use crate::mechanism::files::{KINDS, trim_zeros};
 use crate::sys::Pid;
 
 const MAGIC: u64 = 0x3130_6b73_6574_6b73;
@@ -39,19 +41,16 @@ const FILES_AT: u64 = PEERS_AT + PEERS * PEER as u64 + SLOTS * 4;
 const NAMES_AT: u64 = FILES_AT + FILES * FILE as u64;
 const BYTES: u64 = NAMES_AT + NAME_BYTES;
 
-/// It became another program, which has not said that it counts.
+/// Set while a process calls exec, until the new program has loaded the library.
 const BECOMING: u32 = 1 << 31;
 
-/// Files that are none: what found no place, pipes, descriptors without a name, sockets.
-const KINDS: [&str; 4] = ["others", "pipes", "nameless", "sockets"];
-
-/// The files of tables begin like this; the process id of the monitor follows.
+/// Prefix of the file names of tables; the process id of the monitor follows.
 const PREFIX: &str = "counters-of-";
 
-/// An empty table that is older than this is nobody's any more.
+/// The age at which an empty table counts as abandoned.
 const NEW: Duration = Duration::from_secs(60);
 
-/// A table, and the file that it is.
+/// A table and its file.
 pub(super) struct Table {
     file: File,
     pub(super) path: PathBuf,
@@ -60,21 +59,21 @@ pub(super) struct Table {
 /// The first words of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Header {
-    /// Places that were taken, [`KINDS`] included.
+    /// Number of used rows, including those of [`KINDS`].
     files: u64,
     pub(super) sent_bytes: u64,
     pub(super) received_bytes: u64,
-    /// Processes that shared a slot with one that still lived.
+    /// Number of processes that shared a slot with a living process.
     pub(super) collisions: u64,
 }
 
 impl Table {
-    /// Makes an empty one. Its space is taken at once: a page that found no room later would end the
-    /// task with a signal.
+    /// Creates an empty table. Its space is allocated at once: a page without space would later
+    /// kill the task with a signal.
     pub(super) fn new() -> io::Result<Self> {
-        let mut last = io::Error::other("there is no folder for its counters");
+        let mut last = io::Error::other("there is no folder for the counters");
         for folder in library::folders() {
-            match library::make(&folder).and_then(|()| Self::new_in(&folder)) {
+            match library::make_folder(&folder).and_then(|()| Self::new_in(&folder)) {
                 Ok(table) => return Ok(table),
                 Err(e) => last = io::Error::new(e.kind(), format!("{}: {e}", folder.display())),
             }
@@ -84,7 +83,7 @@ impl Table {
 
     fn new_in(folder: &Path) -> io::Result<Self> {
         sweep(folder);
-        // Several monitors may run in one process, one after the other or side by side.
+        // Several monitors may run in one process, one after the other or at the same time.
         for n in 0..u32::MAX {
             let path = folder.join(format!("{PREFIX}{}-{n}", std::process::id()));
             let mut options = OpenOptions::new();
@@ -114,8 +113,9 @@ impl Table {
         })
     }
 
-    /// What a process counted that has ended, once: its place is free then; and whether it counted to
-    /// its end, rather than become a program that does not. `None` if it never did.
+    /// Takes the counts of an exited process and frees its slot. The flag is false if the process
+    /// called exec and the new program did not load the library. Returns `None` if the process
+    /// never counted.
     pub(super) fn take(&self, pid: Pid) -> io::Result<Option<(ProcessFiles, bool)>> {
         let at = HEADER + u64::from(pid.unsigned_abs()) % PROCESSES * PROCESS as u64;
         let block = self.block::<PROCESS>(at)?;
@@ -137,7 +137,7 @@ impl Table {
         Ok(Some((process, is_seen)))
     }
 
-    /// All files that were used, and those that are none.
+    /// Returns all files that were used, including the rows of [`KINDS`].
     pub(super) fn files(&self) -> io::Result<Vec<FileUse>> {
         let mut files = Vec::new();
         for n in 0..self.header()?.files {
@@ -147,7 +147,7 @@ impl Table {
                 None => self.name(half(&block, 24), half(&block, 28))?,
             };
             let file = file_use(&block, KINDS.get(n as usize).copied().unwrap_or("file"), path);
-            // Two processes may have taken places for one file; the second is empty.
+            // Two processes may have taken rows for the same file; the second row stays empty.
             if file.is_used() {
                 files.push(file);
             }
@@ -165,13 +165,13 @@ impl Table {
         Ok(String::from_utf8_lossy(&name).into_owned())
     }
 
-    /// Addresses that were talked to.
+    /// Returns all peers.
     pub(super) fn peers(&self) -> io::Result<Vec<PeerUse>> {
         let mut peers: Vec<PeerUse> = Vec::new();
         for n in 0..PEERS {
             let block = self.block::<PEER>(PEERS_AT + n * PEER as u64)?;
             let word = |at| word(&block, at);
-            let quarter = |at: usize| u16::from_ne_bytes([block[at], block[at + 1]]);
+            let quarter = |at: usize| u16_at(&block, at).unwrap_or(0);
             let mut peer = PeerUse {
                 address: address(quarter(4), &block[8..24]),
                 port: quarter(6),
@@ -187,7 +187,7 @@ impl Table {
             if peer.connections + peer.sends + peer.receives == 0 {
                 continue;
             }
-            // Two that came at one moment may have taken two places.
+            // Two simultaneous connections may have taken two rows.
             match peers.iter_mut().find(|p| (&p.address, p.port) == (&peer.address, peer.port)) {
                 Some(same) => same.add(&peer),
                 None => peers.push(peer),
@@ -205,12 +205,12 @@ impl Table {
 
 impl Drop for Table {
     fn drop(&mut self) {
-        // Whoever still counts in it goes on with its mapping.
+        // A process that still counts keeps its mapping.
         let _ = fs::remove_file(&self.path);
     }
 }
 
-/// Removes tables whose monitor was killed.
+/// Removes the tables of killed monitors.
 fn sweep(folder: &Path) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         if !entry.file_name().to_string_lossy().starts_with(PREFIX) {
@@ -218,7 +218,7 @@ fn sweep(folder: &Path) {
         }
         let Ok(file) = File::open(entry.path()) else { continue };
         let is_left = flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok();
-        // A new one that is not locked yet is empty, and a moment old.
+        // A new table that is not locked yet is empty and young.
         let is_begun = |about: fs::Metadata| {
             about.len() > 0
                 || about.modified().is_ok_and(|at| at.elapsed().is_ok_and(|age| age > NEW))
@@ -230,13 +230,11 @@ fn sweep(folder: &Path) {
 }
 
 fn word(block: &[u8], at: usize) -> u64 {
-    let bytes = block.get(at..at + 8).and_then(|bytes| bytes.try_into().ok());
-    bytes.map_or(0, u64::from_ne_bytes)
+    u64_at(block, at).unwrap_or(0)
 }
 
 fn half(block: &[u8], at: usize) -> u32 {
-    let bytes = block.get(at..at + 4).and_then(|bytes| bytes.try_into().ok());
-    bytes.map_or(0, u32::from_ne_bytes)
+    u32_at(block, at).unwrap_or(0)
 }
 
 fn address(family: u16, bytes: &[u8]) -> String {
@@ -267,17 +265,11 @@ fn file_use(block: &[u8], kind: &str, path: String) -> FileUse {
         read_or_written_bytes: 0,
         stream_read_bytes: word(64),
         stream_written_bytes: word(72),
-        read_sizes: trimmed(read_sizes),
-        write_sizes: trimmed(write_sizes),
+        read_sizes: trim_zeros(read_sizes),
+        write_sizes: trim_zeros(write_sizes),
         maps: word(80),
         mapped_bytes: word(88),
     }
-}
-
-/// Without the zeros at its end.
-fn trimmed(mut sizes: Vec<u64>) -> Vec<u64> {
-    sizes.truncate(sizes.iter().rposition(|n| *n > 0).map_or(0, |last| last + 1));
-    sizes
 }
 
 #[cfg(test)]
@@ -285,18 +277,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_as_long_as_the_library_wants() {
-        // The library's own assertion has the same number.
+    fn the_size_matches_that_of_the_library() {
+        // The library asserts the same number.
         assert_eq!(BYTES, 10_813_952);
     }
 
     #[test]
-    fn what_a_killed_monitor_left_goes_and_what_is_used_stays() {
+    fn tables_of_killed_monitors_are_removed_and_used_ones_stay() {
         let folder = tempfile::tempdir().expect("a folder");
         let used = Table::new_in(folder.path()).expect("a table");
         let left = folder.path().join(format!("{PREFIX}1-0"));
         fs::write(&left, "left").expect("written");
-        // One that was killed before it had any space, and one that is being made.
+        // A table of a monitor killed before it allocated space, and one that is being created.
         let (empty, new) =
             (["2-0", "3-0"]).map(|n| folder.path().join(format!("{PREFIX}{n}"))).into();
         let long_ago = std::time::SystemTime::now() - 2 * NEW;

@@ -1,15 +1,16 @@
-//! System calls narrowed by a `seccomp` filter: those that end descriptors and seek wait until they were
-//! looked at, those that read and write are not even noticed. What went through an open file is told
-//! by its position, so a program may be static and do its work in a million small writes.
+//! A `seccomp` filter that suspends system calls which close descriptors or seek, until the monitor
+//! has looked at the descriptor. Reads and writes run at full speed. The position of an open file
+//! shows how many bytes went through it, so the program may be static and work in a million small
+//! writes.
 //!
-//! The filter outlives the monitor, and a call that nobody answers would never be made. So it is no
-//! filter that asks a tracer, but one that asks a listener, which two processes hold: the monitor, and
-//! a guardian that does nothing until the monitor is gone, and answers then. Only who ends both by hand
-//! harms the task.
+//! The filter outlives the monitor, and a suspended call without an answer would hang. So the
+//! filter does not use a tracer but a listener, which two processes hold: the monitor, and a
+//! guardian that does nothing until the monitor is gone, and then answers. Only a user who kills
+//! both harms the task.
 //!
-//! A signal that comes before a call was looked at makes the kernel break it off. The tracer sees that
-//! and has it made again, so this needs `ptrace`, and comes before it in the team: a stopped thread is
-//! looked at before it goes on.
+//! If a signal arrives before a call is handled, the kernel interrupts the call. The tracer notices
+//! and restarts it, so this mechanism needs `ptrace`, and precedes it in the list of mechanisms: it
+//! handles a stopped thread before that is continued.
 
 mod descriptor;
 mod filter;
@@ -29,11 +30,12 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::pipe::{PipeFlags, pipe_with};
 use skopos_model::task::{Completeness, FileUse, Files, ProcessFiles};
 
-use self::positions::{Counts, Positions};
+use self::positions::{Positions, Uncounted};
 use super::files::{self, Processes};
+use super::reasons::append_counts;
 use super::{Launch, Mechanism};
+use crate::ledger::{Ledger, Offer};
 use crate::proc::{self, Io};
-use crate::seen::{Offer, Seen};
 use crate::sys::seccomp::{self, Filter, Listener};
 use crate::sys::{self, Event, Pid};
 
@@ -42,7 +44,7 @@ pub(crate) use program::is_static;
 /// The name in reports.
 pub(crate) const NAME: &str = "seccomp";
 
-/// What positions do not tell.
+/// Fields that positions do not show.
 const NOT_COUNTED: [&str; 8] = [
     "reads",
     "writes",
@@ -56,18 +58,18 @@ const NOT_COUNTED: [&str; 8] = [
 
 #[derive(Default)]
 pub(crate) struct Seccomp {
-    /// Where the listener comes from.
+    /// The socket through which the child sends the listener.
     from_child: Option<OwnedFd>,
     positions: Arc<Mutex<Positions>>,
     answers: Option<Answers>,
     has_guardian: bool,
     root: Pid,
-    /// What the kernel counted for the child before it was the program.
+    /// The kernel's byte counts of the child at its exec.
     before: Option<Io>,
     processes: Processes,
 }
 
-/// The thread that answers, and what ends it.
+/// The thread that answers calls, and the pipe that stops it.
 struct Answers {
     thread: JoinHandle<()>,
     stop: OwnedFd,
@@ -88,11 +90,11 @@ impl Mechanism for Seccomp {
         Ok(())
     }
 
-    fn attach(&mut self, root: Pid, _seen: &mut Seen) -> io::Result<()> {
+    fn attach(&mut self, root: Pid, _ledger: &mut Ledger) -> io::Result<()> {
         let from_child = self.from_child.take().ok_or(io::ErrorKind::NotConnected)?;
         let listener = Listener::from_child(from_child.as_fd())?;
-        // From here on the child asks. If what follows fails, the guardian answers; if there is none,
-        // it fails only if the monitor does.
+        // From here on the filter suspends calls of the child. If a later step fails, the guardian
+        // answers them; without a guardian they fail only if the monitor dies.
         let (ended, alive) = pipe_with(PipeFlags::CLOEXEC)?;
         self.has_guardian = seccomp::start_guardian(&listener, ended.as_fd()).is_ok();
         self.root = root;
@@ -100,11 +102,11 @@ impl Mechanism for Seccomp {
         let (stopped, stop) = pipe_with(PipeFlags::CLOEXEC)?;
         let positions = Arc::clone(&self.positions);
         let thread = std::thread::Builder::new().name("seccomp".into()).spawn(move || {
-            // Closed, however this ends, it tells the guardian that nobody else answers.
+            // Closing this at the end of the thread makes the guardian take over.
             let _alive = alive;
-            // A mistake of ours must not leave the task waiting.
-            let look = AssertUnwindSafe(|| answer(&listener, &stopped, Some(&positions)));
-            if catch_unwind(look).is_err() {
+            // A panic of ours must not leave the task waiting.
+            let run = AssertUnwindSafe(|| answer(&listener, &stopped, Some(&positions)));
+            if catch_unwind(run).is_err() {
                 listener.go_on_with_last();
                 answer(&listener, &stopped, None);
             }
@@ -113,29 +115,29 @@ impl Mechanism for Seccomp {
         Ok(())
     }
 
-    fn event(&mut self, event: &Event, seen: &mut Seen) {
+    fn event(&mut self, event: &Event, ledger: &mut Ledger) {
         match *event {
-            Event::Stopped { pid, event, .. } => self.stopped(pid, event, seen),
-            Event::Ended { pid, .. } => self.ended(pid, seen),
+            Event::Stopped { pid, event, .. } => self.stopped(pid, event, ledger),
+            Event::Ended { pid, .. } => self.ended(pid, ledger),
         }
     }
 
-    fn finish(&mut self, seen: &mut Seen) {
+    fn finish(&mut self, ledger: &mut Ledger) {
         if self.answers.is_none() {
             return;
         }
         self.stop();
         let positions = std::mem::take(&mut *self.positions());
-        let (files, living, counts) = positions.into_files();
+        let (files, living, uncounted) = positions.into_files();
         for process in living {
-            self.keep(process, seen);
+            self.keep_process(process, ledger);
         }
-        let files = self.report(files, counts, seen);
+        let files = self.report(files, uncounted, ledger);
         let (value, reason) = (files.files_total as f64, Some(files.reason.clone()));
         let completeness = Completeness::AtLeast;
         let offer = Offer { method: NAME, value, completeness, error_bound: None, reason };
-        seen.offer("opened_files", offer);
-        seen.files = Some(files);
+        ledger.offers.add("opened_files", offer);
+        ledger.files = Some(files);
     }
 }
 
@@ -150,76 +152,78 @@ impl Seccomp {
         unpoisoned(self.positions.lock())
     }
 
-    /// From now on the guardian answers, if there is anybody left.
+    /// Stops the thread that answers. From now on the guardian answers the calls of processes that
+    /// are still running.
     fn stop(&mut self) {
         if let Some(Answers { thread, stop }) = self.answers.take() {
             drop(stop);
-            // It ended of its own mistake at worst, which is told by what is missing.
+            // A panic in the thread shows as missing bytes.
             let _ = thread.join();
         }
     }
 
-    /// A traced thread stopped, and goes on after this.
-    fn stopped(&mut self, thread: Pid, event: i32, seen: &Seen) {
+    /// Handles a stopped thread before it is continued.
+    fn stopped(&mut self, thread: Pid, event: i32, ledger: &Ledger) {
         match event {
-            0 => sys::seccomp::restart(thread, filter::is_asked),
+            0 => sys::seccomp::restart(thread, filter::is_filtered),
             libc::PTRACE_EVENT_FORK | libc::PTRACE_EVENT_VFORK | libc::PTRACE_EVENT_CLONE => {
                 let Ok(new) = sys::event_message(thread) else { return };
                 let mut positions = self.positions();
                 positions.forked(thread);
-                positions.met(new as Pid);
+                positions.add_thread(new as Pid);
             }
-            // The new one may stop before who made it is told of.
+            // A new thread may stop before the fork is reported for its parent.
             libc::PTRACE_EVENT_STOP => {
-                self.positions().met(thread);
+                self.positions().add_thread(thread);
             }
             libc::PTRACE_EVENT_EXEC => {
                 let is_start = self.before.is_none() && thread == self.root;
                 if is_start {
                     self.before = proc::io(thread);
                 }
-                self.positions().became(thread, !is_start);
+                self.positions().executed(thread, !is_start);
             }
-            libc::PTRACE_EVENT_EXIT => self.ending(thread, seen),
+            libc::PTRACE_EVENT_EXIT => self.ending(thread, ledger),
             _ => {}
         }
     }
 
-    /// A process that ends without being asked: by a signal, or because its only thread does.
-    fn ending(&mut self, thread: Pid, seen: &Seen) {
-        let process = match seen.knows(thread) {
+    /// Handles the exit of a process that made no suspended call for it: it was killed, or its only
+    /// thread exits.
+    fn ending(&mut self, thread: Pid, ledger: &Ledger) {
+        let process = match ledger.contains(thread) {
             true => thread,
             false => proc::process_of(thread).unwrap_or(thread),
         };
         if !self.positions().is_open(process) {
             return;
         }
-        // The signal is in the lowest bits, as `wait` has it.
+        // The lowest bits hold the signal, as in the status of `wait`.
         let is_killed = sys::event_message(thread).is_ok_and(|status| status & 0x7f != 0);
-        if is_killed || seen.thread_count(process) <= 1 {
+        if is_killed || ledger.thread_count(process) <= 1 {
             let mut positions = self.positions();
             let effect = positions.end_of(process);
-            positions.done(effect);
+            positions.apply(effect);
         }
     }
 
-    fn ended(&mut self, thread: Pid, seen: &Seen) {
+    fn ended(&mut self, thread: Pid, ledger: &Ledger) {
         let ended = self.positions().ended(thread);
         if let Some(process) = ended {
-            self.keep(process, seen);
+            self.keep_process(process, ledger);
         }
     }
 
-    fn keep(&mut self, mut process: ProcessFiles, seen: &Seen) {
-        seen.command_of(process.pid).unwrap_or_default().clone_into(&mut process.command);
+    fn keep_process(&mut self, mut process: ProcessFiles, ledger: &Ledger) {
+        ledger.command_of(process.pid).unwrap_or_default().clone_into(&mut process.command);
         self.processes.push(process);
     }
 
-    fn report(&mut self, mut files: Vec<FileUse>, counts: Counts, seen: &Seen) -> Files {
+    fn report(&mut self, mut files: Vec<FileUse>, uncounted: Uncounted, ledger: &Ledger) -> Files {
         let sum = |files: &[FileUse], of: fn(&FileUse) -> u64| files.iter().map(of).sum::<u64>();
         let before = self.before.unwrap_or_default();
-        let is_known = seen.reaped.without_io == 0 && self.before.is_some();
-        let io = seen.reaped.io;
+        let is_known = ledger.reaped.without_io == 0 && self.before.is_some();
+        let io = ledger.reaped.io;
         let beyond = |kernel: u64, before: u64, counted: u64| {
             is_known.then(|| kernel.saturating_sub(before) as i64 - counted as i64)
         };
@@ -227,24 +231,28 @@ impl Seccomp {
             let (read, written) = (sum(&files, |f| f.read_bytes), sum(&files, |f| f.written_bytes));
             let of_read = beyond(io.read_bytes, before.read_bytes, read);
             let of_written = beyond(io.written_bytes, before.written_bytes, written);
-            if tell_apart(&mut files, of_read, of_written) {
+            if split_read_and_written(&mut files, of_read, of_written) {
                 None
             } else {
                 Some((of_read, of_written))
             }
         };
-        // Once told apart they add up anew.
+        // If bytes could be assigned, the sums are made anew.
         let totals = totals().or_else(&mut totals);
         let (unattributed_read_bytes, unattributed_written_bytes) = totals.unwrap_or_default();
         let overflowed = files.iter().find(|f| f.kind == "others").map_or(0, |f| f.opens);
         let both = sum(&files, |f| f.read_or_written_bytes);
         let is_all = unattributed_read_bytes == Some(0)
             && unattributed_written_bytes == Some(0)
-            && (both, overflowed, counts) == (0, 0, Counts::default())
-            && seen.count() == 0;
+            && (both, overflowed, uncounted) == (0, 0, Uncounted::default())
+            && ledger.live_count() == 0;
         Files {
             completeness: if is_all { Completeness::All } else { Completeness::AtLeast },
-            reason: if is_all { EXACT.to_owned() } else { self.missing(both, overflowed, counts) },
+            reason: if is_all {
+                EXACT.to_owned()
+            } else {
+                self.missing(both, overflowed, uncounted)
+            },
             not_counted: NOT_COUNTED.map(str::to_owned).to_vec(),
             unattributed_read_bytes,
             unattributed_written_bytes,
@@ -252,38 +260,40 @@ impl Seccomp {
         }
     }
 
-    /// What is not in it, in words.
-    fn missing(&self, both: u64, overflowed: u64, counts: Counts) -> String {
+    /// Describes what is missing.
+    fn missing(&self, both: u64, overflowed: u64, uncounted: Uncounted) -> String {
         let mut text =
-            "bytes that move no position (pread, pwrite, mmap, pipes, sockets, terminals) and \
-                        files that io_uring closes are not in it"
+            "excludes bytes that move no position (pread, pwrite, mmap, pipes, sockets, terminals) \
+             and files that io_uring closes"
                 .to_owned();
-        for (count, what) in [
+        let counts = [
             (both, "bytes went through files that were open for reading and writing"),
-            (counts.appending, "descriptors appended, so that their position is no count"),
-            (counts.unknown_stretches, "seeks for data or holes ended where nobody knows"),
+            (uncounted.appending, "descriptors appended, so their positions are not counts"),
+            (uncounted.unknown_stretches, "seeks for data or holes ended at unknown positions"),
+            (uncounted.unseen_exits, "processes were killed before their open files could be read"),
+            (overflowed, "opens exceeded the number of files that are counted separately"),
             (
-                counts.unseen_ends,
-                "processes were killed before their open files could be looked at",
+                u64::from(!self.has_guardian),
+                "time without a guardian, which answers if the monitor dies",
             ),
-            (overflowed, "opens found no room for a file of their own"),
-            (u64::from(!self.has_guardian), "time nobody would have answered had the monitor died"),
-        ] {
-            if count > 0 {
-                text += &format!("; {count} {what}");
-            }
-        }
+        ];
+        append_counts(&mut text, &counts);
         text
     }
 }
 
-/// Where nothing is missing.
+/// The note on a complete report.
 const EXACT: &str =
-    "all bytes that the kernel counted are in it; what was mapped it does not count";
+    "includes all bytes that the kernel counted; the kernel does not count mapped bytes";
 
-/// What went through files that were open for both was written if nothing is left that could have been
-/// read, and the other way round. True if it was decided.
-fn tell_apart(files: &mut [FileUse], of_read: Option<i64>, of_written: Option<i64>) -> bool {
+/// Assigns the bytes of files that were open for reading and writing. If the kernel's count leaves
+/// no reads unexplained, they were written, and the other way round. Returns true if they were
+/// assigned.
+fn split_read_and_written(
+    files: &mut [FileUse],
+    of_read: Option<i64>,
+    of_written: Option<i64>,
+) -> bool {
     let (Some(of_read), Some(of_written)) = (of_read, of_written) else { return false };
     let both: u64 = files.iter().map(|file| file.read_or_written_bytes).sum();
     let fits = |left: i64| u64::try_from(left).is_ok_and(|left| left >= both);
@@ -299,7 +309,7 @@ fn tell_apart(files: &mut [FileUse], of_read: Option<i64>, of_written: Option<i6
     true
 }
 
-/// Answers until it is told to stop or nobody is left who asks.
+/// Answers calls until it is stopped or no process under the filter is left.
 fn answer(listener: &Listener, stop: &OwnedFd, positions: Option<&Mutex<Positions>>) {
     loop {
         let mut fds = [
@@ -312,16 +322,16 @@ fn answer(listener: &Listener, stop: &OwnedFd, positions: Option<&Mutex<Position
         }
         let [calls, stop] = fds.map(|fd| fd.revents());
         if calls.contains(PollFlags::IN) {
-            let Ok(asked) = listener.next() else { continue };
+            let Ok(call) = listener.next() else { continue };
             let Some(positions) = positions else {
-                let _ = listener.go_on(&asked);
+                let _ = listener.go_on(&call);
                 continue;
             };
             let mut positions = unpoisoned(positions.lock());
-            let effect = positions.effect_of(&asked);
-            // One that was killed meanwhile makes no call.
-            if listener.go_on(&asked).is_ok() {
-                positions.done(effect);
+            let effect = positions.effect_of(&call);
+            // The thread may have been killed meanwhile; then the call is not made.
+            if listener.go_on(&call).is_ok() {
+                positions.apply(effect);
             }
         } else if !calls.is_empty() || !stop.is_empty() {
             return;

@@ -1,108 +1,112 @@
-//! What the positions of descriptors say: how many bytes went through each open file.
+//! Counts the bytes that went through each open file, from the positions of descriptors.
 //!
-//! A description (what `open` makes) has one position, which descriptors share that were inherited or
-//! duplicated. Its bytes are counted once, when the last of them goes: by `close`, by `exec`, by the
-//! end of its process. `lseek` begins another stretch. A file may have several descriptors for one
-//! description only if one was duplicated, or was open while its process forked: of all others, which
-//! are most, nobody looks for another.
+//! An open file description (the result of `open`) has one position, which inherited and duplicated
+//! descriptors share. Its bytes are counted once, when its last descriptor is closed: by `close`,
+//! by `exec`, or by the exit of its process. `lseek` starts another stretch. Several descriptors
+//! can share a description only if one was duplicated or was open during a fork, so for most files
+//! no search for others is needed.
 
 use std::collections::{HashMap, HashSet};
 use std::os::fd::RawFd;
 
 use skopos_model::task::{FileUse, ProcessFiles};
 
-use super::descriptor::{Descriptor, FileId, Holder, Mode, all_of};
+use super::descriptor::{Descriptor, DescriptorId, FileId, Mode, all_of};
 use crate::proc;
 use crate::sys::Pid;
-use crate::sys::seccomp::Asked;
+use crate::sys::seccomp::PendingCall;
 
-/// The most files that are told apart: as many as `preload` does. What is opened beyond is summed up.
+/// The most files that are counted separately, as in `preload`. The rest is summed up.
 const MAX_FILES: usize = 16_384;
 
-/// The bytes that went through a description before its last stretch, and where that began.
+/// The bytes that went through a description before its last stretch, and the start of that
+/// stretch.
 #[derive(Clone, Copy, Debug)]
 struct Stretch {
     file: FileId,
     moved: u64,
-    /// `None` after a seek whose end is not known.
+    /// `None` after a seek to an unknown position.
     from: Option<u64>,
 }
 
-/// A descriptor that goes or moves. What is to be known of it is looked up before the call is made.
+/// A descriptor that is about to be closed or moved, with all that must be read before the call is
+/// made.
 #[derive(Clone, Copy, Debug)]
-struct Used {
-    holder: Holder,
+struct DescriptorUse {
+    holder: DescriptorId,
     descriptor: Descriptor,
-    /// Where the stretch of its description is kept: here, or at a holder that shares it.
-    place: Holder,
+    /// The key of the stretch of its description: this descriptor, or another one that shares the
+    /// description.
+    place: DescriptorId,
 }
 
-/// What a call will have done once it is made.
+/// The effect that a suspended call will have.
 #[derive(Debug, Default)]
 pub(super) struct Effect {
     process: Pid,
     thread: Pid,
-    /// Descriptors that go; of files with positions only.
-    going: Vec<(Holder, FileId)>,
-    /// Those of them that are the last of their description.
-    last: Vec<Used>,
-    /// Stretches that another holder takes over.
-    heirs: Vec<(Holder, Holder)>,
-    /// Files of which descriptors are closed one by one.
+    /// Descriptors of files with positions that will be closed.
+    closing: Vec<(DescriptorId, FileId)>,
+    /// The closed descriptors that are the last ones of their descriptions.
+    last: Vec<DescriptorUse>,
+    /// Stretches that move to another descriptor.
+    heirs: Vec<(DescriptorId, DescriptorId)>,
+    /// Files of which a descriptor is closed explicitly.
     closed: Vec<FileId>,
-    /// A descriptor that moves, and where to if that is known.
-    seek: Option<(Used, Option<u64>)>,
+    /// A descriptor that seeks, and its new position if that is known.
+    seek: Option<(DescriptorUse, Option<u64>)>,
     is_exec: bool,
     is_end: bool,
 }
 
-/// All that is known of the task's files.
+/// The state of all files of the task.
 #[derive(Debug, Default)]
 pub(super) struct Positions {
     own: Pid,
-    /// What is open on behalf of whoever started the monitor, with the positions at the start. The
-    /// monitor has these open itself, until the end.
-    outside: Vec<(Holder, Descriptor)>,
+    /// Descriptions that the monitor inherited, with their positions at the start. The monitor
+    /// keeps them open until the end.
+    outside: Vec<(DescriptorId, Descriptor)>,
     living: HashSet<Pid>,
-    /// Processes whose descriptors were taken account of for the last time.
+    /// Processes whose descriptors have been counted for the last time.
     gone: HashSet<Pid>,
-    /// The process of each thread that asked.
+    /// The process of each known thread.
     processes: HashMap<Pid, Pid>,
-    /// Files of which several descriptors may have one description.
+    /// Files of which several descriptors may share one description.
     shared: HashSet<FileId>,
-    stretches: HashMap<Holder, Stretch>,
-    /// Descriptors that go by the last call of a thread, which may still be about to be made.
-    leaving: HashMap<Pid, Vec<(Holder, FileId)>>,
-    /// What is done once a process has become another program: it may fail to.
+    stretches: HashMap<DescriptorId, Stretch>,
+    /// Descriptors that the last call of a thread closes; the call may still be pending.
+    leaving: HashMap<Pid, Vec<(DescriptorId, FileId)>>,
+    /// Effects of an exec that may still fail.
     becoming: HashMap<Pid, Effect>,
     files: HashMap<FileId, FileUse>,
     others: FileUse,
     by_process: HashMap<Pid, ProcessFiles>,
-    pub(super) counts: Counts,
+    pub(super) uncounted: Uncounted,
 }
 
-/// What could not be counted.
+/// Numbers of things that could not be counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Counts {
-    /// Descriptions whose position is the end of a file that others wrote too.
+pub(super) struct Uncounted {
+    /// Descriptions whose position is the end of a file that other processes wrote too.
     pub(super) appending: u64,
-    /// Stretches that began where the position was not known.
+    /// Stretches that began at an unknown position.
     pub(super) unknown_stretches: u64,
-    /// Processes that were killed before anybody could look.
-    pub(super) unseen_ends: u64,
+    /// Processes that were killed before their descriptors could be read.
+    pub(super) unseen_exits: u64,
 }
 
 impl Positions {
-    /// Of a task whose first process waits to become its program.
+    /// Starts with a task whose first process waits for its exec.
     pub(super) fn of(own: Pid, root: Pid) -> Self {
         let mut positions = Self { own, ..Self::default() };
         positions.living.insert(root);
         let inherited = all_of(root).into_iter().filter(|(_, d)| !d.closes_on_exec);
         for (holder, descriptor) in inherited {
-            let holder = Holder { process: own, ..holder };
+            let holder = DescriptorId { process: own, ..holder };
             positions.shared.insert(descriptor.file);
-            let is_there = |(other, _): &(Holder, _)| holder.shares_with(*other, &descriptor);
-            if !positions.outside.iter().any(is_there) {
+            let is_living =
+                |(other, _): &(DescriptorId, _)| holder.shares_with(*other, &descriptor);
+            if !positions.outside.iter().any(is_living) {
                 let stretch =
                     Stretch { file: descriptor.file, moved: 0, from: Some(descriptor.position) };
                 positions.stretches.insert(holder, stretch);
@@ -112,55 +116,57 @@ impl Positions {
         positions
     }
 
-    /// What a call would do, as things are before it.
-    pub(super) fn effect_of(&mut self, asked: &Asked) -> Effect {
-        let thread = asked.thread;
-        let process = self.met(thread);
-        // It asks again: its last call is over, and what it wanted to become it did not.
+    /// Returns the effect of a call, from the state before it.
+    pub(super) fn effect_of(&mut self, pending: &PendingCall) -> Effect {
+        let thread = pending.thread;
+        let process = self.add_thread(thread);
+        // A new call means that the last call of the thread is over; a pending exec has failed.
         self.leaving.remove(&thread);
         self.becoming.remove(&process);
         if self.gone.contains(&process) {
             return Effect::default();
         }
-        Effect { thread, ..self.effect(process, asked) }
+        Effect { thread, ..self.effect(process, pending) }
     }
 
-    fn effect(&mut self, process: Pid, asked: &Asked) -> Effect {
-        let [first, second, third, ..] = asked.arguments;
+    fn effect(&mut self, process: Pid, pending: &PendingCall) -> Effect {
+        let [first, second, third, ..] = pending.arguments;
         let number = |word: u64| word as RawFd;
-        match asked.call {
-            libc::SYS_close => self.closing(process, |n| n == number(first), Some(number(first))),
-            // Onto itself it does nothing.
+        match pending.call {
+            libc::SYS_close => self.close(process, |n| n == number(first), Some(number(first))),
+            // Duplicating onto itself does nothing.
             #[cfg(target_arch = "x86_64")]
             libc::SYS_dup2 if number(first) == number(second) => Effect::default(),
             #[cfg(target_arch = "x86_64")]
-            libc::SYS_dup2 => self.duplicating(process, number(first), Some(number(second))),
-            libc::SYS_dup3 => self.duplicating(process, number(first), Some(number(second))),
-            libc::SYS_dup | libc::SYS_fcntl => self.duplicating(process, number(first), None),
+            libc::SYS_dup2 => self.duplicate(process, number(first), Some(number(second))),
+            libc::SYS_dup3 => self.duplicate(process, number(first), Some(number(second))),
+            libc::SYS_dup | libc::SYS_fcntl => self.duplicate(process, number(first), None),
             libc::SYS_close_range => {
                 let (range, marks) = (first as u32..=second as u32, third as u32);
                 match marks & libc::CLOSE_RANGE_CLOEXEC {
-                    0 => self.closing(process, |n| range.contains(&n.cast_unsigned()), None),
+                    0 => self.close(process, |n| range.contains(&n.cast_unsigned()), None),
                     _ => Effect::default(),
                 }
             }
             libc::SYS_execve | libc::SYS_execveat => {
-                let effect = self.going(process, |_, d| d.closes_on_exec, all_of(process));
+                let effect = self.closing(process, |_, d| d.closes_on_exec, all_of(process));
                 Effect { is_exec: true, ..effect }
             }
             libc::SYS_exit_group => self.end_of(process),
-            libc::SYS_lseek => self.seeking(process, number(first), second.cast_signed(), third),
+            libc::SYS_lseek => {
+                self.seek_effect(process, number(first), second.cast_signed(), third)
+            }
             _ => Effect::default(),
         }
     }
 
-    /// The end of a process, whose descriptors are all there.
+    /// Returns the effect of the exit of a process that still has all its descriptors.
     pub(super) fn end_of(&mut self, process: Pid) -> Effect {
-        let effect = self.going(process, |_, _| true, all_of(process));
+        let effect = self.closing(process, |_, _| true, all_of(process));
         Effect { is_end: true, thread: process, ..effect }
     }
 
-    fn closing(
+    fn close(
         &mut self,
         process: Pid,
         is_closed: impl Fn(RawFd) -> bool,
@@ -168,8 +174,8 @@ impl Positions {
     ) -> Effect {
         let all = match single {
             Some(number) => {
-                let holder = Holder { process, number };
-                let Some(descriptor) = holder.look() else { return Effect::default() };
+                let holder = DescriptorId { process, number };
+                let Some(descriptor) = holder.read() else { return Effect::default() };
                 match self.is_shared(&descriptor) {
                     false => vec![(holder, descriptor)],
                     true => all_of(process),
@@ -179,52 +185,52 @@ impl Positions {
         };
         let closed = all.iter().filter(|(holder, _)| is_closed(holder.number));
         let closed = closed.map(|(_, descriptor)| descriptor.file).collect();
-        Effect { closed, ..self.going(process, |holder, _| is_closed(holder.number), all) }
+        Effect { closed, ..self.closing(process, |holder, _| is_closed(holder.number), all) }
     }
 
-    /// A second descriptor of what one is, in the place of another or in a free one.
-    fn duplicating(&mut self, process: Pid, from: RawFd, to: Option<RawFd>) -> Effect {
-        if let Some(descriptor) = (Holder { process, number: from }).look() {
+    /// Handles a duplicate of a descriptor, in place of another one or under a free number.
+    fn duplicate(&mut self, process: Pid, from: RawFd, to: Option<RawFd>) -> Effect {
+        if let Some(descriptor) = (DescriptorId { process, number: from }).read() {
             self.share(descriptor.file);
         }
         match to {
-            Some(to) => self.closing(process, |n| n == to, Some(to)),
+            Some(to) => self.close(process, |n| n == to, Some(to)),
             None => Effect { process, ..Effect::default() },
         }
     }
 
-    fn seeking(&mut self, process: Pid, number: RawFd, by: i64, whence: u64) -> Effect {
-        let holder = Holder { process, number };
-        let Some(descriptor) = holder.look() else { return Effect::default() };
+    fn seek_effect(&mut self, process: Pid, number: RawFd, by: i64, whence: u64) -> Effect {
+        let holder = DescriptorId { process, number };
+        let Some(descriptor) = holder.read() else { return Effect::default() };
         let base = match whence as i32 {
             libc::SEEK_SET => 0,
             libc::SEEK_CUR => descriptor.position,
             libc::SEEK_END => descriptor.size,
-            // Data and holes: where they are only the file system knows.
+            // SEEK_DATA and SEEK_HOLE: only the file system knows the new position.
             _ => {
                 let seek = Some((self.used(holder, descriptor), None));
                 return Effect { process, seek, ..Effect::default() };
             }
         };
-        // One to before the beginning fails, and moves nothing.
+        // A seek to before the beginning fails and moves nothing.
         let to = base.checked_add_signed(by);
         let seek = to.map(|to| (self.used(holder, descriptor), Some(to)));
         Effect { process, seek, ..Effect::default() }
     }
 
-    /// Which of the descriptors that go are the last of theirs. `all` are those of the process, or that
-    /// one alone that goes.
-    fn going(
+    /// Finds which of the closed descriptors are the last of their descriptions. `all` are the
+    /// descriptors of the process, or only the closed one.
+    fn closing(
         &mut self,
         process: Pid,
-        goes: impl Fn(&Holder, &Descriptor) -> bool,
-        all: Vec<(Holder, Descriptor)>,
+        goes: impl Fn(&DescriptorId, &Descriptor) -> bool,
+        all: Vec<(DescriptorId, Descriptor)>,
     ) -> Effect {
         let mut effect = Effect { process, ..Effect::default() };
-        let (going, staying): (Vec<_>, Vec<_>) = all.into_iter().partition(|(h, d)| goes(h, d));
-        for (at, (holder, descriptor)) in going.iter().enumerate() {
-            effect.going.push((*holder, descriptor.file));
-            let later = going.get(at + 1..).unwrap_or_default();
+        let (closing, staying): (Vec<_>, Vec<_>) = all.into_iter().partition(|(h, d)| goes(h, d));
+        for (at, (holder, descriptor)) in closing.iter().enumerate() {
+            effect.closing.push((*holder, descriptor.file));
+            let later = closing.get(at + 1..).unwrap_or_default();
             let siblings: Vec<_> = staying.iter().chain(later).copied().collect();
             let used = self.used(*holder, *descriptor);
             match self.heir_of(&used, &siblings) {
@@ -235,15 +241,15 @@ impl Positions {
         effect
     }
 
-    /// Looks up what cannot be looked up later.
-    fn used(&mut self, holder: Holder, descriptor: Descriptor) -> Used {
+    /// Reads what cannot be read after the call.
+    fn used(&mut self, holder: DescriptorId, descriptor: Descriptor) -> DescriptorUse {
         let FileId { device, inode, .. } = descriptor.file;
         if !self.files.contains_key(&descriptor.file) && self.files.len() < MAX_FILES {
             let (path, kind) = (holder.path(), "file".to_owned());
             let new = FileUse { path, kind, device, inode, ..FileUse::default() };
             self.files.insert(descriptor.file, new);
         }
-        let is_of_file = |(_, s): &(&Holder, &Stretch)| s.file == descriptor.file;
+        let is_of_file = |(_, s): &(&DescriptorId, &Stretch)| s.file == descriptor.file;
         let mut place = holder;
         if !self.stretches.get_key_value(&holder).is_some_and(|pair| is_of_file(&pair))
             && self.is_shared(&descriptor)
@@ -252,27 +258,32 @@ impl Positions {
             let shared = of_file.into_iter().find(|o| holder.shares_with(*o, &descriptor));
             place = shared.unwrap_or(holder);
         }
-        Used { holder, descriptor, place }
+        DescriptorUse { holder, descriptor, place }
     }
 
-    /// Who else has the same description, of whoever stays.
-    fn heir_of(&self, used: &Used, siblings: &[(Holder, Descriptor)]) -> Option<Holder> {
-        let Used { holder, descriptor, .. } = used;
+    /// Finds another descriptor of the same description that stays open.
+    fn heir_of(
+        &self,
+        used: &DescriptorUse,
+        siblings: &[(DescriptorId, Descriptor)],
+    ) -> Option<DescriptorId> {
+        let DescriptorUse { holder, descriptor, .. } = used;
         if !self.is_shared(descriptor) {
             return None;
         }
         let leaving = || self.leaving.values().flatten();
-        let stays = |other: &Holder| !leaving().any(|left| *left == (*other, descriptor.file));
-        let is_heir = |other: &Holder| stays(other) && holder.shares_with(*other, descriptor);
+        let stays =
+            |other: &DescriptorId| !leaving().any(|left| *left == (*other, descriptor.file));
+        let is_heir = |other: &DescriptorId| stays(other) && holder.shares_with(*other, descriptor);
         let known = self.outside.iter().chain(siblings);
         let mut of_file = known.filter(|(_, of)| of.file == descriptor.file);
         if let Some((heir, _)) = of_file.find(|(other, _)| is_heir(other)) {
             return Some(*heir);
         }
-        let is_there = |p: &&Pid| **p != holder.process && !self.gone.contains(p);
-        let others = || self.living.iter().filter(is_there).copied();
-        // What was inherited has the same number more often than not.
-        let mut same_number = others().map(|process| Holder { process, ..*holder });
+        let is_living = |p: &&Pid| **p != holder.process && !self.gone.contains(p);
+        let others = || self.living.iter().filter(is_living).copied();
+        // An inherited descriptor usually has the same number.
+        let mut same_number = others().map(|process| DescriptorId { process, ..*holder });
         same_number.find(is_heir).or_else(|| {
             let all = others().flat_map(all_of).filter(|(_, of)| of.file == descriptor.file);
             all.map(|(other, _)| other).find(is_heir)
@@ -280,7 +291,7 @@ impl Positions {
     }
 
     fn is_shared(&self, descriptor: &Descriptor) -> bool {
-        // Of too many, all may be.
+        // Beyond the limit, every file may be shared.
         self.shared.len() >= MAX_FILES || self.shared.contains(&descriptor.file)
     }
 
@@ -290,10 +301,10 @@ impl Positions {
         }
     }
 
-    /// A call is made: what it does is done.
-    pub(super) fn done(&mut self, mut effect: Effect) {
-        if !effect.going.is_empty() {
-            self.leaving.insert(effect.thread, std::mem::take(&mut effect.going));
+    /// Applies the effect of a call once the call is made.
+    pub(super) fn apply(&mut self, mut effect: Effect) {
+        if !effect.closing.is_empty() {
+            self.leaving.insert(effect.thread, std::mem::take(&mut effect.closing));
         }
         if effect.is_exec {
             effect.is_exec = false;
@@ -301,7 +312,7 @@ impl Positions {
             return;
         }
         if let Some((used, to)) = effect.seek {
-            self.sought(&used, to);
+            self.record_seek(&used, to);
         }
         for file in effect.closed {
             self.files.get_mut(&file).unwrap_or(&mut self.others).closes += 1;
@@ -319,29 +330,30 @@ impl Positions {
         }
     }
 
-    /// It became another program. What the monitor's child had open before it was the task does not
+    /// Handles an exec. Descriptors that the monitor's child had open before its first exec do not
     /// count.
-    pub(super) fn became(&mut self, process: Pid, counts: bool) {
+    pub(super) fn executed(&mut self, process: Pid, counts: bool) {
         self.processes.retain(|_, of| *of != process);
         self.forget_calls_of(process);
         if let Some(effect) = self.becoming.remove(&process).filter(|_| counts) {
-            self.done(effect);
+            self.apply(effect);
         }
     }
 
-    /// A thread forked: the last calls of its process are over, and what goes by the same number now
-    /// may be another.
+    /// Handles a fork: the last calls of the process are over, and its descriptor numbers may now
+    /// mean other files.
     pub(super) fn forked(&mut self, thread: Pid) {
-        let process = self.met(thread);
+        let process = self.add_thread(thread);
         self.forget_calls_of(process);
     }
 
     fn forget_calls_of(&mut self, process: Pid) {
-        self.leaving.retain(|_, going| going.iter().all(|(holder, _)| holder.process != process));
+        self.leaving
+            .retain(|_, closing| closing.iter().all(|(holder, _)| holder.process != process));
     }
 
-    /// A thread is there. A process that is new may have inherited descriptors. Whose thread it is.
-    pub(super) fn met(&mut self, thread: Pid) -> Pid {
+    /// Adds a thread and returns its process. A new process may have inherited descriptors.
+    pub(super) fn add_thread(&mut self, thread: Pid) -> Pid {
         if let Some(process) = self.processes.get(&thread) {
             return *process;
         }
@@ -353,7 +365,8 @@ impl Positions {
         process
     }
 
-    /// A thread has ended, or a process with its last one. What it did, if it was one.
+    /// Removes an exited thread. If it was the last one of a process, returns the counts of the
+    /// process.
     pub(super) fn ended(&mut self, thread: Pid) -> Option<ProcessFiles> {
         self.processes.remove(&thread);
         self.leaving.remove(&thread);
@@ -362,18 +375,18 @@ impl Positions {
         }
         self.becoming.remove(&thread);
         if !self.gone.remove(&thread) {
-            self.counts.unseen_ends += 1;
+            self.uncounted.unseen_exits += 1;
             self.stretches.retain(|holder, _| holder.process != thread);
         }
         self.by_process.remove(&thread)
     }
 
-    /// True while its descriptors are to be looked at when it ends.
+    /// True until the descriptors of a process have been counted at its exit.
     pub(super) fn is_open(&self, process: Pid) -> bool {
         self.living.contains(&process) && !self.gone.contains(&process)
     }
 
-    fn sought(&mut self, used: &Used, to: Option<u64>) {
+    fn record_seek(&mut self, used: &DescriptorUse, to: Option<u64>) {
         let Descriptor { file, position, .. } = used.descriptor;
         let new = Stretch { file, moved: 0, from: Some(0) };
         let stretch = self.stretches.entry(used.place).or_insert(new);
@@ -382,24 +395,24 @@ impl Positions {
         }
         match stretch.from {
             Some(from) => stretch.moved += position.saturating_sub(from),
-            None => self.counts.unknown_stretches += 1,
+            None => self.uncounted.unknown_stretches += 1,
         }
         stretch.from = to;
     }
 
-    /// The bytes of a description go to its file.
-    fn count(&mut self, used: &Used, opens: u64) {
+    /// Adds the bytes of a description to its file.
+    fn count(&mut self, used: &DescriptorUse, opens: u64) {
         let Descriptor { file, position, mode, appends, .. } = used.descriptor;
         let stretch = self.stretches.remove(&used.place).filter(|s| s.file == file);
         let bytes = match stretch {
             _ if appends => {
-                self.counts.appending += u64::from(position > 0);
+                self.uncounted.appending += u64::from(position > 0);
                 0
             }
             None => position,
             Some(Stretch { moved, from: Some(from), .. }) => moved + position.saturating_sub(from),
             Some(Stretch { moved, .. }) => {
-                self.counts.unknown_stretches += 1;
+                self.uncounted.unknown_stretches += 1;
                 moved
             }
         };
@@ -421,23 +434,23 @@ impl Positions {
     }
 
     fn at_process(&mut self, process: Pid, change: impl FnOnce(&mut ProcessFiles)) {
-        // The monitor itself stands for what it has from outside.
+        // The monitor stands for descriptions that it inherited.
         if process != self.own {
             let new = || ProcessFiles { pid: process, ..ProcessFiles::default() };
             change(self.by_process.entry(process).or_insert_with(new));
         }
     }
 
-    /// All files, once nobody asks any more: what is still open is counted as far as it came. With what
-    /// each process did that has not ended.
-    pub(super) fn into_files(mut self) -> (Vec<FileUse>, Vec<ProcessFiles>, Counts) {
+    /// Returns all files once no call is pending: open files are counted up to their present
+    /// positions. Also returns the counts of processes that have not exited.
+    pub(super) fn into_files(mut self) -> (Vec<FileUse>, Vec<ProcessFiles>, Uncounted) {
         let left: Vec<Pid> = self.living.difference(&self.gone).copied().collect();
         for process in left {
             let effect = self.end_of(process);
-            self.done(effect);
+            self.apply(effect);
         }
         for (holder, _) in std::mem::take(&mut self.outside) {
-            if let Some(descriptor) = holder.look() {
+            if let Some(descriptor) = holder.read() {
                 let used = self.used(holder, descriptor);
                 self.count(&used, 0);
             }
@@ -447,6 +460,6 @@ impl Positions {
             self.others.kind = "others".to_owned();
             files.push(self.others);
         }
-        (files, self.by_process.into_values().collect(), self.counts)
+        (files, self.by_process.into_values().collect(), self.uncounted)
     }
 }

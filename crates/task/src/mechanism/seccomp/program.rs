@@ -1,4 +1,4 @@
-//! Whether a command is a program without a loader, which no library can be put in front of.
+//! Detects static programs, into which no library can be preloaded.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -6,17 +6,17 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{FileExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
-/// The program header that names a loader, and the most headers that are looked at: real programs have
+/// The program header that names a loader, and the most headers that are read: real programs have
 /// about a dozen.
 const INTERPRETER: u32 = 3;
 const MAX_HEADERS: u16 = 256;
 
-/// True for an ELF file of 64 bits that names no loader.
+/// True for a 64-bit ELF file that names no loader.
 pub(crate) fn is_static(command: &OsStr) -> bool {
     found(command).and_then(|path| has_no_loader(&path)).unwrap_or(false)
 }
 
-/// The file that a command means, as `execvp` finds it.
+/// Returns the file of a command, found as `execvp` finds it.
 fn found(command: &OsStr) -> Option<PathBuf> {
     if command.as_bytes().contains(&b'/') {
         return Some(command.into());
@@ -33,7 +33,7 @@ fn has_no_loader(path: &Path) -> Option<bool> {
     let file = File::open(path).ok()?;
     let mut head = [0; 64];
     file.read_exact_at(&mut head, 0).ok()?;
-    // The magic, 64 bits, little-endian.
+    // Magic number, 64 bits, little-endian.
     if !head.starts_with(b"\x7fELF\x02\x01") {
         return Some(false);
     }
@@ -62,7 +62,7 @@ mod tests {
         }
         let folder = tempfile::tempdir().expect("a folder");
         let at = |name: &str| folder.path().join(name);
-        // A head with one program header, of a segment that is loaded.
+        // An ELF header with one program header, of a loaded segment.
         let mut program = b"\x7fELF\x02\x01".to_vec();
         program.resize(128, 0);
         program[32] = 64;

@@ -1,5 +1,5 @@
-//! Text of a page, put together so that nothing of a task can become markup: what is written as it
-//! stands is known when the program is built, all else is escaped.
+//! Builds the text of a page so that no text of a task can become markup: literal markup is known
+//! at compile time, and everything else is escaped.
 
 use std::fmt::Write as _;
 
@@ -8,13 +8,13 @@ use std::fmt::Write as _;
 pub(super) struct Html(String);
 
 impl Html {
-    /// Markup as it stands.
+    /// Adds markup literally.
     pub(super) fn raw(&mut self, markup: &'static str) -> &mut Self {
         self.0.push_str(markup);
         self
     }
 
-    /// Text, in an element or in a quoted attribute.
+    /// Adds text, in an element or in a quoted attribute.
     pub(super) fn text(&mut self, text: &str) -> &mut Self {
         for c in text.chars() {
             match c {
@@ -29,7 +29,8 @@ impl Html {
         self
     }
 
-    /// A number for a coordinate or an attribute; two decimals, which is finer than any screen.
+    /// Adds a number for a coordinate or an attribute, with two decimals, which is finer than any
+    /// screen.
     pub(super) fn number(&mut self, value: f64) -> &mut Self {
         let value = if value.is_finite() { value } else { 0.0 };
         let text = format!("{value:.2}");
@@ -37,13 +38,27 @@ impl Html {
         self
     }
 
-    /// A whole number.
+    /// Adds a whole number.
     pub(super) fn count(&mut self, value: impl Into<i128>) -> &mut Self {
         let _ = write!(self.0, "{}", value.into());
         self
     }
 
-    /// Another piece.
+    /// Begins a table that scrolls by itself, with these columns.
+    pub(super) fn table(&mut self, columns: &[&'static str]) -> &mut Self {
+        self.raw("<div class=\"scroll\"><table>\n<thead><tr>");
+        for column in columns {
+            self.raw("<th scope=\"col\">").raw(column).raw("</th>");
+        }
+        self.raw("</tr></thead>\n<tbody>\n")
+    }
+
+    /// Ends a table.
+    pub(super) fn end_table(&mut self) -> &mut Self {
+        self.raw("</tbody>\n</table></div>\n")
+    }
+
+    /// Adds another piece.
     pub(super) fn add(&mut self, piece: Self) -> &mut Self {
         self.0.push_str(&piece.0);
         self
@@ -54,8 +69,8 @@ impl Html {
     }
 }
 
-/// Control characters, which HTML forbids, as their pictures; marks that turn the direction of text,
-/// which could make a command line look like another one, as what stands for the unknown.
+/// Replaces control characters, which HTML forbids, by their pictures. Replaces marks that change
+/// the direction of text, which could disguise a command line, by the replacement character.
 fn visible(c: char) -> char {
     match c {
         '\n' | '\t' => c,

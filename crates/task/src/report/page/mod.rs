@@ -1,9 +1,8 @@
 //! The report as a page: one file that opens from disk, needs no network and runs no script.
 //!
-//! Read in this order: the page says what stood out and what to do, how it ended, what was measured
-//! and how well ([`numbers`]), how it went over time ([`plot`]), which processes there were
-//! ([`processes`]), and what measured it. [`html`] is what keeps a task's own words from becoming
-//! markup.
+//! The page has these parts, in this order: the end of the task, findings with advice, the
+//! resources with their accuracy ([`numbers`]), the usage over time ([`plot`]), the processes
+//! ([`processes`]), and the mechanisms. [`html`] keeps the task's own text from becoming markup.
 
 mod html;
 mod nested;
@@ -12,20 +11,21 @@ mod plot;
 mod processes;
 mod ranks;
 
+use skopos_model::Timestamp;
 use skopos_model::task::{ExitType, Summary, amount};
 
 use self::html::Html;
 use super::series::Row;
 
-/// Looks for screens in the light and in the dark, and for paper.
+/// Styles for light and dark screens, and for paper.
 const STYLE: &str = include_str!("style.css");
 
-/// The page, whole.
+/// Returns the complete page.
 pub fn page(summary: &Summary, series: &[Row]) -> String {
     let mut html = Html::default();
     html.raw("<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n");
-    // What comes with the page is all there is: should anything of a task ever get past the
-    // escaping, it can neither run nor call home.
+    // The page loads nothing: even if text of a task ever escaped the escaping, it could neither
+    // run nor contact another machine.
     html.raw("<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; ");
     html.raw("style-src 'unsafe-inline'\">\n");
     html.raw("<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n");
@@ -48,21 +48,21 @@ pub fn page(summary: &Summary, series: &[Row]) -> String {
     html.into_string()
 }
 
-/// How it ended, in words.
+/// Describes the end of the task.
 fn ended(summary: &Summary) -> String {
     let ended = &summary.ended;
     match (ended.exit_type, ended.status, ended.signal) {
         (ExitType::Limit, ..) => format!("ended for a limit: {}", ended.limits.join(", ")),
-        (ExitType::Running, ..) => "still running when the monitor let go of it".to_owned(),
-        (_, _, Some(signal)) => format!("died of signal {}", super::signals::signal(signal)),
+        (ExitType::Running, ..) => "still running when the monitor detached".to_owned(),
+        (_, _, Some(signal)) => format!("died of signal {}", super::signals::signal_name(signal)),
         (_, Some(status), _) => format!("returned {status}"),
-        _ => "ended; nothing tells how".to_owned(),
+        _ => "ended with an unknown status".to_owned(),
     }
 }
 
 fn header(html: &mut Html, summary: &Summary) {
     html.raw("<header>\n<h1>").text(&summary.task.class).raw("</h1>\n");
-    html.raw("<p class=\"ended\">It <strong>").text(&said(summary)).raw("</strong>");
+    html.raw("<p class=\"ended\">The task <strong>").text(&predicate(summary)).raw("</strong>");
     let wall = summary.resources.get("wall_seconds").and_then(|r| r.value);
     if let Some(wall) = wall {
         html.raw(" after ").text(&amount(wall, "seconds"));
@@ -75,16 +75,16 @@ fn header(html: &mut Html, summary: &Summary) {
     html.raw("</header>\n");
 }
 
-/// For a sentence that begins with "It".
-fn said(summary: &Summary) -> String {
+/// Describes the end in a sentence that begins with "The task".
+fn predicate(summary: &Summary) -> String {
     match summary.ended.exit_type {
         ExitType::Limit => format!("was {}", ended(summary)),
-        ExitType::Running => "was still running when the monitor let go of it".to_owned(),
+        ExitType::Running => "was still running when the monitor detached".to_owned(),
         _ => ended(summary),
     }
 }
 
-/// A command as one could type it: words that a shell would take apart are in quotes.
+/// Formats a command for a shell: words with special characters are quoted.
 fn command(words: &[String]) -> String {
     let plain = |c: char| c.is_alphanumeric() || "-_./=:,+@%^".contains(c);
     let quoted = |word: &String| match !word.is_empty() && word.chars().all(plain) {
@@ -95,7 +95,7 @@ fn command(words: &[String]) -> String {
 }
 
 fn findings(html: &mut Html, summary: &Summary) {
-    html.raw("<section>\n<h2>What stood out</h2>\n");
+    html.raw("<section>\n<h2>Findings</h2>\n");
     for finding in &summary.findings {
         html.raw("<div class=\"card\"><p><strong>").text(&finding.what).raw("</strong></p>");
         html.raw("<p>").text(&finding.advice).raw("</p></div>\n");
@@ -105,30 +105,28 @@ fn findings(html: &mut Html, summary: &Summary) {
         html.text(note).raw("</p></div>\n");
     }
     if summary.findings.is_empty() {
-        html.raw("<p>Nothing did.</p>\n");
+        html.raw("<p>There are no findings.</p>\n");
     }
     html.raw("</section>\n");
 }
 
 fn mechanisms(html: &mut Html, summary: &Summary) {
-    html.raw("<section>\n<h2>How it was measured</h2>\n<p>Level ");
+    html.raw("<section>\n<h2>Mechanisms</h2>\n<p>Level ");
     html.count(summary.level).raw(", by ").text(&summary.task.monitor).raw(".</p>\n");
-    html.raw("<div class=\"scroll\"><table>\n<thead><tr><th scope=\"col\">Mechanism</th>");
-    html.raw("<th scope=\"col\">Used</th><th scope=\"col\">For what, or why not</th></tr></thead>");
-    html.raw("\n<tbody>\n");
+    html.table(&["Mechanism", "Used", "Purpose or reason"]);
     for mechanism in &summary.mechanisms {
         html.raw("<tr><th scope=\"row\"><code>").text(&mechanism.name).raw("</code></th><td>");
         html.raw(if mechanism.used { "yes" } else { "no" }).raw("</td><td>");
         html.text(&mechanism.why).raw("</td></tr>\n");
     }
-    html.raw("</tbody>\n</table></div>\n</section>\n");
+    html.end_table().raw("</section>\n");
 }
 
 fn overhead(html: &mut Html, summary: &Summary) {
     let own = summary.overhead;
-    html.raw("<section>\n<h2>What the monitor itself took</h2>\n");
+    html.raw("<section>\n<h2>Overhead of the monitor</h2>\n");
     if summary.level == 0 {
-        html.raw("<p>The tool that measured it does not tell.</p>\n</section>\n");
+        html.raw("<p>The tool that measured the task does not report it.</p>\n</section>\n");
         return;
     }
     html.raw("<dl>\n<dt>Processor time</dt><dd>");
@@ -146,7 +144,7 @@ fn place(html: &mut Html, summary: &Summary) {
     let row = |html: &mut Html, name: &'static str, value: &str| {
         html.raw("<dt>").raw(name).raw("</dt><dd>").text(value).raw("</dd>\n");
     };
-    html.raw("<section>\n<h2>Where it ran</h2>\n<dl>\n");
+    html.raw("<section>\n<h2>Host</h2>\n<dl>\n");
     row(html, "Node", &summary.host.node);
     row(html, "Kernel", &summary.host.kernel);
     row(html, "Cores", &summary.host.cores.to_string());
@@ -162,36 +160,22 @@ fn place(html: &mut Html, summary: &Summary) {
         row(html, "Rank", &format!("{of} ({})", rank.launcher));
     }
     html.raw(
-        "</dl>\n<p class=\"soft\">Beside this page: <code>summary.json</code> has all of its ",
+        "</dl>\n<p class=\"soft\">Beside this page: <code>summary.json</code> contains all its ",
     );
-    html.raw("numbers, <code>series.csv</code> those over time.</p>\n</section>\n");
+    html.raw("numbers, <code>series.csv</code> the usage over time.</p>\n</section>\n");
 }
 
-/// `2026-01-31 23:59:59 UTC`, of seconds of UNIX time; the number itself if it is no such time.
+/// Formats seconds of UNIX time as `2026-01-31 23:59:59 UTC`; returns the number itself if it is
+/// out of range.
 fn utc(seconds: f64) -> String {
-    /// The end of the year 9999: later ones have more digits than a date.
-    const LAST: f64 = 253_402_300_799.0;
+    /// A second before the last time of a [`Timestamp`], in the year 2262.
+    const LAST: f64 = (i64::MAX / 1_000_000_000 - 1) as f64;
     if !(0.0..=LAST).contains(&seconds) {
         return format!("{seconds} s");
     }
-    let seconds = seconds as u64;
-    let (days, rest) = (seconds / 86_400, seconds % 86_400);
-    let (year, month, day) = civil(days);
-    let (hour, minute, second) = (rest / 3600, rest / 60 % 60, rest % 60);
-    format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} UTC")
-}
-
-/// Year, month and day of days since 1970: H. Hinnant, "chrono-compatible low-level date
-/// algorithms", for days that are not negative.
-fn civil(days: u64) -> (u64, u64, u64) {
-    let shifted = days + 719_468;
-    let (era, of_era) = (shifted / 146_097, shifted % 146_097);
-    let year = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year + year / 4 - year / 100);
-    let shifted_month = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * shifted_month + 2) / 5 + 1;
-    let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
-    (year + era * 400 + u64::from(month <= 2), month, day)
+    let time = Timestamp::from_nanos(seconds as i64 * 1_000_000_000).to_string();
+    let whole = time.split('.').next().unwrap_or_default();
+    format!("{} UTC", whole.replace('T', " "))
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Monitors that ran inside of the task.
+//! Monitors that ran inside the task.
 
 use skopos_model::task::{Nested, Summary, amount};
 
@@ -8,17 +8,13 @@ pub(super) fn section(html: &mut Html, summary: &Summary) {
     if summary.nested.is_empty() {
         return;
     }
-    html.raw("<section>\n<h2>Monitors inside of it</h2>\n");
-    html.raw("<p class=\"soft\">What they measured is in the numbers above already.</p>\n");
-    html.raw("<div class=\"scroll\"><table>\n<thead><tr>");
-    for name in ["Class", "Command", "Id", "Level", "Ended", "Time", "Processor", "Memory"] {
-        html.raw("<th scope=\"col\">").raw(name).raw("</th>");
-    }
-    html.raw("</tr></thead>\n<tbody>\n");
+    html.raw("<section>\n<h2>Monitors inside the task</h2>\n");
+    html.raw("<p class=\"soft\">The numbers above include their measurements.</p>\n");
+    html.table(&["Class", "Command", "Id", "Level", "Ended", "Time", "Processor", "Memory"]);
     for one in &summary.nested {
         row(html, one);
     }
-    html.raw("</tbody>\n</table></div>\n");
+    html.end_table();
     if summary.nested_left_out > 0 {
         html.raw("<p>").count(summary.nested_left_out).raw(" more are left out.</p>\n");
     }
@@ -42,6 +38,6 @@ fn ended(one: &Nested) -> String {
     match (one.status, one.signal) {
         (Some(status), _) => status.to_string(),
         (_, Some(signal)) => format!("signal {signal}"),
-        _ => "it never told".to_owned(),
+        _ => "not reported".to_owned(),
     }
 }

@@ -1,31 +1,28 @@
-//! The numbers, each with its method, what it covers, and how far off it may be.
+//! The values of all resources, each with its method, completeness and error bound.
 
 use skopos_model::task::{Completeness, LimitSet, RESOURCES, Reading, Summary, amount, resource};
 
 use super::html::Html;
 
 pub(super) fn section(html: &mut Html, summary: &Summary) {
-    html.raw("<section>\n<h2>What it used</h2>\n<div class=\"scroll\"><table>\n<thead><tr>");
-    html.raw("<th scope=\"col\">Resource</th><th scope=\"col\">Value</th>");
-    html.raw("<th scope=\"col\">Limit</th><th scope=\"col\">Covers</th>");
-    html.raw("<th scope=\"col\">Off by at most</th><th scope=\"col\">Method</th></tr></thead>\n");
-    html.raw("<tbody>\n");
+    html.raw("<section>\n<h2>Resources</h2>\n");
+    html.table(&["Resource", "Value", "Limit", "Covers", "Off by at most", "Method"]);
     for (name, reading) in ordered(summary) {
         if reading.value.is_some() {
             row(html, name, reading, limit(summary, name));
         }
     }
-    html.raw("</tbody>\n</table></div>\n");
+    html.end_table();
     unknown(html, summary);
     html.raw("</section>\n");
 }
 
-/// The limit that was set on a resource.
+/// Returns the limit that was set on a resource.
 pub(super) fn limit<'a>(summary: &'a Summary, name: &str) -> Option<&'a LimitSet> {
     summary.limits_set.iter().find(|limit| limit.name == name)
 }
 
-/// In the order of [`RESOURCES`]; those that this version does not know come last.
+/// Iterates in the order of [`RESOURCES`]; resources that this version does not know come last.
 fn ordered(summary: &Summary) -> impl Iterator<Item = (&str, &Reading)> {
     let known = RESOURCES.iter().filter_map(|r| summary.resources.get_key_value(r.name));
     let others = summary.resources.iter().filter(|(name, _)| resource(name).is_none());
@@ -55,7 +52,7 @@ fn row(html: &mut Html, name: &str, reading: &Reading, limit: Option<&LimitSet>)
     html.raw("</code></td></tr>\n");
 }
 
-/// Before a value that may be greater in truth.
+/// Returns the prefix of a value whose true size may be greater.
 fn at_least(completeness: Completeness) -> &'static str {
     match completeness {
         Completeness::All | Completeness::None => "",
@@ -74,13 +71,13 @@ fn covers(completeness: Completeness) -> &'static str {
 
 fn bound(reading: &Reading) -> String {
     match reading.error_bound {
-        None => "nothing bounds it".to_owned(),
+        None => "no bound".to_owned(),
         Some(0.0) => "exact".to_owned(),
         Some(bound) => format!("± {}", small(bound, &reading.unit)),
     }
 }
 
-/// As [`amount`], for counts that are less than it shows.
+/// Like [`amount`], but shows counts below a hundredth.
 fn small(value: f64, unit: &str) -> String {
     if unit.is_empty() && value < 0.01 { format!("{value:.1e}") } else { amount(value, unit) }
 }
@@ -90,12 +87,10 @@ fn unknown(html: &mut Html, summary: &Summary) {
     if unknown.peek().is_none() {
         return;
     }
-    html.raw("<details><summary>What is not known, and why</summary>\n<div class=\"scroll\">");
-    html.raw("<table>\n<thead><tr><th scope=\"col\">Resource</th><th scope=\"col\">Why</th></tr>");
-    html.raw("</thead>\n<tbody>\n");
+    html.raw("<details><summary>Unknown resources</summary>\n").table(&["Resource", "Reason"]);
     for (name, reading) in unknown {
         html.raw("<tr><th scope=\"row\"><code>").text(name).raw("</code></th><td>");
-        html.text(reading.reason.as_deref().unwrap_or("nothing tells")).raw("</td></tr>\n");
+        html.text(reading.reason.as_deref().unwrap_or("no reason given")).raw("</td></tr>\n");
     }
-    html.raw("</tbody>\n</table></div>\n</details>\n");
+    html.end_table().raw("</details>\n");
 }

@@ -1,4 +1,4 @@
-//! How each resource went over time, its limit as a line.
+//! Plots of resources over time, each with its limit as a line.
 
 use skopos_model::task::{Summary, amount};
 
@@ -10,7 +10,7 @@ use crate::report::series::{COLUMNS, Row};
 struct Plot {
     column: &'static str,
     title: &'static str,
-    /// The resource whose limit and peak belong to it.
+    /// The resource that has the limit and the peak.
     resource: &'static str,
     unit: &'static str,
 }
@@ -24,7 +24,7 @@ const fn plot(
     Plot { column, title, resource, unit }
 }
 
-/// In the order in which people ask.
+/// The plots, the most important first.
 static PLOTS: [Plot; 11] = [
     plot("resident_bytes", "Resident memory", "resident_bytes_max", "bytes"),
     plot("pss_bytes", "Memory, shared pages divided", "pss_bytes_max", "bytes"),
@@ -39,10 +39,10 @@ static PLOTS: [Plot; 11] = [
     plot("virtual_bytes", "Address space", "virtual_bytes_max", "bytes"),
 ];
 
-/// Points of a line at most: twice the pixels of the plot, so that more would not be seen.
+/// The most points of a line: twice the pixels of the plot, so that more would not be visible.
 pub(super) const MAX_POINTS: usize = 1000;
 
-/// The drawing's size and the place of the data in it, in its own units.
+/// The size of the drawing and the area of the data, in units of the drawing.
 const WIDTH: f64 = 480.0;
 const HEIGHT: f64 = 170.0;
 const LEFT: f64 = 64.0;
@@ -50,11 +50,11 @@ const RIGHT: f64 = 470.0;
 const TOP: f64 = 14.0;
 const BOTTOM: f64 = 146.0;
 
-/// A limit up to so many times the data is on the scale; a higher one would press the data flat, and
-/// is named at the upper edge.
+/// The largest ratio of a limit to the data at which the limit is on the scale. A higher limit
+/// would flatten the data, and is named at the upper edge.
 const LIMIT_IN_VIEW: f64 = 4.0;
 
-/// A point: seconds since the start and the value; no value is a gap.
+/// A point: seconds since the start, and the value; `None` is a gap.
 pub(super) type Point = (f64, Option<f64>);
 
 pub(super) fn section(html: &mut Html, summary: &Summary, series: &[Row]) {
@@ -73,14 +73,14 @@ pub(super) fn section(html: &mut Html, summary: &Summary, series: &[Row]) {
         drawn += 1;
     }
     if drawn == 0 {
-        html.raw("<p>It ended before anybody looked.</p>\n</section>\n");
+        html.raw("<p>The task ended before the first sample.</p>\n</section>\n");
         return;
     }
     html.raw("<p class=\"soft\">")
         .count(series.len() as u64)
-        .raw(" looks. Between two of them it ");
-    html.raw("may have used more: a dotted line is the peak that was measured otherwise, ");
-    html.raw("a dashed one a limit.</p>\n<div class=\"plots\">\n").add(plots);
+        .raw(" samples. Between two of them the task ");
+    html.raw("may have used more: a dotted line is a peak that another mechanism measured, ");
+    html.raw("a dashed line a limit.</p>\n<div class=\"plots\">\n").add(plots);
     html.raw("</div>\n</section>\n");
 }
 
@@ -91,8 +91,8 @@ fn points(column: &str, series: &[Row]) -> Vec<Point> {
     series.iter().filter_map(point).map(finite).collect()
 }
 
-/// At most [`MAX_POINTS`]: of each stretch of rows the least and the greatest value, in the order in
-/// which they came. So a peak of one row is seen whatever the length of the run.
+/// Returns at most [`MAX_POINTS`] points: the least and the greatest value of each group of rows,
+/// in their order. So a peak of one row is visible however long the run is.
 pub(super) fn reduce(points: &[Point]) -> Vec<Point> {
     if points.len() <= MAX_POINTS {
         return points.to_vec();
@@ -114,7 +114,7 @@ pub(super) fn reduce(points: &[Point]) -> Vec<Point> {
     reduced
 }
 
-/// From values to places in the drawing.
+/// Converts values to coordinates.
 struct Scale {
     seconds: f64,
     most: f64,
@@ -205,8 +205,8 @@ fn line(html: &mut Html, scale: &Scale, points: &[Point]) {
     }
 }
 
-/// A line over the whole width, with its name: that of a limit at its right end and that of a peak at
-/// its left, since they may be near each other. `class` has a style, and so has `class-name`.
+/// Draws a line over the whole width with a name: that of a limit at the right end and that of a
+/// peak at the left, since they may be close. `class` and `class-name` are styles.
 fn level(html: &mut Html, class: &'static str, y: f64, name: &str) {
     html.raw("<path class=\"").raw(class).raw("\" d=\"M").number(LEFT).raw(" ").number(y);
     let is_peak = class == "peak";
@@ -216,7 +216,7 @@ fn level(html: &mut Html, class: &'static str, y: f64, name: &str) {
     html.raw(if is_peak { "start" } else { "end" }).raw("\">").text(name).raw("</text>\n");
 }
 
-/// The limit on time, where the run came near it.
+/// Draws the limit on time if the run came near it.
 fn wall_limit(html: &mut Html, scale: &Scale, summary: &Summary) {
     let limit = numbers::limit(summary, "wall_seconds").map(|limit| limit.most);
     let Some(limit) = limit.filter(|limit| *limit <= scale.seconds) else { return };
@@ -225,8 +225,8 @@ fn wall_limit(html: &mut Html, scale: &Scale, summary: &Summary) {
     html.raw("</title></path>\n");
 }
 
-/// The end of the scale: the next of 1, 1.2, 1.5, 2, … 10 times a power, so that half of it reads
-/// well. Bytes count in powers of 1024.
+/// Returns the end of the scale: the next of 1, 1.2, 1.5, 2, … 10 times a power, so that half of it
+/// is readable. Bytes use powers of 1024.
 fn round_up(value: f64, unit: &str) -> f64 {
     if value <= 0.0 {
         return 1.0;

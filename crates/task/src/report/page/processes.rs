@@ -1,4 +1,4 @@
-//! The processes as a tree, their times as bars over that of the task.
+//! The processes as a tree, with their times as bars on the scale of the task.
 
 use std::collections::HashMap;
 
@@ -6,47 +6,43 @@ use skopos_model::task::{Process, Summary, amount};
 
 use super::html::Html;
 
-/// Deeper ones are not indented further, so that there is room for the command line.
+/// The deepest indentation, so that there is room for the command line.
 const MAX_INDENT: usize = 12;
 
-/// A bar is never thinner than this share of the time, or it would not be seen.
+/// The least width of a bar, in percent, so that it is visible.
 const LEAST_BAR: f64 = 0.6;
 
 pub(super) fn section(html: &mut Html, summary: &Summary) {
-    html.raw("<section>\n<h2>Its processes</h2>\n");
+    html.raw("<section>\n<h2>Processes</h2>\n");
     if summary.processes.is_empty() {
-        html.raw("<p>None was seen.</p>\n</section>\n");
+        html.raw("<p>No process was recorded.</p>\n</section>\n");
         return;
     }
     if summary.processes_left_out > 0 {
-        html.raw("<p>Those that used most; ").count(summary.processes_left_out);
+        html.raw("<p>The processes with the greatest usage; ").count(summary.processes_left_out);
         html.raw(" more are left out.</p>\n");
     }
     html.raw(
-        "<p class=\"soft\">What a process read and wrote has in it what children did that it ",
+        "<p class=\"soft\">Bytes read and written include those of children that the process ",
     );
-    html.raw("waited for: the kernel adds it there.</p>\n");
-    html.raw("<div class=\"scroll\"><table>\n<thead><tr>");
-    for name in ["Command", "Id", "When", "Ended", "Processor", "Memory", "Read", "Written"] {
-        html.raw("<th scope=\"col\">").raw(name).raw("</th>");
-    }
-    html.raw("</tr></thead>\n<tbody>\n");
+    html.raw("waited for: the kernel adds them.</p>\n");
+    html.table(&["Command", "Id", "When", "Ended", "Processor", "Memory", "Read", "Written"]);
     let end = end(summary);
     for (process, depth) in tree(&summary.processes) {
         row(html, process, depth, end);
     }
-    html.raw("</tbody>\n</table></div>\n</section>\n");
+    html.end_table().raw("</section>\n");
 }
 
-/// The end of the bars' scale: that of the task, or of the process that outlived it.
+/// The end of the scale: that of the task, or of a process that outlived it.
 fn end(summary: &Summary) -> f64 {
     let wall = summary.resources.get("wall_seconds").and_then(|r| r.value).unwrap_or(0.0);
     let ends = summary.processes.iter().map(|p| p.end_seconds.unwrap_or(p.start_seconds));
     ends.fold(wall, f64::max).max(1e-6)
 }
 
-/// Each process after its parent, with how many stand above it. An id may have been used twice: the
-/// parent is the last of that id in the list before.
+/// Orders processes so that each follows its parent, with its depth. If an id was used twice, the
+/// parent is the last process with that id before.
 fn tree(processes: &[Process]) -> Vec<(&Process, usize)> {
     let mut last: HashMap<i32, usize> = HashMap::new();
     let mut children: Vec<Vec<usize>> = vec![Vec::new(); processes.len()];
@@ -92,16 +88,16 @@ fn row(html: &mut Html, process: &Process, depth: usize, end: f64) {
 
 fn bar(html: &mut Html, process: &Process, end: f64) {
     let until = process.end_seconds.unwrap_or(end).max(process.start_seconds);
-    // A report may have been written by anybody: a time that is no number is taken for the start.
+    // The report may come from another tool: a time that is not a number counts as the start.
     let share = |seconds: f64| if seconds.is_finite() { 100.0 * seconds / end } else { 0.0 };
     let left = share(process.start_seconds).clamp(0.0, 100.0 - LEAST_BAR);
-    // Not `clamp`: at the right edge there is a rounding less than the least bar left.
+    // Not `clamp`: at the right edge, rounding may leave less than the least width.
     let wide = share(until - process.start_seconds).min(100.0 - left).max(LEAST_BAR);
     html.raw("<td class=\"time\"><svg viewBox=\"0 0 100 6\" preserveAspectRatio=\"none\" ");
     html.raw("role=\"img\"><title>from ").text(&amount(process.start_seconds, "seconds"));
     match process.end_seconds {
         Some(end) => html.raw(" to ").text(&amount(end, "seconds")),
-        None => html.raw(" on; its end was not seen"),
+        None => html.raw(" on; its exit was not recorded"),
     };
     html.raw("</title><rect class=\"lane\" width=\"100\" height=\"6\"/>");
     html.raw("<rect class=\"bar\" height=\"6\" x=\"").number(left).raw("\" width=\"");
@@ -112,7 +108,7 @@ fn ended(process: &Process) -> String {
     match (process.status, process.signal, process.end_seconds) {
         (_, Some(signal), _) => format!("signal {signal}"),
         (Some(status), ..) => status.to_string(),
-        (_, _, Some(_)) => "unseen".to_owned(),
-        _ => "runs on".to_owned(),
+        (_, _, Some(_)) => "unknown".to_owned(),
+        _ => "still running".to_owned(),
     }
 }

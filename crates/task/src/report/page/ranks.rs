@@ -1,4 +1,4 @@
-//! The ranks of a parallel job, and those that have no report.
+//! The ranks of a parallel job, and those without a report.
 
 use skopos_model::task::{ExitType, Job, RankUse, Summary, amount};
 
@@ -6,23 +6,28 @@ use super::html::Html;
 
 pub(super) fn section(html: &mut Html, summary: &Summary) {
     let Some(job) = &summary.job else { return };
-    html.raw("<section>\n<h2>Its ranks</h2>\n<p>").count(job.ranks_total);
+    html.raw("<section>\n<h2>Ranks</h2>\n<p>").count(job.ranks_total);
     html.raw(" in job ").text(if job.id.is_empty() { "without a name" } else { &job.id });
     html.raw(" (").text(&job.launcher).raw("). ");
     missing(html, job);
-    html.raw("</p>\n<div class=\"scroll\"><table>\n<thead><tr>");
-    for name in ["Rank", "Node", "Ended", "Time", "Processor", "Memory", "Read", "Written"] {
-        html.raw("<th scope=\"col\">").raw(name).raw("</th>");
-    }
-    html.raw("</tr></thead>\n<tbody>\n");
+    html.raw("</p>\n").table(&[
+        "Rank",
+        "Node",
+        "Ended",
+        "Time",
+        "Processor",
+        "Memory",
+        "Read",
+        "Written",
+    ]);
     for rank in &job.ranks {
         row(html, rank);
     }
-    html.raw("</tbody>\n</table></div>\n");
+    html.end_table();
     if job.ranks_left_out > 0 {
         html.raw("<p>").count(job.ranks_left_out).raw(" more are left out.</p>\n");
     }
-    html.raw("<p class=\"soft\">The report of each is in its folder beside this page.</p>\n");
+    html.raw("<p class=\"soft\">The report of each rank is in its folder beside this page.</p>\n");
     html.raw("</section>\n");
 }
 
@@ -57,7 +62,7 @@ fn ended(rank: &RankUse) -> String {
         (ExitType::Limit, ..) => "for a limit".to_owned(),
         (_, Some(status), _) => status.to_string(),
         (_, _, Some(signal)) => format!("signal {signal}"),
-        (ExitType::Running, ..) => "runs on".to_owned(),
-        _ => "unseen".to_owned(),
+        (ExitType::Running, ..) => "still running".to_owned(),
+        _ => "unknown".to_owned(),
     }
 }

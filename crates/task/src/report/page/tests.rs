@@ -5,7 +5,7 @@ use skopos_model::task::{
 };
 
 use super::*;
-use crate::mechanism::Now;
+use crate::mechanism::Sample;
 
 const HOSTILE: &str = "sh -c \"<script>alert('x')</script> & \"";
 
@@ -60,7 +60,7 @@ fn summary() -> Summary {
 }
 
 fn row(seconds: f64, resident: Option<u64>) -> Row {
-    let now = Now { resident_bytes: resident, read_bytes: Some(9), ..Now::default() };
+    let now = Sample { resident_bytes: resident, read_bytes: Some(9), ..Sample::default() };
     Row::new(Duration::from_secs_f64(seconds), &now)
 }
 
@@ -68,8 +68,8 @@ fn drawn() -> String {
     page(&summary(), &[row(0.1, Some(1024)), row(0.2, None), row(1.0, Some(2)), row(2.0, Some(3))])
 }
 
-/// Every `<` begins an element of ours, every quote ends an attribute of ours, and what is opened is
-/// closed: a reader of HTML would see what was meant.
+/// Checks that every `<` begins an element of ours, every quote ends an attribute of ours, and
+/// every element is closed, as a browser would parse it. Returns the names of the elements.
 fn elements(page: &str) -> Vec<&str> {
     let mut open: Vec<&str> = Vec::new();
     let mut seen = Vec::new();
@@ -89,7 +89,7 @@ fn elements(page: &str) -> Vec<&str> {
 }
 
 #[test]
-fn nothing_of_the_task_becomes_markup() {
+fn text_of_the_task_never_becomes_markup() {
     let page = drawn();
     let seen = elements(&page);
     assert!(!seen.contains(&"script"));
@@ -100,36 +100,36 @@ fn nothing_of_the_task_becomes_markup() {
 }
 
 #[test]
-fn the_page_is_for_all_readers() {
+fn the_page_is_accessible() {
     let page = drawn();
     let count = |what| page.matches(what).count();
     assert_eq!(count("<h1>"), 1);
     assert_eq!(count("<svg"), count("role=\"img\""));
     assert_eq!(count("<svg"), page.split("<svg").skip(1).filter(|s| s.contains("<title>")).count());
     assert_eq!(count("<table>"), count("<thead>"));
-    assert_eq!(count("<th>"), 0, "each says what it is the head of");
+    assert_eq!(count("<th>"), 0, "each has a scope");
     let at = |what: &str| page.find(what).unwrap_or_else(|| panic!("{what}"));
-    assert!(at("What stood out") < at("What it used"), "findings come first");
-    for said in ["prefers-color-scheme", "@media print", "lang=\"en\"", "2000-02-29 00:00:00 UTC"] {
-        at(said);
+    assert!(at("Findings") < at("Resources"), "findings come first");
+    for text in ["prefers-color-scheme", "@media print", "lang=\"en\"", "2000-02-29 00:00:00 UTC"] {
+        at(text);
     }
 }
 
 #[test]
-fn numbers_say_how_good_they_are_and_limits_are_drawn() {
+fn numbers_show_their_accuracy_and_limits_are_drawn() {
     let page = drawn();
-    for said in ["≥ 3 KiB", "at least", "sampled", "exact", "limit 2 KiB", "peak 3 KiB"] {
-        assert!(page.contains(said), "{said}");
+    for text in ["≥ 3 KiB", "at least", "sampled", "exact", "limit 2 KiB", "peak 3 KiB"] {
+        assert!(page.contains(text), "{text}");
     }
     assert!(page.contains("far above this scale"), "a limit of 1 TB over 9 bytes");
     assert!(page.contains("class=\"v over\""), "3 KiB of 2 KiB");
-    // The row without a value is a gap: one point before it, a line after it.
+    // A row without a value is a gap: a point before it, a line after it.
     assert!(page.contains("<circle class=\"dot\""));
     assert!(page.contains("7 more are left out"));
 }
 
 #[test]
-fn children_stand_below_their_parents() {
+fn children_are_listed_below_their_parents() {
     let page = drawn();
     let at = |what: &str| page.find(&format!("<code>{what}</code>")).expect("a process");
     assert!(at("b") < at("c") && at("c") < at("d"));
@@ -152,7 +152,7 @@ fn a_long_series_keeps_its_peaks() {
 }
 
 #[test]
-fn strange_reports_make_pages_too() {
+fn unusual_reports_have_pages_too() {
     let mut odd = summary();
     odd.resources.clear();
     odd.start_seconds = f64::INFINITY;

@@ -1,25 +1,25 @@
-//! The largest sum of peaks of any set of processes that were there at one time, without a list of
-//! all that ever were.
+//! The largest sum of the peaks of processes that lived at one time, without a list of all processes
+//! that ever lived.
 //!
-//! A process' peak is known when it ends. Until then every moment since its start lacks its share.
-//! Which shares a past moment still lacks depends only on how many of the processes that live now
-//! had started then; so of all moments with the same lack only the greatest sum matters, and there
-//! are no more of those than living processes.
+//! The peak of a process is known when it exits. Until then the sum of every moment since its start
+//! lacks that peak. The peaks that a past moment still lacks depend only on the number of present
+//! processes that had started by then. Of all moments that lack the same peaks, only the one with the
+//! greatest sum matters, so there are never more candidates than living processes.
 
 use crate::sys::Pid;
 
-/// For one kind of peak.
+/// The sums of one kind of peak.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Peaks {
     /// The greatest complete sum.
     done: u64,
     /// Living processes in the order of their start, each with the greatest sum of known peaks
-    /// since it started and before the next one did.
+    /// between its start and the start of the next process.
     live: Vec<(Pid, u64)>,
 }
 
 impl Peaks {
-    pub(crate) fn born(&mut self, pid: Pid) {
+    pub(crate) fn started(&mut self, pid: Pid) {
         self.live.push((pid, 0));
     }
 
@@ -36,7 +36,7 @@ impl Peaks {
         *before = sum.max(*before);
     }
 
-    /// The greatest sum, once all have ended.
+    /// The greatest sum, once all processes have exited.
     pub(crate) fn greatest(&self) -> u64 {
         self.done
     }
@@ -44,21 +44,20 @@ impl Peaks {
 
 #[cfg(test)]
 mod tests {
+    use skopos_model::SplitMix64;
+
     use super::*;
 
-    /// Every moment, summed up afterwards.
+    /// Sums every moment afterwards.
     fn by_hand(spans: &[(u64, u64, u64)]) -> u64 {
         let sum_at = |t| spans.iter().filter(|s| s.0 <= t && t < s.1).map(|s| s.2).sum();
         spans.iter().map(|s| sum_at(s.0)).max().unwrap_or(0)
     }
 
     #[test]
-    fn as_many_as_were_there_together() {
-        let mut state = 7u64;
-        let mut random = |below: u64| {
-            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-            (state >> 33) % below
-        };
+    fn the_greatest_sum_is_that_of_processes_that_lived_together() {
+        let mut bits = SplitMix64::new(7);
+        let mut random = |below: u64| bits.bits() % below;
         for _ in 0..500 {
             // Starts and ends are all at different times.
             let mut times: Vec<u64> = (0..24).collect();
@@ -72,7 +71,7 @@ mod tests {
             for t in 0..24 {
                 for (pid, span) in (1..).zip(&spans) {
                     if span.0 == t {
-                        peaks.born(pid);
+                        peaks.started(pid);
                     } else if span.1 == t {
                         peaks.ended(pid, span.2);
                     }

@@ -1,32 +1,33 @@
-//! Controllers of version 2. A group has those that the one above hands down, and one that has processes
-//! in it may hand down none. The group that the monitor is in may be its alone, as in
-//! `systemd-run --scope -p Delegate=yes`: then the monitor goes into a group of its own below. Where
-//! others are in it, they stay where they are, and nothing is handed down.
+//! Delegation of controllers in version 2. A group has the controllers that the group above
+//! delegates, and a group that contains processes cannot delegate any. If the monitor is alone in
+//! its group, as with `systemd-run --scope -p Delegate=yes`, it moves into a new group below. If
+//! other processes share the group, they stay there, and nothing is delegated.
 
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::named;
+use super::group_name;
 
-/// Controllers that a group was made to hand down; taken back when it is dropped.
+/// Controllers that a group was made to delegate. Dropping this value reverts the delegation.
 #[derive(Debug)]
-pub(super) struct Handed {
+pub(super) struct Delegation {
     parent: PathBuf,
     controllers: Vec<String>,
-    /// Where the monitor went.
+    /// The group into which the monitor moved.
     own: Option<PathBuf>,
 }
 
-impl Handed {
-    /// Has a group hand these controllers down. `None` if it does, or knows no version 2.
+impl Delegation {
+    /// Makes a group delegate these controllers. Returns `None` if it already does, or if it is not
+    /// a group of version 2.
     ///
     /// # Errors
-    /// Why it does not.
-    pub(super) fn down(parent: &Path, wanted: &[&str]) -> Result<Option<Self>, String> {
-        let words = |file: &str| fs::read_to_string(parent.join(file)).ok();
+    /// The reason why it cannot delegate them.
+    pub(super) fn request(parent: &Path, wanted: &[&str]) -> Result<Option<Self>, String> {
+        let read = |file: &str| fs::read_to_string(parent.join(file)).ok();
         let (Some(there), Some(down)) =
-            (words("cgroup.controllers"), words("cgroup.subtree_control"))
+            (read("cgroup.controllers"), read("cgroup.subtree_control"))
         else {
             return Ok(None);
         };
@@ -36,29 +37,29 @@ impl Handed {
         if controllers.is_empty() {
             return Ok(None);
         }
-        let mut handed = Self { parent: parent.to_owned(), controllers, own: None };
-        let mut done = handed.write('+');
+        let mut delegation = Self { parent: parent.to_owned(), controllers, own: None };
+        let mut done = delegation.write('+');
         if done.as_ref().is_err_and(|e| e.kind() == io::ErrorKind::ResourceBusy) {
             let own = std::process::id().to_string();
-            let all = words("cgroup.procs").unwrap_or_default();
+            let all = read("cgroup.procs").unwrap_or_default();
             if all.lines().any(|pid| pid != own) {
                 let what = parent.display();
-                handed.controllers.clear();
+                delegation.controllers.clear();
                 return Err(format!(
-                    "others are in {what}, and a group with processes in it hands no controllers down"
+                    "other processes are in {what}, and a group with processes delegates no controllers"
                 ));
             }
-            done = handed.step_down(&own).and_then(|()| handed.write('+'));
+            done = delegation.move_monitor(&own).and_then(|()| delegation.write('+'));
         }
         match done {
-            Ok(()) => Ok(Some(handed)),
+            Ok(()) => Ok(Some(delegation)),
             Err(e) => Err(format!("{}: {e}", parent.join("cgroup.subtree_control").display())),
         }
     }
 
-    /// The monitor goes into a group of its own.
-    fn step_down(&mut self, own: &str) -> io::Result<()> {
-        let folder = self.parent.join(named::own(named::MONITOR)?);
+    /// Moves the monitor into a group of its own.
+    fn move_monitor(&mut self, own: &str) -> io::Result<()> {
+        let folder = self.parent.join(group_name::own_name(group_name::MONITOR)?);
         fs::create_dir(&folder)?;
         self.own = Some(folder.clone());
         fs::write(folder.join("cgroup.procs"), own)
@@ -71,9 +72,9 @@ impl Handed {
     }
 }
 
-impl Drop for Handed {
+impl Drop for Delegation {
     fn drop(&mut self) {
-        // Another group may need what it got by this: only where the monitor was alone nobody does.
+        // If the monitor did not move, other groups may use the delegated controllers by now.
         let Some(own) = &self.own else { return };
         let _ = self.write('-');
         let _ = fs::write(self.parent.join("cgroup.procs"), std::process::id().to_string());
@@ -86,14 +87,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_missing_is_handed_down_and_nothing_else() {
+    fn only_missing_controllers_are_delegated() {
         let folder = tempfile::tempdir().expect("a folder");
         let file = |name: &str| folder.path().join(name);
-        let down = |wanted: &[&str]| Handed::down(folder.path(), wanted);
+        let down = |wanted: &[&str]| Delegation::request(folder.path(), wanted);
         assert!(down(&["memory"]).expect("version 1").is_none());
         fs::write(file("cgroup.controllers"), "cpu io memory pids\n").expect("written");
-        let told = |text: &str| fs::write(file("cgroup.subtree_control"), text).expect("written");
-        let said = || fs::read_to_string(file("cgroup.subtree_control")).expect("read");
+        let set = |text: &str| fs::write(file("cgroup.subtree_control"), text).expect("written");
+        let written = || fs::read_to_string(file("cgroup.subtree_control")).expect("read");
         for (before, wanted, after) in [
             ("", &["memory", "pids"][..], "+memory +pids"),
             ("cpu pids\n", &["memory", "pids"], "+memory"),
@@ -101,26 +102,26 @@ mod tests {
             ("", &["rdma"], ""),
             ("", &[], ""),
         ] {
-            told(before);
+            set(before);
             drop(down(wanted).expect("written"));
-            assert_eq!(said(), after, "{before:?} {wanted:?}");
+            assert_eq!(written(), after, "{before:?} {wanted:?}");
         }
     }
 
     #[test]
-    fn what_the_monitor_went_into_is_taken_away() {
+    fn the_monitors_own_group_is_removed() {
         let folder = tempfile::tempdir().expect("a folder");
         fs::write(folder.path().join("cgroup.subtree_control"), "").expect("written");
         let (parent, controllers) = (folder.path().to_owned(), vec!["memory".to_owned()]);
-        let mut handed = Handed { parent, controllers, own: None };
+        let mut delegation = Delegation { parent, controllers, own: None };
         let own = std::process::id().to_string();
-        handed.step_down(&own).expect("made");
-        let group = handed.own.clone().expect("it is there");
+        delegation.move_monitor(&own).expect("made");
+        let group = delegation.own.clone().expect("it is there");
         assert_eq!(fs::read_to_string(group.join("cgroup.procs")).expect("written"), own);
         fs::remove_file(group.join("cgroup.procs")).expect("in a group it is no file");
-        drop(handed);
-        let said = fs::read_to_string(folder.path().join("cgroup.subtree_control"));
-        assert_eq!(said.expect("read"), "-memory");
+        drop(delegation);
+        let written = fs::read_to_string(folder.path().join("cgroup.subtree_control"));
+        assert_eq!(written.expect("read"), "-memory");
         assert_eq!(fs::read_to_string(folder.path().join("cgroup.procs")).expect("back"), own);
         assert!(!group.exists());
     }

@@ -1,17 +1,16 @@
-//! What a task that was found running has used since, as the looks of `procfs` tell: the counts of those
-//! that live, with the children for which they waited, and of those that were reaped here, less what
-//! they had been when the task was found.
+//! Usage of an attached task since the attach, from the samples of `procfs`: the counts of living
+//! processes, including the children that they waited for, plus those of processes that were reaped
+//! here, minus the baseline.
 
 use skopos_model::task::Completeness;
 
-use super::procfs;
-use crate::attach::Before;
+use crate::baseline::Baseline;
+use crate::ledger::{Ledger, Offer, Reaped};
 use crate::proc::{Io, Stat};
-use crate::seen::{Offer, Reaped, Seen};
 
-/// Sums of one look, or the greatest of several.
+/// Sums of one sample, or the greatest of several.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Since {
+pub(super) struct SinceAttach {
     pub(super) user_seconds: f64,
     pub(super) system_seconds: f64,
     minor_faults: u64,
@@ -19,7 +18,7 @@ pub(super) struct Since {
     pub(super) io: Io,
 }
 
-impl Since {
+impl SinceAttach {
     pub(super) fn of_the_dead(reaped: &Reaped) -> Self {
         Self {
             user_seconds: reaped.usage.user.as_secs_f64(),
@@ -38,7 +37,7 @@ impl Since {
         self.io += io.unwrap_or_default();
     }
 
-    pub(super) fn less(self, before: &Before) -> Self {
+    pub(super) fn less(self, before: &Baseline) -> Self {
         Self {
             user_seconds: (self.user_seconds - before.user_seconds).max(0.0),
             system_seconds: (self.system_seconds - before.system_seconds).max(0.0),
@@ -48,7 +47,8 @@ impl Since {
         }
     }
 
-    /// The counts never go back: what a look misses of those that have just ended, an earlier one saw.
+    /// Keeps the greatest sums. Counts never decrease: a sample may miss processes that have just
+    /// exited and that an earlier one included.
     pub(super) fn keep(&mut self, now: Self) {
         self.user_seconds = self.user_seconds.max(now.user_seconds);
         self.system_seconds = self.system_seconds.max(now.system_seconds);
@@ -61,24 +61,26 @@ impl Since {
             self.io.device_written_bytes.max(now.io.device_written_bytes);
     }
 
-    /// `not_asked` processes were left out of a look at most.
-    pub(super) fn offer(&self, seen: &mut Seen, not_asked: usize) {
-        let torn =
-            if seen.is_torn { "; processes came and went while it was attached to" } else { "" };
-        let asked = match not_asked {
+    /// Offers the sums. At most `unread` processes were left out of a sample.
+    pub(super) fn offer(&self, method: &'static str, ledger: &mut Ledger, unread: usize) {
+        let torn = if ledger.baseline_is_torn {
+            "; processes started or exited during the attach"
+        } else {
+            ""
+        };
+        let unread = match unread {
             0 => String::new(),
-            more => format!("; {more} processes were too many to be asked"),
+            more => format!("; {more} processes beyond the limit of a sample were not read"),
         };
         let reason = format!(
-            "since it was attached to, at the last look; what ended before another look and nobody in \
-             the task waited for is not in it{torn}{asked}"
+            "since the attach, as of the last sample; excludes processes that exited between samples \
+             and that no process of the task waited for{torn}{unread}"
         );
-        let bound = seen.before.tick_bound_seconds();
-        let has_io = seen.before.without_io == 0;
+        let bound = ledger.baseline.tick_bound_seconds();
+        let has_io = ledger.baseline.without_io == 0;
         let mut offer = |name, value: f64, error_bound| {
             let (completeness, reason) = (Completeness::AtLeast, Some(reason.clone()));
-            let method = procfs::NAME;
-            seen.offer(name, Offer { method, value, completeness, error_bound, reason });
+            ledger.offers.add(name, Offer { method, value, completeness, error_bound, reason });
         };
         offer("user_seconds", self.user_seconds, None);
         offer("system_seconds", self.system_seconds, None);
@@ -93,11 +95,14 @@ impl Since {
         } else {
             for name in ["read_bytes", "written_bytes", "device_read_bytes", "device_written_bytes"]
             {
-                seen.cannot(name, "the kernel does not show this user the bytes of that process");
+                ledger.offers.mark_unavailable(
+                    name,
+                    "this user may not read the byte counts of that process",
+                );
             }
         }
         for name in ["voluntary_switches", "involuntary_switches"] {
-            seen.cannot(name, "how many there were before it was attached to is not known");
+            ledger.offers.mark_unavailable(name, "the number before the attach is unknown");
         }
     }
 }
