@@ -78,7 +78,7 @@ pub use ring::Published;
 pub use {
     dir::{DIR_VARIABLE, default_dir, runtime_dir, search_path},
     error::Error,
-    host::Host,
+    host::{Host, SegmentVersions},
     publisher::{
         Builder, DEFAULT_MAX_BYTES, DEFAULT_MAX_VERTICES, DEFAULT_SLOTS, Interest, Publisher,
         VertexSpec,
