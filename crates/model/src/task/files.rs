@@ -1,14 +1,14 @@
-//! What a task did with each file and each peer: `files.json`.
+//! The use of each file and each peer by a task: `files.json`.
 
 use serde::{Deserialize, Serialize};
 
-use super::Completeness;
+use super::summary::Completeness;
 
-/// The version of this format: raised when a field changes its meaning or goes.
+/// The version of this format: raised when a field changes its meaning or is removed.
 pub const FILES_VERSION: u32 = 1;
 
-/// The most files, peers and processes that are listed: those with most bytes. Of the others the sums
-/// are there.
+/// The most files, peers and processes that are listed: the ones with the most bytes. The report has the
+/// sums of the others.
 pub const MAX_FILES_LISTED: usize = 1000;
 
 /// All files of a task.
@@ -18,142 +18,143 @@ pub struct Files {
     pub version: u32,
     /// The mechanism that counted.
     pub method: String,
-    /// What of the task it covers.
+    /// The part of the task that it covers.
     pub completeness: Completeness,
-    /// What is not in it.
+    /// The reason why something is missing.
     pub reason: String,
-    /// Fields of files and processes that this mechanism does not count: their zeros mean nothing.
+    /// Fields of files and processes that this mechanism does not count: ignore their zeros.
     #[serde(default)]
     pub not_counted: Vec<String>,
-    /// Bytes that it counted, by the kernel's rule: reads and writes of files, pipes and sockets.
+    /// Bytes read, counted by the kernel's rule: reads of files, pipes and sockets.
     pub read_bytes: u64,
-    /// Likewise.
+    /// Bytes written, counted by the same rule.
     pub written_bytes: u64,
-    /// Bytes that the kernel counted and no file explains; `null` if the kernel's count is unknown.
-    /// Below zero two processes shared a descriptor that each moved.
+    /// Bytes read that the kernel counted and no file explains; `null` if the kernel's count is
+    /// unknown. Negative if two processes moved the position of one shared descriptor.
     pub unattributed_read_bytes: Option<i64>,
-    /// Likewise.
+    /// The same of bytes written.
     pub unattributed_written_bytes: Option<i64>,
-    /// Distinct files that were opened or used; a file with several names is one.
+    /// Number of distinct files that were opened or used; a file with several names counts once.
     pub files_total: u64,
-    /// Those with most bytes, the greatest first.
+    /// The files with the most bytes, the greatest first.
     pub files: Vec<FileUse>,
-    /// Files that are not in that list.
+    /// Number of files that are not listed.
     pub files_left_out: u64,
-    /// Their sums.
+    /// The sums of the files that are not listed.
     pub left_out: FileUse,
-    /// Addresses that it talked to, those with most bytes first.
+    /// Addresses that the task talked to, in descending order of bytes.
     pub peers: Vec<PeerUse>,
-    /// Peers that are not in that list.
+    /// Number of peers that are not listed.
     pub peers_left_out: u64,
-    /// Processes that counted, those with most bytes first.
+    /// Processes that counted, in descending order of bytes.
     pub processes: Vec<ProcessFiles>,
-    /// Processes that are not in that list.
+    /// Number of processes that are not listed.
     pub processes_left_out: u64,
-    /// Processes that ended and had not counted: static programs, those with privileges of their own
-    /// or a cleared environment.
+    /// Number of processes that ended without a count: static programs, and programs with privileges of
+    /// their own or a cleared environment.
     pub processes_not_seen: u64,
-    /// The commands of some of them.
+    /// The commands of some of these processes.
     pub not_seen: Vec<NotSeen>,
 }
 
-/// What was done with one file.
+/// The use of one file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileUse {
-    /// The name by which it was first opened, absolute; empty if it has none or none is known.
+    /// The absolute path by which it was first opened; empty if the file has no path or it is unknown.
     pub path: String,
-    /// `file`; `pipes`, `sockets` and `nameless` stand for all of theirs, `others` for files that
-    /// found no place in the table.
+    /// `file` for one file; `pipes`, `sockets` and `nameless` for the sum of their kind, `others` for the
+    /// sum of files that did not fit in the table.
     pub kind: String,
-    /// The device that it is on, as `stat` has it.
+    /// The device number, as returned by `stat`.
     pub device: u64,
-    /// Its inode.
+    /// The inode number.
     pub inode: u64,
-    /// How often it was opened.
+    /// Number of times that it was opened.
     pub opens: u64,
-    /// How often a descriptor of it was closed.
+    /// Number of times that a descriptor of it was closed.
     pub closes: u64,
-    /// Reading operations, those of stdio left out.
+    /// Number of reading operations without those of stdio.
     pub reads: u64,
-    /// Writing operations, those of stdio left out.
+    /// Number of writing operations without those of stdio.
     pub writes: u64,
-    /// Bytes that were read, those of stdio included.
+    /// Bytes read, including those of stdio.
     pub read_bytes: u64,
-    /// Bytes that were written, those of stdio included.
+    /// Bytes written, including those of stdio.
     pub written_bytes: u64,
-    /// Bytes that were read or written, of a file that was open for both: its position does not tell
-    /// which. Only `seccomp` has such, and only if the kernel's counts do not tell either.
+    /// Bytes read or written through a descriptor that was open for both: its position does not tell
+    /// them apart. Only `seccomp` reports these, and only if the kernel's counts do not tell either.
     #[serde(default)]
     pub read_or_written_bytes: u64,
-    /// Bytes of these that stdio read, from the position of the descriptor.
+    /// Bytes that stdio read, from the position of the descriptor; part of `read_bytes`.
     pub stream_read_bytes: u64,
-    /// Bytes of these that stdio wrote.
+    /// Bytes that stdio wrote; part of `written_bytes`.
     pub stream_written_bytes: u64,
-    /// How many reads were of 0 bytes, 1, 2 to 3, 4 to 7 … the last ones from 4 MiB on.
+    /// Number of reads of 0 bytes, 1, 2 to 3, 4 to 7 … The last number is of reads from 4 MiB on.
     pub read_sizes: Vec<u64>,
-    /// Likewise of writes.
+    /// The same of writes.
     pub write_sizes: Vec<u64>,
-    /// How often it was mapped into memory. What was read and written there is counted nowhere here.
+    /// Number of times that it was mapped into memory. Reads and writes of mappings are not counted.
     pub maps: u64,
-    /// Bytes that the mappings spanned: what may have been read or written at least once, uncounted.
+    /// Bytes that the mappings spanned, any of which may have been read or written.
     pub mapped_bytes: u64,
 }
 
-/// What was said to and heard from one address.
+/// The traffic with one address.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PeerUse {
-    /// IPv4 or IPv6; `unix`; `others` for all that found no place in the table or were not known.
+    /// An IPv4 or IPv6 address; `unix`; `others` for the sum of addresses that did not fit in the table or
+    /// were unknown.
     pub address: String,
-    /// Its port; 0 for one that connected to the task.
+    /// The port; 0 for a peer that connected to the task.
     pub port: u16,
-    /// Connections that were begun by either side.
+    /// Number of connections that either side opened.
     pub connections: u64,
-    /// Bytes that were sent.
+    /// Bytes sent.
     pub sent_bytes: u64,
-    /// Bytes that came.
+    /// Bytes received.
     pub received_bytes: u64,
-    /// Operations that sent.
+    /// Number of sending operations.
     pub sends: u64,
-    /// Operations that received.
+    /// Number of receiving operations.
     pub receives: u64,
 }
 
-/// What one process counted.
+/// The counts of one process.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProcessFiles {
-    /// Its process id.
+    /// The process id.
     pub pid: i32,
-    /// Its command line.
+    /// The command line.
     pub command: String,
-    /// Files that it opened.
+    /// Number of files opened.
     pub opens: u64,
-    /// Reading operations, those of stdio left out.
+    /// Number of reading operations without those of stdio.
     pub reads: u64,
-    /// Writing operations, those of stdio left out.
+    /// Number of writing operations without those of stdio.
     pub writes: u64,
-    /// Bytes that it read.
+    /// Bytes read.
     pub read_bytes: u64,
-    /// Bytes that it wrote.
+    /// Bytes written.
     pub written_bytes: u64,
 }
 
-/// Processes that had not counted.
+/// Processes of one command that did not count.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NotSeen {
-    /// Their command line.
+    /// The command line.
     pub command: String,
-    /// How many there were.
+    /// Number of processes.
     pub processes: u64,
 }
 
 impl FileUse {
-    /// True if anything was done with it.
+    /// Returns true if the file was used at all.
     pub fn is_used(&self) -> bool {
         self.opens + self.closes + self.reads + self.writes + self.maps > 0
             || self.read_bytes + self.written_bytes + self.read_or_written_bytes > 0
     }
 
-    /// Adds what was done with another.
+    /// Adds the use of another file.
     pub fn add(&mut self, other: &Self) {
         self.opens += other.opens;
         self.closes += other.closes;
@@ -176,7 +177,7 @@ impl FileUse {
 }
 
 impl PeerUse {
-    /// Adds what was counted of the same address.
+    /// Adds other traffic with the same address.
     pub fn add(&mut self, other: &Self) {
         self.connections += other.connections;
         self.sent_bytes += other.sent_bytes;

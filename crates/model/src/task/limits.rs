@@ -1,4 +1,4 @@
-//! What a task may use at most: `memory=4GiB,wall=2h,processes=100`.
+//! The limits of a task: `memory=4GiB,wall=2h,processes=100`.
 
 use std::fmt;
 
@@ -11,30 +11,30 @@ const MAX_LIMITS: usize = RESOURCES.len();
 /// One limit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Limit {
-    /// Of what.
+    /// The limited resource.
     pub resource: &'static Resource,
     /// The most that is allowed, in the resource's unit.
     pub most: f64,
 }
 
-/// Limits of a task, one a resource at most.
+/// The limits of a task, at most one for each resource.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Limits(Vec<Limit>);
 
-/// A limit and what was measured above it.
+/// A limit and the measured value that crossed it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Crossing {
     /// The limit.
     pub limit: Limit,
-    /// What was measured, in the resource's unit.
+    /// The measured value, in the resource's unit.
     pub value: f64,
 }
 
-/// Why a text is no list of limits.
+/// The reasons for which a text is not a list of limits.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum LimitError {
-    /// Not `NAME=VALUE`.
-    #[error("`{0}` is no limit; one looks like `memory=4GiB`")]
+    /// The text is not `NAME=VALUE`.
+    #[error("`{0}` is not a limit; a limit looks like `memory=4GiB`")]
     Form(String),
     /// There is no such resource.
     #[error("there is no resource `{0}`")]
@@ -46,10 +46,10 @@ pub enum LimitError {
         name: String,
         /// The value as it was written.
         value: String,
-        /// What would be right.
+        /// The form of a valid value.
         expected: &'static str,
     },
-    /// Two limits on one resource.
+    /// The text has two limits on one resource.
     #[error("`{0}` is limited twice")]
     Twice(&'static str),
 }
@@ -59,7 +59,7 @@ impl Limits {
     /// (powers of 1024), times `ms s m h d`.
     ///
     /// # Errors
-    /// What is wrong with the first part that is wrong.
+    /// The error of the first part that is wrong.
     pub fn parse(text: &str) -> Result<Self, LimitError> {
         let mut limits = Self::default();
         for part in text.split(',').map(str::trim) {
@@ -77,10 +77,10 @@ impl Limits {
         Ok(limits)
     }
 
-    /// Adds one.
+    /// Adds a limit.
     ///
     /// # Errors
-    /// There is one on this resource already.
+    /// [`LimitError::Twice`] if the resource has a limit already.
     pub fn add(&mut self, limit: Limit) -> Result<(), LimitError> {
         if self.of(limit.resource.name).is_some() || self.0.len() == MAX_LIMITS {
             return Err(LimitError::Twice(limit.resource.short()));
@@ -89,17 +89,17 @@ impl Limits {
         Ok(())
     }
 
-    /// The limit on the resource of this name.
+    /// Returns the limit on the resource of this name.
     pub fn of(&self, name: &str) -> Option<f64> {
         self.iter().find(|limit| limit.resource.name == name).map(|limit| limit.most)
     }
 
-    /// All of them, in the order of the text.
+    /// Returns all limits in the order of the text.
     pub fn iter(&self) -> impl Iterator<Item = Limit> {
         self.0.iter().copied()
     }
 
-    /// True if nothing is limited.
+    /// Returns true if nothing is limited.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -111,19 +111,19 @@ impl fmt::Display for Limit {
     }
 }
 
-/// `memory: 5.1 GiB > 4 GiB`, as the paper's field `limits` words it.
+/// Formats `memory: 5.1 GiB > 4 GiB`, like the field `limits` of the paper.
 impl fmt::Display for Crossing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Limit { resource, most } = self.limit;
         let (short, unit) = (resource.short(), resource.unit);
         let (value, limit) = (amount(self.value, unit), amount(most, unit));
         if self.value <= most {
-            // The kernel let it have no more.
+            // The kernel refused more than the limit.
             return write!(f, "{short}: {limit} reached, and more was asked for");
         }
         if value == limit {
             return match unit {
-                // So close that only more digits tell them apart.
+                // Only more digits tell the two apart.
                 "seconds" => {
                     let (value, limit) = apart(self.value, most);
                     write!(f, "{short}: {value} s > {limit} s")
@@ -135,14 +135,14 @@ impl fmt::Display for Crossing {
     }
 }
 
-/// Two numbers with as many digits as tell them apart, three at least.
+/// Formats two numbers with as many digits as tell them apart, at least three.
 fn apart(a: f64, b: f64) -> (String, String) {
     let with = |digits: usize| (format!("{a:.digits$}"), format!("{b:.digits$}"));
-    // A clock has no more than nine.
+    // A clock has at most nine.
     (3..9).map(with).find(|(a, b)| a != b).unwrap_or_else(|| with(9))
 }
 
-/// An amount as people read it: `5.1 GiB`, `2 h 00 m`, `17`.
+/// Formats an amount for people: `5.1 GiB`, `2 h 00 m`, `17`.
 pub fn amount(value: f64, unit: &str) -> String {
     match unit {
         "bytes" => human_bytes(value),
@@ -164,10 +164,11 @@ fn human_bytes(value: f64) -> String {
     format!("{} {}", trimmed(value), steps[step])
 }
 
-/// Two decimals at most, and none that say nothing; of what is less than a tenth two digits.
+/// Formats a number with at most two decimals and no trailing zeros; below a tenth with two significant
+/// digits.
 fn trimmed(value: f64) -> String {
     let small = value > 0.0 && value < 0.1;
-    // Less than a millionth is nothing that anybody limits.
+    // No useful limit is less than a millionth.
     let digits = if small { (1.0 - value.log10().floor()).min(7.0) as usize } else { 2 };
     let text = format!("{value:.digits$}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
@@ -188,9 +189,9 @@ fn parse_value(resource: &Resource, text: &str) -> Result<f64, &'static str> {
     })
 }
 
-/// Bytes: `1048576`, `4kB` or `4KB` (4,000), `4KiB` or `4K` (4,096), and so on up to `T`. A letter
-/// alone is a power of 1024, as `ulimit`, `dd` and Slurm have it; with a `B` a power of 1000, as the
-/// standards have it; with `iB` one of 1024. Nobody means bits: small letters are the same.
+/// Reads bytes: `1048576`, `4kB` or `4KB` (4,000), `4KiB` or `4K` (4,096), and so on up to `T`. A letter
+/// alone is a power of 1024, as in `ulimit`, `dd` and Slurm; with `B` it is a power of 1000, as in the
+/// standards; with `iB` it is a power of 1024. Lower case means the same: no limit is in bits.
 pub fn parse_bytes(text: &str) -> Option<f64> {
     let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
@@ -241,16 +242,16 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said() {
+    fn an_error_names_the_wrong_part() {
         for (text, said) in [
-            ("memory", "`memory` is no limit; one looks like `memory=4GiB`"),
+            ("memory", "`memory` is not a limit; a limit looks like `memory=4GiB`"),
             ("memroy=1", "there is no resource `memroy`"),
             ("memory=-1", "`memory=-1`: a size looks like `4GiB`, `500MB` or `1048576`"),
             ("wall=soon", "`wall=soon`: a time looks like `30s`, `1h30m` or `2h`"),
             ("processes=0", "`processes=0`: a limit is a number above zero"),
             ("processes=inf", "`processes=inf`: a limit is a number above zero"),
             ("wall=1s,wall_seconds=2s", "`wall` is limited twice"),
-            ("", "`` is no limit; one looks like `memory=4GiB`"),
+            ("", "`` is not a limit; a limit looks like `memory=4GiB`"),
         ] {
             assert_eq!(Limits::parse(text).expect_err(text).to_string(), said);
         }

@@ -1,8 +1,8 @@
-//! One monitored task: what was measured of it, how, and how well.
+//! The report of one monitored task: its measurements, their methods and their completeness.
 //!
 //! Read in this order: a [`Resource`] is one field of a report and one name in a limit; a [`Reading`]
-//! is its value with the method that it was measured by; [`Limits`] are what a task may use at most;
-//! a [`Summary`] is the whole report.
+//! is its value with the method of the measurement; [`Limits`] are the most that a task may use; a
+//! [`Summary`] is the whole report.
 
 mod resource;
 mod limits;

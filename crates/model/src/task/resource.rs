@@ -1,34 +1,34 @@
-//! What a task uses, as data: each resource is a field of the report, a column of the series and a
-//! name in a limit.
+//! The resources of a task, as data: each is a field of the report, a column of the series and a name
+//! in a limit.
 
-/// One resource.
+/// A resource that a task uses.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Resource {
-    /// Its name in reports and limits; ends in the unit.
+    /// The name in reports and limits; ends in the unit.
     pub name: &'static str,
-    /// A short name that a limit may use instead; empty if there is none.
+    /// A short name that a limit may use instead; may be empty.
     pub alias: &'static str,
     /// Base unit: `bytes`, `seconds`, `joules`; empty for a count.
     pub unit: &'static str,
     /// One sentence for people.
     pub help: &'static str,
-    /// How the values of two parts of a task make that of the whole.
+    /// The rule that combines the values of two parts of a task.
     pub combine: Combine,
 }
 
 impl Resource {
-    /// Its short name, where it has one.
+    /// Returns the alias, or the name if there is no alias.
     pub fn short(&self) -> &'static str {
         if self.alias.is_empty() { self.name } else { self.alias }
     }
 }
 
-/// How the values of two tasks, one after the other, or of nested monitors come together.
+/// The rule that combines the values of two tasks, one after the other, or of nested monitors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Combine {
-    /// They add up.
+    /// The sum of both.
     Sum,
-    /// The greater one counts.
+    /// The greater of both.
     Max,
 }
 
@@ -44,20 +44,14 @@ const fn new(
 
 use Combine::{Max, Sum};
 
-/// All of them, in the order of reports. The first block is Table 2 of Juve et al., "Practical
+/// All resources in the order of reports. The first block is Table 2 of Juve et al., "Practical
 /// Resource Monitoring for Robust High Throughput Computing".
 pub static RESOURCES: &[Resource] = &[
-    new("wall_seconds", "wall", "seconds", Sum, "From start to end"),
+    new("wall_seconds", "wall", "seconds", Sum, "Time from the start of the task to its end"),
     new("cpu_seconds", "cpu", "seconds", Sum, "Processor time of all processes, user and system"),
     new("user_seconds", "", "seconds", Sum, "Processor time in user mode"),
     new("system_seconds", "", "seconds", Sum, "Processor time in kernel mode"),
-    new(
-        "cores",
-        "",
-        "",
-        Max,
-        "Processor time over wall time: the cores that were busy, on average",
-    ),
+    new("cores", "", "", Max, "Average number of busy cores: processor time divided by wall time"),
     new("gpus", "", "", Max, "GPUs on which a process of the task had a context"),
     new(
         "gpu_bytes_max",
@@ -67,7 +61,7 @@ pub static RESOURCES: &[Resource] = &[
         "Memory of GPUs that processes of the task held at one time",
     ),
     new("processes_max", "processes", "", Max, "Processes that ran at one time"),
-    new("processes_total", "", "", Sum, "Processes that were started, the first one included"),
+    new("processes_total", "", "", Sum, "Processes that were started, including the first"),
     new("threads_max", "threads", "", Max, "Threads that ran at one time"),
     new(
         "resident_bytes_max",
@@ -81,7 +75,7 @@ pub static RESOURCES: &[Resource] = &[
         "pss",
         "bytes",
         Max,
-        "Resident memory at one time, shared pages divided among those that share them",
+        "Resident memory at one time; a shared page is divided among its processes",
     ),
     new("virtual_bytes_max", "virtual", "bytes", Max, "Address space of all processes at one time"),
     new("swap_bytes_max", "swap", "bytes", Max, "Memory in swap at one time"),
@@ -90,30 +84,36 @@ pub static RESOURCES: &[Resource] = &[
         "",
         "bytes",
         Max,
-        "What the control group was charged for at one time: memory, page cache and kernel",
+        "Memory charged to the control group at one time, with page cache and kernel memory",
     ),
     new(
         "read_bytes",
         "read",
         "bytes",
         Sum,
-        "Bytes of files, pipes and sockets by read and its kin, sendfile and copy_file_range; not by recv, splice, mmap",
+        "Bytes read from files, pipes and sockets by read and its variants, sendfile and copy_file_range; not by recv, splice or mmap",
     ),
     new(
         "written_bytes",
         "written",
         "bytes",
         Sum,
-        "Bytes of files, pipes and sockets by write and its kin, sendfile and copy_file_range; not by send, splice, mmap",
+        "Bytes written to files, pipes and sockets by write and its variants, sendfile and copy_file_range; not by send, splice or mmap",
     ),
     new(
         "device_read_bytes",
         "",
         "bytes",
         Sum,
-        "Bytes that storage delivered for the task: what was in no cache",
+        "Bytes that storage delivered for the task because no cache had them",
     ),
-    new("device_written_bytes", "", "bytes", Sum, "Bytes that the task's pages owe to storage"),
+    new(
+        "device_written_bytes",
+        "",
+        "bytes",
+        Sum,
+        "Bytes that the task caused to be written to storage",
+    ),
     new(
         "files",
         "files",
@@ -126,18 +126,30 @@ pub static RESOURCES: &[Resource] = &[
         "disk",
         "bytes",
         Max,
-        "Space that they take on disk; hard links count once",
+        "Disk space of the watched folders; hard links count once",
     ),
     new("minor_faults", "", "", Sum, "Page faults that needed no input or output"),
     new("major_faults", "", "", Sum, "Page faults that read from storage: mapped files, swap"),
-    new("voluntary_switches", "", "", Sum, "Times that a thread gave up its processor to wait"),
-    new("involuntary_switches", "", "", Sum, "Times that a thread lost its processor to another"),
+    new(
+        "voluntary_switches",
+        "",
+        "",
+        Sum,
+        "Number of times that a thread gave up its processor to wait",
+    ),
+    new(
+        "involuntary_switches",
+        "",
+        "",
+        Sum,
+        "Number of times that a thread lost its processor to another",
+    ),
     new(
         "cpu_delay_seconds",
         "",
         "seconds",
         Sum,
-        "Time that threads were ready and had no processor",
+        "Time that threads were ready to run and had no processor",
     ),
     new("io_delay_seconds", "", "seconds", Sum, "Time that threads waited for storage"),
     new(
@@ -152,16 +164,16 @@ pub static RESOURCES: &[Resource] = &[
         "received",
         "bytes",
         Sum,
-        "Bytes that came by sockets, by recv as by read",
+        "Bytes received from sockets, by recv or by read",
     ),
-    new("sent_bytes", "sent", "bytes", Sum, "Bytes that left by sockets, by send as by write"),
+    new("sent_bytes", "sent", "bytes", Sum, "Bytes sent to sockets, by send or by write"),
     new("opened_files", "", "", Sum, "Distinct files that were opened"),
     new(
         "modified_files",
         "",
         "",
         Sum,
-        "Distinct files that were closed after they were open for writing",
+        "Distinct files that were closed after being open for writing",
     ),
     new("instructions", "", "", Sum, "Instructions that were retired"),
     new("cycles", "", "", Sum, "Processor cycles"),
@@ -170,11 +182,11 @@ pub static RESOURCES: &[Resource] = &[
         "energy",
         "joules",
         Sum,
-        "Energy of the processors while the task ran, that of others included",
+        "Energy of the processors while the task ran, including that of other programs",
     ),
 ];
 
-/// The resource of this name or alias.
+/// Returns the resource with this name or alias.
 pub fn resource(name: &str) -> Option<&'static Resource> {
     RESOURCES.iter().find(|r| r.name == name || (!r.alias.is_empty() && r.alias == name))
 }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::limits::{Limit, amount};
 
-/// The version of the report's format: raised when a field changes its meaning or goes.
+/// The version of the report's format: raised when a field changes its meaning or is removed.
 pub const SUMMARY_VERSION: u32 = 1;
 
 /// The report of one task.
@@ -15,43 +15,43 @@ pub const SUMMARY_VERSION: u32 = 1;
 pub struct Summary {
     /// [`SUMMARY_VERSION`].
     pub version: u32,
-    /// What ran.
+    /// The task.
     pub task: Identity,
-    /// Where it ran.
+    /// The machine that it ran on.
     pub host: Host,
-    /// When it started, in seconds of UNIX time.
+    /// Time of its start, in seconds of UNIX time.
     pub start_seconds: f64,
-    /// When its first process ended, in seconds of UNIX time.
+    /// Time when its first process ended, in seconds of UNIX time.
     pub end_seconds: f64,
-    /// How it ended.
+    /// The end of the task.
     pub ended: Ended,
-    /// The limits that were set; empty if none was.
+    /// The limits that were set; may be empty.
     #[serde(default)]
     pub limits_set: Vec<LimitSet>,
     /// The level of measurement: 1, 2 or 3.
     pub level: u8,
-    /// Each resource by its name.
+    /// The resources by name.
     pub resources: BTreeMap<String, Reading>,
-    /// What could have measured, and what did.
+    /// The mechanisms that could measure, and which of them did.
     pub mechanisms: Vec<MechanismUse>,
-    /// What the monitor itself took.
+    /// The resources that the monitor itself used.
     pub overhead: Overhead,
-    /// What makes the measurement say less than it seems to; empty if nothing does.
+    /// Circumstances that make the measurement less exact than it seems; may be empty.
     pub disturbed: Vec<String>,
-    /// What stood out, most important first.
+    /// Findings, the most important first.
     pub findings: Vec<Finding>,
-    /// Its processes in the order of their start, those that used most if there are too many.
+    /// Its processes in the order of their start; if there are too many, the ones that used most.
     pub processes: Vec<Process>,
-    /// Processes that are not in that list.
+    /// Number of processes that are not listed.
     pub processes_left_out: u64,
-    /// Monitors that ran inside of it, in the order of their start; what they measured is in its
-    /// resources already.
+    /// Monitors that ran inside the task, in the order of their start. Their measurements are already
+    /// part of its resources.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub nested: Vec<Nested>,
-    /// Monitors that are not in that list.
+    /// Number of monitors that are not listed.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub nested_left_out: u64,
-    /// Its ranks, if this is the report of a parallel job, joined from theirs.
+    /// The ranks, if this is the report of a parallel job, joined from the reports of its ranks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub job: Option<Job>,
 }
@@ -60,12 +60,12 @@ fn is_zero(count: &u64) -> bool {
     *count == 0
 }
 
-/// A monitor inside a task, and shortly what it measured.
+/// A monitor inside a task, with the main results of its measurement.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Nested {
-    /// Its process id.
+    /// The process id of the monitor.
     pub pid: i32,
-    /// That of the monitor that it ran directly inside of.
+    /// The process id of the monitor that directly encloses it.
     pub inside_of: Option<i32>,
     /// The class of its task.
     pub class: String,
@@ -73,128 +73,128 @@ pub struct Nested {
     pub command: String,
     /// Its level of measurement.
     pub level: u8,
-    /// When its task started, in seconds of UNIX time.
+    /// Time when its task started, in seconds of UNIX time.
     pub start_seconds: f64,
-    /// When that ended; `null` if it never told.
+    /// Time when its task ended; `null` if it did not report that.
     pub end_seconds: Option<f64>,
-    /// How that ended; `unknown` if it never told: it was killed, or runs on.
+    /// The end of its task; `unknown` if it did not report that, because it was killed or still runs.
     pub exit_type: ExitType,
-    /// What that returned, if it returned.
+    /// The exit status of its task, if that returned.
     pub status: Option<i32>,
-    /// The signal that ended it, if one did.
+    /// The signal that ended its task, if any.
     pub signal: Option<i32>,
-    /// The main ones that it knew.
+    /// The main resources that it measured.
     pub resources: BTreeMap<String, Reading>,
 }
 
 /// A parallel job.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Job {
-    /// What the launcher calls it; empty if it does not.
+    /// The launcher's id of the job; may be empty.
     pub id: String,
-    /// Who says so: `slurm`, `openmpi`, `pmi`.
+    /// The launcher that reported the job: `slurm`, `openmpi`, `pmi`.
     pub launcher: String,
-    /// How many ranks there are.
+    /// Number of ranks.
     pub ranks_total: u32,
-    /// Those that have a report, in the order of their numbers.
+    /// The ranks that have a report, in the order of their numbers.
     pub ranks: Vec<RankUse>,
-    /// Ranks with a report that are not in that list.
+    /// Number of ranks with a report that are not listed.
     pub ranks_left_out: u64,
-    /// Numbers of ranks without a report: they run on, or nobody wrote one.
+    /// The ranks without a report: they still run, or no report was written.
     pub missing: Vec<u32>,
-    /// How many those are, also where not all are named.
+    /// Number of ranks without a report, also if `missing` does not name all of them.
     pub missing_total: u64,
 }
 
-/// What one rank of a job used, shortly: all of it is in its own report.
+/// The main resources of one rank of a job; its own report has all of them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RankUse {
-    /// Its number, from 0 on.
+    /// The rank's number, from 0 on.
     pub rank: u32,
     /// The node that it ran on.
     pub node: String,
-    /// How it ended.
+    /// The end of the rank.
     pub exit_type: ExitType,
-    /// What it returned, if it returned.
+    /// The exit status, if it returned.
     pub status: Option<i32>,
-    /// The signal that ended it, if one did.
+    /// The signal that ended it, if any.
     pub signal: Option<i32>,
-    /// When it started, in seconds of UNIX time.
+    /// Time of its start, in seconds of UNIX time.
     pub start_seconds: f64,
-    /// As in its report; `null` if it is unknown there.
+    /// Wall time from its report; `null` if it is unknown there, like the fields below.
     pub wall_seconds: Option<f64>,
-    /// Likewise.
+    /// Processor time from its report.
     pub cpu_seconds: Option<f64>,
-    /// Likewise.
+    /// Largest resident memory from its report.
     pub resident_bytes_max: Option<f64>,
-    /// Likewise.
+    /// Bytes read, from its report.
     pub read_bytes: Option<f64>,
-    /// Likewise.
+    /// Bytes written, from its report.
     pub written_bytes: Option<f64>,
 }
 
-/// What ran.
+/// The identity of a task.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Identity {
-    /// Tasks that are alike have one class: given, or the name of the program.
+    /// The class, shared by tasks of the same kind: given by the user, or the name of the program.
     pub class: String,
     /// The command and its arguments.
     pub command: Vec<String>,
-    /// The folder in which it was started.
+    /// The folder in which the task was started.
     pub folder: String,
-    /// The tool that measured it: `skopos` and its version, or the one that it was imported from.
+    /// The tool that measured the task: `skopos` and its version, or the tool of an imported report.
     pub monitor: String,
-    /// Its place in a parallel job.
+    /// The task's place in a parallel job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rank: Option<Rank>,
-    /// It was running before its monitor: all that adds up is since then.
+    /// Set if the task was running before its monitor started: sums then count from that start.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attached: Option<Attached>,
 }
 
-/// A task that was running before its monitor.
+/// A task that was running before its monitor started.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Attached {
-    /// The process that was named.
+    /// The process that the user named.
     pub pid: i32,
-    /// How long it had run by then, in seconds; `null` if that is unknown.
+    /// Seconds that it had run before the monitor started; `null` if unknown.
     pub after_seconds: Option<f64>,
 }
 
-/// `process 4711, which had run for 2 h 05 m: what adds up is since then`.
+/// Formats `process 4711, which had run for 2 h 05 m: sums count from then`.
 impl fmt::Display for Attached {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "process {}", self.pid)?;
         if let Some(seconds) = self.after_seconds {
             write!(f, ", which had run for {}", amount(seconds, "seconds"))?;
         }
-        f.write_str(": what adds up is since then")
+        f.write_str(": sums count from then")
     }
 }
 
 /// The place of a task in a parallel job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rank {
-    /// What the launcher calls the job.
+    /// The launcher's id of the job.
     pub job: String,
-    /// This task's number in it, from 0 on.
+    /// The task's rank in the job, from 0 on.
     pub rank: u32,
-    /// How many there are.
+    /// Number of ranks in the job.
     pub size: u32,
-    /// Who says so: `slurm`, `openmpi`, `pmi`.
+    /// The launcher that reported the job: `slurm`, `openmpi`, `pmi`.
     pub launcher: String,
 }
 
-/// Where it ran.
+/// The machine that a task ran on.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Host {
     /// The node's name.
     pub node: String,
     /// The kernel's release.
     pub kernel: String,
-    /// Cores that the task could use.
+    /// Number of cores that the task could use.
     pub cores: u32,
-    /// Memory of the machine.
+    /// The memory of the machine, in bytes.
     pub memory_bytes: u64,
 }
 
@@ -203,7 +203,7 @@ pub struct Host {
 pub struct LimitSet {
     /// The resource's name.
     pub name: String,
-    /// The most that was allowed, in the unit.
+    /// The greatest allowed value, in the unit.
     pub most: f64,
     /// The resource's unit.
     pub unit: String,
@@ -216,72 +216,72 @@ impl From<Limit> for LimitSet {
     }
 }
 
-/// How a task ended.
+/// The end of a task.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Ended {
-    /// Of its own, by a signal, or for a limit.
+    /// The kind of end: a return, a signal or a limit.
     pub exit_type: ExitType,
-    /// What its first process returned, if it returned.
+    /// The exit status of its first process, if that returned.
     pub status: Option<i32>,
-    /// The signal that ended its first process, if one did.
+    /// The signal that ended its first process, if any.
     pub signal: Option<i32>,
     /// Each limit that was exceeded: `memory: 5.1 GiB > 4 GiB`.
     pub limits: Vec<String>,
-    /// The process that used most of what was exceeded.
+    /// The process that used most of the exceeded resource.
     pub guilty: Option<String>,
 }
 
-/// How a task ended.
+/// The kind of a task's end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ExitType {
-    /// It returned, with zero or not.
+    /// It returned, with any status.
     Normal,
-    /// A signal that it did not catch.
+    /// A signal ended it that it did not catch.
     Signal,
-    /// It was ended because it exceeded a limit.
+    /// The monitor killed it because it exceeded a limit.
     Limit,
-    /// It runs on: the monitor was told to let go of it.
+    /// It still runs: the monitor was told to detach from it.
     Running,
-    /// It has ended, and nobody told how.
+    /// It ended in an unknown way.
     Unknown,
 }
 
-/// What was measured of one resource.
+/// The measurement of one resource.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Reading {
     /// The value in the resource's unit; `null` if it is unknown.
     pub value: Option<f64>,
     /// The unit.
     pub unit: String,
-    /// The mechanism that measured it; empty if it is unknown.
+    /// The mechanism that measured it; empty if the value is unknown.
     pub method: String,
-    /// What of the task it covers.
+    /// The part of the task that it covers.
     pub completeness: Completeness,
-    /// How far off it may be at most, in the unit; `null` if nothing bounds it.
+    /// The greatest possible error, in the unit; `null` if the error has no bound.
     pub error_bound: Option<f64>,
-    /// Why it is unknown, or what is not in it.
+    /// The reason why the value is unknown or incomplete.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
 
-/// What of the task a reading covers.
+/// The part of a task that a reading covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Completeness {
-    /// Nothing: it is unknown.
+    /// The value is unknown.
     None,
-    /// What was seen when it was looked: peaks between two looks are missing, and so are processes
-    /// that lived between two.
+    /// The value was sampled: peaks between two samples are missing, and so are processes that lived
+    /// between two samples.
     Sampled,
-    /// At least this much: something is known to be missing.
+    /// The value is a lower bound: something is known to be missing.
     AtLeast,
-    /// All of it.
+    /// The whole task.
     All,
 }
 
 impl Reading {
-    /// A resource of which nothing is known, and why.
+    /// Makes a reading without a value, for this reason.
     pub fn unknown(unit: &str, reason: impl Into<String>) -> Self {
         Self {
             value: None,
@@ -297,57 +297,57 @@ impl Reading {
 /// A mechanism, and whether it was used.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MechanismUse {
-    /// Its name, as in the readings' `method`.
+    /// The name, as in the field `method` of readings.
     pub name: String,
-    /// True if it measured.
+    /// True if the mechanism measured.
     pub used: bool,
-    /// Why it did not, or what it was there for.
+    /// The reason why it did not measure, or the purpose that it was used for.
     pub why: String,
 }
 
-/// What the monitor itself took while the task ran.
+/// The resources that the monitor itself used while the task ran.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Overhead {
-    /// Its processor time.
+    /// Its processor time, in seconds.
     pub cpu_seconds: f64,
-    /// Its resident memory at its largest.
+    /// Its largest resident memory, in bytes.
     pub resident_bytes_max: u64,
-    /// How often it stopped a process of the task to look at it.
+    /// Number of times that it stopped a process of the task to inspect it.
     pub stops: u64,
 }
 
-/// Something that stood out.
+/// A notable observation about the task.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Finding {
-    /// What it is.
+    /// The observation.
     pub what: String,
-    /// What one could do.
+    /// Advice for the user.
     pub advice: String,
 }
 
 /// One process of the task.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Process {
-    /// Its process id.
+    /// The process id.
     pub pid: i32,
-    /// That of the process that started it.
+    /// The process id of its parent.
     pub parent: i32,
-    /// Its command line, cut if it is long; the name of the program if it is not known.
+    /// The command line, cut if it is long; the name of the program if the command line is unknown.
     pub command: String,
-    /// When it was first seen, in seconds since the task started.
+    /// Time when it was first seen, in seconds since the start of the task.
     pub start_seconds: f64,
-    /// When it ended; `null` if it outlived the monitor's look.
+    /// Time of its end; `null` if it was alive when the monitor last looked.
     pub end_seconds: Option<f64>,
-    /// What it returned, if it returned.
+    /// The exit status, if it returned.
     pub status: Option<i32>,
-    /// The signal that ended it, if one did.
+    /// The signal that ended it, if any.
     pub signal: Option<i32>,
-    /// Processor time; `null` if it ended unseen.
+    /// Processor time in seconds; `null` if it ended unseen.
     pub cpu_seconds: Option<f64>,
     /// Its largest resident memory.
     pub resident_bytes_max: Option<u64>,
-    /// Bytes that it asked to read, and those of all children that it waited for.
+    /// Bytes that it and all children that it waited for asked to read.
     pub read_bytes: Option<u64>,
-    /// Bytes that it asked to write, and those of all children that it waited for.
+    /// Bytes that it and all children that it waited for asked to write.
     pub written_bytes: Option<u64>,
 }

@@ -254,7 +254,7 @@ fn wrong_limits_are_refused_before_anything_runs() {
         ("memory=-1", "a size looks like `4GiB`"),
         ("wall=soon", "a time looks like `30s`"),
         ("instructions=5", "cannot be limited"),
-        ("memory", "one looks like `memory=4GiB`"),
+        ("memory", "a limit looks like `memory=4GiB`"),
     ] {
         let ran = monitor(&["--limit", limit, "--", "touch", "/nonexistent/ran"])
             .output()
