@@ -5,12 +5,13 @@ use std::time::{Duration, Instant};
 
 use skopos_model::{Timestamp, Topic, TopicPattern};
 
+use crate::dir;
+use crate::error::Error;
 use crate::segment::Segment;
 use crate::subscribe::{LONGEST_SLEEP, wait_for_any};
 use crate::sys::{MAX_WORDS, sleep_on_any};
 use crate::vertex::Vertex;
 use crate::wait::{Bell, settle};
-use crate::{Error, dir};
 
 /// How long to sleep between two looks where the kernel cannot sleep on all segments at once.
 const ROUND: Duration = Duration::from_millis(2);

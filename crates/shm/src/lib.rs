@@ -48,9 +48,15 @@ mod entry;
 #[cfg(not(loom))]
 mod writer;
 #[cfg(not(loom))]
+mod spec;
+#[cfg(not(loom))]
+mod own_segment;
+#[cfg(not(loom))]
 mod publisher;
 #[cfg(not(loom))]
 mod segment;
+#[cfg(not(loom))]
+mod directory;
 #[cfg(not(loom))]
 mod vertex;
 #[cfg(not(loom))]
@@ -79,12 +85,10 @@ pub use {
     dir::{DIR_VARIABLE, default_dir, runtime_dir, search_path},
     error::Error,
     host::{Host, SegmentVersions},
-    publisher::{
-        Builder, DEFAULT_MAX_BYTES, DEFAULT_MAX_VERTICES, DEFAULT_SLOTS, Interest, Publisher,
-        VertexSpec,
-    },
+    publisher::{Builder, DEFAULT_MAX_BYTES, DEFAULT_MAX_VERTICES, Interest, Publisher},
     segment::{Segment, VertexInfo},
     snapshot::{Snapshot, snapshot},
+    spec::{DEFAULT_SLOTS, VertexSpec},
     subscribe::{Delivery, Subscription},
     sys::{boottime, effective_uid, now, release_program_pages},
     vertex::{Range, Reading, Vertex},

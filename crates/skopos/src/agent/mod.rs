@@ -470,7 +470,7 @@ impl Agent {
         if let Some(joined) = &mut self.joined {
             self.events.extend(joined.news().into_iter().map(Event::Live));
         }
-        let is_anybody = self.publisher.is_anybody_interested();
+        let is_anybody = self.publisher.has_interest();
         for polled in &mut self.polled {
             let Some(probe) = polled.probe() else { continue };
             let nobody = (0, false);
