@@ -2,11 +2,14 @@ use std::sync::Arc;
 
 use skopos_model::{Kind, Timestamp, Topic, Unit};
 
+use crate::aggregate::Aggregated;
 use crate::expression::{Fault, Leaf, Leaves};
 use crate::latest::Latest;
 use crate::program::Program;
+use crate::statement::{Row, Statement};
+use crate::units;
+use crate::unknown::Unknown;
 use crate::window::Samples;
-use crate::{Statement, Unknown, units};
 
 /// A statement over rows that come, change and go.
 ///
@@ -145,9 +148,25 @@ impl Evaluator {
     }
 }
 
-/// What aggregates come to, whoever keeps them.
-pub(crate) trait Aggregated {
-    fn aggregate(&self, at: usize) -> Result<f64, Fault>;
+impl Statement {
+    /// The selected numbers over `rows`, computed once: a point query.
+    ///
+    /// Of one row there is no rate and no mean yet, and no window.
+    pub fn once<'r>(
+        &self,
+        now: Timestamp,
+        rows: impl IntoIterator<Item = Row<'r>>,
+    ) -> Vec<Result<f64, Unknown>> {
+        let mut evaluator = Evaluator::new(self);
+        for (key, row) in rows.into_iter().enumerate() {
+            // More rows than keys would be more than any evaluator keeps.
+            let key = u32::try_from(key).unwrap_or(u32::MAX);
+            evaluator.row_added(key, row.topic, row.unit, row.kind);
+            evaluator.row_changed(key, row.time, row.value);
+            evaluator.row_held(key, row.checked_at);
+        }
+        (0..self.program().outputs.len()).map(|output| evaluator.value(output, now)).collect()
+    }
 }
 
 /// The leaves of what is selected.

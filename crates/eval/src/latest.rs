@@ -6,15 +6,11 @@ use std::sync::Arc;
 
 use skopos_model::{Kind, Timestamp, Topic, Unit};
 
-use crate::Unknown;
-use crate::aggregate::{Aggregate, Contribution};
-use crate::evaluator::Aggregated;
+use crate::aggregate::{Aggregate, Aggregated, Contribution, contribution};
 use crate::expression::{Expression, Fault, Leaf, Leaves};
+use crate::limits::MAX_ROWS;
 use crate::program::{self, Ema, Fading, Program};
-
-/// How many rows one statement keeps: four segments full of vertices. Bounds its memory, which is
-/// about 150 bytes a row and 40 more for each aggregate.
-pub const MAX_ROWS: usize = 65_536;
+use crate::unknown::Unknown;
 
 /// The rows and what is made of them.
 #[derive(Clone, Debug)]
@@ -86,7 +82,7 @@ impl Latest {
             self.refused += 1;
             return false;
         }
-        let texts = texts_of(&self.program, topic, unit, kind);
+        let texts = self.program.texts_of(topic, unit, kind);
         let row = Row {
             topic: topic.clone(),
             unit,
@@ -288,30 +284,6 @@ impl Aggregated for Latest {
     fn aggregate(&self, at: usize) -> Result<f64, Fault> {
         self.aggregates[at].value()
     }
-}
-
-/// What a row gives to an aggregate.
-pub(crate) fn contribution(
-    selected: bool,
-    aggregate: &program::Aggregate,
-    leaves: &impl Leaves,
-) -> Contribution {
-    if !selected || aggregate.filter.truth(leaves) != Some(true) {
-        return Contribution::Nothing;
-    }
-    match aggregate.argument.value(leaves) {
-        // There is one zero: minus zero would be another one in an order, and among bits.
-        Ok(number) => Contribution::Number(number + 0.0),
-        Err(Fault::Null) => Contribution::Nothing,
-        Err(fault) => Contribution::Fault(fault),
-    }
-}
-
-/// The outcomes of all text tests, as bits.
-pub(crate) fn texts_of(program: &Program, topic: &Topic, unit: Unit, kind: Kind) -> u64 {
-    program.texts.iter().enumerate().fold(0, |bits, (at, test)| {
-        bits | u64::from(test.holds(topic, Some((unit, kind))) == Some(true)) << at
-    })
 }
 
 /// Whether an aggregate reads a row with these texts if its numbers are right.

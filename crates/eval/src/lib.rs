@@ -30,6 +30,7 @@
 
 #![forbid(unsafe_code)]
 
+mod limits;
 mod error;
 mod unknown;
 mod statement;
@@ -46,8 +47,7 @@ mod window;
 
 pub use error::{Error, Position};
 pub use evaluator::Evaluator;
-pub use latest::MAX_ROWS;
 pub use like::Like;
-pub use statement::{MAX_SQL_BYTES, Row, Statement, Table};
+pub use limits::{MAX_ROWS, MAX_SQL_BYTES, MAX_WINDOW_SAMPLES};
+pub use statement::{Row, Statement, Table};
 pub use unknown::Unknown;
-pub use window::MAX_WINDOW_SAMPLES;
