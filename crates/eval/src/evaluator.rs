@@ -57,6 +57,7 @@ impl Evaluator {
 
     /// A sample: at `time` the value was this; `None` if there was none or it is no number. A number
     /// that is not finite is none. The same sample again changes nothing.
+    #[inline]
     pub fn row_changed(&mut self, key: u32, time: Timestamp, value: Option<f64>) {
         let value = value.filter(|value| value.is_finite());
         match &mut self.rows {
@@ -68,6 +69,7 @@ impl Evaluator {
     /// The value of the row still held at `time`: its age counts from there, and so does the rate of
     /// its next change. That it stands still is said by [`row_changed`](Self::row_changed) with the
     /// old value.
+    #[inline]
     pub fn row_held(&mut self, key: u32, time: Timestamp) {
         match &mut self.rows {
             Rows::Latest(latest) => latest.hold(key, time),
@@ -140,6 +142,7 @@ impl Evaluator {
 
     /// How often a counter among the rows stepped back: its source restarted, and no rate is made
     /// of that step.
+    #[inline]
     pub fn resets(&self) -> u64 {
         match &self.rows {
             Rows::Latest(latest) => latest.resets(),
@@ -173,6 +176,7 @@ impl Statement {
 struct Results<'a, A>(&'a A);
 
 impl<A: Aggregated> Leaves for Results<'_, A> {
+    #[inline]
     fn leaf(&self, leaf: Leaf) -> Result<f64, Fault> {
         match leaf {
             // The reason is looked for only if it is asked for.

@@ -30,6 +30,9 @@
 
 #![forbid(unsafe_code)]
 
+// Small functions on the path of a change are `#[inline]`: the graph calls them per sample, and release
+// builds have no link-time optimisation.
+
 mod limits;
 mod error;
 mod unknown;

@@ -202,6 +202,7 @@ impl Samples {
         }
     }
 
+    #[inline]
     fn is_within(&self, time: Timestamp, begin: Timestamp) -> bool {
         if self.window.closed { time >= begin } else { time > begin }
     }
@@ -264,6 +265,7 @@ impl Samples {
 }
 
 impl Aggregated for Samples {
+    #[inline]
     fn aggregate(&self, at: usize) -> Result<f64, Fault> {
         let number = match self.program.aggregates[at].function {
             Function::First => self.iter().next().map(|sample| sample.value),
@@ -287,6 +289,7 @@ struct SampleLeaves {
 }
 
 impl Leaves for SampleLeaves {
+    #[inline]
     fn leaf(&self, leaf: Leaf) -> Result<f64, Fault> {
         match leaf {
             Leaf::Value if self.value.is_finite() => Ok(self.value),
@@ -294,6 +297,7 @@ impl Leaves for SampleLeaves {
         }
     }
 
+    #[inline]
     fn text(&self, test: usize) -> Option<bool> {
         Some(self.texts >> test & 1 == 1)
     }

@@ -54,11 +54,28 @@ impl TopicPattern {
 
     /// Like [`matches`](Self::matches), for a text that is known to be a topic.
     pub fn matches_str(&self, topic: &str) -> bool {
-        let segments = |text| str::as_bytes(text).split(|byte| *byte == b'/');
+        let segments = |text| Segments(Some(str::as_bytes(text)));
         let is_run = |segment: &&[u8]| *segment == b"**";
         wildcard::matches(segments(&self.0), segments(topic), is_run, |glob, segment| {
             wildcard::matches(glob.iter(), segment.iter(), |byte| **byte == b'*', |a, b| a == b)
         })
+    }
+}
+
+/// The segments of a topic or pattern. A type of its own because the matcher copies it often, and cloning
+/// the standard library's `Split` is a call.
+#[derive(Clone, Copy)]
+struct Segments<'a>(Option<&'a [u8]>);
+
+impl<'a> Iterator for Segments<'a> {
+    type Item = &'a [u8];
+
+    #[inline]
+    fn next(&mut self) -> Option<&'a [u8]> {
+        let text = self.0?;
+        let end = text.iter().position(|byte| *byte == b'/');
+        self.0 = end.map(|end| &text[end + 1..]);
+        Some(&text[..end.unwrap_or(text.len())])
     }
 }
 

@@ -41,6 +41,9 @@
 // A loom build has the protocols alone, without the callers that use all of them.
 #![cfg_attr(loom, allow(dead_code, unused_imports))]
 
+// Small functions on the paths of a read and of a publish are `#[inline]`: other crates call them per
+// sample, and release builds have no link-time optimisation.
+
 pub mod layout;
 mod ring;
 mod wait;

@@ -74,28 +74,33 @@ impl OwnSegment {
         unpoisoned(self.registry.lock())
     }
 
+    #[inline]
     pub(crate) fn live(&self) -> &Live {
         debug_assert!(self.map.live().is_some(), "{LIVE_OFFSET} lies in every segment");
         // The mapping is at least one page long; `create` saw to that.
         self.map.live().unwrap_or_else(|| unreachable!("a segment has a header"))
     }
 
+    #[inline]
     pub(crate) fn group(&self, id: u32) -> &Group {
         self.map
             .group(self.header.groups_offset, id)
             .unwrap_or_else(|| unreachable!("a group's id comes from `add_group`"))
     }
 
+    #[inline]
     pub(crate) fn vertex(&self, place: &Place) -> RawVertex<'_> {
         self.map.vertex(place).unwrap_or_else(|| unreachable!("a place comes from `register`"))
     }
 
     /// Wakes those who wait for the vertex of entry `index`, and those who wait for any.
+    #[inline]
     pub(crate) fn ring(&self, index: u32, head: &VertexHead) {
         self.ring_all(std::iter::once((index, head)));
     }
 
     /// The same for several vertices at once.
+    #[inline]
     pub(crate) fn ring_all<'a>(&self, vertices: impl Iterator<Item = (u32, &'a VertexHead)>) {
         let Some(flags) = &self.flags else { return };
         settle();

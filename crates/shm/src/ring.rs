@@ -85,6 +85,7 @@ const UNKNOWN: u64 = 2;
 
 impl Meta {
     /// Of a number. The bound is rounded up to the next `f32`, so that it still bounds.
+    #[inline]
     pub(crate) fn scalar(origin: Origin) -> Self {
         match origin {
             Origin::Measured => Self(MEASURED),
@@ -107,6 +108,7 @@ impl Meta {
         Self(code | u64::from(len) << 32)
     }
 
+    #[inline]
     pub(crate) fn len(self) -> usize {
         (self.0 >> 32) as usize
     }
@@ -187,6 +189,7 @@ impl RawVertex<'_> {
 
     // ---- writers ----
 
+    #[inline]
     fn lock(&self) {
         let mut round = 0;
         // SYNC: Acquire pairs with the Release in `unlock`, so a writer sees what the one before
@@ -202,6 +205,7 @@ impl RawVertex<'_> {
         }
     }
 
+    #[inline]
     fn unlock(&self) {
         // SYNC: pairs with the Acquire in `lock`.
         self.head.lock.store(0, Ordering::Release);
@@ -211,6 +215,7 @@ impl RawVertex<'_> {
     /// before the last sample's becomes that one's, and is counted.
     ///
     /// `owner` is the caller's: a writer whose vertex was unregistered gets `None`.
+    #[inline]
     pub(crate) fn publish(
         &self,
         owner: u64,
@@ -226,6 +231,7 @@ impl RawVertex<'_> {
 
     /// Marks the source as looked at, and found unchanged, at `time`; an earlier time than the last
     /// look's is nothing new. `None` as for [`publish`](Self::publish).
+    #[inline]
     pub(crate) fn check(&self, owner: u64, time: Timestamp) -> Option<()> {
         self.lock();
         let head = self.head;
@@ -239,6 +245,7 @@ impl RawVertex<'_> {
         own
     }
 
+    #[inline]
     fn publish_locked(
         &self,
         owner: u64,
@@ -290,6 +297,7 @@ impl RawVertex<'_> {
         }
     }
 
+    #[inline]
     fn equals(&self, last: &RawSample, payload: Payload<'_>, origin: Origin) -> bool {
         match payload {
             Payload::Bits(bits) => last.bits == bits && last.meta == Meta::scalar(origin),
@@ -302,6 +310,7 @@ impl RawVertex<'_> {
         }
     }
 
+    #[inline]
     fn store_slot(&self, sample: RawSample) {
         let slot = self.slot(sample.ticket);
         slot.mark.store(2 * sample.ticket + 1, Ordering::Relaxed);
@@ -412,6 +421,7 @@ impl RawVertex<'_> {
 
     /// The tickets that the ring may still hold, after `count` samples. A walk back ends at the
     /// first of them, whatever a hostile head and its empty slots say.
+    #[inline]
     pub(crate) fn reach(&self, count: u64) -> Range<u64> {
         count.saturating_sub(self.slots.len() as u64)..count
     }
@@ -443,6 +453,7 @@ impl RawVertex<'_> {
 
     /// The newest sample that is not younger than `time`: the value that held then. `Lapped` if the
     /// ring no longer reaches back that far.
+    #[inline]
     pub(crate) fn as_of(&self, owner: u64, time: i64) -> SlotState<RawSample> {
         let reach = self.reach(self.count());
         if reach.is_empty() && self.read(owner, 0) == SlotState::Gone {

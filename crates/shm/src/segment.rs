@@ -99,16 +99,19 @@ impl Segment {
         Ok(segment)
     }
 
+    #[inline]
     pub(crate) fn live(&self) -> &Live {
         self.shared.map.live().unwrap_or_else(|| unreachable!("`open` saw a whole header"))
     }
 
     /// The segment's file.
+    #[inline]
     pub fn path(&self) -> &Path {
         &self.shared.path
     }
 
     /// The segment's name.
+    #[inline]
     pub fn name(&self) -> &str {
         &self.shared.header.name
     }
@@ -154,6 +157,7 @@ impl Segment {
     }
 
     /// Changes whenever a vertex is registered or unregistered.
+    #[inline]
     pub fn directory_version(&self) -> u64 {
         // SYNC: pairs with the Release in `OwnSegment::directory_changed`.
         self.live().directory_version.load(Ordering::Acquire)
@@ -166,6 +170,7 @@ impl Segment {
 
     /// The flag of those who wait for entry `index`, or for any vertex if `None`. There is none if
     /// the publisher has no page of flags, or lives in another IPC namespace, or is dead.
+    #[inline]
     pub(crate) fn flag(&self, index: Option<u32>) -> Option<&AtomicU32> {
         self.shared.flags.as_ref()?.flag(index)
     }

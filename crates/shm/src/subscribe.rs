@@ -41,6 +41,7 @@ impl Subscription {
         Self { is_quiet: true, ..self }
     }
 
+    #[inline]
     fn tell(&self) {
         if !self.is_quiet {
             self.vertex.follow();
@@ -48,11 +49,13 @@ impl Subscription {
     }
 
     /// The vertex that is followed.
+    #[inline]
     pub fn vertex(&self) -> &Vertex {
         &self.vertex
     }
 
     /// True if [`try_next`](Self::try_next) has something to say.
+    #[inline]
     pub fn has_next(&self) -> bool {
         self.tell();
         self.vertex.has_news(self.next)
@@ -60,6 +63,7 @@ impl Subscription {
 
     /// When the source of the sample that was taken last was looked at since: `None` if there is a newer
     /// sample, which that may have been for.
+    #[inline]
     pub fn checked_at(&self) -> Option<Timestamp> {
         // The time first: a sample that was there by then is seen after it.
         let checked_at = self.vertex.raw().checked_at();
@@ -70,6 +74,7 @@ impl Subscription {
     ///
     /// # Errors
     /// [`Error::Gone`] once the vertex is unregistered.
+    #[inline]
     pub fn try_next(&mut self) -> Result<Option<Delivery>, Error> {
         self.tell();
         if !self.vertex.has_news(self.next) {

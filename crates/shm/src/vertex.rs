@@ -38,11 +38,13 @@ pub struct Reading {
 
 impl Reading {
     /// How long ago the source was last looked at.
+    #[inline]
     pub fn age(&self) -> Duration {
         sys::now().since(self.checked_at)
     }
 
     /// The value as a double, unless it is structured.
+    #[inline]
     pub fn as_f64(&self) -> Option<f64> {
         self.sample.value.as_f64()
     }
@@ -70,20 +72,24 @@ impl Vertex {
     }
 
     /// Its topic.
+    #[inline]
     pub fn topic(&self) -> &Topic {
         &self.info.topic
     }
 
     /// What the directory says about it.
+    #[inline]
     pub fn info(&self) -> &VertexInfo {
         &self.info
     }
 
     /// The segment that it lies in.
+    #[inline]
     pub fn segment(&self) -> &Segment {
         &self.segment
     }
 
+    #[inline]
     pub(crate) fn index(&self) -> u32 {
         self.index
     }
@@ -154,11 +160,13 @@ impl Vertex {
     /// Says that somebody follows this vertex closely and wants it measured as often as its
     /// publisher ever does. Holds for about a second: say it again while it is so. A subscription
     /// says it by itself.
+    #[inline]
     pub fn follow(&self) {
         self.segment.mark(self.index, MARK_READ | MARK_FOLLOWED);
     }
 
     /// How many samples were ever stored here.
+    #[inline]
     pub fn count(&self) -> u64 {
         self.raw().count()
     }
@@ -208,6 +216,7 @@ impl Vertex {
     ///
     /// # Errors
     /// [`Error::Busy`] if the ring no longer reaches back that far; [`Error::Gone`].
+    #[inline]
     pub fn as_of(&self, time: Timestamp) -> Result<Option<Sample>, Error> {
         self.segment.mark(self.index, MARK_READ);
         let raw = self.raw();
@@ -223,6 +232,7 @@ impl Vertex {
     }
 
     /// The ticket of the oldest sample that the ring may still hold.
+    #[inline]
     pub(crate) fn oldest(&self) -> u64 {
         self.count().saturating_sub(u64::from(self.place.slots))
     }
@@ -232,6 +242,7 @@ impl Vertex {
         self.raw().has_news(self.owner, ticket)
     }
 
+    #[inline]
     pub(crate) fn read(&self, ticket: u64) -> SlotState<Sample> {
         let raw = self.raw();
         match raw.read(self.owner, ticket) {
@@ -248,6 +259,7 @@ impl Vertex {
     }
 
     /// `None` if the bytes of a structured value were overwritten, or are no structured value.
+    #[inline]
     fn decode(&self, raw: &RawVertex<'_>, sample: &RawSample) -> Option<Sample> {
         let structured = self.info.value_type == ValueType::Structured;
         let value = match Scalar::from_bits(self.info.value_type, sample.bits) {

@@ -31,18 +31,22 @@ impl VertexWriter {
     }
 
     /// The vertex's topic.
+    #[inline]
     pub fn topic(&self) -> &Topic {
         &self.topic
     }
 
+    #[inline]
     pub(crate) fn is_of(&self, segment: &Arc<OwnSegment>) -> bool {
         Arc::ptr_eq(&self.segment, segment)
     }
 
+    #[inline]
     pub(crate) fn index(&self) -> u32 {
         self.index
     }
 
+    #[inline]
     pub(crate) fn owner(&self) -> u64 {
         self.owner
     }
@@ -51,6 +55,7 @@ impl VertexWriter {
     ///
     /// # Errors
     /// [`Error::WrongType`]; [`Error::Gone`] once unregistered; [`Error::NeedsTick`].
+    #[inline]
     pub fn publish(&self, value: impl Into<Scalar>) -> Result<Published, Error> {
         self.publish_at(sys::now(), value)
     }
@@ -86,20 +91,24 @@ impl VertexWriter {
     ///
     /// # Errors
     /// [`Error::Gone`] once unregistered.
+    #[inline]
     pub fn check_at(&self, time: Timestamp) -> Result<(), Error> {
         let vertex = self.segment.vertex(&self.place);
         vertex.check(self.owner, time).ok_or_else(|| Error::Gone(self.topic.clone()))
     }
 
     /// The type of its values.
+    #[inline]
     pub fn value_type(&self) -> ValueType {
         self.value_type
     }
 
+    #[inline]
     fn alone(&self) -> Result<(), Error> {
         if self.group == 0 { Ok(()) } else { Err(Error::NeedsTick(self.topic.clone())) }
     }
 
+    #[inline]
     fn ring(&self) {
         self.segment.ring(self.index, self.segment.vertex(&self.place).head);
     }
@@ -197,6 +206,7 @@ pub struct Tick<'a> {
 
 impl Tick<'_> {
     /// The time that every sample of this tick carries.
+    #[inline]
     pub fn time(&self) -> Timestamp {
         self.time
     }
@@ -222,6 +232,7 @@ impl Tick<'_> {
     /// # Errors
     /// [`Error::WrongType`]; [`Error::Gone`]; [`Error::SnapshotGroup`] if the vertex is not of this
     /// group.
+    #[inline]
     pub fn publish(
         &mut self,
         vertex: &VertexWriter,
@@ -269,11 +280,13 @@ impl Tick<'_> {
         Ok(self.touch(vertex, done))
     }
 
+    #[inline]
     fn own(&self, vertex: &VertexWriter) -> Result<(), Error> {
         let own = vertex.is_of(&self.group.segment) && vertex.group == self.group.id;
         if own { Ok(()) } else { Err(Error::SnapshotGroup(vertex.topic.clone())) }
     }
 
+    #[inline]
     fn touch(&mut self, vertex: &VertexWriter, done: Published) -> Published {
         let (index, place) = (vertex.index, vertex.place);
         self.group.touched.push(VertexWriterId { index, place });

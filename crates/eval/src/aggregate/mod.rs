@@ -23,6 +23,7 @@ pub(crate) enum Contribution {
 }
 
 impl Contribution {
+    #[inline]
     fn number(self) -> Option<f64> {
         match self {
             Self::Number(number) => Some(number),
@@ -32,6 +33,7 @@ impl Contribution {
 }
 
 /// What a row gives to an aggregate.
+#[inline]
 pub(crate) fn contribution(
     selected: bool,
     aggregate: &program::Aggregate,
@@ -111,6 +113,7 @@ impl Aggregate {
     }
 
     /// The row in `slot` now contributes `new`.
+    #[inline]
     pub(crate) fn set(&mut self, slot: usize, new: Contribution) {
         let old = std::mem::replace(&mut self.contributions[slot], new);
         if old == new {
