@@ -1,4 +1,5 @@
-//! Turns `schema/*.toml` into Rust: a module a family, a constant a metric, and the list of all.
+//! Turns `schema/*.toml` into Rust: a module for each family, a constant for each metric, and the list of
+//! all families.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -9,7 +10,7 @@ use serde::Deserialize;
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct FamilyFile {
-    /// Where the topics lie under the node, if not at the file's name.
+    /// The path of the topics under the node, if it is not the file's name.
     path: Option<String>,
     #[serde(default)]
     instance: String,
@@ -23,7 +24,7 @@ struct FamilyFile {
 struct MetricEntry {
     name: String,
     help: String,
-    /// Empty for a plain number; never left out, so that nobody wonders.
+    /// Empty for a plain number. Required, so that a missing unit is an error and not a guess.
     unit: String,
     kind: String,
     #[serde(rename = "type")]
@@ -48,7 +49,7 @@ fn main() {
         let text = fs::read_to_string(file).unwrap_or_else(|e| panic!("{}: {e}", file.display()));
         let family: FamilyFile =
             toml::from_str(&text).unwrap_or_else(|e| panic!("{}: {e}", file.display()));
-        // `self` is a word of Rust's own, and not even a raw identifier may be called so.
+        // `self` is a keyword of Rust, and even a raw identifier may not have this name.
         let module = if name == "self" { "self_" } else { name };
         write_family(&mut code, module, name, &family);
         writeln!(families, "    &{module}::FAMILY,").expect("a String takes all");
@@ -90,9 +91,9 @@ fn write_family(code: &mut String, module: &str, name: &str, family: &FamilyFile
     .expect("a String takes all");
 }
 
-/// `counter` to `Counter`, or a build error that names what is allowed.
+/// Turns `counter` into `Counter`; any text that is not allowed is a build error.
 fn variant(text: &str, allowed: &[&str]) -> String {
-    assert!(allowed.contains(&text), "`{text}` is none of {allowed:?}");
+    assert!(allowed.contains(&text), "`{text}` is not one of {allowed:?}");
     let mut chars = text.chars();
     chars.next().map(|c| c.to_ascii_uppercase()).into_iter().chain(chars).collect()
 }

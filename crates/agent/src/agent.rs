@@ -401,7 +401,7 @@ impl Agent {
         if let Some(link) = &mut self.link {
             self.events.extend(link.news().into_iter().map(Event::Link));
         }
-        let is_anybody = self.publisher.is_anybody_interested();
+        let is_anybody = self.publisher.has_interest();
         for polled in &mut self.polled {
             let Some(probe) = polled.probe() else { continue };
             let nobody = (0, false);

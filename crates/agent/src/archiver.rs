@@ -10,7 +10,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use skopos_model::{Timestamp, Topic};
-use skopos_shm::{Delivery, Host, Segment, Subscription, Vertex, now};
+use skopos_shm::{Delivery, Host, Segment, SegmentVersions, Subscription, Vertex, now};
 use skopos_store::history::{Error, Id, Keeper, Limits, Pushed, Series, Size};
 
 mod facts;
@@ -91,7 +91,7 @@ struct Archive {
     counts: Counts,
     followed: HashMap<Key, One>,
     /// Of the segments when their vertices were looked up.
-    versions: Vec<(PathBuf, Timestamp, u64)>,
+    versions: SegmentVersions,
     /// What is new since then was never here before.
     looked_at: Option<Timestamp>,
     chores: Option<Receiver<Result<Size, Error>>>,
@@ -100,7 +100,7 @@ struct Archive {
 impl Archive {
     fn new(host: Host, keeper: Keeper, facts: Facts) -> Self {
         let counts = Counts { torn_bytes: keeper.torn_bytes(), ..Counts::default() };
-        let (followed, versions) = (HashMap::new(), Vec::new());
+        let (followed, versions) = (HashMap::new(), SegmentVersions::default());
         Self { host, keeper, facts, counts, followed, versions, looked_at: None, chores: None }
     }
 
@@ -154,11 +154,7 @@ impl Archive {
         let looked_at = now();
         // What cannot be listed now is listed the next time.
         let _ = self.host.refresh();
-        let version = |s: &Segment| (s.path().to_path_buf(), s.created_at(), s.directory_version());
-        let versions: Vec<_> = self.host.segments().iter().map(version).collect();
-        if versions == self.versions {
-            return;
-        }
+        let Some(versions) = self.host.changes(&self.versions) else { return };
         let mut new: Vec<(Key, Vertex)> = Vec::new();
         let mut gone = std::mem::take(&mut self.followed);
         for vertex in self.host.segments().iter().flat_map(Segment::vertices) {

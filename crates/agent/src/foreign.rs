@@ -2,12 +2,12 @@
 //! like the agent's own, looked at once a second.
 
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use skopos_model::{Origin, Sample, Timestamp, Topic, Value};
 use skopos_score::Unknown;
-use skopos_shm::{Error, Host, Publisher, Reading, Segment, Vertex};
+use skopos_shm::{Error, Host, Publisher, Reading, Segment, SegmentVersions, Vertex};
 
 use crate::insights::{Followed, Insights};
 use crate::names::SEGMENT_NAME;
@@ -23,7 +23,7 @@ const SEARCH_EVERY: Duration = Duration::from_secs(5);
 pub(crate) struct Foreign {
     host: Option<Host>,
     /// Of the segments when their vertices were looked up.
-    versions: Vec<(PathBuf, Timestamp, u64)>,
+    versions: SegmentVersions,
     facts: HashMap<Topic, Fact>,
     search_at: Duration,
     /// Facts for which there was no room at the last look.
@@ -41,8 +41,8 @@ impl Foreign {
     /// Of this directory. One that cannot be trusted has none: other verbs say so.
     pub(crate) fn new(dir: &Path) -> Self {
         Self {
-            host: Host::open_dirs(vec![dir.into()]).ok(),
-            versions: Vec::new(),
+            host: Host::open_dirs(vec![dir.into()]).ok().map(|host| host.without(SEGMENT_NAME)),
+            versions: SegmentVersions::default(),
             facts: HashMap::new(),
             search_at: Duration::ZERO,
             left_out: 0,
@@ -57,15 +57,13 @@ impl Foreign {
     /// Hands every value that was looked at since the last time to the insights.
     pub(crate) fn look(&mut self, insights: &mut Insights, publisher: &Publisher, now: Duration) {
         let Some(host) = &mut self.host else { return };
-        if self.search_at <= now {
+        // A publisher that died is noticed at once, not at the next search.
+        if self.search_at <= now || !host.segments().iter().all(Segment::is_alive) {
             self.search_at = now + SEARCH_EVERY;
             let _ = host.refresh();
         }
-        let others = || host.segments().iter().filter(|s| s.name() != SEGMENT_NAME && s.is_alive());
-        let version = |s: &Segment| (s.path().to_path_buf(), s.created_at(), s.directory_version());
-        let versions: Vec<_> = others().map(version).collect();
-        if versions != self.versions {
-            let vertices: Vec<Vertex> = others().flat_map(Segment::vertices).collect();
+        if let Some(versions) = host.changes(&self.versions) {
+            let vertices = host.segments().iter().flat_map(Segment::vertices).collect();
             self.versions = versions;
             self.meet(vertices, insights, publisher);
         }

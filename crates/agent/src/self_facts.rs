@@ -107,7 +107,7 @@ impl SelfFacts {
     /// When they are to be published next, on the monotonic clock: now, if somebody follows one.
     pub(crate) fn due(&self, publisher: &Publisher) -> Duration {
         let followed = |fact: &VertexWriter| publisher.take_interest(fact).followed;
-        if publisher.is_anybody_interested() && self.writers.iter().flatten().any(followed) {
+        if publisher.has_interest() && self.writers.iter().flatten().any(followed) {
             return Duration::ZERO;
         }
         self.due

@@ -2,7 +2,7 @@ use std::fmt;
 
 use thiserror::Error;
 
-use crate::statement::MAX_SQL_BYTES;
+use crate::limits::MAX_SQL_BYTES;
 
 /// Why a text is no statement that can be kept up to date.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]

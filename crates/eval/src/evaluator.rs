@@ -2,11 +2,14 @@ use std::sync::Arc;
 
 use skopos_model::{Kind, Timestamp, Topic, Unit};
 
+use crate::aggregate::Aggregated;
 use crate::expression::{Fault, Leaf, Leaves};
 use crate::latest::Latest;
 use crate::program::Program;
+use crate::statement::{Row, Statement};
+use crate::units;
+use crate::unknown::Unknown;
 use crate::window::Samples;
-use crate::{Statement, Unknown, units};
 
 /// A statement over rows that come, change and go.
 ///
@@ -54,6 +57,7 @@ impl Evaluator {
 
     /// A sample: at `time` the value was this; `None` if there was none or it is no number. A number
     /// that is not finite is none. The same sample again changes nothing.
+    #[inline]
     pub fn row_changed(&mut self, key: u32, time: Timestamp, value: Option<f64>) {
         let value = value.filter(|value| value.is_finite());
         match &mut self.rows {
@@ -65,6 +69,7 @@ impl Evaluator {
     /// The value of the row still held at `time`: its age counts from there, and so does the rate of
     /// its next change. That it stands still is said by [`row_changed`](Self::row_changed) with the
     /// old value.
+    #[inline]
     pub fn row_held(&mut self, key: u32, time: Timestamp) {
         match &mut self.rows {
             Rows::Latest(latest) => latest.hold(key, time),
@@ -137,6 +142,7 @@ impl Evaluator {
 
     /// How often a counter among the rows stepped back: its source restarted, and no rate is made
     /// of that step.
+    #[inline]
     pub fn resets(&self) -> u64 {
         match &self.rows {
             Rows::Latest(latest) => latest.resets(),
@@ -145,15 +151,32 @@ impl Evaluator {
     }
 }
 
-/// What aggregates come to, whoever keeps them.
-pub(crate) trait Aggregated {
-    fn aggregate(&self, at: usize) -> Result<f64, Fault>;
+impl Statement {
+    /// The selected numbers over `rows`, computed once: a point query.
+    ///
+    /// Of one row there is no rate and no mean yet, and no window.
+    pub fn once<'r>(
+        &self,
+        now: Timestamp,
+        rows: impl IntoIterator<Item = Row<'r>>,
+    ) -> Vec<Result<f64, Unknown>> {
+        let mut evaluator = Evaluator::new(self);
+        for (key, row) in rows.into_iter().enumerate() {
+            // More rows than keys would be more than any evaluator keeps.
+            let key = u32::try_from(key).unwrap_or(u32::MAX);
+            evaluator.row_added(key, row.topic, row.unit, row.kind);
+            evaluator.row_changed(key, row.time, row.value);
+            evaluator.row_held(key, row.checked_at);
+        }
+        (0..self.program().outputs.len()).map(|output| evaluator.value(output, now)).collect()
+    }
 }
 
 /// The leaves of what is selected.
 struct Results<'a, A>(&'a A);
 
 impl<A: Aggregated> Leaves for Results<'_, A> {
+    #[inline]
     fn leaf(&self, leaf: Leaf) -> Result<f64, Fault> {
         match leaf {
             // The reason is looked for only if it is asked for.

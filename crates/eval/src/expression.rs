@@ -122,6 +122,7 @@ pub(crate) enum Comparison {
 }
 
 impl Comparison {
+    #[inline]
     fn holds(self, left: f64, right: f64) -> bool {
         match self {
             Self::Equal => left == right,
@@ -204,6 +205,7 @@ impl Expression {
     }
 }
 
+#[inline]
 fn binary(operator: Operator, left: f64, right: f64) -> Result<f64, Fault> {
     finite(match operator {
         Operator::Add => left + right,
@@ -215,6 +217,7 @@ fn binary(operator: Operator, left: f64, right: f64) -> Result<f64, Fault> {
     })
 }
 
+#[inline]
 fn finite(number: f64) -> Result<f64, Fault> {
     if number.is_finite() { Ok(number) } else { Err(Fault::TooLarge) }
 }

@@ -6,15 +6,11 @@ use std::sync::Arc;
 
 use skopos_model::{Kind, Timestamp, Topic, Unit};
 
-use crate::Unknown;
-use crate::aggregate::{Aggregate, Contribution};
-use crate::evaluator::Aggregated;
+use crate::aggregate::{Aggregate, Aggregated, Contribution, contribution};
 use crate::expression::{Expression, Fault, Leaf, Leaves};
+use crate::limits::MAX_ROWS;
 use crate::program::{self, Ema, Fading, Program};
-
-/// How many rows one statement keeps: four segments full of vertices. Bounds its memory, which is
-/// about 150 bytes a row and 40 more for each aggregate.
-pub const MAX_ROWS: usize = 65_536;
+use crate::unknown::Unknown;
 
 /// The rows and what is made of them.
 #[derive(Clone, Debug)]
@@ -54,6 +50,7 @@ struct Row {
 
 impl Row {
     /// What a mean is of.
+    #[inline]
     fn source(&self, ema: Ema) -> f64 {
         if ema.of_rate { self.rate } else { self.value }
     }
@@ -86,7 +83,7 @@ impl Latest {
             self.refused += 1;
             return false;
         }
-        let texts = texts_of(&self.program, topic, unit, kind);
+        let texts = self.program.texts_of(topic, unit, kind);
         let row = Row {
             topic: topic.clone(),
             unit,
@@ -167,9 +164,11 @@ impl Latest {
         row.checked_at = row.checked_at.max(time);
         let width = self.program.emas.len();
         let means = &mut self.means[place * width..(place + 1) * width];
-        for (mean, ema) in means.iter_mut().zip(&self.program.emas) {
+        // By index, here and in `contribute`: without link-time optimisation `zip` is a call.
+        for (at, mean) in means.iter_mut().enumerate() {
+            let ema = self.program.emas[at];
             let old_value = if ema.of_rate { old.1 } else { old.0 };
-            *mean = next_mean(ema.fading, *mean, (old_value, old.2), (row.source(*ema), time));
+            *mean = next_mean(ema.fading, *mean, (old_value, old.2), (row.source(ema), time));
         }
         self.computed_at = None;
         self.contribute(place, None);
@@ -221,7 +220,8 @@ impl Latest {
             now,
         };
         let mut selected = None;
-        for (aggregate, state) in self.program.aggregates.iter().zip(&mut self.aggregates) {
+        for (at, state) in self.aggregates.iter_mut().enumerate() {
+            let aggregate = &self.program.aggregates[at];
             if aggregate.timed != now.is_some() {
                 continue;
             }
@@ -285,33 +285,10 @@ impl Latest {
 }
 
 impl Aggregated for Latest {
+    #[inline]
     fn aggregate(&self, at: usize) -> Result<f64, Fault> {
         self.aggregates[at].value()
     }
-}
-
-/// What a row gives to an aggregate.
-pub(crate) fn contribution(
-    selected: bool,
-    aggregate: &program::Aggregate,
-    leaves: &impl Leaves,
-) -> Contribution {
-    if !selected || aggregate.filter.truth(leaves) != Some(true) {
-        return Contribution::Nothing;
-    }
-    match aggregate.argument.value(leaves) {
-        // There is one zero: minus zero would be another one in an order, and among bits.
-        Ok(number) => Contribution::Number(number + 0.0),
-        Err(Fault::Null) => Contribution::Nothing,
-        Err(fault) => Contribution::Fault(fault),
-    }
-}
-
-/// The outcomes of all text tests, as bits.
-pub(crate) fn texts_of(program: &Program, topic: &Topic, unit: Unit, kind: Kind) -> u64 {
-    program.texts.iter().enumerate().fold(0, |bits, (at, test)| {
-        bits | u64::from(test.holds(topic, Some((unit, kind))) == Some(true)) << at
-    })
 }
 
 /// Whether an aggregate reads a row with these texts if its numbers are right.
@@ -324,6 +301,7 @@ fn may_count(program: &Program, aggregate: &program::Aggregate, texts: u64) -> b
 /// The mean after a change, from values and since when they hold: by time, the old value has held
 /// until now; by change, the new one takes its share. The first value is the mean, and after a value
 /// that was not known it begins anew.
+#[inline]
 fn next_mean(fading: Fading, mean: f64, old: (f64, Timestamp), new: (f64, Timestamp)) -> f64 {
     if mean.is_nan() || new.0.is_nan() {
         return new.0;
@@ -335,6 +313,7 @@ fn next_mean(fading: Fading, mean: f64, old: (f64, Timestamp), new: (f64, Timest
 }
 
 /// Where a mean is at `now` that was `mean` at `time` and has seen `value` since.
+#[inline]
 fn faded(mean: f64, value: f64, time: Timestamp, now: Timestamp, half_life: f64) -> f64 {
     value + (mean - value) * (-(now.since(time).as_secs_f64() / half_life)).exp2()
 }
@@ -349,6 +328,7 @@ struct RowLeaves<'a> {
 }
 
 impl Leaves for RowLeaves<'_> {
+    #[inline]
     fn leaf(&self, leaf: Leaf) -> Result<f64, Fault> {
         let number = match (leaf, self.now) {
             (Leaf::Value, _) => self.row.value,
@@ -368,6 +348,7 @@ impl Leaves for RowLeaves<'_> {
         if number.is_finite() { Ok(number) } else { Err(Fault::Null) }
     }
 
+    #[inline]
     fn text(&self, test: usize) -> Option<bool> {
         Some(self.row.texts >> test & 1 == 1)
     }
@@ -379,6 +360,7 @@ impl Leaves for RowLeaves<'_> {
 struct KeyHasher(u64);
 
 impl Hasher for KeyHasher {
+    #[inline]
     fn finish(&self) -> u64 {
         self.0
     }
@@ -387,6 +369,7 @@ impl Hasher for KeyHasher {
         bytes.iter().for_each(|&byte| self.write_u32(byte.into()));
     }
 
+    #[inline]
     fn write_u32(&mut self, key: u32) {
         self.0 = (self.0 ^ u64::from(key)).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(32);
     }

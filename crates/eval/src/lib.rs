@@ -30,6 +30,10 @@
 
 #![forbid(unsafe_code)]
 
+// Small functions on the path of a change are `#[inline]`: the graph calls them per sample, and release
+// builds have no link-time optimisation.
+
+mod limits;
 mod error;
 mod unknown;
 mod statement;
@@ -46,8 +50,7 @@ mod window;
 
 pub use error::{Error, Position};
 pub use evaluator::Evaluator;
-pub use latest::MAX_ROWS;
 pub use like::Like;
-pub use statement::{MAX_SQL_BYTES, Row, Statement, Table};
+pub use limits::{MAX_ROWS, MAX_SQL_BYTES, MAX_WINDOW_SAMPLES};
+pub use statement::{Row, Statement, Table};
 pub use unknown::Unknown;
-pub use window::MAX_WINDOW_SAMPLES;

@@ -4,22 +4,9 @@ use std::time::Duration;
 
 use skopos_model::{Kind, Topic, TopicPattern, Unit};
 
-use crate::Position;
+use crate::error::Position;
 use crate::expression::{Condition, Expression, Leaf};
 use crate::like::Like;
-
-/// How many tests of topic, node, unit and kind a statement may have. A row keeps their outcomes in
-/// the bits of one word, so that a change looks at no text; a list of `IN` is one test.
-pub(crate) const MAX_TEXT_TESTS: usize = 64;
-
-/// How many numbers a statement may select. One is what an insight has; a point query wants a few.
-pub(crate) const MAX_OUTPUTS: usize = 16;
-
-/// How many aggregates a statement may have. Each costs some nanoseconds at each change.
-pub(crate) const MAX_AGGREGATES: usize = 32;
-
-/// How many different exponential means a statement may have. Each keeps 24 bytes a row.
-pub(crate) const MAX_EMAS: usize = 8;
 
 /// A compiled statement.
 #[derive(Clone, Debug)]
@@ -160,6 +147,13 @@ impl Program {
             return false;
         }
         self.aggregates.iter().any(|a| a.filter.by_texts(&text) != Some(false))
+    }
+
+    /// Returns the outcomes of all text tests, as bits.
+    pub(crate) fn texts_of(&self, topic: &Topic, unit: Unit, kind: Kind) -> u64 {
+        self.texts.iter().enumerate().fold(0, |bits, (at, test)| {
+            bits | u64::from(test.holds(topic, Some((unit, kind))) == Some(true)) << at
+        })
     }
 
     /// True if time alone moves the outcome.

@@ -3,12 +3,11 @@ use std::time::Duration;
 
 use skopos_model::{Kind, Timestamp, Topic, TopicPattern, Unit, schema};
 
+use crate::error::Error;
 use crate::expression::{Condition, Leaf};
-use crate::program::{Function, Program};
-use crate::{Error, Evaluator, Unknown, parse, topics, units};
-
-/// The longest statement. A page of text; bounds what a parser can be made to do.
-pub const MAX_SQL_BYTES: usize = 4096;
+use crate::program::Program;
+use crate::unknown::Unknown;
+use crate::{parse, topics, units};
 
 /// A statement that was understood. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -136,25 +135,6 @@ impl Statement {
         }
     }
 
-    /// The selected numbers over `rows`, computed once: a point query.
-    ///
-    /// Of one row there is no rate and no mean yet, and no window.
-    pub fn once<'r>(
-        &self,
-        now: Timestamp,
-        rows: impl IntoIterator<Item = Row<'r>>,
-    ) -> Vec<Result<f64, Unknown>> {
-        let mut evaluator = Evaluator::new(self);
-        for (key, row) in rows.into_iter().enumerate() {
-            // More rows than keys would be more than any evaluator keeps.
-            let key = u32::try_from(key).unwrap_or(u32::MAX);
-            evaluator.row_added(key, row.topic, row.unit, row.kind);
-            evaluator.row_changed(key, row.time, row.value);
-            evaluator.row_held(key, row.checked_at);
-        }
-        (0..self.0.outputs.len()).map(|output| evaluator.value(output, now)).collect()
-    }
-
     pub(crate) fn program(&self) -> &Arc<Program> {
         &self.0
     }
@@ -179,35 +159,4 @@ fn unit_in_schema(patterns: &[TopicPattern]) -> Option<Unit> {
         }
     }
     found
-}
-
-impl Program {
-    /// The unit of an aggregate over values of `unit`; `None` if it takes any.
-    pub(crate) fn unit_of_aggregate(
-        &self,
-        at: usize,
-        unit: Option<Unit>,
-    ) -> Result<Option<Unit>, Unknown> {
-        let aggregate = &self.aggregates[at];
-        if aggregate.function == Function::Count {
-            return Ok(Some(Unit::NONE));
-        }
-        let per_second = || unit.map(units::per_second).transpose();
-        let argument = units::unit_of(&aggregate.argument, &|leaf| match leaf {
-            Leaf::Ema(at) if self.emas[at].of_rate => per_second(),
-            Leaf::Value | Leaf::Ema(_) => Ok(unit),
-            Leaf::Rate => per_second(),
-            Leaf::Age => Ok(Some(Unit::SECONDS)),
-            Leaf::Aggregate(_) => Ok(None),
-        })?;
-        if aggregate.function == Function::Rate { per_second() } else { Ok(argument) }
-    }
-
-    /// Whether an aggregate is computed from values, so that their units matter.
-    pub(crate) fn needs_unit(&self, at: usize) -> bool {
-        let aggregate = &self.aggregates[at];
-        let mut needs = false;
-        aggregate.argument.leaves(&mut |leaf| needs |= !matches!(leaf, Leaf::Age));
-        needs && aggregate.function != Function::Count
-    }
 }

@@ -4,11 +4,8 @@ use skopos_model::TopicPattern;
 
 use crate::expression::Condition;
 use crate::like::Piece;
+use crate::limits::MAX_PATTERNS;
 use crate::program::{Test, TextColumn, TextTest};
-
-/// How many patterns are told. Who listens to topics compares each new one with each pattern, so
-/// beyond this it is cheaper to look at every topic.
-pub(crate) const MAX_PATTERNS: usize = 64;
 
 /// The patterns of what `condition` selects; `**` alone if nothing narrower can be said, none if it
 /// selects nothing.

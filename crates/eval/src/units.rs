@@ -6,6 +6,7 @@
 use skopos_model::Unit;
 
 use crate::expression::{Condition, Expression, Leaf, Operator};
+use crate::program::{Function, Program};
 use crate::unknown::Unknown;
 
 /// The unit of `expression`; `None` if it takes any.
@@ -107,6 +108,37 @@ fn quotient(left: Option<Unit>, right: Option<Unit>) -> Result<Option<Unit>, Unk
 pub(crate) fn per_second(unit: Unit) -> Result<Unit, Unknown> {
     let (above, below) = parts(&unit);
     named([above, ""], [below, "s"]).ok_or_else(|| trouble("/", unit, Unit::SECONDS))
+}
+
+impl Program {
+    /// The unit of an aggregate over values of `unit`; `None` if it takes any.
+    pub(crate) fn unit_of_aggregate(
+        &self,
+        at: usize,
+        unit: Option<Unit>,
+    ) -> Result<Option<Unit>, Unknown> {
+        let aggregate = &self.aggregates[at];
+        if aggregate.function == Function::Count {
+            return Ok(Some(Unit::NONE));
+        }
+        let per_second = || unit.map(per_second).transpose();
+        let argument = unit_of(&aggregate.argument, &|leaf| match leaf {
+            Leaf::Ema(at) if self.emas[at].of_rate => per_second(),
+            Leaf::Value | Leaf::Ema(_) => Ok(unit),
+            Leaf::Rate => per_second(),
+            Leaf::Age => Ok(Some(Unit::SECONDS)),
+            Leaf::Aggregate(_) => Ok(None),
+        })?;
+        if aggregate.function == Function::Rate { per_second() } else { Ok(argument) }
+    }
+
+    /// Whether an aggregate is computed from values, so that their units matter.
+    pub(crate) fn needs_unit(&self, at: usize) -> bool {
+        let aggregate = &self.aggregates[at];
+        let mut needs = false;
+        aggregate.argument.leaves(&mut |leaf| needs |= !matches!(leaf, Leaf::Age));
+        needs && aggregate.function != Function::Count
+    }
 }
 
 /// What is above and below the stroke. Seconds are `s` on both sides, and plain numbers and ratios

@@ -1,7 +1,6 @@
 use thiserror::Error;
 
-use crate::latest::MAX_ROWS;
-use crate::window::MAX_WINDOW_SAMPLES;
+use crate::limits::{MAX_ROWS, MAX_WINDOW_SAMPLES};
 
 /// Why a statement has no value now.
 #[derive(Debug, Clone, PartialEq, Error)]

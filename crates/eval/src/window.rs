@@ -4,16 +4,11 @@ use std::sync::Arc;
 
 use skopos_model::{Kind, Timestamp, Topic, Unit};
 
-use crate::Unknown;
-use crate::aggregate::{Aggregate, Contribution, Exact};
-use crate::evaluator::Aggregated;
+use crate::aggregate::{Aggregate, Aggregated, Contribution, Exact, contribution};
 use crate::expression::{Fault, Leaf, Leaves};
-use crate::latest::{contribution, texts_of};
+use crate::limits::MAX_WINDOW_SAMPLES;
 use crate::program::{Function, Program, Window};
-
-/// How many samples a window keeps: more than an hour of one a second. Its memory is 16 bytes a
-/// sample and up to 40 for each aggregate.
-pub const MAX_WINDOW_SAMPLES: usize = 4096;
+use crate::unknown::Unknown;
 
 /// The samples of a window that is empty at first.
 const FIRST_SAMPLES: usize = 64;
@@ -86,7 +81,7 @@ impl Samples {
         if let Some(source) = &self.source {
             return source.key == key;
         }
-        let texts = texts_of(&self.program, topic, unit, kind);
+        let texts = self.program.texts_of(topic, unit, kind);
         let is_counter = kind == Kind::Counter;
         self.source = Some(Source { key, topic: topic.clone(), unit, is_counter, texts });
         true
@@ -207,6 +202,7 @@ impl Samples {
         }
     }
 
+    #[inline]
     fn is_within(&self, time: Timestamp, begin: Timestamp) -> bool {
         if self.window.closed { time >= begin } else { time > begin }
     }
@@ -269,6 +265,7 @@ impl Samples {
 }
 
 impl Aggregated for Samples {
+    #[inline]
     fn aggregate(&self, at: usize) -> Result<f64, Fault> {
         let number = match self.program.aggregates[at].function {
             Function::First => self.iter().next().map(|sample| sample.value),
@@ -292,6 +289,7 @@ struct SampleLeaves {
 }
 
 impl Leaves for SampleLeaves {
+    #[inline]
     fn leaf(&self, leaf: Leaf) -> Result<f64, Fault> {
         match leaf {
             Leaf::Value if self.value.is_finite() => Ok(self.value),
@@ -299,6 +297,7 @@ impl Leaves for SampleLeaves {
         }
     }
 
+    #[inline]
     fn text(&self, test: usize) -> Option<bool> {
         Some(self.texts >> test & 1 == 1)
     }

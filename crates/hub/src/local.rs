@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use skopos_model::{Timestamp, Topic, unpoisoned};
 use skopos_query::{About, Described, Node, Row, Source, Wanted};
 use skopos_score::insight::DEFINITIONS;
-use skopos_shm::{Host, Segment, Vertex, now};
+use skopos_shm::{Host, Segment, SegmentVersions, Vertex, now};
 use skopos_store::archive::{self, Archive};
 use skopos_store::history::{self, Folder, Part};
 
@@ -32,7 +32,7 @@ pub struct Local {
 struct State {
     host: Host,
     /// Of the segments when their vertices were looked up.
-    versions: Vec<(PathBuf, Timestamp, u64)>,
+    versions: SegmentVersions,
     /// By topic, of the oldest segment that has it.
     vertices: BTreeMap<Box<str>, Vertex>,
     /// The first segments of topics, but for those that a hub counts.
@@ -46,7 +46,7 @@ struct State {
 
 impl Local {
     pub fn new(host: Host) -> Self {
-        let (versions, vertices) = (Vec::new(), BTreeMap::new());
+        let (versions, vertices) = (SegmentVersions::default(), BTreeMap::new());
         let (nodes, looked_at) = (BTreeSet::new(), Instant::now());
         let (tellers, folders) = (Vec::new(), BTreeMap::new());
         let mut state = State { host, versions, vertices, nodes, looked_at, tellers, folders };
@@ -120,12 +120,10 @@ impl Local {
 
 impl State {
     fn learn(&mut self) {
-        let version = |s: &Segment| (s.path().to_path_buf(), s.created_at(), s.directory_version());
-        let versions: Vec<_> = self.host.segments().iter().map(version).collect();
-        if versions == self.versions {
+        let Some(versions) = self.host.changes(&self.versions) else {
             self.learn_folders();
             return;
-        }
+        };
         self.versions = versions;
         self.vertices.clear();
         self.nodes.clear();

@@ -1,21 +1,21 @@
-//! Durations as people type and read them.
+//! Durations as text that people type and read.
 
 use std::time::Duration;
 
-use crate::Error;
+use crate::error::Error;
 
-/// Units that are typed, the longest first, in seconds.
+/// Units of time, the longest first, in seconds.
 const UNITS: [(&str, f64); 5] =
     [("d", 86400.0), ("h", 3600.0), ("m", 60.0), ("s", 1.0), ("ms", 1e-3)];
 
-/// Reads `500ms`, `30s`, `5m`, `2h` or `1d`, and several of them from long to short, as in `1h30m`; a bare
-/// number means seconds.
+/// Reads `500ms`, `30s`, `5m`, `2h` or `1d`, or several of them from long to short, as in `1h30m`; a
+/// bare number means seconds.
 ///
 /// # Errors
-/// [`Error::DurationUnit`] and [`Error::Duration`]; also for what is below zero or too long.
+/// [`Error::DurationUnit`] and [`Error::Duration`], also if the duration is below zero or too long.
 pub fn parse(text: &str) -> Result<Duration, Error> {
-    let none = || Error::Duration(text.to_owned());
-    let seconds = |number: f64| Duration::try_from_secs_f64(number).map_err(|_| none());
+    let wrong = || Error::Duration(text.to_owned());
+    let seconds = |number: f64| Duration::try_from_secs_f64(number).map_err(|_| wrong());
     if let Ok(number) = text.parse() {
         return seconds(number);
     }
@@ -24,24 +24,24 @@ pub fn parse(text: &str) -> Result<Duration, Error> {
         let is_number = |c: char| c.is_ascii_digit() || c == '.';
         let (number, after) = rest.split_at(rest.find(|c| !is_number(c)).unwrap_or(rest.len()));
         let (unit, after) = after.split_at(after.find(is_number).unwrap_or(after.len()));
-        let number: f64 = number.parse().map_err(|_| none())?;
+        let number: f64 = number.parse().map_err(|_| wrong())?;
         if !UNITS.iter().any(|(name, _)| *name == unit) {
-            // What has no unit is one that was forgotten.
+            // A missing unit, as in `1m30`.
             return Err(if unit.is_empty() {
-                none()
+                wrong()
             } else {
                 Error::DurationUnit(unit.to_owned())
             });
         }
-        // In another order, or twice, it is a mistake.
-        let at = shorter.iter().position(|(name, _)| *name == unit).ok_or_else(none)?;
+        // A unit in another order, or twice, is a mistake.
+        let at = shorter.iter().position(|(name, _)| *name == unit).ok_or_else(wrong)?;
         sum += number * shorter[at].1;
         (rest, shorter) = (after, &shorter[at + 1..]);
     }
-    if text.is_empty() { Err(none()) } else { seconds(sum) }
+    if text.is_empty() { Err(wrong()) } else { seconds(sum) }
 }
 
-/// As people read it: `870 ns`, `1.5 ms`, `12.3 s`, `4 m 05 s`.
+/// Formats a duration for people: `870 ns`, `1.5 ms`, `12.3 s`, `4 m 05 s`.
 pub fn human(duration: Duration) -> String {
     let seconds = duration.as_secs_f64();
     match seconds {

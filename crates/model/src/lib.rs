@@ -1,8 +1,8 @@
-//! The nouns of Skopos. No input or output, no clock, no `unsafe`.
+//! The nouns of Skopos. This crate does no input or output, reads no clock and has no `unsafe`.
 //!
 //! Read in this order: a [`Topic`] names one stream of [`Sample`]s; a [`TopicPattern`] selects
-//! topics; a sample is a [`Timestamp`], a [`Value`] and its [`Origin`]; [`Unit`] and [`Kind`] say
-//! what the value means; [`schema`] holds the families of facts that Skopos itself measures.
+//! topics; a sample is a [`Timestamp`], a [`Value`] and its [`Origin`]; [`Unit`] and [`Kind`] give
+//! the meaning of the value; [`schema`] holds the families of facts that Skopos itself measures.
 //!
 //! ```
 //! use skopos_model::{Topic, TopicPattern};
@@ -17,27 +17,34 @@
 
 mod topic;
 mod pattern;
+pub mod wildcard;
 mod segment;
 mod time;
 mod value;
+mod value_type;
 mod structured;
 mod sample;
 mod unit;
 mod random;
 mod lock;
+mod limits;
 mod error;
 pub mod duration;
 pub mod schema;
 pub mod task;
 
 pub use error::Error;
+pub use limits::{
+    MAX_STRUCTURED_BYTES, MAX_STRUCTURED_DEPTH, MAX_TOPIC_BYTES, MAX_TOPIC_SEGMENTS, MAX_UNIT_BYTES,
+};
 pub use lock::unpoisoned;
 pub use pattern::TopicPattern;
 pub use random::SplitMix64;
 pub use sample::{Origin, Sample};
 pub use segment::escape_segment;
-pub use structured::{MAX_STRUCTURED_BYTES, MAX_STRUCTURED_DEPTH, Structured};
+pub use structured::Structured;
 pub use time::Timestamp;
-pub use topic::{MAX_TOPIC_BYTES, MAX_TOPIC_SEGMENTS, Topic};
-pub use unit::{Kind, MAX_UNIT_BYTES, Unit};
-pub use value::{Scalar, Value, ValueType};
+pub use topic::Topic;
+pub use unit::{Kind, Unit};
+pub use value::{Scalar, Value};
+pub use value_type::ValueType;

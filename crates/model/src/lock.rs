@@ -13,6 +13,7 @@ use std::sync::{LockResult, PoisonError};
 /// let polls = std::sync::Mutex::new(0);
 /// *unpoisoned(polls.lock()) += 1;
 /// ```
+#[inline]
 pub fn unpoisoned<G>(locked: LockResult<G>) -> G {
     locked.unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,12 +1,13 @@
 use std::fmt;
 use std::str::FromStr;
 
+use crate::error::Error;
 use crate::segment::is_segment_byte;
-use crate::topic::check;
-use crate::{Error, Topic};
+use crate::topic::{Topic, check};
+use crate::wildcard;
 
 /// Selects topics: `*` stands for any run of characters inside one segment, `**` alone for any
-/// number of whole segments (none too).
+/// number of whole segments, also zero.
 ///
 /// ```
 /// use skopos_model::{Topic, TopicPattern};
@@ -24,7 +25,7 @@ impl TopicPattern {
     /// Checks `text` and makes a pattern of it. Every topic is a pattern that matches itself alone.
     ///
     /// # Errors
-    /// As for [`Topic::new`], and [`Error::PatternDoubleStar`].
+    /// The errors of [`Topic::new`], and [`Error::PatternDoubleStar`].
     pub fn new(text: &str) -> Result<Self, Error> {
         check(text, |_, byte| byte == b'*' || is_segment_byte(byte))?;
         if text.split('/').any(|segment| segment != "**" && segment.contains("**")) {
@@ -33,89 +34,49 @@ impl TopicPattern {
         Ok(Self(text.into()))
     }
 
-    /// The pattern as it was given.
+    /// Returns the pattern as it was given.
+    #[inline]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The one topic that this pattern can match, if it has no wildcard.
+    /// Returns the one topic that this pattern can match, if it has no wildcard.
     pub fn as_topic(&self) -> Option<Topic> {
         if self.0.contains('*') { None } else { Topic::new(&self.0).ok() }
     }
 
-    /// True if the pattern selects `topic`. Allocates nothing; the work is bounded by the product
-    /// of both lengths.
+    /// Returns true if the pattern selects `topic`. Allocates nothing; the work is bounded by the
+    /// product of both lengths.
+    #[inline]
     pub fn matches(&self, topic: &Topic) -> bool {
         self.matches_str(topic.as_str())
     }
 
-    /// As [`matches`](Self::matches), for a text that is known to be a topic.
+    /// Like [`matches`](Self::matches), for a text that is known to be a topic.
     pub fn matches_str(&self, topic: &str) -> bool {
-        // The classic two-finger walk: on a mismatch, go back to the last `**` and let it take one
-        // segment more.
-        let mut pattern = Some(&*self.0);
-        let mut topic = Some(topic);
-        let mut back: Option<(Option<&str>, Option<&str>)> = None;
-        while let Some(text) = topic {
-            let (segment, topic_rest) = split_first(text);
-            let step = pattern.map(split_first);
-            if let Some(("**", rest)) = step {
-                back = Some((rest, topic_rest));
-                pattern = rest;
-                continue;
-            }
-            match step {
-                Some((glob, rest)) if glob_matches(glob, segment) => {
-                    pattern = rest;
-                    topic = topic_rest;
-                }
-                _ => match back {
-                    Some((rest, retry)) => {
-                        pattern = rest;
-                        topic = retry;
-                        back = Some((rest, retry.and_then(|text| split_first(text).1)));
-                    }
-                    None => return false,
-                },
-            }
-        }
-        // The topic is used up: only `**` may be left.
-        while let Some(text) = pattern {
-            let ("**", rest) = split_first(text) else { return false };
-            pattern = rest;
-        }
-        true
+        let segments = |text| Segments(Some(str::as_bytes(text)));
+        let is_run = |segment: &&[u8]| *segment == b"**";
+        wildcard::matches(segments(&self.0), segments(topic), is_run, |glob, segment| {
+            wildcard::matches(glob.iter(), segment.iter(), |byte| **byte == b'*', |a, b| a == b)
+        })
     }
 }
 
-fn split_first(text: &str) -> (&str, Option<&str>) {
-    match text.split_once('/') {
-        Some((first, rest)) => (first, Some(rest)),
-        None => (text, None),
-    }
-}
+/// The segments of a topic or pattern. A type of its own because the matcher copies it often, and cloning
+/// the standard library's `Split` is a call.
+#[derive(Clone, Copy)]
+struct Segments<'a>(Option<&'a [u8]>);
 
-/// `*` inside one segment, by the same walk over bytes.
-fn glob_matches(glob: &str, text: &str) -> bool {
-    let (glob, text) = (glob.as_bytes(), text.as_bytes());
-    let (mut g, mut t) = (0, 0);
-    let mut back: Option<(usize, usize)> = None;
-    while t < text.len() {
-        if g < glob.len() && glob[g] == b'*' {
-            g += 1;
-            back = Some((g, t));
-        } else if g < glob.len() && glob[g] == text[t] {
-            g += 1;
-            t += 1;
-        } else if let Some((after_star, taken)) = back {
-            g = after_star;
-            t = taken + 1;
-            back = Some((after_star, t));
-        } else {
-            return false;
-        }
+impl<'a> Iterator for Segments<'a> {
+    type Item = &'a [u8];
+
+    #[inline]
+    fn next(&mut self) -> Option<&'a [u8]> {
+        let text = self.0?;
+        let end = text.iter().position(|byte| *byte == b'/');
+        self.0 = end.map(|end| &text[end + 1..]);
+        Some(&text[..end.unwrap_or(text.len())])
     }
-    glob[g..].iter().all(|&byte| byte == b'*')
 }
 
 impl FromStr for TopicPattern {

@@ -15,11 +15,13 @@ pub struct SplitMix64(u64);
 
 impl SplitMix64 {
     /// Starts the sequence of `seed`.
+    #[inline]
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }
 
     /// Returns the next 64 bits.
+    #[inline]
     pub fn bits(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -28,11 +30,13 @@ impl SplitMix64 {
     }
 
     /// Returns a number from the uniform distribution over `0.0..1.0`.
+    #[inline]
     pub fn unit(&mut self) -> f64 {
         (self.bits() >> 11) as f64 / (1u64 << 53) as f64
     }
 
     /// Returns a number from the uniform distribution over `low..high`.
+    #[inline]
     pub fn between(&mut self, low: f64, high: f64) -> f64 {
         low + (high - low) * self.unit()
     }
@@ -45,6 +49,7 @@ impl SplitMix64 {
     }
 
     /// Returns an index below `len`, or 0 if `len` is 0. The bias is below 2⁻⁴⁰ for lengths up to 2²⁴.
+    #[inline]
     pub fn below(&mut self, len: usize) -> usize {
         ((u128::from(self.bits()) * len as u128) >> 64) as usize
     }

@@ -1,39 +1,43 @@
-use crate::{Structured, Timestamp, Value, ValueType};
+use crate::structured::Structured;
+use crate::time::Timestamp;
+use crate::value::Value;
+use crate::value_type::ValueType;
 
-/// Where a sample comes from.
+/// The origin of a sample.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Origin {
     /// Read from its source at the sample's time.
     Measured,
     /// Computed for that time from earlier samples.
     Predicted {
-        /// Half the width of the interval around the value that holds the true one with the
+        /// Half the width of the interval around the value that holds the true value with the
         /// predictor's stated coverage; in the value's unit, never negative.
         bound: f64,
     },
-    /// There was no value from that time on: an insight whose inputs are missing. The sample's value
-    /// is then NaN, or zero of an integer, or the reason as a text of a structured vertex.
+    /// There was no value from that time on: the inputs of an insight were missing. The value of the
+    /// sample is then NaN for a double, zero for an integer, and the reason for a structured vertex.
     Unknown,
 }
 
 /// One value at one time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sample {
-    /// When it held.
+    /// The time from which the value held.
     pub time: Timestamp,
-    /// What it was.
+    /// The value.
     pub value: Value,
-    /// Measured, predicted or unknown.
+    /// The origin: measured, predicted or unknown.
     pub origin: Origin,
 }
 
 impl Sample {
-    /// A measured sample.
+    /// Makes a measured sample.
+    #[inline]
     pub fn measured(time: Timestamp, value: impl Into<Value>) -> Self {
         Self { time, value: value.into(), origin: Origin::Measured }
     }
 
-    /// There is no value from `time` on, because of `reason`: a sample for a vertex of `value_type`.
+    /// Makes a sample for a vertex of `value_type` without a value from `time` on, because of `reason`.
     pub fn unknown(time: Timestamp, value_type: ValueType, reason: &str) -> Self {
         let value = match value_type {
             ValueType::F64 => Value::F64(f64::NAN),

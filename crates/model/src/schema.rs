@@ -1,7 +1,7 @@
 //! The families of facts that Skopos measures, as data.
 //!
-//! Each family is one file `schema/NAME.toml`; the build turns it into a module of this one with a
-//! constant a metric (`schema::mem::AVAILABLE_BYTES`), and into [`FAMILIES`]. A sensor registers
+//! Each family is one file `schema/NAME.toml`. The build turns it into a child module with a constant
+//! for each metric (`schema::mem::AVAILABLE_BYTES`), and lists it in [`FAMILIES`]. A sensor registers
 //! facts by these constants; every verb takes help, unit, kind and source from here by topic.
 //!
 //! ```
@@ -12,16 +12,19 @@
 //! # Ok::<(), skopos_model::Error>(())
 //! ```
 
-use crate::{Error, Kind, Topic, Unit, ValueType};
+use crate::error::Error;
+use crate::topic::Topic;
+use crate::unit::{Kind, Unit};
+use crate::value_type::ValueType;
 
 /// A group of facts that one source yields.
 #[derive(Debug)]
 pub struct Family {
     /// The family's name: the file's name and the sensor's.
     pub name: &'static str,
-    /// Where its topics lie under the node: most often the name itself.
+    /// The path of its topics under the node: most often the name itself.
     pub path: &'static str,
-    /// What an instance is (`device`, `core`); empty if the node has just one.
+    /// The word for an instance (`device`, `core`); empty if the node has just one.
     pub instance: &'static str,
     /// One sentence for people.
     pub help: &'static str,
@@ -40,7 +43,7 @@ pub struct Metric {
     pub help: &'static str,
     /// The unit of its values.
     pub unit: Unit,
-    /// How its values move.
+    /// The way in which its values move.
     pub kind: Kind,
     /// The type of its values.
     pub value_type: ValueType,
@@ -49,11 +52,11 @@ pub struct Metric {
 }
 
 impl Metric {
-    /// The topic of this metric on `node`, of `instance` unless that is empty. Both must be
+    /// Returns the topic of this metric on `node`, of `instance` unless that is empty. Both must be
     /// segments already; see [`escape_segment`](crate::escape_segment).
     ///
     /// # Errors
-    /// As [`Topic::new`]; in practice only for an instance that is too long.
+    /// The errors of [`Topic::new`]; in practice only for an instance that is too long.
     pub fn topic(&self, node: &str, instance: &str) -> Result<Topic, Error> {
         if instance.is_empty() {
             Topic::new(&format!("{node}/{}/{}", self.path, self.name))
@@ -63,12 +66,12 @@ impl Metric {
     }
 }
 
-/// The metric that `topic` is of, if it is one of ours.
+/// Returns the metric of `topic`, if a family of Skopos has it.
 pub fn lookup(topic: &Topic) -> Option<&'static Metric> {
     lookup_in_family(topic).map(|(_, metric)| metric)
 }
 
-/// The family and metric that `topic` is of, if it is one of ours.
+/// Returns the family and metric of `topic`, if a family of Skopos has it.
 pub fn lookup_in_family(topic: &Topic) -> Option<(&'static Family, &'static Metric)> {
     let (_, below_node) = topic.as_str().split_once('/')?;
     let (path, name) = below_node.rsplit_once('/')?;

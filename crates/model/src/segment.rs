@@ -1,6 +1,6 @@
-//! One segment of a topic: which characters it may hold, and how any name becomes one.
+//! The segment of a topic: its characters, and the escape that makes a segment of any name.
 
-/// True for the bytes that a segment may hold.
+/// Returns true for the bytes that a segment may hold.
 pub(crate) const fn is_segment_byte(byte: u8) -> bool {
     matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'_' | b'-' | b'.' | b':' | b'@' | b'+' | b'=' | b'%')
 }
@@ -11,9 +11,10 @@ pub(crate) const fn is_segment_byte(byte: u8) -> bool {
 /// `%`, and each byte that a segment may not hold (upper case too) becomes `%` and two hexadecimal
 /// digits. The result is appended to `into`, so that a sensor can reuse its buffer.
 ///
-/// One to one among absolute paths, and among names that do not begin with `/`; `/a` and `a` give
-/// the same segment. So one family of facts names its instances in one of the two ways. A name of
-/// many escaped bytes can be longer than a topic may be: [`Topic::new`](crate::Topic::new) says so.
+/// The mapping is one to one among absolute paths, and among names that do not begin with `/`; `/a`
+/// and `a` give the same segment. Therefore each family of facts names its instances in only one of
+/// the two ways. A name of many escaped bytes can be longer than a topic may be:
+/// [`Topic::new`](crate::Topic::new) then returns an error.
 ///
 /// ```
 /// let segment = |name: &str| {
@@ -30,12 +31,12 @@ pub fn escape_segment(name: &[u8], into: &mut String) {
     const HEX: &[u8; 16] = b"0123456789abcdef";
     match name {
         b"/" => return into.push('-'),
-        // Alone it stands for no escaped byte, so no other name gives it.
+        // Without two digits `%` is not an escaped byte, so no other name gives it.
         b"" => return into.push('%'),
         _ => {}
     }
     let relative = name.strip_prefix(b"/").unwrap_or(name);
-    // `-` alone means the root, so a thing that is really called so is escaped.
+    // `-` alone means the root, so the name `-` is escaped.
     let dash_alone = relative == b"-";
     for &byte in relative {
         match byte {

@@ -2,16 +2,10 @@ use std::fmt;
 
 use serde_json::Value as Json;
 
-use crate::Error;
+use crate::error::Error;
+use crate::limits::{MAX_STRUCTURED_BYTES, MAX_STRUCTURED_DEPTH};
 
-/// The longest structured value once encoded: a list of a few hundred node names. What is larger
-/// is a table, not a sample.
-pub const MAX_STRUCTURED_BYTES: usize = 4096;
-
-/// The deepest nesting: more is a document, and a bound keeps every reader's recursion small.
-pub const MAX_STRUCTURED_DEPTH: usize = 8;
-
-/// A small list, record or text, kept as JSON so that C and Python read it with what they have.
+/// A small list, record or text, kept as JSON so that C and Python read it with their own libraries.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Structured(Json);
 
@@ -19,7 +13,7 @@ impl Structured {
     /// Checks shape, depth and encoded length.
     ///
     /// # Errors
-    /// [`Error::StructuredShape`] unless a list, record or text; [`Error::StructuredTooDeep`];
+    /// [`Error::StructuredShape`] unless `json` is a list, record or text; [`Error::StructuredTooDeep`];
     /// [`Error::StructuredTooLong`].
     pub fn new(json: Json) -> Result<Self, Error> {
         if !matches!(json, Json::Array(_) | Json::Object(_) | Json::String(_)) {
@@ -35,7 +29,7 @@ impl Structured {
         Ok(Self(json))
     }
 
-    /// A text, cut at a character so that it fits.
+    /// Makes a text, cut at a character so that it fits.
     pub fn text(text: &str) -> Self {
         // Quotes and escapes take room too: a control character becomes six bytes.
         let mut end = text.len().min(MAX_STRUCTURED_BYTES / 6);
@@ -45,10 +39,10 @@ impl Structured {
         Self(Json::from(&text[..end]))
     }
 
-    /// Reads JSON text. Longer than [`MAX_STRUCTURED_BYTES`] is refused before it is parsed.
+    /// Reads JSON text. A text longer than [`MAX_STRUCTURED_BYTES`] is refused before it is parsed.
     ///
     /// # Errors
-    /// [`Error::StructuredSyntax`], and as [`Structured::new`].
+    /// [`Error::StructuredSyntax`], and the errors of [`Structured::new`].
     pub fn from_json(text: &str) -> Result<Self, Error> {
         if text.len() > MAX_STRUCTURED_BYTES {
             return Err(Error::StructuredTooLong(text.len()));
@@ -58,7 +52,8 @@ impl Structured {
         Self::new(json)
     }
 
-    /// The value as JSON.
+    /// Returns the value as JSON.
+    #[inline]
     pub fn as_json(&self) -> &Json {
         &self.0
     }

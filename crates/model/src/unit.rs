@@ -1,13 +1,11 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::Error;
+use crate::error::Error;
+use crate::limits::MAX_UNIT_BYTES;
 
-/// The longest unit: a directory entry of a segment keeps it in place.
-pub const MAX_UNIT_BYTES: usize = 16;
-
-/// What one step of a value means, as a short text: `bytes`, `seconds`, `ratio`; empty for a plain
-/// number. Base units only, as Prometheus names them; a ratio runs from 0 to 1.
+/// The unit of a value as a short text: `bytes`, `seconds`, `ratio`; empty for a plain number. Only
+/// base units, as Prometheus names them; a ratio runs from 0 to 1.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Unit {
     text: [u8; MAX_UNIT_BYTES],
@@ -24,10 +22,10 @@ impl Unit {
     /// A share from 0 to 1.
     pub const RATIO: Self = Self::known("ratio");
 
-    /// A unit that is known when the program is compiled.
+    /// Makes a unit that is known when the program is compiled.
     ///
     /// # Panics
-    /// In a constant, so when compiling, if `text` is not a unit.
+    /// If `text` is not a unit. In a constant this is an error of the compiler.
     pub const fn known(text: &str) -> Self {
         match Self::checked(text) {
             Some(unit) => unit,
@@ -38,7 +36,7 @@ impl Unit {
     /// Checks `text` and makes a unit of it.
     ///
     /// # Errors
-    /// [`Error::Unit`] if it is longer than [`MAX_UNIT_BYTES`] or has other characters than
+    /// [`Error::Unit`] if it is longer than [`MAX_UNIT_BYTES`] or has a character that is not one of
     /// `a-z 0-9 _ / %`.
     pub fn new(text: &str) -> Result<Self, Error> {
         Self::checked(text).ok_or_else(|| Error::Unit(text.to_owned()))
@@ -61,9 +59,10 @@ impl Unit {
         Some(unit)
     }
 
-    /// The text; empty for a plain number.
+    /// Returns the text; empty for a plain number.
+    #[inline]
     pub fn as_str(&self) -> &str {
-        // Only ASCII gets in.
+        // `checked` lets only ASCII in.
         std::str::from_utf8(&self.text[..usize::from(self.len)]).unwrap_or_default()
     }
 }
@@ -88,7 +87,7 @@ impl FromStr for Unit {
     }
 }
 
-/// How a value moves over time.
+/// The way in which a value moves over time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Kind {
@@ -101,7 +100,8 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// The kind with this code in a segment's directory.
+    /// Returns the kind with this code in a segment's directory.
+    #[inline]
     pub const fn from_code(code: u8) -> Option<Self> {
         match code {
             1 => Some(Self::Counter),
@@ -111,12 +111,13 @@ impl Kind {
         }
     }
 
-    /// The code in a segment's directory.
+    /// Returns the code in a segment's directory.
+    #[inline]
     pub const fn code(self) -> u8 {
         self as u8
     }
 
-    /// The name: `counter`, `gauge` or `state`.
+    /// Returns the name: `counter`, `gauge` or `state`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Counter => "counter",

@@ -1,53 +1,16 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::{Error, Structured};
-
-/// Which of the four value types a vertex holds. It never changes while the vertex lives.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[repr(u8)]
-pub enum ValueType {
-    /// IEEE 754 double.
-    F64 = 1,
-    /// Signed 64-bit integer.
-    I64 = 2,
-    /// Unsigned 64-bit integer.
-    U64 = 3,
-    /// A small list, record or text; see [`Structured`].
-    Structured = 4,
-}
+use crate::error::Error;
+use crate::structured::Structured;
+use crate::value_type::ValueType;
 
 impl ValueType {
-    /// The type with this code in a segment's directory.
-    pub const fn from_code(code: u8) -> Option<Self> {
-        match code {
-            1 => Some(Self::F64),
-            2 => Some(Self::I64),
-            3 => Some(Self::U64),
-            4 => Some(Self::Structured),
-            _ => None,
-        }
-    }
-
-    /// The code in a segment's directory.
-    pub const fn code(self) -> u8 {
-        self as u8
-    }
-
-    /// The name: `f64`, `i64`, `u64` or `structured`.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::F64 => "f64",
-            Self::I64 => "i64",
-            Self::U64 => "u64",
-            Self::Structured => "structured",
-        }
-    }
-
     /// Reads `text` as a value of this type.
     ///
     /// # Errors
-    /// [`Error::Value`] if it is not one; the structured errors for [`ValueType::Structured`].
+    /// [`Error::Value`] if it is not a value of this type; the errors of [`Structured::from_json`] for
+    /// [`ValueType::Structured`].
     pub fn parse_value(self, text: &str) -> Result<Value, Error> {
         let wrong = || Error::Value { text: text.to_owned(), wanted: self };
         Ok(match self {
@@ -59,17 +22,11 @@ impl ValueType {
     }
 }
 
-/// A number too large for a double is none; infinity has to be written as such.
+/// Reads a double. A number too large for a double is refused; infinity is written `inf`.
 fn parse_f64(text: &str) -> Option<f64> {
     let number: f64 = text.parse().ok()?;
     let has_digit = text.bytes().any(|b| b.is_ascii_digit());
     (number.is_finite() || !has_digit).then_some(number)
-}
-
-impl fmt::Display for ValueType {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
 }
 
 impl FromStr for ValueType {
@@ -84,6 +41,8 @@ impl FromStr for ValueType {
 }
 
 /// A number as sensors yield it: small, copied freely, never allocated.
+// Its methods and those of `Value` are inlined: other crates call them per sample, and release builds
+// have no link-time optimisation.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Scalar {
     /// IEEE 754 double.
@@ -95,7 +54,8 @@ pub enum Scalar {
 }
 
 impl Scalar {
-    /// Its type.
+    /// Returns the type.
+    #[inline]
     pub const fn value_type(self) -> ValueType {
         match self {
             Self::F64(_) => ValueType::F64,
@@ -104,7 +64,8 @@ impl Scalar {
         }
     }
 
-    /// The 64 bits that a ring slot keeps.
+    /// Returns the 64 bits that a ring slot keeps.
+    #[inline]
     pub const fn to_bits(self) -> u64 {
         match self {
             Self::F64(v) => v.to_bits(),
@@ -113,7 +74,8 @@ impl Scalar {
         }
     }
 
-    /// From the bits of a ring slot; `None` for [`ValueType::Structured`].
+    /// Makes a scalar of the bits of a ring slot; `None` for [`ValueType::Structured`].
+    #[inline]
     pub const fn from_bits(value_type: ValueType, bits: u64) -> Option<Self> {
         match value_type {
             ValueType::F64 => Some(Self::F64(f64::from_bits(bits))),
@@ -123,7 +85,8 @@ impl Scalar {
         }
     }
 
-    /// As a double; integers beyond 2^53 are rounded.
+    /// Returns the number as a double; integers beyond 2^53 are rounded.
+    #[inline]
     pub const fn as_f64(self) -> f64 {
         match self {
             Self::F64(v) => v,
@@ -134,18 +97,21 @@ impl Scalar {
 }
 
 impl From<f64> for Scalar {
+    #[inline]
     fn from(v: f64) -> Self {
         Self::F64(v)
     }
 }
 
 impl From<i64> for Scalar {
+    #[inline]
     fn from(v: i64) -> Self {
         Self::I64(v)
     }
 }
 
 impl From<u64> for Scalar {
+    #[inline]
     fn from(v: u64) -> Self {
         Self::U64(v)
     }
@@ -165,7 +131,8 @@ pub enum Value {
 }
 
 impl Value {
-    /// Its type.
+    /// Returns the type.
+    #[inline]
     pub const fn value_type(&self) -> ValueType {
         match self {
             Self::F64(_) => ValueType::F64,
@@ -175,7 +142,9 @@ impl Value {
         }
     }
 
-    /// As a double, unless structured; integers beyond 2^53 are rounded.
+    /// Returns the number as a double; `None` if the value is structured. Integers beyond 2^53 are
+    /// rounded.
+    #[inline]
     pub const fn as_f64(&self) -> Option<f64> {
         match self {
             Self::F64(v) => Some(*v),
@@ -185,7 +154,7 @@ impl Value {
         }
     }
 
-    /// As JSON; a double that is not finite becomes `null`, which is all that JSON has for it.
+    /// Returns the value as JSON. A double that is not finite becomes `null`: JSON has no number for it.
     pub fn to_json(&self) -> serde_json::Value {
         match self {
             Self::F64(v) => serde_json::Value::from(*v),
@@ -197,6 +166,7 @@ impl Value {
 }
 
 impl From<Scalar> for Value {
+    #[inline]
     fn from(scalar: Scalar) -> Self {
         match scalar {
             Scalar::F64(v) => Self::F64(v),
@@ -207,6 +177,7 @@ impl From<Scalar> for Value {
 }
 
 impl From<Structured> for Value {
+    #[inline]
     fn from(s: Structured) -> Self {
         Self::Structured(s)
     }

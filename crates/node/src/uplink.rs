@@ -12,7 +12,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use skopos_model::{Sample, Timestamp, Topic, unpoisoned};
-use skopos_shm::{Delivery, Host, Segment, Subscription, Vertex, now};
+use skopos_shm::{Delivery, Host, Segment, SegmentVersions, Subscription, Vertex, now};
 use skopos_wire::{Answering, Answers, Batch, Checked, Content, Description, Outlet, Plane, Told};
 
 use crate::past;
@@ -173,7 +173,7 @@ struct Followed {
     node: String,
     vertices: HashMap<u32, One>,
     /// Of the segments when their vertices were looked up.
-    versions: Vec<(PathBuf, Timestamp, u64)>,
+    versions: SegmentVersions,
     next_index: u32,
     sequence: u64,
     /// What was not sent yet.
@@ -192,7 +192,7 @@ impl Followed {
         Self {
             node: node.to_owned(),
             vertices: HashMap::new(),
-            versions: Vec::new(),
+            versions: SegmentVersions::default(),
             next_index: 0,
             sequence: 0,
             pending: Batch::default(),
@@ -201,11 +201,7 @@ impl Followed {
 
     /// Learns what came and what went.
     fn look(&mut self, host: &Host) {
-        let version = |s: &Segment| (s.path().to_path_buf(), s.created_at(), s.directory_version());
-        let versions: Vec<_> = host.segments().iter().map(version).collect();
-        if versions == self.versions {
-            return;
-        }
+        let Some(versions) = host.changes(&self.versions) else { return };
         self.versions = versions;
         let key = |v: &Vertex| (v.segment().path().to_path_buf(), v.info().registered_at);
         let mut there: HashMap<Topic, Vertex> = HashMap::new();

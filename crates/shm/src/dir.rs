@@ -7,8 +7,9 @@ use std::os::unix::fs::{
 };
 use std::path::{Path, PathBuf};
 
+use crate::error::Error;
 use crate::layout::MAX_NAME_BYTES;
-use crate::{Error, sys};
+use crate::sys;
 
 /// Environment variable that names the one runtime directory to use.
 pub const DIR_VARIABLE: &str = "SKOPOS_DIR";

@@ -3,14 +3,15 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use skopos_model::{Topic, TopicPattern};
+use skopos_model::{Timestamp, Topic, TopicPattern};
 
+use crate::dir;
+use crate::error::Error;
 use crate::segment::Segment;
 use crate::subscribe::{LONGEST_SLEEP, wait_for_any};
 use crate::sys::{MAX_WORDS, sleep_on_any};
 use crate::vertex::Vertex;
 use crate::wait::{Bell, settle};
-use crate::{Error, dir};
 
 /// How long to sleep between two looks where the kernel cannot sleep on all segments at once.
 const ROUND: Duration = Duration::from_millis(2);
@@ -23,6 +24,23 @@ pub struct Host {
     refused: Vec<Error>,
     /// Names of segments that are not looked at.
     left_out: Vec<String>,
+}
+
+/// The segments of a [`Host`] and the version of each one's directory, as [`Host::changes`] last
+/// returned them. The default is that of a host without segments.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SegmentVersions(Vec<(PathBuf, Timestamp, u64)>);
+
+impl SegmentVersions {
+    fn is_of(&self, segments: &[Segment]) -> bool {
+        let same =
+            |(segment, (path, created_at, version)): (&Segment, &(PathBuf, Timestamp, u64))| {
+                segment.directory_version() == *version
+                    && segment.created_at() == *created_at
+                    && segment.path() == path
+            };
+        segments.len() == self.0.len() && segments.iter().zip(&self.0).all(same)
+    }
 }
 
 impl Host {
@@ -97,6 +115,38 @@ impl Host {
     /// The live segments, the oldest first.
     pub fn segments(&self) -> &[Segment] {
         &self.segments
+    }
+
+    /// Returns the versions of the segments if they differ from `since`: a segment came or went at
+    /// the last [`refresh`](Self::refresh), or a vertex was registered or unregistered since.
+    ///
+    /// A reader that keeps a list of vertices starts from the default, and makes its list anew
+    /// whenever this is not `None`. Costs a load a segment and no system call; allocates only if
+    /// there is a change.
+    ///
+    /// ```
+    /// # use skopos_shm::{Host, Publisher, SegmentVersions};
+    /// # let dir = std::env::temp_dir().join(format!("skopos-doc-changes-{}", std::process::id()));
+    /// # let publisher = Publisher::builder("my-service").dir(&dir).create()?;
+    /// let mut host = Host::open_dirs(vec![dir.clone()])?;
+    /// let mut seen = SegmentVersions::default();
+    /// let mut topics = Vec::new();
+    /// // … once a second:
+    /// host.refresh()?;
+    /// if let Some(versions) = host.changes(&seen) {
+    ///     seen = versions;
+    ///     topics = host.segments().iter().flat_map(|segment| segment.vertices()).collect();
+    /// }
+    /// # assert!(topics.is_empty() && host.changes(&seen).is_none());
+    /// # drop(publisher); std::fs::remove_dir_all(&dir).ok();
+    /// # Ok::<(), skopos_shm::Error>(())
+    /// ```
+    pub fn changes(&self, since: &SegmentVersions) -> Option<SegmentVersions> {
+        if since.is_of(&self.segments) {
+            return None;
+        }
+        let version = |s: &Segment| (s.path().to_path_buf(), s.created_at(), s.directory_version());
+        Some(SegmentVersions(self.segments.iter().map(version).collect()))
     }
 
     /// Files that look like segments and cannot be read, and directories that cannot be trusted,

@@ -41,6 +41,9 @@
 // A loom build has the protocols alone, without the callers that use all of them.
 #![cfg_attr(loom, allow(dead_code, unused_imports))]
 
+// Small functions on the paths of a read and of a publish are `#[inline]`: other crates call them per
+// sample, and release builds have no link-time optimisation.
+
 pub mod layout;
 mod ring;
 mod wait;
@@ -48,9 +51,15 @@ mod entry;
 #[cfg(not(loom))]
 mod writer;
 #[cfg(not(loom))]
+mod spec;
+#[cfg(not(loom))]
+mod own_segment;
+#[cfg(not(loom))]
 mod publisher;
 #[cfg(not(loom))]
 mod segment;
+#[cfg(not(loom))]
+mod directory;
 #[cfg(not(loom))]
 mod vertex;
 #[cfg(not(loom))]
@@ -78,13 +87,11 @@ pub use ring::Published;
 pub use {
     dir::{DIR_VARIABLE, default_dir, runtime_dir, search_path},
     error::Error,
-    host::Host,
-    publisher::{
-        Builder, DEFAULT_MAX_BYTES, DEFAULT_MAX_VERTICES, DEFAULT_SLOTS, Interest, Publisher,
-        VertexSpec,
-    },
+    host::{Host, SegmentVersions},
+    publisher::{Builder, DEFAULT_MAX_BYTES, DEFAULT_MAX_VERTICES, Interest, Publisher},
     segment::{Segment, VertexInfo},
     snapshot::{Snapshot, snapshot},
+    spec::{DEFAULT_SLOTS, VertexSpec},
     subscribe::{Delivery, Subscription},
     sys::{boottime, effective_uid, now, release_program_pages},
     vertex::{Range, Reading, Vertex},

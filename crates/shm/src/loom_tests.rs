@@ -7,7 +7,7 @@ use skopos_model::{Origin, Timestamp};
 
 use crate::entry;
 use crate::heap::{Heap, OWNER, free_entry};
-use crate::ring::{Found, Payload, Place, RawVertex, Slot, VertexHead};
+use crate::ring::{Payload, Place, RawVertex, Slot, SlotState, VertexHead};
 use crate::sync::{AtomicI64, AtomicU32, AtomicU64};
 use crate::wait::{Bell, Sleep, settle};
 
@@ -39,7 +39,7 @@ fn loom_latest_is_never_torn_and_never_goes_back() {
             // A reader that is lapped gives up after many attempts; loom has no patience for that,
             // so one attempt at a time.
             let ticket = heap.vertex().count() - 1;
-            if let Found::Whole(sample) = heap.vertex().read(OWNER, ticket) {
+            if let SlotState::Whole(sample) = heap.vertex().read(OWNER, ticket) {
                 assert_eq!(sample.time, sample.bits as i64 * 10, "torn");
                 assert_eq!(sample.bits, ticket + 1, "another ticket's sample");
                 assert!(sample.bits >= last, "went back");
@@ -47,7 +47,7 @@ fn loom_latest_is_never_torn_and_never_goes_back() {
             }
         }
         writer.join().unwrap();
-        assert!(matches!(heap.vertex().latest(OWNER), Found::Whole((s, 40)) if s.bits == 4));
+        assert!(matches!(heap.vertex().latest(OWNER), SlotState::Whole((s, 40)) if s.bits == 4));
     });
 }
 
@@ -60,7 +60,7 @@ fn loom_checked_at_never_runs_ahead_of_the_sample() {
             let heap = Arc::clone(&heap);
             thread::spawn(move || heap.publish(2))
         };
-        if let Found::Whole((sample, checked_at)) = heap.vertex().latest(OWNER) {
+        if let SlotState::Whole((sample, checked_at)) = heap.vertex().latest(OWNER) {
             // Each value was checked only at its own time, so a later one proves a stale sample.
             assert_eq!(checked_at, sample.bits as i64 * 10);
         }
@@ -85,7 +85,7 @@ fn loom_two_writers_lose_nothing_and_stay_in_order() {
         assert_eq!(heap.vertex().count(), 2);
         let samples: Vec<_> = (0..2)
             .map(|t| match heap.vertex().read(OWNER, t) {
-                Found::Whole(sample) => sample,
+                SlotState::Whole(sample) => sample,
                 other => panic!("{other:?}"),
             })
             .collect();
@@ -109,7 +109,7 @@ fn loom_structured_bytes_are_whole_or_refused() {
             thread::spawn(move || publish(&heap, 2))
         };
         let mut bytes = Vec::new();
-        if let Found::Whole((sample, _)) = heap.vertex().latest(OWNER)
+        if let SlotState::Whole((sample, _)) = heap.vertex().latest(OWNER)
             && heap.vertex().copy_bytes(&sample, &mut bytes)
         {
             assert_eq!(bytes, [sample.time as u8; 16]);
@@ -133,12 +133,12 @@ fn loom_a_reader_of_an_unregistered_vertex_never_sees_its_successor() {
             })
         };
         match heap.vertex().read(OWNER, 0) {
-            Found::Whole(sample) => assert_eq!((sample.bits, sample.time), (1, 10)),
-            Found::Gone | Found::Absent => {}
-            Found::Lapped => panic!("nothing lapped it"),
+            SlotState::Whole(sample) => assert_eq!((sample.bits, sample.time), (1, 10)),
+            SlotState::Gone | SlotState::Absent => {}
+            SlotState::Lapped => panic!("nothing lapped it"),
         }
         writer.join().unwrap();
-        assert_eq!(heap.vertex().read(OWNER, 0), Found::Gone);
+        assert_eq!(heap.vertex().read(OWNER, 0), SlotState::Gone);
         assert_eq!(
             heap.vertex().publish(OWNER, Timestamp::default(), Payload::Bits(0), Origin::Measured),
             None

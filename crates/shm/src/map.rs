@@ -150,10 +150,12 @@ impl Mapping {
         }
     }
 
+    #[inline]
     pub(crate) fn live(&self) -> Option<&Live> {
         self.at(LIVE_OFFSET as u64)
     }
 
+    #[inline]
     pub(crate) fn group(&self, groups_offset: u64, id: u32) -> Option<&Group> {
         self.at(groups_offset.checked_add(u64::from(id) * GROUP_BYTES as u64)?)
     }

@@ -1,40 +1,30 @@
 //! The writing side: one process makes a segment, registers vertices and publishes samples.
 
-use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::Duration;
+use std::sync::Arc;
 
-use skopos_model::{Kind, Topic, Unit, ValueType, unpoisoned};
-
-use crate::entry::{self, Registered};
+use crate::error::Error;
 use crate::flags::{Flags, MARK_FOLLOWED, MARK_READ, NO_FLAGS};
 use crate::header::Header;
 use crate::layout::{
-    ENTRY_BYTES, Entry, GROUP_BYTES, HEADER_BYTES, LIVE_OFFSET, Live, MAX_FILE_BYTES,
-    MAX_NAME_BYTES, MAX_SLOTS, STATE_CLOSED, STATE_NEW, STATE_READY,
+    ENTRY_BYTES, GROUP_BYTES, HEADER_BYTES, MAX_FILE_BYTES, MAX_NAME_BYTES, STATE_NEW, STATE_READY,
 };
 use crate::map::Mapping;
-use crate::ring::Place;
-use crate::ring::{RawVertex, VertexHead};
+use crate::own_segment::{OwnSegment, reserve};
+use crate::segment::Segment;
+use crate::spec::VertexSpec;
 use crate::sync::Ordering;
-use crate::sys::Futex;
-use crate::wait::{Bell, settle};
 use crate::writer::{Group, VertexWriter};
-use crate::{Error, dir, sys};
+use crate::{dir, sys};
 
 /// Vertices that fit unless the builder says otherwise: fifty times what one node's sensors yield.
 pub const DEFAULT_MAX_VERTICES: u32 = 16_384;
 /// Length of the sparse file unless the builder says otherwise: room for all those vertices with
 /// default rings. Memory is only used as vertices are registered.
 pub const DEFAULT_MAX_BYTES: u64 = 128 << 20;
-/// Slots of a ring unless the vertex says otherwise: two minutes at one sample a second.
-pub const DEFAULT_SLOTS: u32 = 128;
-/// Byte ring of a structured vertex: four values of the greatest length.
-const BYTE_RING_BYTES: u32 = 4 * skopos_model::MAX_STRUCTURED_BYTES as u32;
 /// Groups that fit: one a sensor, with room for a user's own.
 const MAX_GROUPS: u32 = 256;
 
@@ -45,44 +35,6 @@ pub struct Interest {
     pub read: bool,
     /// Somebody follows it and wants each change as it comes.
     pub followed: bool,
-}
-
-/// What a vertex to be registered is.
-#[derive(Clone, Debug)]
-pub struct VertexSpec {
-    topic: Topic,
-    value_type: ValueType,
-    kind: Kind,
-    unit: Unit,
-    slots: u32,
-}
-
-impl VertexSpec {
-    /// A gauge without unit and with [`DEFAULT_SLOTS`].
-    pub fn new(topic: Topic, value_type: ValueType) -> Self {
-        Self { topic, value_type, kind: Kind::Gauge, unit: Unit::NONE, slots: DEFAULT_SLOTS }
-    }
-
-    /// How its values move.
-    #[must_use]
-    pub fn kind(mut self, kind: Kind) -> Self {
-        self.kind = kind;
-        self
-    }
-
-    /// The unit of its values.
-    #[must_use]
-    pub fn unit(mut self, unit: Unit) -> Self {
-        self.unit = unit;
-        self
-    }
-
-    /// How many samples stay in memory: a power of two, at most [`MAX_SLOTS`].
-    #[must_use]
-    pub fn slots(mut self, slots: u32) -> Self {
-        self.slots = slots;
-        self
-    }
 }
 
 /// Makes a [`Publisher`].
@@ -144,13 +96,13 @@ impl Builder {
                 refusal => return Err(refusal),
             }
         }
-        let inner = self.make_files(&path).inspect_err(|_| {
+        let segment = self.make_files(&path).inspect_err(|_| {
             let _ = fs::remove_file(path.with_extension("new"));
         })?;
-        Ok(Publisher { inner: Arc::new(inner) })
+        Ok(Publisher { segment: Arc::new(segment) })
     }
 
-    fn make_files(&self, path: &Path) -> Result<Inner, Error> {
+    fn make_files(&self, path: &Path) -> Result<OwnSegment, Error> {
         let mut header = self.header()?;
         let public = sys::effective_uid() == 0;
         let made = Flags::make(self.max_vertices, header.created_at, public);
@@ -171,21 +123,14 @@ impl Builder {
         let map = Mapping::map(&file, header.file_bytes as usize, true)
             .map_err(Error::io(&new_path, "cannot map"))?;
         map.store(0, &header.encode());
-        let inner = Inner {
-            map,
-            flags,
-            file,
-            path: path.into(),
-            registry: Mutex::new(Registry::default()),
-            header,
-        };
-        inner.live().groups_len.store(1, Ordering::Relaxed);
-        inner.heartbeat();
-        debug_assert_eq!(inner.live().state.load(Ordering::Relaxed), STATE_NEW);
+        let segment = OwnSegment::new(map, flags, file, path.into(), header);
+        segment.live().groups_len.store(1, Ordering::Relaxed);
+        segment.heartbeat();
+        debug_assert_eq!(segment.live().state.load(Ordering::Relaxed), STATE_NEW);
         // SYNC: pairs with the Acquire load of the state in `Segment::open`.
-        inner.live().state.store(STATE_READY, Ordering::Release);
+        segment.live().state.store(STATE_READY, Ordering::Release);
         fs::rename(&new_path, path).map_err(Error::io(path, "cannot rename into place"))?;
-        Ok(inner)
+        Ok(segment)
     }
 
     fn header(&self) -> Result<Header, Error> {
@@ -220,7 +165,7 @@ impl Builder {
 
 /// Who already publishes as `name`, told by the header of its segment.
 fn held(path: &Path, name: &str) -> Error {
-    match crate::Segment::open(path) {
+    match Segment::open(path) {
         Ok(segment) => {
             Error::Held { name: name.to_owned(), pid: segment.pid(), since: segment.created_at() }
         }
@@ -259,21 +204,11 @@ fn create(path: &Path, mode: u32, len: u64) -> Result<File, Error> {
     Ok(file)
 }
 
-/// Puts memory behind a range of the file, so that no store to it can fail later.
-fn reserve(file: &File, path: &Path, offset: u64, len: u64) -> Result<(), Error> {
-    sys::allocate(file, offset, len).map_err(|e| match e.raw_os_error() {
-        Some(libc::ENOSPC | libc::EDQUOT | libc::ENOMEM) => {
-            Error::Full { path: path.into(), needed: len }
-        }
-        _ => Error::io(path, "cannot reserve memory")(e),
-    })
-}
-
 /// One process's segment. Dropping it closes the segment and removes its files; its vertices are
 /// gone for readers and writers alike.
 #[derive(Debug)]
 pub struct Publisher {
-    inner: Arc<Inner>,
+    segment: Arc<OwnSegment>,
 }
 
 impl Publisher {
@@ -290,7 +225,7 @@ impl Publisher {
 
     /// The segment's file.
     pub fn path(&self) -> &Path {
-        &self.inner.path
+        &self.segment.path
     }
 
     /// Registers a vertex. Readers find it at once.
@@ -298,7 +233,7 @@ impl Publisher {
     /// # Errors
     /// [`Error::Duplicate`], [`Error::Slots`], [`Error::SegmentFull`], [`Error::Full`].
     pub fn register(&self, spec: VertexSpec) -> Result<VertexWriter, Error> {
-        self.inner.register(spec, 0).map(|place| VertexWriter::new(&self.inner, place))
+        self.segment.register(spec, 0).map(|place| VertexWriter::new(&self.segment, place))
     }
 
     /// Starts a group called `name`: vertices that are measured together and can be read together.
@@ -309,23 +244,23 @@ impl Publisher {
         if name.len() > MAX_NAME_BYTES {
             return Err(Error::Name(name.to_owned()));
         }
-        let id = self.inner.add_group(name)?;
-        Ok(Group::new(&self.inner, id))
+        let id = self.segment.add_group(name)?;
+        Ok(Group::new(&self.segment, id))
     }
 
     /// Takes a vertex away. Its readers find it gone, and so does every clone of its writer. A
     /// vertex of another publisher stays as it is.
     pub fn unregister(&self, vertex: &VertexWriter) {
-        if vertex.is_of(&self.inner) {
-            self.inner.unregister(vertex.index(), vertex.owner());
+        if vertex.is_of(&self.segment) {
+            self.segment.unregister(vertex.index(), vertex.owner());
         }
     }
 
     /// False if nobody has read any vertex since its interest was taken last: a quick look before
     /// [`take_interest`](Self::take_interest) of each.
-    pub fn is_anybody_interested(&self) -> bool {
-        let entries = self.inner.live().directory_len.load(Ordering::Relaxed);
-        let Some(flags) = &self.inner.flags else { return false };
+    pub fn has_interest(&self) -> bool {
+        let entries = self.segment.live().directory_len.load(Ordering::Relaxed);
+        let Some(flags) = &self.segment.flags else { return false };
         let marked = |index| flags.marks(index).is_some_and(|m| m.load(Ordering::Relaxed) != 0);
         (0..entries).any(marked)
     }
@@ -333,7 +268,7 @@ impl Publisher {
     /// Who has read `vertex` since this was asked last. Where readers cannot leave marks (no System
     /// V memory, another IPC namespace) it says that nobody has.
     pub fn take_interest(&self, vertex: &VertexWriter) -> Interest {
-        let marks = self.inner.flags.as_ref().and_then(|flags| flags.marks(vertex.index()));
+        let marks = self.segment.flags.as_ref().and_then(|flags| flags.marks(vertex.index()));
         let Some(marks) = marks.filter(|marks| marks.load(Ordering::Relaxed) != 0) else {
             return Interest::default();
         };
@@ -343,269 +278,32 @@ impl Publisher {
 
     /// Says that this process is alive and at work. A publisher that ticks does so by itself.
     pub fn heartbeat(&self) {
-        self.inner.heartbeat();
+        self.segment.heartbeat();
     }
 
     /// True while new readers find this segment: its file is where it was made. False once somebody
     /// removed it by hand, or the directory with it.
     pub fn is_published(&self) -> bool {
-        dir::is_own(&self.inner.path, &self.inner.file)
+        dir::is_own(&self.segment.path, &self.segment.file)
     }
 
     /// Counts a step back of the clock, for readers to see.
     pub fn count_clock_step(&self) {
-        self.inner.live().clock_steps.fetch_add(1, Ordering::Relaxed);
+        self.segment.live().clock_steps.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Bytes of the heap ever handed out, directory and header included: what the segment costs.
     pub fn used_bytes(&self) -> u64 {
-        self.inner.header.heap_offset.min(
-            self.inner.header.directory_offset
-                + u64::from(self.inner.live().directory_len.load(Ordering::Relaxed))
+        self.segment.header.heap_offset.min(
+            self.segment.header.directory_offset
+                + u64::from(self.segment.live().directory_len.load(Ordering::Relaxed))
                     * ENTRY_BYTES as u64,
-        ) + self.inner.live().heap_used.load(Ordering::Relaxed)
+        ) + self.segment.live().heap_used.load(Ordering::Relaxed)
     }
 }
 
 impl Drop for Publisher {
     fn drop(&mut self) {
-        self.inner.close();
+        self.segment.close();
     }
 }
-
-/// What all handles of one segment share.
-#[derive(Debug)]
-pub(crate) struct Inner {
-    map: Mapping,
-    /// `None` where the system has none to give; then nobody waits in the kernel.
-    flags: Option<Flags>,
-    /// Holds the lock that says "alive".
-    file: File,
-    path: PathBuf,
-    header: Header,
-    registry: Mutex<Registry>,
-}
-
-/// The publisher's own book of what is where. Only used to register and unregister.
-#[derive(Debug, Default)]
-struct Registry {
-    by_topic: HashMap<Topic, u32>,
-    free_entries: Vec<u32>,
-    /// Memory of unregistered vertices, by exact size: what once was a vertex stays one, so that a
-    /// late reader of the old one never meets anything else there.
-    free_places: HashMap<(u32, u32), Vec<u64>>,
-    closed: bool,
-}
-
-/// Where a newly registered vertex is.
-pub(crate) struct NewVertex {
-    pub(crate) topic: Topic,
-    pub(crate) value_type: ValueType,
-    pub(crate) group: u32,
-    pub(crate) place: Place,
-    pub(crate) index: u32,
-    pub(crate) owner: u64,
-}
-
-impl Inner {
-    fn registry(&self) -> MutexGuard<'_, Registry> {
-        // A panic while registering leaves at worst an entry unused.
-        unpoisoned(self.registry.lock())
-    }
-
-    pub(crate) fn live(&self) -> &Live {
-        debug_assert!(self.map.live().is_some(), "{LIVE_OFFSET} lies in every segment");
-        // The mapping is at least one page long; `create` saw to that.
-        self.map.live().unwrap_or_else(|| unreachable!("a segment has a header"))
-    }
-
-    pub(crate) fn group(&self, id: u32) -> &crate::layout::Group {
-        self.map
-            .group(self.header.groups_offset, id)
-            .unwrap_or_else(|| unreachable!("a group's id comes from `add_group`"))
-    }
-
-    pub(crate) fn vertex(&self, place: &Place) -> RawVertex<'_> {
-        self.map.vertex(place).unwrap_or_else(|| unreachable!("a place comes from `register`"))
-    }
-
-    /// Wakes those who wait for the vertex of entry `index`, and those who wait for any.
-    pub(crate) fn ring(&self, index: u32, head: &VertexHead) {
-        self.ring_all(std::iter::once((index, head)));
-    }
-
-    /// The same for several vertices at once.
-    pub(crate) fn ring_all<'a>(&self, vertices: impl Iterator<Item = (u32, &'a VertexHead)>) {
-        let Some(flags) = &self.flags else { return };
-        settle();
-        for (index, head) in vertices {
-            if let Some(flag) = flags.flag(Some(index)) {
-                Bell { flag, epoch: &head.epoch }.ring(&WAKE);
-            }
-        }
-        if let Some(flag) = flags.flag(None) {
-            Bell { flag, epoch: &self.live().epoch }.ring(&WAKE);
-        }
-    }
-
-    pub(crate) fn heartbeat(&self) {
-        self.live().heartbeat_at.store(sys::now().as_nanos(), Ordering::Relaxed);
-        self.live().heartbeat_boottime.store(sys::boottime(), Ordering::Relaxed);
-    }
-
-    fn full(&self, what: &'static str, capacity: impl Into<u64>) -> Error {
-        Error::SegmentFull { segment: self.header.name.clone(), what, capacity: capacity.into() }
-    }
-
-    fn entry(&self, index: u32) -> Option<&Entry> {
-        let at = u64::from(index) * ENTRY_BYTES as u64;
-        self.map.at(self.header.directory_offset + at)
-    }
-
-    pub(crate) fn register(&self, spec: VertexSpec, group: u32) -> Result<NewVertex, Error> {
-        if !spec.slots.is_power_of_two() || spec.slots > MAX_SLOTS {
-            return Err(Error::Slots(spec.slots));
-        }
-        let mut registry = self.registry();
-        if registry.closed {
-            return Err(Error::Gone(spec.topic));
-        }
-        if registry.by_topic.contains_key(&spec.topic) {
-            return Err(Error::Duplicate(spec.topic));
-        }
-        let structured = spec.value_type == ValueType::Structured;
-        let byte_ring_bytes = if structured { BYTE_RING_BYTES } else { 0 };
-        let index = self.take_entry(&mut registry)?;
-        let place = match self.take_place(&mut registry, spec.slots, byte_ring_bytes) {
-            Ok(place) => place,
-            Err(e) => {
-                registry.free_entries.push(index);
-                return Err(e);
-            }
-        };
-        let entry = self.entry(index).unwrap_or_else(|| unreachable!("within the capacity"));
-        let registered = Registered {
-            version: 0,
-            place,
-            value_type: spec.value_type,
-            kind: spec.kind,
-            unit: spec.unit,
-            topic: spec.topic.clone(),
-            group,
-            registered_at: sys::now(),
-        };
-        // The vertex first, for the version that the entry is about to get: who finds the entry
-        // finds its vertex ready.
-        let version = entry.version.load(Ordering::Relaxed).wrapping_add(2);
-        let owner = entry::owner(index, version);
-        self.vertex(&place).adopt(owner);
-        let written = entry::write(entry, Some(&registered));
-        debug_assert_eq!(written, version);
-        // SYNC: pairs with the Acquire load in `Segment::entries`.
-        self.live().directory_len.fetch_max(index + 1, Ordering::Release);
-        registry.by_topic.insert(spec.topic.clone(), index);
-        self.directory_changed();
-        let Registered { topic, value_type, .. } = registered;
-        Ok(NewVertex { topic, value_type, group, place, index, owner })
-    }
-
-    fn take_entry(&self, registry: &mut Registry) -> Result<u32, Error> {
-        if let Some(index) = registry.free_entries.pop() {
-            return Ok(index);
-        }
-        let index = self.live().directory_len.load(Ordering::Relaxed);
-        if index >= self.header.directory_capacity {
-            return Err(self.full("vertices", self.header.directory_capacity));
-        }
-        let offset = self.header.directory_offset + u64::from(index) * ENTRY_BYTES as u64;
-        reserve(&self.file, &self.path, offset, ENTRY_BYTES as u64)?;
-        Ok(index)
-    }
-
-    fn take_place(
-        &self,
-        registry: &mut Registry,
-        slots: u32,
-        byte_ring_bytes: u32,
-    ) -> Result<Place, Error> {
-        let reused = registry.free_places.get_mut(&(slots, byte_ring_bytes)).and_then(Vec::pop);
-        if let Some(offset) = reused {
-            return Ok(Place { offset, slots, byte_ring_bytes });
-        }
-        let used = self.live().heap_used.load(Ordering::Relaxed);
-        let bytes = Place::bytes(slots, byte_ring_bytes);
-        let offset = self.header.heap_offset + used;
-        if offset + bytes > self.header.file_bytes {
-            return Err(self.full("bytes", self.header.file_bytes));
-        }
-        reserve(&self.file, &self.path, offset, bytes)?;
-        self.live().heap_used.store(used + bytes, Ordering::Relaxed);
-        Ok(Place { offset, slots, byte_ring_bytes })
-    }
-
-    pub(crate) fn unregister(&self, index: u32, owner: u64) {
-        let mut registry = self.registry();
-        let Some(entry) = self.entry(index) else { return };
-        let Some(registered) = entry::read(entry) else { return };
-        if entry::owner(index, registered.version) != owner {
-            return;
-        }
-        self.retire(entry, &registered, index);
-        registry.by_topic.remove(&registered.topic);
-        registry.free_entries.push(index);
-        let Place { offset, slots, byte_ring_bytes } = registered.place;
-        registry.free_places.entry((slots, byte_ring_bytes)).or_default().push(offset);
-        self.directory_changed();
-    }
-
-    /// Takes the vertex from its entry and wakes those who wait for it, to find it gone.
-    fn retire(&self, entry: &Entry, registered: &Registered, index: u32) {
-        let vertex = self.vertex(&registered.place);
-        vertex.abandon();
-        entry::write(entry, None);
-        self.ring(index, vertex.head);
-    }
-
-    fn directory_changed(&self) {
-        // SYNC: pairs with the Acquire load in `Segment::directory_version`.
-        self.live().directory_version.fetch_add(1, Ordering::Release);
-        self.ring_all(std::iter::empty());
-    }
-
-    fn add_group(&self, name: &str) -> Result<u32, Error> {
-        let _registry = self.registry();
-        let id = self.live().groups_len.load(Ordering::Relaxed);
-        if id >= self.header.groups_capacity {
-            return Err(self.full("groups", self.header.groups_capacity));
-        }
-        let group = self.group(id);
-        for (word, chunk) in group.name.iter().zip(name.as_bytes().chunks(4)) {
-            let mut bytes = [0; 4];
-            bytes[..chunk.len()].copy_from_slice(chunk);
-            word.store(u32::from_le_bytes(bytes), Ordering::Relaxed);
-        }
-        group.name_len.store(name.len() as u32, Ordering::Relaxed);
-        // SYNC: pairs with the Acquire load in `Segment::group_name`.
-        self.live().groups_len.store(id + 1, Ordering::Release);
-        Ok(id)
-    }
-
-    fn close(&self) {
-        let mut registry = self.registry();
-        registry.closed = true;
-        for (_, index) in registry.by_topic.drain() {
-            if let Some(entry) = self.entry(index)
-                && let Some(registered) = entry::read(entry)
-            {
-                self.retire(entry, &registered, index);
-            }
-        }
-        // SYNC: pairs with the Acquire load in `Segment::is_alive`.
-        self.live().state.store(STATE_CLOSED, Ordering::Release);
-        self.directory_changed();
-        dir::remove_own(&self.path, &self.file);
-    }
-}
-
-/// For waking alone; the timeout is that of sleepers.
-const WAKE: Futex = Futex { timeout: Duration::ZERO };

@@ -85,6 +85,7 @@ const UNKNOWN: u64 = 2;
 
 impl Meta {
     /// Of a number. The bound is rounded up to the next `f32`, so that it still bounds.
+    #[inline]
     pub(crate) fn scalar(origin: Origin) -> Self {
         match origin {
             Origin::Measured => Self(MEASURED),
@@ -107,6 +108,7 @@ impl Meta {
         Self(code | u64::from(len) << 32)
     }
 
+    #[inline]
     pub(crate) fn len(self) -> usize {
         (self.0 >> 32) as usize
     }
@@ -124,7 +126,7 @@ impl Meta {
 
 /// What reading a slot found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Found<T> {
+pub(crate) enum SlotState<T> {
     /// The sample, whole.
     Whole(T),
     /// Not written yet.
@@ -187,6 +189,7 @@ impl RawVertex<'_> {
 
     // ---- writers ----
 
+    #[inline]
     fn lock(&self) {
         let mut round = 0;
         // SYNC: Acquire pairs with the Release in `unlock`, so a writer sees what the one before
@@ -202,6 +205,7 @@ impl RawVertex<'_> {
         }
     }
 
+    #[inline]
     fn unlock(&self) {
         // SYNC: pairs with the Acquire in `lock`.
         self.head.lock.store(0, Ordering::Release);
@@ -211,6 +215,7 @@ impl RawVertex<'_> {
     /// before the last sample's becomes that one's, and is counted.
     ///
     /// `owner` is the caller's: a writer whose vertex was unregistered gets `None`.
+    #[inline]
     pub(crate) fn publish(
         &self,
         owner: u64,
@@ -226,6 +231,7 @@ impl RawVertex<'_> {
 
     /// Marks the source as looked at, and found unchanged, at `time`; an earlier time than the last
     /// look's is nothing new. `None` as for [`publish`](Self::publish).
+    #[inline]
     pub(crate) fn check(&self, owner: u64, time: Timestamp) -> Option<()> {
         self.lock();
         let head = self.head;
@@ -239,6 +245,7 @@ impl RawVertex<'_> {
         own
     }
 
+    #[inline]
     fn publish_locked(
         &self,
         owner: u64,
@@ -290,6 +297,7 @@ impl RawVertex<'_> {
         }
     }
 
+    #[inline]
     fn equals(&self, last: &RawSample, payload: Payload<'_>, origin: Origin) -> bool {
         match payload {
             Payload::Bits(bits) => last.bits == bits && last.meta == Meta::scalar(origin),
@@ -302,6 +310,7 @@ impl RawVertex<'_> {
         }
     }
 
+    #[inline]
     fn store_slot(&self, sample: RawSample) {
         let slot = self.slot(sample.ticket);
         slot.mark.store(2 * sample.ticket + 1, Ordering::Relaxed);
@@ -364,10 +373,10 @@ impl RawVertex<'_> {
 
     /// Sample `ticket`, if it is there.
     #[inline]
-    pub(crate) fn read(&self, owner: u64, ticket: u64) -> Found<RawSample> {
+    pub(crate) fn read(&self, owner: u64, ticket: u64) -> SlotState<RawSample> {
         // SYNC: pairs with the Release store in `adopt`.
         if self.head.owner.load(Ordering::Acquire) != owner {
-            return Found::Gone;
+            return SlotState::Gone;
         }
         let slot = self.slot(ticket);
         let whole = 2 * ticket + 2;
@@ -378,13 +387,13 @@ impl RawVertex<'_> {
         fence(Ordering::Acquire);
         let after = slot.mark.load(Ordering::Relaxed);
         if self.head.owner.load(Ordering::Relaxed) != owner {
-            Found::Gone
+            SlotState::Gone
         } else if before == whole && after == whole {
-            Found::Whole(sample)
+            SlotState::Whole(sample)
         } else if after > whole {
-            Found::Lapped
+            SlotState::Lapped
         } else {
-            Found::Absent
+            SlotState::Absent
         }
     }
 
@@ -412,50 +421,52 @@ impl RawVertex<'_> {
 
     /// The tickets that the ring may still hold, after `count` samples. A walk back ends at the
     /// first of them, whatever a hostile head and its empty slots say.
+    #[inline]
     pub(crate) fn reach(&self, count: u64) -> Range<u64> {
         count.saturating_sub(self.slots.len() as u64)..count
     }
 
     /// The newest sample and the time when its source was last looked at.
     #[inline]
-    pub(crate) fn latest(&self, owner: u64) -> Found<(RawSample, i64)> {
+    pub(crate) fn latest(&self, owner: u64) -> SlotState<(RawSample, i64)> {
         for _ in 0..READ_ATTEMPTS {
             // The time first: the sample read after it is at least as new, so this never claims
             // that an old value was checked at a time when a newer one was already there.
             let checked_at = self.checked_at();
             let Some(ticket) = self.count().checked_sub(1) else {
                 return match self.read(owner, 0) {
-                    Found::Gone => Found::Gone,
-                    _ => Found::Absent,
+                    SlotState::Gone => SlotState::Gone,
+                    _ => SlotState::Absent,
                 };
             };
             match self.read(owner, ticket) {
-                Found::Whole(sample) => {
-                    return Found::Whole((sample, checked_at.max(sample.time)));
+                SlotState::Whole(sample) => {
+                    return SlotState::Whole((sample, checked_at.max(sample.time)));
                 }
-                Found::Gone => return Found::Gone,
+                SlotState::Gone => return SlotState::Gone,
                 // Lapped between two loads, or the vertex was just adopted: look again.
-                Found::Lapped | Found::Absent => {}
+                SlotState::Lapped | SlotState::Absent => {}
             }
         }
-        Found::Lapped
+        SlotState::Lapped
     }
 
     /// The newest sample that is not younger than `time`: the value that held then. `Lapped` if the
     /// ring no longer reaches back that far.
-    pub(crate) fn as_of(&self, owner: u64, time: i64) -> Found<RawSample> {
+    #[inline]
+    pub(crate) fn as_of(&self, owner: u64, time: i64) -> SlotState<RawSample> {
         let reach = self.reach(self.count());
-        if reach.is_empty() && self.read(owner, 0) == Found::Gone {
-            return Found::Gone;
+        if reach.is_empty() && self.read(owner, 0) == SlotState::Gone {
+            return SlotState::Gone;
         }
         for ticket in reach.clone().rev() {
             match self.read(owner, ticket) {
-                Found::Whole(sample) if sample.time <= time => return Found::Whole(sample),
-                Found::Whole(_) | Found::Absent => {}
+                SlotState::Whole(sample) if sample.time <= time => return SlotState::Whole(sample),
+                SlotState::Whole(_) | SlotState::Absent => {}
                 other => return other,
             }
         }
-        if reach.start == 0 { Found::Absent } else { Found::Lapped }
+        if reach.start == 0 { SlotState::Absent } else { SlotState::Lapped }
     }
 
     /// The bytes of a structured sample, into `into`; false if they were overwritten meanwhile or

@@ -11,7 +11,7 @@ use skopos_model::{Kind, Origin, Timestamp, Unit, ValueType};
 
 use crate::entry::{self, Registered};
 use crate::heap::{Heap, OWNER, free_entry};
-use crate::ring::{Found, Meta, Payload, Place, Published};
+use crate::ring::{Meta, Payload, Place, Published, SlotState};
 use crate::sys::Futex;
 use crate::wait::{Bell, settle};
 
@@ -49,7 +49,7 @@ fn readers_of_a_busy_ring_get_whole_samples_in_order() {
     for reader in readers {
         reader.join().unwrap();
     }
-    assert!(matches!(heap.vertex().latest(OWNER), Found::Whole((s, _)) if s.bits == ROUNDS));
+    assert!(matches!(heap.vertex().latest(OWNER), SlotState::Whole((s, _)) if s.bits == ROUNDS));
 }
 
 /// Looks at the latest sample until it is the last, or follows each too; sample `t` has the value
@@ -57,29 +57,32 @@ fn readers_of_a_busy_ring_get_whole_samples_in_order() {
 fn read_on(heap: &Heap, follow: bool) {
     let (mut newest, mut next, mut seen, mut lost) = (0, 0, 0, 0);
     while newest < ROUNDS || follow && next < ROUNDS {
-        if let Found::Whole((sample, checked_at)) = heap.vertex().latest(OWNER) {
+        if let SlotState::Whole((sample, checked_at)) = heap.vertex().latest(OWNER) {
             assert_whole(sample.time, sample.bits, sample.meta);
             assert_eq!(sample.bits, sample.ticket + 1);
             assert!(sample.bits >= newest && checked_at >= sample.time);
             newest = sample.bits;
             let held = heap.vertex().as_of(OWNER, sample.time);
-            assert!(matches!(held, Found::Lapped) || held == Found::Whole(sample), "{held:?}");
+            assert!(
+                matches!(held, SlotState::Lapped) || held == SlotState::Whole(sample),
+                "{held:?}"
+            );
         }
         // The oldest lies where the writer is about to write: there a torn sample shows soonest.
         if let Some(oldest) = heap.vertex().count().checked_sub(SLOTS)
-            && let Found::Whole(sample) = heap.vertex().read(OWNER, oldest)
+            && let SlotState::Whole(sample) = heap.vertex().read(OWNER, oldest)
         {
             assert_whole(sample.time, sample.bits, sample.meta);
             assert_eq!(sample.bits, oldest + 1);
         }
         while follow && next < heap.vertex().count() {
             match heap.vertex().read(OWNER, next) {
-                Found::Whole(sample) => {
+                SlotState::Whole(sample) => {
                     assert_whole(sample.time, sample.bits, sample.meta);
                     assert_eq!(sample.bits, next + 1);
                     seen += 1;
                 }
-                Found::Lapped => lost += 1,
+                SlotState::Lapped => lost += 1,
                 other => panic!("{other:?}"),
             }
             next += 1;
@@ -112,7 +115,7 @@ fn writers_take_turns_and_lose_nothing() {
     assert_eq!(vertex.count(), WRITERS * ROUNDS);
     let (mut next, mut last) = ([0; WRITERS as usize], i64::MIN);
     for ticket in 0..vertex.count() {
-        let Found::Whole(sample) = vertex.read(OWNER, ticket) else { panic!("a hole") };
+        let SlotState::Whole(sample) = vertex.read(OWNER, ticket) else { panic!("a hole") };
         assert!(sample.time >= last, "time went back");
         last = sample.time;
         let (writer, n) = ((sample.bits >> 32) as usize, sample.bits & 0xffff_ffff);
@@ -129,7 +132,7 @@ fn structured_bytes_are_whole_or_refused() {
         thread::spawn(move || {
             let (mut bytes, mut newest) = (Vec::new(), 0);
             while newest < ROUNDS as i64 {
-                if let Found::Whole((sample, _)) = heap.vertex().latest(OWNER)
+                if let SlotState::Whole((sample, _)) = heap.vertex().latest(OWNER)
                     && heap.vertex().copy_bytes(&sample, &mut bytes)
                 {
                     let length = 1 + sample.time as usize % 30;
@@ -161,7 +164,7 @@ fn a_reader_never_sees_its_vertex_successor() {
         thread::spawn(move || {
             while current.load(Ordering::Relaxed) < owners {
                 let owner = current.load(Ordering::Relaxed).max(1);
-                if let Found::Whole((sample, _)) = heap.vertex().latest(owner) {
+                if let SlotState::Whole((sample, _)) = heap.vertex().latest(owner) {
                     assert_whole(sample.time, sample.bits, sample.meta);
                     assert_eq!(sample.bits >> 8, owner, "another owner's sample");
                 }
@@ -255,10 +258,10 @@ fn a_hostile_head_ends_every_walk() {
         let heap = Heap::new(4, 0);
         heap.head.head.store(head, Ordering::Relaxed);
         let vertex = heap.vertex();
-        assert_eq!(vertex.latest(OWNER), Found::Lapped);
-        assert_eq!(vertex.as_of(OWNER, 0), Found::Lapped);
+        assert_eq!(vertex.latest(OWNER), SlotState::Lapped);
+        assert_eq!(vertex.as_of(OWNER, 0), SlotState::Lapped);
         assert_eq!(vertex.reach(vertex.count()).count(), 4);
-        assert_eq!(vertex.read(OWNER, vertex.count()), Found::Absent);
+        assert_eq!(vertex.read(OWNER, vertex.count()), SlotState::Absent);
     }
 }
 
@@ -279,11 +282,11 @@ fn a_half_written_slot_is_not_there() {
     ];
     for step in steps {
         step();
-        let Found::Whole((latest, _)) = heap.vertex().latest(OWNER) else { panic!("none") };
+        let SlotState::Whole((latest, _)) = heap.vertex().latest(OWNER) else { panic!("none") };
         assert_eq!((latest.ticket, latest.bits), (1, 2));
-        assert_eq!(heap.vertex().read(OWNER, 0), Found::Lapped);
-        assert!(matches!(heap.vertex().as_of(OWNER, 10), Found::Lapped));
+        assert_eq!(heap.vertex().read(OWNER, 0), SlotState::Lapped);
+        assert!(matches!(heap.vertex().as_of(OWNER, 10), SlotState::Lapped));
     }
     heap.head.head.store(3, Ordering::Relaxed);
-    assert!(matches!(heap.vertex().latest(OWNER), Found::Whole((s, _)) if s.bits == 3));
+    assert!(matches!(heap.vertex().latest(OWNER), SlotState::Whole((s, _)) if s.bits == 3));
 }

@@ -9,15 +9,14 @@ use std::time::Duration;
 
 use skopos_model::{Kind, Timestamp, Topic, Unit, ValueType};
 
-use crate::entry::{self, Registered};
+use crate::error::Error;
 use crate::flags::Flags;
 use crate::header::{Header, Refusal};
-use crate::layout::{Entry, HEADER_BYTES, Live, MAX_FILE_BYTES, STATE_CLOSED, STATE_NEW};
+use crate::layout::{HEADER_BYTES, Live, MAX_FILE_BYTES, STATE_CLOSED, STATE_NEW};
 use crate::map::Mapping;
-use crate::ring::Place;
+use crate::ring::{Place, RawVertex};
 use crate::sync::{AtomicU32, Ordering};
-use crate::vertex::Vertex;
-use crate::{Error, sys};
+use crate::sys;
 
 /// A segment, mapped for reading. Cheap to clone.
 #[derive(Clone)]
@@ -100,16 +99,19 @@ impl Segment {
         Ok(segment)
     }
 
+    #[inline]
     pub(crate) fn live(&self) -> &Live {
         self.shared.map.live().unwrap_or_else(|| unreachable!("`open` saw a whole header"))
     }
 
     /// The segment's file.
+    #[inline]
     pub fn path(&self) -> &Path {
         &self.shared.path
     }
 
     /// The segment's name.
+    #[inline]
     pub fn name(&self) -> &str {
         &self.shared.header.name
     }
@@ -137,7 +139,7 @@ impl Segment {
 
     /// True while the publisher lives and has not closed the segment. One system call.
     pub fn is_alive(&self) -> bool {
-        // SYNC: pairs with the Release store in `Inner::close`.
+        // SYNC: pairs with the Release store in `OwnSegment::close`.
         self.live().state.load(Ordering::Acquire) != STATE_CLOSED
             // A lock that cannot be asked for is a kernel without such locks: believe the state.
             && sys::is_locked(&self.shared.file).unwrap_or(true)
@@ -155,79 +157,20 @@ impl Segment {
     }
 
     /// Changes whenever a vertex is registered or unregistered.
+    #[inline]
     pub fn directory_version(&self) -> u64 {
-        // SYNC: pairs with the Release in `Inner::directory_changed`.
+        // SYNC: pairs with the Release in `OwnSegment::directory_changed`.
         self.live().directory_version.load(Ordering::Acquire)
     }
 
-    fn entries(&self) -> &[Entry] {
-        let header = &self.shared.header;
-        // SYNC: pairs with the Release in `Inner::register`.
-        let len = self.live().directory_len.load(Ordering::Acquire).min(header.directory_capacity);
-        self.shared.map.slice(header.directory_offset, len as usize).unwrap_or_default()
-    }
-
-    /// Every vertex that is registered now.
-    pub fn vertices(&self) -> Vec<Vertex> {
-        (0..self.entries().len()).filter_map(|index| self.vertex_at(index)).collect()
-    }
-
-    /// The vertex of `topic`.
-    ///
-    /// # Errors
-    /// [`Error::NoVertex`].
-    pub fn find(&self, topic: &Topic) -> Result<Vertex, Error> {
-        self.entries()
-            .iter()
-            .position(|e| entry::has_topic(e, topic.as_str()))
-            .and_then(|index| self.vertex_at(index))
-            .filter(|vertex| vertex.topic() == topic)
-            .ok_or_else(|| Error::NoVertex(topic.clone()))
-    }
-
-    fn vertex_at(&self, index: usize) -> Option<Vertex> {
-        let registered = entry::read(self.entries().get(index)?)?;
-        if registered.place.offset < self.shared.header.heap_offset {
-            return None;
-        }
-        // The place must lie in the mapping now: from here on it is taken for granted.
-        self.shared.map.vertex(&registered.place)?;
-        let Registered { version, place, value_type, kind, unit, topic, group, registered_at } =
-            registered;
-        let index = u32::try_from(index).ok()?;
-        let info = VertexInfo {
-            topic,
-            value_type,
-            kind,
-            unit,
-            group: self.group_name(group).unwrap_or_default(),
-            slots: place.slots,
-            registered_at,
-        };
-        Some(Vertex::new(self.clone(), info, group, index, place, entry::owner(index, version)))
-    }
-
-    fn group_name(&self, id: u32) -> Option<String> {
-        let header = &self.shared.header;
-        // SYNC: pairs with the Release store in `Inner::add_group`.
-        let groups = self.live().groups_len.load(Ordering::Acquire).min(header.groups_capacity);
-        if id == 0 || id >= groups {
-            return None;
-        }
-        let group = self.shared.map.group(header.groups_offset, id)?;
-        let bytes: Vec<u8> =
-            group.name.iter().flat_map(|w| w.load(Ordering::Relaxed).to_le_bytes()).collect();
-        let len = group.name_len.load(Ordering::Relaxed) as usize;
-        String::from_utf8(bytes.get(..len)?.to_vec()).ok()
-    }
-
     #[inline]
-    pub(crate) fn raw(&self, place: &Place) -> crate::ring::RawVertex<'_> {
+    pub(crate) fn raw(&self, place: &Place) -> RawVertex<'_> {
         self.shared.map.vertex(place).unwrap_or_else(|| unreachable!("checked by `vertex_at`"))
     }
 
     /// The flag of those who wait for entry `index`, or for any vertex if `None`. There is none if
     /// the publisher has no page of flags, or lives in another IPC namespace, or is dead.
+    #[inline]
     pub(crate) fn flag(&self, index: Option<u32>) -> Option<&AtomicU32> {
         self.shared.flags.as_ref()?.flag(index)
     }

@@ -2,7 +2,7 @@
 
 use skopos_model::{Sample, Timestamp};
 
-use crate::Error;
+use crate::error::Error;
 use crate::sync::Ordering;
 use crate::vertex::Vertex;
 

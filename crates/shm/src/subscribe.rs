@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use skopos_model::{Sample, Timestamp};
 
-use crate::Error;
-use crate::ring::Found;
+use crate::error::Error;
+use crate::ring::SlotState;
 use crate::segment::Segment;
 use crate::sync::AtomicU32;
 use crate::sys::Futex;
@@ -31,7 +31,7 @@ pub enum Delivery {
 }
 
 impl Subscription {
-    pub(crate) fn new(vertex: Vertex, next: u64) -> Self {
+    fn new(vertex: Vertex, next: u64) -> Self {
         Self { vertex, next, is_quiet: false }
     }
 
@@ -41,6 +41,7 @@ impl Subscription {
         Self { is_quiet: true, ..self }
     }
 
+    #[inline]
     fn tell(&self) {
         if !self.is_quiet {
             self.vertex.follow();
@@ -48,11 +49,13 @@ impl Subscription {
     }
 
     /// The vertex that is followed.
+    #[inline]
     pub fn vertex(&self) -> &Vertex {
         &self.vertex
     }
 
     /// True if [`try_next`](Self::try_next) has something to say.
+    #[inline]
     pub fn has_next(&self) -> bool {
         self.tell();
         self.vertex.has_news(self.next)
@@ -60,6 +63,7 @@ impl Subscription {
 
     /// When the source of the sample that was taken last was looked at since: `None` if there is a newer
     /// sample, which that may have been for.
+    #[inline]
     pub fn checked_at(&self) -> Option<Timestamp> {
         // The time first: a sample that was there by then is seen after it.
         let checked_at = self.vertex.raw().checked_at();
@@ -70,19 +74,20 @@ impl Subscription {
     ///
     /// # Errors
     /// [`Error::Gone`] once the vertex is unregistered.
+    #[inline]
     pub fn try_next(&mut self) -> Result<Option<Delivery>, Error> {
         self.tell();
         if !self.vertex.has_news(self.next) {
             return Ok(None);
         }
         match self.vertex.read(self.next) {
-            Found::Whole(sample) => {
+            SlotState::Whole(sample) => {
                 self.next += 1;
                 Ok(Some(Delivery::Sample(sample)))
             }
-            Found::Absent => Ok(None),
-            Found::Gone => Err(Error::Gone(self.vertex.topic().clone())),
-            Found::Lapped => {
+            SlotState::Absent => Ok(None),
+            SlotState::Gone => Err(Error::Gone(self.vertex.topic().clone())),
+            SlotState::Lapped => {
                 // At least this one is lost, even if the ring has it in its reach still: its slot
                 // or its bytes are being overwritten right now.
                 let resume = self.vertex.oldest().max(self.next + 1);
@@ -111,6 +116,23 @@ impl Subscription {
             let flag = vertex.segment().flag(Some(vertex.index()));
             sleep_once(flag, &vertex.raw().head.epoch, left, || vertex.has_news(self.next));
         }
+    }
+}
+
+impl Vertex {
+    /// Follows the vertex from now on: the next sample delivered is the next one stored.
+    pub fn subscribe(&self) -> Subscription {
+        Subscription::new(self.clone(), self.count())
+    }
+
+    /// Follows the vertex from its latest sample on, which is delivered first.
+    pub fn subscribe_with_latest(&self) -> Subscription {
+        Subscription::new(self.clone(), self.count().saturating_sub(1))
+    }
+
+    /// Follows the vertex from the oldest sample that is still in memory.
+    pub fn subscribe_from_oldest(&self) -> Subscription {
+        Subscription::new(self.clone(), self.oldest())
     }
 }
 

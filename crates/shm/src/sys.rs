@@ -88,12 +88,14 @@ pub fn release_program_pages() {
 }
 
 /// The effective user id of this process.
+#[inline]
 pub fn effective_uid() -> u32 {
     // SAFETY: always succeeds and touches no memory.
     unsafe { libc::geteuid() }
 }
 
 /// `CLOCK_BOOTTIME`: nanoseconds since the machine started, sleep included. Never steps.
+#[inline]
 pub fn boottime() -> u64 {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `now` outlives the call. The clock exists on every Linux, so the call cannot fail.
@@ -102,6 +104,7 @@ pub fn boottime() -> u64 {
 }
 
 /// `CLOCK_REALTIME`: UNIX time.
+#[inline]
 pub fn now() -> skopos_model::Timestamp {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: as above.

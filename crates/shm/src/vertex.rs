@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use skopos_model::{Sample, Scalar, Structured, Timestamp, Topic, Value, ValueType};
 
+use crate::error::Error;
 use crate::flags::{MARK_FOLLOWED, MARK_READ};
-use crate::ring::{Found, Place, RawSample, RawVertex};
+use crate::ring::{Place, RawSample, RawVertex, SlotState};
 use crate::segment::{Segment, VertexInfo};
-use crate::subscribe::Subscription;
-use crate::{Error, sys};
+use crate::sys;
 
 /// How often a structured value is read again when its bytes were overwritten meanwhile.
 const STRUCTURED_ATTEMPTS: u32 = 100;
@@ -38,11 +38,13 @@ pub struct Reading {
 
 impl Reading {
     /// How long ago the source was last looked at.
+    #[inline]
     pub fn age(&self) -> Duration {
         sys::now().since(self.checked_at)
     }
 
     /// The value as a double, unless it is structured.
+    #[inline]
     pub fn as_f64(&self) -> Option<f64> {
         self.sample.value.as_f64()
     }
@@ -70,20 +72,24 @@ impl Vertex {
     }
 
     /// Its topic.
+    #[inline]
     pub fn topic(&self) -> &Topic {
         &self.info.topic
     }
 
     /// What the directory says about it.
+    #[inline]
     pub fn info(&self) -> &VertexInfo {
         &self.info
     }
 
     /// The segment that it lies in.
+    #[inline]
     pub fn segment(&self) -> &Segment {
         &self.segment
     }
 
+    #[inline]
     pub(crate) fn index(&self) -> u32 {
         self.index
     }
@@ -118,7 +124,7 @@ impl Vertex {
     /// As [`latest`](Self::latest).
     #[inline(always)]
     pub fn peek(&self) -> Result<Reading, Error> {
-        if let Found::Whole((sample, checked_at)) = self.raw().latest(self.owner)
+        if let SlotState::Whole((sample, checked_at)) = self.raw().latest(self.owner)
             && let Some(scalar) = Scalar::from_bits(self.info.value_type, sample.bits)
         {
             let (time, value) = (Timestamp::from_nanos(sample.time), Value::from(scalar));
@@ -137,15 +143,15 @@ impl Vertex {
         let raw = self.raw();
         for _ in 0..STRUCTURED_ATTEMPTS {
             match raw.latest(self.owner) {
-                Found::Whole((sample, checked_at)) => {
+                SlotState::Whole((sample, checked_at)) => {
                     if let Some(sample) = self.decode(&raw, &sample) {
                         let checked_at = Timestamp::from_nanos(checked_at);
                         return Ok(Box::new(Reading { sample, checked_at }));
                     }
                 }
-                Found::Absent => return Err(Box::new(Error::Empty(self.topic().clone()))),
-                Found::Gone => return Err(Box::new(Error::Gone(self.topic().clone()))),
-                Found::Lapped => break,
+                SlotState::Absent => return Err(Box::new(Error::Empty(self.topic().clone()))),
+                SlotState::Gone => return Err(Box::new(Error::Gone(self.topic().clone()))),
+                SlotState::Lapped => break,
             }
         }
         Err(Box::new(Error::Busy(self.topic().clone())))
@@ -154,11 +160,13 @@ impl Vertex {
     /// Says that somebody follows this vertex closely and wants it measured as often as its
     /// publisher ever does. Holds for about a second: say it again while it is so. A subscription
     /// says it by itself.
+    #[inline]
     pub fn follow(&self) {
         self.segment.mark(self.index, MARK_READ | MARK_FOLLOWED);
     }
 
     /// How many samples were ever stored here.
+    #[inline]
     pub fn count(&self) -> u64 {
         self.raw().count()
     }
@@ -171,16 +179,16 @@ impl Vertex {
         self.segment.mark(self.index, MARK_READ);
         let raw = self.raw();
         let reach = raw.reach(self.count());
-        if reach.is_empty() && raw.read(self.owner, 0) == Found::Gone {
+        if reach.is_empty() && raw.read(self.owner, 0) == SlotState::Gone {
             return Err(Error::Gone(self.topic().clone()));
         }
         let (mut samples, mut complete) = (Vec::new(), reach.start == 0);
         for ticket in reach.rev() {
             let sample = match raw.read(self.owner, ticket) {
-                Found::Whole(sample) => sample,
-                Found::Gone => return Err(Error::Gone(self.topic().clone())),
-                Found::Absent => continue,
-                Found::Lapped => {
+                SlotState::Whole(sample) => sample,
+                SlotState::Gone => return Err(Error::Gone(self.topic().clone())),
+                SlotState::Absent => continue,
+                SlotState::Lapped => {
                     complete = false;
                     break;
                 }
@@ -208,36 +216,23 @@ impl Vertex {
     ///
     /// # Errors
     /// [`Error::Busy`] if the ring no longer reaches back that far; [`Error::Gone`].
+    #[inline]
     pub fn as_of(&self, time: Timestamp) -> Result<Option<Sample>, Error> {
         self.segment.mark(self.index, MARK_READ);
         let raw = self.raw();
         match raw.as_of(self.owner, time.as_nanos()) {
-            Found::Whole(sample) => match self.decode(&raw, &sample) {
+            SlotState::Whole(sample) => match self.decode(&raw, &sample) {
                 Some(sample) => Ok(Some(sample)),
                 None => Err(Error::Busy(self.topic().clone())),
             },
-            Found::Absent => Ok(None),
-            Found::Lapped => Err(Error::Busy(self.topic().clone())),
-            Found::Gone => Err(Error::Gone(self.topic().clone())),
+            SlotState::Absent => Ok(None),
+            SlotState::Lapped => Err(Error::Busy(self.topic().clone())),
+            SlotState::Gone => Err(Error::Gone(self.topic().clone())),
         }
     }
 
-    /// Follows the vertex from now on: the next sample delivered is the next one stored.
-    pub fn subscribe(&self) -> Subscription {
-        Subscription::new(self.clone(), self.count())
-    }
-
-    /// Follows the vertex from its latest sample on, which is delivered first.
-    pub fn subscribe_with_latest(&self) -> Subscription {
-        Subscription::new(self.clone(), self.count().saturating_sub(1))
-    }
-
-    /// Follows the vertex from the oldest sample that is still in memory.
-    pub fn subscribe_from_oldest(&self) -> Subscription {
-        Subscription::new(self.clone(), self.oldest())
-    }
-
     /// The ticket of the oldest sample that the ring may still hold.
+    #[inline]
     pub(crate) fn oldest(&self) -> u64 {
         self.count().saturating_sub(u64::from(self.place.slots))
     }
@@ -247,20 +242,24 @@ impl Vertex {
         self.raw().has_news(self.owner, ticket)
     }
 
-    pub(crate) fn read(&self, ticket: u64) -> Found<Sample> {
+    #[inline]
+    pub(crate) fn read(&self, ticket: u64) -> SlotState<Sample> {
         let raw = self.raw();
         match raw.read(self.owner, ticket) {
             // Whole, but not published before `head` says so. A writer that dies between the two
             // leaves the sample before as the latest, and nobody may have seen a newer one.
-            Found::Whole(_) if ticket >= raw.count() => Found::Absent,
-            Found::Whole(sample) => self.decode(&raw, &sample).map_or(Found::Lapped, Found::Whole),
-            Found::Absent => Found::Absent,
-            Found::Lapped => Found::Lapped,
-            Found::Gone => Found::Gone,
+            SlotState::Whole(_) if ticket >= raw.count() => SlotState::Absent,
+            SlotState::Whole(sample) => {
+                self.decode(&raw, &sample).map_or(SlotState::Lapped, SlotState::Whole)
+            }
+            SlotState::Absent => SlotState::Absent,
+            SlotState::Lapped => SlotState::Lapped,
+            SlotState::Gone => SlotState::Gone,
         }
     }
 
     /// `None` if the bytes of a structured value were overwritten, or are no structured value.
+    #[inline]
     fn decode(&self, raw: &RawVertex<'_>, sample: &RawSample) -> Option<Sample> {
         let structured = self.info.value_type == ValueType::Structured;
         let value = match Scalar::from_bits(self.info.value_type, sample.bits) {

@@ -27,6 +27,7 @@ pub(crate) trait Sleep {
 /// Between publishing and ringing the bells for it, and between raising flags and looking at the
 /// data. One call serves any number of both, which is why it is not part of `ring`: a full fence
 /// costs as much as storing a sample.
+#[inline]
 pub(crate) fn settle() {
     // SYNC: with itself on the other side: either `ring`, after this fence, sees the waiter's flag,
     // or the waiter's look at the data sees what was published before it. Never neither.
@@ -36,6 +37,7 @@ pub(crate) fn settle() {
 impl Bell<'_> {
     /// After a publish and [`settle`]: wakes those who wait for it, if there are any. True if it
     /// did.
+    #[inline]
     pub(crate) fn ring(&self, sleep: &impl Sleep) -> bool {
         if self.flag.load(Ordering::Relaxed) == 0 {
             return false;

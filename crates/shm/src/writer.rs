@@ -5,16 +5,17 @@ use std::sync::Arc;
 
 use skopos_model::{Origin, Sample, Scalar, Structured, Timestamp, Topic, Value, ValueType};
 
-use crate::publisher::{Inner, NewVertex, VertexSpec};
-use crate::ring::Place;
-use crate::ring::{Payload, Published};
+use crate::error::Error;
+use crate::own_segment::{NewVertex, OwnSegment};
+use crate::ring::{Payload, Place, Published};
+use crate::spec::VertexSpec;
 use crate::sync::Ordering;
-use crate::{Error, sys};
+use crate::sys;
 
 /// Publishes into one vertex. Clone it freely: any number of threads may publish into one vertex.
 #[derive(Clone)]
 pub struct VertexWriter {
-    inner: Arc<Inner>,
+    segment: Arc<OwnSegment>,
     topic: Topic,
     place: Place,
     value_type: ValueType,
@@ -24,24 +25,28 @@ pub struct VertexWriter {
 }
 
 impl VertexWriter {
-    pub(crate) fn new(inner: &Arc<Inner>, new: NewVertex) -> Self {
+    pub(crate) fn new(segment: &Arc<OwnSegment>, new: NewVertex) -> Self {
         let NewVertex { topic, value_type, group, place, index, owner } = new;
-        Self { inner: Arc::clone(inner), topic, place, value_type, group, index, owner }
+        Self { segment: Arc::clone(segment), topic, place, value_type, group, index, owner }
     }
 
     /// The vertex's topic.
+    #[inline]
     pub fn topic(&self) -> &Topic {
         &self.topic
     }
 
-    pub(crate) fn is_of(&self, inner: &Arc<Inner>) -> bool {
-        Arc::ptr_eq(&self.inner, inner)
+    #[inline]
+    pub(crate) fn is_of(&self, segment: &Arc<OwnSegment>) -> bool {
+        Arc::ptr_eq(&self.segment, segment)
     }
 
+    #[inline]
     pub(crate) fn index(&self) -> u32 {
         self.index
     }
 
+    #[inline]
     pub(crate) fn owner(&self) -> u64 {
         self.owner
     }
@@ -50,6 +55,7 @@ impl VertexWriter {
     ///
     /// # Errors
     /// [`Error::WrongType`]; [`Error::Gone`] once unregistered; [`Error::NeedsTick`].
+    #[inline]
     pub fn publish(&self, value: impl Into<Scalar>) -> Result<Published, Error> {
         self.publish_at(sys::now(), value)
     }
@@ -85,22 +91,26 @@ impl VertexWriter {
     ///
     /// # Errors
     /// [`Error::Gone`] once unregistered.
+    #[inline]
     pub fn check_at(&self, time: Timestamp) -> Result<(), Error> {
-        let vertex = self.inner.vertex(&self.place);
+        let vertex = self.segment.vertex(&self.place);
         vertex.check(self.owner, time).ok_or_else(|| Error::Gone(self.topic.clone()))
     }
 
     /// The type of its values.
+    #[inline]
     pub fn value_type(&self) -> ValueType {
         self.value_type
     }
 
+    #[inline]
     fn alone(&self) -> Result<(), Error> {
         if self.group == 0 { Ok(()) } else { Err(Error::NeedsTick(self.topic.clone())) }
     }
 
+    #[inline]
     fn ring(&self) {
-        self.inner.ring(self.index, self.inner.vertex(&self.place).head);
+        self.segment.ring(self.index, self.segment.vertex(&self.place).head);
     }
 
     fn put_value(
@@ -133,7 +143,7 @@ impl VertexWriter {
             let (topic, wanted) = (self.topic.clone(), self.value_type);
             return Err(Error::WrongType { topic, wanted, found });
         }
-        let vertex = self.inner.vertex(&self.place);
+        let vertex = self.segment.vertex(&self.place);
         vertex
             .publish(self.owner, time, payload, origin)
             .ok_or_else(|| Error::Gone(self.topic.clone()))
@@ -149,7 +159,7 @@ impl fmt::Debug for VertexWriter {
 /// Vertices that are measured together. Not `Clone`: one tick at a time.
 #[derive(Debug)]
 pub struct Group {
-    inner: Arc<Inner>,
+    segment: Arc<OwnSegment>,
     id: u32,
     /// Vertices to ring once the tick is whole; kept for its memory.
     touched: Vec<VertexWriterId>,
@@ -165,8 +175,8 @@ struct VertexWriterId {
 }
 
 impl Group {
-    pub(crate) fn new(inner: &Arc<Inner>, id: u32) -> Self {
-        Self { inner: Arc::clone(inner), id, touched: Vec::new(), text: String::new() }
+    pub(crate) fn new(segment: &Arc<OwnSegment>, id: u32) -> Self {
+        Self { segment: Arc::clone(segment), id, touched: Vec::new(), text: String::new() }
     }
 
     /// Registers a vertex of this group.
@@ -174,13 +184,13 @@ impl Group {
     /// # Errors
     /// As [`Publisher::register`](crate::Publisher::register).
     pub fn register(&self, spec: VertexSpec) -> Result<VertexWriter, Error> {
-        self.inner.register(spec, self.id).map(|new| VertexWriter::new(&self.inner, new))
+        self.segment.register(spec, self.id).map(|new| VertexWriter::new(&self.segment, new))
     }
 
     /// Starts a tick: all that is published in it carries one time, `time` or just after the
     /// previous tick's if that is later, and readers can take it as one snapshot.
     pub fn tick(&mut self, time: Timestamp) -> Tick<'_> {
-        let last = self.inner.group(self.id).tick_time.load(Ordering::Relaxed);
+        let last = self.segment.group(self.id).tick_time.load(Ordering::Relaxed);
         let time = Timestamp::from_nanos(time.as_nanos().max(last.saturating_add(1)));
         self.touched.clear();
         Tick { group: self, time }
@@ -196,6 +206,7 @@ pub struct Tick<'a> {
 
 impl Tick<'_> {
     /// The time that every sample of this tick carries.
+    #[inline]
     pub fn time(&self) -> Timestamp {
         self.time
     }
@@ -212,7 +223,7 @@ impl Tick<'_> {
     /// [`Publisher::unregister`](crate::Publisher::unregister).
     pub fn unregister(&self, vertex: &VertexWriter) {
         if self.own(vertex).is_ok() {
-            self.group.inner.unregister(vertex.index, vertex.owner);
+            self.group.segment.unregister(vertex.index, vertex.owner);
         }
     }
 
@@ -221,6 +232,7 @@ impl Tick<'_> {
     /// # Errors
     /// [`Error::WrongType`]; [`Error::Gone`]; [`Error::SnapshotGroup`] if the vertex is not of this
     /// group.
+    #[inline]
     pub fn publish(
         &mut self,
         vertex: &VertexWriter,
@@ -268,11 +280,13 @@ impl Tick<'_> {
         Ok(self.touch(vertex, done))
     }
 
+    #[inline]
     fn own(&self, vertex: &VertexWriter) -> Result<(), Error> {
-        let own = vertex.is_of(&self.group.inner) && vertex.group == self.group.id;
+        let own = vertex.is_of(&self.group.segment) && vertex.group == self.group.id;
         if own { Ok(()) } else { Err(Error::SnapshotGroup(vertex.topic.clone())) }
     }
 
+    #[inline]
     fn touch(&mut self, vertex: &VertexWriter, done: Published) -> Published {
         let (index, place) = (vertex.index, vertex.place);
         self.group.touched.push(VertexWriterId { index, place });
@@ -282,14 +296,14 @@ impl Tick<'_> {
 
 impl Drop for Tick<'_> {
     fn drop(&mut self) {
-        let inner = &self.group.inner;
-        let shared = inner.group(self.group.id);
+        let segment = &self.group.segment;
+        let shared = segment.group(self.group.id);
         shared.ticks.fetch_add(1, Ordering::Relaxed);
         // SYNC: pairs with the Acquire load in `Snapshot`: who sees this time sees every sample of
         // the tick.
         shared.tick_time.store(self.time.as_nanos(), Ordering::Release);
-        inner.heartbeat();
+        segment.heartbeat();
         let touched = self.group.touched.iter();
-        inner.ring_all(touched.map(|t| (t.index, inner.vertex(&t.place).head)));
+        segment.ring_all(touched.map(|t| (t.index, segment.vertex(&t.place).head)));
     }
 }

@@ -7,7 +7,7 @@ use crate::mechanism::{bpf, preload};
 /// A build for x86-64, made where there is a C compiler, is complete.
 pub fn build_lacks() -> Vec<(&'static str, String)> {
     let by_bpf = bpf::FILES_MISSING.map(|why| ("files of a task by BPF", why.to_owned()));
-    let by_library = preload::is_there().err().map(|why| ("files of a task by LD_PRELOAD", why));
+    let by_library = preload::check_built().err().map(|why| ("files of a task by LD_PRELOAD", why));
     by_bpf.into_iter().chain(by_library).collect()
 }
 

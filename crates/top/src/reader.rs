@@ -9,7 +9,7 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use skopos_model::{Kind, Origin, Sample, Timestamp, Topic, Value, schema};
-use skopos_shm::{Host, Segment, Vertex};
+use skopos_shm::{Host, Segment, SegmentVersions, Vertex};
 
 use super::data::{self, Data, Fact, History, Publisher};
 use super::findings::{Finding, Findings};
@@ -28,6 +28,7 @@ const EVERYTHING: RangeInclusive<Timestamp> =
 
 pub(crate) struct Reader {
     host: Host,
+    versions: SegmentVersions,
     sources: Vec<Source>,
     /// Beside [`Data::facts`].
     vertices: Vec<Vertex>,
@@ -46,7 +47,6 @@ struct Events {
 /// A segment that is or was there.
 struct Source {
     segment: Segment,
-    directory_version: u64,
     gone_at: Option<Timestamp>,
 }
 
@@ -54,7 +54,8 @@ impl Reader {
     pub(crate) fn new(host: Host, asker: Asker) -> Self {
         let (sources, vertices) = (Vec::new(), Vec::new());
         let (data, events) = (Data::default(), HashMap::new());
-        let mut reader = Self { host, sources, vertices, data, asker, events };
+        let versions = SegmentVersions::default();
+        let mut reader = Self { host, versions, sources, vertices, data, asker, events };
         reader.refresh();
         reader
     }
@@ -101,37 +102,28 @@ impl Reader {
 
     /// Brings `sources` in line with the live segments; true if a directory must be read again.
     fn follow_segments(&mut self, now: Timestamp) -> bool {
-        let mut changed = false;
+        let Some(versions) = self.host.changes(&self.versions) else { return false };
+        self.versions = versions;
         for source in &mut self.sources {
             let alive = self.host.segments().iter().any(|s| same(s, &source.segment));
             if !alive && source.gone_at.is_none() {
                 source.gone_at = Some(now);
-                changed = true;
             }
-            let version = source.segment.directory_version();
-            changed |= version != source.directory_version;
-            source.directory_version = version;
         }
         for segment in self.host.segments() {
             if self.sources.iter().any(|s| same(&s.segment, segment)) {
                 continue;
             }
             self.sources.retain(|s| s.gone_at.is_none() || s.segment.name() != segment.name());
-            self.sources.push(Source {
-                segment: segment.clone(),
-                directory_version: segment.directory_version(),
-                gone_at: None,
-            });
-            changed = true;
+            self.sources.push(Source { segment: segment.clone(), gone_at: None });
         }
         let gone = self.sources.iter().filter(|s| s.gone_at.is_some()).count();
         if let Some(oldest) = self.sources.iter().position(|s| s.gone_at.is_some())
             && gone > MAX_GONE
         {
             self.sources.remove(oldest);
-            changed = true;
         }
-        changed
+        true
     }
 
     /// Makes the list of facts anew. Of a topic that several have, the living and the oldest wins.

@@ -33,15 +33,18 @@ impl Exact {
     }
 
     /// Adds a finite number.
+    #[inline]
     pub(crate) fn add(&mut self, number: f64) {
         self.put(number, 1);
     }
 
     /// Takes away a finite number.
+    #[inline]
     pub(crate) fn take(&mut self, number: f64) {
         self.put(number, -1);
     }
 
+    #[inline]
     fn put(&mut self, number: f64, times: i64) {
         let bits = number.to_bits();
         let exponent = (bits >> 52 & 0x7ff) as u32;

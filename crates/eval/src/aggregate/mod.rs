@@ -5,8 +5,8 @@ mod exact;
 mod tournament;
 mod sorted;
 
-use crate::expression::Fault;
-use crate::program::Function;
+use crate::expression::{Fault, Leaves};
+use crate::program::{self, Function};
 pub(crate) use exact::Exact;
 use sorted::Sorted;
 use tournament::Tournament;
@@ -23,12 +23,36 @@ pub(crate) enum Contribution {
 }
 
 impl Contribution {
+    #[inline]
     fn number(self) -> Option<f64> {
         match self {
             Self::Number(number) => Some(number),
             _ => None,
         }
     }
+}
+
+/// What a row gives to an aggregate.
+#[inline]
+pub(crate) fn contribution(
+    selected: bool,
+    aggregate: &program::Aggregate,
+    leaves: &impl Leaves,
+) -> Contribution {
+    if !selected || aggregate.filter.truth(leaves) != Some(true) {
+        return Contribution::Nothing;
+    }
+    match aggregate.argument.value(leaves) {
+        // There is one zero: minus zero would be another one in an order, and among bits.
+        Ok(number) => Contribution::Number(number + 0.0),
+        Err(Fault::Null) => Contribution::Nothing,
+        Err(fault) => Contribution::Fault(fault),
+    }
+}
+
+/// What aggregates come to, whoever keeps them.
+pub(crate) trait Aggregated {
+    fn aggregate(&self, at: usize) -> Result<f64, Fault>;
 }
 
 /// One aggregate over all rows, each in a slot.
@@ -89,6 +113,7 @@ impl Aggregate {
     }
 
     /// The row in `slot` now contributes `new`.
+    #[inline]
     pub(crate) fn set(&mut self, slot: usize, new: Contribution) {
         let old = std::mem::replace(&mut self.contributions[slot], new);
         if old == new {

@@ -42,6 +42,7 @@ impl Sorted {
     }
 
     /// Where `number` stands or would stand.
+    #[inline]
     fn place(&self, number: f64) -> usize {
         self.numbers.partition_point(|other| other.total_cmp(&number).is_lt())
     }

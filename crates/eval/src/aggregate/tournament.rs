@@ -28,6 +28,7 @@ impl Tournament {
     }
 
     /// Sets the number of a slot; NaN takes it away.
+    #[inline]
     pub(crate) fn set(&mut self, slot: usize, number: f64) {
         let mut node = self.nodes.len() / 2 + slot;
         self.nodes[node] = number;
@@ -42,6 +43,7 @@ impl Tournament {
     }
 
     /// The least number; NaN if there is none.
+    #[inline]
     pub(crate) fn least(&self) -> f64 {
         self.nodes.get(1).copied().unwrap_or(f64::NAN)
     }

@@ -2,7 +2,7 @@
 
 use sqlparser::ast::{Expr, Ident};
 
-use crate::Error;
+use crate::error::Error;
 use crate::expression::{Condition, Expression, Leaf};
 use crate::parse::compiler::{Compiler, Scope};
 use crate::parse::literal;

@@ -4,14 +4,13 @@ use skopos_model::{TopicPattern, Unit};
 use sqlparser::ast::{BinaryOperator, Expr, Ident, UnaryOperator, Value};
 use sqlparser::tokenizer::Span;
 
+use crate::error::{Error, Position};
 use crate::expression::{Condition, Expression, Leaf, Operator};
+use crate::limits::{MAX_AGGREGATES, MAX_DEPTH, MAX_EMAS, MAX_TEXT_TESTS};
+use crate::parse::literal;
 use crate::parse::names::{COLUMNS, unknown};
 use crate::parse::shape::{HUB, Shape};
-use crate::parse::{MAX_DEPTH, literal};
-use crate::program::{
-    Aggregate, Ema, Function, MAX_AGGREGATES, MAX_EMAS, MAX_TEXT_TESTS, Program, TextTest, Window,
-};
-use crate::{Error, Position};
+use crate::program::{Aggregate, Ema, Function, Program, TextTest, Window};
 
 /// Where an expression stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

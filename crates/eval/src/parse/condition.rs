@@ -4,11 +4,12 @@ use sqlparser::ast::{
     BinaryOperator, Expr, Function as Call, FunctionArguments, Interval, UnaryOperator, Value,
 };
 
-use crate::Error;
+use crate::error::Error;
 use crate::expression::{Comparison, Condition};
+use crate::limits::MAX_DEPTH;
 use crate::parse::compiler::{Compiler, Scope};
+use crate::parse::literal;
 use crate::parse::shape::HUB;
-use crate::parse::{MAX_DEPTH, literal};
 use crate::program::Window;
 
 impl Compiler<'_> {

@@ -11,13 +11,12 @@ mod text;
 
 use sqlparser::ast::{Expr, SelectItem};
 
+use crate::error::Error;
 use crate::expression::Condition;
+use crate::limits::MAX_OUTPUTS;
 use crate::parse::compiler::{Compiler, Scope};
-use crate::program::{MAX_OUTPUTS, Output, Program};
-use crate::{Error, topics};
-
-/// How deep expressions may be nested. Far more than anybody reads; bounds the recursion.
-pub(crate) const MAX_DEPTH: usize = 48;
+use crate::program::{Output, Program};
+use crate::topics;
 
 /// Compiles a statement.
 pub(crate) fn compile(sql: &str) -> Result<Program, Error> {

@@ -1,7 +1,7 @@
 //! Names that there are, for those that there are not.
 
+use crate::error::{Error, Position};
 use crate::expression::Scalar;
-use crate::{Error, Position};
 
 /// Columns of both tables.
 pub(super) const COLUMNS: &[&str] = &["topic", "value", "unit", "node", "kind", "age"];

@@ -5,7 +5,7 @@ use sqlparser::ast::{
     FunctionArguments,
 };
 
-use crate::Error;
+use crate::error::Error;
 use crate::expression::{Comparison, Condition, Expression, Scalar};
 use crate::parse::compiler::{Compiler, Scope};
 use crate::parse::literal;

@@ -8,10 +8,9 @@ use sqlparser::keywords::Keyword;
 use sqlparser::parser::{Parser, ParserError};
 use sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
 
-use crate::parse::MAX_DEPTH;
+use crate::error::{Error, Position};
+use crate::limits::{MAX_DEPTH, MAX_SQL_BYTES};
 use crate::parse::names::unknown;
-use crate::statement::MAX_SQL_BYTES;
-use crate::{Error, Position};
 
 /// What is left of a statement once its outline is known to be right.
 pub(super) struct Shape {

@@ -5,7 +5,7 @@ use std::str::FromStr;
 use skopos_model::{Kind, Topic, Unit};
 use sqlparser::ast::{Expr, ValueWithSpan};
 
-use crate::Error;
+use crate::error::Error;
 use crate::expression::{Comparison, Condition};
 use crate::like::{Like, Piece};
 use crate::parse::compiler::{Compiler, Scope};

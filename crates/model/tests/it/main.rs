@@ -1,4 +1,4 @@
-//! The nouns: any text or byte goes in, and only valid ones come out.
+//! Tests of the nouns: for any text or byte, a parser returns a valid value or an error.
 
 mod pattern;
 mod schema;
@@ -9,8 +9,7 @@ mod topic;
 mod unit;
 mod value;
 
-/// How many cases a property tries. Failures are printed with what it takes to repeat them, and
-/// leave no file behind.
+/// Sets the number of cases that a property tries. A failure prints its input and leaves no file behind.
 fn cases(cases: u32) -> proptest::test_runner::Config {
     proptest::test_runner::Config { cases, failure_persistence: None, ..Default::default() }
 }

@@ -1,11 +1,11 @@
-//! Patterns against a matcher that is slow and plain.
+//! Patterns compared with a slow and plain matcher.
 
 use proptest::prelude::*;
 use skopos_model::{Error, Topic, TopicPattern};
 
 use crate::topic::{is_topic, texts};
 
-/// `*` in one segment: try each length that it can take.
+/// Matches `*` in one segment by trying each length that it can take.
 fn glob(pattern: &[u8], text: &[u8]) -> bool {
     match pattern.split_first() {
         None => text.is_empty(),
@@ -14,7 +14,7 @@ fn glob(pattern: &[u8], text: &[u8]) -> bool {
     }
 }
 
-/// `**` over segments: try each number that it can take.
+/// Matches `**` over segments by trying each number that it can take.
 fn matches(pattern: &[&str], topic: &[&str]) -> bool {
     match pattern.split_first() {
         None => topic.is_empty(),
@@ -44,7 +44,7 @@ proptest! {
     #![proptest_config(crate::cases(5_000))]
 
     #[test]
-    fn matching_is_what_the_plain_matcher_says(p in pattern_text(), t in topic_text()) {
+    fn patterns_match_like_the_plain_matcher(p in pattern_text(), t in topic_text()) {
         let pattern: TopicPattern = p.parse().unwrap();
         let topic: Topic = t.parse().unwrap();
         prop_assert_eq!(pattern.matches(&topic), expected(&p, &t));
@@ -79,7 +79,7 @@ proptest! {
 }
 
 #[test]
-fn stars_mean_what_they_are_said_to_mean() {
+fn stars_match_as_documented() {
     let check = |pattern: &str, topics: &[&str], others: &[&str]| {
         let pattern: TopicPattern = pattern.parse().expect("a pattern");
         for topic in topics {
@@ -105,7 +105,7 @@ fn stars_mean_what_they_are_said_to_mean() {
     }
 }
 
-/// The worst that the limits allow ends at once; a matcher that tries everything would not.
+/// The most expensive pattern within the limits matches at once; the plain matcher would not end.
 #[test]
 fn matching_work_is_bounded() {
     let stars = ["*a*"; 2].join("/**/") + &"/**/*b".repeat(6);

@@ -1,4 +1,4 @@
-//! Every metric of every family is found by its topics, and by no others.
+//! Every metric of every family is found by its own topics only.
 
 use std::collections::HashSet;
 
@@ -26,7 +26,7 @@ fn every_metric_is_found_by_its_topic() {
 
 /// A family has an instance in every topic or in none.
 #[test]
-fn other_topics_are_nobodys() {
+fn other_topics_belong_to_no_metric() {
     for (family, metric) in all() {
         let other = if family.instance.is_empty() { "instance" } else { "" };
         let topic = metric.topic("n01", other).expect("a topic");

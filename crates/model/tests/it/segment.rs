@@ -13,7 +13,7 @@ fn escaped(name: &[u8]) -> String {
     segment.strip_prefix("kept").expect("it appends").to_owned()
 }
 
-/// The way back, written from the documentation. `absolute` is known from the family.
+/// Undoes the escape, as documented. The family tells whether names are absolute.
 fn unescaped(segment: &str, absolute: bool) -> Vec<u8> {
     match segment {
         "%" => return Vec::new(),
@@ -36,7 +36,7 @@ fn unescaped(segment: &str, absolute: bool) -> Vec<u8> {
     name
 }
 
-/// Bytes that are likely to meet: separators, the escape characters themselves, digits.
+/// Bytes that are likely to collide: separators, the escape characters themselves, digits.
 fn names() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![
         prop::collection::vec(any::<u8>(), 0..40),
@@ -57,8 +57,8 @@ proptest! {
     }
 }
 
-/// All names of up to four of the characters that matter: no two absolute ones and no two others
-/// give one segment.
+/// Tries all names of up to four of the special characters: no two absolute names and no two relative
+/// names give the same segment.
 #[test]
 fn names_of_one_kind_never_share_a_segment() {
     let letters = b"/-:%2d";
@@ -102,7 +102,7 @@ fn names_as_people_see_them() {
     }
 }
 
-/// Escaping trebles a byte, so a long name of odd bytes makes no topic. It is said, not cut.
+/// Escaping trebles a byte, so a long name of special bytes is too long for a topic. It is refused, not cut.
 #[test]
 fn a_name_that_is_too_long_is_refused_by_the_topic() {
     let topic = |name: &[u8]| schema::netdev::FAMILY.metrics[0].topic("n01", &escaped(name));

@@ -1,4 +1,4 @@
-//! Structured values: their limits, and the way through text and back.
+//! Structured values: their limits, and their encoding as text and back.
 
 use proptest::prelude::*;
 use serde_json::{Value as Json, json};
@@ -15,7 +15,7 @@ fn shapes() {
         assert_eq!(value.as_json(), &json);
     }
     for json in [json!(null), json!(true), json!(1), json!(1.5)] {
-        let error = Structured::new(json).expect_err("a number is no structure");
+        let error = Structured::new(json).expect_err("a number is not a structure");
         assert!(matches!(error, Error::StructuredShape(_)), "{error}");
     }
     for text in ["", "[", "[1,]", "{'a':1}", "[1] 2", "NaN", "[1e400]", "\u{0}", "\"\\ud800\""] {
@@ -29,11 +29,11 @@ fn depth() {
     for (open, close) in [("[", "]"), ("{\"a\":", "}"), ("[{\"a\":", "}]")] {
         let levels = if open.len() == 6 { 2 } else { 1 };
         let deepest = nested(MAX_STRUCTURED_DEPTH / levels, open, close);
-        Structured::from_json(&deepest).expect("as deep as is allowed");
+        Structured::from_json(&deepest).expect("the deepest allowed value");
         let error = Structured::from_json(&nested(MAX_STRUCTURED_DEPTH / levels + 1, open, close));
         assert_eq!(error, Err(Error::StructuredTooDeep), "{open}");
     }
-    // Far beyond what any recursion should follow.
+    // Far deeper than any recursion should go.
     for depth in [200, 1000, 2000] {
         assert!(Structured::from_json(&nested(depth, "[", "]")).is_err());
     }
@@ -42,14 +42,14 @@ fn depth() {
 #[test]
 fn length() {
     let text = |length: usize| format!("\"{}\"", "x".repeat(length - 2));
-    Structured::from_json(&text(MAX_STRUCTURED_BYTES)).expect("as long as is allowed");
+    Structured::from_json(&text(MAX_STRUCTURED_BYTES)).expect("the longest allowed value");
     for length in [MAX_STRUCTURED_BYTES + 1, 1 << 20] {
         let error = Structured::from_json(&text(length));
         assert_eq!(error, Err(Error::StructuredTooLong(length)));
         let error = Structured::new(Json::String("x".repeat(length - 2)));
         assert_eq!(error, Err(Error::StructuredTooLong(length)));
     }
-    // What counts is the encoded length: a control character takes six bytes.
+    // The encoded length counts: a control character takes six bytes.
     let controls = Structured::new(Json::String("\u{1}".repeat(1000)));
     assert_eq!(controls, Err(Error::StructuredTooLong(6002)));
 }
@@ -60,7 +60,9 @@ fn any_json() -> impl Strategy<Value = Json> {
         any::<bool>().prop_map(Json::from),
         any::<i64>().prop_map(Json::from),
         any::<u64>().prop_map(Json::from),
-        any::<f64>().prop_filter("JSON has no others", |v| v.is_finite()).prop_map(Json::from),
+        any::<f64>()
+            .prop_filter("JSON has only finite numbers", |v| v.is_finite())
+            .prop_map(Json::from),
         "\\PC{0,10}".prop_map(Json::from),
         any::<String>().prop_map(Json::from),
     ];
@@ -76,9 +78,9 @@ fn any_json() -> impl Strategy<Value = Json> {
 proptest! {
     #![proptest_config(crate::cases(2_000))]
 
-    /// What a publisher encodes a reader decodes, to the last bit of each double.
+    /// A reader decodes the value that a publisher encoded, to the last bit of each double.
     #[test]
-    fn what_is_taken_comes_back_the_same(json in any_json()) {
+    fn an_accepted_value_survives_its_text(json in any_json()) {
         if let Ok(value) = Structured::new(json) {
             let text = value.to_string();
             prop_assert!(text.len() <= MAX_STRUCTURED_BYTES);

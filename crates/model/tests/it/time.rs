@@ -1,11 +1,11 @@
-//! Times as text, and the arithmetic at both ends of what can be said.
+//! Times as text, and arithmetic at both ends of the range.
 
 use std::time::Duration;
 
 use proptest::prelude::*;
 use skopos_model::Timestamp;
 
-/// From `date -u --date=@SECONDS`.
+/// Pairs from `date -u --date=@SECONDS`.
 const KNOWN: [(i64, &str); 14] = [
     (0, "1970-01-01T00:00:00.000000000Z"),
     (-1, "1969-12-31T23:59:59.999999999Z"),
@@ -30,7 +30,7 @@ fn known_times() {
     }
 }
 
-/// Every day that a time can lie in, by counting days as a calendar does.
+/// Compares every day in the range with days counted by the rules of the calendar.
 #[test]
 fn every_day_of_the_calendar() {
     const DAY: i64 = 86_400 * 1_000_000_000;
@@ -61,7 +61,7 @@ fn every_day_of_the_calendar() {
 proptest! {
     #![proptest_config(crate::cases(1_000))]
 
-    /// Text sorts as time does, in these centuries.
+    /// The texts of two times sort like the times, within the range.
     #[test]
     fn text_keeps_the_order(a in any::<i64>(), b in any::<i64>()) {
         let (a, b) = (Timestamp::from_nanos(a), Timestamp::from_nanos(b));

@@ -1,12 +1,12 @@
-//! Topics: parsing is total, and what is taken is given back.
+//! Topics: any text is a topic or an error, and a topic keeps its text.
 
 use proptest::prelude::*;
 use skopos_model::{Error, MAX_TOPIC_BYTES, MAX_TOPIC_SEGMENTS, Topic};
 
-/// The characters that a segment holds, as its documentation lists them.
+/// The characters that a segment may hold, as documented.
 pub(crate) const SEGMENT_CHARACTERS: &str = "abcdefghijklmnopqrstuvwxyz0123456789_-.:@+=%";
 
-/// What [`Topic`] promises, word by word.
+/// Checks the rules of [`Topic`] in the order of its documentation.
 pub(crate) fn is_topic(text: &str) -> bool {
     let segments: Vec<&str> = text.split('/').collect();
     text.len() <= MAX_TOPIC_BYTES
@@ -16,7 +16,7 @@ pub(crate) fn is_topic(text: &str) -> bool {
             .all(|s| !s.is_empty() && s.chars().all(|c| SEGMENT_CHARACTERS.contains(c)))
 }
 
-/// Texts that are topics, nearly, or not at all.
+/// Makes texts that are topics, nearly topics, or not topics at all.
 pub(crate) fn texts() -> impl Strategy<Value = String> {
     prop_oneof![
         any::<String>(),
@@ -69,7 +69,7 @@ fn each_fault_has_its_own_error() {
     }
 }
 
-/// Every single character, alone and between others.
+/// Tries every single character, alone and between others.
 #[test]
 fn exactly_the_documented_characters_are_allowed() {
     for c in (0..=0x2ff).filter_map(char::from_u32) {

@@ -1,4 +1,4 @@
-//! Values, scalars and their types: bits, text and JSON, there and back.
+//! Values, scalars and their types as bits, text and JSON, and back.
 
 use proptest::prelude::*;
 use serde_json::Value as Json;
@@ -32,7 +32,7 @@ proptest! {
         let value = Value::from(scalar);
         let back = value.value_type().parse_value(&value.to_string()).unwrap();
         match (&back, &value) {
-            // Text has one NaN for all of them.
+            // All NaNs have the same text.
             (Value::F64(a), Value::F64(b)) if b.is_nan() => prop_assert!(a.is_nan()),
             (Value::F64(a), Value::F64(b)) => prop_assert_eq!(a.to_bits(), b.to_bits()),
             _ => prop_assert_eq!(&back, &value),
@@ -45,8 +45,8 @@ proptest! {
         for value_type in TYPES {
             match value_type.parse_value(&text) {
                 Ok(value) => prop_assert_eq!(value.value_type(), value_type),
-                Err(Error::Value { text: said, wanted }) => {
-                    prop_assert_eq!((said, wanted), (text.clone(), value_type));
+                Err(Error::Value { text: wrong, wanted }) => {
+                    prop_assert_eq!((wrong, wanted), (text.clone(), value_type));
                 }
                 Err(e) => prop_assert_eq!(value_type, ValueType::Structured, "{}", e),
             }
@@ -72,7 +72,7 @@ fn numbers_out_of_range_are_refused() {
 }
 
 #[test]
-fn json_has_null_for_what_it_cannot_say() {
+fn json_has_null_for_numbers_that_are_not_finite() {
     assert_eq!(Value::F64(f64::NAN).to_json(), Json::Null);
     assert_eq!(Value::F64(f64::INFINITY).to_json(), Json::Null);
     assert_eq!(Value::U64(u64::MAX).to_json().to_string(), "18446744073709551615");

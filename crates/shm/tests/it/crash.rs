@@ -14,12 +14,12 @@ use std::sync::mpsc::{Sender, channel};
 use std::thread::sleep;
 use std::time::Duration;
 
-use skopos_model::Sample;
+use skopos_model::{Sample, SplitMix64};
 use skopos_shm::{Publisher, Segment, Vertex};
 
 use crate::crash_child::{LIFE, NAME};
 use crate::crash_reader::{Checked, Reader};
-use crate::support::{Kill, PATIENCE, Random, eventually, runtime_dir, seed, this_binary};
+use crate::support::{Kill, PATIENCE, eventually, runtime_dir, seed, this_binary};
 
 const KILLS: u64 = 1000;
 /// Publishers at a time. Each has three threads of its own.
@@ -27,9 +27,9 @@ const LANES: u64 = 3;
 /// Readers of each publisher.
 const READERS: u64 = 2;
 /// Longest life once the segment is there.
-const LONGEST_LIFE_US: u64 = 30_000;
+const LONGEST_LIFE_US: usize = 30_000;
 /// Most time between starting a process that is killed while it makes its segment, and killing it.
-const LONGEST_BIRTH_US: u64 = 8_000;
+const LONGEST_BIRTH_US: usize = 8_000;
 
 #[derive(Debug, Default)]
 struct Tally {
@@ -44,7 +44,7 @@ struct Tally {
 struct Lane {
     dir: PathBuf,
     name: String,
-    random: Random,
+    random: SplitMix64,
     tally: Arc<Tally>,
     /// What the last life left: its vertices and the latest sample of each.
     remains: Vec<(Vertex, Option<Sample>)>,
@@ -58,7 +58,7 @@ impl Lane {
         let child = child.env(LIFE, life.to_string()).env(NAME, &self.name);
         let mut child = Kill(child.spawn().expect("this binary runs"));
         if self.random.below(4) == 0 {
-            sleep(Duration::from_micros(self.random.below(LONGEST_BIRTH_US)));
+            sleep(Duration::from_micros(self.random.below(LONGEST_BIRTH_US) as u64));
             self.kill(&mut child);
             self.tally.killed_at_birth.fetch_add(1, Ordering::Relaxed);
             return;
@@ -76,14 +76,14 @@ impl Lane {
             let readers: Vec<_> = (0..READERS)
                 .map(|_| {
                     let (segment, checked) = (segment.clone(), &self.tally.checked);
-                    let (dead, mut random) = (&dead, Random::new(self.random.next()));
+                    let (dead, mut random) = (&dead, SplitMix64::new(self.random.bits()));
                     scope.spawn(move || {
                         let reader = Reader::new(segment, life, dead, checked)?;
                         Some(reader.run(dead, &mut random))
                     })
                 })
                 .collect();
-            sleep(Duration::from_micros(self.random.below(LONGEST_LIFE_US)));
+            sleep(Duration::from_micros(self.random.below(LONGEST_LIFE_US) as u64));
             self.kill(&mut child);
             assert!(!segment.is_alive(), "a killed publisher is dead at once");
             dead.store(true, Ordering::Release);
@@ -139,7 +139,7 @@ fn a_publisher_killed_a_thousand_times_leaves_its_readers_correct() {
         let lane = Lane {
             dir: dir.path().to_owned(),
             name: format!("lane-{lane}"),
-            random: Random::new(seed ^ lane),
+            random: SplitMix64::new(seed ^ lane),
             tally: Arc::clone(&tally),
             remains: Vec::new(),
         };

@@ -4,11 +4,11 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use skopos_model::{Sample, Value};
+use skopos_model::{Sample, SplitMix64, Value};
 use skopos_shm::{Delivery, Error, Segment, Subscription, Vertex, snapshot};
 
 use crate::crash_child::{Recipe, STAYING, base, churn_value, ticket_of};
-use crate::support::{Random, at, topic};
+use crate::support::{at, topic};
 
 /// What was checked, so that the test can say that it was something.
 #[derive(Debug, Default)]
@@ -258,9 +258,9 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads in every way until the publisher is dead, then what it left.
-    pub(crate) fn run(mut self, dead: &AtomicBool, random: &mut Random) -> Vec<Vertex> {
+    pub(crate) fn run(mut self, dead: &AtomicBool, random: &mut SplitMix64) -> Vec<Vertex> {
         while !dead.load(Ordering::Acquire) {
-            let which = random.below(self.followed.len() as u64) as usize;
+            let which = random.below(self.followed.len());
             let (life, checked) = (self.life, self.checked);
             let followed = &mut self.followed[which];
             match random.below(9) {

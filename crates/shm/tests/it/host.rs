@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use skopos_model::{TopicPattern, ValueType};
-use skopos_shm::{Error, Host, Publisher};
+use skopos_shm::{Error, Host, Publisher, SegmentVersions};
 
 use crate::support::{PATIENCE, at, must_end, publisher, runtime_dir, spec, topic};
 
@@ -94,6 +94,38 @@ fn registering_at_run_time_shows_at_once() {
     publisher.unregister(&writers[0]);
     assert_ne!(host.segments()[0].directory_version(), version);
     assert_eq!(selected(&host, "**"), ["n/b"]);
+}
+
+#[test]
+fn changes_are_registrations_and_segments_that_came_or_went() {
+    let dir = runtime_dir();
+    let mut host = Host::open_dirs(vec![dir.path().into()]).expect("ours");
+    let mut seen = SegmentVersions::default();
+    let mut check = |host: &Host, has_changed: bool, what: &str| {
+        let changes = host.changes(&seen);
+        assert_eq!(changes.is_some(), has_changed, "{what}");
+        seen = changes.unwrap_or_else(|| seen.clone());
+        assert_eq!(host.changes(&seen), None, "{what}, the second time");
+    };
+    check(&host, false, "an empty directory");
+    let first = publisher(dir.path(), "first");
+    check(&host, false, "a segment before the refresh");
+    host.refresh().expect("ours");
+    check(&host, true, "a segment that came");
+    let writers = with(&first, &["n/a"]);
+    check(&host, true, "a vertex that was registered");
+    writers[0].publish(1u64).expect("registered");
+    host.refresh().expect("ours");
+    check(&host, false, "a sample");
+    first.unregister(&writers[0]);
+    check(&host, true, "a vertex that was unregistered");
+    drop((writers, first));
+    let again = publisher(dir.path(), "first");
+    host.refresh().expect("ours");
+    check(&host, true, "another segment of the same name");
+    drop(again);
+    host.refresh().expect("ours");
+    check(&host, true, "a segment that went");
 }
 
 /// With one segment, with several, and when what comes is a registration.

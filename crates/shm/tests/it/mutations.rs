@@ -5,10 +5,11 @@
 use std::fs;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 
+use skopos_model::SplitMix64;
 use skopos_shm::{Publisher, Segment};
 
 use crate::hostile::{Specimen, offset, read_everything, specimen};
-use crate::support::{PATIENCE, Random, runtime_dir, seed};
+use crate::support::{PATIENCE, runtime_dir, seed};
 
 const MUTATIONS: u64 = 20_000;
 
@@ -29,7 +30,7 @@ const INTERESTING: [u64; 12] = [
 ];
 
 /// Where damage matters: the header, the used entries, the groups, and the heap's start.
-fn somewhere(random: &mut Random, whole: u64) -> u64 {
+fn somewhere(random: &mut SplitMix64, whole: u64) -> u64 {
     let (from, length) = match random.below(5) {
         0 => (8, 304),
         1 => (4096, 4 * 128),
@@ -37,10 +38,10 @@ fn somewhere(random: &mut Random, whole: u64) -> u64 {
         3 => (offset::DIRECTORY + 8 * offset::ENTRY_BYTES, 4096),
         _ => (0, whole),
     };
-    (from + random.below(length)).min(whole - 8)
+    (from + random.below(length as usize) as u64).min(whole - 8)
 }
 
-fn mutate(random: &mut Random, bytes: &mut [u8]) -> String {
+fn mutate(random: &mut SplitMix64, bytes: &mut [u8]) -> String {
     let mut done = String::new();
     for _ in 0..=random.below(4) {
         let mut at = somewhere(random, bytes.len() as u64) as usize;
@@ -51,19 +52,19 @@ fn mutate(random: &mut Random, bytes: &mut [u8]) -> String {
                 u64::from(bytes[at])
             }
             1 => {
-                bytes[at] = random.next() as u8;
+                bytes[at] = random.bits() as u8;
                 u64::from(bytes[at])
             }
             2 => {
                 at &= !3;
-                let word = INTERESTING[random.below(12) as usize] as u32;
+                let word = INTERESTING[random.below(12)] as u32;
                 bytes[at..at + 4].copy_from_slice(&word.to_le_bytes());
                 u64::from(word)
             }
             _ => {
                 at &= !7;
-                let near = INTERESTING[random.below(12) as usize];
-                let word = near.wrapping_add(random.below(3)).wrapping_sub(1);
+                let near = INTERESTING[random.below(12)];
+                let word = near.wrapping_add(random.below(3) as u64).wrapping_sub(1);
                 bytes[at..at + 8].copy_from_slice(&word.to_le_bytes());
                 word
             }
@@ -90,7 +91,7 @@ fn random_damage_never_hurts_a_reader() {
     let (tell, told) = channel();
     let worker = std::thread::spawn(move || {
         let specimen = specimen();
-        let mut random = Random::new(seed);
+        let mut random = SplitMix64::new(seed);
         let (mut opened, mut values) = (0, 0);
         for number in 0..count {
             let mut bytes = specimen.bytes.clone();

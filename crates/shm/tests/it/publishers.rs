@@ -442,14 +442,14 @@ fn readers_leave_marks_that_the_publisher_takes() {
         writer.publish(1u64).expect("registered");
         assert_eq!(publisher.take_interest(writer), Interest::default());
     }
-    assert!(!publisher.is_anybody_interested());
+    assert!(!publisher.has_interest());
     let segment = Segment::open(publisher.path()).expect("it lives");
     let vertex = |writer: &VertexWriter| segment.find(writer.topic()).expect("registered");
     vertex(&read).latest().expect("a value");
     let subscription = vertex(&followed).subscribe();
     assert!(!subscription.has_next());
     vertex(&unread);
-    assert!(publisher.is_anybody_interested());
+    assert!(publisher.has_interest());
     let interest = |read, followed| Interest { read, followed };
     assert_eq!(publisher.take_interest(&read), interest(true, false));
     assert_eq!(publisher.take_interest(&followed), interest(true, true));

@@ -66,29 +66,6 @@ pub(crate) fn is_root() -> bool {
     skopos_shm::effective_uid() == 0
 }
 
-/// A pseudo-random sequence (splitmix64) that its seed repeats.
-#[derive(Clone, Debug)]
-pub(crate) struct Random(u64);
-
-impl Random {
-    pub(crate) fn new(seed: u64) -> Self {
-        Self(seed)
-    }
-
-    pub(crate) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    /// A number below `bound`.
-    pub(crate) fn below(&mut self, bound: u64) -> u64 {
-        self.next() % bound
-    }
-}
-
 /// The seed of a test: `SKOPOS_TEST_SEED` to repeat a run, else the clock. Printed, so that a
 /// failure can be repeated.
 pub(crate) fn seed(test: &str) -> u64 {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use skopos_model::{Sample, Topic, TopicPattern};
-use skopos_shm::{Delivery, Error, Host, Segment, Subscription, Vertex, now};
+use skopos_shm::{Delivery, Error, Host, SegmentVersions, Subscription, Vertex, now};
 
 use skopos_term::Failure;
 use skopos_term::Global;
@@ -75,7 +75,7 @@ pub(crate) fn run(global: &Global, args: &WatchArgs) -> Result<ExitCode, Failure
         out: Out::new(global.style()),
         left: args.count,
         cursors: BTreeMap::new(),
-        versions: Vec::new(),
+        versions: SegmentVersions::default(),
         patterns,
     };
     // What holds now comes first, so that a quiet topic shows its value.
@@ -101,17 +101,14 @@ struct Watch {
     left: Option<u64>,
     patterns: Vec<TopicPattern>,
     cursors: BTreeMap<Topic, Subscription>,
-    versions: Vec<(std::path::PathBuf, u64)>,
+    versions: SegmentVersions,
 }
 
 impl Watch {
     /// Follows topics that have appeared: from the latest sample on at the start, from their
     /// oldest later, because then they are new.
     fn look_around(&mut self, host: &Host, first: bool) {
-        let versions = versions(host);
-        if versions == self.versions {
-            return;
-        }
+        let Some(versions) = host.changes(&self.versions) else { return };
         self.versions = versions;
         for vertex in self.patterns.iter().flat_map(|pattern| host.select(pattern)) {
             self.cursors.entry(vertex.topic().clone()).or_insert_with(|| {
@@ -121,7 +118,7 @@ impl Watch {
     }
 
     fn has_news(&self, host: &Host) -> bool {
-        self.cursors.values().any(Subscription::has_next) || versions(host) != self.versions
+        self.cursors.values().any(Subscription::has_next) || host.changes(&self.versions).is_some()
     }
 
     /// Prints everything that is new. True once enough was printed.
@@ -158,17 +155,12 @@ impl Watch {
         for topic in gone {
             self.cursors.remove(&topic);
             // It may be back already, as another vertex: look around once more.
-            self.versions.clear();
+            self.versions = SegmentVersions::default();
             print_gone(&mut self.out, &topic)?;
         }
         self.out.flush()?;
         Ok(self.left == Some(0))
     }
-}
-
-fn versions(host: &Host) -> Vec<(std::path::PathBuf, u64)> {
-    let version = |s: &Segment| (s.path().to_path_buf(), s.directory_version());
-    host.segments().iter().map(version).collect()
 }
 
 fn print_change(out: &mut Out, vertex: &Vertex, sample: &Sample) -> std::io::Result<()> {

@@ -93,8 +93,8 @@ fn wrong_options_are_refused_with_a_hint() {
     let dir = runtime_dir();
     for (args, part) in [
         (&["agent", "--interval", "1ms"][..], "out of range"),
-        (&["agent", "--interval", "5x"], "no unit of time"),
-        (&["agent", "--interval", "soon"], "no duration"),
+        (&["agent", "--interval", "5x"], "not a unit of time"),
+        (&["agent", "--interval", "soon"], "not a duration"),
         (&["agent", "--node", "Two Words"], "no name of a node"),
         (&["agent", "--node", "a/b"], "no name of a node"),
         (&["agent", "--skip", "memm"], "no family `memm`"),

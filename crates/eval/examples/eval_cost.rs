@@ -1,4 +1,4 @@
-//! What does a change of an input cost? `cargo run --release -p skopos-eval --example cost`
+//! What does a change of an input cost? `cargo run --release -p skopos-eval --example eval_cost`
 //!
 //! 640 rows, of which one after the other changes by a little; after each the value is asked for,
 //! as the graph does.

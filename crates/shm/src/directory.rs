@@ -1,0 +1,73 @@
+//! The directory of a segment: lookups that return vertices.
+
+use skopos_model::Topic;
+
+use crate::entry::{self, Registered};
+use crate::error::Error;
+use crate::layout::Entry;
+use crate::segment::{Segment, VertexInfo};
+use crate::sync::Ordering;
+use crate::vertex::Vertex;
+
+impl Segment {
+    fn entries(&self) -> &[Entry] {
+        let header = &self.shared.header;
+        // SYNC: pairs with the Release in `OwnSegment::register`.
+        let len = self.live().directory_len.load(Ordering::Acquire).min(header.directory_capacity);
+        self.shared.map.slice(header.directory_offset, len as usize).unwrap_or_default()
+    }
+
+    /// Every vertex that is registered now.
+    pub fn vertices(&self) -> Vec<Vertex> {
+        (0..self.entries().len()).filter_map(|index| self.vertex_at(index)).collect()
+    }
+
+    /// The vertex of `topic`.
+    ///
+    /// # Errors
+    /// [`Error::NoVertex`].
+    pub fn find(&self, topic: &Topic) -> Result<Vertex, Error> {
+        self.entries()
+            .iter()
+            .position(|e| entry::has_topic(e, topic.as_str()))
+            .and_then(|index| self.vertex_at(index))
+            .filter(|vertex| vertex.topic() == topic)
+            .ok_or_else(|| Error::NoVertex(topic.clone()))
+    }
+
+    fn vertex_at(&self, index: usize) -> Option<Vertex> {
+        let registered = entry::read(self.entries().get(index)?)?;
+        if registered.place.offset < self.shared.header.heap_offset {
+            return None;
+        }
+        // The place must lie in the mapping now: from here on it is taken for granted.
+        self.shared.map.vertex(&registered.place)?;
+        let Registered { version, place, value_type, kind, unit, topic, group, registered_at } =
+            registered;
+        let index = u32::try_from(index).ok()?;
+        let info = VertexInfo {
+            topic,
+            value_type,
+            kind,
+            unit,
+            group: self.group_name(group).unwrap_or_default(),
+            slots: place.slots,
+            registered_at,
+        };
+        Some(Vertex::new(self.clone(), info, group, index, place, entry::owner(index, version)))
+    }
+
+    fn group_name(&self, id: u32) -> Option<String> {
+        let header = &self.shared.header;
+        // SYNC: pairs with the Release store in `OwnSegment::add_group`.
+        let groups = self.live().groups_len.load(Ordering::Acquire).min(header.groups_capacity);
+        if id == 0 || id >= groups {
+            return None;
+        }
+        let group = self.shared.map.group(header.groups_offset, id)?;
+        let bytes: Vec<u8> =
+            group.name.iter().flat_map(|w| w.load(Ordering::Relaxed).to_le_bytes()).collect();
+        let len = group.name_len.load(Ordering::Relaxed) as usize;
+        String::from_utf8(bytes.get(..len)?.to_vec()).ok()
+    }
+}

@@ -1,0 +1,287 @@
+//! A segment as its publisher has it: the writable mapping, the flags, and the book of vertices.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard};
+use std::time::Duration;
+
+use skopos_model::{MAX_STRUCTURED_BYTES, Topic, ValueType, unpoisoned};
+
+use crate::entry::{self, Registered};
+use crate::error::Error;
+use crate::flags::Flags;
+use crate::header::Header;
+use crate::layout::{ENTRY_BYTES, Entry, Group, LIVE_OFFSET, Live, MAX_SLOTS, STATE_CLOSED};
+use crate::map::Mapping;
+use crate::ring::{Place, RawVertex, VertexHead};
+use crate::spec::VertexSpec;
+use crate::sync::Ordering;
+use crate::sys::Futex;
+use crate::wait::{Bell, settle};
+use crate::{dir, sys};
+
+/// Byte ring of a structured vertex: four values of the greatest length.
+const BYTE_RING_BYTES: u32 = 4 * MAX_STRUCTURED_BYTES as u32;
+
+/// What all handles of one segment share.
+#[derive(Debug)]
+pub(crate) struct OwnSegment {
+    map: Mapping,
+    /// `None` where the system has none to give; then nobody waits in the kernel.
+    pub(crate) flags: Option<Flags>,
+    /// Holds the lock that says "alive".
+    pub(crate) file: File,
+    pub(crate) path: PathBuf,
+    pub(crate) header: Header,
+    registry: Mutex<Registry>,
+}
+
+/// The publisher's own book of what is where. Only used to register and unregister.
+#[derive(Debug, Default)]
+struct Registry {
+    by_topic: HashMap<Topic, u32>,
+    free_entries: Vec<u32>,
+    /// Memory of unregistered vertices, by exact size: what once was a vertex stays one, so that a
+    /// late reader of the old one never meets anything else there.
+    free_places: HashMap<(u32, u32), Vec<u64>>,
+    closed: bool,
+}
+
+/// Where a newly registered vertex is.
+pub(crate) struct NewVertex {
+    pub(crate) topic: Topic,
+    pub(crate) value_type: ValueType,
+    pub(crate) group: u32,
+    pub(crate) place: Place,
+    pub(crate) index: u32,
+    pub(crate) owner: u64,
+}
+
+impl OwnSegment {
+    pub(crate) fn new(
+        map: Mapping,
+        flags: Option<Flags>,
+        file: File,
+        path: PathBuf,
+        header: Header,
+    ) -> Self {
+        Self { map, flags, file, path, header, registry: Mutex::new(Registry::default()) }
+    }
+
+    fn registry(&self) -> MutexGuard<'_, Registry> {
+        // A panic while registering leaves at worst an entry unused.
+        unpoisoned(self.registry.lock())
+    }
+
+    #[inline]
+    pub(crate) fn live(&self) -> &Live {
+        debug_assert!(self.map.live().is_some(), "{LIVE_OFFSET} lies in every segment");
+        // The mapping is at least one page long; `create` saw to that.
+        self.map.live().unwrap_or_else(|| unreachable!("a segment has a header"))
+    }
+
+    #[inline]
+    pub(crate) fn group(&self, id: u32) -> &Group {
+        self.map
+            .group(self.header.groups_offset, id)
+            .unwrap_or_else(|| unreachable!("a group's id comes from `add_group`"))
+    }
+
+    #[inline]
+    pub(crate) fn vertex(&self, place: &Place) -> RawVertex<'_> {
+        self.map.vertex(place).unwrap_or_else(|| unreachable!("a place comes from `register`"))
+    }
+
+    /// Wakes those who wait for the vertex of entry `index`, and those who wait for any.
+    #[inline]
+    pub(crate) fn ring(&self, index: u32, head: &VertexHead) {
+        self.ring_all(std::iter::once((index, head)));
+    }
+
+    /// The same for several vertices at once.
+    #[inline]
+    pub(crate) fn ring_all<'a>(&self, vertices: impl Iterator<Item = (u32, &'a VertexHead)>) {
+        let Some(flags) = &self.flags else { return };
+        settle();
+        for (index, head) in vertices {
+            if let Some(flag) = flags.flag(Some(index)) {
+                Bell { flag, epoch: &head.epoch }.ring(&WAKE);
+            }
+        }
+        if let Some(flag) = flags.flag(None) {
+            Bell { flag, epoch: &self.live().epoch }.ring(&WAKE);
+        }
+    }
+
+    pub(crate) fn heartbeat(&self) {
+        self.live().heartbeat_at.store(sys::now().as_nanos(), Ordering::Relaxed);
+        self.live().heartbeat_boottime.store(sys::boottime(), Ordering::Relaxed);
+    }
+
+    fn full(&self, what: &'static str, capacity: impl Into<u64>) -> Error {
+        Error::SegmentFull { segment: self.header.name.clone(), what, capacity: capacity.into() }
+    }
+
+    fn entry(&self, index: u32) -> Option<&Entry> {
+        let at = u64::from(index) * ENTRY_BYTES as u64;
+        self.map.at(self.header.directory_offset + at)
+    }
+
+    pub(crate) fn register(&self, spec: VertexSpec, group: u32) -> Result<NewVertex, Error> {
+        if !spec.slots.is_power_of_two() || spec.slots > MAX_SLOTS {
+            return Err(Error::Slots(spec.slots));
+        }
+        let mut registry = self.registry();
+        if registry.closed {
+            return Err(Error::Gone(spec.topic));
+        }
+        if registry.by_topic.contains_key(&spec.topic) {
+            return Err(Error::Duplicate(spec.topic));
+        }
+        let structured = spec.value_type == ValueType::Structured;
+        let byte_ring_bytes = if structured { BYTE_RING_BYTES } else { 0 };
+        let index = self.take_entry(&mut registry)?;
+        let place = match self.take_place(&mut registry, spec.slots, byte_ring_bytes) {
+            Ok(place) => place,
+            Err(e) => {
+                registry.free_entries.push(index);
+                return Err(e);
+            }
+        };
+        let entry = self.entry(index).unwrap_or_else(|| unreachable!("within the capacity"));
+        let registered = Registered {
+            version: 0,
+            place,
+            value_type: spec.value_type,
+            kind: spec.kind,
+            unit: spec.unit,
+            topic: spec.topic.clone(),
+            group,
+            registered_at: sys::now(),
+        };
+        // The vertex first, for the version that the entry is about to get: who finds the entry
+        // finds its vertex ready.
+        let version = entry.version.load(Ordering::Relaxed).wrapping_add(2);
+        let owner = entry::owner(index, version);
+        self.vertex(&place).adopt(owner);
+        let written = entry::write(entry, Some(&registered));
+        debug_assert_eq!(written, version);
+        // SYNC: pairs with the Acquire load in `Segment::entries`.
+        self.live().directory_len.fetch_max(index + 1, Ordering::Release);
+        registry.by_topic.insert(spec.topic.clone(), index);
+        self.directory_changed();
+        let Registered { topic, value_type, .. } = registered;
+        Ok(NewVertex { topic, value_type, group, place, index, owner })
+    }
+
+    fn take_entry(&self, registry: &mut Registry) -> Result<u32, Error> {
+        if let Some(index) = registry.free_entries.pop() {
+            return Ok(index);
+        }
+        let index = self.live().directory_len.load(Ordering::Relaxed);
+        if index >= self.header.directory_capacity {
+            return Err(self.full("vertices", self.header.directory_capacity));
+        }
+        let offset = self.header.directory_offset + u64::from(index) * ENTRY_BYTES as u64;
+        reserve(&self.file, &self.path, offset, ENTRY_BYTES as u64)?;
+        Ok(index)
+    }
+
+    fn take_place(
+        &self,
+        registry: &mut Registry,
+        slots: u32,
+        byte_ring_bytes: u32,
+    ) -> Result<Place, Error> {
+        let reused = registry.free_places.get_mut(&(slots, byte_ring_bytes)).and_then(Vec::pop);
+        if let Some(offset) = reused {
+            return Ok(Place { offset, slots, byte_ring_bytes });
+        }
+        let used = self.live().heap_used.load(Ordering::Relaxed);
+        let bytes = Place::bytes(slots, byte_ring_bytes);
+        let offset = self.header.heap_offset + used;
+        if offset + bytes > self.header.file_bytes {
+            return Err(self.full("bytes", self.header.file_bytes));
+        }
+        reserve(&self.file, &self.path, offset, bytes)?;
+        self.live().heap_used.store(used + bytes, Ordering::Relaxed);
+        Ok(Place { offset, slots, byte_ring_bytes })
+    }
+
+    pub(crate) fn unregister(&self, index: u32, owner: u64) {
+        let mut registry = self.registry();
+        let Some(entry) = self.entry(index) else { return };
+        let Some(registered) = entry::read(entry) else { return };
+        if entry::owner(index, registered.version) != owner {
+            return;
+        }
+        self.retire(entry, &registered, index);
+        registry.by_topic.remove(&registered.topic);
+        registry.free_entries.push(index);
+        let Place { offset, slots, byte_ring_bytes } = registered.place;
+        registry.free_places.entry((slots, byte_ring_bytes)).or_default().push(offset);
+        self.directory_changed();
+    }
+
+    /// Takes the vertex from its entry and wakes those who wait for it, to find it gone.
+    fn retire(&self, entry: &Entry, registered: &Registered, index: u32) {
+        let vertex = self.vertex(&registered.place);
+        vertex.abandon();
+        entry::write(entry, None);
+        self.ring(index, vertex.head);
+    }
+
+    fn directory_changed(&self) {
+        // SYNC: pairs with the Acquire load in `Segment::directory_version`.
+        self.live().directory_version.fetch_add(1, Ordering::Release);
+        self.ring_all(std::iter::empty());
+    }
+
+    pub(crate) fn add_group(&self, name: &str) -> Result<u32, Error> {
+        let _registry = self.registry();
+        let id = self.live().groups_len.load(Ordering::Relaxed);
+        if id >= self.header.groups_capacity {
+            return Err(self.full("groups", self.header.groups_capacity));
+        }
+        let group = self.group(id);
+        for (word, chunk) in group.name.iter().zip(name.as_bytes().chunks(4)) {
+            let mut bytes = [0; 4];
+            bytes[..chunk.len()].copy_from_slice(chunk);
+            word.store(u32::from_le_bytes(bytes), Ordering::Relaxed);
+        }
+        group.name_len.store(name.len() as u32, Ordering::Relaxed);
+        // SYNC: pairs with the Acquire load in `Segment::group_name`.
+        self.live().groups_len.store(id + 1, Ordering::Release);
+        Ok(id)
+    }
+
+    pub(crate) fn close(&self) {
+        let mut registry = self.registry();
+        registry.closed = true;
+        for (_, index) in registry.by_topic.drain() {
+            if let Some(entry) = self.entry(index)
+                && let Some(registered) = entry::read(entry)
+            {
+                self.retire(entry, &registered, index);
+            }
+        }
+        // SYNC: pairs with the Acquire load in `Segment::is_alive`.
+        self.live().state.store(STATE_CLOSED, Ordering::Release);
+        self.directory_changed();
+        dir::remove_own(&self.path, &self.file);
+    }
+}
+
+/// For waking alone; the timeout is that of sleepers.
+const WAKE: Futex = Futex { timeout: Duration::ZERO };
+
+/// Puts memory behind a range of the file, so that no store to it can fail later.
+pub(crate) fn reserve(file: &File, path: &Path, offset: u64, len: u64) -> Result<(), Error> {
+    sys::allocate(file, offset, len).map_err(|e| match e.raw_os_error() {
+        Some(libc::ENOSPC | libc::EDQUOT | libc::ENOMEM) => {
+            Error::Full { path: path.into(), needed: len }
+        }
+        _ => Error::io(path, "cannot reserve memory")(e),
+    })
+}
