@@ -5,17 +5,17 @@ use super::rule::Judge;
 use super::series::Series;
 use super::{Detector, Event, Rule, RuleError, State};
 
-/// The most memory that the detectors of one watch take together: a tenth of what an agent may be.
-/// It holds some 500 windows of 100 samples, or 4000 thresholds.
+/// The most memory that all detectors of one watch take: a tenth of an agent's memory. It holds
+/// about 500 windows of 100 samples, or 4000 thresholds.
 pub const MAX_STATE_BYTES: usize = 1 << 20;
 
-/// The most events of one watch in a minute. More is a storm, of which nobody reads the details.
+/// The most events of one watch per minute. In a larger storm, nobody reads the details.
 pub const MAX_EVENTS_PER_MINUTE: u32 = 600;
 
-/// Rules, and a detector of each for every vertex that it matches.
+/// Rules, and for each a detector per matching vertex.
 pub struct Watch {
     judges: Vec<Judge>,
-    /// Vertices by the index of their handle; `None` where one has left.
+    /// Vertices by the index of their handle; the vertex of an index is `None` once it has left.
     vertices: Vec<Place>,
     free: Vec<u32>,
     bytes: usize,
@@ -23,28 +23,28 @@ pub struct Watch {
     counts: Counts,
 }
 
-/// A vertex that some rule matches. Only the watch that gave it knows what it stands for.
+/// A handle to a vertex that some rule matches. It is valid only in the watch that returned it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Watched {
     index: u32,
-    /// Which tenant of that place, so that an old handle does not feed a new vertex.
+    /// The generation of the index, so that an old handle does not feed a new vertex.
     tenant: u32,
 }
 
-/// What was held back or passed over, since the watch began.
+/// The number of samples, detectors and events that were ignored or held back since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Samples that are no number, infinite, or larger than [`LARGEST`](super::LARGEST).
+    /// Samples that are NaN, infinite, or larger than [`LARGEST`](super::LARGEST).
     pub not_finite: u64,
-    /// Samples whose time is not after the one before.
+    /// Samples whose time is not after the time of the one before.
     pub backwards: u64,
-    /// Counters that stepped back.
+    /// Counters that fell.
     pub resets: u64,
-    /// Detectors that were refused for lack of room ([`MAX_STATE_BYTES`]).
+    /// Detectors that were refused because their memory was full ([`MAX_STATE_BYTES`]).
     pub refused: u64,
-    /// Changes between unusual and usual. Those that are not among `events` were held back.
+    /// Changes between unusual and usual. The difference to `events` was held back.
     pub changes: u64,
-    /// Events that were told.
+    /// Emitted events.
     pub events: u64,
 }
 
@@ -64,27 +64,28 @@ struct Vertex {
 struct StateOf {
     judge: u32,
     raised: bool,
-    /// What was told last.
+    /// The state that the last event reported.
     told: bool,
-    /// Changes that were not told.
+    /// The number of changes since the last event.
     untold: u64,
     allowance: Allowance,
     detector: Box<dyn Detector>,
 }
 
 impl Watch {
-    /// A watch by these rules.
+    /// Creates a watch with these rules.
     ///
     /// # Errors
-    /// The first thing that is wrong with them.
+    /// Returns the first error in the rules.
     pub fn new(rules: &[Rule]) -> Result<Self, RuleError> {
         Self::of(rules, None)
     }
 
-    /// A watch by these rules, whose topics may leave this node out: `app/v` is `node/app/v`, too.
+    /// Creates a watch with these rules, whose topics may leave out this node: `app/v` also matches
+    /// `node/app/v`.
     ///
     /// # Errors
-    /// The first thing that is wrong with them.
+    /// Returns the first error in the rules.
     pub fn of_node(rules: &[Rule], node: &str) -> Result<Self, RuleError> {
         Self::of(rules, Some(node))
     }
@@ -100,7 +101,7 @@ impl Watch {
         })
     }
 
-    /// A vertex is there. `None` if no rule matches it, or none that there is room for.
+    /// Adds a vertex. `None` if no rule matches it, or if there is no room for a detector.
     pub fn joined(&mut self, topic: &Topic, kind: Kind) -> Option<Watched> {
         let mut states = Vec::new();
         for (at, judge) in self.judges.iter_mut().enumerate() {
@@ -135,8 +136,8 @@ impl Watch {
         Some(Watched { index, tenant: place.tenant })
     }
 
-    /// A value of it was checked, changed or not. Appends what became unusual or usual again to
-    /// `events`, at most one of each rule. Without an event it allocates nothing.
+    /// Takes a polled value, changed or not. Appends an event for each rule under which the value
+    /// became unusual or usual again to `events`. Without an event it allocates nothing.
     pub fn observe(&mut self, of: Watched, at: Timestamp, value: f64, events: &mut Vec<Event>) {
         let Self { judges, vertices, allowance, counts, .. } = self;
         let place = vertices.get_mut(of.index as usize).filter(|p| p.tenant == of.tenant);
@@ -161,7 +162,7 @@ impl Watch {
         }
     }
 
-    /// A vertex is gone, and what was known of it.
+    /// Removes a vertex and its detectors.
     pub fn left(&mut self, of: Watched) {
         let place = self.vertices.get_mut(of.index as usize).filter(|p| p.tenant == of.tenant);
         let Some(place) = place else { return };
@@ -173,8 +174,8 @@ impl Watch {
         self.free.push(of.index);
     }
 
-    /// What is unusual now, by the latest sample of each vertex; told by an event or still held
-    /// back. `at` of each is its own `since`.
+    /// Returns an event for each value that is unusual by its latest sample, whether an event was
+    /// emitted or held back. Its `at` equals its `since`.
     pub fn raised(&self) -> impl Iterator<Item = Event> {
         self.vertices.iter().filter_map(|place| place.vertex.as_ref()).flat_map(|vertex| {
             vertex.states.iter().filter(|state| state.raised).map(|state| {
@@ -184,17 +185,17 @@ impl Watch {
         })
     }
 
-    /// The names of the rules that no vertex has matched so far.
+    /// Returns the names of the rules that no vertex has matched so far.
     pub fn unmatched(&self) -> impl Iterator<Item = &str> {
         self.judges.iter().filter(|judge| !judge.has_matched).map(|judge| judge.name.as_str())
     }
 
-    /// What was held back or passed over.
+    /// Returns the counts.
     pub fn counts(&self) -> Counts {
         self.counts
     }
 
-    /// Memory that the detectors take now, as it is reckoned against [`MAX_STATE_BYTES`].
+    /// Returns the memory of the detectors, as counted against [`MAX_STATE_BYTES`].
     pub fn state_bytes(&self) -> usize {
         self.bytes
     }
@@ -218,5 +219,5 @@ impl StateOf {
     }
 }
 
-/// What a state takes besides what its detector keeps.
+/// The memory of a detector's state apart from the detector itself.
 pub(super) const STATE_BYTES: usize = size_of::<StateOf>() + size_of::<Place>();

@@ -1,28 +1,28 @@
-//! Who has been how good on one vertex.
+//! The running scores of all methods on one vertex.
 
 use super::head::{EXPERTS, Head, MEMORY};
 use super::lead::Lead;
 
-/// Sums of errors are kept within this factor of their unit, so that they fit an `f32` for values
+/// The factor within which sums of errors stay of their unit, so that they fit an `f32` for values
 /// of any size.
 const LARGEST: f64 = 1e9;
 
-/// Absolute errors of the methods for one sample, in the value's unit.
+/// The absolute errors of the methods, in the unit of the value.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Missed {
     pub(crate) last_value: f64,
     pub(crate) linear: f64,
     pub(crate) delphi: f64,
-    /// Of the one that was shown.
+    /// The error of the method that was shown.
     pub(crate) shown: f64,
 }
 
 /// Running scores, all discounted by [`MEMORY`] and in one unit.
 #[derive(Clone, Debug)]
 pub(crate) struct Ledger {
-    /// What the sums are in, in the value's unit; 0 while there was no error.
+    /// The unit of the sums, in the unit of the value; 0 before the first error.
     unit: f64,
-    /// How many samples the sums stand for.
+    /// The number of samples in the sums.
     samples: f32,
     last_value: f32,
     linear: f32,
@@ -58,7 +58,8 @@ impl Ledger {
         self.delphi_lead.leads()
     }
 
-    /// Mean absolute errors in the value's unit; `None` before there was a prediction to judge.
+    /// Returns the mean absolute errors in the unit of the value; `None` before the first
+    /// prediction.
     pub(crate) fn means(&self) -> Option<Missed> {
         let mean = |sum: f32| f64::from(sum / self.samples) * self.unit;
         (self.samples > 0.0).then(|| Missed {
@@ -69,7 +70,7 @@ impl Ledger {
         })
     }
 
-    /// Adds the errors of one sample; those of the experts, if they had something to say.
+    /// Adds the errors of one sample, and those of the experts if they made a prediction.
     pub(crate) fn observe(&mut self, missed: &Missed, experts: Option<&[f64; EXPERTS]>) {
         self.samples = self.samples * MEMORY + 1.0;
         let largest = missed.last_value.max(missed.linear).max(missed.delphi).max(missed.shown);
@@ -98,7 +99,7 @@ impl Ledger {
         }
     }
 
-    /// Changes the unit before an error that is far larger than it, or when all have become far
+    /// Changes the unit before an error that is far larger, or when all errors have become far
     /// smaller.
     fn fit(&mut self, error: f64) {
         let sums = self.last_value.max(self.linear).max(self.delphi).max(self.head.largest());
@@ -111,7 +112,7 @@ impl Ledger {
             return;
         }
         self.unit = unit;
-        // Beyond what an `f32` holds, everything before was as good as nothing.
+        // If the ratio exceeds an `f32`, all sums before it are negligible.
         let times = ratio.min(f32::MAX.into()) as f32;
         let sums = [&mut self.last_value, &mut self.linear, &mut self.delphi, &mut self.shown];
         sums.into_iter().for_each(|sum| *sum /= times);

@@ -10,7 +10,7 @@ use crate::error::unit_conflict;
 use crate::{Cell, Error, Input, Insight, Unknown};
 
 impl Graph {
-    /// Takes an insight in, if nothing is wrong with it.
+    /// Adds an insight after all checks.
     pub(super) fn admit(
         &mut self,
         spec: InsightSpec,
@@ -25,7 +25,7 @@ impl Graph {
         let patterns = patterns(&spec)?;
         let matches = self.matches(&spec, &patterns)?;
         let inputs: Vec<u32> = matches.iter().map(|(_, index)| *index).collect();
-        // Its own inputs are not among those that wait yet, so it never matches itself.
+        // Its own inputs are not registered yet, so it never matches itself.
         let heads = self.wanted.by(spec.topic.as_str());
         let above: Vec<u32> = heads.iter().map(|(insight, _)| *insight).collect();
         let (rank, ranks) =
@@ -58,14 +58,14 @@ impl Graph {
         Ok(index)
     }
 
-    /// Gives a new vertex to all that wait for it.
+    /// Joins a new vertex to all inputs that match it.
     pub(super) fn offer(&mut self, index: u32) {
         for place in self.wanted.by(self.table.topic(index).as_str()) {
             self.join(index, place);
         }
     }
 
-    /// Takes a vertex out.
+    /// Removes a vertex.
     pub(super) fn dismiss(&mut self, index: u32) {
         if let Some(node) = self.nodes[index as usize].take() {
             self.wanted.remove(index, node.matched.iter().map(Matched::pattern));
@@ -76,7 +76,7 @@ impl Graph {
                 dependents.retain(|edge| edge.insight != index);
             }
         }
-        // While the topic is still there, by which its place is found.
+        // The edges are removed while the topic still exists, because their places are found by it.
         let edges = self.table.vertices[index as usize].dependents.clone();
         for edge in &edges {
             self.leave(index, *edge);
@@ -86,7 +86,7 @@ impl Graph {
         self.rank(order::without(&self.table, &self.nodes, &heads));
     }
 
-    /// Room in the list that runs beside the table.
+    /// Makes room in the list that is parallel to the table.
     pub(super) fn make_room(&mut self, index: u32) {
         if self.nodes.len() <= index as usize {
             self.nodes.resize_with(index as usize + 1, || None);
@@ -99,7 +99,7 @@ impl Graph {
         }
     }
 
-    /// What is there and matches the inputs of `spec`.
+    /// Returns the vertices that match the inputs of `spec`.
     fn matches(
         &self,
         spec: &InsightSpec,
@@ -141,7 +141,7 @@ impl Graph {
         }
     }
 
-    /// The vertex at `index` is an input of an insight now; or would be, if it had the unit.
+    /// Makes the vertex at `index` an input of an insight, or a refused input if its unit differs.
     fn join(&mut self, index: u32, (insight, slot): Place) {
         let Some(node) = &mut self.nodes[insight as usize] else { return };
         let vertex = &self.table.vertices[index as usize];
@@ -155,7 +155,7 @@ impl Graph {
             matched.insert(&self.table, index);
             let id = self.table.id(index).as_u32();
             node.insight.joined(slot.into(), id, cell);
-            // What the next run will tell is not told twice.
+            // The next run reports a pending change; do not report it twice.
             if cell.outcome().is_some() && !(vertex.pending && vertex.matters) {
                 node.insight.changed(slot.into(), id, cell);
             }
@@ -167,7 +167,7 @@ impl Graph {
         self.wait_for_run(insight);
     }
 
-    /// The vertex at `index`, still in the table, is no input of an insight any more.
+    /// Takes the vertex at `index`, which is still in the table, away from an input of an insight.
     fn leave(&mut self, index: u32, edge: Edge) {
         let Edge { insight, slot, refused } = edge;
         let Some(node) = &mut self.nodes[insight as usize] else { return };
@@ -178,7 +178,7 @@ impl Graph {
             let matched = &mut node.matched[usize::from(slot)];
             matched.remove(&self.table, index);
             node.insight.left(slot.into(), self.table.id(index).as_u32());
-            // There is room for one that was one too many.
+            // An input at its limit now has room for a refused vertex.
             let wanted = matched.input().unit;
             let cells = &self.table.cells;
             let fits = |input: &u32| wanted.is_none_or(|u| cells[*input as usize].unit() == u);
@@ -210,7 +210,7 @@ fn patterns(spec: &InsightSpec) -> Result<Vec<TopicPattern>, Error> {
     spec.inputs.iter().map(pattern).collect()
 }
 
-/// Why a topic that matches must not stand for the input.
+/// Returns the reason why a topic that matches the input is refused.
 fn refusal(cells: &[Cell], matched: &Matched, topic: &Topic, unit: Unit) -> Option<Unknown> {
     let input = matched.input();
     if let Some(wanted) = input.unit

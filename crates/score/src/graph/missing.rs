@@ -1,6 +1,6 @@
 use skopos_model::TopicPattern;
 
-/// Why topics are not there: the reasons for which sensors were skipped.
+/// The reasons why topics are missing: usually the reasons for which sensors were skipped.
 #[derive(Debug, Default)]
 pub(super) struct Missing(Vec<(What, Box<str>)>);
 
@@ -19,18 +19,18 @@ impl What {
         }
     }
 
-    /// True if all that `input`, a pattern, can match is among these.
+    /// Returns true if every topic that the pattern `input` can match is in this scope.
     fn covers(&self, input: &str) -> bool {
         match self {
             Self::Family(family) => {
                 let mut segments = input.split('/');
-                // `**` may stand for the node, or for nothing.
+                // `**` may match the node, or nothing.
                 match segments.next() {
                     Some("**") => segments.any(|segment| segment == &**family),
                     _ => segments.next() == Some(family),
                 }
             }
-            // A star is a character like others where it stands in the text.
+            // A star inside of the text is matched like any other character.
             Self::Topics(pattern) => pattern.matches_str(input),
         }
     }
@@ -50,7 +50,7 @@ impl Missing {
         self.0.retain(|(known, _)| *known != what);
     }
 
-    /// Why nothing matches `input`; the latest that was said.
+    /// Returns the latest reason why no topic matches `input`.
     pub(super) fn reason(&self, input: &str) -> Option<Box<str>> {
         let (what, reason) = self.0.iter().rev().find(|(what, _)| what.covers(input))?;
         Some(match what {

@@ -2,16 +2,16 @@ use std::collections::HashMap;
 
 use skopos_model::TopicPattern;
 
-/// Which insights wait for which topics.
+/// An index from topics to the insight inputs that match them.
 #[derive(Debug, Default)]
 pub(super) struct Wanted {
-    /// Inputs that stand for one topic: most of them.
+    /// Inputs that match exactly one topic: most of them.
     exact: HashMap<Box<str>, Vec<Place>>,
     /// Inputs with wildcards, each of which has to be tried.
     wild: Vec<(TopicPattern, Place)>,
 }
 
-/// An insight's place in the table, and which of its inputs it is.
+/// The index of an insight in the table, and the place of one of its inputs.
 pub(super) type Place = (u32, u16);
 
 impl Wanted {
@@ -38,7 +38,7 @@ impl Wanted {
         }
     }
 
-    /// Who waits for `topic`.
+    /// Returns the inputs that match `topic`.
     pub(super) fn by(&self, topic: &str) -> Vec<Place> {
         let exact = self.exact.get(topic).into_iter().flatten().copied();
         let wild = self.wild.iter().filter(|(pattern, _)| pattern.matches_str(topic));

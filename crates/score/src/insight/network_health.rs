@@ -1,19 +1,19 @@
-//! Network health (Table 1, row 6): how well another node is reached from this one.
+//! Network health (Table 1, row 6): the connection from this node to another.
 //!
 //! ```text
 //! (timestamp, nodeID-1, nodeID-2, ping time between the 2 nodes)
 //! ```
 //!
-//! A record per peer:
+//! The insight is a record for each peer:
 //!
-//! - `time_ns`: when the ping time was measured.
+//! - `time_ns`: the time at which the ping time was measured.
 //! - `from`, `to`: this node and the peer.
-//! - `alive`: whether the peer answers.
-//! - `ping_seconds`: round-trip time of the last answer; `null` with its reason under `unknown`
-//!   while the peer does not answer, since an old time says nothing about now.
-//! - `ping_seconds_min`: the smallest among the last answers: the path without its queues.
+//! - `alive`: true if the peer answers.
+//! - `ping_seconds`: the round-trip time of the last answer; `null` with its reason under `unknown`
+//!   while the peer does not answer, because an old time says nothing about the present.
+//! - `ping_seconds_min`: the smallest of the recent round-trip times: the path without its queues.
 //!
-//! Unknown until the peer has answered, or has not for long enough.
+//! The insight is unknown until the peer has answered, or has failed to answer for long enough.
 
 use skopos_model::schema::{insight, peer};
 

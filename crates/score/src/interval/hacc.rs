@@ -1,21 +1,21 @@
-//! The paper's two workloads (Apollo, section 4.3.1): the capacity of a device to which HACC writes
-//! with waits. The shape is the paper's, the sequence of random numbers is ours.
+//! The two workloads of the paper (Apollo, section 4.3.1): the free capacity of a device to which
+//! HACC writes with pauses. The shape is the paper's; the sequence of random numbers is our own.
 
 use std::time::Duration;
 
 use super::Truth;
 
-/// What is free before the first write: the paper's nodes have local drives of 250 GB. No result
-/// depends on it.
+/// The free capacity before the first write: the nodes of the paper have local drives of 250 GB. No
+/// result depends on it.
 const CAPACITY_BYTES: f64 = 250e9;
 
-/// 38,000 bytes every five seconds, watched once a second.
+/// Returns the capacity under writes of 38,000 bytes every five seconds, sampled once a second.
 pub fn regular(length: Duration) -> Truth {
     capacity(length, || (5.0, 38_000.0))
 }
 
-/// 19,000 to 38,000 bytes every 5 to 20 seconds, each as likely as the others, watched once a
-/// second. The same for the same seed.
+/// Returns the capacity under writes of 19,000 to 38,000 bytes every 5 to 20 seconds, both
+/// uniformly distributed, sampled once a second. The same seed gives the same values.
 pub fn irregular(length: Duration, seed: u64) -> Truth {
     let mut random = SplitMix(seed);
     capacity(length, || {
@@ -24,7 +24,8 @@ pub fn irregular(length: Duration, seed: u64) -> Truth {
     })
 }
 
-/// Free bytes at each second, when after each wait that `write` gives so many bytes are written.
+/// Returns the free bytes at each second; `write` returns the pause before each write and its
+/// bytes.
 fn capacity(length: Duration, mut write: impl FnMut() -> (f64, f64)) -> Truth {
     let (mut free, mut bytes, mut time) = (CAPACITY_BYTES, 0.0, 0.0);
     let values = (0..length.as_secs()).map(|second| {
