@@ -124,7 +124,7 @@ pub enum RuleError {
     )]
     Name(String),
     /// Two rules have the same name.
-    #[error("two anomaly rules have the name `{0}`; give each a name of its own")]
+    #[error("two anomaly rules have the name `{0}`; events identify a rule by its name")]
     Twice(String),
     /// The topic is not a pattern.
     #[error("anomaly rule `{rule}`: its topic is not a valid pattern")]

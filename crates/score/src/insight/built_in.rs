@@ -260,7 +260,9 @@ impl BuiltIn {
     fn why_none(&self, instances: Instances) -> String {
         let (family, otherwise) = match instances {
             Instances::Node => ("", "the graph refused it"),
-            Instances::Devices => ("device", "this machine has no block device of its own kind"),
+            Instances::Devices => {
+                ("device", "there is no block device apart from loop devices, zram and RAM disks")
+            }
             Instances::FileSystems => ("fsinfo", "this machine has no local file system"),
             Instances::Tiers => (
                 "fsinfo",

@@ -81,8 +81,8 @@ impl SqlInsight {
         let found = self.evaluator.unit(0).map_err(|why| Unknown::new(why.to_string()))?;
         match (found, self.unit) {
             (Some(found), Some(declared)) if found != declared => Err(Unknown::new(format!(
-                "it comes to {}, and {} was declared",
-                "its unit is {}, and its declared unit is {}",
+                "its values are in {}, but its declared unit is {}",
+                named(&found),
                 named(&declared)
             ))),
             _ => Ok(()),
@@ -109,7 +109,7 @@ impl SqlInsight {
 }
 
 fn named(unit: &Unit) -> &str {
-    if unit.as_str().is_empty() { "a plain number" } else { unit.as_str() }
+    if unit.as_str().is_empty() { "plain numbers" } else { unit.as_str() }
 }
 
 impl Insight for SqlInsight {

@@ -1,4 +1,4 @@
-//! The overhead budget keeps its limit, and takes from those that miss it least.
+//! The overhead budget keeps its limit and stretches the sensors that lose the least.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use skopos_score::budget::{Budget, Demand, Grant, MAX_STRETCH, Plan, RELEASE_RAT
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// A sensor that costs so many microseconds and is wanted once a second.
+/// A sensor whose poll costs `micros` microseconds and that is wanted once a second.
 fn costing(micros: u64) -> Demand {
     Demand {
         cost: Duration::from_micros(micros),
@@ -41,22 +41,23 @@ fn who_is_stretched() {
     let every = |micros, seconds| Demand { wanted: seconds * SECOND, ..costing(micros) };
     let up_to =
         |micros, millis| Demand { longest: Duration::from_millis(millis), ..costing(micros) };
-    // All fits.
+    // Everything fits.
     check(0.01, &[costing(5000), costing(4000)], &[1.0, 1.0]);
     check(0.01, &[], &[]);
-    // The dearest goes first, and alone if that is enough.
+    // The most expensive goes first, and alone if that suffices.
     check(0.01, &[costing(500), costing(12_000), costing(600)], &[1.0, 2.0, 1.0]);
-    // Dear is what costs much in a second, not in a poll.
+    // The cost per second decides, not the cost per poll.
     check(0.01, &[every(20_000, 10), costing(9000)], &[1.0, 2.0]);
-    // Equal cost: the unread one.
+    // Of equal cost, the unread sensor goes first.
     check(0.01, &[read(6000, 0.1), costing(6000)], &[1.0, 2.0]);
-    // A reader keeps a sensor fresh against somewhat dearer ones, not against much dearer ones.
+    // Readers keep a sensor fresh against somewhat more expensive sensors, not against much more
+    // expensive ones.
     check(0.01, &[read(6000, 1.0), costing(5000)], &[1.0, 2.0]);
     check(0.01, &[read(90_000, 1.0), costing(100)], &[12.0, 1.0]);
-    // Who waits is last.
+    // A sensor with a waiting reader is last.
     check(0.01, &[waited(9000), costing(2000), costing(2000)], &[1.0, 4.0, 4.0]);
     check(0.01, &[waited(20_000), up_to(10, 4000)], &[3.0, 4.0]);
-    // The last step ends at the longest interval, whole or not.
+    // The last step ends at the longest interval, even if it is not a whole step.
     check(0.01, &[up_to(100_000, 2500)], &[2.5]);
     check(0.01, &[up_to(100_000, 500)], &[1.0]);
 }
@@ -66,7 +67,7 @@ fn a_limit_that_cannot_be_kept_is_told_by_how_much() {
     let (plan, grants) = fresh(0.01, 0.0, &[costing(1_280_000)]);
     assert_eq!(grants[0].interval, 64 * SECOND);
     assert!((plan.over - 0.01).abs() < 1e-9, "{plan:?}");
-    // What the agent costs by itself cannot be stretched.
+    // The agent's own cost cannot be stretched.
     let (plan, grants) = fresh(0.01, 0.02, &[costing(10)]);
     assert_eq!(grants[0].stretch, MAX_STRETCH);
     assert!(plan.over > 0.01 && plan.over < 0.0101, "{plan:?}");
@@ -89,7 +90,7 @@ fn reads_that_are_no_number_count_as_none() {
     check(0.01, &[strange(f64::INFINITY), costing(6000)], &[1.0, 2.0]);
 }
 
-/// Costs swing by 3 % around a total that is just at the limit.
+/// Costs vary by 3 % around a total exactly at the limit.
 #[test]
 fn intervals_do_not_follow_the_noise_of_costs() {
     let mut budget = Budget::new(0.01).expect("a limit");
@@ -141,7 +142,7 @@ fn any_demands() -> impl Strategy<Value = Vec<Demand>> {
     prop::collection::vec(any_demand(), 0..30)
 }
 
-/// The least cost there can be: everything at its longest.
+/// The least possible cost: every sensor at its longest interval.
 fn least(sensors: &[Demand]) -> f64 {
     sensors
         .iter()
@@ -153,7 +154,7 @@ fn least(sensors: &[Demand]) -> f64 {
 }
 
 proptest! {
-    /// From any state, not just a fresh one.
+    /// From any state, not only a fresh one.
     #[test]
     fn the_limit_is_kept_whenever_it_can_be(
         before in any_demands(), sensors in any_demands(),
@@ -201,13 +202,13 @@ proptest! {
         }
     }
 
-    /// Two that differ in nothing else, among others, from any state.
+    /// Two sensors with one difference, among others, from any state.
     #[test]
     fn the_unread_go_before_the_read_and_all_before_the_awaited(
         before in any_demands(), mut sensors in any_demands(), like in any_demand(),
         reads in 0.0001..1e9f64, limit in 0.0001..0.1f64,
     ) {
-        // In the order in which they would go if nothing but their places told them apart.
+        // In the order in which they would go if only their places differed.
         let (awaited, read, unread) = (sensors.len(), sensors.len() + 1, sensors.len() + 2);
         sensors.push(Demand { waited_for: true, ..like });
         sensors.push(Demand { reads_per_second: reads, waited_for: false, ..like });

@@ -1,4 +1,4 @@
-//! Trace files: what is read, what is refused, and that what is written is read back.
+//! Trace files: valid and invalid texts, and that a written trace reads back unchanged.
 
 use std::time::Duration;
 

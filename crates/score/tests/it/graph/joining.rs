@@ -1,4 +1,4 @@
-//! Vertices find each other by pattern, at any time.
+//! Vertices join by pattern at any time.
 
 use skopos_score::{Error, Graph};
 
@@ -45,7 +45,7 @@ fn ids_are_never_confused() {
     assert!(matches!(graph.remove(old), Err(Error::Gone(_))));
     assert!(graph.view(old).is_err());
     assert_eq!(outcome(&graph, new), "2");
-    // Far more often than one place can be taken.
+    // More often than one index can be reused.
     let mut seen = std::collections::HashSet::from([old, new]);
     for _ in 0..20_000 {
         let id = fact(&mut graph, "n/c");

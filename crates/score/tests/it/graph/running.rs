@@ -1,4 +1,4 @@
-//! What runs, how often, and in which order.
+//! The insights that a run evaluates, how often, and in which order.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -13,7 +13,7 @@ use super::support::{at, fact, known, outcome, run, set, spec, sum};
 fn a_diamond_is_computed_once_and_its_top_last() {
     let mut graph = Graph::default();
     let x = known(&mut graph, "x", 1, 1.0);
-    // The top first, so that the order cannot come from the order of adding.
+    // The top is added first, so that the order cannot come from the order of adding.
     sum(&mut graph, "top", &["left", "right", "x"]);
     sum(&mut graph, "left", &["lower"]);
     sum(&mut graph, "lower", &["x"]);
@@ -33,7 +33,7 @@ fn a_change_that_changes_nothing_stops_there() {
     sum(&mut graph, "sum", &["a", "b"]);
     sum(&mut graph, "above", &["sum"]);
     run(&mut graph, 1);
-    // So that the rate of the sum has been zero once.
+    // Another poll, so that the rate of the sum has been zero once.
     for second in [2, 3] {
         set(&mut graph, a, second, 1.0);
         set(&mut graph, b, second, 2.0);
@@ -46,7 +46,7 @@ fn a_change_that_changes_nothing_stops_there() {
     assert_eq!(graph.run(at(5), &mut |_| {}).evaluated, 0);
 }
 
-/// Writes down what it is told.
+/// Writes down the calls that it gets.
 struct Diary(Arc<Mutex<Vec<String>>>);
 
 impl Diary {
@@ -118,7 +118,7 @@ fn one_that_joins_between_a_change_and_its_run_is_told_once() {
     assert_eq!(*lines.lock().expect("one thread"), ["+0 x", "0 x=2", "evaluate 1"]);
 }
 
-/// Comes to whatever it was told.
+/// Returns the given outcome.
 struct Gives(Outcome);
 
 impl Insight for Gives {
@@ -134,17 +134,17 @@ fn an_outcome_has_the_declared_type_and_is_a_number() {
         (
             Ok(Value::F64(f64::NAN)),
             ValueType::F64,
-            "?its formula came to NaN, which is no finite number: it divides by zero, or overflows",
+            "?its formula gives NaN, which is not a finite number: it divides by zero or overflows",
         ),
         (
             Ok(Value::F64(f64::INFINITY)),
             ValueType::F64,
-            "?its formula came to inf, which is no finite number: it divides by zero, or overflows",
+            "?its formula gives inf, which is not a finite number: it divides by zero or overflows",
         ),
         (
             Ok(Value::F64(1.5)),
             ValueType::U64,
-            "?its formula came to a value of type f64, and u64 was declared",
+            "?its formula gives a value of type f64, and its declared type is u64",
         ),
         (Err(Unknown::new("busy")), ValueType::U64, "?busy"),
     ] {
@@ -156,7 +156,7 @@ fn an_outcome_has_the_declared_type_and_is_a_number() {
     }
 }
 
-/// The seconds of the time.
+/// Returns the seconds of the time.
 struct Clock;
 
 impl Insight for Clock {
@@ -179,7 +179,7 @@ fn what_moves_with_time_alone_is_evaluated_each_second() {
     let ran = graph.run(at(7).saturating_add(std::time::Duration::from_millis(800)), &mut |_| {});
     assert_eq!(ran.evaluated, 0);
     assert_eq!(run(&mut graph, 8), ["clock=8", "above=8"]);
-    // The run before was a little late, and this one is not.
+    // The run before was a little late, and this run is on time.
     let late = at(9).saturating_add(std::time::Duration::from_micros(700));
     assert_eq!(graph.run(late, &mut |_| {}).evaluated, 2);
     assert_eq!(run(&mut graph, 10), ["clock=10", "above=10"]);

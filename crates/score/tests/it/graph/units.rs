@@ -1,4 +1,4 @@
-//! What has different units is not computed with.
+//! Inputs with different units.
 
 use skopos_model::Unit;
 use skopos_score::Graph;

@@ -1,4 +1,4 @@
-//! Vertices come and go with the facts that they are about.
+//! Vertices come and go with the facts of their subjects.
 
 use std::collections::BTreeSet;
 
@@ -28,7 +28,7 @@ impl Seen {
         self.take(changes);
     }
 
-    /// Nothing is removed that is not there, nothing is added twice.
+    /// Checks that only present vertices are removed and only absent vertices are added.
     fn take(&mut self, changes: Changes) {
         for topic in changes.removed {
             assert!(self.vertices.remove(topic.as_str()), "{topic}");
@@ -44,7 +44,7 @@ impl Seen {
     }
 }
 
-/// What every node has.
+/// The insights of every node.
 const OF_THE_NODE: [&str; 3] =
     ["node_availability", "node_energy_per_transfer_joules", "system_time"];
 
@@ -168,14 +168,14 @@ fn what_is_beyond_the_bound_is_counted() {
         seen.gone(&format!("n01/slurm/{job}/allocation"));
     }
     assert_eq!(refused(&seen), (MAX_INSTANCES - 7, 0));
-    // A name with which the topic of the fact is as long as a topic may be.
+    // A name with which the topic of the fact has the greatest length of a topic.
     let long = "x".repeat(MAX_TOPIC_BYTES - "n01/slurm//allocation".len());
     assert!(Topic::new(&format!("n01/slurm/{long}/allocation")).is_ok());
     seen.fact(&format!("n01/slurm/{long}/allocation"), None);
     assert_eq!(refused(&seen), (MAX_INSTANCES - 7, 1));
 }
 
-/// What people read about an insight is what is computed.
+/// The page for users has the formulas of the code.
 #[test]
 fn the_page_of_insights_has_each_with_its_formula() {
     let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
