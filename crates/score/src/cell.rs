@@ -1,6 +1,6 @@
 use skopos_model::{Kind, Scalar, Structured, Timestamp, Topic, Unit, Value};
 
-use crate::{Outcome, Unknown};
+use crate::unknown::{Outcome, Unknown};
 
 /// The state of one vertex, fact or insight: its latest sample, and for a number also the sample of
 /// the poll before, from which rates are computed.
@@ -24,7 +24,7 @@ pub struct Cell {
 
 /// The difference that a new sample made to a vertex.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Taken {
+pub(crate) struct CellChange {
     /// The outcome changed.
     pub(crate) changed: bool,
     /// The rate changed although the number did not: the number stands still after it had moved, or
@@ -34,7 +34,7 @@ pub(crate) struct Taken {
     pub(crate) checked: bool,
 }
 
-impl Taken {
+impl CellChange {
     /// Returns true if dependents have to be recomputed.
     pub(crate) fn matters(self) -> bool {
         self.changed || self.stopped
@@ -72,12 +72,12 @@ impl Cell {
     }
 
     #[inline]
-    pub(crate) fn take_scalar(&mut self, time: Timestamp, value: Scalar) -> Taken {
+    pub(crate) fn take_scalar(&mut self, time: Timestamp, value: Scalar) -> CellChange {
         let changed = !self.holds(value);
         if changed {
             self.outcome = Some(Ok(value.into()));
         }
-        self.moved_to(time, None, value.as_f64(), changed)
+        self.update(time, None, value.as_f64(), changed)
     }
 
     /// Does the same as [`take`](Self::take) for an outcome computed at `time` from inputs of which
@@ -87,7 +87,7 @@ impl Cell {
         time: Timestamp,
         checked_at: Option<Timestamp>,
         outcome: Outcome,
-    ) -> Taken {
+    ) -> CellChange {
         let number = outcome.as_ref().ok().and_then(Value::as_f64).unwrap_or(f64::NAN);
         let changed = match (&self.outcome, &outcome) {
             // A NaN that stays NaN has not changed, which `==` does not know.
@@ -98,16 +98,16 @@ impl Cell {
         if changed {
             self.outcome = Some(outcome);
         }
-        self.moved_to(time, checked_at, number, changed)
+        self.update(time, checked_at, number, changed)
     }
 
     /// Records that the inputs were polled again and the outcome stays as it is.
-    pub(crate) fn stands(&mut self, time: Timestamp, checked_at: Option<Timestamp>) -> Taken {
-        self.moved_to(time, checked_at, self.number, false)
+    pub(crate) fn confirm(&mut self, time: Timestamp, checked_at: Option<Timestamp>) -> CellChange {
+        self.update(time, checked_at, self.number, false)
     }
 
     /// Drops the value.
-    pub(crate) fn forget(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.outcome = None;
         self.number = f64::NAN;
         self.previous = None;
@@ -124,13 +124,13 @@ impl Cell {
     }
 
     #[inline]
-    fn moved_to(
+    fn update(
         &mut self,
         time: Timestamp,
         checked_at: Option<Timestamp>,
         number: f64,
         changed: bool,
-    ) -> Taken {
+    ) -> CellChange {
         let time = time.max(self.polled_at);
         // A fact without a time of its own was polled now. An insight may become older, by an input
         // that joined.
@@ -155,7 +155,7 @@ impl Cell {
         self.number = number;
         self.polled_at = time;
         self.checked_at = checked_at;
-        Taken { changed, stopped, checked }
+        CellChange { changed, stopped, checked }
     }
 
     /// Returns the topic.

@@ -1,21 +1,9 @@
-use skopos_model::{Structured, Timestamp, Unit};
+use skopos_model::{Structured, Timestamp};
 
-use crate::graph::Matched;
-use crate::{Cell, Unknown};
-
-/// An input of an insight: its name in the formula, and the topics that it stands for.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Input {
-    /// The name in the formula.
-    pub name: String,
-    /// A pattern of topics (`skopos_model::TopicPattern`), the node included.
-    pub pattern: String,
-    /// The unit that all matching topics must have; `None` accepts any unit.
-    pub unit: Option<Unit>,
-    /// True if the insight is unknown without this input; the age of the input is then the age of
-    /// the insight.
-    pub needed: bool,
-}
+use crate::cell::Cell;
+use crate::input::Input;
+use crate::matched::Matched;
+use crate::unknown::Unknown;
 
 /// The current state of one input: the matching cells in the order of their topics, and the reason
 /// if there are none.
@@ -72,25 +60,26 @@ impl<'a> Inputs<'a> {
     ///
     /// # Errors
     /// Fails with the reason if no cell matches.
-    pub fn one(&self, slot: usize) -> Result<&'a Cell, Unknown> {
+    pub fn first(&self, slot: usize) -> Result<&'a Cell, Unknown> {
         self.all(slot).first().ok_or_else(|| self.missing(slot))
     }
 
-    /// Returns the number of the first cell. Fails as [`one`](Self::one) and [`Cell::number`] do.
+    /// Returns the number of the first cell. Fails as [`first`](Self::first) and [`Cell::number`]
+    /// do.
     pub fn number(&self, slot: usize) -> Result<f64, Unknown> {
-        self.one(slot)?.number()
+        self.first(slot)?.number()
     }
 
-    /// Returns the change per second of the first cell. Fails as [`one`](Self::one) and
+    /// Returns the change per second of the first cell. Fails as [`first`](Self::first) and
     /// [`Cell::rate`] do.
     pub fn rate(&self, slot: usize) -> Result<f64, Unknown> {
-        self.one(slot)?.rate()
+        self.first(slot)?.rate()
     }
 
-    /// Returns the structured value of the first cell. Fails as [`one`](Self::one) and
+    /// Returns the structured value of the first cell. Fails as [`first`](Self::first) and
     /// [`Cell::structured`] do.
     pub fn structured(&self, slot: usize) -> Result<&'a Structured, Unknown> {
-        self.one(slot)?.structured()
+        self.first(slot)?.structured()
     }
 
     /// Returns the reason why no cell matches an input, if it is known:

@@ -16,6 +16,8 @@
 
 mod unknown;
 mod cell;
+mod input;
+mod matched;
 mod inputs;
 pub mod insight;
 pub mod graph;
@@ -30,6 +32,7 @@ pub mod duration;
 pub use cell::Cell;
 pub use error::Error;
 pub use graph::{Graph, InsightSpec, VertexId};
-pub use inputs::{Cells, CellsIter, Input, Inputs, Slot};
+pub use input::Input;
+pub use inputs::{Cells, CellsIter, Inputs, Slot};
 pub use insight::Insight;
 pub use unknown::{Outcome, Unknown};

@@ -35,6 +35,7 @@
 mod event;
 mod rule;
 mod watch;
+mod counts;
 mod series;
 mod allowance;
 mod spread;
@@ -45,10 +46,11 @@ pub mod extreme;
 
 use skopos_model::Timestamp;
 
+pub use counts::Counts;
 pub use event::{Event, Expected, Finding, State};
-pub use rule::{DETECTORS, MAX_EVENTS_PER_MINUTE_OF_ONE, MAX_RULES, Rule, RuleError};
-pub use series::LARGEST;
-pub use watch::{Counts, MAX_EVENTS_PER_MINUTE, MAX_STATE_BYTES, Watch, Watched};
+pub use rule::{DETECTORS, MAX_EVENTS_PER_MINUTE_PER_VERTEX, MAX_RULES, Rule, RuleError};
+pub use series::LARGEST_VALUE;
+pub use watch::{MAX_EVENTS_PER_MINUTE, MAX_STATE_BYTES, Watch, Watched};
 
 /// A detector judges one stream of finite numbers at increasing times.
 pub trait Detector: Send {

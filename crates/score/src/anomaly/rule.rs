@@ -4,11 +4,11 @@ use serde::Deserialize;
 use skopos_model::{Topic, TopicPattern};
 use thiserror::Error;
 
+use super::Detector;
 use super::change_point::{self, ChangePoint};
 use super::extreme::{self, Extreme};
 use super::robust_z::{self, RobustZ};
 use super::threshold::{self, Threshold};
-use super::{Detector, watch};
 
 /// The names of the detectors.
 pub const DETECTORS: [&str; 4] = ["threshold", "robust-z", "change-point", "extreme"];
@@ -18,7 +18,7 @@ pub const MAX_RULES: usize = 256;
 
 /// The greatest `events_per_minute` of a rule, per vertex: one a second, because a sensor polled
 /// each second cannot show more.
-pub const MAX_EVENTS_PER_MINUTE_OF_ONE: u32 = 60;
+pub const MAX_EVENTS_PER_MINUTE_PER_VERTEX: u32 = 60;
 
 /// The default of `events_per_minute`: enough to see that a value flaps.
 const EVENTS_PER_MINUTE: u32 = 6;
@@ -83,7 +83,7 @@ impl Rule {
     /// # Errors
     /// Returns the first error in it.
     pub fn check(&self) -> Result<(), RuleError> {
-        Judge::new(self, None).map(drop)
+        CheckedRule::new(self, None).map(drop)
     }
 
     /// Returns the given parameters, without those that every detector has.
@@ -218,7 +218,7 @@ fn allowed(low: f64, high: f64) -> String {
 
 /// A rule that passed all checks.
 #[derive(Clone, Debug)]
-pub(super) struct Judge {
+pub(super) struct CheckedRule {
     pub(super) name: String,
     /// The pattern as given, and a second one with the node in front if that may be left out.
     pub(super) patterns: Vec<TopicPattern>,
@@ -248,7 +248,7 @@ impl Settings {
     }
 }
 
-impl Judge {
+impl CheckedRule {
     pub(super) fn all(rules: &[Rule], node: Option<&str>) -> Result<Vec<Self>, RuleError> {
         if rules.len() > MAX_RULES {
             return Err(RuleError::TooMany(rules.len()));
@@ -287,7 +287,7 @@ impl Judge {
             "events_per_minute",
             rule.events_per_minute,
             EVENTS_PER_MINUTE,
-            (1, MAX_EVENTS_PER_MINUTE_OF_ONE),
+            (1, MAX_EVENTS_PER_MINUTE_PER_VERTEX),
         )?;
         Ok(Self {
             name: rule.name.clone(),
@@ -309,16 +309,15 @@ impl Judge {
     }
 
     /// Returns the memory of one detector, all of which it allocates at the start.
-    pub(super) fn bytes(&self) -> usize {
-        let detector = match self.settings {
+    pub(super) fn detector_bytes(&self) -> usize {
+        match self.settings {
             Settings::Threshold(_) => size_of::<Threshold>(),
             Settings::RobustZ(robust_z::Settings { window, .. }) => {
                 size_of::<RobustZ>() + 2 * window * size_of::<f64>()
             }
             Settings::ChangePoint(_) => size_of::<ChangePoint>(),
             Settings::Extreme(_) => size_of::<Extreme>(),
-        };
-        detector + watch::STATE_BYTES
+        }
     }
 }
 

@@ -1,9 +1,9 @@
 use skopos_model::{Kind, Timestamp};
 
-use super::Counts;
+use super::counts::Counts;
 
 /// The largest absolute value that is judged: the square of a larger one would be infinite.
-pub const LARGEST: f64 = 1e150;
+pub const LARGEST_VALUE: f64 = 1e150;
 
 /// The filter before the detectors of one vertex: it passes finite numbers at increasing times, and
 /// for a counter its rate.
@@ -20,7 +20,7 @@ impl Series {
 
     /// Returns the number to judge, if there is one.
     pub(super) fn take(&mut self, at: Timestamp, value: f64, counts: &mut Counts) -> Option<f64> {
-        if value.is_nan() || value.abs() > LARGEST {
+        if value.is_nan() || value.abs() > LARGEST_VALUE {
             counts.not_finite += 1;
             return None;
         }
@@ -38,6 +38,6 @@ impl Series {
             counts.resets += 1;
             return None;
         }
-        Some((value - before) / at.since(then).as_secs_f64()).filter(|rate| *rate <= LARGEST)
+        Some((value - before) / at.since(then).as_secs_f64()).filter(|rate| *rate <= LARGEST_VALUE)
     }
 }

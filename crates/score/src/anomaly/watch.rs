@@ -1,7 +1,8 @@
 use skopos_model::{Kind, Timestamp, Topic};
 
 use super::allowance::Allowance;
-use super::rule::Judge;
+use super::counts::Counts;
+use super::rule::CheckedRule;
 use super::series::Series;
 use super::{Detector, Event, Rule, RuleError, State};
 
@@ -14,9 +15,9 @@ pub const MAX_EVENTS_PER_MINUTE: u32 = 600;
 
 /// Rules, and for each a detector per matching vertex.
 pub struct Watch {
-    judges: Vec<Judge>,
+    rules: Vec<CheckedRule>,
     /// Vertices by the index of their handle; the vertex of an index is `None` once it has left.
-    vertices: Vec<Place>,
+    vertices: Vec<Slot>,
     free: Vec<u32>,
     bytes: usize,
     allowance: Allowance,
@@ -28,46 +29,29 @@ pub struct Watch {
 pub struct Watched {
     index: u32,
     /// The generation of the index, so that an old handle does not feed a new vertex.
-    tenant: u32,
-}
-
-/// The number of samples, detectors and events that were ignored or held back since the start.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
-    /// Samples that are NaN, infinite, or larger than [`LARGEST`](super::LARGEST).
-    pub not_finite: u64,
-    /// Samples whose time is not after the time of the one before.
-    pub backwards: u64,
-    /// Counters that fell.
-    pub resets: u64,
-    /// Detectors that were refused because their memory was full ([`MAX_STATE_BYTES`]).
-    pub refused: u64,
-    /// Changes between unusual and usual. The difference to `events` was held back.
-    pub changes: u64,
-    /// Emitted events.
-    pub events: u64,
+    generation: u32,
 }
 
 #[derive(Default)]
-struct Place {
-    tenant: u32,
+struct Slot {
+    generation: u32,
     vertex: Option<Vertex>,
 }
 
 struct Vertex {
     topic: Topic,
     series: Series,
-    states: Vec<StateOf>,
+    states: Vec<DetectorState>,
 }
 
 /// One detector of one vertex.
-struct StateOf {
-    judge: u32,
+struct DetectorState {
+    rule: u32,
     raised: bool,
     /// The state that the last event reported.
-    told: bool,
+    reported: bool,
     /// The number of changes since the last event.
-    untold: u64,
+    unreported: u64,
     allowance: Allowance,
     detector: Box<dyn Detector>,
 }
@@ -92,7 +76,7 @@ impl Watch {
 
     fn of(rules: &[Rule], node: Option<&str>) -> Result<Self, RuleError> {
         Ok(Self {
-            judges: Judge::all(rules, node)?,
+            rules: CheckedRule::all(rules, node)?,
             vertices: Vec::new(),
             free: Vec::new(),
             bytes: 0,
@@ -104,59 +88,59 @@ impl Watch {
     /// Adds a vertex. `None` if no rule matches it, or if there is no room for a detector.
     pub fn joined(&mut self, topic: &Topic, kind: Kind) -> Option<Watched> {
         let mut states = Vec::new();
-        for (at, judge) in self.judges.iter_mut().enumerate() {
-            if !judge.patterns.iter().any(|pattern| pattern.matches(topic)) {
+        for (at, rule) in self.rules.iter_mut().enumerate() {
+            if !rule.patterns.iter().any(|pattern| pattern.matches(topic)) {
                 continue;
             }
-            judge.has_matched = true;
-            let bytes = judge.bytes();
+            rule.has_matched = true;
+            let bytes = state_bytes(rule);
             if self.bytes + bytes > MAX_STATE_BYTES {
                 self.counts.refused += 1;
                 continue;
             }
             self.bytes += bytes;
-            states.push(StateOf {
-                judge: at as u32,
+            states.push(DetectorState {
+                rule: at as u32,
                 raised: false,
-                told: false,
-                untold: 0,
-                allowance: Allowance::new(judge.events_per_minute),
-                detector: judge.detector(),
+                reported: false,
+                unreported: 0,
+                allowance: Allowance::new(rule.events_per_minute),
+                detector: rule.detector(),
             });
         }
         if states.is_empty() {
             return None;
         }
         let index = self.free.pop().unwrap_or_else(|| {
-            self.vertices.push(Place::default());
+            self.vertices.push(Slot::default());
             self.vertices.len() as u32 - 1
         });
         let place = &mut self.vertices[index as usize];
         place.vertex = Some(Vertex { topic: topic.clone(), series: Series::new(kind), states });
-        Some(Watched { index, tenant: place.tenant })
+        Some(Watched { index, generation: place.generation })
     }
 
     /// Takes a polled value, changed or not. Appends an event for each rule under which the value
     /// became unusual or usual again to `events`. Without an event it allocates nothing.
     pub fn observe(&mut self, of: Watched, at: Timestamp, value: f64, events: &mut Vec<Event>) {
-        let Self { judges, vertices, allowance, counts, .. } = self;
-        let place = vertices.get_mut(of.index as usize).filter(|p| p.tenant == of.tenant);
+        let Self { rules, vertices, allowance, counts, .. } = self;
+        let place = vertices.get_mut(of.index as usize).filter(|p| p.generation == of.generation);
         let Some(vertex) = place.and_then(|place| place.vertex.as_mut()) else { return };
         let Some(value) = vertex.series.take(at, value, counts) else { return };
         for state in &mut vertex.states {
             let raised = state.detector.take(at, value);
             if raised != state.raised {
                 state.raised = raised;
-                state.untold += 1;
+                state.unreported += 1;
                 counts.changes += 1;
             }
-            if raised != state.told && state.allowance.has(at) && allowance.has(at) {
+            if raised != state.reported && state.allowance.has(at) && allowance.has(at) {
                 state.allowance.spend();
                 allowance.spend();
                 counts.events += 1;
-                let mut event = state.event(&vertex.topic, &judges[state.judge as usize], at);
-                event.suppressed = state.untold - 1;
-                (state.told, state.untold) = (raised, 0);
+                let mut event = state.event(&vertex.topic, &rules[state.rule as usize], at);
+                event.suppressed = state.unreported - 1;
+                (state.reported, state.unreported) = (raised, 0);
                 events.push(event);
             }
         }
@@ -164,13 +148,14 @@ impl Watch {
 
     /// Removes a vertex and its detectors.
     pub fn left(&mut self, of: Watched) {
-        let place = self.vertices.get_mut(of.index as usize).filter(|p| p.tenant == of.tenant);
+        let place =
+            self.vertices.get_mut(of.index as usize).filter(|p| p.generation == of.generation);
         let Some(place) = place else { return };
         let Some(vertex) = place.vertex.take() else { return };
         for state in &vertex.states {
-            self.bytes -= self.judges[state.judge as usize].bytes();
+            self.bytes -= state_bytes(&self.rules[state.rule as usize]);
         }
-        place.tenant = place.tenant.wrapping_add(1);
+        place.generation = place.generation.wrapping_add(1);
         self.free.push(of.index);
     }
 
@@ -180,14 +165,14 @@ impl Watch {
         self.vertices.iter().filter_map(|place| place.vertex.as_ref()).flat_map(|vertex| {
             vertex.states.iter().filter(|state| state.raised).map(|state| {
                 let since = state.detector.finding().since;
-                state.event(&vertex.topic, &self.judges[state.judge as usize], since)
+                state.event(&vertex.topic, &self.rules[state.rule as usize], since)
             })
         })
     }
 
     /// Returns the names of the rules that no vertex has matched so far.
     pub fn unmatched(&self) -> impl Iterator<Item = &str> {
-        self.judges.iter().filter(|judge| !judge.has_matched).map(|judge| judge.name.as_str())
+        self.rules.iter().filter(|rule| !rule.has_matched).map(|rule| rule.name.as_str())
     }
 
     /// Returns the counts.
@@ -201,23 +186,25 @@ impl Watch {
     }
 }
 
-impl StateOf {
-    fn event(&self, topic: &Topic, judge: &Judge, at: Timestamp) -> Event {
+impl DetectorState {
+    fn event(&self, topic: &Topic, rule: &CheckedRule, at: Timestamp) -> Event {
         let finding = self.detector.finding();
         Event {
             topic: topic.clone(),
-            rule: judge.name.clone(),
-            detector: judge.settings.name(),
+            rule: rule.name.clone(),
+            detector: rule.settings.name(),
             at,
             since: finding.since.min(at),
             came: finding.came,
             expected: finding.expected,
             score: finding.score,
             state: if self.raised { State::Raised } else { State::Cleared },
-            suppressed: self.untold,
+            suppressed: self.unreported,
         }
     }
 }
 
-/// The memory of a detector's state apart from the detector itself.
-pub(super) const STATE_BYTES: usize = size_of::<StateOf>() + size_of::<Place>();
+/// Returns the memory of one detector and its state, all of which is allocated at the start.
+fn state_bytes(rule: &CheckedRule) -> usize {
+    rule.detector_bytes() + size_of::<DetectorState>() + size_of::<Slot>()
+}

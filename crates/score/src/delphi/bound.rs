@@ -95,11 +95,11 @@ impl Bound {
         1.0 - f64::from(self.quarters(true)) / 4.0
     }
 
-    /// Records that a prediction with the bound `said` missed by `residual` after `horizon`
+    /// Records that a prediction with this `bound` missed by `residual` after `horizon`
     /// nanoseconds.
-    pub(crate) fn observe(&mut self, residual: f64, said: f64, horizon: f64) {
-        if said.is_finite() {
-            let missed = if residual > said { 1.0 } else { 0.0 };
+    pub(crate) fn observe(&mut self, residual: f64, bound: f64, horizon: f64) {
+        if bound.is_finite() {
+            let missed = if residual > bound { 1.0 } else { 0.0 };
             let aim = (1.0 - COVERAGE) as f32;
             self.misses = (self.misses + PACE * (aim - missed)).clamp(MISSES.0, MISSES.1);
         }

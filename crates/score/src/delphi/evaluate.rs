@@ -62,21 +62,21 @@ impl Sums {
 /// Predicts each sample from `first` on, one ahead, in the way of a running predictor: it also sees
 /// the earlier samples and learns as it goes. `None` if there is no sample to predict.
 pub fn evaluate(kind: Kind, samples: &[(Timestamp, f64)], first: usize) -> Option<Evaluation> {
-    let mut predictor = Predictor::of(kind);
+    let mut predictor = Predictor::for_kind(kind);
     let mut sums = [Sums::default(); 5];
     let (mut predictions, mut delphi, mut known, mut within, mut width) = (0, 0, 0, 0, 0.0);
     for (i, (time, value)) in samples.iter().enumerate() {
-        if let (Some(said), Some(all)) = (predictor.now(*time), predictor.forecasts(*time))
+        if let (Some(prediction), Some(all)) = (predictor.now(*time), predictor.forecasts(*time))
             && i >= first
         {
             predictions += 1;
-            delphi += usize::from(said.method == Method::Delphi);
-            let said_by = [all.trained, all.delphi, all.shown, all.last_value, all.linear];
-            sums.iter_mut().zip(said_by).for_each(|(sums, said)| sums.add(value - said));
-            if said.bound.is_finite() {
+            delphi += usize::from(prediction.method == Method::Delphi);
+            let forecasts = [all.trained, all.delphi, all.shown, all.last_value, all.linear];
+            sums.iter_mut().zip(forecasts).for_each(|(sums, said)| sums.add(value - said));
+            if prediction.bound.is_finite() {
                 known += 1;
-                within += usize::from((value - said.value).abs() <= said.bound);
-                width += said.bound;
+                within += usize::from((value - prediction.value).abs() <= prediction.bound);
+                width += prediction.bound;
             }
         }
         predictor.observe(*time, *value);

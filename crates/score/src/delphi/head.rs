@@ -10,6 +10,7 @@
 //! few per cent of the best counts as much.
 
 use super::learner::Learner;
+use super::memory::MEMORY;
 use super::model::{FEATURES, Model};
 use super::rhythm::Rhythm;
 use super::window::{DIFFERENCES, normalise};
@@ -26,10 +27,6 @@ const RHYTHM: usize = RULES + FEATURES;
 
 /// The number of experts.
 pub(crate) const EXPERTS: usize = RHYTHM + 1;
-
-/// The factor on each error at every sample: its weight halves in 69 samples. That is long enough
-/// to tell experts apart on noisy values, and short enough to follow a new phase of a job.
-pub(crate) const MEMORY: f32 = 0.99;
 
 /// The error that each expert but the stack starts with. It lets the stack decide first, and is
 /// negligible beside the first real error.

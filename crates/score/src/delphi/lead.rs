@@ -1,6 +1,6 @@
 //! Decides whether a challenger is better than the incumbent by more than chance.
 
-use super::head::MEMORY;
+use super::memory::MEMORY;
 
 /// The lead, in standard errors, with which a challenger takes over: chance alone reaches it one
 /// time in forty.

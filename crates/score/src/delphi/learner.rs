@@ -3,7 +3,7 @@
 //! Theory*, chapter 10). A job that reads in turns of three seconds, or a device whose busy seconds
 //! come in pairs, has no shape that a general model knows, but the same weights every time.
 
-use super::head::MEMORY;
+use super::memory::MEMORY;
 use super::window::DIFFERENCES;
 
 /// Entries of a symmetric matrix on and above its diagonal.

@@ -1,7 +1,8 @@
 //! The running scores of all methods on one vertex.
 
-use super::head::{EXPERTS, Head, MEMORY};
+use super::head::{EXPERTS, Head};
 use super::lead::Lead;
+use super::memory::MEMORY;
 
 /// The factor within which sums of errors stay of their unit, so that they fit an `f32` for values
 /// of any size.
@@ -9,7 +10,7 @@ const LARGEST: f64 = 1e9;
 
 /// The absolute errors of the methods, in the unit of the value.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Missed {
+pub(crate) struct MethodErrors {
     pub(crate) last_value: f64,
     pub(crate) linear: f64,
     pub(crate) delphi: f64,
@@ -60,9 +61,9 @@ impl Ledger {
 
     /// Returns the mean absolute errors in the unit of the value; `None` before the first
     /// prediction.
-    pub(crate) fn means(&self) -> Option<Missed> {
+    pub(crate) fn means(&self) -> Option<MethodErrors> {
         let mean = |sum: f32| f64::from(sum / self.samples) * self.unit;
-        (self.samples > 0.0).then(|| Missed {
+        (self.samples > 0.0).then(|| MethodErrors {
             last_value: mean(self.last_value),
             linear: mean(self.linear),
             delphi: mean(self.delphi),
@@ -71,9 +72,9 @@ impl Ledger {
     }
 
     /// Adds the errors of one sample, and those of the experts if they made a prediction.
-    pub(crate) fn observe(&mut self, missed: &Missed, experts: Option<&[f64; EXPERTS]>) {
+    pub(crate) fn observe(&mut self, errors: &MethodErrors, experts: Option<&[f64; EXPERTS]>) {
         self.samples = self.samples * MEMORY + 1.0;
-        let largest = missed.last_value.max(missed.linear).max(missed.delphi).max(missed.shown);
+        let largest = errors.last_value.max(errors.linear).max(errors.delphi).max(errors.shown);
         let largest = experts.into_iter().flatten().copied().fold(largest, f64::max);
         if self.unit == 0.0 && largest.is_normal() {
             self.unit = largest;
@@ -83,14 +84,14 @@ impl Ledger {
         }
         self.fit(largest);
         let of = |error: f64| (error / self.unit) as f32;
-        let base = if self.linear_leads() { missed.linear } else { missed.last_value };
-        self.linear_lead.observe(of(missed.last_value) - of(missed.linear));
-        self.delphi_lead.observe(of(base) - of(missed.delphi));
+        let base = if self.linear_leads() { errors.linear } else { errors.last_value };
+        self.linear_lead.observe(of(errors.last_value) - of(errors.linear));
+        self.delphi_lead.observe(of(base) - of(errors.delphi));
         for (sum, error) in [
-            (&mut self.last_value, missed.last_value),
-            (&mut self.linear, missed.linear),
-            (&mut self.delphi, missed.delphi),
-            (&mut self.shown, missed.shown),
+            (&mut self.last_value, errors.last_value),
+            (&mut self.linear, errors.linear),
+            (&mut self.delphi, errors.delphi),
+            (&mut self.shown, errors.shown),
         ] {
             *sum = *sum * MEMORY + of(error);
         }
@@ -131,7 +132,7 @@ mod tests {
         let mut ledger = Ledger::new();
         let mut add = |size: f64| {
             for _ in 0..3000 {
-                let missed = Missed {
+                let errors = MethodErrors {
                     last_value: size,
                     linear: size / 2.0,
                     delphi: size / 4.0,
@@ -139,7 +140,7 @@ mod tests {
                 };
                 let mut experts = [size; EXPERTS];
                 experts[0] = size / 2.0;
-                ledger.observe(&missed, Some(&experts));
+                ledger.observe(&errors, Some(&experts));
             }
             assert!(ledger.linear_leads() && ledger.delphi_leads(), "{size}");
             assert!(ledger.head.weights()[0] > 0.999, "{size}: {:?}", ledger.head);

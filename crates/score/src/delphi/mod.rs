@@ -52,15 +52,17 @@
 //! for s in 0..30 {
 //!     predictor.observe(second(s), 10.0 * s as f64);
 //! }
-//! let said = predictor.now(Timestamp::from_nanos(29_500_000_000)).expect("there are samples");
-//! assert!((said.value - 295.0).abs() < 1e-6 && said.bound < 1e-6);
+//! let at = Timestamp::from_nanos(29_500_000_000);
+//! let prediction = predictor.now(at).expect("there are samples");
+//! assert!((prediction.value - 295.0).abs() < 1e-6 && prediction.bound < 1e-6);
 //! ```
 //!
 //! Read in this order: `window`, [`Model`], `head`, `lead`, `bound`, and [`Predictor`], which
-//! combines them; `shapes` and [`train`](fn@train) for the origin of the weights; [`held`] for
-//! readers that have only the changes; [`evaluate`](fn@evaluate) for the error on a trace.
+//! combines them; `shapes` and [`train`](fn@train) for the origin of the weights; [`restore_polls`]
+//! for readers that have only the changes; [`evaluate`](fn@evaluate) for the error on a trace.
 
 mod window;
+mod memory;
 mod model;
 mod learner;
 mod rhythm;
@@ -69,15 +71,15 @@ mod lead;
 mod ledger;
 mod bound;
 mod predictor;
-mod held;
+mod polls;
 mod shapes;
 mod train;
 mod evaluate;
 
 pub use bound::COVERAGE;
 pub use evaluate::{Errors, Evaluation, evaluate};
-pub use held::{held, predict};
 pub use model::{FORMAT_VERSION, Model, ModelError, PARAMETERS, TRAINABLE};
-pub use predictor::{Forecasts, Method, Observed, Prediction, Predictor, Standing};
+pub use polls::{predict, restore_polls};
+pub use predictor::{Forecasts, Method, Observed, Prediction, Predictor, Scores};
 
 pub use train::{DEFAULT_SEED, train};

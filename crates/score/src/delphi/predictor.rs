@@ -3,7 +3,7 @@ use std::fmt;
 use skopos_model::{Kind, Timestamp};
 
 use super::bound::Bound;
-use super::ledger::{Ledger, Missed};
+use super::ledger::{Ledger, MethodErrors};
 use super::model::Model;
 use super::window::{Grid, Window, nanos};
 
@@ -84,7 +84,7 @@ pub struct Forecasts {
 
 /// The running score: mean absolute errors on this vertex, in which recent samples count more.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Standing {
+pub struct Scores {
     /// The error of the last value.
     pub last_value: f64,
     /// The error of linear extrapolation.
@@ -98,12 +98,12 @@ pub struct Standing {
 impl Predictor {
     /// Creates a predictor for a gauge.
     pub fn new() -> Self {
-        Self::of(Kind::Gauge)
+        Self::for_kind(Kind::Gauge)
     }
 
     /// Creates a predictor for a vertex of this kind: a counter is never predicted to fall, a state
     /// never to change.
-    pub fn of(kind: Kind) -> Self {
+    pub fn for_kind(kind: Kind) -> Self {
         Self {
             window: Window::default(),
             ledger: Ledger::new(),
@@ -199,9 +199,9 @@ impl Predictor {
     }
 
     /// Returns the running score; `None` before the first prediction with a known result.
-    pub fn standing(&self) -> Option<Standing> {
-        let Missed { last_value, linear, delphi, shown } = self.ledger.means()?;
-        Some(Standing { last_value, linear, delphi, shown })
+    pub fn scores(&self) -> Option<Scores> {
+        let MethodErrors { last_value, linear, delphi, shown } = self.ledger.means()?;
+        Some(Scores { last_value, linear, delphi, shown })
     }
 
     /// Returns the number of samples that were not finite or older than the last.
@@ -238,16 +238,16 @@ impl Predictor {
             let said = self.ledger.head.forecasts(scale, &normalised);
             said.map(|change| off(before + change * steps))
         });
-        let missed = Missed {
+        let errors = MethodErrors {
             last_value: off(before),
             linear: off(linear),
             delphi: off(delphi),
             shown: off(shown),
         };
-        self.ledger.observe(&missed, experts.as_ref());
+        self.ledger.observe(&errors, experts.as_ref());
         self.ledger.head.moved(value - before);
         let bound = self.bound_at(horizon, method);
-        self.bound.observe(missed.shown, bound, horizon);
+        self.bound.observe(errors.shown, bound, horizon);
         if let Some(Grid { step, scale, normalised }) = grid {
             self.bound.observe_spread(&normalised);
             // If the samples are not one step apart, the next difference is unknown, and only the

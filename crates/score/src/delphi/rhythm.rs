@@ -6,7 +6,7 @@
 //! (Hyndman and Athanasopoulos, *Forecasting: Principles and Practice*, chapter 5.2); here the
 //! season is the one with the least error so far.
 
-use super::head::MEMORY;
+use super::memory::MEMORY;
 
 /// The longest rhythm in samples: a quarter of a minute at one a second, and few enough that a
 /// vertex stays small and a sample quick.

@@ -9,14 +9,14 @@ const WINDOW: Duration = Duration::from_secs(60);
 /// Counts the changes of a vertex in this window and the one before, so that counting costs an
 /// addition and a comparison.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Changes {
+pub(super) struct ChangeCounter {
     total: u64,
     started: Timestamp,
     now: u32,
     before: Option<u32>,
 }
 
-impl Changes {
+impl ChangeCounter {
     pub(super) fn count(&mut self, time: Timestamp) {
         if self.total == 0 {
             self.started = time;
@@ -70,7 +70,7 @@ mod tests {
     #[test]
     fn a_steady_rate_is_found_in_every_part_of_the_window() {
         for every in [0.1, 1.0, 7.0] {
-            let mut changes = Changes::default();
+            let mut changes = ChangeCounter::default();
             let mut time = 1e6;
             for step in 0..3000 {
                 changes.count(at(time));
@@ -87,7 +87,7 @@ mod tests {
 
     #[test]
     fn the_rate_fades_to_zero_after_the_last_change() {
-        let mut changes = Changes::default();
+        let mut changes = ChangeCounter::default();
         for second in 0..100 {
             changes.count(at(f64::from(second)));
         }

@@ -1,13 +1,19 @@
 use skopos_model::{Topic, TopicPattern, Unit};
 
+use super::Graph;
+use super::input_index::InputRef;
+use super::limits::{MAX_INPUTS, MAX_MATCHED};
 use super::node::Node;
 use super::order::{self, Ranks};
-use super::spec::{InsightSpec, MAX_INPUTS, MAX_MATCHED};
+use super::spec::InsightSpec;
 use super::table::Edge;
-use super::wanted::Place;
-use super::{Graph, Matched};
+use crate::cell::Cell;
+use crate::error::Error;
 use crate::error::unit_conflict;
-use crate::{Cell, Error, Input, Insight, Unknown};
+use crate::input::Input;
+use crate::insight::Insight;
+use crate::matched::Matched;
+use crate::unknown::Unknown;
 
 impl Graph {
     /// Adds an insight after all checks.
@@ -26,7 +32,7 @@ impl Graph {
         let matches = self.matches(&spec, &patterns)?;
         let inputs: Vec<u32> = matches.iter().map(|(_, index)| *index).collect();
         // Its own inputs are not registered yet, so it never matches itself.
-        let heads = self.wanted.by(spec.topic.as_str());
+        let heads = self.input_index.matching(spec.topic.as_str());
         let above: Vec<u32> = heads.iter().map(|(insight, _)| *insight).collect();
         let (rank, ranks) =
             order::newcomer(&self.table, &self.nodes, &spec.topic, &inputs, &above)?;
@@ -37,7 +43,7 @@ impl Graph {
         self.table.vertices[index as usize].rank = rank;
         self.rank(ranks);
         for (slot, pattern) in patterns.iter().enumerate() {
-            self.wanted.add(pattern, (index, slot as u16));
+            self.input_index.add(pattern, (index, slot as u16));
         }
         let mut node = Box::new(Node::new(spec, patterns, insight));
         for matched in &mut node.matched {
@@ -60,7 +66,7 @@ impl Graph {
 
     /// Joins a new vertex to all inputs that match it.
     pub(super) fn offer(&mut self, index: u32) {
-        for place in self.wanted.by(self.table.topic(index).as_str()) {
+        for place in self.input_index.matching(self.table.topic(index).as_str()) {
             self.join(index, place);
         }
     }
@@ -68,7 +74,7 @@ impl Graph {
     /// Removes a vertex.
     pub(super) fn dismiss(&mut self, index: u32) {
         if let Some(node) = self.nodes[index as usize].take() {
-            self.wanted.remove(index, node.matched.iter().map(Matched::pattern));
+            self.input_index.remove(index, node.matched.iter().map(Matched::pattern));
             self.on_time.retain(|&other| other != index);
             let refused = node.refused.iter().map(|(_, input, _)| input);
             for &input in node.matched.iter().flat_map(Matched::indexes).chain(refused) {
@@ -142,7 +148,7 @@ impl Graph {
     }
 
     /// Makes the vertex at `index` an input of an insight, or a refused input if its unit differs.
-    fn join(&mut self, index: u32, (insight, slot): Place) {
+    fn join(&mut self, index: u32, (insight, slot): InputRef) {
         let Some(node) = &mut self.nodes[insight as usize] else { return };
         let vertex = &self.table.vertices[index as usize];
         let cell = &self.table.cells[index as usize];
@@ -152,7 +158,7 @@ impl Graph {
         if let Some(why) = refusal {
             node.refused.push((slot, index, why));
         } else {
-            matched.insert(&self.table, index);
+            matched.insert(&self.table.cells, index);
             let id = self.table.id(index).as_u32();
             node.insight.joined(slot.into(), id, cell);
             // The next run reports a pending change; do not report it twice.
@@ -176,7 +182,7 @@ impl Graph {
             node.refused.retain(|(at, input, _)| (*at, *input) != (slot, index));
         } else {
             let matched = &mut node.matched[usize::from(slot)];
-            matched.remove(&self.table, index);
+            matched.remove(&self.table.cells, index);
             node.insight.left(slot.into(), self.table.id(index).as_u32());
             // An input at its limit now has room for a refused vertex.
             let wanted = matched.input().unit;

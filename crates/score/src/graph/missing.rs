@@ -2,16 +2,16 @@ use skopos_model::TopicPattern;
 
 /// The reasons why topics are missing: usually the reasons for which sensors were skipped.
 #[derive(Debug, Default)]
-pub(super) struct Missing(Vec<(What, Box<str>)>);
+pub(super) struct Missing(Vec<(Scope, Box<str>)>);
 
 #[derive(Debug, PartialEq)]
-enum What {
+enum Scope {
     /// The family of a sensor: the second segment of its topics.
     Family(Box<str>),
     Topics(TopicPattern),
 }
 
-impl What {
+impl Scope {
     fn new(text: &str) -> Self {
         match TopicPattern::new(text) {
             Ok(pattern) if text.contains(['/', '*']) => Self::Topics(pattern),
@@ -37,25 +37,25 @@ impl What {
 }
 
 impl Missing {
-    pub(super) fn set(&mut self, what: &str, reason: &str) {
-        let what = What::new(what);
-        match self.0.iter_mut().find(|(known, _)| *known == what) {
+    pub(super) fn set(&mut self, text: &str, reason: &str) {
+        let scope = Scope::new(text);
+        match self.0.iter_mut().find(|(known, _)| *known == scope) {
             Some((_, old)) => *old = reason.into(),
-            None => self.0.push((what, reason.into())),
+            None => self.0.push((scope, reason.into())),
         }
     }
 
-    pub(super) fn clear(&mut self, what: &str) {
-        let what = What::new(what);
-        self.0.retain(|(known, _)| *known != what);
+    pub(super) fn clear(&mut self, text: &str) {
+        let scope = Scope::new(text);
+        self.0.retain(|(known, _)| *known != scope);
     }
 
     /// Returns the latest reason why no topic matches `input`.
     pub(super) fn reason(&self, input: &str) -> Option<Box<str>> {
-        let (what, reason) = self.0.iter().rev().find(|(what, _)| what.covers(input))?;
-        Some(match what {
-            What::Family(family) => format!("{family}: skipped: {reason}").into(),
-            What::Topics(_) => reason.clone(),
+        let (scope, reason) = self.0.iter().rev().find(|(scope, _)| scope.covers(input))?;
+        Some(match scope {
+            Scope::Family(family) => format!("{family}: skipped: {reason}").into(),
+            Scope::Topics(_) => reason.clone(),
         })
     }
 }

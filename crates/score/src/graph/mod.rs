@@ -14,9 +14,9 @@
 //! - An id never refers to another vertex.
 //! - A run allocates nothing of its own once every insight has run.
 //!
-//! Read in this order: `spec` for the declaration of an insight, `table` and `node` for the stored
-//! state, `join` for how vertices find each other, `order` for why there are no cycles, `run` for
-//! the reaction to a change, and `view` for the public view.
+//! Read in this order: `limits`, `spec` for the declaration of an insight, `table` and `node` for
+//! the stored state, `join` for how vertices find each other, `order` for why there are no cycles,
+//! `run` for the reaction to a change, and `view` for the public view.
 //!
 //! ```
 //! use skopos_model::{Kind, Scalar, Timestamp, Unit, Value, ValueType};
@@ -54,19 +54,20 @@
 //!     let fact = graph.add_fact(topic, Unit::BYTES, Kind::Gauge)?;
 //!     graph.set(fact, now, Scalar::U64(bytes))?;
 //! }
-//! let mut told = Vec::new();
-//! graph.run(now, &mut |computed| told.push(computed.outcome.clone()));
-//! assert_eq!(told, [Ok(Value::F64(7.0))]);
+//! let mut outcomes = Vec::new();
+//! graph.run(now, &mut |computed| outcomes.push(computed.outcome.clone()));
+//! assert_eq!(outcomes, [Ok(Value::F64(7.0))]);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
 mod id;
+mod limits;
 mod spec;
 mod table;
 mod changes;
 mod node;
 mod missing;
-mod wanted;
+mod input_index;
 mod order;
 mod join;
 mod run;
@@ -76,20 +77,22 @@ use std::time::Duration;
 
 use skopos_model::{Kind, Scalar, Timestamp, Topic, Unit, Value};
 
-use crate::cell::Taken;
-use crate::{Cell, Error, Insight, Unknown};
+use crate::cell::{Cell, CellChange};
+use crate::error::Error;
+use crate::insight::Insight;
+use crate::unknown::Unknown;
 
 pub use id::{MAX_VERTICES, VertexId};
+pub use limits::{MAX_HEIGHT, MAX_INPUTS, MAX_MATCHED};
 pub use node::Cost;
-pub(crate) use node::Matched;
-pub use run::{Computed, Ran, TIMED_EVERY};
-pub use spec::{InsightSpec, MAX_HEIGHT, MAX_INPUTS, MAX_MATCHED};
+pub use run::{Computed, RunStats, TIMED_EVERY};
+pub use spec::InsightSpec;
 pub use view::{InputView, VertexView};
 
+use input_index::InputIndex;
 use missing::Missing;
 use node::Node;
 use table::Table;
-use wanted::Wanted;
 
 /// Facts, and the insights that are computed from them.
 #[derive(Default)]
@@ -97,7 +100,7 @@ pub struct Graph {
     table: Table,
     /// Parallel to the table: `None` for a fact.
     nodes: Vec<Option<Box<Node>>>,
-    wanted: Wanted,
+    input_index: InputIndex,
     missing: Missing,
     /// The vertices with which the next run begins.
     pending: Vec<u32>,
@@ -153,12 +156,7 @@ impl Graph {
     /// Returns [`Error::Gone`], or [`Error::Computed`] for an insight.
     #[inline]
     pub fn set(&mut self, id: VertexId, time: Timestamp, value: Scalar) -> Result<bool, Error> {
-        let index = self.fact(id)?;
-        let cell = &mut self.table.cells[index];
-        let resets = cell.resets();
-        let taken = cell.take_scalar(time, value);
-        self.resets += cell.resets() - resets;
-        Ok(self.found(index, time, taken))
+        self.change(id, time, |cell| cell.take_scalar(time, value))
     }
 
     /// Does the same as [`set`](Self::set) for any value.
@@ -171,12 +169,7 @@ impl Graph {
         time: Timestamp,
         value: Value,
     ) -> Result<bool, Error> {
-        let index = self.fact(id)?;
-        let cell = &mut self.table.cells[index];
-        let resets = cell.resets();
-        let taken = cell.take_outcome(time, None, Ok(value));
-        self.resets += cell.resets() - resets;
-        Ok(self.found(index, time, taken))
+        self.change(id, time, |cell| cell.take_outcome(time, None, Ok(value)))
     }
 
     /// Does the same as [`set`](Self::set) for a fact that could not be measured.
@@ -189,22 +182,20 @@ impl Graph {
         time: Timestamp,
         why: Unknown,
     ) -> Result<bool, Error> {
-        let index = self.fact(id)?;
-        let taken = self.table.cells[index].take_outcome(time, None, Err(why));
-        Ok(self.found(index, time, taken))
+        self.change(id, time, |cell| cell.take_outcome(time, None, Err(why)))
     }
 
     /// Records why topics are missing: `what` is the family of a skipped sensor, or a pattern.
     /// Insights without these inputs give this reason.
     pub fn set_missing(&mut self, what: &str, reason: &str) {
         self.missing.set(what, reason);
-        self.tell_missing();
+        self.update_missing();
     }
 
     /// Removes the reason that [`set_missing`](Self::set_missing) recorded for `what`.
     pub fn clear_missing(&mut self, what: &str) {
         self.missing.clear(what);
-        self.tell_missing();
+        self.update_missing();
     }
 
     /// Makes an insight unknown while its oldest needed input was polled longer than `max_age` ago;
@@ -249,6 +240,29 @@ impl Graph {
         self.resets
     }
 
+    /// Changes the cell of a fact and notes its dependents for the next run.
+    #[inline]
+    fn change(
+        &mut self,
+        id: VertexId,
+        time: Timestamp,
+        take: impl FnOnce(&mut Cell) -> CellChange,
+    ) -> Result<bool, Error> {
+        let index = self.fact(id)?;
+        let cell = &mut self.table.cells[index];
+        let resets = cell.resets();
+        let change = take(cell);
+        self.resets += cell.resets() - resets;
+        self.table.note(index, change, time);
+        if self.table.vertices[index].dependents.is_empty() {
+            // A vertex without dependents has nothing to propagate.
+            self.table.vertices[index].matters = false;
+        } else {
+            self.wait_for_run(index as u32);
+        }
+        Ok(change.matters())
+    }
+
     /// Returns the index of a fact.
     #[inline]
     fn fact(&self, id: VertexId) -> Result<usize, Error> {
@@ -257,19 +271,6 @@ impl Graph {
             return Err(Error::Computed(self.table.cells[index].topic().clone()));
         }
         Ok(index)
-    }
-
-    /// Keeps the change of a fact for the next run.
-    #[inline]
-    fn found(&mut self, index: usize, time: Timestamp, taken: Taken) -> bool {
-        self.table.note(index, taken, time);
-        // A vertex without dependents has nothing to propagate.
-        if !self.table.vertices[index].dependents.is_empty() {
-            self.wait_for_run(index as u32);
-        } else {
-            self.table.vertices[index].matters = false;
-        }
-        taken.matters()
     }
 
     #[inline]
@@ -281,19 +282,19 @@ impl Graph {
         }
     }
 
-    fn tell_missing(&mut self) {
-        let mut other = Vec::new();
+    fn update_missing(&mut self) {
+        let mut changed = Vec::new();
         for (index, node) in self.nodes.iter_mut().enumerate() {
             let Some(node) = node else { continue };
             for matched in &mut node.matched {
                 let reason = self.missing.reason(&matched.input().pattern);
                 if matched.set_missing(reason) && matched.indexes().is_empty() {
                     node.dirty = true;
-                    other.push(index as u32);
+                    changed.push(index as u32);
                 }
             }
         }
-        for index in other {
+        for index in changed {
             self.wait_for_run(index);
         }
     }

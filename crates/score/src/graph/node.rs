@@ -3,8 +3,10 @@ use std::time::Duration;
 use skopos_model::{Timestamp, TopicPattern};
 
 use super::spec::InsightSpec;
-use super::table::Table;
-use crate::{Cell, Input, Insight, Unknown};
+use crate::cell::Cell;
+use crate::insight::Insight;
+use crate::matched::Matched;
+use crate::unknown::Unknown;
 
 /// The vertex of an insight: its inputs, its computation, and its cost.
 pub(super) struct Node {
@@ -43,17 +45,6 @@ pub struct Cost {
     pub total_ns: u64,
 }
 
-/// One input with the vertices that match it.
-#[derive(Clone, Debug)]
-pub(crate) struct Matched {
-    input: Input,
-    pattern: TopicPattern,
-    /// Indexes in the table, in the order of topics.
-    indexes: Vec<u32>,
-    /// The reason why no vertex matches.
-    missing: Option<Box<str>>,
-}
-
 impl Node {
     pub(super) fn new(
         mut spec: InsightSpec,
@@ -84,10 +75,10 @@ impl Node {
     pub(super) fn find_oldest(&self, cells: &[Cell]) -> Option<(u32, Timestamp)> {
         let mut oldest: Option<(u32, Timestamp)> = None;
         for matched in &self.matched {
-            if self.has_needed && !matched.input.needed {
+            if self.has_needed && !matched.input().needed {
                 continue;
             }
-            for &index in &matched.indexes {
+            for &index in matched.indexes() {
                 let cell = &cells[index as usize];
                 let known = matches!(cell.outcome(), Some(Ok(_)));
                 if known && oldest.is_none_or(|(_, time)| cell.checked_at() < time) {
@@ -102,52 +93,5 @@ impl Node {
     pub(super) fn touch(&mut self, index: u32, checked_at: Timestamp) {
         self.reorder |=
             self.oldest.is_none_or(|(oldest, time)| oldest == index || checked_at < time);
-    }
-}
-
-impl Matched {
-    fn new((input, pattern): (Input, TopicPattern)) -> Self {
-        Self { input, pattern, indexes: Vec::new(), missing: None }
-    }
-
-    pub(crate) fn input(&self) -> &Input {
-        &self.input
-    }
-
-    pub(crate) fn indexes(&self) -> &[u32] {
-        &self.indexes
-    }
-
-    pub(crate) fn missing(&self) -> Option<&str> {
-        self.missing.as_deref()
-    }
-
-    pub(super) fn pattern(&self) -> &TopicPattern {
-        &self.pattern
-    }
-
-    /// Sets the reason and returns true if it changed.
-    pub(super) fn set_missing(&mut self, reason: Option<Box<str>>) -> bool {
-        let other = self.missing != reason;
-        self.missing = reason;
-        other
-    }
-
-    /// Adds the vertex at `index`.
-    pub(super) fn insert(&mut self, table: &Table, index: u32) {
-        let topic = table.topic(index);
-        let place = self.indexes.partition_point(|&other| table.topic(other) < topic);
-        self.indexes.insert(place, index);
-    }
-
-    /// Removes the vertex at `index` and returns true if it was there.
-    pub(super) fn remove(&mut self, table: &Table, index: u32) -> bool {
-        let topic = table.topic(index);
-        let place = self.indexes.partition_point(|&other| table.topic(other) < topic);
-        let found = self.indexes.get(place) == Some(&index);
-        if found {
-            self.indexes.remove(place);
-        }
-        found
     }
 }

@@ -2,10 +2,10 @@ use std::collections::{HashMap, HashSet};
 
 use skopos_model::Topic;
 
+use super::limits::MAX_HEIGHT;
 use super::node::Node;
-use super::spec::MAX_HEIGHT;
 use super::table::Table;
-use crate::Error;
+use crate::error::Error;
 
 /// The new ranks of an insight and of all insights above it.
 pub(super) struct Ranks(pub(super) Vec<(u32, u8)>);

@@ -2,10 +2,13 @@ use std::time::Duration;
 
 use skopos_model::{Timestamp, Topic, Value, ValueType};
 
+use super::Graph;
+use super::id::VertexId;
 use super::node::Node;
 use super::table::Table;
-use super::{Graph, VertexId};
-use crate::{Cell, Inputs, Outcome, Unknown};
+use crate::cell::Cell;
+use crate::inputs::Inputs;
+use crate::unknown::{Outcome, Unknown};
 
 /// The result of one insight in a run.
 #[derive(Clone, Copy, Debug)]
@@ -26,7 +29,7 @@ pub struct Computed<'a> {
 
 /// Counters of one run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Ran {
+pub struct RunStats {
     /// The number of evaluated insights.
     pub evaluated: usize,
     /// The number of insights whose outcome changed.
@@ -48,10 +51,10 @@ const NANOSECOND: Duration = Duration::from_nanos(1);
 type Clock<'a> = Option<&'a mut dyn FnMut() -> u64>;
 
 impl Graph {
-    /// Computes every insight with a changed input, each once and after its inputs. Calls `told`
+    /// Computes every insight with a changed input, each once and after its inputs. Calls `report`
     /// for each insight whose outcome or age changed.
-    pub fn run(&mut self, now: Timestamp, told: &mut dyn FnMut(Computed<'_>)) -> Ran {
-        self.run_timed(now, None, told)
+    pub fn run(&mut self, now: Timestamp, report: &mut dyn FnMut(Computed<'_>)) -> RunStats {
+        self.run_timed(now, None, report)
     }
 
     /// Does the same as [`run`](Self::run) and measures each evaluation with `clock`, in
@@ -60,9 +63,9 @@ impl Graph {
         &mut self,
         now: Timestamp,
         mut clock: Option<&mut dyn FnMut() -> u64>,
-        told: &mut dyn FnMut(Computed<'_>),
-    ) -> Ran {
-        let mut ran = Ran::default();
+        report: &mut dyn FnMut(Computed<'_>),
+    ) -> RunStats {
+        let mut stats = RunStats::default();
         self.expire(now);
         let mut pending = std::mem::take(&mut self.pending);
         for index in pending.drain(..) {
@@ -75,12 +78,12 @@ impl Graph {
         while rank < self.queue.len() {
             let mut batch = std::mem::take(&mut self.queue[rank]);
             for index in batch.drain(..) {
-                self.settle(index, now, &mut clock, told, &mut ran);
+                self.settle(index, now, &mut clock, report, &mut stats);
             }
             self.queue[rank] = batch;
             rank += 1;
         }
-        ran
+        stats
     }
 
     /// Queues the insights that time alone may have changed.
@@ -143,32 +146,32 @@ impl Graph {
         index: u32,
         now: Timestamp,
         clock: &mut Clock<'_>,
-        told: &mut dyn FnMut(Computed<'_>),
-        ran: &mut Ran,
+        report: &mut dyn FnMut(Computed<'_>),
+        stats: &mut RunStats,
     ) {
         let at = index as usize;
         let Some(node) = self.nodes[at].as_deref_mut() else { return };
-        let outcome = node.settle(now, &self.table.cells, clock, ran);
+        let outcome = node.settle(now, &self.table.cells, clock, stats);
         // Without a known input, the absence of inputs was found out now.
         let checked_at = node.oldest.map(|(_, time)| time);
         let cell = &mut self.table.cells[at];
-        let taken = match outcome {
+        let change = match outcome {
             Some(outcome) => cell.take_outcome(now, checked_at, outcome),
-            None => cell.stands(now, checked_at),
+            None => cell.confirm(now, checked_at),
         };
-        self.table.note(at, taken, now);
+        self.table.note(at, change, now);
         let cell = &self.table.cells[at];
-        if (taken.changed || taken.checked)
+        if (change.changed || change.checked)
             && let Some(outcome) = cell.outcome()
         {
-            ran.changed += usize::from(taken.changed);
-            told(Computed {
+            stats.changed += usize::from(change.changed);
+            report(Computed {
                 id: self.table.id(index),
                 topic: cell.topic(),
                 outcome,
                 since: cell.since(),
                 checked_at: cell.checked_at(),
-                changed: taken.changed,
+                changed: change.changed,
             });
         }
         self.spread(index);
@@ -192,7 +195,7 @@ impl Node {
         now: Timestamp,
         cells: &[Cell],
         clock: &mut Clock<'_>,
-        ran: &mut Ran,
+        stats: &mut RunStats,
     ) -> Option<Outcome> {
         self.queued = false;
         if std::mem::take(&mut self.reorder) {
@@ -212,7 +215,7 @@ impl Node {
         let started = clock.as_mut().map(|clock| clock());
         let outcome = self.insight.evaluate(&inputs);
         self.cost.runs += 1;
-        ran.evaluated += 1;
+        stats.evaluated += 1;
         if let (Some(started), Some(clock)) = (started, clock) {
             self.cost.last_ns = clock().saturating_sub(started);
             self.cost.total_ns += self.cost.last_ns;

@@ -3,10 +3,11 @@ use std::ops::Bound;
 
 use skopos_model::{Timestamp, Topic, TopicPattern};
 
-use super::changes::Changes;
+use super::changes::ChangeCounter;
 use super::id::{MAX_GENERATION, MAX_VERTICES, VertexId};
-use crate::cell::Taken;
-use crate::{Cell, Error};
+use crate::cell::Cell;
+use crate::cell::CellChange;
+use crate::error::Error;
 
 /// All vertices. A free index is reused under another generation, and its cell is replaced only
 /// then, so that `cells` stays a plain list.
@@ -33,7 +34,7 @@ pub(super) struct Vertex {
     pub(super) matters: bool,
     /// The edges to its dependents.
     pub(super) dependents: Vec<Edge>,
-    pub(super) changes: Changes,
+    pub(super) changes: ChangeCounter,
 }
 
 /// An edge to an insight.
@@ -126,7 +127,7 @@ impl Table {
     pub(super) fn remove(&mut self, index: u32) -> Vec<Edge> {
         let at = index as usize;
         self.topics.remove(self.cells[at].topic().as_str());
-        self.cells[at].forget();
+        self.cells[at].clear();
         let vertex = &mut self.vertices[at];
         let generation = vertex.generation;
         let gone = std::mem::replace(vertex, Vertex { generation, ..Vertex::default() });
@@ -138,12 +139,12 @@ impl Table {
 
     /// Counts a change of the vertex at `index`.
     #[inline]
-    pub(super) fn note(&mut self, index: usize, taken: Taken, time: Timestamp) {
+    pub(super) fn note(&mut self, index: usize, change: CellChange, time: Timestamp) {
         let vertex = &mut self.vertices[index];
-        if taken.changed {
+        if change.changed {
             vertex.changes.count(time);
         }
-        vertex.matters |= taken.matters();
+        vertex.matters |= change.matters();
     }
 
     pub(super) fn topic(&self, index: u32) -> &Topic {

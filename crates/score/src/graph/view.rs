@@ -1,8 +1,13 @@
 use skopos_model::{Kind, Timestamp, Topic, Unit};
 
+use super::Graph;
+use super::id::VertexId;
 use super::node::{Cost, Node};
-use super::{Graph, Matched, VertexId};
-use crate::{Cell, Error, Input, Outcome, Unknown};
+use crate::cell::Cell;
+use crate::error::Error;
+use crate::input::Input;
+use crate::matched::Matched;
+use crate::unknown::{Outcome, Unknown};
 
 /// A read-only view of a vertex.
 #[derive(Clone, Copy)]

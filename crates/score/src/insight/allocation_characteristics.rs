@@ -33,17 +33,17 @@ pub(super) static DEFINITION: Definition = Definition {
              read/written by jobs)",
     instances: Instances::Jobs,
     inputs: &[
-        Wanted::needed("allocation", Which::Own(&slurm::ALLOCATION)),
-        Wanted::optional("processes", Which::Own(&slurm::NODE_PROCESSES)),
-        Wanted::optional("read", Which::Own(&slurm::NODE_READ_BYTES_TOTAL)),
-        Wanted::optional("written", Which::Own(&slurm::NODE_WRITTEN_BYTES_TOTAL)),
-        Wanted::optional("node_tasks", Which::Own(&slurm::NODE_TASKS)),
+        InputSpec::needed("allocation", FactSelector::Own(&slurm::ALLOCATION)),
+        InputSpec::optional("processes", FactSelector::Own(&slurm::NODE_PROCESSES)),
+        InputSpec::optional("read", FactSelector::Own(&slurm::NODE_READ_BYTES_TOTAL)),
+        InputSpec::optional("written", FactSelector::Own(&slurm::NODE_WRITTEN_BYTES_TOTAL)),
+        InputSpec::optional("node_tasks", FactSelector::Own(&slurm::NODE_TASKS)),
     ],
     compute,
 };
 
 fn compute(_: &Subject, inputs: &Inputs<'_>) -> Outcome {
-    let cell = inputs.one(0)?;
+    let cell = inputs.first(0)?;
     let allocation = cell.structured()?.as_json();
     let nodes = allocation["nodes"].as_u64();
     let distribution = allocation["distribution"].as_array();
@@ -57,7 +57,7 @@ fn compute(_: &Subject, inputs: &Inputs<'_>) -> Outcome {
         value => Ok(value.clone()),
     };
     let mut record = Record::default();
-    let seen = inputs.one(1).map_or(cell.checked_at(), Cell::checked_at);
+    let seen = inputs.first(1).map_or(cell.checked_at(), Cell::checked_at);
     record.put_time(seen);
     record.put("nodes", nodes);
     for name in ["tasks", "cpus"] {

@@ -33,8 +33,8 @@ pub(super) static DEFINITION: Definition = Definition {
     source: "Apollo, Table 1, row 4: (BlockID, frequency of access)",
     instances: Instances::Devices,
     inputs: &[
-        Wanted::needed("hot_blocks", Which::Own(&block_access::HOT_BLOCKS)),
-        Wanted::optional("block_bytes", Which::Own(&device::LOGICAL_BLOCK_BYTES)),
+        InputSpec::needed("hot_blocks", FactSelector::Own(&block_access::HOT_BLOCKS)),
+        InputSpec::optional("block_bytes", FactSelector::Own(&device::LOGICAL_BLOCK_BYTES)),
     ],
     compute,
 };

@@ -12,7 +12,7 @@ use skopos_model::schema::{Metric, device, fsinfo, peer, remote_fs, slurm};
 use super::definition::Formula;
 use super::tier_remaining_capacity::{default_remote_tier, default_tier};
 use super::*;
-use crate::InsightSpec;
+use crate::graph::InsightSpec;
 
 /// The most devices, file systems, peers and jobs each with insights: a device has nine insights,
 /// and more devices would crowd out the facts themselves.
@@ -66,7 +66,7 @@ pub struct Vertex {
 
 /// The state of a definition.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Standing {
+pub struct DefinitionState {
     /// The number of its vertices.
     pub vertices: usize,
     /// The number of further instances without a vertex, because there are more than
@@ -152,13 +152,13 @@ impl BuiltIn {
     }
 
     /// Returns the state of each of [`DEFINITIONS`], in their order.
-    pub fn standing(&self) -> impl Iterator<Item = (&'static Definition, Standing)> {
+    pub fn states(&self) -> impl Iterator<Item = (&'static Definition, DefinitionState)> {
         DEFINITIONS.iter().map(|definition| {
             let instances = definition.instances;
             let vertices = self.present.get(&instances).map_or(0, BTreeSet::len);
             let refused = self.wanted(instances).len() - vertices;
             let why_none = (vertices == 0).then(|| self.why_none(instances));
-            (*definition, Standing { vertices, refused, why_none })
+            (*definition, DefinitionState { vertices, refused, why_none })
         })
     }
 

@@ -5,7 +5,7 @@ use skopos_model::Value;
 use skopos_model::schema::Metric;
 
 use super::*;
-use crate::Input;
+use crate::input::Input;
 
 /// A built-in insight: a row of the paper's Table 1.
 #[derive(Debug)]
@@ -22,32 +22,11 @@ pub struct Definition {
     pub source: &'static str,
     /// The instances that have a vertex.
     pub instances: Instances,
-    /// The inputs, in the places from which `compute` reads them.
-    pub inputs: &'static [Wanted],
+    /// The inputs, in the places from facts `compute` reads them.
+    pub inputs: &'static [InputSpec],
     /// The formula as code.
     pub compute: fn(&Subject, &Inputs<'_>) -> Outcome,
 }
-
-/// The rows of Table 1 in their order. Each row has one metric, except device load, which has a
-/// second metric that is easier to use.
-pub static DEFINITIONS: &[&Definition] = &[
-    &msca::DEFINITION,
-    &interference_factor::DEFINITION,
-    &fs_performance::DEFINITION,
-    &block_hotness::DEFINITION,
-    &device_health::DEFINITION,
-    &network_health::DEFINITION,
-    &device_fault_tolerance::DEFINITION,
-    &device_degradation_rate::DEFINITION,
-    &node_availability::DEFINITION,
-    &tier_remaining_capacity::DEFINITION,
-    &device_energy_per_transfer::DEFINITION,
-    &system_time::DEFINITION,
-    &device_load::DEFINITION,
-    &device_load::BUSY_DEFINITION,
-    &node_energy_per_transfer::DEFINITION,
-    &allocation_characteristics::DEFINITION,
-];
 
 /// The instances that have a vertex of a definition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -69,11 +48,11 @@ pub enum Instances {
 
 /// An input of a definition.
 #[derive(Debug)]
-pub struct Wanted {
+pub struct InputSpec {
     /// The name in the formula.
     pub name: &'static str,
     /// The selected facts.
-    pub which: Which,
+    pub facts: FactSelector,
     /// True if the insight is unknown without the input, and as old as the input. A value that
     /// rarely changes (a size, a calibration) is not needed in this sense: it may be old, and if it
     /// is missing, the insight decides what to do.
@@ -82,33 +61,33 @@ pub struct Wanted {
 
 /// The facts of an input, relative to the node and the instance of the insight.
 #[derive(Clone, Copy, Debug)]
-pub enum Which {
+pub enum FactSelector {
     /// This metric of the same instance.
     Own(&'static Metric),
     /// This metric of every instance.
     Every(&'static Metric),
     /// This metric of an instance with a fixed name; the name is empty for a family without
     /// instances.
-    Of(&'static Metric, &'static str),
+    Named(&'static Metric, &'static str),
 }
 
-impl Wanted {
-    /// Declares an input without which the insight is unknown.
-    pub(super) const fn needed(name: &'static str, which: Which) -> Self {
-        Self { name, which, needed: true }
+impl InputSpec {
+    /// Declares an input without facts the insight is unknown.
+    pub(super) const fn needed(name: &'static str, facts: FactSelector) -> Self {
+        Self { name, facts, needed: true }
     }
 
     /// Declares an input that may be old or missing.
-    pub(super) const fn optional(name: &'static str, which: Which) -> Self {
-        Self { name, which, needed: false }
+    pub(super) const fn optional(name: &'static str, facts: FactSelector) -> Self {
+        Self { name, facts, needed: false }
     }
 
     /// Returns the input of the vertex about `instance` on `node`.
     pub fn input(&self, node: &str, instance: &str) -> Input {
-        let (metric, instance) = match self.which {
-            Which::Own(metric) => (metric, instance),
-            Which::Every(metric) => (metric, "*"),
-            Which::Of(metric, instance) => (metric, instance),
+        let (metric, instance) = match self.facts {
+            FactSelector::Own(metric) => (metric, instance),
+            FactSelector::Every(metric) => (metric, "*"),
+            FactSelector::Named(metric, instance) => (metric, instance),
         };
         let between = if instance.is_empty() { "" } else { "/" };
         Input {
@@ -178,7 +157,7 @@ pub(super) fn number_or(
     slot: usize,
     otherwise: impl FnOnce() -> String,
 ) -> Result<f64, Unknown> {
-    match inputs.one(slot) {
+    match inputs.first(slot) {
         Ok(cell) if cell.outcome().is_some() => cell.number(),
         _ => Err(Unknown::new(otherwise())),
     }
@@ -187,9 +166,9 @@ pub(super) fn number_or(
 /// Returns the value of an input as JSON.
 ///
 /// # Errors
-/// Fails as [`Inputs::one`] and [`Cell::value`] do.
+/// Fails as [`Inputs::first`] and [`Cell::value`] do.
 pub(super) fn json(inputs: &Inputs<'_>, slot: usize) -> Result<Json, Unknown> {
-    Ok(inputs.one(slot)?.value()?.to_json())
+    Ok(inputs.first(slot)?.value()?.to_json())
 }
 
 /// Returns every cell of an input.
@@ -197,13 +176,14 @@ pub(super) fn cells<'a>(inputs: &Inputs<'a>, slot: usize) -> impl Iterator<Item 
     inputs.all(slot).into_iter()
 }
 
-/// Returns the instance of a cell of an input [`Which::Every`]: the segment before the metric.
+/// Returns the instance of a cell of an input [`FactSelector::Every`]: the segment before the
+/// metric.
 pub(super) fn instance(cell: &Cell) -> &str {
     cell.topic().segments().rev().nth(1).unwrap_or_default()
 }
 
-/// Returns the cell of an input [`Which::Every`] for the instance `wanted`. Cells are in the order
-/// of topics, but a binary search does not pay for at most a hundred of them.
+/// Returns the cell of an input [`FactSelector::Every`] for the instance `wanted`. Cells are in the
+/// order of topics, but a binary search does not pay for at most a hundred of them.
 pub(super) fn of_instance<'a>(inputs: &Inputs<'a>, slot: usize, wanted: &str) -> Option<&'a Cell> {
     cells(inputs, slot).find(|cell| instance(cell) == wanted)
 }

@@ -27,10 +27,10 @@ pub(super) static DEFINITION: Definition = Definition {
     source: "Apollo, Table 1, row 8: device_health / (total_blocks_read + total_blocks_written)",
     instances: Instances::Devices,
     inputs: &[
-        Wanted::needed("health", Which::Own(&insight::DEVICE_HEALTH_RATIO)),
-        Wanted::needed("read_bytes", Which::Own(&smart::DATA_READ_BYTES_TOTAL)),
-        Wanted::needed("written_bytes", Which::Own(&smart::DATA_WRITTEN_BYTES_TOTAL)),
-        Wanted::needed("block_bytes", Which::Own(&smart::BLOCK_BYTES)),
+        InputSpec::needed("health", FactSelector::Own(&insight::DEVICE_HEALTH_RATIO)),
+        InputSpec::needed("read_bytes", FactSelector::Own(&smart::DATA_READ_BYTES_TOTAL)),
+        InputSpec::needed("written_bytes", FactSelector::Own(&smart::DATA_WRITTEN_BYTES_TOTAL)),
+        InputSpec::needed("block_bytes", FactSelector::Own(&smart::BLOCK_BYTES)),
     ],
     compute,
 };

@@ -34,9 +34,9 @@ pub(super) static DEFINITION: Definition = Definition {
              in watts over its completed reads and writes per second",
     instances: Instances::Devices,
     inputs: &[
-        Wanted::optional("power", Which::Own(&energy::POWER_WATTS)),
-        Wanted::needed("reads", Which::Own(&block::READ_REQUESTS_TOTAL)),
-        Wanted::needed("writes", Which::Own(&block::WRITTEN_REQUESTS_TOTAL)),
+        InputSpec::optional("power", FactSelector::Own(&energy::POWER_WATTS)),
+        InputSpec::needed("reads", FactSelector::Own(&block::READ_REQUESTS_TOTAL)),
+        InputSpec::needed("writes", FactSelector::Own(&block::WRITTEN_REQUESTS_TOTAL)),
     ],
     compute,
 };

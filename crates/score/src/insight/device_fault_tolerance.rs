@@ -36,10 +36,10 @@ pub(super) static DEFINITION: Definition = Definition {
              device as more tolerant",
     instances: Instances::Devices,
     inputs: &[
-        Wanted::needed("health", Which::Own(&insight::DEVICE_HEALTH_RATIO)),
-        Wanted::optional("array_copies", Which::Own(&raid::COPIES)),
-        Wanted::optional("fs_device", Which::Every(&fsinfo::DEVICE)),
-        Wanted::optional("fs_copies", Which::Every(&fsinfo::COPIES)),
+        InputSpec::needed("health", FactSelector::Own(&insight::DEVICE_HEALTH_RATIO)),
+        InputSpec::optional("array_copies", FactSelector::Own(&raid::COPIES)),
+        InputSpec::optional("fs_device", FactSelector::Every(&fsinfo::DEVICE)),
+        InputSpec::optional("fs_copies", FactSelector::Every(&fsinfo::COPIES)),
     ],
     compute,
 };

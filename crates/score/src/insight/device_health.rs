@@ -26,8 +26,8 @@ pub(super) static DEFINITION: Definition = Definition {
     source: "Apollo, Table 1, row 5: 1 - NumBadBlocks / TotalNumBlocks",
     instances: Instances::Devices,
     inputs: &[
-        Wanted::needed("bad_blocks", Which::Own(&smart::BAD_BLOCKS)),
-        Wanted::needed("total_blocks", Which::Own(&smart::TOTAL_BLOCKS)),
+        InputSpec::needed("bad_blocks", FactSelector::Own(&smart::BAD_BLOCKS)),
+        InputSpec::needed("total_blocks", FactSelector::Own(&smart::TOTAL_BLOCKS)),
     ],
     compute,
 };

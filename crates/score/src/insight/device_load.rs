@@ -30,8 +30,8 @@ pub(super) static DEFINITION: Definition = Definition {
     source: "Apollo, Table 1, row 13: (Blk_read/s + Blk_written/s) / (Blk_read + Blk_written)",
     instances: Instances::Devices,
     inputs: &[
-        Wanted::needed("read", Which::Own(&block::READ_BYTES_TOTAL)),
-        Wanted::needed("written", Which::Own(&block::WRITTEN_BYTES_TOTAL)),
+        InputSpec::needed("read", FactSelector::Own(&block::READ_BYTES_TOTAL)),
+        InputSpec::needed("written", FactSelector::Own(&block::WRITTEN_BYTES_TOTAL)),
     ],
     compute,
 };
@@ -43,7 +43,7 @@ pub(super) static BUSY_DEFINITION: Definition = Definition {
     formula: "min(rate(busy_seconds), 1)",
     source: "the busy share that iostat calls %util, beside Apollo's Table 1, row 13",
     instances: Instances::Devices,
-    inputs: &[Wanted::needed("busy_seconds", Which::Own(&block::BUSY_SECONDS_TOTAL))],
+    inputs: &[InputSpec::needed("busy_seconds", FactSelector::Own(&block::BUSY_SECONDS_TOTAL))],
     compute: compute_busy,
 };
 

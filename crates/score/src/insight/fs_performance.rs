@@ -31,13 +31,16 @@ pub(super) static DEFINITION: Definition = Definition {
     source: "Apollo, Table 1, row 3: (compression type, block size, RAID level, #devices, MaxBW)",
     instances: Instances::FileSystems,
     inputs: &[
-        Wanted::needed("type", Which::Own(&fsinfo::TYPE)),
-        Wanted::optional("compression", Which::Own(&fsinfo::COMPRESSION)),
-        Wanted::optional("block_bytes", Which::Own(&fsinfo::BLOCK_BYTES)),
-        Wanted::optional("raid_level", Which::Own(&fsinfo::RAID_LEVEL)),
-        Wanted::optional("devices", Which::Own(&fsinfo::DEVICE_COUNT)),
-        Wanted::optional("device", Which::Own(&fsinfo::DEVICE)),
-        Wanted::optional("max_bandwidth", Which::Every(&device::MAX_BANDWIDTH_BYTES_PER_SECOND)),
+        InputSpec::needed("type", FactSelector::Own(&fsinfo::TYPE)),
+        InputSpec::optional("compression", FactSelector::Own(&fsinfo::COMPRESSION)),
+        InputSpec::optional("block_bytes", FactSelector::Own(&fsinfo::BLOCK_BYTES)),
+        InputSpec::optional("raid_level", FactSelector::Own(&fsinfo::RAID_LEVEL)),
+        InputSpec::optional("devices", FactSelector::Own(&fsinfo::DEVICE_COUNT)),
+        InputSpec::optional("device", FactSelector::Own(&fsinfo::DEVICE)),
+        InputSpec::optional(
+            "max_bandwidth",
+            FactSelector::Every(&device::MAX_BANDWIDTH_BYTES_PER_SECOND),
+        ),
     ],
     compute,
 };
@@ -46,7 +49,7 @@ fn compute(_: &Subject, inputs: &Inputs<'_>) -> Outcome {
     let mut record = Record::default();
     record.put("type", inputs.structured(0)?.as_json().clone());
     let optional = |slot, what: &str| -> Result<Json, Unknown> {
-        match inputs.one(slot) {
+        match inputs.first(slot) {
             Ok(cell) if cell.outcome().is_some() => json(inputs, slot),
             _ => {
                 let why = format!("neither the file system nor its mount reports {what}");
@@ -65,7 +68,7 @@ fn compute(_: &Subject, inputs: &Inputs<'_>) -> Outcome {
 
 /// Returns the whole device that holds the file system.
 fn holder<'a>(inputs: &Inputs<'a>) -> Result<&'a str, Unknown> {
-    inputs.one(5).ok().and_then(text).ok_or_else(|| Unknown::new("no block device holds it"))
+    inputs.first(5).ok().and_then(text).ok_or_else(|| Unknown::new("no block device holds it"))
 }
 
 fn max_bandwidth(inputs: &Inputs<'_>) -> Result<f64, Unknown> {

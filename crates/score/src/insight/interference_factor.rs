@@ -28,11 +28,14 @@ pub(super) static DEFINITION: Definition = Definition {
     source: "Apollo, Table 1, row 2: RealBW / MaxBW",
     instances: Instances::Devices,
     inputs: &[
-        Wanted::needed("read", Which::Own(&block::READ_BYTES_TOTAL)),
-        Wanted::needed("written", Which::Own(&block::WRITTEN_BYTES_TOTAL)),
-        Wanted::optional("max_bandwidth", Which::Own(&device::MAX_BANDWIDTH_BYTES_PER_SECOND)),
-        Wanted::optional("max_read", Which::Own(&device::MAX_READ_BYTES_PER_SECOND)),
-        Wanted::optional("max_written", Which::Own(&device::MAX_WRITE_BYTES_PER_SECOND)),
+        InputSpec::needed("read", FactSelector::Own(&block::READ_BYTES_TOTAL)),
+        InputSpec::needed("written", FactSelector::Own(&block::WRITTEN_BYTES_TOTAL)),
+        InputSpec::optional(
+            "max_bandwidth",
+            FactSelector::Own(&device::MAX_BANDWIDTH_BYTES_PER_SECOND),
+        ),
+        InputSpec::optional("max_read", FactSelector::Own(&device::MAX_READ_BYTES_PER_SECOND)),
+        InputSpec::optional("max_written", FactSelector::Own(&device::MAX_WRITE_BYTES_PER_SECOND)),
     ],
     compute,
 };

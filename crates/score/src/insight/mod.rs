@@ -15,7 +15,9 @@
 //! Read in this order: [`Definition`], `device_health` for the smallest insight, `record` for the
 //! structured insights, [`BuiltIn`].
 
-use crate::{Cell, Inputs, Outcome, Unknown};
+use crate::cell::Cell;
+use crate::inputs::Inputs;
+use crate::unknown::{Outcome, Unknown};
 
 mod definition;
 mod record;
@@ -37,12 +39,15 @@ mod device_load;
 mod node_energy_per_transfer;
 mod allocation_characteristics;
 
+mod table;
+
 mod built_in;
 
 pub mod sql;
 
-pub use built_in::{BuiltIn, Changes, MAX_INSTANCES, Standing, Vertex};
-pub use definition::{DEFINITIONS, Definition, Instances, Subject, Wanted, Which};
+pub use built_in::{BuiltIn, Changes, DefinitionState, MAX_INSTANCES, Vertex};
+pub use definition::{Definition, FactSelector, InputSpec, Instances, Subject};
+pub use table::DEFINITIONS;
 pub use tiers::{MAX_MOUNTS, MAX_REPLICATION, MAX_TIERS, Tier, Tiers, TiersError};
 
 /// The computation of one insight vertex. The graph calls it when an input changes.

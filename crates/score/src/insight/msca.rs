@@ -32,9 +32,9 @@ pub(super) static DEFINITION: Definition = Definition {
     source: "Apollo, Table 1, row 1: NumReqs / DevC * (MaxBW - RealBW) / MaxBW",
     instances: Instances::Devices,
     inputs: &[
-        Wanted::needed("requests", Which::Own(&block::QUEUE_DEPTH_MEAN)),
-        Wanted::optional("concurrency", Which::Own(&device::CONCURRENCY)),
-        Wanted::needed("interference", Which::Own(&insight::INTERFERENCE_FACTOR_RATIO)),
+        InputSpec::needed("requests", FactSelector::Own(&block::QUEUE_DEPTH_MEAN)),
+        InputSpec::optional("concurrency", FactSelector::Own(&device::CONCURRENCY)),
+        InputSpec::needed("interference", FactSelector::Own(&insight::INTERFERENCE_FACTOR_RATIO)),
     ],
     compute,
 };

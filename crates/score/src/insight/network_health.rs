@@ -28,9 +28,9 @@ pub(super) static DEFINITION: Definition = Definition {
     source: "Apollo, Table 1, row 6: (timestamp, nodeID-1, nodeID-2, ping time)",
     instances: Instances::Peers,
     inputs: &[
-        Wanted::needed("alive", Which::Own(&peer::ALIVE)),
-        Wanted::optional("rtt", Which::Own(&peer::RTT_SECONDS)),
-        Wanted::optional("rtt_min", Which::Own(&peer::RTT_SECONDS_MIN)),
+        InputSpec::needed("alive", FactSelector::Own(&peer::ALIVE)),
+        InputSpec::optional("rtt", FactSelector::Own(&peer::RTT_SECONDS)),
+        InputSpec::optional("rtt_min", FactSelector::Own(&peer::RTT_SECONDS_MIN)),
     ],
     compute,
 };
@@ -43,7 +43,7 @@ fn compute(subject: &Subject, inputs: &Inputs<'_>) -> Outcome {
         }
         Err(Unknown::new(format!("{} does not answer", subject.instance)))
     };
-    let measured = if alive { inputs.one(1) } else { inputs.one(0) };
+    let measured = if alive { inputs.first(1) } else { inputs.first(0) };
     let mut record = Record::default();
     record.put_time(measured.map_or(inputs.now(), Cell::checked_at));
     record.put("from", &*subject.node);

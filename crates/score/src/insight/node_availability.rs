@@ -30,7 +30,7 @@ pub(super) static DEFINITION: Definition = Definition {
     formula: "(time, this node and the peers that are alive, in the order of their names)",
     source: "Apollo, Table 1, row 9: (timestamp, list of all the available node)",
     instances: Instances::Node,
-    inputs: &[Wanted::optional("alive", Which::Every(&peer::ALIVE))],
+    inputs: &[InputSpec::optional("alive", FactSelector::Every(&peer::ALIVE))],
     compute,
 };
 
@@ -51,7 +51,7 @@ fn compute(subject: &Subject, inputs: &Inputs<'_>) -> Outcome {
     record.put("count", nodes.len());
     record.put("undecided", undecided);
     record.put_list("nodes", 0, nodes.into_iter().map(Into::into).collect());
-    if let Err(unknown) = inputs.one(0) {
+    if let Err(unknown) = inputs.first(0) {
         record.why("nodes", &unknown);
     }
     record.finish()

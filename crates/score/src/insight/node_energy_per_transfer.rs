@@ -31,18 +31,18 @@ pub(super) static DEFINITION: Definition = Definition {
     source: "Apollo, Table 1, row 14: power/s / transfers/s",
     instances: Instances::Node,
     inputs: &[
-        Wanted::needed("power", Which::Of(&energy::POWER_WATTS, "total")),
-        Wanted::needed("reads", Which::Every(&block::READ_REQUESTS_TOTAL)),
-        Wanted::needed("writes", Which::Every(&block::WRITTEN_REQUESTS_TOTAL)),
-        Wanted::optional("kind", Which::Every(&device::KIND)),
+        InputSpec::needed("power", FactSelector::Named(&energy::POWER_WATTS, "total")),
+        InputSpec::needed("reads", FactSelector::Every(&block::READ_REQUESTS_TOTAL)),
+        InputSpec::needed("writes", FactSelector::Every(&block::WRITTEN_REQUESTS_TOTAL)),
+        InputSpec::optional("kind", FactSelector::Every(&device::KIND)),
     ],
     compute,
 };
 
 fn compute(_: &Subject, inputs: &Inputs<'_>) -> Outcome {
     let power = inputs.number(0)?;
-    inputs.one(1)?;
-    inputs.one(3)?;
+    inputs.first(1)?;
+    inputs.first(3)?;
     let mut transfers = 0.0;
     let mut devices = 0;
     for kind in cells(inputs, 3) {

@@ -1,7 +1,7 @@
 use serde_json::{Map, Value as Json};
 use skopos_model::{MAX_STRUCTURED_BYTES, Structured, Timestamp};
 
-use crate::{Outcome, Unknown};
+use crate::unknown::{Outcome, Unknown};
 
 /// The most bytes of a list in a record, as JSON. The other fields, among them a few reasons for
 /// unknown values, share the rest of the size limit of a structured value.

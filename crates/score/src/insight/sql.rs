@@ -10,7 +10,11 @@ use std::collections::HashMap;
 use skopos_eval::{Error, Evaluator, Statement, Table};
 use skopos_model::{Topic, Unit, Value};
 
-use crate::{Cell, Input, Inputs, Insight, Outcome, Unknown};
+use crate::cell::Cell;
+use crate::input::Input;
+use crate::inputs::Inputs;
+use crate::insight::Insight;
+use crate::unknown::{Outcome, Unknown};
 
 /// A statement over the vertices of a graph.
 #[derive(Debug)]

@@ -32,10 +32,10 @@ pub(super) static DEFINITION: Definition = Definition {
     source: "Apollo, Table 1, row 12: (NodeID, system time), calculate drift",
     instances: Instances::Node,
     inputs: &[
-        Wanted::optional("drift", Which::Of(&clock::DRIFT_PPM, "")),
-        Wanted::optional("offset", Which::Every(&peer::CLOCK_OFFSET_SECONDS)),
-        Wanted::optional("offset_bound", Which::Every(&peer::CLOCK_OFFSET_BOUND_SECONDS)),
-        Wanted::optional("alive", Which::Every(&peer::ALIVE)),
+        InputSpec::optional("drift", FactSelector::Named(&clock::DRIFT_PPM, "")),
+        InputSpec::optional("offset", FactSelector::Every(&peer::CLOCK_OFFSET_SECONDS)),
+        InputSpec::optional("offset_bound", FactSelector::Every(&peer::CLOCK_OFFSET_BOUND_SECONDS)),
+        InputSpec::optional("alive", FactSelector::Every(&peer::ALIVE)),
     ],
     compute,
 };
@@ -56,7 +56,7 @@ fn compute(subject: &Subject, inputs: &Inputs<'_>) -> Outcome {
     let (offset, bound) = match median {
         Some((offset, peer)) => (Ok(offset), bound_of(inputs, peer)),
         None => {
-            let why = match inputs.one(1) {
+            let why = match inputs.first(1) {
                 Ok(_) if cells(inputs, 1).any(|cell| cell.number().is_ok()) => {
                     Unknown::new("no peer that reports its time is alive")
                 }

@@ -29,7 +29,7 @@ use super::definition::{cells, instance, number, of_instance, text};
 use super::*;
 
 /// The most mounts that an error lists when a configured mount is missing.
-const MAX_MOUNTS_TOLD: usize = 8;
+const MAX_MOUNTS_LISTED: usize = 8;
 
 /// Types of file systems in memory, without `devtmpfs`, which holds no data.
 const IN_MEMORY: &[&str] = &["tmpfs", "ramfs"];
@@ -45,18 +45,18 @@ pub(super) static DEFINITION: Definition = Definition {
     source: "Apollo, Table 1, row 10: sum of DeviceCapacity_i - CapacityUsed_i",
     instances: Instances::Tiers,
     inputs: &[
-        Wanted::needed("available", Which::Every(&fs::AVAILABLE_BYTES)),
-        Wanted::optional("readonly", Which::Every(&fs::READONLY)),
-        Wanted::optional("mount_point", Which::Every(&fsinfo::MOUNT_POINT)),
-        Wanted::optional("type", Which::Every(&fsinfo::TYPE)),
-        Wanted::optional("device", Which::Every(&fsinfo::DEVICE)),
-        Wanted::optional("kind", Which::Every(&device::KIND)),
-        Wanted::optional("memory", Which::Of(&mem::AVAILABLE_BYTES, "")),
-        Wanted::optional("remote_available", Which::Every(&remote_fs::AVAILABLE_BYTES)),
-        Wanted::optional("remote_readonly", Which::Every(&remote_fs::READONLY)),
-        Wanted::optional("remote_mount_point", Which::Every(&remote_fs::MOUNT_POINT)),
-        Wanted::optional("remote_type", Which::Every(&remote_fs::TYPE)),
-        Wanted::optional("remote_responding", Which::Every(&remote_fs::RESPONDING)),
+        InputSpec::needed("available", FactSelector::Every(&fs::AVAILABLE_BYTES)),
+        InputSpec::optional("readonly", FactSelector::Every(&fs::READONLY)),
+        InputSpec::optional("mount_point", FactSelector::Every(&fsinfo::MOUNT_POINT)),
+        InputSpec::optional("type", FactSelector::Every(&fsinfo::TYPE)),
+        InputSpec::optional("device", FactSelector::Every(&fsinfo::DEVICE)),
+        InputSpec::optional("kind", FactSelector::Every(&device::KIND)),
+        InputSpec::optional("memory", FactSelector::Named(&mem::AVAILABLE_BYTES, "")),
+        InputSpec::optional("remote_available", FactSelector::Every(&remote_fs::AVAILABLE_BYTES)),
+        InputSpec::optional("remote_readonly", FactSelector::Every(&remote_fs::READONLY)),
+        InputSpec::optional("remote_mount_point", FactSelector::Every(&remote_fs::MOUNT_POINT)),
+        InputSpec::optional("remote_type", FactSelector::Every(&remote_fs::TYPE)),
+        InputSpec::optional("remote_responding", FactSelector::Every(&remote_fs::RESPONDING)),
     ],
     compute,
 };
@@ -82,7 +82,7 @@ const REMOTE: Slots =
 type Member<'a> = (Slots, &'a str);
 
 fn compute(subject: &Subject, inputs: &Inputs<'_>) -> Outcome {
-    inputs.one(LOCAL.available)?;
+    inputs.first(LOCAL.available)?;
     let members = if subject.tiers.tiers().is_empty() {
         of_kind(&subject.instance, inputs)
     } else {
@@ -143,7 +143,7 @@ fn mounted_at<'a>(mount: &str, inputs: &Inputs<'a>) -> Result<Member<'a>, Unknow
         return Err(inputs.missing(LOCAL.mount_point));
     }
     let there: Vec<&str> =
-        points().filter_map(|(_, cell)| text(cell)).take(MAX_MOUNTS_TOLD).collect();
+        points().filter_map(|(_, cell)| text(cell)).take(MAX_MOUNTS_LISTED).collect();
     Err(Unknown::new(format!(
         "no file system is mounted at {mount}; the mounts are {}",
         there.join(", ")

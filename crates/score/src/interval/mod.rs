@@ -42,4 +42,4 @@ pub use fixed::Fixed;
 pub use hazard::Hazard;
 pub use policy::{Bounds, Finding, Policy};
 pub use replay::{Belief, LastValue, Replayed, Truth, replay};
-pub use surprise::{MAX_CHANGE, Surprise, least};
+pub use surprise::{MAX_CHANGE, Surprise, least_deviation};

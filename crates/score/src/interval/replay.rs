@@ -64,7 +64,7 @@ impl Belief for LastValue {
 impl Truth {
     /// Reads the value at each tick from a trace: the last sample up to half a base interval after
     /// the tick, if it is at most one and a half base intervals old by then.
-    pub fn of(trace: &Trace, base: Duration) -> Self {
+    pub fn from_trace(trace: &Trace, base: Duration) -> Self {
         let step = base.as_secs_f64();
         let end = trace.samples.last().map_or(0.0, |(time, _)| time.as_secs_f64());
         let ticks = ((end / step) as u64).min(MAX_TICKS) + u64::from(!trace.samples.is_empty());

@@ -12,9 +12,9 @@
 //! - A counter has a *tolerance* of its rate, which one deviation in two thousand exceeds: on a
 //!   quiet machine, interrupts that come now and then are normal.
 //! - A state counts whenever it changes. A counter that restarts at zero counts once.
-//! - A deviation too small for any decision does not count, however rare it is ([`least`]): a
-//!   journal that writes four kilobytes to an idle disk, or one tick of 10 ms in which a core was
-//!   not idle. For a counter of errors, every error counts.
+//! - A deviation too small for any decision does not count, however rare it is
+//!   ([`least_deviation`]): a journal that writes four kilobytes to an idle disk, or one tick of
+//!   10 ms in which a core was not idle. For a counter of errors, every error counts.
 //!
 //! A sensor has about a hundred facts, and its policy gets the greatest of their surprises. So a
 //! gauge that jitters and still surprises has to deviate further each time: the rare moves of
@@ -86,7 +86,7 @@ const WRONG: [&str; 12] = [
 
 /// Returns the deviation below which no decision changes: for a gauge in its unit, for a counter in
 /// its unit per second. Zero if only the past of the fact can tell.
-pub fn least(metric: &Metric) -> f32 {
+pub fn least_deviation(metric: &Metric) -> f32 {
     match (metric.kind, metric.unit) {
         // A thousandth of the memory of a small machine, and a hundredth of the bandwidth of a slow
         // disk.
@@ -108,7 +108,7 @@ pub fn least(metric: &Metric) -> f32 {
 
 /// The state of one fact.
 #[derive(Clone, Copy, Debug)]
-struct Known {
+struct FactState {
     last: f64,
     /// The time of `last`, in seconds of the clock; NaN before the first value.
     at: f64,
@@ -117,12 +117,12 @@ struct Known {
     rate: f32,
     /// The jitter of a gauge, or the tolerance of a counter.
     usual: f32,
-    /// The result of [`least`] for the fact.
+    /// The result of [`least_deviation`] for the fact.
     least: f32,
     kind: Kind,
 }
 
-impl Known {
+impl FactState {
     /// Creates the state before the first value.
     fn new(kind: Kind, least: f32) -> Self {
         Self { last: 0.0, at: f64::NAN, rate: f32::NAN, usual: 0.0, least, kind }
@@ -133,7 +133,7 @@ impl Known {
 #[derive(Clone, Debug)]
 pub struct Surprise {
     /// By the index of the fact; `None` for an index without a fact.
-    facts: Vec<Option<Known>>,
+    facts: Vec<Option<FactState>>,
     base: f64,
     at: Duration,
     change: f64,
@@ -152,22 +152,22 @@ impl Surprise {
     }
 
     /// Adds a fact to the sensor, instead of any fact that had its index before. Deviations below
-    /// `least` ([`least`]) do not count. Indexes should be small: memory is kept for all below the
-    /// greatest.
-    pub fn came(&mut self, index: usize, kind: Kind, least: f32) {
+    /// `least`, which [`least_deviation`] gives, do not count. Indexes should be small: memory is
+    /// kept for all below the greatest.
+    pub fn add_fact(&mut self, index: usize, kind: Kind, least: f32) {
         if index >= self.facts.len() {
             self.facts.resize(index + 1, None);
         }
-        self.facts[index] = Some(Known::new(kind, least));
+        self.facts[index] = Some(FactState::new(kind, least));
     }
 
     /// Takes the value of a fact. Ignores values that are not finite and facts that were never
     /// added.
     #[inline]
     pub fn fact(&mut self, index: usize, value: f64) {
-        let known = self.facts.get_mut(index).filter(|_| value.is_finite());
-        if let Some(Some(known)) = known {
-            let change = known.take(value, self.at.as_secs_f64(), BASE_REACH * self.base);
+        let state = self.facts.get_mut(index).filter(|_| value.is_finite());
+        if let Some(Some(state)) = state {
+            let change = state.take(value, self.at.as_secs_f64(), BASE_REACH * self.base);
             self.change = self.change.max(change);
         }
     }
@@ -178,7 +178,7 @@ impl Surprise {
     }
 }
 
-impl Known {
+impl FactState {
     /// Returns the change in units of what is significant for this fact.
     #[inline]
     fn take(&mut self, value: f64, now: f64, reach: f64) -> f64 {

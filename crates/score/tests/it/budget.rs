@@ -35,7 +35,7 @@ fn check(limit: f64, sensors: &[Demand], stretches: &[f64]) {
 }
 
 #[test]
-fn who_is_stretched() {
+fn the_most_expensive_and_least_read_sensor_is_stretched_first() {
     let read = |micros, reads_per_second| Demand { reads_per_second, ..costing(micros) };
     let waited = |micros| Demand { waited_for: true, ..costing(micros) };
     let every = |micros, seconds| Demand { wanted: seconds * SECOND, ..costing(micros) };
@@ -63,7 +63,7 @@ fn who_is_stretched() {
 }
 
 #[test]
-fn a_limit_that_cannot_be_kept_is_told_by_how_much() {
+fn a_limit_that_cannot_be_kept_reports_the_excess() {
     let (plan, grants) = fresh(0.01, 0.0, &[costing(1_280_000)]);
     assert_eq!(grants[0].interval, 64 * SECOND);
     assert!((plan.over - 0.01).abs() < 1e-9, "{plan:?}");
@@ -74,7 +74,7 @@ fn a_limit_that_cannot_be_kept_is_told_by_how_much() {
 }
 
 #[test]
-fn no_limit_is_refused() {
+fn an_invalid_limit_is_refused() {
     for limit in [0.0, -0.01, f64::NAN, f64::INFINITY] {
         let error = Budget::new(limit).expect_err("no limit").to_string();
         assert!(error.contains("such as 0.01 for 1 %"), "{error}");
@@ -82,7 +82,7 @@ fn no_limit_is_refused() {
 }
 
 #[test]
-fn reads_that_are_no_number_count_as_none() {
+fn reads_of_nan_count_as_zero() {
     let strange = |reads_per_second| Demand { reads_per_second, ..costing(6000) };
     for reads in [f64::NAN, -1.0, f64::NEG_INFINITY] {
         check(0.01, &[strange(reads), costing(6000)], &[2.0, 1.0]);
@@ -111,7 +111,7 @@ fn intervals_do_not_follow_the_noise_of_costs() {
 }
 
 #[test]
-fn what_was_stretched_is_released_with_room_to_spare() {
+fn a_stretched_sensor_is_released_with_room_to_spare() {
     let mut budget = Budget::new(0.01).expect("a limit");
     let mut stretch = |micros| plan(&mut budget, 0.0, &[costing(micros)]).1[0].stretch;
     assert_eq!(stretch(11_000), 2.0);
@@ -156,7 +156,7 @@ fn least(sensors: &[Demand]) -> f64 {
 proptest! {
     /// From any state, not only a fresh one.
     #[test]
-    fn the_limit_is_kept_whenever_it_can_be(
+    fn the_limit_is_kept_if_possible(
         before in any_demands(), sensors in any_demands(),
         limit in 0.0001..0.5f64, fixed in 0.0..0.01f64,
     ) {
@@ -185,7 +185,7 @@ proptest! {
     }
 
     #[test]
-    fn nothing_is_stretched_that_fits(sensors in any_demands(), fixed in 0.0..0.01f64) {
+    fn nothing_is_stretched_if_everything_fits(sensors in any_demands(), fixed in 0.0..0.01f64) {
         let limit = fixed + sensors.iter().map(Demand::share).sum::<f64>() + 1e-9;
         let (_, grants) = fresh(limit, fixed, &sensors);
         prop_assert!(grants.iter().all(|g| g.stretch == 1.0));
@@ -204,7 +204,7 @@ proptest! {
 
     /// Two sensors with one difference, among others, from any state.
     #[test]
-    fn the_unread_go_before_the_read_and_all_before_the_awaited(
+    fn unread_sensors_go_first_and_awaited_sensors_last(
         before in any_demands(), mut sensors in any_demands(), like in any_demand(),
         reads in 0.0001..1e9f64, limit in 0.0001..0.1f64,
     ) {
@@ -221,7 +221,7 @@ proptest! {
     }
 
     #[test]
-    fn the_dearer_go_first(
+    fn more_expensive_sensors_go_first(
         mut sensors in any_demands(), like in any_demand(), more in 1.0..100.0f64,
         limit in 0.0001..0.1f64,
     ) {

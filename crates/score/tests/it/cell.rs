@@ -63,7 +63,7 @@ fn a_counter_that_steps_back_is_counted_and_has_no_rate() {
 }
 
 #[test]
-fn a_second_look_at_the_same_time_replaces_the_first() {
+fn a_second_poll_at_the_same_time_replaces_the_first() {
     check(
         Kind::Gauge,
         &[
@@ -77,7 +77,7 @@ fn a_second_look_at_the_same_time_replaces_the_first() {
 }
 
 #[test]
-fn what_stays_no_number_has_not_changed() {
+fn a_nan_that_stays_nan_has_not_changed() {
     check(Kind::Gauge, &[(0, Some(f64::NAN), true, None), (1, Some(f64::NAN), false, None)]);
 }
 

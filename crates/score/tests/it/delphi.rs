@@ -26,7 +26,7 @@ fn series(len: usize, mut value: impl FnMut(usize) -> f64) -> Vec<(Timestamp, f6
 }
 
 fn fed(kind: Kind, samples: &[(Timestamp, f64)]) -> Predictor {
-    let mut predictor = Predictor::of(kind);
+    let mut predictor = Predictor::for_kind(kind);
     for (time, value) in samples {
         assert_ne!(predictor.observe(*time, *value), Observed::Ignored);
     }
@@ -59,7 +59,7 @@ fn ratio(e: &Evaluation) -> f64 {
 }
 
 #[test]
-fn series_that_it_was_not_trained_on() {
+fn errors_on_unseen_series_stay_small() {
     let mut random = SplitMix64::new(11);
     let (mut walk, mut level, mut count) = (0.0, 0.0, 0.0);
     let mut noise = random.clone();
@@ -121,7 +121,7 @@ fn the_bound_holds_nine_times_in_ten_on_recorded_traces() {
 }
 
 #[test]
-fn what_is_shown_on_recorded_traces_is_mostly_better_than_both_others() {
+fn shown_predictions_mostly_beat_both_others_on_recorded_traces() {
     let ratios: Vec<_> = recorded("sar").iter().map(|(_, e)| ratio(e)).collect();
     let share =
         |holds: fn(&&f64) -> bool| ratios.iter().filter(holds).count() as f64 / ratios.len() as f64;
@@ -130,14 +130,14 @@ fn what_is_shown_on_recorded_traces_is_mostly_better_than_both_others() {
 }
 
 #[test]
-fn what_rests_most_of_the_time_is_not_made_worse() {
+fn a_value_that_mostly_rests_is_not_predicted_worse() {
     for (path, e) in recorded("agent") {
         assert!(ratio(&e) <= 1.02, "{}: {e:#?}", path.display());
     }
 }
 
 #[test]
-fn what_is_renewed_on_a_schedule_of_its_own_is_known_to_move_after_its_rest() {
+fn a_value_renewed_on_a_schedule_is_predicted_to_move_after_its_rest() {
     // A load average: renewed every five seconds, moving towards the load, polled each second.
     let mut random = SplitMix64::new(7);
     let (mut busy, mut load) = (0.0, 0.0);
@@ -214,7 +214,7 @@ fn between_samples_and_at_uneven_times() {
 
 /// A source that stops: every method predicts a movement for two intervals, and no longer.
 #[test]
-fn what_stops_is_not_predicted_for_ever() {
+fn a_stopped_source_is_not_predicted_for_ever() {
     let mut random = SplitMix64::new(29);
     let noise: Vec<_> = (0..300).map(|_| random.normal()).collect();
     let mut shown = Vec::new();
@@ -256,10 +256,10 @@ fn what_stops_is_not_predicted_for_ever() {
 }
 
 #[test]
-fn nothing_is_said_before_the_first_and_little_before_the_fifth() {
+fn no_prediction_before_the_first_sample_and_no_model_before_the_fifth() {
     let mut predictor = Predictor::new();
     assert_eq!(predictor.now(at(1.0)), None);
-    assert_eq!(predictor.standing(), None);
+    assert_eq!(predictor.scores(), None);
     predictor.observe(at(0.0), 7.0);
     let said = predictor.now(at(1.0)).expect("a sample");
     assert_eq!((said.value, said.bound, said.method), (7.0, f64::INFINITY, Method::LastValue));
@@ -268,7 +268,7 @@ fn nothing_is_said_before_the_first_and_little_before_the_fifth() {
 #[test]
 fn a_counter_never_falls_and_starts_again_after_a_restart() {
     let mut random = SplitMix64::new(5);
-    let mut predictor = Predictor::of(Kind::Counter);
+    let mut predictor = Predictor::for_kind(Kind::Counter);
     let mut value = 0.0;
     for i in 0..3000 {
         value = if i % 500 == 499 { 0.0 } else { value + 100.0 * random.unit() };
@@ -281,7 +281,7 @@ fn a_counter_never_falls_and_starts_again_after_a_restart() {
     }
     assert_eq!(predictor.restarts(), 6);
     // Amounts that shrink evenly down to one: the next would be negative.
-    let (mut value, mut predictor) = (0.0, Predictor::of(Kind::Counter));
+    let (mut value, mut predictor) = (0.0, Predictor::for_kind(Kind::Counter));
     for i in 0..1000 {
         value += 1999.0 - 2.0 * f64::from(i);
         predictor.observe(at(f64::from(i)), value);
@@ -299,7 +299,7 @@ fn a_state_does_not_move() {
 }
 
 #[test]
-fn what_is_no_number_or_late_is_ignored_and_counted() {
+fn nan_and_late_samples_are_ignored_and_counted() {
     let mut predictor = fed(Kind::Gauge, &series(50, |i| i as f64));
     let before = predictor.now(at(50.0));
     for bad in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
@@ -314,7 +314,7 @@ fn what_is_no_number_or_late_is_ignored_and_counted() {
 }
 
 #[test]
-fn a_reader_without_state_knows_what_a_running_predictor_knows() {
+fn a_predictor_without_state_agrees_with_a_running_one() {
     let mut random = SplitMix64::new(9);
     let polls = series(120, |i| if i % 7 < 3 { 5.0 } else { 5.0 + random.normal().floor() });
     let mut changes = polls.clone();
@@ -362,7 +362,7 @@ proptest! {
             samples.sort_by_key(|(time, _)| *time);
         }
         for kind in [Kind::Gauge, Kind::Counter, Kind::State] {
-            let mut predictor = Predictor::of(kind);
+            let mut predictor = Predictor::for_kind(kind);
             for (time, value) in &samples {
                 let time = Timestamp::from_nanos(*time);
                 predictor.observe(time, *value);

@@ -6,7 +6,7 @@ use skopos_model::schema::{self, Metric};
 use skopos_model::{Kind, SplitMix64, Unit};
 use skopos_score::interval::{
     Belief as _, Finding, LastValue, Policy, PolicyConfig, PolicyKind, Replayed, Surprise, Truth,
-    hacc, least, replay,
+    hacc, least_deviation, replay,
 };
 use skopos_score::trace::Trace;
 
@@ -41,7 +41,7 @@ fn a_constant_metric_reaches_the_longest_interval_under_every_policy() {
 }
 
 #[test]
-fn a_fixed_interval_stays_whatever_is_found() {
+fn a_fixed_interval_never_changes() {
     let config = PolicyConfig { min_seconds: Some(5.0), ..PolicyConfig::new(PolicyKind::Fixed) };
     let mut policy = config.build().expect("a good configuration");
     for change in [0.0, 1e9, f64::NAN] {
@@ -80,7 +80,7 @@ fn aimd_window_compares_with_the_mean_of_the_last_changes() {
 }
 
 #[test]
-fn a_configuration_that_means_nothing_is_refused_with_what_would_be_right() {
+fn an_invalid_configuration_is_refused_with_the_valid_range() {
     let aimd = PolicyConfig::new(PolicyKind::Aimd);
     let fixed = PolicyConfig::new(PolicyKind::Fixed);
     let window = PolicyConfig::new(PolicyKind::AimdWindow);
@@ -122,7 +122,7 @@ const ANY: f32 = 0.0;
 /// The greatest change of each poll of one fact, `seconds` apart.
 fn changes(kind: Kind, values: impl IntoIterator<Item = f64>, seconds: u32) -> Vec<f64> {
     let mut surprise = Surprise::new(SECOND);
-    surprise.came(0, kind, ANY);
+    surprise.add_fact(0, kind, ANY);
     let changes = values.into_iter().enumerate().map(|(n, value)| {
         surprise.begin(SECOND * seconds * u32::try_from(n).expect("few"));
         surprise.fact(0, value);
@@ -173,7 +173,7 @@ fn a_counter_is_judged_by_its_rate() {
 }
 
 #[test]
-fn states_count_and_what_is_no_number_does_not() {
+fn states_count_and_nan_does_not() {
     assert_eq!(changes(Kind::State, [1.0, 1.0, 2.0, 2.0], 1), [0.0, 0.0, 2.0, 0.0]);
     assert_eq!(changes(Kind::Gauge, [1.0, f64::NAN, 1.0, f64::INFINITY], 1), [0.0; 4]);
     assert_eq!(changes(Kind::Gauge, [0.0, 1.0], 1), [0.0, 100.0], "a hundredth is nothing");
@@ -183,7 +183,7 @@ fn states_count_and_what_is_no_number_does_not() {
 /// Returns true if a fact of `metric` that rests and then moves by `by` is a surprise.
 fn surprises(metric: &Metric, by: f64) -> bool {
     let mut surprise = Surprise::new(SECOND);
-    surprise.came(0, metric.kind, least(metric));
+    surprise.add_fact(0, metric.kind, least_deviation(metric));
     let changes = (0u32..).zip([0.0, 0.0, 0.0, by]).map(|(second, value)| {
         surprise.begin(SECOND * second);
         surprise.fact(0, value);
@@ -195,7 +195,7 @@ fn surprises(metric: &Metric, by: f64) -> bool {
 }
 
 #[test]
-fn what_nobody_decides_otherwise_for_is_no_surprise_however_rare() {
+fn a_deviation_too_small_for_any_decision_is_no_surprise() {
     for (metric, little, much) in [
         (&schema::mem::AVAILABLE_BYTES, 4e6, 5e6),
         (&schema::block::READ_BYTES_TOTAL, 1e6, 1.1e6),
@@ -238,11 +238,11 @@ const NEWS: &str = "
 ";
 
 #[test]
-fn of_what_counts_errors_each_one_is_news() {
+fn every_counted_error_is_a_surprise() {
     let all = schema::FAMILIES.iter().flat_map(|family| family.metrics);
     let counts = all.filter(|m| m.kind == Kind::Counter && m.unit == Unit::NONE);
     let found: Vec<_> = counts
-        .filter(|metric| least(metric) == 0.0)
+        .filter(|metric| least_deviation(metric) == 0.0)
         .map(|metric| (metric.path, metric.name.trim_end_matches("_total")))
         .collect();
     let mut expected = Vec::new();
@@ -257,9 +257,9 @@ fn of_what_counts_errors_each_one_is_news() {
 }
 
 #[test]
-fn an_index_that_never_came_has_no_fact_whatever_came_after_it() {
+fn an_unused_index_has_no_fact() {
     let mut surprise = Surprise::new(SECOND);
-    surprise.came(7, Kind::State, ANY);
+    surprise.add_fact(7, Kind::State, ANY);
     for second in 0..3 {
         surprise.begin(SECOND * second);
         surprise.fact(3, f64::from(second));
@@ -271,15 +271,15 @@ fn an_index_that_never_came_has_no_fact_whatever_came_after_it() {
 #[test]
 fn the_greatest_surprise_of_a_poll_counts_and_a_gone_fact_is_forgotten() {
     let mut surprise = Surprise::new(SECOND);
-    surprise.came(0, Kind::State, ANY);
-    surprise.came(7, Kind::Gauge, ANY);
+    surprise.add_fact(0, Kind::State, ANY);
+    surprise.add_fact(7, Kind::Gauge, ANY);
     let mut poll = |second: u32, a: f64, b: f64| {
         surprise.begin(SECOND * second);
         surprise.fact(0, a);
         surprise.fact(7, b);
         let change = surprise.finish().change;
         if second == 2 {
-            surprise.came(7, Kind::Gauge, ANY);
+            surprise.add_fact(7, Kind::Gauge, ANY);
         }
         change
     };
@@ -319,7 +319,7 @@ fn hazard_polls_a_rhythm_at_its_beats() {
 }
 
 #[test]
-fn hazard_polls_where_changes_are_due_and_not_where_none_ever_came() {
+fn hazard_polls_only_where_changes_are_due() {
     // The seeds differ from those with which the constants were chosen.
     let replayed: Vec<_> =
         (101..=120).map(|seed| hazard(&hacc::irregular(HALF_HOUR, seed))).collect();
@@ -369,7 +369,7 @@ fn hazard_notices_that_a_workload_stops_starts_and_changes_its_rhythm() {
 }
 
 #[test]
-fn hazard_follows_a_drift_at_the_distance_that_matters() {
+fn hazard_polls_a_drift_at_the_tolerance() {
     let values = (0..3000).map(|second| f64::from(second) * 30.0).collect();
     let truth = Truth { base: SECOND, values };
     let mut policy = PolicyConfig::new(PolicyKind::Hazard).build().expect("good");
@@ -379,7 +379,7 @@ fn hazard_follows_a_drift_at_the_distance_that_matters() {
 }
 
 #[test]
-fn every_interval_is_within_the_bounds_whatever_is_found() {
+fn every_interval_is_within_the_bounds() {
     for kind in PolicyKind::ALL {
         for (min, max) in [(1.0, 60.0), (0.001, 86_400.0), (2.0, 2.0)] {
             let config = PolicyConfig {
@@ -426,7 +426,7 @@ fn a_replay_counts_polls_matches_and_gaps() {
 #[test]
 fn a_trace_becomes_a_value_a_tick_and_its_gaps_stay_gaps() {
     let text = "time_seconds,value\n0,1\n1.1,2\n1.9,3\n5,4\n";
-    let truth = Truth::of(&Trace::parse(text).expect("a trace"), SECOND);
+    let truth = Truth::from_trace(&Trace::parse(text).expect("a trace"), SECOND);
     let known: Vec<_> = truth.values.iter().map(|v| Some(*v).filter(|v| v.is_finite())).collect();
     assert_eq!(known, [Some(1.0), Some(2.0), Some(3.0), None, None, Some(4.0)]);
 }
@@ -447,12 +447,12 @@ fn the_workloads_have_the_shape_of_the_papers() {
 }
 
 #[test]
-fn a_hundred_facts_that_jitter_by_their_own_manner_are_no_surprise_together() {
+fn a_hundred_jittering_facts_are_no_surprise_together() {
     let mut surprise = Surprise::new(SECOND);
     let mut totals = [0.0; 50];
     for index in 0..totals.len() {
-        surprise.came(2 * index, Kind::Gauge, ANY);
-        surprise.came(2 * index + 1, Kind::Counter, ANY);
+        surprise.add_fact(2 * index, Kind::Gauge, ANY);
+        surprise.add_fact(2 * index + 1, Kind::Counter, ANY);
     }
     let mut surprised = 0;
     for second in 0..3000u64 {

@@ -10,7 +10,7 @@ const SENSORS: usize = 40;
 const LIMIT: f64 = 0.01;
 /// The cost of the agent besides polls.
 const FIXED: f64 = 0.001;
-/// As in the agent: a new plan once a second.
+/// The agent makes a new plan once a second, too.
 const PLAN_EVERY: Duration = Duration::from_secs(1);
 const LONGEST: Duration = Duration::from_secs(60);
 

@@ -115,7 +115,7 @@ fn different_units_are_refused_by_name() {
 }
 
 #[test]
-fn a_unit_that_is_not_the_declared_one_is_told() {
+fn a_unit_other_than_the_declared_one_is_reported() {
     let mut graph = Graph::default();
     let sql = "SELECT max(value) FROM latest WHERE topic LIKE '%/available_bytes'";
     let id = insight(&mut graph, "n01/insight/max", sql);
@@ -171,7 +171,7 @@ fn a_window_empties_with_time_alone() {
 }
 
 #[test]
-fn ages_are_those_of_the_last_look() {
+fn ages_count_from_the_last_poll() {
     let mut graph = Graph::default();
     let load = fact(&mut graph, "n01/load/load1", "", Kind::Gauge);
     let age = insight(
@@ -220,7 +220,7 @@ fn changes_of_known_topics_allocate_nothing() {
 }
 
 #[test]
-fn what_is_no_single_number_is_refused_with_its_place() {
+fn a_statement_without_a_single_number_is_refused_with_its_position() {
     let check = |sql: &str, expected: &str| match SqlInsight::new(sql) {
         Ok(_) => panic!("{sql} was taken"),
         Err(error) => assert_eq!(error.to_string(), expected),

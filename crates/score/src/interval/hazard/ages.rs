@@ -53,7 +53,7 @@ const MEMORY: f32 = 0.99;
 
 /// The least weight of a change that was almost certain, so that the experience of a rhythm is
 /// refreshed.
-const TOLD_LEAST: f32 = 0.4;
+const LEAST_INFORMATION: f32 = 0.4;
 
 #[derive(Clone, Debug)]
 pub(super) struct Ages {
@@ -181,8 +181,8 @@ impl Ages {
         }
         // A change that was certain reveals no more about its age than the belief before. If it
         // counted in full, the belief would become experience.
-        let told = (1.0 - likelihood).max(TOLD_LEAST);
-        self.fade(1.0 - (1.0 - MEMORY) * told);
+        let information = (1.0 - likelihood).max(LEAST_INFORMATION);
+        self.fade(1.0 - (1.0 - MEMORY) * information);
         let never = survived(&wait.same, ticks);
         for (age, never) in never.into_iter().enumerate() {
             let came = wait.first[age] / likelihood;
@@ -191,7 +191,7 @@ impl Ages {
             // assumption is not part of the experience.
             let (seen, visits) = (self.changes[age], self.at_risk[age]);
             let seen_ratio = if visits > 0.0 { seen / visits } else { self.hazard[age] };
-            let weight = told * spent;
+            let weight = information * spent;
             let changes = seen + seen_ratio * weight + (came - self.hazard[age] * spent);
             self.at_risk[age] += weight;
             self.changes[age] = changes.clamp(0.0, self.at_risk[age]);

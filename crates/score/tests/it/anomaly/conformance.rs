@@ -2,7 +2,7 @@
 
 use skopos_model::{Kind, Timestamp, Topic};
 use skopos_score::anomaly::{
-    DETECTORS, LARGEST, MAX_EVENTS_PER_MINUTE, MAX_STATE_BYTES, State, Watch,
+    DETECTORS, LARGEST_VALUE, MAX_EVENTS_PER_MINUTE, MAX_STATE_BYTES, State, Watch,
 };
 
 use super::{Noise, SECOND, Stream, rules};
@@ -66,7 +66,7 @@ fn a_gross_shift_is_raised_soon_and_becomes_usual_or_ends() {
 #[test]
 fn a_constant_is_never_unusual_nor_are_its_last_bits() {
     check(|parameters| {
-        for level in [100.0, 0.0, -3.5, 1e-300, 1e12_f64.next_up(), -LARGEST] {
+        for level in [100.0, 0.0, -3.5, 1e-300, 1e12_f64.next_up(), -LARGEST_VALUE] {
             let level = level.min(120.0);
             let mut stream = Stream::new(parameters, Kind::Gauge);
             let bits = [level, level.next_up(), level.next_down()];
@@ -94,7 +94,7 @@ fn the_same_samples_give_the_same_events() {
 }
 
 #[test]
-fn what_is_no_number_is_counted_and_changes_nothing() {
+fn nan_is_counted_and_changes_nothing() {
     check(|parameters| {
         let strange = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 1e300, f64::MAX, f64::MIN];
         let (mut plain, mut mixed) =
@@ -119,8 +119,8 @@ fn the_largest_numbers_do_no_harm() {
         let mut stream = Stream::new(parameters, Kind::Gauge);
         let mut noise = Noise::new(5);
         stream.all((0..3000).map(|i| match i {
-            600 => LARGEST,
-            700 => -LARGEST,
+            600 => LARGEST_VALUE,
+            700 => -LARGEST_VALUE,
             _ => quiet(&mut noise),
         }));
         for event in &stream.events {
@@ -198,7 +198,7 @@ fn a_counter_is_judged_by_its_rate() {
 }
 
 #[test]
-fn a_noisy_fact_does_not_flood_and_what_was_held_back_is_told() {
+fn a_noisy_fact_does_not_flood_and_held_back_changes_are_reported() {
     check(|parameters| {
         let parameters = format!("{parameters}\nevents_per_minute = 2");
         let (mut stream, mut noise) = (Stream::new(&parameters, Kind::Gauge), Noise::new(19));

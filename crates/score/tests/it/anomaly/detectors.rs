@@ -37,7 +37,7 @@ fn threshold_has_two_levels_and_a_duration() {
 }
 
 #[test]
-fn threshold_tells_since_when_and_how_far() {
+fn threshold_reports_the_start_and_the_distance() {
     let mut stream =
         Stream::new("detector = \"threshold\"\nbelow = 1e9\nclear = 2e9\nfor = 2", Kind::Gauge);
     stream.all([3e9, 0.9e9, 0.7e9, 0.5e9]);
@@ -92,7 +92,7 @@ fn robust_z_knows_bursts_that_come_often() {
 }
 
 #[test]
-fn change_point_tells_direction_size_and_onset() {
+fn change_point_reports_direction_size_and_onset() {
     for shift in [-4.0, -2.0, 2.0, 4.0, 30.0] {
         let (mut stream, mut noise) =
             (Stream::new("detector = \"change-point\"", Kind::Gauge), Noise::new(29));
@@ -152,7 +152,7 @@ fn extreme_has_a_margin_a_side_and_a_memory() {
 }
 
 #[test]
-fn extreme_forgets_what_is_older_than_its_horizon() {
+fn extreme_drops_values_older_than_its_horizon() {
     let peaks = |horizon: &str| {
         let parameters = format!("detector = \"extreme\"\nafter = 10\nside = \"high\"{horizon}");
         let mut stream = Stream::new(&parameters, Kind::Gauge);

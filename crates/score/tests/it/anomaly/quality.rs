@@ -97,7 +97,7 @@ fn check(parameters: &str, kinds: &[&'static str], (size, length): (f64, i64), r
 }
 
 #[test]
-fn nothing_planted_nothing_found() {
+fn detectors_find_nothing_if_nothing_is_planted() {
     // Measured: robust-z 3, 2 and 0; the others 0.
     for detector in ["robust-z", "change-point", "extreme"] {
         check(&format!("detector = \"{detector}\""), &NOISES, (0.0, 0), 0.0);
@@ -129,7 +129,7 @@ fn change_point_finds_shifts_of_three_deviations() {
 }
 
 #[test]
-fn threshold_finds_what_lasts_and_not_what_does_not() {
+fn threshold_finds_lasting_anomalies_only() {
     let lasting = "detector = \"threshold\"\nabove = 104\nclear = 102\nfor = \"5s\"";
     for kind in NOISES {
         // Half of the planted anomalies go down.
@@ -141,7 +141,7 @@ fn threshold_finds_what_lasts_and_not_what_does_not() {
 }
 
 #[test]
-fn extreme_finds_what_never_was() {
+fn extreme_finds_new_records() {
     // Each value lies a little further out than all before.
     for kind in NOISES {
         let mut stream = Stream::new("detector = \"extreme\"", Kind::Gauge);

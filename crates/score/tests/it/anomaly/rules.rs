@@ -62,7 +62,7 @@ fn check(parameters: &str, expected: &str) {
 }
 
 #[test]
-fn what_is_wrong_is_said() {
+fn an_invalid_rule_is_refused_with_the_reason() {
     check(
         "detector = \"zscore\"",
         "`zscore` is not a detector; a detector is `threshold`, `robust-z`, `change-point` or `extreme`",
@@ -154,7 +154,7 @@ fn each_vertex_that_matches_has_a_state_of_its_own_for_each_rule() {
 }
 
 #[test]
-fn a_rule_may_leave_the_node_out_and_one_that_matches_nothing_is_told() {
+fn a_rule_may_leave_out_the_node_and_an_unmatched_rule_is_reported() {
     let topic = |text: &str| Topic::new(text).expect("a topic");
     let rule =
         |name: &str, topic: &str| Rule { above: Some(1.0), ..Rule::new(name, topic, "threshold") };

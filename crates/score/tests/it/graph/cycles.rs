@@ -26,7 +26,7 @@ fn the_error_names_the_path() {
 }
 
 #[test]
-fn a_newcomer_that_a_pattern_would_close_a_cycle_with_is_refused() {
+fn an_insight_that_closes_a_cycle_through_a_pattern_is_refused() {
     let mut graph = Graph::default();
     known(&mut graph, "n/x", 1, 1.0);
     let all = sum(&mut graph, "n/all", &["n/*"]);

@@ -7,7 +7,7 @@ use skopos_score::{Graph, Unknown};
 use super::support::{age, at, fact, known, outcome, run, set, sum};
 
 #[test]
-fn age_goes_through_all_layers_and_says_whose_it_is() {
+fn age_passes_all_layers_and_names_its_source() {
     let mut graph = Graph::default();
     let slow = known(&mut graph, "n/slow", 1, 1.0);
     let fast = known(&mut graph, "n/fast", 5, 1.0);
@@ -28,7 +28,7 @@ fn age_goes_through_all_layers_and_says_whose_it_is() {
 }
 
 #[test]
-fn an_input_that_is_not_needed_makes_nobody_older() {
+fn an_optional_input_makes_no_insight_older() {
     let mut graph = Graph::default();
     known(&mut graph, "n/a", 9, 1.0);
     known(&mut graph, "n/b", 2, 1.0);
@@ -76,7 +76,7 @@ fn an_unknown_needed_input_is_never_shown_as_fresh() {
 }
 
 #[test]
-fn older_than_allowed_is_unknown_until_it_is_looked_at_again() {
+fn an_insight_older_than_allowed_is_unknown_until_the_next_poll() {
     let mut graph = Graph::default();
     let a = known(&mut graph, "n/a", 1, 1.0);
     let b = known(&mut graph, "n/b", 3, 1.0);

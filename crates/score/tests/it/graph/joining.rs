@@ -69,7 +69,7 @@ fn a_topic_has_one_vertex() {
 }
 
 #[test]
-fn what_is_missing_says_why() {
+fn a_missing_input_has_a_reason() {
     let mut graph = Graph::default();
     let health = sum(&mut graph, "n/health", &["n/smart/vda/bad"]);
     graph.set_missing("smart", "no smartctl");
@@ -87,7 +87,7 @@ fn what_is_missing_says_why() {
 }
 
 #[test]
-fn an_input_that_is_not_needed_may_be_missing_or_unknown() {
+fn an_optional_input_may_be_missing_or_unknown() {
     let mut graph = Graph::default();
     let total = sum(&mut graph, "n/total", &["n/a", "?n/b"]);
     let a = known(&mut graph, "n/a", 1, 1.0);

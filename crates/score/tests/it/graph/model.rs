@@ -15,7 +15,7 @@ type Stood<'a> = (&'a str, Found, Option<i64>);
 pub(super) struct Fact {
     pub(super) unit: Unit,
     found: Found,
-    looked_at: i64,
+    polled_at: i64,
     before: Option<(i64, f64)>,
 }
 
@@ -48,7 +48,7 @@ pub(super) struct Expected {
     /// `Err` with an empty text stands for any reason.
     pub(super) found: Result<f64, String>,
     /// The time at which the oldest needed input was polled; `None` if none is known.
-    pub(super) looked_at: Option<i64>,
+    pub(super) polled_at: Option<i64>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -59,24 +59,24 @@ pub(super) struct Model {
 
 impl Fact {
     pub(super) fn new(unit: Unit) -> Self {
-        Self { unit, found: None, looked_at: 0, before: None }
+        Self { unit, found: None, polled_at: 0, before: None }
     }
 
     pub(super) fn set(&mut self, second: i64, found: Result<f64, String>) {
-        let second = second.max(self.looked_at);
+        let second = second.max(self.polled_at);
         match (&self.found, &found) {
-            (Some(Ok(_)), Ok(_)) if second == self.looked_at => {}
-            (Some(Ok(before)), Ok(_)) => self.before = Some((self.looked_at, *before)),
+            (Some(Ok(_)), Ok(_)) if second == self.polled_at => {}
+            (Some(Ok(before)), Ok(_)) => self.before = Some((self.polled_at, *before)),
             _ => self.before = None,
         }
-        self.looked_at = second;
+        self.polled_at = second;
         self.found = Some(found);
     }
 
     fn rate(&self) -> Option<f64> {
         let (then, before) = self.before?;
         match self.found {
-            Some(Ok(now)) => Some((now - before) / (self.looked_at - then) as f64),
+            Some(Ok(now)) => Some((now - before) / (self.polled_at - then) as f64),
             _ => None,
         }
     }
@@ -181,38 +181,38 @@ impl Model {
                     conflict = true;
                     continue;
                 }
-                let (found, looked_at) = match self.facts.get(input) {
-                    Some(fact) => (fact.found.clone(), Some(fact.looked_at)),
+                let (found, polled_at) = match self.facts.get(input) {
+                    Some(fact) => (fact.found.clone(), Some(fact.polled_at)),
                     None => {
                         let below = self.expect(input, now, done);
-                        (Some(below.found), below.looked_at)
+                        (Some(below.found), below.polled_at)
                     }
                 };
-                cells.push((input, found, looked_at));
+                cells.push((input, found, polled_at));
             }
             inputs.push((wanted, cells));
         }
         let any_needed = inputs.iter().any(|(wanted, _)| wanted.needed);
-        let looked_at = inputs
+        let polled_at = inputs
             .iter()
             .filter(|(wanted, _)| wanted.needed || !any_needed)
             .flat_map(|(_, cells)| cells)
             .filter(|(_, found, _)| matches!(found, Some(Ok(_))))
-            .filter_map(|(_, _, looked_at)| *looked_at)
+            .filter_map(|(_, _, polled_at)| *polled_at)
             .min();
         let found = if conflict {
             Err(String::new())
         } else {
-            self.outcome(computed, &inputs, looked_at, now)
+            self.outcome(computed, &inputs, polled_at, now)
         };
-        Expected { found, looked_at }
+        Expected { found, polled_at }
     }
 
     fn outcome(
         &self,
         computed: &Computed,
         inputs: &[(&Wanted, Vec<Stood<'_>>)],
-        looked_at: Option<i64>,
+        polled_at: Option<i64>,
         now: i64,
     ) -> Result<f64, String> {
         let number = |topic: &str, found: &Found| match found {
@@ -230,8 +230,8 @@ impl Model {
                 return number(first, found);
             }
         }
-        if let (Some(max_age), Some(looked_at)) = (computed.max_age, looked_at)
-            && now - looked_at > max_age
+        if let (Some(max_age), Some(polled_at)) = (computed.max_age, polled_at)
+            && now - polled_at > max_age
         {
             return Err(String::new());
         }

@@ -34,12 +34,12 @@ const LARGE: Size =
 const SMALL_WORLDS: u64 = 40;
 
 #[test]
-fn small_worlds_are_what_the_model_says() {
+fn small_worlds_match_the_model() {
     live(SMALL, SMALL_WORLDS);
 }
 
 #[test]
-fn a_world_of_thousands_is_what_the_model_says() {
+fn a_world_of_thousands_matches_the_model() {
     live(LARGE, 1);
 }
 
@@ -101,7 +101,7 @@ struct World {
     model: Model,
     ids: BTreeMap<String, VertexId>,
     /// The reports of the runs: outcome and time of the last poll.
-    told: BTreeMap<String, (Result<f64, String>, i64)>,
+    reports: BTreeMap<String, (Result<f64, String>, i64)>,
     /// Compared outcomes that were known, and all compared outcomes.
     tally: (usize, usize),
 }
@@ -125,7 +125,7 @@ impl World {
             graph: Graph::default(),
             model: Model::default(),
             ids: BTreeMap::new(),
-            told: BTreeMap::new(),
+            reports: BTreeMap::new(),
             tally: (0, 0),
         }
     }
@@ -234,7 +234,7 @@ impl World {
         let Some(topic) = self.random.pick(self.model.insights.keys()).cloned() else { return };
         self.model.insights.remove(&topic);
         self.remove(&topic);
-        self.told.remove(&topic);
+        self.reports.remove(&topic);
     }
 
     fn remove(&mut self, topic: &str) {
@@ -272,15 +272,15 @@ impl World {
 
     fn run(&mut self) {
         let mut order = Vec::new();
-        let told = &mut self.told;
+        let reports = &mut self.reports;
         let ran = self.graph.run(at(self.second), &mut |computed| {
             let found = match computed.outcome {
                 Ok(value) => Ok(value.as_f64().expect("a number")),
                 Err(unknown) => Err(unknown.to_string()),
             };
-            let looked_at = computed.checked_at.as_nanos() / 1_000_000_000;
+            let polled_at = computed.checked_at.as_nanos() / 1_000_000_000;
             let topic = computed.topic.to_string();
-            let before = told.insert(topic.clone(), (found.clone(), looked_at));
+            let before = reports.insert(topic.clone(), (found.clone(), polled_at));
             let same = before.as_ref().is_some_and(|(before, _)| *before == found);
             assert_eq!(same, !computed.changed, "{topic} was {before:?} and is {found:?}");
             order.push(computed.id);
@@ -288,10 +288,10 @@ impl World {
         assert!(ran.evaluated <= self.model.insights.len(), "one was evaluated twice");
         self.check_order(&order);
         self.compare();
-        self.tally.0 += self.told.values().filter(|(found, _)| found.is_ok()).count();
-        self.tally.1 += self.told.len();
+        self.tally.0 += self.reports.values().filter(|(found, _)| found.is_ok()).count();
+        self.tally.1 += self.reports.len();
         let again = self.graph.run(at(self.second), &mut |computed| {
-            panic!("{} was told of twice", computed.topic);
+            panic!("{} was reported twice", computed.topic);
         });
         assert_eq!((again.evaluated, again.changed), (0, 0), "nothing is left to do");
         self.second += self.random.below(3) as i64;
@@ -300,7 +300,7 @@ impl World {
     /// Each insight comes once, and after its inputs.
     fn check_order(&self, order: &[VertexId]) {
         let mut later: HashSet<VertexId> = order.iter().copied().collect();
-        assert_eq!(later.len(), order.len(), "one was told of twice");
+        assert_eq!(later.len(), order.len(), "an insight was reported twice");
         for &id in order {
             later.remove(&id);
             for input in self.graph.view(id).expect("it is there").inputs() {
@@ -315,8 +315,8 @@ impl World {
         let expected = self.model.expected(self.second);
         assert_eq!(self.graph.len(), self.model.facts.len() + expected.len());
         for (topic, expected) in &expected {
-            let (found, looked_at) = &self.told[topic];
-            self.compare_one(topic, expected, found, *looked_at);
+            let (found, polled_at) = &self.reports[topic];
+            self.compare_one(topic, expected, found, *polled_at);
         }
         let heights = self.model.heights().expect("no cycle");
         for (topic, height) in heights {
@@ -330,7 +330,7 @@ impl World {
         topic: &str,
         expected: &Expected,
         found: &Result<f64, String>,
-        looked_at: i64,
+        polled_at: i64,
     ) {
         let view = self.graph.view(self.ids[topic]).expect("it is there");
         match (&expected.found, found) {
@@ -342,8 +342,8 @@ impl World {
             (Err(why), Err(_)) if why.is_empty() => {}
             (expected, found) => assert_eq!(expected, found, "{topic}"),
         }
-        if let Some(expected) = expected.looked_at {
-            assert_eq!(looked_at, expected, "{topic}: when it was looked at");
+        if let Some(expected) = expected.polled_at {
+            assert_eq!(polled_at, expected, "{topic}: time of the last poll");
             let oldest = view.oldest().expect("one is the oldest");
             let oldest = self.graph.view(oldest).expect("it is there");
             let says = oldest.checked_at().as_nanos() / 1_000_000_000;

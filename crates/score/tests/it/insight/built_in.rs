@@ -134,11 +134,11 @@ fn every_definition_without_a_vertex_says_why() {
     seen.built_in.set_missing("device", Some("/sys/block: Permission denied"));
     seen.built_in.set_missing("slurm", Some("there is no scontrol"));
     let standing = |seen: &Seen, name: &str| {
-        let mut all = seen.built_in.standing();
+        let mut all = seen.built_in.states();
         all.find(|(d, _)| d.metric.name == name).expect("defined").1
     };
-    assert_eq!(seen.built_in.standing().count(), DEFINITIONS.len());
-    for (definition, standing) in seen.built_in.standing() {
+    assert_eq!(seen.built_in.states().count(), DEFINITIONS.len());
+    for (definition, standing) in seen.built_in.states() {
         assert_eq!(standing.why_none.is_none(), OF_THE_NODE.contains(&definition.metric.name));
     }
     let why = |seen: &Seen, name: &str| standing(seen, name).why_none.expect("none");
@@ -153,13 +153,13 @@ fn every_definition_without_a_vertex_says_why() {
 }
 
 #[test]
-fn what_is_beyond_the_bound_is_counted() {
+fn instances_beyond_the_bound_are_counted() {
     let mut seen = Seen::new("");
     for job in 0..MAX_INSTANCES + 3 {
         seen.fact(&format!("n01/slurm/{job}/allocation"), None);
     }
     let refused = |seen: &Seen| {
-        let mut all = seen.built_in.standing();
+        let mut all = seen.built_in.states();
         let (_, standing) = all.find(|(d, _)| d.row == 15).expect("defined");
         (standing.vertices, standing.refused)
     };

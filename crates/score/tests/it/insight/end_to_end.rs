@@ -105,7 +105,7 @@ fn counters(read: u64, written: u64) -> String {
 }
 
 #[test]
-fn what_is_not_measured_has_a_reason_and_what_is_has_a_value() {
+fn unmeasured_insights_have_a_reason_and_measured_ones_a_value() {
     let mut node = Node::new();
     node.graph.set_missing("energy", "there is no RAPL");
     node.graph.set_missing("smart", "there is no smartctl");

@@ -189,7 +189,7 @@ const SERVED: &str = r#"
 "#;
 
 #[test]
-fn tiers_that_others_serve() {
+fn tiers_of_remote_file_systems() {
     let facts = format!("{MOUNTS}{SERVED}");
     let hung = facts.replace("lustre/responding 1", "lustre/responding 0");
     let by_type = |tier: &str, facts: &str, expected: &str| {

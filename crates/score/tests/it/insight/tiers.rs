@@ -26,7 +26,7 @@ fn a_good_file() {
 }
 
 #[test]
-fn bad_files_are_told_where_and_what() {
+fn a_bad_file_is_refused_with_its_place() {
     let tier =
         |name: &str, mounts: &str| format!("[[tier]]\nname = \"{name}\"\nmounts = {mounts}\n");
     let device = |name: &str, copies: &str| {

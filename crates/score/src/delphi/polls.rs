@@ -19,7 +19,7 @@ const A_GAP: f64 = 1.5;
 /// time and not a slope. The polling interval is not stored; the function takes the shortest time
 /// between two changes, or from the last one to `checked_at`. It restores at most four polls before
 /// each change.
-pub fn held(
+pub fn restore_polls(
     changes: &[(Timestamp, f64)],
     checked_at: Timestamp,
     mut observe: impl FnMut(Timestamp, f64),
@@ -53,8 +53,8 @@ pub fn predict(
     checked_at: Timestamp,
     at: Timestamp,
 ) -> Option<Prediction> {
-    let mut predictor = Predictor::of(kind);
-    held(changes, checked_at, |time, value| {
+    let mut predictor = Predictor::for_kind(kind);
+    restore_polls(changes, checked_at, |time, value| {
         predictor.observe(time, value);
     });
     predictor.now(at)
@@ -68,7 +68,9 @@ mod tests {
         let changes: Vec<_> =
             changes.iter().map(|(t, v)| (Timestamp::from_nanos(*t), *v)).collect();
         let mut seen = Vec::new();
-        held(&changes, Timestamp::from_nanos(checked_at), |t, v| seen.push((t.as_nanos(), v)));
+        restore_polls(&changes, Timestamp::from_nanos(checked_at), |t, v| {
+            seen.push((t.as_nanos(), v))
+        });
         assert_eq!(seen, expected, "{changes:?} {checked_at}");
     }
 
