@@ -36,6 +36,7 @@ pub(crate) struct CellChange {
 
 impl CellChange {
     /// Returns true if dependents have to be recomputed.
+    #[inline]
     pub(crate) fn matters(self) -> bool {
         self.changed || self.stopped
     }
@@ -102,6 +103,7 @@ impl Cell {
     }
 
     /// Records that the inputs were polled again and the outcome stays as it is.
+    #[inline]
     pub(crate) fn confirm(&mut self, time: Timestamp, checked_at: Option<Timestamp>) -> CellChange {
         self.update(time, checked_at, self.number, false)
     }
@@ -159,49 +161,58 @@ impl Cell {
     }
 
     /// Returns the topic.
+    #[inline]
     pub fn topic(&self) -> &Topic {
         &self.topic
     }
 
     /// Returns the unit of the values.
+    #[inline]
     pub fn unit(&self) -> Unit {
         self.unit
     }
 
     /// Returns the kind of the values.
+    #[inline]
     pub fn kind(&self) -> Kind {
         self.kind
     }
 
     /// Returns the latest value, or why it is unknown; `None` before the first.
+    #[inline]
     pub fn outcome(&self) -> Option<&Outcome> {
         self.outcome.as_ref()
     }
 
     /// Returns the time since which the latest value holds.
+    #[inline]
     pub fn since(&self) -> Timestamp {
         self.since
     }
 
     /// Returns the time at which the source was last polled. For an insight, that time of its
     /// oldest needed input.
+    #[inline]
     pub fn checked_at(&self) -> Timestamp {
         self.checked_at
     }
 
     /// Returns the time at which the number was found: for a fact `checked_at`, for an insight the
     /// time of its computation.
+    #[inline]
     pub fn polled_at(&self) -> Timestamp {
         self.polled_at
     }
 
     /// Returns the number of times that a counter fell.
+    #[inline]
     pub fn resets(&self) -> u64 {
         self.resets
     }
 
     /// Returns the time and the number of the poll before, from which the rate is computed. `None`
     /// after one poll and after a restart of a counter.
+    #[inline]
     pub fn previous(&self) -> Option<(Timestamp, f64)> {
         self.previous
     }
@@ -224,12 +235,22 @@ impl Cell {
     ///
     /// # Errors
     /// Fails as [`value`](Self::value) does, and if the value is structured or not finite.
+    #[inline]
     pub fn number(&self) -> Result<f64, Unknown> {
         if self.number.is_finite() {
             return Ok(self.number);
         }
-        self.value()?;
-        Err(Unknown::new(format!("{} is not a finite number", self.topic)))
+        Err(self.why_no_number())
+    }
+
+    /// Returns the reason why there is no finite number. It stands apart, so that callers inline
+    /// the common case alone.
+    #[cold]
+    fn why_no_number(&self) -> Unknown {
+        match self.value() {
+            Ok(_) => Unknown::new(format!("{} is not a finite number", self.topic)),
+            Err(unknown) => unknown,
+        }
     }
 
     /// Returns the structured value.

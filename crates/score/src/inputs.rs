@@ -37,16 +37,19 @@ impl<'a> Inputs<'a> {
         Self { now, source: Source::Slots(slots) }
     }
 
+    #[inline]
     pub(crate) fn of_graph(now: Timestamp, matched: &'a [Matched], cells: &'a [Cell]) -> Self {
         Self { now, source: Source::Graph { matched, cells } }
     }
 
     /// Returns the time of this run.
+    #[inline]
     pub fn now(&self) -> Timestamp {
         self.now
     }
 
     /// Returns every cell of an input in the order of topics; no cell if the input does not exist.
+    #[inline]
     pub fn all(&self, slot: usize) -> Cells<'a> {
         Cells(match self.source {
             Source::Slots(slots) => List::Slice(slots.get(slot).map_or(&[], |slot| &slot.cells)),
@@ -60,18 +63,21 @@ impl<'a> Inputs<'a> {
     ///
     /// # Errors
     /// Fails with the reason if no cell matches.
+    #[inline]
     pub fn first(&self, slot: usize) -> Result<&'a Cell, Unknown> {
         self.all(slot).first().ok_or_else(|| self.missing(slot))
     }
 
     /// Returns the number of the first cell. Fails as [`first`](Self::first) and [`Cell::number`]
     /// do.
+    #[inline]
     pub fn number(&self, slot: usize) -> Result<f64, Unknown> {
         self.first(slot)?.number()
     }
 
     /// Returns the change per second of the first cell. Fails as [`first`](Self::first) and
     /// [`Cell::rate`] do.
+    #[inline]
     pub fn rate(&self, slot: usize) -> Result<f64, Unknown> {
         self.first(slot)?.rate()
     }
@@ -121,6 +127,7 @@ enum List<'a> {
 
 impl<'a> Cells<'a> {
     /// Returns the number of cells.
+    #[inline]
     pub fn len(&self) -> usize {
         match self.0 {
             List::Slice(cells) => cells.len(),
@@ -129,11 +136,13 @@ impl<'a> Cells<'a> {
     }
 
     /// Returns true if there are no cells.
+    #[inline]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
     /// Returns the cell at `place` in the order of topics.
+    #[inline]
     pub fn get(&self, place: usize) -> Option<&'a Cell> {
         match self.0 {
             List::Slice(cells) => cells.get(place).copied(),
@@ -142,11 +151,13 @@ impl<'a> Cells<'a> {
     }
 
     /// Returns the cell with the first topic.
+    #[inline]
     pub fn first(&self) -> Option<&'a Cell> {
         self.get(0)
     }
 
     /// Iterates over the cells in the order of topics.
+    #[inline]
     pub fn iter(&self) -> CellsIter<'a> {
         CellsIter { cells: *self, next: 0 }
     }
@@ -156,6 +167,7 @@ impl<'a> IntoIterator for Cells<'a> {
     type Item = &'a Cell;
     type IntoIter = CellsIter<'a>;
 
+    #[inline]
     fn into_iter(self) -> CellsIter<'a> {
         self.iter()
     }
@@ -171,12 +183,14 @@ pub struct CellsIter<'a> {
 impl<'a> Iterator for CellsIter<'a> {
     type Item = &'a Cell;
 
+    #[inline]
     fn next(&mut self) -> Option<&'a Cell> {
         let cell = self.cells.get(self.next)?;
         self.next += 1;
         Some(cell)
     }
 
+    #[inline]
     fn size_hint(&self) -> (usize, Option<usize>) {
         let left = self.cells.len() - self.next;
         (left, Some(left))

@@ -7,6 +7,8 @@
 //!   so a test simulates a day of a thousand vertices in a second from one seed.
 //! - An unknown value is an [`Unknown`] with its reason, never a made-up number.
 //! - Everything is bounded: windows, stored samples, vertices, names.
+//! - Release builds optimise each crate alone, so small functions that run for each fact, sample or
+//!   read are `#[inline]`, and rare error paths beside them are functions of their own.
 //!
 //! Read in this order: [`Insight`] and [`Inputs`], then `insight` for the fifteen built-in insights
 //! and `graph` for the engine that runs them. `interval`, `delphi`, `anomaly` and `budget` are

@@ -19,14 +19,17 @@ impl Matched {
         Self { input, pattern, indexes: Vec::new(), missing: None }
     }
 
+    #[inline]
     pub(crate) fn input(&self) -> &Input {
         &self.input
     }
 
+    #[inline]
     pub(crate) fn indexes(&self) -> &[u32] {
         &self.indexes
     }
 
+    #[inline]
     pub(crate) fn missing(&self) -> Option<&str> {
         self.missing.as_deref()
     }

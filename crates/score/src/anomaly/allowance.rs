@@ -20,6 +20,7 @@ impl Allowance {
     }
 
     /// Returns true if one more event is allowed at `now`.
+    #[inline]
     pub(super) fn has(&mut self, now: Timestamp) -> bool {
         // Other publishers have other clocks. A clock that is far ahead must not stop the refill
         // for all others until they have caught up.
@@ -32,6 +33,7 @@ impl Allowance {
     }
 
     /// Uses one token.
+    #[inline]
     pub(super) fn spend(&mut self) {
         self.left -= 1.0;
     }

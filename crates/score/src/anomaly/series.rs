@@ -19,6 +19,7 @@ impl Series {
     }
 
     /// Returns the number to judge, if there is one.
+    #[inline]
     pub(super) fn take(&mut self, at: Timestamp, value: f64, counts: &mut Counts) -> Option<f64> {
         if value.is_nan() || value.abs() > LARGEST_VALUE {
             counts.not_finite += 1;

@@ -75,6 +75,7 @@ impl Bound {
 
     /// Returns the bound of a prediction `horizon` nanoseconds after the last sample, by a method
     /// that `moves` or by the last value; infinite while too few residuals are known.
+    #[inline]
     pub(crate) fn at(&self, horizon: f64, moves: bool) -> f64 {
         let quantile = f64::from(self.quantile);
         let ratio = horizon / f64::from(self.horizon);
@@ -91,6 +92,7 @@ impl Bound {
     /// Returns the share of a change until the next poll by which the bound is wider between polls:
     /// 1 for independent values, 0 for a line. Half way to the next poll, the prediction lies half
     /// way between the last value and the value that the residuals are about.
+    #[inline]
     pub(crate) fn to_come(&self) -> f64 {
         1.0 - f64::from(self.quarters(true)) / 4.0
     }
@@ -120,6 +122,7 @@ impl Bound {
     }
 
     /// Records the movement in a window of differences, in any unit.
+    #[inline]
     pub(crate) fn observe_spread(&mut self, u: &[f32; DIFFERENCES]) {
         let one = u.iter().map(|d| d.abs()).sum::<f32>() / DIFFERENCES as f32;
         let two = u.windows(2).map(|pair| (pair[0] + pair[1]).abs()).sum::<f32>()
@@ -150,6 +153,7 @@ impl Bound {
     }
 
     /// Returns the power of the ratio of horizons in quarters, between 0 and 4.
+    #[inline]
     fn quarters(&self, down: bool) -> u32 {
         /// 2^¼, 2^½, 2^¾ and 2: the ratio of the movement in two steps to one step for each power.
         const SPREADS: [f32; 4] = [1.189_207, std::f32::consts::SQRT_2, 1.681_793, 1.98];
@@ -159,6 +163,7 @@ impl Bound {
 }
 
 /// Returns a number to the power of `quarters` / 4, by roots, which every processor has.
+#[inline]
 fn power(x: f64, quarters: u32) -> f64 {
     match quarters {
         0 => 1.0,

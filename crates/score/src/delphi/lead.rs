@@ -20,12 +20,14 @@ pub(crate) struct Lead {
 
 impl Lead {
     /// Returns true while the challenger leads.
+    #[inline]
     pub(crate) fn leads(&self) -> bool {
         self.leads
     }
 
     /// Records that the error of the challenger was smaller by `by`, in a unit that the caller
     /// keeps.
+    #[inline]
     pub(crate) fn observe(&mut self, by: f32) {
         self.sum = self.sum * MEMORY + by;
         self.squares = self.squares * MEMORY + by * by;

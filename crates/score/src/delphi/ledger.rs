@@ -51,10 +51,12 @@ impl Ledger {
         }
     }
 
+    #[inline]
     pub(crate) fn linear_leads(&self) -> bool {
         self.linear_lead.leads()
     }
 
+    #[inline]
     pub(crate) fn delphi_leads(&self) -> bool {
         self.delphi_lead.leads()
     }

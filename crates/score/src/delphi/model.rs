@@ -68,6 +68,7 @@ pub enum ModelError {
 
 impl Model {
     /// Returns the weights that are part of this program.
+    #[inline]
     pub fn built_in() -> &'static Self {
         const BUILT_IN: Model = match Model::from_bytes(include_bytes!("weights.bin")) {
             Ok(model) => model,

@@ -215,6 +215,7 @@ impl Predictor {
     }
 
     /// Returns the better of the two methods without a model.
+    #[inline]
     fn base(&self) -> Method {
         if self.ledger.linear_leads() { Method::Linear } else { Method::LastValue }
     }

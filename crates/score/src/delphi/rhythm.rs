@@ -32,6 +32,7 @@ impl Rhythm {
     }
 
     /// Predicts the next two differences, in the unit of the value.
+    #[inline]
     pub(crate) fn forecast(&self) -> [f64; 2] {
         let mut best = 0;
         for (i, loss) in self.losses.iter().enumerate() {
@@ -58,6 +59,7 @@ impl Rhythm {
     }
 
     /// Returns the difference of `samples` samples ago, 1 to [`LONGEST`].
+    #[inline]
     fn ago(&self, samples: usize) -> f32 {
         self.differences[(usize::from(self.next) + LONGEST - samples) % LONGEST]
     }

@@ -52,12 +52,14 @@ impl Window {
     }
 
     /// Returns the latest sample.
+    #[inline]
     pub(crate) fn latest(&self) -> Option<(i64, f64)> {
         let last = self.len.checked_sub(1)?;
         Some((self.times[last], self.values[last]))
     }
 
     /// Returns the change per nanosecond between the last two samples; 0 for fewer.
+    #[inline]
     pub(crate) fn slope(&self) -> f64 {
         let Some(before) = self.len.checked_sub(2) else { return 0.0 };
         let slope = (self.values[before + 1] - self.values[before])
@@ -81,6 +83,7 @@ impl Window {
     }
 
     /// Returns the window at even steps; `None` until it is full.
+    #[inline]
     pub(crate) fn grid(&self) -> Option<Grid> {
         if self.len < WINDOW {
             return None;
@@ -117,6 +120,7 @@ impl Window {
 
 /// Returns the mean size of the differences, and the differences divided by it. All are zero if the
 /// value did not move, or if the differences are too large or too small to be divided.
+#[inline]
 pub(crate) fn normalise(differences: [f64; DIFFERENCES]) -> (f64, [f32; DIFFERENCES]) {
     let scale = differences.iter().map(|d| d.abs()).sum::<f64>() / DIFFERENCES as f64;
     if scale.is_normal() {
@@ -128,6 +132,7 @@ pub(crate) fn normalise(differences: [f64; DIFFERENCES]) -> (f64, [f32; DIFFEREN
 
 /// Returns the nanoseconds from one time to a later one. The difference of two `i64` fits a `u64`
 /// even where it does not fit an `i64`.
+#[inline]
 pub(crate) fn nanos(earlier: i64, later: i64) -> f64 {
     later.wrapping_sub(earlier).cast_unsigned() as f64
 }

@@ -17,6 +17,7 @@ pub(super) struct ChangeCounter {
 }
 
 impl ChangeCounter {
+    #[inline]
     pub(super) fn count(&mut self, time: Timestamp) {
         if self.total == 0 {
             self.started = time;

@@ -18,19 +18,23 @@ pub(super) const MAX_GENERATION: u32 = u32::MAX >> INDEX_BITS;
 pub struct VertexId(u32);
 
 impl VertexId {
+    #[inline]
     pub(super) const fn new(index: u32, generation: u32) -> Self {
         Self(generation << INDEX_BITS | index)
     }
 
     /// Returns the number that identifies the vertex in the calls of [`Insight`](crate::Insight).
+    #[inline]
     pub const fn as_u32(self) -> u32 {
         self.0
     }
 
+    #[inline]
     pub(super) const fn index(self) -> usize {
         (self.0 & INDEX_MASK) as usize
     }
 
+    #[inline]
     pub(super) const fn generation(self) -> u32 {
         self.0 >> INDEX_BITS
     }

@@ -90,6 +90,7 @@ impl Node {
     }
 
     /// Records that an input was polled, which may change the age of the insight.
+    #[inline]
     pub(super) fn touch(&mut self, index: u32, checked_at: Timestamp) {
         self.reorder |=
             self.oldest.is_none_or(|(oldest, time)| oldest == index || checked_at < time);

@@ -48,6 +48,7 @@ pub(super) struct Edge {
 }
 
 impl Vertex {
+    #[inline]
     pub(super) fn generation(&self) -> u32 {
         self.generation
     }
@@ -55,6 +56,7 @@ impl Vertex {
 
 impl Table {
     /// Returns the index of `id`.
+    #[inline]
     pub(super) fn index(&self, id: VertexId) -> Result<usize, Error> {
         match self.vertices.get(id.index()) {
             Some(vertex) if vertex.lives && vertex.generation == id.generation() => Ok(id.index()),
@@ -62,6 +64,7 @@ impl Table {
         }
     }
 
+    #[inline]
     pub(super) fn id(&self, index: u32) -> VertexId {
         VertexId::new(index, self.vertices[index as usize].generation)
     }
@@ -147,6 +150,7 @@ impl Table {
         vertex.matters |= change.matters();
     }
 
+    #[inline]
     pub(super) fn topic(&self, index: u32) -> &Topic {
         self.cells[index as usize].topic()
     }

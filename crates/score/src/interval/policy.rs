@@ -33,6 +33,7 @@ pub struct Bounds {
 
 impl Bounds {
     /// Returns the allowed interval nearest to `seconds`; the shortest for NaN.
+    #[inline]
     pub(crate) fn clamp(&self, seconds: f64) -> Duration {
         let min = self.min.as_secs_f64();
         // `max` returns the other number if one is NaN.

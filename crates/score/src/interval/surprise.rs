@@ -146,6 +146,7 @@ impl Surprise {
     }
 
     /// Begins a poll at a time of a clock that never steps.
+    #[inline]
     pub fn begin(&mut self, at: Duration) {
         self.at = at;
         self.change = 0.0;
@@ -173,6 +174,7 @@ impl Surprise {
     }
 
     /// Ends the poll and returns the greatest surprise of all facts; 0 if there was none.
+    #[inline]
     pub fn finish(&self) -> Finding {
         Finding { at: self.at, change: self.change, value: None }
     }
