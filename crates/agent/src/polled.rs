@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use skopos_score::budget::{Demand, Grant};
-use skopos_score::interval::{Finding, Policy, Surprise, least};
+use skopos_score::interval::{Finding, Policy, Surprise, least_deviation};
 use skopos_sense::Skip;
 
 use crate::agent::Event;
@@ -239,7 +239,7 @@ impl Polled {
     fn judge(&mut self, at: Duration, yielded: &Yielded) -> Finding {
         for change in &yielded.changes {
             if let Change::Came(index, metric) = *change {
-                self.surprise.came(index as usize, metric.kind, least(metric));
+                self.surprise.add_fact(index as usize, metric.kind, least_deviation(metric));
             }
         }
         self.surprise.begin(at);

@@ -1,5 +1,5 @@
-//! What watching costs: nanoseconds for one checked value, for each detector, with hundreds of
-//! vertices taking turns as they do in an agent.
+//! Measures the cost of a detector: nanoseconds per observed value, for each detector, with
+//! hundreds of vertices taking turns as in an agent.
 //!
 //! ```sh
 //! cargo run --release -p skopos-score --example anomaly_cost
@@ -12,8 +12,8 @@ use skopos_score::anomaly::{DETECTORS, Rule, Watch};
 
 const VERTICES: usize = 400;
 const ROUNDS: usize = 4000;
-/// Rounds that are timed together, about a millisecond; the best of all batches is shown, since what
-/// else runs on the machine only ever adds.
+/// Rounds that are timed together, about a millisecond; the result is the best batch, because other
+/// load on the machine only adds to the time.
 const BATCH: usize = 20;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -30,7 +30,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// Nanoseconds for one value, and bytes for one vertex.
+/// Returns nanoseconds per value and bytes per vertex.
 fn measure(rule: &Rule, kind: Kind) -> Result<(f64, usize), Box<dyn std::error::Error>> {
     let mut watch = Watch::new(std::slice::from_ref(rule))?;
     let mut vertices = Vec::new();
@@ -41,7 +41,7 @@ fn measure(rule: &Rule, kind: Kind) -> Result<(f64, usize), Box<dyn std::error::
     let mut events = Vec::new();
     let mut bits = 1_u64;
     let mut total = 0.0;
-    // Ahead of time, so that making them is not measured.
+    // The values are made ahead of time, so that their creation is not measured.
     let values: Vec<f64> = (0..VERTICES * ROUNDS)
         .map(|_| {
             bits = bits.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);

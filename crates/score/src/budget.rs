@@ -1,23 +1,24 @@
-//! The overhead budget: which sensors to poll less often so that all together cost no more than allowed.
+//! The overhead budget: it decides which sensors to poll less often, so that all together cost no
+//! more than the limit.
 //!
-//! # How it decides
-//! A sensor's *share* is what its polls cost of one core: processor seconds a poll, divided by its
-//! interval. While the shares and what the agent costs anyway exceed the limit, one sensor after
-//! another is stretched by one step, each time the one with the greatest
-//! `share at its wanted interval / (weight × stretch²)`. That is how much cost a further stretch
-//! saves for the freshness that it takes, so the dearest and least-read sensors go first, and the
-//! stretches tend to `√(share / weight)`: the intervals that lose the least freshness, as in
-//! Kleinrock's square-root assignment of capacities (*Communication Nets*, 1964). Sensors whose next
-//! value somebody waits for come last, whatever they cost.
+//! # Algorithm
+//! The *share* of a sensor is the processor time of its polls as a share of one core: processor
+//! seconds of one poll, divided by the interval. While the sum of all shares and of the agent's own
+//! cost exceeds the limit, the budget stretches one sensor after another by one step. It always
+//! takes the sensor with the greatest `share at its wanted interval / (weight × stretch²)`: the
+//! cost that a further stretch saves for the freshness that it takes. So the most expensive and
+//! least-read sensors go first, and the stretches tend to `√(share / weight)`: the intervals that
+//! lose the least freshness, as in Kleinrock's square-root assignment of capacities (*Communication
+//! Nets*, 1964). Sensors with a waiting reader come last, whatever they cost.
 //!
-//! Stretches are whole numbers (1, 2, 3, 4, 6, 8, …): a stretched sensor is due together with those
-//! that are not, so stretching never adds a wake-up.
+//! Stretches are whole numbers (1, 2, 3, 4, 6, 8, …): a stretched sensor is due together with
+//! sensors that are not stretched, so a stretch never adds a wake-up.
 //!
 //! # Invariants
-//! - Nothing is stretched while what is wanted fits, unless it was stretched before and what is
-//!   wanted does not fit with room to spare ([`RELEASE_RATIO`]).
-//! - No interval is shorter than wanted, nor longer than allowed.
-//! - At one state, a lower limit never gives a shorter interval.
+//! - No sensor is stretched while the wanted intervals fit the limit, except a sensor that was
+//!   stretched before, until the wanted intervals fit with room to spare ([`RELEASE_RATIO`]).
+//! - No interval is shorter than wanted or longer than allowed.
+//! - In the same state, a lower limit never gives a shorter interval.
 //!
 //! ```
 //! use std::time::Duration;
@@ -42,53 +43,56 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-/// The budget unless somebody asks for another: what a monitor may cost of one core, of which an
-/// administrator sees nothing in `top`.
+/// The default budget, as a share of one core: an administrator does not notice a monitor of this
+/// cost in `top`.
 pub const DEFAULT_LIMIT: f64 = 0.01;
 
-/// The most that one sensor is stretched: what is wanted each second then comes once a minute, and
-/// what comes rarer than that is better switched off by somebody who knows that he does.
+/// The most that one sensor is stretched: a sensor wanted each second is then polled once a minute.
+/// A user who wants it more rarely should switch it off.
 pub const MAX_STRETCH: f64 = 64.0;
 
-/// What a sensor is stretched to: whole numbers, for the sake of shared wake-ups, and far enough
-/// apart that a plan is made in some hundred steps.
+/// The possible stretches: whole numbers, so that sensors share wake-ups, and far enough apart that
+/// a plan takes a few hundred steps.
 const STEPS: [f64; 12] = [1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0, 32.0, 48.0, MAX_STRETCH];
 
-/// What was stretched is released only when the cost would be below this share of the limit: costs
-/// of one poll and the next differ by some percent, and intervals should not follow that.
+/// A stretched sensor is released only when the cost would be below this share of the limit: the
+/// costs of two polls differ by some percent, and intervals should not follow that.
 pub const RELEASE_RATIO: f64 = 0.9;
 
-/// How much dearer another sensor must be to be stretched in the place of one that already is.
+/// Factor by which the urgency of another sensor must be greater for it to be stretched instead of
+/// a sensor that is stretched already.
 const SWAP_RATIO: f64 = 1.5;
 
-/// Weight of a sensor that is read at all. Far above [`SWAP_RATIO`], so that an unread sensor of
-/// equal cost always goes first; it doubles the stretch of the unread one, of two of equal cost.
+/// The weight of a sensor with any readers. It is far above [`SWAP_RATIO`], so that an unread
+/// sensor of equal cost always goes first; of two sensors of equal cost, the unread one gets twice
+/// the stretch.
 const READ_WEIGHT: f64 = 4.0;
 
-/// The greatest weight: ten times less stretched. A program that reads a million times a second
-/// must not take the freshness of everybody else.
+/// The greatest weight, which means ten times less stretch. A program that reads a million times a
+/// second must not take the freshness of all other sensors.
 const MAX_WEIGHT: f64 = 100.0;
 
-/// Shortest interval that is reckoned with, so that a demand of none does not cost infinitely much.
+/// The shortest interval that the plan assumes, so that a wanted interval of zero does not cost
+/// infinitely much.
 const SHORTEST: Duration = Duration::from_millis(1);
 
-/// What one sensor wants and costs.
+/// The wanted interval and the cost of one sensor.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Demand {
     /// Processor time of one poll, smoothed.
     pub cost: Duration,
     /// The interval that its policy wants.
     pub wanted: Duration,
-    /// The longest interval that it may get; below `wanted` it is not stretched.
+    /// The longest interval that it may get; if it is below `wanted`, the sensor is not stretched.
     pub longest: Duration,
-    /// How often its facts are read, all together, smoothed; not a number counts as never.
+    /// Reads of all its facts per second, smoothed; NaN counts as zero.
     pub reads_per_second: f64,
-    /// Somebody sleeps until one of its facts changes.
+    /// True if a reader sleeps until one of its facts changes.
     pub waited_for: bool,
 }
 
 impl Demand {
-    /// Its share of one core at the interval that it wants.
+    /// Returns its share of one core at the wanted interval.
     pub fn share(&self) -> f64 {
         self.cost.as_secs_f64() / self.wanted.max(SHORTEST).as_secs_f64()
     }
@@ -106,34 +110,34 @@ impl Demand {
     }
 }
 
-/// What one sensor gets.
+/// The interval granted to one sensor.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Grant {
-    /// At which interval to poll it.
+    /// The interval at which to poll it.
     pub interval: Duration,
-    /// How many times the wanted interval that is; 1 if it is not stretched.
+    /// The ratio of this interval to the wanted one; 1 if the sensor is not stretched.
     pub stretch: f64,
 }
 
-/// What all sensors and the agent itself come to, each as a share of one core.
+/// The cost of all sensors and of the agent itself, each as a share of one core.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Plan {
-    /// If every sensor were polled as often as wanted.
+    /// The cost if every sensor were polled as often as wanted.
     pub wanted: f64,
-    /// At the intervals that were granted.
+    /// The cost at the granted intervals.
     pub granted: f64,
-    /// How far `granted` is above the limit; 0 if the limit is kept. Above 0 every sensor is at its
-    /// longest interval.
+    /// The amount by which `granted` exceeds the limit; 0 if the limit is kept. If it is above 0,
+    /// every sensor is at its longest interval.
     pub over: f64,
 }
 
-/// A limit that is none.
+/// The given limit is not valid.
 #[derive(Clone, Copy, Debug, PartialEq, Error)]
-#[error("`{0}` is no budget: it is a share of one core above 0, such as 0.01 for 1 %")]
+#[error("`{0}` is not a budget: a budget is a share of one core above 0, such as 0.01 for 1 %")]
 pub struct LimitError(f64);
 
-/// Keeps a set of sensors under a limit. It remembers what it stretched, by the sensors' places in
-/// the list; when places change, intervals may change with them, but the limit is kept all the same.
+/// Keeps a set of sensors under a limit. It remembers the stretches by the sensors' places in the
+/// list; when places change, intervals may change with them, but the limit still holds.
 #[derive(Clone, Debug)]
 pub struct Budget {
     limit: f64,
@@ -141,10 +145,10 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// A budget of `limit` of one core: 0.01 is 1 %.
+    /// Creates a budget of `limit` of one core: 0.01 is 1 %.
     ///
     /// # Errors
-    /// `limit` is not above zero, or not finite.
+    /// Fails if `limit` is not above zero or not finite.
     pub fn new(limit: f64) -> Result<Self, LimitError> {
         if limit.is_finite() && limit > 0.0 {
             Ok(Self { limit, candidates: Vec::new() })
@@ -153,13 +157,13 @@ impl Budget {
         }
     }
 
-    /// The limit, as a share of one core.
+    /// Returns the limit, as a share of one core.
     pub fn limit(&self) -> f64 {
         self.limit
     }
 
-    /// Fills `out` with the interval of each of `sensors`, in their order. `fixed` is what the agent
-    /// costs besides polls, as a share of one core: wakes, insights, publishing.
+    /// Fills `out` with the interval of each of `sensors`, in their order. `fixed` is the cost of
+    /// the agent apart from polls (wake-ups, insights, publishing), as a share of one core.
     pub fn plan(&mut self, fixed: f64, sensors: &[Demand], out: &mut Vec<Grant>) -> Plan {
         self.candidates.resize(sensors.len(), Candidate::NEW);
         for (candidate, demand) in self.candidates.iter_mut().zip(sensors) {
@@ -179,7 +183,7 @@ impl Budget {
         Plan { wanted, granted, over: (granted - self.limit).max(0.0) }
     }
 
-    /// Stretches one candidate after another, and says what all come to then.
+    /// Stretches one candidate after another and returns the resulting cost.
     fn stretch(&mut self, wanted: f64) -> f64 {
         let mut granted = wanted;
         while granted > self.limit * RELEASE_RATIO {
@@ -192,7 +196,8 @@ impl Budget {
                 }
             }
             let Some(candidate) = found else { break };
-            // It fits. Only what was stretched before stays so, for the sake of calm.
+            // The cost fits. Only sensors that were stretched before stay stretched, so that
+            // intervals do not flap.
             if granted <= self.limit && candidate.next > candidate.held {
                 break;
             }
@@ -204,24 +209,24 @@ impl Budget {
     }
 }
 
-/// One sensor while a plan is made.
+/// One sensor during the planning.
 #[derive(Clone, Copy, Debug)]
 struct Candidate {
-    /// What it was stretched to by the plan before.
+    /// The stretch of the plan before.
     held: f64,
     share: f64,
     weight: f64,
     longest: f64,
     waited_for: bool,
     stretch: f64,
-    /// What it would be stretched to next.
+    /// The stretch of its next step.
     next: f64,
-    /// Who is foremost is stretched next. What cannot be stretched further, or costs nothing, is
-    /// nobody's better.
+    /// The candidate with the greatest order is stretched next. A candidate that cannot be
+    /// stretched further, or costs nothing, is never ahead of another.
     order: (bool, f64),
 }
 
-/// The order of those that are not to be stretched.
+/// The order of candidates that must not be stretched.
 const LAST: (bool, f64) = (false, 0.0);
 
 impl Candidate {

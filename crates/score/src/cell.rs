@@ -1,47 +1,49 @@
 use skopos_model::{Kind, Scalar, Structured, Timestamp, Topic, Unit, Value};
 
-use crate::{Outcome, Unknown};
+use crate::unknown::{Outcome, Unknown};
 
-/// What is known of one vertex, fact or insight: its latest sample, and of a number also the one of
-/// the poll before, from which rates come.
+/// The state of one vertex, fact or insight: its latest sample, and for a number also the sample of
+/// the poll before, from which rates are computed.
 #[derive(Clone, Debug)]
 pub struct Cell {
     topic: Topic,
     unit: Unit,
     kind: Kind,
-    /// `None` before the first.
+    /// `None` before the first sample.
     outcome: Option<Outcome>,
-    /// The number of `outcome`; NaN if it is none.
+    /// The number in `outcome`; NaN if `outcome` is not a number.
     number: f64,
     since: Timestamp,
     checked_at: Timestamp,
-    /// When `number` was found: of a fact `checked_at`, of an insight the run that computed it.
+    /// The time at which `number` was found: for a fact `checked_at`, for an insight the run that
+    /// computed it.
     polled_at: Timestamp,
     previous: Option<(Timestamp, f64)>,
     resets: u64,
 }
 
-/// What a new look at a vertex came to.
+/// The difference that a new sample made to a vertex.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Taken {
-    /// The outcome is another one.
+pub(crate) struct CellChange {
+    /// The outcome changed.
     pub(crate) changed: bool,
-    /// The rate is another one although the number is not: it stands still after it had moved, or
-    /// this is the second poll and there is a rate at all.
+    /// The rate changed although the number did not: the number stands still after it had moved, or
+    /// this is the second poll and a rate exists for the first time.
     pub(crate) stopped: bool,
-    /// `checked_at` is another one.
+    /// `checked_at` changed.
     pub(crate) checked: bool,
 }
 
-impl Taken {
-    /// True if somebody who computes with it has to look again.
+impl CellChange {
+    /// Returns true if dependents have to be recomputed.
+    #[inline]
     pub(crate) fn matters(self) -> bool {
         self.changed || self.stopped
     }
 }
 
 impl Cell {
-    /// Nothing known yet.
+    /// Creates a cell without a value.
     pub fn new(topic: Topic, unit: Unit, kind: Kind) -> Self {
         Self {
             topic,
@@ -57,39 +59,39 @@ impl Cell {
         }
     }
 
-    /// Takes what was found at `time`. True if somebody who computes with it has to look again: the
-    /// value changed, or stood still after it had moved, which is a rate of zero. A time before the
-    /// one of the last look counts as that one.
+    /// Stores the outcome found at `time`. Returns true if dependents have to be recomputed: the
+    /// value changed, or it stood still after it had moved, which is a rate of zero. A time before
+    /// that of the last poll counts as that time.
     pub fn take(&mut self, time: Timestamp, outcome: Outcome) -> bool {
         self.take_outcome(time, None, outcome).matters()
     }
 
-    /// As [`take`](Self::take), for a number: allocates nothing.
+    /// Does the same as [`take`](Self::take) for a number, and allocates nothing.
     #[inline]
     pub fn take_number(&mut self, time: Timestamp, value: Scalar) -> bool {
         self.take_scalar(time, value).matters()
     }
 
     #[inline]
-    pub(crate) fn take_scalar(&mut self, time: Timestamp, value: Scalar) -> Taken {
+    pub(crate) fn take_scalar(&mut self, time: Timestamp, value: Scalar) -> CellChange {
         let changed = !self.holds(value);
         if changed {
             self.outcome = Some(Ok(value.into()));
         }
-        self.moved_to(time, None, value.as_f64(), changed)
+        self.update(time, None, value.as_f64(), changed)
     }
 
-    /// As [`take`](Self::take), for what was computed at `time` from inputs of which the oldest had
-    /// been looked at at `checked_at`.
+    /// Does the same as [`take`](Self::take) for an outcome computed at `time` from inputs of which
+    /// the oldest was polled at `checked_at`.
     pub(crate) fn take_outcome(
         &mut self,
         time: Timestamp,
         checked_at: Option<Timestamp>,
         outcome: Outcome,
-    ) -> Taken {
+    ) -> CellChange {
         let number = outcome.as_ref().ok().and_then(Value::as_f64).unwrap_or(f64::NAN);
         let changed = match (&self.outcome, &outcome) {
-            // A NaN that stays one has not changed, which `==` does not know.
+            // A NaN that stays NaN has not changed, which `==` does not know.
             (Some(Ok(Value::F64(old))), Ok(Value::F64(new))) => !same(*old, *new),
             (Some(old), new) => old != new,
             (None, _) => true,
@@ -97,16 +99,17 @@ impl Cell {
         if changed {
             self.outcome = Some(outcome);
         }
-        self.moved_to(time, checked_at, number, changed)
+        self.update(time, checked_at, number, changed)
     }
 
-    /// The inputs were looked at again, and it stands.
-    pub(crate) fn stands(&mut self, time: Timestamp, checked_at: Option<Timestamp>) -> Taken {
-        self.moved_to(time, checked_at, self.number, false)
+    /// Records that the inputs were polled again and the outcome stays as it is.
+    #[inline]
+    pub(crate) fn confirm(&mut self, time: Timestamp, checked_at: Option<Timestamp>) -> CellChange {
+        self.update(time, checked_at, self.number, false)
     }
 
-    /// Nothing is known any more.
-    pub(crate) fn forget(&mut self) {
+    /// Drops the value.
+    pub(crate) fn clear(&mut self) {
         self.outcome = None;
         self.number = f64::NAN;
         self.previous = None;
@@ -123,16 +126,16 @@ impl Cell {
     }
 
     #[inline]
-    fn moved_to(
+    fn update(
         &mut self,
         time: Timestamp,
         checked_at: Option<Timestamp>,
         number: f64,
         changed: bool,
-    ) -> Taken {
+    ) -> CellChange {
         let time = time.max(self.polled_at);
-        // Without one of its own it was looked at now; an insight may get older, by an input that
-        // joined.
+        // A fact without a time of its own was polled now. An insight may become older, by an input
+        // that joined.
         let checked_at = checked_at.unwrap_or(time).min(time);
         let (before, had_rate) = (self.number, self.previous);
         let both = before.is_finite() && number.is_finite();
@@ -143,7 +146,7 @@ impl Cell {
         }
         if self.kind == Kind::Counter && number < before {
             self.resets += 1;
-            // What was counted before the source restarted says nothing about the rate now.
+            // The count before the source restarted says nothing about the rate now.
             self.previous = None;
         }
         if changed {
@@ -154,59 +157,70 @@ impl Cell {
         self.number = number;
         self.polled_at = time;
         self.checked_at = checked_at;
-        Taken { changed, stopped, checked }
+        CellChange { changed, stopped, checked }
     }
 
-    /// Its topic.
+    /// Returns the topic.
+    #[inline]
     pub fn topic(&self) -> &Topic {
         &self.topic
     }
 
-    /// The unit of its values.
+    /// Returns the unit of the values.
+    #[inline]
     pub fn unit(&self) -> Unit {
         self.unit
     }
 
-    /// How its values move.
+    /// Returns the kind of the values.
+    #[inline]
     pub fn kind(&self) -> Kind {
         self.kind
     }
 
-    /// The latest value or why there is none; `None` before the first.
+    /// Returns the latest value, or why it is unknown; `None` before the first.
+    #[inline]
     pub fn outcome(&self) -> Option<&Outcome> {
         self.outcome.as_ref()
     }
 
-    /// Since when the latest value holds.
+    /// Returns the time since which the latest value holds.
+    #[inline]
     pub fn since(&self) -> Timestamp {
         self.since
     }
 
-    /// When its source was last looked at. Of an insight: when that of its oldest needed input was.
+    /// Returns the time at which the source was last polled. For an insight, that time of its
+    /// oldest needed input.
+    #[inline]
     pub fn checked_at(&self) -> Timestamp {
         self.checked_at
     }
 
-    /// When the number was found: of a fact as `checked_at`, of an insight when it was computed.
+    /// Returns the time at which the number was found: for a fact `checked_at`, for an insight the
+    /// time of its computation.
+    #[inline]
     pub fn polled_at(&self) -> Timestamp {
         self.polled_at
     }
 
-    /// How often a counter stepped back.
+    /// Returns the number of times that a counter fell.
+    #[inline]
     pub fn resets(&self) -> u64 {
         self.resets
     }
 
-    /// When its source was looked at before, and the number that it had then: where its rate begins.
-    /// `None` after one poll and after a restart of a counter.
+    /// Returns the time and the number of the poll before, from which the rate is computed. `None`
+    /// after one poll and after a restart of a counter.
+    #[inline]
     pub fn previous(&self) -> Option<(Timestamp, f64)> {
         self.previous
     }
 
-    /// The value.
+    /// Returns the value.
     ///
     /// # Errors
-    /// There is none (yet), and why.
+    /// Fails with the reason if the value is unknown or has not been set yet.
     pub fn value(&self) -> Result<&Value, Unknown> {
         match &self.outcome {
             Some(Ok(value)) => Ok(value),
@@ -217,33 +231,44 @@ impl Cell {
         }
     }
 
-    /// The value as a finite number.
+    /// Returns the value as a finite number.
     ///
     /// # Errors
-    /// As [`value`](Self::value); it is structured or not finite.
+    /// Fails as [`value`](Self::value) does, and if the value is structured or not finite.
+    #[inline]
     pub fn number(&self) -> Result<f64, Unknown> {
         if self.number.is_finite() {
             return Ok(self.number);
         }
-        self.value()?;
-        Err(Unknown::new(format!("{} is no finite number", self.topic)))
+        Err(self.why_no_number())
     }
 
-    /// The structured value.
-    ///
-    /// # Errors
-    /// As [`value`](Self::value); it is a number.
-    pub fn structured(&self) -> Result<&Structured, Unknown> {
-        match self.value()? {
-            Value::Structured(value) => Ok(value),
-            _ => Err(Unknown::new(format!("{} is no record", self.topic))),
+    /// Returns the reason why there is no finite number. It stands apart, so that callers inline
+    /// the common case alone.
+    #[cold]
+    fn why_no_number(&self) -> Unknown {
+        match self.value() {
+            Ok(_) => Unknown::new(format!("{} is not a finite number", self.topic)),
+            Err(unknown) => unknown,
         }
     }
 
-    /// Change per second between the last two polls.
+    /// Returns the structured value.
     ///
     /// # Errors
-    /// As [`number`](Self::number); there was one poll only, or the counter has just restarted.
+    /// Fails as [`value`](Self::value) does, and if the value is a number.
+    pub fn structured(&self) -> Result<&Structured, Unknown> {
+        match self.value()? {
+            Value::Structured(value) => Ok(value),
+            _ => Err(Unknown::new(format!("{} is not a record", self.topic))),
+        }
+    }
+
+    /// Returns the change per second between the last two polls.
+    ///
+    /// # Errors
+    /// Fails as [`number`](Self::number) does, after the first poll, and after a restart of the
+    /// counter.
     pub fn rate(&self) -> Result<f64, Unknown> {
         let now = self.number()?;
         let Some((then, before)) = self.previous else {
@@ -252,13 +277,13 @@ impl Cell {
                 _ => format!("{} has restarted, and a rate needs two polls", self.topic),
             }));
         };
-        // Never zero: a second look at the same time replaces the first.
+        // The divisor is never zero: a second poll at the same time replaces the first.
         let seconds = self.polled_at.since(then).as_secs_f64();
         Ok((now - before) / seconds)
     }
 }
 
-/// Equal, or both no number.
+/// Returns true if the numbers are equal or both NaN.
 #[inline]
 fn same(a: f64, b: f64) -> bool {
     a == b || (a.is_nan() && b.is_nan())

@@ -1,14 +1,17 @@
-//! Durations in configuration: `"10s"`, as on the command line, or a number of seconds.
+//! Durations in configuration files: text such as `"10s"`, as on the command line, or a number of
+//! seconds.
 
 use std::fmt;
 use std::time::Duration;
 
 use serde::de::{Deserializer, Error, Visitor};
 
-/// For `#[serde(default, deserialize_with = "skopos_score::duration::optional")]`.
+/// Deserializes an optional duration; for `#[serde(default, deserialize_with =
+/// "skopos_score::duration::optional")]`.
 ///
 /// # Errors
-/// Of the format, if it is neither; see [`skopos_model::duration::parse`].
+/// Fails if the value is neither a number of seconds nor a text that
+/// [`skopos_model::duration::parse`] accepts.
 pub fn optional<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error> {
     from.deserialize_any(Reader).map(Some)
 }
@@ -27,8 +30,8 @@ impl Visitor<'_> for Reader {
     }
 
     fn visit_i64<E: Error>(self, seconds: i64) -> Result<Duration, E> {
-        let none = || E::custom(format!("{seconds} seconds are no duration"));
-        u64::try_from(seconds).map(Duration::from_secs).map_err(|_| none())
+        let invalid = || E::custom(format!("{seconds} seconds is not a duration"));
+        u64::try_from(seconds).map(Duration::from_secs).map_err(|_| invalid())
     }
 
     fn visit_u64<E: Error>(self, seconds: u64) -> Result<Duration, E> {
@@ -37,6 +40,6 @@ impl Visitor<'_> for Reader {
 
     fn visit_f64<E: Error>(self, seconds: f64) -> Result<Duration, E> {
         Duration::try_from_secs_f64(seconds)
-            .map_err(|e| E::custom(format!("{seconds} seconds are no duration: {e}")))
+            .map_err(|e| E::custom(format!("{seconds} seconds is not a duration: {e}")))
     }
 }

@@ -3,81 +3,82 @@ use thiserror::Error;
 
 use crate::graph::{MAX_HEIGHT, MAX_INPUTS, MAX_MATCHED, MAX_VERTICES, VertexId};
 
-/// What can be wrong with what SCoRe is asked to do.
+/// An error of the graph.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// There is a vertex of this topic.
+    /// A vertex of this topic exists already.
     #[error("{0} is in the graph already")]
     Exists(Topic),
-    /// The graph has no room.
+    /// The graph is full.
     #[error("the graph is full: it holds at most {MAX_VERTICES} vertices")]
     Full,
-    /// This vertex is gone, or never was.
+    /// The vertex was removed or never existed.
     #[error("there is no vertex {0}")]
     Gone(VertexId),
-    /// Only facts are set from outside.
+    /// A caller set the value of an insight; only facts can be set.
     #[error("{0} is an insight: its value is computed, not set")]
     Computed(Topic),
-    /// Only insights are computed.
+    /// A caller treated a fact as an insight.
     #[error("{0} is a fact, not an insight")]
     NotComputed(Topic),
-    /// An input that is no pattern.
+    /// The pattern of an input is not valid.
     #[error("{insight}: the input `{input}` is not a pattern of topics")]
     Pattern {
-        /// The insight that was to be added.
+        /// The insight to add.
         insight: Topic,
-        /// The input's name.
+        /// Name of the input.
         input: String,
-        /// What is wrong with it.
+        /// The error of the pattern.
         #[source]
         source: skopos_model::Error,
     },
-    /// More inputs than an insight can have.
+    /// The insight has too many inputs.
     #[error("{insight} has {inputs} inputs, and an insight has at most {MAX_INPUTS}")]
     Inputs {
-        /// The insight that was to be added.
+        /// The insight to add.
         insight: Topic,
-        /// How many it was to have.
+        /// Number of its inputs.
         inputs: usize,
     },
-    /// A pattern that matches too much.
+    /// The pattern of an input matches too many topics.
     #[error("{insight}: more than {MAX_MATCHED} topics match `{pattern}`")]
     Matched {
-        /// The insight that was to be added.
+        /// The insight to add.
         insight: Topic,
-        /// The input's pattern.
+        /// The pattern of the input.
         pattern: String,
     },
-    /// Topics of different units where one unit is asked for.
+    /// The topics of an input have different units, and the input requires one unit.
     #[error("{insight}: {}", unit_conflict(.topic, *.unit, .input, *.wanted, .other.as_ref()))]
     Unit {
-        /// The insight that was to be added.
+        /// The insight to add.
         insight: Topic,
-        /// The input's name.
+        /// Name of the input.
         input: String,
-        /// The unit that it asks for.
+        /// The unit that the input requires.
         wanted: Unit,
-        /// A topic that matches it and has that unit, if there is one.
+        /// A topic that matches the input and has the required unit, if there is one.
         other: Option<Topic>,
-        /// The topic that matches it and has another unit.
+        /// A topic that matches the input and has another unit.
         topic: Topic,
-        /// That other unit.
+        /// The unit of that topic.
         unit: Unit,
     },
-    /// An insight would be computed from itself.
+    /// The insight would be an input of itself, directly or through other insights.
     #[error("a cycle: {}", arrows(.0))]
     Cycle(
-        /// Each is an input of the next; the last is the first.
+        /// The path of the cycle: each topic is an input of the next, and the last equals the
+        /// first.
         Vec<Topic>,
     ),
-    /// Insights over insights over insights.
+    /// The insight would be too many layers above the facts.
     #[error("{0} would be more than {MAX_HEIGHT} insights above the facts")]
     Height(Topic),
 }
 
 impl Error {
-    /// What the user can do about it.
+    /// Returns a hint on how the user can mend the error.
     pub fn hint(&self) -> Option<&'static str> {
         Some(match self {
             Self::Exists(_) => "give it another topic, or remove the one that is there first",
@@ -94,7 +95,8 @@ impl Error {
     }
 }
 
-/// `the input "used" takes bytes: n01/a/used is in bytes, n01/b/used in seconds`.
+/// Returns a text such as `different units in the input "used": n01/a/used is in bytes, n01/b/used
+/// in seconds`.
 pub(crate) fn unit_conflict(
     topic: &Topic,
     unit: Unit,

@@ -1,30 +1,19 @@
-use skopos_model::{Structured, Timestamp, Unit};
+use skopos_model::{Structured, Timestamp};
 
-use crate::graph::Matched;
-use crate::{Cell, Unknown};
+use crate::cell::Cell;
+use crate::input::Input;
+use crate::matched::Matched;
+use crate::unknown::Unknown;
 
-/// What an insight is computed from: a name in its formula, and the topics that stand for it.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Input {
-    /// Its name in the formula.
-    pub name: String,
-    /// Which topics: a pattern of `skopos_model::TopicPattern`, the node included.
-    pub pattern: String,
-    /// The unit that all of them must have; `None` if any will do.
-    pub unit: Option<Unit>,
-    /// True if there is no outcome without it; its age is then the insight's age.
-    pub needed: bool,
-}
-
-/// One input as it stands: the cells that match, in the order of their topics, and what to say if
-/// there are none.
+/// The current state of one input: the matching cells in the order of their topics, and the reason
+/// if there are none.
 #[derive(Clone, Debug)]
 pub struct Slot<'a> {
-    /// What was asked for.
+    /// The declaration of the input.
     pub input: &'a Input,
-    /// What there is.
+    /// The matching cells.
     pub cells: Vec<&'a Cell>,
-    /// Why there is nothing, if that is known: the reason for which the sensor was skipped.
+    /// The reason why no cell matches, if it is known: the reason for which the sensor was skipped.
     pub missing: Option<&'a str>,
 }
 
@@ -35,7 +24,7 @@ pub struct Inputs<'a> {
     source: Source<'a>,
 }
 
-/// Where the inputs lie. The graph keeps no list of references, so that a run makes none.
+/// The storage of the inputs. The graph keeps no list of references, so that a run allocates none.
 #[derive(Clone, Copy, Debug)]
 enum Source<'a> {
     Slots(&'a [Slot<'a>]),
@@ -43,21 +32,24 @@ enum Source<'a> {
 }
 
 impl<'a> Inputs<'a> {
-    /// The inputs as they stand at `now`.
+    /// Creates the inputs with their state at `now`.
     pub fn new(now: Timestamp, slots: &'a [Slot<'a>]) -> Self {
         Self { now, source: Source::Slots(slots) }
     }
 
+    #[inline]
     pub(crate) fn of_graph(now: Timestamp, matched: &'a [Matched], cells: &'a [Cell]) -> Self {
         Self { now, source: Source::Graph { matched, cells } }
     }
 
-    /// The time of this run.
+    /// Returns the time of this run.
+    #[inline]
     pub fn now(&self) -> Timestamp {
         self.now
     }
 
-    /// Every cell of an input, in the order of their topics; none of an input that there is not.
+    /// Returns every cell of an input in the order of topics; no cell if the input does not exist.
+    #[inline]
     pub fn all(&self, slot: usize) -> Cells<'a> {
         Cells(match self.source {
             Source::Slots(slots) => List::Slice(slots.get(slot).map_or(&[], |slot| &slot.cells)),
@@ -67,30 +59,37 @@ impl<'a> Inputs<'a> {
         })
     }
 
-    /// The first cell of an input that stands for one topic.
+    /// Returns the first cell of an input: the only cell of an input that stands for one topic.
     ///
     /// # Errors
-    /// There is none, and why.
-    pub fn one(&self, slot: usize) -> Result<&'a Cell, Unknown> {
+    /// Fails with the reason if no cell matches.
+    #[inline]
+    pub fn first(&self, slot: usize) -> Result<&'a Cell, Unknown> {
         self.all(slot).first().ok_or_else(|| self.missing(slot))
     }
 
-    /// Its number. Errors as [`one`](Self::one) and [`Cell::number`].
+    /// Returns the number of the first cell. Fails as [`first`](Self::first) and [`Cell::number`]
+    /// do.
+    #[inline]
     pub fn number(&self, slot: usize) -> Result<f64, Unknown> {
-        self.one(slot)?.number()
+        self.first(slot)?.number()
     }
 
-    /// Its change per second. Errors as [`one`](Self::one) and [`Cell::rate`].
+    /// Returns the change per second of the first cell. Fails as [`first`](Self::first) and
+    /// [`Cell::rate`] do.
+    #[inline]
     pub fn rate(&self, slot: usize) -> Result<f64, Unknown> {
-        self.one(slot)?.rate()
+        self.first(slot)?.rate()
     }
 
-    /// Its structured value. Errors as [`one`](Self::one) and [`Cell::structured`].
+    /// Returns the structured value of the first cell. Fails as [`first`](Self::first) and
+    /// [`Cell::structured`] do.
     pub fn structured(&self, slot: usize) -> Result<&'a Structured, Unknown> {
-        self.one(slot)?.structured()
+        self.first(slot)?.structured()
     }
 
-    /// Why there is nothing for an input, if that is known: `smart: skipped: no smartctl`.
+    /// Returns the reason why no cell matches an input, if it is known:
+    /// `smart: skipped: no smartctl`.
     pub fn reason(&self, slot: usize) -> Option<&'a str> {
         match self.source {
             Source::Slots(slots) => slots.get(slot)?.missing,
@@ -98,7 +97,8 @@ impl<'a> Inputs<'a> {
         }
     }
 
-    /// Why an input has no cell: `no n01/smart/sda/passed: smart: skipped: no smartctl`.
+    /// Returns the reason why an input has no cell:
+    /// `no n01/smart/sda/passed: smart: skipped: no smartctl`.
     pub fn missing(&self, slot: usize) -> Unknown {
         let found = match self.source {
             Source::Slots(slots) => slots.get(slot).map(|slot| (slot.input, slot.missing)),
@@ -121,12 +121,13 @@ pub struct Cells<'a>(List<'a>);
 #[derive(Clone, Copy, Debug)]
 enum List<'a> {
     Slice(&'a [&'a Cell]),
-    /// Places in the graph's table.
+    /// Indexes of the graph's table.
     Table(&'a [u32], &'a [Cell]),
 }
 
 impl<'a> Cells<'a> {
-    /// How many there are.
+    /// Returns the number of cells.
+    #[inline]
     pub fn len(&self) -> usize {
         match self.0 {
             List::Slice(cells) => cells.len(),
@@ -134,12 +135,14 @@ impl<'a> Cells<'a> {
         }
     }
 
-    /// True if there is none.
+    /// Returns true if there are no cells.
+    #[inline]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The one at `place` in the order of topics.
+    /// Returns the cell at `place` in the order of topics.
+    #[inline]
     pub fn get(&self, place: usize) -> Option<&'a Cell> {
         match self.0 {
             List::Slice(cells) => cells.get(place).copied(),
@@ -147,12 +150,14 @@ impl<'a> Cells<'a> {
         }
     }
 
-    /// The one whose topic is the first.
+    /// Returns the cell with the first topic.
+    #[inline]
     pub fn first(&self) -> Option<&'a Cell> {
         self.get(0)
     }
 
-    /// One after the other.
+    /// Iterates over the cells in the order of topics.
+    #[inline]
     pub fn iter(&self) -> CellsIter<'a> {
         CellsIter { cells: *self, next: 0 }
     }
@@ -162,12 +167,13 @@ impl<'a> IntoIterator for Cells<'a> {
     type Item = &'a Cell;
     type IntoIter = CellsIter<'a>;
 
+    #[inline]
     fn into_iter(self) -> CellsIter<'a> {
         self.iter()
     }
 }
 
-/// Iterator over the cells of one input.
+/// An iterator over the cells of one input.
 #[derive(Clone, Debug)]
 pub struct CellsIter<'a> {
     cells: Cells<'a>,
@@ -177,12 +183,14 @@ pub struct CellsIter<'a> {
 impl<'a> Iterator for CellsIter<'a> {
     type Item = &'a Cell;
 
+    #[inline]
     fn next(&mut self) -> Option<&'a Cell> {
         let cell = self.cells.get(self.next)?;
         self.next += 1;
         Some(cell)
     }
 
+    #[inline]
     fn size_hint(&self) -> (usize, Option<usize>) {
         let left = self.cells.len() - self.next;
         (left, Some(left))

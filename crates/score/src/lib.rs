@@ -1,19 +1,25 @@
-//! SCoRe: what is made of facts. The graph of facts and insights, how often a sensor is polled,
-//! what a value is between two polls, and what is unusual.
+//! SCoRe: the computations on facts. It holds the graph of facts and insights, the policies that
+//! decide how often a sensor is polled, the prediction of a value between two polls, and the
+//! detectors of unusual values.
 //!
 //! # Invariants
-//! - Pure: no clock, no randomness, no files. Time comes with every call, so a day of a thousand
-//!   vertices is simulated in a second from one seed.
-//! - What is not known is [`Unknown`] with its reason, never a made-up number.
-//! - Everything is bounded: windows, samples kept, vertices, names.
+//! - The crate is pure: it has no clock, no randomness and no files. Every call carries the time,
+//!   so a test simulates a day of a thousand vertices in a second from one seed.
+//! - An unknown value is an [`Unknown`] with its reason, never a made-up number.
+//! - Everything is bounded: windows, stored samples, vertices, names.
+//! - Release builds optimise each crate alone, so small functions that run for each fact, sample or
+//!   read are `#[inline]`, and rare error paths beside them are functions of their own.
 //!
-//! Read in this order: [`Insight`] and [`Inputs`], `insight` for the fifteen, `graph` for what runs
-//! them; `interval`, `delphi`, `anomaly` and `budget` stand for themselves; a [`trace`] replays them.
+//! Read in this order: [`Insight`] and [`Inputs`], then `insight` for the fifteen built-in insights
+//! and `graph` for the engine that runs them. `interval`, `delphi`, `anomaly` and `budget` are
+//! independent of each other; a [`trace`] replays recorded values through them.
 
 #![forbid(unsafe_code)]
 
 mod unknown;
 mod cell;
+mod input;
+mod matched;
 mod inputs;
 pub mod insight;
 pub mod graph;
@@ -28,6 +34,7 @@ pub mod duration;
 pub use cell::Cell;
 pub use error::Error;
 pub use graph::{Graph, InsightSpec, VertexId};
-pub use inputs::{Cells, CellsIter, Input, Inputs, Slot};
+pub use input::Input;
+pub use inputs::{Cells, CellsIter, Inputs, Slot};
 pub use insight::Insight;
 pub use unknown::{Outcome, Unknown};

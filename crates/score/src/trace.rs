@@ -1,4 +1,4 @@
-//! A recorded trace of one topic, as text: what was measured when, to be replayed.
+//! A recorded trace of one topic as text, for replays.
 //!
 //! ```text
 //! # topic: n01/block/vda/read_bytes_total
@@ -9,9 +9,9 @@
 //! 1.0001,4096
 //! ```
 //!
-//! Comments come first: the topic and the unit, and any others as notes. Then the head and a row a
-//! sample: seconds since the recording began, which never go back, and a finite number. Rows may
-//! be any distance apart.
+//! Comments come first: the topic, the unit, and any others as notes. The header follows, then one
+//! row per sample: seconds since the recording began, which never go back, and a finite number.
+//! Rows may be any distance apart.
 
 use std::fmt;
 use std::time::Duration;
@@ -22,52 +22,52 @@ use thiserror::Error;
 /// The line above the rows.
 const HEAD: &str = "time_seconds,value";
 
-/// The most samples of one trace: eleven days of one a second, or 32 MB in memory, and more than
-/// any replay needs.
+/// The most samples of one trace: eleven days at one a second, 32 MB in memory, and more than any
+/// replay needs.
 pub const MAX_TRACE_SAMPLES: usize = 1_000_000;
 
-/// One topic's samples over one recording.
+/// The samples of one topic over one recording.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Trace {
-    /// What was recorded; empty if the file does not say.
+    /// The recorded topic; empty if the file does not name it.
     pub topic: String,
     /// The unit of the values; empty for a plain number.
     pub unit: String,
-    /// The other comments, as they stand behind their `#`: when and under what load.
+    /// The other comments, without their `#`: for example the date and the load.
     pub notes: Vec<String>,
     /// Time since the recording began, and the value; times never go back.
     pub samples: Vec<(Duration, f64)>,
 }
 
-/// Why a text is no trace. Lines count from 1.
+/// The reason why a text is not a trace. Lines count from 1.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum TraceError {
-    /// The first line that is no comment is another one than `time_seconds,value`.
-    #[error("line {line}: `{found}` where the head `{HEAD}` should stand")]
+    /// The first line that is not a comment is not `time_seconds,value`.
+    #[error("line {line}: found `{found}` instead of the header `{HEAD}`")]
     Head {
-        /// Its number.
+        /// The line number.
         line: usize,
-        /// What stands there.
+        /// The text of the line.
         found: String,
     },
-    /// There is no head at all.
-    #[error("there is no head `{HEAD}`")]
+    /// The header is missing.
+    #[error("the header `{HEAD}` is missing")]
     NoHead,
-    /// A row that is not two finite numbers, or whose time is negative or no duration.
+    /// A row that is not two finite numbers, or whose time is negative or too large.
     #[error("line {line}: `{found}` is not `seconds,value` with two finite numbers")]
     Row {
-        /// Its number.
+        /// The line number.
         line: usize,
-        /// What stands there.
+        /// The text of the line.
         found: String,
     },
-    /// A row with an earlier time than the one before it.
+    /// A row with an earlier time than the row before it.
     #[error("line {line}: its time is before that of the row above")]
     Backwards {
-        /// Its number.
+        /// The line number.
         line: usize,
     },
-    /// More rows than [`MAX_TRACE_SAMPLES`].
+    /// The text has more rows than [`MAX_TRACE_SAMPLES`].
     #[error("line {line}: a trace has at most {MAX_TRACE_SAMPLES} samples")]
     TooLong {
         /// The number of the first row too many.
@@ -79,7 +79,7 @@ impl Trace {
     /// Reads the text of a trace file.
     ///
     /// # Errors
-    /// A [`TraceError`] for the first line that is wrong.
+    /// Returns a [`TraceError`] for the first invalid line.
     pub fn parse(text: &str) -> Result<Self, TraceError> {
         let mut trace = Self::default();
         let mut has_head = false;
@@ -88,7 +88,7 @@ impl Trace {
             if let Some(comment) = text.strip_prefix('#') {
                 trace.comment(comment.trim());
             } else if text.is_empty() {
-                // An empty line at the end is what editors leave.
+                // Editors leave an empty line at the end.
             } else if has_head {
                 trace.row(line, text)?;
             } else if text == HEAD {
@@ -131,7 +131,7 @@ impl Trace {
     }
 }
 
-/// The text of the trace file, which [`Trace::parse`] reads back as it was.
+/// Writes the text of the trace file; [`Trace::parse`] reads it back unchanged.
 impl fmt::Display for Trace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "# topic: {}", self.topic)?;
@@ -147,7 +147,7 @@ impl fmt::Display for Trace {
     }
 }
 
-/// Seconds with as many digits as it takes, and no rounding: `1.0001`, `2`.
+/// Seconds with as many digits as necessary and no rounding: `1.0001`, `2`.
 struct Seconds(Duration);
 
 impl fmt::Display for Seconds {

@@ -2,20 +2,21 @@ use std::fmt;
 
 use skopos_model::Value;
 
-/// Why there is no value: in words that say what is missing and, if known, what would change it.
+/// The reason why a value is unknown. The text names the missing thing and, if possible, its
+/// remedy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unknown(Box<str>);
 
-/// What an insight comes to.
+/// The result of an insight: a value, or the reason why there is none.
 pub type Outcome = Result<Value, Unknown>;
 
 impl Unknown {
-    /// Unknown because of `reason`.
+    /// Creates an unknown value with `reason`.
     pub fn new(reason: impl Into<Box<str>>) -> Self {
         Self(reason.into())
     }
 
-    /// The reason.
+    /// Returns the reason.
     pub fn reason(&self) -> &str {
         &self.0
     }

@@ -113,7 +113,7 @@ impl Predictions {
         let topic = Topic::new(&format!("{}/predicted/{below_node}", self.node)).ok()?;
         let spec = VertexSpec::new(topic, ValueType::F64).unit(unit).kind(kind);
         let writer = publisher.register(spec).ok()?;
-        let predictor = Predictor::of(kind);
+        let predictor = Predictor::for_kind(kind);
         self.places[at] = Some(Place { kind, predictor, writer, unknown: None });
         Some(Predicted(at))
     }
@@ -134,7 +134,7 @@ impl Predictions {
     /// at once. They begin anew from what is observed later.
     pub(super) fn forget(&mut self, Predicted(at): Predicted, why: &str) {
         if let Some(Some(place)) = self.places.get_mut(at) {
-            place.predictor = Predictor::of(place.kind);
+            place.predictor = Predictor::for_kind(place.kind);
             place.unknown = Some(why.into());
             self.is_news = true;
         }

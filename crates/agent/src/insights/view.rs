@@ -50,7 +50,7 @@ impl Insights {
 
     /// How each built-in insight stands.
     pub(crate) fn definitions(&self) -> Answer {
-        let definitions = self.built_in.standing().map(|(definition, standing)| {
+        let definitions = self.built_in.states().map(|(definition, standing)| {
             let is_of_it = |refused: &&Refused| std::ptr::eq(refused.definition, definition);
             let without_room = self.refused.iter().filter(is_of_it).count();
             let vertices = standing.vertices.saturating_sub(without_room);

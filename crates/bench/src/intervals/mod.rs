@@ -127,7 +127,7 @@ fn named(path: &Path) -> Result<Case, Failure> {
 
 /// None if there is nothing in it to be right or wrong about.
 fn of_trace(name: &str, trace: &Trace) -> Option<Case> {
-    let truth = Truth::of(trace, BASE);
+    let truth = Truth::from_trace(trace, BASE);
     let deviation = truth.deviation();
     (truth.values.len() >= SHORTEST && deviation > 0.0).then(|| Case {
         name: name.to_owned(),

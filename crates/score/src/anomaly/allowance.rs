@@ -4,7 +4,8 @@ use skopos_model::Timestamp;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// So many a minute: a bucket of tokens that refills steadily and holds a minute's worth.
+/// A budget of events per minute: a token bucket that refills steadily and holds one minute's
+/// tokens.
 #[derive(Clone, Debug)]
 pub(super) struct Allowance {
     per_minute: f64,
@@ -18,10 +19,11 @@ impl Allowance {
         Self { per_minute, left: per_minute, at: Timestamp::default() }
     }
 
-    /// True if one more is allowed at `now`.
+    /// Returns true if one more event is allowed at `now`.
+    #[inline]
     pub(super) fn has(&mut self, now: Timestamp) -> bool {
-        // Vertices of other publishers have other clocks. One that is far ahead must not stop the
-        // refill for all others until they get there.
+        // Other publishers have other clocks. A clock that is far ahead must not stop the refill
+        // for all others until they have caught up.
         if now > self.at || self.at.since(now) > MINUTE {
             let minutes = now.since(self.at).as_secs_f64() / MINUTE.as_secs_f64();
             self.left = (self.left + minutes * self.per_minute).min(self.per_minute);
@@ -30,7 +32,8 @@ impl Allowance {
         self.left >= 1.0
     }
 
-    /// Uses up one.
+    /// Uses one token.
+    #[inline]
     pub(super) fn spend(&mut self) {
         self.left -= 1.0;
     }

@@ -1,18 +1,18 @@
-//! A lasting shift of the mean, and how large it is.
+//! Detects a lasting shift of the mean, and its size.
 //!
-//! Two cumulative sums, one for each direction (Page, *Continuous inspection schemes*, 1954): each
-//! sample adds its distance from the mean, in standard deviations, less `drift`; a sum never falls
-//! below zero. Above `threshold` the mean has shifted, since the sum last left zero. Mean and
-//! deviation are learned from the first half window and then followed with the memory of `window`
-//! samples, but not while a sum is on its way. After a shift both are learned anew; then the new
-//! level is usual.
+//! The detector keeps two cumulative sums, one for each direction (Page, *Continuous inspection
+//! schemes*, 1954): each sample adds its distance from the mean, in standard deviations, less
+//! `drift`; a sum never falls below zero. If a sum exceeds `threshold`, the mean has shifted since
+//! the sum last left zero. The detector learns mean and deviation from the first half window and
+//! then follows them with a memory of `window` samples, except while a sum is rising. After a shift
+//! it learns both anew; then the new level is usual.
 //!
-//! One sample counts for at most [`CLIP`] deviations, so a lone spike is no shift.
+//! One sample counts for at most [`CLIP`] deviations, so a single spike is not a shift.
 //!
-//! What a machine does depends on what it did a moment ago, and then it stays on one side of its mean
-//! for long. With a correlation `r` of neighbours the mean of many samples wanders as if they were
-//! independent with a deviation `√((1 + r) / (1 - r))` times as large (Bartlett 1946); distances are
-//! measured by that, so a series that wanders has to shift further.
+//! The values of a machine depend on the values just before, so they stay on one side of their mean
+//! for long. With a correlation `r` of neighbours, the mean of many samples wanders as if they were
+//! independent with a deviation `√((1 + r) / (1 - r))` times as large (Bartlett 1946). The detector
+//! measures distances in that deviation, so a wandering series has to shift further.
 
 use skopos_model::Timestamp;
 
@@ -21,37 +21,38 @@ use super::{Detector, Expected, Finding, spread};
 /// The parameters.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Settings {
-    /// How many samples the mean remembers; half of them are learned from before judging begins.
+    /// The number of samples in the memory of the mean; the first half of them is learned from
+    /// before judging begins.
     pub window: u32,
-    /// Shifts of less than this many standard deviations add nothing; the smallest that is found.
+    /// The smallest shift that is found, in standard deviations; smaller shifts add nothing.
     pub drift: f64,
     /// The sum, in standard deviations, above which the mean has shifted.
     pub threshold: f64,
-    /// The least standard deviation that is reckoned with, in the value's unit.
+    /// The least standard deviation, in the unit of the value.
     pub min_spread: f64,
 }
 
 impl Settings {
-    /// A shift of 3 standard deviations is found after about 5 samples, one of 2 after about 8, and
-    /// none where there is none in 100,000 samples, be they independent or keep nine tenths of their
-    /// last deviation.
+    /// With these parameters, a shift of 3 standard deviations is found after about 5 samples, one
+    /// of 2 after about 8. In 100,000 samples without a shift none is found, whether they are
+    /// independent or keep nine tenths of their last deviation.
     pub const DEFAULT: Self = Self { window: 100, drift: 0.7, threshold: 10.0, min_spread: 0.0 };
 
-    /// Half of it must estimate a deviation.
+    /// The shortest window; half of it must estimate a deviation.
     pub const MIN_WINDOW: u32 = 16;
-    /// A day of seconds; it costs no memory.
+    /// The longest window: a day of seconds; it costs no memory.
     pub const MAX_WINDOW: u32 = 86_400;
 }
 
-/// The most standard deviations that one sample counts for. With the default drift a lone spike
-/// adds 3.3 to a sum, and it takes three or four in a row to be a shift.
+/// The most standard deviations that one sample counts for. With the default drift, a single spike
+/// adds 3.3 to a sum, and it takes three or four in a row to make a shift.
 pub const CLIP: f64 = 4.0;
 
-/// More correlation than that is not told from a trend by a hundred samples; it makes distances six
-/// times smaller.
+/// The greatest correlation. In a hundred samples, more correlation cannot be told from a trend; it
+/// makes distances six times smaller.
 const MAX_CORRELATION: f64 = 0.95;
 
-/// Above this share of the threshold a sum is on its way, and the mean does not follow.
+/// The share of the threshold above which a sum is rising and the mean does not follow.
 const SUSPICION_RATIO: f64 = 0.25;
 
 /// The detector.
@@ -61,13 +62,13 @@ pub struct ChangePoint {
     learned: u32,
     mean: f64,
     variance: f64,
-    /// Mean product of the deviations of two neighbours.
+    /// The mean product of the deviations of two neighbours.
     covariance: f64,
-    /// Deviation of the sample before.
+    /// The deviation of the sample before.
     neighbour: f64,
     up: Sum,
     down: Sum,
-    /// The shift that is not learned yet.
+    /// The shift while the new level is being learned.
     shift: Option<Finding>,
     latest: f64,
     since: Timestamp,
@@ -99,7 +100,7 @@ impl Sum {
 }
 
 impl ChangePoint {
-    /// Nothing seen yet.
+    /// Creates a detector without samples.
     pub fn new(settings: Settings) -> Self {
         Self {
             settings,
@@ -123,7 +124,7 @@ impl ChangePoint {
         wander.max(spread::least(self.settings.min_spread, self.mean))
     }
 
-    /// Welford's running mean and variance.
+    /// Updates Welford's running mean and variance.
     fn learn(&mut self, at: Timestamp, value: f64) {
         self.learned += 1;
         let n = f64::from(self.learned);

@@ -1,53 +1,53 @@
 use skopos_model::{Timestamp, Topic};
 
-/// Something became unusual, or usual again.
+/// A value became unusual, or usual again.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Event {
-    /// Whose value it is.
+    /// The topic of the value.
     pub topic: Topic,
     /// The name of the rule.
     pub rule: String,
     /// The name of the detector: `threshold`, `robust-z`, `change-point` or `extreme`.
     pub detector: &'static str,
-    /// The time of the sample that decided.
+    /// The time of the deciding sample.
     pub at: Timestamp,
-    /// Since when it has been so, as far as the detector can tell; never after `at`.
+    /// The time since which the state holds, as far as the detector can tell; never after `at`.
     pub since: Timestamp,
-    /// What came: the value, or of a counter its rate per second. Of a change point the mean since
+    /// The observed value, or for a counter its rate per second. For a change point, the mean since
     /// the change.
     pub came: f64,
-    /// What was expected in its place.
+    /// The expected value.
     pub expected: Expected,
-    /// How far off it is; see [`Finding::score`].
+    /// The distance from the expected value; see [`Finding::score`].
     pub score: f64,
-    /// What it became.
+    /// The new state.
     pub state: State,
-    /// Changes of state since the event before that were not told, lest they flood.
+    /// The number of changes of state since the last event that the limit on events held back.
     pub suppressed: u64,
 }
 
-/// What a detector expects.
+/// The expectation of a detector.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Expected {
-    /// The likeliest value.
+    /// The most likely value.
     pub value: f64,
-    /// The lowest that is still usual; negative infinity if there is no such bound.
+    /// The lowest usual value; negative infinity without such a bound.
     pub low: f64,
-    /// The highest that is still usual; infinity if there is no such bound.
+    /// The highest usual value; infinity without such a bound.
     pub high: f64,
 }
 
-/// Unusual or not.
+/// The state of a value under a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// It is unusual now.
+    /// The value is unusual.
     Raised,
-    /// It is usual again.
+    /// The value is usual again.
     Cleared,
 }
 
 impl State {
-    /// The name: `raised` or `cleared`.
+    /// Returns the name: `raised` or `cleared`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Raised => "raised",
@@ -56,16 +56,16 @@ impl State {
     }
 }
 
-/// What a judgement rests on.
+/// The basis of a judgement.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Finding {
-    /// What came.
+    /// The observed value.
     pub came: f64,
-    /// What was expected.
+    /// The expected value.
     pub expected: Expected,
-    /// How far off it is, in one measure for all detectors: 0 is the expected value, 1 the bound at
-    /// which it becomes unusual, 2 twice as far.
+    /// The distance from the expected value on one scale for all detectors: 0 is the expected
+    /// value, 1 the bound at which a value becomes unusual, 2 twice that distance.
     pub score: f64,
-    /// Since when it has been so.
+    /// The time since which the state holds.
     pub since: Timestamp,
 }

@@ -1,11 +1,12 @@
-//! Higher or lower than ever, or than in the last hours.
+//! Detects values higher or lower than ever before, or than in the last hours.
 //!
-//! The range of what came before is kept; a value is a new extreme if it lies outside by `margin` of
-//! that range. It is usual again when it is back inside, or when for `after` samples nothing was
-//! more extreme still: then it is a level. What lies outside by less widens the range and makes no
-//! event, so a creeping rise is found with `margin = 0` only, or by another detector.
+//! The detector keeps the range of past values; a value is a new extreme if it lies outside of the
+//! range by `margin` times its width. The value is usual again when it is back inside, or when no
+//! more extreme value came for `after` samples: then it is a level. A value outside by less widens
+//! the range without an event, so a creeping rise is found with `margin = 0` only, or by another
+//! detector.
 //!
-//! A horizon is kept as [`BUCKETS`] ranges of equal time, the oldest of which is forgotten whole.
+//! A horizon is divided into [`BUCKETS`] ranges of equal time; the oldest is dropped as a whole.
 
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use skopos_model::Timestamp;
 
 use super::{Detector, Expected, Finding, spread};
 
-/// Which extremes are told.
+/// The extremes that raise an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
     /// New maxima.
@@ -27,26 +28,26 @@ pub enum Side {
 /// The parameters.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Settings {
-    /// Which extremes are told.
+    /// The extremes that raise an event.
     pub side: Side,
-    /// How many samples make a range that can be left.
+    /// The number of samples that establish a range.
     pub after: u32,
-    /// How far outside of the range, as a share of its width.
+    /// The distance from the range, as a share of its width.
     pub margin: f64,
-    /// What is older counts no more; `None` keeps the range for ever.
+    /// The age from which samples are dropped; `None` keeps the range for ever.
     pub horizon: Option<Duration>,
-    /// The least distance from the range, in the value's unit.
+    /// The least distance from the range, in the unit of the value.
     pub min_spread: f64,
 }
 
 impl Settings {
     /// A quarter of the range of 100 samples is about 1.25 standard deviations of normal noise: a
-    /// new extreme then lies beyond some 3.75, and further out the more has been seen.
+    /// new extreme then lies beyond about 3.75, and further out the more samples there are.
     pub const DEFAULT: Self =
         Self { side: Side::Both, after: 100, margin: 0.25, horizon: None, min_spread: 0.0 };
 }
 
-/// Ranges in a horizon: what is forgotten at once is at most a sixteenth of it.
+/// The number of ranges in a horizon: at most a sixteenth of it is dropped at once.
 pub const BUCKETS: usize = 16;
 
 /// The detector.
@@ -55,11 +56,11 @@ pub struct Extreme {
     settings: Settings,
     seen: u32,
     buckets: [Range; BUCKETS],
-    /// Which bucket is filled now, counted from time zero.
+    /// The number of the current bucket, counted from time zero.
     current: i64,
     range: Range,
     latest: f64,
-    /// The range that was left.
+    /// The range before the extreme.
     left: Option<Range>,
     quiet: u32,
     since: Timestamp,
@@ -84,7 +85,7 @@ impl Range {
 }
 
 impl Extreme {
-    /// Nothing seen yet.
+    /// Creates a detector without samples.
     pub fn new(settings: Settings) -> Self {
         Self {
             settings,
@@ -99,14 +100,14 @@ impl Extreme {
         }
     }
 
-    /// How far outside of `range` a value has to be.
+    /// Returns the distance from `range` at which a value is a new extreme.
     fn room(&self, range: Range) -> f64 {
         let level = range.low.abs().max(range.high.abs());
         let least = spread::least(self.settings.min_spread, level);
         (self.settings.margin * (range.high - range.low)).max(least)
     }
 
-    /// Forgets the buckets that are older than the horizon.
+    /// Drops the buckets that are older than the horizon.
     fn forget(&mut self, at: Timestamp) {
         let Some(horizon) = self.settings.horizon else { return };
         let width = (horizon.as_nanos() / BUCKETS as u128).clamp(1, i64::MAX as u128) as i64;
@@ -126,7 +127,7 @@ impl Extreme {
     }
 }
 
-/// Where a bucket lies in the ring.
+/// Returns the position of a bucket in the ring.
 fn place(bucket: i64) -> usize {
     bucket.rem_euclid(BUCKETS as i64) as usize
 }

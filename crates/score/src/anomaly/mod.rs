@@ -1,16 +1,16 @@
-//! Streaming detectors of what is unusual, a file each.
+//! Streaming detectors of unusual values, one per file.
 //!
-//! A [`Watch`] holds the rules of a configuration. A vertex that joins gets a detector of its own for
-//! each rule whose pattern matches it; each value that was checked, changed or not, is handed over,
-//! and an [`Event`] comes out when something became unusual or usual again.
+//! A [`Watch`] holds the rules of a configuration. A vertex that joins gets a detector of its own
+//! for each rule whose pattern matches. The watch takes each polled value, changed or not, and
+//! emits an [`Event`] when a value becomes unusual or usual again.
 //!
 //! # Invariants
-//! - What is judged is a finite number at a time after the one before. All else is counted
-//!   ([`Counts`]) and changes nothing.
+//! - A detector judges only finite numbers at increasing times. Other samples are counted
+//!   ([`Counts`]) and change nothing.
 //! - A counter is judged by its rate per second; a reset gives no rate and is counted.
 //! - Memory is bounded ([`MAX_STATE_BYTES`]), and so are events ([`Rule`], `events_per_minute`, and
-//!   [`MAX_EVENTS_PER_MINUTE`]). What a bound holds back is counted and told by the next event; the
-//!   state that was told last becomes true again as soon as the bound allows.
+//!   [`MAX_EVENTS_PER_MINUTE`]). Events that a bound holds back are counted, and the next event
+//!   carries their number; as soon as the bound allows, an event reports the current state.
 //! - The same samples give the same events.
 //!
 //! ```
@@ -35,6 +35,7 @@
 mod event;
 mod rule;
 mod watch;
+mod counts;
 mod series;
 mod allowance;
 mod spread;
@@ -45,16 +46,17 @@ pub mod extreme;
 
 use skopos_model::Timestamp;
 
+pub use counts::Counts;
 pub use event::{Event, Expected, Finding, State};
-pub use rule::{DETECTORS, MAX_EVENTS_PER_MINUTE_OF_ONE, MAX_RULES, Rule, RuleError};
-pub use series::LARGEST;
-pub use watch::{Counts, MAX_EVENTS_PER_MINUTE, MAX_STATE_BYTES, Watch, Watched};
+pub use rule::{DETECTORS, MAX_EVENTS_PER_MINUTE_PER_VERTEX, MAX_RULES, Rule, RuleError};
+pub use series::LARGEST_VALUE;
+pub use watch::{MAX_EVENTS_PER_MINUTE, MAX_STATE_BYTES, Watch, Watched};
 
-/// Judges one stream of finite numbers, at times that only go forward.
+/// A detector judges one stream of finite numbers at increasing times.
 pub trait Detector: Send {
-    /// Takes one sample. True if the stream is unusual now. Allocates nothing.
+    /// Takes one sample and returns true if the stream is unusual now. Allocates nothing.
     fn take(&mut self, at: Timestamp, value: f64) -> bool;
 
-    /// What the judgement of the latest sample rests on.
+    /// Returns the basis of the judgement on the latest sample.
     fn finding(&self) -> Finding;
 }

@@ -1,15 +1,16 @@
-//! Far from the median of the last samples, measured by how far they usually are from it.
+//! Detects values far from the median of the last samples, relative to their usual distance from
+//! it.
 //!
-//! `z = (value - median) / spread` over a window of the samples before, where the spread is the median
-//! absolute deviation times 1.4826, which is the standard deviation of normal noise (Hampel 1974;
-//! Iglewicz and Hoaglin, *How to Detect and Handle Outliers*, 1993). Up to half of the window may be
-//! outliers without moving either. Every sample enters the window, so a new level is usual after
-//! half a window.
+//! `z = (value - median) / spread` over a window of the samples before, where the spread is the
+//! median absolute deviation times 1.4826, which is the standard deviation of normal noise (Hampel
+//! 1974; Iglewicz and Hoaglin, *How to Detect and Handle Outliers*, 1993). Outliers in up to half
+//! of the window move neither. Every sample enters the window, so a new level is usual after half a
+//! window.
 //!
-//! If more than half of the window are equal, that deviation is zero; the standard deviation stands
-//! in, with which a burst on a quiet series is unusual if fewer than one sample in 25 are bursts.
-//! Of whole numbers that rarely differ by more than one the deviation is a whole number too, so the
-//! spread of those may come out half too large.
+//! If more than half of the window are equal, the median absolute deviation is zero, and the
+//! standard deviation replaces it: a burst on a quiet series is then unusual if fewer than one
+//! sample in 25 are bursts. For whole numbers that rarely differ by more than one, the deviation is
+//! a whole number too, so their spread may be half too large.
 //!
 //! The window is kept sorted: a sample costs one move of memory and three binary searches.
 
@@ -20,24 +21,25 @@ use super::{Detector, Expected, Finding, spread};
 /// The parameters.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Settings {
-    /// How many samples a value is compared with; judging begins with half of them.
+    /// The number of samples to compare with; judging begins with half of them.
     pub window: usize,
-    /// From which `|z|` on a value is unusual.
+    /// The `|z|` from which a value is unusual.
     pub threshold: f64,
-    /// At which `|z|` it is usual again.
+    /// The `|z|` at which a value is usual again.
     pub clear: f64,
-    /// The least spread that is reckoned with, in the value's unit.
+    /// The least spread, in the unit of the value.
     pub min_spread: f64,
 }
 
 impl Settings {
     /// 100 samples estimate the spread to about 12 %. Normal noise then crosses 5 about three times
-    /// in 100,000 samples, and 99 % of spikes of 8 standard deviations do; with 5.5, none and 98 %.
+    /// in 100,000 samples, and 99 % of spikes of 8 standard deviations do; with 5.5, no noise and
+    /// 98 % of the spikes do.
     pub const DEFAULT: Self = Self { window: 100, threshold: 5.0, clear: 3.0, min_spread: 0.0 };
 
-    /// The shortest window whose median absolute deviation means something.
+    /// The shortest window with a meaningful median absolute deviation.
     pub const MIN_WINDOW: usize = 16;
-    /// The longest: four minutes at one a second, and 4 KiB a vertex.
+    /// The longest window: four minutes at one sample a second, and 4 KiB per vertex.
     pub const MAX_WINDOW: usize = 256;
 }
 
@@ -48,7 +50,7 @@ const NORMAL: f64 = 1.4826;
 #[derive(Clone, Debug)]
 pub struct RobustZ {
     settings: Settings,
-    /// In the order in which they came, from `oldest` on.
+    /// The samples in the order of their arrival, starting at `oldest`.
     window: Vec<f64>,
     oldest: usize,
     sorted: Vec<f64>,
@@ -60,7 +62,7 @@ pub struct RobustZ {
 }
 
 impl RobustZ {
-    /// Nothing seen yet.
+    /// Creates a detector without samples.
     pub fn new(settings: Settings) -> Self {
         Self {
             settings,
@@ -92,7 +94,7 @@ impl RobustZ {
             self.oldest = 0;
         }
         let hole = self.sorted.partition_point(|x| *x < leaving);
-        // Only what lies between the hole and the new place moves.
+        // Only the samples between the hole and the new position move.
         if hole < upper {
             self.sorted.copy_within(hole + 1..upper, hole);
             self.sorted[upper - 1] = value;
@@ -147,7 +149,7 @@ impl Detector for RobustZ {
     }
 }
 
-/// Of a sorted slice that is not empty.
+/// Returns the median of a sorted slice that is not empty.
 fn median(sorted: &[f64]) -> f64 {
     let middle = sorted.len() / 2;
     if sorted.len() % 2 == 1 {
@@ -157,10 +159,12 @@ fn median(sorted: &[f64]) -> f64 {
     }
 }
 
-/// The median of `|x - median|`; of an even number the upper one of the two in the middle.
+/// Returns the median of `|x - median|`; for an even number of samples, the upper of the two in the
+/// middle.
 ///
-/// Left and right of the middle the deviations are sorted already, so those that are nearest are the
-/// first few of two sorted lists: how many of them lie on the left is found by halving.
+/// The deviations to the left and to the right of the middle are sorted already, so the smallest
+/// ones are the first few of two sorted lists; a binary search finds how many of them lie on the
+/// left.
 fn median_deviation(sorted: &[f64], median: f64) -> f64 {
     let (left, right) = sorted.split_at(sorted.len() / 2);
     let near_left = |i: usize| median - left[left.len() - 1 - i];
@@ -188,9 +192,9 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Small numbers, so that there are many equal ones.
+        /// Small numbers, so that many are equal.
         #[test]
-        fn the_window_is_what_sorting_it_anew_gives(
+        fn the_sorted_window_equals_a_window_sorted_anew(
             values in prop::collection::vec((-20i8..20).prop_map(f64::from), 1..200),
         ) {
             let mut detector = RobustZ::new(Settings { window: 16, ..Settings::DEFAULT });

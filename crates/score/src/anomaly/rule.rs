@@ -4,71 +4,71 @@ use serde::Deserialize;
 use skopos_model::{Topic, TopicPattern};
 use thiserror::Error;
 
+use super::Detector;
 use super::change_point::{self, ChangePoint};
 use super::extreme::{self, Extreme};
 use super::robust_z::{self, RobustZ};
 use super::threshold::{self, Threshold};
-use super::{Detector, watch};
 
 /// The names of the detectors.
 pub const DETECTORS: [&str; 4] = ["threshold", "robust-z", "change-point", "extreme"];
 
-/// The most rules of one watch: each is matched with each vertex that joins.
+/// The most rules of one watch: each rule is matched with each vertex that joins.
 pub const MAX_RULES: usize = 256;
 
-/// The most events a minute that a rule may ask for, of one vertex: one a second is what a poll a
-/// second can say at all.
-pub const MAX_EVENTS_PER_MINUTE_OF_ONE: u32 = 60;
+/// The greatest `events_per_minute` of a rule, per vertex: one a second, because a sensor polled
+/// each second cannot show more.
+pub const MAX_EVENTS_PER_MINUTE_PER_VERTEX: u32 = 60;
 
-/// Events a minute unless the rule says otherwise: enough to see that something flaps.
+/// The default of `events_per_minute`: enough to see that a value flaps.
 const EVENTS_PER_MINUTE: u32 = 6;
 
-/// The longest `for` and `horizon`: a year. What is meant to be longer is for ever.
+/// The longest `for` and `horizon`: a year. Leave out `horizon` for an unlimited time.
 const MAX_DURATION: Duration = Duration::from_secs(366 * 86_400);
 
-/// One table `[[anomaly]]` of the configuration: what to watch, and for what. Parameters that are
-/// `None` have the defaults of the detector's `Settings`.
+/// One `[[anomaly]]` table of the configuration. Parameters that are `None` have the defaults of
+/// the detector's `Settings`.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rule {
-    /// Its name, which events carry: one segment of a topic.
+    /// The name that events carry: one segment of a topic.
     pub name: String,
-    /// A pattern; each vertex that matches is watched on its own.
+    /// A pattern of topics; each matching vertex is judged on its own.
     pub topic: String,
-    /// One of [`DETECTORS`].
+    /// The detector: one of [`DETECTORS`].
     pub detector: String,
-    /// `threshold`: what is above is unusual.
+    /// `threshold`: values above are unusual.
     pub above: Option<f64>,
-    /// `threshold`: what is below is unusual.
+    /// `threshold`: values below are unusual.
     pub below: Option<f64>,
-    /// `threshold`: the level at which it is usual again. `robust-z`: the deviations.
+    /// `threshold`: the level at which a value is usual again. `robust-z`: the same in deviations.
     pub clear: Option<f64>,
-    /// `threshold`: how long it must have been beyond the level.
+    /// `threshold`: the time for which a value must be beyond the level.
     #[serde(default, rename = "for", deserialize_with = "crate::duration::optional")]
     pub hold: Option<Duration>,
-    /// `robust-z`, `change-point`: how many samples make what is usual.
+    /// `robust-z`, `change-point`: the number of samples that establish the usual values.
     pub window: Option<u32>,
-    /// `robust-z`, `change-point`: in standard deviations.
+    /// `robust-z`, `change-point`: the threshold in standard deviations.
     pub threshold: Option<f64>,
     /// `change-point`: the smallest shift that is found, in standard deviations.
     pub drift: Option<f64>,
     /// `extreme`: `high`, `low` or `both`.
     pub side: Option<String>,
-    /// `extreme`: how many samples make a range that can be left.
+    /// `extreme`: the number of samples that establish a range.
     pub after: Option<u32>,
-    /// `extreme`: how far outside of the range, as a share of its width.
+    /// `extreme`: the distance from the range, as a share of its width.
     pub margin: Option<f64>,
-    /// `extreme`: what is older counts no more.
+    /// `extreme`: the age from which samples are dropped.
     #[serde(default, deserialize_with = "crate::duration::optional")]
     pub horizon: Option<Duration>,
-    /// All but `threshold`: the least spread that is reckoned with, in the value's unit.
+    /// All but `threshold`: the least spread, in the unit of the value.
     pub min_spread: Option<f64>,
-    /// All: the most events a minute, of one vertex.
+    /// All: the most events per minute of one vertex.
     pub events_per_minute: Option<u32>,
 }
 
 impl Rule {
-    /// A rule with the defaults of its detector.
+    /// Creates a rule with the defaults of its detector.
     pub fn new(name: &str, topic: &str, detector: &str) -> Self {
         Self {
             name: name.to_owned(),
@@ -78,15 +78,15 @@ impl Rule {
         }
     }
 
-    /// Checks it, alone.
+    /// Checks the rule alone.
     ///
     /// # Errors
-    /// The first thing that is wrong with it.
+    /// Returns the first error in it.
     pub fn check(&self) -> Result<(), RuleError> {
-        Judge::new(self, None).map(drop)
+        CheckedRule::new(self, None).map(drop)
     }
 
-    /// The parameters that are given, but those that every detector has.
+    /// Returns the given parameters, without those that every detector has.
     fn given(&self) -> impl Iterator<Item = &'static str> {
         [
             ("above", self.above.is_some()),
@@ -107,46 +107,48 @@ impl Rule {
     }
 }
 
-/// What can be wrong with rules.
+/// An error in the rules.
 #[derive(Clone, Debug, PartialEq, Error)]
 #[non_exhaustive]
 pub enum RuleError {
-    /// More than [`MAX_RULES`].
+    /// There are more than [`MAX_RULES`] rules.
     #[error(
-        "there are {0} anomaly rules, the most is {MAX_RULES}; one pattern may match many topics"
+        "there are {0} anomaly rules, but at most {MAX_RULES} are allowed; one pattern may match \
+         many topics"
     )]
     TooMany(usize),
-    /// A name that is no segment of a topic.
+    /// The name is not a segment of a topic.
     #[error(
-        "`{0}` is no name of an anomaly rule: it is one segment of a topic, a-z 0-9 _ - . : @ + = %"
+        "`{0}` is not a valid name of an anomaly rule: a name is one segment of a topic, a-z 0-9 _ \
+         - . : @ + = %"
     )]
     Name(String),
-    /// Two rules of one name.
-    #[error("two anomaly rules have the name `{0}`; events tell rules apart by it")]
+    /// Two rules have the same name.
+    #[error("two anomaly rules have the name `{0}`; events identify a rule by its name")]
     Twice(String),
-    /// A topic that is no pattern.
-    #[error("anomaly rule `{rule}`: its topic is no pattern")]
+    /// The topic is not a pattern.
+    #[error("anomaly rule `{rule}`: its topic is not a valid pattern")]
     Topic {
         /// The rule.
         rule: String,
-        /// What is wrong with it.
+        /// The error of the pattern.
         #[source]
         source: skopos_model::Error,
     },
-    /// A detector that there is not.
+    /// The detector does not exist.
     #[error(
-        "anomaly rule `{rule}`: `{found}` is no detector; a detector is `threshold`, `robust-z`, \
+        "anomaly rule `{rule}`: `{found}` is not a detector; a detector is `threshold`, `robust-z`, \
          `change-point` or `extreme`"
     )]
     Detector {
         /// The rule.
         rule: String,
-        /// The name as given.
+        /// The given name.
         found: String,
     },
-    /// A parameter of another detector.
+    /// The parameter belongs to another detector.
     #[error(
-        "anomaly rule `{rule}`: `{parameter}` is no parameter of `{detector}`, which has `{}`",
+        "anomaly rule `{rule}`: `{parameter}` is not a parameter of `{detector}`, which has `{}`",
         .has.join("`, `")
     )]
     Parameter {
@@ -154,20 +156,20 @@ pub enum RuleError {
         rule: String,
         /// Its detector.
         detector: &'static str,
-        /// The parameter that it does not have.
+        /// The parameter that the detector does not have.
         parameter: &'static str,
-        /// Those that it has.
+        /// The parameters of the detector.
         has: &'static [&'static str],
     },
-    /// A threshold without a level, or with two.
+    /// The threshold has no level, or two.
     #[error(
-        "anomaly rule `{0}`: a threshold has either `above` or `below`; for a band write two rules"
+        "anomaly rule `{0}`: a threshold needs either `above` or `below`; for a band write two rules"
     )]
     Level(String),
-    /// A level to clear at that lies on the unusual side.
+    /// The level to clear at lies on the unusual side.
     #[error(
         "anomaly rule `{rule}`: `clear = {clear}` lies on the unusual side of `{side} = {level}`, so \
-         that it would be cleared as soon as it is raised"
+         an anomaly would be cleared as soon as it is raised"
     )]
     Clear {
         /// The rule.
@@ -179,53 +181,54 @@ pub enum RuleError {
         /// The level to raise at.
         level: f64,
     },
-    /// A side that there is not.
-    #[error("anomaly rule `{rule}`: `{found}` is no side; a side is `high`, `low` or `both`")]
+    /// The side does not exist.
+    #[error("anomaly rule `{rule}`: `{found}` is not a side; a side is `high`, `low` or `both`")]
     Side {
         /// The rule.
         rule: String,
-        /// The side as given.
+        /// The given side.
         found: String,
     },
-    /// A number out of its range.
-    #[error("anomaly rule `{rule}`: `{parameter}` is {found}, and {}", allowed(*low, *high))]
+    /// A number is out of its range.
+    #[error("anomaly rule `{rule}`: `{parameter}` is {found}, but it {}", allowed(*low, *high))]
     Range {
         /// The rule.
         rule: String,
         /// The parameter.
         parameter: &'static str,
-        /// As given; durations in seconds.
+        /// The given value; durations in seconds.
         found: f64,
-        /// The least that is allowed.
+        /// The least allowed value.
         low: f64,
-        /// The most that is allowed.
+        /// The greatest allowed value.
         high: f64,
     },
 }
 
-/// What a number may be. A bound that every number keeps is none to tell: it has 309 digits.
+/// Returns the allowed range as text. It leaves out a bound that every number keeps, which has 309
+/// digits.
 fn allowed(low: f64, high: f64) -> String {
     match (low == f64::MIN, high == f64::MAX) {
         (true, true) => "must be a finite number".to_owned(),
-        (false, true) => format!("must be a finite number from {low} on"),
-        (true, false) => format!("goes up to {high}"),
-        (false, false) => format!("goes from {low} to {high}"),
+        (false, true) => format!("must be a finite number of at least {low}"),
+        (true, false) => format!("must be at most {high}"),
+        (false, false) => format!("must be from {low} to {high}"),
     }
 }
 
-/// A rule that was checked.
+/// A rule that passed all checks.
 #[derive(Clone, Debug)]
-pub(super) struct Judge {
+pub(super) struct CheckedRule {
     pub(super) name: String,
-    /// As given, and perhaps with the node in front.
+    /// The pattern as given, and a second one with the node in front if that may be left out.
     pub(super) patterns: Vec<TopicPattern>,
-    /// Some vertex has matched.
+    /// True once a vertex has matched.
     pub(super) has_matched: bool,
     pub(super) events_per_minute: u32,
     pub(super) settings: Settings,
 }
 
-/// Which detector, and with what.
+/// The detector and its parameters.
 #[derive(Clone, Debug)]
 pub(super) enum Settings {
     Threshold(threshold::Settings),
@@ -245,7 +248,7 @@ impl Settings {
     }
 }
 
-impl Judge {
+impl CheckedRule {
     pub(super) fn all(rules: &[Rule], node: Option<&str>) -> Result<Vec<Self>, RuleError> {
         if rules.len() > MAX_RULES {
             return Err(RuleError::TooMany(rules.len()));
@@ -264,9 +267,9 @@ impl Judge {
         }
         let wrong = |source| RuleError::Topic { rule: rule.name.clone(), source };
         let mut patterns = vec![TopicPattern::new(&rule.topic).map_err(wrong)?];
-        // A pattern that begins with a wildcard has the place of the node already.
+        // A pattern that begins with a wildcard already has a place for the node.
         if let Some(node) = node.filter(|_| !rule.topic.starts_with('*')) {
-            // What gets too long for a topic by it matches none.
+            // A pattern that becomes too long for a topic cannot match.
             patterns.extend(TopicPattern::new(&format!("{node}/{}", rule.topic)).ok());
         }
         let reader = Reader(rule);
@@ -284,7 +287,7 @@ impl Judge {
             "events_per_minute",
             rule.events_per_minute,
             EVENTS_PER_MINUTE,
-            (1, MAX_EVENTS_PER_MINUTE_OF_ONE),
+            (1, MAX_EVENTS_PER_MINUTE_PER_VERTEX),
         )?;
         Ok(Self {
             name: rule.name.clone(),
@@ -295,7 +298,7 @@ impl Judge {
         })
     }
 
-    /// A detector that has seen nothing.
+    /// Creates a detector without samples.
     pub(super) fn detector(&self) -> Box<dyn Detector> {
         match self.settings {
             Settings::Threshold(settings) => Box::new(Threshold::new(settings)),
@@ -305,21 +308,20 @@ impl Judge {
         }
     }
 
-    /// The memory of one, all of which it has from the start.
-    pub(super) fn bytes(&self) -> usize {
-        let detector = match self.settings {
+    /// Returns the memory of one detector, all of which it allocates at the start.
+    pub(super) fn detector_bytes(&self) -> usize {
+        match self.settings {
             Settings::Threshold(_) => size_of::<Threshold>(),
             Settings::RobustZ(robust_z::Settings { window, .. }) => {
                 size_of::<RobustZ>() + 2 * window * size_of::<f64>()
             }
             Settings::ChangePoint(_) => size_of::<ChangePoint>(),
             Settings::Extreme(_) => size_of::<Extreme>(),
-        };
-        detector + watch::STATE_BYTES
+        }
     }
 }
 
-/// Makes settings of a rule's parameters.
+/// Converts the parameters of a rule to settings.
 struct Reader<'a>(&'a Rule);
 
 impl Reader<'_> {
@@ -369,7 +371,7 @@ impl Reader<'_> {
         self.only(DETECTORS[2], &["window", "drift", "threshold", "min_spread"])?;
         let usual = Settings::DEFAULT;
         let windows = (Settings::MIN_WINDOW, Settings::MAX_WINDOW);
-        // A drift of the clip or more would never add up to anything.
+        // A drift of the clip or more would never sum up.
         let drifts = (0.0, change_point::CLIP - 1.0);
         Ok(Settings {
             window: self.whole("window", self.0.window, usual.window, windows)?,

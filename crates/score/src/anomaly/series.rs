@@ -1,12 +1,12 @@
 use skopos_model::{Kind, Timestamp};
 
-use super::Counts;
+use super::counts::Counts;
 
-/// What is larger is no number to judge: its square would be infinite.
-pub const LARGEST: f64 = 1e150;
+/// The largest absolute value that is judged: the square of a larger one would be infinite.
+pub const LARGEST_VALUE: f64 = 1e150;
 
-/// The door to the detectors of one vertex: what passes is a finite number at a time after the one
-/// before; of a counter it is the rate.
+/// The filter before the detectors of one vertex: it passes finite numbers at increasing times, and
+/// for a counter its rate.
 #[derive(Clone, Debug)]
 pub(super) struct Series {
     kind: Kind,
@@ -18,9 +18,10 @@ impl Series {
         Self { kind, latest: None }
     }
 
-    /// What to judge, if there is anything.
+    /// Returns the number to judge, if there is one.
+    #[inline]
     pub(super) fn take(&mut self, at: Timestamp, value: f64, counts: &mut Counts) -> Option<f64> {
-        if value.is_nan() || value.abs() > LARGEST {
+        if value.is_nan() || value.abs() > LARGEST_VALUE {
             counts.not_finite += 1;
             return None;
         }
@@ -38,6 +39,6 @@ impl Series {
             counts.resets += 1;
             return None;
         }
-        Some((value - before) / at.since(then).as_secs_f64()).filter(|rate| *rate <= LARGEST)
+        Some((value - before) / at.since(then).as_secs_f64()).filter(|rate| *rate <= LARGEST_VALUE)
     }
 }

@@ -1,8 +1,8 @@
-//! Above or below a level, for some time; usual again at another level.
+//! Detects values above or below a level for some time.
 //!
-//! Unusual once the value has been beyond `above` (or `below`) at every sample for `for`; usual again
-//! once it is at `clear` or better. Between the two levels nothing changes, so a value that swings
-//! about one of them makes one event and not hundreds.
+//! A value is unusual once it has been beyond `above` (or `below`) at every sample for the time
+//! `for`; it is usual again once it reaches `clear`. Between the two levels the state stays, so a
+//! value that swings about one of them causes one event and not hundreds.
 
 use std::time::Duration;
 
@@ -10,25 +10,25 @@ use skopos_model::Timestamp;
 
 use super::{Detector, Expected, Finding};
 
-/// Which side of the level is unusual.
+/// The unusual side of the level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
-    /// What is above it.
+    /// Values above the level.
     Above,
-    /// What is below it.
+    /// Values below the level.
     Below,
 }
 
 /// The parameters.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Settings {
-    /// Which side of `level` is unusual.
+    /// The unusual side of `level`.
     pub side: Side,
     /// The level beyond which a value is unusual.
     pub level: f64,
-    /// The level at which it is usual again; on the usual side of `level`, or at it.
+    /// The level at which a value is usual again: on the usual side of `level`, or equal to it.
     pub clear: f64,
-    /// How long it must have been beyond `level`.
+    /// The time for which a value must be beyond `level`.
     pub hold: Duration,
 }
 
@@ -43,7 +43,7 @@ pub struct Threshold {
 }
 
 impl Threshold {
-    /// Nothing seen yet.
+    /// Creates a detector without samples.
     pub fn new(settings: Settings) -> Self {
         Self {
             settings,
@@ -54,7 +54,7 @@ impl Threshold {
         }
     }
 
-    /// How far `a` is on the unusual side of `b`.
+    /// Returns the distance of `a` from `b` towards the unusual side.
     fn beyond(&self, a: f64, b: f64) -> f64 {
         match self.settings.side {
             Side::Above => a - b,
@@ -91,7 +91,7 @@ impl Detector for Threshold {
         let score = if room > 0.0 {
             self.beyond(self.latest, clear) / room
         } else {
-            // No room between the levels: the level itself is the measure.
+            // Without a distance between the levels, the level itself is the scale.
             1.0 + self.beyond(self.latest, level) / level.abs().max(1.0)
         };
         Finding {

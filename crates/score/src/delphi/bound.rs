@@ -1,58 +1,61 @@
-//! How far off a prediction may be, nine times in ten.
+//! The error bound of a prediction: nine true values in ten lie within it.
 //!
-//! Conformal prediction (Vovk et al., 2005): of the last 19 absolute residuals of what was said,
-//! the 18th smallest bounds the next with probability 18/20, whatever their distribution, as long
-//! as the next is like them. Values of a machine are not always like the ones before, so the share
-//! that is aimed at is moved after every hit and miss (adaptive conformal inference, Gibbs and
-//! Candès, 2021): over time the misses are one in ten even if the values drift.
+//! The bound uses conformal prediction (Vovk et al., 2005): of the last 19 absolute residuals of
+//! the predictions, the 18th smallest bounds the next with probability 18/20, whatever their
+//! distribution, as long as the next is like them. The values of a machine are not always like
+//! those before, so the target share moves after every hit and miss (adaptive conformal inference,
+//! Gibbs and Candès, 2021): over time, one prediction in ten misses even if the values drift.
 //!
-//! A residual is of one horizon, the time between two polls. A prediction for another one gets the
-//! bound of the mean horizon times a power of their ratio. How a series spreads with time tells
-//! which: two steps away, independent values are as far as one step away (power 0), a walk √2 times
-//! as far (½), a line twice (1). Beyond the next poll the power is rounded up. Before it, it is
-//! rounded down, and used for the last value alone: what a method that moves is off by is mostly
-//! noise, and noise is there at once. So the bound errs to the wide side.
+//! A residual belongs to one horizon, the time between two polls. A prediction for another horizon
+//! gets the bound of the mean horizon, times a power of the ratio of the two horizons. The spread
+//! of the series over time decides the power: in two steps, independent values move as far as in
+//! one step (power 0), a walk moves √2 times as far (½), a line twice as far (1). Beyond the next
+//! poll the power is rounded up. Before it, the power is rounded down and applies to the last value
+//! alone: the error of a method that moves is mostly noise, and noise is present at once. So the
+//! bound errs to the wide side.
 
 use super::window::DIFFERENCES;
 
 /// The share of true values within the bound.
 pub const COVERAGE: f64 = 0.9;
 
-/// Residuals that are kept. 0.9 of 19 + 1 is a whole number, and 19 follow a new phase in twenty
-/// samples.
+/// The number of stored residuals. 0.9 × (19 + 1) is a whole number, and 19 residuals follow a new
+/// phase in twenty samples.
 const RESIDUALS: usize = 19;
 
-/// Fewer residuals say nothing about one case in ten: until then there is no bound.
+/// The fewest residuals for a bound. Fewer residuals say nothing about one case in ten.
 const FEWEST: usize = 9;
 
-/// How far the share that is aimed at moves after a miss.
+/// The step of the target share after a miss.
 const PACE: f32 = 0.03;
 
-/// The share of misses that is aimed at stays within these.
+/// The range of the target share of misses.
 const MISSES: (f32, f32) = (0.005, 0.4);
 
-/// When the share asks for more than the largest residual that was seen, this many times it.
+/// The multiple of the largest residual that is the bound if the target share asks for more than
+/// that residual.
 const BEYOND: f32 = 1.5;
 
-/// What the mean of horizons, and of the spread, keeps with every sample.
+/// The share that the running means of the horizon and of the spread keep at every sample.
 const KEEP: f32 = 0.9;
 
 /// A bound from recent residuals.
 #[derive(Clone, Debug)]
 pub(crate) struct Bound {
-    /// In the value's unit, rounded up to the next `f32`; one too large for it is infinite.
+    /// In the unit of the value, rounded up to the next `f32`; a residual too large for `f32` is
+    /// infinite.
     residuals: [f32; RESIDUALS],
     next: u8,
     len: u8,
-    /// Which residual `quantile` is, by size; 0 while it is none of them.
+    /// The rank of `quantile` among the residuals; 0 if it is not one of them.
     rank: u8,
-    /// The share of misses that is aimed at now.
+    /// The current target share of misses.
     misses: f32,
     /// The bound for the mean horizon.
     quantile: f32,
     /// The mean horizon in nanoseconds.
     horizon: f32,
-    /// How many times as far two steps away is as one.
+    /// The mean ratio of the movement in two steps to the movement in one.
     spread: f32,
 }
 
@@ -70,12 +73,13 @@ impl Bound {
         }
     }
 
-    /// The bound of a prediction so many nanoseconds after the last sample, by a method that `moves`
-    /// or by the last value; infinite while too few residuals are known.
+    /// Returns the bound of a prediction `horizon` nanoseconds after the last sample, by a method
+    /// that `moves` or by the last value; infinite while too few residuals are known.
+    #[inline]
     pub(crate) fn at(&self, horizon: f64, moves: bool) -> f64 {
         let quantile = f64::from(self.quantile);
         let ratio = horizon / f64::from(self.horizon);
-        // No residual makes no bound at any horizon; an infinite one stays infinite.
+        // Residuals of zero give a bound of zero at any horizon; an infinite bound stays infinite.
         if quantile == 0.0 || !quantile.is_finite() || !ratio.is_finite() {
             return quantile;
         }
@@ -85,17 +89,19 @@ impl Bound {
         }
     }
 
-    /// By how much of a change that is still to come the bound is wider between polls: all of it for
-    /// values that are independent of each other, nothing for a line. Half way to the next poll, what
-    /// is said lies half way between the last value and the one that the residuals are about.
+    /// Returns the share of a change until the next poll by which the bound is wider between polls:
+    /// 1 for independent values, 0 for a line. Half way to the next poll, the prediction lies half
+    /// way between the last value and the value that the residuals are about.
+    #[inline]
     pub(crate) fn to_come(&self) -> f64 {
         1.0 - f64::from(self.quarters(true)) / 4.0
     }
 
-    /// What was said, with the bound `said`, was off by `residual` after `horizon` nanoseconds.
-    pub(crate) fn observe(&mut self, residual: f64, said: f64, horizon: f64) {
-        if said.is_finite() {
-            let missed = if residual > said { 1.0 } else { 0.0 };
+    /// Records that a prediction with this `bound` missed by `residual` after `horizon`
+    /// nanoseconds.
+    pub(crate) fn observe(&mut self, residual: f64, bound: f64, horizon: f64) {
+        if bound.is_finite() {
+            let missed = if residual > bound { 1.0 } else { 0.0 };
             let aim = (1.0 - COVERAGE) as f32;
             self.misses = (self.misses + PACE * (aim - missed)).clamp(MISSES.0, MISSES.1);
         }
@@ -106,8 +112,8 @@ impl Bound {
         self.next = (self.next + 1) % RESIDUALS as u8;
         self.len = (self.len + 1).min(RESIDUALS as u8);
         let rank = self.wanted_rank();
-        // Where one came and one went on the same side of the quantile, it is still the quantile:
-        // four times in five there is nothing to search.
+        // If the new and the removed residual lie on the same side of the quantile, the quantile
+        // stays: four times in five there is nothing to search.
         let same_side = (came < self.quantile && went < self.quantile)
             || (came > self.quantile && went > self.quantile);
         if !(full && same_side && rank == self.rank && rank > 0) {
@@ -115,7 +121,8 @@ impl Bound {
         }
     }
 
-    /// The differences of a window, in any unit.
+    /// Records the movement in a window of differences, in any unit.
+    #[inline]
     pub(crate) fn observe_spread(&mut self, u: &[f32; DIFFERENCES]) {
         let one = u.iter().map(|d| d.abs()).sum::<f32>() / DIFFERENCES as f32;
         let two = u.windows(2).map(|pair| (pair[0] + pair[1]).abs()).sum::<f32>()
@@ -125,13 +132,13 @@ impl Bound {
         }
     }
 
-    /// Which residual, by size, is the bound; 0 if the largest is too small.
+    /// Returns the rank of the residual that is the bound; 0 if the largest is too small.
     fn wanted_rank(&self) -> u8 {
         let rank = ((1.0 - self.misses) * f32::from(self.len + 1)).ceil() as u8;
         if rank > self.len { 0 } else { rank.max(1) }
     }
 
-    /// The residual of this rank, and the rank.
+    /// Returns the residual of this rank, and the rank.
     fn search(&self, rank: u8) -> (f32, u8) {
         let len = usize::from(self.len);
         if len < FEWEST {
@@ -145,16 +152,18 @@ impl Bound {
         }
     }
 
-    /// The power of the horizon's ratio in quarters, between 0 and 4.
+    /// Returns the power of the ratio of horizons in quarters, between 0 and 4.
+    #[inline]
     fn quarters(&self, down: bool) -> u32 {
-        /// 2^¼, 2^½, 2^¾ and 2: what a power of so many quarters spreads to in two steps.
+        /// 2^¼, 2^½, 2^¾ and 2: the ratio of the movement in two steps to one step for each power.
         const SPREADS: [f32; 4] = [1.189_207, std::f32::consts::SQRT_2, 1.681_793, 1.98];
         let reached = SPREADS.iter().filter(|spread| self.spread >= **spread).count() as u32;
         if down { reached } else { (reached + 1).min(4) }
     }
 }
 
-/// A number to the power of so many quarters, by roots, which every processor has.
+/// Returns a number to the power of `quarters` / 4, by roots, which every processor has.
+#[inline]
 fn power(x: f64, quarters: u32) -> f64 {
     match quarters {
         0 => 1.0,
@@ -165,7 +174,7 @@ fn power(x: f64, quarters: u32) -> f64 {
     }
 }
 
-/// The next `f32` that is not smaller.
+/// Returns the next `f32` that is not smaller.
 fn up(x: f64) -> f32 {
     let near = x as f32;
     if f64::from(near) < x { near.next_up() } else { near }
@@ -176,7 +185,7 @@ mod tests {
     use super::*;
     use skopos_model::SplitMix64;
 
-    /// The share of residuals, drawn by `draw` from their index, that stayed within the bound.
+    /// Returns the share of residuals within the bound; `draw` gives a residual from its index.
     fn coverage(mut draw: impl FnMut(usize) -> f64) -> f64 {
         let (mut bound, mut hits, mut known) = (Bound::new(), 0, 0);
         for i in 0..20_000 {
@@ -191,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn nine_in_ten_whatever_the_distribution_and_also_while_it_drifts() {
+    fn nine_residuals_in_ten_stay_within_the_bound_of_any_distribution_and_drift() {
         let mut random = SplitMix64::new(3);
         let check = |coverage: f64| assert!((0.89..0.915).contains(&coverage), "{coverage}");
         check(coverage(|_| random.normal().abs()));
@@ -201,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn too_few_residuals_are_no_bound_and_no_residual_is_none() {
+    fn too_few_residuals_give_an_infinite_bound_and_zero_residuals_a_bound_of_zero() {
         let mut bound = Bound::new();
         for _ in 0..FEWEST - 1 {
             bound.observe(1.0, 1.0, 1e9);
@@ -216,7 +225,8 @@ mod tests {
     #[test]
     fn a_bound_grows_with_time_as_the_series_does() {
         for (differences, half, four) in [
-            // Independent values, a walk, a line: half a step away, and four.
+            // Independent values, a walk and a line: the bound half a step away and four steps
+            // away.
             ([1.0, -1.0, 1.0, -1.0], 1.0, 2f64.sqrt()),
             ([1.0, 1.0, -1.0, 1.0], 1.0, 2f64.sqrt()),
             ([1.0, 1.0, 1.0, 1.0], 0.5, 4.0),

@@ -1,45 +1,45 @@
-//! How good each method is on a trace.
+//! Measures the error of each method on a trace.
 
 use skopos_model::{Kind, Timestamp};
 
 use super::predictor::{Method, Predictor};
 
-/// Errors of one method over a trace, in the value's unit.
+/// The errors of one method over a trace, in the unit of the value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Errors {
-    /// Mean absolute error.
+    /// The mean absolute error.
     pub mae: f64,
-    /// Root of the mean squared error.
+    /// The root of the mean squared error.
     pub rmse: f64,
-    /// Share of the variance that is explained: 1 is perfect, 0 as good as the mean. `None` if the
-    /// value never changed, so that there is nothing to explain.
+    /// The share of the variance that the method explains: 1 is perfect, 0 is as good as the mean.
+    /// `None` if the value never changed, so that there is no variance to explain.
     pub r2: Option<f64>,
 }
 
-/// What came out of predicting each sample of a trace from those before it.
+/// The result of predicting each sample of a trace from the samples before it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Evaluation {
-    /// Samples that were predicted.
+    /// The number of predicted samples.
     pub predictions: usize,
     /// The model as it was trained.
     pub trained: Errors,
     /// The model as it adapts to the vertex.
     pub delphi: Errors,
-    /// What is shown: the model, or what it falls back to.
+    /// The method that is shown: the model, or its fallback.
     pub shown: Errors,
     /// The last value.
     pub last_value: Errors,
-    /// The line through the last two.
+    /// The line through the last two samples.
     pub linear: Errors,
-    /// Share of the samples that were within the bound, of those that had one.
+    /// The share of samples within the bound, among those with a bound.
     pub coverage: Option<f64>,
-    /// Mean of the bounds.
+    /// The mean of the bounds.
     pub bound: Option<f64>,
-    /// Share of predictions in which the model was shown.
+    /// The share of predictions in which the model was shown.
     pub delphi_shown: f64,
 }
 
-/// Sums for [`Errors`].
+/// The sums for [`Errors`].
 #[derive(Clone, Copy, Debug, Default)]
 struct Sums {
     absolute: f64,
@@ -59,31 +59,31 @@ impl Sums {
     }
 }
 
-/// Predicts each sample from `first` on from those before it, one ahead, as a running predictor
-/// does: it sees the earlier samples too, and learns as it goes. `None` if there is no such sample.
+/// Predicts each sample from `first` on, one ahead, in the way of a running predictor: it also sees
+/// the earlier samples and learns as it goes. `None` if there is no sample to predict.
 pub fn evaluate(kind: Kind, samples: &[(Timestamp, f64)], first: usize) -> Option<Evaluation> {
-    let mut predictor = Predictor::of(kind);
+    let mut predictor = Predictor::for_kind(kind);
     let mut sums = [Sums::default(); 5];
     let (mut predictions, mut delphi, mut known, mut within, mut width) = (0, 0, 0, 0, 0.0);
     for (i, (time, value)) in samples.iter().enumerate() {
-        if let (Some(said), Some(all)) = (predictor.now(*time), predictor.forecasts(*time))
+        if let (Some(prediction), Some(all)) = (predictor.now(*time), predictor.forecasts(*time))
             && i >= first
         {
             predictions += 1;
-            delphi += usize::from(said.method == Method::Delphi);
-            let said_by = [all.trained, all.delphi, all.shown, all.last_value, all.linear];
-            sums.iter_mut().zip(said_by).for_each(|(sums, said)| sums.add(value - said));
-            if said.bound.is_finite() {
+            delphi += usize::from(prediction.method == Method::Delphi);
+            let forecasts = [all.trained, all.delphi, all.shown, all.last_value, all.linear];
+            sums.iter_mut().zip(forecasts).for_each(|(sums, said)| sums.add(value - said));
+            if prediction.bound.is_finite() {
                 known += 1;
-                within += usize::from((value - said.value).abs() <= said.bound);
-                width += said.bound;
+                within += usize::from((value - prediction.value).abs() <= prediction.bound);
+                width += prediction.bound;
             }
         }
         predictor.observe(*time, *value);
     }
     let tested = samples.get(samples.len().checked_sub(predictions)?..)?;
     let count = predictions as f64;
-    // From the first on, so that the mean of a constant is the constant to the last bit.
+    // Relative to the first value, so that the mean of a constant is that constant to the last bit.
     let (_, first) = *tested.first()?;
     let mean = first + tested.iter().map(|(_, value)| (value - first) / count).sum::<f64>();
     let variance = tested.iter().map(|(_, value)| (value - mean).powi(2) / count).sum::<f64>();

@@ -1,36 +1,35 @@
-//! The layer on top as it goes on learning on one vertex: what each expert has earned there.
+//! The layer on top of the models, which goes on learning on one vertex: it weights experts by
+//! their success there.
 //!
-//! The experts are the models of the shapes, the stack as it was trained, rules of thumb, and two
-//! that learn on this vertex alone: weights for a window, and how long it rests and moves. What
-//! the layer says is their mean, weighted by how well each has been doing: the sixteenth power of
-//! the smallest error over its own. That is prediction with expert advice (Cesa-Bianchi and Lugosi,
-//! 2006), with weights that need neither a rate to tune nor an exponential: an expert with twice
-//! the error of the best has no say, one within a few per cent of it is as good.
+//! The experts are the models of the shapes, the trained stack, rules of thumb, and two experts
+//! that learn on this vertex alone: weights for a window, and the rhythm of its rests and
+//! movements. The layer predicts the mean of all experts, weighted by their recent success: the
+//! sixteenth power of the smallest error divided by their own error. That is prediction with expert
+//! advice (Cesa-Bianchi and Lugosi, 2006), with weights that need neither a rate to tune nor an
+//! exponential: an expert with twice the error of the best has no influence, and an expert within a
+//! few per cent of the best counts as much.
 
 use super::learner::Learner;
+use super::memory::MEMORY;
 use super::model::{FEATURES, Model};
 use super::rhythm::Rhythm;
 use super::window::{DIFFERENCES, normalise};
 
-/// Experts that are no model of a shape: last value, linear, a parabola, mean rate, mean, half way,
-/// half back, the learner of this vertex, and the trained stack.
+/// The number of experts that are not a model of a shape: last value, linear, a parabola, mean
+/// rate, mean, half way, half back, the learner of this vertex, and the trained stack.
 const RULES: usize = 9;
 
-/// Where the trained stack stands.
+/// The index of the trained stack.
 const STACK: usize = RULES - 1;
 
-/// Where the rhythm of this vertex stands: behind all who see nothing but a window.
+/// The index of the rhythm of this vertex: after all experts that see only a window.
 const RHYTHM: usize = RULES + FEATURES;
 
-/// All of them.
+/// The number of experts.
 pub(crate) const EXPERTS: usize = RHYTHM + 1;
 
-/// What each error keeps of its weight with every sample: half after 69 of them. Long enough to
-/// tell experts apart on noisy values, short enough to follow a new phase of a job.
-pub(crate) const MEMORY: f32 = 0.99;
-
-/// What each expert but the stack is believed to have missed by before anything was seen here. It
-/// lets the stack speak first, and weighs nothing beside the first true error.
+/// The error that each expert but the stack starts with. It lets the stack decide first, and is
+/// negligible beside the first real error.
 const PRIOR: f32 = 1e-6;
 
 /// The discounted absolute errors of the experts, in a unit that the caller keeps.
@@ -41,7 +40,7 @@ pub(crate) struct Head {
     rhythm: Rhythm,
 }
 
-/// What each expert who sees a window says of the next difference, in mean differences.
+/// Returns the next difference as each expert with a window predicts it, in mean differences.
 #[inline]
 fn forecasts(model: &Model, learner: &Learner, u: &[f32; DIFFERENCES]) -> [f32; RHYTHM] {
     let features = model.features(u);
@@ -52,7 +51,7 @@ fn forecasts(model: &Model, learner: &Learner, u: &[f32; DIFFERENCES]) -> [f32; 
         d,
         2.0 * d - c,
         (a + b + c + d) / 4.0,
-        // From the latest to the mean of the five.
+        // From the latest value to the mean of the five.
         -(a + 2.0 * b + 3.0 * c + 4.0 * d) / 5.0,
         d / 2.0,
         -d / 2.0,
@@ -70,15 +69,15 @@ impl Head {
         Self { losses, learner: Learner::new(), rhythm: Rhythm::new() }
     }
 
-    /// What each expert says of the next difference, in the value's unit, after differences that
-    /// are `u` in their mean, `scale`.
+    /// Returns the next difference as each expert predicts it, in the unit of the value, after the
+    /// differences `u` times `scale`, their mean.
     #[inline]
     pub(crate) fn forecasts(&self, scale: f64, u: &[f32; DIFFERENCES]) -> [f64; EXPERTS] {
         let [next, _] = self.rhythm.forecast();
         self.all(scale, u, next)
     }
 
-    /// What the layer says the value has changed by after one step and after two.
+    /// Returns the change of the value after one step and after two, as the layer predicts it.
     pub(crate) fn ahead(&self, scale: f64, u: &[f32; DIFFERENCES]) -> [f64; 2] {
         let [first, second] = self.rhythm.forecast();
         let weights = self.weights();
@@ -98,22 +97,22 @@ impl Head {
         all
     }
 
-    /// The value moved by `difference` since the sample before.
+    /// Records that the value changed by `difference` since the sample before.
     pub(crate) fn moved(&mut self, difference: f64) {
         self.rhythm.observe(difference);
     }
 
-    /// After these differences came `next`, in their mean.
+    /// Teaches the learner that `next` followed the differences `u`, in units of their mean.
     pub(crate) fn learn(&mut self, u: &[f32; DIFFERENCES], next: f32) {
         self.learner.observe(u, next);
     }
 
-    /// The share of each expert; they sum to 1.
+    /// Returns the weight of each expert; the weights sum to 1.
     #[inline]
     pub(crate) fn weights(&self) -> [f32; EXPERTS] {
         let best = self.losses.iter().copied().fold(f32::INFINITY, f32::min);
         let mut weights = self.losses.map(|loss| {
-            // The best ones of all have made no error: nobody else has a say.
+            // Experts without any error share all the weight.
             let share = if loss > 0.0 { best / loss } else { 1.0 };
             let share = share * share;
             let share = share * share;
@@ -132,18 +131,18 @@ impl Head {
         }
     }
 
-    /// The largest error, for the caller to judge its unit by.
+    /// Returns the largest error, by which the caller chooses its unit.
     pub(crate) fn largest(&self) -> f32 {
         self.losses.iter().copied().fold(0.0, f32::max)
     }
 
-    /// The unit became `times` as large.
+    /// Adjusts the errors to a unit that became `times` as large.
     pub(crate) fn rescale(&mut self, times: f32) {
         self.losses.iter_mut().for_each(|loss| *loss /= times);
     }
 }
 
-/// The weighted mean.
+/// Returns the weighted mean.
 #[inline]
 fn blend(weights: &[f32; EXPERTS], forecasts: &[f64; EXPERTS]) -> f64 {
     weights.iter().zip(forecasts).map(|(weight, forecast)| f64::from(*weight) * forecast).sum()
@@ -154,7 +153,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn at_first_the_trained_stack_speaks_and_later_whoever_is_right() {
+    fn the_trained_stack_decides_first_and_the_best_expert_later() {
         let mut head = Head::new();
         let weights = head.weights();
         assert!(weights[STACK] > 0.8, "{weights:?}");
@@ -163,7 +162,7 @@ mod tests {
         errors[3] = 0.0;
         (0..2000).for_each(|_| head.observe(&errors));
         assert!(head.weights()[3] > 0.999_999);
-        // An expert whose errors have died away entirely is no division by zero.
+        // An expert whose errors have faded away must not cause a division by zero.
         (0..20_000).for_each(|_| head.observe(&[0.0; EXPERTS]));
         let weights = head.weights();
         assert!(weights.iter().all(|w| w.is_finite()), "{weights:?}");

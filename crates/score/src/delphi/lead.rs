@@ -1,16 +1,16 @@
-//! Whether a challenger is better than the incumbent, by more than chance.
+//! Decides whether a challenger is better than the incumbent by more than chance.
 
-use super::head::MEMORY;
+use super::memory::MEMORY;
 
-/// How many standard errors a challenger must be ahead by to take over: chance alone does that one
+/// The lead, in standard errors, with which a challenger takes over: chance alone reaches it one
 /// time in forty.
 const TO_TAKE_OVER: f32 = 2.0;
 
-/// How many it must still be ahead by to stay. Without the gap between the two, two equals would
-/// change places on every sample.
+/// The lead with which it stays. Without the gap between the two constants, two equal methods would
+/// change places at every sample.
 const TO_STAY: f32 = 1.5;
 
-/// The discounted sum of what the challenger was better by, and of its square.
+/// The discounted sums of the challenger's advantage and of its square.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Lead {
     sum: f32,
@@ -19,12 +19,15 @@ pub(crate) struct Lead {
 }
 
 impl Lead {
-    /// Whether it is the challenger's turn.
+    /// Returns true while the challenger leads.
+    #[inline]
     pub(crate) fn leads(&self) -> bool {
         self.leads
     }
 
-    /// The challenger's error was smaller by `by`, in a unit that the caller keeps.
+    /// Records that the error of the challenger was smaller by `by`, in a unit that the caller
+    /// keeps.
+    #[inline]
     pub(crate) fn observe(&mut self, by: f32) {
         self.sum = self.sum * MEMORY + by;
         self.squares = self.squares * MEMORY + by * by;
@@ -32,7 +35,7 @@ impl Lead {
         self.leads = self.sum > needed * self.squares.sqrt();
     }
 
-    /// The unit became `times` as large.
+    /// Adjusts the sums to a unit that became `times` as large.
     pub(crate) fn rescale(&mut self, times: f32) {
         self.sum /= times;
         self.squares /= times * times;
@@ -50,15 +53,15 @@ mod tests {
     }
 
     #[test]
-    fn a_challenger_takes_over_when_it_is_better_and_not_by_one_stroke_of_luck() {
+    fn a_better_challenger_takes_over_and_one_lucky_sample_does_not_suffice() {
         assert!(!leads([]));
         assert!(!leads([0.0; 100]));
         assert!(leads([1.0; 5]));
         assert!(!leads([-1.0; 5]));
-        // One great success among many small failures is no lead.
+        // One great success among many small failures is not a lead.
         assert!(!leads((0..50).map(|i| if i == 20 { 5.0 } else { -0.1 })));
         assert!(leads((0..50).map(|i| if i == 20 { -1.0 } else { 0.3 })));
-        // It loses again.
+        // The challenger loses its lead again.
         assert!(!leads((0..400).map(|i| if i < 100 { 1.0 } else { -1.0 })));
     }
 }

@@ -1,25 +1,26 @@
-//! One more expert, which begins with nothing and learns what this vertex does: four weights for
-//! the four differences, by recursive least squares that forgets (Haykin, *Adaptive Filter Theory*,
-//! chapter 10). A job that reads in turns of three seconds, or a device whose busy seconds come in
-//! pairs, has no shape that a general model could know, and the same weights every time.
+//! An expert that starts without knowledge and learns the behaviour of one vertex: four weights for
+//! the four differences, by recursive least squares with forgetting (Haykin, *Adaptive Filter
+//! Theory*, chapter 10). A job that reads in turns of three seconds, or a device whose busy seconds
+//! come in pairs, has no shape that a general model knows, but the same weights every time.
 
-use super::head::MEMORY;
+use super::memory::MEMORY;
 use super::window::DIFFERENCES;
 
 /// Entries of a symmetric matrix on and above its diagonal.
 const UPPER: usize = DIFFERENCES * (DIFFERENCES + 1) / 2;
 
-/// How unsure it is of each weight at first. With one, weights move from zero within a few samples.
+/// The initial uncertainty of each weight. With 1, weights move away from zero within a few
+/// samples.
 const UNSURE: f32 = 1.0;
 
-/// Where nothing was learnt about a weight for long, forgetting would make it ever more unsure, and
-/// in the end any noise would move it. So forgetting pauses while it is as unsure as this.
+/// The greatest uncertainty. If a weight learns nothing for long, forgetting would raise its
+/// uncertainty without end, and any noise would move it. So forgetting pauses at this uncertainty.
 const MOST_UNSURE: f32 = 100.0;
 
-/// A next difference beyond so many mean differences is learnt from as if it were so many.
+/// The largest next difference to learn from, in mean differences; a larger one counts as this.
 const LARGEST: f32 = 5.0;
 
-/// The weights, and how unsure of them it is.
+/// The weights and their uncertainty.
 #[derive(Clone, Debug)]
 pub(crate) struct Learner {
     weights: [f32; DIFFERENCES],
@@ -33,13 +34,13 @@ impl Learner {
         Self { weights: [0.0; DIFFERENCES], covariance }
     }
 
-    /// The next difference after these.
+    /// Returns the predicted difference after `u`.
     #[inline]
     pub(crate) fn forecast(&self, u: &[f32; DIFFERENCES]) -> f32 {
         self.weights.iter().zip(u).map(|(weight, u)| weight * u).sum()
     }
 
-    /// After these came `next`.
+    /// Learns that `next` followed `u`.
     pub(crate) fn observe(&mut self, u: &[f32; DIFFERENCES], next: f32) {
         let mut seen = [0.0; DIFFERENCES];
         for (i, seen) in seen.iter_mut().enumerate() {
@@ -49,7 +50,8 @@ impl Learner {
         let keep = if unsure < MOST_UNSURE { MEMORY } else { 1.0 };
         let certainty = keep + seen.iter().zip(u).map(|(seen, u)| seen * u).sum::<f32>();
         let error = next.clamp(-LARGEST, LARGEST) - self.forecast(u);
-        // Rounding may make it negative, which no covariance is: then this sample teaches nothing.
+        // Rounding may make a covariance negative, which is impossible; then the sample teaches
+        // nothing.
         if !(certainty >= keep && error.is_finite()) {
             *self = Self { weights: self.weights, ..Self::new() };
             return;
@@ -64,7 +66,7 @@ impl Learner {
     }
 }
 
-/// Where row `i` and column `j` lie.
+/// Returns the position of row `i` and column `j`.
 const fn at(i: usize, j: usize) -> usize {
     let (i, j) = if i < j { (i, j) } else { (j, i) };
     i * DIFFERENCES - i * (i + 1) / 2 + j
@@ -92,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn what_never_changes_makes_it_no_less_sure() {
+    fn constant_differences_do_not_raise_the_uncertainty() {
         let mut learner = Learner::new();
         (0..100_000).for_each(|_| learner.observe(&[1.0; DIFFERENCES], 1.0));
         assert!(learner.covariance.iter().all(|c| c.abs() < 2.0 * MOST_UNSURE), "{learner:?}");

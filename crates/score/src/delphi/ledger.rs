@@ -1,28 +1,29 @@
-//! Who has been how good on one vertex.
+//! The running scores of all methods on one vertex.
 
-use super::head::{EXPERTS, Head, MEMORY};
+use super::head::{EXPERTS, Head};
 use super::lead::Lead;
+use super::memory::MEMORY;
 
-/// Sums of errors are kept within this factor of their unit, so that they fit an `f32` for values
+/// The factor within which sums of errors stay of their unit, so that they fit an `f32` for values
 /// of any size.
 const LARGEST: f64 = 1e9;
 
-/// Absolute errors of the methods for one sample, in the value's unit.
+/// The absolute errors of the methods, in the unit of the value.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Missed {
+pub(crate) struct MethodErrors {
     pub(crate) last_value: f64,
     pub(crate) linear: f64,
     pub(crate) delphi: f64,
-    /// Of the one that was shown.
+    /// The error of the method that was shown.
     pub(crate) shown: f64,
 }
 
 /// Running scores, all discounted by [`MEMORY`] and in one unit.
 #[derive(Clone, Debug)]
 pub(crate) struct Ledger {
-    /// What the sums are in, in the value's unit; 0 while there was no error.
+    /// The unit of the sums, in the unit of the value; 0 before the first error.
     unit: f64,
-    /// How many samples the sums stand for.
+    /// The number of samples in the sums.
     samples: f32,
     last_value: f32,
     linear: f32,
@@ -50,18 +51,21 @@ impl Ledger {
         }
     }
 
+    #[inline]
     pub(crate) fn linear_leads(&self) -> bool {
         self.linear_lead.leads()
     }
 
+    #[inline]
     pub(crate) fn delphi_leads(&self) -> bool {
         self.delphi_lead.leads()
     }
 
-    /// Mean absolute errors in the value's unit; `None` before there was a prediction to judge.
-    pub(crate) fn means(&self) -> Option<Missed> {
+    /// Returns the mean absolute errors in the unit of the value; `None` before the first
+    /// prediction.
+    pub(crate) fn means(&self) -> Option<MethodErrors> {
         let mean = |sum: f32| f64::from(sum / self.samples) * self.unit;
-        (self.samples > 0.0).then(|| Missed {
+        (self.samples > 0.0).then(|| MethodErrors {
             last_value: mean(self.last_value),
             linear: mean(self.linear),
             delphi: mean(self.delphi),
@@ -69,10 +73,10 @@ impl Ledger {
         })
     }
 
-    /// Adds the errors of one sample; those of the experts, if they had something to say.
-    pub(crate) fn observe(&mut self, missed: &Missed, experts: Option<&[f64; EXPERTS]>) {
+    /// Adds the errors of one sample, and those of the experts if they made a prediction.
+    pub(crate) fn observe(&mut self, errors: &MethodErrors, experts: Option<&[f64; EXPERTS]>) {
         self.samples = self.samples * MEMORY + 1.0;
-        let largest = missed.last_value.max(missed.linear).max(missed.delphi).max(missed.shown);
+        let largest = errors.last_value.max(errors.linear).max(errors.delphi).max(errors.shown);
         let largest = experts.into_iter().flatten().copied().fold(largest, f64::max);
         if self.unit == 0.0 && largest.is_normal() {
             self.unit = largest;
@@ -82,14 +86,14 @@ impl Ledger {
         }
         self.fit(largest);
         let of = |error: f64| (error / self.unit) as f32;
-        let base = if self.linear_leads() { missed.linear } else { missed.last_value };
-        self.linear_lead.observe(of(missed.last_value) - of(missed.linear));
-        self.delphi_lead.observe(of(base) - of(missed.delphi));
+        let base = if self.linear_leads() { errors.linear } else { errors.last_value };
+        self.linear_lead.observe(of(errors.last_value) - of(errors.linear));
+        self.delphi_lead.observe(of(base) - of(errors.delphi));
         for (sum, error) in [
-            (&mut self.last_value, missed.last_value),
-            (&mut self.linear, missed.linear),
-            (&mut self.delphi, missed.delphi),
-            (&mut self.shown, missed.shown),
+            (&mut self.last_value, errors.last_value),
+            (&mut self.linear, errors.linear),
+            (&mut self.delphi, errors.delphi),
+            (&mut self.shown, errors.shown),
         ] {
             *sum = *sum * MEMORY + of(error);
         }
@@ -98,7 +102,7 @@ impl Ledger {
         }
     }
 
-    /// Changes the unit before an error that is far larger than it, or when all have become far
+    /// Changes the unit before an error that is far larger, or when all errors have become far
     /// smaller.
     fn fit(&mut self, error: f64) {
         let sums = self.last_value.max(self.linear).max(self.delphi).max(self.head.largest());
@@ -111,7 +115,7 @@ impl Ledger {
             return;
         }
         self.unit = unit;
-        // Beyond what an `f32` holds, everything before was as good as nothing.
+        // If the ratio exceeds an `f32`, all sums before it are negligible.
         let times = ratio.min(f32::MAX.into()) as f32;
         let sums = [&mut self.last_value, &mut self.linear, &mut self.delphi, &mut self.shown];
         sums.into_iter().for_each(|sum| *sum /= times);
@@ -130,7 +134,7 @@ mod tests {
         let mut ledger = Ledger::new();
         let mut add = |size: f64| {
             for _ in 0..3000 {
-                let missed = Missed {
+                let errors = MethodErrors {
                     last_value: size,
                     linear: size / 2.0,
                     delphi: size / 4.0,
@@ -138,7 +142,7 @@ mod tests {
                 };
                 let mut experts = [size; EXPERTS];
                 experts[0] = size / 2.0;
-                ledger.observe(&missed, Some(&experts));
+                ledger.observe(&errors, Some(&experts));
             }
             assert!(ledger.linear_leads() && ledger.delphi_leads(), "{size}");
             assert!(ledger.head.weights()[0] > 0.999, "{size}: {:?}", ledger.head);

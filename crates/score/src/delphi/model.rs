@@ -4,22 +4,23 @@ use thiserror::Error;
 
 use super::window::DIFFERENCES;
 
-/// Models of shapes: the paper's eight, frozen, and one more that the trainable layer brings along.
+/// The number of models of shapes: the paper's eight, frozen, and one more in the trainable layer.
 pub(crate) const FEATURES: usize = SHAPES + 1;
 
-/// The paper's eight shapes.
+/// The number of the paper's shapes.
 pub(crate) const SHAPES: usize = 8;
 
-/// Weights of one model of a shape: four, four before the bend, one behind it.
+/// Weights of one model of a shape: four, four into the bend, one after it.
 const OF_A_FEATURE: usize = 2 * DIFFERENCES + 1;
 
-/// All weights.
+/// The number of all weights.
 pub const PARAMETERS: usize = FEATURES * OF_A_FEATURE + FEATURES;
 
-/// Those of the layer on top: one more model, and a weight for each.
+/// The number of weights in the layer on top: one more model, and a weight for each model.
 pub const TRAINABLE: usize = OF_A_FEATURE + FEATURES;
 
-/// Version of the weights' file. Another layout or another meaning of a weight is another version.
+/// The version of the weights' file. A change of the layout or of the meaning of a weight changes
+/// it.
 pub const FORMAT_VERSION: u32 = 1;
 
 const MAGIC: &[u8; 8] = b"SKDELPHI";
@@ -27,56 +28,57 @@ const MAGIC: &[u8; 8] = b"SKDELPHI";
 /// Magic, version, number of weights, seed.
 const HEADER_BYTES: usize = 24;
 
-/// Length of the weights' file.
+/// The length of the weights' file.
 const FILE_BYTES: usize = HEADER_BYTES + 4 * PARAMETERS;
 
-/// What comes after four normalised differences, by the shapes that it was trained on.
+/// Predicts the next of four normalised differences, from training on the shapes.
 ///
-/// As a file, all little-endian: 8 bytes `SKDELPHI`, `u32` version, `u32` number of weights, `u64`
-/// seed that it was trained with, and the weights as `f32`: `line` for each model, `bend` for each,
+/// The file is little-endian: 8 bytes `SKDELPHI`, `u32` version, `u32` number of weights, `u64`
+/// seed of the training, and the weights as `f32`: `line` for each model, `bend` for each,
 /// `height`, `head`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Model {
     pub(crate) seed: u64,
-    /// What each model takes of each difference as it is: `line[difference][model]`.
+    /// The weights of the differences themselves: `line[difference][model]`.
     pub(crate) line: [[f32; FEATURES]; DIFFERENCES],
-    /// What goes into each model's bend.
+    /// The weights of the input of each model's bend.
     pub(crate) bend: [[f32; FEATURES]; DIFFERENCES],
-    /// What each model takes of its bend.
+    /// The weight of each model's bend.
     pub(crate) height: [f32; FEATURES],
-    /// What the trained layer takes of each model.
+    /// The weights of the models in the trained layer.
     pub(crate) head: [f32; FEATURES],
 }
 
-/// Why bytes are no model.
+/// The reason why bytes are not a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum ModelError {
-    /// Another length than that of the file.
-    #[error("it has not the {FILE_BYTES} bytes of Delphi's weights")]
+    /// The length is wrong.
+    #[error("the file does not have the {FILE_BYTES} bytes of Delphi's weights")]
     Length,
-    /// Another beginning.
-    #[error("it does not begin with `SKDELPHI`: these are no weights of Delphi")]
+    /// The magic is missing.
+    #[error("the file does not begin with `SKDELPHI`, so it does not hold weights of Delphi")]
     Magic,
-    /// Of another version.
-    #[error("the weights are of another version; this one reads version {FORMAT_VERSION}")]
+    /// The version is not supported.
+    #[error("the weights have another version; this program reads version {FORMAT_VERSION}")]
     Version,
-    /// Infinite or not a number.
+    /// A weight is infinite or NaN.
     #[error("a weight is not finite")]
     Weight,
 }
 
 impl Model {
-    /// The weights that came with this program.
+    /// Returns the weights that are part of this program.
+    #[inline]
     pub fn built_in() -> &'static Self {
         const BUILT_IN: Model = match Model::from_bytes(include_bytes!("weights.bin")) {
             Ok(model) => model,
-            Err(_) => panic!("weights.bin is no model of this version: `skopos delphi train`"),
+            Err(_) => panic!("weights.bin is not a model of this version: `skopos delphi train`"),
         };
         static MODEL: Model = BUILT_IN;
         &MODEL
     }
 
-    /// The seed that it was trained with.
+    /// Returns the seed of the training.
     pub fn seed(&self) -> u64 {
         self.seed
     }
@@ -84,9 +86,9 @@ impl Model {
     /// Reads a weights' file.
     ///
     /// # Errors
-    /// A [`ModelError`] if it is none.
+    /// Returns a [`ModelError`] if the bytes are not a weights' file.
     //
-    // `const`, so that the built-in weights are checked when this is built. Hence the loops.
+    // This is `const`, so that the compiler checks the built-in weights. Hence the loops.
     pub const fn from_bytes(bytes: &[u8]) -> Result<Self, ModelError> {
         if bytes.len() != FILE_BYTES {
             return Err(ModelError::Length);
@@ -114,7 +116,7 @@ impl Model {
         Ok(Self::of_weights(seed, &weights))
     }
 
-    /// As a weights' file.
+    /// Returns the weights' file.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = MAGIC.to_vec();
         bytes.extend(FORMAT_VERSION.to_le_bytes());
@@ -148,7 +150,7 @@ impl Model {
         Self { seed, line, bend, height, head }
     }
 
-    /// What each model says of the next difference.
+    /// Returns the next difference as each model predicts it.
     #[inline]
     pub(crate) fn features(&self, differences: &[f32; DIFFERENCES]) -> [f32; FEATURES] {
         let mut line = [0.0; FEATURES];
@@ -165,14 +167,14 @@ impl Model {
         line
     }
 
-    /// What the trained layer makes of them.
+    /// Returns the prediction of the trained layer from those of the models.
     #[inline]
     pub(crate) fn stack(&self, features: &[f32; FEATURES]) -> f32 {
         self.head.iter().zip(features).map(|(weight, feature)| weight * feature).sum()
     }
 }
 
-/// The bend: steep at zero, flat far out, odd, and exact on every machine, as `tanh` is not.
+/// The bend: steep at zero, flat far out, odd, and exact on every machine, unlike `tanh`.
 #[inline]
 pub(crate) fn soft(x: f32) -> f32 {
     x / (1.0 + x.abs())
@@ -182,7 +184,7 @@ const fn word(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
 }
 
-/// Its size and its seed: `90 parameters, 18 of them trainable, seed 1`.
+/// Writes size and seed: `90 parameters, 18 of them trainable, seed 1`.
 impl fmt::Display for Model {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{PARAMETERS} parameters, {TRAINABLE} of them trainable, seed {}", self.seed)

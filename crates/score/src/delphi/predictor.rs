@@ -3,106 +3,107 @@ use std::fmt;
 use skopos_model::{Kind, Timestamp};
 
 use super::bound::Bound;
-use super::ledger::{Ledger, Missed};
+use super::ledger::{Ledger, MethodErrors};
 use super::model::Model;
 use super::window::{Grid, Window, nanos};
 
-/// So many steps ahead anybody says something: what was said last stays, and beyond there is no
-/// bound. What a prediction was off by is known from one poll to the next, and a poll that comes
-/// twice as late is like those; after that the source has stopped, or nobody looks.
+/// The most steps ahead that a prediction moves; beyond, it stays and has no bound. The error of a
+/// prediction is known from one poll to the next, and a poll that comes twice as late is similar;
+/// after that the source has stopped or is no longer polled.
 const REACH: f64 = 2.0;
 
-/// What a value is now, from one vertex's samples: feed it with [`observe`](Self::observe), ask it
-/// with [`now`](Self::now). 544 bytes; nothing is allocated.
+/// Predicts the current value of one vertex from its samples: [`observe`](Self::observe) takes a
+/// sample, [`now`](Self::now) returns a prediction. It takes 544 bytes and allocates nothing.
 #[derive(Clone, Debug)]
 pub struct Predictor {
     window: Window,
     ledger: Ledger,
     bound: Bound,
-    /// Length of a step in nanoseconds; 0 while the model has nothing to say.
+    /// The length of a step in nanoseconds; 0 while the model has no prediction.
     step: f64,
-    /// What the model says the value has changed by after one step and after two.
+    /// The change of the value after one step and after two, as the model predicts it.
     ahead: [f64; REACH as usize],
     ignored: u32,
     restarts: u32,
-    /// So many nanoseconds after the last sample something is said.
+    /// The time after the last sample in which a prediction moves, in nanoseconds.
     reach: f32,
     kind: Kind,
 }
 
-/// A value that was not measured.
+/// A predicted value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Prediction {
     /// The value, in its unit.
     pub value: f64,
-    /// The true value is not further away than this, nine times in ten ([`COVERAGE`]). In the
-    /// value's unit; infinite while too little is known to say so, and further from the last
-    /// sample than twice the usual time between two, where nothing was ever compared.
+    /// The bound of the error: nine true values in ten lie within it ([`COVERAGE`]). In the unit of
+    /// the value; infinite while too few samples are known, and beyond twice the usual time between
+    /// two samples, where the error was never measured.
     ///
     /// [`COVERAGE`]: super::COVERAGE
     pub bound: f64,
-    /// Who said it.
+    /// The method of the prediction.
     pub method: Method,
 }
 
-/// Ways to tell a value that was not measured.
+/// The methods of prediction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Method {
-    /// It is what it was.
+    /// The value stays.
     LastValue,
-    /// It moves on as between the last two samples, for twice the usual time between two.
+    /// The value moves on as between the last two samples, for twice the usual time between two.
     Linear,
     /// The model, as it has adapted to this vertex.
     Delphi,
 }
 
-/// What became of a sample.
+/// The effect of a sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Observed {
-    /// It counts.
+    /// The sample counts.
     Taken,
-    /// It counts, and a counter had fallen: what was before it says nothing about what follows.
+    /// The sample counts, and a counter had fallen: the samples before it are dropped.
     Restarted,
-    /// It was not finite, or from before the last one.
+    /// The sample was not finite, or older than the last one.
     Ignored,
 }
 
-/// What each method says at one time, for whoever compares them.
+/// The predictions of all methods for one time, for comparisons.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Forecasts {
-    /// What it was.
+    /// The last value.
     pub last_value: f64,
-    /// The line through the last two.
+    /// The line through the last two samples.
     pub linear: f64,
     /// The model as it has adapted.
     pub delphi: f64,
-    /// The model as it was trained, with nothing learnt here.
+    /// The model as it was trained, without adaptation.
     pub trained: f64,
-    /// What is shown: one of the first three.
+    /// The prediction that is shown: one of the first three.
     pub shown: f64,
 }
 
-/// The running score: mean absolute errors on this vertex, recent samples counting more.
+/// The running score: mean absolute errors on this vertex, in which recent samples count more.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Standing {
-    /// Of the last value.
+pub struct Scores {
+    /// The error of the last value.
     pub last_value: f64,
-    /// Of linear extrapolation.
+    /// The error of linear extrapolation.
     pub linear: f64,
-    /// Of the model.
+    /// The error of the model.
     pub delphi: f64,
-    /// Of what was shown.
+    /// The error of the shown prediction.
     pub shown: f64,
 }
 
 impl Predictor {
-    /// Of a gauge.
+    /// Creates a predictor for a gauge.
     pub fn new() -> Self {
-        Self::of(Kind::Gauge)
+        Self::for_kind(Kind::Gauge)
     }
 
-    /// Of a vertex of this kind: a counter is never predicted to fall, a state never to move.
-    pub fn of(kind: Kind) -> Self {
+    /// Creates a predictor for a vertex of this kind: a counter is never predicted to fall, a state
+    /// never to change.
+    pub fn for_kind(kind: Kind) -> Self {
         Self {
             window: Window::default(),
             ledger: Ledger::new(),
@@ -116,7 +117,7 @@ impl Predictor {
         }
     }
 
-    /// The source was looked at, and this was the value: also if it is what it was before.
+    /// Takes the value that a poll found, also if it did not change.
     pub fn observe(&mut self, time: Timestamp, value: f64) -> Observed {
         let time = time.as_nanos();
         let latest = self.window.latest();
@@ -143,7 +144,8 @@ impl Predictor {
         observed
     }
 
-    /// The value at `at`, which is the last one if `at` is not later; `None` before the first.
+    /// Predicts the value at `at`, which is the last one if `at` is not later; `None` before the
+    /// first sample.
     #[inline]
     pub fn now(&self, at: Timestamp) -> Option<Prediction> {
         let (time, value) = self.window.latest()?;
@@ -164,7 +166,7 @@ impl Predictor {
         Some(Prediction { value: self.allowed(value, change), bound, method })
     }
 
-    /// What each method says at `at`; `None` before the first sample.
+    /// Returns the predictions of all methods at `at`; `None` before the first sample.
     pub fn forecasts(&self, at: Timestamp) -> Option<Forecasts> {
         let shown = self.now(at)?.value;
         let (time, value) = self.window.latest()?;
@@ -184,7 +186,7 @@ impl Predictor {
         })
     }
 
-    /// Who is winning, and so would be shown now.
+    /// Returns the method that is winning and would be shown now.
     #[inline]
     pub fn method(&self) -> Method {
         if self.kind == Kind::State {
@@ -196,31 +198,32 @@ impl Predictor {
         }
     }
 
-    /// The running score; `None` before there was a prediction to judge.
-    pub fn standing(&self) -> Option<Standing> {
-        let Missed { last_value, linear, delphi, shown } = self.ledger.means()?;
-        Some(Standing { last_value, linear, delphi, shown })
+    /// Returns the running score; `None` before the first prediction with a known result.
+    pub fn scores(&self) -> Option<Scores> {
+        let MethodErrors { last_value, linear, delphi, shown } = self.ledger.means()?;
+        Some(Scores { last_value, linear, delphi, shown })
     }
 
-    /// Samples that were not finite or came from before the last.
+    /// Returns the number of samples that were not finite or older than the last.
     pub fn ignored(&self) -> u32 {
         self.ignored
     }
 
-    /// How often a counter fell.
+    /// Returns the number of times that a counter fell.
     pub fn restarts(&self) -> u32 {
         self.restarts
     }
 
-    /// The better one of the two that need no model.
+    /// Returns the better of the two methods without a model.
+    #[inline]
     fn base(&self) -> Method {
         if self.ledger.linear_leads() { Method::Linear } else { Method::LastValue }
     }
 
-    /// Scores everybody for a sample that came `horizon` nanoseconds after the last.
+    /// Scores all methods for a sample that came `horizon` nanoseconds after the last.
     fn judge(&mut self, horizon: f64, value: f64) {
         let Some((_, before)) = self.window.latest() else { return };
-        // Between the ends of what a double can hold lies more than it can.
+        // The difference of two doubles may exceed the largest double.
         let off = |said: f64| (value - said).abs().min(f64::MAX);
         let linear = self.allowed(before, self.line(horizon));
         let delphi = self.delphi(before, horizon);
@@ -236,19 +239,20 @@ impl Predictor {
             let said = self.ledger.head.forecasts(scale, &normalised);
             said.map(|change| off(before + change * steps))
         });
-        let missed = Missed {
+        let errors = MethodErrors {
             last_value: off(before),
             linear: off(linear),
             delphi: off(delphi),
             shown: off(shown),
         };
-        self.ledger.observe(&missed, experts.as_ref());
+        self.ledger.observe(&errors, experts.as_ref());
         self.ledger.head.moved(value - before);
         let bound = self.bound_at(horizon, method);
-        self.bound.observe(missed.shown, bound, horizon);
+        self.bound.observe(errors.shown, bound, horizon);
         if let Some(Grid { step, scale, normalised }) = grid {
             self.bound.observe_spread(&normalised);
-            // At another distance than a step the next difference is not known, only the slope.
+            // If the samples are not one step apart, the next difference is unknown, and only the
+            // slope is known.
             let next = (value - before) / scale * (step / horizon);
             if scale > 0.0 && next.is_finite() {
                 self.ledger.head.learn(&normalised, next as f32);
@@ -256,9 +260,9 @@ impl Predictor {
         }
     }
 
-    /// Has the model say what comes next, and what after that if it is right.
+    /// Predicts the next two steps with the model.
     fn look_ahead(&mut self) {
-        // After a restart there is no gap yet, and the source is looked at as often as before.
+        // After a restart there is no gap yet, and the source is polled as often as before.
         if let Some(gap) = self.window.usual_gap() {
             self.reach = (REACH * gap) as f32;
         }
@@ -270,19 +274,19 @@ impl Predictor {
         self.ahead = self.ledger.head.ahead(scale, &normalised);
     }
 
-    /// The part of a horizon in which something is said to change.
+    /// Returns the part of a horizon in which a prediction moves.
     #[inline]
     fn reached(&self, horizon: f64) -> f64 {
         horizon.min(f64::from(self.reach))
     }
 
-    /// What the line through the last two says the value has changed by.
+    /// Returns the change that the line through the last two samples predicts.
     #[inline]
     fn line(&self, horizon: f64) -> f64 {
         self.window.slope() * self.reached(horizon)
     }
 
-    /// How far off `method` may be; infinite beyond reach, and while too little is known.
+    /// Returns the bound of `method`; infinite beyond reach, and while too few samples are known.
     #[inline]
     fn bound_at(&self, horizon: f64, method: Method) -> f64 {
         if horizon > f64::from(self.reach) {
@@ -291,7 +295,7 @@ impl Predictor {
         self.bound.at(horizon, method != Method::LastValue)
     }
 
-    /// What the model says the value has changed by.
+    /// Returns the change that the model predicts.
     #[inline]
     fn travelled(&self, horizon: f64) -> f64 {
         let steps = self.reached(horizon) / self.step;
@@ -299,7 +303,7 @@ impl Predictor {
         if steps <= 1.0 { one * steps } else { one + (two - one) * (steps.min(REACH) - 1.0) }
     }
 
-    /// What the model says; what is said without one, while it has nothing to say.
+    /// Returns the prediction of the model, or the better of the other two while it has none.
     fn delphi(&self, value: f64, horizon: f64) -> f64 {
         let change = if self.step > 0.0 {
             self.travelled(horizon)
@@ -311,7 +315,7 @@ impl Predictor {
         self.allowed(value, change)
     }
 
-    /// The value after a change, if it may change so.
+    /// Returns the value after a change, or the value itself if the kind forbids the change.
     #[inline]
     fn allowed(&self, value: f64, change: f64) -> f64 {
         let changed = value + change;
@@ -329,7 +333,7 @@ impl Default for Predictor {
     }
 }
 
-/// `last value`, `linear` or `delphi`.
+/// Writes `last value`, `linear` or `delphi`.
 impl fmt::Display for Method {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {

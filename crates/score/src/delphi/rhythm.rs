@@ -1,28 +1,28 @@
-//! One more expert, which remembers how the value moved and says that it moves as some samples ago.
-//! Much is renewed on a schedule of its own and rests in between: the kernel's load averages every
-//! five seconds, its pressure averages every two, a checkpoint, a scrape, a job that writes every so
-//! often. Looked at each second, such a value stands still longer than a window is, and nothing in
-//! the window tells that it will move now. Forecasting calls it the seasonal naive method (Hyndman
-//! and Athanasopoulos, *Forecasting: Principles and Practice*, chapter 5.2); here the season is the
-//! one that has been right.
+//! An expert that remembers the movements of the value and predicts the movement of some samples
+//! ago. Many values are renewed on a schedule of their own and rest in between: the kernel's load
+//! averages every five seconds, its pressure averages every two, a checkpoint, a scrape, a job that
+//! writes periodically. Polled each second, such a value stands still for longer than a window, and
+//! the window does not show that it will move now. Forecasting calls this the seasonal naive method
+//! (Hyndman and Athanasopoulos, *Forecasting: Principles and Practice*, chapter 5.2); here the
+//! season is the one with the least error so far.
 
-use super::head::MEMORY;
+use super::memory::MEMORY;
 
-/// The longest rhythm, in samples: a quarter of a minute at one a second, and few enough that a
+/// The longest rhythm in samples: a quarter of a minute at one a second, and few enough that a
 /// vertex stays small and a sample quick.
 const LONGEST: usize = 16;
 
-/// A larger change is remembered as one of this size, so that no sum of them leaves an `f32`.
+/// The largest change; a larger one is stored as this, so that no sum of them exceeds an `f32`.
 const LARGEST: f64 = 1e30;
 
-/// The last differences between samples, and how wrong each rhythm has been about them.
+/// The last differences between samples, and the error of each rhythm.
 #[derive(Clone, Debug)]
 pub(crate) struct Rhythm {
-    /// A ring, in the value's unit; 0 where nothing was seen yet.
+    /// A ring, in the unit of the value; 0 before the first samples.
     differences: [f32; LONGEST],
-    /// Discounted absolute errors: entry `i` is for what comes again after `i + 1` samples.
+    /// Discounted absolute errors: entry `i` is the error of a rhythm of `i + 1` samples.
     losses: [f32; LONGEST],
-    /// Where the oldest difference stands, which the next one replaces.
+    /// The position of the oldest difference, which the next one replaces.
     next: u8,
 }
 
@@ -31,22 +31,23 @@ impl Rhythm {
         Self { differences: [0.0; LONGEST], losses: [0.0; LONGEST], next: 0 }
     }
 
-    /// The next two differences, in the value's unit.
+    /// Predicts the next two differences, in the unit of the value.
+    #[inline]
     pub(crate) fn forecast(&self) -> [f64; 2] {
         let mut best = 0;
         for (i, loss) in self.losses.iter().enumerate() {
-            // Of equals the shortest.
+            // Of equal rhythms, the shortest wins.
             if *loss < self.losses[best] {
                 best = i;
             }
         }
         let one = self.ago(best + 1);
-        // Where every sample repeats the one before, so does the second.
+        // In a rhythm of one sample, the second difference repeats the first.
         let two = if best == 0 { one } else { self.ago(best) };
         [one, two].map(f64::from)
     }
 
-    /// The value moved by `difference` since the sample before.
+    /// Records that the value changed by `difference` since the sample before.
     pub(crate) fn observe(&mut self, difference: f64) {
         let difference = difference.clamp(-LARGEST, LARGEST) as f32;
         for i in 0..LONGEST {
@@ -57,7 +58,8 @@ impl Rhythm {
         self.next = (self.next + 1) % LONGEST as u8;
     }
 
-    /// The difference of so many samples ago, 1 to [`LONGEST`].
+    /// Returns the difference of `samples` samples ago, 1 to [`LONGEST`].
+    #[inline]
     fn ago(&self, samples: usize) -> f32 {
         self.differences[(usize::from(self.next) + LONGEST - samples) % LONGEST]
     }
@@ -67,7 +69,7 @@ impl Rhythm {
 mod tests {
     use super::*;
 
-    /// What it says of each of `differences` before it sees it.
+    /// Returns the predictions for each of `differences` before it is observed.
     fn said(differences: impl IntoIterator<Item = f64>) -> Vec<(f64, [f64; 2])> {
         let mut rhythm = Rhythm::new();
         let each = |difference| {
@@ -79,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn what_rests_and_moves_in_turns_is_known_after_two_turns() {
+    fn a_rhythm_of_rests_and_movements_is_known_after_two_periods() {
         for length in [1, 2, 5, 7, LONGEST] {
             let moves = (0..200).map(|i| if i % length == 0 { 40_960.0 } else { 0.0 });
             let all = said(moves);
@@ -91,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn another_rhythm_is_learnt_and_no_number_breaks_it() {
+    fn another_rhythm_is_learnt_and_extreme_numbers_do_no_harm() {
         let changes = (0..2000).map(|i| {
             let length = if i < 1400 { 5 } else { 7 };
             if i % length == 0 { 1.0 } else { 0.0 }

@@ -1,7 +1,7 @@
-//! The eight shapes that time series are made of, as data to train on.
+//! The eight shapes of time series, as training data.
 //!
-//! No shape needs a sine, a logarithm or an exponential of a library, whose last bit differs
-//! between libraries: a sine is a point that turns, an exponential a product.
+//! No shape needs a sine, a logarithm or an exponential from a library, whose last bit differs
+//! between libraries: a sine is a rotating point, an exponential a product.
 
 use super::model::SHAPES;
 use skopos_model::SplitMix64;
@@ -9,30 +9,30 @@ use skopos_model::SplitMix64;
 /// Samples of one synthetic series: long enough for a slow sine to turn.
 pub(crate) const SERIES: usize = 40;
 
-/// What a series looks like. A model that is trained on one knows its mirror image too, so each
-/// shape goes one way only.
+/// The shape of a series. A model that is trained on a shape also knows its mirror image, so each
+/// shape has one direction only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shape {
-    /// Rises less and less: caches that fill.
+    /// Rises less and less: a cache that fills.
     Concave,
-    /// Rises more and more: queues that get out of hand.
+    /// Rises more and more: a queue out of control.
     Convex,
     /// Swings with a period of 6 to 120 samples.
     Sine,
-    /// Stays, but for the noise of its measurement.
+    /// Stays constant, apart from measurement noise.
     Constant,
     /// Rises evenly: a counter under a steady load.
     Rising,
-    /// Falls by uneven amounts: space that many writers take.
+    /// Falls by uneven amounts: free space under many writers.
     Falling,
-    /// Chance: independent values, a walk, or a walk that is pulled back.
+    /// Random: independent values, a walk, or a walk that is pulled back.
     Noise,
-    /// Stays, then jumps, or begins to move.
+    /// Stays constant, then jumps or begins to move.
     Break,
 }
 
 impl Shape {
-    /// All of them.
+    /// All shapes.
     pub(crate) const ALL: [Self; SHAPES] = [
         Self::Concave,
         Self::Convex,
@@ -44,14 +44,14 @@ impl Shape {
         Self::Break,
     ];
 
-    /// A series of this shape.
+    /// Returns a series of this shape.
     pub(crate) fn series(self, random: &mut SplitMix64) -> [f64; SERIES] {
         let mut series = [0.0; SERIES];
         match self {
             Self::Concave => curve(&mut series, random),
             Self::Convex => {
                 curve(&mut series, random);
-                // Backwards and upside down: what grew less and less grows more and more.
+                // Reversed and upside down, a curve that grew less and less grows more and more.
                 series.reverse();
                 series.iter_mut().for_each(|x| *x = -*x);
             }
@@ -59,7 +59,7 @@ impl Shape {
             Self::Constant => {}
             Self::Rising => sum(&mut series, |_| 1.0),
             Self::Falling => {
-                // The smaller of two even numbers: many small amounts and few large ones.
+                // The smaller of two uniform numbers: many small amounts and few large ones.
                 sum(&mut series, |_| -random.unit().min(random.unit()));
             }
             Self::Noise => chance(&mut series, random),
@@ -75,7 +75,7 @@ impl Shape {
     }
 }
 
-/// Each value is the one before plus `step` of its index.
+/// Sets each value to the one before plus `step` of its index.
 fn sum(series: &mut [f64], mut step: impl FnMut(usize) -> f64) {
     let mut value = 0.0;
     for (i, x) in series.iter_mut().enumerate() {
@@ -99,9 +99,9 @@ fn curve(series: &mut [f64], random: &mut SplitMix64) {
     }
 }
 
-/// A point on a circle that turns by the same angle each time, from anywhere.
+/// A point on a circle that turns by the same angle at each sample, from a random start.
 fn sine(series: &mut [f64], random: &mut SplitMix64) {
-    // The tangent of half the angle: a period of 120 samples to one of 6, and short ones rarer.
+    // The tangent of half the angle: periods of 120 to 6 samples, with short ones more rarely.
     let half = 0.026 + 0.55 * random.unit() * random.unit();
     let (cos, sin) = ((1.0 - half * half) / (1.0 + half * half), 2.0 * half / (1.0 + half * half));
     let (mut x, mut y) = (random.between(-1.0, 1.0), random.between(-1.0, 1.0));
@@ -133,7 +133,8 @@ fn jump(series: &mut [f64], random: &mut SplitMix64) {
     }
 }
 
-/// Adds noise of `level` times the mean step of the series; of `level` itself if it has none.
+/// Adds noise of `level` times the mean step of the series, or of `level` if the series is
+/// constant.
 fn add_noise(series: &mut [f64], level: f64, random: &mut SplitMix64) {
     if level == 0.0 {
         return;

@@ -1,4 +1,4 @@
-//! From a seed to weights.
+//! Trains the weights from a seed.
 
 use super::model::{FEATURES, Model, SHAPES};
 use super::shapes::{SERIES, Shape};
@@ -8,34 +8,34 @@ use skopos_model::SplitMix64;
 /// The seed of the built-in weights.
 pub const DEFAULT_SEED: u64 = 2021;
 
-/// Series of each shape. Twice as many, looked at half as often again, changes the error on recorded
-/// traces by less than 1 %.
+/// Series per shape. Twice as many series and one and a half times as many epochs change the error
+/// on recorded traces by less than 1 %.
 const SERIES_OF_A_SHAPE: usize = 400;
 
-/// How often each window is looked at.
+/// Passes over the windows.
 const EPOCHS: usize = 20;
 
-/// Windows whose errors are added up before the weights move.
+/// Windows whose errors are summed before the weights move.
 const BATCH: usize = 64;
 
-/// Where the loss goes over from square to absolute, in mean differences: a jump that nobody can
-/// foresee must not outweigh all that can be foreseen.
+/// The error at which the loss changes from squared to absolute, in mean differences: an
+/// unpredictable jump must not outweigh all predictable movements.
 const HUBER: f64 = 0.5;
 
-/// A next difference beyond so many mean differences counts as one of so many.
+/// The largest next difference, in mean differences; a larger one counts as this.
 const LARGEST_TARGET: f64 = 5.0;
 
-/// First step of a weight; it falls to zero over the epochs.
+/// The first step of a weight; it falls to zero over the epochs.
 const RATE: f64 = 0.01;
 
-/// Four differences, and the one that came next.
+/// Four differences and the one that follows.
 type Example = ([f32; DIFFERENCES], f32);
 
-/// Weights of one model of a shape: `line`, `bend`, `height`.
+/// The weights of one model of a shape: `line`, `bend`, `height`.
 type Feature = [f64; 2 * DIFFERENCES + 1];
 
 /// Trains the models of the eight shapes, freezes them, and trains the layer on top on all shapes.
-/// The same seed gives the same weights to the bit, on every machine. Takes less than a second.
+/// The same seed gives the same weights to the bit on every machine. Takes less than a second.
 pub fn train(seed: u64) -> Model {
     let mut random = SplitMix64::new(seed);
     let mut model = Model {
@@ -56,7 +56,7 @@ pub fn train(seed: u64) -> Model {
     model
 }
 
-/// Every window of some series of this shape.
+/// Returns every window of some series of this shape.
 fn examples(shape: Shape, random: &mut SplitMix64) -> Vec<Example> {
     let mut examples = Vec::new();
     for _ in 0..SERIES_OF_A_SHAPE {
@@ -82,7 +82,7 @@ fn train_feature(examples: &[Example], random: &mut SplitMix64) -> Feature {
     })
 }
 
-/// The misc model and the weight of each model, together.
+/// Trains the ninth model and the weight of each model together.
 fn train_layer(model: &mut Model, examples: &[Example], random: &mut SplitMix64) {
     const OWN: usize = 2 * DIFFERENCES + 1;
     let frozen: Vec<[f32; FEATURES]> = examples.iter().map(|(u, _)| model.features(u)).collect();
@@ -114,7 +114,7 @@ fn train_layer(model: &mut Model, examples: &[Example], random: &mut SplitMix64)
     }
 }
 
-/// No line, and a bend in a direction of chance.
+/// Returns initial weights: a line of zero, and a bend in a random direction.
 fn start(random: &mut SplitMix64) -> Feature {
     let mut weights = Feature::default();
     weights[DIFFERENCES..2 * DIFFERENCES].fill_with(|| random.normal());
@@ -140,7 +140,7 @@ fn feature(weights: &Feature, inputs: &[f32; DIFFERENCES]) -> f64 {
     line + weights[2 * DIFFERENCES] * (bent / (1.0 + bent.abs()))
 }
 
-/// Adds how the loss changes with each weight, if it changes by `error` with what the model says.
+/// Adds the derivatives of the loss by each weight, given its derivative `error` by the prediction.
 fn add_slopes(
     weights: &Feature,
     inputs: &[f32; DIFFERENCES],
@@ -157,8 +157,8 @@ fn add_slopes(
     slopes[2 * DIFFERENCES] += error * bent / flat;
 }
 
-/// Adam (Kingma and Ba, 2015) with a rate that falls evenly to zero. `slopes_of(weights, example,
-/// slopes)` adds one example's slopes.
+/// Adam (Kingma and Ba, 2015) with a rate that falls evenly to zero.
+/// `slopes_of(weights, example, slopes)` adds the derivatives of one example.
 fn descend<const N: usize>(
     mut weights: [f64; N],
     examples: usize,
@@ -197,21 +197,21 @@ mod tests {
     use super::super::model::soft;
     use super::*;
 
-    /// What the models say on series that they were not trained on, by mean absolute error.
+    /// Returns the mean absolute error of predictions on other series than those of the training.
     fn error(of: impl Fn(&Example) -> f32, examples: &[Example]) -> f64 {
         let errors = examples.iter().map(|e| f64::from((of(e) - e.1).abs()));
         errors.sum::<f64>() / examples.len() as f64
     }
 
     #[test]
-    fn the_built_in_weights_are_what_training_gives() {
+    fn training_reproduces_the_built_in_weights() {
         let trained = train(DEFAULT_SEED);
         assert_eq!(trained.to_bytes(), Model::built_in().to_bytes(), "run `skopos delphi train`");
         assert_eq!(Model::from_bytes(&trained.to_bytes()), Ok(trained));
     }
 
     #[test]
-    fn each_model_knows_its_shape_better_than_last_value_and_the_stack_knows_them_all() {
+    fn each_model_beats_last_value_on_its_shape_and_the_stack_does_on_all() {
         let (model, mut random) = (Model::built_in(), SplitMix64::new(7));
         let mut all = Vec::new();
         for (at, shape) in Shape::ALL.into_iter().enumerate() {
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_of_a_mirror_image_is_the_mirror_image() {
+    fn the_prediction_of_a_mirrored_series_is_the_mirror_image() {
         let model = Model::built_in();
         let said = |u: [f32; DIFFERENCES]| model.stack(&model.features(&u));
         for u in [[0.0; 4], [1.0; 4], [0.5, -1.0, 2.0, 0.5], [-4.0, 0.0, 0.0, 0.0]] {

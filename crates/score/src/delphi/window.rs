@@ -1,12 +1,11 @@
-/// Samples that a prediction looks at, as in the paper.
+/// The number of samples in a prediction, as in the paper.
 pub(crate) const WINDOW: usize = 5;
 
-/// Differences between them.
+/// The number of differences between them.
 pub(crate) const DIFFERENCES: usize = WINDOW - 1;
 
-/// Samples count as evenly spaced if each is within this share of a step of its even place. Timers
-/// are late by microseconds to milliseconds; to interpolate for that would only blur what was
-/// measured.
+/// The share of a step within which samples count as evenly spaced. Timers are late by microseconds
+/// to milliseconds; an interpolation for that would only blur the measurement.
 const JITTER: f64 = 1.0 / 32.0;
 
 /// The last five samples, oldest first; times rise.
@@ -20,16 +19,16 @@ pub(crate) struct Window {
 /// Four differences at even steps.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Grid {
-    /// Length of a step in nanoseconds; positive.
+    /// The length of a step in nanoseconds; positive.
     pub(crate) step: f64,
-    /// Mean size of the differences, which they are divided by; 0 if nothing moved.
+    /// The mean size of the differences, by which they are divided; 0 if the value did not move.
     pub(crate) scale: f64,
-    /// The differences, oldest first; all 0 if nothing moved.
+    /// The differences, oldest first; all 0 if the value did not move.
     pub(crate) normalised: [f32; DIFFERENCES],
 }
 
 impl Window {
-    /// Takes the sample, which must be later than the latest; the oldest goes.
+    /// Adds a sample, which must be later than the latest, and drops the oldest.
     pub(crate) fn push(&mut self, time: i64, value: f64) {
         if self.len == WINDOW {
             self.times.copy_within(1.., 0);
@@ -41,7 +40,7 @@ impl Window {
         self.len += 1;
     }
 
-    /// Another value at the time of the latest.
+    /// Replaces the value of the latest sample.
     pub(crate) fn correct(&mut self, value: f64) {
         if let Some(last) = self.len.checked_sub(1) {
             self.values[last] = value;
@@ -52,24 +51,26 @@ impl Window {
         self.len = 0;
     }
 
-    /// The latest sample.
+    /// Returns the latest sample.
+    #[inline]
     pub(crate) fn latest(&self) -> Option<(i64, f64)> {
         let last = self.len.checked_sub(1)?;
         Some((self.times[last], self.values[last]))
     }
 
-    /// Change per nanosecond between the last two; 0 of fewer.
+    /// Returns the change per nanosecond between the last two samples; 0 for fewer.
+    #[inline]
     pub(crate) fn slope(&self) -> f64 {
         let Some(before) = self.len.checked_sub(2) else { return 0.0 };
         let slope = (self.values[before + 1] - self.values[before])
             / nanos(self.times[before], self.times[before + 1]);
-        // Two values at the ends of what a double can hold are further apart than it can.
+        // The difference of two doubles may exceed the largest double.
         if slope.is_finite() { slope } else { 0.0 }
     }
 
-    /// The time that usually passes between two samples, in nanoseconds: the median of those of the
-    /// window, the longer one of two in the middle, or the last one if it was longer still, because
-    /// a source that is looked at less and less often goes on so. `None` of fewer than two samples.
+    /// Returns the usual time between two samples in nanoseconds: the median in the window (the
+    /// longer of the two in the middle), or the last time if it is longer, because a source that is
+    /// polled less and less often continues so. `None` for fewer than two samples.
     pub(crate) fn usual_gap(&self) -> Option<f64> {
         let gaps = self.len.checked_sub(1).filter(|gaps| *gaps > 0)?;
         let mut sorted = [f64::INFINITY; DIFFERENCES];
@@ -81,7 +82,8 @@ impl Window {
         Some(sorted[gaps / 2].max(last))
     }
 
-    /// The window at even steps; `None` until it is full.
+    /// Returns the window at even steps; `None` until it is full.
+    #[inline]
     pub(crate) fn grid(&self) -> Option<Grid> {
         if self.len < WINDOW {
             return None;
@@ -98,7 +100,7 @@ impl Window {
         Some(Grid { step, scale, normalised })
     }
 
-    /// The values at even steps, on the lines between the samples.
+    /// Returns the values at even steps, on the lines between the samples.
     fn interpolated(&self, step: f64) -> [f64; WINDOW] {
         let mut values = self.values;
         let mut segment = 0;
@@ -116,8 +118,9 @@ impl Window {
     }
 }
 
-/// Differences divided by their mean size, and that size. All zero if nothing moved, or if they are
-/// too large or too small to be divided.
+/// Returns the mean size of the differences, and the differences divided by it. All are zero if the
+/// value did not move, or if the differences are too large or too small to be divided.
+#[inline]
 pub(crate) fn normalise(differences: [f64; DIFFERENCES]) -> (f64, [f32; DIFFERENCES]) {
     let scale = differences.iter().map(|d| d.abs()).sum::<f64>() / DIFFERENCES as f64;
     if scale.is_normal() {
@@ -127,8 +130,9 @@ pub(crate) fn normalise(differences: [f64; DIFFERENCES]) -> (f64, [f32; DIFFEREN
     }
 }
 
-/// From one time to a later one, in nanoseconds. The difference of two `i64` fits a `u64`, also
-/// where it does not fit an `i64`.
+/// Returns the nanoseconds from one time to a later one. The difference of two `i64` fits a `u64`
+/// even where it does not fit an `i64`.
+#[inline]
 pub(crate) fn nanos(earlier: i64, later: i64) -> f64 {
     later.wrapping_sub(earlier).cast_unsigned() as f64
 }
@@ -159,14 +163,14 @@ mod tests {
             2.0,
             [1., 1., 0., -2.],
         );
-        // The oldest is forgotten.
+        // The oldest sample is dropped.
         check(
             &[(-10, 99.0), (0, 0.0), (10, 2.0), (20, 4.0), (30, 4.0), (40, 0.0)],
             10.0,
             2.0,
             [1.0, 1.0, 0.0, -2.0],
         );
-        // A little late is as good as even.
+        // A little late counts as even.
         check(&[(0, 0.0), (100, 1.0), (203, 2.0), (299, 3.0), (400, 4.0)], 100.0, 1.0, [1.0; 4]);
     }
 
@@ -182,20 +186,21 @@ mod tests {
         assert_eq!(usual(&[0, 10, 20, 30, 40]), Some(10.0));
         assert_eq!(usual(&[0, 1000, 1010, 1020, 1030]), Some(10.0));
         assert_eq!(usual(&[0, 10, 20, 30, 31]), Some(10.0));
-        // Looked at less and less often.
+        // The source is polled less and less often.
         assert_eq!(usual(&[0, 1, 3, 7, 15]), Some(8.0));
     }
 
     #[test]
     fn uneven_samples_are_interpolated() {
-        // A line stays a line, wherever it was sampled.
+        // A line stays a line at any times of sampling.
         check(&[(0, 0.0), (1, 1.0), (2, 2.0), (3, 3.0), (40, 40.0)], 10.0, 10.0, [1.0; 4]);
-        // Flat up to 36, then up by 4: 30 lies on the flat, and all of the rise in the last step.
+        // Flat up to 36, then up by 4: 30 lies on the flat part, and the last step holds all of the
+        // rise.
         check(&[(0, 0.0), (34, 0.0), (35, 0.0), (36, 0.0), (40, 4.0)], 10.0, 1.0, [0., 0., 0., 4.]);
     }
 
     #[test]
-    fn the_ends_of_numbers_are_no_division_by_zero() {
+    fn extreme_times_and_values_cause_no_division_by_zero() {
         check(
             &[(i64::MIN, 0.0), (-1, f64::MAX), (0, -f64::MAX), (1, 0.0), (i64::MAX, 1.0)],
             u64::MAX as f64 / 4.0,

@@ -2,28 +2,29 @@ use std::time::Duration;
 
 use skopos_model::Timestamp;
 
-/// Over how long changes are counted. Long enough that what is polled every 25 seconds, the longest
-/// interval of the paper, is in it twice.
+/// The window over which changes are counted. It is long enough to hold two polls of a sensor with
+/// the longest interval of the paper, 25 seconds.
 const WINDOW: Duration = Duration::from_secs(60);
 
-/// How often a vertex changes: counted in this window and the one before, so that counting costs an
+/// Counts the changes of a vertex in this window and the one before, so that counting costs an
 /// addition and a comparison.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Changes {
+pub(super) struct ChangeCounter {
     total: u64,
     started: Timestamp,
     now: u32,
     before: Option<u32>,
 }
 
-impl Changes {
+impl ChangeCounter {
+    #[inline]
     pub(super) fn count(&mut self, time: Timestamp) {
         if self.total == 0 {
             self.started = time;
         }
         let elapsed = time.since(self.started);
         if elapsed >= WINDOW {
-            // What lies more than a window back says nothing about now.
+            // Changes more than a window ago say nothing about the present rate.
             self.before = Some(if elapsed < 2 * WINDOW { self.now } else { 0 });
             self.now = 0;
             self.started = match elapsed < 2 * WINDOW {
@@ -39,8 +40,8 @@ impl Changes {
         self.total
     }
 
-    /// Changes a second over the last minute or so; over what there was, if that is shorter. `None`
-    /// in the first second.
+    /// Returns the changes per second over about the last minute, or over the time since the first
+    /// change if that is shorter. `None` in the first second.
     pub(super) fn per_second(&self, now: Timestamp) -> Option<f64> {
         let elapsed = now.since(self.started);
         let window = WINDOW.as_secs_f64();
@@ -48,12 +49,12 @@ impl Changes {
         if elapsed >= 2 * WINDOW {
             Some(0.0)
         } else if elapsed >= WINDOW {
-            // `now` has become the window before; of it the last part is within a window of now.
+            // `now` has become the window before; only its last part is less than a window old.
             Some(f64::from(self.now) * (2.0 - seconds / window) / window)
         } else if let Some(before) = self.before {
             Some((f64::from(before) * (1.0 - seconds / window) + f64::from(self.now)) / window)
         } else {
-            // The first change started the clock: it is the fence post, not the fence.
+            // The first change started the clock, so it ends no interval.
             (seconds >= 1.0).then(|| f64::from(self.now.saturating_sub(1)) / seconds)
         }
     }
@@ -70,7 +71,7 @@ mod tests {
     #[test]
     fn a_steady_rate_is_found_in_every_part_of_the_window() {
         for every in [0.1, 1.0, 7.0] {
-            let mut changes = Changes::default();
+            let mut changes = ChangeCounter::default();
             let mut time = 1e6;
             for step in 0..3000 {
                 changes.count(at(time));
@@ -86,8 +87,8 @@ mod tests {
     }
 
     #[test]
-    fn what_stopped_fades_to_nothing() {
-        let mut changes = Changes::default();
+    fn the_rate_fades_to_zero_after_the_last_change() {
+        let mut changes = ChangeCounter::default();
         for second in 0..100 {
             changes.count(at(f64::from(second)));
         }

@@ -1,16 +1,22 @@
 use skopos_model::{Topic, TopicPattern, Unit};
 
+use super::Graph;
+use super::input_index::InputRef;
+use super::limits::{MAX_INPUTS, MAX_MATCHED};
 use super::node::Node;
 use super::order::{self, Ranks};
-use super::spec::{InsightSpec, MAX_INPUTS, MAX_MATCHED};
+use super::spec::InsightSpec;
 use super::table::Edge;
-use super::wanted::Place;
-use super::{Graph, Matched};
+use crate::cell::Cell;
+use crate::error::Error;
 use crate::error::unit_conflict;
-use crate::{Cell, Error, Input, Insight, Unknown};
+use crate::input::Input;
+use crate::insight::Insight;
+use crate::matched::Matched;
+use crate::unknown::Unknown;
 
 impl Graph {
-    /// Takes an insight in, if nothing is wrong with it.
+    /// Adds an insight after all checks.
     pub(super) fn admit(
         &mut self,
         spec: InsightSpec,
@@ -25,8 +31,8 @@ impl Graph {
         let patterns = patterns(&spec)?;
         let matches = self.matches(&spec, &patterns)?;
         let inputs: Vec<u32> = matches.iter().map(|(_, index)| *index).collect();
-        // Its own inputs are not among those that wait yet, so it never matches itself.
-        let heads = self.wanted.by(spec.topic.as_str());
+        // Its own inputs are not registered yet, so it never matches itself.
+        let heads = self.input_index.matching(spec.topic.as_str());
         let above: Vec<u32> = heads.iter().map(|(insight, _)| *insight).collect();
         let (rank, ranks) =
             order::newcomer(&self.table, &self.nodes, &spec.topic, &inputs, &above)?;
@@ -37,7 +43,7 @@ impl Graph {
         self.table.vertices[index as usize].rank = rank;
         self.rank(ranks);
         for (slot, pattern) in patterns.iter().enumerate() {
-            self.wanted.add(pattern, (index, slot as u16));
+            self.input_index.add(pattern, (index, slot as u16));
         }
         let mut node = Box::new(Node::new(spec, patterns, insight));
         for matched in &mut node.matched {
@@ -58,17 +64,17 @@ impl Graph {
         Ok(index)
     }
 
-    /// Gives a new vertex to all that wait for it.
+    /// Joins a new vertex to all inputs that match it.
     pub(super) fn offer(&mut self, index: u32) {
-        for place in self.wanted.by(self.table.topic(index).as_str()) {
+        for place in self.input_index.matching(self.table.topic(index).as_str()) {
             self.join(index, place);
         }
     }
 
-    /// Takes a vertex out.
+    /// Removes a vertex.
     pub(super) fn dismiss(&mut self, index: u32) {
         if let Some(node) = self.nodes[index as usize].take() {
-            self.wanted.remove(index, node.matched.iter().map(Matched::pattern));
+            self.input_index.remove(index, node.matched.iter().map(Matched::pattern));
             self.on_time.retain(|&other| other != index);
             let refused = node.refused.iter().map(|(_, input, _)| input);
             for &input in node.matched.iter().flat_map(Matched::indexes).chain(refused) {
@@ -76,7 +82,7 @@ impl Graph {
                 dependents.retain(|edge| edge.insight != index);
             }
         }
-        // While the topic is still there, by which its place is found.
+        // The edges are removed while the topic still exists, because their places are found by it.
         let edges = self.table.vertices[index as usize].dependents.clone();
         for edge in &edges {
             self.leave(index, *edge);
@@ -86,7 +92,7 @@ impl Graph {
         self.rank(order::without(&self.table, &self.nodes, &heads));
     }
 
-    /// Room in the list that runs beside the table.
+    /// Makes room in the list that is parallel to the table.
     pub(super) fn make_room(&mut self, index: u32) {
         if self.nodes.len() <= index as usize {
             self.nodes.resize_with(index as usize + 1, || None);
@@ -99,7 +105,7 @@ impl Graph {
         }
     }
 
-    /// What is there and matches the inputs of `spec`.
+    /// Returns the vertices that match the inputs of `spec`.
     fn matches(
         &self,
         spec: &InsightSpec,
@@ -141,8 +147,8 @@ impl Graph {
         }
     }
 
-    /// The vertex at `index` is an input of an insight now; or would be, if it had the unit.
-    fn join(&mut self, index: u32, (insight, slot): Place) {
+    /// Makes the vertex at `index` an input of an insight, or a refused input if its unit differs.
+    fn join(&mut self, index: u32, (insight, slot): InputRef) {
         let Some(node) = &mut self.nodes[insight as usize] else { return };
         let vertex = &self.table.vertices[index as usize];
         let cell = &self.table.cells[index as usize];
@@ -152,10 +158,10 @@ impl Graph {
         if let Some(why) = refusal {
             node.refused.push((slot, index, why));
         } else {
-            matched.insert(&self.table, index);
+            matched.insert(&self.table.cells, index);
             let id = self.table.id(index).as_u32();
             node.insight.joined(slot.into(), id, cell);
-            // What the next run will tell is not told twice.
+            // The next run reports a pending change; do not report it twice.
             if cell.outcome().is_some() && !(vertex.pending && vertex.matters) {
                 node.insight.changed(slot.into(), id, cell);
             }
@@ -167,7 +173,7 @@ impl Graph {
         self.wait_for_run(insight);
     }
 
-    /// The vertex at `index`, still in the table, is no input of an insight any more.
+    /// Takes the vertex at `index`, which is still in the table, away from an input of an insight.
     fn leave(&mut self, index: u32, edge: Edge) {
         let Edge { insight, slot, refused } = edge;
         let Some(node) = &mut self.nodes[insight as usize] else { return };
@@ -176,9 +182,9 @@ impl Graph {
             node.refused.retain(|(at, input, _)| (*at, *input) != (slot, index));
         } else {
             let matched = &mut node.matched[usize::from(slot)];
-            matched.remove(&self.table, index);
+            matched.remove(&self.table.cells, index);
             node.insight.left(slot.into(), self.table.id(index).as_u32());
-            // There is room for one that was one too many.
+            // An input at its limit now has room for a refused vertex.
             let wanted = matched.input().unit;
             let cells = &self.table.cells;
             let fits = |input: &u32| wanted.is_none_or(|u| cells[*input as usize].unit() == u);
@@ -210,7 +216,7 @@ fn patterns(spec: &InsightSpec) -> Result<Vec<TopicPattern>, Error> {
     spec.inputs.iter().map(pattern).collect()
 }
 
-/// Why a topic that matches must not stand for the input.
+/// Returns the reason why a topic that matches the input is refused.
 fn refusal(cells: &[Cell], matched: &Matched, topic: &Topic, unit: Unit) -> Option<Unknown> {
     let input = matched.input();
     if let Some(wanted) = input.unit

@@ -1,17 +1,17 @@
 use skopos_model::TopicPattern;
 
-/// Why topics are not there: the reasons for which sensors were skipped.
+/// The reasons why topics are missing: usually the reasons for which sensors were skipped.
 #[derive(Debug, Default)]
-pub(super) struct Missing(Vec<(What, Box<str>)>);
+pub(super) struct Missing(Vec<(Scope, Box<str>)>);
 
 #[derive(Debug, PartialEq)]
-enum What {
+enum Scope {
     /// The family of a sensor: the second segment of its topics.
     Family(Box<str>),
     Topics(TopicPattern),
 }
 
-impl What {
+impl Scope {
     fn new(text: &str) -> Self {
         match TopicPattern::new(text) {
             Ok(pattern) if text.contains(['/', '*']) => Self::Topics(pattern),
@@ -19,43 +19,43 @@ impl What {
         }
     }
 
-    /// True if all that `input`, a pattern, can match is among these.
+    /// Returns true if every topic that the pattern `input` can match is in this scope.
     fn covers(&self, input: &str) -> bool {
         match self {
             Self::Family(family) => {
                 let mut segments = input.split('/');
-                // `**` may stand for the node, or for nothing.
+                // `**` may match the node, or nothing.
                 match segments.next() {
                     Some("**") => segments.any(|segment| segment == &**family),
                     _ => segments.next() == Some(family),
                 }
             }
-            // A star is a character like others where it stands in the text.
+            // A star inside of the text is matched like any other character.
             Self::Topics(pattern) => pattern.matches_str(input),
         }
     }
 }
 
 impl Missing {
-    pub(super) fn set(&mut self, what: &str, reason: &str) {
-        let what = What::new(what);
-        match self.0.iter_mut().find(|(known, _)| *known == what) {
+    pub(super) fn set(&mut self, text: &str, reason: &str) {
+        let scope = Scope::new(text);
+        match self.0.iter_mut().find(|(known, _)| *known == scope) {
             Some((_, old)) => *old = reason.into(),
-            None => self.0.push((what, reason.into())),
+            None => self.0.push((scope, reason.into())),
         }
     }
 
-    pub(super) fn clear(&mut self, what: &str) {
-        let what = What::new(what);
-        self.0.retain(|(known, _)| *known != what);
+    pub(super) fn clear(&mut self, text: &str) {
+        let scope = Scope::new(text);
+        self.0.retain(|(known, _)| *known != scope);
     }
 
-    /// Why nothing matches `input`; the latest that was said.
+    /// Returns the latest reason why no topic matches `input`.
     pub(super) fn reason(&self, input: &str) -> Option<Box<str>> {
-        let (what, reason) = self.0.iter().rev().find(|(what, _)| what.covers(input))?;
-        Some(match what {
-            What::Family(family) => format!("{family}: skipped: {reason}").into(),
-            What::Topics(_) => reason.clone(),
+        let (scope, reason) = self.0.iter().rev().find(|(scope, _)| scope.covers(input))?;
+        Some(match scope {
+            Scope::Family(family) => format!("{family}: skipped: {reason}").into(),
+            Scope::Topics(_) => reason.clone(),
         })
     }
 }

@@ -1,21 +1,22 @@
-//! The graph of facts and insights: what runs when an input changes.
+//! The graph of facts and insights: it recomputes insights when an input changes.
 //!
-//! A vertex is a fact, whose value is set from outside, or an insight, which is computed from other
-//! vertices. What those are is said by patterns: a vertex that appears later joins by itself, and
-//! one that goes leaves.
+//! A vertex is a fact, whose value a caller sets, or an insight, which is computed from other
+//! vertices. Patterns select the inputs: a vertex that is added later joins by itself, and a
+//! removed vertex leaves.
 //!
 //! # Invariants
-//! - An insight is evaluated at most once a run, after all that it is computed from, and only if
-//!   one of those matters to it: has another value, or another rate.
-//! - An insight is as old as its oldest needed input, through all layers, and says which that is.
+//! - A run evaluates an insight at most once, after all of its inputs, and only if the value or the
+//!   rate of one of them changed.
+//! - An insight is as old as its oldest needed input, through all layers, and names that input.
 //!   Without a needed input it is unknown.
-//! - No cycle, at any time: what would close one is refused, and the error names the path.
-//! - An id never comes to mean another vertex.
-//! - A run allocates nothing of its own once all have run.
+//! - The graph never has a cycle: an insight that would close one is refused, and the error names
+//!   the path.
+//! - An id never refers to another vertex.
+//! - A run allocates nothing of its own once every insight has run.
 //!
-//! Read in this order: `spec` is what is added, `table` and `node` what is kept of it, `join` how
-//! vertices find each other, `order` why that has no cycles, `run` what happens on a change, `view`
-//! what can be seen from outside.
+//! Read in this order: `limits`, `spec` for the declaration of an insight, `table` and `node` for
+//! the stored state, `join` for how vertices find each other, `order` for why there are no cycles,
+//! `run` for the reaction to a change, and `view` for the public view.
 //!
 //! ```
 //! use skopos_model::{Kind, Scalar, Timestamp, Unit, Value, ValueType};
@@ -53,19 +54,20 @@
 //!     let fact = graph.add_fact(topic, Unit::BYTES, Kind::Gauge)?;
 //!     graph.set(fact, now, Scalar::U64(bytes))?;
 //! }
-//! let mut told = Vec::new();
-//! graph.run(now, &mut |computed| told.push(computed.outcome.clone()));
-//! assert_eq!(told, [Ok(Value::F64(7.0))]);
+//! let mut outcomes = Vec::new();
+//! graph.run(now, &mut |computed| outcomes.push(computed.outcome.clone()));
+//! assert_eq!(outcomes, [Ok(Value::F64(7.0))]);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
 mod id;
+mod limits;
 mod spec;
 mod table;
 mod changes;
 mod node;
 mod missing;
-mod wanted;
+mod input_index;
 mod order;
 mod join;
 mod run;
@@ -75,43 +77,45 @@ use std::time::Duration;
 
 use skopos_model::{Kind, Scalar, Timestamp, Topic, Unit, Value};
 
-use crate::cell::Taken;
-use crate::{Cell, Error, Insight, Unknown};
+use crate::cell::{Cell, CellChange};
+use crate::error::Error;
+use crate::insight::Insight;
+use crate::unknown::Unknown;
 
 pub use id::{MAX_VERTICES, VertexId};
+pub use limits::{MAX_HEIGHT, MAX_INPUTS, MAX_MATCHED};
 pub use node::Cost;
-pub(crate) use node::Matched;
-pub use run::{Computed, Ran, TIMED_EVERY};
-pub use spec::{InsightSpec, MAX_HEIGHT, MAX_INPUTS, MAX_MATCHED};
+pub use run::{Computed, RunStats, TIMED_EVERY};
+pub use spec::InsightSpec;
 pub use view::{InputView, VertexView};
 
+use input_index::InputIndex;
 use missing::Missing;
 use node::Node;
 use table::Table;
-use wanted::Wanted;
 
 /// Facts, and the insights that are computed from them.
 #[derive(Default)]
 pub struct Graph {
     table: Table,
-    /// Beside the table: `None` where there is no insight.
+    /// Parallel to the table: `None` for a fact.
     nodes: Vec<Option<Box<Node>>>,
-    wanted: Wanted,
+    input_index: InputIndex,
     missing: Missing,
-    /// What the next run begins with.
+    /// The vertices with which the next run begins.
     pending: Vec<u32>,
-    /// Insights to run, by rank; empty between runs, and kept for their room.
+    /// Insights to run, by rank; empty between runs, and kept for their capacity.
     queue: Vec<Vec<u32>>,
-    /// Insights that may come to something else by time alone.
+    /// Insights whose outcome may change by time alone.
     on_time: Vec<u32>,
     resets: u64,
 }
 
 impl Graph {
-    /// Adds the vertex of a fact. Insights that wait for it get it.
+    /// Adds the vertex of a fact. It joins the insights that match it.
     ///
     /// # Errors
-    /// [`Error::Exists`] and [`Error::Full`].
+    /// Returns [`Error::Exists`] or [`Error::Full`].
     pub fn add_fact(&mut self, topic: Topic, unit: Unit, kind: Kind) -> Result<VertexId, Error> {
         let index = self.table.add(Cell::new(topic, unit, kind), false)?;
         self.make_room(index);
@@ -119,13 +123,13 @@ impl Graph {
         Ok(self.table.id(index))
     }
 
-    /// Adds the vertex of an insight, with all that is there and matches its inputs. It is computed
-    /// by the next run.
+    /// Adds the vertex of an insight and joins the existing vertices that match its inputs. The
+    /// next run computes it.
     ///
     /// # Errors
-    /// [`Error::Exists`], [`Error::Full`], and what can be wrong with its inputs; the graph is then
-    /// as it was. An insight that is in the graph, and of which it would become an input of another
-    /// unit, is no error: that one becomes unknown.
+    /// Returns [`Error::Exists`], [`Error::Full`] or an error of its inputs; the graph is then
+    /// unchanged. If the new vertex matches an input of an existing insight and has another unit,
+    /// that is not an error: the existing insight becomes unknown.
     pub fn add_insight(
         &mut self,
         spec: InsightSpec,
@@ -135,82 +139,70 @@ impl Graph {
         Ok(self.table.id(index))
     }
 
-    /// Removes a vertex. What was computed from it is computed again, without it.
+    /// Removes a vertex. Its dependents are computed again without it.
     ///
     /// # Errors
-    /// [`Error::Gone`].
+    /// Returns [`Error::Gone`].
     pub fn remove(&mut self, id: VertexId) -> Result<(), Error> {
         let index = self.table.index(id)?;
         self.dismiss(index as u32);
         Ok(())
     }
 
-    /// Takes a number that was found at `time`. True if it matters to whoever computes with it.
-    /// Costs a few nanoseconds, and allocates nothing.
+    /// Sets a number that was measured at `time`. Returns true if dependents have to be recomputed.
+    /// It costs a few nanoseconds and allocates nothing.
     ///
     /// # Errors
-    /// [`Error::Gone`]; [`Error::Computed`] for an insight.
+    /// Returns [`Error::Gone`], or [`Error::Computed`] for an insight.
     #[inline]
     pub fn set(&mut self, id: VertexId, time: Timestamp, value: Scalar) -> Result<bool, Error> {
-        let index = self.fact(id)?;
-        let cell = &mut self.table.cells[index];
-        let resets = cell.resets();
-        let taken = cell.take_scalar(time, value);
-        self.resets += cell.resets() - resets;
-        Ok(self.found(index, time, taken))
+        self.change(id, time, |cell| cell.take_scalar(time, value))
     }
 
-    /// As [`set`](Self::set), for any value.
+    /// Does the same as [`set`](Self::set) for any value.
     ///
     /// # Errors
-    /// As [`set`](Self::set).
+    /// Fails as [`set`](Self::set) does.
     pub fn set_value(
         &mut self,
         id: VertexId,
         time: Timestamp,
         value: Value,
     ) -> Result<bool, Error> {
-        let index = self.fact(id)?;
-        let cell = &mut self.table.cells[index];
-        let resets = cell.resets();
-        let taken = cell.take_outcome(time, None, Ok(value));
-        self.resets += cell.resets() - resets;
-        Ok(self.found(index, time, taken))
+        self.change(id, time, |cell| cell.take_outcome(time, None, Ok(value)))
     }
 
-    /// As [`set`](Self::set), for a fact that could not be measured.
+    /// Does the same as [`set`](Self::set) for a fact that could not be measured.
     ///
     /// # Errors
-    /// As [`set`](Self::set).
+    /// Fails as [`set`](Self::set) does.
     pub fn set_unknown(
         &mut self,
         id: VertexId,
         time: Timestamp,
         why: Unknown,
     ) -> Result<bool, Error> {
-        let index = self.fact(id)?;
-        let taken = self.table.cells[index].take_outcome(time, None, Err(why));
-        Ok(self.found(index, time, taken))
+        self.change(id, time, |cell| cell.take_outcome(time, None, Err(why)))
     }
 
-    /// Says why topics are not there: `what` is the family of a sensor that was skipped, or a
-    /// pattern. Insights that lack them give it as their reason.
+    /// Records why topics are missing: `what` is the family of a skipped sensor, or a pattern.
+    /// Insights without these inputs give this reason.
     pub fn set_missing(&mut self, what: &str, reason: &str) {
         self.missing.set(what, reason);
-        self.tell_missing();
+        self.update_missing();
     }
 
-    /// Takes back what [`set_missing`](Self::set_missing) said of `what`.
+    /// Removes the reason that [`set_missing`](Self::set_missing) recorded for `what`.
     pub fn clear_missing(&mut self, what: &str) {
         self.missing.clear(what);
-        self.tell_missing();
+        self.update_missing();
     }
 
-    /// Makes an insight unknown while its oldest needed input was looked at longer than `max_age`
-    /// ago; never, without one.
+    /// Makes an insight unknown while its oldest needed input was polled longer than `max_age` ago;
+    /// `None` removes the limit.
     ///
     /// # Errors
-    /// [`Error::Gone`]; [`Error::NotComputed`] for a fact.
+    /// Returns [`Error::Gone`], or [`Error::NotComputed`] for a fact.
     pub fn limit_age(&mut self, id: VertexId, max_age: Option<Duration>) -> Result<(), Error> {
         let index = self.table.index(id)?;
         let Some(node) = &mut self.nodes[index] else {
@@ -228,27 +220,50 @@ impl Graph {
         Ok(())
     }
 
-    /// The vertex of a topic.
+    /// Returns the vertex of a topic.
     pub fn find(&self, topic: &str) -> Option<VertexId> {
         self.table.find(topic).map(|index| self.table.id(index))
     }
 
-    /// How many vertices there are.
+    /// Returns the number of vertices.
     pub fn len(&self) -> usize {
         self.table.len()
     }
 
-    /// True if there is none.
+    /// Returns true if there are no vertices.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// How often a counter stepped back, over all that were ever here.
+    /// Returns the number of times that counters fell, over all vertices that ever existed.
     pub fn resets(&self) -> u64 {
         self.resets
     }
 
-    /// The place of a fact.
+    /// Changes the cell of a fact and notes its dependents for the next run.
+    #[inline]
+    fn change(
+        &mut self,
+        id: VertexId,
+        time: Timestamp,
+        take: impl FnOnce(&mut Cell) -> CellChange,
+    ) -> Result<bool, Error> {
+        let index = self.fact(id)?;
+        let cell = &mut self.table.cells[index];
+        let resets = cell.resets();
+        let change = take(cell);
+        self.resets += cell.resets() - resets;
+        self.table.note(index, change, time);
+        if self.table.vertices[index].dependents.is_empty() {
+            // A vertex without dependents has nothing to propagate.
+            self.table.vertices[index].matters = false;
+        } else {
+            self.wait_for_run(index as u32);
+        }
+        Ok(change.matters())
+    }
+
+    /// Returns the index of a fact.
     #[inline]
     fn fact(&self, id: VertexId) -> Result<usize, Error> {
         let index = self.table.index(id)?;
@@ -256,19 +271,6 @@ impl Graph {
             return Err(Error::Computed(self.table.cells[index].topic().clone()));
         }
         Ok(index)
-    }
-
-    /// Keeps what a look at a fact came to for the next run.
-    #[inline]
-    fn found(&mut self, index: usize, time: Timestamp, taken: Taken) -> bool {
-        self.table.note(index, taken, time);
-        // Nobody to tell, nothing to do.
-        if !self.table.vertices[index].dependents.is_empty() {
-            self.wait_for_run(index as u32);
-        } else {
-            self.table.vertices[index].matters = false;
-        }
-        taken.matters()
     }
 
     #[inline]
@@ -280,19 +282,19 @@ impl Graph {
         }
     }
 
-    fn tell_missing(&mut self) {
-        let mut other = Vec::new();
+    fn update_missing(&mut self) {
+        let mut changed = Vec::new();
         for (index, node) in self.nodes.iter_mut().enumerate() {
             let Some(node) = node else { continue };
             for matched in &mut node.matched {
                 let reason = self.missing.reason(&matched.input().pattern);
                 if matched.set_missing(reason) && matched.indexes().is_empty() {
                     node.dirty = true;
-                    other.push(index as u32);
+                    changed.push(index as u32);
                 }
             }
         }
-        for index in other {
+        for index in changed {
             self.wait_for_run(index);
         }
     }

@@ -3,55 +3,46 @@ use std::time::Duration;
 use skopos_model::{Timestamp, TopicPattern};
 
 use super::spec::InsightSpec;
-use super::table::Table;
-use crate::{Cell, Input, Insight, Unknown};
+use crate::cell::Cell;
+use crate::insight::Insight;
+use crate::matched::Matched;
+use crate::unknown::Unknown;
 
-/// An insight's vertex: what it is computed from, by whom, and what that costs.
+/// The vertex of an insight: its inputs, its computation, and its cost.
 pub(super) struct Node {
     pub(super) spec: InsightSpec,
     pub(super) insight: Box<dyn Insight>,
     pub(super) matched: Vec<Matched>,
-    /// Input and place of those that match and that it does not get to see.
+    /// Input, index and reason of vertices that match an input and are refused.
     pub(super) refused: Vec<(u16, u32, Unknown)>,
     pub(super) max_age: Option<Duration>,
-    /// Its value moves with time alone.
+    /// True if the value changes by time alone.
     pub(super) timed: bool,
     pub(super) evaluated_at: Timestamp,
-    /// True if an input is needed; if none is, all of them make its age.
+    /// True if some input is needed; otherwise all inputs determine the age.
     has_needed: bool,
-    /// Its outcome has to be looked for.
+    /// True if the outcome has to be computed.
     pub(super) dirty: bool,
-    /// Its oldest input has to be looked for.
+    /// True if the oldest input has to be searched.
     pub(super) reorder: bool,
-    /// Stands in the queue of this run.
+    /// True while the insight is in the queue of this run.
     pub(super) queued: bool,
-    /// Unknown because its oldest input is too old.
+    /// True while the insight is unknown because its oldest input is too old.
     pub(super) aged: bool,
-    /// The needed input that was looked at longest ago, and when that was.
+    /// The needed input that was polled longest ago, and the time of that poll.
     pub(super) oldest: Option<(u32, Timestamp)>,
     pub(super) cost: Cost,
 }
 
-/// What an insight has cost so far.
+/// The cost of an insight so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cost {
-    /// How often it was evaluated.
+    /// The number of evaluations.
     pub runs: u64,
-    /// Nanoseconds of the last evaluation; 0 if nobody gave a clock.
+    /// Nanoseconds of the last evaluation; 0 without a clock.
     pub last_ns: u64,
-    /// Nanoseconds of all.
+    /// Nanoseconds of all evaluations.
     pub total_ns: u64,
-}
-
-/// One input as it stands in the graph.
-#[derive(Clone, Debug)]
-pub(crate) struct Matched {
-    input: Input,
-    pattern: TopicPattern,
-    /// Places in the table, in the order of their topics.
-    indexes: Vec<u32>,
-    /// Why there is nothing.
-    missing: Option<Box<str>>,
 }
 
 impl Node {
@@ -79,15 +70,15 @@ impl Node {
         }
     }
 
-    /// The needed input that was looked at longest ago: of those that are known, for what is unknown
-    /// has no age, and makes an outcome only if the insight knows better.
+    /// Returns the needed input that was polled longest ago, among those with a value: an unknown
+    /// input has no age, and an outcome without it exists only if the insight can do without.
     pub(super) fn find_oldest(&self, cells: &[Cell]) -> Option<(u32, Timestamp)> {
         let mut oldest: Option<(u32, Timestamp)> = None;
         for matched in &self.matched {
-            if self.has_needed && !matched.input.needed {
+            if self.has_needed && !matched.input().needed {
                 continue;
             }
-            for &index in &matched.indexes {
+            for &index in matched.indexes() {
                 let cell = &cells[index as usize];
                 let known = matches!(cell.outcome(), Some(Ok(_)));
                 if known && oldest.is_none_or(|(_, time)| cell.checked_at() < time) {
@@ -98,56 +89,10 @@ impl Node {
         oldest
     }
 
-    /// An input was looked at: does that say another age?
+    /// Records that an input was polled, which may change the age of the insight.
+    #[inline]
     pub(super) fn touch(&mut self, index: u32, checked_at: Timestamp) {
         self.reorder |=
             self.oldest.is_none_or(|(oldest, time)| oldest == index || checked_at < time);
-    }
-}
-
-impl Matched {
-    fn new((input, pattern): (Input, TopicPattern)) -> Self {
-        Self { input, pattern, indexes: Vec::new(), missing: None }
-    }
-
-    pub(crate) fn input(&self) -> &Input {
-        &self.input
-    }
-
-    pub(crate) fn indexes(&self) -> &[u32] {
-        &self.indexes
-    }
-
-    pub(crate) fn missing(&self) -> Option<&str> {
-        self.missing.as_deref()
-    }
-
-    pub(super) fn pattern(&self) -> &TopicPattern {
-        &self.pattern
-    }
-
-    /// True if it is other reason than before.
-    pub(super) fn set_missing(&mut self, reason: Option<Box<str>>) -> bool {
-        let other = self.missing != reason;
-        self.missing = reason;
-        other
-    }
-
-    /// The vertex at `index` is one of them now.
-    pub(super) fn insert(&mut self, table: &Table, index: u32) {
-        let topic = table.topic(index);
-        let place = self.indexes.partition_point(|&other| table.topic(other) < topic);
-        self.indexes.insert(place, index);
-    }
-
-    /// And now it is none. True if it was one.
-    pub(super) fn remove(&mut self, table: &Table, index: u32) -> bool {
-        let topic = table.topic(index);
-        let place = self.indexes.partition_point(|&other| table.topic(other) < topic);
-        let found = self.indexes.get(place) == Some(&index);
-        if found {
-            self.indexes.remove(place);
-        }
-        found
     }
 }

@@ -2,31 +2,31 @@ use std::collections::{HashMap, HashSet};
 
 use skopos_model::Topic;
 
+use super::limits::MAX_HEIGHT;
 use super::node::Node;
-use super::spec::MAX_HEIGHT;
 use super::table::Table;
-use crate::Error;
+use crate::error::Error;
 
-/// The ranks of an insight and of all above it, as they will be.
+/// The new ranks of an insight and of all insights above it.
 pub(super) struct Ranks(pub(super) Vec<(u32, u8)>);
 
-/// What the walk over everything above an insight needs to know.
+/// The state of a walk over all insights above a vertex.
 struct Walk<'a> {
     table: &'a Table,
-    /// What the insight is computed from: the walk must not come by these.
+    /// The inputs of the new insight: reaching one of them closes a cycle.
     inputs: HashSet<u32>,
     seen: HashSet<u32>,
-    /// The way to where the walk is.
+    /// The path to the current vertex.
     path: Vec<u32>,
-    /// Each after all that are computed from it.
+    /// Visited vertices, each after all of its dependents.
     done: Vec<u32>,
 }
 
-/// Checks an insight that is not in the graph yet: `topic`, computed from `inputs`, is to become an
-/// input of `heads`. The first of the ranks is its own, of whom there is no place yet.
+/// Checks a new insight: `topic`, computed from `inputs`, is to become an input of `heads`. Returns
+/// its own rank, which has no index yet, and the ranks of the others.
 ///
 /// # Errors
-/// [`Error::Cycle`] with its path, [`Error::Height`].
+/// Returns [`Error::Cycle`] with its path, or [`Error::Height`].
 pub(super) fn newcomer(
     table: &Table,
     nodes: &[Option<Box<Node>>],
@@ -46,16 +46,16 @@ pub(super) fn newcomer(
     Ok((own, Ranks(ranks.into_iter().collect())))
 }
 
-/// The ranks above a vertex that has gone, whose dependents were `heads`.
+/// Computes the ranks above a removed vertex, whose dependents were `heads`.
 pub(super) fn without(table: &Table, nodes: &[Option<Box<Node>>], heads: &[u32]) -> Ranks {
     let mut walk = Walk::new(table, &[]);
     for &head in heads {
-        // Without inputs to come by there is no cycle to find.
+        // A walk without inputs cannot find a cycle.
         let _ = walk.visit(head);
     }
     let mut ranks = HashMap::new();
     for &index in walk.done.iter().rev() {
-        // What is left is lower than what was, so the bound holds.
+        // Ranks only fall, so the bound holds.
         let rank = below(table, nodes, &ranks, index).saturating_add(1);
         ranks.insert(index, rank);
     }
@@ -74,7 +74,7 @@ fn above(table: &Table, topic: &Topic, inputs: &[u32], heads: &[u32]) -> Result<
     Ok(walk.done)
 }
 
-/// The highest rank among what the insight at `index` is computed from.
+/// Returns the highest rank among the inputs of the insight at `index`.
 fn below(table: &Table, nodes: &[Option<Box<Node>>], ranks: &HashMap<u32, u8>, index: u32) -> u8 {
     let Some(node) = &nodes[index as usize] else { return 0 };
     let matched = node.matched.iter().flat_map(|matched| matched.indexes());
@@ -93,7 +93,7 @@ fn up(rank: u8, topic: &Topic) -> Result<u8, Error> {
     }
 }
 
-/// The walk came by an input: its path is a cycle.
+/// The walk reached an input: its path is a cycle.
 struct Closed;
 
 impl<'a> Walk<'a> {
@@ -102,7 +102,7 @@ impl<'a> Walk<'a> {
         Self { table, inputs, seen: HashSet::new(), path: Vec::new(), done: Vec::new() }
     }
 
-    /// Depth first. As deep as the graph is high, so at most [`MAX_HEIGHT`].
+    /// Walks depth first. The depth is at most the height of the graph, [`MAX_HEIGHT`].
     fn visit(&mut self, index: u32) -> Result<(), Closed> {
         if !self.seen.insert(index) {
             return Ok(());

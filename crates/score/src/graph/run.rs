@@ -2,43 +2,46 @@ use std::time::Duration;
 
 use skopos_model::{Timestamp, Topic, Value, ValueType};
 
+use super::Graph;
+use super::id::VertexId;
 use super::node::Node;
 use super::table::Table;
-use super::{Graph, VertexId};
-use crate::{Cell, Inputs, Outcome, Unknown};
+use crate::cell::Cell;
+use crate::inputs::Inputs;
+use crate::unknown::{Outcome, Unknown};
 
-/// What became of one insight in a run.
+/// The result of one insight in a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Computed<'a> {
-    /// Its vertex.
+    /// The vertex.
     pub id: VertexId,
-    /// Its topic.
+    /// The topic.
     pub topic: &'a Topic,
-    /// Its value, or why there is none.
+    /// The value, or the reason why it is unknown.
     pub outcome: &'a Outcome,
-    /// Since when that holds.
+    /// The time since which the outcome holds.
     pub since: Timestamp,
-    /// When its oldest needed input was looked at.
+    /// The time at which the oldest needed input was polled.
     pub checked_at: Timestamp,
-    /// True if the outcome is another one; else only `checked_at` is.
+    /// True if the outcome changed; otherwise only `checked_at` changed.
     pub changed: bool,
 }
 
-/// What a run did.
+/// Counters of one run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Ran {
-    /// Insights that were evaluated.
+pub struct RunStats {
+    /// The number of evaluated insights.
     pub evaluated: usize,
-    /// Insights whose outcome is another one.
+    /// The number of insights whose outcome changed.
     pub changed: usize,
 }
 
-/// How often what moves with time alone is evaluated, if its inputs do not change: as often as a
-/// sensor is polled at most by default.
+/// The interval at which an insight that depends on time is evaluated without a change of its
+/// inputs: the default shortest interval of a sensor.
 pub const TIMED_EVERY: Duration = Duration::from_secs(1);
 
-/// Who runs the graph once a second comes a little early at times, by what the run before took to get
-/// here: that is no reason to leave out a second.
+/// The tolerance for early runs. A caller that runs the graph once a second is sometimes a little
+/// early, by the time that the run before took; that must not skip a second.
 const TIMED_EARLY: Duration = Duration::from_millis(100);
 
 /// The smallest step of time.
@@ -48,46 +51,47 @@ const NANOSECOND: Duration = Duration::from_nanos(1);
 type Clock<'a> = Option<&'a mut dyn FnMut() -> u64>;
 
 impl Graph {
-    /// Computes every insight that has to be: all of whose inputs one matters, each once, inputs
-    /// before what is computed from them. `told` hears of those whose outcome or age is another one.
-    pub fn run(&mut self, now: Timestamp, told: &mut dyn FnMut(Computed<'_>)) -> Ran {
-        self.run_timed(now, None, told)
+    /// Computes every insight with a changed input, each once and after its inputs. Calls `report`
+    /// for each insight whose outcome or age changed.
+    pub fn run(&mut self, now: Timestamp, report: &mut dyn FnMut(Computed<'_>)) -> RunStats {
+        self.run_timed(now, None, report)
     }
 
-    /// As [`run`](Self::run), and takes the time of each evaluation by `clock`, in nanoseconds.
+    /// Does the same as [`run`](Self::run) and measures each evaluation with `clock`, in
+    /// nanoseconds.
     pub fn run_timed(
         &mut self,
         now: Timestamp,
         mut clock: Option<&mut dyn FnMut() -> u64>,
-        told: &mut dyn FnMut(Computed<'_>),
-    ) -> Ran {
-        let mut ran = Ran::default();
+        report: &mut dyn FnMut(Computed<'_>),
+    ) -> RunStats {
+        let mut stats = RunStats::default();
         self.expire(now);
         let mut pending = std::mem::take(&mut self.pending);
         for index in pending.drain(..) {
             self.begin(index);
         }
-        // Nothing joins while a run lasts, so this is the list, and its room is kept.
+        // No vertex joins during a run, so this is still the whole list; its capacity is kept.
         self.pending = pending;
-        // Whatever is put into the queue meanwhile has a higher rank, and at most MAX_HEIGHT.
+        // An insight that is queued meanwhile has a higher rank, and at most MAX_HEIGHT.
         let mut rank = 0;
         while rank < self.queue.len() {
             let mut batch = std::mem::take(&mut self.queue[rank]);
             for index in batch.drain(..) {
-                self.settle(index, now, &mut clock, told, &mut ran);
+                self.settle(index, now, &mut clock, report, &mut stats);
             }
             self.queue[rank] = batch;
             rank += 1;
         }
-        ran
+        stats
     }
 
-    /// Insights that time alone may have changed are looked at again.
+    /// Queues the insights that time alone may have changed.
     fn expire(&mut self, now: Timestamp) {
         for place in 0..self.on_time.len() {
             let index = self.on_time[place];
             let Some(node) = self.nodes[index as usize].as_deref_mut() else { continue };
-            // A clock that was set back must not stop what moves with time until it has caught up.
+            // A clock that was set back must not stop these insights until it has caught up.
             let set_back = node.timed && now < node.evaluated_at;
             if set_back || node.due().is_some_and(|due| due <= now) {
                 node.dirty = true;
@@ -96,10 +100,10 @@ impl Graph {
         }
     }
 
-    /// A vertex that something happened to since the last run.
+    /// Starts the run at a vertex that changed since the last run.
     fn begin(&mut self, index: u32) {
         let at = index as usize;
-        // One that has gone is no longer pending.
+        // A removed vertex is no longer pending.
         if !std::mem::take(&mut self.table.vertices[at].pending) {
             return;
         }
@@ -113,7 +117,7 @@ impl Graph {
         }
     }
 
-    /// Tells those that compute with it that the vertex at `index` was looked at.
+    /// Propagates the poll of the vertex at `index` to its dependents.
     fn spread(&mut self, index: u32) {
         let Table { cells, vertices, .. } = &mut self.table;
         let id = VertexId::new(index, vertices[index as usize].generation()).as_u32();
@@ -136,38 +140,38 @@ impl Graph {
         }
     }
 
-    /// All inputs of the insight at `index` are as they will be: computes it if it has to be.
+    /// Computes the insight at `index` if necessary; all of its inputs are final.
     fn settle(
         &mut self,
         index: u32,
         now: Timestamp,
         clock: &mut Clock<'_>,
-        told: &mut dyn FnMut(Computed<'_>),
-        ran: &mut Ran,
+        report: &mut dyn FnMut(Computed<'_>),
+        stats: &mut RunStats,
     ) {
         let at = index as usize;
         let Some(node) = self.nodes[at].as_deref_mut() else { return };
-        let outcome = node.settle(now, &self.table.cells, clock, ran);
-        // Without any input that is known, it was found out now that there is none.
+        let outcome = node.settle(now, &self.table.cells, clock, stats);
+        // Without a known input, the absence of inputs was found out now.
         let checked_at = node.oldest.map(|(_, time)| time);
         let cell = &mut self.table.cells[at];
-        let taken = match outcome {
+        let change = match outcome {
             Some(outcome) => cell.take_outcome(now, checked_at, outcome),
-            None => cell.stands(now, checked_at),
+            None => cell.confirm(now, checked_at),
         };
-        self.table.note(at, taken, now);
+        self.table.note(at, change, now);
         let cell = &self.table.cells[at];
-        if (taken.changed || taken.checked)
+        if (change.changed || change.checked)
             && let Some(outcome) = cell.outcome()
         {
-            ran.changed += usize::from(taken.changed);
-            told(Computed {
+            stats.changed += usize::from(change.changed);
+            report(Computed {
                 id: self.table.id(index),
                 topic: cell.topic(),
                 outcome,
                 since: cell.since(),
                 checked_at: cell.checked_at(),
-                changed: taken.changed,
+                changed: change.changed,
             });
         }
         self.spread(index);
@@ -175,7 +179,7 @@ impl Graph {
 }
 
 impl Node {
-    /// When it has to be looked at although nothing happened.
+    /// Returns the time at which the insight has to be evaluated without a change of its inputs.
     fn due(&self) -> Option<Timestamp> {
         let ages = || {
             let (_, checked_at) = self.oldest.filter(|_| !self.aged)?;
@@ -185,13 +189,13 @@ impl Node {
         [ages(), moves].into_iter().flatten().min()
     }
 
-    /// What it comes to; `None` if it stands as it is.
+    /// Returns the new outcome, or `None` if the outcome stays as it is.
     fn settle(
         &mut self,
         now: Timestamp,
         cells: &[Cell],
         clock: &mut Clock<'_>,
-        ran: &mut Ran,
+        stats: &mut RunStats,
     ) -> Option<Outcome> {
         self.queued = false;
         if std::mem::take(&mut self.reorder) {
@@ -211,7 +215,7 @@ impl Node {
         let started = clock.as_mut().map(|clock| clock());
         let outcome = self.insight.evaluate(&inputs);
         self.cost.runs += 1;
-        ran.evaluated += 1;
+        stats.evaluated += 1;
         if let (Some(started), Some(clock)) = (started, clock) {
             self.cost.last_ns = clock().saturating_sub(started);
             self.cost.total_ns += self.cost.last_ns;
@@ -219,7 +223,7 @@ impl Node {
         Some(outcome.and_then(|value| checked(value, self.spec.value_type)))
     }
 
-    /// Why it cannot be computed at all.
+    /// Returns the reason why the insight cannot be computed at all.
     fn lacks(&self, now: Timestamp, cells: &[Cell]) -> Option<Unknown> {
         if let Some((_, _, why)) = self.refused.first() {
             return Some(why.clone());
@@ -232,19 +236,20 @@ impl Node {
             let Some(first) = found.clone().next() else {
                 return Some(Inputs::of_graph(now, &self.matched, cells).missing(slot));
             };
-            // Of several, the insight knows whether it can do without some.
+            // If the input matches several vertices, the insight decides whether it can do without
+            // some.
             if found.all(|cell| !matches!(cell.outcome(), Some(Ok(_)))) {
                 return first.value().err();
             }
         }
         let (index, _) = self.oldest.filter(|_| self.aged)?;
         let (topic, max_age) = (cells[index as usize].topic(), self.max_age?.as_secs_f64());
-        // Not how old: that would be another reason at each look.
+        // The text leaves out the age, because it would be a new reason at each run.
         Some(Unknown::new(format!("{topic} is more than {max_age} s old")))
     }
 }
 
-/// Puts an insight behind those of its rank; the queue is as long as the graph has been high.
+/// Appends an insight to the queue of its rank; the queue grows with the height of the graph.
 fn enqueue(queue: &mut Vec<Vec<u32>>, rank: u8, insight: u32) {
     let rank = usize::from(rank);
     if queue.len() <= rank {
@@ -258,7 +263,7 @@ fn is_too_old(node: &Node, now: Timestamp) -> bool {
     now.since(checked_at) > max_age
 }
 
-/// `value` as a vertex of type `wanted` can hold it.
+/// Converts `value` to the type `wanted` of its vertex.
 fn checked(value: Value, wanted: ValueType) -> Outcome {
     let value = match (value, wanted) {
         (Value::I64(v), ValueType::F64) => Value::F64(v as f64),
@@ -267,10 +272,10 @@ fn checked(value: Value, wanted: ValueType) -> Outcome {
     };
     match value {
         Value::F64(v) if !v.is_finite() => Err(Unknown::new(format!(
-            "its formula came to {v}, which is no finite number: it divides by zero, or overflows"
+            "its formula gives {v}, which is not a finite number: it divides by zero or overflows"
         ))),
         value if value.value_type() != wanted => Err(Unknown::new(format!(
-            "its formula came to a value of type {}, and {wanted} was declared",
+            "its formula gives a value of type {}, and its declared type is {wanted}",
             value.value_type()
         ))),
         value => Ok(value),

@@ -1,35 +1,23 @@
 use skopos_model::{Kind, Topic, Unit, ValueType};
 
-use crate::Input;
+use crate::input::Input;
 
-/// The most inputs of one insight, each of which may stand for many topics. The fullest of the
-/// built-in ones has eight.
-pub const MAX_INPUTS: usize = 64;
-
-/// The most topics that stand for one input: what one node of a site with many devices on each can
-/// have, and a limit to what a careless `**` costs.
-pub const MAX_MATCHED: usize = 1 << 16;
-
-/// The most insights on a path from a fact. The paper measures 32; twice that is far above what
-/// anybody can explain, and bounds a change's way.
-pub const MAX_HEIGHT: usize = 64;
-
-/// An insight that is to become a vertex.
+/// The declaration of an insight's vertex.
 #[derive(Clone, Debug)]
 pub struct InsightSpec {
-    /// Its topic.
+    /// The topic.
     pub topic: Topic,
-    /// The unit of its values.
+    /// The unit of the values.
     pub unit: Unit,
-    /// How its values move.
+    /// The kind of the values.
     pub kind: Kind,
-    /// Their type. An integer where a double is declared becomes one; whatever else differs makes
-    /// the insight unknown.
+    /// The type of the values. An integer becomes a double if a double is declared; any other
+    /// difference makes the insight unknown.
     pub value_type: ValueType,
-    /// What it is computed from.
+    /// The inputs.
     pub inputs: Vec<Input>,
-    /// Its name, for people: `device health`.
+    /// The name for people: `device health`.
     pub name: String,
-    /// How it is computed, in the names of its inputs, or its SQL.
+    /// The formula in the names of the inputs, or the SQL.
     pub formula: String,
 }

@@ -3,13 +3,14 @@ use std::ops::Bound;
 
 use skopos_model::{Timestamp, Topic, TopicPattern};
 
-use super::changes::Changes;
+use super::changes::ChangeCounter;
 use super::id::{MAX_GENERATION, MAX_VERTICES, VertexId};
-use crate::cell::Taken;
-use crate::{Cell, Error};
+use crate::cell::Cell;
+use crate::cell::CellChange;
+use crate::error::Error;
 
-/// All vertices. A place that is free is taken again under another generation, and its cell is only
-/// replaced then, so that `cells` stays a plain list.
+/// All vertices. A free index is reused under another generation, and its cell is replaced only
+/// then, so that `cells` stays a plain list.
 #[derive(Debug, Default)]
 pub(super) struct Table {
     pub(super) cells: Vec<Cell>,
@@ -18,40 +19,44 @@ pub(super) struct Table {
     free: Vec<u32>,
 }
 
-/// What the graph knows of a vertex beside its value.
+/// The state of a vertex apart from its value.
 #[derive(Debug, Default)]
 pub(super) struct Vertex {
     generation: u32,
     lives: bool,
     pub(super) is_insight: bool,
-    /// How many insights lie on the longest path from a fact up to it, itself included: 0 of a fact.
+    /// The number of insights on the longest path from a fact up to the vertex, itself included; 0
+    /// for a fact.
     pub(super) rank: u8,
-    /// Stands in the list of what the next run begins with.
+    /// True while the vertex is in the list with which the next run begins.
     pub(super) pending: bool,
-    /// What it was found to be matters to those that compute with it, and they were not told yet.
+    /// True if dependents have to be recomputed and were not notified yet.
     pub(super) matters: bool,
-    /// Those that compute with it.
+    /// The edges to its dependents.
     pub(super) dependents: Vec<Edge>,
-    pub(super) changes: Changes,
+    pub(super) changes: ChangeCounter,
 }
 
-/// A way to an insight.
+/// An edge to an insight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Edge {
     pub(super) insight: u32,
     pub(super) slot: u16,
-    /// The insight does not get to see it: it has another unit, or is one too many.
+    /// True if the insight does not see the vertex, because its unit differs or the input is at its
+    /// limit.
     pub(super) refused: bool,
 }
 
 impl Vertex {
+    #[inline]
     pub(super) fn generation(&self) -> u32 {
         self.generation
     }
 }
 
 impl Table {
-    /// The place of `id`.
+    /// Returns the index of `id`.
+    #[inline]
     pub(super) fn index(&self, id: VertexId) -> Result<usize, Error> {
         match self.vertices.get(id.index()) {
             Some(vertex) if vertex.lives && vertex.generation == id.generation() => Ok(id.index()),
@@ -59,6 +64,7 @@ impl Table {
         }
     }
 
+    #[inline]
     pub(super) fn id(&self, index: u32) -> VertexId {
         VertexId::new(index, self.vertices[index as usize].generation)
     }
@@ -71,18 +77,18 @@ impl Table {
         self.topics.get(topic).copied()
     }
 
-    /// The places of all, in the order of their topics.
+    /// Returns the indexes of all vertices in the order of topics.
     pub(super) fn indexes(&self) -> impl Iterator<Item = u32> + '_ {
         self.topics.values().copied()
     }
 
-    /// The places of those that `pattern` selects, in the order of their topics.
+    /// Returns the indexes of the vertices that `pattern` selects, in the order of topics.
     pub(super) fn select<'a>(
         &'a self,
         pattern: &'a TopicPattern,
     ) -> impl Iterator<Item = u32> + 'a {
         let text = pattern.as_str();
-        // Whatever matches begins with what stands before the first star; but `a/**` matches `a`.
+        // Every match begins with the text before the first star; but `a/**` matches `a`.
         let prefix = text.split('*').next().unwrap_or_default().trim_end_matches('/');
         let range = (Bound::Included(prefix), Bound::Unbounded);
         self.topics
@@ -92,12 +98,12 @@ impl Table {
             .map(|(_, index)| *index)
     }
 
-    /// True if there is room for one more.
+    /// Returns true if there is room for one more vertex.
     pub(super) fn has_room(&self) -> bool {
         !self.free.is_empty() || self.vertices.len() < MAX_VERTICES
     }
 
-    /// Takes a place for `cell`.
+    /// Adds `cell` and returns its index.
     pub(super) fn add(&mut self, cell: Cell, is_insight: bool) -> Result<u32, Error> {
         let topic = cell.topic().as_str();
         if self.topics.contains_key(topic) {
@@ -120,11 +126,11 @@ impl Table {
         Ok(index)
     }
 
-    /// Gives a place back, and says which edges led from it.
+    /// Frees an index and returns the edges from it.
     pub(super) fn remove(&mut self, index: u32) -> Vec<Edge> {
         let at = index as usize;
         self.topics.remove(self.cells[at].topic().as_str());
-        self.cells[at].forget();
+        self.cells[at].clear();
         let vertex = &mut self.vertices[at];
         let generation = vertex.generation;
         let gone = std::mem::replace(vertex, Vertex { generation, ..Vertex::default() });
@@ -134,16 +140,17 @@ impl Table {
         gone.dependents
     }
 
-    /// Counts what was found of the vertex at `index`.
+    /// Counts a change of the vertex at `index`.
     #[inline]
-    pub(super) fn note(&mut self, index: usize, taken: Taken, time: Timestamp) {
+    pub(super) fn note(&mut self, index: usize, change: CellChange, time: Timestamp) {
         let vertex = &mut self.vertices[index];
-        if taken.changed {
+        if change.changed {
             vertex.changes.count(time);
         }
-        vertex.matters |= taken.matters();
+        vertex.matters |= change.matters();
     }
 
+    #[inline]
     pub(super) fn topic(&self, index: u32) -> &Topic {
         self.cells[index as usize].topic()
     }

@@ -1,17 +1,22 @@
 use skopos_model::{Kind, Timestamp, Topic, Unit};
 
+use super::Graph;
+use super::id::VertexId;
 use super::node::{Cost, Node};
-use super::{Graph, Matched, VertexId};
-use crate::{Cell, Error, Input, Outcome, Unknown};
+use crate::cell::Cell;
+use crate::error::Error;
+use crate::input::Input;
+use crate::matched::Matched;
+use crate::unknown::{Outcome, Unknown};
 
-/// A vertex, seen from outside.
+/// A read-only view of a vertex.
 #[derive(Clone, Copy)]
 pub struct VertexView<'a> {
     graph: &'a Graph,
     index: u32,
 }
 
-/// One input of an insight, seen from outside.
+/// A read-only view of one input of an insight.
 #[derive(Clone, Copy)]
 pub struct InputView<'a> {
     graph: &'a Graph,
@@ -19,90 +24,91 @@ pub struct InputView<'a> {
 }
 
 impl Graph {
-    /// What there is to know of a vertex.
+    /// Returns the view of a vertex.
     ///
     /// # Errors
-    /// [`Error::Gone`].
+    /// Returns [`Error::Gone`].
     pub fn view(&self, id: VertexId) -> Result<VertexView<'_>, Error> {
         let index = self.table.index(id)? as u32;
         Ok(VertexView { graph: self, index })
     }
 
-    /// All vertices, in the order of their topics.
+    /// Returns the views of all vertices in the order of topics.
     pub fn views(&self) -> impl Iterator<Item = VertexView<'_>> {
         self.table.indexes().map(|index| VertexView { graph: self, index })
     }
 }
 
 impl<'a> VertexView<'a> {
-    /// Its id.
+    /// Returns the id.
     pub fn id(&self) -> VertexId {
         self.graph.table.id(self.index)
     }
 
-    /// All that is known of its value.
+    /// Returns the cell with the value.
     pub fn cell(&self) -> &'a Cell {
         &self.graph.table.cells[self.index as usize]
     }
 
-    /// Its topic.
+    /// Returns the topic.
     pub fn topic(&self) -> &'a Topic {
         self.cell().topic()
     }
 
-    /// The unit of its values.
+    /// Returns the unit of the values.
     pub fn unit(&self) -> Unit {
         self.cell().unit()
     }
 
-    /// How its values move.
+    /// Returns the kind of the values.
     pub fn kind(&self) -> Kind {
         self.cell().kind()
     }
 
-    /// Its latest value, or why there is none; `None` before the first.
+    /// Returns the latest value, or why it is unknown; `None` before the first.
     pub fn outcome(&self) -> Option<&'a Outcome> {
         self.cell().outcome()
     }
 
-    /// Since when that holds.
+    /// Returns the time since which the outcome holds.
     pub fn since(&self) -> Timestamp {
         self.cell().since()
     }
 
-    /// When it was looked at; of an insight, when its oldest needed input was.
+    /// Returns the time of the last poll; for an insight, that of its oldest needed input.
     pub fn checked_at(&self) -> Timestamp {
         self.cell().checked_at()
     }
 
-    /// True if it is computed.
+    /// Returns true for an insight.
     pub fn is_insight(&self) -> bool {
         self.node().is_some()
     }
 
-    /// Its name, for people; `None` for a fact.
+    /// Returns the name for people; `None` for a fact.
     pub fn name(&self) -> Option<&'a str> {
         Some(&self.node()?.spec.name)
     }
 
-    /// How it is computed; `None` for a fact.
+    /// Returns the formula; `None` for a fact.
     pub fn formula(&self) -> Option<&'a str> {
         Some(&self.node()?.spec.formula)
     }
 
-    /// How many insights lie on the longest path from a fact up to it, itself included; 0 of a fact.
+    /// Returns the number of insights on the longest path from a fact up to this vertex, itself
+    /// included; 0 for a fact.
     pub fn height(&self) -> u8 {
         self.graph.table.vertices[self.index as usize].rank
     }
 
-    /// What it is computed from.
+    /// Returns the inputs.
     pub fn inputs(&self) -> impl Iterator<Item = InputView<'a>> {
         let graph = self.graph;
         let matched = self.node().into_iter().flat_map(|node| &node.matched);
         matched.map(move |matched| InputView { graph, matched })
     }
 
-    /// The insights that are computed from it, each once.
+    /// Returns the insights that are computed from this vertex, each once.
     pub fn dependents(&self) -> Vec<VertexId> {
         let edges = &self.graph.table.vertices[self.index as usize].dependents;
         let mut ids: Vec<_> = edges.iter().map(|e| self.graph.table.id(e.insight)).collect();
@@ -111,31 +117,31 @@ impl<'a> VertexView<'a> {
         ids
     }
 
-    /// Topics that match an input of it and that it does not take, with the reason.
+    /// Returns the topics that match an input and are refused, with the reason.
     pub fn refused(&self) -> impl Iterator<Item = (VertexId, &'a Unknown)> {
         let graph = self.graph;
         let refused = self.node().into_iter().flat_map(|node| &node.refused);
         refused.map(move |(_, index, why)| (graph.table.id(*index), why))
     }
 
-    /// The needed input that was looked at longest ago; its age is the insight's. `None` for a fact,
-    /// and for an insight none of whose inputs is known.
+    /// Returns the needed input that was polled longest ago; its age is the age of the insight.
+    /// `None` for a fact, and for an insight without a known input.
     pub fn oldest(&self) -> Option<VertexId> {
         let (index, _) = self.node()?.oldest?;
         Some(self.graph.table.id(index))
     }
 
-    /// What it has cost; `None` for a fact.
+    /// Returns the cost; `None` for a fact.
     pub fn cost(&self) -> Option<Cost> {
         Some(self.node()?.cost)
     }
 
-    /// How often its value has changed.
+    /// Returns the number of changes of the value.
     pub fn changes(&self) -> u64 {
         self.graph.table.vertices[self.index as usize].changes.total()
     }
 
-    /// Changes a second over the last minute; `None` while nothing is known.
+    /// Returns the changes per second over the last minute; `None` while the rate is unknown.
     pub fn changes_per_second(&self, now: Timestamp) -> Option<f64> {
         self.graph.table.vertices[self.index as usize].changes.per_second(now)
     }
@@ -146,18 +152,18 @@ impl<'a> VertexView<'a> {
 }
 
 impl<'a> InputView<'a> {
-    /// What was asked for.
+    /// Returns the declaration.
     pub fn input(&self) -> &'a Input {
         self.matched.input()
     }
 
-    /// What stands for it, in the order of topics.
+    /// Returns the matching vertices in the order of topics.
     pub fn matched(&self) -> impl ExactSizeIterator<Item = VertexView<'a>> {
         let graph = self.graph;
         self.matched.indexes().iter().map(move |&index| VertexView { graph, index })
     }
 
-    /// Why nothing does, if that is known.
+    /// Returns the reason why no vertex matches, if it is known.
     pub fn missing(&self) -> Option<&'a str> {
         self.matched.missing()
     }

@@ -4,18 +4,18 @@
 //! (timestamp, #nodes, distribution of processes, bytes read and written by jobs)
 //! ```
 //!
-//! A record per job that has an allocation on this node:
+//! The insight is a record for each job with an allocation on this node:
 //!
-//! - `time_ns`: when its processes were looked at.
-//! - `nodes`, `tasks`, `cpus`: what it was given.
-//! - `distribution`: the nodes of the allocation in groups that were given the same, each with `nodes`
-//!   (as Slurm abbreviates them), and `cpus` and `memory_bytes` on each of them; `truncated` says how
-//!   many groups are missing here.
-//! - `node_tasks`, `processes`, `read_bytes`, `written_bytes`: its tasks and processes on this node, and
-//!   what those have read and written in their life by any system call. The sum over the job is the sum over its nodes'
-//!   insights.
+//! - `time_ns`: the time at which the processes of the job were polled.
+//! - `nodes`, `tasks`, `cpus`: the size of the allocation.
+//! - `distribution`: the nodes of the allocation in groups with equal shares, each with `nodes` (as
+//!   Slurm abbreviates them), and `cpus` and `memory_bytes` on each node; `truncated` is the number
+//!   of groups that are left out.
+//! - `node_tasks`, `processes`, `read_bytes`, `written_bytes`: the tasks and processes of the job
+//!   on this node, and the bytes that they have read and written since their start by any system
+//!   call. The sum over a job is the sum over the insights of its nodes.
 //!
-//! Unknown without a batch system; see the reason of `slurm`.
+//! The insight is unknown without a batch system; the reason is that of `slurm`.
 
 use serde_json::Value as Json;
 use skopos_model::schema::{insight, slurm};
@@ -33,33 +33,35 @@ pub(super) static DEFINITION: Definition = Definition {
              read/written by jobs)",
     instances: Instances::Jobs,
     inputs: &[
-        Wanted::needed("allocation", Which::Own(&slurm::ALLOCATION)),
-        Wanted::optional("processes", Which::Own(&slurm::NODE_PROCESSES)),
-        Wanted::optional("read", Which::Own(&slurm::NODE_READ_BYTES_TOTAL)),
-        Wanted::optional("written", Which::Own(&slurm::NODE_WRITTEN_BYTES_TOTAL)),
-        Wanted::optional("node_tasks", Which::Own(&slurm::NODE_TASKS)),
+        InputSpec::needed("allocation", FactSelector::Own(&slurm::ALLOCATION)),
+        InputSpec::optional("processes", FactSelector::Own(&slurm::NODE_PROCESSES)),
+        InputSpec::optional("read", FactSelector::Own(&slurm::NODE_READ_BYTES_TOTAL)),
+        InputSpec::optional("written", FactSelector::Own(&slurm::NODE_WRITTEN_BYTES_TOTAL)),
+        InputSpec::optional("node_tasks", FactSelector::Own(&slurm::NODE_TASKS)),
     ],
     compute,
 };
 
 fn compute(_: &Subject, inputs: &Inputs<'_>) -> Outcome {
-    let cell = inputs.one(0)?;
+    let cell = inputs.first(0)?;
     let allocation = cell.structured()?.as_json();
     let nodes = allocation["nodes"].as_u64();
     let distribution = allocation["distribution"].as_array();
     let (Some(nodes), Some(distribution)) = (nodes, distribution) else {
-        return Err(Unknown::new("the allocation does not tell its nodes and their distribution"));
+        return Err(Unknown::new(
+            "the allocation does not include its nodes and their distribution",
+        ));
     };
-    let told = |name: &str| match &allocation[name] {
-        Json::Null => Err(Unknown::new(format!("Slurm does not tell {name}"))),
-        told => Ok(told.clone()),
+    let field = |name: &str| match &allocation[name] {
+        Json::Null => Err(Unknown::new(format!("Slurm does not report {name}"))),
+        value => Ok(value.clone()),
     };
     let mut record = Record::default();
-    let seen = inputs.one(1).map_or(cell.checked_at(), Cell::checked_at);
+    let seen = inputs.first(1).map_or(cell.checked_at(), Cell::checked_at);
     record.put_time(seen);
     record.put("nodes", nodes);
     for name in ["tasks", "cpus"] {
-        record.try_put(name, told(name));
+        record.try_put(name, field(name));
     }
     let left_out = allocation["distribution_left_out"].as_u64().unwrap_or(0);
     record.put_list("distribution", left_out as usize, distribution.clone());

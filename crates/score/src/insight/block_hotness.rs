@@ -1,19 +1,19 @@
-//! Block hotness (Table 1, row 4): how often a block is accessed.
+//! Block hotness (Table 1, row 4): the number of accesses to each block.
 //!
 //! ```text
 //! (BlockID, frequency of access)
 //! ```
 //!
-//! Of billions of blocks only the hottest are told, and neighbours together, as `block_access`
-//! counts them. A record:
+//! A device has billions of blocks, so the insight lists only the hottest, with neighbours
+//! together, as `block_access` counts them. It is a record:
 //!
-//! - `block_bytes`: the size of a logical block of the device, in which `block` counts.
+//! - `block_bytes`: the size of a logical block of the device, the unit of `block`.
 //! - `regions`: the hottest first, at most [`MAX_REGIONS`], each with `block`, the number of its
-//!   first block, `blocks`, how many it has, and `accesses_per_second`.
-//! - `truncated`: regions that were told and had no room here.
+//!   first block, `blocks`, the number of its blocks, and `accesses_per_second`.
+//! - `truncated`: the number of regions that are left out.
 //!
-//! An empty list says that nothing was accessed. Unknown where accesses are not traced, and if the
-//! list is not as documented.
+//! An empty list means that no block was accessed. The insight is unknown if accesses are not
+//! traced, or if the list is malformed.
 
 use serde_json::{Value as Json, json};
 use skopos_model::schema::{block_access, device, insight};
@@ -22,7 +22,7 @@ use super::definition::number_or;
 use super::record::Record;
 use super::*;
 
-/// The most regions in the record: as many as `block_access` tells.
+/// The most regions in the record: the number that `block_access` lists.
 const MAX_REGIONS: usize = 16;
 
 pub(super) static DEFINITION: Definition = Definition {
@@ -33,22 +33,22 @@ pub(super) static DEFINITION: Definition = Definition {
     source: "Apollo, Table 1, row 4: (BlockID, frequency of access)",
     instances: Instances::Devices,
     inputs: &[
-        Wanted::needed("hot_blocks", Which::Own(&block_access::HOT_BLOCKS)),
-        Wanted::optional("block_bytes", Which::Own(&device::LOGICAL_BLOCK_BYTES)),
+        InputSpec::needed("hot_blocks", FactSelector::Own(&block_access::HOT_BLOCKS)),
+        InputSpec::optional("block_bytes", FactSelector::Own(&device::LOGICAL_BLOCK_BYTES)),
     ],
     compute,
 };
 
 fn compute(subject: &Subject, inputs: &Inputs<'_>) -> Outcome {
-    let told = inputs.structured(0)?.as_json().as_array();
-    let told = told.ok_or_else(|| Unknown::new("the hot blocks are no list"))?;
+    let hot_blocks = inputs.structured(0)?.as_json().as_array();
+    let hot_blocks = hot_blocks.ok_or_else(|| Unknown::new("the hot blocks are not a list"))?;
     let block_bytes = number_or(inputs, 1, || {
-        format!("{} does not tell the size of its blocks", subject.instance)
+        format!("{} does not report the size of its blocks", subject.instance)
     })?;
     if block_bytes < 1.0 {
-        return Err(Unknown::new("the device says that its blocks have no size"));
+        return Err(Unknown::new("the device reports a block size of zero"));
     }
-    let mut regions = told.iter().map(Region::read).collect::<Result<Vec<_>, _>>()?;
+    let mut regions = hot_blocks.iter().map(Region::read).collect::<Result<Vec<_>, _>>()?;
     regions.sort_by(|a, b| b.rate.total_cmp(&a.rate));
     let cut = regions.len().saturating_sub(MAX_REGIONS);
     regions.truncate(MAX_REGIONS);
@@ -75,8 +75,9 @@ impl Region {
                 rate,
             })
         };
-        region()
-            .ok_or_else(|| Unknown::new("a hot block is no record of start_byte, bytes and rate"))
+        region().ok_or_else(|| {
+            Unknown::new("a hot block is not a record of start_byte, bytes and rate")
+        })
     }
 
     fn record(&self, block_bytes: u64) -> Json {

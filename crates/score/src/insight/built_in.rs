@@ -1,7 +1,7 @@
-//! Makes vertices of the built-in insights as facts appear, and takes them away as facts vanish.
+//! Creates the vertices of the built-in insights as facts appear, and removes them as facts vanish.
 //!
-//! The agent tells of each fact that comes, goes, or is a text that changed; the answer is what to
-//! add to the graph and what to remove from it.
+//! The agent reports each fact that appears, vanishes, or is a text that changed; the answer lists
+//! the vertices to add to the graph and the vertices to remove.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,43 +12,43 @@ use skopos_model::schema::{Metric, device, fsinfo, peer, remote_fs, slurm};
 use super::definition::Formula;
 use super::tier_remaining_capacity::{default_remote_tier, default_tier};
 use super::*;
-use crate::InsightSpec;
+use crate::graph::InsightSpec;
 
-/// The most devices, file systems, peers and jobs each that insights are about: with nine insights a
-/// device, more would crowd out the facts themselves.
+/// The most devices, file systems, peers and jobs each with insights: a device has nine insights,
+/// and more devices would crowd out the facts themselves.
 pub const MAX_INSTANCES: usize = 128;
 
-/// Kinds of devices that insights are not about: what they do is seen at the device or the memory
-/// that holds them.
+/// Kinds of devices without insights: their I/O appears at the device or the memory that holds
+/// them.
 const DISGUISED: &[&str] = &["loop", "zram", "ram"];
 
 /// The instance of insights about the node itself.
 const THE_NODE: &str = "node";
 
-/// Every definition, and whom there are vertices about.
+/// All definitions, and the instances that have vertices.
 pub struct BuiltIn {
     node: Arc<str>,
     tiers: Arc<Tiers>,
-    /// Devices and their kinds.
+    /// The kind of each device.
     kinds: BTreeMap<Box<str>, Box<str>>,
-    /// File systems and their types.
+    /// The type of each file system.
     types: BTreeMap<Box<str>, Box<str>>,
-    /// File systems and the devices that hold them.
+    /// The device that holds each file system.
     holders: BTreeMap<Box<str>, Box<str>>,
-    /// File systems that others serve, and their types.
+    /// The type of each file system that another machine serves.
     served: BTreeMap<Box<str>, Box<str>>,
     peers: BTreeSet<Box<str>>,
     jobs: BTreeSet<Box<str>>,
-    /// Whom there are vertices about now.
+    /// The instances that have vertices now.
     present: BTreeMap<Instances, BTreeSet<Box<str>>>,
-    /// Families that are not measured, and why.
+    /// The families that are not measured, with the reason.
     missing: BTreeMap<Box<str>, Box<str>>,
 }
 
-/// What to do with the graph.
+/// The changes to make to the graph.
 #[derive(Default)]
 pub struct Changes {
-    /// Vertices to add. An input of one may be another one that comes later.
+    /// Vertices to add. An input of a vertex may be a vertex that comes later in the list.
     pub added: Vec<Vertex>,
     /// Topics of vertices to remove.
     pub removed: Vec<Topic>,
@@ -56,23 +56,23 @@ pub struct Changes {
 
 /// A vertex of a built-in insight.
 pub struct Vertex {
-    /// Which one it is.
+    /// Its definition.
     pub definition: &'static Definition,
-    /// What it is for the graph.
+    /// Its declaration for the graph.
     pub spec: InsightSpec,
-    /// What computes it.
+    /// Its computation.
     pub insight: Box<dyn Insight>,
 }
 
-/// How a definition stands.
+/// The state of a definition.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Standing {
-    /// How many vertices there are of it.
+pub struct DefinitionState {
+    /// The number of its vertices.
     pub vertices: usize,
-    /// How many more there would be, were there room for more than [`MAX_INSTANCES`] and were their
-    /// names not too long for a topic.
+    /// The number of further instances without a vertex, because there are more than
+    /// [`MAX_INSTANCES`] or a name is too long for a topic.
     pub refused: usize,
-    /// Why there is none, if there is none.
+    /// The reason if there are no vertices.
     pub why_none: Option<String>,
 }
 
@@ -86,8 +86,8 @@ const ALL_INSTANCES: [Instances; 6] = [
 ];
 
 impl BuiltIn {
-    /// The insights of `node`, a segment of topics, with what the `tiers` file says. The vertices
-    /// that need no fact to be there come at once.
+    /// Creates the insights of `node`, a segment of topics, with the contents of the `tiers` file.
+    /// The returned changes add the vertices that do not depend on a fact.
     pub fn new(node: &str, tiers: Tiers) -> (Self, Changes) {
         let mut built_in = Self {
             node: node.into(),
@@ -105,31 +105,31 @@ impl BuiltIn {
         (built_in, changes)
     }
 
-    /// A fact appeared, or its text changed. `text` is the value of a structured fact that is a
-    /// text, if it is known already.
+    /// Records that a fact appeared or that its text changed. `text` is the value of a structured
+    /// fact that is a text, if it is known already.
     pub fn fact(&mut self, topic: &Topic, text: Option<&str>) -> Changes {
         let Some((metric, instance)) = self.anchor(topic) else { return Changes::default() };
         let instance: Box<str> = instance.into();
-        let told = |map: &mut BTreeMap<Box<str>, Box<str>>, instance| match text {
+        let set = |map: &mut BTreeMap<Box<str>, Box<str>>, instance| match text {
             Some(text) => map.insert(instance, text.into()).as_deref() != Some(text),
             None => false,
         };
         let changed = match metric {
-            Anchor::Kind => told(&mut self.kinds, instance),
+            Anchor::Kind => set(&mut self.kinds, instance),
             Anchor::Type => {
                 let is_new = !self.types.contains_key(&instance);
                 self.types.entry(instance.clone()).or_default();
-                told(&mut self.types, instance) || is_new
+                set(&mut self.types, instance) || is_new
             }
-            Anchor::Holder => told(&mut self.holders, instance),
-            Anchor::Served => told(&mut self.served, instance),
+            Anchor::Holder => set(&mut self.holders, instance),
+            Anchor::Served => set(&mut self.served, instance),
             Anchor::Peer => self.peers.insert(instance),
             Anchor::Job => self.jobs.insert(instance),
         };
         if changed { self.update() } else { Changes::default() }
     }
 
-    /// A fact vanished.
+    /// Records that a fact vanished.
     pub fn fact_gone(&mut self, topic: &Topic) -> Changes {
         let Some((metric, instance)) = self.anchor(topic) else { return Changes::default() };
         let changed = match metric {
@@ -143,7 +143,7 @@ impl BuiltIn {
         if changed { self.update() } else { Changes::default() }
     }
 
-    /// Why the facts of a family are not measured; `None` once they are.
+    /// Records why the facts of a family are not measured; `None` once they are.
     pub fn set_missing(&mut self, family: &str, reason: Option<&str>) {
         match reason {
             Some(reason) => self.missing.insert(family.into(), reason.into()),
@@ -151,24 +151,26 @@ impl BuiltIn {
         };
     }
 
-    /// How each of [`DEFINITIONS`] stands, in their order.
-    pub fn standing(&self) -> impl Iterator<Item = (&'static Definition, Standing)> {
+    /// Returns the state of each of [`DEFINITIONS`], in their order.
+    pub fn states(&self) -> impl Iterator<Item = (&'static Definition, DefinitionState)> {
         DEFINITIONS.iter().map(|definition| {
             let instances = definition.instances;
             let vertices = self.present.get(&instances).map_or(0, BTreeSet::len);
             let refused = self.wanted(instances).len() - vertices;
             let why_none = (vertices == 0).then(|| self.why_none(instances));
-            (*definition, Standing { vertices, refused, why_none })
+            (*definition, DefinitionState { vertices, refused, why_none })
         })
     }
 
-    /// Devices that the tiers file names and this machine has not; none before any device is known.
+    /// Returns the devices that the tiers file names and this machine does not have; empty until a
+    /// device is known.
     pub fn unknown_devices(&self) -> impl Iterator<Item = &str> {
         let is_there = |name: &&str| self.kinds.contains_key(&*tiers::instance_of(name));
         self.tiers.devices().filter(|_| !self.kinds.is_empty()).filter(move |name| !is_there(name))
     }
 
-    /// The fact by which an instance is known, if `topic` is one of this node.
+    /// Returns the instance that the fact at `topic` announces, if it is an announcing fact of this
+    /// node.
     fn anchor<'t>(&self, topic: &'t Topic) -> Option<(Anchor, &'t str)> {
         let below_node = topic.as_str().strip_prefix(&*self.node)?.strip_prefix('/')?;
         let (path, rest) = below_node.split_once('/')?;
@@ -178,7 +180,7 @@ impl BuiltIn {
         Some((anchor, instance))
     }
 
-    /// Whom there should be vertices about.
+    /// Returns the instances that should have vertices.
     fn wanted(&self, instances: Instances) -> BTreeSet<Box<str>> {
         let owned = |names: &mut dyn Iterator<Item = &str>| names.map(Box::from).collect();
         match instances {
@@ -204,7 +206,7 @@ impl BuiltIn {
         }
     }
 
-    /// Brings what is present to what is wanted.
+    /// Adds and removes vertices so that the present instances become the wanted ones.
     fn update(&mut self) -> Changes {
         let mut changes = Changes::default();
         for instances in ALL_INSTANCES {
@@ -224,8 +226,8 @@ impl BuiltIn {
         changes
     }
 
-    /// False for a name so long that topics would be too long; that of the fact by which it is
-    /// known was shorter.
+    /// Returns false for a name so long that a topic of an insight would be too long, although the
+    /// topic of the announcing fact is not.
     fn fits(&self, instances: Instances, name: &str) -> bool {
         let mut definitions = DEFINITIONS.iter().filter(|d| d.instances == instances);
         definitions.all(|definition| self.topic(definition, name).is_some())
@@ -257,12 +259,14 @@ impl BuiltIn {
 
     fn why_none(&self, instances: Instances) -> String {
         let (family, otherwise) = match instances {
-            Instances::Node => ("", "it was refused"),
-            Instances::Devices => ("device", "there is no block device that stands for itself"),
-            Instances::FileSystems => ("fsinfo", "there is no local file system"),
+            Instances::Node => ("", "the graph refused it"),
+            Instances::Devices => {
+                ("device", "there is no block device apart from loop devices, zram and RAM disks")
+            }
+            Instances::FileSystems => ("fsinfo", "this machine has no local file system"),
             Instances::Tiers => (
                 "fsinfo",
-                "there is no tiers file, and no file system on a device of a known kind or of \
+                "there is no tiers file, and no file system lies on a device of a known kind or on \
                  another machine: see docs/tiers.md",
             ),
             Instances::Peers => ("peer", "no peer is configured"),
@@ -275,7 +279,7 @@ impl BuiltIn {
     }
 }
 
-/// What a fact tells about whom there are vertices about.
+/// The property of an instance that a fact announces.
 #[derive(Clone, Copy)]
 enum Anchor {
     Kind,

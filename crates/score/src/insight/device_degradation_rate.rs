@@ -1,17 +1,18 @@
-//! Device degradation rate (Table 1, row 8): the health of a device against the blocks that it has
-//! read and written in its life.
+//! Device degradation rate (Table 1, row 8): the health of a device relative to the blocks that it
+//! has read and written in its life.
 //!
 //! ```text
 //! DegradationRate = device_health / (total_blocks_read + total_blocks_written)
 //! ```
 //!
 //! - `device_health`: row 5.
-//! - the totals: what the device itself has counted in its life, in logical blocks. The kernel's
-//!   counters begin at its start, so they are no substitute.
+//! - the totals: the device's own counts over its life, in logical blocks. The kernel's counters
+//!   start at zero when the machine starts, so they are not a substitute.
 //!
-//! Health per block, as printed. It falls while a device is used, and falls faster where blocks go
-//! bad: of two devices the one with the higher value has more of its life before it. Unknown where
-//! the device does not count what it moves, and for one that has moved nothing yet.
+//! The unit is health per block, as printed. The rate falls while a device is used, and faster if
+//! blocks fail: of two devices, the one with the higher rate has more of its life left. The insight
+//! is unknown for a device that does not count the data that it moves, and for a device that has
+//! moved no data yet.
 
 use skopos_model::schema::{insight, smart};
 
@@ -26,18 +27,17 @@ pub(super) static DEFINITION: Definition = Definition {
     source: "Apollo, Table 1, row 8: device_health / (total_blocks_read + total_blocks_written)",
     instances: Instances::Devices,
     inputs: &[
-        Wanted::needed("health", Which::Own(&insight::DEVICE_HEALTH_RATIO)),
-        Wanted::needed("read_bytes", Which::Own(&smart::DATA_READ_BYTES_TOTAL)),
-        Wanted::needed("written_bytes", Which::Own(&smart::DATA_WRITTEN_BYTES_TOTAL)),
-        Wanted::needed("block_bytes", Which::Own(&smart::BLOCK_BYTES)),
+        InputSpec::needed("health", FactSelector::Own(&insight::DEVICE_HEALTH_RATIO)),
+        InputSpec::needed("read_bytes", FactSelector::Own(&smart::DATA_READ_BYTES_TOTAL)),
+        InputSpec::needed("written_bytes", FactSelector::Own(&smart::DATA_WRITTEN_BYTES_TOTAL)),
+        InputSpec::needed("block_bytes", FactSelector::Own(&smart::BLOCK_BYTES)),
     ],
     compute,
 };
 
 fn compute(_: &Subject, inputs: &Inputs<'_>) -> Outcome {
     let bytes = inputs.number(1)? + inputs.number(2)?;
-    let blocks =
-        quotient(bytes, inputs.number(3)?, "the device says that its blocks have no size")?;
-    let none = "the device has read and written nothing in its life";
-    number(quotient(inputs.number(0)?, blocks, none)?)
+    let blocks = quotient(bytes, inputs.number(3)?, "the device reports a block size of zero")?;
+    let unused = "the device has not read or written any data in its life";
+    number(quotient(inputs.number(0)?, blocks, unused)?)
 }

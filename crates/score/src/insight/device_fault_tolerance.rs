@@ -1,19 +1,24 @@
-//! Device fault tolerance (Table 1, row 7): how many copies of a datum one may count on.
-//!
-//! The table prints `ReplicationLevel` over `DeviceHealth`, without an operator that survives text
-//! extraction. A quotient would call a sick device the more tolerant one, so it is the product:
+//! Device fault tolerance (Table 1, row 7): the number of copies of a datum that a device is good
+//! for.
 //!
 //! ```text
 //! FaultTolerance = ReplicationLevel * DeviceHealth
 //! ```
 //!
-//! - `ReplicationLevel`: copies of each datum, 1 without replication. The `tiers` file decides if it
-//!   names the device, since only people know what stands behind a RAID controller or a virtual
-//!   disk; else the array tells (`/proc/mdstat`) if the device is one; else the file systems on
-//!   it, of which the one with the fewest copies counts.
-//! - `DeviceHealth`: row 5. Of a healthy mirror of two it is 2, of a healthy plain disk 1.
+//! # Our own reading
+//! The table prints `ReplicationLevel` above `DeviceHealth`, in the layout of its fractions, and
+//! defines the insight only as the fault tolerance of a device. Read as a quotient, a sick device
+//! would tolerate more faults than a healthy one, but the paper's use case places important data on
+//! devices with more fault tolerance. So Skopos multiplies:
 //!
-//! A plain number. Unknown where either is unknown.
+//! - `ReplicationLevel`: the number of copies of each datum, 1 without replication. Skopos takes it
+//!   from the `tiers` file if that names the device, because only people know the disks behind a
+//!   RAID controller or a virtual disk; otherwise from `/proc/mdstat` if the device is an array;
+//!   otherwise from the file systems on the device, of which the one with the fewest copies counts.
+//! - `DeviceHealth`: row 5, from 0 to 1.
+//!
+//! The insight is a plain number: 2 for a healthy mirror of two, 1 for a healthy single disk. It is
+//! unknown if either factor is unknown.
 
 use skopos_model::schema::{fsinfo, insight, raid};
 
@@ -26,13 +31,15 @@ pub(super) static DEFINITION: Definition = Definition {
     name: "device fault tolerance",
     formula: "replication * health, where replication is that of the tiers file, else array_copies, \
               else the least fs_copies of the file systems whose fs_device it is",
-    source: "Apollo, Table 1, row 7: ReplicationLevel, DeviceHealth",
+    source: "Apollo, Table 1, row 7: ReplicationLevel above DeviceHealth, without a definition of \
+             either. Skopos' own reading: their product, because a quotient would rate a sick \
+             device as more tolerant",
     instances: Instances::Devices,
     inputs: &[
-        Wanted::needed("health", Which::Own(&insight::DEVICE_HEALTH_RATIO)),
-        Wanted::optional("array_copies", Which::Own(&raid::COPIES)),
-        Wanted::optional("fs_device", Which::Every(&fsinfo::DEVICE)),
-        Wanted::optional("fs_copies", Which::Every(&fsinfo::COPIES)),
+        InputSpec::needed("health", FactSelector::Own(&insight::DEVICE_HEALTH_RATIO)),
+        InputSpec::optional("array_copies", FactSelector::Own(&raid::COPIES)),
+        InputSpec::optional("fs_device", FactSelector::Every(&fsinfo::DEVICE)),
+        InputSpec::optional("fs_copies", FactSelector::Every(&fsinfo::COPIES)),
     ],
     compute,
 };
@@ -55,8 +62,8 @@ fn replication(subject: &Subject, inputs: &Inputs<'_>) -> Result<f64, Unknown> {
     let copies = file_systems.filter_map(|fs| of_instance(inputs, 3, instance(fs))?.number().ok());
     copies.min_by(f64::total_cmp).ok_or_else(|| {
         Unknown::new(format!(
-            "nobody tells how many copies {device} keeps: it is no array, no file system on it \
-             says, and the tiers file has no [[device]] {device}: see docs/tiers.md"
+            "the number of copies on {device} is not known: it is not an array, no file system \
+             on it reports it, and the tiers file has no [[device]] {device}: see docs/tiers.md"
         ))
     })
 }

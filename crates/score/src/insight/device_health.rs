@@ -1,16 +1,17 @@
-//! Device health (Table 1, row 5): how much of a device can still be trusted with data.
+//! Device health (Table 1, row 5): the share of a device's blocks that still work.
 //!
 //! ```text
 //! DeviceHealth = 1 - NumBadBlocks / TotalNumBlocks
 //! ```
 //!
-//! - `NumBadBlocks`: blocks that the device itself counts as failed (what exactly, by kind of
-//!   device, is told by `smart`'s `bad_blocks`).
-//! - `TotalNumBlocks`: its logical blocks.
+//! - `NumBadBlocks`: the blocks that the device itself counts as failed (`bad_blocks` of `smart`
+//!   says what each kind of device counts).
+//! - `TotalNumBlocks`: the logical blocks of the device.
 //!
-//! A ratio: 1 is a device without a bad block. Even a dying disk of 10^10 blocks is above 0.999: compare
-//! devices and watch it fall; the device's own judgement is the fact `smart/*/passed`. Unknown where
-//! a device keeps no such count, or nobody may ask it.
+//! The insight is a ratio: 1 is a device without a bad block. Even a dying disk of 10^10 blocks is
+//! above 0.999, so compare devices and watch the ratio fall; the device's own judgement is the fact
+//! `smart/*/passed`. The insight is unknown if a device does not count bad blocks, or if reading
+//! the count is not permitted.
 
 use skopos_model::schema::{insight, smart};
 
@@ -25,8 +26,8 @@ pub(super) static DEFINITION: Definition = Definition {
     source: "Apollo, Table 1, row 5: 1 - NumBadBlocks / TotalNumBlocks",
     instances: Instances::Devices,
     inputs: &[
-        Wanted::needed("bad_blocks", Which::Own(&smart::BAD_BLOCKS)),
-        Wanted::needed("total_blocks", Which::Own(&smart::TOTAL_BLOCKS)),
+        InputSpec::needed("bad_blocks", FactSelector::Own(&smart::BAD_BLOCKS)),
+        InputSpec::needed("total_blocks", FactSelector::Own(&smart::TOTAL_BLOCKS)),
     ],
     compute,
 };
@@ -34,8 +35,8 @@ pub(super) static DEFINITION: Definition = Definition {
 fn compute(_: &Subject, inputs: &Inputs<'_>) -> Outcome {
     let (bad, total) = (inputs.number(0)?, inputs.number(1)?);
     if bad > total {
-        return Err(Unknown::new(format!("{bad} bad blocks of {total} cannot be")));
+        return Err(Unknown::new(format!("{bad} bad blocks of {total} blocks are impossible")));
     }
-    let bad = quotient(bad, total, "the device says that it has no blocks")?;
+    let bad = quotient(bad, total, "the device reports that it has no blocks")?;
     number(1.0 - bad)
 }

@@ -1,21 +1,21 @@
-//! Device load (Table 1, row 13): the amount of I/O that a device is doing.
+//! Device load (Table 1, row 13): the amount of I/O that a device does.
 //!
 //! ```text
 //! DeviceLoad = (Blk_read/s + Blk_written/s) / (Blk_read + Blk_written)
 //! ```
 //!
-//! The names are iostat's columns: blocks a second, and blocks since the start of the machine. The
-//! size of a block cancels out, so bytes serve as well.
+//! The names are columns of iostat: blocks per second, and blocks since the machine started. The
+//! size of a block cancels out, so the insight uses bytes.
 //!
-//! What the printed formula means is odd: a share of all that the device has ever moved, per second
-//! (1/s). A device that always does the same shows 1 / uptime; a young one that does little looks
-//! more loaded than an old one that does much. It compares a device with its own past: times the
-//! uptime, it is the present pace over the mean pace. To compare devices with each other there is
-//! beside it the busy share: the share of the time in which at least one request was in flight, which
-//! is 0 to 1 for every device (for one that serves many requests at a time, 1 does not yet mean that
-//! it can do no more).
+//! The printed formula has an odd meaning: the share of all data that the device has ever moved,
+//! per second (1/s). A device with a constant load shows 1 / uptime, and a device that was added
+//! recently and does little looks more loaded than an old one that does much. So the formula
+//! compares a device with its own past: multiplied by the uptime, it is the present rate over the
+//! mean rate. To compare devices with each other, a second insight gives the busy share: the share
+//! of the time with at least one request in flight, from 0 to 1 for every device (a device that
+//! serves many requests at once may still have capacity at 1).
 //!
-//! Unknown until there were two polls, and for a device that has moved nothing since the start.
+//! The insight is unknown until two polls, and for a device that has moved no data since the start.
 
 use skopos_model::schema::{block, insight};
 
@@ -30,8 +30,8 @@ pub(super) static DEFINITION: Definition = Definition {
     source: "Apollo, Table 1, row 13: (Blk_read/s + Blk_written/s) / (Blk_read + Blk_written)",
     instances: Instances::Devices,
     inputs: &[
-        Wanted::needed("read", Which::Own(&block::READ_BYTES_TOTAL)),
-        Wanted::needed("written", Which::Own(&block::WRITTEN_BYTES_TOTAL)),
+        InputSpec::needed("read", FactSelector::Own(&block::READ_BYTES_TOTAL)),
+        InputSpec::needed("written", FactSelector::Own(&block::WRITTEN_BYTES_TOTAL)),
     ],
     compute,
 };
@@ -43,18 +43,18 @@ pub(super) static BUSY_DEFINITION: Definition = Definition {
     formula: "min(rate(busy_seconds), 1)",
     source: "the busy share that iostat calls %util, beside Apollo's Table 1, row 13",
     instances: Instances::Devices,
-    inputs: &[Wanted::needed("busy_seconds", Which::Own(&block::BUSY_SECONDS_TOTAL))],
+    inputs: &[InputSpec::needed("busy_seconds", FactSelector::Own(&block::BUSY_SECONDS_TOTAL))],
     compute: compute_busy,
 };
 
 fn compute(_: &Subject, inputs: &Inputs<'_>) -> Outcome {
     let moved = inputs.number(0)? + inputs.number(1)?;
     let per_second = inputs.rate(0)? + inputs.rate(1)?;
-    number(quotient(per_second, moved, "nothing was read or written since the start")?)
+    number(quotient(per_second, moved, "the device has moved no data since the machine started")?)
 }
 
 fn compute_busy(_: &Subject, inputs: &Inputs<'_>) -> Outcome {
-    // The kernel rounds to milliseconds, so a busy device can seem to be busy for longer than there
-    // was time.
+    // The kernel rounds to milliseconds, so a busy device can appear busy for longer than the
+    // interval.
     number(inputs.rate(0)?.min(1.0))
 }

@@ -1,18 +1,20 @@
-//! File-system performance (Table 1, row 3): what the speed of a file system depends on.
+//! File-system performance (Table 1, row 3): the properties on which the speed of a file system
+//! depends.
 //!
 //! ```text
 //! (compression type, block size, RAID level, #devices, MaxBW), per file system
 //! ```
 //!
-//! A record with these fields, each `null` with its reason under `unknown` where nobody tells:
+//! The insight is a record with these fields. An unknown field is `null`, with its reason under
+//! `unknown`:
 //!
 //! - `type`: `ext4`, `xfs`, ...
 //! - `compression`: `none` or the algorithm.
-//! - `block_bytes`: the unit in which space is given out.
+//! - `block_bytes`: the unit of allocation.
 //! - `raid_level`: `none` or the level.
-//! - `devices`: how many it is spread over.
+//! - `devices`: the number of devices over which it is spread.
 //! - `device`: the whole device that holds it, and
-//!   `max_bandwidth_bytes_per_second`: what that one's calibration has measured.
+//!   `max_bandwidth_bytes_per_second`: the bandwidth of that device in its calibration.
 
 use serde_json::Value as Json;
 use skopos_model::schema::{device, fsinfo, insight};
@@ -29,13 +31,16 @@ pub(super) static DEFINITION: Definition = Definition {
     source: "Apollo, Table 1, row 3: (compression type, block size, RAID level, #devices, MaxBW)",
     instances: Instances::FileSystems,
     inputs: &[
-        Wanted::needed("type", Which::Own(&fsinfo::TYPE)),
-        Wanted::optional("compression", Which::Own(&fsinfo::COMPRESSION)),
-        Wanted::optional("block_bytes", Which::Own(&fsinfo::BLOCK_BYTES)),
-        Wanted::optional("raid_level", Which::Own(&fsinfo::RAID_LEVEL)),
-        Wanted::optional("devices", Which::Own(&fsinfo::DEVICE_COUNT)),
-        Wanted::optional("device", Which::Own(&fsinfo::DEVICE)),
-        Wanted::optional("max_bandwidth", Which::Every(&device::MAX_BANDWIDTH_BYTES_PER_SECOND)),
+        InputSpec::needed("type", FactSelector::Own(&fsinfo::TYPE)),
+        InputSpec::optional("compression", FactSelector::Own(&fsinfo::COMPRESSION)),
+        InputSpec::optional("block_bytes", FactSelector::Own(&fsinfo::BLOCK_BYTES)),
+        InputSpec::optional("raid_level", FactSelector::Own(&fsinfo::RAID_LEVEL)),
+        InputSpec::optional("devices", FactSelector::Own(&fsinfo::DEVICE_COUNT)),
+        InputSpec::optional("device", FactSelector::Own(&fsinfo::DEVICE)),
+        InputSpec::optional(
+            "max_bandwidth",
+            FactSelector::Every(&device::MAX_BANDWIDTH_BYTES_PER_SECOND),
+        ),
     ],
     compute,
 };
@@ -43,24 +48,27 @@ pub(super) static DEFINITION: Definition = Definition {
 fn compute(_: &Subject, inputs: &Inputs<'_>) -> Outcome {
     let mut record = Record::default();
     record.put("type", inputs.structured(0)?.as_json().clone());
-    let untold = |slot, what: &str| -> Result<Json, Unknown> {
-        match inputs.one(slot) {
+    let optional = |slot, what: &str| -> Result<Json, Unknown> {
+        match inputs.first(slot) {
             Ok(cell) if cell.outcome().is_some() => json(inputs, slot),
-            _ => Err(Unknown::new(format!("{what} is not told by the file system or its mount"))),
+            _ => {
+                let why = format!("neither the file system nor its mount reports {what}");
+                Err(Unknown::new(why))
+            }
         }
     };
-    record.try_put("compression", untold(1, "compression"));
-    record.try_put("block_bytes", untold(2, "the size of a block"));
-    record.try_put("raid_level", untold(3, "the RAID level"));
-    record.try_put("devices", untold(4, "the number of devices"));
+    record.try_put("compression", optional(1, "its compression"));
+    record.try_put("block_bytes", optional(2, "the size of a block"));
+    record.try_put("raid_level", optional(3, "the RAID level"));
+    record.try_put("devices", optional(4, "the number of devices"));
     record.try_put("device", holder(inputs));
     record.try_put("max_bandwidth_bytes_per_second", max_bandwidth(inputs));
     record.finish()
 }
 
-/// The whole device that holds the file system.
+/// Returns the whole device that holds the file system.
 fn holder<'a>(inputs: &Inputs<'a>) -> Result<&'a str, Unknown> {
-    inputs.one(5).ok().and_then(text).ok_or_else(|| Unknown::new("no block device holds it"))
+    inputs.first(5).ok().and_then(text).ok_or_else(|| Unknown::new("no block device holds it"))
 }
 
 fn max_bandwidth(inputs: &Inputs<'_>) -> Result<f64, Unknown> {

@@ -1,20 +1,23 @@
-//! Insights: what is computed from facts. The fifteen of Apollo's Table 1 are a file each.
+//! Insights: values computed from facts. Each of the fifteen insights of Apollo's Table 1 has its
+//! own file.
 //!
-//! An [`Insight`] is the computation of one vertex. A [`Definition`] is a row of the table: for
-//! which instances (a device, a file system, a tier, the node) there is such a vertex, what its
-//! inputs are, and the formula. [`BuiltIn`] makes vertices of definitions as facts appear.
+//! An [`Insight`] is the computation of one vertex. A [`Definition`] is a row of the table: the
+//! instances that have a vertex (a device, a file system, a tier, the node), the inputs, and the
+//! formula. [`BuiltIn`] creates vertices from definitions as facts appear.
 //!
 //! # Invariants
-//! - A definition keeps nothing between two runs: its outcome is a function of its inputs, of whom
-//!   it is about, and of the `tiers` file.
-//! - An input that is missing, a division by zero and a value that cannot be are *unknown*, each
-//!   with its reason. No outcome is infinite or not a number.
-//! - Records and lists are bounded; what is cut is counted in the record.
+//! - A definition keeps no state between two runs: its outcome is a function of its inputs, its
+//!   subject and the `tiers` file.
+//! - A missing input, a division by zero and an impossible value make an insight *unknown*, each
+//!   with its reason. No outcome is infinite or NaN.
+//! - Records and lists are bounded; the record counts the items that are left out.
 //!
-//! Read in this order: [`Definition`], `device_health` for the smallest one, `record` for the
-//! structured ones, [`BuiltIn`].
+//! Read in this order: [`Definition`], `device_health` for the smallest insight, `record` for the
+//! structured insights, [`BuiltIn`].
 
-use crate::{Cell, Inputs, Outcome, Unknown};
+use crate::cell::Cell;
+use crate::inputs::Inputs;
+use crate::unknown::{Outcome, Unknown};
 
 mod definition;
 mod record;
@@ -36,45 +39,49 @@ mod device_load;
 mod node_energy_per_transfer;
 mod allocation_characteristics;
 
+mod table;
+
 mod built_in;
 
 pub mod sql;
 
-pub use built_in::{BuiltIn, Changes, MAX_INSTANCES, Standing, Vertex};
-pub use definition::{DEFINITIONS, Definition, Instances, Subject, Wanted, Which};
+pub use built_in::{BuiltIn, Changes, DefinitionState, MAX_INSTANCES, Vertex};
+pub use definition::{Definition, FactSelector, InputSpec, Instances, Subject};
+pub use table::DEFINITIONS;
 pub use tiers::{MAX_MOUNTS, MAX_REPLICATION, MAX_TIERS, Tier, Tiers, TiersError};
 
-/// The computation of one insight vertex. The graph calls it when an input changed.
+/// The computation of one insight vertex. The graph calls it when an input changes.
 pub trait Insight: Send {
-    /// A vertex now matches the input at `slot`. `vertex` names it in the calls that follow.
-    /// What is known of it so far, its value as a rule not yet, is in `cell`.
+    /// Records that a vertex now matches the input at `slot`. `vertex` identifies it in later
+    /// calls. `cell` holds its current state, usually without a value.
     fn joined(&mut self, slot: usize, vertex: u32, cell: &Cell) {
         let _ = (slot, vertex, cell);
     }
 
-    /// It is gone.
+    /// Records that a vertex no longer matches the input at `slot`.
     fn left(&mut self, slot: usize, vertex: u32) {
         let _ = (slot, vertex);
     }
 
-    /// Its value changed. Called before [`evaluate`](Self::evaluate), once for each changed input,
-    /// so that what can be kept up to date step by step need not look at all of them again.
+    /// Records that the value of an input changed. The graph calls this before
+    /// [`evaluate`](Self::evaluate), once for each changed input, so that an insight that keeps
+    /// running sums need not read all inputs again.
     fn changed(&mut self, slot: usize, vertex: u32, cell: &Cell) {
         let _ = (slot, vertex, cell);
     }
 
-    /// True if the value moves with time alone (a window, an age), so that the graph has to evaluate
-    /// it now and then though no input changed.
+    /// Returns true if the value depends on time (a window, an age), so that the graph has to
+    /// evaluate it regularly even if no input changed.
     fn is_timed(&self) -> bool {
         false
     }
 
-    /// True if it says itself what comes of needed inputs that are missing or unknown, as a count of
-    /// them can. The graph then takes only its age from them.
+    /// Returns true if the insight itself handles needed inputs that are missing or unknown, as a
+    /// count of inputs can. The graph then takes only its age from them.
     fn judges_missing(&self) -> bool {
         false
     }
 
-    /// The value now.
+    /// Computes the value.
     fn evaluate(&mut self, inputs: &Inputs<'_>) -> Outcome;
 }

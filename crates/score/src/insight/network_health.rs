@@ -1,19 +1,19 @@
-//! Network health (Table 1, row 6): how well another node is reached from this one.
+//! Network health (Table 1, row 6): the connection from this node to another.
 //!
 //! ```text
 //! (timestamp, nodeID-1, nodeID-2, ping time between the 2 nodes)
 //! ```
 //!
-//! A record per peer:
+//! The insight is a record for each peer:
 //!
-//! - `time_ns`: when the ping time was measured.
+//! - `time_ns`: the time at which the ping time was measured.
 //! - `from`, `to`: this node and the peer.
-//! - `alive`: whether the peer answers.
-//! - `ping_seconds`: round-trip time of the last answer; `null` with its reason under `unknown`
-//!   while the peer does not answer, since an old time says nothing about now.
-//! - `ping_seconds_min`: the smallest among the last answers: the path without its queues.
+//! - `alive`: true if the peer answers.
+//! - `ping_seconds`: the round-trip time of the last answer; `null` with its reason under `unknown`
+//!   while the peer does not answer, because an old time says nothing about the present.
+//! - `ping_seconds_min`: the smallest of the recent round-trip times: the path without its queues.
 //!
-//! Unknown until the peer has answered, or has not for long enough.
+//! The insight is unknown until the peer has answered, or has failed to answer for long enough.
 
 use skopos_model::schema::{insight, peer};
 
@@ -28,9 +28,9 @@ pub(super) static DEFINITION: Definition = Definition {
     source: "Apollo, Table 1, row 6: (timestamp, nodeID-1, nodeID-2, ping time)",
     instances: Instances::Peers,
     inputs: &[
-        Wanted::needed("alive", Which::Own(&peer::ALIVE)),
-        Wanted::optional("rtt", Which::Own(&peer::RTT_SECONDS)),
-        Wanted::optional("rtt_min", Which::Own(&peer::RTT_SECONDS_MIN)),
+        InputSpec::needed("alive", FactSelector::Own(&peer::ALIVE)),
+        InputSpec::optional("rtt", FactSelector::Own(&peer::RTT_SECONDS)),
+        InputSpec::optional("rtt_min", FactSelector::Own(&peer::RTT_SECONDS_MIN)),
     ],
     compute,
 };
@@ -43,7 +43,7 @@ fn compute(subject: &Subject, inputs: &Inputs<'_>) -> Outcome {
         }
         Err(Unknown::new(format!("{} does not answer", subject.instance)))
     };
-    let measured = if alive { inputs.one(1) } else { inputs.one(0) };
+    let measured = if alive { inputs.first(1) } else { inputs.first(0) };
     let mut record = Record::default();
     record.put_time(measured.map_or(inputs.now(), Cell::checked_at));
     record.put("from", &*subject.node);

@@ -1,20 +1,21 @@
-//! Node availability list (Table 1, row 9): the nodes that are online, for whoever elects a leader.
+//! Node availability list (Table 1, row 9): the nodes that are online, for example for the election
+//! of a leader.
 //!
 //! ```text
 //! (timestamp, list of all the available nodes)
 //! ```
 //!
-//! A record:
+//! The insight is a record:
 //!
-//! - `time_ns`: when the list came to be as it is.
-//! - `count`: how many nodes are online: this one, which has just computed it, and each peer that
-//!   answers its probes. A peer of which it is not known yet is not counted; `undecided` says how
-//!   many there are.
-//! - `nodes`: their names in order. Every node that sees the same nodes has the same list, so the
-//!   first of it may lead.
-//! - `truncated`: names that had no room.
+//! - `time_ns`: the time at which the list was computed.
+//! - `count`: the number of nodes that are online: this node and each peer that answers its probes.
+//!   A peer whose state is not known yet does not count; `undecided` is the number of such peers.
+//! - `nodes`: their names in order. Nodes that see the same nodes have the same list, so its first
+//!   node may lead.
+//! - `truncated`: the number of names that are left out.
 //!
-//! Never unknown; without peers it is this node alone, and `unknown` says why there are none.
+//! The insight is never unknown; without peers it lists this node alone, and `unknown` says why
+//! there are no peers.
 
 use skopos_model::schema::{insight, peer};
 
@@ -29,7 +30,7 @@ pub(super) static DEFINITION: Definition = Definition {
     formula: "(time, this node and the peers that are alive, in the order of their names)",
     source: "Apollo, Table 1, row 9: (timestamp, list of all the available node)",
     instances: Instances::Node,
-    inputs: &[Wanted::optional("alive", Which::Every(&peer::ALIVE))],
+    inputs: &[InputSpec::optional("alive", FactSelector::Every(&peer::ALIVE))],
     compute,
 };
 
@@ -50,7 +51,7 @@ fn compute(subject: &Subject, inputs: &Inputs<'_>) -> Outcome {
     record.put("count", nodes.len());
     record.put("undecided", undecided);
     record.put_list("nodes", 0, nodes.into_iter().map(Into::into).collect());
-    if let Err(unknown) = inputs.one(0) {
+    if let Err(unknown) = inputs.first(0) {
         record.why("nodes", &unknown);
     }
     record.finish()

@@ -1,24 +1,25 @@
-//! Energy per transfer of a node (Table 1, row 14): the power that it uses against the I/O that it
+//! Energy per transfer of a node (Table 1, row 14): the power of a node relative to the I/O that it
 //! does.
 //!
 //! ```text
 //! EnergyPerTransfer = (power/s) / (transfers/s)
 //! ```
 //!
-//! - `power/s`: what the processors and their memory use, as their own counters tell (RAPL). What
-//!   the rest of the node uses is not in it: no meter inside of a node tells.
-//! - `transfers/s`: reads and writes completed a second by its devices. Loop devices, arrays and
-//!   device-mapper pass requests on to others, which count them; zram and RAM disks move none. Those
-//!   are left out.
+//! - `power/s`: the power of the processors and their memory, by their own counters (RAPL), in
+//!   watts. The rest of the node is not included, because no meter inside a node measures it.
+//! - `transfers/s`: the reads and writes per second that the devices of the node complete. Loop
+//!   devices, arrays and device-mapper pass requests on to other devices, which count them; zram
+//!   and RAM disks do no I/O. So none of these counts.
 //!
-//! Joules. Unknown without counters of energy, and while no transfer completes.
+//! The unit is joules. The insight is unknown without energy counters, and while no transfer
+//! completes.
 
 use skopos_model::schema::{block, device, energy, insight};
 
 use super::definition::{cells, instance, number, of_instance, quotient, text};
 use super::*;
 
-/// Kinds of devices whose requests others complete, or that are memory.
+/// Kinds of devices that pass requests on to other devices, or that are memory.
 const NOT_THE_LAST: &[&str] = &["loop", "md", "dm", "zram", "ram"];
 
 pub(super) static DEFINITION: Definition = Definition {
@@ -30,34 +31,34 @@ pub(super) static DEFINITION: Definition = Definition {
     source: "Apollo, Table 1, row 14: power/s / transfers/s",
     instances: Instances::Node,
     inputs: &[
-        Wanted::needed("power", Which::Of(&energy::POWER_WATTS, "total")),
-        Wanted::needed("reads", Which::Every(&block::READ_REQUESTS_TOTAL)),
-        Wanted::needed("writes", Which::Every(&block::WRITTEN_REQUESTS_TOTAL)),
-        Wanted::optional("kind", Which::Every(&device::KIND)),
+        InputSpec::needed("power", FactSelector::Named(&energy::POWER_WATTS, "total")),
+        InputSpec::needed("reads", FactSelector::Every(&block::READ_REQUESTS_TOTAL)),
+        InputSpec::needed("writes", FactSelector::Every(&block::WRITTEN_REQUESTS_TOTAL)),
+        InputSpec::optional("kind", FactSelector::Every(&device::KIND)),
     ],
     compute,
 };
 
 fn compute(_: &Subject, inputs: &Inputs<'_>) -> Outcome {
     let power = inputs.number(0)?;
-    inputs.one(1)?;
-    inputs.one(3)?;
+    inputs.first(1)?;
+    inputs.first(3)?;
     let mut transfers = 0.0;
     let mut devices = 0;
     for kind in cells(inputs, 3) {
-        // Partitions have no kind: what they do is counted by the disk.
+        // Partitions have no kind; the disk counts their requests.
         if text(kind).is_none_or(|kind| NOT_THE_LAST.contains(&kind)) {
             continue;
         }
         let rate_of = |slot| match of_instance(inputs, slot, instance(kind)) {
             Some(cell) => cell.rate(),
-            None => Ok(0.0), // It has never done I/O, or `block` would have it.
+            None => Ok(0.0), // The device has never done I/O, or `block` would list it.
         };
         transfers += rate_of(1)? + rate_of(2)?;
         devices += 1;
     }
     if devices == 0 {
-        return Err(Unknown::new("there is no block device whose transfers could be counted"));
+        return Err(Unknown::new("there is no block device whose transfers count"));
     }
     number(quotient(power, transfers, "no transfers in the last interval")?)
 }

@@ -1,17 +1,18 @@
 use serde_json::{Map, Value as Json};
 use skopos_model::{MAX_STRUCTURED_BYTES, Structured, Timestamp};
 
-use crate::{Outcome, Unknown};
+use crate::unknown::{Outcome, Unknown};
 
-/// The most bytes of a list in a record, as JSON: the other fields, among them a few reasons why
-/// something is unknown, have the rest of what a structured value may be.
+/// The most bytes of a list in a record, as JSON. The other fields, among them a few reasons for
+/// unknown values, share the rest of the size limit of a structured value.
 pub(super) const MAX_LIST_BYTES: usize = MAX_STRUCTURED_BYTES / 2;
 
-/// The longest reason in a record. A sentence and a path fit; a vertex may have several.
+/// The longest reason in a record. It holds a sentence and a path; a vertex may have several
+/// reasons.
 const MAX_REASON_CHARS: usize = 256;
 
-/// A structured outcome under construction: fields in their order. What is not known is `null`, and
-/// the field `unknown` then says why, by the field's name.
+/// A structured outcome under construction, with its fields in order. An unknown field is `null`,
+/// and the field `unknown` gives the reason by the field's name.
 #[derive(Default)]
 pub(super) struct Record {
     fields: Map<String, Json>,
@@ -20,13 +21,13 @@ pub(super) struct Record {
 }
 
 impl Record {
-    /// A field that is known.
+    /// Adds a known field.
     pub(super) fn put(&mut self, name: &str, value: impl Into<Json>) {
         self.known += 1;
         self.fields.insert(name.to_owned(), value.into());
     }
 
-    /// A field that may be unknown.
+    /// Adds a field that may be unknown.
     pub(super) fn try_put(&mut self, name: &str, value: Result<impl Into<Json>, Unknown>) {
         match value {
             Ok(value) => self.put(name, value),
@@ -37,19 +38,19 @@ impl Record {
         }
     }
 
-    /// The time of the record, in nanoseconds since the UNIX epoch: the paper's `timestamp`.
+    /// Adds the time of the record in nanoseconds since the UNIX epoch: the paper's `timestamp`.
     pub(super) fn put_time(&mut self, time: Timestamp) {
         self.fields.insert("time_ns".to_owned(), time.as_nanos().into());
     }
 
-    /// Says why `name`, or a part of it, is not known.
+    /// Adds the reason why the field `name`, or a part of it, is unknown.
     pub(super) fn why(&mut self, name: &str, unknown: &Unknown) {
         let reason: String = unknown.reason().chars().take(MAX_REASON_CHARS).collect();
         self.unknown.insert(name.to_owned(), reason.into());
     }
 
-    /// As much of a list as has room, and in `truncated` how much has not, together with the `cut`
-    /// items that somebody has left out already.
+    /// Adds the items of a list that fit. The field `truncated` counts the items that do not fit,
+    /// plus the `cut` items that the caller has left out already.
     pub(super) fn put_list(&mut self, name: &str, cut: usize, items: Vec<Json>) {
         let mut bytes = 0;
         let fits = |item: &Json| {
@@ -63,10 +64,10 @@ impl Record {
         self.fields.insert("truncated".to_owned(), truncated.into());
     }
 
-    /// The record as an outcome.
+    /// Returns the record as an outcome.
     ///
     /// # Errors
-    /// Nothing of it is known; it is larger than a structured value may be.
+    /// Fails if no field is known, or if the record exceeds the size of a structured value.
     pub(super) fn finish(self) -> Outcome {
         let Self { mut fields, unknown, known } = self;
         if known == 0 {

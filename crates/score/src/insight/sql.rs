@@ -1,16 +1,20 @@
 //! An insight that a user wrote in SQL: `SELECT sum(value) FROM latest WHERE topic LIKE
-//! '%/fs/nvme%/available_bytes'`. The language is in `docs/sql-insights.md`.
+//! '%/fs/nvme%/available_bytes'`. `docs/sql-insights.md` describes the language.
 //!
-//! The statement says which topics it reads, as patterns that match those and perhaps more; the
-//! evaluator looks at each that joins and drops the others. What the graph tells of changes is all
-//! that the evaluator needs: a run looks at no input.
+//! The statement gives its topics as patterns that may match further topics; the evaluator checks
+//! each vertex that joins and ignores the others. The evaluator is kept up to date by the changes
+//! that the graph reports, so a run reads no input.
 
 use std::collections::HashMap;
 
 use skopos_eval::{Error, Evaluator, Statement, Table};
 use skopos_model::{Topic, Unit, Value};
 
-use crate::{Cell, Input, Inputs, Insight, Outcome, Unknown};
+use crate::cell::Cell;
+use crate::input::Input;
+use crate::inputs::Inputs;
+use crate::insight::Insight;
+use crate::unknown::{Outcome, Unknown};
 
 /// A statement over the vertices of a graph.
 #[derive(Debug)]
@@ -20,18 +24,18 @@ pub struct SqlInsight {
     unit: Option<Unit>,
     is_timed: bool,
     is_window: bool,
-    /// How many inputs it has.
+    /// The number of inputs.
     slots: usize,
-    /// Which vertex a topic is, if ages have to be told of each; else empty.
+    /// The vertex of each topic, if the statement reads ages; otherwise `None`.
     vertices: Option<HashMap<Topic, u32>>,
 }
 
 impl SqlInsight {
-    /// Compiles `sql`. With it come its inputs, and the unit of its values as far as it can be told
-    /// before there is any: see [`with_unit`](Self::with_unit).
+    /// Compiles `sql`. Returns the insight, its inputs, and the unit of its values if it is known
+    /// before there are any: see [`with_unit`](Self::with_unit).
     ///
     /// # Errors
-    /// It is no statement of the subset, or selects more than one number.
+    /// Fails if `sql` is not a statement of the subset, or selects more than one number.
     pub fn new(sql: &str) -> Result<(Self, Vec<Input>, Option<Unit>), Error> {
         let statement = Statement::of_one_number(sql)?;
         let unit = statement.expected_unit(0);
@@ -40,7 +44,7 @@ impl SqlInsight {
             .map(|pattern| Input {
                 name: pattern.to_string(),
                 pattern: pattern.to_string(),
-                // Their units are checked where they are added up, not where they are counted.
+                // Their units are checked where they are summed, not where they are counted.
                 unit: None,
                 needed: true,
             })
@@ -57,31 +61,31 @@ impl SqlInsight {
         Ok((insight, inputs, unit))
     }
 
-    /// Whether a statement is SQL that is outside of the subset: an engine may know it. One that is wrong
-    /// by any reckoning is not.
+    /// Returns true if `sql` is outside of the subset, so that an engine may know it. Returns false
+    /// for a statement that is wrong in any dialect.
     pub fn needs_engine(sql: &str) -> bool {
         matches!(Statement::of_one_number(sql), Err(Error::Refused { .. }))
     }
 
-    /// Declares the unit of its values, as its vertex has it. While the topics that it reads come to
-    /// another one it is unknown.
+    /// Declares the unit of the values, as its vertex has it. The insight is unknown while its
+    /// topics give another unit.
     #[must_use]
     pub fn with_unit(mut self, unit: Unit) -> Self {
         self.unit = Some(unit);
         self
     }
 
-    /// How often a counter that it reads stepped back.
+    /// Returns the number of times that its counters fell.
     pub fn resets(&self) -> u64 {
         self.evaluator.resets()
     }
 
-    /// Unknown, unless the unit is the declared one.
+    /// Fails unless the unit is the declared one.
     fn check_unit(&mut self) -> Result<(), Unknown> {
         let found = self.evaluator.unit(0).map_err(|why| Unknown::new(why.to_string()))?;
         match (found, self.unit) {
             (Some(found), Some(declared)) if found != declared => Err(Unknown::new(format!(
-                "it comes to {}, and {} was declared",
+                "its values are in {}, but its declared unit is {}",
                 named(&found),
                 named(&declared)
             ))),
@@ -89,15 +93,15 @@ impl SqlInsight {
         }
     }
 
-    /// Why the first is unknown, if all topics are.
+    /// Returns the reason of the first topic if all topics are unknown.
     fn all_unknown(&self, inputs: &Inputs<'_>) -> Option<Unknown> {
         let mut cells = (0..self.slots).flat_map(|slot| inputs.all(slot)).peekable();
         let first = cells.peek()?.value().err()?;
         cells.all(|cell| cell.value().is_err()).then_some(first)
     }
 
-    /// Why nothing is read: the user's own words, for the patterns that they became were never
-    /// written by anybody, and what the graph knows of inputs that are not there.
+    /// Returns the reason why no topic is read. It quotes the user's predicate, not the patterns
+    /// derived from it, and adds the graph's reason for a missing input.
     fn no_topic(&self, inputs: &Inputs<'_>) -> Unknown {
         let (why, predicate) = (skopos_eval::Unknown::NoTopic, self.statement.predicate());
         let mut empty = (0..self.slots).filter(|slot| inputs.all(*slot).is_empty());
@@ -109,7 +113,7 @@ impl SqlInsight {
 }
 
 fn named(unit: &Unit) -> &str {
-    if unit.as_str().is_empty() { "a plain number" } else { unit.as_str() }
+    if unit.as_str().is_empty() { "plain numbers" } else { unit.as_str() }
 }
 
 impl Insight for SqlInsight {
@@ -120,7 +124,7 @@ impl Insight for SqlInsight {
         if let Some(vertices) = &mut self.vertices {
             vertices.insert(cell.topic().clone(), vertex);
         }
-        // Of one that was there before, the rate is known already.
+        // A vertex that existed before already has a rate.
         if let Some((time, value)) = cell.previous().filter(|_| !self.is_window) {
             self.evaluator.row_changed(vertex, time, Some(value));
         }
@@ -135,7 +139,7 @@ impl Insight for SqlInsight {
 
     fn changed(&mut self, _: usize, vertex: u32, cell: &Cell) {
         if self.is_window {
-            // That a value stands still is no sample: history keeps changes alone.
+            // A value that stands still is not a sample: the history stores only changes.
             if cell.since() == cell.polled_at() {
                 self.evaluator.row_changed(vertex, cell.polled_at(), cell.number().ok());
             }

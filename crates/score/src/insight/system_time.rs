@@ -1,22 +1,22 @@
-//! System time (Table 1, row 12): a node's clock, and how it runs.
+//! System time (Table 1, row 12): the clock of a node, and its drift.
 //!
 //! ```text
 //! (NodeID, system time), and the drift that is calculated from it
 //! ```
 //!
-//! A record:
+//! The insight is a record:
 //!
-//! - `node`: whose clock.
-//! - `time_ns`: the system time at which the rest of the record held.
-//! - `drift_ppm`: how much faster than its hardware counter the clock ran since the poll before, in
-//!   millionths: what a time service corrects by.
-//! - `peer_offset_seconds`: what the clocks of the peers are ahead of this one by: the median, so
-//!   that one peer with a wrong clock does not move it; `peer_offset_bound_seconds` is how far the
-//!   median peer's own may be from the truth.
-//! - `peers`: peers that are alive and tell their time.
+//! - `node`: the node with the clock.
+//! - `time_ns`: the system time at which the other fields held.
+//! - `drift_ppm`: the millionths by which the clock ran faster than its hardware counter since the
+//!   poll before: the correction that a time service makes.
+//! - `peer_offset_seconds`: the time by which the clocks of the peers are ahead of this one: the
+//!   median, so that one wrong clock does not move it. `peer_offset_bound_seconds` is the greatest
+//!   error of the median peer's offset.
+//! - `peers`: the number of peers that are alive and report their time.
 //!
-//! Offsets are `null`, with the reason under `unknown`, where no peer that is alive tells its time, and
-//! so is the drift until the clock was looked at twice: what time it is is known all the same.
+//! The offsets are `null`, with the reason under `unknown`, if no living peer reports its time. The
+//! drift is `null` until the second poll. The time itself is always known.
 
 use skopos_model::schema::{clock, insight, peer};
 
@@ -32,34 +32,35 @@ pub(super) static DEFINITION: Definition = Definition {
     source: "Apollo, Table 1, row 12: (NodeID, system time), calculate drift",
     instances: Instances::Node,
     inputs: &[
-        Wanted::optional("drift", Which::Of(&clock::DRIFT_PPM, "")),
-        Wanted::optional("offset", Which::Every(&peer::CLOCK_OFFSET_SECONDS)),
-        Wanted::optional("offset_bound", Which::Every(&peer::CLOCK_OFFSET_BOUND_SECONDS)),
-        Wanted::optional("alive", Which::Every(&peer::ALIVE)),
+        InputSpec::optional("drift", FactSelector::Named(&clock::DRIFT_PPM, "")),
+        InputSpec::optional("offset", FactSelector::Every(&peer::CLOCK_OFFSET_SECONDS)),
+        InputSpec::optional("offset_bound", FactSelector::Every(&peer::CLOCK_OFFSET_BOUND_SECONDS)),
+        InputSpec::optional("alive", FactSelector::Every(&peer::ALIVE)),
     ],
     compute,
 };
 
 fn compute(subject: &Subject, inputs: &Inputs<'_>) -> Outcome {
-    // What a dead peer's clock was ahead of this one says nothing of either now.
+    // The offset of a dead peer says nothing about either clock now.
     let is_dead = |peer: &str| {
         let alive = of_instance(inputs, 3, peer).map(|cell| cell.number());
         matches!(alive, Some(Ok(0.0)))
     };
-    let told = cells(inputs, 1).filter(|cell| !is_dead(instance(cell)));
+    let living = cells(inputs, 1).filter(|cell| !is_dead(instance(cell)));
     let mut offsets: Vec<(f64, &str)> =
-        told.filter_map(|cell| Some((cell.number().ok()?, instance(cell)))).collect();
+        living.filter_map(|cell| Some((cell.number().ok()?, instance(cell)))).collect();
     offsets.sort_by(|a, b| a.0.total_cmp(&b.0));
-    // Of an even number the lower one: it is some peer's offset, whose bound is known.
+    // For an even number of peers, the lower of the two in the middle: a peer's own offset, with a
+    // known bound.
     let median = offsets.len().checked_sub(1).map(|last| offsets[last / 2]);
     let (offset, bound) = match median {
         Some((offset, peer)) => (Ok(offset), bound_of(inputs, peer)),
         None => {
-            let why = match inputs.one(1) {
+            let why = match inputs.first(1) {
                 Ok(_) if cells(inputs, 1).any(|cell| cell.number().is_ok()) => {
-                    Unknown::new("no peer that tells its time is alive")
+                    Unknown::new("no peer that reports its time is alive")
                 }
-                Ok(_) => Unknown::new("no peer has told its time yet"),
+                Ok(_) => Unknown::new("no peer has reported its time yet"),
                 Err(unknown) => unknown,
             };
             (Err(why.clone()), Err(why))
@@ -78,6 +79,6 @@ fn compute(subject: &Subject, inputs: &Inputs<'_>) -> Outcome {
 fn bound_of(inputs: &Inputs<'_>, peer: &str) -> Result<f64, Unknown> {
     match of_instance(inputs, 2, peer) {
         Some(cell) => cell.number(),
-        None => Err(Unknown::new(format!("{peer} has no bound"))),
+        None => Err(Unknown::new(format!("the offset of {peer} has no bound"))),
     }
 }

@@ -1,24 +1,25 @@
-//! Tier remaining capacity (Table 1, row 10): how much more data a tier of storage can take.
+//! Tier remaining capacity (Table 1, row 10): the amount of data that a tier of storage can still
+//! take.
 //!
 //! ```text
 //! RemainingCapacity = Σ (DeviceCapacity_i - CapacityUsed_i), over the devices of the tier
 //! ```
 //!
-//! Devices are file systems here, since those are what data is placed on. What root has reserved for
-//! itself nobody else can fill, so it is no capacity: `DeviceCapacity - CapacityUsed` is
-//! `available_bytes`, and 0 of one that is mounted read-only. Each file system counts once. Those in
-//! memory (tmpfs, ramfs) have limits that say nothing of each other: together they have no more than
-//! what memory is available.
+//! Skopos sums over file systems instead of devices, because data is placed on file systems. Space
+//! that is reserved for root does not count, because no other user can fill it:
+//! `DeviceCapacity - CapacityUsed` is `available_bytes`, and 0 for a file system that is mounted
+//! read-only. Each file system counts once. The limits of file systems in memory (tmpfs, ramfs) do
+//! not add up: together they count for at most the available memory.
 //!
-//! Which file systems make a tier is told by the `tiers` file (`docs/tiers.md`). Without one they are
-//! grouped by the kind of device that holds them (`nvme`, `ssd`, `hdd`, ...), those in memory as
-//! `memory`, those that others serve by their type (`lustre`, `nfs`, `fuse`, ...); what lies on a loop
-//! device is space of another file system and does not count again.
+//! The `tiers` file (`docs/tiers.md`) lists the file systems of a tier. Without it, local file
+//! systems are grouped by the kind of their device (`nvme`, `ssd`, `hdd`, ...), those in memory as
+//! `memory`, and those of other machines by their type (`lustre`, `nfs`, `fuse`, ...). A file
+//! system on a loop device is space of another file system and does not count again.
 //!
-//! Bytes. Unknown if a mount of the file is not there, since the sum of the others would look like
-//! the tier, and if the space of one is not known or its server does not answer: nobody can write
-//! there now. So the age is that of local file systems alone, and a server that hangs makes no other
-//! tier old.
+//! The unit is bytes. The insight is unknown if a listed mount is missing, because the sum of the
+//! others would look like the whole tier. It is also unknown if the space of a file system is
+//! unknown or its server does not answer, because it cannot be written now. The age of the insight
+//! is that of the local file systems alone, so a server that hangs does not make other tiers old.
 
 use std::collections::BTreeSet;
 
@@ -27,10 +28,10 @@ use skopos_model::schema::{device, fs, fsinfo, insight, mem, remote_fs};
 use super::definition::{cells, instance, number, of_instance, text};
 use super::*;
 
-/// The most mounts that are told to whoever wrote one that is not there.
-const MAX_MOUNTS_TOLD: usize = 8;
+/// The most mounts that an error lists when a configured mount is missing.
+const MAX_MOUNTS_LISTED: usize = 8;
 
-/// Types that lie in memory, less `devtmpfs`, where nobody places data.
+/// Types of file systems in memory, without `devtmpfs`, which holds no data.
 const IN_MEMORY: &[&str] = &["tmpfs", "ramfs"];
 
 pub(super) static DEFINITION: Definition = Definition {
@@ -44,30 +45,30 @@ pub(super) static DEFINITION: Definition = Definition {
     source: "Apollo, Table 1, row 10: sum of DeviceCapacity_i - CapacityUsed_i",
     instances: Instances::Tiers,
     inputs: &[
-        Wanted::needed("available", Which::Every(&fs::AVAILABLE_BYTES)),
-        Wanted::optional("readonly", Which::Every(&fs::READONLY)),
-        Wanted::optional("mount_point", Which::Every(&fsinfo::MOUNT_POINT)),
-        Wanted::optional("type", Which::Every(&fsinfo::TYPE)),
-        Wanted::optional("device", Which::Every(&fsinfo::DEVICE)),
-        Wanted::optional("kind", Which::Every(&device::KIND)),
-        Wanted::optional("memory", Which::Of(&mem::AVAILABLE_BYTES, "")),
-        Wanted::optional("remote_available", Which::Every(&remote_fs::AVAILABLE_BYTES)),
-        Wanted::optional("remote_readonly", Which::Every(&remote_fs::READONLY)),
-        Wanted::optional("remote_mount_point", Which::Every(&remote_fs::MOUNT_POINT)),
-        Wanted::optional("remote_type", Which::Every(&remote_fs::TYPE)),
-        Wanted::optional("remote_responding", Which::Every(&remote_fs::RESPONDING)),
+        InputSpec::needed("available", FactSelector::Every(&fs::AVAILABLE_BYTES)),
+        InputSpec::optional("readonly", FactSelector::Every(&fs::READONLY)),
+        InputSpec::optional("mount_point", FactSelector::Every(&fsinfo::MOUNT_POINT)),
+        InputSpec::optional("type", FactSelector::Every(&fsinfo::TYPE)),
+        InputSpec::optional("device", FactSelector::Every(&fsinfo::DEVICE)),
+        InputSpec::optional("kind", FactSelector::Every(&device::KIND)),
+        InputSpec::optional("memory", FactSelector::Named(&mem::AVAILABLE_BYTES, "")),
+        InputSpec::optional("remote_available", FactSelector::Every(&remote_fs::AVAILABLE_BYTES)),
+        InputSpec::optional("remote_readonly", FactSelector::Every(&remote_fs::READONLY)),
+        InputSpec::optional("remote_mount_point", FactSelector::Every(&remote_fs::MOUNT_POINT)),
+        InputSpec::optional("remote_type", FactSelector::Every(&remote_fs::TYPE)),
+        InputSpec::optional("remote_responding", FactSelector::Every(&remote_fs::RESPONDING)),
     ],
     compute,
 };
 
-/// Where in the inputs facts of one family are.
+/// The places of one family's facts in the inputs.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Slots {
     available: usize,
     readonly: usize,
     mount_point: usize,
     fs_type: usize,
-    /// Of a family where a server may not answer.
+    /// For a family with servers that may not answer.
     responding: Option<usize>,
 }
 
@@ -77,11 +78,11 @@ const LOCAL: Slots =
 const REMOTE: Slots =
     Slots { available: 7, readonly: 8, mount_point: 9, fs_type: 10, responding: Some(11) };
 
-/// A file system: its family and its name there.
+/// A file system: its family and its name.
 type Member<'a> = (Slots, &'a str);
 
 fn compute(subject: &Subject, inputs: &Inputs<'_>) -> Outcome {
-    inputs.one(LOCAL.available)?;
+    inputs.first(LOCAL.available)?;
     let members = if subject.tiers.tiers().is_empty() {
         of_kind(&subject.instance, inputs)
     } else {
@@ -89,7 +90,7 @@ fn compute(subject: &Subject, inputs: &Inputs<'_>) -> Outcome {
     };
     if members.is_empty() {
         let kind = &subject.instance;
-        return Err(Unknown::new(format!("there is no file system on a device of kind {kind}")));
+        return Err(Unknown::new(format!("no file system lies on a device of kind {kind}")));
     }
     let (mut on_devices, mut in_memory) = (0.0, None);
     for member in members {
@@ -109,7 +110,7 @@ fn compute(subject: &Subject, inputs: &Inputs<'_>) -> Outcome {
     number(on_devices + in_memory)
 }
 
-/// What still fits on one file system.
+/// Returns the space that is left on one file system.
 fn room((slots, name): Member<'_>, inputs: &Inputs<'_>) -> Result<f64, Unknown> {
     let state = |slot| of_instance(inputs, slot, name).and_then(|cell| cell.number().ok());
     if slots.responding.and_then(state) == Some(0.0) {
@@ -121,7 +122,7 @@ fn room((slots, name): Member<'_>, inputs: &Inputs<'_>) -> Result<f64, Unknown> 
     if state(slots.readonly) == Some(1.0) { Ok(0.0) } else { available.number() }
 }
 
-/// The file systems of a tier of the file.
+/// Returns the file systems of a tier of the `tiers` file.
 fn of_file<'a>(subject: &Subject, inputs: &Inputs<'a>) -> Result<BTreeSet<Member<'a>>, Unknown> {
     let Subject { tiers, instance: name, .. } = subject;
     let Some(tier) = tiers.tier(name) else {
@@ -137,19 +138,20 @@ fn mounted_at<'a>(mount: &str, inputs: &Inputs<'a>) -> Result<Member<'a>, Unknow
     if let Some((slots, cell)) = points().find(|(_, cell)| text(cell) == Some(mount)) {
         return Ok((slots, instance(cell)));
     }
-    // Where neither family is measured, the reason for which the local one is not comes first.
+    // If neither family is measured, the error gives the reason of the local one.
     if points().next().is_none() {
         return Err(inputs.missing(LOCAL.mount_point));
     }
     let there: Vec<&str> =
-        points().filter_map(|(_, cell)| text(cell)).take(MAX_MOUNTS_TOLD).collect();
+        points().filter_map(|(_, cell)| text(cell)).take(MAX_MOUNTS_LISTED).collect();
     Err(Unknown::new(format!(
-        "no file system is mounted at {mount}; there are {}",
+        "no file system is mounted at {mount}; the mounts are {}",
         there.join(", ")
     )))
 }
 
-/// The file systems of a tier that stands for a kind of device, or a type that others serve.
+/// Returns the file systems of a tier that stands for a kind of device or for a type of remote file
+/// system.
 fn of_kind<'a>(tier: &str, inputs: &Inputs<'a>) -> BTreeSet<Member<'a>> {
     let of_tier = |cell: &&Cell| {
         let kind = of_instance(inputs, 4, instance(cell)).and_then(text).and_then(|device| {
@@ -164,7 +166,8 @@ fn of_kind<'a>(tier: &str, inputs: &Inputs<'a>) -> BTreeSet<Member<'a>> {
     local.chain(remote).collect()
 }
 
-/// The tier of a file system where no file says: by its type, and by the kind of its device.
+/// Returns the tier of a local file system without a `tiers` file: by its type, and by the kind of
+/// its device.
 pub(super) fn default_tier<'k>(fs_type: &str, kind: Option<&'k str>) -> Option<&'k str> {
     match kind {
         _ if IN_MEMORY.contains(&fs_type) => Some("memory"),
@@ -174,8 +177,8 @@ pub(super) fn default_tier<'k>(fs_type: &str, kind: Option<&'k str>) -> Option<&
     }
 }
 
-/// The tier of a file system that others serve, where no file says: its type without the version of
-/// the protocol, and whatever a process of this machine stands for as `fuse`. As in topics.
+/// Returns the tier of a remote file system without a `tiers` file, as in topics: its type without
+/// the version of the protocol, and `fuse` for every file system that a local process serves.
 pub(super) fn default_remote_tier(fs_type: &str) -> Option<String> {
     let name = match fs_type {
         "" => return None,

@@ -1,5 +1,5 @@
-//! The file `tiers`: which file systems make up a tier of storage, and how many copies devices
-//! keep where neither the array nor the file system tells. TOML; `docs/tiers.md` is for users.
+//! The `tiers` file: the file systems of each storage tier, and the number of copies on devices
+//! where neither the array nor the file system reports it. TOML; `docs/tiers.md` is for users.
 //!
 //! ```toml
 //! [[tier]]
@@ -17,24 +17,24 @@ use serde::Deserialize;
 use skopos_model::escape_segment;
 use thiserror::Error;
 
-/// The most tiers. A hierarchy of storage has a handful; each is a vertex that looks at all file
-/// systems.
+/// The most tiers. A storage hierarchy has a handful; each is a vertex that reads all file systems.
 pub const MAX_TIERS: usize = 32;
 
-/// The most mounts of one tier: as many file systems as there are facts of.
+/// The most mounts of one tier: as many as there are file systems with facts.
 pub const MAX_MOUNTS: usize = 128;
 
-/// The most copies of a datum. More is a slip of the finger: file systems that replicate stop at 4.
+/// The most copies of a datum. A greater number is a typing error: file systems replicate at most 4
+/// times.
 pub const MAX_REPLICATION: u32 = 1000;
 
-/// The file as it was read. [`Tiers::default`] stands for no file.
+/// The parsed file. [`Tiers::default`] stands for no file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Tiers {
     /// The tiers, in the order of the file.
     #[serde(default, rename = "tier")]
     tiers: Vec<Tier>,
-    /// What the machine does not tell about its devices.
+    /// The replication of devices that do not report it.
     #[serde(default, rename = "device")]
     devices: Vec<Replication>,
 }
@@ -43,9 +43,9 @@ pub struct Tiers {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Tier {
-    /// Its name, in topics too.
+    /// The name, which is also a segment of topics.
     pub name: String,
-    /// Where its file systems are mounted: absolute paths.
+    /// The mount points of its file systems: absolute paths.
     pub mounts: Vec<String>,
 }
 
@@ -56,70 +56,70 @@ struct Replication {
     replication: u32,
 }
 
-/// What can be wrong with the file.
+/// An error in the file.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum TiersError {
-    /// Not TOML, or a field that is unknown, missing or of another type.
+    /// The file is not TOML, or a field is unknown, missing or of another type.
     #[error("line {line}: {what}")]
     Syntax {
-        /// Counted from 1.
+        /// The line, counted from 1.
         line: usize,
-        /// What the parser says.
+        /// The message of the parser.
         what: String,
     },
-    /// A name that cannot be a segment of a topic.
-    #[error("`{0}` is no name of a tier")]
+    /// A name cannot be a segment of a topic.
+    #[error("`{0}` is not a valid name of a tier")]
     TierName(String),
-    /// Two tiers with one name.
-    #[error("there are two tiers `{0}`")]
+    /// Two tiers have the same name.
+    #[error("two tiers have the name `{0}`")]
     TierTwice(String),
-    /// A tier without file systems.
+    /// A tier has no file systems.
     #[error("the tier `{0}` has no mounts")]
     NoMounts(String),
-    /// A mount that is no absolute path.
-    #[error("tier `{tier}`: `{mount}` is no mount point")]
+    /// A mount is not an absolute path.
+    #[error("tier `{tier}`: `{mount}` is not a mount point")]
     Mount {
-        /// Whose.
+        /// The tier.
         tier: String,
-        /// As it is written.
+        /// The mount as written.
         mount: String,
     },
-    /// A mount that would be counted twice.
+    /// A mount would be counted twice.
     #[error("`{mount}` is in `{first}` and in `{second}`")]
     MountTwice {
         /// The mount point.
         mount: String,
-        /// The tier that has it first.
+        /// The tier that lists it first.
         first: String,
-        /// The tier that has it again; may be the same.
+        /// The tier that lists it again; may be the same.
         second: String,
     },
-    /// More than [`MAX_TIERS`], or than [`MAX_MOUNTS`] in one.
-    #[error("{what}: {found}, the most is {most}")]
+    /// The file has more than [`MAX_TIERS`] tiers, or a tier more than [`MAX_MOUNTS`] mounts.
+    #[error("{what}: {found}, but at most {most} are allowed")]
     TooMany {
-        /// Of what.
+        /// The counted things.
         what: String,
-        /// How many the file has.
+        /// The number in the file.
         found: usize,
-        /// How many it may have.
+        /// The greatest number.
         most: usize,
     },
-    /// A device that is named as a path, or twice.
+    /// A device is named as a path, or twice.
     #[error("{0}")]
     Device(String),
-    /// Copies below 1 or above [`MAX_REPLICATION`].
-    #[error("device `{device}`: a replication of {replication}")]
+    /// The number of copies is below 1 or above [`MAX_REPLICATION`].
+    #[error("device `{device}`: a replication of {replication} is not possible")]
     Replication {
-        /// Whose.
+        /// The device.
         device: String,
-        /// As it is written.
+        /// The number as written.
         replication: u32,
     },
 }
 
 impl TiersError {
-    /// What the user can do.
+    /// Returns a hint on how the user can mend the error.
     pub fn hint(&self) -> &'static str {
         match self {
             Self::Syntax { .. } => {
@@ -141,10 +141,10 @@ impl TiersError {
 }
 
 impl Tiers {
-    /// Reads the text of the file and checks it.
+    /// Parses and checks the text of the file.
     ///
     /// # Errors
-    /// The first thing that is wrong with it; see [`TiersError`].
+    /// Returns a [`TiersError`] for the first error in the text.
     pub fn parse(text: &str) -> Result<Self, TiersError> {
         let tiers: Self = toml::from_str(text).map_err(|e| {
             let start = e.span().map_or(0, |span| span.start.min(text.len()));
@@ -156,29 +156,30 @@ impl Tiers {
         Ok(tiers)
     }
 
-    /// The tiers, in the order of the file; none if there is no file.
+    /// Returns the tiers in the order of the file; empty without a file.
     pub fn tiers(&self) -> &[Tier] {
         &self.tiers
     }
 
-    /// The tier of this name.
+    /// Returns the tier of this name.
     pub fn tier(&self, name: &str) -> Option<&Tier> {
         self.tiers.iter().find(|tier| tier.name == name)
     }
 
-    /// The devices of which the file says something, as it names them.
+    /// Returns the devices in the file, with the names as written.
     pub fn devices(&self) -> impl Iterator<Item = &str> {
         self.devices.iter().map(|entry| &*entry.name)
     }
 
-    /// Copies of each datum on this device, as the file says. `device` is an instance of topics.
+    /// Returns the number of copies on a device according to the file. `device` is an instance of
+    /// topics.
     pub fn replication(&self, device: &str) -> Option<u32> {
         let is_it = |entry: &&Replication| instance_of(&entry.name) == device;
         self.devices.iter().find(is_it).map(|entry| entry.replication)
     }
 }
 
-/// The segment of topics that stands for a device or a mount point.
+/// Returns the segment of topics for a device or a mount point.
 pub(super) fn instance_of(name: &str) -> String {
     let mut segment = String::new();
     escape_segment(name.as_bytes(), &mut segment);
@@ -222,10 +223,10 @@ fn check_devices(devices: &[Replication]) -> Result<(), TiersError> {
     for (at, device) in devices.iter().enumerate() {
         let Replication { name, replication } = device;
         if name.is_empty() || name.contains('/') {
-            return Err(TiersError::Device(format!("`{name}` is no name of a device")));
+            return Err(TiersError::Device(format!("`{name}` is not a name of a device")));
         }
         if devices[..at].iter().any(|other| other.name == *name) {
-            return Err(TiersError::Device(format!("there are two devices `{name}`")));
+            return Err(TiersError::Device(format!("two devices have the name `{name}`")));
         }
         if !(1..=MAX_REPLICATION).contains(replication) {
             let (device, replication) = (name.clone(), *replication);

@@ -1,15 +1,16 @@
-//! AIMD beside a rolling mean of changes: the paper's adaptive parameterized method (Apollo, section
-//! 3.4.1).
+//! AIMD relative to a rolling mean of changes: the adaptive parameterized method of the paper
+//! (Apollo, section 3.4.1).
 
 use std::time::Duration;
 
 use super::{Bounds, Finding, Policy};
 
-/// The longest window. The paper's is 10; a metric's manner is out of date long before this.
+/// The longest window. The paper uses 10; the behaviour of a metric is out of date long before 64
+/// changes.
 pub const MAX_WINDOW: usize = 64;
 
-/// Compares each change with `threshold` times the mean of the last changes. Within: the interval
-/// grows by `step`. Beyond: it shrinks by `factor`.
+/// Compares each change with `threshold` times the mean of the last changes. If the change is
+/// within that, the interval grows by `step`; otherwise it shrinks by `factor`.
 #[derive(Clone, Debug)]
 pub struct AimdWindow {
     bounds: Bounds,
@@ -17,7 +18,7 @@ pub struct AimdWindow {
     factor: f64,
     threshold: f64,
     window: usize,
-    /// The last changes, in a ring.
+    /// The last changes, as a ring.
     changes: [f64; MAX_WINDOW],
     seen: usize,
     /// In seconds.
@@ -25,8 +26,8 @@ pub struct AimdWindow {
 }
 
 impl AimdWindow {
-    /// Starts at the shortest interval. `threshold` is a share of the mean of the last `window`
-    /// changes, of which there are at least one and at most [`MAX_WINDOW`].
+    /// Creates a policy that starts at the shortest interval. `threshold` is a share of the mean of
+    /// the last `window` changes; the window has at least 1 and at most [`MAX_WINDOW`] changes.
     pub fn new(bounds: Bounds, step: Duration, factor: f64, threshold: f64, window: usize) -> Self {
         Self {
             bounds,
@@ -40,7 +41,7 @@ impl AimdWindow {
         }
     }
 
-    /// The mean of the changes in the window; 0 before the first.
+    /// Returns the mean of the changes in the window; 0 before the first.
     fn mean(&self) -> f64 {
         let known = self.seen.min(self.window);
         if known == 0 { 0.0 } else { self.changes[..known].iter().sum::<f64>() / known as f64 }
@@ -53,8 +54,8 @@ impl Policy for AimdWindow {
     }
 
     fn next(&mut self, found: &Finding) -> Duration {
-        // The public implementation asks for less than the mean, so that a constant metric, whose
-        // changes are 0 like their mean, is polled ever faster.
+        // The public implementation tests for less than the mean, so it polls a constant metric,
+        // whose changes and mean are 0, ever faster.
         let beyond = found.change > self.threshold * self.mean();
         if found.change.is_finite() {
             self.changes[self.seen % self.window] = found.change;

@@ -6,33 +6,34 @@ use thiserror::Error;
 
 use super::{Aimd, AimdWindow, Bounds, Fixed, Hazard, MAX_WINDOW, Policy};
 
-/// The shortest interval that may be asked for. A poll costs tens of microseconds, so this is some
-/// percent of a core for one sensor already.
+/// The shortest interval that a configuration may ask for. A poll costs tens of microseconds, so
+/// one sensor at this interval already takes some percent of a core.
 const SHORTEST_SECONDS: f64 = 0.001;
 
-/// The longest: a day. What is wanted rarer than that is better asked for than polled.
+/// The longest interval: a day. A value that is wanted more rarely should be read on demand.
 const LONGEST_SECONDS: f64 = 86_400.0;
 
-/// The policies.
+/// The kinds of policies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PolicyKind {
-    /// Always the same interval.
+    /// Always uses the same interval.
     #[default]
     Fixed,
-    /// A change within a threshold adds to the interval, one beyond it shrinks it.
+    /// Adds to the interval after a change within a threshold, and shrinks it after a change
+    /// beyond.
     Aimd,
-    /// The same, beside a rolling mean of changes.
+    /// Does the same as `aimd`, relative to a rolling mean of changes.
     AimdWindow,
-    /// Polls when a change has become likely enough, which it learns from when changes come.
+    /// Polls when a change has become likely enough, which it learns from the times of changes.
     Hazard,
 }
 
 impl PolicyKind {
-    /// Every one, in the order of the documentation.
+    /// Every kind, in the order of the documentation.
     pub const ALL: [Self; 4] = [Self::Fixed, Self::Aimd, Self::AimdWindow, Self::Hazard];
 
-    /// The name in configurations and results.
+    /// Returns the name in configurations and results.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Fixed => "fixed",
@@ -49,56 +50,58 @@ impl fmt::Display for PolicyKind {
     }
 }
 
-/// A policy as a user configures it. What is left out has the policy's default; a parameter that
-/// the policy does not have is refused.
+/// A policy as a user configures it. A parameter that is left out has the default of the policy; a
+/// parameter that the policy does not have is an error.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PolicyConfig {
-    /// Which; [`PolicyKind::Fixed`] unless given, or what whoever reads the configuration says.
+    /// The kind; [`PolicyKind::Fixed`] by default, unless the reader of the configuration sets
+    /// another default.
     pub policy: Option<PolicyKind>,
-    /// The shortest interval, and that of `fixed`; 1 unless given.
+    /// The shortest interval, and the interval of `fixed`; 1 by default.
     pub min_seconds: Option<f64>,
-    /// The longest interval; 60 unless given, or the shortest if that is longer. Not for `fixed`.
+    /// The longest interval; 60 by default, or `min_seconds` if that is longer. Not for `fixed`.
     pub max_seconds: Option<f64>,
-    /// `aimd` and `aimd-window`: what is added after a change within the threshold; 1.
+    /// `aimd` and `aimd-window`: the seconds added after a change within the threshold; 1 by
+    /// default.
     pub step_seconds: Option<f64>,
-    /// `aimd` and `aimd-window`: what the interval is multiplied with after a change beyond the
-    /// threshold; 0.75.
+    /// `aimd` and `aimd-window`: the factor by which the interval is multiplied after a change
+    /// beyond the threshold; 0.75 by default.
     pub factor: Option<f64>,
-    /// `aimd`: the threshold in units of the tolerance; 1. `aimd-window`: the share of the mean
-    /// change; 0.1.
+    /// `aimd`: the threshold in units of the tolerance, 1 by default. `aimd-window`: the threshold
+    /// as a share of the mean change, 0.1 by default.
     pub threshold: Option<f64>,
-    /// `aimd-window`: how many changes the mean is over; 10.
+    /// `aimd-window`: the number of changes in the mean; 10 by default.
     pub window: Option<usize>,
-    /// `hazard`: the share of time in which readers should find what is; 0.95.
+    /// `hazard`: the share of time in which readers should see the true value; 0.95 by default.
     pub accuracy: Option<f64>,
 }
 
-/// Why a configuration is no policy.
+/// The reason why a policy configuration is not valid.
 #[derive(Clone, Debug, PartialEq, Error)]
 #[non_exhaustive]
 pub enum PolicyError {
-    /// A number that is out of its range, or none.
+    /// A number is out of its range or NaN.
     #[error("`{name} = {value}`: it must lie between {least} and {most}")]
     Range {
         /// The parameter.
         name: &'static str,
-        /// What was given.
+        /// The given value.
         value: f64,
-        /// The least that is allowed.
+        /// The least allowed value.
         least: f64,
-        /// The most that is allowed.
+        /// The greatest allowed value.
         most: f64,
     },
     /// The longest interval is shorter than the shortest.
     #[error("`max_seconds = {max}` is less than `min_seconds = {min}`")]
     Bounds {
-        /// The shortest.
+        /// The shortest interval.
         min: f64,
-        /// The longest.
+        /// The longest interval.
         max: f64,
     },
-    /// A parameter of another policy.
+    /// The parameter belongs to another policy.
     #[error("`{policy}` has no `{name}`; it has {has}")]
     Foreign {
         /// The policy.
@@ -111,7 +114,8 @@ pub enum PolicyError {
 }
 
 impl PolicyConfig {
-    /// This policy with its defaults: AIMD as in the paper and its public implementation.
+    /// Creates a configuration of `policy` with its defaults; those of AIMD are as in the paper and
+    /// its public implementation.
     pub const fn new(policy: PolicyKind) -> Self {
         Self {
             policy: Some(policy),
@@ -125,12 +129,13 @@ impl PolicyConfig {
         }
     }
 
-    /// The policy that it is.
+    /// Returns the kind of the policy.
     pub fn kind(&self) -> PolicyKind {
         self.policy.unwrap_or_default()
     }
 
-    /// The same with another policy. Parameters that this one does not have are left out.
+    /// Returns the same configuration with another policy, without the parameters that it does not
+    /// have.
     #[must_use]
     pub fn with_policy(self, policy: PolicyKind) -> Self {
         let has = parameters(policy);
@@ -147,10 +152,10 @@ impl PolicyConfig {
         }
     }
 
-    /// The shortest and the longest interval.
+    /// Returns the shortest and the longest interval.
     ///
     /// # Errors
-    /// One is out of range, or the longest is shorter than the shortest.
+    /// Fails if an interval is out of range, or if the longest is shorter than the shortest.
     pub fn bounds(&self) -> Result<Bounds, PolicyError> {
         let seconds = |name, given: Option<f64>, default| {
             within(name, given.unwrap_or(default), SHORTEST_SECONDS, LONGEST_SECONDS)
@@ -166,16 +171,16 @@ impl PolicyConfig {
         Ok(Bounds { min: Duration::from_secs_f64(min), max: Duration::from_secs_f64(max) })
     }
 
-    /// Makes the policy.
+    /// Builds the policy.
     ///
     /// # Errors
-    /// A [`PolicyError`] for the first parameter that is wrong.
+    /// Returns a [`PolicyError`] for the first invalid parameter.
     pub fn build(&self) -> Result<Box<dyn Policy>, PolicyError> {
         self.refuse_foreign()?;
         let bounds = self.bounds()?;
         let step = within("step_seconds", self.step_seconds.unwrap_or(1.0), 0.001, 3600.0)?;
         let step = Duration::from_secs_f64(step);
-        // A factor of 1 would never come back from the longest interval.
+        // A factor of 1 would never shrink the longest interval.
         let factor = within("factor", self.factor.unwrap_or(0.75), 0.01, 0.99)?;
         let threshold =
             |default| within("threshold", self.threshold.unwrap_or(default), 0.0, f64::MAX);
@@ -194,7 +199,7 @@ impl PolicyConfig {
         })
     }
 
-    /// Refuses parameters that the policy would not look at: whoever wrote them expects something.
+    /// Rejects parameters that the policy would ignore, because their author expects an effect.
     fn refuse_foreign(&self) -> Result<(), PolicyError> {
         let has = parameters(self.kind());
         let given = [
@@ -215,7 +220,7 @@ impl PolicyConfig {
     }
 }
 
-/// The parameters of a policy.
+/// Returns the parameters of a policy.
 const fn parameters(policy: PolicyKind) -> &'static [&'static str] {
     match policy {
         PolicyKind::Fixed => &["min_seconds"],

@@ -2,14 +2,14 @@ use std::time::Duration;
 
 use super::{Finding, Policy};
 
-/// Always the same interval, whatever the polls find.
+/// Always uses the same interval, whatever the polls find.
 #[derive(Clone, Debug)]
 pub struct Fixed {
     interval: Duration,
 }
 
 impl Fixed {
-    /// Polls every `interval`.
+    /// Creates a policy that polls every `interval`.
     pub fn new(interval: Duration) -> Self {
         Self { interval }
     }

@@ -1,30 +1,33 @@
-//! The paper's two workloads (Apollo, section 4.3.1): the capacity of a device to which HACC writes
-//! with waits. The shape is the paper's, the sequence of random numbers is ours.
+//! The two workloads of the paper (Apollo, section 4.3.1): the free capacity of a device to which
+//! HACC writes with pauses. The shape is the paper's; the sequence of random numbers is our own.
 
 use std::time::Duration;
 
+use skopos_model::SplitMix64;
+
 use super::Truth;
 
-/// What is free before the first write: the paper's nodes have local drives of 250 GB. No result
-/// depends on it.
+/// The free capacity before the first write: the nodes of the paper have local drives of 250 GB. No
+/// result depends on it.
 const CAPACITY_BYTES: f64 = 250e9;
 
-/// 38,000 bytes every five seconds, watched once a second.
+/// Returns the capacity under writes of 38,000 bytes every five seconds, sampled once a second.
 pub fn regular(length: Duration) -> Truth {
     capacity(length, || (5.0, 38_000.0))
 }
 
-/// 19,000 to 38,000 bytes every 5 to 20 seconds, each as likely as the others, watched once a
-/// second. The same for the same seed.
+/// Returns the capacity under writes of 19,000 to 38,000 bytes every 5 to 20 seconds, both
+/// uniformly distributed, sampled once a second. The same seed gives the same values.
 pub fn irregular(length: Duration, seed: u64) -> Truth {
-    let mut random = SplitMix(seed);
+    let mut random = SplitMix64::new(seed);
     capacity(length, || {
         let gap = 5.0 + 15.0 * random.unit();
         (gap, (19_000.0 + 19_001.0 * random.unit()).floor())
     })
 }
 
-/// Free bytes at each second, when after each wait that `write` gives so many bytes are written.
+/// Returns the free bytes at each second; `write` returns the pause before each write and its
+/// bytes.
 fn capacity(length: Duration, mut write: impl FnMut() -> (f64, f64)) -> Truth {
     let (mut free, mut bytes, mut time) = (CAPACITY_BYTES, 0.0, 0.0);
     let values = (0..length.as_secs()).map(|second| {
@@ -36,18 +39,4 @@ fn capacity(length: Duration, mut write: impl FnMut() -> (f64, f64)) -> Truth {
         free
     });
     Truth { base: Duration::from_secs(1), values: values.collect() }
-}
-
-/// Steele, Lea and Flood: Fast Splittable Pseudorandom Number Generators, 2014.
-struct SplitMix(u64);
-
-impl SplitMix {
-    /// From 0 to 1, 1 excluded.
-    fn unit(&mut self) -> f64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        ((z ^ (z >> 31)) >> 11) as f64 / (1u64 << 53) as f64
-    }
 }

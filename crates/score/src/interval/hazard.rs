@@ -1,20 +1,21 @@
-//! Our own: poll when a change has become likely enough.
+//! Polls when a change has become likely enough: a policy of our own.
 //!
-//! The policy learns how long after a change the next one comes, as a chance for each age of the
-//! value (`ages`). It polls as soon as the chance that readers believe something wrong reaches a
-//! *threshold*: not at all in a time in which nothing ever changed, often where changes are due, and
-//! less and less where nothing changes any more. With a rhythm it polls at the beats.
+//! The policy learns the time from one change to the next, as the probability of a change at each
+//! age of the value (`ages`). It polls as soon as the probability that readers see a wrong value
+//! reaches a *threshold*. So it does not poll in a time in which the metric never changed, polls
+//! often where changes are due, and polls ever less where the metric no longer changes. If the
+//! metric has a rhythm, the policy polls at the beats.
 //!
-//! The threshold is what a user's one parameter, the accuracy, turns into: after each change it is
-//! lowered if readers were wrong for longer than that allows, and raised if not. What is to spare
-//! with a rhythm, where no threshold costs anything, is spent on leaving out a beat now and then.
-//! `docs/intervals.md` explains it with plots.
+//! The user sets one parameter, the accuracy, and the policy turns it into the threshold: after
+//! each change it lowers the threshold if readers saw a wrong value for longer than the accuracy
+//! allows, and raises it otherwise. At a rhythm the threshold costs nothing, so the policy spends
+//! the spare accuracy on skipping a beat now and then. `docs/intervals.md` explains it with plots.
 //!
 //! # Invariants
-//! - Two kilobytes, however long it runs; a poll costs some microseconds, more the longer it
-//!   waited, and nothing is allocated.
-//! - What was learned is doubted: by polls that were not needed, one in a hundred changes, and by
-//!   halving all experience when something comes that was next to impossible.
+//! - The policy takes two kilobytes, however long it runs. A poll costs some microseconds, more
+//!   after a longer wait, and allocates nothing.
+//! - The policy keeps testing its experience: it makes unneeded polls after one in a hundred
+//!   changes, and it halves all experience after a finding that was nearly impossible.
 
 mod ages;
 
@@ -23,61 +24,64 @@ use std::time::Duration;
 use super::{Bounds, Finding, Policy};
 use ages::{AGES, Ages};
 
-/// Ticks in the longest interval at most, so that a wait is reckoned in microseconds. With bounds
-/// further apart a tick is longer than the shortest interval.
+/// The most ticks in the longest interval, so that a wait is computed in microseconds. If the
+/// bounds are further apart, a tick is longer than the shortest interval.
 const MOST_TICKS: f64 = 512.0;
 
-/// After longer than this nothing is known of the time in between but that it was long.
+/// After a longer wait, only its length matters and not its course.
 const LONGEST_WAIT: usize = 4 * AGES;
 
-/// Readers believe the last value, and when that moved by this part of what matters, the way to a
-/// change that matters begins here again: a drift is polled when it has gone far enough.
+/// The share of a significant change by which the last value may drift before the wait for the next
+/// change starts again: a drifting value is polled when it has gone far enough.
 const DRIFT: f64 = 0.25;
 
-/// A finding less likely than this says that the metric is no longer what it was ...
+/// A finding less likely than this shows that the behaviour of the metric has changed.
 const STRANGE: f32 = 0.03;
-/// ... and experience counts half.
+/// The factor by which such a finding reduces the experience.
 const STRANGE_MEMORY: f32 = 0.5;
 
-/// The threshold to begin with, as a multiple of the share of time in which readers may be wrong:
-/// that at which changes as irregular as the paper's come to this share.
+/// The first threshold, as a multiple of the share of time in which readers may see a wrong value.
+/// With changes as irregular as the paper's, this threshold leads to that share.
 const THRESHOLD_FIRST_RATIO: f32 = 4.0;
-/// A lower one would poll at every tick for a gain that nobody sees.
+/// The least threshold; a lower one would poll at every tick for a gain that no reader notices.
 const THRESHOLD_LEAST: f32 = 0.02;
-/// A higher one would wait past the beats of a rhythm.
+/// The greatest threshold; a higher one would wait past the beats of a rhythm.
 const THRESHOLD_MOST: f32 = BEAT;
 
-/// The threshold is this share of itself after as many changes, and half after [`TRUST_CHANGES`]:
-/// what is learned of few changes is not trusted to wait for.
+/// The number of changes after which the threshold is trusted by half: the trust after `n` changes
+/// is `n / (n + TRUST_CHANGES)`. Experience from few changes does not justify a long wait.
 const TRUST_CHANGES: f32 = 8.0;
-/// A quiet time this many times the usual is none of those that were learned; there the threshold
-/// is whole.
+/// A quiet time longer than this multiple of the usual gap is unlike all learned gaps; the full
+/// threshold applies.
 const QUIET_RATIO: f32 = 3.0;
 
-/// How far one change moves the threshold: a fifth of its logarithm for a whole gap of wrong belief.
-/// Less follows too slowly, more follows single gaps.
+/// The step of the threshold after one change: this share of its logarithm per gap of wrong belief.
+/// A smaller step follows too slowly, a greater one follows single gaps.
 const GAIN: f32 = 0.2;
 
-/// The threshold aims at this part of the allowance: what is learned is always a little wrong.
+/// The share of the allowance at which the threshold aims, because the learned probabilities are
+/// always a little wrong.
 const MARGIN: f32 = 0.94;
 
-/// A beat is a tick at which a change is as likely as this.
+/// A beat is a tick at which the probability of a change reaches this.
 const BEAT: f32 = 0.9;
 
-/// Of a rhythm one beat in so many is watched from between the beats: changes at another rhythm,
-/// which happens to have beats here too, would not be noticed otherwise.
+/// One beat of a rhythm in this number is also observed between the beats, to notice a change to
+/// another rhythm that happens to share these beats.
 const WATCH_EVERY: u32 = 100;
-/// The golden section: fractions of its multiples lie between the beats as evenly as can be.
+/// The golden ratio: the fractions of its multiples are distributed as evenly as possible between
+/// the beats.
 const GOLDEN: f64 = 0.618_034;
 
-/// The first change should be seen when it comes, for all is measured from it; but not for longer
-/// than so many ticks.
+/// The number of ticks for which the policy polls at every tick to see the first change when it
+/// comes, because all times are measured from it.
 const FIRST_TICKS: f32 = 16.0;
 
-/// What is spared or owed is bounded to so many gaps, and with it how many beats are left out.
+/// The most gaps of accuracy that can be saved or owed, which also bounds the number of skipped
+/// beats.
 const SPARE_GAPS: f32 = 8.0;
 
-/// Changes over which the mean time between them is taken.
+/// The number of changes in the mean time between changes.
 const GAP_CHANGES: u32 = 8;
 
 /// Waits until a change is likely enough.
@@ -88,22 +92,23 @@ pub struct Hazard {
     tick: f64,
     /// The longest wait, in ticks.
     most: usize,
-    /// The share of time in which readers may be wrong.
+    /// The share of time in which readers may see a wrong value.
     allowed: f32,
     ages: Ages,
     last: Option<Duration>,
     threshold: f32,
-    /// Mean ticks between changes; 0 before the first.
+    /// The mean number of ticks between changes; 0 before the first.
     gap: f32,
-    /// Ticks since the last change, expected.
+    /// The expected number of ticks since the last change.
     since: f32,
-    /// Ticks that readers may still be wrong, given how long they were until now.
+    /// The number of ticks for which readers may still see a wrong value, given the past.
     spare: f32,
     changes: u32,
 }
 
 impl Hazard {
-    /// Readers should be right for this share of the time.
+    /// Creates a policy under which readers see the true value for the share `accuracy` of the
+    /// time.
     pub fn new(bounds: Bounds, accuracy: f64) -> Self {
         let allowed = (1.0 - accuracy) as f32;
         let max = bounds.max.as_secs_f64();
@@ -144,7 +149,7 @@ impl Hazard {
         }
     }
 
-    /// There was a change, `stale` ticks before it was found.
+    /// Records a change that happened `stale` ticks before the poll.
     fn changed(&mut self, stale: f32) {
         let gap = (self.since - stale).max(1.0);
         self.since = stale;
@@ -153,12 +158,12 @@ impl Hazard {
         let over = MARGIN * self.allowed * gap - stale;
         let step = GAIN * (over / self.gap).max(-1.0);
         self.threshold = (self.threshold * step.exp()).clamp(THRESHOLD_LEAST, THRESHOLD_MOST);
-        // Bounded, so that a quiet night does not pay for a busy day.
+        // The bound keeps a quiet night from paying for a busy day.
         let spare = self.spare + self.allowed * gap - stale;
         self.spare = spare.clamp(-SPARE_GAPS * self.gap, SPARE_GAPS * self.gap);
     }
 
-    /// Ticks until the next poll.
+    /// Returns the number of ticks until the next poll.
     fn wait(&self) -> usize {
         if self.changes == 0 && self.since < FIRST_TICKS {
             return 1;

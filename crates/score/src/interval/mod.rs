@@ -1,17 +1,19 @@
-//! How long to wait until the next poll: policies that learn it from what polls found.
+//! Policies that decide the time until the next poll, from the results of past polls.
 //!
-//! A [`Policy`] is asked once after each poll of its sensor. What the poll found comes as one
-//! number, the change in units of what matters ([`Finding::change`]); a sensor of many facts gets
-//! it from a [`Surprise`]. `docs/intervals.md` has the policies side by side, with plots.
+//! A [`Policy`] is called once after each poll of its sensor. It gets the result of the poll as one
+//! number, the change in units of the tolerance ([`Finding::change`]); for a sensor with many
+//! facts, a [`Surprise`] computes that number. `docs/intervals.md` compares the policies, with
+//! plots.
 //!
 //! # Invariants
 //! - The interval always lies within the [`Bounds`].
-//! - A metric that stays constant is polled less and less, to the longest interval.
-//! - No clock, no randomness: the same findings give the same intervals. Nothing is allocated once
-//!   a policy is built.
+//! - A constant metric is polled ever less, down to the longest interval.
+//! - There is no clock and no randomness: the same findings give the same intervals. A policy
+//!   allocates nothing once it is built.
 //!
-//! Read in this order: `policy`, `config`; `fixed`, `aimd`, `aimd_window` and `hazard`, which is ours, for the
-//! policies; `surprise` for what they are told; `replay` and `hacc` for what they are judged by.
+//! Read in this order: `policy`, `config`; then the policies `fixed`, `aimd`, `aimd_window` and
+//! `hazard`, which is our own; `surprise` for their input; `replay` and `hacc` for their
+//! evaluation.
 //!
 //! ```
 //! use std::time::Duration;
@@ -40,4 +42,4 @@ pub use fixed::Fixed;
 pub use hazard::Hazard;
 pub use policy::{Bounds, Finding, Policy};
 pub use replay::{Belief, LastValue, Replayed, Truth, replay};
-pub use surprise::{MAX_CHANGE, Surprise, least};
+pub use surprise::{MAX_CHANGE, Surprise, least_deviation};

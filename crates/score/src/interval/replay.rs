@@ -1,53 +1,53 @@
-//! A policy under a virtual clock, on values that were recorded: what it would have cost, and how
-//! right its readers would have been (Apollo, section 4.3.1, Figures 8 to 10).
+//! Runs a policy under a virtual clock on recorded values: its cost, and the accuracy that readers
+//! would have had (Apollo, section 4.3.1, Figures 8 to 10).
 
 use std::time::Duration;
 
 use super::{Finding, Policy};
 use crate::trace::Trace;
 
-/// The oldest sample that stands for a tick, in base intervals before the next tick's begin.
+/// The greatest age of a sample that counts for a tick, in base intervals before the end of that
+/// tick's half interval.
 const LATE_RATIO: f64 = 1.5;
 
-/// The most ticks of one replay: eleven days of one a second, as a trace.
+/// The most ticks of one replay: eleven days at one a second, the same as a trace.
 const MAX_TICKS: u64 = 1_000_000;
 
-/// The values of a metric at every tick of the base rate.
+/// The values of a metric at every tick of the base interval.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Truth {
-    /// Time between two ticks.
+    /// The time between two ticks.
     pub base: Duration,
-    /// A value a tick; not a number where none is known.
+    /// One value per tick; NaN if it is unknown.
     pub values: Vec<f64>,
 }
 
-/// What readers believe between two polls.
+/// The belief of readers between two polls.
 pub trait Belief {
-    /// A poll found this.
+    /// Takes the value of a poll.
     fn polled(&mut self, at: Duration, value: f64);
-    /// What is believed then; `None` before the first poll.
+    /// Returns the believed value at a time; `None` before the first poll.
     fn at(&mut self, at: Duration) -> Option<f64>;
 }
 
-/// The value is what the last poll found.
+/// Readers believe the value of the last poll.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LastValue(Option<f64>);
 
-/// What a replay came to.
+/// The result of a replay.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Replayed {
-    /// Ticks with a known value.
+    /// The number of ticks with a known value.
     pub ticks: u64,
-    /// Polls, the first one included.
+    /// The number of polls, the first one included.
     pub polls: u64,
-    /// Polls ÷ polls at the base rate: 1 is a poll at every tick.
+    /// Polls divided by the polls at the base interval: 1 is a poll at every tick.
     pub cost: f64,
-    /// Share of the ticks at which what was believed is the value.
+    /// The share of ticks at which the believed value equals the true value.
     pub accuracy: f64,
-    /// Share of the ticks at which it is no further off than the tolerance.
+    /// The share of ticks at which the difference is at most the tolerance.
     pub accuracy_within: f64,
-    /// Mean distance between what was believed and the value, in standard deviations of the values;
-    /// 0 for a constant.
+    /// The mean difference, in standard deviations of the values; 0 for a constant.
     pub mean_error: f64,
 }
 
@@ -62,16 +62,16 @@ impl Belief for LastValue {
 }
 
 impl Truth {
-    /// What a trace says at each tick: the last sample until half a base interval after it, if that
-    /// is no older than one and a half.
-    pub fn of(trace: &Trace, base: Duration) -> Self {
+    /// Reads the value at each tick from a trace: the last sample up to half a base interval after
+    /// the tick, if it is at most one and a half base intervals old by then.
+    pub fn from_trace(trace: &Trace, base: Duration) -> Self {
         let step = base.as_secs_f64();
         let end = trace.samples.last().map_or(0.0, |(time, _)| time.as_secs_f64());
         let ticks = ((end / step) as u64).min(MAX_TICKS) + u64::from(!trace.samples.is_empty());
         let mut values = Vec::new();
         let mut next = 0;
         for tick in 0..ticks {
-            // A sample that came a little after its tick is the tick's own.
+            // A sample a little after its tick belongs to that tick.
             let until = (tick as f64 + 0.5) * step;
             while trace.samples.get(next).is_some_and(|(time, _)| time.as_secs_f64() < until) {
                 next += 1;
@@ -83,13 +83,13 @@ impl Truth {
         Self { base, values }
     }
 
-    /// The value at a time between ticks: that of the tick before.
+    /// Returns the value at a time between ticks: the value at the tick before.
     fn at(&self, at: Duration) -> f64 {
         let tick = (at.as_secs_f64() / self.base.as_secs_f64()) as usize;
         self.values.get(tick).copied().unwrap_or(f64::NAN)
     }
 
-    /// Standard deviation of the known values; 0 of none.
+    /// Returns the standard deviation of the known values; 0 if there are none.
     pub fn deviation(&self) -> f64 {
         let known = || self.values.iter().filter(|value| value.is_finite());
         let count = known().count().max(1) as f64;
@@ -98,9 +98,9 @@ impl Truth {
     }
 }
 
-/// Polls as the policy says, from the first tick to the last. `tolerance` is how far off a belief
-/// may be to count as right, in the metric's unit; the policy is told changes in units of it, and
-/// changes as they are if it is 0.
+/// Polls as the policy decides, from the first tick to the last. `tolerance` is the greatest
+/// difference that counts as accurate, in the unit of the metric. The policy gets changes in units
+/// of the tolerance, or unscaled changes if it is 0.
 pub fn replay(
     truth: &Truth,
     tolerance: f64,
@@ -121,7 +121,7 @@ pub fn replay(
             }
             let change = (found - believed).abs() / scale;
             polls += 1;
-            // An interval of nothing would poll for ever.
+            // An interval of zero would poll for ever.
             due += policy.next(&Finding { at: due, change, value }).max(Duration::from_micros(1));
         }
         let Some(believed) = belief.at(now).filter(|_| value.is_finite()) else { continue };

@@ -1,4 +1,4 @@
-//! The overhead budget keeps its limit, and takes from those that miss it least.
+//! The overhead budget keeps its limit and stretches the sensors that lose the least.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use skopos_score::budget::{Budget, Demand, Grant, MAX_STRETCH, Plan, RELEASE_RAT
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// A sensor that costs so many microseconds and is wanted once a second.
+/// A sensor whose poll costs `micros` microseconds and that is wanted once a second.
 fn costing(micros: u64) -> Demand {
     Demand {
         cost: Duration::from_micros(micros),
@@ -35,45 +35,46 @@ fn check(limit: f64, sensors: &[Demand], stretches: &[f64]) {
 }
 
 #[test]
-fn who_is_stretched() {
+fn the_most_expensive_and_least_read_sensor_is_stretched_first() {
     let read = |micros, reads_per_second| Demand { reads_per_second, ..costing(micros) };
     let waited = |micros| Demand { waited_for: true, ..costing(micros) };
     let every = |micros, seconds| Demand { wanted: seconds * SECOND, ..costing(micros) };
     let up_to =
         |micros, millis| Demand { longest: Duration::from_millis(millis), ..costing(micros) };
-    // All fits.
+    // Everything fits.
     check(0.01, &[costing(5000), costing(4000)], &[1.0, 1.0]);
     check(0.01, &[], &[]);
-    // The dearest goes first, and alone if that is enough.
+    // The most expensive goes first, and alone if that suffices.
     check(0.01, &[costing(500), costing(12_000), costing(600)], &[1.0, 2.0, 1.0]);
-    // Dear is what costs much in a second, not in a poll.
+    // The cost per second decides, not the cost per poll.
     check(0.01, &[every(20_000, 10), costing(9000)], &[1.0, 2.0]);
-    // Equal cost: the unread one.
+    // Of equal cost, the unread sensor goes first.
     check(0.01, &[read(6000, 0.1), costing(6000)], &[1.0, 2.0]);
-    // A reader keeps a sensor fresh against somewhat dearer ones, not against much dearer ones.
+    // Readers keep a sensor fresh against somewhat more expensive sensors, not against much more
+    // expensive ones.
     check(0.01, &[read(6000, 1.0), costing(5000)], &[1.0, 2.0]);
     check(0.01, &[read(90_000, 1.0), costing(100)], &[12.0, 1.0]);
-    // Who waits is last.
+    // A sensor with a waiting reader is last.
     check(0.01, &[waited(9000), costing(2000), costing(2000)], &[1.0, 4.0, 4.0]);
     check(0.01, &[waited(20_000), up_to(10, 4000)], &[3.0, 4.0]);
-    // The last step ends at the longest interval, whole or not.
+    // The last step ends at the longest interval, even if it is not a whole step.
     check(0.01, &[up_to(100_000, 2500)], &[2.5]);
     check(0.01, &[up_to(100_000, 500)], &[1.0]);
 }
 
 #[test]
-fn a_limit_that_cannot_be_kept_is_told_by_how_much() {
+fn a_limit_that_cannot_be_kept_reports_the_excess() {
     let (plan, grants) = fresh(0.01, 0.0, &[costing(1_280_000)]);
     assert_eq!(grants[0].interval, 64 * SECOND);
     assert!((plan.over - 0.01).abs() < 1e-9, "{plan:?}");
-    // What the agent costs by itself cannot be stretched.
+    // The agent's own cost cannot be stretched.
     let (plan, grants) = fresh(0.01, 0.02, &[costing(10)]);
     assert_eq!(grants[0].stretch, MAX_STRETCH);
     assert!(plan.over > 0.01 && plan.over < 0.0101, "{plan:?}");
 }
 
 #[test]
-fn no_limit_is_refused() {
+fn an_invalid_limit_is_refused() {
     for limit in [0.0, -0.01, f64::NAN, f64::INFINITY] {
         let error = Budget::new(limit).expect_err("no limit").to_string();
         assert!(error.contains("such as 0.01 for 1 %"), "{error}");
@@ -81,7 +82,7 @@ fn no_limit_is_refused() {
 }
 
 #[test]
-fn reads_that_are_no_number_count_as_none() {
+fn reads_of_nan_count_as_zero() {
     let strange = |reads_per_second| Demand { reads_per_second, ..costing(6000) };
     for reads in [f64::NAN, -1.0, f64::NEG_INFINITY] {
         check(0.01, &[strange(reads), costing(6000)], &[2.0, 1.0]);
@@ -89,7 +90,7 @@ fn reads_that_are_no_number_count_as_none() {
     check(0.01, &[strange(f64::INFINITY), costing(6000)], &[1.0, 2.0]);
 }
 
-/// Costs swing by 3 % around a total that is just at the limit.
+/// Costs vary by 3 % around a total exactly at the limit.
 #[test]
 fn intervals_do_not_follow_the_noise_of_costs() {
     let mut budget = Budget::new(0.01).expect("a limit");
@@ -110,7 +111,7 @@ fn intervals_do_not_follow_the_noise_of_costs() {
 }
 
 #[test]
-fn what_was_stretched_is_released_with_room_to_spare() {
+fn a_stretched_sensor_is_released_with_room_to_spare() {
     let mut budget = Budget::new(0.01).expect("a limit");
     let mut stretch = |micros| plan(&mut budget, 0.0, &[costing(micros)]).1[0].stretch;
     assert_eq!(stretch(11_000), 2.0);
@@ -141,7 +142,7 @@ fn any_demands() -> impl Strategy<Value = Vec<Demand>> {
     prop::collection::vec(any_demand(), 0..30)
 }
 
-/// The least cost there can be: everything at its longest.
+/// The least possible cost: every sensor at its longest interval.
 fn least(sensors: &[Demand]) -> f64 {
     sensors
         .iter()
@@ -153,9 +154,9 @@ fn least(sensors: &[Demand]) -> f64 {
 }
 
 proptest! {
-    /// From any state, not just a fresh one.
+    /// From any state, not only a fresh one.
     #[test]
-    fn the_limit_is_kept_whenever_it_can_be(
+    fn the_limit_is_kept_if_possible(
         before in any_demands(), sensors in any_demands(),
         limit in 0.0001..0.5f64, fixed in 0.0..0.01f64,
     ) {
@@ -184,7 +185,7 @@ proptest! {
     }
 
     #[test]
-    fn nothing_is_stretched_that_fits(sensors in any_demands(), fixed in 0.0..0.01f64) {
+    fn nothing_is_stretched_if_everything_fits(sensors in any_demands(), fixed in 0.0..0.01f64) {
         let limit = fixed + sensors.iter().map(Demand::share).sum::<f64>() + 1e-9;
         let (_, grants) = fresh(limit, fixed, &sensors);
         prop_assert!(grants.iter().all(|g| g.stretch == 1.0));
@@ -201,13 +202,13 @@ proptest! {
         }
     }
 
-    /// Two that differ in nothing else, among others, from any state.
+    /// Two sensors with one difference, among others, from any state.
     #[test]
-    fn the_unread_go_before_the_read_and_all_before_the_awaited(
+    fn unread_sensors_go_first_and_awaited_sensors_last(
         before in any_demands(), mut sensors in any_demands(), like in any_demand(),
         reads in 0.0001..1e9f64, limit in 0.0001..0.1f64,
     ) {
-        // In the order in which they would go if nothing but their places told them apart.
+        // In the order in which they would go if only their places differed.
         let (awaited, read, unread) = (sensors.len(), sensors.len() + 1, sensors.len() + 2);
         sensors.push(Demand { waited_for: true, ..like });
         sensors.push(Demand { reads_per_second: reads, waited_for: false, ..like });
@@ -220,7 +221,7 @@ proptest! {
     }
 
     #[test]
-    fn the_dearer_go_first(
+    fn more_expensive_sensors_go_first(
         mut sensors in any_demands(), like in any_demand(), more in 1.0..100.0f64,
         limit in 0.0001..0.1f64,
     ) {

@@ -1,4 +1,4 @@
-//! What a cell makes of the polls of one vertex.
+//! A cell's reaction to the polls of one vertex.
 
 use skopos_model::{Kind, Scalar, Timestamp, Unit};
 use skopos_score::{Cell, Unknown};
@@ -11,7 +11,7 @@ fn cell(kind: Kind) -> Cell {
     Cell::new("n/a/b".parse().expect("a topic"), Unit::NONE, kind)
 }
 
-/// Polls one a line: second, value (`None`: unknown), does it matter, the rate after it.
+/// One poll per line: second, value (`None`: unknown), whether it matters, and the rate after it.
 type Polls<'a> = &'a [(i64, Option<f64>, bool, Option<f64>)];
 
 fn check(kind: Kind, polls: Polls<'_>) -> Cell {
@@ -63,21 +63,21 @@ fn a_counter_that_steps_back_is_counted_and_has_no_rate() {
 }
 
 #[test]
-fn a_second_look_at_the_same_time_replaces_the_first() {
+fn a_second_poll_at_the_same_time_replaces_the_first() {
     check(
         Kind::Gauge,
         &[
             (0, Some(1.0), true, None),
             (2, Some(3.0), true, Some(1.0)),
             (2, Some(5.0), true, Some(2.0)),
-            // A clock that was set back counts as one that stands.
+            // A time before the last one counts as the last one.
             (1, Some(7.0), true, Some(3.0)),
         ],
     );
 }
 
 #[test]
-fn what_stays_no_number_has_not_changed() {
+fn a_nan_that_stays_nan_has_not_changed() {
     check(Kind::Gauge, &[(0, Some(f64::NAN), true, None), (1, Some(f64::NAN), false, None)]);
 }
 
@@ -89,7 +89,7 @@ fn errors_say_which_topic_and_why() {
     cell.take(at(1), Err(Unknown::new("unplugged")));
     assert_eq!(reason(&cell), "n/a/b is unknown: unplugged");
     cell.take_number(at(1), Scalar::F64(f64::INFINITY));
-    assert_eq!(reason(&cell), "n/a/b is no finite number");
+    assert_eq!(reason(&cell), "n/a/b is not a finite number");
     cell.take_number(at(1), Scalar::U64(3));
     let rate = cell.rate().expect_err("one poll").to_string();
     assert_eq!(rate, "n/a/b was polled once, and a rate needs two polls");

@@ -1,4 +1,4 @@
-//! Delphi on series that it was not trained on: made up, and recorded under fio.
+//! Delphi on series that were not in its training: synthetic, and recorded under fio.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -13,7 +13,7 @@ use skopos_score::trace::Trace;
 
 const SECOND: i64 = 1_000_000_000;
 
-/// Samples before the first one that is judged.
+/// The number of samples before the first judged one.
 const WARM_UP: usize = 30;
 
 fn at(seconds: f64) -> Timestamp {
@@ -26,14 +26,14 @@ fn series(len: usize, mut value: impl FnMut(usize) -> f64) -> Vec<(Timestamp, f6
 }
 
 fn fed(kind: Kind, samples: &[(Timestamp, f64)]) -> Predictor {
-    let mut predictor = Predictor::of(kind);
+    let mut predictor = Predictor::for_kind(kind);
     for (time, value) in samples {
         assert_ne!(predictor.observe(*time, *value), Observed::Ignored);
     }
     predictor
 }
 
-/// The traces of one recorder, each judged.
+/// Evaluates each trace of one recorder.
 fn recorded(by: &str) -> Vec<(PathBuf, Evaluation)> {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bench/traces").join(by);
     let entries = std::fs::read_dir(&dir).expect("the recorded traces");
@@ -52,20 +52,20 @@ fn recorded(by: &str) -> Vec<(PathBuf, Evaluation)> {
     paths.into_iter().map(judged).collect()
 }
 
-/// How many times the error of the better of last value and linear was shown.
+/// The error of the shown predictions, relative to the better of last value and linear.
 fn ratio(e: &Evaluation) -> f64 {
     let best = e.last_value.mae.min(e.linear.mae);
     if best > 0.0 { e.shown.mae / best } else { 1.0 + e.shown.mae }
 }
 
 #[test]
-fn series_that_it_was_not_trained_on() {
+fn errors_on_unseen_series_stay_small() {
     let mut random = SplitMix64::new(11);
     let (mut walk, mut level, mut count) = (0.0, 0.0, 0.0);
     let mut noise = random.clone();
     let mut steps = random.clone();
     let turn = std::f64::consts::TAU / 60.0;
-    // Name, kind, samples, and at most how many times the error of the best of the other two.
+    // Name, kind, samples, and the greatest error relative to the better of the other two.
     let cases: [(&str, Kind, Vec<_>, f64); 8] = [
         (
             "walk",
@@ -121,7 +121,7 @@ fn the_bound_holds_nine_times_in_ten_on_recorded_traces() {
 }
 
 #[test]
-fn what_is_shown_on_recorded_traces_is_mostly_better_than_both_others() {
+fn shown_predictions_mostly_beat_both_others_on_recorded_traces() {
     let ratios: Vec<_> = recorded("sar").iter().map(|(_, e)| ratio(e)).collect();
     let share =
         |holds: fn(&&f64) -> bool| ratios.iter().filter(holds).count() as f64 / ratios.len() as f64;
@@ -130,15 +130,15 @@ fn what_is_shown_on_recorded_traces_is_mostly_better_than_both_others() {
 }
 
 #[test]
-fn what_rests_most_of_the_time_is_not_made_worse() {
+fn a_value_that_mostly_rests_is_not_predicted_worse() {
     for (path, e) in recorded("agent") {
         assert!(ratio(&e) <= 1.02, "{}: {e:#?}", path.display());
     }
 }
 
 #[test]
-fn what_is_renewed_on_a_schedule_of_its_own_is_known_to_move_after_its_rest() {
-    // A load average: renewed every five seconds, moving towards what is busy, looked at each second.
+fn a_value_renewed_on_a_schedule_is_predicted_to_move_after_its_rest() {
+    // A load average: renewed every five seconds, moving towards the load, polled each second.
     let mut random = SplitMix64::new(7);
     let (mut busy, mut load) = (0.0, 0.0);
     let average = series(1000, |i| {
@@ -152,7 +152,8 @@ fn what_is_renewed_on_a_schedule_of_its_own_is_known_to_move_after_its_rest() {
     });
     let e = evaluate(Kind::Gauge, &average, WARM_UP).expect("samples");
     assert!(ratio(&e) < 0.4, "{e:#?}");
-    // A job that writes as much every seven seconds: after the rest it is known when and how much.
+    // A job that writes the same amount every seven seconds: time and amount are known after the
+    // rest.
     let written = series(200, |i| (i / 7 * 38_000) as f64);
     let predictor = fed(Kind::Counter, &written[..=195]);
     let said = |seconds: f64| predictor.now(at(seconds)).expect("samples").value;
@@ -162,7 +163,7 @@ fn what_is_renewed_on_a_schedule_of_its_own_is_known_to_move_after_its_rest() {
     assert!(written[195].1 < written[196].1);
 }
 
-/// A source that is polled every eighth second: what is said in between, beside what was there.
+/// A source that is polled every eight seconds: the predictions in between against the true values.
 #[test]
 fn the_bound_holds_between_polls_too() {
     let mut random = SplitMix64::new(23);
@@ -199,7 +200,7 @@ fn the_bound_holds_between_polls_too() {
 
 #[test]
 fn between_samples_and_at_uneven_times() {
-    // A line, sampled whenever it pleased somebody.
+    // A line, sampled at irregular times.
     let times = [0.0, 1.0, 2.0, 4.0, 8.0, 9.0, 11.0, 12.0, 16.0, 17.0, 20.0, 22.0, 23.0, 25.0];
     let samples: Vec<_> = times.iter().map(|t| (at(*t), 3.0 * t)).collect();
     let predictor = fed(Kind::Gauge, &samples);
@@ -207,13 +208,13 @@ fn between_samples_and_at_uneven_times() {
         let said = predictor.now(at(25.0 + ahead)).expect("samples");
         assert!((said.value - 3.0 * (25.0 + ahead)).abs() < 1e-6, "{ahead}: {said:?}");
     }
-    // What was before the last sample is the last sample.
+    // At times before the last sample, the prediction is the last sample.
     assert_eq!(predictor.now(at(3.0)).map(|said| said.value), Some(75.0));
 }
 
-/// A source that stops: whoever speaks says something for two of its intervals, and no more.
+/// A source that stops: every method predicts a movement for two intervals, and no longer.
 #[test]
-fn what_stops_is_not_predicted_for_ever() {
+fn a_stopped_source_is_not_predicted_for_ever() {
     let mut random = SplitMix64::new(29);
     let noise: Vec<_> = (0..300).map(|_| random.normal()).collect();
     let mut shown = Vec::new();
@@ -245,7 +246,7 @@ fn what_stops_is_not_predicted_for_ever() {
     for method in [Method::LastValue, Method::Linear, Method::Delphi] {
         assert!(shown.contains(&method), "{method}: {shown:?}");
     }
-    // Of one that is looked at less and less often the next look is within reach.
+    // A source that is polled less and less often: the next poll is within reach.
     let mut predictor = fed(Kind::Gauge, &series(60, |i| i as f64));
     for later in [61.0, 65.0, 73.0, 89.0] {
         let said = predictor.now(at(later)).expect("samples");
@@ -255,10 +256,10 @@ fn what_stops_is_not_predicted_for_ever() {
 }
 
 #[test]
-fn nothing_is_said_before_the_first_and_little_before_the_fifth() {
+fn no_prediction_before_the_first_sample_and_no_model_before_the_fifth() {
     let mut predictor = Predictor::new();
     assert_eq!(predictor.now(at(1.0)), None);
-    assert_eq!(predictor.standing(), None);
+    assert_eq!(predictor.scores(), None);
     predictor.observe(at(0.0), 7.0);
     let said = predictor.now(at(1.0)).expect("a sample");
     assert_eq!((said.value, said.bound, said.method), (7.0, f64::INFINITY, Method::LastValue));
@@ -267,7 +268,7 @@ fn nothing_is_said_before_the_first_and_little_before_the_fifth() {
 #[test]
 fn a_counter_never_falls_and_starts_again_after_a_restart() {
     let mut random = SplitMix64::new(5);
-    let mut predictor = Predictor::of(Kind::Counter);
+    let mut predictor = Predictor::for_kind(Kind::Counter);
     let mut value = 0.0;
     for i in 0..3000 {
         value = if i % 500 == 499 { 0.0 } else { value + 100.0 * random.unit() };
@@ -279,8 +280,8 @@ fn a_counter_never_falls_and_starts_again_after_a_restart() {
         }
     }
     assert_eq!(predictor.restarts(), 6);
-    // Amounts that shrink evenly, down to one: the next would be less than none.
-    let (mut value, mut predictor) = (0.0, Predictor::of(Kind::Counter));
+    // Amounts that shrink evenly down to one: the next would be negative.
+    let (mut value, mut predictor) = (0.0, Predictor::for_kind(Kind::Counter));
     for i in 0..1000 {
         value += 1999.0 - 2.0 * f64::from(i);
         predictor.observe(at(f64::from(i)), value);
@@ -298,7 +299,7 @@ fn a_state_does_not_move() {
 }
 
 #[test]
-fn what_is_no_number_or_late_is_ignored_and_counted() {
+fn nan_and_late_samples_are_ignored_and_counted() {
     let mut predictor = fed(Kind::Gauge, &series(50, |i| i as f64));
     let before = predictor.now(at(50.0));
     for bad in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
@@ -307,13 +308,13 @@ fn what_is_no_number_or_late_is_ignored_and_counted() {
     assert_eq!(predictor.observe(at(48.0), 1.0), Observed::Ignored);
     assert_eq!(predictor.ignored(), 4);
     assert_eq!(predictor.now(at(50.0)), before);
-    // The same time again is a correction.
+    // A second sample of the same time is a correction.
     assert_eq!(predictor.observe(at(49.0), 60.0), Observed::Taken);
     assert_eq!(predictor.now(at(49.0)).map(|said| said.value), Some(60.0));
 }
 
 #[test]
-fn a_reader_without_state_knows_what_a_running_predictor_knows() {
+fn a_predictor_without_state_agrees_with_a_running_one() {
     let mut random = SplitMix64::new(9);
     let polls = series(120, |i| if i % 7 < 3 { 5.0 } else { 5.0 + random.normal().floor() });
     let mut changes = polls.clone();
@@ -322,7 +323,7 @@ fn a_reader_without_state_knows_what_a_running_predictor_knows() {
     let now = at(119.5);
     let running = fed(Kind::Gauge, &polls).now(now).expect("samples");
     let reader = predict(Kind::Gauge, &changes, at(119.0), now).expect("samples");
-    // At most four of the polls that found nothing new are known to it, so weights differ a little.
+    // It restores at most four polls without a change, so weights differ a little.
     assert!((running.value - reader.value).abs() < 0.3, "{running:?} {reader:?}");
     assert_eq!(predict(Kind::Gauge, &[], at(1.0), now), None);
 }
@@ -361,7 +362,7 @@ proptest! {
             samples.sort_by_key(|(time, _)| *time);
         }
         for kind in [Kind::Gauge, Kind::Counter, Kind::State] {
-            let mut predictor = Predictor::of(kind);
+            let mut predictor = Predictor::for_kind(kind);
             for (time, value) in &samples {
                 let time = Timestamp::from_nanos(*time);
                 predictor.observe(time, *value);

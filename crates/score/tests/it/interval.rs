@@ -1,12 +1,12 @@
-//! Interval policies and what they are told.
+//! Interval policies and their input.
 
 use std::time::Duration;
 
 use skopos_model::schema::{self, Metric};
-use skopos_model::{Kind, Unit};
+use skopos_model::{Kind, SplitMix64, Unit};
 use skopos_score::interval::{
     Belief as _, Finding, LastValue, Policy, PolicyConfig, PolicyKind, Replayed, Surprise, Truth,
-    hacc, least, replay,
+    hacc, least_deviation, replay,
 };
 use skopos_score::trace::Trace;
 
@@ -16,7 +16,7 @@ fn found(at: Duration, change: f64) -> Finding {
     Finding { at, change, value: None }
 }
 
-/// Polls a metric whose changes are `change` of the time, for `polls` polls; gives the last interval.
+/// Polls a metric of which the share `change` of polls finds a change; returns the last interval.
 fn poll(policy: &mut dyn Policy, polls: usize, change: f64, at: &mut Duration) -> Duration {
     let mut interval = Duration::ZERO;
     for _ in 0..polls {
@@ -29,7 +29,7 @@ fn poll(policy: &mut dyn Policy, polls: usize, change: f64, at: &mut Duration) -
 #[test]
 fn a_constant_metric_reaches_the_longest_interval_under_every_policy() {
     for kind in PolicyKind::ALL.into_iter().filter(|kind| *kind != PolicyKind::Fixed) {
-        // A minute at the base rate is enough to learn something that has to be unlearned.
+        // A minute at the base interval is enough to learn a behaviour that must be unlearned.
         let config = PolicyConfig { max_seconds: Some(25.0), ..PolicyConfig::new(kind) };
         let mut policy = config.build().expect("a good configuration");
         let mut at = Duration::ZERO;
@@ -41,7 +41,7 @@ fn a_constant_metric_reaches_the_longest_interval_under_every_policy() {
 }
 
 #[test]
-fn a_fixed_interval_stays_whatever_is_found() {
+fn a_fixed_interval_never_changes() {
     let config = PolicyConfig { min_seconds: Some(5.0), ..PolicyConfig::new(PolicyKind::Fixed) };
     let mut policy = config.build().expect("a good configuration");
     for change in [0.0, 1e9, f64::NAN] {
@@ -70,7 +70,7 @@ fn aimd_adds_within_the_threshold_and_multiplies_beyond() {
 fn aimd_window_compares_with_the_mean_of_the_last_changes() {
     let config = PolicyConfig { window: Some(2), ..PolicyConfig::new(PolicyKind::AimdWindow) };
     let mut policy = config.build().expect("a good configuration");
-    // In the window: nothing, 0, 0 40, 40 4, 4 2.2, 2.2 0.4.
+    // In the window: empty, 0, 0 40, 40 4, 4 2.2, 2.2 0.4.
     for (change, seconds) in
         [(0.0, 2.0), (40.0, 1.5), (4.0, 1.125), (2.2, 2.125), (0.4, 1.593_75), (0.13, 2.593_75)]
     {
@@ -80,7 +80,7 @@ fn aimd_window_compares_with_the_mean_of_the_last_changes() {
 }
 
 #[test]
-fn a_configuration_that_means_nothing_is_refused_with_what_would_be_right() {
+fn an_invalid_configuration_is_refused_with_the_valid_range() {
     let aimd = PolicyConfig::new(PolicyKind::Aimd);
     let fixed = PolicyConfig::new(PolicyKind::Fixed);
     let window = PolicyConfig::new(PolicyKind::AimdWindow);
@@ -116,13 +116,13 @@ fn a_configuration_that_means_nothing_is_refused_with_what_would_be_right() {
     }
 }
 
-/// The least of a fact whose own past alone says what matters.
+/// The least deviation of a fact that only its own past defines.
 const ANY: f32 = 0.0;
 
-/// The greatest change of each poll of one fact, a second apart unless said otherwise.
+/// The greatest change of each poll of one fact, `seconds` apart.
 fn changes(kind: Kind, values: impl IntoIterator<Item = f64>, seconds: u32) -> Vec<f64> {
     let mut surprise = Surprise::new(SECOND);
-    surprise.came(0, kind, ANY);
+    surprise.add_fact(0, kind, ANY);
     let changes = values.into_iter().enumerate().map(|(n, value)| {
         surprise.begin(SECOND * seconds * u32::try_from(n).expect("few"));
         surprise.fact(0, value);
@@ -131,12 +131,9 @@ fn changes(kind: Kind, values: impl IntoIterator<Item = f64>, seconds: u32) -> V
     changes.collect()
 }
 
-/// A sequence that jumps about within 0 and 1, the same each time.
+/// Returns the `n`th of a sequence of numbers between 0 and 1.
 fn noise(n: u64) -> f64 {
-    let mut z = n.wrapping_mul(0x9E37_79B9_7F4A_7C15);
-    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    ((z ^ (z >> 31)) >> 11) as f64 / (1u64 << 53) as f64
+    SplitMix64::new(n).unit()
 }
 
 #[test]
@@ -150,7 +147,7 @@ fn a_gauge_that_jitters_is_no_surprise_and_a_step_is_one() {
 
 #[test]
 fn steps_out_of_rest_stay_surprises_for_as_long_as_they_come() {
-    // Every fifth second, polled each second and then only when it steps.
+    // A step every fifth second, polled each second and then only at the steps.
     let dense = changes(Kind::Gauge, (0..500u32).map(|n| f64::from(n / 5 % 2) * 38_000.0), 1);
     assert_eq!(dense[1..].iter().filter(|c| **c >= 1.0).count(), 99);
     let locked = changes(Kind::Gauge, (0..500).map(|n| f64::from(n % 2) * 38_000.0), 5);
@@ -166,7 +163,7 @@ fn a_counter_is_judged_by_its_rate() {
         steady.push(total);
     }
     steady.push(total + 1000.0);
-    // Ends like this, and starts again at zero.
+    // The counter ends like this and restarts at zero.
     steady.extend([total + 1100.0, 5.0, 105.0]);
     let changes = changes(Kind::Counter, steady, 1);
     let surprised = changes[200..600].iter().filter(|c| **c >= 1.0).count();
@@ -176,17 +173,17 @@ fn a_counter_is_judged_by_its_rate() {
 }
 
 #[test]
-fn states_count_and_what_is_no_number_does_not() {
+fn states_count_and_nan_does_not() {
     assert_eq!(changes(Kind::State, [1.0, 1.0, 2.0, 2.0], 1), [0.0, 0.0, 2.0, 0.0]);
     assert_eq!(changes(Kind::Gauge, [1.0, f64::NAN, 1.0, f64::INFINITY], 1), [0.0; 4]);
     assert_eq!(changes(Kind::Gauge, [0.0, 1.0], 1), [0.0, 100.0], "a hundredth is nothing");
     assert_eq!(changes(Kind::Counter, [0.0, 1.0, 3.0], 1), [0.0, 0.0, 1e6], "nothing before");
 }
 
-/// A fact of `metric` rests, and then moves by `by`: does it surprise?
+/// Returns true if a fact of `metric` that rests and then moves by `by` is a surprise.
 fn surprises(metric: &Metric, by: f64) -> bool {
     let mut surprise = Surprise::new(SECOND);
-    surprise.came(0, metric.kind, least(metric));
+    surprise.add_fact(0, metric.kind, least_deviation(metric));
     let changes = (0u32..).zip([0.0, 0.0, 0.0, by]).map(|(second, value)| {
         surprise.begin(SECOND * second);
         surprise.fact(0, value);
@@ -198,14 +195,14 @@ fn surprises(metric: &Metric, by: f64) -> bool {
 }
 
 #[test]
-fn what_nobody_decides_otherwise_for_is_no_surprise_however_rare() {
+fn a_deviation_too_small_for_any_decision_is_no_surprise() {
     for (metric, little, much) in [
         (&schema::mem::AVAILABLE_BYTES, 4e6, 5e6),
         (&schema::block::READ_BYTES_TOTAL, 1e6, 1.1e6),
         (&schema::psi::SOME_AVG10_RATIO, 0.04, 0.06),
         (&schema::cpu::USER_SECONDS_TOTAL, 0.04, 0.06),
         (&schema::block::READ_LATENCY_SECONDS, 0.0005, 0.002),
-        // On a small machine one more task is the difference between idle and busy.
+        // On a small machine, one more task is the difference between idle and busy.
         (&schema::load::LOAD_1M, 0.08, 1.9),
         (&schema::block::QUEUE_DEPTH_MEAN, 0.9, 1.0),
         (&schema::block::IN_FLIGHT, 0.0, 1.0),
@@ -218,7 +215,7 @@ fn what_nobody_decides_otherwise_for_is_no_surprise_however_rare() {
     }
 }
 
-/// The counters of the schema of which each one is news, without `_total`.
+/// The counters of the schema for which every increase is significant, without `_total`.
 const NEWS: &str = "
     cgroup: memory_oom_kills
     mirror: lost_batches malformed_batches
@@ -241,11 +238,11 @@ const NEWS: &str = "
 ";
 
 #[test]
-fn of_what_counts_errors_each_one_is_news() {
+fn every_counted_error_is_a_surprise() {
     let all = schema::FAMILIES.iter().flat_map(|family| family.metrics);
     let counts = all.filter(|m| m.kind == Kind::Counter && m.unit == Unit::NONE);
     let found: Vec<_> = counts
-        .filter(|metric| least(metric) == 0.0)
+        .filter(|metric| least_deviation(metric) == 0.0)
         .map(|metric| (metric.path, metric.name.trim_end_matches("_total")))
         .collect();
     let mut expected = Vec::new();
@@ -260,9 +257,9 @@ fn of_what_counts_errors_each_one_is_news() {
 }
 
 #[test]
-fn an_index_that_never_came_has_no_fact_whatever_came_after_it() {
+fn an_unused_index_has_no_fact() {
     let mut surprise = Surprise::new(SECOND);
-    surprise.came(7, Kind::State, ANY);
+    surprise.add_fact(7, Kind::State, ANY);
     for second in 0..3 {
         surprise.begin(SECOND * second);
         surprise.fact(3, f64::from(second));
@@ -274,15 +271,15 @@ fn an_index_that_never_came_has_no_fact_whatever_came_after_it() {
 #[test]
 fn the_greatest_surprise_of_a_poll_counts_and_a_gone_fact_is_forgotten() {
     let mut surprise = Surprise::new(SECOND);
-    surprise.came(0, Kind::State, ANY);
-    surprise.came(7, Kind::Gauge, ANY);
+    surprise.add_fact(0, Kind::State, ANY);
+    surprise.add_fact(7, Kind::Gauge, ANY);
     let mut poll = |second: u32, a: f64, b: f64| {
         surprise.begin(SECOND * second);
         surprise.fact(0, a);
         surprise.fact(7, b);
         let change = surprise.finish().change;
         if second == 2 {
-            surprise.came(7, Kind::Gauge, ANY);
+            surprise.add_fact(7, Kind::Gauge, ANY);
         }
         change
     };
@@ -314,7 +311,7 @@ fn hazard_polls_a_rhythm_at_its_beats() {
     assert!(regular.accuracy >= 0.95 && regular.cost <= 0.20, "{regular:?}");
     for period in [3, 7, 12, 30] {
         let replayed = hazard(&steps(6000, (period..6000).step_by(period)));
-        // What it takes to learn a long period, and to be sure of it, comes on top of the beats.
+        // Learning a long period, and trusting it, needs further polls besides the beats.
         let beats = 1.0 / period as f64 + 0.02;
         assert!(replayed.accuracy >= 0.93, "every {period} s: {replayed:?}");
         assert!(replayed.cost <= beats, "every {period} s: {replayed:?}");
@@ -322,8 +319,8 @@ fn hazard_polls_a_rhythm_at_its_beats() {
 }
 
 #[test]
-fn hazard_polls_where_changes_are_due_and_not_where_none_ever_came() {
-    // Other seeds than those that the constants were chosen with.
+fn hazard_polls_only_where_changes_are_due() {
+    // The seeds differ from those with which the constants were chosen.
     let replayed: Vec<_> =
         (101..=120).map(|seed| hazard(&hacc::irregular(HALF_HOUR, seed))).collect();
     let mean = |of: fn(&Replayed) -> f64| replayed.iter().map(of).sum::<f64>() / 20.0;
@@ -336,7 +333,8 @@ fn hazard_notices_that_a_workload_stops_starts_and_changes_its_rhythm() {
     let length = 9000;
     let regular = |from: usize, to: usize, period: usize| (from..to).step_by(period);
     let at = regular(5, 1800, 5)
-        // Nothing for twenty minutes, then again, out of phase; then faster; then slower.
+        // Nothing for twenty minutes, then the rhythm again, out of phase; then faster; then
+        // slower.
         .chain(regular(3002, 5000, 5))
         .chain(regular(5000, 7000, 3))
         .chain(regular(7000, length, 20));
@@ -371,17 +369,17 @@ fn hazard_notices_that_a_workload_stops_starts_and_changes_its_rhythm() {
 }
 
 #[test]
-fn hazard_follows_a_drift_at_the_distance_that_matters() {
+fn hazard_polls_a_drift_at_the_tolerance() {
     let values = (0..3000).map(|second| f64::from(second) * 30.0).collect();
     let truth = Truth { base: SECOND, values };
     let mut policy = PolicyConfig::new(PolicyKind::Hazard).build().expect("good");
-    // A change that matters is a hundred, which it takes three and a third seconds to drift.
+    // A significant change is a hundred, which takes three and a third seconds of drift.
     let replayed = replay(&truth, 100.0, &mut *policy, &mut LastValue::default());
     assert!(replayed.accuracy_within >= 0.95 && replayed.cost <= 0.30, "{replayed:?}");
 }
 
 #[test]
-fn every_interval_is_within_the_bounds_whatever_is_found() {
+fn every_interval_is_within_the_bounds() {
     for kind in PolicyKind::ALL {
         for (min, max) in [(1.0, 60.0), (0.001, 86_400.0), (2.0, 2.0)] {
             let config = PolicyConfig {
@@ -400,7 +398,7 @@ fn every_interval_is_within_the_bounds_whatever_is_found() {
                 };
                 let interval = policy.next(&found(at, change));
                 assert!(bounds.min <= interval && interval <= bounds.max, "{kind}: {interval:?}");
-                // Now and then the poll came at another time than it was asked for.
+                // Sometimes the poll comes at another time than requested.
                 at += interval.mul_f64(if n % 11 == 0 { 1.7 } else { 1.0 });
             }
         }
@@ -421,14 +419,14 @@ fn a_replay_counts_polls_matches_and_gaps() {
         .expect("good");
     let replayed = replay(&truth, 1.0, &mut *fixed, &mut LastValue::default());
     assert_eq!((replayed.accuracy, replayed.accuracy_within), (0.4, 0.6));
-    // Off by 0, 0, 1, 1.5 and 1.5, in standard deviations of 0.678.
+    // Errors of 0, 0, 1, 1.5 and 1.5, in standard deviations of 0.678.
     assert!((replayed.mean_error - 0.8 / 0.678_233).abs() < 1e-5, "{replayed:?}");
 }
 
 #[test]
 fn a_trace_becomes_a_value_a_tick_and_its_gaps_stay_gaps() {
     let text = "time_seconds,value\n0,1\n1.1,2\n1.9,3\n5,4\n";
-    let truth = Truth::of(&Trace::parse(text).expect("a trace"), SECOND);
+    let truth = Truth::from_trace(&Trace::parse(text).expect("a trace"), SECOND);
     let known: Vec<_> = truth.values.iter().map(|v| Some(*v).filter(|v| v.is_finite())).collect();
     assert_eq!(known, [Some(1.0), Some(2.0), Some(3.0), None, None, Some(4.0)]);
 }
@@ -449,18 +447,18 @@ fn the_workloads_have_the_shape_of_the_papers() {
 }
 
 #[test]
-fn a_hundred_facts_that_jitter_by_their_own_manner_are_no_surprise_together() {
+fn a_hundred_jittering_facts_are_no_surprise_together() {
     let mut surprise = Surprise::new(SECOND);
     let mut totals = [0.0; 50];
     for index in 0..totals.len() {
-        surprise.came(2 * index, Kind::Gauge, ANY);
-        surprise.came(2 * index + 1, Kind::Counter, ANY);
+        surprise.add_fact(2 * index, Kind::Gauge, ANY);
+        surprise.add_fact(2 * index + 1, Kind::Counter, ANY);
     }
     let mut surprised = 0;
     for second in 0..3000u64 {
         surprise.begin(SECOND * second as u32);
         for (index, total) in totals.iter_mut().enumerate() {
-            // Heavy tails: one deviation in some hundred is ten times the usual.
+            // Heavy tails: about one deviation in a hundred is ten times the usual.
             let wild = |salt: u64| {
                 let n = noise(second * 1000 + index as u64 * 2 + salt);
                 (n - 0.5) / (1.01 - n)

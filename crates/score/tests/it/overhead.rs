@@ -1,30 +1,18 @@
-//! Interval policies and the budget together: a machine of many sensors under a virtual clock.
+//! Interval policies and budget together: a machine with many sensors under a virtual clock.
 
 use std::time::Duration;
 
+use skopos_model::SplitMix64;
 use skopos_score::budget::{Budget, Demand, Grant};
 use skopos_score::interval::{Finding, Policy, PolicyConfig, PolicyKind};
 
 const SENSORS: usize = 40;
 const LIMIT: f64 = 0.01;
-/// What the agent costs besides polls.
+/// The cost of the agent besides polls.
 const FIXED: f64 = 0.001;
-/// As the agent does: the budget is shared out anew once a second.
+/// The agent makes a new plan once a second, too.
 const PLAN_EVERY: Duration = Duration::from_secs(1);
 const LONGEST: Duration = Duration::from_secs(60);
-
-/// Numbers from a seed (SplitMix64).
-struct Seed(u64);
-
-impl Seed {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut bits = self.0;
-        bits = (bits ^ (bits >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        (bits ^ (bits >> 31)) % n
-    }
-}
 
 struct Simulated {
     cost: Duration,
@@ -40,21 +28,21 @@ struct Machine {
     sensors: Vec<Simulated>,
     budget: Budget,
     grants: Vec<Grant>,
-    seed: Seed,
+    random: SplitMix64,
     now: Duration,
     /// A sensor that is read a hundred times a second.
     read: usize,
-    /// How many sensors have another stretch than at the plan before, of all plans.
+    /// The number of sensors with another stretch than in the plan before, over all plans.
     restretched: usize,
 }
 
 impl Machine {
     fn new(seed: u64) -> Self {
-        let mut seed = Seed(seed);
-        let read = seed.below(SENSORS as u64) as usize;
+        let mut random = SplitMix64::new(seed);
+        let read = random.below(SENSORS);
         let sensors = (0..SENSORS)
             .map(|at| {
-                let micros = if at == read { 2000 } else { 20 + seed.below(4000) };
+                let micros = if at == read { 2000 } else { 20 + random.below(4000) as u64 };
                 Simulated {
                     cost: Duration::from_micros(micros),
                     policy: PolicyConfig::new(PolicyKind::Aimd).build().expect("a policy"),
@@ -70,14 +58,15 @@ impl Machine {
             sensors,
             budget,
             grants: Vec::new(),
-            seed,
+            random,
             now: Duration::ZERO,
             read,
             restretched: 0,
         }
     }
 
-    /// So long, with changes in every poll or in none. What polls cost of a core.
+    /// Runs for `time`, with changes in every poll or in none. Returns the share of a core that
+    /// polls cost.
     fn run(&mut self, time: Duration, busy: bool) -> f64 {
         let mut spent = Duration::ZERO;
         let end = self.now + time;
@@ -85,7 +74,7 @@ impl Machine {
             self.plan();
             for sensor in &mut self.sensors {
                 while sensor.due < self.now + PLAN_EVERY {
-                    let noise = 95 + self.seed.below(11) as u32;
+                    let noise = 95 + self.random.below(11) as u32;
                     spent += sensor.cost * noise / 100;
                     sensor.polls += 1;
                     let change = if busy { 5.0 } else { 0.0 };
@@ -128,19 +117,19 @@ fn the_budget_is_kept_by_a_machine_that_works_and_rests() {
         let dearest = (0..SENSORS).max_by_key(|at| machine.sensors[*at].cost).expect("sensors");
         for round in 0..3 {
             let case = format!("seed {seed}, round {round}");
-            // Policies and stretches find each other; then a quarter of an hour is measured.
+            // Policies and stretches settle first; then a quarter of an hour is measured.
             machine.run(Duration::from_secs(900), true);
             machine.restretched = 0;
             let spent = machine.run(Duration::from_secs(900), true);
             assert!(FIXED + spent <= LIMIT * 1.02, "{case}: {spent}");
-            // Forty sensors of some 2 ms a second would cost eight times the limit: most of what is
-            // allowed is used.
+            // Forty sensors of about 2 ms a second would cost eight times the limit: most of the
+            // limit is used.
             assert!(FIXED + spent >= LIMIT * 0.7, "{case}: {spent}");
             assert_eq!(machine.restretched, 0, "{case}: nothing changed, so no interval did");
             let stretch = |at: usize| machine.sensors[at].stretch;
             assert!(stretch(dearest) >= 4.0, "{case}: {}", stretch(dearest));
             assert!(stretch(machine.read) <= 2.0, "{case}: {}", stretch(machine.read));
-            // At rest policies slow down by themselves, and nothing needs to be stretched.
+            // At rest the policies slow down by themselves, and no sensor needs to be stretched.
             machine.run(Duration::from_secs(1800), false);
             let polls = |machine: &Machine| machine.sensors.iter().map(|s| s.polls).sum::<u64>();
             let before = polls(&machine);

@@ -1,4 +1,5 @@
-//! Statements as vertices of a graph: what joins, changes and goes, when it runs, and what it says.
+//! Statements as vertices of a graph: how inputs join, change and leave, when a statement runs, and
+//! its value.
 
 use skopos_model::{Kind, Scalar, Timestamp, Unit, ValueType};
 use skopos_score::insight::sql::SqlInsight;
@@ -69,7 +70,7 @@ fn space_left_on_all_nvme() {
     assert_eq!(outcome(&mut graph, space, 3), "120");
     set(&mut graph, disks[0], 4, 50.0);
     assert_eq!(outcome(&mut graph, space, 4), "70");
-    // One that is not known is left out, and one that is gone as well.
+    // An unknown value is left out, and so is a removed vertex.
     graph.set_unknown(disks[1], at(5), Unknown::new("the mount hangs")).expect("fact");
     assert_eq!(outcome(&mut graph, space, 5), "50");
     graph.remove(disks[0]).expect("there");
@@ -91,7 +92,7 @@ fn a_count_of_nothing_is_zero_though_its_inputs_are_missing() {
     assert_eq!(outcome(&mut graph, count, 2), "1");
     set(&mut graph, chip, 3, 70.0);
     assert_eq!(outcome(&mut graph, count, 3), "0");
-    // It is as old as its oldest input all the same.
+    // It is as old as its oldest input nevertheless.
     assert_eq!(graph.view(count).expect("vertex").checked_at(), at(3));
 }
 
@@ -114,13 +115,16 @@ fn different_units_are_refused_by_name() {
 }
 
 #[test]
-fn a_unit_that_is_not_the_declared_one_is_told() {
+fn a_unit_other_than_the_declared_one_is_reported() {
     let mut graph = Graph::default();
     let sql = "SELECT max(value) FROM latest WHERE topic LIKE '%/available_bytes'";
     let id = insight(&mut graph, "n01/insight/max", sql);
     let odd = fact(&mut graph, "n01/mine/available_bytes", "seconds", Kind::Gauge);
     set(&mut graph, odd, 1, 1.0);
-    assert_eq!(outcome(&mut graph, id, 1), "? it comes to seconds, and bytes was declared");
+    assert_eq!(
+        outcome(&mut graph, id, 1),
+        "? its values are in seconds, but its declared unit is bytes"
+    );
 
     let (_, _, unit) =
         SqlInsight::new("SELECT max(value) FROM latest WHERE topic = 'n01/my/own'").expect("sql");
@@ -134,14 +138,14 @@ fn rates_are_those_of_polls_not_of_changes() {
     set(&mut graph, reads, 1, 1000.0);
     set(&mut graph, reads, 2, 1500.0);
     let sql = "SELECT sum(rate(value)) FROM latest WHERE topic LIKE '%/read_bytes_total'";
-    // It joins after two polls, and has their rate at once.
+    // A vertex that joins after two polls brings its rate.
     let rate = insight(&mut graph, "n01/insight/reads", sql);
     assert_eq!(outcome(&mut graph, rate, 2), "500");
     for second in 3..10 {
         set(&mut graph, reads, second, 1500.0);
         assert_eq!(outcome(&mut graph, rate, second), "0");
     }
-    // After seven polls without a change, one second of 90.
+    // After seven polls without a change, one second with 90.
     set(&mut graph, reads, 10, 1590.0);
     assert_eq!(outcome(&mut graph, rate, 10), "90");
     // The source restarted.
@@ -167,7 +171,7 @@ fn a_window_empties_with_time_alone() {
 }
 
 #[test]
-fn ages_are_those_of_the_last_look() {
+fn ages_count_from_the_last_poll() {
     let mut graph = Graph::default();
     let load = fact(&mut graph, "n01/load/load1", "", Kind::Gauge);
     let age = insight(
@@ -208,15 +212,15 @@ fn changes_of_known_topics_allocate_nothing() {
         }
         changed += graph.run(at(second), &mut |_| {}).changed;
         let allocated = allocations() - before;
-        // The first rounds make room, the last of them for the window. A reason for an unknown value
-        // is a text, so the values are such that there is always one.
+        // The first rounds allocate, the last of them for the window. A reason for an unknown value
+        // is a text, so the values are chosen so that the value is always known.
         assert!(second < 70 || allocated == 0, "{allocated} allocations in second {second}");
     }
     assert!(changed > 900, "only {changed} values changed");
 }
 
 #[test]
-fn what_is_no_single_number_is_refused_with_its_place() {
+fn a_statement_without_a_single_number_is_refused_with_its_position() {
     let check = |sql: &str, expected: &str| match SqlInsight::new(sql) {
         Ok(_) => panic!("{sql} was taken"),
         Err(error) => assert_eq!(error.to_string(), expected),

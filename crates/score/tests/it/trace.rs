@@ -1,4 +1,4 @@
-//! Trace files: what is read, what is refused, and that what is written is read back.
+//! Trace files: valid and invalid texts, and that a written trace reads back unchanged.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ fn a_trace_is_read_and_written() {
 }
 
 #[test]
-fn what_is_no_trace_is_told_with_its_line() {
+fn an_invalid_trace_is_refused_with_its_line() {
     let head = |line, found: &str| TraceError::Head { line, found: found.to_owned() };
     let row = |line, found: &str| TraceError::Row { line, found: found.to_owned() };
     for (text, expected) in [
@@ -44,7 +44,7 @@ fn what_is_no_trace_is_told_with_its_line() {
 
 proptest! {
     #[test]
-    fn what_is_written_is_read_back(
+    fn a_written_trace_reads_back(
         gaps in prop::collection::vec((0u64..10_000_000_000, any::<f64>()), 0..50),
         topic in "[a-z/]{0,20}",
         note in "[a-z]([a-z ,]{0,20}[a-z])?",

@@ -1,94 +1,93 @@
-//! What was learned of the time between two changes, and where in it the metric is now.
+//! The learned distribution of the time between two changes, and the current position in it.
 //!
-//! Time goes in ticks. The *age* is how many ticks ago the metric last changed. For each age there
-//! is the chance that the next tick brings a change, its *hazard*: how often a change came at that
-//! age, divided by how often the metric got that old. A poll sees only whether there was a change
-//! since the poll before, not when, and not how many. So the age itself is known as a distribution,
-//! which every poll sharpens, and a change is credited to the ages at which it may have happened,
-//! each with its probability: the forward pass of a hidden semi-Markov model, and one step of
-//! online expectation maximisation on it.
+//! Time is counted in ticks. The *age* is the number of ticks since the metric last changed. Each
+//! age has a *hazard*, the probability that the next tick brings a change: the number of changes at
+//! that age, divided by the number of times that the metric reached it. A poll only shows whether
+//! the metric changed since the poll before, not when and not how many times. So the age itself is
+//! a probability distribution, which every poll sharpens, and a change is credited to the ages at
+//! which it may have happened, each with its probability: the forward pass of a hidden semi-Markov
+//! model, and one step of online expectation maximisation on it.
 
-/// Ages that are told apart; what is older is as likely to change at one tick as at another. Two
-/// minutes at a tick a second; with three times this the tables would no longer fit the nearest
-/// cache together.
+/// The number of distinct ages; beyond them, every tick has the same hazard. Two minutes at a tick
+/// a second; with three times as many, the tables would no longer fit the L1 cache together.
 pub(super) const AGES: usize = 128;
 const OLDEST: usize = AGES - 1;
 
-/// Before there is experience of an age, the chance of a change at the next tick is one in this age:
-/// what was quiet for long will be for as long again. So polls of a metric that no longer changes
+/// The assumed hazard at an age without experience is this, divided by the age: a metric that was
+/// quiet for long will be quiet for as long again. So the polls of a metric that no longer changes
 /// come further and further apart.
 const GUESS_HAZARD: f32 = 1.0;
 
-/// What the guess is worth at ages older than any at which a change ever came, in visits: that it
-/// was quiet once for so long does not say that it always will be.
+/// The weight of the assumption, in visits, at ages older than any change: that a metric was once
+/// quiet for so long does not mean that it always will be.
 const GUESS_WEIGHT: f32 = 1.0;
 
-/// What it is worth at the ages at which changes come. Little: where there is experience it should
-/// not be drowned.
+/// The weight of the assumption at ages at which changes come. It is small, so that experience
+/// prevails.
 const GUESS_WEIGHT_KNOWN: f32 = 0.15;
 const GUESS_HAZARD_KNOWN: f32 = 0.2;
 
-/// After so many visits half of it is dropped.
+/// The number of visits after which half of the assumption is dropped.
 const DROP_VISITS: f32 = 2.0;
 
-/// How many times the spread beyond the mean the ages end at which changes come.
+/// The ages at which changes come end at this multiple of the spread beyond the mean.
 const KNOWN_SPREADS: f32 = 3.0;
 
-/// No age is ever quite safe: doubt about when the metric changed grows from poll to poll, and once
-/// it matters the policy looks.
+/// The least hazard. No age is ever quite safe: the doubt about the time of the last change grows
+/// from poll to poll until the policy polls.
 const HAZARD_LEAST: f32 = 3e-5;
 
-/// Nor is any change ever quite certain.
+/// The greatest hazard. No change is ever quite certain.
 const HAZARD_MOST: f32 = 0.999;
 
-/// What an age borrows from its neighbours, in visits: enough to smooth what is rough for want of
-/// experience.
+/// The most that an age borrows from its neighbours, in visits: enough to smooth a rough estimate
+/// from little experience.
 const BORROWED: f32 = 8.0;
 
-/// The mean time between changes is known to one part in this many changes, at first. Until then a
-/// metric that changed twice after five seconds is not taken for a clock.
+/// The divisor of the doubt about the mean time between changes, per change. Without that doubt, a
+/// metric that changed twice after five seconds would be taken for a clock.
 const SPREAD_CHANGES: f32 = 3.0;
 
-/// After a change experience counts for this much of what it did: it is that of the last hundred.
+/// The factor on all experience after a change: the memory reaches back a hundred changes.
 const MEMORY: f32 = 0.99;
 
-/// What a change tells that was as good as certain: a little, so that what is learned of a rhythm
-/// is refreshed by it.
-const TOLD_LEAST: f32 = 0.4;
+/// The least weight of a change that was almost certain, so that the experience of a rhythm is
+/// refreshed.
+const LEAST_INFORMATION: f32 = 0.4;
 
 #[derive(Clone, Debug)]
 pub(super) struct Ages {
     /// The probability of each age.
     belief: [f32; AGES],
-    /// Ticks spent at each age, and how many of them ended with a change; both fade.
+    /// The ticks spent at each age, and the number of them that ended with a change; both fade.
     at_risk: [f32; AGES],
     changes: [f32; AGES],
-    /// Of each age, the chance that the next tick brings a change.
+    /// The probability at each age that the next tick brings a change.
     hazard: [f32; AGES],
     /// Ticks since the last poll that found a change.
     quiet: f32,
 }
 
-/// What the wait between two polls may have been, before it is told which of the two it was.
+/// The possible courses of the wait between two polls, before the result of the poll is known.
 struct Wait {
-    /// Probability of each age without a change.
+    /// The probability of each age without a change.
     same: [f32; AGES],
-    /// Probability of each age with one or more.
+    /// The probability of each age with at least one change.
     moved: [f32; AGES],
     /// First changes by the age at which they came.
     first: [f32; AGES],
     /// Ticks at each age before the first change.
     at_risk: [f32; AGES],
-    /// Ticks from the first change to the end, expected.
+    /// The expected number of ticks from the first change to the end.
     stale: f32,
 }
 
 /// A change that a poll found.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Located {
-    /// How likely a change had been.
+    /// The probability of a change before the poll.
     pub(super) likelihood: f32,
-    /// Ticks from the first change to the poll, expected.
+    /// The expected number of ticks from the first change to the poll.
     pub(super) stale: f32,
 }
 
@@ -107,17 +106,17 @@ impl Ages {
         ages
     }
 
-    /// The chances from the experience: what is known of the age itself, of its neighbours as far
-    /// as the times between changes are spread, and a guess for where there is neither.
+    /// Computes the hazards from the experience at the age itself, from its neighbours within the
+    /// spread of the times between changes, and from the assumption for ages without either.
     fn weigh(&mut self) {
         let (mean, spread) = self.gaps();
         let (reach, oldest_known) = (spread.round() as usize, mean + KNOWN_SPREADS * spread);
         for age in 0..AGES {
-            // What is older than any age here is still the less likely to change the older it is.
+            // Beyond the last age, the hazard still falls with the quiet time.
             let old = if age == OLDEST { self.quiet.max(AGES as f32) } else { age as f32 };
             let (guess, known) = if old < oldest_known {
-                // Dropped once there is experience, not only diluted by it: ten visits without a
-                // change make the next change less likely than one in ten.
+                // The assumption is dropped once there is experience, and not only diluted: ten
+                // visits without a change make the next change less likely than one in ten.
                 let drop = 1.0 + (self.at_risk[age] / DROP_VISITS).powi(2);
                 let guess = GUESS_WEIGHT_KNOWN * GUESS_HAZARD_KNOWN / ((old + 1.0) * drop);
                 (guess, self.at_risk[age] + GUESS_WEIGHT_KNOWN)
@@ -138,8 +137,8 @@ impl Ages {
         }
     }
 
-    /// The mean time between changes, and how far they lie from it: their standard deviation, and
-    /// for as long as there are few of them the doubt about the mean. In ticks; 0 before the first.
+    /// Returns the mean time between changes and its spread: the standard deviation, and with few
+    /// changes the doubt about the mean. In ticks; 0 before the first change.
     fn gaps(&self) -> (f32, f32) {
         let (mut count, mut sum, mut squares) = (0.0, 0.0, 0.0);
         for (age, changes) in self.changes.iter().enumerate() {
@@ -156,7 +155,7 @@ impl Ages {
         (mean, ((squares / count - mean * mean).max(0.0) + doubt * doubt).sqrt())
     }
 
-    /// Nothing had changed `ticks` later. Gives how likely that had been.
+    /// Records a poll `ticks` later that found no change. Returns the probability of that result.
     pub(super) fn same(&mut self, ticks: usize) -> f32 {
         let wait = self.wait(ticks);
         let likelihood: f32 = wait.same.iter().sum();
@@ -172,7 +171,7 @@ impl Ages {
         likelihood
     }
 
-    /// Something had changed `ticks` later.
+    /// Records a poll `ticks` later that found a change.
     pub(super) fn moved(&mut self, ticks: usize) -> Located {
         let wait = self.wait(ticks);
         let likelihood: f32 = wait.moved.iter().sum();
@@ -180,19 +179,19 @@ impl Ages {
         if likelihood <= f32::MIN_POSITIVE {
             return Located { likelihood: 0.0, stale: ticks as f32 / 2.0 };
         }
-        // A change that was certain says nothing about the ages that it may have come at but what
-        // was believed before. Were it counted in full, belief would become experience.
-        let told = (1.0 - likelihood).max(TOLD_LEAST);
-        self.fade(1.0 - (1.0 - MEMORY) * told);
+        // A change that was certain reveals no more about its age than the belief before. If it
+        // counted in full, the belief would become experience.
+        let information = (1.0 - likelihood).max(LEAST_INFORMATION);
+        self.fade(1.0 - (1.0 - MEMORY) * information);
         let never = survived(&wait.same, ticks);
         for (age, never) in never.into_iter().enumerate() {
             let came = wait.first[age] / likelihood;
             let spent = (wait.at_risk[age] - never).max(0.0) / likelihood;
-            // What was expected adds weight and moves nothing; the rest moves. The guess is not
-            // part of the experience.
+            // The expected part adds weight without moving the estimate; the rest moves it. The
+            // assumption is not part of the experience.
             let (seen, visits) = (self.changes[age], self.at_risk[age]);
             let seen_ratio = if visits > 0.0 { seen / visits } else { self.hazard[age] };
-            let weight = told * spent;
+            let weight = information * spent;
             let changes = seen + seen_ratio * weight + (came - self.hazard[age] * spent);
             self.at_risk[age] += weight;
             self.changes[age] = changes.clamp(0.0, self.at_risk[age]);
@@ -202,7 +201,7 @@ impl Ages {
         Located { likelihood, stale: wait.stale / likelihood }
     }
 
-    /// `ticks` later it was looked in vain.
+    /// Records a poll `ticks` later that found no value.
     pub(super) fn unknown(&mut self, ticks: usize) {
         let wait = self.wait(ticks);
         for (belief, (same, moved)) in self.belief.iter_mut().zip(wait.same.iter().zip(wait.moved))
@@ -211,21 +210,21 @@ impl Ages {
         }
     }
 
-    /// The time to the next change counts from now.
+    /// Starts the time to the next change anew.
     pub(super) fn start_again(&mut self) {
         self.belief = [0.0; AGES];
         self.belief[0] = 1.0;
         self.quiet = 0.0;
     }
 
-    /// Experience counts for this much of what it did.
+    /// Multiplies the weight of all experience by `ratio`.
     pub(super) fn fade(&mut self, ratio: f32) {
         for weight in self.at_risk.iter_mut().chain(&mut self.changes) {
             *weight *= ratio;
         }
     }
 
-    /// Both branches, tick by tick.
+    /// Computes both branches tick by tick.
     fn wait(&self, ticks: usize) -> Wait {
         let mut wait = Wait {
             same: self.belief,
@@ -254,8 +253,9 @@ impl Ages {
         wait
     }
 
-    /// The first number of ticks, at most `most`, within which a change is as likely as `chance`;
-    /// and how likely it is by then. `fresh` asks as if the metric had changed just now.
+    /// Returns the first number of ticks, at most `most`, after which the probability of a change
+    /// is at least `chance`, and that probability. `fresh` assumes that the metric has changed just
+    /// now.
     pub(super) fn until(&self, chance: f32, most: usize, fresh: bool) -> (usize, f32) {
         let mut same = self.belief;
         if fresh {
@@ -277,7 +277,7 @@ impl Ages {
     }
 }
 
-/// Everything is one tick older; what was the oldest stays it.
+/// Makes every weight one tick older; the oldest age keeps its weight.
 fn grow_older(weights: &mut [f32; AGES]) {
     let oldest = weights[OLDEST] + weights[OLDEST - 1];
     weights.copy_within(..OLDEST, 1);
@@ -285,7 +285,8 @@ fn grow_older(weights: &mut [f32; AGES]) {
     weights[OLDEST] = oldest;
 }
 
-/// Ticks that were spent at each age by what is of age `same` after `ticks` without a change.
+/// Returns the ticks spent at each age by the weights that have age `same` after `ticks` without a
+/// change.
 fn survived(same: &[f32; AGES], ticks: usize) -> [f32; AGES] {
     let mut spent = [0.0; AGES];
     for (age, weight) in same.iter().enumerate().filter(|(_, weight)| **weight > 0.0) {
@@ -294,7 +295,7 @@ fn survived(same: &[f32; AGES], ticks: usize) -> [f32; AGES] {
             *spent += weight;
         }
         if age == OLDEST {
-            // Where it began is not known any more: the rest was spent here.
+            // The time of the last change is no longer known: the remaining ticks were spent here.
             spent[OLDEST] += weight * ticks.saturating_sub(age - from) as f32;
         }
     }

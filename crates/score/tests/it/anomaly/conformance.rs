@@ -1,13 +1,13 @@
-//! What holds of every detector.
+//! Properties of every detector.
 
 use skopos_model::{Kind, Timestamp, Topic};
 use skopos_score::anomaly::{
-    DETECTORS, LARGEST, MAX_EVENTS_PER_MINUTE, MAX_STATE_BYTES, State, Watch,
+    DETECTORS, LARGEST_VALUE, MAX_EVENTS_PER_MINUTE, MAX_STATE_BYTES, State, Watch,
 };
 
 use super::{Noise, SECOND, Stream, rules};
 
-/// Each detector as it stands, for a stream about 100 with a standard deviation of 1.
+/// Each detector, configured for a stream around 100 with a standard deviation of 1.
 const ALL: [&str; 4] = [
     "detector = \"threshold\"\nabove = 130\nclear = 110",
     "detector = \"robust-z\"",
@@ -15,10 +15,10 @@ const ALL: [&str; 4] = [
     "detector = \"extreme\"",
 ];
 
-/// So many samples at most until something gross is found.
+/// The most samples until a gross shift is found.
 const SOON: i64 = 5;
 
-/// And until what has passed is usual again.
+/// The most samples until a past shift is usual again.
 const PATIENCE: i64 = 200;
 
 fn check(of: impl Fn(&str)) {
@@ -35,7 +35,7 @@ fn quiet(noise: &mut Noise) -> f64 {
 #[test]
 fn a_gross_shift_is_raised_soon_and_becomes_usual_or_ends() {
     check(|parameters| {
-        let (mut stream, mut noise) = (Stream::new(parameters, Kind::Gauge), Noise(1));
+        let (mut stream, mut noise) = (Stream::new(parameters, Kind::Gauge), Noise::new(1));
         for second in 1..1000 {
             stream.at(second * SECOND, quiet(&mut noise));
         }
@@ -66,7 +66,7 @@ fn a_gross_shift_is_raised_soon_and_becomes_usual_or_ends() {
 #[test]
 fn a_constant_is_never_unusual_nor_are_its_last_bits() {
     check(|parameters| {
-        for level in [100.0, 0.0, -3.5, 1e-300, 1e12_f64.next_up(), -LARGEST] {
+        for level in [100.0, 0.0, -3.5, 1e-300, 1e12_f64.next_up(), -LARGEST_VALUE] {
             let level = level.min(120.0);
             let mut stream = Stream::new(parameters, Kind::Gauge);
             let bits = [level, level.next_up(), level.next_down()];
@@ -80,7 +80,7 @@ fn a_constant_is_never_unusual_nor_are_its_last_bits() {
 fn the_same_samples_give_the_same_events() {
     check(|parameters| {
         let run = || {
-            let (mut stream, mut noise) = (Stream::new(parameters, Kind::Gauge), Noise(7));
+            let (mut stream, mut noise) = (Stream::new(parameters, Kind::Gauge), Noise::new(7));
             stream.all((0..5000).map(|i| {
                 let burst = if i % 300 > 290 { 60.0 } else { 0.0 };
                 burst + quiet(&mut noise)
@@ -94,12 +94,12 @@ fn the_same_samples_give_the_same_events() {
 }
 
 #[test]
-fn what_is_no_number_is_counted_and_changes_nothing() {
+fn nan_is_counted_and_changes_nothing() {
     check(|parameters| {
         let strange = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 1e300, f64::MAX, f64::MIN];
         let (mut plain, mut mixed) =
             (Stream::new(parameters, Kind::Gauge), Stream::new(parameters, Kind::Gauge));
-        let mut noise = Noise(3);
+        let mut noise = Noise::new(3);
         for second in 1..600_i64 {
             let value = if second > 580 { 160.0 } else { quiet(&mut noise) };
             plain.at(second * SECOND, value);
@@ -117,10 +117,10 @@ fn what_is_no_number_is_counted_and_changes_nothing() {
 fn the_largest_numbers_do_no_harm() {
     check(|parameters| {
         let mut stream = Stream::new(parameters, Kind::Gauge);
-        let mut noise = Noise(5);
+        let mut noise = Noise::new(5);
         stream.all((0..3000).map(|i| match i {
-            600 => LARGEST,
-            700 => -LARGEST,
+            600 => LARGEST_VALUE,
+            700 => -LARGEST_VALUE,
             _ => quiet(&mut noise),
         }));
         for event in &stream.events {
@@ -136,7 +136,7 @@ fn time_that_does_not_go_forward_is_counted_and_changes_nothing() {
     check(|parameters| {
         let (mut plain, mut mixed) =
             (Stream::new(parameters, Kind::Gauge), Stream::new(parameters, Kind::Gauge));
-        let mut noise = Noise(11);
+        let mut noise = Noise::new(11);
         for second in 1..600_i64 {
             let value = if second > 580 { 160.0 } else { quiet(&mut noise) };
             plain.at(second * SECOND, value);
@@ -153,7 +153,7 @@ fn time_that_does_not_go_forward_is_counted_and_changes_nothing() {
 #[test]
 fn uneven_times_are_no_anomaly() {
     check(|parameters| {
-        let (mut stream, mut noise) = (Stream::new(parameters, Kind::Gauge), Noise(13));
+        let (mut stream, mut noise) = (Stream::new(parameters, Kind::Gauge), Noise::new(13));
         let mut now = 0;
         for _ in 0..1500 {
             // From a hundredth of a second to a hundred seconds.
@@ -171,13 +171,13 @@ fn uneven_times_are_no_anomaly() {
 #[test]
 fn a_counter_is_judged_by_its_rate() {
     check(|parameters| {
-        let (mut stream, mut noise) = (Stream::new(parameters, Kind::Counter), Noise(17));
+        let (mut stream, mut noise) = (Stream::new(parameters, Kind::Counter), Noise::new(17));
         let (mut now, mut count) = (SECOND, 1e9);
         let mut step = |stream: &mut Stream, noise: &mut Noise, rate: f64| {
             let seconds = 0.2 + 3.0 * noise.uniform();
             now += (seconds * 1e9) as i64;
             count += seconds * (rate + noise.normal());
-            // The source restarts now and then: far below what it was, and not unusual.
+            // The source restarts now and then: the value falls far, and that is not unusual.
             if now % 97 == 0 {
                 count = 5.0;
             }
@@ -198,10 +198,10 @@ fn a_counter_is_judged_by_its_rate() {
 }
 
 #[test]
-fn a_noisy_fact_does_not_flood_and_what_was_held_back_is_told() {
+fn a_noisy_fact_does_not_flood_and_held_back_changes_are_reported() {
     check(|parameters| {
         let parameters = format!("{parameters}\nevents_per_minute = 2");
-        let (mut stream, mut noise) = (Stream::new(&parameters, Kind::Gauge), Noise(19));
+        let (mut stream, mut noise) = (Stream::new(&parameters, Kind::Gauge), Noise::new(19));
         // Ten samples a second: half an hour of bursts, then calm.
         for tenth in 0..18_000_i64 {
             let far = if tenth % 200 < 5 { (tenth / 200 + 2) as f64 * 40.0 } else { 0.0 };
@@ -218,11 +218,11 @@ fn a_noisy_fact_does_not_flood_and_what_was_held_back_is_told() {
             let span = window[3].at.since(window[0].at).as_secs_f64();
             assert!(span >= 30.0, "4 events in {span} s");
         }
-        // States alternate, so whoever listens knows how it stands.
+        // States alternate, so a listener knows the current one.
         let states: Vec<State> = stream.events.iter().map(|e| e.state).collect();
         assert!(states.windows(2).all(|pair| pair[0] != pair[1]));
         assert_eq!(states.last(), Some(&State::Cleared), "{parameters}");
-        // The next event tells of all that was held back before it.
+        // The next event counts all changes that were held back before it.
         for second in 3000..3000 + SOON {
             stream.at(second * SECOND, 10_000.0);
         }
@@ -230,7 +230,7 @@ fn a_noisy_fact_does_not_flood_and_what_was_held_back_is_told() {
         let suppressed: u64 = stream.events.iter().map(|e| e.suppressed).sum();
         assert_eq!(counts.changes, counts.events + suppressed, "{parameters}");
     });
-    // The extreme has few changes; those that have many were held back.
+    // `extreme` has few changes; detectors with many changes had some held back.
     let mut stream = Stream::new("detector = \"threshold\"\nabove = 1", Kind::Gauge);
     stream.all((0..600).map(|i| f64::from(i % 2) * 2.0));
     assert!(stream.watch.counts().changes >= 599 && stream.events.len() <= 6 * 11);
@@ -255,7 +255,7 @@ fn a_storm_is_bounded_for_all_together() {
     };
     assert_eq!(all_at(1), MAX_EVENTS_PER_MINUTE as usize);
     assert_eq!(all_at(31), MAX_EVENTS_PER_MINUTE as usize / 2);
-    // What was held back is told later.
+    // Held-back changes are reported later.
     assert_eq!(all_at(3600), MAX_EVENTS_PER_MINUTE as usize);
     all_at(7200);
     assert_eq!(events.len(), 2000);
@@ -280,7 +280,7 @@ fn memory_is_bounded_and_comes_back() {
             }
         }
         assert_eq!(watch.state_bytes(), bytes, "samples take no more");
-        // Who leaves makes room, and his handle stands for nobody.
+        // A vertex that leaves frees its memory, and its handle is no longer valid.
         let (stale, refused) = (joined[0], watch.counts().refused);
         watch.left(stale);
         watch.left(stale);

@@ -1,17 +1,17 @@
-//! Anomaly detectors: one conformance suite for all, how well each finds what was planted, and what
-//! a configuration may say.
+//! Anomaly detectors: a conformance suite for all, the quality of each on planted anomalies, and
+//! the configuration.
 
 mod conformance;
 mod detectors;
 mod quality;
 mod rules;
 
-use skopos_model::{Kind, Timestamp, Topic};
+use skopos_model::{Kind, SplitMix64, Timestamp, Topic};
 use skopos_score::anomaly::{Event, Rule, Watch, Watched};
 
 const SECOND: i64 = 1_000_000_000;
 
-/// The rules of a piece of configuration.
+/// Parses the rules of a piece of configuration.
 fn rules(toml: &str) -> Vec<Rule> {
     #[derive(serde::Deserialize)]
     struct File {
@@ -39,7 +39,7 @@ impl Stream {
         self.watch.observe(self.vertex, Timestamp::from_nanos(nanos), value, &mut self.events);
     }
 
-    /// Hands over values a second apart.
+    /// Observes values a second apart.
     fn all(&mut self, values: impl IntoIterator<Item = f64>) {
         for (second, value) in (1..).zip(values) {
             self.at(second * SECOND, value);
@@ -48,19 +48,19 @@ impl Stream {
 }
 
 /// Independent normal noise from a seed.
-struct Noise(u64);
+struct Noise(SplitMix64);
 
 impl Noise {
-    /// Above 0, up to 1 (SplitMix64).
-    fn uniform(&mut self) -> f64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut bits = self.0;
-        bits = (bits ^ (bits >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        (((bits ^ (bits >> 31)) >> 11) + 1) as f64 / (1_u64 << 53) as f64
+    fn new(seed: u64) -> Self {
+        Self(SplitMix64::new(seed))
     }
 
-    /// Mean 0, standard deviation 1 (Box and Muller).
+    /// A number above 0, up to 1.
+    fn uniform(&mut self) -> f64 {
+        self.0.unit() + f64::EPSILON / 2.0
+    }
+
+    /// A normal number with mean 0 and standard deviation 1 (Box and Muller).
     fn normal(&mut self) -> f64 {
         let radius = (-2.0 * self.uniform().ln()).sqrt();
         radius * (std::f64::consts::TAU * self.uniform()).cos()

@@ -1,5 +1,5 @@
-//! How well each detector finds what was planted in seeded noise, and how often it finds what was
-//! not: at the defaults, with bounds that are far from what is measured (in the comments).
+//! The recall and the false alarms of each detector on planted anomalies in seeded noise, with
+//! default parameters. The asserted bounds are far from the measured values (in the comments).
 
 use std::collections::BTreeSet;
 
@@ -11,11 +11,11 @@ use super::{Noise, SECOND, Stream};
 /// Samples of each case.
 const SAMPLES: i64 = 100_000;
 
-/// What a machine's facts look like: a normal spread about a level; one that keeps half of its last
-/// deviation; and steps of a whole number, most of the time the same.
+/// Three kinds of facts of a machine: independent normal values about a level; a series that keeps
+/// half of its last deviation; and steps of a whole number, mostly equal.
 const NOISES: [&str; 3] = ["normal", "wandering", "whole"];
 
-/// One that keeps nine tenths of its last deviation: load averages, temperatures.
+/// A series that keeps nine tenths of its last deviation: load averages, temperatures.
 const SLOW: &str = "slow";
 
 struct Series {
@@ -35,14 +35,15 @@ impl Series {
         }
     }
 
-    /// Keeps so much of the last deviation; the standard deviation is 1 in the long run.
+    /// A series that keeps the share `keeps` of its last deviation; its standard deviation is 1 in
+    /// the long run.
     fn wandering(&mut self, keeps: f64, normal: f64) -> f64 {
         self.wander = keeps * self.wander + (1.0 - keeps * keeps).sqrt() * normal;
         100.0 + self.wander
     }
 }
 
-/// How many of the planted were raised, how many there were, and raises where nothing was planted.
+/// The number of planted anomalies that were raised, their total number, and the false alarms.
 #[derive(Debug)]
 struct Found {
     planted: usize,
@@ -50,12 +51,12 @@ struct Found {
     false_alarms: usize,
 }
 
-/// Every 500 samples something comes that lasts `length` samples and is `size` standard deviations
-/// large, up and down in turn. Found means raised while it lasts.
+/// Plants an anomaly of `length` samples and `size` standard deviations every 500 samples, up and
+/// down in turn. It is found if it is raised while it lasts.
 fn plant(parameters: &str, kind: &'static str, size: f64, length: i64) -> Found {
     let parameters = format!("{parameters}\nevents_per_minute = 60");
     let mut stream = Stream::new(&parameters, Kind::Gauge);
-    let mut series = Series { kind, noise: Noise(length as u64 * 31 + 5), wander: 0.0 };
+    let mut series = Series { kind, noise: Noise::new(length as u64 * 31 + 5), wander: 0.0 };
     let planted_at = |second: i64| {
         let (round, place) = (second / 500, second % 500);
         (size > 0.0 && round > 0 && place < length).then_some(round)
@@ -83,7 +84,8 @@ fn plant(parameters: &str, kind: &'static str, size: f64, length: i64) -> Found 
     Found { planted: planted.len(), found: found.len(), false_alarms }
 }
 
-/// At least `recall` of what is planted is found, and at most one false alarm in 10,000 samples.
+/// At least the share `recall` of the planted anomalies is found, with at most one false alarm in
+/// 10,000 samples.
 fn check(parameters: &str, kinds: &[&'static str], (size, length): (f64, i64), recall: f64) {
     for kind in kinds {
         let result = plant(parameters, kind, size, length);
@@ -95,13 +97,13 @@ fn check(parameters: &str, kinds: &[&'static str], (size, length): (f64, i64), r
 }
 
 #[test]
-fn nothing_planted_nothing_found() {
-    // Measured: robust-z 3, 2 and 0; the others none.
+fn detectors_find_nothing_if_nothing_is_planted() {
+    // Measured: robust-z 3, 2 and 0; the others 0.
     for detector in ["robust-z", "change-point", "extreme"] {
         check(&format!("detector = \"{detector}\""), &NOISES, (0.0, 0), 0.0);
     }
     check("detector = \"threshold\"\nabove = 105.5\nclear = 103", &NOISES, (0.0, 0), 0.0);
-    // Here robust-z has 13, and is not asked.
+    // Here robust-z has 13, and is left out.
     check("detector = \"change-point\"", &[SLOW], (0.0, 0), 0.0);
     check("detector = \"extreme\"", &[SLOW], (0.0, 0), 0.0);
 }
@@ -111,7 +113,7 @@ fn robust_z_finds_spikes_of_eight_deviations() {
     let default = "detector = \"robust-z\"";
     // Measured: 197 and 194 of 199.
     check(default, &["normal", "wandering"], (8.0, 1), 0.95);
-    // Of whole numbers the spread is half too large.
+    // For whole numbers, the spread is half too large.
     check(default, &["whole"], (12.0, 1), 0.95);
     check(default, &NOISES, (20.0, 1), 1.0);
     check(default, &NOISES, (20.0, 5), 1.0);
@@ -122,15 +124,15 @@ fn change_point_finds_shifts_of_three_deviations() {
     // Measured: all, with no false alarm.
     check("detector = \"change-point\"", &NOISES, (3.0, 200), 0.95);
     check("detector = \"change-point\"", &NOISES, (10.0, 200), 0.95);
-    // What wanders by itself has to shift further.
+    // A series that wanders has to shift further.
     check("detector = \"change-point\"", &[SLOW], (10.0, 200), 0.95);
 }
 
 #[test]
-fn threshold_finds_what_lasts_and_not_what_does_not() {
+fn threshold_finds_lasting_anomalies_only() {
     let lasting = "detector = \"threshold\"\nabove = 104\nclear = 102\nfor = \"5s\"";
     for kind in NOISES {
-        // Half of the planted go down.
+        // Half of the planted anomalies go down.
         let result = plant(lasting, kind, 10.0, 20);
         assert_eq!((result.found, result.false_alarms), (result.planted / 2, 0), "{kind}");
         let result = plant(lasting, kind, 10.0, 4);
@@ -139,11 +141,11 @@ fn threshold_finds_what_lasts_and_not_what_does_not() {
 }
 
 #[test]
-fn extreme_finds_what_never_was() {
-    // Each time a little further out than ever before.
+fn extreme_finds_new_records() {
+    // Each value lies a little further out than all before.
     for kind in NOISES {
         let mut stream = Stream::new("detector = \"extreme\"", Kind::Gauge);
-        let mut series = Series { kind, noise: Noise(41), wander: 0.0 };
+        let mut series = Series { kind, noise: Noise::new(41), wander: 0.0 };
         for second in 1..=20_000_i64 {
             let planted = second % 2000 == 0;
             let extra = if planted { 10.0 * 1.7_f64.powi((second / 2000) as i32) } else { 0.0 };

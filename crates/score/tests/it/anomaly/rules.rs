@@ -1,4 +1,4 @@
-//! What a configuration may say, and what it is told if it may not.
+//! The rules of a configuration, and the errors of invalid rules.
 
 use std::error::Error;
 use std::time::Duration;
@@ -39,7 +39,7 @@ fn durations_are_texts_or_seconds() {
     }
 }
 
-/// The message, and its cause if it has one, for a rule with these parameters.
+/// Returns the error, and its cause if it has one, of a rule with these parameters.
 fn refused(parameters: &str) -> String {
     let toml = format!("[[anomaly]]\nname = \"r\"\ntopic = \"**\"\n{parameters}");
     #[derive(Debug, serde::Deserialize)]
@@ -62,10 +62,10 @@ fn check(parameters: &str, expected: &str) {
 }
 
 #[test]
-fn what_is_wrong_is_said() {
+fn an_invalid_rule_is_refused_with_the_reason() {
     check(
         "detector = \"zscore\"",
-        "`zscore` is no detector; a detector is `threshold`, `robust-z`, `change-point` or `extreme`",
+        "`zscore` is not a detector; a detector is `threshold`, `robust-z`, `change-point` or `extreme`",
     );
     check("detector = \"threshold\"", "either `above` or `below`; for a band write two rules");
     check("detector = \"threshold\"\nabove = 1\nbelow = 0", "either `above` or `below`");
@@ -74,24 +74,36 @@ fn what_is_wrong_is_said() {
         "`clear = 4` lies on the unusual side of `below = 5`",
     );
     check("detector = \"threshold\"\nabove = 5\nclear = 6", "unusual side of `above = 5`");
-    check("detector = \"threshold\"\nabove = nan", "`above` is NaN, and must be a finite number");
-    check("detector = \"threshold\"\nabove = inf", "`above` is inf, and must be a finite number");
+    check(
+        "detector = \"threshold\"\nabove = nan",
+        "`above` is NaN, but it must be a finite number",
+    );
+    check(
+        "detector = \"threshold\"\nabove = inf",
+        "`above` is inf, but it must be a finite number",
+    );
     check(
         "detector = \"threshold\"\nabove = 5\nwindow = 9",
-        "`window` is no parameter of `threshold`, which has `above`, `below`, `clear`, `for`",
+        "`window` is not a parameter of `threshold`, which has `above`, `below`, `clear`, `for`",
     );
-    check("detector = \"robust-z\"\nwindow = 15", "`window` is 15, and goes from 16 to 256");
-    check("detector = \"robust-z\"\nthreshold = 0.5", "`threshold` is 0.5, and goes from 1 to");
+    check("detector = \"robust-z\"\nwindow = 15", "`window` is 15, but it must be from 16 to 256");
+    check(
+        "detector = \"robust-z\"\nthreshold = 0.5",
+        "`threshold` is 0.5, but it must be from 1 to",
+    );
     check("detector = \"robust-z\"\nclear = 6", "unusual side of `threshold = 5`");
-    check("detector = \"robust-z\"\nside = \"low\"", "`side` is no parameter of `robust-z`");
-    check("detector = \"change-point\"\ndrift = 4", "`drift` is 4, and goes from 0 to 3");
+    check("detector = \"robust-z\"\nside = \"low\"", "`side` is not a parameter of `robust-z`");
+    check("detector = \"change-point\"\ndrift = 4", "`drift` is 4, but it must be from 0 to 3");
     check("detector = \"change-point\"\nmin_spread = -1", "`min_spread` is -1");
     check("detector = \"extreme\"\nside = \"up\"", "a side is `high`, `low` or `both`");
-    check("detector = \"extreme\"\nhorizon = \"10ms\"", "`horizon` is 0.01, and goes from 1 to");
-    check("detector = \"extreme\"\nevents_per_minute = 0", "goes from 1 to 60");
+    check(
+        "detector = \"extreme\"\nhorizon = \"10ms\"",
+        "`horizon` is 0.01, but it must be from 1 to",
+    );
+    check("detector = \"extreme\"\nevents_per_minute = 0", "must be from 1 to 60");
     check("detector = \"extreme\"\nwnidow = 0", "unknown field `wnidow`, expected one of `name`");
     check("detector = \"threshold\"\nabove = 1\nfor = \"10 sec\"", "no unit of time: use ms, s");
-    check("detector = \"threshold\"\nabove = 1\nfor = -3", "-3 seconds are no duration");
+    check("detector = \"threshold\"\nabove = 1\nfor = -3", "-3 seconds is not a duration");
     check("detector = \"threshold\"\nabove = 1\nfor = true", "a duration such as \"10s\"");
 }
 
@@ -100,17 +112,17 @@ fn names_and_topics_are_checked() {
     let extreme = |name: &str, topic: &str| Rule::new(name, topic, "extreme");
     for name in ["", "a/b", "A", "a b", "*"] {
         let error = extreme(name, "**").check().expect_err(name).to_string();
-        assert!(error.contains("is no name of an anomaly rule"), "{error}");
+        assert!(error.contains("is not a valid name of an anomaly rule"), "{error}");
     }
     let error = extreme("r", "a//b").check().expect_err("no pattern");
-    assert_eq!(error.to_string(), "anomaly rule `r`: its topic is no pattern");
+    assert_eq!(error.to_string(), "anomaly rule `r`: its topic is not a valid pattern");
     assert!(error.source().is_some_and(|cause| cause.to_string().contains("empty segment")));
     let twice = [extreme("r", "a"), extreme("r", "b")];
     let error = Watch::new(&twice).map(drop).expect_err("twice").to_string();
     assert!(error.contains("two anomaly rules have the name `r`"), "{error}");
     let many: Vec<Rule> = (0..=MAX_RULES).map(|i| extreme(&i.to_string(), "a")).collect();
     let error = Watch::new(&many).map(drop).expect_err("many").to_string();
-    assert!(error.contains("257 anomaly rules, the most is 256"), "{error}");
+    assert!(error.contains("257 anomaly rules, but at most 256 are allowed"), "{error}");
     assert!(Watch::new(&many[1..]).is_ok());
 }
 
@@ -142,7 +154,7 @@ fn each_vertex_that_matches_has_a_state_of_its_own_for_each_rule() {
 }
 
 #[test]
-fn a_rule_may_leave_the_node_out_and_one_that_matches_nothing_is_told() {
+fn a_rule_may_leave_out_the_node_and_an_unmatched_rule_is_reported() {
     let topic = |text: &str| Topic::new(text).expect("a topic");
     let rule =
         |name: &str, topic: &str| Rule { above: Some(1.0), ..Rule::new(name, topic, "threshold") };

@@ -1,4 +1,4 @@
-//! No cycle, whichever vertex comes last.
+//! The graph has no cycle, whichever vertex comes last.
 
 use proptest::prelude::*;
 use skopos_score::graph::{MAX_HEIGHT, MAX_INPUTS};
@@ -26,7 +26,7 @@ fn the_error_names_the_path() {
 }
 
 #[test]
-fn a_newcomer_that_a_pattern_would_close_a_cycle_with_is_refused() {
+fn an_insight_that_closes_a_cycle_through_a_pattern_is_refused() {
     let mut graph = Graph::default();
     known(&mut graph, "n/x", 1, 1.0);
     let all = sum(&mut graph, "n/all", &["n/*"]);
@@ -41,7 +41,7 @@ fn a_newcomer_that_a_pattern_would_close_a_cycle_with_is_refused() {
 fn an_edge_that_was_refused_still_closes_a_cycle() {
     let mut graph = Graph::default();
     known(&mut graph, "x", 1, 1.0);
-    // `a` is in plain numbers, so `b` does not take it; another `b` might.
+    // `a` is a plain number, so `b` refuses it; another `b` might accept it.
     sum(&mut graph, "b", &["a bytes"]);
     assert_eq!(refused(&mut graph, "a", &["b", "x"]), "a cycle: a → b → a");
 }
@@ -93,7 +93,7 @@ fn inputs_are_bounded_and_must_be_patterns() {
 }
 
 proptest! {
-    /// Whatever is added in whatever order: what the graph takes has no cycle, and what it refuses
+    /// For any vertices in any order: the accepted graph has no cycle, and each refused vertex
     /// would have closed one.
     #[test]
     fn exactly_the_cycles_are_refused(
@@ -130,8 +130,8 @@ fn is_path(path: &[skopos_model::Topic], taken: &[Option<Vec<usize>>]) -> bool {
     })
 }
 
-/// Takes away those all of whose inputs are gone until nothing goes: what is left is in or behind a
-/// cycle.
+/// Removes vertices whose inputs are all removed until none is left to remove: the remaining
+/// vertices are in or behind a cycle.
 fn has_cycle(taken: &[Option<Vec<usize>>]) -> bool {
     let mut left: Vec<usize> = (0..taken.len()).filter(|&v| taken[v].is_some()).collect();
     loop {

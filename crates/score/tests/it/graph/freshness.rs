@@ -7,7 +7,7 @@ use skopos_score::{Graph, Unknown};
 use super::support::{age, at, fact, known, outcome, run, set, sum};
 
 #[test]
-fn age_goes_through_all_layers_and_says_whose_it_is() {
+fn age_passes_all_layers_and_names_its_source() {
     let mut graph = Graph::default();
     let slow = known(&mut graph, "n/slow", 1, 1.0);
     let fast = known(&mut graph, "n/fast", 5, 1.0);
@@ -16,7 +16,7 @@ fn age_goes_through_all_layers_and_says_whose_it_is() {
     run(&mut graph, 5);
     assert_eq!(age(&graph, first), (1, "n/slow".into()));
     assert_eq!(age(&graph, second), (1, "i/first".into()));
-    // What is looked at and found the same makes no work, and no one younger.
+    // A poll that finds the same value causes no work and makes no insight younger.
     set(&mut graph, fast, 6, 1.0);
     run(&mut graph, 6);
     set(&mut graph, fast, 7, 1.0);
@@ -28,7 +28,7 @@ fn age_goes_through_all_layers_and_says_whose_it_is() {
 }
 
 #[test]
-fn an_input_that_is_not_needed_makes_nobody_older() {
+fn an_optional_input_makes_no_insight_older() {
     let mut graph = Graph::default();
     known(&mut graph, "n/a", 9, 1.0);
     known(&mut graph, "n/b", 2, 1.0);
@@ -76,7 +76,7 @@ fn an_unknown_needed_input_is_never_shown_as_fresh() {
 }
 
 #[test]
-fn older_than_allowed_is_unknown_until_it_is_looked_at_again() {
+fn an_insight_older_than_allowed_is_unknown_until_the_next_poll() {
     let mut graph = Graph::default();
     let a = known(&mut graph, "n/a", 1, 1.0);
     let b = known(&mut graph, "n/b", 3, 1.0);
@@ -87,7 +87,7 @@ fn older_than_allowed_is_unknown_until_it_is_looked_at_again() {
     assert_eq!(run(&mut graph, 6), [""; 0]);
     assert_eq!(run(&mut graph, 7), ["n/total?n/a is more than 5 s old"]);
     assert_eq!(run(&mut graph, 7), [""; 0], "it is said once");
-    // Another input's change is no reason to say it again.
+    // The change of another input is not a reason to report it again.
     set(&mut graph, b, 8, 2.0);
     assert_eq!(run(&mut graph, 8), [""; 0]);
     set(&mut graph, a, 9, 1.0);

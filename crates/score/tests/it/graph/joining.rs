@@ -1,4 +1,4 @@
-//! Vertices find each other by pattern, at any time.
+//! Vertices join by pattern at any time.
 
 use skopos_score::{Error, Graph};
 
@@ -45,7 +45,7 @@ fn ids_are_never_confused() {
     assert!(matches!(graph.remove(old), Err(Error::Gone(_))));
     assert!(graph.view(old).is_err());
     assert_eq!(outcome(&graph, new), "2");
-    // Far more often than one place can be taken.
+    // More often than one index can be reused.
     let mut seen = std::collections::HashSet::from([old, new]);
     for _ in 0..20_000 {
         let id = fact(&mut graph, "n/c");
@@ -69,7 +69,7 @@ fn a_topic_has_one_vertex() {
 }
 
 #[test]
-fn what_is_missing_says_why() {
+fn a_missing_input_has_a_reason() {
     let mut graph = Graph::default();
     let health = sum(&mut graph, "n/health", &["n/smart/vda/bad"]);
     graph.set_missing("smart", "no smartctl");
@@ -87,7 +87,7 @@ fn what_is_missing_says_why() {
 }
 
 #[test]
-fn an_input_that_is_not_needed_may_be_missing_or_unknown() {
+fn an_optional_input_may_be_missing_or_unknown() {
     let mut graph = Graph::default();
     let total = sum(&mut graph, "n/total", &["n/a", "?n/b"]);
     let a = known(&mut graph, "n/a", 1, 1.0);

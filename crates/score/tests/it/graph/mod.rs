@@ -1,4 +1,4 @@
-//! The graph, from outside.
+//! Tests of the graph's public interface.
 
 mod support;
 mod joining;

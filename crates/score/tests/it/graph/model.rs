@@ -1,29 +1,29 @@
-//! The graph as it should be: no memory of what was computed, everything from the facts, each time.
+//! A model of the graph without any memory: it computes everything from the facts, each time.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use skopos_model::{TopicPattern, Unit};
 use skopos_score::graph::MAX_HEIGHT;
 
-/// What a vertex comes to: a number, or why there is none; nothing before the first.
+/// The outcome of a vertex: a number, or the reason why it is unknown; `None` before the first.
 pub(super) type Found = Option<Result<f64, String>>;
 
-/// A topic that stands for an input, what it comes to, and when it was looked at.
+/// A topic that matches an input, its outcome, and the time of its last poll.
 type Stood<'a> = (&'a str, Found, Option<i64>);
 
 #[derive(Clone, Debug)]
 pub(super) struct Fact {
     pub(super) unit: Unit,
     found: Found,
-    looked_at: i64,
+    polled_at: i64,
     before: Option<(i64, f64)>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Formula {
-    /// Of all numbers of all inputs.
+    /// The sum of all numbers of all inputs.
     Sum,
-    /// Of the first topic of the first input, which is a fact.
+    /// The rate of the first topic of the first input, which is a fact.
     Rate,
 }
 
@@ -38,17 +38,17 @@ pub(super) struct Wanted {
 pub(super) struct Computed {
     pub(super) formula: Formula,
     pub(super) inputs: Vec<Wanted>,
-    /// Seconds.
+    /// In seconds.
     pub(super) max_age: Option<i64>,
 }
 
-/// What there should be of an insight.
+/// The expected state of an insight.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Expected {
-    /// `Err` of an empty text stands for any reason.
+    /// `Err` with an empty text stands for any reason.
     pub(super) found: Result<f64, String>,
-    /// When the oldest needed input was looked at; `None` if none is known.
-    pub(super) looked_at: Option<i64>,
+    /// The time at which the oldest needed input was polled; `None` if none is known.
+    pub(super) polled_at: Option<i64>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -59,24 +59,24 @@ pub(super) struct Model {
 
 impl Fact {
     pub(super) fn new(unit: Unit) -> Self {
-        Self { unit, found: None, looked_at: 0, before: None }
+        Self { unit, found: None, polled_at: 0, before: None }
     }
 
     pub(super) fn set(&mut self, second: i64, found: Result<f64, String>) {
-        let second = second.max(self.looked_at);
+        let second = second.max(self.polled_at);
         match (&self.found, &found) {
-            (Some(Ok(_)), Ok(_)) if second == self.looked_at => {}
-            (Some(Ok(before)), Ok(_)) => self.before = Some((self.looked_at, *before)),
+            (Some(Ok(_)), Ok(_)) if second == self.polled_at => {}
+            (Some(Ok(before)), Ok(_)) => self.before = Some((self.polled_at, *before)),
             _ => self.before = None,
         }
-        self.looked_at = second;
+        self.polled_at = second;
         self.found = Some(found);
     }
 
     fn rate(&self) -> Option<f64> {
         let (then, before) = self.before?;
         match self.found {
-            Some(Ok(now)) => Some((now - before) / (self.looked_at - then) as f64),
+            Some(Ok(now)) => Some((now - before) / (self.polled_at - then) as f64),
             _ => None,
         }
     }
@@ -87,13 +87,13 @@ impl Model {
         self.facts.contains_key(topic) || self.insights.contains_key(topic)
     }
 
-    /// The topics that match, in order; all insights are in plain numbers.
+    /// Returns the matching topics in order; all insights are plain numbers.
     pub(super) fn matching(&self, own: &str, wanted: &Wanted) -> Vec<(&str, Unit)> {
         let pattern = TopicPattern::new(&wanted.pattern).expect("a pattern");
         let facts = self.facts.iter().map(|(topic, fact)| (topic.as_str(), fact.unit));
         let insights = self.insights.keys().map(|topic| (topic.as_str(), Unit::NONE));
         let mut found: Vec<_> = if pattern.as_topic().is_some() {
-            // The same, faster.
+            // The same, but faster.
             let topic = pattern.as_str();
             let fact = self.facts.get_key_value(topic).map(|(t, fact)| (t.as_str(), fact.unit));
             let insight =
@@ -107,7 +107,7 @@ impl Model {
         found
     }
 
-    /// Whether `topic` may become an insight.
+    /// Returns true if the graph may accept `topic` as an insight.
     pub(super) fn admits(&self, topic: &str, computed: &Computed) -> bool {
         if self.has(topic) {
             return false;
@@ -124,7 +124,7 @@ impl Model {
         with.heights().is_some_and(|heights| heights.values().all(|&h| h <= MAX_HEIGHT))
     }
 
-    /// How high each insight is; `None` if there is a cycle.
+    /// Returns the height of each insight; `None` if there is a cycle.
     pub(super) fn heights(&self) -> Option<BTreeMap<&str, usize>> {
         let mut below: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
         for (topic, computed) in &self.insights {
@@ -152,7 +152,7 @@ impl Model {
         }
     }
 
-    /// What there should be of every insight at `now`.
+    /// Returns the expected state of every insight at `now`.
     pub(super) fn expected(&self, now: i64) -> BTreeMap<String, Expected> {
         let mut done = BTreeMap::new();
         for topic in self.insights.keys() {
@@ -181,43 +181,43 @@ impl Model {
                     conflict = true;
                     continue;
                 }
-                let (found, looked_at) = match self.facts.get(input) {
-                    Some(fact) => (fact.found.clone(), Some(fact.looked_at)),
+                let (found, polled_at) = match self.facts.get(input) {
+                    Some(fact) => (fact.found.clone(), Some(fact.polled_at)),
                     None => {
                         let below = self.expect(input, now, done);
-                        (Some(below.found), below.looked_at)
+                        (Some(below.found), below.polled_at)
                     }
                 };
-                cells.push((input, found, looked_at));
+                cells.push((input, found, polled_at));
             }
             inputs.push((wanted, cells));
         }
         let any_needed = inputs.iter().any(|(wanted, _)| wanted.needed);
-        let looked_at = inputs
+        let polled_at = inputs
             .iter()
             .filter(|(wanted, _)| wanted.needed || !any_needed)
             .flat_map(|(_, cells)| cells)
             .filter(|(_, found, _)| matches!(found, Some(Ok(_))))
-            .filter_map(|(_, _, looked_at)| *looked_at)
+            .filter_map(|(_, _, polled_at)| *polled_at)
             .min();
         let found = if conflict {
             Err(String::new())
         } else {
-            self.outcome(computed, &inputs, looked_at, now)
+            self.outcome(computed, &inputs, polled_at, now)
         };
-        Expected { found, looked_at }
+        Expected { found, polled_at }
     }
 
     fn outcome(
         &self,
         computed: &Computed,
         inputs: &[(&Wanted, Vec<Stood<'_>>)],
-        looked_at: Option<i64>,
+        polled_at: Option<i64>,
         now: i64,
     ) -> Result<f64, String> {
         let number = |topic: &str, found: &Found| match found {
             Some(Ok(number)) => Ok(*number),
-            // Of a conflict below, no reason is known here.
+            // The reason of a conflict further down is not known here.
             Some(Err(why)) if why.is_empty() => Err(String::new()),
             Some(Err(why)) => Err(format!("{topic} is unknown: {why}")),
             None => Err(format!("{topic} has no value yet")),
@@ -230,8 +230,8 @@ impl Model {
                 return number(first, found);
             }
         }
-        if let (Some(max_age), Some(looked_at)) = (computed.max_age, looked_at)
-            && now - looked_at > max_age
+        if let (Some(max_age), Some(polled_at)) = (computed.max_age, polled_at)
+            && now - polled_at > max_age
         {
             return Err(String::new());
         }

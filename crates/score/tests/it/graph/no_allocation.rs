@@ -1,4 +1,4 @@
-//! Setting facts and running what is computed from them allocates nothing, once all have run.
+//! Setting facts and running insights allocates nothing once every insight has run.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -9,11 +9,11 @@ use skopos_score::{Graph, VertexId};
 use super::support::{at, known, sum};
 
 thread_local! {
-    /// Per thread, so that tests running beside this one do not count.
+    /// Per thread, so that concurrent tests do not count.
     static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
 }
 
-/// How many allocations this thread has made.
+/// Returns the number of allocations of this thread.
 pub(crate) fn allocations() -> u64 {
     ALLOCATIONS.get()
 }
@@ -57,14 +57,14 @@ fn a_run_allocates_nothing() {
     for second in 1..40 {
         let before = ALLOCATIONS.get();
         for (place, &fact) in facts.iter().enumerate() {
-            // Some stand still, some change in every round, some in some.
+            // Some vertices stand still, some change in every round, some in some rounds.
             let value = (second * (place as i64 % 3)) as u64;
             graph.set(fact, at(second), Scalar::U64(value)).expect("a fact");
         }
         let ran = graph.run(at(second), &mut |_| {});
         let allocations = ALLOCATIONS.get() - before;
         evaluated += ran.evaluated;
-        // The first rounds make room.
+        // The first rounds allocate.
         assert!(second < 4 || allocations == 0, "{allocations} allocations in round {second}");
     }
     assert!(evaluated > 700, "{evaluated} evaluations");

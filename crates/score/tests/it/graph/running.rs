@@ -1,4 +1,4 @@
-//! What runs, how often, and in which order.
+//! The insights that a run evaluates, how often, and in which order.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -13,14 +13,14 @@ use super::support::{at, fact, known, outcome, run, set, spec, sum};
 fn a_diamond_is_computed_once_and_its_top_last() {
     let mut graph = Graph::default();
     let x = known(&mut graph, "x", 1, 1.0);
-    // The top first, so that the order cannot come from the order of adding.
+    // The top is added first, so that the order cannot come from the order of adding.
     sum(&mut graph, "top", &["left", "right", "x"]);
     sum(&mut graph, "left", &["lower"]);
     sum(&mut graph, "lower", &["x"]);
     sum(&mut graph, "right", &["x"]);
-    let told = run(&mut graph, 1);
-    assert_eq!(told.len(), 4, "{told:?}");
-    assert_eq!(told.last().map(String::as_str), Some("top=3"));
+    let reports = run(&mut graph, 1);
+    assert_eq!(reports.len(), 4, "{reports:?}");
+    assert_eq!(reports.last().map(String::as_str), Some("top=3"));
     set(&mut graph, x, 2, 5.0);
     let ran = graph.run(at(2), &mut |_| {});
     assert_eq!((ran.evaluated, ran.changed), (4, 4));
@@ -33,7 +33,7 @@ fn a_change_that_changes_nothing_stops_there() {
     sum(&mut graph, "sum", &["a", "b"]);
     sum(&mut graph, "above", &["sum"]);
     run(&mut graph, 1);
-    // So that the rate of the sum has been zero once.
+    // Another poll, so that the rate of the sum has been zero once.
     for second in [2, 3] {
         set(&mut graph, a, second, 1.0);
         set(&mut graph, b, second, 2.0);
@@ -46,7 +46,7 @@ fn a_change_that_changes_nothing_stops_there() {
     assert_eq!(graph.run(at(5), &mut |_| {}).evaluated, 0);
 }
 
-/// Writes down what it is told.
+/// Writes down the calls that it gets.
 struct Diary(Arc<Mutex<Vec<String>>>);
 
 impl Diary {
@@ -76,36 +76,36 @@ impl Insight for Diary {
 }
 
 #[test]
-fn an_insight_is_told_of_each_change_once_before_it_is_evaluated() {
+fn an_insight_gets_each_change_once_before_it_is_evaluated() {
     let mut graph = Graph::default();
     let lines = Arc::new(Mutex::new(Vec::new()));
-    let told = || std::mem::take(&mut *lines.lock().expect("one thread"));
+    let reports = || std::mem::take(&mut *lines.lock().expect("one thread"));
     let a = known(&mut graph, "n/a", 1, 1.0);
     let diary = Box::new(Diary(Arc::clone(&lines)));
     graph.add_insight(spec("diary", &["n/*", "n/a"]), diary).expect("no cycle");
-    assert_eq!(told(), ["+0 n/a", "0 n/a=1", "+1 n/a", "1 n/a=1"]);
+    assert_eq!(reports(), ["+0 n/a", "0 n/a=1", "+1 n/a", "1 n/a=1"]);
     run(&mut graph, 1);
-    assert_eq!(told(), ["evaluate 1"]);
+    assert_eq!(reports(), ["evaluate 1"]);
     let b = fact(&mut graph, "n/b");
     set(&mut graph, b, 2, 5.0);
     set(&mut graph, a, 2, 2.0);
     set(&mut graph, a, 2, 3.0);
     run(&mut graph, 2);
-    assert_eq!(told(), ["+0 n/b", "0 n/b=5", "0 n/a=3", "1 n/a=3", "evaluate 2"]);
+    assert_eq!(reports(), ["+0 n/b", "0 n/b=5", "0 n/a=3", "1 n/a=3", "evaluate 2"]);
     set(&mut graph, a, 3, 3.0);
     set(&mut graph, a, 4, 3.0);
     run(&mut graph, 4);
-    assert_eq!(told(), ["0 n/a=3", "1 n/a=3", "evaluate 2"], "its rate is zero now");
+    assert_eq!(reports(), ["0 n/a=3", "1 n/a=3", "evaluate 2"], "its rate is zero now");
     set(&mut graph, a, 5, 3.0);
     run(&mut graph, 5);
-    assert_eq!(told(), [""; 0]);
+    assert_eq!(reports(), [""; 0]);
     graph.remove(a).expect("it is there");
     run(&mut graph, 6);
-    assert_eq!(told(), ["-0", "-1"], "without a needed input there is nothing to evaluate");
+    assert_eq!(reports(), ["-0", "-1"], "without a needed input there is nothing to evaluate");
 }
 
 #[test]
-fn one_that_joins_between_a_change_and_its_run_is_told_once() {
+fn a_vertex_that_joins_between_a_change_and_its_run_is_reported_once() {
     let mut graph = Graph::default();
     let x = known(&mut graph, "x", 1, 1.0);
     sum(&mut graph, "sum", &["x"]);
@@ -118,7 +118,7 @@ fn one_that_joins_between_a_change_and_its_run_is_told_once() {
     assert_eq!(*lines.lock().expect("one thread"), ["+0 x", "0 x=2", "evaluate 1"]);
 }
 
-/// Comes to whatever it was told.
+/// Returns the given outcome.
 struct Gives(Outcome);
 
 impl Insight for Gives {
@@ -134,17 +134,17 @@ fn an_outcome_has_the_declared_type_and_is_a_number() {
         (
             Ok(Value::F64(f64::NAN)),
             ValueType::F64,
-            "?its formula came to NaN, which is no finite number: it divides by zero, or overflows",
+            "?its formula gives NaN, which is not a finite number: it divides by zero or overflows",
         ),
         (
             Ok(Value::F64(f64::INFINITY)),
             ValueType::F64,
-            "?its formula came to inf, which is no finite number: it divides by zero, or overflows",
+            "?its formula gives inf, which is not a finite number: it divides by zero or overflows",
         ),
         (
             Ok(Value::F64(1.5)),
             ValueType::U64,
-            "?its formula came to a value of type f64, and u64 was declared",
+            "?its formula gives a value of type f64, and its declared type is u64",
         ),
         (Err(Unknown::new("busy")), ValueType::U64, "?busy"),
     ] {
@@ -156,7 +156,7 @@ fn an_outcome_has_the_declared_type_and_is_a_number() {
     }
 }
 
-/// The seconds of the time.
+/// Returns the seconds of the time.
 struct Clock;
 
 impl Insight for Clock {
@@ -170,7 +170,7 @@ impl Insight for Clock {
 }
 
 #[test]
-fn what_moves_with_time_alone_is_evaluated_each_second() {
+fn a_timed_insight_is_evaluated_each_second() {
     let mut graph = Graph::default();
     let spec = InsightSpec { value_type: ValueType::I64, ..spec("clock", &["?x"]) };
     let id = graph.add_insight(spec, Box::new(Clock)).expect("no cycle");
@@ -179,7 +179,7 @@ fn what_moves_with_time_alone_is_evaluated_each_second() {
     let ran = graph.run(at(7).saturating_add(std::time::Duration::from_millis(800)), &mut |_| {});
     assert_eq!(ran.evaluated, 0);
     assert_eq!(run(&mut graph, 8), ["clock=8", "above=8"]);
-    // The run before was a little late, and this one is not.
+    // The run before was a little late, and this run is on time.
     let late = at(9).saturating_add(std::time::Duration::from_micros(700));
     assert_eq!(graph.run(late, &mut |_| {}).evaluated, 2);
     assert_eq!(run(&mut graph, 10), ["clock=10", "above=10"]);
@@ -188,7 +188,7 @@ fn what_moves_with_time_alone_is_evaluated_each_second() {
 }
 
 #[test]
-fn what_moves_with_time_goes_on_after_the_clock_was_set_back() {
+fn a_timed_insight_goes_on_after_the_clock_was_set_back() {
     let mut graph = Graph::default();
     let spec = InsightSpec { value_type: ValueType::I64, ..spec("clock", &["?x"]) };
     graph.add_insight(spec, Box::new(Clock)).expect("no cycle");
@@ -221,7 +221,7 @@ fn resets_of_counters_are_counted() {
 }
 
 #[test]
-fn what_it_costs_is_taken_by_the_callers_clock() {
+fn the_callers_clock_measures_costs() {
     let mut graph = Graph::default();
     let x = known(&mut graph, "x", 1, 1.0);
     let id = sum(&mut graph, "i", &["x"]);

@@ -1,27 +1,29 @@
-//! Random worlds beside the model: facts and insights come, go and change, and after each run the
-//! graph must be what the model says, and have told of all that is another.
+//! Random worlds against the model: facts and insights come, go and change, and after each run the
+//! graph must equal the model and must have reported every change.
 //!
-//! A world is made from one seed, which a failure prints; `SKOPOS_SIMULATION_SEED=7` runs it alone.
+//! One seed determines a world, and a failure prints it; `SKOPOS_SIMULATION_SEED=7` runs that world
+//! alone.
 
 use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
-use skopos_model::{Scalar, Unit};
+use skopos_model::{Scalar, SplitMix64, Unit};
 use skopos_score::{Graph, Input, Inputs, Insight, Outcome, Unknown, VertexId};
 
 use super::model::{Computed, Expected, Fact, Formula, Model, Wanted};
 use super::support::{Sum, at, spec};
 
-/// How large a world is, and how long it lasts.
+/// The size of a world, and its duration.
 #[derive(Clone, Copy)]
 struct Size {
     facts: u64,
     insights: u64,
-    /// Topics have one of so many groups, so a pattern matches about the vertices of a layer over this.
+    /// The number of groups of topics; a pattern matches about the vertices of a layer divided by
+    /// this.
     groups: u64,
     layers: u64,
     steps: usize,
-    /// Between two runs, each of which is compared as a whole.
+    /// The number of steps between two runs, after each of which everything is compared.
     steps_a_run: usize,
 }
 
@@ -32,16 +34,16 @@ const LARGE: Size =
 const SMALL_WORLDS: u64 = 40;
 
 #[test]
-fn small_worlds_are_what_the_model_says() {
+fn small_worlds_match_the_model() {
     live(SMALL, SMALL_WORLDS);
 }
 
 #[test]
-fn a_world_of_thousands_is_what_the_model_says() {
+fn a_world_of_thousands_matches_the_model() {
     live(LARGE, 1);
 }
 
-/// Lives through as many worlds, in which enough must have been known.
+/// Runs that many worlds, in which enough outcomes must have been known.
 fn live(size: Size, worlds: u64) {
     let (mut known, mut all) = (0, 0);
     for seed in seeds(worlds) {
@@ -59,16 +61,12 @@ fn seeds(count: u64) -> Vec<u64> {
     }
 }
 
-/// Splitmix64, whose constants are Vigna's.
-struct Random(u64);
+/// Random choices of a seed.
+struct Random(SplitMix64);
 
 impl Random {
     fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % bound
+        self.0.bits() % bound
     }
 
     fn one_in(&mut self, n: u64) -> bool {
@@ -93,7 +91,7 @@ impl Insight for Rate {
     }
 }
 
-/// Tells of its seed if it is dropped by a failure.
+/// Prints its seed if a failure drops it.
 struct World {
     seed: u64,
     size: Size,
@@ -102,9 +100,9 @@ struct World {
     graph: Graph,
     model: Model,
     ids: BTreeMap<String, VertexId>,
-    /// What the runs told of: outcome and when it was looked at.
-    told: BTreeMap<String, (Result<f64, String>, i64)>,
-    /// Outcomes that were known, of all that were compared.
+    /// The reports of the runs: outcome and time of the last poll.
+    reports: BTreeMap<String, (Result<f64, String>, i64)>,
+    /// Compared outcomes that were known, and all compared outcomes.
     tally: (usize, usize),
 }
 
@@ -122,12 +120,12 @@ impl World {
         Self {
             seed,
             size,
-            random: Random(seed),
+            random: Random(SplitMix64::new(seed)),
             second: 1,
             graph: Graph::default(),
             model: Model::default(),
             ids: BTreeMap::new(),
-            told: BTreeMap::new(),
+            reports: BTreeMap::new(),
             tally: (0, 0),
         }
     }
@@ -154,7 +152,7 @@ impl World {
         }
     }
 
-    /// One of the groups over which `among` vertices are spread.
+    /// Returns one of the groups over which `among` vertices are spread.
     fn group(&mut self, among: u64) -> u64 {
         self.random.below(self.size.groups.min(among))
     }
@@ -169,7 +167,7 @@ impl World {
     }
 
     fn add_fact(&mut self) {
-        // Now and then in a layer of insights, where their patterns are.
+        // Sometimes in a layer of insights, where their patterns match.
         let layer = if self.random.one_in(10) { self.random.below(self.size.layers) } else { 0 };
         let (topic, unit) = (self.topic(layer, self.size.facts), self.unit());
         let added =
@@ -211,7 +209,7 @@ impl World {
     fn wanted(&mut self, layer: u64, formula: Formula) -> Wanted {
         let below = match formula {
             Formula::Rate => 0,
-            // Now and then not below it at all, which is how cycles come.
+            // Sometimes not below the layer at all, which can close cycles.
             Formula::Sum if self.random.one_in(6) => self.random.below(self.size.layers),
             Formula::Sum => self.random.below(layer),
         };
@@ -236,7 +234,7 @@ impl World {
         let Some(topic) = self.random.pick(self.model.insights.keys()).cloned() else { return };
         self.model.insights.remove(&topic);
         self.remove(&topic);
-        self.told.remove(&topic);
+        self.reports.remove(&topic);
     }
 
     fn remove(&mut self, topic: &str) {
@@ -256,7 +254,8 @@ impl World {
 
     fn set(&mut self) {
         let Some(topic) = self.random.pick(self.model.facts.keys()).cloned() else { return };
-        // Small whole numbers, so that a sum is the same in every order; often the same again.
+        // Small whole numbers, so that a sum is the same in every order; often the same value
+        // again.
         let found = match self.random.below(30) {
             0 => Err("unplugged".to_owned()),
             n => Ok((n / 8) as f64),
@@ -273,15 +272,15 @@ impl World {
 
     fn run(&mut self) {
         let mut order = Vec::new();
-        let told = &mut self.told;
+        let reports = &mut self.reports;
         let ran = self.graph.run(at(self.second), &mut |computed| {
             let found = match computed.outcome {
                 Ok(value) => Ok(value.as_f64().expect("a number")),
                 Err(unknown) => Err(unknown.to_string()),
             };
-            let looked_at = computed.checked_at.as_nanos() / 1_000_000_000;
+            let polled_at = computed.checked_at.as_nanos() / 1_000_000_000;
             let topic = computed.topic.to_string();
-            let before = told.insert(topic.clone(), (found.clone(), looked_at));
+            let before = reports.insert(topic.clone(), (found.clone(), polled_at));
             let same = before.as_ref().is_some_and(|(before, _)| *before == found);
             assert_eq!(same, !computed.changed, "{topic} was {before:?} and is {found:?}");
             order.push(computed.id);
@@ -289,19 +288,19 @@ impl World {
         assert!(ran.evaluated <= self.model.insights.len(), "one was evaluated twice");
         self.check_order(&order);
         self.compare();
-        self.tally.0 += self.told.values().filter(|(found, _)| found.is_ok()).count();
-        self.tally.1 += self.told.len();
+        self.tally.0 += self.reports.values().filter(|(found, _)| found.is_ok()).count();
+        self.tally.1 += self.reports.len();
         let again = self.graph.run(at(self.second), &mut |computed| {
-            panic!("{} was told of twice", computed.topic);
+            panic!("{} was reported twice", computed.topic);
         });
         assert_eq!((again.evaluated, again.changed), (0, 0), "nothing is left to do");
         self.second += self.random.below(3) as i64;
     }
 
-    /// Each after those that it is computed from, and once.
+    /// Each insight comes once, and after its inputs.
     fn check_order(&self, order: &[VertexId]) {
         let mut later: HashSet<VertexId> = order.iter().copied().collect();
-        assert_eq!(later.len(), order.len(), "one was told of twice");
+        assert_eq!(later.len(), order.len(), "an insight was reported twice");
         for &id in order {
             later.remove(&id);
             for input in self.graph.view(id).expect("it is there").inputs() {
@@ -316,8 +315,8 @@ impl World {
         let expected = self.model.expected(self.second);
         assert_eq!(self.graph.len(), self.model.facts.len() + expected.len());
         for (topic, expected) in &expected {
-            let (found, looked_at) = &self.told[topic];
-            self.compare_one(topic, expected, found, *looked_at);
+            let (found, polled_at) = &self.reports[topic];
+            self.compare_one(topic, expected, found, *polled_at);
         }
         let heights = self.model.heights().expect("no cycle");
         for (topic, height) in heights {
@@ -331,7 +330,7 @@ impl World {
         topic: &str,
         expected: &Expected,
         found: &Result<f64, String>,
-        looked_at: i64,
+        polled_at: i64,
     ) {
         let view = self.graph.view(self.ids[topic]).expect("it is there");
         match (&expected.found, found) {
@@ -339,12 +338,12 @@ impl World {
                 (expected - found).abs() < 1e-9,
                 "{topic} is {found}, and should be {expected}"
             ),
-            // Any reason: it is not the model's to say, or has such a one below.
+            // Any reason is accepted if the model does not know the reason.
             (Err(why), Err(_)) if why.is_empty() => {}
             (expected, found) => assert_eq!(expected, found, "{topic}"),
         }
-        if let Some(expected) = expected.looked_at {
-            assert_eq!(looked_at, expected, "{topic}: when it was looked at");
+        if let Some(expected) = expected.polled_at {
+            assert_eq!(polled_at, expected, "{topic}: time of the last poll");
             let oldest = view.oldest().expect("one is the oldest");
             let oldest = self.graph.view(oldest).expect("it is there");
             let says = oldest.checked_at().as_nanos() / 1_000_000_000;

@@ -1,4 +1,4 @@
-//! A small language for graphs: facts and insights by short names, times in seconds.
+//! A small language for graphs: facts and insights with short names, times in seconds.
 
 use skopos_model::{Kind, Scalar, Timestamp, Unit, Value, ValueType};
 use skopos_score::{Error, Graph, Input, Inputs, Insight, InsightSpec, Outcome, Unknown, VertexId};
@@ -7,7 +7,8 @@ pub(super) fn at(seconds: i64) -> Timestamp {
     Timestamp::from_nanos(seconds * 1_000_000_000)
 }
 
-/// The sum of all numbers of all inputs; of those only that are known, of an input that is not needed.
+/// The sum of all numbers of all inputs; an input that is not needed contributes only its known
+/// numbers.
 pub(super) struct Sum(pub(super) Vec<bool>);
 
 impl Insight for Sum {
@@ -22,13 +23,13 @@ impl Insight for Sum {
                 }
             }
         }
-        // Out of nothing there is no age, which the model could not know.
+        // Without any input there is no age, which the model could not know.
         any.then_some(Value::F64(sum)).ok_or_else(|| Unknown::new("nothing is known"))
     }
 }
 
-/// An input named as its pattern; `?` before it says that it is not needed, ` bytes` after it that it
-/// takes that unit only.
+/// An input with its pattern as its name; `?` before it makes it optional, ` bytes` after it
+/// requires that unit.
 pub(super) fn input(text: &str) -> Input {
     let (needed, text) = text.strip_prefix('?').map_or((true, text), |rest| (false, rest));
     let (pattern, unit) = text.split_once(' ').map_or((text, None), |(p, u)| (p, Some(u)));
@@ -67,7 +68,7 @@ pub(super) fn fact(graph: &mut Graph, topic: &str) -> VertexId {
     fact_in(graph, topic, Unit::NONE)
 }
 
-/// A fact that was `value` at `second`.
+/// A fact with `value` at `second`.
 pub(super) fn known(graph: &mut Graph, topic: &str, second: i64, value: f64) -> VertexId {
     let id = fact(graph, topic);
     set(graph, id, second, value);
@@ -78,8 +79,8 @@ pub(super) fn set(graph: &mut Graph, id: VertexId, second: i64, value: f64) -> b
     graph.set(id, at(second), Scalar::F64(value)).expect("a fact")
 }
 
-/// Runs at `second`, and tells of each insight that was told of: `topic=value`, `topic?reason`, and
-/// `topic@` where only its age is another one.
+/// Runs at `second` and returns the reported insights: `topic=value`, `topic?reason`, and `topic@`
+/// if only the age changed.
 pub(super) fn run(graph: &mut Graph, second: i64) -> Vec<String> {
     let mut told = Vec::new();
     graph.run(at(second), &mut |computed| {
@@ -93,7 +94,7 @@ pub(super) fn run(graph: &mut Graph, second: i64) -> Vec<String> {
     told
 }
 
-/// `value` or `?reason` of a vertex.
+/// Returns `value` or `?reason` of a vertex.
 pub(super) fn outcome(graph: &Graph, id: VertexId) -> String {
     match graph.view(id).expect("it is there").outcome() {
         Some(Ok(value)) => value.to_string(),
@@ -102,7 +103,7 @@ pub(super) fn outcome(graph: &Graph, id: VertexId) -> String {
     }
 }
 
-/// When a vertex was looked at, in seconds, and which input says so.
+/// Returns the time of a vertex's last poll in seconds, and the input that determines it.
 pub(super) fn age(graph: &Graph, id: VertexId) -> (i64, String) {
     let view = graph.view(id).expect("it is there");
     let oldest = view.oldest().map(|id| graph.view(id).expect("an input").topic().to_string());

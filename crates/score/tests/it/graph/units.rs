@@ -1,4 +1,4 @@
-//! What has different units is not computed with.
+//! Inputs with different units.
 
 use skopos_model::Unit;
 use skopos_score::Graph;
@@ -26,7 +26,7 @@ fn topics_of_different_units_are_refused_by_name() {
 }
 
 #[test]
-fn one_of_another_unit_that_appears_later_makes_it_unknown_while_it_is_there() {
+fn a_later_vertex_of_another_unit_makes_an_insight_unknown_while_it_exists() {
     let mut graph = Graph::default();
     let a = fact_in(&mut graph, "n/x/a", Unit::BYTES);
     set(&mut graph, a, 1, 1.0);

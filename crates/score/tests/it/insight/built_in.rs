@@ -1,4 +1,4 @@
-//! Vertices come and go with the facts that they are about.
+//! Vertices come and go with the facts of their subjects.
 
 use std::collections::BTreeSet;
 
@@ -28,7 +28,7 @@ impl Seen {
         self.take(changes);
     }
 
-    /// Nothing is removed that is not there, nothing is added twice.
+    /// Checks that only present vertices are removed and only absent vertices are added.
     fn take(&mut self, changes: Changes) {
         for topic in changes.removed {
             assert!(self.vertices.remove(topic.as_str()), "{topic}");
@@ -44,7 +44,7 @@ impl Seen {
     }
 }
 
-/// What every node has.
+/// The insights of every node.
 const OF_THE_NODE: [&str; 3] =
     ["node_availability", "node_energy_per_transfer_joules", "system_time"];
 
@@ -134,11 +134,11 @@ fn every_definition_without_a_vertex_says_why() {
     seen.built_in.set_missing("device", Some("/sys/block: Permission denied"));
     seen.built_in.set_missing("slurm", Some("there is no scontrol"));
     let standing = |seen: &Seen, name: &str| {
-        let mut all = seen.built_in.standing();
+        let mut all = seen.built_in.states();
         all.find(|(d, _)| d.metric.name == name).expect("defined").1
     };
-    assert_eq!(seen.built_in.standing().count(), DEFINITIONS.len());
-    for (definition, standing) in seen.built_in.standing() {
+    assert_eq!(seen.built_in.states().count(), DEFINITIONS.len());
+    for (definition, standing) in seen.built_in.states() {
         assert_eq!(standing.why_none.is_none(), OF_THE_NODE.contains(&definition.metric.name));
     }
     let why = |seen: &Seen, name: &str| standing(seen, name).why_none.expect("none");
@@ -153,13 +153,13 @@ fn every_definition_without_a_vertex_says_why() {
 }
 
 #[test]
-fn what_is_beyond_the_bound_is_counted() {
+fn instances_beyond_the_bound_are_counted() {
     let mut seen = Seen::new("");
     for job in 0..MAX_INSTANCES + 3 {
         seen.fact(&format!("n01/slurm/{job}/allocation"), None);
     }
     let refused = |seen: &Seen| {
-        let mut all = seen.built_in.standing();
+        let mut all = seen.built_in.states();
         let (_, standing) = all.find(|(d, _)| d.row == 15).expect("defined");
         (standing.vertices, standing.refused)
     };
@@ -168,14 +168,14 @@ fn what_is_beyond_the_bound_is_counted() {
         seen.gone(&format!("n01/slurm/{job}/allocation"));
     }
     assert_eq!(refused(&seen), (MAX_INSTANCES - 7, 0));
-    // A name with which the topic of the fact is as long as a topic may be.
+    // A name with which the topic of the fact has the greatest length of a topic.
     let long = "x".repeat(MAX_TOPIC_BYTES - "n01/slurm//allocation".len());
     assert!(Topic::new(&format!("n01/slurm/{long}/allocation")).is_ok());
     seen.fact(&format!("n01/slurm/{long}/allocation"), None);
     assert_eq!(refused(&seen), (MAX_INSTANCES - 7, 1));
 }
 
-/// What people read about an insight is what is computed.
+/// The page for users has the formulas of the code.
 #[test]
 fn the_page_of_insights_has_each_with_its_formula() {
     let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");

@@ -1,6 +1,6 @@
-//! Insights about one device. SMART numbers are of real devices: those that the tests of the sensor
-//! `smart` replay, and others from the test data of prometheus-community/smartctl_exporter. Counters
-//! are of a virtual disk under load.
+//! Insights about one device. SMART numbers are from real devices: those of the tests of the sensor
+//! `smart`, and others from the test data of prometheus-community/smartctl_exporter. Counters are
+//! from a virtual disk under load.
 
 use super::support::{check, check_with_tiers};
 
@@ -33,19 +33,19 @@ fn interference_factor() {
     // 1354137.6 / 2e9 + 9683353.6 / 5e8
     check(&[VDA, CALIBRATED], "0.0200437760");
     check(&[VDA], "unknown: no calibration: run `skopos calibrate vda`");
-    // A calibration that cannot be read helps nobody to run it again.
+    // Another calibration does not mend a calibration file that cannot be read.
     check(&[VDA, "device: the file is damaged"], "unknown: no calibration: the file is damaged");
     check(
         &[VDA, "device/vda/max_bandwidth_bytes_per_second ?it is of another device"],
         "unknown: n01/device/vda/max_bandwidth_bytes_per_second is unknown: it is of another device",
     );
-    // Only reads were measured.
+    // The calibration measured only reads.
     let reads = "device/vda/max_bandwidth_bytes_per_second 1000000\n\
                  device/vda/max_read_bytes_per_second 1000000";
     check(&[VDA, reads], "11.0374912");
     check(
         &[VDA, "device/vda/max_bandwidth_bytes_per_second 0"],
-        "unknown: the calibration says that no byte can be moved",
+        "unknown: the calibration has a bandwidth of zero",
     );
     let idle = "block/vda/read_bytes_total 7 | 7\nblock/vda/written_bytes_total 7 | 7";
     check(&[idle, CALIBRATED], "0");
@@ -63,7 +63,7 @@ fn interference_factor() {
     let huge = "block/vda/read_bytes_total 0 | 18446744073709551615\n\
                 block/vda/written_bytes_total 0 | 18446744073709551615";
     let tiny = "device/vda/max_bandwidth_bytes_per_second 1e-300";
-    check(&[huge, tiny], "unknown: the result is no finite number");
+    check(&[huge, tiny], "unknown: the result is not a finite number");
 }
 
 #[test]
@@ -74,12 +74,15 @@ fn msca() {
     let tags = "device/vda/concurrency 128\n";
     check(&with(&[queue, fast, tags]), "0.1875");
     check(&with(&["block/vda/queue_depth_mean 0", fast, tags]), "0");
-    // Faster than when it was calibrated: no bandwidth left, not less than none.
+    // Faster than in the calibration: the bandwidth left is zero, not negative.
     check(&with(&[queue, "insight/vda/interference_factor_ratio 1.5", tags]), "0");
-    check(&with(&[queue, fast]), "unknown: vda does not tell how many requests it takes at a time");
+    check(
+        &with(&[queue, fast]),
+        "unknown: vda does not report how many requests it accepts at a time",
+    );
     check(
         &with(&[queue, fast, "device/vda/concurrency 0"]),
-        "unknown: vda says that it takes no request at all",
+        "unknown: vda reports that it accepts no requests",
     );
     check(
         &with(&[queue, "insight/vda/interference_factor_ratio ?no calibration", tags]),
@@ -98,11 +101,11 @@ fn device_health() {
     check("smart/sda/bad_blocks 5\nsmart/sda/total_blocks 5", "0");
     check(
         "smart/sda/bad_blocks 9\nsmart/sda/total_blocks 5",
-        "unknown: 9 bad blocks of 5 cannot be",
+        "unknown: 9 bad blocks of 5 blocks are impossible",
     );
     check(
         "smart/sda/bad_blocks 0\nsmart/sda/total_blocks 0",
-        "unknown: the device says that it has no blocks",
+        "unknown: the device reports that it has no blocks",
     );
     check("smart/sda/total_blocks 5", "unknown: no n01/smart/sda/bad_blocks");
     check(
@@ -142,20 +145,20 @@ fn device_degradation_rate() {
                 smart/sdb/data_written_bytes_total 1008363008000
                 smart/sdb/block_bytes 512";
     check(&with(&[nvme, "insight/sdb/device_health_ratio 0.5"]), "1.251723310067135e-10");
-    // A disk of 4 KiB blocks has read an eighth of the blocks.
+    // A disk with blocks of 4 KiB has read an eighth of the blocks.
     let large = nvme.replace("block_bytes 512", "block_bytes 4096");
     check(&with(&[&large, "insight/sdb/device_health_ratio 0.5"]), "1.001378648053708e-09");
     let new = "smart/sdb/data_read_bytes_total 0
                smart/sdb/data_written_bytes_total 0
                smart/sdb/block_bytes 512
                insight/sdb/device_health_ratio 1";
-    check(new, "unknown: the device has read and written nothing in its life");
+    check(new, "unknown: the device has not read or written any data in its life");
     let nothing = nvme.replace("block_bytes 512", "block_bytes 0");
     check(
         &with(&[&nothing, "insight/sdb/device_health_ratio 1"]),
-        "unknown: the device says that its blocks have no size",
+        "unknown: the device reports a block size of zero",
     );
-    // WDC WD20EFRX: it does not count what it moves.
+    // WDC WD20EFRX: it does not count the data that it moves.
     check("insight/sdb/device_health_ratio 1", "unknown: no n01/smart/sdb/data_read_bytes_total");
     check(
         &with(&[sas, "insight/sdb/device_health_ratio ?no smartctl"]),
@@ -181,8 +184,8 @@ fn device_fault_tolerance() {
     check(
         "",
         health,
-        "unknown: nobody tells how many copies vda keeps: it is no array, no file system on it says, \
-         and the tiers file has no [[device]] vda: see docs/tiers.md",
+        "unknown: the number of copies on vda is not known: it is not an array, no file system on it \
+         reports it, and the tiers file has no [[device]] vda: see docs/tiers.md",
     );
     check(
         file,
@@ -199,7 +202,7 @@ fn device_load() {
     // 11037491.2 bytes a second of 118635480064.
     check(VDA, "9.303701720636719e-05");
     let nothing = "block/vda/read_bytes_total 0 | 0\nblock/vda/written_bytes_total 0 | 0";
-    check(nothing, "unknown: nothing was read or written since the start");
+    check(nothing, "unknown: the device has moved no data since the machine started");
     let idle = "block/vda/read_bytes_total 5 | 5\nblock/vda/written_bytes_total 0 | 0";
     check(idle, "0");
     check(

@@ -1,5 +1,5 @@
-//! Facts appear in a graph, and the insights about them come by themselves, have values or reasons,
-//! and go with the facts.
+//! Facts appear in a graph, and their insights appear by themselves, have values or reasons, and
+//! vanish with the facts.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use skopos_score::{Graph, Unknown, VertexId};
 
 use super::support::START;
 
-/// What an agent does with facts, less the sensors.
+/// An agent without sensors.
 struct Node {
     graph: Graph,
     built_in: BuiltIn,
@@ -37,7 +37,8 @@ impl Node {
         }
     }
 
-    /// One poll ten seconds after the last: `block/vda/read_bytes_total 7` a line, values in JSON.
+    /// One poll ten seconds after the last: one `block/vda/read_bytes_total 7` per line, values in
+    /// JSON.
     fn poll(&mut self, facts: &str) {
         self.now = self.now.saturating_add(Duration::from_secs(10));
         for line in facts.lines().map(str::trim).filter(|line| !line.is_empty()) {
@@ -104,7 +105,7 @@ fn counters(read: u64, written: u64) -> String {
 }
 
 #[test]
-fn what_is_not_measured_has_a_reason_and_what_is_has_a_value() {
+fn unmeasured_insights_have_a_reason_and_measured_ones_a_value() {
     let mut node = Node::new();
     node.graph.set_missing("energy", "there is no RAPL");
     node.graph.set_missing("smart", "there is no smartctl");
@@ -128,7 +129,7 @@ fn what_is_not_measured_has_a_reason_and_what_is_has_a_value() {
     assert_eq!(node.number("vda/device_load_ratio_per_second"), 200.0 / 3500.0);
     assert_eq!(node.number("vda/device_load_busy_ratio"), 0.2);
 
-    // A calibration, SMART and a file system later.
+    // Later come a calibration, SMART and a file system.
     let more = r#"
         device/vda/max_bandwidth_bytes_per_second 400
         smart/vda/bad_blocks 1

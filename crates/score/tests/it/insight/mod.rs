@@ -1,5 +1,5 @@
-//! The built-in insights: each formula on recorded numbers, the `tiers` file, and vertices that come
-//! and go with facts.
+//! The built-in insights: each formula on recorded numbers, the `tiers` file, and vertices that
+//! come and go with facts.
 
 mod support;
 

@@ -10,7 +10,7 @@ fn network_health() {
         r#"{"time_ns": 1700000010000000000, "from": "n01", "to": "n02", "alive": true,
             "ping_seconds": 0.000213, "ping_seconds_min": 0.000187}"#,
     );
-    // The last round-trip time stays as a fact; of a peer that is silent it says nothing.
+    // The last round-trip time of a silent peer stays as a fact but says nothing about the present.
     check(
         "peer/n02/alive 1 | 0\npeer/n02/rtt_seconds 0.000213\npeer/n02/rtt_seconds_min 0.000187",
         r#"{"time_ns": 1700000010000000000, "from": "n01", "to": "n02", "alive": false,
@@ -80,9 +80,9 @@ fn system_time() {
     for (facts, why) in [
         (
             "peer/n02/clock_offset_seconds 0.004\npeer/n02/alive 0\npeer/n03/clock_offset_seconds -",
-            "no peer that tells its time is alive",
+            "no peer that reports its time is alive",
         ),
-        ("peer/n02/clock_offset_seconds -\npeer/n02/alive 1", "no peer has told its time yet"),
+        ("peer/n02/clock_offset_seconds -\npeer/n02/alive 1", "no peer has reported its time yet"),
     ] {
         check(
             &format!("clock/drift_ppm 0\n{facts}"),
@@ -93,9 +93,9 @@ fn system_time() {
             ),
         );
     }
-    // What time it is is known without it.
+    // The time is known without the drift.
     for (fact, why) in [
-        ("clock/drift_ppm NaN", "n01/clock/drift_ppm is no finite number"),
+        ("clock/drift_ppm NaN", "n01/clock/drift_ppm is not a finite number"),
         ("", "no n01/clock/drift_ppm"),
         ("clock: no CLOCK_MONOTONIC_RAW", "no n01/clock/drift_ppm: no CLOCK_MONOTONIC_RAW"),
     ] {
@@ -115,7 +115,7 @@ fn node_energy_per_transfer() {
     let check = |facts: &[&str], expected: &str| {
         check("node_energy_per_transfer_joules", "node", &facts.join("\n"), expected);
     };
-    // The partition, the array on the disk and the loop device count nothing twice.
+    // The partition, the array on the disk and the loop device do not count twice.
     let counters = r#"
         block/vda/read_requests_total 1654749 | 1655598
         block/vda/written_requests_total 2400912 | 2401060
@@ -143,7 +143,7 @@ fn node_energy_per_transfer() {
     );
     check(
         &[counters, "device/loop3/kind \"loop\"", "energy/total/power_watts 49.85"],
-        "unknown: there is no block device whose transfers could be counted",
+        "unknown: there is no block device whose transfers count",
     );
     let idle = "block/vda/read_requests_total 5 | 5\nblock/vda/written_requests_total 5 | 5";
     check(
@@ -178,7 +178,7 @@ fn allocation_characteristics() {
         r#"{"time_ns": 1700000000000000000, "nodes": 1, "cpus": null, "tasks": null,
             "truncated": 0, "node_tasks": null, "processes": null, "distribution": [],
             "read_bytes": null, "written_bytes": null, "unknown": {
-            "cpus": "Slurm does not tell cpus", "tasks": "Slurm does not tell tasks",
+            "cpus": "Slurm does not report cpus", "tasks": "Slurm does not report tasks",
             "node_tasks": "no n01/slurm/4711/node_tasks",
             "processes": "no n01/slurm/4711/node_processes",
             "read_bytes": "no n01/slurm/4711/node_read_bytes_total",
@@ -186,7 +186,7 @@ fn allocation_characteristics() {
     );
     check(
         r#"slurm/4711/allocation {"nodes":-1}"#,
-        "unknown: the allocation does not tell its nodes and their distribution",
+        "unknown: the allocation does not include its nodes and their distribution",
     );
     check("slurm: no scontrol", "unknown: no n01/slurm/4711/allocation: no scontrol");
 }

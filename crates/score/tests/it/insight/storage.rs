@@ -30,9 +30,9 @@ fn fs_performance() {
         "fsinfo/vda1/type \"tmpfs\"\nfsinfo/vda1/block_bytes 4096\nfsinfo/vda1/compression -",
         r#"{"type": "tmpfs", "compression": null, "block_bytes": 4096, "raid_level": null,
             "devices": null, "device": null, "max_bandwidth_bytes_per_second": null, "unknown": {
-            "compression": "compression is not told by the file system or its mount",
-            "raid_level": "the RAID level is not told by the file system or its mount",
-            "devices": "the number of devices is not told by the file system or its mount",
+            "compression": "neither the file system nor its mount reports its compression",
+            "raid_level": "neither the file system nor its mount reports the RAID level",
+            "devices": "neither the file system nor its mount reports the number of devices",
             "device": "no block device holds it",
             "max_bandwidth_bytes_per_second": "no block device holds it"}}"#,
     );
@@ -57,21 +57,21 @@ fn block_hotness() {
         &format!("block_access/vda/hot_blocks []\n{block}"),
         r#"{"block_bytes": 512, "truncated": 0, "regions": []}"#,
     );
-    check(&hot, "unknown: vda does not tell the size of its blocks");
+    check(&hot, "unknown: vda does not report the size of its blocks");
     check(
         &format!("{hot}\ndevice/vda/logical_block_bytes 0"),
-        "unknown: the device says that its blocks have no size",
+        "unknown: the device reports a block size of zero",
     );
     for (garbage, reason) in [
-        ("{}", "the hot blocks are no list"),
-        ("[7]", "a hot block is no record of start_byte, bytes and rate"),
+        ("{}", "the hot blocks are not a list"),
+        ("[7]", "a hot block is not a record of start_byte, bytes and rate"),
         (
             r#"[{"start_byte":-1,"bytes":5,"rate":1}]"#,
-            "a hot block is no record of start_byte, bytes and rate",
+            "a hot block is not a record of start_byte, bytes and rate",
         ),
         (
             r#"[{"start_byte":1,"bytes":5,"rate":-1}]"#,
-            "a hot block is no record of start_byte, bytes and rate",
+            "a hot block is not a record of start_byte, bytes and rate",
         ),
     ] {
         let facts = format!("block_access/vda/hot_blocks {garbage}\n{block}");
@@ -146,16 +146,16 @@ fn tier_remaining_capacity_by_the_file() {
     check(
         "slow",
         MOUNTS,
-        "unknown: no file system is mounted at /archive; there are /dev/shm, /image, \
+        "unknown: no file system is mounted at /archive; the mounts are /dev/shm, /image, \
          /scratch, /scratch2, /run, /",
     );
     check("gone", MOUNTS, "unknown: the tiers file has no tier gone");
     check("fast", "fs: hung", "unknown: no n01/fs/*/available_bytes: hung");
     let mounted = MOUNTS.replace("\"/scratch2\"", "\"/archive\"");
     check("slow", &mounted, "227521167860");
-    // What is mounted read-only has no room, whatever it says.
+    // A read-only file system has no room, whatever it reports.
     check("fast", &format!("{MOUNTS}\nfs/nvme1n1/readonly 1"), "1000");
-    // A mount without its space is not left out of the sum in silence.
+    // A mount without a measured space makes the sum unknown.
     let unmeasured = MOUNTS.replace("fs/nvme1n1/available_bytes 500", "");
     check("fast", &unmeasured, "unknown: the space of nvme1n1 is not measured");
     let unknown = MOUNTS.replace("available_bytes 500", "available_bytes ?statvfs hangs");
@@ -189,7 +189,7 @@ const SERVED: &str = r#"
 "#;
 
 #[test]
-fn tiers_that_others_serve() {
+fn tiers_of_remote_file_systems() {
     let facts = format!("{MOUNTS}{SERVED}");
     let hung = facts.replace("lustre/responding 1", "lustre/responding 0");
     let by_type = |tier: &str, facts: &str, expected: &str| {
@@ -219,7 +219,7 @@ fn tiers_that_others_serve() {
     check(
         "campaign",
         &facts.replace("\"/home\"", "\"/home2\""),
-        "unknown: no file system is mounted at /home; there are /dev/shm, /image, /scratch, \
+        "unknown: no file system is mounted at /home; the mounts are /dev/shm, /image, /scratch, \
          /scratch2, /run, /, /home2, /lustre",
     );
 }
@@ -232,9 +232,9 @@ fn tier_remaining_capacity_by_kind() {
     check("nvme", MOUNTS, "1500");
     check("virtio", MOUNTS, "227521167360");
     check("memory", MOUNTS, "25276519304");
-    check("loop", MOUNTS, "unknown: there is no file system on a device of kind loop");
-    check("hdd", MOUNTS, "unknown: there is no file system on a device of kind hdd");
-    // Limits of file systems in memory are beyond what memory there is.
+    check("loop", MOUNTS, "unknown: no file system lies on a device of kind loop");
+    check("hdd", MOUNTS, "unknown: no file system lies on a device of kind hdd");
+    // The limits of file systems in memory exceed the available memory.
     let memory = "mem/available_bytes 30000000000";
     let full = MOUNTS.replace(memory, "mem/available_bytes 4000000000");
     check("memory", &full, "4000000000");

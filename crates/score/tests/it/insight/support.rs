@@ -13,11 +13,11 @@ pub(super) const INTERVAL: i64 = 10;
 /// The time of the first poll.
 pub(super) const START: Timestamp = Timestamp::from_nanos(1_700_000_000_000_000_000);
 
-/// The value of the insight `metric` about `instance` on `n01`.
+/// Returns the value of the insight `metric` about `instance` on `n01`.
 ///
 /// A line of `facts` is `block/vda/read_bytes_total 1 | 2`: a fact of the schema and its values at
-/// polls ten seconds apart, in JSON. `?no battery` is a value that is unknown, `-` one that is not
-/// there yet. `smart: no smartctl` says why a family is not measured.
+/// polls ten seconds apart, in JSON. `?no battery` is an unknown value, `-` is a value before its
+/// first poll. `smart: no smartctl` is the reason why a family is not measured.
 pub(super) fn value(metric: &str, instance: &str, tiers: &str, facts: &str) -> Outcome {
     let definition = definition(metric);
     let mut cells = Vec::new();
@@ -88,7 +88,7 @@ fn parse(value_type: ValueType, text: &str) -> Value {
     }
 }
 
-/// What comes out: a number, a record, or `unknown: ` and a reason.
+/// The expected text: a number, a record, or `unknown: ` and a reason.
 pub(super) fn check(metric: &str, instance: &str, facts: &str, expected: &str) {
     check_with_tiers(metric, instance, "", facts, expected);
 }

@@ -26,7 +26,7 @@ fn a_good_file() {
 }
 
 #[test]
-fn bad_files_are_told_where_and_what() {
+fn a_bad_file_is_refused_with_its_place() {
     let tier =
         |name: &str, mounts: &str| format!("[[tier]]\nname = \"{name}\"\nmounts = {mounts}\n");
     let device = |name: &str, copies: &str| {
@@ -42,20 +42,20 @@ fn bad_files_are_told_where_and_what() {
         ),
         ("tiers = []".to_owned(), "line 1: unknown field `tiers`, expected `tier` or `device`"),
         (tier("a", "\"/\""), "line 3: invalid type: string \"/\", expected a sequence"),
-        (tier("Fast", "[\"/\"]"), "`Fast` is no name of a tier"),
-        (tier("", "[\"/\"]"), "`` is no name of a tier"),
-        (tier("a/b", "[\"/\"]"), "`a/b` is no name of a tier"),
-        (tier("a", "[\"/\"]") + &tier("a", "[\"/b\"]"), "there are two tiers `a`"),
+        (tier("Fast", "[\"/\"]"), "`Fast` is not a valid name of a tier"),
+        (tier("", "[\"/\"]"), "`` is not a valid name of a tier"),
+        (tier("a/b", "[\"/\"]"), "`a/b` is not a valid name of a tier"),
+        (tier("a", "[\"/\"]") + &tier("a", "[\"/b\"]"), "two tiers have the name `a`"),
         (tier("a", "[]"), "the tier `a` has no mounts"),
-        (tier("a", "[\"scratch\"]"), "tier `a`: `scratch` is no mount point"),
-        (tier("a", "[\"/a/../b\"]"), "tier `a`: `/a/../b` is no mount point"),
-        (tier("a", "[\"/a/\"]"), "tier `a`: `/a/` is no mount point"),
+        (tier("a", "[\"scratch\"]"), "tier `a`: `scratch` is not a mount point"),
+        (tier("a", "[\"/a/../b\"]"), "tier `a`: `/a/../b` is not a mount point"),
+        (tier("a", "[\"/a/\"]"), "tier `a`: `/a/` is not a mount point"),
         (tier("a", "[\"/\", \"/\"]"), "`/` is in `a` and in `a`"),
         (tier("a", "[\"/x\"]") + &tier("b", "[\"/x\"]"), "`/x` is in `a` and in `b`"),
-        (device("/dev/vda", "2"), "`/dev/vda` is no name of a device"),
-        (device("vda", "2") + &device("vda", "3"), "there are two devices `vda`"),
-        (device("vda", "0"), "device `vda`: a replication of 0"),
-        (device("vda", "9999"), "device `vda`: a replication of 9999"),
+        (device("/dev/vda", "2"), "`/dev/vda` is not a name of a device"),
+        (device("vda", "2") + &device("vda", "3"), "two devices have the name `vda`"),
+        (device("vda", "0"), "device `vda`: a replication of 0 is not possible"),
+        (device("vda", "9999"), "device `vda`: a replication of 9999 is not possible"),
         (device("vda", "-1"), "line 3: invalid value: integer `-1`, expected u32"),
     ] {
         let found = Tiers::parse(&text).expect_err(&text);
@@ -65,5 +65,5 @@ fn bad_files_are_told_where_and_what() {
     let many: String =
         (0..=MAX_TIERS).map(|i| tier(&format!("t{i}"), &format!("[\"/{i}\"]"))).collect();
     let error = Tiers::parse(&many).expect_err("too many");
-    assert_eq!(error.to_string(), "tiers: 33, the most is 32");
+    assert_eq!(error.to_string(), "tiers: 33, but at most 32 are allowed");
 }

@@ -2,20 +2,20 @@ use std::collections::HashMap;
 
 use skopos_model::TopicPattern;
 
-/// Which insights wait for which topics.
+/// An index from topics to the insight inputs that match them.
 #[derive(Debug, Default)]
-pub(super) struct Wanted {
-    /// Inputs that stand for one topic: most of them.
-    exact: HashMap<Box<str>, Vec<Place>>,
+pub(super) struct InputIndex {
+    /// Inputs that match exactly one topic: most of them.
+    exact: HashMap<Box<str>, Vec<InputRef>>,
     /// Inputs with wildcards, each of which has to be tried.
-    wild: Vec<(TopicPattern, Place)>,
+    wild: Vec<(TopicPattern, InputRef)>,
 }
 
-/// An insight's place in the table, and which of its inputs it is.
-pub(super) type Place = (u32, u16);
+/// The index of an insight in the table, and the place of one of its inputs.
+pub(super) type InputRef = (u32, u16);
 
-impl Wanted {
-    pub(super) fn add(&mut self, pattern: &TopicPattern, place: Place) {
+impl InputIndex {
+    pub(super) fn add(&mut self, pattern: &TopicPattern, place: InputRef) {
         match pattern.as_topic() {
             Some(topic) => self.exact.entry(topic.as_str().into()).or_default().push(place),
             None => self.wild.push((pattern.clone(), place)),
@@ -38,8 +38,8 @@ impl Wanted {
         }
     }
 
-    /// Who waits for `topic`.
-    pub(super) fn by(&self, topic: &str) -> Vec<Place> {
+    /// Returns the inputs that match `topic`.
+    pub(super) fn matching(&self, topic: &str) -> Vec<InputRef> {
         let exact = self.exact.get(topic).into_iter().flatten().copied();
         let wild = self.wild.iter().filter(|(pattern, _)| pattern.matches_str(topic));
         exact.chain(wild.map(|(_, place)| *place)).collect()

@@ -1,25 +1,25 @@
-//! For readers who have what a vertex stores: the changes alone, and when it was last looked at.
+//! Prediction from the data that a vertex stores: only the changes, and the time of the last poll.
 
 use skopos_model::{Kind, Timestamp};
 
 use super::predictor::{Prediction, Predictor};
 use super::window::WINDOW;
 
-/// So many polls that found nothing new are put before a change: enough that the window before it
-/// is flat, as the value was.
+/// The most polls without a change that are restored before a change: enough to make the window
+/// before it flat, as the value was.
 const MOST_REPEATS: u32 = WINDOW as u32 - 1;
 
-/// A gap counts as a poll without a change from so many polling intervals on.
+/// The number of polling intervals from which a gap counts as a poll without a change.
 const A_GAP: f64 = 1.5;
 
-/// Gives `observe` what the source's polls saw: each change, and before it the value that had held,
-/// at the times of the polls that found nothing new.
+/// Restores the polls of a source from its changes: calls `observe` with each change, and before it
+/// with the value that had held, at the times of the polls that found no change.
 ///
-/// A vertex stores changes only, so two samples ten seconds apart are a jump at the end of them, and
-/// no slope. How often the source is polled is not stored; it is taken to be the shortest time
-/// between two changes, or from the last one to `checked_at`. At most four repeats are put before
+/// A vertex stores changes only, so two samples ten seconds apart are a jump at the end of that
+/// time and not a slope. The polling interval is not stored; the function takes the shortest time
+/// between two changes, or from the last one to `checked_at`. It restores at most four polls before
 /// each change.
-pub fn held(
+pub fn restore_polls(
     changes: &[(Timestamp, f64)],
     checked_at: Timestamp,
     mut observe: impl FnMut(Timestamp, f64),
@@ -30,14 +30,14 @@ pub fn held(
     for (i, (time, value)) in changes.iter().enumerate() {
         observe(*time, *value);
         let Some(poll) = poll else { continue };
-        // Up to the poll before the next change; at the end up to and with the last look.
+        // Up to the poll before the next change; at the end, up to and including the last poll.
         let (end, last_poll) = match changes.get(i + 1) {
             Some((next, _)) => (*next, 1),
             None => (checked_at, 0),
         };
         let polls = end.since(*time).as_secs_f64() / poll.as_secs_f64();
         for back in (last_poll..last_poll + MOST_REPEATS).rev() {
-            // Each repeat lies at least half an interval behind the change.
+            // Each repeat lies at least half an interval after the change.
             if polls - f64::from(back) >= A_GAP - 1.0 {
                 observe(end.saturating_sub(poll.saturating_mul(back)), *value);
             }
@@ -45,16 +45,16 @@ pub fn held(
     }
 }
 
-/// What a vertex of this kind is at `at`, from what it stores, without any state kept and any write:
-/// a [`Predictor`] that lives for one call. `None` if nothing is stored.
+/// Predicts the value of a vertex at `at` from its stored changes, with a [`Predictor`] that lives
+/// for one call and keeps no state. `None` if no value is stored.
 pub fn predict(
     kind: Kind,
     changes: &[(Timestamp, f64)],
     checked_at: Timestamp,
     at: Timestamp,
 ) -> Option<Prediction> {
-    let mut predictor = Predictor::of(kind);
-    held(changes, checked_at, |time, value| {
+    let mut predictor = Predictor::for_kind(kind);
+    restore_polls(changes, checked_at, |time, value| {
         predictor.observe(time, value);
     });
     predictor.now(at)
@@ -68,7 +68,9 @@ mod tests {
         let changes: Vec<_> =
             changes.iter().map(|(t, v)| (Timestamp::from_nanos(*t), *v)).collect();
         let mut seen = Vec::new();
-        held(&changes, Timestamp::from_nanos(checked_at), |t, v| seen.push((t.as_nanos(), v)));
+        restore_polls(&changes, Timestamp::from_nanos(checked_at), |t, v| {
+            seen.push((t.as_nanos(), v))
+        });
         assert_eq!(seen, expected, "{changes:?} {checked_at}");
     }
 
@@ -76,23 +78,23 @@ mod tests {
     fn polls_without_a_change_are_put_back() {
         check(&[], 10, &[]);
         check(&[(5, 1.0)], 5, &[(5, 1.0)]);
-        // Every poll found something new.
+        // Every poll found a new value.
         check(&[(0, 1.0), (10, 2.0), (20, 3.0)], 20, &[(0, 1.0), (10, 2.0), (20, 3.0)]);
-        // One poll found nothing, then three did.
+        // One poll found no change, then three did.
         check(
             &[(0, 1.0), (10, 2.0), (30, 3.0)],
             60,
             &[(0, 1.0), (10, 2.0), (20, 2.0), (30, 3.0), (40, 3.0), (50, 3.0), (60, 3.0)],
         );
-        // A long rest is told by its end.
+        // Only the end of a long rest is restored.
         check(
             &[(0, 1.0), (10, 2.0), (1000, 3.0)],
             1000,
             &[(0, 1.0), (10, 2.0), (960, 2.0), (970, 2.0), (980, 2.0), (990, 2.0), (1000, 3.0)],
         );
-        // Late by a little is no gap.
+        // A poll that is a little late leaves no gap.
         check(&[(0, 1.0), (10, 2.0), (24, 3.0)], 24, &[(0, 1.0), (10, 2.0), (24, 3.0)]);
-        // Known by the last look alone.
+        // The last poll alone shows the interval.
         check(&[(0, 1.0)], 7, &[(0, 1.0), (7, 1.0)]);
     }
 }
