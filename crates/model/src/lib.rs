@@ -23,6 +23,7 @@ mod value;
 mod structured;
 mod sample;
 mod unit;
+mod bytes;
 mod random;
 mod lock;
 mod error;
@@ -30,6 +31,7 @@ pub mod duration;
 pub mod schema;
 pub mod task;
 
+pub use bytes::ByteReader;
 pub use error::Error;
 pub use lock::unpoisoned;
 pub use pattern::TopicPattern;

@@ -19,6 +19,8 @@
 //! text speaks of a negative kurtosis of memory, where its table has a negative skewness; the table is
 //! what is followed here.)
 
+use skopos_model::SplitMix64;
+
 use crate::estimate::{Record, judge};
 use crate::stats::Moments;
 
@@ -67,13 +69,14 @@ const BULK: f64 = 0.5;
 
 /// Makes the workload. The same seed makes the same one.
 pub fn workload(seed: u64) -> Vec<Task> {
-    let mut random = Random(seed);
-    let normal: Vec<f64> = (0..TASKS).map(|_| random.normal()).collect();
+    let mut random = SplitMix64::new(seed);
+    let normal: Vec<f64> = (0..TASKS).map(|_| box_muller(&mut random)).collect();
     let power = |[c, d]: [f64; 2]| normal.iter().map(|z| z + c * z * z + d * z * z * z).collect();
     let wall = fitted(WALL, [0.05, 0.01], power);
     let cpu = fitted(CPU, [0.02, -0.01], power);
-    let bulk: Vec<f64> = (0..TASKS).map(|_| BULK * random.normal().clamp(-3.0, 3.0)).collect();
-    let spread: Vec<f64> = (0..TASKS).map(|_| random.uniform()).collect();
+    let bulk: Vec<f64> =
+        (0..TASKS).map(|_| BULK * box_muller(&mut random).clamp(-3.0, 3.0)).collect();
+    let spread: Vec<f64> = (0..TASKS).map(|_| random.unit()).collect();
     let memory =
         fitted(MEMORY, [0.05, 5.0], |[early, reach]| mixture(early, reach, &bulk, &spread));
     let mut order: Vec<usize> = (0..TASKS).collect();
@@ -202,30 +205,9 @@ pub fn replay(tasks: &[Record], allocation: f64, maximum: f64) -> Cost {
     }
 }
 
-/// SplitMix64 (Steele, Lea and Flood, "Fast Splittable Pseudorandom Number Generators", 2014).
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    /// In 0..1.
-    fn uniform(&mut self) -> f64 {
-        (self.next() >> 11) as f64 / (1_u64 << 53) as f64
-    }
-
-    fn below(&mut self, bound: usize) -> usize {
-        ((self.uniform() * bound as f64) as usize).min(bound.saturating_sub(1))
-    }
-
-    /// By Box and Muller.
-    fn normal(&mut self) -> f64 {
-        let radius = (-2.0 * (1.0 - self.uniform()).ln()).sqrt();
-        radius * (std::f64::consts::TAU * self.uniform()).cos()
-    }
+/// Returns a number from the normal distribution, by the transform of Box and Muller. The published
+/// workload depends on each bit of it.
+fn box_muller(random: &mut SplitMix64) -> f64 {
+    let radius = (-2.0 * (1.0 - random.unit()).ln()).sqrt();
+    radius * (std::f64::consts::TAU * random.unit()).cos()
 }

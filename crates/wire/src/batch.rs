@@ -26,11 +26,11 @@
 
 use skopos_model::{Kind, Origin, Scalar, Structured, Timestamp, Topic, Unit, Value, ValueType};
 
-use crate::Error;
-use crate::bytes::{Reader, put_signed, put_text, put_varint};
+use crate::bytes::{MessageReader, put_signed, put_text, put_varint};
+use crate::error::Error;
 
 /// The version of the layout.
-pub(crate) const LAYOUT: u8 = 1;
+const LAYOUT: u8 = 1;
 
 const MAGIC: [u8; 4] = [b'S', b'K', b'B', LAYOUT];
 
@@ -266,14 +266,8 @@ impl Batch {
     /// # Errors
     /// It is none of ours, or damaged.
     pub fn decode(bytes: &[u8]) -> Result<Self, Error> {
-        let mut reader = Reader(bytes);
-        let magic = reader.take(MAGIC.len()).map_err(|_| Error::Foreign)?;
-        if magic[..3] != MAGIC[..3] {
-            return Err(Error::Foreign);
-        }
-        if magic[3] != LAYOUT {
-            return Err(Error::Layout(magic[3]));
-        }
+        let mut reader = MessageReader::new(bytes);
+        reader.magic(MAGIC)?;
         let mut batch = Self { sequence: reader.varint()?, ..Self::default() };
         let base = reader.signed()?;
         batch.sent_at = Timestamp::from_nanos(base);
@@ -297,10 +291,8 @@ impl Batch {
             }
             batch.checked.push(Checked { at, runs });
         }
-        match reader.0.len() {
-            0 => Ok(batch),
-            more => Err(Error::Long(more)),
-        }
+        reader.end()?;
+        Ok(batch)
     }
 }
 
@@ -323,7 +315,7 @@ fn text_bytes(value: &Content) -> usize {
     }
 }
 
-fn description(reader: &mut Reader<'_>) -> Result<Description, Error> {
+fn description(reader: &mut MessageReader<'_>) -> Result<Description, Error> {
     let index = reader.index()?;
     let topic = Topic::new(reader.text()?)?;
     let unit = Unit::new(reader.text()?)?;
@@ -333,7 +325,7 @@ fn description(reader: &mut Reader<'_>) -> Result<Description, Error> {
 }
 
 /// Reads the columns of samples.
-fn samples(reader: &mut Reader<'_>, base: i64) -> Result<Vec<Told>, Error> {
+fn samples(reader: &mut MessageReader<'_>, base: i64) -> Result<Vec<Told>, Error> {
     let count = reader.count(1 + 1 + 8)?;
     let mut told = Vec::with_capacity(count);
     let mut before = 0i64;
@@ -361,7 +353,7 @@ fn samples(reader: &mut Reader<'_>, base: i64) -> Result<Vec<Told>, Error> {
     }
     let bits = reader.take(8 * count)?;
     for (at, (sample, bits)) in told.iter_mut().zip(bits.chunks_exact(8)).enumerate() {
-        let bits = Reader(bits).u64()?;
+        let bits = MessageReader::new(bits).u64()?;
         sample.value = match origins.get(at).is_some_and(|origin| origin & STRUCTURED != 0) {
             false => Content::Bits(bits),
             true => {

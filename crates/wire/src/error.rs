@@ -7,9 +7,14 @@ pub enum Error {
     /// It does not begin as ours do.
     #[error("no batch of the live plane")]
     Foreign,
-    /// Of a layout that this program does not know.
-    #[error("a batch of layout {0}, this program knows {known}", known = crate::batch::LAYOUT)]
-    Layout(u8),
+    /// A message has a layout that this program does not know.
+    #[error("a message of layout {found}; this program knows layout {known}")]
+    Layout {
+        /// The layout of the message.
+        found: u8,
+        /// The layout that this program reads.
+        known: u8,
+    },
     /// It ends in the middle of something.
     #[error("it ends too early")]
     Short,

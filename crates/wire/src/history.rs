@@ -19,9 +19,10 @@ use tokio::sync::oneshot;
 use zenoh::Wait as _;
 use zenoh::query::{Query, Queryable};
 
-use crate::bytes::{Reader, put_signed, put_text, put_varint};
+use crate::batch::Batch;
+use crate::bytes::{MessageReader, put_signed, put_text, put_varint};
+use crate::error::Error;
 use crate::plane::Plane;
-use crate::{Batch, Error};
 
 /// The version of a question's layout.
 const LAYOUT: u8 = 1;
@@ -75,14 +76,11 @@ impl Question {
     /// # Errors
     /// It is none of ours, or damaged.
     pub fn decode(bytes: &[u8]) -> Result<Self, Error> {
-        let mut reader = Reader(bytes);
-        let magic = reader.take(MAGIC.len()).map_err(|_| Error::Foreign)?;
-        if magic[..3] != MAGIC[..3] || bytes.len() > MAX_QUESTION_BYTES {
+        if bytes.len() > MAX_QUESTION_BYTES {
             return Err(Error::Foreign);
         }
-        if magic[3] != LAYOUT {
-            return Err(Error::Layout(magic[3]));
-        }
+        let mut reader = MessageReader::new(bytes);
+        reader.magic(MAGIC)?;
         let mut time = || reader.signed().map(Timestamp::from_nanos);
         let (from, to) = (time()?, time()?);
         let (only_last, most) = (reader.byte()? != 0, reader.varint()?);
@@ -91,10 +89,8 @@ impl Question {
             (0..count).map(|_| reader.text().map(str::to_owned)).collect()
         };
         let (topics, starts) = (texts()?, texts()?);
-        match reader.0.len() {
-            0 => Ok(Self { topics, starts, from, to, only_last, most }),
-            more => Err(Error::Long(more)),
-        }
+        reader.end()?;
+        Ok(Self { topics, starts, from, to, only_last, most })
     }
 }
 
@@ -226,7 +222,7 @@ impl Pieces {
     fn take(&self, key: &str, payload: &[u8]) {
         let mut came = unpoisoned(self.came.lock());
         if key.ends_with("/end") {
-            let mut reader = Reader(payload);
+            let mut reader = MessageReader::new(payload);
             if reader.byte().is_ok_and(|is_whole| is_whole == 1) {
                 came.count = reader.varint().ok();
             }

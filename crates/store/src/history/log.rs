@@ -25,8 +25,8 @@ use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
 use skopos_model::{
-    Kind, MAX_STRUCTURED_BYTES, Origin, Sample, Scalar, Structured, Timestamp, Topic, Unit, Value,
-    ValueType,
+    ByteReader, Kind, MAX_STRUCTURED_BYTES, Origin, Sample, Scalar, Structured, Timestamp, Topic,
+    Unit, Value, ValueType,
 };
 
 use super::error::{Error, io_at};
@@ -196,7 +196,7 @@ pub(super) fn read(
     bytes: &[u8],
     visit: &mut dyn FnMut(Entry),
 ) -> Result<usize, Error> {
-    let mut reader = Reader(bytes);
+    let mut reader = ByteReader::new(bytes);
     let (Some(magic), Some(layout)) = (reader.take(MAGIC.len()), reader.u32()) else {
         return Ok(0);
     };
@@ -211,35 +211,35 @@ pub(super) fn read(
     let mut whole = HEAD_BYTES;
     while let Some(entries) = frame(&mut reader, &mut types) {
         entries.into_iter().for_each(&mut *visit);
-        whole = bytes.len() - reader.0.len();
+        whole = bytes.len() - reader.remaining();
     }
     Ok(whole)
 }
 
 /// The next frame, if it is whole.
-fn frame(reader: &mut Reader<'_>, types: &mut Vec<Option<ValueType>>) -> Option<Vec<Entry>> {
+fn frame(reader: &mut ByteReader<'_>, types: &mut Vec<Option<ValueType>>) -> Option<Vec<Entry>> {
     let length = usize::try_from(reader.u32()?).ok().filter(|l| *l <= MAX_FRAME_BYTES)?;
     let sum = reader.u32()?;
     let bytes = reader.take(length)?;
     if crc32fast::hash(bytes) != sum {
         return None;
     }
-    let (mut records, mut entries) = (Reader(bytes), Vec::new());
-    while !records.0.is_empty() {
+    let (mut records, mut entries) = (ByteReader::new(bytes), Vec::new());
+    while !records.is_empty() {
         entries.push(record(&mut records, types)?);
     }
     Some(entries)
 }
 
-fn record(reader: &mut Reader<'_>, types: &mut Vec<Option<ValueType>>) -> Option<Entry> {
-    let tag = reader.byte()?;
+fn record(reader: &mut ByteReader<'_>, types: &mut Vec<Option<ValueType>>) -> Option<Entry> {
+    let tag = reader.u8()?;
     let index = reader.u32()?;
     let time = Timestamp::from_nanos(reader.i64()?);
     if tag == 0 {
-        let (kind, value_type) = (Kind::from_code(reader.byte()?)?, reader.byte()?);
+        let (kind, value_type) = (Kind::from_code(reader.u8()?)?, reader.u8()?);
         let value_type = ValueType::from_code(value_type)?;
-        let unit = Unit::new(reader.text_of_byte()?).ok()?;
-        let topic = Topic::new(reader.text_of_byte()?).ok()?;
+        let unit = Unit::new(short_text(reader)?).ok()?;
+        let topic = Topic::new(short_text(reader)?).ok()?;
         let at = usize::try_from(index).ok().filter(|at| *at < MAX_SERIES)?;
         if types.len() <= at {
             types.resize(at + 1, None);
@@ -259,7 +259,7 @@ fn record(reader: &mut Reader<'_>, types: &mut Vec<Option<ValueType>>) -> Option
         false => Scalar::from_bits(value_type, reader.u64()?)?.into(),
         true => {
             let length = usize::try_from(reader.u32()?).ok()?;
-            let text = std::str::from_utf8(reader.take(length)?).ok()?;
+            let text = reader.text(length)?;
             Structured::from_json(text).ok()?.into()
         }
     };
@@ -270,38 +270,8 @@ fn record(reader: &mut Reader<'_>, types: &mut Vec<Option<ValueType>>) -> Option
 /// written. Bounds what a damaged log makes a reader reserve.
 pub(super) const MAX_SERIES: usize = 1 << 20;
 
-/// What is left of some bytes.
-struct Reader<'a>(&'a [u8]);
-
-impl<'a> Reader<'a> {
-    fn take(&mut self, count: usize) -> Option<&'a [u8]> {
-        let (taken, rest) = self.0.split_at_checked(count)?;
-        self.0 = rest;
-        Some(taken)
-    }
-
-    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
-        self.take(N)?.try_into().ok()
-    }
-
-    fn byte(&mut self) -> Option<u8> {
-        Some(self.take(1)?[0])
-    }
-
-    fn u32(&mut self) -> Option<u32> {
-        self.array().map(u32::from_le_bytes)
-    }
-
-    fn u64(&mut self) -> Option<u64> {
-        self.array().map(u64::from_le_bytes)
-    }
-
-    fn i64(&mut self) -> Option<i64> {
-        self.array().map(i64::from_le_bytes)
-    }
-
-    fn text_of_byte(&mut self) -> Option<&'a str> {
-        let length = self.byte()?;
-        std::str::from_utf8(self.take(length.into())?).ok()
-    }
+/// Reads a text after its length, which is one byte.
+fn short_text<'a>(reader: &mut ByteReader<'a>) -> Option<&'a str> {
+    let length = reader.u8()?;
+    reader.text(length.into())
 }
