@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use skopos_model::Timestamp;
 use skopos_query::{Elsewhere, Wanted, When};
-use skopos_wire::{Answered, Plane, Question};
+use skopos_wire::{HistoryAnswer, Plane, Question};
 
 pub(super) use self::here::has_all;
 use self::part::part;
@@ -53,7 +53,7 @@ pub(super) fn question(node: &str, wanted: &Wanted, when: &When) -> Question {
 /// Asks them.
 pub(super) async fn ask(plane: Plane, asks: Asks, until: Instant) -> Elsewhere {
     let mut elsewhere = Elsewhere { missing: asks.missing, ..Elsewhere::default() };
-    for Answered { node, batches } in plane.ask_history(asks.nodes, until).await {
+    for HistoryAnswer { node, batches } in plane.ask_history(asks.nodes, until).await {
         let part = batches.and_then(|batches| part(&node, batches));
         match part {
             Some(part) => {

@@ -8,7 +8,7 @@ use skopos_query::arrow::datatypes::{Float64Type, TimestampNanosecondType, UInt8
 use skopos_query::{Source, Wanted, When, kept};
 use skopos_shm::Host;
 use skopos_store::history::{Run, Series};
-use skopos_wire::{Content, Told};
+use skopos_wire::{Content, IndexedSample};
 
 use crate::live::past::Answer;
 use crate::sql::Local;
@@ -85,7 +85,7 @@ impl Rows {
 }
 
 /// A row of all columns as a sample.
-fn told(batch: &RecordBatch, row: usize) -> Told {
+fn told(batch: &RecordBatch, row: usize) -> IndexedSample {
     let number = |column: usize| {
         let column = batch.column(column).as_primitive::<Float64Type>();
         column.is_valid(row).then(|| column.value(row))
@@ -102,5 +102,5 @@ fn told(batch: &RecordBatch, row: usize) -> Told {
         Some(structured) => Content::Structured(structured),
         None => Content::Bits(number(1).unwrap_or(f64::NAN).to_bits()),
     };
-    Told { index: 0, time: Timestamp::from_nanos(time), origin, value }
+    IndexedSample { index: 0, time: Timestamp::from_nanos(time), origin, value }
 }

@@ -7,7 +7,7 @@ use std::sync::Mutex;
 use skopos_model::unpoisoned;
 
 use skopos_shm::{Host, Segment, Vertex};
-use skopos_wire::{Content, Told};
+use skopos_wire::{Content, IndexedSample};
 
 use crate::live::past::Answer;
 
@@ -54,7 +54,8 @@ fn add(vertex: &Vertex, answer: &mut Answer<'_>) -> Option<bool> {
     let first = if question.only_last { range.samples.len().saturating_sub(1) } else { 0 };
     for sample in &range.samples[first..] {
         let value = Content::from(&sample.value);
-        if !answer.add(Told { index: 0, time: sample.time, origin: sample.origin, value }) {
+        if !answer.add(IndexedSample { index: 0, time: sample.time, origin: sample.origin, value })
+        {
             return None;
         }
     }

@@ -1,7 +1,5 @@
 //! History against a list of samples: whatever was flushed is there, once, and nothing else.
 
-#![cfg(feature = "history")]
-
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
