@@ -140,7 +140,7 @@ impl From<&Value> for Content {
     }
 }
 
-/// One message.
+/// A message of the live plane.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Batch {
     /// Sequence number: one more than that of the batch before. A snapshot has the number of the last

@@ -16,7 +16,7 @@ pub(crate) struct Completeness {
 pub(crate) enum Delivery {
     /// In a batch, after the sample before it.
     Batch,
-    /// As the latest sample of a snapshot as of this batch. Samples before it may be lost.
+    /// In a snapshot as of this batch, which has the latest sample only. Samples before it may be lost.
     Snapshot { as_of: u64 },
     /// Ahead of its batch, as the answer to a request. Samples before it may be under way, and will
     /// arrive too late.

@@ -40,7 +40,7 @@ impl Follower {
     /// Follows the nodes that can have a wanted topic, and reports their changes to `watcher`.
     ///
     /// # Errors
-    /// As [`start`](Self::start).
+    /// The same as for [`start`](Self::start).
     pub fn start_with(
         plane: &Plane,
         interest: Interest,
@@ -141,14 +141,16 @@ impl Refresher {
     /// Asks the node of a topic to measure it now, and waits until the answer is in the mirror.
     ///
     /// # Errors
-    /// As [`Plane::refresh`]; [`Error::NotMirrored`] if the mirror does not have the topic.
+    /// The errors of [`Plane::refresh`]; [`Error::NotMirrored`] if the mirror does not have the topic.
     pub fn refresh(&self, topic: &Topic, deadline: Duration) -> Result<(), Error> {
         let begun = Instant::now();
         let batch = self.plane.refresh(topic, deadline)?;
         let late = || Error::NoAnswer { node: topic.node().to_owned(), within: deadline };
         let (done, is_known) = sync_channel(1);
         let message = Message::Refreshed { node: topic.node().to_owned(), batch, done };
-        self.inbox.try_send(message).map_err(|_| late())?;
+        if !self.inbox.put(message) {
+            return Err(late());
+        }
         match is_known.recv_timeout(deadline.saturating_sub(begun.elapsed())) {
             Ok(true) => Ok(()),
             Ok(false) => Err(Error::NotMirrored(topic.clone())),

@@ -2,11 +2,11 @@
 //!
 //! A callback only puts a message into the queue: if it waited, it would delay the whole session. A
 //! batch that finds the queue full is dropped and counted, and a later snapshot replaces it. Publishers
-//! that appear or disappear are noted beside the queue, because nobody reports them twice.
+//! that appear or disappear are noted beside the queue, because they are reported only once.
 
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
 
 use skopos_model::{Timestamp, unpoisoned};
@@ -53,9 +53,9 @@ impl Inbox {
         (Self { queue, noted: Arc::default() }, messages)
     }
 
-    /// Puts a message into the queue unless it is full.
-    pub(crate) fn try_send(&self, message: Message) -> Result<(), TrySendError<Message>> {
-        self.queue.try_send(message)
+    /// Puts a message into the queue. Returns false, and drops the message, if the queue is full.
+    pub(crate) fn put(&self, message: Message) -> bool {
+        self.queue.try_send(message).is_ok()
     }
 
     /// Asks the thread to end, and waits for room in the queue if necessary.
@@ -68,7 +68,7 @@ impl Inbox {
         let Some((node, incarnation)) = other_publisher(shared, sample) else { return };
         let bytes = sample.payload().to_bytes().into_owned();
         let message = Message::Batch { node, incarnation, bytes, received_at: wall() };
-        if self.queue.try_send(message).is_err() {
+        if !self.put(message) {
             shared.counts.overflowed.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -84,7 +84,7 @@ impl Inbox {
         noted.insert(key, sample.kind() == SampleKind::Put);
         drop(noted);
         // If the queue is full, the thread has messages to read, and takes the notes after each.
-        let _ = self.queue.try_send(Message::Presence);
+        self.put(Message::Presence);
     }
 
     /// Takes the noted publishers: name, incarnation, and whether they are present.

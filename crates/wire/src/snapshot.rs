@@ -50,7 +50,7 @@ impl Drop for SnapshotParts {
         let Some(parts) = assemble(parts) else { return };
         let (node, incarnation) = (std::mem::take(&mut self.node), self.incarnation);
         // If the queue is full, the follower requests the snapshot again, as after a lost one.
-        let _ = self.inbox.try_send(Message::Snapshot { node, incarnation, parts });
+        self.inbox.put(Message::Snapshot { node, incarnation, parts });
     }
 }
 

@@ -1,4 +1,5 @@
-//! A mirror that claims to have every sample since a time has every published one, whatever was lost.
+//! A vertex that is complete since a time has each sample that was published since, whichever batches
+//! were lost.
 
 use std::collections::VecDeque;
 
@@ -145,7 +146,7 @@ impl World {
         self.in_flight.push_back(Batch { sequence, sent_at, ..pending });
     }
 
-    /// Sends the pending samples, and makes a snapshot of all that was sent.
+    /// Sends the pending samples, and makes a snapshot of everything that was sent.
     fn snapshot(&mut self) -> Batch {
         self.send();
         let last = |index| self.published.iter().rfind(|p| p.index == index);
