@@ -1,5 +1,5 @@
-//! Any bytes as the handle of a Flight SQL ticket or prepared statement. What is taken is exactly what
-//! would have been made, so nothing can be hidden in one.
+//! Any bytes as the handle of a Flight SQL ticket or prepared statement. Encoding an accepted handle gives
+//! the same bytes, so nothing can be hidden in a handle.
 
 #![no_main]
 

@@ -1,5 +1,5 @@
-//! Any messages as what a node answers about what it has kept: each has its length in front, in two bytes.
-//! What a hub makes a part of can be read like one that it made itself.
+//! Any messages as a node's answer to a question about its history: two bytes with the length stand before
+//! each message. A part that a hub makes of them can be read like any other part.
 
 #![no_main]
 
@@ -22,9 +22,9 @@ fuzz_target!(|bytes: &[u8]| {
             batches.push(batch);
         }
     }
-    let told: usize = batches.iter().map(|batch| batch.samples.len()).sum();
+    let samples: usize = batches.iter().map(|batch| batch.samples.len()).sum();
     let Some(part) = part::part(NODE, batches) else { return };
-    assert_eq!(part.rows(), told as u64);
+    assert_eq!(part.rows(), samples as u64);
     assert!(part.stretches().iter().all(|stretch| stretch.series.topic.node() == NODE));
     let selection = Selection {
         stretches: (0..part.stretches().len()).map(|at| (at, i64::MAX)).collect(),
@@ -42,6 +42,6 @@ fuzz_target!(|bytes: &[u8]| {
             }
         }
     }
-    // What is at the very end of time is below no other.
-    assert!(rows <= told);
+    // A sample at the very end of time is not below `i64::MAX`, and so not selected.
+    assert!(rows <= samples);
 });

@@ -1,12 +1,12 @@
-//! A pattern and a topic, one a line, against a plain matcher.
+//! A pattern and a topic, one a line, against a simple matcher.
 
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use skopos_model::{Topic, TopicPattern};
 
-/// Matches `pattern` with `text` where an item for which `is_star` holds takes any number, by the
-/// table that every textbook has: slow, and never more than the product of both lengths.
+/// Matches `pattern` with `text` by dynamic programming, as in textbooks; an item with `is_star` matches
+/// any number of items. Slow, but the work is bounded by the product of both lengths.
 fn table<P, T>(
     pattern: &[P],
     text: &[T],

@@ -1,8 +1,8 @@
-//! Any bytes as a segment file: opened, listed and read in every way. Errors are fine; a panic, a
-//! crash or a hang is not.
+//! Any bytes as a segment file, which is opened, listed and read in every way. Errors are fine; panics,
+//! crashes and hangs are not.
 //!
-//! If the first byte is even the rest is the file. If it is odd the rest is damage to a sound file,
-//! twelve bytes a piece: where (u32) and what (u64). So the fuzzer gets past the header at once.
+//! If the first byte is even, the rest is the file. If it is odd, the rest is damage to a sound file, in
+//! pieces of twelve bytes: position (u32) and bytes (u64). The second form gets past the header at once.
 
 #![no_main]
 
@@ -14,7 +14,7 @@ use libfuzzer_sys::fuzz_target;
 use skopos_model::{Sample, Structured, Timestamp, ValueType};
 use skopos_shm::{Error, Publisher, Segment, VertexSpec};
 
-/// A sound segment of a dead publisher, and where to put its damaged copies.
+/// A sound segment of a dead publisher, and the path of its damaged copies.
 struct Specimen {
     bytes: Vec<u8>,
     path: PathBuf,
@@ -28,7 +28,7 @@ static SPECIMEN: LazyLock<Specimen> = LazyLock::new(|| {
     let publisher = Publisher::builder("specimen").dir(dir.path()).max_vertices(8);
     let publisher = publisher.max_bytes(80 << 10).create().expect("an empty directory");
     fill(&publisher).expect("there is room");
-    let bytes = fs::read(publisher.path()).expect("our own file");
+    let bytes = fs::read(publisher.path()).expect("a writable file");
     Specimen { bytes, path: dir.path().join("damaged.seg"), _dir: dir }
 });
 
@@ -55,16 +55,16 @@ fuzz_target!(|data: &[u8]| {
     let Some((&mode, rest)) = data.split_first() else { return };
     let specimen = &*SPECIMEN;
     if mode % 2 == 0 {
-        fs::write(&specimen.path, rest).expect("our own file");
+        fs::write(&specimen.path, rest).expect("a writable file");
     } else {
         let mut bytes = specimen.bytes.clone();
         for piece in rest.chunks_exact(12) {
-            let (at, what) = piece.split_at(4);
+            let (at, new_bytes) = piece.split_at(4);
             let at = u32::from_le_bytes(at.try_into().expect("four")) as usize;
             let at = at % (bytes.len() - 8);
-            bytes[at..at + 8].copy_from_slice(what);
+            bytes[at..at + 8].copy_from_slice(new_bytes);
         }
-        fs::write(&specimen.path, bytes).expect("our own file");
+        fs::write(&specimen.path, bytes).expect("a writable file");
     }
     let _ = read_everything(&specimen.path);
 });

@@ -1,6 +1,6 @@
-//! Any text as a statement. What is taken is then run over rows that come, change and go: numbers
-//! are finite, topics that are read are among the patterns that it told, and step by step comes to
-//! the same as anew.
+//! Any text as a statement. An accepted statement runs over rows that appear and change: its numbers are
+//! finite, its patterns match each topic that it reads, and the evaluation step by step gives the same
+//! result as an evaluation from scratch.
 
 #![no_main]
 
@@ -46,17 +46,17 @@ fuzz_target!(|sql: &str| {
             }
         }
     }
-    // Rates and means are of what came before, which one look does not have.
-    let of_one_look = statement.table() == Table::Latest
+    // Rates and means need earlier rows, which an evaluation from scratch does not have.
+    let is_stateless = statement.table() == Table::Latest
         && !statement.is_timed()
         && !["rate", "ema"].iter().any(|name| sql.to_lowercase().contains(name));
-    if of_one_look {
+    if is_stateless {
         let rows = topics.iter().zip(last).map(|(topic, (time, value))| {
             let (unit, kind) = (Unit::BYTES, Kind::Gauge);
             Row { topic, unit, kind, time, checked_at: time, value }
         });
-        for (output, anew) in statement.once(now, rows).into_iter().enumerate() {
-            assert_eq!(evaluator.value(output, now).ok(), anew.ok());
+        for (output, expected) in statement.once(now, rows).into_iter().enumerate() {
+            assert_eq!(evaluator.value(output, now).ok(), expected.ok());
         }
     }
 });

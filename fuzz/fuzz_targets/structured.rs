@@ -1,4 +1,4 @@
-//! Any text as a structured value: what is taken comes back the same from its own text.
+//! Any text as a structured value: an accepted value survives its own encoding.
 
 #![no_main]
 
@@ -9,7 +9,7 @@ fuzz_target!(|text: &str| {
     if let Ok(value) = Structured::from_json(text) {
         let encoded = value.to_string();
         assert!(encoded.len() <= MAX_STRUCTURED_BYTES);
-        let back = Structured::from_json(&encoded).expect("our own encoding");
+        let back = Structured::from_json(&encoded).expect("an encoded value decodes");
         assert_eq!(back, value);
         assert_eq!(back.to_string(), encoded);
     }

@@ -1,4 +1,4 @@
-//! Any text as a topic, a unit and a name to be escaped.
+//! Any text as a topic, as a unit and as a name to escape.
 
 #![no_main]
 

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use skopos_model::{Timestamp, Topic};
 use skopos_shm::{Delivery, Host, Segment, SegmentVersions, Subscription, Vertex, now};
-use skopos_store::history::{Error, Id, Keeper, Limits, Pushed, Series, Size};
+use skopos_store::history::{Error, Keeper, Limits, PushOutcome, Series, SeriesId, Size};
 
 mod facts;
 
@@ -78,7 +78,7 @@ impl Drop for Archiver {
 /// A vertex that is followed.
 struct One {
     subscription: Subscription,
-    id: Id,
+    id: SeriesId,
 }
 
 /// Which vertex of which segment: one that comes again is another one.
@@ -236,13 +236,13 @@ fn take_in(one: &mut One, keeper: &mut Keeper, counts: &mut Counts) -> u64 {
             Delivery::Sample(sample) => {
                 new += 1;
                 let mut pushed = keeper.push(one.id, &sample);
-                if pushed == Pushed::Refused && keeper.flush().is_ok() {
+                if pushed == PushOutcome::Refused && keeper.flush().is_ok() {
                     pushed = keeper.push(one.id, &sample);
                 }
                 match pushed {
-                    Pushed::Taken => counts.samples += 1,
-                    Pushed::Known => {}
-                    Pushed::Refused => counts.refused += 1,
+                    PushOutcome::Accepted => counts.samples += 1,
+                    PushOutcome::Duplicate => {}
+                    PushOutcome::Refused => counts.refused += 1,
                 }
             }
         }

@@ -75,12 +75,9 @@ fn shape(
 }
 
 fn choices(report: &mut Report, past: &[Record], future: &[Record]) {
-    let (Some(waste), Some(time), Some(free), Some(free_time)) = (
-        estimate(past, Minimize::Waste, MAX_RISK),
-        estimate(past, Minimize::Time, MAX_RISK),
-        estimate(past, Minimize::Waste, 1.0),
-        estimate(past, Minimize::Time, 1.0),
-    ) else {
+    let (Some(waste), Some(free)) =
+        (estimate(past, Minimize::Waste, MAX_RISK), estimate(past, Minimize::Waste, 1.0))
+    else {
         return;
     };
     let known = moments(past.iter().map(|r| r.value));
@@ -101,18 +98,10 @@ fn choices(report: &mut Report, past: &[Record], future: &[Record]) {
     add("held for a task", "GB s", Better::Lower, &|c| c.held / 1e9);
     add("run twice", "%", Better::Neither, &|c| 100.0 * c.retried);
     add("beyond the maximum", "tasks", Better::Neither, &|c| c.beyond as f64);
-    let chosen = [
-        ("chosen for time", time),
-        ("chosen at any risk", free),
-        ("chosen for time at any risk", free_time),
-    ];
-    for (how, chosen) in chosen {
-        let cost = replay(future, chosen.allocation, maximum);
-        for (what, value) in [("held and not used", cost.waste_share), ("run twice", cost.retried)]
-        {
-            let metric = format!("{what}, {how}");
-            report.add([Row::new(&case, metric, "%", 100.0 * value, Better::Neither)]);
-        }
+    let cost = replay(future, free.allocation, maximum);
+    for (what, value) in [("held and not used", cost.waste_share), ("run twice", cost.retried)] {
+        let metric = format!("{what}, chosen at any risk");
+        report.add([Row::new(&case, metric, "%", 100.0 * value, Better::Neither)]);
     }
     let bound = 100.0 * waste.risk_bound;
     let row = Row::new(&case, "run twice, as estimated", "%", 100.0 * waste.risk, Better::Neither);

@@ -10,7 +10,7 @@ use skopos_node::LiveArgs;
 use skopos_query::{Engine, is_table};
 use skopos_shm::Host;
 use skopos_term::Failure;
-use skopos_wire::{Description, Follower, Interest, Plane, State, Watcher};
+use skopos_wire::{Description, Follower, Interest, MirrorWatcher, NodeState, NodeWatcher, Plane};
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::watch;
 
@@ -155,12 +155,15 @@ fn follow(plane: &LiveArgs, heard: Heard) -> Result<Follower, Failure> {
 /// Wakes whoever waits for what other nodes tell.
 struct Heard(Arc<watch::Sender<u64>>);
 
-impl Watcher for Heard {
-    fn heard(&mut self, _: &str, _: &State) {
+impl MirrorWatcher for Heard {
+    fn added(&mut self, _: &Description) {}
+    fn sample(&mut self, _: &Topic, _: &Sample) {}
+    fn checked(&mut self, _: &Topic, _: Timestamp) {}
+    fn removed(&mut self, _: &Topic) {}
+}
+
+impl NodeWatcher for Heard {
+    fn node(&mut self, _: &str, _: &NodeState) {
         self.0.send_modify(|n| *n = n.wrapping_add(1));
     }
-    fn came(&mut self, _: &Description) {}
-    fn told(&mut self, _: &Topic, _: &Sample) {}
-    fn checked(&mut self, _: &Topic, _: Timestamp) {}
-    fn went(&mut self, _: &Topic) {}
 }

@@ -83,7 +83,7 @@ impl Measuring {
             None => Err(Denied::This("this hub follows no other nodes".to_owned())),
             Some(refresher) => {
                 refresher.refresh(topic, left.min(NODE_PATIENCE)).map_err(|e| match e {
-                    Error::Refused(_) | Error::Unfollowed(_) => Denied::This(e.to_string()),
+                    Error::Refused(_) | Error::NotMirrored(_) => Denied::This(e.to_string()),
                     _ => Denied::All(e.to_string()),
                 })
             }

@@ -9,7 +9,7 @@ use skopos_model::{Timestamp, Topic, unpoisoned};
 use skopos_query::{About, Asked, Described, Node, Row, Source, Wanted, When};
 use skopos_store::archive::{self, Archive};
 use skopos_store::history::{self, Part};
-use skopos_wire::{Follower, Plane, Site, State, Vertex};
+use skopos_wire::{Follower, NodeState, Plane, Site, Vertex};
 
 use crate::Local;
 use crate::insights::Abouts;
@@ -82,7 +82,7 @@ struct Of<'a> {
 }
 
 impl<'a> Of<'a> {
-    fn new(node: &'a str, state: &State) -> Self {
+    fn new(node: &'a str, state: &NodeState) -> Self {
         Self { node, ahead: state.clock_offset().unwrap_or_default() }
     }
 }
@@ -195,6 +195,6 @@ impl Source for HubSource {
             return Some(count);
         }
         let node = self.site.as_ref()?.node(topic.node())?;
-        node.state().mirror.find(topic).map(|vertex| vertex.told)
+        node.state().mirror.find(topic).map(|vertex| vertex.samples_total)
     }
 }

@@ -25,6 +25,7 @@ mod value_type;
 mod structured;
 mod sample;
 mod unit;
+mod bytes;
 mod random;
 mod lock;
 mod limits;
@@ -33,6 +34,7 @@ pub mod duration;
 pub mod schema;
 pub mod task;
 
+pub use bytes::ByteReader;
 pub use error::Error;
 pub use limits::{
     MAX_STRUCTURED_BYTES, MAX_STRUCTURED_DEPTH, MAX_TOPIC_BYTES, MAX_TOPIC_SEGMENTS, MAX_UNIT_BYTES,

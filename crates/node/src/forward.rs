@@ -57,8 +57,8 @@ impl Forward {
 
 fn hint(e: &Error) -> &'static str {
     match e {
-        Error::Unfollowed(_) => "start the agent with a `--mirror` that matches it",
-        Error::Nobody(_) | Error::NoAnswer { .. } => "its age says when it was last heard of",
+        Error::NotMirrored(_) => "start the agent with a `--mirror` that matches it",
+        Error::Unreachable(_) | Error::NoAnswer { .. } => "its age says when it was last heard of",
         _ => "only what a sensor of that node measures can be refreshed",
     }
 }

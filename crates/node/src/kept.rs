@@ -14,7 +14,7 @@ use skopos_agent::folder_of;
 use skopos_model::{Origin, Structured, Timestamp, Topic, ValueType, unpoisoned};
 use skopos_shm::{Host, Segment, Vertex};
 use skopos_store::history::{Column, Error, Folder, Part, Run, Selection, Series};
-use skopos_wire::{Content, Told};
+use skopos_wire::{Content, IndexedSample};
 
 use crate::past::Answer;
 
@@ -116,7 +116,7 @@ fn add_ring(vertex: &Vertex, answer: &mut Answer<'_>) -> Added {
     let from = if question.only_last { range.samples.len() - 1 } else { 0 };
     for sample in &range.samples[from..] {
         let value = Content::from(&sample.value);
-        if !answer.add(Told { index: 0, time: sample.time, origin: sample.origin, value }) {
+        if !answer.add(IndexedSample { index: 0, time: sample.time, origin: sample.origin, value }) {
             return Added::Full;
         }
     }
@@ -244,7 +244,7 @@ impl Rows {
 }
 
 /// A row of all columns as a sample.
-fn sample(batch: &RecordBatch, row: usize) -> Told {
+fn sample(batch: &RecordBatch, row: usize) -> IndexedSample {
     let number = |column: usize| {
         let column = batch.column(column).as_primitive::<Float64Type>();
         column.is_valid(row).then(|| column.value(row))
@@ -261,14 +261,14 @@ fn sample(batch: &RecordBatch, row: usize) -> Told {
         Some(structured) => Content::Structured(structured),
         None => Content::Bits(number(1).unwrap_or(f64::NAN).to_bits()),
     };
-    Told { index: 0, time: Timestamp::from_nanos(time), origin, value }
+    IndexedSample { index: 0, time: Timestamp::from_nanos(time), origin, value }
 }
 
 #[cfg(test)]
 mod tests {
     use skopos_model::Sample;
     use skopos_shm::{Publisher, VertexSpec};
-    use skopos_store::history::{Keeper, Pushed};
+    use skopos_store::history::{Keeper, PushOutcome};
     use skopos_wire::{Batch, Question};
 
     use super::*;
@@ -325,7 +325,7 @@ mod tests {
         for n in times {
             let sample =
                 Sample::measured(Timestamp::from_nanos(n), skopos_model::Value::U64(n as u64));
-            assert!(matches!(keeper.push(id, &sample), Pushed::Taken));
+            assert!(matches!(keeper.push(id, &sample), PushOutcome::Accepted));
         }
         keeper.rotate_now(now).expect("rotated");
         keeper.chores().run(now).expect("sealed");

@@ -9,7 +9,9 @@ use std::path::Path;
 use skopos_model::schema::{self, Metric};
 use skopos_model::{Sample, Timestamp, Topic, TopicPattern};
 use skopos_shm::{Publisher, VertexSpec, VertexWriter, now};
-use skopos_wire::{Description, Follower, Interest, Plane, Refresher, State, Watcher};
+use skopos_wire::{
+    Description, Follower, Interest, MirrorWatcher, NodeState, NodeWatcher, Plane, Refresher,
+};
 
 use skopos_agent::MIRROR_NAME;
 use skopos_term::Failure;
@@ -104,8 +106,8 @@ impl Copy {
     }
 }
 
-impl Watcher for Copy {
-    fn heard(&mut self, node: &str, state: &State) {
+impl NodeWatcher for Copy {
+    fn node(&mut self, node: &str, state: &NodeState) {
         if self.nodes.get(node).is_none_or(|about| about.writers.is_empty()) {
             let writers = self.register_about(node);
             self.nodes.entry(node.to_owned()).or_default().writers = writers;
@@ -125,8 +127,10 @@ impl Watcher for Copy {
             let _ = writer.publish_at(time, nanos as f64 / 1e9);
         }
     }
+}
 
-    fn came(&mut self, description: &Description) {
+impl MirrorWatcher for Copy {
+    fn added(&mut self, description: &Description) {
         let Description { topic, unit, kind, value_type, .. } = description;
         let spec = VertexSpec::new(topic.clone(), *value_type).unit(*unit).kind(*kind);
         match self.publisher.register(spec) {
@@ -135,7 +139,7 @@ impl Watcher for Copy {
         }
     }
 
-    fn told(&mut self, topic: &Topic, sample: &Sample) {
+    fn sample(&mut self, topic: &Topic, sample: &Sample) {
         if let Some(writer) = self.vertices.get(topic)
             && writer.publish_sample(sample).is_err()
         {
@@ -149,7 +153,7 @@ impl Watcher for Copy {
         }
     }
 
-    fn went(&mut self, topic: &Topic) {
+    fn removed(&mut self, topic: &Topic) {
         if let Some(writer) = self.vertices.remove(topic) {
             self.publisher.unregister(&writer);
         }

@@ -1,10 +1,12 @@
-//! Answering who asks what this node has kept: what `kept` shows, in batches.
+//! HistoryResponder who asks what this node has kept: what `kept` shows, in batches.
 
 use std::path::PathBuf;
 
 use skopos_model::{Kind, Topic, Unit, ValueType};
 use skopos_shm::Host;
-use skopos_wire::{Answering, Batch, Description, MAX_BATCH_BYTES, Plane, Question, Told};
+use skopos_wire::{
+    Batch, Description, HistoryResponder, IndexedSample, MAX_BATCH_BYTES, Plane, Question,
+};
 
 use crate::kept::Kept;
 use crate::published::published_here;
@@ -19,7 +21,7 @@ pub(crate) fn answer(
     node: &str,
     incarnation: i64,
     dir: PathBuf,
-) -> Result<Answering, Failure> {
+) -> Result<HistoryResponder, Failure> {
     let kept = Kept::new(published_here(Host::open_dirs(vec![dir])?));
     let name = node.to_owned();
     let answer = move |question: &Question, send: &mut dyn FnMut(&Batch)| {
@@ -81,13 +83,13 @@ impl<'a> Answer<'a> {
     }
 
     /// The next sample of the series that was begun; its index is given here. False when it is enough.
-    pub fn add(&mut self, told: Told) -> bool {
+    pub fn add(&mut self, told: IndexedSample) -> bool {
         if self.samples == self.question.most {
             self.is_whole = false;
             return false;
         }
         self.samples += 1;
-        let told = Told { index: self.index.unwrap_or_default(), ..told };
+        let told = IndexedSample { index: self.index.unwrap_or_default(), ..told };
         let one = Batch { samples: vec![told], ..Batch::default() };
         self.make_room(one.most_bytes());
         self.batch.samples.extend(one.samples);

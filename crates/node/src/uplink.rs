@@ -13,7 +13,9 @@ use std::time::{Duration, Instant};
 
 use skopos_model::{Sample, Timestamp, Topic, unpoisoned};
 use skopos_shm::{Delivery, Host, Segment, SegmentVersions, Subscription, Vertex, now};
-use skopos_wire::{Answering, Answers, Batch, Checked, Content, Description, Outlet, Plane, Told};
+use skopos_wire::{
+    Batch, Checked, Content, Description, HistoryResponder, IndexedSample, Outlet, Plane, Responder,
+};
 
 use crate::past;
 use crate::published::published_here;
@@ -31,7 +33,7 @@ pub(crate) struct Uplink {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
     /// Tells what was kept.
-    _answering: Answering,
+    _answering: HistoryResponder,
 }
 
 impl Uplink {
@@ -88,8 +90,8 @@ struct OfNode {
     dir: PathBuf,
 }
 
-impl Answers for OfNode {
-    fn whole(&self) -> Vec<Batch> {
+impl Responder for OfNode {
+    fn snapshot(&self) -> Vec<Batch> {
         lock(&self.followed).whole()
     }
 
@@ -322,9 +324,9 @@ impl Followed {
     }
 }
 
-fn told(index: u32, sample: &Sample) -> Told {
+fn told(index: u32, sample: &Sample) -> IndexedSample {
     let (time, origin) = (sample.time, sample.origin);
-    Told { index, time, origin, value: Content::from(&sample.value) }
+    IndexedSample { index, time, origin, value: Content::from(&sample.value) }
 }
 
 /// Indices as runs of neighbours.
@@ -373,11 +375,11 @@ mod tests {
         let mut send = |mirror: &mut Mirror| {
             followed.collect();
             for batch in followed.batches(false) {
-                assert_eq!(mirror.take(batch, &mut ()), skopos_wire::Taken::In);
+                assert_eq!(mirror.take(batch, &mut ()), skopos_wire::BatchOutcome::Applied);
             }
         };
         let since =
-            |mirror: &Mirror| mirror.find(&topic).and_then(skopos_wire::Vertex::whole_since);
+            |mirror: &Mirror| mirror.find(&topic).and_then(skopos_wire::Vertex::complete_since);
         publish(2..=5);
         send(&mut mirror);
         assert_eq!(since(&mirror), Some(at(1)));
@@ -387,6 +389,6 @@ mod tests {
         let times: Vec<_> = vertex.recent.iter().map(|sample| sample.time.as_nanos()).collect();
         assert!(times.starts_with(&[1, 2, 3, 4, 5]) && times.ends_with(&[49, 50]), "{times:?}");
         assert_eq!(since(&mirror), Some(at(times[5])));
-        assert!(mirror.is_whole() && times[5] > 6);
+        assert!(mirror.is_complete() && times[5] > 6);
     }
 }

@@ -1,4 +1,4 @@
-//! What the next task of a class should be given, from what earlier ones used.
+//! Chooses how much of a resource the next task of a class is given, from what earlier tasks used.
 //!
 //! The two-step policy of B. Tovar, R. Ferreira da Silva, G. Juve, E. Deelman, W. Allcock, D. Thain
 //! and M. Livny, "A Job Sizing Strategy for High-Throughput Scientific Workflows", IEEE Transactions
@@ -7,8 +7,8 @@
 //! `τ` wastes
 //!
 //! ```text
-//! τ (a - r)          if r ≤ a: what it was given and did not use
-//! τ (a + m - r)      if r > a: the whole first attempt, and what it did not use of the second
+//! τ (a - r)          if r ≤ a: the unused rest of its allocation
+//! τ (a + m - r)      if r > a: the whole first attempt, and the unused rest of the second
 //! ```
 //!
 //! under the assumption of *slow peaks*: an attempt that fails does so at its end. If it fails
@@ -18,95 +18,79 @@
 //! W(a) = a·E[τ] + m·E[τ; r > a] - E[τ r]
 //! ```
 //!
-//! Between two values of `r` it only rises with `a`, so its least value is at one of them, and one
-//! pass over the sorted records finds it exactly. Throughput, in tasks for each unit of the resource
-//! and of time, is up to a constant
+//! Between two values of `r`, `W` only rises with `a`. Its minimum is therefore at one of these
+//! values, and one pass over the sorted records finds it exactly.
 //!
-//! ```text
-//! T(a) = ((m / a)·P(r ≤ a) + P(r > a)) / (E[τ] + E[τ; r > a])
-//! ```
-//!
-//! which, too, is greatest at one of the values. It counts attempts rather than tasks where many fail, so
-//! it may choose an allocation that nearly all exceed; and so may `W`, where a first attempt is cheap.
-//! Both are therefore sought among the allocations that at most a given share of the records exceed.
+//! Where a first attempt is cheap, the minimum may be an allocation that nearly all tasks exceed. The
+//! search is therefore restricted to allocations that at most a given share of the records exceed.
 
 use serde::Serialize;
 
-/// Most tasks should run once: the greatest risk that is taken unless another one is asked for.
+/// The greatest risk that is taken unless the caller asks for another one: most tasks should run once.
 pub const MAX_RISK: f64 = 0.5;
 
-/// With this confidence the risk is below its bound.
+/// The confidence with which the risk is below its bound.
 pub const CONFIDENCE: f64 = 0.95;
 
-/// What one task used.
+/// Usage of one task.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Record {
-    /// Of the resource, in its unit.
+    /// Amount of the resource, in its unit.
     pub value: f64,
-    /// For how long it had it, in seconds. One second for each where the resource is itself a time:
-    /// nobody holds time for a time.
+    /// Time for which the task held the resource, in seconds. If the resource is itself a time, this
+    /// is 1 for each task, because a time is not held for a time.
     pub seconds: f64,
 }
 
-/// What the allocation is chosen for.
+/// The goal for which an allocation is chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Minimize {
-    /// The least of the resource is held and not used, `W(a)`.
+    /// The least amount that is held and not used, `W(a)`.
     Waste,
-    /// The fewest tasks run twice: the greatest value that was ever seen.
+    /// The fewest tasks that run twice: the greatest value in the records.
     Retries,
-    /// The least time for many tasks on a machine of a given size: the greatest `T(a)`.
-    Time,
 }
 
-/// An allocation and what it is expected to cost.
+/// An allocation and its expected cost.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Estimate {
-    /// What to give a task first.
+    /// The first allocation of a task.
     pub allocation: f64,
-    /// What to give it if that was too little: the greatest value that was seen.
+    /// The second allocation, if the first was too small: the greatest value in the records.
     pub maximum: f64,
-    /// Expected waste of a task in the resource's unit times seconds, [`waste`].
+    /// Expected [`waste`] of a task, in the resource's unit times seconds.
     pub waste: f64,
-    /// It as a share of all that is held.
+    /// Expected waste as a share of everything that is held.
     pub waste_share: f64,
-    /// The share of the records that need more than the allocation.
+    /// Share of the records that need more than the allocation.
     pub risk: f64,
-    /// The next task needs more than the allocation with at most this probability, with
-    /// [`CONFIDENCE`], if it comes from where the records came from. By the inequality of Dvoretzky,
-    /// Kiefer and Wolfowitz with Massart's constant, which holds for all allocations at once and so
-    /// for the chosen one: `risk + √(ln(1 / 0.05) / 2n)`.
+    /// Upper bound of the probability that the next task needs more than the allocation, with
+    /// [`CONFIDENCE`], if that task comes from the same population as the records. By the inequality
+    /// of Dvoretzky, Kiefer and Wolfowitz with Massart's constant, which holds for all allocations at
+    /// once and so for the chosen one: `risk + √(ln(1 / 0.05) / 2n)`.
     pub risk_bound: f64,
-    /// The number of records.
+    /// Number of records.
     pub count: usize,
 }
 
-/// Chooses an allocation that at most `max_risk` of the records exceed. `None` without records. Values must be finite and not negative, times
-/// finite and above zero; others are left out.
+/// Chooses an allocation that at most the share `max_risk` of the records exceed. Returns `None`
+/// without records. Ignores records whose value is negative or not finite, or whose time is not
+/// finite and above zero.
 pub fn estimate(records: &[Record], minimize: Minimize, max_risk: f64) -> Option<Estimate> {
     let mut sorted: Vec<Record> = records.iter().copied().filter(is_sound).collect();
     sorted.sort_by(|a, b| a.value.total_cmp(&b.value));
     let maximum = sorted.last()?.value;
     let allocation = match minimize {
         Minimize::Retries => maximum,
-        Minimize::Waste => least(&sorted, max_risk, |a, all, above, _| a * all + maximum * above)?,
-        // A task that uses nothing fits into nothing, infinitely often: no allocation for others.
-        Minimize::Time => least(&sorted, max_risk, |a, all, above, fits| {
-            if a <= 0.0 && maximum > 0.0 {
-                return f64::INFINITY;
-            }
-            -((maximum / a) * fits + 1.0 - fits) / (all + above)
-        })?,
+        Minimize::Waste => least_waste(&sorted, maximum, max_risk)?,
     };
     Some(judge(&sorted, allocation, maximum))
 }
 
-/// What giving `allocation` first and `maximum` then would cost with these records. Those that need
-/// more than the maximum are counted as if it were enough.
-///
-/// # Panics
-/// Never; without records all is zero.
+/// Returns the expected cost of giving `allocation` first and `maximum` after that, judged by these
+/// records. A record above the maximum counts as if the maximum were enough for it. Without records
+/// every number is zero.
 pub fn judge(records: &[Record], allocation: f64, maximum: f64) -> Estimate {
     let count = records.len();
     let n = (count as f64).max(1.0);
@@ -126,7 +110,7 @@ pub fn judge(records: &[Record], allocation: f64, maximum: f64) -> Estimate {
     }
 }
 
-/// What one task wastes under the two-step policy, in the resource's unit times seconds.
+/// Returns the waste of one task under the two-step policy, in the resource's unit times seconds.
 pub fn waste(record: &Record, allocation: f64, maximum: f64) -> f64 {
     let Record { value, seconds } = *record;
     if value <= allocation {
@@ -141,43 +125,39 @@ fn is_sound(record: &Record) -> bool {
     value.is_finite() && value >= 0.0 && seconds.is_finite() && seconds > 0.0
 }
 
-/// The value whose cost is least; of equal ones the greatest, which fails less often. The cost is
-/// given the value, `E[τ]`, `E[τ; r > a]` and `P(r ≤ a)`.
-fn least(
-    sorted: &[Record],
-    max_risk: f64,
-    cost: impl Fn(f64, f64, f64, f64) -> f64,
-) -> Option<f64> {
+/// Finds the value with the least `W(a)`; of equally good values the greatest, which fails less often.
+fn least_waste(sorted: &[Record], maximum: f64, max_risk: f64) -> Option<f64> {
     let n = sorted.len() as f64;
+    // `E[τ]`, and the part of it that comes from records up to the current one.
     let all = sorted.iter().map(|r| r.seconds).sum::<f64>() / n;
     let mut below = 0.0;
     let mut best: Option<(f64, f64)> = None;
     for (at, record) in sorted.iter().enumerate() {
         below += record.seconds / n;
-        // Of several equal values the last one has all of them below it.
+        // Of several equal values only the last has all of them below it.
         if sorted.get(at + 1).is_some_and(|next| next.value == record.value) {
             continue;
         }
         let exceed = sorted.len() - at - 1;
-        // The greatest value is always a choice, whatever risk is wanted.
+        // The greatest value is always a candidate, whatever the permitted risk.
         if exceed > 0 && exceed as f64 > max_risk * n {
             continue;
         }
-        let fits = (at + 1) as f64 / n;
         let above = if exceed == 0 { 0.0 } else { (all - below).max(0.0) };
-        let this = cost(record.value, all, above, fits);
-        if best.is_none_or(|(least, _)| this <= least) {
-            best = Some((this, record.value));
+        // `E[τ r]` is the same for all candidates and left out.
+        let cost = record.value * all + maximum * above;
+        if best.is_none_or(|(least, _)| cost <= least) {
+            best = Some((cost, record.value));
         }
     }
     best.map(|(_, value)| value)
 }
 
-/// Steps of [`rounded`] between a power of two and the next: none is wider than 3 % of the value.
+/// Number of steps of [`rounded`] between two powers of two: no step is wider than 3 % of the value.
 const STEPS: f64 = 32.0;
 
-/// An allocation to be kept as a limit: the next of 32 steps between two powers of two, so that a task
-/// that uses a page more than any before it does not fail for that page.
+/// Rounds an allocation up to a limit: to the next of 32 steps between two powers of two. A task that
+/// uses one page more than any task before it then does not fail because of that page.
 pub fn rounded(allocation: f64) -> f64 {
     if !allocation.is_finite() || allocation <= 0.0 {
         return allocation;

@@ -1,14 +1,15 @@
-//! Where measurements are kept: the archive of task reports, the statistics of what they used, and
-//! the estimates of what the next one needs.
+//! Stored measurements: the archive of task reports with its statistics and estimates, and the history
+//! of samples.
 //!
-//! Read in this order: [`stats`] sums up many values so that sums of parts make the sum of the
-//! whole; [`estimate`] chooses an allocation from what earlier tasks used, and [`replay`] tries it on a published workload; [`archive`] is the file
-//! that keeps their reports. `history` keeps samples, if that is built in.
+//! Read in this order: [`stats`] has mergeable statistics of many values; [`estimate`] chooses an
+//! allocation from the usage of earlier tasks, and [`replay`] tries it on a published workload;
+//! [`archive`] is the file that keeps the reports of tasks. `history` keeps samples, if the feature of
+//! that name is on.
 //!
 //! # Invariants
-//! - A report that is in the archive is whole, and is there once: `kill -9` at any instruction, two
-//!   importers at a time and the same folder twice change nothing of that.
-//! - What cannot be read is refused by name and counted; the rest goes on.
+//! - A report in the archive is complete and exists once, even after `kill -9` at any instruction, with
+//!   two importers at a time, and if the same folder is imported twice.
+//! - A file that cannot be read is refused by name and counted; the import goes on.
 //! - `stats` and `estimate` are pure: no clock, no files, no randomness.
 
 #![forbid(unsafe_code)]

@@ -1,36 +1,39 @@
-//! A workload with the moments of a published one, and what allocations would have cost it.
+//! A workload with the moments of a published one, and the cost of allocations for it.
 //!
 //! Table 5 of G. Juve et al., "Practical Resource Monitoring for Robust High Throughput Computing",
 //! has mean, deviation, skewness and kurtosis of the wall time, processor time and resident memory of
-//! 96,501 runs of `rmapper`. The runs themselves are not published; [`workload`] makes as many with
-//! those moments:
+//! 96,501 runs of `rmapper`. The runs themselves are not published; [`workload`] generates as many with
+//! these moments:
 //!
 //! - Times by the power method of A. I. Fleishman, "A method for simulating non-normal distributions",
-//!   Psychometrika 43, 1978: `z + c z² + d z³` of a normal `z`, the same one for both times, since they
-//!   are nearly one.
+//!   Psychometrika 43, 1978: `z + c z² + d z³` of a normal `z`. Wall time and processor time use the same
+//!   `z`, because they are nearly equal.
 //! - Memory as a mixture, because no shape with one peak has a skewness of -1.11 and an excess kurtosis
-//!   of 10.96 without values below zero: a few tasks that end before they have loaded anything, the
-//!   bulk, and a few in a long tail above. How many end early and how far the tail reaches are fitted.
+//!   of 10.96 without values below zero: a few tasks that end before they have loaded their data, the
+//!   bulk, and a few in a long tail above. The share of the early ends and the reach of the tail are
+//!   fitted.
 //!
-//! The two free numbers of each are solved for by Newton's method on the sample itself, then it is
-//! shifted and scaled; mean and deviation are exact, and [`Task`]s come in a random order. Memory is
-//! independent of time, since nothing is published of how they go together. The kurtosis is read as
-//! excess kurtosis: that of the processor time is negative, which a plain one cannot be. (The paper's
-//! text speaks of a negative kurtosis of memory, where its table has a negative skewness; the table is
-//! what is followed here.)
+//! Newton's method on the sample itself finds the two free parameters of each. Then the sample is shifted
+//! and scaled, so that mean and deviation are exact, and [`Task`]s come in a random order. Memory is
+//! independent of time, because the paper does not publish their correlation. The kurtosis is taken as
+//! excess kurtosis: that of the processor time is negative, which a plain kurtosis cannot be. (The text
+//! of the paper mentions a negative kurtosis of memory, where its table has a negative skewness; this
+//! module follows the table.)
+
+use skopos_model::SplitMix64;
 
 use crate::estimate::{Record, judge};
 use crate::stats::Moments;
 
-/// The runs of Table 5.
+/// Number of runs in Table 5.
 pub const TASKS: usize = 96_501;
 
 /// Mean, deviation, skewness and excess kurtosis of Table 5.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Shape {
-    /// In seconds or bytes.
+    /// Mean, in seconds or bytes.
     pub mean: f64,
-    /// In the same.
+    /// Standard deviation, in the same unit.
     pub deviation: f64,
     /// See [`Moments::skewness`].
     pub skewness: f64,
@@ -46,7 +49,7 @@ pub const CPU: Shape = Shape { mean: 406.17, deviation: 73.86, skewness: 0.17, k
 pub const MEMORY: Shape =
     Shape { mean: 682.62e6, deviation: 208.83e6, skewness: -1.11, kurtosis: 10.96 };
 
-/// One task of the workload.
+/// A task of the workload.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Task {
     /// Wall time.
@@ -57,23 +60,24 @@ pub struct Task {
     pub memory_bytes: f64,
 }
 
-/// Share of the tasks in the tail above.
+/// Share of the tasks in the tail.
 const TAIL: f64 = 0.002;
 
-/// Where tasks that end early are, beside the bulk at 0, and the deviation of the bulk, before all is
-/// scaled. Both are free within limits: with these no value comes below zero.
+/// Position of the tasks that end early, relative to the bulk at 0, and deviation of the bulk, before
+/// scaling. Both are free within limits; with these numbers no value is below zero.
 const EARLY: f64 = -4.0;
 const BULK: f64 = 0.5;
 
-/// Makes the workload. The same seed makes the same one.
+/// Generates the workload. The same seed gives the same workload.
 pub fn workload(seed: u64) -> Vec<Task> {
-    let mut random = Random(seed);
-    let normal: Vec<f64> = (0..TASKS).map(|_| random.normal()).collect();
+    let mut random = SplitMix64::new(seed);
+    let normal: Vec<f64> = (0..TASKS).map(|_| box_muller(&mut random)).collect();
     let power = |[c, d]: [f64; 2]| normal.iter().map(|z| z + c * z * z + d * z * z * z).collect();
     let wall = fitted(WALL, [0.05, 0.01], power);
     let cpu = fitted(CPU, [0.02, -0.01], power);
-    let bulk: Vec<f64> = (0..TASKS).map(|_| BULK * random.normal().clamp(-3.0, 3.0)).collect();
-    let spread: Vec<f64> = (0..TASKS).map(|_| random.uniform()).collect();
+    let bulk: Vec<f64> =
+        (0..TASKS).map(|_| BULK * box_muller(&mut random).clamp(-3.0, 3.0)).collect();
+    let spread: Vec<f64> = (0..TASKS).map(|_| random.unit()).collect();
     let memory =
         fitted(MEMORY, [0.05, 5.0], |[early, reach]| mixture(early, reach, &bulk, &spread));
     let mut order: Vec<usize> = (0..TASKS).collect();
@@ -90,12 +94,12 @@ pub fn workload(seed: u64) -> Vec<Task> {
         .collect()
 }
 
-/// `early` of the tasks end early, [`TAIL`] of them are around `reach`.
+/// Returns values of which the share `early` ends early, and the share [`TAIL`] is around `reach`.
 fn mixture(early: f64, reach: f64, bulk: &[f64], spread: &[f64]) -> Vec<f64> {
     let n = bulk.len() as f64;
     let (few, tail) = (early * n, TAIL * n);
     let value = |(at, (bulk, spread)): (usize, (&f64, &f64))| {
-        // The task on the edge is partly early, so that the moments follow `early` without steps.
+        // The task on the edge is partly early, so that the moments depend on `early` without steps.
         let share = (few - at as f64).clamp(0.0, 1.0);
         let others = if at as f64 >= n - tail { reach * (0.75 + 0.5 * spread) } else { *bulk };
         share * (EARLY + 0.2 * spread) + (1.0 - share) * others
@@ -103,12 +107,12 @@ fn mixture(early: f64, reach: f64, bulk: &[f64], spread: &[f64]) -> Vec<f64> {
     bulk.iter().zip(spread).enumerate().map(value).collect()
 }
 
-/// Newton's steps until skewness and kurtosis are this near.
-const NEAR: f64 = 1e-6;
-/// More than any of the shapes needs.
+/// Error of skewness and kurtosis at which Newton's method stops.
+const TOLERANCE: f64 = 1e-6;
+/// The most steps: more than any of the shapes needs.
 const MAX_STEPS: usize = 60;
 
-/// The sample whose two free numbers give it the shape.
+/// Returns the sample with the parameters that give it the shape, shifted and scaled to it.
 fn fitted(shape: Shape, start: [f64; 2], sample: impl Fn([f64; 2]) -> Vec<f64>) -> Vec<f64> {
     let off = |free| {
         let moments = moments(sample(free).into_iter());
@@ -119,7 +123,7 @@ fn fitted(shape: Shape, start: [f64; 2], sample: impl Fn([f64; 2]) -> Vec<f64>) 
     let mut free = start;
     let mut now = off(free);
     for _ in 0..MAX_STEPS {
-        if size(now) < NEAR {
+        if size(now) < TOLERANCE {
             break;
         }
         let [s, t] = [0, 1].map(|n| {
@@ -133,7 +137,7 @@ fn fitted(shape: Shape, start: [f64; 2], sample: impl Fn([f64; 2]) -> Vec<f64>) 
             (t[1] * now[0] - t[0] * now[1]) / determinant,
             (s[0] * now[1] - s[1] * now[0]) / determinant,
         ];
-        // Half of a step as often as a whole one leads away.
+        // Halves the step while it increases the error.
         let mut share = 1.0;
         loop {
             let next = [free[0] - share * full[0], free[1] - share * full[1]];
@@ -152,26 +156,26 @@ fn fitted(shape: Shape, start: [f64; 2], sample: impl Fn([f64; 2]) -> Vec<f64>) 
     values.into_iter().map(|v| shape.mean + scale * (v - mean)).collect()
 }
 
-/// The moments of many values.
+/// Returns the moments of many values.
 pub fn moments(values: impl Iterator<Item = f64>) -> Moments {
     let mut moments = Moments::default();
     values.for_each(|value| moments.add(value));
     moments
 }
 
-/// What a first allocation and a maximum cost tasks whose needs were not known.
+/// The cost of a first allocation and a maximum for tasks whose usage was not known in advance.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Cost {
     /// The first allocation.
     pub allocation: f64,
-    /// Share of what was held that was not used.
+    /// Share of the held amount that was not used.
     pub waste_share: f64,
     /// Share of the tasks that ran twice.
     pub retried: f64,
-    /// Tasks for which the maximum, too, was too little. They are given twice as much until it is
-    /// enough, and all of that is in the waste.
+    /// Number of tasks for which the maximum was too little as well. Their allocation is doubled until it
+    /// is enough, and the waste includes all attempts.
     pub beyond: u64,
-    /// What is held for a task, on average: the resource's unit times seconds.
+    /// Mean amount that is held for a task, in the resource's unit times seconds.
     pub held: f64,
 }
 
@@ -184,7 +188,7 @@ pub fn replay(tasks: &[Record], allocation: f64, maximum: f64) -> Cost {
     let top = allocation.max(maximum);
     for task in tasks.iter().filter(|task| task.value > top) {
         beyond += 1;
-        // `judge` took the maximum as enough and counted nothing for what it lacked.
+        // `judge` counts such a task as if the maximum were enough for it.
         let mut given = top;
         while given < task.value {
             wasted += if given == allocation { 0.0 } else { given * task.seconds };
@@ -202,30 +206,9 @@ pub fn replay(tasks: &[Record], allocation: f64, maximum: f64) -> Cost {
     }
 }
 
-/// SplitMix64 (Steele, Lea and Flood, "Fast Splittable Pseudorandom Number Generators", 2014).
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    /// In 0..1.
-    fn uniform(&mut self) -> f64 {
-        (self.next() >> 11) as f64 / (1_u64 << 53) as f64
-    }
-
-    fn below(&mut self, bound: usize) -> usize {
-        ((self.uniform() * bound as f64) as usize).min(bound.saturating_sub(1))
-    }
-
-    /// By Box and Muller.
-    fn normal(&mut self) -> f64 {
-        let radius = (-2.0 * (1.0 - self.uniform()).ln()).sqrt();
-        radius * (std::f64::consts::TAU * self.uniform()).cos()
-    }
+/// Returns a number from the normal distribution, by the transform of Box and Muller. The published
+/// workload depends on each bit of it.
+fn box_muller(random: &mut SplitMix64) -> f64 {
+    let radius = (-2.0 * (1.0 - random.unit()).ln()).sqrt();
+    radius * (std::f64::consts::TAU * random.unit()).cos()
 }

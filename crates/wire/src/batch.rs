@@ -1,88 +1,90 @@
-//! What a publisher tells at once: new topics, topics that went, samples, and looks that found nothing
-//! new. A batch is one message, under 64 KB, numbered without gaps by its publisher.
+//! The message of the live plane: what one publisher reports at once. A batch holds new topics, topics
+//! that are gone, samples, and checks that found nothing new. It is one message below 64 KB, and its
+//! publisher numbers its batches without gaps.
 //!
 //! # Layout
-//! Numbers are LEB128 (`varint`), signed ones zigzag; fixed ones little-endian.
+//! Numbers are LEB128 (`varint`), signed numbers in zigzag order; numbers of fixed width are
+//! little-endian.
 //!
 //! ```text
 //! "SKB" layout        4 bytes
 //! sequence            varint
-//! sent                signed: when, in nanoseconds of UNIX time; times below are told from it
+//! sent                signed: nanoseconds of UNIX time; the times below are relative to it
 //! described           count; each: index, topic, unit, kind, type
 //! gone                count; each: index
 //! samples             count; then columns, each with an entry a sample:
-//!   indices           signed, from the one before
-//!   times             signed, from when it was sent
+//!   indices           signed, difference to the previous one
+//!   times             signed, relative to `sent`
 //!   origins           one byte 0 if all are measured numbers; else 1 and a byte each: 0 measured,
 //!                     1 predicted, 2 unknown, and 4 more if the value is structured
-//!   bounds            8 bytes for each predicted one
-//!   bits              8 bytes each; of a structured one the length of its text
-//!   texts             of the structured ones, one after the other
-//! checked             count; each: signed time from when it was sent, count of runs; each run: index, length
+//!   bounds            8 bytes for each predicted sample
+//!   bits              8 bytes each; of a structured value the length of its text
+//!   texts             of the structured values, one after the other
+//! checked             count; each: signed time relative to `sent`, count of runs; each run: index, length
 //! ```
 //!
-//! Of which type a number is says the description of its vertex: a reader that does not know it has
-//! missed a batch and asks for a snapshot, which is made of batches as well.
+//! The description of a vertex gives the type of its numbers. A reader that does not have that
+//! description has missed a batch, and asks for a snapshot, which consists of batches as well.
 
 use skopos_model::{Kind, Origin, Scalar, Structured, Timestamp, Topic, Unit, Value, ValueType};
 
-use crate::Error;
-use crate::bytes::{Reader, put_signed, put_text, put_varint};
+use crate::bytes::{MessageReader, put_signed, put_text, put_varint};
+use crate::error::Error;
 
 /// The version of the layout.
-pub(crate) const LAYOUT: u8 = 1;
+const LAYOUT: u8 = 1;
 
 const MAGIC: [u8; 4] = [b'S', b'K', b'B', LAYOUT];
 
-/// The longest batch: larger messages are cut in pieces by the transport, and lost far more often.
+/// The longest batch. The transport cuts longer messages into pieces, and those are lost far more often.
 pub const MAX_BATCH_BYTES: usize = 60_000;
 
-/// Vertices that one batch may say were looked at: two for each that a publisher can have. What a short
-/// message makes a reader do is bounded by it.
-const MAX_LOOKED_AT: u64 = 131_072;
+/// The most vertices that one batch may report as checked: two for each vertex that a publisher can
+/// have. Bounds the work that a short message causes.
+const MAX_CHECKED: u64 = 131_072;
 
-/// What one publisher has at one index.
+/// The vertex that one publisher has at one index.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Description {
-    /// The number by which its samples name it.
+    /// Number of the vertex in the samples of its publisher.
     pub index: u32,
-    /// Its topic.
+    /// Topic of the vertex.
     pub topic: Topic,
-    /// The unit of its values.
+    /// Unit of its values.
     pub unit: Unit,
-    /// How they move.
+    /// Kind of its values: counter, gauge or state.
     pub kind: Kind,
-    /// Their type.
+    /// Type of its values.
     pub value_type: ValueType,
 }
 
-/// Some vertices were looked at at a time, and nothing was new.
+/// A check of some vertices that found nothing new.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Checked {
-    /// When.
+    /// Time of the check.
     pub at: Timestamp,
-    /// Runs of indices: the first, how many.
+    /// Runs of indices: the first index and the length.
     pub runs: Vec<(u32, u32)>,
 }
 
 /// A sample of the vertex with this index.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Told {
-    /// Which vertex.
+pub struct IndexedSample {
+    /// Index of the vertex.
     pub index: u32,
-    /// When it held.
+    /// Time at which the value held.
     pub time: Timestamp,
-    /// Measured, predicted or unknown.
+    /// Origin of the value: measured, predicted or unknown.
     pub origin: Origin,
     /// The value.
     pub value: Content,
 }
 
-/// Runs of indices that stay together when a batch is split: two thirds of a message.
-const RUNS_OF_A_PART: usize = 4096;
+/// The most runs of a check that stay together when a batch is split: two thirds of a message.
+const MAX_RUNS: usize = 4096;
 
-/// A number of 32 bits, seven a byte.
-const MOST_BYTES_OF_INDEX: usize = 5;
+/// The longest index: 32 bits, seven a byte.
+const MAX_INDEX_BYTES: usize = 5;
 
 impl Description {
     fn most_bytes(&self) -> usize {
@@ -92,17 +94,17 @@ impl Description {
 
 impl Checked {
     fn most_bytes(&self) -> usize {
-        20 + 2 * MOST_BYTES_OF_INDEX * self.runs.len()
+        20 + 2 * MAX_INDEX_BYTES * self.runs.len()
     }
 }
 
-impl Told {
+impl IndexedSample {
     fn most_bytes(&self) -> usize {
         36 + text_bytes(&self.value)
     }
 }
 
-/// A value whose type only its vertex tells.
+/// A value without its type, which the description of the vertex has.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Content {
     /// The 64 bits of a number.
@@ -112,7 +114,9 @@ pub enum Content {
 }
 
 impl Content {
-    /// The value, of a vertex of this type; `None` if it cannot be of that.
+    /// Returns the value as one of this type; `None` if it cannot be of this type.
+    // Hot: called for each sample, from other crates too.
+    #[inline]
     pub fn value(self, value_type: ValueType) -> Option<Value> {
         match self {
             Self::Bits(bits) => Scalar::from_bits(value_type, bits).map(Value::from),
@@ -124,6 +128,8 @@ impl Content {
 }
 
 impl From<&Value> for Content {
+    // Hot: called for each sample, from other crates too.
+    #[inline]
     fn from(value: &Value) -> Self {
         match value {
             Value::F64(v) => Self::Bits(v.to_bits()),
@@ -134,33 +140,34 @@ impl From<&Value> for Content {
     }
 }
 
-/// One message.
+/// A message of the live plane.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Batch {
-    /// One more than that of the batch before; of a snapshot that of the last batch that is in it.
+    /// Sequence number: one more than that of the batch before. A snapshot has the number of the last
+    /// batch that it covers.
     pub sequence: u64,
-    /// When it was sent, by the clock of its publisher.
+    /// Time at which the batch was sent, by the clock of its publisher.
     pub sent_at: Timestamp,
-    /// Vertices that are new.
+    /// New vertices.
     pub described: Vec<Description>,
-    /// Vertices that are gone.
+    /// Indices of vertices that are gone.
     pub gone: Vec<u32>,
-    /// Samples, those of one vertex in the order of their times.
-    pub samples: Vec<Told>,
-    /// Looks that found nothing new.
+    /// Samples; those of one vertex are in the order of their times.
+    pub samples: Vec<IndexedSample>,
+    /// Checks that found nothing new.
     pub checked: Vec<Checked>,
 }
 
 impl Batch {
-    /// About how long it is as a message: never less.
+    /// Returns an upper bound of the message's length in bytes.
     pub fn most_bytes(&self) -> usize {
         let described: usize = self.described.iter().map(Description::most_bytes).sum();
-        let samples: usize = self.samples.iter().map(Told::most_bytes).sum();
+        let samples: usize = self.samples.iter().map(IndexedSample::most_bytes).sum();
         let checked: usize = self.checked.iter().map(Checked::most_bytes).sum();
-        64 + described + MOST_BYTES_OF_INDEX * self.gone.len() + samples + checked
+        64 + described + MAX_INDEX_BYTES * self.gone.len() + samples + checked
     }
 
-    /// As a message.
+    /// Writes the batch as a message.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(self.most_bytes());
         out.extend_from_slice(&MAGIC);
@@ -191,27 +198,27 @@ impl Batch {
 
     fn encode_samples(&self, base: i64, out: &mut Vec<u8>) {
         put_varint(out, self.samples.len() as u64);
-        let mut before = 0;
-        for told in &self.samples {
-            put_signed(out, i64::from(told.index) - before);
-            before = i64::from(told.index);
+        let mut previous = 0;
+        for sample in &self.samples {
+            put_signed(out, i64::from(sample.index) - previous);
+            previous = i64::from(sample.index);
         }
-        for told in &self.samples {
-            put_signed(out, told.time.as_nanos().wrapping_sub(base));
+        for sample in &self.samples {
+            put_signed(out, sample.time.as_nanos().wrapping_sub(base));
         }
-        let is_mixed = self.samples.iter().any(|told| origin_code(told) != 0);
+        let is_mixed = self.samples.iter().any(|sample| origin_code(sample) != 0);
         out.push(u8::from(is_mixed));
         if is_mixed {
             out.extend(self.samples.iter().map(origin_code));
         }
-        for told in &self.samples {
-            if let Origin::Predicted { bound } = told.origin {
+        for sample in &self.samples {
+            if let Origin::Predicted { bound } = sample.origin {
                 out.extend(bound.to_bits().to_le_bytes());
             }
         }
         let mut texts = Vec::new();
-        for told in &self.samples {
-            let bits = match &told.value {
+        for sample in &self.samples {
+            let bits = match &sample.value {
                 Content::Bits(bits) => *bits,
                 Content::Structured(structured) => {
                     let before = texts.len();
@@ -224,8 +231,8 @@ impl Batch {
         out.extend_from_slice(&texts);
     }
 
-    /// In pieces that are no longer than a message may be, in an order in which each can be taken in:
-    /// descriptions first. At least one.
+    /// Splits the batch into at least one batch, each short enough for a message. Descriptions come
+    /// first, so that a reader can take in each part in turn.
     pub fn split(self) -> Vec<Self> {
         let fresh = || Self { sequence: self.sequence, sent_at: self.sent_at, ..Self::default() };
         let empty = Self::default().most_bytes();
@@ -243,19 +250,19 @@ impl Batch {
             let at = part(&mut parts, description.most_bytes());
             parts[at].described.push(description);
         }
-        for told in self.samples {
-            let at = part(&mut parts, told.most_bytes());
-            parts[at].samples.push(told);
+        for sample in self.samples {
+            let at = part(&mut parts, sample.most_bytes());
+            parts[at].samples.push(sample);
         }
         for Checked { at, runs } in self.checked {
-            for runs in runs.chunks(RUNS_OF_A_PART) {
+            for runs in runs.chunks(MAX_RUNS) {
                 let checked = Checked { at, runs: runs.to_vec() };
                 let at = part(&mut parts, checked.most_bytes());
                 parts[at].checked.push(checked);
             }
         }
         for index in self.gone {
-            let at = part(&mut parts, MOST_BYTES_OF_INDEX);
+            let at = part(&mut parts, MAX_INDEX_BYTES);
             parts[at].gone.push(index);
         }
         parts
@@ -264,16 +271,10 @@ impl Batch {
     /// Reads a message.
     ///
     /// # Errors
-    /// It is none of ours, or damaged.
+    /// The message is not a batch, has another layout, or is damaged.
     pub fn decode(bytes: &[u8]) -> Result<Self, Error> {
-        let mut reader = Reader(bytes);
-        let magic = reader.take(MAGIC.len()).map_err(|_| Error::Foreign)?;
-        if magic[..3] != MAGIC[..3] {
-            return Err(Error::Foreign);
-        }
-        if magic[3] != LAYOUT {
-            return Err(Error::Layout(magic[3]));
-        }
+        let mut reader = MessageReader::new(bytes);
+        reader.magic(MAGIC)?;
         let mut batch = Self { sequence: reader.varint()?, ..Self::default() };
         let base = reader.signed()?;
         batch.sent_at = Timestamp::from_nanos(base);
@@ -284,36 +285,35 @@ impl Batch {
             batch.gone.push(reader.index()?);
         }
         batch.samples = samples(&mut reader, base)?;
-        let mut looked_at = 0u64;
+        let mut checked = 0u64;
         for _ in 0..reader.count(2)? {
             let at = Timestamp::from_nanos(base.wrapping_add(reader.signed()?));
             let mut runs = Vec::new();
             for _ in 0..reader.count(2)? {
                 runs.push((reader.index()?, reader.index()?));
-                looked_at += runs.last().map_or(0, |(_, length)| u64::from(*length));
+                checked += runs.last().map_or(0, |(_, length)| u64::from(*length));
             }
-            if looked_at > MAX_LOOKED_AT {
+            if checked > MAX_CHECKED {
                 return Err(Error::Number);
             }
             batch.checked.push(Checked { at, runs });
         }
-        match reader.0.len() {
-            0 => Ok(batch),
-            more => Err(Error::Long(more)),
-        }
+        reader.end()?;
+        Ok(batch)
     }
 }
 
-/// A structured value has this bit beside its origin.
+/// The bit beside the origin that marks a structured value.
 const STRUCTURED: u8 = 4;
 
-fn origin_code(told: &Told) -> u8 {
-    let origin = match told.origin {
+#[inline]
+fn origin_code(sample: &IndexedSample) -> u8 {
+    let origin = match sample.origin {
         Origin::Measured => 0,
         Origin::Predicted { .. } => 1,
         Origin::Unknown => 2,
     };
-    origin | if matches!(told.value, Content::Structured(_)) { STRUCTURED } else { 0 }
+    origin | if matches!(sample.value, Content::Structured(_)) { STRUCTURED } else { 0 }
 }
 
 fn text_bytes(value: &Content) -> usize {
@@ -323,7 +323,7 @@ fn text_bytes(value: &Content) -> usize {
     }
 }
 
-fn description(reader: &mut Reader<'_>) -> Result<Description, Error> {
+fn description(reader: &mut MessageReader<'_>) -> Result<Description, Error> {
     let index = reader.index()?;
     let topic = Topic::new(reader.text()?)?;
     let unit = Unit::new(reader.text()?)?;
@@ -333,17 +333,17 @@ fn description(reader: &mut Reader<'_>) -> Result<Description, Error> {
 }
 
 /// Reads the columns of samples.
-fn samples(reader: &mut Reader<'_>, base: i64) -> Result<Vec<Told>, Error> {
+fn samples(reader: &mut MessageReader<'_>, base: i64) -> Result<Vec<IndexedSample>, Error> {
     let count = reader.count(1 + 1 + 8)?;
-    let mut told = Vec::with_capacity(count);
-    let mut before = 0i64;
+    let mut samples = Vec::with_capacity(count);
+    let mut previous = 0i64;
     for _ in 0..count {
-        before = before.wrapping_add(reader.signed()?);
-        let index = u32::try_from(before).map_err(|_| Error::Number)?;
+        previous = previous.wrapping_add(reader.signed()?);
+        let index = u32::try_from(previous).map_err(|_| Error::Number)?;
         let (time, origin) = (Timestamp::default(), Origin::Measured);
-        told.push(Told { index, time, origin, value: Content::Bits(0) });
+        samples.push(IndexedSample { index, time, origin, value: Content::Bits(0) });
     }
-    for sample in &mut told {
+    for sample in &mut samples {
         sample.time = Timestamp::from_nanos(base.wrapping_add(reader.signed()?));
     }
     let origins = match reader.byte()? {
@@ -351,7 +351,7 @@ fn samples(reader: &mut Reader<'_>, base: i64) -> Result<Vec<Told>, Error> {
         1 => reader.take(count)?,
         _ => return Err(Error::Number),
     };
-    for (sample, origin) in told.iter_mut().zip(origins) {
+    for (sample, origin) in samples.iter_mut().zip(origins) {
         sample.origin = match origin & !STRUCTURED {
             0 => Origin::Measured,
             1 => Origin::Predicted { bound: f64::from_bits(reader.u64()?) },
@@ -360,8 +360,8 @@ fn samples(reader: &mut Reader<'_>, base: i64) -> Result<Vec<Told>, Error> {
         };
     }
     let bits = reader.take(8 * count)?;
-    for (at, (sample, bits)) in told.iter_mut().zip(bits.chunks_exact(8)).enumerate() {
-        let bits = Reader(bits).u64()?;
+    for (at, (sample, bits)) in samples.iter_mut().zip(bits.chunks_exact(8)).enumerate() {
+        let bits = MessageReader::new(bits).u64()?;
         sample.value = match origins.get(at).is_some_and(|origin| origin & STRUCTURED != 0) {
             false => Content::Bits(bits),
             true => {
@@ -371,5 +371,5 @@ fn samples(reader: &mut Reader<'_>, base: i64) -> Result<Vec<Told>, Error> {
             }
         };
     }
-    Ok(told)
+    Ok(samples)
 }

@@ -1,58 +1,56 @@
-//! How a session finds others, and what of Zenoh's defaults does not fit a live plane.
+//! Settings of a session: how it finds others, and where Zenoh's defaults do not fit a live plane.
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::time::Duration;
 
 use zenoh::config::Config;
 
-use crate::Error;
-use crate::error::without_places;
+use crate::error::{Error, without_places};
 
-/// The longest message that is taken in: many times that of a batch, so that what is refused is no batch.
+/// The longest message that a session accepts: many times the longest batch, so no batch is refused.
 const MAX_MESSAGE_BYTES: u32 = 1 << 20;
 
-/// Sessions with others at one time: more nodes than one hub should follow.
+/// The most sessions with others at one time: more nodes than one hub should follow.
 const MAX_SESSIONS: u32 = 16_384;
 
-/// Sessions that may be in the middle of opening: all agents of a large site come at once when their hub
-/// is started again.
+/// The most sessions that may be opening at one time: all agents of a large site connect together when
+/// their hub restarts.
 const MAX_OPENING: u32 = 4096;
 
-/// Batches of Zenoh, 64 KB each, that wait on one link: as many as it allows. They are made as they are
-/// needed. What a publisher that starts has to say of all its topics comes at once.
+/// The most batches of Zenoh, 64 KB each, in the queue of a link: the greatest number that Zenoh allows.
+/// It allocates them when they are needed. A publisher that starts describes all its topics at once.
 const QUEUE: u32 = 16;
 
-/// After so many milliseconds without a word a peer is taken for dead. It says something four times as
-/// often.
+/// Milliseconds of silence after which a peer counts as dead. A peer sends four keep-alives in this time.
 const LEASE_MS: u32 = 1500;
 
-/// The first and the longest pause, in milliseconds, before a lost connection is tried again. Each
-/// session draws its first pause from the first second, so that a hub that starts again does not get
-/// everybody at one instant.
+/// The first and the longest pause, in milliseconds, before a retry of a lost connection. Each session
+/// draws its first pause at random, so that the sessions of a site do not reach a restarted hub all at
+/// one instant.
 const FIRST_RETRY_MS: std::ops::Range<u64> = 200..1200;
 const LONGEST_RETRY_MS: u64 = 4000;
 
-/// How a session finds others.
+/// Settings of a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlaneConfig {
-    /// Who share what they know: sites on one network do not see each other.
+    /// Name of the site. Nodes of one site share their data; sites on one network do not see each other.
     pub site: String,
-    /// Whether this process only speaks through the one that it connects to, and never listens: the first
-    /// of several that answers, and another one when that is gone.
+    /// True for a client: it communicates only through the first endpoint of `connect` that answers (and
+    /// another one when that is gone), and never listens.
     pub is_client: bool,
-    /// Whether it connects to those whom others tell it of: who follows nodes does, and needs a
-    /// connection with each. Two that only tell need none with each other.
+    /// True if it connects to every node that it learns of from others. A follower needs a connection
+    /// with each node; two publishers need none with each other.
     pub follows: bool,
-    /// Where to listen, as `tcp/127.0.0.1:7447`.
+    /// Endpoints to listen on, as `tcp/127.0.0.1:7447`.
     pub listen: Vec<String>,
-    /// Whom to connect to.
+    /// Endpoints to connect to.
     pub connect: Vec<String>,
-    /// The interface on which to look for others: its name, or `auto`; nobody is looked for without.
+    /// Interface on which to look for others: its name, or `auto`. `None` turns the search off.
     pub look_on: Option<String>,
 }
 
 impl PlaneConfig {
-    /// Of a site, on this machine alone.
+    /// Returns the settings of a site on this machine alone.
     pub fn on_this_machine(site: &str) -> Self {
         Self {
             site: site.to_owned(),
@@ -64,25 +62,25 @@ impl PlaneConfig {
         }
     }
 
-    /// Whether all of it can be.
+    /// Checks all settings.
     ///
     /// # Errors
-    /// A setting is none.
+    /// The transport refuses a setting.
     pub fn check(&self) -> Result<(), Error> {
         self.zenoh().map(drop)
     }
 
-    /// How long to wait before each further attempt to open a session, without end. Every caller has
-    /// pauses of its own.
+    /// Returns the pauses before further attempts to open a session, without end. Each call draws other
+    /// pauses.
     pub fn pauses(&self) -> impl Iterator<Item = Duration> + use<> {
         let first = Duration::from_millis(self.drawn());
         let longest = Duration::from_millis(LONGEST_RETRY_MS);
         std::iter::successors(Some(first), move |pause| Some((*pause * 2).min(longest)))
     }
 
-    /// A first pause.
+    /// Draws a first pause.
     fn drawn(&self) -> u64 {
-        // Keys of a hash are drawn at random for each.
+        // Each `RandomState` has random keys.
         let drawn = RandomState::new().hash_one(&self.site);
         FIRST_RETRY_MS.start + drawn % (FIRST_RETRY_MS.end - FIRST_RETRY_MS.start)
     }
@@ -96,9 +94,9 @@ impl PlaneConfig {
         let mode = if self.is_client { "\"client\"" } else { "\"peer\"" };
         let looks = self.look_on.is_some().to_string();
         let pause = self.drawn();
-        // A client's session is nothing without the other end, so who opens it is told that nobody is
-        // there. A peer tries by itself: a node of ours may restart before others.
-        let patience = if self.is_client { "0" } else { "-1" };
+        // A client's session is useless without the other end, so opening it fails if there is none. A
+        // peer retries in the background: its node may restart before the others.
+        let timeout_ms = if self.is_client { "0" } else { "-1" };
         let retry = format!(
             "{{period_init_ms:{pause},period_max_ms:{LONGEST_RETRY_MS},period_increase_factor:2}}"
         );
@@ -107,9 +105,10 @@ impl PlaneConfig {
             ("connect/endpoints", list(&self.connect)),
             ("scouting/multicast/enabled", looks),
             ("connect/exit_on_failure", "false".to_owned()),
-            ("connect/timeout_ms", patience.to_owned()),
+            ("connect/timeout_ms", timeout_ms.to_owned()),
             ("connect/retry", retry),
-            // What cannot be sent at once is dropped: it is numbered, and asked for again.
+            // A batch that cannot be sent at once is dropped: its number shows the gap, and followers
+            // request a snapshot.
             ("transport/link/tx/queue/congestion_control/drop/wait_before_drop", "0".to_owned()),
             ("transport/link/tx/queue/size/data", QUEUE.to_string()),
             ("transport/link/tx/lease", LEASE_MS.to_string()),

@@ -1,69 +1,74 @@
 use thiserror::Error;
 
-/// Why a message is none of ours, or the live plane does not work.
+/// Reasons for which a message cannot be read, or the live plane does not work.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// It does not begin as ours do.
-    #[error("no batch of the live plane")]
+    /// The message does not begin like a message of the live plane.
+    #[error("this is not a message of the live plane")]
     Foreign,
-    /// Of a layout that this program does not know.
-    #[error("a batch of layout {0}, this program knows {known}", known = crate::batch::LAYOUT)]
-    Layout(u8),
-    /// It ends in the middle of something.
-    #[error("it ends too early")]
+    /// The message has a layout that this program does not know.
+    #[error("a message of layout {found}; this program knows layout {known}")]
+    Layout {
+        /// The layout of the message.
+        found: u8,
+        /// The layout that this program reads.
+        known: u8,
+    },
+    /// The message ends in the middle of a field.
+    #[error("the message ends too early")]
     Short,
-    /// It goes on after its end.
-    #[error("{0} bytes after its end")]
+    /// Bytes follow the end of the message.
+    #[error("{0} bytes follow the end of the message")]
     Long(usize),
-    /// A number that cannot be there.
+    /// A number is out of its range.
     #[error("a number is out of its range")]
     Number,
-    /// A text that is none.
+    /// A text is not UTF-8.
     #[error("a text is not UTF-8")]
     Text,
-    /// The name of a node is another's.
+    /// Another node has this name.
     #[error("there is a node `{node}` in the site `{site}` already")]
-    Taken {
+    NameTaken {
         /// The name.
         node: String,
-        /// Where.
+        /// The site.
         site: String,
     },
-    /// A setting that cannot be.
+    /// The transport refuses a setting.
     #[error("the live plane cannot have {name} = {value}: {why}")]
     Setting {
-        /// As the transport calls it.
+        /// Name of the setting, as the transport calls it.
         name: &'static str,
-        /// What it was set to.
+        /// The refused value.
         value: String,
-        /// What is wrong with it.
+        /// The transport's reason.
         why: String,
     },
-    /// A node does not do what it was asked for.
+    /// A node refused a request, for this reason.
     #[error("{0}")]
     Refused(String),
-    /// It is followed by nobody here.
+    /// The follower does not mirror this topic.
     #[error("`{0}` is not mirrored here")]
-    Unfollowed(skopos_model::Topic),
-    /// There is no such node.
+    NotMirrored(skopos_model::Topic),
+    /// No connection leads to a node of this name.
     #[error("no node `{0}` can be reached")]
-    Nobody(String),
-    /// A node that was asked says nothing.
+    Unreachable(String),
+    /// A node did not answer in time.
     #[error("the node `{node}` did not answer within {within:?}")]
     NoAnswer {
-        /// Which.
+        /// Name of the node.
         node: String,
-        /// What it had.
+        /// The time that it had.
         within: std::time::Duration,
     },
-    /// What the transport says.
+    /// The transport failed, for this reason.
     #[error("the live plane: {0}")]
     Plane(String),
-    /// No thread could be started.
+    /// The operating system did not start a thread.
     #[error("no thread can be started")]
     Thread(#[source] std::io::Error),
-    /// A name, unit or value that the model refuses.
+    /// The model refuses a name, a unit or a value.
     #[error(transparent)]
     Model(#[from] skopos_model::Error),
 }
@@ -74,16 +79,16 @@ impl Error {
     }
 }
 
-/// What the transport says, without the places in its sources that say it: ` at /…/tcp.rs:61.`
+/// Removes the places in the transport's sources from its error text: ` at /…/tcp.rs:61.`
 pub(crate) fn without_places(text: &str) -> String {
     let mut left = String::with_capacity(text.len());
     let mut rest = text;
     while let Some((before, after)) = rest.split_once(".rs:") {
-        let told = before.rsplit_once(" at ").filter(|(_, path)| !path.contains(' '));
+        let message = before.rsplit_once(" at ").filter(|(_, path)| !path.contains(' '));
         let line = after.trim_start_matches(|c: char| c.is_ascii_digit());
-        match told {
-            Some((told, _)) => {
-                left.push_str(told);
+        match message {
+            Some((message, _)) => {
+                left.push_str(message);
                 rest = line.strip_prefix('.').unwrap_or(line);
             }
             None => {
@@ -101,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_in_sources_are_left_out() {
+    fn places_in_sources_are_removed() {
         for (text, expected) in [
             (
                 "Can not listen at tcp/1.2.3.4:99: [1.2.3.4:99: no such address (os error 99) at /a/b-1.2/src/tcp.rs:61.] at /c/d.rs:338.",

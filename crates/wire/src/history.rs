@@ -1,12 +1,7 @@
-//! Asking a node for what it has kept, which a mirror has not.
+//! Questions to a node about samples that it stores and a mirror does not have.
 //!
-//! # Keys
-//! ```text
-//! skopos/SITE/history/NODE/INCARNATION/N     answers, in batches that are numbered from 1
-//! skopos/SITE/history/NODE/INCARNATION/end   how many there were, and whether that is all
-//! ```
-//! A question that is lost, an answer that is not whole and a node that is too slow are the same for
-//! who asks: that node is missing.
+//! The keys are in `keys`. A lost question, an incomplete answer and a slow node have the same effect:
+//! the client reports the node as missing.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,44 +14,46 @@ use tokio::sync::oneshot;
 use zenoh::Wait as _;
 use zenoh::query::{Query, Queryable};
 
-use crate::bytes::{Reader, put_signed, put_text, put_varint};
+use crate::batch::Batch;
+use crate::bytes::{MessageReader, put_signed, put_text, put_varint};
+use crate::error::Error;
+use crate::keys;
 use crate::plane::Plane;
-use crate::{Batch, Error};
 
 /// The version of a question's layout.
 const LAYOUT: u8 = 1;
 
 const MAGIC: [u8; 4] = [b'S', b'K', b'H', LAYOUT];
 
-/// The longest question: as many topics as a node has by name, or else by their beginnings.
+/// The longest question: it can name all topics of a node, or the beginnings of their names.
 const MAX_QUESTION_BYTES: usize = 1 << 20;
 
-/// Questions that wait for an answer on a node: those of a few hubs, some times over. More are not
-/// answered, and who asked says so.
+/// The most questions that wait on a node: those of a few hubs, several times over. Further questions get
+/// no answer, and their clients report the node as missing.
 const MAX_WAITING: usize = 16;
 
-/// What all nodes together may answer to one question: about five million samples.
+/// The most bytes that all nodes together may answer to one question: about five million samples.
 const MAX_ANSWER_BYTES: u64 = 64 << 20;
 
-/// What a node is asked for.
+/// A question to a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Question {
     /// Topics that are wanted.
     pub topics: Vec<String>,
-    /// Topics that begin so are wanted as well.
+    /// Prefixes; every topic with one of them is wanted too.
     pub starts: Vec<String>,
-    /// Not before this time; what only the last one before `to` is asked for does not have it.
+    /// Lower bound of the times; the minimum if only the last sample before `to` is wanted.
     pub from: Timestamp,
-    /// Not after this time.
+    /// Upper bound of the times.
     pub to: Timestamp,
-    /// Only the last sample of each topic.
+    /// True if only the last sample of each topic is wanted.
     pub only_last: bool,
-    /// How many samples at the most; if there are more, none beyond these come.
+    /// The most samples of an answer; a longer answer is cut there and reported as incomplete.
     pub most: u64,
 }
 
 impl Question {
-    /// As it is asked.
+    /// Writes the question as a message.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = MAGIC.to_vec();
         put_signed(&mut out, self.from.as_nanos());
@@ -70,19 +67,16 @@ impl Question {
         out
     }
 
-    /// Reads one.
+    /// Reads a message.
     ///
     /// # Errors
-    /// It is none of ours, or damaged.
+    /// The message is not a question, has another layout, or is damaged.
     pub fn decode(bytes: &[u8]) -> Result<Self, Error> {
-        let mut reader = Reader(bytes);
-        let magic = reader.take(MAGIC.len()).map_err(|_| Error::Foreign)?;
-        if magic[..3] != MAGIC[..3] || bytes.len() > MAX_QUESTION_BYTES {
+        if bytes.len() > MAX_QUESTION_BYTES {
             return Err(Error::Foreign);
         }
-        if magic[3] != LAYOUT {
-            return Err(Error::Layout(magic[3]));
-        }
+        let mut reader = MessageReader::new(bytes);
+        reader.magic(MAGIC)?;
         let mut time = || reader.signed().map(Timestamp::from_nanos);
         let (from, to) = (time()?, time()?);
         let (only_last, most) = (reader.byte()? != 0, reader.varint()?);
@@ -91,59 +85,57 @@ impl Question {
             (0..count).map(|_| reader.text().map(str::to_owned)).collect()
         };
         let (topics, starts) = (texts()?, texts()?);
-        match reader.0.len() {
-            0 => Ok(Self { topics, starts, from, to, only_last, most }),
-            more => Err(Error::Long(more)),
-        }
+        reader.end()?;
+        Ok(Self { topics, starts, from, to, only_last, most })
     }
 }
 
-/// Answers questions for as long as it is there.
+/// Answers questions until it is dropped.
 #[derive(Debug)]
-pub struct Answering {
+pub struct HistoryResponder {
     _queryable: Queryable<()>,
-    /// A session closes with its last owner.
+    /// Keeps the session open: it closes with its last owner.
     _session: zenoh::Session,
 }
 
-/// What a node answered.
+/// The answer of a node to a question.
 #[derive(Debug)]
-pub struct Answered {
-    /// Its name.
+pub struct HistoryAnswer {
+    /// Name of the node.
     pub node: String,
-    /// What it has, if all of that came.
+    /// Its samples; `None` if the answer is missing or incomplete.
     pub batches: Option<Vec<Batch>>,
 }
 
 impl Plane {
-    /// Answers questions about what a node has kept, one after the other, on a thread of its own.
-    /// `answer` hands over batches one by one, and returns whether they are all that was asked for.
+    /// Answers questions to a node, one after the other, on a thread of its own. `answer` passes batches
+    /// to its second argument, and returns whether they are the complete answer.
     ///
     /// # Errors
-    /// The session is broken; no thread can be started.
+    /// The session is closed; no thread can be started.
     pub fn answer_history(
         &self,
         node: &str,
         incarnation: i64,
         answer: impl Fn(&Question, &mut dyn FnMut(&Batch)) -> bool + Send + 'static,
-    ) -> Result<Answering, Error> {
-        let key = format!("skopos/{}/history/{node}/{incarnation}", self.site);
-        let (queue, came): (SyncSender<Query>, _) = sync_channel(MAX_WAITING);
+    ) -> Result<HistoryResponder, Error> {
+        let key = keys::of_publisher(&self.site, "history", node, incarnation);
+        let (queue, queries): (SyncSender<Query>, _) = sync_channel(MAX_WAITING);
         let base = key.clone();
         let run = move || {
-            // It ends with the queryable, which has the other end.
-            while let Ok(query) = came.recv() {
+            // The channel closes with the queryable, which owns its other end.
+            while let Ok(query) = queries.recv() {
                 let bytes = query.payload().map(|payload| payload.to_bytes().into_owned());
-                // What is no question gets no answer.
+                // A malformed question gets no answer.
                 let Some(Ok(question)) = bytes.as_deref().map(Question::decode) else { continue };
                 let mut count = 0u64;
-                let is_whole = answer(&question, &mut |batch| {
+                let is_complete = answer(&question, &mut |batch| {
                     count += 1;
                     let batch = Batch { sequence: count, ..batch.clone() };
-                    // Who asked and went away gets nothing.
+                    // Replies to a client that has disconnected are lost.
                     let _ = query.reply(format!("{base}/{count}"), batch.encode()).wait();
                 });
-                let mut end = vec![u8::from(is_whole)];
+                let mut end = vec![u8::from(is_complete)];
                 put_varint(&mut end, count);
                 let _ = query.reply(format!("{base}/end"), end).wait();
             }
@@ -151,36 +143,37 @@ impl Plane {
         let thread = std::thread::Builder::new().name("history".to_owned()).spawn(run);
         thread.map_err(Error::Thread)?;
         let queryable = self.session.declare_queryable(format!("{key}/*")).callback(move |query| {
-            // The session waits for nobody.
+            // A callback must not wait: it would delay the session.
             let _ = queue.try_send(query);
         });
         let queryable = queryable.wait().map_err(|e| Error::plane(&e))?;
-        Ok(Answering { _queryable: queryable, _session: self.session.clone() })
+        Ok(HistoryResponder { _queryable: queryable, _session: self.session.clone() })
     }
 
-    /// Asks nodes, all at once. Who does not answer until then, or not with all, has no batches.
+    /// Asks nodes, given by name and incarnation, all at once. A node that has not answered completely by
+    /// the deadline `until` has no batches in the result.
     pub async fn ask_history(
         &self,
         nodes: Vec<(String, i64, Question)>,
         until: Instant,
-    ) -> Vec<Answered> {
+    ) -> Vec<HistoryAnswer> {
         let bytes = Arc::new(AtomicU64::new(0));
-        let asked: Vec<(String, oneshot::Receiver<Vec<Batch>>)> = nodes
+        let pending: Vec<(String, oneshot::Receiver<Vec<Batch>>)> = nodes
             .into_iter()
             .map(|(node, incarnation, question)| {
-                let answer = self.ask_one(&node, incarnation, &question, until, bytes.clone());
+                let answer = self.ask_node(&node, incarnation, &question, until, bytes.clone());
                 (node, answer)
             })
             .collect();
-        let mut answers = Vec::with_capacity(asked.len());
-        for (node, answer) in asked {
+        let mut answers = Vec::with_capacity(pending.len());
+        for (node, answer) in pending {
             let answer = tokio::time::timeout_at(until.into(), answer).await;
-            answers.push(Answered { node, batches: answer.ok().and_then(Result::ok) });
+            answers.push(HistoryAnswer { node, batches: answer.ok().and_then(Result::ok) });
         }
         answers
     }
 
-    fn ask_one(
+    fn ask_node(
         &self,
         node: &str,
         incarnation: i64,
@@ -189,19 +182,20 @@ impl Plane {
         bytes: Arc<AtomicU64>,
     ) -> oneshot::Receiver<Vec<Batch>> {
         let (done, answer) = oneshot::channel();
-        let key = format!("skopos/{}/history/{node}/{incarnation}/*", self.site);
-        let pieces = Arc::new(Pieces { done: Mutex::new(Some(done)), came: Mutex::default() });
+        let key = keys::of_publisher(&self.site, "history", node, incarnation);
+        let replies = Arc::new(Replies { done: Mutex::new(Some(done)), all: Mutex::default() });
         let left = until.saturating_duration_since(Instant::now());
-        // When the last reply has come the callback goes, and with it `pieces`, which hands them on.
-        let asked = self.session.get(&key).payload(question.encode()).timeout(left);
-        // What cannot be asked has no answer.
-        let _ = asked
+        // After the last reply the session drops the callback, and with it `replies`, which sends the
+        // batches to the receiver.
+        let request = self.session.get(format!("{key}/*")).payload(question.encode()).timeout(left);
+        // If the request fails, the receiver gets nothing.
+        let _ = request
             .callback(move |reply| {
                 let Ok(sample) = reply.result() else { return };
                 let payload = sample.payload().to_bytes();
                 let all = bytes.fetch_add(payload.len() as u64, Ordering::Relaxed);
                 if all + payload.len() as u64 <= MAX_ANSWER_BYTES {
-                    pieces.take(sample.key_expr().as_str(), &payload);
+                    replies.add(sample.key_expr().as_str(), &payload);
                 }
             })
             .wait();
@@ -209,43 +203,43 @@ impl Plane {
     }
 }
 
-/// An answer that comes in pieces.
-struct Pieces {
+/// Collects the replies of one node, and sends the batches on when it is dropped.
+struct Replies {
     done: Mutex<Option<oneshot::Sender<Vec<Batch>>>>,
-    came: Mutex<Came>,
+    all: Mutex<Received>,
 }
 
 #[derive(Default)]
-struct Came {
+struct Received {
     batches: BTreeMap<u64, Batch>,
-    /// How many there are, if they are all that was asked for.
+    /// Number of batches in the answer; `None` until its end arrives, and if it is incomplete.
     count: Option<u64>,
 }
 
-impl Pieces {
-    fn take(&self, key: &str, payload: &[u8]) {
-        let mut came = unpoisoned(self.came.lock());
+impl Replies {
+    fn add(&self, key: &str, payload: &[u8]) {
+        let mut all = unpoisoned(self.all.lock());
         if key.ends_with("/end") {
-            let mut reader = Reader(payload);
-            if reader.byte().is_ok_and(|is_whole| is_whole == 1) {
-                came.count = reader.varint().ok();
+            let mut reader = MessageReader::new(payload);
+            if reader.byte().is_ok_and(|is_complete| is_complete == 1) {
+                all.count = reader.varint().ok();
             }
         } else if let Ok(batch) = Batch::decode(payload) {
-            came.batches.insert(batch.sequence, batch);
+            all.batches.insert(batch.sequence, batch);
         }
     }
 }
 
-impl Drop for Pieces {
+impl Drop for Replies {
     fn drop(&mut self) {
-        let Came { batches, count } = std::mem::take(&mut *unpoisoned(self.came.lock()));
+        let Received { batches, count } = std::mem::take(&mut *unpoisoned(self.all.lock()));
         let done = unpoisoned(self.done.lock()).take();
-        let is_whole = count == Some(batches.len() as u64)
+        let is_complete = count == Some(batches.len() as u64)
             && batches.keys().copied().eq(1..=batches.len() as u64);
         if let Some(done) = done
-            && is_whole
+            && is_complete
         {
-            // Who asked may have given up.
+            // The caller may have given up.
             let _ = done.send(batches.into_values().collect());
         }
     }
@@ -256,7 +250,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn questions_are_read_as_they_were_written_and_damaged_ones_are_refused() {
+    fn a_question_survives_encoding_and_a_damaged_one_is_refused() {
         let question = Question {
             topics: vec!["n01/mem/total_bytes".to_owned()],
             starts: vec!["n01/cpu/".to_owned(), String::new()],

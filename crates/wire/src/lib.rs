@@ -1,42 +1,49 @@
-//! What crosses the network.
+//! Messages between nodes.
 //!
-//! The **live plane** carries changes, for whoever wants to know what is now: [`Batch`]es, numbered by
-//! each publisher, over Zenoh. It is lossy by contract: who misses a number counts it and asks for a
-//! snapshot.
+//! The **live plane** carries the changes of each node to the programs that follow it: [`Batch`]es over
+//! Zenoh, numbered by each publisher. It is lossy by contract: a follower that misses a number counts
+//! the gap and requests a snapshot.
 //!
 //! # Invariants
-//! - A message is checked when it comes in; what is damaged is counted and never fatal.
-//! - A message makes nobody reserve more memory than it is long, times a constant.
-//! - A subscriber that stands still costs a publisher nothing, and other subscribers nothing.
-//! - What is half is not taken for the whole: a snapshot counts when all of its parts have come, and a
-//!   mirror knows from when on it has each sample of a vertex.
+//! - Each message is checked when it arrives. A damaged one is counted, and is never fatal.
+//! - A reader reserves no more memory for a message than its length, times a constant.
+//! - A slow subscriber costs a publisher nothing, and other subscribers nothing.
+//! - Incomplete data never passes for complete data: each part of a snapshot carries the number of parts,
+//!   an incomplete snapshot is discarded, and a mirror knows from which time it has each sample of a
+//!   vertex.
 //!
-//! Read in this order: [`Batch`], [`Mirror`], [`Plane`] for who sends, [`Follower`] and [`Site`] for who
-//! follows, [`Question`] for what is asked of one node.
+//! Read in this order: [`Batch`], [`Mirror`], [`Plane`] for publishers, [`Follower`] and [`Site`] for
+//! followers, [`Question`] for requests to one node.
 
 #![forbid(unsafe_code)]
 
 mod error;
 mod bytes;
 mod batch;
+mod keys;
+mod interest;
 mod watch;
 mod recent;
-mod whole;
+mod completeness;
 mod mirror;
 mod config;
 mod plane;
 mod clock;
 mod site;
+mod inbox;
+mod snapshot;
+mod intake;
 mod follower;
 mod history;
 
-pub use batch::{Batch, Checked, Content, Description, MAX_BATCH_BYTES, Told};
+pub use batch::{Batch, Checked, Content, Description, IndexedSample, MAX_BATCH_BYTES};
 pub use config::PlaneConfig;
 pub use error::Error;
 pub use follower::{Follower, Refresher};
-pub use history::{Answered, Answering, Question};
-pub use mirror::{Mirror, Taken, Vertex};
-pub use plane::{Answers, Outlet, Plane};
+pub use history::{HistoryAnswer, HistoryResponder, Question};
+pub use interest::Interest;
+pub use mirror::{BatchOutcome, Mirror, Vertex};
+pub use plane::{Outlet, Plane, Responder};
 pub use recent::Recent;
-pub use site::{Node, Site, State};
-pub use watch::{Interest, Watcher};
+pub use site::{Node, NodeState, NodeWatcher, Site};
+pub use watch::MirrorWatcher;

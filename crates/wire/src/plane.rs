@@ -1,23 +1,16 @@
-//! The live plane: sessions that find each other, and what one publisher sends.
+//! The live plane: sessions that find each other, and the outlet of one publisher.
 //!
-//! # Keys
-//! ```text
-//! skopos/SITE/live/NODE/INCARNATION      batches, as they come
-//! skopos/SITE/whole/NODE/INCARNATION/N   answers with a snapshot, in batches: `0of3`, `1of3`, `2of3`
-//! skopos/SITE/ask/NODE                   answers what a topic is, measured now
-//! skopos/SITE/alive/NODE/INCARNATION     a liveliness token: goes with its publisher
-//! skopos/SITE/known/NODE                 followers answer with the incarnation that is there
-//! skopos/SITE/history/NODE/INCARNATION/N answers with what a node has kept, in batches
-//! ```
-//! An incarnation is the time in nanoseconds when a publisher came, so that one that starts again is
-//! another one, and of two with one name the second is known: it gives way, at once or, if both came
-//! before they could see each other, when it sees the first. Two that only tell have no connection with
-//! each other, so who follows them is asked too.
+//! # Names
+//! The keys are in `keys`. Of two publishers with one name the one with the later incarnation gives
+//! way: at once, or, if both started before they could see each other, when it sees the first one. Two
+//! nodes that only publish have no connection with each other, so a publisher also asks its followers
+//! for the incarnation that they know.
 //!
-//! # Who waits for whom
-//! Batches are dropped where they cannot be sent at once. Snapshots are not, since half of one is none;
-//! so they have a queue of their own on each link (another priority), and are answered on threads of
-//! their own: a subscriber that stands still holds up the answer to itself, and nobody's batches.
+//! # Backpressure
+//! A batch is dropped where it cannot be sent at once. The parts of a snapshot are not dropped, because
+//! an incomplete snapshot is worthless. They have a queue of their own on each link (another priority),
+//! and threads of their own send them: a slow subscriber delays the answer to its own request, and no
+//! batches.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -30,14 +23,16 @@ use zenoh::pubsub::Publisher;
 use zenoh::qos::{CongestionControl, Priority};
 use zenoh::query::{Query, Queryable};
 
-use crate::follower::of_key;
-use crate::{Batch, Error, PlaneConfig};
+use crate::batch::Batch;
+use crate::config::PlaneConfig;
+use crate::error::Error;
+use crate::keys;
 
-/// How long to wait for others to say that a name is theirs.
-const PATIENCE_FOR_NAMES: Duration = Duration::from_millis(500);
+/// Time that others have to claim a name.
+const NAME_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// Questions that one publisher answers at one time, each on a thread. Who asks more often gets no
-/// answer, and asks again.
+/// Requests that one publisher answers at one time, each on a thread. Further requests get no answer,
+/// and their clients retry.
 const MAX_ANSWERING: usize = 8;
 
 /// A session of the live plane.
@@ -47,38 +42,39 @@ pub struct Plane {
     pub(crate) site: String,
 }
 
-/// What a publisher can be asked for. It is asked from other threads.
-pub trait Answers: Send + Sync + 'static {
-    /// All that there is, as of the last batch that was sent.
-    fn whole(&self) -> Vec<Batch>;
+/// Answers the requests to a publisher, on other threads.
+pub trait Responder: Send + Sync + 'static {
+    /// Returns every vertex and its latest sample, as of the last batch that was sent.
+    fn snapshot(&self) -> Vec<Batch>;
 
-    /// What a topic is, measured now. May take as long as that takes.
+    /// Measures a topic now, and returns its vertex with the new sample. May take as long as the
+    /// measurement takes.
     ///
     /// # Errors
-    /// Why it cannot be measured, in words for people.
+    /// The reason for which the topic cannot be measured, in words for people.
     fn refresh(&self, topic: &Topic) -> Result<Batch, String> {
-        Err(format!("its node measures `{topic}` for nobody"))
+        Err(format!("this node does not measure `{topic}` on request"))
     }
 }
 
-impl<F: Fn() -> Vec<Batch> + Send + Sync + 'static> Answers for F {
-    fn whole(&self) -> Vec<Batch> {
+impl<F: Fn() -> Vec<Batch> + Send + Sync + 'static> Responder for F {
+    fn snapshot(&self) -> Vec<Batch> {
         self()
     }
 }
 
 impl Plane {
-    /// Opens a session. One that was open finds back to whom it lost by itself.
+    /// Opens a session. An open session restores lost connections by itself.
     ///
     /// # Errors
-    /// A setting is none; nothing can be listened on; for a client, nobody answers where it connects to
-    /// (see [`PlaneConfig::pauses`]).
+    /// A setting is refused, an address cannot be listened on, or, for a client, no endpoint of
+    /// `connect` answers (see [`PlaneConfig::pauses`]).
     pub fn open(config: &PlaneConfig) -> Result<Self, Error> {
         let session = zenoh::open(config.zenoh()?).wait().map_err(|e| Error::plane(&e))?;
         Ok(Self { session, site: config.site.clone() })
     }
 
-    /// Whether there is a connection with nobody: no hub, no node, no router.
+    /// Returns true if there is no connection to a hub, a node or a router.
     pub fn is_alone(&self) -> bool {
         let info = self.session.info();
         info.peers_zid().wait().chain(info.routers_zid().wait()).next().is_none()
@@ -87,100 +83,100 @@ impl Plane {
     /// Becomes the publisher of a node.
     ///
     /// # Errors
-    /// [`Error::Taken`] if there is one of this name; the session is broken.
+    /// [`Error::NameTaken`] if another node has this name; the session is closed.
     pub fn announce(
         &self,
         node: &str,
         incarnation: i64,
-        answers: impl Answers,
+        responder: impl Responder,
     ) -> Result<Outlet, Error> {
-        let broken = |e: zenoh::Error| Error::plane(&e);
-        let key = |what: &str| self.key(what, node, incarnation);
+        let failed = |e: zenoh::Error| Error::plane(&e);
+        let key = |what: &str| keys::of_publisher(&self.site, what, node, incarnation);
         let (sender, others) = std::sync::mpsc::channel();
         self.look_for(node, move |other| {
             let _ = sender.send(other);
         })?;
-        // It ends when both questions are answered.
+        // The channel closes when both requests are answered.
         if others.recv().is_ok() {
-            return Err(Error::Taken { node: node.to_owned(), site: self.site.clone() });
+            return Err(Error::NameTaken { node: node.to_owned(), site: self.site.clone() });
         }
-        let (answers, answering) = (Arc::new(answers), Arc::new(AtomicUsize::new(0)));
-        let whole = {
-            let (answers, answering) = (answers.clone(), answering.clone());
+        let (responder, answering) = (Arc::new(responder), Arc::new(AtomicUsize::new(0)));
+        let snapshots = {
+            let (responder, answering) = (responder.clone(), answering.clone());
             let key = key("whole");
+            let pattern = format!("{key}/*");
             let callback = move |query| {
-                let (answers, key) = (answers.clone(), key.clone());
-                aside(&answering, move || send_whole(&query, &key, &answers.whole()));
+                let (responder, key) = (responder.clone(), key.clone());
+                on_thread(&answering, move || send_snapshot(&query, &key, &responder.snapshot()));
             };
-            self.session
-                .declare_queryable(format!("{}/*", self.key("whole", node, incarnation)))
-                .callback(callback)
+            self.session.declare_queryable(pattern).callback(callback)
         };
         let ask = self.session.declare_queryable(self.ask_key(node)).callback(move |query| {
-            let answers = answers.clone();
-            aside(&answering, move || send_fresh(&query, &*answers));
+            let responder = responder.clone();
+            on_thread(&answering, move || send_refreshed(&query, &*responder));
         });
         Ok(Outlet {
             plane: self.clone(),
             node: node.to_owned(),
             incarnation,
             is_second: Arc::default(),
-            queryables: [whole.wait().map_err(broken)?, ask.wait().map_err(broken)?],
+            queryables: [snapshots.wait().map_err(failed)?, ask.wait().map_err(failed)?],
             publisher: self
                 .session
                 .declare_publisher(key("live"))
                 .congestion_control(CongestionControl::Drop)
-                // It is gathered before it comes here, and waits for no more.
+                // The caller has gathered the batch, so the transport need not wait for more.
                 .express(true)
                 .wait()
-                .map_err(broken)?,
-            // Last: who sees it may ask at once.
-            token: self.session.liveliness().declare_token(key("alive")).wait().map_err(broken)?,
+                .map_err(failed)?,
+            // Last, because a follower that sees the token may send requests at once.
+            token: self.session.liveliness().declare_token(key("alive")).wait().map_err(failed)?,
         })
     }
 
-    /// Asks which publishers of this name there are. `found` is dropped when all have answered.
+    /// Asks for the publishers of this name, and passes their incarnations to `found`, which is dropped
+    /// when all have answered.
     fn look_for(
         &self,
         node: &str,
         found: impl Fn(i64) + Clone + Send + Sync + 'static,
     ) -> Result<(), Error> {
-        let alive = format!("skopos/{}/alive/{node}/*", self.site);
-        let alive = self.session.liveliness().get(&alive).timeout(PATIENCE_FOR_NAMES);
-        let in_sight = found.clone();
+        let alive = keys::of_publisher(&self.site, "alive", node, "*");
+        let alive = self.session.liveliness().get(&alive).timeout(NAME_TIMEOUT);
+        let visible = found.clone();
         let alive = alive.callback(move |reply| {
-            let other = reply.result().ok().and_then(|token| of_key(token.key_expr()));
-            other.into_iter().for_each(|(_, incarnation)| in_sight(incarnation));
+            let other = reply.result().ok().and_then(|token| keys::publisher(token.key_expr()));
+            other.into_iter().for_each(|(_, incarnation)| visible(incarnation));
         });
-        let known = self.session.get(format!("skopos/{}/known/{node}", self.site));
-        let known = known.timeout(PATIENCE_FOR_NAMES).callback(move |reply| {
+        let known = self.session.get(keys::of_name(&self.site, "known", node));
+        let known = known.timeout(NAME_TIMEOUT).callback(move |reply| {
             let text = reply.result().ok().and_then(|known| known.payload().try_to_string().ok());
             text.and_then(|text| text.parse().ok()).into_iter().for_each(&found);
         });
         alive.wait().and_then(|()| known.wait()).map_err(|e| Error::plane(&e))
     }
 
-    /// Has a topic measured now by the node that it is of: a batch that describes and tells it.
+    /// Asks the node of a topic to measure it now. Returns a batch with its vertex and its sample.
     ///
     /// # Errors
-    /// [`Error::Refused`] by the node; [`Error::NoAnswer`] within `deadline`; [`Error::Nobody`] if no
-    /// such node can be reached.
+    /// [`Error::Refused`] by the node; [`Error::NoAnswer`] within `deadline`; [`Error::Unreachable`] if
+    /// no connection leads to the node.
     pub fn refresh(&self, topic: &Topic, deadline: Duration) -> Result<Batch, Error> {
-        let broken = |e: zenoh::Error| Error::plane(&e);
-        let asked = self.session.get(self.ask_key(topic.node()));
-        let asked = asked.payload(topic.as_str()).timeout(deadline).priority(Priority::DataLow);
-        let replies = asked.wait().map_err(broken)?;
+        let failed = |e: zenoh::Error| Error::plane(&e);
+        let request = self.session.get(self.ask_key(topic.node()));
+        let request = request.payload(topic.as_str()).timeout(deadline).priority(Priority::DataLow);
+        let replies = request.wait().map_err(failed)?;
         let begun = Instant::now();
         let node = || topic.node().to_owned();
         loop {
             match replies.recv_timeout(deadline.saturating_sub(begun.elapsed())) {
-                Err(_) if begun.elapsed() < deadline => return Err(Error::Nobody(node())),
+                Err(_) if begun.elapsed() < deadline => return Err(Error::Unreachable(node())),
                 Err(_) | Ok(None) => {
                     return Err(Error::NoAnswer { node: node(), within: deadline });
                 }
                 Ok(Some(reply)) => match reply.result() {
                     Ok(sample) => return Batch::decode(&sample.payload().to_bytes()),
-                    // Not the node's: the session says that time is over.
+                    // From the session and not from the node: the time is over.
                     Err(_) if begun.elapsed() >= deadline => {}
                     Err(refused) => {
                         let bytes = refused.payload().to_bytes();
@@ -191,21 +187,13 @@ impl Plane {
         }
     }
 
-    pub(crate) fn key(&self, what: &str, node: &str, incarnation: i64) -> String {
-        format!("skopos/{}/{what}/{node}/{incarnation}", self.site)
-    }
-
-    pub(crate) fn known_key(&self) -> String {
-        format!("skopos/{}/known/*", self.site)
-    }
-
     fn ask_key(&self, node: &str) -> String {
-        format!("skopos/{}/ask/{node}", self.site)
+        keys::of_name(&self.site, "ask", node)
     }
 }
 
-/// Does something on a thread of its own, unless as many are at it as may be.
-pub(crate) fn aside(busy: &Arc<AtomicUsize>, work: impl FnOnce() + Send + 'static) {
+/// Runs `work` on a thread of its own, unless [`MAX_ANSWERING`] of them run already.
+pub(crate) fn on_thread(busy: &Arc<AtomicUsize>, work: impl FnOnce() + Send + 'static) {
     let leave = |busy: &AtomicUsize| busy.fetch_sub(1, Ordering::Relaxed);
     if busy.fetch_add(1, Ordering::Relaxed) >= MAX_ANSWERING {
         leave(busy);
@@ -221,22 +209,22 @@ pub(crate) fn aside(busy: &Arc<AtomicUsize>, work: impl FnOnce() + Send + 'stati
     }
 }
 
-/// Answers with a snapshot. Each part has a key of its own, since one that replaces another would lose
-/// it. Who asked and went away gets nothing.
-fn send_whole(query: &Query, key: &str, parts: &[Batch]) {
+/// Answers with a snapshot. Each part has its own key, because a reply replaces an earlier one with the
+/// same key. Replies to a client that has disconnected are lost.
+fn send_snapshot(query: &Query, key: &str, parts: &[Batch]) {
     for (at, batch) in parts.iter().enumerate() {
         let _ = query.reply(format!("{key}/{at}of{}", parts.len()), batch.encode()).wait();
     }
 }
 
-/// Answers what a topic is now.
-fn send_fresh(query: &Query, answers: &dyn Answers) {
-    let asked = query.payload().map(|payload| payload.to_bytes().into_owned());
-    let topic = asked.and_then(|bytes| String::from_utf8(bytes).ok());
+/// Answers with a topic that was measured now.
+fn send_refreshed(query: &Query, responder: &dyn Responder) {
+    let payload = query.payload().map(|payload| payload.to_bytes().into_owned());
+    let topic = payload.and_then(|bytes| String::from_utf8(bytes).ok());
     let topic = topic.and_then(|text| Topic::new(&text).ok());
     let answer = match topic {
-        Some(topic) => answers.refresh(&topic),
-        None => Err("what was asked for is no topic".to_owned()),
+        Some(topic) => responder.refresh(&topic),
+        None => Err("the request does not name a topic".to_owned()),
     };
     let _ = match answer {
         Ok(batch) => query.reply(query.key_expr().clone(), batch.encode()).wait(),
@@ -244,13 +232,13 @@ fn send_fresh(query: &Query, answers: &dyn Answers) {
     };
 }
 
-/// What one publisher sends through.
+/// Sends the batches of one publisher.
 #[derive(Debug)]
 pub struct Outlet {
     publisher: Publisher<'static>,
     queryables: [Queryable<()>; 2],
     token: LivelinessToken,
-    /// Whose name it has. A session closes with its last owner, and what was declared on it is none.
+    /// Keeps the session open: it closes with its last owner, and its declarations end with it.
     plane: Plane,
     node: String,
     incarnation: i64,
@@ -258,8 +246,8 @@ pub struct Outlet {
 }
 
 impl Outlet {
-    /// Sends a batch to whoever follows. Never waits for any of them: one that does not keep up misses
-    /// it. How many bytes it has.
+    /// Sends a batch to all followers, and returns its length in bytes. Never waits for a follower: one
+    /// that does not keep up misses the batch.
     ///
     /// # Errors
     /// The session is closed.
@@ -269,7 +257,7 @@ impl Outlet {
         self.send_bytes(bytes).map(|()| length)
     }
 
-    /// Sends bytes that are no batch, as a broken or hostile publisher would: for tests.
+    /// Sends bytes that need not be a batch, as a broken or hostile publisher would. For tests.
     ///
     /// # Errors
     /// The session is closed.
@@ -278,9 +266,10 @@ impl Outlet {
         self.publisher.put(bytes).wait().map_err(|e| Error::plane(&e))
     }
 
-    /// Asks who else has this name; [`is_second`](Self::is_second) will say. To be called now and then:
-    /// others may not have been within sight when this one came. (A standing subscription would make
-    /// the session answer for itself when it is asked who is there.)
+    /// Asks for other publishers of this name; [`is_second`](Self::is_second) has the answer later. Call
+    /// it now and then, because other publishers may not have been visible when this one started. (With
+    /// a standing subscription instead, the session would answer for itself when others ask for
+    /// publishers.)
     ///
     /// # Errors
     /// The session is closed.
@@ -293,14 +282,15 @@ impl Outlet {
         })
     }
 
-    /// Whether another node had this name before: this one is to [`close`](Self::close), and to say why.
+    /// Returns true if another publisher had this name before. Then this one must
+    /// [`close`](Self::close) and report the reason.
     pub fn is_second(&self) -> bool {
         self.is_second.load(Ordering::Relaxed)
     }
 
-    /// Says that the node goes, now rather than when others find out.
+    /// Ends the publisher, and lets its followers know at once.
     pub fn close(self) {
-        // What fails is already gone.
+        // An error means that the declaration has already ended.
         let _ = self.token.undeclare().wait();
         for queryable in self.queryables {
             let _ = queryable.undeclare().wait();

@@ -1,4 +1,4 @@
-//! The last samples of one vertex, in little room: a hub has hundreds of thousands of vertices.
+//! The last samples of one vertex, stored compactly: a hub has hundreds of thousands of vertices.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -7,28 +7,27 @@ use skopos_model::{Origin, Sample, Scalar, Timestamp, Value, ValueType};
 
 use crate::batch::Content;
 
-/// Samples of each vertex that are kept: some seconds to minutes of what changes. What is older is in the
-/// history on disk.
+/// Number of samples that are kept of each vertex: some seconds to minutes of its changes. Older samples
+/// are in the history on disk.
 const RECENT: usize = 32;
 
 /// The last samples of a vertex, in the order of their times.
 #[derive(Clone, Debug)]
-pub struct Recent {
-    kept: Kept,
-}
+pub struct Recent(Samples);
 
 #[derive(Clone, Debug)]
-enum Kept {
+enum Samples {
     Numbers { value_type: ValueType, slots: VecDeque<Slot> },
     Structured(VecDeque<Sample>),
 }
 
-/// A sample of a number, in 24 bytes; a [`Sample`] has more than twice as many.
+/// A sample of a number, in 24 bytes; a [`Sample`] takes more than twice as many.
 #[derive(Clone, Copy, Debug)]
 struct Slot {
     time: Timestamp,
     bits: u64,
-    /// Half the width of a predicted value's interval, which is never negative, or one of the below.
+    /// Half the width of a predicted value's interval, which is never negative, or one of the two
+    /// constants below.
     bound: f64,
 }
 
@@ -40,12 +39,13 @@ impl Slot {
         let bound = match origin {
             Origin::Measured => MEASURED,
             Origin::Unknown => UNKNOWN,
-            // What another node said may be anything.
+            // It came from another node and may be any number.
             Origin::Predicted { bound } => bound.max(0.0),
         };
         Self { time, bits, bound }
     }
 
+    #[inline]
     fn sample(&self, value_type: ValueType) -> Option<Sample> {
         let origin = match self.bound {
             MEASURED => Origin::Measured,
@@ -59,56 +59,59 @@ impl Slot {
 
 impl Recent {
     pub(crate) fn new(value_type: ValueType) -> Self {
-        let kept = match value_type {
-            ValueType::Structured => Kept::Structured(VecDeque::new()),
-            _ => Kept::Numbers { value_type, slots: VecDeque::new() },
-        };
-        Self { kept }
+        Self(match value_type {
+            ValueType::Structured => Samples::Structured(VecDeque::new()),
+            _ => Samples::Numbers { value_type, slots: VecDeque::new() },
+        })
     }
 
-    /// Appends one, which is later than the last and of the vertex's type; the first goes if there are
-    /// too many.
+    /// Appends a sample, which is later than the last one and has the vertex's type. Evicts the oldest
+    /// sample if there are too many.
     pub(crate) fn push(&mut self, sample: Sample) {
-        match &mut self.kept {
-            Kept::Structured(samples) => push_last(samples, sample),
-            Kept::Numbers { slots, .. } => {
+        match &mut self.0 {
+            Samples::Structured(samples) => push_last(samples, sample),
+            Samples::Numbers { slots, .. } => {
                 let Content::Bits(bits) = Content::from(&sample.value) else { return };
                 push_last(slots, Slot::new(sample.time, bits, sample.origin));
             }
         }
     }
 
-    /// The time of the oldest.
+    /// Returns the time of the oldest sample.
+    // Hot, and called from other crates: `first_time`, `last_time` and `last`.
+    #[inline]
     pub fn first_time(&self) -> Option<Timestamp> {
-        match &self.kept {
-            Kept::Numbers { slots, .. } => slots.front().map(|slot| slot.time),
-            Kept::Structured(samples) => samples.front().map(|sample| sample.time),
+        match &self.0 {
+            Samples::Numbers { slots, .. } => slots.front().map(|slot| slot.time),
+            Samples::Structured(samples) => samples.front().map(|sample| sample.time),
         }
     }
 
-    /// The time of the latest.
+    /// Returns the time of the latest sample.
+    #[inline]
     pub fn last_time(&self) -> Option<Timestamp> {
-        match &self.kept {
-            Kept::Numbers { slots, .. } => slots.back().map(|slot| slot.time),
-            Kept::Structured(samples) => samples.back().map(|sample| sample.time),
+        match &self.0 {
+            Samples::Numbers { slots, .. } => slots.back().map(|slot| slot.time),
+            Samples::Structured(samples) => samples.back().map(|sample| sample.time),
         }
     }
 
-    /// The latest.
+    /// Returns the latest sample.
+    #[inline]
     pub fn last(&self) -> Option<Cow<'_, Sample>> {
-        match &self.kept {
-            Kept::Numbers { value_type, slots } => {
+        match &self.0 {
+            Samples::Numbers { value_type, slots } => {
                 slots.back()?.sample(*value_type).map(Cow::Owned)
             }
-            Kept::Structured(samples) => samples.back().map(Cow::Borrowed),
+            Samples::Structured(samples) => samples.back().map(Cow::Borrowed),
         }
     }
 
-    /// All of them, the oldest first.
+    /// Returns all samples, the oldest first.
     pub fn iter(&self) -> impl Iterator<Item = Cow<'_, Sample>> {
-        let (numbers, structured) = match &self.kept {
-            Kept::Numbers { value_type, slots } => (Some((*value_type, slots)), None),
-            Kept::Structured(samples) => (None, Some(samples)),
+        let (numbers, structured) = match &self.0 {
+            Samples::Numbers { value_type, slots } => (Some((*value_type, slots)), None),
+            Samples::Structured(samples) => (None, Some(samples)),
         };
         let numbers = numbers.into_iter().flat_map(|(value_type, slots)| {
             slots.iter().filter_map(move |slot| slot.sample(value_type)).map(Cow::Owned)
@@ -117,11 +120,11 @@ impl Recent {
     }
 }
 
-fn push_last<T>(all: &mut VecDeque<T>, one: T) {
+fn push_last<T>(all: &mut VecDeque<T>, item: T) {
     if all.len() == RECENT {
         all.pop_front();
     }
-    all.push_back(one);
+    all.push_back(item);
 }
 
 #[cfg(test)]
@@ -131,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn samples_are_as_they_were_and_the_oldest_go() {
+    fn samples_come_back_unchanged_and_the_oldest_are_evicted() {
         let at = Timestamp::from_nanos;
         let predicted = Origin::Predicted { bound: 0.5 };
         let of = |value: Value, origin| Sample { time: at(1), value, origin };
@@ -140,7 +143,7 @@ mod tests {
             of(Value::I64(-3), predicted),
             of(Value::U64(u64::MAX), Origin::Unknown),
             of(Value::F64(2.0), Origin::Predicted { bound: 0.0 }),
-            of(Value::Structured(Structured::text("why")), Origin::Unknown),
+            of(Value::Structured(Structured::text("a text")), Origin::Unknown),
         ] {
             let mut recent = Recent::new(sample.value.value_type());
             recent.push(sample.clone());

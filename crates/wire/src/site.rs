@@ -1,4 +1,4 @@
-//! The nodes of a site, as they tell it: who is there, and a mirror of each.
+//! The nodes of a site, with a mirror of each.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,14 +8,16 @@ use std::time::Instant;
 use skopos_model::{Timestamp, unpoisoned};
 
 use crate::clock::ClockOffset;
+use crate::interest::Interest;
 use crate::mirror::Mirror;
-use crate::watch::{Interest, Watcher};
+use crate::watch::MirrorWatcher;
 
-/// Nodes that are remembered after they went. Bounds what names that come and go can fill.
+/// The most nodes that are remembered, with those that are gone. Bounds the memory that changing names
+/// can fill.
 const MAX_NODES: usize = 100_000;
 
-/// Publishers of one name that are remembered. There are two for a moment when a node starts again.
-const MAX_OF_ONE_NAME: usize = 16;
+/// The most publishers of one name that are remembered. A node that restarts has two for a moment.
+const MAX_PUBLISHERS_OF_A_NAME: usize = 16;
 
 /// The nodes of a site. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -30,74 +32,90 @@ pub(crate) struct Shared {
     pub(crate) counts: Counts,
 }
 
-/// What went wrong.
+/// Counts of failed messages.
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
-    /// Messages for which there was no room.
+    /// Messages that were dropped because the queue was full.
     pub(crate) overflowed: AtomicU64,
-    /// Messages that were none, whoever sent them.
+    /// Messages that could not be read, of all senders.
     pub(crate) malformed: AtomicU64,
 }
 
-/// One node.
+/// A node of a site.
 #[derive(Debug)]
 pub struct Node {
     name: String,
-    state: Mutex<State>,
+    state: Mutex<NodeState>,
 }
 
-/// What is known of a node.
+/// The state of a node, as far as its messages show it.
 #[derive(Debug)]
-pub struct State {
-    /// Which of those of its name.
+pub struct NodeState {
+    /// Incarnation of the publisher that is followed.
     pub incarnation: i64,
-    /// Whether its publisher is there.
+    /// True if that publisher is present.
     pub is_alive: bool,
-    /// What it told.
+    /// Mirror of its vertices.
     pub mirror: Mirror,
-    /// When anything of it came last, by this machine's clock.
+    /// Arrival time of its last message, by this machine's clock.
     pub heard_at: Timestamp,
-    /// Publishers of this name that are there. The first one is the node; others give way to it.
-    there: BTreeSet<i64>,
-    /// Messages of it that were none.
+    /// Incarnations of all present publishers of this name. The first one is the node; the others give
+    /// way to it.
+    present: BTreeSet<i64>,
+    /// Number of its messages that could not be read.
     pub malformed: u64,
     pub(crate) clock: ClockOffset,
-    /// When a snapshot was asked for that has not come yet.
-    pub(crate) asked_at: Option<Instant>,
+    /// Time of the request for a snapshot that has not arrived yet.
+    pub(crate) requested_at: Option<Instant>,
 }
 
-impl State {
+/// Receives the changes of a site's nodes, on the thread that applies them; it should not wait for
+/// anything. `()` ignores them.
+pub trait NodeWatcher: MirrorWatcher + Send {
+    /// A node appeared, disappeared, or sent a message that changed its state.
+    fn node(&mut self, name: &str, state: &NodeState);
+}
+
+impl NodeWatcher for () {
+    fn node(&mut self, _: &str, _: &NodeState) {}
+}
+
+impl NodeState {
     fn new(incarnation: i64, interest: Interest) -> Self {
         Self {
             incarnation,
             is_alive: false,
             mirror: Mirror::new(interest),
             heard_at: Timestamp::default(),
-            there: BTreeSet::new(),
+            present: BTreeSet::new(),
             malformed: 0,
             clock: ClockOffset::default(),
-            asked_at: None,
+            requested_at: None,
         }
     }
 
-    /// A publisher came. True if that makes a difference.
-    pub(crate) fn came(&mut self, incarnation: i64, watcher: &mut dyn Watcher) -> bool {
-        if self.there.len() < MAX_OF_ONE_NAME {
-            self.there.insert(incarnation);
+    /// Notes that a publisher appeared. Returns true if that changes the state.
+    pub(crate) fn appeared(&mut self, incarnation: i64, watcher: &mut dyn MirrorWatcher) -> bool {
+        if self.present.len() < MAX_PUBLISHERS_OF_A_NAME {
+            self.present.insert(incarnation);
         }
         self.choose(watcher)
     }
 
-    /// A publisher went. True if that makes a difference.
-    pub(crate) fn went(&mut self, incarnation: i64, watcher: &mut dyn Watcher) -> bool {
-        self.there.remove(&incarnation);
+    /// Notes that a publisher disappeared. Returns true if that changes the state.
+    pub(crate) fn disappeared(
+        &mut self,
+        incarnation: i64,
+        watcher: &mut dyn MirrorWatcher,
+    ) -> bool {
+        self.present.remove(&incarnation);
         self.choose(watcher)
     }
 
-    /// Follows the first of a node's publishers, if there is one.
-    fn choose(&mut self, watcher: &mut dyn Watcher) -> bool {
+    /// Follows the first of the node's publishers, if any is present.
+    fn choose(&mut self, watcher: &mut dyn MirrorWatcher) -> bool {
         let before = (self.is_alive, self.incarnation);
-        let first = self.there.first().copied();
+        let first = self.present.first().copied();
         self.is_alive = first.is_some();
         if let Some(first) = first.filter(|first| *first != self.incarnation) {
             self.incarnation = first;
@@ -105,32 +123,33 @@ impl State {
         }
         let is_other = before != (self.is_alive, self.incarnation);
         if is_other {
-            self.asked_at = None;
+            self.requested_at = None;
         }
         is_other
     }
 
-    /// It said something: when, by its clock, and when that came, by ours.
-    pub(crate) fn hear(&mut self, sent_at: Timestamp, came_at: Timestamp) {
-        self.heard_at = came_at;
-        self.clock.note(sent_at, came_at, Instant::now());
+    /// Notes a message with its time of sending, by the node's clock, and of arrival, by this machine's.
+    pub(crate) fn hear(&mut self, sent_at: Timestamp, received_at: Timestamp) {
+        self.heard_at = received_at;
+        self.clock.note(sent_at, received_at, Instant::now());
     }
 
-    /// Nanoseconds that its clock is ahead of this machine's, once it has told anything: from the batch
-    /// that took the least time, and too low by that time.
+    /// Returns the nanoseconds by which the node's clock is ahead of this machine's; `None` before its
+    /// first batch. The estimate comes from the batch with the shortest delay, and is too low by that
+    /// delay.
     pub fn clock_offset(&self) -> Option<i64> {
         self.clock.nanos()
     }
 }
 
 impl Node {
-    /// Its name.
+    /// Returns its name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// What is known of it, for as long as the guard is held: not long.
-    pub fn state(&self) -> MutexGuard<'_, State> {
+    /// Locks its state. Hold the guard for a short time only.
+    pub fn state(&self) -> MutexGuard<'_, NodeState> {
         unpoisoned(self.state.lock())
     }
 }
@@ -140,25 +159,26 @@ impl Site {
         Self { shared: Arc::new(Shared { interest, ..Shared::default() }) }
     }
 
-    /// Every node that was ever there, in no order.
+    /// Returns every node that was ever present, in any order.
     pub fn nodes(&self) -> Vec<Arc<Node>> {
         let nodes = unpoisoned(self.shared.nodes.read());
         nodes.values().cloned().collect()
     }
 
-    /// One node.
+    /// Returns the node of this name.
     pub fn node(&self, name: &str) -> Option<Arc<Node>> {
         unpoisoned(self.shared.nodes.read()).get(name).cloned()
     }
 
-    /// Messages that did not fit or were none.
+    /// Returns the number of messages that were dropped because the queue was full, and of those that
+    /// could not be read.
     pub fn failed_messages(&self) -> (u64, u64) {
         let Counts { overflowed, malformed } = &self.shared.counts;
         (overflowed.load(Ordering::Relaxed), malformed.load(Ordering::Relaxed))
     }
 
-    /// The node, known from now on unless there are too many.
-    pub(crate) fn meet(&self, name: &str, incarnation: i64) -> Option<Arc<Node>> {
+    /// Returns the node of this name, and adds it if it is new. Returns `None` if there are too many.
+    pub(crate) fn find_or_add(&self, name: &str, incarnation: i64) -> Option<Arc<Node>> {
         if let Some(node) = self.node(name) {
             return Some(node);
         }
@@ -166,7 +186,7 @@ impl Site {
         if nodes.len() >= MAX_NODES {
             return None;
         }
-        let state = Mutex::new(State::new(incarnation, self.shared.interest.clone()));
+        let state = Mutex::new(NodeState::new(incarnation, self.shared.interest.clone()));
         let node = Arc::new(Node { name: name.to_owned(), state });
         nodes.insert(name.to_owned(), node.clone());
         Some(node)

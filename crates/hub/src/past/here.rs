@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use skopos_model::{Timestamp, Topic};
 use skopos_query::When;
-use skopos_wire::{Question, State};
+use skopos_wire::{NodeState, Question};
 
 /// How much older than now the last thing that a node said may be before it has more to say than has come:
 /// it says something every second. Less than a hub stood still if its nodes gave it up meanwhile.
@@ -12,14 +12,19 @@ const LATE: Duration = Duration::from_millis(1400);
 
 /// Whether a mirror has all of it: the samples of each vertex from the time on from which it is whole, until
 /// what its node said last. `now` is the time here; times of samples are by the node's clock.
-pub(crate) fn has_all(state: &State, question: &Question, when: &When, now: Timestamp) -> bool {
+pub(crate) fn has_all(
+    state: &NodeState,
+    question: &Question,
+    when: &When,
+    now: Timestamp,
+) -> bool {
     let ahead = state.clock_offset().unwrap_or_default();
     let now = Timestamp::from_nanos(now.as_nanos().saturating_add(ahead));
     let (from, to) = match when {
         When::During(times) => (*times.start(), (*times.end()).min(now)),
         When::AsOf(time) => (*time, (*time).min(now)),
     };
-    let Some(told_until) = state.mirror.told_until() else { return false };
+    let Some(told_until) = state.mirror.last_sent_at() else { return false };
     let is_late = told_until.saturating_add(LATE) < to;
     // One that was gone before has said nothing since, as far as anybody knows.
     let was_there = state.is_alive || from <= told_until.saturating_add(LATE);
@@ -35,5 +40,5 @@ pub(crate) fn has_all(state: &State, question: &Question, when: &When, now: Time
     !(is_late && was_there)
         && (starts.is_empty() || has_topics)
         && topics.iter().all(is_known)
-        && vertices.all(|vertex| vertex.whole_since().is_some_and(|since| since <= from))
+        && vertices.all(|vertex| vertex.complete_since().is_some_and(|since| since <= from))
 }

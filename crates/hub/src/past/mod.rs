@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use skopos_model::Timestamp;
 use skopos_query::{Elsewhere, Wanted, When};
-use skopos_wire::{Answered, Plane, Question};
+use skopos_wire::{HistoryAnswer, Plane, Question};
 
 pub(crate) use self::here::has_all;
 use self::part::part;
@@ -53,7 +53,7 @@ pub(crate) fn question(node: &str, wanted: &Wanted, when: &When) -> Question {
 /// Asks them.
 pub(crate) async fn ask(plane: Plane, asks: Asks, until: Instant) -> Elsewhere {
     let mut elsewhere = Elsewhere { missing: asks.missing, ..Elsewhere::default() };
-    for Answered { node, batches } in plane.ask_history(asks.nodes, until).await {
+    for HistoryAnswer { node, batches } in plane.ask_history(asks.nodes, until).await {
         let part = batches.and_then(|batches| part(&node, batches));
         match part {
             Some(part) => {
@@ -70,7 +70,7 @@ pub(crate) async fn ask(plane: Plane, asks: Asks, until: Instant) -> Elsewhere {
 mod tests {
     use skopos_model::{Kind, Origin, Topic, Unit, ValueType};
     use skopos_store::history::Series;
-    use skopos_wire::{Batch, Content, MAX_BATCH_BYTES, Told};
+    use skopos_wire::{Batch, Content, MAX_BATCH_BYTES, IndexedSample};
 
     use super::*;
     use skopos_node::Answer;
@@ -96,7 +96,7 @@ mod tests {
             let add = |n: i64| {
                 let value = Content::Bits((n as f64).to_bits());
                 let (time, origin) = (Timestamp::from_nanos(n * 10), Origin::Measured);
-                answer.add(Told { index: 0, time, origin, value })
+                answer.add(IndexedSample { index: 0, time, origin, value })
             };
             if !(0..5000).all(add) {
                 break;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use skopos_model::{Sample, Timestamp};
 use skopos_store::history::{Part, Samples, Series};
-use skopos_wire::{Batch, Description, Told};
+use skopos_wire::{Batch, Description, IndexedSample};
 
 /// What a node said as a part; `None` if it says what cannot be.
 pub(super) fn part(node: &str, batches: Vec<Batch>) -> Option<Part> {
@@ -20,7 +20,7 @@ pub(super) fn part(node: &str, batches: Vec<Batch>) -> Option<Part> {
                 return None;
             }
         }
-        for Told { index, time, origin, value } in batch.samples {
+        for IndexedSample { index, time, origin, value } in batch.samples {
             let (series, samples) = all.get_mut(&index)?;
             let value = value.value(series.value_type)?;
             // Whoever reads them relies on it.

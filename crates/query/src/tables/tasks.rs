@@ -18,7 +18,7 @@ use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::streaming::{PartitionStream, StreamingTableExec};
 use futures_util::stream;
 use skopos_model::task::RESOURCES;
-use skopos_store::archive::{Archive, Cell, Error, Field as Stored, Only};
+use skopos_store::archive::{Archive, Cell, Error, Field as Stored, Filter};
 
 use super::columns::UTC;
 use super::pushdown;
@@ -172,17 +172,17 @@ impl TableProvider for TaskTable {
 }
 
 /// What the archive can leave out by itself.
-fn only(reports: Reports, filters: &[Expr]) -> Vec<Only> {
+fn only(reports: Reports, filters: &[Expr]) -> Vec<Filter> {
     let mut only = Vec::new();
     if reports == Reports::Jobs {
-        only.push(Only::Jobs);
+        only.push(Filter::Jobs);
     }
     for (name, stored) in reports.columns() {
         match data_type(*stored) {
             DataType::Utf8 => {
                 let texts = pushdown::texts(filters, name);
                 let texts = texts.filter(|texts| texts.len() <= MOST_TEXTS);
-                only.extend(texts.map(|texts| Only::OneOf(*stored, texts)));
+                only.extend(texts.map(|texts| Filter::OneOf(*stored, texts)));
             }
             DataType::Timestamp(..) => {
                 let times = pushdown::times_of(filters, &[name]);
@@ -190,7 +190,7 @@ fn only(reports: Reports, filters: &[Expr]) -> Vec<Only> {
                 if times != pushdown::times_of(&[], &[]) {
                     let (from, to) = (times.start().as_nanos(), times.end().as_nanos());
                     let (from, to) = (seconds(from) - SLACK_SECONDS, seconds(to) + SLACK_SECONDS);
-                    only.push(Only::Between(*stored, from, to));
+                    only.push(Filter::Between(*stored, from, to));
                 }
             }
             _ => {}
@@ -204,7 +204,7 @@ struct Scan {
     source: Arc<dyn Source>,
     schema: SchemaRef,
     fields: Vec<Stored>,
-    only: Vec<Only>,
+    only: Vec<Filter>,
 }
 
 impl fmt::Debug for Scan {

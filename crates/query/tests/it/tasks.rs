@@ -156,8 +156,8 @@ fn without_an_archive_there_are_no_tasks_and_a_broken_one_says_so() {
     let directory = folder.path().join("folder");
     std::fs::create_dir(&directory).expect("made");
     for (file, why) in [
-        (&text, "is no archive of tasks"),
-        (&none, "is no archive of tasks"),
+        (&text, "is not an archive of tasks"),
+        (&none, "is not an archive of tasks"),
         (&directory, ": it cannot be opened: "),
     ] {
         let engine = engine(Some(file.clone()));

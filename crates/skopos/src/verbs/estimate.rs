@@ -18,8 +18,7 @@ use skopos_term::{Out, Style};
 pub(crate) struct EstimateArgs {
     /// The class of tasks; `skopos archive ls` lists them
     class: String,
-    /// What to choose for: the least that is held and not used, the fewest tasks that run twice, or
-    /// the least time for many tasks on a machine of a given size
+    /// What to choose for: the least that is held and not used, or the fewest tasks that run twice
     #[arg(long, value_enum, default_value_t = Goal::Waste)]
     minimize: Goal,
     /// The greatest share of the records that may need more than the allocation, from 0 to 1
@@ -43,7 +42,6 @@ fn share(text: &str) -> Result<f64, String> {
 enum Goal {
     Waste,
     Retries,
-    Time,
 }
 
 impl From<Goal> for Minimize {
@@ -51,7 +49,6 @@ impl From<Goal> for Minimize {
         match goal {
             Goal::Waste => Self::Waste,
             Goal::Retries => Self::Retries,
-            Goal::Time => Self::Time,
         }
     }
 }

@@ -1,84 +1,84 @@
-//! Which tasks: `resident_bytes_max>1GiB,host=n01`.
+//! Conditions that select tasks: `resident_bytes_max>1GiB,host=n01`.
 
 use rusqlite::types::Value;
 use skopos_model::duration;
 use skopos_model::task::{RESOURCES, parse_bytes, resource};
 
-/// What a condition may ask for beside resources.
+/// Names that a condition may compare, beside those of resources.
 pub const FIELDS: [&str; 6] = ["name", "host", "monitor", "set", "exit", "status"];
 
-/// How a task may end, as `exit` has it.
+/// The values of `exit`: the ends of a task.
 const EXITS: [&str; 5] = ["normal", "signal", "limit", "running", "unknown"];
 
-/// The most conditions of one text. Three for each resource are more than anybody means.
+/// The most conditions of one text. Three for each resource are more than a meaningful text has.
 const MAX_CONDITIONS: usize = 3 * RESOURCES.len();
 
-/// Conditions that all hold.
+/// Conditions on a task, which must meet all of them.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Conditions(Vec<Condition>);
 
 #[derive(Clone, Debug, PartialEq)]
 struct Condition {
-    what: What,
-    /// Of SQL.
+    target: Target,
+    /// Operator of SQL.
     operator: &'static str,
     value: Value,
 }
 
 #[derive(Clone, Debug, PartialEq)]
-enum What {
+enum Target {
     Column(&'static str),
     Resource(&'static str),
 }
 
-/// Why a text is no condition.
+/// Reasons for which a text is not a condition.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConditionError {
-    /// Not `NAME OPERATOR VALUE`.
-    #[error("`{0}` is no condition; one looks like `memory>1GiB` or `host=n01`")]
+    /// The text does not have the form `NAME OPERATOR VALUE`.
+    #[error("`{0}` is not a condition; a condition looks like `memory>1GiB` or `host=n01`")]
     Form(String),
-    /// There is nothing of this name.
-    #[error("there is nothing called `{0}` to ask for")]
+    /// The name is neither a field nor a resource.
+    #[error("there is no field or resource `{0}`")]
     Unknown(String),
-    /// The operator does not fit.
+    /// The operator does not fit a text.
     #[error("`{text}`: a text is compared with `=` or `!=`, and `*` stands for anything")]
     Text {
         /// The condition.
         text: String,
     },
-    /// The value does not fit.
+    /// The value does not fit its name.
     #[error("`{text}`: {expected}")]
     Value {
         /// The condition.
         text: String,
-        /// What would be right.
+        /// Form of a correct value.
         expected: &'static str,
     },
-    /// More than there can be.
+    /// There are too many conditions.
     #[error("more than {MAX_CONDITIONS} conditions")]
     Many,
 }
 
-/// Longer ones first: `>=` begins with `>`.
+/// The operators, the longer ones first: `>=` begins with `>`.
 const OPERATORS: [&str; 6] = [">=", "<=", "!=", ">", "<", "="];
 
 impl Conditions {
     /// Reads `NAME OPERATOR VALUE,…`. A name is one of [`FIELDS`] or a resource with its short name; the
     /// operators are `= != < <= > >=`. Values have units as in limits; `*` in a text stands for anything.
-    /// A task of which a resource is unknown fulfils no condition on it.
+    /// A task with an unknown value of a resource does not meet any condition on that resource.
     ///
     /// # Errors
-    /// What is wrong with the first part that is wrong.
+    /// The first part that is not a condition, with the reason.
     pub fn parse(text: &str) -> Result<Self, ConditionError> {
         let mut conditions = Self::default();
         conditions.and(text)?;
         Ok(conditions)
     }
 
-    /// Adds those of another text.
+    /// Adds the conditions of another text.
     ///
     /// # Errors
-    /// As [`Self::parse`].
+    /// The same as for [`Self::parse`].
     pub fn and(&mut self, text: &str) -> Result<(), ConditionError> {
         for part in text.split(',').map(str::trim) {
             if self.0.len() == MAX_CONDITIONS {
@@ -89,14 +89,14 @@ impl Conditions {
         Ok(())
     }
 
-    /// A boolean expression of SQL over `task`, and its values.
+    /// Returns a boolean SQL expression over the table `task`, and its parameters.
     pub(super) fn sql(&self) -> (String, Vec<Value>) {
         let mut clause = "1".to_owned();
         let mut values = Vec::new();
-        for Condition { what, operator, value } in &self.0 {
-            match what {
-                What::Column(column) => clause += &format!(" AND {column} {operator} ?"),
-                What::Resource(name) => {
+        for Condition { target, operator, value } in &self.0 {
+            match target {
+                Target::Column(column) => clause += &format!(" AND {column} {operator} ?"),
+                Target::Resource(name) => {
                     clause += &format!(
                         " AND EXISTS (SELECT 1 FROM reading AS r JOIN resource AS n ON n.id = r.resource
                          WHERE r.task = task.id AND n.name = ? AND r.value {operator} ?)"
@@ -137,11 +137,15 @@ fn condition(text: &str) -> Result<Condition, ConditionError> {
             "!=" => "NOT GLOB",
             _ => return Err(ConditionError::Text { text: text.to_owned() }),
         };
-        return Ok(Condition { what: What::Column(column), operator, value: glob(value).into() });
+        return Ok(Condition {
+            target: Target::Column(column),
+            operator,
+            value: glob(value).into(),
+        });
     }
     if name == "status" {
         let status: i64 = value.parse().map_err(|_| wrong("a status looks like `0`"))?;
-        return Ok(Condition { what: What::Column("status"), operator, value: status.into() });
+        return Ok(Condition { target: Target::Column("status"), operator, value: status.into() });
     }
     let resource = resource(name).ok_or_else(|| ConditionError::Unknown(name.to_owned()))?;
     let (number, expected) = match resource.unit {
@@ -154,10 +158,10 @@ fn condition(text: &str) -> Result<Condition, ConditionError> {
     };
     let number =
         number.filter(|n: &f64| n.is_finite() && *n >= 0.0).ok_or_else(|| wrong(expected))?;
-    Ok(Condition { what: What::Resource(resource.name), operator, value: number.into() })
+    Ok(Condition { target: Target::Resource(resource.name), operator, value: number.into() })
 }
 
-/// A pattern of SQLite in which only `*` stands for something else.
+/// Returns a pattern of SQLite's `GLOB` in which only `*` is special.
 fn glob(text: &str) -> String {
     text.replace('[', "[[]").replace('?', "[?]")
 }

@@ -1,8 +1,9 @@
-//! Reports into the archive.
+//! Imports reports.
 //!
-//! A folder is searched for `summary.json`, `*.summary.json`, `*.jsonl`, which has a report on each
-//! line, as `export` writes them, and `*.summary`, as `resource_monitor` names them. A report is known by the SHA-256 of its document, written anew from
-//! what was read, so that other white space is no other report.
+//! A folder is searched for `summary.json`, `*.summary.json`, `*.jsonl` (one report a line, as `export`
+//! writes them) and `*.summary` (the names that `resource_monitor` uses). A report is identified by the
+//! SHA-256 of its document, which is written anew from the parsed report. White space therefore makes no
+//! difference.
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -13,87 +14,93 @@ use rusqlite::{OptionalExtension as _, Transaction, TransactionBehavior, params}
 use sha2::{Digest as _, Sha256};
 use skopos_model::task::{Completeness, ExitType, RESOURCES, SUMMARY_VERSION, Summary};
 
-use super::{Archive, Error, sql};
+use super::error::{Error, sql_error};
+use super::file::Archive;
 
-/// Reports of one transaction: enough that its cost is that of its rows, few enough that another
-/// writer waits for a fraction of a second.
+/// Reports of one transaction: so many that its own cost does not matter, so few that another writer
+/// waits for a fraction of a second.
 const BATCH: usize = 500;
 
-/// The longest document. One with ten thousand processes has 3 MB.
+/// The longest document. A report with ten thousand processes has 3 MB.
 const MAX_DOCUMENT_BYTES: u64 = 64 << 20;
 
-/// The deepest folder: deeper than anybody sorts reports, and an end for loops of mounts.
+/// The deepest folder: deeper than people sort reports. Ends loops of mounts.
 const MAX_DEPTH: usize = 32;
 
-/// The refusals that are kept by name. Those beyond it are counted.
+/// The most refusals that are listed by name. Further ones are counted.
 const MAX_NAMED: usize = 1_000;
 
-/// What an import did.
+/// The result of an import.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Imported {
-    /// Reports that are new.
+pub struct ImportSummary {
+    /// Number of new reports.
     pub added: u64,
-    /// Reports that were there.
+    /// Number of reports that the archive had already.
     pub known: u64,
-    /// What was not taken.
+    /// Number of files and lines that were refused.
     pub refused: u64,
-    /// The first of them by name.
-    pub refusals: Vec<Refused>,
+    /// The first of these, with the reasons.
+    pub refusals: Vec<Refusal>,
 }
 
-/// A file, or a line of one, that was not taken.
+/// A file, or a line of one, that was refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refused {
-    /// The file, with `:LINE` where it has many.
+pub struct Refusal {
+    /// The file, with `:LINE` if it has many reports.
     pub place: String,
-    /// Why.
+    /// The reason.
     pub why: String,
 }
 
-/// Reads the reports of other tools in a text, or says why there are none.
-pub type Foreign = dyn Fn(&str) -> Result<Vec<Summary>, String>;
+/// Reads the reports of another tool from a text, or returns the reason for which that is impossible.
+pub type ForeignReader = dyn Fn(&str) -> Result<Vec<Summary>, String>;
 
 impl Archive {
-    /// Imports files and what is below folders. `collection` is what the reports are called together;
-    /// empty for nothing. What is no report of Skopos is handed to `foreign`.
+    /// Imports files, and the files below folders. `collection` names the reports as a set; an empty
+    /// name does not. Files that are not reports of Skopos are passed to `foreign`.
     ///
     /// # Errors
-    /// The archive cannot be written. What cannot be read is counted in the result.
+    /// The archive cannot be written. Files that cannot be read are counted in the result.
     pub fn import(
         &mut self,
         places: &[PathBuf],
         collection: &str,
-        foreign: &Foreign,
-    ) -> Result<Imported, Error> {
+        foreign: &ForeignReader,
+    ) -> Result<ImportSummary, Error> {
         let mut import =
-            Import { collection, foreign, batch: Vec::new(), done: Imported::default() };
+            Import { collection, foreign, batch: Vec::new(), done: ImportSummary::default() };
         for place in places {
             import.place(self, place, 0)?;
         }
         import.write(self)?;
         Ok(import.done)
     }
+
+    /// Adds one report. Returns false if the archive had it already.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn add(&mut self, summary: &Summary) -> Result<bool, Error> {
+        let foreign: &ForeignReader = &|_| Ok(Vec::new());
+        let mut import =
+            Import { collection: "", foreign, batch: Vec::new(), done: ImportSummary::default() };
+        import.batch.push(summary.clone());
+        import.write(self)?;
+        Ok(import.done.added == 1)
+    }
 }
 
-pub(super) fn add(archive: &mut Archive, summary: &Summary) -> Result<bool, Error> {
-    let foreign: &Foreign = &|_| Ok(Vec::new());
-    let mut import =
-        Import { collection: "", foreign, batch: Vec::new(), done: Imported::default() };
-    import.batch.push(summary.clone());
-    import.write(archive)?;
-    Ok(import.done.added == 1)
-}
-
+/// An import under way.
 struct Import<'a> {
     collection: &'a str,
-    foreign: &'a Foreign,
+    foreign: &'a ForeignReader,
     batch: Vec<Summary>,
-    done: Imported,
+    done: ImportSummary,
 }
 
 impl Import<'_> {
     fn place(&mut self, archive: &mut Archive, path: &Path, depth: usize) -> Result<(), Error> {
-        // What was named may be a link; below it none is followed.
+        // A link is followed if the caller names it, and not below that.
         let metadata = if depth == 0 { fs::metadata(path) } else { fs::symlink_metadata(path) };
         match metadata {
             Err(e) => self.refuse(path.display().to_string(), e.to_string()),
@@ -120,7 +127,7 @@ impl Import<'_> {
             }
         };
         entries.sort_by_key(fs::DirEntry::file_name);
-        // The report of a job has those of its ranks in it.
+        // The report of a job contains those of its ranks.
         let has_job = is_job(&path.join("summary.json"));
         entries.retain(|e| !(has_job && e.file_name().to_string_lossy().starts_with("rank-")));
         for entry in entries {
@@ -159,7 +166,7 @@ impl Import<'_> {
                 }
                 Ok(0) if has_many => break,
                 Ok(length) if length as u64 > MAX_DOCUMENT_BYTES => {
-                    // The rest of the line would be read as lines of its own.
+                    // The rest of the line would be read as further lines.
                     self.refuse(place, format!("longer than {MAX_DOCUMENT_BYTES} bytes"));
                     break;
                 }
@@ -167,7 +174,7 @@ impl Import<'_> {
                 Ok(_) => match document(&bytes) {
                     Ok(summary) => self.take(archive, summary)?,
                     Err(why) if has_many => self.refuse(place, why),
-                    Err(why) => self.other(archive, place, &bytes, why)?,
+                    Err(why) => self.foreign(archive, place, &bytes, why)?,
                 },
             }
             if !has_many {
@@ -177,15 +184,15 @@ impl Import<'_> {
         Ok(())
     }
 
-    /// A file that is no report of ours because of `why`.
-    fn other(
+    /// Imports a file that is not a report of Skopos, for the reason `why`.
+    fn foreign(
         &mut self,
         archive: &mut Archive,
         place: String,
         bytes: &[u8],
         why: String,
     ) -> Result<(), Error> {
-        // One of ours that is wrong is not one of others.
+        // A wrong report of Skopos is not a report of another tool.
         let is_ours = serde_json::from_slice::<Versioned>(bytes).is_ok();
         let text = std::str::from_utf8(bytes).ok().filter(|_| !is_ours);
         let Some(text) = text else {
@@ -215,11 +222,11 @@ impl Import<'_> {
     fn refuse(&mut self, place: String, why: String) {
         self.done.refused += 1;
         if self.done.refusals.len() < MAX_NAMED {
-            self.done.refusals.push(Refused { place, why });
+            self.done.refusals.push(Refusal { place, why });
         }
     }
 
-    /// The batch in one transaction.
+    /// Writes the batch in one transaction.
     fn write(&mut self, archive: &mut Archive) -> Result<(), Error> {
         let batch = std::mem::take(&mut self.batch);
         let collection = self.collection;
@@ -234,52 +241,53 @@ impl Import<'_> {
             transaction.commit()?;
             Ok(added)
         };
-        let added = write().map_err(|e| sql(&archive.path, "it cannot be written", e))?;
+        let added = write().map_err(|e| sql_error(&archive.path, "it cannot be written", e))?;
         self.done.added += added;
         self.done.known += batch.len() as u64 - added;
         Ok(())
     }
 }
 
-/// True for a report that was joined from those of ranks.
+/// Returns true if the file is a report that was joined from those of ranks.
 fn is_job(path: &Path) -> bool {
     let read = File::open(path).map(|file| file.take(MAX_DOCUMENT_BYTES));
-    let report = read.map(|file| serde_json::from_reader::<_, OfJob>(BufReader::new(file)));
+    let report = read.map(|file| serde_json::from_reader::<_, JobField>(BufReader::new(file)));
     report.is_ok_and(|report| report.is_ok_and(|report| report.job.is_some()))
 }
 
-/// What tells the report of a job from others.
+/// The field that only the report of a job has.
 #[derive(serde::Deserialize)]
-struct OfJob {
+struct JobField {
     job: Option<serde::de::IgnoredAny>,
 }
 
 fn is_report(name: &str) -> bool {
-    let ends = [".summary.json", ".summary", ".jsonl"];
-    name == "summary.json" || ends.iter().any(|end| name.ends_with(end))
+    let suffixes = [".summary.json", ".summary", ".jsonl"];
+    name == "summary.json" || suffixes.iter().any(|suffix| name.ends_with(suffix))
 }
 
-/// What tells a report of ours from others.
+/// The field that every report of Skopos has.
 #[derive(serde::Deserialize)]
 struct Versioned {
     version: u32,
 }
 
-/// A report from its bytes, or why they are none.
+/// Reads a report, or returns the reason for which the bytes are not a report.
 fn document(bytes: &[u8]) -> Result<Summary, String> {
     let versioned: Versioned =
-        serde_json::from_slice(bytes).map_err(|e| format!("no report of a task: {e}"))?;
+        serde_json::from_slice(bytes).map_err(|e| format!("not a report of a task: {e}"))?;
     if versioned.version != SUMMARY_VERSION {
         return Err(format!(
             "a report of version {}, and this program knows {SUMMARY_VERSION}",
             versioned.version
         ));
     }
-    let summary = serde_json::from_slice(bytes).map_err(|e| format!("no report of a task: {e}"))?;
+    let summary =
+        serde_json::from_slice(bytes).map_err(|e| format!("not a report of a task: {e}"))?;
     sound(summary)
 }
 
-/// The report, unless it says what cannot be.
+/// Returns the report, unless its values are impossible.
 fn sound(summary: Summary) -> Result<Summary, String> {
     if summary.task.class.is_empty() {
         return Err("a report without a class".to_owned());
@@ -294,7 +302,7 @@ fn sound(summary: Summary) -> Result<Summary, String> {
     Ok(summary)
 }
 
-/// Inserts one report. False if it was there.
+/// Inserts one report. Returns false if the archive had it already.
 fn insert(
     transaction: &Transaction<'_>,
     summary: &Summary,
@@ -334,7 +342,7 @@ fn insert(
         )
         .optional()?;
     let Some(task) = task else { return Ok(false) };
-    // Names that this program does not know stay in the document.
+    // The document keeps resources that this program does not know.
     for resource in RESOURCES {
         let Some(reading) = summary.resources.get(resource.name) else { continue };
         let id = match resources.get(resource.name) {

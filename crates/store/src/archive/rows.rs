@@ -1,10 +1,10 @@
-//! Rows of reports, for who asks for columns: page by page, so that nobody has to hold all of them.
+//! Reports as rows of columns, page by page, so that no reader has to hold all of them.
 
-use rusqlite::params_from_iter;
 use rusqlite::types::Value;
 use skopos_model::task::Resource;
 
-use super::{Archive, Error, sql};
+use super::error::Error;
+use super::file::Archive;
 
 /// A cell of a row.
 pub type Cell = Value;
@@ -12,59 +12,59 @@ pub type Cell = Value;
 /// A column of a report.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Field {
-    /// The class of the task.
+    /// Class of the task.
     Class,
-    /// The node that it ran on.
+    /// Node on which it ran.
     Node,
-    /// What it was called together with others when it was imported (`--set`).
+    /// Name of the set with which it was imported (`--set`).
     Set,
-    /// What measured it.
+    /// Program that measured it.
     Monitor,
-    /// The command and its arguments, with blanks between them.
+    /// Command and arguments, separated by blanks.
     Command,
-    /// The folder in which it was started.
+    /// Folder in which it was started.
     Folder,
-    /// When it began, in seconds of UNIX time.
+    /// Start, in seconds of UNIX time.
     Started,
-    /// When it ended, likewise.
+    /// End, in seconds of UNIX time.
     Ended,
-    /// How it ended: `normal`, `signal`, `limit`, `running`, `unknown`.
+    /// Kind of its end: `normal`, `signal`, `limit`, `running`, `unknown`.
     Exit,
-    /// What it returned.
+    /// Exit status.
     Status,
-    /// The signal that ended it.
+    /// Signal that ended it.
     Signal,
-    /// The level of measurement.
+    /// Level of measurement.
     Level,
-    /// The parallel job that it was, or was a rank of.
+    /// Parallel job that it was, or to which it belonged as a rank.
     Job,
-    /// Its number in that job.
+    /// Number of the rank in that job.
     Rank,
-    /// Who started the job.
+    /// Program that started the job.
     Launcher,
-    /// How many ranks the job had.
+    /// Number of ranks of the job.
     Ranks,
-    /// How many of them have no report.
+    /// Number of ranks without a report.
     MissingRanks,
-    /// Names of resources of which it used more than is known, with commas between them.
+    /// Names of the resources whose values are lower bounds, separated by commas.
     LowerBounds,
-    /// How much it used of a resource.
+    /// Used amount of a resource.
     Used(&'static Resource),
 }
 
-/// What a row has to have; who asks looks at it again.
+/// A condition on rows. The caller must check the rows again, because a filter may let more through.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Only {
-    /// One of these texts.
+pub enum Filter {
+    /// The field is one of these texts.
     OneOf(Field, Vec<String>),
-    /// A number from here to there.
+    /// The field is a number within these bounds.
     Between(Field, f64, f64),
-    /// A report of a whole job.
+    /// The report is one of a parallel job.
     Jobs,
 }
 
 impl Field {
-    /// An expression of SQLite over `task`.
+    /// Returns an SQLite expression over the table `task`.
     fn sql(self) -> String {
         let of_document = |path: &str| format!("document ->> '$.{path}'");
         match self {
@@ -93,7 +93,7 @@ impl Field {
                  JOIN resource ON resource.id = reading.resource
                  WHERE reading.task = task.id AND value IS NOT NULL AND NOT is_whole)"
                 .to_owned(),
-            // Names of resources are this program's own.
+            // A resource's name is a constant of this program and needs no escaping.
             Self::Used(Resource { name, .. }) => format!(
                 "(SELECT value FROM reading WHERE reading.task = task.id
                  AND resource = (SELECT id FROM resource WHERE name = '{name}'))"
@@ -103,44 +103,42 @@ impl Field {
 }
 
 impl Archive {
-    /// At most `most` rows with these columns, in the order of import, of reports that were imported
-    /// after the one of the number `after`; with each its number.
+    /// Returns at most `most` rows with these columns, in the order of import, of the reports whose
+    /// number is above `after`. Each row comes with the number of its report.
     ///
     /// # Errors
     /// The file cannot be read.
     pub fn rows(
         &self,
         fields: &[Field],
-        only: &[Only],
+        filters: &[Filter],
         after: i64,
         most: usize,
     ) -> Result<Vec<(i64, Vec<Cell>)>, Error> {
         let mut values: Vec<Value> = vec![after.into()];
         let mut clause = "id > ?".to_owned();
-        for condition in only {
+        for filter in filters {
             clause += " AND ";
-            clause += &match condition {
-                Only::OneOf(field, texts) => {
+            clause += &match filter {
+                Filter::OneOf(field, texts) => {
                     values.extend(texts.iter().cloned().map(Value::from));
                     format!("{} IN ({})", field.sql(), vec!["?"; texts.len()].join(", "))
                 }
-                Only::Between(field, from, to) => {
+                Filter::Between(field, from, to) => {
                     values.extend([Value::from(*from), Value::from(*to)]);
                     format!("{} BETWEEN ? AND ?", field.sql())
                 }
-                Only::Jobs => "document -> '$.job' IS NOT NULL".to_owned(),
+                Filter::Jobs => "document -> '$.job' IS NOT NULL".to_owned(),
             };
         }
         let columns: String = fields.iter().map(|field| format!(", {}", field.sql())).collect();
         let query = format!("SELECT id{columns} FROM task WHERE {clause} ORDER BY id LIMIT {most}");
-        let read = || {
-            let mut statement = self.connection.prepare_cached(&query)?;
-            let rows = statement.query_map(params_from_iter(values), |row| {
-                let cells = (1..=fields.len()).map(|at| row.get(at));
-                Ok((row.get(0)?, cells.collect::<rusqlite::Result<Vec<Cell>>>()?))
-            })?;
-            rows.collect::<rusqlite::Result<Vec<_>>>()
-        };
-        read().map_err(|e| sql(&self.path, "the reports cannot be read", e))
+        let mut rows = Vec::new();
+        self.for_each_row(&query, values, "the reports cannot be read", |row| {
+            let cells = (1..=fields.len()).map(|at| row.get(at));
+            rows.push((row.get(0)?, cells.collect::<rusqlite::Result<Vec<Cell>>>()?));
+            Ok(true)
+        })?;
+        Ok(rows)
     }
 }

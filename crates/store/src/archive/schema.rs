@@ -1,11 +1,11 @@
-//! What is in the file.
+//! The tables of the file, and their migrations.
 //!
-//! `PRAGMA application_id` is [`APPLICATION`], `PRAGMA user_version` the number of migrations that were
-//! done. A migration is never changed once it is released: a new one is added.
+//! `PRAGMA application_id` is [`APPLICATION`]; `PRAGMA user_version` is the number of applied migrations.
+//! A released migration never changes: a new one follows it.
 //!
-//! | table | a row for each | columns |
+//! | table | one row for each | columns |
 //! |---|---|---|
-//! | `task` | report | `hash` SHA-256 of the document; what conditions ask for; `document`, the report |
+//! | `task` | report | `hash`, SHA-256 of the document; the columns of conditions; `document`, the report |
 //! | `resource` | name of a resource | `id`, `name` |
 //! | `reading` | resource of a report | `value`, null if unknown; `is_whole`, false for a lower bound |
 
@@ -14,16 +14,17 @@ use std::time::Duration;
 
 use rusqlite::{Connection, TransactionBehavior};
 
-use super::{Error, sql};
+use super::error::{Error, sql_error};
 
-/// "sKoA" as a big-endian number: this file is an archive of tasks.
+/// "sKoA" as a big-endian number. It marks the file as an archive of tasks.
 const APPLICATION: i64 = 0x734b_6f41;
 
-/// Together a quarter of a minute: whoever makes the file needs milliseconds.
-const MAX_TRIES: u32 = 1_500;
-const BETWEEN_TRIES: Duration = Duration::from_millis(10);
+/// The most attempts to change the mode: a quarter of a minute in all. The process that creates the
+/// file needs milliseconds.
+const MAX_ATTEMPTS: u32 = 1_500;
+const ATTEMPT_PAUSE: Duration = Duration::from_millis(10);
 
-/// From version n to n + 1.
+/// The statements that migrate from version n to n + 1.
 const MIGRATIONS: &[&str] = &["CREATE TABLE task (
         id INTEGER PRIMARY KEY,
         hash BLOB NOT NULL UNIQUE,
@@ -47,24 +48,24 @@ const MIGRATIONS: &[&str] = &["CREATE TABLE task (
         PRIMARY KEY (task, resource)
     ) STRICT, WITHOUT ROWID;"];
 
-/// Makes what is missing, under a lock, so that two who come first make it once.
+/// Applies the missing migrations under a lock, so that of two processes only one applies them.
 pub(super) fn prepare(path: &Path, connection: &mut Connection) -> Result<(), Error> {
     let known = MIGRATIONS.len() as i64;
-    // In one transaction, since another process may make the tables between two questions.
-    let snapshot = connection.transaction().map_err(|e| sql(path, "it cannot be read", e))?;
-    let found = look(path, &snapshot)?;
+    // In one transaction, because another process may create the tables between two queries.
+    let snapshot = connection.transaction().map_err(|e| sql_error(path, "it cannot be read", e))?;
+    let found = version(path, &snapshot)?;
     drop(snapshot);
     if found == known {
-        return settle(connection).map_err(|e| sql(path, "it cannot be opened", e));
+        return configure(connection).map_err(|e| sql_error(path, "it cannot be opened", e));
     }
     // Write-ahead mode is a property of the file, and cannot be set within a transaction.
-    let cannot = |e| sql(path, "it cannot be prepared", e);
+    let cannot = |e| sql_error(path, "it cannot be prepared", e);
     write_ahead(connection).map_err(cannot)?;
-    settle(connection).map_err(cannot)?;
+    configure(connection).map_err(cannot)?;
     let transaction =
         connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(cannot)?;
-    // Somebody else may have done it meanwhile.
-    let found = look(path, &transaction)?;
+    // Another process may have applied them meanwhile.
+    let found = version(path, &transaction)?;
     for migration in MIGRATIONS.iter().skip(usize::try_from(found).unwrap_or(0)) {
         transaction.execute_batch(migration).map_err(cannot)?;
     }
@@ -73,24 +74,24 @@ pub(super) fn prepare(path: &Path, connection: &mut Connection) -> Result<(), Er
     transaction.commit().map_err(cannot)
 }
 
-/// Whether the file has all tables that this program knows, or only earlier ones.
+/// Returns true if every migration that this program knows is applied.
 pub(super) fn is_current(path: &Path, connection: &Connection) -> Result<bool, Error> {
-    match look(path, connection)? {
+    match version(path, connection)? {
         0 => Err(Error::NotAnArchive(path.to_owned())),
         found => Ok(found == MIGRATIONS.len() as i64),
     }
 }
 
-/// Changing the mode does not wait for others, as other statements do.
+/// Sets write-ahead mode. Unlike other statements this one does not wait for locks.
 fn write_ahead(connection: &Connection) -> rusqlite::Result<()> {
-    let mut tries = 0;
+    let mut attempts = 0;
     loop {
         match connection.pragma_update(None, "journal_mode", "WAL") {
-            Err(e) if is_busy(&e) && tries < MAX_TRIES => {
-                tries += 1;
-                std::thread::sleep(BETWEEN_TRIES);
+            Err(e) if is_busy(&e) && attempts < MAX_ATTEMPTS => {
+                attempts += 1;
+                std::thread::sleep(ATTEMPT_PAUSE);
             }
-            done => return done,
+            result => return result,
         }
     }
 }
@@ -100,22 +101,22 @@ fn is_busy(e: &rusqlite::Error) -> bool {
     matches!(code, Some(rusqlite::ErrorCode::DatabaseBusy | rusqlite::ErrorCode::DatabaseLocked))
 }
 
-fn settle(connection: &Connection) -> rusqlite::Result<()> {
+fn configure(connection: &Connection) -> rusqlite::Result<()> {
     connection.pragma_update(None, "synchronous", "NORMAL")?;
     connection.pragma_update(None, "foreign_keys", true)
 }
 
-/// The version of the file; 0 if it is new.
-fn look(path: &Path, connection: &Connection) -> Result<i64, Error> {
+/// Returns the version of the file; 0 if it is new.
+fn version(path: &Path, connection: &Connection) -> Result<i64, Error> {
     let read = |name| connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
     let tables = || {
         connection.query_row("SELECT count(*) FROM sqlite_master", [], |row| row.get::<_, i64>(0))
     };
-    let looked = || Ok((read("application_id")?, read("user_version")?, tables()?));
+    let read_all = || Ok((read("application_id")?, read("user_version")?, tables()?));
     let (application, version, tables) =
-        looked().map_err(|e: rusqlite::Error| match e.sqlite_error_code() {
+        read_all().map_err(|e: rusqlite::Error| match e.sqlite_error_code() {
             Some(rusqlite::ErrorCode::NotADatabase) => Error::NotAnArchive(path.to_owned()),
-            _ => sql(path, "it cannot be read", e),
+            _ => sql_error(path, "it cannot be read", e),
         })?;
     match (application, version) {
         (APPLICATION, found) if found > MIGRATIONS.len() as i64 => {

@@ -1,5 +1,5 @@
-//! Samples of many series as one batch of columns, sorted by topic, then time: what a part has on
-//! disk, and a log has in memory.
+//! Samples of many series as one batch of columns, sorted by topic, then time: the content of a part on
+//! disk, and of a log in memory.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -15,26 +15,29 @@ use super::error::Error;
 use super::log::{self, Entry};
 use super::series::{Samples, Series};
 
-/// Times are in UTC.
+/// Number of the columns before those of [`Column`] in a part's file: `node` and `topic`.
+pub(super) const TEXT_COLUMNS: usize = 2;
+
+/// The time zone of columns of times.
 pub const UTC: &str = "UTC";
 
-/// A column that samples have, beside those that follow from their series.
+/// A column of samples, beside the columns that follow from their series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Column {
-    /// When it held: nanoseconds of UNIX time.
+    /// Time at which the value held, in nanoseconds of UNIX time.
     Time,
-    /// The number; null if there is none.
+    /// The number; null if the value is not a known number.
     Value,
     /// `0` measured, `1` predicted, `2` unknown.
     Origin,
-    /// Of predicted ones.
+    /// The bound of a predicted value.
     Bound,
-    /// Of structured ones, as JSON.
+    /// JSON of a structured value.
     Text,
 }
 
 impl Column {
-    /// All of them, in the order of a part's columns.
+    /// All columns, in the order of a part.
     pub const ALL: [Self; 5] = [Self::Time, Self::Value, Self::Origin, Self::Bound, Self::Text];
 
     pub(super) const fn name(self) -> &'static str {
@@ -62,23 +65,24 @@ impl Column {
     }
 }
 
-/// The rows of one series in a part or a block: they follow each other.
+/// The consecutive rows of one series in a part or a block.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Stretch {
-    /// Whose they are.
+    /// Their series.
     pub series: Series,
     /// The first row.
     pub start: u64,
-    /// How many.
+    /// Number of rows.
     pub rows: u64,
-    /// The time of the first.
+    /// Time of the first row.
     pub first: Timestamp,
-    /// The time of the last.
+    /// Time of the last row.
     pub last: Timestamp,
 }
 
 impl Stretch {
-    /// Its rows.
+    /// Returns the range of its rows.
+    #[inline]
     pub fn range(&self) -> Range<u64> {
         self.start..self.start + self.rows
     }
@@ -93,7 +97,7 @@ pub(super) struct Block {
 }
 
 impl Block {
-    /// Of samples in any order of the series.
+    /// Makes a block of series in any order.
     pub(super) fn new(all: Vec<(Series, Samples)>) -> Result<Self, ArrowError> {
         let all = sorted(all);
         let mut stretches = Vec::with_capacity(all.len());
@@ -109,15 +113,15 @@ impl Block {
         Ok(Self { stretches, rows: batch(&parts)? })
     }
 
-    /// Of a log, as far as it is whole.
+    /// Makes a block of a log's complete frames.
     pub(super) fn of_log(path: &Path, bytes: &[u8]) -> Result<Self, Error> {
-        let mut taken = Taken::default();
-        log::read(path, bytes, &mut |entry| taken.take(entry))?;
-        taken.block(path)
+        let mut content = LogContent::default();
+        log::read(path, bytes, &mut |entry| content.take(entry))?;
+        content.block(path)
     }
 }
 
-/// In the order of a part: by topic, then time. Series without any sample are left out.
+/// Returns the series in the order of a part: by topic, then time. Leaves out series without samples.
 fn sorted(mut all: Vec<(Series, Samples)>) -> Vec<(Series, Samples)> {
     all.retain(|(_, samples)| !samples.is_empty());
     all.sort_by(|(a, x), (b, y)| {
@@ -126,13 +130,13 @@ fn sorted(mut all: Vec<(Series, Samples)>) -> Vec<(Series, Samples)> {
     all
 }
 
-/// What was read of a log.
+/// The content of a log.
 #[derive(Debug, Default)]
-pub(super) struct Taken {
+pub(super) struct LogContent {
     by_index: HashMap<u32, (Series, Samples)>,
 }
 
-impl Taken {
+impl LogContent {
     pub(super) fn take(&mut self, entry: Entry) {
         match entry {
             Entry::Series(index, series) => {
@@ -146,18 +150,17 @@ impl Taken {
         }
     }
 
-    /// In the order of a part.
+    /// Returns the series in the order of a part.
     pub(super) fn sorted(self) -> Vec<(Series, Samples)> {
         sorted(self.by_index.into_values().collect())
     }
 
     fn block(self, path: &Path) -> Result<Block, Error> {
-        let why = |e: ArrowError| Error::Damaged { path: path.to_path_buf(), why: e.to_string() };
-        Block::new(self.by_index.into_values().collect()).map_err(why)
+        Block::new(self.by_index.into_values().collect()).map_err(|e| Error::damaged(path, &e))
     }
 }
 
-/// All columns of samples that follow each other.
+/// Makes all columns of the samples, one series after the other.
 pub(super) fn batch(parts: &[&Samples]) -> Result<RecordBatch, ArrowError> {
     let times: Vec<i64> = parts.iter().flat_map(|s| s.times.iter().copied()).collect();
     let number = |v: &f64| (!v.is_nan()).then_some(*v);

@@ -3,52 +3,56 @@ use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
-/// Why history cannot be kept or read.
+/// Reasons for which history cannot be written or read.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// Another process keeps history in this folder.
+    /// Another process writes to this folder.
     #[error("another process keeps its history in {0}")]
     Busy(PathBuf),
-    /// The operating system says no.
+    /// The operating system returned an error.
     #[error("{path}: {doing}")]
     Io {
         /// The file or folder.
         path: PathBuf,
-        /// What was being done.
+        /// The action that failed.
         doing: &'static str,
-        /// What it said.
+        /// The operating system's error.
         #[source]
         source: io::Error,
     },
-    /// A file is not what its name says.
-    #[error("{path} is no history: {why}")]
+    /// A file is damaged, or not a file of history.
+    #[error("{path} cannot be read as history: {why}")]
     Damaged {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The damage.
         why: String,
     },
-    /// A later version of Skopos has written it.
+    /// A later version of Skopos wrote the file.
     #[error("{path} has layout {found}, and this program knows {known}")]
     Newer {
         /// The file.
         path: PathBuf,
         /// Its layout.
         found: u32,
-        /// The latest that is known here.
+        /// Latest layout that this program knows.
         known: u32,
     },
 }
 
 impl Error {
-    /// Whether the file is not there: retention or sealing came first.
+    pub(super) fn damaged(path: &Path, why: &dyn std::fmt::Display) -> Self {
+        Self::Damaged { path: path.to_path_buf(), why: why.to_string() }
+    }
+
+    /// Returns true if the file does not exist: retention or sealing has removed it.
     pub fn is_gone(&self) -> bool {
         matches!(self, Self::Io { source, .. } if source.kind() == io::ErrorKind::NotFound)
     }
 }
 
-/// What to do with an error of the operating system at `path`.
+/// Turns an error of the operating system into the error of an action on `path`.
 pub(super) fn io_at(path: &Path, doing: &'static str) -> impl FnOnce(io::Error) -> Error {
     let path = path.to_path_buf();
     move |source| Error::Io { path, doing, source }

@@ -1,4 +1,4 @@
-//! Reads a folder of history, also while another process writes it.
+//! Reads a folder of history, even while another process writes to it.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
@@ -14,23 +14,23 @@ use super::error::{Error, io_at};
 use super::part::Part;
 use super::seal::PartName;
 
-/// How often a folder is listed again because a file went while it was opened.
+/// The most listings of a folder whose files disappear before they are opened.
 const ATTEMPTS: usize = 4;
 
 /// A folder of history.
 #[derive(Debug)]
 pub struct Folder {
     path: PathBuf,
-    /// Parts that were opened, and the log as it was last read with its length then.
-    kept: Mutex<HashMap<PathBuf, (u64, Arc<Part>)>>,
+    /// The parts that were opened, and the logs with their lengths when they were read.
+    cache: Mutex<HashMap<PathBuf, (u64, Arc<Part>)>>,
 }
 
-/// What is in a folder, by generation.
+/// The files of a folder, by generation.
 #[derive(Debug, Default)]
 pub(super) struct Listing {
     pub(super) parts: BTreeMap<u64, PartName>,
     pub(super) logs: Vec<u64>,
-    /// What a writer that was killed left behind.
+    /// Temporary files that a killed writer left.
     pub(super) temporary: Vec<PathBuf>,
 }
 
@@ -58,7 +58,7 @@ impl Listing {
                 listing.temporary.push(entry.path());
             }
         }
-        // A part has all of the log of its generation, which is only not removed yet.
+        // A part has the whole log of its generation, which was not removed yet.
         listing.logs.retain(|generation| !listing.parts.contains_key(generation));
         listing.logs.sort_unstable();
         Ok(listing)
@@ -66,35 +66,35 @@ impl Listing {
 }
 
 impl Folder {
-    /// The folder at `path`; it need not be there.
+    /// Returns a reader of the folder at `path`, which need not exist.
     pub fn new(path: impl Into<PathBuf>) -> Self {
-        Self { path: path.into(), kept: Mutex::default() }
+        Self { path: path.into(), cache: Mutex::default() }
     }
 
-    /// Where it is.
+    /// Returns the path of the folder.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The parts that may have samples of these times, and what is not sealed yet: each sample is in
-    /// one of them.
+    /// Returns the parts that may have samples of these times, and the logs that are not sealed yet. Each
+    /// sample is in exactly one of them.
     ///
     /// # Errors
-    /// A file cannot be read; what is damaged is named.
+    /// A file cannot be read or is damaged; the error names it.
     pub fn parts(&self, times: &RangeInclusive<Timestamp>) -> Result<Vec<Arc<Part>>, Error> {
         let mut attempt = 1;
         loop {
             match self.try_parts(times) {
-                // Sealed or removed since it was listed.
+                // The file was sealed or removed after the listing.
                 Err(e) if e.is_gone() && attempt < ATTEMPTS => attempt += 1,
-                found => return found,
+                result => return result,
             }
         }
     }
 
     fn try_parts(&self, times: &RangeInclusive<Timestamp>) -> Result<Vec<Arc<Part>>, Error> {
         let listing = Listing::of(&self.path)?;
-        self.forget_all_but(&listing);
+        self.evict(&listing);
         let mut found = Vec::new();
         for part in listing.parts.values() {
             if part.from <= times.end().as_nanos() && part.to >= times.start().as_nanos() {
@@ -114,15 +114,15 @@ impl Folder {
         Ok(found)
     }
 
-    /// What retention removed and what was sealed is not opened again.
-    fn forget_all_but(&self, listing: &Listing) {
-        let mut kept = unpoisoned(self.kept.lock());
-        if kept.len() > listing.parts.len() + listing.logs.len() {
-            kept.retain(|path, _| path.exists());
+    /// Evicts files that were removed or sealed.
+    fn evict(&self, listing: &Listing) {
+        let mut cache = unpoisoned(self.cache.lock());
+        if cache.len() > listing.parts.len() + listing.logs.len() {
+            cache.retain(|path, _| path.exists());
         }
     }
 
-    /// The part of a file, read anew if it is longer than it was.
+    /// Returns the part of a file, from the cache unless the length of the file has changed.
     fn opened<T>(
         &self,
         path: PathBuf,
@@ -130,14 +130,14 @@ impl Folder {
         read: impl FnOnce() -> Result<T, Error>,
         open: impl FnOnce(&Path, T) -> Result<Part, Error>,
     ) -> Result<Arc<Part>, Error> {
-        let kept = || unpoisoned(self.kept.lock());
-        if let Some((known, part)) = kept().get(&path)
+        let cache = || unpoisoned(self.cache.lock());
+        if let Some((known, part)) = cache().get(&path)
             && *known == length
         {
             return Ok(part.clone());
         }
         let part = Arc::new(open(&path, read()?)?);
-        kept().insert(path, (length, part.clone()));
+        cache().insert(path, (length, part.clone()));
         Ok(part)
     }
 }

@@ -1,4 +1,4 @@
-//! Keeps history: takes samples in, writes them to the log, seals logs into parts, removes the oldest.
+//! Writes history: appends samples to the log, seals logs into parts, and removes the oldest parts.
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -7,25 +7,25 @@ use std::time::Duration;
 
 use skopos_model::{Sample, Timestamp};
 
-use super::block::Taken;
+use super::block::LogContent;
 use super::error::{Error, io_at};
 use super::folder::{Folder, Listing, log_name};
-use super::log::{Entry, Log, MAX_SERIES};
+use super::log::{self, Entry, Log, MAX_SERIES};
 use super::seal::{Sealer, sync_folder};
 use super::series::Series;
 
-/// A log that is this long is sealed. Sealing it needs about three times as much memory; and it is
-/// what a query has to read that is not sealed.
+/// Length at which a log is sealed. Sealing needs about three times as much memory, and a query has to
+/// read the whole log that is not sealed yet.
 const MAX_LOG_BYTES: u64 = 8 << 20;
 
-/// How far history reaches back.
+/// Limits of a folder of history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// All files together are not longer, but for what is written until the next seal.
+    /// The most bytes of all files together. The log may exceed it until the next seal.
     pub max_bytes: u64,
-    /// Parts whose last sample is older go.
+    /// The greatest age of a part's last sample. Older parts are removed.
     pub max_age: Duration,
-    /// A log is sealed when it is so old, if it is not full before.
+    /// Age at which a log is sealed, if it is not full before.
     pub seal_every: Duration,
 }
 
@@ -36,54 +36,54 @@ impl Default for Limits {
     }
 }
 
-/// Writes a folder of history. One process at a time has it.
+/// Writes a folder of history. Only one process at a time can have a keeper of a folder.
 #[derive(Debug)]
 pub struct Keeper {
     folder: PathBuf,
     limits: Limits,
-    /// Locked for as long as it is open.
+    /// The lock file, which is locked while it is open.
     _lock: File,
     log: Log,
     generation: u64,
-    /// When the log was begun.
+    /// Time at which the log was begun.
     began: Timestamp,
     next_index: u32,
-    kept: Vec<Option<Kept>>,
-    /// What was found torn when it was opened.
+    attached: Vec<Option<AttachedSeries>>,
+    /// Length of the torn tail that `open` cut off.
     torn_bytes: u64,
 }
 
-/// A series that is kept.
+/// A series whose samples are written.
 #[derive(Debug)]
-struct Kept {
+struct AttachedSeries {
     series: Series,
-    /// What the log calls it, once it does.
+    /// Its index in the log; `None` before its first sample there.
     index: Option<u32>,
-    /// The time of its last sample here.
+    /// Time of its last stored sample.
     last: Option<Timestamp>,
 }
 
-/// Which series a sample is of.
+/// Identifies an attached series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Id(usize);
+pub struct SeriesId(usize);
 
-/// What became of a sample.
+/// The effect of a push.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pushed {
-    /// It will be written at the next flush.
-    Taken,
-    /// It is there already.
-    Known,
-    /// There is no room until something could be written.
+pub enum PushOutcome {
+    /// The next flush writes the sample.
+    Accepted,
+    /// The sample is stored already.
+    Duplicate,
+    /// The log has no room until a flush succeeds, or the series is not attached.
     Refused,
 }
 
 impl Keeper {
-    /// Opens a folder, and makes it if it is not there. What a killed process left is mended: a torn
-    /// log is cut, and logs that were to be sealed will be.
+    /// Opens a folder, and creates it if it does not exist. Repairs what a killed process left: cuts a
+    /// torn log, and leaves finished logs to the next chores.
     ///
     /// # Errors
-    /// [`Error::Busy`]; something cannot be read or written.
+    /// [`Error::Busy`]; a file cannot be read or written.
     pub fn open(folder: &Path, limits: Limits, now: Timestamp) -> Result<Self, Error> {
         fs::create_dir_all(folder).map_err(io_at(folder, "the folder cannot be made"))?;
         let path = folder.join("lock");
@@ -98,7 +98,7 @@ impl Keeper {
             fs::remove_file(path).map_err(io_at(path, "it cannot be removed"))?;
         }
         for generation in listing.parts.keys() {
-            // Killed between giving the part its name and removing the log.
+            // The process was killed after it had named the part and before it removed the log.
             let _ = fs::remove_file(folder.join(log_name(*generation)));
         }
         let last_part = listing.parts.last_key_value().map(|(generation, _)| *generation);
@@ -122,22 +122,22 @@ impl Keeper {
             generation,
             began,
             next_index,
-            kept: Vec::new(),
+            attached: Vec::new(),
             torn_bytes,
         })
     }
 
-    /// Bytes of a torn log that were cut off when it was opened.
+    /// Returns the number of bytes of a torn log that [`open`](Self::open) cut off.
     pub fn torn_bytes(&self) -> u64 {
         self.torn_bytes
     }
 
-    /// Begins to keep series. Those that may have been kept before are `known`: what they have here is
-    /// looked for, so that nothing is taken in twice.
+    /// Attaches series, so that their samples can be pushed. If they may have been attached before
+    /// (`known`), finds their last stored samples, so that no sample is stored twice.
     ///
     /// # Errors
-    /// What is here cannot be read.
-    pub fn attach(&mut self, all: Vec<Series>, known: bool) -> Result<Vec<Id>, Error> {
+    /// A stored file cannot be read.
+    pub fn attach(&mut self, all: Vec<Series>, known: bool) -> Result<Vec<SeriesId>, Error> {
         let mut lasts: HashMap<&Series, Timestamp> = HashMap::new();
         if known {
             self.flush()?;
@@ -156,71 +156,71 @@ impl Keeper {
         let mut ids = Vec::with_capacity(all.len());
         let mut free = 0;
         for (series, last) in all.into_iter().zip(lasts) {
-            let kept = Some(Kept { series, index: None, last });
-            while self.kept.get(free).is_some_and(Option::is_some) {
+            let attached = Some(AttachedSeries { series, index: None, last });
+            while self.attached.get(free).is_some_and(Option::is_some) {
                 free += 1;
             }
-            match self.kept.get_mut(free) {
-                Some(place) => *place = kept,
-                None => self.kept.push(kept),
+            match self.attached.get_mut(free) {
+                Some(slot) => *slot = attached,
+                None => self.attached.push(attached),
             }
-            ids.push(Id(free));
+            ids.push(SeriesId(free));
         }
         Ok(ids)
     }
 
-    /// Keeps a series no longer; what is here of it stays. Its id may become another's.
-    pub fn detach(&mut self, id: Id) {
-        if let Some(kept) = self.kept.get_mut(id.0) {
-            *kept = None;
+    /// Detaches a series. Its stored samples stay; its id may become that of another series.
+    pub fn detach(&mut self, id: SeriesId) {
+        if let Some(attached) = self.attached.get_mut(id.0) {
+            *attached = None;
         }
     }
 
-    /// Takes a sample in. It is in memory until the next [`flush`](Self::flush).
-    pub fn push(&mut self, id: Id, sample: &Sample) -> Pushed {
-        let Some(Some(kept)) = self.kept.get_mut(id.0) else { return Pushed::Refused };
-        if kept.last.is_some_and(|last| sample.time <= last) {
-            return Pushed::Known;
+    /// Appends a sample. It is in memory until the next [`flush`](Self::flush).
+    pub fn push(&mut self, id: SeriesId, sample: &Sample) -> PushOutcome {
+        let Some(Some(attached)) = self.attached.get_mut(id.0) else { return PushOutcome::Refused };
+        if attached.last.is_some_and(|last| sample.time <= last) {
+            return PushOutcome::Duplicate;
         }
-        let index = match kept.index {
+        let index = match attached.index {
             Some(index) => index,
-            None if self.next_index as usize >= MAX_SERIES => return Pushed::Refused,
+            None if self.next_index as usize >= MAX_SERIES => return PushOutcome::Refused,
             None => {
-                if !self.log.describe(self.next_index, &kept.series) {
-                    return Pushed::Refused;
+                if !self.log.describe(self.next_index, &attached.series) {
+                    return PushOutcome::Refused;
                 }
                 self.next_index += 1;
-                *kept.index.insert(self.next_index - 1)
+                *attached.index.insert(self.next_index - 1)
             }
         };
         if !self.log.push(index, sample) {
-            return Pushed::Refused;
+            return PushOutcome::Refused;
         }
-        kept.last = Some(sample.time);
-        Pushed::Taken
+        attached.last = Some(sample.time);
+        PushOutcome::Accepted
     }
 
-    /// Writes what was taken in: from then on it outlives this process. What cannot be written is kept,
-    /// and tried again at the next flush.
+    /// Writes the pushed samples, which then survive the end of this process. After an error they stay
+    /// in memory, and the next flush tries again.
     ///
     /// # Errors
-    /// It cannot be written.
+    /// The log cannot be written.
     pub fn flush(&mut self) -> Result<(), Error> {
         self.log.flush()
     }
 
-    /// Makes what was written outlive a loss of power.
+    /// Syncs the written samples to disk, so that they survive a loss of power.
     ///
     /// # Errors
-    /// It cannot be synced.
+    /// The log cannot be synced.
     pub fn sync(&self) -> Result<(), Error> {
         self.log.sync()
     }
 
-    /// Begins a new log if this one is full or old.
+    /// Begins a new log if the current one is full or old.
     ///
     /// # Errors
-    /// It cannot be written; then it goes on being used.
+    /// A log cannot be written; the current one stays in use.
     pub fn rotate(&mut self, now: Timestamp) -> Result<(), Error> {
         let is_due = self.log.length() >= MAX_LOG_BYTES
             || self.next_index as usize >= MAX_SERIES
@@ -231,7 +231,7 @@ impl Keeper {
     /// Begins a new log.
     ///
     /// # Errors
-    /// As [`rotate`](Self::rotate).
+    /// The same as for [`rotate`](Self::rotate).
     pub fn rotate_now(&mut self, now: Timestamp) -> Result<(), Error> {
         if self.log.is_empty() {
             self.began = now;
@@ -245,41 +245,39 @@ impl Keeper {
         self.generation += 1;
         self.began = now;
         self.next_index = 0;
-        self.kept.iter_mut().flatten().for_each(|kept| kept.index = None);
+        self.attached.iter_mut().flatten().for_each(|attached| attached.index = None);
         Ok(())
     }
 
-    /// What is to be done beside taking samples in; it takes its time, and may be done on another
-    /// thread.
+    /// Returns the work beside pushing samples. It takes longer, and may run on another thread.
     pub fn chores(&self) -> Chores {
         Chores { folder: self.folder.clone(), limits: self.limits, open: self.generation }
     }
 }
 
-/// Sealing logs that are not written any more, and removing what is too much or too old.
+/// Seals finished logs, and removes parts that exceed a limit.
 #[derive(Clone, Debug)]
 pub struct Chores {
     folder: PathBuf,
     limits: Limits,
-    /// The generation of the log that is written.
+    /// Generation of the log that is in use.
     open: u64,
 }
 
-/// How much there is in a folder.
+/// The size of a folder.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Size {
-    /// Parts.
+    /// Number of parts.
     pub parts: u64,
-    /// Bytes of parts and logs.
+    /// Bytes of all parts and logs.
     pub bytes: u64,
 }
 
 impl Chores {
-    /// Does them.
+    /// Does the chores, and returns the size of the folder after them.
     ///
     /// # Errors
-    /// Something cannot be read or written; what was done until then is done, and the rest is done the
-    /// next time.
+    /// A file cannot be read or written. The next run continues from there.
     pub fn run(&self, now: Timestamp) -> Result<Size, Error> {
         for generation in Listing::of(&self.folder)?.logs {
             if generation != self.open {
@@ -292,19 +290,19 @@ impl Chores {
     fn seal(&self, generation: u64) -> Result<(), Error> {
         let path = self.folder.join(log_name(generation));
         let bytes = fs::read(&path).map_err(io_at(&path, "the log cannot be read"))?;
-        let mut taken = Taken::default();
-        super::log::read(&path, &bytes, &mut |entry| taken.take(entry))?;
+        let mut content = LogContent::default();
+        log::read(&path, &bytes, &mut |entry| content.take(entry))?;
         drop(bytes);
         let mut sealer = Sealer::new(&self.folder, generation)?;
-        for (series, samples) in taken.sorted() {
+        for (series, samples) in content.sorted() {
             sealer.push(series, samples)?;
         }
         sealer.finish()?;
-        // Only now that the part is durable.
+        // Not before: the part is durable only now.
         fs::remove_file(&path).map_err(io_at(&path, "the log cannot be removed"))
     }
 
-    /// Removes the oldest parts: those that are too old, and as many as are too much.
+    /// Removes the parts that are too old, and the oldest ones of those that take too much room.
     fn retain(&self, now: Timestamp) -> Result<Size, Error> {
         let listing = Listing::of(&self.folder)?;
         let length = |path: &Path| fs::metadata(path).map_or(0, |file| file.len());
@@ -313,7 +311,7 @@ impl Chores {
         let mut parts: Vec<_> = listing.parts.into_values().collect();
         parts.sort_by_key(|part| (part.to, part.generation));
         let oldest = now.saturating_sub(self.limits.max_age).as_nanos();
-        // From the youngest on: all that fits stays, and nothing that is older than what went.
+        // From the youngest part on: once a part is removed, so is every older one.
         let mut is_full = false;
         for part in parts.iter().rev() {
             let path = self.folder.join(part.file_name());

@@ -1,12 +1,12 @@
-//! Writes parts: Parquet files that are whole or not there.
+//! Writes parts: Parquet files that are complete or absent.
 //!
 //! # Layout
-//! `part-GENERATION-FROM-TO.parquet`, with times in nanoseconds of UNIX time, and inside, for whoever
-//! reads Parquet: `node`, `topic`, `time`, `value`, `origin` (0 measured, 1 predicted, 2 unknown),
-//! `bound` and `text`, sorted by topic, then time. The key `skopos.series` of the file's metadata has a
-//! line for each series in that order: topic, unit, kind, type, when it was registered, rows, time of
-//! the first and time of the last, between tabs. So who wants some topics knows their rows without
-//! reading a column of texts.
+//! The name is `part-GENERATION-FROM-TO.parquet`, with times in nanoseconds of UNIX time. The columns,
+//! which any reader of Parquet can use, are `node`, `topic`, `time`, `value`, `origin` (0 measured, 1
+//! predicted, 2 unknown), `bound` and `text`, sorted by topic, then time. The key `skopos.series` of the
+//! file's metadata has a line for each series in that order: topic, unit, kind, type, time of
+//! registration, number of rows, time of the first and of the last row, separated by tabs. A reader
+//! finds the rows of a topic there, without reading a column of texts.
 
 use std::fs::{self, File};
 use std::io::BufWriter;
@@ -27,21 +27,19 @@ use skopos_model::Timestamp;
 use super::block::{Column, Stretch, batch};
 use super::error::{Error, io_at};
 use super::series::{Samples, Series};
+use super::series_list;
 
-/// The key of the series in a part's metadata.
-pub(super) const SERIES_KEY: &str = "skopos.series";
-
-/// Rows of a row group: what one thread reads in a millisecond or two, and about two megabytes while
-/// it is written.
+/// Rows of a row group. One thread reads as many in a millisecond or two; while they are written they
+/// take about two megabytes.
 const GROUP_ROWS: usize = 131_072;
 
-/// Rows of a page: what is read at the least for one topic.
+/// Rows of a page: the least that is read for one topic.
 const PAGE_ROWS: usize = 16_384;
 
 /// The name of a part.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct PartName {
-    /// The log that it is of: two parts of one folder never have the same.
+    /// Generation of its log. Two parts of one folder never have the same.
     pub(super) generation: u64,
     pub(super) from: i64,
     pub(super) to: i64,
@@ -62,7 +60,7 @@ impl PartName {
     }
 }
 
-/// A part that is being written: series by series, in the order of their topics.
+/// Writes a part, series by series, in the order of their topics.
 pub struct Sealer {
     folder: PathBuf,
     temporary: PathBuf,
@@ -79,7 +77,7 @@ impl Sealer {
     /// Begins a part of a generation in a folder.
     ///
     /// # Errors
-    /// The file cannot be made.
+    /// The file cannot be created.
     pub fn new(folder: &Path, generation: u64) -> Result<Self, Error> {
         let temporary = folder.join(format!("part-{generation:08}.tmp"));
         let file = File::create(&temporary).map_err(io_at(&temporary, "it cannot be made"))?;
@@ -104,10 +102,10 @@ impl Sealer {
         })
     }
 
-    /// Appends a series, whose topic is not before that of the one before.
+    /// Appends a series. Its topic must not sort before that of the previous series.
     ///
     /// # Errors
-    /// It cannot be written.
+    /// The file cannot be written.
     pub fn push(&mut self, series: Series, samples: Samples) -> Result<(), Error> {
         let (Some(first), Some(last)) = (samples.times.first(), samples.times.last()) else {
             return Ok(());
@@ -138,10 +136,10 @@ impl Sealer {
         self.writer.write(&rows).map_err(|e| broken(&self.temporary, e))
     }
 
-    /// Makes the part durable, and gives it its name. Returns the file, or `None` if there was nothing.
+    /// Makes the part durable, and gives it its name. Returns the file; `None` if no samples were pushed.
     ///
     /// # Errors
-    /// It cannot be written; there is no part then.
+    /// The file cannot be written; then there is no part.
     pub fn finish(mut self) -> Result<Option<PathBuf>, Error> {
         if self.rows == 0 {
             let _ = fs::remove_file(&self.temporary);
@@ -149,8 +147,8 @@ impl Sealer {
         }
         self.write()?;
         let temporary = self.temporary;
-        let lines: String = self.stretches.iter().map(line).collect();
-        self.writer.append_key_value_metadata(KeyValue::new(SERIES_KEY.to_owned(), lines));
+        let list = series_list::write(&self.stretches);
+        self.writer.append_key_value_metadata(KeyValue::new(series_list::KEY.to_owned(), list));
         let file = self.writer.into_inner().map_err(|e| broken(&temporary, e))?;
         let file = file.into_inner().map_err(|e| e.into_error());
         file.and_then(|file| file.sync_all()).map_err(io_at(&temporary, "it cannot be written"))?;
@@ -164,7 +162,7 @@ impl Sealer {
     }
 }
 
-/// Makes the names in a folder outlive a loss of power.
+/// Syncs the names in a folder to disk, so that they survive a loss of power.
 pub(super) fn sync_folder(folder: &Path) -> Result<(), Error> {
     let synced = File::open(folder).and_then(|folder| folder.sync_all());
     synced.map_err(io_at(folder, "the folder cannot be synced"))
@@ -172,12 +170,12 @@ pub(super) fn sync_folder(folder: &Path) -> Result<(), Error> {
 
 fn broken(path: &Path, error: ParquetError) -> Error {
     match error {
-        // A full disk, usually.
+        // Usually a full disk.
         ParquetError::External(cause) => match cause.downcast::<std::io::Error>() {
             Ok(source) => io_at(path, "it cannot be written")(*source),
-            Err(cause) => Error::Damaged { path: path.to_path_buf(), why: cause.to_string() },
+            Err(cause) => Error::damaged(path, &cause),
         },
-        other => Error::Damaged { path: path.to_path_buf(), why: other.to_string() },
+        other => Error::damaged(path, &other),
     }
 }
 
@@ -190,14 +188,14 @@ fn properties() -> Result<WriterProperties, Error> {
         .set_max_row_group_row_count(Some(GROUP_ROWS))
         .set_data_page_row_count_limit(PAGE_ROWS)
         .set_write_batch_size(PAGE_ROWS)
-        // Times of one series rise by about the same.
+        // Times of one series rise by about equal steps.
         .set_column_dictionary_enabled(time.clone(), false)
         .set_column_encoding(time, Encoding::DELTA_BINARY_PACKED)
         .set_column_dictionary_enabled(value, false)
         .build())
 }
 
-/// A text for each run, as often as it is long.
+/// Makes a column with the text of each run, repeated by the run's length.
 fn repeated<'t>(runs: impl Iterator<Item = (&'t str, usize)>) -> ArrayRef {
     let (mut keys, mut texts): (Vec<i32>, Vec<&str>) = (Vec::new(), Vec::new());
     for (text, rows) in runs {
@@ -208,18 +206,4 @@ fn repeated<'t>(runs: impl Iterator<Item = (&'t str, usize)>) -> ArrayRef {
     }
     let (keys, texts) = (Int32Array::from(keys), Arc::new(StringArray::from(texts)));
     Arc::new(DictionaryArray::<Int32Type>::new(keys, texts))
-}
-
-fn line(stretch: &Stretch) -> String {
-    let Stretch { series, rows, first, last, .. } = stretch;
-    format!(
-        "{}\t{}\t{}\t{}\t{}\t{rows}\t{}\t{}\n",
-        series.topic,
-        series.unit.as_str(),
-        series.kind.name(),
-        series.value_type.name(),
-        series.since.as_nanos(),
-        first.as_nanos(),
-        last.as_nanos()
-    )
 }

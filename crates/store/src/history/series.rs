@@ -1,34 +1,34 @@
-//! Whose samples they are, and samples as columns.
+//! Series, and their samples as columns.
 
 use skopos_model::{Kind, Origin, Sample, Timestamp, Topic, Unit, Value, ValueType};
 
-/// A vertex from when it was registered until it went: samples of one series never go back in time.
+/// A vertex from its registration to its end. Times of one series never go back.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Series {
-    /// Its topic.
+    /// Topic of the vertex.
     pub topic: Topic,
-    /// The unit of its values.
+    /// Unit of its values.
     pub unit: Unit,
-    /// How they move.
+    /// Kind of its values: counter, gauge or state.
     pub kind: Kind,
-    /// Their type.
+    /// Type of its values.
     pub value_type: ValueType,
-    /// When the vertex was registered: one that comes again is another series.
+    /// Time of its registration. A vertex that is registered again is another series.
     pub since: Timestamp,
 }
 
-/// What the numbers in the column of origins stand for.
+/// Names of the numbers in the column of origins.
 pub const ORIGINS: [&str; 3] = ["measured", "predicted", "unknown"];
 
-/// Where a sample comes from, as a column has it: a place in [`ORIGINS`].
+/// The origin of a sample as a number: an index of [`ORIGINS`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum From {
+pub(super) enum OriginCode {
     Measured,
     Predicted,
     Unknown,
 }
 
-impl From {
+impl OriginCode {
     pub(super) fn of(origin: Origin) -> Self {
         match origin {
             Origin::Measured => Self::Measured,
@@ -42,29 +42,31 @@ impl From {
     }
 }
 
-/// Samples of one series as columns of one length, the oldest first. Values are as SQL has them: a
-/// double, or none where it is unknown, not finite or no number.
+/// Samples of one series as columns of one length, the oldest first. A value is a double as in SQL; it is
+/// null if it is unknown, not finite or not a number.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Samples {
     pub(super) times: Vec<i64>,
-    /// NaN for none.
+    /// NaN for null.
     pub(super) values: Vec<f64>,
     pub(super) origins: Vec<u8>,
-    /// Of predicted ones, with their places.
+    /// Bounds of predicted samples, with their rows.
     pub(super) bounds: Vec<(usize, f64)>,
-    /// Of structured ones, with their places.
+    /// JSON of structured values, with their rows.
     pub(super) texts: Vec<(usize, String)>,
 }
 
 impl Samples {
-    /// Appends one.
+    /// Appends a sample.
+    // Hot, and called from other crates: `push`, `push_measured`, `len` and `is_empty`.
+    #[inline]
     pub fn push(&mut self, sample: &Sample) {
         let at = self.times.len();
         self.times.push(sample.time.as_nanos());
         let is_known = sample.origin != Origin::Unknown;
         let number = sample.value.as_f64().filter(|v| is_known && v.is_finite());
         self.values.push(number.unwrap_or(f64::NAN));
-        self.origins.push(From::of(sample.origin) as u8);
+        self.origins.push(OriginCode::of(sample.origin) as u8);
         if let Origin::Predicted { bound } = sample.origin {
             self.bounds.push((at, bound));
         }
@@ -74,18 +76,21 @@ impl Samples {
     }
 
     /// Appends a measured number.
+    #[inline]
     pub fn push_measured(&mut self, time: Timestamp, value: f64) {
         self.times.push(time.as_nanos());
         self.values.push(if value.is_finite() { value } else { f64::NAN });
-        self.origins.push(From::Measured as u8);
+        self.origins.push(OriginCode::Measured as u8);
     }
 
-    /// How many there are.
+    /// Returns the number of samples.
+    #[inline]
     pub fn len(&self) -> usize {
         self.times.len()
     }
 
-    /// True if there is none.
+    /// Returns true if there are no samples.
+    #[inline]
     pub fn is_empty(&self) -> bool {
         self.times.is_empty()
     }

@@ -1,24 +1,24 @@
-//! A histogram whose intervals follow the values and that merges exactly.
+//! A histogram that chooses its intervals by the values, and merges exactly.
 //!
-//! Intervals are `[k·2^e, (k+1)·2^e)`. The exponent `e` is the least with which the values that came
-//! fit into [`MAX_BINS`] intervals, so it follows from their extremes alone: however they are divided
-//! and in whatever order they come, the histogram is the same.
+//! Intervals are `[k·2^e, (k+1)·2^e)`. The exponent `e` is the least with which all values fit into
+//! [`MAX_BINS`] intervals, so it follows from their extremes alone. The histogram therefore depends
+//! neither on the order of the values nor on their division into parts.
 
-/// The most intervals: what fits into a line of a terminal, twice.
+/// The most intervals: twice as many as fit into a line of a terminal.
 pub const MAX_BINS: usize = 64;
 
 /// The narrowest interval is 2^-30: a nanosecond.
 const MIN_EXPONENT: i32 = -30;
 
-/// The greatest value that is taken: an exabyte, and thirty billion years. Beyond it nothing is
-/// measured, and up to it an interval's number fits.
+/// The greatest value: an exabyte, or thirty billion years. No measurement exceeds it, and up to it the
+/// number of an interval fits.
 pub(super) const MAX_VALUE: f64 = 1e18;
 
 /// Counts of equal intervals.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Histogram {
     exponent: i32,
-    /// The number of the first interval.
+    /// Number of the first interval.
     first: i64,
     counts: Vec<u64>,
 }
@@ -31,7 +31,7 @@ impl Histogram {
         self.merge(&Self { first, ..finest });
     }
 
-    /// Adds all that `other` was given.
+    /// Adds everything that was added to `other`.
     pub fn merge(&mut self, other: &Self) {
         if other.counts.is_empty() {
             return;
@@ -61,14 +61,14 @@ impl Histogram {
         *self = Self { exponent, first: range.0, counts };
     }
 
-    /// The numbers of the first and the last interval if they were this wide.
+    /// Returns the numbers of the first and the last interval if the intervals had this exponent.
     fn range(&self, exponent: i32) -> (i64, i64) {
         let shift = exponent - self.exponent;
         (coarser(self.first, shift), coarser(self.first + self.counts.len() as i64 - 1, shift))
     }
 
-    /// The same in wider intervals, `bins` of them at most; for few values, `2 n^(1/3)` of them say
-    /// more than many (Rice's rule).
+    /// Returns the histogram with at most `bins` wider intervals. For `n` values `2 n^(1/3)` intervals
+    /// show the shape best (Rice's rule).
     #[must_use]
     pub fn coarsened(&self, bins: usize) -> Self {
         let mut exponent = self.exponent;
@@ -88,7 +88,7 @@ impl Histogram {
         wide
     }
 
-    /// Each interval: where it begins, where the next one does, and how many values are in it.
+    /// Iterates over the intervals: start, start of the next one, number of values.
     pub fn bins(&self) -> impl Iterator<Item = (f64, f64, u64)> + '_ {
         let width = 2f64.powi(self.exponent);
         let starts = (self.first..).map(move |number| number as f64 * width);
@@ -96,12 +96,13 @@ impl Histogram {
     }
 }
 
-/// The number of an interval among those that are `2^shift` times as wide.
+/// Returns the number of the interval that contains interval `number` and is `2^shift` times as wide.
 fn coarser(number: i64, shift: i32) -> i64 {
     number >> shift.clamp(0, 63)
 }
 
-/// The least exponent with which a value's interval has a number and an end that a `f64` has exactly.
+/// Returns the least exponent with which an `f64` represents the number and the end of a value's
+/// interval exactly.
 fn exponent_of(value: f64) -> i32 {
     let magnitude = if value >= 1.0 { value.log2().floor() as i32 } else { 0 };
     MIN_EXPONENT.max(magnitude - 51)

@@ -1,7 +1,7 @@
-//! Many values in few numbers, made so that what two parts say makes what the whole says.
+//! Summaries of many values in few numbers. Merging those of two parts gives that of the whole.
 //!
-//! [`Moments`] are count, mean, deviation, skewness and kurtosis; [`Sketch`] gives quantiles;
-//! [`Histogram`] is what a plot shows. [`Distribution`] is all three of one resource.
+//! [`Moments`] has count, mean, deviation, skewness and kurtosis; [`Sketch`] has quantiles;
+//! [`Histogram`] is for plots. [`Distribution`] has all three of one resource.
 
 mod moments;
 mod sketch;
@@ -11,7 +11,7 @@ pub use histogram::{Histogram, MAX_BINS};
 pub use moments::Moments;
 pub use sketch::{RELATIVE_ERROR, Sketch};
 
-/// What many tasks used of one resource.
+/// The values of one resource in many tasks.
 #[derive(Clone, Debug, Default)]
 pub struct Distribution {
     /// Count, mean, deviation, skewness, kurtosis.
@@ -23,30 +23,31 @@ pub struct Distribution {
 }
 
 impl Distribution {
-    /// Adds one value. One that is negative or not finite is not taken, and `false` is returned.
+    /// Adds one value. Returns false, and ignores the value, if it is negative, not finite or above
+    /// 10^18.
     pub fn add(&mut self, value: f64) -> bool {
-        let is_taken = (0.0..=histogram::MAX_VALUE).contains(&value);
-        if is_taken {
+        let is_valid = (0.0..=histogram::MAX_VALUE).contains(&value);
+        if is_valid {
             self.moments.add(value);
             self.sketch.add(value);
             self.histogram.add(value);
         }
-        is_taken
+        is_valid
     }
 
-    /// [`Sketch::quantile`], and never beyond the extremes, which are known exactly.
+    /// Returns [`Sketch::quantile`], limited to the extremes, which are exact.
     pub fn quantile(&self, q: f64) -> Option<f64> {
         let (min, max) = (self.moments.min()?, self.moments.max()?);
         Some(self.sketch.quantile(q)?.clamp(min, max))
     }
 
-    /// The histogram as a person reads it: as many intervals as the values are good for.
+    /// Returns the histogram for people, with no more intervals than the number of values warrants.
     pub fn shape(&self) -> Histogram {
         let bins = (2.0 * (self.moments.count() as f64).cbrt()).ceil() as usize;
         self.histogram.coarsened(bins.min(MAX_BINS / 2))
     }
 
-    /// Adds all that `other` was given.
+    /// Adds everything that was added to `other`.
     pub fn merge(&mut self, other: &Self) {
         self.moments.merge(&other.moments);
         self.sketch.merge(&other.sketch);

@@ -29,7 +29,7 @@ impl Moments {
         self.merge(&Self { count: 1, mean: value, min: value, max: value, ..Self::default() });
     }
 
-    /// Adds all that `other` was given.
+    /// Adds everything that was added to `other`.
     pub fn merge(&mut self, other: &Self) {
         if other.count == 0 {
             return;
@@ -59,43 +59,43 @@ impl Moments {
         };
     }
 
-    /// How many values there were.
+    /// Returns the number of values.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// The least; `None` without values.
+    /// Returns the least value; `None` without values.
     pub fn min(&self) -> Option<f64> {
         (self.count > 0).then_some(self.min)
     }
 
-    /// The greatest; `None` without values.
+    /// Returns the greatest value; `None` without values.
     pub fn max(&self) -> Option<f64> {
         (self.count > 0).then_some(self.max)
     }
 
-    /// The mean; `None` without values.
+    /// Returns the mean; `None` without values.
     pub fn mean(&self) -> Option<f64> {
         (self.count > 0).then_some(self.mean)
     }
 
-    /// The standard deviation, `√(M2 / (n - 1))`; `None` of fewer than two values.
+    /// Returns the standard deviation, `√(M2 / (n - 1))`; `None` with fewer than two values.
     pub fn deviation(&self) -> Option<f64> {
         (self.count > 1).then(|| (self.m2 / (self.count - 1) as f64).sqrt())
     }
 
-    /// The skewness `g1 = √n M3 / M2^(3/2)`; `None` where all values are equal.
+    /// Returns the skewness `g1 = √n M3 / M2^(3/2)`; `None` if all values are equal.
     pub fn skewness(&self) -> Option<f64> {
         self.varies().then(|| (self.count as f64).sqrt() * self.m3 / self.m2.powf(1.5))
     }
 
-    /// The **excess** kurtosis `g2 = n M4 / M2² - 3`, which is 0 for a normal distribution; `None`
-    /// where all values are equal.
+    /// Returns the **excess** kurtosis `g2 = n M4 / M2² - 3`, which is 0 for a normal distribution;
+    /// `None` if all values are equal.
     pub fn kurtosis(&self) -> Option<f64> {
         self.varies().then(|| self.count as f64 * self.m4 / (self.m2 * self.m2) - 3.0)
     }
 
-    /// Equal values of some size leave a rest of rounding, whose shape means nothing.
+    /// Returns true if the values differ by more than rounding errors, whose shape is meaningless.
     fn varies(&self) -> bool {
         let rounding = f64::EPSILON * self.mean.abs();
         self.count > 1 && self.max > self.min && self.m2 > self.count as f64 * rounding * rounding

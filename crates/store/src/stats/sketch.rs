@@ -3,16 +3,17 @@
 
 use sketches_ddsketch::{Config, DDSketch};
 
-/// A quantile is this far from the true one at most, as a share of it.
+/// The greatest relative error of a quantile.
 pub const RELATIVE_ERROR: f64 = 0.01;
 
-/// Of a value below this one is known that it is small: a byte and a nanosecond are larger.
+/// The least value that is distinguished from 0. A byte and a nanosecond are larger.
 const MIN_VALUE: f64 = 1e-9;
 
-/// From `MIN_VALUE` to 10^18 are 3,110 bins of 2 %, so none are ever merged and the bound holds.
+/// The most bins. From `MIN_VALUE` to 10^18 there are 3,110 bins of 2 %, so bins are never merged and the
+/// bound of the error holds.
 const MAX_BINS: u32 = 4096;
 
-/// Quantiles of many values, none of them negative.
+/// Quantiles of many values, which must not be negative.
 #[derive(Clone)]
 pub struct Sketch(DDSketch);
 
@@ -34,14 +35,14 @@ impl Sketch {
         self.0.add(value);
     }
 
-    /// Adds all that `other` was given.
+    /// Adds everything that was added to `other`.
     pub fn merge(&mut self, other: &Self) {
-        // It refuses sketches of another configuration only, and there is one.
+        // Only a sketch with another configuration is refused, and all have the same.
         let _ = self.0.merge(&other.0);
     }
 
-    /// The value of rank `⌊q (n - 1)⌋`, from 0 on, within [`RELATIVE_ERROR`] of it. `None` without
-    /// values, or if `q` is not in 0..=1.
+    /// Returns the value of rank `⌊q (n - 1)⌋`, counted from 0, within [`RELATIVE_ERROR`]. Returns `None`
+    /// without values, or if `q` is not in 0..=1.
     pub fn quantile(&self, q: f64) -> Option<f64> {
         self.0.quantile(q).ok().flatten()
     }

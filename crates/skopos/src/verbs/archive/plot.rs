@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use skopos_model::task::{Resource, amount};
-use skopos_store::archive::Used;
+use skopos_store::archive::Usage;
 use skopos_store::stats::Histogram;
 
 /// Eighths of a character cell, from the bottom.
@@ -52,9 +52,9 @@ fn eighths(count: u64, most: u64, full: u64) -> usize {
 /// A panel for each resource that varies, and one for each that does not if none does.
 pub(super) fn svg<'a>(
     class: &str,
-    resources: impl Iterator<Item = (&'static Resource, &'a Used)>,
+    resources: impl Iterator<Item = (&'static Resource, &'a Usage)>,
 ) -> String {
-    let there = |used: &Used| used.distribution.moments.count() > 0;
+    let there = |used: &Usage| used.distribution.moments.count() > 0;
     let panels: Vec<_> = resources.filter(|(_, used)| there(used)).collect();
     let rows = panels.len().div_ceil(COLUMNS).max(1);
     let columns = panels.len().clamp(1, COLUMNS);
@@ -76,7 +76,7 @@ pub(super) fn svg<'a>(
     text + "</svg>\n"
 }
 
-fn panel(text: &mut String, resource: &Resource, used: &Used) {
+fn panel(text: &mut String, resource: &Resource, used: &Usage) {
     let (left, top, right, bottom) = MARGIN;
     let (width, height) = (PANEL.0 - left - right, PANEL.1 - top - bottom);
     let moments = used.distribution.moments;

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use clap::Args;
 use serde::Serialize;
 use skopos_model::task::{RESOURCES, Resource, amount, resource};
-use skopos_store::archive::Used;
+use skopos_store::archive::Usage;
 use skopos_store::stats::RELATIVE_ERROR;
 
 use super::{Place, Selection, failure, nearest, no_class, plot};
@@ -72,12 +72,12 @@ struct UsedJson {
 /// What tasks used, on one host or on all.
 struct Group {
     host: Option<String>,
-    used: BTreeMap<String, Used>,
+    used: BTreeMap<String, Usage>,
 }
 
 impl Group {
     /// Its resources in the order of reports.
-    fn resources(&self) -> impl Iterator<Item = (&'static Resource, &Used)> {
+    fn resources(&self) -> impl Iterator<Item = (&'static Resource, &Usage)> {
         RESOURCES.iter().filter_map(|r| Some((r, self.used.get(r.name)?)))
     }
 }
@@ -86,7 +86,7 @@ pub(super) fn run(global: &Global, args: &StatsArgs) -> Result<ExitCode, Failure
     let conditions = args.selection.conditions()?;
     let only = args.resource.as_deref().map(known).transpose()?;
     let archive = args.place.open()?;
-    let hosts = archive.used(&args.class, &conditions).map_err(|e| failure(&e))?;
+    let hosts = archive.usage(&args.class, &conditions).map_err(|e| failure(&e))?;
     if hosts.is_empty() {
         return Err(no_class(&archive, &args.class));
     }
@@ -132,11 +132,11 @@ pub(crate) fn known(name: &str) -> Result<&'static Resource, Failure> {
 
 /// All hosts together first, by merging, then each if wanted.
 fn groups(
-    hosts: BTreeMap<String, BTreeMap<String, Used>>,
+    hosts: BTreeMap<String, BTreeMap<String, Usage>>,
     only: Option<&Resource>,
     each: bool,
 ) -> Vec<Group> {
-    let mut all: BTreeMap<String, Used> = BTreeMap::new();
+    let mut all: BTreeMap<String, Usage> = BTreeMap::new();
     let mut groups = Vec::new();
     for (host, mut used) in hosts {
         used.retain(|name, _| only.is_none_or(|only| only.name == name));
@@ -152,8 +152,8 @@ fn groups(
     groups
 }
 
-fn json(resource: &Resource, used: &Used) -> UsedJson {
-    let Used { distribution, lower_bounds, unknown } = used;
+fn json(resource: &Resource, used: &Usage) -> UsedJson {
+    let Usage { distribution, lower_bounds, unknown } = used;
     let moments = distribution.moments;
     let quantiles = QUANTILES.iter().filter_map(|q| Some((*q, distribution.quantile(*q)?)));
     UsedJson {
@@ -243,8 +243,8 @@ fn human(
     Ok(())
 }
 
-fn row(resource: &Resource, used: &Used) -> Vec<String> {
-    let Used { distribution, .. } = used;
+fn row(resource: &Resource, used: &Usage) -> Vec<String> {
+    let Usage { distribution, .. } = used;
     let m = distribution.moments;
     let of = |value: Option<f64>| value.map(|v| amount(v, resource.unit)).unwrap_or_default();
     let plain = |value: Option<f64>| value.map(|v| format!("{v:.2}")).unwrap_or_default();

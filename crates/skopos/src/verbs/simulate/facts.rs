@@ -4,7 +4,7 @@
 use skopos_model::SplitMix64;
 use skopos_model::schema::{self, Family, Metric};
 use skopos_model::{Kind, Origin, Timestamp, Topic, ValueType};
-use skopos_wire::{Content, Description, Told};
+use skopos_wire::{Content, Description, IndexedSample};
 
 /// Families whose topics say what a node thinks of others, or what is computed: no node has them by itself.
 const LEFT_OUT: [&str; 3] = ["insight", "mirror", "peer"];
@@ -100,9 +100,9 @@ impl Fact {
     }
 
     /// Its latest sample.
-    pub(crate) fn told(&self) -> Told {
+    pub(crate) fn told(&self) -> IndexedSample {
         let (index, value) = (self.description.index, Content::Bits(self.bits));
-        Told { index, time: self.time, origin: Origin::Measured, value }
+        IndexedSample { index, time: self.time, origin: Origin::Measured, value }
     }
 }
 

@@ -1,48 +1,54 @@
-//! What a mirror says that it has wholly is what was published, whatever was lost on the way.
+//! A vertex that is complete since a time has each sample that was published since, whichever batches
+//! were lost.
 
 use std::collections::VecDeque;
 
 use proptest::prelude::*;
 use skopos_model::{Kind, Origin, Timestamp, Topic, Unit, ValueType};
-use skopos_wire::{Batch, Content, Description, Mirror, Taken, Told};
+use skopos_wire::{Batch, BatchOutcome, Content, Description, IndexedSample, Mirror};
 
-/// What may happen, to the vertex of this number where it is about one.
+/// An event; the number is that of its vertex.
 #[derive(Clone, Copy, Debug)]
 enum Event {
-    /// The publisher has one more.
-    Come,
+    /// The publisher adds a vertex.
+    Add,
     Publish(usize),
-    /// It publishes what nobody reads before it is overwritten, and what overwrites it.
+    /// It publishes a sample that is overwritten before it is sent, and the one that overwrites it.
     Overwrite(usize),
+    /// It sends a batch.
     Send,
-    /// The next batch arrives, or does not.
+    /// The next batch arrives.
     Arrive,
+    /// The next batch is lost.
     Lose,
-    /// Somebody asks; what was answered first arrives.
-    AskAll,
-    ArriveAll,
-    AskOne(usize),
-    ArriveOne,
+    /// The follower requests a snapshot.
+    RequestSnapshot,
+    /// The oldest requested snapshot arrives.
+    SnapshotArrives,
+    /// The follower requests a measurement.
+    RequestTopic(usize),
+    /// The oldest requested measurement arrives.
+    TopicArrives,
 }
 
 fn event() -> impl Strategy<Value = Event> {
     let of = |weight, event: fn(usize) -> Event| (weight, (0usize..4).prop_map(event).boxed());
     let plain = |weight, event| (weight, Just(event).boxed());
     proptest::strategy::Union::new_weighted(vec![
-        plain(1, Event::Come),
+        plain(1, Event::Add),
         of(8, Event::Publish),
         of(1, Event::Overwrite),
         plain(6, Event::Send),
         plain(6, Event::Arrive),
         plain(2, Event::Lose),
-        plain(2, Event::AskAll),
-        plain(2, Event::ArriveAll),
-        of(1, Event::AskOne),
-        plain(1, Event::ArriveOne),
+        plain(2, Event::RequestSnapshot),
+        plain(2, Event::SnapshotArrives),
+        of(1, Event::RequestTopic),
+        plain(1, Event::TopicArrives),
     ])
 }
 
-/// A sample that was published: when, and in which batch or as what was lost before which.
+/// A published sample. Its batch is the one that has it, or the one before which it was overwritten.
 #[derive(Debug)]
 struct Published {
     index: u32,
@@ -50,7 +56,7 @@ struct Published {
     batch: Option<u64>,
 }
 
-/// A publisher, a mirror, and what is between them.
+/// A publisher, a mirror, and the messages between them.
 #[derive(Default)]
 struct World {
     clock: i64,
@@ -58,17 +64,17 @@ struct World {
     vertices: u32,
     published: Vec<Published>,
     pending: Batch,
-    on_the_way: VecDeque<Batch>,
+    in_flight: VecDeque<Batch>,
     snapshots: VecDeque<Batch>,
-    fresh: VecDeque<Batch>,
+    measured: VecDeque<Batch>,
     mirror: Mirror,
-    /// Until which batch the mirror has heard.
-    heard: u64,
+    /// The last batch that the mirror has or that a snapshot covers.
+    received: u64,
 }
 
-fn told(index: u32, time: i64) -> Told {
+fn sample(index: u32, time: i64) -> IndexedSample {
     let (time, value) = (Timestamp::from_nanos(time), Content::Bits(time as u64));
-    Told { index, time, origin: Origin::Measured, value }
+    IndexedSample { index, time, origin: Origin::Measured, value }
 }
 
 fn description(index: u32) -> Description {
@@ -80,7 +86,7 @@ impl World {
     fn happen(&mut self, event: Event) {
         self.clock += 1;
         match event {
-            Event::Come => {
+            Event::Add => {
                 self.pending.described.push(description(self.vertices));
                 self.vertices += 1;
             }
@@ -88,39 +94,39 @@ impl World {
             Event::Overwrite(n) if n < self.vertices as usize => {
                 let (index, time) = (n as u32, self.clock);
                 self.published.push(Published { index, time, batch: None });
-                self.pending.samples.retain(|told| told.index != index);
+                self.pending.samples.retain(|sample| sample.index != index);
                 self.pending.described.push(description(index));
                 self.clock += 1;
                 self.publish(index);
             }
             Event::Send => self.send(),
             Event::Arrive => {
-                let Some(batch) = self.on_the_way.pop_front() else { return };
+                let Some(batch) = self.in_flight.pop_front() else { return };
                 let sequence = batch.sequence;
-                if self.mirror.take(batch, &mut ()) != Taken::TooEarly {
-                    self.heard = self.heard.max(sequence);
+                if self.mirror.take(batch, &mut ()) != BatchOutcome::NoSnapshot {
+                    self.received = self.received.max(sequence);
                 }
             }
-            Event::Lose => drop(self.on_the_way.pop_front()),
-            Event::AskAll => {
+            Event::Lose => drop(self.in_flight.pop_front()),
+            Event::RequestSnapshot => {
                 let snapshot = self.snapshot();
                 self.snapshots.push_back(snapshot);
             }
-            Event::ArriveAll => {
+            Event::SnapshotArrives => {
                 let Some(snapshot) = self.snapshots.pop_front() else { return };
-                self.heard = self.heard.max(snapshot.sequence);
+                self.received = self.received.max(snapshot.sequence);
                 self.mirror.reset(vec![snapshot], &mut ());
             }
-            Event::AskOne(n) => {
+            Event::RequestTopic(n) => {
                 let last = self.published.iter().rfind(|p| p.index as usize == n);
                 let Some(last) = last else { return };
-                let (described, samples) = (description(last.index), told(last.index, last.time));
+                let (described, samples) = (description(last.index), sample(last.index, last.time));
                 let (described, samples) = (vec![described], vec![samples]);
-                self.fresh.push_back(Batch { described, samples, ..Batch::default() });
+                self.measured.push_back(Batch { described, samples, ..Batch::default() });
             }
-            Event::ArriveOne => {
-                let Some(fresh) = self.fresh.pop_front() else { return };
-                self.mirror.freshen(fresh, &mut ());
+            Event::TopicArrives => {
+                let Some(batch) = self.measured.pop_front() else { return };
+                self.mirror.refresh(batch, &mut ());
             }
             _ => {}
         }
@@ -128,7 +134,7 @@ impl World {
 
     fn publish(&mut self, index: u32) {
         self.published.push(Published { index, time: self.clock, batch: None });
-        self.pending.samples.push(told(index, self.clock));
+        self.pending.samples.push(sample(index, self.clock));
     }
 
     fn send(&mut self) {
@@ -137,32 +143,33 @@ impl World {
         unsent.for_each(|p| p.batch = Some(self.sequence));
         let (sequence, sent_at) = (self.sequence, Timestamp::from_nanos(self.clock));
         let pending = std::mem::take(&mut self.pending);
-        self.on_the_way.push_back(Batch { sequence, sent_at, ..pending });
+        self.in_flight.push_back(Batch { sequence, sent_at, ..pending });
     }
 
-    /// Of what was sent.
+    /// Sends the pending samples, and makes a snapshot of everything that was sent.
     fn snapshot(&mut self) -> Batch {
         self.send();
         let last = |index| self.published.iter().rfind(|p| p.index == index);
-        let samples = (0..self.vertices).filter_map(last).map(|p| told(p.index, p.time));
+        let samples = (0..self.vertices).filter_map(last).map(|p| sample(p.index, p.time));
         let (sequence, sent_at) = (self.sequence, Timestamp::from_nanos(self.clock));
         let (samples, described) = (samples.collect(), (0..self.vertices).map(description));
         let described = described.collect();
         Batch { sequence, sent_at, described, samples, ..Batch::default() }
     }
 
-    /// What the mirror says that it has, and what it should have then.
+    /// For each vertex that claims to be complete: the times that it has, and the times that it should
+    /// have.
     fn claims(&self) -> Vec<(Vec<i64>, Vec<i64>)> {
         let claim = |vertex: &skopos_wire::Vertex| {
-            let since = vertex.whole_since()?.as_nanos();
+            let since = vertex.complete_since()?.as_nanos();
             let kept = vertex.recent.iter().map(|sample| sample.time.as_nanos());
             let kept: Vec<i64> = kept.filter(|time| *time >= since).collect();
             let last = kept.last().copied().unwrap_or(i64::MIN);
             let is_due = |p: &&Published| {
-                let is_heard = p.batch.is_some_and(|batch| batch <= self.heard);
+                let is_received = p.batch.is_some_and(|batch| batch <= self.received);
                 p.index == vertex.description.index
                     && p.time >= since
-                    && (is_heard || p.time <= last)
+                    && (is_received || p.time <= last)
             };
             let due = self.published.iter().filter(is_due).map(|p| p.time).collect();
             Some((kept, due))
@@ -175,7 +182,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 2000, ..ProptestConfig::default() })]
 
     #[test]
-    fn what_is_said_to_be_whole_is_what_was_published(
+    fn a_complete_vertex_has_each_published_sample(
         events in proptest::collection::vec(event(), 1..120),
     ) {
         let mut world = World::default();
@@ -185,60 +192,60 @@ proptest! {
                 prop_assert_eq!(kept, due, "after {:?}", event);
             }
         }
-        // Once a snapshot says all, all of it is whole from then on. One that was under way may be asked for
-        // again.
+        // After a complete snapshot every vertex is complete. A snapshot that was in flight may be too
+        // old, so a second one is requested.
         for _ in 0..2 {
-            world.happen(Event::AskAll);
+            world.happen(Event::RequestSnapshot);
             while !world.snapshots.is_empty() {
-                world.happen(Event::ArriveAll);
+                world.happen(Event::SnapshotArrives);
             }
         }
-        prop_assert!(world.mirror.is_whole());
+        prop_assert!(world.mirror.is_complete());
         let (all, claims) = (world.mirror.vertices().len(), world.claims());
         prop_assert_eq!((all, claims.len()), (world.vertices as usize, all));
         claims.into_iter().try_for_each(|(kept, due)| { prop_assert_eq!(kept, due); Ok(()) })?;
     }
 }
 
-/// A mirror of one vertex that has had a snapshot and these batches, of which each tells one sample.
-fn heard(batches: impl Iterator<Item = u64>) -> Mirror {
+/// A mirror of one vertex that has received a snapshot and these batches, each with one sample.
+fn mirror_of(batches: impl Iterator<Item = u64>) -> Mirror {
     let mut mirror = Mirror::default();
     mirror.reset(vec![Batch { described: vec![description(0)], ..Batch::default() }], &mut ());
     for n in batches {
-        let samples = vec![told(0, n as i64)];
+        let samples = vec![sample(0, n as i64)];
         mirror.take(Batch { sequence: n, samples, ..Batch::default() }, &mut ());
     }
     mirror
 }
 
 fn since(mirror: &Mirror) -> Option<i64> {
-    mirror.vertices().next().and_then(|v| v.whole_since()).map(Timestamp::as_nanos)
+    mirror.vertices().next().and_then(|v| v.complete_since()).map(Timestamp::as_nanos)
 }
 
 #[test]
-fn a_vertex_that_did_not_change_meanwhile_is_as_whole_as_before() {
-    let mut mirror = heard(1..=5);
+fn a_vertex_that_did_not_change_stays_complete_since_the_same_time() {
+    let mut mirror = mirror_of(1..=5);
     assert_eq!(since(&mirror), Some(1));
-    // Another batch is lost: nobody knows whose.
+    // A batch is lost; it may have had a sample of this vertex.
     mirror.take(Batch { sequence: 7, ..Batch::default() }, &mut ());
     assert_eq!(since(&mirror), None);
-    let (described, samples) = (vec![description(0)], vec![told(0, 5)]);
+    let (described, samples) = (vec![description(0)], vec![sample(0, 5)]);
     let snapshot = Batch { sequence: 7, described, samples, ..Batch::default() };
     mirror.reset(vec![snapshot], &mut ());
     assert_eq!(since(&mirror), Some(1));
-    // What goes because there is no room is here no more.
-    assert_eq!(since(&heard(1..=40)), Some(9));
-    // What is no value of the vertex is lost as well.
-    let mut mirror = heard(1..=5);
-    let structured = Content::Structured(skopos_model::Structured::text("what"));
-    let samples = vec![Told { value: structured, ..told(0, 6) }];
+    // An evicted sample is missing.
+    assert_eq!(since(&mirror_of(1..=40)), Some(9));
+    // A sample with a value of another type is lost as well.
+    let mut mirror = mirror_of(1..=5);
+    let structured = Content::Structured(skopos_model::Structured::text("a text"));
+    let samples = vec![IndexedSample { value: structured, ..sample(0, 6) }];
     mirror.take(Batch { sequence: 6, samples, ..Batch::default() }, &mut ());
     assert_eq!((since(&mirror), mirror.refused()), (None, 1));
 }
 
-/// Who asks for all topics that begin in some way wants those too that their node has no more.
+/// A question by prefix also wants topics that their node has removed, and a mirror forgets these.
 #[test]
-fn topics_are_all_known_since_the_last_one_went() {
+fn topics_are_complete_since_the_last_removal() {
     let at = Timestamp::from_nanos;
     let described = |index| Description {
         index,
@@ -258,8 +265,8 @@ fn topics_are_all_known_since_the_last_one_went() {
     assert_eq!(mirror.topics_since(), Some(at(10)));
     mirror.take(Batch { gone: vec![0], ..batch(3, 30) }, &mut ());
     assert_eq!(mirror.topics_since(), Some(at(30)));
-    assert_eq!(mirror.take(batch(5, 50), &mut ()), Taken::Gap(1));
-    assert_eq!(mirror.topics_since(), None, "what was lost may have described and ended one");
+    assert_eq!(mirror.take(batch(5, 50), &mut ()), BatchOutcome::Gap(1));
+    assert_eq!(mirror.topics_since(), None, "the lost batch may have added and removed a topic");
     mirror.reset(vec![batch(6, 60)], &mut ());
     assert_eq!(mirror.topics_since(), Some(at(60)));
 }

@@ -1,10 +1,10 @@
-//! Moments, sketch and histogram against what is computed the long way.
+//! Moments, sketch and histogram against direct computations.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
 use skopos_store::stats::{Distribution, MAX_BINS, Moments, RELATIVE_ERROR};
 
-/// In two passes: the mean first, then the powers of the distances from it.
+/// Moments in two passes: the mean first, then the powers of the distances from it.
 struct Reference {
     mean: f64,
     deviation: f64,
@@ -29,7 +29,7 @@ fn near(found: Option<f64>, expected: f64, scale: f64) -> bool {
     found.is_some_and(|found| (found - expected).abs() <= 1e-6 * scale.max(expected.abs()))
 }
 
-/// Divides the values into parts, sums each up and merges them in the order of `order`.
+/// Divides the values into parts, summarises each, and merges them in an order that `order` seeds.
 fn in_parts(values: &[f64], parts: usize, order: u64) -> Distribution {
     let mut sums = vec![Distribution::default(); parts];
     for (at, value) in values.iter().enumerate() {
@@ -47,7 +47,7 @@ fn in_parts(values: &[f64], parts: usize, order: u64) -> Distribution {
 
 proptest! {
     #[test]
-    fn moments_are_those_of_two_passes_in_any_order(
+    fn moments_equal_those_of_two_passes_in_any_order(
         values in vec(0.0..1e12f64, 2..400), parts in 1..20usize, order: u64,
     ) {
         let Reference { mean, deviation, skewness, kurtosis } = reference(&values);
@@ -79,7 +79,7 @@ proptest! {
     }
 
     #[test]
-    fn a_histogram_is_the_same_in_any_order_and_counts_what_is_there(
+    fn a_histogram_is_the_same_in_any_order_and_counts_each_value(
         values in vec(prop_oneof![0.0..1e3f64, 0.0..1e18f64, Just(0.0), Just(1e18)], 1..200),
         parts in 1..20usize, order: u64,
     ) {
@@ -99,7 +99,7 @@ proptest! {
 }
 
 #[test]
-fn without_variation_a_shape_is_unknown_and_never_infinite() {
+fn the_shape_of_equal_values_is_unknown_and_never_infinite() {
     let mut moments = Moments::default();
     assert_eq!((moments.mean(), moments.deviation(), moments.min()), (None, None, None));
     moments.add(0.1);
@@ -112,7 +112,7 @@ fn without_variation_a_shape_is_unknown_and_never_infinite() {
 }
 
 #[test]
-fn what_is_no_amount_is_not_taken() {
+fn an_invalid_amount_is_ignored() {
     let mut distribution = Distribution::default();
     for value in [f64::NAN, f64::INFINITY, -1.0, 1e19] {
         assert!(!distribution.add(value), "{value}");

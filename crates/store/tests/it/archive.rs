@@ -1,4 +1,4 @@
-//! The archive: what goes in comes out, once, and nothing else.
+//! The archive: each imported report comes out once, and nothing else does.
 
 use std::fs;
 use std::path::Path;
@@ -13,7 +13,7 @@ fn summary(class: &str, host: &str, at: f64, bytes: f64) -> Summary {
         json!({"value": value, "unit": unit, "method": "procfs", "completeness": completeness,
                "error_bound": null})
     };
-    // From JSON, as reports of earlier versions have it: what they lack must have a default.
+    // From JSON, as in reports of earlier versions: fields that they lack must have defaults.
     let report = json!({
         "version": SUMMARY_VERSION,
         "task": {"class": class, "command": [class], "folder": "", "monitor": "skopos 0.1.0"},
@@ -32,7 +32,7 @@ fn summary(class: &str, host: &str, at: f64, bytes: f64) -> Summary {
     serde_json::from_value(report).expect("a report")
 }
 
-fn none(_: &str) -> Result<Vec<Summary>, String> {
+fn no_foreign(_: &str) -> Result<Vec<Summary>, String> {
     Ok(Vec::new())
 }
 
@@ -55,14 +55,14 @@ fn the_same_folder_twice_adds_nothing_and_an_export_comes_back() {
     three(folder.path());
     let mut archive = Archive::create(&folder.path().join("new/a.sqlite")).expect("an archive");
     let places = [folder.path().to_owned()];
-    let first = archive.import(&places, "", &none).expect("imported");
+    let first = archive.import(&places, "", &no_foreign).expect("imported");
     assert_eq!((first.added, first.known, first.refused), (3, 0, 0), "{first:?}");
-    let again = archive.import(&places, "", &none).expect("imported");
+    let again = archive.import(&places, "", &no_foreign).expect("imported");
     assert_eq!((again.added, again.known, again.refused), (0, 3, 0), "{again:?}");
-    // Other white space is no other report.
+    // White space makes no difference.
     let compact = serde_json::to_string(&summary("align", "n01", 1.0, 1e9)).expect("JSON");
     fs::write(folder.path().join("x.summary.json"), compact).expect("written");
-    assert_eq!(archive.import(&places, "", &none).expect("imported").known, 4);
+    assert_eq!(archive.import(&places, "", &no_foreign).expect("imported").known, 4);
 
     let mut lines = String::new();
     let exported = archive.export(&Conditions::default(), |text| {
@@ -73,14 +73,14 @@ fn the_same_folder_twice_adds_nothing_and_an_export_comes_back() {
     let file = folder.path().join("all.jsonl");
     fs::write(&file, lines).expect("written");
     let mut other = Archive::create(&folder.path().join("b.sqlite")).expect("an archive");
-    assert_eq!(other.import(&[file], "", &none).expect("imported").added, 3);
+    assert_eq!(other.import(&[file], "", &no_foreign).expect("imported").added, 3);
     let all = Conditions::default();
     assert_eq!(other.classes(&all).expect("read"), archive.classes(&all).expect("read"));
     assert_eq!(other.damage().expect("checked"), Vec::<String>::new());
 }
 
 #[test]
-fn what_is_no_report_is_named_and_the_rest_goes_on() {
+fn files_that_are_not_reports_are_refused_by_name_and_the_others_imported() {
     let folder = tempfile::tempdir().expect("a folder");
     three(folder.path());
     let good = serde_json::to_value(summary("align", "n03", 9.0, 1.0)).expect("JSON");
@@ -106,7 +106,7 @@ fn what_is_no_report_is_named_and_the_rest_goes_on() {
     fs::write(folder.path().join("z.jsonl"), lines).expect("written");
     let mut archive = Archive::create(&folder.path().join("a.sqlite")).expect("an archive");
     let places = [folder.path().to_owned(), folder.path().join("nowhere")];
-    let done = archive.import(&places, "", &none).expect("imported");
+    let done = archive.import(&places, "", &no_foreign).expect("imported");
     assert_eq!((done.added, done.known, done.refused), (5, 0, 11), "{done:#?}");
     let said: Vec<String> =
         done.refusals.iter().map(|r| format!("{} {}", r.place, r.why)).collect();
@@ -123,12 +123,12 @@ fn what_is_no_report_is_named_and_the_rest_goes_on() {
         "d-cut",
         "d-text",
     ] {
-        assert!(said.iter().any(|s| s.contains(part)), "no `{part}` in {said:#?}");
+        assert!(said.iter().any(|s| s.contains(part)), "`{part}` is missing in {said:#?}");
     }
 }
 
 #[test]
-fn reports_of_other_tools_are_read_by_who_knows_them() {
+fn reports_of_other_tools_are_read_by_the_foreign_reader() {
     let folder = tempfile::tempdir().expect("a folder");
     let other = |text: &str| match text.trim() {
         "two" => Ok(vec![summary("x", "n01", 1.0, 1.0), summary("x", "n01", 2.0, 1.0)]),
@@ -153,7 +153,7 @@ fn conditions_select() {
     let folder = tempfile::tempdir().expect("a folder");
     three(folder.path());
     let mut archive = Archive::create(&folder.path().join("a.sqlite")).expect("an archive");
-    archive.import(&[folder.path().to_owned()], "autumn", &none).expect("imported");
+    archive.import(&[folder.path().to_owned()], "autumn", &no_foreign).expect("imported");
     for (text, expected) in [
         ("memory>2GB", 1),
         ("memory>=1GB", 2),
@@ -169,7 +169,7 @@ fn conditions_select() {
         ("exit=normal,status=0", 3),
         ("status!=0", 0),
         ("wall>=2s", 3),
-        // Unknown is neither above nor below.
+        // An unknown value is neither above nor below another one.
         ("swap>=0", 0),
         ("swap<1GB", 0),
     ] {
@@ -182,13 +182,19 @@ fn conditions_select() {
 }
 
 #[test]
-fn what_is_no_condition_is_said() {
+fn a_wrong_condition_is_refused_with_a_reason() {
     for (text, said) in [
-        ("memory", "`memory` is no condition; one looks like `memory>1GiB` or `host=n01`"),
-        ("", "`` is no condition; one looks like `memory>1GiB` or `host=n01`"),
-        (">1", "`>1` is no condition; one looks like `memory>1GiB` or `host=n01`"),
-        ("memory!1", "`memory!1` is no condition; one looks like `memory>1GiB` or `host=n01`"),
-        ("memroy>1", "there is nothing called `memroy` to ask for"),
+        (
+            "memory",
+            "`memory` is not a condition; a condition looks like `memory>1GiB` or `host=n01`",
+        ),
+        ("", "`` is not a condition; a condition looks like `memory>1GiB` or `host=n01`"),
+        (">1", "`>1` is not a condition; a condition looks like `memory>1GiB` or `host=n01`"),
+        (
+            "memory!1",
+            "`memory!1` is not a condition; a condition looks like `memory>1GiB` or `host=n01`",
+        ),
+        ("memroy>1", "there is no field or resource `memroy`"),
         ("memory>lots", "`memory>lots`: a size looks like `4GiB`, `500MB` or `1048576`"),
         ("wall>-1s", "`wall>-1s`: a time looks like `30s`, `1h30m` or `2h`"),
         (
@@ -203,12 +209,12 @@ fn what_is_no_condition_is_said() {
     }
     let many = vec!["memory>1"; 1_000].join(",");
     assert_eq!(Conditions::parse(&many), Err(ConditionError::Many));
-    // A quote is a letter like any other.
+    // A quote is a character like any other.
     assert!(Conditions::parse("host=x' OR '1'='1").is_ok());
 }
 
 #[test]
-fn values_by_host_make_those_of_the_class() {
+fn merged_values_of_the_hosts_are_those_of_the_class() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut archive = Archive::create(&folder.path().join("a.sqlite")).expect("an archive");
     for n in 0..10 {
@@ -221,7 +227,7 @@ fn values_by_host_make_those_of_the_class() {
     let mut failed = summary("align", "n01", 50.0, 7e9);
     failed.ended.status = Some(1);
     archive.add(&failed).expect("added");
-    let hosts = archive.used("align", &Conditions::default()).expect("read");
+    let hosts = archive.usage("align", &Conditions::default()).expect("read");
     let mut whole = hosts["n01"]["resident_bytes_max"].clone();
     assert_eq!(whole.distribution.moments.count(), 5);
     whole.merge(&hosts["n02"]["resident_bytes_max"]);
@@ -229,9 +235,9 @@ fn values_by_host_make_those_of_the_class() {
     assert_eq!(whole.distribution.moments.max(), Some(7e9));
     let swap = &hosts["n02"]["swap_bytes_max"];
     assert_eq!((swap.distribution.moments.count(), swap.unknown), (0, 6));
-    assert!(archive.used("nothing", &Conditions::default()).expect("read").is_empty());
+    assert!(archive.usage("nothing", &Conditions::default()).expect("read").is_empty());
 
-    // What it would have needed had it not failed is unknown.
+    // It is unknown how much a failed task would have needed.
     let memory = resource("memory").expect("it is there");
     let found = archive.records("align", memory, &Conditions::default()).expect("read");
     assert_eq!((found.records.len(), found.unfinished, found.lower_bounds), (10, 1, 10));
@@ -248,8 +254,8 @@ fn other_files_are_left_alone() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("a");
     assert!(matches!(Archive::open(&path), Err(Error::Missing(_))));
-    assert!(!path.exists(), "looking makes nothing");
-    let text = "some text that is no database, but long enough to be looked at".repeat(20);
+    assert!(!path.exists(), "opening creates nothing");
+    let text = "some text that is not a database, but long enough to be looked at".repeat(20);
     fs::write(&path, &text).expect("written");
     assert!(matches!(Archive::create(&path), Err(Error::NotAnArchive(_))));
     assert_eq!(fs::read_to_string(&path).expect("there"), text);
@@ -267,7 +273,7 @@ fn other_files_are_left_alone() {
 }
 
 #[test]
-fn whoever_comes_first_makes_the_file_and_the_others_find_it() {
+fn processes_that_create_the_file_together_all_open_it() {
     for _ in 0..30 {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("a.sqlite");
@@ -284,14 +290,14 @@ fn whoever_comes_first_makes_the_file_and_the_others_find_it() {
 }
 
 #[test]
-fn writers_at_one_time_lose_nothing() {
+fn concurrent_writers_lose_nothing() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("a.sqlite");
     std::thread::scope(|scope| {
         for writer in 0..4 {
             let path = &path;
             scope.spawn(move || {
-                // Half of the reports are those of the next writer too.
+                // Half of the reports are also written by the next writer.
                 let mut archive = Archive::create(path).expect("an archive");
                 for n in 0..50 {
                     let at = f64::from(25 * writer + n);

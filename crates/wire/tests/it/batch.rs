@@ -1,12 +1,12 @@
-//! Batches survive the wire, and a mirror that misses some is right again after a snapshot.
+//! Batches survive encoding, and a mirror that misses some of them is right again after a snapshot.
 
 use proptest::prelude::*;
 use skopos_model::{
     Kind, Origin, Sample, Structured, Timestamp, Topic, TopicPattern, Unit, ValueType,
 };
 use skopos_wire::{
-    Batch, Checked, Content, Description, Error, Interest, MAX_BATCH_BYTES, Mirror, State, Taken,
-    Told, Watcher,
+    Batch, BatchOutcome, Checked, Content, Description, Error, IndexedSample, Interest,
+    MAX_BATCH_BYTES, Mirror, MirrorWatcher,
 };
 
 fn described() -> impl Strategy<Value = Description> {
@@ -21,7 +21,7 @@ fn described() -> impl Strategy<Value = Description> {
         })
 }
 
-fn told() -> impl Strategy<Value = Told> {
+fn sample() -> impl Strategy<Value = IndexedSample> {
     let origin = prop_oneof![
         3 => Just(Origin::Measured),
         1 => (0.0f64..9.0).prop_map(|bound| Origin::Predicted { bound }),
@@ -31,11 +31,8 @@ fn told() -> impl Strategy<Value = Told> {
         3 => any::<u64>().prop_map(Content::Bits),
         1 => "[ -~]{0,20}".prop_map(|text| Content::Structured(Structured::text(&text))),
     ];
-    (0u32..50, any::<i64>(), origin, value).prop_map(|(index, nanos, origin, value)| Told {
-        index,
-        time: Timestamp::from_nanos(nanos),
-        origin,
-        value,
+    (0u32..50, any::<i64>(), origin, value).prop_map(|(index, nanos, origin, value)| {
+        IndexedSample { index, time: Timestamp::from_nanos(nanos), origin, value }
     })
 }
 
@@ -47,7 +44,7 @@ fn batch() -> impl Strategy<Value = Batch> {
         (any::<u64>(), any::<i64>()),
         proptest::collection::vec(described(), 0..5),
         proptest::collection::vec(any::<u32>(), 0..5),
-        proptest::collection::vec(told(), 0..20),
+        proptest::collection::vec(sample(), 0..20),
         proptest::collection::vec(checked, 0..3),
     )
         .prop_map(|((sequence, sent), described, gone, samples, checked)| Batch {
@@ -62,14 +59,14 @@ fn batch() -> impl Strategy<Value = Batch> {
 
 proptest! {
     #[test]
-    fn a_batch_comes_out_as_it_went_in(batch in batch()) {
+    fn a_batch_survives_encoding(batch in batch()) {
         let bytes = batch.encode();
         prop_assert!(bytes.len() <= batch.most_bytes());
         prop_assert_eq!(Batch::decode(&bytes).expect("a batch"), batch);
     }
 
     #[test]
-    fn the_parts_of_a_batch_say_what_it_said(batch in batch(), times in 1usize..400) {
+    fn the_parts_of_a_batch_have_its_content(batch in batch(), times in 1usize..400) {
         let mut long = batch.clone();
         for _ in 1..times {
             long.described.extend(batch.described.clone());
@@ -90,7 +87,7 @@ proptest! {
     }
 
     #[test]
-    fn a_cut_or_longer_one_is_refused(batch in batch(), cut in any::<prop::sample::Index>()) {
+    fn a_cut_or_longer_message_is_refused(batch in batch(), cut in any::<prop::sample::Index>()) {
         let mut bytes = batch.encode();
         prop_assert!(Batch::decode(&bytes[..cut.index(bytes.len())]).is_err());
         bytes.push(0);
@@ -110,14 +107,14 @@ proptest! {
     }
 
     #[test]
-    fn a_snapshot_that_batches_overtook_still_fills_the_gap(overtakers in 0u64..5, goes in any::<bool>()) {
+    fn a_snapshot_that_batches_overtook_fills_the_gap(overtakers in 0u64..5, goes in any::<bool>()) {
         let vertex = |index| Description { index, topic: Topic::new(&format!("n/{index}")).expect("a topic"), unit: Unit::NONE, kind: Kind::Gauge, value_type: ValueType::U64 };
         let at = |sequence, described: &[u32], gone: &[u32]| Batch { sequence, described: described.iter().map(|i| vertex(*i)).collect(), gone: gone.to_vec(), ..Batch::default() };
         let mut mirror = Mirror::default();
         mirror.reset(vec![at(1, &[0], &[])], &mut ());
-        // The second batch, which described 1, never comes; the third describes 2.
-        prop_assert_eq!(mirror.take(at(3, &[2], &[]), &mut ()), Taken::Gap(1));
-        prop_assert!(!mirror.is_whole());
+        // The second batch, which described 1, is lost; the third describes 2.
+        prop_assert_eq!(mirror.take(at(3, &[2], &[]), &mut ()), BatchOutcome::Gap(1));
+        prop_assert!(!mirror.is_complete());
         let snapshot = at(3, &[0, 1, 2], &[]);
         for n in 0..overtakers {
             mirror.take(at(4 + n, &[10 + n as u32], &[]), &mut ());
@@ -126,7 +123,7 @@ proptest! {
             mirror.take(at(4 + overtakers, &[], &[0]), &mut ());
         }
         mirror.reset(vec![snapshot], &mut ());
-        prop_assert!(mirror.is_whole());
+        prop_assert!(mirror.is_complete());
         let mut there: Vec<u32> = mirror.vertices().map(|v| v.description.index).collect();
         there.sort_unstable();
         let mut expected: Vec<u32> = if goes { vec![1, 2] } else { vec![0, 1, 2] };
@@ -137,9 +134,9 @@ proptest! {
     #[test]
     fn a_mirror_is_right_again_after_a_snapshot(missing in proptest::collection::vec(any::<bool>(), 1..30)) {
         let vertex = Description { index: 0, topic: Topic::new("n/a").expect("a topic"), unit: Unit::NONE, kind: Kind::Gauge, value_type: ValueType::U64 };
-        let told = |n: u64| Told { index: 0, time: Timestamp::from_nanos(n as i64), origin: Origin::Measured, value: Content::Bits(n) };
+        let sample = |n: u64| IndexedSample { index: 0, time: Timestamp::from_nanos(n as i64), origin: Origin::Measured, value: Content::Bits(n) };
         let mut mirror = Mirror::default();
-        prop_assert_eq!(mirror.take(Batch { sequence: 1, ..Batch::default() }, &mut ()), Taken::TooEarly);
+        prop_assert_eq!(mirror.take(Batch { sequence: 1, ..Batch::default() }, &mut ()), BatchOutcome::NoSnapshot);
         mirror.reset(vec![Batch { described: vec![vertex.clone()], ..Batch::default() }], &mut ());
         let mut gap = 0;
         for (n, is_missing) in (1u64..).zip(&missing) {
@@ -147,12 +144,12 @@ proptest! {
                 gap += 1;
                 continue;
             }
-            let taken = mirror.take(Batch { sequence: n, samples: vec![told(n)], ..Batch::default() }, &mut ());
-            prop_assert_eq!(taken, if gap == 0 { Taken::In } else { Taken::Gap(gap) });
+            let outcome = mirror.take(Batch { sequence: n, samples: vec![sample(n)], ..Batch::default() }, &mut ());
+            prop_assert_eq!(outcome, if gap == 0 { BatchOutcome::Applied } else { BatchOutcome::Gap(gap) });
             gap = 0;
         }
         let last = missing.len() as u64;
-        mirror.reset(vec![Batch { sequence: last, described: vec![vertex], samples: vec![told(last)], ..Batch::default() }], &mut ());
+        mirror.reset(vec![Batch { sequence: last, described: vec![vertex], samples: vec![sample(last)], ..Batch::default() }], &mut ());
         let latest: Vec<_> = mirror.vertices().map(|v| v.recent.last_time().map(|t| t.as_nanos())).collect();
         prop_assert_eq!(latest, [Some(last as i64)]);
         prop_assert_eq!(mirror.lost(), missing.iter().filter(|m| **m).count() as u64);
@@ -160,47 +157,46 @@ proptest! {
     }
 }
 
-/// A subscriber that stood still, or whose connection was lost, hears of nothing until a snapshot comes.
+/// A slow subscriber, or one that lost its connection, gets no batches until a snapshot arrives.
 #[test]
-fn what_came_while_nobody_listened_is_lost_also_if_a_snapshot_makes_up_for_it() {
+fn batches_before_a_snapshot_are_lost_until_they_arrive() {
     let at = |sequence| Batch { sequence, ..Batch::default() };
     let mut mirror = Mirror::default();
     mirror.reset(vec![at(5)], &mut ());
-    assert_eq!((mirror.lost(), mirror.take(at(6), &mut ())), (0, Taken::In));
+    assert_eq!((mirror.lost(), mirror.take(at(6), &mut ())), (0, BatchOutcome::Applied));
     mirror.reset(vec![at(16)], &mut ());
     assert_eq!(mirror.lost(), 10);
-    // The snapshot overtook these on their way: they come late, and are not lost.
-    assert_eq!(mirror.take(at(15), &mut ()), Taken::Known);
-    assert_eq!(mirror.take(at(16), &mut ()), Taken::Known);
+    // The snapshot overtook these batches: they arrive late, and are not lost.
+    assert_eq!(mirror.take(at(15), &mut ()), BatchOutcome::Duplicate);
+    assert_eq!(mirror.take(at(16), &mut ()), BatchOutcome::Duplicate);
     assert_eq!(mirror.lost(), 8);
-    assert_eq!(mirror.take(at(16), &mut ()), Taken::Known, "twice");
-    assert_eq!((mirror.lost(), mirror.take(at(17), &mut ())), (8, Taken::In));
+    assert_eq!(mirror.take(at(16), &mut ()), BatchOutcome::Duplicate, "twice");
+    assert_eq!((mirror.lost(), mirror.take(at(17), &mut ())), (8, BatchOutcome::Applied));
     mirror.reset(vec![at(17)], &mut ());
     assert_eq!(mirror.lost(), 8);
 }
 
-/// Writes down what it hears.
+/// Records the changes of a mirror.
 #[derive(Default)]
-struct Heard(Vec<String>);
+struct Recorder(Vec<String>);
 
-impl Watcher for Heard {
-    fn heard(&mut self, _: &str, _: &State) {}
-    fn came(&mut self, description: &Description) {
+impl MirrorWatcher for Recorder {
+    fn added(&mut self, description: &Description) {
         self.0.push(format!("+{}", description.topic));
     }
-    fn told(&mut self, topic: &Topic, sample: &Sample) {
+    fn sample(&mut self, topic: &Topic, sample: &Sample) {
         self.0.push(format!("{topic}={} at {}", sample.value, sample.time.as_nanos()));
     }
     fn checked(&mut self, topic: &Topic, at: Timestamp) {
         self.0.push(format!("{topic} checked at {}", at.as_nanos()));
     }
-    fn went(&mut self, topic: &Topic) {
+    fn removed(&mut self, topic: &Topic) {
         self.0.push(format!("-{topic}"));
     }
 }
 
 #[test]
-fn a_watcher_hears_each_change_of_what_is_of_interest_once() {
+fn a_watcher_receives_each_change_of_a_wanted_topic_once() {
     let vertex = |index, topic: &str| Description {
         index,
         topic: Topic::new(topic).expect("a topic"),
@@ -208,7 +204,7 @@ fn a_watcher_hears_each_change_of_what_is_of_interest_once() {
         kind: Kind::Gauge,
         value_type: ValueType::U64,
     };
-    let told = |index, n: u64| Told {
+    let sample = |index, n: u64| IndexedSample {
         index,
         time: Timestamp::from_nanos(n as i64),
         origin: Origin::Measured,
@@ -217,30 +213,30 @@ fn a_watcher_hears_each_change_of_what_is_of_interest_once() {
     let all = || vec![vertex(0, "n/a/x"), vertex(1, "n/b/y"), vertex(2, "n/a/z")];
     let pattern = TopicPattern::new("*/a/*").expect("a pattern");
     let mut mirror = Mirror::new(Interest::new(&[pattern], "m"));
-    let mut heard = Heard::default();
-    let samples = vec![told(0, 1), told(1, 1)];
+    let mut recorder = Recorder::default();
+    let samples = vec![sample(0, 1), sample(1, 1)];
     let snapshot = Batch { sequence: 1, described: all(), samples, ..Batch::default() };
-    mirror.reset(vec![snapshot.clone()], &mut heard);
-    assert_eq!(heard.0, ["+n/a/x", "+n/a/z", "n/a/x=1 at 1"]);
-    heard.0.clear();
-    mirror.reset(vec![snapshot], &mut heard);
-    assert_eq!(heard.0, [""; 0], "nothing is new");
+    mirror.reset(vec![snapshot.clone()], &mut recorder);
+    assert_eq!(recorder.0, ["+n/a/x", "+n/a/z", "n/a/x=1 at 1"]);
+    recorder.0.clear();
+    mirror.reset(vec![snapshot], &mut recorder);
+    assert_eq!(recorder.0, [""; 0], "nothing is new");
     let checked = vec![Checked { at: Timestamp::from_nanos(9), runs: vec![(0, 3)] }];
     let batch = Batch {
         sequence: 2,
-        samples: vec![told(1, 2), told(2, 2)],
+        samples: vec![sample(1, 2), sample(2, 2)],
         checked,
         gone: vec![0, 1],
         described: vec![vertex(3, "n/a/x")],
         ..Batch::default()
     };
-    mirror.take(batch, &mut heard);
-    // The topic that has another index now goes and comes.
+    mirror.take(batch, &mut recorder);
+    // A topic with another index is removed and added.
     let expected = ["-n/a/x", "+n/a/x", "n/a/z=2 at 2", "n/a/z checked at 9"];
-    assert_eq!(heard.0, expected);
-    heard.0.clear();
-    mirror.clear(&mut heard);
-    heard.0.sort();
-    assert_eq!(heard.0, ["-n/a/x", "-n/a/z"]);
+    assert_eq!(recorder.0, expected);
+    recorder.0.clear();
+    mirror.clear(&mut recorder);
+    recorder.0.sort();
+    assert_eq!(recorder.0, ["-n/a/x", "-n/a/z"]);
     assert_eq!((mirror.refused(), mirror.lost()), (0, 0));
 }

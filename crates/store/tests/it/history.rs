@@ -1,6 +1,4 @@
-//! History against a list of samples: whatever was flushed is there, once, and nothing else.
-
-#![cfg(feature = "history")]
+//! History against a list of samples: each flushed sample is there once, and nothing else is.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,11 +8,11 @@ use std::time::Duration;
 use proptest::prelude::*;
 use skopos_model::{Kind, Origin, Sample, Structured, Timestamp, Topic, Unit, Value, ValueType};
 use skopos_store::history::{
-    Column, Error, Folder, Id, Keeper, Limits, ORIGINS, Part, Pushed, Samples, Sealer, Selection,
-    Series,
+    Column, Error, Folder, Keeper, Limits, ORIGINS, Part, PushOutcome, Samples, Sealer, Selection,
+    Series, SeriesId,
 };
 
-/// Far enough from zero that ages can be subtracted.
+/// A time from which ages can be subtracted.
 const BEGIN: i64 = 1_700_000_000_000_000_000;
 
 const ALL_TIMES: std::ops::RangeInclusive<i64> = i64::MIN..=i64::MAX;
@@ -49,7 +47,7 @@ fn sample(time: i64, what: u8, value_type: ValueType) -> Sample {
     Sample { time: at(time), value, origin }
 }
 
-/// A sample as SQL has it: time, value, origin, bound, text.
+/// A sample as in SQL: time, value, origin, bound, text.
 type Row = (i64, Option<u64>, &'static str, Option<u64>, Option<String>);
 
 fn row(sample: &Sample) -> Row {
@@ -69,7 +67,7 @@ fn row(sample: &Sample) -> Row {
 
 type Rows = BTreeMap<String, Vec<Row>>;
 
-/// What a folder has of the wanted topics and times, before a time of each.
+/// Reads the wanted topics and times of a folder, for each topic before a time.
 fn read(
     folder: &Path,
     wanted: impl Fn(&str) -> bool,
@@ -119,8 +117,8 @@ fn everything(folder: &Path) -> Rows {
     read(folder, |_| true, ALL_TIMES, |_| i64::MAX)
 }
 
-/// A keeper of all series.
-fn open(folder: &Path, count: usize, limits: Limits) -> (Keeper, Vec<Id>) {
+/// Opens a keeper with all series attached.
+fn open(folder: &Path, count: usize, limits: Limits) -> (Keeper, Vec<SeriesId>) {
     let mut keeper = Keeper::open(folder, limits, at(0)).expect("opened");
     let ids = keeper.attach((0..count).map(series).collect(), true).expect("attached");
     (keeper, ids)
@@ -149,7 +147,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
 
     #[test]
-    fn what_was_flushed_is_there_once_and_what_is_wanted_is_found(
+    fn each_flushed_sample_is_there_once_and_each_wanted_one_is_found(
         steps in prop::collection::vec(step(), 1..200),
         (from, long) in (0..2000i64, 0..2000i64),
         node in 0..4usize,
@@ -164,8 +162,8 @@ proptest! {
                 Step::Push(number, after, what) => {
                     now += after;
                     let sample = sample(now, what, series(number).value_type);
-                    prop_assert_eq!(keeper.push(ids[number], &sample), Pushed::Taken);
-                    prop_assert_eq!(keeper.push(ids[number], &sample), Pushed::Known);
+                    prop_assert_eq!(keeper.push(ids[number], &sample), PushOutcome::Accepted);
+                    prop_assert_eq!(keeper.push(ids[number], &sample), PushOutcome::Duplicate);
                     pending.push((series(number).topic.to_string(), row(&sample)));
                     continue;
                 }
@@ -198,7 +196,7 @@ proptest! {
     }
 
     #[test]
-    fn retention_removes_the_oldest_and_never_what_is_younger(
+    fn retention_removes_the_oldest_parts_only(
         parts in prop::collection::vec((0..20i64, 1..2000usize), 1..12),
         // A part has about four thousand bytes and some more.
         max_bytes in 0..40_000u64,
@@ -226,12 +224,12 @@ proptest! {
         prop_assert!(after.is_empty() || sum(&after) <= max_bytes);
         if let Some(next) = before.len().checked_sub(after.len() + 1) {
             let is_too_much = sum(&before[next..]) > max_bytes;
-            prop_assert!(is_too_much || !is_young(before[next].0), "what went had to");
+            prop_assert!(is_too_much || !is_young(before[next].0), "no part was removed without need");
         }
     }
 }
 
-/// A part whose last sample is at `to`.
+/// Writes a part with its last sample at `to`.
 fn seal(folder: &Path, generation: u64, to: i64, rows: usize) {
     let mut samples = Samples::default();
     for number in 0..rows {
@@ -243,7 +241,7 @@ fn seal(folder: &Path, generation: u64, to: i64, rows: usize) {
     sealer.finish().expect("sealed");
 }
 
-/// The last times and lengths of all parts, in the order of their generations.
+/// Returns the last times and lengths of all parts, in the order of their generations.
 fn sizes(folder: &Path) -> Vec<(i64, u64)> {
     let mut parts: Vec<(String, u64)> = fs::read_dir(folder)
         .expect("a folder")
@@ -256,7 +254,7 @@ fn sizes(folder: &Path) -> Vec<(i64, u64)> {
     parts.iter().map(|(name, length)| (last(name).expect("a time"), *length)).collect()
 }
 
-/// A folder with a log of some frames, and after each its length and what was flushed by then.
+/// Writes a log of some frames. Returns its length and the flushed rows after each of them.
 fn frames(folder: &Path) -> Vec<(u64, Rows)> {
     let (mut keeper, ids) = open(folder, 7, Limits::default());
     let log = folder.join("log-00000001");
@@ -265,7 +263,7 @@ fn frames(folder: &Path) -> Vec<(u64, Rows)> {
     for frame in 0..4i64 {
         for (number, id) in ids.iter().enumerate() {
             let sample = sample(frame * 10 + 1, number as u8, series(number).value_type);
-            assert_eq!(keeper.push(*id, &sample), Pushed::Taken);
+            assert_eq!(keeper.push(*id, &sample), PushOutcome::Accepted);
             flushed.entry(series(number).topic.to_string()).or_default().push(row(&sample));
         }
         keeper.flush().expect("flushed");
@@ -275,7 +273,7 @@ fn frames(folder: &Path) -> Vec<(u64, Rows)> {
 }
 
 #[test]
-fn a_log_that_ends_anywhere_keeps_its_whole_frames_and_goes_on() {
+fn a_log_that_is_cut_anywhere_keeps_its_complete_frames_and_takes_more() {
     let folder = tempfile::tempdir().expect("a folder");
     let frames = frames(folder.path());
     let log = folder.path().join("log-00000001");
@@ -288,7 +286,7 @@ fn a_log_that_ends_anywhere_keeps_its_whole_frames_and_goes_on() {
         let (mut keeper, ids) = open(folder.path(), 7, Limits::default());
         assert_eq!(keeper.torn_bytes(), end as u64 - length, "at {end}");
         let next = sample(100, 1, series(0).value_type);
-        assert_eq!(keeper.push(ids[0], &next), Pushed::Taken);
+        assert_eq!(keeper.push(ids[0], &next), PushOutcome::Accepted);
         keeper.flush().expect("flushed");
         expected.entry(series(0).topic.to_string()).or_default().push(row(&next));
         assert_eq!(everything(folder.path()), expected, "after {end}");
@@ -296,7 +294,7 @@ fn a_log_that_ends_anywhere_keeps_its_whole_frames_and_goes_on() {
 }
 
 #[test]
-fn a_damaged_byte_costs_what_follows_it_and_nothing_before() {
+fn a_damaged_byte_costs_only_the_frames_from_it_on() {
     let folder = tempfile::tempdir().expect("a folder");
     let frames = frames(folder.path());
     let log = folder.path().join("log-00000001");
@@ -311,7 +309,7 @@ fn a_damaged_byte_costs_what_follows_it_and_nothing_before() {
 }
 
 #[test]
-fn a_part_whose_log_was_not_removed_yet_is_not_read_twice() {
+fn a_log_beside_its_part_is_not_read() {
     let folder = tempfile::tempdir().expect("a folder");
     let frames = frames(folder.path());
     let log = folder.path().join("log-00000001");
@@ -321,7 +319,7 @@ fn a_part_whose_log_was_not_removed_yet_is_not_read_twice() {
     keeper.chores().run(at(50)).expect("sealed");
     drop(keeper);
     assert!(!log.exists());
-    // Killed in between, it would still be there.
+    // A process that is killed before it removes the log leaves it.
     fs::write(&log, &bytes).expect("put back");
     fs::write(folder.path().join("part-00000003.tmp"), "half").expect("left behind");
     let expected = &frames.last().expect("frames").1;
@@ -355,10 +353,10 @@ fn rows_of_a_long_part_are_found_by_groups_and_pages() {
     let path = sealer.finish().expect("sealed").expect("a part");
     let part = Part::open(&path).expect("opened");
     assert_eq!((part.rows(), part.groups()), (360_000, 3));
-    // The second topic, from its hundred-and-tenth thousandth sample on: those are in the second group.
+    // The second topic, from sample 110,000 on: these are in the second group.
     let times = BEGIN + 110_000_000..=BEGIN + 110_009_000;
     let selection = Selection { stretches: vec![(1, i64::MAX)], times };
-    // The first has its beginning, and other times of another topic.
+    // The first group has the beginning of that topic, and these times of another topic.
     let groups: Vec<usize> = (0..3).filter(|group| part.may_have(*group, &selection)).collect();
     assert_eq!(groups, [0, 1]);
     let (mut found, mut read) = (0, 0);

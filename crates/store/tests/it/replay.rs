@@ -8,7 +8,7 @@ use skopos_store::replay::{
 fn close(of: &str, values: impl Iterator<Item = f64> + Clone, shape: Shape) {
     let found = moments(values);
     let check = |what: &str, found: Option<f64>, expected: f64| {
-        let found = found.expect("it varies");
+        let found = found.expect("values that differ");
         let off = (found - expected).abs();
         assert!(off <= 1e-3 * expected.abs().max(1.0), "{of}: {what} {found}, not {expected}");
     };
@@ -16,11 +16,11 @@ fn close(of: &str, values: impl Iterator<Item = f64> + Clone, shape: Shape) {
     check("deviation", found.deviation(), shape.deviation);
     check("skewness", found.skewness(), shape.skewness);
     check("kurtosis", found.kurtosis(), shape.kurtosis);
-    assert!(found.min().is_some_and(|min| min > 0.0), "{of}: {:?} is no amount", found.min());
+    assert!(found.min().is_some_and(|min| min > 0.0), "{of}: {:?} is not an amount", found.min());
 }
 
 #[test]
-fn the_workload_has_the_moments_of_table_5_and_its_choice_wastes_least() {
+fn the_workload_has_the_moments_of_table_5_and_the_estimate_wastes_least() {
     let tasks = workload(1);
     assert_eq!(tasks.len(), TASKS);
     close("wall", tasks.iter().map(|t| t.wall_seconds), WALL);
@@ -46,13 +46,13 @@ fn the_workload_has_the_moments_of_table_5_and_its_choice_wastes_least() {
 }
 
 #[test]
-fn by_hand() {
+fn an_example_by_hand() {
     let of = |value| Record { value, seconds: 2.0 };
-    // 3 fits; 5 runs again with 6; 13 has 4, 6, 12 and then 24.
+    // 3 fits; 5 runs again with 6; 13 gets 4, 6, 12 and then 24.
     let Cost { retried, beyond, held, .. } = replay(&[of(3.0), of(5.0), of(13.0)], 4.0, 6.0);
     assert_eq!((beyond, held), (1, 2.0 * (4.0 + 4.0 + 6.0 + 4.0 + 6.0 + 12.0 + 24.0) / 3.0));
     assert!((retried - 2.0 / 3.0).abs() < 1e-12);
-    // With one step only, 13 has 6, 12 and 24.
+    // With one step only, 13 gets 6, 12 and 24.
     let one = replay(&[of(13.0)], 6.0, 6.0);
     assert_eq!((one.beyond, one.held), (1, 2.0 * (6.0 + 12.0 + 24.0)));
 }

@@ -1,0 +1,191 @@
+use std::collections::BTreeMap;
+
+use skopos_model::task::Resource;
+
+use super::condition::Conditions;
+use super::error::Error;
+use super::file::Archive;
+use crate::estimate::Record;
+use crate::stats::Distribution;
+
+/// A class of tasks.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Class {
+    /// Its name.
+    pub name: String,
+    /// Number of its tasks.
+    pub tasks: u64,
+    /// Number of hosts on which they ran.
+    pub hosts: u64,
+    /// Start of the first task, in seconds of UNIX time.
+    pub from_seconds: f64,
+    /// End of the last task, in seconds of UNIX time.
+    pub to_seconds: f64,
+}
+
+/// Usage of one resource by the tasks of a class on one host.
+#[derive(Clone, Debug, Default)]
+pub struct Usage {
+    /// Distribution of the known values.
+    pub distribution: Distribution,
+    /// Number of these values that are lower bounds, because the measurement does not cover the whole
+    /// task.
+    pub lower_bounds: u64,
+    /// Number of tasks for which the value is unknown.
+    pub unknown: u64,
+}
+
+impl Usage {
+    /// Adds everything that was added to `other`.
+    pub fn merge(&mut self, other: &Self) {
+        self.distribution.merge(&other.distribution);
+        self.lower_bounds += other.lower_bounds;
+        self.unknown += other.unknown;
+    }
+}
+
+/// Records for an estimate.
+#[derive(Clone, Debug, Default)]
+pub struct Records {
+    /// A record for each task that returned 0.
+    pub records: Vec<Record>,
+    /// Number of records whose value is a lower bound.
+    pub lower_bounds: u64,
+    /// Number of tasks that did not return 0, or were ended because of a limit: it is unknown how much
+    /// they would have needed.
+    pub unfinished: u64,
+    /// Number of tasks for which this resource or the time is unknown.
+    pub unknown: u64,
+}
+
+impl Archive {
+    /// Returns the classes in the order of their names.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn classes(&self, conditions: &Conditions) -> Result<Vec<Class>, Error> {
+        let (clause, values) = conditions.sql();
+        let query = format!(
+            "SELECT class, count(*), count(DISTINCT host), min(start_seconds), max(end_seconds)
+             FROM task WHERE {clause} GROUP BY class ORDER BY class"
+        );
+        let mut classes = Vec::new();
+        self.for_each_row(&query, values, "the classes cannot be read", |row| {
+            classes.push(Class {
+                name: row.get(0)?,
+                tasks: row.get(1)?,
+                hosts: row.get(2)?,
+                from_seconds: row.get(3)?,
+                to_seconds: row.get(4)?,
+            });
+            Ok(true)
+        })?;
+        Ok(classes)
+    }
+
+    /// Returns the usage of each resource by the tasks of a class, by host and resource. Merging the
+    /// values of all hosts gives those of the class.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn usage(
+        &self,
+        class: &str,
+        conditions: &Conditions,
+    ) -> Result<BTreeMap<String, BTreeMap<String, Usage>>, Error> {
+        let (clause, mut values) = conditions.sql();
+        values.push(class.to_owned().into());
+        let query = format!(
+            "SELECT host, resource.name, value, is_whole FROM task
+             JOIN reading ON reading.task = task.id JOIN resource ON resource.id = reading.resource
+             WHERE {clause} AND class = ?"
+        );
+        let mut hosts: BTreeMap<String, BTreeMap<String, Usage>> = BTreeMap::new();
+        self.for_each_row(&query, values, "the values cannot be read", |row| {
+            let (host, name): (String, String) = (row.get(0)?, row.get(1)?);
+            let usage = hosts.entry(host).or_default().entry(name).or_default();
+            match row.get::<_, Option<f64>>(2)? {
+                Some(value) if usage.distribution.add(value) => {
+                    usage.lower_bounds += u64::from(!row.get::<_, bool>(3)?);
+                }
+                _ => usage.unknown += 1,
+            }
+            Ok(true)
+        })?;
+        Ok(hosts)
+    }
+
+    /// Returns the amount of one resource that each task of a class used, and its duration.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn records(
+        &self,
+        class: &str,
+        resource: &Resource,
+        conditions: &Conditions,
+    ) -> Result<Records, Error> {
+        let (clause, mut values) = conditions.sql();
+        let name: rusqlite::types::Value = resource.name.to_owned().into();
+        values.insert(0, name);
+        values.push(class.to_owned().into());
+        let query = format!(
+            "SELECT value, is_whole, end_seconds - start_seconds, exit_type = 'normal' AND status = 0
+             FROM task LEFT JOIN reading ON reading.task = task.id
+             AND reading.resource = (SELECT id FROM resource WHERE name = ?)
+             WHERE {clause} AND class = ?"
+        );
+        let mut found = Records::default();
+        self.for_each_row(&query, values, "the values cannot be read", |row| {
+            let value: Option<f64> = row.get(0)?;
+            let seconds: f64 = row.get(2)?;
+            let is_finished: Option<bool> = row.get(3)?;
+            let seconds = if resource.unit == "seconds" { 1.0 } else { seconds };
+            match value.filter(|_| seconds > 0.0) {
+                _ if is_finished != Some(true) => found.unfinished += 1,
+                Some(value) => {
+                    found.records.push(Record { value, seconds });
+                    let is_complete: Option<bool> = row.get(1)?;
+                    found.lower_bounds += u64::from(is_complete != Some(true));
+                }
+                None => found.unknown += 1,
+            }
+            Ok(true)
+        })?;
+        Ok(found)
+    }
+
+    /// Passes each report to `each`, as a JSON document, in the order of import. `each` returns false to
+    /// stop. Returns the number of reports.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn export(
+        &self,
+        conditions: &Conditions,
+        mut each: impl FnMut(&str) -> bool,
+    ) -> Result<u64, Error> {
+        let (clause, values) = conditions.sql();
+        let query = format!("SELECT document FROM task WHERE {clause} ORDER BY id");
+        let mut exported = 0;
+        self.for_each_row(&query, values, "the reports cannot be read", |row| {
+            exported += 1;
+            Ok(each(&row.get::<_, String>(0)?))
+        })?;
+        Ok(exported)
+    }
+
+    /// Checks the whole file with `PRAGMA integrity_check`, and returns the damage that it finds.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn damage(&self) -> Result<Vec<String>, Error> {
+        let mut damage = Vec::new();
+        self.for_each_row("PRAGMA integrity_check", Vec::new(), "it cannot be checked", |row| {
+            let line: String = row.get(0)?;
+            damage.extend((line != "ok").then_some(line));
+            Ok(true)
+        })?;
+        Ok(damage)
+    }
+}

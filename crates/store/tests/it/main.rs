@@ -1,0 +1,8 @@
+//! The store: a report or a sample that goes in comes out once, and estimates are what they claim.
+
+mod archive;
+mod estimate;
+#[cfg(feature = "history")]
+mod history;
+mod replay;
+mod stats;

@@ -1,0 +1,103 @@
+//! The queue between the callbacks of a session and the thread of a follower.
+//!
+//! A callback only puts a message into the queue: if it waited, it would delay the whole session. A
+//! batch that finds the queue full is dropped and counted, and a later snapshot replaces it. Publishers
+//! that appear or disappear are noted beside the queue, because they are reported only once.
+
+use std::collections::HashMap;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex};
+
+use skopos_model::{Timestamp, unpoisoned};
+use zenoh::sample::{Sample, SampleKind};
+
+use crate::batch::Batch;
+use crate::clock::wall;
+use crate::keys;
+use crate::site::Shared;
+
+/// The most messages in the queue: one from each of a thousand nodes, several times over. Further
+/// messages are dropped and counted, and the follower requests a snapshot.
+const MAX_QUEUED: usize = 8192;
+
+/// The most publishers that are noted: all nodes of a large site, and some of them twice.
+const MAX_NOTED: usize = 200_000;
+
+/// A message to the thread of a follower.
+#[derive(Debug)]
+pub(crate) enum Message {
+    /// A batch, or bytes that should be one.
+    Batch { node: String, incarnation: i64, bytes: Vec<u8>, received_at: Timestamp },
+    /// Publishers have appeared or disappeared: see [`Inbox::presence`].
+    Presence,
+    /// A complete snapshot, in the order of its parts.
+    Snapshot { node: String, incarnation: i64, parts: Vec<Vec<u8>> },
+    /// A topic that its node measured on request.
+    Refreshed { node: String, batch: Batch, done: SyncSender<bool> },
+    /// The follower ends.
+    Stop,
+}
+
+/// The sending side of the queue. Cheap to clone.
+#[derive(Clone, Debug)]
+pub(crate) struct Inbox {
+    queue: SyncSender<Message>,
+    /// Publishers by name and incarnation, and whether they are present.
+    noted: Arc<Mutex<HashMap<(String, i64), bool>>>,
+}
+
+impl Inbox {
+    pub(crate) fn new() -> (Self, Receiver<Message>) {
+        let (queue, messages) = sync_channel(MAX_QUEUED);
+        (Self { queue, noted: Arc::default() }, messages)
+    }
+
+    /// Puts a message into the queue. Returns false, and drops the message, if the queue is full.
+    pub(crate) fn put(&self, message: Message) -> bool {
+        self.queue.try_send(message).is_ok()
+    }
+
+    /// Asks the thread to end, and waits for room in the queue if necessary.
+    pub(crate) fn stop(&self) {
+        let _ = self.queue.send(Message::Stop);
+    }
+
+    /// Puts a batch into the queue; counts it if that is impossible.
+    pub(crate) fn put_batch(&self, shared: &Shared, sample: &Sample) {
+        let Some((node, incarnation)) = other_publisher(shared, sample) else { return };
+        let bytes = sample.payload().to_bytes().into_owned();
+        let message = Message::Batch { node, incarnation, bytes, received_at: wall() };
+        if !self.put(message) {
+            shared.counts.overflowed.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Notes that a publisher appeared or disappeared.
+    pub(crate) fn note_presence(&self, shared: &Shared, sample: &Sample) {
+        let Some(key) = other_publisher(shared, sample) else { return };
+        let mut noted = unpoisoned(self.noted.lock());
+        if noted.len() >= MAX_NOTED && !noted.contains_key(&key) {
+            shared.counts.overflowed.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
+        noted.insert(key, sample.kind() == SampleKind::Put);
+        drop(noted);
+        // If the queue is full, the thread has messages to read, and takes the notes after each.
+        self.put(Message::Presence);
+    }
+
+    /// Takes the noted publishers: name, incarnation, and whether they are present.
+    pub(crate) fn presence(&self) -> HashMap<(String, i64), bool> {
+        std::mem::take(&mut *unpoisoned(self.noted.lock()))
+    }
+}
+
+/// Returns the publisher of a message, unless it is this node. Counts a message without a publisher.
+fn other_publisher(shared: &Shared, sample: &Sample) -> Option<(String, i64)> {
+    let publisher = keys::publisher(sample.key_expr().as_str());
+    if publisher.is_none() {
+        shared.counts.malformed.fetch_add(1, Ordering::Relaxed);
+    }
+    publisher.filter(|(node, _)| !shared.interest.is_own(node))
+}

@@ -1,0 +1,5 @@
+//! The live plane: batches, mirrors of them, and sessions on this machine.
+
+mod batch;
+mod completeness;
+mod live;
