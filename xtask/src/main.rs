@@ -15,14 +15,16 @@ Example: cargo xtask tidy
 Usage: cargo xtask <verb>
 
 Verbs:
-  tidy   Check what no compiler checks: crate arrows, unsafe homes, lengths, schema files, ...
-  help   Print this
+  tidy     Check what no compiler checks: crate arrows, unsafe homes, lengths, schema files, ...
+  circles  Print every circle of modules with the lines that draw it
+  help     Print this
 ";
 
 fn main() -> ExitCode {
     let verbs: Vec<String> = std::env::args().skip(1).collect();
     match verbs.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
         ["tidy"] => tidy::run(),
+        ["circles"] => tidy::circles(),
         ["help" | "--help" | "-h"] | [] => {
             print!("{HELP}");
             ExitCode::SUCCESS

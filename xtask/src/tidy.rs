@@ -4,58 +4,23 @@
 mod arrows;
 mod atomics;
 mod changelog;
+mod finding;
 mod forbidden;
 mod length;
 mod manifests;
+mod modules;
 mod places;
 mod pure;
 mod schema;
+mod sources;
 mod unsafe_homes;
 
-use std::fmt;
 use std::process::ExitCode;
 use std::time::Instant;
 
+use self::finding::Finding;
 use crate::metadata::Metadata;
 use crate::tree::{self, Tree};
-
-/// Something to mend.
-pub(crate) struct Finding {
-    /// Relative to the root of the repository.
-    pub(crate) path: String,
-    /// Counted from 1; 0 if it is about the whole file.
-    pub(crate) line: usize,
-    pub(crate) what: String,
-    /// What to do about it.
-    pub(crate) mend: String,
-}
-
-impl Finding {
-    /// About the whole file.
-    pub(crate) fn in_file(path: &str, what: impl Into<String>, mend: impl Into<String>) -> Self {
-        Self { path: path.to_owned(), line: 0, what: what.into(), mend: mend.into() }
-    }
-
-    /// About one line, counted from 0.
-    pub(crate) fn at(
-        path: &str,
-        line: usize,
-        what: impl Into<String>,
-        mend: impl Into<String>,
-    ) -> Self {
-        Self { line: line + 1, ..Self::in_file(path, what, mend) }
-    }
-}
-
-impl fmt::Display for Finding {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.line {
-            0 => write!(f, "{}: {}", self.path, self.what)?,
-            line => write!(f, "{}:{line}: {}", self.path, self.what)?,
-        }
-        write!(f, "\n  mend: {}", self.mend)
-    }
-}
 
 /// What the checks look at.
 struct Repository {
@@ -67,7 +32,9 @@ type Check = fn(&Repository) -> Vec<Finding>;
 
 /// By name, in the order of their reports.
 const CHECKS: &[(&str, Check)] = &[
+    ("sources", |r| sources::check(&r.tree)),
     ("arrows", |r| arrows::check(&r.metadata)),
+    ("modules", |r| modules::check(&r.tree)),
     ("forbidden", |r| forbidden::check(&r.metadata, &r.tree)),
     ("pure", |r| pure::check(&r.tree)),
     ("unsafe_homes", |r| unsafe_homes::check(&r.tree)),
@@ -115,17 +82,16 @@ pub(crate) fn run() -> ExitCode {
     ExitCode::FAILURE
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_finding_names_place_fault_and_remedy() {
-        let finding = Finding::at("crates/shm/src/ring.rs", 11, "it is bent", "straighten it");
-        assert_eq!(
-            finding.to_string(),
-            "crates/shm/src/ring.rs:12: it is bent\n  mend: straighten it"
-        );
-        assert_eq!(Finding::in_file("a", "b", "c").to_string(), "a: b\n  mend: c");
+/// Prints the circles of modules, listed or not.
+pub(crate) fn circles() -> ExitCode {
+    match Tree::read(&tree::root()) {
+        Ok(tree) => {
+            modules::print(&tree);
+            ExitCode::SUCCESS
+        }
+        Err(e) => {
+            eprintln!("error: the repository cannot be read: {e}");
+            ExitCode::from(2)
+        }
     }
 }

@@ -21,6 +21,17 @@ impl TextFile {
         Self { path: path.to_owned(), text: text.to_owned(), rust }
     }
 
+    /// Reads a file; nothing if it is not text.
+    fn read(root: &Path, path: &str) -> io::Result<Option<Self>> {
+        match fs::read(root.join(path)) {
+            Ok(bytes) => Ok(String::from_utf8(bytes).ok().map(|text| Self::new(path, &text))),
+            // A file that is tracked but deleted, and a link into nowhere, hold no text.
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(e) if e.kind() == io::ErrorKind::IsADirectory => Ok(None),
+            Err(e) => Err(io::Error::new(e.kind(), format!("{path}: {e}"))),
+        }
+    }
+
     /// `shm` for `crates/shm/src/lib.rs`, `xtask` for `xtask/src/main.rs`, else nothing.
     pub(crate) fn crate_name(&self) -> Option<&str> {
         match self.path.strip_prefix("crates/") {
@@ -45,20 +56,25 @@ pub(crate) struct Tree {
 impl Tree {
     /// Reads the tree at `root`. Files that are not UTF-8 are no text and are left out.
     pub(crate) fn read(root: &Path) -> io::Result<Self> {
-        let mut files = Vec::new();
-        for path in list(root)? {
-            match fs::read(root.join(&path)) {
-                Ok(bytes) => {
-                    if let Ok(text) = String::from_utf8(bytes) {
-                        files.push(TextFile::new(&path, &text));
-                    }
-                }
-                // A file that is tracked but deleted, and a link into nowhere, hold no text.
-                Err(e) if e.kind() == io::ErrorKind::NotFound => {}
-                Err(e) if e.kind() == io::ErrorKind::IsADirectory => {}
-                Err(e) => return Err(io::Error::new(e.kind(), format!("{path}: {e}"))),
+        let paths = list(root)?;
+        let parts = std::thread::available_parallelism().map_or(1, usize::from);
+        // Each thread takes every n-th file, because files of one folder are alike in length.
+        let read = &|start: usize| -> io::Result<Vec<TextFile>> {
+            let paths = paths.iter().skip(start).step_by(parts);
+            paths.filter_map(|path| TextFile::read(root, path).transpose()).collect()
+        };
+        let mut files = Vec::with_capacity(paths.len());
+        std::thread::scope(|scope| {
+            let threads: Vec<_> =
+                (0..parts).map(|start| scope.spawn(move || read(start))).collect();
+            for thread in threads {
+                files.extend(
+                    thread.join().map_err(|_| io::Error::other("a file broke the reader"))??,
+                );
             }
-        }
+            io::Result::Ok(())
+        })?;
+        files.sort_unstable_by(|a, b| a.path.cmp(&b.path));
         Ok(Self { files })
     }
 

@@ -1,7 +1,7 @@
 //! Arrows between our crates point down only.
 
 use crate::metadata::{Metadata, short_name};
-use crate::tidy::Finding;
+use crate::tidy::finding::Finding;
 
 /// What each crate may use of ours; `ARCHITECTURE.md` draws it. Crates stand here before they
 /// exist, so that the first one to write one finds its place.

@@ -1,7 +1,7 @@
 //! Each atomic ordering in shared memory names the place that it pairs with.
 
 use crate::rust::{Rust, words};
-use crate::tidy::Finding;
+use crate::tidy::finding::Finding;
 use crate::tree::Tree;
 
 const HOME: &str = "crates/shm/src/";

@@ -1,6 +1,6 @@
 //! Users read what changed before they update.
 
-use crate::tidy::Finding;
+use crate::tidy::finding::Finding;
 use crate::tree::Tree;
 
 const PATH: &str = "CHANGELOG.md";

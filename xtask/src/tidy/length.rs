@@ -1,7 +1,7 @@
 //! Functions fit a screen, files can be read in one sitting.
 
 use crate::rust::Rust;
-use crate::tidy::Finding;
+use crate::tidy::finding::Finding;
 use crate::tree::{TextFile, Tree};
 
 /// A screen with a large font, turned upright.
@@ -48,7 +48,7 @@ fn file_length(file: &TextFile) -> Option<Finding> {
 
 fn function_lengths(path: &str, rust: &Rust, exempt: &[(&str, &str, &str)]) -> Vec<Finding> {
     rust.functions()
-        .into_iter()
+        .iter()
         .filter(|f| !exempt.iter().any(|(p, name, _)| *p == path && *name == f.name))
         .filter_map(|f| {
             let lines = f.lines.clone().count();
@@ -70,8 +70,8 @@ fn stale(tree: &Tree, exempt: &[(&str, &str, &str)]) -> Vec<Finding> {
     let needed = |path: &str, name: &str| {
         let rust = tree.file(path).and_then(|f| f.rust.as_ref());
         rust.is_some_and(|rust| {
-            let mut functions = rust.functions().into_iter();
-            functions.any(|f| f.name == name && f.lines.count() > MAX_FUNCTION_LINES)
+            let mut functions = rust.functions().iter();
+            functions.any(|f| f.name == name && f.lines.clone().count() > MAX_FUNCTION_LINES)
         })
     };
     exempt

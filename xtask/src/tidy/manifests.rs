@@ -1,6 +1,6 @@
 //! A direct dependency has its version in one place and a reason beside it.
 
-use crate::tidy::Finding;
+use crate::tidy::finding::Finding;
 use crate::tree::Tree;
 
 const ROOT: &str = "Cargo.toml";

@@ -1,6 +1,6 @@
 //! Nothing in the repository holds on one machine only.
 
-use crate::tidy::Finding;
+use crate::tidy::finding::Finding;
 use crate::tree::{TextFile, Tree};
 
 // In pieces, or this file would be its own first finding.

@@ -2,7 +2,7 @@
 //! cluster can be simulated from one seed.
 
 use crate::rust::Rust;
-use crate::tidy::Finding;
+use crate::tidy::finding::Finding;
 use crate::tree::Tree;
 
 const PURE_CRATES: &[&str] = &["crates/model/src/", "crates/eval/src/", "crates/score/src/"];

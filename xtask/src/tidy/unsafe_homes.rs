@@ -1,7 +1,7 @@
 //! `unsafe` lives in few crates, and says each time why it is sound.
 
 use crate::rust::{Rust, words};
-use crate::tidy::Finding;
+use crate::tidy::finding::Finding;
 use crate::tree::{TextFile, Tree};
 
 /// Shared memory and the C ABI cannot do without.
