@@ -50,7 +50,8 @@ const CHECKS: &[(&str, Check)] = &[
 pub(crate) fn run() -> ExitCode {
     let started = Instant::now();
     let root = tree::root();
-    let read = Tree::read(&root).and_then(|tree| Ok((tree, Metadata::read(&root)?)));
+    let read =
+        Tree::read(&root).and_then(|tree| Ok((tree, Metadata::read(&root, forbidden::WHOLE)?)));
     let (tree, metadata) = match read {
         Ok(read) => read,
         Err(e) => {

@@ -1,5 +1,5 @@
-//! Heavy libraries stay in the crates that were made for them. The lean agent does not even link
-//! them by way of somebody else.
+//! Heavy libraries stay in the crates that were made for them. The agent of a node does not link them
+//! through other crates either.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,7 +23,7 @@ const HEAVY: &[Heavy] = &[
         name: "datafusion",
         homes: &["query"],
         optional_homes: &[],
-        why: "it is half of the build; only `query` knows it",
+        why: "it is half of the build; other crates ask `query`",
     },
     Heavy {
         name: "zenoh",
@@ -33,14 +33,23 @@ const HEAVY: &[Heavy] = &[
     },
     Heavy {
         name: "tokio",
-        homes: &["wire", "query", "skopos"],
+        homes: &["wire", "query", "hub", "serve", "skopos", "bench"],
         optional_homes: &["rpc"],
         why: "the agent has one timer thread and no runtime",
     },
 ];
 
-/// Crates of the lean agent and of embedding programs: what they pull in, however deep, counts.
-const LEAN: &[&str] = &["model", "shm", "eval", "score", "sense", "net", "task", "ffi"];
+/// Crates of the agent and of embedding programs: their direct dependencies must not lead to a heavy
+/// library, however deep.
+const LEAN: &[&str] =
+    &["model", "access", "shm", "eval", "score", "sense", "net", "task", "ffi", "term", "top"];
+
+/// Crates whose whole build, through our other crates too, leaves these out.
+const WITHOUT: &[(&str, &[&str])] =
+    &[("agent", &["datafusion", "zenoh", "tokio"]), ("node", &["datafusion"])];
+
+/// The crates whose builds the check needs to know.
+pub(crate) const WHOLE: &[&str] = &["agent", "node"];
 
 /// Clients of their own protocol that need tokio and are no runtime themselves.
 const NOT_A_RUNTIME: &[&str] = &["tokio-postgres"];
@@ -53,6 +62,7 @@ pub(crate) fn check(metadata: &Metadata, tree: &Tree) -> Vec<Finding> {
             findings.extend(direct(package, dependency));
             findings.extend(indirect(package, dependency, &lock));
         }
+        findings.extend(whole(package, metadata));
     }
     findings
 }
@@ -87,7 +97,7 @@ fn direct(package: &Package, dependency: &Dependency) -> Option<Finding> {
     })
 }
 
-/// What a lean crate gets through a dependency that looks harmless.
+/// A heavy library that a lean crate gets through one of its dependencies.
 fn indirect(package: &Package, dependency: &Dependency, lock: &Lock) -> Option<Finding> {
     let user = package.short_name();
     if !LEAN.contains(&user) || dependency.kind == Some(Kind::Dev) {
@@ -101,6 +111,23 @@ fn indirect(package: &Package, dependency: &Dependency, lock: &Lock) -> Option<F
             "turn the feature of `{}` off that pulls it in (`cargo tree -p {} -i {found}` shows \
              the way), or use another library",
             dependency.name, package.name
+        ),
+    ))
+}
+
+/// A heavy library that a build of the crate compiles.
+fn whole(package: &Package, metadata: &Metadata) -> Option<Finding> {
+    let user = package.short_name();
+    let (_, without) = WITHOUT.iter().find(|(krate, _)| *krate == user)?;
+    let mut below = metadata.below.get(user)?.iter();
+    let found = below.find(|name| heavy(name).is_some_and(|h| without.contains(&h.name)))?;
+    Some(Finding::in_file(
+        &package.manifest(),
+        format!("a build of `{user}` compiles `{found}`"),
+        format!(
+            "`cargo tree -p {} -i {found}` shows the way: turn off the feature that pulls it in, or \
+             move the code that needs it to a crate above",
+            package.name
         ),
     ))
 }
@@ -175,16 +202,16 @@ mod tests {
         assert_eq!(
             whats(json, ""),
             [
-                "`store` uses `tokio`, whose home is wire, query, skopos",
+                "`store` uses `tokio`, whose home is wire, query, hub, serve, skopos, bench",
                 "`store` uses `datafusion-expr`, whose home is query",
-                "`rpc` uses `tokio`, whose home is wire, query, skopos",
+                "`rpc` uses `tokio`, whose home is wire, query, hub, serve, skopos, bench",
                 "`skopos` uses `zenoh`, whose home is wire",
             ]
         );
     }
 
     #[test]
-    fn the_agent_gets_no_runtime_by_the_back_door() {
+    fn a_dependency_that_brings_a_runtime_is_refused() {
         let json = r#"{"packages": [
             {"name": "skopos-sense", "dependencies": [
                 {"name": "harmless", "kind": null}, {"name": "redis", "kind": "dev"}]}]}"#;
@@ -192,5 +219,17 @@ mod tests {
                     [[package]]\nname = \"middle\"\ndependencies = [\"tokio\"]\n\
                     [[package]]\nname = \"redis\"\ndependencies = [\"tokio\"]\n";
         assert_eq!(whats(json, lock), ["`sense` gets `tokio` by way of `harmless`"]);
+    }
+
+    #[test]
+    fn a_build_of_the_agent_has_no_runtime_and_that_of_a_node_no_engine() {
+        let json = r#"{"packages": [
+            {"name": "skopos-agent", "dependencies": []},
+            {"name": "skopos-node", "dependencies": []},
+            {"name": "skopos-hub", "dependencies": []}],
+            "below": {"agent": ["skopos-store", "tokio-util"], "node": ["tokio", "zenoh"]}}"#;
+        assert_eq!(whats(json, ""), ["a build of `agent` compiles `tokio-util`"]);
+        let json = json.replace("\"zenoh\"", "\"datafusion-expr\"").replace("tokio-util", "libc");
+        assert_eq!(whats(&json, ""), ["a build of `node` compiles `datafusion-expr`"]);
     }
 }
