@@ -1,4 +1,4 @@
-//! Chores of this repository: `cargo xtask tidy`.
+//! The chores of this repository, a verb each: `cargo xtask tidy`.
 
 #![forbid(unsafe_code)]
 

@@ -20,12 +20,12 @@ pub(crate) struct Metadata {
 /// One crate of the workspace.
 #[derive(Deserialize)]
 pub(crate) struct Package {
-    /// As in its manifest: `skopos-shm`.
+    /// The name in its manifest: `skopos-shm`.
     pub(crate) name: String,
     pub(crate) dependencies: Vec<Dependency>,
 }
 
-/// One direct dependency, of ours or of others.
+/// One direct dependency: a crate of the workspace, or a library.
 #[derive(Deserialize)]
 pub(crate) struct Dependency {
     pub(crate) name: String,
@@ -38,7 +38,7 @@ pub(crate) struct Dependency {
     pub(crate) path: Option<String>,
 }
 
-/// Absent in cargo's output for a normal dependency.
+/// The kind of a dependency; cargo prints nothing for a normal one.
 #[derive(Deserialize, Clone, Copy, PartialEq, Eq, Debug)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Kind {
@@ -95,7 +95,7 @@ impl Package {
         short_name(&self.name)
     }
 
-    /// Its manifest, relative to the root.
+    /// Path of its manifest, relative to the root.
     pub(crate) fn manifest(&self) -> String {
         match self.short_name() {
             "xtask" => "xtask/Cargo.toml".to_owned(),
@@ -104,7 +104,7 @@ impl Package {
     }
 }
 
-/// A crate's name without the `skopos-` that keeps it apart from other people's.
+/// A crate's name without the `skopos-` that tells it apart from libraries.
 pub(crate) fn short_name(name: &str) -> &str {
     name.strip_prefix("skopos-").unwrap_or(name)
 }

@@ -1,5 +1,5 @@
-//! What no compiler checks. Each check is one file, with a test on a small bad example, so that a
-//! check which stops checking fails its own test.
+//! Runs the checks that no compiler makes. Each check is one file, with a test on a small bad example,
+//! so that a check that stops working fails its own test.
 
 mod arrows;
 mod atomics;
@@ -9,6 +9,7 @@ mod forbidden;
 mod length;
 mod manifests;
 mod modules;
+mod openings;
 mod places;
 mod pure;
 mod schema;
@@ -22,7 +23,7 @@ use self::finding::Finding;
 use crate::metadata::Metadata;
 use crate::tree::{self, Tree};
 
-/// What the checks look at.
+/// The input of the checks.
 struct Repository {
     tree: Tree,
     metadata: Metadata,
@@ -30,7 +31,7 @@ struct Repository {
 
 type Check = fn(&Repository) -> Vec<Finding>;
 
-/// By name, in the order of their reports.
+/// Name and function of each check, in the order of their reports.
 const CHECKS: &[(&str, Check)] = &[
     ("sources", |r| sources::check(&r.tree)),
     ("arrows", |r| arrows::check(&r.metadata)),
@@ -39,6 +40,7 @@ const CHECKS: &[(&str, Check)] = &[
     ("pure", |r| pure::check(&r.tree)),
     ("unsafe_homes", |r| unsafe_homes::check(&r.tree)),
     ("atomics", |r| atomics::check(&r.tree)),
+    ("openings", |r| openings::check(&r.tree)),
     ("length", |r| length::check(&r.tree)),
     ("schema", |r| schema::check(&r.tree)),
     ("manifests", |r| manifests::check(&r.tree)),
@@ -46,7 +48,7 @@ const CHECKS: &[(&str, Check)] = &[
     ("changelog", |r| changelog::check(&r.tree)),
 ];
 
-/// Runs every check and prints what there is to mend.
+/// Runs every check and prints the findings.
 pub(crate) fn run() -> ExitCode {
     let started = Instant::now();
     let root = tree::root();

@@ -40,7 +40,7 @@ impl TextFile {
         }
     }
 
-    /// Whether the file is a test as a whole, not merely one that contains tests.
+    /// Whether the whole file is a test; a file that contains some tests is not.
     pub(crate) fn is_test(&self) -> bool {
         let mut folders = self.path.split('/').collect::<Vec<_>>();
         let name = folders.pop().unwrap_or_default();
@@ -48,13 +48,13 @@ impl TextFile {
     }
 }
 
-/// All text files that are tracked, or would be if somebody added them.
+/// All text files that git tracks or would track after `git add`.
 pub(crate) struct Tree {
     pub(crate) files: Vec<TextFile>,
 }
 
 impl Tree {
-    /// Reads the tree at `root`. Files that are not UTF-8 are no text and are left out.
+    /// Reads the tree at `root`, without the files that are not UTF-8.
     pub(crate) fn read(root: &Path) -> io::Result<Self> {
         let paths = list(root)?;
         let parts = std::thread::available_parallelism().map_or(1, usize::from);
@@ -87,7 +87,7 @@ impl Tree {
         self.files.iter().find(|f| f.path == path)
     }
 
-    /// Rust files and what the lexer made of them.
+    /// Rust files with their views.
     pub(crate) fn rust_files(&self) -> impl Iterator<Item = (&TextFile, &Rust)> {
         self.files.iter().filter_map(|f| f.rust.as_ref().map(|rust| (f, rust)))
     }
@@ -95,8 +95,8 @@ impl Tree {
 
 /// The root of the workspace: the folder above this crate's.
 pub(crate) fn root() -> PathBuf {
-    // Cargo says it when it runs us; what was so when we were built may be another checkout that
-    // shares the target folder.
+    // Cargo sets the variable when it runs this program. The path at build time may be that of another
+    // checkout with the same target folder.
     let here = std::env::var_os("CARGO_MANIFEST_DIR")
         .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
     here.parent().map_or(here.clone(), Path::to_owned)
@@ -104,7 +104,7 @@ pub(crate) fn root() -> PathBuf {
 
 fn list(root: &Path) -> io::Result<Vec<String>> {
     let output = Command::new("git")
-        // A checkout that belongs to another user is still ours to read.
+        // Git refuses a checkout of another user unless told otherwise.
         .args(["-c", "safe.directory=*", "ls-files", "-z"])
         .args(["--cached", "--others", "--exclude-standard"])
         .current_dir(root)

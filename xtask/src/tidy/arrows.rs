@@ -87,9 +87,9 @@ pub(crate) fn check(metadata: &Metadata) -> Vec<Finding> {
 mod tests {
     use super::*;
 
-    fn whats(json: &str) -> Vec<String> {
+    fn faults(json: &str) -> Vec<String> {
         let metadata = serde_json::from_str(json).expect("metadata");
-        check(&metadata).into_iter().map(|f| f.what).collect()
+        check(&metadata).into_iter().map(|f| f.fault).collect()
     }
 
     #[test]
@@ -103,7 +103,7 @@ mod tests {
                 {"name": "skopos-net", "kind": null, "path": "/x"}]},
             {"name": "skopos", "dependencies": [
                 {"name": "skopos-sense", "kind": null, "path": "/x"}]}]}"#;
-        assert_eq!(whats(json), ["`model` must not use `shm`", "`sense` must not use `net`"]);
+        assert_eq!(faults(json), ["`model` must not use `shm`", "`sense` must not use `net`"]);
     }
 
     #[test]
@@ -119,7 +119,7 @@ mod tests {
                 {"name": "skopos-top", "kind": null, "path": "/x"},
                 {"name": "skopos", "kind": null, "path": "/x"}]}]}"#;
         assert_eq!(
-            whats(json),
+            faults(json),
             [
                 "`agent` must not use `node`",
                 "`hub` must not use `serve`",
@@ -131,7 +131,7 @@ mod tests {
     #[test]
     fn a_crate_without_a_place_is_refused() {
         let json = r#"{"packages": [{"name": "skopos-misc", "dependencies": []}]}"#;
-        assert_eq!(whats(json), ["the crate `misc` has no place among the others"]);
+        assert_eq!(faults(json), ["the crate `misc` has no place among the others"]);
     }
 
     #[test]

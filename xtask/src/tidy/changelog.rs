@@ -1,4 +1,4 @@
-//! Users read what changed before they update.
+//! The changelog has a section for changes that are not released yet.
 
 use crate::tidy::finding::Finding;
 use crate::tree::Tree;

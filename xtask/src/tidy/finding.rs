@@ -8,33 +8,33 @@ pub(crate) struct Finding {
     pub(crate) path: String,
     /// Counted from 1; 0 if it is about the whole file.
     pub(crate) line: usize,
-    pub(crate) what: String,
+    pub(crate) fault: String,
     /// The remedy, as an order.
     pub(crate) mend: String,
 }
 
 impl Finding {
     /// A finding about the whole file.
-    pub(crate) fn in_file(path: &str, what: impl Into<String>, mend: impl Into<String>) -> Self {
-        Self { path: path.to_owned(), line: 0, what: what.into(), mend: mend.into() }
+    pub(crate) fn in_file(path: &str, fault: impl Into<String>, mend: impl Into<String>) -> Self {
+        Self { path: path.to_owned(), line: 0, fault: fault.into(), mend: mend.into() }
     }
 
     /// A finding about one line, counted from 0.
     pub(crate) fn at(
         path: &str,
         line: usize,
-        what: impl Into<String>,
+        fault: impl Into<String>,
         mend: impl Into<String>,
     ) -> Self {
-        Self { line: line + 1, ..Self::in_file(path, what, mend) }
+        Self { line: line + 1, ..Self::in_file(path, fault, mend) }
     }
 }
 
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.line {
-            0 => write!(f, "{}: {}", self.path, self.what)?,
-            line => write!(f, "{}:{line}: {}", self.path, self.what)?,
+            0 => write!(f, "{}: {}", self.path, self.fault)?,
+            line => write!(f, "{}:{line}: {}", self.path, self.fault)?,
         }
         write!(f, "\n  mend: {}", self.mend)
     }

@@ -10,10 +10,10 @@ use crate::tidy::finding::Finding;
 use crate::tree::Tree;
 
 struct Heavy {
-    /// Crates of other people with exactly this name, or that begin with it and a `-`.
+    /// Name of a library; names that begin with it and a `-` count too.
     name: &'static str,
     homes: &'static [&'static str],
-    /// Crates that may have it behind a feature that is off unless asked for.
+    /// Crates that may have it behind a feature that is off by default.
     optional_homes: &'static [&'static str],
     why: &'static str,
 }
@@ -51,7 +51,7 @@ const WITHOUT: &[(&str, &[&str])] =
 /// The crates whose builds the check needs to know.
 pub(crate) const WHOLE: &[&str] = &["agent", "node"];
 
-/// Clients of their own protocol that need tokio and are no runtime themselves.
+/// Clients of a protocol that need tokio; their names begin with it, but they are not a runtime.
 const NOT_A_RUNTIME: &[&str] = &["tokio-postgres"];
 
 pub(crate) fn check(metadata: &Metadata, tree: &Tree) -> Vec<Finding> {
@@ -79,7 +79,7 @@ fn direct(package: &Package, dependency: &Dependency) -> Option<Finding> {
     let user = package.short_name();
     let at_home = heavy.homes.contains(&user)
         || heavy.optional_homes.contains(&user) && dependency.optional
-        // A test may need a runtime to talk to its peer; nobody ships it.
+        // A test may need a runtime to talk to its peer; it is not shipped.
         || heavy.name == "tokio" && dependency.kind == Some(Kind::Dev);
     (!at_home).then(|| {
         Finding::in_file(
@@ -132,7 +132,7 @@ fn whole(package: &Package, metadata: &Metadata) -> Option<Finding> {
     ))
 }
 
-/// `Cargo.lock`: which package uses which, of all versions together.
+/// `Cargo.lock`: the dependencies of each package, all versions together.
 #[derive(Default)]
 struct Lock(BTreeMap<String, BTreeSet<String>>);
 
@@ -161,7 +161,7 @@ impl Lock {
         Self(uses)
     }
 
-    /// Everything that `name` uses, directly or not.
+    /// All packages below `name`.
     fn below(&self, name: &str) -> BTreeSet<&str> {
         let mut found = BTreeSet::new();
         let mut open = vec![name];
@@ -180,10 +180,10 @@ impl Lock {
 mod tests {
     use super::*;
 
-    fn whats(json: &str, lock: &str) -> Vec<String> {
+    fn faults(json: &str, lock: &str) -> Vec<String> {
         let metadata = serde_json::from_str(json).expect("metadata");
         let tree = Tree::of(&[("Cargo.lock", lock)]);
-        check(&metadata, &tree).into_iter().map(|f| f.what).collect()
+        check(&metadata, &tree).into_iter().map(|f| f.fault).collect()
     }
 
     #[test]
@@ -200,7 +200,7 @@ mod tests {
             {"name": "skopos", "dependencies": [
                 {"name": "tokio", "kind": null}, {"name": "zenoh", "kind": null}]}]}"#;
         assert_eq!(
-            whats(json, ""),
+            faults(json, ""),
             [
                 "`store` uses `tokio`, whose home is wire, query, hub, serve, skopos, bench",
                 "`store` uses `datafusion-expr`, whose home is query",
@@ -218,7 +218,7 @@ mod tests {
         let lock = "[[package]]\nname = \"harmless\"\ndependencies = [\"middle 1.0.0\"]\n\
                     [[package]]\nname = \"middle\"\ndependencies = [\"tokio\"]\n\
                     [[package]]\nname = \"redis\"\ndependencies = [\"tokio\"]\n";
-        assert_eq!(whats(json, lock), ["`sense` gets `tokio` by way of `harmless`"]);
+        assert_eq!(faults(json, lock), ["`sense` gets `tokio` by way of `harmless`"]);
     }
 
     #[test]
@@ -228,8 +228,8 @@ mod tests {
             {"name": "skopos-node", "dependencies": []},
             {"name": "skopos-hub", "dependencies": []}],
             "below": {"agent": ["skopos-store", "tokio-util"], "node": ["tokio", "zenoh"]}}"#;
-        assert_eq!(whats(json, ""), ["a build of `agent` compiles `tokio-util`"]);
+        assert_eq!(faults(json, ""), ["a build of `agent` compiles `tokio-util`"]);
         let json = json.replace("\"zenoh\"", "\"datafusion-expr\"").replace("tokio-util", "libc");
-        assert_eq!(whats(&json, ""), ["a build of `node` compiles `datafusion-expr`"]);
+        assert_eq!(faults(&json, ""), ["a build of `node` compiles `datafusion-expr`"]);
     }
 }

@@ -75,19 +75,19 @@ pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
 
 fn refused(circle: &Circle) -> Finding {
     let names: Vec<&str> = circle.modules.iter().map(String::as_str).collect();
-    let mut what = format!("modules of `{}` form a circle: {}", circle.krate, names.join(", "));
+    let mut fault = format!("modules of `{}` form a circle: {}", circle.krate, names.join(", "));
     for edge in circle.edges.iter().take(MAX_STEPS) {
-        what.push_str(&format!("\n  {edge}"));
+        fault.push_str(&format!("\n  {edge}"));
     }
     if circle.edges.len() > MAX_STEPS {
         let more = circle.edges.len() - MAX_STEPS;
-        what.push_str(&format!("\n  and {more} more: `cargo xtask circles` prints them"));
+        fault.push_str(&format!("\n  and {more} more: `cargo xtask circles` prints them"));
     }
     let first = circle.edges.first();
     Finding {
         path: first.map_or(LIST.to_owned(), |edge| edge.file.clone()),
         line: first.map_or(0, |edge| edge.line + 1),
-        what,
+        fault,
         mend: format!(
             "move the shared item below both, into a module that imports neither; if the circle \
              must stay, list it with its reason in {LIST}"
@@ -104,8 +104,8 @@ fn stale(listed: &Listed, exists: bool) -> Option<Finding> {
         None => format!("any circle of `{}`", listed.krate),
     };
     if !exists {
-        let what = format!("{circle} does not exist any more");
-        return Some(Finding::in_file(LIST, what, "delete it from the list"));
+        let fault = format!("{circle} does not exist any more");
+        return Some(Finding::in_file(LIST, fault, "delete it from the list"));
     }
     listed.reason.trim().is_empty().then(|| {
         let mend = "say in one sentence why the modules need each other";
@@ -145,8 +145,8 @@ pub(crate) fn print(tree: &Tree) {
 mod tests {
     use super::*;
 
-    fn whats(files: &[(&str, &str)]) -> Vec<String> {
-        check(&Tree::of(files)).into_iter().map(|f| f.what).collect()
+    fn faults(files: &[(&str, &str)]) -> Vec<String> {
+        check(&Tree::of(files)).into_iter().map(|f| f.fault).collect()
     }
 
     const ROOT: (&str, &str) = ("crates/x/src/lib.rs", "mod a;\nmod b;\n");
@@ -156,13 +156,13 @@ mod tests {
         let a = ("crates/x/src/a.rs", "use crate::b::B;\npub(crate) const A: u8 = 1;\n");
         let b = ("crates/x/src/b.rs", "pub(crate) struct B;\nfn f() { crate::a::A; }\n");
         assert_eq!(
-            whats(&[ROOT, a, b]),
+            faults(&[ROOT, a, b]),
             ["modules of `x` form a circle: a, b\n  a -> b: crates/x/src/a.rs:1 (crate::b::B)\n  \
               b -> a: crates/x/src/b.rs:2 (crate::a::A)"]
         );
         let only_tests =
             "#[cfg(test)]\nmod tests {\n    use crate::a::A;\n}\npub(crate) struct B;\n";
-        assert!(whats(&[ROOT, a, ("crates/x/src/b.rs", only_tests)]).is_empty());
+        assert!(faults(&[ROOT, a, ("crates/x/src/b.rs", only_tests)]).is_empty());
     }
 
     #[test]
@@ -171,15 +171,15 @@ mod tests {
         let b = ("crates/x/src/b.rs", "use crate::a::A;\npub struct B;\n");
         let list =
             "[[circle]]\ncrate = \"x\"\nmodules = [\"a\", \"b\"]\nreason = \"they are one\"\n";
-        assert!(whats(&[ROOT, a, b, (LIST, list)]).is_empty());
+        assert!(faults(&[ROOT, a, b, (LIST, list)]).is_empty());
         let without = list.replace("they are one", "");
         assert_eq!(
-            whats(&[ROOT, a, b, (LIST, &without)]),
+            faults(&[ROOT, a, b, (LIST, &without)]),
             ["the circle of `x` (a, b) has no reason"]
         );
         let mended = ("crates/x/src/b.rs", "pub struct B;\n");
         assert_eq!(
-            whats(&[ROOT, a, mended, (LIST, list)]),
+            faults(&[ROOT, a, mended, (LIST, list)]),
             ["the circle of `x` (a, b) does not exist any more"]
         );
     }
@@ -189,8 +189,8 @@ mod tests {
         let a = ("crates/x/src/a.rs", "use crate::b::B;\npub struct A;\n");
         let b = ("crates/x/src/b.rs", "use crate::a::A;\npub struct B;\n");
         let list = "[[circle]]\ncrate = \"x\"\nreason = \"to be mended\"\n";
-        assert!(whats(&[ROOT, a, b, (LIST, list)]).is_empty());
-        assert_eq!(whats(&[ROOT, a, (LIST, list)]), ["any circle of `x` does not exist any more"]);
+        assert!(faults(&[ROOT, a, b, (LIST, list)]).is_empty());
+        assert_eq!(faults(&[ROOT, a, (LIST, list)]), ["any circle of `x` does not exist any more"]);
     }
 
     /// The modules of each circle of crate `x`.
