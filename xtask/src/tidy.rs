@@ -12,6 +12,7 @@ mod modules;
 mod openings;
 mod places;
 mod pure;
+mod results;
 mod schema;
 mod sources;
 mod unsafe_homes;
@@ -45,6 +46,7 @@ const CHECKS: &[(&str, Check)] = &[
     ("schema", |r| schema::check(&r.tree)),
     ("manifests", |r| manifests::check(&r.tree)),
     ("places", |r| places::check(&r.tree)),
+    ("results", |r| results::check(&r.tree)),
     ("changelog", |r| changelog::check(&r.tree)),
 ];
 
