@@ -17,7 +17,10 @@ mod schema;
 mod sources;
 mod unsafe_homes;
 
+use std::io;
+use std::panic::resume_unwind;
 use std::process::ExitCode;
+use std::thread::ScopedJoinHandle;
 use std::time::Instant;
 
 use self::finding::Finding;
@@ -28,6 +31,19 @@ use crate::tree::{self, Tree};
 struct Repository {
     tree: Tree,
     metadata: Metadata,
+}
+
+impl Repository {
+    /// Reads the files while cargo answers.
+    fn read() -> io::Result<Self> {
+        let root = tree::root();
+        std::thread::scope(|scope| {
+            let metadata = scope.spawn(|| Metadata::read(&root, forbidden::WHOLE));
+            let tree = Tree::read(&root)?;
+            let metadata = metadata.join().unwrap_or_else(|panic| resume_unwind(panic))?;
+            Ok(Self { tree, metadata })
+        })
+    }
 }
 
 type Check = fn(&Repository) -> Vec<Finding>;
@@ -53,22 +69,17 @@ const CHECKS: &[(&str, Check)] = &[
 /// Runs every check and prints the findings.
 pub(crate) fn run() -> ExitCode {
     let started = Instant::now();
-    let root = tree::root();
-    let read =
-        Tree::read(&root).and_then(|tree| Ok((tree, Metadata::read(&root, forbidden::WHOLE)?)));
-    let (tree, metadata) = match read {
-        Ok(read) => read,
+    let repository = match Repository::read() {
+        Ok(repository) => repository,
         Err(e) => {
             eprintln!("error: the repository cannot be read: {e}");
             eprintln!("hint: tidy needs git, cargo and a git checkout");
             return ExitCode::from(2);
         }
     };
-    let repository = Repository { tree, metadata };
     let mut findings = 0;
     let mut failed = Vec::new();
-    for (name, check) in CHECKS {
-        let found = check(&repository);
+    for (name, found) in check_all(&repository) {
         if !found.is_empty() {
             failed.push(format!("{name} ({})", found.len()));
         }
@@ -85,6 +96,21 @@ pub(crate) fn run() -> ExitCode {
     }
     println!("tidy: {findings} to mend in {files} files: {}", failed.join(", "));
     ExitCode::FAILURE
+}
+
+/// The findings of each check, in their order. The checks run side by side.
+fn check_all(repository: &Repository) -> Vec<(&'static str, Vec<Finding>)> {
+    std::thread::scope(|scope| {
+        let start = |(name, check): &(&'static str, Check)| {
+            let check = *check;
+            (*name, scope.spawn(move || check(repository)))
+        };
+        let threads: Vec<_> = CHECKS.iter().map(start).collect();
+        let end = |(name, thread): (&'static str, ScopedJoinHandle<'_, Vec<Finding>>)| {
+            (name, thread.join().unwrap_or_else(|panic| resume_unwind(panic)))
+        };
+        threads.into_iter().map(end).collect()
+    })
 }
 
 /// Prints the circles of modules, listed or not.
