@@ -81,6 +81,11 @@ impl Maker<'_> {
 
     /// The line with all its values.
     fn inline(&mut self, at: usize, line: &str) -> String {
+        if line.trim_start().starts_with(START) {
+            let fault = "a value must not begin a line: Markdown would end the paragraph there";
+            self.problem(at, fault.to_owned());
+            return line.to_owned();
+        }
         let mut text = String::new();
         let mut rest = line;
         while let Some(start) = rest.find(START) {
@@ -290,7 +295,7 @@ mod tests {
     fn a_value_stands_inside_of_a_line() {
         let page = format!(
             "Reads take <!-- results:score value=\"latest* / p50\" -->old{END}, Redis\n\
-             <!-- results:score value=\"latest* / p50\" of=\"redis\" -->{END} or \
+             takes <!-- results:score value=\"latest* / p50\" of=\"redis\" -->{END} or \
              <!-- results:score value=\"latest* / p50\" of=\"ratio\" -->{END} times.\n"
         );
         let (text, problems) = made(&page);
@@ -316,6 +321,13 @@ mod tests {
         }
         let open = "<!-- results:score -->\nold\n";
         assert_eq!(made(open).1, ["0: no `<!-- /results -->` follows on a line of its own"]);
+    }
+
+    #[test]
+    fn a_value_at_the_start_of_a_line_is_refused() {
+        let page = format!("a\n<!-- results:score value=\"memory\" -->{END} b\n");
+        let fault = "1: a value must not begin a line: Markdown would end the paragraph there";
+        assert_eq!(made(&page), (page.clone(), vec![fault.to_owned()]));
     }
 
     #[test]
