@@ -17,7 +17,9 @@ pub(crate) struct TextFile {
 
 impl TextFile {
     pub(crate) fn new(path: &str, text: &str) -> Self {
-        let rust = path.ends_with(".rs").then(|| Rust::new(text));
+        // Only modules of a crate have arrows; tests, examples and build scripts are on top of them.
+        let cut = if path.contains("/src/") { Rust::new } else { Rust::without_outline };
+        let rust = path.ends_with(".rs").then(|| cut(text));
         Self { path: path.to_owned(), text: text.to_owned(), rust }
     }
 
