@@ -126,19 +126,19 @@ fn circles(tree: &Tree) -> Vec<Circle> {
     found
 }
 
-/// Prints every circle with all its arrows, and the entries of the list that it needs.
-pub(crate) fn print(tree: &Tree) {
+/// Every circle with all its arrows, in the form of an entry of the list.
+pub(crate) fn describe(tree: &Tree) -> String {
     let circles = circles(tree);
-    println!("# {} circles", circles.len());
+    let mut text = format!("# {} circles\n", circles.len());
     for circle in circles {
         let names: Vec<String> = circle.modules.iter().map(|name| format!("{name:?}")).collect();
-        println!("\n[[circle]]\ncrate = {:?}", circle.krate);
-        println!("modules = [{}]", names.join(", "));
-        println!("reason = \"\"");
+        text.push_str(&format!("\n[[circle]]\ncrate = {:?}\n", circle.krate));
+        text.push_str(&format!("modules = [{}]\nreason = \"\"\n", names.join(", ")));
         for edge in circle.edges {
-            println!("# {edge}");
+            text.push_str(&format!("# {edge}\n"));
         }
     }
+    text
 }
 
 #[cfg(test)]
