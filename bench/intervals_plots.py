@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The plots of docs/intervals.md and docs/results/intervals.md, from a result, and the table of the
-latter to stdout: `bench/intervals_plots.py bench/runs/DAY-HOST/intervals.json docs/img`.
+"""Draws the plots of docs/intervals.md and docs/results/intervals.md from a raw run:
+`bench/intervals_plots.py bench/runs/DAY-HOST/intervals.json docs/img`.
 """
 
 import json
@@ -76,7 +76,7 @@ def page(plots, columns):
 
 
 def front(case, rows):
-    """Cost against accuracy: the peers, ours, and what ours does when asked for more or less."""
+    """Cost against accuracy: the peers, our policy, and our policy at other accuracies."""
     cost, accuracy = rows["cost"], rows["accuracy"]
     plot = Plot(case, (0, 1), (0, 1), ("cost: polls ÷ polls at the base rate", "accuracy"))
     curve = sorted(zip(cost["rounds"]["front"], accuracy["rounds"]["front"]))
@@ -92,7 +92,7 @@ def front(case, rows):
 
 
 def threshold(chance=0.2):
-    """How likely a change has become since the last poll, for gaps of 5 to 20 s, all alike."""
+    """The chance of a change since the last poll, if all gaps from 5 to 20 s are equally likely."""
     plot = Plot("quiet for 5 s, then due until 20 s", (0, 20), (0, 0.4),
                 ("seconds since the change", "chance of a change"))
     survived = lambda age: min(1.0, max(0.0, (20 - age) / 15))
@@ -112,25 +112,10 @@ def threshold(chance=0.2):
     return plot
 
 
-def table(cases):
-    """A line a case: cost, accuracy and mean error of each policy."""
-    names = ["fixed 2 s", "fixed 5 s", "fixed 10 s", "aimd", "aimd-window"]
-    yield "| case | ours | " + " | ".join(names) + " |"
-    yield "|---|" + "---|" * (len(names) + 1)
-    for case, rows in cases.items():
-        if "cost" not in rows:
-            continue
-        three = [rows[metric] for metric in ("cost", "accuracy", "mean error")]
-        ours = " ".join(f"{row['value']:.3g}" for row in three)
-        theirs = [" ".join(f"{row['peers'][name]:.3g}" for row in three) for name in names]
-        yield f"| {case} | **{ours}** | " + " | ".join(theirs) + " |"
-
-
 def main(result, folder):
     cases = {}
     for row in json.loads(Path(result).read_text())["rows"]:
         cases.setdefault(row["case"], {})[row["metric"]] = row
-    print("\n".join(table(cases)))
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     fronts = {case: front(case, rows) for case, rows in cases.items() if "cost" in rows}

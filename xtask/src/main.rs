@@ -1,8 +1,9 @@
-//! Chores of this repository: `cargo xtask tidy`.
+//! The chores of this repository, a verb each: `cargo xtask tidy`.
 
 #![forbid(unsafe_code)]
 
 mod metadata;
+mod results;
 mod rust;
 mod tidy;
 mod tree;
@@ -15,14 +16,18 @@ Example: cargo xtask tidy
 Usage: cargo xtask <verb>
 
 Verbs:
-  tidy   Check what no compiler checks: crate arrows, unsafe homes, lengths, schema files, ...
-  help   Print this
+  tidy     Check what no compiler checks: crate arrows, unsafe homes, lengths, schema files, ...
+  circles  Print every circle of modules with the lines that draw it
+  results  Write the tables of results in README and docs from bench/runs
+  help     Print this
 ";
 
 fn main() -> ExitCode {
     let verbs: Vec<String> = std::env::args().skip(1).collect();
     match verbs.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
         ["tidy"] => tidy::run(),
+        ["results"] => results::run(),
+        ["circles"] => tidy::circles(),
         ["help" | "--help" | "-h"] | [] => {
             print!("{HELP}");
             ExitCode::SUCCESS

@@ -1,5 +1,6 @@
-//! What cargo knows of the workspace's crates: `cargo metadata --no-deps`.
+//! The workspace's crates and their dependencies, from `cargo metadata` and `cargo tree`.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::Path;
 use std::process::Command;
@@ -10,17 +11,21 @@ use serde::Deserialize;
 #[derive(Deserialize)]
 pub(crate) struct Metadata {
     pub(crate) packages: Vec<Package>,
+    /// Every package that a build of a crate alone compiles, by the crate's short name. Only for the
+    /// crates that were asked for and that exist.
+    #[serde(default)]
+    pub(crate) below: BTreeMap<String, BTreeSet<String>>,
 }
 
 /// One crate of the workspace.
 #[derive(Deserialize)]
 pub(crate) struct Package {
-    /// As in its manifest: `skopos-shm`.
+    /// The name in its manifest: `skopos-shm`.
     pub(crate) name: String,
     pub(crate) dependencies: Vec<Dependency>,
 }
 
-/// One direct dependency, of ours or of others.
+/// One direct dependency: a crate of the workspace, or a library.
 #[derive(Deserialize)]
 pub(crate) struct Dependency {
     pub(crate) name: String,
@@ -33,7 +38,7 @@ pub(crate) struct Dependency {
     pub(crate) path: Option<String>,
 }
 
-/// Absent in cargo's output for a normal dependency.
+/// The kind of a dependency; cargo prints nothing for a normal one.
 #[derive(Deserialize, Clone, Copy, PartialEq, Eq, Debug)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Kind {
@@ -42,22 +47,46 @@ pub(crate) enum Kind {
 }
 
 impl Metadata {
-    /// Asks cargo.
-    pub(crate) fn read(root: &Path) -> io::Result<Self> {
-        // Cargo sets it for `cargo xtask`; by hand the name alone will do.
-        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-        let output = Command::new(cargo)
-            .args(["metadata", "--format-version", "1", "--no-deps", "--locked"])
-            .current_dir(root)
-            .output()?;
-        if !output.status.success() {
-            return Err(io::Error::other(format!(
-                "cargo metadata: {}",
-                String::from_utf8_lossy(&output.stderr).trim()
-            )));
-        }
-        serde_json::from_slice(&output.stdout).map_err(io::Error::other)
+    /// Asks cargo, and for each crate of `whole` which packages a build of it compiles.
+    pub(crate) fn read(root: &Path, whole: &[&str]) -> io::Result<Self> {
+        let output = cargo(root, &["metadata", "--format-version", "1", "--no-deps", "--locked"])?;
+        let mut metadata: Self = serde_json::from_slice(&output).map_err(io::Error::other)?;
+        let packages = metadata.packages.iter();
+        let wanted: Vec<&Package> = packages.filter(|p| whole.contains(&p.short_name())).collect();
+        let mut below = BTreeMap::new();
+        std::thread::scope(|scope| {
+            let ask = |package| (package, scope.spawn(move || packages_below(root, package)));
+            for (package, thread) in wanted.into_iter().map(ask).collect::<Vec<_>>() {
+                let found = thread.join().map_err(|_| io::Error::other("cargo tree broke"))??;
+                below.insert(package.short_name().to_owned(), found);
+            }
+            io::Result::Ok(())
+        })?;
+        metadata.below = below;
+        Ok(metadata)
     }
+}
+
+/// The packages that a build of `package` alone compiles, with the features that it has then.
+fn packages_below(root: &Path, package: &Package) -> io::Result<BTreeSet<String>> {
+    let edges = ["--edges", "normal,build", "--prefix", "none", "--format", "{p}"];
+    let whole = ["tree", "--locked", "--package", &package.name];
+    let output = cargo(root, &[&whole[..], &edges[..]].concat())?;
+    let text = String::from_utf8_lossy(&output);
+    let names = text.lines().filter_map(|line| line.split(' ').next());
+    Ok(names.filter(|name| !name.is_empty()).map(str::to_owned).collect())
+}
+
+fn cargo(root: &Path, arguments: &[&str]) -> io::Result<Vec<u8>> {
+    // Cargo sets it for `cargo xtask`; by hand the name alone is enough.
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let output = Command::new(cargo).args(arguments).current_dir(root).output()?;
+    if !output.status.success() {
+        let errors = String::from_utf8_lossy(&output.stderr);
+        let verb = arguments.first().copied().unwrap_or_default();
+        return Err(io::Error::other(format!("cargo {verb}: {}", errors.trim())));
+    }
+    Ok(output.stdout)
 }
 
 impl Package {
@@ -66,7 +95,7 @@ impl Package {
         short_name(&self.name)
     }
 
-    /// Its manifest, relative to the root.
+    /// Path of its manifest, relative to the root.
     pub(crate) fn manifest(&self) -> String {
         match self.short_name() {
             "xtask" => "xtask/Cargo.toml".to_owned(),
@@ -75,7 +104,7 @@ impl Package {
     }
 }
 
-/// A crate's name without the `skopos-` that keeps it apart from other people's.
+/// A crate's name without the `skopos-` that tells it apart from libraries.
 pub(crate) fn short_name(name: &str) -> &str {
     name.strip_prefix("skopos-").unwrap_or(name)
 }

@@ -1,102 +1,85 @@
-//! What no compiler checks. Each check is one file, with a test on a small bad example, so that a
-//! check which stops checking fails its own test.
+//! Runs the checks that no compiler makes. Each check is one file, with a test on a small bad example,
+//! so that a check that stops working fails its own test.
 
 mod arrows;
 mod atomics;
 mod changelog;
+mod finding;
 mod forbidden;
 mod length;
 mod manifests;
+mod modules;
+mod openings;
 mod places;
 mod pure;
+mod results;
 mod schema;
+mod sources;
 mod unsafe_homes;
 
-use std::fmt;
+use std::io::{self, Write};
+use std::panic::resume_unwind;
 use std::process::ExitCode;
+use std::thread::ScopedJoinHandle;
 use std::time::Instant;
 
+use self::finding::Finding;
 use crate::metadata::Metadata;
 use crate::tree::{self, Tree};
 
-/// Something to mend.
-pub(crate) struct Finding {
-    /// Relative to the root of the repository.
-    pub(crate) path: String,
-    /// Counted from 1; 0 if it is about the whole file.
-    pub(crate) line: usize,
-    pub(crate) what: String,
-    /// What to do about it.
-    pub(crate) mend: String,
-}
-
-impl Finding {
-    /// About the whole file.
-    pub(crate) fn in_file(path: &str, what: impl Into<String>, mend: impl Into<String>) -> Self {
-        Self { path: path.to_owned(), line: 0, what: what.into(), mend: mend.into() }
-    }
-
-    /// About one line, counted from 0.
-    pub(crate) fn at(
-        path: &str,
-        line: usize,
-        what: impl Into<String>,
-        mend: impl Into<String>,
-    ) -> Self {
-        Self { line: line + 1, ..Self::in_file(path, what, mend) }
-    }
-}
-
-impl fmt::Display for Finding {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.line {
-            0 => write!(f, "{}: {}", self.path, self.what)?,
-            line => write!(f, "{}:{line}: {}", self.path, self.what)?,
-        }
-        write!(f, "\n  mend: {}", self.mend)
-    }
-}
-
-/// What the checks look at.
+/// The input of the checks.
 struct Repository {
     tree: Tree,
     metadata: Metadata,
 }
 
+impl Repository {
+    /// Reads the files while cargo answers.
+    fn read() -> io::Result<Self> {
+        let root = tree::root();
+        std::thread::scope(|scope| {
+            let metadata = scope.spawn(|| Metadata::read(&root, forbidden::WHOLE));
+            let tree = Tree::read(&root)?;
+            let metadata = metadata.join().unwrap_or_else(|panic| resume_unwind(panic))?;
+            Ok(Self { tree, metadata })
+        })
+    }
+}
+
 type Check = fn(&Repository) -> Vec<Finding>;
 
-/// By name, in the order of their reports.
+/// Name and function of each check, in the order of their reports.
 const CHECKS: &[(&str, Check)] = &[
+    ("sources", |r| sources::check(&r.tree)),
     ("arrows", |r| arrows::check(&r.metadata)),
+    ("modules", |r| modules::check(&r.tree)),
     ("forbidden", |r| forbidden::check(&r.metadata, &r.tree)),
     ("pure", |r| pure::check(&r.tree)),
     ("unsafe_homes", |r| unsafe_homes::check(&r.tree)),
     ("atomics", |r| atomics::check(&r.tree)),
+    ("openings", |r| openings::check(&r.tree)),
     ("length", |r| length::check(&r.tree)),
     ("schema", |r| schema::check(&r.tree)),
     ("manifests", |r| manifests::check(&r.tree)),
     ("places", |r| places::check(&r.tree)),
+    ("results", |r| results::check(&r.tree)),
     ("changelog", |r| changelog::check(&r.tree)),
 ];
 
-/// Runs every check and prints what there is to mend.
+/// Runs every check and prints the findings.
 pub(crate) fn run() -> ExitCode {
     let started = Instant::now();
-    let root = tree::root();
-    let read = Tree::read(&root).and_then(|tree| Ok((tree, Metadata::read(&root)?)));
-    let (tree, metadata) = match read {
-        Ok(read) => read,
+    let repository = match Repository::read() {
+        Ok(repository) => repository,
         Err(e) => {
             eprintln!("error: the repository cannot be read: {e}");
             eprintln!("hint: tidy needs git, cargo and a git checkout");
             return ExitCode::from(2);
         }
     };
-    let repository = Repository { tree, metadata };
     let mut findings = 0;
     let mut failed = Vec::new();
-    for (name, check) in CHECKS {
-        let found = check(&repository);
+    for (name, found) in check_all(&repository) {
         if !found.is_empty() {
             failed.push(format!("{name} ({})", found.len()));
         }
@@ -115,17 +98,32 @@ pub(crate) fn run() -> ExitCode {
     ExitCode::FAILURE
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// The findings of each check, in their order. The checks run side by side.
+fn check_all(repository: &Repository) -> Vec<(&'static str, Vec<Finding>)> {
+    std::thread::scope(|scope| {
+        let start = |(name, check): &(&'static str, Check)| {
+            let check = *check;
+            (*name, scope.spawn(move || check(repository)))
+        };
+        let threads: Vec<_> = CHECKS.iter().map(start).collect();
+        let end = |(name, thread): (&'static str, ScopedJoinHandle<'_, Vec<Finding>>)| {
+            (name, thread.join().unwrap_or_else(|panic| resume_unwind(panic)))
+        };
+        threads.into_iter().map(end).collect()
+    })
+}
 
-    #[test]
-    fn a_finding_names_place_fault_and_remedy() {
-        let finding = Finding::at("crates/shm/src/ring.rs", 11, "it is bent", "straighten it");
-        assert_eq!(
-            finding.to_string(),
-            "crates/shm/src/ring.rs:12: it is bent\n  mend: straighten it"
-        );
-        assert_eq!(Finding::in_file("a", "b", "c").to_string(), "a: b\n  mend: c");
+/// Prints the circles of modules, listed or not.
+pub(crate) fn circles() -> ExitCode {
+    match Tree::read(&tree::root()) {
+        Ok(tree) => {
+            // A reader that has seen enough closes the pipe.
+            let _ = io::stdout().write_all(modules::describe(&tree).as_bytes());
+            ExitCode::SUCCESS
+        }
+        Err(e) => {
+            eprintln!("error: the repository cannot be read: {e}");
+            ExitCode::from(2)
+        }
     }
 }

@@ -17,8 +17,21 @@ pub(crate) struct TextFile {
 
 impl TextFile {
     pub(crate) fn new(path: &str, text: &str) -> Self {
-        let rust = path.ends_with(".rs").then(|| Rust::new(text));
+        // Only modules of a crate have arrows; tests, examples and build scripts are on top of them.
+        let cut = if path.contains("/src/") { Rust::new } else { Rust::without_outline };
+        let rust = path.ends_with(".rs").then(|| cut(text));
         Self { path: path.to_owned(), text: text.to_owned(), rust }
+    }
+
+    /// Reads a file; nothing if it is not text.
+    fn read(root: &Path, path: &str) -> io::Result<Option<Self>> {
+        match fs::read(root.join(path)) {
+            Ok(bytes) => Ok(String::from_utf8(bytes).ok().map(|text| Self::new(path, &text))),
+            // A file that is tracked but deleted, and a link into nowhere, hold no text.
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(e) if e.kind() == io::ErrorKind::IsADirectory => Ok(None),
+            Err(e) => Err(io::Error::new(e.kind(), format!("{path}: {e}"))),
+        }
     }
 
     /// `shm` for `crates/shm/src/lib.rs`, `xtask` for `xtask/src/main.rs`, else nothing.
@@ -29,7 +42,7 @@ impl TextFile {
         }
     }
 
-    /// Whether the file is a test as a whole, not merely one that contains tests.
+    /// Whether the whole file is a test; a file that contains some tests is not.
     pub(crate) fn is_test(&self) -> bool {
         let mut folders = self.path.split('/').collect::<Vec<_>>();
         let name = folders.pop().unwrap_or_default();
@@ -37,28 +50,33 @@ impl TextFile {
     }
 }
 
-/// All text files that are tracked, or would be if somebody added them.
+/// All text files that git tracks or would track after `git add`.
 pub(crate) struct Tree {
     pub(crate) files: Vec<TextFile>,
 }
 
 impl Tree {
-    /// Reads the tree at `root`. Files that are not UTF-8 are no text and are left out.
+    /// Reads the tree at `root`, without the files that are not UTF-8.
     pub(crate) fn read(root: &Path) -> io::Result<Self> {
-        let mut files = Vec::new();
-        for path in list(root)? {
-            match fs::read(root.join(&path)) {
-                Ok(bytes) => {
-                    if let Ok(text) = String::from_utf8(bytes) {
-                        files.push(TextFile::new(&path, &text));
-                    }
-                }
-                // A file that is tracked but deleted, and a link into nowhere, hold no text.
-                Err(e) if e.kind() == io::ErrorKind::NotFound => {}
-                Err(e) if e.kind() == io::ErrorKind::IsADirectory => {}
-                Err(e) => return Err(io::Error::new(e.kind(), format!("{path}: {e}"))),
+        let paths = list(root)?;
+        let parts = std::thread::available_parallelism().map_or(1, usize::from);
+        // Each thread takes every n-th file, because files of one folder are alike in length.
+        let read = &|start: usize| -> io::Result<Vec<TextFile>> {
+            let paths = paths.iter().skip(start).step_by(parts);
+            paths.filter_map(|path| TextFile::read(root, path).transpose()).collect()
+        };
+        let mut files = Vec::with_capacity(paths.len());
+        std::thread::scope(|scope| {
+            let threads: Vec<_> =
+                (0..parts).map(|start| scope.spawn(move || read(start))).collect();
+            for thread in threads {
+                files.extend(
+                    thread.join().map_err(|_| io::Error::other("a file broke the reader"))??,
+                );
             }
-        }
+            io::Result::Ok(())
+        })?;
+        files.sort_unstable_by(|a, b| a.path.cmp(&b.path));
         Ok(Self { files })
     }
 
@@ -71,7 +89,7 @@ impl Tree {
         self.files.iter().find(|f| f.path == path)
     }
 
-    /// Rust files and what the lexer made of them.
+    /// Rust files with their views.
     pub(crate) fn rust_files(&self) -> impl Iterator<Item = (&TextFile, &Rust)> {
         self.files.iter().filter_map(|f| f.rust.as_ref().map(|rust| (f, rust)))
     }
@@ -79,8 +97,8 @@ impl Tree {
 
 /// The root of the workspace: the folder above this crate's.
 pub(crate) fn root() -> PathBuf {
-    // Cargo says it when it runs us; what was so when we were built may be another checkout that
-    // shares the target folder.
+    // Cargo sets the variable when it runs this program. The path at build time may be that of another
+    // checkout with the same target folder.
     let here = std::env::var_os("CARGO_MANIFEST_DIR")
         .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
     here.parent().map_or(here.clone(), Path::to_owned)
@@ -88,7 +106,7 @@ pub(crate) fn root() -> PathBuf {
 
 fn list(root: &Path) -> io::Result<Vec<String>> {
     let output = Command::new("git")
-        // A checkout that belongs to another user is still ours to read.
+        // Git refuses a checkout of another user unless told otherwise.
         .args(["-c", "safe.directory=*", "ls-files", "-z"])
         .args(["--cached", "--others", "--exclude-standard"])
         .current_dir(root)

@@ -1,14 +1,16 @@
 //! Arrows between our crates point down only.
 
 use crate::metadata::{Metadata, short_name};
-use crate::tidy::Finding;
+use crate::tidy::finding::Finding;
 
-/// What each crate may use of ours; `ARCHITECTURE.md` draws it. Crates stand here before they
-/// exist, so that the first one to write one finds its place.
+/// Our crates that each crate may use; `ARCHITECTURE.md` draws it. Crates stand here before they
+/// exist, so that their place is known when they come.
 const MAY_USE: &[(&str, &[&str])] = &[
     ("model", &[]),
+    ("access", &["model"]),
     ("shm", &["model"]),
     ("eval", &["model"]),
+    ("term", &["model"]),
     ("score", &["model", "shm", "eval"]),
     ("sense", &["model", "shm", "score"]),
     ("net", &["model", "shm", "score"]),
@@ -19,16 +21,32 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("query", BELOW_QUERY),
     ("steer", BELOW_QUERY),
     ("ffi", &["model", "shm"]),
+    ("agent", &["model", "shm", "eval", "score", "sense", "store", "term"]),
+    ("node", &["model", "shm", "store", "wire", "term", "agent"]),
+    ("hub", HUB),
+    ("serve", SERVE),
+    ("top", &["model", "shm", "score", "term", "agent"]),
     ("skopos", EVERYTHING),
+    ("bench", EVERYTHING),
     ("xtask", &[]),
 ];
 
 const BELOW_QUERY: &[&str] =
-    &["model", "shm", "eval", "score", "sense", "net", "task", "rpc", "store", "wire"];
+    &["model", "access", "shm", "eval", "score", "sense", "net", "task", "rpc", "store", "wire"];
 
+const HUB: &[&str] =
+    &["model", "access", "shm", "eval", "score", "store", "wire", "query", "term", "agent", "node"];
+
+/// The hub and the crates that it may use.
+const SERVE: &[&str] = &[
+    "model", "access", "shm", "eval", "score", "store", "wire", "query", "term", "agent", "node",
+    "hub",
+];
+
+/// `ffi` is for programs of other languages; ours use the crates below it.
 const EVERYTHING: &[&str] = &[
-    "model", "shm", "eval", "score", "sense", "net", "task", "rpc", "store", "wire", "query",
-    "steer", "ffi",
+    "model", "access", "shm", "eval", "term", "score", "sense", "net", "task", "rpc", "store",
+    "wire", "query", "steer", "agent", "node", "hub", "serve", "top",
 ];
 
 /// Development and build dependencies obey the same arrows: a test that needs a higher crate
@@ -40,7 +58,7 @@ pub(crate) fn check(metadata: &Metadata) -> Vec<Finding> {
         let Some((_, allowed)) = MAY_USE.iter().find(|(krate, _)| *krate == name) else {
             findings.push(Finding::in_file(
                 &package.manifest(),
-                format!("nobody knows where the crate `{name}` stands"),
+                format!("the crate `{name}` has no place among the others"),
                 "draw it in ARCHITECTURE.md, then list what it may use in MAY_USE of \
                  xtask/src/tidy/arrows.rs",
             ));
@@ -50,12 +68,12 @@ pub(crate) fn check(metadata: &Metadata) -> Vec<Finding> {
         for used in ours.map(|d| short_name(&d.name)).filter(|used| !allowed.contains(used)) {
             findings.push(Finding::in_file(
                 &package.manifest(),
-                format!("`{name}` uses `{used}`, and no arrow leads there"),
+                format!("`{name}` must not use `{used}`"),
                 match allowed {
-                    [] => format!("`{name}` uses none of our crates: move what both need below"),
+                    [] => format!("`{name}` stands below all crates: move the shared item into it"),
                     _ => format!(
-                        "`{name}` may use {}: move what it needs down into one of them, or the \
-                         code that needs it up",
+                        "`{name}` may use {}: move the item that it needs down into one \
+                         of them, or the code that needs it up",
                         allowed.join(", ")
                     ),
                 },
@@ -69,9 +87,9 @@ pub(crate) fn check(metadata: &Metadata) -> Vec<Finding> {
 mod tests {
     use super::*;
 
-    fn whats(json: &str) -> Vec<String> {
+    fn faults(json: &str) -> Vec<String> {
         let metadata = serde_json::from_str(json).expect("metadata");
-        check(&metadata).into_iter().map(|f| f.what).collect()
+        check(&metadata).into_iter().map(|f| f.fault).collect()
     }
 
     #[test]
@@ -85,23 +103,39 @@ mod tests {
                 {"name": "skopos-net", "kind": null, "path": "/x"}]},
             {"name": "skopos", "dependencies": [
                 {"name": "skopos-sense", "kind": null, "path": "/x"}]}]}"#;
+        assert_eq!(faults(json), ["`model` must not use `shm`", "`sense` must not use `net`"]);
+    }
+
+    #[test]
+    fn the_agent_stands_below_the_hub() {
+        let json = r#"{"packages": [
+            {"name": "skopos-agent", "dependencies": [
+                {"name": "skopos-score", "kind": null, "path": "/x"},
+                {"name": "skopos-node", "kind": null, "path": "/x"}]},
+            {"name": "skopos-hub", "dependencies": [
+                {"name": "skopos-node", "kind": null, "path": "/x"},
+                {"name": "skopos-serve", "kind": null, "path": "/x"}]},
+            {"name": "skopos-bench", "dependencies": [
+                {"name": "skopos-top", "kind": null, "path": "/x"},
+                {"name": "skopos", "kind": null, "path": "/x"}]}]}"#;
         assert_eq!(
-            whats(json),
+            faults(json),
             [
-                "`model` uses `shm`, and no arrow leads there",
-                "`sense` uses `net`, and no arrow leads there"
+                "`agent` must not use `node`",
+                "`hub` must not use `serve`",
+                "`bench` must not use `skopos`"
             ]
         );
     }
 
     #[test]
-    fn an_unknown_crate_is_asked_for_its_place() {
+    fn a_crate_without_a_place_is_refused() {
         let json = r#"{"packages": [{"name": "skopos-misc", "dependencies": []}]}"#;
-        assert_eq!(whats(json), ["nobody knows where the crate `misc` stands"]);
+        assert_eq!(faults(json), ["the crate `misc` has no place among the others"]);
     }
 
     #[test]
-    fn the_list_itself_has_no_cycle() {
+    fn the_list_itself_has_no_circle() {
         for (at, (krate, allowed)) in MAY_USE.iter().enumerate() {
             for used in *allowed {
                 let below = MAY_USE.iter().position(|(k, _)| k == used);

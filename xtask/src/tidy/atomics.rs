@@ -1,16 +1,16 @@
-//! Each atomic ordering in shared memory names the place that it pairs with.
+//! Each atomic ordering in shared memory has a comment that names the place it pairs with.
 
 use crate::rust::{Rust, words};
-use crate::tidy::Finding;
+use crate::tidy::finding::Finding;
 use crate::tree::Tree;
 
 const HOME: &str = "crates/shm/src/";
 
-/// Relaxed orders nothing and so pairs with nothing.
+/// Orderings that need a partner. `Relaxed` orders nothing, so it is not among them.
 const ORDERINGS: &[&str] = &["Acquire", "Release", "AcqRel", "SeqCst"];
 
-/// Lines of code that may lie between the comment and the ordering: a compare-exchange over
-/// several lines has its second ordering at the end.
+/// Most lines of code between the comment and the ordering: a compare-exchange over several lines
+/// has its second ordering at the end.
 const REACH: usize = 6;
 
 pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
@@ -47,7 +47,7 @@ fn in_file(path: &str, rust: &Rust) -> Vec<Finding> {
     findings
 }
 
-/// Whether what stands before `use` makes it an import: nothing, or a visibility.
+/// Whether `use` after this text is an import: nothing or a visibility stands before it.
 fn is_import(before: &str) -> bool {
     let before = before.trim();
     before.is_empty() || before.starts_with("pub")

@@ -1,6 +1,6 @@
-//! Users read what changed before they update.
+//! The changelog has a section for changes that are not released yet.
 
-use crate::tidy::Finding;
+use crate::tidy::finding::Finding;
 use crate::tree::Tree;
 
 const PATH: &str = "CHANGELOG.md";

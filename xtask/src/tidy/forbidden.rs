@@ -1,19 +1,19 @@
-//! Heavy libraries stay in the crates that were made for them. The lean agent does not even link
-//! them by way of somebody else.
+//! Heavy libraries stay in the crates that were made for them. The agent of a node does not link them
+//! through other crates either.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Deserialize;
 
 use crate::metadata::{Dependency, Kind, Metadata, Package};
-use crate::tidy::Finding;
+use crate::tidy::finding::Finding;
 use crate::tree::Tree;
 
 struct Heavy {
-    /// Crates of other people with exactly this name, or that begin with it and a `-`.
+    /// Name of a library; names that begin with it and a `-` count too.
     name: &'static str,
     homes: &'static [&'static str],
-    /// Crates that may have it behind a feature that is off unless asked for.
+    /// Crates that may have it behind a feature that is off by default.
     optional_homes: &'static [&'static str],
     why: &'static str,
 }
@@ -23,7 +23,7 @@ const HEAVY: &[Heavy] = &[
         name: "datafusion",
         homes: &["query"],
         optional_homes: &[],
-        why: "it is half of the build; only `query` knows it",
+        why: "it is half of the build; other crates ask `query`",
     },
     Heavy {
         name: "zenoh",
@@ -33,16 +33,25 @@ const HEAVY: &[Heavy] = &[
     },
     Heavy {
         name: "tokio",
-        homes: &["wire", "query", "skopos"],
+        homes: &["wire", "query", "hub", "serve", "skopos", "bench"],
         optional_homes: &["rpc"],
         why: "the agent has one timer thread and no runtime",
     },
 ];
 
-/// Crates of the lean agent and of embedding programs: what they pull in, however deep, counts.
-const LEAN: &[&str] = &["model", "shm", "eval", "score", "sense", "net", "task", "ffi"];
+/// Crates of the agent and of embedding programs: their direct dependencies must not lead to a heavy
+/// library, however deep.
+const LEAN: &[&str] =
+    &["model", "access", "shm", "eval", "score", "sense", "net", "task", "ffi", "term", "top"];
 
-/// Clients of their own protocol that need tokio and are no runtime themselves.
+/// Crates whose whole build, through our other crates too, leaves these out.
+const WITHOUT: &[(&str, &[&str])] =
+    &[("agent", &["datafusion", "zenoh", "tokio"]), ("node", &["datafusion"])];
+
+/// The crates whose builds the check needs to know.
+pub(crate) const WHOLE: &[&str] = &["agent", "node"];
+
+/// Clients of a protocol that need tokio; their names begin with it, but they are not a runtime.
 const NOT_A_RUNTIME: &[&str] = &["tokio-postgres"];
 
 pub(crate) fn check(metadata: &Metadata, tree: &Tree) -> Vec<Finding> {
@@ -53,6 +62,7 @@ pub(crate) fn check(metadata: &Metadata, tree: &Tree) -> Vec<Finding> {
             findings.extend(direct(package, dependency));
             findings.extend(indirect(package, dependency, &lock));
         }
+        findings.extend(whole(package, metadata));
     }
     findings
 }
@@ -69,7 +79,7 @@ fn direct(package: &Package, dependency: &Dependency) -> Option<Finding> {
     let user = package.short_name();
     let at_home = heavy.homes.contains(&user)
         || heavy.optional_homes.contains(&user) && dependency.optional
-        // A test may need a runtime to talk to its peer; nobody ships it.
+        // A test may need a runtime to talk to its peer; it is not shipped.
         || heavy.name == "tokio" && dependency.kind == Some(Kind::Dev);
     (!at_home).then(|| {
         Finding::in_file(
@@ -87,7 +97,7 @@ fn direct(package: &Package, dependency: &Dependency) -> Option<Finding> {
     })
 }
 
-/// What a lean crate gets through a dependency that looks harmless.
+/// A heavy library that a lean crate gets through one of its dependencies.
 fn indirect(package: &Package, dependency: &Dependency, lock: &Lock) -> Option<Finding> {
     let user = package.short_name();
     if !LEAN.contains(&user) || dependency.kind == Some(Kind::Dev) {
@@ -105,7 +115,24 @@ fn indirect(package: &Package, dependency: &Dependency, lock: &Lock) -> Option<F
     ))
 }
 
-/// `Cargo.lock`: which package uses which, of all versions together.
+/// A heavy library that a build of the crate compiles.
+fn whole(package: &Package, metadata: &Metadata) -> Option<Finding> {
+    let user = package.short_name();
+    let (_, without) = WITHOUT.iter().find(|(krate, _)| *krate == user)?;
+    let mut below = metadata.below.get(user)?.iter();
+    let found = below.find(|name| heavy(name).is_some_and(|h| without.contains(&h.name)))?;
+    Some(Finding::in_file(
+        &package.manifest(),
+        format!("a build of `{user}` compiles `{found}`"),
+        format!(
+            "`cargo tree -p {} -i {found}` shows the way: turn off the feature that pulls it in, or \
+             move the code that needs it to a crate above",
+            package.name
+        ),
+    ))
+}
+
+/// `Cargo.lock`: the dependencies of each package, all versions together.
 #[derive(Default)]
 struct Lock(BTreeMap<String, BTreeSet<String>>);
 
@@ -134,7 +161,7 @@ impl Lock {
         Self(uses)
     }
 
-    /// Everything that `name` uses, directly or not.
+    /// All packages below `name`.
     fn below(&self, name: &str) -> BTreeSet<&str> {
         let mut found = BTreeSet::new();
         let mut open = vec![name];
@@ -153,10 +180,10 @@ impl Lock {
 mod tests {
     use super::*;
 
-    fn whats(json: &str, lock: &str) -> Vec<String> {
+    fn faults(json: &str, lock: &str) -> Vec<String> {
         let metadata = serde_json::from_str(json).expect("metadata");
         let tree = Tree::of(&[("Cargo.lock", lock)]);
-        check(&metadata, &tree).into_iter().map(|f| f.what).collect()
+        check(&metadata, &tree).into_iter().map(|f| f.fault).collect()
     }
 
     #[test]
@@ -173,24 +200,36 @@ mod tests {
             {"name": "skopos", "dependencies": [
                 {"name": "tokio", "kind": null}, {"name": "zenoh", "kind": null}]}]}"#;
         assert_eq!(
-            whats(json, ""),
+            faults(json, ""),
             [
-                "`store` uses `tokio`, whose home is wire, query, skopos",
+                "`store` uses `tokio`, whose home is wire, query, hub, serve, skopos, bench",
                 "`store` uses `datafusion-expr`, whose home is query",
-                "`rpc` uses `tokio`, whose home is wire, query, skopos",
+                "`rpc` uses `tokio`, whose home is wire, query, hub, serve, skopos, bench",
                 "`skopos` uses `zenoh`, whose home is wire",
             ]
         );
     }
 
     #[test]
-    fn the_agent_gets_no_runtime_by_the_back_door() {
+    fn a_dependency_that_brings_a_runtime_is_refused() {
         let json = r#"{"packages": [
             {"name": "skopos-sense", "dependencies": [
                 {"name": "harmless", "kind": null}, {"name": "redis", "kind": "dev"}]}]}"#;
         let lock = "[[package]]\nname = \"harmless\"\ndependencies = [\"middle 1.0.0\"]\n\
                     [[package]]\nname = \"middle\"\ndependencies = [\"tokio\"]\n\
                     [[package]]\nname = \"redis\"\ndependencies = [\"tokio\"]\n";
-        assert_eq!(whats(json, lock), ["`sense` gets `tokio` by way of `harmless`"]);
+        assert_eq!(faults(json, lock), ["`sense` gets `tokio` by way of `harmless`"]);
+    }
+
+    #[test]
+    fn a_build_of_the_agent_has_no_runtime_and_that_of_a_node_no_engine() {
+        let json = r#"{"packages": [
+            {"name": "skopos-agent", "dependencies": []},
+            {"name": "skopos-node", "dependencies": []},
+            {"name": "skopos-hub", "dependencies": []}],
+            "below": {"agent": ["skopos-store", "tokio-util"], "node": ["tokio", "zenoh"]}}"#;
+        assert_eq!(faults(json, ""), ["a build of `agent` compiles `tokio-util`"]);
+        let json = json.replace("\"zenoh\"", "\"datafusion-expr\"").replace("tokio-util", "libc");
+        assert_eq!(faults(&json, ""), ["a build of `node` compiles `datafusion-expr`"]);
     }
 }

@@ -1,20 +1,20 @@
-//! Functions fit a screen, files can be read in one sitting.
+//! A function fits a screen, and a file can be read in one sitting.
 
 use crate::rust::Rust;
-use crate::tidy::Finding;
+use crate::tidy::finding::Finding;
 use crate::tree::{TextFile, Tree};
 
-/// A screen with a large font, turned upright.
+/// Lines of a screen with a large font, turned upright.
 const MAX_FUNCTION_LINES: usize = 70;
 
-/// About twenty minutes of reading.
+/// Lines that take about twenty minutes to read.
 const MAX_FILE_LINES: usize = 800;
 
-/// What is written by people and so has a length that somebody chose.
+/// Endings of files that people write. Only those have a length that somebody chose.
 const WRITTEN: &[&str] =
     &[".rs", ".py", ".c", ".h", ".java", ".sh", ".js", ".ts", ".css", ".html", ".md", ".toml"];
 
-/// Functions that are better long: path, name, why.
+/// Functions that are better long: path, name, reason.
 const LONG_FUNCTIONS: &[(&str, &str, &str)] = &[];
 
 pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
@@ -29,7 +29,7 @@ pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// Says so in its first lines, as generators do.
+/// Whether the first lines say `@generated`.
 fn is_generated(file: &TextFile) -> bool {
     file.text.lines().take(3).any(|line| line.contains("@generated"))
 }
@@ -48,7 +48,7 @@ fn file_length(file: &TextFile) -> Option<Finding> {
 
 fn function_lengths(path: &str, rust: &Rust, exempt: &[(&str, &str, &str)]) -> Vec<Finding> {
     rust.functions()
-        .into_iter()
+        .iter()
         .filter(|f| !exempt.iter().any(|(p, name, _)| *p == path && *name == f.name))
         .filter_map(|f| {
             let lines = f.lines.clone().count();
@@ -65,13 +65,13 @@ fn function_lengths(path: &str, rust: &Rust, exempt: &[(&str, &str, &str)]) -> V
         .collect()
 }
 
-/// Exemptions that nobody needs any more.
+/// Exemptions of functions that are short by now.
 fn stale(tree: &Tree, exempt: &[(&str, &str, &str)]) -> Vec<Finding> {
     let needed = |path: &str, name: &str| {
         let rust = tree.file(path).and_then(|f| f.rust.as_ref());
         rust.is_some_and(|rust| {
-            let mut functions = rust.functions().into_iter();
-            functions.any(|f| f.name == name && f.lines.count() > MAX_FUNCTION_LINES)
+            let mut functions = rust.functions().iter();
+            functions.any(|f| f.name == name && f.lines.clone().count() > MAX_FUNCTION_LINES)
         })
     };
     exempt
@@ -101,7 +101,7 @@ mod tests {
         let findings = check(&Tree::of(&[("crates/a/src/a.rs", &bad)]));
         assert_eq!(findings.len(), 1);
         assert_eq!(findings[0].line, 71);
-        assert_eq!(findings[0].what, "`long` has 71 lines, the most is 70");
+        assert_eq!(findings[0].fault, "`long` has 71 lines, the most is 70");
     }
 
     #[test]
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn an_exemption_counts_while_it_is_needed() {
+    fn an_exemption_of_a_short_function_is_refused() {
         let exempt = [("a.rs", "long", "a table")];
         let long = Rust::new(&function_of(71));
         assert!(function_lengths("a.rs", &long, &exempt).is_empty());

@@ -1,6 +1,6 @@
-//! A direct dependency has its version in one place and a reason beside it.
+//! Each direct dependency has its version in one place, with a reason beside it.
 
-use crate::tidy::Finding;
+use crate::tidy::finding::Finding;
 use crate::tree::Tree;
 
 const ROOT: &str = "Cargo.toml";
@@ -17,8 +17,8 @@ pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// Each paragraph of the workspace's dependencies begins with a comment, which is the reason of
-/// all in it up to the next comment. Our own crates need none.
+/// A comment in the workspace's dependencies is the reason of all entries below it, up to the next
+/// comment or blank line. Our own crates need no reason.
 fn reasons(text: &str) -> Vec<Finding> {
     let mut findings = Vec::new();
     let mut has_reason = false;
@@ -29,8 +29,8 @@ fn reasons(text: &str) -> Vec<Finding> {
             Some(name) if !has_reason && !raw.contains("path =") => findings.push(Finding::at(
                 ROOT,
                 line,
-                format!("`{name}` is here without a reason"),
-                "write a comment line above it: what it does for us that ten lines would not",
+                format!("`{name}` has no reason"),
+                "write a comment line above it: say what it does that ten lines of code could not",
             )),
             Some(_) => {}
         }
@@ -38,7 +38,7 @@ fn reasons(text: &str) -> Vec<Finding> {
     findings
 }
 
-/// Crates take every version from the workspace, so that there is one of each.
+/// Crates take every version from the workspace, so that each library has one version.
 fn inherited(path: &str, text: &str) -> Vec<Finding> {
     let is_dependencies = |table: &str| {
         let last = table.rsplit('.').next().unwrap_or_default();
@@ -58,7 +58,7 @@ fn inherited(path: &str, text: &str) -> Vec<Finding> {
         .collect()
 }
 
-/// The lines of the tables that `wanted` chooses: number, the key if it has one, and the text.
+/// The lines of the tables that `wanted` chooses: number, key if the line has one, and text.
 fn entries(
     text: &str,
     wanted: impl Fn(&str) -> bool,
@@ -81,15 +81,15 @@ fn entries(
 mod tests {
     use super::*;
 
-    fn whats(path: &str, text: &str) -> Vec<(usize, String)> {
-        check(&Tree::of(&[(path, text)])).into_iter().map(|f| (f.line, f.what)).collect()
+    fn faults(path: &str, text: &str) -> Vec<(usize, String)> {
+        check(&Tree::of(&[(path, text)])).into_iter().map(|f| (f.line, f.fault)).collect()
     }
 
     #[test]
     fn a_dependency_without_a_reason_is_refused() {
         let bad = "[workspace.dependencies]\nskopos-shm = { path = \"crates/shm\" }\n\n\
                    # Numbers.\na = \"1\"\nb = \"1\"\n\nc = { version = \"1\" }\n[lints]\nd = \"x\"\n";
-        assert_eq!(whats("Cargo.toml", bad), [(8, "`c` is here without a reason".to_owned())]);
+        assert_eq!(faults("Cargo.toml", bad), [(8, "`c` has no reason".to_owned())]);
     }
 
     #[test]
@@ -98,9 +98,9 @@ mod tests {
                    b = { workspace = true, optional = true }\n\
                    [target.'cfg(loom)'.dependencies]\nloom = \"0.7\"\n";
         assert_eq!(
-            whats("crates/x/Cargo.toml", bad),
+            faults("crates/x/Cargo.toml", bad),
             [(7, "`loom` has a version of its own".to_owned())]
         );
-        assert!(whats("fuzz/Cargo.toml", bad).is_empty());
+        assert!(faults("fuzz/Cargo.toml", bad).is_empty());
     }
 }

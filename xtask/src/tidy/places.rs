@@ -1,14 +1,14 @@
-//! Nothing in the repository holds on one machine only.
+//! No file names a path or a host that only one machine has.
 
-use crate::tidy::Finding;
+use crate::tidy::finding::Finding;
 use crate::tree::{TextFile, Tree};
 
-// In pieces, or this file would be its own first finding.
+// In pieces, because this file would otherwise be its own first finding.
 const MACHINE_PATHS: &[&str] =
     &[concat!("/wo", "rk/"), concat!("/ro", "ot/"), concat!("/Use", "rs/")];
 
-/// Ordinary clients (cargo, pip, apt) know their hosts; a text that names one breaks behind a
-/// mirror.
+/// Hosts of package registries. Clients (cargo, pip, apt) know them; a file that names one breaks
+/// behind a mirror.
 const REGISTRY_HOSTS: &[&str] = &[
     concat!("static.crates", ".io"),
     concat!("index.crates", ".io"),
@@ -24,7 +24,7 @@ const REGISTRY_HOSTS: &[&str] = &[
 
 const SHARED_TEMPORARY: &str = concat!("/t", "mp/");
 
-/// Written by tools, which name registries as they please.
+/// Files that tools write, with the names of registries.
 const WRITTEN_BY_TOOLS: &[&str] = &["Cargo.lock", "package-lock.json", "uv.lock"];
 
 pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
@@ -34,8 +34,12 @@ pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
         if WRITTEN_BY_TOOLS.contains(&name) {
             continue;
         }
-        for (line, text) in file.text.lines().enumerate() {
-            findings.extend(place(&file.path, line, text));
+        // Nearly no file has any of them, so few are read line by line.
+        let mut all = MACHINE_PATHS.iter().chain(REGISTRY_HOSTS);
+        if all.any(|place| file.text.contains(place)) {
+            for (line, text) in file.text.lines().enumerate() {
+                findings.extend(place(&file.path, line, text));
+            }
         }
         findings.extend(shared_temporary(file));
     }
@@ -60,13 +64,13 @@ fn place(path: &str, line: usize, text: &str) -> Option<Finding> {
     ))
 }
 
-/// Whether `path` begins a path in `text`, rather than going on with one (`docs/work/`).
+/// Whether `path` begins a path in `text`. In `docs/work/` it continues another.
 fn has_absolute(text: &str, path: &str) -> bool {
     let goes_on = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | '}' | ')' | '*');
     text.match_indices(path).any(|(at, _)| !text[..at].ends_with(goes_on))
 }
 
-/// Programs ask the system where temporary files go. Tests may write what they like.
+/// Programs ask the system where temporary files go. Tests are exempt.
 fn shared_temporary(file: &TextFile) -> Vec<Finding> {
     if file.is_test() {
         return Vec::new();

@@ -1,13 +1,13 @@
-//! The core has no clock, no files and no threads: they come in as arguments, so that a whole
-//! cluster can be simulated from one seed.
+//! The core uses no clock, no files and no threads: it takes their values as arguments, so that a
+//! whole cluster can be simulated from one seed.
 
 use crate::rust::Rust;
-use crate::tidy::Finding;
+use crate::tidy::finding::Finding;
 use crate::tree::Tree;
 
 const PURE_CRATES: &[&str] = &["crates/model/src/", "crates/eval/src/", "crates/score/src/"];
 
-/// What reaches out of the program.
+/// Names of the standard library that reach out of the program.
 const OUTSIDE: &[&str] = &[
     "std::fs",
     "std::net",
@@ -39,7 +39,7 @@ fn in_file(path: &str, rust: &Rust) -> Vec<Finding> {
                 path,
                 line,
                 format!("`{outside}` in a crate without clock and files"),
-                "take what it gives as an argument; the caller has the clock and the files",
+                "take its value as an argument; the caller has the clock and the files",
             ));
         }
     }

@@ -1,10 +1,10 @@
-//! Every fact says what it is: `schema/*.toml` is complete and its names tell unit and kind.
+//! `schema/*.toml` describes every fact completely, and names tell unit and kind.
 
 use std::collections::HashMap;
 
 use serde::Deserialize;
 
-use crate::tidy::Finding;
+use crate::tidy::finding::Finding;
 use crate::tree::{TextFile, Tree};
 
 #[derive(Deserialize)]
@@ -18,7 +18,7 @@ struct Family {
     metric: Vec<Metric>,
 }
 
-/// All fields but the unit are required by the build as well; here a missing one gets a place.
+/// The build requires all fields but the unit as well; this check says where one is missing.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Metric {
@@ -33,16 +33,16 @@ struct Metric {
 const KINDS: &[&str] = &["counter", "gauge", "state"];
 const TYPES: &[&str] = &["f64", "i64", "u64", "structured"];
 
-/// Units that a name gives away: one that ends in them must have them.
+/// Units that a name may end in; a metric whose name does must have that unit.
 const TELLING_UNITS: &[&str] =
     &["bytes", "seconds", "ratio", "celsius", "volts", "amperes", "watts", "joules", "hertz"];
 
-/// What may follow the unit in a name, as in `latency_seconds_max`.
+/// Suffixes that may follow the unit in a name: `latency_seconds_max`.
 const AGGREGATES: &[&str] = &["min", "max", "mean", "p50", "p90", "p99"];
 
 pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
-    // By topic below the node, since two families may share a path.
+    // The key is the topic below the node, because two families may share a path.
     let mut topics: HashMap<String, String> = HashMap::new();
     for file in &tree.files {
         let Some(name) = family_name(&file.path) else { continue };
@@ -95,23 +95,23 @@ struct Report<'a> {
 }
 
 impl Report<'_> {
-    fn about(&mut self, metric: &str, what: String, mend: &str) {
+    fn about(&mut self, metric: &str, fault: String, mend: &str) {
         let wanted = format!("name = \"{metric}\"");
-        // The last, so that of two metrics with one name the second is shown.
+        // The last line with the name: of two metrics with one name, the second is the fault.
         let line =
             self.file.text.lines().collect::<Vec<_>>().iter().rposition(|l| l.trim() == wanted);
         let place = line.map_or(0, |line| line + 1);
-        let finding = Finding::in_file(&self.file.path, what, mend);
+        let finding = Finding::in_file(&self.file.path, fault, mend);
         self.findings.push(Finding { line: place, ..finding });
     }
 }
 
 fn check_family(report: &mut Report<'_>, tree: &Tree, name: &str, family: &Family) {
     if !is_name(name) {
-        report.about("", format!("`{name}` is no name"), NAME_MEND);
+        report.about("", format!("`{name}` is not a name"), NAME_MEND);
     }
-    if let Err((what, mend)) = check_help(&family.help) {
-        report.about("", format!("the family's {what}"), mend);
+    if let Err((fault, mend)) = check_help(&family.help) {
+        report.about("", format!("the family's {fault}"), mend);
     }
     if family.source.trim().is_empty() {
         report.about(
@@ -123,17 +123,20 @@ fn check_family(report: &mut Report<'_>, tree: &Tree, name: &str, family: &Famil
     if family.metric.is_empty() {
         report.about("", "the family has no metric".to_owned(), "add one, or remove the file");
     }
-    // What the agent says about itself comes from the agent, not from a sensor; insights are computed, and
-    // what other nodes are like is heard.
-    let heard = format!("crates/skopos/src/live/{name}.rs");
+    // Facts about the agent come from the agent, insights from `score`, and facts about other nodes from
+    // the live plane.
+    let heard = format!("crates/node/src/{name}.rs");
+    // Until the live plane has its own crate.
+    let before = format!("crates/skopos/src/live/{name}.rs");
     let computed = format!("crates/score/src/{name}/mod.rs");
     let sensor = format!("crates/sense/src/{name}.rs");
-    let has_source = [&computed, &heard, &sensor].iter().any(|path| tree.file(path).is_some());
+    let has_source =
+        [&computed, &heard, &sensor, &before].iter().any(|path| tree.file(path).is_some());
     if !name.starts_with("self") && !has_source {
         report.about(
             "",
             format!("no sensor feeds the family: there is no {sensor}"),
-            "write the sensor, or remove the family until somebody does",
+            "write the sensor, or remove the family",
         );
     }
 }
@@ -141,17 +144,17 @@ fn check_family(report: &mut Report<'_>, tree: &Tree, name: &str, family: &Famil
 fn check_metric(report: &mut Report<'_>, metric: &Metric) {
     let name = &metric.name;
     if !is_name(name) {
-        report.about(name, format!("`{name}` is no name"), NAME_MEND);
+        report.about(name, format!("`{name}` is not a name"), NAME_MEND);
     }
-    if let Err((what, mend)) = check_help(&metric.help) {
-        report.about(name, format!("`{name}`: its {what}"), mend);
+    if let Err((fault, mend)) = check_help(&metric.help) {
+        report.about(name, format!("`{name}`: its {fault}"), mend);
     }
     for (word, value, allowed) in
         [("kind", &metric.kind, KINDS), ("type", &metric.value_type, TYPES)]
     {
         if !allowed.contains(&value.as_str()) {
             let mend = format!("write one of {}", allowed.join(", "));
-            report.about(name, format!("`{name}`: `{value}` is no {word}"), &mend);
+            report.about(name, format!("`{name}`: `{value}` is not a {word}"), &mend);
         }
     }
     match (metric.kind == "counter", name.ends_with("_total")) {
@@ -162,7 +165,7 @@ fn check_metric(report: &mut Report<'_>, metric: &Metric) {
         ),
         (false, true) => report.about(
             name,
-            format!("`{name}` ends in `_total` and is no counter"),
+            format!("`{name}` ends in `_total` and is not a counter"),
             "take `_total` away, or make it a counter if it only grows",
         ),
         _ => {}
@@ -176,7 +179,7 @@ fn check_unit(report: &mut Report<'_>, metric: &Metric) {
         report.about(
             name,
             format!("`{name}` has no unit"),
-            "write `unit = \"\"` if it is a plain number, so that nobody wonders",
+            "write `unit = \"\"` if it is a plain number",
         );
         return;
     };
@@ -207,7 +210,7 @@ fn check_unit(report: &mut Report<'_>, metric: &Metric) {
     }
 }
 
-/// `bytes_per_second` for `bytes/s`: a name has no room for a slash.
+/// `bytes_per_second` for `bytes/s`: a name cannot have a slash.
 fn in_words(unit: &str) -> String {
     match unit.strip_suffix("/s") {
         Some(amount) => format!("{amount}_per_second"),
@@ -222,10 +225,10 @@ fn is_name(text: &str) -> bool {
         && text.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_')
 }
 
-/// What is wrong with a help, and what to do.
+/// Returns the fault of a help text and its remedy.
 fn check_help(help: &str) -> Result<(), (&'static str, &'static str)> {
     if help.trim().is_empty() {
-        return Err(("help is empty", "say in one sentence what it is"));
+        return Err(("help is empty", "describe the metric in one sentence"));
     }
     if help.contains('\n') || help.trim() != help {
         return Err(("help has line feeds or spaces around it", "write one line"));
@@ -243,10 +246,10 @@ fn check_help(help: &str) -> Result<(), (&'static str, &'static str)> {
 mod tests {
     use super::*;
 
-    fn whats(metrics: &str) -> Vec<String> {
+    fn faults(metrics: &str) -> Vec<String> {
         let text = format!("help = \"Disks\"\nsource = \"/proc/diskstats\"\n{metrics}");
         let tree = Tree::of(&[("schema/disk.toml", &text), ("crates/sense/src/disk.rs", "")]);
-        check(&tree).into_iter().map(|f| format!("{}: {}", f.line, f.what)).collect()
+        check(&tree).into_iter().map(|f| format!("{}: {}", f.line, f.fault)).collect()
     }
 
     fn metric(name: &str, unit: &str, kind: &str) -> String {
@@ -265,49 +268,49 @@ mod tests {
             metric("in_flight", "", "gauge"),
             metric("celsius", "celsius", "gauge"),
         ];
-        assert!(whats(&good.concat()).is_empty());
+        assert!(faults(&good.concat()).is_empty());
     }
 
     #[test]
     fn names_tell_unit_and_kind() {
         assert_eq!(
-            whats(&metric("read", "bytes", "gauge")),
+            faults(&metric("read", "bytes", "gauge")),
             ["4: `read` does not tell its unit `bytes`"]
         );
         assert_eq!(
-            whats(&metric("read_bytes", "", "gauge")),
+            faults(&metric("read_bytes", "", "gauge")),
             ["4: `read_bytes` ends in `bytes` and has no unit"]
         );
         assert_eq!(
-            whats(&metric("reads", "", "counter")),
+            faults(&metric("reads", "", "counter")),
             ["4: `reads` is a counter and does not end in `_total`"]
         );
         assert_eq!(
-            whats(&metric("reads_total", "", "gauge")),
-            ["4: `reads_total` ends in `_total` and is no counter"]
+            faults(&metric("reads_total", "", "gauge")),
+            ["4: `reads_total` ends in `_total` and is not a counter"]
         );
         assert_eq!(
-            whats(&metric("busy_percent", "%", "gauge")),
+            faults(&metric("busy_percent", "%", "gauge")),
             ["4: `busy_percent` is in percent"]
         );
-        assert_eq!(whats(&metric("Reads", "", "gauge")), ["4: `Reads` is no name"]);
-        assert_eq!(whats(&metric("reads", "", "rate")), ["4: `reads`: `rate` is no kind"]);
+        assert_eq!(faults(&metric("Reads", "", "gauge")), ["4: `Reads` is not a name"]);
+        assert_eq!(faults(&metric("reads", "", "rate")), ["4: `reads`: `rate` is not a kind"]);
     }
 
     #[test]
     fn two_metrics_with_one_name_are_refused() {
         let twice = metric("in_flight", "", "gauge").repeat(2);
-        assert_eq!(whats(&twice), ["10: `in_flight` is in schema/disk.toml already"]);
+        assert_eq!(faults(&twice), ["10: `in_flight` is in schema/disk.toml already"]);
     }
 
     #[test]
     fn a_missing_field_is_named() {
         let without_unit = metric("in_flight", "", "gauge").replace("unit = \"\"\n", "");
-        assert_eq!(whats(&without_unit), ["4: `in_flight` has no unit"]);
+        assert_eq!(faults(&without_unit), ["4: `in_flight` has no unit"]);
         let without_kind = metric("in_flight", "", "gauge").replace("kind = \"gauge\"\n", "");
-        assert_eq!(whats(&without_kind), ["3: missing field `kind`"]);
+        assert_eq!(faults(&without_kind), ["3: missing field `kind`"]);
         let helps = ["", "a thing", "A thing."]
-            .map(|help| whats(&metric("in_flight", "", "gauge").replace("A thing", help)).len());
+            .map(|help| faults(&metric("in_flight", "", "gauge").replace("A thing", help)).len());
         assert_eq!(helps, [1, 1, 1]);
     }
 

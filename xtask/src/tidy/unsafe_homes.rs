@@ -1,17 +1,17 @@
-//! `unsafe` lives in few crates, and says each time why it is sound.
+//! Few crates have `unsafe`, and each use has a comment that says why it is sound.
 
 use crate::rust::{Rust, words};
-use crate::tidy::Finding;
+use crate::tidy::finding::Finding;
 use crate::tree::{TextFile, Tree};
 
-/// Shared memory and the C ABI cannot do without.
+/// Crates that cannot work without `unsafe`: shared memory and the C ABI.
 const HOMES: &[&str] = &["shm", "ffi"];
 
-/// Crates that may need a system call which nobody has wrapped. One that does says so in its
+/// Crates that may need a system call without a safe wrapper. Such a crate gives the reason in its
 /// `lib.rs`, in a comment `UNSAFE: reason`.
 const HOMES_WITH_REASON: &[&str] = &["task", "net", "sense"];
 
-/// Lines of code that a statement may put between its comment and the `unsafe` inside it.
+/// Most lines of code between the comment above a statement and the `unsafe` inside it.
 const REACH: usize = 3;
 
 pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
@@ -43,13 +43,13 @@ fn gives_reason(line: &str) -> bool {
 fn may_be_unsafe(tree: &Tree, file: &TextFile) -> bool {
     match file.crate_name() {
         Some(krate) if is_home(tree, krate) => true,
-        // An allocator that counts is the only honest test of "a tick allocates nothing".
+        // Only an allocator that counts can test "a tick allocates nothing".
         Some(_) => file.path.contains("/tests/") && file.text.contains("GlobalAlloc"),
         None => file.path.starts_with("fuzz/"),
     }
 }
 
-/// The root file of a crate that is no home forbids `unsafe`, so that the compiler sees it too.
+/// The root file of every other crate forbids `unsafe`, so that the compiler refuses it too.
 fn forbids(tree: &Tree, file: &TextFile) -> Option<Finding> {
     let krate = file.crate_name()?;
     let in_source = file.path.split_once("src/")?.1;
@@ -85,14 +85,14 @@ fn unexplained(file: &TextFile, rust: &Rust) -> Vec<Finding> {
                 &file.path,
                 line,
                 "`unsafe` without a `SAFETY:` comment",
-                "write above it which rule must hold here and why it does",
+                "write above it the rule that must hold here and why it does",
             )
         })
         .collect()
 }
 
-/// Blocks and implementations make a promise; declarations (`unsafe fn`, `unsafe trait`,
-/// `unsafe extern`) ask for one, and attributes (`unsafe(no_mangle)`) only name a symbol.
+/// Whether the line keeps a promise, in a block or an implementation. Declarations (`unsafe fn`,
+/// `unsafe trait`, `unsafe extern`) ask for one, and attributes (`unsafe(no_mangle)`) name a symbol.
 fn needs_comment(rust: &Rust, line: usize) -> bool {
     let code = &rust.code()[line];
     words(code, "unsafe").any(|at| {
@@ -107,10 +107,10 @@ fn needs_comment(rust: &Rust, line: usize) -> bool {
 mod tests {
     use super::*;
 
-    fn whats(files: &[(&str, &str)]) -> Vec<String> {
+    fn faults(files: &[(&str, &str)]) -> Vec<String> {
         check(&Tree::of(files))
             .into_iter()
-            .map(|f| format!("{}:{} {}", f.path, f.line, f.what))
+            .map(|f| format!("{}:{} {}", f.path, f.line, f.fault))
             .collect()
     }
 
@@ -118,7 +118,7 @@ mod tests {
     fn unsafe_outside_of_its_homes_is_refused() {
         let bad = "#![forbid(unsafe_code)]\n// SAFETY: none at all\nfn f() { unsafe { g() } }\n";
         assert_eq!(
-            whats(&[("crates/model/src/lib.rs", bad), ("fuzz/fuzz_targets/map.rs", bad)]),
+            faults(&[("crates/model/src/lib.rs", bad), ("fuzz/fuzz_targets/map.rs", bad)]),
             ["crates/model/src/lib.rs:3 `unsafe` outside of its homes"]
         );
     }
@@ -126,7 +126,7 @@ mod tests {
     #[test]
     fn a_root_file_that_forbids_nothing_is_refused() {
         assert_eq!(
-            whats(&[
+            faults(&[
                 ("crates/skopos/src/main.rs", "fn main() {}\n"),
                 ("crates/skopos/src/verbs.rs", ""),
                 ("crates/shm/src/lib.rs", "//! x\n"),
@@ -142,9 +142,9 @@ mod tests {
             "// SAFETY: the buffer outlives the call\nunsafe { ioctl() };\n",
         );
         let reason = "// UNSAFE: no crate wraps the NVMe health ioctl\n";
-        assert!(whats(&[("crates/sense/src/lib.rs", reason), call]).is_empty());
-        assert_eq!(whats(&[("crates/sense/src/lib.rs", "// UNSAFE:\n"), call]).len(), 2);
-        assert_eq!(whats(&[("crates/model/src/lib.rs", reason)]).len(), 1);
+        assert!(faults(&[("crates/sense/src/lib.rs", reason), call]).is_empty());
+        assert_eq!(faults(&[("crates/sense/src/lib.rs", "// UNSAFE:\n"), call]).len(), 2);
+        assert_eq!(faults(&[("crates/model/src/lib.rs", reason)]).len(), 1);
     }
 
     #[test]
@@ -153,7 +153,7 @@ mod tests {
                    unsafe fn h() {}\n#[unsafe(no_mangle)]\nfn i() {\n    // SAFETY: j is total\n    \
                    let x =\n        unsafe { j() };\n}\n";
         assert_eq!(
-            whats(&[("crates/shm/src/a.rs", bad)]),
+            faults(&[("crates/shm/src/a.rs", bad)]),
             [
                 "crates/shm/src/a.rs:2 `unsafe` without a `SAFETY:` comment",
                 "crates/shm/src/a.rs:4 `unsafe` without a `SAFETY:` comment"
@@ -165,7 +165,7 @@ mod tests {
     fn a_test_may_count_allocations_and_nothing_else() {
         let allocator = "// SAFETY: passes on to System\nunsafe impl GlobalAlloc for Counting {}\n";
         let other = "// SAFETY: no\nunsafe impl Send for X {}\n";
-        assert!(whats(&[("crates/sense/tests/allocation.rs", allocator)]).is_empty());
-        assert_eq!(whats(&[("crates/sense/tests/other.rs", other)]).len(), 1);
+        assert!(faults(&[("crates/sense/tests/allocation.rs", allocator)]).is_empty());
+        assert_eq!(faults(&[("crates/sense/tests/other.rs", other)]).len(), 1);
     }
 }
