@@ -7,7 +7,8 @@ use serde_json::Value as Json;
 use crate::support::{Ran, Running, eventually, run, runtime_dir};
 
 /// The documents whose blocks of TOML are whole configurations.
-const DOCUMENTS: [&str; 3] = ["configuration.md", "anomalies.md", "peers.md"];
+const DOCUMENTS: [&str; 3] =
+    ["reference/configuration.md", "reference/anomalies.md", "howto/let-nodes-see-each-other.md"];
 
 fn document(name: &str) -> String {
     let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
@@ -48,8 +49,8 @@ fn policy_of(ran: &Ran, family: &str) -> String {
 
 #[test]
 fn an_agent_starts_from_every_configuration_that_the_documentation_shows() {
-    let tiers = blocks(&document("tiers.md"));
-    let [tiers] = &tiers[..] else { panic!("docs/tiers.md shows one file of tiers") };
+    let tiers = blocks(&document("reference/tiers.md"));
+    let [tiers] = &tiers[..] else { panic!("docs/reference/tiers.md shows one file of tiers") };
     for name in DOCUMENTS {
         let shown = blocks(&document(name));
         assert!(!shown.is_empty(), "docs/{name} shows no configuration");
@@ -62,7 +63,7 @@ fn an_agent_starts_from_every_configuration_that_the_documentation_shows() {
         }
     }
     let ran = agent("tiers = \"tiers.toml\"", tiers, &[]);
-    assert_eq!(ran.code, 0, "docs/tiers.md: {ran:?}");
+    assert_eq!(ran.code, 0, "docs/reference/tiers.md: {ran:?}");
 }
 
 #[test]

@@ -139,7 +139,7 @@ fn commands_of_the_pages_on_sql_and_http_do_what_they_say() {
         up.sql("SELECT count(*) > 20 AS enough FROM samples").json()["rows"][0]["enough"] == true
     });
     let mut seen = [0, 0];
-    for (document, seen) in ["sql.md", "http.md"].into_iter().zip(&mut seen) {
+    for (document, seen) in ["reference/sql.md", "reference/http.md"].into_iter().zip(&mut seen) {
         for example in examples(document) {
             check(&example, &run(&up.agent, &example.command, &up.at));
             *seen += 1;
@@ -152,7 +152,7 @@ fn commands_of_the_pages_on_sql_and_http_do_what_they_say() {
 fn statements_of_the_page_on_sql_are_answered() {
     let up = Up::start();
     let statements: Vec<_> =
-        blocks("sql.md").into_iter().filter(|block| block.language == "sql").collect();
+        blocks("reference/sql.md").into_iter().filter(|block| block.language == "sql").collect();
     assert!(statements.len() >= 2, "{}", statements.len());
     for statement in statements {
         let sql = statement.lines.join("\n");
@@ -177,8 +177,10 @@ fn the_python_of_the_page_on_flight_runs() {
         let ran = up.run(&["sql", "--json", "SELECT count(*) > 0 AS some FROM insights"]);
         ran.code == 0 && ran.json()["rows"][0]["some"] == true
     });
-    let scripts: Vec<_> =
-        blocks("flight.md").into_iter().filter(|block| block.language == "python").collect();
+    let scripts: Vec<_> = blocks("reference/flight.md")
+        .into_iter()
+        .filter(|block| block.language == "python")
+        .collect();
     assert!(!scripts.is_empty());
     for script in scripts {
         let script = script.lines.join("\n").replace(FLIGHT, &at);
