@@ -56,7 +56,7 @@ fn replication(subject: &Subject, inputs: &Inputs<'_>) -> Result<f64, Unknown> {
     copies.min_by(f64::total_cmp).ok_or_else(|| {
         Unknown::new(format!(
             "nobody tells how many copies {device} keeps: it is no array, no file system on it \
-             says, and the tiers file has no [[device]] {device}: see docs/tiers.md"
+             says, and the tiers file has no [[device]] {device}: see docs/reference/tiers.md"
         ))
     })
 }

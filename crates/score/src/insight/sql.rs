@@ -1,5 +1,5 @@
 //! An insight that a user wrote in SQL: `SELECT sum(value) FROM latest WHERE topic LIKE
-//! '%/fs/nvme%/available_bytes'`. The language is in `docs/sql-insights.md`.
+//! '%/fs/nvme%/available_bytes'`. The language is in `docs/reference/sql-insights.md`.
 //!
 //! The statement says which topics it reads, as patterns that match those and perhaps more; the
 //! evaluator looks at each that joins and drops the others. What the graph tells of changes is all

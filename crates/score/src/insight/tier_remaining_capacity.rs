@@ -10,7 +10,7 @@
 //! memory (tmpfs, ramfs) have limits that say nothing of each other: together they have no more than
 //! what memory is available.
 //!
-//! Which file systems make a tier is told by the `tiers` file (`docs/tiers.md`). Without one they are
+//! Which file systems make a tier is told by the `tiers` file (`docs/reference/tiers.md`). Without one they are
 //! grouped by the kind of device that holds them (`nvme`, `ssd`, `hdd`, ...), those in memory as
 //! `memory`, those that others serve by their type (`lustre`, `nfs`, `fuse`, ...); what lies on a loop
 //! device is space of another file system and does not count again.

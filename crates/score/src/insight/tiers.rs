@@ -1,5 +1,5 @@
 //! The file `tiers`: which file systems make up a tier of storage, and how many copies devices
-//! keep where neither the array nor the file system tells. TOML; `docs/tiers.md` is for users.
+//! keep where neither the array nor the file system tells. TOML; `docs/reference/tiers.md` is for users.
 //!
 //! ```toml
 //! [[tier]]

@@ -8,7 +8,7 @@
 //! The threshold is what a user's one parameter, the accuracy, turns into: after each change it is
 //! lowered if readers were wrong for longer than that allows, and raised if not. What is to spare
 //! with a rhythm, where no threshold costs anything, is spent on leaving out a beat now and then.
-//! `docs/intervals.md` explains it with plots.
+//! `docs/internals/intervals.md` explains it with plots.
 //!
 //! # Invariants
 //! - Two kilobytes, however long it runs; a poll costs some microseconds, more the longer it

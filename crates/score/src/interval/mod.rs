@@ -2,7 +2,7 @@
 //!
 //! A [`Policy`] is asked once after each poll of its sensor. What the poll found comes as one
 //! number, the change in units of what matters ([`Finding::change`]); a sensor of many facts gets
-//! it from a [`Surprise`]. `docs/intervals.md` has the policies side by side, with plots.
+//! it from a [`Surprise`]. `docs/internals/intervals.md` has the policies side by side, with plots.
 //!
 //! # Invariants
 //! - The interval always lies within the [`Bounds`].

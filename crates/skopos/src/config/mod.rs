@@ -1,4 +1,4 @@
-//! The configuration file: TOML, all of it optional. `docs/configuration.md` explains it to users.
+//! The configuration file: TOML, all of it optional. `docs/reference/configuration.md` explains it to users.
 //!
 //! ```toml
 //! [agent]
@@ -176,7 +176,7 @@ impl Config {
         let text = read_text(path)?;
         let config: Self = toml::from_str(&text).map_err(|e| {
             Failure::new(format!("{}: {}", path.display(), e.to_string().trim_end()))
-                .hint("docs/configuration.md lists all that can be configured")
+                .hint("docs/reference/configuration.md lists all that can be configured")
         })?;
         Ok(Self { path: Some(path.into()), ..config })
     }

@@ -182,7 +182,7 @@ fn device_fault_tolerance() {
         "",
         health,
         "unknown: nobody tells how many copies vda keeps: it is no array, no file system on it says, \
-         and the tiers file has no [[device]] vda: see docs/tiers.md",
+         and the tiers file has no [[device]] vda: see docs/reference/tiers.md",
     );
     check(
         file,
