@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod metadata;
+mod reference;
 mod rust;
 mod tidy;
 mod tree;
@@ -16,6 +17,7 @@ Usage: cargo xtask <verb>
 
 Verbs:
   tidy   Check what no compiler checks: crate arrows, unsafe homes, lengths, schema files, ...
+  reference  Write the pages of the reference that are made from schema/ and docs/json
   help   Print this
 ";
 
@@ -23,6 +25,7 @@ fn main() -> ExitCode {
     let verbs: Vec<String> = std::env::args().skip(1).collect();
     match verbs.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
         ["tidy"] => tidy::run(),
+        ["reference"] => reference::run(),
         ["help" | "--help" | "-h"] | [] => {
             print!("{HELP}");
             ExitCode::SUCCESS

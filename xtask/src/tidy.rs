@@ -6,10 +6,12 @@ mod atomics;
 mod changelog;
 mod forbidden;
 mod length;
+mod links;
 mod manifests;
 mod places;
 mod pure;
 mod schema;
+mod topics;
 mod unsafe_homes;
 
 use std::fmt;
@@ -77,6 +79,9 @@ const CHECKS: &[(&str, Check)] = &[
     ("manifests", |r| manifests::check(&r.tree)),
     ("places", |r| places::check(&r.tree)),
     ("changelog", |r| changelog::check(&r.tree)),
+    ("links", |r| links::check(&r.tree)),
+    ("topics", |r| topics::check(&r.tree)),
+    ("reference", |r| crate::reference::check(&r.tree)),
 ];
 
 /// Runs every check and prints what there is to mend.
