@@ -7,7 +7,6 @@ use std::process::ExitCode;
 
 use serde::Deserialize;
 
-use crate::tidy::Finding;
 use crate::tree::{self, Tree};
 
 /// A family of facts: one file of `schema/`.
@@ -56,17 +55,16 @@ pub(crate) fn run() -> ExitCode {
     }
 }
 
-/// Reports pages that differ from what their sources give.
-pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
-    let mend = "run `cargo xtask reference` and commit the page";
-    let findings = PAGES.iter().map(|(path, make)| match (make(tree), tree.file(path)) {
+/// Pages that differ from what their sources give, each with the difference.
+pub(crate) fn outdated(tree: &Tree) -> Vec<(&'static str, &'static str)> {
+    let pages = PAGES.iter().map(|(path, make)| match (make(tree), tree.file(path)) {
         // A source that cannot be read is another check's finding.
         (Err(_), _) => None,
         (Ok(text), Some(page)) if page.text == text => None,
-        (Ok(_), Some(_)) => Some(Finding::in_file(path, "its sources have changed", mend)),
-        (Ok(_), None) => Some(Finding::in_file(path, "the page is missing", mend)),
+        (Ok(_), Some(_)) => Some((*path, "its sources have changed")),
+        (Ok(_), None) => Some((*path, "the page is missing")),
     });
-    findings.flatten().collect()
+    pages.flatten().collect()
 }
 
 /// Families by name, as `schema/` has them.
@@ -183,7 +181,7 @@ mod tests {
             let made = json(&Tree::of(&[])).expect("it is well-formed");
             let (topics, json) = (PAGES[0].0, PAGES[1].0);
             let tree = Tree::of(&[LOAD, (topics, text), (json, &made)]);
-            check(&tree).into_iter().map(|finding| finding.path).collect::<Vec<_>>()
+            outdated(&tree).into_iter().map(|(path, _)| path).collect::<Vec<_>>()
         };
         let made = topics(&Tree::of(&[LOAD])).expect("it is well-formed");
         assert!(pages(&made).is_empty());

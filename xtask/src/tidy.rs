@@ -10,6 +10,7 @@ mod links;
 mod manifests;
 mod places;
 mod pure;
+mod reference;
 mod schema;
 mod topics;
 mod unsafe_homes;
@@ -81,7 +82,7 @@ const CHECKS: &[(&str, Check)] = &[
     ("changelog", |r| changelog::check(&r.tree)),
     ("links", |r| links::check(&r.tree)),
     ("topics", |r| topics::check(&r.tree)),
-    ("reference", |r| crate::reference::check(&r.tree)),
+    ("reference", |r| reference::check(&r.tree)),
 ];
 
 /// Runs every check and prints what there is to mend.
