@@ -16,7 +16,7 @@ const HTTP: &str = "127.0.0.1:7470";
 const FLIGHT: &str = "127.0.0.1:7471";
 
 /// The pages whose commands are run, each with the least number of commands that are found there.
-const PAGES: [(&str, usize); 13] = [
+const PAGES: [(&str, usize); 15] = [
     ("../README.md", 4),
     ("start.md", 6),
     ("howto/watch-a-node.md", 5),
@@ -28,12 +28,14 @@ const PAGES: [(&str, usize); 13] = [
     ("howto/keep-history.md", 2),
     ("howto/measure-a-task.md", 4),
     ("howto/archive-and-size-tasks.md", 6),
+    ("howto/declare-tiers.md", 2),
     ("reference/sql.md", 5),
     ("reference/http.md", 7),
+    ("howto/predict-a-value.md", 2),
 ];
 
 /// Commands that are not run, by their beginnings, each with the reason.
-const NOT_RUN: [(&str, &str); 8] = [
+const NOT_RUN: [(&str, &str); 9] = [
     ("make ", "it installs and builds"),
     ("skopos up", "a node with a hub runs already"),
     ("skopos agent", "an agent runs already"),
@@ -41,6 +43,7 @@ const NOT_RUN: [(&str, &str); 8] = [
     ("skopos run --limit memory=4GiB --report out -- cargo", "it builds"),
     ("skopos run --attach", "there is no process 4711"),
     ("mpirun", "it needs MPI"),
+    ("skopos delphi score --trace", "its trace is in the repository"),
     ("skopos get insight/space/nvme", "it needs the configuration of its page"),
 ];
 
