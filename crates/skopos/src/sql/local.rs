@@ -106,7 +106,7 @@ impl Local {
 
     fn look(&self) {
         let is_due = |state: &State| state.looked_at.elapsed() >= LOOK_EVERY;
-        if is_due(&unpoisoned(self.state.read())) {
+        if is_due(&*unpoisoned(self.state.read())) {
             let mut state = unpoisoned(self.state.write());
             if is_due(&state) {
                 state.looked_at = Instant::now();
