@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The plots of docs/internals/intervals.md and docs/results/intervals.md, from a result, and the table of the
+"""The plots of docs/intervals.md and docs/results/intervals.md, from a result, and the table of the
 latter to stdout: `bench/intervals_plots.py bench/runs/DAY-HOST/intervals.json docs/img`.
 """
 
