@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod metadata;
+mod reference;
 mod results;
 mod rust;
 mod tidy;
@@ -19,6 +20,7 @@ Verbs:
   tidy     Check what no compiler checks: crate arrows, unsafe homes, lengths, schema files, ...
   circles  Print every circle of modules with the lines that draw it
   results  Write the tables of results in README and docs from bench/runs
+  reference  Write the pages of the reference that are made from schema/ and docs/json
   help     Print this
 ";
 
@@ -26,6 +28,7 @@ fn main() -> ExitCode {
     let verbs: Vec<String> = std::env::args().skip(1).collect();
     match verbs.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
         ["tidy"] => tidy::run(),
+        ["reference"] => reference::run(),
         ["results"] => results::run(),
         ["circles"] => tidy::circles(),
         ["help" | "--help" | "-h"] | [] => {

@@ -7,14 +7,17 @@ mod changelog;
 mod finding;
 mod forbidden;
 mod length;
+mod links;
 mod manifests;
 mod modules;
 mod openings;
 mod places;
 mod pure;
+mod reference;
 mod results;
 mod schema;
 mod sources;
+mod topics;
 mod unsafe_homes;
 
 use std::io::{self, Write};
@@ -64,6 +67,9 @@ const CHECKS: &[(&str, Check)] = &[
     ("places", |r| places::check(&r.tree)),
     ("results", |r| results::check(&r.tree)),
     ("changelog", |r| changelog::check(&r.tree)),
+    ("links", |r| links::check(&r.tree)),
+    ("topics", |r| topics::check(&r.tree)),
+    ("reference", |r| reference::check(&r.tree)),
 ];
 
 /// Runs every check and prints the findings.

@@ -286,7 +286,7 @@ fn every_pane_shows_its_table() {
             "insight value",
             "msca unknown: the agent is asked why",
         ],
-        &["Nothing unusual was found", "docs/anomalies.md"],
+        &["Nothing unusual was found", "docs/reference/anomalies.md"],
     ];
     for (pane, parts) in parts.into_iter().enumerate() {
         let mut app = App::new(None);

@@ -3,7 +3,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use serde::{Deserialize, Deserializer};
 
-/// The port of the examples in `docs/peers.md`.
+/// The port of the examples in `docs/howto/let-nodes-see-each-other.md`.
 const PORT: u16 = 7361;
 
 /// An address with its port; one that is not says what would be right.

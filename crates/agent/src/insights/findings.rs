@@ -43,7 +43,9 @@ impl Findings {
         rules.retain(|rule| !is_replaced(rule));
         rules.extend(configured.iter().cloned());
         let watch = Watch::of_node(&rules, node).map_err(|e| {
-            Failure::new("[[anomaly]]").because(&e).hint("docs/anomalies.md explains the detectors")
+            Failure::new("[[anomaly]]")
+                .because(&e)
+                .hint("docs/reference/anomalies.md explains the detectors")
         })?;
         let configured = configured.iter().map(|rule| rule.name.clone()).collect();
         let (events, writers) = (Vec::new(), HashMap::new());

@@ -7,16 +7,28 @@ use serde_json::Value as Json;
 use crate::support::{Ran, Running, eventually, run, runtime_dir};
 
 /// The documents whose blocks of TOML are whole configurations.
-const DOCUMENTS: [&str; 3] = ["configuration.md", "anomalies.md", "peers.md"];
+const DOCUMENTS: [&str; 7] = [
+    "reference/configuration.md",
+    "reference/anomalies.md",
+    "howto/let-nodes-see-each-other.md",
+    "howto/write-an-insight.md",
+    "howto/find-anomalies.md",
+    "howto/predict-a-value.md",
+    "howto/connect-prometheus.md",
+];
+
+/// The documents whose SQL is the SQL of an agent.
+const STATEMENTS: [&str; 2] = ["howto/write-an-insight.md", "reference/sql-insights.md"];
 
 fn document(name: &str) -> String {
     let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
     std::fs::read_to_string(docs.join(name)).unwrap_or_else(|e| panic!("{name}: {e}"))
 }
 
-/// The blocks of TOML of a document.
-fn blocks(text: &str) -> Vec<String> {
-    let parts = text.split("```toml\n").skip(1);
+/// The blocks of a document in `language`.
+fn blocks(text: &str, language: &str) -> Vec<String> {
+    let start = format!("```{language}\n");
+    let parts = text.split(&start).skip(1);
     parts.map(|part| part.split("```").next().expect("one at least").to_owned()).collect()
 }
 
@@ -48,10 +60,10 @@ fn policy_of(ran: &Ran, family: &str) -> String {
 
 #[test]
 fn an_agent_starts_from_every_configuration_that_the_documentation_shows() {
-    let tiers = blocks(&document("tiers.md"));
-    let [tiers] = &tiers[..] else { panic!("docs/tiers.md shows one file of tiers") };
+    let tiers = blocks(&document("reference/tiers.md"), "toml");
+    let [tiers] = &tiers[..] else { panic!("docs/reference/tiers.md shows one file of tiers") };
     for name in DOCUMENTS {
-        let shown = blocks(&document(name));
+        let shown = blocks(&document(name), "toml");
         assert!(!shown.is_empty(), "docs/{name} shows no configuration");
         for text in shown {
             // No test sends anything beyond this machine.
@@ -62,7 +74,24 @@ fn an_agent_starts_from_every_configuration_that_the_documentation_shows() {
         }
     }
     let ran = agent("tiers = \"tiers.toml\"", tiers, &[]);
-    assert_eq!(ran.code, 0, "docs/tiers.md: {ran:?}");
+    assert_eq!(ran.code, 0, "docs/reference/tiers.md: {ran:?}");
+}
+
+#[test]
+fn an_agent_computes_every_statement_that_the_pages_on_insights_show() {
+    for name in STATEMENTS {
+        let mut shown = blocks(&document(name), "sql");
+        // The syntax of a statement is not a statement.
+        shown.retain(|sql| !sql.contains("expression"));
+        assert!(shown.len() >= 3, "docs/{name} shows {}", shown.len());
+        for sql in shown {
+            let text = format!(
+                "[[insight]]\nname = \"shown\"\nwhere = \"agent\"\nsql = \"\"\"{sql}\"\"\"\n"
+            );
+            let ran = agent(&text, "", &[]);
+            assert_eq!(ran.code, 0, "docs/{name}:\n{text}\n{ran:?}");
+        }
+    }
 }
 
 #[test]

@@ -26,7 +26,8 @@ const COLUMNS: [Column; 5] = [
 const A_DAY: Duration = Duration::from_secs(24 * 3600);
 
 /// The rows that are shown for the empty table.
-pub(super) const EMPTY: &str = "Nothing unusual was found; docs/anomalies.md says what is watched.";
+pub(super) const EMPTY: &str =
+    "Nothing unusual was found; docs/reference/anomalies.md says what is watched.";
 
 pub(super) fn summary(data: &Data, theme: Theme, width: usize) -> Vec<Line<'static>> {
     let mut lines: Vec<_> = line(data, theme, width).into_iter().collect();

@@ -179,7 +179,7 @@ fn instances_beyond_the_bound_are_counted() {
 #[test]
 fn the_page_of_insights_has_each_with_its_formula() {
     let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
-    let page = words(include_str!("../../../../../docs/insights.md"));
+    let page = words(include_str!("../../../../../docs/reference/insights.md"));
     for Definition { metric, formula, row, .. } in DEFINITIONS {
         assert!(page.contains(&format!("## {row} ")), "{row}");
         assert!(page.contains(&format!("`{}`", metric.name)), "{}", metric.name);

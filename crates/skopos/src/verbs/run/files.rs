@@ -1,4 +1,4 @@
-//! The files of a report; `docs/run-files.md` says what each holds.
+//! The files of a report; `docs/reference/report-files.md` says what each holds.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write as _};
