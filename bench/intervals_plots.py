@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Draws the plots of docs/intervals.md and docs/results/intervals.md from a raw run:
+"""Draws the plots of docs/internals/intervals.md and docs/results/intervals.md from a raw run:
 `bench/intervals_plots.py bench/runs/DAY-HOST/intervals.json docs/img`.
 """
 

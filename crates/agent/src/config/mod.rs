@@ -1,4 +1,4 @@
-//! The configuration file: TOML, all of it optional. `docs/configuration.md` explains it to users.
+//! The configuration file: TOML, all of it optional. `docs/reference/configuration.md` explains it to users.
 //!
 //! ```toml
 //! [agent]
@@ -194,7 +194,7 @@ pub fn parse<T: DeserializeOwned>(text: &str, path: Option<&Path>) -> Result<T, 
     toml::from_str(text).map_err(|e| {
         Failure::new(e.to_string().trim_end())
             .in_file(path)
-            .hint("docs/configuration.md lists all that can be configured")
+            .hint("docs/reference/configuration.md lists all that can be configured")
     })
 }
 

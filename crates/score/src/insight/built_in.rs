@@ -267,7 +267,7 @@ impl BuiltIn {
             Instances::Tiers => (
                 "fsinfo",
                 "there is no tiers file, and no file system lies on a device of a known kind or on \
-                 another machine: see docs/tiers.md",
+                 another machine: see docs/reference/tiers.md",
             ),
             Instances::Peers => ("peer", "no peer is configured"),
             Instances::Jobs => ("slurm", "no job has an allocation on this node"),

@@ -63,7 +63,7 @@ fn replication(subject: &Subject, inputs: &Inputs<'_>) -> Result<f64, Unknown> {
     copies.min_by(f64::total_cmp).ok_or_else(|| {
         Unknown::new(format!(
             "the number of copies on {device} is not known: it is not an array, no file system \
-             on it reports it, and the tiers file has no [[device]] {device}: see docs/tiers.md"
+             on it reports it, and the tiers file has no [[device]] {device}: see docs/reference/tiers.md"
         ))
     })
 }

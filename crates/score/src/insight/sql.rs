@@ -1,5 +1,5 @@
 //! An insight that a user wrote in SQL: `SELECT sum(value) FROM latest WHERE topic LIKE
-//! '%/fs/nvme%/available_bytes'`. `docs/sql-insights.md` describes the language.
+//! '%/fs/nvme%/available_bytes'`. `docs/reference/sql-insights.md` describes the language.
 //!
 //! The statement gives its topics as patterns that may match further topics; the evaluator checks
 //! each vertex that joins and ignores the others. The evaluator is kept up to date by the changes

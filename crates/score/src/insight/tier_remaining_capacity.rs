@@ -11,7 +11,7 @@
 //! read-only. Each file system counts once. The limits of file systems in memory (tmpfs, ramfs) do
 //! not add up: together they count for at most the available memory.
 //!
-//! The `tiers` file (`docs/tiers.md`) lists the file systems of a tier. Without it, local file
+//! The `tiers` file (`docs/reference/tiers.md`) lists the file systems of a tier. Without it, local file
 //! systems are grouped by the kind of their device (`nvme`, `ssd`, `hdd`, ...), those in memory as
 //! `memory`, and those of other machines by their type (`lustre`, `nfs`, `fuse`, ...). A file
 //! system on a loop device is space of another file system and does not count again.

@@ -1,5 +1,5 @@
 //! The `tiers` file: the file systems of each storage tier, and the number of copies on devices
-//! where neither the array nor the file system reports it. TOML; `docs/tiers.md` is for users.
+//! where neither the array nor the file system reports it. TOML; `docs/reference/tiers.md` is for users.
 //!
 //! ```toml
 //! [[tier]]

@@ -9,7 +9,7 @@
 //! The user sets one parameter, the accuracy, and the policy turns it into the threshold: after
 //! each change it lowers the threshold if readers saw a wrong value for longer than the accuracy
 //! allows, and raises it otherwise. At a rhythm the threshold costs nothing, so the policy spends
-//! the spare accuracy on skipping a beat now and then. `docs/intervals.md` explains it with plots.
+//! the spare accuracy on skipping a beat now and then. `docs/internals/intervals.md` explains it with plots.
 //!
 //! # Invariants
 //! - The policy takes two kilobytes, however long it runs. A poll costs some microseconds, more

@@ -2,7 +2,7 @@
 //!
 //! A [`Policy`] is called once after each poll of its sensor. It gets the result of the poll as one
 //! number, the change in units of the tolerance ([`Finding::change`]); for a sensor with many
-//! facts, a [`Surprise`] computes that number. `docs/intervals.md` compares the policies, with
+//! facts, a [`Surprise`] computes that number. `docs/internals/intervals.md` compares the policies, with
 //! plots.
 //!
 //! # Invariants

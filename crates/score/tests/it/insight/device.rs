@@ -185,7 +185,7 @@ fn device_fault_tolerance() {
         "",
         health,
         "unknown: the number of copies on vda is not known: it is not an array, no file system on it \
-         reports it, and the tiers file has no [[device]] vda: see docs/tiers.md",
+         reports it, and the tiers file has no [[device]] vda: see docs/reference/tiers.md",
     );
     check(
         file,
