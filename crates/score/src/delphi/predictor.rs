@@ -117,7 +117,7 @@ impl Predictor {
         }
     }
 
-    /// Takes the value that a poll found, also if it did not change.
+    /// Takes the value that a poll found, changed or not.
     pub fn observe(&mut self, time: Timestamp, value: f64) -> Observed {
         let time = time.as_nanos();
         let latest = self.window.latest();
