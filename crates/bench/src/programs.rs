@@ -12,6 +12,14 @@ pub(crate) fn skopos() -> Result<PathBuf, Failure> {
     beside("skopos")
 }
 
+/// Finds the program of a node, `skopos-agent`.
+///
+/// # Errors
+/// There is no such file beside this program.
+pub(crate) fn agent() -> Result<PathBuf, Failure> {
+    beside("skopos-agent")
+}
+
 fn beside(name: &str) -> Result<PathBuf, Failure> {
     let own = std::env::current_exe()
         .map_err(|e| Failure::new("this program does not know where it is").because(&e))?;

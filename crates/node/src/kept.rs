@@ -116,7 +116,8 @@ fn add_ring(vertex: &Vertex, answer: &mut Answer<'_>) -> Added {
     let from = if question.only_last { range.samples.len() - 1 } else { 0 };
     for sample in &range.samples[from..] {
         let value = Content::from(&sample.value);
-        if !answer.add(IndexedSample { index: 0, time: sample.time, origin: sample.origin, value }) {
+        if !answer.add(IndexedSample { index: 0, time: sample.time, origin: sample.origin, value })
+        {
             return Added::Full;
         }
     }

@@ -122,7 +122,7 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode, Failure> {
     let global = &cli.global;
     match cli.verb {
         Verb::Up(args) => verbs::up::run(global, &args),
-        Verb::Agent(args) => skopos_node::role::run(global, &args),
+        Verb::Agent(args) => verbs::agent::run(global, &args),
         Verb::Run(args) => verbs::run::run(global, &args),
         Verb::Archive(args) => verbs::archive::run(global, &args),
         Verb::Estimate(args) => verbs::estimate::run(global, &args),

@@ -52,9 +52,13 @@ impl Place {
     pub(super) fn new() -> Result<Self, Failure> {
         let (memory, disk) = (Scratch::new()?, Scratch::on_disk()?);
         let program = disk.path().join("skopos");
-        std::fs::copy(programs::skopos()?, &program).map_err(|e| {
-            Failure::new(format!("cannot copy to {}", program.display())).because(&e)
-        })?;
+        // `skopos agent` becomes `skopos-agent`, which has to lie beside it.
+        for program in [programs::skopos()?, programs::agent()?] {
+            let copy = disk.path().join(program.file_name().unwrap_or_default());
+            std::fs::copy(&program, &copy).map_err(|e| {
+                Failure::new(format!("cannot copy to {}", copy.display())).because(&e)
+            })?;
+        }
         Ok(Self { memory, disk, program })
     }
 }

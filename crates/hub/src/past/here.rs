@@ -12,12 +12,7 @@ const LATE: Duration = Duration::from_millis(1400);
 
 /// Whether a mirror has all of it: the samples of each vertex from the time on from which it is whole, until
 /// what its node said last. `now` is the time here; times of samples are by the node's clock.
-pub(crate) fn has_all(
-    state: &NodeState,
-    question: &Question,
-    when: &When,
-    now: Timestamp,
-) -> bool {
+pub(crate) fn has_all(state: &NodeState, question: &Question, when: &When, now: Timestamp) -> bool {
     let ahead = state.clock_offset().unwrap_or_default();
     let now = Timestamp::from_nanos(now.as_nanos().saturating_add(ahead));
     let (from, to) = match when {

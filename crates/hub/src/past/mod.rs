@@ -70,7 +70,7 @@ pub(crate) async fn ask(plane: Plane, asks: Asks, until: Instant) -> Elsewhere {
 mod tests {
     use skopos_model::{Kind, Origin, Topic, Unit, ValueType};
     use skopos_store::history::Series;
-    use skopos_wire::{Batch, Content, MAX_BATCH_BYTES, IndexedSample};
+    use skopos_wire::{Batch, Content, IndexedSample, MAX_BATCH_BYTES};
 
     use super::*;
     use skopos_node::Answer;

@@ -10,7 +10,8 @@ use std::time::Instant;
 use serde::Serialize;
 use skopos_model::{Unit, Value};
 use skopos_score::delphi::{
-    Errors, Evaluation, FORMAT_VERSION, Model, PARAMETERS, TRAINABLE, evaluate, restore_polls, train,
+    Errors, Evaluation, FORMAT_VERSION, Model, PARAMETERS, TRAINABLE, evaluate, restore_polls,
+    train,
 };
 use skopos_score::trace::Trace;
 use skopos_score::trace::{instant, kind_of};
@@ -181,7 +182,9 @@ fn score(global: &Global, args: &DelphiScoreArgs) -> Result<ExitCode, Failure> {
 fn score_vertex(vertex: &Vertex) -> Result<Evaluation, String> {
     let checked_at = vertex.latest().map_err(|e| e.to_string())?.checked_at;
     let mut samples = Vec::new();
-    restore_polls(&predicted::measured(vertex)?, checked_at, |time, value| samples.push((time, value)));
+    restore_polls(&predicted::measured(vertex)?, checked_at, |time, value| {
+        samples.push((time, value))
+    });
     evaluate(vertex.info().kind, &samples, FIRST)
         .ok_or_else(|| format!("{} samples are too few", samples.len()))
 }

@@ -1,6 +1,7 @@
 //! What each verb does, a file each.
 
 pub(crate) mod up;
+pub(crate) mod agent;
 pub(crate) mod run;
 pub(crate) mod archive;
 pub(crate) mod estimate;
