@@ -21,7 +21,7 @@
 //! Between two values of `r`, `W` only rises with `a`. Its minimum is therefore at one of these
 //! values, and one pass over the sorted records finds it exactly.
 //!
-//! Where a first attempt is cheap, the minimum may be an allocation that nearly all tasks exceed. The
+//! If a first attempt is cheap, the minimum may be an allocation that nearly all tasks exceed. The
 //! search is therefore restricted to allocations that at most a given share of the records exceed.
 
 use serde::Serialize;
