@@ -223,10 +223,10 @@ fn what_is_no_single_number_is_refused_with_its_place() {
     };
     check(
         "SELECT sum(value), max(value) FROM latest",
-        "line 1, column 20: a second number, and an insight is one",
+        "line 1, column 20: a second number, but an insight has only one",
     );
     check(
         "SELECT sum(value) FROM latest GROUP BY node",
-        "line 1, column 31: `GROUP BY` is outside of what an insight can say",
+        "line 1, column 31: `GROUP BY` is not supported in an insight",
     );
 }
