@@ -1,27 +1,28 @@
-//! What does a change of an input cost? `cargo run --release -p skopos-eval --example eval_cost`
+//! Measures the cost of a change of an input: `cargo run --release -p skopos-eval --example eval_cost`
 //!
-//! 640 rows, of which one after the other changes by a little; after each the value is asked for,
-//! as the graph does.
+//! 640 rows change one after the other; after each change the example reads the value, as the graph does.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use skopos_eval::{Evaluator, Statement};
-use skopos_model::{Kind, Timestamp, Topic, Unit};
+use skopos_model::{Kind, SplitMix64, Timestamp, Topic, Unit};
 
 const ROWS: u32 = 640;
 
-/// So many that the clock's own cost does not matter.
+/// Number of changes: so many that the cost of the clock does not matter.
 const CHANGES: u32 = 2_000_000;
 
-/// The best of so many runs: what disturbs only ever adds.
+/// Number of runs, of which the best counts: other load only adds time.
 const RUNS: u32 = 3;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let latest = "FROM latest WHERE topic LIKE '%/fs/%/available_bytes'";
     let samples = "FROM samples WHERE topic = 'n01/fs/d0/available_bytes' AND time > now() - \
                    INTERVAL '640 s'";
-    println!("{ROWS} rows or samples; nanoseconds a change and reading the value after it");
+    println!(
+        "{ROWS} rows or samples; nanoseconds for a change, and for a change with reading the value"
+    );
     for (selected, from) in [
         ("count(*)", latest),
         ("sum(value)", latest),
@@ -45,7 +46,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// Nanoseconds a change, and a change with a look at the value.
+/// Returns nanoseconds for a change, and for a change with reading the value.
 fn cost(statement: &Statement) -> Result<(f64, f64), Box<dyn std::error::Error>> {
     let mut evaluator = Evaluator::new(statement);
     for key in 0..ROWS {
@@ -53,14 +54,12 @@ fn cost(statement: &Statement) -> Result<(f64, f64), Box<dyn std::error::Error>>
         evaluator.row_added(key, &topic, Unit::BYTES, Kind::Gauge);
     }
     let is_window = matches!(statement.table(), skopos_eval::Table::Samples(_));
-    // A plain generator (Knuth's MMIX), so that each run takes the same numbers.
-    let mut state = 1u64;
+    // Each run takes the same numbers.
+    let mut random = SplitMix64::new(1);
     let mut now = Timestamp::from_nanos(0);
     let mut step = |evaluator: &mut Evaluator, at: u32| {
-        state =
-            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         now = now.saturating_add(Duration::from_secs(1));
-        let value = f64::from((state >> 54) as u32);
+        let value = random.below(1024) as f64;
         evaluator.row_changed(if is_window { 0 } else { at % ROWS }, now, Some(value));
         now
     };

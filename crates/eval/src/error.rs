@@ -4,59 +4,59 @@ use thiserror::Error;
 
 use crate::limits::MAX_SQL_BYTES;
 
-/// Why a text is no statement that can be kept up to date.
+/// The reasons for which a text is refused as a statement.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// Longer than [`MAX_SQL_BYTES`].
+    /// The text is longer than [`MAX_SQL_BYTES`].
     #[error("the statement has {0} bytes, the most is {MAX_SQL_BYTES}")]
     TooLong(usize),
-    /// No SQL at all.
+    /// The text is not SQL.
     #[error("{at}: {message}")]
     Syntax {
-        /// Where it stops to be SQL.
+        /// The position of the first error.
         at: Position,
-        /// What was expected and what was found.
+        /// The expected and the found text.
         message: String,
     },
-    /// SQL that is not of the subset.
-    #[error("{at}: {what} is outside of what an insight can say")]
+    /// The text is SQL, but outside of the subset.
+    #[error("{at}: {what} is not supported in an insight")]
     Refused {
-        /// Where it stands.
+        /// The position in the text.
         at: Position,
-        /// The construct, by its name.
+        /// The name of the construct.
         what: String,
-        /// What to write instead.
+        /// Advice: the supported form.
         hint: &'static str,
     },
-    /// A name that there is not.
+    /// The name does not exist.
     #[error("{at}: there is no {what} `{name}`")]
     UnknownName {
-        /// Where it stands.
+        /// The position in the text.
         at: Position,
         /// `column`, `function` or `table`.
         what: &'static str,
         /// The name.
         name: String,
-        /// All that there are, the nearest first.
+        /// The existing names, the nearest first.
         known: Vec<&'static str>,
     },
-    /// Of the subset, but it cannot mean anything.
+    /// The text is of the subset, but has no meaning.
     #[error("{at}: {what}")]
     Meaningless {
-        /// Where it stands.
+        /// The position in the text.
         at: Position,
-        /// What is wrong with it.
+        /// The mistake.
         what: String,
-        /// What to write instead; empty if the error says it.
+        /// Advice; empty if the error itself is enough.
         hint: &'static str,
     },
-    /// More of something than a statement may have.
+    /// The statement exceeds a bound.
     #[error("{at}: more than {most} {what}")]
     TooMany {
-        /// Where the first one too many stands.
+        /// The position of the first item beyond the bound.
         at: Position,
-        /// What there is too much of.
+        /// The items that are bounded.
         what: &'static str,
         /// The bound.
         most: usize,
@@ -64,7 +64,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// What the user can do about it.
+    /// Returns advice for the user, if there is any.
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Refused { hint, .. } | Self::Meaningless { hint, .. } => {
@@ -82,7 +82,7 @@ impl Error {
         }
     }
 
-    /// Where it stands, if it is in one place.
+    /// Returns the position of the mistake, if it has one.
     pub fn position(&self) -> Option<Position> {
         match self {
             Self::TooLong(_) => None,
@@ -95,12 +95,12 @@ impl Error {
     }
 }
 
-/// A place in a statement.
+/// A position in a statement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Position {
     /// The line, from 1.
     pub line: u64,
-    /// The character in it, from 1.
+    /// The character in the line, from 1.
     pub column: u64,
 }
 

@@ -11,17 +11,17 @@ use crate::units;
 use crate::unknown::Unknown;
 use crate::window::Samples;
 
-/// A statement over rows that come, change and go.
+/// The value of a statement over rows that are added, changed and removed.
 ///
-/// Rows have keys that the caller chooses; each topic is one row. Told of every change, the
-/// evaluator has the value at any time without a look at the rows: a change costs tens of
-/// nanoseconds for each aggregate. Only what moves with time (`age`, and `ema` with a half-life) is
-/// looked at row by row when a value is asked for.
+/// Each topic is one row, with a key that the caller chooses. The caller reports every change, and the
+/// evaluator then has the value at any time without reading the rows: a change costs tens of nanoseconds
+/// for each aggregate. Only values that change with time (`age`, and `ema` with a half-life) are
+/// computed row by row when [`value`](Self::value) is called.
 #[derive(Clone, Debug)]
 pub struct Evaluator {
     program: Arc<Program>,
     rows: Rows,
-    /// Of each output; computed when the set of rows has changed.
+    /// The unit of each output; computed when the set of rows has changed.
     units: Option<Vec<Result<Option<Unit>, Unknown>>>,
 }
 
@@ -32,7 +32,7 @@ enum Rows {
 }
 
 impl Evaluator {
-    /// Over no rows yet.
+    /// Makes an evaluator without rows.
     pub fn new(statement: &Statement) -> Self {
         let program = statement.program().clone();
         let rows = match program.window {
@@ -42,8 +42,8 @@ impl Evaluator {
         Self { program, rows, units: None }
     }
 
-    /// There is a row for `topic`, its value not known yet. True if the statement reads it; else
-    /// nothing is kept, and what is told of it later is ignored. Adding it again changes nothing.
+    /// Adds a row for `topic`, without a value yet. Returns true if the statement reads it; otherwise the
+    /// row is not kept, and later changes of it are ignored. Adding a row again changes nothing.
     pub fn row_added(&mut self, key: u32, topic: &Topic, unit: Unit, kind: Kind) -> bool {
         if !self.program.may_read(topic, Some((unit, kind))) {
             return false;
@@ -55,8 +55,8 @@ impl Evaluator {
         }
     }
 
-    /// A sample: at `time` the value was this; `None` if there was none or it is no number. A number
-    /// that is not finite is none. The same sample again changes nothing.
+    /// Takes in a sample of a row; `None` if there is no value or it is not a number. A number that is not
+    /// finite counts as `None`. The same sample again changes nothing.
     #[inline]
     pub fn row_changed(&mut self, key: u32, time: Timestamp, value: Option<f64>) {
         let value = value.filter(|value| value.is_finite());
@@ -66,19 +66,19 @@ impl Evaluator {
         }
     }
 
-    /// The value of the row still held at `time`: its age counts from there, and so does the rate of
-    /// its next change. That it stands still is said by [`row_changed`](Self::row_changed) with the
+    /// Records that the row was polled at `time` without a change: its age counts from then, and so does the
+    /// rate of its next change. To set the rate to zero, call [`row_changed`](Self::row_changed) with the
     /// old value.
     #[inline]
     pub fn row_held(&mut self, key: u32, time: Timestamp) {
         match &mut self.rows {
             Rows::Latest(latest) => latest.hold(key, time),
-            // A window has the samples that there were, whoever looked since.
+            // A window consists of samples; a poll without a change is not a sample.
             Rows::Samples(_) => {}
         }
     }
 
-    /// The row is gone.
+    /// Removes a row.
     pub fn row_removed(&mut self, key: u32) {
         self.units = None;
         match &mut self.rows {
@@ -87,10 +87,10 @@ impl Evaluator {
         }
     }
 
-    /// The value of a selected number at `now`, always finite.
+    /// Returns the value of a selected number at `now`, always finite.
     ///
     /// # Errors
-    /// Why there is none: no row, different units, a divide by zero, too many rows.
+    /// The reason why there is no value: no row, different units, a division by zero, too many rows.
     pub fn value(&mut self, output: usize, now: Timestamp) -> Result<f64, Unknown> {
         self.unit(output)?;
         let Some(selected) = self.program.outputs.get(output) else {
@@ -117,11 +117,11 @@ impl Evaluator {
         })
     }
 
-    /// The unit of a selected number over the rows that there are; `None` if it takes any, for
-    /// want of rows.
+    /// Returns the unit of a selected number over the current rows; `None` if there is no row that decides
+    /// it.
     ///
     /// # Errors
-    /// The rows are in units that do not go together, named with their topics.
+    /// The units of the rows cannot be combined; the error has them with their topics.
     pub fn unit(&mut self, output: usize) -> Result<Option<Unit>, Unknown> {
         let (program, rows) = (&self.program, &self.rows);
         let units = self.units.get_or_insert_with(|| {
@@ -140,8 +140,8 @@ impl Evaluator {
         }
     }
 
-    /// How often a counter among the rows stepped back: its source restarted, and no rate is made
-    /// of that step.
+    /// Returns the number of times that a counter among the rows stepped back: its source restarted, and
+    /// rates exclude that step.
     #[inline]
     pub fn resets(&self) -> u64 {
         match &self.rows {
@@ -152,9 +152,9 @@ impl Evaluator {
 }
 
 impl Statement {
-    /// The selected numbers over `rows`, computed once: a point query.
+    /// Computes the selected numbers over `rows` once: a point query.
     ///
-    /// Of one row there is no rate and no mean yet, and no window.
+    /// Rates, means and windows have no value, because each row has only one sample.
     pub fn once<'r>(
         &self,
         now: Timestamp,
@@ -162,7 +162,7 @@ impl Statement {
     ) -> Vec<Result<f64, Unknown>> {
         let mut evaluator = Evaluator::new(self);
         for (key, row) in rows.into_iter().enumerate() {
-            // More rows than keys would be more than any evaluator keeps.
+            // More rows than keys would be more than an evaluator keeps.
             let key = u32::try_from(key).unwrap_or(u32::MAX);
             evaluator.row_added(key, row.topic, row.unit, row.kind);
             evaluator.row_changed(key, row.time, row.value);
@@ -172,14 +172,14 @@ impl Statement {
     }
 }
 
-/// The leaves of what is selected.
+/// The leaves of the selected numbers.
 struct Results<'a, A>(&'a A);
 
 impl<A: Aggregated> Leaves for Results<'_, A> {
     #[inline]
     fn leaf(&self, leaf: Leaf) -> Result<f64, Fault> {
         match leaf {
-            // The reason is looked for only if it is asked for.
+            // The reason is only computed when the caller needs it.
             Leaf::Aggregate(at) => self.0.aggregate(at).map_err(|_| Fault::Aggregate(at)),
             Leaf::Value | Leaf::Rate | Leaf::Age | Leaf::Ema(_) => Err(Fault::Null),
         }

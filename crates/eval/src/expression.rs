@@ -1,38 +1,38 @@
-//! Expressions as they are computed: no names any more, nothing to allocate.
+//! Compiled expressions: names are resolved, and computing them allocates nothing.
 //!
 //! An expression has a value or a [`Fault`]; `NULL` is one of the faults. A condition is true, false
-//! or unknown, as in SQL: it is unknown where an expression in it has no value.
+//! or unknown, as in SQL: it is unknown if an expression in it has no value.
 
 use skopos_model::Unit;
 
-/// A number, or how it is computed.
+/// A number, or the computation of a number.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Expression {
-    /// A literal. It has a unit if it is an interval; any other takes the unit of what it is added
+    /// A literal. An interval has a unit; any other literal takes the unit of the operand that it is added
     /// to or compared with.
     Number(f64, Option<Unit>),
-    /// What the row or the result gives.
+    /// A value of the row or of the result.
     Leaf(Leaf),
     Negate(Box<Expression>),
     Binary(Operator, Box<Expression>, Box<Expression>),
     Call(Scalar, Vec<Expression>),
-    /// The first whose condition is true; else the last.
+    /// The expression of the first true condition; otherwise the last expression.
     Case(Vec<(Condition, Expression)>, Option<Box<Expression>>),
     Null,
 }
 
-/// What an expression is about.
+/// The input of an expression.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Leaf {
     /// The value of the row.
     Value,
-    /// Its change per second since the poll before.
+    /// The change of the value per second since the previous poll.
     Rate,
-    /// How long ago its source was last looked at, in seconds.
+    /// The time since the last poll of its source, in seconds.
     Age,
-    /// Its exponential mean, by its place in `Program::emas`.
+    /// The exponential mean of the row, by its index in `Program::emas`.
     Ema(usize),
-    /// An aggregate, by its place in `Program::aggregates`.
+    /// An aggregate, by its index in `Program::aggregates`.
     Aggregate(usize),
 }
 
@@ -101,7 +101,7 @@ impl Scalar {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Condition {
     Always(bool),
-    /// A test of the row's texts, by its place in `Program::texts`.
+    /// A test of the row's texts, by its index in `Program::texts`.
     Text(usize),
     Compare(Comparison, Expression, Expression),
     IsNull(Expression),
@@ -110,7 +110,7 @@ pub(crate) enum Condition {
     Not(Box<Condition>),
 }
 
-/// Comparisons of two numbers.
+/// A comparison of two numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Comparison {
     Equal,
@@ -135,33 +135,33 @@ impl Comparison {
     }
 }
 
-/// Why an expression has no value.
+/// The reason for which an expression has no value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// Nobody has said a value: `NULL`.
+    /// The value is `NULL`.
     Null,
     DivideByZero,
-    /// Beyond the largest double.
+    /// The result is beyond the largest double.
     TooLarge,
-    /// One of the rows of the aggregate has a fault.
+    /// A row of the aggregate has a fault.
     Row,
-    /// More rows than the one that is wanted.
+    /// There are several rows where one is needed.
     Several,
-    /// The aggregate in this place has a fault.
+    /// The aggregate with this index has a fault.
     Aggregate(usize),
 }
 
-/// Where leaves get their values.
+/// The source of the values of leaves.
 pub(crate) trait Leaves {
-    /// The value of a leaf.
+    /// Returns the value of a leaf.
     fn leaf(&self, leaf: Leaf) -> Result<f64, Fault>;
 
-    /// Whether a test of texts holds; `None` if that is not known.
+    /// Returns the outcome of a test of texts; `None` if it is unknown.
     fn text(&self, test: usize) -> Option<bool>;
 }
 
 impl Expression {
-    /// The value, always finite.
+    /// Computes the value, always finite.
     pub(crate) fn value(&self, leaves: &impl Leaves) -> Result<f64, Fault> {
         match self {
             Self::Number(number, _) => Ok(*number),
@@ -249,15 +249,15 @@ fn call(function: Scalar, arguments: &[Expression], leaves: &impl Leaves) -> Res
     }
 }
 
-/// To a number of decimal places, half away from zero.
+/// Rounds to a number of decimal places, half away from zero.
 fn round(number: f64, places: f64) -> Result<f64, Fault> {
     let scale = 10f64.powi(places as i32);
     let scaled = number * scale;
-    // Beyond 2^52 a double has no places to round; beyond the largest it cannot be scaled.
+    // A double beyond 2^52 has no decimal places to round, and one near the largest cannot be scaled.
     if scaled.is_finite() && scale > 0.0 { finite(scaled.round() / scale) } else { Ok(number) }
 }
 
-/// The least or greatest of those that have a value, as PostgreSQL has it.
+/// Returns the least or greatest of the arguments that have a value, like PostgreSQL.
 fn best(
     arguments: &[Expression],
     leaves: &impl Leaves,
@@ -276,7 +276,7 @@ fn best(
 }
 
 impl Condition {
-    /// True, false, or `None`: unknown.
+    /// Returns true, false, or `None` for unknown.
     pub(crate) fn truth(&self, leaves: &impl Leaves) -> Option<bool> {
         self.weigh(&|test| leaves.text(test), &|compared| match compared {
             Self::Compare(comparison, left, right) => {
@@ -288,7 +288,7 @@ impl Condition {
         })
     }
 
-    /// What can be said by the texts alone, whatever the numbers are; `None` if they decide.
+    /// Returns the outcome as far as the texts alone decide it; `None` if it depends on numbers.
     pub(crate) fn by_texts(&self, text: &impl Fn(usize) -> Option<bool>) -> Option<bool> {
         self.weigh(text, &|_| None)
     }
@@ -323,7 +323,8 @@ impl Condition {
     }
 }
 
-/// Kleene's logic: one part that is `enough` decides, and so do all parts if each is the opposite.
+/// Combines parts by Kleene's logic: one part that equals `enough` decides, and so do all parts if each is
+/// the opposite.
 fn decide(
     parts: &[Condition],
     enough: bool,

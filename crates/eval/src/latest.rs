@@ -12,26 +12,26 @@ use crate::limits::MAX_ROWS;
 use crate::program::{self, Ema, Fading, Program};
 use crate::unknown::Unknown;
 
-/// The rows and what is made of them.
+/// The rows and their aggregates.
 #[derive(Clone, Debug)]
 pub(crate) struct Latest {
     program: Arc<Program>,
     rows: Vec<Option<Row>>,
-    /// Places in `rows` that are free again.
+    /// Free places in `rows`.
     free: Vec<u32>,
     places: HashMap<u32, u32, BuildHasherDefault<KeyHasher>>,
-    /// Of each row one a mean of the program: where it stood at the row's last change.
+    /// The exponential means of each row, one for each mean of the program, as of the row's last change.
     means: Vec<f64>,
     aggregates: Vec<Aggregate>,
-    /// Of each aggregate, how many rows it may read of each unit.
+    /// For each aggregate, the number of rows of each unit that it may read.
     units: Vec<Vec<(Unit, u32)>>,
-    /// For which time the timed aggregates were computed last.
+    /// The time for which the timed aggregates were computed last.
     computed_at: Option<Timestamp>,
     resets: u64,
     refused: u64,
 }
 
-/// One row. Numbers that are not known are NaN.
+/// One row. Unknown numbers are NaN.
 #[derive(Clone, Debug)]
 struct Row {
     topic: Topic,
@@ -40,16 +40,16 @@ struct Row {
     /// The outcome of each text test.
     texts: u64,
     value: f64,
-    /// Since when it holds.
+    /// The time since which the value holds.
     time: Timestamp,
     checked_at: Timestamp,
-    /// When it was looked at before, and the value then: where its rate begins.
+    /// The time and value of the previous poll, from which the rate is computed.
     before: (Timestamp, f64),
     rate: f64,
 }
 
 impl Row {
-    /// What a mean is of.
+    /// Returns the number that a mean is computed from.
     #[inline]
     fn source(&self, ema: Ema) -> f64 {
         if ema.of_rate { self.rate } else { self.value }
@@ -74,7 +74,7 @@ impl Latest {
         }
     }
 
-    /// Takes a row in. False if there are too many, which every value then says.
+    /// Adds a row. Returns false if there are too many; then every value is an error.
     pub(crate) fn add(&mut self, key: u32, topic: &Topic, unit: Unit, kind: Kind) -> bool {
         if self.places.contains_key(&key) {
             return true;
@@ -148,13 +148,13 @@ impl Latest {
             return;
         }
         let old = (row.value, row.rate, row.time);
-        // A second look at one time replaces the first.
+        // A second sample of the same time replaces the first.
         if time > row.checked_at {
             row.before = (row.checked_at, row.value);
         }
         if row.is_counter && value < row.value {
             self.resets += 1;
-            // What was counted before the restart says nothing about the rate now.
+            // The count before the restart does not belong to the rate after it.
             row.before.1 = f64::NAN;
         }
         let rate = (value - row.before.1) / time.since(row.before.0).as_secs_f64();
@@ -174,7 +174,7 @@ impl Latest {
         self.contribute(place, None);
     }
 
-    /// The row was looked at and had not changed.
+    /// Records a poll of a row without a change.
     pub(crate) fn hold(&mut self, key: u32, time: Timestamp) {
         let Some(&place) = self.places.get(&key) else { return };
         if let Some(row) = &mut self.rows[place as usize] {
@@ -183,7 +183,7 @@ impl Latest {
         }
     }
 
-    /// Takes a row out.
+    /// Removes a row.
     pub(crate) fn remove(&mut self, key: u32) {
         let Some(place) = self.places.remove(&key) else { return };
         let Some(row) = self.rows[place as usize].take() else { return };
@@ -194,7 +194,7 @@ impl Latest {
         self.free.push(place);
     }
 
-    /// Brings what moves with time to `now`.
+    /// Computes timed aggregates for `now`.
     pub(crate) fn at(&mut self, now: Timestamp) -> Result<(), Unknown> {
         if self.refused > 0 {
             return Err(Unknown::TooManyTopics { refused: self.refused });
@@ -208,7 +208,7 @@ impl Latest {
         Ok(())
     }
 
-    /// Tells the aggregates what a row gives to them: those that time moves if there is a time, else
+    /// Updates the contribution of a row to the aggregates: to the timed ones if `now` is set, otherwise to
     /// the others.
     fn contribute(&mut self, place: usize, now: Option<Timestamp>) {
         let Some(row) = &self.rows[place] else { return };
@@ -231,7 +231,7 @@ impl Latest {
         }
     }
 
-    /// Why an aggregate has no value.
+    /// Returns the reason why an aggregate has no value.
     pub(crate) fn why(&self, at: usize) -> Unknown {
         let topic = |place: usize| self.rows[place].as_ref().map(|row| row.topic.to_string());
         let state = &self.aggregates[at];
@@ -259,7 +259,7 @@ impl Latest {
         }
     }
 
-    /// The unit of an aggregate.
+    /// Returns the unit of an aggregate.
     pub(crate) fn unit(&self, at: usize) -> Result<Option<Unit>, Unknown> {
         match self.units[at].as_slice() {
             [] => self.program.unit_of_aggregate(at, None),
@@ -291,16 +291,16 @@ impl Aggregated for Latest {
     }
 }
 
-/// Whether an aggregate reads a row with these texts if its numbers are right.
+/// Returns true if an aggregate reads a row with these texts, for at least some numbers.
 fn may_count(program: &Program, aggregate: &program::Aggregate, texts: u64) -> bool {
     let text = |test: usize| Some(texts >> test & 1 == 1);
     program.selection.by_texts(&text) != Some(false)
         && aggregate.filter.by_texts(&text) != Some(false)
 }
 
-/// The mean after a change, from values and since when they hold: by time, the old value has held
-/// until now; by change, the new one takes its share. The first value is the mean, and after a value
-/// that was not known it begins anew.
+/// Returns the mean after a change, from the old and new value with the times since which they hold. By
+/// time, the old value held until now; by change, the new value takes its share. The first value is the
+/// mean, also after an unknown value.
 #[inline]
 fn next_mean(fading: Fading, mean: f64, old: (f64, Timestamp), new: (f64, Timestamp)) -> f64 {
     if mean.is_nan() || new.0.is_nan() {
@@ -312,7 +312,7 @@ fn next_mean(fading: Fading, mean: f64, old: (f64, Timestamp), new: (f64, Timest
     }
 }
 
-/// Where a mean is at `now` that was `mean` at `time` and has seen `value` since.
+/// Returns the mean at `now` if it was `mean` at `time` and the value was `value` since.
 #[inline]
 fn faded(mean: f64, value: f64, time: Timestamp, now: Timestamp, half_life: f64) -> f64 {
     value + (mean - value) * (-(now.since(time).as_secs_f64() / half_life)).exp2()
@@ -323,7 +323,7 @@ struct RowLeaves<'a> {
     row: &'a Row,
     means: &'a [f64],
     emas: &'a [Ema],
-    /// `None` where nothing depends on it.
+    /// `None` if no leaf depends on the time.
     now: Option<Timestamp>,
 }
 
@@ -354,8 +354,8 @@ impl Leaves for RowLeaves<'_> {
     }
 }
 
-/// Keys are small numbers of our own, so spreading their bits is enough (Fibonacci hashing, Knuth,
-/// "The Art of Computer Programming" 6.4).
+/// A hasher for keys, which are small numbers chosen by the program, so spreading their bits is enough
+/// (Fibonacci hashing, Knuth, "The Art of Computer Programming" 6.4).
 #[derive(Clone, Copy, Debug, Default)]
 struct KeyHasher(u64);
 

@@ -1,5 +1,5 @@
-//! The subset of SQL that needs no engine: a statement over `latest` or one vertex's window is
-//! parsed once and then kept up to date input by input.
+//! The subset of SQL that needs no engine: a statement over `latest` or over the window of one topic is
+//! parsed once, and its value is then updated input by input.
 //!
 //! ```
 //! use skopos_eval::{Evaluator, Statement};
@@ -19,14 +19,14 @@
 //! ```
 //!
 //! # Invariants
-//! - What is outside of the subset is refused when it is compiled, with its place and a hint.
-//! - A result is what a look at all rows would give, to the last bit: sums are exact, whatever came
-//!   and went before.
+//! - The compiler refuses SQL outside of the subset, with its position and a hint.
+//! - A result equals the result of reading all rows anew, to the last bit: sums are exact, in any order
+//!   of changes.
 //! - Once a row is known, its changes allocate nothing.
-//! - What has no value is [`Unknown`] with its reason; no NaN and no infinity comes out.
+//! - A result without a value is [`Unknown`] with a reason; results are never NaN or infinite.
 //!
-//! Read in this order: [`Statement`], [`Evaluator`], then `parse` for how text becomes a `Program`
-//! of `Expression`s, `aggregate` for what is kept, `latest` and `window` for who keeps it.
+//! Read in this order: [`Statement`], [`Evaluator`], then `parse`, which turns text into a `Program`
+//! of `Expression`s, `aggregate`, the state of one aggregate, `latest` and `window`, the rows.
 
 #![forbid(unsafe_code)]
 

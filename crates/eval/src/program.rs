@@ -1,4 +1,4 @@
-//! What a statement was compiled to.
+//! The compiled form of a statement.
 
 use std::time::Duration;
 
@@ -12,50 +12,50 @@ use crate::like::Like;
 #[derive(Clone, Debug)]
 pub(crate) struct Program {
     pub(crate) sql: Box<str>,
-    /// What stands behind its `WHERE`.
+    /// The text after `WHERE`.
     pub(crate) predicate: Option<Box<str>>,
     /// `None` if it reads `latest`.
     pub(crate) window: Option<Window>,
     pub(crate) outputs: Vec<Output>,
-    /// Which rows are read.
+    /// The condition for rows that are read.
     pub(crate) selection: Condition,
     pub(crate) aggregates: Vec<Aggregate>,
     pub(crate) texts: Vec<TextTest>,
     pub(crate) emas: Vec<Ema>,
-    /// Together they match every topic that the statement can read.
+    /// Patterns that together match every topic that the statement can read.
     pub(crate) topics: Vec<TopicPattern>,
 }
 
-/// One selected number.
+/// A selected number.
 #[derive(Clone, Debug)]
 pub(crate) struct Output {
     pub(crate) name: Box<str>,
-    /// Where it stands.
+    /// The position in the text.
     pub(crate) at: Position,
     pub(crate) expression: Expression,
 }
 
-/// The window of `samples` that is read.
+/// The window of `samples`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Window {
     pub(crate) length: Duration,
-    /// True for `>=`: a sample that is exactly as old as the window is long is in it.
+    /// True for `>=`: the window includes a sample that is exactly as old as the window is long.
     pub(crate) closed: bool,
 }
 
-/// One aggregate of a statement.
+/// An aggregate of a statement.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Aggregate {
     pub(crate) function: Function,
-    /// Computed for each row.
+    /// The expression, computed for each row.
     pub(crate) argument: Expression,
-    /// Which of the rows that are read count.
+    /// The condition for rows that count.
     pub(crate) filter: Condition,
-    /// True if time alone moves it.
+    /// True if it changes with time alone.
     pub(crate) timed: bool,
 }
 
-/// What is made of many rows.
+/// A function of many rows.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Function {
     Count,
@@ -63,45 +63,45 @@ pub(crate) enum Function {
     Avg,
     Min,
     Max,
-    /// The quantile of this share.
+    /// The quantile of this share, from 0 to 1.
     Quantile(f64),
-    /// Of the one row that there is: a column outside of any aggregate.
+    /// The value of the only row: a column outside of an aggregate.
     Only,
-    /// Of the oldest sample in the window.
+    /// The oldest sample in the window.
     First,
-    /// Of the newest.
+    /// The newest sample in the window.
     Last,
-    /// Change per second over the window.
+    /// The change per second over the window.
     Rate,
-    /// Mean of the window in which a sample of this many seconds ago weighs half.
+    /// The mean of the window, in which a sample from this many seconds ago weighs half.
     Ema(f64),
 }
 
 /// An exponential mean of a row.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Ema {
-    /// Of its rate; else of its value.
+    /// True for the mean of the rate, false for the mean of the value.
     pub(crate) of_rate: bool,
     pub(crate) fading: Fading,
 }
 
-/// How an exponential mean forgets.
+/// The fading of an exponential mean.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Fading {
-    /// By time: this many seconds halve the weight of what was.
+    /// By time: this many seconds halve the weight of older values.
     HalfLife(f64),
-    /// By change: the share of a new value.
+    /// By change: this is the share of a new value.
     Alpha(f64),
 }
 
-/// A test of one of a row's texts.
+/// A test of one text of a row.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct TextTest {
     pub(crate) column: TextColumn,
     pub(crate) test: Test,
 }
 
-/// The columns that are texts.
+/// A column that is a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TextColumn {
     Topic,
@@ -111,16 +111,16 @@ pub(crate) enum TextColumn {
     Kind,
 }
 
-/// What a text must be.
+/// The condition on a text.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Test {
-    /// One of these, in order.
+    /// The text is one of these, which are sorted.
     In(Vec<Box<str>>),
     Like(Like),
 }
 
 impl TextTest {
-    /// Whether it holds; `None` if it is about unit or kind and they are not known.
+    /// Returns the outcome; `None` if it is about unit or kind and these are unknown.
     pub(crate) fn holds(&self, topic: &Topic, described: Option<(Unit, Kind)>) -> Option<bool> {
         let unit;
         let text = match self.column {
@@ -140,7 +140,7 @@ impl TextTest {
 }
 
 impl Program {
-    /// Whether rows of `topic` can be read; unit and kind may be unknown yet.
+    /// Returns true if the statement can read rows of `topic`; unit and kind may be unknown.
     pub(crate) fn may_read(&self, topic: &Topic, described: Option<(Unit, Kind)>) -> bool {
         let text = |test: usize| self.texts[test].holds(topic, described);
         if self.selection.by_texts(&text) == Some(false) {
@@ -156,17 +156,17 @@ impl Program {
         })
     }
 
-    /// True if time alone moves the outcome.
+    /// Returns true if the outcome changes with time alone.
     pub(crate) fn is_timed(&self) -> bool {
         self.window.is_some() || self.aggregates.iter().any(|aggregate| aggregate.timed)
     }
 
-    /// True if it reads `age`, for which every row has to be told when it was looked at.
+    /// Returns true if it reads `age`, which needs a report of every poll of a row.
     pub(crate) fn reads_age(&self) -> bool {
         self.reads(|leaf| leaf == Leaf::Age)
     }
 
-    /// True if it reads rates or means of rows.
+    /// Returns true if it reads rates or means of rows.
     pub(crate) fn reads_history(&self) -> bool {
         self.reads(|leaf| matches!(leaf, Leaf::Rate | Leaf::Ema(_)))
     }
@@ -182,7 +182,7 @@ impl Program {
         reads
     }
 
-    /// Whether an expression or condition of a row moves with time.
+    /// Returns true if a leaf changes with time alone.
     pub(crate) fn leaf_is_timed(emas: &[Ema], leaf: Leaf) -> bool {
         match leaf {
             Leaf::Age => true,

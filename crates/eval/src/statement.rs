@@ -9,33 +9,33 @@ use crate::program::Program;
 use crate::unknown::Unknown;
 use crate::{parse, topics, units};
 
-/// A statement that was understood. Cheap to clone.
+/// A compiled statement. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Statement(Arc<Program>);
 
-/// What a statement reads.
+/// The table that a statement reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Table {
     /// The latest value of each topic.
     Latest,
-    /// The samples of one topic since so long ago.
+    /// The samples of one topic in a window of this length, up to now.
     Samples(Duration),
 }
 
 /// One row of `latest`.
 #[derive(Clone, Copy, Debug)]
 pub struct Row<'a> {
-    /// Whose value it is.
+    /// The topic.
     pub topic: &'a Topic,
     /// The unit of the value.
     pub unit: Unit,
-    /// How the value moves.
+    /// The kind: the way in which the value moves.
     pub kind: Kind,
-    /// When the value was found.
+    /// The time of the sample.
     pub time: Timestamp,
-    /// When its source was last looked at; not before `time`.
+    /// The time of the last poll of the source; not before `time`.
     pub checked_at: Timestamp,
-    /// The value, if there is one and it is a number.
+    /// The value, if it exists and is a number.
     pub value: Option<f64>,
 }
 
@@ -43,77 +43,79 @@ impl Statement {
     /// Compiles `sql`.
     ///
     /// # Errors
-    /// It is no SQL, or outside of the subset: the construct, its place, and a
-    /// [hint](Error::hint).
+    /// The text is not SQL, or it is outside of the subset. The error has the construct, its position and
+    /// a [hint](Error::hint).
     pub fn new(sql: &str) -> Result<Self, Error> {
         parse::compile(sql).map(|program| Self(Arc::new(program)))
     }
 
-    /// As [`new`](Self::new), of a statement that selects one number, which is what an insight is.
+    /// Compiles a statement that selects exactly one number, as an insight does.
     ///
     /// # Errors
-    /// As [`new`](Self::new); it selects more than one.
+    /// The errors of [`new`](Self::new); the statement selects more than one number.
     pub fn of_one_number(sql: &str) -> Result<Self, Error> {
         let statement = Self::new(sql)?;
         match statement.0.outputs.get(1) {
             None => Ok(statement),
             Some(second) => Err(Error::Meaningless {
                 at: second.at,
-                what: "a second number, and an insight is one".to_owned(),
-                hint: "make an insight of each, or one number of both",
+                what: "a second number, but an insight has only one".to_owned(),
+                hint: "define one insight for each number, or combine both into one number",
             }),
         }
     }
 
-    /// The text that it was compiled from.
+    /// Returns the text of the statement.
     pub fn sql(&self) -> &str {
         &self.0.sql
     }
 
-    /// What it selects by, in its user's words: what stands behind `WHERE`, or else all of it.
+    /// Returns the text after `WHERE`, or the whole statement without a `WHERE`.
     pub fn predicate(&self) -> &str {
         self.0.predicate.as_deref().unwrap_or(&self.0.sql)
     }
 
-    /// What it reads.
+    /// Returns the table that it reads.
     pub fn table(&self) -> Table {
         self.0.window.map_or(Table::Latest, |window| Table::Samples(window.length))
     }
 
-    /// The names of the numbers that it selects, in order; at least one.
+    /// Returns the names of the selected numbers, in order; at least one.
     pub fn outputs(&self) -> impl ExactSizeIterator<Item = &str> {
         self.0.outputs.iter().map(|output| &*output.name)
     }
 
-    /// Patterns that together match every topic that it can read, and as few others as a pattern
-    /// can tell. Whether one is read indeed says [`matches`](Self::matches).
+    /// Returns patterns that together match every topic that it can read, and few other topics.
+    /// [`matches`](Self::matches) is exact.
     pub fn topics(&self) -> &[TopicPattern] {
         &self.0.topics
     }
 
-    /// Whether it can read `topic`, whatever unit, kind and value that has.
+    /// Returns true if it can read `topic`, for at least one combination of unit, kind and value.
     pub fn matches(&self, topic: &Topic) -> bool {
         self.0.may_read(topic, None)
     }
 
-    /// True if time alone moves its values: it reads a window, an age, or a mean that fades.
+    /// Returns true if its values change with time alone: it reads a window, an age, or a mean with a
+    /// half-life.
     pub fn is_timed(&self) -> bool {
         self.0.is_timed()
     }
 
-    /// True if it reads `age`, so that [`Evaluator::row_held`] has to be told of every look at a row.
+    /// Returns true if it reads `age`. The caller then has to report every poll of a row to
+    /// [`Evaluator::row_held`](crate::Evaluator::row_held).
     pub fn reads_age(&self) -> bool {
         self.0.reads_age()
     }
 
-    /// True if it reads rates or means of rows, so that one look at them is not enough.
+    /// Returns true if it reads rates or means of rows, so that one sample of each row is not enough.
     pub fn reads_history(&self) -> bool {
         self.0.reads_history()
     }
 
-    /// The unit of a selected number as far as it can be told without any row: from the metrics that
-    /// this project knows. Users' topics of the same names may have others, so compare it with
-    /// [`Evaluator::unit`].
+    /// Returns the unit of a selected number without any row, as far as the schema of known metrics tells
+    /// it. Topics of users may have the same names with other units, so compare it with
+    /// [`Evaluator::unit`](crate::Evaluator::unit).
     pub fn expected_unit(&self, output: usize) -> Option<Unit> {
         let output = self.0.outputs.get(output)?;
         units::unit_of(&output.expression, &|leaf| match leaf {
@@ -129,7 +131,7 @@ impl Statement {
         let of_value = unit_in_schema(&topics::of(&read, &self.0.texts));
         match of_value {
             Some(unit) => self.0.unit_of_aggregate(at, Some(unit)),
-            // What is computed from a value whose unit nobody knows is unknown as well.
+            // A result computed from a value of unknown unit has an unknown unit as well.
             None if self.0.needs_unit(at) => Err(Unknown::NoTopic),
             None => self.0.unit_of_aggregate(at, None),
         }
@@ -140,7 +142,7 @@ impl Statement {
     }
 }
 
-/// The unit that all metrics have whose name fits the last segment of one of the patterns.
+/// Returns the common unit of all metrics whose names match the last segment of one of the patterns.
 fn unit_in_schema(patterns: &[TopicPattern]) -> Option<Unit> {
     let mut found = None;
     for pattern in patterns {

@@ -1,4 +1,4 @@
-//! Which topics a condition can be true for, as patterns: more than it selects, never fewer.
+//! Patterns of the topics for which a condition can be true: more topics than it selects, never fewer.
 
 use skopos_model::TopicPattern;
 
@@ -7,8 +7,8 @@ use crate::like::Piece;
 use crate::limits::MAX_PATTERNS;
 use crate::program::{Test, TextColumn, TextTest};
 
-/// The patterns of what `condition` selects; `**` alone if nothing narrower can be said, none if it
-/// selects nothing.
+/// Returns patterns of the topics that `condition` selects; only `**` if nothing narrower is known, and an
+/// empty list if it selects nothing.
 pub(crate) fn of(condition: &Condition, texts: &[TextTest]) -> Vec<TopicPattern> {
     let mut found = narrow(condition, texts).unwrap_or_else(|| vec![EVERYTHING.to_owned()]);
     found.sort_unstable();
@@ -16,7 +16,7 @@ pub(crate) fn of(condition: &Condition, texts: &[TextTest]) -> Vec<TopicPattern>
     let patterns: Option<Vec<_>> = found.iter().map(|text| TopicPattern::new(text).ok()).collect();
     match patterns {
         Some(patterns) if patterns.len() <= MAX_PATTERNS => patterns,
-        // Too many, too long or too deep: `**` is always right.
+        // Too many, too long or too deep: `**` is always correct.
         _ => TopicPattern::new(EVERYTHING).into_iter().collect(),
     }
 }
@@ -28,7 +28,7 @@ fn narrow(condition: &Condition, texts: &[TextTest]) -> Option<Vec<String>> {
         Condition::Always(false) => Some(Vec::new()),
         Condition::Text(test) => of_test(&texts[*test]),
         Condition::All(parts) => {
-            // Each of them alone is right; the one with the longest literal text excludes most.
+            // Each part alone is correct; the one with the longest literal text excludes most topics.
             parts.iter().filter_map(|part| narrow(part, texts)).max_by_key(|patterns| {
                 patterns.iter().map(|p| literal_bytes(p)).min().unwrap_or(usize::MAX)
             })
@@ -61,8 +61,8 @@ fn of_test(test: &TextTest) -> Option<Vec<String>> {
     }
 }
 
-/// `%` may stand for slashes and `*` may not, so a segment with `%` becomes up to two: what must be
-/// at its beginning or at its end, and any number of segments beside it.
+/// Turns a pattern of `LIKE` into a topic pattern. `%` may stand for slashes and `*` may not, so a segment
+/// with `%` becomes up to two: its fixed beginning or end, and any number of segments beside it.
 fn of_like(pieces: &[Piece]) -> String {
     let mut segments: Vec<String> = Vec::new();
     for segment in pieces.split(|piece| *piece == Piece::Character('/')) {
@@ -85,7 +85,7 @@ fn of_like(pieces: &[Piece]) -> String {
     segments.join("/")
 }
 
-/// One segment: `*` for each wildcard.
+/// Turns one segment into a glob: `*` for each wildcard.
 fn glob(pieces: &[Piece]) -> String {
     let mut text = String::new();
     for piece in pieces {

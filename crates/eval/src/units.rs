@@ -1,7 +1,7 @@
-//! Units of results, from the units of what they are computed from.
+//! Units of results, computed from the units of their operands.
 //!
-//! A literal has no unit of its own: added to bytes it is bytes, multiplied it is a plain number.
-//! A ratio is a plain number where it is multiplied or divided.
+//! A literal takes the unit of its context: added to bytes it is bytes, in a product it is a plain number.
+//! A ratio in a product or quotient is a plain number.
 
 use skopos_model::Unit;
 
@@ -9,10 +9,10 @@ use crate::expression::{Condition, Expression, Leaf, Operator};
 use crate::program::{Function, Program};
 use crate::unknown::Unknown;
 
-/// The unit of `expression`; `None` if it takes any.
+/// Returns the unit of `expression`; `None` if it fits any unit.
 ///
 /// # Errors
-/// [`Unknown::Arithmetic`] where units do not go together, and what `leaf` says.
+/// [`Unknown::Arithmetic`] if units cannot be combined, and the errors of `leaf`.
 pub(crate) fn unit_of(
     expression: &Expression,
     leaf: &impl Fn(Leaf) -> Result<Option<Unit>, Unknown>,
@@ -31,7 +31,7 @@ pub(crate) fn unit_of(
             }
         }
         Expression::Call(function, arguments) => {
-            // The places to which `round` rounds are no part of the value.
+            // The number of places of `round` is not part of the value.
             let counted = if function.name() == "round" { 1 } else { arguments.len() };
             arguments[..counted].iter().try_fold(None, |unit, argument| {
                 same(function.name(), unit, unit_of(argument, leaf)?)
@@ -51,7 +51,7 @@ pub(crate) fn unit_of(
     }
 }
 
-/// Only what has one unit can be compared.
+/// Checks that compared expressions have the same unit.
 fn check(
     condition: &Condition,
     leaf: &impl Fn(Leaf) -> Result<Option<Unit>, Unknown>,
@@ -104,14 +104,14 @@ fn quotient(left: Option<Unit>, right: Option<Unit>) -> Result<Option<Unit>, Unk
     named([a, d], [b, c]).map(Some).ok_or_else(|| trouble("/", left, right))
 }
 
-/// The unit of a change per second of `unit`.
+/// Returns the unit of a change per second of `unit`.
 pub(crate) fn per_second(unit: Unit) -> Result<Unit, Unknown> {
     let (above, below) = parts(&unit);
     named([above, ""], [below, "s"]).ok_or_else(|| trouble("/", unit, Unit::SECONDS))
 }
 
 impl Program {
-    /// The unit of an aggregate over values of `unit`; `None` if it takes any.
+    /// Returns the unit of an aggregate over values of `unit`; `None` if it fits any unit.
     pub(crate) fn unit_of_aggregate(
         &self,
         at: usize,
@@ -132,7 +132,7 @@ impl Program {
         if aggregate.function == Function::Rate { per_second() } else { Ok(argument) }
     }
 
-    /// Whether an aggregate is computed from values, so that their units matter.
+    /// Returns true if an aggregate is computed from values, so that their units matter.
     pub(crate) fn needs_unit(&self, at: usize) -> bool {
         let aggregate = &self.aggregates[at];
         let mut needs = false;
@@ -141,8 +141,8 @@ impl Program {
     }
 }
 
-/// What is above and below the stroke. Seconds are `s` on both sides, and plain numbers and ratios
-/// nothing.
+/// Splits a unit into numerator and denominator. Seconds are `s` on both sides, and plain numbers and
+/// ratios are empty.
 fn parts(unit: &Unit) -> (&str, &str) {
     let text = if *unit == Unit::RATIO { "" } else { unit.as_str() };
     let (above, below) = text.split_once('/').unwrap_or((text, ""));
@@ -150,8 +150,8 @@ fn parts(unit: &Unit) -> (&str, &str) {
     (short(above), short(below))
 }
 
-/// The unit with these factors above and below the stroke; `None` if more than one is left on a
-/// side, for which there is no name.
+/// Returns the unit with these factors in numerator and denominator; `None` if more than one factor is left
+/// on a side, because such units have no name.
 fn named<'a>(mut above: [&'a str; 2], mut below: [&'a str; 2]) -> Option<Unit> {
     for factor in &mut above {
         if let Some(other) = below.iter_mut().find(|other| **other == *factor) {

@@ -2,91 +2,91 @@ use thiserror::Error;
 
 use crate::limits::{MAX_ROWS, MAX_WINDOW_SAMPLES};
 
-/// Why a statement has no value now.
+/// The reasons for which a statement has no value now.
 #[derive(Debug, Clone, PartialEq, Error)]
 #[non_exhaustive]
 pub enum Unknown {
-    /// No topic is selected.
+    /// The statement selects no topic.
     #[error("no topic matches")]
     NoTopic,
-    /// Topics are selected, and none has what is asked for.
+    /// The statement selects topics, but no topic has the wanted value.
     #[error("{}{example} has no value, or the predicate excludes it", among(*topics))]
     NoRow {
-        /// How many topics match.
+        /// Number of matching topics.
         topics: usize,
-        /// One of them.
+        /// One of these topics.
         example: String,
     },
-    /// Rates are asked for, and nothing was polled twice yet.
+    /// The statement reads rates, and no topic was polled twice yet.
     #[error("no rate yet: {example} was not polled twice since it started")]
     NoRate {
         /// One of the topics.
         example: String,
     },
-    /// No sample in the window.
+    /// The window has no sample.
     #[error("no sample of {topic} in the window")]
     EmptyWindow {
         /// The topic.
         topic: String,
     },
-    /// Samples in the window, but no change per second between them.
+    /// The window has samples, but no change per second between them.
     #[error("a rate needs two samples of {topic} in the window without a restart between them")]
     ShortWindow {
         /// The topic.
         topic: String,
     },
-    /// More topics than the one that a column outside of any aggregate is of.
+    /// Several topics match, but a column outside of an aggregate needs one.
     #[error(
-        "{topics} topics match, and a column outside of an aggregate is of one: use sum, avg, max or name the topic"
+        "{topics} topics match, but a column outside of an aggregate needs exactly one: use sum, avg or max, or name the topic"
     )]
     Several {
-        /// How many.
+        /// Number of matching topics.
         topics: u32,
     },
-    /// Of one row, or of the result if no topic is given.
+    /// A division by zero, in one row, or in the result if `topic` is `None`.
     #[error("divide by zero{}", of(topic))]
     DivideByZero {
         /// The row.
         topic: Option<String>,
     },
-    /// Of one row, or of the result if no topic is given.
+    /// A number is too large, in one row, or in the result if `topic` is `None`.
     #[error("beyond the largest number{}", of(topic))]
     TooLarge {
         /// The row.
         topic: Option<String>,
     },
-    /// An aggregate over topics of different units.
+    /// The topics of an aggregate have different units.
     #[error("topics of different units: {} is in {}, {} in {}", .0[0].0, named(&.0[0].1), .0[1].0, named(&.0[1].1))]
     Units(Box<[(String, String); 2]>),
-    /// Arithmetic that no unit stands for.
+    /// The result of an operation has no unit.
     #[error("no unit for {} {operator} {}", named(left), named(right))]
     Arithmetic {
-        /// `+`, `/`, a function's name.
+        /// The operator, or the name of a function.
         operator: &'static str,
-        /// The unit before it.
+        /// The unit on the left.
         left: String,
-        /// The unit after it.
+        /// The unit on the right.
         right: String,
     },
-    /// More topics than are kept; `refused` of them are not.
-    #[error("{refused} topics more than {MAX_ROWS} match")]
+    /// More topics match than the evaluator keeps.
+    #[error("{refused} topics beyond the limit of {MAX_ROWS} match")]
     TooManyTopics {
-        /// How many.
+        /// Number of topics beyond the limit.
         refused: u64,
     },
-    /// More samples in the window than are kept; `dropped` of them are not.
-    #[error("{dropped} samples more than {MAX_WINDOW_SAMPLES} were in the window")]
+    /// The window had more samples than the evaluator keeps.
+    #[error("the window had {dropped} samples beyond the limit of {MAX_WINDOW_SAMPLES}")]
     WindowOverrun {
-        /// How many since the evaluator was made.
+        /// Number of samples dropped since the evaluator was made.
         dropped: u64,
     },
-    /// The expression is `NULL` by what it says: a `CASE` without `ELSE`, a `nullif`.
+    /// The expression itself yields `NULL`: a `CASE` without `ELSE`, a `nullif`.
     #[error("the expression is NULL")]
     Null,
-    /// There is no such selected number.
+    /// The statement does not select a number with this index.
     #[error("the statement selects {outputs} numbers")]
     NoOutput {
-        /// How many there are.
+        /// Number of selected numbers.
         outputs: usize,
     },
 }
@@ -96,7 +96,7 @@ fn of(topic: &Option<String>) -> String {
 }
 
 fn among(topics: usize) -> String {
-    if topics > 1 { format!("none of {topics} topics counts: ") } else { String::new() }
+    if topics > 1 { format!("no value from any of {topics} topics: ") } else { String::new() }
 }
 
 fn named(unit: &str) -> &str {

@@ -1,4 +1,4 @@
-//! The window of one topic's samples, and the aggregates over it.
+//! The window of samples of one topic, and the aggregates over it.
 
 use std::sync::Arc;
 
@@ -10,10 +10,10 @@ use crate::limits::MAX_WINDOW_SAMPLES;
 use crate::program::{Function, Program, Window};
 use crate::unknown::Unknown;
 
-/// The samples of a window that is empty at first.
+/// Initial capacity of a window, in samples.
 const FIRST_SAMPLES: usize = 64;
 
-/// The window and what is made of it.
+/// The window and its aggregates.
 #[derive(Clone, Debug)]
 pub(crate) struct Samples {
     program: Arc<Program>,
@@ -26,13 +26,13 @@ pub(crate) struct Samples {
     len: usize,
     aggregates: Vec<Aggregate>,
     increase: Increase,
-    /// Samples that had to go though they were in the window, and the time of the last of them.
+    /// Number of samples that were dropped although they were in the window, and the time of the last one.
     dropped: u64,
     dropped_at: Option<Timestamp>,
     resets: u64,
 }
 
-/// Whose window it is.
+/// The topic of the window.
 #[derive(Clone, Debug)]
 struct Source {
     key: u32,
@@ -42,14 +42,14 @@ struct Source {
     texts: u64,
 }
 
-/// One sample; NaN where there was no value.
+/// A sample; NaN without a value.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sample {
     time: Timestamp,
     value: f64,
 }
 
-/// What a topic changed by over the steps between samples of the window, and how long those took.
+/// The sum of the changes between consecutive samples of the window, and of their durations.
 #[derive(Clone, Debug)]
 struct Increase {
     sum: Exact,
@@ -76,7 +76,7 @@ impl Samples {
         samples
     }
 
-    /// The topic is there. False if it is another one already.
+    /// Sets the topic. Returns false if the window has another topic already.
     pub(crate) fn add(&mut self, key: u32, topic: &Topic, unit: Unit, kind: Kind) -> bool {
         if let Some(source) = &self.source {
             return source.key == key;
@@ -87,7 +87,7 @@ impl Samples {
         true
     }
 
-    /// The topic is gone, and its window with it.
+    /// Removes the topic and its samples.
     pub(crate) fn remove(&mut self, key: u32) {
         if self.source.as_ref().is_some_and(|source| source.key == key) {
             while self.len > 0 {
@@ -97,7 +97,7 @@ impl Samples {
         }
     }
 
-    /// Takes a sample in, if it is selected.
+    /// Adds a sample, if it is selected.
     pub(crate) fn change(&mut self, key: u32, time: Timestamp, value: Option<f64>) {
         let Some(source) = self.source.as_ref().filter(|source| source.key == key) else { return };
         let value = value.unwrap_or(f64::NAN);
@@ -169,15 +169,15 @@ impl Samples {
         is_counter && after.value < before.value
     }
 
-    /// By how much and in how many nanoseconds the value changed; `None` where nobody knows: at a
-    /// restart, and where there is no value.
+    /// Returns the change of the value and its duration in nanoseconds; `None` at a restart or without a
+    /// value.
     fn step(&self, before: Sample, after: Sample) -> Option<(f64, i128)> {
         let change = after.value - before.value;
         let nanos = i128::from(after.time.as_nanos()) - i128::from(before.time.as_nanos());
         (change.is_finite() && !self.is_reset(before, after)).then_some((change, nanos))
     }
 
-    /// Twice the room, with the samples in order from the first slot on.
+    /// Doubles the capacity, and puts the samples in order from the first slot on.
     fn grow(&mut self) {
         let samples: Vec<Sample> = self.iter().collect();
         while self.len > 0 {
@@ -207,7 +207,7 @@ impl Samples {
         if self.window.closed { time >= begin } else { time > begin }
     }
 
-    /// Brings the window to `now`.
+    /// Moves the window to end at `now`.
     pub(crate) fn at(&mut self, now: Timestamp) -> Result<(), Unknown> {
         self.drop_until(now);
         match self.dropped_at {
@@ -216,7 +216,7 @@ impl Samples {
         }
     }
 
-    /// Why an aggregate has no value.
+    /// Returns the reason why an aggregate has no value.
     pub(crate) fn why(&self, at: usize) -> Unknown {
         let Some(topic) = self.source.as_ref().map(|source| source.topic.to_string()) else {
             return Unknown::NoTopic;
@@ -234,7 +234,7 @@ impl Samples {
         }
     }
 
-    /// The unit of an aggregate.
+    /// Returns the unit of an aggregate.
     pub(crate) fn unit(&self, at: usize) -> Result<Option<Unit>, Unknown> {
         self.program.unit_of_aggregate(at, self.source.as_ref().map(|source| source.unit))
     }
@@ -250,7 +250,7 @@ impl Samples {
         Ok(self.increase.sum.value() / (self.increase.nanos as f64 / 1e9))
     }
 
-    /// The mean of the samples, each half as heavy as one that is a half-life newer.
+    /// Returns the mean of the samples, in which a sample weighs half of one that is a half-life newer.
     fn mean(&self, half_life: f64) -> Result<f64, Fault> {
         let newest =
             self.len.checked_sub(1).map_or(Timestamp::default(), |at| self.sample(at).time);

@@ -1,13 +1,12 @@
-//! A middleware that decides by live facts: it picks the device with the shortest queue, and
-//! publishes what it decided.
+//! A middleware that decides by live facts: it picks the device with the shortest queue, and publishes
+//! the number of its decisions.
 //!
 //! ```text
 //! cargo run -p skopos-shm --example middleware
 //! ```
 //!
-//! With an agent running on this machine (`skopos up`) it reads the agent's facts. Without one it
-//! publishes a few of its own in a directory that it removes at the end, so that there is something
-//! to read.
+//! If an agent runs on this machine (`skopos up`), the example reads the agent's facts. Otherwise it
+//! publishes a few facts itself, in a directory that it removes at the end.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -16,8 +15,8 @@ use skopos_model::{Kind, Timestamp, Topic, TopicPattern, Unit, ValueType};
 use skopos_shm::{Delivery, Error, Host, Publisher, Vertex, VertexSpec, VertexWriter};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    // Everything that is published on this machine, whoever publishes it: a user's own programs and
-    // the system's agent. Opening maps the segments; nothing is copied, no daemon is asked.
+    // A host is everything that is published on this machine: by programs of this user and by the
+    // system's agent. Opening maps the segments; it copies nothing and asks no daemon.
     let mut host = Host::open()?;
     let queues: TopicPattern = "*/block/*/in_flight".parse()?;
 
@@ -30,13 +29,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         None
     };
 
-    println!("what there is:");
+    println!("some of the topics:");
     for vertex in host.select(&"**".parse()?).iter().take(5) {
         let info = vertex.info();
         println!("  {:<40} {} {} {}", info.topic, info.kind, info.value_type, info.unit);
     }
 
-    // Find once, read for ever: a vertex is a handle on memory, valid until it is unregistered.
+    // Look up once, read often: a vertex is a handle on memory, valid until it is unregistered.
     let devices = host.select(&queues);
     decide(&devices)?;
     history(&devices[0])?;
@@ -47,18 +46,18 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// The latest value costs a few loads from memory: cheap enough for every single decision.
+/// Picks a device by the latest values. Each costs a few loads from memory, cheap enough for every decision.
 fn decide(devices: &[Vertex]) -> Result<(), Error> {
     let mut best: Option<(&Topic, f64)> = None;
     for device in devices {
         let reading = match device.latest() {
             Ok(reading) => reading,
-            // Registered, but not measured yet; or unplugged since we looked.
+            // Registered but not measured yet, or unplugged since the lookup.
             Err(Error::Empty(_) | Error::Gone(_)) => continue,
             Err(e) => return Err(e),
         };
-        // The value may be unchanged for an hour and still be fresh: `age` says when its source
-        // was last looked at. Old facts decide nothing.
+        // A value may be unchanged for an hour and still be fresh: `age` is the time since the last poll
+        // of its source. Stale facts must not decide.
         if reading.age() > Duration::from_secs(60) {
             continue;
         }
@@ -74,7 +73,7 @@ fn decide(devices: &[Vertex]) -> Result<(), Error> {
     Ok(())
 }
 
-/// The ring keeps the last changes; what is older is in the history on disk.
+/// Prints the last changes of a device. The ring keeps the newest; older ones are in the history on disk.
 fn history(device: &Vertex) -> Result<(), Error> {
     let now = skopos_shm::now();
     let minute = device.range(now.saturating_sub(Duration::from_secs(60))..=now)?;
@@ -87,7 +86,7 @@ fn history(device: &Vertex) -> Result<(), Error> {
     for sample in minute.samples.iter().rev().take(3) {
         println!("  {} {}", sample.time, sample.value);
     }
-    // What was it then? The value that held at a time, changed or not.
+    // The value that held at a given time.
     let before = now.saturating_sub(Duration::from_secs(1));
     match device.as_of(before) {
         Ok(Some(sample)) => println!("  a second ago it was {}", sample.value),
@@ -98,16 +97,16 @@ fn history(device: &Vertex) -> Result<(), Error> {
     Ok(())
 }
 
-/// A program's own facts are vertices like all others, for every reader on this machine.
+/// Publishes facts of this program: they are vertices like all others, for every reader on this machine.
 fn publish_own_facts(host: &Host, dir: Option<&Path>) -> Result<(), Error> {
-    // One segment a program; a name that another living program holds is refused, and says by whom.
+    // One segment for each program. If a living program holds the name, the error has its process id.
     let mut builder = Publisher::builder(&format!("middleware-{}", std::process::id()));
     if let Some(dir) = dir {
         builder = builder.dir(dir);
     }
     let publisher = builder.create()?;
 
-    // Vertices are registered when they are needed, and unregistered when they are not.
+    // Register vertices when they are needed, and unregister them when they are not.
     let topic: Topic = "n01/middleware/placements_total".parse()?;
     let spec = VertexSpec::new(topic.clone(), ValueType::U64).kind(Kind::Counter);
     let placements: VertexWriter = publisher.register(spec)?;
@@ -119,20 +118,20 @@ fn publish_own_facts(host: &Host, dir: Option<&Path>) -> Result<(), Error> {
         Some(dir) => vec![dir.to_owned()],
         None => skopos_shm::search_path(),
     })?;
-    let seen = host_again.find(&topic)?;
-    println!("\nother programs read {} = {}", topic, seen.latest()?.sample.value);
+    let reader = host_again.find(&topic)?;
+    println!("\nother programs read {} = {}", topic, reader.latest()?.sample.value);
 
     publisher.unregister(&placements);
     host_again.refresh()?;
-    let gone = matches!(seen.latest(), Err(Error::Gone(_)));
+    let gone = matches!(reader.latest(), Err(Error::Gone(_)));
     println!(
-        "unregistered: its readers are told ({gone}), {} segments stay",
+        "unregistered: its readers get an error ({gone}), {} segments stay",
         host.segments().len()
     );
     Ok(())
 }
 
-/// Each change as it happens: asleep in the kernel until the publish itself wakes us.
+/// Prints each change as it happens: sleeps in the kernel until the publish wakes this thread.
 fn follow(device: &Vertex, stand_in: &StandIn) -> Result<(), Error> {
     println!("\nfollowing {}:", device.topic());
     let mut changes = device.subscribe();
@@ -140,14 +139,14 @@ fn follow(device: &Vertex, stand_in: &StandIn) -> Result<(), Error> {
         scope.spawn(|| {
             for depth in [7u64, 7, 8] {
                 std::thread::sleep(Duration::from_millis(50));
-                // A value that did not change is not stored, and wakes nobody.
+                // An unchanged value is not stored, and wakes no reader.
                 let _ = stand_in.devices[0].publish(depth);
             }
         });
         while let Some(delivery) = changes.next_timeout(Duration::from_millis(500))? {
             match delivery {
                 Delivery::Sample(sample) => println!("  {} {}", sample.time, sample.value),
-                // We were too slow for the ring, and know by how much.
+                // This reader was too slow for the ring.
                 Delivery::Lost(count) => println!("  {count} changes were missed"),
             }
         }
@@ -156,7 +155,7 @@ fn follow(device: &Vertex, stand_in: &StandIn) -> Result<(), Error> {
     })
 }
 
-/// What an agent would publish, in a directory of its own.
+/// A publisher of the facts of an agent, in its own directory.
 struct StandIn {
     dir: PathBuf,
     devices: Vec<VertexWriter>,
@@ -187,7 +186,7 @@ impl StandIn {
 
 impl Drop for StandIn {
     fn drop(&mut self) {
-        // The publisher, a field, goes after this; its segment is removed with the directory.
+        // The publisher, a field, is dropped after this; its segment is removed with the directory.
         let _ = std::fs::remove_dir_all(&self.dir);
     }
 }

@@ -1,4 +1,4 @@
-//! Runtime directories: where the segments of one user lie.
+//! Runtime directories: each holds the segments of one user.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io;
@@ -11,16 +11,16 @@ use crate::error::Error;
 use crate::layout::MAX_NAME_BYTES;
 use crate::sys;
 
-/// Environment variable that names the one runtime directory to use.
+/// Environment variable with the path of the only runtime directory to use.
 pub const DIR_VARIABLE: &str = "SKOPOS_DIR";
 
-/// Where runtime directories lie unless [`DIR_VARIABLE`] says otherwise: memory, on every Linux.
+/// Folder of the runtime directories, unless [`DIR_VARIABLE`] is set: memory, on every Linux.
 const SHARED_MEMORY: &str = "/dev/shm";
 
-/// Permission bits that let anybody but the owner write.
+/// Permission bits that let other users write.
 const OTHERS_WRITE: u32 = 0o022;
 
-/// The directory that this user's publishers use: `$SKOPOS_DIR`, else `/dev/shm/skopos-<uid>`.
+/// Returns the directory of this user's publishers: `$SKOPOS_DIR`, else `/dev/shm/skopos-<uid>`.
 pub fn runtime_dir() -> PathBuf {
     match std::env::var_os(DIR_VARIABLE) {
         Some(dir) if !dir.is_empty() => dir.into(),
@@ -28,12 +28,12 @@ pub fn runtime_dir() -> PathBuf {
     }
 }
 
-/// The directory that this user's publishers use unless the environment says otherwise.
+/// Returns the directory of this user's publishers without a setting in the environment.
 pub fn default_dir() -> PathBuf {
     dir_of(sys::effective_uid())
 }
 
-/// The directories that readers look into: this user's own, and the system agent's (root's).
+/// Returns the directories that readers search: this user's own, and the system agent's (root's).
 pub fn search_path() -> Vec<PathBuf> {
     let mut path = vec![runtime_dir()];
     let pinned = std::env::var_os(DIR_VARIABLE).is_some_and(|dir| !dir.is_empty());
@@ -58,17 +58,17 @@ pub(crate) fn check_name(name: &str) -> Result<(), Error> {
     }
 }
 
-/// The file of segment `name` in `dir`.
+/// Returns the path of segment `name` in `dir`.
 pub(crate) fn segment_path(dir: &Path, name: &str) -> PathBuf {
     dir.join(format!("{name}.seg"))
 }
 
-/// Makes `dir` unless it exists, and checks that it is this user's alone. Others may read it only
-/// if the user is root: the facts of the machine are for everybody on it.
+/// Makes `dir` unless it exists, and checks that only this user owns and writes it. Other users may read
+/// it only if this user is root: the facts of the machine are for all its users.
 pub(crate) fn ensure(dir: &Path) -> Result<(), Error> {
     let mode = if sys::effective_uid() == 0 { 0o755 } else { 0o700 };
     match DirBuilder::new().mode(mode).create(dir) {
-        // The mode again: a umask must not hide root's facts from the users of the machine.
+        // Set the mode again: a umask must not hide root's facts from the users of the machine.
         Ok(()) => fs::set_permissions(dir, Permissions::from_mode(mode))
             .map_err(Error::io(dir, "cannot set its permissions"))?,
         Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
@@ -81,10 +81,10 @@ pub(crate) fn ensure(dir: &Path) -> Result<(), Error> {
     Ok(())
 }
 
-/// The owner of the runtime directory `dir`; an error if others may write to it, or if it belongs
-/// to anybody but this user and root.
+/// Returns the owner of the runtime directory `dir`. It is an error if other users may write to it, or if
+/// it belongs to a user other than this one and root.
 pub(crate) fn check_owner(dir: &Path) -> Result<u32, Error> {
-    let meta = fs::symlink_metadata(dir).map_err(Error::io(dir, "cannot look at it"))?;
+    let meta = fs::symlink_metadata(dir).map_err(Error::io(dir, "cannot read its metadata"))?;
     if !meta.is_dir() {
         let source = io::Error::from(io::ErrorKind::NotADirectory);
         return Err(Error::io(dir, "cannot be the runtime directory")(source));
@@ -100,7 +100,7 @@ pub(crate) fn check_owner(dir: &Path) -> Result<u32, Error> {
     Ok(meta.uid())
 }
 
-/// The segment files in `dir`, by name; none if there is no such directory.
+/// Returns the segment files in `dir`, by name; an empty list if the directory does not exist.
 pub(crate) fn segment_files(dir: &Path) -> Result<Vec<PathBuf>, Error> {
     let entries = match fs::read_dir(dir) {
         Ok(entries) => entries,
@@ -120,7 +120,7 @@ pub(crate) fn segment_files(dir: &Path) -> Result<Vec<PathBuf>, Error> {
     Ok(files)
 }
 
-/// Makes changes to a directory one process at a time; released when dropped.
+/// The lock under which one process at a time changes a directory; released when dropped.
 pub(crate) struct DirLock(#[allow(dead_code, reason = "closing the file releases the lock")] File);
 
 impl DirLock {
@@ -140,8 +140,8 @@ impl DirLock {
     }
 }
 
-/// Removes the segments in `dir` whose publishers are dead, and half-made files. Returns how many.
-/// The caller holds the directory's lock, so nobody makes a segment meanwhile.
+/// Removes the segments of dead publishers and incomplete files in `dir`. Returns the number of segments.
+/// The caller holds the directory's lock, so no process makes a segment meanwhile.
 pub(crate) fn remove_dead(dir: &Path, _lock: &DirLock) -> Result<u32, Error> {
     let mut removed = 0;
     for path in segment_files(dir)? {
@@ -167,15 +167,15 @@ pub(crate) fn remove_dead(dir: &Path, _lock: &DirLock) -> Result<u32, Error> {
     Ok(removed)
 }
 
-/// Removes the file `own` at `path`, unless another file is there by now: somebody removed ours by
-/// hand, and a new publisher took the name.
+/// Removes the file `own` at `path`, unless another file is there by now: `own` was removed by hand, and a
+/// new publisher took the name.
 pub(crate) fn remove_own(path: &Path, own: &File) {
     if is_own(path, own) {
         let _ = fs::remove_file(path);
     }
 }
 
-/// True if the file at `path` is `own`.
+/// Returns true if the file at `path` is `own`.
 pub(crate) fn is_own(path: &Path, own: &File) -> bool {
     match (fs::symlink_metadata(path), own.metadata()) {
         (Ok(found), Ok(own)) => (found.dev(), found.ino()) == (own.dev(), own.ino()),

@@ -17,12 +17,12 @@ impl Segment {
         self.shared.map.slice(header.directory_offset, len as usize).unwrap_or_default()
     }
 
-    /// Every vertex that is registered now.
+    /// Returns every vertex that is registered now.
     pub fn vertices(&self) -> Vec<Vertex> {
         (0..self.entries().len()).filter_map(|index| self.vertex_at(index)).collect()
     }
 
-    /// The vertex of `topic`.
+    /// Returns the vertex of `topic`.
     ///
     /// # Errors
     /// [`Error::NoVertex`].
@@ -40,7 +40,7 @@ impl Segment {
         if registered.place.offset < self.shared.header.heap_offset {
             return None;
         }
-        // The place must lie in the mapping now: from here on it is taken for granted.
+        // Check once that the place lies in the mapping: `Segment::raw` relies on it.
         self.shared.map.vertex(&registered.place)?;
         let Registered { version, place, value_type, kind, unit, topic, group, registered_at } =
             registered;

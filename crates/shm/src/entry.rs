@@ -1,4 +1,4 @@
-//! Directory entries: how one is written while readers look at it, and how it is read.
+//! Directory entries: one writer changes an entry while readers read it.
 
 use skopos_model::{Kind, Timestamp, Topic, Unit, ValueType};
 
@@ -6,10 +6,10 @@ use crate::layout::{ENTRY_REGISTERED, Entry, MAX_BYTE_RING_BYTES, MAX_SLOTS};
 use crate::ring::Place;
 use crate::sync::{AtomicU64, Ordering, fence};
 
-/// How often a reader looks again at an entry that is being changed.
+/// Attempts of a reader at an entry that is being changed.
 const READ_ATTEMPTS: u32 = 1000;
 
-/// What a directory entry says about its vertex.
+/// The description of a vertex in its directory entry.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Registered {
     pub(crate) version: u32,
@@ -22,18 +22,18 @@ pub(crate) struct Registered {
     pub(crate) registered_at: Timestamp,
 }
 
-/// The value of a vertex's `owner` word for entry `index` in this version.
+/// Returns the value of a vertex's `owner` word for entry `index` in this version.
 pub(crate) fn owner(index: u32, version: u32) -> u64 {
     (u64::from(index) + 1) << 32 | u64::from(version)
 }
 
-/// Changes the entry to `registered` (its version apart), or to free. Returns the new version. One
-/// writer at a time.
+/// Changes the entry to `registered` (except its version), or to free. Returns the new version. The
+/// caller ensures that there is one writer at a time.
 pub(crate) fn write(entry: &Entry, registered: Option<&Registered>) -> u32 {
     let version = entry.version.load(Ordering::Relaxed);
     entry.version.store(version.wrapping_add(1), Ordering::Relaxed);
-    // SYNC: pairs with the Acquire fence in `read`: who sees any field changed sees the version
-    // changed too.
+    // SYNC: pairs with the Acquire fence in `read`: a reader that sees any field changed sees the
+    // version changed too.
     fence(Ordering::Release);
     match registered {
         None => entry.state.store(0, Ordering::Relaxed),
@@ -57,12 +57,12 @@ pub(crate) fn write(entry: &Entry, registered: Option<&Registered>) -> u32 {
     settled
 }
 
-/// The entry, whole; `None` if it is free, is being changed all the time, or makes no sense.
+/// Reads a complete entry; `None` if it is free, is being changed all the time, or is invalid.
 pub(crate) fn read(entry: &Entry) -> Option<Registered> {
     (0..READ_ATTEMPTS).find_map(|_| read_once(entry)).flatten()
 }
 
-/// One attempt: `None` if the entry was being changed, `Some(None)` if it is free or makes no sense.
+/// Makes one attempt: `None` if the entry was being changed, `Some(None)` if it is free or invalid.
 pub(crate) fn read_once(entry: &Entry) -> Option<Option<Registered>> {
     // SYNC: pairs with the Release store of the version in `write`.
     let version = entry.version.load(Ordering::Acquire);
@@ -109,7 +109,7 @@ fn decode(entry: &Entry, version: u32) -> Option<Registered> {
     })
 }
 
-/// True if the entry is registered under `topic`; cheaper than reading it whole.
+/// Returns true if the entry is registered under `topic`; cheaper than [`read`].
 pub(crate) fn has_topic(entry: &Entry, topic: &str) -> bool {
     let mut text = [0; 256];
     let [.., len] = entry.traits.load(Ordering::Relaxed).to_le_bytes();

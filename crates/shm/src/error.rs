@@ -1,23 +1,23 @@
 use std::io;
 use std::path::PathBuf;
 
-use skopos_model::{Topic, ValueType};
+use skopos_model::{Timestamp, Topic, ValueType};
 use thiserror::Error;
 
 use crate::layout::{LAYOUT_VERSION, MAX_NAME_BYTES, MAX_SLOTS};
 
-/// What can go wrong with a segment.
+/// The errors of segments, their publishers and their readers.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The system refused something on a file of ours.
+    /// A system call on a file or directory failed.
     #[error("{path}: {doing}")]
     Io {
         /// The file or directory.
         path: PathBuf,
-        /// What was being done, such as `cannot open`.
+        /// The failed action, such as `cannot open`.
         doing: &'static str,
-        /// The system's answer.
+        /// The error of the system.
         #[source]
         source: io::Error,
     },
@@ -26,7 +26,7 @@ pub enum Error {
     Full {
         /// The segment's file.
         path: PathBuf,
-        /// How many bytes were asked for.
+        /// The number of bytes that were needed.
         needed: u64,
     },
     /// The segment has no room for another vertex.
@@ -34,9 +34,9 @@ pub enum Error {
     SegmentFull {
         /// The segment's name.
         segment: String,
-        /// What there is no more of: `vertices`, `groups` or `bytes`.
+        /// The exhausted resource: `vertices`, `groups` or `bytes`.
         what: &'static str,
-        /// How many there can be.
+        /// The capacity of the segment.
         capacity: u64,
     },
     /// Another process publishes under this name.
@@ -44,24 +44,24 @@ pub enum Error {
     Held {
         /// The segment's name.
         name: String,
-        /// The holder, in its own process-id namespace.
+        /// The process id of the holder, in its own namespace.
         pid: u32,
-        /// When it created the segment.
-        since: skopos_model::Timestamp,
+        /// The time at which it created the segment.
+        since: Timestamp,
     },
-    /// A directory or file that belongs to somebody else.
+    /// The directory or file belongs to another user.
     #[error("{path}: belongs to user {found}, not to {wanted}")]
     Owner {
         /// The directory or file.
         path: PathBuf,
-        /// Its owner's user id.
+        /// The user id of its owner.
         found: u32,
-        /// The user id that it must have.
+        /// The user id that the owner must have.
         wanted: u32,
     },
-    /// A runtime directory that others may write to.
+    /// Other users may write to the runtime directory.
     #[error(
-        "{path}: others may write here (mode {mode:o}); the directory must be the owner's alone"
+        "{path}: other users may write here (mode {mode:o}); only the owner may have write permission"
     )]
     Permissions {
         /// The directory.
@@ -69,12 +69,12 @@ pub enum Error {
         /// Its permission bits.
         mode: u32,
     },
-    /// The file is no segment, or a damaged one.
+    /// The file is not a segment, or it is damaged.
     #[error("{path}: not a segment: {why}")]
     NotASegment {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The reason.
         why: String,
     },
     /// The file has a layout that this program does not know.
@@ -85,17 +85,17 @@ pub enum Error {
         /// The version in it.
         found: u32,
     },
-    /// A name that cannot be a file name of ours.
+    /// The name cannot be the file name of a segment.
     #[error("`{0}` is not a name: 1 to {MAX_NAME_BYTES} of the characters a-z 0-9 _ - .")]
     Name(String),
-    /// The segment has this topic already.
-    #[error("the topic `{0}` is registered already")]
+    /// The topic is already registered in the segment.
+    #[error("the topic `{0}` is already registered")]
     Duplicate(Topic),
     /// No live segment has this topic.
     #[error("no vertex `{0}`")]
     NoVertex(Topic),
-    /// The vertex was unregistered, or its publisher closed it.
-    #[error("the vertex `{0}` is gone: its publisher took it away")]
+    /// The vertex was unregistered, or its publisher closed the segment.
+    #[error("the vertex `{0}` is gone: its publisher removed it")]
     Gone(Topic),
     /// The vertex has no sample yet.
     #[error("the vertex `{0}` has no sample yet")]
@@ -103,26 +103,26 @@ pub enum Error {
     /// Writers overwrote the vertex faster than this reader could read it.
     #[error("the vertex `{0}` is written faster than it can be read")]
     Busy(Topic),
-    /// A value of another type than the vertex holds.
+    /// The value has another type than the vertex.
     #[error("the vertex `{topic}` holds {wanted}, not {found}")]
     WrongType {
         /// The vertex.
         topic: Topic,
-        /// Its type.
+        /// The type of the vertex.
         wanted: ValueType,
-        /// The value's type.
+        /// The type of the value.
         found: ValueType,
     },
-    /// A number of slots that no ring can have.
-    #[error("a ring of {0} slots: it must be a power of two, at most {MAX_SLOTS}")]
+    /// The number of slots is not possible for a ring.
+    #[error("a ring of {0} slots: the number must be a power of two, at most {MAX_SLOTS}")]
     Slots(u32),
-    /// Vertices of several groups, or of none, in one snapshot.
-    #[error("a snapshot needs vertices of one group; `{0}` is not of the same one")]
+    /// The vertices of a snapshot or tick are not all of one group.
+    #[error("all vertices must be of one group; `{0}` is not in it")]
     SnapshotGroup(Topic),
-    /// Publishing outside a tick into a vertex that is measured with others.
+    /// A vertex of a group was published outside of a tick.
     #[error("the vertex `{0}` belongs to a group: publish it in a tick")]
     NeedsTick(Topic),
-    /// Something that model refuses.
+    /// A topic, unit or value is invalid.
     #[error(transparent)]
     Model(#[from] skopos_model::Error),
 }

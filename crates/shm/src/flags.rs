@@ -1,11 +1,11 @@
-//! The page of flags that readers raise: the only memory that a reader writes. One word a vertex for
-//! those who wait, and one by which readers say what is read, so that the publisher can spare what
-//! nobody reads.
+//! The page of flags: the only memory that a reader writes. Each vertex has one word for waiters and one
+//! word of marks, by which readers tell the publisher that they read the vertex. The publisher can then
+//! poll unread vertices less often.
 //!
-//! It is a System V segment and no file, because whoever may write a file may cut it short, and a
-//! publisher whose mapping is cut short dies. The worst that a hostile user can do here is to raise
-//! flags, which costs wake-ups and polls, and to lower them, which costs a sleeper a tenth of a
-//! second.
+//! The page is a System V segment and not a file: a process that may write a file may also truncate it,
+//! and a publisher dies when it touches a truncated mapping. The worst that a hostile user can do here is
+//! to raise flags, which costs wake-ups and polls, and to lower them, which delays a sleeper by a tenth
+//! of a second.
 
 use crate::layout::{FLAGS_ENTRIES_OFFSET, FLAGS_MAGIC, FLAGS_SEGMENT_OFFSET};
 use crate::map::Mapping;
@@ -18,13 +18,13 @@ pub(crate) struct Flags {
     entries: u32,
 }
 
-/// In a vertex's word of marks: somebody read it.
+/// Bit of a vertex's marks: a reader read it.
 pub(crate) const MARK_READ: u32 = 1;
-/// Somebody follows it and wants each change as it comes.
+/// Bit of a vertex's marks: a reader follows it and needs each change at once.
 pub(crate) const MARK_FOLLOWED: u32 = 2;
 
-/// [`crate::header::Header::flags_id`] of a segment whose publisher got no page: a kernel without
-/// System V memory, or with all of it in use. Its readers look now and then instead of sleeping.
+/// The `flags_id` in the header of a segment without a page of flags: the kernel has no System V memory,
+/// or all of it is in use. Its readers poll instead of sleeping.
 pub(crate) const NO_FLAGS: i32 = -1;
 
 fn bytes(entries: u32) -> usize {
@@ -32,8 +32,8 @@ fn bytes(entries: u32) -> usize {
 }
 
 impl Flags {
-    /// A page for `entries` entries, and its id. `made_at` tells it from a page of another segment
-    /// that has got the same id later.
+    /// Makes a page for `entries` entries, and returns it with its id. `made_at` distinguishes it from a
+    /// page of another segment that later gets the same id.
     pub(crate) fn make(entries: u32, made_at: i64, public: bool) -> Option<(Self, i32)> {
         let mode = if public { 0o666 } else { 0o600 };
         let (map, id) = Mapping::make_system_v(bytes(entries), mode).ok()?;
@@ -42,8 +42,8 @@ impl Flags {
         Some((Self { map, entries }, id))
     }
 
-    /// The page `id`, if it is the one that `owner` made at `made_at` for so many entries, and this
-    /// process may write it.
+    /// Attaches page `id` if `owner` made it at `made_at` for `entries` entries, and this process may
+    /// write it.
     pub(crate) fn find(id: i32, entries: u32, made_at: i64, owner: u32) -> Option<Self> {
         if id == NO_FLAGS {
             return None;
@@ -54,7 +54,7 @@ impl Flags {
         own.then_some(Self { map, entries })
     }
 
-    /// The flag of those who wait for entry `index`, or for any vertex if `None`.
+    /// Returns the flag of waiters for entry `index`, or for any vertex if `None`.
     #[inline]
     pub(crate) fn flag(&self, index: Option<u32>) -> Option<&AtomicU32> {
         self.map.at(match index {
@@ -63,15 +63,15 @@ impl Flags {
         })
     }
 
-    /// The marks of those who read entry `index`.
+    /// Returns the marks of entry `index`.
     #[inline]
     pub(crate) fn marks(&self, index: u32) -> Option<&AtomicU32> {
         let place = u64::from(self.entries) + u64::from(index);
         self.map.at(FLAGS_ENTRIES_OFFSET as u64 + 4 * place)
     }
 
-    /// Says that entry `index` is read. A store only if nobody has said so since the publisher
-    /// last looked: readers on many cores share the line.
+    /// Marks entry `index` as read. Stores only if the bits are not set since the publisher last took
+    /// them: readers on many cores share the cache line.
     #[inline]
     pub(crate) fn mark(&self, index: u32, mark: u32) {
         if let Some(marks) = self.marks(index)

@@ -1,12 +1,12 @@
-//! The fixed part of a segment's header: written once, decoded and checked once, never read again.
-//! Pure, so that tests and fuzzers feed it any bytes.
+//! The fixed part of a segment's header: written once, decoded and checked once, never read again. The
+//! decoder takes bytes, so that tests and fuzzers can feed it any input.
 
 use crate::layout::{
     ENTRY_BYTES, FIXED_BYTES, GROUP_BYTES, HEADER_BYTES, LAYOUT_VERSION, MAGIC, MAX_FILE_BYTES,
     MAX_NAME_BYTES,
 };
 
-/// The fixed fields, checked.
+/// The fixed fields after their check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Header {
     pub(crate) file_bytes: u64,
@@ -25,12 +25,12 @@ pub(crate) struct Header {
     pub(crate) flags_id: i32,
 }
 
-/// Why bytes are not a header.
+/// The reason for which bytes are not a header.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
-    /// A layout of another version.
+    /// The layout has another version.
     Version(u32),
-    /// Anything else, in words.
+    /// Any other reason, in words.
     Damaged(String),
 }
 
@@ -117,8 +117,8 @@ impl Header {
         if self.file_bytes > MAX_FILE_BYTES {
             return damaged(format!("{} bytes, the most is {MAX_FILE_BYTES}", self.file_bytes));
         }
-        // Regions in order, each inside the next one's start. Lengths are u32 times a constant, so
-        // the products fit; the sums are checked.
+        // The regions are in order, and each ends before the next begins. Lengths are u32 times a
+        // constant, so the products fit; the sums are checked.
         let groups_bytes = u64::from(self.groups_capacity) * GROUP_BYTES as u64;
         let directory_bytes = u64::from(self.directory_capacity) * ENTRY_BYTES as u64;
         let in_order = self.groups_offset >= HEADER_BYTES as u64
@@ -134,16 +134,16 @@ impl Header {
                 .is_some_and(|end| end <= self.heap_offset)
             && self.heap_offset.is_multiple_of(64)
             && self.heap_offset <= self.file_bytes;
-        if in_order { Ok(()) } else { damaged("its regions overlap or leave the file".to_owned()) }
+        if in_order { Ok(()) } else { damaged("its regions overlap or exceed the file".to_owned()) }
     }
 }
 
-/// The ASCII text of `len` bytes at `at`.
+/// Returns the ASCII text of `len` bytes at `at`.
 fn name_at(bytes: &[u8; FIXED_BYTES], at: usize, len: u32) -> Result<String, Refusal> {
     let text = usize::try_from(len)
         .ok()
         .filter(|&len| len <= MAX_NAME_BYTES)
         .and_then(|len| std::str::from_utf8(&bytes[at..at + len]).ok())
         .filter(|text| text.bytes().all(|b| b.is_ascii_graphic()));
-    text.map(str::to_owned).ok_or_else(|| Refusal::Damaged("a name that is not one".to_owned()))
+    text.map(str::to_owned).ok_or_else(|| Refusal::Damaged("a name is not text".to_owned()))
 }

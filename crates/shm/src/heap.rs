@@ -1,4 +1,4 @@
-//! A vertex and a directory entry on the heap, for the tests of the protocols: loom's and those with real threads.
+//! A vertex and a directory entry on the heap, for tests of the protocols with loom and with real threads.
 
 #[cfg(loom)]
 use loom::sync::Arc;
@@ -9,7 +9,7 @@ use crate::layout::Entry;
 use crate::ring::{RawVertex, Slot, VertexHead};
 use crate::sync::{AtomicI64, AtomicU32, AtomicU64};
 
-/// Whom the vertex belongs to.
+/// The owner of the vertex.
 pub(crate) const OWNER: u64 = 7;
 
 /// A vertex on the heap.
@@ -20,7 +20,7 @@ pub(crate) struct Heap {
 }
 
 impl Heap {
-    /// A vertex of [`OWNER`] with a ring of `slots` and a byte ring of `byte_words` words.
+    /// Makes a vertex of [`OWNER`] with a ring of `slots` and a byte ring of `byte_words` words.
     pub(crate) fn new(slots: usize, byte_words: usize) -> Arc<Self> {
         let head = VertexHead {
             owner: AtomicU64::new(OWNER),
@@ -50,7 +50,7 @@ impl Heap {
     }
 }
 
-/// A directory entry that was never used.
+/// Makes a directory entry that was never used.
 pub(crate) fn free_entry() -> Entry {
     let zero = || AtomicU64::new(0);
     Entry {

@@ -1,4 +1,4 @@
-//! Everything that is published on this machine, whoever publishes it.
+//! All segments that are published on this machine.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ use crate::sys::{MAX_WORDS, sleep_on_any};
 use crate::vertex::Vertex;
 use crate::wait::{Bell, settle};
 
-/// How long to sleep between two looks where the kernel cannot sleep on all segments at once.
+/// Time between two polls if the kernel cannot sleep on all segments at once.
 const ROUND: Duration = Duration::from_millis(2);
 
 /// The live segments of the runtime directories.
@@ -22,7 +22,7 @@ pub struct Host {
     dirs: Vec<PathBuf>,
     segments: Vec<Segment>,
     refused: Vec<Error>,
-    /// Names of segments that are not looked at.
+    /// Names of segments that are ignored.
     left_out: Vec<String>,
 }
 
@@ -44,20 +44,20 @@ impl SegmentVersions {
 }
 
 impl Host {
-    /// Opens what is published in the directories of [`crate::search_path`].
+    /// Opens the segments in the directories of [`crate::search_path`].
     ///
     /// # Errors
-    /// As [`Host::open_dirs`].
+    /// The errors of [`Host::open_dirs`].
     pub fn open() -> Result<Self, Error> {
         Self::open_dirs(dir::search_path())
     }
 
-    /// Opens what is published in these directories. A directory that is not there holds nothing.
+    /// Opens the segments in these directories. A directory that does not exist counts as empty.
     ///
     /// # Errors
     /// With one directory, [`Error::Owner`] or [`Error::Permissions`] if it cannot be trusted and
-    /// [`Error::Io`] if it cannot be listed. With several, those are among the
-    /// [`refused`](Self::refused).
+    /// [`Error::Io`] if it cannot be listed. With several, [`refused`](Self::refused) returns these
+    /// errors.
     pub fn open_dirs(dirs: Vec<PathBuf>) -> Result<Self, Error> {
         let mut host =
             Self { dirs, segments: Vec::new(), refused: Vec::new(), left_out: Vec::new() };
@@ -65,7 +65,7 @@ impl Host {
         Ok(host)
     }
 
-    /// Without the segments of this name, now and later. May be said of several.
+    /// Leaves out the segments of this name, now and later. May be called for several names.
     #[must_use]
     pub fn without(mut self, name: &str) -> Self {
         self.segments.retain(|segment| segment.name() != name);
@@ -73,10 +73,11 @@ impl Host {
         self
     }
 
-    /// Looks again: new segments appear, dead ones go. Handles of vertices stay as they are.
+    /// Reads the directories again: adds new segments and removes dead ones. Handles of vertices stay
+    /// valid.
     ///
     /// # Errors
-    /// As [`Host::open_dirs`].
+    /// The errors of [`Host::open_dirs`].
     pub fn refresh(&mut self) -> Result<(), Error> {
         self.refused.clear();
         let alone = self.dirs.len() == 1;
@@ -85,8 +86,8 @@ impl Host {
             if !dir.exists() {
                 continue;
             }
-            // A directory that cannot be trusted is no reason to keep this user from the others:
-            // anybody can make one where the system agent's would be.
+            // A directory that cannot be trusted must not keep this user from the others: any user can
+            // make a directory at the path of the system agent's.
             let files = match dir::check_owner(dir).and_then(|_| dir::segment_files(dir)) {
                 Ok(files) => files,
                 Err(e) if alone => return Err(e),
@@ -112,7 +113,7 @@ impl Host {
         Ok(())
     }
 
-    /// The live segments, the oldest first.
+    /// Returns the live segments, the oldest first.
     pub fn segments(&self) -> &[Segment] {
         &self.segments
     }
@@ -149,13 +150,13 @@ impl Host {
         Some(SegmentVersions(self.segments.iter().map(version).collect()))
     }
 
-    /// Files that look like segments and cannot be read, and directories that cannot be trusted,
-    /// each with its reason.
+    /// Returns the reasons for files that look like segments and cannot be read, and for directories that
+    /// cannot be trusted.
     pub fn refused(&self) -> &[Error] {
         &self.refused
     }
 
-    /// The vertex of `topic`; if several segments have it, the oldest one's.
+    /// Returns the vertex of `topic`; if several segments have the topic, the vertex of the oldest segment.
     ///
     /// # Errors
     /// [`Error::NoVertex`].
@@ -166,7 +167,8 @@ impl Host {
             .ok_or_else(|| Error::NoVertex(topic.clone()))
     }
 
-    /// The vertices that `pattern` selects, by topic; as [`find`](Self::find), one a topic.
+    /// Returns the vertices that `pattern` selects, sorted by topic; one for each topic, chosen as by
+    /// [`find`](Self::find).
     pub fn select(&self, pattern: &TopicPattern) -> Vec<Vertex> {
         let mut found: Vec<Vertex> = self
             .segments
@@ -174,14 +176,14 @@ impl Host {
             .flat_map(Segment::vertices)
             .filter(|vertex| pattern.matches(vertex.topic()))
             .collect();
-        // Stable, so the oldest segment's comes first.
+        // The sort is stable, so the vertex of the oldest segment comes first.
         found.sort_by(|a, b| a.topic().cmp(b.topic()));
         found.dedup_by(|later, first| later.topic() == first.topic());
         found
     }
 
-    /// Sleeps until `ready` finds something or `timeout` passes; `ready` is asked whenever anything
-    /// is published, registered or unregistered. True if `ready` did find something.
+    /// Sleeps until `ready` returns true or `timeout` passes; calls `ready` whenever anything is published,
+    /// registered or unregistered. Returns the last result of `ready`.
     pub fn wait(&self, timeout: Duration, mut ready: impl FnMut() -> bool) -> bool {
         let started = Instant::now();
         loop {
@@ -211,7 +213,8 @@ impl Host {
     }
 }
 
-/// True as soon as `ready` is; false after a time-out or for no reason at all.
+/// Sleeps on several segments. Returns true as soon as `ready` does, and false after the timeout or early
+/// without a reason.
 fn wait_for_one_of(
     segments: &[Segment],
     timeout: Duration,
@@ -221,7 +224,7 @@ fn wait_for_one_of(
         |segment| Some(Bell { flag: Segment::flag(segment, None)?, epoch: &segment.live().epoch });
     let bells: Option<Vec<Bell<'_>>> = segments.iter().map(bell).collect();
     let Some(bells) = bells.filter(|bells| bells.len() <= MAX_WORDS) else {
-        // Somebody in this company cannot wake anybody.
+        // One of these publishers cannot wake waiters.
         std::thread::sleep(timeout.min(ROUND));
         return ready();
     };

@@ -1,29 +1,29 @@
 //! The segment, byte by byte: layout version 1.
 //!
-//! A segment is a file `NAME.seg` in a runtime directory (`/dev/shm/skopos-<uid>/`, one directory a
-//! user), which only its publisher writes and anybody with the permission maps read-only; and a page
-//! of flags in System V shared memory, which those who wait write too. All numbers are little-endian;
-//! every offset is in bytes from the start of the file, or of the page. Unlisted bytes are reserved
-//! and zero.
+//! A segment has two parts. The file `NAME.seg` lies in a runtime directory (`/dev/shm/skopos-<uid>/`,
+//! one directory for each user); only its publisher writes it, and any process with permission maps it
+//! read-only. The page of flags lies in System V shared memory; readers write it too. All numbers are
+//! little-endian; every offset is in bytes from the start of the file, or of the page. Unlisted bytes
+//! are reserved and zero.
 //!
 //! # `NAME.seg`
 //!
 //! The file is sparse: its length is fixed when it is created (`file_bytes`), and pages are
-//! allocated as they come into use. The regions follow one another: header, groups, directory, heap.
+//! allocated when they are first used. The regions are, in this order: header, groups, directory, heap.
 //!
 //! **Header**, 4096 bytes at offset 0:
 //!
 //! | offset | type | name | meaning |
 //! |---:|---|---|---|
 //! | 0 | u8×8 | `magic` | `SKOPOSEG` |
-//! | 8 | u32 | `layout_version` | 1; a reader refuses what is newer than it knows |
+//! | 8 | u32 | `layout_version` | 1; a reader refuses a version that it does not know |
 //! | 12 | u32 | `header_bytes` | 4096 |
 //! | 16 | u64 | `file_bytes` | length of the file |
 //! | 24 | u64 | `groups_offset` | start of the groups |
-//! | 32 | u32 | `groups_capacity` | how many groups fit |
+//! | 32 | u32 | `groups_capacity` | number of groups that fit |
 //! | 36 | u32 | `group_bytes` | 128 |
 //! | 40 | u64 | `directory_offset` | start of the directory |
-//! | 48 | u32 | `directory_capacity` | how many entries fit |
+//! | 48 | u32 | `directory_capacity` | number of entries that fit |
 //! | 52 | u32 | `entry_bytes` | 320 |
 //! | 56 | u64 | `heap_offset` | start of the heap |
 //! | 64 | u8×16 | `boot_id` | `/proc/sys/kernel/random/boot_id` as bytes |
@@ -35,27 +35,27 @@
 //! | 108 | u32 | `node_len` | length of `node` |
 //! | 112 | u8×64 | `name` | the segment's name, ASCII |
 //! | 176 | u8×64 | `node` | the node's name, ASCII |
-//! | 240 | i32 | `flags_id` | System V id of the page of flags; -1 if there is none |
-//! | 256 | u32 | `state` | 0 being made, 1 ready, 2 closed |
-//! | 260 | u32 | `epoch` | futex word of those who wait for any vertex |
+//! | 240 | i32 | `flags_id` | System V id of the page of flags; -1 without a page |
+//! | 256 | u32 | `state` | 0 under construction, 1 ready, 2 closed |
+//! | 260 | u32 | `epoch` | futex word of waiters for any vertex |
 //! | 264 | u64 | `directory_version` | raised by each register and unregister |
-//! | 272 | u32 | `directory_len` | entries ever used; those above are zero |
-//! | 276 | u32 | `groups_len` | groups in use |
-//! | 280 | u64 | `heap_used` | bytes of the heap ever handed out |
+//! | 272 | u32 | `directory_len` | number of entries ever used; the entries above are zero |
+//! | 276 | u32 | `groups_len` | number of groups in use |
+//! | 280 | u64 | `heap_used` | bytes of the heap ever allocated |
 //! | 288 | i64 | `heartbeat_at` | UNIX time of the publisher's last sign of life, ns |
 //! | 296 | u64 | `heartbeat_boottime` | the same on `CLOCK_BOOTTIME`, ns |
-//! | 304 | u64 | `clock_steps` | how often the publisher saw its clock step back |
+//! | 304 | u64 | `clock_steps` | number of times that the publisher saw its clock step back |
 //!
 //! The publisher holds an exclusive open-file-description lock (`F_OFD_SETLK`, `l_len = 0`) on the
-//! file while it lives. The kernel drops it when the process ends, however it ends, so a segment
-//! whose lock is free is dead; pid, start time and boot id say who it was.
+//! file while it lives. The kernel releases the lock when the process ends for any reason, so a segment
+//! without a lock is dead; pid, start time and boot id identify its publisher.
 //!
-//! **Group**, 128 bytes each: facts that are measured together. Group 0 is never used.
+//! **Group**, 128 bytes each: facts that are measured together. Group 0 is not used.
 //!
 //! | offset | type | name | meaning |
 //! |---:|---|---|---|
-//! | 0 | i64 | `tick_time` | UNIX time of the last whole tick, ns; 0 before the first |
-//! | 8 | u64 | `ticks` | how many ticks were whole |
+//! | 0 | i64 | `tick_time` | UNIX time of the last complete tick, ns; 0 before the first |
+//! | 8 | u64 | `ticks` | number of complete ticks |
 //! | 16 | u32 | `name_len` | length of `name` |
 //! | 20 | u8×64 | `name` | ASCII |
 //!
@@ -63,7 +63,7 @@
 //!
 //! | offset | type | name | meaning |
 //! |---:|---|---|---|
-//! | 0 | u32 | `version` | even: settled; odd: being changed. Read it before and after |
+//! | 0 | u32 | `version` | even: stable; odd: being changed. Read it before and after the other fields |
 //! | 4 | u32 | `state` | 0 free, 1 registered |
 //! | 8 | u64 | `vertex_offset` | start of the vertex, a multiple of 64 |
 //! | 16 | u32 | `slots` | slots of its ring, a power of two |
@@ -72,7 +72,7 @@
 //! | 25 | u8 | `kind` | 1 counter, 2 gauge, 3 state |
 //! | 26 | u8 | `unit_len` | length of `unit` |
 //! | 27 | u8 | `topic_len` | length of `topic` |
-//! | 28 | u32 | `group` | the group it is measured with; 0 if alone |
+//! | 28 | u32 | `group` | the group of the vertex; 0 without a group |
 //! | 32 | u8×16 | `unit` | ASCII |
 //! | 48 | u8×256 | `topic` | ASCII |
 //! | 304 | i64 | `registered_at` | UNIX time, ns |
@@ -83,45 +83,47 @@
 //! |---:|---|---|---|
 //! | 0 | u64 | `owner` | `(entry index + 1) << 32 \| entry version`; 0 when unregistered |
 //! | 8 | u64 | `head` | samples ever stored; the latest is sample `head - 1` |
-//! | 16 | i64 | `checked_at` | UNIX time when the source was last looked at, ns |
-//! | 24 | u32 | `lock` | 1 while a writer is at work; no concern of readers |
-//! | 28 | u32 | `epoch` | futex word of those who wait for this vertex |
-//! | 32 | u64 | `bytes_reserved` | end of the byte ring's last record, since the beginning |
-//! | 40 | u64 | `clamped` | samples that came with a time before `checked_at`, and got that one |
+//! | 16 | i64 | `checked_at` | UNIX time of the last poll of the source, ns |
+//! | 24 | u32 | `lock` | 1 while a writer works; readers ignore it |
+//! | 28 | u32 | `epoch` | futex word of waiters for this vertex |
+//! | 32 | u64 | `bytes_reserved` | end of the byte ring's last record, counted from the first byte ever written |
+//! | 40 | u64 | `clamped` | number of samples whose time was before `checked_at` and was replaced by it |
 //! | 64 + 32 i | | slot i | sample `t` lies in slot `t mod slots` |
-//! | + 0 | u64 | `mark` | `2t + 2` when sample `t` is whole; odd while one is being written |
+//! | + 0 | u64 | `mark` | `2t + 2` when sample `t` is complete; odd while a sample is being written |
 //! | + 8 | i64 | `time` | UNIX time, ns |
-//! | + 16 | u64 | `bits` | the value; if structured, its position in the byte ring since the beginning |
-//! | + 24 | u64 | `meta` | bits 0-7 origin (0 measured, 1 predicted, 2 unknown: there is no value); bits 32-63 the error bound as an f32, or the length of a structured value in bytes |
+//! | + 16 | u64 | `bits` | the value; if structured, its position in the byte ring, counted like `bytes_reserved` |
+//! | + 24 | u64 | `meta` | bits 0-7 origin (0 measured, 1 predicted, 2 unknown: the sample has no value); bits 32-63 the error bound as an f32, or the length of a structured value in bytes |
 //!
 //! A structured value is JSON text in UTF-8. It starts at byte `bits mod byte_ring_bytes` of the
-//! ring, wraps at its end, and is there as long as `bytes_reserved - bits <= byte_ring_bytes`.
+//! ring, wraps at the end of the ring, and is valid as long as
+//! `bytes_reserved - bits <= byte_ring_bytes`.
 //!
-//! **To read the latest value:** read `checked_at`; read `head`; if 0, there is none. Let
-//! `t = head - 1`; read the slot's `mark`, then its fields, then `mark` again: if both are `2t + 2`
-//! the sample is whole, else start over. On machines that reorder loads, put an acquire barrier
-//! after each of these reads. Check that `owner` is what the entry says.
+//! **To read the latest value:** read `checked_at`; read `head`; if it is 0, the vertex has no sample.
+//! Let `t = head - 1`; read the slot's `mark`, then its fields, then `mark` again: if both are `2t + 2`
+//! the sample is complete, else start over. On machines that reorder loads, put an acquire barrier
+//! after each of these reads. Check that `owner` has the value that follows from the entry.
 //!
 //! # The page of flags
 //!
-//! `shmat(flags_id)`, after `shmctl(IPC_STAT)` said that the segment's owner owns it.
+//! Attach it by `shmat(flags_id)`, after `shmctl(IPC_STAT)` confirmed that it has the same owner as the
+//! segment.
 //!
 //! | offset | type | name | meaning |
 //! |---:|---|---|---|
 //! | 0 | u8×8 | `magic` | `SKOPOSFL` |
-//! | 8 | i64 | `made_at` | `created_at` of the segment that it belongs to |
-//! | 64 | u32 | | raised by who waits for any vertex |
-//! | 128 + 4 i | u32 | | raised by who waits for the vertex of entry i |
-//! | 128 + 4 (`directory_capacity` + i) | u32 | | marks of entry i: bit 0 somebody read it, bit 1 somebody follows it. Readers raise them, the publisher lowers them when it has looked; both are hints |
+//! | 8 | i64 | `made_at` | `created_at` of its segment |
+//! | 64 | u32 | | flag: a waiter for any vertex raises it |
+//! | 128 + 4 i | u32 | | flag: a waiter for the vertex of entry i raises it |
+//! | 128 + 4 (`directory_capacity` + i) | u32 | | marks of entry i: bit 0 a reader read it, bit 1 a reader follows it. Readers set the bits, the publisher clears them when it takes them; both are hints |
 //!
-//! **To wait:** read the futex word (`epoch` of the vertex or the header), store 1 to the flag, look
-//! once more whether there is news, and `futex(FUTEX_WAIT)` on the word with the value read. The
-//! writer lowers the flag, raises the word and wakes everyone.
+//! **To wait:** read the futex word (`epoch` of the vertex or the header), store 1 to the flag, check
+//! once more for a new sample, and call `futex(FUTEX_WAIT)` on the word with the value that was read.
+//! The writer clears the flag, raises the word and wakes all waiters.
 
 use crate::sync::{AtomicI64, AtomicU32, AtomicU64};
 
 #[cfg(target_endian = "big")]
-compile_error!("the layout is little-endian, and so must the machine be");
+compile_error!("the layout is little-endian, so the machine must be little-endian too");
 
 /// The first eight bytes of a `.seg` file.
 pub const MAGIC: [u8; 8] = *b"SKOPOSEG";
@@ -146,18 +148,18 @@ pub const MAX_NAME_BYTES: usize = 64;
 pub(crate) const FLAGS_SEGMENT_OFFSET: usize = 64;
 /// Offset of the flag of entry 0 in the page of flags.
 pub(crate) const FLAGS_ENTRIES_OFFSET: usize = 128;
-/// Longest segment that a reader maps: 4 GiB, a million vertices. More is a damaged header.
+/// Longest segment that a reader maps: 4 GiB, a million vertices. A greater length means a damaged header.
 pub(crate) const MAX_FILE_BYTES: u64 = 4 << 30;
 /// Most slots of a ring: 32 MiB. History belongs on disk.
 pub const MAX_SLOTS: u32 = 1 << 20;
 /// Longest byte ring.
 pub(crate) const MAX_BYTE_RING_BYTES: u32 = 1 << 24;
 
-/// [`Live::state`]: being made.
+/// [`Live::state`]: under construction.
 pub(crate) const STATE_NEW: u32 = 0;
-/// [`Live::state`]: complete, and its publisher lives as long as it holds the lock.
+/// [`Live::state`]: complete; the publisher lives as long as it holds the lock.
 pub(crate) const STATE_READY: u32 = 1;
-/// [`Live::state`]: its publisher closed it in order.
+/// [`Live::state`]: closed by its publisher.
 pub(crate) const STATE_CLOSED: u32 = 2;
 
 /// [`Entry::state`]: registered.

@@ -2,7 +2,7 @@
 //!
 //! A publisher owns one *segment*: a file under `/dev/shm/skopos-<uid>/` with a directory of
 //! vertices and a ring of samples for each. Any process that may read the file maps it and reads
-//! the latest value in nanoseconds, without a system call, a lock or a daemon in between.
+//! the latest value in nanoseconds, without a system call, a lock or a daemon.
 //!
 //! ```
 //! use skopos_model::{Topic, Unit, ValueType};
@@ -15,30 +15,31 @@
 //! let depth = publisher.register(VertexSpec::new(topic.clone(), ValueType::U64))?;
 //! depth.publish(17u64)?;
 //!
-//! // … and any other one reads.
+//! // … and any other process reads.
 //! let host = Host::open_dirs(vec![dir.clone()])?;
 //! let vertex = host.find(&topic)?;
 //! assert_eq!(vertex.latest()?.as_f64(), Some(17.0));
 //!
-//! let mut news = vertex.subscribe();
+//! let mut changes = vertex.subscribe();
 //! depth.publish(18u64)?;
-//! assert!(news.next_timeout(std::time::Duration::from_secs(1))?.is_some());
+//! assert!(changes.next_timeout(std::time::Duration::from_secs(1))?.is_some());
 //! # drop(publisher); std::fs::remove_dir_all(&dir).ok();
 //! # Ok::<(), skopos_shm::Error>(())
 //! ```
 //!
 //! Read in this order: [`layout`], the bytes; `ring`, the protocol of one vertex; `wait`, sleeping
-//! and waking; `writer` and `publisher`, the one side; `segment`, `vertex`, `subscribe`, `snapshot`
-//! and `host`, the other; `map` and `sys`, where memory and system calls are unsafe.
+//! and waking; `own_segment`, `writer` and `publisher`, the writing side; `segment`, `vertex`,
+//! `directory`, `subscribe`, `snapshot` and `host`, the reading side; `map` and `sys`, the unsafe access
+//! to memory and the system calls.
 //!
 //! # Invariants
 //! - A reader never blocks a writer, never sees a torn sample, never sees samples out of order.
 //! - Times of one vertex never go back.
 //! - Every offset from a file is checked against the mapping before it is used.
-//! - A publisher killed at any instruction leaves its readers correct, and is seen as dead at once.
-//! - A publisher's handles are of no use in a child after `fork`: make a publisher of its own.
+//! - If a publisher is killed at any instruction, its readers stay correct and see its death at once.
+//! - The handles of a publisher do not work in a child after `fork`: the child makes its own publisher.
 
-// A loom build has the protocols alone, without the callers that use all of them.
+// A loom build has only the protocols, without all of their callers.
 #![cfg_attr(loom, allow(dead_code, unused_imports))]
 
 // Small functions on the paths of a read and of a publish are `#[inline]`: other crates call them per
@@ -49,19 +50,19 @@ mod ring;
 mod wait;
 mod entry;
 #[cfg(not(loom))]
-mod writer;
-#[cfg(not(loom))]
 mod spec;
 #[cfg(not(loom))]
 mod own_segment;
+#[cfg(not(loom))]
+mod writer;
 #[cfg(not(loom))]
 mod publisher;
 #[cfg(not(loom))]
 mod segment;
 #[cfg(not(loom))]
-mod directory;
-#[cfg(not(loom))]
 mod vertex;
+#[cfg(not(loom))]
+mod directory;
 #[cfg(not(loom))]
 mod subscribe;
 #[cfg(not(loom))]

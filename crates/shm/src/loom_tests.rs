@@ -1,4 +1,4 @@
-//! Every interleaving of the protocols, on the smallest rings that can go wrong. Run with
+//! Explores every interleaving of the protocols, on the smallest rings that can fail. Run with
 //! `make loom`.
 
 use loom::sync::{Arc, Condvar, Mutex};
@@ -12,7 +12,7 @@ use crate::sync::{AtomicI64, AtomicU32, AtomicU64};
 use crate::wait::{Bell, Sleep, settle};
 
 impl Heap {
-    /// Publishes a sample whose time is ten times its value: a torn one shows.
+    /// Publishes a sample whose time is ten times its value, so that a torn sample is recognised.
     fn publish(&self, value: u64) {
         let time = Timestamp::from_nanos(value as i64 * 10);
         self.vertex().publish(OWNER, time, Payload::Bits(value), Origin::Measured);
@@ -36,12 +36,12 @@ fn loom_latest_is_never_torn_and_never_goes_back() {
         };
         let mut last = 0;
         for _ in 0..2 {
-            // A reader that is lapped gives up after many attempts; loom has no patience for that,
-            // so one attempt at a time.
+            // `latest` gives up only after many attempts, which is too slow under loom: make one attempt
+            // at a time.
             let ticket = heap.vertex().count() - 1;
             if let SlotState::Whole(sample) = heap.vertex().read(OWNER, ticket) {
                 assert_eq!(sample.time, sample.bits as i64 * 10, "torn");
-                assert_eq!(sample.bits, ticket + 1, "another ticket's sample");
+                assert_eq!(sample.bits, ticket + 1, "the sample of another ticket");
                 assert!(sample.bits >= last, "went back");
                 last = sample.bits;
             }
@@ -61,7 +61,7 @@ fn loom_checked_at_never_runs_ahead_of_the_sample() {
             thread::spawn(move || heap.publish(2))
         };
         if let SlotState::Whole((sample, checked_at)) = heap.vertex().latest(OWNER) {
-            // Each value was checked only at its own time, so a later one proves a stale sample.
+            // Each value was checked only at its own time, so a later time proves a stale sample.
             assert_eq!(checked_at, sample.bits as i64 * 10);
         }
         writer.join().unwrap();
@@ -146,7 +146,7 @@ fn loom_a_reader_of_an_unregistered_vertex_never_sees_its_successor() {
     });
 }
 
-/// The futex as the kernel specifies it: comparing and going to sleep are one step.
+/// A futex as specified by the kernel: comparing and going to sleep are one step.
 #[derive(Clone)]
 struct LoomFutex(Arc<(Mutex<()>, Condvar)>);
 

@@ -1,4 +1,4 @@
-//! Shared memory, mapped, and checked references into it.
+//! Mappings of shared memory, and checked references into them.
 
 use std::fs::File;
 use std::io;
@@ -9,8 +9,7 @@ use crate::layout::{Entry, FIXED_BYTES, GROUP_BYTES, Group, LIVE_OFFSET, Live};
 use crate::ring::{Place, RawVertex, Slot, VertexHead};
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
-/// Mapped memory. It is only ever touched through atomics, because other processes change it at the
-/// same time.
+/// Mapped memory. All access is through atomics, because other processes change it at the same time.
 #[derive(Debug)]
 pub(crate) struct Mapping {
     base: NonNull<u8>,
@@ -18,19 +17,19 @@ pub(crate) struct Mapping {
     kind: Kind,
 }
 
-/// What is mapped.
+/// The kind of a mapping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    /// A file, for reading.
+    /// A file, mapped for reading.
     Read,
-    /// A file, for writing too.
+    /// A file, mapped for reading and writing.
     Write,
-    /// A System V segment, for writing too.
+    /// A System V segment, mapped for reading and writing.
     SystemV,
 }
 
-// SAFETY: the memory is shared with other processes anyway and only accessed through atomics; the
-// mapping itself is never changed between `map` and `drop`.
+// SAFETY: the memory is shared with other processes and only accessed through atomics; the mapping
+// itself is never changed between `map` and `drop`.
 unsafe impl Send for Mapping {}
 // SAFETY: as above.
 unsafe impl Sync for Mapping {}
@@ -38,7 +37,7 @@ unsafe impl Sync for Mapping {}
 /// A type that may be laid over mapped memory.
 ///
 /// # Safety
-/// It consists of atomics alone, without padding that matters, and any bytes are a valid value.
+/// The type consists of atomics only, without padding that matters, and any bytes are a valid value.
 pub(crate) unsafe trait Shared {}
 // SAFETY: an atomic integer takes any bytes.
 unsafe impl Shared for AtomicU32 {}
@@ -50,7 +49,7 @@ unsafe impl Shared for Live {}
 unsafe impl Shared for Group {}
 // SAFETY: `repr(C)`, of atomic integers.
 unsafe impl Shared for Entry {}
-// SAFETY: `repr(C)`, of atomic integers; nobody reads or writes the reserved words.
+// SAFETY: `repr(C)`, of atomic integers; the reserved words are never read or written.
 unsafe impl Shared for VertexHead {}
 // SAFETY: `repr(C)`, of atomic integers.
 unsafe impl Shared for Slot {}
@@ -59,7 +58,7 @@ impl Mapping {
     /// Maps the first `len` bytes of `file`, shared.
     pub(crate) fn map(file: &File, len: usize, writable: bool) -> io::Result<Self> {
         let protection = libc::PROT_READ | if writable { libc::PROT_WRITE } else { 0 };
-        // SAFETY: a fresh mapping at an address of the kernel's choice takes nothing from anybody.
+        // SAFETY: a fresh mapping at an address of the kernel's choice overlaps no other memory.
         let base = unsafe {
             libc::mmap(std::ptr::null_mut(), len, protection, libc::MAP_SHARED, file.as_raw_fd(), 0)
         };
@@ -70,8 +69,8 @@ impl Mapping {
         Ok(Self { base, len, kind: if writable { Kind::Write } else { Kind::Read } })
     }
 
-    /// A new System V segment of `len` zero bytes, and its id. It vanishes with its last user, and
-    /// unlike a file nobody can cut it short: those who may write it can do just that.
+    /// Makes a System V segment of `len` zero bytes and returns it with its id. It vanishes with its last
+    /// user. Unlike a file it cannot be truncated, also not by a process that may write it.
     pub(crate) fn make_system_v(len: usize, mode: u32) -> io::Result<(Self, i32)> {
         // SAFETY: takes numbers and touches no memory of ours.
         let id =
@@ -80,13 +79,13 @@ impl Mapping {
             return Err(io::Error::last_os_error());
         }
         let mapping = Self::attach_system_v(id, len);
-        // Marked for removal at once: Linux lets others attach by id as long as somebody is.
+        // Mark it for removal at once: Linux lets others attach by id as long as a process is attached.
         // SAFETY: the command takes no buffer.
         unsafe { libc::shmctl(id, libc::IPC_RMID, std::ptr::null_mut()) };
         Ok((mapping?, id))
     }
 
-    /// The System V segment `id`, if `owner` owns it and it has at least `len` bytes.
+    /// Attaches System V segment `id`, if `owner` owns it and it has at least `len` bytes.
     pub(crate) fn find_system_v(id: i32, len: usize, owner: u32) -> io::Result<Self> {
         // SAFETY: `shmid_ds` is a plain C structure for which all zeros is a valid value.
         let mut about: libc::shmid_ds = unsafe { std::mem::zeroed() };
@@ -101,7 +100,7 @@ impl Mapping {
     }
 
     fn attach_system_v(id: i32, len: usize) -> io::Result<Self> {
-        // SAFETY: a fresh mapping at an address of the kernel's choice takes nothing from anybody.
+        // SAFETY: a fresh mapping at an address of the kernel's choice overlaps no other memory.
         let base = unsafe { libc::shmat(id, std::ptr::null(), 0) };
         if base.addr() == usize::MAX {
             return Err(io::Error::last_os_error());
@@ -110,7 +109,7 @@ impl Mapping {
         Ok(Self { base, len, kind: Kind::SystemV })
     }
 
-    /// `count` values of `T` at `offset`, if they lie in the mapping and are aligned.
+    /// Returns `count` values of `T` at `offset`, if they lie in the mapping and are aligned.
     #[inline]
     pub(crate) fn slice<T: Shared>(&self, offset: u64, count: usize) -> Option<&[T]> {
         let offset = usize::try_from(offset).ok()?;
@@ -120,18 +119,18 @@ impl Mapping {
             return None;
         }
         // SAFETY: in bounds and aligned, by the checks above (the base is page-aligned); `Shared`
-        // says that any bytes do; atomics tolerate the other processes that write here. The memory
-        // lives as long as `self` is borrowed.
+        // promises that any bytes are valid; atomics tolerate the other processes that write here. The
+        // memory lives as long as `self` is borrowed.
         Some(unsafe { std::slice::from_raw_parts(self.base.as_ptr().add(offset).cast(), count) })
     }
 
-    /// One value of `T` at `offset`, if it lies in the mapping and is aligned.
+    /// Returns one value of `T` at `offset`, if it lies in the mapping and is aligned.
     #[inline]
     pub(crate) fn at<T: Shared>(&self, offset: u64) -> Option<&T> {
         self.slice(offset, 1)?.first()
     }
 
-    /// A copy of the fixed part of a header.
+    /// Copies the fixed part of a header.
     pub(crate) fn fixed_header(&self) -> Option<[u8; FIXED_BYTES]> {
         let words = self.slice::<AtomicU64>(0, FIXED_BYTES / 8)?;
         let mut bytes = [0; FIXED_BYTES];
@@ -141,7 +140,7 @@ impl Mapping {
         Some(bytes)
     }
 
-    /// Writes `bytes`, a multiple of 8 of them, at `offset`, a multiple of 8.
+    /// Writes `bytes` at `offset`; length and offset are multiples of 8.
     pub(crate) fn store(&self, offset: u64, bytes: &[u8]) {
         assert!(self.kind != Kind::Read, "only a publisher writes");
         let words = self.slice::<AtomicU64>(offset, bytes.len() / 8).unwrap_or_default();
@@ -160,7 +159,7 @@ impl Mapping {
         self.at(groups_offset.checked_add(u64::from(id) * GROUP_BYTES as u64)?)
     }
 
-    /// The vertex at `place`.
+    /// Returns the vertex at `place`.
     #[inline]
     pub(crate) fn vertex(&self, place: &Place) -> Option<RawVertex<'_>> {
         let slots_at = place.offset.checked_add(size_of::<VertexHead>() as u64)?;
@@ -176,8 +175,8 @@ impl Mapping {
 impl Drop for Mapping {
     fn drop(&mut self) {
         let base = self.base.as_ptr();
-        // SAFETY: base and length are those of the mapping, and every reference into it borrowed
-        // from `self`.
+        // SAFETY: base and length are those of the mapping, and every reference into it borrows from
+        // `self`.
         unsafe {
             match self.kind {
                 Kind::Read | Kind::Write => libc::munmap(base.cast(), self.len),

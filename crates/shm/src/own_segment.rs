@@ -1,4 +1,4 @@
-//! A segment as its publisher has it: the writable mapping, the flags, and the book of vertices.
+//! A segment from the side of its publisher: the writable mapping, the flags and the registry of vertices.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -21,34 +21,34 @@ use crate::sys::Futex;
 use crate::wait::{Bell, settle};
 use crate::{dir, sys};
 
-/// Byte ring of a structured vertex: four values of the greatest length.
+/// Length of the byte ring of a structured vertex: four values of the greatest length.
 const BYTE_RING_BYTES: u32 = 4 * MAX_STRUCTURED_BYTES as u32;
 
-/// What all handles of one segment share.
+/// The state that all handles of one segment share.
 #[derive(Debug)]
 pub(crate) struct OwnSegment {
     map: Mapping,
-    /// `None` where the system has none to give; then nobody waits in the kernel.
+    /// `None` if the system has no System V memory left; readers then poll instead of sleeping.
     pub(crate) flags: Option<Flags>,
-    /// Holds the lock that says "alive".
+    /// Holds the lock that marks the publisher as alive.
     pub(crate) file: File,
     pub(crate) path: PathBuf,
     pub(crate) header: Header,
     registry: Mutex<Registry>,
 }
 
-/// The publisher's own book of what is where. Only used to register and unregister.
+/// The publisher's record of entries and memory. Only used to register and unregister.
 #[derive(Debug, Default)]
 struct Registry {
     by_topic: HashMap<Topic, u32>,
     free_entries: Vec<u32>,
-    /// Memory of unregistered vertices, by exact size: what once was a vertex stays one, so that a
-    /// late reader of the old one never meets anything else there.
+    /// Memory of unregistered vertices, by exact size. It is only reused for vertices, so that a late reader
+    /// of an old vertex always finds a vertex there.
     free_places: HashMap<(u32, u32), Vec<u64>>,
     closed: bool,
 }
 
-/// Where a newly registered vertex is.
+/// A newly registered vertex: its entry and its place.
 pub(crate) struct NewVertex {
     pub(crate) topic: Topic,
     pub(crate) value_type: ValueType,
@@ -77,7 +77,7 @@ impl OwnSegment {
     #[inline]
     pub(crate) fn live(&self) -> &Live {
         debug_assert!(self.map.live().is_some(), "{LIVE_OFFSET} lies in every segment");
-        // The mapping is at least one page long; `create` saw to that.
+        // `create` made the mapping at least one page long.
         self.map.live().unwrap_or_else(|| unreachable!("a segment has a header"))
     }
 
@@ -93,13 +93,13 @@ impl OwnSegment {
         self.map.vertex(place).unwrap_or_else(|| unreachable!("a place comes from `register`"))
     }
 
-    /// Wakes those who wait for the vertex of entry `index`, and those who wait for any.
+    /// Wakes waiters for the vertex of entry `index` and waiters for any vertex.
     #[inline]
     pub(crate) fn ring(&self, index: u32, head: &VertexHead) {
         self.ring_all(std::iter::once((index, head)));
     }
 
-    /// The same for several vertices at once.
+    /// Wakes waiters for several vertices and waiters for any vertex.
     #[inline]
     pub(crate) fn ring_all<'a>(&self, vertices: impl Iterator<Item = (u32, &'a VertexHead)>) {
         let Some(flags) = &self.flags else { return };
@@ -160,8 +160,8 @@ impl OwnSegment {
             group,
             registered_at: sys::now(),
         };
-        // The vertex first, for the version that the entry is about to get: who finds the entry
-        // finds its vertex ready.
+        // The vertex comes first, for the version that the entry is about to get: a reader that finds
+        // the entry finds its vertex ready.
         let version = entry.version.load(Ordering::Relaxed).wrapping_add(2);
         let owner = entry::owner(index, version);
         self.vertex(&place).adopt(owner);
@@ -224,7 +224,7 @@ impl OwnSegment {
         self.directory_changed();
     }
 
-    /// Takes the vertex from its entry and wakes those who wait for it, to find it gone.
+    /// Takes the vertex from its entry and wakes its waiters, which find it gone.
     fn retire(&self, entry: &Entry, registered: &Registered, index: u32) {
         let vertex = self.vertex(&registered.place);
         vertex.abandon();
@@ -273,10 +273,10 @@ impl OwnSegment {
     }
 }
 
-/// For waking alone; the timeout is that of sleepers.
+/// A futex for waking only: the timeout concerns sleepers.
 const WAKE: Futex = Futex { timeout: Duration::ZERO };
 
-/// Puts memory behind a range of the file, so that no store to it can fail later.
+/// Reserves memory for a range of the file, so that no store to it can fail later.
 pub(crate) fn reserve(file: &File, path: &Path, offset: u64, len: u64) -> Result<(), Error> {
     sys::allocate(file, offset, len).map_err(|e| match e.raw_os_error() {
         Some(libc::ENOSPC | libc::EDQUOT | libc::ENOMEM) => {

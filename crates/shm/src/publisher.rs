@@ -1,4 +1,4 @@
-//! The writing side: one process makes a segment, registers vertices and publishes samples.
+//! The publisher: one process makes a segment, registers vertices and publishes samples.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -20,20 +20,20 @@ use crate::sync::Ordering;
 use crate::writer::{Group, VertexWriter};
 use crate::{dir, sys};
 
-/// Vertices that fit unless the builder says otherwise: fifty times what one node's sensors yield.
+/// Default number of vertices that fit: fifty times the facts of one node's sensors.
 pub const DEFAULT_MAX_VERTICES: u32 = 16_384;
-/// Length of the sparse file unless the builder says otherwise: room for all those vertices with
-/// default rings. Memory is only used as vertices are registered.
+/// Default length of the sparse file: room for all these vertices with default rings. Memory is only used
+/// when vertices are registered.
 pub const DEFAULT_MAX_BYTES: u64 = 128 << 20;
-/// Groups that fit: one a sensor, with room for a user's own.
+/// Number of groups that fit: one for each sensor, with room for groups of users.
 const MAX_GROUPS: u32 = 256;
 
-/// Who cares for a vertex; see [`Publisher::take_interest`]. A hint: anybody may claim it.
+/// The interest of readers in a vertex; see [`Publisher::take_interest`]. A hint: any reader may claim it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Interest {
-    /// Somebody read it.
+    /// A reader read it.
     pub read: bool,
-    /// Somebody follows it and wants each change as it comes.
+    /// A reader follows it and needs each change at once.
     pub followed: bool,
 }
 
@@ -48,28 +48,28 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// The node's name in the header, for people; at most [`MAX_NAME_BYTES`] are kept.
+    /// Sets the node's name in the header, for people; cut to [`MAX_NAME_BYTES`].
     #[must_use]
     pub fn node(mut self, node: &str) -> Self {
         self.node = node.chars().filter(char::is_ascii_graphic).take(MAX_NAME_BYTES).collect();
         self
     }
 
-    /// Another runtime directory than [`crate::runtime_dir`].
+    /// Sets the runtime directory, instead of [`crate::runtime_dir`].
     #[must_use]
     pub fn dir(mut self, dir: impl Into<PathBuf>) -> Self {
         self.dir = dir.into();
         self
     }
 
-    /// How many vertices fit at one time.
+    /// Sets the number of vertices that fit at one time.
     #[must_use]
     pub fn max_vertices(mut self, max_vertices: u32) -> Self {
         self.max_vertices = max_vertices;
         self
     }
 
-    /// The length of the sparse file: the bound on directory and rings together.
+    /// Sets the length of the sparse file: the bound on directory and rings together.
     #[must_use]
     pub fn max_bytes(mut self, max_bytes: u64) -> Self {
         self.max_bytes = max_bytes;
@@ -80,9 +80,9 @@ impl Builder {
     ///
     /// # Errors
     /// [`Error::Held`] if a living process publishes under this name; [`Error::Name`];
-    /// [`Error::Owner`] or [`Error::Permissions`] for a directory that is not this user's alone;
-    /// [`Error::Full`] if the file system has no room; [`Error::SegmentFull`] if it would be longer
-    /// than any reader maps, 4 GiB.
+    /// [`Error::Owner`] or [`Error::Permissions`] if another user owns or may write the directory;
+    /// [`Error::Full`] if the file system has no room; [`Error::SegmentFull`] if the segment would be
+    /// longer than any reader maps, 4 GiB.
     pub fn create(self) -> Result<Publisher, Error> {
         dir::check_name(&self.name)?;
         dir::ensure(&self.dir)?;
@@ -91,7 +91,7 @@ impl Builder {
         let path = dir::segment_path(&self.dir, &self.name);
         if path.exists() {
             match held(&path, &self.name) {
-                // Its publisher closed it just now.
+                // Its publisher just closed it.
                 Error::Io { source, .. } if source.kind() == io::ErrorKind::NotFound => {}
                 refusal => return Err(refusal),
             }
@@ -108,13 +108,13 @@ impl Builder {
         let made = Flags::make(self.max_vertices, header.created_at, public);
         let (flags, flags_id) = made.map_or((None, NO_FLAGS), |(flags, id)| (Some(flags), id));
         header.flags_id = flags_id;
-        // Under another name until it is whole: what is called `.seg` is always locked and valid.
+        // The file has another name until it is complete: a `.seg` file is always locked and valid.
         let new_path = path.with_extension("new");
         let file = create(&new_path, 0o600, header.file_bytes)?;
         if !sys::try_lock(&file).map_err(Error::io(&new_path, "cannot lock"))? {
             return Err(held(&new_path, &self.name));
         }
-        // Others may open it only now, when no lock of theirs can be in the way any more.
+        // Other users may open the file only now: earlier, a lock of theirs could prevent ours.
         if public {
             file.set_permissions(fs::Permissions::from_mode(0o644))
                 .map_err(Error::io(&new_path, "cannot set its permissions"))?;
@@ -163,7 +163,7 @@ impl Builder {
     }
 }
 
-/// Who already publishes as `name`, told by the header of its segment.
+/// Returns the error for a `name` in use, with the publisher from the header of its segment.
 fn held(path: &Path, name: &str) -> Error {
     match Segment::open(path) {
         Ok(segment) => {
@@ -173,7 +173,7 @@ fn held(path: &Path, name: &str) -> Error {
     }
 }
 
-/// Boot id and this process's start time.
+/// Returns the boot id and the start time of this process.
 fn identity() -> Result<([u8; 16], u64), Error> {
     let boot_path = Path::new("/proc/sys/kernel/random/boot_id");
     let text = fs::read_to_string(boot_path).map_err(Error::io(boot_path, "cannot read"))?;
@@ -181,7 +181,7 @@ fn identity() -> Result<([u8; 16], u64), Error> {
     let boot_id = u128::from_str_radix(&digits, 16).unwrap_or(0).to_be_bytes();
     let stat_path = Path::new("/proc/self/stat");
     let stat = fs::read_to_string(stat_path).map_err(Error::io(stat_path, "cannot read"))?;
-    // The command, field 2, is in parentheses and may hold spaces: count from after them.
+    // The command, field 2, is in parentheses and may contain spaces: count after the last parenthesis.
     let after_command = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
     let start = after_command.split_whitespace().nth(19).and_then(|w| w.parse().ok());
     Ok((boot_id, start.unwrap_or(0)))
@@ -197,22 +197,23 @@ fn create(path: &Path, mode: u32, len: u64) -> Result<File, Error> {
         .custom_flags(libc::O_CLOEXEC | libc::O_NOFOLLOW)
         .open(path)
         .map_err(Error::io(path, "cannot create"))?;
-    // The mode again: a umask must not hide root's facts from the users of the machine.
+    // Set the mode again: a umask must not hide root's facts from the users of the machine.
     file.set_permissions(fs::Permissions::from_mode(mode))
         .map_err(Error::io(path, "cannot set its permissions"))?;
     file.set_len(len).map_err(Error::io(path, "cannot set its length"))?;
     Ok(file)
 }
 
-/// One process's segment. Dropping it closes the segment and removes its files; its vertices are
-/// gone for readers and writers alike.
+/// The segment of one process. Dropping it closes the segment and removes its files; its vertices are
+/// then gone for readers and writers.
 #[derive(Debug)]
 pub struct Publisher {
     segment: Arc<OwnSegment>,
 }
 
 impl Publisher {
-    /// A segment called `name`: 1 to 64 of `a-z 0-9 _ - .`, one a runtime directory.
+    /// Prepares a segment called `name`: 1 to 64 of the characters `a-z 0-9 _ - .`, unique in its runtime
+    /// directory.
     pub fn builder(name: &str) -> Builder {
         Builder {
             name: name.to_owned(),
@@ -223,12 +224,12 @@ impl Publisher {
         }
     }
 
-    /// The segment's file.
+    /// Returns the path of the segment's file.
     pub fn path(&self) -> &Path {
         &self.segment.path
     }
 
-    /// Registers a vertex. Readers find it at once.
+    /// Registers a vertex. Readers can find it at once.
     ///
     /// # Errors
     /// [`Error::Duplicate`], [`Error::Slots`], [`Error::SegmentFull`], [`Error::Full`].
@@ -236,10 +237,10 @@ impl Publisher {
         self.segment.register(spec, 0).map(|place| VertexWriter::new(&self.segment, place))
     }
 
-    /// Starts a group called `name`: vertices that are measured together and can be read together.
+    /// Makes a group called `name`: vertices that are measured together and can be read together.
     ///
     /// # Errors
-    /// [`Error::SegmentFull`]; [`Error::Name`] if longer than [`MAX_NAME_BYTES`].
+    /// [`Error::SegmentFull`]; [`Error::Name`] if `name` is longer than [`MAX_NAME_BYTES`].
     pub fn group(&self, name: &str) -> Result<Group, Error> {
         if name.len() > MAX_NAME_BYTES {
             return Err(Error::Name(name.to_owned()));
@@ -248,16 +249,16 @@ impl Publisher {
         Ok(Group::new(&self.segment, id))
     }
 
-    /// Takes a vertex away. Its readers find it gone, and so does every clone of its writer. A
-    /// vertex of another publisher stays as it is.
+    /// Unregisters a vertex. It is gone for its readers and for every clone of its writer. A vertex of
+    /// another publisher stays.
     pub fn unregister(&self, vertex: &VertexWriter) {
         if vertex.is_of(&self.segment) {
             self.segment.unregister(vertex.index(), vertex.owner());
         }
     }
 
-    /// False if nobody has read any vertex since its interest was taken last: a quick look before
-    /// [`take_interest`](Self::take_interest) of each.
+    /// Returns false if no reader has read any vertex since its interest was taken last: a quick check
+    /// before [`take_interest`](Self::take_interest) of each vertex.
     pub fn has_interest(&self) -> bool {
         let entries = self.segment.live().directory_len.load(Ordering::Relaxed);
         let Some(flags) = &self.segment.flags else { return false };
@@ -265,8 +266,8 @@ impl Publisher {
         (0..entries).any(marked)
     }
 
-    /// Who has read `vertex` since this was asked last. Where readers cannot leave marks (no System
-    /// V memory, another IPC namespace) it says that nobody has.
+    /// Returns the interest of readers in `vertex` since the last call. Without marks of readers (no System
+    /// V memory, another IPC namespace) there is no interest.
     pub fn take_interest(&self, vertex: &VertexWriter) -> Interest {
         let marks = self.segment.flags.as_ref().and_then(|flags| flags.marks(vertex.index()));
         let Some(marks) = marks.filter(|marks| marks.load(Ordering::Relaxed) != 0) else {
@@ -276,23 +277,23 @@ impl Publisher {
         Interest { read: marks & MARK_READ != 0, followed: marks & MARK_FOLLOWED != 0 }
     }
 
-    /// Says that this process is alive and at work. A publisher that ticks does so by itself.
+    /// Reports that this process is alive and works. A tick does this by itself.
     pub fn heartbeat(&self) {
         self.segment.heartbeat();
     }
 
-    /// True while new readers find this segment: its file is where it was made. False once somebody
-    /// removed it by hand, or the directory with it.
+    /// Returns true while new readers can find this segment: its file is still at its path. Returns false
+    /// after the file or its directory was removed by hand.
     pub fn is_published(&self) -> bool {
         dir::is_own(&self.segment.path, &self.segment.file)
     }
 
-    /// Counts a step back of the clock, for readers to see.
+    /// Counts a step back of the clock; readers see the count.
     pub fn count_clock_step(&self) {
         self.segment.live().clock_steps.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Bytes of the heap ever handed out, directory and header included: what the segment costs.
+    /// Returns the memory of the segment in bytes: the heap ever allocated, the directory and the header.
     pub fn used_bytes(&self) -> u64 {
         self.segment.header.heap_offset.min(
             self.segment.header.directory_offset

@@ -1,16 +1,16 @@
 //! One vertex in memory: its head, its ring of slots, and the byte ring of structured values.
 //!
 //! # Protocol
-//! Writers of one vertex take turns by a lock in its head; readers take nothing. Sample `t` (the
+//! Writers of one vertex take turns by a lock in its head; readers take no lock. Sample `t` (the
 //! first is 0) lives in slot `t % capacity`. A writer marks the slot `2t + 1`, fills it, marks it
 //! `2t + 2`, and only then raises `head` to `t + 1`. A reader accepts a slot only if it saw
 //! `2t + 2` before and after it read the fields: it never gets a torn sample, and a larger mark
-//! tells it that it was lapped. A writer that dies half-way leaves `head` where it was, so the
-//! newest whole sample stays the latest.
+//! means that the reader was lapped. A writer that dies half-way leaves `head` unchanged, so the
+//! newest complete sample stays the latest.
 //!
-//! Why a lock among writers, when a ticket by fetch-add would do without: a vertex stores a sample
-//! only when the value changed, and its times never go back. Both are decisions about the sample
-//! before this one, so writers have to follow one another anyway; a ticket would only move the wait
+//! Writers take a lock, although a ticket by fetch-add would work without a lock. The reason: a vertex
+//! stores a sample only when the value changed, and its times never go back. Both are decisions about
+//! the previous sample, so writers have to follow one another anyway; a ticket would only move the wait
 //! to the slot that a preempted writer still holds, a lap later.
 
 use std::ops::Range;
@@ -19,35 +19,35 @@ use skopos_model::{MAX_STRUCTURED_BYTES, Origin, Timestamp};
 
 use crate::sync::{AtomicI64, AtomicU32, AtomicU64, Ordering, fence, pause};
 
-/// How often a reader tries again after a writer lapped it between two loads. Each retry needs a
-/// whole ring of publishes within nanoseconds; the bound is there so that no segment, however
-/// hostile, can hold a reader for ever.
+/// Attempts of a reader that a writer lapped between two loads. Each retry needs a whole ring of
+/// publishes within nanoseconds; the bound ensures that even a hostile segment cannot hold a reader for
+/// ever.
 const READ_ATTEMPTS: u32 = 1000;
 
-/// No vertex stores so many samples: ten million a second for ten thousand years. A head beyond it is
-/// damage, and taken for this, so that arithmetic on tickets cannot overflow.
+/// The greatest number of samples that a vertex can store: ten million a second for ten thousand years.
+/// A greater head is damaged and is read as this number, so that arithmetic on tickets cannot overflow.
 const MAX_COUNT: u64 = 1 << 62;
 
-/// The first 64 bytes of a vertex: one cache line, all that a reader of the latest value needs
-/// beside the slot itself. See [`crate::layout`] for the offsets.
+/// The first 64 bytes of a vertex: one cache line. A reader of the latest value needs only this and the
+/// slot. See [`crate::layout`] for the offsets.
 #[repr(C, align(64))]
 #[derive(Debug)]
 pub(crate) struct VertexHead {
-    /// Which directory entry, in which version, this vertex belongs to; 0 when to none.
+    /// Index and version of the directory entry that this vertex belongs to; 0 without an entry.
     pub(crate) owner: AtomicU64,
-    /// How many samples were ever stored.
+    /// Number of samples that were ever stored.
     pub(crate) head: AtomicU64,
-    /// When the source was last looked at, changed or not.
+    /// Time of the last poll of the source, whether the value changed or not.
     pub(crate) checked_at: AtomicI64,
-    /// 1 while a writer is at work.
+    /// 1 while a writer works.
     pub(crate) lock: AtomicU32,
-    /// Futex word of those who wait for this vertex.
+    /// Futex word of waiters for this vertex.
     pub(crate) epoch: AtomicU32,
-    /// End of the bytes that the byte ring has promised to somebody, since the beginning.
+    /// End of the bytes that are reserved in the byte ring, counted from the first byte ever written.
     pub(crate) bytes_reserved: AtomicU64,
-    /// How many samples came with a time before `checked_at` and got that one.
+    /// Number of samples whose time was before `checked_at` and was replaced by it.
     pub(crate) clamped: AtomicU64,
-    /// Zero.
+    /// Always zero.
     pub(crate) reserved: [u64; 2],
 }
 
@@ -55,17 +55,17 @@ pub(crate) struct VertexHead {
 #[repr(C)]
 #[derive(Debug)]
 pub(crate) struct Slot {
-    /// `2t + 1` while sample `t` is being written, `2t + 2` once it is whole.
+    /// `2t + 1` while sample `t` is being written, `2t + 2` once it is complete.
     pub(crate) mark: AtomicU64,
     /// UNIX time in nanoseconds.
     pub(crate) time: AtomicI64,
-    /// The value's bits; for a structured value its position in the byte ring.
+    /// The bits of the value; for a structured value its position in the byte ring.
     pub(crate) bits: AtomicU64,
     /// Origin, and bound or length; see [`Meta`].
     pub(crate) meta: AtomicU64,
 }
 
-/// The fields of a slot, whole.
+/// The fields of a slot, read completely.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RawSample {
     pub(crate) ticket: u64,
@@ -74,8 +74,8 @@ pub(crate) struct RawSample {
     pub(crate) meta: Meta,
 }
 
-/// Bits 0-7: origin (0 measured, 1 predicted, 2 unknown). Bits 32-63: the error bound as an `f32`, or the
-/// length of a structured value in bytes. The rest is zero.
+/// The meta word of a slot. Bits 0-7: origin (0 measured, 1 predicted, 2 unknown). Bits 32-63: the error
+/// bound as an `f32`, or the length of a structured value in bytes. The other bits are zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Meta(pub(crate) u64);
 
@@ -84,7 +84,8 @@ const PREDICTED: u64 = 1;
 const UNKNOWN: u64 = 2;
 
 impl Meta {
-    /// Of a number. The bound is rounded up to the next `f32`, so that it still bounds.
+    /// Makes the meta word of a number. The bound is rounded up to the next `f32`, so that it stays a
+    /// bound.
     #[inline]
     pub(crate) fn scalar(origin: Origin) -> Self {
         match origin {
@@ -98,7 +99,7 @@ impl Meta {
         }
     }
 
-    /// Of a structured value, which has no bound.
+    /// Makes the meta word of a structured value, which has no bound.
     pub(crate) fn structured(origin: Origin, len: u32) -> Self {
         let code = match origin {
             Origin::Measured => MEASURED,
@@ -124,25 +125,25 @@ impl Meta {
     }
 }
 
-/// What reading a slot found.
+/// The state of a slot, seen from a reader of one ticket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SlotState<T> {
-    /// The sample, whole.
+    /// The sample is complete.
     Whole(T),
-    /// Not written yet.
+    /// The sample is not written yet.
     Absent,
-    /// Overwritten by a later one.
+    /// A later sample overwrote it.
     Lapped,
     /// The vertex was unregistered.
     Gone,
 }
 
-/// What became of a published value.
+/// The outcome of a publish.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Published {
-    /// It differed from the last one and was stored.
+    /// The value differed from the last one and was stored.
     Stored,
-    /// It equals the last one; only `checked_at` moved.
+    /// The value equals the last one; only `checked_at` moved.
     Unchanged,
 }
 
@@ -153,7 +154,7 @@ pub(crate) enum Payload<'a> {
     Bytes(&'a [u8]),
 }
 
-/// Where a vertex lies and how large it is.
+/// The position and size of a vertex.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Place {
     pub(crate) offset: u64,
@@ -162,7 +163,7 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// Bytes from the head to the end of the byte ring, to the next cache line.
+    /// Returns the bytes from the head to the end of the byte ring, rounded up to a cache line.
     pub(crate) fn bytes(slots: u32, byte_ring_bytes: u32) -> u64 {
         let all = size_of::<VertexHead>() as u64
             + u64::from(slots) * size_of::<Slot>() as u64
@@ -175,9 +176,9 @@ impl Place {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RawVertex<'a> {
     pub(crate) head: &'a VertexHead,
-    /// The number is a power of two.
+    /// The length is a power of two.
     pub(crate) slots: &'a [Slot],
-    /// Empty unless the values are structured; else the number is a power of two.
+    /// Empty unless the values are structured; then the length is a power of two.
     pub(crate) bytes: &'a [AtomicU64],
 }
 
@@ -192,8 +193,8 @@ impl RawVertex<'_> {
     #[inline]
     fn lock(&self) {
         let mut round = 0;
-        // SYNC: Acquire pairs with the Release in `unlock`, so a writer sees what the one before
-        // it wrote.
+        // SYNC: Acquire pairs with the Release in `unlock`, so a writer sees the stores of the
+        // previous writer.
         while self
             .head
             .lock
@@ -211,10 +212,10 @@ impl RawVertex<'_> {
         self.head.lock.store(0, Ordering::Release);
     }
 
-    /// Stores a sample if it differs from the last one, and marks the source as looked at. A time
-    /// before the last sample's becomes that one's, and is counted.
+    /// Stores a sample if it differs from the last one, and marks the source as polled. A time before
+    /// `checked_at` is replaced by `checked_at`, and counted.
     ///
-    /// `owner` is the caller's: a writer whose vertex was unregistered gets `None`.
+    /// Returns `None` if the vertex of `owner`, the caller, was unregistered.
     #[inline]
     pub(crate) fn publish(
         &self,
@@ -229,8 +230,8 @@ impl RawVertex<'_> {
         done
     }
 
-    /// Marks the source as looked at, and found unchanged, at `time`; an earlier time than the last
-    /// look's is nothing new. `None` as for [`publish`](Self::publish).
+    /// Marks the source as polled and unchanged at `time`; a time before the last poll changes nothing.
+    /// Returns `None` like [`publish`](Self::publish).
     #[inline]
     pub(crate) fn check(&self, owner: u64, time: Timestamp) -> Option<()> {
         self.lock();
@@ -275,17 +276,18 @@ impl RawVertex<'_> {
                 }
             };
             self.store_slot(RawSample { ticket, time, bits, meta });
-            // SYNC: pairs with the Acquire load of `head` in `latest` and `read`: who sees the new
-            // head sees the slot.
+            // SYNC: pairs with the Acquire load of `head` in `latest` and `read`: a reader that sees
+            // the new head sees the slot.
             head.head.store(ticket + 1, Ordering::Release);
         }
-        // SYNC: pairs with the Acquire load in `latest`: who sees this time sees at least this
-        // sample.
+        // SYNC: pairs with the Acquire load in `latest`: a reader that sees this time sees at least
+        // this sample.
         head.checked_at.store(time, Ordering::Release);
         Some(if unchanged { Published::Unchanged } else { Published::Stored })
     }
 
-    /// The last sample, read by the writer that holds the lock: nobody else changes it.
+    /// Reads a slot field by field. The writer that holds the lock gets a complete sample; a reader has
+    /// to check the mark.
     #[inline]
     fn load_own(&self, ticket: u64) -> RawSample {
         let slot = self.slot(ticket);
@@ -324,7 +326,8 @@ impl RawVertex<'_> {
         slot.mark.store(2 * sample.ticket + 2, Ordering::Release);
     }
 
-    /// Puts `bytes` into the byte ring and returns their position since the beginning.
+    /// Puts `bytes` into the byte ring and returns their position, counted from the first byte ever
+    /// written.
     fn store_bytes(&self, bytes: &[u8]) -> u64 {
         let position = self.head.bytes_reserved.load(Ordering::Relaxed);
         let end = position + bytes.len().next_multiple_of(8) as u64;
@@ -338,14 +341,14 @@ impl RawVertex<'_> {
         position
     }
 
-    /// The words of the byte ring from `position` on, round and round.
+    /// Returns the words of the byte ring from `position` on, wrapping at the end, each once.
     fn words_at(&self, position: u64) -> impl Iterator<Item = &AtomicU64> {
         let first = (position / 8) as usize & (self.bytes.len() - 1);
         let (wrapped, ahead) = self.bytes.split_at(first);
         ahead.iter().chain(wrapped)
     }
 
-    /// Hands the vertex to a directory entry: empty, and for its writers and readers alone.
+    /// Gives the vertex to a directory entry: empty, and for the writers and readers of `owner` only.
     pub(crate) fn adopt(&self, owner: u64) {
         self.lock();
         for slot in self.slots {
@@ -359,7 +362,7 @@ impl RawVertex<'_> {
         self.unlock();
     }
 
-    /// Takes the vertex from its entry. Readers find it gone from here on.
+    /// Takes the vertex from its entry. Readers get [`SlotState::Gone`] from now on.
     pub(crate) fn abandon(&self) {
         self.lock();
         self.head.owner.store(0, Ordering::Relaxed);
@@ -371,7 +374,7 @@ impl RawVertex<'_> {
 
     // ---- readers ----
 
-    /// Sample `ticket`, if it is there.
+    /// Reads sample `ticket`, if the ring has it.
     #[inline]
     pub(crate) fn read(&self, owner: u64, ticket: u64) -> SlotState<RawSample> {
         // SYNC: pairs with the Release store in `adopt`.
@@ -397,41 +400,41 @@ impl RawVertex<'_> {
         }
     }
 
-    /// How many samples were ever stored: the ticket of the next one.
+    /// Returns the number of samples that were ever stored: the ticket of the next one.
     #[inline]
     pub(crate) fn count(&self) -> u64 {
         // SYNC: pairs with the Release store of `head` in `publish_locked`.
         self.head.head.load(Ordering::Acquire).min(MAX_COUNT)
     }
 
-    /// Whether there is a sample of this ticket or a later one, or nothing at all any more: two loads, for
-    /// who looks at many vertices of which few have news.
+    /// Returns true if the ring has a sample of this ticket or a later one, or if the vertex is gone. Two
+    /// loads, for a reader of many vertices of which few have new samples.
     #[inline]
     pub(crate) fn has_news(&self, owner: u64, ticket: u64) -> bool {
         // SYNC: pairs with the Release store in `adopt`.
         self.head.owner.load(Ordering::Acquire) != owner || self.count() > ticket
     }
 
-    /// When the source was last looked at.
+    /// Returns the time of the last poll of the source.
     #[inline]
     pub(crate) fn checked_at(&self) -> i64 {
         // SYNC: pairs with the Release store of `checked_at` in `publish_locked`.
         self.head.checked_at.load(Ordering::Acquire)
     }
 
-    /// The tickets that the ring may still hold, after `count` samples. A walk back ends at the
-    /// first of them, whatever a hostile head and its empty slots say.
+    /// Returns the tickets that the ring may still hold after `count` samples. A walk back ends at the
+    /// first of them, even with a hostile head and empty slots.
     #[inline]
     pub(crate) fn reach(&self, count: u64) -> Range<u64> {
         count.saturating_sub(self.slots.len() as u64)..count
     }
 
-    /// The newest sample and the time when its source was last looked at.
+    /// Returns the newest sample and the time of the last poll of its source.
     #[inline]
     pub(crate) fn latest(&self, owner: u64) -> SlotState<(RawSample, i64)> {
         for _ in 0..READ_ATTEMPTS {
-            // The time first: the sample read after it is at least as new, so this never claims
-            // that an old value was checked at a time when a newer one was already there.
+            // The time is read first: the sample read after it is at least as new, so the result never
+            // claims that an old value was checked at a time when a newer one already existed.
             let checked_at = self.checked_at();
             let Some(ticket) = self.count().checked_sub(1) else {
                 return match self.read(owner, 0) {
@@ -444,15 +447,15 @@ impl RawVertex<'_> {
                     return SlotState::Whole((sample, checked_at.max(sample.time)));
                 }
                 SlotState::Gone => return SlotState::Gone,
-                // Lapped between two loads, or the vertex was just adopted: look again.
+                // Lapped between two loads, or the vertex was just adopted: try again.
                 SlotState::Lapped | SlotState::Absent => {}
             }
         }
         SlotState::Lapped
     }
 
-    /// The newest sample that is not younger than `time`: the value that held then. `Lapped` if the
-    /// ring no longer reaches back that far.
+    /// Returns the newest sample whose time is not after `time`: the value that held then. `Lapped` if
+    /// the ring no longer reaches back that far.
     #[inline]
     pub(crate) fn as_of(&self, owner: u64, time: i64) -> SlotState<RawSample> {
         let reach = self.reach(self.count());
@@ -469,8 +472,8 @@ impl RawVertex<'_> {
         if reach.start == 0 { SlotState::Absent } else { SlotState::Lapped }
     }
 
-    /// The bytes of a structured sample, into `into`; false if they were overwritten meanwhile or
-    /// the sample lies about them.
+    /// Copies the bytes of a structured sample into `into`. Returns false if they were overwritten
+    /// meanwhile or if the length in the sample is impossible.
     pub(crate) fn copy_bytes(&self, sample: &RawSample, into: &mut Vec<u8>) -> bool {
         let len = sample.meta.len();
         into.clear();
@@ -488,7 +491,7 @@ impl RawVertex<'_> {
     }
 }
 
-/// `bytes` as little-endian words, the last one filled up with zeros.
+/// Returns `bytes` as little-endian words; the last word is filled up with zeros.
 fn words_of(bytes: &[u8]) -> impl Iterator<Item = u64> {
     bytes.chunks(8).map(|chunk| {
         let mut word = [0; 8];

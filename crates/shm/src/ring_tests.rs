@@ -1,6 +1,6 @@
-//! The protocols on the heap, by real threads: fast under plain `cargo test`, and in Miri, which
-//! looks for undefined behaviour and reorders loads and stores as weak machines do (`make miri`).
-//! What the tests themselves share is relaxed: the order under test is the protocols' own.
+//! Tests of the protocols on the heap with real threads: fast under `cargo test`, and in Miri, which
+//! looks for undefined behaviour and reorders loads and stores like weak machines (`make miri`).
+//! Atomics of the tests themselves are relaxed, so that only the protocols order memory.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -15,13 +15,13 @@ use crate::ring::{Meta, Payload, Place, Published, SlotState};
 use crate::sys::Futex;
 use crate::wait::{Bell, settle};
 
-/// Miri is hundreds of times slower.
+/// Number of rounds. Miri is hundreds of times slower.
 const ROUNDS: u64 = if cfg!(miri) { 60 } else { 100_000 };
-/// A small ring is lapped often.
+/// Number of slots: a small ring is lapped often.
 const SLOTS: u64 = 4;
 
 impl Heap {
-    /// Publishes a sample whose time, bits and bound say the same: a torn one shows.
+    /// Publishes a sample whose time, bits and bound agree, so that a torn sample is recognised.
     fn publish(&self, owner: u64, value: u64) -> Option<Published> {
         let origin = Origin::Predicted { bound: (value % 4096) as f64 };
         let time = Timestamp::from_nanos(value as i64 * 10);
@@ -52,8 +52,8 @@ fn readers_of_a_busy_ring_get_whole_samples_in_order() {
     assert!(matches!(heap.vertex().latest(OWNER), SlotState::Whole((s, _)) if s.bits == ROUNDS));
 }
 
-/// Looks at the latest sample until it is the last, or follows each too; sample `t` has the value
-/// `t + 1`.
+/// Reads the latest sample until it is the last one, and with `follow` every sample; sample `t` has the
+/// value `t + 1`.
 fn read_on(heap: &Heap, follow: bool) {
     let (mut newest, mut next, mut seen, mut lost) = (0, 0, 0, 0);
     while newest < ROUNDS || follow && next < ROUNDS {
@@ -68,7 +68,7 @@ fn read_on(heap: &Heap, follow: bool) {
                 "{held:?}"
             );
         }
-        // The oldest lies where the writer is about to write: there a torn sample shows soonest.
+        // The writer is about to overwrite the oldest sample, so a torn sample is most likely there.
         if let Some(oldest) = heap.vertex().count().checked_sub(SLOTS)
             && let SlotState::Whole(sample) = heap.vertex().read(OWNER, oldest)
         {
@@ -119,7 +119,7 @@ fn writers_take_turns_and_lose_nothing() {
         assert!(sample.time >= last, "time went back");
         last = sample.time;
         let (writer, n) = ((sample.bits >> 32) as usize, sample.bits & 0xffff_ffff);
-        assert_eq!(n, next[writer], "each writer's own order");
+        assert_eq!(n, next[writer], "samples of one writer are out of order");
         next[writer] += 1;
     }
 }
@@ -152,9 +152,9 @@ fn structured_bytes_are_whole_or_refused() {
     reader.join().unwrap();
 }
 
-/// A vertex changes hands again and again; a reader that knows one owner never sees another's.
+/// A vertex changes its owner again and again; a reader of one owner never sees samples of another.
 #[test]
-fn a_reader_never_sees_its_vertex_successor() {
+fn a_reader_never_sees_the_next_owners_samples() {
     let heap = Heap::new(2, 0);
     let owners = ROUNDS / 10;
     heap.vertex().abandon();
@@ -166,7 +166,7 @@ fn a_reader_never_sees_its_vertex_successor() {
                 let owner = current.load(Ordering::Relaxed).max(1);
                 if let SlotState::Whole((sample, _)) = heap.vertex().latest(owner) {
                     assert_whole(sample.time, sample.bits, sample.meta);
-                    assert_eq!(sample.bits >> 8, owner, "another owner's sample");
+                    assert_eq!(sample.bits >> 8, owner, "a sample of another owner");
                 }
                 thread::yield_now();
             }
@@ -178,7 +178,7 @@ fn a_reader_never_sees_its_vertex_successor() {
         for n in 0..5 {
             assert!(heap.publish(owner, owner << 8 | n).is_some());
         }
-        assert_eq!(heap.publish(owner - 1, 0), None, "a writer of before");
+        assert_eq!(heap.publish(owner - 1, 0), None, "a writer of an earlier owner");
         heap.vertex().abandon();
     }
     reader.join().unwrap();
@@ -220,7 +220,7 @@ fn a_directory_entry_is_read_whole() {
     writer.join().unwrap();
 }
 
-/// With the futex itself: a lost wake-up would cost the whole timeout, and fail.
+/// Uses the real futex: a lost wake-up costs the whole timeout, and fails the test.
 #[test]
 fn waiters_are_woken() {
     const PATIENCE: Duration = Duration::from_secs(120);
@@ -251,7 +251,7 @@ fn waiters_are_woken() {
     waiter.join().unwrap();
 }
 
-/// No count that was ever reached: reading ends at once, and arithmetic holds.
+/// With an impossible count, reading ends at once and arithmetic does not overflow.
 #[test]
 fn a_hostile_head_ends_every_walk() {
     for head in [u64::MAX, u64::MAX - 1, u64::MAX / 2, 1 << 62, 1 << 40, 5] {
@@ -265,13 +265,13 @@ fn a_hostile_head_ends_every_walk() {
     }
 }
 
-/// A writer that died at each of its steps leaves the sample before as the latest.
+/// A writer that died at any of its steps leaves the previous sample as the latest.
 #[test]
-fn a_half_written_slot_is_not_there() {
+fn a_half_written_slot_is_not_read() {
     let heap = Heap::new(2, 0);
     heap.publish(OWNER, 1);
     heap.publish(OWNER, 2);
-    // As `store_slot` does, up to each point: the slot of sample 2 is that of sample 0.
+    // The steps of `store_slot`, up to each point: sample 2 uses the slot of sample 0.
     let slot = &heap.vertex().slots[0];
     let steps: [&dyn Fn(); 5] = [
         &|| slot.mark.store(5, Ordering::Relaxed),

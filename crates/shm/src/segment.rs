@@ -1,4 +1,4 @@
-//! The reading side of one segment.
+//! A segment from the side of its readers.
 
 use std::fmt;
 use std::fs::{File, OpenOptions};
@@ -32,22 +32,22 @@ pub(crate) struct Shared {
     pub(crate) header: Header,
 }
 
-/// What the directory says about a vertex.
+/// The description of a vertex in the directory.
 #[derive(Clone, Debug, PartialEq)]
 pub struct VertexInfo {
-    /// Its topic.
+    /// The topic.
     pub topic: Topic,
     /// The type of its values.
     pub value_type: ValueType,
-    /// How its values move.
+    /// The kind: the way in which values move.
     pub kind: Kind,
     /// The unit of its values.
     pub unit: Unit,
-    /// The group that it is measured with; empty if alone.
+    /// The group that it is measured with; empty without a group.
     pub group: String,
-    /// How many samples stay in memory.
+    /// Number of samples that stay in memory.
     pub slots: u32,
-    /// When it was registered.
+    /// Time of its registration.
     pub registered_at: Timestamp,
 }
 
@@ -56,21 +56,21 @@ impl Segment {
     ///
     /// # Errors
     /// [`Error::Owner`] unless the file belongs to this user or root; [`Error::NotASegment`] and
-    /// [`Error::LayoutVersion`] for what this program cannot read; [`Error::Io`].
+    /// [`Error::LayoutVersion`] if this program cannot read the file; [`Error::Io`].
     pub fn open(path: &Path) -> Result<Self, Error> {
         let file = OpenOptions::new()
             .read(true)
             .custom_flags(libc::O_CLOEXEC | libc::O_NOFOLLOW | libc::O_NONBLOCK)
             .open(path)
             .map_err(Error::io(path, "cannot open"))?;
-        let meta = file.metadata().map_err(Error::io(path, "cannot look at it"))?;
+        let meta = file.metadata().map_err(Error::io(path, "cannot read its metadata"))?;
         let not_a_segment =
             |why: &str| Error::NotASegment { path: path.into(), why: why.to_owned() };
         if !meta.is_file() {
             return Err(not_a_segment("not a plain file"));
         }
-        // Whoever owns the file can cut it short under a reader's feet, and the reader dies of
-        // SIGBUS. Only the user's own programs and root's are trusted not to.
+        // The owner of the file can truncate it while it is mapped, and the reader then dies of SIGBUS.
+        // Only programs of this user and of root are trusted not to do this.
         let wanted = sys::effective_uid();
         if meta.uid() != wanted && meta.uid() != 0 {
             return Err(Error::Owner { path: path.into(), found: meta.uid(), wanted });
@@ -94,7 +94,7 @@ impl Segment {
         let segment = Self { shared: Arc::new(shared) };
         // SYNC: pairs with the Release store in `Builder::make_files`.
         if segment.live().state.load(Ordering::Acquire) == STATE_NEW {
-            return Err(not_a_segment("its publisher has not finished making it"));
+            return Err(not_a_segment("its publisher has not finished it"));
         }
         Ok(segment)
     }
@@ -104,59 +104,59 @@ impl Segment {
         self.shared.map.live().unwrap_or_else(|| unreachable!("`open` saw a whole header"))
     }
 
-    /// The segment's file.
+    /// Returns the path of the segment's file.
     #[inline]
     pub fn path(&self) -> &Path {
         &self.shared.path
     }
 
-    /// The segment's name.
+    /// Returns the name of the segment.
     #[inline]
     pub fn name(&self) -> &str {
         &self.shared.header.name
     }
 
-    /// The node that its publisher says it runs on.
+    /// Returns the node name that the publisher set.
     pub fn node(&self) -> &str {
         &self.shared.header.node
     }
 
-    /// The publisher's process id, in its own namespace.
+    /// Returns the publisher's process id, in its own namespace.
     pub fn pid(&self) -> u32 {
         self.shared.header.pid
     }
 
-    /// When the segment was made.
+    /// Returns the time at which the segment was made.
     pub fn created_at(&self) -> Timestamp {
         Timestamp::from_nanos(self.shared.header.created_at)
     }
 
-    /// True if both are mappings of one segment, and not of two that had one path in turn.
+    /// Returns true if both are mappings of one segment, and not of two that had the same path in turn.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.shared, &other.shared)
             || self.path() == other.path() && self.shared.header == other.shared.header
     }
 
-    /// True while the publisher lives and has not closed the segment. One system call.
+    /// Returns true while the publisher lives and has not closed the segment. One system call.
     pub fn is_alive(&self) -> bool {
         // SYNC: pairs with the Release store in `OwnSegment::close`.
         self.live().state.load(Ordering::Acquire) != STATE_CLOSED
-            // A lock that cannot be asked for is a kernel without such locks: believe the state.
+            // An error means a kernel without such locks: trust the state.
             && sys::is_locked(&self.shared.file).unwrap_or(true)
     }
 
-    /// How long the publisher has given no sign of life. A living publisher that is stuck shows.
+    /// Returns the time since the publisher's last heartbeat. It grows if a living publisher is stuck.
     pub fn silent_for(&self) -> Duration {
         let beat = self.live().heartbeat_boottime.load(Ordering::Relaxed);
         Duration::from_nanos(sys::boottime().saturating_sub(beat))
     }
 
-    /// How often the publisher saw its clock step back.
+    /// Returns the number of times that the publisher saw its clock step back.
     pub fn clock_steps(&self) -> u64 {
         self.live().clock_steps.load(Ordering::Relaxed)
     }
 
-    /// Changes whenever a vertex is registered or unregistered.
+    /// Returns a number that changes whenever a vertex is registered or unregistered.
     #[inline]
     pub fn directory_version(&self) -> u64 {
         // SYNC: pairs with the Release in `OwnSegment::directory_changed`.
@@ -168,14 +168,14 @@ impl Segment {
         self.shared.map.vertex(place).unwrap_or_else(|| unreachable!("checked by `vertex_at`"))
     }
 
-    /// The flag of those who wait for entry `index`, or for any vertex if `None`. There is none if
-    /// the publisher has no page of flags, or lives in another IPC namespace, or is dead.
+    /// Returns the flag of waiters for entry `index`, or for any vertex if `None`. There is no flag if the
+    /// publisher has no page of flags, lives in another IPC namespace, or is dead.
     #[inline]
     pub(crate) fn flag(&self, index: Option<u32>) -> Option<&AtomicU32> {
         self.shared.flags.as_ref()?.flag(index)
     }
 
-    /// Says that entry `index` is read.
+    /// Marks entry `index` as read.
     #[inline]
     pub(crate) fn mark(&self, index: u32, mark: u32) {
         if let Some(flags) = &self.shared.flags {

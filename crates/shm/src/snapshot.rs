@@ -1,4 +1,4 @@
-//! The facts of one tick, together.
+//! Snapshots: the facts of one tick together.
 
 use skopos_model::{Sample, Timestamp};
 
@@ -6,25 +6,26 @@ use crate::error::Error;
 use crate::sync::Ordering;
 use crate::vertex::Vertex;
 
-/// How often a snapshot starts over when the ring was overwritten under it.
+/// Attempts of a snapshot when the ring is overwritten meanwhile.
 const ATTEMPTS: u32 = 100;
 
-/// What the vertices of one group held at the end of one tick.
+/// The values of the vertices of one group at the end of one tick.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Snapshot {
-    /// The tick's time.
+    /// The time of the tick.
     pub time: Timestamp,
-    /// A sample a vertex, in the order asked for; `None` for one without a value at that tick.
+    /// The sample of each vertex, in the order of the arguments; `None` if a vertex had no value at that
+    /// tick.
     pub samples: Vec<Option<Sample>>,
 }
 
-/// Reads the vertices of one group as of the group's last whole tick. Never waits for a writer:
-/// a tick that is under way is simply not looked at.
+/// Reads the vertices of one group as of the group's last complete tick. Never waits for a writer: a
+/// tick in progress is ignored.
 ///
 /// # Errors
 /// [`Error::SnapshotGroup`] unless all vertices are of one group of one segment; [`Error::Empty`]
-/// before the first tick; [`Error::Gone`]; [`Error::Busy`] if ticks come faster than they can be
-/// read.
+/// before the first tick; [`Error::Gone`]; [`Error::Busy`] if ticks come faster than this process
+/// can read them.
 pub fn snapshot(vertices: &[Vertex]) -> Result<Snapshot, Error> {
     let Some(first) = vertices.first() else {
         return Ok(Snapshot { time: Timestamp::default(), samples: Vec::new() });

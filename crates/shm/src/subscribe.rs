@@ -1,4 +1,4 @@
-//! Following vertices: each sample once and in order, and the number of those that were missed.
+//! Subscriptions: each sample once and in order, and the number of samples that were missed.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ use crate::sys::Futex;
 use crate::vertex::Vertex;
 use crate::wait::Bell;
 
-/// A cursor on one vertex. Costs the writer nothing.
+/// A cursor on one vertex. A subscription costs the writer nothing.
 #[derive(Clone, Debug)]
 pub struct Subscription {
     vertex: Vertex,
@@ -20,12 +20,12 @@ pub struct Subscription {
     is_quiet: bool,
 }
 
-/// What a subscription delivers.
+/// An event of a subscription.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Delivery {
     /// The next sample.
     Sample(Sample),
-    /// The reader was lapped: this many samples were overwritten before it came. They are in the
+    /// The reader was lapped: this many samples were overwritten before it read them. They are in the
     /// history on disk, if the publisher keeps one.
     Lost(u64),
 }
@@ -35,48 +35,49 @@ impl Subscription {
         Self { vertex, next, is_quiet: false }
     }
 
-    /// Without telling the publisher that somebody follows closely: for who takes in everything.
+    /// Returns the same subscription, but it does not tell the publisher that a reader follows the vertex:
+    /// for readers that take in all vertices.
     #[must_use]
     pub fn quietly(self) -> Self {
         Self { is_quiet: true, ..self }
     }
 
     #[inline]
-    fn tell(&self) {
+    fn announce(&self) {
         if !self.is_quiet {
             self.vertex.follow();
         }
     }
 
-    /// The vertex that is followed.
+    /// Returns the vertex of this subscription.
     #[inline]
     pub fn vertex(&self) -> &Vertex {
         &self.vertex
     }
 
-    /// True if [`try_next`](Self::try_next) has something to say.
+    /// Returns true if [`try_next`](Self::try_next) would return an event or an error.
     #[inline]
     pub fn has_next(&self) -> bool {
-        self.tell();
+        self.announce();
         self.vertex.has_news(self.next)
     }
 
-    /// When the source of the sample that was taken last was looked at since: `None` if there is a newer
-    /// sample, which that may have been for.
+    /// Returns the time of the last poll of the source since the sample that was taken last; `None` if the
+    /// vertex has a newer sample, which that poll may have yielded.
     #[inline]
     pub fn checked_at(&self) -> Option<Timestamp> {
-        // The time first: a sample that was there by then is seen after it.
+        // The time is read first: a sample that existed at that time is then seen.
         let checked_at = self.vertex.raw().checked_at();
         (!self.vertex.has_news(self.next)).then(|| Timestamp::from_nanos(checked_at))
     }
 
-    /// What came next, if anything did. Never waits.
+    /// Returns the next event, if there is one. Never waits.
     ///
     /// # Errors
     /// [`Error::Gone`] once the vertex is unregistered.
     #[inline]
     pub fn try_next(&mut self) -> Result<Option<Delivery>, Error> {
-        self.tell();
+        self.announce();
         if !self.vertex.has_news(self.next) {
             return Ok(None);
         }
@@ -88,8 +89,8 @@ impl Subscription {
             SlotState::Absent => Ok(None),
             SlotState::Gone => Err(Error::Gone(self.vertex.topic().clone())),
             SlotState::Lapped => {
-                // At least this one is lost, even if the ring has it in its reach still: its slot
-                // or its bytes are being overwritten right now.
+                // At least this sample is lost, even if its ticket is still within reach of the ring:
+                // its slot or its bytes are being overwritten right now.
                 let resume = self.vertex.oldest().max(self.next + 1);
                 let lost = resume - self.next;
                 self.next = resume;
@@ -98,8 +99,8 @@ impl Subscription {
         }
     }
 
-    /// What comes next, waiting for it at most `timeout`; `None` if nothing came. Sleeps in the
-    /// kernel, woken by the publish itself.
+    /// Waits at most `timeout` for the next event; `None` if nothing came. Sleeps in the kernel, and the
+    /// publish itself wakes it.
     ///
     /// # Errors
     /// [`Error::Gone`].
@@ -120,24 +121,24 @@ impl Subscription {
 }
 
 impl Vertex {
-    /// Follows the vertex from now on: the next sample delivered is the next one stored.
+    /// Subscribes from now on: the first sample delivered is the next one that is stored.
     pub fn subscribe(&self) -> Subscription {
         Subscription::new(self.clone(), self.count())
     }
 
-    /// Follows the vertex from its latest sample on, which is delivered first.
+    /// Subscribes from the latest sample on, which is delivered first.
     pub fn subscribe_with_latest(&self) -> Subscription {
         Subscription::new(self.clone(), self.count().saturating_sub(1))
     }
 
-    /// Follows the vertex from the oldest sample that is still in memory.
+    /// Subscribes from the oldest sample that is still in memory.
     pub fn subscribe_from_oldest(&self) -> Subscription {
         Subscription::new(self.clone(), self.oldest())
     }
 }
 
-/// True as soon as `ready` is, or false after a time-out or for no reason at all: sleeps until
-/// anything is published, registered or unregistered in the segment.
+/// Sleeps until anything is published, registered or unregistered in the segment. Returns true as soon as
+/// `ready` does, and false after the timeout or early without a reason.
 pub(crate) fn wait_for_any(
     segment: &Segment,
     timeout: Duration,
@@ -146,11 +147,11 @@ pub(crate) fn wait_for_any(
     sleep_once(segment.flag(None), &segment.live().epoch, timeout, ready)
 }
 
-/// How long to sleep where nobody can wake this process: a thousandth of the usual interval.
+/// Length of a sleep without a page of flags: a thousandth of the usual interval.
 const NAP: Duration = Duration::from_millis(1);
 
-/// The longest sleep in one go. Whoever may raise a flag can lower it as well, and then no wake-up
-/// comes; so every sleeper looks around ten times a second.
+/// The longest single sleep. A process that may raise a flag can lower it as well, and then no wake-up
+/// comes; so every sleeper wakes ten times a second.
 pub(crate) const LONGEST_SLEEP: Duration = Duration::from_millis(100);
 
 fn sleep_once(

@@ -1,4 +1,5 @@
-//! The atomics of the protocols: the real ones, or loom's when a test explores every interleaving.
+//! The atomics of the protocols: those of the standard library, or loom's in a test that explores every
+//! interleaving.
 
 #[cfg(not(loom))]
 pub(crate) use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering, fence};
@@ -6,12 +7,13 @@ pub(crate) use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering, fe
 #[cfg(loom)]
 pub(crate) use loom::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering, fence};
 
-/// Stays away from a lock for a while; `round` counts the tries so far.
+/// Waits before the next attempt at a lock; `round` counts the attempts so far.
 ///
-/// A core that tries for the lock takes the vertex's cache lines from the core that is at work, and
-/// gives them back when it is turned away: that costs both of them ten publishes. So whoever finds
-/// the lock taken stays away for about fifty. Then cores publish in turns of many, which is several
-/// times faster than one by one, and a chance meeting of two rare publishers costs microseconds.
+/// A core that tries to take the lock pulls the vertex's cache lines away from the core that holds it,
+/// and gives them back when the attempt fails: that costs both cores the time of ten publishes. So a
+/// writer that finds the lock taken waits for the time of about fifty. Then cores publish in turns of
+/// many samples, which is several times faster than one by one, and a collision of two rare publishers
+/// costs microseconds.
 pub(crate) fn pause(round: u32) {
     #[cfg(loom)]
     {
@@ -21,14 +23,15 @@ pub(crate) fn pause(round: u32) {
     #[cfg(not(loom))]
     {
         use std::time::{Duration, Instant};
-        /// The first spell of staying away. The clock counts it, not the loop: how long a core's
-        /// pause instruction takes differs tenfold.
+        /// Length of the first spin. The clock measures it, not a loop count: the time of a pause
+        /// instruction differs tenfold between cores.
         const SPELL: Duration = Duration::from_micros(3);
-        /// Spells, each twice the one before it, until the holder is likely not running at all.
+        /// Number of spins, each twice as long as the one before. After them the holder is probably not
+        /// running.
         const SPELLS: u32 = 2;
-        /// Rounds before sleeping, yielding to a holder that the scheduler put aside.
+        /// Number of rounds before sleeping; they yield to a holder that the scheduler preempted.
         const ROUNDS: u32 = 16;
-        /// Long enough to let a holder of lower priority run.
+        /// Length of a sleep: long enough to let a holder of lower priority run.
         const NAP: Duration = Duration::from_micros(50);
         match round {
             0..SPELLS => {

@@ -1,4 +1,4 @@
-//! The system calls that shared memory needs, each behind a safe function.
+//! System calls for shared memory, each behind a safe function.
 
 use std::fs::File;
 use std::io;
@@ -8,11 +8,11 @@ use std::time::Duration;
 use crate::sync::AtomicU32;
 use crate::wait::Sleep;
 
-/// Tries to take the exclusive lock that a publisher holds for life. `Ok(false)` if another open
-/// file description holds it.
+/// Tries to take the exclusive lock that a publisher holds as long as it lives. `Ok(false)` if another
+/// open file description holds it.
 ///
-/// Open-file-description locks, not process ids: the kernel drops them at the death of the holder
-/// at once, they cannot be fooled by a reused pid, and they mean the same in every container.
+/// Open-file-description locks are better than process ids here: the kernel releases them at once when
+/// the holder dies, a reused pid cannot fake them, and they mean the same in every container.
 pub(crate) fn try_lock(file: &File) -> io::Result<bool> {
     match ofd(file, libc::F_OFD_SETLK, libc::F_WRLCK) {
         Ok(_) => Ok(true),
@@ -21,14 +21,14 @@ pub(crate) fn try_lock(file: &File) -> io::Result<bool> {
     }
 }
 
-/// True if somebody holds the exclusive lock of `file`. Asked as if for a shared one, so that only
-/// an exclusive one is in the way: whoever may read the file can hold a shared lock, and would make
-/// a dead publisher look alive.
+/// Returns true if a process holds the exclusive lock of `file`. The query is for a shared lock, so that
+/// only an exclusive lock conflicts: any process that may read the file can hold a shared lock, and
+/// would make a dead publisher look alive.
 pub(crate) fn is_locked(file: &File) -> io::Result<bool> {
     Ok(ofd(file, libc::F_OFD_GETLK, libc::F_RDLCK)?.l_type != libc::F_UNLCK as libc::c_short)
 }
 
-/// Waits for the exclusive lock of `file`; for the short lock of a directory.
+/// Waits for the exclusive lock of `file`; used for the short lock of a directory.
 pub(crate) fn lock(file: &File) -> io::Result<()> {
     loop {
         match ofd(file, libc::F_OFD_SETLKW, libc::F_WRLCK) {
@@ -49,36 +49,35 @@ fn ofd(file: &File, command: libc::c_int, kind: libc::c_int) -> io::Result<libc:
     if result == -1 { Err(io::Error::last_os_error()) } else { Ok(lock) }
 }
 
-/// Makes sure that `len` bytes at `offset` have memory behind them, so that storing to them never
-/// raises SIGBUS.
+/// Reserves memory for `len` bytes at `offset`, so that storing to them never raises SIGBUS.
 pub(crate) fn allocate(file: &File, offset: u64, len: u64) -> io::Result<()> {
     let (offset, len) = (offset as libc::off_t, len as libc::off_t);
     loop {
         // SAFETY: the descriptor is open; the call touches no memory of ours.
         match unsafe { libc::posix_fallocate(file.as_raw_fd(), offset, len) } {
             0 => return Ok(()),
-            // A program with a timer signal gets this from memory file systems again and again.
+            // With a timer signal, memory file systems return this again and again.
             libc::EINTR => {}
             code => return Err(io::Error::from_raw_os_error(code)),
         }
     }
 }
 
-/// Gives back the pages of the running program that are in memory: what only starting needed goes,
-/// what runs on comes back from the page cache, at a fault of a microsecond for sixteen pages. For a
-/// daemon that is to be small; others gain nothing by it.
+/// Releases the pages of the running program from memory: pages that only the start needed stay away, pages
+/// that are still in use come back from the page cache, at a fault of a microsecond for sixteen pages.
+/// For a daemon that has to be small; other programs gain nothing.
 pub fn release_program_pages() {
     unsafe extern "C" {
         static __executable_start: u8;
         static etext: u8;
     }
-    // Addresses alone: nothing is read through them.
+    // Only the addresses are used: nothing is read through them.
     let (start, end) = (&raw const __executable_start as usize, &raw const etext as usize);
-    // SAFETY: asks for a number.
+    // SAFETY: the call returns a number and touches no memory.
     let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
     let Ok(page) = usize::try_from(page) else { return };
     // Whole pages of the program's headers, constants and code, which are mapped from its file and
-    // never written: linkers lay what is relocated or changes behind `etext`.
+    // never written: linkers place relocated and writable data behind `etext`.
     let (first, last) = (start.next_multiple_of(page), end / page * page);
     if first < last {
         // SAFETY: pages of a file that were never written are read from it again when touched, so
@@ -87,14 +86,14 @@ pub fn release_program_pages() {
     }
 }
 
-/// The effective user id of this process.
+/// Returns the effective user id of this process.
 #[inline]
 pub fn effective_uid() -> u32 {
     // SAFETY: always succeeds and touches no memory.
     unsafe { libc::geteuid() }
 }
 
-/// `CLOCK_BOOTTIME`: nanoseconds since the machine started, sleep included. Never steps.
+/// Reads `CLOCK_BOOTTIME`: nanoseconds since the machine started, including sleep. It never steps.
 #[inline]
 pub fn boottime() -> u64 {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
@@ -103,7 +102,7 @@ pub fn boottime() -> u64 {
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
-/// `CLOCK_REALTIME`: UNIX time.
+/// Reads `CLOCK_REALTIME`: UNIX time.
 #[inline]
 pub fn now() -> skopos_model::Timestamp {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
@@ -112,7 +111,7 @@ pub fn now() -> skopos_model::Timestamp {
     skopos_model::Timestamp::from_nanos(now.tv_sec * 1_000_000_000 + now.tv_nsec)
 }
 
-/// Sleeping by the futex system call, on a word that several processes map, for at most so long.
+/// Sleep by the futex system call on a word that several processes map, for at most `timeout`.
 #[derive(Clone, Copy)]
 pub(crate) struct Futex {
     pub(crate) timeout: Duration,
@@ -125,7 +124,7 @@ impl Sleep for Futex {
             tv_nsec: self.timeout.subsec_nanos().into(),
         };
         // SAFETY: `word` is a mapped, aligned u32 and `timeout` outlives the call. The result is
-        // of no use: a wake, a changed word, a signal and a timeout all mean "look again".
+        // ignored: after a wake-up, a changed word, a signal or a timeout the caller checks again.
         unsafe {
             libc::syscall(
                 libc::SYS_futex,
@@ -138,16 +137,16 @@ impl Sleep for Futex {
     }
 
     fn wake(&self, word: &AtomicU32) {
-        // SAFETY: `word` is a mapped, aligned u32; the call only looks up who sleeps on it.
+        // SAFETY: `word` is a mapped, aligned u32; the call only looks up the threads that sleep on it.
         unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAKE, i32::MAX) };
     }
 }
 
-/// The most words that one call can sleep on: the kernel's `FUTEX_WAITV_MAX`.
+/// The greatest number of words that one call can sleep on: the kernel's `FUTEX_WAITV_MAX`.
 pub(crate) const MAX_WORDS: usize = 128;
 
 /// Sleeps until one of the `words` no longer holds the value beside it or is woken, for at most
-/// `timeout`. False if the kernel (before 5.16) cannot: then nobody slept.
+/// `timeout`. Returns false without sleeping if the kernel (before 5.16) cannot do this.
 pub(crate) fn sleep_on_any(words: &[(&AtomicU32, u32)], timeout: Duration) -> bool {
     /// `struct futex_waitv` of `linux/futex.h`.
     #[repr(C)]
@@ -175,7 +174,7 @@ pub(crate) fn sleep_on_any(words: &[(&AtomicU32, u32)], timeout: Duration) -> bo
     let nanos = until.tv_nsec as u64 + u64::from(timeout.subsec_nanos());
     until.tv_sec += timeout.as_secs() as libc::time_t + (nanos / 1_000_000_000) as libc::time_t;
     until.tv_nsec = (nanos % 1_000_000_000) as libc::c_long;
-    // SAFETY: every address is that of a mapped, aligned u32; waiters and time outlive the call.
+    // SAFETY: every address is of a mapped, aligned u32; waiters and time outlive the call.
     let result = unsafe {
         libc::syscall(
             libc::SYS_futex_waitv,
@@ -186,6 +185,6 @@ pub(crate) fn sleep_on_any(words: &[(&AtomicU32, u32)], timeout: Duration) -> bo
             libc::CLOCK_MONOTONIC,
         )
     };
-    // A wake, a changed word, a signal and a timeout all mean "look again".
+    // After a wake-up, a changed word, a signal or a timeout the caller checks again.
     result != -1 || io::Error::last_os_error().raw_os_error() != Some(libc::ENOSYS)
 }

@@ -1,4 +1,4 @@
-//! Reading one vertex: the latest value, a range of time, the value that held at a time.
+//! Reads of one vertex: the latest value, a range of time, the value that held at a time.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -12,10 +12,10 @@ use crate::ring::{Place, RawSample, RawVertex, SlotState};
 use crate::segment::{Segment, VertexInfo};
 use crate::sys;
 
-/// How often a structured value is read again when its bytes were overwritten meanwhile.
+/// Attempts at a structured value whose bytes are overwritten meanwhile.
 const STRUCTURED_ATTEMPTS: u32 = 100;
 
-/// One topic's samples, for reading. Clone it freely; it stays valid, and says [`Error::Gone`]
+/// The samples of one topic, for reading. Cheap to clone. It stays valid, and returns [`Error::Gone`]
 /// once the vertex is unregistered.
 #[derive(Clone)]
 pub struct Vertex {
@@ -27,23 +27,23 @@ pub struct Vertex {
     owner: u64,
 }
 
-/// A sample as it was read: with the time when its source was last looked at.
+/// A sample together with the time of the last poll of its source.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reading {
-    /// The sample. Its time says since when the value holds.
+    /// The sample. The value holds since its time.
     pub sample: Sample,
-    /// When the source was last looked at: "unchanged and fresh" has a late one, "stale" an early.
+    /// Time of the last poll of the source: recent if the value is unchanged and fresh, old if it is stale.
     pub checked_at: Timestamp,
 }
 
 impl Reading {
-    /// How long ago the source was last looked at.
+    /// Returns the time since the last poll of the source.
     #[inline]
     pub fn age(&self) -> Duration {
         sys::now().since(self.checked_at)
     }
 
-    /// The value as a double, unless it is structured.
+    /// Returns the value as a double, unless it is structured.
     #[inline]
     pub fn as_f64(&self) -> Option<f64> {
         self.sample.value.as_f64()
@@ -71,19 +71,19 @@ impl Vertex {
         Self { segment, info, group, index, place, owner }
     }
 
-    /// Its topic.
+    /// Returns the topic.
     #[inline]
     pub fn topic(&self) -> &Topic {
         &self.info.topic
     }
 
-    /// What the directory says about it.
+    /// Returns the description in the directory.
     #[inline]
     pub fn info(&self) -> &VertexInfo {
         &self.info
     }
 
-    /// The segment that it lies in.
+    /// Returns the segment of the vertex.
     #[inline]
     pub fn segment(&self) -> &Segment {
         &self.segment
@@ -99,29 +99,30 @@ impl Vertex {
         self.segment.raw(&self.place)
     }
 
-    /// The latest sample. No system call, no lock; allocates only for a structured value.
+    /// Returns the latest sample. Makes no system call and takes no lock; allocates only for a structured
+    /// value.
     ///
-    /// A dead publisher's last value is still here: ask [`Segment::is_alive`], or look at
+    /// The last value of a dead publisher is still here: check [`Segment::is_alive`] or
     /// [`Reading::age`].
     ///
     /// # Errors
     /// [`Error::Empty`] before the first sample; [`Error::Gone`]; [`Error::Busy`] if writers
     /// outrun this reader again and again.
     //
-    // Always inlined, and the rest in boxes: then the caller of a number has its reading in
-    // registers. Passed through memory, a reading is written in small pieces and read back at once
-    // in large ones, for which a core waits longer than for all the rest of a read.
+    // Always inlined, with structured values and errors in boxes: then the caller of a number has its
+    // reading in registers. Passed through memory, a reading is written in small pieces and read back at
+    // once in large pieces, and a core waits for that longer than for the rest of the read.
     #[inline(always)]
     pub fn latest(&self) -> Result<Reading, Error> {
         self.segment.mark(self.index, MARK_READ);
         self.peek()
     }
 
-    /// As [`latest`](Self::latest), for who reads everything, whatever it is: nothing tells the
-    /// publisher that somebody cares for this vertex.
+    /// Like [`latest`](Self::latest), but without a mark for the publisher that a reader is interested in
+    /// this vertex: for readers that read all vertices.
     ///
     /// # Errors
-    /// As [`latest`](Self::latest).
+    /// The errors of [`latest`](Self::latest).
     #[inline(always)]
     pub fn peek(&self) -> Result<Reading, Error> {
         if let SlotState::Whole((sample, checked_at)) = self.raw().latest(self.owner)
@@ -137,7 +138,7 @@ impl Vertex {
         }
     }
 
-    /// The latest sample of a structured vertex, and every error.
+    /// Returns the latest sample of a structured vertex, and every error.
     #[cold]
     fn latest_structured(&self) -> Result<Box<Reading>, Box<Error>> {
         let raw = self.raw();
@@ -157,21 +158,20 @@ impl Vertex {
         Err(Box::new(Error::Busy(self.topic().clone())))
     }
 
-    /// Says that somebody follows this vertex closely and wants it measured as often as its
-    /// publisher ever does. Holds for about a second: say it again while it is so. A subscription
-    /// says it by itself.
+    /// Tells the publisher that a reader follows this vertex and needs it polled at the publisher's highest
+    /// rate. This holds for about a second, so call it repeatedly. A subscription does this by itself.
     #[inline]
     pub fn follow(&self) {
         self.segment.mark(self.index, MARK_READ | MARK_FOLLOWED);
     }
 
-    /// How many samples were ever stored here.
+    /// Returns the number of samples that were ever stored.
     #[inline]
     pub fn count(&self) -> u64 {
         self.raw().count()
     }
 
-    /// The samples with a time in `range`, oldest first, as far as the ring reaches back.
+    /// Returns the samples with a time in `range`, oldest first, as far as the ring reaches back.
     ///
     /// # Errors
     /// [`Error::Gone`].
@@ -212,7 +212,7 @@ impl Vertex {
         Ok(Range { samples, complete })
     }
 
-    /// The sample that held at `time`, or `None` if there was none yet.
+    /// Returns the sample that held at `time`, or `None` before the first sample.
     ///
     /// # Errors
     /// [`Error::Busy`] if the ring no longer reaches back that far; [`Error::Gone`].
@@ -231,7 +231,7 @@ impl Vertex {
         }
     }
 
-    /// The ticket of the oldest sample that the ring may still hold.
+    /// Returns the ticket of the oldest sample that the ring may still hold.
     #[inline]
     pub(crate) fn oldest(&self) -> u64 {
         self.count().saturating_sub(u64::from(self.place.slots))
@@ -246,8 +246,8 @@ impl Vertex {
     pub(crate) fn read(&self, ticket: u64) -> SlotState<Sample> {
         let raw = self.raw();
         match raw.read(self.owner, ticket) {
-            // Whole, but not published before `head` says so. A writer that dies between the two
-            // leaves the sample before as the latest, and nobody may have seen a newer one.
+            // Complete, but not published until `head` is raised. A writer that dies in between leaves
+            // the previous sample as the latest, and no reader may have seen a newer sample.
             SlotState::Whole(_) if ticket >= raw.count() => SlotState::Absent,
             SlotState::Whole(sample) => {
                 self.decode(&raw, &sample).map_or(SlotState::Lapped, SlotState::Whole)
@@ -258,7 +258,7 @@ impl Vertex {
         }
     }
 
-    /// `None` if the bytes of a structured value were overwritten, or are no structured value.
+    /// Decodes a sample; `None` if the bytes of a structured value were overwritten or are invalid.
     #[inline]
     fn decode(&self, raw: &RawVertex<'_>, sample: &RawSample) -> Option<Sample> {
         let structured = self.info.value_type == ValueType::Structured;

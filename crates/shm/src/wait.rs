@@ -1,16 +1,17 @@
-//! Waiting for news without spinning, at no cost to a writer that nobody waits for.
+//! Waiting for new samples without spinning, at no cost to a writer without waiters.
 //!
-//! Two words: a *flag* that waiters raise (in a page they may write) and an *epoch* that writers
-//! raise (in a page that only the writer may write, and that waiters sleep on). A writer looks at
-//! the flag after each publish; only when it is up does it lower it, raise the epoch and wake the
-//! sleepers. A waiter that dies leaves a raised flag behind, which costs its writer one wake.
+//! Two words take part: a *flag* that waiters raise (in a page that they may write) and an *epoch* that
+//! the writer raises (in a page that only the writer may write, and that waiters sleep on). The writer
+//! reads the flag after each publish. Only if the flag is up, the writer lowers it, raises the epoch and
+//! wakes the sleepers. A waiter that dies leaves a raised flag behind, which costs the writer one
+//! wake-up.
 
 use crate::sync::{AtomicU32, Ordering, fence};
 
-/// Both words of one place to wait at.
+/// The two words of one thing that readers can wait for.
 #[derive(Clone, Copy)]
 pub(crate) struct Bell<'a> {
-    /// Not 0 if somebody may be asleep.
+    /// Not 0 if a waiter may be asleep.
     pub(crate) flag: &'a AtomicU32,
     /// Changes whenever sleepers are woken.
     pub(crate) epoch: &'a AtomicU32,
@@ -18,25 +19,26 @@ pub(crate) struct Bell<'a> {
 
 /// Puts a thread to sleep on a word and wakes it: the futex system call, or loom's stand-in.
 pub(crate) trait Sleep {
-    /// Sleeps while `word` holds `seen`; returns on a wake, or early for no reason at all.
+    /// Sleeps while `word` holds `seen`; returns on a wake-up, or early without a reason.
     fn sleep(&self, word: &AtomicU32, seen: u32);
-    /// Wakes everyone who sleeps on `word`.
+    /// Wakes all threads that sleep on `word`.
     fn wake(&self, word: &AtomicU32);
 }
 
-/// Between publishing and ringing the bells for it, and between raising flags and looking at the
-/// data. One call serves any number of both, which is why it is not part of `ring`: a full fence
-/// costs as much as storing a sample.
+/// The fence between a publish and its bells, and between raising flags and reading the data. One call
+/// serves any number of bells, so it is not part of `ring`: a full fence costs as much as storing a
+/// sample.
 #[inline]
 pub(crate) fn settle() {
     // SYNC: with itself on the other side: either `ring`, after this fence, sees the waiter's flag,
-    // or the waiter's look at the data sees what was published before it. Never neither.
+    // or the waiter's read of the data sees the samples that were published before the fence. At least
+    // one of the two happens.
     fence(Ordering::SeqCst);
 }
 
 impl Bell<'_> {
-    /// After a publish and [`settle`]: wakes those who wait for it, if there are any. True if it
-    /// did.
+    /// Wakes the waiters, if there are any; called after a publish and [`settle`]. Returns true if it
+    /// woke.
     #[inline]
     pub(crate) fn ring(&self, sleep: &impl Sleep) -> bool {
         if self.flag.load(Ordering::Relaxed) == 0 {
@@ -50,8 +52,8 @@ impl Bell<'_> {
         true
     }
 
-    /// Says that somebody is about to sleep here; the epoch to sleep on. [`settle`] and a look at
-    /// the data come next, then the sleep.
+    /// Announces a waiter and returns the epoch to sleep on. The caller then calls [`settle`], reads
+    /// the data once more, and sleeps.
     pub(crate) fn raise(&self) -> u32 {
         // SYNC: pairs with the Release in `ring`.
         let seen = self.epoch.load(Ordering::Acquire);
@@ -59,8 +61,8 @@ impl Bell<'_> {
         seen
     }
 
-    /// Sleeps once, unless `ready` finds something. True if `ready` did. May return false early:
-    /// the caller looks at its clock and tries again.
+    /// Sleeps once, unless `ready` returns true. Returns the last result of `ready`. May return false
+    /// early: the caller checks its clock and tries again.
     pub(crate) fn wait(&self, sleep: &impl Sleep, mut ready: impl FnMut() -> bool) -> bool {
         let seen = self.raise();
         settle();

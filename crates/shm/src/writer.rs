@@ -1,4 +1,4 @@
-//! Handles for publishing: a vertex on its own, and a group of vertices tick by tick.
+//! Handles for publishing: a single vertex, and a group of vertices tick by tick.
 
 use std::fmt::{self, Write as _};
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::spec::VertexSpec;
 use crate::sync::Ordering;
 use crate::sys;
 
-/// Publishes into one vertex. Clone it freely: any number of threads may publish into one vertex.
+/// Publishes into one vertex. Cheap to clone: any number of threads may publish into one vertex.
 #[derive(Clone)]
 pub struct VertexWriter {
     segment: Arc<OwnSegment>,
@@ -30,7 +30,7 @@ impl VertexWriter {
         Self { segment: Arc::clone(segment), topic, place, value_type, group, index, owner }
     }
 
-    /// The vertex's topic.
+    /// Returns the topic of the vertex.
     #[inline]
     pub fn topic(&self) -> &Topic {
         &self.topic
@@ -54,17 +54,18 @@ impl VertexWriter {
     /// Publishes a number, measured now.
     ///
     /// # Errors
-    /// [`Error::WrongType`]; [`Error::Gone`] once unregistered; [`Error::NeedsTick`].
+    /// [`Error::WrongType`]; [`Error::Gone`] after the vertex is unregistered; [`Error::NeedsTick`] for a
+    /// vertex of a group.
     #[inline]
     pub fn publish(&self, value: impl Into<Scalar>) -> Result<Published, Error> {
         self.publish_at(sys::now(), value)
     }
 
-    /// Publishes a number, measured at `time`. A time before that of the last publish, changed or
-    /// not, becomes that one: a time far in the future holds all later ones there.
+    /// Publishes a number, measured at `time`. A time before that of the last publish, changed or not, is
+    /// replaced by it: after a time far in the future, all later samples get that time.
     ///
     /// # Errors
-    /// As [`publish`](Self::publish).
+    /// The errors of [`publish`](Self::publish).
     #[inline]
     pub fn publish_at(
         &self,
@@ -77,27 +78,27 @@ impl VertexWriter {
             .inspect(|_| self.ring())
     }
 
-    /// Publishes any sample: structured ones and predicted ones too.
+    /// Publishes any sample, also a structured, predicted or unknown one.
     ///
     /// # Errors
-    /// As [`publish`](Self::publish).
+    /// The errors of [`publish`](Self::publish).
     pub fn publish_sample(&self, sample: &Sample) -> Result<Published, Error> {
         self.alone()?;
         self.put_value(sample.time, &sample.value, sample.origin).inspect(|_| self.ring())
     }
 
-    /// Says that the source was looked at, at `time`, and that nothing changed. Costs less than
-    /// publishing the same value again. Nobody is woken.
+    /// Records that the source was polled at `time` and had not changed. Costs less than publishing the same
+    /// value again, and wakes no reader.
     ///
     /// # Errors
-    /// [`Error::Gone`] once unregistered.
+    /// [`Error::Gone`] after the vertex is unregistered.
     #[inline]
     pub fn check_at(&self, time: Timestamp) -> Result<(), Error> {
         let vertex = self.segment.vertex(&self.place);
         vertex.check(self.owner, time).ok_or_else(|| Error::Gone(self.topic.clone()))
     }
 
-    /// The type of its values.
+    /// Returns the type of the values.
     #[inline]
     pub fn value_type(&self) -> ValueType {
         self.value_type
@@ -156,18 +157,18 @@ impl fmt::Debug for VertexWriter {
     }
 }
 
-/// Vertices that are measured together. Not `Clone`: one tick at a time.
+/// Vertices that are measured together. Not `Clone`, so that a group has one tick at a time.
 #[derive(Debug)]
 pub struct Group {
     segment: Arc<OwnSegment>,
     id: u32,
-    /// Vertices to ring once the tick is whole; kept for its memory.
+    /// Vertices whose waiters are woken at the end of the tick; kept for its allocation.
     touched: Vec<VertexWriterId>,
-    /// The text of the structured value at hand; kept for its memory.
+    /// The text of the current structured value; kept for its allocation.
     text: String,
 }
 
-/// Enough of a writer to ring its bell.
+/// The part of a writer that wakes waiters.
 #[derive(Clone, Copy, Debug)]
 struct VertexWriterId {
     index: u32,
@@ -182,13 +183,13 @@ impl Group {
     /// Registers a vertex of this group.
     ///
     /// # Errors
-    /// As [`Publisher::register`](crate::Publisher::register).
+    /// The errors of [`Publisher::register`](crate::Publisher::register).
     pub fn register(&self, spec: VertexSpec) -> Result<VertexWriter, Error> {
         self.segment.register(spec, self.id).map(|new| VertexWriter::new(&self.segment, new))
     }
 
-    /// Starts a tick: all that is published in it carries one time, `time` or just after the
-    /// previous tick's if that is later, and readers can take it as one snapshot.
+    /// Starts a tick. All its samples carry one time: `time`, or just after the previous tick's if that is
+    /// later. Readers can take the tick as one snapshot.
     pub fn tick(&mut self, time: Timestamp) -> Tick<'_> {
         let last = self.segment.group(self.id).tick_time.load(Ordering::Relaxed);
         let time = Timestamp::from_nanos(time.as_nanos().max(last.saturating_add(1)));
@@ -197,7 +198,7 @@ impl Group {
     }
 }
 
-/// One tick of a group. It is whole when dropped.
+/// One tick of a group. It is complete when dropped.
 #[derive(Debug)]
 pub struct Tick<'a> {
     group: &'a mut Group,
@@ -205,21 +206,21 @@ pub struct Tick<'a> {
 }
 
 impl Tick<'_> {
-    /// The time that every sample of this tick carries.
+    /// Returns the time that every sample of this tick carries.
     #[inline]
     pub fn time(&self) -> Timestamp {
         self.time
     }
 
-    /// Registers another vertex of the group while the tick is under way.
+    /// Registers another vertex of the group during the tick.
     ///
     /// # Errors
-    /// As [`Publisher::register`](crate::Publisher::register).
+    /// The errors of [`Publisher::register`](crate::Publisher::register).
     pub fn register(&self, spec: VertexSpec) -> Result<VertexWriter, Error> {
         self.group.register(spec)
     }
 
-    /// Takes a vertex of the group away while the tick is under way; see
+    /// Unregisters a vertex of the group during the tick; see
     /// [`Publisher::unregister`](crate::Publisher::unregister).
     pub fn unregister(&self, vertex: &VertexWriter) {
         if self.own(vertex).is_ok() {
@@ -248,7 +249,7 @@ impl Tick<'_> {
     /// Publishes any value.
     ///
     /// # Errors
-    /// As [`publish`](Self::publish).
+    /// The errors of [`publish`](Self::publish).
     pub fn publish_value(
         &mut self,
         vertex: &VertexWriter,
@@ -262,10 +263,10 @@ impl Tick<'_> {
         Ok(self.touch(vertex, done))
     }
 
-    /// Publishes a structured value. Allocates nothing once the group has published one as long.
+    /// Publishes a structured value. Allocates nothing after the group has published a value of this length.
     ///
     /// # Errors
-    /// As [`publish`](Self::publish).
+    /// The errors of [`publish`](Self::publish).
     pub fn publish_structured(
         &mut self,
         vertex: &VertexWriter,
@@ -299,8 +300,8 @@ impl Drop for Tick<'_> {
         let segment = &self.group.segment;
         let shared = segment.group(self.group.id);
         shared.ticks.fetch_add(1, Ordering::Relaxed);
-        // SYNC: pairs with the Acquire load in `Snapshot`: who sees this time sees every sample of
-        // the tick.
+        // SYNC: pairs with the Acquire load in `Snapshot`: a reader that sees this time sees every
+        // sample of the tick.
         shared.tick_time.store(self.time.as_nanos(), Ordering::Release);
         segment.heartbeat();
         let touched = self.group.touched.iter();

@@ -1,22 +1,22 @@
-//! A sum without any rounding, from which what was added can be taken away again.
+//! A sum without rounding, from which added numbers can be taken away again.
 //!
-//! A running double drifts: after a day of adding and taking away, a sum of nothing is no longer
-//! zero. This one is a whole number in steps of the smallest double, long enough for the largest
-//! (Kulisch's accumulator, "Computer Arithmetic and Validity", 2013). It is rounded once, when it is
-//! read, so it depends neither on the order nor on what has come and gone.
+//! A running double drifts: after a day of additions and subtractions, an empty sum is no longer zero.
+//! This sum is a whole number in steps of the smallest double, long enough for the largest (Kulisch's
+//! accumulator, "Computer Arithmetic and Validity", 2013). It is rounded once, when it is read, so it
+//! depends neither on the order nor on earlier numbers.
 
-/// Bits of one limb that carry digits; the others collect carries until they are spread.
+/// Number of bits of a limb that hold digits; the others collect carries until they are spread.
 const LIMB_BITS: u32 = 32;
 
-/// The lowest bit of a double stands for 2^-1074, the highest for 2^1023: 2,098 bits in 66 limbs,
-/// and two more for carries.
+/// Number of limbs. The lowest bit of a double stands for 2^-1074, the highest for 2^1023: 2,098 bits in
+/// 66 limbs, and two more limbs for carries.
 const LIMBS: usize = 68;
 
 /// The exponent of the lowest bit.
 const LOWEST: i32 = -1074;
 
-/// How many numbers are taken before carries are spread: each adds less than 2^32 to a limb, which
-/// has 31 bits of room.
+/// Number of operations between two spreads of carries: each adds less than 2^32 to a limb, which has
+/// 31 bits of room.
 const BETWEEN_CARRIES: u32 = 1 << 30;
 
 /// The sum.
@@ -27,7 +27,7 @@ pub(crate) struct Exact {
 }
 
 impl Exact {
-    /// Zero.
+    /// Makes a sum of zero.
     pub(crate) fn new() -> Self {
         Self { limbs: [0; LIMBS], pending: 0 }
     }
@@ -68,7 +68,7 @@ impl Exact {
         }
     }
 
-    /// The sum, rounded to the nearest double; infinite if it is beyond the largest.
+    /// Returns the sum, rounded to the nearest double; infinite if it is beyond the largest.
     pub(crate) fn value(&self) -> f64 {
         let mut limbs = self.limbs;
         spread(&mut limbs);
@@ -82,7 +82,7 @@ impl Exact {
     }
 }
 
-/// Carries what is too much for a limb to the next one. The last keeps the sign.
+/// Carries the excess of each limb to the next one. The last limb keeps the sign.
 fn spread(limbs: &mut [i64; LIMBS]) {
     let mut carry = 0;
     for limb in &mut limbs[..LIMBS - 1] {
@@ -93,16 +93,16 @@ fn spread(limbs: &mut [i64; LIMBS]) {
     limbs[LIMBS - 1] += carry;
 }
 
-/// The double nearest to spread limbs that are not negative.
+/// Returns the double nearest to spread limbs that are not negative.
 fn magnitude(limbs: &[i64; LIMBS]) -> f64 {
     let Some(top) = limbs.iter().rposition(|&limb| limb != 0) else { return 0.0 };
     let digit = |at: usize| limbs[at].cast_unsigned();
     if top < 2 {
-        // At most 64 bits: all of them count, and twice 2^53 at most is lost by the conversion.
+        // At most 64 bits: the conversion rounds them correctly.
         return (digit(0) | digit(1) << LIMB_BITS) as f64 * power_of_two(LOWEST);
     }
-    // The 64 highest bits, and in the lowest of them whether any below is set: the conversion rounds
-    // to 53, so it sees what decides a tie.
+    // Take the 64 highest bits, and set the lowest of them if any bit below is set: the conversion
+    // rounds to 53 bits, so this bit decides a tie.
     let three = u128::from(digit(top)) << (2 * LIMB_BITS)
         | u128::from(digit(top - 1)) << LIMB_BITS
         | u128::from(digit(top - 2));
@@ -110,12 +110,12 @@ fn magnitude(limbs: &[i64; LIMBS]) -> f64 {
     let below = three & ((1 << dropped) - 1) != 0 || limbs[..top - 2].iter().any(|&limb| limb != 0);
     let highest = (three >> dropped) as u64 | u64::from(below);
     let place = LOWEST + (LIMB_BITS as usize * (top - 2)) as i32 + dropped as i32;
-    // In two steps, because the power alone may be beyond the largest double.
+    // Scale in two steps, because the power alone may be beyond the largest double.
     let half = place / 2;
     highest as f64 * power_of_two(half) * power_of_two(place - half)
 }
 
-/// 2^`exponent`, for exponents of doubles.
+/// Returns 2^`exponent`, for exponents of doubles.
 fn power_of_two(exponent: i32) -> f64 {
     if exponent >= -1022 {
         f64::from_bits(((exponent + 1023) as u64) << 52)

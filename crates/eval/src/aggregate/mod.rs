@@ -1,5 +1,5 @@
-//! Aggregates that are kept up to date: each row has a contribution to each of them, and a change
-//! of it is taken in without a look at the other rows.
+//! Incremental aggregates: each row has a contribution to each aggregate, and a change of one contribution
+//! updates the aggregate without reading other rows.
 
 mod exact;
 mod tournament;
@@ -11,14 +11,14 @@ pub(crate) use exact::Exact;
 use sorted::Sorted;
 use tournament::Tournament;
 
-/// What a row gives to an aggregate.
+/// The contribution of a row to an aggregate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Contribution {
-    /// The row does not count: it is not selected, or has no value.
+    /// The row does not count: it is not selected or has no value.
     Nothing,
     /// A finite number.
     Number(f64),
-    /// The row counts and its expression has no value, which is the aggregate's trouble too.
+    /// The row counts but its expression has a fault, so the aggregate has no value either.
     Fault(Fault),
 }
 
@@ -32,7 +32,7 @@ impl Contribution {
     }
 }
 
-/// What a row gives to an aggregate.
+/// Computes the contribution of a row to an aggregate.
 #[inline]
 pub(crate) fn contribution(
     selected: bool,
@@ -43,49 +43,48 @@ pub(crate) fn contribution(
         return Contribution::Nothing;
     }
     match aggregate.argument.value(leaves) {
-        // There is one zero: minus zero would be another one in an order, and among bits.
+        // Makes minus zero plus zero, because the two differ in order and in bits.
         Ok(number) => Contribution::Number(number + 0.0),
         Err(Fault::Null) => Contribution::Nothing,
         Err(fault) => Contribution::Fault(fault),
     }
 }
 
-/// What aggregates come to, whoever keeps them.
+/// The source of the values of aggregates.
 pub(crate) trait Aggregated {
     fn aggregate(&self, at: usize) -> Result<f64, Fault>;
 }
 
-/// One aggregate over all rows, each in a slot.
+/// An aggregate over all rows, each in a slot.
 #[derive(Clone, Debug)]
 pub(crate) struct Aggregate {
     contributions: Vec<Contribution>,
-    /// How many contribute a number.
+    /// Number of rows that contribute a number.
     count: u32,
-    /// How many contribute a fault.
+    /// Number of rows that contribute a fault.
     faults: u32,
     state: State,
 }
 
 #[derive(Clone, Debug)]
 enum State {
-    /// The number of rows is enough.
+    /// Needs only the number of rows.
     Count,
-    /// Boxed, as half a kilobyte is much beside the others.
+    /// Boxed, because half a kilobyte is large beside the other variants.
     Sum(Box<Exact>),
     Average(Box<Exact>),
     Least(Tournament),
-    /// The numbers are turned round, so that the greatest is the least.
+    /// The numbers are negated, so that the greatest is the least.
     Greatest(Tournament),
     Quantile(Sorted, f64),
-    /// All bits of all numbers together by exclusive or: of one number that number, whichever came
-    /// and went before.
+    /// The exclusive or of the bits of all numbers: with a single number left, this is that number.
     Only(u64),
-    /// Somebody else knows it: what depends on the order of rows.
+    /// The window computes it, because it depends on the order of rows.
     Elsewhere,
 }
 
 impl Aggregate {
-    /// Over no rows.
+    /// Makes an aggregate without rows.
     pub(crate) fn new(function: Function) -> Self {
         let state = match function {
             Function::Count => State::Count,
@@ -112,7 +111,7 @@ impl Aggregate {
         }
     }
 
-    /// The row in `slot` now contributes `new`.
+    /// Sets the contribution of the row in `slot`.
     #[inline]
     pub(crate) fn set(&mut self, slot: usize, new: Contribution) {
         let old = std::mem::replace(&mut self.contributions[slot], new);
@@ -139,12 +138,12 @@ impl Aggregate {
         }
     }
 
-    /// How many rows contribute a number.
+    /// Returns the number of rows that contribute a number.
     pub(crate) fn count(&self) -> u32 {
         self.count
     }
 
-    /// A row whose expression has no value, and why.
+    /// Returns a row whose expression has a fault, with the fault.
     pub(crate) fn fault(&self) -> Option<(usize, Fault)> {
         if self.faults == 0 {
             return None;
@@ -155,10 +154,10 @@ impl Aggregate {
         })
     }
 
-    /// The value.
+    /// Returns the value.
     ///
     /// # Errors
-    /// A fault of a row, no rows, more rows than one where one is wanted, or no finite result.
+    /// A fault of a row, no rows, several rows where one is needed, or a result that is not finite.
     pub(crate) fn value(&self) -> Result<f64, Fault> {
         if self.faults > 0 {
             return Err(Fault::Row);

@@ -1,10 +1,10 @@
-//! The least of numbers that come, go and change: a tree of matches whose winner is at the root.
+//! The least of changing numbers: a tree of matches whose winner is at the root.
 //!
-//! A change replays the matches of one leaf, log2(n) of them; the least is read at once. The leaves
-//! are slots, so nothing is searched, and only a new slot allocates.
+//! A change replays the log2(n) matches of one leaf; reading the least takes one load. The leaves are
+//! slots, so there is no search, and only a new slot allocates.
 
-/// The tree. Node 1 is the root, the children of `n` are `2n` and `2n + 1`, the leaves are the
-/// second half. A leaf without a number is NaN.
+/// The tree. Node 1 is the root, the children of `n` are `2n` and `2n + 1`, and the leaves are the second
+/// half. A leaf without a number is NaN.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tournament {
     nodes: Vec<f64>,
@@ -27,7 +27,7 @@ impl Tournament {
         self.nodes = nodes;
     }
 
-    /// Sets the number of a slot; NaN takes it away.
+    /// Sets the number of a slot; NaN removes it.
     #[inline]
     pub(crate) fn set(&mut self, slot: usize, number: f64) {
         let mut node = self.nodes.len() / 2 + slot;
@@ -42,7 +42,7 @@ impl Tournament {
         }
     }
 
-    /// The least number; NaN if there is none.
+    /// Returns the least number; NaN without numbers.
     #[inline]
     pub(crate) fn least(&self) -> f64 {
         self.nodes.get(1).copied().unwrap_or(f64::NAN)

@@ -10,7 +10,7 @@ use crate::parse::scalar::Parts;
 use crate::program::{Ema, Fading, Function};
 
 impl Compiler<'_> {
-    /// A function of rows; `None` if it is none.
+    /// Compiles a function of rows; `None` for any other function.
     pub(super) fn of_rows(
         &mut self,
         parts: &Parts<'_>,
@@ -31,7 +31,7 @@ impl Compiler<'_> {
             ("first" | "last", false) => {
                 return Err(self.meaningless(
                     format!("`{}` in `latest`, where each topic has one row", parts.name),
-                    "`FROM samples WHERE topic = '...' AND time > now() - INTERVAL '60 s'` has an order",
+                    "use it in `FROM samples WHERE topic = '...' AND time > now() - INTERVAL '60 s'`",
                 ));
             }
             _ => match self.aggregate_function(parts)? {
@@ -47,8 +47,8 @@ impl Compiler<'_> {
         let (function, hint) = match parts.name.as_str() {
             "sum" => (Function::Sum, "`sum(value)`"),
             "avg" | "mean" => (Function::Avg, "`avg(value)`"),
-            "min" => (Function::Min, "`min(value)`; of several numbers `least(x, y)`"),
-            "max" => (Function::Max, "`max(value)`; of several numbers `greatest(x, y)`"),
+            "min" => (Function::Min, "`min(value)`; for several numbers use `least(x, y)`"),
+            "max" => (Function::Max, "`max(value)`; for several numbers use `greatest(x, y)`"),
             "count" => (Function::Count, "`count(*)`, or `count(value)`"),
             "median" => (Function::Quantile(0.5), "`median(value)`"),
             "quantile" | "approx_percentile_cont" => {
@@ -69,7 +69,7 @@ impl Compiler<'_> {
             _ => return Ok(None),
         };
         if given != 1 {
-            return Err(self.meaningless(format!("`{}` is not called like this", parts.name), hint));
+            return Err(self.meaningless(format!("wrong arguments of `{}`", parts.name), hint));
         }
         Ok(Some(function))
     }
@@ -95,7 +95,7 @@ impl Compiler<'_> {
                 return Err(Error::Meaningless {
                     at,
                     what: format!("`{}` of `*`", parts.name),
-                    hint: "only `count` is of whole rows; the number of a row is `value`",
+                    hint: "only `count` takes `*`; the number of a row is `value`",
                 });
             }
         };
@@ -107,15 +107,12 @@ impl Compiler<'_> {
             return Ok(());
         }
         Err(self.meaningless(
-            format!(
-                "`{}` inside of an aggregate or predicate, which are about one row",
-                parts.name
-            ),
-            "aggregates stand in the list of what is selected, one beside the other",
+            format!("`{}` inside an aggregate or predicate, which is about one row", parts.name),
+            "aggregates stand side by side in the SELECT list, not inside each other",
         ))
     }
 
-    /// What depends on the order of samples: of all in the window.
+    /// Compiles a function that depends on the order of samples, over the whole window.
     fn of_window(&mut self, parts: &Parts<'_>, scope: Scope) -> Result<Expression, Error> {
         self.outside_of_rows(parts, scope)?;
         let function = match parts.name.as_str() {
@@ -129,7 +126,7 @@ impl Compiler<'_> {
                 }
                 Ema { fading: Fading::Alpha(_), .. } => {
                     return Err(self.meaningless(
-                        "`ema` of a window by a share",
+                        "`ema` with a share in a window",
                         "in `samples` it takes a half-life: `ema(value, INTERVAL '10 s')`",
                     ));
                 }
@@ -151,7 +148,7 @@ impl Compiler<'_> {
         match parts.arguments.as_slice() {
             [Some(only)] if self.is_value(only) && parts.filter.is_none() => Ok(()),
             _ => Err(self.meaningless(
-                format!("`{}` follows `value` itself, and is not called like this", parts.name),
+                format!("`{}` takes only `value` as its argument, and no filter", parts.name),
                 hint,
             )),
         }
@@ -172,7 +169,7 @@ impl Compiler<'_> {
     fn ema(&self, parts: &Parts<'_>) -> Result<Ema, Error> {
         const HINT: &str = "`ema(value, INTERVAL '30 s')` with a half-life, or `ema(value, 0.2)` with \
                             the share of each new value; `rate(value)` may stand for `value`";
-        let wrong = || self.meaningless("`ema` is not called like this", HINT);
+        let wrong = || self.meaningless("wrong arguments of `ema`", HINT);
         let &[Some(of), Some(fading)] = parts.arguments.as_slice() else { return Err(wrong()) };
         let of_rate = match of {
             Expr::Function(call) => {
@@ -197,7 +194,7 @@ impl Compiler<'_> {
             share => match literal::number(share).filter(|share| *share > 0.0 && *share <= 1.0) {
                 Some(share) => Fading::Alpha(share),
                 None => {
-                    let what = "`ema` without a half-life or a share from 0 to 1";
+                    let what = "`ema` needs a half-life or a share from 0 to 1";
                     return Err(self.meaningless(what, HINT));
                 }
             },

@@ -1,4 +1,4 @@
-//! What is known while a statement is compiled, and arithmetic.
+//! The state of the compiler, and arithmetic.
 
 use skopos_model::{TopicPattern, Unit};
 use sqlparser::ast::{BinaryOperator, Expr, Ident, UnaryOperator, Value};
@@ -12,12 +12,12 @@ use crate::parse::names::{COLUMNS, unknown};
 use crate::parse::shape::{HUB, Shape};
 use crate::program::{Aggregate, Ema, Function, Program, TextTest, Window};
 
-/// Where an expression stands.
+/// The context of an expression.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Scope {
-    /// In the list of what is selected: aggregates, and what is made of them.
+    /// In the SELECT list: aggregates and expressions of them.
     Output,
-    /// In an aggregate or a predicate: about one row.
+    /// In an aggregate or a predicate: columns of one row.
     Row,
 }
 
@@ -25,7 +25,7 @@ pub(super) struct Compiler<'a> {
     pub(super) samples: bool,
     table_names: &'a [String],
     table_at: Position,
-    /// The place of what was looked at last.
+    /// The position of the expression that is being compiled.
     at: Position,
     pub(super) aggregates: Vec<Aggregate>,
     pub(super) texts: Vec<TextTest>,
@@ -45,7 +45,7 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    /// A number: arithmetic, functions, columns.
+    /// Compiles a number: arithmetic, functions, columns.
     pub(super) fn expression(
         &mut self,
         expression: &Expr,
@@ -66,8 +66,8 @@ impl<'a> Compiler<'a> {
                     Err(self.meaningless("a number beyond the largest double", ""))
                 }
                 _ => Err(self.meaningless(
-                    "a text where a number is wanted",
-                    "texts are compared with topic, node, unit and kind, in WHERE",
+                    "a text where a number is expected",
+                    "compare texts with topic, node, unit or kind, in WHERE",
                 )),
             },
             Expr::Interval(interval) => match literal::interval(interval) {
@@ -105,19 +105,19 @@ impl<'a> Compiler<'a> {
             "age" | "time" | "timestamp" if self.samples => {
                 return Err(self.refused(
                     &format!("`{name}` here"),
-                    "in `samples` the time stands once, in `AND time > now() - INTERVAL '60 s'`",
+                    "in `samples`, use `time` once, as in `AND time > now() - INTERVAL '60 s'`",
                 ));
             }
             "time" | "timestamp" => {
                 return Err(self.refused(
                     &format!("`{name}` in `latest`"),
-                    "`age` is how long ago a value was last looked at, in seconds",
+                    "`age` is the time since the last poll of a value, in seconds",
                 ));
             }
             "topic" | "node" | "unit" | "kind" => {
                 return Err(self.meaningless(
-                    format!("`{name}` is a text, and a number is wanted"),
-                    "texts are tested in WHERE; `count(*)` counts rows",
+                    format!("`{name}` is a text where a number is expected"),
+                    "test texts in WHERE; `count(*)` counts rows",
                 ));
             }
             _ => return Err(unknown("column", &ident.value, self.at, COLUMNS)),
@@ -125,7 +125,7 @@ impl<'a> Compiler<'a> {
         self.leaf(leaf, scope)
     }
 
-    /// `latest.value`, or by the alias of the table.
+    /// Compiles `latest.value`, also with the alias of the table.
     fn qualified_column(&mut self, parts: &[Ident], scope: Scope) -> Result<Expression, Error> {
         match parts {
             [table, column] if self.is_table(table) => self.column(column, scope),
@@ -138,13 +138,13 @@ impl<'a> Compiler<'a> {
         self.table_names.contains(&ident.value.to_lowercase())
     }
 
-    /// A column or function of one row. Outside of an aggregate there must be only one row.
+    /// Compiles a column or function of one row. Outside of an aggregate there must be only one row.
     pub(super) fn leaf(&mut self, leaf: Leaf, scope: Scope) -> Result<Expression, Error> {
         match scope {
             Scope::Row => Ok(Expression::Leaf(leaf)),
             Scope::Output if self.samples => Err(self.meaningless(
-                "a window has many values, and none of them is `value`",
-                "say which: `last(value)`, `avg(value)`, `max(value)`",
+                "`value` is ambiguous: a window has many values",
+                "choose one: `last(value)`, `avg(value)`, `max(value)`",
             )),
             Scope::Output => {
                 self.add(Function::Only, Expression::Leaf(leaf), Condition::Always(true))
@@ -152,7 +152,7 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    /// An aggregate, or the same one that is there already.
+    /// Adds an aggregate, or reuses an equal one.
     pub(super) fn add(
         &mut self,
         function: Function,
@@ -209,7 +209,7 @@ impl<'a> Compiler<'a> {
         Ok(Leaf::Ema(at))
     }
 
-    /// What the table wants of the whole statement.
+    /// Checks the requirements of the table on the whole statement.
     pub(super) fn check_table(
         &self,
         topics: &[TopicPattern],
@@ -221,7 +221,7 @@ impl<'a> Compiler<'a> {
         let one = matches!(topics, [topic] if topic.as_topic().is_some());
         let what = match (one, window) {
             (true, Some(_)) => return Ok(()),
-            (false, _) => "a window that is not of one topic",
+            (false, _) => "a window over anything but one topic",
             (true, None) => "a window without a length",
         };
         Err(Error::Refused {
@@ -247,26 +247,26 @@ impl<'a> Compiler<'a> {
 
     fn a_condition(&self, what: &str) -> Error {
         self.meaningless(
-            format!("{what} where a number is wanted"),
-            "`CASE WHEN condition THEN 1 ELSE 0 END` makes a number of a condition",
+            format!("{what} where a number is expected"),
+            "`CASE WHEN condition THEN 1 ELSE 0 END` turns a condition into a number",
         )
     }
 
     pub(super) fn bad_interval(&self) -> Error {
         self.meaningless(
-            "not an interval from a nanosecond to a year",
-            "write `INTERVAL '60 s'`; units are us, ms, s, min, h and d",
+            "not an interval between a nanosecond and a year",
+            "write `INTERVAL '60 s'`; the units are us, ms, s, min, h and d",
         )
     }
 
-    /// Keeps the place of an expression, for errors.
+    /// Records the position of an expression, for errors.
     pub(super) fn look_at(&mut self, expression: &Expr) {
         if let Some(span) = begin(expression) {
             self.look_at_span(span);
         }
     }
 
-    /// Keeps a place, if it is one.
+    /// Records a position, if it is set.
     pub(super) fn look_at_span(&mut self, span: Span) {
         if span.start.line > 0 {
             self.at = Position { line: span.start.line, column: span.start.column };
@@ -301,8 +301,8 @@ fn arithmetic(operator: &BinaryOperator) -> Option<Operator> {
     })
 }
 
-/// Where an expression begins. The library would walk the whole of it, in as many calls as it is
-/// deep, and a chain of operators is as deep as it is long.
+/// Returns the position of an expression's first token. The library's own function recurses through the
+/// whole expression, and a chain of operators is as deep as it is long.
 fn begin(expression: &Expr) -> Option<Span> {
     let mut expression = expression;
     loop {

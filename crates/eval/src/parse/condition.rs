@@ -1,4 +1,4 @@
-//! Predicates.
+//! Conditions: predicates and windows.
 
 use sqlparser::ast::{
     BinaryOperator, Expr, Function as Call, FunctionArguments, Interval, UnaryOperator, Value,
@@ -13,7 +13,7 @@ use crate::parse::shape::HUB;
 use crate::program::Window;
 
 impl Compiler<'_> {
-    /// The predicate of `WHERE`, and the window in it.
+    /// Compiles the predicate of `WHERE`, and the window in it.
     pub(super) fn selection(
         &mut self,
         selection: &Expr,
@@ -24,9 +24,10 @@ impl Compiler<'_> {
             self.look_at(part);
             match self.window(part)? {
                 Some(_) if window.is_some() => {
-                    return Err(
-                        self.meaningless("a second window", "one `time > now() - INTERVAL '...'`")
-                    );
+                    return Err(self.meaningless(
+                        "a second window",
+                        "keep only one `time > now() - INTERVAL '...'`",
+                    ));
                 }
                 Some(found) => window = Some(found),
                 None => parts.push(self.condition(part, Scope::Row, 0)?),
@@ -36,7 +37,7 @@ impl Compiler<'_> {
         Ok((Condition::All(parts), window))
     }
 
-    /// `time > now() - INTERVAL '60 s'`, either way round; `None` if it is something else.
+    /// Compiles `time > now() - INTERVAL '60 s'`, with the sides in either order; `None` for anything else.
     fn window(&self, part: &Expr) -> Result<Option<Window>, Error> {
         let Expr::BinaryOp { left, op, right } = unnested(part) else { return Ok(None) };
         let is_time = |side: &Expr| match unnested(side) {
@@ -62,7 +63,7 @@ impl Compiler<'_> {
         if !self.samples {
             return Err(self.refused(
                 "`time` in `latest`",
-                "`age` is how long ago a value was last looked at: `age < INTERVAL '30 s'`",
+                "`age` is the time since the last poll of a value: `age < INTERVAL '30 s'`",
             ));
         }
         match before_now(bound).map(literal::interval) {
@@ -75,7 +76,7 @@ impl Compiler<'_> {
         }
     }
 
-    /// What is true, false or unknown.
+    /// Compiles a condition.
     pub(super) fn condition(
         &mut self,
         expression: &Expr,
@@ -179,7 +180,7 @@ impl Compiler<'_> {
 
     fn not_a_condition(&self) -> Error {
         self.meaningless(
-            "no condition: it is neither true nor false",
+            "not a condition: it is neither true nor false",
             "compare: `value > 0`, `topic LIKE '%/available_bytes'`",
         )
     }
@@ -201,7 +202,8 @@ fn comparison(operator: &BinaryOperator) -> Option<Comparison> {
     })
 }
 
-/// The parts of `a AND b AND c`, from left to right. The tree of it is as deep as it is long.
+/// Returns the parts of `a AND b AND c`, from left to right. Iterates, because the tree is as deep as the
+/// chain is long.
 fn chain<'e>(expression: &'e Expr, operator: &BinaryOperator) -> Vec<&'e Expr> {
     let mut parts = Vec::new();
     let mut rest = expression;
@@ -223,7 +225,7 @@ fn unnested(mut expression: &Expr) -> &Expr {
     expression
 }
 
-/// The interval of `now() - INTERVAL '60 s'`.
+/// Returns the interval of `now() - INTERVAL '60 s'`.
 fn before_now(bound: &Expr) -> Option<&Interval> {
     let Expr::BinaryOp { left, op: BinaryOperator::Minus, right } = unnested(bound) else {
         return None;

@@ -1,13 +1,13 @@
-//! Numbers, texts and intervals as they are written.
+//! Literals: numbers, texts and intervals.
 
 use std::time::Duration;
 
 use sqlparser::ast::{Expr, Interval, UnaryOperator, Value};
 
-/// The longest interval: a year. What is older is history, and nanoseconds in 64 bits hold 292.
+/// The longest interval: a year. Older samples are history, and 64 bits of nanoseconds hold 292 years.
 pub(super) const MAX_INTERVAL: Duration = Duration::from_secs(366 * 86_400);
 
-/// A number as it is written, with its sign.
+/// Returns the value of a literal number with its sign.
 pub(super) fn number(expression: &Expr) -> Option<f64> {
     match expression {
         Expr::Value(value) => match &value.value {
@@ -22,7 +22,7 @@ pub(super) fn number(expression: &Expr) -> Option<f64> {
     }
 }
 
-/// A text in single quotes.
+/// Returns the text of a literal in single quotes.
 pub(super) fn text(expression: &Expr) -> Option<&str> {
     match expression {
         Expr::Value(value) => match &value.value {
@@ -33,7 +33,7 @@ pub(super) fn text(expression: &Expr) -> Option<&str> {
     }
 }
 
-/// The length of an interval: `INTERVAL '60 s'`, `INTERVAL '1 h 30 min'`, `INTERVAL '5' MINUTE`.
+/// Returns the length of an interval: `INTERVAL '60 s'`, `INTERVAL '1 h 30 min'`, `INTERVAL '5' MINUTE`.
 pub(super) fn interval(interval: &Interval) -> Option<Duration> {
     if interval.leading_precision.is_some()
         || interval.last_field.is_some()
@@ -56,7 +56,7 @@ pub(super) fn interval(interval: &Interval) -> Option<Duration> {
     (!length.is_zero() && length <= MAX_INTERVAL).then_some(length)
 }
 
-/// The seconds of `1 h 30 min`, of `90s`.
+/// Returns the seconds of a text like `1 h 30 min` or `90s`.
 fn parts(text: &str) -> Option<f64> {
     let mut rest = text.trim_start();
     let mut seconds = 0.0;

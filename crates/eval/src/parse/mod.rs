@@ -1,4 +1,5 @@
-//! From text to a [`Program`]: tokens and syntax tree by `sqlparser`, then only what the subset has.
+//! Compiles text to a [`Program`]: `sqlparser` makes tokens and a syntax tree, and the compiler accepts
+//! only the subset.
 
 mod shape;
 mod names;
@@ -34,7 +35,7 @@ pub(crate) fn compile(sql: &str) -> Result<Program, Error> {
         }
         outputs.push(output);
     }
-    // Rows that come and go with time make everything over them move with it.
+    // If rows are selected by time, every aggregate over them changes with time.
     let mut timed = false;
     selection.leaves(&mut |leaf| timed |= Program::leaf_is_timed(&compiler.emas, leaf));
     compiler.aggregates.iter_mut().for_each(|aggregate| aggregate.timed |= timed);
@@ -73,14 +74,14 @@ fn output(compiler: &mut Compiler<'_>, item: &SelectItem) -> Result<Output, Erro
     if !reads_rows {
         return Err(Error::Meaningless {
             at,
-            what: "a number that depends on no row".to_owned(),
+            what: "the number does not depend on any row".to_owned(),
             hint: "select an aggregate such as `sum(value)`, or `value` of one topic",
         });
     }
     Ok(Output { name: name.into(), at, expression: compiled })
 }
 
-/// As engines name a column without `AS`: after the function or the column that it is.
+/// Names a column without `AS` after its function or column, like SQL engines do.
 fn name_of(expression: &Expr) -> String {
     match expression {
         Expr::Identifier(ident) => ident.value.to_lowercase(),

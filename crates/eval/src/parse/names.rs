@@ -1,16 +1,16 @@
-//! Names that there are, for those that there are not.
+//! Existing names, and errors for unknown ones.
 
 use crate::error::{Error, Position};
 use crate::expression::Scalar;
 
-/// Columns of both tables.
+/// The columns of both tables.
 pub(super) const COLUMNS: &[&str] = &["topic", "value", "unit", "node", "kind", "age"];
 
-/// Functions of rows.
+/// The functions of rows.
 pub(super) const AGGREGATES: &[&str] =
     &["sum", "avg", "min", "max", "count", "quantile", "median", "first", "last", "rate", "ema"];
 
-/// The error for a name that there is not.
+/// Makes the error for an unknown name.
 pub(super) fn unknown(
     what: &'static str,
     name: &str,
@@ -23,7 +23,7 @@ pub(super) fn unknown(
     Error::UnknownName { at, what, name: name.to_owned(), known }
 }
 
-/// The error for a function that there is not.
+/// Makes the error for an unknown function.
 pub(super) fn unknown_function(name: &str, at: Position) -> Error {
     let scalars = Scalar::ALL.iter().map(|function| function.name());
     let known: Vec<&'static str> = AGGREGATES.iter().copied().chain(scalars).collect();

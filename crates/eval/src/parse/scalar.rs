@@ -12,7 +12,7 @@ use crate::parse::literal;
 use crate::parse::names::unknown_function;
 use crate::parse::shape::HUB;
 
-/// A call, taken to pieces.
+/// The parts of a function call.
 pub(super) struct Parts<'e> {
     pub(super) name: String,
     /// `None` for `*`.
@@ -49,7 +49,7 @@ impl Compiler<'_> {
         Ok(Expression::Case(arms, otherwise))
     }
 
-    /// Whatever is called; and what else there is in the language is refused.
+    /// Compiles a function call, and refuses all other kinds of expressions.
     pub(super) fn function(
         &mut self,
         expression: &Expr,
@@ -78,10 +78,10 @@ impl Compiler<'_> {
             | Expr::IsNull(_)
             | Expr::IsNotNull(_)
             | Expr::UnaryOp { .. } => Err(self.meaningless(
-                "a condition where a number is wanted",
-                "`CASE WHEN condition THEN 1 ELSE 0 END` makes a number of a condition",
+                "a condition where a number is expected",
+                "`CASE WHEN condition THEN 1 ELSE 0 END` turns a condition into a number",
             )),
-            Expr::Cast { .. } => Err(self.refused("a cast", "all numbers are doubles here")),
+            Expr::Cast { .. } => Err(self.refused("a cast", "all numbers are doubles")),
             Expr::Wildcard(_) | Expr::QualifiedWildcard(..) => {
                 Err(self.refused("`*`", "select one number, such as `sum(value)`"))
             }
@@ -95,7 +95,7 @@ impl Compiler<'_> {
             _ => None,
         };
         let Some(name) = name else {
-            return Err(self.refused("a function's name in parts", HUB));
+            return Err(self.refused("a function name of several parts", HUB));
         };
         let odd = || self.refused(&format!("this form of a call of `{name}`"), HUB);
         if call.uses_odbc_syntax
@@ -157,7 +157,7 @@ impl Compiler<'_> {
             Scalar::NullIf => (2, 2, "`nullif(x, y)`"),
         };
         if given < least || given > most || parts.filter.is_some() {
-            return Err(self.meaningless(format!("`{name}` is not called like this"), hint));
+            return Err(self.meaningless(format!("wrong arguments of `{name}`"), hint));
         }
         let at = self.at();
         let mut arguments = Vec::new();
@@ -169,13 +169,13 @@ impl Compiler<'_> {
         }
         let places = (function == Scalar::Round).then(|| parts.arguments.get(1)).flatten();
         if let Some(places) = places.copied().flatten() {
-            // A double has about 15 decimal places, and no more than 308 before the point.
+            // A double has about 15 significant digits, and at most 308 before the point.
             let known =
                 literal::number(places).is_some_and(|n| n.fract() == 0.0 && n.abs() <= 300.0);
             if !known {
                 return Err(Error::Meaningless {
                     at,
-                    what: "`round` to places that are no whole number".to_owned(),
+                    what: "`round` needs a whole number of places".to_owned(),
                     hint: "`round(x, 2)`",
                 });
             }

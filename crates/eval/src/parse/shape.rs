@@ -12,20 +12,20 @@ use crate::error::{Error, Position};
 use crate::limits::{MAX_DEPTH, MAX_SQL_BYTES};
 use crate::parse::names::unknown;
 
-/// What is left of a statement once its outline is known to be right.
+/// The parts of a statement whose outline is valid.
 pub(super) struct Shape {
     pub(super) projection: Vec<SelectItem>,
     /// True for `samples`, false for `latest`.
     pub(super) samples: bool,
-    /// The names before a dot that mean the table.
+    /// The names that may stand before a dot for the table.
     pub(super) table_names: Vec<String>,
     pub(super) selection: Option<Expr>,
-    /// Where the table is named.
+    /// The position of the table's name.
     pub(super) at: Position,
 }
 
-/// What an agent does not do, by the words that say it. They are looked for before the syntax tree,
-/// so that each is named at its own place.
+/// Keywords that an agent does not support. They are searched before the syntax tree is made, so that the
+/// error has the position of the keyword.
 const OUTSIDE: &[(Keyword, &str)] = &[
     (Keyword::GROUP, "`GROUP BY`"),
     (Keyword::ORDER, "`ORDER BY`"),
@@ -62,7 +62,7 @@ const OUTSIDE: &[(Keyword, &str)] = &[
 pub(super) const HUB: &str = "the hub runs full SQL; in an agent a statement is `SELECT expression \
                               FROM latest WHERE predicate`, or `FROM samples` for a window";
 
-/// Reads the outline.
+/// Parses the outline of a statement.
 pub(super) fn of(sql: &str) -> Result<Shape, Error> {
     if sql.len() > MAX_SQL_BYTES {
         return Err(Error::TooLong(sql.len()));
@@ -89,7 +89,7 @@ fn position(token: &TokenWithSpan) -> Position {
     Position { line: token.span.start.line, column: token.span.start.column }
 }
 
-/// Refuses what is outside of the subset by its first word. Where the statement begins.
+/// Refuses keywords outside of the subset, and returns the position of the statement's first word.
 fn look_for_words(tokens: &[TokenWithSpan]) -> Result<Position, Error> {
     let words: Vec<&TokenWithSpan> =
         tokens.iter().filter(|token| !matches!(token.token, Token::Whitespace(_))).collect();
@@ -100,7 +100,7 @@ fn look_for_words(tokens: &[TokenWithSpan]) -> Result<Position, Error> {
     let mut selects = 0;
     for (before, token) in [None].into_iter().chain(words.iter().map(Some)).zip(&words) {
         let found = keyword(token);
-        // What a result is called is up to the user.
+        // After `AS`, the user may choose any name.
         if before.is_some_and(|before| keyword(before) == Keyword::AS) {
             continue;
         }
@@ -123,7 +123,8 @@ fn look_for_words(tokens: &[TokenWithSpan]) -> Result<Position, Error> {
     }
 }
 
-/// The library has the position at the end of its message; none if that is the end of the text.
+/// Converts an error of the library, which has the position at the end of its message, or no position at
+/// the end of the text.
 fn syntax(error: ParserError, sql: &str) -> Error {
     let message = match error {
         ParserError::TokenizerError(message) | ParserError::ParserError(message) => message,
@@ -135,7 +136,7 @@ fn syntax(error: ParserError, sql: &str) -> Error {
     let located = message.rsplit_once(" at Line: ").and_then(|(text, place)| {
         let (line, column) = place.split_once(", Column: ")?;
         let at = Position { line: line.parse().ok()?, column: column.trim().parse().ok()? };
-        // Zero stands for the end.
+        // Zero stands for the end of the text.
         (at.line > 0).then(|| (text.to_owned(), at))
     });
     let (message, at) = located.unwrap_or_else(|| (message, end(sql)));
@@ -150,12 +151,16 @@ fn end(sql: &str) -> Position {
 
 fn shape(mut query: Query, at: Position) -> Result<Shape, Error> {
     let SetExpr::Select(select) = &mut *query.body else {
-        return Err(Error::Refused { at, what: "what is not one SELECT".to_owned(), hint: HUB });
+        return Err(Error::Refused {
+            at,
+            what: "a statement other than one SELECT".to_owned(),
+            hint: HUB,
+        });
     };
     let projection = take(&mut select.projection);
     let from = take(&mut select.from);
     let selection = select.selection.take();
-    // What is left must be what is left of the plainest statement.
+    // The rest must equal the rest of the simplest statement.
     if Some(&query) != plain().as_ref() {
         return Err(Error::Refused {
             at,
@@ -181,7 +186,7 @@ fn table(mut from: Vec<TableWithJoins>, start: Position) -> Result<Shape, Error>
     let refused = |what: &str, at| Error::Refused { at, what: what.to_owned(), hint: HUB };
     let tables = from.len();
     let (Some(table), 1) = (from.pop(), tables) else {
-        let what = if tables == 0 { "no table" } else { "more than one table" };
+        let what = if tables == 0 { "a statement without a table" } else { "more than one table" };
         return Err(refused(what, start));
     };
     let TableWithJoins { relation, joins } = table;
@@ -198,15 +203,15 @@ fn table(mut from: Vec<TableWithJoins>, start: Position) -> Result<Shape, Error>
         index_hints,
     } = relation
     else {
-        return Err(refused("a table that is not just named", start));
+        return Err(refused("a table that is not a plain name", start));
     };
     let ident = match name.0.as_slice() {
         [part] => part.as_ident(),
         _ => None,
     };
-    let Some(ident) = ident else { return Err(refused("a table name in parts", start)) };
+    let Some(ident) = ident else { return Err(refused("a table name of several parts", start)) };
     let at = match ident.span.start {
-        // A name in single quotes has none.
+        // A name in single quotes has no position.
         place if place.line == 0 => start,
         place => Position { line: place.line, column: place.column },
     };
@@ -218,7 +223,7 @@ fn table(mut from: Vec<TableWithJoins>, start: Position) -> Result<Shape, Error>
         || !index_hints.is_empty()
         || columns
     {
-        return Err(refused("more than a table's name", at));
+        return Err(refused("anything beside the table's name", at));
     }
     let name = ident.value.to_lowercase();
     let samples = match name.as_str() {

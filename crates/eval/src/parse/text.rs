@@ -1,4 +1,4 @@
-//! Tests of the columns that are texts.
+//! Tests of text columns.
 
 use std::str::FromStr;
 
@@ -14,7 +14,7 @@ use crate::parse::literal;
 use crate::program::{Test, TextColumn, TextTest};
 
 impl Compiler<'_> {
-    /// The column, if `expression` is one of texts.
+    /// Returns the text column that `expression` names, if any.
     pub(super) fn text_column(&self, expression: &Expr) -> Option<TextColumn> {
         let name = match expression {
             Expr::Identifier(name) => name,
@@ -46,7 +46,7 @@ impl Compiler<'_> {
             Comparison::NotEqual => true,
             _ => {
                 return Err(self.refused(
-                    "the order of texts",
+                    "comparing the order of texts",
                     "texts are tested with =, <>, IN, LIKE and NOT LIKE",
                 ));
             }
@@ -67,8 +67,8 @@ impl Compiler<'_> {
             self.look_at(item);
             let Some(text) = literal::text(item) else {
                 return Err(self.meaningless(
-                    "no text in single quotes",
-                    "a text is compared with a text: `topic = 'n01/mem/available_bytes'`",
+                    "expected a text in single quotes",
+                    "compare a text with a text: `topic = 'n01/mem/available_bytes'`",
                 ));
             };
             self.check_text(column, text)?;
@@ -87,21 +87,22 @@ impl Compiler<'_> {
         scope: Scope,
     ) -> Result<Condition, Error> {
         let Some(column) = self.text_column(expression) else {
-            return Err(
-                self.meaningless("LIKE of a number", "LIKE tests topic, node, unit and kind")
-            );
+            return Err(self.meaningless(
+                "LIKE does not test numbers",
+                "LIKE tests topic, node, unit and kind",
+            ));
         };
         self.about_a_row(scope)?;
         self.look_at(pattern);
         let escape = match escape.map(|escape| escape.value.clone().into_string()) {
             None => Some('\\'),
             Some(Some(text)) if text.chars().count() <= 1 => text.chars().next(),
-            Some(_) => return Err(self.meaningless("ESCAPE without one character", "ESCAPE '\\'")),
+            Some(_) => return Err(self.meaningless("ESCAPE needs one character", "ESCAPE '\\'")),
         };
         let Some(like) = literal::text(pattern).and_then(|text| Like::new(text, escape)) else {
             return Err(self.meaningless(
-                "no pattern for LIKE",
-                "a text in single quotes, `%` for any characters, `_` for one",
+                "expected a pattern for LIKE",
+                "a pattern is a text in single quotes, with `%` for any characters and `_` for one",
             ));
         };
         self.check_like(column, &like)?;
@@ -112,13 +113,13 @@ impl Compiler<'_> {
         match scope {
             Scope::Row => Ok(()),
             Scope::Output => Err(self.meaningless(
-                "a test of a row outside of any",
+                "a test of a row outside of an aggregate",
                 "put it into the aggregate: `sum(value) FILTER (WHERE topic LIKE '...')`",
             )),
         }
     }
 
-    /// What no row can have is a mistake, and better said at once than never found.
+    /// Refuses a text that no row can have: it is a mistake of the user.
     fn check_text(&self, column: TextColumn, text: &str) -> Result<(), Error> {
         let wrong = match column {
             TextColumn::Topic => Topic::new(text).err(),
@@ -137,7 +138,7 @@ impl Compiler<'_> {
         }
     }
 
-    /// The same for a pattern: characters that no topic has.
+    /// Refuses a pattern with characters that no topic has.
     fn check_like(&self, column: TextColumn, like: &Like) -> Result<(), Error> {
         let slash = column == TextColumn::Topic;
         let odd = like.pieces().iter().find_map(|piece| match piece {

@@ -1,17 +1,17 @@
-//! Runs `tests/cases/*.txt`. A file is a story, told line by line:
+//! Runs `tests/cases/*.txt`. A file is a list of events and queries, one on each line:
 //!
 //! ```text
-//! row n01/mem/free_bytes bytes gauge     a row is added; a unit of `-` is none
-//! at 3 n01/mem/free_bytes 100            its value at second 3; `null` is none
-//! held 4 n01/mem/free_bytes              at second 4 it was still that
-//! gone n01/mem/free_bytes                it is removed
-//! now 5                                  what follows is asked at second 5
-//! clear                                  a new story
-//! > SELECT sum(value) FROM latest        a statement, asked now; and below it what it comes to
+//! row n01/mem/free_bytes bytes gauge     adds a row; `-` means no unit
+//! at 3 n01/mem/free_bytes 100            its value at second 3; `null` means no value
+//! held 4 n01/mem/free_bytes              a poll at second 4 without a change
+//! gone n01/mem/free_bytes                removes the row
+//! now 5                                  sets the time of the statements below
+//! clear                                  forgets all events
+//! > SELECT sum(value) FROM latest        a statement, followed by its result
 //! 100 bytes
 //! ```
 //!
-//! With `UPDATE_CASES=1` the results are written anew: read the difference before it is kept.
+//! With `UPDATE_CASES=1` the results are written anew: review the difference before you commit it.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -50,9 +50,9 @@ fn case_files() {
     assert!(files >= 5, "only {files} case files were found");
 }
 
-/// The text with the results that were found.
+/// Returns the text with the actual results.
 fn run(text: &str) -> String {
-    let mut story: Vec<&str> = Vec::new();
+    let mut events: Vec<&str> = Vec::new();
     let mut now = 0.0;
     let mut out = String::new();
     let mut lines = text.lines().peekable();
@@ -63,9 +63,9 @@ fn run(text: &str) -> String {
             continue;
         };
         match word {
-            "clear" => story.clear(),
+            "clear" => events.clear(),
             "now" => now = rest.trim().parse().expect("seconds"),
-            "row" | "at" | "held" | "gone" => story.push(line),
+            "row" | "at" | "held" | "gone" => events.push(line),
             ">" => {
                 let mut sql = rest.to_owned();
                 while let Some(more) = lines.peek().and_then(|line| line.strip_prefix("> ")) {
@@ -73,24 +73,24 @@ fn run(text: &str) -> String {
                     sql = format!("{sql}\n{more}");
                     lines.next();
                 }
-                out.push_str(&answer(&sql, &story, seconds(now)));
+                out.push_str(&answer(&sql, &events, seconds(now)));
                 while lines.peek().is_some_and(|line| !line.is_empty()) {
                     lines.next();
                 }
             }
             "#" => {}
-            _ => panic!("what is `{line}`?"),
+            _ => panic!("unknown line `{line}`"),
         }
     }
     out
 }
 
 fn seconds(seconds: f64) -> Timestamp {
-    // Not from zero, where no clock is.
+    // Time does not start at zero, because no real clock does.
     Timestamp::from_nanos(1_000_000_000_000).saturating_add(Duration::from_secs_f64(seconds))
 }
 
-fn answer(sql: &str, story: &[&str], now: Timestamp) -> String {
+fn answer(sql: &str, events: &[&str], now: Timestamp) -> String {
     let mut out = String::new();
     let statement = match Statement::new(sql) {
         Ok(statement) => statement,
@@ -103,7 +103,7 @@ fn answer(sql: &str, story: &[&str], now: Timestamp) -> String {
         }
     };
     let mut evaluator = Evaluator::new(&statement);
-    tell(&mut evaluator, &statement, story);
+    replay(&mut evaluator, &statement, events);
     let several = statement.outputs().len() > 1;
     for (at, name) in statement.outputs().enumerate() {
         if several {
@@ -124,9 +124,9 @@ fn answer(sql: &str, story: &[&str], now: Timestamp) -> String {
     out
 }
 
-fn tell(evaluator: &mut Evaluator, statement: &Statement, story: &[&str]) {
+fn replay(evaluator: &mut Evaluator, statement: &Statement, events: &[&str]) {
     let mut keys: BTreeMap<&str, u32> = BTreeMap::new();
-    for line in story {
+    for line in events {
         let words: Vec<&str> = line.split_whitespace().collect();
         let key = |topic: &str| *keys.get(topic).unwrap_or_else(|| panic!("no row {topic}"));
         match words.as_slice() {
@@ -136,10 +136,13 @@ fn tell(evaluator: &mut Evaluator, statement: &Statement, story: &[&str]) {
                 let key = *keys.entry(name).or_insert(next);
                 let topic = Topic::new(topic).expect("topic");
                 let unit = Unit::new(if *unit == "-" { "" } else { unit }).expect("unit");
-                let joined = evaluator.row_added(key, &topic, unit, kind.parse().expect("kind"));
-                assert!(!joined || statement.matches(&topic), "{topic} joined and does not match");
+                let is_read = evaluator.row_added(key, &topic, unit, kind.parse().expect("kind"));
+                assert!(
+                    !is_read || statement.matches(&topic),
+                    "{topic} is read and does not match"
+                );
                 let listed = statement.topics().iter().any(|pattern| pattern.matches(&topic));
-                assert!(!joined || listed, "{topic} is in no pattern of {:?}", statement.topics());
+                assert!(!is_read || listed, "{topic} is in no pattern of {:?}", statement.topics());
             }
             ["at", time, topic, value] => {
                 let value = (*value != "null").then(|| value.parse().expect("value"));
@@ -150,7 +153,7 @@ fn tell(evaluator: &mut Evaluator, statement: &Statement, story: &[&str]) {
                 evaluator.row_held(key(topic), seconds(time.parse().expect("seconds")));
             }
             ["gone", topic] => evaluator.row_removed(key(topic)),
-            _ => panic!("what is `{line}`?"),
+            _ => panic!("unknown line `{line}`"),
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Whatever came, changed and went, and in whatever order: the value is what a look at all rows
-//! that are there would give, computed the plain way.
+//! After any sequence of additions, changes and removals, the value equals that of a plain computation over
+//! all current rows.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -21,7 +21,7 @@ fn step() -> impl Strategy<Value = Step> {
     let number = prop_oneof![
         4 => (-50i32..50).prop_map(f64::from),
         2 => -1e6..1e6f64,
-        // What a running double would lose the small ones beside.
+        // Beside these numbers, a running double would lose small ones.
         1 => prop_oneof![Just(1e300), Just(-1e300), Just(1e-300), Just(1e17), Just(-0.0)],
     ];
     prop_oneof![
@@ -75,7 +75,7 @@ fn second(second: usize) -> Timestamp {
     Timestamp::from_nanos(1_000_000_000).saturating_add(Duration::from_secs(second as u64))
 }
 
-/// Runs the steps, and compares with a look at all rows after each.
+/// Runs the steps, and compares the value with a computation over all rows after each step.
 fn check(sql: &str, steps: &[Step]) -> Result<(), TestCaseError> {
     let statement = Statement::new(sql).map_err(|e| TestCaseError::fail(format!("{sql}: {e}")))?;
     let mut evaluator = Evaluator::new(&statement);
@@ -120,7 +120,8 @@ fn check(sql: &str, steps: &[Step]) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// Numbers to the last bit. Which row a reason names may depend on what came first.
+/// Compares numbers to the last bit, and reasons by their kind: the row in a reason may depend on the order
+/// of changes.
 fn kind_of(value: &Result<f64, Unknown>) -> Result<u64, std::mem::Discriminant<Unknown>> {
     value.as_ref().map(|number| number.to_bits()).map_err(std::mem::discriminant)
 }
@@ -129,7 +130,7 @@ proptest! {
     #![proptest_config(crate::cases(400))]
 
     #[test]
-    fn step_by_step_is_as_good_as_anew(
+    fn incremental_values_equal_recomputed_ones(
         argument in argument(),
         filter in predicate(),
         selection in predicate(),
@@ -144,9 +145,9 @@ proptest! {
         check(&sql, &steps)?;
     }
 
-    /// The same code runs in both of the above, so here the plain way is written out.
+    /// The property above runs the same code on both sides, so this one computes the aggregates itself.
     #[test]
-    fn aggregates_are_what_their_names_say(
+    fn aggregates_equal_a_plain_computation(
         values in prop::collection::vec((0..KEYS, -1000i32..1000), 1..60),
         bound in -1000i32..1000,
     ) {
@@ -177,9 +178,9 @@ proptest! {
         prop_assert_eq!(evaluator.value(5, now), Ok((kept[(n - 1) / 2] + kept[n / 2]) / 2.0));
     }
 
-    /// A window against the list of all samples.
+    /// Compares a window with the list of all samples.
     #[test]
-    fn a_window_is_what_is_young_enough(
+    fn a_window_has_exactly_the_recent_samples(
         samples in prop::collection::vec((0u64..4000, -1000i32..1000), 1..300),
         length in 1u64..60_000,
     ) {
@@ -222,7 +223,7 @@ proptest! {
         }
     }
 
-    /// Words of the language in any order find more than characters do.
+    /// Words of the language in any order reach more code than random characters.
     #[test]
     fn any_words_are_a_statement_or_an_error(words in prop::collection::vec(
         prop::sample::select(vec![
@@ -237,7 +238,7 @@ proptest! {
 }
 
 #[test]
-fn more_samples_than_a_window_keeps_are_told_until_they_would_have_left() {
+fn an_overrun_window_is_unknown_until_the_dropped_samples_are_too_old() {
     let sql = "SELECT count(*) FROM samples WHERE topic = 'n0/d0/x' AND time > now() - INTERVAL '10000 s'";
     let mut evaluator = Evaluator::new(&Statement::new(sql).expect("statement"));
     evaluator.row_added(1, &topic(0), Unit::NONE, Kind::Gauge);
@@ -246,7 +247,7 @@ fn more_samples_than_a_window_keeps_are_told_until_they_would_have_left() {
     }
     let now = second(MAX_WINDOW_SAMPLES + 3);
     assert_eq!(evaluator.value(0, now), Err(Unknown::WindowOverrun { dropped: 3 }));
-    // The last that had to go came at second 2.
+    // The last dropped sample is from second 2.
     assert_eq!(evaluator.value(0, second(10_002)), Ok((MAX_WINDOW_SAMPLES) as f64));
 }
 

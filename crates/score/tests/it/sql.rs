@@ -227,10 +227,10 @@ fn a_statement_without_a_single_number_is_refused_with_its_position() {
     };
     check(
         "SELECT sum(value), max(value) FROM latest",
-        "line 1, column 20: a second number, and an insight is one",
+        "line 1, column 20: a second number, but an insight has only one",
     );
     check(
         "SELECT sum(value) FROM latest GROUP BY node",
-        "line 1, column 31: `GROUP BY` is outside of what an insight can say",
+        "line 1, column 31: `GROUP BY` is not supported in an insight",
     );
 }

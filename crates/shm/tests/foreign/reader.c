@@ -1,9 +1,9 @@
-/* Reads a segment from the layout document alone: the C standard library and Linux, nothing of ours.
+/* Reads a segment as the layout document describes it, with only the C standard library and Linux.
  *
  *   reader list SEGMENT             one JSON object a line: the segment, then each vertex
- *   reader wait SEGMENT TOPIC MS    sleeps until the vertex has one sample more, prints that one
+ *   reader wait SEGMENT TOPIC MS    sleeps until the vertex has another sample, and prints it
  *
- * A number's value is printed as its 64 bits in decimal, so that nothing is lost in print.
+ * The value of a number is printed as its 64 bits in decimal, so that no digit is lost.
  * Exit: 0 done, 1 refused or timed out, 2 usage. */
 
 #define _GNU_SOURCE
@@ -23,7 +23,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* All offsets below are the document's. */
+/* All offsets below are from the document. */
 enum {
     HEADER_BYTES = 4096,
     GROUP_BYTES = 128,
@@ -52,7 +52,7 @@ struct sample {
     int64_t time, checked_at;
 };
 
-/* Loads with an acquire barrier: the program may be on a machine that reorders loads. */
+/* Loads with an acquire barrier, for machines that reorder loads. */
 static uint32_t u32(const struct segment *s, uint64_t at)
 {
     return __atomic_load_n((const uint32_t *)(const void *)(s->base + at), __ATOMIC_ACQUIRE);
@@ -93,7 +93,7 @@ static void copy_text(const struct segment *s, uint64_t at, unsigned len, char *
     into[len] = 0;
 }
 
-/* 1 if the entry is registered and whole. */
+/* Returns 1 if the entry is registered and was read completely. */
 static int read_entry(const struct segment *s, uint32_t index, struct vertex *v)
 {
     uint64_t at = u64(s, 40) + (uint64_t)index * ENTRY_BYTES;
@@ -121,7 +121,8 @@ static int read_entry(const struct segment *s, uint32_t index, struct vertex *v)
     return 0;
 }
 
-/* 1 whole, 0 no sample yet, -1 unregistered or overwritten again and again. */
+/* Returns 1 for a complete sample, 0 without a sample, -1 if the vertex is unregistered or is overwritten
+ * again and again. */
 static int read_latest(const struct segment *s, const struct vertex *v, struct sample *out)
 {
     uint64_t owner = ((uint64_t)v->index + 1) << 32 | v->version;
@@ -148,7 +149,7 @@ static int read_latest(const struct segment *s, const struct vertex *v, struct s
     return -1;
 }
 
-/* The text of a structured sample, to be freed; NULL if it was overwritten. */
+/* Returns the text of a structured sample, which the caller frees; NULL if it was overwritten. */
 static char *read_text(const struct segment *s, const struct vertex *v, const struct sample *sample)
 {
     uint64_t len = sample->meta >> 32, ring = v->byte_ring_bytes;

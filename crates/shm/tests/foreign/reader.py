@@ -1,8 +1,8 @@
-"""Reads a segment from the layout document alone, with Python's standard library.
+"""Reads a segment as the layout document describes it, with only Python's standard library.
 
     reader.py SEGMENT    prints one JSON object a line: the segment, then each vertex
 
-A number's value is printed as its 64 bits, so that nothing is lost in print.
+The value of a number is printed as its 64 bits, so that no digit is lost.
 """
 
 import fcntl
@@ -37,7 +37,7 @@ class Segment:
         return self.map[at : at + length].decode("ascii")
 
     def is_alive(self):
-        """The publisher holds an open-file-description lock; state 2 says that it closed."""
+        """Returns whether the publisher holds its open-file-description lock and has not closed."""
         get_lock = getattr(fcntl, "F_OFD_GETLK", 36)
         asked = struct.pack("hhqqi4x", fcntl.F_WRLCK, 0, 0, 0, 0)
         kind = struct.unpack("hhqqi4x", fcntl.fcntl(self.file, get_lock, asked))[0]
@@ -55,7 +55,7 @@ class Segment:
         }
 
     def entry(self, index):
-        """A registered entry as a dictionary, else None."""
+        """Returns a registered entry as a dictionary, else None."""
         at = self.u64(40) + index * ENTRY_BYTES
         for _ in range(ATTEMPTS):
             version, state = self.u32(at), self.u32(at + 4)
@@ -80,7 +80,7 @@ class Segment:
         return self.text(at + 20, self.u32(at + 16)) if group else ""
 
     def latest(self, vertex):
-        """The newest whole sample, or None if there is none or the vertex is gone."""
+        """Returns the newest complete sample; None if there is no sample or the vertex is gone."""
         offset = vertex["offset"]
         for _ in range(ATTEMPTS):
             checked_at, head = self.i64(offset + 16), self.u64(offset + 8)

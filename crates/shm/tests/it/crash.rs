@@ -1,8 +1,8 @@
 //! A publisher is killed with SIGKILL at a thousand random points while readers check every value.
 //!
-//! Several publishers, each under its own name, live in one directory; each is killed and started
-//! again, so each one's start removes the dead ones while the others publish. `SKOPOS_TEST_KILLS`
-//! says how often, `SKOPOS_TEST_SEED` repeats the delays of a run.
+//! Several publishers with different names share one directory. Each is killed and started again, so
+//! each start removes dead segments while other publishers work. `SKOPOS_TEST_KILLS` sets the number of
+//! kills, `SKOPOS_TEST_SEED` repeats the delays of a run.
 
 use std::os::unix::process::ExitStatusExt as _;
 use std::panic::AssertUnwindSafe;
@@ -22,13 +22,13 @@ use crate::crash_reader::{Checked, Reader};
 use crate::support::{Kill, PATIENCE, eventually, runtime_dir, seed, this_binary};
 
 const KILLS: u64 = 1000;
-/// Publishers at a time. Each has three threads of its own.
+/// Number of publishers at a time. Each has three threads of its own.
 const LANES: u64 = 3;
-/// Readers of each publisher.
+/// Number of readers of each publisher.
 const READERS: u64 = 2;
-/// Longest life once the segment is there.
+/// Longest life after the segment exists.
 const LONGEST_LIFE_US: usize = 30_000;
-/// Most time between starting a process that is killed while it makes its segment, and killing it.
+/// Longest time from the start of a process to its kill, if it is killed while it makes its segment.
 const LONGEST_BIRTH_US: usize = 8_000;
 
 #[derive(Debug, Default)]
@@ -46,7 +46,7 @@ struct Lane {
     name: String,
     random: SplitMix64,
     tally: Arc<Tally>,
-    /// What the last life left: its vertices and the latest sample of each.
+    /// The remains of the last life: its vertices and the latest sample of each.
     remains: Vec<(Vertex, Option<Sample>)>,
 }
 
@@ -66,7 +66,7 @@ impl Lane {
         let path = self.dir.join(format!("{}.seg", self.name));
         let segment = eventually("the publisher's segment", || {
             let ended = child.0.try_wait().expect("our own child");
-            assert!(ended.is_none(), "the publisher of life {life} gave up: {ended:?}");
+            assert!(ended.is_none(), "the publisher of life {life} ended: {ended:?}");
             Segment::open(&path).ok().filter(|s| s.node() == format!("life-{life}"))
         });
         assert!(segment.is_alive());
@@ -101,7 +101,7 @@ impl Lane {
         self.tally.killed.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The dead one's file is removed by now; who has it mapped reads the same as before.
+    /// Reads the dead segment again: its file is removed by now, but a mapping still has the same values.
     fn reread(&mut self) {
         let now = latest_of(self.remains.iter().map(|(vertex, _)| vertex.clone()).collect());
         for ((vertex, before), (_, now)) in self.remains.iter().zip(now) {
@@ -116,14 +116,15 @@ fn latest_of(vertices: Vec<Vertex>) -> Vec<(Vertex, Option<Sample>)> {
     vertices.into_iter().map(|vertex| (vertex.clone(), latest(&vertex))).collect()
 }
 
-/// Lives on until enough were killed, and tells of each death; then, or on a failure, hangs up.
-fn run_lane(mut lane: Lane, kills: u64, tell: &Sender<Result<(), String>>) {
+/// Runs lives until enough publishers were killed, and reports each death; then, or after a failure,
+/// closes the channel.
+fn run_lane(mut lane: Lane, kills: u64, reports: &Sender<Result<(), String>>) {
     let killed = || lane.tally.killed.load(Ordering::Relaxed);
     let mut enough = killed() >= kills;
     while !enough {
         let done = std::panic::catch_unwind(AssertUnwindSafe(|| lane.live_and_die()));
-        let told = tell.send(done.map_err(|_| format!("a reader of {} failed", lane.name)));
-        enough = told.is_err() || lane.tally.killed.load(Ordering::Relaxed) >= kills;
+        let sent = reports.send(done.map_err(|_| format!("a reader of {} failed", lane.name)));
+        enough = sent.is_err() || lane.tally.killed.load(Ordering::Relaxed) >= kills;
     }
 }
 
@@ -134,7 +135,7 @@ fn a_publisher_killed_a_thousand_times_leaves_its_readers_correct() {
     let kills = kills.unwrap_or(KILLS);
     let dir = runtime_dir();
     let tally = Arc::new(Tally::default());
-    let (tell, told) = channel();
+    let (sender, receiver) = channel();
     for lane in 0..LANES {
         let lane = Lane {
             dir: dir.path().to_owned(),
@@ -143,14 +144,14 @@ fn a_publisher_killed_a_thousand_times_leaves_its_readers_correct() {
             tally: Arc::clone(&tally),
             remains: Vec::new(),
         };
-        let tell = tell.clone();
-        std::thread::spawn(move || run_lane(lane, kills, &tell));
+        let sender = sender.clone();
+        std::thread::spawn(move || run_lane(lane, kills, &sender));
     }
-    drop(tell);
-    // A life takes milliseconds: who is silent for so long hangs.
+    drop(sender);
+    // A life takes milliseconds: a lane without a report for so long hangs.
     loop {
         use std::sync::mpsc::RecvTimeoutError::{Disconnected, Timeout};
-        match told.recv_timeout(PATIENCE) {
+        match receiver.recv_timeout(PATIENCE) {
             Ok(Ok(())) => {}
             Ok(Err(failure)) => panic!("{failure}, seed {seed}"),
             Err(Timeout) => panic!("a reader or a publisher hangs, seed {seed}: {tally:?}"),
@@ -158,7 +159,7 @@ fn a_publisher_killed_a_thousand_times_leaves_its_readers_correct() {
         }
     }
     report(&tally, kills);
-    the_next_publisher_leaves_nothing_of_them(dir.path());
+    the_next_publisher_removes_their_files(dir.path());
 }
 
 fn report(tally: &Tally, kills: u64) {
@@ -176,8 +177,8 @@ fn report(tally: &Tally, kills: u64) {
     }
 }
 
-fn the_next_publisher_leaves_nothing_of_them(dir: &Path) {
-    let publisher = Publisher::builder("next").dir(dir).create().expect("nobody is alive");
+fn the_next_publisher_removes_their_files(dir: &Path) {
+    let publisher = Publisher::builder("next").dir(dir).create().expect("all publishers are dead");
     let files = || {
         let entries = std::fs::read_dir(dir).expect("our own directory");
         let mut names: Vec<String> =

@@ -1,7 +1,7 @@
-//! The publisher that the crash test kills, and how its values tell whether they are whole.
+//! The publisher that the crash test kills, and the check that its values are complete.
 //!
-//! Everything that one life publishes follows from the life's number and a sample's ticket: the
-//! time is `base + ticket`, the value an encoding of the time. A sample that mixes two others, or
+//! All samples of one life follow from the number of the life and the ticket of the sample: the
+//! time is `base + ticket`, and the value encodes the time. A sample that mixes two others, or
 //! belongs to another ticket, vertex or life, does not fit its own time.
 
 use std::path::Path;
@@ -11,21 +11,21 @@ use skopos_shm::{Publisher, VertexSpec, VertexWriter};
 
 use crate::support::{at, child_dir, die_with_parent, spec, structured};
 
-/// Which life of the publisher this is; in the environment of the child.
+/// Environment variable of the child: the number of the publisher's life.
 pub(crate) const LIFE: &str = "SKOPOS_TEST_LIFE";
-/// The segment's name; in the environment of the child.
+/// Environment variable of the child: the segment's name.
 pub(crate) const NAME: &str = "SKOPOS_TEST_NAME";
 
-/// Ticket 0 of a life has this time. A life has room for 2^36 samples, and 2^17 lives fit into the
+/// Returns the time of ticket 0 of a life. A life has room for 2^36 samples, and 2^17 lives fit into the
 /// 2^53 whole numbers of a double.
 pub(crate) fn base(life: u64) -> i64 {
     (life << 36) as i64
 }
 
-/// How the samples of one vertex are made from their tickets.
+/// The rule that makes the samples of a vertex from their tickets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Recipe {
-    /// Scrambled bits; every third one predicted, with a bound.
+    /// Scrambled bits; every third sample is predicted, with a bound.
     Scrambled,
     /// A double.
     Half,
@@ -33,13 +33,13 @@ pub(crate) enum Recipe {
     Negative,
     /// A record with padding of changing length and a checksum.
     Record,
-    /// A group's member that changes on every fourth tick.
+    /// A member of a group that changes on every fourth tick.
     Quarter,
-    /// Two producers, each counting for itself: the ticket does not show.
+    /// Two producers with a counter each: the ticket does not follow from the value.
     Shared,
 }
 
-/// Topic, recipe and ring of each vertex that stays. Those of `crash/tick/` form a group.
+/// Topic, recipe and ring of each permanent vertex. The vertices below `crash/tick/` form a group.
 pub(crate) const STAYING: [(&str, Recipe, ValueType, u32); 9] = [
     ("crash/scrambled", Recipe::Scrambled, ValueType::U64, 64),
     ("crash/half", Recipe::Half, ValueType::F64, 128),
@@ -52,7 +52,7 @@ pub(crate) const STAYING: [(&str, Recipe, ValueType, u32); 9] = [
     ("crash/tick/quarter", Recipe::Quarter, ValueType::I64, 64),
 ];
 
-/// Vertices that come and go.
+/// Number of vertices that are registered and unregistered again and again.
 pub(crate) const CHURNING: u64 = 8;
 
 /// A reversible scrambling of all 64 bits.
@@ -66,7 +66,7 @@ fn checksum(ticket: u64, padding: &str) -> u64 {
 }
 
 fn record(ticket: u64) -> Structured {
-    // Most are short; every sixteenth nearly fills a quarter of the byte ring.
+    // Most records are short; every sixteenth nearly fills a quarter of the byte ring.
     let length = if ticket % 16 == 7 { 3900 } else { ticket % 97 };
     let letter = (b'a' + (ticket % 26) as u8) as char;
     let padding: String = std::iter::repeat_n(letter, length as usize).collect();
@@ -74,7 +74,7 @@ fn record(ticket: u64) -> Structured {
     structured(&format!(r#"{{"padding":"{padding}","sum":{sum},"ticket":{ticket}}}"#))
 }
 
-/// Sample `ticket` of a vertex with this recipe.
+/// Makes sample `ticket` of a vertex with this recipe.
 pub(crate) fn sample(recipe: Recipe, life: u64, ticket: u64) -> Sample {
     let mut time = base(life) + ticket as i64;
     let mut origin = Origin::Measured;
@@ -92,18 +92,18 @@ pub(crate) fn sample(recipe: Recipe, life: u64, ticket: u64) -> Sample {
             time = base(life) + 4 * ticket as i64;
             Value::I64(ticket as i64)
         }
-        Recipe::Shared => unreachable!("its samples do not follow from the ticket"),
+        Recipe::Shared => unreachable!("its samples do not follow from their tickets"),
     };
     Sample { time: at(time), value, origin }
 }
 
-/// The ticket of a sample, if the sample is whole and of this life.
+/// Returns the ticket of a sample, if the sample is complete and of this life.
 pub(crate) fn ticket_of(recipe: Recipe, life: u64, found: &Sample) -> Option<u64> {
     let since = u64::try_from(found.time.as_nanos() - base(life)).ok()?;
     let ticket = if recipe == Recipe::Quarter { since / 4 } else { since };
     let mut expected = sample(recipe, life, ticket);
     if let (Origin::Predicted { .. }, ValueType::U64) = (found.origin, found.value.value_type()) {
-        // Inside a tick everything is measured.
+        // All samples of a tick are measured.
         expected.origin = sample(recipe, life, ticket).origin;
     } else {
         expected.origin = Origin::Measured;
@@ -111,7 +111,7 @@ pub(crate) fn ticket_of(recipe: Recipe, life: u64, found: &Sample) -> Option<u64
     (*found == expected).then_some(ticket)
 }
 
-/// What a vertex that comes and goes holds: who it is, and its time once more.
+/// Returns the value of a temporary vertex: its number and its time.
 pub(crate) fn churn_value(which: u64, time: i64) -> u64 {
     which << 56 | time as u64
 }
@@ -120,9 +120,9 @@ pub(crate) fn churn_topic(which: u64) -> String {
     format!("crash/churn/{which}")
 }
 
-/// The child's main function. Never returns: its parent kills it.
+/// The main function of the child. Never returns: the parent kills it.
 #[test]
-#[ignore = "the crash test starts this as a process of its own and kills it"]
+#[ignore = "the crash test starts this as a separate process and kills it"]
 fn publish_until_killed() {
     let Some(dir) = child_dir() else { return };
     die_with_parent();
@@ -138,7 +138,7 @@ fn publish_for_ever(dir: &Path, name: &str, life: u64) {
         .max_vertices(64)
         .max_bytes(4 << 20)
         .create()
-        .expect("the dead one before is removed");
+        .expect("the dead segment is removed");
     let mut group = publisher.group("tick").expect("there is room for a group");
     let mut alone = Vec::new();
     let mut members = Vec::new();

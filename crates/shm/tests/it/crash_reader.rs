@@ -1,4 +1,4 @@
-//! The readers of the crash test: every value that they get is checked.
+//! The readers of the crash test: they check every value that they get.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -10,7 +10,7 @@ use skopos_shm::{Delivery, Error, Segment, Subscription, Vertex, snapshot};
 use crate::crash_child::{Recipe, STAYING, base, churn_value, ticket_of};
 use crate::support::{at, topic};
 
-/// What was checked, so that the test can say that it was something.
+/// Counts of the checks, so that the test can tell that each check ran.
 #[derive(Debug, Default)]
 pub(crate) struct Checked {
     pub(crate) latest: AtomicU64,
@@ -45,16 +45,16 @@ fn add(counter: &AtomicU64, count: u64) {
     counter.fetch_add(count, Ordering::Relaxed);
 }
 
-/// One vertex and what this reader saw of it so far.
+/// One vertex and the state of its reader.
 struct Followed {
     vertex: Vertex,
     recipe: Recipe,
     subscription: Subscription,
-    /// The ticket that the subscription delivers or loses next; unknown before the first sample.
+    /// The ticket that the subscription delivers or loses next; `None` before the first sample.
     next: Option<u64>,
-    /// The newest ticket that any way of reading showed.
+    /// The newest ticket that any read returned.
     newest: u64,
-    /// The newest time of a vertex whose tickets do not show, and the last number of each producer.
+    /// The newest time of a vertex whose tickets are unknown, and the last number of each producer.
     shared: (i64, HashMap<u64, u64>),
 }
 
@@ -65,7 +65,7 @@ impl Followed {
         Self { vertex, recipe, subscription, next: None, newest: 0, shared }
     }
 
-    /// Fails unless the sample is whole. Its ticket, if it shows.
+    /// Fails unless the sample is complete. Returns its ticket, if the value has it.
     fn whole(&self, life: u64, sample: &Sample) -> Option<u64> {
         if self.recipe == Recipe::Shared {
             let Value::U64(value) = sample.value else { panic!("wrong type: {sample:?}") };
@@ -82,11 +82,11 @@ impl Followed {
         let reading = match self.vertex.latest() {
             Ok(reading) => reading,
             Err(Error::Empty(_)) if self.newest == 0 => return,
-            // Without a scheduler's mercy a small ring can be lapped for ever.
+            // A small ring can be lapped for ever if the scheduler does not let the reader run.
             Err(Error::Busy(_)) => return,
             Err(e) => panic!("{e}"),
         };
-        assert!(reading.checked_at >= reading.sample.time, "checked before it was");
+        assert!(reading.checked_at >= reading.sample.time, "checked before the sample's time");
         if let Some(ticket) = self.whole(life, &reading.sample) {
             assert!(ticket >= self.newest, "{} went back", self.vertex.topic());
             self.newest = ticket;
@@ -101,7 +101,7 @@ impl Followed {
     fn delivery(&mut self, life: u64, delivery: Delivery, checked: &Checked) {
         let sample = match delivery {
             Delivery::Lost(lost) => {
-                assert!(lost > 0, "lost nothing");
+                assert!(lost > 0, "a loss of zero samples");
                 add(&checked.lost, lost);
                 self.next = self.next.map(|next| next + lost);
                 return;
@@ -119,7 +119,10 @@ impl Followed {
         let Value::U64(value) = sample.value else { unreachable!("checked by `whole`") };
         let (producer, count) = (value >> 56, value & ((1 << 56) - 1));
         let before = self.shared.1.insert(producer, count);
-        assert!(before.is_none_or(|before| before < count), "a producer's order: {sample:?}");
+        assert!(
+            before.is_none_or(|before| before < count),
+            "samples of one producer are out of order: {sample:?}"
+        );
     }
 
     fn drain(&mut self, life: u64, most: u32, checked: &Checked) {
@@ -139,7 +142,7 @@ impl Followed {
         }
     }
 
-    /// The oldest lies where the writer is about to write: there a torn sample shows soonest.
+    /// Reads the oldest sample: the writer is about to overwrite it, so a torn sample is most likely there.
     fn oldest(&self, life: u64, checked: &Checked) {
         for _ in 0..50 {
             let mut fresh = self.vertex.subscribe_from_oldest();
@@ -177,23 +180,27 @@ impl Followed {
         let wanted = if self.recipe == Recipe::Quarter { 4 * self.newest + 3 } else { self.newest };
         match self.vertex.as_of(at(base(life) + wanted as i64)) {
             Ok(Some(sample)) => {
-                assert_eq!(self.whole(life, &sample), Some(self.newest), "another time's value");
+                assert_eq!(self.whole(life, &sample), Some(self.newest), "a value of another time");
                 add(&checked.as_of, 1);
             }
-            Ok(None) => panic!("a sample that was seen is denied"),
+            Ok(None) => panic!("a sample that was read before is missing"),
             Err(Error::Busy(_)) => {}
             Err(e) => panic!("{e}"),
         }
     }
 
-    /// After the death: the rest of the subscription, and what is in the ring for good.
+    /// Checks the rest of the subscription and the final state of the ring after the death.
     fn post_mortem(&mut self, life: u64, checked: &Checked) {
         let name = self.vertex.topic().clone();
         self.drain(life, u32::MAX, checked);
         let count = self.vertex.count();
         if self.recipe != Recipe::Shared && count > 0 {
-            assert_eq!(self.next.unwrap_or(count), count, "{name}: delivered and lost in all");
-            assert!(self.newest < count, "{name}: more was seen than there is");
+            assert_eq!(
+                self.next.unwrap_or(count),
+                count,
+                "{name}: sum of delivered and lost samples"
+            );
+            assert!(self.newest < count, "{name}: more samples were read than stored");
         }
         match self.vertex.latest() {
             Ok(reading) => {
@@ -218,7 +225,7 @@ impl Followed {
         if self.recipe != Recipe::Record {
             assert!(
                 lost <= 1,
-                "{name}: only the slot in the writer's hand can be lost, not {lost}"
+                "{name}: only the slot that the writer held can be lost, not {lost}"
             );
         }
         let all = self.vertex.range(at(i64::MIN)..=at(i64::MAX)).expect("it stays registered");
@@ -226,7 +233,7 @@ impl Followed {
     }
 }
 
-/// One reader of one life.
+/// A reader of one life.
 pub(crate) struct Reader<'a> {
     segment: Segment,
     life: u64,
@@ -236,7 +243,7 @@ pub(crate) struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// Of a segment whose vertices may not all be there yet; `None` when it died before they were.
+    /// Waits for all vertices of a segment; `None` if the publisher died before it registered them.
     pub(crate) fn new(
         segment: Segment,
         life: u64,
@@ -257,7 +264,7 @@ impl<'a> Reader<'a> {
         Some(Self { segment, life, followed, checked, tick: 0 })
     }
 
-    /// Reads in every way until the publisher is dead, then what it left.
+    /// Reads in every way until the publisher is dead, and then checks the remains.
     pub(crate) fn run(mut self, dead: &AtomicBool, random: &mut SplitMix64) -> Vec<Vertex> {
         while !dead.load(Ordering::Acquire) {
             let which = random.below(self.followed.len());
@@ -274,7 +281,7 @@ impl<'a> Reader<'a> {
                 _ => (0..50).for_each(|_| followed.latest(life, checked)),
             }
         }
-        assert!(!self.segment.is_alive(), "its process has ended, it is dead");
+        assert!(!self.segment.is_alive(), "its process has ended");
         self.snapshot(true);
         for followed in &mut self.followed {
             followed.post_mortem(self.life, self.checked);
@@ -300,16 +307,16 @@ impl<'a> Reader<'a> {
         assert!(tick >= self.tick, "ticks go back");
         self.tick = tick;
         for (vertex, sample) in members.iter().zip(&taken.samples) {
-            let sample = sample.as_ref().expect("each tick sets each member");
+            let sample = sample.as_ref().expect("every tick sets every member");
             let recipe = STAYING.iter().find(|s| s.0 == vertex.topic().as_str()).expect("listed").1;
             let wanted = if recipe == Recipe::Quarter { tick / 4 } else { tick };
             let found = ticket_of(recipe, self.life, sample);
-            assert_eq!(found, Some(wanted as u64), "{}: another tick's value", vertex.topic());
+            assert_eq!(found, Some(wanted as u64), "{}: a value of another tick", vertex.topic());
         }
         add(&self.checked.snapshots, 1);
     }
 
-    /// Lists what is registered and looks at the vertices that come and go.
+    /// Lists the registered vertices and reads the temporary ones.
     fn churn(&self) {
         for vertex in self.segment.vertices() {
             let Some(which) = vertex.topic().as_str().strip_prefix("crash/churn/") else {
@@ -319,7 +326,11 @@ impl<'a> Reader<'a> {
                 Ok(reading) => {
                     let which: u64 = which.parse().expect("a number");
                     let wanted = churn_value(which, reading.sample.time.as_nanos());
-                    assert_eq!(reading.sample.value, Value::U64(wanted), "another vertex's value");
+                    assert_eq!(
+                        reading.sample.value,
+                        Value::U64(wanted),
+                        "a value of another vertex"
+                    );
                     add(&self.checked.churned, 1);
                 }
                 Err(Error::Empty(_) | Error::Gone(_) | Error::Busy(_)) => {}

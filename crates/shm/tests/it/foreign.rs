@@ -1,4 +1,4 @@
-//! A C program and a Python script, written from the layout document alone, agree with Rust.
+//! A C program and a Python script, written only from the layout document, agree with Rust.
 
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
@@ -17,8 +17,8 @@ fn source(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/foreign").join(name)
 }
 
-/// The C reader, compiled; `None` if this machine has no C compiler. Not among the segments:
-/// memory is often mounted so that nothing in it can be executed.
+/// Compiles the C reader; `None` if this machine has no C compiler. The program is not put beside the
+/// segments: shared memory is often mounted without permission to execute.
 fn c_reader() -> Option<(TempDir, PathBuf)> {
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("cargo made it");
     let binary = dir.path().join("reader");
@@ -36,14 +36,14 @@ fn c_reader() -> Option<(TempDir, PathBuf)> {
     }
 }
 
-/// Lives while its segment is read.
+/// A publisher that lives while its segment is read.
 struct Subject {
     dir: TempDir,
     publisher: Publisher,
     writers: Vec<VertexWriter>,
 }
 
-/// A segment with everything that the layout can say.
+/// Makes a segment that uses every feature of the layout.
 fn subject() -> Subject {
     let dir = runtime_dir();
     let publisher = publisher(dir.path(), "subject");
@@ -91,8 +91,8 @@ fn subject() -> Subject {
     Subject { dir, publisher, writers }
 }
 
-/// What the Rust API says about the segment, as the foreign programs print it.
-fn told_by_rust(segment: &Segment) -> Vec<Json> {
+/// Describes the segment by the Rust API, in the format of the foreign programs.
+fn described_by_rust(segment: &Segment) -> Vec<Json> {
     let mut lines = vec![json!({
         "segment": segment.name(), "node": segment.node(), "pid": segment.pid(),
         "created_at": segment.created_at().as_nanos(), "alive": segment.is_alive(),
@@ -132,23 +132,26 @@ fn vertex_line(vertex: &Vertex) -> Json {
     })
 }
 
-/// Runs a foreign reader and compares, line by line.
+/// Runs a foreign reader and compares its output line by line.
 fn agrees(mut reader: Command, segment: &Segment) {
     let Output { status, stdout, stderr } = reader.output().expect("it was found before");
     assert!(status.success(), "{}", String::from_utf8_lossy(&stderr));
     let text = String::from_utf8(stdout).expect("JSON is UTF-8");
     let parse = |line: &str| serde_json::from_str::<Json>(line);
-    let told: Vec<Json> =
+    let output: Vec<Json> =
         text.lines().map(|l| parse(l).unwrap_or_else(|e| panic!("{e}: {l}"))).collect();
-    let expected = told_by_rust(segment);
-    assert_eq!(told.len(), expected.len(), "{text}");
-    for (told, expected) in told.iter().zip(&expected) {
-        let same = without_bound(told) == without_bound(expected);
-        assert!(same && bound(told) == bound(expected), "\nforeign: {told}\n   Rust: {expected}");
+    let expected = described_by_rust(segment);
+    assert_eq!(output.len(), expected.len(), "{text}");
+    for (output, expected) in output.iter().zip(&expected) {
+        let same = without_bound(output) == without_bound(expected);
+        assert!(
+            same && bound(output) == bound(expected),
+            "\nforeign: {output}\n   Rust: {expected}"
+        );
     }
 }
 
-/// The bound is an `f32`, which each language prints in its own way.
+/// Returns the bound, an `f32` that each language prints in its own way.
 fn bound(line: &Json) -> Option<f32> {
     line["latest"]["bound"].as_f64().map(|bound| bound as f32)
 }
@@ -162,7 +165,7 @@ fn without_bound(line: &Json) -> Json {
 }
 
 #[test]
-fn a_c_program_reads_a_segment_from_the_document_alone() {
+fn a_c_program_reads_a_segment_as_documented() {
     let subject = subject();
     let Some((_built, reader)) = c_reader() else { return };
     let segment = Segment::open(subject.publisher.path()).expect("sound");
@@ -175,11 +178,11 @@ fn a_c_program_reads_a_segment_from_the_document_alone() {
     agrees(list(segment.path()), &segment);
     let kept = subject.dir.path().join("kept.seg");
     std::fs::copy(segment.path(), &kept).expect("our own directory");
-    agrees(list(&kept), &Segment::open(&kept).expect("sound, and nobody's"));
+    agrees(list(&kept), &Segment::open(&kept).expect("a valid segment without a publisher"));
 }
 
 #[test]
-fn a_python_script_reads_a_segment_from_the_document_alone() {
+fn a_python_script_reads_a_segment_as_documented() {
     if let Err(e) = Command::new("python3").arg("--version").output() {
         return skipped("foreign (Python)", &format!("python3: {e}"));
     }
@@ -193,10 +196,10 @@ fn a_python_script_reads_a_segment_from_the_document_alone() {
     agrees(list(segment.path()), &segment);
     let kept = subject.dir.path().join("kept.seg");
     std::fs::copy(segment.path(), &kept).expect("our own directory");
-    agrees(list(&kept), &Segment::open(&kept).expect("sound, and nobody's"));
+    agrees(list(&kept), &Segment::open(&kept).expect("a valid segment without a publisher"));
 }
 
-/// `futex(2)` by number.
+/// The number of the system call `futex(2)`.
 const FUTEX: &str = if cfg!(target_arch = "aarch64") { "98" } else { "202" };
 
 /// Starts the C reader and returns once it sleeps in the kernel.
@@ -206,7 +209,7 @@ fn waiting(reader: &Path, subject: &Subject, index: u64) -> Kill {
     command.arg("wait").arg(subject.publisher.path()).arg(writer.topic().as_str()).arg("60000");
     let child = command.stdout(Stdio::piped()).spawn().expect("it was compiled before");
     let child = Kill(child);
-    // The number of the system call that it is in, first of the line.
+    // The line starts with the number of the current system call.
     let path = format!("/proc/{}/syscall", child.0.id());
     eventually("the C program in futex(2)", || {
         let line = std::fs::read_to_string(&path).ok()?;
@@ -222,23 +225,23 @@ fn a_c_program_is_woken_by_a_publish() {
     let mut child = waiting(&reader, &subject, 6);
     let writer = &subject.writers[6];
     assert_eq!(writer.topic(), &topic("n01/unchanged"));
-    // Looked at, but not changed: it goes on sleeping.
+    // The source is polled but unchanged: the program goes on sleeping.
     writer.publish_at(at(40), 3u64).expect("registered");
     writer.publish_at(at(50), 4u64).expect("registered");
-    let mut told = String::new();
-    child.0.stdout.as_mut().expect("piped").read_to_string(&mut told).expect("UTF-8");
-    let told: Json = serde_json::from_str(&told).unwrap_or_else(|e| panic!("{e}: {told}"));
-    assert_eq!((&told["latest"]["bits"], &told["latest"]["time"]), (&json!(4), &json!(50)));
+    let mut output = String::new();
+    child.0.stdout.as_mut().expect("piped").read_to_string(&mut output).expect("UTF-8");
+    let output: Json = serde_json::from_str(&output).unwrap_or_else(|e| panic!("{e}: {output}"));
+    assert_eq!((&output["latest"]["bits"], &output["latest"]["time"]), (&json!(4), &json!(50)));
     assert!(child.0.wait().expect("our own child").success());
 }
 
 #[test]
-fn a_c_program_learns_that_its_vertex_is_gone() {
+fn a_c_program_is_told_that_its_vertex_is_gone() {
     let subject = subject();
     let Some((_built, reader)) = c_reader() else { return };
     let mut child = waiting(&reader, &subject, 6);
     subject.publisher.unregister(&subject.writers[6]);
-    let mut told = String::new();
-    child.0.stdout.as_mut().expect("piped").read_to_string(&mut told).expect("UTF-8");
-    assert_eq!(told, "{\"gone\":true}\n");
+    let mut output = String::new();
+    child.0.stdout.as_mut().expect("piped").read_to_string(&mut output).expect("UTF-8");
+    assert_eq!(output, "{\"gone\":true}\n");
 }

@@ -1,7 +1,7 @@
-//! A file system without room: a clear error, and what is registered already works on.
+//! A full file system: registration returns a clear error, and registered vertices go on working.
 //!
-//! Needs a file system of known size, so the test runs itself again in a mount namespace of its own
-//! and mounts one there; that takes root.
+//! The test needs a file system of known size, so it runs itself again in its own mount namespace and
+//! mounts a file system there; this needs root.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -18,10 +18,10 @@ const SIZE: u64 = 1 << 20;
 #[test]
 fn a_full_file_system_is_an_error_and_nothing_else() {
     if !is_root() {
-        return skipped("full", "mounting a small file system takes root");
+        return skipped("full", "mounting a small file system needs root");
     }
     if !Command::new("unshare").args(["-m", "true"]).output().is_ok_and(|o| o.status.success()) {
-        return skipped("full", "no mount namespace can be had here");
+        return skipped("full", "this machine permits no mount namespace");
     }
     let dir = runtime_dir();
     let mut command = Command::new("unshare");
@@ -36,9 +36,9 @@ fn a_full_file_system_is_an_error_and_nothing_else() {
     if status.code() == Some(77) {
         return skipped("full", &String::from_utf8_lossy(&stderr));
     }
-    let told = String::from_utf8_lossy(&stdout);
-    assert!(status.success(), "{status:?}\n{told}\n{}", String::from_utf8_lossy(&stderr));
-    assert!(told.contains("1 passed"), "{told}");
+    let text = String::from_utf8_lossy(&stdout);
+    assert!(status.success(), "{status:?}\n{text}\n{}", String::from_utf8_lossy(&stderr));
+    assert!(text.contains("1 passed"), "{text}");
 }
 
 #[test]
@@ -46,10 +46,10 @@ fn a_full_file_system_is_an_error_and_nothing_else() {
 fn in_a_small_file_system() {
     let Some(dir) = child_dir() else { return };
     registering_until_it_is_full(&dir);
-    creating_where_there_is_no_room(&dir);
+    creating_without_room(&dir);
 }
 
-/// Eats up the file system to the last page.
+/// Fills the file system to the last page.
 fn fill(dir: &Path) -> std::path::PathBuf {
     use std::io::Write as _;
     let path = dir.join("ballast");
@@ -69,13 +69,13 @@ fn registering_until_it_is_full(dir: &Path) {
             Ok(writer) => writers.push(writer),
             Err(e) => break e,
         }
-        assert!(writers.len() < 1000, "more than can lie in {SIZE} bytes");
+        assert!(writers.len() < 1000, "more vertices than fit in {SIZE} bytes");
     };
     assert!(matches!(&refusal, Error::Full { needed, .. } if *needed > 0), "{refusal}");
     assert!(refusal.to_string().contains("no room"), "{refusal}");
     assert!(writers.len() > 100, "{} vertices in {SIZE} bytes", writers.len());
 
-    // All the rest works on: publishing, reading, and what was unregistered can be used again.
+    // Everything else goes on working: publishing, reading, and reuse of unregistered memory.
     let segment = Segment::open(publisher.path()).expect("sound");
     for (n, writer) in (0..).zip(&writers) {
         for time in 1..300 {
@@ -92,18 +92,19 @@ fn registering_until_it_is_full(dir: &Path) {
     let again = publisher.register(spec("test/again", ValueType::U64));
     assert!(matches!(again, Err(Error::Full { .. })), "{again:?}");
     publisher.unregister(&writers[3]);
-    let again =
-        publisher.register(spec("test/again", ValueType::U64)).expect("memory of the other");
+    let again = publisher
+        .register(spec("test/again", ValueType::U64))
+        .expect("memory of the unregistered vertex");
     again.publish(1u64).expect("registered");
     let found = segment.find(&topic("test/again")).expect("registered");
     assert_eq!(found.latest().expect("published").as_f64(), Some(1.0));
     drop(publisher);
 }
 
-fn creating_where_there_is_no_room(dir: &Path) {
+fn creating_without_room(dir: &Path) {
     let ballast = fill(dir);
     let create = |name: &str| Publisher::builder(name).dir(dir).create();
-    let refusal = create("late").expect_err("there is no room");
+    let refusal = create("late").expect_err("the file system is full");
     assert!(matches!(refusal, Error::Full { .. }), "{refusal}");
     let left: Vec<_> = std::fs::read_dir(dir)
         .expect("our own directory")

@@ -1,4 +1,4 @@
-//! Several segments as one: finding, selecting, waiting, and looking again.
+//! Several segments as one: finding, selecting, waiting, refreshing, changes.
 
 use std::time::{Duration, Instant};
 
@@ -62,14 +62,14 @@ fn of_two_vertices_with_one_topic_the_oldest_segments_is_found() {
     let mut host = Host::open_dirs(vec![dir.path().into()]).expect("ours");
     let value = |host: &Host| host.find(&topic("n/x")).expect("there").latest().expect("published");
     assert_eq!(value(&host).as_f64(), Some(1.0));
-    assert_eq!(selected(&host, "n/*").len(), 1, "select shows what find finds");
+    assert_eq!(selected(&host, "n/*").len(), 1, "select and find agree");
     drop(older);
     host.refresh().expect("ours");
     assert_eq!(value(&host).as_f64(), Some(2.0));
 }
 
 #[test]
-fn a_segment_that_was_made_anew_is_opened_anew() {
+fn a_recreated_segment_is_opened_again() {
     let dir = runtime_dir();
     let before = publisher(dir.path(), "phoenix");
     let mut host = Host::open_dirs(vec![dir.path().into()]).expect("ours");
@@ -82,7 +82,7 @@ fn a_segment_that_was_made_anew_is_opened_anew() {
 }
 
 #[test]
-fn registering_at_run_time_shows_at_once() {
+fn a_registration_shows_at_once() {
     let dir = runtime_dir();
     let publisher = publisher(dir.path(), "live");
     let host = Host::open_dirs(vec![dir.path().into()]).expect("ours");
@@ -128,9 +128,9 @@ fn changes_are_registrations_and_segments_that_came_or_went() {
     check(&host, true, "a segment that went");
 }
 
-/// With one segment, with several, and when what comes is a registration.
+/// Waits with one segment and with several, for samples and for a registration.
 #[test]
-fn waiting_for_anything_at_all() {
+fn a_host_waits_for_any_change() {
     for others in [0, 2] {
         let dir = runtime_dir();
         let publisher = publisher(dir.path(), "main");
@@ -165,7 +165,7 @@ fn waiting_for_anything_at_all() {
 }
 
 #[test]
-fn a_host_over_nothing_waits_as_well() {
+fn a_host_without_segments_waits() {
     let dir = runtime_dir();
     let host = Host::open_dirs(vec![dir.path().into()]).expect("ours");
     let mut asked = 0;

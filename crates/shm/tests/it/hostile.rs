@@ -1,4 +1,5 @@
-//! Files that are no segments, damaged ones, and ones made to hurt: errors, never a panic or a hang.
+//! Files that are not segments, damaged segments and hostile segments: reading them returns errors and
+//! never panics or hangs.
 
 use std::fs;
 use std::os::unix::fs::{FileExt as _, symlink};
@@ -10,7 +11,7 @@ use tempfile::TempDir;
 
 use crate::support::{at, must_end, publisher, runtime_dir, spec, structured_sample, topic};
 
-/// Offsets of the layout document that the tests damage.
+/// Offsets from the layout document; the tests damage these fields.
 pub(crate) mod offset {
     pub(crate) const LAYOUT_VERSION: u64 = 8;
     pub(crate) const STATE: u64 = 256;
@@ -20,8 +21,7 @@ pub(crate) mod offset {
     pub(crate) const ENTRY_BYTES: u64 = 320;
 }
 
-/// A closed book: the bytes of a segment with one vertex of each type and a group, belonging to no
-/// living publisher.
+/// The bytes of a segment with one vertex of each type and a group, without a living publisher.
 pub(crate) struct Specimen {
     pub(crate) dir: TempDir,
     pub(crate) path: PathBuf,
@@ -56,7 +56,7 @@ fn fill(publisher: &Publisher) {
 }
 
 impl Specimen {
-    /// Overwrites some of the file, on top of the sound bytes.
+    /// Writes the valid bytes with some of them overwritten.
     pub(crate) fn damage(&self, at: u64, with: &[u8]) {
         let file = fs::OpenOptions::new().write(true).open(&self.path).expect("our own file");
         file.write_all_at(&self.bytes, 0).expect("written");
@@ -68,13 +68,13 @@ impl Specimen {
         u64::from_le_bytes(self.bytes[at..at + 8].try_into().expect("eight bytes"))
     }
 
-    /// Where the vertex of entry `index` starts.
+    /// Returns the offset of the vertex of entry `index`.
     fn vertex(&self, index: u64) -> u64 {
         self.u64_at(offset::DIRECTORY + index * offset::ENTRY_BYTES + 8)
     }
 }
 
-/// Reads a segment in every way there is. Errors are fine; how many values came is returned.
+/// Reads a segment in every possible way. Errors are allowed; returns the number of values.
 pub(crate) fn read_everything(path: &Path) -> Result<usize, Error> {
     let segment = Segment::open(path)?;
     let _ = (segment.name(), segment.node(), segment.pid(), segment.created_at());
@@ -89,7 +89,7 @@ pub(crate) fn read_everything(path: &Path) -> Result<usize, Error> {
         values += vertex.range(at(i64::MIN)..=at(i64::MAX)).map_or(0, |r| r.samples.len());
         values += usize::from(matches!(vertex.as_of(at(5)), Ok(Some(_))));
         for mut subscription in [vertex.subscribe(), vertex.subscribe_from_oldest()] {
-            // As far as a lap of the largest ring; a hostile count never ends.
+            // At most one lap of the largest ring, because a hostile count never ends.
             values += (0..64).filter(|_| matches!(subscription.try_next(), Ok(Some(_)))).count();
         }
         let pair: Vec<_> =
@@ -99,7 +99,7 @@ pub(crate) fn read_everything(path: &Path) -> Result<usize, Error> {
     Ok(values)
 }
 
-/// [`read_everything`], failing the test if that takes for ever.
+/// Calls [`read_everything`], and fails the test if that does not end.
 fn read_in_time(what: &str, path: &Path) -> Result<usize, Error> {
     let path = path.to_owned();
     must_end(what, move || read_everything(&path))
@@ -107,7 +107,7 @@ fn read_in_time(what: &str, path: &Path) -> Result<usize, Error> {
 
 fn refused(what: &str, path: &Path) -> String {
     match read_in_time(what, path) {
-        Ok(_) => panic!("{what} was taken for a segment"),
+        Ok(_) => panic!("{what} was accepted as a segment"),
         Err(e @ (Error::NotASegment { .. } | Error::Io { .. })) => e.to_string(),
         Err(e) => panic!("{what}: {e}"),
     }
@@ -118,7 +118,7 @@ fn the_specimen_itself_can_be_read() {
     let specimen = specimen();
     let values = read_everything(&specimen.path).expect("it is sound");
     assert!(values > 50, "{values}");
-    assert!(!Segment::open(&specimen.path).expect("sound").is_alive(), "nobody holds its lock");
+    assert!(!Segment::open(&specimen.path).expect("valid").is_alive(), "no process holds its lock");
 }
 
 #[test]
@@ -136,12 +136,12 @@ fn truncated_files_are_refused() {
 }
 
 #[test]
-fn a_longer_file_than_it_says_is_still_read() {
+fn a_file_longer_than_its_header_says_is_read() {
     let specimen = specimen();
     let mut longer = specimen.bytes.clone();
     longer.resize(longer.len() + 5000, 0xff);
     fs::write(&specimen.path, longer).expect("our own file");
-    read_everything(&specimen.path).expect("what the header describes is whole");
+    read_everything(&specimen.path).expect("the regions of the header are complete");
 }
 
 #[test]
@@ -177,7 +177,7 @@ fn another_layout_version_is_named() {
 fn every_header_field_is_checked() {
     let specimen = specimen();
     let absurd = [0, 1, 7, 63, 4095, 4097, 1 << 20, 1 << 31, 1 << 32, 1 << 47, 1 << 63, u64::MAX];
-    // The fields that say where things lie: whatever they say, reading ends, and well.
+    // Fields with offsets and lengths: with any value, reading ends without a panic.
     for at in [12, 16, 24, 32, 36, 40, 48, 52, 56, 104, 108] {
         for value in absurd {
             let wide = matches!(at, 16 | 24 | 40 | 56);
@@ -206,20 +206,20 @@ fn every_header_field_is_checked() {
 fn live_header_fields_are_bounded() {
     let specimen = specimen();
     specimen.damage(offset::STATE, &0u32.to_le_bytes());
-    refused("a segment that was never finished", &specimen.path);
+    refused("an unfinished segment", &specimen.path);
     for at in [offset::DIRECTORY_LEN, offset::GROUPS_LEN] {
         for value in [0u32, 1, 9, 257, u32::MAX] {
             specimen.damage(at, &value.to_le_bytes());
             let read = read_in_time(&format!("{value} at {at}"), &specimen.path);
-            assert!(read.is_ok(), "what is sound can still be read");
+            assert!(read.is_ok(), "valid vertices can still be read");
         }
     }
     specimen.damage(offset::DIRECTORY_LEN, &u32::MAX.to_le_bytes());
-    assert_eq!(Segment::open(&specimen.path).expect("sound").vertices().len(), 4);
+    assert_eq!(Segment::open(&specimen.path).expect("valid").vertices().len(), 4);
 }
 
 #[test]
-fn a_hostile_directory_entry_hides_its_vertex_alone() {
+fn a_hostile_directory_entry_hides_only_its_vertex() {
     let specimen = specimen();
     let heap_end = specimen.bytes.len() as u64;
     let hide: Vec<(&str, u64, Vec<u8>)> = vec![
@@ -253,7 +253,7 @@ fn a_hostile_directory_entry_hides_its_vertex_alone() {
             specimen.damage(offset::DIRECTORY + 26, &[3, 8, 0, 0, 0, 0, b'A', b'B', b'C']);
         }
         read_in_time(what, &specimen.path).unwrap_or_else(|e| panic!("{what}: {e}"));
-        let segment = Segment::open(&specimen.path).expect("the header is sound");
+        let segment = Segment::open(&specimen.path).expect("the header is valid");
         let topics: Vec<_> = segment.vertices().iter().map(|v| v.topic().to_string()).collect();
         assert_eq!(topics, ["test/text", "test/pair/left", "test/pair/right"], "{what}");
         assert!(matches!(segment.find(&topic("test/f64")), Err(Error::NoVertex(_))), "{what}");
@@ -261,14 +261,14 @@ fn a_hostile_directory_entry_hides_its_vertex_alone() {
     let ring = offset::DIRECTORY + offset::ENTRY_BYTES + 20;
     for bytes in [0u32, 4, 12, 1 << 25, 1 << 31] {
         specimen.damage(ring, &bytes.to_le_bytes());
-        let segment = Segment::open(&specimen.path).expect("the header is sound");
+        let segment = Segment::open(&specimen.path).expect("the header is valid");
         assert_eq!(segment.vertices().len(), 3, "a byte ring of {bytes}");
     }
 }
 
-/// A count of samples that no ring ever reached makes readers look for what is not there.
+/// An impossible count of samples makes readers look for samples that do not exist.
 #[test]
-fn a_hostile_head_does_not_hold_a_reader_for_ever() {
+fn a_hostile_head_does_not_trap_a_reader() {
     let specimen = specimen();
     for index in 0..4 {
         let vertex = specimen.vertex(index);
@@ -280,14 +280,14 @@ fn a_hostile_head_does_not_hold_a_reader_for_ever() {
     }
 }
 
-/// A publisher died between making a sample whole and counting it. Nobody may see that one: the
-/// latest value would be older than what was seen.
+/// A publisher died after it completed a sample and before it raised `head`. No reader may see this
+/// sample, because the latest value would then be older than a value that was read.
 #[test]
 fn a_sample_that_was_never_counted_is_not_delivered() {
     let specimen = specimen();
     specimen.damage(specimen.vertex(0) + 8, &9u64.to_le_bytes());
-    let segment = Segment::open(&specimen.path).expect("the header is sound");
-    let vertex = segment.find(&topic("test/f64")).expect("its entry is sound");
+    let segment = Segment::open(&specimen.path).expect("the header is valid");
+    let vertex = segment.find(&topic("test/f64")).expect("its entry is valid");
     assert_eq!(vertex.latest().expect("whole").as_f64(), Some(9.0));
     let mut follower = vertex.subscribe_from_oldest();
     let mut delivered = Vec::new();
@@ -318,35 +318,34 @@ fn hostile_slots_give_errors_or_their_own_bits() {
     }
 }
 
-/// Seen in review: a length far beyond any structured value made each of a hundred attempts copy
-/// the whole byte ring.
+/// A length far beyond any structured value once made each of a hundred attempts copy the whole byte ring.
 #[test]
 fn a_structured_value_is_never_longer_than_the_model_allows() {
     let specimen = specimen();
     let head = specimen.vertex(1);
-    // Ten samples in four slots: the newest lies in slot 9 mod 4.
+    // Ten samples in four slots: the newest is in slot 9 mod 4.
     let newest = head + 64 + 32;
     for length in [4097u64, 16 << 10, 17 << 10, u64::from(u32::MAX)] {
         specimen.damage(newest + 24, &(length << 32).to_le_bytes());
-        let segment = Segment::open(&specimen.path).expect("the header is sound");
-        let vertex = segment.find(&topic("test/text")).expect("its entry is sound");
+        let segment = Segment::open(&specimen.path).expect("the header is valid");
+        let vertex = segment.find(&topic("test/text")).expect("its entry is valid");
         assert!(matches!(vertex.latest(), Err(Error::Busy(_))), "{length} bytes");
     }
     let text_at = head + 64 + 32 * 4 + specimen.u64_at(newest + 16);
     for text in [&b"{\"a\""[..], b"\xff\xff\xff\xff", b"1234", b"[[[["] {
         specimen.damage(text_at, text);
-        let segment = Segment::open(&specimen.path).expect("the header is sound");
-        let vertex = segment.find(&topic("test/text")).expect("its entry is sound");
+        let segment = Segment::open(&specimen.path).expect("the header is valid");
+        let vertex = segment.find(&topic("test/text")).expect("its entry is valid");
         assert!(matches!(vertex.latest(), Err(Error::Busy(_))), "{text:?}");
     }
     specimen.damage(text_at, b"[77]");
-    let segment = Segment::open(&specimen.path).expect("sound");
-    let latest = segment.find(&topic("test/text")).expect("sound").latest().expect("sound");
+    let segment = Segment::open(&specimen.path).expect("valid");
+    let latest = segment.find(&topic("test/text")).expect("valid").latest().expect("valid");
     assert_eq!(latest.sample.value, Structured::from_json("[77]").expect("JSON").into());
 }
 
 #[test]
-fn what_is_not_a_plain_file_is_refused() {
+fn files_that_are_not_plain_are_refused() {
     let specimen = specimen();
     let named = |name: &str| specimen.dir.path().join(name);
     symlink(&specimen.path, named("link.seg")).expect("our own directory");
@@ -364,15 +363,15 @@ fn what_is_not_a_plain_file_is_refused() {
 
     let dirs = vec![specimen.dir.path().to_owned()];
     let host =
-        must_end("a host over them", move || Host::open_dirs(dirs)).expect("its dir is ours");
+        must_end("opening a host", move || Host::open_dirs(dirs)).expect("our own directory");
     assert_eq!(host.segments().len(), 0);
     assert_eq!(host.refused().len(), 5, "{:?}", host.refused());
     drop(socket);
 }
 
-/// A publisher comes up beside such files, and says so when one is in its own way.
+/// A publisher starts beside such files, and returns an error if one of them has its own path.
 #[test]
-fn odd_files_do_not_keep_a_publisher_from_its_own_name() {
+fn odd_files_do_not_block_other_names() {
     let dir = runtime_dir();
     let named = |name: &str| dir.path().join(name);
     fs::create_dir(named("folder.seg")).expect("our own directory");
@@ -381,14 +380,15 @@ fn odd_files_do_not_keep_a_publisher_from_its_own_name() {
     fs::write(named("mine.new"), b"half-made").expect("our own directory");
     symlink(named("elsewhere"), named("mine.seg")).expect("our own directory");
     let dir_path = dir.path().to_owned();
-    let mine = must_end("a publisher among odd files", move || publisher(&dir_path, "mine"));
+    let mine =
+        must_end("creating a publisher beside odd files", move || publisher(&dir_path, "mine"));
     assert!(!named("elsewhere").exists(), "the link was not followed");
     assert!(!named("mine.new").exists());
     Segment::open(mine.path()).expect("it is sound");
     assert!(Publisher::builder("folder").dir(dir.path()).create().is_err());
 }
 
-/// The file may vanish, but not its memory: handles stay of use.
+/// The file may vanish, but its memory stays: handles keep working.
 #[test]
 fn an_unlinked_segment_stays_readable() {
     let dir = runtime_dir();
@@ -396,7 +396,7 @@ fn an_unlinked_segment_stays_readable() {
     let writer = publisher.register(VertexSpec::new(topic("test/a"), ValueType::U64));
     let writer = writer.expect("room");
     writer.publish(1u64).expect("registered");
-    let segment = Segment::open(publisher.path()).expect("sound");
+    let segment = Segment::open(publisher.path()).expect("valid");
     let vertex = segment.find(&topic("test/a")).expect("registered");
     fs::remove_file(publisher.path()).expect("our own file");
     writer.publish(2u64).expect("registered");

@@ -1,6 +1,6 @@
-//! Shared memory as its users meet it: several processes, real files, real kills.
+//! Tests of shared memory with several processes, real files and real kills.
 //!
-//! One binary for the whole crate, so that it links once. `support` holds what all modules share.
+//! One binary for the whole crate, so that it links once. All modules share `support`.
 
 mod support;
 

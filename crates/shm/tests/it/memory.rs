@@ -1,6 +1,6 @@
-//! What a thousand vertices and a thousand readers' cursors cost.
+//! Memory of a thousand vertices and a thousand subscriptions.
 //!
-//! In a process of its own, where nothing else grows.
+//! Measured in a separate process, where nothing else grows.
 
 use std::process::Output;
 
@@ -18,13 +18,13 @@ fn a_thousand_vertices_and_cursors_fit_in_16_megabytes() {
     let mut child = this_binary("memory::measure", dir.path());
     let Output { status, stdout, stderr } =
         child.stdout(std::process::Stdio::piped()).output().expect("this binary runs");
-    let told = String::from_utf8_lossy(&stdout);
-    println!("{told}");
-    assert!(status.success(), "{told}\n{}", String::from_utf8_lossy(&stderr));
-    assert!(told.contains("1 passed"), "{told}");
+    let text = String::from_utf8_lossy(&stdout);
+    println!("{text}");
+    assert!(status.success(), "{text}\n{}", String::from_utf8_lossy(&stderr));
+    assert!(text.contains("1 passed"), "{text}");
 }
 
-/// Memory of this process that is really there, shared pages included.
+/// Returns the resident memory of this process, including shared pages.
 fn resident_bytes() -> u64 {
     let text = std::fs::read_to_string("/proc/self/statm").expect("Linux");
     let pages = text.split(' ').nth(1).and_then(|field| field.parse::<u64>().ok());
@@ -32,7 +32,7 @@ fn resident_bytes() -> u64 {
     pages.expect("the second field is the resident pages") * page
 }
 
-/// The kernel's page size, from the size of a mapping's page in smaps.
+/// Returns the kernel's page size, from smaps.
 fn page_size() -> u64 {
     let text = std::fs::read_to_string("/proc/self/smaps").expect("Linux");
     let line = text.lines().find_map(|l| l.strip_prefix("KernelPageSize:")).expect("in each entry");
@@ -40,7 +40,7 @@ fn page_size() -> u64 {
 }
 
 #[test]
-#[ignore = "the test above runs this as a process of its own"]
+#[ignore = "the test above runs this as a separate process"]
 fn measure() {
     let Some(dir) = child_dir() else { return };
     let before = resident_bytes();
@@ -55,7 +55,7 @@ fn measure() {
     let mut cursors: Vec<Subscription> =
         segment.vertices().iter().map(skopos_shm::Vertex::subscribe).collect();
     assert_eq!(cursors.len(), VERTICES as usize);
-    // Every slot of every ring is written and read.
+    // Write and read every slot of every ring.
     for n in 1..=128u64 {
         for (writer, cursor) in writers.iter().zip(&mut cursors) {
             writer.publish_at(at(n as i64), n).expect("registered");
@@ -66,11 +66,11 @@ fn measure() {
     let used = publisher.used_bytes();
     println!("memory: {used} bytes of the segment, {grown} bytes of this process");
     assert!(used >= 1000 * 128 * 32, "the rings alone take more than {used}");
-    // The process has the segment mapped twice, to write and to read, and each mapping counts.
+    // The process maps the segment twice, for writing and for reading, and each mapping counts.
     assert!(used + grown <= MOST_BYTES, "{used} + {grown} bytes are more than {MOST_BYTES}");
 }
 
-/// KiB of this program's own file that are in memory.
+/// Returns the KiB of this program's file that are in memory.
 fn program_kib() -> u64 {
     let program = std::env::current_exe().expect("a program");
     let smaps = std::fs::read_to_string("/proc/self/smaps").expect("procfs");
@@ -87,12 +87,12 @@ fn program_kib() -> u64 {
 }
 
 #[test]
-fn pages_of_the_program_are_given_back_and_come_again_as_they_are_needed() {
-    // Other tests run beside this one and touch pages of their own: one try in ten is enough.
-    let gave_back = (0..10).any(|_| {
+fn released_pages_of_the_program_come_back_when_needed() {
+    // Other tests run at the same time and touch pages too: one success in ten attempts is enough.
+    let released = (0..10).any(|_| {
         let before = program_kib();
         skopos_shm::release_program_pages();
         program_kib() < before
     });
-    assert!(gave_back, "{} KiB are still there", program_kib());
+    assert!(released, "{} KiB are still in memory", program_kib());
 }

@@ -1,5 +1,4 @@
-//! A publisher and a reader against a model that is too simple to be wrong: a list of samples a
-//! topic.
+//! A publisher and a reader compared with a simple model: a list of samples for each topic.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -14,14 +13,14 @@ use crate::support::{at, runtime_dir, spec, structured, topic};
 const TOPICS: [&str; 5] = ["t/a", "t/b", "t/c", "t/d", "t/e"];
 const TYPES: [ValueType; 4] =
     [ValueType::F64, ValueType::I64, ValueType::U64, ValueType::Structured];
-/// One less than there are topics, so that the directory can be full.
+/// Capacity of the directory: one less than the number of topics, so that it can be full.
 const MAX_VERTICES: u32 = 4;
-/// Room in the heap for a few rings, so that it can be full.
+/// Size of the heap: a few rings, so that it can be full.
 const HEAP_BYTES: u64 = 64 << 10;
-/// The layout document: a vertex is a head, its slots, and four of the longest values if structured.
+/// From the layout document: a vertex is a head, its slots, and four of the longest values if structured.
 const BYTE_RING: u64 = 4 * 4096;
 
-/// What can be done. Small domains, so that topics, values and times meet again.
+/// An operation. The domains are small, so that topics, values and times repeat.
 #[derive(Clone, Debug)]
 enum Step {
     Register { topic: usize, value_type: usize, log_slots: u32 },
@@ -57,7 +56,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// A value by its small number, different from those of other numbers.
+/// Returns the value for a small number; different numbers have different values.
 fn value(value_type: ValueType, number: u8) -> Value {
     let n = i64::from(number);
     match value_type {
@@ -66,7 +65,7 @@ fn value(value_type: ValueType, number: u8) -> Value {
         }
         ValueType::I64 => Value::I64(n - 3),
         ValueType::U64 => Value::U64(u64::MAX - n as u64),
-        // From a few bytes to a quarter of the byte ring.
+        // The length is from a few bytes to a quarter of the byte ring.
         ValueType::Structured => {
             Value::Structured(structured(&format!("[{n},\"{}\"]", "x".repeat(n as usize * 800))))
         }
@@ -83,20 +82,20 @@ impl IntoValue for f64 {
     }
 }
 
-/// The same to the last bit: a NaN is itself.
+/// Compares to the last bit: a NaN equals itself.
 fn same(a: &Sample, b: &Sample) -> bool {
     let bits = |v: &Value| if let Value::F64(v) = v { Some(v.to_bits()) } else { None };
     let values = bits(&a.value).map_or(a.value == b.value, |a| Some(a) == bits(&b.value));
     a.time == b.time && a.origin == b.origin && values
 }
 
-/// One registration of a topic.
+/// The model of one registration of a topic.
 #[derive(Debug)]
 struct ModelVertex {
     value_type: ValueType,
     slots: usize,
     samples: Vec<Sample>,
-    /// Where each structured sample's bytes begin, and where the last one's end.
+    /// Start of each structured sample's bytes, and the end of the last one's.
     positions: Vec<u64>,
     reserved: u64,
     checked_at: Timestamp,
@@ -128,7 +127,7 @@ impl ModelVertex {
         ticket + self.slots >= self.samples.len()
     }
 
-    /// Whether sample `ticket` is in memory, bytes and all.
+    /// Returns true if sample `ticket` is in memory together with its bytes.
     fn kept(&self, ticket: usize) -> bool {
         let structured = self.value_type == ValueType::Structured;
         self.in_slots(ticket)
@@ -136,7 +135,7 @@ impl ModelVertex {
     }
 }
 
-/// A model's registration and the real handles on it.
+/// The model of a registration and the real handles of it.
 struct Registered {
     model: ModelVertex,
     writer: VertexWriter,
@@ -149,7 +148,7 @@ struct World {
     publisher: Publisher,
     segment: Segment,
     present: BTreeMap<usize, Registered>,
-    /// Handles of unregistered vertices: they must stay gone.
+    /// Handles of unregistered vertices, which must stay gone.
     gone: Vec<Registered>,
     heap_used: u64,
     free: HashMap<(u32, bool), u32>,
@@ -158,7 +157,7 @@ struct World {
 impl World {
     fn new() -> Self {
         let dir = runtime_dir();
-        // Header, 256 groups and the directory fill ten pages; the rest is heap.
+        // Header, 256 groups and the directory fill ten pages; the heap is the rest.
         let builder = Publisher::builder("model").dir(dir.path()).max_vertices(MAX_VERTICES);
         let publisher = builder.max_bytes(10 * 4096 + HEAP_BYTES).create().expect("room");
         let segment = Segment::open(publisher.path()).expect("sound");
@@ -294,9 +293,9 @@ impl Registered {
                         break;
                     }
                     Some(Delivery::Lost(lost)) => {
-                        assert!(!self.model.kept(*next), "a sample that is there was lost");
+                        assert!(!self.model.kept(*next), "a sample in memory was lost");
                         for _ in 0..lost {
-                            assert!(!self.model.kept(*next), "a sample that is there was lost");
+                            assert!(!self.model.kept(*next), "a sample in memory was lost");
                             *next += 1;
                         }
                     }
@@ -324,7 +323,7 @@ impl Registered {
 
     fn range(&self, from: Timestamp, to: Timestamp) {
         let found = self.vertex.range(from..=to).expect("registered");
-        // From the newest back to the first that is not there: what is before it is out of reach.
+        // From the newest sample back to the first that is missing: older samples are out of reach.
         let (mut expected, mut complete) = (Vec::new(), true);
         for (ticket, sample) in self.model.samples.iter().enumerate().rev() {
             let wanted = sample.time >= from && sample.time <= to;
@@ -365,7 +364,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_segment_does_what_a_list_of_samples_would(
+    fn a_segment_behaves_like_a_list_of_samples(
         steps in proptest::collection::vec(step(), 1..250)
     ) {
         let mut world = World::new();

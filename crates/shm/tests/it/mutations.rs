@@ -1,6 +1,7 @@
-//! A sound segment with random damage, many thousand times over: errors, never a panic or a hang.
+//! A valid segment with random damage, many thousand times: reading it returns errors and never panics or
+//! hangs.
 //!
-//! `SKOPOS_TEST_MUTATIONS` says how often. The fuzz targets search deeper, with coverage.
+//! `SKOPOS_TEST_MUTATIONS` sets the number of mutations. The fuzz targets search deeper, with coverage.
 
 use std::fs;
 use std::sync::mpsc::{RecvTimeoutError, channel};
@@ -13,7 +14,7 @@ use crate::support::{PATIENCE, runtime_dir, seed};
 
 const MUTATIONS: u64 = 20_000;
 
-/// Numbers that have broken bounds checks before.
+/// Numbers that often break bounds checks.
 const INTERESTING: [u64; 12] = [
     0,
     1,
@@ -29,7 +30,8 @@ const INTERESTING: [u64; 12] = [
     u64::MAX,
 ];
 
-/// Where damage matters: the header, the used entries, the groups, and the heap's start.
+/// Picks an offset where damage matters: in the header, the used entries, the groups, or the start of the
+/// heap.
 fn somewhere(random: &mut SplitMix64, whole: u64) -> u64 {
     let (from, length) = match random.below(5) {
         0 => (8, 304),
@@ -74,7 +76,7 @@ fn mutate(random: &mut SplitMix64, bytes: &mut [u8]) -> String {
     done
 }
 
-/// Opened and read without a word; only what happens counts.
+/// Opens and reads the bytes without output; returns whether that worked and the number of values.
 fn try_one(specimen: &Specimen, bytes: &[u8]) -> (bool, usize) {
     fs::write(&specimen.path, bytes).expect("our own file");
     match read_everything(&specimen.path) {
@@ -88,7 +90,7 @@ fn random_damage_never_hurts_a_reader() {
     let seed = seed("mutations");
     let count = std::env::var("SKOPOS_TEST_MUTATIONS").ok().and_then(|c| c.parse().ok());
     let count = count.unwrap_or(MUTATIONS);
-    let (tell, told) = channel();
+    let (sender, receiver) = channel();
     let worker = std::thread::spawn(move || {
         let specimen = specimen();
         let mut random = SplitMix64::new(seed);
@@ -96,7 +98,7 @@ fn random_damage_never_hurts_a_reader() {
         for number in 0..count {
             let mut bytes = specimen.bytes.clone();
             let damage = mutate(&mut random, &mut bytes);
-            let _ = tell.send((number, damage));
+            let _ = sender.send((number, damage));
             let (open, read) = try_one(&specimen, &bytes);
             opened += u64::from(open);
             values += read;
@@ -105,7 +107,7 @@ fn random_damage_never_hurts_a_reader() {
     });
     let mut last = (0, String::new());
     loop {
-        match told.recv_timeout(PATIENCE) {
+        match receiver.recv_timeout(PATIENCE) {
             Ok(now) => last = now,
             Err(RecvTimeoutError::Timeout) => panic!("hangs, seed {seed}, mutation {last:?}"),
             Err(RecvTimeoutError::Disconnected) => break,
@@ -113,14 +115,14 @@ fn random_damage_never_hurts_a_reader() {
     }
     let (opened, values) = worker.join().unwrap_or_else(|_| panic!("seed {seed}, {last:?}"));
     println!("mutations: {count}, of which {opened} still opened and gave {values} values");
-    assert!(opened > count / 10, "most damage was noticed at once: nothing was tried");
-    assert!(opened < count, "nothing was ever noticed");
+    assert!(opened > count / 10, "nearly all damage was refused at once, so little was tested");
+    assert!(opened < count, "no damage was ever refused");
 }
 
-/// The page of flags is gone with its publisher, and the id in the header may be anybody's: waiting
-/// then looks now and then instead of sleeping.
+/// The page of flags is gone with its publisher, and the id in the header may be of another page: waiting
+/// then polls instead of sleeping.
 #[test]
-fn a_wrong_page_of_flags_costs_waiting_alone() {
+fn a_wrong_page_of_flags_only_slows_waiting() {
     let other_dir = runtime_dir();
     let other =
         Publisher::builder("other").dir(other_dir.path()).create().expect("an empty directory");
@@ -128,25 +130,25 @@ fn a_wrong_page_of_flags_costs_waiting_alone() {
     let specimen = specimen();
     for id in [id_of_flags(&specimen.bytes), others_id, -1, 0, i32::MAX, i32::MIN] {
         specimen.damage(FLAGS_ID as u64, &id.to_le_bytes());
-        let segment = Segment::open(&specimen.path).expect("the segment is sound");
+        let segment = Segment::open(&specimen.path).expect("the segment is valid");
         let vertex = segment.vertices().remove(0);
         let timeout = std::time::Duration::from_millis(3);
         let waited = vertex.subscribe().next_timeout(timeout).expect("registered");
         assert_eq!(waited, None, "{id}");
     }
-    assert_eq!(raised_flags(others_id), 0, "a stranger's flags were raised");
+    assert_eq!(raised_flags(others_id), 0, "flags of another segment were raised");
 }
 
-/// How many of the first flags for entries are up in the page `id`.
+/// Counts the raised flags among the first entries of page `id`.
 fn raised_flags(id: i32) -> usize {
-    // SAFETY: attaching takes nothing from anybody.
+    // SAFETY: attaching overlaps no other memory.
     let page = unsafe { libc::shmat(id, std::ptr::null(), libc::SHM_RDONLY) };
     assert_ne!(page.addr(), usize::MAX, "our own page");
     // SAFETY: the page of a publisher with default limits has flags for thousands of entries from
-    // byte 128 on, and nobody is left who writes them.
+    // byte 128 on, and no process writes them any more.
     let flags = unsafe { std::slice::from_raw_parts(page.byte_add(128).cast::<u32>(), 8) };
     let raised = flags.iter().filter(|flag| **flag != 0).count();
-    // SAFETY: attached above; `flags` is not used any more.
+    // SAFETY: attached above; `flags` is no longer used.
     unsafe { libc::shmdt(page) };
     raised
 }

@@ -1,4 +1,4 @@
-//! Whose files and directories these are: what is not trusted is refused, and says why.
+//! Owners and permissions of files and directories: untrusted ones are refused with a reason.
 
 use std::fs::{self, Permissions};
 use std::os::fd::AsRawFd as _;
@@ -16,7 +16,7 @@ use crate::support::{
     at, child_dir, child_of, is_root, publisher, runtime_dir, skipped, spec, topic,
 };
 
-/// `nobody` on every Linux: a user with no rights at all.
+/// The user id of `nobody` on every Linux: a user without any rights.
 const NOBODY: u32 = 65534;
 
 fn chmod(path: &Path, mode: u32) {
@@ -24,16 +24,16 @@ fn chmod(path: &Path, mode: u32) {
 }
 
 fn create(dir: &Path) -> Error {
-    Publisher::builder("refused").dir(dir).create().expect_err("it is not to be trusted")
+    Publisher::builder("refused").dir(dir).create().expect_err("it must not be trusted")
 }
 
-/// This binary's ignored test `name`, as another user; `None` if this cannot be tried here.
+/// Runs this binary's ignored test `name` as another user; `None` if this is not possible here.
 fn as_nobody(name: &str, dir: &Path) -> Option<Output> {
     if !is_root() {
-        skipped(name, "becoming another user takes root");
+        skipped(name, "becoming another user needs root");
         return None;
     }
-    // A copy where everybody may run it: the original often lies in root's home.
+    // A copy that every user may run: the original is often in root's home.
     let public = tempfile::tempdir().expect("a temporary directory");
     chmod(public.path(), 0o755);
     let binary = public.path().join("it");
@@ -44,16 +44,16 @@ fn as_nobody(name: &str, dir: &Path) -> Option<Output> {
     match command.stdout(std::process::Stdio::piped()).output() {
         Ok(output) => Some(output),
         Err(e) => {
-            skipped(name, &format!("this binary is not for other users: {e}"));
+            skipped(name, &format!("other users cannot run this binary: {e}"));
             None
         }
     }
 }
 
 fn passed(output: &Output) {
-    let told = String::from_utf8_lossy(&output.stdout);
+    let text = String::from_utf8_lossy(&output.stdout);
     let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success() && told.contains("1 passed"), "{told}\n{errors}");
+    assert!(output.status.success() && text.contains("1 passed"), "{text}\n{errors}");
 }
 
 #[test]
@@ -78,7 +78,7 @@ fn a_directory_that_others_may_write_to_is_refused() {
 }
 
 #[test]
-fn what_is_no_directory_is_refused() {
+fn a_path_that_is_not_a_directory_is_refused() {
     let dir = runtime_dir();
     let file = dir.path().join("file");
     fs::write(&file, b"").expect("our own directory");
@@ -96,9 +96,9 @@ fn what_is_no_directory_is_refused() {
 }
 
 #[test]
-fn somebody_elses_directory_and_files_are_refused() {
+fn directories_and_files_of_another_user_are_refused() {
     if !is_root() {
-        return skipped("owners", "giving files away takes root");
+        return skipped("owners", "changing the owner of files needs root");
     }
     let specimen = specimen();
     chown(&specimen.path, Some(NOBODY), None).expect("root");
@@ -106,7 +106,7 @@ fn somebody_elses_directory_and_files_are_refused() {
         Err(Error::Owner { path, found: NOBODY, wanted: 0 }) => assert_eq!(path, specimen.path),
         other => panic!("{other:?}"),
     }
-    let host = Host::open_dirs(vec![specimen.dir.path().to_owned()]).expect("a sound directory");
+    let host = Host::open_dirs(vec![specimen.dir.path().to_owned()]).expect("a valid directory");
     assert!(matches!(host.refused(), [Error::Owner { .. }]), "{:?}", host.refused());
 
     chown(specimen.dir.path(), Some(NOBODY), None).expect("root");
@@ -139,7 +139,7 @@ fn read_only_directory(dir: &Path) {
         if source.kind() == std::io::ErrorKind::PermissionDenied),
         "{refusal}"
     );
-    Host::open_dirs(vec![dir.to_owned()]).expect("reading needs no writing");
+    Host::open_dirs(vec![dir.to_owned()]).expect("reading works without write permission");
 }
 
 #[test]
@@ -150,11 +150,11 @@ fn create_in_a_read_only_directory() {
     }
 }
 
-/// The facts of the machine are for everybody on it, whatever umask its agent was started with.
+/// The facts of the machine are for all its users, with any umask of its agent.
 #[test]
-fn other_users_read_and_wait_for_what_root_publishes() {
+fn other_users_read_and_wait_for_samples_of_root() {
     if !is_root() {
-        return skipped("owners", "publishing as root takes root");
+        return skipped("owners", "publishing as root needs root");
     }
     let outer = runtime_dir();
     chmod(outer.path(), 0o755);
@@ -164,7 +164,7 @@ fn other_users_read_and_wait_for_what_root_publishes() {
         .arg(std::env::current_exe().expect("this binary has a path"))
         .env(crate::support::CHILD_DIR, &dir)
         .output()
-        .expect("there is a shell");
+        .expect("a shell exists");
     passed(&status);
     assert_eq!(fs::metadata(&dir).expect("made by the child").mode() & 0o777, 0o755);
     let publisher = publisher(&dir, "system");
@@ -203,19 +203,19 @@ fn make_under_a_strict_umask() {
 fn read_as_another_user() {
     let Some(dir) = child_dir() else { return };
     let host = Host::open_dirs(vec![dir]).expect("root's directory is trusted");
-    let vertex = host.find(&topic("n01/up")).expect("everybody may read it");
+    let vertex = host.find(&topic("n01/up")).expect("all users may read it");
     let before = vertex.latest().expect("published").as_f64();
     let mut news = vertex.subscribe();
-    let delivery = news.next_timeout(crate::support::PATIENCE).expect("everybody may wait");
+    let delivery = news.next_timeout(crate::support::PATIENCE).expect("all users may wait");
     assert!(delivery.is_some());
     assert!(vertex.latest().expect("published").as_f64() > before);
     let refusal = create(host.segments()[0].path().parent().expect("in a directory"));
     assert!(matches!(refusal, Error::Owner { found: 0, .. }), "{refusal}");
 }
 
-/// Whoever may write a file may cut it short, and who has it mapped dies of SIGBUS.
+/// A process that may write a file may also truncate it, and then the processes that map it die of SIGBUS.
 #[test]
-fn nothing_that_a_publisher_maps_can_be_cut_short_by_others() {
+fn other_users_cannot_truncate_files_of_a_publisher() {
     let dir = runtime_dir();
     let publisher = publisher(dir.path(), "mine");
     for entry in fs::read_dir(dir.path()).expect("our own directory") {
@@ -226,15 +226,15 @@ fn nothing_that_a_publisher_maps_can_be_cut_short_by_others() {
     drop(publisher);
 }
 
-/// Whoever may read a segment can hold a shared lock on it. Once, that made a dead publisher look
-/// alive, and kept its successor out.
+/// A process that may read a segment can hold a shared lock on it. Such a lock once made a dead publisher
+/// look alive, and blocked its successor.
 #[test]
-fn a_readers_lock_is_no_sign_of_life() {
+fn a_lock_of_a_reader_does_not_mean_alive() {
     let dir = runtime_dir();
     let publisher = publisher(dir.path(), "mine");
     let path = publisher.path().to_owned();
     let kept = dir.path().join("kept");
-    // What SIGKILL leaves behind: the file, without the lock of its publisher.
+    // SIGKILL leaves this behind: the file without the lock of its publisher.
     fs::copy(&path, &kept).expect("our own directory");
     drop(publisher);
     fs::rename(&kept, &path).expect("our own directory");
@@ -244,20 +244,23 @@ fn a_readers_lock_is_no_sign_of_life() {
     lock.l_type = libc::F_RDLCK as libc::c_short;
     // SAFETY: the descriptor is open and `lock` outlives the call.
     let locked = unsafe { libc::fcntl(reader.as_raw_fd(), libc::F_OFD_SETLK, &raw mut lock) };
-    assert_eq!(locked, 0, "a shared lock takes no more than reading");
+    assert_eq!(locked, 0, "a shared lock needs only read permission");
     assert!(!Segment::open(&path).expect("whole").is_alive());
-    Publisher::builder("mine").dir(dir.path()).create().expect("nobody alive holds the name");
+    Publisher::builder("mine")
+        .dir(dir.path())
+        .create()
+        .expect("no living publisher holds the name");
 }
 
-/// Anybody can make a directory where the system agent's would be; that is not to keep a user from
-/// what he publishes himself.
+/// Any user can make a directory at the path of the system agent's; that must not hide this user's own
+/// segments.
 #[test]
-fn a_directory_that_cannot_be_trusted_hides_no_other() {
+fn an_untrusted_directory_does_not_hide_others() {
     let (own, bad) = (runtime_dir(), runtime_dir());
     let publisher = publisher(own.path(), "mine");
     chmod(bad.path(), 0o777);
     let dirs = vec![own.path().to_owned(), bad.path().to_owned()];
-    let host = Host::open_dirs(dirs).expect("one of them is fine");
+    let host = Host::open_dirs(dirs).expect("one of them is trusted");
     assert_eq!(host.segments().len(), 1);
     assert!(matches!(host.refused(), [Error::Permissions { .. }]), "{:?}", host.refused());
     assert!(Host::open_dirs(vec![bad.path().to_owned()]).is_err());

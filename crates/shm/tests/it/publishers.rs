@@ -1,4 +1,4 @@
-//! The writing side: names, one holder a name, types, limits, many threads, clocks that step back.
+//! The publisher: names, one holder for each name, types, limits, many threads, clocks that step back.
 
 use std::collections::HashMap;
 use std::fs;
@@ -14,7 +14,7 @@ use crate::support::{
     at, eventually, must_end, publisher, runtime_dir, spec, structured_sample, topic,
 };
 
-/// A publisher, one vertex of its, and the same for reading.
+/// Makes a publisher with one vertex, and returns the writer and the reader of the vertex.
 fn one(value_type: ValueType, slots: u32) -> (tempfile::TempDir, Publisher, VertexWriter, Vertex) {
     let dir = runtime_dir();
     let publisher = publisher(dir.path(), "one");
@@ -41,7 +41,7 @@ fn a_name_is_held_by_one_living_publisher() {
 }
 
 #[test]
-fn what_cannot_be_a_file_name_is_no_name() {
+fn a_name_that_is_not_a_file_name_is_refused() {
     let dir = runtime_dir();
     let long = "n".repeat(65);
     let bad = ["", ".", "..", ".hidden", "a/b", "/a", "../a", "A", "a b", "a\0", "ä", "a:b", &long];
@@ -65,19 +65,19 @@ fn a_duplicate_topic_is_refused_until_it_is_unregistered() {
     publisher.unregister(&writer);
     let other = again().expect("free again");
     other.publish(2.5).expect("registered");
-    // Old handles know that this is not their vertex.
+    // Old handles recognise that this is not their vertex.
     assert!(matches!(writer.publish(2u64), Err(Error::Gone(_))));
     assert!(matches!(vertex.latest(), Err(Error::Gone(_))));
     assert!(matches!(vertex.subscribe().try_next(), Err(Error::Gone(_))));
     let found = vertex.segment().find(&topic("test/one")).expect("registered");
     assert_eq!(found.latest().expect("published").as_f64(), Some(2.5));
     publisher.unregister(&writer);
-    other.publish(3.5).expect("unregistering twice takes nothing from the next owner");
+    other.publish(3.5).expect("unregistering twice does not affect the next owner");
 }
 
-/// The memory of an unregistered vertex goes to another one: its old readers never read that one.
+/// The memory of an unregistered vertex is reused: old readers never read the new vertex.
 #[test]
-fn a_vertex_that_is_gone_says_so_in_every_way_of_reading() {
+fn every_read_of_a_vertex_that_is_gone_is_an_error() {
     let (_dir, publisher, writer, vertex) = one(ValueType::U64, 4);
     writer.publish_at(at(1), 1u64).expect("registered");
     let mut follower = vertex.subscribe_from_oldest();
@@ -91,13 +91,13 @@ fn a_vertex_that_is_gone_says_so_in_every_way_of_reading() {
     };
     check("unregistered");
     let next = publisher.register(spec("test/next", ValueType::U64).slots(4)).expect("room");
-    check("its memory belongs to another one, still empty");
+    check("its memory belongs to a new vertex without a sample");
     next.publish_at(at(2), 2u64).expect("registered");
-    check("its memory belongs to another one");
+    check("its memory belongs to a new vertex");
 }
 
 #[test]
-fn closing_a_segment_takes_its_vertices_away() {
+fn closing_a_segment_unregisters_its_vertices() {
     let (_dir, publisher, writer, vertex) = one(ValueType::U64, 4);
     writer.publish(1u64).expect("registered");
     let path = publisher.path().to_owned();
@@ -110,14 +110,14 @@ fn closing_a_segment_takes_its_vertices_away() {
 }
 
 #[test]
-fn unregistering_takes_nothing_from_another_segment() {
+fn unregistering_does_not_affect_another_segment() {
     let (_dir, ours, writer, vertex) = one(ValueType::U64, 4);
     let (_dir2, theirs, _, _) = one(ValueType::U64, 4);
     theirs.unregister(&writer);
-    assert!(writer.publish(1u64).is_ok(), "it is not theirs to unregister");
+    assert!(writer.publish(1u64).is_ok(), "another publisher cannot unregister it");
     let (_dir3, _other, stranger, _) = one(ValueType::U64, 4);
     ours.unregister(&stranger);
-    assert!(writer.publish(2u64).is_ok(), "it only looks like ours");
+    assert!(writer.publish(2u64).is_ok(), "it is of another segment with the same index");
     assert_eq!(vertex.latest().expect("published").as_f64(), Some(2.0));
     assert!(stranger.publish(1u64).is_ok());
 }
@@ -164,7 +164,7 @@ fn a_ring_has_a_power_of_two_of_slots() {
 }
 
 #[test]
-fn a_full_segment_says_what_there_is_no_more_of() {
+fn the_error_of_a_full_segment_names_the_resource() {
     let dir = runtime_dir();
     let publisher =
         Publisher::builder("full").dir(dir.path()).max_vertices(2).create().expect("room");
@@ -198,12 +198,12 @@ fn a_segment_that_no_reader_would_map_is_not_made() {
         let refused = builder.create();
         assert!(matches!(refused, Err(Error::SegmentFull { what: "bytes", .. })), "{refused:?}");
     }
-    let smallest = builder().max_bytes(0).max_vertices(0).create().expect("of no use, but whole");
+    let smallest = builder().max_bytes(0).max_vertices(0).create().expect("useless, but valid");
     Segment::open(smallest.path()).expect("sound");
 }
 
 #[test]
-fn only_changes_are_stored_and_looking_moves_checked_at() {
+fn only_changes_are_stored_and_polls_move_checked_at() {
     let (_dir, _publisher, writer, vertex) = one(ValueType::F64, 4);
     let put = |time, value: f64| writer.publish_at(at(time), value).expect("registered");
     assert_eq!(put(10, 1.0), Published::Stored);
@@ -212,23 +212,23 @@ fn only_changes_are_stored_and_looking_moves_checked_at() {
     assert_eq!((reading.sample.time, reading.checked_at), (at(10), at(20)));
     assert_eq!(vertex.count(), 1);
     assert_eq!(put(30, f64::NAN), Published::Stored);
-    assert_eq!(put(40, f64::NAN), Published::Unchanged, "not a number, but the same one");
+    assert_eq!(put(40, f64::NAN), Published::Unchanged, "the same NaN");
     assert_eq!(put(50, 0.0), Published::Stored);
-    assert_eq!(put(60, -0.0), Published::Stored, "equal, but not the same");
+    assert_eq!(put(60, -0.0), Published::Stored, "equal, but other bits");
     let guess = |bound| Sample {
         time: at(70),
         value: Value::F64(-0.0),
         origin: Origin::Predicted { bound },
     };
     let predicted = |bound| writer.publish_sample(&guess(bound)).expect("registered");
-    assert_eq!(predicted(0.25), Published::Stored, "predicted is news");
+    assert_eq!(predicted(0.25), Published::Stored, "another origin is a change");
     assert_eq!(predicted(0.25), Published::Unchanged);
-    assert_eq!(predicted(0.5), Published::Stored, "another bound is news");
+    assert_eq!(predicted(0.5), Published::Stored, "another bound is a change");
 }
 
-/// The bound is kept as an `f32`: rounded up, so that it still bounds.
+/// The bound is kept as an `f32`, rounded up, so that it stays a bound.
 #[test]
-fn a_bound_is_never_less_than_it_was() {
+fn a_stored_bound_is_never_smaller() {
     let (_dir, _publisher, writer, vertex) = one(ValueType::F64, 4);
     for (n, bound) in (0..).zip([0.0, 0.1, 1.0, 1e-300, 1e300, f64::MAX, f64::INFINITY, 16777217.0])
     {
@@ -257,13 +257,13 @@ fn samples_keep_their_order_when_the_clock_steps_back() {
     let expected = [(100, 1.0), (100, 2.0), (100, 3.0), (101, 4.0), (101, 5.0), (200, 6.0)];
     assert_eq!(kept, expected.map(|(time, value)| (time, Some(value))));
     let reading = vertex.latest().expect("published");
-    assert_eq!(reading.checked_at, at(200), "what was looked at is never unseen");
+    assert_eq!(reading.checked_at, at(200), "`checked_at` never goes back");
     assert_eq!(vertex.segment().clock_steps(), 0);
     publisher.count_clock_step();
     assert_eq!(vertex.segment().clock_steps(), 1);
 }
 
-/// A clock far before 1970 is odd, not an error.
+/// A clock far before 1970 is not an error.
 #[test]
 fn the_first_sample_may_have_any_time() {
     let (_dir, publisher, writer, vertex) = one(ValueType::U64, 4);
@@ -279,7 +279,7 @@ fn the_first_sample_may_have_any_time() {
 const THREADS: u64 = 8;
 const EACH: u64 = 20_000;
 
-/// Every thread's samples are there, once, in that thread's order, and times never go back.
+/// Every sample of each thread is delivered once, in the order of the thread, and times never go back.
 #[test]
 fn many_threads_publish_into_one_vertex() {
     let (_dir, _publisher, writer, vertex) = one(ValueType::U64, 1 << 12);
@@ -318,13 +318,13 @@ fn many_threads_publish_into_one_vertex() {
     });
     assert_eq!(vertex.count(), THREADS * EACH);
     assert_eq!(follower.try_next().expect("registered"), None);
-    // The ring's rest has the end of at least one thread, and no hole.
+    // The ring has the last sample of at least one thread, and no hole.
     let rest = vertex.range(at(i64::MIN)..=at(i64::MAX)).expect("registered");
     assert_eq!(rest.samples.len(), 1 << 12);
     println!("{delivered} delivered, {lost} lost");
 }
 
-/// With a ring that holds all of them nothing may be lost at all.
+/// With a ring that holds all samples, none may be lost.
 #[test]
 fn nothing_is_lost_in_a_ring_that_is_large_enough() {
     let dir = runtime_dir();
@@ -357,7 +357,7 @@ fn nothing_is_lost_in_a_ring_that_is_large_enough() {
     assert_eq!(values, expected);
 }
 
-/// Clones of writers, readers and segments are the same vertex.
+/// Clones of writers, readers and segments refer to the same vertex.
 #[test]
 fn clones_are_the_same() {
     let (_dir, publisher, writer, vertex) = one(ValueType::U64, 8);
@@ -366,7 +366,10 @@ fn clones_are_the_same() {
     writer2.publish_at(at(1), 1u64).expect("registered");
     let mut ahead = follower.clone();
     assert!(ahead.try_next().expect("registered").is_some());
-    assert!(follower.try_next().expect("registered").is_some(), "each cursor is its own");
+    assert!(
+        follower.try_next().expect("registered").is_some(),
+        "each subscription has its own cursor"
+    );
     assert_eq!(vertex2.latest().expect("published"), vertex.latest().expect("published"));
     drop(vertex);
     assert!(segment2.is_alive() && vertex2.latest().is_ok());
@@ -374,12 +377,12 @@ fn clones_are_the_same() {
     assert!(matches!(writer.publish(2u64), Err(Error::Gone(_))));
 }
 
-/// A name that is given up is free at once, also while others come and go.
+/// A released name is free at once, also while other publishers start and end.
 #[test]
-fn publishers_that_come_and_go_do_not_disturb_each_other() {
+fn publishers_start_and_end_independently() {
     let dir = runtime_dir();
     let path = dir.path().to_owned();
-    must_end("threads that fight for names", move || {
+    must_end("threads that compete for names", move || {
         std::thread::scope(|scope| {
             for thread in 0..4u64 {
                 let path = &path;
@@ -388,12 +391,12 @@ fn publishers_that_come_and_go_do_not_disturb_each_other() {
         });
     });
     let left = fs::read_dir(dir.path()).expect("ours").count();
-    assert_eq!(left, 1, "only the directory's lock is left");
+    assert_eq!(left, 1, "only the lock file of the directory is left");
 }
 
 fn come_and_go(dir: &std::path::Path, thread: u64) {
     for n in 0..1500u64 {
-        // Two threads a name: one of them may be told that the other holds it, and nothing else.
+        // Two threads share a name: the only allowed error is that the other thread holds it.
         let name = format!("name-{}", thread / 2);
         let publisher = match Publisher::builder(&name).dir(dir).max_vertices(4).create() {
             Ok(publisher) => publisher,
@@ -407,30 +410,30 @@ fn come_and_go(dir: &std::path::Path, thread: u64) {
         assert_eq!(vertex.latest().expect("published").as_f64(), Some(n as f64));
         let timeout = std::time::Duration::from_nanos(1);
         vertex.subscribe().next_timeout(timeout).expect("registered");
-        // Whoever closed just before us may have removed its own file only.
+        // A publisher that closed just before may only have removed its own file.
         assert!(publisher.path().exists(), "a living publisher's file was removed");
     }
 }
 
-/// Who tells others that a value still holds must not say so of one that is no longer the latest.
+/// A reader that reports a value as still valid must not do so for a sample that is no longer the latest.
 #[test]
-fn a_subscription_says_what_was_checked_only_of_the_sample_that_it_took_last() {
+fn checked_at_of_a_subscription_is_for_its_last_sample() {
     let (_dir, publisher, writer, vertex) = one(ValueType::U64, 4);
     let mut subscription = vertex.subscribe();
     assert!(!subscription.has_next());
     writer.publish_at(at(10), 1u64).expect("registered");
     assert!(subscription.has_next());
-    assert_eq!(subscription.checked_at(), None, "there is a sample that it has not taken");
+    assert_eq!(subscription.checked_at(), None, "a sample is not taken yet");
     assert!(matches!(subscription.try_next(), Ok(Some(Delivery::Sample(_)))));
     writer.check_at(at(20)).expect("registered");
-    assert!(!subscription.has_next(), "a look that finds nothing is no sample");
+    assert!(!subscription.has_next(), "a poll without a change is not a sample");
     assert_eq!(subscription.checked_at(), Some(at(20)));
     publisher.unregister(&writer);
-    assert!(subscription.has_next(), "there is an error to be told");
+    assert!(subscription.has_next(), "`try_next` has an error to return");
     assert_eq!(subscription.checked_at(), None);
 }
 
-/// A publisher may spare what nobody reads, so it must know what is read.
+/// A publisher may skip unread vertices, so it must know which are read.
 #[test]
 fn readers_leave_marks_that_the_publisher_takes() {
     let dir = runtime_dir();
@@ -457,14 +460,14 @@ fn readers_leave_marks_that_the_publisher_takes() {
     assert_eq!(publisher.take_interest(&read), interest(false, false), "taken");
     let _ = vertex(&read).range(at(0)..=skopos_shm::now());
     assert_eq!(publisher.take_interest(&read), interest(true, false), "a range is read");
-    // Who follows says more than who has just read, and is not drowned by it.
+    // The mark of a follower is stronger than that of a reader, and is not lost by it.
     vertex(&read).latest().expect("a value");
     vertex(&read).follow();
     assert_eq!(publisher.take_interest(&read), interest(true, true), "read and then followed");
 }
 
 #[test]
-fn a_look_that_found_nothing_new_makes_the_value_fresh() {
+fn a_poll_without_a_change_makes_the_value_fresh() {
     let (_dir, publisher, writer, vertex) = one(ValueType::U64, 4);
     writer.publish_at(at(10), 5u64).expect("registered");
     for (look, checked_at) in [(30, 30), (20, 30), (31, 31)] {

@@ -11,7 +11,7 @@ fn find(publisher: &Publisher, topics: &[&str]) -> Vec<Vertex> {
 }
 
 #[test]
-fn a_snapshot_is_of_the_last_whole_tick() {
+fn a_snapshot_is_of_the_last_complete_tick() {
     let dir = runtime_dir();
     let publisher = publisher(dir.path(), "ticks");
     let mut group = publisher.group("pair").expect("room");
@@ -23,21 +23,21 @@ fn a_snapshot_is_of_the_last_whole_tick() {
 
     let mut tick = group.tick(at(100));
     tick.publish(&a, 1u64).expect("of this group");
-    assert!(matches!(snapshot(&vertices), Err(Error::Empty(_))), "the tick is not whole yet");
+    assert!(matches!(snapshot(&vertices), Err(Error::Empty(_))), "the tick is not complete yet");
     tick.publish_structured(&b, &structured("[1]")).expect("of this group");
     drop(tick);
-    let taken = snapshot(&vertices).expect("a whole tick");
+    let taken = snapshot(&vertices).expect("a complete tick");
     assert_eq!(taken.time, at(100));
     let times: Vec<_> = taken.samples.iter().flatten().map(|s| s.time).collect();
     assert_eq!(times, [at(100); 2]);
 
-    // A tick under way is not looked at, and one that sets only some keeps the others' values.
+    // A tick in progress is ignored, and a tick that sets only some members keeps the values of the others.
     let mut tick = group.tick(at(200));
     tick.publish(&a, 2u64).expect("of this group");
     assert_eq!(vertices[0].latest().expect("published").as_f64(), Some(2.0));
-    assert_eq!(snapshot(&vertices).expect("the tick before"), taken);
+    assert_eq!(snapshot(&vertices).expect("the previous tick"), taken);
     drop(tick);
-    let taken = snapshot(&vertices).expect("a whole tick");
+    let taken = snapshot(&vertices).expect("a complete tick");
     assert_eq!(taken.time, at(200));
     assert_eq!(taken.samples[0].as_ref().map(|s| s.value.clone()), Some(Value::U64(2)));
     assert_eq!(taken.samples[1].as_ref().map(|s| s.time), Some(at(100)));
@@ -66,7 +66,7 @@ fn ticks_never_share_a_time_nor_go_back() {
 }
 
 #[test]
-fn vertices_of_different_groups_are_no_snapshot() {
+fn vertices_of_different_groups_are_refused() {
     let dir = runtime_dir();
     let publisher = publisher(dir.path(), "groups");
     let mut first = publisher.group("first").expect("room");
@@ -89,7 +89,7 @@ fn vertices_of_different_groups_are_no_snapshot() {
 }
 
 #[test]
-fn a_member_that_is_gone_is_said_to_be_gone() {
+fn a_member_that_is_gone_is_an_error() {
     let dir = runtime_dir();
     let publisher = publisher(dir.path(), "gone");
     let mut group = publisher.group("g").expect("room");
@@ -102,9 +102,9 @@ fn a_member_that_is_gone_is_said_to_be_gone() {
     assert!(matches!(tick.publish(&a, 2u64), Err(Error::Gone(_))));
 }
 
-/// Both segments have one path, one after the other; their ticks have nothing to do with each other.
+/// Two segments had the same path, one after the other; their ticks are unrelated.
 #[test]
-fn vertices_of_a_dead_segment_and_of_its_successor_are_no_snapshot() {
+fn vertices_of_a_dead_segment_and_its_successor_are_refused() {
     let dir = runtime_dir();
     let vertices = |value: u64| {
         let publisher = publisher(dir.path(), "phoenix");
@@ -115,7 +115,7 @@ fn vertices_of_a_dead_segment_and_of_its_successor_are_no_snapshot() {
         (publisher, vertex)
     };
     let (old_publisher, old) = vertices(1);
-    // As a reader sees it whose publisher was killed: the file goes, the mapping stays.
+    // The view of a reader whose publisher was killed: the file goes, the mapping stays.
     std::fs::remove_file(old_publisher.path()).expect("our own file");
     let (_new_publisher, new) = vertices(2);
     let host = Host::open_dirs(vec![dir.path().to_owned()]).expect("ours");
@@ -124,10 +124,10 @@ fn vertices_of_a_dead_segment_and_of_its_successor_are_no_snapshot() {
     assert!(matches!(snapshot(&[old, new.clone()]), Err(Error::SnapshotGroup(_))));
     drop(old_publisher);
     let path = new.segment().path();
-    assert!(path.exists(), "not the old one's to remove");
+    assert!(path.exists(), "the old publisher must not remove the new file");
 }
 
-/// Ticks at full speed: each snapshot is of one tick, and ticks never go back.
+/// With ticks at full speed, each snapshot is of one tick, and ticks never go back.
 #[test]
 fn snapshots_are_consistent_while_ticks_go_on() {
     const TICKS: u64 = 30_000;
@@ -160,7 +160,7 @@ fn snapshots_are_consistent_while_ticks_go_on() {
             }
             (last, taken) = (tick, taken + 1);
         }
-        ticking.join().expect("nothing fails");
+        ticking.join().expect("the writer does not fail");
         taken
     });
     assert!(taken > 1, "only {taken} snapshots");

@@ -1,4 +1,4 @@
-//! What the tests share: directories in memory, seeded randomness, this binary as a child process.
+//! Shared parts of the tests: directories in memory, seeds, this binary as a child process.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,21 +9,18 @@ use skopos_model::{Sample, Structured, Timestamp, Topic, ValueType};
 use skopos_shm::{Publisher, VertexSpec};
 use tempfile::TempDir;
 
-/// Set for a child process, and tells it where to work.
+/// Environment variable of a child process: the directory to work in.
 pub(crate) const CHILD_DIR: &str = "SKOPOS_TEST_CHILD_DIR";
 
-/// Longer than anything here takes on the slowest machine: a test that waits this long hangs.
+/// Longer than any step takes on the slowest machine: a test that waits this long hangs.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A runtime directory that is removed when dropped; in memory where there is memory.
+/// Makes a runtime directory that is removed when dropped; in memory if possible.
 pub(crate) fn runtime_dir() -> TempDir {
     let memory = Path::new("/dev/shm");
     let mut builder = tempfile::Builder::new();
     let builder = builder.prefix("skopos-test-");
-    builder
-        .tempdir_in(memory)
-        .or_else(|_| builder.tempdir())
-        .expect("some directory can be written to")
+    builder.tempdir_in(memory).or_else(|_| builder.tempdir()).expect("a writable directory")
 }
 
 pub(crate) fn topic(text: &str) -> Topic {
@@ -38,7 +35,7 @@ pub(crate) fn spec(text: &str, value_type: ValueType) -> VertexSpec {
     VertexSpec::new(topic(text), value_type)
 }
 
-/// A small publisher called `name`: opening and copying its file is cheap.
+/// Makes a small publisher called `name`, whose file is cheap to open and copy.
 pub(crate) fn publisher(dir: &Path, name: &str) -> Publisher {
     let builder = Publisher::builder(name).dir(dir).node("test").max_vertices(64);
     builder.max_bytes(1 << 20).create().expect("a publisher in an empty directory")
@@ -52,10 +49,10 @@ pub(crate) fn structured_sample(nanos: i64, text: &str) -> Sample {
     Sample::measured(at(nanos), structured(text))
 }
 
-/// Says aloud that a test could not do its work here.
+/// Reports that a test cannot run on this machine.
 pub(crate) fn skipped(test: &str, reason: &str) {
     println!("skipped: {test}: {reason}");
-    // The harness swallows what a passing test prints; a terminal's user should see this.
+    // The harness hides the output of a passing test, but the user at a terminal should see this.
     if let Ok(mut terminal) = fs::OpenOptions::new().write(true).open("/dev/stderr") {
         use std::io::Write as _;
         let _ = writeln!(terminal, "skipped: {test}: {reason}");
@@ -66,7 +63,7 @@ pub(crate) fn is_root() -> bool {
     skopos_shm::effective_uid() == 0
 }
 
-/// The seed of a test: `SKOPOS_TEST_SEED` to repeat a run, else the clock. Printed, so that a
+/// Returns the seed of a test: `SKOPOS_TEST_SEED` to repeat a run, else the clock. Prints it, so that a
 /// failure can be repeated.
 pub(crate) fn seed(test: &str) -> u64 {
     let given = std::env::var("SKOPOS_TEST_SEED").ok().and_then(|s| s.parse().ok());
@@ -77,12 +74,12 @@ pub(crate) fn seed(test: &str) -> u64 {
     seed
 }
 
-/// This test binary, to run the ignored test `name` alone, in `dir`.
+/// Returns a command that runs only the ignored test `name` of this binary, in `dir`.
 pub(crate) fn this_binary(name: &str, dir: &Path) -> Command {
     child_of(&std::env::current_exe().expect("this binary has a path"), name, dir)
 }
 
-/// As [`this_binary`], for a copy of it at `binary`.
+/// Like [`this_binary`], for a copy of it at `binary`.
 pub(crate) fn child_of(binary: &Path, name: &str, dir: &Path) -> Command {
     let mut command = Command::new(binary);
     command.args(["--ignored", "--exact", "--nocapture", "--test-threads=1", name]);
@@ -90,12 +87,12 @@ pub(crate) fn child_of(binary: &Path, name: &str, dir: &Path) -> Command {
     command
 }
 
-/// In a child: where to work; `None` when somebody runs all ignored tests.
+/// In a child: returns the directory to work in; `None` if a user runs all ignored tests.
 pub(crate) fn child_dir() -> Option<PathBuf> {
     std::env::var_os(CHILD_DIR).map(PathBuf::from)
 }
 
-/// In a child: ends this process when its parent does, which closes our standard input by that.
+/// In a child: ends this process when its parent ends, which closes our standard input.
 pub(crate) fn die_with_parent() {
     std::thread::spawn(|| {
         let mut sink = Vec::new();
@@ -104,7 +101,7 @@ pub(crate) fn die_with_parent() {
     });
 }
 
-/// Kills its process and waits for its end when dropped, so that a failing test leaves none behind.
+/// Kills its process and waits for the end when dropped, so that a failing test leaves no process behind.
 pub(crate) struct Kill(pub(crate) Child);
 
 impl Drop for Kill {
@@ -114,7 +111,7 @@ impl Drop for Kill {
     }
 }
 
-/// Looks at `found` until it finds something; fails the test if it never does.
+/// Polls `found` until it returns a value; fails the test if it never does.
 pub(crate) fn eventually<T>(what: &str, mut found: impl FnMut() -> Option<T>) -> T {
     let started = std::time::Instant::now();
     loop {
@@ -131,13 +128,13 @@ pub(crate) fn must_end<T: Send + 'static>(
     what: &str,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> T {
-    let (tell, told) = std::sync::mpsc::channel();
+    let (sender, receiver) = std::sync::mpsc::channel();
     let worker = std::thread::spawn(move || {
         let done = work();
-        let _ = tell.send(());
+        let _ = sender.send(());
         done
     });
-    match told.recv_timeout(PATIENCE) {
+    match receiver.recv_timeout(PATIENCE) {
         Err(std::sync::mpsc::RecvTimeoutError::Timeout) => panic!("hangs: {what}"),
         _ => worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
     }

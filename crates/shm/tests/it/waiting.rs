@@ -31,7 +31,7 @@ fn number(delivery: Option<Delivery>) -> Option<u64> {
     }
 }
 
-/// Every publish is waited for: each round would take as long as `PATIENCE` if its wake were lost.
+/// Each round waits for a publish, and takes as long as `PATIENCE` if a wake-up is lost.
 #[test]
 fn two_threads_wake_each_other_many_times() {
     const ROUNDS: u64 = 5_000;
@@ -54,13 +54,13 @@ fn two_threads_wake_each_other_many_times() {
             let got = number(pongs.next_timeout(PATIENCE).expect("registered"));
             assert_eq!(got, Some(n));
         }
-        answering.join().expect("nothing fails");
+        answering.join().expect("the thread does not fail");
     });
     drop(publisher);
 }
 
 #[test]
-fn all_who_wait_are_woken() {
+fn all_waiters_are_woken() {
     const WAITERS: u64 = 8;
     let dir = runtime_dir();
     let (publisher, writer, vertex) = one(&dir);
@@ -84,14 +84,14 @@ fn all_who_wait_are_woken() {
             std::thread::sleep(Duration::from_micros(200));
         }
         for waiter in waiters {
-            waiter.join().expect("nothing fails");
+            waiter.join().expect("the thread does not fail");
         }
     });
     drop(publisher);
 }
 
 #[test]
-fn a_wait_for_nothing_ends_with_nothing() {
+fn a_wait_without_a_sample_times_out() {
     let dir = runtime_dir();
     let (_publisher, writer, vertex) = one(&dir);
     writer.publish_at(at(1), 1u64).expect("registered");
@@ -99,26 +99,26 @@ fn a_wait_for_nothing_ends_with_nothing() {
     for timeout in [Duration::ZERO, Duration::from_nanos(1), Duration::from_millis(20)] {
         let started = Instant::now();
         assert_eq!(news.next_timeout(timeout).expect("registered"), None);
-        assert!(started.elapsed() >= timeout, "it came back early from {timeout:?}");
+        assert!(started.elapsed() >= timeout, "it returned before {timeout:?}");
     }
-    // What is unchanged is no news.
+    // An unchanged value is not a sample.
     writer.publish_at(at(2), 1u64).expect("registered");
     assert_eq!(news.next_timeout(Duration::from_millis(5)).expect("registered"), None);
     writer.publish_at(at(3), 2u64).expect("registered");
-    let got = must_end("the longest timeout there is", move || {
+    let got = must_end("the longest possible timeout", move || {
         number(news.next_timeout(Duration::MAX).expect("registered"))
     });
     assert_eq!(got, Some(2));
 }
 
 #[test]
-fn who_waits_for_a_vertex_that_goes_away_is_told() {
+fn waiters_for_an_unregistered_vertex_get_an_error() {
     let dir = runtime_dir();
     type TakeAway = fn(Publisher, &VertexWriter);
     let ways: [(&str, TakeAway); 2] = [
         ("unregistered", |publisher, writer| {
             publisher.unregister(writer);
-            // Kept open: it is the vertex that goes, not the segment.
+            // The segment stays open: only the vertex goes.
             std::mem::forget(publisher);
         }),
         ("closed", |publisher, _| drop(publisher)),
@@ -130,20 +130,20 @@ fn who_waits_for_a_vertex_that_goes_away_is_told() {
             let waiter = std::thread::spawn(move || news.next_timeout(PATIENCE));
             std::thread::sleep(Duration::from_millis(20));
             take_away(publisher, &writer);
-            let told = waiter.join().expect("nothing fails");
-            assert!(matches!(told, Err(Error::Gone(_))), "{told:?}");
+            let result = waiter.join().expect("the thread does not fail");
+            assert!(matches!(result, Err(Error::Gone(_))), "{result:?}");
         });
     }
 }
 
-/// A waiter that was killed leaves its flag up; the next ones are woken all the same.
+/// A killed waiter leaves its flag up; later waiters are still woken.
 #[test]
 fn a_reader_in_another_process_is_woken() {
     const ROUNDS: u64 = 200;
     let dir = runtime_dir();
     let (publisher, writer, _) = one(&dir);
     for round in ["killed", "ends"] {
-        let mut child = this_binary("waiting::echo_what_comes", dir.path());
+        let mut child = this_binary("waiting::echo_samples", dir.path());
         let child = child.stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn();
         let mut child = Kill(child.expect("this binary runs"));
         let mut lines = BufReader::new(child.0.stdout.take().expect("piped")).lines();
@@ -167,14 +167,14 @@ fn a_reader_in_another_process_is_woken() {
 }
 
 #[test]
-#[ignore = "the test above starts this as a process of its own"]
-fn echo_what_comes() {
+#[ignore = "the test above starts this as a separate process"]
+fn echo_samples() {
     let Some(dir) = child_dir() else { return };
     let host = Host::open_dirs(vec![dir]).expect("our own directory");
     let mut news = host.find(&topic("test/bell")).expect("registered").subscribe();
     let say = |line: String| {
         let mut out = std::io::stdout();
-        out.write_all(line.as_bytes()).and_then(|()| out.flush()).expect("the parent listens");
+        out.write_all(line.as_bytes()).and_then(|()| out.flush()).expect("the parent reads");
     };
     say("\necho ready\n".to_owned());
     loop {
