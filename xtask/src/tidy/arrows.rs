@@ -10,7 +10,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("access", &["model"]),
     ("shm", &["model"]),
     ("eval", &["model"]),
-    ("term", &["model"]),
+    ("term", &["model", "shm"]),
     ("score", &["model", "shm", "eval"]),
     ("sense", &["model", "shm", "score"]),
     ("net", &["model", "shm", "score"]),
