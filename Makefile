@@ -22,7 +22,7 @@ test: ## install what is missing and pass all tests
 bench: ## install the peers and measure beside them; BENCH=score for one alone
 	@exec scripts/bench $(BENCH)
 
-install: ## put skopos on your PATH
+install: ## put skopos and skopos-agent on your PATH
 	cargo install --locked --path crates/skopos
 
 fmt: ## format all Rust
