@@ -11,10 +11,8 @@ use datafusion::sql::sqlparser::ast::{ObjectName, Query, Visit as _, Visitor};
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 
-use crate::Error;
-
-/// The deepest statement that is planned.
-pub(crate) const MAX_DEPTH: usize = 100;
+use crate::error::Error;
+use crate::limits::{MAX_DEPTH, MAX_RELATIONS};
 
 /// How deep a statement is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -35,9 +33,6 @@ pub(crate) const PLANNED: Depth =
 /// what the paper's resource query needs for more than a thousand nodes. The parser needs most for what
 /// is open: some 100 KiB each in a debug build.
 pub(crate) const POINT: Depth = Depth { operators: 24, branches: 3000, open: 8 };
-
-/// The most tables of one plan.
-pub(crate) const MAX_RELATIONS: usize = 200;
 
 /// Operators that nest to the left, and what begins a chain anew.
 #[derive(Clone, Copy, Default)]

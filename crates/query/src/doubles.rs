@@ -8,7 +8,7 @@ use datafusion::sql::sqlparser::ast::{
     visit_expressions,
 };
 
-use crate::statement::{column, is_named};
+use crate::ast::{column, is_named};
 
 /// Aggregates that both have, and have alike.
 const AGGREGATES: [&str; 7] = ["count", "sum", "avg", "min", "max", "quantile", "median"];

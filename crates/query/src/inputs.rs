@@ -9,7 +9,7 @@ use skopos_eval::{Like, Statement};
 use skopos_model::{Topic, schema};
 
 use crate::source::{Node, Row, Source, Wanted};
-use crate::tables::samples::Which;
+use crate::tables::subset::Subset;
 use crate::tables::{self, Tables, pushdown};
 
 /// Columns whose values change as the clock goes, and not only when a sample comes.
@@ -30,7 +30,7 @@ pub(crate) enum Fits {
     /// It is like this.
     Like(Like),
     /// It is in this part of the topics.
-    Part(Which),
+    Part(Subset),
     /// It is of one of these families.
     Families(Vec<String>),
     /// It is of one of these metrics.
@@ -69,11 +69,11 @@ impl Read {
         let wanted = pushdown::topics(filters);
         match table {
             // Its column `topic` is about whose value it was, and not about where the event is.
-            "anomalies" => Self::new(Wanted::All, [Fits::Part(Which::Below("anomaly"))]),
+            "anomalies" => Self::new(Wanted::All, [Fits::Part(Subset::Below("anomaly"))]),
             "latest" | "samples" | "self" | "insights" => {
                 let part = match table {
-                    "self" => Some(Which::Below("self")),
-                    "insights" => Some(Which::Below("insight")),
+                    "self" => Some(Subset::Below("self")),
+                    "insights" => Some(Subset::Below("insight")),
                     _ => None,
                 };
                 let like = pushdown::like(filters).map(Fits::Like);

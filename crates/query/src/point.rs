@@ -15,16 +15,16 @@ use datafusion::arrow::datatypes::{DataType, Field, Schema};
 use datafusion::sql::parser::Statement as Parsed;
 use datafusion::sql::sqlparser::ast::{
     Expr, GroupByExpr, Query, Select, SelectItem, SetExpr, SetOperator, SetQuantifier, Statement,
-    TableFactor, Value,
+    TableFactor,
 };
 use skopos_eval::{Like, Unknown};
 use skopos_model::{Origin, Sample, Structured, Timestamp, Topic, Unit};
 
+use crate::ast::{Extreme, extreme, folded, name_of, text};
 use crate::doubles;
 use crate::functions::ESCAPE;
 use crate::inputs::{Fits, Inputs, Read};
 use crate::source::{Described, Row, Source, Wanted, When};
-use crate::statement::{extreme, name_of};
 use crate::tables::columns::{Batch, Column, value};
 use crate::tables::latest::LATEST;
 use crate::tables::samples::OF_A_TOPIC;
@@ -122,15 +122,7 @@ fn plain_table(select: &Select) -> Option<String> {
         return None;
     };
     let [part] = name.0.as_slice() else { return None };
-    (is_plain && from.joins.is_empty()).then(|| named(part.as_ident()?)).flatten()
-}
-
-/// As the planner reads a name: in lower case unless it stands in quotes.
-fn named(ident: &datafusion::sql::sqlparser::ast::Ident) -> Option<String> {
-    Some(match ident.quote_style {
-        None => ident.value.to_lowercase(),
-        Some(_) => ident.value.clone(),
-    })
+    (is_plain && from.joins.is_empty()).then(|| part.as_ident().map(folded)).flatten()
 }
 
 /// The columns of a projection without functions, and what they are called.
@@ -139,7 +131,7 @@ fn columns_of(select: &Select, known: &[Column]) -> Option<(Vec<Column>, Vec<Str
     for item in &select.projection {
         let (expression, name) = match item {
             SelectItem::UnnamedExpr(expr) => (expr, name_of(expr)),
-            SelectItem::ExprWithAlias { expr, alias } => (expr, named(alias)?),
+            SelectItem::ExprWithAlias { expr, alias } => (expr, folded(alias)),
             SelectItem::Wildcard(options)
                 if options.opt_exclude.is_none()
                     && options.opt_except.is_none()
@@ -154,7 +146,7 @@ fn columns_of(select: &Select, known: &[Column]) -> Option<(Vec<Column>, Vec<Str
             _ => return None,
         };
         let Expr::Identifier(ident) = expression else { return None };
-        let wanted = named(ident)?;
+        let wanted = folded(ident);
         found.0.push(*known.iter().find(|c| c.name() == wanted)?);
         found.1.push(name);
     }
@@ -212,8 +204,8 @@ impl Tuples {
 
     fn one(select: &Select, tables: &Tables) -> Option<Self> {
         let table = plain_table(select)?;
-        let (at, is_max, by) = extreme(select)?;
-        if !is_max || named(by)? != Column::PaperTimestamp.name() || select.selection.is_some() {
+        let Extreme { at, is_max, by } = extreme(select)?;
+        if !is_max || folded(by) != Column::PaperTimestamp.name() || select.selection.is_some() {
             return None;
         }
         let topic: Topic = tables.topic(&table)?;
@@ -221,13 +213,13 @@ impl Tuples {
         for (other, item) in select.projection.iter().enumerate() {
             let (expression, name) = match item {
                 SelectItem::UnnamedExpr(expr) => (expr, name_of(expr)),
-                SelectItem::ExprWithAlias { expr, alias } => (expr, named(alias)?),
+                SelectItem::ExprWithAlias { expr, alias } => (expr, folded(alias)),
                 _ => return None,
             };
             let found = match expression {
                 _ if other == at => Column::PaperTimestamp,
                 Expr::Identifier(ident) => {
-                    let wanted = named(ident)?;
+                    let wanted = folded(ident);
                     *OF_A_TOPIC.iter().find(|c| c.name() == wanted)?
                 }
                 _ => return None,
@@ -355,8 +347,7 @@ impl Rows {
 
 /// `topic = 'a'`, `topic IN ('a', 'b')` or `topic LIKE 'a%'`.
 fn predicate(expression: &Expr) -> Option<(Wanted, Option<Like>)> {
-    let is_topic =
-        |expr: &Expr| matches!(expr, Expr::Identifier(i) if named(i).as_deref() == Some("topic"));
+    let is_topic = |expr: &Expr| matches!(expr, Expr::Identifier(i) if folded(i) == "topic");
     match expression {
         Expr::BinaryOp { left, op: datafusion::sql::sqlparser::ast::BinaryOperator::Eq, right }
             if is_topic(left) =>
@@ -371,16 +362,6 @@ fn predicate(expression: &Expr) -> Option<(Wanted, Option<Like>)> {
             let like = Like::new(pattern, ESCAPE.chars().next())?;
             Some((pushdown::beginning(pattern), Some(like)))
         }
-        _ => None,
-    }
-}
-
-fn text(expression: &Expr) -> Option<&str> {
-    match expression {
-        Expr::Value(value) => match &value.value {
-            Value::SingleQuotedString(text) => Some(text),
-            _ => None,
-        },
         _ => None,
     }
 }
@@ -420,7 +401,7 @@ impl Numbers {
         for item in &select.projection {
             let (expression, name) = match item {
                 SelectItem::UnnamedExpr(expr) => (expr, name_of(expr)),
-                SelectItem::ExprWithAlias { expr, alias } => (expr, named(alias)?),
+                SelectItem::ExprWithAlias { expr, alias } => (expr, folded(alias)),
                 _ => return None,
             };
             let Expr::Function(function) = expression else { return None };

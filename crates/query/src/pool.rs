@@ -13,7 +13,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
-use crate::Error;
+use crate::error::Error;
 
 /// Batches that are computed before they are taken.
 const AHEAD: usize = 2;

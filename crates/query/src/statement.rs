@@ -10,21 +10,21 @@ use std::ops::ControlFlow;
 
 use datafusion::sql::parser::{DFParserBuilder, Statement as Parsed};
 use datafusion::sql::sqlparser::ast::{
-    Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, GroupByExpr, Ident,
-    JoinConstraint, JoinOperator, Query, Select, SelectItem, SetExpr, Spanned as _, Statement,
-    TableFactor, TableWithJoins, UnaryOperator, Value, VisitMut, VisitorMut,
+    Expr, JoinConstraint, JoinOperator, Query, Select, SelectItem, SetExpr, Statement, TableFactor,
+    TableWithJoins, UnaryOperator, Value, VisitMut, VisitorMut,
 };
 use datafusion::sql::sqlparser::dialect::GenericDialect;
-use datafusion::sql::sqlparser::parser::{Parser, ParserError};
+use datafusion::sql::sqlparser::parser::ParserError;
 use datafusion::sql::sqlparser::tokenizer::Tokenizer;
 use skopos_eval::Position;
 
-use crate::Error;
+use crate::ast::{Extreme, column, extreme, name_columns, parse_expression, position_of};
 use crate::depth::{self, Depth, PLANNED, POINT};
-use crate::engine::MAX_SQL_BYTES;
-use crate::functions::marks::AS_OF;
+use crate::error::Error;
+use crate::functions::placeholders::AS_OF;
 use crate::functions::{self, ESCAPE, TOPIC_LIKE};
-use crate::prepared::number_parameters;
+use crate::limits::MAX_SQL_BYTES;
+use crate::parameters::number_parameters;
 
 /// Reads one statement that asks and changes nothing, and has no parameters.
 pub(crate) fn parse(sql: &str) -> Result<Parsed, Error> {
@@ -164,20 +164,6 @@ impl VisitorMut for Standard {
     }
 }
 
-pub(crate) fn is_named(function: &Function, name: &str) -> bool {
-    let [part] = function.name.0.as_slice() else { return false };
-    part.as_ident().is_some_and(|ident| ident.value.eq_ignore_ascii_case(name))
-}
-
-/// The column that an expression is, without the table's name.
-pub(crate) fn column(expression: &Expr) -> Option<&Ident> {
-    match expression {
-        Expr::Identifier(ident) => Some(ident),
-        Expr::CompoundIdentifier(parts) => parts.last(),
-        _ => None,
-    }
-}
-
 /// `topic LIKE 'text'` as the function that has the meaning of insights.
 fn topic_like(expression: &Expr) -> Option<Expr> {
     let Expr::Like { negated, any: false, expr, pattern, escape_char } = expression else {
@@ -197,50 +183,6 @@ fn topic_like(expression: &Expr) -> Option<Expr> {
     })
 }
 
-pub(crate) fn parse_expression(text: &str) -> Option<Expr> {
-    Parser::new(&GenericDialect {}).try_with_sql(text).ok()?.parse_expr().ok()
-}
-
-/// Of `SELECT MAX(x), y FROM t` the `MAX` or `MIN`, whether it is `MAX`, and `x`: one of these, plain
-/// columns beside it and no clause that would make it mean something else.
-pub(crate) fn extreme(select: &Select) -> Option<(usize, bool, &Ident)> {
-    let is_plain = select.distinct.is_none()
-        && select.having.is_none()
-        && select.qualify.is_none()
-        && matches!(&select.group_by, GroupByExpr::Expressions(by, with) if by.is_empty() && with.is_empty());
-    let mut found = None;
-    for (at, item) in select.projection.iter().enumerate() {
-        let expression = match item {
-            SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } => expr,
-            _ => return None,
-        };
-        match (expression, column(expression)) {
-            (_, Some(_)) => {}
-            (Expr::Function(function), None) if found.is_none() => {
-                let is_max = is_named(function, "max");
-                if !is_max && !is_named(function, "min") {
-                    return None;
-                }
-                found = Some((at, is_max, only_column(function)?));
-            }
-            _ => return None,
-        }
-    }
-    found.filter(|_| is_plain && select.projection.len() > 1)
-}
-
-/// The column that is a function's one argument.
-fn only_column(function: &Function) -> Option<&Ident> {
-    if function.filter.is_some() || function.over.is_some() || !function.within_group.is_empty() {
-        return None;
-    }
-    let FunctionArguments::List(list) = &function.args else { return None };
-    match list.args.as_slice() {
-        [FunctionArg::Unnamed(FunctionArgExpr::Expr(expr))] => column(expr),
-        _ => None,
-    }
-}
-
 fn rows_of_extremes(body: &mut SetExpr) {
     match body {
         SetExpr::Select(select) => row_of_extreme(select),
@@ -253,7 +195,7 @@ fn rows_of_extremes(body: &mut SetExpr) {
 }
 
 fn row_of_extreme(select: &mut Select) {
-    let Some((at, is_max, by)) = extreme(select) else { return };
+    let Some(Extreme { at, is_max, by }) = extreme(select) else { return };
     let by = by.clone();
     for (other, item) in select.projection.iter_mut().enumerate() {
         if other == at {
@@ -296,8 +238,7 @@ fn as_of_join(tables: &mut TableWithJoins) -> Result<(), Error> {
         let JoinOperator::AsOf { match_condition, constraint } = &join.join_operator else {
             continue;
         };
-        let start = match_condition.span().start;
-        let at = Position { line: start.line.max(1), column: start.column.max(1) };
+        let at = position_of(match_condition);
         let wrong = |message: &str| Error::Syntax { at, message: message.to_owned() };
         let text = match constraint {
             JoinConstraint::None => format!("{AS_OF}({match_condition})"),
@@ -308,40 +249,6 @@ fn as_of_join(tables: &mut TableWithJoins) -> Result<(), Error> {
         join.join_operator = JoinOperator::Left(JoinConstraint::On(on));
     }
     Ok(())
-}
-
-/// What a column without a name of its own is called: as it was written.
-pub(crate) fn name_of(expression: &Expr) -> String {
-    match column(expression) {
-        Some(ident) if ident.quote_style.is_none() => ident.value.to_lowercase(),
-        Some(ident) => ident.value.clone(),
-        None => expression.to_string(),
-    }
-}
-
-pub(crate) fn name_columns(body: &mut SetExpr) {
-    let select = match body {
-        SetExpr::Select(select) => select,
-        // The names of a union are those of its first part.
-        SetExpr::SetOperation { left, .. } => return name_columns(left),
-        _ => return,
-    };
-    let names: Vec<String> = select
-        .projection
-        .iter()
-        .map(|item| match item {
-            SelectItem::UnnamedExpr(expr) => name_of(expr),
-            other => other.to_string(),
-        })
-        .collect();
-    for (at, item) in select.projection.iter_mut().enumerate() {
-        let SelectItem::UnnamedExpr(expr) = item else { continue };
-        let is_alone = names.iter().filter(|name| **name == names[at]).count() == 1;
-        if column(expr).is_none() && is_alone {
-            let alias = Ident::with_quote('"', names[at].clone());
-            *item = SelectItem::ExprWithAlias { expr: expr.clone(), alias };
-        }
-    }
 }
 
 #[cfg(test)]

@@ -1,19 +1,16 @@
 //! Functions beside DataFusion's own, a file each, and names that stand for some of its own.
 
-pub(crate) mod marks;
+pub(crate) mod placeholders;
 mod rate;
 mod topic_like;
 
 use datafusion::prelude::SessionContext;
-use datafusion::sql::sqlparser::ast::{
-    Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Spanned as _, Value,
-};
-use skopos_eval::Position;
+use datafusion::sql::sqlparser::ast::{Expr, Function};
 use skopos_model::duration;
 
-use self::marks::GAP_FILL;
-use crate::Error;
-use crate::statement::{is_named, parse_expression};
+use self::placeholders::GAP_FILL;
+use crate::ast::{self, is_named, parse_expression, plain_arguments, position_of};
+use crate::error::Error;
 
 pub(crate) use topic_like::{ESCAPE, TOPIC_LIKE};
 
@@ -22,7 +19,7 @@ pub(crate) fn register(context: &SessionContext) {
     context.register_udf(topic_like::topic_like());
     context.register_udaf(rate::of_counter());
     context.register_udaf(rate::difference());
-    marks::all().for_each(|mark| context.register_udf(mark));
+    placeholders::all().for_each(|mark| context.register_udf(mark));
     for name in WITHOUT_BOUND {
         context.deregister_udf(name);
     }
@@ -114,41 +111,20 @@ fn written(function: &Function) -> Option<&'static str> {
 }
 
 fn misused(function: &Function, written: &str) -> Error {
-    let start = function.span().start;
-    let at = Position { line: start.line.max(1), column: start.column.max(1) };
+    let at = position_of(function);
     Error::Syntax { at, message: format!("this function is called {written}") }
 }
 
 /// The width of a bucket, as SQL has it.
 fn interval(width: &Expr) -> Result<String, Error> {
-    let text = match width {
-        Expr::Value(text) => match &text.value {
-            Value::SingleQuotedString(text) => Some(text),
-            _ => None,
-        },
-        _ => None,
-    };
-    let parsed = text.and_then(|text| duration::parse(text).ok()).map(|d| d.as_micros());
+    let parsed =
+        ast::text(width).and_then(|text| duration::parse(text).ok()).map(|d| d.as_micros());
     match parsed.filter(|micros| *micros > 0) {
         Some(micros) => Ok(format!("INTERVAL '{micros} microseconds'")),
         None => {
-            let start = width.span().start;
-            let at = Position { line: start.line.max(1), column: start.column.max(1) };
+            let at = position_of(width);
             let message = format!("{width} is no width of a bucket: write it like '10s' or '5m'");
             Err(Error::Syntax { at, message })
         }
     }
-}
-
-/// The arguments of a call that has nothing but such.
-fn plain_arguments(function: &Function) -> Option<Vec<&Expr>> {
-    let FunctionArguments::List(list) = &function.args else { return None };
-    if !list.clauses.is_empty() || list.duplicate_treatment.is_some() {
-        return None;
-    }
-    let plain = |argument| match argument {
-        &FunctionArg::Unnamed(FunctionArgExpr::Expr(ref expr)) => Some(expr),
-        _ => None,
-    };
-    list.args.iter().map(plain).collect()
 }

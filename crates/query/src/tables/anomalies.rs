@@ -25,8 +25,8 @@ use tokio::sync::OnceCell;
 
 use super::columns::{Column, UTC, schema_of};
 use super::pushdown;
-use super::samples::Which;
 use super::scan::{Ask, Scan};
+use super::subset::Subset;
 use crate::source::Source;
 
 /// What of a sample an event is made of.
@@ -152,7 +152,7 @@ impl TableProvider for AnomalyTable {
         let of_node: Vec<Expr> = filters.iter().filter(is_of_node).cloned().collect();
         let ask = Ask {
             source: self.source.clone(),
-            which: Which::Below("anomaly"),
+            which: Subset::Below("anomaly"),
             wanted: pushdown::topics(&of_node),
             times: pushdown::times(filters),
             filter: None,
@@ -179,7 +179,7 @@ impl TableProvider for AnomalyTable {
 struct Told {
     samples: Arc<Scan>,
     whole: SchemaRef,
-    /// Which of all columns.
+    /// Subset of all columns.
     columns: Vec<usize>,
     schema: SchemaRef,
 }

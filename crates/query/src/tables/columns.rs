@@ -148,7 +148,7 @@ pub(crate) fn of_chunk(
     Ok(RecordBatch::try_new_with_options(schema, arrays, &options)?)
 }
 
-/// Which of `rows` rows are in a run.
+/// Subset of `rows` rows are in a run.
 fn is_in(runs: &[Run], rows: usize) -> BooleanArray {
     let mut is_in = BooleanBufferBuilder::new(rows);
     for run in runs {

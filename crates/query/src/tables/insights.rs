@@ -10,7 +10,7 @@ use datafusion::error::Result;
 use super::columns::{Batch, schema_of};
 use super::latest::LATEST;
 use super::made::{Asked, Rows};
-use super::samples::Which;
+use super::subset::Subset;
 use crate::source::{Row, Source, Wanted};
 
 /// The latest value of each insight.
@@ -25,7 +25,7 @@ impl InsightTable {
     }
 
     fn batch(&self, wanted: &Wanted) -> Result<RecordBatch> {
-        let part = Which::Below("insight");
+        let part = Subset::Below("insight");
         let mut batch = Batch::new(LATEST, self.source.now());
         let (mut formulas, mut reasons) = (StringBuilder::new(), StringBuilder::new());
         let mut topics = Vec::new();

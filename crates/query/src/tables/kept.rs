@@ -8,9 +8,9 @@ use skopos_model::Timestamp;
 use skopos_store::history::{Column, Run, Series};
 
 use super::last::last;
-use super::samples::Which;
 use super::scan::{Ask, failed};
-use crate::Error;
+use super::subset::Subset;
+use crate::error::Error;
 use crate::source::{Elsewhere, Source, Wanted, When};
 
 /// Shows the samples that a source has of the wanted topics, in memory and on disk: whose they are, a
@@ -60,5 +60,5 @@ pub fn kept(
 }
 
 fn ask(source: Arc<dyn Source>, wanted: Wanted, times: RangeInclusive<Timestamp>) -> Ask {
-    Ask { source, which: Which::All, wanted, times, filter: None }
+    Ask { source, which: Subset::All, wanted, times, filter: None }
 }

@@ -9,7 +9,7 @@ use datafusion::error::Result;
 
 use super::columns::{Batch, Column, schema_of};
 use super::made::{Asked, Rows};
-use super::samples::Which;
+use super::subset::Subset;
 use crate::source::{Row, Source};
 
 /// Rows of a batch, as DataFusion has them.
@@ -38,11 +38,11 @@ pub(crate) const LATEST: &[Column] = &[
 #[derive(Clone)]
 pub(crate) struct LatestTable {
     source: Arc<dyn Source>,
-    which: Which,
+    which: Subset,
 }
 
 impl LatestTable {
-    pub(crate) fn new(source: Arc<dyn Source>, which: Which) -> Self {
+    pub(crate) fn new(source: Arc<dyn Source>, which: Subset) -> Self {
         Self { source, which }
     }
 }

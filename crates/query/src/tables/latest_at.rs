@@ -22,9 +22,10 @@ use skopos_model::{Timestamp, duration};
 use super::columns::{Column, of_chunk, schema_of};
 use super::last::last;
 use super::pushdown;
-use super::samples::{SAMPLES, Which, projected, supported, topic_filter};
+use super::samples::{SAMPLES, projected, supported, topic_filter};
 use super::scan::Ask;
-use crate::asking::Asking;
+use super::subset::Subset;
+use crate::context::ExecutionContext;
 use crate::source::{Elsewhere, Source, When};
 
 /// Its name.
@@ -99,7 +100,7 @@ impl TableProvider for TableAt {
         let all_times = pushdown::times(&[]);
         let ask = Ask {
             source: self.source.clone(),
-            which: Which::All,
+            which: Subset::All,
             wanted: pushdown::topics(filters),
             times: all_times,
             filter: topic_filter(state, filters)?,
@@ -141,7 +142,7 @@ impl PartitionStream for Scan {
         let (columns, schema) = (self.columns.clone(), self.schema.clone());
         let stored = Column::stored(&columns);
         let found = async move {
-            let asking = Asking::of(&context);
+            let asking = ExecutionContext::of(&context);
             let time = match at {
                 At::Time(time) => time,
                 At::Ago(ago) => ask.source.now().saturating_sub(ago),

@@ -32,7 +32,7 @@ pub(crate) trait Rows: Clone + fmt::Debug + Send + Sync + 'static {
 pub(crate) struct Asked {
     /// The topics that the conditions leave.
     pub(crate) wanted: Wanted,
-    /// Which columns, in this order.
+    /// Subset columns, in this order.
     pub(crate) columns: Vec<usize>,
     schema: SchemaRef,
 }

@@ -7,6 +7,7 @@ pub(crate) mod pushdown;
 mod made;
 pub(crate) mod latest;
 pub(crate) mod samples;
+pub(crate) mod subset;
 pub(crate) mod scan;
 mod last;
 pub(crate) mod kept;
@@ -27,11 +28,18 @@ use self::anomalies::AnomalyTable;
 use self::insights::InsightTable;
 use self::latest::LatestTable;
 use self::made::Made;
-use self::samples::{SampleTable, Which};
+use self::samples::SampleTable;
 use self::small::{Small, SmallTable};
+use self::subset::Subset;
 use self::tasks::{Reports, TaskTable};
 use self::wide::WideTable;
 use crate::source::{Source, Wanted};
+
+/// Name of the only catalog.
+pub const CATALOG: &str = "skopos";
+
+/// Name of its only schema.
+pub const SCHEMA: &str = "live";
 
 /// Tables that are always there, but for those of families.
 const FIXED: [&str; 9] =
@@ -86,10 +94,10 @@ impl Tables {
 
     fn fixed(&self, name: &str) -> Option<Arc<dyn TableProvider>> {
         let source = self.source.clone();
-        let below = |part| Made(LatestTable::new(source.clone(), Which::Below(part)));
+        let below = |part| Made(LatestTable::new(source.clone(), Subset::Below(part)));
         Some(match name {
-            "latest" => Arc::new(Made(LatestTable::new(source, Which::All))),
-            "samples" => Arc::new(SampleTable::new(source, Which::All)),
+            "latest" => Arc::new(Made(LatestTable::new(source, Subset::All))),
+            "samples" => Arc::new(SampleTable::new(source, Subset::All)),
             "insights" => Arc::new(Made(InsightTable::new(source))),
             "self" => Arc::new(below("self")),
             "anomalies" => Arc::new(AnomalyTable::new(source)),

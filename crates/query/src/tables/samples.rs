@@ -19,6 +19,7 @@ use tokio::sync::OnceCell;
 use super::columns::{Column, schema_of};
 use super::pushdown;
 use super::scan::{Ask, Scan, TopicFilter};
+use super::subset::Subset;
 use crate::source::{Source, Wanted};
 
 /// Columns of `samples`.
@@ -52,44 +53,16 @@ pub(crate) const OF_A_TOPIC: &[Column] = &[
 pub(crate) struct SampleTable {
     source: Arc<dyn Source>,
     columns: &'static [Column],
-    which: Which,
-}
-
-/// Which topics a table is of.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Which {
-    /// Every one.
-    All,
-    /// This one.
-    One(Topic),
-    /// Those whose second segment is this, in front of which only the node stands.
-    Below(&'static str),
-}
-
-impl Which {
-    pub(crate) fn selects(&self, topic: &Topic) -> bool {
-        match self {
-            Self::All => true,
-            Self::One(one) => topic == one,
-            Self::Below(name) => topic.segments().nth(1) == Some(name),
-        }
-    }
-
-    /// What other nodes are to be asked for, who know beginnings of topics and no second segments.
-    pub(crate) fn of_nodes(&self, wanted: &Wanted, source: &dyn Source) -> Wanted {
-        let Self::Below(name) = self else { return wanted.clone() };
-        let starts = source.nodes().into_iter().map(|node| format!("{}/{name}/", node.name));
-        Wanted::Starting(starts.filter(|start| wanted.selects(start)).collect())
-    }
+    which: Subset,
 }
 
 impl SampleTable {
-    pub(crate) fn new(source: Arc<dyn Source>, which: Which) -> Self {
+    pub(crate) fn new(source: Arc<dyn Source>, which: Subset) -> Self {
         Self { source, columns: SAMPLES, which }
     }
 
     pub(crate) fn of_topic(source: Arc<dyn Source>, topic: Topic) -> Self {
-        Self { source, columns: OF_A_TOPIC, which: Which::One(topic) }
+        Self { source, columns: OF_A_TOPIC, which: Subset::One(topic) }
     }
 }
 
@@ -118,7 +91,7 @@ impl TableProvider for SampleTable {
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let columns = projected(self.columns, projection);
         let wanted = match &self.which {
-            Which::One(topic) => Wanted::These(vec![topic.clone()]),
+            Subset::One(topic) => Wanted::These(vec![topic.clone()]),
             _ => pushdown::topics(filters),
         };
         let ask = Arc::new(Ask {

@@ -21,14 +21,14 @@ use skopos_store::history::{self, Chunk, Chunks, Part, Samples, Selection, Serie
 use tokio::sync::OnceCell;
 
 use super::columns::{Column, of_chunk, of_series, schema_of};
-use super::samples::Which;
-use crate::asking::Asking;
+use super::subset::Subset;
+use crate::context::ExecutionContext;
 use crate::source::{Elsewhere, Row, Source, Wanted, When};
 
 /// What is to be scanned.
 pub(crate) struct Ask {
     pub(crate) source: Arc<dyn Source>,
-    pub(crate) which: Which,
+    pub(crate) which: Subset,
     pub(crate) wanted: Wanted,
     pub(crate) times: RangeInclusive<Timestamp>,
     pub(crate) filter: Option<TopicFilter>,
@@ -86,7 +86,7 @@ impl Ask {
     }
 
     /// Finds out what there is to read.
-    pub(crate) async fn work(&self, asking: &Asking) -> Result<Arc<Work>> {
+    pub(crate) async fn work(&self, asking: &ExecutionContext) -> Result<Arc<Work>> {
         let when = When::During(self.times.clone());
         let wanted = self.which.of_nodes(&self.wanted, &*self.source);
         let elsewhere = match self.source.elsewhere(&wanted, &when, asking.until) {
@@ -279,7 +279,7 @@ impl PartitionStream for Scan {
         let (columns, schema) = (self.columns.clone(), self.schema.clone());
         let stored = Column::stored(&columns);
         let begin = async move {
-            let asking = Asking::of(&context);
+            let asking = ExecutionContext::of(&context);
             let work = work.get_or_try_init(|| ask.work(&asking)).await?.clone();
             let reading = Reading { columns, stored, schema, work, current: None };
             let next = |mut reading: Reading| async move {

@@ -15,7 +15,7 @@ use super::columns::{UTC, instance};
 use super::made::{Asked, Rows};
 use crate::source::{Described, Source, Wanted};
 
-/// Which of them.
+/// Subset of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Small {
     /// What is measured, with what it means.

@@ -67,7 +67,7 @@ const OF_JOBS: [(&str, Stored); 12] = [
     ("collection", Stored::Set),
 ];
 
-/// Which reports.
+/// Subset reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reports {
     Tasks,

@@ -177,12 +177,12 @@ fn mistakes_are_explained() {
         ),
         (
             "SELECT a.value FROM samples a ASOF JOIN samples b MATCH_CONDITION (a.time = b.time)",
-            "MATCH_CONDITION is one of >=, >, <= and <, and not =",
+            "MATCH_CONDITION takes >=, >, <= or <, and not =",
             "",
         ),
         (
             "SELECT a.value FROM samples a ASOF JOIN samples b MATCH_CONDITION (a.time >= b.time) ON a.value > b.value",
-            "ON of an ASOF JOIN says which columns are equal; say `a.value > b.value` in a WHERE",
+            "ON of an ASOF JOIN takes equalities of columns: move `a.value > b.value` to WHERE",
             "",
         ),
         (
