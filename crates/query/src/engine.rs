@@ -1,6 +1,5 @@
-//! The engine: all that a program asks of this crate.
+//! The engine: the interface of this crate for programs that ask.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use datafusion::arrow::array::RecordBatch;
@@ -18,10 +17,9 @@ use crate::limits::Limits;
 use crate::parameters::number;
 use crate::planner::Planner;
 use crate::prepared::{Prepared, may_be_point};
-use crate::source::Source;
+use crate::registry::Registry;
 use crate::statement::{parse, parse_with_parameters};
 use crate::stream::{Stream, within};
-use crate::tables::Tables;
 
 /// Answers statements. A process needs one engine; any number of threads may use it.
 #[derive(Debug)]
@@ -30,23 +28,22 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// Returns an engine over `source`. Each of `aliases` is a table of one topic.
+    /// Returns an engine with these tables.
     ///
     /// # Errors
     /// The engine cannot start its threads.
-    pub fn new(source: Arc<dyn Source>, aliases: BTreeMap<String, Topic>) -> Result<Self, Error> {
-        let tables = Tables::new(source.clone(), aliases);
-        Ok(Self { planner: Planner::new(source, tables)? })
+    pub fn new(tables: Registry) -> Result<Self, Error> {
+        Ok(Self { planner: Planner::new(tables.into())? })
     }
 
     /// Returns the names of all tables but those of one topic, which the table `topics` lists.
     pub fn table_names(&self) -> Vec<String> {
-        self.planner.tables().table_names()
+        self.planner.catalog().table_names()
     }
 
     /// Returns the columns of a table; `None` if no table has this name. A topic is a table, too.
     pub async fn table_schema(&self, name: &str) -> Option<SchemaRef> {
-        Some(self.planner.tables().table(name).await.ok()??.schema())
+        Some(self.planner.catalog().table(name).await.ok()??.schema())
     }
 
     /// Returns the columns that the answer will have.
@@ -83,7 +80,7 @@ impl Engine {
     /// Returns the whole answer as the planner finds it, also of a point read.
     ///
     /// # Errors
-    /// The same as of [`query`](Self::query).
+    /// See [`query`](Self::query).
     pub async fn query_planned(&self, sql: &str, limits: &Limits) -> Result<Answer, Error> {
         let begun = Instant::now();
         let planned =
@@ -97,7 +94,7 @@ impl Engine {
     /// caller takes them.
     ///
     /// # Errors
-    /// The same as of [`query`](Self::query); later errors are in the stream.
+    /// See [`query`](Self::query); later errors are in the stream.
     pub async fn stream(&self, sql: &str, limits: &Limits) -> Result<Stream, Error> {
         if let Some(answer) = self.point(sql) {
             return Stream::of(answer, limits);
@@ -107,7 +104,7 @@ impl Engine {
         self.planner.start(sql, plan, limits, begun).await
     }
 
-    /// Returns the inputs of a statement: its answer is the same while they are.
+    /// Returns the inputs of a statement: the answer stays the same while they do.
     ///
     /// # Errors
     /// The statement cannot be answered.
@@ -115,10 +112,10 @@ impl Engine {
         self.planner.inputs(sql).await
     }
 
-    /// Returns a fingerprint of `inputs`: it changes whenever any of them does, but for topics that
-    /// `counts` leaves out.
-    pub fn print(&self, inputs: &Inputs, counts: &dyn Fn(&Topic) -> bool) -> u64 {
-        inputs.print(self.planner.source(), counts)
+    /// Returns a fingerprint of `inputs`: it changes whenever an input does. Samples of topics that `counts`
+    /// returns false for are left out.
+    pub fn fingerprint(&self, inputs: &Inputs, counts: &dyn Fn(&Topic) -> bool) -> u64 {
+        inputs.fingerprint(self.planner.source(), counts)
     }
 
     /// Parses and plans a statement with parameters.
@@ -145,7 +142,7 @@ impl Engine {
         if let Some(other) = types.keys().find(|name| number(name).is_none()) {
             return Err(Error::Parameter(other.clone()));
         }
-        let may_be_point = may_be_point(&statement, &parameters, planner.tables());
+        let may_be_point = may_be_point(&statement, &parameters, planner.catalog());
         Ok(Prepared { sql: sql.to_owned(), statement, plan, schema, parameters, may_be_point })
     }
 
@@ -161,7 +158,7 @@ impl Engine {
     /// Returns the answer with these values: one row, with a column for each parameter in order.
     ///
     /// # Errors
-    /// The same as of [`stream`](Self::stream), and another number of values than of parameters.
+    /// See [`stream`](Self::stream); the number of values is not that of the parameters.
     pub async fn stream_prepared(
         &self,
         prepared: &Prepared,
@@ -183,7 +180,7 @@ impl Engine {
     /// Returns the columns of the answer with these values.
     ///
     /// # Errors
-    /// The same as of [`stream_prepared`](Self::stream_prepared).
+    /// See [`stream_prepared`](Self::stream_prepared).
     pub async fn describe_prepared(
         &self,
         prepared: &Prepared,
@@ -202,7 +199,7 @@ impl Engine {
     }
 
     fn point_bound(&self, prepared: &Prepared, values: &[ScalarValue]) -> Option<Answer> {
-        self.planner.read(&prepared.point(values, self.planner.tables())?)
+        self.planner.read(&prepared.point(values, self.planner.catalog())?)
     }
 
     fn bound(&self, prepared: &Prepared, values: Vec<ScalarValue>) -> Result<LogicalPlan, Error> {

@@ -1,4 +1,6 @@
-//! Errors of DataFusion in this project's words, where the user can mend them.
+//! Explains errors of DataFusion in this project's words, where the user can mend them.
+
+use std::iter;
 
 use datafusion::common::SchemaError;
 use datafusion::error::DataFusionError;
@@ -6,17 +8,20 @@ use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
 use skopos_eval::Position;
 
+use crate::catalog::{Catalog, SCHEMA};
 use crate::error::Error;
 use crate::functions;
 use crate::signature::mismatch;
-use crate::tables::Tables;
 
-/// What the engine says, in this project's words where it is the user's to mend.
-pub(crate) fn explained(error: DataFusionError, sql: &str, tables: &Tables) -> Error {
+/// Similarity of two names, from 0 to 1, from which one is suggested for the other.
+const MIN_SIMILARITY: f64 = 0.5;
+
+/// Explains an error of DataFusion.
+pub(crate) fn explained(error: DataFusionError, sql: &str, catalog: &Catalog) -> Error {
     let message = error.find_root().strip_backtrace();
     match error.find_root() {
         DataFusionError::ResourcesExhausted(_) => return Error::Memory(error),
-        DataFusionError::External(cause) => return Error::Query { message: told(&**cause) },
+        DataFusionError::External(cause) => return Error::Query { message: chain(&**cause) },
         DataFusionError::SchemaError(schema, _) => {
             if let SchemaError::FieldNotFound { field, valid_fields } = &**schema {
                 let known = valid_fields.iter().map(|field| field.name.clone()).collect();
@@ -25,8 +30,9 @@ pub(crate) fn explained(error: DataFusionError, sql: &str, tables: &Tables) -> E
         }
         DataFusionError::Plan(text) => {
             if let Some(name) = between(text, "table '", "' not found") {
-                let name = name.rsplit_once(".live.").map_or(name, |(_, table)| table);
-                return unknown("table", name, tables.all_names(), sql);
+                let schema = format!(".{SCHEMA}.");
+                let name = name.rsplit_once(&schema).map_or(name, |(_, table)| table);
+                return unknown("table", name, catalog.all_names(), sql);
             }
             if let Some(name) = between(text, "Invalid function '", "'") {
                 let known = between(text, "Did you mean '", "'").into_iter();
@@ -38,7 +44,7 @@ pub(crate) fn explained(error: DataFusionError, sql: &str, tables: &Tables) -> E
     }
     let message = message.lines().next().unwrap_or_default();
     if let Some((function, message)) = mismatch(message) {
-        return match place_of(function, sql) {
+        return match position_of(function, sql) {
             Some(at) => Error::Syntax { at, message },
             None => Error::Query { message },
         };
@@ -48,9 +54,9 @@ pub(crate) fn explained(error: DataFusionError, sql: &str, tables: &Tables) -> E
     Error::Query { message: message.to_owned() }
 }
 
-/// An error of this project's own, with its causes.
-fn told(error: &(dyn std::error::Error + 'static)) -> String {
-    let causes = std::iter::successors(Some(error), |error| error.source());
+/// Returns an error with its causes in one line.
+fn chain(error: &(dyn std::error::Error + 'static)) -> String {
+    let causes = iter::successors(Some(error), |error| error.source());
     causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }
 
@@ -58,18 +64,15 @@ fn between<'t>(text: &'t str, before: &str, after: &str) -> Option<&'t str> {
     Some(text.split_once(before)?.1.split_once(after)?.0)
 }
 
-/// How alike two names must be, from 0 to 1, before one is suggested for the other.
-const LIKENESS: f64 = 0.5;
-
 fn unknown(what: &'static str, name: &str, known: Vec<String>, sql: &str) -> Error {
-    let likeness = |other: &str| strsim::normalized_damerau_levenshtein(other, name);
-    let nearest = known.into_iter().max_by(|a, b| likeness(a).total_cmp(&likeness(b)));
-    let nearest = nearest.filter(|other| likeness(other) >= LIKENESS);
-    Error::UnknownName { at: place_of(name, sql), what, name: name.to_owned(), nearest }
+    let similarity = |other: &str| strsim::normalized_damerau_levenshtein(other, name);
+    let nearest = known.into_iter().max_by(|a, b| similarity(a).total_cmp(&similarity(b)));
+    let nearest = nearest.filter(|other| similarity(other) >= MIN_SIMILARITY);
+    Error::UnknownName { at: position_of(name, sql), what, name: name.to_owned(), nearest }
 }
 
-/// Where a name stands first.
-fn place_of(name: &str, sql: &str) -> Option<Position> {
+/// Returns the position of the first occurrence of a name.
+fn position_of(name: &str, sql: &str) -> Option<Position> {
     let tokens = Tokenizer::new(&GenericDialect {}, sql).tokenize_with_location().ok()?;
     let is_it = |token: &&TokenWithSpan| match &token.token {
         Token::Word(word) => word.value.eq_ignore_ascii_case(name),

@@ -14,6 +14,10 @@ pub(crate) const MAX_DEPTH: usize = 100;
 /// Number of tables that one plan may read.
 pub(crate) const MAX_RELATIONS: usize = 200;
 
+/// Memory that all queries together may use. An aggregation needs little; a query that needs more is
+/// stopped before it endangers the process.
+pub(crate) const MEMORY_BYTES: usize = 512 << 20;
+
 /// Limits of one query.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {

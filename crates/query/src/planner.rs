@@ -18,36 +18,31 @@ use skopos_model::unpoisoned;
 use tokio::time::Instant;
 
 use crate::answer::Answer;
+use crate::catalog::{CATALOG, Catalog, SCHEMA};
 use crate::context::ExecutionContext;
 use crate::depth::check_relations;
 use crate::error::Error;
 use crate::explain::explained;
 use crate::functions;
 use crate::inputs::Inputs;
-use crate::limits::Limits;
+use crate::limits::{Limits, MEMORY_BYTES};
 use crate::operators;
-use crate::pace::Pace;
 use crate::point::Point;
 use crate::pool::Pool;
 use crate::runs::Runs;
 use crate::source::Source;
 use crate::statement::{self, parse, parse_long};
 use crate::stream::{Explain, Stream, within};
-use crate::tables::latest_at::{LATEST_AT, LatestAt};
-use crate::tables::{CATALOG, SCHEMA, Tables};
+use crate::tables::{LATEST_AT, LatestAt};
+use crate::yielding::LetJoinsYield;
 
 /// Number of statements in the cache. Programs repeat the same few statements. A full cache is cleared,
 /// which costs each of its statements one more planning.
 const MAX_CACHED: usize = 512;
 
-/// Memory that all queries together may use. An aggregation needs little; a query that needs more is
-/// stopped before it endangers the process.
-const MEMORY_BYTES: usize = 512 << 20;
-
 /// The planner of an engine, with all that it needs to run a plan.
 pub(crate) struct Planner {
-    source: Arc<dyn Source>,
-    tables: Arc<Tables>,
+    catalog: Arc<Catalog>,
     context: SessionContext,
     pool: Pool,
     cache: Mutex<HashMap<String, Arc<Compiled>>>,
@@ -62,12 +57,12 @@ enum Compiled {
 
 impl fmt::Debug for Planner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Planner").field("source", &self.source).finish_non_exhaustive()
+        f.debug_struct("Planner").field("catalog", &self.catalog).finish_non_exhaustive()
     }
 }
 
 impl Planner {
-    pub(crate) fn new(source: Arc<dyn Source>, tables: Tables) -> Result<Self, Error> {
+    pub(crate) fn new(catalog: Catalog) -> Result<Self, Error> {
         let broken = |e: DataFusionError| Error::Query { message: e.strip_backtrace() };
         let config = SessionConfig::new()
             .with_default_catalog_and_schema(CATALOG, SCHEMA)
@@ -89,25 +84,25 @@ impl Planner {
             .with_analyzer_rule(Arc::new(operators::PlaceOperators))
             .with_query_planner(Arc::new(operators::Planner))
             .with_physical_optimizer_rule(Arc::new(Runs))
-            .with_physical_optimizer_rule(Arc::new(Pace))
+            .with_physical_optimizer_rule(Arc::new(LetJoinsYield))
             .build();
         let context = SessionContext::new_with_state(state);
         functions::register(&context);
-        context.register_udtf(LATEST_AT, Arc::new(LatestAt(source.clone())));
-        let tables = Arc::new(tables);
-        let catalog = MemoryCatalogProvider::new();
-        catalog.register_schema(SCHEMA, tables.clone()).map_err(broken)?;
-        context.register_catalog(CATALOG, Arc::new(catalog));
+        context.register_udtf(LATEST_AT, Arc::new(LatestAt(catalog.source().clone())));
+        let catalog = Arc::new(catalog);
+        let schemas = MemoryCatalogProvider::new();
+        schemas.register_schema(SCHEMA, catalog.clone()).map_err(broken)?;
+        context.register_catalog(CATALOG, Arc::new(schemas));
         let pool = Pool::new().map_err(Error::Threads)?;
-        Ok(Self { source, tables, context, pool, cache: Mutex::default() })
+        Ok(Self { catalog, context, pool, cache: Mutex::default() })
     }
 
     pub(crate) fn source(&self) -> &dyn Source {
-        &*self.source
+        &**self.catalog.source()
     }
 
-    pub(crate) fn tables(&self) -> &Tables {
-        &self.tables
+    pub(crate) fn catalog(&self) -> &Catalog {
+        &self.catalog
     }
 
     /// Returns the answer of a point read, if the statement is one.
@@ -119,7 +114,7 @@ impl Planner {
 
     /// Runs a point read; `None` if only a plan can find the answer.
     pub(crate) fn read(&self, point: &Point) -> Option<Answer> {
-        point.read(&*self.source).map(Answer::of_point)
+        point.read(self.source()).map(Answer::of_point)
     }
 
     /// Returns the inputs of a statement.
@@ -131,7 +126,7 @@ impl Planner {
             None => self.plan(sql, parse(sql)?).await?,
         };
         let optimised = self.context.state().optimize(&plan);
-        let inputs = optimised.and_then(|o| Inputs::of_plan(&plan, &o, &self.tables));
+        let inputs = optimised.and_then(|o| Inputs::of_plan(&plan, &o));
         inputs.map_err(|e| self.explained(e, sql))
     }
 
@@ -196,8 +191,8 @@ impl Planner {
         let (mut state, missing) = (self.context.state(), execution.missing.clone());
         state.config_mut().set_extension(Arc::new(execution));
         let frame = DataFrame::new(state, plan);
-        let (text, tables): (Box<str>, _) = (sql.into(), self.tables.clone());
-        let explain: Explain = Box::new(move |error| explained(error, &text, &tables));
+        let (text, catalog): (Box<str>, _) = (sql.into(), self.catalog.clone());
+        let explain: Explain = Box::new(move |error| explained(error, &text, &catalog));
         let started = async { self.pool.execute(frame).await.map_err(|e| explain(e)) };
         let batches = within(begun, limits.deadline, started).await?;
         Ok(Stream::planned(batches, (limits, begun), missing, explain))
@@ -209,12 +204,12 @@ impl Planner {
     }
 
     pub(crate) fn explained(&self, error: DataFusionError, sql: &str) -> Error {
-        explained(error, sql, &self.tables)
+        explained(error, sql, &self.catalog)
     }
 
     fn compile_point(&self, sql: &str) -> Option<Arc<Compiled>> {
         let statement = parse_long(sql).ok()?;
-        let point = Point::compile(sql, &statement, &self.tables)?;
+        let point = Point::compile(sql, &statement, &self.catalog)?;
         Some(self.cache(sql, Compiled::Point(point)))
     }
 

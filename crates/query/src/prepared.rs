@@ -13,10 +13,10 @@ use datafusion::sql::parser::Statement as Parsed;
 use datafusion::sql::sqlparser::ast::{Statement, Value, ValueWithSpan, VisitMut as _, VisitorMut};
 
 use crate::ast::name_columns;
+use crate::catalog::Catalog;
 use crate::error::Error;
 use crate::parameters::number;
 use crate::point::Point;
-use crate::tables::Tables;
 
 /// A statement that was parsed and planned.
 #[derive(Debug)]
@@ -64,22 +64,22 @@ impl Prepared {
     }
 
     /// Returns the point read that the statement is with these values.
-    pub(crate) fn point(&self, values: &[ScalarValue], tables: &Tables) -> Option<Point> {
+    pub(crate) fn point(&self, values: &[ScalarValue], catalog: &Catalog) -> Option<Point> {
         if !self.may_be_point {
             return None;
         }
         let literals: Option<Vec<Value>> = values.iter().map(literal).collect();
-        compile_bound(&self.statement, &literals?, tables)
+        compile_bound(&self.statement, &literals?, catalog)
     }
 }
 
 /// Returns true if a statement is a point read with some values of the types of its parameters.
-pub(crate) fn may_be_point(statement: &Parsed, parameters: &SchemaRef, tables: &Tables) -> bool {
+pub(crate) fn may_be_point(statement: &Parsed, parameters: &SchemaRef, catalog: &Catalog) -> bool {
     let examples: Vec<Value> = parameters.fields().iter().map(|field| example(field)).collect();
-    compile_bound(statement, &examples, tables).is_some()
+    compile_bound(statement, &examples, catalog).is_some()
 }
 
-fn compile_bound(statement: &Parsed, values: &[Value], tables: &Tables) -> Option<Point> {
+fn compile_bound(statement: &Parsed, values: &[Value], catalog: &Catalog) -> Option<Point> {
     let Parsed::Statement(inner) = statement else { return None };
     let mut inner: Box<Statement> = inner.clone();
     // Before values are bound: an unnamed column has the text of the statement as its name.
@@ -88,7 +88,7 @@ fn compile_bound(statement: &Parsed, values: &[Value], tables: &Tables) -> Optio
     }
     let _ = inner.visit(&mut Bind(values));
     let bound = Parsed::Statement(inner);
-    Point::compile(&bound.to_string(), &bound, tables)
+    Point::compile(&bound.to_string(), &bound, catalog)
 }
 
 /// Replaces parameters by values.

@@ -1,10 +1,10 @@
-//! From text to a statement that the planner takes, with what this project's SQL has beside it.
+//! Parses statements, and turns this project's SQL into standard SQL for the planner.
 //!
-//! - `SELECT MAX(timestamp), metric FROM t`: a column beside one `MAX` or `MIN` is that of the row
-//!   which has it, as in SQLite. This is how Apollo's queries read the latest tuple of a vertex.
-//! - `topic LIKE '…_bytes'`: `_` is any character but `/`, as in insights.
-//! - Functions of this project's, such as `time_bucket`, and `ASOF` joins; see `functions`.
-//! - What has no name in the answer is called as it was written.
+//! - `SELECT MAX(timestamp), metric FROM t`: a column beside one `MAX` or `MIN` is taken from the row that
+//!   has the extreme, as in SQLite. Apollo's queries read the latest tuple of a vertex so.
+//! - `topic LIKE '…_bytes'`: `_` matches any character but `/`, as in insights.
+//! - Functions of this project, such as `time_bucket`, and `ASOF` joins; see `functions`.
+//! - A column without an alias has its text in the statement as a name.
 
 use std::ops::ControlFlow;
 
@@ -26,13 +26,13 @@ use crate::functions::{self, ESCAPE, TOPIC_LIKE};
 use crate::limits::MAX_SQL_BYTES;
 use crate::parameters::number_parameters;
 
-/// Reads one statement that asks and changes nothing, and has no parameters.
+/// Parses one query without parameters.
 pub(crate) fn parse(sql: &str) -> Result<Parsed, Error> {
     without_parameters(read(sql, PLANNED)?)
 }
 
-/// The same of a statement that may have more branches than can be planned, and hardly any parentheses:
-/// for a point read, on any thread.
+/// Parses one query without parameters for a point read, on any thread: it may have more branches than can be
+/// planned, and fewer parentheses.
 pub(crate) fn parse_long(sql: &str) -> Result<Parsed, Error> {
     without_parameters(read(sql, POINT)?)
 }
@@ -44,8 +44,7 @@ fn without_parameters(read: (Parsed, usize)) -> Result<Parsed, Error> {
     }
 }
 
-/// Reads one statement that asks and changes nothing, in which every parameter is `$n`, and says how
-/// many there are.
+/// Parses one query, in which every parameter becomes `$n`, and returns the number of parameters.
 pub(crate) fn parse_with_parameters(sql: &str) -> Result<(Parsed, usize), Error> {
     read(sql, PLANNED)
 }
@@ -68,7 +67,7 @@ fn read(sql: &str, most: Depth) -> Result<(Parsed, usize), Error> {
         .map_err(|e| syntax(e, sql))?;
     let (Some(mut statement), None) = (statements.pop_front(), statements.pop_front()) else {
         let at = Position { line: 1, column: 1 };
-        let message = "expected one statement".to_owned();
+        let message = "expected one statement, and found another number of them".to_owned();
         return Err(Error::Syntax { at, message });
     };
     check(&mut statement)?;
@@ -84,14 +83,14 @@ fn check(statement: &mut Parsed) -> Result<(), Error> {
             | Statement::ShowColumns { .. }
             | Statement::ExplainTable { .. }
             | Statement::Explain { .. } => Ok(()),
-            other => Err(not_a_question(&other.to_string())),
+            other => Err(not_a_query(&other.to_string())),
         },
-        other => Err(not_a_question(&other.to_string())),
+        other => Err(not_a_query(&other.to_string())),
     }
 }
 
-fn not_a_question(text: &str) -> Error {
-    Error::NotAQuestion(text.split_whitespace().next().unwrap_or_default().to_owned())
+fn not_a_query(text: &str) -> Error {
+    Error::NotAQuery(text.split_whitespace().next().unwrap_or_default().to_owned())
 }
 
 fn syntax(error: datafusion::error::DataFusionError, sql: &str) -> Error {
@@ -107,7 +106,7 @@ fn syntax(error: datafusion::error::DataFusionError, sql: &str) -> Error {
     let place = message.rsplit_once(" at Line: ").and_then(|(text, place)| {
         let (line, column) = place.split_once(", Column: ")?;
         let at = Position { line: line.parse().ok()?, column: column.trim().parse().ok()? };
-        // Zero stands for the end.
+        // The parser writes zero for the end.
         (at.line > 0).then(|| (text.to_owned(), at))
     });
     let (message, at) = place.unwrap_or_else(|| {
@@ -118,10 +117,10 @@ fn syntax(error: datafusion::error::DataFusionError, sql: &str) -> Error {
     Error::Syntax { at, message }
 }
 
-/// Brings what this project's SQL has of its own to what the planner knows.
+/// Replaces this project's SQL by standard SQL.
 ///
 /// # Errors
-/// Something of this project's own is not as it has to be.
+/// A function or a join of this project has the wrong form.
 pub(crate) fn to_standard(statement: &mut Parsed) -> Result<(), Error> {
     if let Parsed::Explain(explain) = statement {
         return to_standard(&mut explain.statement);
@@ -164,7 +163,7 @@ impl VisitorMut for Standard {
     }
 }
 
-/// `topic LIKE 'text'` as the function that has the meaning of insights.
+/// Returns `topic LIKE 'text'` as the function with the meaning of insights.
 fn topic_like(expression: &Expr) -> Option<Expr> {
     let Expr::Like { negated, any: false, expr, pattern, escape_char } = expression else {
         return None;
@@ -215,7 +214,7 @@ fn row_of_extreme(select: &mut Select) {
     }
 }
 
-/// `ASOF` joins as joins that are marked, for `whole::asof`.
+/// Replaces `ASOF` joins by joins with a placeholder, for `operators::asof`.
 fn as_of_joins(body: &mut SetExpr) -> Result<(), Error> {
     match body {
         SetExpr::Select(select) => select.from.iter_mut().try_for_each(as_of_join),
@@ -243,9 +242,12 @@ fn as_of_join(tables: &mut TableWithJoins) -> Result<(), Error> {
         let text = match constraint {
             JoinConstraint::None => format!("{AS_OF}({match_condition})"),
             JoinConstraint::On(on) => format!("({on}) AND {AS_OF}({match_condition})"),
-            _ => return Err(wrong("an ASOF JOIN has ON, or no condition but MATCH_CONDITION")),
+            _ => {
+                return Err(wrong("an ASOF JOIN takes MATCH_CONDITION, and after it ON or nothing"));
+            }
         };
-        let on = parse_expression(&text).ok_or_else(|| wrong("this is no MATCH_CONDITION"))?;
+        let on = parse_expression(&text)
+            .ok_or_else(|| wrong("MATCH_CONDITION takes one comparison of two columns"))?;
         join.join_operator = JoinOperator::Left(JoinConstraint::On(on));
     }
     Ok(())
@@ -262,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_of_this_project_becomes_standard() {
+    fn sql_of_this_project_becomes_standard_sql() {
         for (sql, expected) in [
             (
                 "SELECT MAX(timestamp), metric FROM t",
@@ -294,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_question_is_refused() {
+    fn statements_that_are_not_queries_are_refused() {
         for sql in [
             "DROP TABLE latest",
             "CREATE TABLE a (b INT)",
@@ -302,12 +304,12 @@ mod tests {
             "COPY latest TO 'x'",
             "SET a = 1",
         ] {
-            assert!(matches!(parse(sql), Err(Error::NotAQuestion(_))), "{sql}");
+            assert!(matches!(parse(sql), Err(Error::NotAQuery(_))), "{sql}");
         }
         for (sql, line, column) in
             [("SELEC 1", 1, 1), ("SELECT 1 +", 1, 11), ("SELECT 1\n FROM )", 2, 7)]
         {
-            let at = parse(sql).expect_err("no SQL").position();
+            let at = parse(sql).expect_err("an error").position();
             assert_eq!(at, Some(Position { line, column }), "{sql}");
         }
         assert!(parse("SELECT 1; SELECT 2").is_err() && parse("").is_err());

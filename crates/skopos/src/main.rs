@@ -26,6 +26,8 @@ mod predicted;
 #[cfg(feature = "history")]
 mod history;
 #[cfg(feature = "sql")]
+mod tables;
+#[cfg(feature = "sql")]
 mod sql;
 #[cfg(feature = "live")]
 mod live;

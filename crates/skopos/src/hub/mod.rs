@@ -31,7 +31,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use skopos_model::{Sample, Timestamp, Topic};
-use skopos_query::{Engine, is_table};
+use skopos_query::{Engine, Registry, Source};
 use skopos_shm::Host;
 use skopos_wire::{Description, Follower, Interest, Plane, State, Watcher};
 use tokio::runtime::{Builder, Runtime};
@@ -50,6 +50,7 @@ use crate::config::Config;
 use crate::failure::Failure;
 use crate::live::LiveArgs;
 use crate::sql::{Local, Pulse};
+use crate::tables;
 
 /// What stands behind every door.
 pub(crate) struct Inside {
@@ -102,7 +103,6 @@ impl Hub {
         doors: &DoorArgs,
         config: &Config,
     ) -> Result<Self, Failure> {
-        check_aliases(config)?;
         let runtime = Builder::new_multi_thread().enable_all().build();
         let runtime = runtime.map_err(|e| Failure::new("no threads can be started").because(&e))?;
         let others: Arc<watch::Sender<u64>> = Arc::default();
@@ -115,7 +115,8 @@ impl Hub {
         let local = Local::new(local);
         let abouts = Abouts::default();
         let source = Arc::new(HubSource::new(local, follower.as_ref(), abouts.clone()));
-        let engine = Engine::new(source.clone(), config.hub.aliases.clone())
+        let tables = tables_of(&source, config)?;
+        let engine = Engine::new(tables)
             .map_err(|e| Failure::new("the query engine cannot start").because(&e))?;
         let pulse = Pulse::start(Host::open_dirs(vec![dir.to_path_buf()])?).map_err(no_thread)?;
         let [unix, by_http, by_flight]: [Arc<Counts>; 3] = Default::default();
@@ -181,16 +182,23 @@ impl Hub {
     }
 }
 
-/// Each alias has a name of its own.
-fn check_aliases(config: &Config) -> Result<(), Failure> {
-    match config.hub.aliases.keys().find(|name| is_table(name)) {
-        None => Ok(()),
-        Some(name) => {
-            Err(Failure::new(format!("[hub.aliases] {name}: there is a table `{name}` anyway"))
+/// The tables of the hub's engine, aliases among them.
+fn tables_of(source: &Arc<HubSource>, config: &Config) -> Result<Registry, Failure> {
+    let broken = |e| Failure::new("the query engine cannot start").because(&e);
+    let archive = source.archive_file().map(Path::to_path_buf);
+    let (own, all) = (source.clone(), source.clone() as Arc<dyn Source>);
+    let mut registry = Registry::new(all.clone());
+    let look_up = Box::new(move |topic: &Topic| own.insight_info(topic));
+    tables::register(&mut registry, &all, archive, look_up).map_err(broken)?;
+    for (name, topic) in &config.hub.aliases {
+        registry.alias(name, topic.clone()).map_err(|e| {
+            Failure::new(format!("[hub.aliases] {name}"))
+                .because(&e)
                 .in_file(config.path.as_deref())
-                .hint("choose another name; `SHOW TABLES` lists those that there are"))
-        }
+                .hint("choose another name; `SHOW TABLES` lists those that are taken")
+        })?;
     }
+    Ok(registry)
 }
 
 fn follow(plane: &LiveArgs, heard: Heard) -> Result<Follower, Failure> {

@@ -7,15 +7,15 @@ use std::sync::{Arc, RwLock};
 use std::time::{Duration, Instant};
 
 use skopos_model::{Timestamp, Topic, unpoisoned};
-use skopos_query::{About, Described, Node, Row, Source, Wanted};
+use skopos_query::{Described, Node, Row, Source, Wanted};
 use skopos_score::insight::DEFINITIONS;
 use skopos_shm::{Host, Segment, Vertex, now};
-use skopos_store::archive::{self, Archive};
 use skopos_store::history::{self, Folder, Part};
 
 use crate::agent::HUB_FACTS_NAME;
 use crate::history::folder_of;
 use crate::state;
+use crate::tables::InsightInfo;
 
 /// How often to look for publishers and topics that came or went.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -106,7 +106,7 @@ impl Local {
 
     fn look(&self) {
         let is_due = |state: &State| state.looked_at.elapsed() >= LOOK_EVERY;
-        if is_due(&unpoisoned(self.state.read())) {
+        if is_due(&*unpoisoned(self.state.read())) {
             let mut state = unpoisoned(self.state.write());
             if is_due(&state) {
                 state.looked_at = Instant::now();
@@ -166,6 +166,13 @@ fn described(vertex: &Vertex) -> Described<'_> {
     }
 }
 
+/// Describes a built-in insight. Others are known to the agent that computes them.
+pub(crate) fn insight_info(topic: &Topic) -> InsightInfo {
+    let built_in = DEFINITIONS.iter().find(|d| d.metric.name == topic.metric());
+    let formula = built_in.map(|definition| definition.formula.to_owned());
+    InsightInfo { formula, reason: None }
+}
+
 impl Source for Local {
     fn now(&self) -> Timestamp {
         now()
@@ -207,20 +214,8 @@ impl Source for Local {
         !self.folders().is_empty()
     }
 
-    fn archive(&self) -> Result<Option<Archive>, archive::Error> {
-        let there = self.archive.as_deref().filter(|file| file.exists());
-        there.map(Archive::read).transpose()
-    }
-
     fn topics(&self, wanted: &Wanted, visit: &mut dyn FnMut(&Described<'_>)) {
         self.visit(wanted, &mut |vertex| visit(&described(vertex)));
-    }
-
-    /// The formulas of those that are built in; of others only their agent knows.
-    fn about(&self, topic: &Topic) -> About {
-        let built_in = DEFINITIONS.iter().find(|d| d.metric.name == topic.metric());
-        let formula = built_in.map(|definition| definition.formula.to_owned());
-        About { formula, reason: None }
     }
 
     fn nodes(&self) -> Vec<Node> {

@@ -10,7 +10,7 @@ mod shell;
 #[cfg(feature = "hub")]
 pub(crate) use answer::arrow;
 pub(crate) use answer::{Format, cells, change_json};
-pub(crate) use local::Local;
+pub(crate) use local::{Local, insight_info};
 #[cfg(feature = "hub")]
 pub(crate) use pieces::{ArrowRows, JsonRows};
 pub(crate) use pulse::Pulse;
@@ -23,13 +23,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use skopos_query::{Answer, Engine, Error, Limits};
+use skopos_query::{Answer, Engine, Error, Limits, Registry, Source};
 
 use self::answer::show;
 use crate::failure::Failure;
 use crate::out::{Out, tell};
 #[cfg(feature = "hub")]
 use crate::state;
+use crate::tables;
 
 /// Three questions that have answers on every machine, for whoever begins.
 pub(crate) const EXAMPLES: [&str; 3] = [
@@ -152,7 +153,11 @@ impl Asker {
 }
 
 fn engine(local: Local) -> Result<(Engine, tokio::runtime::Runtime), Failure> {
-    let engine = Engine::new(Arc::new(local), std::collections::BTreeMap::new());
+    let archive = local.archive_file().map(Path::to_path_buf);
+    let source: Arc<dyn Source> = Arc::new(local);
+    let mut registry = Registry::new(source.clone());
+    let registered = tables::register(&mut registry, &source, archive, Box::new(insight_info));
+    let engine = registered.and_then(|()| Engine::new(registry));
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_time().build();
     let runtime = runtime.map_err(|e| Failure::new("no threads can be started").because(&e))?;
     Ok((engine.map_err(|e| failed(&e))?, runtime))

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use datafusion::arrow::datatypes::{DataType, Field, TimeUnit};
+use datafusion::arrow::datatypes::{DataType, Field};
 use datafusion::common::tree_node::{Transformed, TreeNode as _, TreeNodeRecursion};
 use datafusion::common::{Column, DFSchema, ScalarValue, plan_err};
 use datafusion::error::Result;
@@ -10,13 +10,13 @@ use datafusion::functions::datetime::date_bin;
 use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::utils::split_conjunction;
 use datafusion::logical_expr::{
-    Aggregate, Between, BinaryExpr, Expr, ExprSchemable as _, Filter, LogicalPlan, Operator,
+    Aggregate, Between, BinaryExpr, Cast, Expr, ExprSchemable as _, Filter, LogicalPlan, Operator,
     Projection,
 };
 
+use crate::column::time_type;
 use crate::functions::placeholders::{GAP_FILL, INTERPOLATE, LOCF, arguments_of};
 use crate::operators::node::{Carried, GapFill, OperatorKind, OperatorNode};
-use crate::tables::columns::UTC;
 
 /// Replaces a projection over an aggregation that is grouped by the placeholder by the operator.
 pub(crate) fn planned(projection: Projection) -> Result<Transformed<LogicalPlan>> {
@@ -141,8 +141,7 @@ fn carry(expr: Expr, carried: &mut Vec<Carried>, values: &mut Vec<Expr>) -> Resu
 }
 
 fn as_time(expr: Expr) -> Expr {
-    let to = DataType::Timestamp(TimeUnit::Nanosecond, Some(UTC.into()));
-    Expr::Cast(datafusion::logical_expr::Cast::new(Box::new(expr), to))
+    Expr::Cast(Cast::new(Box::new(expr), time_type()))
 }
 
 /// Bounds of the buckets: they begin at the latest of `begins` and end at the earliest of `ends`.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use skopos_model::{Origin, Structured, Timestamp, ValueType};
 use skopos_query::arrow::array::{Array as _, AsArray as _, RecordBatch};
 use skopos_query::arrow::datatypes::{Float64Type, TimestampNanosecondType, UInt8Type};
-use skopos_query::{Source, Wanted, When, kept};
+use skopos_query::{Source, Wanted, When, own_samples};
 use skopos_shm::Host;
 use skopos_store::history::{Run, Series};
 use skopos_wire::{Content, Told};
@@ -30,7 +30,7 @@ impl Kept {
         };
         let wanted = wanted(answer);
         let mut rows = Rows::default();
-        let shown = kept(&self.0, &wanted, &when, &mut |series, batch, run| {
+        let shown = own_samples(&self.0, &wanted, &when, &mut |series, batch, run| {
             rows.add(series, batch, run, answer)
         });
         shown.is_ok()
