@@ -7,7 +7,7 @@ use skopos_agent::MIRROR_NAME;
 use skopos_agent::config::InsightConfig;
 use skopos_model::{Sample, Timestamp, Topic};
 use skopos_node::LiveArgs;
-use skopos_query::{Engine, is_table};
+use skopos_query::{Engine, Registry, Source};
 use skopos_shm::Host;
 use skopos_term::Failure;
 use skopos_wire::{Description, Follower, Interest, MirrorWatcher, NodeState, NodeWatcher, Plane};
@@ -24,6 +24,7 @@ use crate::pulse::Pulse;
 use crate::read::Measuring;
 use crate::remote_write::RemoteWrite;
 use crate::source::HubSource;
+use crate::tables;
 
 /// The names of the listeners, as facts have them.
 const LISTENERS: [&str; 3] = ["unix", "http", "flight"];
@@ -62,7 +63,6 @@ impl Hub {
         config: &HubConfig,
         file: Option<&Path>,
     ) -> Result<Self, Failure> {
-        check_aliases(config, file)?;
         let runtime = Builder::new_multi_thread().enable_all().build();
         let runtime = runtime.map_err(|e| Failure::new("no threads can be started").because(&e))?;
         let others: Arc<watch::Sender<u64>> = Arc::default();
@@ -73,7 +73,7 @@ impl Hub {
         let local = Host::open_dirs(vec![dir.to_path_buf()])?.without(MIRROR_NAME);
         let abouts = Abouts::default();
         let source = Arc::new(HubSource::new(Local::new(local), follower.as_ref(), abouts.clone()));
-        let engine = Engine::new(source.clone(), config.aliases.clone())
+        let engine = Engine::new(tables_of(&source, config, file)?)
             .map_err(|e| Failure::new("the query engine cannot start").because(&e))?;
         let pulse = Pulse::start(Host::open_dirs(vec![dir.to_path_buf()])?).map_err(no_thread)?;
         let counts = LISTENERS.map(|name| (name, Arc::<Counts>::default())).into();
@@ -134,16 +134,27 @@ fn no_thread(e: std::io::Error) -> Failure {
     Failure::new("no thread can be started").because(&e)
 }
 
-/// Each alias has a name of its own.
-fn check_aliases(config: &HubConfig, file: Option<&Path>) -> Result<(), Failure> {
-    match config.aliases.keys().find(|name| is_table(name)) {
-        None => Ok(()),
-        Some(name) => {
-            Err(Failure::new(format!("[hub.aliases] {name}: there is a table `{name}` anyway"))
+/// The tables of the hub's engine, aliases among them.
+fn tables_of(
+    source: &Arc<HubSource>,
+    config: &HubConfig,
+    file: Option<&Path>,
+) -> Result<Registry, Failure> {
+    let broken = |e| Failure::new("the query engine cannot start").because(&e);
+    let archive = source.archive_file().map(Path::to_path_buf);
+    let (own, all) = (source.clone(), source.clone() as Arc<dyn Source>);
+    let mut registry = Registry::new(all.clone());
+    let look_up = Box::new(move |topic: &Topic| own.insight_info(topic));
+    tables::register(&mut registry, &all, archive, look_up).map_err(broken)?;
+    for (name, topic) in &config.aliases {
+        registry.alias(name, topic.clone()).map_err(|e| {
+            Failure::new(format!("[hub.aliases] {name}"))
+                .because(&e)
                 .in_file(file)
-                .hint("choose another name; `SHOW TABLES` lists those that there are"))
-        }
+                .hint("choose another name; `SHOW TABLES` lists those that are taken")
+        })?;
     }
+    Ok(registry)
 }
 
 fn follow(plane: &LiveArgs, heard: Heard) -> Result<Follower, Failure> {

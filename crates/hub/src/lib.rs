@@ -19,6 +19,7 @@ mod pulse;
 mod standing;
 pub mod pieces;
 mod source;
+pub mod tables;
 mod past;
 pub mod topics;
 pub mod read;
@@ -33,7 +34,7 @@ pub mod client;
 
 pub use hub::Hub;
 pub use inside::Inside;
-pub use local::Local;
+pub use local::{Local, insight_info};
 pub use pulse::Pulse;
 pub use source::HubSource;
 pub use standing::{Change, MAX_ROWS, Standing, any};

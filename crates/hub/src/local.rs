@@ -7,12 +7,12 @@ use std::sync::{Arc, RwLock};
 use std::time::{Duration, Instant};
 
 use skopos_model::{Timestamp, Topic, unpoisoned};
-use skopos_query::{About, Described, Node, Row, Source, Wanted};
+use skopos_query::{Described, Node, Row, Source, Wanted};
 use skopos_score::insight::DEFINITIONS;
 use skopos_shm::{Host, Segment, SegmentVersions, Vertex, now};
-use skopos_store::archive::{self, Archive};
 use skopos_store::history::{self, Folder, Part};
 
+use crate::tables::InsightInfo;
 use skopos_agent::HUB_FACTS_NAME;
 use skopos_agent::folder_of;
 use skopos_term::state;
@@ -164,6 +164,13 @@ fn described(vertex: &Vertex) -> Described<'_> {
     }
 }
 
+/// Describes a built-in insight. Others are known to the agent that computes them.
+pub fn insight_info(topic: &Topic) -> InsightInfo {
+    let built_in = DEFINITIONS.iter().find(|d| d.metric.name == topic.metric());
+    let formula = built_in.map(|definition| definition.formula.to_owned());
+    InsightInfo { formula, reason: None }
+}
+
 impl Source for Local {
     fn now(&self) -> Timestamp {
         now()
@@ -205,20 +212,8 @@ impl Source for Local {
         !self.folders().is_empty()
     }
 
-    fn archive(&self) -> Result<Option<Archive>, archive::Error> {
-        let there = self.archive.as_deref().filter(|file| file.exists());
-        there.map(Archive::read).transpose()
-    }
-
     fn topics(&self, wanted: &Wanted, visit: &mut dyn FnMut(&Described<'_>)) {
         self.visit(wanted, &mut |vertex| visit(&described(vertex)));
-    }
-
-    /// The formulas of those that are built in; of others only their agent knows.
-    fn about(&self, topic: &Topic) -> About {
-        let built_in = DEFINITIONS.iter().find(|d| d.metric.name == topic.metric());
-        let formula = built_in.map(|definition| definition.formula.to_owned());
-        About { formula, reason: None }
     }
 
     fn nodes(&self) -> Vec<Node> {

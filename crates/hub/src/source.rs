@@ -2,18 +2,19 @@
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
 use skopos_model::{Timestamp, Topic, unpoisoned};
-use skopos_query::{About, Asked, Described, Node, Row, Source, Wanted, When};
-use skopos_store::archive::{self, Archive};
+use skopos_query::{Described, Node, RemoteAnswer, Row, Source, Wanted, When};
 use skopos_store::history::{self, Part};
 use skopos_wire::{Follower, NodeState, Plane, Site, Vertex};
 
-use crate::Local;
 use crate::insights::Abouts;
+use crate::local::{Local, insight_info};
 use crate::past::{Asks, ask, has_all, question};
+use crate::tables::InsightInfo;
 
 /// This machine and, if the hub follows a site, the others.
 #[derive(Debug)]
@@ -30,6 +31,17 @@ impl HubSource {
     pub fn new(local: Local, follower: Option<&Follower>, abouts: Abouts) -> Self {
         let site = follower.map(|f| f.site().clone());
         Self { local, site, plane: follower.map(|f| f.plane().clone()), abouts }
+    }
+
+    /// Describes the insight at `topic`.
+    pub(super) fn insight_info(&self, topic: &Topic) -> InsightInfo {
+        let own = unpoisoned(self.abouts.read()).get(topic).cloned();
+        own.unwrap_or_else(|| insight_info(topic))
+    }
+
+    /// Where the archive of tasks is, or would be.
+    pub(super) fn archive_file(&self) -> Option<&Path> {
+        self.local.archive_file()
     }
 
     /// Whether topics of this name are published on this machine.
@@ -132,7 +144,7 @@ impl Source for HubSource {
         self.local.history(times)
     }
 
-    fn elsewhere(&self, wanted: &Wanted, when: &When, until: Instant) -> Option<Asked> {
+    fn remote_samples(&self, wanted: &Wanted, when: &When, until: Instant) -> Option<RemoteAnswer> {
         let (site, plane) = (self.site.as_ref()?, self.plane.as_ref()?);
         let now = self.now();
         let mut asks = Asks { nodes: Vec::new(), missing: Vec::new() };
@@ -149,25 +161,16 @@ impl Source for HubSource {
             }
         }
         let is_any = !asks.nodes.is_empty() || !asks.missing.is_empty();
-        is_any.then(|| Box::pin(ask(plane.clone(), asks, until)) as Asked)
+        is_any.then(|| Box::pin(ask(plane.clone(), asks, until)) as RemoteAnswer)
     }
 
     fn has_history(&self) -> bool {
         self.local.has_history()
     }
 
-    fn archive(&self) -> Result<Option<Archive>, archive::Error> {
-        self.local.archive()
-    }
-
     fn topics(&self, wanted: &Wanted, visit: &mut dyn FnMut(&Described<'_>)) {
         self.local.topics(wanted, visit);
         self.others(wanted, &mut |of, vertex| visit(&described(of, vertex)));
-    }
-
-    fn about(&self, topic: &Topic) -> About {
-        let own = unpoisoned(self.abouts.read()).get(topic).cloned();
-        own.unwrap_or_else(|| self.local.about(topic))
     }
 
     fn nodes(&self) -> Vec<Node> {

@@ -102,7 +102,7 @@ impl Standing {
             let begun = Instant::now();
             // Whatever comes from here on is news.
             self.news.iter_mut().for_each(watch::Receiver::mark_unchanged);
-            let print = self.engine.print(&self.inputs, &|_| true);
+            let print = self.engine.fingerprint(&self.inputs, &|_| true);
             let is_due = self.inputs.is_timed() || self.print != Some(print);
             let change = match is_due {
                 true => Some(self.ask().await?),
@@ -114,7 +114,11 @@ impl Standing {
                 return Ok(change);
             }
             if !self.inputs.is_timed() {
-                any(&mut self.news).await;
+                let news = any(&mut self.news);
+                match self.inputs.is_polled() {
+                    true => drop(tokio::time::timeout(EVERY_BY_THE_CLOCK, news).await),
+                    false => news.await,
+                }
             }
         }
     }

@@ -1,7 +1,10 @@
-//! How deep a statement is, before anything that calls itself looks at it.
+//! Bounds the depth of a statement, from its tokens, before any recursive function sees it.
 //!
-//! Who reads, plans and drops a tree calls itself once a level, and a thread's stack ends. Parentheses are
-//! bounded by the parser; chains (`a + b + c`, `… UNION …`) are as deep as they are long.
+//! Parsing, planning and dropping a tree recurse once for each level, and a stack is finite. The parser bounds
+//! parentheses; a chain (`a + b + c`, `… UNION …`) is as deep as it is long.
+//!
+//! The recursive protection of sqlparser and DataFusion is no substitute: it grows the stack of parsing and
+//! planning, but a tree is also dropped recursively, for a point read on the 2 MiB stack of its caller.
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
@@ -11,42 +14,37 @@ use datafusion::sql::sqlparser::ast::{ObjectName, Query, Visit as _, Visitor};
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 
-use crate::Error;
+use crate::error::Error;
+use crate::limits::{MAX_DEPTH, MAX_RELATIONS};
 
-/// The deepest statement that is planned.
-pub(crate) const MAX_DEPTH: usize = 100;
-
-/// How deep a statement is.
+/// The depth of a statement.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Depth {
-    /// Levels of operators, those of all parentheses around among them.
+    /// Levels of operators, those around each pair of parentheses included.
     operators: usize,
-    /// Selects that are set beside each other.
+    /// Number of set operations, such as `UNION`, in a chain.
     branches: usize,
     /// Parentheses and `CASE`s that are open at one time.
     open: usize,
 }
 
-/// For a thread of the planner's.
+/// Bounds of a statement that a thread of the pool plans.
 pub(crate) const PLANNED: Depth =
     Depth { operators: MAX_DEPTH, branches: MAX_DEPTH, open: MAX_DEPTH };
 
-/// For any thread, to be answered from memory. Branches take no stack but to forget the tree; they are
-/// what the paper's resource query needs for more than a thousand nodes. The parser needs most for what
-/// is open: some 100 KiB each in a debug build.
+/// Bounds of a statement that any thread may parse, for a point read. Branches take stack only while the tree
+/// is dropped; the paper's resource query for more than a thousand nodes needs them. An open parenthesis takes
+/// the parser some 100 KiB in a debug build.
 pub(crate) const POINT: Depth = Depth { operators: 24, branches: 3000, open: 8 };
 
-/// The most tables of one plan.
-pub(crate) const MAX_RELATIONS: usize = 200;
-
-/// Operators that nest to the left, and what begins a chain anew.
+/// Counts of one level: between a pair of parentheses, or outside of all.
 #[derive(Clone, Copy, Default)]
 struct Level {
-    /// `AND` and `OR` of the expression that is being read, each with one operand below it.
+    /// Number of `AND` and `OR` in the current expression.
     logic: usize,
-    /// Operators of the operand that is being read.
+    /// Number of operators in the current operand.
     operators: usize,
-    /// Of the selects that are set beside each other.
+    /// Number of set operations.
     branches: usize,
 }
 
@@ -79,7 +77,7 @@ fn depth(tokens: &[TokenWithSpan]) -> Depth {
                     (top.logic, top.operators) = (0, 0);
                 }
                 Keyword::AND | Keyword::OR => (top.logic, top.operators) = (top.logic + 1, 0),
-                // One ends with `END`, like parentheses; of the others one may explain the next.
+                // `CASE` ends with `END`, like a parenthesis; `EXPLAIN` may explain another `EXPLAIN`.
                 Keyword::CASE | Keyword::EXPLAIN | Keyword::DESCRIBE | Keyword::DESC => {
                     levels.push(Level::default());
                 }
@@ -106,7 +104,7 @@ fn depth(tokens: &[TokenWithSpan]) -> Depth {
             | Token::RBrace => {}
             _ => top.operators += 1,
         }
-        // One more for each level that is open.
+        // Each open level adds one.
         let operators: usize = levels.iter().map(|level| level.logic + level.operators + 1).sum();
         let branches: usize = levels.iter().map(|level| level.branches).sum();
         deepest = Depth {
@@ -118,8 +116,8 @@ fn depth(tokens: &[TokenWithSpan]) -> Depth {
     deepest
 }
 
-/// Refuses a statement whose plan would be too large: a table that `WITH` names is planned anew wherever
-/// it stands, so a few lines that double each other make a plan of any size.
+/// Refuses a statement whose plan would be too large. The planner plans a table of a `WITH` again for each
+/// use, so a few tables that each use the previous one twice make a plan of any size.
 pub(crate) fn check_relations(statement: &Parsed) -> Result<(), Error> {
     let Parsed::Statement(statement) = statement else { return Ok(()) };
     let mut relations = Relations { open: vec![Open::default()], ..Relations::default() };
@@ -134,15 +132,15 @@ pub(crate) fn check_relations(statement: &Parsed) -> Result<(), Error> {
 #[derive(Default)]
 struct Relations {
     open: Vec<Open>,
-    /// Of each table that a `WITH` has named so far.
+    /// Number of tables in each table that a `WITH` has named so far.
     sizes: HashMap<String, usize>,
 }
 
-/// A query that is being read.
+/// A query that the visitor is in.
 #[derive(Default)]
 struct Open {
     count: usize,
-    /// Where the queries of its `WITH` are, and what they are called.
+    /// Address and name of each query of its `WITH`.
     named: Vec<(*const Query, String)>,
 }
 
@@ -163,7 +161,7 @@ impl Visitor for Relations {
         let count = self.open.pop().map_or(0, |open| open.count);
         let Some(around) = self.open.last_mut() else { return ControlFlow::Continue(()) };
         match around.named.iter().find(|(of, _)| std::ptr::eq(*of, query)) {
-            // Of two of one name the larger one counts.
+            // If two have one name, the larger one counts.
             Some((_, name)) => {
                 let size = self.sizes.entry(name.clone()).or_default();
                 *size = count.saturating_add(1).max(*size);

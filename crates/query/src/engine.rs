@@ -1,172 +1,72 @@
-//! The engine: which way a statement goes, what is kept of it, and how far it may go.
+//! The engine: the interface of this crate for programs that ask.
 
-use std::collections::{BTreeMap, HashMap};
-use std::fmt;
-use std::future::Future;
-use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::sync::Arc;
 
 use datafusion::arrow::array::RecordBatch;
-use datafusion::arrow::datatypes::SchemaRef;
-use datafusion::catalog::{CatalogProvider, MemoryCatalogProvider};
-use datafusion::error::DataFusionError;
-use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
-use datafusion::execution::memory_pool::{GreedyMemoryPool, MemoryConsumer, MemoryReservation};
-use datafusion::execution::runtime_env::RuntimeEnvBuilder;
-use datafusion::execution::session_state::SessionStateBuilder;
+use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
+use datafusion::catalog::SchemaProvider as _;
+use datafusion::common::{ParamValues, ScalarValue};
 use datafusion::logical_expr::LogicalPlan;
-use datafusion::prelude::{SessionConfig, SessionContext};
-use datafusion::sql::parser::Statement as Parsed;
-use skopos_model::{Topic, unpoisoned};
+use skopos_model::Topic;
 use tokio::time::Instant;
 
-use crate::Error;
-use crate::catalog::{CATALOG, SCHEMA};
-use crate::depth::check_relations;
-use crate::functions;
+use crate::answer::Answer;
+use crate::error::Error;
 use crate::inputs::Inputs;
-use crate::pace::Pace;
-use crate::point::Point;
-use crate::pool::Pool;
-use crate::runs::Runs;
-use crate::source::Source;
-use crate::statement::{self, parse, parse_long};
-use crate::tables::Tables;
-use crate::tables::latest_at::{LATEST_AT, LatestAt};
-use crate::whole;
+use crate::limits::Limits;
+use crate::parameters::number;
+use crate::planner::Planner;
+use crate::prepared::{Prepared, may_be_point};
+use crate::registry::Registry;
+use crate::statement::{parse, parse_with_parameters};
+use crate::stream::{Stream, within};
 
-/// The longest statement: what the paper's resource query needs for a thousand nodes.
-pub const MAX_SQL_BYTES: usize = 128 * 1024;
-
-/// Statements whose plan is kept. Programs ask the same few again and again; when there are more, all
-/// are forgotten, which costs each a plan.
-const MAX_KEPT: usize = 512;
-
-/// Memory that all queries together may have. A query that brings rows together needs little; one
-/// that needs more than this is stopped before it is the agent that is.
-const MEMORY_BYTES: usize = 512 << 20;
-
-/// Answers statements. One for a process; any number of threads may ask.
-pub struct Engine {
-    source: Arc<dyn Source>,
-    pub(crate) tables: Arc<Tables>,
-    pub(crate) context: SessionContext,
-    pub(crate) pool: Pool,
-    kept: Mutex<HashMap<String, Arc<Compiled>>>,
-}
-
-/// How far a query may go.
-#[derive(Clone, Copy, Debug)]
-pub struct Limits {
-    /// How long it may take.
-    pub deadline: Duration,
-    /// How many rows its answer may have.
-    pub rows: usize,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self { deadline: Duration::from_secs(30), rows: 1_000_000 }
-    }
-}
-
-/// Which way an answer came.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
-    /// From memory.
-    Point,
-    /// By the planner.
-    Planned,
-}
-
-/// What was asked for.
-#[derive(Clone, Debug)]
-pub struct Answer {
-    /// The columns.
-    pub schema: SchemaRef,
-    /// The rows; no batch is empty.
-    pub batches: Vec<RecordBatch>,
-    /// How they were found.
-    pub way: Way,
-    /// Nodes that were asked for their history and did not answer, or not with all of it: the answer
-    /// is without it. Sorted.
-    pub missing: Vec<String>,
-}
-
-impl Answer {
-    /// How many rows there are.
-    pub fn rows(&self) -> usize {
-        self.batches.iter().map(RecordBatch::num_rows).sum()
-    }
-}
-
+/// Answers statements. A process needs one engine; any number of threads may use it.
 #[derive(Debug)]
-enum Compiled {
-    Point(Point),
-    /// Not optimised, because that fixes what time it is.
-    Plan(Box<LogicalPlan>),
-}
-
-impl fmt::Debug for Engine {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Engine").field("source", &self.source).finish_non_exhaustive()
-    }
+pub struct Engine {
+    planner: Planner,
 }
 
 impl Engine {
-    /// An engine over `source`; `aliases` are tables of one topic each by names of the user's.
+    /// Returns an engine with these tables.
     ///
     /// # Errors
-    /// The engine cannot be set up, which no input causes.
-    pub fn new(source: Arc<dyn Source>, aliases: BTreeMap<String, Topic>) -> Result<Self, Error> {
-        let broken = |e: DataFusionError| Error::Query { message: e.strip_backtrace() };
-        let config = SessionConfig::new()
-            .with_default_catalog_and_schema(CATALOG, SCHEMA)
-            .with_create_default_catalog_and_schema(false)
-            .with_information_schema(true)
-            .set_bool("datafusion.sql_parser.map_string_types_to_utf8view", false);
-        let runtime = RuntimeEnvBuilder::new()
-            .with_memory_pool(Arc::new(GreedyMemoryPool::new(MEMORY_BYTES)))
-            // Nothing is written for a question.
-            .with_disk_manager_builder(
-                DiskManagerBuilder::default().with_mode(DiskManagerMode::Disabled),
-            )
-            .build_arc()
-            .map_err(broken)?;
-        let state = SessionStateBuilder::new()
-            .with_config(config)
-            .with_runtime_env(runtime)
-            .with_default_features()
-            .with_analyzer_rule(Arc::new(whole::Marks))
-            .with_query_planner(Arc::new(whole::Planner))
-            .with_physical_optimizer_rule(Arc::new(Runs))
-            .with_physical_optimizer_rule(Arc::new(Pace))
-            .build();
-        let context = SessionContext::new_with_state(state);
-        functions::register(&context);
-        context.register_udtf(LATEST_AT, Arc::new(LatestAt(source.clone())));
-        let tables = Arc::new(Tables::new(source.clone(), aliases));
-        let catalog = MemoryCatalogProvider::new();
-        catalog.register_schema(SCHEMA, tables.clone()).map_err(broken)?;
-        context.register_catalog(CATALOG, Arc::new(catalog));
-        let pool = Pool::new().map_err(Error::Threads)?;
-        Ok(Self { source, tables, context, pool, kept: Mutex::default() })
+    /// The engine cannot start its threads.
+    pub fn new(tables: Registry) -> Result<Self, Error> {
+        Ok(Self { planner: Planner::new(tables.into())? })
     }
 
-    /// The answer, if it can be had at once: no planner, no waiting.
+    /// Returns the names of all tables but those of one topic, which the table `topics` lists.
+    pub fn table_names(&self) -> Vec<String> {
+        self.planner.catalog().table_names()
+    }
+
+    /// Returns the columns of a table; `None` if no table has this name. A topic is a table, too.
+    pub async fn table_schema(&self, name: &str) -> Option<SchemaRef> {
+        Some(self.planner.catalog().table(name).await.ok()??.schema())
+    }
+
+    /// Returns the columns that the answer will have.
+    ///
+    /// # Errors
+    /// The statement cannot be answered.
+    pub async fn describe(&self, sql: &str) -> Result<SchemaRef, Error> {
+        if let Some(answer) = self.point(sql) {
+            return Ok(answer.schema);
+        }
+        self.planner.schema_of(sql, self.planner.cached_plan(sql).await?).await
+    }
+
+    /// Returns the answer of a point read: at once, without the planner. `None` if the statement is not
+    /// a point read.
     pub fn point(&self, sql: &str) -> Option<Answer> {
-        let kept = self.kept(sql).or_else(|| self.compile_point(sql))?;
-        let Compiled::Point(point) = &*kept else { return None };
-        let batch = self.read(point)?;
-        let schema = batch.schema();
-        let batches = if batch.num_rows() == 0 { Vec::new() } else { vec![batch] };
-        Some(Answer { schema, batches, way: Way::Point, missing: Vec::new() })
+        self.planner.point(sql)
     }
 
-    /// The answer.
+    /// Returns the whole answer.
     ///
     /// # Errors
-    /// It is no question that can be answered, or goes beyond `limits`.
+    /// The statement cannot be answered within `limits`.
     pub async fn query(&self, sql: &str, limits: &Limits) -> Result<Answer, Error> {
         if let Some(answer) = self.point(sql) {
             return match answer.rows() <= limits.rows {
@@ -174,115 +74,136 @@ impl Engine {
                 false => Err(Error::TooManyRows(limits.rows)),
             };
         }
-        self.stream(sql, limits).await?.collect(&self.memory()).await
+        self.stream(sql, limits).await?.collect(&self.planner.memory()).await
     }
 
-    /// The answer as the planner finds it, also where a point read could.
+    /// Returns the whole answer as the planner finds it, also of a point read.
     ///
     /// # Errors
-    /// As [`query`](Self::query).
+    /// See [`query`](Self::query).
     pub async fn query_planned(&self, sql: &str, limits: &Limits) -> Result<Answer, Error> {
         let begun = Instant::now();
-        let planned = async { self.plan(sql, self.parsed(sql, parse).await?).await };
-        let plan = within(limits.deadline, planned).await?;
-        self.start(sql, plan, limits, begun).await?.collect(&self.memory()).await
+        let planned =
+            async { self.planner.plan(sql, self.planner.parsed(sql, parse).await?).await };
+        let plan = within(begun, limits.deadline, planned).await?;
+        let stream = self.planner.start(sql, plan, limits, begun).await?;
+        stream.collect(&self.planner.memory()).await
     }
 
-    /// What the answer depends on.
+    /// Returns the answer, batch by batch. The deadline is that of the last batch, however slowly the
+    /// caller takes them.
     ///
     /// # Errors
-    /// It is no question that can be answered.
+    /// See [`query`](Self::query); later errors are in the stream.
+    pub async fn stream(&self, sql: &str, limits: &Limits) -> Result<Stream, Error> {
+        if let Some(answer) = self.point(sql) {
+            return Stream::of(answer, limits);
+        }
+        let begun = Instant::now();
+        let plan = within(begun, limits.deadline, self.planner.cached_plan(sql)).await?;
+        self.planner.start(sql, plan, limits, begun).await
+    }
+
+    /// Returns the inputs of a statement: the answer stays the same while they do.
+    ///
+    /// # Errors
+    /// The statement cannot be answered.
     pub async fn inputs(&self, sql: &str) -> Result<Inputs, Error> {
-        let kept = self.kept(sql).or_else(|| self.compile_point(sql));
-        let plan = match kept.as_deref() {
-            Some(Compiled::Point(point)) => return Ok(point.inputs()),
-            Some(Compiled::Plan(plan)) => (**plan).clone(),
-            None => self.plan(sql, parse(sql)?).await?,
+        self.planner.inputs(sql).await
+    }
+
+    /// Returns a fingerprint of `inputs`: it changes whenever an input does. Samples of topics that `counts`
+    /// returns false for are left out.
+    pub fn fingerprint(&self, inputs: &Inputs, counts: &dyn Fn(&Topic) -> bool) -> u64 {
+        inputs.fingerprint(self.planner.source(), counts)
+    }
+
+    /// Parses and plans a statement with parameters.
+    ///
+    /// # Errors
+    /// The statement cannot be answered.
+    pub async fn prepare(&self, sql: &str) -> Result<Prepared, Error> {
+        let planner = &self.planner;
+        let (statement, count) = planner.parsed(sql, parse_with_parameters).await?;
+        let plan = planner.plan(sql, statement.clone()).await?;
+        let types = plan.get_parameter_fields().map_err(|e| planner.explained(e, sql))?;
+        let field = |at: usize| {
+            let name = format!("${at}");
+            let data_type = match types.get(&name) {
+                Some(Some(field)) => field.data_type().clone(),
+                _ => DataType::Null,
+            };
+            FieldRef::new(Field::new(name, data_type, true))
         };
-        let optimised = self.context.state().optimize(&plan);
-        let inputs = optimised.and_then(|o| Inputs::of_plan(&plan, &o, &self.tables));
-        inputs.map_err(|e| self.explained(e, sql))
-    }
-
-    /// A number that is another one whenever any of `inputs` has changed, of topics that `counts`.
-    pub fn print(&self, inputs: &Inputs, counts: &dyn Fn(&Topic) -> bool) -> u64 {
-        inputs.print(&*self.source, counts)
-    }
-
-    /// The plan of a statement that is none for a point read, made once.
-    pub(crate) async fn kept_plan(&self, sql: &str) -> Result<LogicalPlan, Error> {
-        let kept = self.kept(sql);
-        if let Some(Compiled::Plan(plan)) = kept.as_deref() {
-            return Ok((**plan).clone());
+        let fields: Vec<FieldRef> = (1..=count).map(field).collect();
+        let parameters: SchemaRef = Arc::new(Schema::new(fields));
+        let schema = planner.schema_of(sql, plan.clone()).await?;
+        // `:name` is a parameter of the plan that the tokens do not show.
+        if let Some(other) = types.keys().find(|name| number(name).is_none()) {
+            return Err(Error::Parameter(other.clone()));
         }
-        let plan = self.plan(sql, self.parsed(sql, parse).await?).await?;
-        if kept.is_none() {
-            self.keep(sql, Compiled::Plan(Box::new(plan.clone())));
-        }
-        Ok(plan)
+        let may_be_point = may_be_point(&statement, &parameters, planner.catalog());
+        Ok(Prepared { sql: sql.to_owned(), statement, plan, schema, parameters, may_be_point })
     }
 
-    pub(crate) async fn plan(
+    /// Returns the answer with these values if it is that of a point read; see [`point`](Self::point).
+    pub fn point_prepared(&self, prepared: &Prepared, values: &RecordBatch) -> Option<Answer> {
+        let values = prepared.scalars(values).ok()?;
+        match values.is_empty() {
+            true => self.point(&prepared.sql),
+            false => self.point_bound(prepared, &values),
+        }
+    }
+
+    /// Returns the answer with these values: one row, with a column for each parameter in order.
+    ///
+    /// # Errors
+    /// See [`stream`](Self::stream); the number of values is not that of the parameters.
+    pub async fn stream_prepared(
         &self,
-        sql: &str,
-        mut statement: Parsed,
-    ) -> Result<LogicalPlan, Error> {
-        let state = self.context.state();
-        let planned = async move {
-            check_relations(&statement)?;
-            statement::to_standard(&mut statement)?;
-            Ok(state.statement_to_plan(statement).await)
-        };
-        self.pool.run(planned).await?.map_err(|e| self.explained(e, sql))
-    }
-
-    pub(crate) fn read(&self, point: &Point) -> Option<RecordBatch> {
-        point.read(&*self.source)
-    }
-
-    /// A statement that `parse` reads, on a thread that has the stack for it.
-    pub(crate) async fn parsed<T: Send + 'static>(
-        &self,
-        sql: &str,
-        parse: fn(&str) -> Result<T, Error>,
-    ) -> Result<T, Error> {
-        let sql = sql.to_owned();
-        self.pool.run(async move { parse(&sql) }).await
-    }
-
-    fn compile_point(&self, sql: &str) -> Option<Arc<Compiled>> {
-        let statement = parse_long(sql).ok()?;
-        let point = Point::compile(sql, &statement, &self.tables)?;
-        Some(self.keep(sql, Compiled::Point(point)))
-    }
-
-    fn kept(&self, sql: &str) -> Option<Arc<Compiled>> {
-        unpoisoned(self.kept.lock()).get(sql).cloned()
-    }
-
-    fn keep(&self, sql: &str, compiled: Compiled) -> Arc<Compiled> {
-        let compiled = Arc::new(compiled);
-        let mut kept = unpoisoned(self.kept.lock());
-        if kept.len() >= MAX_KEPT {
-            kept.clear();
+        prepared: &Prepared,
+        values: &RecordBatch,
+        limits: &Limits,
+    ) -> Result<Stream, Error> {
+        let begun = Instant::now();
+        let values = prepared.scalars(values)?;
+        if values.is_empty() {
+            return self.stream(&prepared.sql, limits).await;
         }
-        kept.insert(sql.to_owned(), compiled.clone());
-        compiled
+        if let Some(answer) = self.point_bound(prepared, &values) {
+            return Stream::of(answer, limits);
+        }
+        let plan = self.bound(prepared, values)?;
+        self.planner.start(&prepared.sql, plan, limits, begun).await
     }
 
-    /// An answer that is collected is in memory as a whole, too.
-    fn memory(&self) -> MemoryReservation {
-        MemoryConsumer::new("answer").register(&self.context.runtime_env().memory_pool)
+    /// Returns the columns of the answer with these values.
+    ///
+    /// # Errors
+    /// See [`stream_prepared`](Self::stream_prepared).
+    pub async fn describe_prepared(
+        &self,
+        prepared: &Prepared,
+        values: &RecordBatch,
+        limits: &Limits,
+    ) -> Result<SchemaRef, Error> {
+        let values = prepared.scalars(values)?;
+        if values.is_empty() {
+            let described = self.describe(&prepared.sql);
+            return within(Instant::now(), limits.deadline, described).await;
+        }
+        if let Some(answer) = self.point_bound(prepared, &values) {
+            return Ok(answer.schema);
+        }
+        self.planner.schema_of(&prepared.sql, self.bound(prepared, values)?).await
     }
 
-    pub(crate) fn explained(&self, error: DataFusionError, sql: &str) -> Error {
-        crate::error::explained(error, sql, &self.tables)
+    fn point_bound(&self, prepared: &Prepared, values: &[ScalarValue]) -> Option<Answer> {
+        self.planner.read(&prepared.point(values, self.planner.catalog())?)
     }
-}
 
-pub(crate) async fn within<T>(
-    deadline: Duration,
-    answer: impl Future<Output = Result<T, Error>>,
-) -> Result<T, Error> {
-    tokio::time::timeout(deadline, answer).await.unwrap_or(Err(Error::Deadline(deadline)))
+    fn bound(&self, prepared: &Prepared, values: Vec<ScalarValue>) -> Result<LogicalPlan, Error> {
+        let plan = prepared.plan.clone().with_param_values(ParamValues::from(values));
+        plan.map_err(|e| self.planner.explained(e, &prepared.sql))
+    }
 }

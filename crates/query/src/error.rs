@@ -1,87 +1,93 @@
+//! Errors of the engine: what is wrong with a statement or a table, and what would be right.
+
 use std::time::Duration;
 
-use datafusion::common::SchemaError;
 use datafusion::error::DataFusionError;
-use datafusion::sql::sqlparser::dialect::GenericDialect;
-use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
 use skopos_eval::Position;
 use thiserror::Error;
 
-use crate::depth::{MAX_DEPTH, MAX_RELATIONS};
-use crate::engine::MAX_SQL_BYTES;
-use crate::functions;
-use crate::prepared::MAX_PARAMETERS;
-use crate::signature::mismatch;
-use crate::tables::Tables;
+use crate::limits::{MAX_DEPTH, MAX_PARAMETERS, MAX_RELATIONS, MAX_SQL_BYTES, MEMORY_BYTES};
 
-/// Why there is no answer.
+/// The reason why a statement has no answer, or why a table cannot be registered.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// No SQL at all.
+    /// The text is not SQL.
     #[error("{at}: {message}")]
     Syntax {
-        /// Where it stops to be SQL.
+        /// The position of the first mistake.
         at: Position,
-        /// What was expected and what was found.
+        /// The expected and the actual text.
         message: String,
     },
-    /// A name that there is not.
+    /// A name does not exist.
     #[error("{}there is no {what} `{name}`", place(*at))]
     UnknownName {
-        /// Where it stands, if it could be found.
+        /// The position of the name, if it was found.
         at: Option<Position>,
         /// `table`, `column` or `function`.
         what: &'static str,
         /// The name.
         name: String,
-        /// The most alike that there is.
+        /// The most similar name that exists.
         nearest: Option<String>,
     },
-    /// It is no question: it would change something.
-    #[error("only questions are answered, and `{0}` is none")]
-    NotAQuestion(String),
-    /// It needs other values than it has.
+    /// The statement would change something.
+    #[error("`{0}` is not a query, and only queries are answered")]
+    NotAQuery(String),
+    /// The statement has another number of parameters than of values.
     #[error("the statement has {wanted} parameters, and {given} values were given")]
     Parameters {
-        /// How many it needs.
+        /// Number of parameters.
         wanted: usize,
-        /// How many there are.
+        /// Number of values.
         given: usize,
     },
-    /// Values for more than one answer, or for none.
-    #[error("parameters take one row of values, and {0} were given")]
+    /// The values are not one row.
+    #[error("parameters take one row of values, and {0} rows were given")]
     ParameterRows(usize),
-    /// A parameter that is none, or the first that cannot be.
+    /// The first parameter that is wrong: of another form, left out, or one too many.
     #[error("`{0}` cannot be a parameter here")]
     Parameter(String),
-    /// The statement is longer than anybody writes.
+    /// The statement is too long.
     #[error("the statement has {0} bytes, the most is {MAX_SQL_BYTES}")]
     TooLong(usize),
-    /// It nests more levels than a thread's stack has room for.
+    /// The statement has more levels than a thread's stack has room for.
     #[error("the statement is nested too deeply: {MAX_DEPTH} levels are the most")]
     TooDeep,
-    /// It reads more tables than anybody wants to see together.
+    /// The statement reads too many tables.
     #[error(
-        "the statement reads more than {MAX_RELATIONS} tables, those in each use of `WITH` counted"
+        "the statement reads more than {MAX_RELATIONS} tables; each use of a `WITH` counts its tables \
+         again"
     )]
     TooManyTables,
-    /// It took longer than it may.
+    /// Two tables have one name.
+    #[error("there is a table `{0}` already; a table needs a name of its own")]
+    TableExists(String),
+    /// A table cannot be registered.
+    #[error("the table `{name}` cannot be registered: {problem}")]
+    Table {
+        /// The name of the table.
+        name: String,
+        /// The problem, and what would be right.
+        problem: String,
+    },
+    /// The deadline has passed.
     #[error("no answer within {0:?}")]
     Deadline(Duration),
-    /// The answer has more rows than it may.
+    /// The answer has too many rows.
     #[error("the answer has more than {0} rows")]
     TooManyRows(usize),
-    /// No threads to compute on.
-    #[error("no threads can be started")]
+    /// The system has no room for the threads of the engine.
+    #[error("the threads of the query engine cannot be started")]
     Threads(#[source] std::io::Error),
-    /// It needs more memory than it may have.
-    #[error("it needs more memory than it may have")]
+    /// All queries together need too much memory.
+    #[error("the query needs more memory than the {} MiB that all queries share", MEMORY_BYTES >> 20)]
     Memory(#[source] DataFusionError),
-    /// What the planner or the execution says.
+    /// Another error of planning or of execution.
     #[error("{message}")]
     Query {
-        /// In one line.
+        /// The error in one line.
         message: String,
     },
 }
@@ -91,50 +97,43 @@ fn place(at: Option<Position>) -> String {
 }
 
 impl Error {
-    /// What the user can do about it.
+    /// Returns what the user can do.
     pub fn hint(&self) -> Option<String> {
-        match self {
+        let hint = match self {
             Self::UnknownName { nearest: Some(nearest), .. } => {
-                Some(format!("did you mean `{nearest}`?"))
+                return Some(format!("did you mean `{nearest}`?"));
             }
-            Self::UnknownName { what: "table", .. } => Some(
-                "`SHOW TABLES` lists what there is; a topic is a table in double quotes".to_owned(),
-            ),
-            Self::TooManyRows(_) => {
-                Some("say `LIMIT n`, bring rows together with GROUP BY, or allow more".to_owned())
+            Self::Parameter(_) => {
+                return Some(format!(
+                    "write all of them as `?`, or all as `$1`, `$2` and so on; {MAX_PARAMETERS} are \
+                     the most"
+                ));
             }
-            Self::Memory(_) => {
-                Some("ask for less time or fewer topics, or bring rows together earlier".to_owned())
+            Self::UnknownName { what: "table", .. } => {
+                "`SHOW TABLES` lists the tables; a topic is a table in double quotes"
             }
-            Self::Deadline(_) => {
-                Some("ask for less time or fewer topics, or allow more time".to_owned())
+            Self::TooManyRows(_) => "add `LIMIT n`, aggregate with GROUP BY, or allow more rows",
+            Self::Memory(_) => "ask for less time or fewer topics, or aggregate in a subquery",
+            Self::Deadline(_) => "ask for less time or fewer topics, or allow more time",
+            Self::TooLong(_) => "write `x IN (a, b, …)` or `LIKE`, or split the statement",
+            Self::TooDeep => {
+                "write `x IN (a, b, …)` for many values of one column, or split the statement"
             }
-            Self::TooDeep => Some(
-                "say `x IN (a, b, …)` for many values of one column, and ask in several statements"
-                    .to_owned(),
-            ),
-            Self::TooManyTables => {
-                Some("select from `latest` or `samples`, which have all topics".to_owned())
-            }
-            Self::NotAQuestion(_) => {
-                Some("begin with SELECT, WITH, EXPLAIN or SHOW TABLES".to_owned())
-            }
-            Self::Parameter(_) => Some(format!(
-                "write them all as `?`, or all as `$1`, `$2` and so on; {MAX_PARAMETERS} at the most"
-            )),
-            Self::Parameters { .. } => {
-                Some("prepare the statement and bind a value to each parameter".to_owned())
-            }
-            Self::ParameterRows(_)
+            Self::TooManyTables => "select from `latest` or `samples`, which have all topics",
+            Self::NotAQuery(_) => "begin with SELECT, WITH, EXPLAIN or SHOW TABLES",
+            Self::Parameters { .. } => "prepare the statement and bind a value to each parameter",
+            Self::ParameterRows(_) => "run the statement once for each row",
+            Self::TableExists(_)
+            | Self::Table { .. }
             | Self::UnknownName { .. }
             | Self::Syntax { .. }
-            | Self::TooLong(_)
             | Self::Threads(_)
-            | Self::Query { .. } => None,
-        }
+            | Self::Query { .. } => return None,
+        };
+        Some(hint.to_owned())
     }
 
-    /// Where in the statement it stands, if it is in one place.
+    /// Returns the position in the statement that the error is about.
     pub fn position(&self) -> Option<Position> {
         match self {
             Self::Syntax { at, .. } => Some(*at),
@@ -142,72 +141,4 @@ impl Error {
             _ => None,
         }
     }
-}
-
-/// What the engine says, in this project's words where it is the user's to mend.
-pub(crate) fn explained(error: DataFusionError, sql: &str, tables: &Tables) -> Error {
-    let message = error.find_root().strip_backtrace();
-    match error.find_root() {
-        DataFusionError::ResourcesExhausted(_) => return Error::Memory(error),
-        DataFusionError::External(cause) => return Error::Query { message: told(&**cause) },
-        DataFusionError::SchemaError(schema, _) => {
-            if let SchemaError::FieldNotFound { field, valid_fields } = &**schema {
-                let known = valid_fields.iter().map(|field| field.name.clone()).collect();
-                return unknown("column", &field.name, known, sql);
-            }
-        }
-        DataFusionError::Plan(text) => {
-            if let Some(name) = between(text, "table '", "' not found") {
-                let name = name.rsplit_once(".live.").map_or(name, |(_, table)| table);
-                return unknown("table", name, tables.all_names(), sql);
-            }
-            if let Some(name) = between(text, "Invalid function '", "'") {
-                let known = between(text, "Did you mean '", "'").into_iter();
-                let known = known.chain(functions::NAMES).map(str::to_owned).collect();
-                return unknown("function", name, known, sql);
-            }
-        }
-        _ => {}
-    }
-    let message = message.lines().next().unwrap_or_default();
-    if let Some((function, message)) = mismatch(message) {
-        return match place_of(function, sql) {
-            Some(at) => Error::Syntax { at, message },
-            None => Error::Query { message },
-        };
-    }
-    let kinds = ["Error during planning: ", "Execution error: ", "Internal error: "];
-    let message = kinds.iter().find_map(|kind| message.strip_prefix(kind)).unwrap_or(message);
-    Error::Query { message: message.to_owned() }
-}
-
-/// An error of this project's own, with its causes.
-fn told(error: &(dyn std::error::Error + 'static)) -> String {
-    let causes = std::iter::successors(Some(error), |error| error.source());
-    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
-}
-
-fn between<'t>(text: &'t str, before: &str, after: &str) -> Option<&'t str> {
-    Some(text.split_once(before)?.1.split_once(after)?.0)
-}
-
-/// How alike two names must be, from 0 to 1, before one is suggested for the other.
-const LIKENESS: f64 = 0.5;
-
-fn unknown(what: &'static str, name: &str, known: Vec<String>, sql: &str) -> Error {
-    let likeness = |other: &str| strsim::normalized_damerau_levenshtein(other, name);
-    let nearest = known.into_iter().max_by(|a, b| likeness(a).total_cmp(&likeness(b)));
-    let nearest = nearest.filter(|other| likeness(other) >= LIKENESS);
-    Error::UnknownName { at: place_of(name, sql), what, name: name.to_owned(), nearest }
-}
-
-/// Where a name stands first.
-fn place_of(name: &str, sql: &str) -> Option<Position> {
-    let tokens = Tokenizer::new(&GenericDialect {}, sql).tokenize_with_location().ok()?;
-    let is_it = |token: &&TokenWithSpan| match &token.token {
-        Token::Word(word) => word.value.eq_ignore_ascii_case(name),
-        _ => false,
-    };
-    let start = tokens.iter().find(is_it)?.span.start;
-    Some(Position { line: start.line, column: start.column })
 }

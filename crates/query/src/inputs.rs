@@ -1,125 +1,44 @@
-//! What an answer depends on: for questions that stand, and are asked again when something changed.
+//! The inputs of a statement: samples and tables that its answer depends on. A watched statement runs again
+//! when an input has changed.
 
 use std::hash::{DefaultHasher, Hash, Hasher as _};
+use std::sync::Arc;
 
 use datafusion::common::tree_node::{TreeNode as _, TreeNodeRecursion};
+use datafusion::datasource::source_as_provider;
 use datafusion::error::Result;
 use datafusion::logical_expr::{Expr, LogicalPlan, TableScan, Volatility};
-use skopos_eval::{Like, Statement};
-use skopos_model::{Topic, schema};
+use skopos_model::Topic;
 
-use crate::source::{Node, Row, Source, Wanted};
-use crate::tables::samples::Which;
-use crate::tables::{self, Tables, pushdown};
+use crate::scan::Scan;
+use crate::source::{Row, Source};
+use crate::table::{Fingerprint, Table};
+use crate::tables::{LatestAtTable, RegisteredTable, SampleTable};
+use crate::topic_filter::TopicFilter;
 
-/// Columns whose values change as the clock goes, and not only when a sample comes.
+/// Columns whose values change with the clock, and not only when a sample arrives.
 const OF_THE_CLOCK: [&str; 3] = ["age", "checked_at", "seen_at"];
 
-/// Topics that are read: those that are wanted and fit all of what else is known of them.
-#[derive(Clone, Debug)]
-pub(crate) struct Read {
-    wanted: Wanted,
-    and: Vec<Fits>,
-}
-
-/// What is known of a topic that is read.
-#[derive(Clone, Debug)]
-pub(crate) enum Fits {
-    /// This statement can read it.
-    Statement(Statement),
-    /// It is like this.
-    Like(Like),
-    /// It is in this part of the topics.
-    Part(Which),
-    /// It is of one of these families.
-    Families(Vec<String>),
-    /// It is of one of these metrics.
-    Metrics(Vec<String>),
-}
-
-impl Fits {
-    fn selects(&self, topic: &Topic) -> bool {
-        let is_in = |texts: &[String], name| texts.iter().any(|text| text == name);
-        match self {
-            Self::Statement(statement) => statement.matches(topic),
-            Self::Like(like) => like.matches(topic.as_str()),
-            Self::Part(part) => part.selects(topic),
-            Self::Families(names) => {
-                schema::lookup_in_family(topic).is_some_and(|(family, _)| is_in(names, family.name))
-            }
-            Self::Metrics(names) => is_in(names, topic.metric()),
-        }
-    }
-}
-
-impl From<Wanted> for Read {
-    fn from(wanted: Wanted) -> Self {
-        Self { wanted, and: Vec::new() }
-    }
-}
-
-impl Read {
-    pub(crate) fn new(wanted: Wanted, and: impl IntoIterator<Item = Fits>) -> Self {
-        Self { wanted, and: and.into_iter().collect() }
-    }
-
-    /// By a scan of a table that is not of one topic.
-    fn of_scan(table: &str, filters: &[Expr]) -> Self {
-        let texts = |column| pushdown::texts(filters, column);
-        let wanted = pushdown::topics(filters);
-        match table {
-            // Its column `topic` is about whose value it was, and not about where the event is.
-            "anomalies" => Self::new(Wanted::All, [Fits::Part(Which::Below("anomaly"))]),
-            "latest" | "samples" | "self" | "insights" => {
-                let part = match table {
-                    "self" => Some(Which::Below("self")),
-                    "insights" => Some(Which::Below("insight")),
-                    _ => None,
-                };
-                let like = pushdown::like(filters).map(Fits::Like);
-                let families = texts("family").map(Fits::Families);
-                let metrics = texts("metric").map(Fits::Metrics);
-                let all = [part.map(Fits::Part), like, families, metrics];
-                Self::new(wanted, all.into_iter().flatten())
-            }
-            _ => match tables::family(table) {
-                Some(family) => Self::new(wanted, [Fits::Families(vec![family.name.to_owned()])]),
-                None => wanted.into(),
-            },
-        }
-    }
-
-    fn selects(&self, topic: &Topic) -> bool {
-        self.and.iter().all(|fits| fits.selects(topic))
-    }
-}
-
-/// What an answer depends on.
+/// The inputs of a statement.
 #[derive(Clone, Debug, Default)]
 pub struct Inputs {
-    /// The topics, by what is scanned.
-    reads: Vec<Read>,
-    /// Whether it says which nodes are there.
-    has_nodes: bool,
-    /// Whether it says which topics there are.
-    has_topics: bool,
-    /// Whether it changes as the clock goes.
+    /// Topics whose samples change the answer.
+    samples: Vec<TopicFilter>,
+    /// Tables that know a version of their rows, with the scan that reads them.
+    versions: Vec<(Arc<dyn Table>, Scan)>,
     is_timed: bool,
 }
 
 impl Inputs {
-    /// Of samples of these topics.
-    pub(crate) fn of(reads: Vec<Read>, is_timed: bool) -> Self {
-        Self { reads, is_timed, ..Self::default() }
+    /// Returns the inputs of a statement that reads samples alone.
+    pub(crate) fn of_samples(samples: Vec<TopicFilter>, is_timed: bool) -> Self {
+        Self { samples, is_timed, ..Self::default() }
     }
 
-    /// Of a plan as it was written, and as it was optimised: the first has what the optimiser computes
-    /// once, such as the time of day, the second has conditions at the tables they are about.
-    pub(crate) fn of_plan(
-        written: &LogicalPlan,
-        optimised: &LogicalPlan,
-        tables: &Tables,
-    ) -> Result<Self> {
+    /// Returns the inputs of a plan, given before and after optimisation. The first still has what the
+    /// optimiser computes, such as the time of day; the second has conditions at the tables that they are
+    /// about.
+    pub(crate) fn of_plan(written: &LogicalPlan, optimised: &LogicalPlan) -> Result<Self> {
         let mut inputs = Self::default();
         written.apply_with_subqueries(|plan| {
             plan.apply_expressions(|expression| {
@@ -131,52 +50,59 @@ impl Inputs {
         })?;
         optimised.apply_with_subqueries(|plan| {
             if let LogicalPlan::TableScan(scan) = plan {
-                inputs.add(scan, tables);
+                inputs.add(scan)?;
             }
             Ok(TreeNodeRecursion::Continue)
         })?;
         Ok(inputs)
     }
 
-    fn add(&mut self, scan: &TableScan, tables: &Tables) {
-        let name = scan.table_name.table();
-        let is_ours = scan.table_name.schema() != Some("information_schema");
-        match (name, tables.topic(name)) {
-            ("nodes", _) if is_ours => self.has_nodes = true,
-            ("topics", _) => self.has_topics = true,
-            // The archive tells nobody when it gets a report.
-            ("tasks" | "jobs", _) if is_ours => self.is_timed = true,
-            (_, Some(topic)) if is_ours => self.reads.push(Wanted::These(vec![topic]).into()),
-            _ if is_ours => self.reads.push(Read::of_scan(name, &scan.filters)),
-            _ => self.has_topics = true,
+    fn add(&mut self, scan: &TableScan) -> Result<()> {
+        let TableScan { source, projection, filters, fetch, .. } = scan;
+        let Ok(provider) = source_as_provider(source) else { return Ok(()) };
+        if let Some(table) = provider.downcast_ref::<RegisteredTable>() {
+            let scan = table.scan_of(projection.as_ref(), filters, *fetch)?;
+            match table.fingerprint(&scan) {
+                Fingerprint::Samples(topics) => self.samples.push(topics),
+                Fingerprint::Version(_) => self.versions.push((table.table().clone(), scan)),
+                Fingerprint::Unknown => self.is_timed = true,
+            }
+        } else if let Some(table) = provider.downcast_ref::<SampleTable>() {
+            self.samples.push(table.topics(filters));
+        } else if let Some(table) = provider.downcast_ref::<LatestAtTable>() {
+            self.samples.push(table.topics(filters));
         }
+        // The others are DataFusion's own, such as `information_schema`: they never change.
+        Ok(())
     }
 
-    /// Whether the answer changes although nothing is measured: it says how old something is, or what
-    /// time it is.
+    /// Returns true if the answer changes with the clock although no input does: it tells an age or the
+    /// time of day, or a table does not know when its rows change.
     pub fn is_timed(&self) -> bool {
         self.is_timed
     }
 
-    /// A number that is another one whenever any of it has changed, of topics that `counts`.
-    pub(crate) fn print(&self, source: &dyn Source, counts: &dyn Fn(&Topic) -> bool) -> u64 {
-        // Sums, because a source shows topics in any order.
+    /// Returns true if an input may change without a new sample, so that the fingerprint has to be compared
+    /// at intervals.
+    pub fn is_polled(&self) -> bool {
+        !self.versions.is_empty()
+    }
+
+    /// Returns a fingerprint: it changes whenever an input does. Samples of topics that `counts` returns
+    /// false for are left out.
+    pub(crate) fn fingerprint(&self, source: &dyn Source, counts: &dyn Fn(&Topic) -> bool) -> u64 {
+        // A sum, because a source shows topics in any order.
         let mut sum = 0u64;
-        for read in &self.reads {
-            source.latest(&read.wanted, &mut |row: &Row<'_>| {
-                if read.selects(row.of.topic) && counts(row.of.topic) {
+        for topics in &self.samples {
+            source.latest(topics.wanted(), &mut |row: &Row<'_>| {
+                if topics.fits(row.of.topic) && counts(row.of.topic) {
                     sum = sum.wrapping_add(hash(&(row.of.topic.as_str(), row.sample.time)));
                 }
             });
         }
-        if self.has_topics {
-            source.topics(&Wanted::All, &mut |described| {
-                sum = sum.wrapping_add(hash(described.topic.as_str()));
-            });
-        }
-        if self.has_nodes {
-            for Node { name, alive, topics, lost_batches, .. } in source.nodes() {
-                sum = sum.wrapping_add(hash(&(name, alive, topics, lost_batches)));
+        for (at, (table, scan)) in self.versions.iter().enumerate() {
+            if let Fingerprint::Version(version) = table.fingerprint(scan) {
+                sum = sum.wrapping_add(hash(&(at, version)));
             }
         }
         sum

@@ -1,53 +1,96 @@
-//! The query engine: SQL over live values and what is kept of them.
+//! The query engine: SQL over live values and their history.
 //!
 //! ```text
 //! text ─▶ cache ─▶ point read ─────────────▶ answer      no planner
 //!            │  └─▶ logical plan ─▶ DataFusion ─▶ answer
-//!            └ parse, see which of the two it is
+//!            └ parse, decide between the two
 //! ```
 //!
 //! # Invariants
-//! - Both ways give the same answer; what a point read cannot answer goes to the planner.
-//! - A statement asks and changes nothing.
-//! - Every query has a deadline, a bound on its memory and one on its rows.
-//! - Nothing outside of this crate knows DataFusion; answers are Arrow batches.
+//! - Point reads and plans give the same answer; the planner answers what a point read cannot.
+//! - A statement changes nothing.
+//! - Every query has a deadline, and a bound on its memory and on its rows.
+//! - The engine knows the tables of other crates by the trait [`Table`] alone, and measurements by the trait
+//!   [`Source`].
+//! - No other crate knows DataFusion; answers are Arrow batches.
 //!
-//! Read in this order: [`Source`], then `statement`, `point`, `engine`, and `tables` for what there is
-//! to select from.
+//! # Example
+//! ```
+//! # use std::{ops::RangeInclusive, sync::Arc};
+//! # use skopos_model::Timestamp;
+//! # use skopos_query::{Described, Engine, Error, Node, Registry, Row, Source, Wanted};
+//! # #[derive(Debug)] struct Empty;
+//! # impl Source for Empty {
+//! #     fn now(&self) -> Timestamp { Timestamp::from_nanos(0) }
+//! #     fn latest(&self, _: &Wanted, _: &mut dyn FnMut(&Row<'_>)) {}
+//! #     fn samples(&self, _: &Wanted, _: RangeInclusive<Timestamp>, _: &mut dyn FnMut(&Row<'_>)) {}
+//! #     fn topics(&self, _: &Wanted, _: &mut dyn FnMut(&Described<'_>)) {}
+//! #     fn nodes(&self) -> Vec<Node> { Vec::new() }
+//! # }
+//! # fn main() -> Result<(), Error> {
+//! let mut registry = Registry::new(Arc::new(Empty));
+//! // registry.register(MyTable::new())?;
+//! let engine = Engine::new(registry)?;
+//! let answer = engine.point("SELECT count(*) FROM latest").expect("a point read");
+//! assert_eq!(answer.rows(), 1);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Read in this order: [`Source`], [`Table`] and [`Registry`]; `tables` for the tables of this crate; then
+//! [`Engine`], `planner`, `statement` and `point`.
 
 #![forbid(unsafe_code)]
 
 mod source;
-mod asking;
-mod error;
-mod engine;
-mod stream;
-mod prepared;
-mod catalog;
-mod doubles;
-mod point;
-mod depth;
-mod statement;
-mod split;
-mod signature;
-mod inputs;
-mod pool;
-mod pace;
-mod runs;
+mod table;
+mod column;
+mod scan;
+mod rows;
+mod topic_filter;
+mod registry;
 mod tables;
+mod engine;
+mod answer;
+mod limits;
+mod error;
+mod prepared;
+mod stream;
+mod inputs;
+mod planner;
+mod catalog;
+mod statement;
+mod ast;
+mod parameters;
+mod depth;
+mod point;
 mod functions;
-mod whole;
+mod operators;
+mod runs;
+mod yielding;
+mod pool;
+mod context;
+mod explain;
+mod signature;
+mod split;
 
-pub use asking::Missing;
+pub use answer::{Answer, Way};
 pub use catalog::{CATALOG, SCHEMA};
+pub use column::Column;
+pub use context::Missing;
 pub use datafusion::arrow;
-pub use engine::{Answer, Engine, Limits, MAX_SQL_BYTES, Way};
+pub use engine::Engine;
 pub use error::Error;
 pub use inputs::Inputs;
-pub use prepared::{MAX_PARAMETERS, Prepared};
+pub use limits::{Limits, MAX_PARAMETERS, MAX_SQL_BYTES};
+pub use prepared::Prepared;
+pub use registry::Registry;
+pub use rows::{BoxError, Rows};
+pub use scan::{Literal, Scan};
 pub use skopos_eval::Position;
-pub use source::{About, Asked, Described, Elsewhere, Node, Row, Source, Wanted, When};
+pub use source::{Described, Node, RemoteAnswer, RemoteSamples, Row, Source, Wanted, When};
 pub use split::split;
 pub use stream::Stream;
-pub use tables::is_table;
-pub use tables::kept::kept;
+pub use table::{Fingerprint, Table};
+pub use tables::{SampleReader, latest_columns, latest_samples, own_samples};
+pub use topic_filter::TopicFilter;

@@ -1,5 +1,5 @@
-//! The threads on which queries are planned and computed: others than those that wait for clients and clocks, so
-//! that a query which computes for long holds up its own answer alone.
+//! The threads that plan and compute queries. They are not the threads that wait for clients and clocks, so
+//! a query that computes for long delays its own answer alone.
 
 use std::io;
 
@@ -13,13 +13,13 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
-use crate::Error;
+use crate::error::Error;
 
-/// Batches that are computed before they are taken.
+/// Number of batches that are computed before the client takes them.
 const AHEAD: usize = 2;
 
-/// Their stacks: whoever plans calls itself for every level of a statement. A debug build needs some
-/// 100 KiB for each of `depth::MAX_DEPTH`; what is not used is not in memory.
+/// Size of their stacks. The planner recurses once for each level of a statement, and a debug build needs some
+/// 100 KiB for each of `MAX_DEPTH` levels. Unused pages of a stack take no memory.
 const STACK_BYTES: usize = 128 << 20;
 
 /// A runtime that may be dropped anywhere.
@@ -34,48 +34,48 @@ impl Pool {
         Ok(Self(Some(runtime)))
     }
 
-    /// Does `work` there, which ends when nobody waits for it.
+    /// Does `work` on a thread of the pool. Dropping the future cancels it.
     pub(crate) async fn run<T: Send + 'static>(
         &self,
         work: impl Future<Output = std::result::Result<T, Error>> + Send + 'static,
     ) -> std::result::Result<T, Error> {
-        let broken = || Error::Query { message: "a query ended before its answer".to_owned() };
+        let broken = || Error::Query { message: "the query was cancelled".to_owned() };
         let Some(runtime) = &self.0 else { return Err(broken()) };
-        let mut task = EndsWithMe(runtime.spawn(work));
+        let mut task = AbortOnDrop(runtime.spawn(work));
         (&mut task.0).await.unwrap_or_else(|_| Err(broken()))
     }
 
-    /// Begins to execute a query, which ends when the stream is dropped.
+    /// Starts to execute a query. Dropping the stream cancels it.
     pub(crate) async fn execute(&self, frame: DataFrame) -> Result<SendableRecordBatchStream> {
-        let broken = || DataFusionError::Internal("a query ended before its answer".to_owned());
+        let broken = || DataFusionError::Internal("the query was cancelled".to_owned());
         let Some(runtime) = &self.0 else { return Err(broken()) };
-        let (begun, schema) = oneshot::channel();
+        let (started, schema) = oneshot::channel();
         let (put, batches) = mpsc::channel(AHEAD);
         let task = runtime.spawn(async move {
             let mut stream = match frame.execute_stream().await {
                 Ok(stream) => stream,
                 Err(e) => {
-                    let _ = begun.send(Err(e));
+                    let _ = started.send(Err(e));
                     return;
                 }
             };
-            let _ = begun.send(Ok(stream.schema()));
+            let _ = started.send(Ok(stream.schema()));
             while let Some(batch) = stream.next().await {
                 if put.send(batch).await.is_err() {
                     return;
                 }
             }
         });
-        let driven = Driven { batches, task: EndsWithMe(task) };
+        let running = Running { batches, task: AbortOnDrop(task) };
         let schema = schema.await.unwrap_or_else(|_| Err(broken()))?;
-        let batches = futures_util::stream::unfold(Some(driven), |driven| async {
-            let mut driven = driven?;
-            if let Some(batch) = driven.batches.recv().await {
-                return Some((batch, Some(driven)));
+        let batches = futures_util::stream::unfold(Some(running), |running| async {
+            let mut running = running?;
+            if let Some(batch) = running.batches.recv().await {
+                return Some((batch, Some(running)));
             }
-            // One that panicked has no end.
-            let ended = (&mut driven.task.0).await;
-            ended.err().map(|e| (Err(DataFusionError::External(Box::new(e))), None))
+            // A task that panicked has sent no error.
+            let outcome = (&mut running.task.0).await;
+            outcome.err().map(|e| (Err(DataFusionError::External(Box::new(e))), None))
         });
         Ok(Box::pin(RecordBatchStreamAdapter::new(schema, batches)))
     }
@@ -89,14 +89,14 @@ impl Drop for Pool {
     }
 }
 
-struct Driven {
+struct Running {
     batches: mpsc::Receiver<Result<RecordBatch>>,
-    task: EndsWithMe<()>,
+    task: AbortOnDrop<()>,
 }
 
-struct EndsWithMe<T>(JoinHandle<T>);
+struct AbortOnDrop<T>(JoinHandle<T>);
 
-impl<T> Drop for EndsWithMe<T> {
+impl<T> Drop for AbortOnDrop<T> {
     fn drop(&mut self) {
         self.0.abort();
     }

@@ -1,9 +1,9 @@
-//! Grouping what comes in runs: samples of one topic follow each other, and so do their times, so rows of
-//! one node and minute stand together.
+//! Aggregation of rows that come in runs. Samples of one topic follow each other, and so do their times, so
+//! the rows of one node and minute are adjacent.
 //!
-//! DataFusion looks for the group of each row. Here the group is looked for once a run, and all rows of
-//! the run go there. Only the first of its two steps of grouping is replaced, which sees the samples; what
-//! it hands on is the same.
+//! DataFusion looks up the group of each row. Here the group is looked up once a run, for all its rows. Only
+//! the first of the two steps of aggregation is replaced, the one that reads the samples; its output is the
+//! same.
 
 use std::fmt;
 use std::sync::Arc;
@@ -37,13 +37,13 @@ use datafusion::physical_plan::{
 };
 use futures_util::StreamExt as _;
 
-use crate::tables::columns::Column;
+use crate::tables::SampleColumn;
 
-/// Groups that are kept before they are handed on: what does not come in runs after all must not fill the
-/// memory, and the second step brings together what is the same.
-const MOST_GROUPS: usize = 65_536;
+/// Number of groups after which they are passed on, so that rows that do not come in runs after all do not
+/// fill the memory. The second step merges equal groups.
+const MAX_GROUPS: usize = 65_536;
 
-/// Puts [`RunsExec`] in the place of the first step, where samples come in runs.
+/// Replaces the first step by [`RunsExec`] where its input comes in runs.
 #[derive(Debug)]
 pub(crate) struct Runs;
 
@@ -71,12 +71,12 @@ impl PhysicalOptimizerRule for Runs {
     }
 }
 
-/// Whether it is the first step over samples as they are read, by what comes in runs, and nothing that
-/// this one does not know.
+/// Returns true if a step is the first one, reads samples in the order in which they are stored, groups by
+/// columns that come in runs, and has only functions that [`RunsExec`] supports.
 fn is_of_runs(step: &AggregateExec) -> bool {
     let groups = step.group_expr();
     let mut input = step.input();
-    // Neither tears runs apart.
+    // Neither a filter nor a repartition splits runs.
     while input.is::<FilterExec>() || input.is::<RepartitionExec>() {
         let Some(child) = input.children().pop() else { break };
         input = child;
@@ -86,13 +86,13 @@ fn is_of_runs(step: &AggregateExec) -> bool {
         && input.is::<StreamingTableExec>()
         && groups.is_single()
         && !groups.is_empty()
-        && names.into_iter().all(|column| Column::comes_in_runs(column.name()))
+        && names.into_iter().all(|column| SampleColumn::comes_in_runs(column.name()))
         && step.limit_options().is_none()
         && step.filter_expr().iter().all(Option::is_none)
         && step.aggr_expr().iter().all(|function| function.groups_accumulator_supported())
 }
 
-/// As the [`AggregateExec`] that it holds would do it.
+/// Computes the same as the [`AggregateExec`] in it.
 #[derive(Debug)]
 struct RunsExec(AggregateExec);
 
@@ -150,7 +150,7 @@ impl ExecutionPlan for RunsExec {
     }
 }
 
-/// One stream of rows on its way into groups.
+/// The aggregation of one stream of rows.
 struct Grouping {
     input: SendableRecordBatchStream,
     keys: Vec<Vec<Arc<dyn PhysicalExpr>>>,
@@ -159,12 +159,12 @@ struct Grouping {
     accumulators: Vec<Box<dyn GroupsAccumulator>>,
     memory: MemoryReservation,
     schema: SchemaRef,
-    /// Of each run and of each row which group it goes to.
+    /// Group of each run, and of each row.
     of_runs: Vec<usize>,
     of_rows: Vec<usize>,
     is_at_end: bool,
-    /// Groups that are handed on, so many at once.
-    made: Option<RecordBatch>,
+    /// Groups that are ready to be passed on, in batches.
+    ready: Option<RecordBatch>,
     batch_rows: usize,
 }
 
@@ -187,19 +187,19 @@ impl Grouping {
             of_runs: Vec::new(),
             of_rows: Vec::new(),
             is_at_end: false,
-            made: None,
+            ready: None,
             batch_rows: context.session_config().batch_size(),
         })
     }
 
-    /// The next groups that are handed on.
+    /// Returns the next batch of groups.
     async fn next(&mut self) -> Result<Option<RecordBatch>> {
         loop {
-            if let Some(made) = self.made.take() {
-                let rows = made.num_rows().min(self.batch_rows);
-                let rest = made.num_rows() - rows;
-                self.made = (rest > 0).then(|| made.slice(rows, rest));
-                return Ok(Some(made.slice(0, rows)));
+            if let Some(groups) = self.ready.take() {
+                let rows = groups.num_rows().min(self.batch_rows);
+                let rest = groups.num_rows() - rows;
+                self.ready = (rest > 0).then(|| groups.slice(rows, rest));
+                return Ok(Some(groups.slice(0, rows)));
             }
             if self.is_at_end {
                 return Ok(None);
@@ -208,11 +208,11 @@ impl Grouping {
                 Some(batch) => self.take(&batch?)?,
                 None => self.is_at_end = true,
             }
-            // Where there is no room for more, what there is goes on.
+            // Without memory for more groups, the groups so far are passed on.
             let is_full =
-                self.groups.len() >= MOST_GROUPS || self.memory.try_resize(self.size()).is_err();
+                self.groups.len() >= MAX_GROUPS || self.memory.try_resize(self.size()).is_err();
             if self.is_at_end || is_full {
-                self.made = self.emit()?;
+                self.ready = self.emit()?;
             }
         }
     }

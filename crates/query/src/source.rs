@@ -1,4 +1,8 @@
-//! What there is to ask: the engine knows neither shared memory nor the network, only this.
+//! The source of an engine: the only way in which it reads measurements. The engine knows neither shared
+//! memory nor the network.
+//!
+//! The history on disk and the mirrors of other nodes reach the engine through this trait as well, as parts
+//! of history: the format in which `skopos-store` keeps sealed samples.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -9,20 +13,20 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use skopos_model::{Kind, Sample, Timestamp, Topic, Unit, ValueType};
-use skopos_store::archive::{self, Archive};
 use skopos_store::history::{self, Part};
 
-/// Where values come from: segments of this machine, a mirror of many, history on disk.
+/// A source of measurements: segments of this machine, mirrors of other nodes, history on disk.
 ///
-/// All methods are called from several threads at once, and must not wait for long.
+/// Several threads call the methods at the same time. No method may wait for long.
 pub trait Source: fmt::Debug + Send + Sync + 'static {
-    /// What time it is.
+    /// Returns the time.
     fn now(&self) -> Timestamp;
 
-    /// Shows the latest value of each wanted topic that has one; each topic once, in any order.
+    /// Shows the latest sample of each wanted topic that has one: each topic once, in any order.
     fn latest(&self, wanted: &Wanted, visit: &mut dyn FnMut(&Row<'_>));
 
-    /// Shows the samples of each wanted topic with a time in `times`, oldest first of each topic.
+    /// Shows the samples of each wanted topic with a time in `times`: topic by topic, the oldest sample of a
+    /// topic first.
     fn samples(
         &self,
         wanted: &Wanted,
@@ -30,11 +34,12 @@ pub trait Source: fmt::Debug + Send + Sync + 'static {
         visit: &mut dyn FnMut(&Row<'_>),
     );
 
-    /// What is kept on disk of these times. Asked for after [`samples`](Self::samples), so that nothing
-    /// is in neither; what is in both is shown once.
+    /// Returns the history on disk of these times. The engine calls this after
+    /// [`samples`](Self::samples), so that no sample is missed on its way from memory to disk. The engine
+    /// shows a sample that is in both once.
     ///
     /// # Errors
-    /// It cannot be read.
+    /// The history cannot be read.
     fn history(
         &self,
         _times: &RangeInclusive<Timestamp>,
@@ -42,147 +47,131 @@ pub trait Source: fmt::Debug + Send + Sync + 'static {
         Ok(Vec::new())
     }
 
-    /// Whether there is any history on disk.
+    /// Returns true if there is history on disk.
     fn has_history(&self) -> bool {
         false
     }
 
-    /// Asks other nodes for what only they have of the wanted topics; `None` if nobody has more than
-    /// [`samples`](Self::samples) shows.
-    fn elsewhere(&self, _wanted: &Wanted, _when: &When, _until: Instant) -> Option<Asked> {
+    /// Asks other nodes for wanted samples that only they have; `None` if [`samples`](Self::samples) shows
+    /// every sample that they have.
+    fn remote_samples(
+        &self,
+        _wanted: &Wanted,
+        _when: &When,
+        _until: Instant,
+    ) -> Option<RemoteAnswer> {
         None
     }
 
-    /// The archive of tasks that ran, opened to be read; `None` if nobody has made it.
-    ///
-    /// # Errors
-    /// It cannot be read.
-    fn archive(&self) -> Result<Option<Archive>, archive::Error> {
-        Ok(None)
-    }
-
-    /// Shows every topic, also those without a value yet.
+    /// Shows every topic, also one that has no sample yet.
     fn topics(&self, wanted: &Wanted, visit: &mut dyn FnMut(&Described<'_>));
 
-    /// How the insight at `topic` comes about, as far as is known here.
-    fn about(&self, _topic: &Topic) -> About {
-        About::default()
-    }
-
-    /// The nodes that are known.
+    /// Returns the known nodes.
     fn nodes(&self) -> Vec<Node>;
 
-    /// How many samples of a topic there ever were, for whoever wants to know how many were missed;
-    /// `None` where nobody counts them.
+    /// Returns the number of samples that a topic ever had, from which a subscriber computes how many it
+    /// missed; `None` if it is not counted.
     fn count(&self, _topic: &Topic) -> Option<u64> {
         None
     }
 }
 
-/// The answer of other nodes, when it has come.
-pub type Asked = Pin<Box<dyn Future<Output = Elsewhere> + Send>>;
+/// The samples of other nodes, once their answers have arrived.
+pub type RemoteAnswer = Pin<Box<dyn Future<Output = RemoteSamples> + Send>>;
 
-/// Of when samples are asked for.
+/// The times of wanted samples.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum When {
-    /// With these times.
+    /// All samples with a time in this range.
     During(RangeInclusive<Timestamp>),
-    /// The last one of each topic that is not after this time.
+    /// The last sample of each topic that is not later than this time.
     AsOf(Timestamp),
 }
 
-/// What other nodes have.
+/// Samples of other nodes.
 #[derive(Debug, Default)]
-pub struct Elsewhere {
-    /// Their samples.
+pub struct RemoteSamples {
+    /// The samples.
     pub parts: Vec<Arc<Part>>,
-    /// Nodes that answered with all that they have, also of what is in memory here.
+    /// Nodes that sent all wanted samples that they have, also those that are in memory here.
     pub answered: BTreeSet<String>,
     /// Nodes that did not.
     pub missing: Vec<String>,
 }
 
-/// What is known of one topic that is no sample.
+/// The description of a topic.
 #[derive(Clone, Copy, Debug)]
 pub struct Described<'a> {
-    /// Its name.
+    /// The topic.
     pub topic: &'a Topic,
     /// The unit of its values.
     pub unit: Unit,
-    /// How its values move.
+    /// The kind of its values: counter, gauge or state.
     pub kind: Kind,
-    /// Their type.
+    /// The type of its values.
     pub value_type: ValueType,
-    /// The segment that has it.
+    /// The segment that publishes it.
     pub publisher: &'a str,
 }
 
-/// One sample of one topic.
+/// A sample of a topic.
 #[derive(Clone, Copy, Debug)]
 pub struct Row<'a> {
-    /// Of what.
+    /// The topic.
     pub of: Described<'a>,
     /// The sample.
     pub sample: &'a Sample,
-    /// When its source was last looked at; the sample's own time if that is not known.
+    /// The time at which the sensor last read its source; the time of the sample if that is not known.
     pub checked_at: Timestamp,
-    /// Nanoseconds that the clock of these times is ahead of the one of [`Source::now`], as far as is known.
+    /// Nanoseconds by which the clock of these times is ahead of [`Source::now`]; zero if that is not known.
     pub ahead: i64,
 }
 
 impl Row<'_> {
-    /// How long ago its source was looked at.
+    /// Returns the time since the sensor last read its source.
     pub fn age(&self, now: Timestamp) -> Duration {
         now.since(self.here(self.checked_at))
     }
 
-    /// A time of this row, by the clock of [`Source::now`].
+    /// Converts a time of this row to the clock of [`Source::now`].
     pub(crate) fn here(&self, time: Timestamp) -> Timestamp {
         Timestamp::from_nanos(time.as_nanos().saturating_sub(self.ahead))
     }
 }
 
-/// How an insight comes about.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct About {
-    /// What computes it.
-    pub formula: Option<String>,
-    /// Why it has no value now.
-    pub reason: Option<String>,
-}
-
-/// A node, as far as its publishers tell.
+/// A node, as its publishers describe it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Node {
-    /// Its name: the first segment of its topics.
+    /// The name: the first segment of its topics.
     pub name: String,
-    /// True if what publishes its facts is alive.
+    /// True if the publisher of its facts is alive.
     pub alive: bool,
-    /// How many topics it has.
+    /// Number of its topics.
     pub topics: u64,
-    /// When it was last heard of, or anything of it looked at, by the clock of [`Source::now`].
+    /// Time of its last message, or of the last read of any of its sources, by the clock of
+    /// [`Source::now`].
     pub seen_at: Timestamp,
-    /// Batches of it that never arrived.
+    /// Number of its batches that never arrived.
     pub lost_batches: u64,
-    /// Messages of it that were no batch.
+    /// Number of its messages that were not a batch.
     pub malformed_batches: u64,
-    /// Nanoseconds that its clock is ahead of this machine's, where that is known.
+    /// Nanoseconds by which its clock is ahead of the clock here, if that is known.
     pub clock_offset: Option<i64>,
 }
 
-/// Which topics a scan is after. A source may show more, never fewer.
+/// The topics that a scan reads. A source may show more topics, never fewer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Wanted {
-    /// Every one.
+    /// Every topic.
     All,
-    /// These.
+    /// These topics.
     These(Vec<Topic>),
-    /// Those that begin with one of these texts.
+    /// Topics that begin with any of these texts.
     Starting(Vec<String>),
 }
 
 impl Wanted {
-    /// Whether `topic` is wanted.
+    /// Returns true if `topic` is wanted.
     pub fn selects(&self, topic: &str) -> bool {
         match self {
             Self::All => true,
@@ -191,7 +180,7 @@ impl Wanted {
         }
     }
 
-    /// What both want, or one of the two if that cannot be said in these words: the narrower.
+    /// Returns the topics that both want; the narrower of the two if this type cannot express them.
     pub(crate) fn and(self, other: Self) -> Self {
         match (self, other) {
             (Self::All, other) | (other, Self::All) => other,
@@ -200,8 +189,8 @@ impl Wanted {
                 Self::These(topics)
             }
             (Self::Starting(a), Self::Starting(b)) => {
-                let longest = |starts: &[String]| starts.iter().map(String::len).min();
-                if longest(&a) >= longest(&b) { Self::Starting(a) } else { Self::Starting(b) }
+                let shortest = |starts: &[String]| starts.iter().map(String::len).min();
+                if shortest(&a) >= shortest(&b) { Self::Starting(a) } else { Self::Starting(b) }
             }
         }
     }
@@ -216,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn both_wishes_are_the_narrower_one() {
+    fn two_filters_combine_to_the_narrower_one() {
         let starting = |s: &str| Wanted::Starting(vec![s.to_owned()]);
         for (a, b, both) in [
             (Wanted::All, starting("n1/"), starting("n1/")),

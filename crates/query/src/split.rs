@@ -1,11 +1,11 @@
-//! Several statements in one text.
+//! Splits a text into its statements.
 
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
 
-/// The statements of a text, between which there are `;`. Each has blanks in place of what stands before
-/// it, so that an error is told where it is in the whole text. What is no SQL is one statement, and so is
-/// a text without any: the engine says what is wrong with it.
+/// Returns the statements of a text, which end with `;`. Each has blanks in place of the text before it, so
+/// that positions in errors are positions in the whole text. A text that is not SQL, or has no statement, is
+/// returned as one statement; the engine says what is wrong with it.
 pub fn split(text: &str) -> Vec<String> {
     let whole = || vec![text.to_owned()];
     let Ok(tokens) = Tokenizer::new(&GenericDialect {}, text).tokenize_with_location() else {
@@ -13,7 +13,7 @@ pub fn split(text: &str) -> Vec<String> {
     };
     let mut lines = vec![0];
     lines.extend(text.match_indices('\n').map(|(at, _)| at + 1));
-    // Lines and columns count from one, columns in characters.
+    // Lines and columns are counted from one, columns in characters.
     let place = |line: u64, column: u64| {
         let start = *lines.get(usize::try_from(line).ok()?.checked_sub(1)?)?;
         let before = usize::try_from(column).ok()?.checked_sub(1)?;
@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn statements_end_where_a_semicolon_is_one() {
+    fn a_semicolon_in_a_text_or_comment_ends_no_statement() {
         for (text, expected) in [
             ("SELECT 1", &["SELECT 1"][..]),
             ("SELECT 1;\n", &["SELECT 1"]),

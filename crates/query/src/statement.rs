@@ -1,38 +1,38 @@
-//! From text to a statement that the planner takes, with what this project's SQL has beside it.
+//! Parses statements, and turns this project's SQL into standard SQL for the planner.
 //!
-//! - `SELECT MAX(timestamp), metric FROM t`: a column beside one `MAX` or `MIN` is that of the row
-//!   which has it, as in SQLite. This is how Apollo's queries read the latest tuple of a vertex.
-//! - `topic LIKE '…_bytes'`: `_` is any character but `/`, as in insights.
-//! - Functions of this project's, such as `time_bucket`, and `ASOF` joins; see `functions`.
-//! - What has no name in the answer is called as it was written.
+//! - `SELECT MAX(timestamp), metric FROM t`: a column beside one `MAX` or `MIN` is taken from the row that
+//!   has the extreme, as in SQLite. Apollo's queries read the latest tuple of a vertex so.
+//! - `topic LIKE '…_bytes'`: `_` matches any character but `/`, as in insights.
+//! - Functions of this project, such as `time_bucket`, and `ASOF` joins; see `functions`.
+//! - A column without an alias has its text in the statement as a name.
 
 use std::ops::ControlFlow;
 
 use datafusion::sql::parser::{DFParserBuilder, Statement as Parsed};
 use datafusion::sql::sqlparser::ast::{
-    Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, GroupByExpr, Ident,
-    JoinConstraint, JoinOperator, Query, Select, SelectItem, SetExpr, Spanned as _, Statement,
-    TableFactor, TableWithJoins, UnaryOperator, Value, VisitMut, VisitorMut,
+    Expr, JoinConstraint, JoinOperator, Query, Select, SelectItem, SetExpr, Statement, TableFactor,
+    TableWithJoins, UnaryOperator, Value, VisitMut, VisitorMut,
 };
 use datafusion::sql::sqlparser::dialect::GenericDialect;
-use datafusion::sql::sqlparser::parser::{Parser, ParserError};
+use datafusion::sql::sqlparser::parser::ParserError;
 use datafusion::sql::sqlparser::tokenizer::Tokenizer;
 use skopos_eval::Position;
 
-use crate::Error;
+use crate::ast::{Extreme, column, extreme, name_columns, parse_expression, position_of};
 use crate::depth::{self, Depth, PLANNED, POINT};
-use crate::engine::MAX_SQL_BYTES;
-use crate::functions::marks::AS_OF;
+use crate::error::Error;
+use crate::functions::placeholders::AS_OF;
 use crate::functions::{self, ESCAPE, TOPIC_LIKE};
-use crate::prepared::number_parameters;
+use crate::limits::MAX_SQL_BYTES;
+use crate::parameters::number_parameters;
 
-/// Reads one statement that asks and changes nothing, and has no parameters.
+/// Parses one query without parameters.
 pub(crate) fn parse(sql: &str) -> Result<Parsed, Error> {
     without_parameters(read(sql, PLANNED)?)
 }
 
-/// The same of a statement that may have more branches than can be planned, and hardly any parentheses:
-/// for a point read, on any thread.
+/// Parses one query without parameters for a point read, on any thread: it may have more branches than can be
+/// planned, and fewer parentheses.
 pub(crate) fn parse_long(sql: &str) -> Result<Parsed, Error> {
     without_parameters(read(sql, POINT)?)
 }
@@ -44,8 +44,7 @@ fn without_parameters(read: (Parsed, usize)) -> Result<Parsed, Error> {
     }
 }
 
-/// Reads one statement that asks and changes nothing, in which every parameter is `$n`, and says how
-/// many there are.
+/// Parses one query, in which every parameter becomes `$n`, and returns the number of parameters.
 pub(crate) fn parse_with_parameters(sql: &str) -> Result<(Parsed, usize), Error> {
     read(sql, PLANNED)
 }
@@ -68,7 +67,7 @@ fn read(sql: &str, most: Depth) -> Result<(Parsed, usize), Error> {
         .map_err(|e| syntax(e, sql))?;
     let (Some(mut statement), None) = (statements.pop_front(), statements.pop_front()) else {
         let at = Position { line: 1, column: 1 };
-        let message = "expected one statement".to_owned();
+        let message = "expected one statement, and found another number of them".to_owned();
         return Err(Error::Syntax { at, message });
     };
     check(&mut statement)?;
@@ -84,14 +83,14 @@ fn check(statement: &mut Parsed) -> Result<(), Error> {
             | Statement::ShowColumns { .. }
             | Statement::ExplainTable { .. }
             | Statement::Explain { .. } => Ok(()),
-            other => Err(not_a_question(&other.to_string())),
+            other => Err(not_a_query(&other.to_string())),
         },
-        other => Err(not_a_question(&other.to_string())),
+        other => Err(not_a_query(&other.to_string())),
     }
 }
 
-fn not_a_question(text: &str) -> Error {
-    Error::NotAQuestion(text.split_whitespace().next().unwrap_or_default().to_owned())
+fn not_a_query(text: &str) -> Error {
+    Error::NotAQuery(text.split_whitespace().next().unwrap_or_default().to_owned())
 }
 
 fn syntax(error: datafusion::error::DataFusionError, sql: &str) -> Error {
@@ -107,7 +106,7 @@ fn syntax(error: datafusion::error::DataFusionError, sql: &str) -> Error {
     let place = message.rsplit_once(" at Line: ").and_then(|(text, place)| {
         let (line, column) = place.split_once(", Column: ")?;
         let at = Position { line: line.parse().ok()?, column: column.trim().parse().ok()? };
-        // Zero stands for the end.
+        // The parser writes zero for the end.
         (at.line > 0).then(|| (text.to_owned(), at))
     });
     let (message, at) = place.unwrap_or_else(|| {
@@ -118,10 +117,10 @@ fn syntax(error: datafusion::error::DataFusionError, sql: &str) -> Error {
     Error::Syntax { at, message }
 }
 
-/// Brings what this project's SQL has of its own to what the planner knows.
+/// Replaces this project's SQL by standard SQL.
 ///
 /// # Errors
-/// Something of this project's own is not as it has to be.
+/// A function or a join of this project has the wrong form.
 pub(crate) fn to_standard(statement: &mut Parsed) -> Result<(), Error> {
     if let Parsed::Explain(explain) = statement {
         return to_standard(&mut explain.statement);
@@ -164,21 +163,7 @@ impl VisitorMut for Standard {
     }
 }
 
-pub(crate) fn is_named(function: &Function, name: &str) -> bool {
-    let [part] = function.name.0.as_slice() else { return false };
-    part.as_ident().is_some_and(|ident| ident.value.eq_ignore_ascii_case(name))
-}
-
-/// The column that an expression is, without the table's name.
-pub(crate) fn column(expression: &Expr) -> Option<&Ident> {
-    match expression {
-        Expr::Identifier(ident) => Some(ident),
-        Expr::CompoundIdentifier(parts) => parts.last(),
-        _ => None,
-    }
-}
-
-/// `topic LIKE 'text'` as the function that has the meaning of insights.
+/// Returns `topic LIKE 'text'` as the function with the meaning of insights.
 fn topic_like(expression: &Expr) -> Option<Expr> {
     let Expr::Like { negated, any: false, expr, pattern, escape_char } = expression else {
         return None;
@@ -197,50 +182,6 @@ fn topic_like(expression: &Expr) -> Option<Expr> {
     })
 }
 
-pub(crate) fn parse_expression(text: &str) -> Option<Expr> {
-    Parser::new(&GenericDialect {}).try_with_sql(text).ok()?.parse_expr().ok()
-}
-
-/// Of `SELECT MAX(x), y FROM t` the `MAX` or `MIN`, whether it is `MAX`, and `x`: one of these, plain
-/// columns beside it and no clause that would make it mean something else.
-pub(crate) fn extreme(select: &Select) -> Option<(usize, bool, &Ident)> {
-    let is_plain = select.distinct.is_none()
-        && select.having.is_none()
-        && select.qualify.is_none()
-        && matches!(&select.group_by, GroupByExpr::Expressions(by, with) if by.is_empty() && with.is_empty());
-    let mut found = None;
-    for (at, item) in select.projection.iter().enumerate() {
-        let expression = match item {
-            SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } => expr,
-            _ => return None,
-        };
-        match (expression, column(expression)) {
-            (_, Some(_)) => {}
-            (Expr::Function(function), None) if found.is_none() => {
-                let is_max = is_named(function, "max");
-                if !is_max && !is_named(function, "min") {
-                    return None;
-                }
-                found = Some((at, is_max, only_column(function)?));
-            }
-            _ => return None,
-        }
-    }
-    found.filter(|_| is_plain && select.projection.len() > 1)
-}
-
-/// The column that is a function's one argument.
-fn only_column(function: &Function) -> Option<&Ident> {
-    if function.filter.is_some() || function.over.is_some() || !function.within_group.is_empty() {
-        return None;
-    }
-    let FunctionArguments::List(list) = &function.args else { return None };
-    match list.args.as_slice() {
-        [FunctionArg::Unnamed(FunctionArgExpr::Expr(expr))] => column(expr),
-        _ => None,
-    }
-}
-
 fn rows_of_extremes(body: &mut SetExpr) {
     match body {
         SetExpr::Select(select) => row_of_extreme(select),
@@ -253,7 +194,7 @@ fn rows_of_extremes(body: &mut SetExpr) {
 }
 
 fn row_of_extreme(select: &mut Select) {
-    let Some((at, is_max, by)) = extreme(select) else { return };
+    let Some(Extreme { at, is_max, by }) = extreme(select) else { return };
     let by = by.clone();
     for (other, item) in select.projection.iter_mut().enumerate() {
         if other == at {
@@ -273,7 +214,7 @@ fn row_of_extreme(select: &mut Select) {
     }
 }
 
-/// `ASOF` joins as joins that are marked, for `whole::asof`.
+/// Replaces `ASOF` joins by joins with a placeholder, for `operators::asof`.
 fn as_of_joins(body: &mut SetExpr) -> Result<(), Error> {
     match body {
         SetExpr::Select(select) => select.from.iter_mut().try_for_each(as_of_join),
@@ -296,52 +237,22 @@ fn as_of_join(tables: &mut TableWithJoins) -> Result<(), Error> {
         let JoinOperator::AsOf { match_condition, constraint } = &join.join_operator else {
             continue;
         };
-        let start = match_condition.span().start;
-        let at = Position { line: start.line.max(1), column: start.column.max(1) };
+        let at = position_of(match_condition);
         let wrong = |message: &str| Error::Syntax { at, message: message.to_owned() };
         let text = match constraint {
             JoinConstraint::None => format!("{AS_OF}({match_condition})"),
             JoinConstraint::On(on) => format!("({on}) AND {AS_OF}({match_condition})"),
-            _ => return Err(wrong("an ASOF JOIN has ON, or no condition but MATCH_CONDITION")),
+            _ => {
+                return Err(wrong(
+                    "an ASOF JOIN takes MATCH_CONDITION, and after it ON or nothing",
+                ));
+            }
         };
-        let on = parse_expression(&text).ok_or_else(|| wrong("this is no MATCH_CONDITION"))?;
+        let on = parse_expression(&text)
+            .ok_or_else(|| wrong("MATCH_CONDITION takes one comparison of two columns"))?;
         join.join_operator = JoinOperator::Left(JoinConstraint::On(on));
     }
     Ok(())
-}
-
-/// What a column without a name of its own is called: as it was written.
-pub(crate) fn name_of(expression: &Expr) -> String {
-    match column(expression) {
-        Some(ident) if ident.quote_style.is_none() => ident.value.to_lowercase(),
-        Some(ident) => ident.value.clone(),
-        None => expression.to_string(),
-    }
-}
-
-pub(crate) fn name_columns(body: &mut SetExpr) {
-    let select = match body {
-        SetExpr::Select(select) => select,
-        // The names of a union are those of its first part.
-        SetExpr::SetOperation { left, .. } => return name_columns(left),
-        _ => return,
-    };
-    let names: Vec<String> = select
-        .projection
-        .iter()
-        .map(|item| match item {
-            SelectItem::UnnamedExpr(expr) => name_of(expr),
-            other => other.to_string(),
-        })
-        .collect();
-    for (at, item) in select.projection.iter_mut().enumerate() {
-        let SelectItem::UnnamedExpr(expr) = item else { continue };
-        let is_alone = names.iter().filter(|name| **name == names[at]).count() == 1;
-        if column(expr).is_none() && is_alone {
-            let alias = Ident::with_quote('"', names[at].clone());
-            *item = SelectItem::ExprWithAlias { expr: expr.clone(), alias };
-        }
-    }
 }
 
 #[cfg(test)]
@@ -355,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_of_this_project_becomes_standard() {
+    fn sql_of_this_project_becomes_standard_sql() {
         for (sql, expected) in [
             (
                 "SELECT MAX(timestamp), metric FROM t",
@@ -387,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_question_is_refused() {
+    fn statements_that_are_not_queries_are_refused() {
         for sql in [
             "DROP TABLE latest",
             "CREATE TABLE a (b INT)",
@@ -395,12 +306,12 @@ mod tests {
             "COPY latest TO 'x'",
             "SET a = 1",
         ] {
-            assert!(matches!(parse(sql), Err(Error::NotAQuestion(_))), "{sql}");
+            assert!(matches!(parse(sql), Err(Error::NotAQuery(_))), "{sql}");
         }
         for (sql, line, column) in
             [("SELEC 1", 1, 1), ("SELECT 1 +", 1, 11), ("SELECT 1\n FROM )", 2, 7)]
         {
-            let at = parse(sql).expect_err("no SQL").position();
+            let at = parse(sql).expect_err("an error").position();
             assert_eq!(at, Some(Position { line, column }), "{sql}");
         }
         assert!(parse("SELECT 1; SELECT 2").is_err() && parse("").is_err());

@@ -1,48 +1,48 @@
-//! Answers that come batch by batch, as they are found, so that nobody has to hold all of a long one.
+//! Answers that arrive batch by batch, so that no side has to hold all rows of a long one.
 
-use std::sync::Arc;
-use std::time::Duration;
+use std::fmt;
 
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::error::DataFusionError;
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::execution::memory_pool::MemoryReservation;
-use datafusion::logical_expr::LogicalPlan;
-use datafusion::prelude::DataFrame;
 use futures_util::StreamExt as _;
 use futures_util::stream::{self, BoxStream};
+use std::time::Duration;
 use tokio::time::Instant;
 
-use crate::asking::{Asking, Missing};
-use crate::engine::{Engine, Limits, Way, within};
-use crate::error::explained;
-use crate::tables::Tables;
-use crate::{Answer, Error};
+use crate::answer::{Answer, Way};
+use crate::context::Missing;
+use crate::error::Error;
+use crate::limits::Limits;
 
-/// An answer under way. Who drops it ends the query.
+/// An answer under way. Dropping it ends the query.
 pub struct Stream {
     /// The columns.
     pub schema: SchemaRef,
-    /// How the rows are found.
+    /// The way in which the rows are found.
     pub way: Way,
     /// The rows. No batch is empty, and an error is the last item.
     pub batches: BoxStream<'static, Result<RecordBatch, Error>>,
-    /// Nodes without which the answer is, known when the last batch has come.
+    /// Nodes that sent none or only a part of their history, complete after the last batch.
     pub missing: Missing,
 }
 
-impl std::fmt::Debug for Stream {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+/// Turns an error of DataFusion into one in this project's words.
+pub(crate) type Explain = Box<dyn Fn(DataFusionError) -> Error + Send + Sync>;
+
+impl fmt::Debug for Stream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Stream").field("way", &self.way).finish_non_exhaustive()
     }
 }
 
 impl Stream {
-    /// One that was found already.
+    /// Returns an answer that is complete as a stream.
     ///
     /// # Errors
-    /// It has more rows than it may.
+    /// The answer has more rows than `limits` allow.
     pub fn of(answer: Answer, limits: &Limits) -> Result<Self, Error> {
         if answer.rows() > limits.rows {
             return Err(Error::TooManyRows(limits.rows));
@@ -52,7 +52,24 @@ impl Stream {
         Ok(Self { schema, way, batches, missing: Missing::default() })
     }
 
-    /// All of it, counted in `memory` while it is collected.
+    /// Returns the answer of a plan that was started at `begun`, within limits.
+    pub(crate) fn planned(
+        batches: SendableRecordBatchStream,
+        (limits, begun): (&Limits, Instant),
+        missing: Missing,
+        explain: Explain,
+    ) -> Self {
+        let schema = batches.schema();
+        let until = begun + limits.deadline;
+        let state = Limited { inner: Some(batches), until, rows: 0, limits: *limits, explain };
+        let batches = stream::unfold(state, |mut state| async move {
+            let batch = state.next().await?;
+            Some((batch, state))
+        });
+        Self { schema, way: Way::Planned, batches: batches.boxed(), missing }
+    }
+
+    /// Collects all rows, and counts their bytes in `memory`.
     pub(crate) async fn collect(mut self, memory: &MemoryReservation) -> Result<Answer, Error> {
         let mut batches = Vec::new();
         while let Some(batch) = self.batches.next().await {
@@ -65,91 +82,43 @@ impl Stream {
     }
 }
 
-impl Engine {
-    /// The answer, batch by batch. The deadline is that of the last batch, however slowly they are
-    /// taken.
-    ///
-    /// # Errors
-    /// As [`query`](Self::query); what goes wrong later is in the stream.
-    pub async fn stream(&self, sql: &str, limits: &Limits) -> Result<Stream, Error> {
-        if let Some(answer) = self.point(sql) {
-            return Stream::of(answer, limits);
-        }
-        let begun = Instant::now();
-        let plan = within(limits.deadline, self.kept_plan(sql)).await?;
-        self.start(sql, plan, limits, begun).await
-    }
-
-    /// Begins to execute a plan.
-    pub(crate) async fn start(
-        &self,
-        sql: &str,
-        plan: LogicalPlan,
-        limits: &Limits,
-        begun: Instant,
-    ) -> Result<Stream, Error> {
-        let context = Explaining { sql: sql.into(), tables: self.tables.clone() };
-        let asking = Asking::new(limits.deadline.saturating_sub(begun.elapsed()));
-        let (mut state, missing) = (self.context.state(), asking.missing.clone());
-        state.config_mut().set_extension(Arc::new(asking));
-        let frame = DataFrame::new(state, plan);
-        let started = async { self.pool.execute(frame).await.map_err(|e| context.error(e)) };
-        let left = limits.deadline.saturating_sub(begun.elapsed());
-        let inner = within_of(left, limits.deadline, started).await?;
-        let schema = inner.schema();
-        let state = Taken {
-            inner: Some(inner),
-            until: begun + limits.deadline,
-            rows: 0,
-            limits: *limits,
-            context,
-        };
-        let batches = stream::unfold(state, |mut state| async move {
-            let batch = state.next().await?;
-            Some((batch, state))
-        });
-        Ok(Stream { schema, way: Way::Planned, batches: batches.boxed(), missing })
-    }
+/// Waits for a part of a query that began at `begun` until the deadline of the whole query.
+pub(crate) async fn within<T>(
+    begun: Instant,
+    deadline: Duration,
+    part: impl Future<Output = Result<T, Error>>,
+) -> Result<T, Error> {
+    let left = deadline.saturating_sub(begun.elapsed());
+    tokio::time::timeout(left, part).await.unwrap_or(Err(Error::Deadline(deadline)))
 }
 
-/// What is needed to say an error in this project's words.
-struct Explaining {
-    sql: String,
-    tables: Arc<Tables>,
-}
-
-impl Explaining {
-    fn error(&self, error: DataFusionError) -> Error {
-        explained(error, &self.sql, &self.tables)
-    }
-}
-
-/// A query that runs, and how far it may go.
-struct Taken {
+/// A query that runs within limits.
+struct Limited {
     /// `None` after an error.
     inner: Option<SendableRecordBatchStream>,
     until: Instant,
+    /// Number of rows so far.
     rows: usize,
     limits: Limits,
-    context: Explaining,
+    explain: Explain,
 }
 
-impl Taken {
+impl Limited {
     async fn next(&mut self) -> Option<Result<RecordBatch, Error>> {
-        let found = self.find().await;
-        if !matches!(found, Some(Ok(_))) {
+        let batch = self.next_batch().await;
+        if !matches!(batch, Some(Ok(_))) {
             self.inner = None;
         }
-        found
+        batch
     }
 
-    async fn find(&mut self) -> Option<Result<RecordBatch, Error>> {
+    async fn next_batch(&mut self) -> Option<Result<RecordBatch, Error>> {
         let inner = self.inner.as_mut()?;
         loop {
             let batch = match tokio::time::timeout_at(self.until, inner.next()).await {
                 Err(_) => return Some(Err(Error::Deadline(self.limits.deadline))),
                 Ok(None) => return None,
-                Ok(Some(Err(e))) => return Some(Err(self.context.error(e))),
+                Ok(Some(Err(e))) => return Some(Err((self.explain)(e))),
                 Ok(Some(Ok(batch))) => batch,
             };
             self.rows += batch.num_rows();
@@ -161,13 +130,4 @@ impl Taken {
             }
         }
     }
-}
-
-/// As [`within`] for what is left of a deadline, which is named as a whole.
-async fn within_of<T>(
-    left: Duration,
-    deadline: Duration,
-    answer: impl Future<Output = Result<T, Error>>,
-) -> Result<T, Error> {
-    tokio::time::timeout(left, answer).await.unwrap_or(Err(Error::Deadline(deadline)))
 }

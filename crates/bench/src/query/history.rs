@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use skopos_model::Timestamp;
-use skopos_query::{Described, Engine, Limits, Node, Row as Seen, Source, Wanted};
+use skopos_query::{Described, Engine, Limits, Node, Registry, Row as Seen, Source, Wanted};
 use skopos_store::history::{self, Folder, Part};
 use tokio::runtime::{Builder, Runtime};
 
@@ -117,7 +117,7 @@ fn rows(
     let rows = shape.samples / (shape.nodes * shape.topics);
     let end = Timestamp::from_nanos((BEGIN + rows as i64 - 1) * SECOND);
     let samples = fill(dir, shape, end)?;
-    let engine = Engine::new(Arc::new(Sealed(Folder::new(dir))), Default::default());
+    let engine = Engine::new(Registry::new(Arc::new(Sealed(Folder::new(dir)))));
     let engine = engine.map_err(|e| Failure::new("the query engine cannot start").because(&e))?;
     let runtime = Builder::new_multi_thread().enable_time().build()?;
     let both = Both { rounds, engine, runtime, duckdb };

@@ -16,7 +16,7 @@ use std::thread::JoinHandle;
 use std::time::Instant;
 
 use skopos_model::{Topic, Unit, unpoisoned};
-use skopos_query::{About, Engine};
+use skopos_query::Engine;
 use skopos_shm::Publisher;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
@@ -24,12 +24,13 @@ use tokio::sync::watch;
 use self::one::{LOOK_EVERY, One};
 use crate::any;
 use crate::inside::Inside;
+use crate::tables::InsightInfo;
 use skopos_agent::config::InsightConfig;
 use skopos_agent::{HUB_INSIGHTS_NAME, is_for_hub};
 use skopos_term::Failure;
 
 /// How insights come about, by topic: for the table `insights`.
-pub(crate) type Abouts = Arc<RwLock<BTreeMap<Topic, About>>>;
+pub(crate) type Abouts = Arc<RwLock<BTreeMap<Topic, InsightInfo>>>;
 
 /// Computes until it is dropped.
 pub(crate) struct HubInsights {
@@ -101,7 +102,7 @@ impl Drop for HubInsights {
     }
 }
 
-fn lock(abouts: &Abouts) -> std::sync::RwLockWriteGuard<'_, BTreeMap<Topic, About>> {
+fn lock(abouts: &Abouts) -> std::sync::RwLockWriteGuard<'_, BTreeMap<Topic, InsightInfo>> {
     unpoisoned(abouts.write())
 }
 

@@ -7,10 +7,11 @@ use skopos_model::{Kind, Sample, Topic, Unit, Value, ValueType};
 use skopos_query::arrow::array::{Array as _, AsArray as _};
 use skopos_query::arrow::compute::cast;
 use skopos_query::arrow::datatypes::{DataType, Float64Type};
-use skopos_query::{About, Answer, Inputs, Limits};
+use skopos_query::{Answer, Inputs, Limits};
 use skopos_shm::{Publisher, VertexSpec, VertexWriter, now};
 
 use super::{Desk, lock};
+use crate::tables::InsightInfo;
 use skopos_agent::config::InsightConfig;
 
 /// How often an insight is looked at whose inputs say nothing: it shows that the value holds, and as soon
@@ -85,8 +86,8 @@ impl One {
         &self.topic
     }
 
-    pub(super) fn about(&self, reason: Option<String>) -> About {
-        About { formula: Some(self.sql.clone()), reason }
+    pub(super) fn about(&self, reason: Option<String>) -> InsightInfo {
+        InsightInfo { formula: Some(self.sql.clone()), reason }
     }
 
     /// Whether it is asked when its inputs change.
@@ -143,7 +144,7 @@ impl One {
         let Some(inputs) = &self.inputs else { return true };
         let is_other =
             |topic: &Topic| *topic != self.topic && !topic.as_str().starts_with(&desk.costs);
-        let print = desk.engine.print(inputs, &is_other);
+        let print = desk.engine.fingerprint(inputs, &is_other);
         self.print.replace(print) != Some(print) || inputs.is_timed()
     }
 

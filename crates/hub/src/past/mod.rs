@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use skopos_model::Timestamp;
-use skopos_query::{Elsewhere, Wanted, When};
+use skopos_query::{RemoteSamples, Wanted, When};
 use skopos_wire::{HistoryAnswer, Plane, Question};
 
 pub(crate) use self::here::has_all;
@@ -51,8 +51,8 @@ pub(crate) fn question(node: &str, wanted: &Wanted, when: &When) -> Question {
 }
 
 /// Asks them.
-pub(crate) async fn ask(plane: Plane, asks: Asks, until: Instant) -> Elsewhere {
-    let mut elsewhere = Elsewhere { missing: asks.missing, ..Elsewhere::default() };
+pub(crate) async fn ask(plane: Plane, asks: Asks, until: Instant) -> RemoteSamples {
+    let mut elsewhere = RemoteSamples { missing: asks.missing, ..RemoteSamples::default() };
     for HistoryAnswer { node, batches } in plane.ask_history(asks.nodes, until).await {
         let part = batches.and_then(|batches| part(&node, batches));
         match part {

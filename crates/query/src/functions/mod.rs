@@ -1,34 +1,31 @@
-//! Functions beside DataFusion's own, a file each, and names that stand for some of its own.
+//! Functions of this project, a file each, and other names for some of DataFusion's own.
 
-pub(crate) mod marks;
+pub(crate) mod placeholders;
 mod rate;
 mod topic_like;
 
 use datafusion::prelude::SessionContext;
-use datafusion::sql::sqlparser::ast::{
-    Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Spanned as _, Value,
-};
-use skopos_eval::Position;
+use datafusion::sql::sqlparser::ast::{Expr, Function};
 use skopos_model::duration;
 
-use self::marks::GAP_FILL;
-use crate::Error;
-use crate::statement::{is_named, parse_expression};
+use self::placeholders::GAP_FILL;
+use crate::ast::{self, is_named, parse_expression, plain_arguments, position_of};
+use crate::error::Error;
 
 pub(crate) use topic_like::{ESCAPE, TOPIC_LIKE};
 
-/// Makes them known.
+/// Registers the functions, and removes those whose memory is not bounded.
 pub(crate) fn register(context: &SessionContext) {
     context.register_udf(topic_like::topic_like());
     context.register_udaf(rate::of_counter());
     context.register_udaf(rate::difference());
-    marks::all().for_each(|mark| context.register_udf(mark));
+    placeholders::all().for_each(|placeholder| context.register_udf(placeholder));
     for name in WITHOUT_BOUND {
         context.deregister_udf(name);
     }
 }
 
-/// Names of this project's that DataFusion does not know as such, to suggest.
+/// Names that DataFusion does not know, for suggestions.
 pub(crate) const NAMES: [&str; 9] = [
     "time_bucket",
     "time_bucket_gapfill",
@@ -41,7 +38,7 @@ pub(crate) const NAMES: [&str; 9] = [
     "quantile",
 ];
 
-/// They make something of any size out of a number, in memory that nobody counts.
+/// Functions that make a value of any size out of a number, in memory that DataFusion does not count.
 const WITHOUT_BOUND: [&str; 9] = [
     "range",
     "generate_series",
@@ -54,19 +51,19 @@ const WITHOUT_BOUND: [&str; 9] = [
     "list_resize",
 ];
 
-/// What a call of a function of this project stands for; `None` if it is none of those.
+/// Returns the expression that a call of a function of this project means; `None` for other functions.
 ///
 /// | written | means |
 /// |---|---|
 /// | `time_bucket('1m', time)` | `date_bin(INTERVAL '60000000 microseconds', time)` |
-/// | `time_bucket_gapfill('1m', time)` | the same with what time it is, for `whole::gapfill` |
-/// | `last(x)`, `last(x, t)` | `last_value(x ORDER BY t)`, by `time` if it is not said |
+/// | `time_bucket_gapfill('1m', time)` | the placeholder with `now()`, for `operators::gapfill` |
+/// | `last(x)`, `last(x, t)` | `last_value(x ORDER BY t)`; `t` is `time` unless given |
 /// | `first(x)`, `first(x, t)` | `first_value(x ORDER BY t)` |
-/// | `rate(x)`, `delta(x)` | with the times of the values, by `time` if it is not said |
+/// | `rate(x)`, `delta(x)` | the aggregate of values and times; `t` is `time` unless given |
 /// | `quantile(x, q)` | `percentile_cont(x, q)` |
 ///
 /// # Errors
-/// A width that is none; other arguments than it takes.
+/// A width is not a duration; the arguments are not those of the function.
 pub(crate) fn standard(function: &Function) -> Result<Option<Expr>, Error> {
     let Some(arguments) = plain_arguments(function) else { return Ok(None) };
     let is = |name| is_named(function, name);
@@ -86,7 +83,7 @@ pub(crate) fn standard(function: &Function) -> Result<Option<Expr>, Error> {
             format!("{name}(CAST({x} AS DOUBLE), CAST({} AS BIGINT))", time())
         }
         [x, q] if is("quantile") => format!("percentile_cont({x}, {q})"),
-        _ => return written(function).map_or(Ok(None), |written| Err(misused(function, written))),
+        _ => return usage(function).map_or(Ok(None), |usage| Err(misused(function, usage))),
     };
     let Some(mut expression) = parse_expression(&text) else { return Ok(None) };
     if let Expr::Function(standard) = &mut expression {
@@ -96,8 +93,8 @@ pub(crate) fn standard(function: &Function) -> Result<Option<Expr>, Error> {
     Ok(Some(expression))
 }
 
-/// How a function of this project's is called.
-fn written(function: &Function) -> Option<&'static str> {
+/// Returns how to call a function of this project.
+fn usage(function: &Function) -> Option<&'static str> {
     let all = [
         ("time_bucket", "`time_bucket('1m', time)`"),
         (
@@ -110,45 +107,25 @@ fn written(function: &Function) -> Option<&'static str> {
         ("delta", "`delta(x)` or `delta(x, time)`"),
         ("quantile", "`quantile(x, 0.95)`"),
     ];
-    all.into_iter().find_map(|(name, written)| is_named(function, name).then_some(written))
+    all.into_iter().find_map(|(name, usage)| is_named(function, name).then_some(usage))
 }
 
-fn misused(function: &Function, written: &str) -> Error {
-    let start = function.span().start;
-    let at = Position { line: start.line.max(1), column: start.column.max(1) };
-    Error::Syntax { at, message: format!("this function is called {written}") }
+fn misused(function: &Function, usage: &str) -> Error {
+    let at = position_of(function);
+    Error::Syntax { at, message: format!("this function is called {usage}") }
 }
 
-/// The width of a bucket, as SQL has it.
+/// Returns the width of a bucket as an interval of SQL.
 fn interval(width: &Expr) -> Result<String, Error> {
-    let text = match width {
-        Expr::Value(text) => match &text.value {
-            Value::SingleQuotedString(text) => Some(text),
-            _ => None,
-        },
-        _ => None,
-    };
-    let parsed = text.and_then(|text| duration::parse(text).ok()).map(|d| d.as_micros());
+    let parsed =
+        ast::text(width).and_then(|text| duration::parse(text).ok()).map(|d| d.as_micros());
     match parsed.filter(|micros| *micros > 0) {
         Some(micros) => Ok(format!("INTERVAL '{micros} microseconds'")),
         None => {
-            let start = width.span().start;
-            let at = Position { line: start.line.max(1), column: start.column.max(1) };
-            let message = format!("{width} is no width of a bucket: write it like '10s' or '5m'");
+            let at = position_of(width);
+            let message =
+                format!("{width} is not a width of a bucket: write it like '10s' or '5m'");
             Err(Error::Syntax { at, message })
         }
     }
-}
-
-/// The arguments of a call that has nothing but such.
-fn plain_arguments(function: &Function) -> Option<Vec<&Expr>> {
-    let FunctionArguments::List(list) = &function.args else { return None };
-    if !list.clauses.is_empty() || list.duplicate_treatment.is_some() {
-        return None;
-    }
-    let plain = |argument| match argument {
-        &FunctionArg::Unnamed(FunctionArgExpr::Expr(ref expr)) => Some(expr),
-        _ => None,
-    };
-    list.args.iter().map(plain).collect()
 }

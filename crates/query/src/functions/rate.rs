@@ -1,4 +1,4 @@
-//! `rate(x)` and `delta(x)`: how much values changed over the times at which they held.
+//! `rate(x)` and `delta(x)`: the change of values over time.
 
 use std::sync::Arc;
 
@@ -11,19 +11,19 @@ use datafusion::logical_expr::{
     Accumulator, AggregateUDF, AggregateUDFImpl, Signature, Volatility,
 };
 
-/// The name behind `rate`.
+/// Name of the aggregate behind `rate`.
 pub(crate) const RATE: &str = "rate_of_counter";
-/// The name behind `delta`.
+/// Name of the aggregate behind `delta`.
 pub(crate) const DELTA: &str = "difference";
 
-/// Change per second of a counter. One that falls was restarted: nobody knows what it counted meanwhile,
-/// so that step and its time count for nothing, and neither do steps from or to what is unknown. The
-/// same as in insights.
+/// Returns the change per second of a counter. A counter that falls was restarted, and its count meanwhile is
+/// not known, so that step and its time are left out; so are steps from or to an unknown value. Insights
+/// compute the same.
 pub(crate) fn of_counter() -> AggregateUDF {
     AggregateUDF::from(Change::new(RATE))
 }
 
-/// The last known value less the first.
+/// Returns the last known value less the first.
 pub(crate) fn difference() -> AggregateUDF {
     AggregateUDF::from(Change::new(DELTA))
 }
@@ -67,7 +67,7 @@ impl AggregateUDFImpl for Change {
     }
 }
 
-/// The samples of one group. They may come in any order, so all are kept until the end.
+/// The samples of one group. They may come in any order, so all of them are collected first.
 #[derive(Debug)]
 struct Changes {
     of_counter: bool,
@@ -101,7 +101,7 @@ impl Changes {
         (nanos > 0).then(|| increase / (nanos as f64 / 1e9))
     }
 
-    /// Of two known values at two times.
+    /// Needs known values at two different times.
     fn difference(&self) -> Option<f64> {
         let mut known = self.samples.iter().filter(|(_, value)| value.is_finite());
         let (from, first) = *known.next()?;

@@ -1,4 +1,4 @@
-//! `LIKE` on topics, with the meaning that it has in insights.
+//! `LIKE` on topics, with the meaning of insights.
 
 use std::sync::Arc;
 
@@ -12,13 +12,14 @@ use datafusion::logical_expr::{
 };
 use skopos_eval::Like;
 
-/// The function that stands for it.
+/// Name of the function.
 pub(crate) const TOPIC_LIKE: &str = "topic_like";
 
-/// What takes a `%` or `_` as it is, unless `ESCAPE` says otherwise: as in insights and in PostgreSQL.
+/// The character that makes a `%` or `_` literal, unless the statement has `ESCAPE`: that of insights and of
+/// PostgreSQL.
 pub(crate) const ESCAPE: &str = "\\";
 
-/// `topic_like(topic, pattern, escape)`: `LIKE` in which `_` is any character but `/`.
+/// Returns `topic_like(topic, pattern, escape)`: a `LIKE` in which `_` matches any character but `/`.
 pub(crate) fn topic_like() -> ScalarUDF {
     let signature = Signature::exact(vec![DataType::Utf8; 3], Volatility::Immutable);
     ScalarUDF::from(TopicLike { signature })
@@ -44,9 +45,12 @@ impl ScalarUDFImpl for TopicLike {
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let [texts, pattern, escape] = args.args.as_slice() else {
-            return exec_err!("{TOPIC_LIKE} takes three texts");
+            return exec_err!(
+                "{TOPIC_LIKE} takes three texts, and {} arguments were given",
+                args.args.len()
+            );
         };
-        // A parameter without a value.
+        // A parameter that is bound to NULL.
         if matches!(pattern, ColumnarValue::Scalar(pattern) if pattern.is_null()) {
             return Ok(ColumnarValue::Scalar(ScalarValue::Boolean(None)));
         }
@@ -55,10 +59,12 @@ impl ScalarUDFImpl for TopicLike {
             ColumnarValue::Array(_) => None,
         };
         let (Some(pattern), Some(escape)) = (constant(pattern), constant(escape)) else {
-            return exec_err!("the pattern of a LIKE on topics is a text, not a column");
+            return exec_err!("the pattern of a LIKE on topics has to be a text, and not a column");
         };
         let Some(like) = Like::new(&pattern, escape.chars().next()) else {
-            return exec_err!("the pattern `{pattern}` ends with its escape character");
+            return exec_err!(
+                "the pattern `{pattern}` ends with its escape character; write it twice"
+            );
         };
         match texts {
             ColumnarValue::Scalar(text) => {

@@ -1,4 +1,4 @@
-//! The last sample of each topic: of each the series that began last has it, and of its rows the last.
+//! The last sample of each topic: the last row of the series that began last.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -7,17 +7,13 @@ use datafusion::error::Result;
 use skopos_model::{Timestamp, Topic};
 use skopos_store::history::{Chunk, Column, Part, Run, Selection};
 
-use super::scan::failed;
+use crate::tables::sample_scan::{Selected, failed};
 
-/// The last sample of each topic in these parts, of the times that are selected: chunks whose runs are
-/// one row each.
-pub(crate) fn last(
-    found: &[(Arc<Part>, Arc<Selection>)],
-    columns: &[Column],
-) -> Result<Vec<(Arc<Part>, Chunk)>> {
-    // When it began, which part, which of its stretches.
+/// Returns the last sample of each topic within the selected times, as chunks with runs of one row each.
+pub(crate) fn last(selected: &[Selected], columns: &[Column]) -> Result<Vec<(Arc<Part>, Chunk)>> {
+    // Beginning of the series, position of the part, and its stretch.
     let mut chosen: HashMap<&Topic, (Timestamp, usize, (usize, i64))> = HashMap::new();
-    for (number, (part, selection)) in found.iter().enumerate() {
+    for (number, (part, selection)) in selected.iter().enumerate() {
         for (at, below) in &selection.stretches {
             let stretch = &part.stretches()[*at];
             let this = (stretch.first, number, (*at, *below));
@@ -33,7 +29,7 @@ pub(crate) fn last(
     }
     let mut all = Vec::new();
     for (number, mut stretches) in by_part {
-        let (part, selection) = &found[number];
+        let (part, selection) = &selected[number];
         stretches.sort_unstable();
         let selection = Selection { stretches, times: selection.times.clone() };
         all.extend(last_rows(part, &selection, columns)?);
@@ -41,7 +37,7 @@ pub(crate) fn last(
     Ok(all)
 }
 
-/// The last row of each stretch.
+/// Returns the last row of each stretch.
 fn last_rows(
     part: &Arc<Part>,
     selection: &Selection,
@@ -57,7 +53,7 @@ fn last_rows(
         for chunk in read {
             let mut chunk = chunk.map_err(failed)?;
             let Some(first) = chunk.runs.first().map(|run| run.stretch) else { continue };
-            // The one before may end with a stretch that goes on here.
+            // The last stretch of the previous chunk may continue in this one.
             if let Some(before) = chunks.last_mut() {
                 before.runs.retain(|run| run.stretch != first);
             }

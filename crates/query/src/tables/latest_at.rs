@@ -1,5 +1,5 @@
-//! `latest_at('2026-11-22T09:00:00Z')`, `latest_at('1h')`: the samples that held at a time, or so long
-//! ago.
+//! `latest_at('2026-11-22T09:00:00Z')`, `latest_at('1h')`: the sample of each topic that held at a time, or
+//! so long ago.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,28 +16,31 @@ use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::streaming::{PartitionStream, StreamingTableExec};
-use futures_util::{StreamExt as _, TryStreamExt as _, stream};
+use futures_util::{TryStreamExt as _, stream};
 use skopos_model::{Timestamp, duration};
 
-use super::columns::{Column, of_chunk, schema_of};
-use super::last::last;
-use super::pushdown;
-use super::samples::{SAMPLES, Which, projected, supported, topic_filter};
-use super::scan::Ask;
-use crate::asking::Asking;
-use crate::source::{Elsewhere, Source, When};
+use crate::context::ExecutionContext;
+use crate::source::{Source, When};
+use crate::tables::chunk::{of_chunk, stored};
+use crate::tables::last::last;
+use crate::tables::pushdown;
+use crate::tables::sample_column::{SampleColumn, sample_schema};
+use crate::tables::sample_scan::SampleScan;
+use crate::tables::samples::{SAMPLES, projected};
+use crate::tables::series_filter::{SeriesFilter, supported};
+use crate::topic_filter::TopicFilter;
 
-/// Its name.
+/// Name of the function.
 pub(crate) const LATEST_AT: &str = "latest_at";
 
-/// Makes tables of a time.
+/// The function `latest_at`.
 pub(crate) struct LatestAt(pub(crate) Arc<dyn Source>);
 
-/// When.
+/// The time of the samples.
 #[derive(Clone, Copy, Debug)]
 enum At {
     Time(Timestamp),
-    /// So long before the statement is executed.
+    /// Time before the execution of the statement.
     Ago(Duration),
 }
 
@@ -63,25 +66,33 @@ impl TableFunctionImpl for LatestAt {
                  such as '1h'"
             );
         };
-        Ok(Arc::new(TableAt { source: self.0.clone(), at }))
+        Ok(Arc::new(LatestAtTable { source: self.0.clone(), at }))
     }
 }
 
-struct TableAt {
+/// The table that a call of the function is.
+pub(crate) struct LatestAtTable {
     source: Arc<dyn Source>,
     at: At,
 }
 
-impl fmt::Debug for TableAt {
+impl LatestAtTable {
+    /// Returns the topics that a scan with these conditions reads.
+    pub(crate) fn topics(&self, filters: &[Expr]) -> TopicFilter {
+        pushdown::topic_filter(filters)
+    }
+}
+
+impl fmt::Debug for LatestAtTable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{LATEST_AT}({:?})", self.at)
     }
 }
 
 #[async_trait]
-impl TableProvider for TableAt {
+impl TableProvider for LatestAtTable {
     fn schema(&self) -> SchemaRef {
-        schema_of(SAMPLES)
+        sample_schema(SAMPLES)
     }
 
     fn table_type(&self) -> TableType {
@@ -96,17 +107,16 @@ impl TableProvider for TableAt {
         _limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let columns = projected(SAMPLES, projection);
-        let all_times = pushdown::times(&[]);
-        let ask = Ask {
+        let scan = SampleScan {
             source: self.source.clone(),
-            which: Which::All,
-            wanted: pushdown::topics(filters),
-            times: all_times,
-            filter: topic_filter(state, filters)?,
+            topics: pushdown::wanted(filters).into(),
+            times: pushdown::times(&[]),
+            filter: SeriesFilter::new(state, filters)?,
         };
-        let schema = schema_of(&columns);
-        let scan = Scan { schema: schema.clone(), columns, ask: Arc::new(ask), at: self.at };
-        let partitions: Vec<Arc<dyn PartitionStream>> = vec![Arc::new(scan)];
+        let schema = sample_schema(&columns);
+        let stream =
+            LatestAtStream { schema: schema.clone(), columns, scan: Arc::new(scan), at: self.at };
+        let partitions: Vec<Arc<dyn PartitionStream>> = vec![Arc::new(stream)];
         Ok(Arc::new(StreamingTableExec::try_new(schema, partitions, None, [], false, None)?))
     }
 
@@ -118,49 +128,43 @@ impl TableProvider for TableAt {
     }
 }
 
-struct Scan {
+struct LatestAtStream {
     schema: SchemaRef,
-    columns: Arc<[Column]>,
-    ask: Arc<Ask>,
+    columns: Arc<[SampleColumn]>,
+    scan: Arc<SampleScan>,
     at: At,
 }
 
-impl fmt::Debug for Scan {
+impl fmt::Debug for LatestAtStream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{LATEST_AT}({:?}) of {:?}", self.at, self.ask.wanted)
+        write!(f, "{LATEST_AT}({:?}) of {:?}", self.at, self.scan.topics.wanted())
     }
 }
 
-impl PartitionStream for Scan {
+impl PartitionStream for LatestAtStream {
     fn schema(&self) -> &SchemaRef {
         &self.schema
     }
 
     fn execute(&self, context: Arc<TaskContext>) -> SendableRecordBatchStream {
-        let (ask, at) = (self.ask.clone(), self.at);
+        let (scan, at) = (self.scan.clone(), self.at);
         let (columns, schema) = (self.columns.clone(), self.schema.clone());
-        let stored = Column::stored(&columns);
-        let found = async move {
-            let asking = Asking::of(&context);
+        let begin = async move {
+            let context = ExecutionContext::of(&context);
             let time = match at {
                 At::Time(time) => time,
-                At::Ago(ago) => ask.source.now().saturating_sub(ago),
+                At::Ago(ago) => scan.source.now().saturating_sub(ago),
             };
-            let elsewhere = match ask.source.elsewhere(&ask.wanted, &When::AsOf(time), asking.until)
-            {
-                Some(asked) => asked.await,
-                None => Elsewhere::default(),
-            };
-            asking.missing.add(elsewhere.missing.clone());
-            let ask = ask.until(time);
-            let rows = last(&ask.found(&elsewhere)?, &stored)?;
+            let remote = scan.remote(&When::AsOf(time), &context).await;
+            let stored = stored(&columns);
+            let rows = last(&scan.until(time).selected(&remote)?, &stored)?;
             let batches = rows.into_iter().map(move |(part, chunk)| {
                 let of = (part.stretches(), &chunk.runs[..]);
                 of_chunk(&columns, schema.clone(), &stored, &chunk.batch, of)
             });
             Ok::<_, DataFusionError>(stream::iter(batches))
         };
-        let stream = stream::once(found).try_flatten().boxed();
-        Box::pin(RecordBatchStreamAdapter::new(self.schema.clone(), stream))
+        let batches = stream::once(begin).try_flatten();
+        Box::pin(RecordBatchStreamAdapter::new(self.schema.clone(), batches))
     }
 }

@@ -1,18 +1,32 @@
-//! What a scan may leave out, by the conditions that stand above it.
+//! Conditions of a statement that a scan can use: on topics, on times, and equality.
+//!
+//! All of them are only allowed to leave out rows that the statement does not need, so a condition that is
+//! not understood is left out.
 
 use std::ops::RangeInclusive;
 
+use datafusion::arrow::datatypes::{DataType, Schema};
 use datafusion::common::ScalarValue;
 use datafusion::logical_expr::expr::{InList, Like};
 use datafusion::logical_expr::{BinaryExpr, Expr, Operator};
 use skopos_model::{Timestamp, Topic};
 
 use crate::functions::{ESCAPE, TOPIC_LIKE};
+use crate::scan::Literal;
 use crate::source::Wanted;
+use crate::topic_filter::{Condition, TopicFilter};
 
-/// The topics that all of `filters` leave.
-pub(crate) fn topics(filters: &[Expr]) -> Wanted {
+/// Returns the topics that fit all of `filters`, as exactly as a source can select them.
+pub(crate) fn wanted(filters: &[Expr]) -> Wanted {
     filters.iter().map(wanted_by).fold(Wanted::All, Wanted::and)
+}
+
+/// Returns the topics that fit all of `filters`.
+pub(crate) fn topic_filter(filters: &[Expr]) -> TopicFilter {
+    let like = like(filters).map(Condition::Like);
+    let families = texts(filters, "family").map(Condition::Families);
+    let metrics = texts(filters, "metric").map(Condition::Metrics);
+    TopicFilter::from(wanted(filters)).and([like, families, metrics].into_iter().flatten())
 }
 
 fn wanted_by(filter: &Expr) -> Wanted {
@@ -45,7 +59,7 @@ fn wanted_by(filter: &Expr) -> Wanted {
             (Some("topic"), Some(pattern)) => beginning(pattern),
             _ => Wanted::All,
         },
-        // What `LIKE` on topics is by now.
+        // The form that `LIKE` on topics has in a plan.
         Expr::ScalarFunction(call) if call.name() == TOPIC_LIKE => match call.args.as_slice() {
             [of, pattern, escape] => match (column(of), text(pattern), text(escape)) {
                 (Some("topic"), Some(pattern), Some(ESCAPE)) => beginning(pattern),
@@ -57,7 +71,7 @@ fn wanted_by(filter: &Expr) -> Wanted {
     }
 }
 
-/// What begins as a pattern does, before anything in it has a meaning.
+/// Returns the topics that begin with the text of a pattern before its first special character.
 pub(crate) fn beginning(pattern: &str) -> Wanted {
     let literal = pattern.split(['%', '_', '\\']).next().unwrap_or_default();
     Wanted::Starting(vec![literal.to_owned()])
@@ -65,7 +79,7 @@ pub(crate) fn beginning(pattern: &str) -> Wanted {
 
 fn equal(column: &str, texts: &[&str]) -> Wanted {
     match column {
-        // What is no topic is nobody's.
+        // A text that is not a topic selects no row.
         "topic" => Wanted::These(texts.iter().filter_map(|text| Topic::new(text).ok()).collect()),
         "node" => Wanted::Starting(texts.iter().map(|text| format!("{text}/")).collect()),
         _ => Wanted::All,
@@ -86,11 +100,15 @@ fn either(one: Wanted, other: Wanted) -> Wanted {
     }
 }
 
-/// What topics have to be like, if there is a condition that says so.
-pub(crate) fn like(filters: &[Expr]) -> Option<skopos_eval::Like> {
-    filters.iter().find_map(|filter| match filter {
+/// Returns the pattern of a condition `topic LIKE`, if there is one.
+fn like(filters: &[Expr]) -> Option<skopos_eval::Like> {
+    filters.iter().find_map(like_by)
+}
+
+fn like_by(filter: &Expr) -> Option<skopos_eval::Like> {
+    match filter {
         Expr::BinaryExpr(BinaryExpr { left, op: Operator::And, right }) => {
-            like(&[(**left).clone(), (**right).clone()])
+            like_by(left).or_else(|| like_by(right))
         }
         Expr::ScalarFunction(call) if call.name() == TOPIC_LIKE => match call.args.as_slice() {
             [of, pattern, escape] if column(of) == Some("topic") => {
@@ -99,38 +117,71 @@ pub(crate) fn like(filters: &[Expr]) -> Option<skopos_eval::Like> {
             _ => None,
         },
         _ => None,
-    })
+    }
 }
 
-/// The texts of which a column has to be one, if there are conditions that say so.
-pub(crate) fn texts(filters: &[Expr], of: &str) -> Option<Vec<String>> {
-    filters.iter().find_map(|filter| texts_by(filter, of))
+/// Returns the texts that a column must equal one of, if all its constants are texts.
+fn texts(filters: &[Expr], column: &str) -> Option<Vec<String>> {
+    let text = |literal| match literal {
+        Literal::Text(text) => Some(text),
+        _ => None,
+    };
+    equals(filters, column)?.into_iter().map(text).collect()
 }
 
-fn texts_by(filter: &Expr, of: &str) -> Option<Vec<String>> {
+/// Returns for each column in `filters` the constants that it must equal one of.
+pub(crate) fn all_equals(filters: &[Expr]) -> Vec<(String, Vec<Literal>)> {
+    let mut all: Vec<(String, Vec<Literal>)> = Vec::new();
+    for name in filters.iter().flat_map(Expr::column_refs).map(|column| &column.name) {
+        if all.iter().all(|(other, _)| other != name)
+            && let Some(literals) = equals(filters, name)
+        {
+            all.push((name.clone(), literals));
+        }
+    }
+    all
+}
+
+fn equals(filters: &[Expr], column: &str) -> Option<Vec<Literal>> {
+    filters.iter().find_map(|filter| equals_by(filter, column))
+}
+
+fn equals_by(filter: &Expr, of: &str) -> Option<Vec<Literal>> {
     let is_it = |expr: &Expr| column(expr) == Some(of);
     match filter {
         Expr::BinaryExpr(BinaryExpr { left, op, right }) => match op {
-            Operator::And => texts_by(left, of).or_else(|| texts_by(right, of)),
-            Operator::Or => Some([texts_by(left, of)?, texts_by(right, of)?].concat()),
-            Operator::Eq if is_it(left) => Some(vec![text(right)?.to_owned()]),
-            Operator::Eq if is_it(right) => Some(vec![text(left)?.to_owned()]),
+            Operator::And => equals_by(left, of).or_else(|| equals_by(right, of)),
+            Operator::Or => Some([equals_by(left, of)?, equals_by(right, of)?].concat()),
+            Operator::Eq if is_it(left) => Some(vec![literal(right)?]),
+            Operator::Eq if is_it(right) => Some(vec![literal(left)?]),
             _ => None,
         },
         Expr::InList(InList { expr, list, negated: false }) if is_it(expr) => {
-            list.iter().map(|item| text(item).map(str::to_owned)).collect()
+            list.iter().map(literal).collect()
         }
         _ => None,
     }
 }
 
-/// The times that all of `filters` leave.
+/// Returns the range that samples must be in.
 pub(crate) fn times(filters: &[Expr]) -> RangeInclusive<Timestamp> {
     times_of(filters, &["time", "timestamp"])
 }
 
-/// The same of columns of these names.
-pub(crate) fn times_of(filters: &[Expr], names: &[&str]) -> RangeInclusive<Timestamp> {
+/// Returns for each column of times the range that it must be in, if `filters` bound it.
+pub(crate) fn all_times(
+    filters: &[Expr],
+    schema: &Schema,
+) -> Vec<(String, RangeInclusive<Timestamp>)> {
+    let unbounded = times_of(&[], &[]);
+    let of_column = |name: &str| (name.to_owned(), times_of(filters, &[name]));
+    let is_time = |data_type: &DataType| matches!(data_type, DataType::Timestamp(..));
+    let columns = schema.fields().iter().filter(|field| is_time(field.data_type()));
+    let all = columns.map(|field| of_column(field.name()));
+    all.filter(|(_, range)| *range != unbounded).collect()
+}
+
+fn times_of(filters: &[Expr], names: &[&str]) -> RangeInclusive<Timestamp> {
     let (mut from, mut to) = (i64::MIN, i64::MAX);
     for filter in filters {
         narrow(filter, names, &mut from, &mut to);
@@ -175,7 +226,27 @@ fn text(expression: &Expr) -> Option<&str> {
     }
 }
 
-/// In nanoseconds, if it is a time in that unit: the planner has brought it to the column's type.
+fn literal(expression: &Expr) -> Option<Literal> {
+    let Expr::Literal(value, _) = expression else { return None };
+    if let Some(text) = value.try_as_str() {
+        return text.map(|text| Literal::Text(text.to_owned()));
+    }
+    match value {
+        ScalarValue::Boolean(value) => value.map(Literal::Boolean),
+        ScalarValue::Float64(value) => value.map(Literal::Number),
+        ScalarValue::Int8(value) => value.map(|value| Literal::Integer(value.into())),
+        ScalarValue::Int16(value) => value.map(|value| Literal::Integer(value.into())),
+        ScalarValue::Int32(value) => value.map(|value| Literal::Integer(value.into())),
+        ScalarValue::Int64(value) => value.map(Literal::Integer),
+        ScalarValue::UInt8(value) => value.map(|value| Literal::Integer(value.into())),
+        ScalarValue::UInt16(value) => value.map(|value| Literal::Integer(value.into())),
+        ScalarValue::UInt32(value) => value.map(|value| Literal::Integer(value.into())),
+        ScalarValue::UInt64(value) => value.and_then(|v| v.try_into().ok()).map(Literal::Integer),
+        _ => None,
+    }
+}
+
+/// Returns a constant time in nanoseconds. The planner has cast it to the type of its column.
 fn time(expression: &Expr) -> Option<i64> {
     match expression {
         Expr::Literal(ScalarValue::TimestampNanosecond(time, _), _) => *time,
@@ -208,14 +279,16 @@ mod tests {
             (col("node").eq(lit("n1")).or(col("value").gt(lit(1.0))), Wanted::All),
             (col("topic").eq(lit("n1/a")).and(col("node").eq(lit("n2"))), these(&[])),
         ] {
-            assert_eq!(topics(std::slice::from_ref(&filter)), expected, "{filter}");
+            assert_eq!(wanted(std::slice::from_ref(&filter)), expected, "{filter}");
         }
     }
 
     #[test]
-    fn texts_are_found_in_conditions() {
+    fn equalities_are_found_in_conditions() {
         let is = |text: &str| col("class").eq(lit(text));
-        let both = |texts: &[&str]| Some(texts.iter().map(|s| (*s).to_owned()).collect::<Vec<_>>());
+        let both = |texts: &[&str]| {
+            Some(texts.iter().map(|text| Literal::Text((*text).to_owned())).collect::<Vec<_>>())
+        };
         for (filters, expected) in [
             (vec![col("status").eq(lit(1)), is("a")], both(&["a"])),
             (vec![is("a").or(lit("b").eq(col("class")))], both(&["a", "b"])),
@@ -225,9 +298,15 @@ mod tests {
             (vec![col("class").in_list(vec![lit("a"), col("node")], false)], None),
             (vec![col("class").in_list(vec![lit("a")], true), col("class").not_eq(lit("a"))], None),
             (vec![col("class").eq(col("node"))], None),
+            (vec![col("class").eq(lit(3_i64))], Some(vec![Literal::Integer(3)])),
         ] {
-            assert_eq!(texts(&filters, "class"), expected, "{filters:?}");
+            assert_eq!(equals(&filters, "class"), expected, "{filters:?}");
         }
+        let filters = [col("status").eq(lit(1)).and(is("a")), col("level").gt(lit(2))];
+        let mut all = all_equals(&filters);
+        all.sort_by(|a, b| a.0.cmp(&b.0));
+        let status = ("status".to_owned(), vec![Literal::Integer(1)]);
+        assert_eq!(all, [("class".to_owned(), both(&["a"]).expect("one")), status]);
     }
 
     #[test]

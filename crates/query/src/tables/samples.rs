@@ -1,4 +1,4 @@
-//! Tables whose rows are samples: `samples`, those of a part of the topics, and the table of one topic.
+//! Tables whose rows are samples: `samples`, and the table of one topic.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,103 +6,89 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::catalog::{Session, TableProvider};
-use datafusion::common::DFSchema;
-use datafusion::common::tree_node::TreeNode as _;
 use datafusion::error::Result;
-use datafusion::logical_expr::utils::conjunction;
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::streaming::{PartitionStream, StreamingTableExec};
 use skopos_model::Topic;
-use tokio::sync::OnceCell;
 
-use super::columns::{Column, schema_of};
-use super::pushdown;
-use super::scan::{Ask, Scan, TopicFilter};
+use crate::column::Column;
 use crate::source::{Source, Wanted};
+use crate::tables::pushdown;
+use crate::tables::sample_column::{SampleColumn, sample_schema};
+use crate::tables::sample_scan::SampleScan;
+use crate::tables::sample_stream::SampleStream;
+use crate::tables::series_filter::{SeriesFilter, supported};
+use crate::topic_filter::TopicFilter;
 
 /// Columns of `samples`.
-pub(crate) const SAMPLES: &[Column] = &[
-    Column::Topic,
-    Column::Node,
-    Column::Family,
-    Column::Instance,
-    Column::Metric,
-    Column::Time,
-    Column::Value,
-    Column::Text,
-    Column::Unit,
-    Column::Kind,
-    Column::Origin,
-    Column::Bound,
+pub(crate) const SAMPLES: &[SampleColumn] = &[
+    SampleColumn::Topic,
+    SampleColumn::Node,
+    SampleColumn::Family,
+    SampleColumn::Instance,
+    SampleColumn::Metric,
+    SampleColumn::Time,
+    SampleColumn::Value,
+    SampleColumn::Text,
+    SampleColumn::Unit,
+    SampleColumn::Kind,
+    SampleColumn::Origin,
+    SampleColumn::Bound,
 ];
 
-/// Columns of the table of one topic: what the paper calls a tuple of a vertex.
-pub(crate) const OF_A_TOPIC: &[Column] = &[
-    Column::PaperTimestamp,
-    Column::PaperMetric,
-    Column::Origin,
-    Column::Bound,
-    Column::Text,
-    Column::Unit,
+/// Columns of the table of one topic: the paper calls a row a tuple of a vertex.
+pub(crate) const OF_A_TOPIC: &[SampleColumn] = &[
+    SampleColumn::PaperTimestamp,
+    SampleColumn::PaperMetric,
+    SampleColumn::Origin,
+    SampleColumn::Bound,
+    SampleColumn::Text,
+    SampleColumn::Unit,
 ];
 
-/// A table of samples.
+/// A table of samples: of one topic, or of all.
 #[derive(Clone)]
 pub(crate) struct SampleTable {
     source: Arc<dyn Source>,
-    columns: &'static [Column],
-    which: Which,
-}
-
-/// Which topics a table is of.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Which {
-    /// Every one.
-    All,
-    /// This one.
-    One(Topic),
-    /// Those whose second segment is this, in front of which only the node stands.
-    Below(&'static str),
-}
-
-impl Which {
-    pub(crate) fn selects(&self, topic: &Topic) -> bool {
-        match self {
-            Self::All => true,
-            Self::One(one) => topic == one,
-            Self::Below(name) => topic.segments().nth(1) == Some(name),
-        }
-    }
-
-    /// What other nodes are to be asked for, who know beginnings of topics and no second segments.
-    pub(crate) fn of_nodes(&self, wanted: &Wanted, source: &dyn Source) -> Wanted {
-        let Self::Below(name) = self else { return wanted.clone() };
-        let starts = source.nodes().into_iter().map(|node| format!("{}/{name}/", node.name));
-        Wanted::Starting(starts.filter(|start| wanted.selects(start)).collect())
-    }
+    columns: &'static [SampleColumn],
+    topic: Option<Topic>,
 }
 
 impl SampleTable {
-    pub(crate) fn new(source: Arc<dyn Source>, which: Which) -> Self {
-        Self { source, columns: SAMPLES, which }
+    /// Returns the table `samples`.
+    pub(crate) fn all(source: Arc<dyn Source>) -> Self {
+        Self { source, columns: SAMPLES, topic: None }
     }
 
+    /// Returns the table of one topic.
     pub(crate) fn of_topic(source: Arc<dyn Source>, topic: Topic) -> Self {
-        Self { source, columns: OF_A_TOPIC, which: Which::One(topic) }
+        Self { source, columns: OF_A_TOPIC, topic: Some(topic) }
+    }
+
+    pub(crate) fn columns(&self) -> Vec<Column> {
+        self.columns.iter().map(|column| column.column()).collect()
+    }
+
+    /// Returns the topics that a scan with these conditions reads.
+    pub(crate) fn topics(&self, filters: &[Expr]) -> TopicFilter {
+        match &self.topic {
+            Some(topic) => Wanted::These(vec![topic.clone()]).into(),
+            None => pushdown::topic_filter(filters),
+        }
     }
 }
 
 impl fmt::Debug for SampleTable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SampleTable").field("which", &self.which).finish_non_exhaustive()
+        f.debug_struct("SampleTable").field("topic", &self.topic).finish_non_exhaustive()
     }
 }
 
 #[async_trait]
 impl TableProvider for SampleTable {
     fn schema(&self) -> SchemaRef {
-        schema_of(self.columns)
+        sample_schema(self.columns)
     }
 
     fn table_type(&self) -> TableType {
@@ -116,26 +102,23 @@ impl TableProvider for SampleTable {
         filters: &[Expr],
         limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let columns = projected(self.columns, projection);
-        let wanted = match &self.which {
-            Which::One(topic) => Wanted::These(vec![topic.clone()]),
-            _ => pushdown::topics(filters),
-        };
-        let ask = Arc::new(Ask {
+        // Conditions beyond `wanted` are decided once a series, by `SeriesFilter`.
+        let wanted = self.topics(filters).wanted().clone();
+        let scan = SampleScan {
             source: self.source.clone(),
-            which: self.which.clone(),
-            wanted,
+            topics: wanted.into(),
             times: pushdown::times(filters),
-            filter: topic_filter(state, filters)?,
-        });
-        let (schema, work) = (schema_of(&columns), Arc::new(OnceCell::new()));
-        let scan = Arc::new(Scan { schema: schema.clone(), columns, ask, work });
-        // Without history there is nothing that would be worth a thread.
+            filter: SeriesFilter::new(state, filters)?,
+        };
+        let columns = projected(self.columns, projection);
+        let stream = Arc::new(SampleStream::new(columns, scan));
+        let schema = PartitionStream::schema(&*stream).clone();
+        // Samples in memory are not worth a second thread.
         let count = match self.source.has_history() {
             true => state.config().target_partitions(),
             false => 1,
         };
-        let partitions = std::iter::repeat_n(scan as Arc<dyn PartitionStream>, count).collect();
+        let partitions = std::iter::repeat_n(stream as Arc<dyn PartitionStream>, count).collect();
         let limit = limit.filter(|_| filters.is_empty());
         Ok(Arc::new(StreamingTableExec::try_new(schema, partitions, None, [], false, limit)?))
     }
@@ -148,51 +131,13 @@ impl TableProvider for SampleTable {
     }
 }
 
-/// The columns of a table that a scan is to show.
-pub(crate) fn projected(all: &[Column], projection: Option<&Vec<usize>>) -> Arc<[Column]> {
+/// Returns the columns that a scan has to make.
+pub(crate) fn projected(
+    all: &[SampleColumn],
+    projection: Option<&Vec<usize>>,
+) -> Arc<[SampleColumn]> {
     match projection {
         Some(wanted) => wanted.iter().map(|at| all[*at]).collect(),
         None => all.into(),
     }
-}
-
-/// What follows from the topic is decided by a scan. Else more may be shown than is wanted, so what is
-/// shown is filtered again.
-pub(crate) fn supported(filters: &[&Expr]) -> Vec<TableProviderFilterPushDown> {
-    let support = |filter: &&Expr| match is_of_topic(filter) {
-        true => TableProviderFilterPushDown::Exact,
-        false => TableProviderFilterPushDown::Inexact,
-    };
-    filters.iter().map(support).collect()
-}
-
-/// Whether a condition can be decided by the topic alone.
-fn is_of_topic(filter: &Expr) -> bool {
-    let columns = filter.column_refs();
-    let is_plain = |expr: &Expr| {
-        Ok(matches!(
-            expr,
-            Expr::ScalarSubquery(_)
-                | Expr::InSubquery(_)
-                | Expr::Exists(_)
-                | Expr::OuterReferenceColumn(..)
-        ))
-    };
-    !columns.is_empty()
-        && columns.iter().all(|column| Column::OF_SERIES.iter().any(|c| c.name() == column.name))
-        && !filter.is_volatile()
-        && !filter.exists(is_plain).unwrap_or(true)
-}
-
-/// What of these conditions can be decided so.
-pub(crate) fn topic_filter(state: &dyn Session, filters: &[Expr]) -> Result<Option<TopicFilter>> {
-    let filters: Vec<Expr> = filters.iter().filter(|f| is_of_topic(f)).cloned().collect();
-    let names: Vec<String> =
-        filters.iter().flat_map(Expr::column_refs).map(|column| column.name.clone()).collect();
-    let columns = Column::OF_SERIES.into_iter().filter(|c| names.iter().any(|n| n == c.name()));
-    let columns: Vec<Column> = columns.collect();
-    let Some(all) = conjunction(filters) else { return Ok(None) };
-    let schema = DFSchema::try_from(schema_of(&columns))?;
-    let condition = state.create_physical_expr(all, &schema)?;
-    Ok(Some(TopicFilter { columns, condition }))
 }

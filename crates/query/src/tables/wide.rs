@@ -1,66 +1,57 @@
 //! A wide table for each family of facts: a row for each node and instance, a column for each metric.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::Arc;
 
 use datafusion::arrow::array::{
-    ArrayRef, Float64Builder, RecordBatch, StringBuilder, TimestampNanosecondBuilder,
+    ArrayRef, Float64Builder, StringBuilder, TimestampNanosecondBuilder,
 };
-use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
-use datafusion::error::Result;
 use skopos_model::schema::{self, Family};
 
-use super::columns::{Column, UTC, instance, value};
-use super::made::{Asked, Rows};
-use crate::source::{Row, Source, Wanted};
+use crate::column::{Column, UTC};
+use crate::rows::{BoxError, Rows};
+use crate::scan::Scan;
+use crate::source::{Row, Source};
+use crate::table::{Fingerprint, Table};
+use crate::tables::sample_column::{SampleColumn, instance, value};
+use crate::topic_filter::TopicFilter;
 
 /// The columns before those of the metrics.
-const KEYS: [Column; 3] = [Column::Node, Column::Instance, Column::CheckedAt];
+const KEYS: [SampleColumn; 3] =
+    [SampleColumn::Node, SampleColumn::Instance, SampleColumn::CheckedAt];
 
 /// The latest values of one family.
-#[derive(Clone)]
+#[derive(Debug)]
 pub(crate) struct WideTable {
-    source: Arc<dyn Source>,
+    columns: Vec<Column>,
     family: &'static Family,
+    source: Arc<dyn Source>,
 }
 
-impl WideTable {
-    pub(crate) fn new(source: Arc<dyn Source>, family: &'static Family) -> Self {
-        Self { source, family }
-    }
-}
-
-impl fmt::Debug for WideTable {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "WideTable({})", self.family.name)
-    }
-}
-
-impl Rows for WideTable {
-    fn schema(&self) -> SchemaRef {
-        let metrics =
-            self.family.metrics.iter().map(|m| Field::new(m.name, DataType::Float64, true));
-        let keys = KEYS.iter().map(|key| key.field());
-        Arc::new(Schema::new(keys.chain(metrics).collect::<Vec<_>>()))
-    }
-
-    fn batches(&self, asked: &Asked) -> Vec<Result<RecordBatch>> {
-        asked.of(self.batch(&asked.wanted))
-    }
-}
-
-/// One row: when it was looked at last, and a value for each metric.
-struct Wide {
+/// A row: the latest time at which a source was read, and a value for each metric.
+struct WideRow {
     checked_at: i64,
     values: Vec<Option<f64>>,
 }
 
 impl WideTable {
-    fn batch(&self, wanted: &Wanted) -> Result<RecordBatch> {
+    pub(crate) fn new(source: Arc<dyn Source>, family: &'static Family) -> Self {
+        let keys = KEYS.iter().map(|key| key.column());
+        let metrics = family.metrics.iter().map(|m| Column::number(m.name, m.unit, m.help));
+        Self { columns: keys.chain(metrics).collect(), family, source }
+    }
+
+    /// Returns the topics of the family. Of the conditions only those on nodes are about topics: a metric
+    /// may have the name of a part of a topic.
+    fn topics(&self, scan: &Scan) -> TopicFilter {
+        let all = scan.nodes().map_or_else(TopicFilter::all, TopicFilter::of_nodes);
+        all.of_families(vec![self.family.name.to_owned()])
+    }
+
+    fn rows(&self, topics: &TopicFilter) -> BTreeMap<(String, Option<String>), WideRow> {
         let family = self.family;
-        let mut rows: BTreeMap<(String, Option<String>), Wide> = BTreeMap::new();
-        self.source.latest(wanted, &mut |row: &Row<'_>| {
+        let mut rows: BTreeMap<(String, Option<String>), WideRow> = BTreeMap::new();
+        self.source.latest(topics.wanted(), &mut |row: &Row<'_>| {
             let topic = row.of.topic;
             let Some((of, metric)) = schema::lookup_in_family(topic) else { return };
             if of.name != family.name {
@@ -69,18 +60,37 @@ impl WideTable {
             let Some(at) = family.metrics.iter().position(|m| m.name == metric.name) else {
                 return;
             };
-            let instance = instance(topic.as_str(), topic).map(str::to_owned);
-            let wide = rows.entry((topic.node().to_owned(), instance)).or_insert_with(|| Wide {
+            let instance = instance(topic).map(str::to_owned);
+            let wide = rows.entry((topic.node().to_owned(), instance)).or_insert_with(|| WideRow {
                 checked_at: i64::MIN,
                 values: vec![None; family.metrics.len()],
             });
             wide.checked_at = wide.checked_at.max(row.checked_at.as_nanos());
             wide.values[at] = value(row);
         });
+        rows
+    }
+}
+
+impl Table for WideTable {
+    fn name(&self) -> &str {
+        self.family.name
+    }
+
+    fn help(&self) -> &str {
+        self.family.help
+    }
+
+    fn columns(&self) -> &[Column] {
+        &self.columns
+    }
+
+    fn scan(&self, scan: &Scan) -> Result<Rows, BoxError> {
         let (mut nodes, mut instances) = (StringBuilder::new(), StringBuilder::new());
         let mut times = TimestampNanosecondBuilder::new().with_timezone(UTC);
-        let mut values: Vec<_> = family.metrics.iter().map(|_| Float64Builder::new()).collect();
-        for ((node, instance), wide) in rows {
+        let mut values: Vec<_> =
+            self.family.metrics.iter().map(|_| Float64Builder::new()).collect();
+        for ((node, instance), wide) in self.rows(&self.topics(scan)) {
             nodes.append_value(node);
             instances.append_option(instance);
             times.append_value(wide.checked_at);
@@ -91,6 +101,11 @@ impl WideTable {
         let keys: [ArrayRef; 3] =
             [Arc::new(nodes.finish()), Arc::new(instances.finish()), Arc::new(times.finish())];
         let values = values.iter_mut().map(|builder| Arc::new(builder.finish()) as ArrayRef);
-        Ok(RecordBatch::try_new(self.schema(), keys.into_iter().chain(values).collect())?)
+        let columns: Vec<ArrayRef> = keys.into_iter().chain(values).collect();
+        Ok(Rows::of(scan.select(&columns)?))
+    }
+
+    fn fingerprint(&self, scan: &Scan) -> Fingerprint {
+        Fingerprint::Samples(self.topics(scan))
     }
 }

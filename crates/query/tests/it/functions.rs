@@ -1,4 +1,4 @@
-//! Functions of this project's beside plain models of them.
+//! Functions of this project, compared with plain models of them.
 
 use proptest::prelude::*;
 use skopos_model::Unit;
@@ -6,14 +6,14 @@ use skopos_query::Engine;
 
 use crate::world::{World, ask, rows};
 
-/// Each is planned anew, which takes its time in a build that is not optimised.
+/// Number of cases. Each is planned, which takes long in a debug build.
 const CASES: u32 = 48;
 
 /// A second in nanoseconds.
 const SECOND: i64 = 1_000_000_000;
 
-/// Rows `(time in seconds, key, value)` as a relation, of several parts so that there are several
-/// partitions, in the order in which they are given.
+/// Returns rows `(time in seconds, key, value)` as a relation of several parts, which are several partitions,
+/// in the given order.
 fn relation(rows: &[(i64, i64, Option<i64>)]) -> String {
     let row = |(time, key, value): &(i64, i64, Option<i64>)| {
         let value =
@@ -36,7 +36,7 @@ fn some_rows() -> impl Strategy<Value = Vec<(i64, i64, Option<i64>)>> {
     proptest::collection::vec(row, 1..12)
 }
 
-/// Of one key at one time there is one value.
+/// Keeps one value for each key and time.
 fn without_ties(rows: Vec<(i64, i64, Option<i64>)>) -> Vec<(i64, i64, Option<i64>)> {
     let mut seen = std::collections::HashSet::new();
     rows.into_iter().filter(|(time, key, _)| seen.insert((*time, *key))).collect()
@@ -54,7 +54,7 @@ fn cell(value: Option<f64>) -> String {
     value.map_or("NULL".to_owned(), |value| format!("{value:?}"))
 }
 
-/// The values of one key in the order of their times.
+/// Returns the values of one key in the order of their times.
 fn of_key(rows: &[(i64, i64, Option<i64>)], key: i64) -> Vec<(i64, Option<f64>)> {
     let of_key = rows.iter().filter(|row| row.1 == key);
     let mut found: Vec<_> = of_key.map(|row| (row.0, row.2.map(|v| v as f64))).collect();
@@ -111,7 +111,7 @@ proptest! {
         left in some_rows(), right in some_rows(),
         op in proptest::sample::select(vec![">=", ">", "<=", "<"]), by_key in any::<bool>(),
     ) {
-        // Of one key and time the greatest value counts. Without keys there is one at one time.
+        // The greatest value of one key and time matches. Without keys each time occurs once.
         let mut seen = std::collections::HashSet::new();
         let right: Vec<_> = right.into_iter().filter(|r| by_key || seen.insert(r.0)).collect();
         let on = if by_key { "ON a.k = b.k" } else { "" };
@@ -146,7 +146,7 @@ proptest! {
             if inside.is_empty() {
                 continue;
             }
-            // Of each bucket whether it has rows, and their greatest value.
+            // `Some` for a bucket with rows, and their greatest value.
             let buckets: Vec<(i64, Option<Option<f64>>)> = (from / step..=(to - 1) / step).map(|bucket| {
                 let here: Vec<_> = inside.iter().filter(|s| s.0 / step == bucket).collect();
                 let greatest = here.iter().filter_map(|s| s.1).reduce(f64::max);

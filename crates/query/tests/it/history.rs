@@ -1,14 +1,16 @@
-//! Memory, disk and other nodes as one: each sample is shown once, wherever it is.
+//! Samples in memory, on disk and on other nodes: the engine shows each of them once.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use proptest::prelude::*;
-use skopos_model::{Kind, Sample, Scalar, Structured, Timestamp, Topic, Unit, Value, ValueType};
+use skopos_model::{Kind, Sample, Scalar, Timestamp, Topic, Unit, ValueType};
 use skopos_query::{
-    Asked, Described, Elsewhere, Engine, Limits, Node, Row, Source, Wanted, When, kept,
+    BoxError, Column, Described, Engine, Fingerprint, Limits, Node, Registry, RemoteAnswer,
+    RemoteSamples, Row, Rows, SampleReader, Scan, Source, Table, TopicFilter, Wanted, When,
+    own_samples,
 };
 use skopos_store::history::{Error, Part, Samples, Series};
 
@@ -23,16 +25,17 @@ const TOPICS: [&str; 5] = [
     "n3/a/b",
 ];
 
-/// Where samples are.
+/// Samples in memory, on disk and on other nodes.
 #[derive(Debug, Default)]
 struct Places {
-    /// By topic, oldest first.
+    /// Samples of each topic, oldest first.
     memory: Vec<(Topic, Vec<Sample>)>,
     parts: Vec<Arc<Part>>,
-    /// What a node answers, and who does not.
+    /// A node and its answer.
     answers: Option<(String, Arc<Part>)>,
+    /// Nodes that do not answer.
     silent: Vec<String>,
-    /// What nodes were asked for.
+    /// Requests to nodes.
     asked: Mutex<Vec<Wanted>>,
 }
 
@@ -96,9 +99,10 @@ impl Source for Places {
         !self.parts.is_empty()
     }
 
-    fn elsewhere(&self, wanted: &Wanted, _: &When, _: Instant) -> Option<Asked> {
+    fn remote_samples(&self, wanted: &Wanted, _: &When, _: Instant) -> Option<RemoteAnswer> {
         self.asked.lock().expect("a lock").push(wanted.clone());
-        let mut elsewhere = Elsewhere { missing: self.silent.clone(), ..Elsewhere::default() };
+        let mut elsewhere =
+            RemoteSamples { missing: self.silent.clone(), ..RemoteSamples::default() };
         if let Some((node, part)) = &self.answers {
             elsewhere.answered = BTreeSet::from([node.clone()]);
             elsewhere.parts.push(part.clone());
@@ -130,8 +134,9 @@ fn ask(places: Places, sql: &str) -> (Vec<String>, Vec<String>) {
 
 fn ask_of(places: &Arc<Places>, sql: &str) -> (Vec<String>, Vec<String>) {
     let topic = Topic::new(TOPICS[4]).expect("a topic");
-    let engine = Engine::new(places.clone(), BTreeMap::from([("old".to_owned(), topic)]));
-    let engine = engine.expect("an engine");
+    let mut registry = Registry::new(places.clone());
+    registry.alias("old", topic).expect("an alias");
+    let engine = Engine::new(registry).expect("an engine");
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_time().build();
     let answer = runtime.expect("a runtime").block_on(engine.query(sql, &Limits::default()));
     let answer = answer.unwrap_or_else(|e| panic!("{sql}: {e}"));
@@ -141,8 +146,8 @@ fn ask_of(places: &Arc<Places>, sql: &str) -> (Vec<String>, Vec<String>) {
 /// All samples of a topic, with times that rise.
 type Story = Vec<(i64, f64)>;
 
-/// Of a topic: its samples, how many of them are on disk, in how many parts, and from which on they are
-/// in memory: never later than where the disk ends.
+/// Makes for a topic: its samples, the number of them on disk, the number of parts, and the first one in
+/// memory, which is not later than the end of the disk.
 fn story() -> impl Strategy<Value = (Story, usize, usize, usize)> {
     let steps = prop::collection::vec((1..40i64, -5..5i32), 0..60);
     (steps, any::<prop::sample::Index>(), 1..4usize, any::<prop::sample::Index>()).prop_map(
@@ -237,7 +242,7 @@ proptest! {
         let source: Arc<dyn Source> = Arc::new(places(&stories));
         let (mut count, during) = (0, Timestamp::from_nanos(from)..=Timestamp::from_nanos(to));
         let starts = Wanted::Starting(vec!["n1/".to_owned()]);
-        kept(&source, &starts, &When::During(during), &mut |_, _, run| {
+        own_samples(&source, &starts, &When::During(during), &mut |_, _, run| {
             count += run.rows;
             true
         })
@@ -248,7 +253,7 @@ proptest! {
 }
 
 #[test]
-fn who_answers_is_believed_and_who_does_not_is_named() {
+fn answers_of_nodes_count_and_silent_nodes_are_named() {
     let memory = |topic: usize, times: &[i64]| {
         let samples = times.iter().map(|time| sample(&(*time, 1.0))).collect();
         (Topic::new(TOPICS[topic]).expect("a topic"), samples)
@@ -256,7 +261,7 @@ fn who_answers_is_believed_and_who_does_not_is_named() {
     let places = || Places {
         memory: vec![memory(0, &[50]), memory(3, &[2, 50])],
         parts: vec![part(&[(0, vec![(10, 0.5)]), (3, vec![(10, 0.5)])])],
-        // It has what is in memory here as well, but for what it has no room for any more.
+        // It sends samples that are in memory here as well, and one that is on its disk alone.
         answers: Some(("n2".to_owned(), part(&[(3, vec![(5, 0.25), (10, 0.5), (50, 1.0)])]))),
         silent: vec!["n7".to_owned()],
         ..Places::default()
@@ -277,7 +282,7 @@ fn who_answers_is_believed_and_who_does_not_is_named() {
 }
 
 #[test]
-fn what_only_the_disk_has_is_a_table_and_has_a_latest_tuple() {
+fn a_topic_on_disk_alone_is_a_table_and_has_a_latest_tuple() {
     let places =
         Places { parts: vec![part(&[(4, vec![(10, 0.5), (20, 0.75)])])], ..Places::default() };
     let places = Arc::new(places);
@@ -287,7 +292,7 @@ fn what_only_the_disk_has_is_a_table_and_has_a_latest_tuple() {
         let latest = ask_of(&places, &format!("SELECT MAX(timestamp), metric FROM {table}")).0;
         assert_eq!(latest, ["1970-01-01T00:00:00.000000020Z | 0.75"], "{table}");
     }
-    // Nor is one that only its own node has nothing.
+    // A topic that only its own node has is a table, too.
     let elsewhere = Places {
         answers: Some(("n3".to_owned(), part(&[(4, vec![(30, 1.5)])]))),
         ..Places::default()
@@ -296,8 +301,7 @@ fn what_only_the_disk_has_is_a_table_and_has_a_latest_tuple() {
     assert_eq!(latest, ["1970-01-01T00:00:00.000000030Z | 1.5"]);
 }
 
-/// An event of a rule at a time, as a detector tells it.
-/// Several streams group what is in runs, and hand on more groups than they keep.
+/// Several streams aggregate runs, and pass on more groups than they hold.
 #[test]
 fn groups_of_several_parts_are_the_same_by_run_and_by_row() {
     let story = |from: i64, count: i64| (from..from + count).map(|n| (n * 1000, (n % 64) as f64));
@@ -309,57 +313,95 @@ fn groups_of_several_parts_are_the_same_by_run_and_by_row() {
         let by_run = format!("SELECT {by}, {all} FROM samples GROUP BY {by}");
         let plan = ask_of(&places, &format!("EXPLAIN {by_run}")).0.join("\n");
         assert!(plan.contains("RunsAggregateExec: mode=Partial"), "{plan}");
-        // A group more that is always the same, of a column that does not come in runs.
+        // One more key, which is always the same, of a column that does not come in runs.
         let by_row = format!("{by_run}, abs(value) < -1");
         let [one, other] = [&by_run, &by_row].map(|sql| sorted(ask_of(&places, sql).0));
         assert!(one.len() > 1 && one == other, "{by}: {} and {} rows", one.len(), other.len());
     }
 }
 
-fn event(rule: &str, time: i64) -> Sample {
-    let event = serde_json::json!({"rule": rule, "topic": "n1/mem/free_bytes", "came": 1.5});
-    let event = Structured::new(event).expect("an event");
-    Sample::measured(Timestamp::from_nanos(time), Value::Structured(event))
+/// A table that is made of the samples below one segment.
+#[derive(Debug)]
+struct Events {
+    columns: Vec<Column>,
+    samples: SampleReader,
 }
 
-fn events(node: &str, all: &[Sample]) -> (Series, Samples) {
-    let mut samples = Samples::default();
-    all.iter().for_each(|sample| samples.push(sample));
-    let topic = Topic::new(&format!("{node}/anomaly/low")).expect("a topic");
-    let (unit, kind, value_type) = (Unit::NONE, Kind::State, ValueType::Structured);
-    (Series { topic, unit, kind, value_type, since: Timestamp::default() }, samples)
+impl Table for Events {
+    fn name(&self) -> &str {
+        "events"
+    }
+
+    fn help(&self) -> &str {
+        "Samples below `event`"
+    }
+
+    fn columns(&self) -> &[Column] {
+        &self.columns
+    }
+
+    fn scan(&self, scan: &Scan) -> Result<Rows, BoxError> {
+        let always = Timestamp::from_nanos(i64::MIN)..=Timestamp::from_nanos(i64::MAX);
+        let times = scan.times("time").cloned().unwrap_or(always);
+        let topics = scan.nodes().map_or_else(TopicFilter::all, TopicFilter::of_nodes);
+        let read =
+            self.samples.read(&["node", "time", "value"], topics.below("event"), times, scan)?;
+        let scan = scan.clone();
+        Ok(read.map(move |batch| scan.select(batch.columns())))
+    }
+
+    fn fingerprint(&self, scan: &Scan) -> Fingerprint {
+        Fingerprint::Samples(scan.topics().clone().below("event"))
+    }
 }
 
 #[test]
-fn events_are_found_where_samples_are() {
-    let of_samples = |all| Arc::new(Part::of_samples(all).expect("a part"));
-    let disk = events("n1", &[event("low", 10), event("low", 20), event("low", 30)]);
-    let memory = Topic::new("n1/anomaly/low").expect("a topic");
+fn a_table_of_samples_reads_memory_disk_and_other_nodes() {
+    let of_samples = |topic: &str, all: &[(i64, f64)]| {
+        let mut column = Samples::default();
+        all.iter().for_each(|s| column.push(&sample(s)));
+        let topic = Topic::new(topic).expect("a topic");
+        let (unit, kind, since) = (Unit::NONE, Kind::Gauge, Timestamp::default());
+        let series = Series { topic, unit, kind, value_type: ValueType::F64, since };
+        Arc::new(Part::of_samples(vec![(series, column)]).expect("a part"))
+    };
+    let memory = [(30, 3.0), (40, 4.0)].iter().map(sample).collect();
     let places = Arc::new(Places {
-        memory: vec![(memory, vec![event("low", 30), event("low", 40)])],
-        // What is no event is not taken for one.
-        parts: vec![of_samples(vec![disk]), part(&[(0, vec![(15, 2.0)])])],
-        answers: Some(("n2".to_owned(), of_samples(vec![events("n2", &[event("high", 25)])]))),
+        memory: vec![(Topic::new("n1/event/low").expect("a topic"), memory)],
+        // Samples below another segment are left out.
+        parts: vec![
+            of_samples("n1/event/low", &[(10, 1.0), (20, 2.0), (30, 3.0)]),
+            part(&[(0, vec![(15, 2.0)])]),
+        ],
+        answers: Some(("n2".to_owned(), of_samples("n2/event/high", &[(25, 2.5)]))),
         silent: vec!["n7".to_owned()],
         ..Places::default()
     });
-    let select = "SELECT node, CAST(time AS BIGINT) AS t, rule, topic, came FROM anomalies";
-    let (rows, missing) = ask_of(&places, select);
-    let shown = |node: &str, time: i64, rule: &str| {
-        format!("{node} | {time} | {rule} | n1/mem/free_bytes | 1.5")
+    let columns = vec![
+        Column::text("node", "Node"),
+        Column::time("time", "Time"),
+        Column::number("value", Unit::NONE, "Value"),
+    ];
+    let samples = SampleReader::new(places.clone());
+    let mut registry = Registry::new(places.clone());
+    registry.register(Events { columns, samples }).expect("registered");
+    let engine = Engine::new(registry).expect("an engine");
+    let ask = |sql: &str| {
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_time().build();
+        let answer = runtime.expect("a runtime").block_on(engine.query(sql, &Limits::default()));
+        let answer = answer.unwrap_or_else(|e| panic!("{sql}: {e}"));
+        (rows(&answer).1, answer.missing)
     };
-    let mut expected: Vec<String> = [10, 20, 30, 40].map(|t| shown("n1", t, "low")).to_vec();
-    expected.push(shown("n2", 25, "high"));
-    assert_eq!((rows, missing), (expected, vec!["n7".to_owned()]));
-    let since =
-        "WHERE time > to_timestamp_nanos(20) AND topic = 'n1/mem/free_bytes' AND node = 'n1'";
-    let (rows, _) = ask_of(&places, &format!("{select} {since}"));
-    assert_eq!(rows, [shown("n1", 30, "low"), shown("n1", 40, "low")]);
-    assert_eq!(ask_of(&places, "SELECT count(*) FROM anomalies").0, ["5"]);
-    // Nodes are not asked for all that they ever measured.
+    let select = "SELECT node, CAST(time AS BIGINT) AS t, value FROM events";
+    let (rows, missing) = ask(select);
+    let expected = ["n1 | 10 | 1.0", "n1 | 20 | 2.0", "n1 | 30 | 3.0", "n1 | 40 | 4.0"];
+    assert_eq!(rows, [&expected[..], &["n2 | 25 | 2.5"]].concat());
+    assert_eq!(missing, ["n7"]);
+    let since = format!("{select} WHERE time > to_timestamp_nanos(20) AND node = 'n1'");
+    assert_eq!(ask(&since).0, ["n1 | 30 | 3.0", "n1 | 40 | 4.0"]);
+    // Other nodes are asked for the samples below the segment alone.
     let asked = std::mem::take(&mut *places.asked.lock().expect("a lock"));
     let starting =
         |starts: &[&str]| Wanted::Starting(starts.iter().map(|s| (*s).to_owned()).collect());
-    let of_both = starting(&["n1/anomaly/", "n2/anomaly/"]);
-    assert_eq!(asked, [of_both.clone(), starting(&["n1/anomaly/"]), of_both]);
+    assert_eq!(asked, [starting(&["n1/event/", "n2/event/"]), starting(&["n1/event/"])]);
 }

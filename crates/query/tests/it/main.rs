@@ -6,6 +6,6 @@ mod history;
 mod inputs;
 mod point;
 mod prepared;
+mod registry;
 mod runs;
-mod tasks;
 mod world;

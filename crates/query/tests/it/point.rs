@@ -1,10 +1,10 @@
-//! Point reads and the planner answer alike: over statements and worlds that nobody wrote.
+//! Point reads and the planner give the same answers, over generated statements and worlds.
 
 use std::sync::Arc;
 
 use proptest::prelude::*;
 use proptest::sample::select;
-use skopos_model::{Origin, Structured, Unit, Value as Told};
+use skopos_model::{Origin, Structured, Unit, Value};
 use skopos_query::arrow::array::{ArrayRef, Float64Array, Int64Array, RecordBatch, StringArray};
 use skopos_query::arrow::datatypes::{DataType, Field, Schema};
 use skopos_query::{Engine, Limits, Way};
@@ -23,8 +23,8 @@ const TOPICS: [&str; 9] = [
     "x",
 ];
 
-/// Names of tables of one topic each: aliases, and topics as they are and as plain names. Names with a
-/// slash are the topics' own; the one without is not a table by itself.
+/// Names of tables of one topic: aliases, topics in quotes, and topics as plain names. `x` is not among them:
+/// a topic without a slash has no table of its own name.
 const TABLES: [&str; 11] = [
     "\"n01/mem/available_bytes\"",
     "\"n02/mem/available_bytes\"",
@@ -42,22 +42,22 @@ const TABLES: [&str; 11] = [
 const ALIASES: [(&str, &str); 2] =
     [("capacity", "n01/mem/available_bytes"), ("nobodys", "n09/mem/available_bytes")];
 
-/// A value and where it is from. Numbers are small and whole, so that sums of them, and what is made of
-/// two of them, are exact either way.
-fn told() -> impl Strategy<Value = (Told, Origin)> {
-    let number = (-20i32..20).prop_map(|n| Told::F64(f64::from(n)));
+/// Makes a value and its origin. Numbers are small integers, so that sums and results of two numbers are
+/// exact both ways.
+fn value_and_origin() -> impl Strategy<Value = (Value, Origin)> {
+    let number = (-20i32..20).prop_map(|n| Value::F64(f64::from(n)));
     prop_oneof![
         6 => number.clone().prop_map(|n| (n, Origin::Measured)),
         1 => number.clone().prop_map(|n| (n, Origin::Unknown)),
         1 => (number, 0i32..2).prop_map(|(n, b)| (n, Origin::Predicted { bound: f64::from(b) })),
         1 => select(vec!["a", "b"])
-            .prop_map(|t| (Told::Structured(Structured::text(t)), Origin::Measured)),
-        1 => Just((Told::F64(0.0), Origin::Measured)),
+            .prop_map(|t| (Value::Structured(Structured::text(t)), Origin::Measured)),
+        1 => Just((Value::F64(0.0), Origin::Measured)),
     ]
 }
 
 fn world(units: &'static [Unit]) -> impl Strategy<Value = World> {
-    let vertex = (proptest::collection::vec(told(), 0..4), select(units.to_vec()));
+    let vertex = (proptest::collection::vec(value_and_origin(), 0..4), select(units.to_vec()));
     proptest::collection::vec(vertex, TOPICS.len()).prop_map(|vertices| {
         let named = TOPICS.iter().zip(vertices);
         named.fold(World::default(), |world, (topic, (made, unit))| {
@@ -66,7 +66,7 @@ fn world(units: &'static [Unit]) -> impl Strategy<Value = World> {
     })
 }
 
-/// Some items of a list of columns, and what they are called.
+/// Makes some items of a list of columns, some with an alias.
 fn items(all: &'static [&'static str]) -> impl Strategy<Value = String> {
     let item = (select(all.to_vec()), proptest::option::weighted(0.3, 0..3usize));
     proptest::collection::vec(item, 1..4).prop_map(|items| {
@@ -155,7 +155,7 @@ fn of_rows() -> impl Strategy<Value = String> {
     (columns, predicate()).prop_map(|(c, p)| format!("SELECT {c} FROM latest WHERE {p}"))
 }
 
-/// Numbers of one row that are exact either way.
+/// Makes expressions over one row that are exact both ways.
 fn number() -> impl Strategy<Value = &'static str> {
     select(vec![
         "value",
@@ -242,7 +242,7 @@ fn numbers() -> impl Strategy<Value = String> {
     })
 }
 
-/// A zero has a sign that no user sees.
+/// Removes the sign of zeros, which no user sees.
 fn unsigned((names, rows): (Vec<String>, Vec<String>)) -> (Vec<String>, Vec<String>) {
     let cells = |row: &String| {
         let cells: Vec<&str> =
@@ -252,7 +252,8 @@ fn unsigned((names, rows): (Vec<String>, Vec<String>)) -> (Vec<String>, Vec<Stri
     (names, rows.iter().map(cells).collect())
 }
 
-/// If a point read takes a statement, the planner answers the same. Whether one did.
+/// Checks that the planner gives the answer of the point read. Returns false if the statement is not a point
+/// read.
 fn same(engine: &Engine, sql: &str) -> Result<bool, TestCaseError> {
     let Some(point) = engine.point(sql) else { return Ok(false) };
     prop_assert_eq!(point.way, Way::Point);
@@ -272,7 +273,7 @@ proptest! {
     ) {
         let engine = world.engine(&ALIASES);
         let is_point = same(&engine, &tuples)?;
-        // What was first, only history knows.
+        // Only the history has the first sample.
         prop_assert_eq!(is_point, !tuples.contains("MIN"), "{}", tuples);
         for sql in of_rows {
             prop_assert!(same(&engine, &sql)?, "no point read: {}", sql);
@@ -341,16 +342,16 @@ proptest! {
         let Some(found) = engine.point_prepared(&prepared, &values) else { return Ok(()) };
         let (names, found) = unsigned(rows(&found));
         prop_assert_eq!(found, unsigned((Vec::new(), planned)).1, "{} is {}", sql, written);
-        // Who was told the columns before there were values was told the truth.
-        let told = prepared.schema().fields().iter();
-        let told: Vec<String> = told.map(|f| format!("{}: {}", f.name(), f.data_type())).collect();
-        prop_assert_eq!(names, told, "{}", sql);
+        // The columns that were described before there were values are those of the answer.
+        let described = prepared.schema().fields().iter();
+        let described: Vec<String> = described.map(|f| format!("{}: {}", f.name(), f.data_type())).collect();
+        prop_assert_eq!(names, described, "{}", sql);
     }
 }
 
-/// What users write most is answered from memory; the properties above would not notice if it were not.
+/// The statements that users write most are point reads; the properties above would not notice otherwise.
 #[test]
-fn what_is_documented_to_come_from_memory_does() {
+fn documented_point_reads_are_point_reads() {
     let engine = World::default().with(TOPICS[0], Unit::BYTES, &[3.0, 5.0]).engine(&ALIASES);
     for (sql, way) in [
         (

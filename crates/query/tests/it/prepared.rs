@@ -1,4 +1,4 @@
-//! Statements with parameters answer what they would with the values written into them.
+//! Statements with parameters answer as if the values were written into them.
 
 use std::sync::Arc;
 
@@ -60,7 +60,7 @@ async fn collect(stream: Stream) -> Result<skopos_query::Answer, Error> {
 }
 
 #[test]
-fn values_mean_what_they_mean_in_the_text() {
+fn values_have_the_meaning_of_literals() {
     let engine = world();
     for (sql, with, written, way) in [
         (
@@ -126,7 +126,7 @@ fn values_mean_what_they_mean_in_the_text() {
 }
 
 #[test]
-fn parameters_are_told_and_checked() {
+fn parameters_are_described_and_checked() {
     let engine = world();
     let prepare = |sql: &str| block_on(engine.prepare(sql));
     let prepared = prepare("SELECT ? AS a, value FROM latest WHERE value > ?").expect("prepared");
@@ -200,7 +200,7 @@ fn a_stream_ends_at_its_limits() {
 }
 
 #[test]
-fn the_columns_are_known_before_the_answer() {
+fn columns_are_described_before_the_answer() {
     let engine = world();
     for sql in [
         "SELECT value FROM latest WHERE topic = 'n01/load/load_1m'",

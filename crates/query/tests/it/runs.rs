@@ -1,14 +1,14 @@
-//! Samples are grouped by run, and the groups are those that DataFusion finds row by row.
+//! Aggregation by run finds the groups that DataFusion finds row by row.
 
 use skopos_model::Unit;
 use skopos_query::Engine;
 
 use crate::world::{World, ask, rows};
 
-/// More groups than are kept before they are handed on.
+/// More groups than the first step holds.
 const MANY: usize = 70_000;
 
-/// What is asked of each group, of whole numbers: in whatever order they come, the answer is the same.
+/// Aggregates of whole numbers: their order does not change the result.
 const FUNCTIONS: &str = "count(*), count(value), sum(value), avg(value), min(value), max(time)";
 
 fn engine() -> Engine {
@@ -41,7 +41,7 @@ fn groups_are_the_same_by_run_and_by_row() {
         for condition in ["", "WHERE metric <> 'depth' AND value > 3", "WHERE topic LIKE 'n1/%'"] {
             let sql = format!("SELECT {by}, {FUNCTIONS} FROM samples {condition} GROUP BY {by}");
             assert_eq!(is_by_runs(&engine, &sql), is_of_runs, "{sql}");
-            // A group more that is always the same, of a column that does not come in runs.
+            // One more key, which is always the same, of a column that does not come in runs.
             let by_row = format!("{sql}, abs(coalesce(value, 0)) < -1");
             assert!(!is_by_runs(&engine, &by_row), "{by_row}");
             let [mut one, mut other] = [&sql, &by_row].map(|sql| rows(&ask(&engine, sql)).1);

@@ -1,22 +1,18 @@
-//! A source whose content is what a test says.
+//! A source with the content that a test gives it.
 
-use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use skopos_model::{Kind, Origin, Sample, Structured, Timestamp, Topic, Unit, Value, ValueType};
 use skopos_query::arrow::util::display::{ArrayFormatter, FormatOptions};
-use skopos_query::{About, Answer, Described, Engine, Limits, Node, Row, Source, Wanted};
-use skopos_store::archive::{self, Archive};
+use skopos_query::{Answer, Described, Engine, Limits, Node, Registry, Row, Source, Wanted};
 
-/// What time it is in every test.
+/// The time in every test.
 pub(crate) const NOW: Timestamp = Timestamp::from_nanos(1_000_000_000_000);
 
 #[derive(Debug, Default)]
 pub(crate) struct World {
     pub(crate) vertices: Vec<Vertex>,
-    pub(crate) archive: Option<PathBuf>,
 }
 
 #[derive(Debug)]
@@ -28,13 +24,13 @@ pub(crate) struct Vertex {
 }
 
 impl World {
-    /// A topic with these values, one a second, the last one `NOW`.
+    /// Adds a topic with these values, one a second, the last one at `NOW`.
     pub(crate) fn with(mut self, topic: &str, unit: Unit, values: &[f64]) -> Self {
         let samples = values.iter().enumerate().map(|(at, value)| {
             let back = (values.len() - 1 - at) as i64 * 1_000_000_000;
             let time = Timestamp::from_nanos(NOW.as_nanos() - back);
             match value.is_nan() {
-                true => Sample::unknown(time, ValueType::F64, "nobody knows"),
+                true => Sample::unknown(time, ValueType::F64, "unknown"),
                 false => Sample::measured(time, Value::F64(*value)),
             }
         });
@@ -44,7 +40,7 @@ impl World {
         self
     }
 
-    /// A topic with these samples, the last one of `NOW`.
+    /// Adds a topic with these samples, one a second, the last one at `NOW`.
     pub(crate) fn with_samples(
         mut self,
         topic: &str,
@@ -61,15 +57,9 @@ impl World {
         self
     }
 
-    /// A topic with one text.
+    /// Adds a topic with one text.
     pub(crate) fn with_text(self, topic: &str, text: &str) -> Self {
         self.with_value(topic, Value::Structured(Structured::text(text)))
-    }
-
-    /// A topic with one record.
-    pub(crate) fn with_record(self, topic: &str, json: &str) -> Self {
-        let record = serde_json::from_str(json).ok().and_then(|json| Structured::new(json).ok());
-        self.with_value(topic, Value::Structured(record.expect("a record")))
     }
 
     fn with_value(mut self, topic: &str, value: Value) -> Self {
@@ -86,9 +76,11 @@ impl World {
 
     pub(crate) fn engine(self, aliases: &[(&str, &str)]) -> Engine {
         let topic = |text: &str| Topic::new(text).expect("a topic");
-        let aliases: BTreeMap<String, Topic> =
-            aliases.iter().map(|(name, text)| ((*name).to_owned(), topic(text))).collect();
-        Engine::new(Arc::new(self), aliases).expect("an engine")
+        let mut registry = Registry::new(Arc::new(self));
+        for (name, text) in aliases {
+            registry.alias(name, topic(text)).expect("an alias");
+        }
+        Engine::new(registry).expect("an engine")
     }
 }
 
@@ -135,35 +127,24 @@ impl Source for World {
         wanted.for_each(|vertex| visit(&vertex.described()));
     }
 
-    fn archive(&self) -> Result<Option<Archive>, archive::Error> {
-        let there = self.archive.as_deref().filter(|file| file.exists());
-        there.map(Archive::read).transpose()
-    }
-
-    fn about(&self, topic: &Topic) -> About {
-        let is_known = topic.metric() == "node_availability";
-        let text = |text: &str| is_known.then(|| text.to_owned());
-        About { formula: text("what is alive"), reason: text("no agent tells") }
-    }
-
     fn nodes(&self) -> Vec<Node> {
         Vec::new()
     }
 }
 
-/// Asks, both ways where there are two.
+/// Returns the answer to a statement.
 pub(crate) fn ask(engine: &Engine, sql: &str) -> Answer {
     let answer = block_on(engine.query(sql, &Limits::default()));
     answer.unwrap_or_else(|e| panic!("{sql}: {e}"))
 }
 
-/// What a future comes to.
+/// Waits for a future.
 pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
     runtime.expect("a runtime").block_on(future)
 }
 
-/// The names of the columns and each row as text, sorted.
+/// Returns the names of the columns, and each row as text, sorted.
 pub(crate) fn rows(answer: &Answer) -> (Vec<String>, Vec<String>) {
     let names = answer.schema.fields().iter().map(|f| format!("{}: {}", f.name(), f.data_type()));
     let options = FormatOptions::default().with_null("NULL");

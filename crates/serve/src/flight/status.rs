@@ -7,7 +7,7 @@ use tonic::{Code, Status};
 pub(super) fn of(error: &Error) -> Status {
     let code = match error {
         Error::UnknownName { .. } => Code::NotFound,
-        Error::NotAQuestion(_) => Code::Unimplemented,
+        Error::NotAQuery(_) => Code::Unimplemented,
         Error::Deadline(_) => Code::DeadlineExceeded,
         Error::TooManyRows(_) | Error::Memory(_) => Code::ResourceExhausted,
         _ => Code::InvalidArgument,

@@ -82,7 +82,7 @@ kind, text = error_of(cursor, "SELECT valu FROM latest")
 assert kind == "ProgrammingError" and "line 1, column 8" in text, (kind, text)
 assert "did you mean `value`?" in text, text
 kind, text = error_of(cursor, "DELETE FROM latest")
-assert kind == "NotSupportedError" and "only questions are answered" in text, (kind, text)
+assert kind == "NotSupportedError" and "only queries are answered" in text, (kind, text)
 kind, text = error_of(cursor, "SELECT value FROM latest WHERE topic = ?")
 assert "1 parameters" in text, text
 try:

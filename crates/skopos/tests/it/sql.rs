@@ -75,7 +75,7 @@ fn mistakes_say_where_and_what_instead() {
         ),
         (
             "DELETE FROM latest",
-            "error: only questions are answered, and `DELETE` is none\nhint: begin with SELECT, WITH, EXPLAIN or SHOW TABLES\n",
+            "error: `DELETE` is not a query, and only queries are answered\nhint: begin with SELECT, WITH, EXPLAIN or SHOW TABLES\n",
         ),
         (
             "SELECT *\nFROM mem WHERE",

@@ -4,10 +4,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use skopos_query::{Answer, Engine, Error, Limits};
+use skopos_query::{Answer, Engine, Error, Limits, Registry, Source};
 
 use skopos_hub::client::{Changes, Client};
-use skopos_hub::{Change, Local, Pulse, Standing};
+use skopos_hub::{Change, Local, Pulse, Standing, insight_info, tables};
 
 use super::answer::{self, Format, show};
 use skopos_term::Failure;
@@ -130,7 +130,11 @@ impl Asker {
 }
 
 fn engine(local: Local) -> Result<(Engine, tokio::runtime::Runtime), Failure> {
-    let engine = Engine::new(Arc::new(local), std::collections::BTreeMap::new());
+    let archive = local.archive_file().map(Path::to_path_buf);
+    let source: Arc<dyn Source> = Arc::new(local);
+    let mut registry = Registry::new(source.clone());
+    let registered = tables::register(&mut registry, &source, archive, Box::new(insight_info));
+    let engine = registered.and_then(|()| Engine::new(registry));
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_time().build();
     let runtime = runtime.map_err(|e| Failure::new("no threads can be started").because(&e))?;
     Ok((engine.map_err(|e| failed(&e))?, runtime))

@@ -1,5 +1,5 @@
-//! Whether the planner computes what the point reader does. That one knows doubles alone, the planner has
-//! whole numbers too: `1 / 2` is 0 for it, and `sum(1)` a whole number.
+//! Decides if a point read and the planner compute the same. A point read has doubles alone. The planner
+//! has integers, too: for it `1 / 2` is 0, and `sum(1)` an integer.
 
 use std::ops::ControlFlow;
 
@@ -8,29 +8,29 @@ use datafusion::sql::sqlparser::ast::{
     visit_expressions,
 };
 
-use crate::statement::{column, is_named};
+use crate::ast::{column, is_named};
 
-/// Aggregates that both have, and have alike.
+/// Aggregates that both have, with the same meaning.
 const AGGREGATES: [&str; 7] = ["count", "sum", "avg", "min", "max", "quantile", "median"];
 
-/// Whether all that a select over `latest` computes comes to the same in doubles.
+/// Returns true if every expression of a select over `latest` has the same value in doubles.
 pub(crate) fn suffice(select: &Select) -> bool {
-    let alike = |expression: &Expr| match is_alike(expression) {
+    let check = |expression: &Expr| match is_same(expression) {
         true => ControlFlow::Continue(()),
         false => ControlFlow::Break(()),
     };
-    visit_expressions(select, alike).is_continue()
+    visit_expressions(select, check).is_continue()
 }
 
-/// Whether a function brings rows together, in a way that both know.
+/// Returns true if both have this function as an aggregate.
 pub(crate) fn is_aggregate(function: &Function) -> bool {
     AGGREGATES.iter().any(|name| is_named(function, name))
 }
 
-fn is_alike(expression: &Expr) -> bool {
+fn is_same(expression: &Expr) -> bool {
     match expression {
         Expr::BinaryOp { op, .. } if is_arithmetic(op) => is_double(expression),
-        // For the evaluator `_` is no slash, which of all other columns only topics have.
+        // In the evaluator `_` does not match a slash. Of the other columns only units have slashes.
         Expr::Like { expr, .. } => {
             column(expr).is_none_or(|column| !column.value.eq_ignore_ascii_case("unit"))
         }
@@ -46,7 +46,7 @@ fn is_arithmetic(operator: &BinaryOperator) -> bool {
     matches!(operator, Plus | Minus | Multiply | Divide | Modulo)
 }
 
-/// Whether the planner takes it for a double. All columns of `latest` that are numbers are.
+/// Returns true if the planner makes a double of an expression. All numeric columns of `latest` are.
 fn is_double(expression: &Expr) -> bool {
     match expression {
         Expr::Identifier(_) | Expr::CompoundIdentifier(_) => true,

@@ -1,9 +1,9 @@
-//! Queries that can be ended: joins let go of their thread now and then.
+//! Joins that yield their thread, so that a query can be cancelled.
 //!
-//! A task can only be ended where it lets go, and DataFusion's do so when they have read some batches.
-//! A join computes millions of rows from one batch before it reads the next, so nothing would end it:
-//! no deadline, and nobody who goes away. Here its output lets go by the clock, and a nested loop, whose
-//! condition may let nothing through for hours, is fed in slices that take it milliseconds each.
+//! A task can only be cancelled where it yields, and DataFusion's tasks yield after some batches of input.
+//! A join computes millions of rows from one batch before it reads the next, so neither a deadline nor a
+//! client that disconnects would end it. Here the output of a join yields by the clock. A nested loop, whose
+//! condition may select no row for hours, reads slices of its input that take it milliseconds each.
 
 use std::fmt;
 use std::pin::Pin;
@@ -28,20 +28,20 @@ use datafusion::physical_plan::{
 };
 use futures_util::{Stream, StreamExt as _};
 
-/// Time after which a thread is let go: far less than anybody waits for an end.
+/// Time after which a join yields: far less than a person notices.
 const TURN: Duration = Duration::from_millis(10);
 
-/// Rows of the first slice, and the most that one has. How long one takes says how long the next is.
+/// Rows of the first slice and of the largest. The time that a slice takes decides the size of the next.
 const FIRST_ROWS: usize = 16;
-const MOST_ROWS: usize = 8192;
+const MAX_ROWS: usize = 8192;
 
-/// Puts [`Paced`] around and under joins.
+/// Puts [`YieldingExec`] above joins, and below nested loops.
 #[derive(Debug)]
-pub(crate) struct Pace;
+pub(crate) struct LetJoinsYield;
 
-impl PhysicalOptimizerRule for Pace {
+impl PhysicalOptimizerRule for LetJoinsYield {
     fn name(&self) -> &str {
-        "pace"
+        "let_joins_yield"
     }
 
     fn optimize(
@@ -50,20 +50,20 @@ impl PhysicalOptimizerRule for Pace {
         _config: &ConfigOptions,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         plan.transform_up(|plan| {
-            let is_long = ["Join", "Recursive"].iter().any(|part| plan.name().contains(part));
-            if !is_long {
+            let is_join = ["Join", "Recursive"].iter().any(|part| plan.name().contains(part));
+            if !is_join {
                 return Ok(Transformed::no(plan));
             }
-            let mut paced = plan;
-            if paced.is::<NestedLoopJoinExec>() {
-                let mut children: Vec<_> = paced.children().into_iter().cloned().collect();
+            let mut join = plan;
+            if join.is::<NestedLoopJoinExec>() {
+                let mut children: Vec<_> = join.children().into_iter().cloned().collect();
                 if let Some(probed) = children.get_mut(1) {
-                    *probed = Arc::new(Paced { input: probed.clone(), in_slices: true });
+                    *probed = Arc::new(YieldingExec { input: probed.clone(), in_slices: true });
                 }
                 let options = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
-                paced = paced.replace_children(children, options)?;
+                join = join.replace_children(children, options)?;
             }
-            Ok(Transformed::yes(Arc::new(Paced { input: paced, in_slices: false }) as _))
+            Ok(Transformed::yes(Arc::new(YieldingExec { input: join, in_slices: false }) as _))
         })
         .data()
     }
@@ -73,22 +73,22 @@ impl PhysicalOptimizerRule for Pace {
     }
 }
 
-/// Shows what its input does, and lets go now and then.
+/// Returns the rows of its input, and yields by the clock.
 #[derive(Debug)]
-struct Paced {
+struct YieldingExec {
     input: Arc<dyn ExecutionPlan>,
     in_slices: bool,
 }
 
-impl DisplayAs for Paced {
+impl DisplayAs for YieldingExec {
     fn fmt_as(&self, _type: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Paced")
+        f.write_str(self.name())
     }
 }
 
-impl ExecutionPlan for Paced {
+impl ExecutionPlan for YieldingExec {
     fn name(&self) -> &str {
-        "Paced"
+        "YieldingExec"
     }
 
     fn properties(&self) -> &Arc<PlanProperties> {
@@ -126,46 +126,41 @@ impl ExecutionPlan for Paced {
         partition: usize,
         context: Arc<TaskContext>,
     ) -> Result<SendableRecordBatchStream> {
-        let most = if self.in_slices { FIRST_ROWS } else { usize::MAX };
-        Ok(Box::pin(Turns {
-            input: self.input.execute(partition, context)?,
-            rest: None,
-            most,
-            began: None,
-            told: None,
-        }))
+        let slice_rows = self.in_slices.then_some(FIRST_ROWS);
+        let input = self.input.execute(partition, context)?;
+        Ok(Box::pin(Turns { input, rest: None, slice_rows, began: None, returned: None }))
     }
 }
 
 struct Turns {
     input: SendableRecordBatchStream,
-    /// What is left of a batch that is shown in slices.
+    /// The rest of a batch that is returned in slices.
     rest: Option<RecordBatch>,
-    /// Rows of a slice.
-    most: usize,
-    /// When this turn began.
+    /// Number of rows of the next slice; `None` for whole batches.
+    slice_rows: Option<usize>,
+    /// Time at which this turn began.
     began: Option<Instant>,
-    /// When the last slice was shown.
-    told: Option<Instant>,
+    /// Time at which the last slice was returned.
+    returned: Option<Instant>,
 }
 
 impl Turns {
-    /// The next slice of a batch, as long as one of a turn's length would be.
+    /// Returns the first slice of a batch, and keeps the rest. The size of a slice follows from the time that
+    /// the last one took.
     fn slice(&mut self, batch: RecordBatch) -> RecordBatch {
-        if self.most == usize::MAX {
-            return batch;
-        }
-        if let Some(told) = self.told.map(|at| at.elapsed()) {
-            if told > TURN {
-                self.most = (self.most / 4).max(1);
-            } else if told < TURN / 4 {
-                self.most = (self.most * 2).min(MOST_ROWS);
+        let Some(mut most) = self.slice_rows else { return batch };
+        if let Some(took) = self.returned.map(|at| at.elapsed()) {
+            if took > TURN {
+                most = (most / 4).max(1);
+            } else if took < TURN / 4 {
+                most = (most * 2).min(MAX_ROWS);
             }
         }
+        self.slice_rows = Some(most);
         let rows = batch.num_rows();
-        let first = batch.slice(0, self.most.min(rows));
-        if rows > self.most {
-            self.rest = Some(batch.slice(self.most, rows - self.most));
+        let first = batch.slice(0, most.min(rows));
+        if rows > most {
+            self.rest = Some(batch.slice(most, rows - most));
         }
         first
     }
@@ -188,12 +183,12 @@ impl Stream for Turns {
         match next {
             Poll::Ready(Some(Ok(batch))) => {
                 let slice = self.slice(batch);
-                self.told = Some(Instant::now());
+                self.returned = Some(Instant::now());
                 Poll::Ready(Some(Ok(slice)))
             }
             Poll::Pending => {
                 self.began = None;
-                self.told = None;
+                self.returned = None;
                 Poll::Pending
             }
             end => end,

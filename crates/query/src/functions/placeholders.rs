@@ -1,4 +1,4 @@
-//! Functions that stand for an operator, until a rule has put it in their place (`whole`).
+//! Placeholders: functions that stand for an operator until a rule replaces them (`operators`).
 
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::plan_err;
@@ -8,16 +8,16 @@ use datafusion::logical_expr::{
     ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
 
-/// Around the condition of an `ASOF` join.
+/// The placeholder around the condition of an `ASOF` join.
 pub(crate) const AS_OF: &str = "match_condition";
-/// Buckets with nothing left out.
+/// The placeholder for buckets without gaps.
 pub(crate) const GAP_FILL: &str = "time_bucket_gapfill";
-/// The last value carried forward.
+/// The placeholder for the last value, carried forward.
 pub(crate) const LOCF: &str = "locf";
-/// The value on the line between those around.
+/// The placeholder for the value on the line between those around.
 pub(crate) const INTERPOLATE: &str = "interpolate";
 
-/// All of them.
+/// Returns all placeholders.
 pub(crate) fn all() -> impl Iterator<Item = ScalarUDF> {
     [AS_OF, GAP_FILL, LOCF, INTERPOLATE].into_iter().map(|name| {
         let takes = match name {
@@ -25,12 +25,15 @@ pub(crate) fn all() -> impl Iterator<Item = ScalarUDF> {
             _ => vec![1],
         };
         let takes = takes.into_iter().map(datafusion::logical_expr::TypeSignature::Any).collect();
-        // Volatile, so that nothing is moved or computed before it is found.
-        ScalarUDF::from(Mark { name, signature: Signature::one_of(takes, Volatility::Volatile) })
+        // Volatile, so that the optimiser neither moves nor computes a placeholder.
+        ScalarUDF::from(Placeholder {
+            name,
+            signature: Signature::one_of(takes, Volatility::Volatile),
+        })
     })
 }
 
-/// The arguments of a mark.
+/// Returns the arguments of a placeholder of this name.
 pub(crate) fn arguments_of<'e>(expr: &'e Expr, name: &str) -> Option<&'e [Expr]> {
     match expr {
         Expr::ScalarFunction(ScalarFunction { func, args }) if func.name() == name => Some(args),
@@ -40,12 +43,12 @@ pub(crate) fn arguments_of<'e>(expr: &'e Expr, name: &str) -> Option<&'e [Expr]>
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]
-struct Mark {
+struct Placeholder {
     name: &'static str,
     signature: Signature,
 }
 
-impl ScalarUDFImpl for Mark {
+impl ScalarUDFImpl for Placeholder {
     fn name(&self) -> &str {
         self.name
     }
@@ -65,11 +68,11 @@ impl ScalarUDFImpl for Mark {
 
     fn invoke_with_args(&self, _: ScalarFunctionArgs) -> Result<ColumnarValue> {
         match self.name {
-            AS_OF => plan_err!("MATCH_CONDITION belongs to an ASOF JOIN"),
+            AS_OF => plan_err!("MATCH_CONDITION has to stand in an ASOF JOIN"),
             GAP_FILL => {
-                plan_err!("{GAP_FILL} is one of the columns of a SELECT, which is grouped by it")
+                plan_err!("{GAP_FILL} has to be a column of a SELECT that is grouped by it")
             }
-            name => plan_err!("{name} stands in a SELECT that is grouped by {GAP_FILL}"),
+            name => plan_err!("{name} has to stand in a SELECT that is grouped by {GAP_FILL}"),
         }
     }
 }

@@ -1,0 +1,37 @@
+//! The tables that this program registers with the query engine, a file each.
+//!
+//! To add a table, write a type that implements [`skopos_query::Table`] in a file of its own here, and
+//! register it in [`register`].
+
+mod insights;
+mod anomalies;
+mod tasks;
+#[cfg(test)]
+mod tests;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use skopos_query::{Error, Registry, Source};
+
+use self::anomalies::Anomalies;
+use self::insights::Insights;
+pub use self::insights::{InsightInfo, LookUp};
+use self::tasks::Tasks;
+
+/// Registers all tables: over `source`, over the archive of tasks in the file `archive`, and with
+/// descriptions of insights from `insight`.
+///
+/// # Errors
+/// A name is taken.
+pub fn register(
+    registry: &mut Registry,
+    source: &Arc<dyn Source>,
+    archive: Option<PathBuf>,
+    insight: LookUp,
+) -> Result<(), Error> {
+    registry.register(Insights::new(source.clone(), insight))?;
+    registry.register(Anomalies::new(source.clone()))?;
+    registry.register(Tasks::all(archive.clone()))?;
+    registry.register(Tasks::of_jobs(archive))
+}

@@ -1,0 +1,50 @@
+//! State of one execution of a statement, which its scans share.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use datafusion::execution::TaskContext;
+use skopos_model::unpoisoned;
+
+/// Share of a statement's deadline within which other nodes must answer; the rest is for work on their
+/// samples.
+const SHARE: f64 = 0.8;
+
+/// Upper bound of a deadline, so that adding it to the time cannot overflow.
+const LONGEST: Duration = Duration::from_secs(86_400);
+
+/// Deadline of requests to other nodes, and the nodes that missed it.
+#[derive(Clone, Debug)]
+pub(crate) struct ExecutionContext {
+    pub(crate) until: Instant,
+    pub(crate) missing: Missing,
+}
+
+/// Names of nodes that sent none or only a part of the history that they were asked for.
+#[derive(Clone, Debug, Default)]
+pub struct Missing(Arc<Mutex<BTreeSet<String>>>);
+
+impl ExecutionContext {
+    pub(crate) fn new(deadline: Duration) -> Self {
+        let until = Instant::now() + deadline.min(LONGEST).mul_f64(SHARE);
+        Self { until, missing: Missing::default() }
+    }
+
+    /// Returns the context of the execution that a scan belongs to.
+    pub(crate) fn of(context: &TaskContext) -> Arc<Self> {
+        let own = context.session_config().get_extension::<Self>();
+        own.unwrap_or_else(|| Arc::new(Self::new(Duration::ZERO)))
+    }
+}
+
+impl Missing {
+    pub(crate) fn add(&self, nodes: Vec<String>) {
+        unpoisoned(self.0.lock()).extend(nodes);
+    }
+
+    /// Returns the names so far, sorted.
+    pub fn names(&self) -> Vec<String> {
+        unpoisoned(self.0.lock()).iter().cloned().collect()
+    }
+}

@@ -1,0 +1,83 @@
+//! Explains errors of DataFusion in this project's words, where the user can mend them.
+
+use std::iter;
+
+use datafusion::common::SchemaError;
+use datafusion::error::DataFusionError;
+use datafusion::sql::sqlparser::dialect::GenericDialect;
+use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
+use skopos_eval::Position;
+
+use crate::catalog::{Catalog, SCHEMA};
+use crate::error::Error;
+use crate::functions;
+use crate::signature::mismatch;
+
+/// Similarity of two names, from 0 to 1, from which one is suggested for the other.
+const MIN_SIMILARITY: f64 = 0.5;
+
+/// Explains an error of DataFusion.
+pub(crate) fn explained(error: DataFusionError, sql: &str, catalog: &Catalog) -> Error {
+    let message = error.find_root().strip_backtrace();
+    match error.find_root() {
+        DataFusionError::ResourcesExhausted(_) => return Error::Memory(error),
+        DataFusionError::External(cause) => return Error::Query { message: chain(&**cause) },
+        DataFusionError::SchemaError(schema, _) => {
+            if let SchemaError::FieldNotFound { field, valid_fields } = &**schema {
+                let known = valid_fields.iter().map(|field| field.name.clone()).collect();
+                return unknown("column", &field.name, known, sql);
+            }
+        }
+        DataFusionError::Plan(text) => {
+            if let Some(name) = between(text, "table '", "' not found") {
+                let schema = format!(".{SCHEMA}.");
+                let name = name.rsplit_once(&schema).map_or(name, |(_, table)| table);
+                return unknown("table", name, catalog.all_names(), sql);
+            }
+            if let Some(name) = between(text, "Invalid function '", "'") {
+                let known = between(text, "Did you mean '", "'").into_iter();
+                let known = known.chain(functions::NAMES).map(str::to_owned).collect();
+                return unknown("function", name, known, sql);
+            }
+        }
+        _ => {}
+    }
+    let message = message.lines().next().unwrap_or_default();
+    if let Some((function, message)) = mismatch(message) {
+        return match position_of(function, sql) {
+            Some(at) => Error::Syntax { at, message },
+            None => Error::Query { message },
+        };
+    }
+    let kinds = ["Error during planning: ", "Execution error: ", "Internal error: "];
+    let message = kinds.iter().find_map(|kind| message.strip_prefix(kind)).unwrap_or(message);
+    Error::Query { message: message.to_owned() }
+}
+
+/// Returns an error with its causes in one line.
+fn chain(error: &(dyn std::error::Error + 'static)) -> String {
+    let causes = iter::successors(Some(error), |error| error.source());
+    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
+}
+
+fn between<'t>(text: &'t str, before: &str, after: &str) -> Option<&'t str> {
+    Some(text.split_once(before)?.1.split_once(after)?.0)
+}
+
+fn unknown(what: &'static str, name: &str, known: Vec<String>, sql: &str) -> Error {
+    let similarity = |other: &str| strsim::normalized_damerau_levenshtein(other, name);
+    let nearest = known.into_iter().max_by(|a, b| similarity(a).total_cmp(&similarity(b)));
+    let nearest = nearest.filter(|other| similarity(other) >= MIN_SIMILARITY);
+    Error::UnknownName { at: position_of(name, sql), what, name: name.to_owned(), nearest }
+}
+
+/// Returns the position of the first occurrence of a name.
+fn position_of(name: &str, sql: &str) -> Option<Position> {
+    let tokens = Tokenizer::new(&GenericDialect {}, sql).tokenize_with_location().ok()?;
+    let is_it = |token: &&TokenWithSpan| match &token.token {
+        Token::Word(word) => word.value.eq_ignore_ascii_case(name),
+        _ => false,
+    };
+    let start = tokens.iter().find(is_it)?.span.start;
+    Some(Position { line: start.line, column: start.column })
+}

@@ -1,0 +1,107 @@
+//! The request for rows that the engine makes of a table.
+
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+
+use datafusion::arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
+use datafusion::arrow::datatypes::SchemaRef;
+use skopos_model::Timestamp;
+
+use crate::context::ExecutionContext;
+use crate::rows::BoxError;
+use crate::topic_filter::TopicFilter;
+
+/// The rows and columns that a statement needs of a table.
+///
+/// The conditions come from the statement's `WHERE`. Each of them may only leave out rows that the
+/// statement does not need, so a table may ignore any of them.
+#[derive(Clone, Debug)]
+pub struct Scan {
+    pub(crate) columns: Vec<usize>,
+    pub(crate) schema: SchemaRef,
+    pub(crate) topics: TopicFilter,
+    pub(crate) times: Vec<(String, RangeInclusive<Timestamp>)>,
+    pub(crate) equals: Vec<(String, Vec<Literal>)>,
+    pub(crate) limit: Option<usize>,
+    pub(crate) context: Option<Arc<ExecutionContext>>,
+}
+
+/// A constant in a condition.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Literal {
+    /// A text.
+    Text(String),
+    /// A whole number.
+    Integer(i64),
+    /// A double.
+    Number(f64),
+    /// True or false.
+    Boolean(bool),
+}
+
+impl Scan {
+    /// Returns the positions of the wanted columns in [`Table::columns`](crate::Table::columns), in the
+    /// order in which a batch must have them.
+    pub fn columns(&self) -> &[usize] {
+        &self.columns
+    }
+
+    /// Returns the schema that batches must have: the wanted columns.
+    pub fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    /// Returns a filter of the topics that fit the conditions on the columns `topic`, `node`, `family` and
+    /// `metric`, for tables whose columns of these names are about topics.
+    pub fn topics(&self) -> &TopicFilter {
+        &self.topics
+    }
+
+    /// Returns the nodes that the column `node` must equal one of; `None` if it may be any.
+    pub fn nodes(&self) -> Option<Vec<&str>> {
+        self.texts("node")
+    }
+
+    /// Returns the range that a column of times must be in; `None` if it may be any.
+    pub fn times(&self, column: &str) -> Option<&RangeInclusive<Timestamp>> {
+        self.times.iter().find(|(name, _)| name == column).map(|(_, range)| range)
+    }
+
+    /// Returns the constants that a column must equal one of; `None` if it may be any.
+    pub fn equals(&self, column: &str) -> Option<&[Literal]> {
+        self.equals.iter().find(|(name, _)| name == column).map(|(_, literals)| &literals[..])
+    }
+
+    /// Returns the texts that a column must equal one of; `None` if it may be any.
+    pub fn texts(&self, column: &str) -> Option<Vec<&str>> {
+        let text = |literal| match literal {
+            &Literal::Text(ref text) => Some(text.as_str()),
+            _ => None,
+        };
+        self.equals(column)?.iter().map(text).collect()
+    }
+
+    /// Returns the number of rows after which the table may stop.
+    pub fn limit(&self) -> Option<usize> {
+        self.limit
+    }
+
+    /// Returns a batch of the wanted columns, out of all columns of the table.
+    ///
+    /// # Errors
+    /// A column is missing, of another type than the table declares, or of another length than the others.
+    pub fn select(&self, all: &[ArrayRef]) -> Result<RecordBatch, BoxError> {
+        let wanted: Option<Vec<ArrayRef>> =
+            self.columns.iter().map(|at| all.get(*at).cloned()).collect();
+        let wanted = wanted
+            .ok_or_else(|| format!("the table made {} columns, and declares more", all.len()))?;
+        let rows = all.first().map_or(0, |column| column.len());
+        let options = RecordBatchOptions::new().with_row_count(Some(rows));
+        Ok(RecordBatch::try_new_with_options(self.schema.clone(), wanted, &options)?)
+    }
+
+    /// Returns this scan as a part of an execution.
+    pub(crate) fn within(&self, context: Arc<ExecutionContext>) -> Self {
+        Self { context: Some(context), ..self.clone() }
+    }
+}

@@ -1,0 +1,159 @@
+//! A registered table in a plan of DataFusion.
+
+use std::fmt;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use datafusion::arrow::array::{RecordBatch, RecordBatchOptions};
+use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::catalog::{Session, TableProvider};
+use datafusion::error::{DataFusionError, Result};
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::streaming::{PartitionStream, StreamingTableExec};
+use futures_util::{StreamExt as _, TryStreamExt as _, stream};
+
+use crate::column::schema_of;
+use crate::context::ExecutionContext;
+use crate::rows::BoxError;
+use crate::scan::Scan;
+use crate::table::{Fingerprint, Table};
+use crate::tables::pushdown;
+
+/// A registered table in a logical plan.
+#[derive(Clone, Debug)]
+pub(crate) struct RegisteredTable {
+    table: Arc<dyn Table>,
+    schema: SchemaRef,
+}
+
+impl RegisteredTable {
+    pub(crate) fn new(table: Arc<dyn Table>) -> Self {
+        let schema = schema_of(table.columns());
+        Self { table, schema }
+    }
+
+    pub(crate) fn table(&self) -> &Arc<dyn Table> {
+        &self.table
+    }
+
+    /// Returns the scan that a plan makes of this table.
+    pub(crate) fn scan_of(
+        &self,
+        projection: Option<&Vec<usize>>,
+        filters: &[Expr],
+        limit: Option<usize>,
+    ) -> Result<Scan> {
+        let all = 0..self.schema.fields().len();
+        let columns = projection.cloned().unwrap_or_else(|| all.collect());
+        let schema = Arc::new(self.schema.project(&columns)?);
+        Ok(Scan {
+            schema,
+            columns,
+            topics: pushdown::topic_filter(filters),
+            times: pushdown::all_times(filters, &self.schema),
+            equals: pushdown::all_equals(filters),
+            // The conditions are applied after the scan, so a limit cannot be applied before.
+            limit: limit.filter(|_| filters.is_empty()),
+            context: None,
+        })
+    }
+
+    pub(crate) fn fingerprint(&self, scan: &Scan) -> Fingerprint {
+        self.table.fingerprint(scan)
+    }
+}
+
+#[async_trait]
+impl TableProvider for RegisteredTable {
+    fn schema(&self) -> SchemaRef {
+        self.schema.clone()
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::View
+    }
+
+    async fn scan(
+        &self,
+        _state: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        filters: &[Expr],
+        limit: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let scan = self.scan_of(projection, filters, limit)?;
+        let (schema, limit) = (scan.schema.clone(), scan.limit);
+        let partition = TableScan { table: self.table.clone(), scan };
+        let partitions: Vec<Arc<dyn PartitionStream>> = vec![Arc::new(partition)];
+        Ok(Arc::new(StreamingTableExec::try_new(schema, partitions, None, [], false, limit)?))
+    }
+
+    /// A table may return more rows than asked for, so every condition is applied again.
+    fn supports_filters_pushdown(
+        &self,
+        filters: &[&Expr],
+    ) -> Result<Vec<TableProviderFilterPushDown>> {
+        Ok(vec![TableProviderFilterPushDown::Inexact; filters.len()])
+    }
+}
+
+/// A scan of a registered table. Rows are read when the plan is executed, so a plan that is executed again
+/// returns the rows of that time.
+struct TableScan {
+    table: Arc<dyn Table>,
+    scan: Scan,
+}
+
+impl fmt::Debug for TableScan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Scan { times, equals, limit, .. } = &self.scan;
+        let mut shown = f.debug_struct(self.table.name());
+        shown.field("times", times).field("equals", equals).field("limit", limit);
+        shown.finish_non_exhaustive()
+    }
+}
+
+impl PartitionStream for TableScan {
+    fn schema(&self) -> &SchemaRef {
+        &self.scan.schema
+    }
+
+    fn execute(&self, context: Arc<TaskContext>) -> SendableRecordBatchStream {
+        let scan = self.scan.within(ExecutionContext::of(&context));
+        let (table, schema) = (self.table.clone(), self.scan.schema.clone());
+        let begin = async move {
+            let name = table.name().to_owned();
+            let rows = table.scan(&scan).map_err(failed)?.into_stream();
+            let schema = scan.schema;
+            Ok::<_, DataFusionError>(
+                rows.map(move |batch| checked(&name, &batch.map_err(failed)?, &schema)),
+            )
+        };
+        let batches = stream::once(begin).try_flatten();
+        Box::pin(RecordBatchStreamAdapter::new(schema, batches))
+    }
+}
+
+fn failed(error: BoxError) -> DataFusionError {
+    DataFusionError::External(error)
+}
+
+/// Returns a batch with the wanted schema, or an error if the table made other columns.
+fn checked(table: &str, batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
+    let types = |schema: &SchemaRef| -> Vec<String> {
+        schema.fields().iter().map(|field| field.data_type().to_string()).collect()
+    };
+    let is_wanted = batch.num_columns() == schema.fields().len()
+        && batch.columns().iter().zip(schema.fields()).all(|(c, f)| c.data_type() == f.data_type());
+    if !is_wanted {
+        let (made, wanted) = (types(&batch.schema()).join(", "), types(schema).join(", "));
+        let problem =
+            format!("the table `{table}` made columns of {made} and had to make {wanted}");
+        return Err(failed(problem.into()));
+    }
+    let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+    let columns = batch.columns().to_vec();
+    Ok(RecordBatch::try_new_with_options(schema.clone(), columns, &options)?)
+}

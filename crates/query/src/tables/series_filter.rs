@@ -1,0 +1,78 @@
+//! Conditions that a scan decides once for each series, by the topic alone.
+
+use std::sync::Arc;
+
+use datafusion::arrow::array::{AsArray as _, BooleanArray, RecordBatch};
+use datafusion::catalog::Session;
+use datafusion::common::DFSchema;
+use datafusion::common::tree_node::TreeNode as _;
+use datafusion::error::Result;
+use datafusion::logical_expr::utils::conjunction;
+use datafusion::logical_expr::{Expr, TableProviderFilterPushDown};
+use datafusion::physical_expr::PhysicalExpr;
+use skopos_store::history::Series;
+
+use crate::tables::chunk::of_series;
+use crate::tables::sample_column::{SampleColumn, sample_schema};
+
+/// A condition on columns that follow from the series.
+#[derive(Clone)]
+pub(crate) struct SeriesFilter {
+    columns: Vec<SampleColumn>,
+    condition: Arc<dyn PhysicalExpr>,
+}
+
+impl SeriesFilter {
+    /// Returns the conditions among `filters` that the series decides; `None` if there is no such condition.
+    pub(crate) fn new(state: &dyn Session, filters: &[Expr]) -> Result<Option<Self>> {
+        let filters: Vec<Expr> = filters.iter().filter(|f| is_of_series(f)).cloned().collect();
+        let names: Vec<String> =
+            filters.iter().flat_map(Expr::column_refs).map(|column| column.name.clone()).collect();
+        let columns =
+            SampleColumn::OF_SERIES.into_iter().filter(|c| names.iter().any(|n| n == c.name()));
+        let columns: Vec<SampleColumn> = columns.collect();
+        let Some(all) = conjunction(filters) else { return Ok(None) };
+        let schema = DFSchema::try_from(sample_schema(&columns))?;
+        let condition = state.create_physical_expr(all, &schema)?;
+        Ok(Some(Self { columns, condition }))
+    }
+
+    /// Decides for each series.
+    pub(crate) fn selected(&self, all: &[&Series]) -> Result<BooleanArray> {
+        let columns = self
+            .columns
+            .iter()
+            .map(|column| of_series(*column, all.iter().map(|series| (*series, 1))));
+        let batch = RecordBatch::try_new(sample_schema(&self.columns), columns.collect())?;
+        let selected = self.condition.evaluate(&batch)?.into_array(all.len())?;
+        Ok(selected.as_boolean().clone())
+    }
+}
+
+/// Returns for each condition if a scan decides it exactly. The others are applied again to the rows.
+pub(crate) fn supported(filters: &[&Expr]) -> Vec<TableProviderFilterPushDown> {
+    let support = |filter: &&Expr| match is_of_series(filter) {
+        true => TableProviderFilterPushDown::Exact,
+        false => TableProviderFilterPushDown::Inexact,
+    };
+    filters.iter().map(support).collect()
+}
+
+/// Returns true if the series alone decides a condition.
+fn is_of_series(filter: &Expr) -> bool {
+    let columns = filter.column_refs();
+    let is_query = |expr: &Expr| {
+        Ok(matches!(
+            expr,
+            Expr::ScalarSubquery(_)
+                | Expr::InSubquery(_)
+                | Expr::Exists(_)
+                | Expr::OuterReferenceColumn(..)
+        ))
+    };
+    let is_known = |name: &str| SampleColumn::OF_SERIES.iter().any(|column| column.name() == name);
+    !columns.is_empty()
+        && columns.iter().all(|column| is_known(&column.name))
+        && !filter.is_volatile()
+        && !filter.exists(is_query).unwrap_or(true)
+}
