@@ -92,5 +92,5 @@ pub use source::{Described, Node, RemoteAnswer, RemoteSamples, Row, Source, Want
 pub use split::split;
 pub use stream::Stream;
 pub use table::{Fingerprint, Table};
-pub use tables::{SampleReader, latest_columns, latest_samples, own_samples};
+pub use tables::{SampleReader, latest_columns, latest_samples};
 pub use topic_filter::TopicFilter;

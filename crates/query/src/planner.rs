@@ -31,7 +31,7 @@ use crate::point::Point;
 use crate::pool::Pool;
 use crate::runs::Runs;
 use crate::source::Source;
-use crate::statement::{self, parse, parse_long};
+use crate::statement::{self, parse, parse_for_point};
 use crate::stream::{Explain, Stream, within};
 use crate::tables::{LATEST_AT, LatestAt};
 use crate::yielding::LetJoinsYield;
@@ -193,7 +193,7 @@ impl Planner {
         let frame = DataFrame::new(state, plan);
         let (text, catalog): (Box<str>, _) = (sql.into(), self.catalog.clone());
         let explain: Explain = Box::new(move |error| explained(error, &text, &catalog));
-        let started = async { self.pool.execute(frame).await.map_err(|e| explain(e)) };
+        let started = async { self.pool.execute(frame).await.map_err(&explain) };
         let batches = within(begun, limits.deadline, started).await?;
         Ok(Stream::planned(batches, (limits, begun), missing, explain))
     }
@@ -208,7 +208,7 @@ impl Planner {
     }
 
     fn compile_point(&self, sql: &str) -> Option<Arc<Compiled>> {
-        let statement = parse_long(sql).ok()?;
+        let statement = parse_for_point(sql).ok()?;
         let point = Point::compile(sql, &statement, &self.catalog)?;
         Some(self.cache(sql, Compiled::Point(point)))
     }

@@ -39,6 +39,16 @@ pub enum Literal {
     Boolean(bool),
 }
 
+impl Literal {
+    /// Returns the text; `None` if the constant is not a text.
+    pub fn as_text(&self) -> Option<&str> {
+        match self {
+            Self::Text(text) => Some(text),
+            _ => None,
+        }
+    }
+}
+
 impl Scan {
     /// Returns the positions of the wanted columns in [`Table::columns`](crate::Table::columns), in the
     /// order in which a batch must have them.
@@ -74,11 +84,7 @@ impl Scan {
 
     /// Returns the texts that a column must equal one of; `None` if it may be any.
     pub fn texts(&self, column: &str) -> Option<Vec<&str>> {
-        let text = |literal| match literal {
-            &Literal::Text(ref text) => Some(text.as_str()),
-            _ => None,
-        };
-        self.equals(column)?.iter().map(text).collect()
+        self.equals(column)?.iter().map(Literal::as_text).collect()
     }
 
     /// Returns the number of rows after which the table may stop.

@@ -1,7 +1,7 @@
 //! Parses statements, and turns this project's SQL into standard SQL for the planner.
 //!
 //! - `SELECT MAX(timestamp), metric FROM t`: a column beside one `MAX` or `MIN` is taken from the row that
-//!   has the extreme, as in SQLite. Apollo's queries read the latest tuple of a vertex so.
+//!   has the extreme, as in SQLite. Apollo's queries read the latest tuple of a vertex this way.
 //! - `topic LIKE '…_bytes'`: `_` matches any character but `/`, as in insights.
 //! - Functions of this project, such as `time_bucket`, and `ASOF` joins; see `functions`.
 //! - A column without an alias has its text in the statement as a name.
@@ -33,7 +33,7 @@ pub(crate) fn parse(sql: &str) -> Result<Parsed, Error> {
 
 /// Parses one query without parameters for a point read, on any thread: it may have more branches than can be
 /// planned, and fewer parentheses.
-pub(crate) fn parse_long(sql: &str) -> Result<Parsed, Error> {
+pub(crate) fn parse_for_point(sql: &str) -> Result<Parsed, Error> {
     without_parameters(read(sql, POINT)?)
 }
 
@@ -65,9 +65,10 @@ fn read(sql: &str, most: Depth) -> Result<(Parsed, usize), Error> {
         .build()
         .and_then(|mut parser| parser.parse_statements())
         .map_err(|e| syntax(e, sql))?;
-    let (Some(mut statement), None) = (statements.pop_front(), statements.pop_front()) else {
+    let count = statements.len();
+    let (Some(mut statement), 1) = (statements.pop_front(), count) else {
         let at = Position { line: 1, column: 1 };
-        let message = "expected one statement, and found another number of them".to_owned();
+        let message = format!("expected one statement, found {count}");
         return Err(Error::Syntax { at, message });
     };
     check(&mut statement)?;

@@ -249,8 +249,8 @@ fn a_missing_archive_has_no_rows_and_a_broken_one_is_an_error() {
         let engine = engine(Some(file.clone()));
         let asked = block_on(engine.query("SELECT class FROM tasks", &Limits::default()));
         let Err(Error::Query { message }) = asked else { panic!("{asked:?}") };
-        let told = message.strip_prefix(&file.display().to_string());
-        assert!(told.is_some_and(|told| told.contains(why)), "{message}");
+        let problem = message.strip_prefix(&file.display().to_string());
+        assert!(problem.is_some_and(|problem| problem.contains(why)), "{message}");
     }
     assert_eq!(std::fs::read(&none).expect("read"), b"", "a query changes no file");
 }

@@ -21,7 +21,6 @@ mod chunk;
 mod sample_scan;
 mod sample_stream;
 mod sample_reader;
-mod own_samples;
 mod last;
 
 pub(crate) use batch::SampleBatch;
@@ -30,7 +29,6 @@ pub use latest::{latest_columns, latest_samples};
 pub(crate) use latest_at::{LATEST_AT, LatestAt, LatestAtTable};
 pub(crate) use listing::{ColumnListing, Listed, Listing, TableListing};
 pub(crate) use nodes::NodeTable;
-pub use own_samples::own_samples;
 pub(crate) use pushdown::{beginning, times};
 pub(crate) use registered::RegisteredTable;
 pub(crate) use sample_column::{SampleColumn, value};

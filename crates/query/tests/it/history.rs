@@ -10,7 +10,6 @@ use skopos_model::{Kind, Sample, Scalar, Timestamp, Topic, Unit, ValueType};
 use skopos_query::{
     BoxError, Column, Described, Engine, Fingerprint, Limits, Node, Registry, RemoteAnswer,
     RemoteSamples, Row, Rows, SampleReader, Scan, Source, Table, TopicFilter, Wanted, When,
-    own_samples,
 };
 use skopos_store::history::{Error, Part, Samples, Series};
 
@@ -238,17 +237,6 @@ proptest! {
         let expected: Vec<String> =
             stories.iter().zip(TOPICS).filter_map(|(story, topic)| last(story, topic)).collect();
         prop_assert_eq!(sorted(ask(places(&stories), &sql).0), sorted(expected), "{}", sql);
-
-        let source: Arc<dyn Source> = Arc::new(places(&stories));
-        let (mut count, during) = (0, Timestamp::from_nanos(from)..=Timestamp::from_nanos(to));
-        let starts = Wanted::Starting(vec!["n1/".to_owned()]);
-        own_samples(&source, &starts, &When::During(during), &mut |_, _, run| {
-            count += run.rows;
-            true
-        })
-        .expect("kept");
-        let expected = all(&|topic, time| topic.starts_with("n1/") && (from..=to).contains(&time));
-        prop_assert_eq!(count, expected.len());
     }
 }
 

@@ -42,12 +42,12 @@ fn ask(engine: &Engine, sql: &str, with: Vec<ArrayRef>) -> Result<skopos_query::
     block_on(async {
         let prepared = engine.prepare(sql).await?;
         let (values, limits) = (values(with), Limits::default());
-        let told = engine.describe_prepared(&prepared, &values, &limits).await?;
+        let described = engine.describe_prepared(&prepared, &values, &limits).await?;
         let stream = engine.stream_prepared(&prepared, &values, &limits).await?;
         let types = |schema: &Schema| -> Vec<_> {
             schema.fields().iter().map(|f| (f.name().clone(), f.data_type().clone())).collect()
         };
-        assert_eq!(types(&told), types(&stream.schema), "{sql}");
+        assert_eq!(types(&described), types(&stream.schema), "{sql}");
         collect(stream).await
     })
 }
@@ -215,12 +215,12 @@ fn columns_are_described_before_the_answer() {
         "SHOW TABLES",
         "SELECT table_name FROM information_schema.tables",
     ] {
-        let told = block_on(engine.describe(sql)).expect(sql);
+        let described = block_on(engine.describe(sql)).expect(sql);
         let answer = crate::world::ask(&engine, sql);
         let types = |schema: &Schema| -> Vec<_> {
             schema.fields().iter().map(|f| (f.name().clone(), f.data_type().clone())).collect()
         };
-        assert_eq!(types(&told), types(&answer.schema), "{sql}");
+        assert_eq!(types(&described), types(&answer.schema), "{sql}");
     }
     assert!(block_on(engine.describe("SELECT valu FROM latest")).is_err());
     assert_eq!(block_on(engine.table_schema("nodes")).expect("a table").field(0).name(), "node");
