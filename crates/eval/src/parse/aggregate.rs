@@ -1,6 +1,6 @@
 //! Functions of rows: aggregates, rates, means.
 
-use sqlparser::ast::{Expr, Ident};
+use sqlparser::ast::Expr;
 
 use crate::error::Error;
 use crate::expression::{Condition, Expression, Leaf};
@@ -155,15 +155,7 @@ impl Compiler<'_> {
     }
 
     fn is_value(&self, expression: &Expr) -> bool {
-        let named = |name: &Ident| name.value.eq_ignore_ascii_case("value");
-        match expression {
-            Expr::Identifier(name) => named(name),
-            Expr::CompoundIdentifier(names) => match names.as_slice() {
-                [table, name] => self.is_table(table) && named(name),
-                _ => false,
-            },
-            _ => false,
-        }
+        self.column_name(expression).is_some_and(|name| name == "value")
     }
 
     fn ema(&self, parts: &Parts<'_>) -> Result<Ema, Error> {

@@ -134,7 +134,20 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    pub(super) fn is_table(&self, ident: &Ident) -> bool {
+    /// Returns the name of a column in lower case, written with or without its table.
+    pub(super) fn column_name(&self, expression: &Expr) -> Option<String> {
+        let name = match expression {
+            Expr::Identifier(name) => name,
+            Expr::CompoundIdentifier(names) => match names.as_slice() {
+                [table, name] if self.is_table(table) => name,
+                _ => return None,
+            },
+            _ => return None,
+        };
+        Some(name.value.to_lowercase())
+    }
+
+    fn is_table(&self, ident: &Ident) -> bool {
         self.table_names.contains(&ident.value.to_lowercase())
     }
 
@@ -165,48 +178,27 @@ impl<'a> Compiler<'a> {
         argument.leaves(&mut visit);
         filter.leaves(&mut visit);
         let aggregate = Aggregate { function, argument, filter, timed };
-        let at = match self.aggregates.iter().position(|other| *other == aggregate) {
-            Some(at) => at,
-            None if self.aggregates.len() == MAX_AGGREGATES => {
-                return Err(self.too_many("aggregates", MAX_AGGREGATES));
-            }
-            None => {
-                self.aggregates.push(aggregate);
-                self.aggregates.len() - 1
-            }
-        };
-        Ok(Expression::Leaf(Leaf::Aggregate(at)))
+        match intern(&mut self.aggregates, aggregate, MAX_AGGREGATES) {
+            Some(at) => Ok(Expression::Leaf(Leaf::Aggregate(at))),
+            None => Err(self.too_many("aggregates", MAX_AGGREGATES)),
+        }
     }
 
     pub(super) fn add_text(&mut self, test: TextTest) -> Result<Condition, Error> {
-        let at = match self.texts.iter().position(|other| *other == test) {
-            Some(at) => at,
-            None if self.texts.len() == MAX_TEXT_TESTS => {
-                return Err(self.too_many(
-                    "tests of topic, node, unit and kind (a list of IN is one)",
-                    MAX_TEXT_TESTS,
-                ));
-            }
-            None => {
-                self.texts.push(test);
-                self.texts.len() - 1
-            }
-        };
-        Ok(Condition::Text(at))
+        match intern(&mut self.texts, test, MAX_TEXT_TESTS) {
+            Some(at) => Ok(Condition::Text(at)),
+            None => Err(self.too_many(
+                "tests of topic, node, unit and kind (a list of IN is one)",
+                MAX_TEXT_TESTS,
+            )),
+        }
     }
 
     pub(super) fn add_ema(&mut self, ema: Ema) -> Result<Leaf, Error> {
-        let at = match self.emas.iter().position(|other| *other == ema) {
-            Some(at) => at,
-            None if self.emas.len() == MAX_EMAS => {
-                return Err(self.too_many("different exponential means", MAX_EMAS));
-            }
-            None => {
-                self.emas.push(ema);
-                self.emas.len() - 1
-            }
-        };
-        Ok(Leaf::Ema(at))
+        match intern(&mut self.emas, ema, MAX_EMAS) {
+            Some(at) => Ok(Leaf::Ema(at)),
+            None => Err(self.too_many("different exponential means", MAX_EMAS)),
+        }
     }
 
     /// Checks the requirements of the table on the whole statement.
@@ -288,6 +280,17 @@ impl<'a> Compiler<'a> {
     pub(super) fn too_many(&self, what: &'static str, most: usize) -> Error {
         Error::TooMany { at: self.at, what, most }
     }
+}
+
+/// Returns the index of `item` in `items`, which it joins if it is new; `None` if there are `most` others.
+fn intern<T: PartialEq>(items: &mut Vec<T>, item: T, most: usize) -> Option<usize> {
+    if let Some(at) = items.iter().position(|other| *other == item) {
+        return Some(at);
+    }
+    (items.len() < most).then(|| {
+        items.push(item);
+        items.len() - 1
+    })
 }
 
 fn arithmetic(operator: &BinaryOperator) -> Option<Operator> {

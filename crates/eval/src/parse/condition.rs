@@ -40,18 +40,9 @@ impl Compiler<'_> {
     /// Compiles `time > now() - INTERVAL '60 s'`, with the sides in either order; `None` for anything else.
     fn window(&self, part: &Expr) -> Result<Option<Window>, Error> {
         let Expr::BinaryOp { left, op, right } = unnested(part) else { return Ok(None) };
-        let is_time = |side: &Expr| match unnested(side) {
-            Expr::Identifier(name) => {
-                ["time", "timestamp"].contains(&name.value.to_lowercase().as_str())
-            }
-            Expr::CompoundIdentifier(names) => match names.as_slice() {
-                [table, name] => {
-                    self.is_table(table)
-                        && ["time", "timestamp"].contains(&name.value.to_lowercase().as_str())
-                }
-                _ => false,
-            },
-            _ => false,
+        let is_time = |side: &Expr| {
+            let name = self.column_name(unnested(side));
+            name.is_some_and(|name| ["time", "timestamp"].contains(&name.as_str()))
         };
         let (bound, closed) = match op {
             BinaryOperator::Gt if is_time(left) => (right, false),
@@ -218,7 +209,7 @@ fn chain<'e>(expression: &'e Expr, operator: &BinaryOperator) -> Vec<&'e Expr> {
     parts
 }
 
-fn unnested(mut expression: &Expr) -> &Expr {
+pub(super) fn unnested(mut expression: &Expr) -> &Expr {
     while let Expr::Nested(inner) = expression {
         expression = inner;
     }

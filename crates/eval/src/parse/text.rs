@@ -9,23 +9,14 @@ use crate::error::Error;
 use crate::expression::{Comparison, Condition};
 use crate::like::{Like, Piece};
 use crate::parse::compiler::{Compiler, Scope};
-use crate::parse::condition::negate;
+use crate::parse::condition::{negate, unnested};
 use crate::parse::literal;
 use crate::program::{Test, TextColumn, TextTest};
 
 impl Compiler<'_> {
     /// Returns the text column that `expression` names, if any.
     pub(super) fn text_column(&self, expression: &Expr) -> Option<TextColumn> {
-        let name = match expression {
-            Expr::Identifier(name) => name,
-            Expr::CompoundIdentifier(names) => match names.as_slice() {
-                [table, name] if self.is_table(table) => name,
-                _ => return None,
-            },
-            Expr::Nested(inner) => return self.text_column(inner),
-            _ => return None,
-        };
-        Some(match name.value.to_lowercase().as_str() {
+        Some(match self.column_name(unnested(expression))?.as_str() {
             "topic" => TextColumn::Topic,
             "node" => TextColumn::Node,
             "unit" => TextColumn::Unit,

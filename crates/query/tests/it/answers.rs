@@ -61,7 +61,7 @@ fn tables_answer() {
         ("SELECT count(*) FROM topics", &["5"]),
         (
             "SELECT help FROM topics WHERE metric = 'available_bytes' AND node = 'n01'",
-            &["Memory that new work can have without swapping"],
+            &["Memory available to new programs without swapping"],
         ),
         (
             "SELECT a.value / b.value FROM latest a JOIN latest b ON a.node = b.node WHERE a.metric = 'available_bytes' AND b.metric = 'total_bytes'",
