@@ -46,7 +46,7 @@ fn a_trace_is_scored_and_what_is_none_is_refused_with_its_line() {
     let bad = file.to_str().expect("UTF-8");
     for (text, code, part) in [
         ("time_seconds,value\n0,1\n1,x\n", 2, "line 3"),
-        ("", 2, "no head"),
+        ("", 2, "is missing"),
         ("time_seconds,value\n0,1\n1,2\n", 1, "needs six"),
     ] {
         std::fs::write(&file, text).expect("written");

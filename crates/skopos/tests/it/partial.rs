@@ -98,6 +98,8 @@ fn a_node_that_hangs_is_named_through_every_door() {
     let both = json!([{"node": "a1"}, {"node": "a2"}]);
     let whole = (both.clone(), json!([]));
     eventually("both nodes answer", || asked.by_socket() == whole);
+    let mirrored = "SELECT DISTINCT node FROM latest WHERE family = 'mem' ORDER BY node";
+    eventually("the hub mirrors both nodes", || asked.hub.ask(mirrored) == both);
     assert_eq!(asked.by_http(), whole);
     assert_eq!(asked.by_flight(), (json!(2), Json::Null), "of a whole answer nothing is said");
     signal(&asked.first.child, "STOP");

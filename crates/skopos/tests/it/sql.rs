@@ -466,6 +466,8 @@ fn a_hub_asks_nodes_for_what_they_kept_and_says_who_did_not_answer() {
         let ran = ask("SELECT DISTINCT node FROM samples WHERE node LIKE 'a_' ORDER BY node");
         rows(&ran) == json!([{"node": "a1"}, {"node": "a2"}]) && ran.json()["missing"] == json!([])
     });
+    let mirrored = "SELECT value FROM latest WHERE topic = 'a1/app/depth'";
+    eventually("the hub mirrors the topic", || hub.ask(mirrored) == json!([{"value": 4.0}]));
     stop(first);
     eventually("who is dead is missing", || {
         let ran = ask("SELECT count(*) > 0 AS some FROM samples WHERE metric = 'total_bytes'");

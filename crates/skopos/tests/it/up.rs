@@ -114,7 +114,7 @@ fn a_runtime_directory_that_others_may_write_is_refused() {
     for verb in [&["agent", "--for", "1s"][..], &["ls"]] {
         let ran = run(dir.path(), verb);
         assert_eq!(ran.code, 2, "{ran:?}");
-        assert!(ran.stderr.contains("others may write"), "{ran:?}");
+        assert!(ran.stderr.contains("other users may write"), "{ran:?}");
         assert!(ran.stderr.contains("SKOPOS_DIR"), "{ran:?}");
     }
 }

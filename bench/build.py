@@ -1,0 +1,116 @@
+#!/usr/bin/env python3
+"""Measures the build of Skopos: bench/build.py [--cores 2] [--out DIR] [--keep]
+
+A folder of its own is the target, so that every build begins with nothing; sources of dependencies are
+already downloaded. Time is wall-clock time on the given number of processors; processor time is what all
+processes of the build used. Prints the report that `skopos-bench` prints with --json, and writes it to
+DIR/build.json. Needs a quiet machine for an hour.
+"""
+
+import argparse
+import datetime
+import json
+import os
+import platform
+import resource
+import shutil
+import subprocess
+import tempfile
+import time
+
+# Limits of the project for two cores, in seconds and bytes.
+GOALS = {
+    "release programs": {"from nothing": 900, "after a change of one line in score": 60},
+    "debug programs": {"from nothing": None, "after a change of one line in score": 20},
+    "tests": {"from nothing, built and run": 1200},
+}
+SIZES = {"skopos": 120e6, "skopos-agent": 16e6}
+
+
+def run(command, cores, env):
+    """Runs a command on the first processors; returns wall-clock and processor seconds."""
+    before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
+    subprocess.run(["taskset", "-c", f"0-{cores - 1}", *command], check=True, env=env,
+                   stdin=subprocess.DEVNULL, stdout=2)
+    wall, after = time.monotonic() - start, resource.getrusage(resource.RUSAGE_CHILDREN)
+    used = after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
+    return wall, used
+
+
+def row(case, metric, unit, value, goal=None):
+    return {
+        "case": case, "metric": metric, "unit": unit, "value": value, "peers": {},
+        "ratio": None, "goal": None if goal is None else f"≤ {goal:g}",
+        "met": None if goal is None else value <= goal,
+    }
+
+
+def touched(path):
+    """Changes one line of a source file, and puts it back afterwards."""
+    class Touched:
+        def __enter__(self):
+            self.text = open(path).read()
+            open(path, "w").write(self.text + "\n// A line that changes nothing.\n")
+
+        def __exit__(self, *_):
+            open(path, "w").write(self.text)
+    return Touched()
+
+
+def measure(cores, target):
+    env = dict(os.environ, CARGO_TARGET_DIR=target)
+    rows = []
+    source = "crates/score/src/budget.rs"
+    for case, options in [("release programs", ["--release"]), ("debug programs", [])]:
+        build = ["cargo", "build", "--locked", "-p", "skopos", *options]
+        goals = GOALS[case]
+        wall, used = run(build, cores, env)
+        rows.append(row(case, "from nothing", "s", wall, goals["from nothing"]))
+        rows.append(row(case, "from nothing, processor time", "s", used))
+        with touched(source):
+            wall, _ = run(build, cores, env)
+        changed = "after a change of one line in score"
+        rows.append(row(case, changed, "s", wall, goals[changed]))
+    for name, goal in SIZES.items():
+        size = os.path.getsize(os.path.join(target, "release", name))
+        rows.append(row("size of the release program", name, "MB", size / 1e6, goal / 1e6))
+    shutil.rmtree(target)
+    wall, _ = run(["make", "test"], cores, env)
+    metric = "from nothing, built and run"
+    rows.append(row("tests", metric, "s", wall, GOALS["tests"][metric]))
+    return rows
+
+
+def machine():
+    cpu = next(line.split(":")[1].strip() for line in open("/proc/cpuinfo") if "model name" in line)
+    total = next(int(line.split()[1]) for line in open("/proc/meminfo") if "MemTotal" in line)
+    version = subprocess.run(["rustc", "--version"], check=True, capture_output=True, text=True)
+    return {
+        "cpu": cpu, "cores": os.cpu_count(), "memory_bytes": total * 1024,
+        "kernel": f"Linux {platform.release()} {platform.machine()}", "host": platform.node(),
+        "versions": {"rustc": version.stdout.split()[1]},
+    }
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--cores", type=int, default=2)
+    parser.add_argument("--out", default=None)
+    arguments = parser.parse_args()
+    now = datetime.datetime.now(datetime.timezone.utc)
+    target = tempfile.mkdtemp(prefix="skopos-build-")
+    try:
+        rows = measure(arguments.cores, target)
+    finally:
+        shutil.rmtree(target, ignore_errors=True)
+    report = {"bench": "build", "date": now.strftime("%Y-%m-%dT%H:%M:%SZ"), "machine": machine(),
+              "rows": rows}
+    text = json.dumps(report, indent=2, ensure_ascii=False) + "\n"
+    print(text, end="")
+    if arguments.out:
+        os.makedirs(arguments.out, exist_ok=True)
+        open(os.path.join(arguments.out, "build.json"), "w").write(text)
+
+
+if __name__ == "__main__":
+    main()
