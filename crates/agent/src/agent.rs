@@ -1,4 +1,4 @@
-//! The loop of the agent: one thread that sleeps in `poll(2)` until a sensor is due, a request arrives or a
+//! The loop of the agent: a thread that sleeps in `poll(2)` until a sensor is due, a request arrives or a
 //! signal ends it.
 
 use std::path::{Path, PathBuf};
@@ -11,18 +11,20 @@ use skopos_sense::{Skip, open_all, open_peers};
 use skopos_shm::Publisher;
 
 use crate::args::AgentArgs;
+use crate::beat::nearest_beat;
 use crate::clock::{Clock, monotonic};
 use crate::config::Config;
-use crate::control::{Answer, Request, SkipStatus, Status};
+use crate::control::{Answer, MIN_REFRESH, Request, SkipStatus, Status};
+use crate::event::Event;
 use crate::foreign::Foreign;
 use crate::insights::Insights;
 use crate::lanes::Lanes;
 use crate::link::Link;
 use crate::names::SEGMENT_NAME;
 use crate::overhead::Overhead;
-use crate::polled::{Polled, nearest_beat};
-use crate::probe::{Polling, Probe, thread_time};
-use crate::self_facts::{About, SelfFacts};
+use crate::polled::PolledSensor;
+use crate::probe::{PollOutcome, Probe, thread_time};
+use crate::self_facts::{AgentState, SelfFacts};
 use crate::server::Server;
 use crate::settings::Settings;
 use crate::signals::Signals;
@@ -30,72 +32,50 @@ use crate::sink::Counts;
 use crate::user_facts::UserFacts;
 use skopos_term::Failure;
 
-/// A sensor that was polled this recently is not polled again for one who asks.
-pub const MIN_REFRESH: Duration = Duration::from_millis(100);
-/// How often the agent looks who reads what, and so how late a new follower is noticed.
+/// Time between two checks of the readers' marks: the delay until a new follower is noticed.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// When nothing is new to the agent any more: intervals have grown to where they stay.
+/// Time until intervals have grown and policies have learned, so that start-up memory can be released.
 const SETTLED_AFTER: Duration = Duration::from_secs(60);
-/// How often sensors are asked what they cannot measure.
+/// Time between two questions to the sensors about the facts that they cannot measure.
 const EXPLAIN_EVERY: Duration = Duration::from_secs(10);
-/// How long the first tick waits for sensors that may block, so that what they found is there with
-/// the rest; and how long one who asks for a fresh value waits for such a sensor.
+/// Longest wait of the first tick for sensors that may block, so that their facts appear with the others;
+/// and longest wait of a request for a fresh value of such a sensor.
 const LANE_PATIENCE: Duration = Duration::from_millis(200);
-
-/// What happens while the agent runs, for the verb to print.
-#[derive(Debug)]
-pub enum Event {
-    /// A sensor's source could not be read; told once, until it can be again.
-    SensorFailed { sensor: &'static str, error: String },
-    /// It can be read again.
-    SensorRecovered { sensor: &'static str },
-    /// A fact could not be registered; told for the first one of a sensor.
-    FactRefused { sensor: &'static str, error: String },
-    /// The clock stepped back by so much.
-    ClockSteppedBack { by: Duration },
-    /// The budget cannot be kept, even with every sensor at its longest interval; told once. Both
-    /// are shares of one core.
-    BudgetExceeded { limit: f64, over: f64 },
-    /// The link to other nodes has news.
-    Link(String),
-    /// Every due sensor was polled.
-    Ticked,
-}
 
 /// A running agent.
 pub struct Agent {
     node: Arc<str>,
     dir: PathBuf,
     publisher: Publisher,
-    polled: Vec<Polled>,
+    polled: Vec<PolledSensor>,
     lanes: Lanes,
     overhead: Overhead,
     insights: Insights,
     /// The shortest interval.
     interval: Duration,
-    /// When to look next who reads what.
+    /// Time of the next check of the readers' marks.
     look_at: Duration,
-    /// When to ask sensors next what they cannot measure.
+    /// Time of the next question to the sensors about the facts that they cannot measure.
     explain_at: Duration,
-    /// Families without a sensor here, and those left out.
+    /// Families without a sensor on this machine, and those left out by the user.
     skips: Vec<Skip>,
     self_facts: SelfFacts,
     user_facts: UserFacts,
     foreign: Foreign,
     server: Server,
     signals: Signals,
-    /// Connects it with other nodes, if that is wanted.
+    /// The connection with other nodes, if the user asked for it.
     link: Option<Box<dyn Link>>,
     counts: Counts,
     clock: Clock,
     deadline: Option<Duration>,
-    /// What happened between two ticks, to be told at the next.
+    /// Events between two ticks, reported at the next one.
     events: Vec<Event>,
 }
 
 impl Agent {
-    /// Makes the segment and opens the sensors. Signals are caught before, so that one that comes
-    /// now already ends the agent in order.
+    /// Makes the segment and opens the sensors. The caller has installed `signals` before, so that a signal
+    /// during the start ends the agent in order.
     ///
     /// # Errors
     /// Another agent runs already; the runtime directory cannot be used; wrong options.
@@ -138,12 +118,12 @@ impl Agent {
             events: Vec::new(),
         };
         agent.open_sensors(&settings)?;
-        // Before any sensor's facts: where there is no room for all, what tells so comes first.
+        // Before the facts of sensors: in a full segment, the facts that report it have their room.
         agent.publish_self(skopos_shm::now());
         Ok(agent)
     }
 
-    /// Names of configured insights that it does not compute, because a hub does.
+    /// Returns the names of configured insights that a hub computes, not this agent.
     pub fn left_to_hub(&self) -> &[String] {
         self.insights.left_to_hub()
     }
@@ -161,9 +141,9 @@ impl Agent {
         opened.sensors.extend(others.sensors);
         opened.skips.extend(others.skips);
         let mut unknown: Vec<&String> = settings.skip.iter().collect();
-        // What a sensor cannot measure may change, so it is asked again whenever it is shown.
-        let told = |skip: &Skip| opened.sensors.iter().any(|s| s.skips().contains(skip));
-        self.skips = opened.skips.iter().filter(|skip| !told(skip)).cloned().collect();
+        // The skips of a sensor may change, so they are read from the sensor whenever they are shown.
+        let of_sensor = |skip: &Skip| opened.sensors.iter().any(|s| s.skips().contains(skip));
+        self.skips = opened.skips.iter().filter(|skip| !of_sensor(skip)).cloned().collect();
         unknown.retain(|name| self.skips.iter().all(|skip| skip.what != **name));
         for sensor in opened.sensors {
             let name = sensor.family().name;
@@ -175,30 +155,30 @@ impl Agent {
             let schedule = settings.schedule(name, sensor.interval_hint())?;
             let may_block = sensor.may_block();
             let probe = Box::new(Probe::new(&self.publisher, &self.node, sensor)?);
-            self.polled.push(Polled::new(name, may_block, probe, schedule));
+            self.polled.push(PolledSensor::new(name, may_block, probe, schedule));
         }
         for skip in &self.skips {
             self.insights.set_missing(&skip.what, Some(&skip.reason));
         }
         if let Some(name) = unknown.first() {
-            let families: Vec<_> = self.polled.iter().map(Polled::name).collect();
+            let families: Vec<_> = self.polled.iter().map(PolledSensor::name).collect();
             return Err(Failure::new(format!("--skip: there is no family `{name}`"))
                 .hint(format!("the families are {}", families.join(", "))));
         }
         Ok(())
     }
 
-    /// The node's name.
+    /// Returns the node's name.
     pub fn node(&self) -> &str {
         &self.node
     }
 
-    /// The runtime directory.
+    /// Returns the runtime directory.
     pub fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// The segment's file.
+    /// Returns the path of the segment's file.
     pub fn segment_path(&self) -> &Path {
         self.publisher.path()
     }
@@ -213,13 +193,13 @@ impl Agent {
     ) -> Result<(), Failure> {
         self.tick(observe)?;
         self.overhead.begin(monotonic());
-        // All is parsed, opened and polled once: most of the program is not needed any more.
+        // Parsing and opening are done: most pages of the program are not needed any more.
         skopos_shm::release_program_pages();
-        // Nor, once policies and detectors have learned, what learning took.
+        // The pages that policies and detectors needed to learn are released later.
         let mut settled_at = Some(monotonic() + SETTLED_AFTER);
         loop {
             let now = monotonic();
-            let polls = self.polled.iter().map(Polled::due);
+            let polls = self.polled.iter().map(PolledSensor::due);
             let wakes = polls.chain(self.deadline).chain(self.insights.predictions_due());
             let wake = wakes.chain([self.look_at]).min();
             let wait = wake.map(|at| at.saturating_sub(now));
@@ -233,13 +213,13 @@ impl Agent {
             if settled_at.take_if(|at| *at <= now).is_some() {
                 skopos_shm::release_program_pages();
             }
-            // Insights also age, and move with time: a look a second is soon enough to see it.
+            // Insights also age and move with time: a check each second is often enough.
             let is_look_due = self.look_at <= now;
             if is_look_due {
                 self.check_segment()?;
                 self.look(now);
             }
-            if self.polled.iter().any(|p| p.due() <= now) || self.lanes.has_news() {
+            if self.polled.iter().any(|p| p.due() <= now) || self.lanes.has_returned() {
                 self.tick(observe)?;
             } else if is_look_due || self.insights.predictions_due().is_some_and(|at| at <= now) {
                 self.between_polls(now, observe)?;
@@ -247,7 +227,7 @@ impl Agent {
         }
     }
 
-    /// Sleeps in `poll(2)` and answers requests. True if a signal asked to end.
+    /// Sleeps in `poll(2)` and answers requests. Returns true if a signal asked the agent to end.
     fn sleep(&mut self, wait: Option<Duration>) -> Result<bool, Failure> {
         let timeout = wait.map(|d| Timespec {
             tv_sec: i64::try_from(d.as_secs()).unwrap_or(i64::MAX),
@@ -267,7 +247,7 @@ impl Agent {
         let ready = fds[2..].iter().any(|fd| !fd.revents().is_empty());
         drop(fds);
         if returned {
-            self.lanes.note_news();
+            self.lanes.note_returned();
         }
         if ready {
             let since = self.overhead.answering();
@@ -284,8 +264,8 @@ impl Agent {
         Ok(signalled)
     }
 
-    /// Leaves a request to another node, if it is about that, and the answer to who asks it: this thread
-    /// waits for no network.
+    /// Hands a request about another node to the link, which answers the client. Returns false for other
+    /// requests. This thread does not wait for the network.
     fn is_forwarded(&mut self, token: u64, request: &Result<Request, Answer>) -> bool {
         let Ok(Request::Refresh { topic }) = request else { return false };
         let Some(link) = self.link.as_ref().filter(|link| link.can_refresh()) else { return false };
@@ -298,7 +278,7 @@ impl Agent {
         true
     }
 
-    /// What does not wait for a poll, which may be minutes away.
+    /// Does the work that cannot wait for the next poll, which may be minutes away.
     fn between_polls(
         &mut self,
         now: Duration,
@@ -315,13 +295,13 @@ impl Agent {
         Ok(())
     }
 
-    /// Polls every sensor that is due, then publishes what that cost.
+    /// Polls every sensor that is due, then publishes the cost.
     fn tick(
         &mut self,
         observe: &mut dyn FnMut(&Self, Event) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
         let mut events = std::mem::take(&mut self.events);
-        // One time for all that is polled at this wake.
+        // All polls of this wake have the same time.
         let clock = Clock::now();
         let Clock { wall: time, monotonic: now } = clock;
         if let Some(by) = self.clock.stepped_back(clock) {
@@ -332,12 +312,12 @@ impl Agent {
         let was_first = self.polled.iter().all(|p| p.polled_at().is_zero());
         self.poll_due((time, now), &mut events);
         if was_first {
-            while let Some(done) = self.lanes.wait(LANE_PATIENCE) {
-                self.settle(done.number, done.probe, done.polling, &mut events);
+            while let Some(poll) = self.lanes.wait(LANE_PATIENCE) {
+                self.settle(poll.number, poll.probe, poll.outcome, &mut events);
             }
         }
-        while let Some(done) = self.lanes.take() {
-            self.settle(done.number, done.probe, done.polling, &mut events);
+        while let Some(poll) = self.lanes.take() {
+            self.settle(poll.number, poll.probe, poll.outcome, &mut events);
         }
         for polled in &mut self.polled {
             polled.watch(now, &mut events);
@@ -354,18 +334,18 @@ impl Agent {
         observe(self, Event::Ticked)
     }
 
-    /// An agent whose segment somebody removed would go on for nobody.
+    /// Fails if the segment's file was removed: readers could not find its facts any more.
     fn check_segment(&self) -> Result<(), Failure> {
         if self.publisher.is_published() {
             return Ok(());
         }
         let path = self.publisher.path().display();
-        Err(Failure::new(format!("the segment {path} was removed: nobody can read it")).hint(
+        Err(Failure::new(format!("the segment {path} was removed: no reader can find it")).hint(
             "start the agent again; if a login manager empties the directory, set SKOPOS_DIR",
         ))
     }
 
-    /// Polls every sensor that is due, or has a lane do it.
+    /// Polls every sensor that is due, here or in a lane.
     fn poll_due(&mut self, times: (Timestamp, Duration), events: &mut Vec<Event>) {
         let (_, now) = times;
         let mut spent = thread_time();
@@ -381,31 +361,37 @@ impl Agent {
                 }
                 continue;
             }
-            let polling = probe.poll(times, &mut spent);
-            self.settle(at, probe, polling, events);
+            let outcome = probe.poll(times, &mut spent);
+            self.settle(at, probe, outcome, events);
         }
     }
 
-    /// Takes a sensor back that was polled.
-    fn settle(&mut self, at: usize, probe: Box<Probe>, polling: Polling, events: &mut Vec<Event>) {
-        self.counts.add(&polling.counts);
+    /// Takes a sensor back after a poll.
+    fn settle(
+        &mut self,
+        at: usize,
+        probe: Box<Probe>,
+        outcome: PollOutcome,
+        events: &mut Vec<Event>,
+    ) {
+        self.counts.add(&outcome.counts);
         let yielded = (probe.yielded(), probe.facts());
-        self.insights.take(at + 1, yielded, polling.time, &self.publisher);
-        self.overhead.polled(polling.spent, self.polled[at].may_block());
-        self.polled[at].returned(probe, polling, events);
+        self.insights.take(at + 1, yielded, outcome.time, &self.publisher);
+        self.overhead.polled(outcome.spent, self.polled[at].may_block());
+        self.polled[at].returned(probe, outcome, events);
     }
 
-    /// Looks who reads what, and shares out the budget anew.
+    /// Reads the readers' marks, and distributes the budget anew.
     fn look(&mut self, now: Duration) {
         self.look_at = next_look(now, self.interval);
         if let Some(link) = &mut self.link {
-            self.events.extend(link.news().into_iter().map(Event::Link));
+            self.events.extend(link.take_events().into_iter().map(Event::Link));
         }
-        let is_anybody = self.publisher.has_interest();
+        let has_readers = self.publisher.has_interest();
         for polled in &mut self.polled {
             let Some(probe) = polled.probe() else { continue };
-            let nobody = (0, false);
-            let interest = if is_anybody { probe.take_interest(&self.publisher) } else { nobody };
+            let unread = (0, false);
+            let interest = if has_readers { probe.take_interest(&self.publisher) } else { unread };
             polled.note_interest(interest, now);
         }
         if let Some(over) = self.overhead.plan(&mut self.polled, now) {
@@ -414,14 +400,14 @@ impl Agent {
         self.foreign.look(&mut self.insights, &self.publisher, now);
     }
 
-    /// Tells insights why facts that they ask for are not there.
+    /// Tells insights why facts that they need are missing.
     fn explain_missing(&mut self, now: Duration) {
         if now < self.explain_at {
             return;
         }
         self.explain_at = now + EXPLAIN_EVERY;
         for polled in &mut self.polled {
-            for (what, reason) in polled.news_of_skips() {
+            for (what, reason) in polled.skip_changes() {
                 self.insights.set_missing(&what, reason.as_deref());
             }
         }
@@ -429,15 +415,15 @@ impl Agent {
 
     fn publish_self(&mut self, time: Timestamp) {
         let Self { publisher, node, polled, counts, overhead, .. } = self;
-        let about = About {
+        let state = AgentState {
             counts,
             overhead,
             busy_lanes: self.lanes.busy(),
             insights: self.insights.counts(),
             left_out: self.foreign.left_out(),
         };
-        self.self_facts.publish(publisher, node, polled, &about, time);
-        // Sensors have the numbers from 1 on.
+        self.self_facts.publish(publisher, node, polled, &state, time);
+        // The numbers of sensors begin at 1.
         self.insights.take(0, self.self_facts.yielded(), time, &self.publisher);
     }
 
@@ -481,7 +467,7 @@ impl Agent {
         Ok(self.insights.page(&pattern, insights_only, after, skopos_shm::now()))
     }
 
-    /// The topic with this node in front, unless it is there.
+    /// Returns the topic with this node in front.
     fn in_full(&self, text: &str) -> Result<Topic, Answer> {
         let refused = |e: skopos_model::Error| Answer::Refused {
             error: e.to_string(),
@@ -496,14 +482,14 @@ impl Agent {
 
     fn refresh(&mut self, topic: &str) -> Result<Answer, Answer> {
         let Clock { wall, monotonic: now } = Clock::now();
-        let has = |p: &Polled| p.probe().is_some_and(|probe| probe.has(topic));
+        let has = |p: &PolledSensor| p.probe().is_some_and(|probe| probe.has(topic));
         let Some(at) = self.polled.iter().position(has) else {
             return Err(Answer::Refused {
                 error: format!("no sensor that is free measures `{topic}`"),
-                hint: Some("only what a sensor measures can be refreshed".to_owned()),
+                hint: Some("only the topic of a sensor can be refreshed".to_owned()),
             });
         };
-        // Rates over less than that would be of a few ticks of the kernel's clock, for everybody.
+        // Rates over a shorter time would come from a few ticks of the kernel's clock, for every reader.
         if now.saturating_sub(self.polled[at].polled_at()) >= MIN_REFRESH {
             self.poll_now(at, (wall, now));
         }
@@ -514,22 +500,22 @@ impl Agent {
         }
     }
 
-    /// Polls one sensor before its time. One that may block gets a moment to come back.
+    /// Polls a sensor before its time. A sensor that may block has a moment to return.
     fn poll_now(&mut self, at: usize, times: (Timestamp, Duration)) {
         let mut events = std::mem::take(&mut self.events);
         let polled = &mut self.polled[at];
         let (_, now) = times;
         if let Some(mut probe) = polled.take(now) {
             if !polled.may_block() {
-                let polling = probe.poll(times, &mut thread_time());
-                self.settle(at, probe, polling, &mut events);
+                let outcome = probe.poll(times, &mut thread_time());
+                self.settle(at, probe, outcome, &mut events);
             } else if let Err(refused) = self.lanes.lend(at, probe, times) {
                 polled.postponed(refused, now, &mut events);
             } else {
-                while let Some(done) = self.lanes.wait(LANE_PATIENCE) {
-                    let is_it = done.number == at;
-                    self.settle(done.number, done.probe, done.polling, &mut events);
-                    if is_it {
+                while let Some(poll) = self.lanes.wait(LANE_PATIENCE) {
+                    let is_wanted = poll.number == at;
+                    self.settle(poll.number, poll.probe, poll.outcome, &mut events);
+                    if is_wanted {
                         break;
                     }
                 }
@@ -538,17 +524,17 @@ impl Agent {
         self.events = events;
     }
 
-    /// What is sensed and what is not.
+    /// Returns the state of every sensor, and the reasons for what is not sensed.
     pub fn status(&self) -> Status {
         let skip = |s: Skip| SkipStatus { what: s.what, reason: s.reason };
         Status {
             node: self.node.to_string(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            sensors: self.polled.iter().map(Polled::status).collect(),
+            sensors: self.polled.iter().map(PolledSensor::status).collect(),
             skips: self
                 .polled
                 .iter()
-                .flat_map(Polled::skips)
+                .flat_map(PolledSensor::skips)
                 .chain(self.skips.clone())
                 .map(skip)
                 .collect(),
@@ -558,8 +544,8 @@ impl Agent {
     }
 }
 
-/// When to look after a look at `now`, by an agent whose shortest interval is this: on the beat, so that
-/// a look shares its wake with sensors, and after now even where beats are far apart.
+/// Returns the time of the check after a check at `now`, for an agent with this shortest interval. It is on the
+/// beat, so that it shares its wake with sensors, and later than `now` even if beats are far apart.
 fn next_look(now: Duration, interval: Duration) -> Duration {
     nearest_beat(now + LOOK_EVERY, interval.min(LOOK_EVERY))
 }
@@ -569,7 +555,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn looks_come_about_once_a_second_whatever_the_interval() {
+    fn checks_come_about_once_a_second_for_every_interval() {
         for interval in [1, 10, 333, 700, 999, 1000, 1001, 5000, 10_000, 60_000, 86_400_000] {
             let interval = Duration::from_millis(interval);
             for now in (0..200_000).step_by(77).map(Duration::from_millis) {
@@ -579,9 +565,9 @@ mod tests {
         }
     }
 
-    /// Setting up takes long where much is configured, and is no step of the clock.
+    /// A long start with many insights must not look like a step of the clock.
     #[test]
-    fn both_clocks_are_read_together_however_long_it_takes_to_start() {
+    fn both_clocks_are_read_together_after_a_long_start() {
         let folder = tempfile::tempdir().expect("a folder");
         let config = folder.path().join("skopos.toml");
         let insight = |n| {
@@ -597,7 +583,7 @@ mod tests {
         let agent = Agent::start(dir, &args, config, Signals(signals)).expect("it starts");
         let ahead = |c: &Clock| c.wall.as_nanos() - c.monotonic.as_nanos() as i64;
         let apart = ahead(&agent.clock).abs_diff(ahead(&Clock::now()));
-        // Each pair is read within ten; a thousand insights take hundreds.
+        // A pair is read within ten milliseconds; a thousand insights take hundreds.
         assert!(apart < 20_000_000, "{apart} ns apart");
     }
 }

@@ -1,5 +1,5 @@
-//! Writes down what the publishers of this machine say, on a thread of its own: it reads shared memory
-//! like any program does, and nobody waits for it.
+//! The archiver: keeps the published samples of this machine on disk. It reads shared memory like any other
+//! program, on a thread of its own, and no publisher waits for it.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -20,39 +20,40 @@ use self::facts::{Counts, Facts};
 use crate::names::MIRROR_NAME;
 use skopos_term::Failure;
 
-/// How often what was taken in is written, and publishers that came or went are looked for: so much is
-/// lost by `kill -9`.
+/// Time between two writes, and between two searches for publishers: `kill -9` loses at most this much.
 const WRITE_EVERY: Duration = Duration::from_secs(1);
 
-/// How often what was written is synced: so much is lost when the power goes.
+/// Time between two syncs: a power failure loses at most this much.
 const SYNC_EVERY: Duration = Duration::from_secs(30);
 
-/// How often old parts are looked for, and what is here is told.
+/// Time between two searches for parts to seal or remove.
 const CHORES_EVERY: Duration = Duration::from_secs(60);
-const TELL_EVERY: Duration = Duration::from_secs(5);
 
-/// Times between two looks at the rings: such that none of them is more than half full.
+/// Time between two publications of the archiver's own facts.
+const PUBLISH_EVERY: Duration = Duration::from_secs(5);
+
+/// Bounds of the time between two readings of the rings, which adapts so that no ring is more than half full.
 const SHORTEST_NAP: Duration = Duration::from_millis(5);
 const LONGEST_NAP: Duration = Duration::from_millis(500);
 
-/// Keeps history until it is dropped.
+/// A running archiver. It stops when it is dropped.
 pub struct Archiver {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Archiver {
-    /// Begins to keep what is published in the runtime directory `dir`.
+    /// Begins to keep the samples that are published in the runtime directory `dir`.
     ///
     /// # Errors
-    /// Somebody keeps history in this folder already; it cannot be written.
+    /// Another archiver uses this folder already; the folder cannot be written.
     pub fn start(folder: &Path, limits: Limits, dir: PathBuf, node: &str) -> Result<Self, Failure> {
         let failed = |e: &dyn std::error::Error| Failure::new("history cannot be kept").because(e);
         let facts = Facts::new(&dir, node)?;
         let keeper = Keeper::open(folder, limits, now()).map_err(|e| failed(&e))?;
-        // As others find it, wherever they were started.
-        facts.tell_folder(&std::fs::canonicalize(folder).map_err(|e| failed(&e))?)?;
-        // What is mirrored here its own node keeps.
+        // An absolute path is valid in every working directory.
+        facts.publish_folder(&std::fs::canonicalize(folder).map_err(|e| failed(&e))?)?;
+        // The nodes keep their own facts, so mirrored facts are left out.
         let host = Host::open_dirs(vec![dir])?.without(MIRROR_NAME);
         let stop = Arc::new(AtomicBool::new(false));
         let run = {
@@ -76,12 +77,12 @@ impl Drop for Archiver {
 }
 
 /// A vertex that is followed.
-struct One {
+struct FollowedVertex {
     subscription: Subscription,
     id: SeriesId,
 }
 
-/// Which vertex of which segment: one that comes again is another one.
+/// Segment, registration time and topic of a vertex. A vertex that is registered again has another key.
 type Key = (PathBuf, Timestamp, Topic);
 
 struct Archive {
@@ -89,10 +90,10 @@ struct Archive {
     keeper: Keeper,
     facts: Facts,
     counts: Counts,
-    followed: HashMap<Key, One>,
-    /// Of the segments when their vertices were looked up.
+    followed: HashMap<Key, FollowedVertex>,
+    /// The versions of the segments at the latest lookup of their vertices.
     versions: SegmentVersions,
-    /// What is new since then was never here before.
+    /// The time of that lookup. Vertices that were registered later are new to the history.
     looked_at: Option<Timestamp>,
     chores: Option<Receiver<Result<Size, Error>>>,
 }
@@ -107,7 +108,7 @@ impl Archive {
     fn run(mut self, stop: &AtomicBool) {
         let mut nap = SHORTEST_NAP;
         let begun = Instant::now();
-        let [mut write_at, mut sync_at, mut chores_at, mut tell_at] = [begun; 4];
+        let [mut write_at, mut sync_at, mut chores_at, mut publish_at] = [begun; 4];
         while !stop.load(Ordering::Relaxed) {
             let fullest = self.collect();
             nap = match fullest {
@@ -135,7 +136,7 @@ impl Archive {
                 self.do_chores();
             }
             self.take_chores();
-            if is_due(&mut tell_at, TELL_EVERY) {
+            if is_due(&mut publish_at, PUBLISH_EVERY) {
                 self.facts.publish(&self.counts);
             }
             std::thread::park_timeout(nap);
@@ -145,14 +146,14 @@ impl Archive {
         self.count(ended);
     }
 
-    fn count(&mut self, done: Result<(), Error>) {
-        self.counts.errors += u64::from(done.is_err());
+    fn count(&mut self, result: Result<(), Error>) {
+        self.counts.errors += u64::from(result.is_err());
     }
 
-    /// Learns what came and what went.
+    /// Finds vertices that were added or removed.
     fn look(&mut self) {
         let looked_at = now();
-        // What cannot be listed now is listed the next time.
+        // If the directory cannot be listed now, the next lookup lists it.
         let _ = self.host.refresh();
         let Some(versions) = self.host.changes(&self.versions) else { return };
         let mut new: Vec<(Key, Vertex)> = Vec::new();
@@ -162,14 +163,14 @@ impl Archive {
             let path = vertex.segment().path().to_path_buf();
             let key = (path, info.registered_at, info.topic.clone());
             match gone.remove(&key) {
-                Some(one) => drop(self.followed.insert(key, one)),
+                Some(followed) => drop(self.followed.insert(key, followed)),
                 None => new.push((key, vertex)),
             }
         }
-        for mut one in gone.into_values() {
-            // What it said last is there for as long as it is mapped.
-            take_in(&mut one, &mut self.keeper, &mut self.counts);
-            self.keeper.detach(one.id);
+        for mut followed in gone.into_values() {
+            // The last samples are readable while the segment is mapped.
+            take_in(&mut followed, &mut self.keeper, &mut self.counts);
+            self.keeper.detach(followed.id);
         }
         let series = new.iter().map(|(_, vertex)| series(vertex)).collect();
         let before = self.looked_at;
@@ -182,32 +183,32 @@ impl Archive {
                 self.looked_at = Some(looked_at);
                 for ((key, vertex), id) in new.into_iter().zip(ids) {
                     let subscription = vertex.subscribe_from_oldest().quietly();
-                    self.followed.insert(key, One { subscription, id });
+                    self.followed.insert(key, FollowedVertex { subscription, id });
                 }
             }
-            // Tried again at the next look.
+            // The next lookup tries again.
             Err(_) => self.counts.errors += 1,
         }
     }
 
-    /// Takes in what is new. Returns which share of its ring the fullest one had used.
+    /// Reads the new samples. Returns the largest share of a ring that was unread.
     fn collect(&mut self) -> f64 {
         let mut fullest = 0.0f64;
-        for one in self.followed.values_mut() {
-            let new = take_in(one, &mut self.keeper, &mut self.counts);
-            let slots = one.subscription.vertex().info().slots.max(1);
+        for followed in self.followed.values_mut() {
+            let new = take_in(followed, &mut self.keeper, &mut self.counts);
+            let slots = followed.subscription.vertex().info().slots.max(1);
             fullest = fullest.max(new as f64 / f64::from(slots));
         }
         fullest
     }
 
-    /// Seals and removes on a thread of its own, unless that is under way.
+    /// Seals and removes parts on another thread, unless it still runs.
     fn do_chores(&mut self) {
         if self.chores.is_some() {
             return;
         }
-        let (chores, (done, result)) = (self.keeper.chores(), channel());
-        let work = move || drop(done.send(chores.run(now())));
+        let (chores, (sender, result)) = (self.keeper.chores(), channel());
+        let work = move || drop(sender.send(chores.run(now())));
         match std::thread::Builder::new().name("sealer".to_owned()).spawn(work) {
             Ok(_) => self.chores = Some(result),
             Err(_) => self.counts.errors += 1,
@@ -215,19 +216,19 @@ impl Archive {
     }
 
     fn take_chores(&mut self) {
-        let Some(Ok(done)) = self.chores.as_ref().map(Receiver::try_recv) else { return };
+        let Some(Ok(result)) = self.chores.as_ref().map(Receiver::try_recv) else { return };
         self.chores = None;
-        match done {
+        match result {
             Ok(size) => (self.counts.parts, self.counts.size_bytes) = (size.parts, size.bytes),
             Err(_) => self.counts.errors += 1,
         }
     }
 }
 
-/// Takes in what is new of one vertex. Returns how much that was, lost or not.
-fn take_in(one: &mut One, keeper: &mut Keeper, counts: &mut Counts) -> u64 {
+/// Reads the new samples of a vertex. Returns their number, lost samples included.
+fn take_in(followed: &mut FollowedVertex, keeper: &mut Keeper, counts: &mut Counts) -> u64 {
     let mut new = 0;
-    while let Ok(Some(delivery)) = one.subscription.try_next() {
+    while let Ok(Some(delivery)) = followed.subscription.try_next() {
         match delivery {
             Delivery::Lost(lost) => {
                 counts.lost += lost;
@@ -235,9 +236,9 @@ fn take_in(one: &mut One, keeper: &mut Keeper, counts: &mut Counts) -> u64 {
             }
             Delivery::Sample(sample) => {
                 new += 1;
-                let mut pushed = keeper.push(one.id, &sample);
+                let mut pushed = keeper.push(followed.id, &sample);
                 if pushed == PushOutcome::Refused && keeper.flush().is_ok() {
-                    pushed = keeper.push(one.id, &sample);
+                    pushed = keeper.push(followed.id, &sample);
                 }
                 match pushed {
                     PushOutcome::Accepted => counts.samples += 1,

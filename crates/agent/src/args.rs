@@ -1,4 +1,4 @@
-//! What a user may type for an agent.
+//! Command-line options of an agent.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -12,32 +12,33 @@ use crate::config::Share;
 /// Options of the agent.
 #[derive(Debug, Default, Args)]
 pub struct AgentArgs {
-    /// Stop by itself after this long (30s, 5m, 2h)
+    /// Stop after this time (30s, 5m, 2h)
     #[arg(long = "for", value_name = "DURATION", value_parser = duration::parse)]
     pub run_for: Option<Duration>,
-    /// Shortest time between two polls of a sensor [default: 1s]
+    /// Shortest time between two polls of a sensor [default: 1s]; without readers it grows, to 10s
+    /// unless configured
     #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
     pub interval: Option<Duration>,
-    /// How the time between polls follows what they find: fixed, aimd, aimd-window or hazard.
-    /// Wins over [sensors.default], not over a sensor's own table [default: hazard]
+    /// Policy that chooses the time between polls: fixed, aimd, aimd-window or hazard. Overrides
+    /// [sensors.default], not a sensor's own table [default: hazard]
     #[arg(long, value_name = "POLICY", value_parser = policy)]
     pub policy: Option<PolicyKind>,
-    /// What the agent, with the programs that it runs, may cost of one core, such as 1% or 0.01
-    /// [default: 1%]
+    /// Share of one core that sensing may use, with the programs that sensors run, such as 1% or
+    /// 0.01 [default: 1%]
     #[arg(long, value_name = "SHARE")]
     pub budget: Option<Share>,
-    /// Configuration [default: $SKOPOS_CONFIG, ~/.config/skopos/skopos.toml, /etc/skopos/skopos.toml]
+    /// Configuration file [default: $SKOPOS_CONFIG, ~/.config/skopos/skopos.toml, /etc/skopos/skopos.toml]
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// First segment of every topic [default: the host's name]
     #[arg(long, value_name = "NAME")]
     pub node: Option<String>,
-    /// Families not to sense, such as cgroup,interrupts
+    /// Families of facts to leave out, such as cgroup,interrupts
     #[arg(long, value_name = "FAMILY,…", value_delimiter = ',')]
     pub skip: Vec<String>,
 }
 
-/// A policy by its name.
+/// Finds a policy by its name.
 fn policy(text: &str) -> Result<PolicyKind, String> {
     let names = || PolicyKind::ALL.map(PolicyKind::name).join(", ");
     let found = PolicyKind::ALL.into_iter().find(|kind| kind.name() == text);

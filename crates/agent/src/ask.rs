@@ -1,19 +1,18 @@
-//! Asking the agent for its graph, page by page.
+//! Requests for the agent's graph, page by page.
 
 use std::path::PathBuf;
 
 use crate::control::{
     self, Answer, DefinitionStatus, RefusedInput, Request, VertexStatus, socket_path,
 };
-use skopos_term::Failure;
-use skopos_term::Global;
 use skopos_term::find::{LIKENESS, readings_of};
+use skopos_term::{Failure, Global};
 
-/// Where insights are, below the node.
+/// The pattern of all insights.
 const INSIGHTS: &str = "*/insight/**";
 
-/// The runtime directory of the agent to ask: the first in which one listens.
-pub fn agent_dir(global: &Global) -> PathBuf {
+/// Returns the runtime directory of the agent: the first directory in which an agent listens.
+fn agent_dir(global: &Global) -> PathBuf {
     let dirs = match &global.dir {
         Some(dir) => vec![dir.clone()],
         None => skopos_shm::search_path(),
@@ -22,15 +21,18 @@ pub fn agent_dir(global: &Global) -> PathBuf {
     dirs.iter().find(listens).or(dirs.first()).cloned().unwrap_or_default()
 }
 
-/// Insights that the graph could not take.
+/// Insights that could not be added to the graph.
 pub struct RefusedInsights {
-    /// The first ones.
+    /// The first of them.
     pub first: Vec<RefusedInput>,
-    /// How many there are.
+    /// Their number.
     pub total: usize,
 }
 
-/// The built-in insights, and those that the graph could not take.
+/// Returns the built-in insights, and the insights that could not be added to the graph.
+///
+/// # Errors
+/// The agent does not answer.
 pub fn definitions(global: &Global) -> Result<(Vec<DefinitionStatus>, RefusedInsights), Failure> {
     match control::ask(&agent_dir(global), &Request::Definitions)? {
         Answer::Definitions { definitions, refused: first, refused_total: total } => {
@@ -40,7 +42,10 @@ pub fn definitions(global: &Global) -> Result<(Vec<DefinitionStatus>, RefusedIns
     }
 }
 
-/// What is unusual now, as events have it, by topic and rule.
+/// Returns the current findings in the form of their events, by topic and rule.
+///
+/// # Errors
+/// The agent does not answer.
 pub fn raised(global: &Global) -> Result<Vec<serde_json::Value>, Failure> {
     let dir = agent_dir(global);
     let mut all: Vec<serde_json::Value> = Vec::new();
@@ -61,7 +66,10 @@ pub fn raised(global: &Global) -> Result<Vec<serde_json::Value>, Failure> {
     }
 }
 
-/// The vertices whose topics match `pattern`, by topic.
+/// Returns the vertices whose topics match `pattern`, by topic.
+///
+/// # Errors
+/// The agent does not answer, or `pattern` is not a pattern.
 pub fn vertices(
     global: &Global,
     pattern: &str,
@@ -83,7 +91,10 @@ pub fn vertices(
     }
 }
 
-/// The insights that a user's text stands for; all of them without one.
+/// Returns the insights that a typed text selects; all insights without a text.
+///
+/// # Errors
+/// The agent does not answer, or the text is not a pattern.
 pub fn insights(global: &Global, pattern: Option<&str>) -> Result<Vec<VertexStatus>, Failure> {
     let Some(text) = pattern else { return vertices(global, "**", true) };
     for pattern in readings_of(text)? {
@@ -95,10 +106,10 @@ pub fn insights(global: &Global, pattern: Option<&str>) -> Result<Vec<VertexStat
     Ok(Vec::new())
 }
 
-/// The insights of this name or topic: `msca`, `vda/msca`, a pattern.
+/// Returns the insights with this name or topic: `msca`, `vda/msca`, a pattern.
 ///
 /// # Errors
-/// There is none; the failure says why, or suggests the nearest name.
+/// No insight matches; the failure has the reason, or suggests the nearest name.
 pub fn named(global: &Global, name: &str) -> Result<Vec<VertexStatus>, Failure> {
     let found = insights(global, Some(name))?;
     if !found.is_empty() {
@@ -109,7 +120,7 @@ pub fn named(global: &Global, name: &str) -> Result<Vec<VertexStatus>, Failure> 
         && let Some(why) = &definition.why_none
     {
         return Err(Failure::no(format!("{name} is unknown: {why}"))
-            .hint(format!("it is computed as: {}", definition.formula)));
+            .hint(format!("its formula: {}", definition.formula)));
     }
     let all = vertices(global, INSIGHTS, true)?;
     let names = definitions.iter().map(|d| d.name.as_str());
@@ -126,7 +137,10 @@ pub fn named(global: &Global, name: &str) -> Result<Vec<VertexStatus>, Failure> 
     })
 }
 
-/// The vertices of these topics, as far as they are still there.
+/// Returns the vertices of these topics, without those that were removed.
+///
+/// # Errors
+/// The agent does not answer.
 pub fn vertices_of<'a>(
     global: &Global,
     topics: impl Iterator<Item = &'a str>,
@@ -139,6 +153,6 @@ pub fn vertices_of<'a>(
 }
 
 fn another_version() -> Failure {
-    Failure::new("the agent answered something else than it was asked")
-        .hint("it may be of another version: start it again")
+    Failure::new("the agent's answer does not belong to the request")
+        .hint("the agent may have another version: start it again")
 }

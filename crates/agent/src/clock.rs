@@ -1,33 +1,33 @@
-//! The agent's two clocks, read together: the system time, which can be set, and the time since the
-//! machine started, which only runs.
+//! The agent's two clocks, read together: the system time, which can be set, and the time since boot, which
+//! is monotonic.
 
 use std::time::Duration;
 
 use skopos_model::Timestamp;
 
-/// A clock that falls back by less than this between two wakes was slewed, not stepped: NTP slews
-/// by at most 500 parts in a million, 0.5 ms a second.
+/// The longest step back that counts as slewing: NTP slews a clock by at most 500 parts per million, 0.5 ms
+/// a second.
 const STEP_TOLERANCE: Duration = Duration::from_millis(100);
 
-/// What may pass while both clocks are read. A thread that loses its processor in between would
-/// take its own absence for a step, so it reads them again.
+/// The longest time between the readings of the two clocks. A thread that is preempted between them would
+/// take the pause for a step, so it reads both again.
 const MAX_GAP: Duration = Duration::from_millis(10);
 
-/// How often they are read again before the last reading has to do: a machine on which no attempt
-/// is quick has worse problems than a step that is told and was none.
+/// Number of attempts before the last reading is used: a machine on which every attempt is slow has worse
+/// problems than a false report of a step.
 const MAX_ATTEMPTS: usize = 8;
 
-/// What both clocks showed at one time.
+/// The readings of both clocks at the same time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock {
     /// The system time.
     pub wall: Timestamp,
-    /// The time since the machine started.
+    /// The time since boot.
     pub monotonic: Duration,
 }
 
 impl Clock {
-    /// Reads both.
+    /// Reads both clocks.
     pub(crate) fn now() -> Self {
         Self::read(skopos_shm::now, monotonic)
     }
@@ -46,8 +46,7 @@ impl Clock {
         }
     }
 
-    /// By how much `now` is behind the system time that `self` leads to, if it was set back since;
-    /// `self` becomes `now`.
+    /// Returns the length of the step if the system clock was set back since `self`, and sets `self` to `now`.
     pub(crate) fn stepped_back(&mut self, now: Self) -> Option<Duration> {
         let last = std::mem::replace(self, now);
         let ran = now.monotonic.saturating_sub(last.monotonic);
@@ -56,7 +55,7 @@ impl Clock {
     }
 }
 
-/// The time since the machine started.
+/// Returns the time since boot.
 pub(crate) fn monotonic() -> Duration {
     Duration::from_nanos(skopos_shm::boottime())
 }
@@ -72,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_is_set_back_is_told_from_one_that_runs_or_is_set_forward() {
+    fn only_a_step_back_is_reported() {
         let mut clock = Clock { wall: at(1000.0), monotonic: Duration::from_secs(10) };
         let mut look = |wall: f64, monotonic| {
             clock.stepped_back(Clock { wall: at(wall), monotonic: Duration::from_secs(monotonic) })
@@ -80,13 +79,13 @@ mod tests {
         assert_eq!(look(1001.0, 11), None, "it runs");
         assert_eq!(look(1001.95, 12), None, "it is slewed");
         assert_eq!(look(942.95, 13), Some(Duration::from_secs(60)), "it is set back by a minute");
-        assert_eq!(look(943.95, 14), None, "a step is told once");
+        assert_eq!(look(943.95, 14), None, "a step is reported once");
         assert_eq!(look(5000.0, 15), None, "a step forward keeps the order by itself");
     }
 
-    /// Time runs as the readings say: `pauses` is what passes before each of them.
+    /// `pauses` holds the time in milliseconds that passes before each reading.
     #[test]
-    fn clocks_that_were_read_apart_are_read_again() {
+    fn clocks_with_a_long_time_between_their_readings_are_read_again() {
         for (pauses, attempts) in [(&[0][..], 1), (&[0, 500], 2), (&[0, 500, 0, 500], 3)] {
             let (elapsed, readings) = (Cell::new(0_u64), Cell::new(0_usize));
             let tick = || {
@@ -107,6 +106,6 @@ mod tests {
             Duration::from_secs(reads.get())
         };
         let now = Clock::read(|| at(0.0), slow);
-        assert_eq!(now.monotonic.as_secs(), MAX_ATTEMPTS as u64, "and it comes to an end");
+        assert_eq!(now.monotonic.as_secs(), MAX_ATTEMPTS as u64, "the attempts are bounded");
     }
 }

@@ -1,7 +1,8 @@
-//! How verbs talk to the agent: one JSON document a line over a UNIX socket beside the segment.
+//! The control protocol between verbs and the agent: a JSON document on each line of a UNIX socket beside the
+//! segment.
 //!
-//! Reading needs none of this. The socket is for what only the agent can do: publish on behalf of a
-//! script that ends at once, poll a sensor before its time, and say what it senses.
+//! Readers of facts do not need it. The socket is for work that only the agent can do: publish for a script
+//! that ends at once, poll a sensor before its time, and show its state.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
@@ -14,226 +15,280 @@ use skopos_model::Value;
 
 use skopos_term::Failure;
 
-/// The longest request. A structured value of the greatest length, escaped, fits thrice.
+/// The longest request. The longest structured value, escaped, fits three times.
 pub const MAX_MESSAGE_BYTES: usize = 32 * 1024;
 
-/// The longest answer: what a socket takes at once, so that the agent never waits for a reader.
+/// The longest answer. A socket's buffer holds it at once, so that the agent never waits for a client.
 pub const MAX_ANSWER_BYTES: usize = 128 * 1024;
 
-/// How long a verb waits for the agent. A tick of all sensors takes milliseconds.
+/// A sensor that was polled this recently is not polled again for a request.
+pub(crate) const MIN_REFRESH: Duration = Duration::from_millis(100);
+
+/// Timeout of a request to the agent. A tick of all sensors takes milliseconds.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What a verb may ask for.
+/// A request of a verb.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "verb", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Request {
     /// Publish a value; register its topic first if it is new.
-    Publish { topic: String, value: String, value_type: String, unit: String, kind: String },
-    /// Take a published topic away.
-    Remove { topic: String },
+    Publish {
+        /// The topic, with or without the node.
+        topic: String,
+        /// The value as typed.
+        value: String,
+        /// The name of its type.
+        value_type: String,
+        /// Its unit.
+        unit: String,
+        /// The name of its kind.
+        kind: String,
+    },
+    /// Remove a published topic.
+    Remove {
+        /// The topic, with or without the node.
+        topic: String,
+    },
     /// Poll the sensor of this topic now.
-    Refresh { topic: String },
-    /// Say what is sensed and what is not.
+    Refresh {
+        /// The topic in full.
+        topic: String,
+    },
+    /// Show the state of all sensors.
     Status,
-    /// Show vertices of the graph whose topics match a pattern, in the order of topics, from the one
-    /// after `after` on.
-    Vertices { pattern: String, insights_only: bool, after: Option<String> },
-    /// Say how each built-in insight stands.
+    /// Show a page of vertices of the graph, in the order of topics.
+    Vertices {
+        /// The pattern of their topics.
+        pattern: String,
+        /// True to leave out facts.
+        insights_only: bool,
+        /// The last topic of the previous page.
+        after: Option<String>,
+    },
+    /// Show the state of each built-in insight.
     Definitions,
-    /// Say what is unusual now, in the order of topics and then rules, from the one after `after`,
-    /// such a pair, on.
-    Findings { after: Option<(String, String)> },
+    /// Show a page of current findings, in the order of topics and then rules.
+    Findings {
+        /// Topic and rule of the last finding of the previous page.
+        after: Option<(String, String)>,
+    },
 }
 
-/// What the agent answers.
+/// An answer of the agent.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Answer {
-    /// Done.
+    /// The request succeeded.
     Done {
         /// The topic in full.
         topic: String,
     },
-    /// What is sensed and what is not.
+    /// The state of all sensors.
     Status(Status),
-    /// Vertices of the graph.
+    /// A page of vertices of the graph.
     Vertices {
+        /// The vertices.
         vertices: Vec<VertexStatus>,
-        /// True if there are more than fit.
+        /// True if another page follows.
         more: bool,
     },
     /// The built-in insights.
     Definitions {
+        /// The state of each.
         definitions: Vec<DefinitionStatus>,
-        /// Those that could not be added to the graph: the first ones, and how many.
+        /// The first insights that could not be added to the graph.
         refused: Vec<RefusedInput>,
+        /// Number of all insights that could not be added.
         refused_total: usize,
     },
-    /// What is unusual now, as events have it.
+    /// A page of current findings, in the form of their events.
     Findings {
+        /// The findings.
         findings: Vec<serde_json::Value>,
-        /// How many there are on all pages.
+        /// Number of findings on all pages.
         total: usize,
-        /// True if there are more than fit.
+        /// True if another page follows.
         more: bool,
     },
-    /// Not done.
+    /// The request failed.
     Refused {
-        /// What went wrong.
+        /// The reason.
         error: String,
-        /// What the user can do.
+        /// A hint for the user.
         hint: Option<String>,
     },
 }
 
-/// What the agent senses.
+/// The state of the agent's sensors.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Status {
     /// The node's name.
     pub node: String,
     /// The agent's version.
     pub version: String,
-    /// One line a sensor.
+    /// The state of each sensor.
     pub sensors: Vec<SensorStatus>,
-    /// What is not sensed, and why.
+    /// The families that are not sensed, with the reasons.
     pub skips: Vec<SkipStatus>,
-    /// Facts that users published.
+    /// Number of facts that users published.
     pub user_facts: usize,
-    /// Attempts to register a fact that were refused so far.
+    /// Number of attempts to register a fact that were refused so far.
     pub facts_refused: u64,
 }
 
-/// One sensor.
+/// The state of a sensor.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct SensorStatus {
-    /// Its family.
+    /// The name of its family.
     pub name: String,
-    /// How many facts it has registered.
+    /// Number of registered facts.
     pub facts: usize,
-    /// Polls made.
+    /// Number of polls.
     pub polls: u64,
-    /// Time between polls.
+    /// Time between two polls.
     pub interval_seconds: f64,
-    /// What decides about that time.
+    /// The policy that chooses this time.
     pub policy: String,
-    /// How many times longer than wanted it is, for the sake of the budget.
+    /// Ratio of this time to the wanted one: more than 1 if the budget stretches it.
     pub stretch: f64,
     /// Processor time of the latest poll.
     pub poll_seconds: f64,
-    /// Why the latest poll failed, if it did.
+    /// The error of the latest poll.
     pub error: Option<String>,
 }
 
-/// One vertex of the graph.
+/// The state of a vertex of the graph.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct VertexStatus {
+    /// Its topic.
     pub topic: String,
+    /// The unit of its values.
     pub unit: String,
+    /// The name of its kind.
     pub kind: String,
+    /// True for an insight, false for a fact.
     pub is_insight: bool,
-    /// Name and formula of an insight.
+    /// The name of an insight.
     pub name: Option<String>,
+    /// The formula of an insight.
     pub formula: Option<String>,
-    /// Its value; null if it is unknown, and then why.
+    /// Its value; null if it is unknown.
     pub value: serde_json::Value,
+    /// The reason why it is unknown.
     pub unknown: Option<String>,
-    /// Since when that holds.
+    /// The time since which this value holds.
     pub since_ns: i64,
-    /// When its source, of an insight its oldest needed input, was last looked at.
+    /// The time of the last poll of its source; of an insight, that of its oldest needed input.
     pub checked_at_ns: i64,
     /// The topic of that input.
     pub oldest: Option<String>,
+    /// The inputs of an insight.
     pub inputs: Vec<InputStatus>,
-    /// Topics that match an input and are not taken, each with the reason.
+    /// Topics that match an input and are refused, with the reasons.
     pub refused: Vec<RefusedInput>,
-    /// Insights that are computed from it: the first ones, and how many.
+    /// Topics of the first insights that are computed from it.
     pub dependents: Vec<String>,
+    /// Number of insights that are computed from it.
     pub dependents_total: usize,
-    /// How many insights lie on the longest path up to it.
+    /// Number of insights on the longest path up to it.
     pub height: u8,
-    /// Evaluations, and what they took.
+    /// Number of evaluations.
     pub runs: u64,
+    /// Duration of the latest evaluation.
     pub last_ns: u64,
+    /// Duration of all evaluations.
     pub total_ns: u64,
-    /// How often its value changed, and how often a second of late.
+    /// Number of changes of its value.
     pub changes: u64,
+    /// Recent rate of changes.
     pub changes_per_second: Option<f64>,
 }
 
-/// One input of an insight.
+/// The state of an input of an insight.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct InputStatus {
+    /// Its name in the formula.
     pub name: String,
+    /// The pattern of its topics.
     pub pattern: String,
+    /// True if the insight is unknown without it.
     pub needed: bool,
-    /// Why nothing matches.
+    /// The reason why no topic matches.
     pub missing: Option<String>,
-    /// Topics that match: the first ones, and how many.
+    /// The first topics that match.
     pub matched: Vec<String>,
+    /// Number of topics that match.
     pub matched_total: usize,
 }
 
-/// A topic that an insight does not take, or an insight that the graph does not.
+/// A topic that an insight refuses, or an insight that the graph refuses.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct RefusedInput {
+    /// The topic.
     pub topic: String,
+    /// The reason.
     pub reason: String,
 }
 
-/// How a built-in insight stands.
+/// The state of a built-in insight.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct DefinitionStatus {
+    /// Its name.
     pub name: String,
     /// Its row in Table 1 of the Apollo paper.
     pub row: u8,
+    /// A sentence about its meaning.
     pub help: String,
+    /// The unit of its values.
     pub unit: String,
+    /// Its formula.
     pub formula: String,
+    /// The source of the formula.
     pub source: String,
-    /// How many vertices there are of it.
+    /// Number of its vertices.
     pub vertices: usize,
-    /// How many more there would be, were there room.
+    /// Number of vertices for which there is no room.
     pub refused: usize,
-    /// Why there is none, if there is none.
+    /// The reason why it has no vertex.
     pub why_none: Option<String>,
 }
 
-/// Something that is not sensed.
+/// A family of facts, or a part of one, that is not sensed.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct SkipStatus {
-    /// A family or a part of one.
+    /// The family, or the part of a family.
     pub what: String,
-    /// Why.
+    /// The reason.
     pub reason: String,
 }
 
-/// The agent's socket in `dir`.
+/// Returns the path of the agent's socket in `dir`.
 pub fn socket_path(dir: &Path) -> PathBuf {
     dir.join("agent.sock")
 }
 
-/// Why the agent cannot be asked, told apart by what the user can do.
+/// Makes the failure of a request that did not reach the agent, with a hint for each cause.
 fn unreachable_agent(path: &Path, e: &std::io::Error) -> Failure {
     use std::io::ErrorKind::{PermissionDenied, TimedOut, WouldBlock};
     let at = path.display();
     match e.kind() {
         WouldBlock | TimedOut => Failure::new(format!(
-            "the agent at {at} does not answer; it may still do what was asked later"
+            "the agent at {at} does not answer; it may still carry out the request later"
         ))
-        .hint("it lives but does not work: `skopos doctor` looks closer"),
-        PermissionDenied => Failure::new(format!("the agent at {at} is another user's"))
+        .hint("the process lives but does not respond: `skopos doctor` says more"),
+        PermissionDenied => Failure::new(format!("the agent at {at} belongs to another user"))
             .because(e)
-            .hint("start one of your own with `skopos agent`; it runs beside the other"),
+            .hint("start your own agent with `skopos agent`; it runs beside the other"),
         _ => Failure::new(format!("no agent answers at {at}"))
             .because(e)
-            .hint("start one with `skopos up` or `skopos agent`"),
+            .hint("start an agent with `skopos up` or `skopos agent`"),
     }
 }
 
-/// Asks the agent whose runtime directory is `dir`.
+/// Sends a request to the agent of the runtime directory `dir`, and returns its answer.
 ///
 /// # Errors
-/// A failure that says that no agent listens there, or what the agent refused.
+/// No agent listens there, it does not answer in time, or it refuses the request.
 pub fn ask(dir: &Path, request: &Request) -> Result<Answer, Failure> {
     let path = socket_path(dir);
     let io = |e: std::io::Error| unreachable_agent(&path, &e);
@@ -246,8 +301,9 @@ pub fn ask(dir: &Path, request: &Request) -> Result<Answer, Failure> {
     let mut answer = String::new();
     BufReader::new(stream.take(MAX_ANSWER_BYTES as u64)).read_line(&mut answer).map_err(io)?;
     if !answer.is_empty() && !answer.ends_with('\n') {
-        let told = format!("the agent's answer ends after {} bytes, unfinished", answer.len());
-        return Err(Failure::new(told).hint("ask again; `skopos doctor` looks closer"));
+        let text =
+            format!("the agent's answer is incomplete: it ends after {} bytes", answer.len());
+        return Err(Failure::new(text).hint("try again; `skopos doctor` says more"));
     }
     match serde_json::from_str(&answer).map_err(|e| io(e.into()))? {
         Answer::Refused { error, hint } => {
@@ -261,15 +317,15 @@ pub fn ask(dir: &Path, request: &Request) -> Result<Answer, Failure> {
     }
 }
 
-/// What a user can do about a value that is no number.
-pub const NO_NUMBER_HINT: &str =
-    "publish nothing while there is no value, or take the fact away with --remove";
+/// The hint for a value that is not a finite number.
+pub const NOT_FINITE_HINT: &str =
+    "publish nothing while there is no value, or remove the fact with --remove";
 
-/// Why a value is none that readers can compute with: no JSON has it, and no insight takes it.
-pub fn no_number(value: &Value) -> Option<String> {
+/// Returns an error if the value is not finite: JSON cannot hold it, and insights cannot compute with it.
+pub fn not_finite(value: &Value) -> Option<String> {
     match value {
         Value::F64(number) if !number.is_finite() => {
-            Some(format!("`{number}` is no finite number"))
+            Some(format!("`{number}` is not a finite number"))
         }
         _ => None,
     }

@@ -1,5 +1,5 @@
-//! Facts that other processes of this user publish in segments of their own: inputs of insights
-//! like the agent's own, looked at once a second.
+//! Facts that other processes of this user publish in segments of their own. They are inputs of insights like
+//! the agent's own facts, and are read once a second.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -9,36 +9,37 @@ use skopos_model::{Origin, Sample, Timestamp, Topic, Value};
 use skopos_score::Unknown;
 use skopos_shm::{Error, Host, Publisher, Reading, Segment, SegmentVersions, Vertex};
 
-use crate::insights::{Followed, Insights};
+use crate::insights::{Insights, TrackedFact};
 use crate::names::SEGMENT_NAME;
 
-/// The most facts of other processes that insights can be computed from: looking at one costs some
-/// tens of nanoseconds, once a second.
+/// Largest number of facts of other processes that insights can use. Reading a fact costs some tens of
+/// nanoseconds, once a second.
 const MAX_FOREIGN: usize = 4096;
 
-/// How often to look for new publishers.
+/// Time between two searches for new publishers.
 const SEARCH_EVERY: Duration = Duration::from_secs(5);
 
 /// The other segments of the agent's runtime directory.
 pub(crate) struct Foreign {
     host: Option<Host>,
-    /// Of the segments when their vertices were looked up.
+    /// The versions of the segments at the latest lookup of their vertices.
     versions: SegmentVersions,
     facts: HashMap<Topic, Fact>,
     search_at: Duration,
-    /// Facts for which there was no room at the last look.
+    /// Number of facts for which there was no room at the latest lookup.
     left_out: u64,
 }
 
 struct Fact {
     vertex: Vertex,
-    /// `None` if the agent has a vertex of that topic itself.
-    followed: Option<Followed>,
+    /// `None` if the agent itself has a vertex of this topic.
+    followed: Option<TrackedFact>,
     checked_at: Timestamp,
 }
 
 impl Foreign {
-    /// Of this directory. One that cannot be trusted has none: other verbs say so.
+    /// Opens the segments of this directory. A directory that cannot be trusted counts as empty; other verbs
+    /// report it.
     pub(crate) fn new(dir: &Path) -> Self {
         Self {
             host: Host::open_dirs(vec![dir.into()]).ok().map(|host| host.without(SEGMENT_NAME)),
@@ -49,12 +50,12 @@ impl Foreign {
         }
     }
 
-    /// Facts for which there is no room.
+    /// Returns the number of facts for which there is no room.
     pub(crate) fn left_out(&self) -> u64 {
         self.left_out
     }
 
-    /// Hands every value that was looked at since the last time to the insights.
+    /// Passes every value that was checked since the last call to the insights.
     pub(crate) fn look(&mut self, insights: &mut Insights, publisher: &Publisher, now: Duration) {
         let Some(host) = &mut self.host else { return };
         // A publisher that died is noticed at once, not at the next search.
@@ -77,14 +78,14 @@ impl Foreign {
             match sample.origin {
                 Origin::Measured => insights.set(followed, checked_at, &sample.value),
                 Origin::Unknown => insights.set_unknown(followed, checked_at, why_unknown(&sample)),
-                // Nothing is computed from what somebody else expects.
+                // Insights are not computed from predictions.
                 Origin::Predicted { .. } => continue,
             }
             fact.checked_at = checked_at;
         }
     }
 
-    /// Follows vertices that are new, and forgets those that are gone.
+    /// Adds new vertices to the graph, and removes those that are gone.
     fn meet(&mut self, vertices: Vec<Vertex>, insights: &mut Insights, publisher: &Publisher) {
         let is_there = |fact: &Fact| {
             let segment = fact.vertex.segment();
@@ -114,11 +115,11 @@ impl Foreign {
     }
 }
 
-/// The reason in a sample of what is unknown, where there is room for one.
+/// Returns the reason of an unknown sample. Only structured samples carry it.
 fn why_unknown(sample: &Sample) -> Unknown {
-    let told = match &sample.value {
+    let reason = match &sample.value {
         Value::Structured(reason) => reason.as_json().as_str(),
         _ => None,
     };
-    Unknown::new(told.unwrap_or("its publisher does not know it"))
+    Unknown::new(reason.unwrap_or("its publisher does not know it"))
 }

@@ -1,11 +1,10 @@
 //! Threads for polls that may never return: a mount that hangs, a device that does not answer, a
 //! program that waits.
 //!
-//! The agent's own thread polls what reads kernel memory. A sensor that says
-//! [`may_block`](skopos_sense::Sensor::may_block) is lent to a lane, with its facts, and comes back
-//! with what it found. One lane serves all of them in turn as long as each comes back before the
-//! next is due; another is started only when all are busy. A sensor that does not come back is
-//! shown as such and costs its lane, nothing else.
+//! The agent's own thread polls the sensors that read kernel memory. A sensor whose
+//! [`may_block`](skopos_sense::Sensor::may_block) is true is lent to a lane, with its facts, and returns with
+//! its values. One lane serves these sensors in turn while each returns before the next is due; another lane
+//! is started only if all are busy. A sensor that does not return is reported, and occupies its lane.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -16,25 +15,25 @@ use std::time::Duration;
 use rustix::event::{EventfdFlags, eventfd};
 use skopos_model::Timestamp;
 
-use crate::probe::{Polling, Probe, thread_time};
+use crate::probe::{PollOutcome, Probe, thread_time};
 use skopos_term::Failure;
 
-/// The most lanes: more than there are sensors that may block. A ninth that hangs would find none,
-/// which is an error of its poll.
+/// Largest number of lanes: more than the sensors that may block. If eight sensors hang, the poll of a ninth
+/// is an error.
 const MAX_LANES: usize = 8;
 
-/// Stack of a lane: sensors read into buffers of their own, and a thread that hangs for ever should
-/// not cost much.
+/// Stack of a lane: sensors read into buffers of their own, and a thread that hangs for ever should be cheap.
 const STACK_BYTES: usize = 256 << 10;
 
-/// The lanes there are.
+/// The lanes of an agent.
 pub(crate) struct Lanes {
     idle: Vec<Lane>,
-    /// By the number that came with the probe.
+    /// Each with the number of the probe that it has.
     busy: Vec<(usize, Lane)>,
-    done: (Sender<Done>, Receiver<Done>),
+    finished: (Sender<FinishedPoll>, Receiver<FinishedPoll>),
+    /// An eventfd that a lane writes when a probe returns.
     bell: Arc<OwnedFd>,
-    has_news: bool,
+    has_returned: bool,
 }
 
 struct Lane {
@@ -47,19 +46,19 @@ struct Job {
     times: (Timestamp, Duration),
 }
 
-/// A probe that no lane took.
+/// A probe for which there is no lane.
 pub(crate) struct Refused {
     pub probe: Box<Probe>,
-    /// Why none did.
+    /// The reason.
     pub reason: String,
 }
 
-/// A probe that came back.
-pub(crate) struct Done {
-    /// The number that it was lent with.
+/// A probe that returned from a lane.
+pub(crate) struct FinishedPoll {
+    /// The number with which it was lent.
     pub number: usize,
     pub probe: Box<Probe>,
-    pub polling: Polling,
+    pub outcome: PollOutcome,
 }
 
 impl Lanes {
@@ -67,15 +66,15 @@ impl Lanes {
         let bell = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)
             .map_err(|e| Failure::new("cannot make an event descriptor").because(&e))?;
         let (idle, busy) = (Vec::new(), Vec::new());
-        Ok(Self { idle, busy, done: channel(), bell: Arc::new(bell), has_news: false })
+        Ok(Self { idle, busy, finished: channel(), bell: Arc::new(bell), has_returned: false })
     }
 
-    /// Readable when a probe has come back.
+    /// Returns a descriptor that is readable when a probe has returned.
     pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
         self.bell.as_fd()
     }
 
-    /// Has `probe` polled in a lane. Gives it back if there is none for it, to be tried again later.
+    /// Has `probe` polled in a lane. Returns the probe if there is no lane for it; the caller tries again later.
     pub(crate) fn lend(
         &mut self,
         number: usize,
@@ -97,71 +96,71 @@ impl Lanes {
         }
     }
 
-    /// Another lane, or why there is none.
+    /// Starts another lane, or returns the reason why it cannot.
     fn start(&self) -> Result<Lane, String> {
         if self.busy.len() >= MAX_LANES {
-            return Err(format!("all {MAX_LANES} lanes wait for something that hangs"));
+            return Err(format!("all {MAX_LANES} lanes wait for sources that hang"));
         }
         let (jobs, queue) = channel::<Job>();
-        let (done, bell) = (self.done.0.clone(), Arc::clone(&self.bell));
+        let (finished, bell) = (self.finished.0.clone(), Arc::clone(&self.bell));
         let run = move || {
             for Job { number, mut probe, times } in queue {
-                let polling = probe.poll(times, &mut thread_time());
-                if done.send(Done { number, probe, polling }).is_err() {
+                let outcome = probe.poll(times, &mut thread_time());
+                if finished.send(FinishedPoll { number, probe, outcome }).is_err() {
                     return;
                 }
-                // It can only be full if nobody has emptied it for 2^64 polls.
+                // The counter can only be full after 2^64 polls.
                 let _ = rustix::io::write(&*bell, &1u64.to_ne_bytes());
             }
         };
         let builder = thread::Builder::new().name("skopos-lane".into()).stack_size(STACK_BYTES);
         match builder.spawn(run) {
             Ok(_) => Ok(Lane { jobs }),
-            Err(e) => Err(format!("no lane can be started: {e}")),
+            Err(e) => Err(format!("a lane cannot be started: {e}")),
         }
     }
 
-    /// The descriptor was readable.
-    pub(crate) fn note_news(&mut self) {
+    /// Notes that the descriptor was readable.
+    pub(crate) fn note_returned(&mut self) {
         let _ = rustix::io::read(&*self.bell, &mut [0; 8]);
-        self.has_news = true;
+        self.has_returned = true;
     }
 
-    /// True from [`note_news`](Self::note_news) until all that came back was taken.
-    pub(crate) fn has_news(&self) -> bool {
-        self.has_news
+    /// Returns true from [`note_returned`](Self::note_returned) until the next [`take`](Self::take).
+    pub(crate) fn has_returned(&self) -> bool {
+        self.has_returned
     }
 
-    /// How many are at work or hang.
+    /// Returns the number of lanes that work or hang.
     pub(crate) fn busy(&self) -> usize {
         self.busy.len()
     }
 
-    /// A probe that has come back, if one has.
-    pub(crate) fn take(&mut self) -> Option<Done> {
-        self.has_news = false;
-        let done = self.done.1.try_recv().ok()?;
-        Some(self.returned(done))
+    /// Takes a probe that has returned.
+    pub(crate) fn take(&mut self) -> Option<FinishedPoll> {
+        self.has_returned = false;
+        let poll = self.finished.1.try_recv().ok()?;
+        Some(self.returned(poll))
     }
 
-    /// As [`take`](Self::take), waiting at most so long for it.
-    pub(crate) fn wait(&mut self, patience: Duration) -> Option<Done> {
+    /// Takes a probe that has returned, or waits for one up to `patience`.
+    pub(crate) fn wait(&mut self, patience: Duration) -> Option<FinishedPoll> {
         if self.busy.is_empty() {
             return None;
         }
-        let done = self.done.1.recv_timeout(patience).ok()?;
-        Some(self.returned(done))
+        let poll = self.finished.1.recv_timeout(patience).ok()?;
+        Some(self.returned(poll))
     }
 
-    fn returned(&mut self, done: Done) -> Done {
-        if let Some(at) = self.busy.iter().position(|(number, _)| *number == done.number) {
+    fn returned(&mut self, poll: FinishedPoll) -> FinishedPoll {
+        if let Some(at) = self.busy.iter().position(|(number, _)| *number == poll.number) {
             let (_, lane) = self.busy.swap_remove(at);
-            // One is enough while nothing hangs; the thread of another ends with its sender.
+            // One idle lane is enough; the thread of another ends with its sender.
             if self.idle.is_empty() {
                 self.idle.push(lane);
             }
         }
-        done
+        poll
     }
 }
 
@@ -176,19 +175,19 @@ mod tests {
     use skopos_shm::Publisher;
 
     use super::*;
-    use crate::agent::Event;
-    use crate::polled::{Polled, Schedule};
+    use crate::event::Event;
+    use crate::polled::{PolledSensor, Schedule};
 
-    /// How long anything may take before a test gives up.
+    /// Timeout of each step of a test.
     const GIVE_UP: Duration = Duration::from_secs(60);
 
-    /// What a poll is to come to.
+    /// The wanted result of a poll.
     enum Pass {
         Well,
         Panic,
     }
 
-    /// Every poll takes a pass, and waits until there is one; without the giver it fails.
+    /// A sensor whose polls wait for a pass, and fail once the sender is gone.
     struct Gated {
         gate: Receiver<Pass>,
         patience: Duration,
@@ -215,7 +214,7 @@ mod tests {
         }
     }
 
-    /// A publisher, and lanes for sensors of it.
+    /// A publisher, and lanes for its sensors.
     struct Setting {
         publisher: Publisher,
         lanes: Lanes,
@@ -230,21 +229,25 @@ mod tests {
             Self { publisher: publisher.expect("a segment"), lanes, _folder: folder }
         }
 
-        fn sensor(&self, name: &'static str) -> (Polled, Sender<Pass>) {
+        fn sensor(&self, name: &'static str) -> (PolledSensor, Sender<Pass>) {
             self.sensor_of(name, Duration::from_secs(10))
         }
 
-        fn sensor_of(&self, name: &'static str, patience: Duration) -> (Polled, Sender<Pass>) {
+        fn sensor_of(
+            &self,
+            name: &'static str,
+            patience: Duration,
+        ) -> (PolledSensor, Sender<Pass>) {
             let (pass, gate) = channel();
             let sensor = Box::new(Gated { gate, patience });
             let probe = Probe::new(&self.publisher, &name.into(), sensor);
             let second = Duration::from_secs(1);
             let policy = Box::new(Fixed::new(second));
             let when = Schedule { policy, shortest: second, longest: second };
-            (Polled::new(name, true, Box::new(probe.expect("room")), when), pass)
+            (PolledSensor::new(name, true, Box::new(probe.expect("room")), when), pass)
         }
 
-        fn lend(&mut self, number: usize, polled: &mut Polled, now: Duration) {
+        fn lend(&mut self, number: usize, polled: &mut PolledSensor, now: Duration) {
             let probe = polled.take(now).expect("it is here");
             let times = (Timestamp::from_nanos(1), now);
             assert!(self.lanes.lend(number, probe, times).is_ok(), "a lane is free");
@@ -252,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sensor_that_hangs_is_cut_off_and_shown_while_others_are_polled_and_comes_back() {
+    fn a_sensor_that_hangs_is_reported_while_others_are_polled_and_can_return() {
         let mut all = Setting::new();
         let (mut stuck, pass_stuck) = all.sensor("stuck");
         let (mut well, pass_well) = all.sensor("well");
@@ -262,19 +265,22 @@ mod tests {
             let now = start + Duration::from_secs(polls);
             all.lend(1, &mut well, now);
             pass_well.send(Pass::Well).expect("it waits");
-            let done = all.lanes.wait(GIVE_UP).expect("one comes back");
-            assert_eq!(done.number, 1);
-            well.returned(done.probe, done.polling, &mut events);
+            let poll = all.lanes.wait(GIVE_UP).expect("one comes back");
+            assert_eq!(poll.number, 1);
+            well.returned(poll.probe, poll.outcome, &mut events);
             assert_eq!((well.cost().polls, well.error()), (polls, None));
             assert_eq!(all.lanes.busy(), 1, "the other hangs");
             stuck.watch(now, &mut events);
         }
-        assert!(events.is_empty(), "a few seconds are nothing to be shown");
+        assert!(events.is_empty(), "a few seconds are not reported");
 
         let later = start + Duration::from_secs(3600);
         stuck.watch(later, &mut events);
         stuck.watch(later, &mut events);
-        assert!(matches!(&events[..], [Event::SensorFailed { sensor: "stuck", .. }]), "told once");
+        assert!(
+            matches!(&events[..], [Event::SensorFailed { sensor: "stuck", .. }]),
+            "reported once"
+        );
         let error = stuck.error().expect("it is shown");
         assert!(error.starts_with("has not answered for 10 s"), "{error}");
         assert_eq!(stuck.cost().errors, 1);
@@ -282,9 +288,9 @@ mod tests {
 
         events.clear();
         pass_stuck.send(Pass::Well).expect("it waits");
-        let done = all.lanes.wait(GIVE_UP).expect("it comes back");
-        assert_eq!(done.number, 0);
-        stuck.returned(done.probe, done.polling, &mut events);
+        let poll = all.lanes.wait(GIVE_UP).expect("it comes back");
+        assert_eq!(poll.number, 0);
+        stuck.returned(poll.probe, poll.outcome, &mut events);
         assert!(matches!(&events[..], [Event::SensorRecovered { sensor: "stuck" }]));
         assert_eq!((stuck.error(), all.lanes.busy()), (None, 0));
         assert!(stuck.due() < Duration::MAX, "it is polled again");
@@ -292,25 +298,25 @@ mod tests {
     }
 
     #[test]
-    fn a_poll_that_is_cut_off_and_fails_at_last_is_one_error() {
+    fn a_poll_that_hangs_and_then_fails_is_a_single_error() {
         let mut all = Setting::new();
         let (mut stuck, pass) = all.sensor("stuck");
         let mut events = Vec::new();
         all.lend(0, &mut stuck, Duration::from_secs(100));
         stuck.watch(Duration::from_secs(3700), &mut events);
         drop(pass);
-        let done = all.lanes.wait(GIVE_UP).expect("it comes back");
-        stuck.returned(done.probe, done.polling, &mut events);
+        let poll = all.lanes.wait(GIVE_UP).expect("it comes back");
+        stuck.returned(poll.probe, poll.outcome, &mut events);
         assert_eq!((stuck.cost().polls, stuck.cost().errors), (1, 1));
         assert!(stuck.error().is_some_and(|e| !e.contains("answered")), "{:?}", stuck.error());
         all.lend(0, &mut stuck, Duration::from_secs(3701));
-        let done = all.lanes.wait(GIVE_UP).expect("it comes back");
-        stuck.returned(done.probe, done.polling, &mut events);
+        let poll = all.lanes.wait(GIVE_UP).expect("it comes back");
+        stuck.returned(poll.probe, poll.outcome, &mut events);
         assert_eq!((stuck.cost().polls, stuck.cost().errors), (2, 2), "the next is another");
     }
 
     #[test]
-    fn a_sensor_that_may_take_long_is_not_cut_off_before() {
+    fn a_sensor_with_a_longer_patience_is_reported_later() {
         let mut all = Setting::new();
         let (mut slow, pass) = all.sensor_of("slow", Duration::from_secs(65));
         let (mut events, start) = (Vec::new(), Duration::from_secs(100));
@@ -324,17 +330,20 @@ mod tests {
     }
 
     #[test]
-    fn a_sensor_that_panics_is_shown_and_not_asked_again_and_its_lane_serves_the_others() {
+    fn a_sensor_that_panics_is_reported_and_its_lane_serves_the_others() {
         let mut all = Setting::new();
         let (mut broken, pass_broken) = all.sensor("broken");
         let (mut well, pass_well) = all.sensor("well");
         let (mut events, now) = (Vec::new(), Duration::from_secs(100));
         pass_broken.send(Pass::Panic).expect("it waits");
         all.lend(0, &mut broken, now);
-        let done = all.lanes.wait(GIVE_UP).expect("it comes back");
-        broken.returned(done.probe, done.polling, &mut events);
-        assert!(matches!(&events[..], [Event::SensorFailed { sensor: "broken", .. }]), "told once");
-        let reason = "the sensor failed inside: it is not polled any more";
+        let poll = all.lanes.wait(GIVE_UP).expect("it comes back");
+        broken.returned(poll.probe, poll.outcome, &mut events);
+        assert!(
+            matches!(&events[..], [Event::SensorFailed { sensor: "broken", .. }]),
+            "reported once"
+        );
+        let reason = "the sensor panicked: it is not polled any more";
         assert_eq!((broken.error(), broken.cost().errors), (Some(reason), 1));
         let later = now + Duration::from_secs(3600);
         broken.note_interest((0, true), later);
@@ -346,13 +355,13 @@ mod tests {
         assert_eq!(all.lanes.busy(), 0);
         pass_well.send(Pass::Well).expect("it waits");
         all.lend(1, &mut well, now);
-        let done = all.lanes.wait(GIVE_UP).expect("it comes back");
-        well.returned(done.probe, done.polling, &mut events);
+        let poll = all.lanes.wait(GIVE_UP).expect("it comes back");
+        well.returned(poll.probe, poll.outcome, &mut events);
         assert_eq!((well.error(), well.cost().polls), (None, 1));
     }
 
     #[test]
-    fn no_more_than_the_most_lanes_are_started_and_one_that_is_freed_serves_the_next() {
+    fn the_number_of_lanes_is_bounded_and_a_freed_lane_serves_the_next_sensor() {
         let mut all = Setting::new();
         let now = Duration::from_secs(1);
         let names = ["a", "b", "c", "d", "e", "f", "g", "h", "i"];
@@ -368,7 +377,7 @@ mod tests {
         let mut events = Vec::new();
         last.postponed(refused, now, &mut events);
         assert_eq!(last.due(), Duration::from_secs(2));
-        let reason = "all 8 lanes wait for something that hangs";
+        let reason = "all 8 lanes wait for sources that hang";
         assert_eq!((last.error(), last.cost().errors), (Some(reason), 1));
         assert!(matches!(&events[..], [Event::SensorFailed { sensor: "i", .. }]), "{events:?}");
 
@@ -376,10 +385,10 @@ mod tests {
         assert_eq!(all.lanes.wait(GIVE_UP).expect("one comes back").number, 3);
         all.lend(MAX_LANES, &mut sensors[MAX_LANES].0, now);
         sensors[MAX_LANES].1.send(Pass::Well).expect("it waits");
-        let done = all.lanes.wait(GIVE_UP).expect("it comes back");
-        assert_eq!(done.number, MAX_LANES);
+        let poll = all.lanes.wait(GIVE_UP).expect("it comes back");
+        assert_eq!(poll.number, MAX_LANES);
         let last = &mut sensors[MAX_LANES].0;
-        last.returned(done.probe, done.polling, &mut events);
-        assert_eq!((last.error(), last.cost().errors), (None, 1), "it was one poll that failed");
+        last.returned(poll.probe, poll.outcome, &mut events);
+        assert_eq!((last.error(), last.cost().errors), (None, 1), "a single poll failed");
     }
 }

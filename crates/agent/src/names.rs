@@ -1,4 +1,4 @@
-//! The names of the segments that the programs of Skopos publish in a runtime directory.
+//! Names of the segments that Skopos publishes in a runtime directory.
 
 /// The agent's segment. A runtime directory has one agent, and a user one runtime directory.
 pub const SEGMENT_NAME: &str = "agent";

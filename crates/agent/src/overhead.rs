@@ -1,9 +1,9 @@
-//! Keeps what sensing costs within the budget.
+//! Keeps the cost of sensing within the budget.
 //!
-//! The budget governs what fewer polls make less: polls, here and in lanes, insights and publishing, and
-//! the programs that sensors run. What the process does for those who ask (its control socket, other
-//! nodes, a hub, history) is told with the rest as what it costs in all, and stretches no sensor: whoever
-//! asks much would else see nothing new.
+//! The budget governs the work that fewer polls reduce: polls, here and in lanes, insights and publishing, and
+//! the programs that sensors run. The work for clients (the control socket, other nodes, a hub, history) is
+//! part of the published total cost, and stretches no sensor; otherwise a client with many requests would see
+//! nothing new.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
@@ -13,37 +13,36 @@ use rustix::param::clock_ticks_per_second;
 use rustix::time::ClockId;
 use skopos_score::budget::{Budget, Demand, Grant, Plan};
 
-use crate::polled::Polled;
+use crate::polled::PolledSensor;
 use crate::probe::{thread_time, time_of};
 use skopos_term::Failure;
 
-/// How long what sensing costs beside polls is measured before it counts: what programs use is told in
-/// ticks of ten milliseconds.
+/// Length of a measurement of the cost besides polls. The kernel counts the time of programs in ticks of ten
+/// milliseconds.
 const MEASURE_EVERY: Duration = Duration::from_secs(10);
 
-/// How long the budget must have been exceeded before that is told: what an agent costs while it
-/// starts says nothing.
-const TELL_AFTER: Duration = Duration::from_secs(30);
+/// Time for which the budget must be exceeded before the agent reports it. The cost of its start does not count.
+const REPORT_AFTER: Duration = Duration::from_secs(30);
 
 /// Weight of the newest measurement.
 const WEIGHT: f64 = 0.25;
 
-/// The budget and what is known of costs.
+/// The budget and the measured costs.
 pub(crate) struct Overhead {
     limit: f64,
     budget: Budget,
-    /// What was planned last.
+    /// The latest plan.
     plan: Plan,
     excess: Excess,
     programs: Programs,
-    /// What sensing costs beside polls, smoothed, a share of one core.
+    /// The cost of sensing besides polls, smoothed, as a share of one core.
     other: f64,
-    /// `None` until it was measured.
+    /// `None` before the first measurement.
     measured: Option<Measured>,
     polls: Polls,
     /// Processor time of answers on the control socket.
     answers: Duration,
-    /// What had been spent when it was measured last, and when that was.
+    /// Processor time at the latest measurement, and the time of that measurement.
     before: Spent,
     measured_at: Duration,
     demands: Vec<Demand>,
@@ -51,7 +50,10 @@ pub(crate) struct Overhead {
 }
 
 impl Overhead {
-    /// A limit of so much of one core.
+    /// Makes a budget of `limit`, a share of one core.
+    ///
+    /// # Errors
+    /// The limit is not a share.
     pub(crate) fn new(limit: f64) -> Result<Self, Failure> {
         let budget = Budget::new(limit)
             .map_err(|e| Failure::new("--budget").because(&e).hint("try `--budget 1%`"))?;
@@ -72,44 +74,43 @@ impl Overhead {
         })
     }
 
-    /// Measuring begins, on the thread that calls this. What it cost to start says nothing of what it
-    /// costs to run.
+    /// Begins to measure, on the thread that calls this. The cost of the start is left out.
     pub(crate) fn begin(&mut self, now: Duration) {
         self.before = self.spent();
         self.measured_at = now;
     }
 
-    /// The limit, a share of one core.
+    /// Returns the limit, a share of one core.
     pub(crate) fn limit(&self) -> f64 {
         self.limit
     }
 
-    /// What was planned last.
+    /// Returns the latest plan.
     pub(crate) fn planned(&self) -> Plan {
         self.plan
     }
 
-    /// What it has cost lately.
+    /// Returns the latest measurement.
     pub(crate) fn measured(&self) -> Option<Measured> {
         self.measured
     }
 
-    /// A poll took so much processor time, of a lane's thread or of this one.
+    /// Adds the processor time of a poll, of a lane's thread or of this one.
     pub(crate) fn polled(&mut self, spent: Duration, in_lane: bool) {
         *(if in_lane { &mut self.polls.in_lanes } else { &mut self.polls.here }) += spent;
     }
 
-    /// Requests are about to be answered: what to hand to [`answered`](Self::answered) after that.
+    /// Returns the time before requests are answered, for [`answered`](Self::answered).
     pub(crate) fn answering(&self) -> Duration {
         thread_time().saturating_sub(self.polls.here)
     }
 
-    /// They were. Polls that somebody asked for are polls all the same.
+    /// Adds the time of answers since `since`. Polls that a client asked for count as polls.
     pub(crate) fn answered(&mut self, since: Duration) {
         self.answers += self.answering().saturating_sub(since);
     }
 
-    /// Processor time that the process and the programs that it ran have used, user and system.
+    /// Returns the processor time of this process and of the programs that it ran, user and system.
     pub(crate) fn total(&self) -> Duration {
         self.programs.spent() + time_of(ClockId::ProcessCPUTime)
     }
@@ -120,9 +121,9 @@ impl Overhead {
         Spent { total: self.total(), polls: polled + in_lanes, other: here + self.programs.spent() }
     }
 
-    /// Shares out the budget. Says by what share of one core it is exceeded although no sensor can
-    /// be polled less often, once that has been so for a while, and only once.
-    pub(crate) fn plan(&mut self, polled: &mut [Polled], now: Duration) -> Option<f64> {
+    /// Distributes the budget. If it is exceeded for some time although no sensor can be polled less often,
+    /// returns the excess, a share of one core, once.
+    pub(crate) fn plan(&mut self, polled: &mut [PolledSensor], now: Duration) -> Option<f64> {
         self.measure(now);
         self.demands.clear();
         self.demands.extend(polled.iter().map(|p| p.demand(now)));
@@ -154,12 +155,12 @@ impl Overhead {
     }
 }
 
-/// What the agent cost of one core over the latest ten seconds or more.
+/// The cost of the agent over the latest ten seconds or more, as shares of one core.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Measured {
     /// The whole process and the programs that it ran.
     pub in_all: f64,
-    /// What the budget governs of that.
+    /// The part that the budget governs.
     pub sensing: f64,
 }
 
@@ -175,17 +176,17 @@ struct Polls {
 struct Spent {
     /// Of the process and the programs that it ran.
     total: Duration,
-    /// Of polls, wherever.
+    /// Of polls in all threads.
     polls: Duration,
-    /// Of the agent's thread without polls and answers, and of programs: only sensors run any.
+    /// Of the agent's thread without polls and answers, and of programs, which only sensors run.
     other: Duration,
 }
 
-/// Whether it was told that the budget is exceeded.
+/// The duration of an excess of the budget, which is reported once.
 #[derive(Debug, Default)]
 struct Excess {
     since: Option<Duration>,
-    is_told: bool,
+    is_reported: bool,
 }
 
 impl Excess {
@@ -195,13 +196,13 @@ impl Excess {
             return false;
         }
         let since = *self.since.get_or_insert(now);
-        now.saturating_sub(since) >= TELL_AFTER && !std::mem::replace(&mut self.is_told, true)
+        now.saturating_sub(since) >= REPORT_AFTER && !std::mem::replace(&mut self.is_reported, true)
     }
 }
 
-/// What the programs that this process ran have used.
+/// The processor time of the programs that this process ran.
 struct Programs {
-    /// `/proc/self/stat`, kept open; `None` where procfs is hidden, and then programs count nothing.
+    /// `/proc/self/stat`, kept open; `None` if procfs is hidden, and then programs count as zero.
     stat: Option<File>,
 }
 
@@ -210,26 +211,26 @@ impl Programs {
         Self { stat: File::open("/proc/self/stat").ok() }
     }
 
-    /// Processor time, user and system. A program counts once it has ended.
+    /// Returns user and system time. A program counts after it has ended.
     fn spent(&self) -> Duration {
         self.stat.as_ref().and_then(of_programs).unwrap_or_default()
     }
 }
 
 fn of_programs(stat: &File) -> Option<Duration> {
-    // The longest line has 52 numbers of at most 20 digits, and a name of 16 bytes.
+    // The longest line has 52 numbers of at most 20 digits and a name of 16 bytes.
     let mut buffer = [0; 1280];
     let len = stat.read_at(&mut buffer, 0).ok()?;
     let ticks = ticks_of_programs(&buffer[..len])?;
     Some(Duration::from_secs_f64(ticks as f64 / clock_ticks_per_second() as f64))
 }
 
-/// `cutime` and `cstime`, the 16th and 17th field of `/proc/PID/stat`, in ticks (proc(5)).
+/// Adds `cutime` and `cstime`, the 16th and 17th field of `/proc/PID/stat`, in ticks (proc(5)).
 fn ticks_of_programs(stat: &[u8]) -> Option<u64> {
-    // The second field is a name in parentheses, which may hold anything.
+    // The second field is a name in parentheses, which may contain any character.
     let after_name = stat.iter().rposition(|&b| b == b')')? + 1;
     let fields = std::str::from_utf8(&stat[after_name..]).ok()?.split_ascii_whitespace();
-    // What follows the name is the third field.
+    // The third field follows the name.
     let mut ticks = fields.skip(16 - 3).map(|field| field.parse::<u64>().ok());
     Some(ticks.next()?? + ticks.next()??)
 }
@@ -240,7 +241,7 @@ mod tests {
 
     use super::*;
 
-    /// Uses so much processor time of this thread.
+    /// Uses this much processor time of this thread.
     fn burn(time: Duration) {
         let started = thread_time();
         while thread_time() - started < time {
@@ -249,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn what_other_threads_and_answers_cost_is_told_and_not_governed() {
+    fn other_threads_and_answers_count_in_the_total_and_not_in_the_budget() {
         let much = Duration::from_millis(300);
         let mut overhead = Overhead::new(0.01).expect("a budget");
         overhead.begin(Duration::ZERO);
@@ -261,7 +262,7 @@ mod tests {
         burn(much);
         let polled = thread_time();
         burn(much);
-        // Somebody asked for a poll.
+        // A client asked for a poll.
         overhead.polled(thread_time() - polled, false);
         overhead.answered(since);
         overhead.polled(much, true);
@@ -280,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_agents_thread_does_beside_polls_and_answers_is_governed() {
+    fn other_work_of_the_agents_thread_counts_in_the_budget() {
         let much = Duration::from_millis(300);
         let mut overhead = Overhead::new(0.01).expect("a budget");
         burn(much);
@@ -294,23 +295,23 @@ mod tests {
         assert!(planned.granted >= 0.03 && planned.over >= 0.02, "{planned:?}");
         let most = thread_time() - before.0 + overhead.programs.spent() - before.1;
         let most = most.as_secs_f64() / MEASURE_EVERY.as_secs_f64();
-        assert!(planned.granted <= most, "what it cost to start is left out: {planned:?}, {most}");
+        assert!(planned.granted <= most, "the start is left out: {planned:?}, {most}");
     }
 
     #[test]
-    fn programs_that_were_run_count() {
+    fn programs_count_after_they_have_ended() {
         let programs = Programs::open();
         let before = programs.stat.as_ref().and_then(of_programs).expect("procfs");
-        // A tenth of a second or so: it has to be some ticks.
+        // About a tenth of a second, which is several ticks.
         let busy = "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done";
         assert!(Command::new("sh").args(["-c", busy]).status().expect("a shell").success());
         assert!(programs.spent() > before, "{:?} after {before:?}", programs.spent());
         let overhead = Overhead::new(0.01).expect("a budget");
-        assert!(overhead.total() > overhead.programs.spent(), "and what it needs itself");
+        assert!(overhead.total() > overhead.programs.spent(), "the process counts too");
     }
 
     #[test]
-    fn a_name_may_hold_anything() {
+    fn a_name_may_contain_any_character() {
         let line = b"7 (a) 1 2) S 3 4 5 6 7 8 9 10 11 12 13 14 15 160 17 18";
         assert_eq!(ticks_of_programs(line), Some(15 + 160));
         for wrong in [&b""[..], b"7 (a) S 1", b"7 (a"] {
@@ -319,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn an_excess_is_told_once_and_only_if_it_stays() {
+    fn an_excess_is_reported_once_and_only_if_it_lasts() {
         let mut excess = Excess::default();
         let mut look = |over, seconds| excess.is_news(over, Duration::from_secs(seconds));
         let looks = [(0.1, 0), (0.1, 29), (0.0, 30), (0.1, 31), (0.1, 60)];

@@ -1,4 +1,4 @@
-//! When each sensor is polled: what its policy wants, what the budget grants, and who follows it.
+//! The time of each poll of a sensor: from its policy, the grant of the budget, and the readers of its facts.
 
 use std::time::Duration;
 
@@ -6,84 +6,126 @@ use skopos_score::budget::{Demand, Grant};
 use skopos_score::interval::{Finding, Policy, Surprise, least_deviation};
 use skopos_sense::Skip;
 
-use crate::agent::Event;
+use crate::beat::nearest_beat;
 use crate::control::SensorStatus;
+use crate::event::Event;
 use crate::lanes::Refused;
-use crate::probe::{PollError, Polling, Probe};
+use crate::probe::{PollError, PollOutcome, Probe};
 use crate::sink::{Change, Yielded};
 
-/// How long after the last sign of a follower its facts are still polled as often as possible.
+/// Time after the last mark of a follower during which the sensor keeps its shortest interval.
 const FOLLOWED_FOR: Duration = Duration::from_secs(3);
+
+/// Longest gap in a series of reads: a script that reads a value every few seconds makes a series, and a
+/// scraper that comes every quarter of a minute does not.
+const READS_APART: Duration = Duration::from_secs(5);
+
+/// Number of checks that must see reads before a series counts as interest. Two checks can see the same pass
+/// over all topics, if it runs during the first of them.
+const REPEATED_READS: u32 = 3;
 
 /// Weight of the newest poll in a sensor's smoothed cost: one outlier moves it by an eighth.
 const COST_WEIGHT: f64 = 0.125;
 
-/// Half-life of how often a sensor's facts are read: long enough for a program that decides once a
-/// minute.
+/// Half-life of a sensor's rate of reads: long enough for a program that decides once a minute.
 const READS_HALF_LIFE: Duration = Duration::from_secs(60);
 
-/// What is told of a sensor that panicked.
-const BROKEN: &str = "the sensor failed inside: it is not polled any more";
+/// The error of a sensor that panicked.
+const BROKEN: &str = "the sensor panicked: it is not polled any more";
 
 /// A sensor that the agent polls.
-pub(crate) struct Polled {
+pub(crate) struct PolledSensor {
     name: &'static str,
     may_block: bool,
     /// `None` while a lane has it.
     probe: Option<Box<Probe>>,
-    /// What it could not measure when it was last here.
+    /// The facts that it could not measure when it was last here.
     skips: Vec<Skip>,
-    /// What [`news_of_skips`](Self::news_of_skips) has told.
-    told_skips: Vec<Skip>,
+    /// The skips that [`skip_changes`](Self::skip_changes) has returned.
+    reported_skips: Vec<Skip>,
     facts: usize,
     policy: Box<dyn Policy>,
     surprise: Surprise,
     shortest: Duration,
     longest: Duration,
-    /// What the policy wants.
+    /// The interval that the policy wants.
     wanted: Duration,
     granted: Grant,
     due: Duration,
-    /// What the interval is counted from: the latest poll, or when there was no lane for it.
+    /// The begin of the interval: the latest poll, or the latest attempt without a lane.
     waits_since: Duration,
     polled_at: Duration,
     away_since: Option<Duration>,
-    /// How long it may be away: what the sensor said of the poll when it left.
+    /// The longest time that it may be away, as the sensor said before the poll.
     patience: Duration,
     is_stuck: bool,
-    /// It panicked, and is not polled any more.
+    /// True once the sensor panicked; it is not polled any more.
     is_broken: bool,
     error: Option<String>,
-    refusal_told: bool,
+    refusal_reported: bool,
     cost: Cost,
     reads: Reads,
 }
 
-/// What a sensor's polls have cost.
+/// The cost of a sensor's polls.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Cost {
-    /// Polls made.
+    /// Number of polls.
     pub polls: u64,
-    /// Polls in which the source could not be read, that took longer than they may, or for which
-    /// there was no lane; each counts once.
+    /// Number of polls that failed, took too long, or had no lane. Each poll counts once.
     pub errors: u64,
-    /// Processor time of the latest.
+    /// Processor time of the latest poll.
     pub latest: Duration,
-    /// Processor time of all.
+    /// Processor time of all polls.
     pub total: Duration,
-    /// Of one poll, smoothed, in seconds; 0 until there were two.
+    /// Processor time of a poll, smoothed, in seconds; 0 before the second poll.
     smoothed: f64,
 }
 
-/// How often its facts are read.
+/// The reads of a sensor's facts.
 #[derive(Clone, Copy, Debug, Default)]
 struct Reads {
     per_second: f64,
-    looked_at: Duration,
+    checked_at: Duration,
     followed_until: Duration,
+    /// Number of checks that saw reads in the current series, and the time of the latest of them.
+    series: u32,
+    read_at: Duration,
+    /// End of the interest of readers that read again and again.
+    repeated_until: Duration,
 }
 
-/// How often a sensor may be polled.
+impl Reads {
+    /// Notes the reads since the previous check. Returns true if the sensor should have its shortest interval.
+    fn note(&mut self, reads: u32, is_followed: bool, now: Duration) -> bool {
+        let since = now.saturating_sub(self.checked_at).as_secs_f64();
+        self.checked_at = now;
+        if since > 0.0 {
+            let kept = 0.5_f64.powf(since / READS_HALF_LIFE.as_secs_f64());
+            let rate = f64::from(reads) / since;
+            self.per_second = kept * self.per_second + (1.0 - kept) * rate;
+        }
+        if is_followed {
+            self.followed_until = now + FOLLOWED_FOR;
+        }
+        if reads > 0 {
+            let is_series = now.saturating_sub(self.read_at) <= READS_APART;
+            self.series = if is_series { self.series.saturating_add(1) } else { 1 };
+            self.read_at = now;
+            if self.series >= REPEATED_READS {
+                self.repeated_until = now + READS_APART;
+            }
+        }
+        self.are_frequent(now)
+    }
+
+    /// Returns true if a reader follows the facts or reads them again and again.
+    fn are_frequent(&self, at: Duration) -> bool {
+        at < self.followed_until.max(self.repeated_until)
+    }
+}
+
+/// The limits of a sensor's interval, and the policy that chooses within them.
 #[derive(Debug)]
 pub(crate) struct Schedule {
     pub policy: Box<dyn Policy>,
@@ -91,7 +133,7 @@ pub(crate) struct Schedule {
     pub longest: Duration,
 }
 
-impl Polled {
+impl PolledSensor {
     pub(crate) fn new(
         name: &'static str,
         may_block: bool,
@@ -103,7 +145,7 @@ impl Polled {
             name,
             may_block,
             skips: probe.skips(),
-            told_skips: Vec::new(),
+            reported_skips: Vec::new(),
             facts: 0,
             probe: Some(probe),
             policy,
@@ -120,7 +162,7 @@ impl Polled {
             is_stuck: false,
             is_broken: false,
             error: None,
-            refusal_told: false,
+            refusal_reported: false,
             cost: Cost::default(),
             reads: Reads::default(),
         }
@@ -134,22 +176,22 @@ impl Polled {
         self.may_block
     }
 
-    /// When the next poll is due, on the monotonic clock; never while it is away or broken.
+    /// Returns the time of the next poll, on the monotonic clock; never while it is away or broken.
     pub(crate) fn due(&self) -> Duration {
         if self.probe.is_some() && !self.is_broken { self.due } else { Duration::MAX }
     }
 
-    /// When the latest poll was, on the monotonic clock; zero before the first.
+    /// Returns the time of the latest poll, on the monotonic clock; zero before the first.
     pub(crate) fn polled_at(&self) -> Duration {
         self.polled_at
     }
 
-    /// Time between two polls as it is now.
+    /// Returns the current time between two polls.
     pub(crate) fn interval(&self) -> Duration {
         self.granted.interval
     }
 
-    /// How many times longer than wanted that is, for the sake of the budget.
+    /// Returns the ratio of that time to the wanted one: more than 1 if the budget stretches it.
     pub(crate) fn stretch(&self) -> f64 {
         self.granted.stretch
     }
@@ -162,18 +204,18 @@ impl Polled {
         self.cost
     }
 
-    /// Why the latest poll failed, if it did.
+    /// Returns the error of the latest poll.
     pub(crate) fn error(&self) -> Option<&str> {
         self.error.as_deref()
     }
 
-    /// The sensor, unless a lane has it.
+    /// Returns the sensor with its facts, unless a lane has it.
     pub(crate) fn probe(&self) -> Option<&Probe> {
         self.probe.as_deref()
     }
 
-    /// The sensor, to be polled and brought back by [`returned`](Self::returned); none if it is
-    /// away or broken.
+    /// Takes the sensor for a poll, after which the caller passes it to [`returned`](Self::returned). `None` if
+    /// it is away or broken.
     pub(crate) fn take(&mut self, now: Duration) -> Option<Box<Probe>> {
         let probe = self.probe.take_if(|_| !self.is_broken)?;
         self.away_since = Some(now);
@@ -181,7 +223,7 @@ impl Polled {
         Some(probe)
     }
 
-    /// There was no lane for it: it is tried again after its interval.
+    /// Takes the sensor back because there is no lane for it. It is tried again after its interval.
     pub(crate) fn postponed(&mut self, refused: Refused, now: Duration, events: &mut Vec<Event>) {
         let Refused { probe, reason } = refused;
         self.probe = Some(probe);
@@ -192,31 +234,32 @@ impl Polled {
         self.failed(reason, events);
     }
 
-    /// It was polled: learns what that says about the next poll.
+    /// Takes the sensor back after a poll, and computes the time of the next one.
     pub(crate) fn returned(
         &mut self,
         probe: Box<Probe>,
-        polling: Polling,
+        outcome: PollOutcome,
         events: &mut Vec<Event>,
     ) {
-        let Polling { at, spent, refusal, result, .. } = polling;
+        let PollOutcome { at, spent, refusal, result, .. } = outcome;
         self.away_since = None;
         self.polled_at = at;
         self.waits_since = at;
         self.cost.add(spent);
-        let found = self.judge(at, probe.yielded());
-        // A poll that failed found nothing, which is not the same as no change.
-        let found = if result.is_ok() { found } else { Finding { change: f64::NAN, ..found } };
-        self.wanted = self.policy.next(&found);
+        let finding = self.judge(at, probe.yielded());
+        // A failed poll knows of no change, which differs from a poll that saw no change.
+        let finding =
+            if result.is_ok() { finding } else { Finding { change: f64::NAN, ..finding } };
+        self.wanted = self.policy.next(&finding);
         self.facts = probe.len();
         self.probe = Some(probe);
         self.schedule();
         if let Some(error) = refusal
-            && !std::mem::replace(&mut self.refusal_told, true)
+            && !std::mem::replace(&mut self.refusal_reported, true)
         {
             events.push(Event::FactRefused { sensor: self.name, error });
         }
-        // A poll that was given up was counted then.
+        // A poll that took too long was counted at that time.
         let was_stuck = std::mem::replace(&mut self.is_stuck, false);
         if result.is_err() && !was_stuck {
             self.cost.errors += 1;
@@ -235,10 +278,10 @@ impl Polled {
         }
     }
 
-    /// How far what was believed until this poll was off.
+    /// Returns the error of the readers' belief until this poll.
     fn judge(&mut self, at: Duration, yielded: &Yielded) -> Finding {
         for change in &yielded.changes {
-            if let Change::Came(index, metric) = *change {
+            if let Change::Added(index, metric) = *change {
                 self.surprise.add_fact(index as usize, metric.kind, least_deviation(metric));
             }
         }
@@ -249,13 +292,13 @@ impl Polled {
         self.surprise.finish()
     }
 
-    /// Looks whether it is away for too long.
+    /// Reports the sensor once if it is away for too long.
     pub(crate) fn watch(&mut self, now: Duration, events: &mut Vec<Event>) {
         let away = self.away_since.map(|since| now.saturating_sub(since));
         let is_stuck = away.is_some_and(|away| away > self.patience);
         if is_stuck && !std::mem::replace(&mut self.is_stuck, true) {
             let error = format!(
-                "has not answered for {} s: it waits for something that hangs, and is cut off",
+                "has not answered for {} s: it waits for a source that hangs, and is not polled meanwhile",
                 self.patience.as_secs()
             );
             self.cost.errors += 1;
@@ -263,7 +306,7 @@ impl Polled {
         }
     }
 
-    /// Shows why there is nothing new.
+    /// Records the error, and reports the first of several.
     fn failed(&mut self, error: String, events: &mut Vec<Event>) {
         if self.error.is_none() {
             events.push(Event::SensorFailed { sensor: self.name, error: error.clone() });
@@ -271,45 +314,41 @@ impl Polled {
         self.error = Some(error);
     }
 
-    /// Takes note of who reads its facts.
+    /// Notes the readers of its facts since the previous check. Facts that are followed, or read again and
+    /// again, are polled at the shortest interval.
     pub(crate) fn note_interest(&mut self, (reads, is_followed): (u32, bool), now: Duration) {
-        let since = now.saturating_sub(self.reads.looked_at).as_secs_f64();
-        self.reads.looked_at = now;
-        if since > 0.0 {
-            let kept = 0.5_f64.powf(since / READS_HALF_LIFE.as_secs_f64());
-            let rate = f64::from(reads) / since;
-            self.reads.per_second = kept * self.reads.per_second + (1.0 - kept) * rate;
-        }
-        if is_followed {
-            self.reads.followed_until = now + FOLLOWED_FOR;
+        if self.reads.note(reads, is_followed, now) {
             let soon = nearest_beat(self.polled_at + self.shortest, self.shortest);
             self.due = self.due.min(soon);
         }
     }
 
-    /// What it asks of the budget.
+    /// Returns its demand on the budget.
     pub(crate) fn demand(&self, now: Duration) -> Demand {
-        let followed = now < self.reads.followed_until;
         let cost = if self.is_broken { 0.0 } else { self.cost.smoothed };
         Demand {
             cost: Duration::try_from_secs_f64(cost).unwrap_or_default(),
-            wanted: if followed { self.shortest } else { self.wanted },
+            wanted: self.wanted_at(now),
             longest: self.longest.max(self.shortest) * 64,
             reads_per_second: self.reads.per_second,
-            waited_for: followed,
+            waited_for: now < self.reads.followed_until,
         }
     }
 
-    /// What the budget grants. Where that is a shorter interval, the next poll is not kept waiting until
-    /// the longer one is over.
+    /// Returns the wanted interval: the shortest while readers ask for it, else that of the policy.
+    fn wanted_at(&self, at: Duration) -> Duration {
+        if self.reads.are_frequent(at) { self.shortest } else { self.wanted }
+    }
+
+    /// Sets the interval that the budget grants. A shorter interval takes effect at once, not after the longer
+    /// one is over.
     pub(crate) fn grant(&mut self, grant: Grant) {
         self.granted = grant;
         self.due = self.due.min(self.after_interval());
     }
 
     fn schedule(&mut self) {
-        let followed = self.polled_at < self.reads.followed_until;
-        let wanted = if followed { self.shortest } else { self.wanted };
+        let wanted = self.wanted_at(self.polled_at);
         self.granted.interval = wanted.mul_f64(self.granted.stretch.max(1.0));
         self.due = self.after_interval();
     }
@@ -331,26 +370,27 @@ impl Polled {
         }
     }
 
-    /// What it cannot measure now.
+    /// Returns the facts that it cannot measure now.
     pub(crate) fn skips(&self) -> Vec<Skip> {
         let probe = self.probe.as_deref().filter(|_| !self.is_broken);
         probe.map_or_else(|| self.skips.clone(), Probe::skips)
     }
 
-    /// What it can no longer measure and why, and what it can again, since this was asked last.
-    pub(crate) fn news_of_skips(&mut self) -> Vec<(String, Option<String>)> {
+    /// Returns the changes since the last call: facts that it cannot measure, with the reason, and facts that it
+    /// can measure again.
+    pub(crate) fn skip_changes(&mut self) -> Vec<(String, Option<String>)> {
         let mut now = self.skips();
-        // A family none of whose facts could be read yet is missing as a whole.
+        // A family without any fact yet is missing as a whole.
         if let Some(error) = self.error.as_ref().filter(|_| self.facts == 0) {
             now.push(Skip::new(self.name, error.clone()));
         }
-        if now == self.told_skips {
+        if now == self.reported_skips {
             return Vec::new();
         }
-        let gone = self.told_skips.iter().filter(|old| now.iter().all(|s| s.what != old.what));
+        let gone = self.reported_skips.iter().filter(|old| now.iter().all(|s| s.what != old.what));
         let mut news: Vec<_> = gone.map(|skip| (skip.what.clone(), None)).collect();
         news.extend(now.iter().map(|skip| (skip.what.clone(), Some(skip.reason.clone()))));
-        self.told_skips = now;
+        self.reported_skips = now;
         news
     }
 }
@@ -361,7 +401,7 @@ impl Cost {
         self.latest = spent;
         self.total += spent;
         let spent = spent.as_secs_f64();
-        // The first one opens and registers what the later ones only read: it says nothing of them.
+        // The first poll opens files and registers facts, so its cost says nothing about later ones.
         let weight = match self.polls {
             1 => 0.0,
             2 => 1.0,
@@ -369,13 +409,6 @@ impl Cost {
         };
         self.smoothed += weight * (spent - self.smoothed);
     }
-}
-
-/// The multiple of `beat` nearest to `at`, so that sensors share wakes.
-pub(crate) fn nearest_beat(at: Duration, beat: Duration) -> Duration {
-    let beat = beat.as_nanos().max(1);
-    let beats = (at.as_nanos() + beat / 2) / beat;
-    Duration::from_nanos(u64::try_from(beats.saturating_mul(beat)).unwrap_or(u64::MAX))
 }
 
 #[cfg(test)]
@@ -407,33 +440,33 @@ mod tests {
         }
     }
 
-    /// One that is wanted each second, and its publisher.
-    fn wanted_each_second() -> (Polled, Publisher, tempfile::TempDir) {
+    /// Makes a sensor with an interval of a second, and its publisher.
+    fn wanted_each_second() -> (PolledSensor, Publisher, tempfile::TempDir) {
         let folder = tempfile::tempdir().expect("a folder");
         let publisher =
             Publisher::builder("polled").dir(folder.path()).create().expect("a segment");
         let probe = Probe::new(&publisher, &"n01".into(), Box::new(Still)).expect("room");
         let policy = Box::new(Fixed::new(SECOND));
         let when = Schedule { policy, shortest: SECOND, longest: 10 * SECOND };
-        (Polled::new("still", true, Box::new(probe), when), publisher, folder)
+        (PolledSensor::new("still", true, Box::new(probe), when), publisher, folder)
     }
 
-    fn poll(polled: &mut Polled, at: Duration) {
+    fn poll(polled: &mut PolledSensor, at: Duration) {
         let mut probe = polled.take(at).expect("it is here");
-        let mut polling = probe.poll((Timestamp::from_nanos(1), at), &mut thread_time());
-        polling.spent = Duration::from_millis(1);
-        polled.returned(probe, polling, &mut Vec::new());
+        let mut outcome = probe.poll((Timestamp::from_nanos(1), at), &mut thread_time());
+        outcome.spent = Duration::from_millis(1);
+        polled.returned(probe, outcome, &mut Vec::new());
     }
 
-    /// Shares out a budget of which so much is spent otherwise.
-    fn plan(budget: &mut Budget, polled: &mut Polled, other: f64, now: Duration) {
+    /// Distributes a budget of which `other` is spent already.
+    fn plan(budget: &mut Budget, polled: &mut PolledSensor, other: f64, now: Duration) {
         let mut grants = Vec::new();
         budget.plan(other, &[polled.demand(now)], &mut grants);
         polled.grant(grants[0]);
     }
 
     #[test]
-    fn what_was_stretched_is_polled_within_its_interval_once_there_is_budget_again() {
+    fn a_stretched_sensor_is_polled_within_its_interval_once_there_is_budget_again() {
         let (mut polled, _publisher, _folder) = wanted_each_second();
         let mut budget = Budget::new(0.01).expect("a limit");
         for second in 98..=100 {
@@ -441,7 +474,7 @@ mod tests {
         }
         plan(&mut budget, &mut polled, 0.02, 100 * SECOND);
         assert_eq!((polled.stretch(), polled.interval()), (64.0, 64 * SECOND));
-        assert_eq!(polled.due(), 101 * SECOND, "what was due sooner stays so");
+        assert_eq!(polled.due(), 101 * SECOND, "an earlier poll stays due");
         poll(&mut polled, 101 * SECOND);
         assert_eq!(polled.due(), 165 * SECOND);
         plan(&mut budget, &mut polled, 0.0088, 103 * SECOND);
@@ -457,8 +490,46 @@ mod tests {
         assert_eq!(polled.due(), 111 * SECOND);
     }
 
+    /// Checks the marks at this second, with `reads` since the previous check.
+    fn check(polled: &mut PolledSensor, reads: u32, second: u32) -> bool {
+        polled.note_interest((reads, false), second * SECOND);
+        let demand = polled.demand(second * SECOND);
+        assert!(!demand.waited_for, "a read does not wait for a change");
+        demand.wanted == SECOND
+    }
+
     #[test]
-    fn one_for_which_there_was_no_lane_waits_for_its_interval_whatever_is_granted() {
+    fn a_sensor_whose_facts_are_read_again_and_again_has_its_shortest_interval() {
+        let (mut polled, _publisher, _folder) = wanted_each_second();
+        poll(&mut polled, 100 * SECOND);
+        polled.wanted = 10 * SECOND;
+        polled.schedule();
+        assert_eq!(polled.due(), 110 * SECOND);
+        assert!(!check(&mut polled, 1, 101) && !check(&mut polled, 0, 102), "a single read");
+        assert!(!check(&mut polled, 1, 103), "a second one");
+        assert!(!check(&mut polled, 0, 104));
+        assert_eq!(polled.due(), 110 * SECOND);
+        assert!(check(&mut polled, 1, 105), "a series");
+        assert_eq!(polled.due(), 101 * SECOND, "its interval has passed: it is polled now");
+        polled.wanted = 10 * SECOND;
+        assert!(check(&mut polled, 0, 109), "the next read may come");
+        assert!(!check(&mut polled, 0, 110), "the series has ended");
+    }
+
+    #[test]
+    fn reads_that_are_far_apart_or_of_a_single_pass_do_not_shorten_the_interval() {
+        let (mut polled, _publisher, _folder) = wanted_each_second();
+        poll(&mut polled, 100 * SECOND);
+        polled.wanted = 10 * SECOND;
+        // A scraper every fifteen seconds, of which each pass is seen by two checks.
+        for scrape in 0..10 {
+            let second = 101 + 15 * scrape;
+            assert!(!check(&mut polled, 7, second) && !check(&mut polled, 3, second + 1));
+        }
+    }
+
+    #[test]
+    fn a_sensor_without_a_lane_waits_for_its_interval_with_every_grant() {
         let (mut polled, _publisher, _folder) = wanted_each_second();
         let mut budget = Budget::new(1.0).expect("a limit");
         poll(&mut polled, 100 * SECOND);
@@ -472,7 +543,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_first_poll_opens_is_no_cost_of_the_later_ones() {
+    fn the_cost_of_the_first_poll_does_not_count_for_later_ones() {
         let mut cost = Cost::default();
         let micros = [80, 2, 2, 10].map(|millis| {
             cost.add(Duration::from_millis(millis));

@@ -1,4 +1,4 @@
-//! A sensor with its facts in the segment: what can be polled, in whichever thread.
+//! A sensor with its facts in the segment, which any thread can poll.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -13,7 +13,7 @@ use skopos_shm::{Group, Interest, Publisher, VertexWriter};
 use crate::sink::{Counts, SegmentSink, Yielded};
 use skopos_term::Failure;
 
-/// A sensor, its group of vertices and what its latest poll yielded.
+/// A sensor, its group of vertices and the values of its latest poll.
 pub(crate) struct Probe {
     sensor: Box<dyn Sensor>,
     node: Arc<str>,
@@ -22,29 +22,29 @@ pub(crate) struct Probe {
     yielded: Yielded,
 }
 
-/// What became of a poll.
+/// The outcome of a poll.
 #[derive(Debug)]
-pub(crate) struct Polling {
-    /// When it was.
+pub(crate) struct PollOutcome {
+    /// The time of the poll.
     pub time: Timestamp,
-    /// The same on the monotonic clock.
+    /// The same time on the monotonic clock.
     pub at: Duration,
     /// Processor time that it took.
     pub spent: Duration,
-    /// What it counted.
+    /// The counts of this poll.
     pub counts: Counts,
-    /// The first reason for which a fact was refused in it.
+    /// The first reason for which a fact was refused.
     pub refusal: Option<String>,
-    /// Whether the source could be read.
+    /// An error if the source could not be read.
     pub result: Result<(), PollError>,
 }
 
-/// Why a poll found nothing.
+/// The reason why a poll failed.
 #[derive(Debug)]
 pub(crate) enum PollError {
     /// The source could not be read this time.
     Source(io::Error),
-    /// The sensor panicked. What it has in mind may be half done, so it must not be asked again.
+    /// The sensor panicked. Its state may be inconsistent, so it must not be polled again.
     Panicked,
 }
 
@@ -59,21 +59,20 @@ impl Probe {
         Ok(Self { sensor, node, group, facts: Vec::new(), yielded })
     }
 
-    /// Polls the sensor as one tick of its group. `started` is the processor time of this thread,
-    /// which is raised to what it is afterwards: asking is a system call, so it is asked once
-    /// between two polls.
+    /// Polls the sensor as one tick of its group. `started` is the processor time of this thread, which the call
+    /// advances to the end of the poll: reading it is a system call, so it is read once between two polls.
     pub(crate) fn poll(
         &mut self,
         (time, at): (Timestamp, Duration),
         started: &mut Duration,
-    ) -> Polling {
+    ) -> PollOutcome {
         self.yielded.clear();
         let tick = self.group.tick(time);
         let mut sink = SegmentSink::new(tick, &mut self.facts, &self.node, &mut self.yielded);
         let sensor = &mut self.sensor;
         let poll = || sensor.poll(&mut Tick { monotonic: at, sink: &mut sink });
-        // What a panic leaves half done: the sensor, which is not asked again, and the tick, whose
-        // facts are whole one by one.
+        // A panic leaves two things unfinished: the sensor, which is not polled again, and the tick, each of whose
+        // facts is whole.
         let result = match catch_unwind(AssertUnwindSafe(poll)) {
             Ok(result) => result.map_err(PollError::Source),
             Err(_) => Err(PollError::Panicked),
@@ -81,40 +80,40 @@ impl Probe {
         let (counts, refusal) = sink.finish();
         let spent = thread_time().saturating_sub(*started);
         *started += spent;
-        Polling { time, at, spent, counts, refusal, result }
+        PollOutcome { time, at, spent, counts, refusal, result }
     }
 
-    /// What the latest poll yielded.
+    /// Returns the values of the latest poll.
     pub(crate) fn yielded(&self) -> &Yielded {
         &self.yielded
     }
 
-    /// How many facts it has.
+    /// Returns its number of facts.
     pub(crate) fn len(&self) -> usize {
         self.facts.iter().flatten().count()
     }
 
-    /// Its facts, by the index that [`yielded`](Self::yielded) has.
+    /// Returns its facts, by the index that [`yielded`](Self::yielded) uses.
     pub(crate) fn facts(&self) -> &[Option<VertexWriter>] {
         &self.facts
     }
 
-    /// True if `topic` is one of its facts.
+    /// Returns true if `topic` is one of its facts.
     pub(crate) fn has(&self, topic: &str) -> bool {
         self.facts.iter().flatten().any(|fact| fact.topic().as_str() == topic)
     }
 
-    /// How long a poll that begins now may take.
+    /// Returns the longest time that a poll may take if it begins now.
     pub(crate) fn patience(&self) -> Duration {
         self.sensor.patience()
     }
 
-    /// What it cannot measure now.
+    /// Returns the facts that it cannot measure now.
     pub(crate) fn skips(&self) -> Vec<Skip> {
         self.sensor.skips()
     }
 
-    /// How many of its facts were read since this was asked last, and whether one is followed.
+    /// Returns the number of its facts that were read since the last call, and true if any is followed.
     pub(crate) fn take_interest(&self, publisher: &Publisher) -> (u32, bool) {
         let (mut reads, mut is_followed) = (0, false);
         for fact in self.facts.iter().flatten() {
@@ -126,12 +125,12 @@ impl Probe {
     }
 }
 
-/// Processor time of this thread.
+/// Returns the processor time of this thread.
 pub(crate) fn thread_time() -> Duration {
     time_of(ClockId::ThreadCPUTime)
 }
 
-/// What a clock of processor time shows.
+/// Reads a clock of processor time.
 pub(crate) fn time_of(clock: ClockId) -> Duration {
     let time = clock_gettime(clock);
     Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs() as u32)

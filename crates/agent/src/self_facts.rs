@@ -1,4 +1,4 @@
-//! The families `self` and `self_sensor`: what the agent does and costs.
+//! The families `self` and `self_sensor`: the work of the agent and its cost.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
@@ -12,7 +12,7 @@ use skopos_shm::{Group, Publisher, VertexWriter};
 
 use crate::insights::InsightCounts;
 use crate::overhead::Overhead;
-use crate::polled::Polled;
+use crate::polled::PolledSensor;
 use crate::sink::{Counts, SegmentSink, Yielded};
 use skopos_term::Failure;
 
@@ -58,11 +58,11 @@ static SENSOR_METRICS: [&Metric; 7] = [
     &schema::self_sensor::READS_PER_SECOND,
 ];
 
-/// They are published once in as many of the shortest intervals: they are a third of all facts, and
-/// what they count is looked at now and then.
+/// Number of shortest intervals between two publications of these facts: they are a third of all facts, and are
+/// read rarely.
 const EVERY: u32 = 5;
 
-/// The facts and where they come from.
+/// The agent's own facts and their sources.
 pub(crate) struct SelfFacts {
     group: Group,
     writers: Vec<Option<VertexWriter>>,
@@ -71,17 +71,17 @@ pub(crate) struct SelfFacts {
     due: Duration,
     ids: Option<[FactId; METRICS.len()]>,
     sensor_ids: Vec<[FactId; SENSOR_METRICS.len()]>,
-    /// Kept open; `None` where procfs is hidden, and then the fact keeps no value.
+    /// `/proc/self/statm`, kept open; `None` if procfs is hidden, and then the fact has no value.
     statm: Option<File>,
 }
 
-/// What the agent can say of itself.
-pub(crate) struct About<'a> {
+/// The state of the agent that its own facts describe.
+pub(crate) struct AgentState<'a> {
     pub counts: &'a Counts,
     pub overhead: &'a Overhead,
     pub busy_lanes: usize,
     pub insights: InsightCounts,
-    /// Facts of other processes for which there is no room.
+    /// Number of facts of other processes for which there is no room.
     pub left_out: u64,
 }
 
@@ -99,12 +99,12 @@ impl SelfFacts {
         })
     }
 
-    /// What was published last, for what is computed from it.
+    /// Returns the values that were published last, for insights.
     pub(crate) fn yielded(&self) -> (&Yielded, &[Option<VertexWriter>]) {
         (&self.yielded, &self.writers)
     }
 
-    /// When they are to be published next, on the monotonic clock: now, if somebody follows one.
+    /// Returns the time of the next publication, on the monotonic clock: now, if a reader follows any of them.
     pub(crate) fn due(&self, publisher: &Publisher) -> Duration {
         let followed = |fact: &VertexWriter| publisher.take_interest(fact).followed;
         if publisher.has_interest() && self.writers.iter().flatten().any(followed) {
@@ -113,18 +113,18 @@ impl SelfFacts {
         self.due
     }
 
-    /// Publishes all of them as one tick.
+    /// Publishes all of them as a single tick.
     pub(crate) fn publish(
         &mut self,
         publisher: &Publisher,
         node: &str,
-        polled: &[Polled],
-        about: &About<'_>,
+        polled: &[PolledSensor],
+        state: &AgentState<'_>,
         time: Timestamp,
     ) {
-        // These facts count themselves at the next tick: publishing changes the counts.
+        // Publishing changes the counts, so these facts count themselves at the next tick.
         self.due = Duration::from_nanos(skopos_shm::boottime()) + EVERY * self.shortest;
-        let About { counts, overhead, busy_lanes, ref insights, left_out } = *about;
+        let AgentState { counts, overhead, busy_lanes, ref insights, left_out } = *state;
         self.yielded.clear();
         let tick = self.group.tick(time);
         let mut sink = SegmentSink::new(tick, &mut self.writers, node, &mut self.yielded);
@@ -178,8 +178,8 @@ impl SelfFacts {
     }
 }
 
-/// The values of [`SENSOR_METRICS`].
-fn of_sensor(polled: &Polled) -> [Scalar; SENSOR_METRICS.len()] {
+/// Returns the values of [`SENSOR_METRICS`].
+fn of_sensor(polled: &PolledSensor) -> [Scalar; SENSOR_METRICS.len()] {
     let cost = polled.cost();
     [
         Scalar::F64(cost.latest.as_secs_f64()),
@@ -192,7 +192,7 @@ fn of_sensor(polled: &Polled) -> [Scalar; SENSOR_METRICS.len()] {
     ]
 }
 
-/// The second number of `/proc/self/statm`, in pages (proc(5)).
+/// Reads the second number of `/proc/self/statm`, which counts pages (proc(5)).
 fn resident_bytes(statm: &File) -> Option<u64> {
     let mut buffer = [0; 128];
     let len = statm.read_at(&mut buffer, 0).ok()?;

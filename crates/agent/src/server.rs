@@ -1,4 +1,5 @@
-//! The agent's end of the control socket: one request a connection, few connections, short lives.
+//! The agent's end of the control socket: each connection has a single request, and the number and the life of
+//! connections are bounded.
 
 use std::fs;
 use std::io::{self, Read as _, Write as _};
@@ -15,29 +16,32 @@ use crate::control::{Answer, MAX_ANSWER_BYTES, MAX_MESSAGE_BYTES, Request, socke
 use crate::sink::Counts;
 use skopos_term::Failure;
 
-/// Connections at one time: more than a user types, few enough to look through on every wake.
+/// Largest number of connections: more than a user needs, and few enough to check on every wake.
 const MAX_CONNECTIONS: usize = 32;
-/// How long a connection may take to say what it wants.
+/// Timeout of a connection that does not send its request.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// The longest path of a UNIX socket: `sun_path` of unix(7), less its final zero.
+/// The longest path of a UNIX socket: `sun_path` of unix(7) without its final zero.
 const MAX_SOCKET_PATH_BYTES: usize = 107;
 
-/// Checks that a socket in `dir` can have a name at all.
+/// Checks that the path of the socket in `dir` is not too long.
 pub(crate) fn check_path(dir: &Path) -> Result<(), Failure> {
     let len = socket_path(dir).as_os_str().len();
     if len <= MAX_SOCKET_PATH_BYTES {
         return Ok(());
     }
     Err(Failure::new(format!("the path of {} is too long for a socket in it", dir.display())).hint(
-        format!("it may have {} bytes", MAX_SOCKET_PATH_BYTES - (len - dir.as_os_str().len())),
+        format!(
+            "a directory's path may have {} bytes",
+            MAX_SOCKET_PATH_BYTES - (len - dir.as_os_str().len())
+        ),
     ))
 }
 
-/// The socket and who is connected.
+/// The socket and its connections.
 pub(crate) struct Server {
     path: PathBuf,
-    /// Device and inode of the socket: somebody else's may be at its path one day.
+    /// Device and inode of the socket: another agent's socket may replace it at its path.
     file: (u64, u64),
     listener: UnixListener,
     open: Vec<Connection>,
@@ -52,8 +56,8 @@ struct Connection {
 }
 
 impl Server {
-    /// Listens in `dir`. The caller holds the agent's segment there, so a socket that exists is a
-    /// dead agent's.
+    /// Listens in `dir`. The caller holds the agent's segment there, so a socket that exists belongs to a dead
+    /// agent.
     pub(crate) fn listen(dir: &Path) -> Result<Self, Failure> {
         let path = socket_path(dir);
         let failed =
@@ -71,14 +75,14 @@ impl Server {
         Ok(Self { path, file, listener, open: Vec::new(), next_token: 0 })
     }
 
-    /// How many descriptors [`add_to`](Self::add_to) adds.
+    /// Returns the largest number of descriptors that [`add_to`](Self::add_to) adds.
     pub(crate) fn connections(&self) -> usize {
         1 + self.open.len()
     }
 
-    /// Adds the listener and every connection to what is waited for.
+    /// Adds the listener and every connection to the descriptors of `poll(2)`.
     pub(crate) fn add_to<'a>(&'a self, fds: &mut Vec<PollFd<'a>>) {
-        // Without room the others wait in the kernel's queue, and are not turned away.
+        // Without room, new connections wait in the kernel's queue and are not refused.
         if self.open.len() < MAX_CONNECTIONS {
             fds.push(PollFd::from_borrowed_fd(self.listener.as_fd(), PollFlags::IN));
         }
@@ -87,8 +91,8 @@ impl Server {
         }
     }
 
-    /// Takes new connections and whole requests; each request with a token to answer it by. A
-    /// request that is none comes as the answer that says so.
+    /// Accepts connections and reads complete requests, each with the token of its connection. An invalid
+    /// request is returned as the answer that refuses it.
     pub(crate) fn receive(&mut self, counts: &mut Counts) -> Vec<(u64, Result<Request, Answer>)> {
         self.accept(counts);
         let mut requests = Vec::new();
@@ -117,8 +121,8 @@ impl Server {
             let own = rustix::process::geteuid();
             let allowed =
                 socket_peercred(&stream).is_ok_and(|peer| peer.uid == own || peer.uid.is_root());
-            // Room for the longest answer whatever the system's default is; the kernel doubles it
-            // for what it keeps beside.
+            // Room for the longest answer, with any default of the system; the kernel doubles the size for its
+            // own data.
             let has_room = set_socket_send_buffer_size(&stream, MAX_ANSWER_BYTES).is_ok();
             if !allowed || !has_room || stream.set_nonblocking(true).is_err() {
                 counts.requests_refused += 1;
@@ -131,7 +135,7 @@ impl Server {
         }
     }
 
-    /// Answers and hangs up.
+    /// Sends the answer and closes the connection.
     pub(crate) fn send(&mut self, token: u64, answer: &Answer, counts: &mut Counts) {
         let Some(at) = self.open.iter().position(|c| c.token == token) else { return };
         let mut connection = self.open.swap_remove(at);
@@ -139,13 +143,13 @@ impl Server {
             counts.requests_refused += 1;
             refusal
         });
-        // An answer fits a socket's buffer; a peer that has gone, or does not read, loses it.
+        // The answer fits the socket's buffer; a client that is gone or does not read loses it.
         if connection.stream.write_all(&line).is_err() {
             counts.requests_refused += 1;
         }
     }
 
-    /// Leaves a connection to somebody else, who answers it.
+    /// Hands a connection over to the caller, which answers it.
     pub(crate) fn hand_over(&mut self, token: u64) -> Option<UnixStream> {
         let at = self.open.iter().position(|c| c.token == token)?;
         let stream = self.open.swap_remove(at).stream;
@@ -153,13 +157,13 @@ impl Server {
         Some(stream)
     }
 
-    /// When the next connection has said nothing for too long.
+    /// Returns the time until the next connection reaches its timeout.
     pub(crate) fn patience_left(&self) -> Option<Duration> {
         let left = |c: &Connection| PATIENCE.saturating_sub(c.since.elapsed());
         self.open.iter().map(left).min()
     }
 
-    /// Hangs up on those who do not say what they want.
+    /// Closes the connections that have reached their timeout.
     pub(crate) fn expire(&mut self, counts: &mut Counts) {
         let before = self.open.len();
         self.open.retain(|c| c.since.elapsed() < PATIENCE);
@@ -183,7 +187,7 @@ enum Progress {
 }
 
 impl Connection {
-    /// Reads what is there, up to the end of the line.
+    /// Reads the available bytes, up to the end of the line.
     fn read(&mut self) -> Progress {
         let mut chunk = [0; 4096];
         loop {
@@ -208,8 +212,8 @@ impl Connection {
     }
 }
 
-/// The answer as it is sent. One that is too long comes as the error, which is a refusal that says
-/// so: a reader must not take a part for the whole.
+/// Encodes an answer as a line. If it is too long, the error is a line that refuses the request: a client must
+/// not take a part for the whole.
 fn line_of(answer: &Answer) -> Result<Vec<u8>, Vec<u8>> {
     let line = |answer: &Answer| {
         let mut line = serde_json::to_vec(answer).unwrap_or_default();
@@ -221,17 +225,14 @@ fn line_of(answer: &Answer) -> Result<Vec<u8>, Vec<u8>> {
         return Ok(whole);
     }
     Err(line(&Answer::Refused {
-        error: format!(
-            "the answer has {} bytes, more than the {MAX_ANSWER_BYTES} that are sent at once",
-            whole.len()
-        ),
+        error: format!("the answer has {} bytes, and the limit is {MAX_ANSWER_BYTES}", whole.len()),
         hint: Some("ask for less, with a pattern".to_owned()),
     }))
 }
 
 fn parse(line: &[u8]) -> Result<Request, Answer> {
     serde_json::from_slice(line).map_err(|e| Answer::Refused {
-        error: format!("the request is not understood: {e}"),
+        error: format!("the request is not valid: {e}"),
         hint: Some("use the `skopos` of the agent's version".to_owned()),
     })
 }
@@ -243,7 +244,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_comes_whole_or_as_a_refusal_and_never_cut() {
+    fn an_answer_is_sent_whole_or_replaced_by_a_refusal() {
         let dir = tempfile::tempdir().expect("a directory");
         let longest = MAX_ANSWER_BYTES - r#"{"done":{"topic":""}}"#.len() - 1;
         for (length, comes) in [(longest, true), (longest + 1, false), (10 * longest, false)] {
@@ -251,7 +252,7 @@ mod tests {
             let client = UnixStream::connect(socket_path(dir.path())).expect("it listens");
             let mut counts = Counts::default();
             server.accept(&mut counts);
-            // Nobody reads while it is sent.
+            // The client does not read while the server sends.
             server.send(0, &Answer::Done { topic: "x".repeat(length) }, &mut counts);
             let mut line = String::new();
             BufReader::new(client).read_line(&mut line).expect("text");

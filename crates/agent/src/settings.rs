@@ -1,5 +1,4 @@
-//! What the agent was asked for: what is typed wins over what is configured, and that over what is
-//! usual.
+//! The settings of an agent: command-line options win over the configuration, and that wins over the defaults.
 
 use std::num::NonZeroUsize;
 use std::time::Duration;
@@ -14,23 +13,23 @@ use crate::config::{Config, DEFAULT_SENSOR, Share, families};
 use crate::polled::Schedule;
 use skopos_term::Failure;
 
-/// The shortest interval: below it a tick costs more than a whole core can give it.
+/// The shortest interval: below it, a tick takes more time than a whole core has.
 const MIN_INTERVAL: Duration = Duration::from_millis(10);
-/// The longest interval: a day. Longer is no monitoring.
+/// The longest interval, a day.
 const MAX_INTERVAL: Duration = Duration::from_secs(86_400);
-/// The usual one.
+/// The default interval.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// The usual policy.
+/// The default policy.
 const POLICY: PolicyKind = PolicyKind::Hazard;
-/// How seldom a sensor is polled that finds nothing new, unless configured: old enough to spare nine
-/// polls in ten, new enough for a person who looks.
+/// The default of the longest interval, for a sensor that finds nothing new: it saves nine polls in ten, and is
+/// fresh enough for a person.
 const LONGEST_SECONDS: f64 = 10.0;
 
-/// What the agent was asked for.
+/// The settings of an agent.
 pub(crate) struct Settings {
     pub node: String,
     pub interval: Duration,
-    /// As typed.
+    /// The policy of `--policy`.
     pub policy: Option<PolicyKind>,
     /// A share of one core.
     pub budget: f64,
@@ -40,7 +39,7 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
-    /// Joins what was typed and what is configured, and checks what does not need this machine.
+    /// Merges options and configuration, and checks the settings that do not depend on this machine.
     ///
     /// # Errors
     /// A setting is out of range.
@@ -61,31 +60,30 @@ impl Settings {
         Ok(Self { node, interval, policy, budget, skip, run_for, config })
     }
 
-    /// How often the sensor of `family` may be polled. `hint` is how long its source takes to have
-    /// news.
+    /// Returns the schedule of the sensor of `family`. `hint` is the time that its source needs to have news.
     ///
     /// # Errors
-    /// The configuration of that sensor is no policy.
+    /// The configuration of that sensor is not a valid policy.
     pub(crate) fn schedule(
         &self,
         family: &str,
         hint: Option<Duration>,
     ) -> Result<Schedule, Failure> {
-        // A peer that answers is no surprise, and one that is dead must be seen at once.
+        // A probe that is answered is not a surprise, and a dead peer must be seen at once.
         if family == schema::peer::FAMILY.name && !self.config.sensors.contains_key(family) {
             let shortest = self.peers().interval;
             let policy = Box::new(Fixed::new(shortest));
             return Ok(Schedule { policy, shortest, longest: shortest });
         }
-        let usual = hint.map_or(self.interval, |hint| hint.max(self.interval)).as_secs_f64();
+        let default = hint.map_or(self.interval, |hint| hint.max(self.interval)).as_secs_f64();
         let mut policy = self.config.policy(family, self.policy, POLICY);
         let is_named = self.config.sensors.contains_key(family);
-        // The longest of the table for all is not meant for a source that has news more rarely.
+        // The longest interval of the default table does not apply to a source that has news more rarely.
         if let (Some(longest), None, false) = (policy.max_seconds, policy.min_seconds, is_named) {
-            policy.max_seconds = Some(longest.max(usual));
+            policy.max_seconds = Some(longest.max(default));
         }
         let is_given = policy.min_seconds.is_some();
-        let shortest = *policy.min_seconds.get_or_insert(usual);
+        let shortest = *policy.min_seconds.get_or_insert(default);
         if policy.kind() != PolicyKind::Fixed {
             policy.max_seconds.get_or_insert(shortest.max(LONGEST_SECONDS));
         }
@@ -95,7 +93,7 @@ impl Settings {
             let failure = failure.in_file(self.config.path.as_deref()).because(&e);
             match e {
                 PolicyError::Bounds { .. } if !is_given => failure.hint(format!(
-                    "without `min_seconds` the shortest is {usual} s, what `{family}` needs to have news"
+                    "without `min_seconds` the shortest is {default} s, the time that `{family}` needs to have news"
                 )),
                 _ => failure,
             }
@@ -105,21 +103,21 @@ impl Settings {
         Ok(Schedule { policy, shortest: bounds.min, longest: bounds.max })
     }
 
-    /// The other nodes.
+    /// Returns the settings for probes of other nodes.
     pub(crate) fn peers(&self) -> PeerSettings {
         let peers = &self.config.peers;
-        let usual = PeerSettings::of_node(&self.node);
+        let defaults = PeerSettings::of_node(&self.node);
         PeerSettings {
             listen: peers.listen,
             peers: peers.nodes.iter().map(|(name, at)| (name.clone(), *at)).collect(),
-            interval: peers.interval.unwrap_or(usual.interval),
-            timeout: peers.timeout.unwrap_or(usual.timeout),
-            ..usual
+            interval: peers.interval.unwrap_or(defaults.interval),
+            timeout: peers.timeout.unwrap_or(defaults.timeout),
+            ..defaults
         }
     }
 }
 
-/// The host's name up to its first dot, as a segment of a topic.
+/// Returns the host's name up to its first dot, as a segment of a topic.
 pub fn host_name() -> String {
     let uname = rustix::system::uname();
     let name = uname.nodename().to_bytes().to_ascii_lowercase();
@@ -129,19 +127,19 @@ pub fn host_name() -> String {
     if segment.is_empty() { "localhost".to_owned() } else { segment }
 }
 
-/// A budget that the machine has, as a share of one core.
+/// Returns the budget as a share of one core, if the machine has that much.
 fn check_budget(budget: Share) -> Result<f64, Failure> {
-    // Where the number of cores cannot be told, one is what there surely is.
+    // If the number of cores is unknown, there is at least one.
     let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
     let Share(share) = budget;
     if share <= cores as f64 {
         return Ok(share);
     }
-    Err(Failure::new(format!("the budget {budget} is more than all cores give"))
+    Err(Failure::new(format!("the budget {budget} is more than all cores have"))
         .hint(format!("100% is one core, and the agent may use {cores}; try `--budget 1%`")))
 }
 
-/// Families that some sensor has, be it that none does on this machine.
+/// Checks that each name is a family of a sensor, also of one that this machine does not have.
 fn check_skips(skip: &[String]) -> Result<(), Failure> {
     let Some(name) = skip.iter().find(|name| !families().any(|family| family == **name)) else {
         return Ok(());
@@ -156,7 +154,7 @@ fn check_node(node: &str) -> Result<(), Failure> {
     if one_segment && node.len() <= skopos_shm::layout::MAX_NAME_BYTES {
         return Ok(());
     }
-    Err(Failure::new(format!("`{node}` is no name of a node"))
+    Err(Failure::new(format!("`{node}` is not a valid name of a node"))
         .hint("at most 64 of the characters a-z 0-9 _ - . : @ + = %"))
 }
 
@@ -177,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_of_the_table_for_all_gives_way_to_what_a_source_needs() {
+    fn a_slow_source_overrides_the_longest_interval_of_the_default_table() {
         let seconds = Duration::from_secs;
         let of = |toml: &str, hint| {
             let schedule = settings(toml).schedule("smart", Some(seconds(hint))).expect(toml);
@@ -193,14 +191,14 @@ mod tests {
             ("[sensors.default]\nmin_seconds = 9\nmax_seconds = 3", None),
         ] {
             let failure = settings(own).schedule("smart", Some(seconds(300))).expect_err(own);
-            assert_eq!(hint.is_some(), failure.the_hint().is_some(), "{failure:?}");
-            let told = failure.the_hint().unwrap_or_default();
-            assert!(told.contains(hint.unwrap_or_default()), "{told}");
+            assert_eq!(hint.is_some(), failure.hint_text().is_some(), "{failure:?}");
+            let text = failure.hint_text().unwrap_or_default();
+            assert!(text.contains(hint.unwrap_or_default()), "{text}");
         }
     }
 
     #[test]
-    fn a_budget_is_at_most_what_the_cores_give() {
+    fn a_budget_is_at_most_all_cores() {
         let cores = std::thread::available_parallelism().expect("known").get() as f64;
         for good in [1e-6, 1.0, cores] {
             assert_eq!(check_budget(Share(good)).ok(), Some(good));
@@ -209,18 +207,18 @@ mod tests {
     }
 
     #[test]
-    fn what_is_skipped_is_a_family_of_a_sensor_though_none_has_it_here() {
+    fn a_family_that_this_machine_does_not_have_can_be_skipped() {
         let check = |name: &str| check_skips(&[name.to_owned()]);
         assert!(check("numa").is_ok() && check("smart").is_ok());
         for bad in ["foo", "insight", "default", "device/*/max_*"] {
             let failure = check(bad).expect_err(bad);
-            let hint = failure.the_hint().expect("one");
+            let hint = failure.hint_text().expect("a hint");
             assert!(hint.contains("numa") && hint.contains("slurm"), "{hint}");
         }
     }
 
     #[test]
-    fn names_of_nodes() {
+    fn a_name_of_a_node_is_a_segment_of_a_topic() {
         for good in ["n01", "gpu-node.cluster", "%2d"] {
             assert!(check_node(good).is_ok(), "{good}");
         }

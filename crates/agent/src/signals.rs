@@ -10,11 +10,14 @@ use signal_hook::low_level::pipe;
 
 use skopos_term::Failure;
 
-/// Readable once a signal has come.
+/// A socket that is readable after a signal.
 pub struct Signals(pub UnixStream);
 
 impl Signals {
     /// Catches SIGINT, SIGTERM and SIGHUP.
+    ///
+    /// # Errors
+    /// A handler cannot be installed.
     pub fn catch() -> Result<Self, Failure> {
         let failed = |e: std::io::Error| Failure::new("cannot catch signals").because(&e);
         let (read, write) = UnixStream::pair().map_err(failed)?;
@@ -24,15 +27,21 @@ impl Signals {
         Ok(Self(read))
     }
 
-    /// Sleeps until one comes.
+    /// Sleeps until a signal comes.
+    ///
+    /// # Errors
+    /// The socket cannot be read.
     pub fn wait(&self) -> Result<(), Failure> {
         let mut byte = [0];
         let read = (&self.0).read(&mut byte);
         read.map(drop).map_err(|e| Failure::new("cannot wait").because(&e))
     }
 
-    /// Sleeps until one comes, but not longer; whether one came.
-    pub fn come_within(&self, time: std::time::Duration) -> Result<bool, Failure> {
+    /// Sleeps until a signal comes, but not longer than `time`. Returns true if a signal came.
+    ///
+    /// # Errors
+    /// The socket cannot be read.
+    pub fn wait_for(&self, time: std::time::Duration) -> Result<bool, Failure> {
         use std::io::ErrorKind::{TimedOut, WouldBlock};
         let failed = |e: std::io::Error| Failure::new("cannot wait").because(&e);
         self.0.set_read_timeout(Some(time)).map_err(failed)?;
@@ -45,6 +54,7 @@ impl Signals {
         }
     }
 
+    /// Returns the descriptor that is readable after a signal.
     pub fn descriptor(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }

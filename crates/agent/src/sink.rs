@@ -1,17 +1,17 @@
-//! Puts what a sensor yields into the agent's segment, and notes it for what is computed from it.
+//! Writes the values of a sensor into the agent's segment, and collects them for insights.
 
 use skopos_model::schema::{self, Metric};
 use skopos_model::{Scalar, Structured, ValueType};
 use skopos_sense::{FactId, Sink};
 use skopos_shm::{Error, Published, Tick, VertexSpec, VertexWriter};
 
-/// Texts and records of sensors say what a thing is, and change by the day if at all.
+/// Ring length of texts and records: sensors use them for properties, which change rarely.
 const STRUCTURED_SLOTS: u32 = 16;
 
-/// What the agent says of itself matters while it is looked at.
+/// Ring length of the agent's own facts, whose past matters little.
 const SELF_SLOTS: u32 = 16;
 
-/// What the agent counts of itself; published by `self_facts`.
+/// The agent's counters of its own work; `self_facts` publishes them.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counts {
     pub registered: u64,
@@ -27,16 +27,16 @@ pub(crate) struct Counts {
 }
 
 impl Counts {
-    /// Counts what became of a published value.
-    pub(crate) fn published(&mut self, done: &Result<Published, Error>) {
-        match done {
+    /// Counts the outcome of a publish.
+    pub(crate) fn published(&mut self, outcome: &Result<Published, Error>) {
+        match outcome {
             Ok(Published::Stored) => self.stored += 1,
             Ok(Published::Unchanged) => self.unchanged += 1,
             Err(_) => self.publish_errors += 1,
         }
     }
 
-    /// Adds what one poll counted.
+    /// Adds the counts of a poll.
     pub(crate) fn add(&mut self, poll: &Self) {
         self.registered += poll.registered;
         self.unregistered += poll.unregistered;
@@ -47,10 +47,10 @@ impl Counts {
     }
 }
 
-/// What one poll yielded, by the index of the fact in its sensor's table. Kept for its memory.
+/// The values of a poll, by the index of the fact in its sensor's table. Polls reuse its memory.
 #[derive(Debug, Default)]
 pub(crate) struct Yielded {
-    /// Facts that came and went, in order: the place of one that went is used again.
+    /// Facts that were added and removed, in order: the index of a removed fact is used again.
     pub changes: Vec<Change>,
     /// Numbers.
     pub numbers: Vec<(u32, Scalar)>,
@@ -58,11 +58,11 @@ pub(crate) struct Yielded {
     pub structured: Vec<(u32, Structured)>,
 }
 
-/// A fact came or went.
+/// A fact was added or removed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Change {
-    Came(u32, &'static Metric),
-    Went(u32),
+    Added(u32, &'static Metric),
+    Removed(u32),
 }
 
 impl Yielded {
@@ -73,7 +73,7 @@ impl Yielded {
     }
 }
 
-/// One tick of one sensor's group.
+/// A tick of the group of a sensor.
 pub(crate) struct SegmentSink<'a> {
     tick: Tick<'a>,
     facts: &'a mut Vec<Option<VertexWriter>>,
@@ -93,7 +93,7 @@ impl<'a> SegmentSink<'a> {
         Self { tick, facts, node, yielded, counts: Counts::default(), refusal: None }
     }
 
-    /// Ends the tick: what was counted, and the first reason for which a fact was refused in it.
+    /// Ends the tick. Returns its counts, and the first reason for which a fact was refused.
     pub(crate) fn finish(self) -> (Counts, Option<String>) {
         (self.counts, self.refusal)
     }
@@ -120,8 +120,7 @@ impl Sink for SegmentSink<'_> {
                 return FactId::REFUSED;
             }
         };
-        // The place of a fact that went is used again, so that disks which come and go for ever do
-        // not make the table grow.
+        // The index of a removed fact is used again, so that disks which come and go do not make the table grow.
         let index = self.facts.iter().position(Option::is_none).unwrap_or_else(|| {
             self.facts.push(None);
             self.facts.len() - 1
@@ -129,7 +128,7 @@ impl Sink for SegmentSink<'_> {
         let Ok(id) = u32::try_from(index) else { return FactId::REFUSED };
         self.facts[index] = Some(writer);
         self.counts.registered += 1;
-        self.yielded.changes.push(Change::Came(id, metric));
+        self.yielded.changes.push(Change::Added(id, metric));
         FactId::from_index(id)
     }
 
@@ -138,15 +137,15 @@ impl Sink for SegmentSink<'_> {
         if let Some(writer) = self.facts.get_mut(index as usize).and_then(Option::take) {
             self.tick.unregister(&writer);
             self.counts.unregistered += 1;
-            self.yielded.changes.push(Change::Went(index));
+            self.yielded.changes.push(Change::Removed(index));
         }
     }
 
     fn set(&mut self, id: FactId, value: Scalar) {
         let Some(index) = id.index() else { return };
         if let Some(Some(writer)) = self.facts.get(index as usize) {
-            let done = self.tick.publish(writer, value);
-            self.counts.published(&done);
+            let outcome = self.tick.publish(writer, value);
+            self.counts.published(&outcome);
             self.yielded.numbers.push((index, value));
         }
     }
@@ -154,8 +153,8 @@ impl Sink for SegmentSink<'_> {
     fn set_structured(&mut self, id: FactId, value: &Structured) {
         let Some(index) = id.index() else { return };
         if let Some(Some(writer)) = self.facts.get(index as usize) {
-            let done = self.tick.publish_structured(writer, value);
-            self.counts.published(&done);
+            let outcome = self.tick.publish_structured(writer, value);
+            self.counts.published(&outcome);
             self.yielded.structured.push((index, value.clone()));
         }
     }

@@ -1,4 +1,4 @@
-//! Facts that scripts publish through the agent, because they end before anybody could read them.
+//! Facts that scripts publish through the agent, because a segment ends with its process.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -6,19 +6,19 @@ use std::path::{Path, PathBuf};
 use skopos_model::{Kind, Origin, Sample, Topic, Unit, ValueType};
 use skopos_shm::{Host, Publisher, VertexSpec, VertexWriter};
 
-use crate::control::{Answer, NO_NUMBER_HINT, no_number};
-use crate::insights::{Followed, Insights};
+use crate::control::{Answer, NOT_FINITE_HINT, not_finite};
+use crate::insights::{Insights, TrackedFact};
 use crate::names::SEGMENT_NAME;
 
-/// How many there may be: a quarter of the segment's entries, so that a script that makes up a new
-/// name each time cannot push out the sensors' facts.
+/// Largest number of user facts: a quarter of the segment's entries, so that a script with ever new topics
+/// leaves room for the facts of sensors.
 const MAX_USER_FACTS: usize = 4096;
 
-/// How many structured ones there ever may be: they take 20 KiB each, numbers 4 KiB, and memory that
-/// was one is kept for the next one. So user facts never take more than 36 MiB of the segment's 128.
+/// Largest number of structured user facts. A structured fact takes 20 KiB and a number 4 KiB, and the memory of
+/// a removed fact serves the next of its type, so user facts take at most 36 MiB of the segment's 128.
 const MAX_STRUCTURED_FACTS: usize = 1024;
 
-/// The facts by topic.
+/// The user facts by topic.
 pub(crate) struct UserFacts {
     dir: PathBuf,
     facts: HashMap<Topic, UserFact>,
@@ -29,8 +29,8 @@ struct UserFact {
     value_type: ValueType,
     unit: Unit,
     kind: Kind,
-    /// Its place in the graph; `None` if there is no room.
-    followed: Option<Followed>,
+    /// Its vertex in the graph; `None` if the graph has no room.
+    followed: Option<TrackedFact>,
 }
 
 impl UserFacts {
@@ -42,7 +42,7 @@ impl UserFacts {
         self.facts.len()
     }
 
-    /// Publishes `[value, type, unit, kind]` as they were typed.
+    /// Publishes a value. The array holds value, type, unit and kind as typed.
     pub(crate) fn publish(
         &mut self,
         publisher: &Publisher,
@@ -55,8 +55,8 @@ impl UserFacts {
         let unit: Unit = unit.parse().map_err(wrong)?;
         let kind: Kind = kind.parse().map_err(wrong)?;
         let value = value_type.parse_value(value).map_err(wrong)?;
-        if let Some(why) = no_number(&value) {
-            return Err(refused(why, NO_NUMBER_HINT));
+        if let Some(why) = not_finite(&value) {
+            return Err(refused(why, NOT_FINITE_HINT));
         }
         if !self.facts.contains_key(&topic) {
             self.register((publisher, insights), &topic, (value_type, unit, kind))?;
@@ -72,7 +72,7 @@ impl UserFacts {
                     "`{topic}` is a {} of type {} with {unit} already",
                     fact.kind, fact.value_type
                 ),
-                "give the same --type, --unit and --kind, or take it away first with --remove",
+                "give the same --type, --unit and --kind, or remove it first with --remove",
             ));
         }
         let sample = Sample { time: skopos_shm::now(), value, origin: Origin::Measured };
@@ -93,8 +93,8 @@ impl UserFacts {
     ) -> Result<(), Answer> {
         if self.facts.len() >= MAX_USER_FACTS {
             return Err(refused(
-                format!("{MAX_USER_FACTS} facts are published already, which is the most"),
-                "take some away with `skopos publish TOPIC --remove`",
+                format!("{MAX_USER_FACTS} facts are published already, which is the limit"),
+                "remove some with `skopos publish TOPIC --remove`",
             ));
         }
         let is_structured = |f: &UserFact| f.value_type == ValueType::Structured;
@@ -102,8 +102,10 @@ impl UserFacts {
             && self.facts.values().filter(|f| is_structured(f)).count() >= MAX_STRUCTURED_FACTS
         {
             return Err(refused(
-                format!("{MAX_STRUCTURED_FACTS} structured facts are published already, the most"),
-                "publish numbers, or take some away with `skopos publish TOPIC --remove`",
+                format!(
+                    "{MAX_STRUCTURED_FACTS} structured facts are published already, which is the limit"
+                ),
+                "publish numbers, or remove some with `skopos publish TOPIC --remove`",
             ));
         }
         let elsewhere = Host::open_dirs(vec![self.dir.clone()]).and_then(|h| h.find(topic));
@@ -121,14 +123,14 @@ impl UserFacts {
             skopos_shm::Error::Duplicate(_) => {
                 refused(format!("`{topic}` is {}", owner(topic)), "choose another topic")
             }
-            e => refused(e, "`skopos doctor` looks at the memory"),
+            e => refused(e, "`skopos doctor` checks the memory"),
         })?;
         let followed = insights.follow(topic.clone(), unit, kind, publisher);
         self.facts.insert(topic.clone(), UserFact { writer, value_type, unit, kind, followed });
         Ok(())
     }
 
-    /// Takes a fact away.
+    /// Removes a fact.
     pub(crate) fn remove(
         &mut self,
         publisher: &Publisher,
@@ -144,19 +146,19 @@ impl UserFacts {
                 Ok(Answer::Done { topic: topic.to_string() })
             }
             None => Err(refused(
-                format!("nobody published `{topic}` through this agent"),
-                "only a published fact can be taken away; `skopos ls` shows what there is",
+                format!("`{topic}` was not published through this agent"),
+                "only a published fact can be removed; `skopos ls` shows all topics",
             )),
         }
     }
 }
 
-/// Whose a topic is that the agent has, and no user published.
+/// Describes the owner of a topic that the agent itself publishes.
 fn owner(topic: &Topic) -> &'static str {
     match topic.segments().nth(1) {
-        Some("insight") => "an insight: it is computed here",
-        Some("anomaly") => "where the events of an anomaly rule appear",
-        Some("predicted") => "a prediction: it is computed here",
+        Some("insight") => "an insight, which the agent computes",
+        Some("anomaly") => "the topic of an anomaly rule's events",
+        Some("predicted") => "a prediction, which the agent computes",
         _ => "measured by a sensor",
     }
 }

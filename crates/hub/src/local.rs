@@ -230,7 +230,7 @@ impl Source for Local {
                 clock_offset: None,
             });
             node.topics += 1;
-            if let Ok(reading) = vertex.latest() {
+            if let Ok(reading) = vertex.peek() {
                 node.seen_at = node.seen_at.max(reading.checked_at);
             }
         });

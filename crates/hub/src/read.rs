@@ -16,7 +16,7 @@ use skopos_wire::{Error, Refresher};
 
 use crate::inside::Inside;
 use crate::topics::{json, nearest, reading, wanted};
-use skopos_agent::fresh::{Denied, Looked, MaxAge, by_agent};
+use skopos_agent::fresh::{Freshness, MaxAge, Refusal, by_agent};
 use skopos_term::Failure;
 use skopos_term::reading::ReadingJson;
 
@@ -73,18 +73,18 @@ impl Measuring {
         Self { dir, refresher, at_work: AtomicUsize::new(0) }
     }
 
-    fn measure(&self, topic: &Topic, is_here: bool, until: Instant) -> Result<(), Denied> {
+    fn measure(&self, topic: &Topic, is_here: bool, until: Instant) -> Result<(), Refusal> {
         let left = until.saturating_duration_since(Instant::now());
         if left.is_zero() {
-            return Err(Denied::All("there was no time left to have it measured".to_owned()));
+            return Err(Refusal::Source("there was no time left to have it measured".to_owned()));
         }
         match &self.refresher {
             _ if is_here => by_agent(&self.dir, topic),
-            None => Err(Denied::This("this hub follows no other nodes".to_owned())),
+            None => Err(Refusal::Topic("this hub follows no other nodes".to_owned())),
             Some(refresher) => {
                 refresher.refresh(topic, left.min(NODE_PATIENCE)).map_err(|e| match e {
-                    Error::Refused(_) | Error::NotMirrored(_) => Denied::This(e.to_string()),
-                    _ => Denied::All(e.to_string()),
+                    Error::Refused(_) | Error::NotMirrored(_) => Refusal::Topic(e.to_string()),
+                    _ => Refusal::Source(e.to_string()),
                 })
             }
         }
@@ -92,7 +92,7 @@ impl Measuring {
 }
 
 /// What is known of a topic: nothing before it has a value.
-type Found = Option<(ReadingJson, Looked)>;
+type Found = Option<(ReadingJson, Freshness)>;
 
 /// Reads what these texts stand for; with `max_age`, what is older is measured or refused. Then it may wait.
 pub fn read(
@@ -143,8 +143,8 @@ pub fn read(
     Ok(all)
 }
 
-fn looked(row: &Row<'_>, now: Timestamp) -> Looked {
-    Looked { age: row.age(now), checked_at: row.checked_at }
+fn looked(row: &Row<'_>, now: Timestamp) -> Freshness {
+    Freshness { age: row.age(now), checked_at: row.checked_at }
 }
 
 type Judged = BTreeMap<Topic, Result<ReadingJson, String>>;
@@ -190,9 +190,9 @@ fn measured(inside: &Inside, old: BTreeMap<String, Vec<Topic>>, most: Duration) 
             let mut allowed = new_max_age(most);
             for topic in topics {
                 let measure = || match is_busy {
-                    true => {
-                        Err(Denied::All("too much is measured for others; ask again".to_owned()))
-                    }
+                    true => Err(Refusal::Source(
+                        "too much is measured for others; ask again".to_owned(),
+                    )),
                     false => {
                         let is_here = inside.source.is_here(&node);
                         inside.measuring.measure(&topic, is_here, until)
@@ -217,7 +217,7 @@ fn measured(inside: &Inside, old: BTreeMap<String, Vec<Topic>>, most: Duration) 
 }
 
 /// One topic as it is now.
-fn look(inside: &Inside, topic: &Topic) -> Result<(ReadingJson, Looked), String> {
+fn look(inside: &Inside, topic: &Topic) -> Result<(ReadingJson, Freshness), String> {
     let (source, mut found) = (&inside.source, None);
     let now = source.now();
     source.latest(&Wanted::These(vec![topic.clone()]), &mut |row| {

@@ -4,7 +4,7 @@ use skopos_model::{Topic, TopicPattern};
 use skopos_query::{Described, Row, Source, Wanted};
 use skopos_term::Failure;
 use skopos_term::find::{LIKENESS, readings_of};
-use skopos_term::reading::{Of, ReadingJson};
+use skopos_term::reading::{ReadingJson, ReadingSource};
 
 /// The topics to look at for those that match: a source shows them by their beginnings.
 pub fn wanted(pattern: &TopicPattern) -> Wanted {
@@ -49,6 +49,6 @@ pub fn nearest(source: &dyn Source, text: &str) -> Option<Topic> {
 /// A row as every verb shows it.
 pub fn json(row: &Row<'_>, now: skopos_model::Timestamp) -> ReadingJson {
     let Described { topic, unit, kind, value_type, publisher } = row.of;
-    let of = Of { topic, unit, kind, value_type, segment: publisher, pid: None };
-    ReadingJson::of(&of, row.sample, row.checked_at, row.age(now))
+    let of = ReadingSource { topic, unit, kind, value_type, segment: publisher, pid: None };
+    ReadingJson::from_source(&of, row.sample, row.checked_at, row.age(now))
 }

@@ -1,4 +1,4 @@
-//! Options of the live plane, for every role that joins it.
+//! Options of the live plane, for agents and hubs.
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -8,43 +8,43 @@ use skopos_agent::AgentArgs;
 use skopos_model::{Topic, TopicPattern};
 use skopos_wire::PlaneConfig;
 
-/// Where others are looked for, unless it is said: so nothing leaves the machine unasked.
+/// Default interface of discovery: the loopback, so that nothing leaves the machine unasked.
 const LOOK_ON: &str = "lo";
 
-/// How to find the others.
+/// Options to find other nodes.
 #[derive(Clone, Debug, Args)]
 pub struct LiveArgs {
-    /// Which nodes belong together: sites on one network do not see each other
+    /// Name of the site: nodes of different sites on the same network do not see each other
     #[arg(long, value_name = "NAME", default_value = "default", value_parser = site)]
     site: String,
-    /// Listen there, such as tcp/10.0.0.1:7447 [default: this machine's loopback, any port]
+    /// Listen at this endpoint, such as tcp/10.0.0.1:7447 [default: loopback, any port]
     #[arg(long, value_name = "ENDPOINT")]
     listen: Vec<String>,
-    /// Connect to this hub or router, such as tcp/hub1:7447; to each, if given several times; to the first
-    /// that answers of tcp/hub1:7447,tcp/hub2:7447
+    /// Connect to this hub or router, such as tcp/hub1:7447; may be given several times, to connect to
+    /// each; of endpoints with commas between them, connect to the first that answers
     #[arg(long, value_name = "ENDPOINT,…")]
     connect: Vec<String>,
-    /// Look for others on this network interface: `auto` for all, `none` to look for nobody
+    /// Search for nodes on this network interface: `auto` for all, `none` for no search
     /// [default: lo; none for an agent with --connect]
     #[arg(long, value_name = "INTERFACE", value_parser = interface)]
     look_on: Option<String>,
 }
 
-/// The kernel's network interfaces, a folder each.
+/// Path of the kernel's network interfaces, a folder for each.
 const INTERFACES: &str = "/sys/class/net";
 
-/// A site's name: topics of what is computed of it begin with it.
+/// Parses the name of a site, which is the first segment of its insights' topics.
 fn site(text: &str) -> Result<String, String> {
     match Topic::new(text) {
         Ok(topic) if topic.segments().count() == 1 => Ok(text.to_owned()),
         _ => {
-            Err("a site is named like a node: of the characters a-z 0-9 _ - . : @ + = %".to_owned())
+            Err("the name of a site consists of the characters a-z 0-9 _ - . : @ + = %".to_owned())
         }
     }
 }
 
-/// Interfaces by their names or addresses, `auto` or `none`. One that is not there would find nobody, and
-/// nobody would be told.
+/// Parses names or addresses of interfaces, `auto` or `none`. A missing interface is an error, because discovery
+/// on it would fail in silence.
 fn interface(text: &str) -> Result<String, String> {
     let is_there = |name: &str| {
         name.parse::<IpAddr>().is_ok()
@@ -53,26 +53,26 @@ fn interface(text: &str) -> Result<String, String> {
     if ["auto", "none"].contains(&text) || text.split(',').all(is_there) {
         return Ok(text.to_owned());
     }
-    // Where they cannot be listed, whatever was typed may be one.
+    // If the interfaces cannot be listed, every name is accepted.
     let Ok(all) = std::fs::read_dir(INTERFACES) else { return Ok(text.to_owned()) };
     let names = all.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
     let mut names: Vec<String> = names.collect();
     names.sort();
-    Err(format!("there is no such network interface; here are {}", names.join(", ")))
+    Err(format!("this network interface does not exist; the interfaces are {}", names.join(", ")))
 }
 
 impl LiveArgs {
-    /// As a peer of all others: for who follows nodes and is connected to.
+    /// Returns the configuration of a hub: a peer of all nodes, which follows them and accepts connections.
     pub fn of_hub(&self) -> PlaneConfig {
         self.peer(self.look_on.as_deref().unwrap_or(LOOK_ON))
     }
 
-    /// As one of many nodes. Who names one hub and nothing else is its client: peers are told of each other
-    /// and connected with whom they follow, which a thousand of them cannot be. `follows` is whether it
-    /// wants to hear what other nodes tell.
+    /// Returns the configuration of a node. A node that names a single hub is its client: peers learn of each
+    /// other and connect to the nodes that they follow, which does not scale to a thousand nodes. `follows` is
+    /// true if the node mirrors facts of other nodes.
     pub fn of_node(&self, follows: bool) -> PlaneConfig {
-        let usual = if self.connect.is_empty() { LOOK_ON } else { "none" };
-        let peer = self.peer(self.look_on.as_deref().unwrap_or(usual));
+        let default = if self.connect.is_empty() { LOOK_ON } else { "none" };
+        let peer = self.peer(self.look_on.as_deref().unwrap_or(default));
         let is_client = self.connect.len() == 1 && self.listen.is_empty() && peer.look_on.is_none();
         PlaneConfig { is_client, follows, ..peer }
     }
@@ -87,19 +87,18 @@ impl LiveArgs {
         config.look_on = (look_on != "none").then(|| look_on.to_owned());
         config
     }
-}
 
-impl LiveArgs {
-    /// Whom to connect to.
+    /// Returns the endpoints to connect to.
     pub fn connect(&self) -> &[String] {
         &self.connect
     }
 
+    /// Returns the name of the site.
     pub fn site(&self) -> &str {
         &self.site
     }
 
-    /// Of a site of its own: listens there and looks for nobody.
+    /// Makes the options of a program that listens at `endpoint` for `site`, without discovery.
     pub fn at(site: &str, endpoint: &str) -> Self {
         let (listen, connect) = (vec![endpoint.to_owned()], Vec::new());
         Self { site: site.to_owned(), listen, connect, look_on: Some("none".to_owned()) }
@@ -109,18 +108,20 @@ impl LiveArgs {
 /// Options of an agent with its part in the live plane and its history.
 #[derive(Debug, Args)]
 pub struct NodeArgs {
+    /// Options of the agent.
     #[command(flatten)]
     pub agent: AgentArgs,
-    /// Keep what is published on disk, in this folder
+    /// Keep published samples on disk, in this folder
     #[arg(long, value_name = "DIR")]
     pub history: Option<PathBuf>,
-    /// Tell a hub, and whoever follows, what is known here
+    /// Join the live plane: send facts to hubs and to the nodes that follow them
     #[arg(long)]
     pub live: bool,
-    /// Keep what other nodes tell of these topics in this machine's shared memory, such as 'n*/fs/**';
-    /// may be given several times
+    /// Mirror these topics of other nodes in this machine's shared memory, such as 'n*/fs/**'; may be
+    /// given several times
     #[arg(long, value_name = "PATTERN", requires = "live")]
     pub mirror: Vec<TopicPattern>,
+    /// Options of the live plane.
     #[command(flatten)]
     pub plane: LiveArgs,
 }
@@ -138,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_site_and_an_interface_are_such() {
+    fn sites_and_interfaces_are_checked() {
         let parsed =
             |option: &str, value: &str| Only::try_parse_from(["skopos", option, value]).is_ok();
         for (option, value, expected) in [
@@ -158,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn who_only_names_a_hub_is_its_client() {
+    fn a_node_that_names_one_hub_is_its_client() {
         let node = |args: &str| {
             let words = ["skopos"].into_iter().chain(args.split_whitespace());
             let config = Only::parse_from(words).live.of_node(false);
@@ -170,13 +171,13 @@ mod tests {
         assert_eq!(
             node("--connect tcp/hub:7447,tcp/hub2:7447"),
             (true, None, 2),
-            "whoever answers"
+            "the first that answers"
         );
         assert_eq!(node("--connect tcp/hub:7447 --look-on none"), (true, None, 1));
         assert_eq!(node("--connect tcp/hub:7447 --look-on auto"), (false, on("auto"), 1));
         assert_eq!(node("--connect tcp/hub:7447 --listen tcp/127.0.0.1:0"), (false, None, 1));
         let both = "--connect tcp/hub:7447 --connect tcp/hub2:7447";
-        assert_eq!(node(both), (false, None, 2), "a connection with each");
-        assert_eq!(node("--look-on none"), (false, None, 0), "it waits for whoever connects");
+        assert_eq!(node(both), (false, None, 2), "connections with both");
+        assert_eq!(node("--look-on none"), (false, None, 0), "it waits for connections");
     }
 }

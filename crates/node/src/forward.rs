@@ -1,4 +1,4 @@
-//! Having facts of other nodes measured now, for programs that asked the agent of this one.
+//! Requests to measure facts of other nodes now, for clients of this node's agent.
 
 use std::io::Write as _;
 use std::os::unix::net::UnixStream;
@@ -11,13 +11,13 @@ use skopos_wire::{Error, Refresher};
 
 use skopos_agent::control::Answer;
 
-/// How long another node may take: shorter than verbs wait for the agent, so that they hear why.
+/// Timeout of another node: shorter than that of a verb for the agent, so that the verb gets the reason.
 const DEADLINE: Duration = Duration::from_secs(3);
 
-/// Questions at one time, each on a thread that waits. More are refused.
+/// Largest number of concurrent requests, each on a thread that waits. Further requests are refused.
 const MAX_ASKING: usize = 16;
 
-/// Asks other nodes, without anybody waiting but who wants to know. Cheap to clone.
+/// Sends requests to other nodes, each on a thread of its own. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Forward {
     refresher: Refresher,
@@ -29,12 +29,15 @@ impl Forward {
         Self { refresher, asking: Arc::default() }
     }
 
-    /// Has `topic` measured by its node, and then answers on `stream`.
+    /// Has `topic` measured by its node, then answers on `stream`. Returns at once.
     pub(crate) fn refresh(&self, topic: Topic, stream: UnixStream) {
         let leave = |asking: &AtomicUsize| asking.fetch_sub(1, Ordering::Relaxed);
         if self.asking.fetch_add(1, Ordering::Relaxed) >= MAX_ASKING {
             leave(&self.asking);
-            answer(&stream, &refused("other nodes are asked too much already", "ask again"));
+            answer(
+                &stream,
+                &refused("too many requests to other nodes are under way", "try again"),
+            );
             return;
         }
         let (refresher, asking) = (self.refresher.clone(), self.asking.clone());
@@ -48,7 +51,7 @@ impl Forward {
             );
             leave(&asking);
         };
-        // Without a thread the connection closes, and who asked is told that nobody answers.
+        // Without a thread the connection closes, and the client reports that it got no answer.
         if std::thread::Builder::new().name("forward".to_owned()).spawn(ask).is_err() {
             leave(&self.asking);
         }
@@ -58,8 +61,8 @@ impl Forward {
 fn hint(e: &Error) -> &'static str {
     match e {
         Error::NotMirrored(_) => "start the agent with a `--mirror` that matches it",
-        Error::Unreachable(_) | Error::NoAnswer { .. } => "its age says when it was last heard of",
-        _ => "only what a sensor of that node measures can be refreshed",
+        Error::Unreachable(_) | Error::NoAnswer { .. } => "the age of its values says since when",
+        _ => "only the topic of a sensor of that node can be refreshed",
     }
 }
 
@@ -67,7 +70,7 @@ fn refused(error: &str, hint: &str) -> Answer {
     Answer::Refused { error: error.to_owned(), hint: Some(hint.to_owned()) }
 }
 
-/// Answers and hangs up. Who has gone loses it.
+/// Sends the answer and closes the connection. A client that is gone loses it.
 fn answer(mut stream: &UnixStream, answer: &Answer) {
     let mut line = serde_json::to_vec(answer).unwrap_or_default();
     line.push(b'\n');

@@ -1,26 +1,26 @@
-//! A node in the live plane: it sends what its machine publishes, answers the questions of others, and
-//! mirrors what other nodes publish. It needs neither the listeners of a hub nor a query engine.
+//! A node in the live plane: it sends the facts of its machine, answers questions of other nodes, and mirrors
+//! facts of other nodes. It needs neither the listeners of a hub nor a query engine.
 //!
-//! `args` holds what a user may type. [`role`] runs an agent with its part in the live plane and its
-//! history: `skopos agent`. `joined` joins the plane, at once or when a hub is there. `uplink` reads the
-//! segments of this machine and sends changes; `past` answers questions about the past, from what `kept`
-//! finds in memory and on disk; `mirror` writes facts of other nodes into shared memory of this one, and
-//! `forward` has them measured now.
+//! `args` holds the command-line options. [`role`] runs an agent with its part in the live plane and its
+//! history: `skopos agent`. `membership` joins the plane, at once or when a hub answers. `uplink` reads the
+//! segments of this machine and sends changes. `past` answers questions about the past from `local_history`,
+//! which reads memory and disk, and `answer` packs the samples into batches. `mirror` writes facts of other
+//! nodes into shared memory, and `forward` has them measured by their nodes.
 
 #![forbid(unsafe_code)]
-// They panic when the reader is gone; `skopos_term` has what does not.
+// These macros panic on a closed pipe; `skopos_term` does not.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod args;
 mod published;
-mod kept;
+mod answer;
+mod local_history;
 mod past;
 mod forward;
 mod mirror;
 mod uplink;
-mod joined;
+mod membership;
 pub mod role;
 
+pub use answer::Answer;
 pub use args::{LiveArgs, NodeArgs};
-pub use joined::{Joined, News};
-pub use past::Answer;

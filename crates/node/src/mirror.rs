@@ -1,7 +1,7 @@
-//! Facts of other nodes in shared memory of this one, for programs that read them like its own.
+//! The mirror: facts of other nodes in shared memory of this node, for programs that read them like local facts.
 //!
-//! Times, origins and when a source was last looked at are those of the node. A node that dies takes
-//! nothing with it: what it told last stays and grows old, and `OWN/mirror/NODE/alive` says that it is gone.
+//! Times, origins and poll times are those of the other node. When a node dies, its last values stay and grow
+//! old, and `OWN/mirror/NODE/alive` becomes 0.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -16,18 +16,19 @@ use skopos_wire::{
 use skopos_agent::MIRROR_NAME;
 use skopos_term::Failure;
 
-/// Vertices that can be mirrored: as many as the live plane takes of one node. A reader opens the segment
-/// whole, so it is bounded as a whole.
+/// Largest number of mirrored vertices: the limit of the live plane for a node. A reader opens the whole segment,
+/// so all nodes share this limit.
 const MAX_VERTICES: u32 = 65_536;
 
-/// Room for all of them, with rings of the usual length. Taken as it is needed.
+/// Largest size of the segment: room for all vertices with rings of the default length. Memory is allocated when
+/// it is needed.
 const MAX_BYTES: u64 = 512 << 20;
 
-/// Patterns of one mirror. Each topic that comes is tried with each.
+/// Largest number of patterns. Each new topic is compared with each of them.
 const MAX_PATTERNS: usize = 64;
 
-/// Facts about each node.
-static ABOUT: [&Metric; 5] = [
+/// The facts about each mirrored node.
+static NODE_METRICS: [&Metric; 5] = [
     &schema::mirror::ALIVE,
     &schema::mirror::LOST_BATCHES_TOTAL,
     &schema::mirror::MALFORMED_BATCHES_TOTAL,
@@ -35,13 +36,13 @@ static ABOUT: [&Metric; 5] = [
     &schema::mirror::CLOCK_OFFSET_SECONDS,
 ];
 
-/// Mirrors until it is dropped.
+/// A running mirror. It stops when it is dropped.
 pub(crate) struct Mirrored {
     follower: Follower,
 }
 
 impl Mirrored {
-    /// Mirrors what `patterns` match of all nodes but `own` into a segment in `dir`.
+    /// Mirrors the topics of all nodes except `own` that match `patterns` into a segment in `dir`.
     ///
     /// # Errors
     /// There are too many patterns; the segment cannot be made; the session is broken.
@@ -52,12 +53,12 @@ impl Mirrored {
         patterns: &[TopicPattern],
     ) -> Result<Self, Failure> {
         if patterns.len() > MAX_PATTERNS {
-            let told = format!("--mirror can be given {MAX_PATTERNS} times at most");
-            return Err(Failure::new(told).hint("`*` and `**` stand for many topics at once"));
+            let text = format!("--mirror can be given at most {MAX_PATTERNS} times");
+            return Err(Failure::new(text).hint("`*` and `**` match many topics at once"));
         }
         let publisher = Publisher::builder(MIRROR_NAME).dir(dir).node(own);
         let publisher = publisher.max_vertices(MAX_VERTICES).max_bytes(MAX_BYTES).create()?;
-        let copy = Copy {
+        let copy = SegmentCopy {
             own: own.to_owned(),
             publisher,
             vertices: HashMap::new(),
@@ -69,54 +70,54 @@ impl Mirrored {
         Ok(Self { follower })
     }
 
-    /// What has facts in the mirror measured anew.
+    /// Returns the client that has mirrored facts measured by their nodes.
     pub(crate) fn refresher(&self) -> Refresher {
         self.follower.refresher()
     }
 }
 
-/// Writes what it hears into the segment.
-struct Copy {
+/// Writes the mirrored samples into the segment.
+struct SegmentCopy {
     own: String,
     publisher: Publisher,
     vertices: HashMap<Topic, VertexWriter>,
-    nodes: HashMap<String, About>,
+    nodes: HashMap<String, NodeFacts>,
 }
 
-/// What is said of one node.
+/// The facts about a mirrored node.
 #[derive(Default)]
-struct About {
+struct NodeFacts {
     writers: Vec<Option<VertexWriter>>,
     refused: u64,
 }
 
-impl Copy {
+impl SegmentCopy {
     fn refuse(&mut self, topic: &Topic) {
         self.nodes.entry(topic.node().to_owned()).or_default().refused += 1;
     }
 
-    /// Vertices for the facts about a node. Where there is no room for one, the others are there still.
-    fn register_about(&self, node: &str) -> Vec<Option<VertexWriter>> {
+    /// Registers vertices for the facts about a node. Facts for which there is no room are left out.
+    fn register_node_facts(&self, node: &str) -> Vec<Option<VertexWriter>> {
         let register = |metric: &&Metric| {
             let topic = metric.topic(&self.own, node).ok()?;
             let spec = VertexSpec::new(topic, metric.value_type);
             self.publisher.register(spec.kind(metric.kind).unit(metric.unit)).ok()
         };
-        ABOUT.iter().map(register).collect()
+        NODE_METRICS.iter().map(register).collect()
     }
 }
 
-impl NodeWatcher for Copy {
+impl NodeWatcher for SegmentCopy {
     fn node(&mut self, node: &str, state: &NodeState) {
         if self.nodes.get(node).is_none_or(|about| about.writers.is_empty()) {
-            let writers = self.register_about(node);
+            let writers = self.register_node_facts(node);
             self.nodes.entry(node.to_owned()).or_default().writers = writers;
         }
         let about = &self.nodes[node];
         let [alive, lost, malformed, refused, offset] = &about.writers[..] else { return };
         let time = now();
         let count = |writer: &Option<VertexWriter>, count: u64| {
-            // A vertex of ours goes with the segment, and not before.
+            // Our vertices live as long as the segment.
             let _ = writer.as_ref().map(|writer| writer.publish_at(time, count));
         };
         count(alive, u64::from(state.is_alive));
@@ -129,7 +130,7 @@ impl NodeWatcher for Copy {
     }
 }
 
-impl MirrorWatcher for Copy {
+impl MirrorWatcher for SegmentCopy {
     fn added(&mut self, description: &Description) {
         let Description { topic, unit, kind, value_type, .. } = description;
         let spec = VertexSpec::new(topic.clone(), *value_type).unit(*unit).kind(*kind);

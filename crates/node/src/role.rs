@@ -1,4 +1,4 @@
-//! `skopos agent`: the lean daemon. Says what it senses once, then only what goes wrong.
+//! `skopos agent`, the lean daemon. It prints a line when it has started, then only warnings.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -11,15 +11,15 @@ use skopos_agent::{Agent, Archiver, Event, Signals};
 use skopos_term::{Failure, Global, Out, Style, tell};
 
 use crate::args::NodeArgs;
-use crate::joined::Joined;
+use crate::membership::Membership;
 
-/// One line of `--json`: `docs/json/agent.schema.json`.
+/// A line of `--json`: `docs/json/agent.schema.json`.
 #[derive(Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 enum Line<'a> {
-    /// Watching, and what.
+    /// The agent runs, with this state.
     Started { pid: u32, segment: String, status: Status },
-    /// Something went wrong, or well again.
+    /// A failure, or the end of one.
     Warning { message: &'a str },
 }
 
@@ -32,14 +32,15 @@ pub fn run(global: &Global, args: &NodeArgs) -> Result<ExitCode, Failure> {
     let left = node.agent.left_to_hub();
     if !left.is_empty() {
         let names = left.join("`, `");
-        warn(&mut Out::new(global.style()), &format!("left to a hub: insight `{names}`"))?;
+        let message = format!("a hub computes these insights, not this agent: `{names}`");
+        warn(&mut Out::new(global.style()), &message)?;
     }
-    tend(node, global)
+    run_node(node, global)
 }
 
-/// An agent with what the verb adds to it.
+/// An agent with its history and its link to other nodes.
 pub struct Node {
-    /// Writes down what is published. It stops first, so that it has all samples.
+    /// Keeps published samples on disk. It stops after the agent, before the segment is removed.
     archiver: Option<Archiver>,
     /// The agent, which is connected with other nodes if the user asked for that.
     pub agent: Agent,
@@ -63,16 +64,16 @@ impl Node {
         if args.live {
             let config = args.plane.of_node(!args.mirror.is_empty());
             let dir = agent.dir().to_path_buf();
-            let joined = Joined::start(config, agent.node(), dir, &args.mirror)?;
+            let joined = Membership::start(config, agent.node(), dir, &args.mirror)?;
             agent.join(Box::new(joined));
         }
         Ok(Self { archiver, agent })
     }
 
-    /// Runs the agent; see [`Agent::run`]. History is written to its end afterwards.
+    /// Runs the agent (see [`Agent::run`]), then writes the rest of its history.
     ///
     /// # Errors
-    /// Those of [`Agent::run`].
+    /// The errors of [`Agent::run`].
     pub fn run(
         &mut self,
         observe: &mut dyn FnMut(&Agent, Event) -> Result<(), Failure>,
@@ -83,8 +84,11 @@ impl Node {
     }
 }
 
-/// Runs the agent until it ends.
-pub fn tend(mut node: Node, global: &Global) -> Result<ExitCode, Failure> {
+/// Runs the agent until it ends, and prints its start and its warnings.
+///
+/// # Errors
+/// The errors of [`Agent::run`].
+pub fn run_node(mut node: Node, global: &Global) -> Result<ExitCode, Failure> {
     let mut out = Out::new(global.style());
     let mut started = false;
     node.run(&mut |agent, event| {
@@ -113,7 +117,10 @@ pub fn tend(mut node: Node, global: &Global) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Prints a warning where it belongs: to stderr, or as an event among the others.
+/// Prints a warning: with `--json` as an event to stdout, else to stderr.
+///
+/// # Errors
+/// The output fails.
 pub fn warn(out: &mut Out, message: &str) -> Result<(), Failure> {
     if out.style == Style::Json {
         out.json(&Line::Warning { message })?;
@@ -124,22 +131,24 @@ pub fn warn(out: &mut Out, message: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What an event means for people, if it is worth telling.
+/// Returns the warning for an event, if it is one.
 pub fn warning(event: &Event) -> Option<String> {
     Some(match event {
         Event::SensorFailed { sensor, error } => format!("{sensor}: cannot be read: {error}"),
         Event::SensorRecovered { sensor } => format!("{sensor}: can be read again"),
-        Event::FactRefused { sensor, error } => format!("{sensor}: a fact is refused: {error}"),
+        Event::FactRefused { sensor, error } => {
+            format!("{sensor}: a fact cannot be registered: {error}")
+        }
         Event::ClockSteppedBack { by } => format!(
-            "the clock stepped back by {by:?}; samples keep their order and wait for it to catch up"
+            "the clock stepped back by {by:?}; until it catches up, samples get the time of the previous one"
         ),
         Event::BudgetExceeded { limit, over } => format!(
-            "sensing costs {:.1}% of a core and the budget is {}: no sensor can be polled less often; \
-             leave some out with --skip, or give more with --budget",
+            "sensing costs {:.1}% of a core, and the budget is {}, although every sensor has its longest \
+             interval; leave some out with --skip, or raise --budget",
             (limit + over) * 100.0,
             Share(*limit)
         ),
-        Event::Link(news) => news.clone(),
+        Event::Link(message) => message.clone(),
         Event::Ticked => return None,
     })
 }

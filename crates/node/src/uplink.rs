@@ -1,8 +1,8 @@
-//! What the publishers of this machine have, as batches for the live plane.
+//! Sends the samples of this machine's publishers as batches to the live plane.
 //!
-//! It reads shared memory like any program does, so the agent knows nothing of it. It is woken by a
-//! publish, takes in all that is new, and sends it; what comes within the next moment goes with the
-//! next batch. Once a second it also says what was looked at and had not changed.
+//! The uplink reads shared memory like any other program, so the agent does not know of it. A publish wakes it; it
+//! reads all new samples and sends them. Samples of the next moment go into the next batch. Once a second it also
+//! sends the poll times of unchanged values.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
@@ -22,17 +22,17 @@ use crate::published::published_here;
 use skopos_agent::control::{self, Request};
 use skopos_term::Failure;
 
-/// Time between two batches: what a tick publishes in many steps goes in one or two of them.
+/// Shortest time between two batches: the many publications of a tick fit into one or two batches.
 const SHORTEST: Duration = Duration::from_millis(1);
 
-/// How often to say what was looked at, and to look for publishers that came or went.
+/// Time between two batches with poll times, and between two searches for publishers.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// Sends until it is dropped.
+/// A running uplink. It stops when it is dropped.
 pub(crate) struct Uplink {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
-    /// Tells what was kept.
+    /// Answers questions about the past.
     _answering: HistoryResponder,
 }
 
@@ -40,35 +40,33 @@ impl Uplink {
     /// Announces `node` and begins to send.
     ///
     /// # Errors
-    /// There is a node of that name; the directory cannot be read; no thread can be started.
+    /// Another node has that name; the directory cannot be read; a thread cannot be started.
     pub(crate) fn start(plane: &Plane, node: &str, dir: PathBuf) -> Result<Self, Failure> {
         let host = published_here(Host::open_dirs(vec![dir.clone()])?);
-        let followed = Arc::new(Mutex::new(Followed::new(node)));
-        // What others are told exists before they are told of it.
-        lock(&followed).look(&host);
-        lock(&followed).collect();
-        // A snapshot says it, and nobody follows before they had one.
-        lock(&followed).pending = Batch::default();
-        let answers = OfNode { followed: followed.clone(), dir: dir.clone() };
+        let sent = Arc::new(Mutex::new(SentVertices::new(node)));
+        // The facts are read before the node is announced.
+        lock(&sent).look(&host);
+        lock(&sent).collect();
+        // A follower begins with a snapshot, which contains the pending samples.
+        lock(&sent).pending = Batch::default();
+        let answers = NodeResponder { sent: sent.clone(), dir: dir.clone() };
         let incarnation = now().as_nanos();
         let outlet = plane.announce(node, incarnation, answers).map_err(|e| {
             let failure = Failure::new(format!("the node `{node}` cannot join")).because(&e);
-            failure.hint("give this one another name with --node")
+            failure.hint("give this node another name with --node")
         })?;
         let answering = past::answer(plane, node, incarnation, dir)?;
         let stop = Arc::new(AtomicBool::new(false));
         let run = {
             let stop = stop.clone();
-            move || run(host, &followed, outlet, &stop)
+            move || run(host, &sent, outlet, &stop)
         };
         let thread = std::thread::Builder::new().name("uplink".to_owned()).spawn(run);
-        let thread = thread.map_err(|e| Failure::new("no thread can be started").because(&e))?;
+        let thread = thread.map_err(|e| Failure::new("a thread cannot be started").because(&e))?;
         Ok(Self { stop, thread: Some(thread), _answering: answering })
     }
-}
 
-impl Uplink {
-    /// Whether it has ended, because another node had this name before.
+    /// Returns true if the uplink has ended because another node had this name before.
     pub(crate) fn is_refused(&self) -> bool {
         self.thread.as_ref().is_some_and(JoinHandle::is_finished)
     }
@@ -83,37 +81,37 @@ impl Drop for Uplink {
     }
 }
 
-/// What others may ask this node for.
-struct OfNode {
-    followed: Arc<Mutex<Followed>>,
-    /// Of the agent that measures.
+/// Answers the requests of other nodes.
+struct NodeResponder {
+    sent: Arc<Mutex<SentVertices>>,
+    /// The runtime directory of the agent that measures.
     dir: PathBuf,
 }
 
-impl Responder for OfNode {
+impl Responder for NodeResponder {
     fn snapshot(&self) -> Vec<Batch> {
-        lock(&self.followed).whole()
+        lock(&self.sent).whole()
     }
 
     fn refresh(&self, topic: &Topic) -> Result<Batch, String> {
         let request = Request::Refresh { topic: topic.to_string() };
         control::ask(&self.dir, &request).map_err(|e| e.message().to_owned())?;
-        lock(&self.followed).fresh(topic).ok_or_else(|| format!("`{topic}` has no value yet"))
+        lock(&self.sent).fresh(topic).ok_or_else(|| format!("`{topic}` has no value yet"))
     }
 }
 
-fn lock(followed: &Mutex<Followed>) -> MutexGuard<'_, Followed> {
-    unpoisoned(followed.lock())
+fn lock(sent: &Mutex<SentVertices>) -> MutexGuard<'_, SentVertices> {
+    unpoisoned(sent.lock())
 }
 
-fn run(mut host: Host, followed: &Mutex<Followed>, outlet: Outlet, stop: &AtomicBool) {
+fn run(mut host: Host, sent: &Mutex<SentVertices>, outlet: Outlet, stop: &AtomicBool) {
     let mut look_at = Instant::now() + LOOK_EVERY;
-    let mut names = Seldom::new();
+    let mut names = Backoff::new();
     while !stop.load(Ordering::Relaxed) {
         let left = look_at.saturating_duration_since(Instant::now());
-        // Not longer than a tenth of a second, to be stopped soon.
+        // At most a tenth of a second, so that `stop` is seen soon.
         let left = left.min(Duration::from_millis(100));
-        let has_news = host.wait(left, || lock(followed).has_news());
+        let has_news = host.wait(left, || lock(sent).has_news());
         if outlet.is_second() {
             break;
         }
@@ -122,21 +120,21 @@ fn run(mut host: Host, followed: &Mutex<Followed>, outlet: Outlet, stop: &Atomic
             continue;
         }
         let batches = {
-            let mut followed = lock(followed);
+            let mut sent = lock(sent);
             if is_look_due {
                 look_at = Instant::now() + LOOK_EVERY;
                 let _ = host.refresh();
-                followed.look(&host);
+                sent.look(&host);
             }
-            followed.collect();
-            followed.batches(is_look_due)
+            sent.collect();
+            sent.batches(is_look_due)
         };
         if names.is_due() {
-            // A closed session is nobody's second.
+            // Fails only if the session is closed.
             let _ = outlet.look_for_first();
         }
         for batch in &batches {
-            // A closed session is found out by whoever follows.
+            // Followers notice a closed session by themselves.
             let _ = outlet.send(batch);
         }
         std::thread::sleep(SHORTEST);
@@ -144,15 +142,15 @@ fn run(mut host: Host, followed: &Mutex<Followed>, outlet: Outlet, stop: &Atomic
     outlet.close();
 }
 
-/// What is due soon at first, and then ever more seldom.
-struct Seldom {
+/// A timer whose wait doubles up to a limit.
+struct Backoff {
     next: Instant,
     wait: Duration,
 }
 
-impl Seldom {
-    /// Two nodes of one name that came together find out within seconds; a network that was cut and
-    /// heals, within a minute.
+impl Backoff {
+    /// The longest wait. Two nodes with the same name that start together notice it within seconds; after a
+    /// network partition heals, within a minute.
     const LONGEST: Duration = Duration::from_secs(60);
 
     fn new() -> Self {
@@ -170,26 +168,26 @@ impl Seldom {
     }
 }
 
-/// The vertices of this machine that are sent.
-struct Followed {
+/// The vertices of this machine whose samples are sent.
+struct SentVertices {
     node: String,
-    vertices: HashMap<u32, One>,
-    /// Of the segments when their vertices were looked up.
+    vertices: HashMap<u32, SentVertex>,
+    /// The versions of the segments at the latest lookup of their vertices.
     versions: SegmentVersions,
     next_index: u32,
     sequence: u64,
-    /// What was not sent yet.
+    /// The batch that was not sent yet.
     pending: Batch,
 }
 
-struct One {
+struct SentVertex {
     subscription: Subscription,
     description: Description,
     latest: Option<Sample>,
     checked_at: Timestamp,
 }
 
-impl Followed {
+impl SentVertices {
     fn new(node: &str) -> Self {
         Self {
             node: node.to_owned(),
@@ -201,7 +199,7 @@ impl Followed {
         }
     }
 
-    /// Learns what came and what went.
+    /// Finds vertices that were added or removed.
     fn look(&mut self, host: &Host) {
         let Some(versions) = host.changes(&self.versions) else { return };
         self.versions = versions;
@@ -211,8 +209,8 @@ impl Followed {
             there.entry(vertex.topic().clone()).or_insert(vertex);
         }
         let mut gone = Vec::new();
-        for (index, one) in &self.vertices {
-            let known = one.subscription.vertex();
+        for (index, vertex) in &self.vertices {
+            let known = vertex.subscription.vertex();
             match there.get(known.topic()) {
                 Some(vertex) if key(vertex) == key(known) => drop(there.remove(known.topic())),
                 _ => gone.push(*index),
@@ -229,7 +227,7 @@ impl Followed {
 
     fn add(&mut self, vertex: Vertex) {
         let info = vertex.info();
-        // What a program calls otherwise is of this node all the same.
+        // A topic without this node in front belongs to this node too.
         let topic = match info.topic.node() == self.node {
             true => info.topic.clone(),
             false => match Topic::new(&format!("{}/{}", self.node, info.topic)) {
@@ -244,38 +242,38 @@ impl Followed {
         self.pending.described.push(description.clone());
         let subscription = vertex.subscribe_with_latest().quietly();
         let (latest, checked_at) = (None, Timestamp::default());
-        self.vertices.insert(index, One { subscription, description, latest, checked_at });
+        self.vertices.insert(index, SentVertex { subscription, description, latest, checked_at });
     }
 
     fn has_news(&self) -> bool {
-        self.vertices.values().any(|one| one.subscription.has_next())
+        self.vertices.values().any(|vertex| vertex.subscription.has_next())
     }
 
-    /// Takes in what is new.
+    /// Reads the new samples.
     fn collect(&mut self) {
-        for (index, one) in &mut self.vertices {
-            while let Ok(Some(delivery)) = one.subscription.try_next() {
+        for (index, vertex) in &mut self.vertices {
+            while let Ok(Some(delivery)) = vertex.subscription.try_next() {
                 let Delivery::Sample(sample) = delivery else {
-                    // What was overwritten is in the history on disk, if anywhere. Described again, those
-                    // who follow it know that what comes does not follow on what came.
-                    self.pending.samples.retain(|told| told.index != *index);
-                    self.pending.described.push(one.description.clone());
+                    // Overwritten samples are at most in the history on disk. A new description tells followers
+                    // that there is a gap before the next sample.
+                    self.pending.samples.retain(|sample| sample.index != *index);
+                    self.pending.described.push(vertex.description.clone());
                     continue;
                 };
-                self.pending.samples.push(told(*index, &sample));
-                one.checked_at = sample.time;
-                one.latest = Some(sample);
+                self.pending.samples.push(indexed(*index, &sample));
+                vertex.checked_at = sample.time;
+                vertex.latest = Some(sample);
             }
         }
     }
 
-    /// What was not sent yet, in messages that are not too long; with what was looked at, if wanted.
+    /// Takes the pending batch, split to the largest size of a message; with poll times if `with_checked`.
     fn batches(&mut self, with_checked: bool) -> Vec<Batch> {
         if with_checked {
             self.pending.checked = self.checked();
         }
         let pending = std::mem::take(&mut self.pending);
-        // Once a second something is sent, if only to say so: who missed the batch before finds out.
+        // Once a second a batch is sent, even if it is empty, so that followers notice a lost batch.
         if pending == Batch::default() && !with_checked {
             return Vec::new();
         }
@@ -287,49 +285,50 @@ impl Followed {
         parts
     }
 
-    /// Which vertices were looked at since it was last said.
+    /// Returns the poll times that are newer than those sent before, with their vertices.
     fn checked(&mut self) -> Vec<Checked> {
         let mut times: BTreeMap<Timestamp, Vec<u32>> = BTreeMap::new();
-        for (index, one) in &mut self.vertices {
-            let checked_at = one.subscription.checked_at();
-            if let Some(checked_at) = checked_at.filter(|time| *time > one.checked_at) {
-                one.checked_at = checked_at;
+        for (index, vertex) in &mut self.vertices {
+            let checked_at = vertex.subscription.checked_at();
+            if let Some(checked_at) = checked_at.filter(|time| *time > vertex.checked_at) {
+                vertex.checked_at = checked_at;
                 times.entry(checked_at).or_default().push(*index);
             }
         }
         times.into_iter().map(|(at, indices)| Checked { at, runs: runs(indices) }).collect()
     }
 
-    /// All that there is, as of the last batch that was sent.
+    /// Returns a snapshot of all vertices, as of the last batch that was sent.
     fn whole(&self) -> Vec<Batch> {
         let mut all = Batch::default();
-        for (index, one) in &self.vertices {
-            all.described.push(one.description.clone());
-            all.samples.extend(one.latest.as_ref().map(|sample| told(*index, sample)));
+        for (index, vertex) in &self.vertices {
+            all.described.push(vertex.description.clone());
+            all.samples.extend(vertex.latest.as_ref().map(|sample| indexed(*index, sample)));
         }
         Batch { sequence: self.sequence, sent_at: now(), ..all }.split()
     }
 
-    /// One topic as it is now.
+    /// Returns the current value of a topic.
     fn fresh(&self, topic: &Topic) -> Option<Batch> {
-        let (index, one) = self.vertices.iter().find(|(_, one)| one.description.topic == *topic)?;
-        let reading = one.subscription.vertex().peek().ok()?;
+        let (index, vertex) =
+            self.vertices.iter().find(|(_, vertex)| vertex.description.topic == *topic)?;
+        let reading = vertex.subscription.vertex().peek().ok()?;
         Some(Batch {
             sent_at: now(),
-            described: vec![one.description.clone()],
-            samples: vec![told(*index, &reading.sample)],
+            described: vec![vertex.description.clone()],
+            samples: vec![indexed(*index, &reading.sample)],
             checked: vec![Checked { at: reading.checked_at, runs: vec![(*index, 1)] }],
             ..Batch::default()
         })
     }
 }
 
-fn told(index: u32, sample: &Sample) -> IndexedSample {
+fn indexed(index: u32, sample: &Sample) -> IndexedSample {
     let (time, origin) = (sample.time, sample.origin);
     IndexedSample { index, time, origin, value: Content::from(&sample.value) }
 }
 
-/// Indices as runs of neighbours.
+/// Packs indices into runs of neighbours.
 fn runs(mut indices: Vec<u32>) -> Vec<(u32, u32)> {
     indices.sort_unstable();
     let mut runs: Vec<(u32, u32)> = Vec::new();
@@ -351,7 +350,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_follows_knows_what_was_overwritten_before_it_was_sent() {
+    fn a_follower_notices_samples_that_were_overwritten_before_they_were_sent() {
         let dir = tempfile::tempdir().expect("a folder");
         let publisher = Publisher::builder("app").dir(dir.path()).node("n01").create();
         let publisher = publisher.expect("a segment");
@@ -365,16 +364,16 @@ mod tests {
             }
         };
         let host = Host::open_dirs(vec![dir.path().to_path_buf()]).expect("a host");
-        let mut followed = Followed::new("n01");
+        let mut sent = SentVertices::new("n01");
         publish(1..=1);
-        followed.look(&host);
-        followed.collect();
-        let _ = followed.batches(false);
+        sent.look(&host);
+        sent.collect();
+        let _ = sent.batches(false);
         let mut mirror = Mirror::default();
-        mirror.reset(followed.whole(), &mut ());
+        mirror.reset(sent.whole(), &mut ());
         let mut send = |mirror: &mut Mirror| {
-            followed.collect();
-            for batch in followed.batches(false) {
+            sent.collect();
+            for batch in sent.batches(false) {
                 assert_eq!(mirror.take(batch, &mut ()), skopos_wire::BatchOutcome::Applied);
             }
         };

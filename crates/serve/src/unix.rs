@@ -184,7 +184,7 @@ impl Connection {
                 Ok(Head { bytes: body.len(), ..Head::default() })
             }
             Err(Unread::Wrong(failure) | Unread::Nothing(failure)) => {
-                let hint = failure.the_hint().map(str::to_owned);
+                let hint = failure.hint_text().map(str::to_owned);
                 Ok(Head::refusing(failure.message().to_owned(), hint))
             }
         }

@@ -1,4 +1,4 @@
-//! How a verb fails: what went wrong, why, and what the user can do.
+//! The failure of a verb: a message, its causes, and a hint for the user.
 
 use std::error::Error as StdError;
 use std::io::Write as _;
@@ -12,7 +12,7 @@ pub const EXIT_NO: u8 = 1;
 /// Exit code for wrong usage or a failure.
 pub const EXIT_FAILURE: u8 = 2;
 
-/// The end of a verb that did not do what was asked.
+/// The reason why a verb did not do its work.
 #[derive(Debug)]
 pub struct Failure {
     message: String,
@@ -24,33 +24,33 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// The agent's own "no".
+    /// Makes a failure for a request that the agent refused.
     pub fn refusal(message: impl Into<String>) -> Self {
         Self { refusal: true, ..Self::new(message) }
     }
 
-    /// True if the agent answered, and its answer was no.
+    /// Returns true if the agent answered and refused the request.
     pub fn is_refusal(&self) -> bool {
         self.refusal
     }
 
-    /// What the user can do, if anything.
-    pub fn the_hint(&self) -> Option<&str> {
+    /// Returns the hint for the user.
+    pub fn hint_text(&self) -> Option<&str> {
         self.hint.as_deref()
     }
 
-    /// What went wrong, in one line.
+    /// Returns the message, a single line without causes and hint.
     pub fn message(&self) -> &str {
         &self.message
     }
 
-    /// All of it, where there is one line for it.
+    /// Formats message, causes and hint as a single line.
     pub fn in_one_line(&self) -> String {
         let parts = std::iter::once(&self.message).chain(&self.causes).chain(&self.hint);
         parts.map(String::as_str).collect::<Vec<_>>().join("; ")
     }
 
-    /// A failure with exit code 2.
+    /// Makes a failure with exit code 2.
     pub fn new(message: impl Into<String>) -> Self {
         Self {
             message: message.into(),
@@ -62,19 +62,19 @@ impl Failure {
         }
     }
 
-    /// An answer "no", with exit code 1.
+    /// Makes a negative answer, with exit code 1.
     pub fn no(message: impl Into<String>) -> Self {
         Self { code: EXIT_NO, ..Self::new(message) }
     }
 
-    /// What the user can do about it.
+    /// Adds a hint for the user.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
     }
 
-    /// What it came from.
+    /// Adds `cause` and the causes below it.
     #[must_use]
     pub fn because(mut self, cause: &dyn StdError) -> Self {
         let mut next = Some(cause);
@@ -85,7 +85,7 @@ impl Failure {
         self
     }
 
-    /// In which file it is, if it is in one.
+    /// Puts the path of the file that contains the mistake, if any, in front of the message.
     #[must_use]
     pub fn in_file(mut self, path: Option<&Path>) -> Self {
         if let Some(path) = path {
@@ -94,7 +94,7 @@ impl Failure {
         self
     }
 
-    /// Prints it to stderr and gives the exit code.
+    /// Prints the failure to stderr and returns the exit code.
     pub fn report(&self) -> ExitCode {
         if self.quiet {
             return ExitCode::SUCCESS;
@@ -111,7 +111,7 @@ impl Failure {
     }
 }
 
-/// Output errors. A reader that has seen enough (`skopos ls | head`) is no failure.
+/// Converts output errors. A reader that closes the pipe early (`skopos ls | head`) is not a failure.
 impl From<std::io::Error> for Failure {
     fn from(e: std::io::Error) -> Self {
         let quiet = e.kind() == std::io::ErrorKind::BrokenPipe;
@@ -123,7 +123,7 @@ impl From<ShmError> for Failure {
     fn from(e: ShmError) -> Self {
         let hint = match &e {
             ShmError::Held { pid, .. } => Some(format!(
-                "read what it publishes with `skopos top`, or end it first: `kill {pid}`"
+                "read its topics with `skopos top`, or end it first: `kill {pid}`"
             )),
             ShmError::Owner { .. } | ShmError::Permissions { .. } => Some(
                 "name a directory of your own: `SKOPOS_DIR=$XDG_RUNTIME_DIR/skopos`".to_owned(),
@@ -135,7 +135,7 @@ impl From<ShmError> for Failure {
                 Some("use the version of Skopos that wrote it".to_owned())
             }
             ShmError::Io { .. } => Some(
-                "the directory of segments is $SKOPOS_DIR, else /dev/shm/skopos-<uid>; `skopos doctor` looks at it"
+                "the directory of segments is $SKOPOS_DIR, else /dev/shm/skopos-<uid>; `skopos doctor` checks it"
                     .to_owned(),
             ),
             _ => None,

@@ -1,4 +1,4 @@
-//! From what a user typed to vertices: the node may be left out, a mistyped name finds its nearest.
+//! Resolves typed topics to vertices. The node may be omitted, and a mistyped topic gets a suggestion.
 
 use skopos_model::TopicPattern;
 use skopos_shm::{Host, Vertex};
@@ -6,10 +6,13 @@ use skopos_shm::{Host, Vertex};
 use crate::failure::Failure;
 use crate::options::Global;
 
-/// How alike two names must be, from 0 to 1, before one is suggested for the other.
+/// The least likeness, from 0 to 1, at which a name is suggested for a mistyped one.
 pub const LIKENESS: f64 = 0.7;
 
-/// The machine's live segments; a failure with a hint if there is none.
+/// Opens the live segments of this machine.
+///
+/// # Errors
+/// The directory cannot be read, or it has no live segment; the failure has a hint.
 pub fn open_host(global: &Global) -> Result<Host, Failure> {
     let host = match &global.dir {
         Some(dir) => Host::open_dirs(vec![dir.clone()])?,
@@ -17,9 +20,9 @@ pub fn open_host(global: &Global) -> Result<Host, Failure> {
     };
     if host.segments().is_empty() {
         return Err(match host.refused().first() {
-            Some(refused) => Failure::new("nothing that can be read is publishing here")
+            Some(refused) => Failure::new("no publisher here has a segment that can be read")
                 .because(refused)
-                .hint("`skopos doctor` looks closer"),
+                .hint("`skopos doctor` says more"),
             None => Failure::new("nothing is running: no agent publishes on this machine")
                 .hint("start one in another terminal: `skopos up`"),
         });
@@ -27,21 +30,31 @@ pub fn open_host(global: &Global) -> Result<Host, Failure> {
     Ok(host)
 }
 
-/// What a user's text stands for, widest last: as typed, with any node in front, anywhere.
+/// Returns the patterns that a typed text can mean, the widest last: as typed, with any node in front,
+/// and anywhere below a node.
+///
+/// # Errors
+/// The text is not a pattern.
 pub fn readings_of(text: &str) -> Result<Vec<TopicPattern>, Failure> {
     let typed = TopicPattern::new(text.trim_end_matches('/'))?;
     let wider = |prefix: &str| TopicPattern::new(&format!("{prefix}{typed}")).ok();
     Ok([Some(typed.clone()), wider("*/"), wider("**/")].into_iter().flatten().collect())
 }
 
-/// The first of [`readings_of`] that selects anything on this host, with what it selects; none if
-/// nothing matches at all.
+/// Returns the vertices that the first matching pattern of [`readings_of`] selects on this host; empty if
+/// no pattern matches.
+///
+/// # Errors
+/// The text is not a pattern.
 pub fn resolve(host: &Host, text: &str) -> Result<Vec<Vertex>, Failure> {
     let mut found = readings_of(text)?.into_iter().map(|pattern| host.select(&pattern));
     Ok(found.find(|vertices| !vertices.is_empty()).unwrap_or_default())
 }
 
-/// What several texts stand for, each topic once; and those that nothing matches.
+/// Resolves several texts. Returns the vertices, each topic once, and the texts that match no topic.
+///
+/// # Errors
+/// A text is not a pattern.
 pub fn resolve_all(host: &Host, texts: &[String]) -> Result<(Vec<Vertex>, Vec<String>), Failure> {
     let mut vertices: Vec<Vertex> = Vec::new();
     let mut missing = Vec::new();
@@ -59,7 +72,7 @@ pub fn resolve_all(host: &Host, texts: &[String]) -> Result<(Vec<Vertex>, Vec<St
     Ok((vertices, missing))
 }
 
-/// "No topic matches", with the nearest one as a hint.
+/// Makes the failure for a text that matches no topic, with the nearest topic as a hint.
 pub fn no_match(host: &Host, text: &str) -> Failure {
     let failure = Failure::no(format!("no topic matches `{text}`"));
     match nearest(host, text) {
@@ -68,7 +81,7 @@ pub fn no_match(host: &Host, text: &str) -> Failure {
     }
 }
 
-/// The topic that looks most like `text`, compared as a whole and without its node.
+/// Returns the topic that is most like `text`, compared with and without its node.
 pub fn nearest(host: &Host, text: &str) -> Option<String> {
     let likeness = |topic: &str| {
         let below_node = topic.split_once('/').map_or(topic, |(_, rest)| rest);

@@ -1,18 +1,18 @@
-//! Values as people read them.
+//! Values, numbers and times in the form that people read.
 
 use skopos_model::{Timestamp, Unit, Value};
 
-/// Below this a double is shown with [`SIGNIFICANT`] digits; from it on, three digits after the point
-/// are at least as many.
+/// Doubles below this are shown with [`SIGNIFICANT`] digits. From this value on, three digits after the
+/// point are at least as precise.
 const SMALL: f64 = 0.1;
 
-/// Digits of a number that is not written out.
+/// Number of digits of a rounded number.
 const SIGNIFICANT: i32 = 3;
 
-/// Below this a number is a power of ten, because nobody counts so many zeros.
+/// Numbers below this are shown as a power of ten, because so many zeros are hard to count.
 const TINY: f64 = 1e-6;
 
-/// A value with its unit, short: `1.4 GiB`, `12.5 %`, `3.2 ms`, `41 °C`.
+/// Formats a value with its unit: `1.4 GiB`, `12.5 %`, `3.2 ms`, `41.0 °C`.
 pub fn value(value: &Value, unit: Unit) -> String {
     match value.as_f64() {
         None => value.to_string(),
@@ -29,7 +29,7 @@ pub fn value(value: &Value, unit: Unit) -> String {
     }
 }
 
-/// A share as percents: `37.2 %`, and below one in a hundred with three digits: `0.0249 %`.
+/// Formats a share as a percentage: `37.2 %`; below one percent with three digits: `0.0249 %`.
 pub fn share(ratio: f64) -> String {
     let percents = ratio * 100.0;
     if percents == 0.0 || percents.abs() >= 1.0 {
@@ -39,8 +39,8 @@ pub fn share(ratio: f64) -> String {
     }
 }
 
-/// Integers whole, doubles with three digits after the point, or three digits if they are small: what
-/// is not zero is never shown as zero.
+/// Formats integers in full, and doubles with three digits after the point, or with three digits if they
+/// are small. A value other than zero is never shown as zero.
 fn plain(value: &Value, number: f64) -> String {
     match value {
         Value::F64(_) if number != 0.0 && number.abs() < SMALL => significant(number),
@@ -49,7 +49,7 @@ fn plain(value: &Value, number: f64) -> String {
     }
 }
 
-/// Three digits of a number between -1 and 1 that is not zero: `0.000249`, `3.1e-9`.
+/// Formats a number between -1 and 1, except zero, with three digits: `0.000249`, `3.1e-9`.
 fn significant(number: f64) -> String {
     if number.abs() < TINY {
         let text = format!("{number:.*e}", SIGNIFICANT as usize - 1);
@@ -61,12 +61,12 @@ fn significant(number: f64) -> String {
     without_zeros(&format!("{number:.*}", (zeros + SIGNIFICANT) as usize))
 }
 
-/// Without zeros at the end of a fraction.
+/// Removes zeros from the end of a fraction.
 fn without_zeros(text: &str) -> String {
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// Powers of 1024 with three or four digits.
+/// Formats a number of bytes with three or four digits and a power of 1024: `1.4 GiB`.
 pub fn bytes(number: f64) -> String {
     const UNITS: [&str; 7] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
     let mut scaled = number;
@@ -88,7 +88,7 @@ fn seconds(number: f64) -> String {
     }
 }
 
-/// The time of day of a timestamp in UTC, to the millisecond.
+/// Returns the time of day of a timestamp in UTC, to the millisecond.
 pub fn time_of_day(time: Timestamp) -> String {
     let text = time.to_string();
     text.get(11..23).unwrap_or(&text).to_owned()
@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_as_people_read_them() {
+    fn values_have_units() {
         let check = |v: Value, unit: &str, expected: &str| {
             assert_eq!(value(&v, Unit::new(unit).expect("a unit")), expected);
         };
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_small_is_not_shown_as_zero() {
+    fn a_small_value_is_not_shown_as_zero() {
         let check = |number: f64, unit: &str, expected: &str| {
             let unit = Unit::new(unit).expect("a unit");
             assert_eq!(value(&Value::F64(number), unit), expected, "{number}");

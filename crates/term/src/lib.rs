@@ -1,5 +1,5 @@
-//! How a verb talks: the options that all verbs share, the output, the failures, and the topics that a
-//! user's text means.
+//! The dialogue of a verb with its user: the options that all verbs share, output, failures, and the
+//! resolution of typed topics.
 //!
 //! Read in this order: [`Global`] holds the options of every verb; [`Out`] prints data to standard output
 //! in one [`Style`]; a verb that cannot do its work ends with a [`Failure`]. [`format`] shows numbers and
@@ -7,7 +7,7 @@
 //! [`state`] names the folders that outlive a process.
 
 #![forbid(unsafe_code)]
-// They panic when the reader is gone; `out` has what does not.
+// These macros panic on a closed pipe; `out` does not.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod options;

@@ -9,10 +9,10 @@ use crate::out::Style;
 /// Options of every verb.
 #[derive(Debug, Args)]
 pub struct Global {
-    /// Print JSON (its schemas are in docs/json)
+    /// Print JSON (the schemas are in docs/json)
     #[arg(long, global = true, conflicts_with = "plain")]
     pub json: bool,
-    /// Print tab-separated fields without colour, values as they are
+    /// Print tab-separated fields without colour and with values in base units
     #[arg(long, global = true)]
     pub plain: bool,
     /// Directory of the segments [default: $SKOPOS_DIR, else /dev/shm/skopos-UID]

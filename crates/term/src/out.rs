@@ -1,29 +1,30 @@
-//! Data to stdout: for people, for scripts (`--plain`) or as JSON.
+//! Output of data to stdout: for people, for scripts (`--plain`) or as JSON.
 
 use std::io::{self, BufWriter, IsTerminal as _, Stdout, Write};
 
 use serde::Serialize;
 
-/// What the output is for.
+/// The style of the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Style {
-    /// Aligned columns, values in readable units.
+    /// For people: aligned columns, values in readable units.
     Human,
-    /// One record a line, fields between tabs, values as they are.
+    /// For scripts: a record on each line, fields separated by tabs, values as they are.
     Plain,
     /// JSON.
     Json,
 }
 
-/// Standard output. Every write may fail with a broken pipe, which ends the verb in peace.
+/// Standard output. A write may fail with a broken pipe, which ends the verb without an error.
 pub struct Out {
+    /// The style that the user chose.
     pub style: Style,
     colour: bool,
     stdout: BufWriter<Stdout>,
 }
 
 impl Out {
-    /// Colour only on a terminal, and only if nobody objects.
+    /// Opens standard output. It has colour on a terminal, unless `NO_COLOR` is set.
     pub fn new(style: Style) -> Self {
         let stdout = io::stdout();
         let wanted = std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty());
@@ -31,34 +32,34 @@ impl Out {
         Self { style, colour, stdout: BufWriter::new(stdout) }
     }
 
-    /// One line of text.
+    /// Writes a line of text.
     pub fn line(&mut self, text: impl AsRef<str>) -> io::Result<()> {
         self.stdout.write_all(text.as_ref().as_bytes())?;
         self.stdout.write_all(b"\n")
     }
 
-    /// For what writes by itself.
+    /// Returns the underlying writer.
     pub fn writer(&mut self) -> &mut impl Write {
         &mut self.stdout
     }
 
-    /// One JSON document on one line.
+    /// Writes a JSON document on a line.
     pub fn json(&mut self, document: &impl Serialize) -> io::Result<()> {
         serde_json::to_writer(&mut self.stdout, document)?;
         self.stdout.write_all(b"\n")
     }
 
-    /// Hands everything to the reader now.
+    /// Writes the buffered data.
     pub fn flush(&mut self) -> io::Result<()> {
         self.stdout.flush()
     }
 
-    /// `text` in bold, where there is colour.
+    /// Returns `text` in bold if the output has colour.
     pub fn bold(&self, text: &str) -> String {
         self.paint("1", text)
     }
 
-    /// `text` dimmed, where there is colour.
+    /// Returns `text` dimmed if the output has colour.
     pub fn dim(&self, text: &str) -> String {
         self.paint("2", text)
     }
@@ -67,7 +68,7 @@ impl Out {
         if self.colour { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
     }
 
-    /// Rows in aligned columns, the last one free; the columns in `right` are aligned right.
+    /// Writes rows in aligned columns. The columns in `right` are aligned right.
     pub fn table(&mut self, rows: &[Vec<String>], right: &[usize]) -> io::Result<()> {
         let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
         let width = |c: usize| {
@@ -90,7 +91,7 @@ impl Out {
     }
 }
 
-/// A line to stderr. That nobody reads it is no reason to fail: an agent outlives its terminal.
+/// Writes a line to stderr and ignores errors: an agent outlives its terminal.
 pub fn tell(text: impl AsRef<str>) {
     let _ = writeln!(io::stderr(), "{}", text.as_ref());
 }

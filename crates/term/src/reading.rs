@@ -1,4 +1,4 @@
-//! One reading of one topic, as every verb prints it.
+//! A reading of a topic, in the format that all verbs print.
 
 use std::time::Duration;
 
@@ -8,37 +8,37 @@ use skopos_shm::Vertex;
 
 use crate::format;
 
-/// A predicted sample, or the reason why there is none.
-pub type Now = Result<Sample, String>;
+/// A predicted sample, or the reason why it cannot be predicted.
+pub type Prediction = Result<Sample, String>;
 
 /// The JSON of a reading: `docs/json/reading.schema.json`.
 #[derive(Debug, Serialize)]
 pub struct ReadingJson {
     topic: String,
     value: serde_json::Value,
-    /// Why there is no value, where the vertex has room to say so.
+    /// The reason why the value is unknown. Only structured vertices can carry it.
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
     value_type: &'static str,
     unit: String,
     kind: &'static str,
-    /// When the value was measured first: since then it has been this one.
+    /// The time of the first measurement of this value, which has held since then.
     time: String,
     time_ns: i64,
-    /// When the source was last looked at.
+    /// The time of the last poll of the source.
     checked_at_ns: i64,
     age_seconds: f64,
     origin: &'static str,
     /// Error bound of a predicted value.
     #[serde(skip_serializing_if = "Option::is_none")]
     bound: Option<f64>,
-    /// What it is at this moment, if that was asked.
+    /// The predicted value at this moment, if the user asked for it.
     #[serde(skip_serializing_if = "Option::is_none")]
     now: Option<NowJson>,
     publisher: PublisherJson,
 }
 
-/// A value at the moment of the reading, or why there is none.
+/// The predicted value at the moment of the reading, or the reason why it is unknown.
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
 enum NowJson {
@@ -46,7 +46,7 @@ enum NowJson {
         value: serde_json::Value,
         time_ns: i64,
         origin: &'static str,
-        /// Absent while too little is known to give one.
+        /// Absent while the predictor has too few samples for a bound.
         #[serde(skip_serializing_if = "Option::is_none")]
         bound: Option<f64>,
     },
@@ -58,26 +58,32 @@ enum NowJson {
 #[derive(Debug, Serialize)]
 struct PublisherJson {
     segment: String,
-    /// Known on its own machine.
+    /// The process id, which is known on the publisher's machine only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pid: Option<u32>,
 }
 
-/// Of what a reading is.
-pub struct Of<'a> {
+/// The topic of a reading and its publisher.
+pub struct ReadingSource<'a> {
+    /// The topic.
     pub topic: &'a Topic,
+    /// The unit of its values.
     pub unit: Unit,
+    /// Counter, gauge or state.
     pub kind: Kind,
+    /// The type of its values.
     pub value_type: ValueType,
-    /// Who publishes it.
+    /// The name of the segment that holds it.
     pub segment: &'a str,
+    /// The publisher's process id, if the publisher runs on this machine.
     pub pid: Option<u32>,
 }
 
 impl ReadingJson {
+    /// Makes the JSON of a sample of a vertex in shared memory.
     pub fn new(vertex: &Vertex, sample: &Sample, checked_at: Timestamp, now: Timestamp) -> Self {
         let info = vertex.info();
-        let of = Of {
+        let source = ReadingSource {
             topic: &info.topic,
             unit: info.unit,
             kind: info.kind,
@@ -85,23 +91,28 @@ impl ReadingJson {
             segment: vertex.segment().name(),
             pid: Some(vertex.segment().pid()),
         };
-        Self::of(&of, sample, checked_at, now.since(checked_at))
+        Self::from_source(&source, sample, checked_at, now.since(checked_at))
     }
 
-    /// As [`new`](Self::new), of what need not be on this machine.
-    pub fn of(of: &Of<'_>, sample: &Sample, checked_at: Timestamp, age: Duration) -> Self {
+    /// Makes the JSON of a sample of any source, also of another machine.
+    pub fn from_source(
+        source: &ReadingSource<'_>,
+        sample: &Sample,
+        checked_at: Timestamp,
+        age: Duration,
+    ) -> Self {
         let (origin, bound) = match sample.origin {
             Origin::Measured => ("measured", None),
             Origin::Predicted { bound } => ("predicted", Some(bound)),
             Origin::Unknown => ("unknown", None),
         };
         Self {
-            topic: of.topic.to_string(),
+            topic: source.topic.to_string(),
             value: known(sample).map_or(serde_json::Value::Null, Value::to_json),
             reason: reason(sample),
-            value_type: of.value_type.name(),
-            unit: of.unit.to_string(),
-            kind: of.kind.name(),
+            value_type: source.value_type.name(),
+            unit: source.unit.to_string(),
+            kind: source.kind.name(),
             time: sample.time.to_string(),
             time_ns: sample.time.as_nanos(),
             checked_at_ns: checked_at.as_nanos(),
@@ -109,26 +120,26 @@ impl ReadingJson {
             origin,
             bound,
             now: None,
-            publisher: PublisherJson { segment: of.segment.to_owned(), pid: of.pid },
+            publisher: PublisherJson { segment: source.segment.to_owned(), pid: source.pid },
         }
     }
 
-    /// With what it is at this moment, if that was asked.
-    pub fn with_now(mut self, now: Option<&Now>) -> Self {
+    /// Adds the predicted value at this moment, if the user asked for it.
+    pub fn with_now(mut self, now: Option<&Prediction>) -> Self {
         self.now = now.map(NowJson::new);
         self
     }
 }
 
 impl NowJson {
-    fn new(now: &Now) -> Self {
+    fn new(now: &Prediction) -> Self {
         match now {
             Err(reason) => Self::Unknown { reason: reason.clone() },
-            Ok(said) => Self::Predicted {
-                value: said.value.to_json(),
-                time_ns: said.time.as_nanos(),
+            Ok(sample) => Self::Predicted {
+                value: sample.value.to_json(),
+                time_ns: sample.time.as_nanos(),
                 origin: "predicted",
-                bound: match said.origin {
+                bound: match sample.origin {
                     Origin::Predicted { bound } if bound.is_finite() => Some(bound),
                     _ => None,
                 },
@@ -137,7 +148,7 @@ impl NowJson {
     }
 }
 
-/// The value as people read it; `unknown` and why if there is none.
+/// Formats the value for people. An unknown value is shown as `unknown` with its reason.
 pub fn value(sample: &Sample, unit: Unit) -> String {
     match (known(sample), reason(sample)) {
         (Some(value), _) => format::value(value, unit),
@@ -146,7 +157,7 @@ pub fn value(sample: &Sample, unit: Unit) -> String {
     }
 }
 
-/// The value, unless it is unknown.
+/// Returns the value, or `None` if it is unknown.
 fn known(sample: &Sample) -> Option<&Value> {
     (sample.origin != Origin::Unknown).then_some(&sample.value)
 }
@@ -158,7 +169,7 @@ fn reason(sample: &Sample) -> Option<String> {
     }
 }
 
-/// `measured`, `unknown`, `predicted ± bound`, or `predicted, no bound`.
+/// Formats the origin: `measured`, `unknown`, `predicted ± bound`, or `predicted, no bound`.
 pub fn origin(sample: &Sample, unit: Unit) -> String {
     match sample.origin {
         Origin::Measured => "measured".to_owned(),

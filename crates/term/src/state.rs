@@ -1,33 +1,32 @@
-//! Where Skopos keeps what must outlive it: `$SKOPOS_STATE`, else `/var/lib/skopos` for root and
-//! `${XDG_STATE_HOME:-$HOME/.local/state}/skopos` for anybody else (XDG Base Directory
-//! Specification).
+//! The folder of state, for files that outlive a process: `$SKOPOS_STATE`, else `/var/lib/skopos` for root
+//! and `${XDG_STATE_HOME:-$HOME/.local/state}/skopos` for other users (XDG Base Directory Specification).
 
 use std::env;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-/// Root's folder, which everybody may read.
+/// Root's folder, which every user may read.
 pub const SYSTEM: &str = "/var/lib/skopos";
 
-/// The file of calibrations in a folder of state.
+/// The name of the file of calibrations in a folder of state.
 pub const CALIBRATION: &str = "calibration.json";
 
-/// The archive of tasks in a folder of state.
+/// The name of the archive of tasks in a folder of state.
 const ARCHIVE: &str = "tasks.sqlite";
 
-/// The folder of this user; it need not be there. `None` if nothing tells where it should be.
+/// Returns the folder of this user, which may not exist yet; `None` if the environment does not determine it.
 pub fn folder() -> Option<PathBuf> {
     folder_of(rustix::process::geteuid().is_root(), |name| env::var_os(name))
 }
 
-/// The folder of this user alone, also of root: for what was typed.
+/// Returns the private folder of this user, also for root: for the history of typed commands.
 pub fn own_folder() -> Option<PathBuf> {
     folder_of(false, |name| env::var_os(name))
 }
 
 fn folder_of(is_root: bool, variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
-    // A variable that is set to nothing is one that is not set, and a relative one would mean
-    // another place in each folder.
+    // An empty variable counts as unset, and a relative path would mean another place in each working
+    // directory.
     let path = |name: &str| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
     if let Some(folder) = path("SKOPOS_STATE") {
         return Some(folder);
@@ -39,12 +38,12 @@ fn folder_of(is_root: bool, variable: impl Fn(&str) -> Option<OsString>) -> Opti
     Some(state.join("skopos"))
 }
 
-/// The file that `skopos calibrate` stores into.
+/// Returns the path of the file into which `skopos calibrate` stores results.
 pub fn calibration() -> Option<PathBuf> {
     folder().map(|folder| folder.join(CALIBRATION))
 }
 
-/// The archive of tasks, unless another one is named.
+/// Returns the path of the default archive of tasks.
 pub fn archive() -> Option<PathBuf> {
     folder().map(|folder| folder.join(ARCHIVE))
 }

@@ -1,5 +1,5 @@
-//! What the archiver says of itself: the family `self_history`, in a segment of its own, since its
-//! thread is not the agent's.
+//! The archiver's own facts: the family `self_history`, in a segment of its own, because the archiver runs on
+//! another thread than the agent.
 
 use std::path::Path;
 
@@ -11,10 +11,10 @@ use skopos_shm::{Publisher, VertexSpec, VertexWriter, now};
 use crate::names::HISTORY_NAME;
 use skopos_term::Failure;
 
-/// Vertices that it has room for: as many as there are facts.
+/// Largest number of vertices: room for all of its facts.
 const VERTICES: u32 = 16;
 
-/// What was done so far.
+/// The counts of the archiver's work.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Counts {
     pub samples: u64,
@@ -26,7 +26,7 @@ pub(super) struct Counts {
     pub size_bytes: u64,
 }
 
-/// The facts.
+/// The vertices of the archiver's facts.
 pub(super) struct Facts {
     publisher: Publisher,
     numbers: [VertexWriter; 7],
@@ -60,8 +60,8 @@ impl Facts {
         Ok(Self { publisher, numbers, folder })
     }
 
-    /// Says where history is.
-    pub(super) fn tell_folder(&self, folder: &Path) -> Result<(), Failure> {
+    /// Publishes the path of the folder.
+    pub(super) fn publish_folder(&self, folder: &Path) -> Result<(), Failure> {
         let text = Structured::text(&folder.to_string_lossy());
         self.folder.publish_sample(&Sample::measured(now(), text))?;
         Ok(())
@@ -72,7 +72,7 @@ impl Facts {
         let values = [samples, lost, refused, errors, torn_bytes, parts, size_bytes];
         let time = now();
         for (writer, value) in self.numbers.iter().zip(values) {
-            // A clock that stepped back: the next one will do.
+            // Fails after a step back of the clock; a later publication succeeds.
             let _ = writer.publish_sample(&Sample::measured(time, Value::U64(value)));
         }
         let _ = self.folder.check_at(time);
@@ -80,7 +80,7 @@ impl Facts {
     }
 }
 
-/// The folder that a vertex tells, if it is the one that does.
+/// Returns the folder of history that a vertex publishes; `None` for vertices of other topics.
 pub fn folder_of(vertex: &Vertex) -> Option<std::path::PathBuf> {
     let below = vertex.topic().as_str().split_once('/')?.1;
     let (path, name) = (schema::self_history::FAMILY.path, schema::self_history::FOLDER.name);

@@ -1,4 +1,4 @@
-//! What else a device does.
+//! Other load on a device.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -9,8 +9,8 @@ use skopos_sense::Root;
 /// (Documentation/admin-guide/iostats.rst), counted from the major number.
 const BUSY_COLUMN: usize = 12;
 
-/// Share of `time` from now on in which the device `name` has a request in flight; `None` if the
-/// kernel does not tell.
+/// Measures the share of the next `time` in which the device `name` has a request in flight; `None` if the kernel
+/// does not count it.
 pub fn busy_ratio(root: &Root, name: &str, time: Duration) -> Option<f64> {
     let look = || {
         let text = fs::read_to_string(root.proc.join("diskstats")).ok()?;
@@ -34,7 +34,7 @@ mod tests {
     use super::busy_millis;
 
     #[test]
-    fn the_tenth_column_after_the_name() {
+    fn the_busy_time_is_the_tenth_column_after_the_name() {
         let text = " 254 0 vda 1 2 3 4 5 6 7 8 9 1234 11 12\n 254 1 vda1 1 1 1 1 1 1 1 1 1 77 1\n";
         assert_eq!(busy_millis(text, "vda"), Some(1234));
         assert_eq!(busy_millis(text, "vda1"), Some(77));

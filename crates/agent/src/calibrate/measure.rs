@@ -1,5 +1,5 @@
-//! Reads and writes as fast as a device takes them. Requests in flight are threads that wait: that
-//! works on every file system and kernel, and a device is waited for, not a core.
+//! Reads and writes at the speed of a device. Each request in flight is a thread that waits: this works on every
+//! file system and kernel, and the threads wait for the device, not for a core.
 
 use std::fs::File;
 use std::io;
@@ -10,16 +10,22 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::Advice;
 
-/// `O_DIRECT` wants buffers at multiples of the logical block size, which is 4 KiB at most.
+/// Length of a sequential request. The block layer splits longer requests.
+pub(super) const BLOCK_BYTES: u64 = 1 << 20;
+
+/// Sequential requests in flight: enough for a fast NVMe device, and few enough for a rotating disk.
+pub(super) const IN_FLIGHT: u64 = 8;
+
+/// `O_DIRECT` requires buffers at multiples of the logical block size, which is 4 KiB at most.
 const ALIGN_BYTES: usize = 4096;
 
 /// Length of a random read.
 const RANDOM_BYTES: u64 = 4096;
 
-/// The most times that are kept for a median; more would not move it.
+/// Largest number of latencies for a median; more would not move it.
 const MAX_LATENCIES: usize = 100_000;
 
-/// What is read or written: the first `bytes` of a file or device.
+/// The area that is read or written: the first `bytes` of a file or device.
 #[derive(Clone, Copy)]
 pub(super) struct Area<'f> {
     pub file: &'f File,
@@ -27,7 +33,7 @@ pub(super) struct Area<'f> {
     pub bytes: u64,
     /// Length of a sequential request.
     pub block_bytes: u64,
-    /// It is read by way of the page cache, so that what was read must be dropped from there.
+    /// True if reads go through the page cache, from which the data must be dropped.
     pub is_cached: bool,
 }
 
@@ -48,7 +54,7 @@ pub(super) fn fill(area: &Area<'_>, in_flight: u64) -> io::Result<()> {
     area.file.sync_data()
 }
 
-/// Bytes a second of sequential writes, the sync at the end included.
+/// Measures sequential writes in bytes a second, with the sync at the end.
 pub(super) fn write_bandwidth(area: &Area<'_>, in_flight: u64, time: Duration) -> io::Result<f64> {
     let next = AtomicU64::new(0);
     let (start, blocks) = (Instant::now(), area.bytes / area.block_bytes);
@@ -67,7 +73,7 @@ pub(super) fn write_bandwidth(area: &Area<'_>, in_flight: u64, time: Duration) -
     Ok(written as f64 / start.elapsed().as_secs_f64())
 }
 
-/// Bytes a second of sequential reads.
+/// Measures sequential reads in bytes a second.
 pub(super) fn read_bandwidth(area: &Area<'_>, in_flight: u64, time: Duration) -> io::Result<f64> {
     area.forget(0, area.bytes)?;
     let next = AtomicU64::new(0);
@@ -85,7 +91,7 @@ pub(super) fn read_bandwidth(area: &Area<'_>, in_flight: u64, time: Duration) ->
     Ok(read as f64 / start.elapsed().as_secs_f64())
 }
 
-/// Random reads of 4 KiB a second.
+/// Measures random reads of 4 KiB a second.
 pub(super) fn random_reads(area: &Area<'_>, in_flight: u64, time: Duration) -> io::Result<f64> {
     area.forget(0, area.bytes)?;
     let start = Instant::now();
@@ -102,7 +108,7 @@ pub(super) fn random_reads(area: &Area<'_>, in_flight: u64, time: Duration) -> i
     Ok(requests as f64 / start.elapsed().as_secs_f64())
 }
 
-/// Median time in seconds of one random read of 4 KiB.
+/// Measures the median time in seconds of a random read of 4 KiB.
 pub(super) fn idle_latency(area: &Area<'_>, time: Duration) -> io::Result<f64> {
     area.forget(0, area.bytes)?;
     let start = Instant::now();
@@ -131,7 +137,7 @@ impl Area<'_> {
         self.file.read_exact_at(buffer.bytes(), offset)
     }
 
-    /// Drops a part of the file from the page cache, if it goes there.
+    /// Drops a part of the file from the page cache, if reads go through it.
     fn forget(&self, offset: u64, bytes: u64) -> io::Result<()> {
         if self.is_cached {
             rustix::fs::fadvise(self.file, offset, NonZeroU64::new(bytes), Advice::DontNeed)?;
@@ -140,17 +146,17 @@ impl Area<'_> {
     }
 }
 
-/// Runs `work` in so many threads, and sums up what each did.
+/// Runs `work` in `threads` threads, and returns the sum of their results.
 fn in_parallel(threads: u64, work: impl Fn(u64) -> io::Result<u64> + Sync) -> io::Result<u64> {
     std::thread::scope(|scope| {
         let work = &work;
         let spawn = |thread| std::thread::Builder::new().spawn_scoped(scope, move || work(thread));
         let running: Vec<_> = (0..threads).map(spawn).collect::<io::Result<_>>()?;
-        // All of them are waited for, whatever the first one says.
-        let done: Vec<_> = running.into_iter().map(|thread| thread.join()).collect();
-        done.into_iter().try_fold(0u64, |sum, outcome| {
-            let did = outcome.map_err(|_| io::Error::other("a thread panicked"))??;
-            Ok(sum + did)
+        // The errors are read after all threads have ended.
+        let results: Vec<_> = running.into_iter().map(|thread| thread.join()).collect();
+        results.into_iter().try_fold(0u64, |sum, result| {
+            let amount = result.map_err(|_| io::Error::other("a thread panicked"))??;
+            Ok(sum + amount)
         })
     })
 }
@@ -170,7 +176,7 @@ impl Buffer {
         Self { memory, start, len }
     }
 
-    /// Bytes that no file system and no device can compress.
+    /// Makes a buffer of bytes that file systems and devices cannot compress.
     fn noise(bytes: u64, seed: u64) -> Self {
         let mut buffer = Self::new(bytes);
         let mut random = Random::new(seed);
@@ -184,8 +190,8 @@ impl Buffer {
         &mut self.memory[self.start..self.start + self.len]
     }
 
-    /// The noise with the number of the request in each 4 KiB, so that no two blocks are alike and
-    /// nothing can be stored once for many.
+    /// Writes the number of the request into each 4 KiB of the noise, so that all blocks differ and cannot be
+    /// deduplicated.
     fn stamped(&mut self, request: u64) -> &[u8] {
         for page in self.bytes().chunks_exact_mut(ALIGN_BYTES) {
             page[..8].copy_from_slice(&request.to_le_bytes());
@@ -194,7 +200,7 @@ impl Buffer {
     }
 }
 
-/// xorshift64*: as random as an access pattern needs to be, and the same at each run.
+/// xorshift64*: random enough for an access pattern, and the same in each run.
 struct Random(u64);
 
 impl Random {
@@ -209,7 +215,7 @@ impl Random {
         self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
     }
 
-    /// Of a random read within so many bytes.
+    /// Returns the offset of a random read within `bytes`.
     fn offset(&mut self, bytes: u64) -> u64 {
         (self.next() >> 16) % (bytes / RANDOM_BYTES).max(1) * RANDOM_BYTES
     }
@@ -246,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn every_measurement_does_what_it_says() {
+    fn every_measurement_returns_a_rate() {
         let file = tempfile::tempfile().expect("a temporary file");
         let area = Area { file: &file, bytes: 4 << 20, block_bytes: 1 << 20, is_cached: true };
         fill(&area, 2).expect("writable");
@@ -262,6 +268,6 @@ mod tests {
             assert!(rate.is_finite() && rate > 0.0, "{rate}");
         }
         let short = Area { bytes: 8 << 20, ..area };
-        assert!(read_bandwidth(&short, 2, time).is_err(), "beyond the end there is nothing");
+        assert!(read_bandwidth(&short, 2, time).is_err(), "reads beyond the end fail");
     }
 }

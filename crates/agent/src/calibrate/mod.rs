@@ -1,16 +1,16 @@
-//! Measures what a block device is able to do, because a user asked for it.
+//! Measures the limits of a block device at a user's request.
 //!
 //! # Invariants
-//! - Nothing is ever written to a raw device: what is written is a temporary file, which has lost its
-//!   name before the first byte is in it, so nothing is left of it however this process ends.
-//! - A maximum takes several requests in flight and goes around the page cache (`O_DIRECT`) where the
-//!   file system can do that; where it cannot, written data is synced and read data dropped from the
-//!   cache, and the result says so.
-//! - Each measurement is repeated, in turns with the others, so that whatever else happens hits all
-//!   of them; the result is the median with its spread.
+//! - A raw device is never written. Writes go to a temporary file, which loses its name before the first byte is
+//!   in it, so that it disappears with this process in any case.
+//! - The maxima are measured with several requests in flight, and around the page cache (`O_DIRECT`) if the file
+//!   system supports that. Otherwise, written data is synced and read data is dropped from the cache, and the
+//!   result says so.
+//! - The measurements are repeated in turns, so that other load affects all of them. The result is the median
+//!   with its spread.
 //!
-//! `target` finds device and folder, `scratch` makes the file, `measure` does the work, `busy` looks
-//! at what else the device does.
+//! `target` finds device and folder, `scratch` makes the file, `measure` does the work, `busy` measures other
+//! load on the device.
 
 mod busy;
 mod measure;
@@ -25,32 +25,27 @@ use rustix::fs::{Mode, OFlags};
 use skopos_sense::Root;
 use skopos_sense::calibration::{Load, Measure, Measured, Method};
 
-use measure::Area;
+use measure::{Area, BLOCK_BYTES, IN_FLIGHT};
 use skopos_term::Failure;
 
 pub use busy::busy_ratio;
-pub use scratch::{Scratch, check_space};
+use scratch::Scratch;
+pub use scratch::check_space;
 pub use target::Target;
 
-/// Length of a sequential request: larger ones are split on the way to the device anyway.
-const BLOCK_BYTES: u64 = 1 << 20;
-
-/// Sequential requests in flight: enough for a fast NVMe device, few enough for a disk that turns.
-const IN_FLIGHT: u64 = 8;
-
-/// Random reads in flight, at most: a queue of an old device; more are threads that wait for a core.
+/// Largest number of random reads in flight: the queue of an old device. More threads would wait for a core.
 const RANDOM_IN_FLIGHT: u64 = 32;
 
-/// What to do, besides where.
+/// The parameters of a calibration.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
     /// Size of the file.
     pub bytes: u64,
     /// Time for each of the four measurements, all runs together.
     pub time: Duration,
-    /// How often each is repeated.
+    /// Number of runs of each measurement.
     pub runs: u32,
-    /// Read from the device itself.
+    /// True to read from the raw device.
     pub raw: bool,
 }
 
@@ -63,17 +58,17 @@ struct Runs {
     latency: Vec<f64>,
 }
 
-/// Measures `target`. `told` hears what is going on.
+/// Measures `target`, and reports each step to `progress`.
 ///
 /// # Errors
-/// No folder to put a file into and no permission to read the device; no space; input or output
-/// fails.
+/// There is neither a folder for the file nor the permission to read the device; there is too little space;
+/// input or output fails.
 pub fn measure(
     root: &Root,
     target: &Target,
     plan: &Plan,
     load: Load,
-    told: &mut dyn FnMut(&str),
+    progress: &mut dyn FnMut(&str),
 ) -> Result<Measured, Failure> {
     let device = match (&target.folder, plan.raw) {
         (Some(_), false) => None,
@@ -81,7 +76,7 @@ pub fn measure(
     };
     let scratch = match &target.folder {
         Some(folder) => {
-            told(&format!(
+            progress(&format!(
                 "writing {} to a temporary file",
                 skopos_term::format::bytes(plan.bytes as f64)
             ));
@@ -100,13 +95,15 @@ pub fn measure(
     let read = match (&device, &written) {
         (Some(device), _) => area(device, false),
         (None, Some(written)) => *written,
-        (None, None) => return Err(Failure::new("there is nothing to measure")),
+        (None, None) => {
+            return Err(Failure::new("there is neither a device nor a folder to measure"));
+        }
     };
     let random_in_flight =
         target.concurrency.map_or(RANDOM_IN_FLIGHT, |n| n.clamp(1, RANDOM_IN_FLIGHT));
-    let runs = run_all(plan, &read, written.as_ref(), random_in_flight, told)
+    let runs = run_all(plan, &read, written.as_ref(), random_in_flight, progress)
         .map_err(|e| Failure::new("the measurement failed").because(&e))?;
-    let all = |runs| Measure::of(runs).ok_or_else(|| Failure::new("nothing was measured"));
+    let all = |runs| Measure::of(runs).ok_or_else(|| Failure::new("the measurement has no runs"));
     Ok(Measured {
         measured_at_seconds: skopos_shm::now().as_nanos() as f64 / 1e9,
         kernel: rustix::system::uname().release().to_string_lossy().into_owned(),
@@ -136,12 +133,12 @@ fn run_all(
     read: &Area<'_>,
     written: Option<&Area<'_>>,
     random_in_flight: u64,
-    told: &mut dyn FnMut(&str),
+    progress: &mut dyn FnMut(&str),
 ) -> io::Result<Runs> {
     let time = plan.time / plan.runs.max(1);
     let mut runs = Runs::default();
     for run in 1..=plan.runs {
-        told(&format!("run {run} of {}", plan.runs));
+        progress(&format!("run {run} of {}", plan.runs));
         if let Some(written) = written {
             runs.write.push(measure::write_bandwidth(written, IN_FLIGHT, time)?);
         }
@@ -155,7 +152,7 @@ fn run_all(
 fn open_device(root: &Root, target: &Target) -> Result<File, Failure> {
     let Some(disk) = &target.disk else {
         return Err(Failure::new(
-            "no block device holds this file system, so there is none to read",
+            "this file system is not on a block device, so there is no device to read",
         ));
     };
     let path = root.dev.join(&disk.name);

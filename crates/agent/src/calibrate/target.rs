@@ -1,4 +1,4 @@
-//! From what a user typed to a device, and a folder on it.
+//! Resolves the typed name of a device or folder.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,24 +10,24 @@ use skopos_sense::mounted::{self, Mounted};
 
 use skopos_term::Failure;
 
-/// What to measure.
+/// The device and folder to measure.
 #[derive(Debug)]
 pub struct Target {
-    /// The device; `None` for a file system that lies on none, such as tmpfs.
+    /// The device; `None` for a file system without a device, such as tmpfs.
     pub disk: Option<Disk>,
-    /// Where a temporary file can be put; `None` if no file system of the device is mounted.
+    /// The folder for the temporary file; `None` if no file system of the device is mounted.
     pub folder: Option<PathBuf>,
     /// Type of the file system of the folder.
     pub file_system: Option<String>,
-    /// Requests that the device takes at a time, if it tells.
+    /// Number of concurrent requests that the device supports, if known.
     pub concurrency: Option<u64>,
 }
 
 impl Target {
-    /// `text` is a device (`vda`, `/dev/vda1`), a mount point, or any folder.
+    /// Finds the target that `text` names: a device (`vda`, `/dev/vda1`), a mount point, or any folder.
     ///
     /// # Errors
-    /// It is neither.
+    /// The text is neither a device nor a path.
     pub fn find(root: &Root, text: &str) -> Result<Self, Failure> {
         let mounts = mounted::all(root)
             .map_err(|e| Failure::new("the table of mounts cannot be read").because(&e))?;
@@ -41,7 +41,7 @@ impl Target {
         }
         match resolved {
             Some(path) => Self::of_path(root, &path, &mounts),
-            None => Err(Failure::new(format!("`{text}` is no block device and no folder"))
+            None => Err(Failure::new(format!("`{text}` is neither a block device nor a folder"))
                 .hint(format!("the devices are {}", devices(root).join(", ")))),
         }
     }
@@ -49,9 +49,9 @@ impl Target {
     fn of_disk(root: &Root, name: &str, mounts: &[Mounted]) -> Result<Self, Failure> {
         let disk = look(root, name)?;
         let on_it = mounts.iter().filter(|mount| mount.disk.as_deref() == Some(name));
-        // A file can be a mount point, too.
+        // A file can be a mount point too.
         let on_it = on_it.filter(|mount| mount.point.is_dir());
-        // Of several the one with the most space, and of its mounts the first.
+        // The file system with the most space, and its first mount.
         let roomiest = on_it.rev().max_by_key(|mount| available(&mount.point));
         Ok(Self {
             concurrency: disk::hardware_tags(root, name),
@@ -75,7 +75,7 @@ impl Target {
         })
     }
 
-    /// "a temporary file in /home (ext4)".
+    /// Describes the temporary file: "a temporary file in /home (ext4)".
     pub fn file_in_words(&self) -> String {
         let folder = self.folder.as_deref().unwrap_or(Path::new("."));
         let kind = self.file_system.as_deref().unwrap_or("an unknown file system");
@@ -85,7 +85,7 @@ impl Target {
 
 fn look(root: &Root, name: &str) -> Result<Disk, Failure> {
     Disk::look(root, name)
-        .map_err(|e| Failure::new(format!("the device {name} cannot be looked at")).because(&e))
+        .map_err(|e| Failure::new(format!("the device {name} cannot be examined")).because(&e))
 }
 
 fn devices(root: &Root) -> Vec<String> {
@@ -97,7 +97,7 @@ fn devices(root: &Root) -> Vec<String> {
     names
 }
 
-/// Bytes that can be written below `point`; 0 if none or nobody knows.
+/// Returns the number of bytes that can be written below `point`; 0 if it is unknown.
 fn available(point: &Path) -> u64 {
     match rustix::fs::statvfs(point) {
         Ok(stat) if !stat.f_flag.contains(StatVfsMountFlags::RDONLY) => {
@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_relative_folder_is_a_folder_and_no_device() {
+    fn a_relative_path_is_a_folder() {
         let target = Target::find(&Root::default(), ".").expect("this folder");
         assert_eq!(target.folder, fs::canonicalize(".").ok());
         let parent = Target::find(&Root::default(), "..").expect("the one above");

@@ -1,3 +1,5 @@
+//! Addresses in the configuration.
+
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 
@@ -6,15 +8,18 @@ use serde::{Deserialize, Deserializer};
 /// The port of the examples in `docs/howto/let-nodes-see-each-other.md`.
 const PORT: u16 = 7361;
 
-/// An address with its port; one that is not says what would be right.
+/// An address with its port.
 struct Address(SocketAddr);
 
-/// An address with its port; `port` is what is suggested where there is none.
+/// Parses an address with its port.
+///
+/// # Errors
+/// The text is not an address, or has no port: the message suggests `port`.
 pub fn parse(text: &str, port: u16) -> Result<SocketAddr, String> {
     text.parse().map_err(|_| match text.parse::<IpAddr>() {
         Ok(ip) => format!("`{text}` has no port: try `{}`", SocketAddr::new(ip, port)),
-        // A name would have to be asked for, which can take long, and may change.
-        Err(_) => format!("`{text}` is no address: write it like `10.0.0.2:{port}`"),
+        // A name would have to be resolved, which can take long, and may change.
+        Err(_) => format!("`{text}` is not an address: write it like `10.0.0.2:{port}`"),
     })
 }
 
@@ -25,13 +30,13 @@ impl<'de> Deserialize<'de> for Address {
     }
 }
 
-pub fn optional<'de, D: Deserializer<'de>>(
+pub(super) fn optional<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<SocketAddr>, D::Error> {
     Address::deserialize(deserializer).map(|address| Some(address.0))
 }
 
-pub fn by_name<'de, D: Deserializer<'de>>(
+pub(super) fn by_name<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<BTreeMap<String, SocketAddr>, D::Error> {
     let all = BTreeMap::<String, Address>::deserialize(deserializer)?;

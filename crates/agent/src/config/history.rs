@@ -1,3 +1,5 @@
+//! The table `[history]`.
+
 use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -6,36 +8,36 @@ use serde::Deserialize;
 use serde::de::{Deserializer, Error, Visitor};
 use skopos_model::task::parse_bytes;
 
-/// History on disk: `[history]`. A build without it checks this part all the same.
+/// History on disk: `[history]`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct HistoryConfig {
-    /// Where it is kept; nowhere unless it is said here or typed.
+    /// Path of the folder. Without it and without `--history`, history is not kept.
     pub dir: Option<PathBuf>,
-    /// How much of it.
+    /// Largest size of the folder.
     #[serde(deserialize_with = "bytes")]
     pub max_bytes: Option<u64>,
-    /// For how long.
+    /// Age after which samples are removed.
     #[serde(deserialize_with = "skopos_score::duration::optional")]
     pub max_age: Option<Duration>,
-    /// How often the log becomes a part.
+    /// Time between two parts.
     #[serde(deserialize_with = "skopos_score::duration::optional")]
     pub seal_every: Option<Duration>,
 }
 
 impl HistoryConfig {
-    /// What was configured, and what is usual.
+    /// Returns the configured limits, with defaults for the others.
     pub fn limits(&self) -> skopos_store::history::Limits {
-        let usual = skopos_store::history::Limits::default();
+        let defaults = skopos_store::history::Limits::default();
         skopos_store::history::Limits {
-            max_bytes: self.max_bytes.unwrap_or(usual.max_bytes),
-            max_age: self.max_age.unwrap_or(usual.max_age),
-            seal_every: self.seal_every.unwrap_or(usual.seal_every),
+            max_bytes: self.max_bytes.unwrap_or(defaults.max_bytes),
+            max_age: self.max_age.unwrap_or(defaults.max_age),
+            seal_every: self.seal_every.unwrap_or(defaults.seal_every),
         }
     }
 }
 
-/// `"2GiB"`, or a number of bytes.
+/// Reads `"2GiB"`, or a number of bytes.
 fn bytes<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
     struct Bytes;
     impl Visitor<'_> for Bytes {
@@ -45,10 +47,10 @@ fn bytes<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
         }
         fn visit_str<E: Error>(self, text: &str) -> Result<u64, E> {
             let size = parse_bytes(text).filter(|size| (0.0..=1e18).contains(size));
-            size.map(|size| size as u64).ok_or_else(|| E::custom(format!("`{text}` is no size")))
+            size.map(|size| size as u64).ok_or_else(|| E::custom(format!("`{text}` is not a size")))
         }
         fn visit_i64<E: Error>(self, size: i64) -> Result<u64, E> {
-            u64::try_from(size).map_err(|_| E::custom(format!("{size} bytes are no size")))
+            u64::try_from(size).map_err(|_| E::custom(format!("{size} is not a number of bytes")))
         }
     }
     from.deserialize_any(Bytes).map(Some)

@@ -1,4 +1,5 @@
-//! The configuration file: TOML, all of it optional. `docs/reference/configuration.md` explains it to users.
+//! The configuration file, in TOML. Every entry is optional; `docs/reference/configuration.md` describes all of
+//! them.
 //!
 //! ```toml
 //! [agent]
@@ -36,39 +37,39 @@ pub use history::HistoryConfig;
 pub use sensors::{DEFAULT_SENSOR, families};
 pub use share::Share;
 
-/// The longest file that is read: a thousand insights fit.
+/// The longest file that is read: it has room for a thousand insights.
 const MAX_FILE_BYTES: u64 = 1 << 20;
 
-/// The environment's variable that names the file.
+/// The environment variable with the path of the file.
 const VARIABLE: &str = "SKOPOS_CONFIG";
 
-/// Everything that can be configured.
+/// The whole configuration.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
-    /// Options of `skopos agent`; what is typed wins.
+    /// Options of `skopos agent`. Command-line options win.
     pub agent: AgentConfig,
-    /// How often each sensor is polled, by family; `default` is for all that are not named.
+    /// The policy of each sensor, by family; `default` is for sensors without a table.
     #[serde(deserialize_with = "sensors::by_family")]
     pub sensors: BTreeMap<String, PolicyConfig>,
     /// Insights in SQL.
     pub insight: Vec<InsightConfig>,
-    /// What is unusual. Beside the rules that come with Skopos, which one of the same name replaces.
+    /// Anomaly rules, besides those that come with Skopos. A rule replaces a built-in one of the same name.
     pub anomaly: Vec<Rule>,
     /// Predicted samples.
     pub prediction: PredictionConfig,
-    /// The other nodes.
+    /// Probes of other nodes.
     pub peers: PeersConfig,
-    /// The table of the hub, which reads it from [`text`](Self::text).
+    /// The table of the hub, which parses it from [`text`](Self::text). The agent accepts any entry in it.
     hub: IgnoredAny,
-    /// What is kept on disk.
+    /// History on disk.
     pub history: HistoryConfig,
-    /// The file of the tiers, relative to this one.
+    /// Path of the tiers file, relative to this file.
     pub tiers: Option<PathBuf>,
-    /// The file that it was read from.
+    /// Path of the file.
     #[serde(skip)]
     pub path: Option<PathBuf>,
-    /// The text of that file, for crates that own a table of it.
+    /// The text of the file, for crates that own a table of it.
     #[serde(skip)]
     pub text: String,
 }
@@ -82,9 +83,9 @@ pub struct AgentConfig {
     /// Shortest time between two polls.
     #[serde(deserialize_with = "skopos_score::duration::optional")]
     pub interval: Option<Duration>,
-    /// What the agent may cost of one core.
+    /// Share of one core that sensing may use.
     pub budget: Option<Share>,
-    /// Families not to sense.
+    /// Families of facts to leave out.
     pub skip: Vec<String>,
 }
 
@@ -94,19 +95,19 @@ pub struct AgentConfig {
 pub struct InsightConfig {
     /// The last segments of its topic, `NODE/insight/NAME`.
     pub name: String,
-    /// What computes it.
+    /// The statement that computes it.
     pub sql: String,
-    /// The unit of its values, where the statement does not tell it.
+    /// The unit of its values, if it does not follow from the statement.
     pub unit: Option<String>,
-    /// How often a hub asks it; when its inputs change unless given.
+    /// Time between two evaluations by a hub; without it, a hub evaluates when an input changes.
     #[serde(default, deserialize_with = "skopos_score::duration::optional")]
     pub every: Option<Duration>,
-    /// Who computes it, whatever else is said.
+    /// The program that computes it, if the user chooses.
     #[serde(rename = "where")]
     pub place: Option<Place>,
 }
 
-/// Who computes an insight.
+/// The program that computes an insight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Place {
@@ -116,42 +117,42 @@ pub enum Place {
     Hub,
 }
 
-/// Predicted samples.
+/// The table `[prediction]`: predicted samples.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct PredictionConfig {
     /// Patterns of topics whose predictions are published under `predicted/`, between their polls.
     pub topics: Vec<String>,
-    /// How often; every second unless given.
+    /// Time between two predictions; a second by default.
     #[serde(deserialize_with = "skopos_score::duration::optional")]
     pub every: Option<Duration>,
 }
 
-/// The other nodes.
+/// The table `[peers]`: probes of other nodes.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct PeersConfig {
-    /// Where to answer probes of others.
+    /// The address at which the agent answers probes of other nodes.
     #[serde(deserialize_with = "address::optional")]
     pub listen: Option<SocketAddr>,
     /// Name and address of each node to probe.
     #[serde(deserialize_with = "address::by_name")]
     pub nodes: BTreeMap<String, SocketAddr>,
-    /// How often.
+    /// Time between two probes of a node.
     #[serde(deserialize_with = "skopos_score::duration::optional")]
     pub interval: Option<Duration>,
-    /// How long an answer may take.
+    /// Timeout of a probe.
     #[serde(deserialize_with = "skopos_score::duration::optional")]
     pub timeout: Option<Duration>,
 }
 
 impl Config {
-    /// Reads the file that was asked for, or the first that is there of `$SKOPOS_CONFIG`,
-    /// `$XDG_CONFIG_HOME/skopos/skopos.toml` and `/etc/skopos/skopos.toml`. None is no error unless
-    /// it was asked for.
+    /// Reads the file at `asked`, or else the first existing of `$SKOPOS_CONFIG`,
+    /// `$XDG_CONFIG_HOME/skopos/skopos.toml` and `/etc/skopos/skopos.toml`. Without any file, returns the
+    /// defaults.
     ///
     /// # Errors
-    /// It cannot be read, or is not understood; the message shows where.
+    /// A named file does not exist; a file cannot be read or is not valid, and the message has the line.
     pub fn load(asked: Option<&Path>) -> Result<Self, Failure> {
         let named = std::env::var_os(VARIABLE).filter(|name| !name.is_empty()).map(PathBuf::from);
         if let Some(path) = asked.map(Path::to_path_buf).or(named) {
@@ -174,10 +175,10 @@ impl Config {
         Ok(Self { path: Some(path.into()), text, ..config })
     }
 
-    /// The text of the `tiers` file, if there is one, and where it is.
+    /// Returns path and text of the tiers file, if the configuration names it.
     ///
     /// # Errors
-    /// It is named and cannot be read.
+    /// The file cannot be read.
     pub fn tiers_text(&self) -> Result<Option<(PathBuf, String)>, Failure> {
         let Some(tiers) = &self.tiers else { return Ok(None) };
         let beside = self.path.as_deref().and_then(Path::parent).unwrap_or(Path::new(""));
@@ -189,12 +190,12 @@ impl Config {
 /// Parses the text of a configuration file as `T`, the tables that the caller owns.
 ///
 /// # Errors
-/// The text is not understood; the message shows the line.
+/// The text is not valid; the message has the line.
 pub fn parse<T: DeserializeOwned>(text: &str, path: Option<&Path>) -> Result<T, Failure> {
     toml::from_str(text).map_err(|e| {
         Failure::new(e.to_string().trim_end())
             .in_file(path)
-            .hint("docs/reference/configuration.md lists all that can be configured")
+            .hint("docs/reference/configuration.md lists all entries")
     })
 }
 
@@ -225,7 +226,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_whole_file_is_understood() {
+    fn a_file_with_all_tables_is_valid() {
         let text = r#"
             tiers = "tiers.toml"
             [agent]
@@ -277,16 +278,16 @@ mod tests {
     }
 
     #[test]
-    fn a_mistake_is_shown_where_it_is() {
-        for (text, said) in [
+    fn an_error_names_the_mistake_and_its_line() {
+        for (text, expected) in [
             ("[agent]\nbudgte = 1", "line 2"),
-            ("[agent]\nbudget = \"x\"", "no share"),
+            ("[agent]\nbudget = \"x\"", "is not a share"),
             ("[sensors.fs]\npolicy = \"fast\"", "fast"),
             ("[agent]\n[sensors.blok]\nmin_seconds = 5", "did you mean `block`?"),
             ("[agent]\n[sensors.blok]\nmin_seconds = 5", "line 2"),
             ("[sensors.zzz]\nmin_seconds = 5", "the families are"),
             ("[[insight]]\nname = \"a\"", "sql"),
-            ("[history]\nmax_bytes = \"much\"", "`much` is no size"),
+            ("[history]\nmax_bytes = \"much\"", "`much` is not a size"),
             ("[hub]\nflight = \"10.0.0.1\"", "has no port: try `10.0.0.1:7471`"),
             ("[hub.remote_write]\nurl = \"store:9090\"", "is no address of a store"),
             ("[hub.remote_write]\ntopics = [\"**\"]", "missing field `url`"),
@@ -295,13 +296,16 @@ mod tests {
                 "[hub.remote_write]\nurl = \"http://a\"\nheaders = { \"a b\" = \"c\" }",
                 "`a b` is no name of a header",
             ),
-            ("[peers]\nlisten = \"here\"", "`here` is no address: write it like `10.0.0.2:7361`"),
+            (
+                "[peers]\nlisten = \"here\"",
+                "`here` is not an address: write it like `10.0.0.2:7361`",
+            ),
             ("[peers]\nnodes = { n02 = \"10.0.0.2\" }", "has no port: try `10.0.0.2:7361`"),
             ("[peers]\nnodes = { n02 = \"::1\" }", "has no port: try `[::1]:7361`"),
             ("[peers]\nnodes = { n02 = \"10.0.0.2\" }", "line 2"),
         ] {
             let error = toml::from_str::<Config>(text).expect_err(text).to_string();
-            assert!(error.contains(said), "{text}: {error}");
+            assert!(error.contains(expected), "{text}: {error}");
         }
     }
 }

@@ -1,3 +1,5 @@
+//! The tables `[sensors.NAME]`.
+
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
@@ -8,18 +10,18 @@ use skopos_score::interval::{PolicyConfig, PolicyKind};
 use crate::config::Config;
 use skopos_term::find::LIKENESS;
 
-/// The name under which sensors are configured that have no table of their own.
+/// The name of the table for all sensors without a table of their own.
 pub const DEFAULT_SENSOR: &str = "default";
 
 impl Config {
-    /// How the sensor of `family` is polled: by its own table, else by that for all. A policy that
-    /// was `typed` wins over the table for all; over a table of one sensor only where that names no
-    /// policy. `usual` is for where nobody says which.
+    /// Returns the policy of the sensor of `family`: its own table, else the default table. The `typed` policy
+    /// wins over the default table, and over the sensor's own table if that names no policy. `default` is the
+    /// policy if the user names none.
     pub fn policy(
         &self,
         family: &str,
         typed: Option<PolicyKind>,
-        usual: PolicyKind,
+        default: PolicyKind,
     ) -> PolicyConfig {
         let for_all = self.sensors.get(DEFAULT_SENSOR);
         let own = self.sensors.get(family);
@@ -27,16 +29,16 @@ impl Config {
             return own.clone();
         }
         let table = own.or(for_all).cloned().unwrap_or_default();
-        // What is typed replaces another policy, whose parameters it need not have.
+        // The typed policy may not have the parameters of the one that it replaces.
         if let Some(typed) = typed {
             return table.with_policy(typed);
         }
-        let policy = for_all.and_then(|table| table.policy).unwrap_or(usual);
+        let policy = for_all.and_then(|table| table.policy).unwrap_or(default);
         PolicyConfig { policy: Some(policy), ..table }
     }
 }
 
-/// The tables of sensors. A name that is no family is refused where it stands.
+/// Reads the tables of sensors. A name that is not a family is an error at its line.
 pub(super) fn by_family<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<BTreeMap<String, PolicyConfig>, D::Error> {
@@ -58,17 +60,17 @@ impl<'de> Deserialize<'de> for Family {
     }
 }
 
-/// Families that no sensor yields: the agent itself says what it does and computes.
+/// Families without a sensor: the agent's own facts and insights.
 const OF_THE_AGENT: [&str; 3] =
     [schema::self_::FAMILY.name, schema::self_sensor::FAMILY.name, schema::insight::FAMILY.name];
 
-/// The families that sensors have, here or elsewhere.
+/// Returns the families of all sensors, also of those that this machine does not have.
 pub fn families() -> impl Iterator<Item = &'static str> {
     let families = schema::FAMILIES.iter().map(|family| family.name);
     families.filter(|name| !OF_THE_AGENT.contains(name))
 }
 
-/// What a table of a sensor can be named.
+/// Returns the valid names of a sensor's table.
 fn names() -> impl Iterator<Item = &'static str> {
     families().chain([DEFAULT_SENSOR])
 }
@@ -93,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_says_which_policy_a_sensor_has() {
+    fn the_typed_policy_wins_over_the_default_table_only() {
         use PolicyKind::{Aimd, AimdWindow, Fixed, Hazard};
         let text = r#"
             [default]
@@ -111,14 +113,18 @@ mod tests {
             let policy = config.policy(family, typed, Hazard);
             (policy.kind(), policy.min_seconds, policy.max_seconds)
         };
-        assert_eq!(of(&config, "cpu", None), (Aimd, None, Some(30.0)), "by the table for all");
+        assert_eq!(of(&config, "cpu", None), (Aimd, None, Some(30.0)), "by the default table");
         assert_eq!(of(&config, "cpu", Some(Hazard)), (Hazard, None, Some(30.0)), "as typed");
-        assert_eq!(of(&config, "cpu", Some(Fixed)), (Fixed, None, None), "that has no longest");
+        assert_eq!(
+            of(&config, "cpu", Some(Fixed)),
+            (Fixed, None, None),
+            "a fixed policy has no longest interval"
+        );
         assert_eq!(of(&config, "fs", Some(Fixed)), (AimdWindow, None, None), "a table of its own");
         assert_eq!(of(&config, "mem", None), (Aimd, Some(5.0), Some(8.0)), "only its times");
         assert_eq!(of(&config, "mem", Some(Fixed)), (Fixed, Some(5.0), None), "only its times");
         config.sensors.remove(DEFAULT_SENSOR);
-        assert_eq!(of(&config, "mem", None), (Hazard, Some(5.0), Some(8.0)), "the usual one");
+        assert_eq!(of(&config, "mem", None), (Hazard, Some(5.0), Some(8.0)), "the default policy");
         assert_eq!(of(&config, "cpu", Some(Aimd)), (Aimd, None, None), "as typed");
     }
 }

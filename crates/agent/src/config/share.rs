@@ -1,3 +1,5 @@
+//! A share of one core.
+
 use std::fmt;
 use std::str::FromStr;
 
@@ -15,7 +17,7 @@ impl FromStr for Share {
             Some(number) => (number.trim_end(), 0.01),
             None => (text, 1.0),
         };
-        let wrong = || format!("`{text}` is no share: try `1%` or `0.01`");
+        let wrong = || format!("`{text}` is not a share: try `1%` or `0.01`");
         let share = number.parse::<f64>().map_err(|_| wrong())? * scale;
         if share.is_finite() && share > 0.0 { Ok(Self(share)) } else { Err(wrong()) }
     }
@@ -31,13 +33,13 @@ impl<'de> Deserialize<'de> for Share {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
         #[serde(untagged)]
-        enum Given {
+        enum ShareText {
             Number(f64),
             Text(String),
         }
-        let text = match Given::deserialize(deserializer)? {
-            Given::Number(number) => number.to_string(),
-            Given::Text(text) => text,
+        let text = match ShareText::deserialize(deserializer)? {
+            ShareText::Number(number) => number.to_string(),
+            ShareText::Text(text) => text,
         };
         text.parse().map_err(serde::de::Error::custom)
     }
@@ -48,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shares_as_typed() {
+    fn a_share_is_a_percentage_or_a_ratio() {
         for (text, share) in [("1%", 0.01), ("0.01", 0.01), ("50 %", 0.5), ("200%", 2.0)] {
             assert_eq!(text.parse(), Ok(Share(share)), "{text}");
         }

@@ -1,4 +1,4 @@
-//! What detectors find unusual, published as events.
+//! Findings of the detectors, published as events.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -11,33 +11,37 @@ use skopos_shm::{Publisher, VertexSpec, VertexWriter};
 use crate::sink::Counts;
 use skopos_term::Failure;
 
-/// Events of one rule that memory keeps: an hour of a rule that fires twice a minute.
+/// Ring length of a rule's events: an hour of a rule that fires twice a minute.
 const SLOTS: u32 = 128;
 
-/// The rules that come with Skopos: what is worth a look on every machine.
+/// The rules that come with Skopos, which are useful on every machine.
 const USUAL: &str = include_str!("usual_rules.toml");
 
-/// Detectors, and where their events go: one vertex a rule, `NODE/anomaly/RULE`.
+/// The detectors, and a vertex `NODE/anomaly/RULE` for the events of each rule.
 pub(super) struct Findings {
     node: Arc<str>,
-    /// The names of the rules that somebody configured.
+    /// The names of the configured rules.
     configured: HashSet<String>,
     watch: Watch,
     events: Vec<Event>,
     writers: HashMap<String, VertexWriter>,
 }
 
-/// As in a configuration file.
+/// Rules in the format of the configuration file.
 #[derive(serde::Deserialize)]
 struct Rules {
     anomaly: Vec<Rule>,
 }
 
 impl Findings {
-    /// The usual rules and the configured ones; of two of one name the configured one.
+    /// Makes detectors of the built-in and the configured rules. A configured rule replaces a built-in one of the
+    /// same name.
+    ///
+    /// # Errors
+    /// A rule is not valid.
     pub(super) fn new(node: &Arc<str>, configured: &[Rule]) -> Result<Self, Failure> {
         let usual: Rules =
-            toml::from_str(USUAL).map_err(|e| Failure::new("the usual rules").because(&e))?;
+            toml::from_str(USUAL).map_err(|e| Failure::new("the built-in rules").because(&e))?;
         let is_replaced = |rule: &Rule| configured.iter().any(|other| other.name == rule.name);
         let mut rules = usual.anomaly;
         rules.retain(|rule| !is_replaced(rule));
@@ -52,12 +56,12 @@ impl Findings {
         Ok(Self { node: Arc::clone(node), configured, watch, events, writers })
     }
 
-    /// The detectors, to look at.
+    /// Returns the detectors.
     pub(super) fn watch(&self) -> &Watch {
         &self.watch
     }
 
-    /// How many of the configured rules nothing has matched so far.
+    /// Returns the number of configured rules without a matching topic so far.
     pub(super) fn rules_unmatched(&self) -> u64 {
         self.watch.unmatched().filter(|rule| self.configured.contains(*rule)).count() as u64
     }
@@ -74,7 +78,7 @@ impl Findings {
         self.watch.observe(watched, time, value, &mut self.events);
     }
 
-    /// Publishes what was found since the last time.
+    /// Publishes the events since the last call.
     pub(super) fn publish(&mut self, publisher: &Publisher, counts: &mut Counts) {
         let Self { node, events, writers, .. } = self;
         for event in events.drain(..) {
@@ -92,7 +96,7 @@ impl Findings {
     }
 }
 
-/// The vertex of a rule, registered with its first event.
+/// Returns the vertex of a rule, and registers it at the first event.
 fn writer<'a>(
     writers: &'a mut HashMap<String, VertexWriter>,
     rule: &str,
@@ -107,7 +111,7 @@ fn writer<'a>(
     writers.get(rule)
 }
 
-/// An event as a record: what was expected and what came. A bound that is none is `null`.
+/// Encodes an event with the expected and the actual value. An absent bound is `null`.
 pub(super) fn as_json(event: &Event) -> serde_json::Value {
     let Event { topic, rule, detector, at, since, came, expected, score, state, suppressed } =
         event;

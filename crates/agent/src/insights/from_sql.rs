@@ -1,4 +1,4 @@
-//! Insights that the configuration gives in SQL.
+//! Insights of the configuration, in SQL.
 
 use skopos_model::{Kind, Topic, Unit, ValueType};
 use skopos_score::Insight;
@@ -9,9 +9,9 @@ use skopos_score::insight::sql::SqlInsight;
 use crate::config::{InsightConfig, Place};
 use skopos_term::Failure;
 
-/// Whether an insight is a hub's to compute: because its configuration says so, because it is asked for
-/// every so often, or because it needs an engine. Agent and hub may read one file, and each insight in it
-/// is computed by one of the two.
+/// Returns true if a hub computes the insight: its configuration says so, it has a time between evaluations, or
+/// its statement needs a query engine. Agent and hub may read the same file, and only one of them computes each
+/// insight.
 pub fn is_for_hub(configured: &InsightConfig) -> bool {
     match configured.place {
         Some(Place::Hub) => true,
@@ -20,10 +20,10 @@ pub fn is_for_hub(configured: &InsightConfig) -> bool {
     }
 }
 
-/// What the graph needs to know of a configured insight, and what computes it.
+/// Compiles a configured insight for the graph.
 ///
 /// # Errors
-/// Its name is no topic, or one of a built-in insight; its statement is not understood, or needs an engine.
+/// Its name is not a topic, or belongs to a built-in insight; its statement is not valid, or needs an engine.
 pub(crate) fn compile(
     node: &str,
     configured: &InsightConfig,
@@ -31,21 +31,20 @@ pub(crate) fn compile(
     let InsightConfig { name, sql, unit: declared, every, .. } = configured;
     let wrong = || format!("insight `{name}`");
     if every.is_some() {
-        let told = format!("{}: an agent computes it at every change, and never `every`", wrong());
-        return Err(
-            Failure::new(told).hint("leave out `every`, or `where`: then a hub computes it")
-        );
+        let text =
+            format!("{}: an agent computes at every change, so `every` is not allowed", wrong());
+        return Err(Failure::new(text)
+            .hint("remove `every`; or remove `where`, then a hub computes the insight"));
     }
     let topic = Topic::new(&format!("{node}/insight/{name}"))
         .map_err(|e| Failure::new(wrong()).because(&e))?;
-    // Devices and mounts come and go, so any subject may be one some day.
+    // Devices and mounts can appear at any time, so every subject may become a device.
     if let Some((subject, metric)) = name.split_once('/')
         && DEFINITIONS.iter().any(|built_in| built_in.metric.name == metric)
     {
-        let told =
-            format!("{}: `{metric}` is built in, for whatever `{subject}` there is", wrong());
-        let hint = format!("choose another name, as `{subject}/own-{metric}`");
-        return Err(Failure::new(told).hint(hint));
+        let text = format!("{}: `{metric}` is a built-in insight, also of `{subject}`", wrong());
+        let hint = format!("choose another name, such as `{subject}/own-{metric}`");
+        return Err(Failure::new(text).hint(hint));
     }
     let (mut insight, inputs, mut unit) = SqlInsight::new(sql).map_err(|e| {
         let failure = Failure::new(wrong()).because(&e);

@@ -1,8 +1,8 @@
-//! What is computed from facts while they come: insights, findings, predictions.
+//! Insights, findings and predictions, which the agent computes from facts.
 //!
-//! Every fact that a sensor yields or a user publishes is a vertex of the graph. After each tick the
-//! graph runs, and what came of it is published like any fact: an insight under `insight/`, a
-//! finding under `anomaly/`, a prediction under `predicted/`.
+//! Each fact of a sensor or user is a vertex of the graph. After each tick the graph runs, and the agent
+//! publishes its results like facts: an insight under `insight/`, a finding under `anomaly/`, a prediction under
+//! `predicted/`.
 
 mod findings;
 pub(crate) mod from_sql;
@@ -26,51 +26,51 @@ use crate::sink::{Change, Counts, Yielded};
 use skopos_term::Failure;
 
 use findings::Findings;
-use predictions::{Predicted, Predictions};
+use predictions::{PredictedTopic, Predictions};
 
-/// Records that memory keeps of an insight: sixteen fill the bytes that there are for them.
+/// Ring length of an insight with records: sixteen fill the bytes of a vertex.
 const RECORD_SLOTS: u32 = 16;
 
-/// How much later a value is than the one before, if its inputs are not younger.
+/// Least time between two values of an insight.
 const NANOSECOND: Duration = Duration::from_nanos(1);
 
-/// The graph and what it feeds.
+/// The graph with its detectors and predictors.
 pub(crate) struct Insights {
     node: Arc<str>,
     graph: Graph,
     built_in: BuiltIn,
-    /// By the sensor's number and the fact's index in its table.
-    facts: Vec<Vec<Option<Followed>>>,
-    computed: HashMap<VertexId, Computing>,
+    /// The facts by the number of their sensor and their index in its table.
+    facts: Vec<Vec<Option<TrackedFact>>>,
+    computed: HashMap<VertexId, PublishedInsight>,
     findings: Findings,
     predictions: Predictions,
     /// Built-in insights that could not be added.
     refused: Vec<Refused>,
-    /// Facts that the graph has refused so far.
+    /// Number of facts that the graph has refused so far.
     facts_refused: u64,
     /// Names of configured insights that a hub computes.
     left_to_hub: Vec<String>,
 }
 
-/// A fact in the graph, and who else looks at it.
+/// A fact in the graph, with its detectors and predictor.
 #[derive(Debug)]
-pub(crate) struct Followed {
+pub(crate) struct TrackedFact {
     vertex: VertexId,
     watched: Option<Watched>,
-    predicted: Option<Predicted>,
+    predicted: Option<PredictedTopic>,
 }
 
-/// An insight's place in the segment, and who looks at it.
-struct Computing {
-    /// False for one that the configuration asks for: facts that come and go never take it away.
+/// An insight's vertex in the segment, with its detectors and predictor.
+struct PublishedInsight {
+    /// False for a configured insight, which stays when facts are removed.
     is_built_in: bool,
     writer: VertexWriter,
     /// Time of its latest sample.
     sampled_at: Timestamp,
-    /// The time up to which it was last said to stand.
+    /// The latest time that was published as its `checked_at`.
     stands_at: Timestamp,
     watched: Option<Watched>,
-    predicted: Option<Predicted>,
+    predicted: Option<PredictedTopic>,
 }
 
 /// A built-in insight that could not be added.
@@ -80,29 +80,29 @@ struct Refused {
     reason: String,
 }
 
-/// What insights and findings come to so far.
+/// The counts of insights, findings and predictions so far.
 pub(crate) struct InsightCounts {
-    /// Insights that there are.
+    /// Number of insights.
     pub insights: u64,
-    /// Insights for which there was no room.
+    /// Number of insights for which there was no room.
     pub refused: u64,
-    /// Counters that stepped back.
+    /// Number of resets of counters.
     pub counter_resets: u64,
-    /// Configured anomaly rules that nothing has matched.
+    /// Number of configured anomaly rules without a matching topic.
     pub rules_unmatched: u64,
-    /// What the detectors counted.
+    /// The counts of the detectors.
     pub findings: skopos_score::anomaly::Counts,
-    /// Facts that the graph refused: nothing is computed from them.
+    /// Number of facts that the graph refused, so that insights do not use them.
     pub facts_refused: u64,
-    /// Topics that were to be predicted and are not, for lack of room.
+    /// Number of topics that cannot be predicted for lack of room.
     pub predictions_refused: u64,
 }
 
 impl Insights {
-    /// The built-in insights and the configured ones.
+    /// Makes the built-in and the configured insights.
     ///
     /// # Errors
-    /// Something in the configuration cannot be.
+    /// An insight, rule or pattern of the configuration is not valid.
     pub(crate) fn new(
         node: &Arc<str>,
         config: &Config,
@@ -148,12 +148,12 @@ impl Insights {
         Ok(insights)
     }
 
-    /// Names of configured insights that a hub computes.
+    /// Returns the names of configured insights that a hub computes.
     pub(crate) fn left_to_hub(&self) -> &[String] {
         &self.left_to_hub
     }
 
-    /// What insights and findings come to so far.
+    /// Returns the counts so far.
     pub(crate) fn counts(&self) -> InsightCounts {
         InsightCounts {
             insights: self.computed.len() as u64,
@@ -166,21 +166,21 @@ impl Insights {
         }
     }
 
-    /// Why the facts of a family, or of a part of one, are not measured; `None` once they are.
+    /// Sets the reason why the facts of a family, or of a part of one, are not measured; `None` once they are.
     pub(crate) fn set_missing(&mut self, what: &str, reason: Option<&str>) {
-        // A part is told by a path, `cgroup/memory`: its topics lie below it.
-        let graphs = match what.contains('/') {
+        // A part is a path such as `cgroup/memory`, above its topics.
+        let pattern = match what.contains('/') {
             true => format!("{}/{what}/**", self.node),
             false => what.to_owned(),
         };
         match reason {
-            Some(reason) => self.graph.set_missing(&graphs, reason),
-            None => self.graph.clear_missing(&graphs),
+            Some(reason) => self.graph.set_missing(&pattern, reason),
+            None => self.graph.clear_missing(&pattern),
         }
         self.built_in.set_missing(what, reason);
     }
 
-    /// Takes what the sensor of this number yielded in its latest poll.
+    /// Takes the values of the latest poll of the sensor with this number.
     pub(crate) fn take(
         &mut self,
         number: usize,
@@ -194,15 +194,15 @@ impl Insights {
         }
         for change in &yielded.changes {
             match *change {
-                Change::Came(index, metric) => {
+                Change::Added(index, metric) => {
                     let Some(writer) = writer(index) else { continue };
                     let topic = writer.topic().clone();
-                    let known = self.follow(topic, metric.unit, metric.kind, publisher);
+                    let tracked = self.follow(topic, metric.unit, metric.kind, publisher);
                     let facts = &mut self.facts[number];
                     facts.resize_with(facts.len().max(index as usize + 1), || None);
-                    facts[index as usize] = known;
+                    facts[index as usize] = tracked;
                 }
-                Change::Went(index) => {
+                Change::Removed(index) => {
                     let fact = self.facts[number].get_mut(index as usize).and_then(Option::take);
                     if let Some(fact) = fact {
                         self.unfollow(fact, publisher);
@@ -213,7 +213,7 @@ impl Insights {
         let Self { facts, graph, findings, predictions, .. } = self;
         for &(index, value) in &yielded.numbers {
             let Some(Some(fact)) = facts[number].get(index as usize) else { continue };
-            // Of this graph and no insight: the two errors there are.
+            // Fails only for an insight or a vertex of another graph.
             let _ = graph.set(fact.vertex, time, value);
             if let Some(watched) = fact.watched {
                 findings.observe(watched, time, value.as_f64());
@@ -233,15 +233,15 @@ impl Insights {
         }
     }
 
-    /// A fact is there now. `None` if the graph refuses it, which is counted: it has no room, or
-    /// has another of that topic. Then nobody else looks at it either.
+    /// Adds a fact to the graph. `None` if the graph refuses and counts it, because it is full or has a vertex of
+    /// that topic. Detectors and predictors do not see a refused fact.
     pub(crate) fn follow(
         &mut self,
         topic: Topic,
         unit: Unit,
         kind: Kind,
         publisher: &Publisher,
-    ) -> Option<Followed> {
+    ) -> Option<TrackedFact> {
         let Ok(vertex) = self.graph.add_fact(topic.clone(), unit, kind) else {
             self.facts_refused += 1;
             return None;
@@ -250,11 +250,11 @@ impl Insights {
         let predicted = self.predictions.joined(&topic, unit, kind, publisher);
         let changes = self.built_in.fact(&topic, None);
         self.apply(changes, publisher);
-        Some(Followed { vertex, watched, predicted })
+        Some(TrackedFact { vertex, watched, predicted })
     }
 
-    /// It is gone.
-    pub(crate) fn unfollow(&mut self, fact: Followed, publisher: &Publisher) {
+    /// Removes a fact from the graph.
+    pub(crate) fn unfollow(&mut self, fact: TrackedFact, publisher: &Publisher) {
         let topic = self.graph.view(fact.vertex).map(|v| v.topic().clone());
         let _ = self.graph.remove(fact.vertex);
         self.leave(fact.watched, fact.predicted, publisher);
@@ -267,7 +267,7 @@ impl Insights {
     fn leave(
         &mut self,
         watched: Option<Watched>,
-        predicted: Option<Predicted>,
+        predicted: Option<PredictedTopic>,
         publisher: &Publisher,
     ) {
         if let Some(watched) = watched {
@@ -278,8 +278,8 @@ impl Insights {
         }
     }
 
-    /// The value of a fact that a user publishes.
-    pub(crate) fn set(&mut self, fact: &Followed, time: Timestamp, value: &Value) {
+    /// Sets the value of a fact that a user or another process publishes.
+    pub(crate) fn set(&mut self, fact: &TrackedFact, time: Timestamp, value: &Value) {
         let _ = self.graph.set_value(fact.vertex, time, value.clone());
         let Some(number) = value.as_f64() else { return };
         if let Some(watched) = fact.watched {
@@ -290,32 +290,34 @@ impl Insights {
         }
     }
 
-    /// Nothing is known from `time` on of a fact that somebody else publishes.
-    pub(crate) fn set_unknown(&mut self, fact: &Followed, time: Timestamp, why: Unknown) {
+    /// Makes a fact of another process unknown from `time` on.
+    pub(crate) fn set_unknown(&mut self, fact: &TrackedFact, time: Timestamp, why: Unknown) {
         if let Some(predicted) = fact.predicted {
             self.predictions.forget(predicted, why.reason());
         }
         let _ = self.graph.set_unknown(fact.vertex, time, why);
     }
 
-    /// Computes and publishes what has to be after what was taken.
+    /// Evaluates the insights whose inputs changed, and publishes the results.
     pub(crate) fn run(&mut self, publisher: &Publisher, at: Clock, counts: &mut Counts) {
         let now = at.wall;
         let Self { graph, computed, findings, predictions, .. } = self;
         let mut clock = skopos_shm::boottime;
-        let ran = graph.run_timed(now, Some(&mut clock), &mut |of| {
-            let Some(own) = computed.get_mut(&of.id) else { return };
-            own.publish(&of, now, counts);
-            // What was known says nothing of what is when it is known again.
-            if let (true, Err(why), Some(predicted)) = (of.changed, of.outcome, own.predicted) {
+        let ran = graph.run_timed(now, Some(&mut clock), &mut |result| {
+            let Some(own) = computed.get_mut(&result.id) else { return };
+            own.publish(&result, now, counts);
+            // Values from before the gap cannot predict values after it.
+            if let (true, Err(why), Some(predicted)) =
+                (result.changed, result.outcome, own.predicted)
+            {
                 predictions.forget(predicted, why.reason());
             }
-            let Some(number) = of.outcome.as_ref().ok().and_then(Value::as_f64) else { return };
+            let Some(number) = result.outcome.as_ref().ok().and_then(Value::as_f64) else { return };
             if let Some(watched) = own.watched {
-                findings.observe(watched, of.checked_at, number);
+                findings.observe(watched, result.checked_at, number);
             }
             if let Some(predicted) = own.predicted {
-                predictions.observe(predicted, of.checked_at, number);
+                predictions.observe(predicted, result.checked_at, number);
             }
         });
         counts.insights_run += ran.evaluated as u64;
@@ -323,7 +325,7 @@ impl Insights {
         self.predictions.publish(at, counts);
     }
 
-    /// When predictions are due, on the monotonic clock; `None` if nothing is predicted.
+    /// Returns the time of the next predictions, on the monotonic clock; `None` without predicted topics.
     pub(crate) fn predictions_due(&self) -> Option<Duration> {
         self.predictions.due()
     }
@@ -332,7 +334,7 @@ impl Insights {
         for topic in changes.removed {
             self.refused.retain(|refused| refused.topic != topic);
             let Some(vertex) = self.graph.find(topic.as_str()) else { continue };
-            // Of the same topic may be a user's insight or fact, for which this one was refused.
+            // A user's insight or fact may have this topic, because of which the built-in one was refused.
             let is_own = self.computed.get(&vertex).is_some_and(|own| own.is_built_in);
             if let Some(own) = is_own.then(|| self.computed.remove(&vertex)).flatten() {
                 let _ = self.graph.remove(vertex);
@@ -364,7 +366,7 @@ impl Insights {
             Ok(vertex) => {
                 let watched = self.findings.joined(&topic, kind);
                 let predicted = self.predictions.joined(&topic, unit, kind, publisher);
-                let own = Computing {
+                let own = PublishedInsight {
                     is_built_in,
                     writer,
                     sampled_at: Timestamp::default(),
@@ -386,7 +388,7 @@ impl Insights {
 #[cfg(test)]
 mod tests;
 
-/// Why an insight could not be added.
+/// The reason why an insight could not be added.
 #[derive(Debug, thiserror::Error)]
 enum AddError {
     #[error(transparent)]
@@ -396,7 +398,7 @@ enum AddError {
 }
 
 impl AddError {
-    /// What whoever wrote the statement can do.
+    /// Returns a hint for the author of the statement.
     fn hint(&self) -> Option<&'static str> {
         match self {
             Self::Graph(skopos_score::Error::Cycle(_)) => {
@@ -408,23 +410,23 @@ impl AddError {
     }
 }
 
-impl Computing {
-    fn publish(&mut self, of: &Computed<'_>, now: Timestamp, counts: &mut Counts) {
-        // An insight without any input that is known was never looked at.
-        let looked_at = of.checked_at != Timestamp::default();
-        let time = if looked_at { of.checked_at } else { now };
-        if !of.changed {
+impl PublishedInsight {
+    fn publish(&mut self, result: &Computed<'_>, now: Timestamp, counts: &mut Counts) {
+        // An insight without any known input has no poll time.
+        let has_time = result.checked_at != Timestamp::default();
+        let time = if has_time { result.checked_at } else { now };
+        if !result.changed {
             self.stands_at = self.stands_at.max(time);
             if self.writer.check_at(time).is_err() {
                 counts.publish_errors += 1;
             }
             return;
         }
-        // While its oldest input was not looked at again, others may have changed several times: each
-        // value has a time of its own, or nobody could tell which one held last.
+        // Other inputs may have changed several times since the last poll of the oldest input. Each value has a
+        // time of its own, so that the order of the values is known.
         let time = time.max(self.stands_at).max(self.sampled_at.saturating_add(NANOSECOND));
         self.sampled_at = time;
-        let sample = match of.outcome {
+        let sample = match result.outcome {
             Ok(value) => Sample::measured(time, value.clone()),
             Err(why) => Sample::unknown(time, self.writer.value_type(), why.reason()),
         };

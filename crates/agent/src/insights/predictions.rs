@@ -1,7 +1,7 @@
-//! Predicted samples, where the configuration asks for them: what a value is between two polls,
-//! published beside what was measured, as `NODE/predicted/…`.
+//! Predicted samples for the topics that the configuration names: values between two polls, published as
+//! `NODE/predicted/…` beside the measured ones.
 //!
-//! A reader in Rust needs none of this: it predicts for itself, from the samples in the segment.
+//! A reader in Rust does not need them: it can predict by itself from the samples in the segment.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,51 +10,53 @@ use skopos_model::{Kind, Origin, Sample, Timestamp, Topic, TopicPattern, Unit, V
 use skopos_score::delphi::Predictor;
 use skopos_shm::{Publisher, VertexSpec, VertexWriter};
 
+use crate::beat::nearest_beat;
 use crate::clock::Clock;
 use crate::config::PredictionConfig;
-use crate::polled::nearest_beat;
 use crate::sink::Counts;
 use skopos_term::Failure;
 
-/// The most topics that are predicted: each costs 4 KiB in the segment, 400 bytes here and a tenth
-/// of a microsecond a prediction.
+/// Largest number of predicted topics: each costs 4 KiB in the segment, 400 bytes here, and a tenth of a
+/// microsecond for each prediction.
 pub(super) const MAX_PREDICTED: usize = 1024;
 
-/// How often, unless configured.
+/// Default time between two predictions.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// The shortest that may be configured.
+/// Shortest time between two predictions.
 const SHORTEST: Duration = Duration::from_millis(10);
 
-/// The predictors and where their predictions go.
+/// The predictors and the vertices of their predictions.
 pub(super) struct Predictions {
     node: Arc<str>,
     patterns: Vec<TopicPattern>,
     every: Duration,
     places: Vec<Option<Place>>,
-    /// When to predict next, on the monotonic clock.
+    /// Time of the next predictions, on the monotonic clock.
     next: Duration,
-    /// Topics that were to be predicted so far and had no room.
+    /// Number of topics that could not be predicted so far for lack of room.
     refused: u64,
-    /// True if a place has something to say that cannot wait for the next prediction.
-    is_news: bool,
+    /// True if a topic became unknown, which is published before the next predictions.
+    has_unknown: bool,
 }
 
 struct Place {
     kind: Kind,
     predictor: Predictor,
     writer: VertexWriter,
-    /// Why there is nothing to predict from any more, until that is published.
+    /// The reason why the topic became unknown, until it is published.
     unknown: Option<Box<str>>,
 }
 
 /// A topic that is predicted.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Predicted(usize);
+pub(super) struct PredictedTopic(usize);
 
 impl Predictions {
+    /// Reads the table `[prediction]`.
+    ///
     /// # Errors
-    /// A pattern or the time between predictions cannot be.
+    /// A pattern, or the time between predictions, is not valid.
     pub(super) fn new(node: &Arc<str>, config: &PredictionConfig) -> Result<Self, Failure> {
         let wrong = |e: &dyn std::error::Error| Failure::new("[prediction]").because(e);
         // As on the command line, the node may be left out.
@@ -65,27 +67,27 @@ impl Predictions {
         let every = config.every.unwrap_or(EVERY);
         if every < SHORTEST {
             return Err(Failure::new(format!("[prediction]: `every` is {every:?}"))
-                .hint("predictions are published every 10 ms at most"));
+                .hint("the shortest time between predictions is 10 ms"));
         }
         let (node, next) = (Arc::clone(node), Duration::ZERO);
         let places = Vec::new();
-        Ok(Self { node, patterns, every, places, next, refused: 0, is_news: false })
+        Ok(Self { node, patterns, every, places, next, refused: 0, has_unknown: false })
     }
 
-    /// Topics that were to be predicted so far and had no room, here or in the segment.
+    /// Returns the number of topics that could not be predicted so far, for lack of room here or in the segment.
     pub(super) fn refused(&self) -> u64 {
         self.refused
     }
 
-    /// A vertex of the graph is there: its place, if it is to be predicted and there is room; that
-    /// there is none is counted.
+    /// Adds a vertex of the graph. Returns its predictor if a pattern matches and there is room; lack of room is
+    /// counted.
     pub(super) fn joined(
         &mut self,
         topic: &Topic,
         unit: Unit,
         kind: Kind,
         publisher: &Publisher,
-    ) -> Option<Predicted> {
+    ) -> Option<PredictedTopic> {
         if !self.patterns.iter().any(|pattern| pattern.matches(topic)) {
             return None;
         }
@@ -101,7 +103,7 @@ impl Predictions {
         unit: Unit,
         kind: Kind,
         publisher: &Publisher,
-    ) -> Option<Predicted> {
+    ) -> Option<PredictedTopic> {
         let at = match self.places.iter().position(Option::is_none) {
             Some(free) => free,
             None if self.places.len() < MAX_PREDICTED => {
@@ -115,40 +117,45 @@ impl Predictions {
         let writer = publisher.register(spec).ok()?;
         let predictor = Predictor::for_kind(kind);
         self.places[at] = Some(Place { kind, predictor, writer, unknown: None });
-        Some(Predicted(at))
+        Some(PredictedTopic(at))
     }
 
-    pub(super) fn left(&mut self, Predicted(at): Predicted, publisher: &Publisher) {
+    pub(super) fn left(&mut self, PredictedTopic(at): PredictedTopic, publisher: &Publisher) {
         if let Some(place) = self.places.get_mut(at).and_then(Option::take) {
             publisher.unregister(&place.writer);
         }
     }
 
-    pub(super) fn observe(&mut self, Predicted(at): Predicted, time: Timestamp, value: f64) {
+    pub(super) fn observe(
+        &mut self,
+        PredictedTopic(at): PredictedTopic,
+        time: Timestamp,
+        value: f64,
+    ) {
         if let Some(Some(place)) = self.places.get_mut(at) {
             place.predictor.observe(time, value);
         }
     }
 
-    /// What was predicted is unknown now: predictions from what it was end, and readers are told
-    /// at once. They begin anew from what is observed later.
-    pub(super) fn forget(&mut self, Predicted(at): Predicted, why: &str) {
+    /// Makes a predicted topic unknown, which is published at once. Its predictions begin again with later
+    /// observations.
+    pub(super) fn forget(&mut self, PredictedTopic(at): PredictedTopic, why: &str) {
         if let Some(Some(place)) = self.places.get_mut(at) {
             place.predictor = Predictor::for_kind(place.kind);
             place.unknown = Some(why.into());
-            self.is_news = true;
+            self.has_unknown = true;
         }
     }
 
-    /// When predictions are due, on the monotonic clock; `None` if nothing is predicted.
+    /// Returns the time of the next predictions, on the monotonic clock; `None` without predicted topics.
     pub(super) fn due(&self) -> Option<Duration> {
         self.places.iter().any(Option::is_some).then_some(self.next)
     }
 
-    /// Publishes what is predicted for now, if it is due.
+    /// Publishes predictions for now, if they are due.
     pub(super) fn publish(&mut self, clock: Clock, counts: &mut Counts) {
         let now = clock.wall;
-        if std::mem::take(&mut self.is_news) {
+        if std::mem::take(&mut self.has_unknown) {
             for place in self.places.iter_mut().flatten() {
                 let Some(why) = place.unknown.take() else { continue };
                 let sample = Sample::unknown(now, ValueType::F64, &why);
@@ -161,8 +168,8 @@ impl Predictions {
         // On the beat, so that predictions share their wake with sensors.
         self.next = nearest_beat(clock.monotonic + self.every, self.every);
         for place in self.places.iter().flatten() {
-            let Some(said) = place.predictor.now(now) else { continue };
-            let (value, bound) = (Value::F64(said.value), said.bound);
+            let Some(prediction) = place.predictor.now(now) else { continue };
+            let (value, bound) = (Value::F64(prediction.value), prediction.bound);
             let sample = Sample { time: now, value, origin: Origin::Predicted { bound } };
             counts.published(&place.writer.publish_sample(&sample));
         }

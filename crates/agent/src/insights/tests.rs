@@ -1,4 +1,4 @@
-//! Insights without an agent around them: who owns what, and what there is no room for.
+//! Tests of insights without an agent: ownership of topics, and bounds.
 
 use std::collections::BTreeSet;
 
@@ -24,7 +24,7 @@ impl Fixture {
         Self { insights, publisher, _dir: dir }
     }
 
-    fn follow(&mut self, topic: &str) -> Option<Followed> {
+    fn follow(&mut self, topic: &str) -> Option<TrackedFact> {
         self.insights.follow(topic_of(topic), Unit::NONE, Kind::Gauge, &self.publisher)
     }
 }
@@ -33,13 +33,13 @@ fn topic_of(text: &str) -> Topic {
     text.parse().expect("a topic")
 }
 
-/// The answer, and its length as it is sent.
+/// Returns the length of the encoded answer.
 fn length(answer: &Answer) -> usize {
     serde_json::to_string(answer).expect("JSON").len()
 }
 
 #[test]
-fn what_a_user_has_at_the_topic_of_a_built_in_insight_stays_when_that_one_goes() {
+fn a_users_fact_at_the_topic_of_a_built_in_insight_stays_when_the_insight_goes() {
     let mut all = Fixture::new("");
     let taken = "n01/insight/data/fs_performance";
     let own = all.follow(taken).expect("room");
@@ -60,7 +60,7 @@ fn what_a_user_has_at_the_topic_of_a_built_in_insight_stays_when_that_one_goes()
 }
 
 #[test]
-fn a_fact_that_the_graph_refuses_is_counted_and_nobody_looks_at_it() {
+fn a_fact_that_the_graph_refuses_is_counted_and_not_predicted() {
     let mut all = Fixture::new("[prediction]\ntopics = [\"**\"]");
     let fact = all.follow("n01/a/b").expect("room");
     for refused in 1..4 {
@@ -72,14 +72,14 @@ fn a_fact_that_the_graph_refuses_is_counted_and_nobody_looks_at_it() {
 }
 
 #[test]
-fn what_there_is_no_room_to_predict_is_counted() {
+fn topics_without_room_for_predictions_are_counted() {
     let mut all = Fixture::new("[prediction]\ntopics = [\"a/*\", \"b/taken\"]");
     let taken = VertexSpec::new(topic_of("n01/predicted/b/taken"), ValueType::F64);
     all.publisher.register(taken).expect("room");
     assert!(all.follow("n01/b/taken").expect("room").predicted.is_none());
     assert_eq!(all.insights.counts().predictions_refused, 1, "no place in the segment");
     assert!(all.follow("n01/c/other").expect("room").predicted.is_none());
-    assert_eq!(all.insights.counts().predictions_refused, 1, "nobody wants that one predicted");
+    assert_eq!(all.insights.counts().predictions_refused, 1, "no pattern matches");
     for index in 0..MAX_PREDICTED + 2 {
         let fact = all.follow(&format!("n01/a/{index}")).expect("room");
         assert_eq!(fact.predicted.is_some(), index < MAX_PREDICTED, "{index}");
@@ -88,7 +88,7 @@ fn what_there_is_no_room_to_predict_is_counted() {
 }
 
 #[test]
-fn findings_come_page_by_page_and_none_is_lost() {
+fn all_findings_come_page_by_page() {
     let mut all = Fixture::new(
         r#"
         [[anomaly]]
@@ -130,23 +130,23 @@ fn findings_come_page_by_page_and_none_is_lost() {
 }
 
 #[test]
-fn a_device_of_the_tiers_file_that_there_is_not_is_told() {
+fn an_unknown_device_of_the_tiers_file_is_reported() {
     let file = tempfile::NamedTempFile::new().expect("a file");
     let text = "[[device]]\nname = \"nosuch\"\nreplication = 2\n[[device]]\nname = \"vda\"\n\
                 replication = 2\n";
     std::fs::write(file.path(), text).expect("writable");
     let mut all = Fixture::new(&format!("tiers = {:?}", file.path()));
-    let told = |all: &Fixture| match all.insights.definitions() {
+    let reported = |all: &Fixture| match all.insights.definitions() {
         Answer::Definitions { refused, refused_total, .. } => {
             assert_eq!(refused.len(), refused_total);
             refused.iter().map(|r| r.topic.clone()).collect::<Vec<_>>()
         }
         answer => panic!("{answer:?}"),
     };
-    assert!(told(&all).is_empty(), "no device is known yet");
+    assert!(reported(&all).is_empty(), "no device is known yet");
     let changes = all.insights.built_in.fact(&topic_of("n01/device/vda/kind"), Some("virtio"));
     all.insights.apply(changes, &all.publisher);
-    assert_eq!(told(&all), ["[[device]] name = \"nosuch\""]);
+    assert_eq!(reported(&all), ["[[device]] name = \"nosuch\""]);
 }
 
 #[test]
@@ -168,16 +168,16 @@ fn insights_without_room_are_listed_up_to_a_bound_and_counted() {
     assert_eq!((refused.len(), refused_total), (64, 100));
 }
 
-/// An insight is as old as its oldest input, which may stand still while others do not.
+/// An insight is as old as its oldest input, which may stay the same while others change.
 #[test]
-fn no_two_values_of_an_insight_have_one_time_and_its_age_is_that_of_its_oldest_input() {
+fn the_values_of_an_insight_have_different_times_and_its_age_is_that_of_its_oldest_input() {
     let mut all = Fixture::new(
         "[[insight]]\nname = \"sum\"\nsql = \"SELECT sum(value) FROM latest WHERE topic LIKE 'n01/a/%'\"\n",
     );
     let at = Timestamp::from_nanos;
     let [slow, quick] = ["n01/a/slow", "n01/a/quick"].map(|t| all.follow(t).expect("room"));
     let mut counts = Counts::default();
-    let mut run = |all: &mut Fixture, fact: &Followed, time, value| {
+    let mut run = |all: &mut Fixture, fact: &TrackedFact, time, value| {
         all.insights.set(fact, at(time), &Value::F64(value));
         let now = Clock { wall: at(10_000), monotonic: Duration::ZERO };
         all.insights.run(&all.publisher, now, &mut counts);
@@ -205,10 +205,10 @@ fn no_two_values_of_an_insight_have_one_time_and_its_age_is_that_of_its_oldest_i
         ]
     );
     let checked_at = || insight.latest().expect("it has values").checked_at;
-    assert_eq!(checked_at(), at(1_005), "no younger than its oldest input, but for nanoseconds");
+    assert_eq!(checked_at(), at(1_005), "the time of its oldest input, plus nanoseconds");
     run(&mut all, &slow, 6_000, 100.0);
-    assert_eq!(checked_at(), at(5_000), "now that is the other");
-    // One that joins may be older than what it was said to stand at.
+    assert_eq!(checked_at(), at(5_000), "the other input is the oldest now");
+    // A new input may be older than the published `checked_at`.
     let older = all.follow("n01/a/older").expect("room");
     run(&mut all, &older, 2_000, 7.0);
     run(&mut all, &quick, 7_000, 6.0);

@@ -1,4 +1,4 @@
-//! What `skopos insight` and `skopos graph` show: the graph, page by page.
+//! Pages of the graph for `skopos insight` and `skopos graph`.
 
 use skopos_model::{Timestamp, TopicPattern, Value};
 use skopos_score::Graph;
@@ -11,18 +11,18 @@ use crate::control::{
 use crate::insights::findings::as_json;
 use crate::insights::{Insights, Refused};
 
-/// Topics that are listed of all inputs of an insight together, and of those that compute with a
-/// vertex; the rest is counted. More than a screen of them explains nothing.
+/// Largest number of topics in the list of an insight's inputs, and of a vertex's dependents; the rest is counted.
+/// More than a screen of topics explains nothing.
 const MAX_LISTED: usize = 64;
 
-/// Insights without room that are listed, the rest is counted: each may have a long topic.
+/// Largest number of refused insights in a list, because each may have a long topic; the rest is counted.
 const MAX_REFUSED: usize = 64;
 
-/// A page is ended once it is this long: the next vertex, with all its lists, still fits.
+/// Length at which a page ends: the next vertex, with all its lists, still fits.
 const PAGE_BYTES: usize = MAX_ANSWER_BYTES / 4;
 
 impl Insights {
-    /// The vertices of `pattern` after the topic `after`, in the order of topics, as many as fit.
+    /// Returns a page of the vertices of `pattern` after the topic `after`, in the order of topics.
     pub(crate) fn page(
         &self,
         pattern: &TopicPattern,
@@ -48,7 +48,7 @@ impl Insights {
         Answer::Vertices { vertices, more: false }
     }
 
-    /// How each built-in insight stands.
+    /// Returns the state of each built-in insight.
     pub(crate) fn definitions(&self) -> Answer {
         let definitions = self.built_in.states().map(|(definition, standing)| {
             let is_of_it = |refused: &&Refused| std::ptr::eq(refused.definition, definition);
@@ -69,7 +69,7 @@ impl Insights {
         });
         let unknown = self.built_in.unknown_devices().map(|device| RefusedInput {
             topic: format!("[[device]] name = \"{device}\""),
-            reason: "the tiers file says how it replicates, and there is no such device".to_owned(),
+            reason: "the tiers file declares it, and this machine does not have it".to_owned(),
         });
         let without_room = self.refused.iter().map(|Refused { topic, reason, .. }| RefusedInput {
             topic: topic.to_string(),
@@ -82,7 +82,7 @@ impl Insights {
         }
     }
 
-    /// What is unusual now after the topic and rule `after`, in that order, as much as fits.
+    /// Returns a page of the current findings after the topic and rule `after`, in that order.
     pub(crate) fn raised(&self, after: Option<&(String, String)>) -> Answer {
         let mut raised: Vec<Event> = self.findings.watch().raised().collect();
         let total = raised.len();

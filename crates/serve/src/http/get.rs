@@ -52,7 +52,7 @@ impl From<Unread> for Refusal {
             Unread::Wrong(failure) => failure.into(),
             Unread::Nothing(failure) => {
                 let refusal = Self::new(StatusCode::NOT_FOUND, failure.message());
-                match failure.the_hint() {
+                match failure.hint_text() {
                     Some(hint) => refusal.hint(hint),
                     None => refusal,
                 }

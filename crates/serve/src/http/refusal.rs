@@ -130,7 +130,7 @@ impl From<Error> for Refusal {
 impl From<Failure> for Refusal {
     fn from(failure: Failure) -> Self {
         let mut refusal = Self::bad(failure.message());
-        refusal.body.hint = failure.the_hint().map(str::to_owned);
+        refusal.body.hint = failure.hint_text().map(str::to_owned);
         refusal
     }
 }

@@ -181,7 +181,7 @@ fn agent(dir: &Path) -> (Check, Option<Status>) {
         }
         Ok(_) => (Check::bad("agent", "it answered another question", "restart it"), None),
         Err(e) => {
-            let hint = e.the_hint().unwrap_or("start one with `skopos up`").to_owned();
+            let hint = e.hint_text().unwrap_or("start one with `skopos up`").to_owned();
             (Check::warning("agent", e.message(), hint), None)
         }
     }

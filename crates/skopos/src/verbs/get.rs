@@ -10,7 +10,7 @@ use skopos_model::{Sample, Topic, TopicPattern, Unit, duration};
 use skopos_shm::{Error, Host, Vertex, now};
 
 use crate::verbs::predicted::{self, Now};
-use skopos_agent::fresh::{Denied, Looked, MaxAge, by_agent};
+use skopos_agent::fresh::{Refusal, Freshness, MaxAge, by_agent};
 use skopos_agent::{MIRROR_NAME, SEGMENT_NAME};
 use skopos_term::Global;
 use skopos_term::find::{no_match, open_host, resolve_all};
@@ -134,7 +134,7 @@ fn read(vertices: &[Vertex], args: &GetArgs) -> Found {
             Err(Error::Empty(_)) => Err("no value yet".to_owned()),
             Err(e) => Err(e.to_string()),
             Ok(reading) => {
-                let looked = Looked { age: reading.age(), checked_at: reading.checked_at };
+                let looked = Freshness { age: reading.age(), checked_at: reading.checked_at };
                 Ok((reading, looked))
             }
         };
@@ -162,10 +162,10 @@ fn read(vertices: &[Vertex], args: &GetArgs) -> Found {
 }
 
 /// Has the agent beside a vertex measure it: that asks another node for what it mirrors.
-fn measure(vertex: &Vertex, dir: &Path) -> Result<(), Denied> {
+fn measure(vertex: &Vertex, dir: &Path) -> Result<(), Refusal> {
     match vertex.segment().name() {
         SEGMENT_NAME | MIRROR_NAME => by_agent(dir, vertex.topic()),
-        _ => Err(Denied::This("no agent measures what other programs publish".to_owned())),
+        _ => Err(Refusal::Topic("no agent measures what other programs publish".to_owned())),
     }
 }
 

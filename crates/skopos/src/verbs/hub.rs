@@ -49,7 +49,7 @@ pub(crate) fn run(global: &Global, args: &HubArgs) -> Result<ExitCode, Failure> 
         ));
     }
     if !args.live.connect().is_empty() {
-        if signals.come_within(PATIENCE)? {
+        if signals.wait_for(PATIENCE)? {
             return Ok(ExitCode::SUCCESS);
         }
         if hub.is_alone() {

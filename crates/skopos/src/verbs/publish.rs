@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use serde::Serialize;
 use skopos_model::ValueType;
 
-use skopos_agent::control::{self, Answer, NO_NUMBER_HINT, Request, no_number};
+use skopos_agent::control::{self, Answer, NOT_FINITE_HINT, Request, not_finite};
 use skopos_term::Failure;
 use skopos_term::Global;
 use skopos_term::{Out, Style};
@@ -48,8 +48,8 @@ pub(crate) fn run(global: &Global, args: &PublishArgs) -> Result<ExitCode, Failu
             let value_type = value_type(args.value_type.as_deref(), value)?;
             // Refused here, before the agent is asked: the same errors, without an agent.
             let parsed = value_type.parse_value(value).map_err(wrong_value)?;
-            if let Some(why) = no_number(&parsed) {
-                return Err(Failure::new(why).hint(NO_NUMBER_HINT));
+            if let Some(why) = not_finite(&parsed) {
+                return Err(Failure::new(why).hint(NOT_FINITE_HINT));
             }
             Request::Publish {
                 topic,

@@ -13,7 +13,7 @@ use skopos_agent::config::Config;
 use skopos_agent::control::Status;
 use skopos_agent::{Agent, Event, Signals};
 use skopos_node::NodeArgs;
-use skopos_node::role::{Node, tend, warn, warning};
+use skopos_node::role::{Node, run_node, warn, warning};
 use skopos_serve::{DoorArgs, Served};
 use skopos_term::Failure;
 use skopos_term::Global;
@@ -39,7 +39,7 @@ pub(crate) fn run(global: &Global, args: &UpArgs) -> Result<ExitCode, Failure> {
         let mut out = Out::new(global.style());
         let _hub = start_hub(&node.agent, args, &mut out)?;
         out.flush()?;
-        return tend(node, global);
+        return run_node(node, global);
     }
     let signals = Signals::catch()?;
     let mut out = Out::new(global.style());

@@ -118,7 +118,7 @@ fn what_cannot_be_measured_is_refused_with_a_hint() {
         (&["calibrate", path, "--yes", "--seconds", "nan"], 2, "no number of seconds"),
         (&["calibrate", path, "--yes", "--runs", "0"], 2, "--runs"),
         (&["calibrate", path, "--yes", "--size", "1TiB"], 2, "more than half"),
-        (&["calibrate", "/proc", "--yes"], 2, "too little to measure"),
+        (&["calibrate", "/proc", "--yes"], 2, "too little for a measurement"),
     ] {
         let ran = run(dir.path(), args);
         assert_eq!(ran.code, code, "{args:?}: {ran:?}");

@@ -121,7 +121,7 @@ fn what_cannot_be_is_refused_with_a_hint() {
     assert!(mistyped.stderr.contains("did you mean `block`?"), "{mistyped:?}");
     let too_much = agent("", "", &["--budget", "100000000%"]);
     assert_eq!(too_much.code, 2, "{too_much:?}");
-    assert!(too_much.stderr.contains("more than all cores give"), "{too_much:?}");
+    assert!(too_much.stderr.contains("more than all cores have"), "{too_much:?}");
     assert!(too_much.stderr.contains("hint: 100% is one core"), "{too_much:?}");
 }
 

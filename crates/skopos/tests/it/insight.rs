@@ -91,7 +91,7 @@ fn explain_leads_back_to_facts_and_where_they_come_from() {
     assert!(wrong.stderr.contains("did you mean"), "{wrong:?}");
     let absent = agent.run(&["insight", "show", "network_health"]);
     assert_eq!(absent.code, 1, "{absent:?}");
-    assert!(absent.stderr.contains("hint: it is computed as: "), "{absent:?}");
+    assert!(absent.stderr.contains("hint: its formula: "), "{absent:?}");
     let dot = agent.run(&["graph", "--dot"]);
     assert!(dot.stdout.starts_with("digraph skopos {"), "{dot:?}");
     let edge =

@@ -92,7 +92,7 @@ fn a_node_works_without_its_hub_and_joins_when_there_is_one() {
     let alone = next("no hub answers at");
     assert!(alone.contains(&hub.at), "{alone}");
     hub.child = Hub::child(hub.dir.path(), &hub.at);
-    next("a hub is there now");
+    next("a hub answers now");
     eventually("it is told", || number(&hub, "SELECT count(*) AS n FROM nodes WHERE alive") == 1);
     drop(Simulated(child));
 }

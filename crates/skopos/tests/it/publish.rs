@@ -56,8 +56,8 @@ fn what_cannot_be_published_is_refused_with_its_reason() {
         (&["publish", "app/a", "1", "--unit", "bytes"], "no unit"),
         (&["publish", "mem/total_bytes", "1"], "measured by a sensor"),
         (&["publish", "insight/node/system_time", "3"], "is an insight"),
-        (&["publish", "app/b", "nan"], "no finite number"),
-        (&["publish", "app/b", "-inf"], "no finite number"),
+        (&["publish", "app/b", "nan"], "not a finite number"),
+        (&["publish", "app/b", "-inf"], "not a finite number"),
         (&["publish", "app/b", "1e400"], "not"),
         (&["publish", "Mem/Total", "1"], "character 'M'"),
         (&["publish", "app//b", "1"], "empty segment"),
@@ -71,7 +71,7 @@ fn what_cannot_be_published_is_refused_with_its_reason() {
         (&["publish", "app/b", "1", "--kind", "thing"], "not a kind"),
         (&["publish", "app/b", &deep], "nested deeper"),
         (&["publish", "app/b", &wide], "bytes"),
-        (&["publish", "app/never", "--remove"], "nobody published"),
+        (&["publish", "app/never", "--remove"], "was not published through"),
     ] {
         let ran = agent.run(args);
         assert_eq!(ran.code, 2, "{args:?} {ran:?}");

@@ -421,7 +421,7 @@ fn an_agent_says_which_insights_it_leaves_to_a_hub() {
     let config = config.display().to_string();
     let ran = run(dir.path(), &["agent", "--for", "1s", "--config", &config]);
     assert_eq!(ran.code, 0, "{ran:?}");
-    let told = "warning: left to a hub: insight `depth/all`, `deepest`, `wrong`, `many`\n";
+    let told = "warning: a hub computes these insights, not this agent: `depth/all`, `deepest`, `wrong`, `many`\n";
     assert!(ran.stderr.contains(told), "{ran:?}");
 }
 

@@ -95,8 +95,8 @@ fn wrong_options_are_refused_with_a_hint() {
         (&["agent", "--interval", "1ms"][..], "out of range"),
         (&["agent", "--interval", "5x"], "not a unit of time"),
         (&["agent", "--interval", "soon"], "not a duration"),
-        (&["agent", "--node", "Two Words"], "no name of a node"),
-        (&["agent", "--node", "a/b"], "no name of a node"),
+        (&["agent", "--node", "Two Words"], "not a valid name of a node"),
+        (&["agent", "--node", "a/b"], "not a valid name of a node"),
         (&["agent", "--skip", "memm"], "no family `memm`"),
     ] {
         let ran = run(dir.path(), args);

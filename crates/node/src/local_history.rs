@@ -1,6 +1,6 @@
-//! What this machine has kept of its topics, in memory and on disk.
+//! The past of this machine's topics, in memory and on disk.
 //!
-//! A sample may be in a ring and on disk: of each topic the disk gives only what is older than the first
+//! A sample may be in a ring and on disk: the disk gives only the samples of a topic that are older than the first
 //! sample in memory.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -16,26 +16,26 @@ use skopos_shm::{Host, Segment, Vertex};
 use skopos_store::history::{Column, Error, Folder, Part, Run, Selection, Series};
 use skopos_wire::{Content, IndexedSample};
 
-use crate::past::Answer;
+use crate::answer::Answer;
 
-/// The samples of this machine.
-pub(crate) struct Kept(Mutex<State>);
+/// Reads the samples of this machine.
+pub(crate) struct LocalHistory(Mutex<State>);
 
 struct State {
     host: Host,
-    /// The folders of history that publishers of this machine named. A folder stays when its keeper ends.
+    /// The folders of history of this machine's archivers. A folder stays when its archiver ends.
     folders: BTreeMap<PathBuf, Arc<Folder>>,
 }
 
-/// The time of the first sample that memory has of each topic.
+/// The time of the first sample in memory, by topic.
 type Firsts = HashMap<Topic, i64>;
 
-impl Kept {
+impl LocalHistory {
     pub(crate) fn new(host: Host) -> Self {
         Self(Mutex::new(State { host, folders: BTreeMap::new() }))
     }
 
-    /// Adds the samples that the question is about to its answer. False if history on disk cannot be read.
+    /// Adds the samples of the question to its answer. Returns false if history on disk cannot be read.
     pub(crate) fn show(&self, answer: &mut Answer<'_>) -> bool {
         let (vertices, folders) = self.look();
         let firsts =
@@ -54,11 +54,11 @@ impl Kept {
         let times = Timestamp::from_nanos(oldest)..=question.to;
         for folder in folders {
             let Ok(parts) = folder.parts(&times) else { return false };
-            let shown = match question.only_last {
+            let added = match question.only_last {
                 true => add_last(&parts, &answered, answer),
                 false => add_parts(&parts, &firsts, answer),
             };
-            match shown {
+            match added {
                 Ok(true) => {}
                 Ok(false) => return true,
                 Err(_) => return false,
@@ -67,15 +67,15 @@ impl Kept {
         true
     }
 
-    /// The vertices of this machine, each topic once, and the folders of history.
+    /// Returns the vertices of this machine, each topic once, and the folders of history.
     fn look(&self) -> (Vec<Vertex>, Vec<Arc<Folder>>) {
         let mut state = unpoisoned(self.0.lock());
-        // If the directory cannot be listed now, the list of before holds.
+        // If the directory cannot be listed now, the previous list stays.
         let _ = state.host.refresh();
         let mut vertices: Vec<Vertex> = Vec::new();
         let mut topics = BTreeSet::new();
         for vertex in state.host.segments().iter().flat_map(Segment::vertices) {
-            // If several segments have a topic, the oldest segment wins.
+            // If several segments have the topic, the oldest segment wins.
             if topics.insert(vertex.topic().clone()) {
                 vertices.push(vertex);
             }
@@ -89,24 +89,24 @@ impl Kept {
     }
 }
 
-/// The time of the first sample that the ring of `vertex` has.
+/// Returns the time of the first sample in the ring of `vertex`.
 fn first(vertex: &Vertex) -> Option<i64> {
     let always = Timestamp::from_nanos(i64::MIN)..=Timestamp::from_nanos(i64::MAX);
     Some(vertex.range(always).ok()?.samples.first()?.time.as_nanos())
 }
 
-/// What a vertex added to an answer.
+/// The result of adding a vertex to an answer.
 enum Added {
     Samples,
     Nothing,
-    /// The answer has as many samples as were asked for.
+    /// The answer has the largest number of samples that the question allows.
     Full,
 }
 
 /// Adds the samples of a ring.
 fn add_ring(vertex: &Vertex, answer: &mut Answer<'_>) -> Added {
     let (info, question) = (vertex.info(), answer.question);
-    // A vertex that went away has no samples any more.
+    // A removed vertex has no samples.
     let Ok(range) = vertex.range(question.from..=question.to) else { return Added::Nothing };
     if range.samples.is_empty()
         || !answer.begin(&info.topic, (info.unit, info.kind, info.value_type))
@@ -124,7 +124,7 @@ fn add_ring(vertex: &Vertex, answer: &mut Answer<'_>) -> Added {
     Added::Samples
 }
 
-/// Adds the samples of some parts that are older than what memory has. False when the answer is full.
+/// Adds the samples of some parts that are older than those in memory. Returns false if the answer is full.
 fn add_parts(parts: &[Arc<Part>], firsts: &Firsts, answer: &mut Answer<'_>) -> Result<bool, Error> {
     let question = answer.question;
     for part in parts {
@@ -144,14 +144,14 @@ fn add_parts(parts: &[Arc<Part>], firsts: &Firsts, answer: &mut Answer<'_>) -> R
     Ok(true)
 }
 
-/// Adds the last sample of each topic that memory did not answer. False when the answer is full.
+/// Adds the last sample of each topic without a sample in memory. Returns false if the answer is full.
 fn add_last(
     parts: &[Arc<Part>],
     answered: &BTreeSet<Topic>,
     answer: &mut Answer<'_>,
 ) -> Result<bool, Error> {
     let to = answer.question.to;
-    // Of each topic, the series that began last before the time has the last sample.
+    // The series of a topic that began last before the time has the last sample.
     let mut last: BTreeMap<&Topic, (Timestamp, &Part, usize)> = BTreeMap::new();
     for part in parts {
         for (at, stretch) in part.stretches().iter().enumerate() {
@@ -185,7 +185,7 @@ fn add_last(
     Ok(true)
 }
 
-/// Shows the selected rows of a part, until `visit` returns false. Returns what `visit` returned last.
+/// Passes the selected rows of a part to `visit` until it returns false. Returns the last result of `visit`.
 fn read(
     part: &Part,
     selection: &Selection,
@@ -194,7 +194,7 @@ fn read(
     for group in (0..part.groups()).filter(|group| part.may_have(*group, selection)) {
         let chunks = match part.read(group, &Column::ALL, selection) {
             Ok(chunks) => chunks,
-            // Retention removed it meanwhile.
+            // Retention has removed the part meanwhile.
             Err(e) if e.is_gone() => continue,
             Err(e) => return Err(e),
         };
@@ -210,7 +210,7 @@ fn read(
     Ok(true)
 }
 
-/// The type of the values that history keeps of a series: as in SQL, numbers are doubles.
+/// Returns the type of a series' values in history: as in SQL, numbers are doubles.
 fn value_type(series: &Series) -> ValueType {
     match series.value_type {
         ValueType::Structured => ValueType::Structured,
@@ -221,12 +221,12 @@ fn value_type(series: &Series) -> ValueType {
 /// Rows of a part on their way into an answer.
 #[derive(Default)]
 struct Rows {
-    /// The series of the last row.
+    /// The series of the previous row.
     last: Option<Series>,
 }
 
 impl Rows {
-    /// Adds some rows of a batch. False when the answer is full.
+    /// Adds rows of a batch. Returns false if the answer is full.
     fn add(
         &mut self,
         series: &Series,
@@ -244,7 +244,7 @@ impl Rows {
     }
 }
 
-/// A row of all columns as a sample.
+/// Converts a row to a sample.
 fn sample(batch: &RecordBatch, row: usize) -> IndexedSample {
     let number = |column: usize| {
         let column = batch.column(column).as_primitive::<Float64Type>();
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_answers_and_a_full_answer_says_that_it_is_not_all() {
+    fn memory_answers_and_a_full_answer_is_not_complete() {
         let dir = tempfile::tempdir().expect("a folder");
         let publisher = Publisher::builder("app").dir(dir.path()).node("n01").create();
         let publisher = publisher.expect("a segment");
@@ -295,10 +295,10 @@ mod tests {
         let answer = |question: &Question| {
             let mut values = Vec::new();
             let mut send = |batch: &Batch| {
-                values.extend(batch.samples.iter().map(|told| told.time.as_nanos()));
+                values.extend(batch.samples.iter().map(|sample| sample.time.as_nanos()));
             };
             let mut answer = Answer::new("n01", question, &mut send);
-            let is_shown = Kept::new(host()).show(&mut answer);
+            let is_shown = LocalHistory::new(host()).show(&mut answer);
             let is_whole = answer.end() && is_shown;
             (values, is_whole)
         };
@@ -307,10 +307,10 @@ mod tests {
         assert_eq!(answer(&ask("n01/", (15, 17), false, 2)), (vec![15, 16], false), "too many");
         assert_eq!(answer(&ask("n01/app/", (0, 18), true, 100)), (vec![18], true));
         let (all, is_whole) = answer(&ask("n01/", (1, 20), false, 100));
-        assert!(all.len() < 20 && is_whole, "what is overwritten nobody has");
+        assert!(all.len() < 20 && is_whole, "overwritten samples do not count");
     }
 
-    /// Keeps samples of `topic` at these times in a folder of history, as one part.
+    /// Writes samples of `topic` at these times into a folder of history, as one part.
     fn keep(folder: &std::path::Path, topic: &Topic, times: std::ops::RangeInclusive<i64>) {
         let limits = skopos_store::history::Limits::default();
         let now = Timestamp::from_nanos(1);
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn the_disk_gives_what_is_older_than_memory_and_no_sample_twice() {
+    fn the_disk_gives_samples_that_are_older_than_memory() {
         let dir = tempfile::tempdir().expect("a folder");
         let kept = dir.path().join("kept");
         std::fs::create_dir(&kept).expect("a folder");
@@ -362,7 +362,7 @@ mod tests {
             };
             let mut answer = Answer::new("n01", question, &mut send);
             let host = Host::open_dirs(vec![dir.path().to_path_buf()]).expect("a host");
-            let is_shown = Kept::new(host).show(&mut answer);
+            let is_shown = LocalHistory::new(host).show(&mut answer);
             assert!(answer.end() && is_shown);
             times.sort_unstable();
             times

@@ -1,8 +1,7 @@
-//! Joining the live plane, and having joined it.
+//! The membership of a node in the live plane.
 //!
-//! Peers join at once: whoever they look for may come later. A client is nobody without its hub, which may
-//! be away when the node starts; so it tries on a thread of its own until the hub is there, and the node
-//! works without it.
+//! Peers join at once, and other nodes may come later. A client needs its hub, which may be down when the node
+//! starts; so it retries on a thread of its own until the hub answers, and the node works meanwhile.
 
 use std::fmt;
 use std::os::unix::net::UnixStream;
@@ -20,136 +19,145 @@ use crate::mirror::Mirrored;
 use crate::uplink::Uplink;
 use skopos_term::Failure;
 
-/// How long a node that starts waits for its hub. One that is there answers in milliseconds, and whoever
-/// cannot be another's namesake is told so at once.
+/// Time that a starting node waits for its hub. A running hub answers in milliseconds, so that a node with a
+/// duplicate name fails at its start.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// What became of joining, for people.
+/// An event of joining, for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum News {
-    /// There is no hub yet.
-    Alone { hubs: Vec<String> },
-    /// There is one now.
+pub(crate) enum PlaneEvent {
+    /// The hub does not answer yet.
+    Alone {
+        /// The endpoints of the hubs.
+        hubs: Vec<String>,
+    },
+    /// A hub has answered.
     Joined,
-    /// Another node of this name was there before; nobody else is told any more what is known here.
-    NameTaken { node: String },
-    /// It cannot be, and is not tried again.
-    Failed { why: String },
+    /// Another node had this name before, so this node stops sending.
+    NameTaken {
+        /// The name.
+        node: String,
+    },
+    /// The node cannot join, and does not try again.
+    Failed {
+        /// The reason.
+        why: String,
+    },
 }
 
-impl fmt::Display for News {
+impl fmt::Display for PlaneEvent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Alone { hubs } => write!(
                 f,
-                "no hub answers at {}: others are told nothing until one does; it is tried again",
+                "no hub answers at {}: this node sends nothing until one does, and keeps trying",
                 hubs.join(", ")
             ),
-            Self::Joined => f.write_str("a hub is there now, and is told what is known here"),
+            Self::Joined => f.write_str("a hub answers now, and this node sends its facts to it"),
             Self::NameTaken { node } => write!(
                 f,
-                "there is a node `{node}` in this site already: this one tells others nothing any \
-                 more; give it another name with --node"
+                "another node of this site is named `{node}`: this node has stopped sending; give it \
+                 another name with --node"
             ),
             Self::Failed { why } => f.write_str(why),
         }
     }
 }
 
-/// A node's part in the live plane, until it is dropped.
-pub struct Joined {
+/// A node's membership in the live plane. It ends when it is dropped.
+pub(crate) struct Membership {
     node: String,
     state: Arc<Mutex<State>>,
-    /// Ends the thread that tries.
+    /// Ends the thread that tries to join.
     _stop: Option<Sender<()>>,
-    told: Vec<News>,
+    events: Vec<PlaneEvent>,
 }
 
 enum State {
     Trying,
     In(Box<Member>),
     Failed(Failure),
-    /// Said already.
+    /// Not a member; the reason was reported.
     Out,
 }
 
-/// What there is of a node that is in.
+/// The parts of a node that has joined.
 struct Member {
-    is_told: bool,
+    is_reported: bool,
     uplink: Option<Uplink>,
     mirrored: Option<(Mirrored, Forward)>,
 }
 
-impl Joined {
-    /// Joins as `node` of the runtime directory `dir`, and keeps what `mirror` matches of other nodes.
+impl Membership {
+    /// Joins as `node` of the runtime directory `dir`, and mirrors the topics of other nodes that match `mirror`.
     ///
     /// # Errors
-    /// A setting is none; there is a node of that name; nothing can be listened on. That a hub is away
-    /// is none, but [`news`](Self::news).
-    pub fn start(
+    /// A setting is not valid; another node has that name; the endpoint cannot be listened on. A hub that does
+    /// not answer is not an error, but an event.
+    pub(crate) fn start(
         config: PlaneConfig,
         node: &str,
         dir: PathBuf,
         mirror: &[TopicPattern],
     ) -> Result<Self, Failure> {
         let hubs = config.connect.clone();
-        let order = Order { config, node: node.to_owned(), dir, mirror: mirror.to_vec() };
-        let (node, told) = (node.to_owned(), Vec::new());
-        if !order.config.is_client {
-            let state = Arc::new(Mutex::new(State::In(Box::new(order.join(&order.open()?)?))));
-            return Ok(Self { node, state, _stop: None, told });
+        let request = JoinRequest { config, node: node.to_owned(), dir, mirror: mirror.to_vec() };
+        let (node, events) = (node.to_owned(), Vec::new());
+        if !request.config.is_client {
+            let state = Arc::new(Mutex::new(State::In(Box::new(request.join(&request.open()?)?))));
+            return Ok(Self { node, state, _stop: None, events });
         }
-        order.config.check().map_err(|e| cannot_join(&e))?;
+        request.config.check().map_err(|e| cannot_join(&e))?;
         let state = Arc::new(Mutex::new(State::Trying));
         let ((stop, stopped), (done, first)) = (channel(), channel());
         let run = {
             let state = state.clone();
-            move || order.try_until(&stopped, &state, &done)
+            move || request.try_until(&stopped, &state, &done)
         };
         let thread = std::thread::Builder::new().name("join".to_owned()).spawn(run);
-        thread.map_err(|e| Failure::new("no thread can be started").because(&e))?;
-        let mut joined = Self { node, state, _stop: Some(stop), told };
-        // Without the thread's word it has ended, which `news` says.
+        thread.map_err(|e| Failure::new("a thread cannot be started").because(&e))?;
+        let mut joined = Self { node, state, _stop: Some(stop), events };
+        // A thread that ends without a message has failed, which `take_events` reports.
         let is_in = first.recv_timeout(PATIENCE).unwrap_or(false);
         let mut state = lock(&joined.state);
         match std::mem::replace(&mut *state, State::Out) {
             State::Failed(failure) => return Err(failure),
             State::In(mut member) => {
-                member.is_told = true;
+                member.is_reported = true;
                 *state = State::In(member);
             }
             other => *state = other,
         }
         drop(state);
         if !is_in {
-            joined.told.push(News::Alone { hubs });
+            joined.events.push(PlaneEvent::Alone { hubs });
         }
         Ok(joined)
     }
 
-    /// What became of it since it was asked last.
-    pub fn news(&mut self) -> Vec<News> {
-        let mut news = std::mem::take(&mut self.told);
+    /// Returns the events since the last call.
+    pub(crate) fn take_events(&mut self) -> Vec<PlaneEvent> {
+        let mut events = std::mem::take(&mut self.events);
         let mut state = lock(&self.state);
         match &mut *state {
             State::In(member) => {
-                if !std::mem::replace(&mut member.is_told, true) {
-                    news.push(News::Joined);
+                if !std::mem::replace(&mut member.is_reported, true) {
+                    events.push(PlaneEvent::Joined);
                 }
                 if member.uplink.take_if(|uplink| uplink.is_refused()).is_some() {
-                    news.push(News::NameTaken { node: self.node.clone() });
+                    events.push(PlaneEvent::NameTaken { node: self.node.clone() });
                 }
             }
             State::Failed(failure) => {
-                news.push(News::Failed { why: failure.in_one_line() });
+                events.push(PlaneEvent::Failed { why: failure.in_one_line() });
                 *state = State::Out;
             }
             State::Trying | State::Out => {}
         }
-        news
+        events
     }
 
-    /// What has other nodes measure, if they are mirrored here.
+    /// Returns the client that has mirrored facts measured, if this node mirrors others.
     fn forward(&self) -> Option<Forward> {
         match &*lock(&self.state) {
             State::In(member) => member.mirrored.as_ref().map(|(_, forward)| forward.clone()),
@@ -158,9 +166,9 @@ impl Joined {
     }
 }
 
-impl Link for Joined {
-    fn news(&mut self) -> Vec<String> {
-        Self::news(self).iter().map(News::to_string).collect()
+impl Link for Membership {
+    fn take_events(&mut self) -> Vec<String> {
+        Self::take_events(self).iter().map(PlaneEvent::to_string).collect()
     }
 
     fn can_refresh(&self) -> bool {
@@ -174,9 +182,9 @@ impl Link for Joined {
     }
 }
 
-impl Drop for Joined {
+impl Drop for Membership {
     fn drop(&mut self) {
-        // The thread that tries may be in the middle of it; what it finds then is dropped there.
+        // If the thread joins at this moment, it sees `Out` and drops its result.
         *lock(&self.state) = State::Out;
     }
 }
@@ -186,18 +194,18 @@ fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
 }
 
 fn cannot_join(e: &skopos_wire::Error) -> Failure {
-    Failure::new("the agent cannot join others").because(e)
+    Failure::new("the agent cannot join the live plane").because(e)
 }
 
-/// What is to be joined, and by whom.
-struct Order {
+/// The parameters of joining.
+struct JoinRequest {
     config: PlaneConfig,
     node: String,
     dir: PathBuf,
     mirror: Vec<TopicPattern>,
 }
 
-impl Order {
+impl JoinRequest {
     fn open(&self) -> Result<Plane, Failure> {
         Plane::open(&self.config).map_err(|e| cannot_join(&e))
     }
@@ -212,10 +220,11 @@ impl Order {
                 Some((mirrored, forward))
             }
         };
-        Ok(Member { is_told: false, uplink, mirrored })
+        Ok(Member { is_reported: false, uplink, mirrored })
     }
 
-    /// Tries until a hub is there, or nobody wants it any more. `done` hears how the first time went.
+    /// Tries to join until a hub answers or `stopped` closes. Sends true to `done` after joining, and false
+    /// after each failure.
     fn try_until(&self, stopped: &Receiver<()>, state: &Mutex<State>, done: &Sender<bool>) {
         for pause in self.config.pauses() {
             if let Ok(plane) = self.open() {
@@ -231,7 +240,7 @@ impl Order {
                 let _ = done.send(true);
                 return;
             }
-            // Who started may not have waited.
+            // The receiver is gone if the starter did not wait.
             let _ = done.send(false);
             if stopped.recv_timeout(pause) != Err(RecvTimeoutError::Timeout) {
                 return;
