@@ -86,6 +86,13 @@ pub enum Error {
     },
 }
 
+/// The two dialects differ in one name: insights smooth with `ema`, which a set of rows cannot.
+const EMA_IN_SQL: &str = "`ema` is for insights of an agent; in `skopos sql` use `avg(value)` over a \
+     window, such as `time_bucket('10s', time)` of `samples`";
+
+/// The message for an aggregate function inside another.
+const NESTED: &str = "aggregate functions cannot be nested, such as `sum(rate(value))`";
+
 fn place(at: Option<Position>) -> String {
     at.map_or_else(String::new, |at| format!("{at}: "))
 }
@@ -94,6 +101,9 @@ impl Error {
     /// What the user can do about it.
     pub fn hint(&self) -> Option<String> {
         match self {
+            Self::UnknownName { what: "function", name, .. } if name.eq_ignore_ascii_case("ema") => {
+                Some(EMA_IN_SQL.to_owned())
+            }
             Self::UnknownName { nearest: Some(nearest), .. } => {
                 Some(format!("did you mean `{nearest}`?"))
             }
@@ -125,6 +135,11 @@ impl Error {
             Self::Parameters { .. } => {
                 Some("prepare the statement and bind a value to each parameter".to_owned())
             }
+            Self::Query { message } if message == NESTED => Some(
+                "only insights of an agent nest them; in `skopos sql` use a subquery, such as SELECT \
+                 sum(r) FROM (SELECT rate(value) AS r FROM samples GROUP BY topic)"
+                    .to_owned(),
+            ),
             Self::ParameterRows(_)
             | Self::UnknownName { .. }
             | Self::Syntax { .. }
@@ -170,6 +185,9 @@ pub(crate) fn explained(error: DataFusionError, sql: &str, tables: &Tables) -> E
         _ => {}
     }
     let message = message.lines().next().unwrap_or_default();
+    if message.contains("Aggregate function calls cannot be nested") {
+        return Error::Query { message: NESTED.to_owned() };
+    }
     if let Some((function, message)) = mismatch(message) {
         return match place_of(function, sql) {
             Some(at) => Error::Syntax { at, message },

@@ -34,6 +34,11 @@ impl Failure {
         self.refusal
     }
 
+    /// True if the reader of the output has closed the pipe, which is not a failure.
+    pub fn is_quiet(&self) -> bool {
+        self.quiet
+    }
+
     /// What the user can do, if anything.
     pub fn the_hint(&self) -> Option<&str> {
         self.hint.as_deref()

@@ -1,6 +1,6 @@
 //! Data to stdout: for people, for scripts (`--plain`) or as JSON.
 
-use std::io::{self, BufWriter, IsTerminal as _, Stdout, Write};
+use std::io::{self, BufWriter, IsTerminal as _, Write};
 
 use serde::Serialize;
 
@@ -19,7 +19,7 @@ pub enum Style {
 pub struct Out {
     pub style: Style,
     colour: bool,
-    stdout: BufWriter<Stdout>,
+    writer: BufWriter<Box<dyn Write + Send>>,
 }
 
 impl Out {
@@ -28,29 +28,34 @@ impl Out {
         let stdout = io::stdout();
         let wanted = std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty());
         let colour = style == Style::Human && wanted && stdout.is_terminal();
-        Self { style, colour, stdout: BufWriter::new(stdout) }
+        Self { style, colour, writer: BufWriter::new(Box::new(stdout)) }
+    }
+
+    /// The same style and colour, written to `writer`, such as the input of a pager.
+    pub fn redirected(&self, writer: Box<dyn Write + Send>) -> Self {
+        Self { style: self.style, colour: self.colour, writer: BufWriter::new(writer) }
     }
 
     /// One line of text.
     pub fn line(&mut self, text: impl AsRef<str>) -> io::Result<()> {
-        self.stdout.write_all(text.as_ref().as_bytes())?;
-        self.stdout.write_all(b"\n")
+        self.writer.write_all(text.as_ref().as_bytes())?;
+        self.writer.write_all(b"\n")
     }
 
     /// For what writes by itself.
     pub fn writer(&mut self) -> &mut impl Write {
-        &mut self.stdout
+        &mut self.writer
     }
 
     /// One JSON document on one line.
     pub fn json(&mut self, document: &impl Serialize) -> io::Result<()> {
-        serde_json::to_writer(&mut self.stdout, document)?;
-        self.stdout.write_all(b"\n")
+        serde_json::to_writer(&mut self.writer, document)?;
+        self.writer.write_all(b"\n")
     }
 
     /// Hands everything to the reader now.
     pub fn flush(&mut self) -> io::Result<()> {
-        self.stdout.flush()
+        self.writer.flush()
     }
 
     /// `text` in bold, where there is colour.

@@ -25,7 +25,7 @@ struct Readings<'a> {
     refused: &'a [Refused],
 }
 
-/// What was found.
+/// The values of the topics, and the topics without a value.
 #[derive(Default)]
 pub(super) struct Found {
     pub(super) reads: Vec<Read>,
@@ -40,13 +40,13 @@ pub(super) struct Refused {
     pub(super) reason: String,
 }
 
-/// One topic, read.
+/// A topic with its value.
 pub(super) struct Read {
     pub(super) topic: Topic,
     pub(super) unit: Unit,
     pub(super) sample: Sample,
     pub(super) age: Duration,
-    /// What it is now, if that was asked.
+    /// The predicted present value, if `--now` is given.
     pub(super) now: Option<Now>,
     pub(super) document: Document,
 }
@@ -55,29 +55,29 @@ pub(super) struct Read {
 #[derive(Serialize)]
 #[serde(untagged)]
 pub(super) enum Document {
-    /// Made here.
+    /// A document of this process.
     Own(Box<ReadingJson>),
-    /// As a hub made it.
+    /// A document of a hub.
     Hubs(serde_json::Value),
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct GetArgs {
-    /// Topics or patterns; the node may be left out. A hub on this machine is asked for what is not here
+    /// Topics or patterns; the node may be left out. Topics of other nodes come from the hub of this machine
     #[arg(required = true, value_name = "TOPIC")]
     pub(crate) topics: Vec<String>,
-    /// Refuse a value whose source was last looked at longer ago; refresh it first if possible
-    /// (a source is looked at ten times a second at most)
+    /// Refuse a value whose source was last polled longer ago; poll it first if possible (at most ten
+    /// times a second)
     #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
     pub(crate) max_age: Option<Duration>,
-    /// Also say what each is at this moment, predicted from its samples, and within what bound
+    /// Print also the present value of each topic, predicted from its samples, with an error bound
     #[arg(long)]
     pub(crate) now: bool,
 }
 
 pub(crate) fn run(global: &Global, args: &GetArgs) -> Result<ExitCode, Failure> {
     let (found, missing) = match open_host(global) {
-        // Where nothing is published a hub may be there all the same.
+        // A hub may run on a machine that publishes nothing.
         Err(nothing) => (ask_hub(global, &args.topics, args, nothing)?, None),
         Ok(host) => {
             let (vertices, missing) = resolve_all(&host, &args.topics)?;
@@ -101,7 +101,7 @@ pub(crate) fn run(global: &Global, args: &GetArgs) -> Result<ExitCode, Failure> 
     }
 }
 
-/// Asks the hub of this machine for what is not in its memory; without a hub that is the failure.
+/// Asks the hub of this machine for topics that are not in its memory. Without a hub, `without` is the failure.
 fn ask_hub(
     global: &Global,
     topics: &[String],
@@ -111,13 +111,13 @@ fn ask_hub(
     super::get_hub::ask(global, topics, args, without)
 }
 
-/// "No topic matches", and why if it may be another node's.
+/// "No topic matches", with a reason if the topic may be that of another node.
 fn no_match_here(host: &Host, text: &str) -> Failure {
     let below = text.split_once('/').map(|(_, below)| TopicPattern::new(&format!("*/{below}")));
     match below {
         Some(Ok(pattern)) if !host.select(&pattern).is_empty() => {
             let hint = format!(
-                "another node's are known to a hub, and none runs here, or to an agent with `--live --mirror '{text}'`"
+                "topics of other nodes need a hub here, or an agent with `--live --mirror '{text}'`"
             );
             Failure::no(format!("no topic matches `{text}`")).hint(hint)
         }
@@ -125,7 +125,7 @@ fn no_match_here(host: &Host, text: &str) -> Failure {
     }
 }
 
-/// Reads vertices, and has old values measured.
+/// Reads vertices; asks for a poll of values that are too old.
 fn read(vertices: &[Vertex], args: &GetArgs) -> Found {
     let mut max_age = args.max_age.map(|most| MaxAge::new(most, "--max-age"));
     let mut found = Found::default();
@@ -161,7 +161,7 @@ fn read(vertices: &[Vertex], args: &GetArgs) -> Found {
     found
 }
 
-/// Has the agent beside a vertex measure it: that asks another node for what it mirrors.
+/// Asks the agent beside a vertex to poll its source. For a mirrored vertex that agent asks the other node.
 fn measure(vertex: &Vertex, dir: &Path) -> Result<(), Denied> {
     match vertex.segment().name() {
         SEGMENT_NAME | MIRROR_NAME => by_agent(dir, vertex.topic()),

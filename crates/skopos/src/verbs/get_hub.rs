@@ -1,4 +1,4 @@
-//! `skopos get` of what is not in this machine's memory: the hub that runs here knows other nodes.
+//! `skopos get` of topics that are not in this machine's memory: the hub of this machine mirrors other nodes.
 
 use std::time::Duration;
 
@@ -13,10 +13,10 @@ use skopos_term::Failure;
 use skopos_term::Global;
 use skopos_term::tell;
 
-/// How long a hub may take: it waits for other nodes, and for an agent that may not answer.
+/// Timeout of a request to the hub, which waits for other nodes, and for an agent that may not answer.
 const PATIENCE: Duration = Duration::from_secs(15);
 
-/// What a hub answers with.
+/// The response of a hub.
 #[derive(Deserialize)]
 struct Readings {
     readings: Vec<Json>,
@@ -29,7 +29,7 @@ struct RefusedJson {
     reason: String,
 }
 
-/// Of a reading what people are shown.
+/// The fields of a reading that are printed for people.
 #[derive(Deserialize)]
 struct Reading {
     topic: String,
@@ -46,7 +46,7 @@ struct Reading {
 /// Asks the hub of this runtime directory.
 ///
 /// # Errors
-/// `without`, if there is no hub; what the hub says.
+/// `without`, if there is no hub; the error of the hub.
 pub(super) fn ask(
     global: &Global,
     topics: &[String],
@@ -63,7 +63,7 @@ pub(super) fn ask(
         }
     };
     let failed = |e: &dyn std::error::Error| {
-        Failure::new("the hub answers something else than it was asked").because(e)
+        Failure::new("the response of the hub does not fit the request").because(e)
     };
     let answer = get(&stream, topics, args.max_age)?;
     let Readings { readings, refused } = serde_json::from_value(answer).map_err(|e| failed(&e))?;
@@ -77,7 +77,7 @@ pub(super) fn ask(
 }
 
 impl Reading {
-    /// As if it had been read here.
+    /// Converts the reading to the form of a value that was read here.
     fn read(self, mut json: Json, now: bool) -> Result<Read, Box<dyn std::error::Error>> {
         let (time, value_type) = (Timestamp::from_nanos(self.time_ns), self.value_type.parse()?);
         let bound = self.bound.unwrap_or(f64::INFINITY);
@@ -90,7 +90,7 @@ impl Reading {
             }
             _ => Sample::measured(time, of_json(&self.value, value_type)?),
         };
-        let why = "it is predicted from samples, and they are in another machine's memory";
+        let why = "a prediction needs the samples, which are in the memory of another machine";
         if now {
             json["now"] = serde_json::json!({ "reason": why });
         }

@@ -1,4 +1,4 @@
-//! What each verb does, a file each.
+//! The verbs, one file each.
 
 pub(crate) mod up;
 pub(crate) mod agent;

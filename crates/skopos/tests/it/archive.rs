@@ -238,7 +238,7 @@ fn an_automatic_limit_is_followed_by_a_second_attempt_that_says_so() {
     assert_eq!(first.expect("the first report")["ended"]["exit_type"], "limit");
     let said = report["findings"][0]["what"].as_str().expect("a finding");
     assert!(
-        said.starts_with("this is the second attempt: the first one was ended for memory: "),
+        said.starts_with("this is the second attempt: the first was ended because of memory: "),
         "{said}"
     );
     assert!(large.stderr.contains("once more with 400 MiB"), "{large:?}");

@@ -1,4 +1,4 @@
-//! `skopos archive export`
+//! `skopos archive export`: prints the reports.
 
 use std::process::ExitCode;
 
@@ -17,7 +17,7 @@ pub(super) struct ExportArgs {
     place: Place,
 }
 
-/// The reports as they are are JSON in every style.
+/// Prints the reports as JSON, in every style.
 pub(super) fn run(global: &Global, args: &ExportArgs) -> Result<ExitCode, Failure> {
     let conditions = args.selection.conditions()?;
     let archive = args.place.open()?;

@@ -1,4 +1,4 @@
-//! `skopos archive ls`
+//! `skopos archive ls`: lists the classes of tasks.
 
 use std::process::ExitCode;
 use std::time::Duration;

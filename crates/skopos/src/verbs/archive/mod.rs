@@ -1,4 +1,4 @@
-//! `skopos archive import|ls|stats|export`: what is kept of tasks that ran.
+//! `skopos archive import|ls|stats|export`: the reports of past tasks.
 
 mod import;
 mod ls;
@@ -33,7 +33,7 @@ enum ArchiveVerb {
     /// List classes of tasks
     #[command(before_help = "Example: skopos archive ls --where 'host=n01'")]
     Ls(ls::LsArgs),
-    /// What the tasks of a class used: mean, deviation, shape, quantiles, histogram
+    /// Show the resources that tasks of a class used: mean, deviation, shape, quantiles, histogram
     #[command(
         before_help = "Example: skopos archive stats make --where 'memory>1GiB' --svg make.svg"
     )]
@@ -43,19 +43,19 @@ enum ArchiveVerb {
     Export(export::ExportArgs),
 }
 
-/// Which archive.
+/// The option that names an archive.
 #[derive(Debug, Args)]
 pub(crate) struct Place {
-    /// The archive [default: tasks.sqlite in $SKOPOS_STATE, else /var/lib/skopos for root and
-    /// ~/.local/state/skopos for anybody else]
+    /// Archive [default: tasks.sqlite in $SKOPOS_STATE, else /var/lib/skopos for root and
+    /// ~/.local/state/skopos for others]
     #[arg(long, value_name = "FILE")]
     archive: Option<PathBuf>,
 }
 
-/// Which tasks.
+/// The option that selects tasks.
 #[derive(Debug, Args)]
 pub(crate) struct Selection {
-    /// Only tasks for which all of this holds: memory>1GiB,host=n01,name=make*,monitor=…,set=…,
+    /// Select the tasks that fulfil all conditions: memory>1GiB,host=n01,name=make*,monitor=…,set=…,
     /// exit=normal,status=0; the operators are = != < <= > >=
     #[arg(long = "where", value_name = "CONDITION,…")]
     conditions: Vec<String>,
@@ -71,30 +71,30 @@ pub(crate) fn run(global: &Global, args: &ArchiveArgs) -> Result<ExitCode, Failu
 }
 
 impl Place {
-    /// The archive, made if it is not there.
+    /// Opens the archive; creates it if it does not exist.
     pub(crate) fn create(&self) -> Result<Archive, Failure> {
         create(self.archive.clone())
     }
 
-    /// The archive, if it is there.
+    /// Opens the archive, which must exist.
     pub(crate) fn open(&self) -> Result<Archive, Failure> {
         open(self.archive.clone())
     }
 }
 
-/// The named archive or the usual one, made if it is not there.
+/// Opens the named archive or the default one; creates it if it does not exist.
 pub(crate) fn create(named: Option<PathBuf>) -> Result<Archive, Failure> {
     Archive::create(&place(named)?).map_err(|e| failure(&e))
 }
 
-/// The named archive or the usual one, if it is there.
+/// Opens the named archive or the default one, which must exist.
 pub(crate) fn open(named: Option<PathBuf>) -> Result<Archive, Failure> {
     Archive::open(&place(named)?).map_err(|e| failure(&e))
 }
 
 fn place(named: Option<PathBuf>) -> Result<PathBuf, Failure> {
     named.or_else(state::archive).ok_or_else(|| {
-        Failure::new("nothing tells where the archive is").hint("name it with `--archive FILE`")
+        Failure::new("the place of the archive is unknown").hint("name it with `--archive FILE`")
     })
 }
 
@@ -115,13 +115,13 @@ fn wrong(e: &ConditionError) -> Failure {
     match nearest(name, FIELDS.into_iter().chain(resources)) {
         Some(nearest) => failure.hint(format!("did you mean `{nearest}`?")),
         None => failure.hint(format!(
-            "there are {} and every resource of a report, such as `memory`",
+            "possible are {} and every resource of a report, such as `memory`",
             FIELDS.join(", ")
         )),
     }
 }
 
-/// The name most like a mistyped one, if any is.
+/// The name most similar to a mistyped one, if any is similar.
 pub(crate) fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let likeness = |known: &str| strsim::normalized_damerau_levenshtein(known, name);
     let nearest = known.filter(|k| !k.is_empty());
@@ -129,14 +129,16 @@ pub(crate) fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> O
     nearest.filter(|n| likeness(n) > 0.5)
 }
 
-/// No task of this class fulfils the conditions.
+/// The failure that no task of this class fulfils the conditions.
 pub(crate) fn no_class(archive: &Archive, class: &str) -> Failure {
     let failure =
-        Failure::no(format!("{} has no such task of `{class}`", archive.path().display()));
+        Failure::no(format!("{} has no matching task of `{class}`", archive.path().display()));
     let classes = archive.classes(&Conditions::default()).unwrap_or_default();
     let names: Vec<&str> = classes.iter().map(|class| class.name.as_str()).collect();
     match nearest(class, names.iter().copied().filter(|name| *name != class)) {
-        _ if names.contains(&class) => failure.hint("there are some without the conditions"),
+        _ if names.contains(&class) => {
+            failure.hint("the class has tasks that do not fulfil the conditions")
+        }
         Some(nearest) => failure.hint(format!("did you mean `{nearest}`?")),
         None => failure.hint("`skopos archive ls` lists the classes"),
     }
@@ -144,7 +146,7 @@ pub(crate) fn no_class(archive: &Archive, class: &str) -> Failure {
 
 pub(crate) fn failure(e: &Error) -> Failure {
     let failure = match e {
-        // What is missing is an answer; everything else kept the verb from giving one.
+        // A missing archive is the answer "no"; any other error prevents an answer.
         Error::Missing(_) => Failure::no(e.to_string()),
         _ => Failure::new(e.to_string()),
     };
@@ -154,7 +156,7 @@ pub(crate) fn failure(e: &Error) -> Failure {
     };
     match e {
         Error::Missing(_) => {
-            failure.hint("`skopos archive import DIR` or `skopos run --archive` makes it")
+            failure.hint("`skopos archive import DIR` or `skopos run --archive` creates it")
         }
         Error::NotAnArchive(_) => failure.hint("name another file with `--archive FILE`"),
         Error::Newer { .. } => failure.hint("use the version of Skopos that wrote it"),

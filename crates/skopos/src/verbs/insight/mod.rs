@@ -1,4 +1,4 @@
-//! `skopos insight ls|show|explain`: what is computed from facts, and how it comes about.
+//! `skopos insight ls|show|explain`: values computed from facts, with their formulas and inputs.
 
 mod ls;
 mod show;
@@ -23,22 +23,22 @@ pub(crate) struct InsightArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum InsightVerb {
-    /// Every insight with its value, or why there is none
+    /// List insights, each with its value or the reason why it is unknown
     #[command(before_help = "Example: skopos insight ls")]
     Ls {
-        /// Which topics: `*` within a segment, `**` over segments; the node may be left out
+        /// Pattern: `*` within a segment, `**` over segments; the node may be left out
         pattern: Option<String>,
     },
-    /// One insight with its formula and its inputs as they are now
+    /// Show an insight with its formula and the present values of its inputs
     #[command(before_help = "Example: skopos insight show interference_factor_ratio")]
     Show {
-        /// A name such as msca, a topic or a pattern
+        /// Name such as msca, a topic or a pattern
         name: String,
     },
-    /// From an insight back to its facts, and where those come from
+    /// Trace an insight back to its facts and their sources
     #[command(before_help = "Example: skopos insight explain 'tier_remaining_*'")]
     Explain {
-        /// A name such as msca, a topic or a pattern
+        /// Name such as msca, a topic or a pattern
         name: String,
     },
 }
@@ -51,7 +51,7 @@ pub(crate) fn run(global: &Global, args: &InsightArgs) -> Result<ExitCode, Failu
     }
 }
 
-/// The value with its unit as people read it; `unknown: reason` if there is none.
+/// Formats the value with its unit for people; `unknown: reason` without a value.
 pub(crate) fn value(vertex: &VertexStatus) -> String {
     if let Some(reason) = &vertex.unknown {
         return format!("unknown: {reason}");
@@ -67,10 +67,10 @@ pub(crate) fn value(vertex: &VertexStatus) -> String {
     }
 }
 
-/// How long ago its source was looked at.
+/// Formats the time since the last poll of the source.
 pub(crate) fn age(vertex: &VertexStatus, now: Timestamp) -> String {
     match vertex.checked_at_ns {
-        0 => "never looked at".to_owned(),
+        0 => "never polled".to_owned(),
         nanos => format!("{} old", duration::human(now.since(Timestamp::from_nanos(nanos)))),
     }
 }
