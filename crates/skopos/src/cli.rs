@@ -57,7 +57,7 @@ pub(crate) enum Verb {
     Get(verbs::get::GetArgs),
     /// Follow topics: each change as it happens
     #[command(before_help = "Example: skopos watch 'cpu/total/*'")]
-    Watch(verbs::watch::WatchArgs),
+    Watch(verbs::watch_args::WatchArgs),
     /// Record topics into trace files, to be replayed
     #[command(
         before_help = "Example: skopos record 'block/*/written_bytes_total' --for 5m --out traces"

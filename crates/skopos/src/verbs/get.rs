@@ -6,10 +6,11 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use serde::Serialize;
-use skopos_model::{Sample, Topic, TopicPattern, Unit, duration};
+use skopos_model::{TopicPattern, duration};
 use skopos_shm::{Error, Host, Vertex, now};
 
-use crate::verbs::predicted::{self, Now};
+use crate::verbs::lookup::{Document, Lookup, Read, Refused};
+use crate::verbs::predicted;
 use skopos_agent::fresh::{Denied, Looked, MaxAge, by_agent};
 use skopos_agent::{MIRROR_NAME, SEGMENT_NAME};
 use skopos_term::Global;
@@ -23,42 +24,6 @@ use skopos_term::{Out, Style, tell};
 struct Readings<'a> {
     readings: Vec<&'a Document>,
     refused: &'a [Refused],
-}
-
-/// The values of the topics, and the topics without a value.
-#[derive(Default)]
-pub(super) struct Found {
-    pub(super) reads: Vec<Read>,
-    /// Topics without a value that may be shown, each with its reason.
-    pub(super) refused: Vec<Refused>,
-}
-
-/// A topic without a value that may be shown.
-#[derive(Serialize)]
-pub(super) struct Refused {
-    pub(super) topic: String,
-    pub(super) reason: String,
-}
-
-/// A topic with its value.
-pub(super) struct Read {
-    pub(super) topic: Topic,
-    pub(super) unit: Unit,
-    pub(super) sample: Sample,
-    pub(super) age: Duration,
-    /// The predicted present value, if `--now` is given.
-    pub(super) now: Option<Now>,
-    pub(super) document: Document,
-}
-
-/// `docs/json/reading.schema.json`.
-#[derive(Serialize)]
-#[serde(untagged)]
-pub(super) enum Document {
-    /// A document of this process.
-    Own(Box<ReadingJson>),
-    /// A document of a hub.
-    Hubs(serde_json::Value),
 }
 
 #[derive(Debug, Args)]
@@ -107,8 +72,8 @@ fn ask_hub(
     topics: &[String],
     args: &GetArgs,
     without: Failure,
-) -> Result<Found, Failure> {
-    super::get_hub::ask(global, topics, args, without)
+) -> Result<Lookup, Failure> {
+    super::get_hub::ask(global, topics, (args.max_age, args.now), without)
 }
 
 /// "No topic matches", with a reason if the topic may be that of another node.
@@ -126,9 +91,9 @@ fn no_match_here(host: &Host, text: &str) -> Failure {
 }
 
 /// Reads vertices; asks for a poll of values that are too old.
-fn read(vertices: &[Vertex], args: &GetArgs) -> Found {
+fn read(vertices: &[Vertex], args: &GetArgs) -> Lookup {
     let mut max_age = args.max_age.map(|most| MaxAge::new(most, "--max-age"));
-    let mut found = Found::default();
+    let mut found = Lookup::default();
     for vertex in vertices {
         let look = || match vertex.latest() {
             Err(Error::Empty(_)) => Err("no value yet".to_owned()),
@@ -169,7 +134,7 @@ fn measure(vertex: &Vertex, dir: &Path) -> Result<(), Denied> {
     }
 }
 
-fn print(out: &mut Out, Found { reads, refused }: &Found) -> Result<(), Failure> {
+fn print(out: &mut Out, Lookup { reads, refused }: &Lookup) -> Result<(), Failure> {
     match out.style {
         Style::Json => {
             let readings = reads.iter().map(|read| &read.document).collect();

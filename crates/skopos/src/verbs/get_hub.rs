@@ -6,8 +6,7 @@ use serde::Deserialize;
 use serde_json::Value as Json;
 use skopos_model::{Origin, Sample, Timestamp, Unit, Value, ValueType};
 
-use super::get::GetArgs;
-use super::get::{Document, Found, Read, Refused};
+use super::lookup::{Document, Lookup, Read, Refused};
 use skopos_hub::client::{get, reach};
 use skopos_term::Failure;
 use skopos_term::Global;
@@ -50,9 +49,9 @@ struct Reading {
 pub(super) fn ask(
     global: &Global,
     topics: &[String],
-    args: &GetArgs,
+    (max_age, with_now): (Option<Duration>, bool),
     without: Failure,
-) -> Result<Found, Failure> {
+) -> Result<Lookup, Failure> {
     let dir = global.dir.clone().unwrap_or_else(skopos_shm::runtime_dir);
     let stream = match reach(&dir, PATIENCE) {
         Ok(Some(stream)) => stream,
@@ -65,15 +64,15 @@ pub(super) fn ask(
     let failed = |e: &dyn std::error::Error| {
         Failure::new("the response of the hub does not fit the request").because(e)
     };
-    let answer = get(&stream, topics, args.max_age)?;
+    let answer = get(&stream, topics, max_age)?;
     let Readings { readings, refused } = serde_json::from_value(answer).map_err(|e| failed(&e))?;
     let refused =
         refused.into_iter().map(|RefusedJson { topic, reason }| Refused { topic, reason });
     let reads = readings.into_iter().map(|json| {
         let reading = Reading::deserialize(&json).map_err(|e| failed(&e))?;
-        reading.read(json, args.now).map_err(|e| failed(&*e))
+        reading.read(json, with_now).map_err(|e| failed(&*e))
     });
-    Ok(Found { reads: reads.collect::<Result<_, _>>()?, refused: refused.collect() })
+    Ok(Lookup { reads: reads.collect::<Result<_, _>>()?, refused: refused.collect() })
 }
 
 impl Reading {
@@ -100,7 +99,7 @@ impl Reading {
             sample,
             age: Duration::try_from_secs_f64(self.age_seconds)?,
             now: now.then(|| Err(why.to_owned())),
-            document: Document::Hubs(json),
+            document: Document::OfHub(json),
         })
     }
 }

@@ -1,7 +1,5 @@
 //! `skopos watch PATTERN`: prints each change, and topics as they appear and disappear.
 
-use clap::Args;
-use skopos_model::duration;
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -10,6 +8,7 @@ use serde::Serialize;
 use skopos_model::{Sample, Topic, TopicPattern};
 use skopos_shm::{Delivery, Error, Host, SegmentVersions, Subscription, Vertex, now};
 
+use super::watch_args::WatchArgs;
 use skopos_term::Failure;
 use skopos_term::Global;
 use skopos_term::find::{no_match, open_host, readings_of};
@@ -30,25 +29,6 @@ enum Line {
     Lost { topic: String, samples: u64 },
     /// The topic was removed, or its publisher died.
     Gone { topic: String },
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct WatchArgs {
-    /// Topics or patterns: `*` within a segment, `**` over segments; the node may be left out
-    #[arg(required_unless_present = "sql", value_name = "PATTERN")]
-    pub(crate) patterns: Vec<String>,
-    /// SQL statement to ask instead, again after each change of its inputs; print the new rows
-    #[arg(long, value_name = "STATEMENT", conflicts_with = "patterns")]
-    pub(crate) sql: Option<String>,
-    /// Shortest time between two answers [default: 100ms; 1s for a statement about ages or the time of day]
-    #[arg(long, value_name = "DURATION", value_parser = duration::parse, requires = "sql")]
-    pub(crate) every: Option<Duration>,
-    /// Stop after this many changes; the first answer of a statement counts
-    #[arg(long, value_name = "N")]
-    pub(crate) count: Option<u64>,
-    /// Stop after this time
-    #[arg(long = "for", value_name = "DURATION", value_parser = duration::parse)]
-    pub(crate) run_for: Option<Duration>,
 }
 
 pub(crate) fn run(global: &Global, args: &WatchArgs) -> Result<ExitCode, Failure> {

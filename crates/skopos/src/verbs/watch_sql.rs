@@ -8,7 +8,7 @@ use skopos_query::Limits;
 use skopos_query::arrow::error::ArrowError;
 use skopos_shm::now;
 
-use super::watch::WatchArgs;
+use super::watch_args::WatchArgs;
 use skopos_hub::Change;
 use skopos_hub::pieces::change_json;
 use skopos_term::Failure;

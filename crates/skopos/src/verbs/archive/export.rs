@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 
-use super::{Place, Selection, failure};
+use super::place::{Place, Selection, failure};
 use skopos_term::Failure;
 use skopos_term::Global;
 use skopos_term::Out;

@@ -10,7 +10,7 @@ use clap::Args;
 use serde::Serialize;
 use skopos_model::task::Summary;
 
-use super::{Place, failure};
+use super::place::{Place, failure};
 use skopos_term::Global;
 use skopos_term::{EXIT_NO, Failure};
 use skopos_term::{Out, Style, tell};

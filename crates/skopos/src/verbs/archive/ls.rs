@@ -7,7 +7,7 @@ use clap::Args;
 use serde::Serialize;
 use skopos_model::duration;
 
-use super::{Place, Selection, failure};
+use super::place::{Place, Selection, failure};
 use skopos_term::Failure;
 use skopos_term::Global;
 use skopos_term::{Out, Style};

@@ -11,7 +11,8 @@ use skopos_model::task::{RESOURCES, Resource, amount, resource};
 use skopos_store::archive::Usage;
 use skopos_store::stats::RELATIVE_ERROR;
 
-use super::{Place, Selection, failure, nearest, no_class, plot};
+use super::place::{Place, Selection, failure, nearest, no_class};
+use super::plot;
 use skopos_term::Failure;
 use skopos_term::Global;
 use skopos_term::{Out, Style, tell};

@@ -4,7 +4,7 @@
 //! A second attempt needs the same standard input: a file is read again from the position at which the
 //! first attempt began, and a pipe cannot be read twice. Files that the first attempt wrote stay as they are.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::{FileType, fstat};
 use skopos_model::task::{Finding, Limit, Limits, amount, resource};
@@ -12,15 +12,13 @@ use skopos_store::archive::{Archive, Conditions, Error};
 use skopos_store::estimate::{Minimize, estimate, rounded};
 use skopos_task::{Order, Outcome};
 
-use super::RunArgs;
+use super::files;
+use super::limits::{AUTO, wrong_limit};
 use skopos_term::Failure;
 use skopos_term::state;
 use skopos_term::tell;
 
 use crate::verbs;
-
-/// The word in `--limit` that asks for an estimate.
-const AUTO: &str = "auto";
 
 /// The resource that is limited.
 const MEMORY: &str = "resident_bytes_max";
@@ -52,18 +50,17 @@ enum Input {
     Gone,
 }
 
-/// Returns the limits without the word.
-pub(super) fn without(text: &str) -> Option<String> {
-    let rest: Vec<&str> = text.split(',').filter(|part| part.trim() != AUTO).collect();
-    (!rest.is_empty()).then(|| rest.join(","))
-}
-
-/// Adds the estimate to the order, if `--limit auto` is given.
+/// Adds the estimate to the order, if `--limit auto` is among the values `typed`. `archive` replaces
+/// the default archive.
 ///
 /// # Errors
 /// The archive exists and cannot be read.
-pub(super) fn plan(args: &RunArgs, order: &mut Order) -> Result<Option<Auto>, Failure> {
-    let mut words = args.limits.iter().flat_map(|text| text.split(','));
+pub(super) fn plan(
+    typed: &[String],
+    archive: Option<PathBuf>,
+    order: &mut Order,
+) -> Result<Option<Auto>, Failure> {
+    let mut words = typed.iter().flat_map(|text| text.split(','));
     if !words.any(|word| word.trim() == AUTO) || order.limits.of(MEMORY).is_some() {
         return Ok(None);
     }
@@ -75,7 +72,7 @@ pub(super) fn plan(args: &RunArgs, order: &mut Order) -> Result<Option<Auto>, Fa
     }
     let class = class(order);
     let Some(memory) = resource(MEMORY) else { return Ok(None) };
-    let Some(path) = args.archive.clone().flatten().or_else(state::archive) else {
+    let Some(path) = archive.or_else(state::archive) else {
         tell("skopos: --limit auto: the place of the archive is unknown, so memory is not limited");
         return Ok(None);
     };
@@ -102,7 +99,7 @@ pub(super) fn plan(args: &RunArgs, order: &mut Order) -> Result<Option<Auto>, Fa
     // The second limit exceeds the first even if all tasks so far used the same.
     let maximum = if seen > first { seen } else { 2.0 * first };
     let limit = Limit { resource: memory, most: first };
-    order.limits.add(limit).map_err(|e| super::limits::wrong_limit(&e))?;
+    order.limits.add(limit).map_err(|e| wrong_limit(&e))?;
     Ok(Some(Auto { maximum, input: Input::here() }))
 }
 
@@ -158,7 +155,8 @@ impl Auto {
 /// Writes the first attempt's report into the folder of the second.
 pub(super) fn keep_first(place: Option<&Path>, outcome: &Outcome) {
     let Some(place) = place.map(|place| place.join(FIRST)) else { return };
-    let written = std::fs::create_dir_all(&place).and_then(|()| super::written(&place, outcome));
+    let written =
+        std::fs::create_dir_all(&place).and_then(|()| files::write_or_error(&place, outcome));
     if let Err(e) = written {
         tell(format!("skopos: the report could not be written to {}: {e}", place.display()));
     }
@@ -179,7 +177,7 @@ pub(super) fn second(mut outcome: Outcome, first: &Outcome) -> Outcome {
     outcome
 }
 
-/// Formats the limit in the form of the report.
+/// Returns the class that the report will name.
 fn class(order: &Order) -> String {
     let program = order.command.first().map(|c| c.to_string_lossy().into_owned());
     let name =

@@ -4,21 +4,17 @@ use std::fs::{self, File};
 use std::io::{self, BufWriter, Write as _};
 use std::path::{Path, PathBuf};
 
-use serde::Serialize;
 use skopos_model::task::Rank;
 use skopos_task::{COLUMNS, Outcome};
 
+use super::document::{PAGE, SUMMARY, end, end_of_json};
 use super::job;
 use skopos_term::Failure;
 
-/// The whole report.
-pub(super) const SUMMARY: &str = "summary.json";
 /// The use of resources over time.
 const SERIES: &str = "series.csv";
 /// The same series in columns.
 const COLUMNAR: &str = "series.arrow";
-/// The report as a page for people.
-pub(super) const PAGE: &str = "report.html";
 /// The accesses to each file, if they were counted.
 const FILES: &str = "files.json";
 
@@ -57,9 +53,16 @@ pub(super) fn prepare(job: &Path, rank: Option<&Rank>) -> Result<PathBuf, Failur
     fs::canonicalize(&folder).map_err(|e| cannot(&e))
 }
 
+/// Writes the report. A panic while writing must not replace the task's exit code.
+pub(super) fn write_or_error(place: &Path, outcome: &Outcome) -> io::Result<()> {
+    let writing = std::panic::AssertUnwindSafe(|| write(place, outcome));
+    let failed = |_| Err(io::Error::other("the monitor has an internal error"));
+    std::panic::catch_unwind(writing).unwrap_or_else(failed)
+}
+
 /// Writes the files. Each gets a temporary name, and all are renamed once they are complete, the summary
 /// last. A summary therefore implies a complete report, and a full disk leaves no partial one.
-pub(super) fn write(folder: &Path, outcome: &Outcome) -> io::Result<()> {
+fn write(folder: &Path, outcome: &Outcome) -> io::Result<()> {
     let mut names = Vec::new();
     let done = write_aside(folder, outcome, &mut names)
         .and_then(|()| names.iter().try_for_each(|n| fs::rename(aside(folder, n), folder.join(n))));
@@ -102,23 +105,4 @@ fn write_aside(folder: &Path, outcome: &Outcome, names: &mut Vec<&'static str>) 
         end_of_json(begin(FILES)?, files)?;
     }
     end_of_json(begin(SUMMARY)?, summary)
-}
-
-pub(super) fn end_of_json(mut file: BufWriter<File>, value: &impl Serialize) -> io::Result<()> {
-    serde_json::to_writer_pretty(&mut file, value)?;
-    file.write_all(b"\n")?;
-    end(file)
-}
-
-/// File systems that may report a full disk only at the end: NFS, CIFS, SMB, Lustre, FUSE.
-const TOLD_LATE: [i64; 5] = [0x6969, 0xff53_4d42, 0xfe53_4d42, 0x0bd0_0bd0, 0x6573_5546];
-
-/// Makes sure that all data is written, as far as the file system reports errors.
-fn end(file: BufWriter<File>) -> io::Result<()> {
-    let file = file.into_inner().map_err(io::IntoInnerError::into_error)?;
-    let kind = rustix::fs::fstatfs(&file).map(|about| about.f_type);
-    if kind.is_ok_and(|kind| TOLD_LATE.contains(&kind)) {
-        return file.sync_data();
-    }
-    Ok(())
 }

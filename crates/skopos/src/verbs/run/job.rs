@@ -12,7 +12,7 @@ use rustix::fs::{FlockOperation, flock};
 use skopos_model::task::{Rank, Summary};
 use skopos_task::{join, page};
 
-use super::files::{PAGE, SUMMARY, end_of_json};
+use super::document::{PAGE, SUMMARY, end_of_json};
 
 /// The folders of ranks, before the number.
 const RANK: &str = "rank-";

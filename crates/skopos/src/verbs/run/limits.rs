@@ -2,7 +2,6 @@
 
 use skopos_model::task::{Limit, LimitError, Limits, RESOURCES, Resource, amount};
 
-use super::auto;
 use skopos_term::Failure;
 
 /// Resources that can be limited because their value is known while the task runs.
@@ -31,6 +30,15 @@ const AT_LEAST_ONE: [&str; 2] = ["processes_max", "threads_max"];
 /// A size without a unit up to this number was meant in GiB, a larger one in MiB.
 const GIBIBYTES: f64 = 64.0;
 
+/// The word in `--limit` that asks for an estimate.
+pub(super) const AUTO: &str = "auto";
+
+/// Returns the limits without the word.
+fn without(text: &str) -> Option<String> {
+    let rest: Vec<&str> = text.split(',').filter(|part| part.trim() != AUTO).collect();
+    (!rest.is_empty()).then(|| rest.join(","))
+}
+
 /// The limits in all values of the option.
 ///
 /// # Errors
@@ -38,7 +46,7 @@ const GIBIBYTES: f64 = 64.0;
 pub(super) fn typed(texts: &[String]) -> Result<Limits, Failure> {
     let mut limits = Limits::default();
     for text in texts {
-        let Some(text) = auto::without(text) else { continue };
+        let Some(text) = without(text) else { continue };
         let more = Limits::parse(&text).map_err(|e| wrong_limit(&e))?;
         for limit in more.iter() {
             if !LIMITED.contains(&limit.resource.name) {

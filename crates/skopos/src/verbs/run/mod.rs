@@ -5,6 +5,7 @@
 
 mod arrow;
 mod auto;
+mod document;
 mod files;
 mod job;
 mod limits;
@@ -24,7 +25,7 @@ use std::time::Duration;
 use serde::Serialize;
 use skopos_model::task::{Crossing, ExitType, MechanismUse, Rank, Summary};
 use skopos_store::archive::Archive;
-use skopos_task::{AttachError, Choice, MECHANISMS, Order, Outcome, RunError, choose};
+use skopos_task::{AttachError, Choice, MECHANISMS, Order, RunError, choose};
 
 use crate::verbs::archive;
 use skopos_term::Failure;
@@ -140,7 +141,7 @@ pub(crate) fn run(global: &Global, args: &RunArgs) -> Result<ExitCode, Failure> 
         return explain(global, &order);
     }
     skopos_task::prepare_monitor();
-    let auto = auto::plan(args, &mut order)?;
+    let auto = auto::plan(&args.limits, args.archive.clone().flatten(), &mut order)?;
     let mut archive = args.archive.clone().map(archive::create).transpose()?;
     // The environment is that of the monitor, and does not describe a task that it did not start.
     let rank = skopos_task::rank().filter(|_| args.attach.is_none());
@@ -172,7 +173,7 @@ pub(crate) fn run(global: &Global, args: &RunArgs) -> Result<ExitCode, Failure> 
     let summary = &outcome.summary;
     // The task has ended: its exit code is returned even if the report fails.
     if let Some(place) = &place
-        && let Err(e) = written(place, &outcome)
+        && let Err(e) = files::write_or_error(place, &outcome)
     {
         tell(format!("skopos: the report could not be written to {}: {e}", place.display()));
     }
@@ -186,13 +187,6 @@ pub(crate) fn run(global: &Global, args: &RunArgs) -> Result<ExitCode, Failure> 
         _ => {}
     }
     Ok(end_like(summary))
-}
-
-/// Writes the report. A panic while writing must not replace the task's exit code.
-fn written(place: &Path, outcome: &Outcome) -> std::io::Result<()> {
-    let writing = std::panic::AssertUnwindSafe(|| files::write(place, outcome));
-    let failed = |_| Err(std::io::Error::other("the monitor has an internal error"));
-    std::panic::catch_unwind(writing).unwrap_or_else(failed)
 }
 
 /// Writes the report of the job to which a rank belongs. Once all ranks have reports, the archive stores the
@@ -234,7 +228,7 @@ fn say(text: &str) {
     let _ = writeln!(std::io::stderr(), "{text}");
 }
 
-/// Those that are named are there: measured by nothing, a task would seem to use nothing.
+/// Refuses unknown mechanisms: without any mechanism a task would seem to use no resources.
 fn are_mechanisms(order: &Order) -> Result<(), Failure> {
     let named = order.only.iter().flatten();
     let Some(wrong) = named.into_iter().find(|name| !MECHANISMS.contains(&name.as_str())) else {
@@ -364,9 +358,4 @@ fn end_like(summary: &Summary) -> ExitCode {
     let unknown = if ended.exit_type == ExitType::Limit { KILLED } else { 0 };
     let code = ended.status.unwrap_or(unknown);
     ExitCode::from(u8::try_from(code & 0xff).unwrap_or(u8::MAX))
-}
-
-/// Formats the folder as the user named it.
-fn shown(place: &Path) -> String {
-    place.display().to_string()
 }

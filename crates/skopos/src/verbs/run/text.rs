@@ -6,8 +6,6 @@ use std::path::Path;
 
 use skopos_model::task::{Completeness, Crossing, ExitType, RESOURCES, Reading, Summary, amount};
 
-use super::shown;
-
 /// The main numbers for a person.
 const SHOWN: [&str; 12] = [
     "wall_seconds",
@@ -83,4 +81,9 @@ fn ended(summary: &Summary) -> String {
         (ExitType::Running, ..) => "runs on".to_owned(),
         _ => "ended; its exit status is unknown".to_owned(),
     }
+}
+
+/// Formats the folder as the user named it.
+fn shown(place: &Path) -> String {
+    place.display().to_string()
 }

@@ -1,5 +1,6 @@
 //! `skopos simulate`: joins a hub with simulated nodes, to see how it copes with a thousand.
 
+mod plan;
 mod facts;
 mod node;
 mod nodes;
@@ -14,7 +15,8 @@ use serde::Serialize;
 use skopos_model::duration;
 use skopos_wire::Plane;
 
-use self::nodes::{Counts, Nodes, Simulation};
+use self::nodes::Nodes;
+use self::plan::{Counts, Simulation};
 use skopos_agent::Signals;
 use skopos_node::LiveArgs;
 use skopos_term::Failure;

@@ -8,7 +8,7 @@ use skopos_shm::now;
 use skopos_wire::{Batch, Checked, Outlet, Plane};
 
 use super::facts::{self, Fact};
-use super::nodes::{Counts, Simulation};
+use super::plan::{Counts, Simulation};
 use skopos_term::Failure;
 
 /// A simulated node that publishes made-up facts.

@@ -82,7 +82,7 @@ fn a_command_that_cannot_be_started_says_why() {
         ("skopos-has-no-such-program", 127, "it is in no folder of PATH"),
         (text(&missing), 127, "No such file or directory"),
         ("", 127, "No such file or directory"),
-        (text(&lost), 127, "`/nonexistent/sh` of its first line is not"),
+        (text(&lost), 127, "`/nonexistent/sh` of its first line does not"),
         ("make -j2", 127, "sh -c 'make -j2'"),
         (text(folder.path()), 126, "it is a folder"),
         (text(&plain), 126, "it is not executable: `chmod +x "),
