@@ -92,6 +92,13 @@ pub enum Error {
     },
 }
 
+/// The two dialects differ in one name: insights smooth with `ema`, which a set of rows cannot.
+const EMA_IN_SQL: &str = "`ema` is for insights of an agent; in `skopos sql` use `avg(value)` over a \
+     window, such as `time_bucket('10s', time)` of `samples`";
+
+/// The message for an aggregate function inside another.
+pub(crate) const NESTED: &str = "aggregate functions cannot be nested, such as `sum(rate(value))`";
+
 fn place(at: Option<Position>) -> String {
     at.map_or_else(String::new, |at| format!("{at}: "))
 }
@@ -100,6 +107,15 @@ impl Error {
     /// Returns what the user can do.
     pub fn hint(&self) -> Option<String> {
         let hint = match self {
+            Self::UnknownName { what: "function", name, .. }
+                if name.eq_ignore_ascii_case("ema") =>
+            {
+                EMA_IN_SQL
+            }
+            Self::Query { message } if message == NESTED => {
+                "only insights of an agent nest them; in `skopos sql` use a subquery, such as SELECT \
+                 sum(r) FROM (SELECT rate(value) AS r FROM samples GROUP BY topic)"
+            }
             Self::UnknownName { nearest: Some(nearest), .. } => {
                 return Some(format!("did you mean `{nearest}`?"));
             }

@@ -9,7 +9,7 @@ use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
 use skopos_eval::Position;
 
 use crate::catalog::{Catalog, SCHEMA};
-use crate::error::Error;
+use crate::error::{Error, NESTED};
 use crate::functions;
 use crate::signature::mismatch;
 
@@ -43,6 +43,9 @@ pub(crate) fn explained(error: DataFusionError, sql: &str, catalog: &Catalog) ->
         _ => {}
     }
     let message = message.lines().next().unwrap_or_default();
+    if message.contains("Aggregate function calls cannot be nested") {
+        return Error::Query { message: NESTED.to_owned() };
+    }
     if let Some((function, message)) = mismatch(message) {
         return match position_of(function, sql) {
             Some(at) => Error::Syntax { at, message },

@@ -1,4 +1,4 @@
-//! What a user may type, and which verb does it.
+//! The command line, and the verb that does what it says.
 
 use std::process::ExitCode;
 
@@ -7,7 +7,7 @@ use clap::{CommandFactory as _, Parser, Subcommand};
 use skopos_node::NodeArgs;
 use skopos_term::{Failure, Global};
 
-use crate::verbs;
+use crate::{complete, verbs};
 
 /// Monitoring whose first reader is a program.
 #[derive(Debug, Parser)]
@@ -40,13 +40,13 @@ pub(crate) enum Verb {
         before_help = "Example: skopos run --limit memory=4GiB,wall=2h --report out -- make -j2"
     )]
     Run(verbs::run::RunArgs),
-    /// Keep reports of tasks, and see what the tasks of a class used
+    /// Keep reports of tasks, and show the resources that the tasks of a class used
     #[command(before_help = "Example: skopos archive import out && skopos archive stats make")]
     Archive(verbs::archive::ArchiveArgs),
-    /// What the next task of a class should be given
+    /// Propose an allocation for the next task of a class
     #[command(before_help = "Example: skopos estimate make --minimize waste")]
     Estimate(verbs::estimate::EstimateArgs),
-    /// Look at this machine live
+    /// Show this machine live
     #[command(before_help = "Example: skopos top   (? for help, q to leave)")]
     Top(verbs::top::TopArgs),
     /// List topics
@@ -57,7 +57,7 @@ pub(crate) enum Verb {
     Get(verbs::get::GetArgs),
     /// Follow topics: each change as it happens
     #[command(before_help = "Example: skopos watch 'cpu/total/*'")]
-    Watch(verbs::watch::WatchArgs),
+    Watch(verbs::watch_args::WatchArgs),
     /// Record topics into trace files, to be replayed
     #[command(
         before_help = "Example: skopos record 'block/*/written_bytes_total' --for 5m --out traces"
@@ -67,11 +67,11 @@ pub(crate) enum Verb {
     #[command(before_help = "Example: skopos publish my-app/queue/depth 17")]
     Publish(verbs::publish::PublishArgs),
     /// Follow many nodes, and answer questions about all of them
-    #[command(before_help = "Example: skopos hub --listen tcp/10.0.0.1:7447 --look-on auto")]
+    #[command(before_help = "Example: skopos hub --listen tcp/0.0.0.0:7447 --look-on auto")]
     Hub(verbs::hub::HubArgs),
-    /// Join with nodes that are not there, to see what a hub makes of many
+    /// Join a hub with simulated nodes, to see how it copes with many
     #[command(
-        before_help = "Example: skopos simulate --nodes 100 --facts 300 --for 1m --look-on none --connect tcp/127.0.0.1:7447"
+        before_help = "Example: skopos simulate --nodes 100 --for 1m --connect tcp/127.0.0.1:7447"
     )]
     Simulate(verbs::simulate::SimulateArgs),
     /// Ask in SQL
@@ -79,45 +79,76 @@ pub(crate) enum Verb {
         before_help = "Example: skopos sql \"SELECT * FROM latest WHERE topic LIKE '%/load/%'\""
     )]
     Sql(verbs::sql::SqlArgs),
-    /// Measure how fast a device can be, once, for insights to compare with
+    /// Measure the speed of a device once, for insights that compare with it
     #[command(before_help = "Example: skopos calibrate nvme0n1   (or any folder on it)")]
     Calibrate(verbs::calibrate::CalibrateArgs),
-    /// What is computed from facts, and how it comes about
+    /// Show insights: values computed from facts, with their formulas and inputs
     #[command(before_help = "Example: skopos insight explain msca")]
     Insight(verbs::insight::InsightArgs),
-    /// What is computed from what, how often it changes and how old it is
+    /// Show which topics are computed from which, how often they change and how old they are
     #[command(before_help = "Example: skopos graph --dot | dot -Tsvg > graph.svg")]
     Graph(verbs::graph::GraphArgs),
     /// Check what this machine allows and what is running
     #[command(before_help = "Example: skopos doctor")]
     Doctor,
-    /// Train the predictor, or see how well it predicts
+    /// Train the predictor, or measure its errors
     #[command(before_help = "Example: skopos delphi score mem/available_bytes")]
     Delphi(verbs::delphi::DelphiArgs),
     /// Print a shell's completion script
-    #[command(
-        before_help = "Example: skopos completion bash > ~/.local/share/bash-completion/completions/skopos"
-    )]
+    #[command(before_help = "Example: echo 'source <(skopos completion bash)' >> ~/.bashrc")]
     Completion(verbs::completion::CompletionArgs),
     /// Print the manual page
     #[command(before_help = "Example: skopos man | man -l -")]
     Man(verbs::man::ManArgs),
 }
 
-/// What to do about arguments that make no sense, beside what clap has to say: `skopos run make -j2`
-/// has the task's own options among those of the monitor.
+/// The most edits by which a mistyped verb differs from the verb that is suggested for it.
+const MAX_EDITS: usize = 2;
+
+/// Returns a hint about wrong usage that is better than the parser's, if there is one.
 pub(crate) fn hint(e: &clap::Error, args: &[String]) -> Option<String> {
-    let ContextValue::String(wrong) = e.get(ContextKind::InvalidArg)? else { return None };
-    let is_command = e.kind() == ErrorKind::UnknownArgument && !wrong.starts_with('-');
-    let verb = args.iter().position(|word| word == "run")?;
-    let at = verb + args[verb..].iter().position(|word| word == wrong)?;
-    is_command.then(|| {
-        let (own, command) = (args[verb..at].join(" "), args[at..].join(" "));
-        format!("the command comes after `--`: skopos {own} -- {command}")
-    })
+    match e.kind() {
+        ErrorKind::InvalidSubcommand => Some(nearest_verb(e, args)),
+        ErrorKind::UnknownArgument => command_of_run(e, args),
+        _ => None,
+    }
 }
 
-/// Does what the user typed.
+/// Suggests a verb for a mistyped one: `tpo` is `top`.
+fn nearest_verb(e: &clap::Error, args: &[String]) -> String {
+    let Some(ContextValue::String(typed)) = e.get(ContextKind::InvalidSubcommand) else {
+        return "`skopos --help` lists the verbs".to_owned();
+    };
+    let root = Cli::command();
+    let before = args.iter().skip(1).take_while(|word| *word != typed);
+    let (path, parent) = before.fold(("skopos".to_owned(), &root), |(path, command), word| {
+        match command.find_subcommand(word) {
+            Some(verb) => (format!("{path} {word}"), verb),
+            None => (path, command),
+        }
+    });
+    let edits = |verb: &str| strsim::damerau_levenshtein(verb, typed);
+    let verbs = parent.get_subcommands().map(clap::Command::get_name);
+    let near = verbs.filter(|verb| edits(verb) <= MAX_EDITS.min(verb.len() - 1));
+    match near.min_by_key(|verb| edits(verb)) {
+        Some(verb) => format!("did you mean `{path} {verb}`?"),
+        None => format!("`{path} --help` lists the verbs"),
+    }
+}
+
+/// Suggests `--` for `skopos run make -j2`, where the options of the command stand among those of the verb.
+fn command_of_run(e: &clap::Error, args: &[String]) -> Option<String> {
+    let ContextValue::String(wrong) = e.get(ContextKind::InvalidArg)? else { return None };
+    if wrong.starts_with('-') {
+        return None;
+    }
+    let verb = args.iter().position(|word| word == "run")?;
+    let at = verb + args[verb..].iter().position(|word| word == wrong)?;
+    let (own, command) = (args[verb..at].join(" "), args[at..].join(" "));
+    Some(format!("the command comes after `--`: skopos {own} -- {command}"))
+}
+
+/// Runs the verb that the user typed.
 pub(crate) fn run(cli: Cli) -> Result<ExitCode, Failure> {
     let global = &cli.global;
     match cli.verb {
@@ -140,7 +171,7 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Verb::Graph(args) => verbs::graph::run(global, &args),
         Verb::Doctor => verbs::doctor::run(global),
         Verb::Delphi(args) => verbs::delphi::run(global, &args),
-        Verb::Completion(args) => verbs::completion::run(Cli::command(), &args),
+        Verb::Completion(args) => verbs::completion::run(complete::VARIABLE, &args),
         Verb::Man(args) => verbs::man::run(Cli::command(), &args),
     }
 }

@@ -1,33 +1,36 @@
 //! `skopos`: monitoring whose first reader is a program.
 //!
-//! One binary in roles. `cli` holds what a user may type, `verbs` has a file for each verb. The roles
-//! themselves are crates: `skopos-agent`, `skopos-node`, `skopos-hub`, `skopos-serve`, `skopos-top`.
+//! One binary in roles. `cli` holds the command line, `complete` the candidates of the shell's completion,
+//! and `verbs` a file for each verb. The roles themselves are crates: `skopos-agent`, `skopos-node`, `skopos-hub`, `skopos-serve`, `skopos-top`.
 
 #![forbid(unsafe_code)]
-// They panic when the reader is gone; `skopos_term` has what does not.
+// These macros panic when the reader is gone; `skopos_term` prints without panics.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod cli;
+mod complete;
 mod verbs;
 
 use std::process::ExitCode;
 
-use clap::Parser as _;
+use clap::{CommandFactory as _, FromArgMatches as _};
+use clap_complete::CompleteEnv;
+use skopos_term::usage;
 
 use crate::cli::Cli;
 
 fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
+    // A shell that completes a line sets the variable; the process then ends here.
+    CompleteEnv::with_factory(|| complete::with_candidates(Cli::command()))
+        .var(complete::VARIABLE)
+        .complete();
+    let matches = usage::wrapped(Cli::command()).try_get_matches();
+    let cli = match matches.and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => cli,
-        // clap prints help to stdout, errors to stderr, and knows the exit code of each.
         Err(e) => {
-            let _ = e.print();
             let args: Vec<_> = std::env::args_os().collect();
             let args: Vec<_> = args.iter().map(|word| word.to_string_lossy().into()).collect();
-            if let Some(hint) = cli::hint(&e, &args) {
-                skopos_term::tell(format!("hint: {hint}"));
-            }
-            return ExitCode::from(u8::try_from(e.exit_code()).unwrap_or(2));
+            return usage::report(&e, cli::hint(&e, &args));
         }
     };
     match cli::run(cli) {

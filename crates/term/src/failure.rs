@@ -34,6 +34,11 @@ impl Failure {
         self.refusal
     }
 
+    /// Returns true if the reader of the output has closed the pipe, which is not a failure.
+    pub fn is_quiet(&self) -> bool {
+        self.quiet
+    }
+
     /// Returns the hint for the user.
     pub fn hint_text(&self) -> Option<&str> {
         self.hint.as_deref()

@@ -1,5 +1,7 @@
 //! Resolves typed topics to vertices. The node may be omitted, and a mistyped topic gets a suggestion.
 
+use std::collections::BTreeSet;
+
 use skopos_model::TopicPattern;
 use skopos_shm::{Host, Vertex};
 
@@ -75,7 +77,9 @@ pub fn resolve_all(host: &Host, texts: &[String]) -> Result<(Vec<Vertex>, Vec<St
 /// Makes the failure for a text that matches no topic, with the nearest topic as a hint.
 pub fn no_match(host: &Host, text: &str) -> Failure {
     let failure = Failure::no(format!("no topic matches `{text}`"));
-    match nearest(host, text) {
+    let nearest =
+        if text.contains('*') { nearest_pattern(host, text) } else { nearest(host, text) };
+    match nearest {
         Some(topic) => failure.hint(format!("did you mean `{topic}`?")),
         None => failure.hint("`skopos ls` shows every topic"),
     }
@@ -95,4 +99,34 @@ pub fn nearest(host: &Host, text: &str) -> Option<String> {
         .filter(|(likeness, _)| *likeness >= LIKENESS)
         .max_by(|a, b| a.0.total_cmp(&b.0))
         .map(|(_, topic)| topic)
+}
+
+/// The pattern `text` with each mistyped segment replaced by the most similar segment of any topic; `None`
+/// if a segment resembles no other, or if the result matches nothing either.
+fn nearest_pattern(host: &Host, text: &str) -> Option<String> {
+    let topics: Vec<String> = host
+        .segments()
+        .iter()
+        .flat_map(|segment| segment.vertices())
+        .map(|vertex| vertex.topic().to_string())
+        .collect();
+    let known: BTreeSet<&str> = topics.iter().flat_map(|topic| topic.split('/')).collect();
+    let mended: Option<Vec<&str>> = text
+        .split('/')
+        .map(|typed| match typed.contains('*') || known.contains(typed) {
+            true => Some(typed),
+            false => most_similar(typed, known.iter().copied()),
+        })
+        .collect();
+    let mended = mended?.join("/");
+    let is_match = mended != text && resolve(host, &mended).is_ok_and(|found| !found.is_empty());
+    is_match.then_some(mended)
+}
+
+fn most_similar<'a>(typed: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    known
+        .map(|name| (strsim::normalized_damerau_levenshtein(name, typed), name))
+        .filter(|(likeness, _)| *likeness >= LIKENESS)
+        .max_by(|a, b| a.0.total_cmp(&b.0))
+        .map(|(_, name)| name)
 }

@@ -4,7 +4,7 @@
 //! Read in this order: [`Global`] holds the options of every verb; [`Out`] prints data to standard output
 //! in one [`Style`]; a verb that cannot do its work ends with a [`Failure`]. [`format`] shows numbers and
 //! times, [`reading`] shows one sample of one topic, [`find`] resolves what a user typed to vertices, and
-//! [`state`] names the folders that outlive a process.
+//! [`state`] names the folders that outlive a process. [`usage`] prints help and wrong usage.
 
 #![forbid(unsafe_code)]
 // These macros panic on a closed pipe; `out` does not.
@@ -17,6 +17,7 @@ pub mod format;
 pub mod reading;
 pub mod find;
 pub mod state;
+pub mod usage;
 
 pub use failure::{EXIT_FAILURE, EXIT_NO, Failure};
 pub use options::Global;

@@ -1,6 +1,6 @@
 //! Output of data to stdout: for people, for scripts (`--plain`) or as JSON.
 
-use std::io::{self, BufWriter, IsTerminal as _, Stdout, Write};
+use std::io::{self, BufWriter, IsTerminal as _, Write};
 
 use serde::Serialize;
 
@@ -20,7 +20,7 @@ pub struct Out {
     /// The style that the user chose.
     pub style: Style,
     colour: bool,
-    stdout: BufWriter<Stdout>,
+    writer: BufWriter<Box<dyn Write + Send>>,
 }
 
 impl Out {
@@ -29,29 +29,34 @@ impl Out {
         let stdout = io::stdout();
         let wanted = std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty());
         let colour = style == Style::Human && wanted && stdout.is_terminal();
-        Self { style, colour, stdout: BufWriter::new(stdout) }
+        Self { style, colour, writer: BufWriter::new(Box::new(stdout)) }
+    }
+
+    /// The same style and colour, written to `writer`, such as the input of a pager.
+    pub fn redirected(&self, writer: Box<dyn Write + Send>) -> Self {
+        Self { style: self.style, colour: self.colour, writer: BufWriter::new(writer) }
     }
 
     /// Writes a line of text.
     pub fn line(&mut self, text: impl AsRef<str>) -> io::Result<()> {
-        self.stdout.write_all(text.as_ref().as_bytes())?;
-        self.stdout.write_all(b"\n")
+        self.writer.write_all(text.as_ref().as_bytes())?;
+        self.writer.write_all(b"\n")
     }
 
     /// Returns the underlying writer.
     pub fn writer(&mut self) -> &mut impl Write {
-        &mut self.stdout
+        &mut self.writer
     }
 
     /// Writes a JSON document on a line.
     pub fn json(&mut self, document: &impl Serialize) -> io::Result<()> {
-        serde_json::to_writer(&mut self.stdout, document)?;
-        self.stdout.write_all(b"\n")
+        serde_json::to_writer(&mut self.writer, document)?;
+        self.writer.write_all(b"\n")
     }
 
     /// Writes the buffered data.
     pub fn flush(&mut self) -> io::Result<()> {
-        self.stdout.flush()
+        self.writer.flush()
     }
 
     /// Returns `text` in bold if the output has colour.

@@ -64,16 +64,14 @@ mod tests {
             ("[hub.remote_write]\nurl = \"store:9090\"", "`store:9090`"),
             ("[hub.remote_write]\ntopics = [\"**\"]", "missing field `url`"),
             ("[hub.remote_write]\nurl = \"http://a\"\nevery = \"10ms\"", "`1s`"),
-            (
-                "[hub.remote_write]\nurl = \"http://a\"\nheaders = { \"a b\" = \"c\" }",
-                "`a b`",
-            ),
+            ("[hub.remote_write]\nurl = \"http://a\"\nheaders = { \"a b\" = \"c\" }", "`a b`"),
         ] {
             let config = Config { text: text.to_owned(), ..Config::default() };
             let failure = HubConfig::of(&config).expect_err(text);
             assert!(failure.message().contains(expected), "{text}: {failure:?}");
         }
-        let config = Config { text: "[hub]\nflight = \"10.0.0.1:7471\"".to_owned(), ..Config::default() };
+        let config =
+            Config { text: "[hub]\nflight = \"10.0.0.1:7471\"".to_owned(), ..Config::default() };
         assert!(HubConfig::of(&config).expect("understood").flight.is_some());
     }
 }

@@ -4,14 +4,14 @@
 //! it when it lies beside `skopos`.
 
 #![forbid(unsafe_code)]
-// They panic when the reader is gone; `skopos_term` has what does not.
+// These macros panic when the reader is gone; `skopos_term` prints without panics.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{CommandFactory as _, FromArgMatches as _, Parser};
 use skopos_node::NodeArgs;
-use skopos_term::Global;
+use skopos_term::{Global, usage};
 
 /// Watch this machine as a lean daemon.
 #[derive(Debug, Parser)]
@@ -28,6 +28,10 @@ struct Cli {
 }
 
 fn main() -> ExitCode {
-    let Cli { global, node } = Cli::parse();
+    let matches = usage::wrapped(Cli::command()).try_get_matches();
+    let Cli { global, node } = match matches.and_then(|m| Cli::from_arg_matches(&m)) {
+        Ok(cli) => cli,
+        Err(e) => return usage::report(&e, None),
+    };
     skopos_node::role::run(&global, &node).unwrap_or_else(|failure| failure.report())
 }

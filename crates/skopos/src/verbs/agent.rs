@@ -1,4 +1,4 @@
-//! `skopos agent`: the lean daemon, which is a program of its own where it is installed.
+//! `skopos agent`: the agent of a node. It runs `skopos-agent` if that program is installed.
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt as _;
@@ -11,12 +11,12 @@ use skopos_term::{Failure, Global};
 /// The program of a node.
 const PROGRAM: &str = "skopos-agent";
 
-/// Becomes `skopos-agent` if that lies beside this program, else does the same in this process.
+/// Replaces this process by `skopos-agent` if that lies beside this program, else runs the agent here.
 pub(crate) fn run(global: &Global, args: &NodeArgs) -> Result<ExitCode, Failure> {
     if let Some(program) = beside() {
         let error = Command::new(&program).args(without_verb(std::env::args_os().skip(1))).exec();
         let failure = Failure::new(format!("{} cannot be started", program.display()));
-        return Err(failure.because(&error).hint("install it again; it belongs to `skopos`"));
+        return Err(failure.because(&error).hint("install it again with `skopos`"));
     }
     skopos_node::role::run(global, args)
 }
@@ -26,8 +26,8 @@ fn beside() -> Option<PathBuf> {
     path.is_file().then_some(path)
 }
 
-/// Leaves the verb out of what was typed. Before it may stand the options of every verb, of which `--dir`
-/// alone has a value.
+/// Removes the verb from the command line. Only global options stand before it, and only `--dir` of these has
+/// a value.
 fn without_verb(typed: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let (mut rest, mut is_value, mut is_found) = (Vec::new(), false, false);
     for word in typed {
@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_verb_is_left_out_and_nothing_else() {
+    fn only_the_verb_is_removed() {
         for (typed, expected) in [
             ("agent", ""),
             ("agent --node agent", "--node agent"),

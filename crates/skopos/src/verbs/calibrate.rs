@@ -1,4 +1,4 @@
-//! `skopos calibrate`: measures how fast a device can be, and stores it for the sensor `device`.
+//! `skopos calibrate`: measures the speed of a device, and stores it for the sensor `device`.
 
 use clap::Args;
 use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
@@ -18,7 +18,7 @@ use skopos_term::format;
 use skopos_term::state;
 use skopos_term::{Out, Style, tell};
 
-/// How long the device is watched before it is measured.
+/// Time for which the device is watched before it is measured.
 const WATCH: Duration = Duration::from_secs(1);
 
 /// A device that is busier than this is not measured unless the user says so.
@@ -40,33 +40,33 @@ struct Report<'a> {
 
 #[derive(Debug, Args)]
 pub(crate) struct CalibrateArgs {
-    /// A block device (nvme0n1, /dev/sda), a mount point, or a folder that you may write to
+    /// Block device (nvme0n1, /dev/sda), mount point, or folder that you may write to
     #[arg(value_name = "DEVICE|FOLDER")]
     pub(crate) target: String,
-    /// Size of the temporary file: larger than the device's own cache, if you know that
+    /// Size of the temporary file; it should exceed the cache of the device
     #[arg(long, default_value = "256MiB", value_parser = size)]
     pub(crate) size: u64,
     /// Time for each of four measurements: read, write, random reads, latency
     #[arg(long, value_name = "SECONDS", default_value_t = 5.0, value_parser = seconds)]
     pub(crate) seconds: f64,
-    /// How often each is repeated within that time
+    /// Repetitions of each measurement within that time
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
     pub(crate) runs: u32,
-    /// Read from the device itself, not from the file (root only; blocks that were never written
-    /// may come faster than the device can read)
+    /// Read from the device instead of the file (root only; blocks that were never written may be
+    /// faster than the device)
     #[arg(long)]
     pub(crate) raw: bool,
-    /// Ask nothing, and measure although the device is busy
+    /// Do not ask, and measure even a busy device
     #[arg(long, short)]
     pub(crate) yes: bool,
 }
 
 /// The smallest file of a calibration: eight requests in flight of 1 MiB each.
 const MIN_SIZE: u64 = 8 << 20;
-/// The largest: beyond the cache of any device.
+/// The largest file: larger than the cache of any device.
 const MAX_SIZE: u64 = 1 << 40;
 
-/// `256MiB`, `1GiB`, `1000000000`; a whole number of MiB.
+/// Parses `256MiB`, `1GiB` or `1000000000`; the result is a whole number of MiB.
 fn size(text: &str) -> Result<u64, String> {
     let units = [("KiB", 10), ("MiB", 20), ("GiB", 30), ("TiB", 40), ("", 0)];
     let parsed = units.iter().find_map(|(unit, shift)| {
@@ -76,15 +76,15 @@ fn size(text: &str) -> Result<u64, String> {
     match parsed {
         Some(bytes) if (MIN_SIZE..=MAX_SIZE).contains(&bytes) => Ok(bytes >> 20 << 20),
         Some(_) => Err("a size is from 8MiB to 1TiB".to_owned()),
-        None => Err(format!("`{text}` is no size: try `256MiB` or `1GiB`")),
+        None => Err(format!("`{text}` is not a size: try `256MiB` or `1GiB`")),
     }
 }
 
-/// Seconds of a measurement.
+/// Parses the seconds of a measurement.
 fn seconds(text: &str) -> Result<f64, String> {
     match text.parse() {
         Ok(seconds) if (0.05..=3600.0).contains(&seconds) => Ok(seconds),
-        _ => Err(format!("`{text}` is no number of seconds from 0.05 to 3600")),
+        _ => Err(format!("`{text}` is not a number of seconds from 0.05 to 3600")),
     }
 }
 
@@ -100,7 +100,7 @@ pub(crate) fn run(global: &Global, args: &CalibrateArgs) -> Result<ExitCode, Fai
     if let Some(folder) = &target.folder {
         check_space(folder, plan.bytes)?;
     }
-    // Before anything is measured that then could not be kept.
+    // Checked before the measurement, whose result could otherwise not be stored.
     let store = match &target.disk {
         Some(_) => Some(prepare_store()?),
         None => None,
@@ -118,7 +118,7 @@ pub(crate) fn run(global: &Global, args: &CalibrateArgs) -> Result<ExitCode, Fai
     Ok(ExitCode::SUCCESS)
 }
 
-/// The file for the result, in a folder that is there.
+/// The file for the result, in a folder that exists.
 fn prepare_store() -> Result<PathBuf, Failure> {
     let path = state::calibration().ok_or_else(|| {
         Failure::new("there is no folder to store the result in")
@@ -132,7 +132,7 @@ fn cannot_store(path: &Path, why: &io::Error) -> Failure {
     let path = path.display();
     let failure = Failure::new(format!("{path} cannot be stored")).because(why);
     match why.kind() {
-        // Not replaced: what somebody measured on all devices may be mended by hand.
+        // Not replaced: a user can repair the file, which has the results of all devices.
         io::ErrorKind::InvalidData => failure.hint(format!(
             "it cannot be understood: move it away, `mv {path} {path}.damaged`, and measure each \
              device again"
@@ -141,17 +141,15 @@ fn cannot_store(path: &Path, why: &io::Error) -> Failure {
     }
 }
 
-/// What else the device and the machine do.
+/// Checks the load of the device and of the machine.
 fn look_around(root: &Root, target: &Target, args: &CalibrateArgs) -> Result<Load, Failure> {
     let name = target.disk.as_ref().map(|disk| disk.name.as_str());
     let busy = name.and_then(|name| busy_ratio(root, name, WATCH));
     if let (Some(name), Some(busy)) = (name, busy.filter(|&busy| busy > MAX_BUSY)) {
         let what = format!("{name} is busy {:.0} % of the time", busy * 100.0);
         if !args.yes {
-            return Err(Failure::no(format!(
-                "{what}: what is left for a measurement is not its maximum"
-            ))
-            .hint("wait until it is idle, or measure nevertheless with --yes"));
+            return Err(Failure::no(format!("{what}: a measurement would not reach its maximum"))
+                .hint("wait until it is idle, or measure anyway with `--yes`"));
         }
         tell(format!("warning: {what}; the result is less than its maximum"));
     }
@@ -167,7 +165,7 @@ fn look_around(root: &Root, target: &Target, args: &CalibrateArgs) -> Result<Loa
     Ok(Load { device_busy_ratio: busy, load_1m })
 }
 
-/// A measurement takes the device from everybody else: the user agrees first.
+/// Asks the user, because a measurement slows down all other users of the device.
 fn confirm(target: &Target, plan: &Plan, args: &CalibrateArgs) -> Result<(), Failure> {
     if args.yes {
         return Ok(());
@@ -183,7 +181,7 @@ fn confirm(target: &Target, plan: &Plan, args: &CalibrateArgs) -> Result<(), Fai
         None => format!("This loads {device} for about {seconds:.0} s with reads."),
     };
     if !io::stdin().is_terminal() {
-        return Err(Failure::new(what).hint("say --yes where nobody can be asked"));
+        return Err(Failure::new(what).hint("without a terminal, agree with `--yes`"));
     }
     let mut stderr = io::stderr();
     write!(stderr, "{what}\nGo on? [y/N] ").and_then(|()| stderr.flush())?;
@@ -261,7 +259,7 @@ fn title(target: &Target) -> String {
     }
 }
 
-/// What was measured: median, and from least to greatest.
+/// Prints the measurements: the median, and the range.
 fn rows(measured: &Measured, style: Style) -> Vec<Vec<String>> {
     let bandwidth = |value: f64| format!("{}/s", format::bytes(value));
     let requests = |value: f64| format!("{value:.0} requests/s");

@@ -1,4 +1,4 @@
-//! `skopos delphi train|score`: where predictions come from, and how good they are.
+//! `skopos delphi train|score`: trains the predictor, and measures its errors.
 
 use clap::{Args, Subcommand};
 use std::fs;
@@ -24,7 +24,7 @@ use skopos_term::find::{no_match, open_host, resolve};
 use skopos_term::format;
 use skopos_term::{Out, Style, tell};
 
-/// Samples before the first one that is predicted: what a prediction looks at.
+/// Number of samples that a prediction needs.
 const FIRST: usize = 5;
 
 /// `docs/json/delphi.schema.json`, of `train`.
@@ -35,7 +35,7 @@ struct Trained<'a> {
     trainable: usize,
     format_version: u32,
     seconds: f64,
-    /// True if these are the weights that this program predicts with.
+    /// True if the weights equal those of this program.
     built_in: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     file: Option<&'a Path>,
@@ -72,8 +72,8 @@ pub(crate) enum DelphiVerb {
     /// Train the model from its seed: the same weights on every machine
     #[command(before_help = "Example: skopos delphi train --out weights.bin")]
     Train(DelphiTrainArgs),
-    /// Predict the past and compare: mean errors, R², coverage of the bound
-    #[command(before_help = "Example: skopos delphi score 'block/*/write_bytes_total'")]
+    /// Predict past samples and compare: mean errors, R², coverage of the bound
+    #[command(before_help = "Example: skopos delphi score 'block/*/written_bytes_total'")]
     Score(DelphiScoreArgs),
 }
 
@@ -82,17 +82,17 @@ pub(crate) struct DelphiTrainArgs {
     /// Seed of the synthetic data
     #[arg(long, value_name = "N", default_value_t = skopos_score::delphi::DEFAULT_SEED)]
     pub(crate) seed: u64,
-    /// Write the weights there
+    /// Write the weights to this file
     #[arg(long, value_name = "FILE")]
     pub(crate) out: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct DelphiScoreArgs {
-    /// Topics or a pattern, as far back as their rings reach; the node may be left out
+    /// Topic or pattern, scored as far back as the rings reach; the node may be left out
     #[arg(required_unless_present = "trace")]
     pub(crate) topic: Option<String>,
-    /// A recorded trace instead
+    /// Score a recorded trace instead
     #[arg(long, value_name = "FILE", conflicts_with = "topic")]
     pub(crate) trace: Option<PathBuf>,
 }
@@ -126,8 +126,8 @@ fn run_train(global: &Global, args: &DelphiTrainArgs) -> Result<ExitCode, Failur
         })?;
     } else {
         out.line(format!("{model}: trained in {seconds:.2} s"))?;
-        let same = if built_in { "the same as" } else { "others than" };
-        out.line(format!("they are {same} the weights in this program"))?;
+        let same = if built_in { "equal" } else { "differ from" };
+        out.line(format!("the weights {same} those of this program"))?;
         if let Some(path) = &args.out {
             out.line(format!("written to {}", path.display()))?;
         }
@@ -142,9 +142,9 @@ fn score(global: &Global, args: &DelphiScoreArgs) -> Result<ExitCode, Failure> {
         let text = fs::read_to_string(path)
             .map_err(|e| Failure::new(format!("cannot read {}", path.display())).because(&e))?;
         let trace = Trace::parse(&text).map_err(|e| {
-            Failure::new(format!("{} is no trace", path.display()))
+            Failure::new(format!("{} is not a trace", path.display()))
                 .because(&e)
-                .hint("a trace has the lines `# topic: …`, `# unit: …`, `time_seconds,value` and then one for each sample")
+                .hint("a trace has the lines `# topic: …`, `# unit: …`, `time_seconds,value` and a line for each sample")
         })?;
         let samples: Vec<_> = trace.samples.iter().map(|(t, v)| (instant(*t), *v)).collect();
         let evaluation = evaluate(kind_of(&trace.topic), &samples, FIRST)
@@ -178,7 +178,7 @@ fn score(global: &Global, args: &DelphiScoreArgs) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Scores what the ring still holds, with the polls that found nothing new.
+/// Scores the samples in the ring, with the polls that found no change.
 fn score_vertex(vertex: &Vertex) -> Result<Evaluation, String> {
     let checked_at = vertex.latest().map_err(|e| e.to_string())?.checked_at;
     let mut samples = Vec::new();

@@ -1,4 +1,4 @@
-//! `skopos doctor`: what this machine allows, what runs, and what to do about the rest.
+//! `skopos doctor`: checks what this machine allows and what runs, with a hint for each problem.
 
 use std::fs;
 use std::path::Path;
@@ -16,7 +16,7 @@ use skopos_term::format;
 use skopos_term::{EXIT_NO, Failure};
 use skopos_term::{Out, Style};
 
-/// A publisher that has given no sign of life for so long is stuck: ten times the usual interval.
+/// A publisher without a sign of life for this time is stuck: ten times the usual interval.
 const SILENT: Duration = Duration::from_secs(10);
 /// Free memory in the runtime directory's file system below which a new agent may not start.
 const ROOM_BYTES: u64 = 16 << 20;
@@ -67,6 +67,7 @@ pub(crate) fn run(global: &Global) -> Result<ExitCode, Failure> {
         None => skopos_shm::search_path(),
     };
     let mut checks = vec![kernel(), directory(&dir), room(&dir)];
+    checks.extend(build(skopos_task::build_lacks()));
     checks.extend(publishers(dirs));
     let (check, status) = agent(&dir);
     checks.push(check);
@@ -86,13 +87,23 @@ fn kernel() -> Check {
     )
 }
 
+/// Returns a warning for each part that this build lacks, or the statement that it is complete.
+fn build(lacks: Vec<(&'static str, String)>) -> Vec<Check> {
+    if lacks.is_empty() {
+        return vec![Check::good("build", "complete: every mechanism of the task monitor")];
+    }
+    let hint = "build on x86-64 with a C compiler (`make run` does)";
+    let warning = |(part, why)| Check::warning("build", format!("lacks {part}: {why}"), hint);
+    lacks.into_iter().map(warning).collect()
+}
+
 fn directory(dir: &Path) -> Check {
     let shown = dir.display();
     match Host::open_dirs(vec![dir.into()]) {
         _ if !dir.exists() => {
-            Check::good("directory", format!("{shown} is made when something publishes"))
+            Check::good("directory", format!("{shown} is created by the first publisher"))
         }
-        Ok(_) => Check::good("directory", format!("{shown} is its owner's alone to write")),
+        Ok(_) => Check::good("directory", format!("only the owner of {shown} can write to it")),
         Err(e) => Check::bad("directory", e.to_string(), "name another one with SKOPOS_DIR"),
     }
 }
@@ -146,7 +157,7 @@ fn publisher(segment: &Segment) -> Check {
         duration::human(silent)
     );
     if silent > SILENT && segment.name() == skopos_agent::SEGMENT_NAME {
-        Check::warning("publisher", detail, "it lives but does not work: look what it waits for")
+        Check::warning("publisher", detail, "it runs but does not poll: check what it waits for")
     } else {
         Check::good("publisher", detail)
     }
@@ -175,11 +186,11 @@ fn agent(dir: &Path) -> (Check, Option<Status>) {
             } else if same {
                 Check::good("agent", detail)
             } else {
-                Check::warning("agent", detail, "this `skopos` is of another version")
+                Check::warning("agent", detail, "this `skopos` has another version")
             };
             (check, Some(status))
         }
-        Ok(_) => (Check::bad("agent", "it answered another question", "restart it"), None),
+        Ok(_) => (Check::bad("agent", "its response does not fit the request", "restart it"), None),
         Err(e) => {
             let hint = e.hint_text().unwrap_or("start one with `skopos up`").to_owned();
             (Check::warning("agent", e.message(), hint), None)
@@ -187,7 +198,7 @@ fn agent(dir: &Path) -> (Check, Option<Status>) {
     }
 }
 
-/// What an agent would sense here, when none runs.
+/// Lists the sensors that an agent would run here.
 fn probe() -> Status {
     let opened = open_all(&skopos_agent::root());
     let sensor = |name: &str| SensorStatus {
@@ -260,5 +271,18 @@ fn word(verdict: Verdict) -> &'static str {
         Verdict::Good => "good",
         Verdict::Warning => "warning",
         Verdict::Bad => "bad",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_part_that_a_build_lacks_is_a_warning() {
+        let checks = build(vec![("files of a task by BPF", "no object".to_owned())]);
+        assert!(checks.iter().all(|check| check.verdict == Verdict::Warning));
+        assert_eq!(checks[0].detail, "lacks files of a task by BPF: no object");
+        assert!(build(Vec::new()).iter().all(|check| check.verdict == Verdict::Good));
     }
 }

@@ -1,4 +1,4 @@
-//! `skopos estimate CLASS`: what the next task of a class should be given.
+//! `skopos estimate CLASS`: proposes an allocation for the next task of a class.
 
 use std::process::ExitCode;
 
@@ -16,15 +16,15 @@ use skopos_term::{Out, Style};
 
 #[derive(Debug, Args)]
 pub(crate) struct EstimateArgs {
-    /// The class of tasks; `skopos archive ls` lists them
+    /// Class of tasks; `skopos archive ls` lists the classes
     class: String,
-    /// What to choose for: the least that is held and not used, or the fewest tasks that run twice
+    /// Goal: the least resources held and not used, or the fewest tasks that run twice
     #[arg(long, value_enum, default_value_t = Goal::Waste)]
     minimize: Goal,
-    /// The greatest share of the records that may need more than the allocation, from 0 to 1
+    /// Largest share of records that may need more than the allocation, from 0 to 1
     #[arg(long, value_name = "SHARE", default_value_t = MAX_RISK, value_parser = share)]
     max_risk: f64,
-    /// Of which resource
+    /// Resource to estimate
     #[arg(long, value_name = "NAME", default_value = "memory")]
     resource: String,
     #[command(flatten)]
@@ -63,11 +63,11 @@ struct EstimateJson<'a> {
     #[serde(flatten)]
     estimate: Estimate,
     confidence: f64,
-    /// Records that say less than the whole.
+    /// Number of records that are lower bounds.
     lower_bounds: u64,
     unfinished: u64,
     unknown: u64,
-    /// What others would choose, with the same records.
+    /// Allocations of other methods from the same records.
     naive: Vec<NaiveJson>,
 }
 
@@ -88,7 +88,7 @@ pub(crate) fn run(global: &Global, args: &EstimateArgs) -> Result<ExitCode, Fail
             return Err(no_class(&archive, &args.class));
         }
         return Err(Failure::no(format!(
-            "nothing is known of `{}` of `{}`: {} tasks did not return 0, of {} it was not measured",
+            "no record of `{}` for `{}`: {} tasks did not return 0, {} were not measured",
             resource.name, args.class, found.unfinished, found.unknown
         )));
     };
@@ -120,7 +120,7 @@ pub(crate) fn run(global: &Global, args: &EstimateArgs) -> Result<ExitCode, Fail
     Ok(ExitCode::SUCCESS)
 }
 
-/// What others would choose.
+/// Returns the allocations of other methods.
 fn naive(records: &[Record], maximum: f64) -> [(&'static str, Estimate); 2] {
     let mut moments = Moments::default();
     records.iter().for_each(|r| moments.add(r.value));
@@ -165,8 +165,8 @@ fn human(
     rows.extend(naive.iter().map(|(choice, e)| row(choice, e)));
     out.table(&rows, &[1, 2, 3])?;
     for (count, what) in [
-        (found.lower_bounds, "records are lower bounds: more was used than was seen"),
-        (found.unfinished, "tasks did not return 0 and say nothing of what they needed"),
+        (found.lower_bounds, "records are lower bounds: the tasks used more than was measured"),
+        (found.unfinished, "tasks did not return 0, so their needs are unknown"),
         (found.unknown, "tasks were not measured"),
     ] {
         if count > 0 {

@@ -6,11 +6,12 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use serde::Serialize;
-use skopos_model::{Sample, Topic, TopicPattern, Unit, duration};
+use skopos_model::{TopicPattern, duration};
 use skopos_shm::{Error, Host, Vertex, now};
 
-use crate::verbs::predicted::{self, Now};
-use skopos_agent::fresh::{Refusal, Freshness, MaxAge, by_agent};
+use crate::verbs::lookup::{Document, Lookup, Read, Refused};
+use crate::verbs::predicted;
+use skopos_agent::fresh::{Freshness, MaxAge, Refusal, by_agent};
 use skopos_agent::{MIRROR_NAME, SEGMENT_NAME};
 use skopos_term::Global;
 use skopos_term::find::{no_match, open_host, resolve_all};
@@ -25,59 +26,23 @@ struct Readings<'a> {
     refused: &'a [Refused],
 }
 
-/// What was found.
-#[derive(Default)]
-pub(super) struct Found {
-    pub(super) reads: Vec<Read>,
-    /// Topics without a value that may be shown, each with its reason.
-    pub(super) refused: Vec<Refused>,
-}
-
-/// A topic without a value that may be shown.
-#[derive(Serialize)]
-pub(super) struct Refused {
-    pub(super) topic: String,
-    pub(super) reason: String,
-}
-
-/// One topic, read.
-pub(super) struct Read {
-    pub(super) topic: Topic,
-    pub(super) unit: Unit,
-    pub(super) sample: Sample,
-    pub(super) age: Duration,
-    /// What it is now, if that was asked.
-    pub(super) now: Option<Now>,
-    pub(super) document: Document,
-}
-
-/// `docs/json/reading.schema.json`.
-#[derive(Serialize)]
-#[serde(untagged)]
-pub(super) enum Document {
-    /// Made here.
-    Own(Box<ReadingJson>),
-    /// As a hub made it.
-    Hubs(serde_json::Value),
-}
-
 #[derive(Debug, Args)]
 pub(crate) struct GetArgs {
-    /// Topics or patterns; the node may be left out. A hub on this machine is asked for what is not here
+    /// Topics or patterns; the node may be left out. Topics of other nodes come from the hub of this machine
     #[arg(required = true, value_name = "TOPIC")]
     pub(crate) topics: Vec<String>,
-    /// Refuse a value whose source was last looked at longer ago; refresh it first if possible
-    /// (a source is looked at ten times a second at most)
+    /// Refuse a value whose source was last polled longer ago; poll it first if possible (at most ten
+    /// times a second)
     #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
     pub(crate) max_age: Option<Duration>,
-    /// Also say what each is at this moment, predicted from its samples, and within what bound
+    /// Print also the present value of each topic, predicted from its samples, with an error bound
     #[arg(long)]
     pub(crate) now: bool,
 }
 
 pub(crate) fn run(global: &Global, args: &GetArgs) -> Result<ExitCode, Failure> {
     let (found, missing) = match open_host(global) {
-        // Where nothing is published a hub may be there all the same.
+        // A hub may run on a machine that publishes nothing.
         Err(nothing) => (ask_hub(global, &args.topics, args, nothing)?, None),
         Ok(host) => {
             let (vertices, missing) = resolve_all(&host, &args.topics)?;
@@ -101,23 +66,23 @@ pub(crate) fn run(global: &Global, args: &GetArgs) -> Result<ExitCode, Failure> 
     }
 }
 
-/// Asks the hub of this machine for what is not in its memory; without a hub that is the failure.
+/// Asks the hub of this machine for topics that are not in its memory. Without a hub, `without` is the failure.
 fn ask_hub(
     global: &Global,
     topics: &[String],
     args: &GetArgs,
     without: Failure,
-) -> Result<Found, Failure> {
-    super::get_hub::ask(global, topics, args, without)
+) -> Result<Lookup, Failure> {
+    super::get_hub::ask(global, topics, (args.max_age, args.now), without)
 }
 
-/// "No topic matches", and why if it may be another node's.
+/// "No topic matches", with a reason if the topic may be that of another node.
 fn no_match_here(host: &Host, text: &str) -> Failure {
     let below = text.split_once('/').map(|(_, below)| TopicPattern::new(&format!("*/{below}")));
     match below {
         Some(Ok(pattern)) if !host.select(&pattern).is_empty() => {
             let hint = format!(
-                "another node's are known to a hub, and none runs here, or to an agent with `--live --mirror '{text}'`"
+                "topics of other nodes need a hub here, or an agent with `--live --mirror '{text}'`"
             );
             Failure::no(format!("no topic matches `{text}`")).hint(hint)
         }
@@ -125,10 +90,10 @@ fn no_match_here(host: &Host, text: &str) -> Failure {
     }
 }
 
-/// Reads vertices, and has old values measured.
-fn read(vertices: &[Vertex], args: &GetArgs) -> Found {
+/// Reads vertices; asks for a poll of values that are too old.
+fn read(vertices: &[Vertex], args: &GetArgs) -> Lookup {
     let mut max_age = args.max_age.map(|most| MaxAge::new(most, "--max-age"));
-    let mut found = Found::default();
+    let mut found = Lookup::default();
     for vertex in vertices {
         let look = || match vertex.latest() {
             Err(Error::Empty(_)) => Err("no value yet".to_owned()),
@@ -161,7 +126,7 @@ fn read(vertices: &[Vertex], args: &GetArgs) -> Found {
     found
 }
 
-/// Has the agent beside a vertex measure it: that asks another node for what it mirrors.
+/// Asks the agent beside a vertex to poll its source. For a mirrored vertex that agent asks the other node.
 fn measure(vertex: &Vertex, dir: &Path) -> Result<(), Refusal> {
     match vertex.segment().name() {
         SEGMENT_NAME | MIRROR_NAME => by_agent(dir, vertex.topic()),
@@ -169,7 +134,7 @@ fn measure(vertex: &Vertex, dir: &Path) -> Result<(), Refusal> {
     }
 }
 
-fn print(out: &mut Out, Found { reads, refused }: &Found) -> Result<(), Failure> {
+fn print(out: &mut Out, Lookup { reads, refused }: &Lookup) -> Result<(), Failure> {
     match out.style {
         Style::Json => {
             let readings = reads.iter().map(|read| &read.document).collect();

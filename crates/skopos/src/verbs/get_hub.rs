@@ -1,4 +1,4 @@
-//! `skopos get` of what is not in this machine's memory: the hub that runs here knows other nodes.
+//! `skopos get` of topics that are not in this machine's memory: the hub of this machine mirrors other nodes.
 
 use std::time::Duration;
 
@@ -6,17 +6,16 @@ use serde::Deserialize;
 use serde_json::Value as Json;
 use skopos_model::{Origin, Sample, Timestamp, Unit, Value, ValueType};
 
-use super::get::GetArgs;
-use super::get::{Document, Found, Read, Refused};
+use super::lookup::{Document, Lookup, Read, Refused};
 use skopos_hub::client::{get, reach};
 use skopos_term::Failure;
 use skopos_term::Global;
 use skopos_term::tell;
 
-/// How long a hub may take: it waits for other nodes, and for an agent that may not answer.
+/// Timeout of a request to the hub, which waits for other nodes, and for an agent that may not answer.
 const PATIENCE: Duration = Duration::from_secs(15);
 
-/// What a hub answers with.
+/// The response of a hub.
 #[derive(Deserialize)]
 struct Readings {
     readings: Vec<Json>,
@@ -29,7 +28,7 @@ struct RefusedJson {
     reason: String,
 }
 
-/// Of a reading what people are shown.
+/// The fields of a reading that are printed for people.
 #[derive(Deserialize)]
 struct Reading {
     topic: String,
@@ -46,13 +45,13 @@ struct Reading {
 /// Asks the hub of this runtime directory.
 ///
 /// # Errors
-/// `without`, if there is no hub; what the hub says.
+/// `without`, if there is no hub; the error of the hub.
 pub(super) fn ask(
     global: &Global,
     topics: &[String],
-    args: &GetArgs,
+    (max_age, with_now): (Option<Duration>, bool),
     without: Failure,
-) -> Result<Found, Failure> {
+) -> Result<Lookup, Failure> {
     let dir = global.dir.clone().unwrap_or_else(skopos_shm::runtime_dir);
     let stream = match reach(&dir, PATIENCE) {
         Ok(Some(stream)) => stream,
@@ -63,21 +62,21 @@ pub(super) fn ask(
         }
     };
     let failed = |e: &dyn std::error::Error| {
-        Failure::new("the hub answers something else than it was asked").because(e)
+        Failure::new("the response of the hub does not fit the request").because(e)
     };
-    let answer = get(&stream, topics, args.max_age)?;
+    let answer = get(&stream, topics, max_age)?;
     let Readings { readings, refused } = serde_json::from_value(answer).map_err(|e| failed(&e))?;
     let refused =
         refused.into_iter().map(|RefusedJson { topic, reason }| Refused { topic, reason });
     let reads = readings.into_iter().map(|json| {
         let reading = Reading::deserialize(&json).map_err(|e| failed(&e))?;
-        reading.read(json, args.now).map_err(|e| failed(&*e))
+        reading.read(json, with_now).map_err(|e| failed(&*e))
     });
-    Ok(Found { reads: reads.collect::<Result<_, _>>()?, refused: refused.collect() })
+    Ok(Lookup { reads: reads.collect::<Result<_, _>>()?, refused: refused.collect() })
 }
 
 impl Reading {
-    /// As if it had been read here.
+    /// Converts the reading to the form of a value that was read here.
     fn read(self, mut json: Json, now: bool) -> Result<Read, Box<dyn std::error::Error>> {
         let (time, value_type) = (Timestamp::from_nanos(self.time_ns), self.value_type.parse()?);
         let bound = self.bound.unwrap_or(f64::INFINITY);
@@ -90,7 +89,7 @@ impl Reading {
             }
             _ => Sample::measured(time, of_json(&self.value, value_type)?),
         };
-        let why = "it is predicted from samples, and they are in another machine's memory";
+        let why = "a prediction needs the samples, which are in the memory of another machine";
         if now {
             json["now"] = serde_json::json!({ "reason": why });
         }
@@ -100,7 +99,7 @@ impl Reading {
             sample,
             age: Duration::try_from_secs_f64(self.age_seconds)?,
             now: now.then(|| Err(why.to_owned())),
-            document: Document::Hubs(json),
+            document: Document::OfHub(json),
         })
     }
 }

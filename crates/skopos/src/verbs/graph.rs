@@ -1,5 +1,5 @@
-//! `skopos graph [PATTERN]`: facts and insights, what is computed from what, how often each changes
-//! and how old it is; as text, or as DOT for Graphviz.
+//! `skopos graph [PATTERN]`: facts and insights with their inputs, their rates of change and their ages, as
+//! text or as DOT for Graphviz.
 
 use clap::Args;
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,9 +22,9 @@ struct Graph<'a> {
 
 #[derive(Debug, Args)]
 pub(crate) struct GraphArgs {
-    /// Which insights [default: all]
+    /// Insights to show, as a topic or a pattern [default: all]
     pub(crate) pattern: Option<String>,
-    /// In the language of Graphviz
+    /// Print DOT, the language of Graphviz
     #[arg(long, conflicts_with_all = ["json", "plain"])]
     pub(crate) dot: bool,
 }
@@ -48,7 +48,7 @@ pub(crate) fn run(global: &Global, args: &GraphArgs) -> Result<ExitCode, Failure
     Ok(ExitCode::SUCCESS)
 }
 
-/// Adds everything that they are computed from.
+/// Adds all inputs, direct and indirect.
 pub(crate) fn with_inputs(
     global: &Global,
     asked: Vec<VertexStatus>,
@@ -59,7 +59,7 @@ pub(crate) fn with_inputs(
         let wanted: BTreeSet<String> =
             inputs.filter(|topic| !known.contains_key(*topic)).cloned().collect();
         let found = vertices_of(global, wanted.iter().map(String::as_str))?;
-        // None are left, or they went between two questions.
+        // No input is left, or the inputs were removed between two requests.
         if found.is_empty() {
             return Ok(known);
         }
@@ -67,7 +67,7 @@ pub(crate) fn with_inputs(
     }
 }
 
-/// Layer by layer, the highest first: each insight with its inputs below it.
+/// Prints layer by layer, the highest first: each insight with its inputs below it.
 fn print_text(
     out: &mut Out,
     known: &BTreeMap<String, VertexStatus>,
@@ -105,7 +105,7 @@ fn row(name: String, vertex: &VertexStatus, now: Timestamp) -> Vec<String> {
     vec![name, rate(vertex), age(vertex, now)]
 }
 
-/// How often it changes.
+/// Formats the rate of change.
 fn rate(vertex: &VertexStatus) -> String {
     match vertex.changes_per_second {
         None => "rate unknown".to_owned(),
@@ -114,7 +114,7 @@ fn rate(vertex: &VertexStatus) -> String {
     }
 }
 
-/// How old it is, or that there is no value.
+/// Formats the age, or states that there is no value.
 fn age(vertex: &VertexStatus, now: Timestamp) -> String {
     if vertex.unknown.is_some() {
         return "unknown".to_owned();

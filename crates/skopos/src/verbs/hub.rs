@@ -14,7 +14,7 @@ use skopos_term::Failure;
 use skopos_term::Global;
 use skopos_term::{Out, tell};
 
-/// After what time whoever was named as `--connect` should have answered.
+/// The time after which an endpoint of `--connect` should have answered.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Args)]
@@ -23,7 +23,7 @@ pub(crate) struct HubArgs {
     live: LiveArgs,
     #[command(flatten)]
     doors: DoorArgs,
-    /// Read this file
+    /// Read this configuration file
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 }
@@ -45,7 +45,7 @@ pub(crate) fn run(global: &Global, args: &HubArgs) -> Result<ExitCode, Failure> 
     if !to_agents.is_empty() {
         let names = to_agents.join("`, `");
         tell(format!(
-            "warning: left to agents: insight `{names}`; `where = \"hub\"` makes it a hub's"
+            "warning: these insights belong to agents: `{names}`; `where = \"hub\"` gives an insight to the hub"
         ));
     }
     if !args.live.connect().is_empty() {
@@ -54,7 +54,7 @@ pub(crate) fn run(global: &Global, args: &HubArgs) -> Result<ExitCode, Failure> 
         }
         if hub.is_alone() {
             let at = args.live.connect().join(", ");
-            tell(format!("warning: nobody answers at {at}, and nobody came; it is tried again"));
+            tell(format!("warning: {at} does not answer, and no node has joined; still trying"));
         }
     }
     signals.wait()?;

@@ -1,4 +1,4 @@
-//! `skopos ls [PATTERN]`: which topics there are.
+//! `skopos ls [PATTERN]`: lists topics.
 
 use clap::Args;
 use std::process::ExitCode;
@@ -53,10 +53,10 @@ impl TopicJson {
 
 #[derive(Debug, Args)]
 pub(crate) struct LsArgs {
-    /// Which topics: `*` within a segment, `**` over segments; the node may be left out
+    /// Topics or patterns: `*` within a segment, `**` over segments; the node may be left out
     #[arg(default_value = "**", value_name = "PATTERN")]
     pub(crate) patterns: Vec<String>,
-    /// Help, unit, kind and source of each
+    /// Print help, unit, kind and source of each topic
     #[arg(long, short)]
     pub(crate) long: bool,
 }

@@ -1,4 +1,4 @@
-//! What each verb does, a file each.
+//! The verbs, one file each.
 
 pub(crate) mod up;
 pub(crate) mod agent;
@@ -8,8 +8,10 @@ pub(crate) mod estimate;
 pub(crate) mod top;
 pub(crate) mod ls;
 pub(crate) mod get;
+mod lookup;
 mod get_hub;
 pub(crate) mod watch;
+pub(crate) mod watch_args;
 pub(crate) mod record;
 pub(crate) mod publish;
 pub(crate) mod sql;

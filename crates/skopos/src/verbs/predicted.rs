@@ -1,15 +1,15 @@
-//! What a vertex is at this moment, predicted by the reader from what the vertex stores. Nothing is
-//! written, and the publisher does not know.
+//! The present value of a vertex, predicted by the reader from the samples in the ring. The prediction is
+//! not written, and the publisher does not take part.
 
 use skopos_model::{Kind, Origin, Sample, Timestamp, Value};
 use skopos_score::delphi::predict;
 use skopos_shm::{Range, Reading, Vertex};
 
-/// A predicted sample, or why there is none.
+/// A predicted sample, or the reason why there is no prediction.
 pub(crate) type Now = Result<Sample, String>;
 
-/// What the vertex is now. A value that was measured this very moment would be shown as predicted
-/// too: what was asked for is the present, and only the past is measured.
+/// Returns the present value of the vertex. It is always marked as predicted, even if the last poll was a
+/// moment ago: only the past is measured.
 pub(crate) fn now(vertex: &Vertex, latest: &Reading) -> Now {
     if latest.sample.origin == Origin::Unknown {
         return Err("its last value is unknown".to_owned());
@@ -26,10 +26,10 @@ pub(crate) fn now(vertex: &Vertex, latest: &Reading) -> Now {
     Ok(Sample { time, value: Value::F64(said.value), origin })
 }
 
-/// The measured samples as numbers, oldest first: all that the ring still holds.
+/// The measured samples in the ring as numbers, oldest first.
 ///
 /// # Errors
-/// Why there are none: the vertex is gone, or its values are no numbers.
+/// The vertex is gone, or its values are not numbers.
 pub(crate) fn measured(vertex: &Vertex) -> Result<Vec<(Timestamp, f64)>, String> {
     let everything = Timestamp::from_nanos(i64::MIN)..=Timestamp::from_nanos(i64::MAX);
     let Range { samples, .. } = vertex.range(everything).map_err(|e| e.to_string())?;

@@ -1,4 +1,4 @@
-//! `skopos publish TOPIC VALUE`: a user's own fact, from a script.
+//! `skopos publish TOPIC VALUE`: publishes a fact of the user.
 
 use clap::Args;
 use std::process::ExitCode;
@@ -13,28 +13,28 @@ use skopos_term::{Out, Style};
 
 /// `docs/json/publish.schema.json`.
 #[derive(Serialize)]
-struct Done {
+struct Response {
     topic: String,
     removed: bool,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct PublishArgs {
-    /// The topic; your node's name is put in front unless it is there
+    /// Topic; the name of this node is added in front if it is missing
     pub(crate) topic: String,
-    /// A number, or JSON of a list, a record or a text
+    /// Number, or a list, a record or a text in JSON
     #[arg(allow_hyphen_values = true, required_unless_present = "remove")]
     pub(crate) value: Option<String>,
-    /// f64, i64, u64 or structured [default: f64 for a number, else structured]
+    /// Type: f64, i64, u64 or structured [default: f64 for a number, else structured]
     #[arg(long = "type", value_name = "TYPE")]
     pub(crate) value_type: Option<String>,
     /// Unit of the value, such as bytes or seconds
     #[arg(long, default_value = "", hide_default_value = true)]
     pub(crate) unit: String,
-    /// counter, gauge or state
+    /// Kind: counter, gauge or state
     #[arg(long, default_value = "gauge")]
     pub(crate) kind: String,
-    /// Take the topic away again
+    /// Remove the topic
     #[arg(long, conflicts_with = "value")]
     pub(crate) remove: bool,
 }
@@ -46,7 +46,7 @@ pub(crate) fn run(global: &Global, args: &PublishArgs) -> Result<ExitCode, Failu
         None => Request::Remove { topic },
         Some(value) => {
             let value_type = value_type(args.value_type.as_deref(), value)?;
-            // Refused here, before the agent is asked: the same errors, without an agent.
+            // Checked before the request, so that the errors are the same without an agent.
             let parsed = value_type.parse_value(value).map_err(wrong_value)?;
             if let Some(why) = not_finite(&parsed) {
                 return Err(Failure::new(why).hint(NOT_FINITE_HINT));
@@ -61,21 +61,21 @@ pub(crate) fn run(global: &Global, args: &PublishArgs) -> Result<ExitCode, Failu
         }
     };
     let Answer::Done { topic } = control::ask(&dir, &request)? else {
-        return Err(Failure::new("the agent gave an answer to another question"));
+        return Err(Failure::new("the response of the agent does not fit the request"));
     };
     let mut out = Out::new(global.style());
     match out.style {
-        Style::Json => out.json(&Done { topic, removed: args.remove })?,
+        Style::Json => out.json(&Response { topic, removed: args.remove })?,
         Style::Plain => out.line(topic)?,
-        Style::Human if args.remove => out.line(format!("{topic} is taken away"))?,
+        Style::Human if args.remove => out.line(format!("removed {topic}"))?,
         Style::Human => out.line(format!("published {topic}"))?,
     }
     out.flush()?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// The type asked for; else a double for a number and structured for the rest. Not an integer for
-/// `1`: the next value of the same topic may be `1.5`.
+/// Returns the requested type, else `f64` for a number and structured for other values. `1` is not an
+/// integer, because the next value of the same topic may be `1.5`.
 fn value_type(asked: Option<&str>, value: &str) -> Result<ValueType, Failure> {
     match asked {
         Some(name) => name.parse().map_err(|e: skopos_model::Error| {

@@ -1,8 +1,8 @@
-//! `skopos record TOPIC…`: live topics into trace files, to be replayed.
+//! `skopos record TOPIC…`: records live topics into trace files, which can be replayed.
 //!
-//! A row is written when somebody has looked at the source since the row before. What was not
-//! looked at is not written: a trace has gaps where its values were not known. Each row is one
-//! write, so a file is whole up to its last line whenever the recording ends, however it ends.
+//! A row is written if the source was polled since the previous row. A trace therefore has gaps where the
+//! values were not known. Each row is one write, so a file is complete up to its last line, no matter how
+//! the recording ends.
 
 use clap::Args;
 use skopos_model::duration;
@@ -27,10 +27,10 @@ use skopos_term::{Out, Style, tell};
 /// The most topics of one recording: each is an open file, and a process may have 1,024.
 const MAX_RECORDED: usize = 800;
 
-/// Looks in an interval: a row is at most this part of the interval younger than its turn.
+/// Reads in an interval: a row is late by at most this part of the interval.
 const LOOKS: u32 = 8;
 
-/// How often topics that are gone are looked for.
+/// Time between two searches for topics that are gone.
 const LOOK_AROUND: Duration = Duration::from_millis(500);
 
 /// `docs/json/record.schema.json`.
@@ -53,21 +53,21 @@ pub(crate) struct RecordArgs {
     /// Topics or patterns; the node may be left out
     #[arg(required = true, value_name = "TOPIC")]
     pub(crate) topics: Vec<String>,
-    /// Stop after this long; else at Ctrl-C
+    /// Stop after this time [default: at Ctrl-C]
     #[arg(long = "for", value_name = "DURATION", value_parser = duration::parse)]
     pub(crate) run_for: Option<Duration>,
     /// Time between two rows
     #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = duration::parse)]
     pub(crate) interval: Duration,
-    /// Directory of the files, one a topic
+    /// Directory of the files, one for each topic
     #[arg(long, value_name = "DIR")]
     pub(crate) out: PathBuf,
-    /// What was going on, for the head of each file; may be given more than once
+    /// Note for the head of each file, such as the workload; can be repeated
     #[arg(long, value_name = "TEXT", value_parser = one_line)]
     pub(crate) note: Vec<String>,
 }
 
-/// A comment is a line: what had more would end in the middle of the rows.
+/// Refuses a note of several lines, which would end among the rows.
 fn one_line(text: &str) -> Result<String, String> {
     match text.contains(['\n', '\r']) {
         false => Ok(text.to_owned()),
@@ -77,12 +77,12 @@ fn one_line(text: &str) -> Result<String, String> {
 
 pub(crate) fn run(global: &Global, args: &RecordArgs) -> Result<ExitCode, Failure> {
     if args.interval.is_zero() {
-        return Err(Failure::new("an interval of 0 would be as often as possible")
+        return Err(Failure::new("an interval of 0 is not possible")
             .hint("name one, such as `--interval 1s`"));
     }
     let mut host = open_host(global)?;
     let vertices = selected(&host, &args.topics)?;
-    // From here on Ctrl-C ends the recording as its time would.
+    // From here on Ctrl-C ends the recording in order, like `--for`.
     let signals = Signals::catch()?;
     let start = now();
     let comments = Comments { start, interval: args.interval, notes: &args.note };
@@ -97,7 +97,7 @@ pub(crate) fn run(global: &Global, args: &RecordArgs) -> Result<ExitCode, Failur
     result.map(|()| ExitCode::SUCCESS)
 }
 
-/// What the user's texts select, each topic once, numbers alone.
+/// Selects the vertices of the patterns, each topic once, and only numbers.
 fn selected(host: &Host, texts: &[String]) -> Result<Vec<Vertex>, Failure> {
     let mut vertices: Vec<Vertex> = Vec::new();
     for text in texts {
@@ -107,8 +107,10 @@ fn selected(host: &Host, texts: &[String]) -> Result<Vec<Vertex>, Failure> {
         }
         found.retain(|vertex| vertex.info().value_type != skopos_model::ValueType::Structured);
         if found.is_empty() {
-            return Err(Failure::new(format!("`{text}` has no number, and a trace is of numbers"))
-                .hint("`skopos watch` follows lists and records"));
+            return Err(Failure::new(format!(
+                "`{text}` has no number, and a trace contains numbers only"
+            ))
+            .hint("`skopos watch` follows lists and records"));
         }
         found.retain(|vertex| !vertices.iter().any(|known| known.topic() == vertex.topic()));
         vertices.append(&mut found);
@@ -121,7 +123,7 @@ fn selected(host: &Host, texts: &[String]) -> Result<Vec<Vertex>, Failure> {
     Ok(vertices)
 }
 
-/// Looks until the time is over, a signal comes or a file cannot be written.
+/// Records until the time is over, a signal comes or a file cannot be written.
 fn record(
     host: &mut Host,
     tracks: &mut [Track],
@@ -149,7 +151,7 @@ fn record(
     }
 }
 
-/// Sleeps; true if a signal ended it.
+/// Sleeps. Returns true if a signal ended the sleep.
 fn signalled(signals: &Signals, nap: Duration) -> Result<bool, Failure> {
     let timeout = Timespec::try_from(nap).map_err(io::Error::other)?;
     let descriptor = signals.descriptor();
@@ -160,40 +162,40 @@ fn signalled(signals: &Signals, nap: Duration) -> Result<bool, Failure> {
     }
 }
 
-/// What stands above the rows of every file.
+/// The comments above the rows of every file.
 struct Comments<'a> {
     start: Timestamp,
     interval: Duration,
     notes: &'a [String],
 }
 
-/// One topic and its file.
+/// A topic and its file.
 struct Track {
     topic: Topic,
-    /// None while nobody publishes it.
+    /// `None` while the topic is not published.
     vertex: Option<Vertex>,
     path: PathBuf,
     file: File,
     /// Bytes of whole lines.
     length: u64,
     rows: u64,
-    /// When the source was looked at for the last row.
+    /// Time of the poll of the last row.
     last: Option<Timestamp>,
-    /// The next row is of a look at this time or later.
+    /// Earliest poll time of the next row.
     due: Timestamp,
 }
 
 impl Track {
-    /// Makes the file, which must not be there yet, with its comments and head.
+    /// Creates the file with its comments and head. The file must not exist.
     fn create(vertex: Vertex, dir: &Path, comments: &Comments<'_>) -> Result<Self, Failure> {
         let topic = vertex.topic().clone();
-        // A topic has no other character than `/` that means anything in a path.
+        // `/` is the only character of a topic that has a meaning in a path.
         let path = dir.join(format!("{}.csv", topic.as_str().replace('/', "~")));
         std::fs::create_dir_all(dir).map_err(|e| cannot_write(dir, &e))?;
         let file = match File::create_new(&path) {
             Ok(file) => file,
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
-                return Err(Failure::new(format!("{} is there already", path.display()))
+                return Err(Failure::new(format!("{} exists", path.display()))
                     .hint("name another directory with --out; nothing is overwritten"));
             }
             Err(e) => return Err(cannot_write(&path, &e)),
@@ -209,17 +211,17 @@ impl Track {
         Ok(track)
     }
 
-    /// Writes a row if one is due and the source was looked at.
+    /// Writes a row if a row is due and the source was polled.
     fn look(&mut self, comments: &Comments<'_>) -> Result<(), Failure> {
         let Some(vertex) = &self.vertex else { return Ok(()) };
         let latest = vertex.latest();
         let gone = matches!(latest, Err(skopos_shm::Error::Gone(_)));
         if gone || !vertex.segment().is_alive() {
-            tell(format!("{}: gone; its trace goes on when it is back", self.topic));
+            tell(format!("{}: gone; its trace continues when it returns", self.topic));
             self.vertex = None;
             return Ok(());
         }
-        // A trace is of what was measured at the base rate, not of what a policy left of it.
+        // A trace contains the values at the base rate, not those that a policy left.
         vertex.follow();
         let Ok(Reading { sample, checked_at }) = latest else { return Ok(()) };
         let value = sample.value.as_f64().filter(|value| value.is_finite());
@@ -228,7 +230,7 @@ impl Track {
             return Ok(());
         };
         let time = checked_at.since(comments.start);
-        // Milliseconds: no sensor is timed better, and files are read by people, too.
+        // Milliseconds: sensors are not timed more exactly, and people read the files, too.
         self.append(&format!("{},{value}\n", (time.as_secs_f64() * 1e3).round() / 1e3))?;
         self.rows += 1;
         self.last = Some(checked_at);
@@ -236,12 +238,12 @@ impl Track {
         Ok(())
     }
 
-    /// Adds whole lines or, when that fails, nothing.
+    /// Appends whole lines; if that fails, the file stays unchanged.
     fn append(&mut self, lines: &str) -> Result<(), Failure> {
         if let Err(e) = self.file.write_all(lines.as_bytes()) {
             let _ = self.file.set_len(self.length);
             return Err(cannot_write(&self.path, &e).hint(
-                "what was recorded until now is whole; name a directory with room by --out",
+                "the rows up to now are complete; name a directory with more space with `--out`",
             ));
         }
         self.length += lines.len() as u64;
@@ -249,8 +251,8 @@ impl Track {
     }
 }
 
-/// The earliest look that counts for the turn after that of `checked_at`: turns are whole multiples
-/// of the interval, and a publisher may be a little early for one.
+/// The earliest poll time of the row after that of `checked_at`: rows fall on whole multiples of the interval,
+/// and a publisher may be a little early.
 fn next_turn(start: Timestamp, interval: Duration, checked_at: Timestamp) -> Timestamp {
     let early = interval / LOOKS;
     let turn = (checked_at.since(start) + early).as_nanos() / interval.as_nanos() + 1;

@@ -7,7 +7,7 @@ use skopos_term::{Failure, Global};
 
 #[derive(Debug, Args)]
 pub(crate) struct TopArgs {
-    /// Show only topics that hold this text
+    /// Show only topics that contain this text
     pub(crate) filter: Option<String>,
 }
 

@@ -1,5 +1,4 @@
-//! `skopos up`: every role in this process, with a word to the user: the agent, and the hub where the
-//! build has it.
+//! `skopos up`: agent and hub in this process, with messages for the user.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -78,8 +77,8 @@ pub(crate) fn run(global: &Global, args: &UpArgs) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A hub beside the agent: it knows this machine, and with `--live` all others of the site.
-/// With where else than by `skopos` it is asked.
+/// Starts a hub beside the agent: it knows this machine, and with `--live` the other nodes of the site.
+/// Returns it with the addresses of its network listeners.
 fn start_hub(
     agent: &Agent,
     args: &UpArgs,
@@ -95,7 +94,7 @@ fn start_hub(
     Ok((hub, doors))
 }
 
-/// What is sensed, what is not and why, and what to try.
+/// Prints the sensors, the sensors that are missing with their reasons, and commands to try.
 fn introduce(out: &mut Out, agent: &Agent, doors: &[String]) -> Result<(), Failure> {
     let Status { node, sensors, skips, .. } = agent.status();
     let facts: usize = sensors.iter().map(|s| s.facts).sum();
@@ -110,7 +109,7 @@ fn introduce(out: &mut Out, agent: &Agent, doors: &[String]) -> Result<(), Failu
             out.line(format!("  {}: {}", skip.what, skip.reason))?;
         }
     }
-    // Another terminal may not have this one's environment.
+    // Another terminal may not have the environment of this one.
     let option = match agent.dir() == skopos_shm::default_dir() {
         true => String::new(),
         false => format!(" --dir {}", agent.dir().display()),
@@ -130,7 +129,7 @@ fn introduce(out: &mut Out, agent: &Agent, doors: &[String]) -> Result<(), Failu
     Ok(())
 }
 
-/// `text` in lines of at most `width` characters, broken at spaces.
+/// Breaks `text` at commas into lines of at most `width` characters.
 fn wrap(text: &str, width: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in text.split_inclusive(", ") {
@@ -143,11 +142,11 @@ fn wrap(text: &str, width: usize) -> Vec<String> {
     lines.iter().map(|line| line.trim_end().to_owned()).collect()
 }
 
-/// The live values that `up` prints now and then, read from shared memory like any program does.
+/// The live values that `up` prints, read from shared memory like any reader does.
 struct Summary {
     segment: Segment,
     node: String,
-    /// Of the directory when the vertices below were looked up.
+    /// The version of the directory at the last lookup of the vertices.
     version: u64,
     busy: Option<Vertex>,
     load: Option<Vertex>,
@@ -155,7 +154,7 @@ struct Summary {
     rates: Vec<Rate>,
 }
 
-/// The sum of a counter over all instances, and what it was at the last look.
+/// The rate of a counter, summed over all instances.
 struct Rate {
     label: &'static str,
     family: &'static str,
@@ -183,7 +182,7 @@ impl Summary {
         Self { segment, node, version, busy: None, load: None, memory: None, rates }
     }
 
-    /// Looks the vertices up again if any came or went.
+    /// Looks the vertices up again if topics appeared or disappeared.
     fn look_up(&mut self) {
         let version = self.segment.directory_version();
         if std::mem::replace(&mut self.version, version) == version {
@@ -199,7 +198,7 @@ impl Summary {
         for rate in &mut self.rates {
             let counters = whole_devices(&self.segment, rate.family, rate.metric);
             if counters.len() != rate.counters.len() {
-                // Another set of devices has another sum: no rate across the change.
+                // The sum of another set of devices is not comparable: no rate across the change.
                 rate.last = None;
             }
             rate.counters = counters;
@@ -231,9 +230,9 @@ impl Summary {
     }
 }
 
-/// The vertices of `metric` of every device that is one: sysfs knows its hardware. What lies on top
-/// of others (partitions, device mapper, loop devices, bridges) counts their bytes again. Where no
-/// device has hardware, as in a container, every one but loopback counts.
+/// The vertices of `metric` of every hardware device in sysfs. Devices on top of others (partitions, device
+/// mapper, loop devices, bridges) would count their bytes twice. If no device has hardware, as in a container,
+/// every device except loopback counts.
 fn whole_devices(segment: &Segment, family: &str, metric: &str) -> Vec<Vertex> {
     let mut all = segment.vertices();
     all.retain(|v| v.info().group == family && v.topic().metric() == metric);
@@ -252,7 +251,7 @@ fn whole_devices(segment: &Segment, family: &str, metric: &str) -> Vec<Vertex> {
 }
 
 impl Rate {
-    /// The rate since the last look; `None` at the first one, or when nothing is counted.
+    /// The rate since the last call; `None` at the first call, or without a counter.
     fn look(&mut self) -> Option<f64> {
         let mut sum = 0.0;
         let mut checked_at = None;

@@ -1,7 +1,5 @@
-//! `skopos watch PATTERN`: each change as it happens, and topics as they come and go.
+//! `skopos watch PATTERN`: prints each change, and topics as they appear and disappear.
 
-use clap::Args;
-use skopos_model::duration;
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -10,6 +8,7 @@ use serde::Serialize;
 use skopos_model::{Sample, Topic, TopicPattern};
 use skopos_shm::{Delivery, Error, Host, SegmentVersions, Subscription, Vertex, now};
 
+use super::watch_args::WatchArgs;
 use skopos_term::Failure;
 use skopos_term::Global;
 use skopos_term::find::{no_match, open_host, readings_of};
@@ -17,7 +16,7 @@ use skopos_term::format;
 use skopos_term::reading::{self, ReadingJson, origin};
 use skopos_term::{Out, Style, tell};
 
-/// How long to sleep at most before looking whether publishers came or died.
+/// The longest sleep between two checks for publishers that started or ended.
 const LOOK_AROUND: Duration = Duration::from_millis(500);
 
 /// One line of `--json`: `docs/json/watch.schema.json`.
@@ -28,28 +27,8 @@ enum Line {
     Change(Box<ReadingJson>),
     /// Samples that were overwritten before this verb read them.
     Lost { topic: String, samples: u64 },
-    /// The topic was taken away, or its publisher died.
+    /// The topic was removed, or its publisher died.
     Gone { topic: String },
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct WatchArgs {
-    /// Which topics: `*` within a segment, `**` over segments; the node may be left out
-    #[arg(required_unless_present = "sql", value_name = "PATTERN")]
-    pub(crate) patterns: Vec<String>,
-    /// Ask this instead, again whenever something that it depends on has changed, and show the rows
-    /// that are new
-    #[arg(long, value_name = "STATEMENT", conflicts_with = "patterns")]
-    pub(crate) sql: Option<String>,
-    /// Ask no more often than this [default: 100ms; 1s of a statement about ages or the time of day]
-    #[arg(long, value_name = "DURATION", value_parser = duration::parse, requires = "sql")]
-    pub(crate) every: Option<Duration>,
-    /// Stop after this many changes; of a statement the first answer is one
-    #[arg(long, value_name = "N")]
-    pub(crate) count: Option<u64>,
-    /// Stop after this long
-    #[arg(long = "for", value_name = "DURATION", value_parser = duration::parse)]
-    pub(crate) run_for: Option<Duration>,
 }
 
 pub(crate) fn run(global: &Global, args: &WatchArgs) -> Result<ExitCode, Failure> {
@@ -62,14 +41,14 @@ pub(crate) fn run(global: &Global, args: &WatchArgs) -> Result<ExitCode, Failure
         let mut readings = readings_of(text)?;
         match readings.iter().position(|pattern| !host.select(pattern).is_empty()) {
             Some(first) => readings = vec![readings.swap_remove(first)],
-            // A name without a wildcard that nothing has is a mistake.
+            // A topic without a wildcard that does not exist is a mistake.
             None if !text.contains('*') => return Err(no_match(&host, text)),
-            // A pattern may wait for its topics, with their node in front or without.
-            None => tell(format!("nothing matches `{text}` yet; waiting for it")),
+            // A pattern waits for its topics, with or without their node.
+            None => tell(format!("nothing matches `{text}` yet; waiting")),
         }
         patterns.extend(readings);
     }
-    // A time that no clock can tell is for ever.
+    // A time beyond the range of the clock means no end.
     let deadline = args.run_for.and_then(|d| Instant::now().checked_add(d));
     let mut watch = Watch {
         out: Out::new(global.style()),
@@ -78,7 +57,7 @@ pub(crate) fn run(global: &Global, args: &WatchArgs) -> Result<ExitCode, Failure
         versions: SegmentVersions::default(),
         patterns,
     };
-    // What holds now comes first, so that a quiet topic shows its value.
+    // The present values come first, so that a topic that does not change shows its value.
     watch.look_around(&host, true);
     loop {
         if watch.drain()? {
@@ -121,7 +100,7 @@ impl Watch {
         self.cursors.values().any(Subscription::has_next) || host.changes(&self.versions).is_some()
     }
 
-    /// Prints everything that is new. True once enough was printed.
+    /// Prints all new samples. Returns true if the number of `--count` is reached.
     fn drain(&mut self) -> Result<bool, Failure> {
         let mut gone = Vec::new();
         for (topic, cursor) in &mut self.cursors {
@@ -154,7 +133,7 @@ impl Watch {
         }
         for topic in gone {
             self.cursors.remove(&topic);
-            // It may be back already, as another vertex: look around once more.
+            // It may be back already as another vertex: search once more.
             self.versions = SegmentVersions::default();
             print_gone(&mut self.out, &topic)?;
         }

@@ -1,4 +1,4 @@
-//! `skopos watch --sql`: a question that stands, and the rows that are new whenever its answer changes.
+//! `skopos watch --sql`: a standing question; prints the new rows whenever its answer changes.
 
 use std::io::Write as _;
 use std::process::ExitCode;
@@ -8,7 +8,7 @@ use skopos_query::Limits;
 use skopos_query::arrow::error::ArrowError;
 use skopos_shm::now;
 
-use super::watch::WatchArgs;
+use super::watch_args::WatchArgs;
 use skopos_hub::Change;
 use skopos_hub::pieces::change_json;
 use skopos_term::Failure;
@@ -20,7 +20,7 @@ use skopos_term::{Out, Style, tell};
 use super::sql::{Watching, cells};
 
 pub(super) fn run(global: &Global, args: &WatchArgs, sql: &str) -> Result<ExitCode, Failure> {
-    // A time that no clock can tell is for ever.
+    // A time beyond the range of the clock means no end.
     let end = args.run_for.and_then(|d| Instant::now().checked_add(d));
     let mut watching = watching(global, sql, args.every)?;
     let mut out = Out::new(global.style());
@@ -43,7 +43,7 @@ pub(super) fn run(global: &Global, args: &WatchArgs, sql: &str) -> Result<ExitCo
     Ok(ExitCode::SUCCESS)
 }
 
-/// The hub of this machine, if there is one, knows all that this process could find out, and more.
+/// Asks the hub of this machine if there is one: it knows everything that this process can read, and more.
 fn watching(global: &Global, sql: &str, every: Option<Duration>) -> Result<Watching, Failure> {
     let deadline = Limits::default().deadline;
     {
@@ -94,7 +94,7 @@ fn show(out: &mut Out, change: &Change, is_first: bool) -> Result<(), ArrowError
     let (new, gone) =
         (change.new.iter().map(|b| b.num_rows()).sum::<usize>(), change.gone.num_rows());
     if gone > new {
-        // One that changed is both; these have nothing in their place.
+        // A changed row counts as gone and as new; these rows are gone without a successor.
         let (rows, left) = (if gone - new == 1 { "row is" } else { "rows are" }, change.rows);
         tell(format!("{} {rows} gone, {left} left", gone - new));
     }

@@ -111,7 +111,7 @@ fn what_is_mistyped_is_said() {
         (&["estimate", "aling"][..], 1, "did you mean `align`?"),
         (&["archive", "stats", "x"], 1, "`skopos archive ls` lists the classes"),
         (&["estimate", "align", "--resource", "memroy"], 2, "did you mean `memory`?"),
-        (&["estimate", "align", "--resource", "cpu"], 1, "of 3 it was not measured"),
+        (&["estimate", "align", "--resource", "cpu"], 1, "3 were not measured"),
         (&["archive", "ls", "--where", "hots=n01"], 2, "did you mean `host`?"),
         (&["archive", "ls", "--where", "memory>many"], 2, "a size looks like"),
         (&["estimate", "align", "--where", "host=n02"], 1, "without the conditions"),
@@ -238,7 +238,7 @@ fn an_automatic_limit_is_followed_by_a_second_attempt_that_says_so() {
     assert_eq!(first.expect("the first report")["ended"]["exit_type"], "limit");
     let said = report["findings"][0]["what"].as_str().expect("a finding");
     assert!(
-        said.starts_with("this is the second attempt: the first one was ended for memory: "),
+        said.starts_with("this is the second attempt: the first was ended because of memory: "),
         "{said}"
     );
     assert!(large.stderr.contains("once more with 400 MiB"), "{large:?}");

@@ -114,8 +114,8 @@ fn what_cannot_be_measured_is_refused_with_a_hint() {
     for (args, code, error) in [
         (&["calibrate", "no-such-device", "--yes"][..], 2, "no block device and no folder"),
         (&["calibrate", path, "--yes", "--size", "1MiB"], 2, "from 8MiB"),
-        (&["calibrate", path, "--yes", "--size", "much"], 2, "is no size"),
-        (&["calibrate", path, "--yes", "--seconds", "nan"], 2, "no number of seconds"),
+        (&["calibrate", path, "--yes", "--size", "much"], 2, "is not a size"),
+        (&["calibrate", path, "--yes", "--seconds", "nan"], 2, "not a number of seconds"),
         (&["calibrate", path, "--yes", "--runs", "0"], 2, "--runs"),
         (&["calibrate", path, "--yes", "--size", "1TiB"], 2, "more than half"),
         (&["calibrate", "/proc", "--yes"], 2, "too little for a measurement"),

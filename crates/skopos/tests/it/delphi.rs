@@ -21,7 +21,7 @@ fn training_gives_the_weights_in_the_program_and_another_seed_others() {
     assert_eq!(ran.json()["built_in"], true);
     let first = std::fs::read(file).expect("written");
     let again = run(dir.path(), &["delphi", "train", "--out", file]);
-    assert!(again.stdout.contains("the same as"), "{again:?}");
+    assert!(again.stdout.contains("equal those"), "{again:?}");
     assert_eq!(std::fs::read(file).expect("written"), first);
     let other = run(dir.path(), &["delphi", "train", "--seed", "7", "--json"]).json();
     assert_eq!((other["built_in"].as_bool(), other["seed"].as_u64()), (Some(false), Some(7)));
@@ -46,7 +46,7 @@ fn a_trace_is_scored_and_what_is_none_is_refused_with_its_line() {
     let bad = file.to_str().expect("UTF-8");
     for (text, code, part) in [
         ("time_seconds,value\n0,1\n1,x\n", 2, "line 3"),
-        ("", 2, "is missing"),
+        ("", 2, "the header `time_seconds,value` is missing"),
         ("time_seconds,value\n0,1\n1,2\n", 1, "needs six"),
     ] {
         std::fs::write(&file, text).expect("written");

@@ -14,7 +14,7 @@ use crate::support::{Ran, Running, eventually, run, runtime_dir, signal, skopos}
 const ONE: &str = "SELECT count(*) FROM latest WHERE topic LIKE '%/mem/total_bytes'";
 
 /// What is answered without the hub, and what is said about that.
-const ONLY_HERE: &str = "the answer is only of what this machine publishes";
+const ONLY_HERE: &str = "the answer has only the topics of this machine";
 
 fn watch(dir: &Path, time: &str) -> Ran {
     run(dir, &["watch", "--plain", "--count", "1", "--for", time, "--sql", ONE])
@@ -178,8 +178,8 @@ fn what_a_hub_cannot_do_as_it_is_told_is_said_at_its_start() {
     let told: Vec<String> = told.map_while(Result::ok).collect();
     signal(&child, "TERM");
     assert!(child.wait().expect("it ends").success());
-    assert!(told[0].contains("left to agents: insight `sum`"), "{told:?}");
-    assert!(told[1].contains("nobody answers at tcp/127.0.0.1:9"), "{told:?}");
+    assert!(told[0].contains("these insights belong to agents: `sum`"), "{told:?}");
+    assert!(told[1].contains("tcp/127.0.0.1:9 does not answer"), "{told:?}");
 }
 
 #[test]

@@ -11,6 +11,8 @@ mod record;
 mod run;
 mod calibrate;
 mod misuse;
+mod help;
+mod terminal;
 mod config;
 mod json;
 mod report;

@@ -45,7 +45,7 @@ fn completion_and_manual_page() {
     for shell in ["bash", "zsh", "fish"] {
         let ran = run(dir.path(), &["completion", shell]);
         assert_eq!(ran.code, 0, "{ran:?}");
-        assert!(ran.stdout.contains("publish"), "{shell}");
+        assert!(ran.stdout.contains("skopos"), "{shell}");
     }
     let page = run(dir.path(), &["man"]);
     assert!(page.stdout.contains(".TH"), "{page:?}");

@@ -33,7 +33,7 @@ fn a_row_an_interval_with_what_was_going_on_above() {
     // Nothing is overwritten.
     let ran = agent.run(&[&args[..], &more].concat());
     assert_eq!(ran.code, 2, "{ran:?}");
-    assert!(ran.stderr.contains("is there already") && ran.stderr.contains("--out"), "{ran:?}");
+    assert!(ran.stderr.contains(" exists") && ran.stderr.contains("--out"), "{ran:?}");
 }
 
 #[test]

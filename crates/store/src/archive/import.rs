@@ -57,7 +57,8 @@ pub type ForeignReader = dyn Fn(&str) -> Result<Vec<Summary>, String>;
 
 impl Archive {
     /// Imports files, and the files below folders. `collection` names the reports as a set; an empty
-    /// name does not. Files that are not reports of Skopos are passed to `foreign`.
+    /// name does not. Files that are not reports of Skopos are passed to `foreign`. After each
+    /// report, `progress` receives the number of reports read so far.
     ///
     /// # Errors
     /// The archive cannot be written. Files that cannot be read are counted in the result.
@@ -66,9 +67,10 @@ impl Archive {
         places: &[PathBuf],
         collection: &str,
         foreign: &ForeignReader,
+        progress: &dyn Fn(u64),
     ) -> Result<ImportSummary, Error> {
-        let mut import =
-            Import { collection, foreign, batch: Vec::new(), done: ImportSummary::default() };
+        let (batch, done) = (Vec::new(), ImportSummary::default());
+        let mut import = Import { collection, foreign, progress, batch, done };
         for place in places {
             import.place(self, place, 0)?;
         }
@@ -82,8 +84,8 @@ impl Archive {
     /// The file cannot be written.
     pub fn add(&mut self, summary: &Summary) -> Result<bool, Error> {
         let foreign: &ForeignReader = &|_| Ok(Vec::new());
-        let mut import =
-            Import { collection: "", foreign, batch: Vec::new(), done: ImportSummary::default() };
+        let (batch, done) = (Vec::new(), ImportSummary::default());
+        let mut import = Import { collection: "", foreign, progress: &|_| {}, batch, done };
         import.batch.push(summary.clone());
         import.write(self)?;
         Ok(import.done.added == 1)
@@ -94,6 +96,7 @@ impl Archive {
 struct Import<'a> {
     collection: &'a str,
     foreign: &'a ForeignReader,
+    progress: &'a dyn Fn(u64),
     batch: Vec<Summary>,
     done: ImportSummary,
 }
@@ -216,6 +219,7 @@ impl Import<'_> {
 
     fn take(&mut self, archive: &mut Archive, summary: Summary) -> Result<(), Error> {
         self.batch.push(summary);
+        (self.progress)(self.done.added + self.done.known + self.batch.len() as u64);
         if self.batch.len() >= BATCH { self.write(archive) } else { Ok(()) }
     }
 

@@ -55,14 +55,14 @@ fn the_same_folder_twice_adds_nothing_and_an_export_comes_back() {
     three(folder.path());
     let mut archive = Archive::create(&folder.path().join("new/a.sqlite")).expect("an archive");
     let places = [folder.path().to_owned()];
-    let first = archive.import(&places, "", &no_foreign).expect("imported");
+    let first = archive.import(&places, "", &no_foreign, &|_| {}).expect("imported");
     assert_eq!((first.added, first.known, first.refused), (3, 0, 0), "{first:?}");
-    let again = archive.import(&places, "", &no_foreign).expect("imported");
+    let again = archive.import(&places, "", &no_foreign, &|_| {}).expect("imported");
     assert_eq!((again.added, again.known, again.refused), (0, 3, 0), "{again:?}");
     // White space makes no difference.
     let compact = serde_json::to_string(&summary("align", "n01", 1.0, 1e9)).expect("JSON");
     fs::write(folder.path().join("x.summary.json"), compact).expect("written");
-    assert_eq!(archive.import(&places, "", &no_foreign).expect("imported").known, 4);
+    assert_eq!(archive.import(&places, "", &no_foreign, &|_| {}).expect("imported").known, 4);
 
     let mut lines = String::new();
     let exported = archive.export(&Conditions::default(), |text| {
@@ -73,7 +73,7 @@ fn the_same_folder_twice_adds_nothing_and_an_export_comes_back() {
     let file = folder.path().join("all.jsonl");
     fs::write(&file, lines).expect("written");
     let mut other = Archive::create(&folder.path().join("b.sqlite")).expect("an archive");
-    assert_eq!(other.import(&[file], "", &no_foreign).expect("imported").added, 3);
+    assert_eq!(other.import(&[file], "", &no_foreign, &|_| {}).expect("imported").added, 3);
     let all = Conditions::default();
     assert_eq!(other.classes(&all).expect("read"), archive.classes(&all).expect("read"));
     assert_eq!(other.damage().expect("checked"), Vec::<String>::new());
@@ -106,7 +106,7 @@ fn files_that_are_not_reports_are_refused_by_name_and_the_others_imported() {
     fs::write(folder.path().join("z.jsonl"), lines).expect("written");
     let mut archive = Archive::create(&folder.path().join("a.sqlite")).expect("an archive");
     let places = [folder.path().to_owned(), folder.path().join("nowhere")];
-    let done = archive.import(&places, "", &no_foreign).expect("imported");
+    let done = archive.import(&places, "", &no_foreign, &|_| {}).expect("imported");
     assert_eq!((done.added, done.known, done.refused), (5, 0, 11), "{done:#?}");
     let said: Vec<String> =
         done.refusals.iter().map(|r| format!("{} {}", r.place, r.why)).collect();
@@ -141,10 +141,11 @@ fn reports_of_other_tools_are_read_by_the_foreign_reader() {
         fs::write(folder.path().join(name), text).expect("written");
     }
     let mut archive = Archive::create(&folder.path().join("a.sqlite")).expect("an archive");
-    let done = archive.import(&[folder.path().to_owned()], "", &other).expect("imported");
+    let done = archive.import(&[folder.path().to_owned()], "", &other, &|_| {}).expect("imported");
     assert_eq!((done.added, done.refused), (2, 2), "{done:#?}");
     assert!(done.refusals[1].why.ends_with("nor of another tool: it is neither"), "{done:#?}");
-    let named = archive.import(&[folder.path().join("d.txt")], "", &other).expect("imported");
+    let named =
+        archive.import(&[folder.path().join("d.txt")], "", &other, &|_| {}).expect("imported");
     assert_eq!((named.known, named.refused), (2, 0));
 }
 
@@ -153,7 +154,7 @@ fn conditions_select() {
     let folder = tempfile::tempdir().expect("a folder");
     three(folder.path());
     let mut archive = Archive::create(&folder.path().join("a.sqlite")).expect("an archive");
-    archive.import(&[folder.path().to_owned()], "autumn", &no_foreign).expect("imported");
+    archive.import(&[folder.path().to_owned()], "autumn", &no_foreign, &|_| {}).expect("imported");
     for (text, expected) in [
         ("memory>2GB", 1),
         ("memory>=1GB", 2),

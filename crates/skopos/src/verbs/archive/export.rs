@@ -1,10 +1,10 @@
-//! `skopos archive export`
+//! `skopos archive export`: prints the reports.
 
 use std::process::ExitCode;
 
 use clap::Args;
 
-use super::{Place, Selection, failure};
+use super::place::{Place, Selection, failure};
 use skopos_term::Failure;
 use skopos_term::Global;
 use skopos_term::Out;
@@ -17,7 +17,7 @@ pub(super) struct ExportArgs {
     place: Place,
 }
 
-/// The reports as they are are JSON in every style.
+/// Prints the reports as JSON, in every style.
 pub(super) fn run(global: &Global, args: &ExportArgs) -> Result<ExitCode, Failure> {
     let conditions = args.selection.conditions()?;
     let archive = args.place.open()?;

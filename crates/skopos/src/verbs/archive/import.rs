@@ -1,13 +1,16 @@
-//! `skopos archive import DIR…`
+//! `skopos archive import DIR…`: adds reports to the archive.
 
+use std::cell::Cell;
+use std::io::{IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::{Duration, Instant};
 
 use clap::Args;
 use serde::Serialize;
 use skopos_model::task::Summary;
 
-use super::{Place, failure};
+use super::place::{Place, failure};
 use skopos_term::Global;
 use skopos_term::{EXIT_NO, Failure};
 use skopos_term::{Out, Style, tell};
@@ -15,12 +18,15 @@ use skopos_term::{Out, Style, tell};
 /// Refusals that are shown; the others are counted.
 const SHOWN: usize = 20;
 
+/// The shortest time between two updates of the progress line.
+const PROGRESS_EVERY: Duration = Duration::from_millis(200);
+
 #[derive(Debug, Args)]
 pub(super) struct ImportArgs {
     /// Files, or folders to search
     #[arg(required = true, value_name = "DIR")]
     places: Vec<PathBuf>,
-    /// What these reports are called together, for `--where set=NAME`
+    /// Name of these reports as a set, for `--where set=NAME`
     #[arg(long, value_name = "NAME", default_value = "")]
     set: String,
     #[command(flatten)]
@@ -29,7 +35,7 @@ pub(super) struct ImportArgs {
 
 /// `docs/json/archive_import.schema.json`.
 #[derive(Serialize)]
-struct Done<'a> {
+struct Imported<'a> {
     archive: &'a Path,
     added: u64,
     known: u64,
@@ -43,7 +49,7 @@ struct RefusedJson<'a> {
     why: &'a str,
 }
 
-/// Reports of `resource_monitor` and Kickstart.
+/// Reads reports of `resource_monitor` and Kickstart.
 fn of_other_tools(text: &str) -> Result<Vec<Summary>, String> {
     skopos_task::import::import(text).map_err(|e| {
         let source = std::error::Error::source(&e).map(|s| format!(": {s}")).unwrap_or_default();
@@ -51,14 +57,51 @@ fn of_other_tools(text: &str) -> Result<Vec<Summary>, String> {
     })
 }
 
-/// Exit code 1 if something was refused: the answer to "is all of it in" is no.
+/// A line on standard error that counts the reports read, where standard error is a terminal.
+struct Progress {
+    is_terminal: bool,
+    /// Time of the next update; the first comes after one period, so a short import shows no line.
+    due: Cell<Instant>,
+    is_shown: Cell<bool>,
+}
+
+impl Progress {
+    fn new() -> Self {
+        Self {
+            is_terminal: std::io::stderr().is_terminal(),
+            due: Cell::new(Instant::now() + PROGRESS_EVERY),
+            is_shown: Cell::new(false),
+        }
+    }
+
+    fn show(&self, read: u64) {
+        if !self.is_terminal || Instant::now() < self.due.get() {
+            return;
+        }
+        self.due.set(Instant::now() + PROGRESS_EVERY);
+        self.is_shown.set(true);
+        let _ = write!(std::io::stderr(), "\r\x1b[K{read} reports read");
+    }
+
+    fn clear(&self) {
+        if self.is_shown.get() {
+            let _ = write!(std::io::stderr(), "\r\x1b[K");
+        }
+    }
+}
+
+/// Imports the reports. The exit code is 1 if a report was refused.
 pub(super) fn run(global: &Global, args: &ImportArgs) -> Result<ExitCode, Failure> {
     let mut archive = args.place.create()?;
-    let done = archive.import(&args.places, &args.set, &of_other_tools).map_err(|e| failure(&e))?;
+    let progress = Progress::new();
+    let done =
+        archive.import(&args.places, &args.set, &of_other_tools, &|read| progress.show(read));
+    progress.clear();
+    let done = done.map_err(|e| failure(&e))?;
     let mut out = Out::new(global.style());
     if out.style == Style::Json {
         let refusals = done.refusals.iter();
-        out.json(&Done {
+        out.json(&Imported {
             archive: archive.path(),
             added: done.added,
             known: done.known,
@@ -73,7 +116,7 @@ pub(super) fn run(global: &Global, args: &ImportArgs) -> Result<ExitCode, Failur
             tell(format!("and {} more; --json names them", done.refused - SHOWN as u64));
         }
         out.line(format!(
-            "{} added, {} were there already, {} refused, in {}",
+            "{} added, {} known already, {} refused, in {}",
             done.added,
             done.known,
             done.refused,

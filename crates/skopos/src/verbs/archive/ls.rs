@@ -1,4 +1,4 @@
-//! `skopos archive ls`
+//! `skopos archive ls`: lists the classes of tasks.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use clap::Args;
 use serde::Serialize;
 use skopos_model::duration;
 
-use super::{Place, Selection, failure};
+use super::place::{Place, Selection, failure};
 use skopos_term::Failure;
 use skopos_term::Global;
 use skopos_term::{Out, Style};

@@ -1,21 +1,19 @@
-//! `skopos archive import|ls|stats|export`: what is kept of tasks that ran.
+//! `skopos archive import|ls|stats|export`: the reports of past tasks.
 
+mod place;
 mod import;
 mod ls;
 mod stats;
 mod export;
 mod plot;
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
-use skopos_store::archive::{Archive, ConditionError, Conditions, Error, FIELDS};
-
 use skopos_term::Failure;
 use skopos_term::Global;
-use skopos_term::state;
 
+pub(crate) use place::{Place, Selection, create, failure, no_class};
 pub(crate) use stats::known as known_resource;
 
 #[derive(Debug, Args)]
@@ -33,7 +31,7 @@ enum ArchiveVerb {
     /// List classes of tasks
     #[command(before_help = "Example: skopos archive ls --where 'host=n01'")]
     Ls(ls::LsArgs),
-    /// What the tasks of a class used: mean, deviation, shape, quantiles, histogram
+    /// Show the resources that tasks of a class used: mean, deviation, shape, quantiles, histogram
     #[command(
         before_help = "Example: skopos archive stats make --where 'memory>1GiB' --svg make.svg"
     )]
@@ -43,121 +41,11 @@ enum ArchiveVerb {
     Export(export::ExportArgs),
 }
 
-/// Which archive.
-#[derive(Debug, Args)]
-pub(crate) struct Place {
-    /// The archive [default: tasks.sqlite in $SKOPOS_STATE, else /var/lib/skopos for root and
-    /// ~/.local/state/skopos for anybody else]
-    #[arg(long, value_name = "FILE")]
-    archive: Option<PathBuf>,
-}
-
-/// Which tasks.
-#[derive(Debug, Args)]
-pub(crate) struct Selection {
-    /// Only tasks for which all of this holds: memory>1GiB,host=n01,name=make*,monitor=…,set=…,
-    /// exit=normal,status=0; the operators are = != < <= > >=
-    #[arg(long = "where", value_name = "CONDITION,…")]
-    conditions: Vec<String>,
-}
-
 pub(crate) fn run(global: &Global, args: &ArchiveArgs) -> Result<ExitCode, Failure> {
     match &args.verb {
         ArchiveVerb::Import(args) => import::run(global, args),
         ArchiveVerb::Ls(args) => ls::run(global, args),
         ArchiveVerb::Stats(args) => stats::run(global, args),
         ArchiveVerb::Export(args) => export::run(global, args),
-    }
-}
-
-impl Place {
-    /// The archive, made if it is not there.
-    pub(crate) fn create(&self) -> Result<Archive, Failure> {
-        create(self.archive.clone())
-    }
-
-    /// The archive, if it is there.
-    pub(crate) fn open(&self) -> Result<Archive, Failure> {
-        open(self.archive.clone())
-    }
-}
-
-/// The named archive or the usual one, made if it is not there.
-pub(crate) fn create(named: Option<PathBuf>) -> Result<Archive, Failure> {
-    Archive::create(&place(named)?).map_err(|e| failure(&e))
-}
-
-/// The named archive or the usual one, if it is there.
-pub(crate) fn open(named: Option<PathBuf>) -> Result<Archive, Failure> {
-    Archive::open(&place(named)?).map_err(|e| failure(&e))
-}
-
-fn place(named: Option<PathBuf>) -> Result<PathBuf, Failure> {
-    named.or_else(state::archive).ok_or_else(|| {
-        Failure::new("nothing tells where the archive is").hint("name it with `--archive FILE`")
-    })
-}
-
-impl Selection {
-    pub(crate) fn conditions(&self) -> Result<Conditions, Failure> {
-        let mut all = Conditions::default();
-        for text in &self.conditions {
-            all.and(text).map_err(|e| wrong(&e))?;
-        }
-        Ok(all)
-    }
-}
-
-fn wrong(e: &ConditionError) -> Failure {
-    let failure = Failure::new(format!("--where: {e}"));
-    let ConditionError::Unknown(name) = e else { return failure };
-    let resources = skopos_model::task::RESOURCES.iter().flat_map(|r| [r.alias, r.name]);
-    match nearest(name, FIELDS.into_iter().chain(resources)) {
-        Some(nearest) => failure.hint(format!("did you mean `{nearest}`?")),
-        None => failure.hint(format!(
-            "there are {} and every resource of a report, such as `memory`",
-            FIELDS.join(", ")
-        )),
-    }
-}
-
-/// The name most like a mistyped one, if any is.
-pub(crate) fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    let likeness = |known: &str| strsim::normalized_damerau_levenshtein(known, name);
-    let nearest = known.filter(|k| !k.is_empty());
-    let nearest = nearest.max_by(|a, b| likeness(a).total_cmp(&likeness(b)));
-    nearest.filter(|n| likeness(n) > 0.5)
-}
-
-/// No task of this class fulfils the conditions.
-pub(crate) fn no_class(archive: &Archive, class: &str) -> Failure {
-    let failure =
-        Failure::no(format!("{} has no such task of `{class}`", archive.path().display()));
-    let classes = archive.classes(&Conditions::default()).unwrap_or_default();
-    let names: Vec<&str> = classes.iter().map(|class| class.name.as_str()).collect();
-    match nearest(class, names.iter().copied().filter(|name| *name != class)) {
-        _ if names.contains(&class) => failure.hint("there are some without the conditions"),
-        Some(nearest) => failure.hint(format!("did you mean `{nearest}`?")),
-        None => failure.hint("`skopos archive ls` lists the classes"),
-    }
-}
-
-pub(crate) fn failure(e: &Error) -> Failure {
-    let failure = match e {
-        // What is missing is an answer; everything else kept the verb from giving one.
-        Error::Missing(_) => Failure::no(e.to_string()),
-        _ => Failure::new(e.to_string()),
-    };
-    let failure = match std::error::Error::source(e) {
-        Some(source) => failure.because(source),
-        None => failure,
-    };
-    match e {
-        Error::Missing(_) => {
-            failure.hint("`skopos archive import DIR` or `skopos run --archive` makes it")
-        }
-        Error::NotAnArchive(_) => failure.hint("name another file with `--archive FILE`"),
-        Error::Newer { .. } => failure.hint("use the version of Skopos that wrote it"),
-        Error::Sql { .. } => failure,
     }
 }

@@ -1,4 +1,4 @@
-//! Histograms: in a word, in lines of a terminal, and as SVG.
+//! Histograms: as one word, as lines of a terminal, and as SVG.
 
 use std::fmt::Write as _;
 
@@ -14,20 +14,20 @@ const RIGHT: [char; 9] = [' ', '▏', '▎', '▍', '▌', '▋', '▊', '▉', 
 /// The longest bar of a terminal, in cells.
 const BAR_CELLS: u64 = 48;
 
-/// A panel of the SVG, and the room around its plot, in pixels.
+/// The size of a panel of the SVG, and the margins of its plot, in pixels.
 const PANEL: (f64, f64) = (320.0, 200.0);
 const MARGIN: (f64, f64, f64, f64) = (14.0, 44.0, 14.0, 26.0);
 
-/// Panels beside each other.
+/// Number of panels in a row.
 const COLUMNS: usize = 3;
 
-/// One character an interval. What is not empty is never blank.
+/// Draws a character for each interval. An interval with samples is never blank.
 pub(super) fn line(histogram: &Histogram) -> String {
     let most = histogram.bins().map(|b| b.2).max().unwrap_or(0);
     histogram.bins().map(|(_, _, count)| UP[eighths(count, most, 8)]).collect()
 }
 
-/// One line an interval, with where it begins and how many are in it.
+/// Draws a line for each interval, with its start and its count.
 pub(super) fn bars(histogram: &Histogram, unit: &str) -> Vec<String> {
     let most = histogram.bins().map(|b| b.2).max().unwrap_or(0);
     let bins: Vec<_> = histogram.bins().collect();
@@ -43,13 +43,13 @@ pub(super) fn bars(histogram: &Histogram, unit: &str) -> Vec<String> {
     starts.iter().zip(&bins).map(line).collect()
 }
 
-/// `count` of `most` in parts of `full`; at least one of what is there.
+/// Scales `count` of `most` to parts of `full`; at least one part if `count` is not zero.
 fn eighths(count: u64, most: u64, full: u64) -> usize {
     let parts = (u128::from(count) * u128::from(full)).div_ceil(u128::from(most.max(1)));
     usize::try_from(parts).unwrap_or(0)
 }
 
-/// A panel for each resource that varies, and one for each that does not if none does.
+/// Draws a panel for each resource that varies; if no resource varies, a panel for each resource.
 pub(super) fn svg<'a>(
     class: &str,
     resources: impl Iterator<Item = (&'static Resource, &'a Usage)>,
@@ -127,7 +127,7 @@ fn panel(text: &mut String, resource: &Resource, used: &Usage) {
 
 fn escaped(text: &str) -> String {
     let plain = text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
-    // Control characters are no characters of XML.
+    // XML does not allow control characters.
     plain.replace('"', "&quot;").replace(|c: char| c.is_control(), "\u{fffd}")
 }
 

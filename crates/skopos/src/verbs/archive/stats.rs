@@ -1,4 +1,4 @@
-//! `skopos archive stats CLASS`
+//! `skopos archive stats CLASS`: prints statistics of the tasks of a class.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,7 +11,8 @@ use skopos_model::task::{RESOURCES, Resource, amount, resource};
 use skopos_store::archive::Usage;
 use skopos_store::stats::RELATIVE_ERROR;
 
-use super::{Place, Selection, failure, nearest, no_class, plot};
+use super::place::{Place, Selection, failure, nearest, no_class};
+use super::plot;
 use skopos_term::Failure;
 use skopos_term::Global;
 use skopos_term::{Out, Style, tell};
@@ -21,15 +22,15 @@ const QUANTILES: [f64; 7] = [0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99];
 
 #[derive(Debug, Args)]
 pub(super) struct StatsArgs {
-    /// The class of tasks; `skopos archive ls` lists them
+    /// Class of tasks; `skopos archive ls` lists the classes
     class: String,
-    /// Only this resource, with its whole histogram
+    /// Show only this resource, with its whole histogram
     #[arg(long, value_name = "NAME")]
     resource: Option<String>,
-    /// Each host too
+    /// Show each host too
     #[arg(long)]
     hosts: bool,
-    /// Write the histograms there
+    /// Write the histograms to this file
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
     #[command(flatten)]
@@ -48,7 +49,7 @@ struct StatsJson<'a> {
 
 #[derive(Serialize)]
 struct GroupJson<'a> {
-    /// `null` for all of them together.
+    /// `null` for all hosts together.
     host: Option<&'a str>,
     resources: BTreeMap<&'static str, UsedJson>,
 }
@@ -69,14 +70,14 @@ struct UsedJson {
     histogram: Vec<(f64, f64, u64)>,
 }
 
-/// What tasks used, on one host or on all.
+/// The resources that tasks used, on one host or on all.
 struct Group {
     host: Option<String>,
     used: BTreeMap<String, Usage>,
 }
 
 impl Group {
-    /// Its resources in the order of reports.
+    /// The resources in the order of reports.
     fn resources(&self) -> impl Iterator<Item = (&'static Resource, &Usage)> {
         RESOURCES.iter().filter_map(|r| Some((r, self.used.get(r.name)?)))
     }
@@ -118,19 +119,19 @@ pub(super) fn run(global: &Global, args: &StatsArgs) -> Result<ExitCode, Failure
     Ok(ExitCode::SUCCESS)
 }
 
-/// The resource of this name, or the nearest one in a hint.
+/// Finds the resource of this name; the failure hints at the most similar one.
 pub(crate) fn known(name: &str) -> Result<&'static Resource, Failure> {
     resource(name).ok_or_else(|| {
         let failure = Failure::new(format!("--resource: there is no resource `{name}`"));
         let names = RESOURCES.iter().flat_map(|r| [r.alias, r.name]);
         match nearest(name, names) {
             Some(nearest) => failure.hint(format!("did you mean `{nearest}`?")),
-            None => failure.hint("`memory`, `cpu`, `wall` and `disk` are some"),
+            None => failure.hint("for example `memory`, `cpu`, `wall` or `disk`"),
         }
     })
 }
 
-/// All hosts together first, by merging, then each if wanted.
+/// Merges all hosts, and adds each host if asked for.
 fn groups(
     hosts: BTreeMap<String, BTreeMap<String, Usage>>,
     only: Option<&Resource>,
@@ -236,8 +237,7 @@ fn human(
             }
         }
     }
-    let note =
-        "kurtosis is that above a normal distribution's (excess); medians and 95 % are within 1 %";
+    let note = "kurtosis is the excess over a normal distribution; medians and 95 % are within 1 %";
     let note = out.dim(note);
     out.line(note)?;
     Ok(())

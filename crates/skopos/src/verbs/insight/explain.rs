@@ -7,7 +7,7 @@ use serde::Serialize;
 use skopos_model::{Topic, schema};
 
 use crate::verbs::graph::with_inputs;
-use crate::verbs::insight::{age, value};
+use crate::verbs::insight::shown::{age, value};
 use skopos_agent::ask::named;
 use skopos_agent::control::VertexStatus;
 use skopos_term::Failure;

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use serde::Serialize;
 
-use crate::verbs::insight::{age, value};
+use crate::verbs::insight::shown::{age, value};
 use skopos_agent::ask::{definitions, insights};
 use skopos_agent::control::{DefinitionStatus, VertexStatus};
 use skopos_term::Failure;

@@ -1,5 +1,6 @@
-//! `skopos insight ls|show|explain`: what is computed from facts, and how it comes about.
+//! `skopos insight ls|show|explain`: values computed from facts, with their formulas and inputs.
 
+mod shown;
 mod ls;
 mod show;
 mod explain;
@@ -7,13 +8,8 @@ mod explain;
 use clap::{Args, Subcommand};
 use std::process::ExitCode;
 
-use skopos_model::{Timestamp, Unit, Value};
-
-use skopos_agent::control::VertexStatus;
-use skopos_model::duration;
 use skopos_term::Failure;
 use skopos_term::Global;
-use skopos_term::format;
 
 #[derive(Debug, Args)]
 pub(crate) struct InsightArgs {
@@ -23,22 +19,22 @@ pub(crate) struct InsightArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum InsightVerb {
-    /// Every insight with its value, or why there is none
+    /// List insights, each with its value or the reason why it is unknown
     #[command(before_help = "Example: skopos insight ls")]
     Ls {
-        /// Which topics: `*` within a segment, `**` over segments; the node may be left out
+        /// Pattern: `*` within a segment, `**` over segments; the node may be left out
         pattern: Option<String>,
     },
-    /// One insight with its formula and its inputs as they are now
+    /// Show an insight with its formula and the present values of its inputs
     #[command(before_help = "Example: skopos insight show interference_factor_ratio")]
     Show {
-        /// A name such as msca, a topic or a pattern
+        /// Name such as msca, a topic or a pattern
         name: String,
     },
-    /// From an insight back to its facts, and where those come from
+    /// Trace an insight back to its facts and their sources
     #[command(before_help = "Example: skopos insight explain 'tier_remaining_*'")]
     Explain {
-        /// A name such as msca, a topic or a pattern
+        /// Name such as msca, a topic or a pattern
         name: String,
     },
 }
@@ -48,29 +44,5 @@ pub(crate) fn run(global: &Global, args: &InsightArgs) -> Result<ExitCode, Failu
         InsightVerb::Ls { pattern } => ls::run(global, pattern.as_deref()),
         InsightVerb::Show { name } => show::run(global, name),
         InsightVerb::Explain { name } => explain::run(global, name),
-    }
-}
-
-/// The value with its unit as people read it; `unknown: reason` if there is none.
-pub(crate) fn value(vertex: &VertexStatus) -> String {
-    if let Some(reason) = &vertex.unknown {
-        return format!("unknown: {reason}");
-    }
-    let unit = Unit::new(&vertex.unit).unwrap_or(Unit::NONE);
-    match vertex.value.as_f64() {
-        Some(number) if vertex.value.is_f64() => format::value(&Value::F64(number), unit),
-        Some(number) => match vertex.value.as_u64() {
-            Some(whole) => format::value(&Value::U64(whole), unit),
-            None => format::value(&Value::F64(number), unit),
-        },
-        None => vertex.value.to_string(),
-    }
-}
-
-/// How long ago its source was looked at.
-pub(crate) fn age(vertex: &VertexStatus, now: Timestamp) -> String {
-    match vertex.checked_at_ns {
-        0 => "never looked at".to_owned(),
-        nanos => format!("{} old", duration::human(now.since(Timestamp::from_nanos(nanos)))),
     }
 }

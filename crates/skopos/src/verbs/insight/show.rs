@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use serde::Serialize;
 use skopos_model::{Timestamp, schema};
 
-use crate::verbs::insight::{age, value};
+use crate::verbs::insight::shown::{age, value};
 use skopos_agent::ask::{named, vertices_of};
 use skopos_agent::control::VertexStatus;
 use skopos_term::Failure;

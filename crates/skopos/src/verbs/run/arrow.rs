@@ -1,5 +1,5 @@
-//! `series.arrow`: the series as an Arrow IPC file, for programs that read columns: a nullable Float64
-//! for each of [`COLUMNS`], its unit in the field's metadata.
+//! `series.arrow`: the series as an Arrow IPC file. It has a nullable Float64 column for each of [`COLUMNS`],
+//! with the unit in the field's metadata.
 
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -13,7 +13,7 @@ use skopos_task::{COLUMNS, Row};
 /// The key of a column's unit.
 const UNIT: &str = "unit";
 
-/// Writes the file, with all rows in one batch: there are never many.
+/// Writes the file with all rows in one batch, because a series has few rows.
 pub(super) fn write(file: &mut impl Write, series: &[Row]) -> io::Result<()> {
     let written = batch(series).and_then(|batch| {
         let mut writer = FileWriter::try_new(file, &batch.schema())?;
@@ -39,7 +39,7 @@ fn batch(series: &[Row]) -> Result<RecordBatch, ArrowError> {
     RecordBatch::try_new(Arc::new(schema), (0..COLUMNS.len()).map(column).collect())
 }
 
-/// The unit, which is the end of a column's name; empty for a count.
+/// Returns the unit at the end of a column's name; an empty text for a count.
 fn unit(name: &str) -> &'static str {
     ["seconds", "bytes"].into_iter().find(|unit| name.ends_with(unit)).unwrap_or("")
 }

@@ -1,11 +1,10 @@
-//! `--limit auto`: memory as the archive's records of the class suggest, and once more with the
-//! maximum if that was too little.
+//! `--limit auto`: limits memory to the estimate from the archive's records of the class, and runs the task
+//! once more with the maximum if the estimate was too small.
 //!
-//! A second attempt is made only if the first leaves nothing behind that it would need: standard input
-//! is read from where it began if it is a file, and a pipe cannot be read twice. What the first attempt
-//! wrote stays written.
+//! A second attempt needs the same standard input: a file is read again from the position at which the
+//! first attempt began, and a pipe cannot be read twice. Files that the first attempt wrote stay as they are.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::{FileType, fstat};
 use skopos_model::task::{Finding, Limit, Limits, amount, resource};
@@ -13,69 +12,68 @@ use skopos_store::archive::{Archive, Conditions, Error};
 use skopos_store::estimate::{Minimize, estimate, rounded};
 use skopos_task::{Order, Outcome};
 
-use super::RunArgs;
+use super::files;
+use super::limits::{AUTO, wrong_limit};
 use skopos_term::Failure;
 use skopos_term::state;
 use skopos_term::tell;
 
 use crate::verbs;
 
-/// The word in `--limit`.
-const AUTO: &str = "auto";
-
-/// What is limited.
+/// The resource that is limited.
 const MEMORY: &str = "resident_bytes_max";
 
-/// Below this many records nothing is limited: of ten tasks that are alike the next one exceeds all
-/// with a probability of one in eleven.
+/// The fewest records for a limit. Among eleven similar tasks, the last exceeds the ten before with a
+/// probability of one in eleven.
 const MIN_RECORDS: usize = 10;
 
-/// At most so many of the records may need more: what a task does outside of itself it does twice.
+/// The largest share of records that may need more: a task that runs twice repeats its external effects.
 const MAX_RISK: f64 = 0.1;
 
-/// The folder of the first attempt's report, in that of the second one.
+/// The folder of the first attempt's report, inside the folder of the second.
 const FIRST: &str = "attempt-1";
 
-/// What to do if the first limit was too little.
+/// The plan for a second attempt, if the first limit was too small.
 pub(super) struct Auto {
     /// In bytes.
     maximum: f64,
     input: Input,
 }
 
-/// Whether standard input can be read again.
+/// The possibility to read standard input again.
 enum Input {
-    /// A terminal, or nothing.
+    /// Standard input is a terminal, or empty.
     Same,
-    /// A file, from here on.
+    /// Standard input is a file, read from this position on.
     From(u64),
-    /// A pipe or a socket: what was read is gone.
+    /// Standard input is a pipe or a socket, so the data that was read is gone.
     Gone,
 }
 
-/// The limits without the word, if any are left.
-pub(super) fn without(text: &str) -> Option<String> {
-    let rest: Vec<&str> = text.split(',').filter(|part| part.trim() != AUTO).collect();
-    (!rest.is_empty()).then(|| rest.join(","))
-}
-
-/// Adds what the archive suggests to the order, if that is wanted.
+/// Adds the estimate to the order, if `--limit auto` is among the values `typed`. `archive` replaces
+/// the default archive.
 ///
 /// # Errors
-/// The archive is there and cannot be read.
-pub(super) fn plan(args: &RunArgs, order: &mut Order) -> Result<Option<Auto>, Failure> {
-    let mut words = args.limits.iter().flat_map(|text| text.split(','));
+/// The archive exists and cannot be read.
+pub(super) fn plan(
+    typed: &[String],
+    archive: Option<PathBuf>,
+    order: &mut Order,
+) -> Result<Option<Auto>, Failure> {
+    let mut words = typed.iter().flat_map(|text| text.split(','));
     if !words.any(|word| word.trim() == AUTO) || order.limits.of(MEMORY).is_some() {
         return Ok(None);
     }
     if order.attach.is_some() {
-        return Err(Failure::new("--limit auto runs a task twice, and --attach starts none")
-            .hint("name the limit: `skopos estimate CLASS` says what it would be"));
+        return Err(Failure::new(
+            "--limit auto may run a task twice, and --attach does not start a task",
+        )
+        .hint("name the limit: `skopos estimate CLASS` prints the estimate"));
     }
     let class = class(order);
     let Some(memory) = resource(MEMORY) else { return Ok(None) };
-    let Some(path) = args.archive.clone().flatten().or_else(state::archive) else {
-        tell("skopos: --limit auto: nothing tells where the archive is: memory is not limited");
+    let Some(path) = archive.or_else(state::archive) else {
+        tell("skopos: --limit auto: the place of the archive is unknown, so memory is not limited");
         return Ok(None);
     };
     let records = match Archive::open(&path) {
@@ -98,10 +96,10 @@ pub(super) fn plan(args: &RunArgs, order: &mut Order) -> Result<Option<Auto>, Fa
     };
     let first = rounded(chosen.allocation);
     let seen = rounded(chosen.maximum);
-    // There is more to give than the first limit, also where all tasks so far used the same.
+    // The second limit exceeds the first even if all tasks so far used the same.
     let maximum = if seen > first { seen } else { 2.0 * first };
     let limit = Limit { resource: memory, most: first };
-    order.limits.add(limit).map_err(|e| super::limits::wrong_limit(&e))?;
+    order.limits.add(limit).map_err(|e| wrong_limit(&e))?;
     Ok(Some(Auto { maximum, input: Input::here() }))
 }
 
@@ -118,7 +116,7 @@ impl Input {
         }
     }
 
-    /// True if a second attempt can read what the first one read.
+    /// Returns true if a second attempt can read the same input.
     fn is_back(&self) -> bool {
         match self {
             Self::Same => true,
@@ -131,7 +129,7 @@ impl Input {
 }
 
 impl Auto {
-    /// The order of the second attempt, if the first one ended for want of memory.
+    /// Returns the order of the second attempt, if the first ended for lack of memory.
     pub(super) fn again(&self, order: &Order, outcome: &Outcome) -> Option<Order> {
         let memory = resource(MEMORY)?;
         if !outcome.crossings.iter().any(|crossing| crossing.limit.resource == memory) {
@@ -144,7 +142,7 @@ impl Auto {
         let mut limits = Limits::default();
         for limit in order.limits.iter() {
             let most = if limit.resource.name == MEMORY { self.maximum } else { limit.most };
-            // Each was added once before.
+            // Each limit was accepted before.
             limits.add(Limit { most, ..limit }).ok()?;
         }
         let most = amount(self.maximum, memory.unit);
@@ -154,22 +152,23 @@ impl Auto {
     }
 }
 
-/// The first attempt's report, beside the one that is to come.
+/// Writes the first attempt's report into the folder of the second.
 pub(super) fn keep_first(place: Option<&Path>, outcome: &Outcome) {
     let Some(place) = place.map(|place| place.join(FIRST)) else { return };
-    let written = std::fs::create_dir_all(&place).and_then(|()| super::written(&place, outcome));
+    let written =
+        std::fs::create_dir_all(&place).and_then(|()| files::write_or_error(&place, outcome));
     if let Err(e) = written {
         tell(format!("skopos: the report could not be written to {}: {e}", place.display()));
     }
 }
 
-/// The second attempt, whose report says that it is one.
+/// Runs the second attempt, and states in its report that it is the second.
 pub(super) fn second(mut outcome: Outcome, first: &Outcome) -> Outcome {
     let ended = first.summary.ended.limits.join(", ");
     outcome.summary.findings.insert(
         0,
         Finding {
-            what: format!("this is the second attempt: the first one was ended for {ended}"),
+            what: format!("this is the second attempt: the first was ended because of {ended}"),
             advice: "what the first one wrote is still there; `skopos estimate` shows how often a \
                      task of this class needs more"
                 .to_owned(),
@@ -178,7 +177,7 @@ pub(super) fn second(mut outcome: Outcome, first: &Outcome) -> Outcome {
     outcome
 }
 
-/// As the report will have it.
+/// Returns the class that the report will name.
 fn class(order: &Order) -> String {
     let program = order.command.first().map(|c| c.to_string_lossy().into_owned());
     let name =

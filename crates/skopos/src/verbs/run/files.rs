@@ -1,32 +1,28 @@
-//! The files of a report; `docs/reference/report-files.md` says what each holds.
+//! The files of a report; `docs/reference/report-files.md` describes them.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write as _};
 use std::path::{Path, PathBuf};
 
-use serde::Serialize;
 use skopos_model::task::Rank;
 use skopos_task::{COLUMNS, Outcome};
 
+use super::document::{PAGE, SUMMARY, end, end_of_json};
 use super::job;
 use skopos_term::Failure;
 
-/// The whole report.
-pub(super) const SUMMARY: &str = "summary.json";
-/// What was used over time.
+/// The use of resources over time.
 const SERIES: &str = "series.csv";
-/// The same in columns.
+/// The same series in columns.
 const COLUMNAR: &str = "series.arrow";
-/// All of it for people.
-pub(super) const PAGE: &str = "report.html";
-/// What was done with each file, where that was counted.
+/// The accesses to each file, if they were counted.
 const FILES: &str = "files.json";
 
-/// Makes the folder before the task starts, so that a wrong name costs no run. A rank of a parallel
-/// job gets a folder of its own in it.
+/// Creates the folder before the task starts, so that a wrong name is reported before the run. Each rank of
+/// a parallel job has a folder of its own inside.
 ///
 /// # Errors
-/// It cannot be made or written to, or holds a report already.
+/// The folder cannot be created or written to, or contains a report already.
 pub(super) fn prepare(job: &Path, rank: Option<&Rank>) -> Result<PathBuf, Failure> {
     let folder = rank.map_or_else(|| job.to_owned(), |rank| job::folder_of(job, rank));
     let cannot = |e: &io::Error| {
@@ -35,14 +31,14 @@ pub(super) fn prepare(job: &Path, rank: Option<&Rank>) -> Result<PathBuf, Failur
         let is_below_a_file = folder.ancestors().any(Path::is_file);
         failure.hint(match is_below_a_file {
             true => "a report is several files: name a folder for them",
-            false => "name a folder that you may write to, or that can be made",
+            false => "name a folder that you may write to, or that can be created",
         })
     };
     fs::create_dir_all(&folder).map_err(|e| cannot(&e))?;
     let is_others = |rank| job.join(SUMMARY).exists() && !job::is_of(job, rank);
     let taken = match rank {
         _ if folder.join(SUMMARY).exists() => Some(&*folder),
-        // What is there is of one task, or of another job.
+        // The existing report is that of a single task, or of another job.
         Some(rank) if is_others(rank) => Some(job),
         _ => None,
     };
@@ -50,34 +46,41 @@ pub(super) fn prepare(job: &Path, rank: Option<&Rank>) -> Result<PathBuf, Failur
         return Err(Failure::new(format!("--report: {} has a report already", taken.display()))
             .hint("name another folder, or move that one away: nothing is overwritten"));
     }
-    // A folder that may not be written to is found now, not in two hours.
+    // A folder without permission to write is detected now, not in two hours.
     let probe = folder.join(".skopos");
     File::create(&probe).and_then(|_| fs::remove_file(&probe)).map_err(|e| cannot(&e))?;
-    // The task may change the monitor's folder in no way, but it may be given a relative one.
+    // The path becomes absolute, so that a later change of directory does not affect it.
     fs::canonicalize(&folder).map_err(|e| cannot(&e))
 }
 
-/// Writes them. Each is written aside and takes its name once all are whole, the summary last: where
-/// it is, the rest is, and a disk that is full leaves nothing that looks like a report.
-pub(super) fn write(folder: &Path, outcome: &Outcome) -> io::Result<()> {
+/// Writes the report. A panic while writing must not replace the task's exit code.
+pub(super) fn write_or_error(place: &Path, outcome: &Outcome) -> io::Result<()> {
+    let writing = std::panic::AssertUnwindSafe(|| write(place, outcome));
+    let failed = |_| Err(io::Error::other("the monitor has an internal error"));
+    std::panic::catch_unwind(writing).unwrap_or_else(failed)
+}
+
+/// Writes the files. Each gets a temporary name, and all are renamed once they are complete, the summary
+/// last. A summary therefore implies a complete report, and a full disk leaves no partial one.
+fn write(folder: &Path, outcome: &Outcome) -> io::Result<()> {
     let mut names = Vec::new();
     let done = write_aside(folder, outcome, &mut names)
         .and_then(|()| names.iter().try_for_each(|n| fs::rename(aside(folder, n), folder.join(n))));
     if done.is_err() {
         for name in names {
-            // What has its name already, or was never begun, is not there.
+            // A file that was renamed already, or never begun, does not exist under this name.
             let _ = fs::remove_file(aside(folder, name));
         }
     }
     done
 }
 
-/// Where a file is until it is whole.
+/// The temporary path of a file that is not complete.
 fn aside(folder: &Path, name: &str) -> PathBuf {
     folder.join(format!(".{name}.partial"))
 }
 
-/// Writes each file aside; `names` are those that were begun.
+/// Writes each file under its temporary name; `names` receives the files that were begun.
 fn write_aside(folder: &Path, outcome: &Outcome, names: &mut Vec<&'static str>) -> io::Result<()> {
     let Outcome { summary, series, files, .. } = outcome;
     let mut begin = |name| {
@@ -102,23 +105,4 @@ fn write_aside(folder: &Path, outcome: &Outcome, names: &mut Vec<&'static str>) 
         end_of_json(begin(FILES)?, files)?;
     }
     end_of_json(begin(SUMMARY)?, summary)
-}
-
-pub(super) fn end_of_json(mut file: BufWriter<File>, value: &impl Serialize) -> io::Result<()> {
-    serde_json::to_writer_pretty(&mut file, value)?;
-    file.write_all(b"\n")?;
-    end(file)
-}
-
-/// File systems that may tell only at the end that there is no room: NFS, CIFS, SMB, Lustre, FUSE.
-const TOLD_LATE: [i64; 5] = [0x6969, 0xff53_4d42, 0xfe53_4d42, 0x0bd0_0bd0, 0x6573_5546];
-
-/// All of it is written, as far as the file system says so.
-fn end(file: BufWriter<File>) -> io::Result<()> {
-    let file = file.into_inner().map_err(io::IntoInnerError::into_error)?;
-    let kind = rustix::fs::fstatfs(&file).map(|about| about.f_type);
-    if kind.is_ok_and(|kind| TOLD_LATE.contains(&kind)) {
-        return file.sync_data();
-    }
-    Ok(())
 }

@@ -1,8 +1,8 @@
 //! The report of a parallel job, in the folder above those of its ranks.
 //!
-//! Each rank that ends joins what is there. Whoever finds another at it may leave that to the other,
-//! who looks once more after it is done; so the last one is complete, and a thousand ranks that end
-//! together are not joined a thousand times.
+//! Each rank that ends joins the reports that exist. A rank that finds another rank joining leaves the work to
+//! it, and the other rank checks once more when it is done. So the final report is complete, and a thousand
+//! ranks that end together do not join a thousand times.
 
 use std::fs::{self, File};
 use std::io;
@@ -12,21 +12,21 @@ use rustix::fs::{FlockOperation, flock};
 use skopos_model::task::{Rank, Summary};
 use skopos_task::{join, page};
 
-use super::files::{PAGE, SUMMARY, end_of_json};
+use super::document::{PAGE, SUMMARY, end_of_json};
 
 /// The folders of ranks, before the number.
 const RANK: &str = "rank-";
 
-/// The most ranks that are read: a report of each is some tens of kB, and the largest machines run no
-/// more as one job. Those beyond it are named as missing.
+/// The most ranks that are read. The report of a rank has some tens of kB, and the largest machines do not run
+/// more ranks as one job. Further ranks are listed as missing.
 const MAX_RANKS: usize = 100_000;
 
-/// Where a rank's report is.
+/// The folder of a rank's report.
 pub(super) fn folder_of(job: &Path, rank: &Rank) -> PathBuf {
     job.join(format!("{RANK}{}", rank.rank))
 }
 
-/// True if the report in a folder is that of this job, as an earlier rank left it.
+/// Returns true if the report in a folder is that of this job, written by an earlier rank.
 pub(super) fn is_of(folder: &Path, rank: &Rank) -> bool {
     let job = read(&folder.join(SUMMARY)).and_then(|summary| summary.job);
     job.is_some_and(|job| {
@@ -34,7 +34,7 @@ pub(super) fn is_of(folder: &Path, rank: &Rank) -> bool {
     })
 }
 
-/// Joins the reports of a job in its folder. What was joined last, if this process did.
+/// Joins the reports of a job in its folder. Returns the joined report, if this process wrote it.
 ///
 /// # Errors
 /// The folder cannot be read or written.
@@ -42,7 +42,7 @@ pub(super) fn join_ranks(folder: &Path, rank: &Rank) -> io::Result<Option<Summar
     let lock = File::open(folder)?;
     let (mut joined, mut last) = (Vec::new(), None);
     loop {
-        // Where locks are not possible all join, and what is written last was read last.
+        // Without locks every rank joins, and the last report written is also the last one read.
         if flock(&lock, FlockOperation::NonBlockingLockExclusive)
             == Err(rustix::io::Errno::WOULDBLOCK)
         {
@@ -65,14 +65,14 @@ pub(super) fn join_ranks(folder: &Path, rank: &Rank) -> io::Result<Option<Summar
             there = reports(folder)?;
         }
         let _ = flock(&lock, FlockOperation::Unlock);
-        // Who came meanwhile has left it to this one.
+        // Ranks that ended in the meantime have left their reports to this process.
         if reports(folder)? == joined {
             return Ok(last);
         }
     }
 }
 
-/// The reports of ranks that are there, in one order.
+/// The existing reports of ranks, in a fixed order.
 fn reports(folder: &Path) -> io::Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder)? {
@@ -87,7 +87,7 @@ fn reports(folder: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// A report without its processes, which are in the rank's own.
+/// A report without its processes, which the report of the rank lists.
 fn read(path: &Path) -> Option<Summary> {
     let mut summary: Summary = serde_json::from_slice(&fs::read(path).ok()?).ok()?;
     summary.processes_left_out += summary.processes.len() as u64;
@@ -95,7 +95,7 @@ fn read(path: &Path) -> Option<Summary> {
     Some(summary)
 }
 
-/// Each file is moved into place whole, the summary last.
+/// Renames each complete file, the summary last.
 fn write(folder: &Path, rank: &Rank, summary: &Summary) -> io::Result<()> {
     let aside = |name: &str| folder.join(format!(".{name}.{RANK}{}", rank.rank));
     let written = fs::write(aside(PAGE), page(summary, &[]))

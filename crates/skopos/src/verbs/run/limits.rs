@@ -1,8 +1,7 @@
-//! `--limit`: what was typed, as limits that a task can keep.
+//! `--limit`: parses and checks the limits of a task.
 
 use skopos_model::task::{Limit, LimitError, Limits, RESOURCES, Resource, amount};
 
-use super::auto;
 use skopos_term::Failure;
 
 /// Resources that can be limited because their value is known while the task runs.
@@ -22,28 +21,37 @@ const LIMITED: [&str; 13] = [
     "footprint_bytes",
 ];
 
-/// Resources that a task has only in whole pages.
+/// Resources that are counted in whole pages.
 const IN_PAGES: [&str; 3] = ["resident_bytes_max", "pss_bytes_max", "virtual_bytes_max"];
 
-/// Resources of which a task has one from its beginning.
+/// Resources of which every task has at least one.
 const AT_LEAST_ONE: [&str; 2] = ["processes_max", "threads_max"];
 
-/// Up to so many, a size without a unit is meant in GiB, above that in MiB.
+/// A size without a unit up to this number was meant in GiB, a larger one in MiB.
 const GIBIBYTES: f64 = 64.0;
+
+/// The word in `--limit` that asks for an estimate.
+pub(super) const AUTO: &str = "auto";
+
+/// Returns the limits without the word.
+fn without(text: &str) -> Option<String> {
+    let rest: Vec<&str> = text.split(',').filter(|part| part.trim() != AUTO).collect();
+    (!rest.is_empty()).then(|| rest.join(","))
+}
 
 /// The limits in all values of the option.
 ///
 /// # Errors
-/// What is wrong with the first that is wrong, and what was meant.
+/// The first wrong limit, with a hint.
 pub(super) fn typed(texts: &[String]) -> Result<Limits, Failure> {
     let mut limits = Limits::default();
     for text in texts {
-        let Some(text) = auto::without(text) else { continue };
+        let Some(text) = without(text) else { continue };
         let more = Limits::parse(&text).map_err(|e| wrong_limit(&e))?;
         for limit in more.iter() {
             if !LIMITED.contains(&limit.resource.name) {
                 return Err(Failure::new(format!("`{}` cannot be limited", limit.resource.name))
-                    .hint(format!("it is known at the end only; what can is {}", names())));
+                    .hint(format!("it is known only at the end; possible limits: {}", names())));
             }
             may_be_kept(limit, rustix::param::page_size() as f64)?;
             limits.add(limit).map_err(|e| wrong_limit(&e))?;
@@ -52,7 +60,7 @@ pub(super) fn typed(texts: &[String]) -> Result<Limits, Failure> {
     Ok(limits)
 }
 
-/// Refuses a limit that ends every task at once: it was mistyped.
+/// Refuses a limit that would end every task at once, because it was mistyped.
 fn may_be_kept(limit: Limit, page: f64) -> Result<(), Failure> {
     let Limit { resource, most } = limit;
     if IN_PAGES.contains(&resource.name) && most < page {
@@ -62,7 +70,7 @@ fn may_be_kept(limit: Limit, page: f64) -> Result<(), Failure> {
         return Err(Failure::new(said).hint(meant));
     }
     if AT_LEAST_ONE.contains(&resource.name) && most < 1.0 {
-        return Err(Failure::new(format!("--limit: {limit} is less than the task itself is"))
+        return Err(Failure::new(format!("--limit: {limit} is less than the task itself"))
             .hint(format!("the least is `{}=1`", resource.short())));
     }
     Ok(())
@@ -78,14 +86,14 @@ pub(super) fn wrong_limit(e: &LimitError) -> Failure {
             let nearest = names.max_by(|a, b| likeness(a).total_cmp(&likeness(b)));
             match nearest.filter(|n| likeness(n) > 0.5) {
                 Some(nearest) => failure.hint(format!("did you mean `{nearest}`?")),
-                None => failure.hint(format!("what can be limited is {}", self::names())),
+                None => failure.hint(format!("possible limits: {}", self::names())),
             }
         }
         _ => failure,
     }
 }
 
-/// What can be limited, by its short names where it has them.
+/// The names of resources that can be limited, short where a short name exists.
 fn names() -> String {
     let limited = RESOURCES.iter().filter(|r| LIMITED.contains(&r.name));
     limited.map(Resource::short).collect::<Vec<_>>().join(", ")

@@ -1,10 +1,11 @@
 //! `skopos run -- COMMAND`: one task, measured and limited.
 //!
-//! Standard output is the task's. What the monitor has to say goes to standard error, and only to a
-//! person: to a terminal, or where it is asked for.
+//! Standard output belongs to the task. Messages of the monitor go to standard error, and only to a terminal
+//! unless an option asks for them.
 
 mod arrow;
 mod auto;
+mod document;
 mod files;
 mod job;
 mod limits;
@@ -24,18 +25,18 @@ use std::time::Duration;
 use serde::Serialize;
 use skopos_model::task::{Crossing, ExitType, MechanismUse, Rank, Summary};
 use skopos_store::archive::Archive;
-use skopos_task::{AttachError, Choice, MECHANISMS, Order, Outcome, RunError, choose};
+use skopos_task::{AttachError, Choice, MECHANISMS, Order, RunError, choose};
 
 use crate::verbs::archive;
 use skopos_term::Failure;
 use skopos_term::Global;
 use skopos_term::{Out, Style, tell};
 
-/// What shells return for a command that does not exist.
+/// The exit code of shells for a command that does not exist.
 const NOT_FOUND: u8 = 127;
-/// And for one that cannot be started.
+/// The exit code of shells for a command that cannot be started.
 const NOT_EXECUTABLE: u8 = 126;
-/// What shells return for a command that SIGKILL ended.
+/// The exit code of shells for a command that SIGKILL ended.
 const KILLED: i32 = 137;
 /// Added to the number of the signal that ended a command.
 const SIGNALLED: u8 = 128;
@@ -49,16 +50,16 @@ struct Explained<'a> {
 
 #[derive(Debug, Args)]
 pub(crate) struct RunArgs {
-    /// How closely to look: 1 looks now and then, 2 sees every process at its birth and end,
-    /// 3 counts what each file and peer was asked for too
+    /// Level of detail: 1 samples now and then, 2 sees the start and end of every process, 3 counts
+    /// accesses to each file and peer too
     #[arg(long, value_name = "LEVEL", default_value = "auto", value_parser = level)]
     pub(crate) level: Level,
     /// What it may use at most: memory=4GiB,wall=2h,cpu=1h,processes=100 … (4GB is 4,000,000,000,
-    /// 4GiB and 4G are 4,294,967,296 bytes). `auto` limits memory to what `skopos estimate` says of
-    /// its class, and runs it once more with the maximum if that was too little
+    /// 4GiB and 4G are 4,294,967,296 bytes). `auto` limits memory to the estimate of
+    /// `skopos estimate`, and runs the task once more with the maximum if that was too little
     #[arg(long = "limit", value_name = "NAME=VALUE,…")]
     pub(crate) limits: Vec<String>,
-    /// How long a task that exceeds a limit has to end by itself, after a SIGTERM
+    /// Time between SIGTERM and SIGKILL for a task that exceeds a limit
     #[arg(
         long,
         value_name = "DURATION",
@@ -67,11 +68,11 @@ pub(crate) struct RunArgs {
         allow_hyphen_values = true
     )]
     pub(crate) kill_after: Duration,
-    /// Write the report there: summary.json, series.csv, series.arrow, report.html, and files.json
+    /// Write the report to this folder: summary.json, series.csv, series.arrow, report.html, and files.json
     /// at level 3
     #[arg(long, value_name = "DIR")]
     pub(crate) report: Option<PathBuf>,
-    /// Time between two looks, and two rows of the series
+    /// Time between two polls, and between two rows of the series
     #[arg(
         long,
         value_name = "DURATION",
@@ -80,24 +81,24 @@ pub(crate) struct RunArgs {
         allow_hyphen_values = true
     )]
     pub(crate) series: Duration,
-    /// Count the files below this folder, and the space they take
+    /// Count the files below this folder, and their size
     #[arg(long, value_name = "PATH")]
     pub(crate) watch: Vec<PathBuf>,
-    /// What tasks that are alike are called [default: the program's name]
+    /// Name of the class of similar tasks [default: the program's name]
     #[arg(long, value_name = "CLASS")]
     pub(crate) name: Option<String>,
     /// Add the report to this archive [without FILE: the one of `skopos archive`]; `--limit auto`
     /// reads it from there too
     #[arg(long, value_name = "FILE", num_args = 0..=1)]
     pub(crate) archive: Option<Option<PathBuf>>,
-    /// Print a summary to stderr at the end, even where that is no terminal. `--json` prints the whole
-    /// report there instead, as the last line: standard output is the command's
+    /// Print a summary to stderr at the end, even if that is not a terminal. With `--json` the last line
+    /// of stderr is the whole report, because standard output belongs to the command
     #[arg(long, conflicts_with = "quiet")]
     pub(crate) summary: bool,
-    /// Print neither warnings nor a summary, even on a terminal (`--json` prints the report all the same)
+    /// Print neither warnings nor a summary, even on a terminal (`--json` still prints the report)
     #[arg(long, short)]
     pub(crate) quiet: bool,
-    /// Measure by these mechanisms alone, as --explain names them, to compare them
+    /// Measure only by these mechanisms, as `--explain` names them
     #[arg(
         long = "mechanism",
         value_name = "NAME,…",
@@ -105,19 +106,19 @@ pub(crate) struct RunArgs {
         hide_short_help = true
     )]
     pub(crate) mechanisms: Option<Vec<String>>,
-    /// Say what would measure here and why, and run nothing
+    /// Explain which mechanisms this machine allows, and do not run the command
     #[arg(long)]
     pub(crate) explain: bool,
-    /// Measure this process, which runs already, and all that descends from it, from now on until it
-    /// ends; Ctrl-C lets go of it, and it runs on
+    /// Measure this running process and its descendants until it ends; Ctrl-C detaches, and the process
+    /// continues
     #[arg(long, value_name = "PID", value_parser = clap::value_parser!(i32).range(1..))]
     pub(crate) attach: Option<i32>,
-    /// The command and its arguments, after `--`
+    /// Command and its arguments, after `--`
     #[arg(last = true, required_unless_present_any = ["explain", "attach"], value_name = "COMMAND")]
     pub(crate) command: Vec<OsString>,
 }
 
-/// How closely a task is looked at; `None` is the best that costs next to nothing.
+/// Parses the level of detail; `None` is the best level with negligible overhead.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Level(pub(crate) Option<u8>);
 
@@ -140,9 +141,9 @@ pub(crate) fn run(global: &Global, args: &RunArgs) -> Result<ExitCode, Failure> 
         return explain(global, &order);
     }
     skopos_task::prepare_monitor();
-    let auto = auto::plan(args, &mut order)?;
+    let auto = auto::plan(&args.limits, args.archive.clone().flatten(), &mut order)?;
     let mut archive = args.archive.clone().map(archive::create).transpose()?;
-    // The environment is the monitor's, and says nothing of a task that it did not start.
+    // The environment is that of the monitor, and does not describe a task that it did not start.
     let rank = skopos_task::rank().filter(|_| args.attach.is_none());
     let prepared = args.report.as_deref().map(|folder| files::prepare(folder, rank.as_ref()));
     let place = prepared.transpose()?;
@@ -170,9 +171,9 @@ pub(crate) fn run(global: &Global, args: &RunArgs) -> Result<ExitCode, Failure> 
         keep(&mut archive, &outcome.summary);
     }
     let summary = &outcome.summary;
-    // The task has ended: whatever happens to the report, its exit code is passed on.
+    // The task has ended: its exit code is returned even if the report fails.
     if let Some(place) = &place
-        && let Err(e) = written(place, &outcome)
+        && let Err(e) = files::write_or_error(place, &outcome)
     {
         tell(format!("skopos: the report could not be written to {}: {e}", place.display()));
     }
@@ -188,15 +189,8 @@ pub(crate) fn run(global: &Global, args: &RunArgs) -> Result<ExitCode, Failure> 
     Ok(end_like(summary))
 }
 
-/// Writes the report. A mistake in writing it is no reason to lose the task's exit code.
-fn written(place: &Path, outcome: &Outcome) -> std::io::Result<()> {
-    let writing = std::panic::AssertUnwindSafe(|| files::write(place, outcome));
-    let failed = |_| Err(std::io::Error::other("the monitor failed inside"));
-    std::panic::catch_unwind(writing).unwrap_or_else(failed)
-}
-
-/// The report of the job to which a rank belongs; once all its ranks have one the archive gets it, and
-/// theirs are in it.
+/// Writes the report of the job to which a rank belongs. Once all ranks have reports, the archive stores the
+/// job's report, which contains theirs.
 fn join_ranks(folder: &Path, rank: &Rank, archive: &mut Option<Archive>) {
     match job::join_ranks(folder, rank) {
         Ok(Some(summary)) if summary.job.as_ref().is_some_and(|job| job.missing_total == 0) => {
@@ -210,18 +204,18 @@ fn join_ranks(folder: &Path, rank: &Rank, archive: &mut Option<Archive>) {
     }
 }
 
-/// Into the archive, if there is one. A failure is told and is not the task's.
+/// Stores the report in the archive, if one is given. A failure is printed and does not change the exit code.
 fn keep(archive: &mut Option<Archive>, summary: &Summary) {
     let Some(archive) = archive else { return };
     let place = archive.path().to_owned();
     let failed = match archive.add(summary) {
-        // The task may have taken the file away; what is added to it then goes with it.
+        // The task may have removed the file; a report added to it is then lost with it.
         Ok(_) if place.exists() => return,
-        Ok(_) => "it is not there any more".to_owned(),
+        Ok(_) => "it does not exist any more".to_owned(),
         Err(e) => {
             let first: Option<&dyn Error> = Some(&e);
             let causes = std::iter::successors(first, |e| (*e).source());
-            // The first says where, as this line does.
+            // The first cause names the file, which this line does already.
             let causes = causes.skip(1).map(ToString::to_string).collect::<Vec<_>>();
             if causes.is_empty() { e.to_string() } else { causes.join(": ") }
         }
@@ -229,12 +223,12 @@ fn keep(archive: &mut Option<Archive>, summary: &Summary) {
     tell(format!("skopos: the report could not be added to {}: {failed}", place.display()));
 }
 
-/// To standard error; nobody may be left to read it.
+/// Writes to standard error, which may be closed.
 fn say(text: &str) {
     let _ = writeln!(std::io::stderr(), "{text}");
 }
 
-/// Those that are named are there: measured by nothing, a task would seem to use nothing.
+/// Refuses unknown mechanisms: without any mechanism a task would seem to use no resources.
 fn are_mechanisms(order: &Order) -> Result<(), Failure> {
     let named = order.only.iter().flatten();
     let Some(wrong) = named.into_iter().find(|name| !MECHANISMS.contains(&name.as_str())) else {
@@ -249,16 +243,16 @@ fn are_mechanisms(order: &Order) -> Result<(), Failure> {
     })
 }
 
-/// What was typed is what was meant.
+/// Refuses options that were probably not meant.
 fn check(args: &RunArgs) -> Result<(), Failure> {
     if args.series.is_zero() {
-        return Err(Failure::new("--series: an interval of 0 would be as often as possible")
+        return Err(Failure::new("--series: an interval of 0 is not possible")
             .hint("name one, such as `--series 1s`"));
     }
     let is_class = |name: &String| !name.trim().is_empty() && !name.contains(char::is_control);
     if let Some(name) = args.name.as_ref().filter(|name| !is_class(name)) {
-        return Err(Failure::new(format!("--name: {name:?} names no class"))
-            .hint("a class is a word for tasks that are alike, such as `align`"));
+        return Err(Failure::new(format!("--name: {name:?} is not a class"))
+            .hint("a class is a word for similar tasks, such as `align`"));
     }
     Ok(())
 }
@@ -267,7 +261,7 @@ fn order(args: &RunArgs) -> Result<Order, Failure> {
     check(args)?;
     if args.attach.is_some() && !args.command.is_empty() {
         return Err(Failure::new(
-            "--attach measures a process that runs, and there is a command too",
+            "--attach measures a running process, and a command is given too",
         )
         .hint("leave out either `--attach PID` or `-- COMMAND`"));
     }
@@ -303,17 +297,17 @@ fn explain(global: &Global, order: &Order) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Why a process that runs is no task, and what would be one.
+/// Converts the reason why a running process cannot be measured to a failure with a hint.
 fn not_attached(unfit: &AttachError) -> Failure {
     let failure = Failure::new(format!("--attach: {unfit}"));
     match unfit {
         AttachError::Missing(_) | AttachError::Ended(_) => {
-            failure.hint("`ps -e` lists those that run")
+            failure.hint("`ps -e` lists running processes")
         }
         AttachError::Thread { process, .. } => {
             failure.hint(format!("name it: `--attach {process}`"))
         }
-        AttachError::Own(_) => failure.hint("name the process that is to be measured"),
+        AttachError::Own(_) => failure.hint("name the process to measure"),
         AttachError::Init => {
             failure.hint("name the first process of the service or the task itself")
         }
@@ -322,7 +316,7 @@ fn not_attached(unfit: &AttachError) -> Failure {
     }
 }
 
-/// Too few descriptors for a monitor, and maybe not for the task: that runs, unless it was to be limited.
+/// Runs the task without a monitor if too few descriptors are left, unless a limit was asked for.
 fn unwatched(order: &Order) -> Result<ExitCode, Failure> {
     let why = "this process may open too few files (`ulimit -n`) for a monitor";
     if !order.limits.is_empty() || order.attach.is_some() {
@@ -332,7 +326,7 @@ fn unwatched(order: &Order) -> Result<ExitCode, Failure> {
     not_run(order, &skopos_task::exec_unmonitored(&order.command))
 }
 
-/// As a shell tells it.
+/// Converts the error to the exit code of a shell.
 fn not_run(order: &Order, failed: &RunError) -> Result<ExitCode, Failure> {
     let (code, e) = match failed {
         RunError::NotFound(e) => (NOT_FOUND, e),
@@ -349,24 +343,19 @@ fn not_run(order: &Order, failed: &RunError) -> Result<ExitCode, Failure> {
     Ok(ExitCode::from(code))
 }
 
-/// The task's own end is passed on: its code, or its signal.
+/// Ends like the task: with its exit code, or by its signal.
 fn end_like(summary: &Summary) -> ExitCode {
     let ended = &summary.ended;
     if let Some(signal) = ended.signal {
         if ended.exit_type == ExitType::Signal {
             skopos_task::die_of(signal);
         }
-        // It was ended for a limit, or this signal cannot be passed on: as a shell tells it.
+        // A limit ended the task, or its signal cannot be repeated: the exit code of a shell.
         let signal = u8::try_from(signal).unwrap_or(0);
         return ExitCode::from(SIGNALLED.saturating_add(signal));
     }
-    // Nobody told how it ended, but that it was ended here is known.
+    // The exit status is unknown, but this process ended the task.
     let unknown = if ended.exit_type == ExitType::Limit { KILLED } else { 0 };
     let code = ended.status.unwrap_or(unknown);
     ExitCode::from(u8::try_from(code & 0xff).unwrap_or(u8::MAX))
-}
-
-/// For text: the folder as the user named it.
-fn shown(place: &Path) -> String {
-    place.display().to_string()
 }

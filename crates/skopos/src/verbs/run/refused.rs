@@ -1,4 +1,4 @@
-//! A command that cannot be started: why, as a shell would put it, and what to do.
+//! A command that cannot be started: the reason in the words of a shell, and a hint.
 
 use std::ffi::OsString;
 use std::fs;
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 /// The longest first line of a script that the kernel reads.
 const MAX_FIRST_LINE: u64 = 256;
 
-/// The line for it, and a hint if there is one.
+/// Formats the error, with a hint if there is one.
 pub(super) fn told(command: &[OsString], e: &io::Error) -> String {
     let program = command.first().map(PathBuf::from).unwrap_or_default();
     let hint = hint(&program, command.len() == 1, e.kind());
@@ -27,34 +27,34 @@ fn hint(program: &Path, is_alone: bool, kind: io::ErrorKind) -> Option<String> {
         (_, Some(about)) if about.is_dir() => Some("it is a folder".to_owned()),
         (io::ErrorKind::NotFound, Some(_)) => Some(match interpreter(place?.as_path()) {
             Some(interpreter) => {
-                format!("it is there, and `{interpreter}` of its first line is not")
+                format!("the file exists, but `{interpreter}` of its first line does not")
             }
-            None => "it is there, and the loader that it was built for is not".to_owned(),
+            None => "the file exists, but the loader that it was built for does not".to_owned(),
         }),
         (io::ErrorKind::NotFound, None) => {
             let is_line =
                 is_alone && program.to_string_lossy().trim().contains(char::is_whitespace);
             if is_line {
                 return Some(format!(
-                    "a whole line is for a shell: `skopos run -- sh -c '{shown}'`"
+                    "a whole line needs a shell: `skopos run -- sh -c '{shown}'`"
                 ));
             }
             let is_here = is_searched && !program.as_os_str().is_empty() && program.is_file();
             if is_here {
-                return Some(format!("there is one in this folder: `./{shown}`"));
+                return Some(format!("this folder has one: `./{shown}`"));
             }
             is_searched.then(|| "it is in no folder of PATH".to_owned())
         }
         (io::ErrorKind::PermissionDenied, Some(about))
             if about.permissions().mode() & 0o111 == 0 =>
         {
-            Some(format!("it is not executable: `chmod +x {shown}`, or name what runs it"))
+            Some(format!("it is not executable: `chmod +x {shown}`, or name its interpreter"))
         }
         _ => None,
     }
 }
 
-/// Where a program without a folder is.
+/// Finds a program without a folder in PATH.
 fn found(program: &Path) -> Option<PathBuf> {
     let folders = std::env::var_os("PATH")?;
     std::env::split_paths(&folders).map(|folder| folder.join(program)).find(|p| p.is_file())

@@ -1,14 +1,12 @@
-//! The report for a person: what stood out and what to do, then how it ended and the numbers that
-//! matter. All of it is in `summary.json`.
+//! The report for a person: the findings with advice, then the end of the task and the main numbers. The
+//! whole report is in `summary.json`.
 
 use std::fmt::Write as _;
 use std::path::Path;
 
 use skopos_model::task::{Completeness, Crossing, ExitType, RESOURCES, Reading, Summary, amount};
 
-use super::shown;
-
-/// The numbers that a person asks for first.
+/// The main numbers for a person.
 const SHOWN: [&str; 12] = [
     "wall_seconds",
     "cpu_seconds",
@@ -24,7 +22,7 @@ const SHOWN: [&str; 12] = [
     "footprint_bytes",
 ];
 
-/// One line for what is near a limit.
+/// Formats a value that is near its limit.
 pub(super) fn near(near: &Crossing) -> String {
     let resource = near.limit.resource;
     let (value, most) = (amount(near.value, resource.unit), amount(near.limit.most, resource.unit));
@@ -60,12 +58,12 @@ pub(super) fn summary(summary: &Summary, place: Option<&Path>) -> String {
         amount(own.resident_bytes_max as f64, "bytes")
     );
     if let Some(place) = place {
-        let _ = write!(text, "\n  all of it: {}", shown(place));
+        let _ = write!(text, "\n  report: {}", shown(place));
     }
     text
 }
 
-/// Before a value that is not the whole truth.
+/// The sign before a value that is a bound or an estimate.
 fn sign(reading: &Reading) -> String {
     match reading.completeness {
         Completeness::All | Completeness::None => "",
@@ -77,10 +75,15 @@ fn sign(reading: &Reading) -> String {
 fn ended(summary: &Summary) -> String {
     let ended = &summary.ended;
     match (ended.exit_type, ended.status, ended.signal) {
-        (ExitType::Limit, ..) => format!("ended for a limit: {}", ended.limits.join(", ")),
+        (ExitType::Limit, ..) => format!("ended by a limit: {}", ended.limits.join(", ")),
         (_, Some(status), _) => format!("returned {status}"),
         (_, _, Some(signal)) => format!("died of signal {}", skopos_task::signal_name(signal)),
         (ExitType::Running, ..) => "runs on".to_owned(),
-        _ => "ended; nothing tells how".to_owned(),
+        _ => "ended; its exit status is unknown".to_owned(),
     }
+}
+
+/// Formats the folder as the user named it.
+fn shown(place: &Path) -> String {
+    place.display().to_string()
 }

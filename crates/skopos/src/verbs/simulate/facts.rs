@@ -1,12 +1,12 @@
-//! Facts as a node has them: topics, units, kinds and types of the schema, with values that move as such
-//! values do.
+//! Simulated facts of a node: topics, units, kinds and types of the schema, with values that change in the
+//! way of their kind.
 
 use skopos_model::SplitMix64;
 use skopos_model::schema::{self, Family, Metric};
 use skopos_model::{Kind, Origin, Timestamp, Topic, ValueType};
 use skopos_wire::{Content, Description, IndexedSample};
 
-/// Families whose topics say what a node thinks of others, or what is computed: no node has them by itself.
+/// Families without facts of a simulated node: they describe other nodes, or are computed.
 const LEFT_OUT: [&str; 3] = ["insight", "mirror", "peer"];
 
 /// A fact and its latest sample.
@@ -17,7 +17,7 @@ pub(crate) struct Fact {
     scale: f64,
 }
 
-/// The first `count` facts of a node: each family once, then further instances of those that have some.
+/// The first `count` facts of a node: each family once, then further instances of families with instances.
 pub(crate) fn of_node(node: &str, count: usize, random: &mut SplitMix64) -> Vec<Fact> {
     let families = || schema::FAMILIES.iter().filter(|family| !LEFT_OUT.contains(&family.name));
     let instances = (0..).flat_map(|round| families().map(move |family| (*family, round)));
@@ -38,7 +38,7 @@ pub(crate) fn of_node(node: &str, count: usize, random: &mut SplitMix64) -> Vec<
 fn instance(family: &Family, round: u32) -> String {
     match family.instance {
         "" => String::new(),
-        // What an instance is has words; a segment of a topic has none.
+        // The description of an instance has several words, and a segment of a topic has only one.
         what => format!("{}{round}", what.split_whitespace().next().unwrap_or(what)),
     }
 }
@@ -79,7 +79,7 @@ impl Fact {
         }
     }
 
-    /// Becomes another value: counters grow, states flip, gauges wander.
+    /// Changes the value: counters grow, states flip, gauges wander.
     pub(crate) fn change(&mut self, time: Timestamp, random: &mut SplitMix64) {
         let (before, value) = (self.bits, self.value());
         self.set(match self.description.kind {
@@ -88,7 +88,7 @@ impl Fact {
             Kind::Gauge => (value + random.normal() * self.scale / 50.0).clamp(0.0, self.scale),
         });
         if self.bits == before {
-            // Rounded away, or at its bound: one step to where there is room.
+            // The change was rounded away, or the value is at its bound: one step away from the bound.
             let step = if value < self.scale || self.description.kind == Kind::Counter {
                 1.0
             } else {
@@ -99,8 +99,8 @@ impl Fact {
         self.time = time;
     }
 
-    /// Its latest sample.
-    pub(crate) fn told(&self) -> IndexedSample {
+    /// Returns the latest sample.
+    pub(crate) fn sample(&self) -> IndexedSample {
         let (index, value) = (self.description.index, Content::Bits(self.bits));
         IndexedSample { index, time: self.time, origin: Origin::Measured, value }
     }
@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn there_are_as_many_facts_as_wanted_all_of_the_schema_and_each_once() {
+    fn a_node_has_the_wanted_number_of_facts_of_the_schema_each_once() {
         let mut random = SplitMix64::new(1);
         for count in [0, 1, 300, 5000] {
             let facts = of_node("n1", count, &mut random);
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_is_one_and_counters_never_go_back() {
+    fn a_change_changes_the_value_and_counters_never_fall() {
         let mut random = SplitMix64::new(2);
         for fact in &mut of_node("n1", 400, &mut random) {
             for round in 1..50 {

@@ -1,63 +1,73 @@
-//! `skopos simulate`: nodes that are not there, for whoever wants to see what a hub makes of a thousand.
+//! `skopos simulate`: joins a hub with simulated nodes, to see how it copes with a thousand.
 
+mod plan;
 mod facts;
 mod node;
 mod nodes;
 
 use std::process::ExitCode;
+use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 
 use clap::Args;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::Serialize;
 use skopos_model::duration;
+use skopos_wire::Plane;
 
-use self::nodes::{Done, Nodes, Simulation};
+use self::nodes::Nodes;
+use self::plan::{Counts, Simulation};
 use skopos_agent::Signals;
 use skopos_node::LiveArgs;
 use skopos_term::Failure;
 use skopos_term::Global;
-use skopos_term::{Out, Style};
+use skopos_term::{Out, Style, tell};
 
-/// The most nodes of one process: what a hub is made for, ten times over.
+/// The most nodes of one process: ten times the number that a hub is designed for.
 const MAX_NODES: u64 = 10_000;
 
-/// The most facts of one node: as many as a mirror takes of one.
+/// The most facts of a node: the bound of a mirror.
 const MAX_FACTS: u64 = 65_536;
 
-/// The shortest time between two looks of one node.
+/// The most polls of a node in a second.
 const MOST_RATE: f64 = 1000.0;
+
+/// The time after which a warning says that no hub answers.
+const WARN_AFTER: Duration = Duration::from_secs(2);
+
+/// Time between two looks at signals and the end of `--for` while the nodes join.
+const JOIN_POLL: Duration = Duration::from_millis(50);
 
 #[derive(Debug, Args)]
 pub(crate) struct SimulateArgs {
-    /// How many nodes
+    /// Number of nodes
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=MAX_NODES))]
     nodes: u64,
-    /// Facts of each node: topics, units and kinds as agents have them
+    /// Facts of each node, with the topics, units and kinds of an agent
     #[arg(long, value_name = "M", default_value_t = 300, value_parser = clap::value_parser!(u64).range(1..=MAX_FACTS))]
     facts: u64,
-    /// How often each node looks at its facts, in a second
+    /// Polls of each node in a second
     #[arg(long, value_name = "R", default_value_t = 1.0, value_parser = rate)]
     rate: f64,
-    /// The share of its facts that a look finds changed, from 0 to 1
+    /// Share of facts that change between two polls, from 0 to 1
     #[arg(long, value_name = "SHARE", default_value_t = 0.3, value_parser = share)]
     change: f64,
-    /// Connections that the nodes share [default: one each]
+    /// Connections that the nodes share [default: one for each node]
     #[arg(long, value_name = "S")]
     sessions: Option<usize>,
-    /// Begins the nodes' names
+    /// Prefix of the nodes' names
     #[arg(long, value_name = "NAME", default_value = "sim")]
     prefix: String,
-    /// Their clocks are so much ahead
+    /// Time by which the clocks of the nodes are ahead
     #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
     ahead: Option<Duration>,
-    /// Their clocks are so much behind
+    /// Time by which the clocks of the nodes are behind
     #[arg(long, value_name = "DURATION", value_parser = duration::parse, conflicts_with = "ahead")]
     behind: Option<Duration>,
-    /// What is made up follows from this number
+    /// Seed of the made-up values
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Stop by itself after this long
+    /// Stop after this time
     #[arg(long = "for", value_name = "DURATION", value_parser = duration::parse)]
     run_for: Option<Duration>,
     #[command(flatten)]
@@ -78,13 +88,13 @@ fn share(text: &str) -> Result<f64, String> {
 #[derive(Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 enum Line {
-    /// All nodes are there.
+    /// All nodes have joined.
     Started { nodes: u64, facts: u64, sessions: usize, seconds: f64 },
-    /// They are gone, and this is what they did.
+    /// The nodes have left; the counts of their work.
     Ended {
         seconds: f64,
         #[serde(flatten)]
-        done: Done,
+        done: Counts,
     },
 }
 
@@ -105,7 +115,12 @@ pub(crate) fn run(global: &Global, args: &SimulateArgs) -> Result<ExitCode, Fail
         plane: args.live.of_node(false),
     };
     let begun = Instant::now();
-    let mut nodes = Nodes::start(&simulation)?;
+    let give_up_at = args.run_for.and_then(|run_for| begun.checked_add(run_for));
+    let at = args.live.connect().join(", ");
+    let Some(planes) = join(&signals, &simulation, &at, give_up_at)? else {
+        return Ok(ExitCode::SUCCESS);
+    };
+    let mut nodes = Nodes::start(&simulation, &planes)?;
     let mut out = Out::new(global.style());
     let (seconds, live_since) = (begun.elapsed().as_secs_f64(), Instant::now());
     let SimulateArgs { nodes: count, facts, .. } = args;
@@ -118,14 +133,14 @@ pub(crate) fn run(global: &Global, args: &SimulateArgs) -> Result<ExitCode, Fail
     out.flush()?;
     let end = args.run_for.and_then(|run_for| live_since.checked_add(run_for));
     while !wait_until(&signals, nodes.due(), end)? {
-        nodes.look(Instant::now());
+        nodes.poll(Instant::now());
     }
     let (done, seconds) = (nodes.done(), live_since.elapsed().as_secs_f64());
     nodes.close();
     match out.style {
         Style::Json => out.json(&Line::Ended { seconds, done })?,
         _ => out.line(format!(
-            "{} batches with {} samples in {} bytes in {seconds:.1} s, {} looks too late",
+            "{} batches with {} samples in {} bytes in {seconds:.1} s, {} polls too late",
             done.batches, done.samples, done.bytes, done.late
         ))?,
     }
@@ -133,7 +148,48 @@ pub(crate) fn run(global: &Global, args: &SimulateArgs) -> Result<ExitCode, Fail
     Ok(ExitCode::SUCCESS)
 }
 
-/// Sleeps until a node is due. True if it is time to end.
+/// Opens the sessions of the nodes; `None` if a signal came before. Warns once if no hub answers at `at`.
+///
+/// # Errors
+/// No hub has answered at `give_up_at`; a session cannot be opened.
+fn join(
+    signals: &Signals,
+    simulation: &Simulation,
+    at: &str,
+    give_up_at: Option<Instant>,
+) -> Result<Option<Vec<Plane>>, Failure> {
+    let (opening, begun, mut is_warned) = (nodes::open(simulation), Instant::now(), false);
+    loop {
+        match opening.result.recv_timeout(JOIN_POLL) {
+            Ok(Ok(planes)) => return Ok(Some(planes)),
+            Ok(Err(e)) => return Err(Failure::new("simulated nodes cannot join").because(&e)),
+            Err(RecvTimeoutError::Disconnected) => {
+                return Err(Failure::new("simulated nodes cannot join"));
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+        }
+        if signals.wait_for(Duration::from_millis(1))? {
+            return Ok(None);
+        }
+        let now = Instant::now();
+        if opening.is_answered() {
+            continue;
+        }
+        if give_up_at.is_some_and(|end| end <= now) {
+            return Err(Failure::new(format!("no hub answers at {at}"))
+                .hint(format!("start one there: `skopos hub --listen {at}`")));
+        }
+        if !is_warned && now.saturating_duration_since(begun) >= WARN_AFTER {
+            is_warned = true;
+            tell(match at {
+                "" => "warning: the nodes have not joined yet".to_owned(),
+                at => format!("warning: no hub answers at {at}; still trying"),
+            });
+        }
+    }
+}
+
+/// Sleeps until a poll is due. Returns true if the simulation is over.
 fn wait_until(signals: &Signals, due: Instant, end: Option<Instant>) -> Result<bool, Failure> {
     let wake = end.map_or(due, |end| end.min(due));
     let left = wake.saturating_duration_since(Instant::now());

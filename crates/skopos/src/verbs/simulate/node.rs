@@ -8,10 +8,10 @@ use skopos_shm::now;
 use skopos_wire::{Batch, Checked, Outlet, Plane};
 
 use super::facts::{self, Fact};
-use super::nodes::{Done, Simulation};
+use super::plan::{Counts, Simulation};
 use skopos_term::Failure;
 
-/// A node that tells what it makes up.
+/// A simulated node that publishes made-up facts.
 pub(super) struct Virtual {
     state: Arc<Mutex<State>>,
     outlet: Outlet,
@@ -30,7 +30,7 @@ fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
 }
 
 impl Virtual {
-    /// The node of this number, there from now on.
+    /// Announces the node with this number.
     pub(super) fn start(
         simulation: &Simulation,
         at: usize,
@@ -50,20 +50,20 @@ impl Virtual {
         };
         let outlet = plane.announce(&name, now().as_nanos(), whole).map_err(|e| {
             let failure = Failure::new(format!("the node `{name}` cannot join")).because(&e);
-            failure.hint("give these other names with --prefix")
+            failure.hint("choose other names with `--prefix`")
         })?;
         Ok(Self { state, outlet, random, change: *change })
     }
 
-    /// Looks at all facts, finds some changed, and tells.
-    pub(super) fn look(&mut self, done: &mut Done) {
+    /// Polls all facts, changes some, and sends a batch.
+    pub(super) fn poll(&mut self, done: &mut Counts) {
         let (state, random) = (&mut *lock(&self.state), &mut self.random);
         let time = state.clock();
         let mut batch = Batch { sent_at: time, ..Batch::default() };
         for fact in &mut state.facts {
             if random.unit() < self.change {
                 fact.change(time, random);
-                batch.samples.push(fact.told());
+                batch.samples.push(fact.sample());
             }
         }
         batch.checked = vec![Checked { at: time, runs: vec![(0, state.facts.len() as u32)] }];
@@ -82,7 +82,7 @@ impl Virtual {
 }
 
 impl State {
-    /// The time of day, by this node's clock.
+    /// The time of day of this node's clock.
     fn clock(&self) -> Timestamp {
         Timestamp::from_nanos(now().as_nanos().saturating_add(self.ahead))
     }
@@ -92,7 +92,7 @@ impl State {
             sequence: self.sequence,
             sent_at: self.clock(),
             described: self.facts.iter().map(|fact| fact.description.clone()).collect(),
-            samples: self.facts.iter().map(Fact::told).collect(),
+            samples: self.facts.iter().map(Fact::sample).collect(),
             checked: vec![Checked { at: self.clock(), runs: vec![(0, self.facts.len() as u32)] }],
             ..Batch::default()
         };

@@ -1,130 +1,130 @@
-//! Many nodes in one process, for tests and measurements of what follows them.
+//! Many nodes in one process, for tests and measurements of hubs.
 //!
-//! What is real: each node announces itself, sends numbered batches, answers with snapshots and goes as an
-//! agent does, through the same code and, unless `--sessions` says otherwise, a connection of its own.
-//! What is not: the facts are made up (`facts`), nothing is measured and no shared memory is read, all
-//! share one process and its network threads, and nobody is asked to measure anything.
+//! Real are the messages: each node announces itself, sends numbered batches, answers with snapshots and leaves
+//! like an agent, through the same code and, unless `--sessions` says otherwise, a connection of its own.
+//! Simulated is the rest: the facts are made up (`facts`), sensors and shared memory are not used, all nodes
+//! share one process and its network threads, and requests for fresh values are not answered.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{self, Receiver};
 use std::time::{Duration, Instant};
 
 use skopos_wire::{Plane, PlaneConfig};
 
 use super::node::Virtual;
+use super::plan::{Counts, Simulation};
 use skopos_term::Failure;
 
-/// How many nodes, and what they do.
-#[derive(Clone, Debug)]
-pub(crate) struct Simulation {
-    pub(crate) nodes: usize,
-    pub(crate) facts: usize,
-    /// Looks of each node at all of its facts in a second.
-    pub(crate) rate: f64,
-    /// The share of facts that a look finds changed.
-    pub(crate) change: f64,
-    /// Connections that the nodes share.
-    pub(crate) sessions: usize,
-    /// Begins their names.
-    pub(crate) prefix: String,
-    /// Nanoseconds that their clocks are ahead.
-    pub(crate) ahead: i64,
-    pub(crate) seed: u64,
-    pub(crate) plane: PlaneConfig,
-}
-
-/// What was done so far.
-#[derive(Clone, Copy, Debug, Default, serde::Serialize)]
-pub(crate) struct Done {
-    pub(crate) batches: u64,
-    pub(crate) samples: u64,
-    pub(crate) bytes: u64,
-    /// Looks that were left out because this process did not keep up.
-    pub(crate) late: u64,
-}
-
-/// Nodes that are there until they are dropped.
+/// The simulated nodes, which leave when they are dropped.
 pub(crate) struct Nodes {
     nodes: Vec<Virtual>,
-    /// Between two looks of one node.
+    /// Time between two polls of a node.
     period: Duration,
     begun: Instant,
-    /// Looks of all nodes since then.
+    /// Number of polls of all nodes since then.
     turn: u64,
-    done: Done,
+    done: Counts,
 }
 
 impl Nodes {
-    /// Announces all of them.
+    /// Announces all nodes through these sessions.
     ///
     /// # Errors
-    /// A session cannot be opened; a name is taken.
-    pub(crate) fn start(simulation: &Simulation) -> Result<Self, Failure> {
-        let failed = |e| Failure::new("simulated nodes cannot join").because(&e);
-        let planes = open(&simulation.plane, simulation.sessions).map_err(failed)?;
+    /// A name is taken.
+    pub(crate) fn start(simulation: &Simulation, planes: &[Plane]) -> Result<Self, Failure> {
         let nodes = (0..simulation.nodes)
             .map(|at| Virtual::start(simulation, at, &planes[at % planes.len()]))
             .collect::<Result<_, _>>()?;
         let period = Duration::try_from_secs_f64(1.0 / simulation.rate);
-        let period = period.map_err(|_| Failure::new("a rate that slow is no rate"))?;
-        Ok(Self { nodes, period, begun: Instant::now(), turn: 0, done: Done::default() })
+        let period = period.map_err(|_| Failure::new("this rate is too small"))?;
+        Ok(Self { nodes, period, begun: Instant::now(), turn: 0, done: Counts::default() })
     }
 
-    /// When the next node looks.
+    /// Time of the next poll.
     pub(crate) fn due(&self) -> Instant {
         self.begun + self.period.mul_f64(self.turn as f64 / self.nodes.len().max(1) as f64)
     }
 
-    /// The next node looks and tells: one after the other, evenly over the time between two looks.
-    pub(crate) fn look(&mut self, now: Instant) {
+    /// Polls the next node: the nodes take turns, spread evenly over the period.
+    pub(crate) fn poll(&mut self, now: Instant) {
         let nodes = self.nodes.len() as u64;
-        // More than a whole round late: what was missed is left out, and counted.
+        // More than a whole period late: the missed polls are skipped and counted.
         while now.saturating_duration_since(self.due()) > self.period {
             self.turn += 1;
             self.done.late += 1;
         }
         let at = (self.turn % nodes) as usize;
         self.turn += 1;
-        self.nodes[at].look(&mut self.done);
+        self.nodes[at].poll(&mut self.done);
     }
 
-    pub(crate) fn done(&self) -> Done {
+    pub(crate) fn done(&self) -> Counts {
         self.done
     }
 
-    /// Says that all go.
+    /// Announces that all nodes leave.
     pub(crate) fn close(self) {
         self.nodes.into_iter().for_each(Virtual::close);
     }
 }
 
-/// Opens so many sessions, some at a time: each waits for a while until others have heard of it, or its
-/// hub is there.
-fn open(config: &PlaneConfig, sessions: usize) -> Result<Vec<Plane>, skopos_wire::Error> {
-    /// Enough for a thousand sessions in seconds, and no crowd at the hub's door.
-    const AT_A_TIME: usize = 32;
-    std::thread::scope(|scope| {
-        let share =
-            |at| (at..sessions).step_by(AT_A_TIME).map(|_| open_patiently(config)).collect();
-        let threads: Vec<_> =
-            (0..AT_A_TIME.min(sessions)).map(|at| scope.spawn(move || share(at))).collect();
-        let opened = threads.into_iter().map(|thread| thread.join());
-        let opened: Vec<Result<Vec<Plane>, _>> = opened.flatten().collect();
-        Ok(opened.into_iter().collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect())
-    })
+/// Sessions that are being opened.
+pub(crate) struct Opening {
+    /// Receives all sessions, or the first error.
+    pub(crate) result: Receiver<Result<Vec<Plane>, skopos_wire::Error>>,
+    /// Number of sessions that are open.
+    opened: Arc<AtomicUsize>,
 }
 
-/// Opens a session; a hub that is away, or that has no room for all at once, is tried again.
-fn open_patiently(config: &PlaneConfig) -> Result<Plane, skopos_wire::Error> {
-    /// Some minutes of the longest pause.
-    const ATTEMPTS: usize = 60;
-    config.check()?;
-    let mut opened = Plane::open(config);
-    // A peer tries by itself, so what it says is final.
-    for pause in config.pauses().take(if config.is_client { ATTEMPTS } else { 0 }) {
-        if opened.is_ok() {
-            break;
-        }
-        std::thread::sleep(pause);
-        opened = Plane::open(config);
+impl Opening {
+    /// Returns true if a hub has answered.
+    pub(crate) fn is_answered(&self) -> bool {
+        // SYNC: a counter of its own; nothing else is read after it.
+        self.opened.load(Ordering::Relaxed) > 0
     }
-    opened
+}
+
+/// Opens the sessions of a simulation in threads of its own, some at a time: each waits until its hub
+/// answers, or until other nodes have heard of it. The result arrives in the channel. The threads end with
+/// the process, because an attempt to connect cannot be interrupted.
+pub(crate) fn open(simulation: &Simulation) -> Opening {
+    /// Opens a thousand sessions in seconds, and does not crowd the hub's listener.
+    const AT_A_TIME: usize = 32;
+    let (config, sessions) = (simulation.plane.clone(), simulation.sessions);
+    let (send, result) = mpsc::channel();
+    let opened = Arc::new(AtomicUsize::new(0));
+    let count = opened.clone();
+    std::thread::spawn(move || {
+        let opened = std::thread::scope(|scope| {
+            let share = |at| {
+                (at..sessions).step_by(AT_A_TIME).map(|_| open_patiently(&config, &count)).collect()
+            };
+            let threads: Vec<_> =
+                (0..AT_A_TIME.min(sessions)).map(|at| scope.spawn(move || share(at))).collect();
+            let opened = threads.into_iter().map(|thread| thread.join());
+            let opened: Vec<Result<Vec<Plane>, _>> = opened.flatten().collect();
+            let opened = opened.into_iter().collect::<Result<Vec<_>, _>>()?;
+            Ok(opened.into_iter().flatten().collect())
+        });
+        let _ = send.send(opened);
+    });
+    Opening { result, opened }
+}
+
+/// Opens a session. A hub that is away, or that has no room for all at once, is tried until it answers.
+fn open_patiently(config: &PlaneConfig, count: &AtomicUsize) -> Result<Plane, skopos_wire::Error> {
+    config.check()?;
+    let mut pauses = config.pauses();
+    loop {
+        match (Plane::open(config), pauses.next()) {
+            // A peer retries by itself, so its error is final.
+            (Err(_), Some(pause)) if config.is_client => std::thread::sleep(pause),
+            (opened, _) => {
+                // SYNC: a counter of its own; nothing is written before it.
+                count.fetch_add(usize::from(opened.is_ok()), Ordering::Relaxed);
+                return opened;
+            }
+        }
+    }
 }

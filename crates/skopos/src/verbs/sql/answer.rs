@@ -15,17 +15,19 @@ use skopos_hub::pieces::{JsonRows, arrow};
 use skopos_term::Failure;
 use skopos_term::{Out, tell};
 
-/// Missing nodes that a warning names: as many as fit into a line. A document has all of them.
+/// The most missing nodes that a warning names, so that it fits into a line. The JSON document names all.
 const NAMES_SHOWN: usize = 5;
 
-/// What an answer is printed as.
+/// The format of a printed answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
     /// Aligned columns.
     Table,
+    /// Each row as lines of a column's name and its value.
+    Expanded,
     /// One document, `docs/json/sql.schema.json`.
     Json,
-    /// RFC 4180, with a head.
+    /// Comma-separated values (RFC 4180), with a head.
     Csv,
     /// Fields between tabs, without a head.
     Plain,
@@ -35,7 +37,7 @@ pub(crate) enum Format {
     Arrow,
 }
 
-/// Prints it.
+/// Prints the answer.
 pub(crate) fn show(
     answer: &Answer,
     format: Format,
@@ -44,6 +46,7 @@ pub(crate) fn show(
 ) -> Result<(), Failure> {
     let shown = match format {
         Format::Table => table(answer, took, out),
+        Format::Expanded => expanded(answer, took, out),
         Format::Md => markdown(answer, out),
         Format::Plain => plain(answer, out),
         Format::Json => json(answer, took, out.writer()),
@@ -51,7 +54,7 @@ pub(crate) fn show(
         Format::Arrow => arrow(&answer.schema, &answer.batches, out.writer()),
     };
     if !answer.missing.is_empty() {
-        // The answer is still one; who reads it by program finds the names in the document.
+        // A partial answer is not a failure; programs find the missing nodes in the JSON document.
         tell(format!(
             "warning: partial answer, without the history of {}",
             some_of(&answer.missing)
@@ -64,7 +67,7 @@ pub(crate) fn show(
     }
 }
 
-/// Names for people, who read a few of them.
+/// Joins names for people: the first few, and the number of the others.
 fn some_of(names: &[String]) -> String {
     let shown = names[..names.len().min(NAMES_SHOWN)].join(", ");
     match names.len().saturating_sub(NAMES_SHOWN) {
@@ -90,7 +93,7 @@ pub(super) fn all_cells(answer: &Answer, null: &str) -> Result<Vec<Vec<String>>,
     Ok(rows)
 }
 
-/// A cell that ends neither itself nor its line.
+/// Escapes the characters that would end a cell or a line.
 fn in_one_piece(cell: String) -> String {
     match cell.contains(['\n', '\r', '\t']) {
         true => cell.replace('\n', "\\n").replace('\r', "\\r").replace('\t', "\\t"),
@@ -109,11 +112,35 @@ fn table(answer: &Answer, took: Duration, out: &mut Out) -> Result<(), ArrowErro
     let right: Vec<usize> = (0..answer.schema.fields().len()).filter(is_number).collect();
     let all: Vec<Vec<String>> = [names(answer)].into_iter().chain(rows).collect();
     out.table(&all, &right)?;
+    out.line(out.dim(&note(answer, count, took)))?;
+    Ok(())
+}
+
+fn note(answer: &Answer, count: usize, took: Duration) -> String {
     let rows = if count == 1 { "row" } else { "rows" };
     let how = if answer.way == Way::Point { ", from memory" } else { "" };
-    let note = format!("{count} {rows} in {took:.1?}{how}");
-    out.line(out.dim(&note))?;
+    format!("{count} {rows} in {took:.1?}{how}")
+}
+
+fn expanded(answer: &Answer, took: Duration, out: &mut Out) -> Result<(), ArrowError> {
+    let (names, rows) = (names(answer), all_cells(answer, "NULL")?);
+    let width = names.iter().map(|name| name.chars().count()).max().unwrap_or(0);
+    for (at, row) in rows.iter().enumerate() {
+        out.line(out.dim(&format!("-[ row {} ]-", at + 1)))?;
+        for (name, cell) in names.iter().zip(row) {
+            out.line(format!("{name:width$} | {cell}"))?;
+        }
+    }
+    out.line(out.dim(&note(answer, rows.len(), took)))?;
     Ok(())
+}
+
+/// Returns the number of lines that [`show`] prints, if no cell is wider than the screen.
+pub(super) fn lines(answer: &Answer, format: Format) -> usize {
+    match format {
+        Format::Expanded => answer.rows() * (answer.schema.fields().len() + 1) + 1,
+        _ => answer.rows() + 2,
+    }
 }
 
 fn plain(answer: &Answer, out: &mut Out) -> Result<(), ArrowError> {

@@ -1,4 +1,4 @@
-//! Who answers a statement, and how the answer is shown.
+//! Asks a statement of the hub of this machine, or of an engine in this process, and prints the answer.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,11 +10,13 @@ use skopos_hub::client::{Changes, Client};
 use skopos_hub::{Change, Local, Pulse, Standing, insight_info, tables};
 
 use super::answer::{self, Format, show};
+use super::candidates::Names;
+use super::pager::Pager;
 use skopos_term::Failure;
 use skopos_term::state;
 use skopos_term::{Out, tell};
 
-/// Three questions that have answers on every machine, for whoever begins.
+/// Three statements that have answers on every machine, for newcomers.
 pub(crate) const EXAMPLES: [&str; 3] = [
     "SELECT topic, value, unit, age FROM latest WHERE topic LIKE '%/load/%'",
     "SELECT node, instance, available_bytes / total_bytes AS free FROM fs ORDER BY free",
@@ -22,24 +24,24 @@ pub(crate) const EXAMPLES: [&str; 3] = [
      AND metric = 'available_bytes' GROUP BY at ORDER BY at DESC LIMIT 6",
 ];
 
-/// Asks, and shows the answer.
+/// A client that asks statements and prints the answers.
 pub(crate) struct Asker {
-    whom: Whom,
+    engine: EngineOrHub,
     limits: Limits,
-    /// Where the archive of tasks is, or would be.
+    /// The path of the archive of tasks, which may not exist.
     archive: Option<PathBuf>,
 }
 
-/// A question that stands, whoever answers it.
+/// A standing question.
 pub(crate) enum Watching {
-    /// This process.
+    /// This process answers.
     Here { standing: Box<Standing>, runtime: tokio::runtime::Runtime, _pulse: Pulse },
-    /// The hub of this machine.
+    /// The hub of this machine answers.
     Hub(Changes),
 }
 
 impl Watching {
-    /// What is published on this machine.
+    /// Starts a standing question about the topics of this machine.
     pub(crate) fn here(
         hosts: [skopos_shm::Host; 2],
         sql: &str,
@@ -56,7 +58,7 @@ impl Watching {
         Ok(Self::Here { standing: Box::new(standing), runtime, _pulse: pulse })
     }
 
-    /// What changed, the first time the whole answer; `None` if nothing did within `patience`.
+    /// Returns the next change, at first the whole answer; `None` without a change within `patience`.
     pub(crate) fn next(&mut self, patience: Option<Duration>) -> Result<Option<Change>, Failure> {
         match self {
             Self::Here { standing, runtime, .. } => runtime.block_on(async {
@@ -71,61 +73,90 @@ impl Watching {
     }
 }
 
-/// Who answers.
-enum Whom {
-    /// This process, of what is published on this machine.
+/// The engine that answers.
+enum EngineOrHub {
+    /// An engine in this process, with the topics of this machine.
     Here { engine: Box<Engine>, runtime: tokio::runtime::Runtime },
-    /// The hub of this machine.
+    /// The hub of this machine answers.
     Hub(Client),
 }
 
 impl Asker {
-    /// Of what is published on this machine.
+    /// A client of an engine in this process, with the topics of this machine.
     pub(crate) fn here(local: Local, limits: Limits) -> Result<Self, Failure> {
         let archive = local.archive_file().map(Path::to_path_buf);
         let (engine, runtime) = engine(local)?;
-        Ok(Self { whom: Whom::Here { engine: Box::new(engine), runtime }, limits, archive })
+        Ok(Self {
+            engine: EngineOrHub::Here { engine: Box::new(engine), runtime },
+            limits,
+            archive,
+        })
     }
 
-    /// Of what the hub knows.
+    /// A client of the hub.
     pub(crate) fn hub(client: Client, limits: Limits) -> Self {
-        Self { whom: Whom::Hub(client), limits, archive: state::archive() }
+        Self { engine: EngineOrHub::Hub(client), limits, archive: state::archive() }
     }
 
     /// Answers one statement to standard output.
     pub(crate) fn answer(&self, sql: &str, format: Format, out: &mut Out) -> Result<(), Failure> {
+        self.answer_on(sql, format, None, out)
+    }
+
+    /// Answers one statement; an answer of more lines than `screen` goes through a pager.
+    pub(crate) fn answer_on(
+        &self,
+        sql: &str,
+        format: Format,
+        screen: Option<usize>,
+        out: &mut Out,
+    ) -> Result<(), Failure> {
         let begun = Instant::now();
         let answer = self.ask(sql)?;
+        let took = begun.elapsed();
         if let Some(note) = self.note(sql) {
             tell(note);
         }
-        show(&answer, format, begun.elapsed(), out)
+        let is_long = screen.is_some_and(|screen| answer::lines(&answer, format) > screen);
+        match is_long.then(|| Pager::start(out)).flatten() {
+            Some(pager) => pager.show(|out| show(&answer, format, took, out)),
+            None => show(&answer, format, took, out),
+        }
     }
 
-    /// Why tables of tasks are empty, if a statement seems to be about one and they are.
+    /// Explains empty tables of tasks, if the statement names such a table and the archive does not exist.
     fn note(&self, sql: &str) -> Option<String> {
         let mut words = sql.split(|c: char| !c.is_alphanumeric() && c != '_');
         let is_asked = words.any(|w| ["tasks", "jobs"].iter().any(|t| t.eq_ignore_ascii_case(w)));
         let file = self.archive.as_ref().filter(|file| is_asked && !file.exists())?;
         let file = file.display();
-        Some(format!("note: no task was kept in {file} yet: `skopos run --archive` does"))
+        Some(format!("note: {file} does not exist yet: `skopos run --archive` keeps tasks there"))
     }
 
     fn ask(&self, sql: &str) -> Result<Answer, Failure> {
-        match &self.whom {
-            Whom::Here { engine, runtime } => {
+        match &self.engine {
+            EngineOrHub::Here { engine, runtime } => {
                 runtime.block_on(engine.query(sql, &self.limits)).map_err(|e| failed(&e))
             }
-            Whom::Hub(client) => client.ask(sql),
+            EngineOrHub::Hub(client) => client.ask(sql),
         }
     }
 
-    /// Names of tables, topics and columns, for completion; none if they cannot be had.
-    pub(crate) fn names(&self) -> Vec<String> {
-        const NAMES: &str = "SELECT topic FROM topics UNION SELECT table_name FROM \
-             information_schema.tables UNION SELECT column_name FROM information_schema.columns";
-        let Ok(answer) = self.ask(NAMES) else { return Vec::new() };
-        answer::all_cells(&answer, "").unwrap_or_default().into_iter().flatten().collect()
+    /// Returns the names that completion offers. A statement that fails yields no names.
+    pub(crate) fn names(&self) -> Names {
+        let rows = |sql| {
+            let answer = self.ask(sql).ok();
+            answer.and_then(|answer| answer::all_cells(&answer, "").ok()).unwrap_or_default()
+        };
+        let columns = "SELECT table_name, column_name FROM information_schema.columns \
+             WHERE table_schema = 'live'";
+        let pair = |row: Vec<String>| {
+            row.try_into().ok().map(|[table, column]: [String; 2]| (table, column))
+        };
+        Names {
+            topics: rows("SELECT topic FROM topics").into_iter().flatten().collect(),
+            columns: rows(columns).into_iter().filter_map(pair).collect(),
+        }
     }
 }
 

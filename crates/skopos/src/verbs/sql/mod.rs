@@ -1,6 +1,8 @@
-//! `skopos sql`: questions in SQL about what is live on this machine.
+//! `skopos sql`: asks statements in SQL about the live topics of this machine and its site.
 
 mod answer;
+mod pager;
+mod candidates;
 mod asker;
 mod shell;
 
@@ -29,24 +31,24 @@ use self::shell::shell;
 
 #[derive(Debug, Args)]
 pub(crate) struct SqlArgs {
-    /// The statement, or several with `;` between them [default: from --file, standard input, or a shell]
+    /// Statement, or several separated by `;` [default: from --file, standard input, or a shell]
     pub(crate) statement: Option<String>,
     /// Read the statement from this file (`-` for standard input)
     #[arg(long, short, value_name = "FILE", conflicts_with = "statement")]
     pub(crate) file: Option<PathBuf>,
-    /// What the answer is printed as [default: table]
+    /// Format of the answer [default: table]
     #[arg(long, short = 'F', value_enum)]
     pub(crate) format: Option<Format>,
-    /// Ask what is in this folder of history, beside what is live
+    /// Include the history in this folder
     #[arg(long, value_name = "DIR")]
     pub(crate) history: Option<PathBuf>,
-    /// Ask about the tasks in this archive [default: as for `skopos archive`]
+    /// Include the tasks of this archive [default: as for `skopos archive`]
     #[arg(long, value_name = "FILE")]
     pub(crate) archive: Option<PathBuf>,
-    /// How long it may take
+    /// Timeout of a statement
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = duration::parse)]
     pub(crate) timeout: Duration,
-    /// How many rows the answer may have
+    /// Most rows of an answer
     #[arg(long, value_name = "N", default_value_t = Limits::default().rows)]
     pub(crate) max_rows: usize,
 }
@@ -77,7 +79,7 @@ pub(crate) fn run(global: &Global, args: &SqlArgs) -> Result<ExitCode, Failure> 
     Ok(ExitCode::SUCCESS)
 }
 
-/// The hub of this machine, if there is one, knows all that this process could find out, and more.
+/// Asks the hub of this machine if there is one: it knows everything that this process can read, and more.
 fn asker(global: &Global, args: &SqlArgs, limits: Limits) -> Result<Asker, Failure> {
     if args.history.is_some() || args.archive.is_some() {
         return Asker::here(kept(global, args)?, limits);
@@ -92,17 +94,17 @@ fn asker(global: &Global, args: &SqlArgs, limits: Limits) -> Result<Asker, Failu
     }
 }
 
-/// The machine's live segments, where the hub was to be asked and cannot be. Whoever asked is told: the
-/// answer is another one than the hub's.
+/// Opens the live segments of this machine because the hub does not answer. A warning says so, because the
+/// answer may differ from the hub's.
 pub(super) fn host_without(hub: Failure, global: &Global) -> Result<Host, Failure> {
-    // Without anything here to ask, the hub is what is missing.
+    // Without local segments the missing hub is the failure.
     let Ok(host) = open_host(global) else { return Err(hub) };
     let why = hub.in_one_line();
-    skopos_term::tell(format!("warning: {why}; the answer is only of what this machine publishes"));
+    skopos_term::tell(format!("warning: {why}; the answer has only the topics of this machine"));
     Ok(host)
 }
 
-/// What was named, beside what is live, which need not be.
+/// Opens the named history and archive, and the live segments if there are any.
 fn kept(global: &Global, args: &SqlArgs) -> Result<Local, Failure> {
     let host = match &global.dir {
         Some(dir) => Host::open_dirs(vec![dir.clone()])?,

@@ -1,74 +1,115 @@
 //! The shell of `skopos sql`: statements that end with `;`, history, completion.
 
-use std::borrow::Cow;
 use std::path::PathBuf;
 
 use rustyline::completion::Completer;
 use rustyline::error::ReadlineError;
 use rustyline::highlight::Highlighter;
 use rustyline::hint::Hinter;
-use rustyline::validate::{ValidationContext, ValidationResult, Validator};
-use rustyline::{Config, Context, Editor, Helper};
+use rustyline::history::DefaultHistory;
+use rustyline::validate::Validator;
+use rustyline::{CompletionType, Config, Context, Editor, Helper};
 use skopos_query::split;
 
 use super::answer::Format;
 use super::asker::{Asker, EXAMPLES};
+use super::candidates::Names;
 use skopos_term::Failure;
 use skopos_term::Out;
 use skopos_term::state;
 
-/// Lines of history that are kept: some weeks of work.
+/// Entries of history that are kept: some weeks of work.
 const MAX_HISTORY: usize = 2000;
 
-const HELP: &str = "\
-.help            this text
-.tables          what there is to select from
-.columns TABLE   the columns of a table
-.format FORMAT   table, json, csv, plain, md
-.quit            leave (or Ctrl-D)
-A statement ends with `;` and may have several lines; several are asked one after the other. Tab completes names.";
+/// The prompt of a statement's first line.
+const PROMPT: &str = "skopos> ";
 
-/// Asks what the user types until there is no more.
+/// The prompt of a statement's further lines.
+const CONTINUATION: &str = "     -> ";
+
+const HELP: &str = "\
+.help            print this text
+.tables          list the tables
+.columns TABLE   list the columns of a table
+.format FORMAT   print answers as table, expanded, json, csv, plain or md
+\\x               switch expanded mode on or off: one line for each column
+.quit            leave (or Ctrl-D)
+A statement ends with `;` and may have several lines; Ctrl-C drops it. Tab completes names. An answer
+longer than the screen is shown by $PAGER, or by less.";
+
+type Line = Editor<Completion, DefaultHistory>;
+
+/// Answers the statements that the user types, until the input ends.
 pub(crate) fn shell(asker: &Asker, format: Format, out: &mut Out) -> Result<(), Failure> {
     let broken = |e: ReadlineError| Failure::new("this terminal cannot be read").because(&e);
-    let config = Config::builder().max_history_size(MAX_HISTORY).map_err(broken)?.build();
-    let mut editor: Editor<Names, _> = Editor::with_config(config).map_err(broken)?;
-    editor.set_helper(Some(Names(asker.names())));
+    let config = Config::builder().max_history_size(MAX_HISTORY).map_err(broken)?;
+    let config = config.completion_type(CompletionType::List).build();
+    let mut editor: Line = Editor::with_config(config).map_err(broken)?;
+    editor.set_helper(Some(Completion { names: asker.names(), begun: String::new() }));
     let history = history_file();
     if let Some(file) = &history {
-        // There is none the first time.
+        // The first session has no history yet.
         let _ = editor.load_history(file);
     }
     greet(out)?;
     let mut format = format;
-    loop {
-        let line = match editor.readline("skopos> ") {
-            Ok(line) => line,
-            Err(ReadlineError::Interrupted) => continue,
-            Err(ReadlineError::Eof) => break,
-            Err(e) => return Err(broken(e)),
-        };
-        let text = line.trim();
-        if text.is_empty() {
-            continue;
-        }
-        let _ = editor.add_history_entry(text);
+    while let Some(text) = read(&mut editor).map_err(broken)? {
+        let _ = editor.add_history_entry(&text);
         if let Some(file) = &history {
-            // Now, because a terminal may just go. A history that cannot be kept is no failure.
+            // Saved now, because a terminal may be closed. A history that cannot be saved is not a failure.
             let _ = editor.append_history(file);
         }
-        if let Some(command) = text.strip_prefix('.') {
-            let mut words = command.split_whitespace();
-            if matches!(words.next(), Some("quit" | "exit")) {
-                break;
-            }
-            told(dot(asker, command, &mut format, out), out)?;
-            continue;
+        if matches!(text.split_whitespace().next(), Some(".quit" | ".exit")) {
+            break;
         }
-        let mut statements = split(text).into_iter();
-        told(statements.try_for_each(|one| asker.answer(&one, format, out)), out)?;
+        // The line of the next prompt stays visible.
+        let screen = editor.dimensions().map(|(_, rows)| usize::from(rows).saturating_sub(1));
+        let result = match text.starts_with(['.', '\\']) {
+            true => command(asker, &text, &mut format, out),
+            false => split(&text)
+                .iter()
+                .try_for_each(|statement| asker.answer_on(statement, format, screen, out)),
+        };
+        report(result, out)?;
     }
     Ok(())
+}
+
+/// Reads a command or a whole statement, which may have several lines; `None` at the end of the input.
+fn read(editor: &mut Line) -> Result<Option<String>, ReadlineError> {
+    let mut text = String::new();
+    loop {
+        let line = match editor.readline(if text.is_empty() { PROMPT } else { CONTINUATION }) {
+            Ok(line) => line,
+            Err(ReadlineError::Interrupted) => {
+                text.clear();
+                remember(editor, "");
+                continue;
+            }
+            Err(ReadlineError::Eof) => return Ok(None),
+            Err(e) => return Err(e),
+        };
+        if !text.is_empty() {
+            text.push('\n');
+        }
+        text += line.trim_end();
+        let typed = text.trim();
+        if typed.ends_with(';') || typed.starts_with(['.', '\\']) {
+            remember(editor, "");
+            return Ok(Some(typed.to_owned()));
+        }
+        if typed.is_empty() {
+            text.clear();
+        }
+        remember(editor, &text);
+    }
+}
+
+/// Stores the lines before the one that is being typed, for completion.
+fn remember(editor: &mut Line, text: &str) {
+    if let Some(helper) = editor.helper_mut() {
+        text.clone_into(&mut helper.begun);
+    }
 }
 
 fn greet(out: &mut Out) -> Result<(), Failure> {
@@ -88,8 +129,8 @@ fn history_file() -> Option<PathBuf> {
     Some(dir.join("sql_history"))
 }
 
-/// A mistake is told, and the shell goes on.
-fn told(result: Result<(), Failure>, out: &mut Out) -> Result<(), Failure> {
+/// Prints a failure; the shell goes on.
+fn report(result: Result<(), Failure>, out: &mut Out) -> Result<(), Failure> {
     if let Err(failure) = result {
         out.flush()?;
         let _ = failure.report();
@@ -97,56 +138,53 @@ fn told(result: Result<(), Failure>, out: &mut Out) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A command of the shell's own.
-fn dot(asker: &Asker, command: &str, format: &mut Format, out: &mut Out) -> Result<(), Failure> {
-    let mut words = command.split_whitespace();
-    match (words.next(), words.next()) {
-        (Some("help"), _) => out.line(HELP)?,
-        (Some("tables"), _) => {
+/// Runs a command of the shell: a line that begins with `.` or `\`.
+fn command(asker: &Asker, text: &str, format: &mut Format, out: &mut Out) -> Result<(), Failure> {
+    let mut words = text.split_whitespace();
+    match (words.next(), words.next().map(|word| word.trim_end_matches(';'))) {
+        (Some(".help"), _) => out.line(HELP)?,
+        (Some("\\x" | "\\x;"), _) => {
+            let is_expanded = *format == Format::Expanded;
+            *format = if is_expanded { Format::Table } else { Format::Expanded };
+            out.line(format!("expanded mode is {}", if is_expanded { "off" } else { "on" }))?;
+        }
+        (Some(".tables"), _) => {
             let sql =
                 "SELECT table_name FROM information_schema.tables WHERE table_schema = 'live'";
             return asker.answer(sql, Format::Plain, out);
         }
-        (Some("columns"), Some(table)) => {
+        (Some(".columns"), Some(table)) => {
             return asker.answer(&format!("DESCRIBE \"{table}\""), Format::Table, out);
         }
-        (Some("format"), Some(name)) => {
+        (Some(".format"), Some(name)) => {
             *format = <Format as clap::ValueEnum>::from_str(name, true)
                 .map_err(|_| Failure::new(format!("there is no format `{name}`")).hint(HELP))?;
         }
         _ => {
-            return Err(Failure::new(format!("there is no command `.{command}`"))
-                .hint("`.help` lists them"));
+            return Err(
+                Failure::new(format!("there is no command `{text}`")).hint("`.help` lists them")
+            );
         }
     }
     out.flush()?;
     Ok(())
 }
 
-/// Names of tables and columns, for completion.
-struct Names(Vec<String>);
+/// Completes the line that is being typed.
+struct Completion {
+    names: Names,
+    /// The lines of the statement before this one.
+    begun: String,
+}
 
-impl Helper for Names {}
-impl Hinter for Names {
+impl Helper for Completion {}
+impl Validator for Completion {}
+impl Highlighter for Completion {}
+impl Hinter for Completion {
     type Hint = String;
 }
 
-impl Highlighter for Names {
-    fn highlight_hint<'h>(&self, hint: &'h str) -> Cow<'h, str> {
-        Cow::Borrowed(hint)
-    }
-}
-
-impl Validator for Names {
-    /// A statement is whole when it ends with `;`.
-    fn validate(&self, context: &mut ValidationContext<'_>) -> rustyline::Result<ValidationResult> {
-        let text = context.input().trim();
-        let is_whole = text.is_empty() || text.ends_with(';') || text.starts_with('.');
-        Ok(if is_whole { ValidationResult::Valid(None) } else { ValidationResult::Incomplete })
-    }
-}
-
-impl Completer for Names {
+impl Completer for Completion {
     type Candidate = String;
 
     fn complete(
@@ -155,10 +193,13 @@ impl Completer for Names {
         at: usize,
         _context: &Context<'_>,
     ) -> rustyline::Result<(usize, Vec<String>)> {
-        let is_name = |c: char| c.is_ascii_alphanumeric() || "_/-.".contains(c);
-        let start = line[..at].rfind(|c| !is_name(c)).map_or(0, |before| before + 1);
-        let begun = line[start..at].to_lowercase();
-        let names = self.0.iter().filter(|name| !begun.is_empty() && name.starts_with(&begun));
-        Ok((start, names.cloned().collect()))
+        let text = format!("{}\n{}", self.begun, &line[..at]);
+        let before = text.len() - at;
+        let (start, candidates) = self.names.candidates(&text);
+        // A quoted topic may begin in an earlier line, of which nothing can be replaced.
+        Ok(match start.checked_sub(before) {
+            Some(start) => (start, candidates),
+            None => (at, Vec::new()),
+        })
     }
 }

@@ -90,5 +90,5 @@ fn a_place_that_becomes_read_only_or_goes_costs_the_report_and_nothing_else() {
     assert_eq!(words(&ran.stdout), "code 6\ncode 7\n");
     let said = words(&ran.stderr);
     assert!(said.contains("/out: Read-only file system"), "{said}");
-    assert!(said.contains("/a: it is not there any more"), "{said}");
+    assert!(said.contains("/a: it does not exist any more"), "{said}");
 }
