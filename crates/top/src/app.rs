@@ -1,46 +1,31 @@
-//! What the user is looking at, and how keys change it. Pure: no terminal, no clock.
+//! The state of the UI, and its changes by keys. Pure: no terminal, no clock.
 
 use skopos_model::Topic;
 
-use super::data::Data;
-use super::input::Key;
-use super::keys::{self, Action};
-use super::panes::{self, COUNT, PANES};
-use super::table::{Row, Table};
+use crate::cursor::Cursor;
+use crate::data::Data;
+use crate::input::Key;
+use crate::keys::{self, Action};
+use crate::panes::{self, COUNT, PANES, overview};
+use crate::table::{Row, Table};
 
 /// The longest filter. Twice the width of an ordinary terminal; a topic has at most 255.
 const MAX_FILTER_CHARS: usize = 160;
 
-/// What the keys mean at the moment.
+/// The meaning of the keys at the moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Mode {
     #[default]
     Normal,
     /// The filter's line is being typed.
     Filter,
-    /// The help page is shown, scrolled down by so many lines.
+    /// The help page is shown, scrolled down by this number of lines.
     Help(usize),
 }
 
-/// Where one pane's table stands.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Cursor {
-    /// The chosen row's number and id: the id wins as long as there is such a row.
-    pub index: usize,
-    pub id: Option<String>,
-    /// The first row on the screen.
-    pub offset: usize,
-    /// How many rows the screen has; set when drawn.
-    pub page: usize,
-    /// Index into the table's sorts.
-    pub sort: usize,
-    pub reverse: bool,
-    pub filter: String,
-}
-
-/// What the main loop must do after some keys.
+/// The effect of a key on the main loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Wish {
+pub(crate) enum Effect {
     Stay,
     Suspend,
     Quit,
@@ -60,6 +45,9 @@ impl App {
     /// Starts at the overview, or with a filter at the topics.
     pub(crate) fn new(filter: Option<&str>) -> Self {
         let mut app = Self::default();
+        for (cursor, pane) in app.cursors.iter_mut().zip(&PANES) {
+            cursor.sort = pane.first_sort;
+        }
         if let Some(filter) = filter {
             app.pane = panes::TOPICS;
             app.cursor_mut().filter = filter.chars().take(MAX_FILTER_CHARS).collect();
@@ -84,7 +72,7 @@ impl App {
         self.table.rows.get(self.cursor().index)
     }
 
-    /// Makes the current pane's table from new data, and finds the chosen row in it again.
+    /// Makes the current pane's table from new data, and finds the chosen row in it.
     pub(crate) fn update(&mut self, data: &Data) {
         let cursor = &mut self.cursors[self.pane];
         self.table = (PANES[self.pane].table)(data);
@@ -99,36 +87,48 @@ impl App {
     /// The topics whose history the screen shows.
     pub(crate) fn histories(&self, data: &Data) -> Vec<Topic> {
         if self.pane == panes::OVERVIEW {
-            panes::overview_histories(data)
+            overview::histories(data)
         } else {
             self.chosen().and_then(|row| row.topic.clone()).into_iter().collect()
         }
     }
 
-    /// True if the screen shows what only the agent can say.
+    /// True if the screen shows answers of the agent.
     pub(crate) fn asks(&self) -> bool {
         PANES[self.pane].asks
     }
 
-    /// Does what `key` asks for. The caller then calls [`App::update`].
-    pub(crate) fn handle(&mut self, key: Key) -> Wish {
+    /// True if the screen shows processes.
+    pub(crate) fn scans(&self) -> bool {
+        self.pane == panes::PROCESSES
+    }
+
+    /// Executes the action of `key`. The caller then calls [`App::update`].
+    pub(crate) fn handle(&mut self, key: Key) -> Effect {
         // Leaving works everywhere.
         if key == Key::Control('c') {
-            return Wish::Quit;
+            return Effect::Quit;
         }
         match self.mode {
             Mode::Filter => self.edit_filter(key),
             Mode::Help(line) => self.mode = turn_help(key, line),
             Mode::Normal => {
+                // In the pane that has it, a key that chooses an order has no other meaning.
+                let sort_keys = PANES[self.pane].sort_keys;
+                if let Some((_, sort)) = sort_keys.iter().find(|(c, _)| key == Key::Char(*c)) {
+                    let cursor = self.cursor_mut();
+                    (cursor.sort, cursor.reverse) = (*sort, false);
+                    return Effect::Stay;
+                }
                 if let Some(action) = keys::action(key) {
                     return self.act(action);
                 }
             }
         }
-        Wish::Stay
+        Effect::Stay
     }
 
-    fn act(&mut self, action: Action) -> Wish {
+    fn act(&mut self, action: Action) -> Effect {
         let page = self.cursor().page.max(1);
         match action {
             Action::Pane(index) => self.pane = index.min(COUNT - 1),
@@ -141,7 +141,7 @@ impl App {
             Action::First => self.choose(0),
             Action::Last => self.choose(usize::MAX),
             Action::Filter => {
-                // The overview has no rows of its own to choose from: look through all topics.
+                // The overview does not have rows to choose from: the filter searches all topics.
                 if self.pane == panes::OVERVIEW {
                     self.pane = panes::TOPICS;
                 }
@@ -156,10 +156,11 @@ impl App {
             Action::Reverse => self.cursor_mut().reverse ^= true,
             Action::Pause => self.paused ^= true,
             Action::Help => self.mode = Mode::Help(0),
-            Action::Suspend => return Wish::Suspend,
-            Action::Quit => return Wish::Quit,
+            Action::Suspend => return Effect::Suspend,
+            Action::Quit => return Effect::Quit,
+            Action::Ignore => {}
         }
-        Wish::Stay
+        Effect::Stay
     }
 
     fn choose(&mut self, index: usize) {
@@ -189,7 +190,7 @@ impl App {
     }
 }
 
-/// The help page scrolls where it is longer than the screen; any other key closes it.
+/// Scrolls the help page if it is longer than the screen; any other key closes it.
 fn turn_help(key: Key, line: usize) -> Mode {
     match keys::action(key) {
         Some(Action::Up) => Mode::Help(line.saturating_sub(1)),

@@ -1,4 +1,4 @@
-//! What is known about this machine at one moment, as plain structs: all that the panes see.
+//! The state of this machine at one moment, as plain structs: the only input of the panes.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, HashMap};
@@ -7,29 +7,30 @@ use std::time::Duration;
 use skopos_model::schema::{self, Family, Metric, cgroup, process, self_sensor};
 use skopos_model::{Kind, Timestamp, Topic, Unit, Value};
 
-use super::findings::Findings;
-use super::rate::Growth;
-use super::told::Told;
+use crate::answers::Answers;
+use crate::findings::Findings;
+use crate::processes::Processes;
+use crate::rate::Growth;
 
-/// Where insights, findings and predictions are, below the node.
+/// The segments after the node in the topics of insights, findings and predictions.
 pub(crate) const INSIGHTS: &str = "insight";
 pub(crate) const FINDINGS: &str = "anomaly";
 pub(crate) const PREDICTIONS: &str = "predicted";
 
-/// A fact is stale once its source was not looked at for this many of its intervals.
+/// A fact is stale if its source was not polled for this number of intervals.
 const STALE_INTERVALS: u32 = 3;
 
-/// … but not before: the screen itself is this coarse.
+/// The least age of a stale fact, because the screen is refreshed once a second.
 const STALE_AT_LEAST: Duration = Duration::from_secs(2);
 
-/// A publisher that gave no sign of life for so long is called silent, unless its sensors are
-/// polled more rarely than that.
+/// A publisher is silent after this time without a sign of life, unless its sensors are polled more
+/// rarely.
 const SILENT_AFTER: Duration = Duration::from_secs(5);
 
-/// The most polls that a walk over all processes is believed to take: a million processes.
+/// The greatest plausible number of polls of a walk over all processes: a million processes.
 const MAX_WALK_POLLS: f64 = 10_000.0;
 
-/// What the sensor of control groups reads in a cycle of its own, a group at a poll.
+/// Metrics that the sensor of control groups reads in a cycle of its own, a group at a poll.
 static SLOW_OF_CGROUP: [&Metric; 4] = [
     &cgroup::MEMORY_BYTES_MAX,
     &cgroup::MEMORY_LIMIT_BYTES,
@@ -37,16 +38,16 @@ static SLOW_OF_CGROUP: [&Metric; 4] = [
     &cgroup::TASKS_LIMIT,
 ];
 
-/// How many polls that cycle takes: as many as there are groups, within these bounds of the sensor's.
+/// Number of polls of that cycle: the number of groups, within these bounds of the sensor.
 const CGROUP_SLOW_POLLS: (usize, usize) = (32, 256);
 
-/// One instance is a group in each of as many hierarchies: v1 has one for CPU, memory, tasks and IO.
+/// The most hierarchies in which an instance has a group: v1 has four, for CPU, memory, tasks and IO.
 const CGROUP_HIERARCHIES: usize = 4;
 
-/// How many of the other files of control groups the sensor reads at a poll …
+/// Number of other files of control groups that the sensor reads at a poll.
 const CGROUP_READS_PER_POLL: usize = 64;
 
-/// … and the most that one instance has, which is v1's.
+/// The most of these files that an instance has; v1 has that number.
 const CGROUP_FILES: usize = 6;
 
 /// One topic and its latest value.
@@ -55,23 +56,23 @@ pub(crate) struct Fact {
     pub topic: Topic,
     pub unit: Unit,
     pub kind: Kind,
-    /// What the schema says about it, if it is one of Skopos's own.
+    /// Family and metric of the schema, if the fact belongs to Skopos.
     pub known: Option<(&'static Family, &'static Metric)>,
     /// `None` before the first sample, and while it is unknown.
     pub value: Option<Value>,
     /// The error bound of a predicted value.
     pub bound: Option<f64>,
-    /// It was looked for and is not known: why, or nothing where a sample has no room for that.
+    /// The reason why the value is unknown; empty where the sample does not have room for a reason.
     pub unknown: Option<String>,
-    /// Since when the value holds.
+    /// The time of the last change of the value.
     pub since: Timestamp,
-    /// When its source was last looked at.
+    /// The last poll time of its source.
     pub checked_at: Timestamp,
     /// Growth per second, of counters.
     pub rate: Option<f64>,
     /// Index into [`Data::publishers`].
     pub publisher: usize,
-    /// Not to be trusted: its publisher is gone or silent, or it is too old.
+    /// True if the publisher is gone or silent, or the last poll is too old.
     pub stale: bool,
 }
 
@@ -86,32 +87,32 @@ impl Fact {
         topic.split_once('/').map_or(topic, |(_, rest)| rest)
     }
 
-    /// True if this is the first segment after its node.
+    /// True if `segment` is the first segment after the node.
     pub(crate) fn is_below(&self, segment: &str) -> bool {
         self.below_node().split('/').next() == Some(segment)
     }
 }
 
-/// Who publishes.
+/// A process that publishes.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Publisher {
     pub name: String,
     pub node: String,
     pub pid: u32,
-    /// When it was first seen to be dead.
+    /// The time at which it was first found dead.
     pub gone_at: Option<Timestamp>,
-    /// For how long it has given no sign of life.
+    /// Time since its last sign of life.
     pub silent_for: Duration,
 }
 
-/// The samples of one topic that are still in memory.
+/// The samples of a topic that memory still holds.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct History {
-    /// Nanoseconds and value, oldest first; not a number from where there is none.
+    /// Nanoseconds and value, oldest first; NaN from the time at which the value became unknown.
     pub samples: Vec<(i64, f64)>,
 }
 
-/// Everything that is known, at one moment.
+/// The state at one moment.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Data {
     pub now: Timestamp,
@@ -122,30 +123,32 @@ pub(crate) struct Data {
     agent: Option<usize>,
     /// By topic.
     pub facts: Vec<Fact>,
-    /// Samples of the topics that the screen asked for.
+    /// Samples of the topics whose history the screen shows.
     pub histories: HashMap<Topic, History>,
-    /// What went wrong when looking for publishers.
+    /// The error of the last search for publishers.
     pub trouble: Option<String>,
-    /// What detectors found.
+    /// Values that detectors found unusual.
     pub findings: Findings,
-    /// What the agent said when it was last asked.
-    pub told: Told,
+    /// Processes, while a pane shows them.
+    pub processes: Processes,
+    /// The agent's latest answers.
+    pub answers: Answers,
     /// Facts of a family by instance, in natural order of the instances' names.
     families: HashMap<&'static str, BTreeMap<Natural, Vec<usize>>>,
-    /// Facts that are of no family of this node, and not computed from such.
+    /// Facts that neither belong to a family of this node nor are computed.
     published: Vec<usize>,
 }
 
 impl Data {
-    /// `facts` sorted by topic. The agent is whoever publishes most of the families' facts: an
-    /// application with a few names like theirs must not take the panes over.
+    /// Requires `facts` sorted by topic. The agent is the publisher with most facts of the families:
+    /// an application with a few such names must not take over the panes.
     pub(crate) fn new(publishers: Vec<Publisher>, facts: Vec<Fact>) -> Self {
         let known_by = |index: usize| {
             let node = &publishers[index].node;
             let own = facts.iter().filter(|f| f.publisher == index && f.topic.node() == node);
             own.filter(|f| f.known.is_some()).count()
         };
-        // Of several, the first: living ones come before dead ones.
+        // Of several, the first one: the living come before the dead.
         let agent = (0..publishers.len()).rev().max_by_key(|&index| known_by(index));
         let node = agent.map(|index| publishers[index].node.clone()).unwrap_or_default();
         let mut data = Self { agent, node, publishers, facts, ..Self::default() };
@@ -168,7 +171,7 @@ impl Data {
         data
     }
 
-    /// Whoever publishes the facts of this node's families.
+    /// The publisher of the facts of this node's families.
     pub(crate) fn agent(&self) -> Option<&Publisher> {
         self.publishers.get(self.agent?)
     }
@@ -198,56 +201,56 @@ impl Data {
         Some(Instance { data: self, name: &name.0, facts })
     }
 
-    /// What is of no family: the facts that users and applications publish.
+    /// Facts that do not belong to a family: users and applications publish them.
     pub(crate) fn published(&self) -> impl ExactSizeIterator<Item = &Fact> {
         self.published.iter().map(|&index| &self.facts[index])
     }
 
-    /// What is computed from other facts, by topic.
+    /// Insights, by topic.
     pub(crate) fn insights(&self) -> impl Iterator<Item = &Fact> {
         self.facts.iter().filter(|fact| fact.is_below(INSIGHTS))
     }
 
-    /// Why a fact that was looked for is not known; `None` if it is known, or never came.
+    /// The reason why a fact is unknown; `None` if it is known or was never published.
     pub(crate) fn reason<'a>(&'a self, fact: &'a Fact) -> Option<&'a str> {
         match fact.unknown.as_deref()? {
             "" => {
-                let told = self.told.unknown.get(fact.topic.as_str());
-                Some(told.map_or_else(|| self.not_told(), String::as_str))
+                let answer = self.answers.unknown.get(fact.topic.as_str());
+                Some(answer.map_or_else(|| self.missing_reason(), String::as_str))
             }
             reason => Some(reason),
         }
     }
 
-    /// What stands for a reason that the agent has not given.
-    pub(crate) fn not_told(&self) -> &str {
-        match self.told.trouble {
-            Some(_) => "the agent does not say why",
-            None => "the agent is asked why",
+    /// The text in place of a reason that the agent has not given.
+    pub(crate) fn missing_reason(&self) -> &str {
+        match self.answers.trouble {
+            Some(_) => "the agent does not answer",
+            None => "waiting for the agent's answer",
         }
     }
 
-    /// Time between two polls of a family's sensor, where the agent says so.
+    /// Time between two polls of a family's sensor, if the agent publishes it.
     pub(crate) fn interval(&self, family: &str) -> Option<Duration> {
         let sensor = self.instance(&self_sensor::FAMILY, family)?;
         let seconds = sensor.value(&self_sensor::INTERVAL_SECONDS)?;
         Duration::try_from_secs_f64(seconds).ok().filter(|d| !d.is_zero())
     }
 
-    /// True if nobody should rely on what this publisher said last.
+    /// True if the last values of this publisher are not reliable any more.
     pub(crate) fn is_lost(&self, publisher: &Publisher) -> bool {
         publisher.gone_at.is_some() || self.is_silent(publisher)
     }
 
     fn is_silent(&self, publisher: &Publisher) -> bool {
-        // Only the agent promises to give signs of life; an application publishes when it has news.
+        // Only the agent gives signs of life; an application publishes when a value changes.
         let is_agent = self.agent().is_some_and(|agent| agent == publisher);
         let sensors = self.instances(&self_sensor::FAMILY);
         let shortest = sensors.filter_map(|s| self.interval(s.name)).min().unwrap_or_default();
         is_agent && publisher.silent_for > SILENT_AFTER.max(shortest * STALE_INTERVALS)
     }
 
-    /// How often at least a family's facts are looked at: some take several polls for a round.
+    /// The time in which all facts of a family are read: some families need several polls.
     fn round(&self, family: &Family) -> Option<Duration> {
         let interval = self.interval(family.name)?;
         if family.name == cgroup::FAMILY.name {
@@ -262,15 +265,15 @@ impl Data {
         Some(interval.mul_f64(polls.min(MAX_WALK_POLLS)))
     }
 
-    /// As [`round`](Self::round), for the limits and peaks of control groups.
+    /// The time in which all limits and peaks of control groups are read.
     fn slow_round_of_cgroup(&self) -> Option<Duration> {
         let groups = self.instances(&cgroup::FAMILY).count() * CGROUP_HIERARCHIES;
         let (least, most) = CGROUP_SLOW_POLLS;
         Some(self.interval(cgroup::FAMILY.name)?.mul_f64(groups.clamp(least, most) as f64))
     }
 
-    /// Marks what is stale now.
-    pub(crate) fn judge(&mut self) {
+    /// Marks the facts that are stale now.
+    pub(crate) fn mark_stale(&mut self) {
         let lost: Vec<bool> = self.publishers.iter().map(|p| self.is_lost(p)).collect();
         let rounds: HashMap<&str, Duration> = schema::FAMILIES
             .iter()
@@ -290,7 +293,7 @@ impl Data {
         }
     }
 
-    /// The growth of a counter over the samples that are in memory.
+    /// The growth of a counter over the samples in memory.
     pub(crate) fn growth(&self, fact: &Fact) -> Option<Growth> {
         let history = self.histories.get(&fact.topic)?;
         let interval = fact.known.and_then(|(family, _)| self.interval(family.name));
@@ -330,7 +333,7 @@ impl<'a> Instance<'a> {
         self.fact(metric)?.rate
     }
 
-    /// The sum of several counters' growth, of those that are known.
+    /// The sum of the known growths of several counters.
     pub(crate) fn rates(&self, metrics: &[&Metric]) -> Option<f64> {
         let known: Vec<f64> = metrics.iter().filter_map(|m| self.rate(m)).collect();
         if known.is_empty() { None } else { Some(known.iter().sum()) }
@@ -340,20 +343,19 @@ impl<'a> Instance<'a> {
         self.fact(metric).map(|f| f.topic.clone())
     }
 
-    /// The value if it was set when the source was last looked at: a latency is not, where there
-    /// was no request.
-    pub(crate) fn value_of_last_look(&self, metric: &Metric) -> Option<f64> {
-        let last_look = self.facts().map(|f| f.checked_at).max()?;
-        self.fact(metric).filter(|f| f.checked_at == last_look)?.number()
+    /// The value if the last poll set it: a poll sets a latency only if there were requests.
+    pub(crate) fn value_of_last_poll(&self, metric: &Metric) -> Option<f64> {
+        let last_poll = self.facts().map(|f| f.checked_at).max()?;
+        self.fact(metric).filter(|f| f.checked_at == last_poll)?.number()
     }
 
-    /// True if all of its facts are stale: a single one may just not have been set of late.
+    /// True if all of its facts are stale: a single fact may just not have been set lately.
     pub(crate) fn is_stale(&self) -> bool {
         self.facts().filter(|f| f.value.is_some()).all(|f| f.stale)
     }
 }
 
-/// The instance in a fact's topic: what stands between the family's path and the metric.
+/// The instance in a fact's topic: the segments between the family's path and the metric.
 fn instance<'a>(fact: &'a Fact, family: &Family) -> &'a str {
     let below_node = fact.below_node();
     let rest = below_node.strip_prefix(family.path).unwrap_or_default();
@@ -376,7 +378,7 @@ impl PartialOrd for Natural {
     }
 }
 
-/// Compares names, their numbers as numbers.
+/// Compares names in natural order: numbers in them compare as numbers.
 pub(crate) fn natural(a: &str, b: &str) -> Ordering {
     let (mut left, mut right) = (a, b);
     loop {

@@ -1,28 +1,28 @@
-//! The part below a table: what the chosen row's topic is, and how it went.
+//! The part below a table: the topic of the chosen row, and its history.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
 use skopos_model::Value;
 
-use super::data::{self, Data, Fact};
-use super::draw::{graph, put, put_right};
-use super::history::{self, Series};
-use super::table::Row;
-use super::text;
-use super::theme::Theme;
+use crate::data::{self, Data, Fact};
+use crate::draw::{graph, put, put_right};
+use crate::history::{self, Series};
+use crate::table::Row;
+use crate::text;
+use crate::theme::Theme;
 
-/// Below this height a pane is all table.
+/// The least height of a pane with a detail part.
 const LEAST_PANE: u16 = 13;
-/// What is to be said of a row, and why its value is unknown, leave room for its history.
+/// The most lines for notes and the reason of an unknown value; the rest is for the history.
 const MAX_NOTE_LINES: usize = 3;
 
-/// How many rows of a pane of this height are for the detail.
+/// Number of rows for the detail in a pane of this height.
 pub(crate) fn rows(height: u16) -> u16 {
     if height < LEAST_PANE { 0 } else { (height / 3).clamp(6, 12) }
 }
 
-/// Draws heading, history, what the schema says, and what is to be said of the row.
+/// Draws heading, history, the texts of the schema, and the note of the row.
 pub(crate) fn draw(data: &Data, row: &Row, theme: Theme, buffer: &mut Buffer, area: Rect) {
     let fact = row.topic.as_ref().and_then(|topic| data.fact(topic));
     if area.height == 0 || (fact.is_none() && row.note.is_none()) {
@@ -38,14 +38,14 @@ pub(crate) fn draw(data: &Data, row: &Row, theme: Theme, buffer: &mut Buffer, ar
     let Some(fact) = fact else {
         let below = Rect { y: area.y + 1, height: area.height - 1, ..area };
         for (row, line) in note.iter().enumerate() {
-            put(buffer, below, row as u16, &said(line));
+            put(buffer, below, row as u16, &indented(line));
         }
         return;
     };
     let series = history::series(data, &fact.topic, room).filter(|s| s.bounds().is_some());
     let mut words = note;
     words.truncate(MAX_NOTE_LINES);
-    // A reason stands in place of the value, but beside a history.
+    // A reason stands in place of a value, or beside a history.
     let reason = data.reason(fact).map(|reason| format!("unknown: {reason}"));
     if series.is_some() {
         words.extend(reason.iter().flat_map(|reason| text::wrap(reason, room)));
@@ -53,7 +53,7 @@ pub(crate) fn draw(data: &Data, row: &Row, theme: Theme, buffer: &mut Buffer, ar
     }
     let about = about(data, fact, room);
     let fitting = usize::from(area.height.saturating_sub(1)).saturating_sub(words.len());
-    // The last line, of its state, is the one that tells most.
+    // The last line, about the state, says most.
     words.extend(about[about.len().saturating_sub(fitting.max(1))..].iter().cloned());
     let words_rows = (words.len() as u16).min(area.height.saturating_sub(1));
     let graph_rows = area.height - 1 - words_rows;
@@ -68,13 +68,13 @@ pub(crate) fn draw(data: &Data, row: &Row, theme: Theme, buffer: &mut Buffer, ar
             let value = fact.value.as_ref().map(|value| text::value(value, fact.unit));
             let value = value.or(reason).unwrap_or_else(|| "no value yet".to_owned());
             for (row, line) in text::wrap(&value, room).iter().enumerate() {
-                put(buffer, graph_area, row as u16, &said(line));
+                put(buffer, graph_area, row as u16, &indented(line));
             }
         }
     }
 }
 
-fn said(line: &str) -> Line<'static> {
+fn indented(line: &str) -> Line<'static> {
     Line::raw(format!(" {line}"))
 }
 
@@ -91,19 +91,19 @@ fn draw_series(series: &Series, theme: Theme, buffer: &mut Buffer, area: Rect, w
     put_right(buffer, whole, 0, &Line::from(spans.to_vec()));
 }
 
-fn of_no_family(fact: &Fact) -> &'static str {
+fn help_without_family(fact: &Fact) -> &'static str {
     if fact.is_below(data::INSIGHTS) {
         "An insight of the configuration, or of a program."
     } else if fact.is_below(data::FINDINGS) {
-        "Events of a rule that finds what is unusual."
+        "Events of a rule for unusual values."
     } else if fact.is_below(data::PREDICTIONS) {
-        "What the topic without `predicted/` is now, predicted from its last values."
+        "The present value of the topic without `predicted/`, predicted from its last values."
     } else {
         "Published by a user or an application."
     }
 }
 
-/// What is known about a fact, in lines of at most `width`.
+/// A description of a fact, in lines of at most `width`.
 fn about(data: &Data, fact: &Fact, width: usize) -> Vec<String> {
     let publisher = data.publishers.get(fact.publisher);
     let publisher = publisher.map_or_else(String::new, |p| format!("{} {}", p.name, p.pid));
@@ -112,7 +112,7 @@ fn about(data: &Data, fact: &Fact, width: usize) -> Vec<String> {
         Some((family, metric)) => {
             text::wrap(&format!("{}. From {}.", metric.help, family.source), width)
         }
-        None => vec![of_no_family(fact).to_owned()],
+        None => vec![help_without_family(fact).to_owned()],
     };
     lines.truncate(2);
     let mut state = format!("{}, {unit}, by {publisher}", fact.kind);

@@ -1,12 +1,12 @@
-//! Small drawings: lines, meters, graphs. All of them clip: no size of the screen breaks them.
+//! Small drawings: lines, meters, graphs. All of them are clipped to the screen.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
 
-use super::theme::Theme;
+use crate::theme::Theme;
 
-/// Puts a line into row `row` of `area`, or nothing if there is no such row.
+/// Puts a line into row `row` of `area`; does nothing if `area` does not have that row.
 pub(crate) fn put(buffer: &mut Buffer, area: Rect, row: u16, line: &Line<'_>) {
     let area = area.intersection(buffer.area);
     if row < area.height && area.width > 0 {
@@ -21,7 +21,7 @@ pub(crate) fn put_right(buffer: &mut Buffer, area: Rect, row: u16, line: &Line<'
     put(buffer, Rect { x, width, ..area }, row, line);
 }
 
-/// Groups of spans as far as they fit `width` whole, so that no word is cut.
+/// The first groups of spans that fit into `width` as a whole, so that no word is cut.
 pub(crate) fn fitting(
     groups: impl IntoIterator<Item = Vec<Span<'static>>>,
     width: usize,
@@ -47,12 +47,12 @@ pub(crate) fn meter(theme: Theme, width: usize, ratio: f64) -> Vec<Span<'static>
     ]
 }
 
-/// A bar of several shares that follow one another, told apart by colour and glyph.
+/// A bar of several shares in a row, which differ in colour and glyph.
 pub(crate) fn parts_meter(theme: Theme, width: usize, ratios: &[f64]) -> Vec<Span<'static>> {
     let glyphs = theme.part_glyphs();
     let (mut spans, mut sum, mut used) = (Vec::new(), 0.0, 0);
     for (index, ratio) in ratios.iter().enumerate() {
-        // From the sum and not one by one, so that roundings do not add up.
+        // Computed from the sum, so that rounding errors do not add up.
         sum += ratio.max(0.0);
         let until = cells(sum, width).max(used);
         let glyph = glyphs[index % glyphs.len()].to_string();
@@ -63,24 +63,24 @@ pub(crate) fn parts_meter(theme: Theme, width: usize, ratios: &[f64]) -> Vec<Spa
     spans
 }
 
-/// How many of `width` columns a share fills: none only if it is nothing.
+/// Number of `width` columns that a share fills; 0 only for a share of 0.
 fn cells(ratio: f64, width: usize) -> usize {
     if !ratio.is_finite() || ratio <= 0.0 {
         return 0;
     }
     let cells = (ratio * width as f64).round() as usize;
-    // What can be read as more than nothing shows as more than nothing.
+    // A share that the number beside it shows is visible here too.
     cells.max(usize::from(ratio >= 0.005)).min(width)
 }
 
-/// One character a share, each as high as its share.
+/// A character for each share, as high as the share.
 pub(crate) fn bars(theme: Theme, ratios: impl Iterator<Item = Option<f64>>) -> Vec<Span<'static>> {
     let steps = theme.steps();
     let bar = |ratio: Option<f64>| match ratio {
         None => Span::raw("?"),
         Some(ratio) => {
             let top = steps.len() - 1;
-            // The lowest step for an idle core: a blank would look like no core at all.
+            // An idle core has the lowest step: a blank would look like a missing core.
             let step = ((ratio * top as f64).round() as usize).clamp(1, top);
             Span::styled(steps[step].to_string(), theme.level(ratio))
         }
@@ -88,7 +88,7 @@ pub(crate) fn bars(theme: Theme, ratios: impl Iterator<Item = Option<f64>>) -> V
     ratios.map(bar).collect()
 }
 
-/// Draws `values`, one a column and the newest last, from 0 (or the least, if below) to `top`.
+/// Draws `values`, a column each and the newest last, on a scale from `bottom` to `top`.
 pub(crate) fn graph(
     buffer: &mut Buffer,
     area: Rect,
@@ -111,7 +111,7 @@ pub(crate) fn graph(
             };
             let share = if top > bottom { (value - bottom) / (top - bottom) } else { 0.0 };
             let level = (share.clamp(0.0, 1.0) * (height * per_row) as f64).round() as usize;
-            // A known value shows, be it zero: only the unknown is blank.
+            // A known value is visible even if it is zero: only unknown values are blank.
             let level = level.max(1);
             let below = (height - 1 - row) * per_row;
             text.push(steps[level.saturating_sub(below).min(per_row)]);

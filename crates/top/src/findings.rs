@@ -1,4 +1,4 @@
-//! What detectors found unusual: the events in memory, and which of them still hold.
+//! Values that detectors found unusual: the events in memory, and the ones that still hold.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -6,26 +6,27 @@ use std::collections::HashMap;
 use serde_json::Value as Json;
 use skopos_model::Timestamp;
 
-/// One event: something became unusual, or usual again.
+/// An event: a value became unusual, or usual again.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Finding {
     pub rule: String,
     pub detector: String,
-    /// Whose value it is.
+    /// The topic of the value.
     pub topic: String,
     pub at: Timestamp,
-    /// Since when it has been so.
+    /// The time at which the change began.
     pub since: Timestamp,
-    pub came: Option<f64>,
+    /// The value at that time.
+    pub value: Option<f64>,
     pub expected: Expected,
     pub score: Option<f64>,
-    /// What it became: unusual, or usual again.
+    /// True if it became unusual, false if usual again.
     pub raised: bool,
-    /// Changes before this one that were held back lest they flood.
+    /// Number of changes before this one that were suppressed, because too many came at once.
     pub suppressed: u64,
 }
 
-/// What was expected: the likeliest value, and the bounds that there are.
+/// The expectation: the most likely value, and its bounds if there are any.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Expected {
     pub value: Option<f64>,
@@ -33,19 +34,19 @@ pub(crate) struct Expected {
     pub high: Option<f64>,
 }
 
-/// Everything that was found, as far as memory reaches back.
+/// All findings in memory.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Findings {
-    /// What is unusual now, the latest first.
+    /// Values that are unusual now, the latest first.
     pub present: Vec<Finding>,
     /// The other events, the latest first.
     pub past: Vec<Finding>,
-    /// Records among the events that are none of ours.
+    /// Number of records that are not events of Skopos.
     pub unreadable: usize,
 }
 
 impl Finding {
-    /// From a published record; `None` if it is something else.
+    /// Parses a published record; `None` if it is not an event.
     pub(crate) fn parse(record: &Json) -> Option<Self> {
         let text = |name: &str| record[name].as_str().map(str::to_owned);
         let time = |name: &str| record[name].as_i64().map(Timestamp::from_nanos);
@@ -57,7 +58,7 @@ impl Finding {
             topic: text("topic")?,
             at,
             since: time("since_ns").unwrap_or(at),
-            came: record["came"].as_f64(),
+            value: record["came"].as_f64(),
             expected: Expected {
                 value: expected["value"].as_f64(),
                 low: expected["low"].as_f64(),
@@ -75,23 +76,23 @@ impl Finding {
 }
 
 impl Findings {
-    /// From the events in memory, those of each rule oldest first, and what the agent says is
-    /// unusual now, which counts where memory has nothing later of it: the event may have been
-    /// overwritten or held back. What is unusual of a topic that is gone is past.
+    /// Joins the events in memory, the oldest of each rule first, with the values that the agent
+    /// reports as unusual now. A report counts unless memory has a later event of its rule and topic:
+    /// the event may have been overwritten or suppressed. An event of a topic that is gone is past.
     pub(crate) fn new(
         events: Vec<Finding>,
-        told: &[Finding],
+        reported: &[Finding],
         is_there: impl Fn(&str) -> bool,
     ) -> Self {
         let mut latest: HashMap<(&str, &str), usize> = HashMap::new();
         for (index, event) in events.iter().enumerate() {
             latest.insert((&event.rule, &event.topic), index);
         }
-        let is_news = |finding: &&Finding| match latest.get(&(&*finding.rule, &*finding.topic)) {
+        let is_new = |finding: &&Finding| match latest.get(&(&*finding.rule, &*finding.topic)) {
             Some(&known) => !events[known].raised && events[known].at < finding.at,
             None => true,
         };
-        let mut present: Vec<Finding> = told.iter().filter(is_news).cloned().collect();
+        let mut present: Vec<Finding> = reported.iter().filter(is_new).cloned().collect();
         let holds = |index: usize| {
             let event = &events[index];
             event.raised
@@ -108,7 +109,7 @@ impl Findings {
         Self { present, past, unreadable: 0 }
     }
 
-    /// True if nothing was found as far as anybody remembers.
+    /// True without any event in memory.
     pub(crate) fn is_empty(&self) -> bool {
         self.present.is_empty() && self.past.is_empty()
     }
@@ -132,16 +133,17 @@ mod tests {
     }
 
     #[test]
-    fn what_holds_is_told_apart_from_what_is_past() {
+    fn present_and_past_findings_are_separated() {
         let check = |events: &[(&str, &str, i64, &str)],
-                     told: &[(&str, &str, i64)],
+                     reported: &[(&str, &str, i64)],
                      present: &[&str],
                      past: &[&str]| {
             let events =
                 events.iter().map(|&(rule, topic, at, state)| event(rule, topic, at, state));
-            let told = told.iter().map(|&(rule, topic, at)| event(rule, topic, at, "raised"));
-            let told: Vec<Finding> = told.collect();
-            let found = Findings::new(events.collect(), &told, |topic| topic != "n/gone");
+            let reported =
+                reported.iter().map(|&(rule, topic, at)| event(rule, topic, at, "raised"));
+            let reported: Vec<Finding> = reported.collect();
+            let found = Findings::new(events.collect(), &reported, |topic| topic != "n/gone");
             assert_eq!((shown(&found.present), shown(&found.past)), (owned(present), owned(past)));
         };
         check(&[], &[], &[], &[]);
@@ -152,7 +154,7 @@ mod tests {
             &[],
             &["r n/a 9", "r n/a 5"],
         );
-        // Each topic for itself, the latest first; a topic that is gone is no longer unusual.
+        // Each topic by itself, the latest first; a topic that is gone is not unusual any more.
         let events = [
             ("r", "n/a", 5, "raised"),
             ("r", "n/b", 7, "raised"),
@@ -160,7 +162,7 @@ mod tests {
             ("s", "n/a", 6, "raised"),
         ];
         check(&events, &[], &["r n/b 7", "s n/a 6", "r n/a 5"], &["r n/gone 8"]);
-        // The agent knows what memory has forgotten, and says nothing twice.
+        // The agent reports findings whose events memory has lost, and nothing appears twice.
         check(&[("r", "n/a", 5, "raised")], &[("r", "n/a", 4)], &["r n/a 5"], &[]);
         check(&[], &[("r", "n/a", 4)], &["r n/a 4"], &[]);
         let cleared = [("r", "n/a", 5, "cleared")];
@@ -173,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn other_records_are_no_events() {
+    fn other_records_are_not_events() {
         for record in [
             serde_json::json!("text"),
             serde_json::json!({}),

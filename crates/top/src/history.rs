@@ -1,27 +1,27 @@
-//! A topic's past, one value a column of the screen.
+//! The history of a topic, with one value for each column of the screen.
 
 use skopos_model::{Kind, Topic, Unit, Value};
 
-use super::data::{Data, Fact};
-use super::text;
+use crate::data::{Data, Fact};
+use crate::text;
 
-/// Seconds that one column may stand for. Round numbers, so that the scale is easy to read and the
-/// picture does not shift under the reader's eyes.
+/// The widths of a column in seconds. Round numbers make the scale easy to read and keep the picture
+/// from shifting.
 const STEPS: [i64; 13] = [1, 2, 3, 5, 10, 15, 30, 60, 120, 300, 600, 1800, 3600];
 
 const SECOND: i64 = 1_000_000_000;
 
-/// Values at equal distances, the newest last.
+/// Values at equal intervals, the newest last.
 pub(crate) struct Series {
     pub values: Vec<Option<f64>>,
     /// Seconds from one value to the next.
     pub step: i64,
-    /// What the values are in, per second for counters.
+    /// The unit of the values; per second for counters.
     unit: Unit,
     is_rate: bool,
 }
 
-/// The history of `topic` in at most `columns` values; nothing unless it has numbers in memory.
+/// The history of `topic` in at most `columns` values; `None` unless memory has numbers of it.
 pub(crate) fn series(data: &Data, topic: &Topic, columns: usize) -> Option<Series> {
     let fact = data.fact(topic)?;
     let samples = &data.histories.get(topic)?.samples;
@@ -30,8 +30,8 @@ pub(crate) fn series(data: &Data, topic: &Topic, columns: usize) -> Option<Serie
     let end = fact.checked_at.as_nanos();
     let reach = (end - first).max(0) / SECOND + 1;
     let step = STEPS.into_iter().find(|step| reach <= step * columns).unwrap_or(STEPS[12]);
-    // Columns end at whole multiples of the step: as time goes on they move, but do not change.
-    // The newest value shows at once, a rate when its column is full.
+    // Columns end at whole multiples of the step: over time they move but do not change.
+    // The newest value is visible at once, a rate when its column is full.
     let whole = end.div_euclid(step * SECOND) + i64::from(fact.kind != Kind::Counter);
     let newest = whole * step * SECOND;
     let oldest = newest - (columns - 1) * step * SECOND;
@@ -42,7 +42,7 @@ pub(crate) fn series(data: &Data, topic: &Topic, columns: usize) -> Option<Serie
     } else {
         times.map(|t| value_in(samples, t - step * SECOND, t)).collect()
     };
-    // What lies before the first sample needs no room.
+    // Columns before the first sample are left out.
     let blank = values.iter().take_while(|v| v.is_none()).count();
     let values = values[blank..].to_vec();
     if values.is_empty() {
@@ -55,17 +55,17 @@ fn is_rate(fact: &Fact) -> bool {
     fact.kind == Kind::Counter
 }
 
-/// The greatest value that held between two times: peaks must not fall between columns.
+/// The greatest value between two times: a peak must not fall between columns.
 fn value_in(samples: &[(i64, f64)], from: i64, to: i64) -> Option<f64> {
     let after = samples.partition_point(|s| s.0 <= from);
     let until = samples.partition_point(|s| s.0 <= to);
-    // The last one before the span held at its beginning.
+    // The last sample before the span was valid at its beginning.
     let held = &samples[after.saturating_sub(1)..until];
     held.iter().map(|s| s.1).reduce(f64::max)
 }
 
 impl Series {
-    /// How far back it reaches, in words.
+    /// The length of the history, in words.
     pub(crate) fn reach(&self) -> String {
         let seconds = self.values.len() as i64 * self.step;
         match seconds {
@@ -81,7 +81,7 @@ impl Series {
         Some((known().reduce(f64::min)?, known().reduce(f64::max)?))
     }
 
-    /// The top of a scale from zero: all of a share, or a little above the greatest value.
+    /// The top of a scale from zero: 1 for a ratio, else the greatest value.
     pub(crate) fn top(&self) -> f64 {
         match self.bounds() {
             _ if self.unit == Unit::RATIO && !self.is_rate => 1.0,
@@ -90,7 +90,7 @@ impl Series {
         }
     }
 
-    /// One of the values as people read it.
+    /// The text of a value.
     pub(crate) fn show(&self, value: f64) -> String {
         if self.is_rate {
             text::rate(value, self.unit)

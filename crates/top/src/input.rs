@@ -1,8 +1,8 @@
-//! What happens at the terminal: keys, signals, a change of size, or nothing for a while.
+//! Events of the terminal: keys, signals, a change of size, or a timeout.
 //!
-//! Keys are read and decoded here because a reader must never wait for the rest of a sequence that
-//! does not come, nor spin on a terminal that has gone away; both happen to programs that are left
-//! running for weeks.
+//! This module reads and decodes keys itself, because a reader must neither wait for the rest of a
+//! sequence that does not come nor spin on a terminal that has gone away. Both happen to programs
+//! that run for weeks.
 
 use std::fs::File;
 use std::io::{self, IsTerminal as _, Read as _};
@@ -14,7 +14,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGWINCH};
 use signal_hook::low_level::pipe;
 
-/// How much is read at once: more than anybody types, enough for a pasted line.
+/// Number of bytes that are read at once: enough for a pasted line.
 const CHUNK_BYTES: usize = 1024;
 
 /// A key that was pressed.
@@ -38,15 +38,15 @@ pub(crate) enum Key {
     F1,
 }
 
-/// Why [`Input::wait`] came back.
+/// The event that ended [`Input::wait`].
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Woken {
+pub(crate) enum Event {
     Keys(Vec<Key>),
     /// The terminal has another size now.
     Resized,
-    /// A signal asks to leave, or the terminal has gone.
+    /// A signal ends the program, or the terminal has gone.
     Leave,
-    /// The time is over.
+    /// The deadline has passed.
     Tick,
 }
 
@@ -59,7 +59,8 @@ pub(crate) struct Input {
 }
 
 impl Input {
-    /// From now on SIGINT, SIGTERM and SIGHUP no longer end the process: `wait` tells of them.
+    /// Opens the terminal. From now on SIGINT, SIGTERM and SIGHUP do not end the process: `wait`
+    /// returns them as events.
     pub(crate) fn open() -> io::Result<Self> {
         let stdin = io::stdin();
         let terminal = if stdin.is_terminal() {
@@ -78,7 +79,7 @@ impl Input {
     }
 
     /// Sleeps until something happens, at most until `deadline`.
-    pub(crate) fn wait(&mut self, deadline: Instant) -> io::Result<Woken> {
+    pub(crate) fn wait(&mut self, deadline: Instant) -> io::Result<Event> {
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
             let mut fds = [
@@ -87,38 +88,38 @@ impl Input {
                 PollFd::new(&self.terminal, PollFlags::IN),
             ];
             match poll(&mut fds, Some(&timespec(left))) {
-                Ok(0) => return Ok(self.give_up_pending()),
+                Ok(0) => return Ok(self.end_pending()),
                 Ok(_) => {}
                 Err(rustix::io::Errno::INTR) => continue,
                 Err(e) => return Err(e.into()),
             }
             let [signals, resizes, terminal] = [0, 1, 2].map(|i: usize| fds[i].revents());
             if !signals.is_empty() || terminal.intersects(PollFlags::HUP | PollFlags::ERR) {
-                return Ok(Woken::Leave);
+                return Ok(Event::Leave);
             }
             if !resizes.is_empty() {
-                // All that came by now is one change of size.
+                // All signals up to now are one change of size.
                 let _ = self.resizes.read(&mut [0; CHUNK_BYTES]);
-                return Ok(Woken::Resized);
+                return Ok(Event::Resized);
             }
             let mut chunk = [0; CHUNK_BYTES];
             let read = self.terminal.read(&mut chunk)?;
             if read == 0 {
-                return Ok(Woken::Leave);
+                return Ok(Event::Leave);
             }
             self.pending.extend_from_slice(&chunk[..read]);
             let keys = decode(&mut self.pending);
             if !keys.is_empty() {
-                return Ok(Woken::Keys(keys));
+                return Ok(Event::Keys(keys));
             }
         }
     }
 
-    /// A sequence that did not end in time was none: its first byte was the Escape key.
-    fn give_up_pending(&mut self) -> Woken {
+    /// Takes the first byte of a sequence that did not end in time as the Escape key.
+    fn end_pending(&mut self) -> Event {
         let was_escape = self.pending.first() == Some(&ESCAPE);
         self.pending.clear();
-        if was_escape { Woken::Keys(vec![Key::Escape]) } else { Woken::Tick }
+        if was_escape { Event::Keys(vec![Key::Escape]) } else { Event::Tick }
     }
 }
 
@@ -141,20 +142,20 @@ fn decode(bytes: &mut Vec<u8>) -> Vec<Key> {
     }
     let done = bytes.len() - rest.len();
     bytes.drain(..done);
-    // No sequence of a terminal is that long: what does not end is noise.
+    // Sequences of terminals are shorter: longer input is noise.
     if bytes.len() > CHUNK_BYTES {
         bytes.clear();
     }
     keys
 }
 
-/// The first key and how many bytes it took; no key for a sequence that means nothing here, nothing
-/// at all if more bytes must come first.
+/// The first key and its number of bytes. The key is `None` for a sequence without a meaning; the
+/// whole result is `None` if more bytes must come first.
 fn first_key(bytes: &[u8]) -> Option<(Option<Key>, usize)> {
     let (&first, rest) = bytes.split_first()?;
     match first {
         ESCAPE => match rest.first() {
-            // Nothing behind it in the same read: the key itself.
+            // Without a byte behind it in the same read, it is the key itself.
             None => Some((Some(Key::Escape), 1)),
             Some(b'[') => control_sequence(rest).map(|(key, length)| (key, length + 1)),
             Some(b'O') => Some((letter_key(*rest.get(1)?), 3)),
@@ -202,13 +203,13 @@ fn letter_key(letter: u8) -> Option<Key> {
 }
 
 fn utf8_key(bytes: &[u8]) -> Option<(Option<Key>, usize)> {
-    /// The most bytes that a character takes.
+    /// The most bytes of a character.
     const MOST: usize = 4;
     let bytes = &bytes[..bytes.len().min(MOST)];
     let valid = match std::str::from_utf8(bytes) {
         Ok(text) => text,
         Err(e) if e.valid_up_to() > 0 => std::str::from_utf8(&bytes[..e.valid_up_to()]).ok()?,
-        // No length: the end is missing and may come yet.
+        // Without a length, the end of the character may still come.
         Err(e) => return e.error_len().map(|length| (None, length)),
     };
     let c = valid.chars().next()?;
@@ -243,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_end_yet_waits() {
+    fn incomplete_sequences_wait() {
         check(b"a\x1b[", &[Key::Char('a')], 2);
         check(b"\x1bO", &[], 2);
         check(b"\xe6\x97", &[], 2);

@@ -1,9 +1,9 @@
-//! What each key does: the one table that key handling and the help page both come from.
+//! The actions of all keys, in the table from which both the help page and the handling of keys come.
 
-use super::input::Key;
-use super::panes::PANES;
+use crate::input::Key;
+use crate::panes::PANES;
 
-/// What a key asks for.
+/// The action of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Action {
     Pane(usize),
@@ -23,17 +23,19 @@ pub(crate) enum Action {
     Help,
     Suspend,
     Quit,
+    /// A key of another pane.
+    Ignore,
 }
 
-/// Some keys, as the help names them, and what they do.
+/// Some keys, by their names in the help, and their action.
 pub(crate) struct Binding {
     pub label: &'static str,
     pub help: &'static str,
-    /// The action of a key, if this binding has it.
+    /// Returns the action of a key of this binding.
     action: fn(Key) -> Option<Action>,
 }
 
-/// Evaluates to the action if the key is one of those.
+/// Evaluates to a function from these keys to their actions.
 macro_rules! keys {
     ($($key:pat => $action:expr),+ $(,)?) => {
         |key| match key { $($key => Some($action),)+ _ => None }
@@ -43,7 +45,7 @@ macro_rules! keys {
 /// Every binding, in the order of the help page.
 pub(crate) static BINDINGS: &[Binding] = &[
     Binding {
-        label: "1-9 i f",
+        label: "0-9 i f",
         help: "go to that pane (insights, findings)",
         action: |key| match key {
             Key::Char(c) => PANES.iter().position(|pane| pane.key == c).map(Action::Pane),
@@ -86,7 +88,7 @@ pub(crate) static BINDINGS: &[Binding] = &[
     },
     Binding {
         label: "/",
-        help: "show only rows that hold a text",
+        help: "show only rows that contain a text",
         action: keys!(Key::Char('/') => Action::Filter),
     },
     Binding {
@@ -98,6 +100,12 @@ pub(crate) static BINDINGS: &[Binding] = &[
         label: "s",
         help: "sort by the next column",
         action: keys!(Key::Char('s') => Action::Sort),
+    },
+    Binding {
+        label: "c m i",
+        // The pane itself chooses the order: `i` leads to another pane elsewhere.
+        help: "in procs: sort by cpu, memory, io",
+        action: keys!(Key::Char('c' | 'm') => Action::Ignore),
     },
     Binding {
         label: "r",
@@ -122,7 +130,7 @@ pub(crate) static BINDINGS: &[Binding] = &[
     },
 ];
 
-/// What `key` does outside of the filter's line.
+/// Returns the action of `key`, unless a filter is being typed.
 pub(crate) fn action(key: Key) -> Option<Action> {
     BINDINGS.iter().find_map(|binding| (binding.action)(key))
 }
@@ -143,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn no_key_has_two_meanings_and_no_binding_has_no_key() {
+    fn every_key_has_at_most_one_binding_and_every_binding_a_key() {
         for key in all_keys() {
             let count = BINDINGS.iter().filter(|b| (b.action)(key).is_some()).count();
             assert!(count <= 1, "{key:?}");

@@ -1,28 +1,28 @@
-//! From a counter's stored samples to its growth.
+//! The growth of a counter, computed from its stored samples.
 //!
-//! A vertex stores a sample only when the value changed, so the time between two samples is no
-//! measure of anything: a counter that stood still for a minute and then grew did so within the
-//! last poll interval. [`Growth`] is the line through what is known: flat up to the last poll that
-//! still saw the old value, rising to the sample, flat up to the time of the last look.
+//! A vertex stores a sample only when the value changes, so the time between two samples does not
+//! say how fast a counter grew: if it stood still for a minute and then grew, it grew within the last
+//! poll interval. [`Growth`] is a line: flat until the last poll that still found the old value,
+//! rising to the sample, and flat until the time of the last poll.
 
 use std::time::Duration;
 
-/// How much longer than the interval a gap must be before polls must have happened within it.
+/// The length of a gap, in intervals, from which on a poll must have happened within it.
 const MISSED_POLL: f64 = 1.5;
 
-/// How far two looks may be from a whole window apart, as a share of it.
-const LOOKS_DIFFER: f64 = 0.3;
+/// The deviation of the time between two polls from a window, as a share of the window.
+const POLLS_DEVIATE: f64 = 0.3;
 
 /// The growth of a counter since its first known sample, as straight lines between points.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Growth {
-    /// Nanoseconds and growth up to then; both never fall.
+    /// Nanoseconds, and the growth up to that time; both never fall.
     points: Vec<(i64, f64)>,
 }
 
 impl Growth {
-    /// From samples `(nanoseconds, value)`, oldest first, the time of the last look, and the time
-    /// between two looks if that is known.
+    /// Takes samples `(nanoseconds, value)`, oldest first, the time of the last poll, and the time
+    /// between two polls if it is known.
     pub(crate) fn new(samples: &[(i64, f64)], checked_at: i64, interval: Option<Duration>) -> Self {
         let interval = interval.map(|i| i.as_nanos() as f64);
         let mut points: Vec<(i64, f64)> = Vec::with_capacity(2 * samples.len() + 1);
@@ -49,26 +49,26 @@ impl Growth {
         Self { points }
     }
 
-    /// The first and last time that anything is known about.
+    /// The first and the last known time.
     pub(crate) fn span(&self) -> Option<(i64, i64)> {
         Some((self.points.first()?.0, self.points.last()?.0))
     }
 
-    /// The growth per second over about the last `window`: from look to look where two lie that far
-    /// apart, so that what grew before does not leak in.
+    /// The growth per second over about the last `window`: from poll to poll if two are about that far
+    /// apart, so that earlier growth is left out.
     pub(crate) fn lately(&self, window: Duration) -> Option<f64> {
         let (first, to) = self.span()?;
         let window = window.as_nanos() as f64;
         let from = to - window as i64;
         let near = |p: &&(i64, f64)| {
             let away = (to - p.0) as f64 / window;
-            (1.0 - LOOKS_DIFFER..=1.0 + LOOKS_DIFFER).contains(&away)
+            (1.0 - POLLS_DEVIATE..=1.0 + POLLS_DEVIATE).contains(&away)
         };
-        let look = self.points.iter().filter(near).min_by_key(|p| (p.0 - from).abs());
-        self.per_second(look.map_or(from, |p| p.0).max(first), to)
+        let poll = self.points.iter().filter(near).min_by_key(|p| (p.0 - from).abs());
+        self.per_second(poll.map_or(from, |p| p.0).max(first), to)
     }
 
-    /// The growth per second from `from` to `to`, as far as it is known.
+    /// The growth per second in the known part of the time from `from` to `to`.
     pub(crate) fn per_second(&self, from: i64, to: i64) -> Option<f64> {
         let (first, last) = self.span()?;
         let (from, to) = (from.max(first), to.min(last));
@@ -109,13 +109,13 @@ mod tests {
         assert_eq!(rate(&[(1.0, 0.0), (2.0, 10.0), (3.25, 20.0)], 3.25, Some(1.0)), Some(8.0));
         assert_eq!(rate(&[(1.0, 7.0)], 1.0, Some(1.0)), None);
         assert_eq!(rate(&[], 1.0, Some(1.0)), None);
-        // It stood still: since the start, of late, and until just now.
+        // It stood still: since the start, lately, and until just now.
         assert_eq!(rate(&[(1.0, 7.0)], 5.0, Some(1.0)), Some(0.0));
         assert_eq!(rate(&[(1.0, 0.0), (2.0, 10.0)], 9.0, Some(1.0)), Some(0.0));
         assert_eq!(rate(&[(1.0, 0.0), (60.0, 10.0)], 60.0, Some(1.0)), Some(10.0));
-        // A burst before the last look is none of this second's.
+        // A burst before the last second is left out.
         assert_eq!(rate(&[(1.0, 0.0), (2.01, 1e6), (3.0, 1e6 + 5.0)], 3.0, Some(1.0)), Some(5.0));
-        // Without a known interval the growth may have happened any time between.
+        // Without a known interval the growth may have happened at any time in between.
         assert_eq!(rate(&[(1.0, 0.0), (11.0, 100.0)], 11.0, None), Some(10.0));
         // It started again from zero.
         assert_eq!(rate(&[(1.0, 50.0), (2.0, 3.0)], 2.0, Some(1.0)), Some(3.0));

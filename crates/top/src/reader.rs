@@ -1,8 +1,8 @@
-//! Reads what is published on this machine into [`Data`].
+//! Reads the facts of this machine from shared memory into [`Data`].
 //!
 //! Handles of vertices are kept, and a segment's directory is read again only when its version
-//! changes. A segment whose publisher dies stays, marked as gone, until one of the same name takes
-//! its place: the last values before a crash are what a user wants to see.
+//! changes. A segment whose publisher dies stays, marked as gone, until another of the same name
+//! takes its place: a user wants to see the last values before a crash.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::RangeInclusive;
@@ -11,18 +11,20 @@ use std::time::Duration;
 use skopos_model::{Kind, Origin, Sample, Timestamp, Topic, Value, schema};
 use skopos_shm::{Host, Segment, SegmentVersions, Vertex};
 
-use super::data::{self, Data, Fact, History, Publisher};
-use super::findings::{Finding, Findings};
-use super::rate::Growth;
-use super::told::Asker;
+use crate::answers::AgentClient;
+use crate::data::{self, Data, Fact, History, Publisher};
+use crate::findings::{Finding, Findings};
+use crate::proc_scan::ProcScan;
+use crate::processes::Processes;
+use crate::rate::Growth;
 
-/// Rates are over one interval of the sensor, and at least over this: a glance.
+/// The least time over which a rate is computed; longer intervals of a sensor replace it.
 const RATE_WINDOW: Duration = Duration::from_secs(1);
 
-/// Segments of dead publishers that are kept. More is a crash loop, not a last look.
+/// The most segments of dead publishers that are kept. More of them come from a crash loop.
 const MAX_GONE: usize = 16;
 
-/// All samples that are in memory.
+/// A range that holds all samples in memory.
 const EVERYTHING: RangeInclusive<Timestamp> =
     Timestamp::from_nanos(i64::MIN)..=Timestamp::from_nanos(i64::MAX);
 
@@ -30,32 +32,37 @@ pub(crate) struct Reader {
     host: Host,
     versions: SegmentVersions,
     sources: Vec<Source>,
-    /// Beside [`Data::facts`].
+    /// The vertex of each of [`Data::facts`].
     vertices: Vec<Vertex>,
     data: Data,
-    asker: Asker,
+    agent: AgentClient,
+    proc_scan: ProcScan,
+    /// True if processes were scanned since the last refresh.
+    is_scanned: bool,
     events: HashMap<Topic, Events>,
 }
 
-/// The events of one rule, as of a number of them that were ever stored.
+/// The events of a rule, and the number of events ever stored at the time of reading.
 struct Events {
     count: u64,
     findings: Vec<Finding>,
     unreadable: usize,
 }
 
-/// A segment that is or was there.
+/// A segment of a living or dead publisher.
 struct Source {
     segment: Segment,
     gone_at: Option<Timestamp>,
 }
 
 impl Reader {
-    pub(crate) fn new(host: Host, asker: Asker) -> Self {
+    pub(crate) fn new(host: Host, agent: AgentClient) -> Self {
         let (sources, vertices) = (Vec::new(), Vec::new());
         let (data, events) = (Data::default(), HashMap::new());
         let versions = SegmentVersions::default();
-        let mut reader = Self { host, versions, sources, vertices, data, asker, events };
+        let (proc_scan, is_scanned) = (ProcScan::new(), false);
+        let mut reader =
+            Self { host, versions, sources, vertices, data, agent, proc_scan, is_scanned, events };
         reader.refresh();
         reader
     }
@@ -64,8 +71,9 @@ impl Reader {
         &self.data
     }
 
-    /// Looks at everything again.
+    /// Reads all values again.
     pub(crate) fn refresh(&mut self) {
+        self.is_scanned = false;
         let now = skopos_shm::now();
         let trouble = match self.host.refresh() {
             Err(e) => Some(e.to_string()),
@@ -82,25 +90,36 @@ impl Reader {
         }
         self.read_values();
         self.read_findings();
-        self.data.judge();
+        self.data.mark_stale();
     }
 
-    /// Takes what the agent answered, and asks it again if that is `wanted` and due.
+    /// Takes the agent's answers, and sends another request if that is `wanted` and due.
     pub(crate) fn ask(&mut self, wanted: bool) {
-        if let Some(told) = self.asker.look(wanted) {
-            // The last answers stay if there is no new one.
-            match told.trouble {
-                Some(_) => self.data.told.trouble = told.trouble,
-                None => self.data.told = told,
+        if let Some(answers) = self.agent.poll(wanted) {
+            // The last answers stay if the request failed.
+            match answers.trouble {
+                Some(_) => self.data.answers.trouble = answers.trouble,
+                None => self.data.answers = answers,
             }
         }
         if !wanted {
-            // Reasons last, what is unusual may not: nobody asks for it any more.
-            self.data.told.raised.clear();
+            // Reasons stay valid; unusual values change, and are not requested any more.
+            self.data.answers.raised.clear();
         }
     }
 
-    /// Brings `sources` in line with the live segments; true if a directory must be read again.
+    /// Scans the processes if that is `wanted`, once after each refresh; else drops them.
+    pub(crate) fn scan_processes(&mut self, wanted: bool) {
+        if !wanted {
+            // An old scan would give the use over all of the time since.
+            self.data.processes = Processes::default();
+        } else if !self.is_scanned {
+            self.proc_scan.scan(&mut self.data.processes);
+            self.is_scanned = true;
+        }
+    }
+
+    /// Updates `sources` to the live segments; true if a directory must be read again.
     fn follow_segments(&mut self, now: Timestamp) -> bool {
         let Some(versions) = self.host.changes(&self.versions) else { return false };
         self.versions = versions;
@@ -126,34 +145,35 @@ impl Reader {
         true
     }
 
-    /// Makes the list of facts anew. Of a topic that several have, the living and the oldest wins.
+    /// Makes the list of facts. Of several publishers of a topic, the oldest living one is taken.
     fn read_directories(&mut self) {
         self.sources.sort_by_key(|s| (s.gone_at.is_some(), s.segment.created_at()));
         let mut seen: HashSet<Topic> = HashSet::new();
-        let mut found: Vec<(Vertex, usize)> = Vec::new();
+        let mut listed: Vec<(Vertex, usize)> = Vec::new();
         for (publisher, source) in self.sources.iter().enumerate() {
             for vertex in source.segment.vertices() {
                 if seen.insert(vertex.topic().clone()) {
-                    found.push((vertex, publisher));
+                    listed.push((vertex, publisher));
                 }
             }
         }
-        found.sort_by(|a, b| a.0.topic().cmp(b.0.topic()));
-        let facts: Vec<Fact> = found.iter().map(|(v, publisher)| blank(v, *publisher)).collect();
+        listed.sort_by(|a, b| a.0.topic().cmp(b.0.topic()));
+        let facts: Vec<Fact> = listed.iter().map(|(v, publisher)| blank(v, *publisher)).collect();
         let publishers: Vec<Publisher> = self.sources.iter().map(Source::publisher).collect();
-        self.vertices = found.into_iter().map(|(vertex, _)| vertex).collect();
-        let told = std::mem::take(&mut self.data.told);
+        self.vertices = listed.into_iter().map(|(vertex, _)| vertex).collect();
+        let answers = std::mem::take(&mut self.data.answers);
+        let processes = std::mem::take(&mut self.data.processes);
         self.data = Data::new(publishers, facts);
-        self.data.told = told;
-        // Vertices may be others of the same names.
+        (self.data.answers, self.data.processes) = (answers, processes);
+        // Other vertices may have taken the same names.
         self.events.clear();
     }
 
     fn read_values(&mut self) {
         for (fact, vertex) in self.data.facts.iter_mut().zip(&self.vertices) {
-            // Who looks at a screen wants to see things move.
+            // A person at a screen wants to see each change: poll at the shortest interval.
             vertex.follow();
-            // No sample yet, or unregistered a moment ago: the directory says so at the next look.
+            // No sample yet, or just unregistered: the directory shows that at the next refresh.
             let Ok(reading) = vertex.latest() else { continue };
             let Sample { time, value, origin } = reading.sample;
             fact.since = time;
@@ -164,7 +184,7 @@ impl Reader {
                 Origin::Unknown => (None, None, Some(reason(&value))),
             };
         }
-        // Intervals are facts too: rates come once all values are there.
+        // Intervals are facts too, so rates are computed after all values are read.
         let intervals: HashMap<&str, Duration> = schema::FAMILIES
             .iter()
             .filter_map(|family| Some((family.name, self.data.interval(family.name)?)))
@@ -176,7 +196,7 @@ impl Reader {
         }
     }
 
-    /// Reads the events of rules that have new ones.
+    /// Reads the events of the rules that have new events.
     fn read_findings(&mut self) {
         let facts = self.data.facts.iter().zip(&self.vertices);
         for (_, vertex) in facts.filter(|(fact, _)| fact.is_below(data::FINDINGS)) {
@@ -191,12 +211,12 @@ impl Reader {
         }
         let events = self.events.values().flat_map(|of| of.findings.iter().cloned()).collect();
         let is_there = |topic: &str| topic.parse().is_ok_and(|t| self.data.fact(&t).is_some());
-        let mut findings = Findings::new(events, &self.data.told.raised, is_there);
+        let mut findings = Findings::new(events, &self.data.answers.raised, is_there);
         findings.unreadable = self.events.values().map(|of| of.unreadable).sum();
         self.data.findings = findings;
     }
 
-    /// Reads the samples of `topics` that are in memory, and forgets others'.
+    /// Reads the samples of `topics` in memory, and drops the samples of other topics.
     pub(crate) fn load_histories(&mut self, topics: &[Topic]) {
         self.data.histories.clear();
         for topic in topics {
@@ -223,7 +243,7 @@ impl Source {
     }
 }
 
-/// The same segment, and not one that took the place of another.
+/// True for the same segment; false for a segment that took the place of another.
 fn same(a: &Segment, b: &Segment) -> bool {
     a.path() == b.path() && a.created_at() == b.created_at() && a.pid() == b.pid()
 }
@@ -263,7 +283,7 @@ impl Events {
     }
 }
 
-/// What a sample without a value says about why; nothing if its type has no room for that.
+/// The reason in a sample without a value; empty if its type does not have room for a reason.
 fn reason(value: &Value) -> String {
     match value {
         Value::Structured(text) => text.as_json().as_str().unwrap_or_default().to_owned(),
@@ -271,7 +291,7 @@ fn reason(value: &Value) -> String {
     }
 }
 
-/// The number of a sample, not a number where there is none: a gap in the history.
+/// Time and number of a sample; NaN for an unknown value, which is a gap in the history.
 fn point_or_gap(sample: &Sample) -> Option<(i64, f64)> {
     match sample.origin {
         Origin::Unknown => Some((sample.time.as_nanos(), f64::NAN)),
@@ -286,16 +306,16 @@ fn point(sample: &Sample) -> Option<(i64, f64)> {
     Some((sample.time.as_nanos(), sample.value.as_f64()?))
 }
 
-/// The growth per second over the last window that ends with the last look at the source.
+/// The growth per second over the window that ends with the last poll of the source.
 fn rate(fact: &Fact, vertex: &Vertex, interval: Option<Duration>) -> Option<f64> {
     let window = interval.unwrap_or_default().max(RATE_WINDOW);
     let to = fact.checked_at;
-    // Polls come early and late: the look before the last one may lie a little further back.
+    // Polls come early and late: the poll before the last may be a little older than the window.
     let from = to.saturating_sub(window + window / 4);
     if fact.since < from {
         return Some(0.0);
     }
-    // The sample before the window, unless the ring does not reach back so far: then what it has.
+    // The sample before the window, if the ring reaches back that far.
     let mut samples: Vec<(i64, f64)> =
         vertex.as_of(from).ok().flatten().iter().filter_map(point).collect();
     let after = Timestamp::from_nanos(from.as_nanos().saturating_add(1));

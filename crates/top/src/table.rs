@@ -1,4 +1,4 @@
-//! Tables: rows that can be filtered, sorted, scrolled, and drawn into whatever room there is.
+//! Tables: rows that can be filtered, sorted, scrolled, and drawn into an area of any size.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -6,31 +6,31 @@ use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 use skopos_model::Topic;
 
-use super::app::Cursor;
-use super::data::natural;
-use super::draw::{meter, put};
-use super::text::{self, fit};
-use super::theme::Theme;
+use crate::cursor::Cursor;
+use crate::data::natural;
+use crate::draw::{meter, put};
+use crate::text::{self, fit};
+use crate::theme::Theme;
 
-/// The narrowest that a name is cut to.
+/// The least width of a name that is cut.
 const MIN_NAME: usize = 8;
-/// Names longer than this are cut before columns are left out, unless a table says otherwise.
+/// The width to which names are cut before columns are left out, unless a table sets another.
 const WISHED_NAME: usize = 24;
-/// Blanks between columns, at least and at most.
+/// The least and the greatest number of blanks between columns.
 const MIN_GAP: usize = 1;
 const MAX_GAP: usize = 3;
-/// The widest that a column with a meter grows.
+/// The greatest width of a column with a meter.
 const MAX_METER: usize = 40;
 
-/// One column after the first, which has the rows' names.
+/// A column after the first; the first has the rows' names.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Column {
     pub title: &'static str,
     pub width: usize,
     pub align: Align,
-    /// Where there is no room for all, those with the greatest number go first.
+    /// Where the room is short, columns with the greatest rank are left out first.
     pub rank: u8,
-    /// Whether `s` sorts by it.
+    /// True if `s` sorts by it.
     pub sorts: bool,
 }
 
@@ -42,7 +42,7 @@ pub(crate) enum Align {
     Fill,
 }
 
-/// A column of numbers, that rows can be sorted by.
+/// A column of numbers, by which rows can be sorted.
 pub(crate) const fn number(title: &'static str, width: usize, rank: u8) -> Column {
     Column { title, width, align: Align::Right, rank, sorts: true }
 }
@@ -61,14 +61,14 @@ pub(crate) const fn words(title: &'static str, width: usize, rank: u8) -> Column
 pub(crate) enum Cell {
     /// A text, and the number to sort by.
     Text(String, Option<f64>),
-    /// A text that stands where there is no value.
+    /// A text in place of a value.
     Quiet(String),
     /// A share from 0 to 1.
     Meter(Option<f64>),
 }
 
 impl Cell {
-    /// A number and how it reads.
+    /// A number and its text.
     pub(crate) fn number(number: Option<f64>, show: fn(Option<f64>) -> String) -> Self {
         Self::Text(show(number), number)
     }
@@ -96,15 +96,15 @@ impl Cell {
 
 #[derive(Clone, Debug)]
 pub(crate) struct Row {
-    /// What the row is called.
+    /// The name of the row.
     pub key: String,
-    /// What it is found again by: as it is called, unless others are called the same.
+    /// The identity of the row across refreshes: its name, unless other rows have the same.
     pub id: String,
-    /// One for each column.
+    /// A cell for each column.
     pub cells: Vec<Cell>,
     /// The topic whose history the pane shows when the row is chosen.
     pub topic: Option<Topic>,
-    /// What else is to be said when the row is chosen.
+    /// Further words for the chosen row.
     pub note: Option<String>,
     pub stale: bool,
 }
@@ -122,19 +122,18 @@ pub(crate) struct Table {
     pub title: &'static str,
     pub columns: Vec<Column>,
     pub rows: Vec<Row>,
-    /// How many rows there are without the filter.
+    /// Number of rows without the filter.
     pub unfiltered: usize,
-    /// How much of a name must be seen before columns get room.
+    /// Columns of a name that must be seen before other columns get room.
     pub wished_name: usize,
-    /// What is sorted by: 0 for the name, else the column before this one.
+    /// The order: 0 for the order of [`Table::rows`], else one more than the index of the column.
     sorted_by: usize,
     reversed: bool,
 }
 
 impl Table {
-    /// Leaves out columns that no row has anything in: what a machine does not measure.
+    /// A table without the columns that are empty in all rows: the machine does not measure them.
     pub(crate) fn new(title: &'static str, columns: &[Column], mut rows: Vec<Row>) -> Self {
-        let unfiltered = rows.len();
         let is_used = |c: usize| rows.iter().any(|r| r.cells.get(c).is_some_and(Cell::is_known));
         let used: Vec<bool> = (0..columns.len()).map(is_used).collect();
         let columns: Vec<Column> =
@@ -143,20 +142,30 @@ impl Table {
             let mut used = used.iter();
             row.cells.retain(|_| used.next().copied().unwrap_or(false));
         }
+        Self::with_all_columns(title, &columns, rows)
+    }
+
+    /// A table with all columns, so that each order keeps its number.
+    pub(crate) fn with_all_columns(
+        title: &'static str,
+        columns: &[Column],
+        rows: Vec<Row>,
+    ) -> Self {
+        let (columns, unfiltered) = (columns.to_vec(), rows.len());
         Self { title, columns, rows, unfiltered, wished_name: WISHED_NAME, ..Self::default() }
     }
 
-    /// In how many ways the rows can be sorted.
+    /// Number of orders in which the rows can be sorted.
     pub(crate) fn sorts(&self) -> usize {
         1 + self.columns.iter().filter(|c| c.sorts).count()
     }
 
-    /// What the rows are sorted by.
+    /// The title of the column by which the rows are sorted.
     pub(crate) fn sorted_by(&self) -> &'static str {
         self.sorted_by.checked_sub(1).map_or(self.title, |column| self.columns[column].title)
     }
 
-    /// Keeps the rows whose name or topic holds `text`, whatever its case.
+    /// Keeps the rows with `text` in the name or the topic; upper and lower case are the same.
     pub(crate) fn filter(&mut self, text: &str) {
         let text = text.to_lowercase();
         self.rows.retain(|row| {
@@ -165,25 +174,24 @@ impl Table {
         });
     }
 
-    /// Way 0 is the order that the rows came in; the others are by a column, the greatest first.
-    pub(crate) fn sort(&mut self, way: usize, reverse: bool) {
+    /// Order 0 keeps the rows as they are; the other orders sort by a column, the greatest first.
+    pub(crate) fn sort(&mut self, order: usize, reverse: bool) {
         let sorting = self.columns.iter().enumerate().filter(|(_, c)| c.sorts);
-        let column = way.checked_sub(1).and_then(|nth| sorting.map(|(i, _)| i).nth(nth));
+        let column = order.checked_sub(1).and_then(|nth| sorting.map(|(i, _)| i).nth(nth));
         self.sorted_by = column.map_or(0, |c| c + 1);
         self.reversed = reverse;
         if let Some(column) = column {
-            let order = |row: &Row| row.cells.get(column).map_or(f64::NEG_INFINITY, Cell::order);
-            self.rows.sort_by(|a, b| {
-                order(b).total_cmp(&order(a)).then_with(|| natural(&a.key, &b.key))
-            });
+            let rank = |row: &Row| row.cells.get(column).map_or(f64::NEG_INFINITY, Cell::order);
+            self.rows
+                .sort_by(|a, b| rank(b).total_cmp(&rank(a)).then_with(|| natural(&a.key, &b.key)));
         }
         if reverse {
             self.rows.reverse();
         }
     }
 
-    /// Draws heading and rows; with a cursor the chosen row is marked and kept on the screen,
-    /// without one the last line says how many rows did not fit.
+    /// Draws heading and rows. With a cursor, the chosen row is marked and kept on the screen.
+    /// Without, the last line says how many rows did not fit.
     pub(crate) fn draw(
         &self,
         buffer: &mut Buffer,
@@ -265,12 +273,12 @@ impl Table {
         Line::from(spans)
     }
 
-    /// Which columns fit into `room`, and how wide everything is.
+    /// The columns that fit into `room`, and all widths.
     fn layout(&self, room: usize, sortable: bool) -> Layout {
         let longest = self.rows.iter().map(|r| text::width(&r.key)).max().unwrap_or(0);
         let longest =
             longest.max(text::width(self.title) + if sortable { 2 } else { 0 }).max(MIN_NAME);
-        // One column for the sign of stale rows.
+        // A blank for the sign of stale rows.
         let room = room.saturating_sub(1);
         let mut kept: Vec<usize> = (0..self.columns.len()).collect();
         let width = |kept: &[usize]| -> usize {
@@ -305,10 +313,10 @@ impl Table {
     }
 }
 
-/// How the columns lie.
+/// The place of the columns.
 struct Layout {
     name: usize,
     gap: usize,
-    /// Index and width of those that fit.
+    /// Index and width of each column that fits.
     columns: Vec<(usize, usize)>,
 }

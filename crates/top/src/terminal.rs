@@ -1,5 +1,5 @@
-//! The terminal as it must look while the UI runs, and as it was before once it ends, however it
-//! ends: the guard is dropped, or the panic hook runs.
+//! Takes over the terminal while the UI runs, and restores it at the end: when the guard is dropped,
+//! or in the panic hook.
 
 use std::io::{self, Write as _};
 use std::sync::Once;
@@ -13,10 +13,10 @@ use ratatui::crossterm::terminal::{
     EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
 };
 
-/// True while the terminal is not as the user left it.
+/// True while the UI has the terminal.
 static TAKEN: AtomicBool = AtomicBool::new(false);
 
-/// The screen, taken until dropped.
+/// The screen, which is restored when this is dropped.
 pub(crate) struct Screen {
     pub terminal: Terminal<CrosstermBackend<io::Stdout>>,
 }
@@ -28,20 +28,21 @@ impl Screen {
         HOOK.call_once(|| {
             let before = std::panic::take_hook();
             std::panic::set_hook(Box::new(move |info| {
-                // First the terminal, so that the message lands on the user's own screen.
+                // Restore the terminal first, so that the message appears on the user's own screen.
                 restore();
                 before(info);
             }));
         });
         enter()?;
-        // From here on the guard gives back what was taken, even if the next line fails.
+        // From here on the guard restores the terminal, even if the next line fails.
         let guard = Restore;
         let terminal = Terminal::new(CrosstermBackend::new(io::stdout()))?;
         std::mem::forget(guard);
         Ok(Self { terminal })
     }
 
-    /// Gives the terminal back, stops the process until the shell continues it, takes it again.
+    /// Restores the terminal, stops the process until the shell continues it, and takes the terminal
+    /// over again.
     pub(crate) fn suspend(&mut self) -> io::Result<()> {
         restore();
         let me = rustix::process::getpid();
@@ -74,7 +75,7 @@ fn enter() -> io::Result<()> {
     taken
 }
 
-/// Gives the terminal back, once. Errors are of no use: there is no terminal to show them on.
+/// Restores the terminal, once. Errors are ignored: there is no terminal to show them on.
 fn restore() {
     if TAKEN.swap(false, Ordering::SeqCst) {
         let _ = disable_raw_mode();

@@ -1,4 +1,4 @@
-//! The UI without a terminal: made-up data, keys, and what is then on the screen.
+//! The UI without a terminal: made-up data, keys, and the screen that results.
 
 use std::time::Duration;
 
@@ -10,12 +10,13 @@ use skopos_model::schema::{
 };
 use skopos_model::{Kind, Timestamp, Topic, Unit, Value, schema};
 
-use super::app::{App, Mode, Wish};
+use super::app::{App, Effect, Mode};
 use super::data::{Data, Fact, History, Publisher, natural};
 use super::findings::{Finding, Findings};
 use super::input::Key;
 use super::keys::BINDINGS;
 use super::panes::{COUNT, PANES, TOPICS};
+use super::processes::{CommandLine, Io, Process, Stat, Usage};
 use super::theme::Theme;
 use super::view;
 
@@ -147,23 +148,23 @@ fn data() -> Data {
     data_of(facts())
 }
 
-/// What is on a screen of that size.
+/// The text on a screen of that size.
 fn screen(app: &mut App, data: &Data, (width, height): (u16, u16), theme: Theme) -> String {
     app.update(data);
-    let mut terminal = Terminal::new(TestBackend::new(width, height)).expect("made of memory");
+    let mut terminal = Terminal::new(TestBackend::new(width, height)).expect("in memory");
     let drawn = terminal.draw(|frame| view::draw(app, data, theme, frame.buffer_mut()));
-    let buffer = drawn.expect("made of memory").buffer;
+    let buffer = drawn.expect("in memory").buffer;
     let row = |y| (0..width).map(|x| buffer[(x, y)].symbol()).collect::<String>();
     (0..height).map(|y| row(y).trim_end().to_owned() + "\n").collect()
 }
 
-fn press(app: &mut App, data: &Data, keys: &[Key]) -> Wish {
-    let mut wish = Wish::Stay;
+fn press(app: &mut App, data: &Data, keys: &[Key]) -> Effect {
+    let mut effect = Effect::Stay;
     for key in keys {
-        wish = app.handle(*key);
+        effect = app.handle(*key);
         app.update(data);
     }
-    wish
+    effect
 }
 
 fn type_text(app: &mut App, data: &Data, text: &str) {
@@ -173,7 +174,7 @@ fn type_text(app: &mut App, data: &Data, text: &str) {
 
 #[track_caller]
 fn has(screen: &str, parts: &[&str]) {
-    // Blanks are a matter of layout.
+    // Blanks depend on the layout.
     let squeezed = screen.split_whitespace().collect::<Vec<_>>().join(" ");
     for part in parts {
         assert!(squeezed.contains(part), "no `{part}` in\n{screen}");
@@ -213,19 +214,19 @@ fn the_overview_has_everything_at_80x24() {
             "? help",
         ],
     );
-    // A partition's traffic is its device's.
+    // The traffic of a partition is part of its device's.
     assert!(!shown.lines().any(|line| line.starts_with(" sda1") && line.contains("KiB")));
 }
 
 #[test]
-fn a_published_fact_is_seen_however_little_room_there_is() {
+fn a_published_fact_is_visible_on_every_size() {
     for size in [(80, 24), (60, 20), (40, 16), (120, 40)] {
         has(&screen(&mut App::new(None), &data(), size, THEME), &["my-app/queue/depth"]);
     }
 }
 
 #[test]
-fn what_is_not_measured_does_not_appear() {
+fn facts_that_are_not_measured_do_not_appear() {
     let data = data_of(vec![of(&load::LOAD_1M, "", 1.0)]);
     let mut app = App::new(None);
     let shown = screen(&mut app, &data, (80, 24), THEME);
@@ -281,10 +282,11 @@ fn every_pane_shows_its_table() {
         &["/user.slice 953.7 MiB"],
         &["tasks 1 running", "skopos", "5.7 MiB resident", "agent pid 4711", "mem 25.0 µs"],
         &["topic value", "block/nvme0n1/busy_ratio 12.0 %", "4.8 MiB/s", "0.4s"],
+        &["procs 0 processes", "No process was found in /proc"],
         &[
-            "0 known 0 unknown 16 not there",
+            "0 known 0 unknown 16 without vertex",
             "insight value",
-            "msca unknown: the agent is asked why",
+            "msca unknown: waiting for the agent's answer",
         ],
         &["Nothing unusual was found", "docs/reference/anomalies.md"],
     ];
@@ -300,7 +302,7 @@ fn every_pane_shows_its_table() {
 fn the_filter_is_live_kept_and_cleared() {
     let data = data();
     let mut app = App::new(None);
-    // From the overview `/` looks through all topics.
+    // On the overview `/` searches all topics.
     press(&mut app, &data, &[Key::Char('/')]);
     assert_eq!(app.pane(), TOPICS);
     type_text(&mut app, &data, "QUEUE/d");
@@ -313,7 +315,7 @@ fn the_filter_is_live_kept_and_cleared() {
     assert_eq!(app.table.rows.len(), data.facts.len());
 
     type_text(&mut app, &data, "/nothing of this name");
-    has(&screen(&mut app, &data, (80, 24), THEME), &["No row holds"]);
+    has(&screen(&mut app, &data, (80, 24), THEME), &["No row contains"]);
     press(&mut app, &data, &[Key::Backspace, Key::Control('u')]);
     type_text(&mut app, &data, "sq");
     assert_eq!(app.cursor().filter, "sq", "letters are text while the filter is typed");
@@ -388,12 +390,12 @@ fn pause_help_suspend_and_quit() {
     has(&screen(&mut app, &data, (80, 24), THEME), &["PAUSED"]);
     press(&mut app, &data, &[Key::Char('p')]);
     assert!(!app.paused);
-    assert_eq!(press(&mut app, &data, &[Key::Control('z')]), Wish::Suspend);
-    assert_eq!(press(&mut app, &data, &[Key::Char('q')]), Wish::Quit);
+    assert_eq!(press(&mut app, &data, &[Key::Control('z')]), Effect::Suspend);
+    assert_eq!(press(&mut app, &data, &[Key::Char('q')]), Effect::Quit);
     for start in ['/', '?'] {
         let mut app = App::new(None);
         press(&mut app, &data, &[Key::Char(start)]);
-        assert_eq!(press(&mut app, &data, &[Key::Control('c')]), Wish::Quit, "from {start}");
+        assert_eq!(press(&mut app, &data, &[Key::Control('c')]), Effect::Quit, "from {start}");
     }
     press(&mut app, &data, &[Key::Char('?'), Key::Char('q')]);
     assert_eq!(app.mode, Mode::Normal, "a key closes the help and does nothing else");
@@ -417,11 +419,11 @@ fn the_help_lists_every_key() {
 fn stale_facts_are_marked_by_a_sign() {
     let mut data = data();
     data.now = NOW.saturating_add(Duration::from_secs(60));
-    data.judge();
+    data.mark_stale();
     let mut app = App::new(Some("mem/total"));
     let plain = Theme { colour: false, unicode: false };
     has(&screen(&mut app, &data, (80, 24), plain), &["!mem/total_bytes"]);
-    // Of a family without an interval nobody can say that it is late.
+    // Facts of a family without an interval are never late.
     let fact = |name: &str| data.facts.iter().find(|f| f.topic.metric() == name).expect("there");
     assert!(!fact("depth").stale && !fact("load_1m").stale);
     has(&screen(&mut App::new(None), &data, (80, 24), plain), &["!memory", " load"]);
@@ -438,7 +440,7 @@ fn facts_of_control_groups_are_stale_only_after_the_rounds_of_their_sensor() {
         }
         let mut data = data_of(facts);
         data.now = NOW.saturating_add(Duration::from_secs(seconds));
-        data.judge();
+        data.mark_stale();
         let group = data.instance(&cgroup::FAMILY, "job0").expect("there");
         let found: Vec<_> = group.facts().filter(|f| f.stale).map(|f| f.topic.metric()).collect();
         assert_eq!(found, stale, "{groups} groups after {seconds} s");
@@ -459,10 +461,10 @@ fn facts_of_control_groups_are_stale_only_after_the_rounds_of_their_sensor() {
 fn a_dead_or_silent_agent_is_named() {
     let mut data = data();
     data.publishers[0].silent_for = Duration::from_secs(30);
-    data.judge();
+    data.mark_stale();
     has(&screen(&mut App::new(None), &data, (80, 24), THEME), &["agent 4711 ! silent for 30s"]);
     data.publishers[0].gone_at = Some(NOW);
-    data.judge();
+    data.mark_stale();
     assert!(data.facts.iter().all(|f| f.stale));
     let shown = screen(&mut App::new(None), &data, (80, 24), THEME);
     has(&shown, &["agent 4711 ! gone since 22:13:20, looking", "!cpu"]);
@@ -476,9 +478,9 @@ fn without_colour_only_bold_and_reverse_are_used() {
     for pane in &PANES {
         let mut app = App::new(None);
         press(&mut app, &data, &[Key::Char(pane.key)]);
-        let mut terminal = Terminal::new(TestBackend::new(120, 40)).expect("made of memory");
+        let mut terminal = Terminal::new(TestBackend::new(120, 40)).expect("in memory");
         let drawn = terminal.draw(|frame| view::draw(&mut app, &data, theme, frame.buffer_mut()));
-        for cell in &drawn.expect("made of memory").buffer.content {
+        for cell in &drawn.expect("in memory").buffer.content {
             assert_eq!((cell.fg, cell.bg), (Color::Reset, Color::Reset));
             assert!((Modifier::BOLD | Modifier::REVERSED).contains(cell.modifier));
             assert!(cell.symbol().is_ascii(), "{}", cell.symbol());
@@ -514,7 +516,7 @@ fn a_large_node_fits_too() {
 }
 
 #[test]
-fn of_very_many_cores_the_busiest_of_some_is_shown() {
+fn with_very_many_cores_the_busiest_of_a_group_is_shown() {
     let cores = (0..2048).map(|core| of(&cpu::BUSY_RATIO, &core.to_string(), 0.0));
     let mut facts: Vec<Fact> = cores.collect();
     facts[2047].value = Some(Value::F64(1.0));
@@ -524,7 +526,7 @@ fn of_very_many_cores_the_busiest_of_some_is_shown() {
 }
 
 #[test]
-fn an_application_with_names_like_ours_is_not_the_agent() {
+fn an_application_with_names_of_the_schema_is_not_the_agent() {
     let app = Publisher { name: "app".to_owned(), node: "a00".to_owned(), ..publisher() };
     let mut facts = facts();
     let mut like_ours = fact("a00/mem/total_bytes", Unit::BYTES, Kind::Gauge, Value::U64(1));
@@ -552,7 +554,7 @@ fn a_text_of_a_user_cannot_steer_the_terminal() {
     assert!(!shown.chars().any(|c| c.is_control() && c != '\n'), "{shown:?}");
 }
 
-/// A number that was looked for and is not known; the agent says why.
+/// An unknown number, whose reason the agent has.
 fn unknown(topic: &str) -> Fact {
     let mut fact = fact(topic, Unit::NONE, Kind::Gauge, Value::F64(0.0));
     (fact.value, fact.unknown) = (None, Some(String::new()));
@@ -569,7 +571,7 @@ fn event(rule: &str, topic: &str, seconds_ago: i64, state: &str) -> Finding {
     Finding::parse(&record).expect("an event")
 }
 
-/// Memory is unusual now, and something was that is not any more.
+/// Memory is unusual now, and a file system was.
 fn with_findings(mut data: Data) -> Data {
     let events = vec![
         event("memory-low", "n01/mem/used_ratio", 60, "raised"),
@@ -601,10 +603,10 @@ fn insights_show_a_value_or_the_reason_by_name() {
     facts.push(record);
     let mut data = data_of(facts);
     let why = "smartctl is not installed";
-    data.told.unknown.insert("n01/insight/nvme2n1/msca".to_owned(), "no such device".to_owned());
-    data.told.absent.insert("device_health_ratio".to_owned(), why.to_owned());
-    data.told.refused.push(("n01/insight/a/b".to_owned(), "no room".to_owned()));
-    data.told.refused_total = 70;
+    data.answers.unknown.insert("n01/insight/nvme2n1/msca".to_owned(), "no such device".to_owned());
+    data.answers.absent.insert("device_health_ratio".to_owned(), why.to_owned());
+    data.answers.refused.push(("n01/insight/a/b".to_owned(), "no room".to_owned()));
+    data.answers.refused_total = 70;
     let mut app = App::new(None);
     press(&mut app, &data, &[Key::Char('i')]);
     assert!(app.asks());
@@ -612,7 +614,7 @@ fn insights_show_a_value_or_the_reason_by_name() {
     has(
         &shown,
         &[
-            "insights 3 known 2 unknown 14 not there 70 refused",
+            "insights 3 known 2 unknown 14 without vertex 70 refused",
             "insight of value age",
             "b a refused: no room",
             "device_health_ratio unknown: smartctl is not installed",
@@ -622,35 +624,35 @@ fn insights_show_a_value_or_the_reason_by_name() {
             "queues 7 0.4s",
         ],
     );
-    // The chosen one with its history, or with the whole reason.
+    // The chosen row with its history, or with the whole reason.
     type_text(&mut app, &data, "/nvme10n1");
     has(&screen(&mut app, &data, (80, 24), THEME), &["n01/insight/nvme10n1/msca", "last 61 s"]);
     press(&mut app, &data, &[Key::Control('u')]);
     type_text(&mut app, &data, "device_health");
     let shown = screen(&mut app, &data, (80, 24), THEME);
     has(&shown, &["unknown: smartctl is not installed. Share of", "= 1 - "]);
-    // Insights are not what users publish.
+    // Insights are not facts of users.
     let overview = screen(&mut App::new(None), &data, (80, 24), THEME);
     assert!(!overview.contains("queues"), "{overview}");
-    data.told.trouble = Some("no agent answers".to_owned());
+    data.answers.trouble = Some("no agent answers".to_owned());
     has(&screen(&mut app, &data, (80, 24), THEME), &["! no agent answers"]);
 }
 
 #[test]
-fn findings_say_that_the_agent_did_not_answer() {
+fn the_findings_pane_shows_that_the_agent_does_not_answer() {
     let mut data = with_all();
     let mut app = App::new(None);
     press(&mut app, &data, &[Key::Char('f')]);
     assert!(!screen(&mut app, &data, (80, 24), THEME).contains("no agent answers"));
-    data.told.trouble = Some("no agent answers".to_owned());
+    data.answers.trouble = Some("no agent answers".to_owned());
     has(&screen(&mut app, &data, (80, 24), THEME), &["! 1 raised", "! no agent answers"]);
 }
 
 #[test]
-fn a_history_with_gaps_says_why_there_is_no_value_now() {
+fn a_history_with_gaps_shows_the_reason_of_the_missing_value() {
     let mut data = data_of(vec![unknown("n01/insight/vda/msca"), of(&load::LOAD_1M, "", 1.0)]);
     let topic = data.facts[0].topic.clone();
-    data.told.unknown.insert(topic.to_string(), "the device was taken away".to_owned());
+    data.answers.unknown.insert(topic.to_string(), "the device was taken away".to_owned());
     let second = |s: i64, value| (NOW.as_nanos() - s * 1_000_000_000, value);
     let samples = vec![second(30, 0.5), second(10, f64::NAN)];
     data.histories.insert(topic, History { samples });
@@ -664,7 +666,7 @@ fn a_history_with_gaps_says_why_there_is_no_value_now() {
 }
 
 #[test]
-fn what_is_unusual_is_seen_first_and_everywhere() {
+fn unusual_values_come_first_and_on_every_pane() {
     let plain = Theme { colour: false, unicode: false };
     let data = with_findings(data());
     for size in [(80, 24), (60, 20), (120, 40)] {
@@ -679,12 +681,12 @@ fn what_is_unusual_is_seen_first_and_everywhere() {
         &shown,
         &[
             "findings ! 1 raised memory-low 3 events",
-            "rule state time topic came expected",
+            "rule state time topic value expected",
             "memory-low ! RAISED 22:12:20 mem/used_ratio 97.5 % at most 95.0 % file-system-full \
              cleared 22:13:00 fs/-/used_ratio 97.5 % at most 95.0 % file-system-full raised",
             "- n01/mem/used_ratio",
-            "unusual since 22:12:18 (62s ago): came 97.5 %, expected at most 95.0 %; by threshold, \
-             score 1.50, 3 changes before it held back",
+            "unusual since 22:12:18 (62s ago): value 97.5 %, expected at most 95.0 %; by threshold, \
+             score 1.50, 3 changes before it suppressed",
         ],
     );
     // Events of one rule and topic are rows of their own.
@@ -717,7 +719,109 @@ fn names_of_panes_go_before_their_keys_do() {
         assert!(line.chars().count() <= usize::from(width));
         has(&line, parts);
     };
-    check(120, &["1 overview 2 cpu 3 memory 4 disks 5 files 6 net 7 cgroups 8 system 9 topics"]);
-    check(80, &["1 overview 2 cpu 3 memory 4 disks", "7 8 9 topics i insights f findings"]);
-    check(40, &["1 overview 2 3 4 5 6 7 8 9 i f"]);
+    check(
+        120,
+        &["1 overview 2 cpu 3 memory 4 disks 5 files 6 net 7 cgroups 8 system 9 topics 0 procs"],
+    );
+    check(80, &["1 overview 2 cpu 3 memory 4 disks", "7 8 9 0 procs i insights f findings"]);
+    check(40, &["1 overview 2 3 4 5 6 7 8 9 0 i f"]);
+}
+
+/// A process with this use of processor (a share), memory and storage (bytes).
+fn process(pid: u32, line: &str, (cpu, memory, io): (f64, u64, f64)) -> Usage {
+    let stat = Stat {
+        name: "name".to_owned(),
+        state: 'S',
+        parent: 1,
+        cpu_seconds: 12.0,
+        threads: 2,
+        started_ticks: 100,
+        resident_bytes: memory,
+        is_kernel_thread: false,
+    };
+    let command = CommandLine::parse(line.replace(' ', "\0").as_bytes());
+    Usage {
+        process: Process { pid, stat, io: Some(Io { read_bytes: 0, written_bytes: 0 }), command },
+        cpu_ratio: Some(cpu),
+        read_bytes_per_second: Some(io),
+        written_bytes_per_second: Some(0.0),
+        monitor: None,
+    }
+}
+
+#[test]
+fn processes_are_sorted_by_processor_memory_and_io() {
+    let mut data = data();
+    data.processes.list = vec![
+        process(7, "/usr/bin/idle", (0.0, 1 << 20, 0.0)),
+        process(8, "/opt/solver --mesh fine", (1.5, 2 << 20, 0.0)),
+        process(9, "cache\u{1b}[2J", (0.1, 4 << 30, 0.0)),
+        process(10, "cp a b", (0.2, 3 << 20, 2e6)),
+    ];
+    data.processes.list[1].monitor = Some(6);
+    data.processes.left_out = 3;
+    let mut app = App::new(None);
+    assert!(!app.scans());
+    press(&mut app, &data, &[Key::Char('0')]);
+    assert!(app.scans());
+    let shown = screen(&mut app, &data, (120, 40), THEME);
+    has(
+        &shown,
+        &[
+            "procs 4 processes 180.0 % of a core 1 tasks of `skopos run` 3 left out",
+            "process cpu % v memory io/s",
+            "solver --mesh fine 150.0 2.0 MiB 0 B 8 run 6",
+            "It belongs to a task of `skopos run`, process 6. /opt/solver --mesh fine",
+            "sort: cpu %",
+        ],
+    );
+    assert!(!shown.chars().any(|c| c.is_control() && c != '\n'), "{shown:?}");
+    let first = |app: &App| app.table.rows[0].key.clone();
+    for (key, expected) in [('m', "cache"), ('i', "cp"), ('c', "solver")] {
+        press(&mut app, &data, &[Key::Char(key)]);
+        assert!(first(&app).starts_with(expected), "{key}: {}", first(&app));
+    }
+    // The chosen process stays chosen when the order changes.
+    assert_eq!(app.chosen().map(|row| row.id.as_str()), Some("8 100"));
+    type_text(&mut app, &data, "/mesh");
+    assert_eq!(app.table.rows.len(), 1);
+    // In other panes the keys keep their meaning.
+    press(&mut app, &data, &[Key::Enter, Key::Char('4'), Key::Char('c'), Key::Char('i')]);
+    assert_eq!(PANES[app.pane()].name, "insights");
+}
+
+#[test]
+fn a_full_disk_is_named_on_the_overview() {
+    let lacks = |data: &Data| {
+        let shown = screen(&mut App::new(None), data, (80, 24), THEME);
+        assert!(!shown.lines().any(|line| line.starts_with(" full")), "{shown}");
+    };
+    lacks(&data());
+    let with = |ratio: f64, readonly: f64| {
+        let mut facts = facts();
+        facts.extend([
+            of(&fs::USED_RATIO, "scratch", ratio),
+            of(&fs::AVAILABLE_BYTES, "scratch", 1e9),
+            of(&fs::READONLY, "scratch", readonly),
+        ]);
+        data_of(facts)
+    };
+    // An image that can only be read is always full.
+    lacks(&with(1.0, 1.0));
+    for size in [(40, 12), (80, 24), (120, 40)] {
+        let shown = screen(&mut App::new(None), &with(0.934, 0.0), size, THEME);
+        has(&shown, &["full ! /scr", "93.4 %", "cpu 37.5 %"]);
+    }
+    // Half full, but the rest lasts for an hour.
+    let mut data = with(0.5, 0.0);
+    let topic = fs::AVAILABLE_BYTES.topic(NODE, "scratch").expect("a topic");
+    let second = |s: i64, value| (NOW.as_nanos() - s * 1_000_000_000, value);
+    let samples = vec![second(360, 1.1e9), second(0, 1e9)];
+    data.histories.insert(topic.clone(), History { samples });
+    let mut app = App::new(None);
+    has(
+        &screen(&mut app, &data, (80, 24), THEME),
+        &["! /scratch 50.0 %, 953.7 MiB left, full in 60m"],
+    );
+    assert!(app.histories(&data).contains(&topic));
 }

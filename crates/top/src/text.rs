@@ -7,15 +7,15 @@ use skopos_model::{Unit, Value};
 
 use skopos_term::format;
 
-/// What stands where nothing is known.
+/// The text in place of an unknown number.
 pub(crate) const UNKNOWN: &str = "-";
 
-/// How wide `text` is on a terminal.
+/// The width of `text` on a terminal.
 pub(crate) fn width(text: &str) -> usize {
     if text.is_ascii() { text.len() } else { Span::raw(text).width() }
 }
 
-/// `text` cut to `columns`, ending in `ellipsis` if anything is missing and it fits.
+/// Cuts `text` to `columns`; a cut text ends in `ellipsis` if that fits.
 pub(crate) fn cut(text: &str, columns: usize, ellipsis: &str) -> String {
     if width(text) <= columns {
         return text.to_owned();
@@ -35,7 +35,7 @@ pub(crate) fn cut(text: &str, columns: usize, ellipsis: &str) -> String {
     kept + ellipsis
 }
 
-/// `text` in exactly `columns`, on the left or on the right.
+/// Cuts or pads `text` to exactly `columns`, aligned to the left or to the right.
 pub(crate) fn fit(text: &str, columns: usize, right: bool, ellipsis: &str) -> String {
     let text = cut(text, columns, ellipsis);
     let pad = " ".repeat(columns.saturating_sub(width(&text)));
@@ -50,7 +50,7 @@ pub(crate) fn short(number: f64) -> String {
     let mut scaled = number;
     let mut suffix = "";
     for next in ["k", "M", "G", "T", "P"] {
-        // 10,000 and not 1,000, because a whole number is easier to read than a rounded one.
+        // The limit is 10,000 and not 1,000, because whole numbers are easier to read than rounded ones.
         if scaled.abs() < if suffix.is_empty() { 9999.5 } else { 999.5 } {
             break;
         }
@@ -67,12 +67,12 @@ pub(crate) fn short(number: f64) -> String {
     format!("{scaled:.*}{suffix}", if whole { 0 } else { digits })
 }
 
-/// A share as percents without the sign: ` 37.2`.
+/// A share in percent without the sign: ` 37.2`.
 pub(crate) fn percent(ratio: Option<f64>) -> String {
     ratio.map_or_else(|| UNKNOWN.to_owned(), |r| format!("{:.1}", r * 100.0))
 }
 
-/// A share as percents: `37.2 %`.
+/// A share in percent: `37.2 %`.
 pub(crate) fn share(ratio: Option<f64>) -> String {
     ratio.map_or_else(|| UNKNOWN.to_owned(), format::share)
 }
@@ -101,12 +101,12 @@ pub(crate) fn rate(rate: f64, unit: Unit) -> String {
     }
 }
 
-/// A value with its unit, in the unit's own way.
+/// A value with its unit.
 pub(crate) fn value(value: &Value, unit: Unit) -> String {
     format::value(value, unit)
 }
 
-/// How long ago, in at most five characters: `0.3s`, `12s`, `5m`, `3h`, `2d`.
+/// An age in at most five characters: `0.3s`, `12s`, `5m`, `3h`, `2d`.
 pub(crate) fn age(age: Duration) -> String {
     let seconds = age.as_secs_f64();
     match seconds {
@@ -118,7 +118,7 @@ pub(crate) fn age(age: Duration) -> String {
     }
 }
 
-/// The name that a segment of a topic stands for; undoes `skopos_model::escape_segment`.
+/// The name in a segment of a topic; undoes `skopos_model::escape_segment`.
 pub(crate) fn unescape(segment: &str) -> String {
     if segment == "-" {
         return "/".to_owned();

@@ -1,10 +1,10 @@
-//! How things look: styles and glyphs for what the terminal can show.
+//! Styles and glyphs for the abilities of the terminal.
 //!
-//! No style carries meaning alone: what is coloured or dimmed also has a sign or a number.
+//! A style never carries meaning alone: a coloured or dimmed text also has a sign or a number.
 
 use ratatui::style::{Color, Modifier, Style};
 
-/// What the terminal can show and the user wants.
+/// The abilities of the terminal that the user wants to use.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Theme {
     /// Colours, unless `NO_COLOR` is set; without them only bold and reverse are used.
@@ -13,7 +13,7 @@ pub(crate) struct Theme {
     pub unicode: bool,
 }
 
-/// From here on a share is worth a look, and from the second on a worry.
+/// A share is high from the first number on, and very high from the second.
 const HIGH: f64 = 0.75;
 const VERY_HIGH: f64 = 0.9;
 
@@ -21,7 +21,7 @@ impl Theme {
     pub(crate) fn from_environment() -> Self {
         let set = |name: &str| std::env::var(name).ok().filter(|v| !v.is_empty());
         let dumb = set("TERM").is_some_and(|term| term == "dumb" || term.starts_with("vt1"));
-        // The first of these that is set decides, as setlocale(3) says.
+        // The first variable that is set decides (setlocale(3)).
         let locale = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().find_map(set).unwrap_or_default();
         let locale = locale.to_ascii_lowercase();
         Self {
@@ -35,7 +35,7 @@ impl Theme {
         self.coloured(Style::new().add_modifier(Modifier::BOLD), Color::Cyan)
     }
 
-    /// Labels and help: beside the numbers, not before them.
+    /// Labels and help, which must not distract from the numbers.
     pub(crate) fn quiet(self) -> Style {
         if self.colour { Style::new().add_modifier(Modifier::DIM) } else { Style::new() }
     }
@@ -50,12 +50,12 @@ impl Theme {
         self.coloured(Style::new().add_modifier(Modifier::BOLD), Color::Yellow)
     }
 
-    /// The row or pane that is chosen.
+    /// The chosen row or pane.
     pub(crate) fn chosen(self) -> Style {
         Style::new().add_modifier(Modifier::REVERSED)
     }
 
-    /// A meter that is this full.
+    /// A meter that is full to this ratio.
     pub(crate) fn level(self, ratio: f64) -> Style {
         self.coloured(
             Style::new(),
@@ -105,7 +105,7 @@ impl Theme {
         if self.unicode { " · " } else { " | " }
     }
 
-    /// What was cut off.
+    /// The sign at the end of a text that is cut.
     pub(crate) fn ellipsis(self) -> &'static str {
         if self.unicode { "…" } else { "..." }
     }

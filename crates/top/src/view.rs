@@ -6,24 +6,24 @@ use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Clear, Widget as _};
 
-use super::app::{App, Mode};
-use super::data::{Data, Publisher};
-use super::detail;
-use super::draw::{fitting, put, put_right};
-use super::keys::BINDINGS;
-use super::panes::{self, PANES, Pane};
-use super::text;
-use super::theme::Theme;
+use crate::app::{App, Mode};
+use crate::data::{Data, Publisher};
+use crate::detail;
+use crate::draw::{fitting, put, put_right};
+use crate::keys::BINDINGS;
+use crate::panes::{self, PANES, Pane, findings, overview};
+use crate::text;
+use crate::theme::Theme;
 use skopos_term::format;
 
-/// The smallest screen that anything sensible fits on.
+/// The size of the smallest useful screen.
 pub(crate) const MIN_WIDTH: u16 = 40;
 pub(crate) const MIN_HEIGHT: u16 = 10;
 
-/// Rows of the screen that are not the pane's: header, line of panes, line of keys.
+/// Rows of the screen outside the pane: header, line of panes, line of keys.
 const FRAME_ROWS: u16 = 3;
 
-/// Draws all of it.
+/// Draws the whole screen.
 pub(crate) fn draw(app: &mut App, data: &Data, theme: Theme, buffer: &mut Buffer) {
     let area = buffer.area;
     if area.width < MIN_WIDTH || area.height < MIN_HEIGHT {
@@ -37,7 +37,7 @@ pub(crate) fn draw(app: &mut App, data: &Data, theme: Theme, buffer: &mut Buffer
     tabs(app, theme, buffer, row(1));
     let pane = Rect { y: 2, height: area.height - FRAME_ROWS, ..area };
     if app.pane() == panes::OVERVIEW {
-        panes::draw_overview(data, theme, buffer, pane);
+        overview::draw(data, theme, buffer, pane);
     } else {
         draw_pane(app, data, theme, buffer, pane);
     }
@@ -50,7 +50,7 @@ pub(crate) fn draw(app: &mut App, data: &Data, theme: Theme, buffer: &mut Buffer
     }
 }
 
-/// Units have signs and users' texts may have any: what the terminal cannot show is replaced.
+/// Replaces the characters that the terminal cannot show; units and texts of users may have any.
 fn to_ascii(buffer: &mut Buffer) {
     for cell in buffer.content.iter_mut().filter(|cell| !cell.symbol().is_ascii()) {
         let replacement = match cell.symbol() {
@@ -62,7 +62,7 @@ fn to_ascii(buffer: &mut Buffer) {
     }
 }
 
-/// Who publishes, how old the data is, what time it is.
+/// Draws the agent, the age of the data, and the time of day.
 fn header(app: &App, data: &Data, theme: Theme, buffer: &mut Buffer, area: Rect) {
     let clock = format::time_of_day(data.now);
     let mut right = Vec::new();
@@ -76,9 +76,9 @@ fn header(app: &App, data: &Data, theme: Theme, buffer: &mut Buffer, area: Rect)
     let mut groups = vec![vec![Span::styled(format!(" {node}"), theme.strong())]];
     groups.push(match data.agent() {
         Some(agent) => agent_spans(agent, data, theme),
-        None => vec![Span::styled(format!("{dot}! nobody publishes"), theme.warning())],
+        None => vec![Span::styled(format!("{dot}! no publisher"), theme.warning())],
     });
-    if let Some(marker) = panes::findings_marker(data) {
+    if let Some(marker) = findings::marker(data) {
         groups.push(vec![Span::styled(format!("{dot}{marker}"), theme.warning())]);
     }
     if let Some(age) = data.age() {
@@ -93,24 +93,24 @@ fn header(app: &App, data: &Data, theme: Theme, buffer: &mut Buffer, area: Rect)
     put_right(buffer, area, 0, &right);
 }
 
-/// Who the agent is, and whether it lives.
+/// Name and process id of the agent, and whether it is alive.
 fn agent_spans(agent: &Publisher, data: &Data, theme: Theme) -> Vec<Span<'static>> {
-    let who = format!("{}{} {}", theme.dot(), agent.name, agent.pid);
+    let name = format!("{}{} {}", theme.dot(), agent.name, agent.pid);
     let state = match agent.gone_at {
         Some(at) => {
             let at = format::time_of_day(at);
             format!("! gone since {}, looking for another", at.get(..8).unwrap_or(&at))
         }
         None if data.is_lost(agent) => format!("! silent for {}", text::age(agent.silent_for)),
-        None => return vec![Span::raw(who)],
+        None => return vec![Span::raw(name)],
     };
-    vec![Span::styled(format!("{who} {state}"), theme.warning())]
+    vec![Span::styled(format!("{name} {state}"), theme.warning())]
 }
 
-/// The panes, the current one marked; where names do not fit, keys alone.
+/// Draws the panes, with the current one marked; names that do not fit are left out.
 fn tabs(app: &App, theme: Theme, buffer: &mut Buffer, area: Rect) {
     let is_current = |pane: &Pane| std::ptr::eq(pane, &PANES[app.pane()]);
-    // How wide the line is with the names of all ranks up to this one.
+    // The width of the line with the names of all ranks up to this one.
     let width_up_to = |rank: u8| -> usize {
         let named = |pane: &Pane| pane.rank <= rank || is_current(pane);
         PANES.iter().map(|pane| 2 + if named(pane) { pane.name.len() + 1 } else { 0 }).sum()
@@ -148,26 +148,26 @@ fn key_line(app: &App, theme: Theme, buffer: &mut Buffer, area: Rect) {
         groups.push(vec![filter, count]);
         groups.extend([key("Esc", "show all"), key("/", "change"), key("?", "help")]);
     } else if app.pane() == panes::OVERVIEW {
-        let keys = [key("?", "help"), key("q", "leave"), key("1-9 i f", "pane")];
+        let keys = [key("?", "help"), key("q", "leave"), key("0-9 i f", "pane")];
         groups.extend(keys.into_iter().chain([key("/", "find a topic"), key("p", "pause")]));
     } else {
         let sort = format!("sort: {}", app.table.sorted_by());
         let keys =
-            [key("?", "help"), key("q", "leave"), key("1-9 i f", "pane"), key("/", "filter")];
+            [key("?", "help"), key("q", "leave"), key("0-9 i f", "pane"), key("/", "filter")];
         groups.extend(keys.into_iter().chain([key("s", &sort), key("p", "pause")]));
     }
     let place = if rows > 0 { format!(" {}/{rows} ", cursor.index + 1) } else { String::new() };
     let room = usize::from(area.width).saturating_sub(place.len());
-    // A long filter is cut rather than left out: it is being typed.
+    // A long filter is cut and not left out, because the user is typing it.
     let first = groups.first().map_or(0, |group| group.iter().map(Span::width).sum::<usize>());
     put(buffer, area, 0, &Line::from(fitting(groups, room.max(first))));
     put_right(buffer, area, 0, &Line::styled(place, theme.quiet()));
 }
 
-/// Any pane but the overview: summary, table, and the history of the chosen row.
+/// Draws a pane other than the overview: summary, table, and the history of the chosen row.
 fn draw_pane(app: &mut App, data: &Data, theme: Theme, buffer: &mut Buffer, area: Rect) {
     let lines = (PANES[app.pane()].summary)(data, theme, area.width.into());
-    // The table is what can be moved through: it keeps at least half.
+    // At least half of the rows are for the table.
     let room = area.height / 2;
     let shown = (lines.len() as u16).min(room);
     for (row, line) in lines.iter().take(shown.into()).enumerate() {
@@ -182,7 +182,7 @@ fn draw_pane(app: &mut App, data: &Data, theme: Theme, buffer: &mut Buffer, area
         return;
     }
     if app.table.rows.is_empty() {
-        let text = format!("  No row holds `{}`. Esc shows all.", app.cursor().filter);
+        let text = format!("  No row contains `{}`. Esc shows all.", app.cursor().filter);
         put(buffer, below, 1, &Line::styled(text, theme.quiet()));
         return;
     }
@@ -199,7 +199,7 @@ fn draw_pane(app: &mut App, data: &Data, theme: Theme, buffer: &mut Buffer, area
     }
 }
 
-/// The help page: every binding there is.
+/// Draws the help page with all bindings.
 fn help(theme: Theme, first: usize, buffer: &mut Buffer, area: Rect) {
     let labels = BINDINGS.iter().map(|b| b.label.len()).max().unwrap_or(0);
     let helps = BINDINGS.iter().map(|b| b.help.len()).max().unwrap_or(0);
@@ -214,7 +214,7 @@ fn help(theme: Theme, first: usize, buffer: &mut Buffer, area: Rect) {
         })
         .collect();
     let notes = [
-        "`!` marks what is stale: too old, or its publisher",
+        "`!` marks stale values: too old, or the publisher",
         "is silent or gone. `~` marks a predicted value.",
     ];
     lines.push(Line::default());

@@ -194,6 +194,31 @@ fn top_shows_this_machine_and_leaves_the_terminal_as_it_was() {
 }
 
 #[test]
+fn top_names_the_process_that_uses_a_processor() {
+    let agent = Running::start(&[]);
+    let Some(screen) = Screen::open(agent.path(), (120, 40)) else { return };
+    // The shell in the terminal starts it, and it ends with the terminal.
+    screen.line("sh -c 'while :; do :; done; exit 7' &");
+    screen.start_top("");
+    screen.shows(&["1 overview"]);
+    screen.keys(&["0"]);
+    screen.shows(&["processes", "cpu % v", "sort: cpu %"]);
+    let busy = |text: &str| {
+        let line = text.lines().find(|line| line.contains("while :; do"));
+        let words = line.and_then(|line| line.split("exit 7").nth(1)).map(str::to_owned);
+        words.and_then(|words| words.split_whitespace().next()?.parse::<f64>().ok())
+    };
+    screen.until("a busy shell", |text| busy(text).is_some_and(|percent| percent > 0.0));
+    screen.keys(&["m"]);
+    screen.shows(&["memory v", "sort: memory"]);
+    screen.keys(&["i"]);
+    screen.shows(&["io/s v", "sort: io/s"]);
+    screen.keys(&["q"]);
+    screen.shows(&["ended with 0"]);
+    screen.line("kill %1");
+}
+
+#[test]
 fn top_shows_insights_and_what_is_unusual() {
     let configuration = tempfile::NamedTempFile::new().expect("a file");
     let text = r#"
@@ -219,7 +244,7 @@ fn top_shows_insights_and_what_is_unusual() {
     screen.keys(&["-l", "queues"]);
     screen.until("a reason", |text| {
         let line = text.lines().find(|line| line.trim_start().starts_with("queues"));
-        line.is_some_and(|line| line.contains("unknown: ") && !line.contains("asked why"))
+        line.is_some_and(|line| line.contains("unknown: ") && !line.contains("waiting for"))
     });
     let publish = |value| {
         let published = agent.run(&["publish", "my-app/a/depth", value]);

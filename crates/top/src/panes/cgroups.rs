@@ -1,8 +1,8 @@
-//! Control groups: what jobs, services and containers use, and how near their limits they are.
+//! Control groups: the usage of jobs, services and containers, and their limits.
 
 use skopos_model::schema::cgroup::*;
 
-use super::row;
+use super::parts::row;
 use crate::data::Data;
 use crate::table::{Cell, Column, Table, fill, number};
 use crate::text::{self, bytes, percent};
@@ -43,10 +43,10 @@ pub(super) fn table(data: &Data) -> Table {
     Table::new("cgroup", &COLUMNS, rows.collect())
 }
 
-/// Those that use most processor time first.
+/// The groups; the greatest users of processor time first.
 pub(super) fn busiest(data: &Data) -> Table {
     let mut table = table(data);
-    // The root is the machine itself: the overview has that already.
+    // The root is the machine itself, which the overview shows already.
     table.rows.retain(|row| row.key != "/");
     table.sort(1, false);
     table

@@ -1,4 +1,4 @@
-//! Processors: what their time goes to.
+//! Processors, and the use of their time.
 
 use ratatui::text::{Line, Span};
 use skopos_model::schema::Metric;
@@ -6,23 +6,23 @@ use skopos_model::schema::cpu::*;
 use skopos_model::schema::load::{self, LOAD_1M, LOAD_5M, LOAD_15M};
 use skopos_model::schema::psi::{self, FULL_AVG10_RATIO, SOME_AVG10_RATIO};
 
-use super::{LABEL, items, labelled, row};
+use super::parts::{LABEL, items, labelled, row};
 use crate::data::{Data, Instance};
 use crate::draw::{bars, fitting, parts_meter};
 use crate::table::{Cell, Column, Table, fill, number};
 use crate::text::{self, fit, percent};
 use crate::theme::Theme;
 
-/// Lines for the cores, where they are too many to stand beside the meter.
+/// The most lines for the cores, if they do not fit beside the meter.
 const MAX_CORE_LINES: usize = 4;
 
-/// Below this width words give way.
+/// Below this width, fewer words are shown.
 const NARROW: usize = 76;
 
-/// The instance that stands for all cores.
+/// The instance of all cores together.
 const TOTAL: &str = "total";
 
-/// All columns of time, whose sum is the time there was.
+/// All columns of time; their sum is all of the time.
 static ALL: [&Metric; 8] = [
     &USER_SECONDS_TOTAL,
     &NICE_SECONDS_TOTAL,
@@ -34,7 +34,7 @@ static ALL: [&Metric; 8] = [
     &STEAL_SECONDS_TOTAL,
 ];
 
-/// What a meter tells apart.
+/// The parts of a meter.
 const PARTS: [(&str, &[&Metric]); 4] = [
     ("user", &[&USER_SECONDS_TOTAL, &NICE_SECONDS_TOTAL]),
     ("system", &[&SYSTEM_SECONDS_TOTAL, &IRQ_SECONDS_TOTAL, &SOFTIRQ_SECONDS_TOTAL]),
@@ -53,13 +53,13 @@ const COLUMNS: [Column; 8] = [
     number("softirq", 9, 4),
 ];
 
-/// The share of some columns in all of a core's time.
+/// The share of some columns of a core's time.
 fn share(core: &Instance<'_>, metrics: &[&Metric]) -> Option<f64> {
     let all = core.rates(&ALL).filter(|all| *all > 0.0)?;
     Some(core.rates(metrics)? / all)
 }
 
-/// How busy the node is, what with, and each core.
+/// The use of the node, its parts, and the use of each core.
 pub(super) fn summary(data: &Data, theme: Theme, width: usize) -> Vec<Line<'static>> {
     let mut lines = meters(data, theme, width);
     lines.extend(load(data, theme, width));
@@ -91,7 +91,7 @@ pub(super) fn meters(data: &Data, theme: Theme, width: usize) -> Vec<Line<'stati
     lines
 }
 
-/// A character a core on a few lines; of more cores than that, one for the busiest of several.
+/// A character for each core on a few lines; with more cores, one for the busiest of a group.
 fn core_lines(
     theme: Theme,
     width: usize,
@@ -121,9 +121,9 @@ pub(super) fn load(data: &Data, theme: Theme, width: usize) -> Option<Line<'stat
     Some(labelled(theme, "load", node.is_stale(), items(theme, width, &shown)))
 }
 
-/// What the glyphs of the meter stand for, and the shares in percent.
+/// The meaning of the glyphs of the meter, and the shares in percent.
 fn legend(theme: Theme, width: usize, shares: &[Option<f64>]) -> Line<'static> {
-    // Where it is narrow the numbers matter more than their alignment.
+    // On a narrow screen the numbers matter more than their alignment.
     let indent = if width < NARROW { 1 } else { LABEL };
     let parts = PARTS.iter().enumerate().map(|(index, (name, _))| {
         let glyph = theme.part_glyphs()[index];
@@ -139,7 +139,7 @@ fn legend(theme: Theme, width: usize, shares: &[Option<f64>]) -> Line<'static> {
     Line::from(spans)
 }
 
-/// Where tasks wait for want of something.
+/// The share of time in which tasks wait for a resource.
 pub(super) fn pressure(data: &Data, theme: Theme, width: usize) -> Option<Line<'static>> {
     let resources: Vec<_> = data.instances(&psi::FAMILY).collect();
     if resources.is_empty() {
@@ -160,7 +160,7 @@ pub(super) fn pressure(data: &Data, theme: Theme, width: usize) -> Option<Line<'
     Some(labelled(theme, "pressure", stale, spans))
 }
 
-/// The cores, all together last.
+/// The cores; all of them together come last.
 pub(super) fn table(data: &Data) -> Table {
     let rows = data.instances(&FAMILY).map(|core| {
         let part = |metrics: &[&Metric]| Cell::number(share(&core, metrics), percent);

@@ -1,9 +1,9 @@
-//! Block devices: how much they move, how busy they are, how long requests take.
+//! Block devices: transfer, utilisation, and the latency of requests.
 
 use skopos_model::Topic;
 use skopos_model::schema::block::*;
 
-use super::row;
+use super::parts::row;
 use crate::data::{Data, Instance};
 use crate::table::{Cell, Column, Table, fill, number};
 use crate::text::{self, bytes, seconds};
@@ -34,8 +34,8 @@ fn devices_table<'a>(devices: impl Iterator<Item = Instance<'a>>) -> Table {
             Cell::number(device.rate(&WRITTEN_BYTES_TOTAL), bytes),
             Cell::number(busy, text::percent),
             Cell::Meter(busy),
-            Cell::number(device.value_of_last_look(&READ_LATENCY_SECONDS), seconds),
-            Cell::number(device.value_of_last_look(&WRITE_LATENCY_SECONDS), seconds),
+            Cell::number(device.value_of_last_poll(&READ_LATENCY_SECONDS), seconds),
+            Cell::number(device.value_of_last_poll(&WRITE_LATENCY_SECONDS), seconds),
             Cell::number(device.value(&QUEUE_DEPTH_MEAN), text::number),
             Cell::number(device.rate(&READ_REQUESTS_TOTAL), text::number),
             Cell::number(device.rate(&WRITTEN_REQUESTS_TOTAL), text::number),
@@ -47,7 +47,7 @@ fn devices_table<'a>(devices: impl Iterator<Item = Instance<'a>>) -> Table {
     Table::new("disk", &COLUMNS, rows.collect())
 }
 
-/// Whole devices that ever did anything; the busiest first if there are more than `room`.
+/// Whole devices that ever had a request; the busiest first if there are more than `room`.
 pub(super) fn whole(data: &Data, room: usize) -> Table {
     let mut devices = wholes(data);
     if devices.len() > room {
@@ -67,7 +67,7 @@ fn moved(device: &Instance<'_>) -> f64 {
     device.rates(&[&READ_BYTES_TOTAL, &WRITTEN_BYTES_TOTAL]).unwrap_or(0.0)
 }
 
-/// How busy the device is that moved most since the machine started: the overview's history.
+/// The utilisation of the device that moved most since the machine started, for the overview.
 pub(super) fn history(data: &Data) -> Option<Topic> {
     let total = |d: &Instance<'_>| {
         let bytes = [&READ_BYTES_TOTAL, &WRITTEN_BYTES_TOTAL];
@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn partitions_are_told_from_devices() {
+    fn partitions_are_not_devices() {
         for (name, device) in [("sda1", "sda"), ("nvme0n1p12", "nvme0n1"), ("mmcblk0p1", "mmcblk0")]
         {
             assert!(is_partition(name, device), "{name}");

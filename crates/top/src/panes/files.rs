@@ -1,8 +1,8 @@
-//! File systems: what is used and what is left.
+//! File systems: used and available bytes.
 
 use skopos_model::schema::{Family, Metric, block, fs, remote_fs};
 
-use super::row;
+use super::parts::row;
 use crate::data::{Data, Instance};
 use crate::table::{Cell, Column, Row, Table, fill, number, words};
 use crate::text::{self, bytes, percent};
@@ -17,19 +17,19 @@ const COLUMNS: [Column; 7] = [
     words("mode", 4, 3),
 ];
 
-/// What one of the two families of file systems calls what a row shows.
-struct Names {
-    family: &'static Family,
+/// The metrics of a row in one of the two families of file systems.
+pub(super) struct Names {
+    pub family: &'static Family,
     total: &'static Metric,
     free: &'static Metric,
-    available: &'static Metric,
-    used_ratio: &'static Metric,
+    pub available: &'static Metric,
+    pub used_ratio: &'static Metric,
     inodes: &'static Metric,
     inodes_free: &'static Metric,
-    readonly: &'static Metric,
+    pub readonly: &'static Metric,
 }
 
-static LOCAL: Names = Names {
+pub(super) static LOCAL: Names = Names {
     family: &fs::FAMILY,
     total: &fs::TOTAL_BYTES,
     free: &fs::FREE_BYTES,
@@ -40,7 +40,7 @@ static LOCAL: Names = Names {
     readonly: &fs::READONLY,
 };
 
-static REMOTE: Names = Names {
+pub(super) static REMOTE: Names = Names {
     family: &remote_fs::FAMILY,
     total: &remote_fs::TOTAL_BYTES,
     free: &remote_fs::FREE_BYTES,
@@ -79,15 +79,10 @@ fn file_system(data: &Data, names: &Names, instance: &Instance<'_>) -> Row {
         Cell::words(mode),
     ];
     let history = instance.fact(names.used_ratio).or_else(|| instance.fact(names.available));
-    let name = if names.family.name == fs::FAMILY.name {
-        name(data, instance.name)
-    } else {
-        format!("/{}", text::unescape(instance.name).trim_start_matches('/'))
-    };
-    row(instance, name, history, cells)
+    row(instance, name(data, names, instance), history, cells)
 }
 
-/// The fullest first if there are more than `room`.
+/// The file systems; the fullest first if there are more than `room`.
 pub(super) fn fullest(data: &Data, room: usize) -> Table {
     let mut table = table(data);
     if table.rows.len() > room {
@@ -96,8 +91,17 @@ pub(super) fn fullest(data: &Data, room: usize) -> Table {
     table
 }
 
+/// The name of a device, or the path of a mount point.
+pub(super) fn name(data: &Data, names: &Names, instance: &Instance<'_>) -> String {
+    if names.family.name == fs::FAMILY.name {
+        local_name(data, instance.name)
+    } else {
+        format!("/{}", text::unescape(instance.name).trim_start_matches('/'))
+    }
+}
+
 /// A device's name, or the path that was escaped into the topic without its first `/`.
-fn name(data: &Data, segment: &str) -> String {
+fn local_name(data: &Data, segment: &str) -> String {
     let name = text::unescape(segment);
     let has_devices = data.instances(&block::FAMILY).next().is_some();
     let is_device = data.instance(&block::FAMILY, segment).is_some();

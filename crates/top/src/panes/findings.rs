@@ -1,4 +1,4 @@
-//! What is unusual: what holds now first, then the events that memory still has.
+//! Unusual values: the present ones first, then the events in memory.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use ratatui::text::{Line, Span};
 use skopos_model::schema::self_ as own;
 use skopos_model::{Kind, Value};
 
-use super::{items, labelled};
+use super::parts::{LABEL, items, labelled};
 use crate::data::{Data, Fact};
 use crate::findings::{Expected, Finding};
 use crate::table::{Cell, Column, Row, Table, fill, number, words};
@@ -18,28 +18,28 @@ const COLUMNS: [Column; 5] = [
     words("state", 8, 0),
     number("time", 8, 0),
     fill("topic", 20, 0),
-    number("came", 11, 1),
+    number("value", 11, 1),
     words("expected", 19, 2),
 ];
 
-/// An event of another day shows its age.
+/// The age from which on an event shows its age instead of the time of day.
 const A_DAY: Duration = Duration::from_secs(24 * 3600);
 
-/// The rows that are shown for the empty table.
+/// The text for the empty table.
 pub(super) const EMPTY: &str =
-    "Nothing unusual was found; docs/reference/anomalies.md says what is watched.";
+    "Nothing unusual was found; docs/reference/anomalies.md lists the rules.";
 
 pub(super) fn summary(data: &Data, theme: Theme, width: usize) -> Vec<Line<'static>> {
     let mut lines: Vec<_> = line(data, theme, width).into_iter().collect();
-    // Without its answer only those are counted whose event memory still has.
-    if let Some(trouble) = &data.told.trouble {
+    // Without the agent's answer, only events in memory are counted.
+    if let Some(trouble) = &data.answers.trouble {
         let text = text::cut(&format!("! {trouble}"), width, theme.ellipsis());
         lines.push(Line::from(Span::styled(text, theme.warning())));
     }
     lines
 }
 
-/// How many findings there are, and of those that hold which.
+/// Number of findings, and the rules of the present ones.
 pub(super) fn line(data: &Data, theme: Theme, width: usize) -> Option<Line<'static>> {
     let findings = &data.findings;
     let counted =
@@ -53,10 +53,10 @@ pub(super) fn line(data: &Data, theme: Theme, width: usize) -> Option<Line<'stat
         0 => text::UNKNOWN.to_owned(),
         count => count.to_string(),
     };
-    let unreadable = (unreadable, "records that are none");
+    let unreadable = (unreadable, "unreadable records");
     if findings.present.is_empty() {
-        let none = ("0".to_owned(), "raised");
-        let shown = items(theme, width, &[none, events, unreadable]);
+        let raised = ("0".to_owned(), "raised");
+        let shown = items(theme, width, &[raised, events, unreadable]);
         return Some(labelled(theme, "findings", false, shown));
     }
     let raised = format!("! {} raised  ", findings.present.len());
@@ -65,14 +65,14 @@ pub(super) fn line(data: &Data, theme: Theme, width: usize) -> Option<Line<'stat
     let mut rules: Vec<&str> = findings.present.iter().map(|f| f.rule.as_str()).collect();
     rules.sort_unstable();
     rules.dedup();
-    let named = text::cut(&rules.join(", "), room.saturating_sub(super::LABEL), theme.ellipsis());
+    let named = text::cut(&rules.join(", "), room.saturating_sub(LABEL), theme.ellipsis());
     room = room.saturating_sub(text::width(&named) + 2);
     spans.push(Span::styled(format!("{named}  "), theme.strong()));
     spans.extend(items(theme, room, &[events, unreadable]));
     Some(labelled(theme, "findings", false, spans))
 }
 
-/// What the header says, whatever pane is shown; nothing if nothing is raised.
+/// The text in the header of all panes; `None` without a present finding.
 pub(crate) fn marker(data: &Data) -> Option<String> {
     match data.findings.present.len() {
         0 => None,
@@ -106,18 +106,18 @@ fn row(data: &Data, finding: &Finding, holds: bool) -> Row {
         Cell::words(state),
         Cell::Text(time, Some(finding.at.as_nanos() as f64)),
         Cell::words(below_node.unwrap_or(&finding.topic)),
-        Cell::Text(amount(fact, finding.came), finding.came),
+        Cell::Text(amount(fact, finding.value), finding.value),
         Cell::words(expected(fact, &finding.expected)),
     ];
     let mut row = Row::new(finding.rule.clone(), cells);
     row.id = format!("{} {} {}", finding.rule, finding.topic, finding.at.as_nanos());
     row.stale = fact.is_some_and(|fact| fact.stale);
-    row.note = Some(told(data, fact, finding));
+    row.note = Some(note(data, fact, finding));
     row.topic = fact.map(|fact| fact.topic.clone());
     row
 }
 
-/// A number in the unit of the topic that it is of; of a counter it is a rate.
+/// A number in the unit of its topic; a rate for a counter.
 fn amount(fact: Option<&Fact>, number: Option<f64>) -> String {
     match (number, fact) {
         (None, _) => text::UNKNOWN.to_owned(),
@@ -127,7 +127,7 @@ fn amount(fact: Option<&Fact>, number: Option<f64>) -> String {
     }
 }
 
-/// The bounds that there are, else the likeliest value.
+/// The bounds if there are any, else the most likely value.
 fn expected(fact: Option<&Fact>, expected: &Expected) -> String {
     match (expected.low, expected.high) {
         (Some(low), Some(high)) => {
@@ -140,14 +140,14 @@ fn expected(fact: Option<&Fact>, expected: &Expected) -> String {
 }
 
 /// The event in words.
-fn told(data: &Data, fact: Option<&Fact>, finding: &Finding) -> String {
+fn note(data: &Data, fact: Option<&Fact>, finding: &Finding) -> String {
     let became = if finding.raised { "unusual" } else { "usual again" };
     let time = format::time_of_day(finding.since);
     let since = time.get(..8).unwrap_or_default();
     let mut text = format!(
-        "{became} since {since} ({} ago): came {}, expected {}; by {}",
+        "{became} since {since} ({} ago): value {}, expected {}; by {}",
         text::age(data.now.since(finding.since)),
-        amount(fact, finding.came),
+        amount(fact, finding.value),
         expected(fact, &finding.expected),
         finding.detector,
     );
@@ -156,7 +156,7 @@ fn told(data: &Data, fact: Option<&Fact>, finding: &Finding) -> String {
     }
     match finding.suppressed {
         0 => {}
-        count => text += &format!(", {count} changes before it held back"),
+        count => text += &format!(", {count} changes before it suppressed"),
     }
     if fact.is_none() {
         text += &format!("; {} is gone", finding.topic);

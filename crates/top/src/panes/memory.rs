@@ -1,21 +1,22 @@
-//! Memory: what it is used for, swap, and what the kernel does to find more.
+//! Memory: its use, swap, and the work of the kernel to reclaim it.
 
 use ratatui::text::{Line, Span};
 use skopos_model::schema::mem::{self, AVAILABLE_BYTES, TOTAL_BYTES, USED_RATIO};
 use skopos_model::schema::{numa, swap, vmstat};
 use skopos_model::{Kind, Topic, Unit};
 
-use super::{LABEL, cpu, labelled, name, rate, value};
+use super::cpu;
+use super::parts::{LABEL, labelled, name, rate, value};
 use crate::data::Data;
 use crate::draw::meter;
 use crate::table::{Cell, Column, Row, Table, fill, number};
 use crate::text::{self, fit, percent};
 use crate::theme::Theme;
 
-/// Columns for the words behind a meter, and for fewer words.
+/// Columns for the words behind a meter, on a wide and on a narrow screen.
 const WORDS: usize = 41;
 const FEWER_WORDS: usize = 22;
-/// Below this width there are fewer words.
+/// Below this width, fewer words are shown.
 const NARROW: usize = 76;
 
 const COLUMNS: [Column; 4] =
@@ -97,7 +98,7 @@ pub(super) fn table(data: &Data) -> Table {
     Table::new("memory", &COLUMNS, rows.collect())
 }
 
-/// The overview's history.
+/// The topic whose history the overview shows.
 pub(super) fn history(data: &Data) -> Option<Topic> {
     data.instance(&mem::FAMILY, "")?.topic(&USED_RATIO)
 }

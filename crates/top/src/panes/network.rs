@@ -5,7 +5,7 @@ use skopos_model::Topic;
 use skopos_model::schema::netdev::*;
 use skopos_model::schema::{Metric, sockets, tcp, udp};
 
-use super::{items, labelled, row};
+use super::parts::{items, labelled, row};
 use crate::data::{Data, Instance};
 use crate::table::{Cell, Column, Row, Table, number, words};
 use crate::text::{self, bytes};
@@ -107,7 +107,7 @@ fn speed(interface: &Instance<'_>) -> String {
     interface.value(&SPEED_BYTES_PER_SECOND).map_or_else(String::new, |s| bytes(Some(s)))
 }
 
-/// What came in through the interface that received most: the overview's history.
+/// The received bytes of the interface that received most, for the overview.
 pub(super) fn history(data: &Data) -> Option<Topic> {
     let received = |i: &Instance<'_>| i.value(&RECEIVE_BYTES_TOTAL).unwrap_or(0.0);
     let interfaces = data.instances(&FAMILY).filter(|i| i.name != "lo");
@@ -115,7 +115,7 @@ pub(super) fn history(data: &Data) -> Option<Topic> {
     busiest.topic(&RECEIVE_BYTES_TOTAL)
 }
 
-/// The busiest first if there are more than `room`, and `lo` always after the others.
+/// The interfaces; the busiest first if there are more than `room`, and `lo` always last.
 pub(super) fn busiest(data: &Data, room: usize) -> Table {
     let mut table = table(data);
     if table.rows.len() > room {

@@ -1,7 +1,7 @@
-//! The overview: everything that matters on one screen, be it as small as it may.
+//! The overview: the most important numbers on a screen of any size.
 //!
-//! Blocks share the rows: each gets the least that makes sense of it, the important ones first,
-//! then one row after the other goes round until all have what they want.
+//! Blocks share the rows. Each gets its least number of rows, the important blocks first; the rest
+//! is dealt out row by row until all have their greatest number.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -9,38 +9,39 @@ use ratatui::text::Line;
 use skopos_model::Topic;
 use skopos_model::schema::{fs, netdev, remote_fs};
 
-use super::{absent, cgroups, cpu, disks, files, findings, memory, network, system, topics};
+use super::parts::absent;
+use super::{cgroups, cpu, disks, files, findings, full, memory, network, system, topics};
 use crate::data::Data;
 use crate::draw::{graph, put, put_right};
 use crate::history;
 use crate::table::Table;
 use crate::theme::Theme;
 
-/// From this width on the blocks stand in two columns.
+/// The least width for blocks in two columns.
 const TWO_COLUMNS: u16 = 110;
-/// From this width on file systems and network stand side by side.
+/// The least width for file systems and network side by side.
 const SIDE_BY_SIDE: u16 = 72;
-/// Rows of a history, its heading included, at least and at most.
+/// The least and the greatest number of rows of a history, including its heading.
 const GRAPH_ROWS: (u16, u16) = (3, 10);
-/// Rows for the meters that are there always: processor, memory, swap.
+/// Number of rows for the meters that are always shown: processor, memory, swap.
 const LEAST_METERS: u16 = 4;
-/// Rows of a table that are there always, if it is there at all.
+/// The least number of rows of a table, if it is shown.
 const LEAST_ROWS: u16 = 2;
-/// Control groups on the overview: those that use most.
+/// The most control groups; the greatest users are shown.
 const MAX_CGROUPS: u16 = 10;
 
-/// The rank of histories and all greater ones: they get what rows are left.
+/// The least rank of histories, which get the rows that are left.
 const HISTORY: u8 = 10;
 
 /// Draws into some area.
 type Draw<'a> = Box<dyn Fn(&mut Buffer, Rect) + 'a>;
 
-/// A part of the screen that wants some rows.
+/// A part of the screen.
 struct Block<'a> {
-    /// Fewer make no sense: it is left out then.
+    /// With fewer rows the block is left out.
     least: u16,
     most: u16,
-    /// Where there is no room for all, those with the greatest number go first.
+    /// Where the room is short, blocks with the greatest rank are left out first.
     rank: u8,
     draw: Draw<'a>,
 }
@@ -86,8 +87,10 @@ pub(crate) fn draw(data: &Data, theme: Theme, buffer: &mut Buffer, area: Rect) {
 fn meters<'a>(data: &'a Data, theme: Theme, width: u16) -> Vec<Block<'a>> {
     let found = findings::line(data, theme, width.into());
     let is_raised = !data.findings.present.is_empty();
-    // What is unusual comes first; that nothing is, last.
+    // Findings come first; if there is none at present, their line comes last.
     let mut lines: Vec<_> = found.iter().filter(|_| is_raised).cloned().collect();
+    lines.extend(full::line(data, theme, width.into()));
+    let warnings = u16::try_from(lines.len()).unwrap_or(u16::MAX);
     lines.extend(cpu::meters(data, theme, width.into()));
     lines.extend(memory::meters(data, theme, width.into()));
     lines.extend(cpu::load(data, theme, width.into()));
@@ -102,7 +105,7 @@ fn meters<'a>(data: &'a Data, theme: Theme, width: u16) -> Vec<Block<'a>> {
             put(buffer, area, row as u16, line);
         }
     });
-    let least = LEAST_METERS + u16::from(is_raised);
+    let least = LEAST_METERS.saturating_add(warnings);
     vec![Block { least: rows.min(least), most: rows, rank: 0, draw }]
 }
 
@@ -133,7 +136,7 @@ fn cgroups_block(data: &Data, theme: Theme) -> Block<'_> {
     block
 }
 
-/// File systems and network, side by side if there is the width for it.
+/// File systems and network, side by side if the screen is wide enough.
 fn halves(data: &Data, theme: Theme, width: u16) -> Vec<Block<'_>> {
     let (left, right) = (files_block(data, theme), network_block(data, theme));
     if width < SIDE_BY_SIDE || left.most == 0 || right.most == 0 {
@@ -155,7 +158,7 @@ fn table_block<'a>(
     rows: usize,
     table: impl Fn(usize) -> Table + 'a,
 ) -> Block<'a> {
-    // A heading makes no sense without a row, nor does a row that only says "more".
+    // A heading needs a row, and a row that only says "more" is useless.
     let rows = u16::try_from(rows).unwrap_or(u16::MAX - 1);
     let (least, most) = if rows == 0 { (0, 0) } else { (rows.min(LEAST_ROWS) + 1, rows + 1) };
     let draw: Draw<'a> = Box::new(move |buffer, area| {
@@ -165,7 +168,7 @@ fn table_block<'a>(
     Block { least, most, rank, draw }
 }
 
-/// How a topic went, as far back as the ring reaches.
+/// The history of a topic, as far back as the ring reaches.
 fn graph_block<'a>(
     data: &'a Data,
     theme: Theme,
@@ -178,7 +181,7 @@ fn graph_block<'a>(
         let columns = usize::from(area.width.saturating_sub(2));
         let Some(series) = history::series(data, &topic, columns) else { return };
         let top = series.top();
-        // The instance, where the title alone leaves it open.
+        // The instance, where the title is not enough.
         let of = topic.as_str().rsplit('/').nth(1).filter(|_| topic.segments().count() > 3);
         let of = of.filter(|of| *of != "total").map_or_else(String::new, |of| format!(" {of}"));
         put(buffer, area, 0, &Line::styled(format!(" {title}{of}"), theme.title()));
@@ -191,14 +194,14 @@ fn graph_block<'a>(
     Some(Block { least: GRAPH_ROWS.0, most: GRAPH_ROWS.1, rank, draw })
 }
 
-/// Shares the rows of `area` among the blocks and draws them from top to bottom.
+/// Shares the rows of `area` among the blocks, and draws them from top to bottom.
 fn stack(blocks: Vec<Block<'_>>, buffer: &mut Buffer, area: Rect) {
     let area = area.intersection(buffer.area);
     let wishes: Vec<_> = blocks.iter().map(|b| (b.least, b.most, b.rank)).collect();
     let heights = share_rows(&wishes, area.height);
     let shown = heights.iter().filter(|h| **h > 0).count() as u16;
     let used: u16 = heights.iter().sum();
-    // A blank line between blocks where all have what they want and there is room still.
+    // A blank line between blocks, if there are rows left for it.
     let gap = u16::from(area.height - used >= shown.saturating_sub(1));
     let mut y = area.y;
     for (block, height) in blocks.iter().zip(heights).filter(|(_, height)| *height > 0) {
@@ -207,7 +210,7 @@ fn stack(blocks: Vec<Block<'_>>, buffer: &mut Buffer, area: Rect) {
     }
 }
 
-/// Rows for blocks that want `(least, most, rank)`. Histories come after all others.
+/// Shares rows among blocks of `(least, most, rank)`. Histories come after all others.
 fn share_rows(wishes: &[(u16, u16, u8)], rows: u16) -> Vec<u16> {
     let mut heights = vec![0; wishes.len()];
     let mut left = rows;
@@ -221,7 +224,7 @@ fn share_rows(wishes: &[(u16, u16, u8)], rows: u16) -> Vec<u16> {
                 left -= wishes[index].0;
             }
         }
-        // The meters have all their rows before the tables grow.
+        // The meters get all of their rows before the tables grow.
         if let Some(&first) = order.first().filter(|&&first| wishes[first].2 == 0) {
             let more = (wishes[first].1 - heights[first]).min(left);
             heights[first] += more;
@@ -239,10 +242,11 @@ fn share_rows(wishes: &[(u16, u16, u8)], rows: u16) -> Vec<u16> {
     heights
 }
 
-/// The topics whose history the overview shows.
+/// The topics whose history the overview needs.
 pub(crate) fn histories(data: &Data) -> Vec<Topic> {
     let topics = [cpu::history(data), memory::history(data), disks::history(data)];
-    topics.into_iter().flatten().chain(network::history(data)).collect()
+    let topics = topics.into_iter().flatten().chain(network::history(data));
+    topics.chain(full::histories(data)).collect()
 }
 
 #[cfg(test)]

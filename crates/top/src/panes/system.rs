@@ -1,15 +1,15 @@
-//! Processes, hardware sensors, who publishes here, and what Skopos itself costs.
+//! Number of processes, hardware sensors, publishers, and the cost of Skopos itself.
 
 use ratatui::text::{Line, Span};
 use skopos_model::schema::{hwmon, load, process, self_ as own, self_sensor};
 
-use super::{absent, items, labelled, row, value};
+use super::parts::{LABEL, absent, items, labelled, row, value};
 use crate::data::{Data, Instance, Publisher};
 use crate::table::{Cell, Column, Table, number};
 use crate::text::{self, bytes, seconds, share};
 use crate::theme::Theme;
 
-/// The most lines for publishers and for hardware sensors; all of them are among the topics.
+/// The most lines for publishers and for hardware sensors; the topics list all of them.
 const MAX_PUBLISHERS: usize = 4;
 const MAX_HARDWARE: usize = 4;
 
@@ -64,7 +64,7 @@ fn states(data: &Data, theme: Theme, width: usize) -> Option<Line<'static>> {
     Some(labelled(theme, "", node.is_stale(), items(theme, width, &shown)))
 }
 
-/// Temperatures, fans and the like, as many as fit into a few lines.
+/// Temperatures, fans and the like that fit into a few lines.
 fn hardware(data: &Data, theme: Theme, width: usize) -> Vec<Line<'static>> {
     const ITEM: usize = 34;
     let mut shown = Vec::new();
@@ -80,7 +80,7 @@ fn hardware(data: &Data, theme: Theme, width: usize) -> Vec<Line<'static>> {
             ]);
         }
     }
-    let a_line = (width.saturating_sub(super::LABEL) / ITEM).max(1);
+    let a_line = (width.saturating_sub(LABEL) / ITEM).max(1);
     let lines = shown.chunks(a_line).take(MAX_HARDWARE).enumerate();
     lines
         .map(|(index, chunk)| {
@@ -90,8 +90,8 @@ fn hardware(data: &Data, theme: Theme, width: usize) -> Vec<Line<'static>> {
         .collect()
 }
 
-/// Sensors that are polled less often than wanted, for the sake of the budget: the most stretched
-/// first, with how many times.
+/// Sensors whose interval is stretched to keep the budget, with the factor; the most stretched
+/// first.
 pub(super) fn stretched(data: &Data, theme: Theme, width: usize) -> Option<Line<'static>> {
     let mut sensors: Vec<(f64, &str)> =
         data.instances(&self_sensor::FAMILY).filter_map(|s| Some((stretch(&s)?, s.name))).collect();
@@ -105,13 +105,13 @@ pub(super) fn stretched(data: &Data, theme: Theme, width: usize) -> Option<Line<
     Some(labelled(theme, "stretch", false, items(theme, width, &shown)))
 }
 
-/// How many times longer than wanted a sensor's interval is, if it is.
+/// The factor by which a sensor's interval is stretched.
 fn stretch(sensor: &Instance<'_>) -> Option<f64> {
-    // What rounds to 1.0 is not worth a word.
+    // A factor that rounds to 1.0 is left out.
     sensor.value(&self_sensor::STRETCH).filter(|times| *times >= 1.05)
 }
 
-/// What the agent takes from the machine that it watches.
+/// The cost of the agent.
 fn cost(data: &Data, theme: Theme, width: usize) -> Option<Line<'static>> {
     let agent = data.instance(&own::FAMILY, "")?;
     let cpu = agent.rate(&own::CPU_SECONDS_TOTAL);
@@ -141,7 +141,7 @@ fn publisher_line(data: &Data, theme: Theme, index: usize, publisher: &Publisher
     labelled(theme, label, data.is_lost(publisher), spans)
 }
 
-/// The agent's sensors and what they cost.
+/// The agent's sensors and their cost.
 pub(super) fn table(data: &Data) -> Table {
     let rows = data.instances(&self_sensor::FAMILY).map(|sensor| {
         let facts =

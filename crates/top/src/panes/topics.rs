@@ -1,11 +1,11 @@
-//! Every topic there is: value, growth, age, and who publishes it.
+//! All topics: value, growth, age, and publisher.
 
-use super::{name, rate, value};
+use super::parts::{name, rate, value};
 use crate::data::{Data, Fact};
 use crate::table::{Cell, Column, Row, Table, number, words};
 use crate::text;
 
-/// Topics are worth more room than what stands behind them.
+/// The width of a topic: more room for topics than for the columns behind them.
 const WISHED_NAME: usize = 40;
 
 const COLUMNS: [Column; 5] = [
@@ -20,7 +20,7 @@ pub(super) fn table(data: &Data) -> Table {
     topics(data, data.facts.iter())
 }
 
-/// What users and applications publish; if there are more than `room`, the newest first.
+/// The facts of users and applications; the newest first if there are more than `room`.
 pub(super) fn published(data: &Data, room: usize) -> Table {
     let mut facts: Vec<&Fact> = data.published().collect();
     if facts.len() > room {
