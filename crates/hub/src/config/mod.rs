@@ -55,6 +55,12 @@ impl HubConfig {
 mod tests {
     use super::*;
 
+    fn read(text: &str) -> Result<HubConfig, Failure> {
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        std::fs::write(file.path(), text).expect("written");
+        HubConfig::of(&Config::load(Some(file.path()))?)
+    }
+
     #[test]
     fn a_mistake_in_the_table_of_the_hub_names_what_is_wrong() {
         for (text, expected) in [
@@ -66,8 +72,7 @@ mod tests {
             ("[hub.remote_write]\nurl = \"http://a\"\nevery = \"10ms\"", "`1s`"),
             ("[hub.remote_write]\nurl = \"http://a\"\nheaders = { \"a b\" = \"c\" }", "`a b`"),
         ] {
-            let config = Config { text: text.to_owned(), ..Config::default() };
-            let failure = HubConfig::of(&config).expect_err(text);
+            let failure = read(text).expect_err(text);
             assert!(failure.message().contains(expected), "{text}: {failure:?}");
         }
         let config =
