@@ -1,25 +1,27 @@
-//! The agent with everything on and intervals that follow the machine: while nothing happens, and
-//! while much does.
+//! The agent with all features on and intervals that follow the machine, on an idle and on a busy
+//! machine.
 
 use std::time::Duration;
 
 use super::busy::Busy;
+use super::everything;
+use super::place::Place;
 use super::polls::{Costs, Polls};
 use super::usage::{Meter, Usage, machine_busy};
 use super::watcher::Watcher;
-use super::{Place, SHORTEST, everything, watch};
+use super::window::{SHORTEST, watch};
 use crate::plan::Plan;
 use crate::report::{Better, Figure, Goal, Row};
 use skopos_term::Failure;
 
-/// Largest share of a core while nothing happens, in per cent.
+/// The greatest share of a core on an idle machine, in per cent.
 const IDLE_GOAL: f64 = 0.02;
-/// And while much does.
+/// The greatest share of a core on a busy machine, in per cent.
 const BUSY_GOAL: f64 = 0.05;
-/// Largest resident memory, in megabytes.
+/// The greatest resident memory, in megabytes.
 const MEMORY_GOAL: f64 = 10.0;
 
-/// What a window has shown.
+/// The measurements of a window.
 struct Found {
     usage: Usage,
     costs: Costs,
@@ -29,11 +31,11 @@ struct Found {
     insight_runs: f64,
     predictions: usize,
     peers: f64,
-    /// Of the whole machine, in seconds of processor time a second.
+    /// Processor time of the whole machine, in seconds a second.
     machine: f64,
 }
 
-/// Measures both.
+/// Measures on the idle and on the busy machine.
 pub(super) fn run(plan: &Plan, place: &Place) -> Result<Vec<Row>, Failure> {
     let mut all = rows("adaptive, idle", IDLE_GOAL, &Ok(idle(plan, place)?));
     all.extend(rows("adaptive, busy", BUSY_GOAL, &busy(plan, place)?));
@@ -45,7 +47,7 @@ fn idle(plan: &Plan, place: &Place) -> Result<Found, Failure> {
     measure(plan, agent, "idle")
 }
 
-/// The reason, if there is no such load here.
+/// The reason why the load cannot run here.
 fn busy(plan: &Plan, place: &Place) -> Result<Result<Found, String>, Failure> {
     let agent = start(place)?;
     let dir = place.disk.dir("busy")?;
