@@ -154,7 +154,7 @@ impl Pair {
         let epoch = Instant::now();
         let mut clock = || nanos_since(epoch);
         let before = self.cost()?;
-        let (mut publishing, mut told) = (0, 0);
+        let (mut publishing, mut published) = (0, 0);
         let mut outcome: Result<(), Failure> = Ok(());
         let insight = &self.insight;
         let start = Instant::now();
@@ -166,7 +166,7 @@ impl Pair {
                 outcome = Err(e.into());
             }
             publishing += nanos_since(start).saturating_sub(empty);
-            told += 1;
+            published += 1;
         });
         let all = nanos_since(start).saturating_sub(empty);
         outcome?;
@@ -176,7 +176,7 @@ impl Pair {
         spent.insight_build.record(building);
         spent.insight_publish.record(publishing);
         // Each part contains two readings of the clock.
-        let clocks = empty * (evaluations + told) * 2;
+        let clocks = empty * (evaluations + published) * 2;
         spent.insight_other.record(all.saturating_sub(building + publishing + clocks));
         Ok(())
     }

@@ -51,8 +51,8 @@ impl Drop for Process {
         if let Some(pid) = i32::try_from(self.0.id()).ok().and_then(Pid::from_raw) {
             let _ = kill_process(pid, Signal::TERM);
         }
-        let asked = Instant::now();
-        while asked.elapsed() < PATIENCE {
+        let signalled = Instant::now();
+        while signalled.elapsed() < PATIENCE {
             if !self.runs() {
                 return;
             }

@@ -22,7 +22,7 @@ const BUSY_GOAL: f64 = 0.05;
 const MEMORY_GOAL: f64 = 10.0;
 
 /// The measurements of a window.
-struct Found {
+struct Measured {
     usage: Usage,
     costs: Costs,
     window: Duration,
@@ -42,13 +42,13 @@ pub(super) fn run(plan: &Plan, place: &Place) -> Result<Vec<Row>, Failure> {
     Ok(all)
 }
 
-fn idle(plan: &Plan, place: &Place) -> Result<Found, Failure> {
+fn idle(plan: &Plan, place: &Place) -> Result<Measured, Failure> {
     let agent = start(place)?;
     measure(plan, agent, "idle")
 }
 
 /// The reason why the load cannot run here.
-fn busy(plan: &Plan, place: &Place) -> Result<Result<Found, String>, Failure> {
+fn busy(plan: &Plan, place: &Place) -> Result<Result<Measured, String>, Failure> {
     let agent = start(place)?;
     let dir = place.disk.dir("busy")?;
     let life = (plan.settle + plan.window.max(SHORTEST)) * 2;
@@ -64,7 +64,7 @@ fn start(place: &Place) -> Result<Watcher, Failure> {
     Watcher::start(place, &everything::configuration()?, &[])
 }
 
-fn measure(plan: &Plan, mut agent: Watcher, when: &str) -> Result<Found, Failure> {
+fn measure(plan: &Plan, mut agent: Watcher, when: &str) -> Result<Measured, Failure> {
     let window = plan.window.max(SHORTEST);
     let (settle, seconds) = (plan.settle.as_secs(), window.as_secs());
     plan.say(&format!("adaptive, {when}: settling for {settle} s, measuring for {seconds} s …"));
@@ -79,7 +79,7 @@ fn measure(plan: &Plan, mut agent: Watcher, when: &str) -> Result<Found, Failure
     let costs = polls.stop()?;
     let machine = (machine_busy()? - machine_at_start) / window.as_secs_f64();
     agent.check()?;
-    Ok(Found {
+    Ok(Measured {
         usage,
         costs,
         window,
@@ -92,8 +92,8 @@ fn measure(plan: &Plan, mut agent: Watcher, when: &str) -> Result<Found, Failure
     })
 }
 
-fn rows(case: &str, goal: f64, found: &Result<Found, String>) -> Vec<Row> {
-    let row = |metric: &str, unit, better, number: &dyn Fn(&Found) -> f64| {
+fn rows(case: &str, goal: f64, found: &Result<Measured, String>) -> Vec<Row> {
+    let row = |metric: &str, unit, better, number: &dyn Fn(&Measured) -> f64| {
         let figure = match found.as_ref().map(number) {
             Ok(number) if number.is_finite() => Figure::Known(number),
             Ok(_) => Figure::Unknown("no poll was counted in so short a window".to_owned()),
@@ -101,7 +101,7 @@ fn rows(case: &str, goal: f64, found: &Result<Found, String>) -> Vec<Row> {
         };
         Row::of(case, metric, unit, figure, better)
     };
-    let neither = |metric: &str, unit, number: &dyn Fn(&Found) -> f64| {
+    let neither = |metric: &str, unit, number: &dyn Fn(&Measured) -> f64| {
         row(metric, unit, Better::Neither, number)
     };
     vec![

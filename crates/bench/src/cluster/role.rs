@@ -49,7 +49,7 @@ pub(super) struct Hub {
     pub(super) process: Process,
     dir: PathBuf,
     pub(super) at: String,
-    door: UnixStream,
+    socket: UnixStream,
 }
 
 impl Hub {
@@ -61,9 +61,9 @@ impl Hub {
         let args = ["hub", "--look-on", "none", "--listen", &at];
         let (mut process, _) = start(place, &dir, &args)?;
         let open = || UnixStream::connect(socket_path(&dir)).ok();
-        let door = wait_for(&mut process, START, open)
+        let socket = wait_for(&mut process, START, open)
             .map_err(|why| Failure::new(format!("the hub does not answer: {why}")))?;
-        Ok(Self { process, dir, at, door })
+        Ok(Self { process, dir, at, socket })
     }
 
     /// Kills it, and starts another in its place.
@@ -77,7 +77,7 @@ impl Hub {
 
     /// The only number of the answer; `None` if the answer is NULL or empty.
     pub(super) fn number(&self, sql: &str) -> Result<Option<f64>, Failure> {
-        let answer = ask(&self.door, sql, &Limits::default())?;
+        let answer = ask(&self.socket, sql, &Limits::default())?;
         let first = answer.batches.iter().find(|batch| batch.num_rows() > 0);
         let column = first.map(|batch| cast(batch.column(0), &DataType::Float64)).transpose();
         let column = column.map_err(|e| Failure::new("an answer without a number").because(&e))?;
@@ -100,8 +100,8 @@ impl Hub {
                 return Ok(begun.elapsed());
             }
             if begun.elapsed() > patience {
-                let told = format!("{sql} gives {number:?} and not {least} after {patience:?}");
-                return Err(Failure::new(told));
+                let message = format!("{sql} gives {number:?} and not {least} after {patience:?}");
+                return Err(Failure::new(message));
             }
             std::thread::sleep(PAUSE);
         }

@@ -100,9 +100,9 @@ fn ask(
     warm?;
     let started = Instant::now();
     while started.elapsed() < load.slice {
-        let asked = Instant::now();
+        let started_at = Instant::now();
         answer()?;
-        latencies.record(nanos_since(asked));
+        latencies.record(nanos_since(started_at));
     }
     Ok((latencies, started.elapsed()))
 }

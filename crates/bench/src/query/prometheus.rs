@@ -81,8 +81,8 @@ pub(super) fn start(kind: Kind, dir: &Path) -> Result<(Prometheus, Feed), String
     command.current_dir(dir).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     let mut process = Process::start(&mut command).map_err(|e| not_started(kind.program(), &e))?;
     let query = format!("http://{listen}/api/v1/query");
-    let asked = Prometheus::ask(&query);
-    wait_for(&mut process, START, || asked("1", &mut Vec::new()).ok())
+    let client = Prometheus::ask(&query);
+    wait_for(&mut process, START, || client("1", &mut Vec::new()).ok())
         .map_err(|why| format!("{}: {why}", kind.program()))?;
     Ok((Prometheus { query, _process: process }, feed))
 }

@@ -87,7 +87,7 @@ fn beat(mut publish: impl FnMut(u64) -> Result<(), Failure>) -> Result<(), Failu
 }
 
 /// The measurements of all rounds.
-struct Found {
+struct Measurements {
     /// The time of `BATCH` reads each.
     batches: Latencies,
     singles: Latencies,
@@ -98,7 +98,7 @@ struct Found {
 
 pub(super) fn measure(bench: &Bench<'_>, report: &mut Report) -> Result<(), Failure> {
     let (dir, socket) = (bench.scratch.dir("latest")?, bench.redis.socket());
-    let mut found = Found {
+    let mut found = Measurements {
         batches: Latencies::new(),
         singles: Latencies::new(),
         fresh: Latencies::new(),
@@ -127,7 +127,7 @@ pub(super) fn measure(bench: &Bench<'_>, report: &mut Report) -> Result<(), Fail
     Ok(())
 }
 
-fn rows(found: &Found, socket: Result<&Path, &str>) -> Vec<Row> {
+fn rows(found: &Measurements, socket: Result<&Path, &str>) -> Vec<Row> {
     let case = "latest value, written at 1 kHz";
     let redis = |percent| match socket {
         Ok(_) => Figure::Known(found.redis.percentile(percent)),
@@ -154,7 +154,7 @@ fn rows(found: &Found, socket: Result<&Path, &str>) -> Vec<Row> {
     rows
 }
 
-fn ours(bench: &Bench<'_>, dir: &Path, found: &mut Found) -> Result<(), Failure> {
+fn ours(bench: &Bench<'_>, dir: &Path, found: &mut Measurements) -> Result<(), Failure> {
     let _worker = bench::start(&SkoposWriter { dir: dir.into() })?;
     let vertex = bench::vertex(dir)?;
     // In a thread of its own, so that the other cases are not pinned.
@@ -193,7 +193,7 @@ fn singles(
     slice: Duration,
     timer: Timer,
     last: &mut Newest,
-    found: &mut Found,
+    found: &mut Measurements,
 ) -> Result<(), Failure> {
     let started = Instant::now();
     while started.elapsed() < slice {
@@ -210,7 +210,7 @@ fn singles(
     Ok(())
 }
 
-fn theirs(bench: &Bench<'_>, socket: &Path, found: &mut Found) -> Result<(), Failure> {
+fn theirs(bench: &Bench<'_>, socket: &Path, found: &mut Measurements) -> Result<(), Failure> {
     let mut connection = connect(socket).map_err(failed)?;
     redis::cmd("DEL").arg(KEY).exec(&mut connection).map_err(failed)?;
     let _worker = bench::start(&RedisWriter { socket: socket.into() })?;

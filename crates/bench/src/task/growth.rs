@@ -58,8 +58,8 @@ pub(super) fn rows(plan: &Plan, dir: &Path) -> Vec<Row> {
         let share = named.map(|count| 100.0 * count / plan.rounds.min(3) as f64);
         let metric = format!("reports that name the guilty, {}", watcher.name);
         let row = Row::of(case, metric, "%", known(share), Better::Higher);
-        let is_told = watcher.ours().is_some_and(|ours| ours.level >= 2);
-        rows.push(if is_told { row.goal(Goal::AtLeast(100.0)) } else { row });
+        let names_guilty = watcher.ours().is_some_and(|ours| ours.level >= 2);
+        rows.push(if names_guilty { row.goal(Goal::AtLeast(100.0)) } else { row });
     }
     let _ = fs::remove_file(&log);
     rows

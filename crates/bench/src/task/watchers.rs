@@ -145,16 +145,16 @@ impl Watcher {
         let begun = Instant::now();
         let ran = command.output().map_err(|e| not_started(&name, &e))?;
         let seconds = begun.elapsed().as_secs_f64();
-        let (said, told) =
+        let (stdout, stderr) =
             (String::from_utf8_lossy(&ran.stdout), String::from_utf8_lossy(&ran.stderr));
         if !program.may_fail {
             remove();
             if !ran.status.success() {
-                let first = told.lines().next().unwrap_or("");
+                let first = stderr.lines().next().unwrap_or("");
                 return Err(format!("{name} ended with {}: {first}", ran.status));
             }
         }
-        let truth = said.lines().find_map(|line| serde_json::from_str(line).ok());
+        let truth = stdout.lines().find_map(|line| serde_json::from_str(line).ok());
         let (summary, files) = (json(&out, "report/summary.json"), json(&out, "report/files.json"));
         if let Some(ours) = self.ours() {
             ours.check(&summary)?;
