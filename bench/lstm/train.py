@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""The baseline of `skopos bench delphi`: an LSTM of the paper's size, trained on each trace.
+"""The baseline of `skopos-bench delphi`: an LSTM of the paper's size, trained on each trace.
 
     pip install numpy
     nice bench/lstm/train.py            # writes bench/lstm/results.json, a few minutes
 
 The paper compares Delphi with LSTM models of 71,851 parameters, one for each metric. Four layers of
-50 units and one output have exactly so many if the window of five comes as five features at one
-step; that is what is built here. Plain numpy, double precision, Adam, 200 passes over the first
-half of a trace; tested on the second half, one step ahead. It gets what Delphi gets: the differences
-to the last value, divided by their usual size. Without that it fails on every counter, which leaves
-the range that it was trained on. `--sequence` feeds the window as five steps of one feature instead
+50 units and one output have exactly that number if the window of five comes as five features at one
+step, as in this script. It uses plain numpy with double precision, Adam, and 200 passes over the first
+half of a trace; the test is the second half, one step ahead. The inputs are those of Delphi: the
+differences to the last value, divided by their usual size. Without them the LSTM fails on every
+counter, which leaves the range of its training. `--sequence` feeds the window as five steps of one feature instead
 (71,051 parameters), so that the recurrence has something to do.
 
 The synthetic traces are those of the benchmark, made by the same generator.
@@ -34,7 +34,7 @@ TRACES = os.path.join(HERE, "..", "traces")
 
 
 class Random:
-    """SplitMix64 and Irwin-Hall, as in crates/score/src/delphi/random.rs."""
+    """SplitMix64 and Irwin-Hall, as in crates/model/src/random.rs."""
 
     def __init__(self, seed):
         self.state = seed
@@ -51,7 +51,7 @@ class Random:
 
 
 def synthetic():
-    """As in crates/skopos/src/bench/delphi/synthetic.rs."""
+    """The series of crates/bench/src/delphi/synthetic.rs."""
     random, count = Random(2021), 1000
     walk, x = [], 0.0
     for _ in range(count):
@@ -109,7 +109,7 @@ class Lstm:
         return sum(p.size for p in self.p)
 
     def forward(self, x):
-        """`x` is batch × steps × features; the output of the last step, and what went before."""
+        """`x` is batch × steps × features; the output of the last step, and the inputs of all layers."""
         seen, inputs = [], x
         for layer in range(LAYERS):
             w, u, b = self.p[3 * layer : 3 * layer + 3]

@@ -5,7 +5,7 @@
  *
  * Every rank has ROWS x COLUMNS points between two rows of its neighbours. A step replaces each
  * point by the mean of its four neighbours, exchanges the outer rows and adds up the change over all
- * ranks. Rank 0 prints the seconds of all steps, and the last change, by which runs can be told to
+ * ranks. Rank 0 prints the seconds of all steps, and the last change, which shows that runs
  * have done the same work.
  */
 #include <mpi.h>

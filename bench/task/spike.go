@@ -1,4 +1,4 @@
-// Allocates 1 GiB, touches it and ends at once, and says how much it held.
+// Allocates 1 GiB, touches it and ends at once, and prints the size that it held.
 package main
 
 import (

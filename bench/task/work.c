@@ -1,14 +1,14 @@
 /* The programs of "Practical Resource Monitoring for Robust High Throughput Computing", section 5,
- * rebuilt. Each says at its end what it used itself, as one line of JSON.
+ * rebuilt. Each prints its own usage at its end, as a line of JSON.
  *
  *   work spin STEPS            sine and cosine of random numbers
- *   work hold MIB TIMES        allocates twice as much, touches so much and gives it back, so often
+ *   work hold MIB TIMES        allocates twice MIB, touches MIB and frees it, TIMES times
  *   work io MIB KIB FILE MODE  writes and reads a file with a buffer; MODE is cached or direct
  *   work start N               starts N processes, one after the other
- *   work spike MIB HOW         allocates and touches so much and ends at once, by `exit` or `_exit`
+ *   work spike MIB HOW         allocates and touches MIB and ends at once, by `exit` or `_exit`
  *   work map MIB FILE          writes and reads a file through mmap
  *   work ring MIB FILE         writes and reads a file through io_uring
- *   work grow MIB LOG          touches up to so much as fast as it can; LOG has how much it is by now
+ *   work grow MIB LOG          touches up to MIB as fast as it can; LOG holds the bytes so far
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -29,7 +29,7 @@ static void fail(const char *what) {
     exit(1);
 }
 
-/* A number after `name` in a file of /proc. What this reads itself is added to `extra`. */
+/* Returns the number after `name` in a file of /proc. The bytes of this read are added to `extra`. */
 static long long number(const char *path, const char *name, long long *extra) {
     char text[4096];
     int file = open(path, O_RDONLY);
@@ -65,7 +65,7 @@ static long long hold(long long mib, long long times) {
     return before + bytes;
 }
 
-/* A mapping of `bytes` of a file that it makes. */
+/* Makes a file and maps `bytes` of it. */
 static char *mapping(const char *path, long long bytes) {
     int file = open(path, O_CREAT | O_TRUNC | O_RDWR, 0600);
     if (file < 0 || ftruncate(file, bytes) < 0) fail(path);
@@ -84,7 +84,7 @@ static long long map(long long mib, const char *path) {
     return sum;
 }
 
-/* One operation at a time: what is to be shown is who sees it, not how fast it is. */
+/* One operation at a time: the case is about visibility, not speed. */
 static void ring(long long mib, const char *path) {
     struct io_uring_params about;
     memset(&about, 0, sizeof about);
@@ -181,7 +181,7 @@ int main(int count, char **words) {
                  children.ru_stime.tv_sec +
                  1e-6 * (own.ru_utime.tv_usec + own.ru_stime.tv_usec + children.ru_utime.tv_usec +
                          children.ru_stime.tv_usec);
-    /* What the loader read is in the bytes too, and so is this program's look at it. */
+    /* The bytes include the reads of the loader, and this program's reads of /proc. */
     printf("{\"cpu_seconds\": %.6f, \"resident_bytes\": %lld, \"read_bytes\": %lld, "
            "\"processes\": %lld, \"sum\": %g}\n",
            cpu, resident, loaded + extra + asked, processes, sum);

@@ -25,7 +25,7 @@ trap cleanup EXIT
 # A partition of a loop device, with a file system.
 truncate -s 1G "$work/disk"
 loop=$(losetup -f --show "$work/disk")
-# Told to the kernel, since some kernels read no partition tables: 900 MiB from sector 2048 on.
+# Added by hand, because some kernels do not read partition tables: 900 MiB from sector 2048 on.
 addpart "$loop" 1 2048 1843200
 mkfs.ext4 -q -F "${loop}p1"
 mkdir "$work/mnt"

@@ -28,7 +28,7 @@ UNITS = {
 
 
 def counters():
-    """Of each device: reads, read bytes, writes, written bytes, ms in requests, busy ms, queue ms."""
+    """Returns for each device: reads, read bytes, writes, written bytes, ms in requests, busy ms, queue ms."""
     found = {}
     with open("/proc/diskstats", encoding="ascii") as file:
         for line in file:
@@ -41,7 +41,7 @@ def counters():
 
 
 def derived(before, after, seconds):
-    """What sysstat computes of two readings; the formulas are those of iostat(1)."""
+    """Computes the values of sysstat from two readings, by the formulas of iostat(1)."""
     d = [b - a for a, b in zip(before, after)]
     ops = d[0] + d[2]
     return {

@@ -1,7 +1,8 @@
-//! `skopos bench anatomy`: where the time of a fact and of an insight goes (the paper's Figure 4).
+//! `skopos-bench anatomy`: the parts of the time of a fact and of an insight (the paper's Figure 4).
 //!
-//! As there: one fact, the capacity left on a file system, and one insight over it. The hook asks the
-//! kernel, on a file system in which a file grows and shrinks, so that there is something new.
+//! Like the paper, it measures one fact, the capacity left on a file system, and one insight over it.
+//! The hook asks the kernel about a file system in which a file grows and shrinks, so that each poll
+//! finds a change.
 
 use std::fs::File;
 use std::io::{Seek as _, Write as _};
@@ -20,12 +21,12 @@ use super::stats::{Latencies, Timer, nanos_since};
 use crate::plan::Plan;
 use skopos_term::Failure;
 
-/// What the file has more or less from one look to the next: some blocks of any file system.
+/// The change of the file between two polls: some blocks of any file system.
 static GROWTH: [u8; 64 * 1024] = [1; 64 * 1024];
-/// The paper's column: what its text says of Figure 4.
+/// The paper's column, from its text about Figure 4.
 const PAPER: &str = "paper";
 
-/// Nanoseconds by where they went, look by look.
+/// Nanoseconds of each part, poll by poll.
 struct Spent {
     hook: Latencies,
     build: Latencies,
@@ -38,7 +39,7 @@ struct Spent {
     changes: u64,
 }
 
-/// One fact and one insight, in the graph and in the segment.
+/// A fact and an insight, in the graph and in the segment.
 struct Pair {
     _publisher: Publisher,
     sensor: Group,
@@ -48,7 +49,7 @@ struct Pair {
     graph: Graph,
 }
 
-/// Runs it.
+/// Runs the benchmark.
 pub(crate) fn run(plan: &Plan) -> Result<Report, Failure> {
     let mut report = Report::new("anatomy", Machine::this());
     let (memory, disk) = (Scratch::new()?, Scratch::on_disk()?);
@@ -112,7 +113,7 @@ impl Pair {
         Ok(Self { _publisher: publisher, sensor, fact, insight, insight_id, graph })
     }
 
-    /// One look, all the way to the insight.
+    /// Measures a poll, all the way to the insight.
     fn look(&mut self, path: &Path, empty: u64, spent: &mut Spent) -> Result<(), Failure> {
         let part = |start: Instant| nanos_since(start).saturating_sub(empty);
         let start = Instant::now();
@@ -143,7 +144,7 @@ impl Pair {
         self.compute(now, empty, spent)
     }
 
-    /// The insight's part of a look.
+    /// Measures the insight's part of a poll.
     fn compute(
         &mut self,
         now: skopos_model::Timestamp,
@@ -153,7 +154,7 @@ impl Pair {
         let epoch = Instant::now();
         let mut clock = || nanos_since(epoch);
         let before = self.cost()?;
-        let (mut publishing, mut told) = (0, 0);
+        let (mut publishing, mut published) = (0, 0);
         let mut outcome: Result<(), Failure> = Ok(());
         let insight = &self.insight;
         let start = Instant::now();
@@ -165,7 +166,7 @@ impl Pair {
                 outcome = Err(e.into());
             }
             publishing += nanos_since(start).saturating_sub(empty);
-            told += 1;
+            published += 1;
         });
         let all = nanos_since(start).saturating_sub(empty);
         outcome?;
@@ -174,8 +175,8 @@ impl Pair {
         let building = (after.total_ns - before.total_ns).saturating_sub(empty * evaluations);
         spent.insight_build.record(building);
         spent.insight_publish.record(publishing);
-        // The clock was read twice in each of the parts as well.
-        let clocks = empty * (evaluations + told) * 2;
+        // Each part contains two readings of the clock.
+        let clocks = empty * (evaluations + published) * 2;
         spent.insight_other.record(all.saturating_sub(building + publishing + clocks));
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! Processes that a measurement starts and ends: each by its own id, never by name.
+//! Processes that a benchmark starts and ends, each by its own id.
 
 use std::fs::{self, File};
 use std::io;
@@ -8,13 +8,12 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-/// How long a process may take to end after SIGTERM before it is killed.
+/// A process that still runs this time after SIGTERM is killed.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// Time between two looks at whether a program has come to its end: not so often that the looking
-/// would be part of what the program waits for.
+/// Time between two checks whether a program has ended: rare enough to leave the program undisturbed.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// A process that ends with this value.
+/// A process that ends when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Process(Child);
 
@@ -31,7 +30,7 @@ impl Process {
         &mut self.0
     }
 
-    /// Ends it at once, as a failing machine would, and waits for that.
+    /// Kills it, like a failing machine, and waits for its end.
     pub(crate) fn kill(&mut self) -> io::Result<()> {
         self.0.kill()?;
         self.0.wait().map(drop)
@@ -48,12 +47,12 @@ impl Drop for Process {
         if !self.runs() {
             return;
         }
-        // Not reaped yet, so the id is still this child's.
+        // It is not reaped yet, so the id still belongs to this child.
         if let Some(pid) = i32::try_from(self.0.id()).ok().and_then(Pid::from_raw) {
             let _ = kill_process(pid, Signal::TERM);
         }
-        let asked = Instant::now();
-        while asked.elapsed() < PATIENCE {
+        let signalled = Instant::now();
+        while signalled.elapsed() < PATIENCE {
             if !self.runs() {
                 return;
             }
@@ -64,10 +63,10 @@ impl Drop for Process {
     }
 }
 
-/// Runs `command` to its end and gives what it printed, which passes through files in `dir`.
+/// Runs `command` to its end and returns its output, which passes through files in `dir`.
 ///
 /// # Errors
-/// It cannot be started, fails, or takes longer than `limit`; then it is ended.
+/// The program cannot be started, fails, or takes longer than `limit`, after which it is ended.
 pub(crate) fn finish(command: &mut Command, dir: &Path, limit: Duration) -> Result<String, String> {
     let name = command.get_program().to_string_lossy().into_owned();
     let broken = |e: io::Error| format!("{}: {e}", dir.display());
@@ -90,12 +89,12 @@ pub(crate) fn finish(command: &mut Command, dir: &Path, limit: Duration) -> Resu
         return fs::read_to_string(&out).map_err(broken);
     }
     let said = fs::read_to_string(&err).unwrap_or_default();
-    // The first line that says something: what follows it most often is how it went on to fail.
+    // The first line with words: the lines behind it are most often consequences.
     let said = said.lines().map(str::trim).find(|line| line.contains(char::is_alphabetic));
     Err(format!("{name} ended with {status}: {}", said.unwrap_or("no message")))
 }
 
-/// Why `program` does not run.
+/// The reason why `program` does not run.
 pub(crate) fn not_started(program: &str, e: &io::Error) -> String {
     match e.kind() {
         io::ErrorKind::NotFound => format!("{program} is not installed"),
@@ -103,7 +102,7 @@ pub(crate) fn not_started(program: &str, e: &io::Error) -> String {
     }
 }
 
-/// Waits until `ready` gives something, `process` ends, or `patience` is over.
+/// Waits until `ready` returns a value, `process` ends, or `patience` is over.
 pub(crate) fn wait_for<T>(
     process: &mut Process,
     patience: Duration,
@@ -129,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_program_gives_what_it_prints_or_why_not() {
+    fn a_program_returns_its_output_or_the_reason_of_its_failure() {
         let dir = tempfile::tempdir().expect("a directory");
         let shell = |script: &str, limit| {
             finish(Command::new("sh").args(["-c", script]), dir.path(), limit)

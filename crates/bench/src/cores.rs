@@ -2,7 +2,7 @@
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-/// One of the cores that this process may use.
+/// A core that this process may use.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Core {
     First,
@@ -20,8 +20,8 @@ pub(crate) fn on_first_core<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     })
 }
 
-/// Keeps this thread on one of the cores it may use. Where that is not allowed it stays where the
-/// scheduler puts it, which is noise and no error.
+/// Pins this thread to a core that it may use. If that is not allowed, the scheduler goes on to choose
+/// the core, which adds noise but is not an error.
 pub(crate) fn pin(core: Core) {
     let Ok(allowed) = sched_getaffinity(None) else { return };
     let mut cores = (0..CpuSet::MAX_CPU).filter(|&cpu| allowed.is_set(cpu));

@@ -1,14 +1,14 @@
-//! `skopos bench degree`: from a changed fact to the insight over 1 to 640 facts, as another process
-//! sees it (the paper's Figure 7a).
+//! `skopos-bench degree`: the time from a changed fact to the insight over 1 to 640 facts, in another
+//! process (the paper's Figure 7a).
 
-use super::dag::{Dags, Found, Shape, slope};
+use super::dag::{Dags, Delays, Shape, slope};
 use super::machine::Machine;
 use super::report::{Better, Figure, Goal, Report, Row};
-use super::score::REDIS;
+use super::score::bench::REDIS;
 use crate::plan::Plan;
 use skopos_term::Failure;
 
-/// How many facts: the paper's 16 nodes with 40 each are the most.
+/// Numbers of facts, up to the paper's 16 nodes with 40 facts each.
 const DEGREES: [usize; 5] = [1, 40, 160, 320, 640];
 
 /// Runs every case.
@@ -35,7 +35,7 @@ pub(crate) fn run(plan: &Plan) -> Result<Report, Failure> {
     Ok(report)
 }
 
-fn rows(case: &str, found: &[(usize, Found)]) -> Vec<Row> {
+fn rows(case: &str, found: &[(usize, Delays)]) -> Vec<Row> {
     let mut rows = Vec::new();
     for (facts, found) in found {
         for (name, percent) in [("p50", 50.0), ("p99", 99.0)] {

@@ -1,7 +1,8 @@
-//! `skopos bench estimate`: how much memory tasks hold and do not use, by who chooses how much they get.
+//! `skopos-bench estimate`: the memory that tasks hold and do not use, by the method that chooses
+//! their allocation.
 //!
-//! The workload is [`skopos_store::replay`]'s, with the moments of Table 5 of Juve et al. The first tasks
-//! are the history from which everybody chooses, the last half is what the choices are tried on.
+//! The workload comes from [`skopos_store::replay`], with the moments of Table 5 of Juve et al. All
+//! methods choose from the history of the first tasks, and the last half tests their choices.
 
 use skopos_store::estimate::{MAX_RISK, Minimize, Record, estimate};
 use skopos_store::replay::{
@@ -14,10 +15,10 @@ use skopos_term::Failure;
 
 const SEED: u64 = 1;
 
-/// Records that are known when the choice is made.
+/// Number of records that are known at the time of the choice.
 const HISTORIES: [usize; 4] = [10, 100, 1_000, TASKS / 2];
 
-/// What one would do without a method.
+/// The choices of a user without a method.
 const MAXIMUM: &str = "maximum ever";
 const SPREAD: &str = "mean + 2 sigma";
 
@@ -48,7 +49,7 @@ pub(super) fn run() -> Result<Report, Failure> {
     Ok(report)
 }
 
-/// What the tasks have, beside the paper.
+/// The moments of the tasks, beside those of the paper.
 fn shape(
     report: &mut Report,
     of: &str,

@@ -1,16 +1,16 @@
-//! `skopos bench height`: from a changed fact to the top of 1 to 32 layers of insights, as another
-//! process sees it (the paper's Figure 7b).
+//! `skopos-bench height`: the time from a changed fact to the top of 1 to 32 layers of insights, in
+//! another process (the paper's Figure 7b).
 
-use super::dag::{Dags, Found, Shape, slope};
+use super::dag::{Dags, Delays, Shape, slope};
 use super::machine::Machine;
 use super::report::{Better, Figure, Goal, Report, Row};
-use super::score::REDIS;
+use super::score::bench::REDIS;
 use crate::plan::Plan;
 use skopos_term::Failure;
 
-/// How many layers: the paper's.
+/// The paper's numbers of layers.
 const HEIGHTS: [usize; 6] = [1, 2, 4, 8, 16, 32];
-/// Facts below the lowest layer: the paper has 32 nodes with one each.
+/// Number of facts below the lowest layer: the paper has 32 nodes with one fact each.
 const FACTS: usize = 32;
 
 /// Runs every case.
@@ -35,7 +35,7 @@ pub(crate) fn run(plan: &Plan) -> Result<Report, Failure> {
     Ok(report)
 }
 
-fn rows(found: &[(usize, Found)]) -> Vec<Row> {
+fn rows(found: &[(usize, Delays)]) -> Vec<Row> {
     let case = "one fact changes";
     let mut rows = Vec::new();
     for (layers, found) in found {

@@ -1,4 +1,4 @@
-//! What the numbers were taken on.
+//! The machine of a run, and the versions of the programs.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 
 use serde::Serialize;
 
-/// The machine, and the versions of what was measured on it.
+/// The machine, and the versions of the programs that were measured.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Machine {
     pub(crate) host: String,
@@ -16,7 +16,7 @@ pub(crate) struct Machine {
     cores: usize,
     memory_bytes: u64,
     clock_source: String,
-    /// Load when the run began: what else was going on.
+    /// Load at the beginning of the run: the work of other programs.
     load_1m: f64,
     versions: BTreeMap<&'static str, String>,
 }
@@ -41,19 +41,21 @@ impl Machine {
         }
     }
 
-    /// Adds a version that is known.
+    /// Adds a known version.
     pub(crate) fn version_is(&mut self, name: &'static str, version: String) {
         self.versions.insert(name, version);
     }
 
-    /// Adds what `program args` says about its version: the first word that begins with a digit,
-    /// or has one after `v=` or `fio-`.
+    /// Adds the version that `program args` prints: the first word that begins with a digit, or has a
+    /// digit after `v=` or `fio-`. If it prints no version, the version of its package is taken.
     pub(crate) fn version(&mut self, name: &'static str, program: &str, args: &[&str]) {
         let output = Command::new(program).args(args).stdin(Stdio::null()).output();
         let version = match output {
             Ok(output) => {
                 let bytes = [output.stdout, output.stderr].concat();
-                version_in(&String::from_utf8_lossy(&bytes)).unwrap_or_else(|| "unknown".to_owned())
+                let printed = version_in(&String::from_utf8_lossy(&bytes));
+                let version = printed.or_else(|| package_version(program));
+                version.unwrap_or_else(|| "unknown".to_owned())
             }
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => "not installed".to_owned(),
             Err(e) => format!("unknown: {e}"),
@@ -80,6 +82,27 @@ fn read(path: &str) -> String {
 
 fn first_word(text: &str) -> &str {
     text.split_whitespace().next().unwrap_or_default()
+}
+
+/// The version of the package that installed `program`, by dpkg or rpm.
+fn package_version(program: &str) -> Option<String> {
+    let run = |command: &str, args: &[&str]| {
+        let output = Command::new(command).args(args).stdin(Stdio::null()).output().ok()?;
+        let text = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+        (output.status.success() && !text.is_empty()).then_some(text)
+    };
+    let folders = std::env::var_os("PATH").unwrap_or_default();
+    // An absolute name replaces the folder.
+    let path =
+        std::env::split_paths(&folders).map(|dir| dir.join(program)).find(|p| p.is_file())?;
+    let path = path.to_str()?;
+    let dpkg = || {
+        // "time: /usr/bin/time"
+        let owner = run("dpkg-query", &["--search", path])?;
+        let package = owner.split(':').next()?.to_owned();
+        run("dpkg-query", &["--show", "--showformat=${Version}", &package])
+    };
+    dpkg().or_else(|| run("rpm", &["-q", "--file", "--queryformat=%{VERSION}-%{RELEASE}", path]))
 }
 
 /// The value of the first line `name : value`.

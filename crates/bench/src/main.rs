@@ -1,13 +1,13 @@
-//! `skopos-bench`: measures Skopos beside what one would use instead.
+//! `skopos-bench`: measures Skopos beside the programs that a user would use instead.
 //!
-//! Each measurement answers a user's question, on this machine, with the peer measured in the same
-//! run and in turns, so that noise hits both. `report` is what comes out of every one of them;
-//! `score`, `agent` and the others are the measurements, as [`Name`] lists them. `programs` finds the
-//! programs that are measured. Publishers are other processes: this binary again, as a `worker` that the
-//! parent ends by its id.
+//! Each benchmark answers a question of a user, on this machine. The peers are measured in the same
+//! run and in turns, so that noise affects all of them. `score`, `agent` and the others are the
+//! benchmarks, as [`Name`] lists them, and `report` holds their result. `programs` finds the programs
+//! that are measured. Publishers are other processes: this binary again, as a `worker` with one of
+//! the `roles`, which the parent ends by its id.
 
 #![forbid(unsafe_code)]
-// They panic when the reader is gone; `skopos_term` has what does not.
+// These macros panic when the reader of stdout is gone; the functions of `skopos_term` do not.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod plan;
@@ -19,6 +19,8 @@ mod cores;
 mod scratch;
 mod child;
 mod worker;
+mod roles;
+mod clock;
 mod score;
 mod agent;
 mod delphi;
@@ -62,7 +64,7 @@ struct Cli {
     other: Option<Other>,
 }
 
-/// Tools beside the measurements.
+/// Tools beside the benchmarks.
 #[derive(Debug, Subcommand)]
 enum Other {
     /// Make a history of many samples, to measure queries over it
@@ -81,10 +83,10 @@ fn main() -> ExitCode {
     ran.unwrap_or_else(|failure| failure.report())
 }
 
-/// Which measurement, and how.
+/// The benchmark and its options.
 #[derive(Debug, Args)]
 struct BenchArgs {
-    /// What to measure
+    /// The benchmark to run
     #[arg(value_enum)]
     name: Name,
     /// A short form in about a minute, good enough to see an order of magnitude
@@ -102,12 +104,12 @@ struct BenchArgs {
     /// Length of one slice of measuring, instead of what `--quick` or its absence says
     #[arg(long, hide = true, value_name = "SECONDS")]
     seconds: Option<f64>,
-    /// What a worker is to do
+    /// The task of a worker
     #[arg(long, hide = true, value_name = "JSON")]
     task: Option<String>,
 }
 
-/// The measurements.
+/// The benchmarks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Name {
     /// Shared memory beside Redis Streams: latest value, publish, subscribe, memory
@@ -116,7 +118,7 @@ enum Name {
     Agent,
     /// Predictions beside the last value, a line and an LSTM: errors, coverage, cost
     Delphi,
-    /// Where the time of a fact and of an insight goes: hook, build, publish, other
+    /// The parts of the time of a fact and of an insight: hook, build, publish, other
     Anatomy,
     /// From a fact to the insight over 1 to 640 facts, beside Redis Streams
     Degree,
@@ -124,7 +126,7 @@ enum Name {
     Height,
     /// Interval policies on the paper's workloads and recorded traces: cost, accuracy, error
     Intervals,
-    /// What watching one task costs and how true it is, beside resource_monitor, time and strace
+    /// Cost and accuracy of watching a task, beside resource_monitor, time and strace
     Task,
     /// The live plane: from a change to a mirror, a thousand nodes into one hub, deaths, cost
     Cluster,
@@ -154,13 +156,25 @@ impl Name {
             Self::Worker => "worker",
         }
     }
+
+    /// Number of rounds, if all rows have the same.
+    fn rounds(self, plan: &Plan) -> Option<usize> {
+        match self {
+            Self::Score | Self::Delphi | Self::Degree | Self::Height | Self::Query => {
+                Some(plan.rounds)
+            }
+            Self::Anatomy | Self::Intervals | Self::Estimate => Some(1),
+            // Rows differ: windows, pairs of runs, and rounds.
+            Self::Agent | Self::Task | Self::Cluster | Self::Worker => None,
+        }
+    }
 }
 
 /// Runs the measurement.
 fn bench(global: &Global, args: &BenchArgs) -> Result<ExitCode, Failure> {
     let plan = Plan::new(args.quick, args.seconds, !global.json && std::io::stderr().is_terminal());
-    let report = match args.name {
-        Name::Worker => return worker::run(args.task.as_deref().unwrap_or_default()),
+    let mut report = match args.name {
+        Name::Worker => return roles::run(args.task.as_deref().unwrap_or_default()),
         Name::Score => score::run(&plan)?,
         Name::Agent => agent::run(&plan)?,
         Name::Delphi => delphi::run(&plan)?,
@@ -173,6 +187,7 @@ fn bench(global: &Global, args: &BenchArgs) -> Result<ExitCode, Failure> {
         Name::Estimate => estimate::run()?,
         Name::Query => query::run(&plan)?,
     };
+    report.record_plan(plan.is_short, args.name.rounds(&plan));
     let mut out = Out::new(global.style());
     report.print(&mut out)?;
     if let Some(dir) = out_dir(args, &report) {
@@ -182,7 +197,7 @@ fn bench(global: &Global, args: &BenchArgs) -> Result<ExitCode, Failure> {
     Ok(if args.check && report.missed() > 0 { ExitCode::from(EXIT_NO) } else { ExitCode::SUCCESS })
 }
 
-/// Where the result goes, if anywhere: a short run never replaces a full one by default.
+/// The folder of the result, if any: by default a short run does not replace a full one.
 fn out_dir(args: &BenchArgs, report: &Report) -> Option<PathBuf> {
     if let Some(dir) = &args.out {
         return Some(dir.clone());

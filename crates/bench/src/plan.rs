@@ -1,25 +1,25 @@
-//! How long a benchmark measures.
+//! The length of the measurements.
 
 use std::time::Duration;
 
-/// How long to measure.
+/// The length of the measurements.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plan {
-    /// How often ours and the peer take turns.
+    /// Number of turns of Skopos and of each peer.
     pub(crate) rounds: usize,
-    /// One turn of one of them.
+    /// The length of a turn.
     pub(crate) slice: Duration,
-    /// The agent's window.
+    /// The window in which an agent is measured.
     pub(crate) window: Duration,
-    /// How long an agent that adapts to the machine learns before its window.
+    /// Time that an adaptive agent learns before its window.
     pub(crate) settle: Duration,
-    /// How often an application runs beside the agent and without it; 0 is not at all.
+    /// Number of pairs of runs of an application, with and without the agent.
     pub(crate) pairs: usize,
-    /// How long one run of that application takes.
+    /// The time of a run of that application.
     pub(crate) work: Duration,
-    /// Whether an order of magnitude is enough.
+    /// True for a short run, which finds the order of magnitude.
     pub(crate) is_short: bool,
-    /// Says on stderr what is being measured.
+    /// True if progress is shown on stderr.
     pub(crate) talk: bool,
 }
 
@@ -53,7 +53,7 @@ impl Plan {
         }
     }
 
-    /// Progress, for a person who waits.
+    /// Shows progress.
     pub(crate) fn say(&self, what: &str) {
         if self.talk {
             skopos_term::tell(what);

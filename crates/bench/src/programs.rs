@@ -1,4 +1,4 @@
-//! The programs that are measured: they lie beside this one.
+//! The programs that are measured, which lie beside this program.
 
 use std::path::PathBuf;
 
@@ -22,7 +22,7 @@ pub(crate) fn agent() -> Result<PathBuf, Failure> {
 
 fn beside(name: &str) -> Result<PathBuf, Failure> {
     let own = std::env::current_exe()
-        .map_err(|e| Failure::new("this program does not know where it is").because(&e))?;
+        .map_err(|e| Failure::new("the path of this program is unknown").because(&e))?;
     let path = own.with_file_name(name);
     if path.is_file() {
         return Ok(path);

@@ -1,8 +1,8 @@
-//! What a measurement says: rows with goals, ours beside the peers', for people and as JSON.
+//! The result of a benchmark: rows with goals, Skopos beside its peers, for people and as JSON.
 //!
-//! `{bench, date, machine, notes, rows: [{case, metric, unit, value, peers: {name: value}, ratio,
-//! goal, met, rounds}]}`. What could not be measured is the text `unknown: reason` in the place of
-//! its number. `ratio` says how many times better ours is than the best of the peers.
+//! `{bench, date, quick, rounds, machine, notes, rows: [{case, metric, unit, value, peers: {name:
+//! value}, ratio, goal, met, rounds}]}`. The text `unknown: reason` takes the place of a number that
+//! could not be measured. `ratio` is the factor by which Skopos is better than the best peer.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -13,18 +13,23 @@ use super::machine::Machine;
 use skopos_term::Failure;
 use skopos_term::{Out, Style};
 
-/// One measurement's result.
+/// The result of a benchmark.
 #[derive(Debug, Serialize)]
 pub(crate) struct Report {
     bench: &'static str,
     date: String,
+    /// True for a short run.
+    quick: bool,
+    /// Number of rounds, if all rows have the same.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rounds: Option<usize>,
     machine: Machine,
-    /// How it was measured, and what limits it.
+    /// The method of the measurement, and its limits.
     notes: Vec<String>,
     rows: Vec<Row>,
 }
 
-/// One number with its peers and its goal.
+/// A number with its peers and its goal.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Row {
     case: String,
@@ -35,30 +40,30 @@ pub(crate) struct Row {
     ratio: Option<f64>,
     goal: Option<Goal>,
     met: Option<bool>,
-    /// What each round gave, where `value` is their median.
+    /// The results of each round, where `value` is their median.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     rounds: BTreeMap<&'static str, Vec<f64>>,
     #[serde(skip)]
     better: Better,
 }
 
-/// A number, or why there is none.
+/// A number, or the reason why it is unknown.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Figure {
     Known(f64),
     Unknown(String),
 }
 
-/// Which way is better.
+/// The direction in which a number is better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Better {
     Lower,
     Higher,
-    /// The number is there to judge the others by.
+    /// The number only helps to judge the others.
     Neither,
 }
 
-/// What was promised.
+/// A promise.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Goal {
     AtMost(f64),
@@ -76,7 +81,7 @@ impl Row {
         Self::of(case, metric, unit, Figure::Known(value), better)
     }
 
-    /// One that may not have been measured.
+    /// A row whose number may be unknown.
     pub(crate) fn of(
         case: impl Into<String>,
         metric: impl Into<String>,
@@ -98,7 +103,7 @@ impl Row {
         }
     }
 
-    /// What the same is with `name`.
+    /// Adds the number of the peer `name`.
     #[must_use]
     pub(crate) fn peer(mut self, name: &'static str, figure: Figure) -> Self {
         if let (Figure::Known(ours), Figure::Known(theirs)) = (&self.value, &figure)
@@ -110,7 +115,7 @@ impl Row {
         self
     }
 
-    /// What was promised; met or not, unless the number is unknown.
+    /// Adds the goal, which is met or not unless the number is unknown.
     #[must_use]
     pub(crate) fn goal(mut self, goal: Goal) -> Self {
         self.met = match self.value {
@@ -121,10 +126,10 @@ impl Row {
         self
     }
 
-    /// What each round of `who` gave.
+    /// Adds the result of each round of `name`.
     #[must_use]
-    pub(crate) fn rounds(mut self, who: &'static str, values: &[f64]) -> Self {
-        self.rounds.insert(who, values.iter().copied().map(short).collect());
+    pub(crate) fn rounds(mut self, name: &'static str, values: &[f64]) -> Self {
+        self.rounds.insert(name, values.iter().copied().map(short).collect());
         self
     }
 }
@@ -137,7 +142,7 @@ impl Figure {
         }
     }
 
-    /// As the tables have it.
+    /// The text in tables.
     fn cell(&self) -> String {
         match self {
             Self::Known(number) => figure(*number),
@@ -197,7 +202,12 @@ impl Report {
             notes.push("a debug build: these numbers say nothing about a release".to_owned());
         }
         let date = skopos_shm::now().to_string();
-        Self { bench, date, machine, notes, rows: Vec::new() }
+        Self { bench, date, quick: false, rounds: None, machine, notes, rows: Vec::new() }
+    }
+
+    /// Records whether the run is a short one, and the number of rounds of all rows.
+    pub(crate) fn record_plan(&mut self, quick: bool, rounds: Option<usize>) {
+        (self.quick, self.rounds) = (quick, rounds);
     }
 
     pub(crate) fn add(&mut self, rows: impl IntoIterator<Item = Row>) {
@@ -217,12 +227,12 @@ impl Report {
         &self.machine.host
     }
 
-    /// How many goals were not met.
+    /// Number of goals that were not met.
     pub(crate) fn missed(&self) -> usize {
         self.rows.iter().filter(|row| row.met == Some(false)).count()
     }
 
-    /// Prints it in the style that was asked for.
+    /// Prints it in the style of `out`.
     pub(crate) fn print(&self, out: &mut Out) -> Result<(), Failure> {
         match out.style {
             Style::Json => out.json(self)?,
@@ -268,7 +278,7 @@ impl Report {
         Ok(())
     }
 
-    /// The table: a head and a line for each row, the peers in columns of their own.
+    /// The table: a heading and a line for each row, with a column for each peer.
     fn cells(&self) -> Vec<Vec<String>> {
         let mut peers: Vec<&str> = Vec::new();
         for name in self.rows.iter().flat_map(|row| row.peers.keys()) {
@@ -297,7 +307,7 @@ impl Report {
     }
 }
 
-/// Four significant digits: more would only be noise in the files.
+/// Rounds to four significant digits: more would only be noise in the files.
 fn short(number: f64) -> f64 {
     if number == 0.0 || !number.is_finite() {
         return number;
@@ -307,7 +317,7 @@ fn short(number: f64) -> f64 {
     if digits >= 0 { (number * scale).round() / scale } else { (number / scale).round() * scale }
 }
 
-/// Three significant digits, or all of an integer's.
+/// Formats a number with three significant digits, or all digits of an integer.
 fn figure(number: f64) -> String {
     match number.abs() {
         a if a >= 100.0 || a == 0.0 => format!("{number:.0}"),
@@ -323,7 +333,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_ratio_is_the_one_to_the_best_peer() {
+    fn the_ratio_compares_with_the_best_peer() {
         let row = |better| Row::new("c", "m", "u", 10.0, better);
         let both =
             |row: Row| row.peer("a", Figure::Known(100.0)).peer("b", Figure::Known(20.0)).ratio;
@@ -346,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_keep_what_they_mean() {
+    fn rounding_keeps_significant_digits() {
         for (number, expected) in
             [(0.0, 0.0), (123_456.0, 123_500.0), (0.012_345_6, 0.012_35), (-9.87654, -9.877)]
         {
@@ -370,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn a_goal_of_what_is_unknown_is_neither_met_nor_missed() {
+    fn a_goal_of_an_unknown_number_is_neither_met_nor_missed() {
         let unknown = Figure::Unknown("not installed".into());
         let row = Row::of("c", "m", "ns", unknown, Better::Lower)
             .peer("redis", Figure::Known(1.0))

@@ -1,4 +1,4 @@
-//! A directory for one run, gone at its end.
+//! A directory for a run, which is removed at its end.
 
 use std::fs::{self, DirBuilder};
 use std::os::unix::fs::DirBuilderExt as _;
@@ -6,15 +6,15 @@ use std::path::{Path, PathBuf};
 
 use skopos_term::Failure;
 
-/// What its name begins with; the process id follows, and `-disk` for the one on disk.
+/// The prefix of its name; the process id follows, and `-disk` for a directory on disk.
 const PREFIX: &str = "skopos-bench-";
 
-/// A directory of this process's own. Removed when dropped.
+/// A private directory, which is removed when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Scratch(PathBuf);
 
 impl Scratch {
-    /// Makes it in memory, and removes what runs that were killed have left behind.
+    /// Makes it in memory, and removes the directories of runs that were killed.
     pub(crate) fn new() -> Result<Self, Failure> {
         let shared_memory = Path::new("/dev/shm");
         if shared_memory.is_dir() {
@@ -24,7 +24,7 @@ impl Scratch {
         }
     }
 
-    /// Makes it in the directory for temporary files: for what is large, or has to be run.
+    /// Makes it in the directory for temporary files, for large files and for programs.
     pub(crate) fn on_disk() -> Result<Self, Failure> {
         Self::within(&std::env::temp_dir(), "-disk")
     }
@@ -67,7 +67,7 @@ fn remove_abandoned(parent: &Path) {
         let pid = name
             .to_str()
             .and_then(|n| n.strip_prefix(PREFIX)?.split('-').next()?.parse::<u32>().ok());
-        // Another user's cannot be removed, which is as it should be.
+        // The directory of another user cannot be removed.
         if pid.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists()) {
             let _ = fs::remove_dir_all(entry.path());
         }

@@ -1,15 +1,15 @@
-//! Percentiles, medians, and what reading the clock costs.
+//! Percentiles, medians, and the cost of reading the clock.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
 
 use hdrhistogram::Histogram;
 
-/// Significant digits of a percentile. Under 2,048 ns every nanosecond has a place of its own.
+/// Significant digits of a percentile. Below 2,048 ns each nanosecond is distinguished.
 const DIGITS: u8 = 3;
 
-/// The longest time that is told from a longer one, in nanoseconds: nothing that is timed here
-/// takes a minute.
+/// The longest time that is distinguished from longer ones, in nanoseconds: all measured times are
+/// shorter than a minute.
 const LONGEST: u64 = 60_000_000_000;
 
 /// Times in nanoseconds.
@@ -26,13 +26,13 @@ impl Latencies {
         self.0.saturating_record(nanos);
     }
 
-    /// Takes in what another one recorded.
+    /// Adds the times of another one.
     pub(crate) fn add(&mut self, other: &Self) {
         // Both have the same bounds.
         let _ = self.0.add(&other.0);
     }
 
-    /// In nanoseconds; 0 if nothing was recorded.
+    /// A percentile in nanoseconds; 0 without a recorded time.
     pub(crate) fn percentile(&self, percent: f64) -> f64 {
         self.0.value_at_percentile(percent) as f64
     }
@@ -42,19 +42,18 @@ impl Latencies {
     }
 }
 
-/// What a pair of clock readings costs with nothing between them: what every single timing is too
-/// long by.
+/// The cost of a pair of clock readings, by which every timing is too long.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Timer {
     pub(crate) p50: u64,
     pub(crate) p99: u64,
-    /// The steps in which the clock goes: some machines round it to ten nanoseconds.
+    /// The resolution of the clock: some machines round it to ten nanoseconds.
     pub(crate) step: u64,
 }
 
 impl Timer {
     pub(crate) fn measure() -> Self {
-        /// Enough for a steady median, done in milliseconds.
+        /// Number of pairs, enough for a stable median and done in milliseconds.
         const PAIRS: u32 = 200_000;
         let (mut empty, mut often) = (Latencies::new(), BTreeMap::new());
         for _ in 0..PAIRS {
@@ -63,7 +62,7 @@ impl Timer {
             empty.record(nanos);
             *often.entry(nanos).or_insert(0) += 1;
         }
-        // What came up rarely was an interruption, and says nothing about the clock.
+        // A rare time was an interruption, and is not a step of the clock.
         let usual: Vec<u64> =
             often.iter().filter(|(_, n)| **n > PAIRS / 100).map(|(t, _)| *t).collect();
         let step = usual.windows(2).map(|two| two[1] - two[0]).min();
@@ -77,7 +76,7 @@ pub(crate) fn nanos_since(start: Instant) -> u64 {
     u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// The middle one; the mean of the middle two; 0 of none.
+/// The middle value, or the mean of the middle two; 0 for an empty list.
 pub(crate) fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -94,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_of_every_size_are_told_apart() {
+    fn times_of_every_size_are_distinguished() {
         for nanos in [0, 7, 2_000, 3_000_000, 40_000_000_000] {
             let mut latencies = Latencies::new();
             latencies.record(nanos);

@@ -121,7 +121,7 @@ impl CommandLine {
         [&[program.to_owned()], arguments].concat().join(" ")
     }
 
-    /// True for `skopos run`, whatever options stand before the verb.
+    /// True for `skopos run`, with any options before the verb.
     pub(crate) fn is_monitor(&self) -> bool {
         let Some((program, arguments)) = self.arguments.split_first() else { return false };
         basename(program) == "skopos"

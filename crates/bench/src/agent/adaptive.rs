@@ -1,26 +1,28 @@
-//! The agent with everything on and intervals that follow the machine: while nothing happens, and
-//! while much does.
+//! The agent with all features on and intervals that follow the machine, on an idle and on a busy
+//! machine.
 
 use std::time::Duration;
 
 use super::busy::Busy;
+use super::everything;
+use super::place::Place;
 use super::polls::{Costs, Polls};
 use super::usage::{Meter, Usage, machine_busy};
 use super::watcher::Watcher;
-use super::{Place, SHORTEST, everything, watch};
+use super::window::{SHORTEST, watch};
 use crate::plan::Plan;
 use crate::report::{Better, Figure, Goal, Row};
 use skopos_term::Failure;
 
-/// Largest share of a core while nothing happens, in per cent.
+/// The greatest share of a core on an idle machine, in per cent.
 const IDLE_GOAL: f64 = 0.02;
-/// And while much does.
+/// The greatest share of a core on a busy machine, in per cent.
 const BUSY_GOAL: f64 = 0.05;
-/// Largest resident memory, in megabytes.
+/// The greatest resident memory, in megabytes.
 const MEMORY_GOAL: f64 = 10.0;
 
-/// What a window has shown.
-struct Found {
+/// The measurements of a window.
+struct Measured {
     usage: Usage,
     costs: Costs,
     window: Duration,
@@ -29,24 +31,24 @@ struct Found {
     insight_runs: f64,
     predictions: usize,
     peers: f64,
-    /// Of the whole machine, in seconds of processor time a second.
+    /// Processor time of the whole machine, in seconds a second.
     machine: f64,
 }
 
-/// Measures both.
+/// Measures on the idle and on the busy machine.
 pub(super) fn run(plan: &Plan, place: &Place) -> Result<Vec<Row>, Failure> {
     let mut all = rows("adaptive, idle", IDLE_GOAL, &Ok(idle(plan, place)?));
     all.extend(rows("adaptive, busy", BUSY_GOAL, &busy(plan, place)?));
     Ok(all)
 }
 
-fn idle(plan: &Plan, place: &Place) -> Result<Found, Failure> {
+fn idle(plan: &Plan, place: &Place) -> Result<Measured, Failure> {
     let agent = start(place)?;
     measure(plan, agent, "idle")
 }
 
-/// The reason, if there is no such load here.
-fn busy(plan: &Plan, place: &Place) -> Result<Result<Found, String>, Failure> {
+/// The reason why the load cannot run here.
+fn busy(plan: &Plan, place: &Place) -> Result<Result<Measured, String>, Failure> {
     let agent = start(place)?;
     let dir = place.disk.dir("busy")?;
     let life = (plan.settle + plan.window.max(SHORTEST)) * 2;
@@ -62,7 +64,7 @@ fn start(place: &Place) -> Result<Watcher, Failure> {
     Watcher::start(place, &everything::configuration()?, &[])
 }
 
-fn measure(plan: &Plan, mut agent: Watcher, when: &str) -> Result<Found, Failure> {
+fn measure(plan: &Plan, mut agent: Watcher, when: &str) -> Result<Measured, Failure> {
     let window = plan.window.max(SHORTEST);
     let (settle, seconds) = (plan.settle.as_secs(), window.as_secs());
     plan.say(&format!("adaptive, {when}: settling for {settle} s, measuring for {seconds} s …"));
@@ -77,7 +79,7 @@ fn measure(plan: &Plan, mut agent: Watcher, when: &str) -> Result<Found, Failure
     let costs = polls.stop()?;
     let machine = (machine_busy()? - machine_at_start) / window.as_secs_f64();
     agent.check()?;
-    Ok(Found {
+    Ok(Measured {
         usage,
         costs,
         window,
@@ -90,8 +92,8 @@ fn measure(plan: &Plan, mut agent: Watcher, when: &str) -> Result<Found, Failure
     })
 }
 
-fn rows(case: &str, goal: f64, found: &Result<Found, String>) -> Vec<Row> {
-    let row = |metric: &str, unit, better, number: &dyn Fn(&Found) -> f64| {
+fn rows(case: &str, goal: f64, found: &Result<Measured, String>) -> Vec<Row> {
+    let row = |metric: &str, unit, better, number: &dyn Fn(&Measured) -> f64| {
         let figure = match found.as_ref().map(number) {
             Ok(number) if number.is_finite() => Figure::Known(number),
             Ok(_) => Figure::Unknown("no poll was counted in so short a window".to_owned()),
@@ -99,7 +101,7 @@ fn rows(case: &str, goal: f64, found: &Result<Found, String>) -> Vec<Row> {
         };
         Row::of(case, metric, unit, figure, better)
     };
-    let neither = |metric: &str, unit, number: &dyn Fn(&Found) -> f64| {
+    let neither = |metric: &str, unit, number: &dyn Fn(&Measured) -> f64| {
         row(metric, unit, Better::Neither, number)
     };
     vec![

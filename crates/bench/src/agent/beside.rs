@@ -1,30 +1,22 @@
-//! The agent at a fixed second, beside collectd and PCP: all three at the same time, sensing
-//! comparable things.
+//! The agent with a fixed interval of a second, beside collectd and PCP: all three run at the same
+//! time and measure comparable facts.
 
 use std::time::Duration;
 
 use super::collectd::Collectd;
 use super::pcp::Pcp;
+use super::peer::Peer;
+use super::place::Place;
 use super::polls::Polls;
 use super::usage::{Meter, Usage};
 use super::watcher::Watcher;
-use super::{Place, SHORTEST, watch};
+use super::window::{SHORTEST, watch};
 use crate::plan::Plan;
 use crate::report::{Better, Figure, Goal, Row};
 use skopos_term::Failure;
 
-/// Time between the first facts and the window: everybody has opened their files by then.
+/// Time between the first facts and the window: by then all monitors have opened their files.
 const SETTLE: Duration = Duration::from_secs(4);
-
-/// A monitor that runs beside ours.
-pub(super) trait Peer {
-    /// Its name in the rows.
-    fn name(&self) -> &'static str;
-    /// All of its processes, or why it does not run.
-    fn pids(&mut self) -> Result<Vec<u32>, String>;
-    /// How many values it wrote each second; asked once, at the end.
-    fn values(&mut self) -> Result<usize, String>;
-}
 
 /// Runs all three for the window; they have ended when this returns.
 pub(super) fn run(plan: &Plan, place: &Place) -> Result<Vec<Row>, Failure> {

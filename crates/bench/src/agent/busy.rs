@@ -1,4 +1,4 @@
-//! What keeps the machine busy while the agent is measured.
+//! The load that keeps the machine busy while the agent is measured.
 
 use std::path::Path;
 use std::time::Duration;
@@ -6,10 +6,10 @@ use std::time::Duration;
 use super::bursts::Bursts;
 use super::fio::{Fio, WAKE};
 use crate::child::Process;
-use crate::worker::{Task, Worker};
+use crate::worker::Worker;
 
 /// The load, in words.
-pub(super) const WHAT: &str =
+pub(super) const WORDS: &str =
     "fio reads and writes 4 KiB at random places of a file, past the cache";
 
 /// A load. Ends when dropped.
@@ -19,19 +19,21 @@ pub(super) struct Busy {
 }
 
 impl Busy {
-    /// Starts it on a file in `dir`; it ends by itself when it has gone on for `life`.
+    /// Starts it on a file in `dir`; it ends by itself after `life`.
     ///
     /// # Errors
-    /// Why there is no such load here.
+    /// The reason why the load cannot run here.
     pub(super) fn start(dir: &Path, life: Duration) -> Result<Self, String> {
         let fio = Fio::new(dir);
         fio.lay_out()?;
         let seconds = (life + WAKE).as_secs_f64();
-        let bursts = Worker::start(&Task::Bursts(Bursts { seconds }));
+        let bursts = Worker::start(&Bursts { seconds });
         let bursts = bursts.map_err(|e| e.message().to_owned())?;
         Ok(Self { fio: fio.keep_going(life)?, bursts })
     }
 
+    /// Checks that the load still runs.
+    ///
     /// # Errors
     /// It has ended.
     pub(super) fn check(&mut self) -> Result<(), String> {

@@ -1,17 +1,17 @@
-//! collectd, with the plugins that sense what our sensors do.
+//! collectd, with the plugins that measure the same as our sensors.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use super::beside::Peer;
+use super::peer::Peer;
 use crate::child::{Process, not_started, wait_for};
 
-/// How long it may take to write its first values.
+/// The longest time until its first values.
 const START: Duration = Duration::from_secs(10);
 
-/// The daemon, or why it does not run.
+/// The daemon, or the reason why it does not run.
 pub(super) struct Collectd(Result<Running, String>);
 
 struct Running {
@@ -59,7 +59,7 @@ fn start(dir: &Path) -> Result<Running, String> {
     Ok(Running { process, csv })
 }
 
-/// One thread that reads and one that writes: as lean as it gets.
+/// The leanest configuration: a thread that reads and a thread that writes.
 fn configuration(dir: &Path) -> String {
     let dir = dir.display();
     format!(
@@ -109,8 +109,8 @@ LoadPlugin csv
     )
 }
 
-/// How many values a second's worth of files has: the columns beside the time, in the file of each
-/// kind of value. Files of the day before are the same ones again.
+/// Number of values in the files of a second: the columns beside the time, in the file of each kind of
+/// value. Files of the day before have the same values.
 fn columns(dir: &Path) -> usize {
     let mut seen = std::collections::HashSet::new();
     let mut values = 0;

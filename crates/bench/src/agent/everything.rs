@@ -1,10 +1,10 @@
-//! A configuration in which all that the agent can do is on.
+//! A configuration with all features of the agent.
 
 use std::net::{Ipv4Addr, UdpSocket};
 
 use skopos_term::Failure;
 
-/// Insights of a user, detectors on some hundred facts, and predictions; the rest is on anyhow.
+/// Insights of a user, detectors on some hundred facts, and predictions; the other features are on by default.
 const TEXT: &str = r#"
 [agent]
 node = "bench"
@@ -58,12 +58,12 @@ topics = ["mem/available_bytes", "cpu/total/*", "block/*/read_bytes_total", "blo
 every = "1s"
 "#;
 
-/// The text of such a file. The agent is its own peer, so it pays for both ends.
+/// The text of the configuration. The agent is its own peer, so it pays for both ends.
 ///
 /// # Errors
 /// There is no free port on the loopback.
 pub(super) fn configuration() -> Result<String, Failure> {
-    // Free now, and nobody else on the loopback asks for a given port in the next moment.
+    // The port is free now, and another process is unlikely to take it in the next moment.
     let port = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|socket| socket.local_addr());
     let port = port.map_err(|e| Failure::new("no port on the loopback").because(&e))?.port();
     let own = format!("127.0.0.1:{port}");

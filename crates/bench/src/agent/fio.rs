@@ -1,4 +1,4 @@
-//! fio: as a load that goes on, and as an application with a fixed amount of work.
+//! fio, as a load without end and as an application with a fixed amount of work.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -6,33 +6,33 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use super::slowdown::Application;
+use super::application::Application;
 use crate::child::{Process, finish, not_started};
 
 /// The file that it reads and writes: larger than the cache of most devices.
 const SIZE: u64 = 256 << 20;
-/// How long it may take to start and to write that file: at a slow disk's 10 MB/s.
+/// The longest time to start and to write that file, at the 10 MB/s of a slow disk.
 pub(super) const WAKE: Duration = Duration::from_secs(30);
-/// How much longer than it should a piece of work may take before it counts as hung.
+/// A piece of work counts as hung after this multiple of its time.
 const PATIENCE: u32 = 20;
-/// The least that it does: one request a run would be no work.
+/// The least amount of work: more than one request a run.
 const LEAST: u64 = 1 << 20;
 
-/// The load: it also writes, so that facts of the device change in every way.
+/// The mode of the load: it also writes, so that facts of the device change in every way.
 const LOAD: &str = "--rw=randrw";
-/// The work: reads alone. On shared disks writing takes half as long again in one run as in the next,
-/// and nothing could be told from such noise.
+/// The mode of the work: reads alone. On shared disks the time of writes varies by half from run to run,
+/// and such noise would hide the slowdown.
 const WORK: &str = "--rw=randread";
 
-/// fio on a file of its own.
+/// fio with a file of its own.
 pub(super) struct Fio {
     dir: PathBuf,
-    /// Bytes of one run.
+    /// Number of bytes of a run.
     work: u64,
     limit: Duration,
 }
 
-/// Its report, as far as it is read.
+/// The parts of its report that are read.
 #[derive(Deserialize)]
 struct Output {
     jobs: Vec<Job>,
@@ -40,7 +40,7 @@ struct Output {
 
 #[derive(Deserialize)]
 struct Job {
-    /// Milliseconds, without start and end of the program.
+    /// Milliseconds without the start and the end of the program.
     job_runtime: f64,
     read: Reads,
 }
@@ -55,7 +55,7 @@ impl Fio {
         Self { dir: dir.into(), work: LEAST, limit: WAKE }
     }
 
-    /// 4 KiB at random places past the cache, the same ones in each run, one at a time.
+    /// Reads or writes 4 KiB at random places past the cache, one at a time and the same in each run.
     fn command(&self, what: &str) -> Command {
         let mut command = Command::new("fio");
         command.args(["--name=skopos", what, "--bs=4k", "--direct=1", "--ioengine=psync"]);
@@ -70,7 +70,7 @@ impl Fio {
         finish(self.command(WORK).arg("--create_only=1"), &self.dir, WAKE).map(drop)
     }
 
-    /// Goes on until the process is dropped, or `life` is over.
+    /// Runs until the process is dropped, or `life` is over.
     pub(super) fn keep_going(&self, life: Duration) -> Result<Process, String> {
         let mut command = self.command(LOAD);
         command.arg("--time_based").arg(format!("--runtime={}", life.as_secs() + 1));
@@ -84,7 +84,7 @@ impl Fio {
     }
 }
 
-/// The one job of a report. What stands before it are messages.
+/// Parses the job of a report, which stands behind messages.
 fn parse(text: &str) -> Result<Job, String> {
     let report = text.get(text.find('{').unwrap_or(0)..).unwrap_or_default();
     let output: Output = serde_json::from_str(report).map_err(|e| format!("fio's report: {e}"))?;

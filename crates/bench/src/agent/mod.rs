@@ -1,14 +1,17 @@
-//! `skopos bench agent`: what watching this machine costs, it and its applications.
+//! `skopos-bench agent`: the cost of the agent for this machine and its applications.
 //!
-//! `beside` is the agent at a fixed second, at the same time as collectd and PCP; `adaptive` the
-//! agent with everything on and intervals that follow the machine, while that is idle and while it
-//! is busy; `slowdown` what applications lose by it. Processes are measured from outside, all in the
-//! same way: `/proc/PID/smaps_rollup` once a second, and `/proc/PID/task/*/schedstat`, whose
-//! nanoseconds the scheduler counts itself, at both ends of a window.
+//! `beside` measures the agent with a fixed interval of a second, at the same time as collectd and PCP.
+//! `adaptive` measures the agent with all features on and intervals that follow the machine, while it
+//! is idle and while it is busy. `slowdown` measures the slowdown of applications. All processes are
+//! measured from outside in the same way: `/proc/PID/smaps_rollup` once a second, and
+//! `/proc/PID/task/*/schedstat`, in which the scheduler counts nanoseconds, at both ends of a window.
 
+pub(super) mod place;
 pub(super) mod usage;
+pub(super) mod window;
 mod polls;
 pub(super) mod watcher;
+mod peer;
 mod beside;
 mod collectd;
 mod pcp;
@@ -16,52 +19,18 @@ mod adaptive;
 mod everything;
 mod busy;
 pub(crate) mod bursts;
+mod application;
 mod slowdown;
 mod pairs;
 mod fio;
 mod mpi;
 
-use std::path::PathBuf;
-use std::time::{Duration, Instant};
-
 use super::machine::Machine;
 use super::report::Report;
-use super::scratch::Scratch;
 use crate::plan::Plan;
-use crate::programs;
+use place::Place;
 use skopos_term::Failure;
-use usage::Meter;
-
-/// Time between two looks at the memory of the processes.
-const LOOK: Duration = Duration::from_secs(1);
-/// The shortest window: with fewer than two ticks in it there is no cost of a poll.
-const SHORTEST: Duration = Duration::from_secs(2);
-
-/// Where everything of a run lies.
-pub(super) struct Place {
-    /// In memory: the agents' directories.
-    pub(super) memory: Scratch,
-    /// On disk: what is run, and what is read and written.
-    disk: Scratch,
-    /// A copy of the program. Were agents run from a file that other processes have mapped too, a part of
-    /// their text would count as the other processes' in PSS.
-    pub(super) program: PathBuf,
-}
-
-impl Place {
-    pub(super) fn new() -> Result<Self, Failure> {
-        let (memory, disk) = (Scratch::new()?, Scratch::on_disk()?);
-        let program = disk.path().join("skopos");
-        // `skopos agent` becomes `skopos-agent`, which has to lie beside it.
-        for program in [programs::skopos()?, programs::agent()?] {
-            let copy = disk.path().join(program.file_name().unwrap_or_default());
-            std::fs::copy(&program, &copy).map_err(|e| {
-                Failure::new(format!("cannot copy to {}", copy.display())).because(&e)
-            })?;
-        }
-        Ok(Self { memory, disk, program })
-    }
-}
+use window::SHORTEST;
 
 /// Runs all cases, one after the other.
 pub(crate) fn run(plan: &Plan) -> Result<Report, Failure> {
@@ -79,15 +48,6 @@ pub(crate) fn run(plan: &Plan) -> Result<Report, Failure> {
     Ok(report)
 }
 
-/// Looks at the memory of all until `window` is over.
-pub(super) fn watch(meters: &mut [Meter], window: Duration) {
-    let started = Instant::now();
-    while started.elapsed() < window {
-        std::thread::sleep(LOOK.min(window.saturating_sub(started.elapsed())));
-        meters.iter_mut().for_each(Meter::look);
-    }
-}
-
 fn notes(plan: &Plan, report: &mut Report) {
     let window = plan.window.max(SHORTEST).as_secs();
     report.note(format!(
@@ -96,7 +56,7 @@ fn notes(plan: &Plan, report: &mut Report) {
          now and then (smartctl) are not in it"
     ));
     report.note(
-        "agent, 1 Hz: a fixed second for everybody, at the same time. facts: every topic of ours; \
+        "agent, 1 Hz: a fixed second for all, at the same time. facts: every topic of ours; \
          values in collectd's CSV files; values in PCP's archive. pcp is pmcd, its two agents and \
          pmlogger together",
     );
@@ -109,7 +69,7 @@ fn notes(plan: &Plan, report: &mut Report) {
          predictions every second, and a peer (itself, over the loopback); {} s to settle. busy: \
          {}, and bursts of a whole processor",
         plan.settle.as_secs(),
-        busy::WHAT
+        busy::WORDS
     ));
     report.note(
         "beside the agent: the same amount of work without the agent and with it, started anew and \

@@ -1,4 +1,4 @@
-//! An MPI program of two ranks that wait for each other in every step, so that whatever delays one
+//! An MPI program of two ranks that wait for each other in every step, so that a delay of one rank
 //! delays both.
 
 use std::path::{Path, PathBuf};
@@ -7,20 +7,20 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use super::slowdown::Application;
+use super::application::Application;
 use crate::child::finish;
 
-/// The program; its head says what it does.
+/// The source of the program.
 const SOURCE: &str = include_str!("../../../../bench/mpi/jacobi.c");
-/// Steps of the warm-up: some tenths of a second, on any machine.
+/// Number of steps of the warm-up, which takes some tenths of a second.
 const WARM_UP: u64 = 500;
-/// How long the compiler, or `mpirun` before the first step, may take.
+/// The longest time of the compiler, and of `mpirun` before the first step.
 const WAKE: Duration = Duration::from_secs(60);
-/// How much longer than it should a piece of work may take before it counts as hung.
+/// A piece of work counts as hung after this multiple of its time.
 const PATIENCE: u32 = 20;
 
-/// What Open MPI is to do on one machine, for root and with fewer processors than ranks too; other
-/// implementations do not read it. The loopback alone, and nobody is asked to log in.
+/// Variables for Open MPI on one machine: run as root, with fewer processors than ranks, over the
+/// loopback alone, and without a login. Other implementations do not read them.
 const SETTINGS: [(&str, &str); 8] = [
     ("OMPI_ALLOW_RUN_AS_ROOT", "1"),
     ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"),
@@ -29,19 +29,19 @@ const SETTINGS: [(&str, &str); 8] = [
     ("OMPI_MCA_btl", "self,vader,tcp"),
     ("OMPI_MCA_btl_tcp_if_include", "lo"),
     ("OMPI_MCA_oob_tcp_if_include", "lo"),
-    // Containers seldom allow one process to read the memory of another.
+    // Containers seldom allow a process to read the memory of another.
     ("OMPI_MCA_btl_vader_single_copy_mechanism", "none"),
 ];
 
-/// The program, compiled.
+/// The compiled program.
 pub(super) struct Mpi {
     dir: PathBuf,
-    /// Steps of one run.
+    /// Number of steps of a run.
     steps: u64,
     limit: Duration,
 }
 
-/// What it prints.
+/// The output of the program.
 #[derive(Deserialize)]
 struct Output {
     seconds: f64,
@@ -75,7 +75,7 @@ impl Application for Mpi {
 
     fn once(&mut self) -> Result<f64, String> {
         let mut command = Command::new("mpirun");
-        // Its files beside the program: their names must fit a socket's.
+        // Its files lie beside the program: their paths must be short enough for a socket.
         command.envs(SETTINGS).env("TMPDIR", &self.dir).current_dir(&self.dir);
         command.args(["-n", "2", "./jacobi"]).arg(self.steps.to_string());
         let text = finish(&mut command, &self.dir, self.limit)?;

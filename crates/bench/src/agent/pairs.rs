@@ -1,11 +1,11 @@
-//! Pairs of runs, without something and with it, and what can be told from them.
+//! Pairs of runs without the agent and with it, and their statistics.
 
 use crate::stats::median;
 
-/// How often the interval may fail to hold the true median: once in twenty times.
+/// The probability that the interval does not hold the true median: once in twenty times.
 const RISK: f64 = 0.05;
 
-/// Times of runs in seconds; those of one place are a pair.
+/// Times of runs in seconds; two times with the same index are a pair.
 #[derive(Debug, Default)]
 pub(super) struct Pairs {
     pub(super) without: Vec<f64>,
@@ -13,7 +13,7 @@ pub(super) struct Pairs {
 }
 
 impl Pairs {
-    /// By how many per cent each pair's run took longer with it.
+    /// The slowdown of each pair, in per cent.
     pub(super) fn slowdowns(&self) -> Vec<f64> {
         self.without
             .iter()
@@ -22,8 +22,8 @@ impl Pairs {
             .collect()
     }
 
-    /// How many per cent a run without it and the next such run are apart: the median; `None` of
-    /// fewer than two runs.
+    /// The median difference between a run without the agent and the next such run, in per cent; `None`
+    /// for fewer than two runs.
     pub(super) fn noise(&self) -> Option<f64> {
         let apart = |two: &[f64]| percent(two[0], two[1]).abs();
         let apart: Vec<f64> = self.without.windows(2).map(apart).collect();
@@ -35,16 +35,16 @@ fn percent(before: f64, after: f64) -> f64 {
     (after / before - 1.0) * 100.0
 }
 
-/// Two of the values, between which the true median lies with the probability 1 - `RISK` or more,
-/// whatever the distribution: as many values lie below the median as heads fall in as many throws
-/// (the sign test's interval; Conover, Practical Nonparametric Statistics, 3.2).
+/// Two of the values, between which the true median lies with a probability of at least 1 - `RISK`, for
+/// any distribution: the number of values below the median has the distribution of heads in as many
+/// throws of a coin (the sign test's interval; Conover, Practical Nonparametric Statistics, 3.2).
 ///
-/// `None` if there are too few values for that.
+/// `None` if there are too few values for an interval.
 pub(super) fn interval(values: &[f64]) -> Option<(f64, f64)> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
     let n = sorted.len();
-    // How many can be left out on each side.
+    // Number of values that can be left out on each side.
     let mut outside = None;
     let (mut probability, mut below) = (0.5f64.powi(i32::try_from(n).ok()?), 0.0);
     for heads in 0..n / 2 {
@@ -58,7 +58,7 @@ pub(super) fn interval(values: &[f64]) -> Option<(f64, f64)> {
     outside.map(|outside| (sorted[outside], sorted[n - 1 - outside]))
 }
 
-/// The least number of pairs that gives such an interval.
+/// The least number of pairs that gives an interval.
 pub(super) const LEAST: usize = 6;
 
 #[cfg(test)]
@@ -72,8 +72,8 @@ mod tests {
     }
 
     #[test]
-    fn ranks_are_those_of_the_tables() {
-        // Of a table of the sign test, two-sided, 5 %.
+    fn ranks_agree_with_published_tables() {
+        // From a table of the sign test, two-sided, 5 %.
         for (n, expected) in [
             (0, None),
             (5, None),

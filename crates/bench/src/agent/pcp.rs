@@ -1,26 +1,25 @@
-//! PCP: pmcd with its Linux and process agents, and a pmlogger that writes what it senses each
-//! second.
+//! PCP: pmcd with its Linux and process agents, and a pmlogger that writes its values each second.
 //!
-//! Debian's package wants systemd to finish its installation; its programs need no more than a
-//! configuration, a name space (`pmnsmerge` makes it) and a socket of our own.
+//! Debian's package wants systemd to finish its installation; its programs need only a
+//! configuration, a name space (`pmnsmerge` makes it) and a private socket.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use super::beside::Peer;
+use super::peer::Peer;
 use super::usage::family;
 use crate::child::{Process, wait_for};
 
-/// Where the distributions put its daemons.
+/// The folders of its daemons in the distributions.
 const PROGRAMS: &str = "/usr/lib/pcp/bin";
-/// How long each of them may take to be ready.
+/// The longest time until a daemon is ready.
 const START: Duration = Duration::from_secs(10);
-/// A port that pmcd insists on having, on the loopback. Nobody uses it: pmlogger has the socket.
+/// A port of the loopback that pmcd requires. It stays unused, because pmlogger uses the socket.
 const PORT: &str = "44399";
 
-/// What our sensors sense, in its names.
+/// The metrics of our sensors, by their names in PCP.
 const METRICS: &[&str] = &[
     "kernel.all.load",
     "kernel.all.cpu",
@@ -70,7 +69,7 @@ const METRICS: &[&str] = &[
 /// Values of pmlogger about itself that every archive has.
 const OWN_VALUES: usize = 3;
 
-/// The daemons, or why they do not run.
+/// The daemons, or the reason why they do not run.
 pub(super) struct Pcp(Result<Running, String>);
 
 struct Running {
@@ -80,7 +79,7 @@ struct Running {
 }
 
 impl Pcp {
-    /// Starts them with everything of theirs in `dir`.
+    /// Starts them with all of their files in `dir`.
     pub(super) fn start(dir: &Path) -> Self {
         Self(start(dir))
     }
@@ -107,7 +106,7 @@ impl Peer for Pcp {
         Ok(pids)
     }
 
-    /// Ends pmlogger, so that its archive is whole, and counts what is in it.
+    /// Ends pmlogger, so that its archive is complete, and counts the values in it.
     fn values(&mut self) -> Result<usize, String> {
         let running = self.0.as_mut().map_err(|reason| reason.clone())?;
         running.pmlogger = None;
@@ -159,8 +158,8 @@ proc 3 pipe binary /usr/lib/pcp/pmdas/proc/pmdaproc -d 3
 linux 60 pipe binary /usr/lib/pcp/pmdas/linux/pmdalinux
 ";
 
-/// A program of PCP's, quiet, with all of its directories in `dir` and without derived metrics,
-/// which the version in Debian 12 logs complaints about every second.
+/// A program of PCP, quiet, with all of its directories in `dir` and without derived metrics,
+/// about which the version in Debian 12 logs complaints every second.
 fn command(dir: &Path, program: &Path) -> Command {
     let mut command = Command::new(program);
     for variable in ["PCP_RUN_DIR", "PCP_TMP_DIR", "PCP_LOG_DIR"] {

@@ -1,4 +1,4 @@
-//! What each sensor's poll costs, from the facts that the agent publishes of itself.
+//! The cost of each sensor's poll, from the facts that the agent publishes about itself.
 
 use std::collections::BTreeMap;
 
@@ -19,13 +19,13 @@ struct Counters {
     at_start: (f64, f64),
 }
 
-/// What became of them over a window.
+/// The growth of the counters over a window.
 pub(super) struct Costs {
-    /// Mean cost of a poll, in microseconds, by sensor; of those that were polled at all.
+    /// Mean cost of a poll in microseconds, for each sensor that was polled.
     each: BTreeMap<String, f64>,
-    /// How many sensors there are.
+    /// Number of sensors.
     pub(super) sensors: usize,
-    /// How many polls there were, of all sensors together.
+    /// Number of polls of all sensors together.
     pub(super) polls: f64,
 }
 
@@ -40,7 +40,7 @@ impl Polls {
             sensors.insert(name, Counters { cpu_seconds, polls, at_start });
         }
         if sensors.is_empty() {
-            return Err(Failure::new("the agent publishes nothing about its sensors"));
+            return Err(Failure::new("the agent does not publish facts about its sensors"));
         }
         Ok(Self { sensors })
     }
@@ -49,10 +49,10 @@ impl Polls {
     pub(super) fn any(segment: &Segment) -> Result<Vertex, Failure> {
         let mut all = select(segment, "polls_total")?;
         let first = all.pop_first().map(|(_, vertex)| vertex);
-        first.ok_or_else(|| Failure::new("the agent publishes nothing about its sensors"))
+        first.ok_or_else(|| Failure::new("the agent does not publish facts about its sensors"))
     }
 
-    /// Reads them again.
+    /// Reads the counters again.
     pub(super) fn stop(self) -> Result<Costs, Failure> {
         let mut costs = Costs { each: BTreeMap::new(), sensors: self.sensors.len(), polls: 0.0 };
         for (name, counters) in self.sensors {
@@ -84,7 +84,7 @@ fn value(vertex: &Vertex) -> Result<f64, Failure> {
 }
 
 impl Costs {
-    /// All together, and each.
+    /// The rows of all sensors together and of each.
     pub(super) fn rows(&self) -> Vec<Row> {
         let row =
             |metric: &str, micros| Row::new("cost of a poll", metric, "µs", micros, Better::Lower);

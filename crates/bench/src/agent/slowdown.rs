@@ -1,35 +1,21 @@
-//! What applications lose by the agent beside them: the same work without it and with it, in turns.
+//! The slowdown of applications by the agent: the same work without it and with it, in turns.
 
 use std::time::Duration;
 
-use super::Place;
+use super::application::Application;
 use super::everything;
 use super::fio::Fio;
 use super::mpi::Mpi;
 use super::pairs::{LEAST, Pairs, interval};
+use super::place::Place;
 use super::watcher::Watcher;
 use crate::plan::Plan;
 use crate::report::{Better, Figure, Goal, Row};
 use crate::stats::median;
 use skopos_term::Failure;
 
-/// Rest before each run, with the agent or without: what starting it costs is over by then.
+/// Rest before each run, with the agent or without, so that the cost of its start is not measured.
 const REST: Duration = Duration::from_secs(1);
-
-/// A program that can do the same work again.
-pub(super) trait Application {
-    /// Makes it ready, and chooses an amount of work that takes about `time`.
-    ///
-    /// # Errors
-    /// Why it cannot run here.
-    fn prepare(&mut self, time: Duration) -> Result<(), String>;
-
-    /// Does the work: how many seconds it took.
-    ///
-    /// # Errors
-    /// Why it failed.
-    fn once(&mut self) -> Result<f64, String>;
-}
 
 /// Runs each application.
 pub(super) fn run(plan: &Plan, place: &Place) -> Result<Vec<Row>, Failure> {
@@ -45,7 +31,7 @@ pub(super) fn run(plan: &Plan, place: &Place) -> Result<Vec<Row>, Failure> {
     Ok(all)
 }
 
-/// All pairs, or why there are none.
+/// All pairs, or the reason why there are none.
 fn measure(plan: &Plan, place: &Place, application: &mut dyn Application) -> Result<Pairs, String> {
     if plan.pairs == 0 {
         return Err("a measurement this short has no pairs of runs".to_owned());
@@ -53,7 +39,7 @@ fn measure(plan: &Plan, place: &Place, application: &mut dyn Application) -> Res
     application.prepare(plan.work)?;
     let mut pairs = Pairs::default();
     for pair in 0..plan.pairs {
-        // ABBA: what drifts in the same direction all the time hits both alike.
+        // ABBA: a steady drift affects both alike.
         for with in if pair % 2 == 0 { [false, true] } else { [true, false] } {
             let seconds = once(place, application, with)?;
             if with { &mut pairs.with } else { &mut pairs.without }.push(seconds);

@@ -1,4 +1,4 @@
-//! What a set of processes uses, seen from outside.
+//! The usage of a set of processes, measured from outside.
 
 use std::collections::HashMap;
 use std::fs;
@@ -6,12 +6,12 @@ use std::time::Instant;
 
 use skopos_term::Failure;
 
-/// Over a window.
+/// The usage over a window.
 #[derive(Clone, Debug)]
 pub(crate) struct Usage {
-    /// The largest sum of VmRSS that was seen.
+    /// The largest sum of VmRSS.
     pub(crate) rss_bytes: u64,
-    /// The largest sum of PSS that was seen: shared pages are divided among their users.
+    /// The largest sum of PSS, in which shared pages are divided among their users.
     pub(crate) pss_bytes: u64,
     pub(crate) cpu_seconds_per_second: f64,
 }
@@ -34,7 +34,7 @@ impl Meter {
         Self::of(Ok(pids))
     }
 
-    /// Of the processes of a peer, or of one that does not run.
+    /// A meter of the processes of a peer, which may not run.
     pub(crate) fn of(pids: Result<Vec<u32>, String>) -> Self {
         let running = pids.and_then(|pids| {
             let cpu_at_start = cpu_of(&pids)?;
@@ -46,7 +46,7 @@ impl Meter {
         meter
     }
 
-    /// Looks at the memory.
+    /// Reads the memory.
     pub(crate) fn look(&mut self) {
         let failed = match &mut self.running {
             Ok(running) => running.look().err(),
@@ -94,10 +94,10 @@ fn kib(text: &str, name: &str) -> Option<u64> {
         .find_map(|line| line.strip_prefix(name)?.trim().strip_suffix("kB")?.trim().parse().ok())
 }
 
-/// Nanoseconds that each process has spent on a processor, all of its threads together.
+/// Nanoseconds that each process has spent on a processor, with all of its threads.
 ///
-/// Not `utime + stime` of `/proc/PID/stat`: those come in ticks of 10 ms, a third of what the agent
-/// may use in a minute.
+/// `utime + stime` of `/proc/PID/stat` would be too coarse: they count in ticks of 10 ms, a third of the
+/// agent's goal for a minute.
 fn cpu_of(pids: &[u32]) -> Result<HashMap<u32, u64>, String> {
     pids.iter().map(|pid| cpu(*pid).map(|nanos| (*pid, nanos))).collect()
 }
@@ -107,8 +107,8 @@ fn cpu(pid: u32) -> Result<u64, String> {
     let mut nanos = 0;
     for task in fs::read_dir(&tasks).map_err(|e| format!("{tasks}: {e}"))? {
         let path = task.map_err(|e| format!("{tasks}: {e}"))?.path().join("schedstat");
-        // A thread that ended between two looks takes its time with it; none of those that are
-        // measured here starts or ends threads once it has settled.
+        // A thread that ends between two readings takes its time with it. The measured programs do
+        // not start or end threads after their start.
         let Ok(text) = fs::read_to_string(&path) else { continue };
         let first = text.split_whitespace().next().and_then(|word| word.parse::<u64>().ok());
         nanos += first.ok_or_else(|| format!("{} cannot be read", path.display()))?;
@@ -116,8 +116,8 @@ fn cpu(pid: u32) -> Result<u64, String> {
     Ok(nanos)
 }
 
-/// Seconds that all processors together have worked since the machine started, its host's share
-/// included.
+/// Seconds that all processors together have worked since the machine started, including the share
+/// of its host.
 pub(super) fn machine_busy() -> Result<f64, Failure> {
     let path = "/proc/stat";
     let text = fs::read_to_string(path).map_err(|e| Failure::new(path).because(&e))?;
@@ -126,8 +126,8 @@ pub(super) fn machine_busy() -> Result<f64, Failure> {
     Ok(ticks as f64 / rustix::param::clock_ticks_per_second() as f64)
 }
 
-/// The sum of `cpu user nice system idle iowait irq softirq steal …` without idle and iowait. What
-/// follows are guests, which are in `user` and `nice` already.
+/// The sum of `cpu user nice system idle iowait irq softirq steal …` without idle and iowait. The
+/// fields behind them are guests, which `user` and `nice` include.
 fn busy_ticks(text: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix("cpu "))?;
     let ticks: Vec<u64> = line.split_whitespace().take(8).flat_map(str::parse).collect();
@@ -135,7 +135,7 @@ fn busy_ticks(text: &str) -> Option<u64> {
     Some(user + nice + system + irq + softirq + steal)
 }
 
-/// `pid` and all that descend from it.
+/// `pid` and all of its descendants.
 pub(super) fn family(pid: u32) -> Vec<u32> {
     let mut found = vec![pid];
     let parents = parents();
@@ -154,7 +154,7 @@ fn parents() -> Vec<(u32, u32)> {
         .filter_map(|entry| {
             let pid = entry.file_name().to_str()?.parse().ok()?;
             let stat = fs::read_to_string(entry.path().join("stat")).ok()?;
-            // The command, in parentheses, may hold spaces: the state and the parent follow it.
+            // State and parent follow the command, which stands in parentheses and may contain spaces.
             let parent = stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()?;
             Some((pid, parent))
         })
@@ -179,7 +179,7 @@ mod tests {
 
     #[test]
     fn the_meter_sees_work_and_memory() {
-        // Not this process: its other tests' threads take their time with them when they end.
+        // In another process, because the threads of other tests take their time with them.
         let mut shell = Command::new("sh");
         let mut busy = shell.args(["-c", "while :; do :; done"]).spawn().expect("a shell");
         let mut meter = Meter::start(vec![busy.id()]);

@@ -1,4 +1,4 @@
-//! The agent under measurement: a copy of this binary, as a user would start it.
+//! The agent under measurement: a copy of this binary, started as a user starts it.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -8,16 +8,16 @@ use std::time::Duration;
 use skopos_model::TopicPattern;
 use skopos_shm::{Host, Segment};
 
-use super::Place;
+use super::place::Place;
 use super::polls::Polls;
 use crate::child::{Process, wait_for};
 use skopos_term::Failure;
 
-/// How long the agent may take to publish its first facts.
+/// The longest time until the first facts of the agent.
 const START: Duration = Duration::from_secs(10);
-/// It ends by itself after this long, should its benchmark be killed.
+/// The agent ends by itself after this time, if the benchmark is killed.
 const LIFE: &str = "10m";
-/// From a tick to the moments at which counters are read: halfway to the next one.
+/// Time from a tick to a reading of counters: about halfway to the next tick.
 const OFF_TICK: Duration = Duration::from_millis(400);
 
 /// A running agent. Ends when dropped.
@@ -30,7 +30,7 @@ impl Watcher {
     /// Starts it with this configuration and these options, and waits for its first facts.
     ///
     /// # Errors
-    /// It does not start, or publishes nothing; the hint is what it says.
+    /// It does not start, or does not publish; the hint is its output.
     pub(crate) fn start(place: &Place, config: &str, options: &[&str]) -> Result<Self, Failure> {
         let broken = |e: std::io::Error| Failure::new("cannot start the agent").because(&e);
         let dir = new_dir(place)?;
@@ -38,7 +38,7 @@ impl Watcher {
         std::fs::write(&file, config).map_err(broken)?;
         let mut command = Command::new(&place.program);
         command.args(["agent", "--for", LIFE]).args(options);
-        // Even one that says nothing: what the user has configured is not what is measured.
+        // An empty file, too: the user's configuration must not be measured.
         command.arg("--config").arg(&file).arg("--dir").arg(&dir);
         command.env_remove(skopos_shm::DIR_VARIABLE);
         command.stdin(Stdio::null()).stdout(Stdio::null());
@@ -59,6 +59,8 @@ impl Watcher {
         &self.segment
     }
 
+    /// Checks that the agent still runs.
+    ///
     /// # Errors
     /// It has ended.
     pub(crate) fn check(&mut self) -> Result<(), Failure> {
@@ -68,14 +70,14 @@ impl Watcher {
         }
     }
 
-    /// How many topics match.
+    /// Number of topics that match.
     pub(crate) fn count(&self, pattern: &str) -> Result<usize, Failure> {
         let pattern = TopicPattern::new(pattern)?;
         let vertices = self.segment.vertices();
         Ok(vertices.iter().filter(|vertex| pattern.matches(vertex.topic())).count())
     }
 
-    /// The number in the one topic that matches.
+    /// The number in the only topic that matches.
     pub(crate) fn value(&self, pattern: &str) -> Result<f64, Failure> {
         let matches = TopicPattern::new(pattern)?;
         let vertices = self.segment.vertices();
@@ -84,7 +86,7 @@ impl Watcher {
         value.ok_or_else(|| Failure::new(format!("the agent does not publish {pattern}")))
     }
 
-    /// Waits for the next tick, and then for half of the time to the one after it.
+    /// Waits for the next tick, and then for about half of the interval.
     pub(crate) fn wait_between_ticks(&self) -> Result<(), Failure> {
         let mut ticks = Polls::any(&self.segment)?.subscribe();
         ticks.next_timeout(START)?;
@@ -93,7 +95,7 @@ impl Watcher {
     }
 }
 
-/// A directory for one more agent.
+/// A new directory for an agent.
 fn new_dir(place: &Place) -> Result<PathBuf, Failure> {
     static STARTED: AtomicUsize = AtomicUsize::new(0);
     place.memory.dir(&format!("agent-{}", STARTED.fetch_add(1, Ordering::Relaxed)))

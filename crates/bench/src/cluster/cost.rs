@@ -1,9 +1,10 @@
-//! What the live plane costs an agent: one with it and one without, at the same time.
+//! The cost of the live plane for an agent: an agent with it and an agent without, at the same time.
 
 use super::role::Hub;
+use crate::agent::place::Place;
 use crate::agent::usage::{Meter, Usage};
 use crate::agent::watcher::Watcher;
-use crate::agent::{Place, watch};
+use crate::agent::window::watch;
 use crate::plan::Plan;
 use crate::report::{Better, Figure, Report, Row};
 use skopos_term::Failure;

@@ -1,18 +1,18 @@
-//! How soon a hub knows that a node is gone.
+//! The time until a hub knows that a node is gone.
 
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::role::Hub;
-use crate::agent::Place;
+use crate::agent::place::Place;
 use crate::agent::watcher::Watcher;
 use crate::plan::Plan;
 use crate::report::{Better, Goal, Report, Row};
 use crate::stats::median;
 use skopos_term::Failure;
 
-/// How long anything may take until it is known.
+/// The longest time until an event is known.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(super) fn measure(plan: &Plan, place: &Place, report: &mut Report) -> Result<(), Failure> {
@@ -38,7 +38,7 @@ pub(super) fn measure(plan: &Plan, place: &Place, report: &mut Report) -> Result
             let send = |signal| kill_process(pid, signal);
             send(signal).map_err(|e| Failure::new("the agent cannot be signalled").because(&e))?;
             seconds.push(hub.until(&sql(false), 1.0, PATIENCE)?.as_secs_f64());
-            // One that stands still cannot end by itself.
+            // A stopped process cannot end by itself.
             let _ = send(Signal::KILL);
         }
         let case = format!("death of a node, {way}");

@@ -1,21 +1,22 @@
-//! A hub that follows a thousand nodes, and gets them back when it starts again.
+//! A hub that follows a thousand nodes, and its recovery after a restart.
 
 use std::time::{Duration, Instant};
 
 use super::role::{Hub, start};
+use crate::agent::place::Place;
 use crate::agent::usage::Meter;
-use crate::agent::{Place, watch};
+use crate::agent::window::watch;
 use crate::child::{Process, wait_for};
 use crate::plan::Plan;
 use crate::report::{Better, Goal, Report, Row};
 use skopos_term::Failure;
 
-/// Facts of each node.
+/// Number of facts of each node.
 const FACTS: usize = 300;
-/// How long all of them may take to be there, from the first to the last.
+/// The longest time until all nodes are known.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// Nodes of a full run, and of a short one.
+/// Number of nodes of a full run, and of a short one.
 const NODES: usize = 1000;
 const FEW_NODES: usize = 200;
 

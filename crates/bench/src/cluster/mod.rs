@@ -1,9 +1,9 @@
-//! `skopos bench cluster`: the live plane between processes of this machine, over TCP on its loopback.
+//! `skopos-bench cluster`: the live plane between processes of this machine, over TCP on its loopback.
 //!
-//! `propagation` is the time from a change on one node to a reader of the mirror on another; `fan_in` is a
-//! hub that follows a thousand simulated nodes, and what happens when it starts again; `death` is how soon
-//! a hub knows that a node is gone; `cost` is what the live plane costs an agent. All roles are processes of
-//! this binary, started as a user would.
+//! `propagation` measures the time from a change on one node to a reader of the mirror on another.
+//! `fan_in` measures a hub that follows a thousand simulated nodes, and its recovery after a restart.
+//! `death` measures the time until a hub knows that a node is gone, and `cost` the cost of the live plane
+//! for an agent. All roles are processes of `skopos`, started as a user starts them.
 
 mod role;
 mod propagation;
@@ -11,7 +11,7 @@ mod fan_in;
 mod death;
 mod cost;
 
-use super::agent::Place;
+use super::agent::place::Place;
 use super::machine::Machine;
 use super::report::Report;
 use crate::plan::Plan;

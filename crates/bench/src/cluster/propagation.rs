@@ -1,30 +1,30 @@
-//! From a change in shared memory of one node to the reader of its mirror on another.
+//! The time from a change in shared memory of one node to a reader of its mirror on another.
 //!
-//! The value is `CLOCK_MONOTONIC` just before it is published, which all processes of a machine share.
-//! Between publisher and reader are two agents: the first reads shared memory and sends, the second
+//! The value is `CLOCK_MONOTONIC` just before the publish; all processes of a machine share this clock.
+//! Two agents stand between publisher and reader: the first reads shared memory and sends, the second
 //! receives and writes shared memory.
 
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
-use skopos_model::{Topic, Value, ValueType};
+use skopos_model::{SplitMix64, Topic, Value, ValueType};
 use skopos_shm::{Delivery, Host, Publisher, Subscription, VertexSpec, VertexWriter};
 
 use super::role::endpoint;
-use crate::agent::Place;
+use crate::agent::place::Place;
 use crate::agent::watcher::Watcher;
+use crate::clock::monotonic;
 use crate::plan::Plan;
 use crate::report::{Better, Figure, Goal, Report, Row};
-use crate::score::subscribe::{Random, monotonic};
 use crate::stats::Latencies;
 use skopos_term::Failure;
 
-/// What changes.
+/// The topic that changes.
 const TOPIC: &str = "a/bench/propagation/time";
-/// Turns are this many slices long: a change takes some milliseconds, most of it the gap.
+/// Number of slices in a turn: a change takes some milliseconds, most of it the gap.
 const SLICES: u32 = 8;
-/// How long anything may take until it is there.
+/// The longest time until a value arrives.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Gaps between changes, in nanoseconds.
@@ -35,13 +35,13 @@ struct Case {
 }
 
 const CASES: [Case; 2] = [
-    // As sensors change: the uplink has nothing else to do.
+    // At the pace of sensors: the uplink is idle.
     Case {
         name: "propagation, now and then",
         gap: 3_000_000..15_000_000,
         goal: Some(Goal::AtMost(200.0)),
     },
-    // Faster than batches are sent: changes are gathered.
+    // Faster than batches are sent, so that a batch gathers changes.
     Case { name: "propagation, thousands a second", gap: 50_000..400_000, goal: None },
 ];
 
@@ -66,7 +66,7 @@ pub(super) fn measure(plan: &Plan, place: &Place, report: &mut Report) -> Result
     let mut raw = Raw::new()?;
     for case in CASES {
         let (mut ours, mut theirs) = (Latencies::new(), Latencies::new());
-        let mut random = Random(1);
+        let mut random = SplitMix64::new(1);
         for _ in 0..plan.rounds {
             turn(&case, plan, &mut random, |random_gap| {
                 random_gap();
@@ -99,24 +99,24 @@ pub(super) fn measure(plan: &Plan, place: &Place, report: &mut Report) -> Result
     Ok(())
 }
 
-/// Does something again and again, at random gaps, for a turn.
+/// Repeats `once` for a turn, at random gaps.
 fn turn(
     case: &Case,
     plan: &Plan,
-    random: &mut Random,
+    random: &mut SplitMix64,
     mut once: impl FnMut(&mut dyn FnMut()) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
     let begun = Instant::now();
     while begun.elapsed() < plan.slice * SLICES {
         once(&mut || {
-            let gap = case.gap.start + random.next() % (case.gap.end - case.gap.start);
+            let gap = case.gap.start + random.bits() % (case.gap.end - case.gap.start);
             std::thread::sleep(Duration::from_nanos(gap));
         })?;
     }
     Ok(())
 }
 
-/// The vertex, once it is mirrored.
+/// Waits for the mirrored vertex.
 fn find(mut host: Host, topic: &Topic) -> Result<Subscription, Failure> {
     let begun = Instant::now();
     loop {
@@ -145,14 +145,14 @@ fn changed(
                 latencies.record(monotonic() - sent);
                 return Ok(());
             }
-            // Of a change before.
+            // The sample belongs to an earlier change.
             Some(_) => {}
             None => return Err(Failure::new("a change does not come into the mirror")),
         }
     }
 }
 
-/// A thread that answers each eight bytes with the time at which they came.
+/// A thread that answers each eight bytes with the time of their arrival.
 struct Raw(TcpStream);
 
 impl Raw {

@@ -1,4 +1,4 @@
-//! A hub or simulated nodes, as a user would start them.
+//! A hub or simulated nodes, started as a user starts them.
 
 use std::fs::File;
 use std::net::TcpListener;
@@ -12,13 +12,13 @@ use skopos_query::arrow::array::AsArray as _;
 use skopos_query::arrow::compute::cast;
 use skopos_query::arrow::datatypes::{DataType, Float64Type};
 
-use crate::agent::Place;
+use crate::agent::place::Place;
 use crate::child::{Process, wait_for};
 use skopos_hub::client::ask;
 use skopos_hub::messages::socket_path;
 use skopos_term::Failure;
 
-/// How long a role may take to be there.
+/// The longest time until a role is ready.
 const START: Duration = Duration::from_secs(20);
 
 /// A port of the loopback that was free just now.
@@ -28,7 +28,7 @@ pub(super) fn endpoint() -> Result<String, Failure> {
     Ok(format!("tcp/127.0.0.1:{port}"))
 }
 
-/// Starts the program of `place` with its output in a file, which is given too.
+/// Starts the program of `place` with its output in a file, and returns both.
 pub(super) fn start(
     place: &Place,
     dir: &Path,
@@ -44,12 +44,12 @@ pub(super) fn start(
     Ok((Process::start(&mut command).map_err(broken)?, log))
 }
 
-/// A hub that follows whoever connects to it. Ends when dropped.
+/// A hub that follows all nodes that connect to it. Ends when dropped.
 pub(super) struct Hub {
     pub(super) process: Process,
     dir: PathBuf,
     pub(super) at: String,
-    door: UnixStream,
+    socket: UnixStream,
 }
 
 impl Hub {
@@ -61,12 +61,12 @@ impl Hub {
         let args = ["hub", "--look-on", "none", "--listen", &at];
         let (mut process, _) = start(place, &dir, &args)?;
         let open = || UnixStream::connect(socket_path(&dir)).ok();
-        let door = wait_for(&mut process, START, open)
+        let socket = wait_for(&mut process, START, open)
             .map_err(|why| Failure::new(format!("the hub does not answer: {why}")))?;
-        Ok(Self { process, dir, at, door })
+        Ok(Self { process, dir, at, socket })
     }
 
-    /// Kills it, and starts one in its place.
+    /// Kills it, and starts another in its place.
     pub(super) fn start_again(mut self, place: &Place) -> Result<Self, Failure> {
         self.process.kill()?;
         let Self { dir, at, process, .. } = self;
@@ -75,23 +75,23 @@ impl Hub {
         Self::start_at(place, dir, at)
     }
 
-    /// The one number that is the answer; none, if the answer is NULL or has no row.
+    /// The only number of the answer; `None` if the answer is NULL or empty.
     pub(super) fn number(&self, sql: &str) -> Result<Option<f64>, Failure> {
-        let answer = ask(&self.door, sql, &Limits::default())?;
+        let answer = ask(&self.socket, sql, &Limits::default())?;
         let first = answer.batches.iter().find(|batch| batch.num_rows() > 0);
         let column = first.map(|batch| cast(batch.column(0), &DataType::Float64)).transpose();
         let column = column.map_err(|e| Failure::new("an answer without a number").because(&e))?;
         Ok(column.and_then(|column| column.as_primitive::<Float64Type>().iter().next().flatten()))
     }
 
-    /// Asks until the number is at least this, and says how long that took.
+    /// Asks until the number is at least this, and returns the time until then.
     pub(super) fn until(
         &self,
         sql: &str,
         least: f64,
         patience: Duration,
     ) -> Result<Duration, Failure> {
-        /// Between two questions: a hundredth of what is timed here, and little work for the hub.
+        /// Time between two requests: a hundredth of the measured time, and little work for the hub.
         const PAUSE: Duration = Duration::from_millis(10);
         let begun = Instant::now();
         loop {
@@ -100,8 +100,8 @@ impl Hub {
                 return Ok(begun.elapsed());
             }
             if begun.elapsed() > patience {
-                let told = format!("{sql} gives {number:?} and not {least} after {patience:?}");
-                return Err(Failure::new(told));
+                let message = format!("{sql} gives {number:?} and not {least} after {patience:?}");
+                return Err(Failure::new(message));
             }
             std::thread::sleep(PAUSE);
         }

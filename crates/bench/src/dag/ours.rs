@@ -1,5 +1,5 @@
-//! Facts into shared memory and into the graph, insights out of it into shared memory, in one
-//! process; a reader that looks at the top one all the time in another.
+//! Skopos: one process writes facts into shared memory and into the graph, and insights from the graph
+//! into shared memory. A reader in another process polls the top insight all the time.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -10,17 +10,17 @@ use skopos_model::{Kind, Scalar, Topic, Unit, Value, ValueType};
 use skopos_score::{Graph, Input, Inputs, Insight, InsightSpec, Outcome, Unknown, VertexId};
 use skopos_shm::{Group, Host, Publisher, VertexSpec, VertexWriter};
 
-use super::{Shape, beat};
+use super::shape::{Shape, beat};
+use crate::clock::monotonic;
 use crate::cores::{Core, on_first_core, pin};
-use crate::score::subscribe::monotonic;
 use crate::stats::Latencies;
-use crate::worker::{Line, Task, Worker};
+use crate::worker::{Line, Role, Worker};
 use skopos_term::Failure;
 
 /// The insight at the top.
 const TOP: &str = "bench/dag/top/greatest";
 
-/// The greatest of all that its inputs stand for.
+/// An insight: the greatest of its inputs.
 pub(crate) struct Greatest;
 
 impl Insight for Greatest {
@@ -30,11 +30,11 @@ impl Insight for Greatest {
             let number = cell.number()?;
             greatest = Some(greatest.map_or(number, |other| other.max(number)));
         }
-        greatest.map(Value::F64).ok_or_else(|| Unknown::new("there is no input"))
+        greatest.map(Value::F64).ok_or_else(|| Unknown::new("the insight does not have an input"))
     }
 }
 
-/// The greatest of what `pattern` selects, as a vertex.
+/// The vertex of the greatest fact that `pattern` selects.
 pub(crate) fn spec(topic: Topic, pattern: &str) -> InsightSpec {
     InsightSpec {
         topic,
@@ -52,7 +52,7 @@ pub(crate) fn spec(topic: Topic, pattern: &str) -> InsightSpec {
     }
 }
 
-/// Publishes facts, and what is computed from them.
+/// Publishes facts and the insights over them.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct SkoposDag {
     dir: PathBuf,
@@ -68,14 +68,16 @@ struct Dag {
     graph: Graph,
 }
 
-impl SkoposDag {
-    pub(crate) fn work(self, line: &Line) -> Result<(), Failure> {
+impl Role for SkoposDag {
+    const NAME: &'static str = "dag_skopos";
+
+    fn work(self, line: &Line) -> Result<(), Failure> {
         pin(Core::Last);
         let mut dag = Dag::new(&self.dir, self.shape)?;
-        // Times from here on are small enough to be exact as doubles.
+        // Times since now are small enough to be exact as doubles.
         let started = monotonic();
         dag.change(1, self.shape.facts, started)?;
-        line.say(&started)?;
+        line.send(&started)?;
         let changing = if self.shape.all_change { self.shape.facts } else { 1 };
         beat(|round| dag.change(round, changing, started))
     }
@@ -105,7 +107,7 @@ impl Dag {
         Ok(Self { _publisher: publisher, sensor, facts, insights, graph })
     }
 
-    /// One tick, in which the first of so many facts is the time and the others are the round.
+    /// Publishes a tick, in which the first fact is the time and the others are the round.
     fn change(&mut self, round: u64, changing: usize, started: u64) -> Result<(), Failure> {
         let elapsed = monotonic() - started;
         let now = skopos_shm::now();
@@ -137,8 +139,8 @@ pub(super) fn measure(
     slice: Duration,
     into: &mut Latencies,
 ) -> Result<(), Failure> {
-    let mut worker = Worker::start(&Task::DagSkopos(SkoposDag { dir: dir.into(), shape }))?;
-    let started: u64 = worker.hear()?;
+    let mut worker = Worker::start(&SkoposDag { dir: dir.into(), shape })?;
+    let started: u64 = worker.receive()?;
     let vertex = Host::open_dirs(vec![dir.into()])?.find(&topic(TOP))?;
     on_first_core(|| {
         let begun = Instant::now();
@@ -147,7 +149,7 @@ pub(super) fn measure(
             let value = vertex.latest()?.as_f64();
             let now = monotonic();
             if value != last {
-                // The first may have waited for this reader.
+                // The first value may have waited for this reader.
                 if let (Some(then), Some(_)) = (value, last) {
                     into.record((now - started).saturating_sub(then as u64));
                 }

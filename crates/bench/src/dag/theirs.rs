@@ -1,6 +1,6 @@
-//! The same graph as Apollo's public code has it: a vertex is a Redis stream, an insight is a thread
-//! that reads its inputs from there and writes its value there. Apollo polls; here the threads are
-//! woken (XREAD BLOCK), which is quicker.
+//! The same graph in the way of Apollo's public code: a vertex is a Redis stream, and an insight is a
+//! thread that reads its inputs from streams and writes its value to a stream. Apollo polls; here
+//! Redis wakes the threads (XREAD BLOCK), which is faster.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -8,27 +8,29 @@ use std::time::{Duration, Instant};
 use redis::{Connection, RedisResult, Value};
 use serde::{Deserialize, Serialize};
 
-use super::{LIFE, Shape, beat};
+use super::shape::{LIFE, Shape, beat};
+use crate::clock::monotonic;
 use crate::score::redis_server::{connect, failed, last_entry, xadd};
-use crate::score::subscribe::monotonic;
 use crate::stats::Latencies;
-use crate::worker::{Line, Task, Worker};
+use crate::worker::{Line, Role, Worker};
 use skopos_term::Failure;
 
 /// The insight at the top.
 const TOP: &str = "dag-top";
-/// How long one XREAD waits.
+/// The timeout of an XREAD.
 const WAIT: Duration = Duration::from_millis(100);
 
-/// Publishes facts into Redis, and what is computed from them.
+/// Publishes facts and the insights over them into Redis.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct RedisDag {
     socket: PathBuf,
     shape: Shape,
 }
 
-impl RedisDag {
-    pub(crate) fn work(self, line: &Line) -> Result<(), Failure> {
+impl Role for RedisDag {
+    const NAME: &'static str = "dag_redis";
+
+    fn work(self, line: &Line) -> Result<(), Failure> {
         let mut connection = connect(&self.socket).map_err(failed)?;
         let mut below: Vec<String> = (0..self.shape.facts).map(|n| format!("dag-f{n}")).collect();
         let facts = below.clone();
@@ -38,7 +40,7 @@ impl RedisDag {
             let mut insight = Streams::new(&self.socket, below).map_err(failed)?;
             below = vec![own.clone()];
             let mut out = connect(&self.socket).map_err(failed)?;
-            // Ends with this process.
+            // The thread ends with this process.
             std::thread::spawn(move || {
                 while let Ok(found) = insight.next() {
                     if found
@@ -49,12 +51,12 @@ impl RedisDag {
                 }
             });
         }
-        line.say(&())?;
+        line.send(&())?;
         let changing = if self.shape.all_change { self.shape.facts } else { 1 };
         beat(|round| {
             let now = monotonic();
             let mut pipe = redis::pipe();
-            // The one that is the time comes last, so that it is seen when all have come.
+            // The time comes last, so that readers see it after all other facts.
             for (place, key) in facts[..changing].iter().enumerate().rev() {
                 let value = if place == 0 { now } else { round };
                 pipe.add_command(xadd(key, &value.to_le_bytes())).ignore();
@@ -78,15 +80,15 @@ impl Streams {
         Ok(Self { connection: connect(socket)?, keys, last, values })
     }
 
-    /// Waits a while for new entries; true if there was one.
+    /// Waits a while for new entries; true if there are any.
     fn next(&mut self) -> RedisResult<bool> {
         let mut ask = redis::cmd("XREAD");
-        // All that is new: what is not the latest is not looked at.
+        // All new entries arrive; only the latest of a stream is used.
         ask.arg("BLOCK").arg(WAIT.as_millis() as u64).arg("STREAMS");
         ask.arg(&self.keys).arg(&self.last);
         let answer: Value = ask.query(&mut self.connection)?;
         let Value::Array(streams) = &answer else { return Ok(false) };
-        // The answer has those with something new, in the order in which they were asked for.
+        // The answer has the streams with new entries, in the order of the request.
         let mut place = 0;
         for stream in streams {
             let Value::Array(stream) = stream else { continue };
@@ -116,9 +118,9 @@ pub(super) fn measure(
 ) -> Result<(), Failure> {
     let mut connection = connect(socket).map_err(failed)?;
     redis::cmd("FLUSHALL").exec(&mut connection).map_err(failed)?;
-    let task = Task::DagRedis(RedisDag { socket: socket.into(), shape });
+    let task = RedisDag { socket: socket.into(), shape };
     let mut worker = Worker::start(&task)?;
-    let _: () = worker.hear()?;
+    let _: () = worker.receive()?;
     let mut top = Streams::new(socket, vec![TOP.to_owned()]).map_err(failed)?;
     let begun = Instant::now();
     let mut last = 0;
@@ -126,7 +128,7 @@ pub(super) fn measure(
         let found = top.next().map_err(failed)?;
         let (now, then) = (monotonic(), top.greatest());
         if found && then > last {
-            // The first may have waited for this reader.
+            // The first value may have waited for this reader.
             if last > 0 {
                 into.record(now.saturating_sub(then));
             }

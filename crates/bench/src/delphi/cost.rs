@@ -1,4 +1,4 @@
-//! What a prediction, a sample and training cost.
+//! The cost of a prediction, of a sample and of training.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -13,10 +13,10 @@ use crate::report::{Better, Goal, Report, Row};
 use crate::stats::median;
 use skopos_score::trace::instant;
 
-/// Calls in one round: a few milliseconds of the quickest.
+/// Calls in one round, which takes a few milliseconds for the fastest.
 const CALLS: u32 = 200_000;
 
-/// Samples that a reader replays: a ring of the usual size.
+/// Number of samples that a reader replays: a ring of the default size.
 const RING: usize = 128;
 
 /// The mean time of a call in nanoseconds, of each round.
@@ -26,12 +26,12 @@ fn rounds(plan: &Plan, calls: u32, mut call: impl FnMut(u32)) -> Vec<f64> {
         (0..calls).for_each(&mut call);
         started.elapsed().as_nanos() as f64 / f64::from(calls)
     };
-    // The first one warms up.
+    // The first round warms up.
     round();
     (0..plan.rounds.max(1)).map(|_| round()).collect()
 }
 
-/// Times it on `trace`, which must be one where the model is shown: that is the dearest case.
+/// Measures on `trace`, on which the model must be shown: that is the most expensive case.
 pub(super) fn measure(plan: &Plan, trace: &Trace, lstm: &Lstm, report: &mut Report) {
     let samples: Vec<(Timestamp, f64)> =
         trace.samples.iter().map(|(t, v)| (instant(*t), *v)).collect();
@@ -50,7 +50,7 @@ pub(super) fn measure(plan: &Plan, trace: &Trace, lstm: &Lstm, report: &mut Repo
         let lap = u64::from(i) / samples.len() as u64 * samples.len() as u64;
         black_box(predictor.observe(time.saturating_add(Duration::from_secs(lap)), value));
         if i + 1 == CALLS {
-            // The next round begins at time zero again.
+            // The next round begins at time zero.
             predictor = Predictor::new();
         }
     });

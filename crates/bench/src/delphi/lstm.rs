@@ -1,4 +1,4 @@
-//! The baseline: what `bench/lstm/train.py` wrote about each trace.
+//! The baseline: the results of `bench/lstm/train.py` for each trace.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -8,10 +8,10 @@ use serde::Deserialize;
 
 use crate::report::Figure;
 
-/// Where the script writes, in the repository's root.
+/// The file of the script, in the repository's root.
 const RESULTS: &str = "bench/lstm/results.json";
 
-/// One trace's result.
+/// The result of a trace.
 #[derive(Clone, Copy, Debug, Deserialize)]
 pub(super) struct Result {
     pub(super) mae: f64,
@@ -22,7 +22,7 @@ pub(super) struct Result {
     pub(super) inference_ns: f64,
 }
 
-/// All results by the name of the trace, or why there are none.
+/// All results by the name of the trace, or the reason why they are missing.
 #[derive(Debug)]
 pub(super) struct Lstm(std::result::Result<BTreeMap<String, Result>, String>);
 
@@ -36,7 +36,7 @@ impl Lstm {
         )
     }
 
-    /// One number about one trace.
+    /// A number of a trace.
     pub(super) fn figure(&self, name: &str, of: impl Fn(&Result) -> Option<f64>) -> Figure {
         match &self.0 {
             Err(reason) => Figure::Unknown(reason.clone()),

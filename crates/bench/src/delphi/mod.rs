@@ -1,71 +1,42 @@
-//! `skopos bench delphi`: how well the next value is predicted, beside the last value, a line, and
-//! an LSTM that was trained on the very trace.
+//! `skopos-bench delphi`: the errors of predictions of the next value, beside the last value, a line,
+//! and an LSTM that was trained on the same trace.
 //!
-//! One step ahead, as in the paper: from the samples so far the next one is predicted, then it is
-//! shown. The second half of each trace is judged; in the first the LSTM is trained, and Delphi
-//! watches.
+//! The prediction is one step ahead, as in the paper: the next sample is predicted from the samples
+//! so far, and then observed. The second half of each trace is judged. In the first half the LSTM is
+//! trained and Delphi observes.
 
 mod synthetic;
 mod lstm;
+mod judged;
+mod groups;
 mod cost;
 
 use std::fs;
 use std::path::Path;
 
 use skopos_model::Kind;
-use skopos_score::delphi::{Errors, Evaluation, Model, evaluate};
+use skopos_score::delphi::{Errors, Model, evaluate};
 use skopos_score::trace::Trace;
 
 use super::machine::Machine;
 use super::report::{Better, Figure, Goal, Report, Row};
 use crate::plan::Plan;
+use judged::{Judged, geometric_mean};
 use lstm::Lstm;
 use skopos_score::trace::{instant, kind_of};
 use skopos_term::Failure;
 
-/// Where recorded traces lie, in the repository's root.
+/// The folder of recorded traces, in the repository's root.
 pub(super) const TRACES: &str = "bench/traces";
 
-/// How deep folders of traces may lie in each other.
+/// The greatest depth of nested folders of traces.
 pub(super) const DEPTH: usize = 4;
 
-/// A shorter trace has no half worth judging.
+/// The fewest samples of a trace that is judged.
 const SHORTEST: usize = 40;
 
-/// With fallback, an error of at most so many times that of the better of last value and linear.
+/// The goal with fallback: the greatest ratio to the error of the better of last value and linear.
 const WORST_RATIO: f64 = 1.02;
-
-/// Where that one makes no error at all: any other is as bad as this.
-const NO_RATIO: f64 = 1e6;
-
-/// One trace and what came of it.
-struct Judged {
-    name: String,
-    unit: String,
-    result: Evaluation,
-}
-
-impl Judged {
-    /// The error of the better of last value and linear.
-    fn best(&self) -> f64 {
-        self.result.last_value.mae.min(self.result.linear.mae)
-    }
-
-    /// The error of what was shown, in those of the better of last value and linear.
-    fn ratio(&self) -> f64 {
-        let best = self.best();
-        match self.result.shown.mae {
-            shown if shown <= best => {
-                if best > 0.0 {
-                    shown / best
-                } else {
-                    1.0
-                }
-            }
-            shown => (shown / best).min(NO_RATIO),
-        }
-    }
-}
 
 /// Runs every case.
 pub(crate) fn run(plan: &Plan) -> Result<Report, Failure> {
@@ -78,44 +49,54 @@ pub(crate) fn run(plan: &Plan) -> Result<Report, Failure> {
     let made_up = synthetic::traces();
     let mut judged: Vec<Judged> = Vec::new();
     for trace in &made_up {
-        judged.extend(judge(&trace.topic, trace, Kind::Gauge));
+        judged.extend(judge(&trace.topic, None, trace, Kind::Gauge));
     }
     let mut recorded = Vec::new();
     read_traces(Path::new(TRACES), DEPTH, &mut recorded)?;
     if recorded.is_empty() {
         report.note(format!("no recorded traces: there is no {TRACES} here"));
     }
-    recorded.sort_by(|a, b| a.0.cmp(&b.0));
-    for (name, trace) in &recorded {
-        judged.extend(judge(name, trace, kind_of(&trace.topic)));
+    recorded.sort_by(|a, b| a.name.cmp(&b.name));
+    for Recorded { group, name, trace } in &recorded {
+        judged.extend(judge(name, Some(group), trace, kind_of(&trace.topic)));
     }
     let lstm = Lstm::read();
     for case in &judged {
         report.add(rows(case, &lstm));
     }
     report.add(summary(&judged));
+    report.add(groups::rows(&judged, &lstm));
     plan.say("cost …");
-    // On a sine the model is shown, which is the dearest case.
+    // On a sine the model is shown, which is the most expensive case.
     if let Some(sine) = made_up.get(1) {
         cost::measure(plan, sine, &lstm, &mut report);
     }
     Ok(report)
 }
 
-fn judge(name: &str, trace: &Trace, kind: Kind) -> Option<Judged> {
+fn judge(name: &str, group: Option<&str>, trace: &Trace, kind: Kind) -> Option<Judged> {
     if trace.samples.len() < SHORTEST {
         return None;
     }
     let samples: Vec<_> = trace.samples.iter().map(|(t, v)| (instant(*t), *v)).collect();
     let result = evaluate(kind, &samples, samples.len() / 2)?;
-    Some(Judged { name: name.to_owned(), unit: trace.unit.clone(), result })
+    let group = group.map(str::to_owned);
+    Some(Judged { name: name.to_owned(), group, unit: trace.unit.clone(), result })
 }
 
-/// Every `.csv` below `dir`, by its name; no directory is no trace.
+/// A recorded trace.
+pub(super) struct Recorded {
+    /// The name of its folder.
+    pub(super) group: String,
+    pub(super) name: String,
+    pub(super) trace: Trace,
+}
+
+/// Reads every `.csv` file below `dir`; there are no traces without the directory.
 pub(super) fn read_traces(
     dir: &Path,
     depth: usize,
-    found: &mut Vec<(String, Trace)>,
+    found: &mut Vec<Recorded>,
 ) -> Result<(), Failure> {
     for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
         let path = entry.path();
@@ -127,15 +108,18 @@ pub(super) fn read_traces(
             };
             let text = fs::read_to_string(&path).map_err(|e| failed(&e))?;
             let trace = Trace::parse(&text).map_err(|e| failed(&e))?;
-            let name = path.file_stem().map(|name| name.to_string_lossy().into_owned());
-            found.push((name.unwrap_or_default(), trace));
+            let text = |part: Option<&std::ffi::OsStr>| {
+                part.unwrap_or_default().to_string_lossy().into_owned()
+            };
+            let (group, name) = (text(dir.file_name()), text(path.file_stem()));
+            found.push(Recorded { group, name, trace });
         }
     }
     Ok(())
 }
 
 fn rows(case: &Judged, lstm: &Lstm) -> Vec<Row> {
-    let Judged { name, unit, result } = case;
+    let Judged { name, unit, result, .. } = case;
     // Units in rows are words of the program.
     let unit = ["bytes", "bytes/s", "seconds", "ratio", "1/s"]
         .into_iter()
@@ -150,8 +134,8 @@ fn rows(case: &Judged, lstm: &Lstm) -> Vec<Row> {
             ("linear", &result.linear),
         ];
         let row = Row::new(name, metric, unit, ours, better).peer("lstm", theirs);
-        Some(peers.into_iter().fold(row, |row, (who, errors)| match of(errors) {
-            Some(error) => row.peer(who, Figure::Known(error)),
+        Some(peers.into_iter().fold(row, |row, (peer, errors)| match of(errors) {
+            Some(error) => row.peer(peer, Figure::Known(error)),
             None => row,
         }))
     };
@@ -180,8 +164,7 @@ fn summary(judged: &[Judged]) -> Vec<Row> {
     let case = "all traces";
     let row = |metric: &str, unit, value| Row::new(case, metric, unit, value, Better::Neither);
     let count = judged.len() as f64;
-    let logs: f64 = judged.iter().map(|case| case.ratio().max(1e-3).ln()).sum();
-    // Where one of the two makes no error, nobody can make less.
+    // Where one of the two methods has no error, no other can have less.
     let beatable: Vec<&Judged> = judged.iter().filter(|case| case.best() > 0.0).collect();
     let beaten = beatable.iter().filter(|case| case.ratio() < 1.0).count() as f64;
     let coverages: Vec<f64> = judged.iter().filter_map(|case| case.result.coverage).collect();
@@ -202,7 +185,11 @@ fn summary(judged: &[Judged]) -> Vec<Row> {
             count - beatable.len() as f64,
         ),
         row("better than both, of the others", "share", beaten / beatable.len() as f64),
-        row("geometric mean of MAE ÷ better of both", "times", (logs / count).exp()),
+        row(
+            "geometric mean of MAE ÷ better of both",
+            "times",
+            geometric_mean(judged.iter().map(Judged::ratio)),
+        ),
         row("mean coverage of the bound", "ratio", covered).goal(Goal::AtLeast(0.88)),
     ]
 }
@@ -215,15 +202,15 @@ mod tests {
     fn case(value: impl Fn(u32) -> f64) -> Judged {
         let samples = (0..400).map(|i| (Duration::from_secs(i.into()), value(i))).collect();
         let trace = Trace { samples, ..Trace::default() };
-        judge("case", &trace, Kind::Gauge).expect("it is long enough")
+        judge("case", None, &trace, Kind::Gauge).expect("it is long enough")
     }
 
     #[test]
-    fn what_nobody_can_beat_is_counted_beside_the_goal_and_not_taken_out_of_it() {
+    fn unbeatable_traces_count_in_the_goal_and_are_reported_beside_it() {
         let constant = case(|_| 42.0);
         let ramp = case(|i| 10.0 * f64::from(i));
         let sine = case(|i| (0.1 * f64::from(i)).sin());
-        // Nothing about it can be learnt from samples so far, and it is not zero.
+        // It cannot be learnt from the samples so far, and it is not zero.
         let rare = case(|i| if i < 390 { 0.0 } else { 1.0 });
         let rows = summary(&[constant, ramp, sine, rare]);
         let rows = serde_json::to_value(rows).expect("rows are data");

@@ -1,14 +1,14 @@
-//! Series that are made up, of which everybody knows how they should be predicted.
+//! Made-up series, for which the best prediction is known.
 
 use std::time::Duration;
 
 use skopos_model::SplitMix64;
 use skopos_score::trace::Trace;
 
-/// Samples of each.
+/// Number of samples of each.
 const LEN: u32 = 1000;
 
-/// Seed of the random ones; `bench/lstm/train.py` makes the same ones with it.
+/// Seed of the random series; `bench/lstm/train.py` makes the same series.
 const SEED: u64 = 2021;
 
 /// A random walk, a sine of 60 samples, a ramp, a constant and steps: one sample a second.

@@ -1,4 +1,4 @@
-//! `skopos fill-history`: history for benchmarks. Not shown in help.
+//! `skopos-bench fill-history`: writes a made-up history for benchmarks.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -15,15 +15,15 @@ use skopos_term::Out;
 
 #[derive(Debug, Args)]
 pub(crate) struct FillArgs {
-    /// The folder; nothing else should be there
+    /// The folder, which should be empty
     folder: PathBuf,
-    /// How many samples in all
+    /// Number of samples in all
     #[arg(long, default_value_t = 100_000_000)]
     samples: u64,
-    /// How many nodes
+    /// Number of nodes
     #[arg(long, default_value_t = 100)]
     nodes: u64,
-    /// How many topics a node
+    /// Number of topics of each node
     #[arg(long, default_value_t = 100)]
     topics: u64,
 }

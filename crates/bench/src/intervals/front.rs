@@ -1,13 +1,13 @@
-//! Points of cost and accuracy, and which of them are better than which.
+//! Points of cost and accuracy, and their comparison.
 
-/// What a policy came to.
+/// Cost and accuracy of a policy.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Point {
     pub(super) cost: f64,
     pub(super) accuracy: f64,
 }
 
-/// True if `theirs` is cheaper and more accurate, or one of the two and as good in the other.
+/// True if `theirs` is cheaper and more accurate, or better in one and equal in the other.
 pub(super) fn beaten(ours: &Point, theirs: &Point) -> bool {
     theirs.cost <= ours.cost && theirs.accuracy >= ours.accuracy && theirs != ours
 }

@@ -1,7 +1,7 @@
-//! `skopos bench intervals`: interval policies replayed under a virtual clock, on the paper's two
+//! `skopos-bench intervals`: interval policies replayed under a virtual clock, on the paper's two
 //! workloads (Apollo, section 4.3.1, Figure 8) and on recorded traces.
 //!
-//! Nothing here takes time or varies: the same traces give the same numbers on every machine.
+//! The results do not depend on the machine: the same traces give the same numbers everywhere.
 
 mod front;
 
@@ -18,33 +18,33 @@ use crate::plan::Plan;
 use front::{Point, beaten, behind};
 use skopos_term::Failure;
 
-/// The base rate, at which there would be a poll each tick.
+/// The base interval: a tick, and the shortest time between two polls.
 const BASE: Duration = Duration::from_secs(1);
 
-/// As long as the paper's replays.
+/// The length of the paper's replays.
 const LENGTH: Duration = Duration::from_secs(1800);
 
 /// Seeds of the irregular workload. The constants of `hazard` were chosen on 1 to 40.
 const SEEDS: std::ops::RangeInclusive<u64> = 101..=120;
 
-/// A recorded value is matched if it is no further off than this part of the trace's standard
-/// deviation: nobody places data by the last byte.
+/// The greatest deviation of a recorded value that counts as matched, as a part of the trace's
+/// standard deviation: a placement does not depend on the last byte.
 const TOLERANCE_RATIO: f64 = 0.05;
 
 /// The longest interval of AIMD in the paper's public implementation, and of ours here.
 const LONGEST_SECONDS: f64 = 25.0;
 
-/// Accuracies that ours is asked for, besides its default, to draw its front.
+/// Accuracies for which our policy is configured, besides its default, to draw its front.
 const FRONT: [f64; 10] = [0.1, 0.3, 0.5, 0.7, 0.8, 0.85, 0.9, 0.95, 0.98, 0.999];
 
-/// A trace with fewer ticks says nothing.
+/// The fewest ticks of a trace.
 const SHORTEST: usize = 120;
 
-/// One workload, in one or more runs of which the mean counts.
+/// A workload with one or more runs, of which the mean counts.
 struct Case {
     name: String,
     truths: Vec<Truth>,
-    /// In the unit of the values; what is within it is matched.
+    /// The greatest deviation that counts as matched, in the unit of the values.
     tolerance: f64,
     goals: Option<(Goal, Goal)>,
 }
@@ -103,8 +103,8 @@ fn cases() -> Result<Vec<Case>, Failure> {
     ];
     let mut recorded = Vec::new();
     read_traces(Path::new(TRACES), DEPTH, &mut recorded)?;
-    recorded.sort_by(|a, b| a.0.cmp(&b.0));
-    cases.extend(recorded.iter().filter_map(|(name, trace)| of_trace(name, trace)));
+    recorded.sort_by(|a, b| a.name.cmp(&b.name));
+    cases.extend(recorded.iter().filter_map(|traced| of_trace(&traced.name, &traced.trace)));
     Ok(cases)
 }
 
@@ -125,7 +125,7 @@ fn named(path: &Path) -> Result<Case, Failure> {
     })
 }
 
-/// None if there is nothing in it to be right or wrong about.
+/// The case of a trace; `None` if the trace is too short or does not change.
 fn of_trace(name: &str, trace: &Trace) -> Option<Case> {
     let truth = Truth::from_trace(trace, BASE);
     let deviation = truth.deviation();
@@ -140,7 +140,7 @@ fn of_trace(name: &str, trace: &Trace) -> Option<Case> {
 /// The policies of the paper.
 const AIMD: [&str; 2] = ["aimd", "aimd-window"];
 
-/// What one would use instead.
+/// The policies that a user would use instead.
 fn peers() -> Vec<(&'static str, PolicyConfig)> {
     let fixed = |name, seconds| {
         let config = PolicyConfig::new(PolicyKind::Fixed);
@@ -183,7 +183,7 @@ fn measure(case: &Case, config: &PolicyConfig) -> Replayed {
     }
 }
 
-/// Adds the rows of one case. Gives how many of aimd's points are on or behind our front.
+/// Adds the rows of a case. Returns the number of AIMD's points on or behind our front.
 fn add(case: &Case, report: &mut Report) -> usize {
     let point =
         |replayed: &Replayed| Point { cost: replayed.cost, accuracy: replayed.accuracy_within };

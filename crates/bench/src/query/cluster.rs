@@ -1,6 +1,6 @@
 //! Nodes of one machine: real agents, each with a name and a runtime directory of its own, and two
-//! hubs that follow them. One is in this process, to be asked through the Rust interface; the other is
-//! `skopos hub`, to be asked through its doors.
+//! hubs that follow them. One hub is in this process and is asked through the Rust interface; the other
+//! is `skopos hub` and is asked through its listeners.
 
 use std::fs::File;
 use std::net::TcpListener;
@@ -25,39 +25,39 @@ use skopos_term::Failure;
 use crate::programs;
 use skopos_node::LiveArgs;
 
-/// How long nodes may take until both hubs know them.
+/// The longest time until both hubs know all nodes.
 const START: Duration = Duration::from_secs(60);
 
-/// They end by themselves after this long, should the benchmark be killed.
+/// The processes end by themselves after this time, if the benchmark is killed.
 const LIFE: &str = "30m";
 
-/// The nodes that are there, and their hubs. All end when it is dropped.
+/// The nodes and their hubs. All end when this is dropped.
 pub(super) struct Cluster {
     program: PathBuf,
     dir: PathBuf,
     site: String,
-    /// Where the hubs listen for agents.
+    /// The addresses at which the hubs listen for agents.
     hubs: [String; 2],
     agents: Vec<Process>,
     near: Served,
     far: Process,
     pub(super) runtime: Runtime,
-    pub(super) doors: Doors,
+    pub(super) listeners: Listeners,
 }
 
-/// Where the hub beside this process is asked.
+/// The listeners of the other hub.
 #[derive(Clone, Debug)]
-pub(super) struct Doors {
+pub(super) struct Listeners {
     /// Its runtime directory, with the UNIX socket.
     pub(super) dir: PathBuf,
-    /// As `127.0.0.1:7470`.
+    /// The HTTP address, such as `127.0.0.1:7470`.
     pub(super) http: String,
-    /// As `127.0.0.1:7471`.
+    /// The Flight SQL address, such as `127.0.0.1:7471`.
     pub(super) flight: String,
 }
 
 impl Cluster {
-    /// Starts the hubs, with all that they write in `dir`.
+    /// Starts the hubs, with all of their files in `dir`.
     pub(super) fn start(dir: &Path) -> Result<Self, Failure> {
         let broken = |e: std::io::Error| Failure::new("cannot start a hub").because(&e);
         let program = programs::skopos()?;
@@ -71,17 +71,17 @@ impl Cluster {
             &Config::default(),
         )?;
         let (http, flight) = (address().map_err(broken)?, address().map_err(broken)?);
-        let doors = Doors { dir: dir.join("far"), http, flight };
+        let listeners = Listeners { dir: dir.join("far"), http, flight };
         let config = dir.join("hub.toml");
         std::fs::write(&config, "").map_err(broken)?;
         let mut command = Command::new(&program);
         command.args(["hub", "--site", &site, "--listen", &hubs[1], "--look-on", "none"]);
-        command.args(["--http", &doors.http, "--flight", &doors.flight]);
-        command.arg("--config").arg(&config).arg("--dir").arg(&doors.dir);
+        command.args(["--http", &listeners.http, "--flight", &listeners.flight]);
+        command.arg("--config").arg(&config).arg("--dir").arg(&listeners.dir);
         let far = quiet(&mut command, &dir.join("hub.log")).map_err(broken)?;
         let runtime = Builder::new_current_thread().enable_all().build().map_err(broken)?;
         let (dir, agents) = (dir.to_path_buf(), Vec::new());
-        Ok(Self { program, dir, site, hubs, agents, near, far, runtime, doors })
+        Ok(Self { program, dir, site, hubs, agents, near, far, runtime, listeners })
     }
 
     /// The engine of the hub in this process.
@@ -89,7 +89,7 @@ impl Cluster {
         self.near.engine()
     }
 
-    /// Starts agents until there are so many, and waits until both hubs know what they publish.
+    /// Starts agents up to this number, and waits until both hubs know their facts.
     pub(super) fn grow(&mut self, nodes: usize) -> Result<(), Failure> {
         let first = self.agents.len();
         for index in first..nodes {
@@ -100,7 +100,7 @@ impl Cluster {
         }
         for index in first..nodes {
             let sql = Question::of_node(index).union();
-            let (near, far) = (self.near.engine().clone(), self.doors.dir.clone());
+            let (near, far) = (self.near.engine().clone(), self.listeners.dir.clone());
             let is_known = || {
                 let (sql, limits) = (sql.as_str(), Limits::default());
                 let own = self.runtime.block_on(near.query(sql, &limits)).ok()?;
@@ -142,13 +142,13 @@ impl Cluster {
     }
 }
 
-/// Starts a role of this program, as it is without anything that its user has configured.
+/// Starts a role of `skopos` without the configuration of the user.
 fn quiet(command: &mut Command, log: &Path) -> std::io::Result<Process> {
     command.env_remove(skopos_shm::DIR_VARIABLE).stdin(Stdio::null()).stdout(Stdio::null());
     Process::start(command.stderr(File::create(log)?))
 }
 
-/// A port that is free now. Somebody may take it before it is used, which is then said.
+/// A port that is free now. If another process takes it before its use, the start fails.
 fn free_port() -> std::io::Result<u16> {
     Ok(TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port())
 }

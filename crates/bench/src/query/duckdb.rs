@@ -13,18 +13,18 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::feed::{Feed, Row};
-use super::load::{Asked, Load, Slice};
+use super::load::{Load, Slice, Store};
 use super::question::Question;
 use crate::child::{Process, not_started};
 use crate::stats::Latencies;
 
-/// What runs in it.
+/// The program in the Python process.
 const SCRIPT: &str = include_str!("duckdb_child.py");
 
-/// Where `scripts/setup bench` puts it, in the repository's root.
+/// The path at which `scripts/setup bench` installs it, in the repository's root.
 const PYTHON: &str = "bench/.venv/bin/python3";
 
-/// A DuckDB of our own.
+/// A private DuckDB.
 pub(super) struct DuckDb {
     input: Arc<Mutex<ChildStdin>>,
     output: Mutex<BufReader<ChildStdout>>,
@@ -54,7 +54,7 @@ struct Values {
     values: Vec<f64>,
 }
 
-/// Starts it.
+/// Starts the process.
 pub(super) fn start() -> Result<(Arc<DuckDb>, Feed), String> {
     let python = if Path::new(PYTHON).exists() { PYTHON } else { "python3" };
     let mut command = Command::new(python);
@@ -100,14 +100,14 @@ impl DuckDb {
         }
     }
 
-    /// How long a statement takes, and how many rows it has.
+    /// The time of a statement, and its number of rows.
     pub(super) fn timed(&self, sql: &str) -> Result<(Duration, usize), String> {
         let timed: Timed = self.ask(&json!({ "timed": { "sql": sql } }))?;
         Ok((Duration::from_nanos(timed.nanos), timed.rows))
     }
 }
 
-impl Asked for Arc<DuckDb> {
+impl Store for Arc<DuckDb> {
     fn measure(&self, load: &Load<'_>) -> Result<Slice, String> {
         let statements: Vec<String> = load.questions.iter().map(Question::keyed).collect();
         let measured: Measured = self.ask(&json!({ "measure": {

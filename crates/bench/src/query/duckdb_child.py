@@ -1,4 +1,4 @@
-"""DuckDB for `skopos bench query`: a line of JSON on stdin asks, a line on stdout answers.
+"""DuckDB for `skopos-bench query`: a line of JSON on stdin asks, a line on stdout answers.
 
 It has the table of latest values in memory and reads sealed history from Parquet. Its answers are
 timed here, in its own process, so that no pipe is part of them.
@@ -12,7 +12,7 @@ import time
 
 import duckdb
 
-# Answers that each client takes before it is measured.
+# Number of answers of each client before the measurement.
 WARM = 32
 
 TABLE = "CREATE TABLE latest (topic VARCHAR PRIMARY KEY, time BIGINT, value DOUBLE)"
@@ -44,7 +44,7 @@ def client(cursor, task, start, into):
 
 
 def measure(connection, task):
-    """So many clients at once."""
+    """Runs a number of clients at once."""
     start, into, failed = threading.Barrier(task["clients"]), [], []
 
     def run(cursor):
@@ -70,14 +70,14 @@ def measure(connection, task):
 
 
 def timed(connection, task):
-    """One statement, from its text to all of its rows."""
+    """Measures a statement, from its text to all of its rows."""
     begun = time.perf_counter_ns()
     rows = connection.execute(task["sql"]).fetchall()
     return {"nanos": time.perf_counter_ns() - begun, "rows": len(rows)}
 
 
 def answer(connection, message):
-    """What one message asks for."""
+    """Executes a message."""
     if "measure" in message:
         return measure(connection, message["measure"])
     if "values" in message:
@@ -89,7 +89,7 @@ def answer(connection, message):
 
 
 def main():
-    """Feeds at once, answers one after the other."""
+    """Feeds at once, and answers one message after the other."""
     connection = duckdb.connect(":memory:")
     connection.execute(TABLE)
     asked = queue.Queue()

@@ -1,5 +1,5 @@
-//! What the peers hold: every second all that the hub knows to have changed is written into each of
-//! them, or shown to who comes for it.
+//! The values of the peers: every second the feeder writes all changes that the hub knows into each
+//! peer, or shows them to peers that scrape.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,47 +15,47 @@ use skopos_query::arrow::array::{Array as _, Float64Array, StringArray};
 use skopos_query::{Engine, Limits};
 use tokio::runtime::Builder;
 
-/// How often, as the agents publish.
+/// Time between two writes: the interval of the agents.
 pub(super) const EVERY: Duration = Duration::from_secs(1);
 
-/// All that there is, asked for as anybody would.
+/// The statement for all latest values.
 const ALL: &str = "SELECT topic, time, value FROM latest WHERE topic LIKE '%'";
 
-/// The latest value of one topic.
+/// The latest value of a topic.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Row {
     pub(super) topic: String,
-    /// In nanoseconds since 1970.
+    /// The time in nanoseconds since 1970.
     pub(super) time: i64,
     pub(super) value: f64,
 }
 
-/// Takes in what changed since the last time.
+/// Writes the changes since the last call.
 pub(super) type Feed = Box<dyn FnMut(&[Row]) -> Result<(), String> + Send>;
 
-/// What feeder and benchmark share.
+/// The state that feeder and benchmark share.
 #[derive(Default)]
 struct Shared {
     latest: HashMap<String, Row>,
-    /// Why a peer does not hold what it should, by its name.
+    /// The reason why a peer lacks values, by its name.
     failed: HashMap<&'static str, String>,
-    /// Rows that were written into each of them.
+    /// Number of rows that were written into each peer.
     written: u64,
     seconds: f64,
 }
 
-/// Feeds until it is dropped.
+/// The feeder, which ends when it is dropped.
 pub(super) struct Feeder {
     shared: Arc<Mutex<Shared>>,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// Nothing changes in the peers for as long as this is there.
+/// The values of the peers do not change while this exists.
 pub(super) struct Still<'a>(MutexGuard<'a, Shared>);
 
 impl Still<'_> {
-    /// What the peers hold of this topic.
+    /// The value of this topic in the peers.
     pub(super) fn value(&self, topic: &str) -> Option<f64> {
         self.0.latest.get(topic).map(|row| row.value)
     }
@@ -84,12 +84,12 @@ impl Feeder {
         Still(lock(&self.shared))
     }
 
-    /// Why a peer could not be fed.
+    /// The reason why a peer could not be fed.
     pub(super) fn failure(&self, peer: &str) -> Option<String> {
         lock(&self.shared).failed.get(peer).cloned()
     }
 
-    /// How many topics there are, and how many of them change in a second.
+    /// Number of topics, and of changes in a second.
     pub(super) fn size(&self) -> (usize, f64) {
         let shared = lock(&self.shared);
         (shared.latest.len(), shared.written as f64 / shared.seconds.max(f64::MIN_POSITIVE))

@@ -1,5 +1,4 @@
-//! Questions about the past: a hundred million samples in sealed parts, asked by our engine and by
-//! DuckDB, which reads the same files.
+//! Queries over history: a hundred million samples in sealed parts, read by our engine and by DuckDB.
 
 use std::ops::RangeInclusive;
 use std::path::Path;
@@ -12,31 +11,31 @@ use skopos_store::history::{self, Folder, Part};
 use tokio::runtime::{Builder, Runtime};
 
 use super::duckdb::DuckDb;
-use super::found::DUCKDB;
+use super::names::DUCKDB;
 use crate::fill_history::{Shape, fill};
 use crate::plan::Plan;
 use crate::report::{Better, Figure, Goal, Report, Row};
 use crate::stats::median;
 use skopos_term::Failure;
 
-/// A hundred million samples, as sixteen nodes with 300 topics each leave in six hours.
+/// A hundred million samples: six hours of sixteen nodes with 300 topics each.
 const WHOLE: Shape = Shape { samples: 100_000_000, nodes: 16, topics: 300 };
 /// Two hours of them, for a short run.
 const SHORT: Shape = Shape { samples: 34_560_000, ..WHOLE };
 
-/// When it began: 2026-11-01 in UTC, in seconds since 1970.
+/// The beginning of the history: 2026-11-01 in UTC, in seconds since 1970.
 const BEGIN: i64 = 1_793_491_200;
 const SECOND: i64 = 1_000_000_000;
 const HOUR: u64 = 3600;
 
-/// The whole history, a number for each node and minute.
+/// The statement over the whole history: a number for each node and minute.
 const MINUTES: &str = "SELECT node, time_bucket('1m', time) AS minute, avg(value) AS mean FROM samples \
      GROUP BY node, minute";
 
-/// As DuckDB has it without an extension; times are in UTC.
+/// The same statement for DuckDB without an extension; times are in UTC.
 const MINUTES_DUCKDB: &str = "SELECT node, epoch_ns(time) // 60000000000 AS minute, avg(value) FROM PARTS GROUP BY node, minute";
 
-/// A topic for an hour.
+/// The statement for a topic over an hour.
 fn an_hour(topic: &str, hour: u64, table: &str, time: &str) -> String {
     let from = BEGIN + (hour * HOUR) as i64;
     let [from, to] = [from, from + HOUR as i64].map(|s| Timestamp::from_nanos(s * SECOND));
@@ -46,7 +45,7 @@ fn an_hour(topic: &str, hour: u64, table: &str, time: &str) -> String {
     )
 }
 
-/// The folder, and nothing that is live.
+/// A source of the folder alone, without live values.
 #[derive(Debug)]
 struct Sealed(Folder);
 
@@ -74,7 +73,7 @@ impl Source for Sealed {
     }
 }
 
-/// Who is asked.
+/// Our engine and DuckDB.
 struct Both<'a> {
     rounds: usize,
     engine: Engine,
@@ -82,7 +81,7 @@ struct Both<'a> {
     duckdb: Result<&'a DuckDb, String>,
 }
 
-/// Writes the parts in `dir`, asks, and adds the rows.
+/// Writes the parts in `dir`, measures, and adds the rows.
 pub(super) fn measure(
     plan: &Plan,
     dir: &Path,
@@ -92,7 +91,7 @@ pub(super) fn measure(
     let shape = if plan.is_short { SHORT } else { WHOLE };
     plan.say("writing history …");
     let [minutes, hour] = rows(plan.rounds, shape, dir, duckdb)?;
-    // The goal is that of a hundred million, so a short run has none.
+    // The goal holds for a hundred million samples, so a short run does not have it.
     let goal = Some(Goal::AtMost(2000.0)).filter(|_| !plan.is_short);
     report.add([goal.into_iter().fold(minutes, Row::goal), hour.goal(Goal::AtMost(20.0))]);
     let files = std::fs::read_dir(dir)?.flatten().filter_map(|entry| entry.metadata().ok());
@@ -106,14 +105,14 @@ pub(super) fn measure(
     Ok(())
 }
 
-/// A number for each node and minute, and one topic for an hour.
+/// The rows of both statements.
 fn rows(
     rounds: usize,
     shape: Shape,
     dir: &Path,
     duckdb: Result<&DuckDb, String>,
 ) -> Result<[Row; 2], Failure> {
-    // Samples of one topic: one a second.
+    // A topic has a sample a second.
     let rows = shape.samples / (shape.nodes * shape.topics);
     let end = Timestamp::from_nanos((BEGIN + rows as i64 - 1) * SECOND);
     let samples = fill(dir, shape, end)?;
@@ -140,8 +139,8 @@ fn rows(
 }
 
 impl Both<'_> {
-    /// Both in turns. `question` gives for each turn our statement, DuckDB's, and how many rows there
-    /// are.
+    /// Measures both in turns. `question` returns for each turn our statement, DuckDB's, and the number
+    /// of rows.
     fn row(
         &self,
         case: &str,
@@ -157,7 +156,7 @@ impl Both<'_> {
                 results.into_iter().zip([&mut ours, &mut theirs]).zip(&mut failed)
             {
                 match took {
-                    // In the first turn files are opened.
+                    // The first turn opens files.
                     Ok(took) if turn > 0 => into.push(took.as_secs_f64() * 1e3),
                     Ok(_) => {}
                     Err(why) => *failed = failed.take().or(Some(why)),

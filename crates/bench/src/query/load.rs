@@ -1,4 +1,4 @@
-//! Clients that ask again as soon as they have an answer, and how long each answer took.
+//! Clients that ask again as soon as they have an answer, and the latency of each answer.
 
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
@@ -6,14 +6,14 @@ use std::time::{Duration, Instant};
 use super::question::Question;
 use crate::stats::{Latencies, nanos_since};
 
-/// Answers that each client takes before it is measured: caches and prepared statements are there.
+/// Number of answers before the measurement, which warm caches and prepare statements.
 const WARM: usize = 32;
 
-/// What to ask, and how hard.
+/// The questions, and the number of clients.
 pub(super) struct Load<'a> {
-    /// In turns.
+    /// They are asked in turns.
     pub(super) questions: &'a [Question],
-    /// At the same time.
+    /// Number of clients at the same time.
     pub(super) clients: usize,
     pub(super) slice: Duration,
 }
@@ -25,30 +25,30 @@ impl Load<'_> {
     }
 }
 
-/// What came of it.
+/// The result of one slice.
 pub(super) struct Slice {
     pub(super) latencies: Latencies,
     pub(super) per_second: f64,
 }
 
-/// Who can be asked.
-pub(super) trait Asked {
-    /// Asks and measures.
+/// A store that can be asked.
+pub(super) trait Store {
+    /// Asks for a while, and measures.
     fn measure(&self, load: &Load<'_>) -> Result<Slice, String>;
 
     /// The values of one answer, in any order.
     fn values(&self, question: &Question) -> Result<Vec<f64>, String>;
 }
 
-/// Asks the question of this number, and takes in the values of its answer.
+/// Asks the question of this index, and appends the values of its answer.
 pub(super) type Client = Box<dyn FnMut(usize, &mut Vec<f64>) -> Result<(), String> + Send>;
 
-/// Who is asked through connections, one for each client.
+/// A store that is asked through connections, one for each client.
 pub(super) trait Connects {
     fn connect(&self, questions: &[Question]) -> Result<Client, String>;
 }
 
-impl<T: Connects> Asked for T {
+impl<T: Connects> Store for T {
     fn measure(&self, load: &Load<'_>) -> Result<Slice, String> {
         let connect = |_| self.connect(load.questions);
         let clients = (0..load.clients).map(connect).collect::<Result<Vec<_>, _>>()?;
@@ -95,14 +95,14 @@ fn ask(
         }
     };
     let warm: Result<(), String> = (0..WARM).try_for_each(|_| answer());
-    // Whoever fails must not keep the others waiting.
+    // A client that fails must not keep the others waiting.
     start.wait();
     warm?;
     let started = Instant::now();
     while started.elapsed() < load.slice {
-        let asked = Instant::now();
+        let started_at = Instant::now();
         answer()?;
-        latencies.record(nanos_since(asked));
+        latencies.record(nanos_since(started_at));
     }
     Ok((latencies, started.elapsed()))
 }
@@ -111,7 +111,7 @@ fn ask(
 mod tests {
     use super::*;
 
-    /// Answers with so many values, if connections may be made.
+    /// A store whose answers have this number of values.
     struct Answers(usize);
 
     impl Connects for Answers {
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_that_lacks_a_value_is_no_measurement() {
+    fn an_answer_without_all_values_fails() {
         let questions = Question::all(3, 2);
         let load = Load { questions: &questions, clients: 2, slice: Duration::from_millis(1) };
         let slice = Answers(3).measure(&load).expect("all values");

@@ -1,10 +1,12 @@
-//! `skopos bench query`: what a placement engine waits for when it asks a hub, beside what it would
-//! ask instead. Figure 12 of the paper, on one machine.
+//! `skopos-bench query`: the latency of a placement engine's queries to a hub, beside other stores
+//! (Figure 12 of the paper, on one machine).
 //!
-//! Sixteen agents feed two hubs; a feeder writes the same values at the same pace into the peers. The
-//! paper's resource query is then asked of all in turns: of 1 to 8 tables, over 1 to 16 nodes, by 1 to
-//! 16 clients. Each of our doors stands beside those peers that are reached in the same way.
+//! Sixteen agents feed two hubs, and a feeder writes the same values at the same pace into the peers.
+//! Then clients ask all stores the paper's resource query in turns: of 1 to 8 tables, over 1 to 16 nodes,
+//! by 1 to 16 clients. Each of our listeners stands beside the peers that are reached in the same way.
 
+mod names;
+mod settings;
 mod question;
 mod load;
 mod ours;
@@ -15,8 +17,9 @@ mod prometheus;
 mod postgres;
 mod sqlite;
 mod duckdb;
+mod target;
 mod peers;
-mod found;
+mod results;
 mod history;
 
 use std::time::{Duration, Instant};
@@ -25,96 +28,81 @@ use super::machine::Machine;
 use super::report::Report;
 use super::scratch::Scratch;
 use crate::plan::Plan;
-use cluster::{Cluster, Doors};
+use cluster::{Cluster, Listeners};
 use feed::Feeder;
-use found::{Found, Setting};
-use load::{Asked, Load};
+use load::Load;
 use ours::{Flight, Http, InProcess, Socket};
 use peers::Peers;
+use prometheus::Kind;
 use question::{MAX_COMPLEXITY, Question};
+use results::Results;
+use settings::{CLIENTS, COMPLEXITIES, NODES, PAPERS_COMPLEXITY, Setting};
 use skopos_term::Failure;
+use target::Target;
 
-/// Tables in one query (Figure 12b), the last being the most.
-const COMPLEXITIES: [usize; 4] = [1, 2, 4, MAX_COMPLEXITY];
-/// Nodes (Figure 12a), the last being all.
-const NODES: [usize; 3] = [1, 4, 16];
-/// Tables in a query while the nodes become more, as in the paper.
-const PAPERS_COMPLEXITY: usize = 3;
-/// Clients that ask at once.
-const CLIENTS: [usize; 3] = [1, 4, 16];
-
-/// How long a peer may take to hold what it was fed with.
+/// The longest time until a peer holds the values that it was fed with.
 const PATIENCE: Duration = Duration::from_secs(30);
-
-/// Who is asked, or why that cannot be.
-struct Whom {
-    name: &'static str,
-    asked: Result<Box<dyn Asked>, String>,
-}
-
-impl Whom {
-    fn new(name: &'static str, asked: impl Asked + 'static) -> Self {
-        Self { name, asked: Ok(Box::new(asked)) }
-    }
-}
 
 /// Runs every case.
 pub(crate) fn run(plan: &Plan) -> Result<Report, Failure> {
     let scratch = Scratch::new()?;
     plan.say("starting the peers …");
-    let Peers { mut whom, feeds, versions, duckdb } = peers::start(&scratch)?;
+    let Peers { mut targets, feeds, versions, duckdb } = peers::start(&scratch)?;
     let mut machine = Machine::this();
+    machine.version(names::REDIS, "redis-server", &["--version"]);
+    machine.version(names::PROMETHEUS, Kind::Prometheus.program(), &["--version"]);
+    machine.version(names::VICTORIA, Kind::VictoriaMetrics.program(), &["-version"]);
     versions.into_iter().for_each(|(name, version)| machine.version_is(name, version));
     let mut report = Report::new("query", machine);
     let mut cluster = Cluster::start(scratch.path())?;
-    whom.extend(doors(&cluster));
+    targets.extend(listeners(&cluster));
     let feeder = Feeder::start(cluster.engine().clone(), feeds);
-    let mut found = Found::default();
+    let mut results = Results::default();
     for nodes in NODES {
         plan.say(&format!("{nodes} nodes …"));
         cluster.grow(nodes)?;
-        wait_until_held(&mut whom, &Question::all(MAX_COMPLEXITY, nodes));
+        wait_until_held(&mut targets, &Question::all(MAX_COMPLEXITY, nodes));
         let setting = Setting { complexity: PAPERS_COMPLEXITY, nodes, clients: 1 };
-        measure(plan, &[setting], &whom, &mut found);
+        measure(plan, &[setting], &targets, &mut results);
     }
-    compare(&feeder, &mut whom);
+    compare(&feeder, &mut targets);
     let nodes = NODES[NODES.len() - 1];
     let one = |complexity| Setting { complexity, nodes, clients: 1 };
     plan.say("1 to 8 tables …");
-    measure(plan, &COMPLEXITIES.map(one), &whom, &mut found);
+    measure(plan, &COMPLEXITIES.map(one), &targets, &mut results);
     let many = |clients| Setting { complexity: MAX_COMPLEXITY, nodes, clients };
     plan.say("1 to 16 clients …");
-    measure(plan, &CLIENTS.map(many)[1..], &whom, &mut found);
-    for whom in &mut whom {
-        if let Some(why) = feeder.failure(whom.name) {
-            found.fails(whom.name, &why);
+    measure(plan, &CLIENTS.map(many)[1..], &targets, &mut results);
+    for target in &targets {
+        if let Some(why) = feeder.failure(target.name) {
+            results.fail(target.name, &why);
         }
     }
-    report.add(found.rows());
+    report.add(results.rows());
     notes(plan, &feeder, &mut report);
-    // What comes now has the machine for itself.
-    drop((feeder, cluster, whom));
+    // The next measurement has the machine for itself.
+    drop((feeder, cluster, targets));
     let disk = Scratch::on_disk()?;
     let duckdb = duckdb.as_ref().map(|duckdb| &**duckdb).map_err(Clone::clone);
     history::measure(plan, disk.path(), duckdb, &mut report)?;
     Ok(report)
 }
 
-/// Our own doors.
-fn doors(cluster: &Cluster) -> Vec<Whom> {
-    let Doors { dir, http, flight } = &cluster.doors;
+/// The listeners of our hub.
+fn listeners(cluster: &Cluster) -> Vec<Target> {
+    let Listeners { dir, http, flight } = &cluster.listeners;
     vec![
-        Whom::new(found::IN_PROCESS, InProcess(cluster.engine().clone())),
-        Whom::new(found::SOCKET, Socket { dir: dir.clone() }),
-        Whom::new(found::HTTP, Http { at: http.clone() }),
-        Whom::new(found::FLIGHT, Flight { at: flight.clone() }),
+        Target::new(names::IN_PROCESS, InProcess(cluster.engine().clone())),
+        Target::new(names::SOCKET, Socket { dir: dir.clone() }),
+        Target::new(names::HTTP, Http { at: http.clone() }),
+        Target::new(names::FLIGHT, Flight { at: flight.clone() }),
     ]
 }
 
-/// Whoever does not hold all values in time is not asked further.
-fn wait_until_held(whom: &mut [Whom], questions: &[Question]) {
-    for Whom { asked, .. } in whom {
-        let Ok(holder) = asked else { continue };
+/// Waits until every target holds all values. A target that does not in time is left out.
+fn wait_until_held(targets: &mut [Target], questions: &[Question]) {
+    for Target { store, .. } in targets {
+        let Ok(holder) = store else { continue };
         let started = Instant::now();
         let held = |question: &Question| match holder.values(question)?.len() {
             found if found == question.topics.len() => Ok(()),
@@ -122,7 +110,7 @@ fn wait_until_held(whom: &mut [Whom], questions: &[Question]) {
         };
         while let Err(why) = questions.iter().try_for_each(held) {
             if started.elapsed() > PATIENCE {
-                *asked = Err(format!("{why}, after {} s", PATIENCE.as_secs()));
+                *store = Err(format!("{why}, after {} s", PATIENCE.as_secs()));
                 break;
             }
             std::thread::sleep(Duration::from_millis(50));
@@ -130,16 +118,17 @@ fn wait_until_held(whom: &mut [Whom], questions: &[Question]) {
     }
 }
 
-/// All peers hold the very values that they were fed with, or are not asked further.
-fn compare(feeder: &Feeder, whom: &mut [Whom]) {
+/// Compares the values of all peers with the values that they were fed with. A peer with other values
+/// is left out.
+fn compare(feeder: &Feeder, targets: &mut [Target]) {
     let still = feeder.still();
-    // Who comes for the values does so each second.
+    // Peers that scrape do so each second.
     std::thread::sleep(3 * feed::EVERY);
     let questions = Question::all(MAX_COMPLEXITY, NODES[NODES.len() - 1]);
-    for Whom { name, asked } in whom {
-        // Ours change all the time.
-        let is_ours = found::DOORS.iter().any(|(door, _)| door == name);
-        let Ok(holder) = asked else { continue };
+    for Target { name, store } in targets {
+        // The values of our hub change all the time.
+        let is_ours = names::LISTENERS.iter().any(|(listener, _)| listener == name);
+        let Ok(holder) = store else { continue };
         if is_ours {
             continue;
         }
@@ -149,12 +138,12 @@ fn compare(feeder: &Feeder, whom: &mut [Whom]) {
             (!are_same(fed, held)).then(|| question.topics.join(", "))
         });
         if let Some(topics) = wrong {
-            *asked = Err(format!("it holds other values of {topics}"));
+            *store = Err(format!("it holds other values of {topics}"));
         }
     }
 }
 
-/// Whether they are the same values in any order, to the last digits that a text may lose.
+/// True for the same values in any order, except for the last digits, which a text may lose.
 fn are_same(mut one: Vec<f64>, mut other: Vec<f64>) -> bool {
     let is_near = |(a, b): (&f64, &f64)| (a - b).abs() <= a.abs() * 1e-9;
     one.sort_by(f64::total_cmp);
@@ -162,19 +151,19 @@ fn are_same(mut one: Vec<f64>, mut other: Vec<f64>) -> bool {
     one.len() == other.len() && one.iter().zip(&other).all(is_near)
 }
 
-/// Everybody in turns, some rounds.
-fn measure(plan: &Plan, settings: &[Setting], whom: &[Whom], found: &mut Found) {
+/// Measures all targets in turns, some rounds.
+fn measure(plan: &Plan, settings: &[Setting], targets: &[Target], results: &mut Results) {
     for _ in 0..plan.rounds {
         for setting in settings {
             let questions = Question::all(setting.complexity, setting.nodes);
             let (clients, slice) = (setting.clients, plan.slice);
             let load = Load { questions: &questions, clients, slice };
-            for Whom { name, asked } in whom {
-                let result = match asked {
-                    Ok(asked) => asked.measure(&load),
+            for Target { name, store } in targets {
+                let result = match store {
+                    Ok(store) => store.measure(&load),
                     Err(why) => Err(why.clone()),
                 };
-                found.take(name, *setting, result);
+                results.add(name, *setting, result);
             }
         }
     }
@@ -187,7 +176,7 @@ fn notes(plan: &Plan, feeder: &Feeder, report: &mut Report) {
          {changes:.0} of them change in a second, which is what every peer is fed with",
     ));
     report.note(format!(
-        "{} rounds, everybody in turns; a client asks again when it has its answer, and takes all \
+        "{} rounds, all stores in turns; a client asks again when it has its answer, and takes all \
          values out of it; clients, servers and agents share the cores",
         plan.rounds
     ));

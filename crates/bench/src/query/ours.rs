@@ -1,4 +1,4 @@
-//! The hub's doors, as its clients use them: the statement is the paper's, word for word.
+//! The hub's listeners, used as clients use them. The statement is the paper's, word for word.
 
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
@@ -19,10 +19,10 @@ use super::question::Question;
 use skopos_hub::client::ask;
 use skopos_hub::messages::socket_path;
 
-/// The column of an answer that has the values.
+/// The column of the values in an answer.
 const VALUES: usize = 1;
 
-/// The values of an answer; rows without any are left out.
+/// The values of an answer; rows without a value are left out.
 pub(super) fn values_of(answer: &Answer) -> Result<Vec<f64>, String> {
     let mut values = Vec::new();
     take_values(answer, &mut values)?;
@@ -44,13 +44,13 @@ fn unions(questions: &[Question]) -> Vec<String> {
     questions.iter().map(Question::union).collect()
 }
 
-/// In this process.
+/// The engine in this process.
 pub(super) struct InProcess(pub(super) Arc<Engine>);
 
 impl Connects for InProcess {
     fn connect(&self, questions: &[Question]) -> Result<Client, String> {
         let (engine, statements) = (self.0.clone(), unions(questions));
-        // What a program has that is not async itself.
+        // The runtime of a program that is not async itself.
         let runtime = Builder::new_current_thread().enable_time().build();
         let runtime = runtime.map_err(|e| e.to_string())?;
         let limits = Limits::default();
@@ -61,7 +61,7 @@ impl Connects for InProcess {
     }
 }
 
-/// Through the UNIX socket.
+/// The UNIX socket.
 pub(super) struct Socket {
     /// The hub's runtime directory.
     pub(super) dir: PathBuf,
@@ -79,9 +79,9 @@ impl Connects for Socket {
     }
 }
 
-/// Through HTTP, as any program with a connection of its own.
+/// HTTP, over a connection for each client.
 pub(super) struct Http {
-    /// As `127.0.0.1:7470`.
+    /// The address, such as `127.0.0.1:7470`.
     pub(super) at: String,
 }
 
@@ -102,15 +102,14 @@ impl Connects for Http {
     }
 }
 
-/// A client that keeps its connection. What it asks is on this machine, whatever proxy stands between
-/// this machine and others.
+/// A client that keeps its connection. It does not use a proxy, because the server is on this machine.
 pub(super) fn http_client() -> ureq::Agent {
     ureq::Agent::from(ureq::Agent::config_builder().proxy(None).build())
 }
 
-/// Through Arrow Flight SQL, by the client of its own project.
+/// Arrow Flight SQL, by the client of its own project.
 pub(super) struct Flight {
-    /// As `127.0.0.1:7471`.
+    /// The address, such as `127.0.0.1:7471`.
     pub(super) at: String,
 }
 

@@ -1,5 +1,5 @@
-//! PostgreSQL: a row for each topic, which is the primary key, over a UNIX socket. It is asked by its
-//! own `pgbench`, with prepared statements, and fed through its own `psql`.
+//! PostgreSQL: a row for each topic, which is the primary key, over a UNIX socket. Its own
+//! `pgbench` asks with prepared statements, and its own `psql` feeds it.
 
 use std::fs::{self, Permissions};
 use std::io::Write as _;
@@ -10,14 +10,14 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use super::feed::{Feed, Row};
-use super::load::{Asked, Load, Slice};
+use super::load::{Load, Slice, Store};
 use super::question::Question;
 use crate::child::{Process, finish, not_started, wait_for};
 use crate::stats::Latencies;
 
-/// Where Debian keeps each version's programs.
+/// The folder in which Debian keeps the programs of each version.
 const PROGRAMS: &str = "/usr/lib/postgresql";
-/// How long the server may take to be made, and to answer first.
+/// The longest time until the first answer of a new server.
 const START: Duration = Duration::from_secs(60);
 /// The shortest run of pgbench, which counts in whole seconds.
 const SHORTEST: u64 = 1;
@@ -25,7 +25,7 @@ const USER: &str = "skopos";
 
 const TABLE: &str = "CREATE TABLE latest (topic text PRIMARY KEY, time bigint, value float8)";
 
-/// A server of our own.
+/// A private server.
 pub(super) struct Postgres {
     programs: PathBuf,
     dir: PathBuf,
@@ -41,6 +41,15 @@ pub(super) fn programs() -> Result<PathBuf, String> {
     newest.ok_or_else(|| "postgresql is not installed".to_owned())
 }
 
+/// The version of the server, if it is installed.
+pub(super) fn version() -> Option<String> {
+    let mut command = Command::new(programs().ok()?.join("postgres"));
+    let output = command.arg("--version").stdin(Stdio::null()).output().ok()?;
+    // "postgres (PostgreSQL) 15.18 (Debian 15.18-0+deb12u1)"
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    text.split_whitespace().nth(2).map(str::to_owned)
+}
+
 /// Starts it with its files in `dir`.
 pub(super) fn start(dir: &Path) -> Result<(Postgres, Feed), String> {
     let programs = programs()?;
@@ -48,7 +57,7 @@ pub(super) fn start(dir: &Path) -> Result<(Postgres, Feed), String> {
     let owner = owner();
     if let Some((user, group)) = owner {
         chown(dir, Some(user), Some(group)).map_err(broken)?;
-        // It must be let through to its folder, and sees nothing on the way.
+        // It needs the right to pass through the folder above, not to list it.
         let above = dir.parent().unwrap_or(dir);
         fs::set_permissions(above, Permissions::from_mode(0o711)).map_err(broken)?;
     }
@@ -75,9 +84,9 @@ pub(super) fn start(dir: &Path) -> Result<(Postgres, Feed), String> {
     Ok((Postgres { programs, dir: dir.to_path_buf(), _process: process }, feed))
 }
 
-/// Whom the server is to run as, since it refuses to be root: its own user, or nobody.
+/// The user and group of the server, which refuses to run as root: its own, or `nobody`.
 fn owner() -> Option<(u32, u32)> {
-    /// `nobody` and `nogroup`, where there is no user of the server's own.
+    /// `nobody` and `nogroup`, if the server does not have a user of its own.
     const NOBODY: (u32, u32) = (65534, 65534);
     if !rustix::process::geteuid().is_root() {
         return None;
@@ -96,14 +105,14 @@ fn client(programs: &Path, dir: &Path, name: &str) -> Command {
     command
 }
 
-/// What a statement answers, a line for each row.
+/// The answer of a statement, a line for each row.
 fn psql(programs: &Path, dir: &Path, sql: &str) -> Result<String, String> {
     let mut command = client(programs, dir, "psql");
     let command = command.args(["-X", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-c", sql, "postgres"]);
     finish(command, &dir.join("logs"), START)
 }
 
-/// One psql that writes whatever comes.
+/// A psql that writes all rows.
 fn feed(programs: &Path, dir: &Path) -> Result<Feed, String> {
     let mut command = client(programs, dir, "psql");
     command.args(["-X", "-q", "-v", "ON_ERROR_STOP=1", "postgres"]);
@@ -134,7 +143,7 @@ fn upsert(rows: &[Row]) -> String {
     )
 }
 
-impl Asked for Postgres {
+impl Store for Postgres {
     fn measure(&self, load: &Load<'_>) -> Result<Slice, String> {
         let logs = self.dir.join("logs");
         let broken = |e: std::io::Error| format!("{}: {e}", logs.display());
@@ -184,7 +193,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_pgbench_tells_is_understood() {
+    fn the_output_of_pgbench_is_parsed() {
         assert_eq!(nanos("0 199 2241 0 1175850568 995598"), Some(2_241_000));
         assert_eq!(nanos("0 200 skipped 0 1175850568 995598"), None);
         let said = "latency average = 0.05 ms\ntps = 19876.5 (without initial connection time)\n";

@@ -1,4 +1,4 @@
-//! Prometheus and VictoriaMetrics: both scrape one page each second, and are asked by the same
+//! Prometheus and VictoriaMetrics: both scrape a page each second, and answer the same
 //! interface, an instant query over HTTP.
 
 use std::collections::BTreeMap;
@@ -21,19 +21,19 @@ use super::ours::http_client;
 use super::question::{Question, series};
 use crate::child::{Process, not_started, wait_for};
 
-/// How long a server may take to answer first.
+/// The longest time until the first answer of a server.
 const START: Duration = Duration::from_secs(20);
 
-/// The most lines of a scraper's request, which is ours: it has about ten.
+/// The most lines of a scraper's request, which has about ten.
 const MAX_LINES: usize = 64;
 
-/// A server of our own.
+/// A private server.
 pub(super) struct Prometheus {
     query: String,
     _process: Process,
 }
 
-/// Which of the two.
+/// The two servers.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Kind {
     Prometheus,
@@ -56,7 +56,7 @@ impl Kind {
                 .arg(format!("--config.file={}", scrape.display()))
                 .arg(format!("--storage.tsdb.path={}", data.display()))
                 .arg(format!("--web.listen-address={listen}")),
-            // Without the last one it answers with what was there half a minute ago.
+            // Without the last option it answers with values of half a minute ago.
             Self::VictoriaMetrics => command
                 .arg(format!("-promscrape.config={}", scrape.display()))
                 .arg(format!("-storageDataPath={}", data.display()))
@@ -81,14 +81,14 @@ pub(super) fn start(kind: Kind, dir: &Path) -> Result<(Prometheus, Feed), String
     command.current_dir(dir).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     let mut process = Process::start(&mut command).map_err(|e| not_started(kind.program(), &e))?;
     let query = format!("http://{listen}/api/v1/query");
-    let asked = Prometheus::ask(&query);
-    wait_for(&mut process, START, || asked("1", &mut Vec::new()).ok())
+    let client = Prometheus::ask(&query);
+    wait_for(&mut process, START, || client("1", &mut Vec::new()).ok())
         .map_err(|why| format!("{}: {why}", kind.program()))?;
     Ok((Prometheus { query, _process: process }, feed))
 }
 
 impl Prometheus {
-    /// Asks one question over a connection that is kept.
+    /// Asks a question over a kept connection.
     fn ask(url: &str) -> impl Fn(&str, &mut Vec<f64>) -> Result<(), String> + Send + use<> {
         let (agent, url) = (http_client(), url.to_owned());
         move |query, values| {
@@ -113,7 +113,7 @@ impl Connects for Prometheus {
     }
 }
 
-/// A page that shows what it is fed with, and its port. Its thread goes with the process.
+/// A page with the fed values, and its port. Its thread ends with the process.
 fn page() -> std::io::Result<(u16, Feed)> {
     let listener = TcpListener::bind(("127.0.0.1", 0))?;
     let port = listener.local_addr()?.port();
@@ -122,7 +122,7 @@ fn page() -> std::io::Result<(u16, Feed)> {
     std::thread::Builder::new().name("page".to_owned()).spawn(move || {
         for stream in listener.incoming().flatten() {
             let text = unpoisoned(shown.lock()).clone();
-            // Who went away comes again.
+            // A scraper that disconnected connects again.
             let _ = show(&stream, &text);
         }
     })?;
@@ -135,7 +135,7 @@ fn page() -> std::io::Result<(u16, Feed)> {
     Ok((port, Box::new(feed)))
 }
 
-/// Answers one request, whatever it asks for.
+/// Answers any request with the page.
 fn show(stream: &TcpStream, text: &str) -> std::io::Result<()> {
     stream.set_read_timeout(Some(START))?;
     for line in BufReader::new(stream).lines().take(MAX_LINES) {
@@ -153,7 +153,7 @@ fn show(stream: &TcpStream, text: &str) -> std::io::Result<()> {
     stream.write_all(text.as_bytes())
 }
 
-/// Samples with the topic as a label, since names that differ may be one series name.
+/// Samples with the topic as a label, because different topics may have one series name.
 fn exposition(latest: &BTreeMap<String, f64>) -> String {
     let mut text = String::new();
     for (topic, value) in latest {

@@ -1,7 +1,7 @@
-//! The paper's resource query (section 4.4.1): the latest tuple of so many tables, and how each of
-//! those who are asked would have it written.
+//! The paper's resource query (section 4.4.1), the latest tuples of some tables, in the language of each
+//! store.
 
-/// What a placement engine asks for, of one node each: a query of complexity 8 has all of them.
+/// The facts that a placement engine asks for, each of one node: a query of complexity 8 has all.
 const RESOURCES: [&str; 8] = [
     "mem/available_bytes",
     "load/load_1m",
@@ -21,15 +21,15 @@ pub(super) fn node(index: usize) -> String {
     format!("n{:02}", index + 1)
 }
 
-/// One resource query.
+/// A resource query.
 #[derive(Clone, Debug)]
 pub(super) struct Question {
     pub(super) topics: Vec<String>,
 }
 
 impl Question {
-    /// The queries of this complexity over so many nodes: as many as there are nodes, each beginning
-    /// with another one, so that all nodes are asked equally often.
+    /// The queries of this complexity over a number of nodes: a query for each node, which begins with
+    /// it, so that all nodes are asked equally often.
     pub(super) fn all(complexity: usize, nodes: usize) -> Vec<Self> {
         let one = |first: usize| {
             let resources = RESOURCES.iter().take(complexity).enumerate();
@@ -45,21 +45,21 @@ impl Question {
         Self { topics: RESOURCES.iter().map(|what| format!("{}/{what}", node(index))).collect() }
     }
 
-    /// As the paper writes it.
+    /// The statement of the paper.
     pub(super) fn union(&self) -> String {
         let select =
             |topic: &String| format!("SELECT MAX(timestamp), metric FROM {}", plain(topic));
         self.topics.iter().map(select).collect::<Vec<_>>().join(" UNION ")
     }
 
-    /// For who has a table of latest values with the topic as its key, in the form that is quickest
-    /// there: one look-up in the index for each topic, and no rows to be made distinct.
+    /// The fastest statement for a table of latest values with the topic as its key: a look-up in the
+    /// index for each topic, and no rows to be made distinct.
     pub(super) fn keyed(&self) -> String {
         let topics: Vec<String> = self.topics.iter().map(|topic| format!("'{topic}'")).collect();
         format!("SELECT time, value FROM latest WHERE topic IN ({})", topics.join(", "))
     }
 
-    /// In PromQL.
+    /// The query in PromQL.
     pub(super) fn promql(&self) -> String {
         let series = |topic: &String| {
             let (node, _) = topic.split_once('/').unwrap_or((topic, ""));
@@ -69,13 +69,13 @@ impl Question {
     }
 }
 
-/// What Prometheus calls a topic: without the node, which is a label.
+/// The series name of a topic in Prometheus, without the node, which is a label.
 pub(super) fn series(topic: &str) -> String {
     let below_node = topic.split_once('/').map_or(topic, |(_, below)| below);
     format!("skopos_{}", plain(below_node))
 }
 
-/// A plain name, as of a table: `_` for what it cannot have.
+/// A plain name, such as a table has, with `_` for all other characters.
 fn plain(topic: &str) -> String {
     topic.replace(|c: char| !c.is_ascii_alphanumeric(), "_")
 }
@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_question_has_so_many_tables_and_every_node_its_turn() {
+    fn a_question_has_its_number_of_tables_and_every_node_its_turn() {
         let all = Question::all(2, 3);
         let topics: Vec<_> = all.iter().map(|question| question.topics.join(" ")).collect();
         assert_eq!(
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn everybody_is_asked_for_the_same() {
+    fn all_languages_ask_for_the_same() {
         let question = &Question::all(2, 2)[1];
         assert_eq!(
             question.union(),

@@ -1,4 +1,4 @@
-//! Redis: a stream for each topic, and of each the newest entry, all in one round trip.
+//! Redis: a stream for each topic, and the newest entry of each, in one round trip.
 
 use std::path::{Path, PathBuf};
 
@@ -9,7 +9,7 @@ use super::load::{Client, Connects};
 use super::question::Question;
 use crate::score::redis_server::{Redis, connect, entry, xadd};
 
-/// A server of our own.
+/// A private server.
 pub(super) struct Streams {
     socket: PathBuf,
     _server: Redis,

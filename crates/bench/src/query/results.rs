@@ -1,43 +1,16 @@
-//! What was measured of whom, and the rows that it makes.
+//! The measurements of all stores, and their rows.
 
 use std::collections::BTreeMap;
 
 use super::load::Slice;
+use super::names::{IN_PROCESS, LISTENERS, SOCKET};
 use super::question::MAX_COMPLEXITY;
-use super::{CLIENTS, COMPLEXITIES, NODES, PAPERS_COMPLEXITY};
+use super::settings::{CLIENTS, COMPLEXITIES, NODES, PAPERS_COMPLEXITY, Setting};
 use crate::report::{Better, Figure, Goal, Row};
 use crate::stats::{Latencies, median};
 
-pub(super) const IN_PROCESS: &str = "in process";
-pub(super) const SOCKET: &str = "UNIX socket";
-pub(super) const HTTP: &str = "HTTP";
-pub(super) const FLIGHT: &str = "Flight SQL";
-
-pub(super) const SQLITE: &str = "sqlite";
-pub(super) const DUCKDB: &str = "duckdb";
-pub(super) const REDIS: &str = "redis";
-pub(super) const POSTGRES: &str = "postgresql";
-pub(super) const PROMETHEUS: &str = "prometheus";
-pub(super) const VICTORIA: &str = "victoriametrics";
-
-/// Our doors, and who is reached in the same way.
-pub(super) const DOORS: [(&str, &[&str]); 4] = [
-    (IN_PROCESS, &[SQLITE, DUCKDB]),
-    (SOCKET, &[REDIS, POSTGRES]),
-    (HTTP, &[PROMETHEUS, VICTORIA]),
-    (FLIGHT, &[]),
-];
-
-/// By how much more nodes may slow a query down to be called flat.
+/// The greatest slowdown by more nodes that counts as flat.
 const FLAT: f64 = 1.25;
-
-/// What was asked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Setting {
-    pub(super) complexity: usize,
-    pub(super) nodes: usize,
-    pub(super) clients: usize,
-}
 
 /// All rounds of one setting.
 struct Rounds {
@@ -46,21 +19,21 @@ struct Rounds {
     per_second: Vec<f64>,
 }
 
-/// What was measured.
+/// All measurements.
 #[derive(Default)]
-pub(super) struct Found {
+pub(super) struct Results {
     rounds: BTreeMap<(&'static str, Setting), Rounds>,
     failed: BTreeMap<&'static str, String>,
 }
 
-impl Found {
-    /// Takes in one round; who failed once has no numbers.
-    pub(super) fn take(&mut self, who: &'static str, at: Setting, result: Result<Slice, String>) {
+impl Results {
+    /// Adds a round. A store that fails once has no numbers.
+    pub(super) fn add(&mut self, name: &'static str, at: Setting, result: Result<Slice, String>) {
         let slice = match result {
             Ok(slice) => slice,
-            Err(why) => return self.fails(who, &why),
+            Err(why) => return self.fail(name, &why),
         };
-        let rounds = self.rounds.entry((who, at)).or_insert_with(|| Rounds {
+        let rounds = self.rounds.entry((name, at)).or_insert_with(|| Rounds {
             latencies: Latencies::new(),
             p50: Vec::new(),
             per_second: Vec::new(),
@@ -70,44 +43,44 @@ impl Found {
         rounds.latencies.add(&slice.latencies);
     }
 
-    /// What was measured of it says nothing.
-    pub(super) fn fails(&mut self, who: &'static str, why: &str) {
-        self.failed.entry(who).or_insert_with(|| why.to_owned());
+    /// Discards the numbers of a store, for this reason.
+    pub(super) fn fail(&mut self, name: &'static str, why: &str) {
+        self.failed.entry(name).or_insert_with(|| why.to_owned());
     }
 
-    fn figure(&self, who: &str, at: Setting, of: impl Fn(&Rounds) -> f64) -> Figure {
-        if let Some(why) = self.failed.get(who) {
+    fn figure(&self, store: &str, at: Setting, of: impl Fn(&Rounds) -> f64) -> Figure {
+        if let Some(why) = self.failed.get(store) {
             return Figure::Unknown(why.clone());
         }
         let mut all = self.rounds.iter();
-        match all.find(|((name, setting), _)| *name == who && *setting == at) {
+        match all.find(|((name, setting), _)| *name == store && *setting == at) {
             Some((_, rounds)) => Figure::Known(of(rounds)),
             None => Figure::Unknown("it was not measured".to_owned()),
         }
     }
 
-    /// Every row of every door.
+    /// All rows of all listeners.
     pub(super) fn rows(&self) -> Vec<Row> {
-        DOORS.iter().flat_map(|(door, peers)| self.of_door(door, peers)).collect()
+        LISTENERS.iter().flat_map(|(name, peers)| self.of_listener(name, peers)).collect()
     }
 
-    fn of_door(&self, door: &'static str, peers: &[&'static str]) -> Vec<Row> {
+    fn of_listener(&self, listener: &'static str, peers: &[&'static str]) -> Vec<Row> {
         let mut rows = Vec::new();
         let nodes = NODES[NODES.len() - 1];
         let row = |metric: String, unit, better, figure: &dyn Fn(&str) -> Figure| {
-            let row = Row::of(door, metric, unit, figure(door), better);
+            let row = Row::of(listener, metric, unit, figure(listener), better);
             peers.iter().fold(row, |row, peer| row.peer(peer, figure(peer)))
         };
         let latency = |what: String, at, percent: f64| {
             let figure =
-                |who: &str| self.figure(who, at, |rounds| micros(&rounds.latencies, percent));
+                |store: &str| self.figure(store, at, |rounds| micros(&rounds.latencies, percent));
             row(format!("{what}, p{percent:.0}"), "µs", Better::Lower, &figure)
         };
         for complexity in COMPLEXITIES {
             let at = Setting { complexity, nodes, clients: 1 };
             let what = format!("{} of {nodes} nodes", count(complexity, "table"));
             let p50 = latency(what.clone(), at, 50.0);
-            let goal = goal(door).filter(|_| complexity == MAX_COMPLEXITY);
+            let goal = goal(listener).filter(|_| complexity == MAX_COMPLEXITY);
             rows.push(goal.into_iter().fold(p50, Row::goal));
             rows.push(latency(what, at, 99.0));
         }
@@ -116,8 +89,8 @@ impl Found {
             let what = format!("{PAPERS_COMPLEXITY} tables of {}", count(nodes, "node"));
             rows.push(latency(what, of_nodes(nodes), 50.0));
         }
-        let growth = |who: &str| {
-            let p50 = |nodes| self.figure(who, of_nodes(nodes), |r| micros(&r.latencies, 50.0));
+        let growth = |store: &str| {
+            let p50 = |nodes| self.figure(store, of_nodes(nodes), |r| micros(&r.latencies, 50.0));
             match (p50(nodes), p50(NODES[0])) {
                 (Figure::Known(all), Figure::Known(one)) => Figure::Known(all / one),
                 (Figure::Unknown(why), _) | (_, Figure::Unknown(why)) => Figure::Unknown(why),
@@ -126,31 +99,32 @@ impl Found {
         let metric = format!("{PAPERS_COMPLEXITY} tables, p50 of {nodes} nodes ÷ of 1");
         rows.push(row(metric, "times", Better::Neither, &growth).goal(Goal::AtMost(FLAT)));
         let of_clients = |clients| Setting { complexity: MAX_COMPLEXITY, nodes, clients };
-        let rate =
-            |who: &str, clients| self.figure(who, of_clients(clients), |r| median(&r.per_second));
+        let rate = |store: &str, clients| {
+            self.figure(store, of_clients(clients), |r| median(&r.per_second))
+        };
         for clients in CLIENTS {
             let what = format!("{MAX_COMPLEXITY} tables, {}", count(clients, "client"));
             if clients > 1 {
                 rows.push(latency(what.clone(), of_clients(clients), 50.0));
                 rows.push(latency(what.clone(), of_clients(clients), 99.0));
             }
-            let rates = |who: &str| rate(who, clients);
+            let rates = |store: &str| rate(store, clients);
             rows.push(row(format!("{what}, rate"), "1/s", Better::Higher, &rates));
         }
-        let most = |who: &str| {
-            let rates = CLIENTS.map(|clients| rate(who, clients));
+        let most = |store: &str| {
+            let rates = CLIENTS.map(|clients| rate(store, clients));
             rates.into_iter().reduce(greater).unwrap_or(Figure::Unknown(String::new()))
         };
         let best = row(format!("{MAX_COMPLEXITY} tables, best rate"), "1/s", Better::Higher, &most);
-        let goal = (door == IN_PROCESS).then_some(Goal::AtLeast(50_000.0));
+        let goal = (listener == IN_PROCESS).then_some(Goal::AtLeast(50_000.0));
         rows.push(goal.into_iter().fold(best, Row::goal));
         rows
     }
 }
 
-/// For the most complex query, over all nodes.
-fn goal(door: &str) -> Option<Goal> {
-    match door {
+/// The goal of the most complex query, over all nodes.
+fn goal(listener: &str) -> Option<Goal> {
+    match listener {
         IN_PROCESS => Some(Goal::AtMost(20.0)),
         SOCKET => Some(Goal::AtMost(100.0)),
         _ => None,
@@ -174,6 +148,7 @@ fn count(number: usize, what: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::names::{DUCKDB, SQLITE};
     use super::*;
 
     fn slice(nanos: u64) -> Result<Slice, String> {
@@ -182,7 +157,7 @@ mod tests {
         Ok(Slice { latencies, per_second: 1e9 / nanos as f64 })
     }
 
-    fn json(found: &Found, metric: &str) -> serde_json::Value {
+    fn json(found: &Results, metric: &str) -> serde_json::Value {
         let rows = serde_json::to_value(found.rows()).expect("rows are plain");
         let all = rows.as_array().expect("a list");
         let of = |row: &&serde_json::Value| row["case"] == IN_PROCESS && row["metric"] == metric;
@@ -190,15 +165,15 @@ mod tests {
     }
 
     #[test]
-    fn rows_have_what_was_measured_and_why_not() {
-        let mut found = Found::default();
+    fn rows_have_numbers_or_reasons() {
+        let mut found = Results::default();
         let at = |nodes| Setting { complexity: PAPERS_COMPLEXITY, nodes, clients: 1 };
         for _ in 0..3 {
-            found.take(IN_PROCESS, at(1), slice(4000));
-            found.take(IN_PROCESS, at(16), slice(5000));
-            found.take(SQLITE, at(1), slice(8000));
+            found.add(IN_PROCESS, at(1), slice(4000));
+            found.add(IN_PROCESS, at(16), slice(5000));
+            found.add(SQLITE, at(1), slice(8000));
         }
-        found.take(DUCKDB, at(1), Err("not installed".to_owned()));
+        found.add(DUCKDB, at(1), Err("not installed".to_owned()));
         let row = json(&found, "3 tables of 1 node, p50");
         assert_eq!(row["ratio"], 2.0);
         assert_eq!(row["peers"][DUCKDB], "unknown: not installed");

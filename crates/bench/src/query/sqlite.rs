@@ -8,23 +8,23 @@ use super::feed::{Feed, Row};
 use super::load::{Client, Connects};
 use super::question::Question;
 
-/// Readers do not wait for the writer, nor it for them.
+/// Readers and the writer do not wait for each other.
 const TABLE: &str = "PRAGMA journal_mode = WAL; PRAGMA synchronous = OFF;
     CREATE TABLE latest (topic TEXT PRIMARY KEY, time INTEGER, value REAL) WITHOUT ROWID;";
 
 const WRITE: &str = "INSERT OR REPLACE INTO latest VALUES (?1, ?2, ?3)";
 
-/// A database of our own.
+/// A private database.
 pub(super) struct Sqlite {
     file: PathBuf,
 }
 
-/// The version that is compiled in.
+/// The version that is compiled into this program.
 pub(super) fn version() -> &'static str {
     rusqlite::version()
 }
 
-/// Makes it in `dir`.
+/// Makes the database in `dir`.
 pub(super) fn start(dir: &Path) -> Result<(Sqlite, Feed), String> {
     let file = dir.join("latest.sqlite");
     let mut connection = Connection::open(&file).map_err(|e| e.to_string())?;

@@ -1,10 +1,10 @@
 //! The latest value, while another process writes at 1 kHz.
 //!
-//! A read takes nanoseconds and a clock reading takes tens of them. So there are two kinds of
-//! timing: batches of 16 reads between two clock readings, for the median, and single reads, less
-//! what an empty pair of clock readings costs at its median, for the tail. Of the single reads,
-//! those that find a new value are shown apart: they fetch the cache lines that the writer's core
-//! has just changed. Reader and writer are pinned to different cores.
+//! A read takes a few nanoseconds, a clock reading takes tens of them. So there are two kinds of
+//! timing. For the median, batches of 16 reads stand between two clock readings. For the tail, single
+//! reads are timed, and the median cost of an empty pair of clock readings is subtracted. Single reads
+//! that find a new value have rows of their own: they fetch the cache lines that the writer's core has
+//! just changed. Reader and writer are pinned to different cores.
 
 use std::hint::black_box;
 use std::path::{Path, PathBuf};
@@ -14,21 +14,21 @@ use serde::{Deserialize, Serialize};
 use skopos_model::Value;
 use skopos_shm::{Reading, Vertex};
 
+use super::bench::{self, Bench, REDIS};
 use super::redis_server::{connect, entry, failed, xadd};
-use super::{Bench, REDIS};
 use crate::cores::{Core, on_first_core, pin};
 use crate::report::{Better, Figure, Goal, Report, Row};
 use crate::stats::{Latencies, Timer, nanos_since};
-use crate::worker::{Line, Task};
+use crate::worker::{Line, Role};
 use skopos_term::Failure;
 
 /// Time between two publishes.
 const PERIOD: Duration = Duration::from_millis(1);
 /// Reads between two clock readings.
 const BATCH: u32 = 16;
-/// Reads between two looks at the clock that ends the slice.
+/// Reads between two checks whether the slice is over.
 const BLOCK: u32 = 256;
-/// A worker ends by itself after this long, should its parent forget it.
+/// A worker ends by itself after this time, if its parent does not end it.
 const LIFE: Duration = Duration::from_secs(600);
 const KEY: &str = "latest";
 
@@ -38,12 +38,14 @@ pub(crate) struct SkoposWriter {
     dir: PathBuf,
 }
 
-impl SkoposWriter {
-    pub(crate) fn work(self, line: &Line) -> Result<(), Failure> {
+impl Role for SkoposWriter {
+    const NAME: &'static str = "latest_skopos";
+
+    fn work(self, line: &Line) -> Result<(), Failure> {
         pin(Core::Last);
-        let (_publisher, writers) = super::publisher(&self.dir, 1)?;
+        let (_publisher, writers) = bench::publisher(&self.dir, 1)?;
         writers[0].publish(1u64)?;
-        line.say(&())?;
+        line.send(&())?;
         beat(|count| Ok(writers[0].publish(count).map(drop)?))
     }
 }
@@ -54,15 +56,17 @@ pub(crate) struct RedisWriter {
     socket: PathBuf,
 }
 
-impl RedisWriter {
-    pub(crate) fn work(self, line: &Line) -> Result<(), Failure> {
+impl Role for RedisWriter {
+    const NAME: &'static str = "latest_redis";
+
+    fn work(self, line: &Line) -> Result<(), Failure> {
         pin(Core::Last);
         let mut connection = connect(&self.socket).map_err(failed)?;
         let mut add = |count: u64| {
             xadd(KEY, count.to_string().as_bytes()).exec(&mut connection).map_err(failed)
         };
         add(1)?;
-        line.say(&())?;
+        line.send(&())?;
         beat(add)
     }
 }
@@ -82,19 +86,19 @@ fn beat(mut publish: impl FnMut(u64) -> Result<(), Failure>) -> Result<(), Failu
     Ok(())
 }
 
-/// What the rounds found.
-struct Found {
-    /// `BATCH` reads each.
+/// The measurements of all rounds.
+struct Measurements {
+    /// The time of `BATCH` reads each.
     batches: Latencies,
     singles: Latencies,
-    /// Those of the singles that found a new value.
+    /// Single reads that found a new value.
     fresh: Latencies,
     redis: Latencies,
 }
 
 pub(super) fn measure(bench: &Bench<'_>, report: &mut Report) -> Result<(), Failure> {
     let (dir, socket) = (bench.scratch.dir("latest")?, bench.redis.socket());
-    let mut found = Found {
+    let mut found = Measurements {
         batches: Latencies::new(),
         singles: Latencies::new(),
         fresh: Latencies::new(),
@@ -123,7 +127,7 @@ pub(super) fn measure(bench: &Bench<'_>, report: &mut Report) -> Result<(), Fail
     Ok(())
 }
 
-fn rows(found: &Found, socket: Result<&Path, &str>) -> Vec<Row> {
+fn rows(found: &Measurements, socket: Result<&Path, &str>) -> Vec<Row> {
     let case = "latest value, written at 1 kHz";
     let redis = |percent| match socket {
         Ok(_) => Figure::Known(found.redis.percentile(percent)),
@@ -150,10 +154,10 @@ fn rows(found: &Found, socket: Result<&Path, &str>) -> Vec<Row> {
     rows
 }
 
-fn ours(bench: &Bench<'_>, dir: &Path, found: &mut Found) -> Result<(), Failure> {
-    let _worker = super::start(&Task::LatestSkopos(SkoposWriter { dir: dir.into() }))?;
-    let vertex = super::vertex(dir)?;
-    // A thread of its own, so that the other cases are not pinned.
+fn ours(bench: &Bench<'_>, dir: &Path, found: &mut Measurements) -> Result<(), Failure> {
+    let _worker = bench::start(&SkoposWriter { dir: dir.into() })?;
+    let vertex = bench::vertex(dir)?;
+    // In a thread of its own, so that the other cases are not pinned.
     let (slice, timer) = (bench.plan.slice, bench.timer);
     on_first_core(|| {
         let mut last = Newest::default();
@@ -189,7 +193,7 @@ fn singles(
     slice: Duration,
     timer: Timer,
     last: &mut Newest,
-    found: &mut Found,
+    found: &mut Measurements,
 ) -> Result<(), Failure> {
     let started = Instant::now();
     while started.elapsed() < slice {
@@ -206,10 +210,10 @@ fn singles(
     Ok(())
 }
 
-fn theirs(bench: &Bench<'_>, socket: &Path, found: &mut Found) -> Result<(), Failure> {
+fn theirs(bench: &Bench<'_>, socket: &Path, found: &mut Measurements) -> Result<(), Failure> {
     let mut connection = connect(socket).map_err(failed)?;
     redis::cmd("DEL").arg(KEY).exec(&mut connection).map_err(failed)?;
-    let _worker = super::start(&Task::LatestRedis(RedisWriter { socket: socket.into() }))?;
+    let _worker = bench::start(&RedisWriter { socket: socket.into() })?;
     let mut ask = redis::cmd("XREVRANGE");
     ask.arg(KEY).arg("+").arg("-").arg("COUNT").arg(1);
     on_first_core(|| {
@@ -226,7 +230,7 @@ fn theirs(bench: &Bench<'_>, socket: &Path, found: &mut Found) -> Result<(), Fai
     })
 }
 
-/// What was read last: no read may go back behind it.
+/// The last reading: no later one may be older.
 #[derive(Default)]
 struct Newest {
     time: i64,
@@ -234,7 +238,7 @@ struct Newest {
 }
 
 impl Newest {
-    /// True if it is new.
+    /// True if the reading is new.
     #[inline]
     fn see(&mut self, time: i64, value: u64) -> Result<bool, Failure> {
         if time < self.time || value < self.value {
@@ -252,7 +256,7 @@ impl Newest {
     }
 }
 
-/// The counter in a reading; 0, which is never published, of anything else.
+/// The counter in a reading; 0, which is never published, for another value.
 #[inline]
 fn counter(reading: &Reading) -> u64 {
     match reading.sample.value {

@@ -1,8 +1,8 @@
 //! A thousand vertices with full rings, and a thousand readers' cursors.
 //!
-//! Ours is everything that comes to be for them: the blocks of the segment's files, and by how much
-//! the anonymous memory (heap) of the publishing and of the reading process grows. Redis is by how
-//! much its `used_memory` grows; its readers' cursors, which live in the clients, are left out.
+//! For Skopos, the sum counts the blocks of the segment's files, and the growth of anonymous memory
+//! (heap) in the publishing and in the reading process. For Redis, it is the growth of `used_memory`;
+//! its readers' cursors, which live in the clients, are left out.
 
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -10,10 +10,10 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use skopos_shm::{DEFAULT_SLOTS, Host, Subscription};
 
+use super::bench::{self, Bench, REDIS};
 use super::redis_server::{connect, failed};
-use super::{Bench, REDIS};
 use crate::report::{Better, Figure, Goal, Report, Row};
-use crate::worker::{Line, Task, Worker};
+use crate::worker::{Line, Role, Worker};
 use skopos_term::Failure;
 
 const VERTICES: usize = 1000;
@@ -30,28 +30,32 @@ pub(crate) struct Cursors {
     dir: PathBuf,
 }
 
-impl Filler {
-    pub(crate) fn work(self, line: &Line) -> Result<(), Failure> {
+impl Role for Filler {
+    const NAME: &'static str = "memory_publisher";
+
+    fn work(self, line: &Line) -> Result<(), Failure> {
         let before = anonymous()?;
-        let (_publisher, writers) = super::publisher(&self.dir, VERTICES)?;
+        let (_publisher, writers) = bench::publisher(&self.dir, VERTICES)?;
         for value in 1..=u64::from(DEFAULT_SLOTS) {
             for writer in &writers {
                 writer.publish(value)?;
             }
         }
-        line.say(&anonymous()?.saturating_sub(before))?;
+        line.send(&anonymous()?.saturating_sub(before))?;
         line.wait();
         Ok(())
     }
 }
 
-impl Cursors {
-    pub(crate) fn work(self, line: &Line) -> Result<(), Failure> {
+impl Role for Cursors {
+    const NAME: &'static str = "memory_reader";
+
+    fn work(self, line: &Line) -> Result<(), Failure> {
         let before = anonymous()?;
         let host = Host::open_dirs(vec![self.dir])?;
         let mut cursors: Vec<Subscription> = Vec::new();
         for index in 0..VERTICES {
-            cursors.push(host.find(&super::numbered(index))?.subscribe_from_oldest());
+            cursors.push(host.find(&bench::numbered(index))?.subscribe_from_oldest());
         }
         let mut samples = 0;
         for cursor in &mut cursors {
@@ -63,7 +67,7 @@ impl Cursors {
         if samples != expected {
             return Err(Failure::new(format!("{samples} of {expected} samples read")));
         }
-        line.say(&anonymous()?.saturating_sub(before))?;
+        line.send(&anonymous()?.saturating_sub(before))?;
         line.wait();
         Ok(())
     }
@@ -84,10 +88,10 @@ fn anonymous() -> Result<u64, Failure> {
 
 pub(super) fn measure(bench: &Bench<'_>, report: &mut Report) -> Result<(), Failure> {
     let dir = bench.scratch.dir("memory")?;
-    let mut publisher = Worker::start(&Task::MemoryPublisher(Filler { dir: dir.clone() }))?;
-    let publishing: u64 = publisher.hear()?;
-    let mut reader = Worker::start(&Task::MemoryReader(Cursors { dir: dir.clone() }))?;
-    let reading: u64 = reader.hear()?;
+    let mut publisher = Worker::start(&Filler { dir: dir.clone() })?;
+    let publishing: u64 = publisher.receive()?;
+    let mut reader = Worker::start(&Cursors { dir: dir.clone() })?;
+    let reading: u64 = reader.receive()?;
     let files = file_blocks(&dir)?;
     let megabytes = |bytes: u64| bytes as f64 / 1e6;
     let figure = match bench.redis.socket() {
@@ -110,7 +114,7 @@ pub(super) fn measure(bench: &Bench<'_>, report: &mut Report) -> Result<(), Fail
     Ok(())
 }
 
-/// What the files in `dir` take of the file system, which is memory.
+/// The size of the blocks of the files in `dir`, whose file system is memory.
 fn file_blocks(dir: &Path) -> Result<u64, Failure> {
     let mut bytes = 0;
     for entry in std::fs::read_dir(dir)? {
@@ -119,7 +123,7 @@ fn file_blocks(dir: &Path) -> Result<u64, Failure> {
     Ok(bytes)
 }
 
-/// By how much `used_memory` grows with a thousand streams of as many entries.
+/// The growth of `used_memory` by a thousand streams of as many entries.
 fn redis_growth(socket: &Path) -> redis::RedisResult<u64> {
     let mut connection = connect(socket)?;
     redis::cmd("FLUSHALL").exec(&mut connection)?;
@@ -127,7 +131,7 @@ fn redis_growth(socket: &Path) -> redis::RedisResult<u64> {
     for value in 1..=u128::from(DEFAULT_SLOTS) {
         let mut pipe = redis::Pipeline::with_capacity(VERTICES);
         for index in 0..VERTICES {
-            let key = super::numbered(index).to_string();
+            let key = bench::numbered(index).to_string();
             pipe.cmd("XADD").arg(key).arg("*").arg("s").arg(&value.to_le_bytes()).ignore();
         }
         pipe.exec(&mut connection)?;

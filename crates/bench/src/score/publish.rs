@@ -1,9 +1,9 @@
 //! Publishing 16-byte samples from many threads: into a vertex each, and all into one.
 //!
-//! Every value differs from the one before it, so every publish stores a sample; the parent counts
-//! them afterwards. `publish` reads the clock itself, as a user's call does; Redis takes the time on
-//! the server. One thread is one connection to Redis: one XADD at a time as in Apollo, and
-//! a hundred in one write for fairness.
+//! Each value differs from the value before, so every publish stores a sample, and the parent counts
+//! the samples afterwards. `publish` reads the clock itself, as in the call of a user; Redis takes the
+//! time on the server. Each thread has a connection to Redis, and sends one XADD at a time as Apollo
+//! does, or a hundred in one write for fairness.
 
 use std::path::{Path, PathBuf};
 use std::sync::Barrier;
@@ -13,20 +13,20 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 use skopos_shm::{Host, VertexWriter};
 
+use super::bench::{self, Bench, REDIS};
 use super::redis_server::{connect, entries_added, failed, xadd};
-use super::{Bench, REDIS};
 use crate::report::{Better, Figure, Goal, Report, Row};
 use crate::stats::median;
-use crate::worker::{Line, Task, Worker};
+use crate::worker::{Line, Role, Worker};
 use skopos_term::Failure;
 
-/// As many as Apollo's Figure 6 has.
+/// The numbers of threads in Apollo's Figure 6.
 const THREADS: [usize; 6] = [1, 2, 4, 8, 16, 40];
-/// Publishes between two looks at the flag that ends a slice.
+/// Publishes between two checks of the flag that ends a slice.
 const BLOCK: u64 = 128;
 /// Commands in one write to Redis.
 const PIPELINE: usize = 100;
-/// The peer's name where commands are sent a hundred at a time.
+/// The name of Redis with a hundred commands in one write.
 const REDIS_PIPELINED: &str = "redis x100";
 
 /// Publishes into shared memory as fast as it can.
@@ -48,29 +48,31 @@ pub(crate) struct RedisLoad {
     slice: Duration,
 }
 
-/// What a load did.
+/// The result of a load.
 #[derive(Debug, Serialize, Deserialize)]
 struct Done {
     published: u64,
     seconds: f64,
 }
 
-impl SkoposLoad {
-    pub(crate) fn work(self, line: &Line) -> Result<(), Failure> {
+impl Role for SkoposLoad {
+    const NAME: &'static str = "publish_skopos";
+
+    fn work(self, line: &Line) -> Result<(), Failure> {
         let vertices = if self.one_vertex { 1 } else { self.threads };
-        let (_publisher, writers) = super::publisher(&self.dir, vertices)?;
+        let (_publisher, writers) = bench::publisher(&self.dir, vertices)?;
         let done = load(self.threads, self.slice, |thread| {
             let writer = writers[thread % vertices].clone();
             Ok(move |done| block(&writer, thread, done))
         })?;
-        line.say(&done)?;
-        // The parent counts what is in the segment, which goes with this process.
+        line.send(&done)?;
+        // The parent counts the samples in the segment, which disappears with this process.
         line.wait();
         Ok(())
     }
 }
 
-/// Publishes `BLOCK` values that nobody else publishes, after `done` of them.
+/// Publishes `BLOCK` values that no other thread publishes, after `done` of them.
 fn block(writer: &VertexWriter, thread: usize, done: u64) -> Result<u64, Failure> {
     let values = (thread as u64) << 48 | done;
     for value in values..values + BLOCK {
@@ -79,8 +81,10 @@ fn block(writer: &VertexWriter, thread: usize, done: u64) -> Result<u64, Failure
     Ok(BLOCK)
 }
 
-impl RedisLoad {
-    pub(crate) fn work(self, line: &Line) -> Result<(), Failure> {
+impl Role for RedisLoad {
+    const NAME: &'static str = "publish_redis";
+
+    fn work(self, line: &Line) -> Result<(), Failure> {
         let done = load(self.threads, self.slice, |thread| {
             let key = key(if self.one_stream { 0 } else { thread });
             let mut connection = connect(&self.socket).map_err(failed)?;
@@ -100,7 +104,7 @@ impl RedisLoad {
                 Ok(pipeline as u64)
             })
         })?;
-        line.say(&done)
+        line.send(&done)
     }
 }
 
@@ -108,8 +112,8 @@ fn key(index: usize) -> String {
     format!("publish-{index}")
 }
 
-/// Runs `threads` threads side by side for `slice`. `make` gives each its work: called with how
-/// many it has published, it publishes some more and says how many.
+/// Runs `threads` threads side by side for `slice`. `make` returns the work of a thread: a function
+/// of the number of publishes so far, which publishes some more and returns their number.
 fn load<W: FnMut(u64) -> Result<u64, Failure> + Send>(
     threads: usize,
     slice: Duration,
@@ -126,7 +130,7 @@ fn load<W: FnMut(u64) -> Result<u64, Failure> + Send>(
                     barrier.wait();
                     let started = Instant::now();
                     let mut done = 0;
-                    // Relaxed: a late look costs a block more, which is counted.
+                    // Relaxed: a late check costs another block, which is counted.
                     while !stop.load(Ordering::Relaxed) {
                         done += work(done)?;
                     }
@@ -142,8 +146,8 @@ fn load<W: FnMut(u64) -> Result<u64, Failure> + Send>(
             .map(|thread| thread.join().unwrap_or_else(|p| std::panic::resume_unwind(p)))
             .collect::<Result<Vec<_>, _>>()?;
         let published = ended.iter().map(|(done, _, _)| done).sum();
-        // From the first one's start to the last one's end: with more threads than cores these are
-        // far from when this thread comes to look at its own clock.
+        // From the start of the first thread to the end of the last: with more threads than cores,
+        // this thread reads its own clock much later.
         let first = ended.iter().map(|(_, started, _)| *started).min();
         let last = ended.iter().map(|(_, _, ended)| *ended).max();
         let elapsed = first.zip(last).map_or(slice, |(first, last)| last - first);
@@ -151,7 +155,7 @@ fn load<W: FnMut(u64) -> Result<u64, Failure> + Send>(
     })
 }
 
-/// The rounds of one thread count, in millions a second.
+/// The rounds with one number of threads, in millions a second.
 #[derive(Clone, Debug, Default)]
 struct Rates {
     ours: Vec<f64>,
@@ -218,7 +222,7 @@ fn rows(case: &str, one: bool, rates: &[Rates], reason: Option<&str>) -> Vec<Row
     rows
 }
 
-/// How far the rate falls after its peak as threads grow: the least of what follows over the peak.
+/// The fall of the rate after its peak as threads grow: the least rate behind the peak, divided by it.
 fn fall(rates: &[f64]) -> f64 {
     let peak = rates.iter().copied().fold(0.0, f64::max);
     let after = rates.iter().skip_while(|rate| **rate < peak);
@@ -227,8 +231,8 @@ fn fall(rates: &[f64]) -> f64 {
 
 fn ours(bench: &Bench<'_>, dir: &Path, threads: usize, one: bool) -> Result<f64, Failure> {
     let task = SkoposLoad { dir: dir.into(), threads, one_vertex: one, slice: bench.plan.slice };
-    let mut worker = Worker::start(&Task::PublishSkopos(task))?;
-    let done: Done = worker.hear()?;
+    let mut worker = Worker::start(&task)?;
+    let done: Done = worker.receive()?;
     let host = Host::open_dirs(vec![dir.into()])?;
     let stored = host.segments().iter().flat_map(skopos_shm::Segment::vertices).map(|v| v.count());
     check(stored.sum(), &done)?;
@@ -247,7 +251,7 @@ fn theirs(
     redis::cmd("FLUSHALL").exec(&mut connection).map_err(failed)?;
     let slice = bench.plan.slice;
     let task = RedisLoad { socket: socket.into(), threads, one_stream: one, pipeline, slice };
-    let done: Done = Worker::start(&Task::PublishRedis(task))?.hear()?;
+    let done: Done = Worker::start(&task)?.receive()?;
     let mut stored = 0;
     for stream in 0..if one { 1 } else { threads } {
         stored += entries_added(&mut connection, &key(stream)).map_err(failed)?;
@@ -260,7 +264,7 @@ fn check(stored: u64, done: &Done) -> Result<(), Failure> {
     if stored == done.published {
         return Ok(());
     }
-    Err(Failure::new(format!("{} samples were published, {stored} are there", done.published)))
+    Err(Failure::new(format!("{} samples were published, {stored} are stored", done.published)))
 }
 
 #[cfg(test)]
@@ -268,7 +272,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_fall_is_counted_from_the_peak_on() {
+    fn the_fall_is_counted_from_the_peak() {
         for (rates, expected) in
             [(&[1.0, 2.0, 4.0][..], 1.0), (&[1.0, 8.0, 6.0, 2.0, 4.0], 0.25), (&[8.0, 1.0], 0.125)]
         {

@@ -1,4 +1,4 @@
-//! A `redis-server` of our own, over a UNIX socket, and how it is asked.
+//! A private `redis-server` over a UNIX socket, and its commands.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -10,10 +10,10 @@ use redis::{Client, Cmd, Connection, ConnectionAddr, RedisResult, Value};
 use crate::child::{Process, wait_for};
 use skopos_term::Failure;
 
-/// How long the server may take to answer first.
+/// The longest time until the first answer of the server.
 const START: Duration = Duration::from_secs(10);
 
-/// The server, or why there is none.
+/// The server, or the reason why it does not run.
 #[derive(Debug)]
 pub(crate) struct Redis(Result<Running, String>);
 
@@ -29,7 +29,7 @@ impl Redis {
         Self(start(dir))
     }
 
-    /// Where it listens; else the reason why it does not.
+    /// The path of its socket, or the reason why it does not run.
     pub(crate) fn socket(&self) -> Result<&Path, &str> {
         match &self.0 {
             Ok(running) => Ok(&running.socket),
@@ -66,13 +66,13 @@ pub(crate) fn xadd(key: &str, value: &[u8]) -> Cmd {
     cmd
 }
 
-/// How many entries were ever added to the stream `key`.
+/// Number of entries that were ever added to the stream `key`.
 pub(crate) fn entries_added(connection: &mut Connection, key: &str) -> RedisResult<u64> {
     let info: HashMap<String, Value> =
         redis::cmd("XINFO").arg("STREAM").arg(key).query(connection)?;
     match info.get("entries-added") {
         Some(Value::Int(count)) => Ok(u64::try_from(*count).unwrap_or(0)),
-        // Before version 7 the server did not count; without MAXLEN's help there is no telling.
+        // Before version 7 the server did not count them.
         _ => Err((redis::ErrorKind::UnexpectedReturnType, "no entries-added").into()),
     }
 }
@@ -83,7 +83,7 @@ pub(crate) fn entry(answer: &Value) -> Option<(&[u8], &[u8])> {
     fields(entries.first()?)
 }
 
-/// The last of them.
+/// The last entry in such an answer.
 pub(crate) fn last_entry(answer: &Value) -> Option<(&[u8], &[u8])> {
     let Value::Array(entries) = answer else { return None };
     fields(entries.last()?)
@@ -96,7 +96,7 @@ fn fields(entry: &Value) -> Option<(&[u8], &[u8])> {
     Some((id, value))
 }
 
-/// What a failed command makes of a measurement.
+/// The failure of a measurement whose command failed.
 pub(crate) fn failed(e: redis::RedisError) -> Failure {
-    Failure::new("redis-server did not do what it was asked").because(&e)
+    Failure::new("redis-server refused a command").because(&e)
 }

@@ -1,30 +1,30 @@
-//! From a publish to the reader that it wakes, in another process.
+//! The time from a publish to the reader that it wakes, in another process.
 //!
-//! The value of each sample is `CLOCK_MONOTONIC` in nanoseconds just before it is published, a
-//! clock that all processes of a machine share; the reader takes it off the same clock as soon as
-//! it has the sample. Random gaps let the reader go to sleep each time.
+//! The value of each sample is `CLOCK_MONOTONIC` in nanoseconds just before the publish. All processes
+//! of a machine share this clock, and the reader subtracts the value from it as soon as it has the
+//! sample. Random gaps let the reader sleep each time.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
-use skopos_model::Value;
+use skopos_model::{SplitMix64, Value};
 use skopos_shm::Delivery;
 
+use super::bench::{self, Bench, REDIS};
 use super::redis_server::{connect, entry, failed, xadd};
-use super::{Bench, REDIS};
+use crate::clock::monotonic;
 use crate::report::{Better, Figure, Goal, Report, Row};
 use crate::stats::Latencies;
-use crate::worker::{Line, Task};
+use crate::worker::{Line, Role};
 use skopos_term::Failure;
 
-/// Gaps between two publishes, in nanoseconds: long enough for the reader to sleep, and never in
-/// step with anything.
+/// Gaps between two publishes, in nanoseconds: long enough for the reader to sleep, and random, so
+/// that they are never in step with another period.
 const GAP: std::ops::Range<u64> = 200_000..2_000_000;
-/// Turns are this many slices long: a sample takes a millisecond.
+/// Number of slices in a turn: a sample takes a millisecond.
 const SLICES: u32 = 4;
-/// How long the reader waits before it looks whether the publisher has ended.
+/// Time that the reader waits before it checks whether the publisher has ended.
 const WAIT: Duration = Duration::from_millis(100);
 const KEY: &str = "subscribe";
 
@@ -35,14 +35,16 @@ pub(crate) struct SkoposPublisher {
     slice: Duration,
 }
 
-impl SkoposPublisher {
-    pub(crate) fn work(self, line: &Line) -> Result<(), Failure> {
-        let (_publisher, writers) = super::publisher(&self.dir, 1)?;
-        line.say(&())?;
+impl Role for SkoposPublisher {
+    const NAME: &'static str = "subscribe_skopos";
+
+    fn work(self, line: &Line) -> Result<(), Failure> {
+        let (_publisher, writers) = bench::publisher(&self.dir, 1)?;
+        line.send(&())?;
         line.wait();
         beat(self.slice, |now| Ok(writers[0].publish(now).map(drop)?))?;
-        // Until the reader has the last one, the vertex must not go.
-        line.say(&())?;
+        // The vertex must exist until the reader has the last sample.
+        line.send(&())?;
         line.wait();
         Ok(())
     }
@@ -55,47 +57,30 @@ pub(crate) struct RedisPublisher {
     slice: Duration,
 }
 
-impl RedisPublisher {
-    pub(crate) fn work(self, line: &Line) -> Result<(), Failure> {
+impl Role for RedisPublisher {
+    const NAME: &'static str = "subscribe_redis";
+
+    fn work(self, line: &Line) -> Result<(), Failure> {
         let mut connection = connect(&self.socket).map_err(failed)?;
-        line.say(&())?;
+        line.send(&())?;
         line.wait();
         beat(self.slice, |now| xadd(KEY, &now.to_le_bytes()).exec(&mut connection).map_err(failed))
     }
 }
 
-/// Calls `publish` with the time, at random gaps, for `slice`; and once more with 0: the end.
+/// Calls `publish` with the time, at random gaps, for `slice`, and at the end with 0.
 fn beat(
     slice: Duration,
     mut publish: impl FnMut(u64) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
     let started = Instant::now();
-    let mut random = Random(u64::from(std::process::id()));
+    let mut random = SplitMix64::new(u64::from(std::process::id()));
     while started.elapsed() < slice {
-        std::thread::sleep(Duration::from_nanos(GAP.start + random.next() % (GAP.end - GAP.start)));
+        std::thread::sleep(Duration::from_nanos(GAP.start + random.bits() % (GAP.end - GAP.start)));
         publish(monotonic())?;
     }
     std::thread::sleep(Duration::from_millis(2));
     publish(0)
-}
-
-/// Splitmix64, whose constants are Vigna's: gaps need no better randomness.
-pub(crate) struct Random(pub(crate) u64);
-
-impl Random {
-    pub(crate) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-}
-
-/// `CLOCK_MONOTONIC`, in nanoseconds.
-pub(crate) fn monotonic() -> u64 {
-    let now = clock_gettime(ClockId::Monotonic);
-    now.tv_sec.unsigned_abs() * 1_000_000_000 + now.tv_nsec.unsigned_abs()
 }
 
 pub(super) fn measure(bench: &Bench<'_>, report: &mut Report) -> Result<(), Failure> {
@@ -130,9 +115,9 @@ pub(super) fn measure(bench: &Bench<'_>, report: &mut Report) -> Result<(), Fail
 
 fn ours(bench: &Bench<'_>, dir: &Path, into: &mut Latencies) -> Result<(), Failure> {
     let slice = bench.plan.slice * SLICES;
-    let task = Task::SubscribeSkopos(SkoposPublisher { dir: dir.into(), slice });
-    let mut worker = super::start(&task)?;
-    let mut news = super::vertex(dir)?.subscribe();
+    let task = SkoposPublisher { dir: dir.into(), slice };
+    let mut worker = bench::start(&task)?;
+    let mut news = bench::vertex(dir)?.subscribe();
     worker.go_on()?;
     loop {
         let delivery = news.next_timeout(WAIT)?;
@@ -148,7 +133,7 @@ fn ours(bench: &Bench<'_>, dir: &Path, into: &mut Latencies) -> Result<(), Failu
             None => return Err(Failure::new("the publisher ended before its last sample")),
         }
     }
-    worker.hear::<()>()?;
+    worker.receive::<()>()?;
     worker.go_on()
 }
 
@@ -156,8 +141,8 @@ fn theirs(bench: &Bench<'_>, socket: &Path, into: &mut Latencies) -> Result<(), 
     let mut connection = connect(socket).map_err(failed)?;
     redis::cmd("DEL").arg(KEY).exec(&mut connection).map_err(failed)?;
     let slice = bench.plan.slice * SLICES;
-    let task = Task::SubscribeRedis(RedisPublisher { socket: socket.into(), slice });
-    let mut worker = super::start(&task)?;
+    let task = RedisPublisher { socket: socket.into(), slice };
+    let mut worker = bench::start(&task)?;
     worker.go_on()?;
     let mut last = b"0-0".to_vec();
     loop {

@@ -4,50 +4,49 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use super::real;
-use super::watchers::{Ours, Program, Seen, Truth};
+use super::watchers::{Ours, Program, Reported, Truth};
 
-/// What starting and ending a monitor may take.
+/// The greatest time for the start and the end of a monitor, in milliseconds.
 pub(super) const MOST_FIXED_MS: f64 = 30.0;
 
-/// A run of at least this long says something about a share of its time in one per cent.
+/// The least time of a run in which a share of one per cent can be measured.
 const LONG_SECONDS: f64 = 3.0;
 
-/// A little more, since not every run is as fast as those that were timed, and how many those are.
+/// A margin for runs that are slower than the timed ones, and the number of timed runs.
 const WANTED_SECONDS: f64 = 3.6;
 const TIMED: usize = 3;
 
-/// Work is done so often at most, on whatever machine.
+/// The most repetitions of the work, on any machine.
 const MOST_TIMES: f64 = 10_000.0;
 
-/// Input and output of at least this long is told as a share of its time.
+/// The least time of input and output whose overhead is a share of its time.
 const IO_SECONDS: f64 = 0.15;
 
-/// One program with its amount of work.
+/// A program with its amount of work.
 pub(super) struct Case {
     pub(super) name: String,
-    /// Why it cannot be run here, if it cannot.
+    /// The program, or the reason why it cannot run here.
     pub(super) program: Result<Program, String>,
     kind: Kind,
-    /// True if it takes so long that a few rounds have to do, and `strace` is left out.
+    /// True if it takes so long that it has fewer rounds, without `strace`.
     pub(super) is_long: bool,
 }
 
-/// What a case is about.
+/// The subject of a case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Cpu,
     Memory,
-    /// With a buffer of so many KiB.
+    /// The size of the buffer in KiB.
     Io(u32),
     Processes,
     Real,
 }
 
-/// A thing to compare: what it is called, the truth, what was seen, and the error in per cent that was
-/// promised.
-type Check = (&'static str, fn(&Truth) -> Option<f64>, fn(&Seen) -> Option<f64>, f64);
+/// A comparison: its name, the truth, the reported value, and the promised error in per cent.
+type Check = (&'static str, fn(&Truth) -> Option<f64>, fn(&Reported) -> Option<f64>, f64);
 
-/// All of them. The sizes of the long ones follow from how fast the machine is.
+/// All cases. The sizes of the long ones depend on the speed of the machine.
 pub(super) fn cases(dir: &Path, memory_mib: u64) -> Vec<Case> {
     let work = |words: &[&str]| Program {
         command: [dir.join("work").display().to_string()]
@@ -110,8 +109,8 @@ pub(super) fn cases(dir: &Path, memory_mib: u64) -> Vec<Case> {
     cases
 }
 
-/// The file that is written and read. What goes through the cache lies in memory: on disk, pages that one
-/// run leaves to be written back would be in the next one's way.
+/// The file that is written and read. With the cache it lies in memory: on disk, the write-back of one
+/// run would slow down the next.
 fn file(dir: &Path, mode: &str) -> PathBuf {
     match mode {
         "cached" => PathBuf::from(format!("/dev/shm/skopos-bench-task-{}", std::process::id())),
@@ -119,13 +118,14 @@ fn file(dir: &Path, mode: &str) -> PathBuf {
     }
 }
 
-/// How many GiB are touched at once: 4 as a share of what is free, as text in MiB too.
+/// The memory that is touched at once: at most 4 GiB, a share of the free memory; in GiB, and as text in
+/// MiB.
 fn kept(memory_mib: u64) -> (u64, String) {
     let gib = (memory_mib / 3 / 1024).clamp(1, 4);
     (gib, (1024 * gib).to_string())
 }
 
-/// How often a program has to do its work to take long enough, by its fastest run; once if it does not
+/// Number of repetitions after which a program takes long enough, by its fastest run; 1 if it does not
 /// run.
 fn times(program: &Program, dir: &Path) -> u64 {
     let seconds = |_| {
@@ -139,8 +139,8 @@ fn times(program: &Program, dir: &Path) -> u64 {
 }
 
 impl Case {
-    /// True if a run that takes so long without a monitor says something about a share of that time;
-    /// of a shorter one the fixed cost counts.
+    /// True if a run of this time without a monitor is long enough for a share; for a shorter run the
+    /// fixed cost counts.
     pub(super) fn tells_share(&self, bare_seconds: f64) -> bool {
         match self.kind {
             Kind::Cpu | Kind::Memory => bare_seconds >= LONG_SECONDS,
@@ -149,7 +149,7 @@ impl Case {
         }
     }
 
-    /// The most that it may cost of the time, in per cent.
+    /// The greatest overhead, in per cent of the time.
     pub(super) fn most_percent(&self, ours: Ours) -> Option<f64> {
         match (self.kind, ours.level) {
             (Kind::Cpu | Kind::Memory, _) | (Kind::Io(_), 2) => Some(1.0),
@@ -159,7 +159,7 @@ impl Case {
         }
     }
 
-    /// What of the report is held against the truth.
+    /// The values of the report that are compared with the truth.
     pub(super) fn checked(&self) -> Vec<Check> {
         match self.kind {
             Kind::Cpu => vec![("processor time", |t| t.cpu_seconds, |s| s.cpu_seconds, 1.0)],

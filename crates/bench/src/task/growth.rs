@@ -1,30 +1,30 @@
-//! A limit of 500 MB against a program that touches memory as fast as it can: how much it had touched when
-//! it was ended, by its own log, and whether the report names it.
+//! A limit of 500 MB for a program that touches memory as fast as it can: the memory that it had touched
+//! at its end, by its own log, and whether the report names it.
 
 use std::fs;
 use std::path::Path;
 
-use super::spikes::known;
+use super::measure::known;
 use super::watchers::{Program, Ran, WATCHERS, Watcher};
 use crate::plan::Plan;
 use crate::report::{Better, Goal, Row};
 use crate::stats::median;
 
-/// The limit, in the words of each. `resource_monitor` counts in units of 1,048,576.
+/// The limit, in the syntax of each monitor. `resource_monitor` counts in units of 1,048,576.
 const LIMIT: (&str, &str) = ("memory=500MB", "memory: 477");
 const LIMIT_BYTES: f64 = 500e6;
 
-/// What it would touch if nobody ended it.
+/// The memory that it would touch without a limit.
 const WOULD_MIB: &str = "4096";
 
-/// How far above the limit it may get, in per cent.
+/// The greatest excess over the limit, in per cent.
 const MOST_PERCENT: f64 = 1.0;
 
 pub(super) fn rows(plan: &Plan, dir: &Path) -> Vec<Row> {
     let case = "limit of 500 MB";
     plan.say(&format!("{case} …"));
     let log = dir.join("log");
-    // Not the first process of its task, so that whoever names that one is wrong.
+    // It is not the first process of its task, so that a report that always names the first is wrong.
     let grows =
         format!("'{}' grow {WOULD_MIB} '{}'; exit $?", dir.join("work").display(), log.display());
     let program = Program {
@@ -58,8 +58,8 @@ pub(super) fn rows(plan: &Plan, dir: &Path) -> Vec<Row> {
         let share = named.map(|count| 100.0 * count / plan.rounds.min(3) as f64);
         let metric = format!("reports that name the guilty, {}", watcher.name);
         let row = Row::of(case, metric, "%", known(share), Better::Higher);
-        let is_told = watcher.ours().is_some_and(|ours| ours.level >= 2);
-        rows.push(if is_told { row.goal(Goal::AtLeast(100.0)) } else { row });
+        let names_guilty = watcher.ours().is_some_and(|ours| ours.level >= 2);
+        rows.push(if names_guilty { row.goal(Goal::AtLeast(100.0)) } else { row });
     }
     let _ = fs::remove_file(&log);
     rows

@@ -1,4 +1,4 @@
-//! Runs in turns: everybody who takes part, round by round, so that noise hits all of them.
+//! Runs of all monitors in turns, round by round, so that noise affects all of them.
 
 use std::path::Path;
 
@@ -6,10 +6,10 @@ use super::watchers::{Kind, Program, Ran, WATCHERS, Watcher};
 use crate::report::Figure;
 use crate::stats::median;
 
-/// What one watcher gave, run by run; or why it does not run here.
+/// The runs of a monitor, or the reason why it does not run here.
 pub(super) type Runs = Result<Vec<Ran>, String>;
 
-/// Runs of each of [`WATCHERS`]. `strace` has one: what it takes is far from what noise is.
+/// Runs each of [`WATCHERS`]. `strace` has one run, because its overhead is far above noise.
 pub(super) fn measure(
     rounds: usize,
     program: &Result<Program, String>,
@@ -26,7 +26,7 @@ pub(super) fn measure(
         .collect();
     for round in 0..rounds {
         for turn in 0..WATCHERS.len() {
-            // Everybody's turn comes at another time in each round.
+            // The order differs in each round.
             let at = (turn + round) % WATCHERS.len();
             let is_once = matches!(WATCHERS[at].kind, Kind::Strace);
             let Ok(runs) = &mut found[at] else { continue };
@@ -42,7 +42,7 @@ pub(super) fn measure(
     found
 }
 
-/// The median over its runs, or why there is none.
+/// The median over its runs, or the reason why it is unknown.
 pub(super) fn over(runs: &Runs, of: impl Fn(&Ran) -> Option<f64>) -> Figure {
     let runs = match runs {
         Ok(runs) => runs,
@@ -51,11 +51,16 @@ pub(super) fn over(runs: &Runs, of: impl Fn(&Ran) -> Option<f64>) -> Figure {
     let values: Option<Vec<f64>> = runs.iter().map(of).collect();
     match values.filter(|values| !values.is_empty()) {
         Some(values) => Figure::Known(median(&values)),
-        None => Figure::Unknown("it does not say".to_owned()),
+        None => Figure::Unknown("it does not report that".to_owned()),
     }
 }
 
 /// The seconds of each run.
 pub(super) fn seconds(runs: &Runs) -> Vec<f64> {
     runs.iter().flatten().map(|ran| ran.seconds).collect()
+}
+
+/// The number, or the reason why it is unknown.
+pub(super) fn known(result: Result<f64, String>) -> Figure {
+    result.map_or_else(Figure::Unknown, Figure::Known)
 }

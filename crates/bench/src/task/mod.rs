@@ -1,10 +1,11 @@
-//! `skopos bench task`: what `skopos run` costs a task, and how true its report is, beside what one
-//! would use instead (the paper's Tables 3 and 4).
+//! `skopos-bench task`: the overhead of `skopos run` and the accuracy of its report, beside other
+//! monitors (the paper's Tables 3 and 4).
 //!
-//! `cases` are the paper's programs, rebuilt, and `real` what people run; `watchers` is who runs them:
-//! nobody, ours by level and by mechanism, and the peers, in turns (`measure`). `spikes`, `unseen` and
-//! `growth` are what is hard to see or to stop.
+//! `cases` has the paper's programs, rebuilt, and `real` has programs of everyday work. `watchers` has the
+//! monitors: none, `skopos run` by level and by mechanism, and the peers; `measure` runs them in turns.
+//! `spikes`, `unseen` and `growth` are programs that are hard to measure or to stop.
 
+mod limits;
 mod cases;
 mod real;
 mod watchers;
@@ -16,9 +17,9 @@ mod growth;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
-use std::time::Duration;
 
 use self::cases::{Case, cases};
+use self::limits::COMPILE;
 use self::measure::{Runs, measure, over, seconds};
 use self::watchers::{Kind, WATCHERS};
 use super::child::finish;
@@ -28,10 +29,7 @@ use super::scratch::Scratch;
 use crate::plan::Plan;
 use skopos_term::Failure;
 
-/// How long a compiler may take.
-const COMPILE: Duration = Duration::from_secs(120);
-
-/// Rounds of what takes seconds: the whole takes twelve minutes at most.
+/// The most rounds of programs that take seconds: the benchmark takes twelve minutes at most.
 const LONG_ROUNDS: usize = 3;
 
 /// Runs every case.
@@ -79,14 +77,14 @@ fn compile(dir: &Path) -> Result<(), std::io::Error> {
     finish(&mut command, dir, COMPILE).map(drop).map_err(std::io::Error::other)
 }
 
-/// Memory that programs may take, in MiB.
+/// The available memory, in MiB.
 fn free_mib() -> Option<u64> {
     let text = fs::read_to_string("/proc/meminfo").ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kib| kib / 1024)
 }
 
-/// What watching costs: in per cent of the time, or in milliseconds of what is too short for that.
+/// The overhead of monitors, in per cent of the time, or in milliseconds for short programs.
 fn overheads(case: &Case, found: &[Runs]) -> Vec<Row> {
     let name = case.name.as_str();
     let bare = over(&found[0], |ran| Some(ran.seconds));
@@ -128,7 +126,7 @@ fn half_range(values: &[f64]) -> f64 {
     if values.is_empty() { 0.0 } else { (most - least) / 2.0 }
 }
 
-/// How far what a report says is from what the program says of itself, in per cent.
+/// The difference between a report and the program's own numbers, in per cent.
 fn errors(case: &Case, found: &[Runs]) -> Vec<Row> {
     let mut rows = Vec::new();
     for (what, truth_of, seen_of, most) in case.checked() {

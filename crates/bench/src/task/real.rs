@@ -1,13 +1,13 @@
-//! Programs that people run: a compile by make and a pipeline of a shell, of the C sources that a
-//! dependency of this program carries, so that nothing has to be fetched.
+//! Programs of everyday work: a compile by make and a pipeline of a shell. Both read the C sources of a
+//! dependency of this program, so that no download is needed.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::watchers::Program;
 
-/// Sources in cargo's registry, the best first: the beginning of the package's name and where in it they
-/// are. Those of Zstandard are some thirty files, those of SQLite one large one.
+/// Sources in cargo's registry, the best first: the prefix of the package's name and the folder in it.
+/// Zstandard has some thirty files, SQLite one large file.
 const SOURCES: [(&str, &[&str]); 2] = [
     (
         "zstd-sys-",
@@ -16,10 +16,10 @@ const SOURCES: [(&str, &[&str]); 2] = [
     ("libsqlite3-sys-", &["sqlite3"]),
 ];
 
-/// What pipelines read, again and again, and how often.
+/// The text that pipelines read, and the number of times.
 const PASSES: usize = 8;
 
-/// Builds all that is there, two at a time.
+/// Builds all sources, two at a time.
 ///
 /// # Errors
 /// There are no sources.
@@ -41,10 +41,10 @@ pub(super) fn compile(dir: &Path) -> Result<Program, String> {
     Ok(program(&["make", "-j2", "-s", "-C", &folder.display().to_string()]))
 }
 
-/// The most frequent words, as one asks a shell for them.
+/// The most frequent words, by the usual pipeline of a shell.
 ///
 /// # Errors
-/// There is nothing to read.
+/// There are no sources.
 pub(super) fn pipeline(dir: &Path) -> Result<Program, String> {
     let data = dir.join("data");
     let broken = |e: std::io::Error| format!("{}: {e}", data.display());
@@ -71,7 +71,7 @@ fn program(words: &[&str]) -> Program {
     }
 }
 
-/// The C files of the best that there is.
+/// The C files of the best sources.
 fn sources() -> Result<Vec<PathBuf>, String> {
     let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
     let home = home.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cargo")));
@@ -90,7 +90,7 @@ fn sources() -> Result<Vec<PathBuf>, String> {
         let Some(package) = packages.iter().rfind(is_it) else { continue };
         let files = folders.iter().flat_map(|folder| list(&package.join(folder)));
         let is_c = |path: &PathBuf| {
-            // Not for this system.
+            // They are not for this system.
             let is_other = path.to_string_lossy().contains("wasm");
             path.extension().is_some_and(|e| e == "c") && !is_other
         };

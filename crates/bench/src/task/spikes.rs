@@ -1,15 +1,16 @@
-//! Programs that hold 1 GiB for a moment and end at once, in all the ways in which programs end.
+//! Programs that hold 1 GiB for a moment and end at once, in all ways in which programs end.
 
 use std::path::Path;
 use std::process::Command;
 
+use super::limits::COMPILE;
 use super::measure::{measure, over};
 use super::watchers::{Program, Truth, WATCHERS};
-use super::{COMPILE, Plan};
 use crate::child::finish;
-use crate::report::{Better, Figure, Goal, Row};
+use crate::plan::Plan;
+use crate::report::{Better, Goal, Row};
 
-/// How far off its memory may be, in per cent.
+/// The greatest error of the memory, in per cent.
 const MOST_PERCENT: f64 = 0.1;
 
 pub(super) fn rows(plan: &Plan, dir: &Path) -> Vec<Row> {
@@ -68,13 +69,8 @@ fn compile_go(dir: &Path) -> Result<(), String> {
     std::fs::write(&source, include_str!("../../../../bench/task/spike.go"))
         .map_err(|e| e.to_string())?;
     let mut command = Command::new("go");
-    // Nothing of the user's own is written to.
+    // The user's own cache stays unchanged.
     command.env("GOCACHE", dir.join("go-cache"));
     command.args(["build", "-o"]).arg(dir.join("spike-go")).arg(&source);
     finish(&mut command, dir, COMPILE).map(drop)
-}
-
-/// As a number, or why there is none.
-pub(super) fn known(result: Result<f64, String>) -> Figure {
-    result.map_or_else(Figure::Unknown, Figure::Known)
 }

@@ -1,11 +1,11 @@
-//! 256 MiB that are written and read where no system call says how much it is: by mmap and by io_uring.
-//! What the report says of the file: counted, named as not seen, or nothing.
+//! 256 MiB that are written and read without a system call that has the number of bytes: by mmap and by
+//! io_uring. The report may count the bytes, name them as unseen, or be silent.
 
 use std::path::Path;
 
 use serde_json::Value as Json;
 
-use super::spikes::known;
+use super::measure::known;
 use super::watchers::{Program, Ran, WATCHERS};
 use crate::plan::Plan;
 use crate::report::{Better, Goal, Row};
@@ -14,7 +14,7 @@ const MIB: u64 = 256;
 
 /// The report has the bytes with the name of the file.
 const COUNTED: f64 = 2.0;
-/// The report says that it does not see such bytes.
+/// The report states that it does not see such bytes.
 const NAMED: f64 = 1.0;
 const SILENT: f64 = 0.0;
 
@@ -38,16 +38,16 @@ pub(super) fn rows(plan: &Plan, dir: &Path) -> Vec<Row> {
             if ours.level == 2 && ours.by.is_some() {
                 continue;
             }
-            let said = watcher.run(&program, dir).map(|ran| said(&ran, &path, word));
+            let level_of = watcher.run(&program, dir).map(|ran| level(&ran, &path, word));
             let metric = format!("2 counted, 1 named, 0 silent; {}", watcher.name);
-            let row = Row::of(case.as_str(), metric, "", known(said), Better::Higher);
+            let row = Row::of(case.as_str(), metric, "", known(level_of), Better::Higher);
             rows.push(row.goal(Goal::AtLeast(NAMED)));
         }
     }
     rows
 }
 
-fn said(ran: &Ran, path: &str, word: &str) -> f64 {
+fn level(ran: &Ran, path: &str, word: &str) -> f64 {
     let bytes = (MIB << 20) as f64;
     let files = ran.files["files"].as_array().map_or(&[][..], Vec::as_slice);
     let of = |file: &Json, field: &str| file[field].as_f64().unwrap_or(0.0);
@@ -69,21 +69,21 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::task::watchers::{Seen, Truth};
+    use crate::task::watchers::{Reported, Truth};
 
     #[test]
-    fn what_is_in_the_table_of_files_is_counted() {
+    fn bytes_in_the_table_of_files_are_counted() {
         let ran = |files: Json, summary: Json| Ran {
             seconds: 0.0,
             truth: Truth::default(),
-            seen: Seen::default(),
+            seen: Reported::default(),
             summary,
             files,
         };
         let files = |bytes: u64| json!({"files": [{"path": "/f", "mapped_bytes": bytes}]});
         let named = json!({"resources": {"read_bytes": {"reason": "not by mmap"}}});
-        assert_eq!(said(&ran(files(MIB << 20), Json::Null), "/f", "mmap"), COUNTED);
-        assert_eq!(said(&ran(files(MIB << 20), Json::Null), "/g", "mmap"), SILENT);
-        assert_eq!(said(&ran(files(0), named), "/f", "mmap"), NAMED);
+        assert_eq!(level(&ran(files(MIB << 20), Json::Null), "/f", "mmap"), COUNTED);
+        assert_eq!(level(&ran(files(MIB << 20), Json::Null), "/g", "mmap"), SILENT);
+        assert_eq!(level(&ran(files(0), named), "/f", "mmap"), NAMED);
     }
 }

@@ -1,4 +1,4 @@
-//! Who runs a program: nobody, `skopos run` by level and by mechanism, and what one would use instead.
+//! The monitors of a program: none, `skopos run` by level and by mechanism, and its peers.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use serde_json::Value as Json;
 use crate::child::not_started;
 use crate::programs;
 
-/// One who watches a task.
+/// A monitor of a task.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Watcher {
     pub(super) name: &'static str,
@@ -20,7 +20,7 @@ pub(super) struct Watcher {
 
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Kind {
-    Nobody,
+    Unwatched,
     Ours(Ours),
     ResourceMonitor,
     Time,
@@ -32,11 +32,11 @@ pub(super) enum Kind {
 pub(super) struct Ours {
     pub(super) level: u8,
     arguments: &'static [&'static str],
-    /// The mechanism that it is about: without it there is nothing to compare.
+    /// The mechanism that it measures: a run without it is not compared.
     pub(super) by: Option<&'static str>,
 }
 
-use Kind::{Nobody, ResourceMonitor, Strace, Time};
+use Kind::{ResourceMonitor, Strace, Time, Unwatched};
 
 const fn level(name: &'static str, level: u8, arguments: &'static [&'static str]) -> Watcher {
     Watcher { name, kind: Kind::Ours(Ours { level, arguments, by: None }) }
@@ -51,9 +51,9 @@ const fn by(
     Watcher { name, kind: Kind::Ours(Ours { level, arguments: mechanisms, by: Some(by) }) }
 }
 
-/// All of them; the first is nobody.
+/// All monitors; the first stands for a run without a monitor.
 pub(super) const WATCHERS: &[Watcher] = &[
-    Watcher { name: "without", kind: Nobody },
+    Watcher { name: "without", kind: Unwatched },
     level("level 1", 1, &["--level", "1"]),
     level("level 2", 2, &["--level", "2"]),
     by("level 2 by ptrace", 2, "ptrace", &["--mechanism", "wait4,procfs,cgroup,ptrace"]),
@@ -71,20 +71,20 @@ pub(super) const WATCHERS: &[Watcher] = &[
     Watcher { name: "strace -c -f", kind: Strace },
 ];
 
-/// A program to be watched.
+/// A program to be monitored.
 #[derive(Clone, Debug)]
 pub(super) struct Program {
     /// The command and its arguments.
     pub(super) command: Vec<String>,
-    /// What it writes and reads: removed before and after it.
+    /// The file that it writes and reads, which is removed before and after the run.
     pub(super) file: Option<PathBuf>,
-    /// Limits, as `skopos run` and `resource_monitor` take them.
+    /// The limit, in the syntax of `skopos run` and of `resource_monitor`.
     pub(super) limit: Option<(&'static str, &'static str)>,
-    /// True if it is about how it ends, so that any end will do.
+    /// True if any end of the program is valid, because the end itself is measured.
     pub(super) may_fail: bool,
 }
 
-/// What a program says of itself, as far as it does.
+/// A program's own numbers, as far as it has them.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Truth {
@@ -94,22 +94,22 @@ pub(super) struct Truth {
     pub(super) processes: Option<f64>,
 }
 
-/// What a watcher says of the task; `None` for what it does not say.
+/// The report of a monitor about the task; `None` for missing values.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Seen {
+pub(super) struct Reported {
     pub(super) cpu_seconds: Option<f64>,
     pub(super) resident_bytes: Option<f64>,
     pub(super) read_bytes: Option<f64>,
     pub(super) processes: Option<f64>,
 }
 
-/// One run.
+/// A run.
 #[derive(Clone, Debug)]
 pub(super) struct Ran {
     pub(super) seconds: f64,
     pub(super) truth: Truth,
-    pub(super) seen: Seen,
-    /// `summary.json` and `files.json` of ours.
+    pub(super) seen: Reported,
+    /// `summary.json` and `files.json` of `skopos run`.
     pub(super) summary: Json,
     pub(super) files: Json,
 }
@@ -120,15 +120,15 @@ impl Watcher {
         if let Kind::Ours(ours) = self.kind { Some(ours) } else { None }
     }
 
-    /// True for what one would use instead.
+    /// True for a peer.
     pub(super) fn is_peer(&self) -> bool {
         matches!(self.kind, ResourceMonitor | Time | Strace)
     }
 
-    /// Runs it once.
+    /// Runs the program once.
     ///
     /// # Errors
-    /// It does not run here.
+    /// The monitor or the program does not run here.
     pub(super) fn run(&self, program: &Program, dir: &Path) -> Result<Ran, String> {
         let out = dir.join("watched");
         let _ = fs::remove_dir_all(&out);
@@ -138,23 +138,23 @@ impl Watcher {
         command.current_dir(&out);
         let name = Path::new(command.get_program()).file_name().unwrap_or_default();
         let name = name.to_string_lossy().into_owned();
-        // Nothing of the run before is in the way of this one.
+        // Remove the file of the run before, and wait for its write-back.
         let remove = || program.file.iter().for_each(|file| drop(fs::remove_file(file)));
         remove();
         rustix::fs::sync();
         let begun = Instant::now();
         let ran = command.output().map_err(|e| not_started(&name, &e))?;
         let seconds = begun.elapsed().as_secs_f64();
-        let (said, told) =
+        let (stdout, stderr) =
             (String::from_utf8_lossy(&ran.stdout), String::from_utf8_lossy(&ran.stderr));
         if !program.may_fail {
             remove();
             if !ran.status.success() {
-                let first = told.lines().next().unwrap_or("");
+                let first = stderr.lines().next().unwrap_or("");
                 return Err(format!("{name} ended with {}: {first}", ran.status));
             }
         }
-        let truth = said.lines().find_map(|line| serde_json::from_str(line).ok());
+        let truth = stdout.lines().find_map(|line| serde_json::from_str(line).ok());
         let (summary, files) = (json(&out, "report/summary.json"), json(&out, "report/files.json"));
         if let Some(ours) = self.ours() {
             ours.check(&summary)?;
@@ -167,7 +167,7 @@ impl Watcher {
         let file = |name: &str| out.join(name).display().to_string();
         let words = |words: &[&str]| words.iter().map(|w| (*w).to_owned()).collect::<Vec<_>>();
         let mut before = match self.kind {
-            Nobody => Vec::new(),
+            Unwatched => Vec::new(),
             Kind::Ours(ours) => {
                 let own = programs::skopos().map_err(|e| e.in_one_line())?;
                 let mut all = vec![own.display().to_string(), "run".to_owned()];
@@ -198,18 +198,18 @@ impl Watcher {
         Ok(command)
     }
 
-    fn seen(&self, out: &Path, summary: &Json) -> Seen {
+    fn seen(&self, out: &Path, summary: &Json) -> Reported {
         match self.kind {
             Kind::Ours(_) => ours(summary),
             ResourceMonitor => theirs(&json(out, "rm.summary")),
             Time => fs::read_to_string(out.join("time")).map(|t| of_time(&t)).unwrap_or_default(),
-            Nobody | Strace => Seen::default(),
+            Unwatched | Strace => Reported::default(),
         }
     }
 }
 
 impl Ours {
-    /// Whether what it is about took part.
+    /// Checks that the mechanism that is measured took part.
     fn check(self, summary: &Json) -> Result<(), String> {
         let Some(name) = self.by else { return Ok(()) };
         let all = summary["mechanisms"].as_array().map_or(&[][..], Vec::as_slice);
@@ -221,15 +221,15 @@ impl Ours {
     }
 }
 
-/// A file as JSON; `null` if there is none.
+/// A file as JSON; `null` without a file.
 fn json(out: &Path, name: &str) -> Json {
     let text = fs::read_to_string(out.join(name)).unwrap_or_default();
     serde_json::from_str(&text).unwrap_or_default()
 }
 
-fn ours(summary: &Json) -> Seen {
+fn ours(summary: &Json) -> Reported {
     let value = |name: &str| summary["resources"][name]["value"].as_f64();
-    Seen {
+    Reported {
         cpu_seconds: value("cpu_seconds"),
         resident_bytes: value("resident_bytes_max"),
         read_bytes: value("read_bytes"),
@@ -238,7 +238,7 @@ fn ours(summary: &Json) -> Seen {
 }
 
 /// `"memory": [895, "MB"]`, where its MB are 1024 KiB.
-fn theirs(summary: &Json) -> Seen {
+fn theirs(summary: &Json) -> Reported {
     let value = |name: &str| {
         let number = summary[name][0].as_f64()?;
         let scale = match summary[name][1].as_str()? {
@@ -248,7 +248,7 @@ fn theirs(summary: &Json) -> Seen {
         };
         Some(number * scale)
     };
-    Seen {
+    Reported {
         cpu_seconds: value("cpu_time"),
         resident_bytes: value("memory"),
         read_bytes: value("bytes_read"),
@@ -257,11 +257,15 @@ fn theirs(summary: &Json) -> Seen {
 }
 
 /// "0.31 0.02 1084 (KiB)".
-fn of_time(text: &str) -> Seen {
+fn of_time(text: &str) -> Reported {
     let numbers: Vec<f64> =
         text.lines().last().unwrap_or("").split_whitespace().flat_map(str::parse).collect();
-    let [user, system, kib] = numbers[..] else { return Seen::default() };
-    Seen { cpu_seconds: Some(user + system), resident_bytes: Some(kib * 1024.0), ..Seen::default() }
+    let [user, system, kib] = numbers[..] else { return Reported::default() };
+    Reported {
+        cpu_seconds: Some(user + system),
+        resident_bytes: Some(kib * 1024.0),
+        ..Reported::default()
+    }
 }
 
 #[cfg(test)]
@@ -269,7 +273,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_peers_print_is_read() {
+    fn the_output_of_peers_is_parsed() {
         let seen = of_time("Command exited with non-zero status 3\n0.31 0.02 1024\n");
         assert_eq!((seen.cpu_seconds, seen.resident_bytes), (Some(0.33), Some(1048576.0)));
         let summary = serde_json::json!({
@@ -282,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mechanism_that_took_no_part_is_not_compared() {
+    fn a_mechanism_that_did_not_take_part_is_not_compared() {
         let ours = Ours { level: 3, arguments: &[], by: Some("bpf") };
         let summary = |used| serde_json::json!({"mechanisms": [{"name": "bpf", "used": used, "why": "not root"}]});
         assert_eq!(ours.check(&summary(true)), Ok(()));

@@ -1,4 +1,4 @@
-//! The benchmarks as a user runs them: short, for the shape of what they report.
+//! The benchmarks as a user runs them: short runs, whose reports have the right shape.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -19,7 +19,7 @@ fn bench() -> PathBuf {
     bench
 }
 
-/// Panics unless `document` is what the schema of reports says.
+/// Panics unless `document` matches the schema of reports.
 fn check(document: &Json) {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/json/bench.schema.json");
     let text = std::fs::read_to_string(&file).unwrap_or_else(|e| panic!("{}: {e}", file.display()));
@@ -30,7 +30,7 @@ fn check(document: &Json) {
     assert!(errors.is_empty(), "{errors:#?}\n{document:#}");
 }
 
-/// The slices are too short for the numbers to mean anything.
+/// The slices are too short for meaningful numbers.
 #[test]
 fn benchmarks_run_and_report() {
     let (bench, dir) = (bench(), tempfile::tempdir().expect("a folder"));

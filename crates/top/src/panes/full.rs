@@ -71,7 +71,7 @@ fn urgent(data: &Data) -> Vec<Full> {
 /// The time after which no bytes are left, if they decrease as over the history in memory.
 fn time_left(history: &History, available_bytes: f64) -> Option<Duration> {
     let mut known = history.samples.iter().filter(|sample| sample.1.is_finite());
-    let (first, last) = (known.next()?, known.next_back()?);
+    let (first, last) = (known.clone().next()?, known.next_back()?);
     let seconds = (last.0 - first.0) as f64 / 1e9;
     let written = first.1 - last.1;
     if seconds < LEAST_HISTORY.as_secs_f64() || written <= 0.0 {
