@@ -144,7 +144,8 @@ fn reports_of_other_tools_are_read_by_the_foreign_reader() {
     let done = archive.import(&[folder.path().to_owned()], "", &other, &|_| {}).expect("imported");
     assert_eq!((done.added, done.refused), (2, 2), "{done:#?}");
     assert!(done.refusals[1].why.ends_with("nor of another tool: it is neither"), "{done:#?}");
-    let named = archive.import(&[folder.path().join("d.txt")], "", &other, &|_| {}).expect("imported");
+    let named =
+        archive.import(&[folder.path().join("d.txt")], "", &other, &|_| {}).expect("imported");
     assert_eq!((named.known, named.refused), (2, 0));
 }
 

@@ -332,7 +332,7 @@ fn what_cannot_be_attached_to_is_refused_with_a_hint() {
     check(&["--attach", "2147483647"], "there is no process 2147483647", "ps -e");
     check(&["--attach", "1"], "all others descend", "the service");
     check(&["--attach", "0"], "0 is not in 1..", "");
-    check(&["--attach", "12", "--", "true"], "there is a command too", "leave out");
+    check(&["--attach", "12", "--", "true"], "a command is given too", "leave out");
     check(&["--attach", "12", "--limit", "auto"], "--limit auto", "name the limit");
     if std::fs::read_to_string("/proc/2/comm").is_ok_and(|name| name == "kthreadd\n") {
         check(&["--attach", "2"], "[kthreadd]", "runs a program");
