@@ -114,7 +114,7 @@ fn what_is_mistyped_is_said() {
         (&["estimate", "align", "--resource", "cpu"], 1, "3 were not measured"),
         (&["archive", "ls", "--where", "hots=n01"], 2, "did you mean `host`?"),
         (&["archive", "ls", "--where", "memory>many"], 2, "a size looks like"),
-        (&["estimate", "align", "--where", "host=n02"], 1, "without the conditions"),
+        (&["estimate", "align", "--where", "host=n02"], 1, "do not fulfil the conditions"),
         (&["archive", "import", "/nowhere"], 1, "refused /nowhere"),
         (&["archive", "ls", "--archive", "/proc/self/status"], 2, "error: "),
     ] {

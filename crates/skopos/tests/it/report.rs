@@ -113,7 +113,6 @@ fn the_page_shows_what_the_task_was_called_and_runs_nothing_of_it() {
 }
 
 /// The values of `series.csv`, a column each.
-#[cfg(feature = "arrow")]
 fn columns(folder: &Path) -> Vec<(String, Vec<Option<f64>>)> {
     let text = fs::read_to_string(folder.join("series.csv")).expect("a series");
     let mut lines = text.lines();
@@ -127,7 +126,6 @@ fn columns(folder: &Path) -> Vec<(String, Vec<Option<f64>>)> {
     columns
 }
 
-#[cfg(feature = "arrow")]
 #[test]
 fn the_arrow_file_has_what_the_csv_has() {
     use arrow_array::{Array as _, Float64Array};
@@ -153,7 +151,6 @@ fn the_arrow_file_has_what_the_csv_has() {
 }
 
 /// As a user of Python would.
-#[cfg(feature = "arrow")]
 #[test]
 fn python_reads_the_arrow_file() {
     let python = |code: &str, folder: &Path| {

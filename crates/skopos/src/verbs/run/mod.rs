@@ -54,7 +54,7 @@ pub(crate) struct RunArgs {
     /// accesses to each file and peer too
     #[arg(long, value_name = "LEVEL", default_value = "auto", value_parser = level)]
     pub(crate) level: Level,
-    /// What it may use at most: memory=4GiB,wall=2h,cpu=1h,processes=100 … (4GB is 4,000,000,000,
+    /// Limits of the task: memory=4GiB,wall=2h,cpu=1h,processes=100 … (4GB is 4,000,000,000,
     /// 4GiB and 4G are 4,294,967,296 bytes). `auto` limits memory to the estimate of
     /// `skopos estimate`, and runs the task once more with the maximum if that was too little
     #[arg(long = "limit", value_name = "NAME=VALUE,…")]

@@ -94,7 +94,7 @@ fn a_command_that_cannot_be_started_says_why() {
     let mut here = monitor(&["--", "plain"]);
     let ran = here.current_dir(folder.path()).output().expect("it starts");
     assert_eq!(ran.status.code(), Some(127));
-    assert!(String::from_utf8_lossy(&ran.stderr).contains("`./plain`"));
+    assert!(String::from_utf8_lossy(&ran.stderr).contains("this folder has one: `./plain`"));
 }
 
 #[test]
