@@ -278,6 +278,12 @@ mod tests {
     }
 
     #[test]
+    fn only_a_hub_checks_the_table_of_the_hub() {
+        assert!(toml::from_str::<Config>("[hub]\nno_such_entry = 1").is_ok());
+        assert!(toml::from_str::<Config>("[hubb]\nflight = \"none\"").is_err());
+    }
+
+    #[test]
     fn an_error_names_the_mistake_and_its_line() {
         for (text, expected) in [
             ("[agent]\nbudgte = 1", "line 2"),
@@ -288,14 +294,6 @@ mod tests {
             ("[sensors.zzz]\nmin_seconds = 5", "the families are"),
             ("[[insight]]\nname = \"a\"", "sql"),
             ("[history]\nmax_bytes = \"much\"", "`much` is not a size"),
-            ("[hub]\nflight = \"10.0.0.1\"", "has no port: try `10.0.0.1:7471`"),
-            ("[hub.remote_write]\nurl = \"store:9090\"", "is no address of a store"),
-            ("[hub.remote_write]\ntopics = [\"**\"]", "missing field `url`"),
-            ("[hub.remote_write]\nurl = \"http://a\"\nevery = \"10ms\"", "shortest time is `1s`"),
-            (
-                "[hub.remote_write]\nurl = \"http://a\"\nheaders = { \"a b\" = \"c\" }",
-                "`a b` is no name of a header",
-            ),
             (
                 "[peers]\nlisten = \"here\"",
                 "`here` is not an address: write it like `10.0.0.2:7361`",

@@ -59,7 +59,7 @@ impl Predictions {
     /// A pattern, or the time between predictions, is not valid.
     pub(super) fn new(node: &Arc<str>, config: &PredictionConfig) -> Result<Self, Failure> {
         let wrong = |e: &dyn std::error::Error| Failure::new("[prediction]").because(e);
-        // As on the command line, the node may be left out.
+        // The node may be omitted, like on the command line.
         let with_node = config.topics.iter().map(|text| format!("{node}/{text}"));
         let patterns = config.topics.iter().cloned().chain(with_node);
         let patterns = patterns.map(|text| TopicPattern::new(&text));
