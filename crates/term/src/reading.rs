@@ -16,7 +16,7 @@ pub type Now = Result<Sample, String>;
 pub struct ReadingJson {
     topic: String,
     value: serde_json::Value,
-    /// Why there is no value, where the vertex has room to say so.
+    /// Why there is no value, where that is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
     value_type: &'static str,
@@ -111,6 +111,15 @@ impl ReadingJson {
             now: None,
             publisher: PublisherJson { segment: of.segment.to_owned(), pid: of.pid },
         }
+    }
+
+    /// Sets the reason of an unknown value that does not carry one.
+    #[must_use]
+    pub fn with_reason(mut self, reason: impl FnOnce() -> Option<String>) -> Self {
+        if self.origin == "unknown" && self.reason.is_none() {
+            self.reason = reason();
+        }
+        self
     }
 
     /// With what it is at this moment, if that was asked.
