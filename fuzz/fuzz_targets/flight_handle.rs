@@ -5,7 +5,7 @@
 
 use libfuzzer_sys::fuzz_target;
 
-#[path = "../../crates/skopos/src/hub/flight/handle.rs"]
+#[path = "../../crates/serve/src/flight/handle.rs"]
 #[allow(dead_code, reason = "the hub uses all of it")]
 mod handle;
 

@@ -7,7 +7,7 @@ use libfuzzer_sys::fuzz_target;
 use skopos_store::history::{Column, Selection};
 use skopos_wire::Batch;
 
-#[path = "../../crates/skopos/src/hub/past/part.rs"]
+#[path = "../../crates/hub/src/past/part.rs"]
 mod part;
 
 const NODE: &str = "n01";

@@ -1,7 +1,7 @@
-//! Who asks a hub through its UNIX socket: `skopos sql`, `skopos watch --sql` and `skopos get`.
+//! The client of a hub's UNIX socket, for `skopos sql`, `skopos watch --sql` and `skopos get`.
 //!
-//! A hub that is not there is none. One that is there and does not answer is told of: what this machine
-//! publishes is not what was asked for.
+//! A missing hub is not an error: the caller then reads this machine alone. A hub that exists and does not answer is an
+//! error, because the values of this machine do not replace its answer.
 
 use std::cell::RefCell;
 use std::io::{self, BufRead, BufReader, Read, Write as _};
@@ -19,35 +19,34 @@ use skopos_query::arrow::error::ArrowError;
 use skopos_query::arrow::ipc::reader::StreamReader;
 use skopos_query::{Answer, Limits, Way};
 
-use crate::Change;
 use crate::messages::{GetRequest, Head, Request, socket_path};
+use crate::standing::Change;
 use skopos_term::Failure;
 
-/// What a hub may need beside the time of a question: to wake up, to look for those who answer it, and to
-/// write the answer. It gives a question up by itself when its time is over, and says so.
+/// Time that a hub may need beyond a statement's deadline: to wake up, to find the nodes that answer, and to write the
+/// answer. The hub itself cancels a statement at its deadline, and reports that.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// The longest wait for a hub. More than the kernel can be told is as good as for ever.
+/// The longest timeout of a socket. The kernel cannot store a much longer one.
 const LONGEST: Duration = Duration::from_secs(365 * 86_400);
 
-/// What to do about a hub that says nothing.
-const SILENT: &str = "it may be stopped, or have too much to do; `skopos get` and `skopos top` show what this machine \
+/// Hint about a hub that does not answer.
+const SILENT: &str = "it may be stopped or overloaded; `skopos get` and `skopos top` show what this machine \
      publishes without it";
 
-/// The hub of a runtime directory; `None` if there is none. Nothing that is read from it or written to it
-/// takes longer than `patience`.
+/// Connects to the hub of a runtime directory; `None` if there is none. Each read and write ends after `timeout`.
 ///
 /// # Errors
-/// There is its socket, and it cannot be asked.
-pub fn reach(dir: &Path, patience: Duration) -> Result<Option<UnixStream>, Failure> {
+/// Fails if the hub's socket exists and does not accept the connection.
+pub fn reach(dir: &Path, timeout: Duration) -> Result<Option<UnixStream>, Failure> {
     let path = socket_path(dir);
     let opened = || {
         let address = SocketAddrUnix::new(&path)?;
         let (family, flags) = (AddressFamily::UNIX, SocketFlags::CLOEXEC);
         let socket = socket_with(family, SocketType::STREAM, flags, None)?;
-        // A hub that stands still takes nobody in, and once as many wait as may it would hold up this call.
+        // A hub that hangs does not accept connections. Once its backlog is full, `connect` blocks too.
         for direction in [Timeout::Send, Timeout::Recv] {
-            set_socket_timeout(&socket, direction, Some(patience.min(LONGEST)))?;
+            set_socket_timeout(&socket, direction, Some(timeout.min(LONGEST)))?;
         }
         connect(&socket, &address)?;
         Ok(UnixStream::from(socket))
@@ -55,25 +54,25 @@ pub fn reach(dir: &Path, patience: Duration) -> Result<Option<UnixStream>, Failu
     let at = path.display();
     match opened() {
         Ok(stream) => Ok(Some(stream)),
-        // Where a name is too long for a socket there is none either.
+        // A path that is too long for a socket cannot have a hub.
         Err(Errno::NOENT | Errno::NOTDIR | Errno::NAMETOOLONG) => Ok(None),
-        Err(Errno::CONNREFUSED) => Err(Failure::new(format!("the hub of {at} is dead"))
+        Err(Errno::CONNREFUSED) => Err(Failure::new(format!("the hub at {at} is dead"))
             .hint("start it again with `skopos hub`, or remove that file")),
         Err(Errno::ACCESS | Errno::PERM) => {
-            Err(Failure::new(format!("this user may not ask the hub of {at}"))
-                .hint("ask as the user whose hub it is, or as root, or through its HTTP door"))
+            Err(Failure::new(format!("this user has no access to the hub at {at}"))
+                .hint("ask as the user that runs the hub, as root, or through its HTTP listener"))
         }
         Err(Errno::AGAIN) => Err(no_answer(&Errno::AGAIN.into())),
-        Err(e) => Err(Failure::new(format!("the hub of {at} cannot be asked")).because(&e)),
+        Err(e) => Err(Failure::new(format!("the hub at {at} cannot be asked")).because(&e)),
     }
 }
 
-/// How long a hub may take for a question that has `deadline`.
-pub fn patience(deadline: Duration) -> Duration {
+/// Returns the maximum time that a hub may take for a statement with `deadline`.
+pub fn answer_timeout(deadline: Duration) -> Duration {
     deadline.saturating_add(GRACE)
 }
 
-/// The hub of a runtime directory, asked one question after the other.
+/// A connection to the hub of a runtime directory, for one statement after another.
 pub struct Client {
     dir: PathBuf,
     limits: Limits,
@@ -81,37 +80,37 @@ pub struct Client {
 }
 
 impl Client {
-    /// `None` if there is no hub.
+    /// Connects to the hub in `dir`; `None` if there is none.
     ///
     /// # Errors
-    /// There is one, and it cannot be asked.
+    /// Fails if the hub exists and cannot be asked.
     pub fn open(dir: &Path, limits: Limits) -> Result<Option<Self>, Failure> {
-        let stream = reach(dir, patience(limits.deadline))?;
+        let stream = reach(dir, answer_timeout(limits.deadline))?;
         let of = |stream| Self { dir: dir.to_owned(), limits, stream: RefCell::new(Some(stream)) };
         Ok(stream.map(of))
     }
 
-    /// Asks.
+    /// Asks a statement.
     ///
     /// # Errors
-    /// What the hub says; it is gone, or does not answer in time.
+    /// Fails if the hub refuses the statement, is gone, or does not answer in time.
     pub fn ask(&self, sql: &str) -> Result<Answer, Failure> {
         let stream = match self.stream.take() {
             Some(stream) => stream,
-            None => reach(&self.dir, patience(self.limits.deadline))?.ok_or_else(gone)?,
+            None => reach(&self.dir, answer_timeout(self.limits.deadline))?.ok_or_else(gone)?,
         };
         let answer = ask(&stream, sql, &self.limits)?;
-        // After a failure the next question has a connection of its own: on this one the answer to the
-        // question before may come yet.
+        // After a failure the connection is dropped, because a late answer to this statement may still arrive on
+        // it.
         self.stream.replace(Some(stream));
         Ok(answer)
     }
 }
 
-/// Asks the hub at the other end of `stream`.
+/// Asks the hub at the other end of `stream` a statement.
 ///
 /// # Errors
-/// What the hub says; it is gone.
+/// Fails if the hub refuses the statement or is gone.
 pub fn ask(stream: &UnixStream, sql: &str, limits: &Limits) -> Result<Answer, Failure> {
     let deadline_ms = milliseconds(limits.deadline);
     let request =
@@ -124,11 +123,10 @@ pub fn ask(stream: &UnixStream, sql: &str, limits: &Limits) -> Result<Answer, Fa
     Ok(Answer { schema, batches, way, missing: head.missing })
 }
 
-/// Asks the hub at the other end of `stream` for latest values: the document that `GET /api/v1/get`
-/// answers with.
+/// Asks the hub at the other end of `stream` for latest values. Returns the document of `GET /api/v1/get`.
 ///
 /// # Errors
-/// What the hub says, which is a no; it is gone.
+/// Fails if no topic matches, if the hub refuses the request, or if it is gone.
 pub fn get(
     stream: &UnixStream,
     topics: &[String],
@@ -147,19 +145,19 @@ pub fn get(
     serde_json::from_slice(&body).map_err(|e| not_understood(&e))
 }
 
-/// What a hub tells of a question that stands.
+/// The changes of a standing question, as the hub sends them.
 pub struct Changes {
     input: BufReader<UnixStream>,
-    /// How long one message may take that has begun, and the first one at all.
-    patience: Duration,
+    /// Maximum time for the rest of a message that has begun, and for the first message.
+    timeout: Duration,
     has_answered: bool,
 }
 
 impl Changes {
-    /// Asks the hub at the other end of `stream`.
+    /// Asks a standing question to the hub at the other end of `stream`.
     ///
     /// # Errors
-    /// The hub is gone.
+    /// Fails if the hub is gone.
     pub fn of(
         stream: UnixStream,
         sql: &str,
@@ -174,17 +172,17 @@ impl Changes {
             ..Request::default()
         };
         send(&stream, &request)?;
-        let patience = patience(deadline).min(LONGEST);
-        Ok(Self { input: BufReader::new(stream), patience, has_answered: false })
+        let timeout = answer_timeout(deadline).min(LONGEST);
+        Ok(Self { input: BufReader::new(stream), timeout, has_answered: false })
     }
 
-    /// The next change; `None` if there is none within `patience`.
+    /// Waits for the next change; `None` if there is none within `wait`.
     ///
     /// # Errors
-    /// What the hub says; it is gone, or has not even answered for the first time.
-    pub fn next(&mut self, patience: Option<Duration>) -> Result<Option<Change>, Failure> {
-        let first = (!self.has_answered).then_some(self.patience);
-        let wait = patience.into_iter().chain(first).min();
+    /// Fails if the hub refuses the statement, is gone, or has not sent its first answer in time.
+    pub fn next(&mut self, wait: Option<Duration>) -> Result<Option<Change>, Failure> {
+        let first = (!self.has_answered).then_some(self.timeout);
+        let wait = wait.into_iter().chain(first).min();
         self.input.get_ref().set_read_timeout(wait).map_err(|e| no_answer(&e))?;
         match self.input.fill_buf() {
             Err(e) if is_late(&e) && self.has_answered => return Ok(None),
@@ -192,8 +190,8 @@ impl Changes {
             Ok([]) => return Err(gone()),
             Ok(_) => {}
         }
-        // What has begun comes whole, and soon.
-        self.input.get_ref().set_read_timeout(Some(self.patience)).map_err(|e| no_answer(&e))?;
+        // The rest of a message follows soon after its first byte.
+        self.input.get_ref().set_read_timeout(Some(self.timeout)).map_err(|e| no_answer(&e))?;
         let head = head(&mut self.input)?;
         let (schema, new) = body(&mut self.input, head.bytes)?;
         let (_, gone) = body(&mut self.input, head.gone_bytes.unwrap_or_default())?;
@@ -213,7 +211,7 @@ fn is_late(e: &io::Error) -> bool {
 }
 
 fn gone() -> Failure {
-    Failure::new("the hub went away")
+    Failure::new("the hub closed the connection")
 }
 
 fn no_answer(e: &io::Error) -> Failure {
@@ -225,7 +223,7 @@ fn no_answer(e: &io::Error) -> Failure {
 }
 
 fn not_understood(e: &dyn std::error::Error) -> Failure {
-    Failure::new("what the hub answers is not understood").because(e)
+    Failure::new("the hub's answer is not valid").because(e)
 }
 
 fn send(mut stream: &UnixStream, request: &impl Serialize) -> Result<(), Failure> {
@@ -234,7 +232,7 @@ fn send(mut stream: &UnixStream, request: &impl Serialize) -> Result<(), Failure
     stream.write_all(&line).map_err(|e| no_answer(&e))
 }
 
-/// The line before an answer.
+/// Reads the head of an answer.
 fn line(input: &mut impl BufRead) -> Result<Head, Failure> {
     let mut line = String::new();
     match input.read_line(&mut line) {
@@ -244,7 +242,7 @@ fn line(input: &mut impl BufRead) -> Result<Head, Failure> {
     }
 }
 
-/// The line before an answer; a failure if the hub refuses.
+/// Reads the head of an answer; a refusal is a failure.
 fn head(input: &mut impl BufRead) -> Result<Head, Failure> {
     let mut head = line(input)?;
     let Some(error) = head.error.take() else { return Ok(head) };

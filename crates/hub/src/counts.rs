@@ -1,11 +1,11 @@
-//! What was asked through each door, counted.
+//! Request counts of each listener.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use skopos_model::schema::{self, Metric};
 
-/// Of one door.
+/// Requests and connections of one listener.
 #[derive(Debug, Default)]
 pub struct Counts {
     requests: AtomicU64,
@@ -15,76 +15,78 @@ pub struct Counts {
     connections: AtomicU64,
 }
 
-/// One connection, for as long as it is kept.
+/// Counts one connection as open until it is dropped.
 #[derive(Debug)]
-pub struct Connected(Arc<Counts>);
+pub struct OpenConnection(Arc<Counts>);
 
-/// One question that is being answered, for as long as it is kept.
+/// Counts one statement as running until it is dropped.
 #[derive(Debug)]
-pub struct Running {
+pub struct RunningQuery {
     counts: Arc<Counts>,
     is_done: bool,
 }
 
 impl Counts {
-    /// A request came.
+    /// Counts a request.
     pub fn request(&self) {
         self.requests.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Somebody is not let in, which counts as a request that is refused.
-    pub fn turn_away(&self) {
+    /// Counts a rejected connection as one request that is refused.
+    pub fn reject_connection(&self) {
         self.request();
         self.refuse();
     }
 
-    /// It was refused.
+    /// Counts a refused request, beside [`request`](Self::request).
     pub fn refuse(&self) {
         self.refused.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A question is being answered until [`Running::done`]; if that is never said it was given up.
-    pub fn run(self: &Arc<Self>) -> Running {
+    /// Counts a running statement until the returned guard is dropped. Without [`RunningQuery::done`] it counts as
+    /// cancelled.
+    pub fn run(self: &Arc<Self>) -> RunningQuery {
         self.running.fetch_add(1, Ordering::Relaxed);
-        Running { counts: self.clone(), is_done: false }
+        RunningQuery { counts: self.clone(), is_done: false }
     }
 
-    /// A question stands. To go away is how it ends, so it is never given up.
-    pub fn stand(self: &Arc<Self>) -> Running {
-        let mut standing = self.run();
-        standing.is_done = true;
-        standing
+    /// Counts a query question as running. It ends when its client closes the connection, so it never counts as
+    /// cancelled.
+    pub fn stand(self: &Arc<Self>) -> RunningQuery {
+        let mut query = self.run();
+        query.is_done = true;
+        query
     }
 
-    /// A connection is open; `None` if there are `most` already.
-    pub fn connect(self: &Arc<Self>, most: u64) -> Option<Connected> {
+    /// Counts an open connection; `None` if `most` connections are open already.
+    pub fn connect(self: &Arc<Self>, most: u64) -> Option<OpenConnection> {
         let before = self.connections.fetch_add(1, Ordering::Relaxed);
-        let connected = Connected(self.clone());
-        (before < most).then_some(connected)
+        let connection = OpenConnection(self.clone());
+        (before < most).then_some(connection)
     }
 
-    /// Each metric with its number now.
+    /// Returns each metric with its current number.
     pub fn all(&self) -> [(&'static Metric, u64); 5] {
-        use schema::self_door as of;
+        use schema::self_door as metrics;
         let now = |count: &AtomicU64| count.load(Ordering::Relaxed);
         [
-            (&of::REQUESTS_TOTAL, now(&self.requests)),
-            (&of::REQUESTS_REFUSED_TOTAL, now(&self.refused)),
-            (&of::REQUESTS_CANCELLED_TOTAL, now(&self.cancelled)),
-            (&of::REQUESTS_RUNNING, now(&self.running)),
-            (&of::CONNECTIONS, now(&self.connections)),
+            (&metrics::REQUESTS_TOTAL, now(&self.requests)),
+            (&metrics::REQUESTS_REFUSED_TOTAL, now(&self.refused)),
+            (&metrics::REQUESTS_CANCELLED_TOTAL, now(&self.cancelled)),
+            (&metrics::REQUESTS_RUNNING, now(&self.running)),
+            (&metrics::CONNECTIONS, now(&self.connections)),
         ]
     }
 }
 
-impl Running {
-    /// The question was answered.
+impl RunningQuery {
+    /// Marks the statement as answered.
     pub fn done(mut self) {
         self.is_done = true;
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningQuery {
     fn drop(&mut self) {
         self.counts.running.fetch_sub(1, Ordering::Relaxed);
         if !self.is_done {
@@ -93,11 +95,11 @@ impl Drop for Running {
     }
 }
 
-impl Drop for Connected {
+impl Drop for OpenConnection {
     fn drop(&mut self) {
         self.0.connections.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-/// The counts of all doors, by name.
-pub type Doors = Vec<(&'static str, Arc<Counts>)>;
+/// The counts of all listeners, each with its name in facts.
+pub type ListenerCounts = Vec<(&'static str, Arc<Counts>)>;

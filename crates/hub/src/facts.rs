@@ -1,9 +1,9 @@
-//! What a hub counts, published as facts: `NODE/self/door/DOOR/…` of its doors, and
-//! `NODE/self/remote_write/…` of what it sends to a store.
+//! Publishes a hub's counts as facts: `NODE/self/door/LISTENER/…` for its listeners, and
+//! `NODE/self/remote_write/…` for remote write.
 //!
-//! The node is that of the agent in the hub's runtime directory, which tells other hubs of them too. A hub
-//! without an agent gives them the name of its host; if a node of that name tells such facts itself, they
-//! are that node's and it publishes none.
+//! The node is that of the agent in the hub's runtime directory, whose uplink sends the facts to other hubs too. A
+//! hub without an agent uses the name of its host. If a node of that name publishes such facts itself, the hub
+//! publishes none.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,37 +15,43 @@ use skopos_model::schema::{Metric, self_door::REQUESTS_TOTAL};
 use skopos_shm::{Host, Publisher, VertexSpec, VertexWriter};
 use skopos_wire::Site;
 
-use crate::counts::Doors;
+use crate::counts::ListenerCounts;
 use crate::remote_write::Queue;
 use skopos_agent::{HUB_FACTS_NAME, SEGMENT_NAME as AGENT, host_name};
 
-/// How often the counts are published.
+/// Time between two publishes.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// Publishes counts until it is dropped; then its segment is gone.
-pub(crate) struct Publishing {
-    /// Closed to say that it is to end.
+/// Publishes counts until it is dropped; then it removes its segment.
+pub(crate) struct FactsPublisher {
+    /// Closed to end the thread.
     stop: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// All that is counted.
-pub(crate) struct Counted {
-    pub doors: Doors,
+/// All counters of a hub.
+pub(crate) struct Counters {
+    /// Requests of each listener.
+    pub listeners: ListenerCounts,
+    /// The queue of remote write, if it is configured.
     pub remote_write: Option<Arc<Queue>>,
 }
 
-impl Publishing {
-    /// Of what is `counted`, in the runtime directory `dir` of a hub that follows `site`.
+impl FactsPublisher {
+    /// Publishes `counters` in the runtime directory `dir` of a hub that follows `site`.
     ///
     /// # Errors
-    /// No thread can be started.
-    pub(crate) fn start(dir: &Path, site: Option<Site>, counted: Counted) -> std::io::Result<Self> {
+    /// Fails if no thread can be started.
+    pub(crate) fn start(
+        dir: &Path,
+        site: Option<Site>,
+        counters: Counters,
+    ) -> std::io::Result<Self> {
         let (stop, stopped) = channel();
-        let mut at_work = AtWork { dir: dir.to_owned(), host: None, site, counted, facts: None };
+        let mut task = Task { dir: dir.to_owned(), host: None, site, counters, facts: None };
         let run = move || {
             loop {
-                at_work.publish();
+                task.publish();
                 if stopped.recv_timeout(EVERY) != Err(RecvTimeoutError::Timeout) {
                     return;
                 }
@@ -56,7 +62,7 @@ impl Publishing {
     }
 }
 
-impl Drop for Publishing {
+impl Drop for FactsPublisher {
     fn drop(&mut self) {
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {
@@ -65,56 +71,57 @@ impl Drop for Publishing {
     }
 }
 
-struct AtWork {
+/// The state of the publishing thread.
+struct Task {
     dir: PathBuf,
-    /// What is published in the directory: opened when it is first looked at.
+    /// Segments in the directory; opened at the first publish.
     host: Option<Host>,
     site: Option<Site>,
-    counted: Counted,
+    counters: Counters,
     facts: Option<Facts>,
 }
 
-impl AtWork {
+impl Task {
     fn publish(&mut self) {
         let node = self.node();
         if self.facts.as_ref().map(|facts| &facts.node) != node.as_ref() {
-            // One segment has the name: first the old one goes.
+            // Only one segment can have the name, so the old one is removed first.
             self.facts = None;
-            // Where nothing can be published the counts are at /metrics all the same.
-            self.facts = node.and_then(|node| Facts::new(&self.dir, node, &self.counted).ok());
+            // If publishing fails, the counts are still at /metrics.
+            self.facts = node.and_then(|node| Facts::new(&self.dir, node, &self.counters).ok());
         }
         if let Some(facts) = &self.facts {
-            facts.publish(&self.counted);
+            facts.publish(&self.counters);
         }
     }
 
-    /// Whose facts they are; `None` if they are another's.
+    /// Returns the node of the facts; `None` if another node of that name publishes them.
     fn node(&mut self) -> Option<String> {
         match &mut self.host {
-            // What cannot be listed now stays as it was.
+            // After a failure the list stays unchanged until the next publish.
             Some(host) => drop(host.refresh()),
-            none => *none = Host::open_dirs(vec![self.dir.clone()]).ok(),
+            closed => *closed = Host::open_dirs(vec![self.dir.clone()]).ok(),
         }
         let mut segments = self.host.iter().flat_map(Host::segments);
         if let Some(agent) = segments.find(|segment| segment.name() == AGENT) {
             return Some(agent.node().to_owned());
         }
         let name = host_name();
-        let told = REQUESTS_TOTAL.topic(&name, "unix").ok()?;
+        let topic = REQUESTS_TOTAL.topic(&name, "unix").ok()?;
         let other = self.site.as_ref().and_then(|site| site.node(&name));
-        let is_told = other.is_some_and(|node| node.state().mirror.find(&told).is_some());
-        (!is_told).then_some(name)
+        let is_published = other.is_some_and(|node| node.state().mirror.find(&topic).is_some());
+        (!is_published).then_some(name)
     }
 }
 
-impl Counted {
-    /// Each number with its metric and instance, always in this order.
+impl Counters {
+    /// Returns each number with its metric and instance, always in the same order.
     fn numbers(&self) -> impl Iterator<Item = (&'static str, &'static Metric, u64)> {
-        let of_doors = self.doors.iter().flat_map(|(door, counts)| {
-            counts.all().into_iter().map(|(metric, number)| (*door, metric, number))
+        let of_listeners = self.listeners.iter().flat_map(|(listener, counts)| {
+            counts.all().into_iter().map(|(metric, number)| (*listener, metric, number))
         });
         let sent = self.remote_write.iter().flat_map(|queue| queue.all());
-        of_doors.chain(sent.map(|(metric, number)| ("", metric, number)))
+        of_listeners.chain(sent.map(|(metric, number)| ("", metric, number)))
     }
 }
 
@@ -125,19 +132,19 @@ struct Facts {
 }
 
 impl Facts {
-    fn new(dir: &Path, node: String, counted: &Counted) -> Result<Self, skopos_shm::Error> {
+    fn new(dir: &Path, node: String, counters: &Counters) -> Result<Self, skopos_shm::Error> {
         let publisher = Publisher::builder(HUB_FACTS_NAME).dir(dir).node(&node).create()?;
         let mut writers = Vec::new();
-        for (instance, metric, _) in counted.numbers() {
+        for (instance, metric, _) in counters.numbers() {
             let spec = VertexSpec::new(metric.topic(&node, instance)?, metric.value_type);
             writers.push(publisher.register(spec.kind(metric.kind).unit(metric.unit))?);
         }
         Ok(Self { node, publisher, writers })
     }
 
-    fn publish(&self, counted: &Counted) {
-        for (writer, (_, _, number)) in self.writers.iter().zip(counted.numbers()) {
-            // A clock that stepped back is waited out.
+    fn publish(&self, counters: &Counters) {
+        for (writer, (_, _, number)) in self.writers.iter().zip(counters.numbers()) {
+            // While the clock is behind the last publish, publishing fails.
             let _ = writer.publish(number);
         }
         self.publisher.heartbeat();

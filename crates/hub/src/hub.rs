@@ -1,4 +1,4 @@
-//! A hub at work.
+//! The hub itself: its parts and their threads.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,49 +14,50 @@ use skopos_wire::{Description, Follower, Interest, MirrorWatcher, NodeState, Nod
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::watch;
 
+use crate::backend::Backend;
 use crate::config::HubConfig;
 use crate::counts::Counts;
-use crate::facts::{Counted, Publishing};
-use crate::inside::Inside;
-use crate::insights::{Abouts, HubInsights};
+use crate::facts::{Counters, FactsPublisher};
+use crate::insight_infos::InsightInfos;
+use crate::insights::HubInsights;
 use crate::local::Local;
+use crate::measuring::Measuring;
 use crate::pulse::Pulse;
-use crate::read::Measuring;
 use crate::remote_write::RemoteWrite;
 use crate::source::HubSource;
 use crate::tables;
 
-/// The names of the listeners, as facts have them.
+/// Names of the listeners in facts.
 const LISTENERS: [&str; 3] = ["unix", "http", "flight"];
 
-/// The site of a hub that follows nobody.
+/// The site of a hub that does not follow other nodes.
 const ALONE: &str = "default";
 
-/// A hub at work, on threads of its own, until it is dropped: for `skopos hub` and `skopos up`.
+/// A hub, which works on threads of its own until it is dropped.
 pub struct Hub {
-    /// What runs beside the listeners, once they are open.
+    /// Tasks beside the listeners; they start after the listeners are open.
     work: Option<Work>,
-    inside: Arc<Inside>,
-    abouts: Abouts,
+    backend: Arc<Backend>,
+    infos: InsightInfos,
     site: String,
     dir: PathBuf,
     follower: Option<Follower>,
     runtime: Runtime,
 }
 
-/// What a hub does by itself.
+/// Tasks that a hub does without a request.
 struct Work {
     _insights: Option<HubInsights>,
-    _publishing: Publishing,
+    _publishing: FactsPublisher,
     _remote_write: Option<RemoteWrite>,
 }
 
 impl Hub {
-    /// Prepares what is asked in the runtime directory `dir`. With `plane` the hub follows all nodes of that
-    /// site, without it knows this machine alone. Open its listeners, then call [`work`](Self::work).
+    /// Prepares a hub in the runtime directory `dir`. With `plane` the hub follows all nodes of that site;
+    /// without it, the hub knows only this machine. Open its listeners, then call [`work`](Self::work).
     ///
     /// # Errors
-    /// The plane cannot be joined; the directory cannot be used; an alias has the name of a table.
+    /// Fails if the plane cannot be joined, the directory cannot be used, or an alias has the name of a table.
     pub fn open(
         dir: &Path,
         plane: Option<&LiveArgs>,
@@ -66,13 +67,14 @@ impl Hub {
         let runtime = Builder::new_multi_thread().enable_all().build();
         let runtime = runtime.map_err(|e| Failure::new("no threads can be started").because(&e))?;
         let others: Arc<watch::Sender<u64>> = Arc::default();
-        let follower = plane.map(|plane| follow(plane, Heard(others.clone()))).transpose()?;
+        let follower =
+            plane.map(|plane| follow(plane, ChangeNotifier(others.clone()))).transpose()?;
         std::fs::create_dir_all(dir)
             .map_err(|e| Failure::new(format!("{} cannot be made", dir.display())).because(&e))?;
-        // What an agent mirrors here the hub knows from the nodes themselves.
+        // The hub gets values of other nodes from those nodes, so it leaves out an agent's mirror.
         let local = Host::open_dirs(vec![dir.to_path_buf()])?.without(MIRROR_NAME);
-        let abouts = Abouts::default();
-        let source = Arc::new(HubSource::new(Local::new(local), follower.as_ref(), abouts.clone()));
+        let infos = InsightInfos::default();
+        let source = Arc::new(HubSource::new(Local::new(local), follower.as_ref(), infos.clone()));
         let engine = Engine::new(tables_of(&source, config, file)?)
             .map_err(|e| Failure::new("the query engine cannot start").because(&e))?;
         let pulse = Pulse::start(Host::open_dirs(vec![dir.to_path_buf()])?).map_err(no_thread)?;
@@ -80,51 +82,51 @@ impl Hub {
         let measuring = follower.as_ref().map(Follower::refresher);
         let measuring = Measuring::new(dir.to_path_buf(), measuring);
         let engine = Arc::new(engine);
-        let inside = Arc::new(Inside { engine, source, pulse, others, counts, measuring });
+        let backend = Arc::new(Backend { engine, source, pulse, others, counts, measuring });
         let site = plane.map_or(ALONE, LiveArgs::site).to_owned();
         let dir = dir.to_path_buf();
-        Ok(Self { work: None, inside, abouts, site, dir, follower, runtime })
+        Ok(Self { work: None, backend, infos, site, dir, follower, runtime })
     }
 
-    /// Begins what a hub does by itself: it publishes its own facts, computes insights of its site and sends
-    /// values to a store.
+    /// Starts the tasks that need no request: the hub publishes its own facts, computes insights of its site
+    /// and sends values to a store.
     ///
     /// # Errors
-    /// Another hub has this directory; an insight cannot be computed; no thread can be started.
+    /// Fails if another hub uses this directory, an insight cannot be computed, or no thread can be started.
     pub fn work(&mut self, config: &HubConfig, insights: &[InsightConfig]) -> Result<(), Failure> {
         let store = config.remote_write.as_ref();
-        let start = |store| RemoteWrite::start(store, self.inside.source.clone());
+        let start = |store| RemoteWrite::start(store, self.backend.source.clone());
         let remote_write = store.map(start).transpose()?;
-        let counted = Counted {
-            doors: self.inside.counts.clone(),
+        let counted = Counters {
+            listeners: self.backend.counts.clone(),
             remote_write: remote_write.as_ref().map(|remote_write| remote_write.queue().clone()),
         };
         let site = self.follower.as_ref().map(|follower| follower.site().clone());
-        let publishing = Publishing::start(&self.dir, site, counted).map_err(no_thread)?;
-        let at = (&*self.inside, self.runtime.handle().clone());
+        let publishing = FactsPublisher::start(&self.dir, site, counted).map_err(no_thread)?;
+        let backend = (&*self.backend, self.runtime.handle().clone());
         let insights =
-            HubInsights::start(&self.dir, &self.site, at, insights, self.abouts.clone())?;
+            HubInsights::start(&self.dir, &self.site, backend, insights, self.infos.clone())?;
         let (_insights, _publishing, _remote_write) = (insights, publishing, remote_write);
         self.work = Some(Work { _insights, _publishing, _remote_write });
         Ok(())
     }
 
-    /// What its listeners ask.
-    pub fn inside(&self) -> &Arc<Inside> {
-        &self.inside
+    /// Returns the state from which its listeners answer.
+    pub fn backend(&self) -> &Arc<Backend> {
+        &self.backend
     }
 
-    /// The runtime directory.
+    /// Returns the runtime directory.
     pub fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// Where its tasks run.
+    /// Returns the runtime on which the hub's asynchronous tasks run.
     pub fn runtime(&self) -> &Handle {
         self.runtime.handle()
     }
 
-    /// Returns true if it is connected with no other node.
+    /// Returns true if the hub has no connection to another node.
     pub fn is_alone(&self) -> bool {
         self.follower.as_ref().is_none_or(|follower| follower.plane().is_alone())
     }
@@ -157,23 +159,23 @@ fn tables_of(
     Ok(registry)
 }
 
-fn follow(plane: &LiveArgs, heard: Heard) -> Result<Follower, Failure> {
+fn follow(plane: &LiveArgs, notifier: ChangeNotifier) -> Result<Follower, Failure> {
     let failed = |e| Failure::new("the hub cannot join").because(&e);
     let plane = Plane::open(&plane.of_hub()).map_err(failed)?;
-    Follower::start_with(&plane, Interest::default(), heard).map_err(failed)
+    Follower::start_with(&plane, Interest::default(), notifier).map_err(failed)
 }
 
-/// Wakes whoever waits for what other nodes tell.
-struct Heard(Arc<watch::Sender<u64>>);
+/// Notifies waiting readers of messages from other nodes.
+struct ChangeNotifier(Arc<watch::Sender<u64>>);
 
-impl MirrorWatcher for Heard {
+impl MirrorWatcher for ChangeNotifier {
     fn added(&mut self, _: &Description) {}
     fn sample(&mut self, _: &Topic, _: &Sample) {}
     fn checked(&mut self, _: &Topic, _: Timestamp) {}
     fn removed(&mut self, _: &Topic) {}
 }
 
-impl NodeWatcher for Heard {
+impl NodeWatcher for ChangeNotifier {
     fn node(&mut self, _: &str, _: &NodeState) {
         self.0.send_modify(|n| *n = n.wrapping_add(1));
     }

@@ -1,4 +1,4 @@
-//! The live segments of this machine as a source of the query engine.
+//! The live segments of this machine, as a source of the query engine.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
@@ -6,85 +6,95 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, RwLock};
 use std::time::{Duration, Instant};
 
-use skopos_model::{Timestamp, Topic, unpoisoned};
+use skopos_model::{Origin, Sample, Timestamp, Topic, Value, unpoisoned};
 use skopos_query::{Described, Node, Row, Source, Wanted};
 use skopos_score::insight::DEFINITIONS;
 use skopos_shm::{Host, Segment, SegmentVersions, Vertex, now};
 use skopos_store::history::{self, Folder, Part};
 
 use crate::tables::InsightInfo;
-use skopos_agent::HUB_FACTS_NAME;
 use skopos_agent::folder_of;
+use skopos_agent::{HUB_FACTS_NAME, SEGMENT_NAME};
 use skopos_term::state;
 
-/// How often to look for publishers and topics that came or went.
+use crate::reasons::AgentInsights;
+
+/// Time between two searches for publishers and topics that came or went.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// What is published on this machine.
+/// Values, samples and history of this machine.
 #[derive(Debug)]
 pub struct Local {
     state: RwLock<State>,
-    /// Where the archive of tasks is, or would be.
+    /// Path of the archive of tasks, whether it exists or not.
     archive: Option<PathBuf>,
+    insights: AgentInsights,
 }
 
 #[derive(Debug)]
 struct State {
     host: Host,
-    /// Of the segments when their vertices were looked up.
+    /// Versions of the segments at the last search.
     versions: SegmentVersions,
-    /// By topic, of the oldest segment that has it.
+    /// Vertices by topic; if several segments have a topic, the vertex of the oldest one.
     vertices: BTreeMap<Box<str>, Vertex>,
-    /// The first segments of topics, but for those that a hub counts.
+    /// Names of the nodes: the first segments of all topics except a hub's counts.
     nodes: BTreeSet<Box<str>>,
-    looked_at: Instant,
-    /// Vertices that tell where history is.
-    tellers: Vec<Vertex>,
-    /// History that was told of, and that which was typed.
+    searched_at: Instant,
+    /// Vertices whose values are paths of history folders.
+    folder_vertices: Vec<Vertex>,
+    /// Folders of history: those that vertices name, and one that the user names.
     folders: BTreeMap<PathBuf, Arc<Folder>>,
 }
 
 impl Local {
+    /// Reads the segments that `host` finds, and the archive of tasks at its usual path.
     pub fn new(host: Host) -> Self {
-        let (versions, vertices) = (SegmentVersions::default(), BTreeMap::new());
-        let (nodes, looked_at) = (BTreeSet::new(), Instant::now());
-        let (tellers, folders) = (Vec::new(), BTreeMap::new());
-        let mut state = State { host, versions, vertices, nodes, looked_at, tellers, folders };
-        state.learn();
-        Self { state: RwLock::new(state), archive: state::archive() }
+        let mut state = State {
+            host,
+            versions: SegmentVersions::default(),
+            vertices: BTreeMap::new(),
+            nodes: BTreeSet::new(),
+            searched_at: Instant::now(),
+            folder_vertices: Vec::new(),
+            folders: BTreeMap::new(),
+        };
+        state.update();
+        let insights = AgentInsights::default();
+        Self { state: RwLock::new(state), archive: state::archive(), insights }
     }
 
-    /// With this archive of tasks, and not the usual one.
+    /// Uses this archive of tasks instead of the usual one.
     pub fn with_archive(self, file: PathBuf) -> Self {
         Self { archive: Some(file), ..self }
     }
 
-    /// With the history in this folder, whoever keeps it.
+    /// Adds the history in this folder.
     pub fn with_history(self, folder: PathBuf) -> Self {
         unpoisoned(self.state.write()).add(folder);
         self
     }
 
-    /// Where the archive of tasks is, or would be.
+    /// Returns the path of the archive of tasks, whether it exists or not.
     pub fn archive_file(&self) -> Option<&Path> {
         self.archive.as_deref()
     }
 
     fn folders(&self) -> Vec<Arc<Folder>> {
-        self.look();
+        self.search();
         let state = unpoisoned(self.state.read());
         state.folders.values().cloned().collect()
     }
 
-    /// Whether this is a node of this machine. What a hub counts makes none: it has the host's name where
-    /// nothing else has a node's, and the node of that name may be told of by others.
+    /// Returns true if `name` is a node of this machine. A hub's counts alone do not make a node: without an agent they
+    /// have the host's name, and other hubs may know a node of that name.
     pub fn has_node(&self, name: &str) -> bool {
         unpoisoned(self.state.read()).nodes.contains(name)
     }
 
-    /// Shows the vertices that are wanted.
+    /// Shows the wanted vertices.
     fn visit(&self, wanted: &Wanted, visit: &mut dyn FnMut(&Vertex)) {
-        self.look();
+        self.search();
         let state = unpoisoned(self.state.read());
         match wanted {
             Wanted::All => state.vertices.values().for_each(visit),
@@ -94,7 +104,7 @@ impl Local {
                     .filter_map(|topic| state.vertices.get(topic.as_str()))
                     .for_each(visit);
             }
-            // A text may begin with another one of them.
+            // One prefix may begin with another, so each vertex is visited once.
             Wanted::Starting(starts) => {
                 let wanted = state.vertices.iter().filter(|(topic, _)| {
                     starts.iter().any(|start| topic.starts_with(start.as_str()))
@@ -104,33 +114,62 @@ impl Local {
         }
     }
 
-    fn look(&self) {
-        let is_due = |state: &State| state.looked_at.elapsed() >= LOOK_EVERY;
+    fn vertex(&self, topic: &Topic) -> Option<Vertex> {
+        self.search();
+        unpoisoned(self.state.read()).vertices.get(topic.as_str()).cloned()
+    }
+
+    /// Returns the formula and the reason of an insight. The agent is asked only for what the definitions of
+    /// built-in insights and the vertex itself do not tell.
+    pub fn insight_info(&self, topic: &Topic) -> InsightInfo {
+        let built_in = DEFINITIONS.iter().find(|d| d.metric.name == topic.metric());
+        let formula = built_in.map(|definition| definition.formula.to_owned());
+        let Some(vertex) = self.vertex(topic) else { return InsightInfo { formula, reason: None } };
+        let (is_unknown, reason) = match vertex.latest().map(|reading| reading.sample) {
+            Ok(Sample { origin: Origin::Unknown, value: Value::Structured(text), .. }) => {
+                (true, text.as_json().as_str().map(str::to_owned))
+            }
+            Ok(sample) => (sample.origin == Origin::Unknown, None),
+            Err(_) => (false, None),
+        };
+        let is_complete = formula.is_some() && (reason.is_some() || !is_unknown);
+        let segment = vertex.segment();
+        if is_complete || segment.name() != SEGMENT_NAME {
+            return InsightInfo { formula, reason };
+        }
+        let known = segment.path().parent().and_then(|dir| self.insights.find(dir, topic));
+        let known = known.unwrap_or_default();
+        let reason = reason.or(known.reason).filter(|_| is_unknown);
+        InsightInfo { formula: formula.or(known.formula), reason }
+    }
+
+    fn search(&self) {
+        let is_due = |state: &State| state.searched_at.elapsed() >= LOOK_EVERY;
         if is_due(&*unpoisoned(self.state.read())) {
             let mut state = unpoisoned(self.state.write());
             if is_due(&state) {
-                state.looked_at = Instant::now();
-                // What cannot be listed now stays as it was.
+                state.searched_at = Instant::now();
+                // After a failure the list stays unchanged until the next search.
                 let _ = state.host.refresh();
-                state.learn();
+                state.update();
             }
         }
     }
 }
 
 impl State {
-    fn learn(&mut self) {
+    fn update(&mut self) {
         let Some(versions) = self.host.changes(&self.versions) else {
-            self.learn_folders();
+            self.update_folders();
             return;
         };
         self.versions = versions;
         self.vertices.clear();
         self.nodes.clear();
-        self.tellers.clear();
+        self.folder_vertices.clear();
         for vertex in self.host.segments().iter().flat_map(Segment::vertices) {
             if folder_of(&vertex).is_some() {
-                self.tellers.push(vertex.clone());
+                self.folder_vertices.push(vertex.clone());
             }
             let topic = Box::from(vertex.topic().as_str());
             if vertex.segment().name() != HUB_FACTS_NAME {
@@ -138,13 +177,13 @@ impl State {
             }
             self.vertices.entry(topic).or_insert(vertex);
         }
-        self.learn_folders();
+        self.update_folders();
     }
 
-    /// A folder stays when who kept it is gone.
-    fn learn_folders(&mut self) {
-        let told: Vec<PathBuf> = self.tellers.iter().filter_map(folder_of).collect();
-        told.into_iter().for_each(|folder| self.add(folder));
+    /// Adds new folders. A folder stays after its archiver is gone.
+    fn update_folders(&mut self) {
+        let named: Vec<PathBuf> = self.folder_vertices.iter().filter_map(folder_of).collect();
+        named.into_iter().for_each(|folder| self.add(folder));
     }
 
     fn add(&mut self, folder: PathBuf) {
@@ -164,13 +203,6 @@ fn described(vertex: &Vertex) -> Described<'_> {
     }
 }
 
-/// Describes a built-in insight. Others are known to the agent that computes them.
-pub fn insight_info(topic: &Topic) -> InsightInfo {
-    let built_in = DEFINITIONS.iter().find(|d| d.metric.name == topic.metric());
-    let formula = built_in.map(|definition| definition.formula.to_owned());
-    InsightInfo { formula, reason: None }
-}
-
 impl Source for Local {
     fn now(&self) -> Timestamp {
         now()
@@ -178,7 +210,7 @@ impl Source for Local {
 
     fn latest(&self, wanted: &Wanted, visit: &mut dyn FnMut(&Row<'_>)) {
         self.visit(wanted, &mut |vertex| {
-            // One that has no sample yet, or is gone, has no row.
+            // A vertex without a sample, or one that is gone, has no row.
             if let Ok(reading) = vertex.latest() {
                 let (sample, checked_at) = (&reading.sample, reading.checked_at);
                 visit(&Row { of: described(vertex), sample, checked_at, ahead: 0 });

@@ -1,4 +1,4 @@
-//! An answer as bytes, piece by piece: a long one is not in memory twice.
+//! Encodes answers piece by piece, so that a long answer is not in memory twice.
 
 use std::io::{self, Write};
 use std::time::Duration;
@@ -15,7 +15,7 @@ use skopos_query::{Answer, Way};
 
 use crate::standing::Change;
 
-/// Before the rows of the JSON document.
+/// The part of the JSON document before its rows.
 #[derive(Serialize)]
 struct Head<'a> {
     columns: Vec<ColumnJson<'a>>,
@@ -27,7 +27,7 @@ struct ColumnJson<'a> {
     r#type: String,
 }
 
-/// After them.
+/// The part of the JSON document after its rows.
 #[derive(Serialize)]
 struct Tail {
     way: &'static str,
@@ -35,14 +35,17 @@ struct Tail {
     elapsed_seconds: f64,
 }
 
-/// The document `docs/json/sql.schema.json`, on one line.
+/// Encodes an answer as the document `docs/json/sql.schema.json`, on one line.
 pub struct JsonRows {
     rows: Writer<Vec<u8>, JsonArray>,
     tail: Tail,
 }
 
 impl JsonRows {
-    /// Of an answer that took so long.
+    /// Starts a document for `answer`, which took the time `took`.
+    ///
+    /// # Errors
+    /// Fails if the columns cannot be encoded.
     pub fn new(answer: &Answer, took: Duration) -> Result<Self, ArrowError> {
         let fields = answer.schema.fields().iter();
         let column = |f: &Field| -> String { f.data_type().to_string() };
@@ -51,19 +54,25 @@ impl JsonRows {
         head.pop();
         head.extend_from_slice(b",\"rows\":");
         let way = if answer.way == Way::Point { "point" } else { "planned" };
-        // To the microsecond.
+        // Rounded to microseconds.
         let elapsed_seconds = took.as_micros() as f64 / 1e6;
         let tail = Tail { way, missing: answer.missing.clone(), elapsed_seconds };
         Ok(Self { rows: rows(head), tail })
     }
 
-    /// The next rows.
+    /// Encodes the next rows.
+    ///
+    /// # Errors
+    /// Fails if a column has a type that cannot be encoded.
     pub fn piece(&mut self, batch: &RecordBatch) -> Result<Vec<u8>, ArrowError> {
         self.rows.write(batch)?;
         Ok(std::mem::take(self.rows.get_mut()))
     }
 
-    /// What is after the last of them.
+    /// Encodes the end.
+    ///
+    /// # Errors
+    /// Fails if the end cannot be encoded.
     pub fn end(mut self) -> Result<Vec<u8>, ArrowError> {
         self.rows.finish()?;
         let mut bytes = self.rows.into_inner();
@@ -75,27 +84,36 @@ impl JsonRows {
     }
 }
 
-/// Rows as a list of objects, behind what is there already.
-pub fn rows(before: Vec<u8>) -> Writer<Vec<u8>, JsonArray> {
+/// Returns a writer that appends rows as a list of objects to `before`.
+fn rows(before: Vec<u8>) -> Writer<Vec<u8>, JsonArray> {
     WriterBuilder::new().with_explicit_nulls(true).build::<_, JsonArray>(before)
 }
 
-/// An Arrow IPC stream.
+/// Encodes an answer as an Arrow IPC stream.
 pub struct ArrowRows(StreamWriter<Vec<u8>>);
 
 impl ArrowRows {
-    /// Of such columns.
+    /// Starts a stream with the columns of `schema`.
+    ///
+    /// # Errors
+    /// Fails if the schema cannot be encoded.
     pub fn new(schema: &Schema) -> Result<Self, ArrowError> {
         Ok(Self(StreamWriter::try_new(Vec::new(), schema)?))
     }
 
-    /// The next rows.
+    /// Encodes the next rows.
+    ///
+    /// # Errors
+    /// Fails if a column has a type that cannot be encoded.
     pub fn piece(&mut self, batch: &RecordBatch) -> Result<Vec<u8>, ArrowError> {
         self.0.write(batch)?;
         Ok(std::mem::take(self.0.get_mut()))
     }
 
-    /// What is after the last of them.
+    /// Encodes the end.
+    ///
+    /// # Errors
+    /// Fails if the end cannot be encoded.
     pub fn end(self) -> Result<Vec<u8>, ArrowError> {
         self.0.into_inner()
     }
@@ -109,7 +127,10 @@ fn rows_json(batches: &[RecordBatch], writer: &mut impl Write) -> Result<(), Arr
     Ok(())
 }
 
-/// What changed in an answer that stands, as `docs/json/watch-sql.schema.json` has it.
+/// Writes a change of a standing question's answer as `docs/json/watch-sql.schema.json` describes it.
+///
+/// # Errors
+/// Fails if the rows cannot be encoded or written.
 pub fn change_json(
     change: &Change,
     time: Timestamp,
@@ -124,7 +145,10 @@ pub fn change_json(
     Ok(())
 }
 
-/// As an Arrow IPC stream.
+/// Writes batches as an Arrow IPC stream.
+///
+/// # Errors
+/// Fails if the batches cannot be encoded or written.
 pub fn arrow<'b>(
     schema: &Schema,
     batches: impl IntoIterator<Item = &'b RecordBatch>,

@@ -1,4 +1,4 @@
-//! What a topic is called in Prometheus' data model: one place for `/metrics` and remote write.
+//! Names of topics in Prometheus' data model, for `/metrics` and for remote write.
 //!
 //! | topic | series |
 //! |---|---|
@@ -9,10 +9,9 @@
 //! | `n01/app/queue-depth` | `skopos_app_queue_depth{node="n01",topic="n01/app/queue-depth"}` |
 //!
 //! # Invariants
-//! - Two topics are never one series. A name of Prometheus has fewer characters than a topic, and `_`
-//!   stands between family and metric as well as in both; a topic whose name could be another one's
-//!   has the label `topic` beside the others.
-//! - A topic's series depends on the topic alone, so it stays the same whatever else comes and goes.
+//! - Two topics never share a series. Names in Prometheus allow fewer characters than topics, and `_` separates
+//!   family and metric but also occurs in both. A topic with an ambiguous name has the additional label `topic`.
+//! - A topic's series depends only on the topic, so it does not change when other topics come and go.
 
 use std::collections::HashSet;
 use std::sync::LazyLock;
@@ -20,20 +19,20 @@ use std::sync::LazyLock;
 use skopos_model::{Kind, Origin, Topic, schema};
 use skopos_query::Row;
 
-/// What stands before every name.
+/// Prefix of every name.
 const PREFIX: &str = "skopos";
 
-/// A topic in Prometheus' words.
+/// The series of a topic.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Series {
     /// The metric's name.
     pub name: String,
-    /// In the order of their names, which remote write asks for.
+    /// Labels in the order of their names, as remote write requires.
     pub labels: Vec<(&'static str, String)>,
 }
 
 impl Series {
-    /// What `topic` is called.
+    /// Returns the series of `topic`.
     pub fn of(topic: &Topic) -> Self {
         let (name, instance, is_only) = match schema::lookup_in_family(topic) {
             Some((family, metric)) => {
@@ -52,14 +51,14 @@ impl Series {
     }
 }
 
-/// What is between the node with `path` segments below it, and the metric.
+/// Returns the segments between the family, which has `path` segments below the node, and the metric.
 fn instance(topic: &Topic, path: usize) -> Option<String> {
     let segments: Vec<&str> = topic.segments().skip(1 + path).collect();
     let (_, between) = segments.split_last()?;
     (!between.is_empty()).then(|| between.join("/"))
 }
 
-/// Of a topic that is in no schema: its name, its instance, and whether the name can only be its own.
+/// Returns the name and the instance of a topic outside of the schemas, and true if the name is unambiguous.
 fn other(topic: &Topic) -> (String, Option<String>, bool) {
     let below_node: Vec<&str> = topic.segments().skip(1).collect();
     let (family, metric) = match *below_node.as_slice() {
@@ -69,7 +68,8 @@ fn other(topic: &Topic) -> (String, Option<String>, bool) {
     };
     let name = joined(family, metric);
     let is_exact = |c: char| c.is_ascii_alphanumeric() || c == '_';
-    // Read from the left, the first `_` ends the family; without a family there must be none.
+    // The first `_` from the left ends the family, so a family must not contain `_`. Without a family, the metric must
+    // not contain it.
     let first_part = if family.is_empty() { metric } else { family };
     let is_only =
         below_node.iter().take(1).chain(below_node.last()).all(|s| s.chars().all(is_exact))
@@ -79,7 +79,7 @@ fn other(topic: &Topic) -> (String, Option<String>, bool) {
     (name, instance(topic, 1), is_only)
 }
 
-/// The names of all that sensors measure.
+/// Names of all metrics in schemas.
 static SCHEMA_NAMES: LazyLock<HashSet<String>> = LazyLock::new(|| {
     let of_family = |family: &&'static schema::Family| {
         let name = family.name;
@@ -95,13 +95,13 @@ fn joined(family: &str, metric: &str) -> String {
     parts.map(plain).collect::<Vec<_>>().join("_")
 }
 
-/// The number that a row has, if it has one: what is unknown is no sample in Prometheus.
+/// Returns the number of a row. Unknown and non-numeric values have no sample in Prometheus.
 pub fn number(row: &Row<'_>) -> Option<f64> {
     let is_known = row.sample.origin != Origin::Unknown;
     row.sample.value.as_f64().filter(|number| is_known && number.is_finite())
 }
 
-/// The type that Prometheus has for values that move so.
+/// Returns Prometheus' type for values of this kind.
 pub fn type_of(kind: Kind) -> &'static str {
     match kind {
         Kind::Counter => "counter",
@@ -109,12 +109,12 @@ pub fn type_of(kind: Kind) -> &'static str {
     }
 }
 
-/// A label's value as the text format has it between its quotes.
+/// Escapes the value of a label for the text format.
 pub fn escape_label(value: &str) -> String {
     value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
 
-/// What stands after `# HELP name`.
+/// Escapes a help text for the text format.
 pub fn escape_help(help: &str) -> String {
     help.replace('\\', "\\\\").replace('\n', "\\n")
 }
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn topics_have_the_names_that_prometheus_takes() {
+    fn topics_have_valid_names_in_prometheus() {
         for (topic, expected) in [
             ("n01/mem/available_bytes", "skopos_mem_available_bytes{node=\"n01\"}"),
             ("n01/load/load_1m", "skopos_load_load_1m{node=\"n01\"}"),
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn two_topics_are_never_one_series() {
+    fn two_topics_never_share_a_series() {
         let mut topics: Vec<Topic> = Vec::new();
         for family in schema::FAMILIES {
             let instance = if family.instance.is_empty() { "" } else { "i" };

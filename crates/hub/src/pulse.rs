@@ -1,7 +1,7 @@
-//! Wakes whoever waits for something to be published on this machine.
+//! Wakes readers when a program on this machine publishes a value.
 //!
-//! One thread for all of them, which sleeps in shared memory like any reader, and not at all there
-//! while nobody waits: a reader that wants to be woken costs a publisher a system call.
+//! One thread serves all waiting readers. It sleeps in shared memory, as any reader does. While no reader waits,
+//! it sleeps elsewhere, because each publish makes a system call while a reader waits in shared memory.
 
 use std::io;
 use std::sync::Arc;
@@ -12,13 +12,13 @@ use std::time::{Duration, Instant};
 use skopos_shm::Host;
 use tokio::sync::watch;
 
-/// How often to look for publishers that came or went.
+/// Time between two searches for publishers that came or went.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
-/// Time between two beats: a tick that publishes hundreds of facts is a beat or two.
+/// Minimum time between two beats. A tick that publishes hundreds of facts gives one or two beats.
 const SHORTEST: Duration = Duration::from_millis(1);
 
-/// Beats whenever anything is published, until it is dropped.
+/// Notifies its followers of each value published on this machine, until it is dropped.
 #[derive(Debug)]
 pub struct Pulse {
     beat: Arc<watch::Sender<u64>>,
@@ -27,10 +27,10 @@ pub struct Pulse {
 }
 
 impl Pulse {
-    /// Of the publishers that `host` finds.
+    /// Starts a pulse for the publishers that `host` finds.
     ///
     /// # Errors
-    /// No thread can be started.
+    /// Fails if no thread can be started.
     pub fn start(host: Host) -> io::Result<Self> {
         let (beat, stop) = (Arc::new(watch::Sender::new(0)), Arc::new(AtomicBool::new(false)));
         let run = {
@@ -41,7 +41,7 @@ impl Pulse {
         Ok(Self { beat, stop, thread })
     }
 
-    /// A number that is another one after anything was published.
+    /// Returns a channel with a number that changes after each publish.
     pub fn follow(&self) -> watch::Receiver<u64> {
         let follower = self.beat.subscribe();
         self.thread.thread().unpark();
@@ -51,7 +51,7 @@ impl Pulse {
 
 impl Drop for Pulse {
     fn drop(&mut self) {
-        // It ends by itself, within half a second.
+        // The thread ends by itself within half a second.
         self.stop.store(true, Ordering::Relaxed);
         self.thread.thread().unpark();
     }
@@ -66,11 +66,11 @@ fn run(mut host: Host, beat: &watch::Sender<u64>, stop: &AtomicBool) {
         }
         if looked_at.elapsed() >= LOOK_EVERY {
             looked_at = Instant::now();
-            // What cannot be listed now stays as it was.
+            // After a failure the list stays unchanged until the next search.
             let _ = host.refresh();
         }
-        // The beat comes when the flags are up: what was published before is there for whoever looks
-        // now, and what is published later ends the sleep.
+        // The beat follows after the waiting flags are set: readers see what was published before, and a
+        // later publish ends the sleep.
         let mut has_beaten = false;
         host.wait(LOOK_EVERY, || {
             if !has_beaten {

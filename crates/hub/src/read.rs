@@ -1,42 +1,37 @@
-//! Latest values of topics and patterns, without SQL: for `skopos get` and for HTTP.
+//! Latest values of topics and patterns, without SQL, for `skopos get` and for HTTP.
 //!
-//! What is older than is wanted is measured first: by the agent of this machine, or by the node that it is
-//! of. Nodes are asked side by side, each for one topic after the other.
+//! Values that are older than the client allows are measured first: by the agent of this machine, or by their
+//! node. Nodes measure in parallel, each one topic after another.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use skopos_model::{Timestamp, Topic, unpoisoned};
 use skopos_query::{Row, Source, Wanted};
-use skopos_wire::{Error, Refresher};
 
-use crate::inside::Inside;
-use crate::topics::{json, nearest, reading, wanted};
-use skopos_agent::fresh::{Freshness, MaxAge, Refusal, by_agent};
+use crate::backend::Backend;
+use crate::topics::{json, nearest, resolve, wanted};
+use skopos_agent::fresh::{Freshness, MaxAge, Refusal};
 use skopos_term::Failure;
 use skopos_term::reading::ReadingJson;
 
-/// How long whoever asks waits for all that is measured. What comes later is in the next answer.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// Maximum time that a client waits for measurements. Later values are in the next answer.
+const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long one node may take for one topic.
-const NODE_PATIENCE: Duration = Duration::from_secs(3);
-
-/// Nodes that are asked at one time for one answer, each by a thread that waits.
+/// Maximum number of nodes that measure at one time for one answer. A thread waits for each of them.
 const MAX_NODES_AT_ONCE: usize = 16;
 
-/// Answers for which something is measured at one time. For more, nothing is.
+/// Maximum number of answers that wait for measurements at one time. Further answers get no measurements.
 const MAX_ANSWERS_AT_ONCE: usize = 8;
 
-/// `Readings` in `docs/openapi.json`, and what `skopos get` is answered.
+/// The answer to `skopos get` and to `GET /api/v1/get`: `Readings` in `docs/openapi.json`.
 #[derive(Serialize)]
 pub struct Readings {
     readings: Vec<ReadingJson>,
-    /// Topics without a value that may be shown, each with its reason.
+    /// Topics whose value is not shown, each with the reason.
     refused: Vec<Refused>,
 }
 
@@ -46,66 +41,39 @@ struct Refused {
     reason: String,
 }
 
-/// Why there is no answer at all.
-pub enum Unread {
-    /// What was typed is no topic.
-    Wrong(Failure),
-    /// Nothing matches.
-    Nothing(Failure),
+/// The reason why a request for latest values has no answer.
+pub enum ReadError {
+    /// A text is not a topic or a pattern.
+    Invalid(Failure),
+    /// No topic matches.
+    NoMatch(Failure),
 }
 
-impl From<Failure> for Unread {
+impl From<Failure> for ReadError {
     fn from(failure: Failure) -> Self {
-        Self::Wrong(failure)
+        Self::Invalid(failure)
     }
 }
 
-/// Has facts measured: those of this machine by its agent, others by their nodes.
-pub struct Measuring {
-    /// Of the agent.
-    dir: PathBuf,
-    refresher: Option<Refresher>,
-    at_work: AtomicUsize,
-}
+/// The latest value of a topic; `None` if it has no value yet.
+type Lookup = Option<(ReadingJson, Freshness)>;
 
-impl Measuring {
-    pub fn new(dir: PathBuf, refresher: Option<Refresher>) -> Self {
-        Self { dir, refresher, at_work: AtomicUsize::new(0) }
-    }
-
-    fn measure(&self, topic: &Topic, is_here: bool, until: Instant) -> Result<(), Refusal> {
-        let left = until.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return Err(Refusal::Source("there was no time left to have it measured".to_owned()));
-        }
-        match &self.refresher {
-            _ if is_here => by_agent(&self.dir, topic),
-            None => Err(Refusal::Topic("this hub follows no other nodes".to_owned())),
-            Some(refresher) => {
-                refresher.refresh(topic, left.min(NODE_PATIENCE)).map_err(|e| match e {
-                    Error::Refused(_) | Error::NotMirrored(_) => Refusal::Topic(e.to_string()),
-                    _ => Refusal::Source(e.to_string()),
-                })
-            }
-        }
-    }
-}
-
-/// What is known of a topic: nothing before it has a value.
-type Found = Option<(ReadingJson, Freshness)>;
-
-/// Reads what these texts stand for; with `max_age`, what is older is measured or refused. Then it may wait.
+/// Reads the latest values of the topics that `texts` name. With `max_age`, older values are measured or refused, and
+/// the call may block.
+///
+/// # Errors
+/// Fails if a text is not a topic or a pattern, or if no topic matches any text.
 pub fn read(
-    inside: &Inside,
+    backend: &Backend,
     texts: &[String],
     max_age: Option<Duration>,
-) -> Result<Readings, Unread> {
-    let source: &dyn Source = &*inside.source;
+) -> Result<Readings, ReadError> {
+    let source: &dyn Source = &*backend.source;
     // Each topic once, in order.
-    let mut found: BTreeMap<Topic, Found> = BTreeMap::new();
+    let mut found: BTreeMap<Topic, Lookup> = BTreeMap::new();
     let mut missing = Vec::new();
     for text in texts {
-        let Some(pattern) = reading(source, text)? else {
+        let Some(pattern) = resolve(source, text)? else {
             missing.push(text);
             continue;
         };
@@ -124,19 +92,23 @@ pub fn read(
     }
     if let (Some(text), true) = (missing.first(), found.is_empty()) {
         let failure = Failure::no(format!("no topic matches `{text}`"));
-        return Err(Unread::Nothing(match nearest(source, text) {
+        return Err(ReadError::NoMatch(match nearest(source, text) {
             Some(topic) => failure.hint(format!("did you mean `{topic}`?")),
             None => failure.hint("`SELECT topic FROM topics` shows every topic"),
         }));
     }
-    let nothing = |text: &&String| {
+    let no_match = |text: &&String| {
         let reason = "no topic matches".to_owned();
         Refused { topic: (*text).clone(), reason }
     };
-    let mut all = Readings { readings: Vec::new(), refused: missing.iter().map(nothing).collect() };
-    for (topic, reading) in judged(inside, found, max_age) {
+    let refused = missing.iter().map(no_match).collect();
+    let mut all = Readings { readings: Vec::new(), refused };
+    for (topic, reading) in judge(backend, found, max_age) {
         match reading {
-            Ok(reading) => all.readings.push(reading),
+            Ok(reading) => {
+                let reading = reading.with_reason(|| backend.source.insight_info(&topic).reason);
+                all.readings.push(reading);
+            }
             Err(reason) => all.refused.push(Refused { topic: topic.to_string(), reason }),
         }
     }
@@ -147,81 +119,81 @@ fn looked(row: &Row<'_>, now: Timestamp) -> Freshness {
     Freshness { age: row.age(now), checked_at: row.checked_at }
 }
 
-type Judged = BTreeMap<Topic, Result<ReadingJson, String>>;
+type Outcomes = BTreeMap<Topic, Result<ReadingJson, String>>;
 
-/// What may be shown, and why others may not.
-fn judged(inside: &Inside, found: BTreeMap<Topic, Found>, max_age: Option<Duration>) -> Judged {
-    let mut judged = Judged::new();
+/// Returns the values that may be shown, and a reason for each other topic.
+fn judge(backend: &Backend, found: BTreeMap<Topic, Lookup>, max_age: Option<Duration>) -> Outcomes {
+    let mut outcomes = Outcomes::new();
     let mut old: BTreeMap<String, Vec<Topic>> = BTreeMap::new();
     let allowed = max_age.map(new_max_age);
     for (topic, found) in found {
         match found {
-            None => drop(judged.insert(topic, Err("no value yet".to_owned()))),
+            None => drop(outcomes.insert(topic, Err("no value yet".to_owned()))),
             Some((_, looked))
                 if allowed.as_ref().is_some_and(|allowed| !allowed.allows(looked)) =>
             {
                 old.entry(topic.node().to_owned()).or_default().push(topic);
             }
-            Some((reading, _)) => drop(judged.insert(topic, Ok(reading))),
+            Some((reading, _)) => drop(outcomes.insert(topic, Ok(reading))),
         }
     }
     if let (Some(most), false) = (max_age, old.is_empty()) {
-        judged.extend(measured(inside, old, most));
+        outcomes.extend(measured(backend, old, most));
     }
-    judged
+    outcomes
 }
 
 fn new_max_age(most: Duration) -> MaxAge {
     MaxAge::new(most, "max_age")
 }
 
-/// Has topics measured, some nodes at a time.
-fn measured(inside: &Inside, old: BTreeMap<String, Vec<Topic>>, most: Duration) -> Judged {
-    let (until, at_work) = (Instant::now() + PATIENCE, &inside.measuring.at_work);
-    let is_busy = at_work.fetch_add(1, Ordering::Relaxed) >= MAX_ANSWERS_AT_ONCE;
+/// Has topics measured, in parallel for several nodes.
+fn measured(backend: &Backend, old: BTreeMap<String, Vec<Topic>>, most: Duration) -> Outcomes {
+    let (until, running) = (Instant::now() + TIMEOUT, &backend.measuring.running);
+    let is_busy = running.fetch_add(1, Ordering::Relaxed) >= MAX_ANSWERS_AT_ONCE;
     let threads = if is_busy { 1 } else { old.len().min(MAX_NODES_AT_ONCE) };
     let nodes = Mutex::new(old.into_iter());
     let work = || {
-        let mut judged = Judged::new();
+        let mut outcomes = Outcomes::new();
         loop {
-            // The lock is not held while a node is asked.
+            // The lock is released before the node is asked.
             let next = unpoisoned(nodes.lock()).next();
-            let Some((node, topics)) = next else { return judged };
+            let Some((node, topics)) = next else { return outcomes };
             let mut allowed = new_max_age(most);
             for topic in topics {
                 let measure = || match is_busy {
                     true => Err(Refusal::Source(
-                        "too much is measured for others; ask again".to_owned(),
+                        "the hub measures for too many clients; ask again".to_owned(),
                     )),
                     false => {
-                        let is_here = inside.source.is_here(&node);
-                        inside.measuring.measure(&topic, is_here, until)
+                        let is_local = backend.source.is_local(&node);
+                        backend.measuring.measure(&topic, is_local, until)
                     }
                 };
-                let reading = allowed.read(&node, || look(inside, &topic), measure);
-                judged.insert(topic, reading);
+                let reading = allowed.read(&node, || look(backend, &topic), measure);
+                outcomes.insert(topic, reading);
             }
         }
     };
-    let judged = std::thread::scope(|scope| {
-        // One thread is this one; where no other can be started it does all by itself.
+    let outcomes = std::thread::scope(|scope| {
+        // This thread takes part. If no other can be started, it does all the work.
         let start =
             |_| std::thread::Builder::new().name("measure".to_owned()).spawn_scoped(scope, work);
         let others: Vec<_> = (1..threads).map_while(|at| start(at).ok()).collect();
-        let mut judged = work();
-        judged.extend(others.into_iter().filter_map(|other| other.join().ok()).flatten());
-        judged
+        let mut outcomes = work();
+        outcomes.extend(others.into_iter().filter_map(|other| other.join().ok()).flatten());
+        outcomes
     });
-    at_work.fetch_sub(1, Ordering::Relaxed);
-    judged
+    running.fetch_sub(1, Ordering::Relaxed);
+    outcomes
 }
 
-/// One topic as it is now.
-fn look(inside: &Inside, topic: &Topic) -> Result<(ReadingJson, Freshness), String> {
-    let (source, mut found) = (&inside.source, None);
+/// Reads one topic again.
+fn look(backend: &Backend, topic: &Topic) -> Result<(ReadingJson, Freshness), String> {
+    let (source, mut found) = (&backend.source, None);
     let now = source.now();
     source.latest(&Wanted::These(vec![topic.clone()]), &mut |row| {
         found = Some((json(row, now), looked(row, now)));
     });
-    found.ok_or_else(|| "it is gone".to_owned())
+    found.ok_or_else(|| "the topic is gone".to_owned())
 }

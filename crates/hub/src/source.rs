@@ -1,4 +1,4 @@
-//! What the hub's engine reads: the segments of this machine, and mirrors of all other nodes.
+//! The source of the hub's query engine: segments of this machine, and mirrors of all other nodes.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -11,46 +11,47 @@ use skopos_query::{Described, Node, RemoteAnswer, Row, Source, Wanted, When};
 use skopos_store::history::{self, Part};
 use skopos_wire::{Follower, NodeState, Plane, Site, Vertex};
 
-use crate::insights::Abouts;
-use crate::local::{Local, insight_info};
-use crate::past::{Asks, ask, has_all, question};
+use crate::insight_infos::InsightInfos;
+use crate::local::Local;
+use crate::past::{NodeQuestions, ask, has_all, question};
 use crate::tables::InsightInfo;
 
-/// This machine and, if the hub follows a site, the others.
+/// This machine and, if the hub follows a site, its other nodes.
 #[derive(Debug)]
 pub struct HubSource {
     local: Local,
     site: Option<Site>,
-    /// Through which nodes of the site are asked for what they have kept.
+    /// The connection through which nodes are asked for their history.
     plane: Option<Plane>,
-    /// Of the hub's own insights.
-    abouts: Abouts,
+    /// Formulas and reasons of the hub's own insights.
+    infos: InsightInfos,
 }
 
 impl HubSource {
-    pub fn new(local: Local, follower: Option<&Follower>, abouts: Abouts) -> Self {
+    /// Joins `local` with the nodes that `follower` mirrors.
+    pub(crate) fn new(local: Local, follower: Option<&Follower>, infos: InsightInfos) -> Self {
         let site = follower.map(|f| f.site().clone());
-        Self { local, site, plane: follower.map(|f| f.plane().clone()), abouts }
+        Self { local, site, plane: follower.map(|f| f.plane().clone()), infos }
     }
 
     /// Describes the insight at `topic`.
-    pub(super) fn insight_info(&self, topic: &Topic) -> InsightInfo {
-        let own = unpoisoned(self.abouts.read()).get(topic).cloned();
-        own.unwrap_or_else(|| insight_info(topic))
+    pub(crate) fn insight_info(&self, topic: &Topic) -> InsightInfo {
+        let own = unpoisoned(self.infos.read()).get(topic).cloned();
+        own.unwrap_or_else(|| self.local.insight_info(topic))
     }
 
-    /// Where the archive of tasks is, or would be.
-    pub(super) fn archive_file(&self) -> Option<&Path> {
+    /// The path of the archive of tasks, which need not exist.
+    pub(crate) fn archive_file(&self) -> Option<&Path> {
         self.local.archive_file()
     }
 
-    /// Whether topics of this name are published on this machine.
-    pub fn is_here(&self, node: &str) -> bool {
+    /// Returns true if `node` is a node of this machine.
+    pub(crate) fn is_local(&self, node: &str) -> bool {
         self.local.has_node(node)
     }
 
-    /// Shows what other nodes have that is wanted.
-    fn others(&self, wanted: &Wanted, visit: &mut dyn FnMut(&Of<'_>, &Vertex)) {
+    /// Shows the wanted topics of other nodes.
+    fn others(&self, wanted: &Wanted, visit: &mut dyn FnMut(&RemoteNode<'_>, &Vertex)) {
         let Some(site) = &self.site else { return };
         let is_own = |name: &str| self.local.has_node(name);
         if let Wanted::These(topics) = wanted {
@@ -58,7 +59,7 @@ impl HubSource {
                 let Some(node) = site.node(topic.node()) else { continue };
                 let state = node.state();
                 if let Some(vertex) = state.mirror.find(topic) {
-                    visit(&Of::new(node.name(), &state), vertex);
+                    visit(&RemoteNode::new(node.name(), &state), vertex);
                 }
             }
             return;
@@ -76,7 +77,7 @@ impl HubSource {
                 continue;
             }
             let state = node.state();
-            let of = Of::new(node.name(), &state);
+            let of = RemoteNode::new(node.name(), &state);
             for vertex in state.mirror.vertices() {
                 if wanted.selects(vertex.description.topic.as_str()) {
                     visit(&of, vertex);
@@ -86,20 +87,20 @@ impl HubSource {
     }
 }
 
-/// Of which node something is.
-struct Of<'a> {
+/// The node of a mirrored topic.
+struct RemoteNode<'a> {
     node: &'a str,
-    /// As rows have it.
+    /// Nanoseconds that its clock is ahead, as in [`Row`].
     ahead: i64,
 }
 
-impl<'a> Of<'a> {
+impl<'a> RemoteNode<'a> {
     fn new(node: &'a str, state: &NodeState) -> Self {
         Self { node, ahead: state.clock_offset().unwrap_or_default() }
     }
 }
 
-fn described<'a>(of: &Of<'a>, vertex: &'a Vertex) -> Described<'a> {
+fn described<'a>(of: &RemoteNode<'a>, vertex: &'a Vertex) -> Described<'a> {
     let (description, publisher) = (&vertex.description, of.node);
     Described {
         topic: &description.topic,
@@ -147,7 +148,7 @@ impl Source for HubSource {
     fn remote_samples(&self, wanted: &Wanted, when: &When, until: Instant) -> Option<RemoteAnswer> {
         let (site, plane) = (self.site.as_ref()?, self.plane.as_ref()?);
         let now = self.now();
-        let mut asks = Asks { nodes: Vec::new(), missing: Vec::new() };
+        let mut asks = NodeQuestions { nodes: Vec::new(), missing: Vec::new() };
         for node in site.nodes().iter().filter(|node| !self.local.has_node(node.name())) {
             let (name, state) = (node.name().to_owned(), node.state());
             let question = question(&name, wanted, when);

@@ -1,8 +1,8 @@
-//! A question that stands: asked again when something that it depends on has changed, and answered
-//! with what is new.
+//! Standing questions: statements that the hub asks again when their inputs change. Each answer carries only the
+//! rows that changed.
 //!
-//! Rows are compared whole. One that was not in the answer before is new; one that no longer is, is
-//! gone; one whose cell changed is both. Rows of equal cells are counted.
+//! Rows are compared as a whole. A row that was not in the answer before is new; a row that no longer is in it is
+//! gone; a row with a changed cell is both. Equal rows are counted.
 
 use std::collections::HashMap;
 use std::future::Future as _;
@@ -20,36 +20,36 @@ use skopos_query::{Answer, Engine, Error, Inputs, Limits};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-/// Time between two evaluations of a statement that changes with what is measured, unless given.
+/// Default time between two evaluations of a statement that changes with measured values.
 const EVERY: Duration = Duration::from_millis(100);
 
-/// The same of one that changes with the clock.
+/// Default time between two evaluations of a statement that changes with the clock.
 const EVERY_BY_THE_CLOCK: Duration = Duration::from_secs(1);
 
-/// The shortest that may be given: what a person and most programs call at once.
+/// Minimum time between two evaluations. People and most programs do not notice a shorter delay.
 const SHORTEST: Duration = Duration::from_millis(10);
 
-/// How many times longer than an evaluation took nothing is evaluated: a standing question takes a
-/// tenth of one core at the most, however much it asks.
+/// Length of the pause after an evaluation, in durations of that evaluation. It limits a standing question to a
+/// tenth of one core.
 const REST: u32 = 9;
 
-/// Rows of an answer that stands, which are kept to compare with the next.
+/// Maximum number of rows of a standing question's answer. They are kept for the comparison with the next answer.
 pub const MAX_ROWS: usize = 100_000;
 
-/// What changed.
+/// The difference between two answers to a standing question.
 #[derive(Debug)]
 pub struct Change {
     /// The columns.
     pub schema: SchemaRef,
     /// The rows that are new, in the order of the answer.
     pub new: Vec<RecordBatch>,
-    /// The rows that are gone, in no order.
+    /// The rows that are gone, in no particular order.
     pub gone: RecordBatch,
-    /// How many rows the answer has.
+    /// Number of rows of the whole answer.
     pub rows: usize,
 }
 
-/// A question that stands.
+/// A standing question.
 pub struct Standing {
     engine: Arc<Engine>,
     sql: String,
@@ -57,25 +57,25 @@ pub struct Standing {
     every: Duration,
     inputs: Inputs,
     news: Vec<watch::Receiver<u64>>,
-    /// Of the inputs when it was asked last.
+    /// Fingerprint of the inputs at the last evaluation.
     print: Option<u64>,
-    /// When it may be asked again.
+    /// Earliest time of the next evaluation.
     not_before: Instant,
-    shown: Option<Shown>,
+    last: Option<LastAnswer>,
 }
 
-/// The last answer.
-struct Shown {
+/// The last answer, for comparison.
+struct LastAnswer {
     schema: SchemaRef,
     converter: RowConverter,
     rows: HashMap<OwnedRow, u64>,
 }
 
 impl Standing {
-    /// Of a statement that may be asked again `every` so often; `news` say when it is worth a look.
+    /// Prepares a statement that is evaluated at most once per `every`; the channels `news` notify of changes.
     ///
     /// # Errors
-    /// It is no question that can be answered.
+    /// Fails if the statement cannot be answered.
     pub async fn new(
         engine: Arc<Engine>,
         sql: String,
@@ -87,20 +87,21 @@ impl Standing {
         let usual = if inputs.is_timed() { EVERY_BY_THE_CLOCK } else { EVERY };
         let every = every.unwrap_or(usual).max(SHORTEST);
         let limits = Limits { deadline, rows: MAX_ROWS };
-        let (print, not_before, shown) = (None, Instant::now(), None);
-        Ok(Self { engine, sql, limits, every, inputs, news, print, not_before, shown })
+        let (print, not_before, last) = (None, Instant::now(), None);
+        Ok(Self { engine, sql, limits, every, inputs, news, print, not_before, last })
     }
 
-    /// What changed since the last call; the first time the whole answer. Nothing is asked before this
-    /// is called, so one that is slow to call it misses answers between, and no row.
+    /// Waits for the changes since the last call; the first call returns the whole answer. The statement is
+    /// evaluated only during this call, so a slow caller misses intermediate answers, but not a row of the
+    /// current one.
     ///
     /// # Errors
-    /// As [`Engine::query`].
+    /// Fails as [`Engine::query`] does.
     pub async fn next(&mut self) -> Result<Change, Error> {
         loop {
             tokio::time::sleep_until(self.not_before).await;
             let begun = Instant::now();
-            // Whatever comes from here on is news.
+            // Changes from here on count as new.
             self.news.iter_mut().for_each(watch::Receiver::mark_unchanged);
             let print = self.engine.fingerprint(&self.inputs, &|_| true);
             let is_due = self.inputs.is_timed() || self.print != Some(print);
@@ -114,7 +115,7 @@ impl Standing {
                 return Ok(change);
             }
             if !self.inputs.is_timed() {
-                let news = any(&mut self.news);
+                let news = any_changed(&mut self.news);
                 match self.inputs.is_polled() {
                     true => drop(tokio::time::timeout(EVERY_BY_THE_CLOCK, news).await),
                     false => news.await,
@@ -129,18 +130,18 @@ impl Standing {
     }
 
     fn compare(&mut self, answer: Answer) -> Result<Option<Change>, ArrowError> {
-        let before = self.shown.take().filter(|shown| shown.schema == answer.schema);
+        let before = self.last.take().filter(|last| last.schema == answer.schema);
         let is_first = before.is_none();
-        let mut shown = match before {
-            Some(shown) => shown,
-            None => Shown::none(answer.schema.clone())?,
+        let mut last = match before {
+            Some(last) => last,
+            None => LastAnswer::empty(answer.schema.clone())?,
         };
         let (mut rows, mut new) = (HashMap::new(), Vec::new());
         for batch in &answer.batches {
             let mut places = Vec::new();
-            for (at, row) in shown.converter.convert_columns(batch.columns())?.iter().enumerate() {
+            for (at, row) in last.converter.convert_columns(batch.columns())?.iter().enumerate() {
                 let row = row.owned();
-                match shown.rows.get_mut(&row) {
+                match last.rows.get_mut(&row) {
                     Some(count) if *count > 0 => *count -= 1,
                     _ => places.push(at as u64),
                 }
@@ -150,34 +151,34 @@ impl Standing {
                 new.push(take_record_batch(batch, &UInt64Array::from(places))?);
             }
         }
-        let gone = shown.rows.iter().flat_map(|(row, count)| (0..*count).map(|_| row.row()));
-        let gone = shown.converter.convert_rows(gone)?;
+        let gone = last.rows.iter().flat_map(|(row, count)| (0..*count).map(|_| row.row()));
+        let gone = last.converter.convert_rows(gone)?;
         let gone = match gone.is_empty() {
             true => RecordBatch::new_empty(answer.schema.clone()),
             false => RecordBatch::try_new(answer.schema.clone(), gone)?,
         };
-        shown.rows = rows;
-        self.shown = Some(shown);
+        last.rows = rows;
+        self.last = Some(last);
         let has_changed = is_first || !new.is_empty() || gone.num_rows() > 0;
         let rows = answer.rows();
         Ok(has_changed.then_some(Change { schema: answer.schema, new, gone, rows }))
     }
 }
 
-impl Shown {
-    fn none(schema: SchemaRef) -> Result<Self, ArrowError> {
+impl LastAnswer {
+    fn empty(schema: SchemaRef) -> Result<Self, ArrowError> {
         let fields = schema.fields().iter().map(|f| SortField::new(f.data_type().clone()));
         let converter = RowConverter::new(fields.collect())?;
         Ok(Self { schema, converter, rows: HashMap::new() })
     }
 }
 
-/// Until one of them has news; for ever if nobody can have any.
-pub async fn any(news: &mut [watch::Receiver<u64>]) {
-    let mut waiting: Vec<_> = news.iter_mut().map(|one| Box::pin(one.changed())).collect();
+/// Waits until one of the channels has changed; for ever if all senders are gone.
+pub async fn any_changed(news: &mut [watch::Receiver<u64>]) {
+    let mut waiting: Vec<_> = news.iter_mut().map(|channel| Box::pin(channel.changed())).collect();
     std::future::poll_fn(|context| {
         let mut has_news = false;
-        waiting.retain_mut(|one| match Pin::new(one).poll(context) {
+        waiting.retain_mut(|change| match Pin::new(change).poll(context) {
             Poll::Ready(Ok(())) => {
                 has_news = true;
                 false

@@ -1,4 +1,4 @@
-//! From what a client wrote to the topics of a source.
+//! Resolves the texts of a client to topics of a source.
 
 use skopos_model::{Topic, TopicPattern};
 use skopos_query::{Described, Row, Source, Wanted};
@@ -6,7 +6,8 @@ use skopos_term::Failure;
 use skopos_term::find::{LIKENESS, readings_of};
 use skopos_term::reading::{ReadingJson, ReadingSource};
 
-/// The topics to look at for those that match: a source shows them by their beginnings.
+/// Returns a selection that contains every topic that matches `pattern`. A source selects topics by prefix only, so
+/// other topics may be in it.
 pub fn wanted(pattern: &TopicPattern) -> Wanted {
     match pattern.as_topic() {
         Some(topic) => Wanted::These(vec![topic]),
@@ -21,8 +22,11 @@ pub fn wanted(pattern: &TopicPattern) -> Wanted {
     }
 }
 
-/// What a text stands for: the first of its readings that anything matches, or none of them.
-pub fn reading(source: &dyn Source, text: &str) -> Result<Option<TopicPattern>, Failure> {
+/// Resolves `text` to the first of its possible patterns that matches a topic; `None` if none matches.
+///
+/// # Errors
+/// Fails if `text` is not a topic or a pattern.
+pub fn resolve(source: &dyn Source, text: &str) -> Result<Option<TopicPattern>, Failure> {
     let matches = |pattern: &TopicPattern| {
         let mut found = false;
         source.topics(&wanted(pattern), &mut |d: &Described<'_>| found |= pattern.matches(d.topic));
@@ -31,7 +35,7 @@ pub fn reading(source: &dyn Source, text: &str) -> Result<Option<TopicPattern>, 
     Ok(readings_of(text)?.into_iter().find(matches))
 }
 
-/// The topic that looks most like `text`, with its node or without.
+/// Returns the topic that is most similar to `text`, compared with and without its node.
 pub fn nearest(source: &dyn Source, text: &str) -> Option<Topic> {
     let mut best: Option<(f64, Topic)> = None;
     source.topics(&Wanted::All, &mut |described| {
@@ -46,7 +50,7 @@ pub fn nearest(source: &dyn Source, text: &str) -> Option<Topic> {
     best.map(|(_, topic)| topic)
 }
 
-/// A row as every verb shows it.
+/// Returns a row as the JSON document of a reading, which all verbs share.
 pub fn json(row: &Row<'_>, now: skopos_model::Timestamp) -> ReadingJson {
     let Described { topic, unit, kind, value_type, publisher } = row.of;
     let of = ReadingSource { topic, unit, kind, value_type, segment: publisher, pid: None };

@@ -1,12 +1,11 @@
-//! The listeners of a hub: the UNIX socket for programs of its user, HTTP and Arrow Flight SQL for everybody
-//! else.
+//! The listeners of a hub: a UNIX socket for programs of its user, and HTTP and Arrow Flight SQL for other clients.
 //!
-//! Read in this order: [`Listeners`] opens them. `unix` is the UNIX socket: a thread a connection. `listen`
-//! is what the two TCP listeners share: the address, who is let in, how many at one time, and how they
-//! close. `http` and `flight` answer, a file an answer.
+//! Read in this order: [`Listeners`] opens them. `unix` is the UNIX socket, with a thread for each connection. `listen`
+//! is the common part of the two TCP listeners: address, admission, number of connections, and shutdown. `http` and
+//! `flight` answer, with a file for each kind of answer.
 
 #![forbid(unsafe_code)]
-// They panic when the reader is gone; `skopos_term` has what does not.
+// They panic when the reader is gone; `skopos_term` has replacements that do not.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod unix;
@@ -15,5 +14,5 @@ mod http;
 mod flight;
 mod listeners;
 
-pub use listen::DoorArgs;
+pub use listen::ListenArgs;
 pub use listeners::{Listeners, Served};

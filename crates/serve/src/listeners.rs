@@ -14,53 +14,53 @@ use skopos_term::Failure;
 
 use crate::flight;
 use crate::http;
-use crate::listen::{DoorArgs, TcpDoor};
-use crate::unix::Door;
+use crate::listen::{ListenArgs, TcpEndpoint};
+use crate::unix::HubSocket;
 
 /// The listeners of a hub, until they are dropped.
 pub struct Listeners {
-    _unix: Door,
-    http: TcpDoor,
-    flight: TcpDoor,
+    _unix: HubSocket,
+    http: TcpEndpoint,
+    flight: TcpEndpoint,
 }
 
 impl Listeners {
     /// Opens the listeners of `hub`.
     ///
     /// # Errors
-    /// Another hub has the directory; an address that was asked for cannot be had.
-    pub fn open(hub: &Hub, args: &DoorArgs, config: &HubConfig) -> Result<Self, Failure> {
-        let (inside, runtime) = (hub.inside(), hub.runtime());
+    /// Fails if another hub uses the directory, or if a configured address cannot be used.
+    pub fn open(hub: &Hub, args: &ListenArgs, config: &HubConfig) -> Result<Self, Failure> {
+        let (backend, runtime) = (hub.backend(), hub.runtime());
         let counts = |name: &str| -> Arc<Counts> {
-            let found = inside.counts.iter().find(|(listener, _)| *listener == name);
+            let found = backend.counts.iter().find(|(listener, _)| *listener == name);
             found.map(|(_, counts)| counts.clone()).unwrap_or_default()
         };
-        let unix = Door::open(hub.dir(), inside.clone(), counts("unix"), runtime.clone())?;
-        let http = http::open(args.http(config), inside.clone(), counts("http"), runtime)?;
-        let at = args.flight(config);
-        let flight = flight::open(at, inside.engine.clone(), counts("flight"), runtime)?;
+        let unix = HubSocket::open(hub.dir(), backend.clone(), counts("unix"), runtime.clone())?;
+        let http = http::open(args.http(config), backend.clone(), counts("http"), runtime)?;
+        let address = args.flight(config);
+        let flight = flight::open(address, backend.engine.clone(), counts("flight"), runtime)?;
         Ok(Self { _unix: unix, http, flight })
     }
 }
 
-/// A hub that is asked, until it is dropped: for `skopos hub` and `skopos up`.
+/// A hub with its listeners, until it is dropped: for `skopos hub` and `skopos up`.
 pub struct Served {
-    // The listeners close first, then what they ask goes.
+    // Fields drop in this order: the listeners close before the hub that they ask.
     listeners: Listeners,
     hub: Hub,
 }
 
 impl Served {
-    /// Starts a hub in the runtime directory `dir` and opens its listeners. With `plane` it follows all nodes
-    /// of that site, without it knows this machine alone.
+    /// Starts a hub in the runtime directory `dir` and opens its listeners. With `plane` it follows all nodes of that
+    /// site; without it, it knows only this machine.
     ///
     /// # Errors
-    /// The plane cannot be joined; a listener cannot be opened; another hub has this directory; the
-    /// configuration is wrong.
+    /// Fails if the plane cannot be joined, a listener cannot be opened, another hub uses this directory, or the
+    /// configuration is not valid.
     pub fn start(
         dir: &Path,
         plane: Option<&LiveArgs>,
-        args: &DoorArgs,
+        args: &ListenArgs,
         config: &Config,
     ) -> Result<Self, Failure> {
         let own = HubConfig::of(config)?;
@@ -70,26 +70,26 @@ impl Served {
         Ok(Self { listeners, hub })
     }
 
-    /// What answers, for a program that is the hub itself.
+    /// Returns the query engine, for a program that contains the hub.
     pub fn engine(&self) -> &Arc<Engine> {
-        &self.hub.inside().engine
+        &self.hub.backend().engine
     }
 
-    /// Where the hub can be asked: the path of its socket, then URLs.
+    /// Returns the addresses of the hub: the path of its socket, then URLs.
     pub fn addresses(&self) -> Vec<String> {
         let socket = socket_path(self.hub.dir()).display().to_string();
         let tcp = [&self.listeners.http, &self.listeners.flight];
-        let urls = tcp.into_iter().filter_map(TcpDoor::url).map(str::to_owned);
+        let urls = tcp.into_iter().filter_map(TcpEndpoint::url).map(str::to_owned);
         std::iter::once(socket).chain(urls).collect()
     }
 
-    /// Returns true if the hub is connected with no other node.
+    /// Returns true if the hub has no connection to another node.
     pub fn is_alone(&self) -> bool {
         self.hub.is_alone()
     }
 
-    /// The listeners that are not open, because another program has their usual port.
+    /// Returns a failure for each listener that is not open because another program uses its default port.
     pub fn warnings(&self) -> impl Iterator<Item = &Failure> {
-        [&self.listeners.http, &self.listeners.flight].into_iter().filter_map(TcpDoor::warning)
+        [&self.listeners.http, &self.listeners.flight].into_iter().filter_map(TcpEndpoint::warning)
     }
 }

@@ -1,17 +1,7 @@
-//! The hub's UNIX socket: one line of JSON asks, one line and an Arrow stream answer; then the next.
+//! The hub's UNIX socket. `skopos_hub::messages` describes its messages.
 //!
-//! ```text
-//! → {"sql":"SELECT …","rows":1000000,"deadline_ms":30000}\n
-//! ← {"way":"point","bytes":1234}\n  and 1,234 bytes of an Arrow IPC stream
-//! ← {"way":"planned","missing":["n07"],"bytes":1234}\n  and the stream; n07 did not answer
-//! ← {"error":"there is no table `lates`","hint":"did you mean `latest`?","bytes":0}\n
-//! ```
-//! `{"get":["mem/*"],"max_age_ms":1000}` asks for latest values without SQL, which come as a JSON document.
-//! With `"standing":true` there is an answer whenever the answer has changed, until whoever asked goes
-//! away: rows that are new, and behind them `gone_bytes` of another stream, of those that are gone.
-//!
-//! Each connection has a thread. It answers point reads by itself, since to hand one over costs more
-//! than to answer it. Whoever goes away while a question is computed is not answered, and it ends.
+//! Each connection has a thread. The thread answers point reads itself, because handing one over costs more than
+//! answering it. If a client closes the connection while its statement runs, the statement is cancelled.
 
 use std::fs;
 use std::io::{self, BufRead, BufReader, Read, Write as _};
@@ -28,39 +18,39 @@ use rustix::net::sockopt::socket_peercred;
 use skopos_query::{Answer, Error, Limits, MAX_SQL_BYTES, Way};
 use tokio::runtime::Handle;
 
-use skopos_hub::Inside;
+use skopos_hub::Backend;
 use skopos_hub::counts::Counts;
 use skopos_hub::messages::{GetRequest, Head, Request, socket_path};
 use skopos_hub::pieces::arrow;
-use skopos_hub::read::{Unread, read};
+use skopos_hub::read::{ReadError, read};
 use skopos_hub::{Change, Standing};
 use skopos_term::Failure;
 
-/// Connections at one time. Each has a thread, which sleeps in a read.
+/// Maximum number of connections. Each has a thread that sleeps in a read.
 const MAX_CONNECTIONS: u64 = 256;
 
-/// The longest request: a statement, each byte of which JSON may need six for, and what stands around.
+/// The longest request: a statement, for whose bytes JSON needs up to six bytes each, and the rest of the document.
 const MAX_REQUEST_BYTES: u64 = 6 * MAX_SQL_BYTES as u64 + 1024;
 
-/// Topics and patterns that one request may ask for without SQL.
+/// Maximum number of topics and patterns in one request without SQL.
 const MAX_GET_TOPICS: usize = 256;
 
-/// What a connection keeps of its buffers between two answers. Most answers fit.
+/// Capacity of a buffer that a connection keeps between two answers. Most answers fit.
 const KEPT_BYTES: usize = 64 * 1024;
 
 /// The socket, open until it is dropped.
-pub(crate) struct Door {
+pub(crate) struct HubSocket {
     path: PathBuf,
 }
 
-impl Door {
-    /// Listens in `dir` and answers from `inside`.
+impl HubSocket {
+    /// Listens in `dir` and answers from `backend`.
     ///
     /// # Errors
-    /// Another hub listens there; the socket cannot be made.
+    /// Fails if another hub listens there, or if the socket cannot be created.
     pub(crate) fn open(
         dir: &Path,
-        inside: Arc<Inside>,
+        backend: Arc<Backend>,
         counts: Arc<Counts>,
         runtime: Handle,
     ) -> Result<Self, Failure> {
@@ -68,7 +58,7 @@ impl Door {
         let failed =
             |e: &io::Error| Failure::new(format!("cannot listen at {}", path.display())).because(e);
         if UnixStream::connect(&path).is_ok() {
-            return Err(Failure::new(format!("a hub listens at {} already", path.display())));
+            return Err(Failure::new(format!("another hub listens at {} already", path.display())));
         }
         match fs::remove_file(&path) {
             Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(failed(&e)),
@@ -78,49 +68,50 @@ impl Door {
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).map_err(|e| failed(&e))?;
         let accept = move || {
             for stream in listener.incoming().flatten() {
-                let connected = counts.connect(MAX_CONNECTIONS);
-                let Some(connected) = connected.filter(|_| is_allowed(&stream)) else {
-                    counts.turn_away();
+                let counted = counts.connect(MAX_CONNECTIONS);
+                let Some(counted) = counted.filter(|_| is_allowed(&stream)) else {
+                    counts.reject_connection();
                     continue;
                 };
-                let one = Connection {
+                let connection = Connection {
                     stream,
-                    inside: inside.clone(),
+                    backend: backend.clone(),
                     counts: counts.clone(),
                     runtime: runtime.clone(),
                 };
                 let serve = move || {
-                    let _connected = connected;
-                    // Whoever went away gets no answer.
-                    let _ = one.serve();
+                    let _counted = counted;
+                    // An error here means that the client closed the connection.
+                    let _ = connection.serve();
                 };
-                if std::thread::Builder::new().name("door".to_owned()).spawn(serve).is_err() {
-                    counts.turn_away();
+                if std::thread::Builder::new().name("hub-socket".to_owned()).spawn(serve).is_err() {
+                    counts.reject_connection();
                 }
             }
         };
-        let thread = std::thread::Builder::new().name("door".to_owned()).spawn(accept);
+        let thread = std::thread::Builder::new().name("hub-socket".to_owned()).spawn(accept);
         thread.map_err(|e| Failure::new("no thread can be started").because(&e))?;
         Ok(Self { path })
     }
 }
 
-impl Drop for Door {
+impl Drop for HubSocket {
     fn drop(&mut self) {
-        // The thread that accepts goes with the process.
+        // The accepting thread ends with the process.
         let _ = fs::remove_file(&self.path);
     }
 }
 
-/// The same user, or root.
+/// Returns true if the peer runs as the same user or as root.
 fn is_allowed(stream: &UnixStream) -> bool {
     let own = rustix::process::geteuid();
     socket_peercred(stream).is_ok_and(|peer| peer.uid == own || peer.uid.is_root())
 }
 
+/// One client.
 struct Connection {
     stream: UnixStream,
-    inside: Arc<Inside>,
+    backend: Arc<Backend>,
     counts: Arc<Counts>,
     runtime: Handle,
 }
@@ -144,7 +135,7 @@ impl Connection {
                     Err(_) => Head::refusing(format!("not a request: {e}"), None),
                     Ok(request) => self.get(&request, &mut body)?,
                 },
-                Ok(request) if request.standing => return self.stand(request),
+                Ok(request) if request.standing => return self.answer_standing(request),
                 Ok(request) => match self.answer(&request)? {
                     Err(e) => Head::refusing(e.to_string(), e.hint()),
                     Ok(answer) => match arrow(&answer.schema, &answer.batches, &mut body) {
@@ -171,28 +162,28 @@ impl Connection {
         }
     }
 
-    /// Latest values. They may have to be measured, for which this thread waits.
+    /// Answers with latest values. This thread waits for measurements.
     fn get(&self, request: &GetRequest, body: &mut Vec<u8>) -> io::Result<Head> {
         if request.get.len() > MAX_GET_TOPICS {
-            let told = format!("{MAX_GET_TOPICS} topics can be asked for at most");
-            return Ok(Head::refusing(told, None));
+            let error = format!("a request can name at most {MAX_GET_TOPICS} topics");
+            return Ok(Head::refusing(error, None));
         }
         let max_age = request.max_age_ms.map(Duration::from_millis);
-        match read(&self.inside, &request.get, max_age) {
+        match read(&self.backend, &request.get, max_age) {
             Ok(readings) => {
                 serde_json::to_writer(&mut *body, &readings)?;
                 Ok(Head { bytes: body.len(), ..Head::default() })
             }
-            Err(Unread::Wrong(failure) | Unread::Nothing(failure)) => {
+            Err(ReadError::Invalid(failure) | ReadError::NoMatch(failure)) => {
                 let hint = failure.hint_text().map(str::to_owned);
                 Ok(Head::refusing(failure.message().to_owned(), hint))
             }
         }
     }
 
-    /// The outer error is that whoever asked is gone.
+    /// Answers a statement. The outer error means that the client is gone.
     fn answer(&self, request: &Request) -> io::Result<Result<Answer, Error>> {
-        let engine = &self.inside.engine;
+        let engine = &self.backend.engine;
         if let Some(answer) = engine.point(&request.sql) {
             let is_short = answer.rows() <= request.rows;
             return Ok(if is_short { Ok(answer) } else { Err(Error::TooManyRows(request.rows)) });
@@ -201,25 +192,25 @@ impl Connection {
         let limits = Limits { deadline, rows: request.rows };
         let (engine, sql) = (engine.clone(), request.sql.clone());
         let running = self.counts.run();
-        self.until_gone(async move {
+        self.while_connected(async move {
             let answer = engine.query(&sql, &limits).await;
             running.done();
             answer
         })
     }
 
-    /// Answers whenever the answer has changed.
-    fn stand(&self, request: Request) -> io::Result<()> {
+    /// Answers a standing question after each change.
+    fn answer_standing(&self, request: Request) -> io::Result<()> {
         let _standing = self.counts.stand();
-        self.tell_changes(request)
+        self.send_changes(request)
     }
 
-    fn tell_changes(&self, request: Request) -> io::Result<()> {
+    fn send_changes(&self, request: Request) -> io::Result<()> {
         let every = request.every_ms.map(Duration::from_millis);
         let deadline = Duration::from_millis(request.deadline_ms);
-        let (engine, news) = (self.inside.engine.clone(), self.inside.news());
+        let (engine, news) = (self.backend.engine.clone(), self.backend.news());
         let begun = Standing::new(engine, request.sql, every, deadline, news);
-        let mut standing = match self.until_gone(begun)? {
+        let mut standing = match self.while_connected(begun)? {
             Ok(standing) => standing,
             Err(e) => return self.refuse(&e),
         };
@@ -229,28 +220,29 @@ impl Connection {
                 (standing, change)
             };
             let change;
-            (standing, change) = self.until_gone(next)?;
+            (standing, change) = self.while_connected(next)?;
             match change {
-                // This waits for a slow reader, on a thread that has nothing else to do.
-                Ok(change) => self.tell(&change)?,
+                // This blocks on a slow client; the thread has no other work.
+                Ok(change) => self.send(&change)?,
                 Err(e) => return self.refuse(&e),
             }
         }
     }
 
-    /// What comes of `work`; an error as soon as nobody is at the other end, and then it ends.
-    fn until_gone<T: Send + 'static>(
+    /// Runs `work` and returns its result. If the client closes the connection meanwhile, `work` is aborted and the call
+    /// fails.
+    fn while_connected<T: Send + 'static>(
         &self,
         work: impl Future<Output = T> + Send + 'static,
     ) -> io::Result<T> {
         let done = Arc::new(eventfd(0, EventfdFlags::CLOEXEC)?);
-        let rings = Rings(done.clone());
+        let signal = SignalOnDrop(done.clone());
         let task = self.runtime.spawn(async move {
-            let _rings = rings;
+            let _signal = signal;
             work.await
         });
-        // Without any event asked for, the end of what can be written is told: who has only said that
-        // no more questions come still listens.
+        // Without requested events, `poll` reports only that the connection is closed in both directions. A client
+        // that has only ended its requests still reads.
         let mut waited =
             [PollFd::new(&self.stream, PollFlags::empty()), PollFd::new(&*done, PollFlags::IN)];
         while waited.iter().all(|fd| fd.revents().is_empty()) {
@@ -266,7 +258,7 @@ impl Connection {
         self.runtime.block_on(task).map_err(io::Error::other)
     }
 
-    fn tell(&self, change: &Change) -> io::Result<()> {
+    fn send(&self, change: &Change) -> io::Result<()> {
         let (mut new, mut gone, mut reply) = (Vec::new(), Vec::new(), Vec::new());
         let encoded = arrow(&change.schema, &change.new, &mut new)
             .and_then(|()| arrow(&change.schema, [&change.gone], &mut gone));
@@ -287,12 +279,12 @@ impl Connection {
     }
 }
 
-/// Wakes who polls, when it is dropped: also where what was done panics.
-struct Rings(Arc<OwnedFd>);
+/// Wakes the polling thread when it is dropped, also after a panic.
+struct SignalOnDrop(Arc<OwnedFd>);
 
-impl Drop for Rings {
+impl Drop for SignalOnDrop {
     fn drop(&mut self) {
-        // It cannot be full.
+        // The counter of the descriptor cannot overflow.
         let _ = rustix::io::write(&*self.0, &1u64.to_ne_bytes());
     }
 }

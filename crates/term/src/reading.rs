@@ -124,6 +124,15 @@ impl ReadingJson {
         }
     }
 
+    /// Sets the reason of an unknown value that does not carry one.
+    #[must_use]
+    pub fn with_reason(mut self, reason: impl FnOnce() -> Option<String>) -> Self {
+        if self.origin == "unknown" && self.reason.is_none() {
+            self.reason = reason();
+        }
+        self
+    }
+
     /// Adds the predicted value at this moment, if the user asked for it.
     pub fn with_now(mut self, now: Option<&Prediction>) -> Self {
         self.now = now.map(NowJson::new);

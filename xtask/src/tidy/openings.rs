@@ -12,7 +12,6 @@ const AFTER_ONE: &[&str] = &["that", "who", "of which"];
 
 /// Folders whose comments are being rewritten. Take a folder out when it has no such opening.
 const PENDING: &[&str] = &[
-
     "crates/eval/",
     "crates/hub/",
     "crates/model/",
@@ -24,7 +23,6 @@ const PENDING: &[&str] = &[
     "crates/skopos/",
     "crates/store/",
     "crates/task/",
-
     "crates/wire/",
     "fuzz/",
 ];

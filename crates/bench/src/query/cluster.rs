@@ -19,7 +19,7 @@ use crate::child::{Process, wait_for};
 use skopos_agent::config::Config;
 use skopos_hub::client::ask;
 use skopos_hub::messages::socket_path;
-use skopos_serve::{DoorArgs, Served};
+use skopos_serve::{ListenArgs, Served};
 use skopos_term::Failure;
 
 use crate::programs;
@@ -67,7 +67,7 @@ impl Cluster {
         let near = Served::start(
             &dir.join("near"),
             Some(&plane),
-            &DoorArgs::nowhere(),
+            &ListenArgs::disabled(),
             &Config::default(),
         )?;
         let (http, flight) = (address().map_err(broken)?, address().map_err(broken)?);

@@ -1,7 +1,7 @@
 //! The table `[hub]` of the configuration file.
 
-pub mod door;
-pub mod remote_write;
+mod listen;
+mod remote_write;
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use serde::{Deserialize, Deserializer};
 use skopos_agent::config::{Config, parse};
 use skopos_model::Topic;
 
-pub use door::{DoorAt, FlightAt, HttpAt};
+pub use listen::{FlightAddress, HttpAddress, ListenAddress};
 pub use remote_write::RemoteWriteConfig;
 use skopos_term::Failure;
 
@@ -17,14 +17,14 @@ use skopos_term::Failure;
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct HubConfig {
-    /// Tables of one topic each, by names of the user's.
+    /// Tables of one topic each, under names that the user chooses.
     #[serde(deserialize_with = "by_name")]
     pub aliases: BTreeMap<String, Topic>,
-    /// Where it is asked by HTTP.
-    pub http: Option<HttpAt>,
-    /// Where it is asked by Arrow Flight SQL.
-    pub flight: Option<FlightAt>,
-    /// The store that latest values are sent to.
+    /// Address of the HTTP listener.
+    pub http: Option<HttpAddress>,
+    /// Address of the Arrow Flight SQL listener.
+    pub flight: Option<FlightAddress>,
+    /// Store to which the hub sends latest values.
     pub remote_write: Option<RemoteWriteConfig>,
 }
 
@@ -40,7 +40,7 @@ impl HubConfig {
     /// Reads the table `[hub]` of a configuration file.
     ///
     /// # Errors
-    /// It is not understood; the message shows the line.
+    /// Fails if the table is not valid; the message shows the line.
     pub fn of(config: &Config) -> Result<Self, Failure> {
         #[derive(Default, Deserialize)]
         #[serde(default)]

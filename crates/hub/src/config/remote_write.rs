@@ -1,29 +1,31 @@
+//! The table `[hub.remote_write]`.
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::{Deserialize, Deserializer};
 use skopos_model::TopicPattern;
 
-/// How often values are sent, unless it is said: as often as Prometheus scrapes by its examples.
+/// Default time between two sends: the scrape interval in Prometheus' examples.
 const EVERY: Duration = Duration::from_secs(15);
 
-/// No more often: a store that takes values by the second is asked for more than it is made for.
+/// Minimum time between two sends. Stores are not built for shorter intervals.
 const SHORTEST: Duration = Duration::from_secs(1);
 
 /// A store that takes Prometheus' remote write: `[hub.remote_write]`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RemoteWriteConfig {
-    /// Where it is sent.
+    /// URL of the store.
     #[serde(deserialize_with = "url")]
     pub url: String,
-    /// Which topics; all of them unless it is said.
+    /// Topics to send [default: all].
     #[serde(default = "all", deserialize_with = "patterns")]
     pub topics: Vec<TopicPattern>,
-    /// How often.
+    /// Time between two sends.
     #[serde(default = "usual", deserialize_with = "every")]
     pub every: Duration,
-    /// What else every request says, such as `Authorization`.
+    /// Further headers of each request, such as `Authorization`.
     #[serde(default, deserialize_with = "headers")]
     pub headers: BTreeMap<String, String>,
 }
@@ -34,7 +36,7 @@ fn url<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
     match rest.is_some_and(|rest| !rest.is_empty() && !rest.starts_with('/')) {
         true => Ok(url),
         false => Err(serde::de::Error::custom(format!(
-            "`{url}` is no address of a store: write it like `http://127.0.0.1:9090/api/v1/write`"
+            "`{url}` is not the URL of a store: write it like `http://127.0.0.1:9090/api/v1/write`"
         ))),
     }
 }
@@ -68,11 +70,13 @@ fn headers<'de, D: Deserializer<'de>>(
     let is_name = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
     for (name, value) in &headers {
         if name.is_empty() || !name.chars().all(is_name) {
-            return Err(serde::de::Error::custom(format!("`{name}` is no name of a header")));
+            return Err(serde::de::Error::custom(format!("`{name}` is not a valid header name")));
         }
         // The value may be a secret.
         if !value.chars().all(|c| c.is_ascii_graphic() || c == ' ') {
-            let message = format!("the header `{name}` has characters that no header can have");
+            let message = format!(
+                "the value of the header `{name}` has characters that a header cannot have"
+            );
             return Err(serde::de::Error::custom(message));
         }
     }

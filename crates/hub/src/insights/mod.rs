@@ -1,63 +1,50 @@
-//! Insights that the hub computes: what needs an engine, what is asked for every so often, and what is
-//! about many nodes. They are published in a segment of the hub's, so that programs, the live plane and
-//! SQL find them like any vertex.
+//! Insights that the hub computes: those that need a query engine, have an interval, or read several nodes. The hub
+//! publishes them in a segment of its own, where programs, the live plane and SQL find them like any vertex.
 //!
-//! One thread asks one statement at a time: every so often, or when something that it reads has changed.
-//! An answer is published when it differs from the one before; else the vertex is only marked as looked
-//! at. What an insight publishes, and what its answers cost, is no change for itself, so none keeps
-//! itself at work.
+//! One thread asks one statement at a time: after its interval, or when its inputs have changed.
+//! It publishes an answer that differs from the last one; otherwise it only updates the poll time of the vertex. The
+//! values and costs of an insight do not count as changes of its own inputs, so an insight does not trigger itself.
 
-mod one;
+mod context;
+mod insight;
 
-use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::{Arc, RwLock};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-use skopos_model::{Topic, Unit, unpoisoned};
+use skopos_model::Unit;
 use skopos_query::Engine;
 use skopos_shm::Publisher;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 
-use self::one::{LOOK_EVERY, One};
-use crate::any;
-use crate::inside::Inside;
-use crate::tables::InsightInfo;
+use self::context::{Context, store_info};
+use self::insight::{CHECK_EVERY, HubInsight};
+use crate::backend::Backend;
+use crate::insight_infos::InsightInfos;
+use crate::standing::any_changed;
 use skopos_agent::config::InsightConfig;
 use skopos_agent::{HUB_INSIGHTS_NAME, is_for_hub};
 use skopos_term::Failure;
 
-/// How insights come about, by topic: for the table `insights`.
-pub(crate) type Abouts = Arc<RwLock<BTreeMap<Topic, InsightInfo>>>;
-
-/// Computes until it is dropped.
+/// Computes insights until it is dropped.
 pub(crate) struct HubInsights {
     stop: watch::Sender<u64>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// What all insights of a hub share.
-struct Desk {
-    engine: Arc<Engine>,
-    runtime: Handle,
-    abouts: Abouts,
-    /// What topics begin with that say what insights cost.
-    costs: String,
-}
-
 impl HubInsights {
-    /// Begins to compute those of `configured` that are a hub's, under `site`; `None` if there are none.
+    /// Starts to compute the insights of `configured` that are a hub's, as topics of `site`; `None` if the hub has
+    /// none.
     ///
     /// # Errors
-    /// A name is no topic, a unit none; the segment cannot be made.
+    /// Fails if a name or a unit is not valid, or the segment cannot be created.
     pub(crate) fn start(
         dir: &Path,
         site: &str,
-        (inside, runtime): (&Inside, Handle),
+        (backend, runtime): (&Backend, Handle),
         configured: &[InsightConfig],
-        abouts: Abouts,
+        infos: InsightInfos,
     ) -> Result<Option<Self>, Failure> {
         let own: Vec<_> = configured.iter().filter(|insight| is_for_hub(insight)).collect();
         if own.is_empty() {
@@ -70,24 +57,24 @@ impl HubInsights {
             };
             let unit = insight.unit.as_deref().map_or(Ok(Unit::NONE), Unit::new);
             let unit = unit.map_err(|e| failed(&e))?;
-            One::new(&publisher, site, insight, unit).map_err(|e| failed(&*e))
+            HubInsight::new(&publisher, site, insight, unit).map_err(|e| failed(&*e))
         };
-        let ones = own.iter().map(register).collect::<Result<Vec<_>, _>>()?;
-        for one in &ones {
-            lock(&abouts).insert(one.topic().clone(), one.about(None));
+        let insights = own.iter().map(register).collect::<Result<Vec<_>, _>>()?;
+        for insight in &insights {
+            store_info(&infos, insight.topic(), insight.info(None));
         }
         let stop = watch::Sender::new(0);
         let mut news = vec![stop.subscribe()];
-        // Who waits for what is published costs publishers a system call, so only who needs it does.
-        if ones.iter().any(One::is_on_change) {
-            news.extend(inside.news());
+        // A waiting reader costs publishers a system call, so the hub waits only if an insight needs it.
+        if insights.iter().any(HubInsight::is_on_change) {
+            news.extend(backend.news());
         }
         let costs = format!("{site}/self/insight/");
-        let desk = Desk { engine: inside.engine.clone(), runtime, abouts, costs };
-        let at_work = AtWork { publisher, desk, ones, news };
+        let context = Context { engine: backend.engine.clone(), runtime, infos, costs };
+        let task = Task { publisher, context, insights, news };
         let thread = std::thread::Builder::new().name("insights".to_owned());
         let thread = thread
-            .spawn(move || at_work.run())
+            .spawn(move || task.run())
             .map_err(|e| Failure::new("no thread can be started").because(&e))?;
         Ok(Some(Self { stop, thread: Some(thread) }))
     }
@@ -102,42 +89,41 @@ impl Drop for HubInsights {
     }
 }
 
-fn lock(abouts: &Abouts) -> std::sync::RwLockWriteGuard<'_, BTreeMap<Topic, InsightInfo>> {
-    unpoisoned(abouts.write())
-}
-
-struct AtWork {
+/// The state of the thread that computes.
+struct Task {
     publisher: Publisher,
-    desk: Desk,
-    ones: Vec<One>,
-    /// First whether to stop, then what says that anything is new.
+    context: Context,
+    insights: Vec<HubInsight>,
+    /// The channel that ends the thread, then the channels that notify of changes.
     news: Vec<watch::Receiver<u64>>,
 }
 
-impl AtWork {
+impl Task {
     fn run(mut self) {
         let mut has_news = false;
         while *self.news[0].borrow() == 0 {
-            if has_news || self.news.iter().any(|one| one.has_changed().unwrap_or_default()) {
-                // Before anything is looked at: what comes from here on is news again.
+            if has_news || self.news.iter().any(|channel| channel.has_changed().unwrap_or_default())
+            {
+                // Before the insights are checked: changes from here on count as new.
                 self.news.iter_mut().for_each(watch::Receiver::mark_unchanged);
-                self.ones.iter_mut().for_each(One::hasten);
+                self.insights.iter_mut().for_each(HubInsight::hasten);
             }
-            for one in self.ones.iter_mut().filter(|one| one.due() <= Instant::now()) {
-                one.look(&self.desk);
+            for insight in self.insights.iter_mut().filter(|i| i.due() <= Instant::now()) {
+                insight.check(&self.context);
             }
             self.publisher.heartbeat();
             has_news = self.wait();
         }
     }
 
-    /// Sleeps until one is due, or there is news that makes one due earlier. True if there is.
+    /// Sleeps until an insight is due, or until a change makes one due earlier. Returns true after a change.
     fn wait(&mut self) -> bool {
-        let next = self.ones.iter().map(One::due).min();
-        let left = next.map_or(LOOK_EVERY, |due| due.saturating_duration_since(Instant::now()));
-        let has_use = self.ones.iter().any(One::can_be_hastened);
+        let next = self.insights.iter().map(HubInsight::due).min();
+        let left = next.map_or(CHECK_EVERY, |due| due.saturating_duration_since(Instant::now()));
+        let has_use = self.insights.iter().any(HubInsight::can_be_hastened);
         let news = if has_use { &mut self.news[..] } else { &mut self.news[..1] };
-        let waited = async { tokio::time::timeout(left.min(LOOK_EVERY), any(news)).await.is_ok() };
-        self.desk.runtime.block_on(waited)
+        let waited =
+            async { tokio::time::timeout(left.min(CHECK_EVERY), any_changed(news)).await.is_ok() };
+        self.context.runtime.block_on(waited)
     }
 }

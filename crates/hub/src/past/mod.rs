@@ -1,6 +1,7 @@
-//! Asking nodes for what they have kept, and making parts of what they say. `live::past` is the other end.
+//! Questions to nodes about their history, and the parts that their answers become. The other end is
+//! `skopos_node`.
 
-mod here;
+mod mirrored;
 mod part;
 
 use std::sync::Arc;
@@ -10,21 +11,22 @@ use skopos_model::Timestamp;
 use skopos_query::{RemoteSamples, Wanted, When};
 use skopos_wire::{HistoryAnswer, Plane, Question};
 
-pub(crate) use self::here::has_all;
+pub(crate) use self::mirrored::has_all;
 use self::part::part;
 
-/// Samples that one node is asked for at the most. Who has more is missing, and said to be: it is to be
-/// asked for less time or fewer topics.
+/// Maximum number of samples in the answer of one node. A node with more counts as missing: the client has to ask for a
+/// shorter time or fewer topics.
 const MOST_SAMPLES: u64 = 2_000_000;
 
-/// Whom to ask what.
-pub(crate) struct Asks {
+/// Questions to nodes.
+pub(crate) struct NodeQuestions {
+    /// Nodes to ask, each with its incarnation.
     pub nodes: Vec<(String, i64, Question)>,
-    /// Who is known not to answer.
+    /// Nodes that are known not to answer.
     pub missing: Vec<String>,
 }
 
-/// What a node is to be asked for.
+/// Returns the question to `node` for the wanted topics.
 pub(crate) fn question(node: &str, wanted: &Wanted, when: &When) -> Question {
     let start = format!("{node}/");
     let (from, to, only_last) = match when {
@@ -39,7 +41,7 @@ pub(crate) fn question(node: &str, wanted: &Wanted, when: &When) -> Question {
             topics.extend(own.map(|topic| topic.as_str().to_owned()));
         }
         Wanted::Starting(all) => starts.extend(all.iter().filter_map(|text| {
-            // The longer of the two, if one begins with the other.
+            // If one begins with the other, the longer one.
             match (start.starts_with(text.as_str()), text.starts_with(&start)) {
                 (true, _) => Some(start.clone()),
                 (_, true) => Some(text.clone()),
@@ -50,8 +52,8 @@ pub(crate) fn question(node: &str, wanted: &Wanted, when: &When) -> Question {
     Question { topics, starts, from, to, only_last, most: MOST_SAMPLES }
 }
 
-/// Asks them.
-pub(crate) async fn ask(plane: Plane, asks: Asks, until: Instant) -> RemoteSamples {
+/// Asks the nodes, and waits for their answers until `until`.
+pub(crate) async fn ask(plane: Plane, asks: NodeQuestions, until: Instant) -> RemoteSamples {
     let mut elsewhere = RemoteSamples { missing: asks.missing, ..RemoteSamples::default() };
     for HistoryAnswer { node, batches } in plane.ask_history(asks.nodes, until).await {
         let part = batches.and_then(|batches| part(&node, batches));
@@ -85,7 +87,7 @@ mod tests {
         }
     }
 
-    /// What an answer to this question is, of some samples of two series.
+    /// Returns a node's answer to `question` with samples of two series, and whether it is complete.
     fn answered(question: &Question) -> (Vec<Batch>, bool) {
         let mut batches = Vec::new();
         let mut send = |batch: &Batch| batches.push(batch.clone());
@@ -107,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_comes_in_short_batches_and_is_what_was_kept() {
+    fn an_answer_comes_in_short_batches_and_holds_the_kept_samples() {
         let wanted = Wanted::Starting(vec!["n01/".to_owned()]);
         let question = question("n01", &wanted, &When::AsOf(Timestamp::from_nanos(1)));
         let (batches, is_whole) = answered(&question);
@@ -116,14 +118,14 @@ mod tests {
         let part = part("n01", batches.clone()).expect("a part");
         let topics: Vec<&str> = part.stretches().iter().map(|s| s.series.topic.as_str()).collect();
         assert_eq!((topics, part.rows()), (vec!["n01/a/b", "n01/app/c"], 10_000));
-        assert!(super::part("n02", batches).is_none(), "nobody speaks for others");
+        assert!(super::part("n02", batches).is_none(), "a node answers only for its own topics");
         let (batches, is_whole) = answered(&Question { most: 7000, ..question });
         let count: usize = batches.iter().map(|batch| batch.samples.len()).sum();
         assert!(!is_whole && count == 7000);
     }
 
     #[test]
-    fn a_node_is_asked_for_its_own() {
+    fn a_node_is_asked_for_its_own_topics() {
         let asked = |wanted: Wanted| {
             let Question { topics, starts, .. } =
                 question("n01", &wanted, &When::AsOf(Timestamp::default()));

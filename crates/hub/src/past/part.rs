@@ -1,5 +1,5 @@
-//! What a node says that it has kept, as a part. All of it is checked here, for those who scan it rely on
-//! it: a fuzz target hands over whatever decodes.
+//! Turns a node's answer about its history into a part. Scans rely on the invariants of a part, so all of them are
+//! checked here. A fuzz target passes any batches that decode.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use skopos_model::{Sample, Timestamp};
 use skopos_store::history::{Part, Samples, Series};
 use skopos_wire::{Batch, Description, IndexedSample};
 
-/// What a node said as a part; `None` if it says what cannot be.
+/// Returns a node's answer as a part; `None` if the answer breaks an invariant of parts.
 pub(super) fn part(node: &str, batches: Vec<Batch>) -> Option<Part> {
     let mut all: BTreeMap<u32, (Series, Samples)> = BTreeMap::new();
     let mut last: BTreeMap<u32, Timestamp> = BTreeMap::new();
@@ -23,7 +23,7 @@ pub(super) fn part(node: &str, batches: Vec<Batch>) -> Option<Part> {
         for IndexedSample { index, time, origin, value } in batch.samples {
             let (series, samples) = all.get_mut(&index)?;
             let value = value.value(series.value_type)?;
-            // Whoever reads them relies on it.
+            // Times within a series never go back.
             if last.insert(index, time).is_some_and(|before| before > time) {
                 return None;
             }

@@ -1,5 +1,4 @@
-//! What has to be sent: values that are new, those that were not sent for some time, and the ends of
-//! series.
+//! Selects the samples to send: changed values, values that were not sent for some time, and the ends of series.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -11,29 +10,30 @@ use skopos_query::{Row, Source, Wanted};
 use super::encode::Entry;
 use crate::prometheus::{Series, number};
 
-/// A value that does not change is sent again after this time: a store takes a series that has had no
-/// sample for five minutes for gone.
+/// Time after which an unchanged value is sent again. A store treats a series without samples for five minutes as
+/// gone.
 const AGAIN_AFTER: Duration = Duration::from_secs(120);
 
-/// The number that ends a series, by Prometheus' convention: a NaN of these very bits.
+/// The number that ends a series by Prometheus' convention: a NaN with exactly these bits.
 pub(super) const STALE: f64 = f64::from_bits(0x7ff0_0000_0000_0002);
 
-/// Remembers what was sent last.
+/// The last sample sent of each topic.
 pub(super) struct Changes {
     topics: Vec<TopicPattern>,
-    sent: HashMap<Topic, Sent>,
+    sent: HashMap<Topic, LastSent>,
     round: u64,
 }
 
-struct Sent {
+/// The last sample sent of one topic.
+struct LastSent {
     series: Arc<Series>,
     value: f64,
-    /// Of the sample that was sent last, in milliseconds since 1970. Times of a series only grow.
+    /// Time of the sample, in milliseconds since 1970. Times of a series only grow.
     time: i64,
-    /// When its source was last looked at, as far as is known.
+    /// Time of the last known poll of its source, in milliseconds since 1970.
     checked: i64,
     sent_at: Instant,
-    /// The last round in which it was there.
+    /// The last round in which the topic existed.
     round: u64,
 }
 
@@ -42,11 +42,11 @@ impl Changes {
         Self { topics, sent: HashMap::new(), round: 0 }
     }
 
-    /// Looks at all there is, and says what to send.
-    pub(super) fn look(&mut self, source: &dyn Source, now: Instant) -> Vec<Entry> {
+    /// Reads all latest values and returns the samples to send.
+    pub(super) fn collect(&mut self, source: &dyn Source, now: Instant) -> Vec<Entry> {
         self.round += 1;
         let mut entries = Vec::new();
-        // The last values of a node that is gone stay in the mirror.
+        // The mirror keeps the last values of nodes that are gone.
         let gone: HashSet<String> =
             source.nodes().into_iter().filter(|n| !n.alive).map(|n| n.name).collect();
         source.latest(&Wanted::All, &mut |row: &Row<'_>| {
@@ -65,7 +65,7 @@ impl Changes {
             if sent.round == round {
                 return true;
             }
-            // After all that was known of it, by the clock of who measured it.
+            // Later than all its samples, by the clock of its node.
             let time = sent.time.max(sent.checked) + 1;
             entries.push(Entry { series: sent.series.clone(), value: STALE, time });
             false
@@ -73,13 +73,13 @@ impl Changes {
         entries
     }
 
-    /// What to send of a value that is there.
+    /// Returns the sample to send for an existing value, if any.
     fn judge(&mut self, topic: &Topic, value: f64, checked: i64, now: Instant) -> Option<Entry> {
         let round = self.round;
         let Some(sent) = self.sent.get_mut(topic) else {
             let series = Arc::new(Series::of(topic));
             let entry = Entry { series: series.clone(), value, time: checked };
-            let sent = Sent { series, value, time: checked, checked, sent_at: now, round };
+            let sent = LastSent { series, value, time: checked, checked, sent_at: now, round };
             self.sent.insert(topic.clone(), sent);
             return Some(entry);
         };
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn what_changed_and_what_would_look_gone_is_sent() {
+    fn changed_values_and_values_that_would_go_stale_are_sent() {
         let topic: Topic = "n01/mem/free_bytes".parse().expect("a topic");
         let mut changes = changes();
         let begun = Instant::now();
@@ -113,12 +113,12 @@ mod tests {
             entry.map(|entry| (entry.value, entry.time))
         };
         assert_eq!(judge(1.0, 1000, 0), Some((1.0, 1000)), "it is new");
-        assert_eq!(judge(1.0, 2000, 1), None, "it is as it was");
+        assert_eq!(judge(1.0, 2000, 1), None, "it has not changed");
         assert_eq!(judge(2.0, 3000, 2), Some((2.0, 3000)), "it changed");
-        assert_eq!(judge(3.0, 3000, 3), None, "two values of one moment cannot be told");
-        assert_eq!(judge(3.0, 4000, 4), Some((3.0, 4000)), "the next moment can");
-        assert_eq!(judge(3.0, 123_000, 123), None, "the store knows it yet");
-        assert_eq!(judge(3.0, 124_000, 124), Some((3.0, 124_000)), "it would look gone");
-        assert_eq!(judge(3.0, 124_000, 400), None, "nobody looked at it any more");
+        assert_eq!(judge(3.0, 3000, 3), None, "two values of one moment cannot be sent");
+        assert_eq!(judge(3.0, 4000, 4), Some((3.0, 4000)), "the value of the next moment can");
+        assert_eq!(judge(3.0, 123_000, 123), None, "it is not stale yet");
+        assert_eq!(judge(3.0, 124_000, 124), Some((3.0, 124_000)), "it would go stale");
+        assert_eq!(judge(3.0, 124_000, 400), None, "its source was not polled again");
     }
 }

@@ -1,4 +1,4 @@
-//! The bytes of a remote write: a protocol buffer, compressed with Snappy.
+//! Encodes remote write requests: protocol buffers, compressed with Snappy.
 
 use std::sync::Arc;
 
@@ -9,9 +9,11 @@ use crate::prometheus::Series;
 /// One sample of one series.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Entry {
+    /// The series.
     pub series: Arc<Series>,
+    /// The value.
     pub value: f64,
-    /// In milliseconds since 1970.
+    /// Time in milliseconds since 1970.
     pub time: i64,
 }
 
@@ -45,7 +47,7 @@ struct Sample {
     timestamp: i64,
 }
 
-/// The body of a request with these samples.
+/// Returns the body of a request with these samples.
 pub(super) fn encode(entries: &[Entry]) -> Result<Vec<u8>, snap::Error> {
     let timeseries = entries.iter().map(series).collect();
     snap::raw::Encoder::new().compress_vec(&WriteRequest { timeseries }.encode_to_vec())
@@ -53,7 +55,7 @@ pub(super) fn encode(entries: &[Entry]) -> Result<Vec<u8>, snap::Error> {
 
 fn series(entry: &Entry) -> TimeSeries {
     let label = |name: &str, value: &str| Label { name: name.to_owned(), value: value.to_owned() };
-    // The specification wants them sorted, and `__name__` is before all that begin with a letter.
+    // The specification requires sorted labels, and `__name__` sorts before names that begin with a letter.
     let mut labels = vec![label("__name__", &entry.series.name)];
     labels.extend(entry.series.labels.iter().map(|(name, value)| label(name, value)));
     TimeSeries { labels, samples: vec![Sample { value: entry.value, timestamp: entry.time }] }
@@ -64,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_request_is_what_the_specification_says() {
+    fn a_request_has_the_bytes_of_the_specification() {
         let topic = "n01/block/vda/in_flight".parse().expect("a topic");
         let series = Arc::new(Series::of(&topic));
         let bytes = encode(&[Entry { series, value: 1.5, time: 7 }]).expect("encoded");

@@ -1,18 +1,18 @@
 //! Sends latest values to a store that takes Prometheus' remote write (version 1.0).
 //!
-//! One thread looks, as often as is configured, at what has changed (`changes`) and puts it into a
-//! bounded queue (`queue`); another one sends it (`post`), and again if the store is not there.
+//! One thread collects changed values at the configured interval (`changes`) and puts them into a bounded queue
+//! (`queue`). A second thread sends them (`sender`), and retries while the store does not answer.
 //!
 //! # Invariants
-//! - Names and labels are those of `/metrics`; so is the time of a value, that at which its source was
-//!   last looked at.
-//! - What is not sent is counted: what fell out of the queue, and what the store refused.
-//! - A store that is away or slow costs memory up to the queue's bound, and nobody else any time.
+//! - Names, labels and times are those of `/metrics`: the time of a value is the last poll of its source.
+//! - Samples that are not sent are counted: those that the queue dropped, and those that the store refused.
+//! - A slow or absent store costs memory up to the queue's bound, and does not delay other work.
 
 mod changes;
 mod encode;
+mod nap;
 mod queue;
-mod post;
+mod sender;
 
 pub(crate) use self::queue::Queue;
 
@@ -23,31 +23,29 @@ use std::time::{Duration, Instant};
 use skopos_query::Source;
 
 use self::changes::Changes;
-use self::post::Post;
+use self::nap::NAP;
+use self::sender::Sender;
 use crate::config::RemoteWriteConfig;
 use skopos_term::Failure;
 
-/// How long a thread sleeps before it looks whether it should end.
-const NAP: Duration = Duration::from_millis(100);
-
-/// Sends until it is dropped.
+/// Sends values until it is dropped.
 pub(crate) struct RemoteWrite {
     stop: Arc<AtomicBool>,
     queue: Arc<Queue>,
 }
 
 impl RemoteWrite {
-    /// Begins to send what `source` has.
+    /// Starts to send the values of `source`.
     ///
     /// # Errors
-    /// No thread can be started.
+    /// Fails if no thread can be started.
     pub(crate) fn start(
         config: &RemoteWriteConfig,
         source: Arc<dyn Source>,
     ) -> Result<Self, Failure> {
         let stop = Arc::new(AtomicBool::new(false));
         let queue = Arc::new(Queue::default());
-        let post = Post::new(config, queue.clone(), stop.clone());
+        let sender = Sender::new(config, queue.clone(), stop.clone());
         let collect = {
             let (stop, queue, every) = (stop.clone(), queue.clone(), config.every);
             let changes = Changes::new(config.topics.clone());
@@ -60,11 +58,11 @@ impl RemoteWrite {
                 .map_err(|e| Failure::new("no thread can be started").because(&e))
         };
         start("remote-write", Box::new(collect))?;
-        start("remote-post", Box::new(move || post.run()))?;
+        start("remote-post", Box::new(move || sender.run()))?;
         Ok(Self { stop, queue })
     }
 
-    /// What waits, and what became of what waited.
+    /// Returns the queue, with its counts.
     pub(crate) fn queue(&self) -> &Arc<Queue> {
         &self.queue
     }
@@ -72,7 +70,7 @@ impl RemoteWrite {
 
 impl Drop for RemoteWrite {
     fn drop(&mut self) {
-        // The threads end by themselves; one may be waiting for the store.
+        // The threads end by themselves: the sender may be waiting for the store.
         self.stop.store(true, Ordering::Relaxed);
     }
 }
@@ -84,13 +82,13 @@ fn collect(
     every: Duration,
     stop: &AtomicBool,
 ) {
-    let mut look_at = Instant::now();
+    let mut due = Instant::now();
     while !stop.load(Ordering::Relaxed) {
         let now = Instant::now();
-        if look_at <= now {
-            queue.put(changes.look(source, now));
-            look_at = (look_at + every).max(now);
+        if due <= now {
+            queue.put(changes.collect(source, now));
+            due = (due + every).max(now);
         }
-        std::thread::sleep(NAP.min(look_at.saturating_duration_since(Instant::now())));
+        std::thread::sleep(NAP.min(due.saturating_duration_since(Instant::now())));
     }
 }

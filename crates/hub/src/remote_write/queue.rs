@@ -1,4 +1,4 @@
-//! Batches that wait to be sent. The queue is bounded; what falls out of it is counted.
+//! The bounded queue of batches to send. It counts the samples that it drops.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,30 +7,36 @@ use std::time::Duration;
 
 use skopos_model::unpoisoned;
 
-use skopos_model::schema::{Metric, self_remote_write as of};
+use skopos_model::schema::{Metric, self_remote_write as metrics};
 
 use super::encode::Entry;
 
-/// Samples of one request: as many as Prometheus itself sends in one.
+/// Maximum number of samples in one request: Prometheus' own limit.
 pub(super) const MAX_BATCH: usize = 2000;
 
-/// Samples that wait. Twenty minutes of a thousand nodes' changes at four a second, in some 20 MB.
+/// Maximum number of waiting samples: about 20 MB. A thousand nodes with a sample every two seconds each fill it in
+/// about twenty minutes.
 pub(super) const MAX_WAITING: usize = 500_000;
 
-/// The queue, and what became of what was in it.
+/// The queue and its counts.
 #[derive(Default)]
 pub(crate) struct Queue {
     state: Mutex<State>,
     came: Condvar,
+    /// Counts of samples that left the queue.
     pub counts: Counts,
 }
 
-/// Samples, and tries.
+/// Counts of samples and retries.
 #[derive(Default)]
 pub(crate) struct Counts {
+    /// Samples that the store accepted.
     pub sent: AtomicU64,
+    /// Samples that the full queue dropped.
     pub overflowed: AtomicU64,
+    /// Samples that the store refused.
     pub refused: AtomicU64,
+    /// Requests that have to be repeated.
     pub retries: AtomicU64,
 }
 
@@ -41,7 +47,7 @@ struct State {
 }
 
 impl Queue {
-    /// Puts samples at the end. The oldest go if there is no room.
+    /// Appends samples. A full queue drops the oldest ones.
     pub(crate) fn put(&self, entries: Vec<Entry>) {
         if entries.is_empty() {
             return;
@@ -61,15 +67,15 @@ impl Queue {
         self.came.notify_one();
     }
 
-    /// The oldest batch, which stays; `None` if none came within this time.
-    pub(crate) fn first(&self, patience: Duration) -> Option<Arc<[Entry]>> {
+    /// Returns the oldest batch without removing it; `None` if the queue stays empty for `timeout`.
+    pub(crate) fn first(&self, timeout: Duration) -> Option<Arc<[Entry]>> {
         let state = self.lock();
-        let waited = self.came.wait_timeout_while(state, patience, |s| s.batches.is_empty());
+        let waited = self.came.wait_timeout_while(state, timeout, |s| s.batches.is_empty());
         let (state, _) = unpoisoned(waited);
         state.batches.front().cloned()
     }
 
-    /// Makes an end of a batch; `false` if it fell out meanwhile.
+    /// Removes a batch that was sent or refused; false if the queue has dropped it meanwhile.
     pub(crate) fn done(&self, batch: &Arc<[Entry]>) -> bool {
         let mut state = self.lock();
         let is_first = state.batches.front().is_some_and(|first| Arc::ptr_eq(first, batch));
@@ -80,21 +86,21 @@ impl Queue {
         is_first
     }
 
-    /// How many samples wait.
+    /// Returns the number of waiting samples.
     pub(crate) fn waiting(&self) -> usize {
         self.lock().waiting
     }
 
-    /// Each metric with its number now.
+    /// Returns each metric with its current number.
     pub(crate) fn all(&self) -> [(&'static Metric, u64); 5] {
         let now = |count: &AtomicU64| count.load(Ordering::Relaxed);
         let counts = &self.counts;
         [
-            (&of::SAMPLES_SENT_TOTAL, now(&counts.sent)),
-            (&of::SAMPLES_OVERFLOWED_TOTAL, now(&counts.overflowed)),
-            (&of::SAMPLES_REFUSED_TOTAL, now(&counts.refused)),
-            (&of::RETRIES_TOTAL, now(&counts.retries)),
-            (&of::SAMPLES_WAITING, self.waiting() as u64),
+            (&metrics::SAMPLES_SENT_TOTAL, now(&counts.sent)),
+            (&metrics::SAMPLES_OVERFLOWED_TOTAL, now(&counts.overflowed)),
+            (&metrics::SAMPLES_REFUSED_TOTAL, now(&counts.refused)),
+            (&metrics::RETRIES_TOTAL, now(&counts.retries)),
+            (&metrics::SAMPLES_WAITING, self.waiting() as u64),
         ]
     }
 
@@ -109,7 +115,7 @@ mod tests {
     use crate::prometheus::Series;
 
     #[test]
-    fn the_oldest_fall_out_and_are_counted() {
+    fn the_queue_drops_the_oldest_samples_and_counts_them() {
         let series = Arc::new(Series { name: "a".to_owned(), labels: Vec::new() });
         let entries = |count: usize, time: i64| {
             vec![Entry { series: series.clone(), value: 0.0, time }; count]
@@ -125,7 +131,7 @@ mod tests {
         queue.put(entries(MAX_WAITING, 2));
         let overflowed = || queue.counts.overflowed.load(Ordering::Relaxed);
         assert_eq!((queue.waiting(), overflowed()), (MAX_WAITING, 1));
-        assert!(!queue.done(&second), "it fell out while it was sent");
+        assert!(!queue.done(&second), "it was dropped while it was sent");
         queue.put(entries(1, 3));
         let of_a_batch = MAX_BATCH as u64;
         assert_eq!((queue.waiting(), overflowed()), (MAX_WAITING + 1 - MAX_BATCH, 1 + of_a_batch));

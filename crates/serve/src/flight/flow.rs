@@ -1,7 +1,7 @@
-//! How an answer leaves: batch by batch, as fast as it is taken, until the deadline.
+//! Sends answers batch by batch, at the speed of the client, until the deadline.
 //!
-//! An answer that lacks what some nodes have kept says so in the end, when it is known: by a last batch
-//! without rows, whose `app_metadata` is `{"missing":["n07"]}`. A whole answer has no such batch.
+//! Missing nodes are known only at the end of an answer. If some did not answer, a last batch without rows has the
+//! `app_metadata` `{"missing":["n07"]}`. A complete answer does not have this batch.
 
 use std::future::ready;
 use std::sync::Arc;
@@ -23,35 +23,36 @@ use tokio::time::{Instant, timeout_at};
 use tonic::Status;
 
 use super::status;
-use skopos_hub::counts::Running;
+use skopos_hub::counts::RunningQuery;
 
-/// Batches that wait for the client. One is being sent, the next is ready.
+/// Maximum number of batches that wait for the client: one that is sent, and the next.
 const WAITING: usize = 2;
 
-/// What `DoGet` answers.
+/// The response to `DoGet`.
 pub(super) type Flow = BoxStream<'static, Result<FlightData, Status>>;
 
-/// What a query holds while it runs.
-pub(super) struct Turn {
+/// The permit and the count of a running query.
+pub(super) struct Slot {
+    /// Its permit to run.
     pub permit: OwnedSemaphorePermit,
-    pub running: Running,
+    /// Counts it as running.
+    pub running: RunningQuery,
 }
 
-/// Sends what `answer` finds. Nothing of it runs when the client is gone, or when it takes longer than
-/// `limits` allow.
-pub(super) fn send(answer: Stream, turn: Turn, limits: &Limits) -> Flow {
+/// Sends `answer`. The query is cancelled when the client is gone, or at the deadline of `limits`.
+pub(super) fn send(answer: Stream, slot: Slot, limits: &Limits) -> Flow {
     let (schema, missing) = (plain(&answer.schema), answer.missing.clone());
     let (sender, receiver) = mpsc::channel(WAITING);
     let (end, ended) = oneshot::channel();
     let deadline = limits.deadline;
     let until = Instant::now() + deadline;
     tokio::spawn(async move {
-        // A client that takes nothing would hold its place for ever.
+        // Without the deadline, a client that does not read would keep its permit for ever.
         let is_late = timeout_at(until, pump(answer, &sender)).await.is_err();
         if is_late || !sender.is_closed() {
-            turn.running.done();
+            slot.running.done();
         }
-        drop(turn.permit);
+        drop(slot.permit);
         let _ = end.send(is_late);
     });
     let batches =
@@ -59,22 +60,22 @@ pub(super) fn send(answer: Stream, turn: Turn, limits: &Limits) -> Flow {
             receiver,
             |mut receiver| async move { Some((receiver.recv().await?, receiver)) },
         );
-    let told = schema.clone();
-    let batches = encoder(schema, batches.map(move |batch| as_told(batch, &told)));
+    let announced = schema.clone();
+    let batches = encoder(schema, batches.map(move |batch| with_schema(batch, &announced)));
     let schema = batches.known_schema();
-    // What waits for the client may fill the queue, so the end is told apart from it: an answer that was
-    // broken off must not look whole.
+    // Waiting batches may fill the queue, so the end has a channel of its own: an aborted answer must not look
+    // complete.
     let last = stream::once(ended).filter_map(move |ended| {
         ready(match ended {
             Ok(false) => partial(schema.clone(), &missing.names()),
             Ok(true) => Some(Err(status::of(&Error::Deadline(deadline)))),
-            Err(_) => Some(Err(Status::internal("the answer was broken off"))),
+            Err(_) => Some(Err(Status::internal("the answer was aborted"))),
         })
     });
     batches.map_err(Status::from).chain(last).boxed()
 }
 
-/// What says that these nodes are missing; `None` if none is.
+/// Returns the batch that names the missing nodes; `None` if no node is missing.
 fn partial(schema: Option<SchemaRef>, missing: &[String]) -> Option<Result<FlightData, Status>> {
     if missing.is_empty() {
         return None;
@@ -83,20 +84,20 @@ fn partial(schema: Option<SchemaRef>, missing: &[String]) -> Option<Result<Fligh
     let (mut tracker, options) = (DictionaryTracker::new(false), IpcWriteOptions::default());
     let maker = IpcDataGenerator::default();
     let encoded = maker.encode(&nothing, &mut tracker, &options, &mut Default::default());
-    let told = json!({ "missing": missing }).to_string();
+    let metadata = json!({ "missing": missing }).to_string();
     Some(match encoded {
-        Ok((_, batch)) => Ok(FlightData::from(batch).with_app_metadata(told)),
+        Ok((_, batch)) => Ok(FlightData::from(batch).with_app_metadata(metadata)),
         Err(e) => Err(Status::internal(e.to_string())),
     })
 }
 
-/// An answer that is there already.
+/// Sends a finished answer.
 pub(super) fn at_once(answer: Stream) -> Flow {
     let schema = plain(&answer.schema);
-    encode(schema.clone(), answer.batches.map(move |batch| as_told(batch, &schema)))
+    encode(schema.clone(), answer.batches.map(move |batch| with_schema(batch, &schema)))
 }
 
-/// Passes batches on until there is none, or nobody who takes them.
+/// Passes batches on until the last one, or until the client is gone.
 async fn pump(mut answer: Stream, sender: &Sender<Result<RecordBatch, Error>>) {
     let mut batches = async || {
         while let Some(batch) = answer.batches.next().await {
@@ -111,7 +112,7 @@ async fn pump(mut answer: Stream, sender: &Sender<Result<RecordBatch, Error>>) {
     }
 }
 
-/// One batch that is there already.
+/// Sends one finished batch.
 pub(super) fn whole(batch: RecordBatch) -> Flow {
     encode(batch.schema(), stream::iter([Ok(batch)]))
 }
@@ -130,20 +131,21 @@ fn encode(
     encoder(schema, batches).map_err(Status::from).boxed()
 }
 
-/// A schema as it can be told before the answer is there: what may be null is known only then, so
-/// everything may be.
+/// Returns a schema as it is announced before the answer. Nullability is known only with the answer, so every column is
+/// nullable.
 pub(super) fn plain(schema: &Schema) -> SchemaRef {
     let field = |f: &Arc<Field>| Field::clone(f).with_nullable(true);
     Arc::new(Schema::new(schema.fields().iter().map(field).collect::<Vec<_>>()))
 }
 
-fn as_told(
+/// Returns a batch under the schema that was announced before the answer.
+fn with_schema(
     batch: Result<RecordBatch, Error>,
     schema: &SchemaRef,
 ) -> Result<RecordBatch, FlightError> {
     let batch = batch.map_err(|e| FlightError::Tonic(Box::new(status::of(&e))))?;
     let rows = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
     let (_, columns, _) = batch.into_parts();
-    let told = RecordBatch::try_new_with_options(schema.clone(), columns, &rows);
-    told.map_err(FlightError::from)
+    let batch = RecordBatch::try_new_with_options(schema.clone(), columns, &rows);
+    batch.map_err(FlightError::from)
 }

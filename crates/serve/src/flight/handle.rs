@@ -1,32 +1,32 @@
-//! What stands in tickets and names prepared statements: bytes that a client keeps and gives back.
+//! Handles in tickets and of prepared statements: bytes that a client keeps and returns.
 //!
-//! They are a protocol buffer, and come from outside like any request: whatever is not exactly what
-//! [`Handle::encode`] makes is refused. A statement travels in its own ticket, so that the hub need not
-//! remember it; it has no right that its text has not.
+//! A handle is a protocol buffer. It comes from outside like any request, so bytes that [`Handle::encode`] does not
+//! produce are refused. The ticket of a statement contains its text, so the hub does not store it; such a ticket has no
+//! more rights than the text.
 
 use prost::Message as _;
 use prost::bytes::Bytes;
 
-/// The longest handle: a statement, and what stands around it.
+/// The longest handle: the longest statement and the other fields.
 pub(super) const MAX_HANDLE_BYTES: usize = 129 * 1024;
 
-/// What a handle is of.
+/// The decoded handle.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Handle {
     /// A statement, as it was written.
     Statement(String),
     /// A prepared statement that a hub holds.
     Prepared {
-        /// Which hub: another one knows nothing of it.
+        /// Identifier of the hub. Other hubs do not know the statement.
         hub: u64,
-        /// Which of its statements.
+        /// Number of the statement in that hub.
         number: u64,
     },
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
 struct Encoded {
-    /// Of this layout.
+    /// Version of this layout.
     #[prost(uint32, tag = "1")]
     version: u32,
     #[prost(string, tag = "2")]
@@ -40,7 +40,7 @@ struct Encoded {
 const VERSION: u32 = 1;
 
 impl Handle {
-    /// Its bytes.
+    /// Returns its bytes.
     pub(super) fn encode(&self) -> Bytes {
         let encoded = match self {
             Self::Statement(sql) => {
@@ -53,7 +53,7 @@ impl Handle {
         encoded.encode_to_vec().into()
     }
 
-    /// Reads what a client gave back; `None` if it is no handle.
+    /// Decodes the bytes of a client; `None` if they are not a handle.
     pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
         if bytes.len() > MAX_HANDLE_BYTES {
             return None;
@@ -64,7 +64,7 @@ impl Handle {
             (true, 1.., 1..) => Self::Prepared { hub, number },
             _ => return None,
         };
-        // One handle has one form, so that nothing can be hidden in it.
+        // Each handle has only one encoding, so that a client cannot hide data in it.
         (version == VERSION && handle.encode() == bytes).then_some(handle)
     }
 }
@@ -77,14 +77,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_made_is_read(sql in ".{1,300}", hub in 1..u64::MAX, number in 1..u64::MAX) {
+        fn an_encoded_handle_is_decoded(sql in ".{1,300}", hub in 1..u64::MAX, number in 1..u64::MAX) {
             for handle in [Handle::Statement(sql), Handle::Prepared { hub, number }] {
                 prop_assert_eq!(Handle::decode(&handle.encode()), Some(handle));
             }
         }
 
         #[test]
-        fn what_is_read_is_what_was_made(bytes: Vec<u8>) {
+        fn a_decoded_handle_has_one_encoding(bytes: Vec<u8>) {
             if let Some(handle) = Handle::decode(&bytes) {
                 prop_assert_eq!(handle.encode(), bytes);
             }
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn damage_is_refused() {
+    fn a_damaged_handle_is_refused() {
         let sound = Handle::Statement("SELECT 1".to_owned()).encode();
         for end in 0..sound.len() {
             assert_eq!(Handle::decode(&sound[..end]), None, "{end}");

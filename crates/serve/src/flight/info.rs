@@ -1,4 +1,4 @@
-//! What the hub says of itself: `GetSqlInfo` and `GetXdbcTypeInfo`.
+//! Properties of the server and its types: `GetSqlInfo` and `GetXdbcTypeInfo`.
 
 use std::sync::LazyLock;
 
@@ -11,7 +11,7 @@ use arrow_flight::sql::{
     SqlSupportedTransaction, XdbcDataType, XdbcDatetimeSubcode,
 };
 
-/// Facts about the server. They are constants, so an error in making them is one of this file.
+/// Properties of the server. They are constants, so an error here is a bug in this file.
 pub(super) static SQL_INFO: LazyLock<Result<SqlInfoData>> = LazyLock::new(|| {
     let mut info = SqlInfoDataBuilder::new();
     info.append(SqlInfo::FlightSqlServerName, "skopos");
@@ -38,7 +38,7 @@ pub(super) static SQL_INFO: LazyLock<Result<SqlInfoData>> = LazyLock::new(|| {
     info.build()
 });
 
-/// The types that columns have.
+/// Types of columns.
 pub(super) static TYPES: LazyLock<Result<XdbcTypeInfoData>> = LazyLock::new(|| {
     let mut types = XdbcTypeInfoDataBuilder::new();
     let plain = |name: &str, data_type: XdbcDataType, size: i32| XdbcTypeInfo {

@@ -1,15 +1,15 @@
-//! The hub's Arrow Flight SQL door: what ADBC, JDBC and ODBC drivers speak.
+//! The hub's Arrow Flight SQL listener, for ADBC, JDBC and ODBC drivers.
 //!
 //! # Invariants
-//! - Who is let in says `listen`.
-//! - Everything that comes is bounded, in bytes, in number and in time. What is refused is counted and
-//!   says why; nothing that comes can end the hub.
-//! - An answer goes out batch by batch as it is found. Whoever goes away, or takes longer than the
-//!   deadline, ends its query.
-//! - A statement that a point read can answer is answered by one.
+//! - `listen` decides about admission.
+//! - Requests are bounded in bytes, in number and in time. Each refusal is counted and gives its reason. A request
+//!   cannot end the hub.
+//! - An answer is sent batch by batch while the query runs. The query is cancelled at its deadline, or when the client
+//!   closes the connection.
+//! - Point reads answer every statement that they can.
 //!
-//! Read in this order: this file, `service` for what is asked, `flow` for how an
-//! answer leaves, `handle` and `prepared` for what clients hold.
+//! Read in this order: this file, `service` for the requests, `flow` for the answers, `handle` and `prepared` for the
+//! handles that clients hold.
 
 mod handle;
 mod prepared;
@@ -18,8 +18,8 @@ mod info;
 mod catalog;
 mod flow;
 mod service;
-mod outer;
-mod counted;
+mod get_schema;
+mod counting;
 
 use std::io;
 use std::sync::Arc;
@@ -32,63 +32,68 @@ use tokio::runtime::Handle as Runtime;
 use tonic::transport::Server;
 use tonic::transport::server::{Connected, TcpConnectInfo};
 
-use self::counted::Counted;
-use self::outer::Outer;
-use self::service::Desk;
-use crate::listen::{Connection, Incoming, Kind, Newcomer, TcpDoor};
-use skopos_hub::config::FlightAt;
+use self::counting::CountingService;
+use self::get_schema::FullService;
+use self::service::SqlService;
+use crate::listen::{Accepted, Connection, Incoming, Protocol, TcpEndpoint};
+use skopos_hub::config::FlightAddress;
 use skopos_hub::counts::Counts;
 use skopos_term::Failure;
 
-/// Connections at one time: a driver's pool has some for each program.
+/// Maximum number of connections. A driver's pool has several for each program.
 const MAX_CONNECTIONS: u64 = 256;
 
-/// The longest message that is taken: a statement of the greatest length, or values for a thousand
-/// parameters.
+/// The longest message: room for the longest statement, or for values of a thousand parameters.
 const MAX_MESSAGE_BYTES: usize = 1 << 20;
 
-/// Requests of one connection at one time. A connection is one program, and queries are limited apart.
+/// Maximum number of parallel requests of one connection. A connection belongs to one program, and queries have a limit
+/// of their own.
 const MAX_STREAMS: u32 = 128;
 
-/// The longest headers: tokens of proxies fit.
+/// The longest headers: room for the tokens of proxies.
 const MAX_HEADER_BYTES: u32 = 16 * 1024;
 
-/// A client that says nothing is asked whether it is there, and is gone if it does not say so: one whose
-/// machine died would else keep its place.
-const ASKED_AFTER: Duration = Duration::from_secs(30);
-const GONE_AFTER: Duration = Duration::from_secs(20);
+/// Time after which a silent client gets a ping. Without it, clients on dead machines would keep their connections.
+const PING_AFTER: Duration = Duration::from_secs(30);
 
-/// Listens there, or where it is usual.
+/// Time after which a client that does not answer a ping is disconnected.
+const PING_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// Opens the listener at `address`, or at the default address.
 ///
 /// # Errors
-/// The address that was asked for cannot be had.
+/// Fails if `address` cannot be used.
 pub(crate) fn open(
-    asked: Option<FlightAt>,
+    address: Option<FlightAddress>,
     engine: Arc<Engine>,
     counts: Arc<Counts>,
     runtime: &Runtime,
-) -> Result<TcpDoor, Failure> {
-    let kind = Kind { scheme: "grpc", option: "--flight", most: MAX_CONNECTIONS };
+) -> Result<TcpEndpoint, Failure> {
+    let protocol =
+        Protocol { scheme: "grpc", option: "--flight", max_connections: MAX_CONNECTIONS };
     let served = counts.clone();
-    TcpDoor::open(&kind, asked, counts, runtime, |incoming| serve(incoming, engine, served))
+    TcpEndpoint::open(&protocol, address, counts, runtime, |incoming| {
+        serve(incoming, engine, served)
+    })
 }
 
 async fn serve(incoming: Incoming, engine: Arc<Engine>, counts: Arc<Counts>) {
-    let service = FlightServiceServer::new(Outer::new(Desk::new(engine, counts.clone())))
-        .max_decoding_message_size(MAX_MESSAGE_BYTES);
+    let service =
+        FlightServiceServer::new(FullService::new(SqlService::new(engine, counts.clone())))
+            .max_decoding_message_size(MAX_MESSAGE_BYTES);
     let router = Server::builder()
         .max_concurrent_streams(MAX_STREAMS)
         .http2_max_header_list_size(MAX_HEADER_BYTES)
-        .http2_keepalive_interval(Some(ASKED_AFTER))
-        .http2_keepalive_timeout(Some(GONE_AFTER))
-        .add_service(Counted::new(service, counts));
+        .http2_keepalive_interval(Some(PING_AFTER))
+        .http2_keepalive_timeout(Some(PING_TIMEOUT))
+        .add_service(CountingService::new(service, counts));
     let closed = incoming.closing().closed();
-    let connections = incoming.newcomers().filter_map(async |newcomer| match newcomer {
-        Newcomer::LetIn(connection) => Some(io::Result::Ok(connection)),
-        // By gRPC there is no answer before a question: it is closed.
-        Newcomer::TurnedAway(..) => None,
+    let connections = incoming.connections().filter_map(async |accepted| match accepted {
+        Accepted::Admitted(connection) => Some(io::Result::Ok(connection)),
+        // gRPC has no response without a request, so the connection is closed.
+        Accepted::Rejected(..) => None,
     });
-    // An error of one connection is told to that one, and there is no other.
+    // Errors are reported to their own connections.
     let _ = router.serve_with_incoming_shutdown(connections, closed).await;
 }
 

@@ -1,4 +1,4 @@
-//! The prepared statements that clients hold: so many, so long, and no longer than they are used.
+//! Prepared statements that clients hold. Their number, bytes and age are bounded.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -9,14 +9,14 @@ use skopos_model::unpoisoned;
 use skopos_query::Prepared;
 use skopos_query::arrow::array::RecordBatch;
 
-/// The most at one time. A program has a few, an ORM some dozen; clients that never close theirs reach
-/// it, and then the one that was not used for longest goes.
+/// Maximum number of statements. A program has a few, an ORM some dozen. Clients that do not close their statements reach
+/// the limit; then the least recently used statement is evicted.
 pub(super) const MAX_STATEMENTS: usize = 1024;
 
-/// Bytes of text and values that all of them may have. Plans are some ten times as long.
+/// Maximum bytes of texts and values of all statements. Plans take about ten times as much.
 pub(super) const MAX_BYTES: usize = 8 << 20;
 
-/// How long one is kept that nobody uses.
+/// Time after which an unused statement is evicted.
 pub(super) const KEPT_FOR: Duration = Duration::from_secs(3600);
 
 /// Statements by number.
@@ -32,9 +32,10 @@ struct State {
     bytes: usize,
 }
 
+/// One statement.
 struct Held {
     prepared: Arc<Prepared>,
-    /// The values bound last.
+    /// The last bound values.
     values: Option<RecordBatch>,
     bytes: usize,
     used_at: Instant,
@@ -42,12 +43,14 @@ struct Held {
 
 /// A statement and its values.
 pub(super) struct Bound {
+    /// The statement.
     pub prepared: Arc<Prepared>,
+    /// The last bound values.
     pub values: Option<RecordBatch>,
 }
 
 impl Statements {
-    /// Holds one more, and says its number.
+    /// Stores a statement and returns its number.
     pub(super) fn add(&self, prepared: Prepared) -> u64 {
         let mut state = self.lock();
         state.last += 1;
@@ -60,16 +63,16 @@ impl Statements {
         number
     }
 
-    /// The one of this number, if it is held.
+    /// Returns the statement with this number, if it is stored.
     pub(super) fn find(&self, number: u64) -> Option<Bound> {
         let mut state = self.lock();
-        state.forget_old();
+        state.evict_old();
         let held = state.held.get_mut(&number)?;
         held.used_at = Instant::now();
         Some(Bound { prepared: held.prepared.clone(), values: held.values.clone() })
     }
 
-    /// Binds values; `false` if there is none of this number.
+    /// Binds values to a statement; false if the number is unknown.
     pub(super) fn bind(&self, number: u64, values: RecordBatch) -> bool {
         let mut state = self.lock();
         let Some(held) = state.held.get_mut(&number) else { return false };
@@ -82,7 +85,7 @@ impl Statements {
         true
     }
 
-    /// Lets go of one; whether there was one.
+    /// Removes a statement; false if the number is unknown.
     pub(super) fn remove(&self, number: u64) -> bool {
         self.lock().remove(number)
     }
@@ -103,7 +106,7 @@ impl State {
         removed.is_some()
     }
 
-    fn forget_old(&mut self) {
+    fn evict_old(&mut self) {
         let is_old = |held: &Held| held.used_at.elapsed() > KEPT_FOR;
         let old: Vec<u64> =
             self.held.iter().filter(|(_, held)| is_old(held)).map(|(n, _)| *n).collect();
@@ -112,7 +115,7 @@ impl State {
         }
     }
 
-    /// Lets those go that were not used for longest, but for `newest`.
+    /// Evicts the least recently used statements, but not `newest`, until the limits hold.
     fn make_room(&mut self, newest: u64) {
         while self.held.len() > MAX_STATEMENTS || self.bytes > MAX_BYTES {
             let others = self.held.iter().filter(|(number, _)| **number != newest);

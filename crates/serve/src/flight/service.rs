@@ -1,4 +1,4 @@
-//! What is asked: statements, prepared statements, and what there is.
+//! Answers statements, prepared statements and listings of the catalog.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -29,33 +29,34 @@ use tokio::sync::Semaphore;
 use tonic::{Code, Request, Response, Status};
 
 use super::catalog::{self, Keys};
-use super::flow::{self, Flow, Turn, plain};
+use super::flow::{self, Flow, Slot, plain};
 use super::handle::Handle;
 use super::info::{SQL_INFO, TYPES};
 use super::prepared::{Bound, Statements};
 use super::status;
 use skopos_hub::counts::Counts;
 
-/// How far a query may go. Nothing of an answer is held here, so it may be long: ten million rows are
-/// some hundred megabytes.
+/// Limits of a query. Answers are streamed, so they may be long: ten million rows are some hundred megabytes.
 const LIMITS: Limits = Limits { deadline: Duration::from_secs(60), rows: 10_000_000 };
 
-/// Queries that are computed at one time; point reads are none. More would only take turns.
+/// Maximum number of queries that run at one time, without point reads. More would only share the same cores.
 const MAX_QUERIES: usize = 32;
 
-/// What requests are answered from.
-pub(super) struct Desk {
+/// The service with all requests of Flight SQL.
+pub(super) struct SqlService {
     engine: Arc<Engine>,
     counts: Arc<Counts>,
     statements: Statements,
     queries: Arc<Semaphore>,
-    /// Which hub this is: handles of one that was here before are of nothing.
+    /// Identifier of this hub: handles of an earlier hub at this address are unknown.
     hub: u64,
 }
 
+/// The response to one request.
 type Answer<T> = Result<Response<T>, Status>;
 
-impl Desk {
+impl SqlService {
+    /// Answers from `engine`.
     pub(super) fn new(engine: Arc<Engine>, counts: Arc<Counts>) -> Self {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Self {
@@ -67,7 +68,7 @@ impl Desk {
         }
     }
 
-    /// The columns of what a descriptor asks for; `None` if it asks for no statement.
+    /// Returns the columns of the statement in `command`; `None` if the command is not a statement.
     pub(super) async fn schema_of(&self, command: &Any) -> Option<Result<Arc<Schema>, Status>> {
         if let Ok(Some(query)) = command.unpack::<CommandStatementQuery>() {
             let schema = self.engine.describe(&query.query).await;
@@ -86,11 +87,11 @@ impl Desk {
         match Handle::decode(handle) {
             Some(Handle::Prepared { hub, number }) if hub == self.hub => Ok(number),
             Some(Handle::Prepared { .. }) => Err(status::unknown_handle()),
-            _ => Err(Status::invalid_argument("that is no handle of a prepared statement")),
+            _ => Err(Status::invalid_argument("the handle is not one of a prepared statement")),
         }
     }
 
-    /// What stands for an answer until it is fetched.
+    /// Returns the description of an answer, with the ticket that fetches it.
     fn info<T: ProstMessageExt>(
         schema: &Schema,
         ticket: &T,
@@ -105,7 +106,7 @@ impl Desk {
         Ok(Response::new(info))
     }
 
-    /// Sends an answer: at once where it is there, else if not too many others are under way.
+    /// Sends an answer: a point read at once, other queries if not too many are running.
     async fn run(
         &self,
         point: Option<skopos_query::Answer>,
@@ -118,8 +119,8 @@ impl Desk {
             return Ok(Response::new(flow::at_once(answer)));
         }
         let permit = self.queries.clone().try_acquire_owned().map_err(|_| {
-            let hint = Some("ask again when others have their answers");
-            status::with_hint(Code::ResourceExhausted, "too many queries are computed", hint)
+            let hint = Some("try again in a moment");
+            status::with_hint(Code::ResourceExhausted, "too many queries run at one time", hint)
         });
         let answer = match permit {
             Ok(permit) => answer.await.map_err(|e| status::of(&e)).map(|answer| (answer, permit)),
@@ -127,7 +128,7 @@ impl Desk {
         };
         match answer {
             Ok((answer, permit)) => {
-                Ok(Response::new(flow::send(answer, Turn { permit, running }, &LIMITS)))
+                Ok(Response::new(flow::send(answer, Slot { permit, running }, &LIMITS)))
             }
             Err(status) => {
                 running.done();
@@ -137,17 +138,18 @@ impl Desk {
     }
 }
 
-fn made(batch: Result<RecordBatch, FlightError>) -> Answer<Flow> {
+/// Sends a listing.
+fn listing(batch: Result<RecordBatch, FlightError>) -> Answer<Flow> {
     let batch = batch.map_err(|e| Status::invalid_argument(e.to_string()))?;
     Ok(Response::new(flow::whole(batch)))
 }
 
-/// What is the same whoever asks. That it cannot be made is a mistake of ours.
-fn constant<T>(made: &'static Result<T, FlightError>) -> Result<&'static T, Status> {
-    made.as_ref().map_err(|e| Status::internal(e.to_string()))
+/// Returns a constant answer. A failure to build it is a bug.
+fn constant<T>(built: &'static Result<T, FlightError>) -> Result<&'static T, Status> {
+    built.as_ref().map_err(|e| Status::internal(e.to_string()))
 }
 
-/// No values at all.
+/// Returns an empty row, for statements without parameters.
 fn no_values() -> RecordBatch {
     let options = RecordBatchOptions::new().with_row_count(Some(1));
     let empty = Arc::new(Schema::empty());
@@ -155,11 +157,11 @@ fn no_values() -> RecordBatch {
         .unwrap_or_else(|_| RecordBatch::new_empty(empty))
 }
 
-/// The one row of values that a client sends.
+/// Reads the row of values that a client sends.
 async fn values(stream: PeekableFlightDataStream) -> Result<RecordBatch, Status> {
     let refused = |e: FlightError| match e {
         FlightError::Tonic(status) => *status,
-        other => Status::invalid_argument(format!("that is no row of values: {other}")),
+        other => Status::invalid_argument(format!("the values are not valid: {other}")),
     };
     let data = stream.into_peekable().map_err(FlightError::from);
     let mut batches = FlightRecordBatchStream::new_from_flight_data(data);
@@ -177,7 +179,7 @@ async fn values(stream: PeekableFlightDataStream) -> Result<RecordBatch, Status>
 }
 
 #[tonic::async_trait]
-impl FlightSqlService for Desk {
+impl FlightSqlService for SqlService {
     type FlightService = Self;
 
     async fn get_flight_info_statement(
@@ -200,7 +202,7 @@ impl FlightSqlService for Desk {
                 let point = self.engine.point(&sql);
                 self.run(point, self.engine.stream(&sql, &LIMITS)).await
             }
-            _ => Err(Status::invalid_argument("that is no ticket of a statement")),
+            _ => Err(Status::invalid_argument("the ticket is not one of a statement")),
         }
     }
 
@@ -225,7 +227,7 @@ impl FlightSqlService for Desk {
         query: ActionClosePreparedStatementRequest,
         _: Request<Action>,
     ) -> Result<(), Status> {
-        // That of another hub, or one that nobody used for long, is closed.
+        // An unknown or evicted statement counts as closed.
         if let Ok(number) = self.number(&query.prepared_statement_handle) {
             self.statements.remove(number);
         }
@@ -279,7 +281,7 @@ impl FlightSqlService for Desk {
     }
 
     async fn do_get_catalogs(&self, query: CommandGetCatalogs, _: Request<Ticket>) -> Answer<Flow> {
-        made(catalog::catalogs(query))
+        listing(catalog::catalogs(query))
     }
 
     async fn get_flight_info_schemas(
@@ -291,7 +293,7 @@ impl FlightSqlService for Desk {
     }
 
     async fn do_get_schemas(&self, query: CommandGetDbSchemas, _: Request<Ticket>) -> Answer<Flow> {
-        made(catalog::schemas(query))
+        listing(catalog::schemas(query))
     }
 
     async fn get_flight_info_tables(
@@ -303,7 +305,7 @@ impl FlightSqlService for Desk {
     }
 
     async fn do_get_tables(&self, query: CommandGetTables, _: Request<Ticket>) -> Answer<Flow> {
-        made(catalog::tables(&self.engine, query).await)
+        listing(catalog::tables(&self.engine, query).await)
     }
 
     async fn get_flight_info_table_types(
@@ -319,7 +321,7 @@ impl FlightSqlService for Desk {
         query: CommandGetTableTypes,
         _: Request<Ticket>,
     ) -> Answer<Flow> {
-        made(catalog::table_types(query))
+        listing(catalog::table_types(query))
     }
 
     async fn get_flight_info_sql_info(
@@ -331,7 +333,7 @@ impl FlightSqlService for Desk {
     }
 
     async fn do_get_sql_info(&self, query: CommandGetSqlInfo, _: Request<Ticket>) -> Answer<Flow> {
-        made(query.into_builder(constant(&SQL_INFO)?).build())
+        listing(query.into_builder(constant(&SQL_INFO)?).build())
     }
 
     async fn get_flight_info_xdbc_type_info(
@@ -347,7 +349,7 @@ impl FlightSqlService for Desk {
         query: CommandGetXdbcTypeInfo,
         _: Request<Ticket>,
     ) -> Answer<Flow> {
-        made(query.into_builder(constant(&TYPES)?).build())
+        listing(query.into_builder(constant(&TYPES)?).build())
     }
 
     async fn get_flight_info_primary_keys(
@@ -363,7 +365,7 @@ impl FlightSqlService for Desk {
         _: CommandGetPrimaryKeys,
         _: Request<Ticket>,
     ) -> Answer<Flow> {
-        made(Ok(catalog::keys(Keys::Primary)))
+        listing(Ok(catalog::keys(Keys::Primary)))
     }
 
     async fn get_flight_info_exported_keys(
@@ -379,7 +381,7 @@ impl FlightSqlService for Desk {
         _: CommandGetExportedKeys,
         _: Request<Ticket>,
     ) -> Answer<Flow> {
-        made(Ok(catalog::keys(Keys::Foreign)))
+        listing(Ok(catalog::keys(Keys::Foreign)))
     }
 
     async fn get_flight_info_imported_keys(
@@ -395,7 +397,7 @@ impl FlightSqlService for Desk {
         _: CommandGetImportedKeys,
         _: Request<Ticket>,
     ) -> Answer<Flow> {
-        made(Ok(catalog::keys(Keys::Foreign)))
+        listing(Ok(catalog::keys(Keys::Foreign)))
     }
 
     async fn get_flight_info_cross_reference(
@@ -411,7 +413,7 @@ impl FlightSqlService for Desk {
         _: CommandGetCrossReference,
         _: Request<Ticket>,
     ) -> Answer<Flow> {
-        made(Ok(catalog::keys(Keys::Foreign)))
+        listing(Ok(catalog::keys(Keys::Foreign)))
     }
 
     async fn do_put_statement_update(
@@ -438,7 +440,7 @@ impl FlightSqlService for Desk {
         Err(status::refused_write())
     }
 
-    /// They are constants.
+    /// Does nothing: the properties are constants.
     async fn register_sql_info(&self, _: i32, _: &SqlInfo) {}
 }
 

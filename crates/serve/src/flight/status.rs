@@ -1,9 +1,9 @@
-//! Errors as gRPC tells them: a code that clients make an exception of, and the text with its hint.
+//! Errors as gRPC statuses: a code, from which drivers choose an exception, and the text with its hint.
 
 use skopos_query::Error;
 use tonic::{Code, Status};
 
-/// What went wrong with a question.
+/// Returns the status of a failed statement.
 pub(super) fn of(error: &Error) -> Status {
     let code = match error {
         Error::UnknownName { .. } => Code::NotFound,
@@ -15,7 +15,7 @@ pub(super) fn of(error: &Error) -> Status {
     with_hint(code, &error.to_string(), error.hint().as_deref())
 }
 
-/// A text and what to do about it.
+/// Returns a status with a text and a hint.
 pub(super) fn with_hint(code: Code, text: &str, hint: Option<&str>) -> Status {
     match hint {
         Some(hint) => Status::new(code, format!("{text}\nhint: {hint}")),
@@ -23,18 +23,18 @@ pub(super) fn with_hint(code: Code, text: &str, hint: Option<&str>) -> Status {
     }
 }
 
-/// Whoever would change something is told why not.
+/// Returns the status that refuses a change.
 pub(super) fn refused_write() -> Status {
-    let hint = "what a program measures is published with `skopos publish` or the library";
+    let hint = "to publish values, use `skopos publish` or the library";
     with_hint(
         Code::Unimplemented,
-        "only questions are answered here: nothing can be written",
+        "only queries are answered here: nothing can be written",
         Some(hint),
     )
 }
 
-/// A handle that is none, or of nothing that is held.
+/// Returns the status for the handle of an unknown statement.
 pub(super) fn unknown_handle() -> Status {
-    let hint = "prepare the statement again: the hub began anew, or nobody used it for an hour";
-    with_hint(Code::NotFound, "there is no such prepared statement", Some(hint))
+    let hint = "prepare the statement again: the hub was restarted, or the statement was unused for an hour";
+    with_hint(Code::NotFound, "the prepared statement does not exist", Some(hint))
 }

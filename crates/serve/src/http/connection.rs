@@ -1,4 +1,4 @@
-//! Serves those who come, and tells those who may not.
+//! Serves HTTP connections, and answers rejected ones.
 
 use std::pin::{self, pin};
 use std::sync::Arc;
@@ -13,56 +13,63 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
-use super::{Desk, Refusal};
-use crate::listen::{Closing, Connection, Incoming, Newcomer, Why};
+use super::context::HttpContext;
+use super::refusal::Refusal;
+use crate::listen::{Accepted, Closing, Connection, Incoming, Rejection};
 
-/// The longest head of a request: a query string with many topics.
+/// The longest head of a request: room for a query string with many topics.
 const MAX_HEAD_BYTES: usize = 16 * 1024;
 
-/// Lines of a head. Browsers send about twenty.
+/// Maximum number of headers of a request. Browsers send about twenty.
 const MAX_HEADERS: usize = 64;
 
-/// How long the next request may be waited for, and its head may take.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// Maximum time until the head of the next request is complete.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How long a client may take to hear that it is turned away.
-const FAREWELL: Duration = Duration::from_secs(1);
+/// Maximum time for the response to a rejected connection.
+const REJECTION_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Clients that are told at one time. All others are just closed.
-const MAX_FAREWELLS: usize = 64;
+/// Maximum number of rejected connections that get a response at one time. Others are closed without one.
+const MAX_REJECTIONS: usize = 64;
 
-pub(super) async fn serve(incoming: Incoming, desk: Arc<Desk>, routes: Router) {
+pub(super) async fn serve(incoming: Incoming, context: Arc<HttpContext>, routes: Router) {
     let closing = incoming.closing();
-    let farewells = Arc::new(Semaphore::new(MAX_FAREWELLS));
-    let mut newcomers = incoming.newcomers();
-    while let Some(newcomer) = newcomers.next().await {
-        match newcomer {
-            Newcomer::LetIn(connection) => {
-                tokio::spawn(answer(connection, desk.clone(), routes.clone(), closing.clone()));
+    let rejections = Arc::new(Semaphore::new(MAX_REJECTIONS));
+    let mut connections = incoming.connections();
+    while let Some(accepted) = connections.next().await {
+        match accepted {
+            Accepted::Admitted(connection) => {
+                tokio::spawn(answer(connection, context.clone(), routes.clone(), closing.clone()));
             }
-            Newcomer::TurnedAway(stream, why) => {
-                let Ok(turn) = farewells.clone().try_acquire_owned() else { continue };
+            Accepted::Rejected(stream, why) => {
+                let Ok(permit) = rejections.clone().try_acquire_owned() else { continue };
                 tokio::spawn(async move {
-                    let _turn = turn;
-                    turn_away(stream, &refusal(why)).await;
+                    let _permit = permit;
+                    reject(stream, &refusal(why)).await;
                 });
             }
         }
     }
 }
 
-fn refusal(why: Why) -> Refusal {
+/// Returns the response to a rejected connection.
+fn refusal(why: Rejection) -> Refusal {
     match why {
-        Why::TooMany => Refusal::too_many_connections(),
-        Why::AnotherUser => Refusal::another_user(),
+        Rejection::TooManyConnections => Refusal::too_many_connections(),
+        Rejection::AnotherUser => Refusal::another_user(),
     }
 }
 
 /// Answers the requests of one connection.
-async fn answer(connection: Connection, desk: Arc<Desk>, routes: Router, closing: Closing) {
+async fn answer(
+    connection: Connection,
+    context: Arc<HttpContext>,
+    routes: Router,
+    closing: Closing,
+) {
     let mut served = http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(PATIENCE)
+        .header_read_timeout(HEAD_TIMEOUT)
         .max_headers(MAX_HEADERS)
         .max_buf_size(MAX_HEAD_BYTES)
         .serve_connection(TokioIo::new(connection), TowerToHyperService::new(routes));
@@ -78,25 +85,25 @@ async fn answer(connection: Connection, desk: Arc<Desk>, routes: Router, closing
     };
     let Err(e) = ended else { return };
     let connection = served.into_parts().io.into_inner();
-    // One that has asked for nothing is only closed.
-    let is_late = e.is_timeout() && connection.has_asked();
-    // What was no request never reached the routes, so it is counted here.
+    // An idle connection is closed without a response.
+    let is_late = e.is_timeout() && connection.has_unanswered_input();
+    // Input that is not a request does not reach the routes, so it is counted here.
     if is_late || e.is_parse() {
-        desk.counts.turn_away();
+        context.counts.reject_connection();
     }
     if is_late {
-        turn_away(connection, &Refusal::too_slow("request")).await;
+        reject(connection, &Refusal::too_slow("request")).await;
     }
 }
 
-/// Answers what nobody has asked, and closes.
-async fn turn_away(mut stream: impl AsyncRead + AsyncWrite + Unpin, refusal: &Refusal) {
+/// Sends a response without a request, and closes the connection.
+async fn reject(mut stream: impl AsyncRead + AsyncWrite + Unpin, refusal: &Refusal) {
     let answer = refusal.as_text();
-    // Who does not take it in time goes without.
-    let _ = timeout(FAREWELL, async {
+    // A client that does not read it in time does not get it.
+    let _ = timeout(REJECTION_TIMEOUT, async {
         stream.write_all(answer.as_bytes()).await?;
         stream.shutdown().await?;
-        // To close on what was sent and not read would take the answer back.
+        // Closing with unread input would reset the connection and discard the response.
         let mut rest = [0; 1024];
         while stream.read(&mut rest).await? > 0 {}
         std::io::Result::Ok(())

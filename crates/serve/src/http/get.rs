@@ -7,12 +7,13 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::{StatusCode, Uri};
 
+use super::context::HttpContext;
 use super::parameters::{self, parameters, unknown};
-use super::{Desk, Refusal};
-use skopos_hub::read::{Readings, Unread, read};
+use super::refusal::Refusal;
+use skopos_hub::read::{ReadError, Readings, read};
 
 pub(super) async fn answer(
-    State(desk): State<Arc<Desk>>,
+    State(context): State<Arc<HttpContext>>,
     uri: Uri,
 ) -> Result<Json<Readings>, Refusal> {
     let (mut texts, mut max_age) = (Vec::new(), None);
@@ -24,33 +25,33 @@ pub(super) async fn answer(
         }
     }
     if texts.is_empty() {
-        return Err(Refusal::bad("no topic is asked for").hint("say `?topic=mem/available_bytes`"));
+        return Err(Refusal::bad("the request names no topic")
+            .hint("for example `?topic=mem/available_bytes`"));
     }
     let readings = match max_age {
-        None => read(&desk.inside, &texts, None),
-        Some(most) => read_aside(desk, texts, most).await?,
+        None => read(&context.backend, &texts, None),
+        Some(most) => read_blocking(context, texts, most).await?,
     };
     readings.map(Json).map_err(Refusal::from)
 }
 
-/// On a thread that may wait for what is measured.
-async fn read_aside(
-    desk: Arc<Desk>,
+/// Reads on a thread that may wait for measurements.
+async fn read_blocking(
+    context: Arc<HttpContext>,
     texts: Vec<String>,
     most: Duration,
-) -> Result<Result<Readings, Unread>, Refusal> {
-    let reading = tokio::task::spawn_blocking(move || read(&desk.inside, &texts, Some(most)));
-    let failed = |e: tokio::task::JoinError| {
-        Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, format!("it could not be read: {e}"))
-    };
+) -> Result<Result<Readings, ReadError>, Refusal> {
+    let reading = tokio::task::spawn_blocking(move || read(&context.backend, &texts, Some(most)));
+    let failed =
+        |e: tokio::task::JoinError| Refusal::internal(format!("the values could not be read: {e}"));
     reading.await.map_err(failed)
 }
 
-impl From<Unread> for Refusal {
-    fn from(unread: Unread) -> Self {
-        match unread {
-            Unread::Wrong(failure) => failure.into(),
-            Unread::Nothing(failure) => {
+impl From<ReadError> for Refusal {
+    fn from(error: ReadError) -> Self {
+        match error {
+            ReadError::Invalid(failure) => failure.into(),
+            ReadError::NoMatch(failure) => {
                 let refusal = Self::new(StatusCode::NOT_FOUND, failure.message());
                 match failure.hint_text() {
                     Some(hint) => refusal.hint(hint),

@@ -1,9 +1,9 @@
-//! What stands before every route: counts, and keeps web pages out.
+//! The guard before every route: it counts requests and refuses those of web pages.
 //!
-//! A page that somebody looks at on this machine can make their browser send requests here. The browser
-//! says so: `Origin` and `Sec-Fetch-Site` tell where a request comes from, and a page that had its own
-//! name point at this machine (DNS rebinding) is told by `Host`. Statements must come with a content
-//! type that no page can send elsewhere without asking first, which is refused.
+//! A web page in a browser on this machine can make the browser send requests to the hub. Three headers expose them:
+//! `Origin` and `Sec-Fetch-Site` tell the origin of a request, and `Host` reveals a page whose own name resolves to this
+//! machine (DNS rebinding). Statements need a content type that a page can send to another site only after a preflight
+//! request, which the hub refuses.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -15,35 +15,40 @@ use axum::http::uri::Authority;
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 
-use super::{Desk, Refusal};
+use super::context::HttpContext;
+use super::refusal::Refusal;
 
-/// Where browsers say what a request has to do with the page that makes it.
+/// The header in which browsers tell how a request relates to its page.
 static SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
-pub(super) async fn check(State(desk): State<Arc<Desk>>, request: Request, next: Next) -> Response {
-    desk.counts.request();
-    let mut response = match is_foreign(request.headers(), desk.at) {
+pub(super) async fn check(
+    State(context): State<Arc<HttpContext>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    context.counts.request();
+    let mut response = match is_foreign(request.headers(), context.address) {
         true => Refusal::foreign().into_response(),
         false => next.run(request).await,
     };
     if response.status().is_client_error() || response.status().is_server_error() {
-        desk.counts.refuse();
+        context.counts.refuse();
     }
     let headers = response.headers_mut();
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     response
 }
 
-/// Whether a web page of somebody else made this request.
-fn is_foreign(headers: &HeaderMap, here: SocketAddr) -> bool {
+/// Returns true if a web page of another site made this request. `listener` is the address of the listener.
+fn is_foreign(headers: &HeaderMap, listener: SocketAddr) -> bool {
     let text =
         |name: &HeaderName| headers.get(name).map(|value| value.to_str().unwrap_or_default());
     let host = text(&HOST);
     if headers.get_all(HOST).iter().count() > 1 {
         return true;
     }
-    // By HTTP/1.0 there need be none, and browsers always send one.
-    if here.ip().is_loopback() && !host.is_none_or(is_this_machine) {
+    // HTTP/1.0 does not require `Host`; browsers always send it.
+    if listener.ip().is_loopback() && !host.is_none_or(is_this_machine) {
         return true;
     }
     if text(&SEC_FETCH_SITE).is_some_and(|site| site != "same-origin" && site != "none") {
@@ -65,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pages_of_others_are_told_from_programs() {
+    fn requests_of_web_pages_are_refused_and_those_of_programs_are_not() {
         let check = |here: &str, headers: &[(&str, &str)], expected: bool| {
             let mut map = HeaderMap::new();
             for (name, value) in headers {
@@ -95,7 +100,7 @@ mod tests {
         with("sec-fetch-site", "same-origin", false);
         with("sec-fetch-site", "same-site", true);
         with("sec-fetch-site", "cross-site", true);
-        // One that was given an address has names that it need not know.
+        // A listener with a configured address may have names that it does not know.
         check("10.0.0.9:7470", &[("host", "hub1.example:7470")], false);
         check("10.0.0.9:7470", &[("host", "hub1"), ("origin", "http://evil.example")], true);
     }

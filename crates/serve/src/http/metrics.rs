@@ -1,22 +1,24 @@
-//! `GET /metrics`: latest values, as Prometheus scrapes them, in its text format or in OpenMetrics.
+//! `GET /metrics`: latest values for Prometheus, in its text format or in OpenMetrics.
 //!
-//! - A value has the time at which its source was last looked at. One that is not looked at any more
-//!   grows old there as it does here; whoever wants it fresh says `honor_timestamps: false`.
-//! - What is unknown, not finite or no number is left out, and so is all of a node that is gone.
+//! - A value has the time of the last poll of its source, so a value that is not polled ages in Prometheus as it does
+//!   here. A scraper with `honor_timestamps: false` replaces that time by its own.
+//! - Unknown, infinite and non-numeric values are left out, and so are all values of a node that is gone.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
 use axum::extract::State;
-use axum::http::header::{ACCEPT, CONTENT_TYPE};
-use axum::http::{HeaderMap, StatusCode, Uri};
+use axum::http::header::CONTENT_TYPE;
+use axum::http::{HeaderMap, Uri};
 use axum::response::{IntoResponse as _, Response};
 use skopos_model::{Kind, Timestamp, TopicPattern, schema};
 use skopos_query::{Row, Source as _, Wanted};
 
+use super::accept::Accept;
+use super::context::HttpContext;
 use super::parameters::{parameters, unknown};
-use super::{Desk, Refusal};
+use super::refusal::Refusal;
 use skopos_hub::prometheus::{Series, escape_help, escape_label, number, type_of};
 use skopos_hub::topics::wanted;
 use skopos_term::find::readings_of;
@@ -25,7 +27,7 @@ const TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 pub(super) async fn answer(
-    State(desk): State<Arc<Desk>>,
+    State(context): State<Arc<HttpContext>>,
     headers: HeaderMap,
     uri: Uri,
 ) -> Result<Response, Refusal> {
@@ -37,49 +39,38 @@ pub(super) async fn answer(
             other => return Err(unknown(other, "`topic`")),
         }
     }
-    let turn = desk.queries.clone().try_acquire_owned();
-    let turn = turn.map_err(|_| Refusal::too_many("questions are computed"))?;
-    // That of a thousand nodes takes as long as many queries.
+    let permit = context.queries.clone().try_acquire_owned();
+    let permit = permit.map_err(|_| Refusal::too_many("statements run"))?;
+    // The page of a thousand nodes takes as long as a slow statement.
     let text = tokio::task::spawn_blocking(move || {
-        let _turn = turn;
+        let _permit = permit;
         let mut page = Page::default();
-        page.add_topics(&desk, &patterns);
+        page.add_topics(&context, &patterns);
         if patterns.is_empty() {
-            page.add_hub(&desk);
+            page.add_hub(&context);
         }
         page.text(is_open)
     });
     let text = text.await;
-    let text = text.map_err(|e| Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, e.to_string()))?;
+    let text = text.map_err(|e| Refusal::internal(e.to_string()))?;
     Ok(([(CONTENT_TYPE, if is_open { OPEN_METRICS } else { TEXT })], text).into_response())
 }
 
-/// Whether OpenMetrics is taken, and rather than the older format.
+/// Returns true if the client takes OpenMetrics with at least the quality of the older format.
 fn wants_open_metrics(headers: &HeaderMap) -> bool {
-    let (mut open, mut text) = (0.0f64, 0.0f64);
-    for value in headers.get_all(ACCEPT) {
-        for range in value.to_str().unwrap_or_default().split(',') {
-            let mut parts = range.split(';').map(str::trim);
-            let name = parts.next().unwrap_or_default().to_ascii_lowercase();
-            let quality = parts.find_map(|p| p.strip_prefix("q=")?.parse::<f64>().ok());
-            let quality = quality.unwrap_or(1.0);
-            match name.as_str() {
-                "application/openmetrics-text" => open = open.max(quality),
-                "text/plain" | "text/*" | "*/*" => text = text.max(quality),
-                _ => {}
-            }
-        }
-    }
+    let accept = Accept::new(headers);
+    let open = accept.quality(|name| name == "application/openmetrics-text");
+    let text = accept.quality(|name| matches!(name, "text/plain" | "text/*" | "*/*"));
     open > 0.0 && open >= text
 }
 
-/// Series by the names of their metrics.
+/// The page: metrics by name.
 #[derive(Default)]
 struct Page {
     metrics: BTreeMap<String, Metric>,
 }
 
-/// One metric. What topics of one name disagree about is not said.
+/// One metric with the samples of its topics. A kind on which the topics disagree is left out.
 struct Metric {
     help: &'static str,
     kind: Option<Kind>,
@@ -87,12 +78,12 @@ struct Metric {
     samples: Vec<(String, f64, Option<Timestamp>)>,
 }
 
-/// Of what nobody described.
+/// Help of a metric without a schema.
 const NO_HELP: &str = "Published by a program, or computed";
 
 impl Page {
-    fn add_topics(&mut self, desk: &Desk, patterns: &[TopicPattern]) {
-        let source = &desk.inside.source;
+    fn add_topics(&mut self, context: &HttpContext, patterns: &[TopicPattern]) {
+        let source = &context.backend.source;
         let gone: Vec<String> =
             source.nodes().into_iter().filter_map(|n| (!n.alive).then_some(n.name)).collect();
         let mut visit = |row: &Row<'_>| {
@@ -120,25 +111,30 @@ impl Page {
         }
     }
 
-    /// What the hub itself knows.
-    fn add_hub(&mut self, desk: &Desk) {
-        for (door, counts) in &desk.inside.counts {
+    /// Adds the hub's own counts and its nodes.
+    fn add_hub(&mut self, context: &HttpContext) {
+        for (listener, counts) in &context.backend.counts {
             for (metric, now) in counts.all() {
                 let name = format!("skopos_hub_{}", metric.name);
-                let (unit, labels) = (metric.unit.as_str(), [("door", *door)]);
+                let (unit, labels) = (metric.unit.as_str(), [("door", *listener)]);
                 self.add(name, metric.help, unit, metric.kind, labels, now as f64, None);
             }
         }
-        for node in desk.inside.source.nodes() {
+        for node in context.backend.source.nodes() {
             let mut add = |name: &str, help, kind, value| {
                 let labels = [("node", node.name.as_str())];
                 self.add(format!("skopos_hub_node_{name}"), help, "", kind, labels, value, None);
             };
             let up = f64::from(u8::from(node.alive));
-            add("up", "1 if what publishes the node's facts is there", Kind::Gauge, up);
+            add("up", "1 if the publisher of the node's facts is alive", Kind::Gauge, up);
             add("topics", "Topics of the node", Kind::Gauge, node.topics as f64);
             let lost = node.lost_batches as f64;
-            add("lost_batches_total", "Batches of the node that never came", Kind::Counter, lost);
+            add(
+                "lost_batches_total",
+                "Batches of the node that never arrived",
+                Kind::Counter,
+                lost,
+            );
         }
     }
 
@@ -170,7 +166,7 @@ impl Page {
         let mut text = String::new();
         for (name, mut metric) in self.metrics {
             metric.samples.sort_by(|a, b| a.0.cmp(&b.0));
-            // One pattern may select what another does.
+            // Several patterns may select the same topic.
             metric.samples.dedup_by(|later, first| later.0 == first.0);
             metric.write(&name, is_open, &mut text);
         }
@@ -185,13 +181,13 @@ impl Metric {
     fn write(&self, name: &str, is_open: bool, text: &mut String) {
         let without_total = name.strip_suffix("_total");
         let kind = match self.kind.map(type_of) {
-            // A counter is what is called so.
+            // A counter needs the suffix `_total`.
             Some("counter") if without_total.is_some() => "counter",
             Some("gauge") => "gauge",
             _ if is_open => "unknown",
             _ => "untyped",
         };
-        // OpenMetrics names the family of a counter without what its samples end in.
+        // In OpenMetrics the family of a counter lacks the suffix of its samples.
         let family = match without_total {
             Some(family) if is_open && kind == "counter" => family,
             _ => name,
@@ -223,6 +219,8 @@ impl Metric {
 
 #[cfg(test)]
 mod tests {
+    use axum::http::header::ACCEPT;
+
     use super::*;
 
     fn headers(accept: &str) -> HeaderMap {
@@ -230,13 +228,13 @@ mod tests {
     }
 
     #[test]
-    fn the_format_is_what_the_scraper_would_rather_have() {
+    fn the_scraper_gets_the_format_that_it_prefers() {
         for (accept, expected) in [
             ("", false),
             ("*/*", false),
             ("text/plain", false),
             ("application/openmetrics-text", true),
-            // As Prometheus asks.
+            // The header of Prometheus.
             (
                 "application/openmetrics-text;version=1.0.0,application/openmetrics-text;version=0.0.1;q=0.75,text/plain;version=0.0.4;q=0.5,*/*;q=0.1",
                 true,
@@ -249,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn both_formats_are_as_their_specifications_say() {
+    fn both_formats_follow_their_specifications() {
         let mut page = Page::default();
         let at = Some(Timestamp::from_nanos(1_700_000_000_123_456_789));
         let mut add = |name: &str, help, unit, kind, labels: &[(&str, &str)], value| {

@@ -1,26 +1,27 @@
-//! The hub's HTTP door: SQL, latest values and their changes, and what Prometheus scrapes.
-//! `docs/openapi.json` is its description, which a test holds it to.
+//! The hub's HTTP listener: SQL, latest values, their changes, and metrics for Prometheus. `docs/openapi.json` describes
+//! it, and a test compares the two.
 //!
 //! # Invariants
-//! - Who is let in says `listen`.
-//! - No web page can ask: see `guard`.
-//! - Everything that comes is bounded, in bytes, in number and in time; everything that is refused is
-//!   counted, and says why in JSON, but for what is no HTTP.
-//! - Whoever goes away is not answered, and what was computed for them ends.
+//! - `listen` decides about admission.
+//! - Web pages cannot send requests: see `guard`.
+//! - Requests are bounded in bytes, in number and in time. Each refusal is counted and gives its reason in JSON, except
+//!   for input that is not HTTP.
+//! - When a client closes its connection, its statement is cancelled.
 //!
-//! Read in this order: this file, `connection`, `guard`, `refusal`, then a file an answer.
+//! Read in this order: this file, `context`, `connection`, `guard`, `refusal`, then one file for each answer.
 
+mod accept;
+mod context;
+mod refusal;
 mod connection;
 mod guard;
-mod refusal;
 mod small;
 mod sql;
-pub(crate) mod parameters;
+mod parameters;
 mod get;
 mod watch;
 mod metrics;
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use axum::Router;
@@ -29,53 +30,51 @@ use axum::routing::{get, post};
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 
+use self::context::HttpContext;
 use self::refusal::Refusal;
-use crate::listen::{Kind, TcpDoor};
-use skopos_hub::Inside;
-use skopos_hub::config::HttpAt;
+use crate::listen::{Protocol, TcpEndpoint};
+use skopos_hub::Backend;
+use skopos_hub::config::HttpAddress;
 use skopos_hub::counts::Counts;
 use skopos_term::Failure;
 
-/// Connections at one time: more than there are who ask and watch, since browsers and pools keep some.
+/// Maximum number of connections. It is higher than the number of statements and watchers, because browsers and pools
+/// keep idle connections.
 const MAX_CONNECTIONS: u64 = 512;
 
-/// Questions that are computed at one time; point reads are none. More would only take turns.
+/// Maximum number of statements that run at one time, without point reads. More would only share the same cores.
 const MAX_QUERIES: usize = 32;
 
-/// Whoever is told changes at one time: dashboards and programs of a site.
+/// Maximum number of clients that watch at one time: dashboards and programs of a site.
 const MAX_WATCHERS: usize = 128;
 
-/// What requests are answered from.
-struct Desk {
-    inside: Arc<Inside>,
-    counts: Arc<Counts>,
-    queries: Arc<Semaphore>,
-    watchers: Arc<Semaphore>,
-    /// Where it listens.
-    at: SocketAddr,
-}
-
-/// Listens there, or where it is usual.
+/// Opens the listener at `address`, or at the default address.
 ///
 /// # Errors
-/// The address that was asked for cannot be had.
+/// Fails if `address` cannot be used.
 pub(crate) fn open(
-    asked: Option<HttpAt>,
-    inside: Arc<Inside>,
+    address: Option<HttpAddress>,
+    backend: Arc<Backend>,
     counts: Arc<Counts>,
     runtime: &Handle,
-) -> Result<TcpDoor, Failure> {
-    let kind = Kind { scheme: "http", option: "--http", most: MAX_CONNECTIONS };
-    TcpDoor::open(&kind, asked, counts.clone(), runtime, |incoming| {
+) -> Result<TcpEndpoint, Failure> {
+    let protocol = Protocol { scheme: "http", option: "--http", max_connections: MAX_CONNECTIONS };
+    TcpEndpoint::open(&protocol, address, counts.clone(), runtime, |incoming| {
         let queries = Arc::new(Semaphore::new(MAX_QUERIES));
         let watchers = Arc::new(Semaphore::new(MAX_WATCHERS));
-        let desk = Arc::new(Desk { inside, counts, queries, watchers, at: incoming.at() });
-        connection::serve(incoming, desk.clone(), routes(desk))
+        let context = Arc::new(HttpContext {
+            backend,
+            counts,
+            queries,
+            watchers,
+            address: incoming.address(),
+        });
+        connection::serve(incoming, context.clone(), routes(context))
     })
 }
 
-fn routes(desk: Arc<Desk>) -> Router {
-    let guard = axum::middleware::from_fn_with_state(desk.clone(), guard::check);
+fn routes(context: Arc<HttpContext>) -> Router {
+    let guard = axum::middleware::from_fn_with_state(context.clone(), guard::check);
     let sql_limit = DefaultBodyLimit::max(sql::MAX_BODY_BYTES);
     Router::new()
         .route("/api/v1/sql", post(sql::answer).layer(sql_limit))
@@ -85,8 +84,8 @@ fn routes(desk: Arc<Desk>) -> Router {
         .route("/api/v1/openapi.json", get(small::openapi))
         .route("/metrics", get(metrics::answer))
         .route("/healthz", get(small::health))
-        .fallback(async || Refusal::nothing_there())
+        .fallback(async || Refusal::unknown_path())
         .method_not_allowed_fallback(async || Refusal::wrong_method())
         .layer(guard)
-        .with_state(desk)
+        .with_state(context)
 }

@@ -6,29 +6,30 @@ use axum::extract::Query;
 use axum::http::Uri;
 use skopos_model::duration;
 
-use super::Refusal;
+use super::refusal::Refusal;
 
-/// Parameters of a request. As many topics are asked for in one request as programs need at once.
+/// Maximum number of parameters of a request, enough for the topics that a program needs at once.
 const MAX_PARAMETERS: usize = 256;
 
-/// The parameters of a request, in their order.
-pub(crate) fn parameters(uri: &Uri) -> Result<Vec<(String, String)>, Refusal> {
+/// Returns the parameters of a request, in their order.
+pub(super) fn parameters(uri: &Uri) -> Result<Vec<(String, String)>, Refusal> {
     let Query(all) = Query::<Vec<(String, String)>>::try_from_uri(uri)
         .map_err(|e| Refusal::bad(format!("the query string cannot be read: {e}")))?;
     match all.len() <= MAX_PARAMETERS {
         true => Ok(all),
         false => {
-            Err(Refusal::bad(format!("a request has {MAX_PARAMETERS} parameters at the most")))
+            Err(Refusal::bad(format!("a request can have at most {MAX_PARAMETERS} parameters")))
         }
     }
 }
 
-/// A parameter that is a time.
-pub(crate) fn time(text: &str) -> Result<Duration, Refusal> {
+/// Reads the value of a parameter that is a duration.
+pub(super) fn time(text: &str) -> Result<Duration, Refusal> {
     duration::parse(text).map_err(|e| Refusal::bad(e.to_string()).hint("write it like `500ms`"))
 }
 
-/// A parameter that is not known.
-pub(crate) fn unknown(name: &str, known: &str) -> Refusal {
-    Refusal::bad(format!("there is no parameter `{name}`")).hint(format!("there are {known}"))
+/// Refuses an unknown parameter; `known` lists the known ones.
+pub(super) fn unknown(name: &str, known: &str) -> Refusal {
+    Refusal::bad(format!("there is no parameter `{name}`"))
+        .hint(format!("the parameters are {known}"))
 }

@@ -1,4 +1,4 @@
-//! Why there is no answer: a status, and JSON that says what was wrong and what would be right.
+//! Refusals: a status, and JSON with the error and a hint.
 
 use axum::http::StatusCode;
 use axum::http::header::{CONTENT_TYPE, RETRY_AFTER};
@@ -8,6 +8,7 @@ use skopos_query::{Error, Position};
 
 use skopos_term::Failure;
 
+/// A refused request.
 #[derive(Debug)]
 pub(crate) struct Refusal {
     status: StatusCode,
@@ -20,7 +21,7 @@ struct Body {
     error: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     hint: Option<String>,
-    /// Where in the statement.
+    /// Position of the error in the statement.
     #[serde(skip_serializing_if = "Option::is_none")]
     line: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -39,29 +40,34 @@ impl Refusal {
         self
     }
 
+    /// Refuses a request that is not valid.
     pub(crate) fn bad(error: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, error)
     }
 
-    pub(crate) fn nothing_there() -> Self {
-        Self::new(StatusCode::NOT_FOUND, "there is nothing at this path")
-            .hint("/api/v1/openapi.json describes what there is")
+    /// Reports a failure inside the hub.
+    pub(crate) fn internal(error: impl Into<String>) -> Self {
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, error)
+    }
+
+    pub(crate) fn unknown_path() -> Self {
+        Self::new(StatusCode::NOT_FOUND, "this path does not exist")
+            .hint("/api/v1/openapi.json describes all paths")
     }
 
     pub(crate) fn wrong_method() -> Self {
         Self::new(StatusCode::METHOD_NOT_ALLOWED, "this path does not take this method")
-            .hint("/api/v1/sql takes POST, all others GET")
+            .hint("/api/v1/sql takes POST, all other paths GET")
     }
 
     pub(crate) fn foreign() -> Self {
-        Self::new(StatusCode::FORBIDDEN, "a web page of another site asks this")
-            .hint("ask by a program, or at an address of this machine")
+        Self::new(StatusCode::FORBIDDEN, "the request comes from a web page of another site")
+            .hint("send it from a program, or to an address of this machine")
     }
 
     pub(crate) fn another_user() -> Self {
-        Self::new(StatusCode::FORBIDDEN, "this hub is another user's").hint(
-            "start it with `--http 127.0.0.1:7470` to have it answer every user of this machine",
-        )
+        Self::new(StatusCode::FORBIDDEN, "this hub belongs to another user")
+            .hint("with `--http 127.0.0.1:7470` it answers every user of this machine")
     }
 
     pub(crate) fn too_many_connections() -> Self {
@@ -70,14 +76,14 @@ impl Refusal {
 
     pub(crate) fn too_many(what: &str) -> Self {
         Self::new(StatusCode::TOO_MANY_REQUESTS, format!("too many {what} at one time"))
-            .hint("ask again in a moment")
+            .hint("try again in a moment")
     }
 
     pub(crate) fn too_slow(what: &str) -> Self {
         Self::new(StatusCode::REQUEST_TIMEOUT, format!("the {what} did not come in time"))
     }
 
-    /// The whole answer, for whoever is not let in.
+    /// Returns the whole HTTP response, for connections that do not reach the router.
     pub(crate) fn as_text(&self) -> String {
         let body = self.body();
         let (status, length) = (self.status, body.len());
@@ -126,7 +132,7 @@ impl From<Error> for Refusal {
     }
 }
 
-/// Of a topic that was typed.
+/// Refuses a topic that is not valid.
 impl From<Failure> for Refusal {
     fn from(failure: Failure) -> Self {
         let mut refusal = Self::bad(failure.message());

@@ -1,4 +1,4 @@
-//! What is small: the nodes, whether the hub is well, and the description of all this.
+//! Small answers: nodes, health, and the description of the interface.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 use skopos_query::{Node, Source as _};
 
-use super::Desk;
+use super::context::HttpContext;
 
 /// The description, in OpenAPI 3.1.
 const OPENAPI: &str = include_str!("../../../../docs/openapi.json");
@@ -20,14 +20,14 @@ struct NodeJson {
     node: String,
     alive: bool,
     topics: u64,
-    /// When it was last heard of, by the hub's clock; absent before.
+    /// Time of its last message, by the hub's clock; absent before the first one.
     #[serde(skip_serializing_if = "Option::is_none")]
     seen_at: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     seen_at_ns: Option<i64>,
     lost_batches: u64,
     malformed_batches: u64,
-    /// Seconds that its clock is ahead of the hub's; absent while nothing is known of it.
+    /// Seconds that its clock is ahead of the hub's; absent while unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     clock_offset: Option<f64>,
 }
@@ -48,23 +48,23 @@ impl From<Node> for NodeJson {
     }
 }
 
-pub(super) async fn nodes(State(desk): State<Arc<Desk>>) -> Json<Value> {
-    let nodes = desk.inside.source.nodes().into_iter().map(NodeJson::from);
+pub(super) async fn nodes(State(context): State<Arc<HttpContext>>) -> Json<Value> {
+    let nodes = context.backend.source.nodes().into_iter().map(NodeJson::from);
     Json(json!({ "nodes": nodes.collect::<Vec<_>>() }))
 }
 
-pub(super) async fn health(State(desk): State<Arc<Desk>>) -> Json<Value> {
-    let nodes = desk.inside.source.nodes();
-    let doors = desk.inside.counts.iter().map(|(door, counts)| {
+pub(super) async fn health(State(context): State<Arc<HttpContext>>) -> Json<Value> {
+    let nodes = context.backend.source.nodes();
+    let listeners = context.backend.counts.iter().map(|(listener, counts)| {
         let counts = counts.all().map(|(metric, now)| (metric.name.to_owned(), Value::from(now)));
-        ((*door).to_owned(), Value::Object(counts.into_iter().collect()))
+        ((*listener).to_owned(), Value::Object(counts.into_iter().collect()))
     });
     Json(json!({
         "status": "ok",
         "version": env!("CARGO_PKG_VERSION"),
         "nodes": nodes.len(),
         "nodes_alive": nodes.iter().filter(|node| node.alive).count(),
-        "doors": doors.collect::<Map<_, _>>(),
+        "doors": listeners.collect::<Map<_, _>>(),
     }))
 }
 

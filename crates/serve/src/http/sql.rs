@@ -1,4 +1,4 @@
-//! `POST /api/v1/sql`: an answer as JSON or as an Arrow stream, piece by piece as it is taken.
+//! `POST /api/v1/sql`: answers as JSON or as an Arrow stream, sent piece by piece.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use axum::body::{Body, Bytes};
 use axum::extract::{FromRequest as _, Request, State};
-use axum::http::header::{ACCEPT, CONTENT_TYPE};
+use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse as _, Response};
 use futures_util::stream;
@@ -14,20 +14,23 @@ use serde::Deserialize;
 use skopos_query::arrow::array::RecordBatch;
 use skopos_query::arrow::error::ArrowError;
 use skopos_query::{Answer, Error, Limits, MAX_SQL_BYTES};
+use tokio::task::JoinSet;
 
-use super::{Desk, Refusal};
+use super::accept::Accept;
+use super::context::HttpContext;
+use super::refusal::Refusal;
 use skopos_hub::pieces::{ArrowRows, JsonRows};
 
-/// The longest request: a statement, each byte of which JSON may need six for, and what stands around.
+/// The longest request: a statement, for whose bytes JSON needs up to six bytes each, and the rest of the document.
 pub(super) const MAX_BODY_BYTES: usize = 6 * MAX_SQL_BYTES + 1024;
 
-/// How long a body may take to come.
-const BODY_PATIENCE: Duration = Duration::from_secs(10);
+/// Maximum time for the arrival of a body.
+const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The longest that may be allowed for an answer.
+/// The longest deadline that a client can ask for.
 const MAX_DEADLINE: Duration = Duration::from_secs(300);
 
-/// Rows that are written at a time.
+/// Number of rows in one piece.
 const PIECE_ROWS: usize = 4096;
 
 const JSON: &str = "application/json";
@@ -36,102 +39,87 @@ const ARROW: &str = "application/vnd.apache.arrow.stream";
 /// `Question` in `docs/openapi.json`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Question {
+struct StatementRequest {
     sql: String,
     rows: Option<usize>,
     deadline_ms: Option<u64>,
 }
 
 pub(super) async fn answer(
-    State(desk): State<Arc<Desk>>,
+    State(context): State<Arc<HttpContext>>,
     request: Request,
 ) -> Result<Response, Refusal> {
     let begun = Instant::now();
-    let content_type = accepted(request.headers())?;
-    let question = read(request).await?;
+    let content_type = content_type(request.headers())?;
+    let statement = read(request).await?;
     let mut limits = Limits::default();
-    if let Some(rows) = question.rows {
+    if let Some(rows) = statement.rows {
         limits.rows = rows.min(limits.rows);
     }
-    if let Some(deadline) = question.deadline_ms {
+    if let Some(deadline) = statement.deadline_ms {
         limits.deadline = Duration::from_millis(deadline).min(MAX_DEADLINE);
     }
-    let answer = find(&desk, question.sql, limits).await?;
+    let answer = run(&context, statement.sql, limits).await?;
     let pieces = Pieces::new(answer, content_type == ARROW, begun);
     let pieces = pieces.map_err(|e| Refusal::bad(e.to_string()))?;
     let pieces = stream::iter(pieces);
     Ok(([(CONTENT_TYPE, content_type)], Body::from_stream(pieces)).into_response())
 }
 
-async fn find(desk: &Arc<Desk>, sql: String, limits: Limits) -> Result<Answer, Refusal> {
-    let engine = &desk.inside.engine;
+/// Answers a statement.
+async fn run(context: &Arc<HttpContext>, sql: String, limits: Limits) -> Result<Answer, Refusal> {
+    let engine = &context.backend.engine;
     if let Some(answer) = engine.point(&sql) {
         let is_short = answer.rows() <= limits.rows;
         return if is_short { Ok(answer) } else { Err(Error::TooManyRows(limits.rows).into()) };
     }
-    let turn = desk.queries.clone().try_acquire_owned();
-    let turn = turn.map_err(|_| Refusal::too_many("questions are computed"))?;
-    let (engine, running) = (engine.clone(), desk.counts.run());
-    // On its own, so that the connection sees its client go away however long a step takes; when it
-    // does, this function is dropped, and ends the task.
-    let task = tokio::spawn(async move {
-        let _turn = turn;
+    let permit = context.queries.clone().try_acquire_owned();
+    let permit = permit.map_err(|_| Refusal::too_many("statements run"))?;
+    let (engine, running) = (engine.clone(), context.counts.run());
+    // A task of its own lets the connection notice that its client is gone, however long a step takes. The connection
+    // then drops this function, and the set aborts the task.
+    let mut tasks = JoinSet::new();
+    tasks.spawn(async move {
+        let _permit = permit;
         let answer = engine.query(&sql, &limits).await;
         running.done();
         answer
     });
-    let mut task = EndsWithMe(task);
-    match (&mut task.0).await {
-        Ok(answer) => Ok(answer?),
-        Err(e) => Err(Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, e.to_string())),
+    match tasks.join_next().await {
+        Some(Ok(answer)) => Ok(answer?),
+        Some(Err(e)) => Err(Refusal::internal(e.to_string())),
+        None => Err(Refusal::internal("the statement did not run")),
     }
 }
 
-struct EndsWithMe<T>(tokio::task::JoinHandle<T>);
-
-impl<T> Drop for EndsWithMe<T> {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
-}
-
-/// The content type of an answer that the client takes.
-fn accepted(headers: &HeaderMap) -> Result<&'static str, Refusal> {
-    let mut is_any = true;
-    for value in headers.get_all(ACCEPT) {
-        for range in value.to_str().unwrap_or_default().split(',') {
-            is_any = false;
-            let (range, parameters) = range.split_once(';').unwrap_or((range, ""));
-            if parameters.replace(' ', "").split(';').any(|p| matches!(p, "q=0" | "q=0.0")) {
-                continue;
-            }
-            match range.trim().to_ascii_lowercase().as_str() {
-                ARROW => return Ok(ARROW),
-                JSON | "*/*" | "application/*" => return Ok(JSON),
-                _ => {}
-            }
-        }
-    }
-    if is_any {
+/// Returns the content type of the answer, by the header `Accept`.
+fn content_type(headers: &HeaderMap) -> Result<&'static str, Refusal> {
+    let accept = Accept::new(headers);
+    if accept.is_absent() {
         return Ok(JSON);
     }
-    Err(Refusal::new(
-        StatusCode::NOT_ACCEPTABLE,
-        "no answer can be had as any of what `Accept` has",
-    )
-    .hint(format!("an answer is `{JSON}` or `{ARROW}`")))
+    let offer = |name: &str| match name {
+        ARROW => Some(ARROW),
+        JSON | "*/*" | "application/*" => Some(JSON),
+        _ => None,
+    };
+    accept.best(offer).ok_or_else(|| {
+        let error = "`Accept` has no type in which an answer can be sent";
+        Refusal::new(StatusCode::NOT_ACCEPTABLE, error)
+            .hint(format!("an answer is `{JSON}` or `{ARROW}`"))
+    })
 }
 
-/// A content type without its parameters.
+/// Returns the content type of a request without its parameters.
 fn kind_of(headers: &HeaderMap) -> String {
     let text = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     text.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
 }
 
-async fn read(request: Request) -> Result<Question, Refusal> {
+async fn read(request: Request) -> Result<StatementRequest, Refusal> {
     let kind = kind_of(request.headers());
     if !matches!(kind.as_str(), JSON | "application/sql" | "text/plain") {
-        let error = format!("a statement does not come as `{kind}`");
+        let error = format!("a statement cannot be sent as `{kind}`");
         return Err(Refusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, error).hint(
             "send `content-type: application/sql` and the statement, or `application/json` and \
              {\"sql\":\"…\"}",
@@ -140,22 +128,22 @@ async fn read(request: Request) -> Result<Question, Refusal> {
     let bytes = within_bounds(request).await?;
     if kind == JSON {
         return serde_json::from_slice(&bytes).map_err(|e| {
-            Refusal::bad(format!("not a question: {e}"))
-                .hint("write {\"sql\":\"SELECT …\"}, with `rows` and `deadline_ms` if you like")
+            Refusal::bad(format!("not a request: {e}"))
+                .hint("write {\"sql\":\"SELECT …\"}; `rows` and `deadline_ms` are optional")
         });
     }
     match String::from_utf8(bytes.into()) {
-        Ok(sql) => Ok(Question { sql, rows: None, deadline_ms: None }),
+        Ok(sql) => Ok(StatementRequest { sql, rows: None, deadline_ms: None }),
         Err(_) => Err(Refusal::bad("the statement is not UTF-8")),
     }
 }
 
-/// The body, if it is not longer than the route takes.
+/// Reads the body, within the limits of size and time.
 async fn within_bounds(request: Request) -> Result<Bytes, Refusal> {
-    match tokio::time::timeout(BODY_PATIENCE, Bytes::from_request(request, &())).await {
+    match tokio::time::timeout(BODY_TIMEOUT, Bytes::from_request(request, &())).await {
         Ok(Ok(bytes)) => Ok(bytes),
         Ok(Err(e)) if e.status() == StatusCode::PAYLOAD_TOO_LARGE => {
-            let error = format!("a question has {MAX_BODY_BYTES} bytes at the most");
+            let error = format!("a request can have at most {MAX_BODY_BYTES} bytes");
             Err(Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, error))
         }
         Ok(Err(_)) => Err(Refusal::bad("the body cannot be read")),
@@ -163,7 +151,7 @@ async fn within_bounds(request: Request) -> Result<Bytes, Refusal> {
     }
 }
 
-/// An answer in pieces.
+/// Iterates over an answer in encoded pieces.
 struct Pieces {
     batches: VecDeque<RecordBatch>,
     rows: Option<Rows>,

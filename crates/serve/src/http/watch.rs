@@ -1,8 +1,8 @@
 //! `GET /api/v1/watch?topic=…` or `?sql=…`: changes as server-sent events.
 //!
-//! Nothing is queued for anybody. An event is made when the client takes it, of what is new since the
-//! last one, so one that is slow holds nobody up; what was overwritten meanwhile it is told of, by
-//! number.
+//! The hub keeps no queue for a client. It makes an event when the client reads it, from the changes since the last
+//! event, so a slow client does not delay others. An event `lost` gives the number of samples that were overwritten
+//! meanwhile.
 
 use std::collections::{HashMap, VecDeque};
 use std::convert::Infallible;
@@ -21,71 +21,73 @@ use skopos_query::{Limits, Row, Source, Wanted};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use super::context::HttpContext;
 use super::parameters::{self, parameters, unknown};
-use super::{Desk, Refusal};
+use super::refusal::Refusal;
 use skopos_hub::pieces::change_json;
 use skopos_hub::topics;
-use skopos_hub::{Standing, any};
+use skopos_hub::{Standing, any_changed};
 use skopos_term::find::readings_of;
 
-/// A comment now and then tells whoever is between that the connection is used.
+/// Time between two comments in a quiet stream. They keep proxies from closing the connection.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
-/// Time between two looks at topics: a person's and most programs' at once.
-const LOOK_EVERY: Duration = Duration::from_millis(20);
+/// Minimum time between two checks of topics. People and most programs do not notice a shorter delay.
+const CHECK_EVERY: Duration = Duration::from_millis(20);
 
-/// How many times longer than a look took none is made: watching takes a tenth of a core at the most.
+/// Length of the pause after a check, in durations of that check. It limits a client to a tenth of a core.
 const REST: u32 = 9;
 
-/// Topics that one client may watch: the facts of a hundred nodes.
+/// Maximum number of topics that one client can watch: the facts of a hundred nodes.
 const MAX_WATCHED: usize = 65_536;
 
-/// With which a client that was cut off says what it saw last.
+/// The header in which a client that reconnects names the last event that it received.
 static LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
+/// The parameters of a request.
 #[derive(Default)]
-struct Asked {
+struct WatchRequest {
     topics: Vec<String>,
     sql: Option<String>,
     every: Option<Duration>,
 }
 
 pub(super) async fn answer(
-    State(desk): State<Arc<Desk>>,
+    State(context): State<Arc<HttpContext>>,
     headers: HeaderMap,
     uri: Uri,
 ) -> Result<Response, Refusal> {
-    let mut asked = Asked::default();
+    let mut request = WatchRequest::default();
     for (name, value) in parameters(&uri)? {
         match name.as_str() {
-            "topic" => asked.topics.push(value),
-            "sql" if asked.sql.is_none() => asked.sql = Some(value),
-            "every" => asked.every = Some(parameters::time(&value)?),
+            "topic" => request.topics.push(value),
+            "sql" if request.sql.is_none() => request.sql = Some(value),
+            "every" => request.every = Some(parameters::time(&value)?),
             other => return Err(unknown(other, "`topic`, one `sql`, and `every`")),
         }
     }
-    let turn = desk.watchers.clone().try_acquire_owned();
-    let turn = turn.map_err(|_| Refusal::too_many("clients watch"))?;
-    let kept = (turn, desk.counts.stand());
-    match asked.sql {
-        Some(sql) if asked.topics.is_empty() => {
-            let (engine, news) = (desk.inside.engine.clone(), desk.inside.news());
+    let permit = context.watchers.clone().try_acquire_owned();
+    let permit = permit.map_err(|_| Refusal::too_many("clients watch"))?;
+    let guards = (permit, context.counts.stand());
+    match request.sql {
+        Some(sql) if request.topics.is_empty() => {
+            let (engine, news) = (context.backend.engine.clone(), context.backend.news());
             let deadline = Limits::default().deadline;
-            let standing = Standing::new(engine, sql, asked.every, deadline, news).await?;
-            Ok(events(stream::unfold(Some((standing, desk, kept)), of_statement)))
+            let standing = Standing::new(engine, sql, request.every, deadline, news).await?;
+            Ok(events(stream::unfold(Some((standing, context, guards)), of_statement)))
         }
-        None if !asked.topics.is_empty() => {
+        None if !request.topics.is_empty() => {
             let since = headers.get(&LAST_EVENT_ID).and_then(|id| id.to_str().ok()?.parse().ok());
-            let mut watched = Watched::new(&desk, &asked, since.map(Timestamp::from_nanos))?;
-            // What is too much is refused before the first event.
-            watched.look()?;
-            Ok(events(stream::unfold((watched, kept), |(mut watched, kept)| async {
+            let mut watched = Watched::new(&context, &request, since.map(Timestamp::from_nanos))?;
+            // Too many topics are refused before the first event.
+            watched.check()?;
+            Ok(events(stream::unfold((watched, guards), |(mut watched, guards)| async {
                 let event = watched.next().await;
-                Some((Ok(event), (watched, kept)))
+                Some((Ok(event), (watched, guards)))
             })))
         }
-        _ => Err(Refusal::bad("a `topic`, several of them, or one `sql` is watched")
-            .hint("say `?topic=load/**` or `?sql=SELECT…`")),
+        _ => Err(Refusal::bad("a request names one `topic` or several, or one `sql`")
+            .hint("for example `?topic=load/**` or `?sql=SELECT…`")),
     }
 }
 
@@ -93,17 +95,17 @@ fn events(stream: impl Stream<Item = Result<Event, Infallible>> + Send + 'static
     Sse::new(stream).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)).into_response()
 }
 
-/// The next event of a statement; one that fails is the last.
+/// Returns the next event of a statement. An event of an error is the last one.
 async fn of_statement<K>(
-    state: Option<(Standing, Arc<Desk>, K)>,
-) -> Option<(Result<Event, Infallible>, Option<(Standing, Arc<Desk>, K)>)> {
-    let (mut standing, desk, kept) = state?;
+    state: Option<(Standing, Arc<HttpContext>, K)>,
+) -> Option<(Result<Event, Infallible>, Option<(Standing, Arc<HttpContext>, K)>)> {
+    let (mut standing, context, guards) = state?;
     let failed = |refusal: Refusal| Event::default().event("error").data(refusal.body());
     let change = match standing.next().await {
         Ok(change) => change,
         Err(e) => return Some((Ok(failed(e.into())), None)),
     };
-    let (now, mut data) = (desk.inside.source.now(), Vec::new());
+    let (now, mut data) = (context.backend.source.now(), Vec::new());
     let event = match change_json(&change, now, &mut data) {
         Ok(()) => {
             let data = String::from_utf8_lossy(&data);
@@ -111,42 +113,46 @@ async fn of_statement<K>(
         }
         Err(e) => return Some((Ok(failed(Refusal::bad(e.to_string()))), None)),
     };
-    Some((Ok(event), Some((standing, desk, kept))))
+    Some((Ok(event), Some((standing, context, guards))))
 }
 
-/// Topics that are watched by one client.
+/// The topics that one client watches.
 struct Watched {
-    desk: Arc<Desk>,
+    context: Arc<HttpContext>,
     patterns: Vec<TopicPattern>,
     wanted: Vec<Wanted>,
     every: Duration,
-    /// What is newer was not told.
+    /// Time of the last event that the client received before it reconnected.
     since: Option<Timestamp>,
-    told: HashMap<Topic, Told>,
+    sent: HashMap<Topic, LastSent>,
     news: Vec<watch::Receiver<u64>>,
     not_before: Instant,
     waiting: VecDeque<Event>,
-    looks: u64,
+    checks: u64,
 }
 
-/// What a client knows of a topic.
-struct Told {
-    /// The time of the last sample.
+/// The last sample of a topic that was sent to the client.
+struct LastSent {
+    /// Time of that sample.
     last: Timestamp,
-    /// Samples that there were by then, as far as anybody counts.
+    /// Number of samples that the topic had by then, if that is counted.
     count: Option<u64>,
-    /// The last look at which it was there.
-    look: u64,
+    /// Number of the last check at which the topic existed.
+    check: u64,
 }
 
 impl Watched {
-    fn new(desk: &Arc<Desk>, asked: &Asked, since: Option<Timestamp>) -> Result<Self, Refusal> {
-        let source = &*desk.inside.source;
+    fn new(
+        context: &Arc<HttpContext>,
+        request: &WatchRequest,
+        since: Option<Timestamp>,
+    ) -> Result<Self, Refusal> {
+        let source = &*context.backend.source;
         let mut patterns = Vec::new();
-        for text in &asked.topics {
-            match topics::reading(source, text)? {
+        for text in &request.topics {
+            match topics::resolve(source, text)? {
                 Some(pattern) => patterns.push(pattern),
-                // A pattern may wait for its topics, with their node in front or without.
+                // A pattern may wait for its topics, whether it names their node or not.
                 None if text.contains('*') => patterns.extend(readings_of(text)?),
                 None => {
                     let error = format!("no topic matches `{text}`");
@@ -161,14 +167,14 @@ impl Watched {
         Ok(Self {
             wanted: patterns.iter().map(topics::wanted).collect(),
             patterns,
-            every: asked.every.unwrap_or(LOOK_EVERY).max(LOOK_EVERY),
+            every: request.every.unwrap_or(CHECK_EVERY).max(CHECK_EVERY),
             since,
-            told: HashMap::new(),
-            news: desk.inside.news(),
+            sent: HashMap::new(),
+            news: context.backend.news(),
             not_before: Instant::now(),
             waiting: VecDeque::new(),
-            looks: 0,
-            desk: desk.clone(),
+            checks: 0,
+            context: context.clone(),
         })
     }
 
@@ -177,43 +183,43 @@ impl Watched {
             if let Some(event) = self.waiting.pop_front() {
                 return event;
             }
-            any(&mut self.news).await;
+            any_changed(&mut self.news).await;
             tokio::time::sleep_until(self.not_before).await;
-            if let Err(refusal) = self.look() {
+            if let Err(refusal) = self.check() {
                 return Event::default().event("error").data(refusal.body());
             }
         }
     }
 
-    /// Makes events of what is new.
-    fn look(&mut self) -> Result<(), Refusal> {
+    /// Makes events of new samples and of topics that are gone.
+    fn check(&mut self) -> Result<(), Refusal> {
         let begun = Instant::now();
-        // Whatever comes from here on is news.
+        // Changes from here on count as new.
         self.news.iter_mut().for_each(watch::Receiver::mark_unchanged);
-        self.looks += 1;
+        self.checks += 1;
         let changed = self.changed()?;
         let mut events = Vec::new();
         for (topic, is_new) in changed {
-            self.tell(&topic, is_new, &mut events);
+            self.add_samples(&topic, is_new, &mut events);
         }
-        self.forget(&mut events);
-        // By time, so that the number of the last event says what was seen.
+        self.remove_gone(&mut events);
+        // Sorted by time, so that the identifier of an event covers all earlier ones.
         events.sort_by_key(|(time, _)| *time);
         self.waiting.extend(events.into_iter().map(|(_, event)| event));
         self.not_before = begun + self.every.max(begun.elapsed() * (REST + 1));
         Ok(())
     }
 
-    /// The topics with something new, and whether they are.
+    /// Returns the topics with new samples; true marks a new topic.
     fn changed(&mut self) -> Result<Vec<(Topic, bool)>, Refusal> {
-        let (told, patterns, look) = (&mut self.told, &self.patterns, self.looks);
+        let (sent, patterns, check) = (&mut self.sent, &self.patterns, self.checks);
         let (mut changed, mut fresh) = (Vec::new(), HashMap::new());
         for wanted in &self.wanted {
-            self.desk.inside.source.latest(wanted, &mut |row: &Row<'_>| {
+            self.context.backend.source.latest(wanted, &mut |row: &Row<'_>| {
                 let topic = row.of.topic;
-                if let Some(known) = told.get_mut(topic) {
-                    let is_first = known.look != look;
-                    known.look = look;
+                if let Some(known) = sent.get_mut(topic) {
+                    let is_first = known.check != check;
+                    known.check = check;
                     if is_first && known.last < row.sample.time {
                         changed.push((topic.clone(), false));
                     }
@@ -222,14 +228,16 @@ impl Watched {
                 }
             });
         }
-        if told.len() + fresh.len() > MAX_WATCHED {
-            let error = format!("that are more than {MAX_WATCHED} topics");
-            return Err(Refusal::bad(error).hint("watch fewer, for example those of one node"));
+        if sent.len() + fresh.len() > MAX_WATCHED {
+            let error = format!("more than {MAX_WATCHED} topics match");
+            return Err(
+                Refusal::bad(error).hint("watch fewer topics, for example those of one node")
+            );
         }
         for (topic, time) in fresh {
-            // What holds now comes first, so that a quiet topic shows its value; of one that came
-            // later, all that it has.
-            let is_first = look == 1;
+            // The first check sends the current value, so that a quiet topic shows it. A topic that comes later sends
+            // all its samples.
+            let is_first = check == 1;
             let last = match self.since {
                 Some(since) if is_first => since.min(time),
                 _ if is_first => Timestamp::from_nanos(time.as_nanos().saturating_sub(1)),
@@ -238,25 +246,25 @@ impl Watched {
             if last < time {
                 changed.push((topic.clone(), true));
             }
-            told.insert(topic, Told { last, count: None, look });
+            sent.insert(topic, LastSent { last, count: None, check });
         }
         Ok(changed)
     }
 
-    /// Events of one topic's new samples, and of how many were missed.
-    fn tell(&mut self, topic: &Topic, is_new: bool, events: &mut Vec<(Timestamp, Event)>) {
-        let source = &*self.desk.inside.source;
-        let Some(known) = self.told.get_mut(topic) else { return };
-        // Before the samples are read: what comes between is told now and counted next time.
+    /// Adds events of one topic's new samples, and of the number of lost samples.
+    fn add_samples(&mut self, topic: &Topic, is_new: bool, events: &mut Vec<(Timestamp, Event)>) {
+        let source = &*self.context.backend.source;
+        let Some(known) = self.sent.get_mut(topic) else { return };
+        // Counted before the samples are read: a sample that comes in between is sent now and counted next time.
         let count = source.count(topic);
         let from = Timestamp::from_nanos(known.last.as_nanos().saturating_add(1));
         let (wanted, now) = (Wanted::These(vec![topic.clone()]), source.now());
-        let (mut told, mut first) = (0u64, None);
+        let (mut added, mut first) = (0u64, None);
         source.samples(&wanted, from..=Timestamp::from_nanos(i64::MAX), &mut |row| {
             if row.of.topic != topic {
                 return;
             }
-            told += 1;
+            added += 1;
             first.get_or_insert(row.sample.time);
             known.last = known.last.max(row.sample.time);
             let data = serde_json::to_string(&topics::json(row, now)).unwrap_or_default();
@@ -264,30 +272,30 @@ impl Watched {
             events.push((row.sample.time, Event::default().event("change").id(id).data(data)));
         });
         let before = if is_new { None } else { known.count };
-        let missed = match (before, count) {
-            // A smaller number is of another topic of that name, which came in its place.
-            (Some(before), Some(count)) => count.saturating_sub(before).saturating_sub(told),
+        let lost = match (before, count) {
+            // A smaller number belongs to a new vertex of the same topic.
+            (Some(before), Some(count)) => count.saturating_sub(before).saturating_sub(added),
             _ => 0,
         };
-        if let (1.., Some(first)) = (missed, first) {
-            let data = json!({ "topic": topic.as_str(), "samples": missed }).to_string();
+        if let (1.., Some(first)) = (lost, first) {
+            let data = json!({ "topic": topic.as_str(), "samples": lost }).to_string();
             events.push((first, Event::default().event("lost").data(data)));
         }
         known.count = match (before, count) {
-            (Some(before), Some(count)) if before <= count => Some(before + told + missed),
+            (Some(before), Some(count)) if before <= count => Some(before + added + lost),
             _ => count,
         };
     }
 
-    /// Topics that are no longer there.
-    fn forget(&mut self, events: &mut Vec<(Timestamp, Event)>) {
-        let (look, now) = (self.looks, self.desk.inside.source.now());
-        self.told.retain(|topic, told| {
-            if told.look != look {
+    /// Removes topics that no longer exist, and adds their events.
+    fn remove_gone(&mut self, events: &mut Vec<(Timestamp, Event)>) {
+        let (check, now) = (self.checks, self.context.backend.source.now());
+        self.sent.retain(|topic, sent| {
+            if sent.check != check {
                 let data = json!({ "topic": topic.as_str() }).to_string();
                 events.push((now, Event::default().event("gone").data(data)));
             }
-            told.look == look
+            sent.check == check
         });
     }
 }

@@ -1,35 +1,35 @@
-//! Where the doors are that listen by TCP, as it is typed.
+//! Options for the addresses of the TCP listeners.
 
 use clap::Args;
 
-use skopos_hub::config::{FlightAt, HttpAt, HubConfig};
+use skopos_hub::config::{FlightAddress, HttpAddress, HubConfig};
 
-/// Options of the doors that listen by TCP.
+/// Options for the addresses of the TCP listeners.
 #[derive(Clone, Debug, Args)]
-pub struct DoorArgs {
-    /// Be asked by HTTP there, by everybody who reaches that address; `none` for not at all
-    /// [default: 127.0.0.1:7470, by you alone]
+pub struct ListenArgs {
+    /// Listen for HTTP at this address, for every client that reaches it; `none` disables it
+    /// [default: 127.0.0.1:7470, for you alone]
     #[arg(long, value_name = "ADDRESS")]
-    http: Option<HttpAt>,
-    /// Be asked by Arrow Flight SQL there, by everybody who reaches that address; `none` for not at all
-    /// [default: 127.0.0.1:7471, by you alone]
+    http: Option<HttpAddress>,
+    /// Listen for Arrow Flight SQL at this address, for every client that reaches it; `none` disables it
+    /// [default: 127.0.0.1:7471, for you alone]
     #[arg(long, value_name = "ADDRESS")]
-    flight: Option<FlightAt>,
+    flight: Option<FlightAddress>,
 }
 
-impl DoorArgs {
-    /// For a hub that is asked neither way.
-    pub fn nowhere() -> Self {
-        Self { http: Some(HttpAt::Nowhere), flight: Some(FlightAt::Nowhere) }
+impl ListenArgs {
+    /// Returns options that disable both listeners.
+    pub fn disabled() -> Self {
+        Self { http: Some(HttpAddress::Disabled), flight: Some(FlightAddress::Disabled) }
     }
 
-    /// Where HTTP was typed to be, or else configured.
-    pub fn http(&self, config: &HubConfig) -> Option<HttpAt> {
+    /// Returns the address of the HTTP listener: the option, or else the configured address.
+    pub(crate) fn http(&self, config: &HubConfig) -> Option<HttpAddress> {
         self.http.or(config.http)
     }
 
-    /// The same of Arrow Flight SQL.
-    pub fn flight(&self, config: &HubConfig) -> Option<FlightAt> {
+    /// Returns the address of the Arrow Flight SQL listener: the option, or else the configured address.
+    pub(crate) fn flight(&self, config: &HubConfig) -> Option<FlightAddress> {
         self.flight.or(config.flight)
     }
 }

@@ -1,4 +1,4 @@
-//! One connection, counted for as long as it is open.
+//! An admitted connection. It is counted until it is dropped.
 
 use std::convert::Infallible;
 use std::io;
@@ -11,49 +11,61 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Sleep, sleep};
 
-use skopos_hub::counts::Connected;
+use skopos_hub::counts::OpenConnection;
 
-/// How long a client may take nothing of what it asked for, before it is taken for dead.
-const WRITE_PATIENCE: Duration = Duration::from_secs(60);
+/// Maximum time that a write may wait for the client, which is taken for dead afterwards.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A stream whose other end must take something now and then.
+/// A stream with a timeout for writes.
 pub(crate) struct Connection {
     stream: TcpStream,
-    waits_until: Option<Pin<Box<Sleep>>>,
-    has_asked: bool,
-    _counted: Connected,
-    _inside: Sender<Infallible>,
+    write_deadline: Option<Pin<Box<Sleep>>>,
+    has_unanswered_input: bool,
+    _counted: OpenConnection,
+    _open: Sender<Infallible>,
 }
 
 impl Connection {
-    pub(crate) fn new(stream: TcpStream, counted: Connected, inside: Sender<Infallible>) -> Self {
-        // Answers are small and asked for one by one: none should wait to be longer.
+    /// Wraps an admitted stream. The listener waits for `open` to be dropped when it closes.
+    pub(super) fn new(
+        stream: TcpStream,
+        counted: OpenConnection,
+        open: Sender<Infallible>,
+    ) -> Self {
+        // Answers are small and follow single requests, so they are sent without delay.
         let _ = stream.set_nodelay(true);
-        Self { stream, waits_until: None, has_asked: false, _counted: counted, _inside: inside }
+        Self {
+            stream,
+            write_deadline: None,
+            has_unanswered_input: false,
+            _counted: counted,
+            _open: open,
+        }
     }
 
-    /// The stream itself.
+    /// Returns the stream itself.
     pub(crate) fn stream(&self) -> &TcpStream {
         &self.stream
     }
 
-    /// Whether something came since something was last sent.
-    pub(crate) fn has_asked(&self) -> bool {
-        self.has_asked
+    /// Returns true if input arrived since the last write.
+    pub(crate) fn has_unanswered_input(&self) -> bool {
+        self.has_unanswered_input
     }
 
-    fn judge(
+    /// Ends a write that waits for longer than the timeout.
+    fn limit(
         &mut self,
         context: &mut Context<'_>,
         written: Poll<io::Result<usize>>,
     ) -> Poll<io::Result<usize>> {
         if written.is_ready() {
-            self.waits_until = None;
-            self.has_asked = false;
+            self.write_deadline = None;
+            self.has_unanswered_input = false;
             return written;
         }
-        let end = || Box::pin(sleep(WRITE_PATIENCE));
-        match self.waits_until.get_or_insert_with(end).as_mut().poll(context) {
+        let deadline = || Box::pin(sleep(WRITE_TIMEOUT));
+        match self.write_deadline.get_or_insert_with(deadline).as_mut().poll(context) {
             Poll::Ready(()) => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
             Poll::Pending => Poll::Pending,
         }
@@ -68,7 +80,7 @@ impl AsyncRead for Connection {
     ) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
         let read = Pin::new(&mut self.stream).poll_read(context, buffer);
-        self.has_asked |= buffer.filled().len() > before;
+        self.has_unanswered_input |= buffer.filled().len() > before;
         read
     }
 }
@@ -80,7 +92,7 @@ impl AsyncWrite for Connection {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write(context, bytes);
-        self.judge(context, written)
+        self.limit(context, written)
     }
 
     fn poll_write_vectored(
@@ -89,7 +101,7 @@ impl AsyncWrite for Connection {
         parts: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write_vectored(context, parts);
-        self.judge(context, written)
+        self.limit(context, written)
     }
 
     fn is_write_vectored(&self) -> bool {

@@ -1,18 +1,17 @@
-//! A door that listens by TCP: where it is, whom it lets in, how many at one time, and how it closes.
-//! HTTP and Arrow Flight are both asked through one.
+//! TCP listeners: address, admission, number of connections, and shutdown. HTTP and Arrow Flight SQL share this module.
 //!
 //! # Invariants
-//! - Unless an address is given it listens on this machine alone, and lets in whose hub it is, and root:
-//!   like the UNIX socket.
-//! - Whoever is not let in is counted.
-//! - A client that takes nothing of what it asked for is cut off.
-//! - When it closes nobody else comes in, and who has asked has a moment to get the answer.
+//! - Without a configured address a listener uses the loopback interface, and admits only the user of the hub and
+//!   root, like the UNIX socket.
+//! - Rejected connections are counted.
+//! - A client that does not read its answer is disconnected.
+//! - A listener that closes accepts no further connection, and running requests have a moment to finish.
 
 mod args;
 mod connection;
 mod peer;
 
-pub use args::DoorArgs;
+pub use args::ListenArgs;
 pub(crate) use connection::Connection;
 
 use std::convert::Infallible;
@@ -26,55 +25,55 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 
-use skopos_hub::config::DoorAt;
+use skopos_hub::config::ListenAddress;
 use skopos_hub::counts::Counts;
 use skopos_term::Failure;
 
-/// How many newcomers are looked at together: whose they are takes some milliseconds to find out.
-const LOOKED_AT: usize = 16;
+/// Maximum number of connections that are checked at one time. To find the user of a peer takes some milliseconds.
+const CHECKED_AT_ONCE: usize = 16;
 
-/// How long to wait when nobody can be let in, most often because too many files are open.
+/// Pause after a failure to accept, most often because too many files are open.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// How long answers that are under way may hold up a door that closes.
+/// Maximum time for which running requests delay the shutdown of a listener.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// What kind of door it is.
-pub(crate) struct Kind {
-    /// With which its URL begins.
+/// Properties of a protocol's listener.
+pub(crate) struct Protocol {
+    /// Scheme of its URL.
     pub scheme: &'static str,
-    /// The option that says where it is.
+    /// Option for its address.
     pub option: &'static str,
-    /// Connections at one time.
-    pub most: u64,
+    /// Maximum number of open connections.
+    pub max_connections: u64,
 }
 
-/// A door, until it is dropped.
-pub(crate) enum TcpDoor {
+/// A TCP listener, until it is dropped.
+pub(crate) enum TcpEndpoint {
     /// It listens.
-    Open(Open),
-    /// Nobody wants it.
-    Unwanted,
-    /// It is not where it usually is, because somebody else has that port.
-    Elsewhere(Failure),
+    Open(OpenListener),
+    /// The user disabled it.
+    Disabled,
+    /// It does not listen, because another program uses the default port.
+    PortTaken(Failure),
 }
 
-/// A door that listens.
-pub(crate) struct Open {
+/// A listener that accepts connections.
+pub(crate) struct OpenListener {
     url: String,
     closing: watch::Sender<bool>,
-    /// Nothing is ever sent: it ends when the last connection does.
-    inside: Receiver<Infallible>,
+    /// Carries no message. It disconnects when the last connection is dropped.
+    connections: Receiver<Infallible>,
 }
 
-impl TcpDoor {
-    /// Listens there, or where it is usual, and has `serve` do what is to be done for newcomers.
+impl TcpEndpoint {
+    /// Listens at `address`, or at the default address, and runs `serve` with the incoming connections.
     ///
     /// # Errors
-    /// The address that was asked for cannot be had.
+    /// Fails if `address` cannot be used.
     pub(crate) fn open<const PORT: u16, F>(
-        kind: &Kind,
-        asked: Option<DoorAt<PORT>>,
+        protocol: &Protocol,
+        address: Option<ListenAddress<PORT>>,
         counts: Arc<Counts>,
         runtime: &Handle,
         serve: impl FnOnce(Incoming) -> F,
@@ -82,45 +81,47 @@ impl TcpDoor {
     where
         F: Future<Output = ()> + Send + 'static,
     {
-        let (at, is_open) = match asked {
-            Some(DoorAt::Nowhere) => return Ok(Self::Unwanted),
-            Some(DoorAt::At(at)) => (at, true),
-            None => (DoorAt::<PORT>::USUAL, false),
+        let (at, is_open) = match address {
+            Some(ListenAddress::Disabled) => return Ok(Self::Disabled),
+            Some(ListenAddress::At(at)) => (at, true),
+            None => (ListenAddress::<PORT>::DEFAULT, false),
         };
-        let Kind { scheme, option, most } = *kind;
+        let Protocol { scheme, option, max_connections } = *protocol;
         let (listener, at) = match bind(at, runtime) {
             Ok(bound) => bound,
             Err(e) => {
                 let failure = Failure::new(format!("cannot listen at {scheme}://{at}")).because(&e);
-                let failure =
-                    failure.hint(format!("name another with `{option}`, or `{option} none`"));
-                return if is_open { Err(failure) } else { Ok(Self::Elsewhere(failure)) };
+                let failure = failure.hint(format!(
+                    "choose another address with `{option}`, or `{option} none` to disable it"
+                ));
+                return if is_open { Err(failure) } else { Ok(Self::PortTaken(failure)) };
             }
         };
         let (closing, is_closing) = watch::channel(false);
-        let (held, inside) = channel();
-        let judge = Judge { at, is_open, most, counts, held };
-        let incoming = Incoming { listener, judge: Arc::new(judge), closing: Closing(is_closing) };
+        let (open, connections) = channel();
+        let admission = Admission { address: at, is_open, max_connections, counts, open };
+        let admission = Arc::new(admission);
+        let incoming = Incoming { listener, admission, closing: Closing(is_closing) };
         runtime.spawn(serve(incoming));
-        Ok(Self::Open(Open { url: format!("{scheme}://{at}"), closing, inside }))
+        Ok(Self::Open(OpenListener { url: format!("{scheme}://{at}"), closing, connections }))
     }
 
-    /// Where it is asked.
+    /// Returns the URL of an open listener.
     pub(crate) fn url(&self) -> Option<&str> {
         if let Self::Open(open) = self { Some(&open.url) } else { None }
     }
 
-    /// Why it is not where it usually is.
+    /// Returns the reason why the default port could not be used.
     pub(crate) fn warning(&self) -> Option<&Failure> {
-        if let Self::Elsewhere(failure) = self { Some(failure) } else { None }
+        if let Self::PortTaken(failure) = self { Some(failure) } else { None }
     }
 }
 
-impl Drop for Open {
+impl Drop for OpenListener {
     fn drop(&mut self) {
         self.closing.send_replace(true);
-        // Either all are gone, or time is up: then they go with the runtime.
-        let _ = self.inside.recv_timeout(GRACE);
+        // After the timeout, the remaining connections end with the runtime.
+        let _ = self.connections.recv_timeout(GRACE);
     }
 }
 
@@ -128,100 +129,104 @@ fn bind(at: SocketAddr, runtime: &Handle) -> std::io::Result<(TcpListener, Socke
     let listener = StdListener::bind(at)?;
     listener.set_nonblocking(true)?;
     let at = listener.local_addr()?;
-    let _inside = runtime.enter();
+    let _entered = runtime.enter();
     Ok((TcpListener::from_std(listener)?, at))
 }
 
-/// Tells that a door closes.
+/// Notifies that a listener closes.
 #[derive(Clone)]
 pub(crate) struct Closing(watch::Receiver<bool>);
 
 impl Closing {
-    /// Waits until it does.
+    /// Waits until the listener closes.
     pub(crate) async fn closed(mut self) {
-        // Who would say so is gone: that is closed, too.
+        // If the sender is gone, the listener is closed, too.
         let _ = self.0.wait_for(|is_closing| *is_closing).await;
     }
 }
 
-/// Whoever comes to a door that listens.
+/// The connections that a listener accepts.
 pub(crate) struct Incoming {
     listener: TcpListener,
-    judge: Arc<Judge>,
+    admission: Arc<Admission>,
     closing: Closing,
 }
 
-/// Somebody who came, and was counted.
-pub(crate) enum Newcomer {
-    /// May ask.
-    LetIn(Connection),
-    /// May not, and was counted as one who was refused.
-    TurnedAway(TcpStream, Why),
+/// An accepted connection, counted as admitted or rejected.
+pub(crate) enum Accepted {
+    /// The client may send requests.
+    Admitted(Connection),
+    /// The connection is rejected.
+    Rejected(TcpStream, Rejection),
 }
 
-/// Why somebody may not ask.
+/// The reason why a connection is rejected.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Why {
-    TooMany,
+pub(crate) enum Rejection {
+    /// Too many connections are open.
+    TooManyConnections,
+    /// The client runs as another user.
     AnotherUser,
 }
 
 impl Incoming {
-    /// Where the door is.
-    pub(crate) fn at(&self) -> SocketAddr {
-        self.judge.at
+    /// Returns the address of the listener.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.admission.address
     }
 
-    /// Tells when it closes.
+    /// Returns the notification that the listener closes.
     pub(crate) fn closing(&self) -> Closing {
         self.closing.clone()
     }
 
-    /// All who come, until the door closes.
-    pub(crate) fn newcomers(self) -> BoxStream<'static, Newcomer> {
-        let Self { listener, judge, closing } = self;
-        let came = stream::unfold(listener, |listener| async move {
+    /// Returns all connections until the listener closes.
+    pub(crate) fn connections(self) -> BoxStream<'static, Accepted> {
+        let Self { listener, admission, closing } = self;
+        let accepted = stream::unfold(listener, |listener| async move {
             loop {
                 match listener.accept().await {
-                    Ok(came) => return Some((came, listener)),
+                    Ok(accepted) => return Some((accepted, listener)),
                     Err(_) => tokio::time::sleep(PAUSE).await,
                 }
             }
         });
-        let judged = came.take_until(closing.closed()).map(move |(stream, peer)| {
-            let judge = judge.clone();
-            async move { judge.newcomer(stream, peer).await }
+        let checked = accepted.take_until(closing.closed()).map(move |(stream, peer)| {
+            let admission = admission.clone();
+            async move { admission.check(stream, peer).await }
         });
-        judged.buffer_unordered(LOOKED_AT).boxed()
+        checked.buffer_unordered(CHECKED_AT_ONCE).boxed()
     }
 }
 
-/// Says who is let in.
-struct Judge {
-    at: SocketAddr,
-    /// Whether an address was given: then whoever reaches it may ask.
+/// Decides which connections are admitted.
+struct Admission {
+    address: SocketAddr,
+    /// True if the user configured the address: then every client that reaches it is admitted.
     is_open: bool,
-    most: u64,
+    max_connections: u64,
     counts: Arc<Counts>,
-    held: Sender<Infallible>,
+    /// Given to each connection, so that the listener can wait for them.
+    open: Sender<Infallible>,
 }
 
-impl Judge {
-    async fn newcomer(&self, stream: TcpStream, peer: SocketAddr) -> Newcomer {
-        // Counted before it is known whose it is, so that those who wait for that are bounded, too.
-        let counted = self.counts.connect(self.most);
-        let why = match counted {
-            None => Why::TooMany,
+impl Admission {
+    async fn check(&self, stream: TcpStream, peer: SocketAddr) -> Accepted {
+        // Counted before its user is known, so that connections that wait for the check are bounded, too.
+        let counted = self.counts.connect(self.max_connections);
+        let rejection = match counted {
+            None => Rejection::TooManyConnections,
             Some(counted) if self.is_open || is_own(&stream, peer).await => {
-                return Newcomer::LetIn(Connection::new(stream, counted, self.held.clone()));
+                return Accepted::Admitted(Connection::new(stream, counted, self.open.clone()));
             }
-            Some(_) => Why::AnotherUser,
+            Some(_) => Rejection::AnotherUser,
         };
-        self.counts.turn_away();
-        Newcomer::TurnedAway(stream, why)
+        self.counts.reject_connection();
+        Accepted::Rejected(stream, rejection)
     }
 }
 
+/// Returns true if the peer of `stream` is a process of this user or root.
 async fn is_own(stream: &TcpStream, peer: SocketAddr) -> bool {
     let Ok(here) = stream.local_addr() else { return false };
     tokio::task::spawn_blocking(move || peer::is_own(peer, here)).await.unwrap_or(false)
@@ -235,12 +240,12 @@ mod tests {
 
     use super::*;
 
-    /// Says goodbye to everybody when it closes, and not at once.
+    /// Answers each connection with `bye`, some time after the listener begins to close.
     async fn serve(incoming: Incoming) {
         let closing = incoming.closing();
-        let mut newcomers = incoming.newcomers();
-        while let Some(newcomer) = newcomers.next().await {
-            let Newcomer::LetIn(mut connection) = newcomer else { continue };
+        let mut connections = incoming.connections();
+        while let Some(accepted) = connections.next().await {
+            let Accepted::Admitted(mut connection) = accepted else { continue };
             let closed = closing.clone().closed();
             tokio::spawn(async move {
                 closed.await;
@@ -251,17 +256,18 @@ mod tests {
     }
 
     #[test]
-    fn one_too_many_is_turned_away_and_who_is_inside_is_answered_before_the_door_closes() {
+    fn a_connection_too_many_is_rejected_and_an_open_one_is_answered_before_the_listener_closes() {
         let runtime = tokio::runtime::Runtime::new().expect("a runtime");
-        let kind = Kind { scheme: "test", option: "--test", most: 1 };
-        let at = Some(DoorAt::<1>::At("127.0.0.1:0".parse().expect("an address")));
+        let protocol = Protocol { scheme: "test", option: "--test", max_connections: 1 };
+        let at = Some(ListenAddress::<1>::At("127.0.0.1:0".parse().expect("an address")));
         let counts = Arc::<Counts>::default();
-        let door = TcpDoor::open(&kind, at, counts.clone(), runtime.handle(), serve);
-        let door = door.expect("a port");
-        let at = door.url().and_then(|url| url.strip_prefix("test://")).expect("open").to_owned();
+        let endpoint = TcpEndpoint::open(&protocol, at, counts.clone(), runtime.handle(), serve);
+        let endpoint = endpoint.expect("a port");
+        let at =
+            endpoint.url().and_then(|url| url.strip_prefix("test://")).expect("open").to_owned();
         let connect = || std::net::TcpStream::connect(&at);
-        let count = |what: usize| counts.all()[what].1;
-        let (mut inside, mut text) = (connect().expect("it listens"), String::new());
+        let count = |metric: usize| counts.all()[metric].1;
+        let (mut admitted, mut text) = (connect().expect("it listens"), String::new());
         while count(4) == 0 {
             std::thread::yield_now();
         }
@@ -269,11 +275,11 @@ mod tests {
         // Only ends a hang.
         other.set_read_timeout(Some(Duration::from_secs(60))).expect("a socket");
         assert_eq!(other.read_to_string(&mut text).expect("an end"), 0);
-        assert_eq!((count(0), count(1), count(4)), (1, 1, 1), "asked, refused, open");
-        drop(door);
+        assert_eq!((count(0), count(1), count(4)), (1, 1, 1), "requests, refused, open");
+        drop(endpoint);
         drop(runtime);
-        inside.read_to_string(&mut text).expect("an end");
+        admitted.read_to_string(&mut text).expect("an end");
         assert_eq!(text, "bye");
-        assert!(connect().is_err(), "nobody listens");
+        assert!(connect().is_err(), "the listener is closed");
     }
 }

@@ -9,7 +9,7 @@ use clap::Args;
 use skopos_agent::config::Config;
 use skopos_agent::{Signals, is_for_hub};
 use skopos_node::LiveArgs;
-use skopos_serve::{DoorArgs, Served};
+use skopos_serve::{ListenArgs, Served};
 use skopos_term::Failure;
 use skopos_term::Global;
 use skopos_term::{Out, tell};
@@ -22,7 +22,7 @@ pub(crate) struct HubArgs {
     #[command(flatten)]
     live: LiveArgs,
     #[command(flatten)]
-    doors: DoorArgs,
+    doors: ListenArgs,
     /// Read this configuration file
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,

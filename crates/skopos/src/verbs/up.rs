@@ -13,7 +13,7 @@ use skopos_agent::control::Status;
 use skopos_agent::{Agent, Event, Signals};
 use skopos_node::NodeArgs;
 use skopos_node::role::{Node, run_node, warn, warning};
-use skopos_serve::{DoorArgs, Served};
+use skopos_serve::{ListenArgs, Served};
 use skopos_term::Failure;
 use skopos_term::Global;
 use skopos_term::format;
@@ -29,7 +29,7 @@ pub(crate) struct UpArgs {
     #[command(flatten)]
     node: NodeArgs,
     #[command(flatten)]
-    doors: DoorArgs,
+    doors: ListenArgs,
 }
 
 pub(crate) fn run(global: &Global, args: &UpArgs) -> Result<ExitCode, Failure> {

@@ -47,9 +47,9 @@ pub(super) fn run(global: &Global, args: &WatchArgs, sql: &str) -> Result<ExitCo
 fn watching(global: &Global, sql: &str, every: Option<Duration>) -> Result<Watching, Failure> {
     let deadline = Limits::default().deadline;
     {
-        use skopos_hub::client::{Changes, patience, reach};
+        use skopos_hub::client::{Changes, answer_timeout, reach};
         let dir = global.dir.clone().unwrap_or_else(skopos_shm::runtime_dir);
-        match reach(&dir, patience(deadline)) {
+        match reach(&dir, answer_timeout(deadline)) {
             Ok(Some(stream)) => {
                 return Ok(Watching::Hub(Changes::of(stream, sql, every, deadline)?));
             }

@@ -4,10 +4,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use skopos_model::Topic;
 use skopos_query::{Answer, Engine, Error, Limits, Registry, Source};
 
 use skopos_hub::client::{Changes, Client};
-use skopos_hub::{Change, Local, Pulse, Standing, insight_info, tables};
+use skopos_hub::{Change, Local, Pulse, Standing, tables};
 
 use super::answer::{self, Format, show};
 use super::candidates::Names;
@@ -162,9 +163,15 @@ impl Asker {
 
 fn engine(local: Local) -> Result<(Engine, tokio::runtime::Runtime), Failure> {
     let archive = local.archive_file().map(Path::to_path_buf);
-    let source: Arc<dyn Source> = Arc::new(local);
+    let local = Arc::new(local);
+    let source: Arc<dyn Source> = local.clone();
     let mut registry = Registry::new(source.clone());
-    let registered = tables::register(&mut registry, &source, archive, Box::new(insight_info));
+    let registered = tables::register(
+        &mut registry,
+        &source,
+        archive,
+        Box::new(move |topic: &Topic| local.insight_info(topic)),
+    );
     let engine = registered.and_then(|()| Engine::new(registry));
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_time().build();
     let runtime = runtime.map_err(|e| Failure::new("no threads can be started").because(&e))?;

@@ -1,4 +1,4 @@
-//! One insight: when it is asked, and what becomes of its answer.
+//! An insight of the hub: decides when its statement is asked, and publishes the answer.
 
 use std::error::Error;
 use std::time::{Duration, Instant};
@@ -10,46 +10,47 @@ use skopos_query::arrow::datatypes::{DataType, Float64Type};
 use skopos_query::{Answer, Inputs, Limits};
 use skopos_shm::{Publisher, VertexSpec, VertexWriter, now};
 
-use super::{Desk, lock};
+use super::context::{Context, store_info};
 use crate::tables::InsightInfo;
 use skopos_agent::config::InsightConfig;
 
-/// How often an insight is looked at whose inputs say nothing: it shows that the value holds, and as soon
-/// as a person sees it what changes with the clock alone.
-pub(super) const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// Time between two checks of an insight without changes of its inputs. A check confirms that the value holds, and
+/// evaluates statements that change with the clock.
+pub(super) const CHECK_EVERY: Duration = Duration::from_secs(1);
 
-/// Time between two looks at what an insight reads, however often that changes: as a question that
-/// stands. It also bounds what two insights do that read each other.
+/// Minimum time between two evaluations: the default of a standing question. It also limits two insights that read
+/// each other.
 const SHORTEST: Duration = Duration::from_millis(100);
 
-/// How long one answer may take. One that takes so long is asked for every minute and a half.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// Maximum time for one answer. A statement that takes as long is asked every 100 seconds.
+const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Of the time of one thread what an insight may take: one that takes longer is looked at less often.
+/// Length of an insight's shortest interval, in durations of its last evaluation: an insight uses a tenth of the thread's
+/// time at most.
 const SHARE: u32 = 10;
 
-/// One insight.
-pub(super) struct One {
+/// An insight of the hub.
+pub(super) struct HubInsight {
     topic: Topic,
     sql: String,
-    /// `None` if it is asked when its inputs change.
+    /// Time between two evaluations; `None` if changes of the inputs decide.
     every: Option<Duration>,
-    /// What it reads, once that is known, and what that was when it was asked.
+    /// The inputs, once they are known, and their fingerprint at the last evaluation.
     inputs: Option<Inputs>,
     print: Option<u64>,
     writer: VertexWriter,
-    /// What it costs: seconds of the latest answer, answers, answers that were none.
+    /// Costs: seconds of the latest evaluation, evaluations, evaluations without a number.
     took: VertexWriter,
     runs: VertexWriter,
     failures: VertexWriter,
     counts: (u64, u64),
-    /// When it is looked at, and how much earlier it may be if there is news.
+    /// Time of the next check, and the earliest time to which a change may move it.
     due: Instant,
     not_before: Instant,
     last: Option<Result<f64, String>>,
 }
 
-impl One {
+impl HubInsight {
     pub(super) fn new(
         publisher: &Publisher,
         site: &str,
@@ -86,39 +87,40 @@ impl One {
         &self.topic
     }
 
-    pub(super) fn about(&self, reason: Option<String>) -> InsightInfo {
+    /// Returns its formula with the `reason` why it has no value.
+    pub(super) fn info(&self, reason: Option<String>) -> InsightInfo {
         InsightInfo { formula: Some(self.sql.clone()), reason }
     }
 
-    /// Whether it is asked when its inputs change.
+    /// Returns true if changes of the inputs decide when it is evaluated.
     pub(super) fn is_on_change(&self) -> bool {
         self.every.is_none()
     }
 
-    /// When it is to be looked at.
+    /// Returns the time of the next check.
     pub(super) fn due(&self) -> Instant {
         self.due
     }
 
-    /// Whether news would make it due earlier.
+    /// Returns true if a change would make it due earlier.
     pub(super) fn can_be_hastened(&self) -> bool {
         self.is_on_change() && self.not_before < self.due
     }
 
-    /// Something is new.
+    /// Moves the next check forward after a change.
     pub(super) fn hasten(&mut self) {
         if self.is_on_change() {
             self.due = self.due.min(self.not_before);
         }
     }
 
-    /// Asks, unless what it reads is what it was.
-    pub(super) fn look(&mut self, desk: &Desk) {
+    /// Evaluates the statement, unless its inputs are unchanged.
+    pub(super) fn check(&mut self, context: &Context) {
         let begun = Instant::now();
-        match self.is_to_be_asked(desk) {
-            true => self.ask(desk),
+        match self.needs_evaluation(context) {
+            true => self.evaluate(context),
             false => {
-                // A vertex of this process's own, which it does not take away.
+                // The vertex belongs to this process, which does not remove it.
                 let _ = self.writer.check_at(now());
             }
         }
@@ -126,45 +128,45 @@ impl One {
         let is_timed = self.inputs.as_ref().is_some_and(Inputs::is_timed);
         let (soonest, latest) = match self.every {
             Some(every) => (every, every),
-            None if is_timed || self.print.is_none() => (LOOK_EVERY, LOOK_EVERY),
-            None => (SHORTEST, LOOK_EVERY),
+            None if is_timed || self.print.is_none() => (CHECK_EVERY, CHECK_EVERY),
+            None => (SHORTEST, CHECK_EVERY),
         };
         self.not_before = begun + soonest.max(rest);
         self.due = begun + latest.max(rest);
     }
 
-    fn is_to_be_asked(&mut self, desk: &Desk) -> bool {
+    fn needs_evaluation(&mut self, context: &Context) -> bool {
         if self.every.is_some() {
             return true;
         }
         if self.inputs.is_none() {
-            // What cannot be asked says why when it is.
-            self.inputs = desk.runtime.block_on(desk.engine.inputs(&self.sql)).ok();
+            // After a failure here the evaluation gives the reason.
+            self.inputs = context.runtime.block_on(context.engine.inputs(&self.sql)).ok();
         }
         let Some(inputs) = &self.inputs else { return true };
         let is_other =
-            |topic: &Topic| *topic != self.topic && !topic.as_str().starts_with(&desk.costs);
-        let print = desk.engine.fingerprint(inputs, &is_other);
+            |topic: &Topic| *topic != self.topic && !topic.as_str().starts_with(&context.costs);
+        let print = context.engine.fingerprint(inputs, &is_other);
         self.print.replace(print) != Some(print) || inputs.is_timed()
     }
 
-    fn ask(&mut self, desk: &Desk) {
+    fn evaluate(&mut self, context: &Context) {
         let begun = Instant::now();
-        // One that has more rows is no number; two are enough to see it.
-        let limits = Limits { deadline: PATIENCE, rows: 2 };
-        let answer = desk.runtime.block_on(desk.engine.query(&self.sql, &limits));
+        // A second row is enough to see that the answer is not a number.
+        let limits = Limits { deadline: TIMEOUT, rows: 2 };
+        let answer = context.runtime.block_on(context.engine.query(&self.sql, &limits));
         let outcome = match &answer {
             Ok(answer) => number(answer),
             Err(e) => Err(e.to_string()),
         };
         if !answer.is_ok_and(|answer| answer.missing.is_empty()) {
-            // It may be answered the next time, with the same inputs.
+            // The next evaluation may succeed with the same inputs.
             self.print = None;
         }
         self.counts.0 += 1;
         self.counts.1 += u64::from(outcome.is_err());
         let time = now();
-        // Vertices of this process's own, which it does not take away.
+        // The vertices belong to this process, which does not remove them.
         let _ = self.took.publish_at(time, begun.elapsed().as_secs_f64());
         let _ = self.runs.publish_at(time, self.counts.0);
         let _ = self.failures.publish_at(time, self.counts.1);
@@ -177,15 +179,15 @@ impl One {
             Err(reason) => Sample::unknown(time, ValueType::F64, reason),
         };
         let _ = self.writer.publish_sample(&sample);
-        lock(&desk.abouts).insert(self.topic.clone(), self.about(outcome.clone().err()));
+        store_info(&context.infos, &self.topic, self.info(outcome.clone().err()));
         self.last = Some(outcome);
     }
 }
 
-/// The one number of an answer; else why it is none.
+/// Returns the one number of an answer, or the reason why there is none.
 fn number(answer: &Answer) -> Result<f64, String> {
     if !answer.missing.is_empty() {
-        return Err(format!("without {}, which did not answer", answer.missing.join(", ")));
+        return Err(format!("{} did not answer", answer.missing.join(", ")));
     }
     let (rows, columns) = (answer.rows(), answer.schema.fields().len());
     if columns != 1 || rows > 1 {
@@ -195,7 +197,7 @@ fn number(answer: &Answer) -> Result<f64, String> {
         ));
     }
     let Some(batch) = answer.batches.first() else {
-        return Err("the answer has no row".to_owned());
+        return Err("the answer has no rows".to_owned());
     };
     let column = batch.column(0);
     if !column.data_type().is_numeric() && !matches!(column.data_type(), DataType::Boolean) {

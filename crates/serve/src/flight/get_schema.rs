@@ -1,4 +1,4 @@
-//! The service as clients meet it: that of `service`, and the columns of an answer without it.
+//! The complete service: `service`, and `GetSchema` in addition, which the Flight SQL library lacks.
 
 use arrow_flight::flight_service_server::FlightService;
 use arrow_flight::sql::Any;
@@ -11,22 +11,25 @@ use prost::Message as _;
 use skopos_query::arrow::ipc::writer::IpcWriteOptions;
 use tonic::{Request, Response, Status, Streaming};
 
-use super::service::Desk;
+use super::service::SqlService;
 
-/// Passes on what it does not answer itself.
-pub(super) struct Outer(Desk);
+/// Answers `GetSchema` and passes on all other requests.
+pub(super) struct FullService(SqlService);
 
-impl Outer {
-    pub(super) fn new(desk: Desk) -> Self {
-        Self(desk)
+impl FullService {
+    /// Adds `GetSchema` to `service`.
+    pub(super) fn new(service: SqlService) -> Self {
+        Self(service)
     }
 }
 
+/// The response to one request.
 type Answer<T> = Result<Response<T>, Status>;
+/// A stream of responses.
 type Answers<T> = BoxStream<'static, Result<T, Status>>;
 
 #[tonic::async_trait]
-impl FlightService for Outer {
+impl FlightService for FullService {
     type HandshakeStream = Answers<HandshakeResponse>;
     type ListFlightsStream = Answers<FlightInfo>;
     type DoGetStream = Answers<FlightData>;
@@ -40,7 +43,7 @@ impl FlightService for Outer {
         let command = command.map_err(|e| Status::invalid_argument(e.to_string()))?;
         let schema = match self.0.schema_of(&command).await {
             Some(schema) => schema?,
-            // What there is has columns that everybody knows.
+            // Listings of the catalog have fixed columns.
             None => {
                 let info = self.0.get_flight_info(request).await?.into_inner();
                 return Ok(Response::new(SchemaResult { schema: info.schema }));

@@ -1,4 +1,4 @@
-//! Counts what comes, also what is no request at all: that never reaches the service behind.
+//! Counts requests, also those that are not valid and do not reach the inner service.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -12,23 +12,24 @@ use tonic::server::NamedService;
 
 use skopos_hub::counts::Counts;
 
-/// Where gRPC says how it went; in the head of an answer, if it went wrong at once.
+/// The header with gRPC's status; the head of a response has it if the request failed at once.
 const STATUS: &str = "grpc-status";
 
-/// A service, and what was asked of it.
+/// A service that counts requests before it passes them on.
 #[derive(Clone)]
-pub(super) struct Counted<S> {
+pub(super) struct CountingService<S> {
     inner: S,
     counts: Arc<Counts>,
 }
 
-impl<S> Counted<S> {
+impl<S> CountingService<S> {
+    /// Counts the requests to `inner`.
     pub(super) fn new(inner: S, counts: Arc<Counts>) -> Self {
         Self { inner, counts }
     }
 }
 
-impl<S> Service<http::Request<Body>> for Counted<S>
+impl<S> Service<http::Request<Body>> for CountingService<S>
 where
     S: Service<http::Request<Body>, Response = http::Response<Body>, Error = Infallible>,
     S::Future: Send + 'static,
@@ -56,6 +57,6 @@ where
     }
 }
 
-impl<S: NamedService> NamedService for Counted<S> {
+impl<S: NamedService> NamedService for CountingService<S> {
     const NAME: &'static str = S::NAME;
 }

@@ -1,4 +1,4 @@
-//! Sends batches, one after another, in their order, and again until the store has them.
+//! Sends batches in order, one after another. Each is repeated until the store accepts or refuses it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,23 +7,24 @@ use std::time::{Duration, Instant};
 
 use ureq::Agent;
 
-use super::NAP;
 use super::encode::{Entry, encode};
+use super::nap::NAP;
 use super::queue::Queue;
 use crate::config::RemoteWriteConfig;
 
-/// How long the store may take for an answer.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// Maximum time for an answer of the store.
+const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The first pause after a failure. It doubles up to the longest one.
+/// The first pause after a failure. It doubles up to [`LONGEST_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
+/// The longest pause after a failure, unless the store asks for one.
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
-/// The longest pause that a store may ask for.
+/// The longest pause that a store may ask for. A longer one is shortened.
 const LONGEST_ASKED_PAUSE: Duration = Duration::from_secs(300);
 
-/// Who sends.
-pub(super) struct Post {
+/// The sending thread.
+pub(super) struct Sender {
     url: String,
     headers: BTreeMap<String, String>,
     agent: Agent,
@@ -31,24 +32,24 @@ pub(super) struct Post {
     stop: Arc<AtomicBool>,
 }
 
-/// What became of a request.
+/// The outcome of a request.
 #[derive(Debug, PartialEq, Eq)]
 enum Outcome {
-    Taken,
-    /// The store will not have it, however often it is sent.
+    Accepted,
+    /// The store refuses it, and would refuse a repetition.
     Refused,
-    /// Later it may. The store may have said when.
-    Later(Option<Duration>),
+    /// The request has to be repeated, after the time that the store asks for, if it does.
+    Retry(Option<Duration>),
 }
 
-impl Post {
+impl Sender {
     pub(super) fn new(
         config: &RemoteWriteConfig,
         queue: Arc<Queue>,
         stop: Arc<AtomicBool>,
     ) -> Self {
         let agent = Agent::config_builder()
-            .timeout_global(Some(PATIENCE))
+            .timeout_global(Some(TIMEOUT))
             .http_status_as_error(false)
             .max_redirects(0)
             .user_agent(concat!("skopos/", env!("CARGO_PKG_VERSION")))
@@ -58,24 +59,24 @@ impl Post {
         Self { url, headers, agent, queue, stop }
     }
 
-    /// Until it is stopped.
+    /// Sends until it is stopped.
     pub(super) fn run(&self) {
         let mut pause = FIRST_PAUSE;
         while !self.stop.load(Ordering::Relaxed) {
             let Some(batch) = self.queue.first(NAP) else { continue };
             let counts = &self.queue.counts;
             match self.send(&batch) {
-                Outcome::Later(asked) => {
+                Outcome::Retry(asked) => {
                     counts.retries.fetch_add(1, Ordering::Relaxed);
                     self.sleep(asked.unwrap_or(pause));
                     pause = (pause * 2).min(LONGEST_PAUSE);
                 }
                 outcome => {
                     pause = FIRST_PAUSE;
-                    // What fell out meanwhile was counted as that.
+                    // A batch that the queue dropped meanwhile is counted there.
                     if self.queue.done(&batch) {
-                        let taken = outcome == Outcome::Taken;
-                        let count = if taken { &counts.sent } else { &counts.refused };
+                        let is_accepted = outcome == Outcome::Accepted;
+                        let count = if is_accepted { &counts.sent } else { &counts.refused };
                         count.fetch_add(batch.len() as u64, Ordering::Relaxed);
                     }
                 }
@@ -107,19 +108,19 @@ impl Post {
                 let retry_after = retry_after.and_then(|value| value.to_str().ok());
                 outcome(response.status().as_u16(), retry_after)
             }
-            // It is not there, or does not answer.
-            Err(_) => Outcome::Later(None),
+            // The store is not there, or does not answer.
+            Err(_) => Outcome::Retry(None),
         }
     }
 }
 
-/// As the specification of remote write has it.
+/// Returns the outcome that the specification of remote write gives for a status.
 fn outcome(status: u16, retry_after: Option<&str>) -> Outcome {
     match status {
-        200..=299 => Outcome::Taken,
+        200..=299 => Outcome::Accepted,
         429 | 500.. => {
             let asked = retry_after.and_then(|text| text.trim().parse().ok());
-            Outcome::Later(asked.map(|s| Duration::from_secs(s).min(LONGEST_ASKED_PAUSE)))
+            Outcome::Retry(asked.map(|s| Duration::from_secs(s).min(LONGEST_ASKED_PAUSE)))
         }
         _ => Outcome::Refused,
     }
@@ -130,18 +131,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn answers_mean_what_the_specification_says() {
+    fn statuses_have_the_outcomes_of_the_specification() {
         let seconds = |s| Some(Duration::from_secs(s));
         for (status, retry_after, expected) in [
-            (200, None, Outcome::Taken),
-            (204, Some("7"), Outcome::Taken),
+            (200, None, Outcome::Accepted),
+            (204, Some("7"), Outcome::Accepted),
             (302, None, Outcome::Refused),
             (400, None, Outcome::Refused),
             (401, Some("7"), Outcome::Refused),
-            (429, None, Outcome::Later(None)),
-            (429, Some(" 7 "), Outcome::Later(seconds(7))),
-            (503, Some("99999999999"), Outcome::Later(seconds(300))),
-            (500, Some("Wed, 21 Oct 2026 07:28:00 GMT"), Outcome::Later(None)),
+            (429, None, Outcome::Retry(None)),
+            (429, Some(" 7 "), Outcome::Retry(seconds(7))),
+            (503, Some("99999999999"), Outcome::Retry(seconds(300))),
+            (500, Some("Wed, 21 Oct 2026 07:28:00 GMT"), Outcome::Retry(None)),
         ] {
             assert_eq!(outcome(status, retry_after), expected, "{status} {retry_after:?}");
         }

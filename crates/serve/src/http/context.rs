@@ -1,0 +1,20 @@
+//! The state from which HTTP requests are answered.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use skopos_hub::Backend;
+use skopos_hub::counts::Counts;
+use tokio::sync::Semaphore;
+
+/// The state from which HTTP requests are answered.
+pub(super) struct HttpContext {
+    pub(super) backend: Arc<Backend>,
+    pub(super) counts: Arc<Counts>,
+    /// Permits to run statements.
+    pub(super) queries: Arc<Semaphore>,
+    /// Permits to watch.
+    pub(super) watchers: Arc<Semaphore>,
+    /// Address of the listener.
+    pub(super) address: SocketAddr,
+}
