@@ -145,14 +145,17 @@ impl Local {
 
     fn search(&self) {
         let is_due = |state: &State| state.searched_at.elapsed() >= LOOK_EVERY;
-        if is_due(&*unpoisoned(self.state.read())) {
-            let mut state = unpoisoned(self.state.write());
-            if is_due(&state) {
-                state.searched_at = Instant::now();
-                // After a failure the list stays unchanged until the next search.
-                let _ = state.host.refresh();
-                state.update();
-            }
+        let state = unpoisoned(self.state.read());
+        if !is_due(&state) {
+            return;
+        }
+        drop(state);
+        let mut state = unpoisoned(self.state.write());
+        if is_due(&state) {
+            state.searched_at = Instant::now();
+            // After a failure the list stays unchanged until the next search.
+            let _ = state.host.refresh();
+            state.update();
         }
     }
 }

@@ -50,33 +50,3 @@ impl HubConfig {
         Ok(parse::<File>(&config.text, config.path.as_deref())?.hub)
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn read(text: &str) -> Result<HubConfig, Failure> {
-        let file = tempfile::NamedTempFile::new().expect("a file");
-        std::fs::write(file.path(), text).expect("written");
-        HubConfig::of(&Config::load(Some(file.path()))?)
-    }
-
-    #[test]
-    fn a_mistake_in_the_table_of_the_hub_names_what_is_wrong() {
-        for (text, expected) in [
-            ("[hub]\nflight = \"10.0.0.1\"", "has no port: try `10.0.0.1:7471`"),
-            ("[hub]\nhttps = \"10.0.0.1\"", "unknown field `https`"),
-            ("[agent]\n[hub]\nhttps = \"10.0.0.1\"", "line 3"),
-            ("[hub.remote_write]\nurl = \"store:9090\"", "`store:9090`"),
-            ("[hub.remote_write]\ntopics = [\"**\"]", "missing field `url`"),
-            ("[hub.remote_write]\nurl = \"http://a\"\nevery = \"10ms\"", "`1s`"),
-            ("[hub.remote_write]\nurl = \"http://a\"\nheaders = { \"a b\" = \"c\" }", "`a b`"),
-        ] {
-            let failure = read(text).expect_err(text);
-            assert!(failure.message().contains(expected), "{text}: {failure:?}");
-        }
-        let config =
-            Config { text: "[hub]\nflight = \"10.0.0.1:7471\"".to_owned(), ..Config::default() };
-        assert!(HubConfig::of(&config).expect("understood").flight.is_some());
-    }
-}

@@ -13,7 +13,6 @@ use std::thread::JoinHandle;
 use std::time::Instant;
 
 use skopos_model::Unit;
-use skopos_query::Engine;
 use skopos_shm::Publisher;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
