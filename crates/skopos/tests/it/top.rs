@@ -198,14 +198,14 @@ fn top_names_the_process_that_uses_a_processor() {
     let agent = Running::start(&[]);
     let Some(screen) = Screen::open(agent.path(), (120, 40)) else { return };
     // The shell in the terminal starts it, and it ends with the terminal.
-    screen.line("sh -c 'while :; do :; done; exit 7' &");
+    screen.line("sh -c 'while :; do :; done' &");
     screen.start_top("");
     screen.shows(&["1 overview"]);
     screen.keys(&["0"]);
     screen.shows(&["processes", "cpu % v", "sort: cpu %"]);
     let busy = |text: &str| {
         let line = text.lines().find(|line| line.contains("while :; do"));
-        let words = line.and_then(|line| line.split("exit 7").nth(1)).map(str::to_owned);
+        let words = line.and_then(|line| line.split("done").nth(1)).map(str::to_owned);
         words.and_then(|words| words.split_whitespace().next()?.parse::<f64>().ok())
     };
     screen.until("a busy shell", |text| busy(text).is_some_and(|percent| percent > 0.0));
