@@ -2,7 +2,7 @@
 //! resolution of typed topics.
 //!
 //! Read in this order: [`Global`] holds the options of every verb; [`Out`] prints data to standard output
-//! in one [`Style`]; a verb that cannot do its work ends with a [`Failure`]. [`format`] shows numbers and
+//! in one [`Style`]; a verb that cannot do its work ends with a [`Failure`]. [`mod@format`] shows numbers and
 //! times, [`reading`] shows one sample of one topic, [`find`] resolves what a user typed to vertices, and
 //! [`state`] names the folders that outlive a process. [`usage`] prints help and wrong usage.
 

@@ -7,7 +7,7 @@ pub struct Counts {
     pub backwards: u64,
     /// Counters that fell.
     pub resets: u64,
-    /// Detectors that were refused because their memory was full ([`MAX_STATE_BYTES`]).
+    /// Detectors that were refused because their memory was full (`MAX_STATE_BYTES`).
     pub refused: u64,
     /// Changes between unusual and usual. The difference to `events` was held back.
     pub changes: u64,
