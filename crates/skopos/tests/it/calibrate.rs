@@ -112,7 +112,7 @@ fn what_cannot_be_measured_is_refused_with_a_hint() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path().to_str().expect("UTF-8");
     for (args, code, error) in [
-        (&["calibrate", "no-such-device", "--yes"][..], 2, "no block device and no folder"),
+        (&["calibrate", "no-such-device", "--yes"][..], 2, "neither a block device nor a folder"),
         (&["calibrate", path, "--yes", "--size", "1MiB"], 2, "from 8MiB"),
         (&["calibrate", path, "--yes", "--size", "much"], 2, "is not a size"),
         (&["calibrate", path, "--yes", "--seconds", "nan"], 2, "not a number of seconds"),
