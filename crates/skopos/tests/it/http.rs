@@ -338,7 +338,7 @@ fn whose_hub_it_is_is_answered_unless_an_address_is_given() {
     assert!(line.starts_with("skopos hub") && !line.contains("http"), "{line}");
     for (http, said) in [
         ("127.0.0.1", "has no port: try `127.0.0.1:7470`"),
-        ("localhost:1", "`localhost:1` is no address"),
+        ("localhost:1", "`localhost:1` is not an address"),
         ("192.0.2.1:1", "cannot listen at http://192.0.2.1:1"),
     ] {
         let ran = run(dir.path(), &["hub", "--look-on", "none", "--http", http]);

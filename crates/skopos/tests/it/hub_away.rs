@@ -34,7 +34,7 @@ fn a_dead_hub_is_told_of_and_this_machine_answers() {
     hub.child.wait().expect("it ends");
     let nothing = run(hub.dir.path(), &["sql", "--plain", "SELECT 1"]);
     assert_eq!((nothing.code, &*nothing.stdout), (2, ""), "{nothing:?}");
-    assert!(nothing.stderr.starts_with("error: the hub of "), "{nothing:?}");
+    assert!(nothing.stderr.starts_with("error: the hub at "), "{nothing:?}");
     assert!(nothing.stderr.contains("is dead") && nothing.stderr.contains("start it"));
 
     let socket = agent.path().join("hub.sock");
