@@ -10,7 +10,7 @@ fn a_mistake_in_the_table_of_the_hub_is_an_error_of_the_hub() {
     for (text, expected) in [
         ("[hub]\nno_such_entry = 1", "line 2"),
         ("[hub]\nflight = \"10.0.0.1\"", "has no port: try `10.0.0.1:7471`"),
-        ("[hub.remote_write]\nurl = \"store:9090\"", "address"),
+        ("[hub.remote_write]\nurl = \"store:9090\"", "is not the URL of a store"),
         ("[hub.remote_write]\ntopics = [\"**\"]", "missing field `url`"),
         ("[hub.remote_write]\nurl = \"http://a\"\nevery = \"10ms\"", "`1s`"),
         ("[hub.remote_write]\nurl = \"http://a\"\nheaders = { \"a b\" = \"c\" }", "`a b`"),

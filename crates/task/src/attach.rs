@@ -74,7 +74,7 @@ impl AttachTarget {
 pub(crate) fn record_baselines(ledger: &mut Ledger) {
     let mut is_whole = false;
     for _ in 0..MAX_READINGS {
-        let mut all = family::members(ledger);
+        let mut all = family::unended(ledger);
         // A parent is older than its child.
         all.sort_by_key(|member| (member.started, member.pid));
         let mut sum = Baseline::default();

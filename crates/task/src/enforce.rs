@@ -39,6 +39,8 @@ struct Ending {
     stopped: HashSet<Member>,
     /// Processes that this user may not kill.
     refused: HashSet<Member>,
+    /// The time of the next look for processes that are left.
+    next: Instant,
 }
 
 impl Enforcer {
@@ -114,6 +116,9 @@ impl Enforcer {
         let Some(ending) = self.ending.as_ref().filter(|_| !self.has_given_up) else {
             return false;
         };
+        if ending.refused.is_empty() {
+            return family::is_unended(ledger);
+        }
         family::unended(ledger).iter().any(|member| !ending.refused.contains(member))
     }
 
@@ -159,9 +164,10 @@ impl Enforcer {
             return;
         }
         let (stopped, refused) = (HashSet::new(), HashSet::new());
-        self.ending = Some(Ending { since: Instant::now(), stopped, refused });
+        let since = Instant::now();
+        self.ending = Some(Ending { since, stopped, refused, next: since });
         if !self.grace.is_zero() {
-            for member in family::members(ledger) {
+            for member in family::unended(ledger) {
                 member.signal(libc::SIGTERM);
                 member.signal(libc::SIGCONT);
             }
@@ -171,28 +177,32 @@ impl Enforcer {
     /// Kills the processes that are left after the grace period. Called repeatedly until none is left.
     pub(crate) fn step(&mut self, mechanisms: &mut [Box<dyn Mechanism>], ledger: &Ledger) {
         let Some(ending) = &mut self.ending else { return };
-        if self.has_given_up || ending.since.elapsed() < self.grace {
+        let begun = Instant::now();
+        if self.has_given_up || begun - ending.since < self.grace || begun < ending.next {
             return;
         }
         if mechanisms.iter_mut().any(|m| m.kill_all()) {
             return;
         }
-        // All processes are stopped first, so that none forks while the others are killed.
-        let mut there = family::unended(ledger);
-        there.retain(|member| !ending.refused.contains(member));
+        // All processes are stopped first, so that none forks while the others are killed. Each is
+        // stopped as it is found: to look for all of them first takes longer than a task that forks
+        // without end needs to double.
         let mut is_new = false;
-        for member in &there {
-            if ending.stopped.insert(*member) {
+        let mut there = family::visit_unended(ledger, |member| {
+            if !ending.refused.contains(member) && ending.stopped.insert(*member) {
                 is_new = true;
                 if !member.signal(libc::SIGSTOP) {
                     ending.refused.insert(*member);
                 }
             }
-        }
+        });
+        there.retain(|member| !ending.refused.contains(member));
         if !is_new {
             let refused = there.into_iter().filter(|member| !member.signal(libc::SIGKILL));
             ending.refused.extend(refused);
         }
+        // As much time is left to reap processes as it takes to look for them.
+        ending.next = Instant::now() + begun.elapsed().max(RETRY);
     }
 }
 

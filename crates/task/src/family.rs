@@ -8,60 +8,60 @@ use std::collections::HashSet;
 
 use crate::ledger::Ledger;
 use crate::member::Member;
-use crate::proc::{self, Stat};
+use crate::proc;
 use crate::sys::Pid;
 
-/// Returns the ids of all processes of the task.
-pub(crate) fn pids(ledger: &Ledger) -> HashSet<Pid> {
+/// Returns the ids of all processes of the task, or of some if there are more than `most`: a task
+/// that forks without end grows faster than all of it can be found.
+pub(crate) fn pids(ledger: &Ledger, most: f64) -> HashSet<Pid> {
     match ledger.is_attached() {
-        true => members(ledger).into_iter().map(|member| member.pid).collect(),
-        false => proc::descendants(std::process::id() as Pid).into_iter().collect(),
+        true => unended(ledger).into_iter().map(|member| member.pid).collect(),
+        false => proc::descendants(std::process::id() as Pid, most).into_iter().collect(),
     }
 }
 
 /// Returns the processes that are still to be killed or reaped. A zombie whose parent is a living
 /// process of the task is left to that parent; a zombie child of the monitor is not.
 pub(crate) fn unended(ledger: &Ledger) -> Vec<Member> {
+    visit_unended(ledger, |_| {})
+}
+
+/// True if processes are still to be killed or reaped.
+pub(crate) fn is_unended(ledger: &Ledger) -> bool {
     if ledger.is_attached() {
-        return members(ledger);
+        return ledger.live_members().iter().any(Member::is_alive);
     }
-    let own = std::process::id() as Pid;
-    let mut all = descendants(own);
-    all.retain(|(_, stat)| !stat.is_zombie || stat.parent == own);
-    all.iter().map(|(pid, stat)| Member::new(*pid, stat)).collect()
+    !proc::children(std::process::id() as Pid).is_empty()
 }
 
-/// Returns the descendants of a process. A process that took over an id since the ids were read is
-/// left out, unless it is a descendant too.
-fn descendants(own: Pid) -> Vec<(Pid, Stat)> {
-    let all = proc::descendants(own);
-    let ids: HashSet<Pid> = all.iter().copied().collect();
-    let stats = all.into_iter().filter_map(|pid| Some((pid, proc::stat(pid)?)));
-    stats.filter(|(_, stat)| stat.parent == own || ids.contains(&stat.parent)).collect()
-}
-
-/// Returns all processes of the task.
-pub(crate) fn members(ledger: &Ledger) -> Vec<Member> {
+/// Returns the processes that are still to be killed or reaped, and calls `visit` for each of them
+/// before its children are read. A process that `visit` stops forks no more, so its children are
+/// complete.
+pub(crate) fn visit_unended(ledger: &Ledger, mut visit: impl FnMut(&Member)) -> Vec<Member> {
     let own = std::process::id() as Pid;
-    if !ledger.is_attached() {
-        return descendants(own).iter().map(|(pid, stat)| Member::new(*pid, stat)).collect();
-    }
-    let known = ledger.live_members().into_iter();
-    let mut found: Vec<Member> = known.filter(Member::is_alive).collect();
+    let stat_of = |pid, parent| proc::stat(pid).filter(|stat| stat.parent == parent);
+    let mut found: Vec<Member> = match ledger.is_attached() {
+        true => ledger.live_members().into_iter().filter(Member::is_alive).collect(),
+        false => {
+            let member = |pid| Some(Member::new(pid, &stat_of(pid, own)?));
+            proc::children(own).into_iter().filter_map(member).collect()
+        }
+    };
     let mut pids: HashSet<Pid> = found.iter().map(|member| member.pid).collect();
     let mut next = 0;
     while let Some(parent) = found.get(next).copied() {
         next += 1;
+        visit(&parent);
         let before = found.len();
         for pid in proc::children(parent.pid) {
-            let stat = proc::stat(pid).filter(|s| s.parent == parent.pid && !s.is_zombie);
+            let stat = stat_of(pid, parent.pid).filter(|stat| !stat.is_zombie);
             // The monitor may descend from the task that it measures.
             let Some(stat) = stat.filter(|_| pid != own && !pids.contains(&pid)) else { continue };
             pids.insert(pid);
             found.push(Member::new(pid, &stat));
         }
         // If another process took over the parent's id, these are children of that process.
-        if !parent.is_alive() {
+        if found.len() > before && !parent.is_alive() {
             found.drain(before..).for_each(|member| {
                 pids.remove(&member.pid);
             });
@@ -84,10 +84,10 @@ mod tests {
         let pid = shell.id() as Pid;
         let mut ledger = Ledger::for_attached();
         ledger.process_started(pid, 1);
-        let mut tree = members(&ledger);
+        let mut tree = unended(&ledger);
         while tree.len() < 3 {
             std::thread::sleep(std::time::Duration::from_millis(5));
-            tree = members(&ledger);
+            tree = unended(&ledger);
         }
         assert!(tree.iter().all(|member| member.pid != other.id() as Pid));
         assert!(tree.iter().all(|member| member.signal(libc::SIGKILL)), "it is permitted");
@@ -101,15 +101,15 @@ mod tests {
     fn the_start_times_of_all_processes_of_a_started_task_are_known() {
         let script = "sleep 62 & wait";
         let mut shell = Command::new("sh").args(["-c", script]).spawn().expect("it starts");
-        let is_of_it = |(pid, stat): &(Pid, Stat)| {
-            *pid == shell.id() as Pid || stat.parent == shell.id() as Pid
+        let own = shell.id() as Pid;
+        let is_of_it = |member: &Member| {
+            member.pid == own || proc::stat(member.pid).is_some_and(|stat| stat.parent == own)
         };
-        let own = std::process::id() as Pid;
         let mut tree: Vec<Member> = Vec::new();
         while tree.len() < 2 {
             std::thread::sleep(std::time::Duration::from_millis(5));
-            let all = descendants(own);
-            tree = all.iter().filter(|p| is_of_it(p)).map(|(p, s)| Member::new(*p, s)).collect();
+            tree = unended(&Ledger::new());
+            tree.retain(is_of_it);
         }
         assert!(tree.iter().all(|member| member.started.is_some() && member.is_alive()));
         assert!(tree.iter().all(|member| member.signal(libc::SIGKILL)), "it is permitted");

@@ -264,6 +264,11 @@ impl<'a> Run<'a> {
     }
 
     fn run_until_end(&mut self, warn: &mut dyn FnMut(&Crossing)) -> io::Result<()> {
+        if self.order.limits.of("processes_max").is_some() {
+            // Among thousands of processes that fork, an ordinary thread would wait for seconds. A
+            // user who may not have this priority has a limit of the kernel on processes instead.
+            sys::run_first();
+        }
         while self.end.is_none() || self.enforcer.has_work(&self.ledger) {
             self.wait()?;
             for signal in self.signals.take() {

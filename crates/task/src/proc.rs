@@ -281,11 +281,12 @@ pub(crate) fn children(pid: Pid) -> Vec<Pid> {
         .collect()
 }
 
-/// Returns all descendants of `pid`, without `pid` itself.
-pub(crate) fn descendants(pid: Pid) -> Vec<Pid> {
+/// Returns the descendants of `pid`, without `pid` itself. Stops to look for more once there are more
+/// than `most`.
+pub(crate) fn descendants(pid: Pid, most: f64) -> Vec<Pid> {
     let mut found = children(pid);
     let mut next = 0;
-    while let Some(parent) = found.get(next).copied() {
+    while let Some(parent) = found.get(next).copied().filter(|_| found.len() as f64 <= most) {
         found.extend(children(parent));
         next += 1;
     }

@@ -242,8 +242,8 @@ fn a_missing_archive_has_no_rows_and_a_broken_one_is_an_error() {
     let directory = folder.path().join("folder");
     std::fs::create_dir(&directory).expect("made");
     for (file, why) in [
-        (&text, "is no archive of tasks"),
-        (&none, "is no archive of tasks"),
+        (&text, "is not an archive of tasks"),
+        (&none, "is not an archive of tasks"),
         (&directory, ": it cannot be opened: "),
     ] {
         let engine = engine(Some(file.clone()));

@@ -75,7 +75,7 @@ fn more_questions_and_watchers_than_there_are_places_for_are_told_to_come_again(
     let (_, got) = ask(&up, &question);
     assert_eq!(got.status, 429, "{}", got.head);
     assert!(got.head.to_lowercase().contains("retry-after: 1"), "{}", got.head);
-    assert_eq!(got.json()["error"], "too many questions are computed at one time");
+    assert_eq!(got.json()["error"], "too many statements run at one time");
     assert_eq!(up.get("/metrics").status, 429, "it is as much work");
     assert_eq!(up.sql("SELECT value FROM latest WHERE topic = 'n01/load/load_1m'").status, 200);
     drop(asking);

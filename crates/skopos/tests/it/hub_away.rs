@@ -66,7 +66,10 @@ fn a_hub_of_somebody_else_is_told_of() {
         return;
     }
     assert_eq!((ran.status.code(), &*ran.stdout), (Some(0), &b"1\n"[..]), "{told}");
-    assert!(told.contains("this user may not ask") && told.contains(ONLY_HERE), "{told}");
+    assert!(
+        told.contains("this user has no access to the hub at") && told.contains(ONLY_HERE),
+        "{told}"
+    );
 }
 
 #[test]

@@ -276,7 +276,7 @@ fn a_configuration_that_cannot_be_is_refused_where_it_is_wrong() {
         ("[[insight]]\nname = \"a\"\nsql = \"SELECT sum(valeu) FROM latest\"", &["valeu", "value"]),
         (
             "[[insight]]\nname = \"vda/msca\"\nsql = \"SELECT sum(value) FROM latest\"",
-            &["insight `vda/msca`: `msca` is built in", "hint: choose another name"],
+            &["insight `vda/msca`: `msca` is a built-in insight", "hint: choose another name"],
         ),
         (
             "[[insight]]\nname = \"A B\"\nsql = \"SELECT sum(value) FROM latest\"",

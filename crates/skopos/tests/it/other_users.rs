@@ -71,7 +71,7 @@ fn another_user_is_turned_away_at_every_door() {
     let url = "http://127.0.0.1:7470/healthz";
     let told = alone.curl(Some(NOBODY), &["-w", "%{http_code}", url]);
     let told = String::from_utf8_lossy(&told.stdout).into_owned();
-    assert!(told.contains("this hub is another user's") && told.ends_with("403"), "{told}");
+    assert!(told.contains("this hub belongs to another user") && told.ends_with("403"), "{told}");
     assert_eq!(alone.refused("http"), Some(1));
 
     // Any answer that is HTTP/2 is one: that there is no such method is told to whoever may ask.

@@ -412,6 +412,28 @@ impl Ledger {
         self.live.keys().copied().collect()
     }
 
+    /// Sorts living processes so that each comes after its parent. The kernel adds the counts of a
+    /// child to those of the parent that waits for it, so a sum over processes that are read in this
+    /// order counts no child twice.
+    pub(crate) fn sort_parents_first(&self, pids: &mut [Pid]) {
+        let mut depths: HashMap<Pid, usize> = HashMap::with_capacity(pids.len());
+        for &pid in pids.iter() {
+            let (mut path, mut next) = (Vec::new(), pid);
+            let known = loop {
+                if let Some(depth) = depths.get(&next) {
+                    break *depth;
+                }
+                let Some(live) = self.live.get(&next).filter(|_| !path.contains(&next)) else {
+                    break 0;
+                };
+                path.push(next);
+                next = live.process.parent;
+            };
+            depths.extend(path.into_iter().rev().zip(known + 1..));
+        }
+        pids.sort_unstable_by_key(|pid| depths.get(pid).copied());
+    }
+
     /// Living processes with their start times, which tell them from later ones with the same ids.
     pub(crate) fn live_members(&self) -> Vec<Member> {
         self.live.iter().map(|(pid, live)| Member { pid: *pid, started: live.started }).collect()
@@ -471,6 +493,23 @@ mod tests {
         ledger.restart_clock();
         assert!(ledger.elapsed() <= before.elapsed());
         assert_eq!(ledger.into_processes().0[0].start_seconds, 0.0);
+    }
+
+    #[test]
+    fn parents_are_read_before_their_children() {
+        // No process has these ids, so nothing is read of them.
+        let pid = |n: Pid| 10_000_000 + n;
+        let mut ledger = Ledger::new();
+        for (child, parent) in [(1, 2), (2, 5), (3, 2), (5, 4), (4, 0), (6, 0)] {
+            ledger.process_started(pid(child), pid(parent));
+        }
+        let mut pids = ledger.live_pids();
+        ledger.sort_parents_first(&mut pids);
+        let place = |n| pids.iter().position(|one| *one == pid(n)).expect("it lives");
+        assert_eq!(pids.len(), 6);
+        for (child, parent) in [(1, 2), (2, 5), (3, 2), (5, 4)] {
+            assert!(place(parent) < place(child), "{pids:?}");
+        }
     }
 
     #[test]

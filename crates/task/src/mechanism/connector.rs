@@ -170,7 +170,7 @@ impl Mechanism for Connector {
         if ledger.is_attached() {
             // Starts from here on are reported; processes that are already running are searched
             // for.
-            for pid in family::members(ledger).into_iter().map(|member| member.pid) {
+            for pid in family::unended(ledger).into_iter().map(|member| member.pid) {
                 let Some(stat) = proc::stat(pid) else { continue };
                 // The exit of a zombie thread may have been reported before the socket was open.
                 let is_alive = |thread: &Pid| proc::stat(*thread).is_some_and(|s| !s.is_zombie);

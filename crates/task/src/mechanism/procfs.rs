@@ -63,7 +63,7 @@ impl Procfs {
     /// Finds processes that started or exited. Returns their number if there are more than the
     /// limit.
     fn search(&self, ledger: &mut Ledger) -> Result<(), u64> {
-        let there: HashSet<Pid> = family::pids(ledger);
+        let there: HashSet<Pid> = family::pids(ledger, self.most);
         if there.len() as f64 > self.most {
             return Err(there.len() as u64);
         }
@@ -133,6 +133,7 @@ impl Mechanism for Procfs {
         let mut pids = ledger.live_pids();
         let processes = pids.len() as u64;
         self.unread = self.unread.max(limit_pids(&mut pids));
+        ledger.sort_parents_first(&mut pids);
         let reaped = ledger.reaped;
         let (mut resident, mut virtual_size, mut swap) = (0, 0, 0);
         let mut cpu = (reaped.usage.user + reaped.usage.system).as_secs_f64();

@@ -102,7 +102,10 @@ fn an_invalid_rule_is_refused_with_the_reason() {
     );
     check("detector = \"extreme\"\nevents_per_minute = 0", "must be from 1 to 60");
     check("detector = \"extreme\"\nwnidow = 0", "unknown field `wnidow`, expected one of `name`");
-    check("detector = \"threshold\"\nabove = 1\nfor = \"10 sec\"", "no unit of time: use ms, s");
+    check(
+        "detector = \"threshold\"\nabove = 1\nfor = \"10 sec\"",
+        "` sec` is not a unit of time; use ms, s",
+    );
     check("detector = \"threshold\"\nabove = 1\nfor = -3", "-3 seconds is not a duration");
     check("detector = \"threshold\"\nabove = 1\nfor = true", "a duration such as \"10s\"");
 }

@@ -237,6 +237,10 @@ mod tests {
             start();
         });
         assert!(records > 2048 / 600, "{records}: a record is at most 600 bytes");
-        assert!(kernel.ring.next().is_some(), "the rest stays for the next call");
+        // A record that another processor is still writing holds up those behind it.
+        let begun = std::time::Instant::now();
+        while kernel.ring.next().is_none() {
+            assert!(begun.elapsed().as_secs() < 10, "the rest stays for the next call");
+        }
     }
 }
