@@ -1,7 +1,7 @@
 # Sourced by the scripts beside it: what they all say and find. POSIX sh.
 # shellcheck shell=sh
 
-# rustup tells a new user to open a new terminal; whoever has not yet done so gets cargo anyway.
+# rustup asks a new user to open a new terminal; cargo is found before that, too.
 PATH="$PATH:${CARGO_HOME:-${HOME:-}/.cargo}/bin"
 # Debian keeps daemons (redis-server aside) where an ordinary user does not look.
 PATH="$PATH:/usr/sbin:/sbin:/usr/lib/pcp/bin"

@@ -47,7 +47,7 @@ struct Job {
 }
 
 /// A probe for which there is no lane.
-pub(crate) struct Refused {
+pub(crate) struct RefusedProbe {
     pub probe: Box<Probe>,
     /// The reason.
     pub reason: String,
@@ -80,10 +80,10 @@ impl Lanes {
         number: usize,
         probe: Box<Probe>,
         times: (Timestamp, Duration),
-    ) -> Result<(), Refused> {
+    ) -> Result<(), RefusedProbe> {
         let lane = match self.idle.pop().map_or_else(|| self.start(), Ok) {
             Ok(lane) => lane,
-            Err(reason) => return Err(Refused { probe, reason }),
+            Err(reason) => return Err(RefusedProbe { probe, reason }),
         };
         match lane.jobs.send(Job { number, probe, times }) {
             Ok(()) => {
@@ -91,7 +91,7 @@ impl Lanes {
                 Ok(())
             }
             Err(SendError(Job { probe, .. })) => {
-                Err(Refused { probe, reason: "its lane has ended".to_owned() })
+                Err(RefusedProbe { probe, reason: "its lane has ended".to_owned() })
             }
         }
     }

@@ -9,7 +9,7 @@ use skopos_sense::Skip;
 use crate::beat::nearest_beat;
 use crate::control::SensorStatus;
 use crate::event::Event;
-use crate::lanes::Refused;
+use crate::lanes::RefusedProbe;
 use crate::probe::{PollError, PollOutcome, Probe};
 use crate::sink::{Change, Yielded};
 
@@ -224,8 +224,13 @@ impl PolledSensor {
     }
 
     /// Takes the sensor back because there is no lane for it. It is tried again after its interval.
-    pub(crate) fn postponed(&mut self, refused: Refused, now: Duration, events: &mut Vec<Event>) {
-        let Refused { probe, reason } = refused;
+    pub(crate) fn postponed(
+        &mut self,
+        refused: RefusedProbe,
+        now: Duration,
+        events: &mut Vec<Event>,
+    ) {
+        let RefusedProbe { probe, reason } = refused;
         self.probe = Some(probe);
         self.away_since = None;
         self.waits_since = now;
@@ -536,7 +541,7 @@ mod tests {
         polled.wanted = 10 * SECOND;
         polled.schedule();
         let probe = polled.take(110 * SECOND).expect("it is here");
-        let refused = Refused { probe, reason: "no lane".to_owned() };
+        let refused = RefusedProbe { probe, reason: "no lane".to_owned() };
         polled.postponed(refused, 110 * SECOND, &mut Vec::new());
         plan(&mut budget, &mut polled, 0.0, 111 * SECOND);
         assert_eq!(polled.due(), 120 * SECOND);

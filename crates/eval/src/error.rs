@@ -9,7 +9,7 @@ use crate::limits::MAX_SQL_BYTES;
 #[non_exhaustive]
 pub enum Error {
     /// The text is longer than [`MAX_SQL_BYTES`].
-    #[error("the statement has {0} bytes, the most is {MAX_SQL_BYTES}")]
+    #[error("the statement has {0} bytes; the maximum is {MAX_SQL_BYTES}")]
     TooLong(usize),
     /// The text is not SQL.
     #[error("{at}: {message}")]

@@ -32,11 +32,11 @@ const MAX_ANSWERS_AT_ONCE: usize = 8;
 pub struct Readings {
     readings: Vec<ReadingJson>,
     /// Topics whose value is not shown, each with the reason.
-    refused: Vec<Refused>,
+    refused: Vec<RefusedTopic>,
 }
 
 #[derive(Serialize)]
-struct Refused {
+struct RefusedTopic {
     topic: String,
     reason: String,
 }
@@ -99,7 +99,7 @@ pub fn read(
     }
     let no_match = |text: &&String| {
         let reason = "no topic matches".to_owned();
-        Refused { topic: (*text).clone(), reason }
+        RefusedTopic { topic: (*text).clone(), reason }
     };
     let refused = missing.iter().map(no_match).collect();
     let mut all = Readings { readings: Vec::new(), refused };
@@ -109,7 +109,7 @@ pub fn read(
                 let reading = reading.with_reason(|| backend.source.insight_info(&topic).reason);
                 all.readings.push(reading);
             }
-            Err(reason) => all.refused.push(Refused { topic: topic.to_string(), reason }),
+            Err(reason) => all.refused.push(RefusedTopic { topic: topic.to_string(), reason }),
         }
     }
     Ok(all)

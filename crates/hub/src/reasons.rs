@@ -22,12 +22,12 @@ const MAX_INSIGHTS: usize = 4096;
 /// Formulas and reasons of the insights of agents on this machine.
 #[derive(Debug, Default)]
 pub(crate) struct AgentInsights {
-    agents: Mutex<HashMap<PathBuf, Kept>>,
+    agents: Mutex<HashMap<PathBuf, CachedInsights>>,
 }
 
 /// The last answer of one agent.
 #[derive(Debug)]
-struct Kept {
+struct CachedInsights {
     until: Instant,
     insights: BTreeMap<String, InsightInfo>,
 }
@@ -41,8 +41,8 @@ impl AgentInsights {
         let now = Instant::now();
         if agents.get(dir).is_none_or(|kept| kept.until <= now) {
             let kept = match all(dir) {
-                Some(insights) => Kept { until: Instant::now() + KEPT_FOR, insights },
-                None => Kept { until: Instant::now() + PAUSE, insights: BTreeMap::new() },
+                Some(insights) => CachedInsights { until: Instant::now() + KEPT_FOR, insights },
+                None => CachedInsights { until: Instant::now() + PAUSE, insights: BTreeMap::new() },
             };
             agents.insert(dir.to_path_buf(), kept);
         }

@@ -13,10 +13,10 @@ pub enum Error {
     #[error("the topic is empty")]
     TopicEmpty,
     /// The topic is longer than [`MAX_TOPIC_BYTES`].
-    #[error("the topic has {0} bytes, the most is {MAX_TOPIC_BYTES}")]
+    #[error("the topic has {0} bytes; the maximum is {MAX_TOPIC_BYTES}")]
     TopicTooLong(usize),
     /// The topic is deeper than [`MAX_TOPIC_SEGMENTS`].
-    #[error("the topic has {0} segments, the most is {MAX_TOPIC_SEGMENTS}")]
+    #[error("the topic has {0} segments; the maximum is {MAX_TOPIC_SEGMENTS}")]
     TopicTooDeep(usize),
     /// The topic has two slashes in a row, or a slash at either end.
     #[error("the topic `{0}` has an empty segment")]
@@ -65,7 +65,7 @@ pub enum Error {
     #[error("the structured value is nested deeper than {MAX_STRUCTURED_DEPTH}")]
     StructuredTooDeep,
     /// The value is longer than [`MAX_STRUCTURED_BYTES`] once encoded.
-    #[error("the structured value has {0} bytes encoded, the most is {MAX_STRUCTURED_BYTES}")]
+    #[error("the structured value has {0} bytes encoded; the maximum is {MAX_STRUCTURED_BYTES}")]
     StructuredTooLong(usize),
     /// The value is not a list, a record or a text.
     #[error("a structured value is a list, a record or a text, not `{0}`")]

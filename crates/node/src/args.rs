@@ -20,8 +20,8 @@ pub struct LiveArgs {
     /// Listen at this endpoint, such as tcp/10.0.0.1:7447 [default: loopback, any port]
     #[arg(long, value_name = "ENDPOINT")]
     listen: Vec<String>,
-    /// Connect to this hub or router, such as tcp/hub1:7447; may be given several times, to connect to
-    /// each; of endpoints with commas between them, connect to the first that answers
+    /// Connect to this hub or router, such as tcp/hub1:7447. Repeat it to connect to several. Of
+    /// alternatives with commas between them the first that answers is used
     #[arg(long, value_name = "ENDPOINT,…")]
     connect: Vec<String>,
     /// Search for nodes on this network interface: `auto` for all, `none` for no search

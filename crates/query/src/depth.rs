@@ -3,8 +3,9 @@
 //! Parsing, planning and dropping a tree recurse once for each level, and a stack is finite. The parser bounds
 //! parentheses; a chain (`a + b + c`, `… UNION …`) is as deep as it is long.
 //!
-//! The recursive protection of sqlparser and DataFusion cannot replace this check: it grows the stack of
-//! parsing and planning, but a tree is also dropped recursively, for a point read on its caller's 2 MiB stack.
+//! The recursive protection of sqlparser and DataFusion cannot replace this check: it grows the stack only
+//! while a statement is parsed and planned. Dropping a tree recurses too, and a point read drops its tree on
+//! the 2 MiB stack of its caller.
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;

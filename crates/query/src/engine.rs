@@ -14,6 +14,7 @@ use crate::answer::Answer;
 use crate::error::Error;
 use crate::inputs::Inputs;
 use crate::limits::Limits;
+use crate::opaque::Opaque;
 use crate::parameters::number;
 use crate::planner::Planner;
 use crate::prepared::{Prepared, may_be_point};
@@ -22,9 +23,12 @@ use crate::statement::{parse, parse_with_parameters};
 use crate::stream::{Stream, within};
 
 /// Answers statements. A process needs one engine; any number of threads may use it.
+///
+/// Its methods declare that their futures are `Send`. The compiler proves it here once: a plan reaches
+/// all types of the SQL syntax, and a proof in each caller would take it a minute.
 #[derive(Debug)]
 pub struct Engine {
-    planner: Planner,
+    planner: Opaque<Planner>,
 }
 
 impl Engine {
@@ -33,7 +37,7 @@ impl Engine {
     /// # Errors
     /// The engine cannot start its threads.
     pub fn new(tables: Registry) -> Result<Self, Error> {
-        Ok(Self { planner: Planner::new(tables.into())? })
+        Ok(Self { planner: Opaque::new(Planner::new(tables.into())?) })
     }
 
     /// Returns the names of all tables but those of one topic, which the table `topics` lists.
@@ -42,19 +46,21 @@ impl Engine {
     }
 
     /// Returns the columns of a table; `None` if no table has this name. A topic is a table, too.
-    pub async fn table_schema(&self, name: &str) -> Option<SchemaRef> {
-        Some(self.planner.catalog().table(name).await.ok()??.schema())
+    pub fn table_schema(&self, name: &str) -> impl Future<Output = Option<SchemaRef>> + Send {
+        async move { Some(self.planner.catalog().table(name).await.ok()??.schema()) }
     }
 
     /// Returns the columns that the answer will have.
     ///
     /// # Errors
     /// The statement cannot be answered.
-    pub async fn describe(&self, sql: &str) -> Result<SchemaRef, Error> {
-        if let Some(answer) = self.point(sql) {
-            return Ok(answer.schema);
+    pub fn describe(&self, sql: &str) -> impl Future<Output = Result<SchemaRef, Error>> + Send {
+        async move {
+            if let Some(answer) = self.point(sql) {
+                return Ok(answer.schema);
+            }
+            self.planner.schema_of(sql, self.planner.cached_plan(sql).await?).await
         }
-        self.planner.schema_of(sql, self.planner.cached_plan(sql).await?).await
     }
 
     /// Returns the answer of a point read: at once, without the planner. `None` if the statement is not
@@ -67,27 +73,39 @@ impl Engine {
     ///
     /// # Errors
     /// The statement cannot be answered within `limits`.
-    pub async fn query(&self, sql: &str, limits: &Limits) -> Result<Answer, Error> {
-        if let Some(answer) = self.point(sql) {
-            return match answer.rows() <= limits.rows {
-                true => Ok(answer),
-                false => Err(Error::TooManyRows(limits.rows)),
-            };
+    pub fn query(
+        &self,
+        sql: &str,
+        limits: &Limits,
+    ) -> impl Future<Output = Result<Answer, Error>> + Send {
+        async move {
+            if let Some(answer) = self.point(sql) {
+                return match answer.rows() <= limits.rows {
+                    true => Ok(answer),
+                    false => Err(Error::TooManyRows(limits.rows)),
+                };
+            }
+            self.stream(sql, limits).await?.collect(&self.planner.memory()).await
         }
-        self.stream(sql, limits).await?.collect(&self.planner.memory()).await
     }
 
     /// Returns the whole answer as the planner finds it, also of a point read.
     ///
     /// # Errors
     /// See [`query`](Self::query).
-    pub async fn query_planned(&self, sql: &str, limits: &Limits) -> Result<Answer, Error> {
-        let begun = Instant::now();
-        let planned =
-            async { self.planner.plan(sql, self.planner.parsed(sql, parse).await?).await };
-        let plan = within(begun, limits.deadline, planned).await?;
-        let stream = self.planner.start(sql, plan, limits, begun).await?;
-        stream.collect(&self.planner.memory()).await
+    pub fn query_planned(
+        &self,
+        sql: &str,
+        limits: &Limits,
+    ) -> impl Future<Output = Result<Answer, Error>> + Send {
+        async move {
+            let begun = Instant::now();
+            let planned =
+                async { self.planner.plan(sql, self.planner.parsed(sql, parse).await?).await };
+            let plan = within(begun, limits.deadline, planned).await?;
+            let stream = self.planner.start(sql, plan, limits, begun).await?;
+            stream.collect(&self.planner.memory()).await
+        }
     }
 
     /// Returns the answer, batch by batch. The deadline is that of the last batch, however slowly the
@@ -95,21 +113,27 @@ impl Engine {
     ///
     /// # Errors
     /// See [`query`](Self::query); later errors are in the stream.
-    pub async fn stream(&self, sql: &str, limits: &Limits) -> Result<Stream, Error> {
-        if let Some(answer) = self.point(sql) {
-            return Stream::of(answer, limits);
+    pub fn stream(
+        &self,
+        sql: &str,
+        limits: &Limits,
+    ) -> impl Future<Output = Result<Stream, Error>> + Send {
+        async move {
+            if let Some(answer) = self.point(sql) {
+                return Stream::of(answer, limits);
+            }
+            let begun = Instant::now();
+            let plan = within(begun, limits.deadline, self.planner.cached_plan(sql)).await?;
+            self.planner.start(sql, plan, limits, begun).await
         }
-        let begun = Instant::now();
-        let plan = within(begun, limits.deadline, self.planner.cached_plan(sql)).await?;
-        self.planner.start(sql, plan, limits, begun).await
     }
 
     /// Returns the inputs of a statement: the answer stays the same while they do.
     ///
     /// # Errors
     /// The statement cannot be answered.
-    pub async fn inputs(&self, sql: &str) -> Result<Inputs, Error> {
-        self.planner.inputs(sql).await
+    pub fn inputs(&self, sql: &str) -> impl Future<Output = Result<Inputs, Error>> + Send {
+        async move { self.planner.inputs(sql).await }
     }
 
     /// Returns a fingerprint of `inputs`: it changes whenever an input does. Samples of topics that `counts`
@@ -122,28 +146,31 @@ impl Engine {
     ///
     /// # Errors
     /// The statement cannot be answered.
-    pub async fn prepare(&self, sql: &str) -> Result<Prepared, Error> {
-        let planner = &self.planner;
-        let (statement, count) = planner.parsed(sql, parse_with_parameters).await?;
-        let plan = planner.plan(sql, statement.clone()).await?;
-        let types = plan.get_parameter_fields().map_err(|e| planner.explained(e, sql))?;
-        let field = |at: usize| {
-            let name = format!("${at}");
-            let data_type = match types.get(&name) {
-                Some(Some(field)) => field.data_type().clone(),
-                _ => DataType::Null,
+    pub fn prepare(&self, sql: &str) -> impl Future<Output = Result<Prepared, Error>> + Send {
+        async move {
+            let planner = &self.planner;
+            let (statement, count) = planner.parsed(sql, parse_with_parameters).await?;
+            let plan = planner.plan(sql, statement.clone()).await?;
+            let types = plan.get_parameter_fields().map_err(|e| planner.explained(e, sql))?;
+            let field = |at: usize| {
+                let name = format!("${at}");
+                let data_type = match types.get(&name) {
+                    Some(Some(field)) => field.data_type().clone(),
+                    _ => DataType::Null,
+                };
+                FieldRef::new(Field::new(name, data_type, true))
             };
-            FieldRef::new(Field::new(name, data_type, true))
-        };
-        let fields: Vec<FieldRef> = (1..=count).map(field).collect();
-        let parameters: SchemaRef = Arc::new(Schema::new(fields));
-        let schema = planner.schema_of(sql, plan.clone()).await?;
-        // `:name` is a parameter of the plan that the tokens do not show.
-        if let Some(other) = types.keys().find(|name| number(name).is_none()) {
-            return Err(Error::Parameter(other.clone()));
+            let fields: Vec<FieldRef> = (1..=count).map(field).collect();
+            let parameters: SchemaRef = Arc::new(Schema::new(fields));
+            let schema = planner.schema_of(sql, plan.clone()).await?;
+            // `:name` is a parameter of the plan that the tokens do not show.
+            if let Some(other) = types.keys().find(|name| number(name).is_none()) {
+                return Err(Error::Parameter(other.clone()));
+            }
+            let may_be_point = may_be_point(&statement, &parameters, planner.catalog());
+            let (statement, plan) = (Opaque::new(statement), Opaque::new(plan));
+            Ok(Prepared { sql: sql.to_owned(), statement, plan, schema, parameters, may_be_point })
         }
-        let may_be_point = may_be_point(&statement, &parameters, planner.catalog());
-        Ok(Prepared { sql: sql.to_owned(), statement, plan, schema, parameters, may_be_point })
     }
 
     /// Returns the answer with these values if it is that of a point read; see [`point`](Self::point).
@@ -159,43 +186,47 @@ impl Engine {
     ///
     /// # Errors
     /// See [`stream`](Self::stream); the number of values is not that of the parameters.
-    pub async fn stream_prepared(
+    pub fn stream_prepared(
         &self,
         prepared: &Prepared,
         values: &RecordBatch,
         limits: &Limits,
-    ) -> Result<Stream, Error> {
-        let begun = Instant::now();
-        let values = prepared.scalars(values)?;
-        if values.is_empty() {
-            return self.stream(&prepared.sql, limits).await;
+    ) -> impl Future<Output = Result<Stream, Error>> + Send {
+        async move {
+            let begun = Instant::now();
+            let values = prepared.scalars(values)?;
+            if values.is_empty() {
+                return self.stream(&prepared.sql, limits).await;
+            }
+            if let Some(answer) = self.point_bound(prepared, &values) {
+                return Stream::of(answer, limits);
+            }
+            let plan = self.bound(prepared, values)?;
+            self.planner.start(&prepared.sql, plan, limits, begun).await
         }
-        if let Some(answer) = self.point_bound(prepared, &values) {
-            return Stream::of(answer, limits);
-        }
-        let plan = self.bound(prepared, values)?;
-        self.planner.start(&prepared.sql, plan, limits, begun).await
     }
 
     /// Returns the columns of the answer with these values.
     ///
     /// # Errors
     /// See [`stream_prepared`](Self::stream_prepared).
-    pub async fn describe_prepared(
+    pub fn describe_prepared(
         &self,
         prepared: &Prepared,
         values: &RecordBatch,
         limits: &Limits,
-    ) -> Result<SchemaRef, Error> {
-        let values = prepared.scalars(values)?;
-        if values.is_empty() {
-            let described = self.describe(&prepared.sql);
-            return within(Instant::now(), limits.deadline, described).await;
+    ) -> impl Future<Output = Result<SchemaRef, Error>> + Send {
+        async move {
+            let values = prepared.scalars(values)?;
+            if values.is_empty() {
+                let described = self.describe(&prepared.sql);
+                return within(Instant::now(), limits.deadline, described).await;
+            }
+            if let Some(answer) = self.point_bound(prepared, &values) {
+                return Ok(answer.schema);
+            }
+            self.planner.schema_of(&prepared.sql, self.bound(prepared, values)?).await
         }
-        if let Some(answer) = self.point_bound(prepared, &values) {
-            return Ok(answer.schema);
-        }
-        self.planner.schema_of(&prepared.sql, self.bound(prepared, values)?).await
     }
 
     fn point_bound(&self, prepared: &Prepared, values: &[ScalarValue]) -> Option<Answer> {
@@ -203,7 +234,7 @@ impl Engine {
     }
 
     fn bound(&self, prepared: &Prepared, values: Vec<ScalarValue>) -> Result<LogicalPlan, Error> {
-        let plan = prepared.plan.clone().with_param_values(ParamValues::from(values));
+        let plan = LogicalPlan::clone(&prepared.plan).with_param_values(ParamValues::from(values));
         plan.map_err(|e| self.planner.explained(e, &prepared.sql))
     }
 }

@@ -50,7 +50,7 @@ pub enum Error {
     #[error("`{0}` cannot be a parameter here")]
     Parameter(String),
     /// The statement is too long.
-    #[error("the statement has {0} bytes, the most is {MAX_SQL_BYTES}")]
+    #[error("the statement has {0} bytes; the maximum is {MAX_SQL_BYTES}")]
     TooLong(usize),
     /// The statement has more levels than a thread's stack has room for.
     #[error("the statement is nested too deeply: {MAX_DEPTH} levels are the most")]

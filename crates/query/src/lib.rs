@@ -73,6 +73,7 @@ mod context;
 mod explain;
 mod signature;
 mod split;
+mod opaque;
 
 pub use answer::{Answer, Way};
 pub use catalog::{CATALOG, SCHEMA};

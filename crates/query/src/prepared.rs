@@ -15,6 +15,7 @@ use datafusion::sql::sqlparser::ast::{Statement, Value, ValueWithSpan, VisitMut 
 use crate::ast::name_columns;
 use crate::catalog::Catalog;
 use crate::error::Error;
+use crate::opaque::Opaque;
 use crate::parameters::number;
 use crate::point::Point;
 
@@ -23,8 +24,8 @@ use crate::point::Point;
 pub struct Prepared {
     pub(crate) sql: String,
     /// The syntax tree, with `$n` for every parameter.
-    pub(crate) statement: Parsed,
-    pub(crate) plan: LogicalPlan,
+    pub(crate) statement: Opaque<Parsed>,
+    pub(crate) plan: Opaque<LogicalPlan>,
     pub(crate) schema: SchemaRef,
     pub(crate) parameters: SchemaRef,
     /// True if the statement may be a point read once it has values.

@@ -167,8 +167,8 @@ pub(crate) fn remove_dead(dir: &Path, _lock: &DirLock) -> Result<u32, Error> {
     Ok(removed)
 }
 
-/// Removes the file `own` at `path`, unless another file is there by now: `own` was removed by hand, and a
-/// new publisher took the name.
+/// Removes the file at `path` if it is still `own`. If `own` was removed by hand, a new publisher may have
+/// taken its name.
 pub(crate) fn remove_own(path: &Path, own: &File) {
     if is_own(path, own) {
         let _ = fs::remove_file(path);

@@ -115,7 +115,7 @@ impl Header {
             ));
         }
         if self.file_bytes > MAX_FILE_BYTES {
-            return damaged(format!("{} bytes, the most is {MAX_FILE_BYTES}", self.file_bytes));
+            return damaged(format!("{} bytes; the maximum is {MAX_FILE_BYTES}", self.file_bytes));
         }
         // The regions are in order, and each ends before the next begins. Lengths are u32 times a
         // constant, so the products fit; the sums are checked.

@@ -201,7 +201,7 @@ impl Enforcer {
             let refused = there.into_iter().filter(|member| !member.signal(libc::SIGKILL));
             ending.refused.extend(refused);
         }
-        // As much time is left to reap processes as it takes to look for them.
+        // The pause leaves as much time to reap processes as it takes to look for them.
         ending.next = Instant::now() + begun.elapsed().max(RETRY);
     }
 }

@@ -45,7 +45,7 @@ pub(crate) struct Insights {
     findings: Findings,
     predictions: Predictions,
     /// Built-in insights that could not be added.
-    refused: Vec<Refused>,
+    refused: Vec<RefusedInsight>,
     /// Number of facts that the graph has refused so far.
     facts_refused: u64,
     /// Names of configured insights that a hub computes.
@@ -74,7 +74,7 @@ struct PublishedInsight {
 }
 
 /// A built-in insight that could not be added.
-struct Refused {
+struct RefusedInsight {
     topic: Topic,
     definition: &'static Definition,
     reason: String,
@@ -345,7 +345,7 @@ impl Insights {
         for vertex in changes.added {
             let (topic, definition) = (vertex.spec.topic.clone(), vertex.definition);
             if let Err(e) = self.add(vertex.spec, vertex.insight, true, publisher) {
-                self.refused.push(Refused { topic, definition, reason: e.to_string() });
+                self.refused.push(RefusedInsight { topic, definition, reason: e.to_string() });
             }
         }
     }

@@ -9,7 +9,7 @@ use crate::control::{
     Answer, DefinitionStatus, InputStatus, MAX_ANSWER_BYTES, RefusedInput, VertexStatus,
 };
 use crate::insights::findings::as_json;
-use crate::insights::{Insights, Refused};
+use crate::insights::{Insights, RefusedInsight};
 
 /// Largest number of topics in the list of an insight's inputs, and of a vertex's dependents; the rest is counted.
 /// More than a screen of topics explains nothing.
@@ -51,7 +51,7 @@ impl Insights {
     /// Returns the state of each built-in insight.
     pub(crate) fn definitions(&self) -> Answer {
         let definitions = self.built_in.states().map(|(definition, standing)| {
-            let is_of_it = |refused: &&Refused| std::ptr::eq(refused.definition, definition);
+            let is_of_it = |refused: &&RefusedInsight| std::ptr::eq(refused.definition, definition);
             let without_room = self.refused.iter().filter(is_of_it).count();
             let vertices = standing.vertices.saturating_sub(without_room);
             let why_refused = self.refused.iter().find(is_of_it).filter(|_| vertices == 0);
@@ -71,9 +71,8 @@ impl Insights {
             topic: format!("[[device]] name = \"{device}\""),
             reason: "the tiers file declares it, and this machine does not have it".to_owned(),
         });
-        let without_room = self.refused.iter().map(|Refused { topic, reason, .. }| RefusedInput {
-            topic: topic.to_string(),
-            reason: reason.clone(),
+        let without_room = self.refused.iter().map(|RefusedInsight { topic, reason, .. }| {
+            RefusedInput { topic: topic.to_string(), reason: reason.clone() }
         });
         Answer::Definitions {
             definitions: definitions.collect(),

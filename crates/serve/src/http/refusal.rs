@@ -67,7 +67,7 @@ impl Refusal {
 
     pub(crate) fn another_user() -> Self {
         Self::new(StatusCode::FORBIDDEN, "this hub belongs to another user")
-            .hint("with `--http 127.0.0.1:7470` it answers every user of this machine")
+            .hint("its owner can start it with `--http 127.0.0.1:7470`; it then answers every user of this machine")
     }
 
     pub(crate) fn too_many_connections() -> Self {

@@ -29,7 +29,7 @@ const FIRST: usize = 5;
 
 /// `docs/json/delphi.schema.json`, of `train`.
 #[derive(Serialize)]
-struct Trained<'a> {
+struct TrainingReport<'a> {
     seed: u64,
     parameters: usize,
     trainable: usize,
@@ -43,7 +43,7 @@ struct Trained<'a> {
 
 /// `docs/json/delphi.schema.json`, of `score`.
 #[derive(Serialize)]
-struct Scored<'a> {
+struct ScoreReport<'a> {
     topic: &'a str,
     unit: &'a str,
     predictions: usize,
@@ -115,7 +115,7 @@ fn run_train(global: &Global, args: &DelphiTrainArgs) -> Result<ExitCode, Failur
     let built_in = model == *Model::built_in();
     let mut out = Out::new(global.style());
     if out.style == Style::Json {
-        out.json(&Trained {
+        out.json(&TrainingReport {
             seed: args.seed,
             parameters: PARAMETERS,
             trainable: TRAINABLE,
@@ -204,7 +204,7 @@ fn print(out: &mut Out, topic: &str, unit: &str, e: &Evaluation) -> Result<(), F
     match out.style {
         Style::Json => {
             let json = |(method, Errors { mae, rmse, r2 })| MethodJson { method, mae, rmse, r2 };
-            out.json(&Scored {
+            out.json(&ScoreReport {
                 topic,
                 unit,
                 predictions: e.predictions,

@@ -9,7 +9,7 @@ use serde::Serialize;
 use skopos_model::{TopicPattern, duration};
 use skopos_shm::{Error, Host, Vertex, now};
 
-use crate::verbs::lookup::{Document, Lookup, Read, Refused};
+use crate::verbs::lookup::{Document, Lookup, Read, RefusedTopic};
 use crate::verbs::predicted;
 use skopos_agent::fresh::{Freshness, MaxAge, Refusal, by_agent};
 use skopos_agent::{MIRROR_NAME, SEGMENT_NAME};
@@ -23,7 +23,7 @@ use skopos_term::{Out, Style, tell};
 #[derive(Serialize)]
 struct Readings<'a> {
     readings: Vec<&'a Document>,
-    refused: &'a [Refused],
+    refused: &'a [RefusedTopic],
 }
 
 #[derive(Debug, Args)]
@@ -112,7 +112,7 @@ fn read(vertices: &[Vertex], args: &GetArgs) -> Lookup {
         };
         let topic = vertex.topic().clone();
         match reading {
-            Err(reason) => found.refused.push(Refused { topic: topic.to_string(), reason }),
+            Err(reason) => found.refused.push(RefusedTopic { topic: topic.to_string(), reason }),
             Ok(reading) => {
                 let at_now = args.now.then(|| predicted::now(vertex, &reading));
                 let json = ReadingJson::new(vertex, &reading.sample, reading.checked_at, now());
@@ -184,8 +184,8 @@ fn human(Read { topic, unit, sample, age, now, .. }: &Read) -> Vec<String> {
     row
 }
 
-fn complain(refused: &[Refused]) {
-    for Refused { topic, reason } in refused {
+fn complain(refused: &[RefusedTopic]) {
+    for RefusedTopic { topic, reason } in refused {
         tell(format!("{topic}: {reason}"));
     }
 }

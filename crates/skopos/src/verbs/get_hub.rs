@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::Value as Json;
 use skopos_model::{Origin, Sample, Timestamp, Unit, Value, ValueType};
 
-use super::lookup::{Document, Lookup, Read, Refused};
+use super::lookup::{Document, Lookup, Read, RefusedTopic};
 use skopos_hub::client::{get, reach};
 use skopos_term::Failure;
 use skopos_term::Global;
@@ -67,7 +67,7 @@ pub(super) fn ask(
     let answer = get(&stream, topics, max_age)?;
     let Readings { readings, refused } = serde_json::from_value(answer).map_err(|e| failed(&e))?;
     let refused =
-        refused.into_iter().map(|RefusedJson { topic, reason }| Refused { topic, reason });
+        refused.into_iter().map(|RefusedJson { topic, reason }| RefusedTopic { topic, reason });
     let reads = readings.into_iter().map(|json| {
         let reading = Reading::deserialize(&json).map_err(|e| failed(&e))?;
         reading.read(json, with_now).map_err(|e| failed(&*e))

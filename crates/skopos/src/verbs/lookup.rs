@@ -13,12 +13,12 @@ use super::predicted::Now;
 pub(super) struct Lookup {
     pub(super) reads: Vec<Read>,
     /// Topics without a value that may be shown, each with its reason.
-    pub(super) refused: Vec<Refused>,
+    pub(super) refused: Vec<RefusedTopic>,
 }
 
 /// A topic without a value that may be shown.
 #[derive(Serialize)]
-pub(super) struct Refused {
+pub(super) struct RefusedTopic {
     pub(super) topic: String,
     pub(super) reason: String,
 }

@@ -9,7 +9,7 @@ use serde_json::{Value as Json, json};
 use crate::json::check;
 use crate::support::{Ran, run, runtime_dir, skopos};
 
-/// A report of a task.
+/// Returns the report of a task.
 fn report(class: &str, host: &str, n: u64, bytes: u64) -> Json {
     let reading = |value: u64, unit: &str| {
         json!({"value": value, "unit": unit, "method": "ptrace", "completeness": "all",
@@ -28,7 +28,7 @@ fn report(class: &str, host: &str, n: u64, bytes: u64) -> Json {
     })
 }
 
-/// A file with so many reports, from the number `from` on.
+/// Writes a file of `count` reports, numbered from `from`.
 fn reports(place: &Path, from: u64, count: u64) -> PathBuf {
     let file = place.join(format!("{from}.jsonl"));
     let line = |n| report("align", "n01", n, (100 + n) << 20).to_string() + "\n";
@@ -128,7 +128,7 @@ fn what_is_mistyped_is_said() {
 fn importers_at_one_time_lose_nothing() {
     let dir = runtime_dir();
     let dir = dir.path();
-    // Each shares half of its reports with the next.
+    // Each file shares half of its reports with the next one.
     let files: Vec<_> = (0..3).map(|n| reports(dir, 1_000 * n, 2_000)).collect();
     let start = |file: &PathBuf| {
         skopos(dir, &["archive", "import", text(file)])
@@ -156,7 +156,7 @@ fn kill_9_in_an_import_leaves_the_archive_whole() {
             .spawn()
             .expect("it starts");
         std::thread::sleep(Duration::from_millis(40 * wait));
-        // It may have ended before: then there was nothing to cut.
+        // The import may have finished already; then there is nothing to interrupt.
         let _ = child.kill();
         let _ = child.wait();
         if !archive.exists() {
@@ -164,7 +164,7 @@ fn kill_9_in_an_import_leaves_the_archive_whole() {
         }
         let there = tasks(dir);
         parts += u64::from(there > 0 && there < 20_000);
-        // Whole batches and each of their values, or nothing.
+        // Only whole batches are stored, each with all of its values.
         assert!(there.is_multiple_of(500), "{there} of a batch of 500");
         let stats = run(dir, &["archive", "stats", "align", "--json"]);
         if there > 0 {
@@ -184,7 +184,7 @@ fn damage_of(archive: &Path) -> Vec<String> {
     archive.damage().expect("checked")
 }
 
-/// A task that takes so many MiB and keeps them for a moment.
+/// Returns a Python program that allocates `mebibytes` MiB and holds them for 0.3 s.
 fn task(mebibytes: u32) -> String {
     format!("x = bytearray({mebibytes} << 20); import time; time.sleep(0.3); print('done')")
 }
@@ -196,7 +196,7 @@ fn an_automatic_limit_is_followed_by_a_second_attempt_that_says_so() {
     if std::process::Command::new("python3").arg("-V").output().is_err() {
         return;
     }
-    // Nineteen of 100 MiB, and one of 400.
+    // Nineteen reports have a peak of 100 MiB, and one has 400 MiB.
     let lines = (0..20).map(|n| {
         let bytes = if n == 7 { 400 << 20 } else { 100 << 20 };
         report("mixed", "n01", n, bytes).to_string() + "\n"
@@ -242,11 +242,11 @@ fn an_automatic_limit_is_followed_by_a_second_attempt_that_says_so() {
         "{said}"
     );
     assert!(large.stderr.contains("once more with 400 MiB"), "{large:?}");
-    // There is no third one.
+    // The task does not get a third attempt.
     let (huge, report, _) = attempt(600, "huge");
     assert_ne!(huge.code, 0, "{huge:?}");
     assert_eq!(report["ended"]["exit_type"], "limit");
-    // One report of the small task, two of each of the others.
+    // The small task adds one report, and each of the other two adds two.
     assert_eq!(tasks(dir), 25);
 }
 
@@ -262,7 +262,7 @@ fn a_second_attempt_has_the_signals_and_the_input_of_the_first() {
     std::fs::write(&file, lines.collect::<String>()).expect("written");
     assert_eq!(import(dir, &file).code, 0);
     std::fs::write(dir.join("in"), "read me\n").expect("written");
-    // Signals that the monitor waits for are blocked in it, and must not be in either attempt.
+    // The monitor blocks the signals that it waits for. They must not be blocked in either attempt.
     let code = "import signal, sys, time; print(sys.stdin.read(), end=''); \
                 print(sorted(signal.pthread_sigmask(signal.SIG_BLOCK, [])), flush=True); \
                 x = bytearray(70 << 20); time.sleep(0.3)";

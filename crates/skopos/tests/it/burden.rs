@@ -1,4 +1,4 @@
-//! An agent of which much is asked goes on measuring.
+//! An agent under a heavy load of queries keeps measuring.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,16 +11,17 @@ use crate::plane::value;
 use crate::sql::Hub;
 use crate::support::{Running, eventually, run};
 
-/// What a debug build that polls once a second needs, several times over; an answer needs far more.
+/// The share of a core that the agent may use. It is several times the need of a debug build that polls
+/// once a second; an answer needs far more.
 const BUDGET: f64 = 0.02;
 
 const TOPICS: u32 = 20;
 const SAMPLES_OF_ONE: u32 = 10_000;
 
-/// It reaches further back than a hub's memory, so the node is asked.
+/// The statement reaches further back than a hub's memory, so the hub queries the node.
 const SQL: &str = "SELECT count(*) AS n FROM samples";
 
-/// What an agent would have kept of twenty topics, until an hour ago.
+/// Writes the history of twenty topics that an agent would have kept until an hour ago.
 fn fill(folder: &Path) {
     let mut sealer = Sealer::new(folder, 1).expect("a folder");
     let end = skopos_shm::now().as_nanos() - 3_600_000_000_000;
@@ -38,7 +39,7 @@ fn fill(folder: &Path) {
     sealer.finish().expect("written");
 }
 
-/// Ends who asks, however the test ends.
+/// Stops the querying threads, however the test ends.
 struct Stop<'a>(&'a AtomicBool);
 
 impl Drop for Stop<'_> {

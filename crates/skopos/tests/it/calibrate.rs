@@ -1,4 +1,4 @@
-//! `skopos calibrate`: small and short, so that the numbers mean nothing and the rest does.
+//! `skopos calibrate` with small, short measurements: the tests check everything but the numbers.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -29,7 +29,7 @@ fn positive(report: &Json, measure: &str) {
     assert_eq!(measure["runs"].as_array().map(Vec::len), Some(2), "{measure}");
 }
 
-/// Measures a folder, checks the answer, and gives it.
+/// Measures a folder, checks the answer and returns it.
 fn measured(dir: &Path, folder: &Path) -> Json {
     let ran = calibrate(dir, folder.to_str().expect("UTF-8"), &["--yes", "--json"]);
     assert_eq!(ran.code, 0, "{ran:?}");
@@ -62,7 +62,7 @@ fn a_file_system_in_memory_is_measured_and_not_stored() {
     assert!(!dir.path().join("state").exists());
 }
 
-/// Where temporary files lie on a device. They do not in most containers.
+/// Runs only where temporary files are on a device, which they are not in most containers.
 #[test]
 fn what_was_measured_is_stored_and_published_by_an_agent_that_runs() {
     let agent = Running::start(&[]);
@@ -79,12 +79,12 @@ fn what_was_measured_is_stored_and_published_by_an_agent_that_runs() {
     let topic = format!("device/{disk}/max_read_bytes_per_second");
     let other = format!("device/{disk}/size_bytes");
     eventually("the agent publishes it", || {
-        // A refresh, as the sensor looks by itself only twice a minute.
+        // `--max-age` forces a poll: the sensor polls by itself only twice a minute.
         agent.run(&["get", &other, "--max-age", "100ms"]);
         let got = agent.run(&["get", &topic, "--json"]);
         let got: Json = serde_json::from_str(&got.stdout).unwrap_or_default();
         let published = got["readings"][0]["value"].as_f64();
-        // A number that is printed and read again may differ in its last digit.
+        // A number that was printed and parsed may differ in its last digit.
         published.is_some_and(|published| (published / read - 1.0).abs() < 1e-12)
     });
 }
@@ -127,7 +127,7 @@ fn what_cannot_be_measured_is_refused_with_a_hint() {
     assert!(is_empty(folder.path()));
 }
 
-/// The device may be busy with other things just then, which is refused as well; with code 1.
+/// A busy device is refused as well, with exit code 1.
 #[test]
 fn nobody_is_measured_who_was_not_asked() {
     let dir = runtime_dir();

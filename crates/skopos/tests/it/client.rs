@@ -1,4 +1,4 @@
-//! A hub that is asked by HTTP, and a client that shows every byte of an answer.
+//! A hub with an HTTP listener, and a client that sees every byte of a response.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -10,7 +10,7 @@ use socket2::{Domain, Socket, Type};
 
 use crate::support::{PATIENCE, Running, eventually};
 
-/// A node with a hub beside it, which is asked at a port of its own.
+/// A node and its hub, whose HTTP listener has a port of its own.
 pub(crate) struct Up {
     pub(crate) agent: Running,
     pub(crate) at: String,
@@ -24,7 +24,7 @@ pub(crate) struct Event {
     pub(crate) data: Json,
 }
 
-/// An answer.
+/// An HTTP response.
 pub(crate) struct Got {
     pub(crate) status: u16,
     pub(crate) head: String,
@@ -46,14 +46,14 @@ impl Up {
     pub(crate) fn start() -> Self {
         let agent = Running::start_as("up", &["--http", "127.0.0.1:0"]);
         let mut up = Self { agent, at: String::new() };
-        // Which port it is, the kernel knows.
+        // The kernel chose the port; `ss` shows it.
         let pid = up.agent.child.id().to_string();
         let listed = Command::new("ss").args(["-Hltnp"]).output().expect("ss(8)").stdout;
         let listed = String::from_utf8(listed).expect("UTF-8");
         let own = |line: &&str| line.contains(&format!("pid={pid},"));
         let line = listed.lines().find(own).unwrap_or_else(|| panic!("{pid}: {listed}"));
         up.at = line.split_whitespace().nth(3).expect("an address").to_owned();
-        // Publishers are looked for once a second.
+        // The hub looks for new publishers once a second.
         eventually("the facts are known", || {
             up.get("/api/v1/get?topic=mem/total_bytes").status == 200
         });
@@ -84,7 +84,7 @@ impl Up {
         self.post("application/sql", "", sql)
     }
 
-    /// Events of `path` until `enough` says so.
+    /// Collects the events of `path` until `enough` returns true.
     pub(crate) fn watch(
         &self,
         path: &str,
@@ -101,7 +101,7 @@ impl Up {
         events
     }
 
-    /// Asks for the events of `path`, with these lines in the head.
+    /// Requests the events of `path`, with the lines `more` in the request head.
     pub(crate) fn events(
         &self,
         mut stream: TcpStream,
@@ -127,7 +127,7 @@ impl Up {
         })
     }
 
-    /// A connection that takes little before it is read.
+    /// Opens a connection with a small receive buffer.
     pub(crate) fn narrow(&self) -> TcpStream {
         let at: SocketAddr = self.at.parse().expect("an address");
         let socket = narrow_socket(4096);
@@ -167,8 +167,9 @@ pub(crate) fn answer(input: &mut impl std::io::BufRead) -> Got {
     Got { status, head, body }
 }
 
-/// A socket for which the kernel keeps as many bytes that came, and some ten thousand that wait to be
-/// sent to it: those follow from the size of a packet, and are millions for what a loopback has.
+/// Returns a socket whose receive buffer has `bytes`. The kernel keeps only some ten thousand bytes in
+/// the send buffer of its peer: that limit follows from the packet size, and is millions of bytes with
+/// the packets of the loopback device.
 pub(crate) fn narrow_socket(bytes: usize) -> Socket {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
     socket.set_recv_buffer_size(bytes).expect("a socket");
@@ -190,28 +191,28 @@ fn dechunked(mut bytes: &[u8]) -> Vec<u8> {
     }
 }
 
-/// One that no machine answers within a test's patience.
+/// Statements that no machine answers within a test's timeout.
 pub(crate) const ENDLESS: [&str; 3] = [
     "SELECT count(*) FROM generate_series(1, 1000000000000000)",
     "SELECT count(*) FROM generate_series(1, 1000000) a, generate_series(1, 100000000) b WHERE a.value * b.value = 7",
     "WITH RECURSIVE r AS (SELECT 1 AS n UNION ALL SELECT n + 1 FROM r) SELECT count(*) FROM r",
 ];
 
-/// Waits until the threads that compute answers do nothing: a question that nobody waits for any more
-/// has ended in the engine, too.
+/// Waits until the query threads are idle: the engine, too, has stopped the statement of a client that
+/// went away.
 pub(crate) fn until_engine_rests(child: &Child) {
     let used = || -> u64 {
         let tasks = std::fs::read_dir(format!("/proc/{}/task", child.id())).expect("it runs");
         let stats =
             tasks.flatten().filter_map(|t| std::fs::read_to_string(t.path().join("stat")).ok());
-        // "123 (query) R …": the 14th and 15th words are its ticks, of a hundredth of a second.
+        // "123 (query) R …": the 14th and 15th words are the CPU times, in ticks of 10 ms.
         let of_engine = stats.filter_map(|stat| {
             let words: Vec<&str> = stat.split_once(" (query) ")?.1.split(' ').collect();
             Some(words[11].parse::<u64>().ok()? + words[12].parse::<u64>().ok()?)
         });
         of_engine.sum()
     };
-    // However busy the machine is, one that computes gets a hundredth of a second in a whole one.
+    // Even on a busy machine, a thread that computes gets a tick within a second.
     eventually("the engine rests", || {
         let before = used();
         std::thread::sleep(Duration::from_secs(1));

@@ -1,4 +1,4 @@
-//! Configuration files, as whoever writes one after the documentation meets them.
+//! Configuration files that follow the documentation.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use serde_json::Value as Json;
 
 use crate::support::{Ran, Running, eventually, run, runtime_dir};
 
-/// The documents whose blocks of TOML are whole configurations.
+/// The documents whose TOML blocks are complete configurations.
 const DOCUMENTS: [&str; 7] = [
     "reference/configuration.md",
     "reference/anomalies.md",
@@ -17,7 +17,7 @@ const DOCUMENTS: [&str; 7] = [
     "howto/connect-prometheus.md",
 ];
 
-/// The documents whose SQL is the SQL of an agent.
+/// The documents whose SQL blocks are statements for an agent.
 const STATEMENTS: [&str; 2] = ["howto/write-an-insight.md", "reference/sql-insights.md"];
 
 fn document(name: &str) -> String {
@@ -25,14 +25,14 @@ fn document(name: &str) -> String {
     std::fs::read_to_string(docs.join(name)).unwrap_or_else(|e| panic!("{name}: {e}"))
 }
 
-/// The blocks of a document in `language`.
+/// Returns the blocks of a document in `language`.
 fn blocks(text: &str, language: &str) -> Vec<String> {
     let start = format!("```{language}\n");
     let parts = text.split(&start).skip(1);
     parts.map(|part| part.split("```").next().expect("one at least").to_owned()).collect()
 }
 
-/// What an agent with this configuration prints until it ends by itself.
+/// Runs an agent with this configuration until it exits, and returns its output.
 fn agent(config: &str, tiers: &str, typed: &[&str]) -> Ran {
     let dir = tempfile::tempdir().expect("a directory");
     std::fs::write(dir.path().join("tiers.toml"), tiers).expect("writable");
@@ -44,7 +44,7 @@ fn agent(config: &str, tiers: &str, typed: &[&str]) -> Ran {
     run(at.path(), &[&usual, typed].concat())
 }
 
-/// The sensors of an agent that started.
+/// Returns the sensors that a started agent lists.
 fn sensors(ran: &Ran) -> Vec<Json> {
     let lines = ran.stdout.lines().map(|line| serde_json::from_str::<Json>(line).expect(line));
     let started = lines.into_iter().find(|line| line["event"] == "started");
@@ -66,7 +66,7 @@ fn an_agent_starts_from_every_configuration_that_the_documentation_shows() {
         let shown = blocks(&document(name), "toml");
         assert!(!shown.is_empty(), "docs/{name} shows no configuration");
         for text in shown {
-            // No test sends anything beyond this machine.
+            // Local addresses replace the others: no test sends anything beyond this machine.
             let text = text.replace("10.0.0.", "127.0.0.").replace("\"0.0.0.0:", "\"127.0.0.1:");
             let ran = agent(&text, tiers, &[]);
             assert_eq!(ran.code, 0, "docs/{name}:\n{text}\n{ran:?}");
@@ -81,7 +81,7 @@ fn an_agent_starts_from_every_configuration_that_the_documentation_shows() {
 fn an_agent_computes_every_statement_that_the_pages_on_insights_show() {
     for name in STATEMENTS {
         let mut shown = blocks(&document(name), "sql");
-        // The syntax of a statement is not a statement.
+        // A block that shows the syntax is not a statement.
         shown.retain(|sql| !sql.contains("expression"));
         assert!(shown.len() >= 3, "docs/{name} shows {}", shown.len());
         for sql in shown {

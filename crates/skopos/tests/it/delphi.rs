@@ -66,7 +66,7 @@ fn the_present_is_predicted_beside_what_was_measured() {
         check("get", &ran.json());
         ran.json()["readings"][0].clone()
     };
-    // A counter that is polled ten times a second; a bound needs a dozen of them.
+    // The counter is polled ten times a second, and a bound needs a dozen samples.
     let topic = "self/sensor/load/polls_total";
     eventually("a bound", || now(topic)["now"]["bound"].is_number());
     let reading = now(topic);

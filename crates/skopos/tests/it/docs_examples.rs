@@ -1,4 +1,4 @@
-//! The examples of the documentation, run as they stand there.
+//! Runs the examples of the documentation as they are written.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
@@ -11,11 +11,11 @@ use crate::client::Up;
 use crate::flight::{free_port, python};
 use crate::support::{Running, eventually};
 
-/// Where the examples ask a hub.
+/// The addresses of the hub in the examples.
 const HTTP: &str = "127.0.0.1:7470";
 const FLIGHT: &str = "127.0.0.1:7471";
 
-/// The pages whose commands are run, each with the least number of commands that are found there.
+/// The pages whose commands are run, each with the least number of commands found on it.
 const PAGES: [(&str, usize); 15] = [
     ("../README.md", 4),
     ("start.md", 6),
@@ -34,7 +34,7 @@ const PAGES: [(&str, usize); 15] = [
     ("howto/predict-a-value.md", 2),
 ];
 
-/// Commands that are not run, by their beginnings, each with the reason.
+/// Prefixes of the commands that are not run, each with the reason.
 const NOT_RUN: [(&str, &str); 9] = [
     ("make ", "it installs and builds"),
     ("skopos up", "a node with a hub runs already"),
@@ -47,14 +47,14 @@ const NOT_RUN: [(&str, &str); 9] = [
     ("skopos get insight/space/nvme", "it needs the configuration of its page"),
 ];
 
-/// Commands that run until they are ended, and so are ended after some seconds.
+/// Prefixes of the commands that never exit. The test stops them after some seconds.
 const ENDLESS: [&str; 2] = ["curl -sN", "skopos watch"];
 
-/// Statements that may have no rows here, by a part of them, and why.
+/// Statements that may return no rows here: a part of the statement, and the reason.
 const MAY_BE_EMPTY: [(&str, &str); 1] =
     [("FROM tasks", "tasks are of the machine's own name, facts of the page's `n01`")];
 
-/// A fenced block: its language, and its lines.
+/// A fenced block: its language and its lines.
 struct Block {
     language: String,
     lines: Vec<String>,
@@ -77,13 +77,13 @@ fn blocks(document: &str) -> Vec<Block> {
     blocks
 }
 
-/// A command, and what it is said to print.
+/// A command and its documented output.
 struct Example {
     command: String,
     printed: String,
 }
 
-/// The commands of `$ ` lines, with the lines that they go on in.
+/// Returns the commands of `$ ` lines, with their continuation lines.
 fn examples(document: &str) -> Vec<Example> {
     let mut examples: Vec<Example> = Vec::new();
     for block in blocks(document).into_iter().filter(|block| block.language == "console") {
@@ -103,7 +103,7 @@ fn examples(document: &str) -> Vec<Example> {
     examples
 }
 
-/// Whether a shell would wait for the rest.
+/// Returns whether a shell would wait for another line.
 fn goes_on(command: &str) -> bool {
     let mut quote = None;
     for c in command.chars().filter(|c| matches!(c, '\'' | '"')) {
@@ -116,7 +116,7 @@ fn goes_on(command: &str) -> bool {
     quote.is_some() || command.ends_with('\\')
 }
 
-/// Makes the folder in which commands are run: a task to measure, in two forms.
+/// Creates the folder in which the commands run. It has a task to measure, in two forms.
 fn folder() -> TempDir {
     let folder = tempfile::tempdir().expect("a folder");
     let solver = folder.path().join("solver");
@@ -129,7 +129,7 @@ fn folder() -> TempDir {
 
 /// Runs a command as a user would in a shell, except for the address of the hub.
 fn run(agent: &Running, folder: &Path, command: &str, http: &str) -> Output {
-    // A report is never overwritten, and several examples write to `out`.
+    // `skopos run` never overwrites a report, and several examples write to `out`.
     if command.contains("--report out") {
         let _ = std::fs::remove_dir_all(folder.join("out"));
     }
@@ -147,7 +147,7 @@ fn run(agent: &Running, folder: &Path, command: &str, http: &str) -> Output {
         .expect("timeout(1)")
 }
 
-/// The names of a JSON object, in their order; nothing of what is none.
+/// Returns the names of a JSON object in their order, and nothing if `text` is not an object.
 fn names(text: &str) -> Vec<String> {
     let document: Result<Json, _> = serde_json::from_str(text);
     let object = document.ok().and_then(|document| document.as_object().cloned());
@@ -156,7 +156,7 @@ fn names(text: &str) -> Vec<String> {
     names
 }
 
-/// Panics unless the command did what it is said to do.
+/// Panics unless the command did what the documentation says.
 fn check(example: &Example, ran: &Output) {
     let Example { command, printed } = example;
     let (stdout, stderr) =
@@ -165,9 +165,9 @@ fn check(example: &Example, ran: &Output) {
     let is_endless = ENDLESS.iter().any(|start| command.starts_with(start));
     let code = ran.status.code();
     assert!(code == Some(0) || (is_endless && code == Some(124)), "{code:?}: {told}");
-    // What is watched on a terminal may have nothing to tell.
+    // `skopos watch` may print nothing on a terminal.
     assert!(!stdout.trim().is_empty() || command.starts_with("skopos watch"), "{told}");
-    // What is printed depends on the machine, how it looks does not.
+    // The values in the output depend on the machine, but its form does not.
     let printed = printed.trim().replace(",…", "").replace('\n', "");
     if command.starts_with("curl") && !is_endless {
         assert_eq!(printed.contains("\"error\""), stdout.contains("\"error\":"), "{told}");

@@ -1,4 +1,4 @@
-//! Arrow Flight SQL: asked by a driver that is not ours, and by nobody who knows how.
+//! Arrow Flight SQL with a third-party driver, and with malformed requests.
 
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -19,7 +19,7 @@ use tonic::{Code, Status};
 
 use crate::support::{Running, eventually, run, runtime_dir};
 
-/// A machine's agent and hub, and where it is asked.
+/// An agent with a hub, and the URI of its Flight SQL listener.
 pub(crate) struct Asked {
     pub(crate) up: Running,
     uri: String,
@@ -42,7 +42,7 @@ impl Asked {
         FlightServiceClient::new(channel.expect("it listens"))
     }
 
-    /// What the door counted, by its last fact.
+    /// Returns the latest value of the listener's counter `what`.
     pub(crate) fn count(&self, what: &str) -> f64 {
         let topic = format!("self/door/flight/{what}");
         let ran = self.up.run(&["get", "--plain", &topic]);
@@ -54,7 +54,7 @@ pub(crate) fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).expect("a port").port()
 }
 
-/// The Python that `scripts/setup test` puts the driver into.
+/// Returns the Python interpreter into which `scripts/setup test` installs the driver.
 pub(crate) fn python() -> Option<PathBuf> {
     let set = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let cache = set("XDG_CACHE_HOME").or_else(|| Some(set("HOME")?.join(".cache")))?;
@@ -89,7 +89,7 @@ pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {
         .block_on(future)
 }
 
-/// Numbers that look like chance and are the same in every run.
+/// A pseudo-random generator that is the same in every run.
 struct Random(u64);
 
 impl Random {
@@ -100,7 +100,7 @@ impl Random {
         (self.0 >> 11) as usize % most.max(1)
     }
 
-    /// `sound` with something wrong somewhere.
+    /// Returns `sound` with a few random defects.
     fn damaged(&mut self, sound: &[u8]) -> Vec<u8> {
         let mut bytes = sound.to_vec();
         for _ in 0..=self.below(4) {
@@ -117,7 +117,8 @@ impl Random {
     }
 }
 
-/// Sends every kind of request, once as it should be and then damaged in many ways.
+/// Sends every kind of request, first valid and then damaged in many ways. Returns the number of
+/// refusals.
 async fn mistreat(asked: &Asked, random: &mut Random, times: usize) -> usize {
     let mut client = asked.client().await;
     let sql = "SELECT topic FROM latest WHERE topic = ?".to_owned();
@@ -197,7 +198,7 @@ fn what_is_no_request_is_refused_and_counted() {
     let refused = block_on(mistreat(&asked, &mut Random(seed), 700));
     assert!(refused > 1000, "{refused}");
     eventually("they are counted", || asked.count("requests_refused_total") > 1000.0);
-    // What is not even HTTP/2.
+    // These bytes are not even HTTP/2.
     let mut random = Random(seed);
     for _ in 0..50 {
         let mut stream = TcpStream::connect(asked.address()).expect("it listens");

@@ -1,4 +1,4 @@
-//! How far a question by Arrow Flight SQL goes, and when it ends.
+//! Limits of the Arrow Flight SQL listener, and the ends of its statements.
 
 use std::io::Read as _;
 use std::net::TcpStream;
@@ -13,14 +13,14 @@ use crate::client::{ENDLESS, until_engine_rests};
 use crate::flight::{Asked, block_on};
 use crate::support::{PATIENCE, eventually};
 
-/// As the door has them.
+/// The limits of the listener.
 const MAX_QUERIES: usize = 32;
 const MAX_CONNECTIONS: usize = 256;
 const DEADLINE: Duration = Duration::from_secs(60);
 
 type Client = arrow_flight::flight_service_client::FlightServiceClient<tonic::transport::Channel>;
 
-/// Asks; the answer is yet to be taken.
+/// Sends a statement. The caller reads the answer.
 async fn ask(client: &mut Client, sql: &str) -> Result<Streaming<FlightData>, Status> {
     let query = CommandStatementQuery { query: sql.to_owned(), transaction_id: None };
     let asked = FlightDescriptor::new_cmd(query.as_any().encode_to_vec());
@@ -29,7 +29,7 @@ async fn ask(client: &mut Client, sql: &str) -> Result<Streaming<FlightData>, St
     Ok(client.do_get(ticket).await?.into_inner())
 }
 
-/// Takes what there is; how it ended.
+/// Reads an answer to its end, and returns the error that ended it early.
 async fn take(mut answer: Streaming<FlightData>) -> Result<(), Status> {
     while answer.message().await?.is_some() {}
     Ok(())
@@ -47,7 +47,7 @@ fn a_client_that_goes_away_ends_its_question() {
         });
         eventually("it is computed", || asked.count("requests_running") == 1.0);
         drop(answer);
-        // Its connection breaks.
+        // Without the runtime the connection breaks.
         drop(runtime);
         eventually("it ends", || asked.count("requests_running") == 0.0);
         eventually("it is counted", || asked.count("requests_cancelled_total") == at as f64 + 1.0);
@@ -90,7 +90,7 @@ fn more_questions_and_connections_than_there_are_places_for_are_refused() {
     });
 }
 
-/// It once ended as if it were whole.
+/// Such an answer once looked complete.
 #[test]
 fn an_answer_that_was_broken_off_at_the_deadline_does_not_look_whole() {
     let asked = Asked::start();
@@ -98,7 +98,7 @@ fn an_answer_that_was_broken_off_at_the_deadline_does_not_look_whole() {
         let mut client = asked.client().await;
         let rows = "SELECT a.value FROM generate_series(1, 3000) a, generate_series(1, 3000) b";
         let answer = ask(&mut client, rows).await.expect("begun");
-        // What HTTP/2 lets through unread is far less.
+        // The flow control of HTTP/2 lets far fewer rows through unread.
         tokio::time::sleep(DEADLINE + Duration::from_secs(2)).await;
         take(answer).await
     });

@@ -1,4 +1,4 @@
-//! A subscriber that is there and takes nothing: the worst that a program can do to the live plane.
+//! A subscriber that is connected and reads nothing: the worst that a program can do to the live plane.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -15,15 +15,15 @@ use crate::plane::{Simulated, has_all, number};
 use crate::sql::Hub;
 use crate::support::eventually;
 
-/// What Zenoh says when it has nothing to say, with its length before it. Who hears it knows that the
-/// other end is there.
+/// Zenoh's keep-alive message, with its length before it. A peer that receives it knows that the
+/// connection is alive.
 const KEEP_ALIVE: [u8; 3] = [1, 0, 4];
 
-/// More often than a peer must say something.
+/// The time between two keep-alives. It is shorter than the interval that a peer must keep.
 const KEEP_ALIVE_EVERY: Duration = Duration::from_millis(200);
 
-/// Between nodes and a hub. Closed, it takes nothing from nodes and says nothing of the hub but that it
-/// is alive: as a hub looks that stands still, to those who publish.
+/// A proxy between nodes and a hub. While it is closed, it reads nothing from the nodes and sends them
+/// only keep-alives. To publishers it looks like a hub that has stalled.
 struct Gate {
     at: String,
     is_closed: Arc<AtomicBool>,
@@ -32,7 +32,7 @@ struct Gate {
 
 impl Gate {
     fn before(hub: &Hub) -> Self {
-        // Those that it lets in are as narrow.
+        // The connections that the listener accepts have the same small buffer.
         let socket = narrow_socket(64 << 10);
         let anywhere: SocketAddr = "127.0.0.1:0".parse().expect("an address");
         socket.bind(&anywhere.into()).and_then(|()| socket.listen(16)).expect("a port");
@@ -51,7 +51,7 @@ impl Gate {
         gate
     }
 
-    /// Whether no node has given up.
+    /// Returns whether every node still has its connection.
     fn all_hold(&self) -> bool {
         let nodes = self.nodes.lock().expect("a list");
         let mut asked: Vec<_> =
@@ -60,7 +60,7 @@ impl Gate {
         !nodes.is_empty() && asked.iter().all(|node| node.revents().is_empty())
     }
 
-    /// Bytes that nodes have given to their kernel and that were not taken.
+    /// Returns the number of bytes in the send queues of the nodes.
     fn waiting(&self) -> u64 {
         let port = self.at.rsplit(':').next().expect("a port");
         let listed = Command::new("ss").args(["-Htn", "dport", "=", &format!(":{port}")]).output();
@@ -70,7 +70,8 @@ impl Gate {
         queues.sum()
     }
 
-    /// Lets everything through that comes from now on. Who was there has to come again.
+    /// Lets everything through from now on, and closes the present connections. Their nodes connect
+    /// again.
     fn open(&self) {
         self.is_closed.store(false, Ordering::SeqCst);
         for node in self.nodes.lock().expect("a list").drain(..) {
@@ -79,7 +80,7 @@ impl Gate {
     }
 }
 
-/// Passes on what both say.
+/// Forwards bytes in both directions.
 fn pass(node: TcpStream, hub: TcpStream, is_closed: Arc<AtomicBool>) {
     let clone = |stream: &TcpStream| stream.try_clone().expect("a socket");
     let (mut from_node, mut to_hub, closed) = (clone(&node), clone(&hub), is_closed.clone());
@@ -109,7 +110,7 @@ fn pass(node: TcpStream, hub: TcpStream, is_closed: Arc<AtomicBool>) {
         }
     });
     std::thread::spawn(move || {
-        // Messages are passed on whole, so that another one may come between two of them.
+        // Messages are forwarded whole, so that a keep-alive can go between two of them.
         while let Some(message) = message(&hub) {
             let mut to_node = to_node.lock().expect("a stream");
             if !told_by.load(Ordering::SeqCst) && to_node.write_all(&message).is_err() {
@@ -122,7 +123,7 @@ fn pass(node: TcpStream, hub: TcpStream, is_closed: Arc<AtomicBool>) {
     });
 }
 
-/// The next message of a Zenoh session by TCP: two bytes of length, and as many.
+/// Reads the next message of a Zenoh session over TCP: two bytes of length, then that many bytes.
 fn message(mut stream: &TcpStream) -> Option<Vec<u8>> {
     let mut message = vec![0; 2];
     stream.read_exact(&mut message).ok()?;
@@ -132,7 +133,7 @@ fn message(mut stream: &TcpStream) -> Option<Vec<u8>> {
     Some(message)
 }
 
-/// The number in a line of `/proc/PID/status`, in kilobytes.
+/// Returns the number in a line of `/proc/PID/status`, in kilobytes.
 fn status(child: &Child, name: &str) -> u64 {
     let text = fs::read_to_string(format!("/proc/{}/status", child.id())).expect("it lives");
     let line = text.lines().find_map(|line| line.strip_prefix(name)).expect("a line");
@@ -141,11 +142,11 @@ fn status(child: &Child, name: &str) -> u64 {
 
 #[test]
 fn a_subscriber_that_takes_nothing_holds_up_no_other_and_counts_what_it_lost() {
-    /// Kilobytes: sixteen of Zenoh's batches wait for each link, the rest is room for a busy machine.
+    /// In kilobytes: sixteen of Zenoh's batches wait for each link. The rest is for a busy machine.
     const MOST_GROWTH_KB: u64 = 64 << 10;
     let (frozen, other) = (Hub::start(), Hub::start());
     let gate = Gate::before(&frozen);
-    // All by one connection, so that it is soon full.
+    // All nodes share one connection, so that it is soon full.
     let args = ["--nodes", "4", "--facts", "1000", "--rate", "50", "--change", "1"];
     let args = [&args[..], &["--sessions", "1"]].concat();
     let nodes = Simulated::start_at([&*gate.at, &*other.at].into_iter(), &args);
@@ -156,7 +157,7 @@ fn a_subscriber_that_takes_nothing_holds_up_no_other_and_counts_what_it_lost() {
     let (lost_before, memory) = (number(&frozen, lost), status(&nodes.0, "VmRSS"));
     gate.is_closed.store(true, Ordering::SeqCst);
     let told = "SELECT max(CAST(time AS BIGINT)) AS n FROM latest WHERE node = 'sim0003'";
-    // By the clock of the nodes.
+    // Time is by the clock of the nodes.
     let hears = |nanoseconds: u64| {
         let before = number(&other, told);
         eventually("the other hub hears of them", || number(&other, told) > before + nanoseconds);
@@ -169,11 +170,11 @@ fn a_subscriber_that_takes_nothing_holds_up_no_other_and_counts_what_it_lost() {
         before = now;
         is_full
     });
-    // What Zenoh itself keeps for a link is full soon after.
+    // Zenoh's own queue for a link is full soon after.
     for _ in 0..8 {
         hears(500_000_000);
     }
-    // Whoever waits for it would have ended the wait by giving it up.
+    // A node that waited for this hub would have closed the connection by now.
     assert!(gate.all_hold(), "nodes gave up a hub that is alive");
     let grown = status(&nodes.0, "VmRSS").saturating_sub(memory);
     assert!(grown < MOST_GROWTH_KB, "{grown} KB");

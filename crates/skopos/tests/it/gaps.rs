@@ -1,4 +1,5 @@
-//! Samples that were lost on the way to a hub are had from the node, or the node is missing.
+//! Samples that were lost on the way to a hub are read from the node, or the node is reported as
+//! missing.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,14 +14,14 @@ use tempfile::TempDir;
 use crate::sql::Hub;
 use crate::support::{Running, eventually, run, signal};
 
-/// How often a program publishes: its samples of more than a minute are in memory, and of three seconds in
-/// a mirror.
+/// The time between two samples of a program. At this rate memory holds more than a minute of samples,
+/// and a mirror holds three seconds of them.
 const EVERY: Duration = Duration::from_millis(100);
 
-/// Longer than a node takes to give a hub up that says nothing.
+/// Longer than the time after which a node gives up a silent hub.
 const STILL: Duration = Duration::from_secs(3);
 
-/// A program beside an agent, which publishes one topic often and another one seldom.
+/// A program beside an agent. It publishes one topic often and another one seldom.
 struct Program {
     rests: Arc<AtomicBool>,
     ends: Arc<AtomicBool>,
@@ -55,7 +56,7 @@ impl Program {
         Self { rests, ends, thread: Some(thread) }
     }
 
-    /// Nothing new comes from now on.
+    /// Stops publishing, without the end of the program.
     fn rest(&self) {
         self.rests.store(true, Ordering::SeqCst);
         std::thread::sleep(EVERY * 2);
@@ -71,7 +72,7 @@ impl Drop for Program {
     }
 }
 
-/// The samples between two times, and who is missing.
+/// Returns the number of samples of each topic between two times, and the missing nodes.
 fn counted(dir: &std::path::Path, from: i64, to: i64) -> (Json, Json) {
     let sql = format!(
         "SELECT topic, count(*) AS n FROM samples WHERE topic LIKE 'a1/app/%' \
@@ -96,7 +97,7 @@ fn a_hub_that_stood_still_has_what_it_missed(more: &[&str]) {
     std::thread::sleep(STILL);
     signal(&hub.child, "CONT");
     let ended = now().as_nanos();
-    // From the first moment on, whatever of it has come back by then.
+    // From its first answer on, the hub has every sample, or it reports the node as missing.
     let truth = || counted(agent.path(), begun, ended).0;
     let first = counted(hub.dir.path(), begun, ended);
     assert!(first.0 == truth() || first.1 == json!(["a1"]), "{first:?} of {}", truth());
@@ -130,7 +131,7 @@ fn what_a_hub_missed_is_had_from_a_node_with_history() {
     a_hub_that_stood_still_has_what_it_missed(&["--history", there]);
 }
 
-/// A hub cannot know what its nodes once had, unless it asks.
+/// A hub does not know what its nodes once had unless it asks them.
 #[test]
 fn what_only_a_nodes_history_has_is_found_by_how_its_topic_begins() {
     let kept = tempfile::tempdir().expect("a directory");

@@ -1,12 +1,12 @@
-//! A mount that hangs must cost nothing but its own facts.
+//! A mount that hangs costs only its own facts.
 
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use crate::support::{Running, eventually, run, runtime_dir, signal};
 
-/// Mounts a FUSE file system that nobody serves, in a mount namespace of its own, and runs a command
-/// there: `statfs(2)` of it waits for an answer that never comes.
+/// Mounts a FUSE file system without a server in a mount namespace of its own, and runs a command
+/// there. A `statfs(2)` of the mount waits for an answer that never comes.
 const SCRIPT: &str = r#"
     mount --make-rprivate / &&
     exec 3<>/dev/fuse &&
@@ -21,7 +21,7 @@ fn beside_a_hung_mount(point: &Path) -> Command {
     command
 }
 
-/// Why such a mount cannot be made here.
+/// Returns the reason why such a mount cannot be made here.
 fn obstacle(point: &Path) -> Option<String> {
     match beside_a_hung_mount(point).arg("true").output() {
         Ok(Output { status, .. }) if status.success() => None,
@@ -82,7 +82,7 @@ fn a_mount_that_hangs_delays_nothing_and_is_shown() {
     let sensors = doctor()["sensors"].as_array().cloned().unwrap_or_default();
     assert!(sensors.iter().all(|sensor| sensor["error"].is_null()), "{sensors:?}");
 
-    // The thread that hangs does not keep the agent from its end.
+    // The thread that hangs does not keep the agent from exiting.
     signal(&agent.child, "TERM");
     assert!(agent.child.wait().expect("it ends").success());
 }

@@ -1,4 +1,4 @@
-//! Help, wrong usage, manual pages and completion, as a newcomer meets them.
+//! Help, usage errors, manual pages and completion.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::support::{Running, run, runtime_dir, signal, skopos};
 
-/// Verbs that have verbs below them.
+/// Verbs that have subcommands.
 const GROUPS: [&str; 3] = ["archive", "insight", "delphi"];
 
 /// Examples that a test machine cannot run, with the reasons.
@@ -18,24 +18,24 @@ const SKIPPED: [(&str, &str); 2] = [
     ),
 ];
 
-/// Programs beside `skopos` that an example pipes into, and that few machines have.
+/// Programs that examples pipe into, and that few machines have.
 const READERS: [&str; 2] = [" | dot ", " | man "];
 
-/// Beginnings of examples that need a runtime directory without an agent, with options that keep the usual
-/// ports free for other tests.
+/// Prefixes of the examples that need a runtime directory without an agent, each with options that keep
+/// the usual ports free for other tests.
 const ALONE: [(&str, &str); 3] = [
     ("skopos up", " --http none --flight none"),
     ("skopos agent", ""),
     ("skopos hub", " --http none --flight none"),
 ];
 
-/// The time after which a program that still runs is taken to work.
+/// The time after which a program that still runs counts as working.
 const LONG_ENOUGH: Duration = Duration::from_secs(4);
 
-/// The most columns of help in a pipe.
+/// The greatest width of help in a pipe, in columns.
 const COLUMNS: usize = 80;
 
-/// The verbs that the help of `path` lists.
+/// Returns the verbs that the help of `path` lists.
 fn verbs(dir: &Path, path: &[&str]) -> Vec<String> {
     let help = run(dir, &[path, &["--help"]].concat()).stdout;
     let listed = help.lines().skip_while(|line| *line != "Commands:").skip(1);
@@ -45,7 +45,7 @@ fn verbs(dir: &Path, path: &[&str]) -> Vec<String> {
     names.filter(|name| *name != "help").map(str::to_owned).collect()
 }
 
-/// The words of every verb.
+/// Returns the words of every verb.
 fn all_verbs(dir: &Path) -> Vec<Vec<String>> {
     let mut all: Vec<Vec<String>> = verbs(dir, &[]).into_iter().map(|verb| vec![verb]).collect();
     for group in GROUPS {
@@ -60,7 +60,7 @@ fn help_of(dir: &Path, verb: &[String]) -> String {
     run(dir, &words).stdout
 }
 
-/// The lines of an example, without the remarks behind them.
+/// Returns the lines of an example, without the remarks behind them.
 fn example(help: &str) -> String {
     let lines = help.lines().take_while(|line| !line.is_empty());
     let commands = lines.map(|line| line.trim_start_matches("Example:").trim());
@@ -90,7 +90,8 @@ fn every_example_of_the_help_runs() {
     }
 }
 
-/// Runs an example until it ends, or for long enough. Exit code 1 is the answer "no", which may be right.
+/// Runs an example until it exits, or for [`LONG_ENOUGH`]. Exit code 1 is the answer "no", which may be
+/// right.
 fn check(example: &str, dir: &Path, home: &Path) {
     let reader = READERS.iter().find_map(|reader| example.find(reader));
     let example = &example[..reader.unwrap_or(example.len())];
@@ -98,7 +99,7 @@ fn check(example: &str, dir: &Path, home: &Path) {
     let own = runtime_dir();
     let binaries = Path::new(env!("CARGO_BIN_EXE_skopos")).parent().expect("a folder");
     let path = format!("{}:{}", binaries.display(), std::env::var("PATH").unwrap_or_default());
-    // `exec`, so that a signal reaches the program.
+    // `exec` lets a signal reach the program.
     let is_one = !example.contains("&&") && !example.contains('\n');
     let exec = if is_one { "exec " } else { "set -e\n" };
     let mut child = Command::new("sh")

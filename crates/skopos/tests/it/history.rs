@@ -1,4 +1,4 @@
-//! History on disk: it outlives who kept it, and is there once.
+//! History on disk outlives its agent, and no sample is in an answer twice.
 
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
@@ -10,7 +10,7 @@ use tempfile::TempDir;
 use crate::json::check;
 use crate::support::{eventually, run, runtime_dir, skopos};
 
-/// An agent in a runtime directory that is already there.
+/// An agent in a runtime directory that already exists.
 struct Agent(Child);
 
 impl Agent {

@@ -1,4 +1,4 @@
-//! The hub's HTTP door, asked by clients of our own and by Prometheus.
+//! The hub's HTTP listener, with our own client and with Prometheus.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{Shutdown, TcpStream};
@@ -13,7 +13,7 @@ use crate::client::{ENDLESS, Got, Up, post, until_engine_rests};
 use crate::json::check;
 use crate::support::{Ran, Running, eventually, run, runtime_dir, skopos};
 
-/// The description that a running server gives of itself.
+/// The description of its interface that a running server returns.
 struct Description {
     document: Json,
 }
@@ -23,7 +23,7 @@ impl Description {
         Self { document: up.get("/api/v1/openapi.json").json() }
     }
 
-    /// Panics unless `body` is what the description says of this answer.
+    /// Panics unless the description covers this response.
     fn check(&self, method: &str, path: &str, got: &Got) {
         let answers = &self.document["paths"][path][method]["responses"];
         let mut answer = &answers[got.status.to_string()];
@@ -287,7 +287,7 @@ fn watch_sql_of(agent: &Running, run: impl Fn(&[&str]) -> Ran) {
     };
     let mut first = next();
     if first["rows"] == 0 {
-        // Publishers are looked for once a second.
+        // The hub looks for new publishers once a second.
         first = next();
     }
     assert_eq!(first["new"], json!([{"value": 1.0}]));
@@ -302,7 +302,7 @@ fn watch_sql_of(agent: &Running, run: impl Fn(&[&str]) -> Ran) {
     let ran = run(&["watch", "--plain", "--sql", sql, "--count", "1"]);
     let fields: Vec<&str> = ran.stdout.trim().split('\t').collect();
     assert!(ran.code == 0 && fields.len() == 2 && fields[1] == "2.0", "{ran:?}");
-    // What changes with the clock is asked again by itself, what does not is not.
+    // `watch` repeats a statement that depends on the clock, and does not repeat the others.
     let timed =
         run(&["watch", "--json", "--sql", "SELECT now() AS t", "--every", "20ms", "--count", "4"]);
     assert_eq!((timed.code, timed.stdout.lines().count()), (0, 4), "{timed:?}");
@@ -346,7 +346,7 @@ fn whose_hub_it_is_is_answered_unless_an_address_is_given() {
     }
 }
 
-/// A stream of numbers that look random, the same ones each time.
+/// A pseudo-random generator that is the same in every run.
 struct Dice(u64);
 
 impl Dice {
@@ -358,7 +358,7 @@ impl Dice {
     }
 }
 
-/// Requests that are broken somewhere.
+/// Returns a request with a defect.
 fn broken(dice: &mut Dice, at: &str) -> Vec<u8> {
     let sql = "SELECT topic, value FROM latest WHERE topic LIKE 'n01/load/%'";
     let whole = [
@@ -403,7 +403,7 @@ fn thousands_of_malformed_requests_are_refused_counted_and_never_fatal() {
     for round in 0..3000 {
         let bytes = broken(&mut dice, &up.at);
         let mut stream = up.connect();
-        // Who is refused early may have the door closed on what it still sends.
+        // The hub may refuse a request early, and close the connection before it has read the rest.
         let _ = stream.write_all(&bytes).and_then(|()| stream.shutdown(Shutdown::Write));
         let mut got = Vec::new();
         let _ = stream.read_to_end(&mut got);
@@ -456,7 +456,7 @@ fn malformed_lines_at_the_unix_socket_are_refused_and_counted() {
 
 #[test]
 fn one_connection_too_many_at_the_unix_socket_is_closed_and_counted() {
-    /// As the door has it.
+    /// The limit of the listener.
     const MAX_CONNECTIONS: u64 = 256;
     let up = Up::start();
     let connect = || UnixStream::connect(up.agent.path().join("hub.sock")).expect("it listens");
@@ -472,7 +472,7 @@ fn one_connection_too_many_at_the_unix_socket_is_closed_and_counted() {
     });
 }
 
-/// Another program of the system, ended when dropped.
+/// Another program of the system, killed on drop.
 struct Other(Child);
 
 impl Drop for Other {
@@ -508,7 +508,7 @@ fn promtool_understands_both_formats() {
     tool.stdin.take().expect("piped").write_all(&text.body).expect("taken");
     let ran = tool.wait_with_output().expect("it ends");
     let said = String::from_utf8_lossy(&ran.stdout) + String::from_utf8_lossy(&ran.stderr);
-    // 3 is what it says where it would have chosen other names.
+    // promtool exits with 3 where it would have chosen other names.
     assert!(matches!(ran.status.code(), Some(0 | 3)) && !said.contains("error"), "{said}");
     let known = ["skopos_fsinfo_device_count ", "skopos_self_counter_resets_total "];
     let others: Vec<_> = said.lines().filter(|l| !known.iter().any(|k| l.starts_with(k))).collect();

@@ -1,4 +1,4 @@
-//! How much of everything the HTTP door takes, and what it says to more.
+//! Limits of the HTTP listener, and its responses beyond them.
 
 use std::io::{BufReader, Read as _, Write as _};
 use std::net::{Shutdown, TcpStream};
@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::client::{ENDLESS, Got, Up, answer, post};
 use crate::support::eventually;
 
-/// As the door has them.
+/// The limits of the listener.
 const MAX_CONNECTIONS: usize = 512;
 const MAX_QUERIES: usize = 32;
 const MAX_WATCHERS: usize = 128;
@@ -17,7 +17,7 @@ const HEAD_PATIENCE: Duration = Duration::from_secs(30);
 const BODY_PATIENCE: Duration = Duration::from_secs(10);
 const WRITE_PATIENCE: Duration = Duration::from_secs(60);
 
-/// Sends `request` as it is and waits for the answer.
+/// Sends `request` unchanged and waits for the response.
 fn ask(up: &Up, request: &str) -> (TcpStream, Got) {
     let mut stream = up.connect();
     stream.set_read_timeout(Some(3 * WRITE_PATIENCE)).expect("a socket");
@@ -41,13 +41,13 @@ fn what_is_too_long_is_refused() {
         let got = up.send(&format!("GET /healthz HTTP/1.1\r\n{host}{head}\r\n"));
         assert_eq!(got.status, 431, "{}", got.head);
     }
-    // One is too long for a statement, the other for any body.
+    // The first body is too long for a statement, and the second for any request.
     for bytes in [200_000, 1 << 20] {
         let got = up.sql(&format!("SELECT '{}'", "x".repeat(bytes)));
         assert_eq!(got.status, 413, "{}", got.text());
         assert!(got.json()["error"].is_string());
     }
-    // The length is a lie, so the body is counted as it comes.
+    // A chunked body has no length in its head, so the hub counts the bytes as they come.
     let chunk = format!("{:x}\r\n{}\r\n", 1 << 20, "x".repeat(1 << 20));
     let chunked = format!(
         "POST /api/v1/sql HTTP/1.1\r\n{host}content-type: text/plain\r\ntransfer-encoding: chunked\r\nconnection: close\r\n\r\n{chunk}0\r\n\r\n"
@@ -55,14 +55,14 @@ fn what_is_too_long_is_refused() {
     assert_eq!(up.send(&chunked).status, 413);
     let parameters = "topic=load/load_1m&".repeat(300);
     assert_eq!(up.get(&format!("/api/v1/get?{parameters}")).status, 400);
-    // What is no request is counted when its connection ends.
+    // Bytes that are not a request are counted when their connection ends.
     eventually("all are counted", || refused(&up) - before == 6);
 }
 
 #[test]
 fn more_questions_and_watchers_than_there_are_places_for_are_told_to_come_again() {
     let up = Up::start();
-    // None of them ends before the last has come, however busy the machine is.
+    // No statement ends before the last one has come, however busy the machine is.
     let question = json!({ "sql": ENDLESS[0], "deadline_ms": 300_000 }).to_string();
     let question = post(&up.at, "application/json", "", &question);
     let mut asking = Vec::new();
@@ -93,7 +93,7 @@ fn more_questions_and_watchers_than_there_are_places_for_are_told_to_come_again(
     eventually("a place is free", || status(&up, path) == "200");
 }
 
-/// Of an answer that may have no end.
+/// Returns the status of a response that may have no end.
 fn status(up: &Up, path: &str) -> String {
     let mut stream = up.connect();
     write!(stream, "GET {path} HTTP/1.1\r\nhost: {}\r\n\r\n", up.at).expect("sent");
@@ -123,7 +123,7 @@ fn one_connection_too_many_is_told_so_and_closed() {
 #[test]
 fn a_question_that_needs_too_much_memory_is_told_so() {
     let up = Up::start();
-    // Eighty columns of a million numbers are more than all questions together may have.
+    // Eighty columns of a million numbers exceed the memory of all statements together.
     let columns: Vec<String> = (1..=80).map(|n| format!("value + {n}")).collect();
     let sql = format!("SELECT {} FROM generate_series(1, 1000000)", columns.join(", "));
     let got = up.sql(&sql);
@@ -132,7 +132,7 @@ fn a_question_that_needs_too_much_memory_is_told_so() {
     assert_eq!(up.sql("SELECT 1 AS one").json()["rows"], json!([{"one": 1}]));
 }
 
-/// A request of which the last bytes never come.
+/// Sends a request without its last bytes. Returns the response, and the time until it came.
 fn unfinished(up: &Up, request: &str) -> (Duration, Got) {
     let begun = Instant::now();
     let (_stream, got) = ask(up, request);
@@ -148,7 +148,7 @@ fn who_takes_too_long_is_told_and_who_takes_nothing_is_cut_off() {
     let mut body = post(&up.at, "application/sql", "", "SELECT value FROM latest");
     body.pop();
     let idle = up.connect();
-    // Of so many rows the kernel takes the first ones.
+    // The kernel's buffers hold only the first of these rows.
     let mut stuck = up.narrow();
     let rows = "SELECT value FROM generate_series(1, 900000)";
     stuck.write_all(post(&up.at, "application/sql", "", rows).as_bytes()).expect("sent");
@@ -166,7 +166,7 @@ fn who_takes_too_long_is_told_and_who_takes_nothing_is_cut_off() {
         both.into_iter().for_each(|one| one.join().expect("told"));
     });
     assert_eq!(refused(&up) - before, 2);
-    // Who has asked for nothing is closed without a word.
+    // A connection without a request is closed without a response.
     let mut nothing = Vec::new();
     idle.set_read_timeout(Some(2 * HEAD_PATIENCE)).expect("a socket");
     (&idle).read_to_end(&mut nothing).expect("an end");

@@ -1,4 +1,4 @@
-//! Changes as server-sent events: for who is slow, and for who comes back.
+//! Changes as server-sent events, for slow clients and for clients that connect again.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -10,21 +10,22 @@ use skopos_shm::{Publisher, VertexSpec};
 use crate::client::{Event, Up};
 use crate::support::{PATIENCE, eventually};
 
-/// Topics that change together, and how often they do.
+/// The number of topics that change together, and the number of their changes.
 const TOPICS: usize = 8;
 const ROUNDS: u64 = 40;
 
-/// Time between two of their changes. A client is made events in a tenth of a core, which must do for
-/// those of a debug build on a busy machine.
+/// The time between two changes. The hub spends at most a tenth of a core on the events of a client,
+/// and that must be enough for a debug build on a busy machine.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// Changes of each that memory keeps: those of some seconds.
+/// The number of changes that memory keeps of each topic: those of some seconds.
 const SLOTS: u32 = 8;
 
-/// Bytes of a value: all changes together are several times what the kernel holds for a connection.
+/// The size of a value. All changes together are several times what the kernel buffers for a
+/// connection.
 const TEXT_BYTES: usize = 3800;
 
-/// What a client was told of those topics: how many changes, and how many it missed.
+/// Returns the number of changes that a client received, and the number that it missed.
 fn told(events: impl Iterator<Item = Event>) -> (u64, u64) {
     let (mut told, mut missed, mut last) = (0, 0, 0);
     for Event { name, data, .. } in events {
@@ -43,7 +44,7 @@ fn told(events: impl Iterator<Item = Event>) -> (u64, u64) {
     (told, missed)
 }
 
-/// With a queue for each client the slow one would miss nothing, and cost memory without end.
+/// With an unbounded queue for each client, the slow one would miss nothing and cost endless memory.
 #[test]
 fn a_slow_reader_is_told_what_it_missed_and_holds_nobody_up() {
     let up = Up::start();
@@ -90,7 +91,7 @@ fn a_slow_reader_is_told_what_it_missed_and_holds_nobody_up() {
         assert_eq!(up.get(&last).status, 200);
         (fast.join().expect("it ends"), told(slow))
     });
-    // What held before it watched, and every change since: told, or counted.
+    // The first values and every change since are either received or counted as missed.
     let all = TOPICS as u64 * (ROUNDS + 1);
     assert_eq!(
         (of_fast.0 + of_fast.1, of_slow.0 + of_slow.1),

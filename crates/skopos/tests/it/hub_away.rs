@@ -1,5 +1,5 @@
-//! A hub that is dead, stands still or is another user's: whoever asks is told, and nobody waits for ever.
-//! And what a hub tells of itself, until its end.
+//! A hub that is dead, has stalled or belongs to another user: every client is told so, and no client
+//! waits for ever. Also the facts that a hub publishes about itself until it exits.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::fs::PermissionsExt;
@@ -13,7 +13,7 @@ use crate::support::{Ran, Running, eventually, run, runtime_dir, signal, skopos}
 
 const ONE: &str = "SELECT count(*) FROM latest WHERE topic LIKE '%/mem/total_bytes'";
 
-/// What is answered without the hub, and what is said about that.
+/// The remark on an answer that was computed without the hub.
 const ONLY_HERE: &str = "the answer has only the topics of this machine";
 
 fn watch(dir: &Path, time: &str) -> Ran {
@@ -92,7 +92,7 @@ fn a_hub_that_stands_still_is_not_waited_for() {
     assert_eq!(hub.ask("SELECT 1 AS one"), json!([{"one": 1}]), "it goes on");
 }
 
-/// Files of segments and the socket of a hub.
+/// Returns the names of segments and of the hub's socket.
 fn left(dir: &Path) -> Vec<String> {
     let names = std::fs::read_dir(dir).expect("a folder").flatten();
     let names = names.map(|entry| entry.file_name().to_string_lossy().into_owned());
@@ -104,7 +104,7 @@ fn left(dir: &Path) -> Vec<String> {
 
 #[test]
 fn a_hub_without_an_agent_tells_what_it_counts_until_its_end() {
-    // Nobody listens there.
+    // Nothing listens at this port.
     let config = "[hub.remote_write]\nurl = \"http://127.0.0.1:9/api/v1/write\"\nevery = \"1s\"\n";
     let mut hub = Hub::with(config);
     let own = "SELECT count(*) AS n FROM self WHERE value > 0 AND topic LIKE '%/self/door/unix/requests_total'";
@@ -115,7 +115,8 @@ fn a_hub_without_an_agent_tells_what_it_counts_until_its_end() {
     let whose = "SELECT DISTINCT node FROM self";
     let host = hub.ask(whose)[0]["node"].clone();
 
-    // An agent of the host's name in another place: one node, with all of its facts.
+    // An agent with the host's name joins from another directory. The hub has one node, with the facts
+    // of both.
     let name = host.as_str().expect("a name");
     let agent = hub.agent(name);
     let facts = "SELECT count(*) AS n FROM latest WHERE metric = 'total_bytes' AND family = 'mem'";

@@ -1,4 +1,4 @@
-//! Insights, findings and predictions of a running agent, as its users meet them.
+//! Insights, findings and predictions of a running agent, as its users see them.
 
 use std::path::PathBuf;
 
@@ -28,7 +28,7 @@ impl Configured {
         Running::start(&["--config", self.path().to_str().expect("UTF-8")])
     }
 
-    /// What an agent says that does not start with it.
+    /// Runs an agent that refuses this configuration, and returns its output.
     fn refused(&self) -> Ran {
         let dir = runtime_dir();
         let path = self.path();
@@ -37,7 +37,7 @@ impl Configured {
     }
 }
 
-/// The reading of one topic; `None` if there is none.
+/// Returns the reading of one topic, or `None` if the topic has no reading.
 fn reading(agent: &Running, topic: &str) -> Option<Json> {
     agent.run(&["get", topic, "--json"]).json()["readings"].get(0).cloned()
 }
@@ -66,7 +66,7 @@ fn all_fifteen_are_shown_each_with_a_value_or_a_reason() {
             assert_ne!(vertex["value"].is_null(), vertex["unknown"].is_null(), "{vertex}");
         }
     }
-    // What this machine has for sure.
+    // Every machine has this insight.
     let capacity = insights.iter().find(|v| v["name"] == "tier remaining capacity");
     let capacity = capacity.or_else(|| {
         insights
@@ -301,7 +301,7 @@ fn a_configuration_that_cannot_be_is_refused_where_it_is_wrong() {
 #[test]
 fn what_nobody_follows_is_polled_less_and_what_somebody_follows_as_often_as_possible() {
     let agent = Running::start(&["--policy", "aimd", "--interval", "200ms"]);
-    // What is mounted where does not change: its interval grows.
+    // The facts of this sensor do not change, so its interval grows.
     let interval = || value(&agent, "self/sensor/numa/interval_seconds").unwrap_or(0.0);
     eventually("it slows down", || interval() > 1.0);
     let mut watching = crate::support::skopos(agent.path(), &["watch", "numa/**", "--for", "60s"])

@@ -14,7 +14,7 @@ fn schema(name: &str) -> Json {
     serde_json::from_str(&text).expect("JSON")
 }
 
-/// Panics unless `document` is what the schema `name` says.
+/// Panics unless `document` matches the schema `name`.
 pub(crate) fn check(name: &str, document: &Json) {
     let registry = Registry::new()
         .add("reading.schema.json", schema("reading"))

@@ -1,4 +1,4 @@
-//! The binary as its users meet it: started, asked, interrupted, misused.
+//! The binary as its users see it: started, queried, interrupted, misused.
 
 mod support;
 mod up;

@@ -1,4 +1,4 @@
-//! Wrong usage, broken pipes, and requests that no `skopos` would send.
+//! Usage errors, broken pipes, and requests that `skopos` never sends.
 
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
@@ -63,7 +63,7 @@ fn a_broken_pipe_is_quiet() {
             .stderr(Stdio::piped())
             .spawn()
             .expect("it starts");
-        // One byte read, then the pipe is closed under it.
+        // The test reads one byte and then closes the pipe.
         let mut stdout = child.stdout.take().expect("piped");
         stdout.read_exact(&mut [0]).expect("a byte");
         drop(stdout);
@@ -87,10 +87,10 @@ fn json_and_plain_exclude_each_other() {
     assert_eq!(run(dir.path(), &["ls", "--json", "--plain"]).code, 2);
 }
 
-/// What arrives at the agent's socket from `bytes`.
+/// Sends `bytes` to the agent's socket and returns the answer.
 fn send(agent: &Running, bytes: &[u8]) -> String {
     let mut stream = UnixStream::connect(agent.path().join("agent.sock")).expect("it listens");
-    // The agent may hang up in the middle of a message that is too long.
+    // The agent may close the connection in the middle of a message that is too long.
     let _ = stream.write_all(bytes);
     let mut answer = String::new();
     let _ = stream.read_to_string(&mut answer);

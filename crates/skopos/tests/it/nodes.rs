@@ -1,5 +1,5 @@
-//! Nodes and the hub that they name: one connection each, a hub that is away, another hub, and values that
-//! are too old.
+//! Nodes and their hub: one connection each, a hub that is away, a second hub, and values that are too
+//! old.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -13,11 +13,11 @@ use crate::plane::{Simulated, number, value};
 use crate::sql::{Hub, INSIGHTS};
 use crate::support::{Running, eventually, run, runtime_dir, signal, skopos};
 
-/// TCP connections of a process.
+/// Returns the number of a process's TCP connections.
 fn connections(child: &Child) -> usize {
     let proc = format!("/proc/{}", child.id());
     let list = fs::read_to_string(format!("{proc}/net/tcp")).expect("it lives");
-    // The fourth word is the state, and 01 is connected; the tenth is the socket's inode.
+    // The fourth word is the state, where 01 is established. The tenth is the socket's inode.
     let connected = list.lines().skip(1).map(|line| line.split_whitespace().collect::<Vec<_>>());
     let connected: Vec<String> = connected
         .filter(|words| words[3] == "01")
@@ -30,7 +30,7 @@ fn connections(child: &Child) -> usize {
 
 #[test]
 fn nodes_of_one_hub_have_one_connection_each_hear_each_other_and_come_back() {
-    /// Enough to see whether connections grow with them.
+    /// Enough nodes to see whether the number of connections grows with them.
     const NODES: usize = 10;
     let mut hub = Hub::start();
     let agents: Vec<Running> = (0..NODES)
@@ -54,7 +54,7 @@ fn nodes_of_one_hub_have_one_connection_each_hear_each_other_and_come_back() {
         let topic = format!("a{at}/load/load_1m");
         eventually("each is heard by those that mirror", || mirrored(&topic));
     }
-    // One that is lost on a busy machine has another for a moment.
+    // A node that lost its connection on a busy machine has a second one for a moment.
     let are_few = |hub: &Hub| {
         let one_each = agents.iter().all(|agent| connections(&agent.child) == 1);
         one_each && connections(&hub.child) == NODES
@@ -78,7 +78,7 @@ fn a_node_works_without_its_hub_and_joins_when_there_is_one() {
     hub.child.kill().expect("it runs");
     hub.child.wait().expect("it ends");
     let dir = runtime_dir();
-    // It ends by itself, so that whoever waits for its word does not for ever.
+    // The agent exits by itself, so that the test does not wait for its output for ever.
     let args = ["agent", "--json", "--node", "a1", "--live", "--connect", &hub.at, "--for", "2m"];
     let mut child = skopos(dir.path(), &args).stdout(Stdio::piped()).spawn().expect("it starts");
     let mut told = BufReader::new(child.stdout.take().expect("piped")).lines();
@@ -142,7 +142,7 @@ fn what_a_hub_computes_is_not_told_by_the_agent_beside_it() {
     assert_eq!(number(&other, echo), 0);
 }
 
-/// What the hub's HTTP door answers to this.
+/// Returns the response of the hub's HTTP listener to `path`.
 fn by_http(at: &str, path: &str) -> Json {
     let mut stream = TcpStream::connect(at).expect("it listens");
     let request = format!("GET {path} HTTP/1.1\r\nhost: {at}\r\nconnection: close\r\n\r\n");
@@ -159,7 +159,7 @@ fn what_is_too_old_is_measured_for_whoever_asks_a_hub() {
         TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).expect("a port").port();
     let at = format!("127.0.0.1:{port}");
     let hub = Hub::asked_at("", &["--http", &at]);
-    // Both measure once, and then only what they are asked for; one is on the hub's machine.
+    // Both agents poll once, and later only on request. One of them is on the hub's machine.
     let once = ["--interval", "1h", "--live", "--connect", &hub.at];
     let mut there = Running::start(&[&["--node", "a1"], &once[..]].concat());
     let args = [&["agent", "--node", "here"], &once[..2]].concat();
@@ -249,7 +249,7 @@ fn a_mirror_that_stands_still_holds_up_neither_the_hub_nor_its_nodes() {
     };
     let before = looked_at();
     eventually("and all facts are fresh", || looked_at() > before);
-    // A busy machine may lose some on its own.
+    // A busy machine may lose some batches by itself.
     let lost = number(&hub, lost) - lost_there;
     assert!(lost < 100, "the hub lost {lost} batches of some 800");
 }

@@ -1,4 +1,4 @@
-//! Who may ask a hub that nobody gave an address: whose it is, and root.
+//! Users that may query a hub without a configured address: its owner and root.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
@@ -8,14 +8,14 @@ use serde_json::Value as Json;
 
 use crate::support::{eventually, runtime_dir};
 
-/// A user who has nothing.
+/// The id of a user without rights.
 const NOBODY: &str = "65534";
 
-/// A network of its own, in which the usual ports are nobody's, and a hub at them.
+/// A hub at the usual ports, in a network namespace where nothing else has them.
 struct Alone(Child);
 
 impl Alone {
-    /// `None` where no such network can be made.
+    /// Starts the hub; `None` where a network namespace cannot be made.
     fn start(dir: &Path) -> Option<Self> {
         let tried =
             Command::new("unshare").args(["--net", "ip", "link", "set", "lo", "up"]).output();
@@ -33,7 +33,7 @@ impl Alone {
         Some(Self(child))
     }
 
-    /// Runs a program in that network, as another user or as root.
+    /// Runs a program in that namespace, as `user` or as root.
     fn run(&self, user: Option<&str>, words: &[&str]) -> Output {
         let mut command = Command::new("nsenter");
         command.arg(format!("--net=/proc/{}/ns/net", self.0.id()));
@@ -47,7 +47,7 @@ impl Alone {
         self.run(user, &[&["curl", "-s", "--max-time", "30"][..], words].concat())
     }
 
-    /// What a door has refused so far.
+    /// Returns the number of requests that a listener has refused so far.
     fn refused(&self, door: &str) -> Option<u64> {
         let told = self.curl(None, &["http://127.0.0.1:7470/healthz"]).stdout;
         let told: Json = serde_json::from_slice(&told).ok()?;
@@ -74,7 +74,7 @@ fn another_user_is_turned_away_at_every_door() {
     assert!(told.contains("this hub belongs to another user") && told.ends_with("403"), "{told}");
     assert_eq!(alone.refused("http"), Some(1));
 
-    // Any answer that is HTTP/2 is one: that there is no such method is told to whoever may ask.
+    // Any HTTP/2 response will do: a user with access is told that there is no such method.
     let grpc = ["--http2-prior-knowledge", "-o", "/dev/null", "-w", "%{http_code}"];
     let grpc = [&grpc[..], &["-X", "POST", "http://127.0.0.1:7471/nothing/there"]].concat();
     let own = alone.curl(None, &grpc);
@@ -84,7 +84,7 @@ fn another_user_is_turned_away_at_every_door() {
     assert!(!other.status.success() && other.stdout == b"000", "{other:?}");
     assert_eq!(alone.refused("flight"), Some(before + 1));
 
-    // Its modes would keep others out: without them it is the hub that does.
+    // The modes of the files would keep other users out. Without them the hub refuses them itself.
     let socket = dir.path().join("hub.sock");
     let open = |path: &Path, mode| {
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).expect("ours");
@@ -94,7 +94,7 @@ fn another_user_is_turned_away_at_every_door() {
     open(dir.path(), 0o755);
     open(&socket, 0o666);
     let path = socket.display().to_string();
-    // It keeps the connection for the next question, so curl is told when to go.
+    // The hub keeps the connection for the next request, so curl has a timeout.
     let asks = ["--max-time", "2", "--http0.9", "--unix-socket", &path, "http://hub/"];
     let own = alone.curl(None, &asks);
     assert!(String::from_utf8_lossy(&own.stdout).contains("not a request"), "{own:?}");

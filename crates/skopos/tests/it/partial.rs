@@ -1,4 +1,4 @@
-//! Answers from which a node is missing say so, through every door.
+//! Answers from which a node is missing say so on every listener.
 
 use std::process::Command;
 
@@ -17,10 +17,10 @@ use crate::flight::{block_on, free_port, python};
 use crate::sql::Hub;
 use crate::support::{Running, eventually, run, signal};
 
-/// It reaches further back than a hub's memory, so nodes are asked.
+/// The statement reaches further back than a hub's memory, so the hub queries its nodes.
 const SQL: &str = "SELECT DISTINCT node FROM samples WHERE family = 'mem' ORDER BY node";
 
-/// Two nodes, and a hub that is asked through three doors.
+/// Two nodes, and a hub with three listeners.
 struct Asked {
     hub: Hub,
     http: String,
@@ -45,7 +45,7 @@ impl Asked {
         Self { first, _second: second, hub, http, flight, _histories: histories }
     }
 
-    /// Rows, and who is missing, as `skopos sql` has them.
+    /// Returns the rows and the missing nodes, as `skopos sql` reports them.
     fn by_socket(&self) -> (Json, Json) {
         let args = ["sql", "--json", "--timeout", "30s", SQL];
         let mut told = run(self.hub.dir.path(), &args).json();
@@ -62,7 +62,7 @@ impl Asked {
         (told["rows"].take(), told["missing"].take())
     }
 
-    /// What is missing is `null` where nothing is said of it.
+    /// Returns the number of rows and the missing nodes: `null` where the answer does not say.
     fn by_flight(&self) -> (Json, Json) {
         let messages = block_on(self.messages());
         let last = messages.last().map(|message| message.app_metadata.clone()).unwrap_or_default();
@@ -72,7 +72,7 @@ impl Asked {
             true => Json::Null,
             false => serde_json::from_slice(&last).expect("JSON"),
         };
-        // What says so is a batch like any other to whoever does not look at it.
+        // To a client that ignores the metadata, the last message is a batch like any other.
         let messages = stream::iter(messages.into_iter().map(Ok));
         let batches = FlightRecordBatchStream::new_from_flight_data(messages);
         let batches: Vec<_> = block_on(batches.try_collect()).expect("batches");
@@ -103,7 +103,7 @@ fn a_node_that_hangs_is_named_through_every_door() {
     assert_eq!(asked.by_http(), whole);
     assert_eq!(asked.by_flight(), (json!(2), Json::Null), "of a whole answer nothing is said");
     signal(&asked.first.child, "STOP");
-    // All ask while the node still seems to be there.
+    // All clients ask while the node still seems to be alive.
     let (socket, http, flight) = std::thread::scope(|scope| {
         let socket = scope.spawn(|| asked.by_socket());
         let http = scope.spawn(|| asked.by_http());
@@ -111,7 +111,7 @@ fn a_node_that_hangs_is_named_through_every_door() {
         let told = "an answer";
         (socket.join().expect(told), http.join().expect(told), flight.join().expect(told))
     });
-    // What the hub had heard of it is there all the same.
+    // The answers still have the facts of the node that the hub had received.
     assert_eq!(socket, (both.clone(), json!(["a1"])));
     assert_eq!(http, (both, json!(["a1"])));
     assert_eq!(flight, (json!(2), json!(["a1"])));

@@ -1,4 +1,4 @@
-//! Nodes that tell each other: mirrors in shared memory, clocks that are wrong, hubs that start again.
+//! Nodes that exchange facts: mirrors in shared memory, clocks that are wrong, hubs that restart.
 
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Stdio};
@@ -9,16 +9,16 @@ use crate::json::check;
 use crate::sql::Hub;
 use crate::support::{Running, eventually, runtime_dir, skopos};
 
-/// Simulated nodes, there until dropped.
+/// Simulated nodes that run until dropped.
 pub(crate) struct Simulated(pub(crate) Child);
 
 impl Simulated {
-    /// Starts them and waits until all are there.
+    /// Starts the nodes of `hubs` and waits until all of them run.
     pub(crate) fn start(hubs: &[&Hub], args: &[&str]) -> Self {
         Self::start_at(hubs.iter().map(|hub| &*hub.at), args)
     }
 
-    /// The same, of hubs that are there.
+    /// Starts nodes of the hubs at these addresses, and waits until all of them run.
     pub(crate) fn start_at<'a>(hubs: impl Iterator<Item = &'a str>, args: &[&'a str]) -> Self {
         let mut all = vec!["simulate", "--json", "--look-on", "none"];
         hubs.for_each(|at| all.extend(["--connect", at]));
@@ -40,7 +40,7 @@ impl Drop for Simulated {
     }
 }
 
-/// What `skopos get` says of one topic.
+/// Returns the reading of one topic by `skopos get`.
 fn reading(agent: &Running, topic: &str) -> Option<Json> {
     let ran = agent.run(&["get", "--json", topic]);
     (ran.code == 0).then(|| ran.json()["readings"][0].clone())
@@ -54,7 +54,7 @@ pub(crate) fn value(agent: &Running, topic: &str) -> Option<Json> {
 fn facts_of_another_node_are_read_here_as_they_are_there() {
     let hub = Hub::start();
     let connect = ["--live", "--look-on", "none", "--connect", &hub.at];
-    // It measures once, and then only what it is asked for.
+    // The agent polls once, and later only on request.
     let mut there = Running::start(&[&["--node", "a1", "--interval", "1h"], &connect[..]].concat());
     let patterns = ["--mirror", "a*/app/**", "--mirror", "a1/load/*"];
     let here = Running::start(&[&["--node", "a2"], &patterns[..], &connect[..]].concat());
@@ -101,7 +101,7 @@ fn facts_of_another_node_are_read_here_as_they_are_there() {
     assert!(dead.code == 1 && dead.stderr.contains("no node `a1` can be reached"), "{dead:?}");
 }
 
-/// Whether a hub has all of these nodes whole.
+/// Returns whether a hub has all of these nodes with all of their facts.
 pub(crate) fn has_all(hub: &Hub, nodes: u64, facts: u64) -> bool {
     let sql = "SELECT count(*) AS n, coalesce(min(topics), 0) AS t FROM nodes WHERE alive";
     hub.ask(sql) == json!([{"n": nodes, "t": facts}])
@@ -121,7 +121,7 @@ fn wrong_clocks_are_shown_and_spoil_nothing() {
     let hours = json!([{"node": "ahead0001", "hours": 2.0}, {"node": "behind0001", "hours": -2.0}]);
     eventually("both are estimated", || hub.ask(sql) == hours);
     assert_eq!(hub.ask("SELECT count(*) AS n FROM latest WHERE age < 0"), json!([{"n": 0}]));
-    // Rows and the evaluator of aggregates take the clocks into account.
+    // Rows and the evaluator of aggregates take the clock offsets into account.
     let seen =
         "SELECT count(*) AS n FROM nodes WHERE seen_at BETWEEN now() - INTERVAL '1 hour' AND now()";
     assert_eq!(number(&hub, seen), 2);

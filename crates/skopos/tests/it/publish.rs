@@ -13,7 +13,7 @@ fn a_fact_of_ones_own_reads_like_any_other() {
     assert_eq!(reading["value"], 17.0);
     assert_eq!(reading["unit"], "bytes");
     assert_eq!(reading["kind"], "state");
-    // The node in front makes no difference.
+    // The name of the node in front makes no difference.
     assert_eq!(
         agent
             .run(&["publish", "n01/app/queue/depth", "18", "--unit", "bytes", "--kind", "state"])
@@ -91,7 +91,8 @@ fn a_fact_that_was_taken_away_may_come_back_as_another_type() {
     assert!(agent.run(&["get", "app/a"]).stdout.contains("\"text\""));
 }
 
-/// More at once than the agent has connections for: they wait for their turn.
+/// There are more publishers at one time than the agent has connections for, so they wait for their
+/// turn.
 #[test]
 fn a_burst_of_publishes_loses_none() {
     let agent = Running::start(&[]);

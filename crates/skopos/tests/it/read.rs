@@ -66,7 +66,7 @@ fn an_old_value_is_refreshed_or_refused() {
         "one poll looks at all of /proc/meminfo"
     );
 
-    // A user's fact has no sensor to refresh it.
+    // A user's fact has no sensor that could poll it.
     assert_eq!(agent.run(&["publish", "mine", "1"]).code, 0);
     let refused = agent.run(&["get", "mine", "--max-age", "0s"]);
     assert_eq!(refused.code, 1, "{refused:?}");
@@ -96,7 +96,8 @@ fn nothing_running_gives_one_error_and_one_hint() {
     }
 }
 
-/// Rates over a moment are of a few ticks of the kernel's clock: who asks must not spoil them.
+/// A rate over a short time rests on a few ticks of the kernel's clock. A client must not spoil it by
+/// frequent polls.
 #[test]
 fn nobody_can_have_a_sensor_polled_all_the_time() {
     let agent = Running::start(&["--interval", "1h"]);

@@ -1,4 +1,4 @@
-//! `skopos record`: traces that can be replayed, and what ends them.
+//! `skopos record`: traces that can be replayed, and the ends of a recording.
 
 use std::process::{Command, Stdio};
 
@@ -30,7 +30,7 @@ fn a_row_an_interval_with_what_was_going_on_above() {
     let total = trace(&dir, "n01~mem~total_bytes.csv");
     assert_eq!(total.unit, "bytes");
     assert!(total.samples.windows(2).all(|w| w[0].1 == w[1].1), "unchanged values have rows, too");
-    // Nothing is overwritten.
+    // `record` does not overwrite a trace.
     let ran = agent.run(&[&args[..], &more].concat());
     assert_eq!(ran.code, 2, "{ran:?}");
     assert!(ran.stderr.contains(" exists") && ran.stderr.contains("--out"), "{ran:?}");
@@ -64,7 +64,7 @@ fn a_topic_that_goes_and_comes_back_leaves_a_gap() {
         publish("3");
         rows() > before
     });
-    // Ctrl-C is the end that was meant.
+    // Ctrl-C is the regular end of a recording.
     signal(&child, "INT");
     let ended = terminate(child);
     assert!(ended.status.success(), "{ended:?}");
@@ -83,7 +83,7 @@ fn a_full_disk_leaves_what_was_recorded_whole() {
         return;
     }
     let dir = mount.path().display().to_string();
-    // One page, most of which is full of comments already.
+    // The file system has one page, and the trace's comments already fill most of it.
     let record = format!(
         "mount -t tmpfs -o size=4k tmpfs {dir} && \
          {} record self/sensor/mem/polls_total --interval 20ms --out {dir} --for 60s \

@@ -1,4 +1,4 @@
-//! Remote write: stores that are not ours receive values and answer with them.
+//! Remote write: third-party stores receive values and return them.
 
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -9,7 +9,7 @@ use tempfile::TempDir;
 use crate::flight::free_port;
 use crate::support::{Running, eventually};
 
-/// A store that may be stopped and started again, with what it has.
+/// A store that can be stopped and started again with its data.
 struct Store {
     program: &'static str,
     args: Vec<String>,
@@ -19,7 +19,7 @@ struct Store {
 }
 
 impl Store {
-    /// `None` where it is not installed.
+    /// Starts the store; `None` where it is not installed.
     fn start(program: &'static str) -> Option<Self> {
         let dir = tempfile::tempdir().expect("a directory");
         let (at, data) = (format!("127.0.0.1:{}", free_port()), dir.path().join("data"));
@@ -45,7 +45,7 @@ impl Store {
         store.go().then_some(store)
     }
 
-    /// Whether it is there.
+    /// Starts the store's program, and returns whether it is installed.
     fn go(&mut self) -> bool {
         let mut command = Command::new(self.program);
         command.args(&self.args).stdout(Stdio::null()).stderr(Stdio::null());
@@ -70,7 +70,7 @@ impl Store {
         response.body_mut().read_to_string().ok()
     }
 
-    /// What `query` comes to: of each series its labels, and its samples or its value.
+    /// Returns the result of `query`: for each series its labels, and its samples or its value.
     fn ask(&self, query: &str) -> Vec<Json> {
         let query: String = query.bytes().map(|b| format!("%{b:02x}")).collect();
         let Some(text) = self.get(&format!("/api/v1/query?query={query}")) else {
@@ -80,7 +80,7 @@ impl Store {
         answer["data"]["result"].as_array().cloned().unwrap_or_default()
     }
 
-    /// Values that `query` has had, without repetitions.
+    /// Returns the past values of `query`, without repetitions.
     fn past(&self, query: &str) -> Vec<String> {
         let series = self.ask(&format!("{query}[10m]"));
         let samples = series.first().and_then(|s| s["values"].as_array().cloned());
@@ -129,7 +129,7 @@ fn check(program: &'static str) {
         store.ask("skopos_mem_total_bytes{node=\"n01\"}").len() == 1
             && store.ask("skopos_self_sensor_poll_seconds{instance=\"mem\"}").len() == 1
     });
-    // Each value is looked at once a second and waits for a store that is not there.
+    // Each value is sampled once a second, and kept while the store is away.
     store.stop();
     for value in ["18", "19"] {
         publish(&up, value);

@@ -1,5 +1,5 @@
 //! Remote write to a store that refuses, is busy, breaks, hangs or is away: nothing is lost in silence,
-//! and nothing comes twice or in another order.
+//! and nothing comes twice or out of order.
 
 use std::collections::VecDeque;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -42,25 +42,25 @@ struct Sample {
     timestamp: i64,
 }
 
-/// What the store does with the next request.
+/// The reaction of the store to a request.
 #[derive(Clone, Copy, Debug)]
 enum Does {
-    /// Answers this status, with a `Retry-After` of so many seconds unless it is 0.
+    /// Answers with this status, and with a `Retry-After` of so many seconds unless it is 0.
     Says(u16, u64),
     /// Closes the connection.
     HangsUp,
-    /// Takes the request and never answers.
+    /// Reads the request and never answers.
     Hangs,
 }
 
-/// A request as it came.
+/// A received request.
 struct Came {
     at: Instant,
     body: Vec<u8>,
     is_taken: bool,
 }
 
-/// A store that does what it is told, and takes everything once it has done all that.
+/// A store that goes through the reactions in `does`, and then accepts everything.
 #[derive(Default)]
 struct Store {
     does: Mutex<VecDeque<Does>>,
@@ -91,7 +91,7 @@ impl Store {
             match does {
                 Does::HangsUp => return,
                 Does::Hangs => {
-                    // Until the other end goes.
+                    // The store waits until the client disconnects.
                     let _ = input.read(&mut [0]);
                     return;
                 }
@@ -113,12 +113,12 @@ impl Store {
         self.does.lock().expect("a list").extend(does);
     }
 
-    /// Whether it has done all that it was told.
+    /// Returns whether the store has gone through all of its reactions.
     fn is_done(&self) -> bool {
         self.does.lock().expect("a list").is_empty()
     }
 
-    /// The samples of one series in what it took, in the order in which they came.
+    /// Returns the accepted samples of one series, in the order in which they came.
     fn samples(&self, name: &str) -> Vec<Sample> {
         let came = self.came.lock().expect("a list");
         let taken = came.iter().filter(|came| came.is_taken);
@@ -127,17 +127,18 @@ impl Store {
 
     fn values(&self, name: &str) -> Vec<f64> {
         let mut values: Vec<f64> = self.samples(name).iter().map(|sample| sample.value).collect();
-        // What does not change is sent again after some time.
+        // An unchanged value is sent again after some time.
         values.dedup();
         values
     }
 
-    /// The latest value of the sender's own count.
+    /// Returns the latest value of a counter that the sender publishes.
     fn count(&self, what: &str) -> Option<f64> {
         self.values(&format!("skopos_self_remote_write_{what}")).pop()
     }
 
-    /// Times between the requests that came from the `from`th on, and whether they were the same.
+    /// Returns the time from each request to the next, from number `from` on, and whether the two are
+    /// equal.
     fn gaps(&self, from: usize) -> Vec<(Duration, bool)> {
         let came = self.came.lock().expect("a list");
         came[from..]
@@ -151,7 +152,7 @@ impl Store {
     }
 }
 
-/// The body of the next request.
+/// Reads the body of the next request.
 fn request(input: &mut BufReader<TcpStream>) -> Option<Vec<u8>> {
     let mut length = 0;
     loop {
@@ -184,10 +185,10 @@ fn samples(body: &[u8], name: &str) -> Vec<Sample> {
     of_it.flat_map(|series| series.samples).collect()
 }
 
-/// Longer than the time between two looks at what is to be sent.
+/// Longer than the interval at which the sender samples.
 const SEEN: Duration = Duration::from_millis(2500);
 
-/// A machine whose facts are sent to such a store, once a second.
+/// Starts an agent with a hub that sends its facts to `store` once a second.
 fn sending(store: &str) -> (Running, NamedTempFile) {
     let config = NamedTempFile::new().expect("a file");
     let text = format!(
@@ -204,7 +205,7 @@ fn publish(up: &Running, value: u32) {
 
 const DEPTH: &str = "skopos_app_depth";
 
-/// The sequence of values that it took, which must not lack any.
+/// Returns the values from 1 to `last`: the store must not lack any of them.
 fn up_to(last: u32) -> Vec<f64> {
     (1..=last).map(f64::from).collect()
 }
@@ -238,12 +239,12 @@ fn what_a_busy_or_broken_store_did_not_take_is_sent_again_in_its_order() {
     });
     let times: Vec<i64> = store.samples(DEPTH).iter().map(|sample| sample.timestamp).collect();
     assert!(times.is_sorted_by(|a, b| a < b), "{times:?}");
-    // The first fault may have met a request that came before it was told.
+    // The first fault may have hit a request from before this test's values.
     let gaps = store.gaps(from);
     let first = gaps.iter().position(|(_, is_same)| *is_same).expect("a request came again");
     let again = &gaps[first..first + faults.len()];
     assert!(again.iter().all(|(_, is_same)| *is_same), "{gaps:?}");
-    // Each pause is twice the one before, or what the store asks for.
+    // Each pause is twice the previous one, or what the store asks for.
     let pauses = [100, 200, 400, 800, 2000, 1000].map(Duration::from_millis);
     for (least, (gap, _)) in pauses.into_iter().zip(again) {
         assert!(*gap >= least, "{gaps:?}");
@@ -262,7 +263,7 @@ fn a_store_that_hangs_is_left_and_tried_again() {
         std::thread::sleep(SEEN);
     }
     let begun = Instant::now();
-    // A store has half a minute for an answer.
+    // The sender waits half a minute for an answer.
     while store.values(DEPTH) != up_to(4) {
         assert!(begun.elapsed() < Duration::from_secs(120), "{:?}", store.values(DEPTH));
         std::thread::sleep(Duration::from_millis(100));
@@ -299,7 +300,7 @@ fn a_topic_that_ends_is_ended_at_the_store() {
     publish(&up, 1);
     eventually("it is there", || store.values(DEPTH) == up_to(1));
     assert_eq!(up.run(&["publish", "app/depth", "--remove"]).code, 0);
-    // By Prometheus' convention: a NaN of these bits.
+    // By Prometheus' convention, a NaN of these bits ends a series.
     let is_end = |sample: &Sample| sample.value.to_bits() == 0x7ff0_0000_0000_0002;
     eventually("it is ended", || store.samples(DEPTH).last().is_some_and(is_end));
     let samples = store.samples(DEPTH);

@@ -1,4 +1,4 @@
-//! The files that `skopos run --report` leaves.
+//! The files that `skopos run --report` writes.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use skopos_model::task::RESOURCES;
 use crate::json::check;
 use crate::support::{run, runtime_dir};
 
-/// Runs a command under the monitor, and the folder of its report.
+/// Runs a command under the monitor, and returns the folder of its report.
 fn report(dir: &Path, args: &[&str]) -> PathBuf {
     let folder = dir.join("report");
     let place = folder.display().to_string();
@@ -67,7 +67,7 @@ fn explained_as_its_schema_says() {
     }
 }
 
-/// What is published is what there is: each resource with its unit.
+/// The published schema names each resource with its unit.
 #[test]
 fn the_schema_names_every_resource() {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/json/summary.schema.json");
@@ -112,7 +112,7 @@ fn the_page_shows_what_the_task_was_called_and_runs_nothing_of_it() {
     assert!(page.contains("Resident memory</h3>"), "0.1 s with a look every 10 ms: {page}");
 }
 
-/// The values of `series.csv`, a column each.
+/// Returns the values of `series.csv` by column.
 fn columns(folder: &Path) -> Vec<(String, Vec<Option<f64>>)> {
     let text = fs::read_to_string(folder.join("series.csv")).expect("a series");
     let mut lines = text.lines();
@@ -150,7 +150,7 @@ fn the_arrow_file_has_what_the_csv_has() {
     assert!(batch.columns().iter().any(|c| c.null_count() > 0), "what is not known is null");
 }
 
-/// As a user of Python would.
+/// Reads the file the way that a user of Python would.
 #[test]
 fn python_reads_the_arrow_file() {
     let python = |code: &str, folder: &Path| {
@@ -169,7 +169,7 @@ fn python_reads_the_arrow_file() {
     assert_eq!(said.trim(), format!("{rows} bytes double"));
 }
 
-/// Reports of other tools are summaries like ours.
+/// Imported reports of other tools are summaries like our own.
 #[test]
 fn imported_reports_are_as_the_schema_says() {
     let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../task/tests/data/import");

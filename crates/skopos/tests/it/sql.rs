@@ -1,4 +1,4 @@
-//! Questions in SQL: of one machine, and of a hub that follows several.
+//! SQL statements on one machine, and on a hub with several nodes.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpListener;
@@ -94,7 +94,7 @@ fn mistakes_say_where_and_what_instead() {
     assert!(nobody.code == 2 && nobody.stderr.contains("nothing is running"), "{nobody:?}");
 }
 
-/// A hub on a port of its own, which looks for nobody.
+/// A hub on a port of its own that does not search for nodes.
 pub(crate) struct Hub {
     pub(crate) dir: TempDir,
     pub(crate) child: Child,
@@ -106,12 +106,12 @@ impl Hub {
         Self::with("")
     }
 
-    /// With this configuration.
+    /// Starts a hub with this configuration.
     pub(crate) fn with(config: &str) -> Self {
         Self::asked_at(config, &[])
     }
 
-    /// With these doors of its own.
+    /// Starts a hub with this configuration and these options.
     pub(crate) fn asked_at(config: &str, more: &[&str]) -> Self {
         let port =
             TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).expect("a port").port();
@@ -125,7 +125,7 @@ impl Hub {
         Self::child_asked_at(dir, at, &[])
     }
 
-    /// With these options too.
+    /// Starts the process of a hub with these options.
     pub(crate) fn child_asked_at(dir: &Path, at: &str, more: &[&str]) -> Child {
         let config = dir.join("skopos.toml");
         if !config.exists() {
@@ -207,7 +207,8 @@ fn the_second_of_one_name_is_refused() {
     let dir = runtime_dir();
     let mut args =
         vec!["agent", "--node", "a1", "--live", "--look-on", "none", "--connect", &hub.at];
-    // At its start, or when it sees the first: it may come before either is connected.
+    // The agent is refused at its start or once it sees the first: it may start before either is
+    // connected.
     args.extend(["--for", "10s"]);
     let second = run(dir.path(), &args);
     assert!(second.stderr.contains("there is a node `a1` in"), "{second:?}");
@@ -229,7 +230,7 @@ fn up_is_a_hub_as_well_and_answers_about_tables_of_ones_own_names() {
     });
 }
 
-/// What a hub computes, an agent could compute, and nobody can.
+/// Insights of a hub: two that it computes, one that an agent could compute, and two that fail.
 pub(crate) const INSIGHTS: &str = r#"
     [[insight]]
     name = "depth/all"
@@ -277,7 +278,7 @@ fn a_hub_computes_insights_over_many_nodes() {
     );
     let table = table.as_array().expect("rows");
     let topics: Vec<_> = table.iter().filter_map(|row| row["topic"].as_str()).collect();
-    // What an agent can keep up to date by itself is an agent's.
+    // An insight that an agent can keep up to date by itself belongs to the agent.
     let names = ["deepest", "depth/all", "many", "wrong"];
     assert_eq!(topics, names.map(|name| format!("default/insight/{name}")));
     assert_eq!(table[2]["origin"], "unknown");
@@ -293,8 +294,8 @@ fn a_hub_computes_insights_over_many_nodes() {
     assert_eq!(costs, json!([{"n": 4}]));
 }
 
-/// Insights of a hub's that are asked when what they read changes: one of a fact, one of that insight, two
-/// of each other, and beside them one that never rests.
+/// Insights that a hub computes when their inputs change: one of a fact, one of that insight, and two
+/// of each other. The last one is computed periodically and never rests.
 const ON_CHANGE: &str = r#"
     [[insight]]
     name = "depth"
@@ -337,10 +338,11 @@ fn a_hub_computes_insights_when_what_they_read_changes() {
         let rows = hub.ask(&format!("SELECT value FROM latest WHERE topic = '{topic}'"));
         rows[0]["value"].as_f64().unwrap_or_default()
     };
-    // Two that change each other do so for ever, and no faster than anything else may.
+    // Two insights that change each other do so for ever, but within the limits of every other insight.
     let before = answers("this");
     eventually("they do", || answers("this") > before + 2.0);
-    // While others change, and the agent measures: who reads nothing of that is asked nothing.
+    // An insight whose inputs do not change is not computed again, though other facts change and the
+    // agent measures.
     let names = ["depth", "double"];
     eventually("who reads what does not change rests", || {
         let (before, clock) = (names.map(answers), answers("clock"));
@@ -401,7 +403,7 @@ fn tasks_that_were_kept_are_tables() {
     assert_eq!(rows(&classes), both);
     assert_eq!(rows(&ask("SELECT count(*) AS n FROM jobs")), json!([{"n": 0}]));
 
-    // The usual archive is there for whoever asks a hub, as soon as there is one.
+    // A hub answers from the usual archive as soon as there is one.
     let hub = Hub::start();
     let count = || run(hub.dir.path(), &["sql", "--json", "SELECT count(*) AS n FROM tasks"]);
     let before = count();
@@ -447,7 +449,7 @@ fn a_hub_asks_nodes_for_what_they_kept_and_says_who_did_not_answer() {
         child.wait().expect("it ends");
     };
     let (first_dir, second_dir) = (runtime_dir(), runtime_dir());
-    // What the first knew before it was killed is on its disk alone.
+    // The samples from before the agent was killed are on its disk alone.
     let first = start("a1", &first_kept, first_dir.path());
     for value in ["1", "2", "3"] {
         assert_eq!(run(first_dir.path(), &["publish", "app/depth", value]).code, 0);

@@ -1,4 +1,4 @@
-//! A running agent in a runtime directory of its own, and a way to run verbs beside it.
+//! A running agent in a runtime directory of its own, and functions that run verbs beside it.
 
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::Path;
@@ -8,25 +8,26 @@ use std::time::{Duration, Instant};
 use serde_json::Value as Json;
 use tempfile::TempDir;
 
-/// How long anything may take before a test gives up: generous, because machines are busy. Not a
-/// goal for speed; those are in the benchmarks.
+/// The timeout of everything that a test waits for. It is generous, because machines are busy. It is
+/// not a goal for speed: those are in the benchmarks.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A runtime directory in memory where there is room, else wherever temporary files go.
+/// Creates a runtime directory, in memory where there is room, else in the temporary directory.
 pub(crate) fn runtime_dir() -> TempDir {
     let shm = Path::new("/dev/shm");
     let builder = |dir: &Path| tempfile::Builder::new().prefix("skopos-test-").tempdir_in(dir);
     builder(shm).or_else(|_| builder(&std::env::temp_dir())).expect("a temporary directory")
 }
 
-/// What a role with a hub is told, so that it does not take the usual ports, which others may have.
+/// Returns options that keep a role with a hub off the usual ports, which other programs may have. A
+/// listener in `given` has its own options.
 pub(crate) fn doors<'a>(given: &[&str]) -> Vec<&'a str> {
     let all: &[&str] = &["--http", "--flight"];
     let open = all.iter().filter(|door| !given.contains(door));
     open.flat_map(|door| [*door, "none"]).collect()
 }
 
-/// The binary with these arguments, in this runtime directory, with nothing of the user's.
+/// Returns the binary with these arguments, in this runtime directory, without the user's state.
 pub(crate) fn skopos(dir: &Path, args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_skopos"));
     command.args(args).env("SKOPOS_DIR", dir).env_remove("NO_COLOR").stdin(Stdio::null());
@@ -34,7 +35,7 @@ pub(crate) fn skopos(dir: &Path, args: &[&str]) -> Command {
     command
 }
 
-/// What a verb gave.
+/// The exit code and the output of a verb.
 #[derive(Debug)]
 pub(crate) struct Ran {
     pub(crate) code: i32,
@@ -48,7 +49,7 @@ impl Ran {
     }
 }
 
-/// Runs a verb to its end.
+/// Runs a verb until it exits.
 pub(crate) fn run(dir: &Path, args: &[&str]) -> Ran {
     let Output { status, stdout, stderr } = skopos(dir, args).output().expect("it starts");
     Ran {
@@ -62,17 +63,17 @@ pub(crate) fn run(dir: &Path, args: &[&str]) -> Ran {
 pub(crate) struct Running {
     pub(crate) dir: TempDir,
     pub(crate) child: Child,
-    /// Kept open: an agent whose reader has gone ends when it has something to tell.
+    /// Kept open: an agent that prints to a closed pipe exits.
     pub(crate) _told: Option<BufReader<ChildStdout>>,
 }
 
 impl Running {
-    /// Starts one and waits until its facts are there.
+    /// Starts an agent and waits until its facts are there.
     pub(crate) fn start(extra: &[&str]) -> Self {
         Self::start_as("agent", extra)
     }
 
-    /// Starts it in the role `verb`: `agent` or `up`.
+    /// Starts the role `verb`: `agent` or `up`.
     pub(crate) fn start_as(verb: &str, extra: &[&str]) -> Self {
         let dir = runtime_dir();
         let mut args = vec![verb, "--json"];
@@ -93,7 +94,7 @@ impl Running {
         let mut child =
             skopos(dir.path(), &args).stdout(Stdio::piped()).spawn().expect("it starts");
         let mut told = BufReader::new(child.stdout.take().expect("piped"));
-        // It may have something to tell before.
+        // The agent may print other lines first.
         let is_start = told.by_ref().lines().map_while(Result::ok).any(|line| {
             let told: Json = serde_json::from_str(&line).unwrap_or_else(|e| panic!("{e}: {line}"));
             told["event"] == "started"
@@ -110,7 +111,7 @@ impl Running {
         run(self.path(), args)
     }
 
-    /// Sends SIGKILL and waits for the end.
+    /// Sends SIGKILL and waits for the exit.
     pub(crate) fn kill(&mut self) {
         self.child.kill().expect("it runs");
         self.child.wait().expect("it ends");
@@ -124,13 +125,13 @@ impl Drop for Running {
     }
 }
 
-/// Ends a child in order, by SIGTERM to its process id, and gives what it printed.
+/// Ends a child in order, by SIGTERM to its process id, and returns its output.
 pub(crate) fn terminate(child: Child) -> Output {
     signal(&child, "TERM");
     child.wait_with_output().expect("it ends")
 }
 
-/// Sends a signal to exactly this child.
+/// Sends a signal to this child only.
 pub(crate) fn signal(child: &Child, name: &str) {
     let status = Command::new("kill")
         .args([format!("-{name}"), child.id().to_string()])
@@ -139,7 +140,7 @@ pub(crate) fn signal(child: &Child, name: &str) {
     assert!(status.success());
 }
 
-/// Asks again until `ready` says so; panics with `what` after [`PATIENCE`].
+/// Calls `ready` until it returns true; panics with `what` after [`PATIENCE`].
 pub(crate) fn eventually(what: &str, mut ready: impl FnMut() -> bool) {
     let started = Instant::now();
     while !ready() {

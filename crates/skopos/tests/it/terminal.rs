@@ -1,4 +1,4 @@
-//! What a terminal adds: progress, and the shell of `skopos sql`. `script` is the terminal.
+//! Features of a terminal: progress, and the shell of `skopos sql`. `script` provides the terminal.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
@@ -8,7 +8,8 @@ use std::time::Instant;
 
 use crate::support::{PATIENCE, Running, run, runtime_dir};
 
-/// The editor prints this once for each line that it reads: it turns bracketed paste on.
+/// The escape sequence that turns bracketed paste on. The editor prints it once for each line that it
+/// reads.
 const READY: &str = "\x1b[?2004h";
 
 /// Runs a line of shell in a terminal of 24 lines, types each of `lines` at a prompt of its own, and returns
@@ -32,7 +33,7 @@ fn in_terminal(dir: &Path, line: &str, pager: &str, lines: &[&str]) -> String {
     let mut bytes = [0; 4096];
     while let Ok(length @ 1..) = output.read(&mut bytes) {
         screen += &String::from_utf8_lossy(&bytes[..length]);
-        // The editor discards what is typed before its prompt.
+        // The editor discards all that is typed before its prompt.
         let prompts = screen.matches(READY).count();
         while typed < lines.len().min(prompts) {
             input.write_all(lines[typed].as_bytes()).expect("it reads");
@@ -53,7 +54,7 @@ fn an_import_counts_on_a_terminal_and_is_silent_elsewhere() {
     assert_eq!(report.code, 0, "{report:?}");
     let summary = std::fs::read_to_string(dir.path().join("out/summary.json")).expect("a report");
     let summary: serde_json::Value = serde_json::from_str(&summary).expect("JSON");
-    // One report many times: the archive adds it once, and reads all.
+    // The file has the same report many times: the archive reads all of them, and adds one.
     let many = format!(
         "{summary}
 "

@@ -1,4 +1,4 @@
-//! `skopos top` in a real terminal: tmux types the keys and says what is on the screen.
+//! `skopos top` in a real terminal: tmux types the keys and returns the text on the screen.
 
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -8,17 +8,17 @@ use tempfile::TempDir;
 
 use crate::support::{PATIENCE, Running, eventually, run, runtime_dir, skopos};
 
-/// What the shell shows below the UI before and after it: proof that the screen came back.
+/// The text that the shell shows before and after the UI: it proves that the screen was restored.
 const BEFORE: &str = "the screen before";
 
-/// A terminal of a size of its own, on a tmux server of its own.
+/// A terminal of a given size, on a tmux server of its own.
 struct Screen {
-    /// Its socket lies here, so that nothing is left behind.
+    /// Holds the server's socket, so that nothing is left behind.
     dir: TempDir,
 }
 
 impl Screen {
-    /// A shell whose programs use the agent in `dir`; `None`, said loudly, without tmux.
+    /// Opens a shell whose programs use the agent in `dir`; says so and returns `None` without tmux.
     fn open(dir: &Path, (width, height): (u16, u16)) -> Option<Self> {
         if Command::new("tmux").arg("-V").output().is_err() {
             eprintln!("SKIPPED: no tmux on this machine, so nobody looked at `skopos top`");
@@ -26,7 +26,7 @@ impl Screen {
         }
         let screen = Self { dir: tempfile::tempdir().expect("a temporary directory") };
         let (width, height) = (width.to_string(), height.to_string());
-        // No configuration of the user's, and UTF-8 whatever the locale.
+        // The server has no configuration of the user's, and UTF-8 whatever the locale.
         let started = screen
             .command()
             .args(["-f", "/dev/null", "-u", "new-session", "-d"])
@@ -51,7 +51,7 @@ impl Screen {
         self.command().args(args).output().expect("tmux answers")
     }
 
-    /// Types one key after the other, by tmux's names.
+    /// Types keys one after the other, by their names in tmux.
     fn keys(&self, keys: &[&str]) {
         let typed = self.tmux(&[&["send-keys"], keys].concat());
         assert!(typed.status.success(), "{typed:?}");
@@ -63,14 +63,14 @@ impl Screen {
         self.keys(&["Enter"]);
     }
 
-    /// Leaves one line on the screen. What is typed before the shell is ready lands anywhere, so it
-    /// waits for the prompt.
+    /// Leaves one line on the screen. Text that is typed before the shell is ready lands anywhere, so
+    /// this waits for the prompt.
     fn clear(&self) {
         self.line(&format!("clear; echo '{BEFORE}'"));
         self.until("a clear screen", |text| text.trim_end() == format!("{BEFORE}\n$"));
     }
 
-    /// Starts the UI; the shell says its exit code once it is over.
+    /// Starts the UI. The shell prints the exit code once the UI is over.
     fn start_top(&self, options: &str) {
         let binary = env!("CARGO_BIN_EXE_skopos");
         self.line(&format!("'{binary}' top {options}; echo \"ended with $?\""));
@@ -85,7 +85,7 @@ impl Screen {
         String::from_utf8_lossy(&answer.stdout).trim().to_owned()
     }
 
-    /// Waits until the text on the screen is as wanted; says what it was, if that never happens.
+    /// Waits until the text on the screen is as wanted; panics with the text otherwise.
     #[track_caller]
     fn until(&self, what: &str, wanted: impl Fn(&str) -> bool) {
         let started = Instant::now();
@@ -99,33 +99,33 @@ impl Screen {
         }
     }
 
-    /// Waits until all of these are on the screen.
+    /// Waits until all of `parts` are on the screen.
     #[track_caller]
     fn shows(&self, parts: &[&str]) {
         self.until(&format!("{parts:?}"), |text| parts.iter().all(|part| text.contains(part)));
     }
 
-    /// Waits until this is no longer on the screen.
+    /// Waits until `part` is no longer on the screen.
     #[track_caller]
     fn lacks(&self, part: &str) {
         self.until(&format!("no {part:?}"), |text| !text.contains(part));
     }
 
-    /// Checks that the terminal is as it was: the old screen, a cursor, echo and line editing.
+    /// Checks that the terminal is restored: the old screen, a cursor, echo and line editing.
     #[track_caller]
     fn is_restored(&self, exit_code: i32) {
         self.shows(&[BEFORE, &format!("ended with {exit_code}")]);
         assert_eq!(self.format("#{alternate_on} #{cursor_flag}"), "0 1");
         self.line("stty -a | tr ' ;' '\\n\\n' | grep -xE -- '-?(icanon|echo|isig|opost)' | xargs");
         self.until("terminal modes as they were", |text| {
-            // The answer, not the line that was typed.
+            // This line is the output of the command, not the line that was typed.
             let modes =
                 text.lines().rfind(|line| line.contains("icanon") && !line.contains("stty"));
             modes.is_some_and(|line| !line.contains('-'))
         });
     }
 
-    /// The process id of the UI: the child of the shell in the terminal.
+    /// Returns the process id of the UI: the child of the shell in the terminal.
     fn top_pid(&self) -> String {
         let shell = self.format("#{pane_pid}");
         let children = format!("/proc/{shell}/task/{shell}/children");
@@ -139,7 +139,7 @@ impl Screen {
 }
 
 impl Drop for Screen {
-    /// Ends this test's tmux server and what runs in it, nobody else's.
+    /// Stops this test's tmux server and everything in it, and no other.
     fn drop(&mut self) {
         self.tmux(&["kill-server"]);
     }
@@ -159,7 +159,7 @@ fn top_shows_this_machine_and_leaves_the_terminal_as_it_was() {
     assert_eq!(published.code, 0, "{published:?}");
     screen.shows(&["published", "my-app/queue/depth", "17"]);
 
-    // Each pane has something to say, or says why not.
+    // Each pane has content, or a reason why it is empty.
     for (key, part) in [
         ("2", "core"),
         ("3", "mem/available_bytes"),
@@ -197,7 +197,7 @@ fn top_shows_this_machine_and_leaves_the_terminal_as_it_was() {
 fn top_names_the_process_that_uses_a_processor() {
     let agent = Running::start(&[]);
     let Some(screen) = Screen::open(agent.path(), (120, 40)) else { return };
-    // The shell in the terminal starts it, and it ends with the terminal.
+    // The shell in the terminal starts the loop, which ends with the terminal.
     screen.line("sh -c 'while :; do :; done' &");
     screen.start_top("");
     screen.shows(&["1 overview"]);
@@ -237,7 +237,7 @@ fn top_shows_insights_and_what_is_unusual() {
     let Some(screen) = Screen::open(agent.path(), (110, 40)) else { return };
     screen.start_top("");
     screen.shows(&["findings 0 raised"]);
-    // What is unknown now has a reason that only the agent knows.
+    // Only the agent knows the reason of an unknown value.
     screen.keys(&["i"]);
     screen.shows(&["insights ", " known", "tier_remaining_capacity_bytes"]);
     screen.keys(&["/"]);
@@ -262,7 +262,7 @@ fn top_shows_insights_and_what_is_unusual() {
     publish("7");
     screen.shows(&["findings 0 raised", "cleared"]);
     screen.lacks("! 1 finding");
-    // Without an agent to ask the last answers stay, and the screen goes on.
+    // Without an agent the last answers stay on the screen, and the UI runs on.
     agent.kill();
     screen.keys(&["i"]);
     screen.shows(&["! gone since", "! no agent answers"]);
@@ -302,7 +302,7 @@ fn top_outlives_the_agent_and_finds_the_next_one() {
         .spawn()
         .expect("it starts");
     let pid = format!("agent {}", next.id());
-    // From here on it ends with the test, however that ends.
+    // From here on the agent ends with the test, however that ends.
     agent.child = next;
     screen.until("the next agent", |text| {
         text.contains(&pid) && !text.contains("gone since") && !text.contains("!cpu")

@@ -16,7 +16,7 @@ fn up_says_what_it_senses_and_what_to_try_and_ends_by_itself() {
     for part in ["facts from", "mem (", "numa: left out by --skip", "top", "get ", "watch "] {
         assert!(ran.stdout.contains(part), "no `{part}` in {}", ran.stdout);
     }
-    // A line of live values, with the memory of this machine as the kernel tells it.
+    // A line of live values has the memory of this machine as the kernel reports it.
     let meminfo = std::fs::read_to_string("/proc/meminfo").expect("procfs");
     let kib: f64 = meminfo
         .lines()
@@ -55,7 +55,7 @@ fn the_second_agent_says_who_holds_the_segment() {
     assert!(second.stderr.starts_with("error: "), "{second:?}");
     assert!(second.stderr.contains(&format!("process {pid}")), "{second:?}");
     assert!(second.stderr.contains("hint: "), "{second:?}");
-    // And the first one is none the worse for it.
+    // The first agent is unharmed.
     assert_eq!(agent.run(&["get", "mem/total_bytes"]).code, 0);
 }
 
@@ -134,7 +134,7 @@ fn the_first_line_of_up_comes_before_any_sensor_is_opened() {
 
 #[test]
 fn an_agent_whose_segment_was_removed_says_so_and_ends() {
-    // However seldom it polls.
+    // The agent notices it however seldom it polls.
     let mut agent = Running::start(&["--interval", "5m"]);
     std::fs::remove_file(agent.path().join("agent.seg")).expect("ours");
     let mut status = None;
@@ -145,7 +145,7 @@ fn an_agent_whose_segment_was_removed_says_so_and_ends() {
     assert_eq!(status.and_then(|s| s.code()), Some(2));
 }
 
-/// A warning that nobody can read any more once ended the agent.
+/// A warning to a closed pipe once ended the agent.
 #[test]
 fn an_agent_outlives_the_reader_of_its_messages() {
     let dir = runtime_dir();
@@ -157,7 +157,7 @@ fn an_agent_outlives_the_reader_of_its_messages() {
     let mut stdout = BufReader::new(child.stdout.take().expect("piped"));
     stdout.read_line(&mut String::new()).expect("it has started");
     drop((stdout, child.stderr.take()));
-    // The sensor wants this name at its second poll, and warns that it cannot have it.
+    // The sensor registers this name at its second poll, and warns that the name is taken.
     let taken = run(dir.path(), &["publish", "cpu/total/busy_ratio", "1"]);
     assert_eq!(taken.code, 0, "{taken:?}");
     let refused = || -> Option<u64> {
@@ -165,7 +165,7 @@ fn an_agent_outlives_the_reader_of_its_messages() {
         ran.stdout.split('\t').nth(1)?.parse().ok()
     };
     eventually("a fact that is refused", || refused() >= Some(1));
-    // Another tick, in which it would be dead.
+    // An agent that the warning ended would be dead after another tick.
     std::thread::sleep(std::time::Duration::from_millis(200));
     let output = terminate(child);
     assert_eq!(output.status.code(), Some(0), "{output:?}");

@@ -42,7 +42,7 @@ fn a_topic_that_appears_later_joins_the_pattern() {
     let mut said = String::new();
     BufReader::new(child.stderr.take().expect("piped")).read_line(&mut said).expect("a line");
     assert!(said.contains("nothing matches"), "{said}");
-    // The pattern was typed without a node, and topics have one: it joins all the same.
+    // The pattern was typed without a node, and topics have one: a new topic matches all the same.
     assert_eq!(agent.run(&["publish", "late/comer", "7"]).code, 0);
     let mut line = String::new();
     BufReader::new(child.stdout.take().expect("piped")).read_line(&mut line).expect("a line");
@@ -61,7 +61,7 @@ fn counts_and_times_end_it() {
         .map(|l| l.split('\t').nth(2).and_then(|v| v.parse().ok()).expect("a number"))
         .collect();
     assert_eq!(values.len(), 3, "{ran:?}");
-    // What holds comes first; from then on each poll of what is followed is published.
+    // The current values come first. From then on each poll of a followed topic is published.
     assert!(values[1] > values[0], "one change twice: {values:?}");
     assert_eq!(values[2], values[1] + 1, "one poll missed or twice: {values:?}");
     let ran = agent.run(&["watch", "mem/total_bytes", "--for", "300ms"]);
@@ -76,7 +76,7 @@ fn several_patterns_are_followed_and_listed_at_once() {
     }
     let ran = agent.run(&["watch", "app/a", "app/[", "--count", "1"]);
     assert_eq!(ran.code, 2, "{ran:?}");
-    // What two patterns match comes once.
+    // A topic that matches two patterns comes once.
     let ran = agent.run(&["watch", "app/a", "app/c", "*/app/a", "--for", "300ms", "--plain"]);
     let topics: Vec<_> = ran.stdout.lines().filter_map(|l| l.split('\t').nth(1)).collect();
     assert_eq!(topics, ["n01/app/a", "n01/app/c"], "{ran:?}");
@@ -104,7 +104,8 @@ fn the_death_of_the_agent_is_told() {
 
 #[test]
 fn a_fact_that_went_and_came_back_while_nobody_looked_is_followed_again() {
-    // No second poll: facts that sensors register later would make the watch look around anyway.
+    // At this interval there is no second poll: facts that sensors register later would make the watch
+    // look for new topics anyway.
     let agent = Running::start(&["--interval", "1h"]);
     assert_eq!(agent.run(&["publish", "app/a", "1"]).code, 0);
     let mut child = skopos(agent.path(), &["watch", "app/a", "--json", "--for", "60s"])

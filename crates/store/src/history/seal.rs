@@ -29,8 +29,8 @@ use super::error::{Error, io_at};
 use super::series::{Samples, Series};
 use super::series_list;
 
-/// Rows of a row group. One thread reads as many in a millisecond or two; while they are written they
-/// take about two megabytes.
+/// Number of rows of a row group. Reading a group takes a millisecond or two; writing it takes about two
+/// megabytes of memory.
 const GROUP_ROWS: usize = 131_072;
 
 /// Rows of a page: the least that is read for one topic.

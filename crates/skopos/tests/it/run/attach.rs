@@ -1,4 +1,4 @@
-//! `skopos run --attach`: a task that runs already is measured from then on, and let go of unharmed.
+//! `skopos run --attach`: a running task is measured from then on, and released unharmed.
 
 use std::io::Write as _;
 use std::process::{Child, Stdio};
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use super::*;
 use crate::support::PATIENCE;
 
-/// Waits until `is_so`, and fails if it never is.
+/// Waits until `is_so` returns true; panics with `what` after [`PATIENCE`].
 fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let start = Instant::now();
     while !is_so() {
@@ -16,7 +16,7 @@ fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// A shell that waits for a line before it does what the script says; ended if the test fails.
+/// A shell that waits for a line before it goes on with the script; killed on drop.
 struct Task(Child);
 
 impl Task {
@@ -38,12 +38,12 @@ impl Task {
         stdin.write_all(b"go\n").expect("it reads");
     }
 
-    /// What it and the children that it waited for have used.
+    /// Returns the CPU time of the task and of the children that it waited for, in ticks.
     fn ticks(&self) -> u64 {
         let text =
             std::fs::read_to_string(format!("/proc/{}/stat", self.pid())).unwrap_or_default();
         let after = text.rsplit_once(") ").map_or("", |(_, after)| after);
-        // Fields 14 to 17, of which the third is the first of these.
+        // The CPU times are the fields 14 to 17, and `after` begins with the third field.
         after.split(' ').skip(11).take(4).filter_map(|word| word.parse::<u64>().ok()).sum()
     }
 
@@ -62,7 +62,7 @@ impl Drop for Task {
     }
 }
 
-/// A monitor that has attached and now waits for something to happen.
+/// Starts a monitor, and returns it once it is attached and waits for events.
 fn attached(task: &Task, args: &[&str]) -> Child {
     let pid = task.pid();
     let mut all = vec!["--json", "--attach", &pid];
@@ -72,7 +72,7 @@ fn attached(task: &Task, args: &[&str]) -> Child {
     child
 }
 
-/// It holds the process, and its other thread sleeps, and not for a moment only.
+/// Waits until the monitor holds the process and its other thread sleeps, for more than a moment.
 fn is_waiting(monitor: &Child) {
     let own = monitor.id();
     let entries = |what: &str| {
@@ -108,7 +108,7 @@ fn send(signal: &str, pid: u32) {
 
 fn may_trace() -> bool {
     let scope = std::fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").unwrap_or_default();
-    // The tests' own children are not the monitor's.
+    // The tests' own children are not children of the monitor.
     let is_free = matches!(scope.trim(), "" | "0");
     let is_root = std::fs::metadata("/proc/self").is_ok_and(|m| {
         use std::os::unix::fs::MetadataExt as _;
@@ -166,7 +166,7 @@ fn threads_and_children_that_were_there_are_traced() {
         return;
     }
     let folder = tempfile::tempdir().expect("a folder");
-    // A child that has a child, both of which end after the attachment and write before that.
+    // A child of the task has a child. Both exit after the attachment, and write before they exit.
     let before = format!(
         "cd {}; mkfifo go; sh -c 'sh -c \"read a < go; head -c 5000 /dev/zero > y; exit 3\"; exit 4' &",
         folder.path().display()
@@ -204,7 +204,7 @@ fn a_task_that_is_let_go_of_runs_on() {
         until("it is ready", || folder.path().join("ready").exists());
         let monitor = attached(&task, &["--level", level]);
         task.go();
-        // The kernel tells in ticks, and on a busy machine some time goes by before there are any.
+        // The kernel counts in ticks, and on a busy machine some time passes before the first.
         until("it works", || task.ticks() >= 5);
         send(signal, monitor.id());
         let told = report(monitor);
@@ -224,7 +224,7 @@ fn a_limit_ends_the_tree_of_that_process_and_nothing_else() {
     for level in ["1", "2"] {
         let folder = tempfile::tempdir().expect("a folder");
         let mark = format!("62{}{level}", std::process::id());
-        // Whose parent is gone before anybody looks is known only to those who are told of births.
+        // A process whose parent exits before the next sample is known only where births are reported.
         let orphan = if level == "2" { "(setsid sleep MARK &);" } else { "setsid sleep MARK &" };
         let after = format!("{orphan} sleep MARK & sleep MARK").replace("MARK", &mark);
         let mut other = Task::of(Command::new("sleep").arg("60"));
@@ -275,17 +275,17 @@ fn an_ordinary_user_is_told_what_it_may_not_see() {
         eprintln!("skipped: no other user may be taken on, or it may not run the program");
         return;
     }
-    // Of another user, then its own.
+    // The first task belongs to another user, and the second to the user of the monitor.
     let folder = tempfile::tempdir().expect("a folder");
     let mut task = Task::new(&format!("cd {}", folder.path().display()), "exit 0");
     until("it is ready", || folder.path().join("ready").exists());
     let monitor =
         user(&[exe, "run", "--json", "--attach", &task.pid()]).spawn().expect("it starts");
-    // Its descriptors are not ours to see, unless we are root, as we are.
+    // Only root may see the monitor's descriptors, and the tests are root here.
     is_waiting(&monitor);
     task.go();
     let told = report(monitor);
-    // Since Linux 6.6 the connector tells anybody of births and ends.
+    // Since Linux 6.6 the connector reports births and exits to any user.
     let hears = |told: &Told| {
         let mechanisms = told.summary["mechanisms"].as_array().expect("a list");
         mechanisms.iter().any(|m| m["name"] == "connector" && m["used"] == true)

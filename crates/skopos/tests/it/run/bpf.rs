@@ -1,10 +1,10 @@
-//! What BPF tells of processes is what happened, and nothing is stopped for it.
+//! Processes by BPF: the data match what happened, and no process is stopped for them.
 
 use super::*;
 
 const MIB: f64 = 1024.0 * 1024.0;
 
-/// True if it can be used here; says so if not.
+/// Returns whether BPF can be used here; prints the reason if not.
 fn is_usable() -> bool {
     let Output { stdout, .. } = monitor(&["--explain", "--json"]).output().expect("it starts");
     let told: Json = serde_json::from_slice(&stdout).expect("JSON");
@@ -52,7 +52,7 @@ fn two_thousand_short_processes_are_all_seen() {
         let seconds = |name: &str| process[name].as_f64().expect("known");
         assert!(seconds("start_seconds") <= seconds("end_seconds"), "{process}");
     }
-    // No processor time is lost: theirs and the first one's make what the kernel counted for all.
+    // No CPU time is lost: the times of the children and of the shell add up to the kernel's total.
     let sum: f64 = processes.iter().map(|p| p["cpu_seconds"].as_f64().expect("known")).sum();
     let listed = processes.len() as f64 / 2001.0;
     let all = told.value("cpu_seconds");
@@ -66,7 +66,7 @@ fn memory_that_a_static_program_held_for_a_moment_is_exact() {
     }
     let births = built("births", &["-static"]);
     let idle = told(&["--", text(&births), "spike", "0"]);
-    // Not a whole number of the batches in which processors count.
+    // The size is not a multiple of the batches in which processors count.
     let told = told(&["--", text(&births), "spike", "300060"]);
     let held = told.value("resident_bytes_max") - idle.value("resident_bytes_max");
     assert!((held / 1024.0 - 300_060.0).abs() <= 16.0, "{held}");
@@ -94,7 +94,7 @@ fn bytes_of_threads_count_once_and_a_process_ends_with_its_last() {
     let [idle, told] =
         ["none", "threads"].map(|what| told(&["--mechanism", "bpf", "--", text(&births), what]));
     let read = told.value("read_bytes") - idle.value("read_bytes");
-    // Four threads start more than one does, but read nothing for that.
+    // Four threads start more than one does, but they read nothing to start.
     assert_eq!(read, 300_000.0);
     assert_eq!(told.of("read_bytes", "completeness"), "all");
     assert_eq!((told.value("threads_max"), told.value("processes_total")), (4.0, 1.0));
@@ -110,7 +110,7 @@ fn an_ordinary_user_is_told_why_not_and_measured_otherwise() {
     }
     let mut command = Command::new("setpriv");
     command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]);
-    // A folder that this user may look into.
+    // The other user needs a folder that it may enter.
     let folder = tempfile::tempdir_in("/tmp").expect("a folder");
     let own = folder.path().join("skopos");
     std::fs::copy(env!("CARGO_BIN_EXE_skopos"), &own).expect("copied");

@@ -1,10 +1,10 @@
-//! What BPF tells of files and peers, against what a static program is known to have done.
+//! Files and peers by BPF, against the known work of a static program.
 
 use skopos_model::task::{FileUse, Files};
 
 use super::*;
 
-/// What it told of the files of `moves_by`, and how that ended; `None` if it cannot be used here.
+/// Runs `moves_by`, and returns its outcome and its files; `None` if BPF cannot be used here.
 fn moved(folder: &Path, words: &[&str]) -> Option<(Told, Files)> {
     let moves = built("moves_by", &["-static"]);
     let report = folder.join("report");
@@ -23,7 +23,7 @@ fn moved(folder: &Path, words: &[&str]) -> Option<(Told, Files)> {
     Some((told, files))
 }
 
-/// With a file that is long enough for all.
+/// Creates a folder with an input file that is long enough for all tests.
 fn folder() -> tempfile::TempDir {
     let folder = tempfile::tempdir().expect("a folder");
     std::fs::write(folder.path().join("in"), vec![7; 1 << 20]).expect("written");
@@ -51,13 +51,13 @@ fn each_call_that_moves_bytes_is_counted_by_its_file() {
     use std::os::unix::fs::MetadataExt as _;
     let about = std::fs::metadata(folder.path().join("in")).expect("it is there");
     assert_eq!((from.device, from.inode), (about.dev(), about.ino()));
-    // The kernel reads the head of the program for itself.
+    // The kernel itself reads the head of the program.
     let unattributed = files.unattributed_read_bytes.expect("the kernel counts");
     assert!((0..1000).contains(&unattributed), "{unattributed}");
     assert!((0..16).contains(&files.unattributed_written_bytes.expect("the kernel counts")));
     assert_eq!((files.processes.len(), files.processes[0].opens), (1, 2));
     assert_eq!(told.value("opened_files"), 2.0);
-    // `splice` is in no count of the kernel.
+    // The kernel's own counts lack `splice`.
     assert!(told.value("read_bytes") >= files.read_bytes as f64, "{}", told.value("read_bytes"));
     assert!(told.value("written_bytes") >= files.written_bytes as f64);
     assert_eq!(told.of("opened_files", "completeness"), "all");
@@ -85,7 +85,7 @@ fn bytes_of_io_uring_are_counted_by_their_file() {
     assert_eq!((from.reads, from.read_bytes), (20, 20 * 8192));
     assert_eq!((to.writes, to.written_bytes), (20, 20 * 8192));
     assert!(files.reason.contains("40 operations of io_uring"), "{}", files.reason);
-    // Those are in the counts, and the kernel's own do not have them.
+    // The counts of files include io_uring. The kernel's own counts do not.
     let unattributed = files.unattributed_read_bytes.expect("the kernel counts");
     assert!((0..1000).contains(&unattributed), "{unattributed}");
     assert!(told.value("read_bytes") >= f64::from(20 * 8192));

@@ -1,4 +1,4 @@
-//! The proc connector, as an ordinary user.
+//! The proc connector, used by an ordinary user.
 
 use std::os::unix::fs::PermissionsExt as _;
 
@@ -10,7 +10,7 @@ fn an_ordinary_user_hears_of_every_process() {
         eprintln!("skipped: only root can become an ordinary user");
         return;
     }
-    // A folder that this user may look into.
+    // The other user needs a folder that it may enter.
     let folder = tempfile::tempdir_in("/tmp").expect("a folder");
     let own = folder.path().join("skopos");
     std::fs::copy(env!("CARGO_BIN_EXE_skopos"), &own).expect("copied");
@@ -32,7 +32,7 @@ fn an_ordinary_user_hears_of_every_process() {
         return;
     }
     if told.of("processes_total", "completeness") == "all" {
-        // The shell, one that counts to twenty, and those.
+        // The shell, `seq`, and twenty times `true`.
         assert_eq!(told.value("processes_total"), 22.0);
     } else {
         eprintln!("skipped: so much went on here that the kernel could not tell all of it");

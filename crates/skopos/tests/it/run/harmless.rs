@@ -1,4 +1,4 @@
-//! The task notices nothing of its monitor, and outlives it.
+//! The task is unaffected by its monitor, and outlives it.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use super::*;
 use crate::support::PATIENCE;
 
-/// Waits until `is_so`, and fails if it never is.
+/// Waits until `is_so` returns true; panics with `what` after [`PATIENCE`].
 fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let start = Instant::now();
     while !is_so() {
@@ -22,7 +22,7 @@ fn field(pid: u32, name: &str) -> Option<String> {
     Some(text.lines().find_map(|line| line.strip_prefix(name))?.trim().to_owned())
 }
 
-/// A monitor whose task prints its process id first.
+/// Starts a monitor whose task prints its process id first, and returns that id, too.
 fn with_pid(args: &[&str]) -> (Child, u32) {
     let mut child = monitor(args).stdout(Stdio::piped()).spawn().expect("it starts");
     let mut line = String::new();
@@ -83,7 +83,8 @@ fn a_task_outlives_its_monitor_neither_stopped_nor_traced() {
     outlives(&[], false);
 }
 
-/// With ptrace, or with what is best here, which may be it too.
+/// Kills a monitor and checks that its task runs on. `is_traced` says that the task must be traced; by
+/// default it may be.
 fn outlives(options: &[&str], is_traced: bool) {
     let folder = tempfile::tempdir().expect("a folder");
     let done = folder.path().join("done");
@@ -99,7 +100,7 @@ fn outlives(options: &[&str], is_traced: bool) {
     child.wait().expect("it ends");
     until("the task goes on", || std::fs::read_to_string(&done).is_ok_and(|text| text == "yes\n"));
     assert_eq!(field(pid, "TracerPid:").as_deref(), Some("0"));
-    // It has just written, and is about to wait for its last child.
+    // The task has just written the file, and is about to wait for its last child.
     until("it sleeps", || field(pid, "State:").is_some_and(|state| state.starts_with('S')));
     let ended = Command::new("kill").arg(pid.to_string()).status();
     assert!(ended.expect("kill").success());
@@ -150,7 +151,7 @@ fn a_report_folder_that_vanishes_costs_the_report_only() {
 
 #[test]
 fn a_task_without_proc_is_measured_as_far_as_can_be() {
-    // In a mount namespace of its own, so that only this monitor and its task are without.
+    // The mount namespace hides `/proc` from this monitor and its task only.
     let inner = format!(
         "{} run --json -- sh -c 'umount -l /proc; /bin/true; exit 8'",
         env!("CARGO_BIN_EXE_skopos")
@@ -193,7 +194,7 @@ fn a_hundred_thousand_processes_are_all_seen_and_fill_no_memory() {
     let listed = told.summary["processes"].as_array().expect("a list").len() as u64;
     let left_out = told.summary["processes_left_out"].as_u64().expect("a count");
     assert_eq!((listed, listed + left_out), (1000, 100_001));
-    // A hundred bytes for each would be ten million.
+    // A hundred bytes for each process would be ten million.
     assert!(held(&told.summary) < idle + 5e6, "{} and {idle} when idle", held(&told.summary));
 }
 
@@ -216,7 +217,7 @@ fn no_group_is_left_behind() {
     let pid = child.id();
     assert!(child.wait().expect("it ends").success());
     assert!(!own(pid), "{:?}", groups());
-    // Nor by a monitor inside, which has no time to clean up.
+    // A monitor inside the task leaves no group either, though it has no time to clean up.
     let inside = format!("{} run -- sh -c 'kill -9 $PPID'; true", env!("CARGO_BIN_EXE_skopos"));
     let mut child = monitor(&["--", "sh", "-c", &inside]).spawn().expect("it starts");
     let pid = child.id();
@@ -226,7 +227,7 @@ fn no_group_is_left_behind() {
 
 #[test]
 fn a_task_that_stops_by_itself_is_for_others_to_continue() {
-    // No shell waits for the monitor: if that stopped too, nobody would continue it.
+    // No shell waits for the monitor: if the monitor stopped, too, nothing would continue it.
     let script = "(sleep 0.3; kill -CONT $$) & kill -STOP $$; wait; exit 5";
     for by in ["--level=1", "--level=2", "--mechanism=wait4,procfs,ptrace"] {
         let ran = monitor(&[by, "--", "sh", "-c", script]).status().expect("it starts");

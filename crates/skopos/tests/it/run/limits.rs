@@ -1,4 +1,4 @@
-//! Limits: what exceeds one is ended with all that belongs to it, and told.
+//! Limits: a task that exceeds one is killed with all of its processes, and the report says so.
 
 use super::*;
 
@@ -18,7 +18,7 @@ fn is_ended_for(told: &Told, name: &str) {
     assert_eq!(told.code, Some(137));
 }
 
-/// True if there is no process with this in its command line.
+/// Returns whether no process has `mark` in its command line.
 pub(super) fn is_gone(mark: &str) -> bool {
     let all = std::fs::read_dir("/proc").expect("proc").flatten();
     let lines = all.filter_map(|entry| std::fs::read(entry.path().join("cmdline")).ok());
@@ -45,7 +45,7 @@ fn memory_above_its_limit_ends_the_task_and_names_the_guilty() {
     }
 }
 
-/// Memory that is limited in the tests of the fastest growth, and what the program would take.
+/// The memory limit in the tests of the fastest growth, and the arguments of the program that grows.
 const MOST: f64 = 500.0 * 1024.0 * 1024.0;
 const GROWS: [&str; 2] = ["4", "3000"];
 
@@ -85,7 +85,7 @@ fn the_fastest_growth_is_ended_where_nothing_but_looks_keeps_it() {
 
 #[test]
 fn pages_that_forks_share_do_not_end_the_task() {
-    // 200 MiB that five processes have together; each would count them.
+    // Five processes share 200 MiB, and each of them would count as much.
     let script = "import os, time\nkeep = bytearray(200 << 20)\nkids = []\nfor _ in range(4):\n    \
                   kid = os.fork()\n    if not kid:\n        time.sleep(1); os._exit(0)\n    \
                   kids.append(kid)\nfor kid in kids: os.waitpid(kid, 0)\n";
@@ -114,14 +114,14 @@ fn forks_with_pages_of_their_own_are_ended_by_looks() {
 
 #[test]
 fn nine_tenths_of_the_wall_time_are_told_between_two_looks() {
-    // Looks come later and later: here none is between 1.3 s and 2.5 s.
+    // The time between samples grows: here there is no sample between 1.3 s and 2.5 s.
     let args = ["--series", "1m", "--limit", "wall=2s", "--", "sleep", "60"];
     let ran = monitor(&args).output().expect("it starts");
     let stderr = String::from_utf8_lossy(&ran.stderr);
     assert!(stderr.contains("skopos: wall: ") && stderr.contains(" of 2.0 s"), "{stderr}");
 }
 
-/// As a user that may not end what another one runs.
+/// Returns the binary as a user that may not kill the processes of others.
 fn as_user() -> Option<Command> {
     let exe = env!("CARGO_BIN_EXE_skopos");
     let user = || {
@@ -179,7 +179,8 @@ fn a_limit_that_is_too_small_to_begin_with_ends_the_task_and_not_the_monitor() {
 fn who_wrote_too_much_is_named_and_not_the_shell_that_waited_for_it() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("written").display().to_string();
-    // The shell is seen after it has waited for the first, before the second exceeds the limit.
+    // The monitor samples the shell between the two writes: the shell has waited for the first, and the
+    // second exceeds the limit.
     let dd = |mib| format!("dd if=/dev/zero of={file} bs=1M count={mib} status=none");
     let script = format!("{}; sleep 0.5; {}; sleep 60; true", dd(15), dd(10));
     let told = limited("written=20MiB", &["--level", "2", "--", "sh", "-c", &script]);

@@ -1,9 +1,9 @@
-//! What a user mistypes: each is refused before anything runs, says what is wrong and what would be
-//! right, and returns what shells return.
+//! Typing errors: each is refused before anything runs. The message names the error and a remedy, and
+//! the exit code is the one that shells return.
 
 use super::*;
 
-/// How it returns, and what it has to say.
+/// Returns the exit code and the message of a run.
 fn refused(args: &[&str]) -> (Option<i32>, String) {
     let ran = monitor(args).output().expect("it starts");
     assert_eq!(ran.stdout, b"", "{args:?}");

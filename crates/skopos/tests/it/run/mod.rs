@@ -1,4 +1,4 @@
-//! `skopos run`: what it says is true, and the task notices nothing.
+//! `skopos run`: its report is true, and the task is unaffected.
 
 mod attach;
 mod bpf;
@@ -24,14 +24,14 @@ use std::sync::OnceLock;
 
 use serde_json::Value as Json;
 
-/// The monitor with these arguments.
+/// Returns the monitor with these arguments.
 fn monitor(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_skopos"));
     command.arg("run").args(args);
     command
 }
 
-/// A run with its report as JSON.
+/// The outcome of a monitored run, with its report as JSON.
 struct Told {
     code: Option<i32>,
     stdout: String,
@@ -63,12 +63,12 @@ fn told_by(mut command: Command) -> Told {
     Told { code: status.code(), stdout: String::from_utf8_lossy(&stdout).into_owned(), summary }
 }
 
-/// A C program from this folder, compiled once for all tests.
+/// Compiles a C program of this folder, once for all tests, and returns its path.
 fn program(name: &str) -> PathBuf {
     built(name, &[])
 }
 
-/// The same with more flags, which are part of its name.
+/// Does the same with more flags, which are part of the program's name.
 fn built(name: &str, more: &[&str]) -> PathBuf {
     static FOLDER: OnceLock<tempfile::TempDir> = OnceLock::new();
     let folder = FOLDER.get_or_init(|| tempfile::tempdir().expect("a folder"));
@@ -83,7 +83,7 @@ fn built(name: &str, more: &[&str]) -> PathBuf {
         let flags = ["-O1", "-pthread", "-o"];
         let done = Command::new("cc").args(more).args(flags).arg(&partial).arg(source).status();
         assert!(done.expect("a C compiler").success());
-        // Whole at once: another test may be doing the same.
+        // The rename makes the program appear whole: another test may compile it, too.
         std::fs::rename(partial, &target).expect("renamed");
     }
     target

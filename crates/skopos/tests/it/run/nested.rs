@@ -1,4 +1,4 @@
-//! Monitors inside the task: listed, bounded, and never added.
+//! Monitors inside the task: they are listed, bounded, and never added to the sums.
 
 use super::*;
 
@@ -10,7 +10,7 @@ fn nested(told: &Told) -> Vec<&Json> {
 
 #[test]
 fn three_levels_of_monitors_are_listed_and_count_once() {
-    // The environment is cleared on the way.
+    // `env -i` clears the environment on the way.
     let script = format!(
         "head -c 1000000 /dev/zero >/dev/null; exec env -i {EXE} run --name second -- sh -c \
          'head -c 500000 /dev/zero >/dev/null; {EXE} run --name third -- sh -c \"head -c 3 /dev/zero \
@@ -24,7 +24,7 @@ fn three_levels_of_monitors_are_listed_and_count_once() {
     assert_eq!((&third["class"], &third["status"]), (&"third".into(), &3.into()), "{third}");
     assert_eq!(third["inside_of"], second["pid"], "{third}");
     assert_eq!(third["resources"]["wall_seconds"]["completeness"], "all", "{third}");
-    // Once, and not once more for each monitor; what the monitors themselves write is little.
+    // The bytes count once, and not once more for each monitor. The monitors themselves write little.
     let written = told.value("written_bytes");
     assert!((1_500_003.0..1_600_000.0).contains(&written), "{written}");
     crate::json::check("summary", &told.summary);
@@ -33,7 +33,7 @@ fn three_levels_of_monitors_are_listed_and_count_once() {
 #[test]
 fn what_a_monitor_inside_saw_raises_what_is_not_known_completely() {
     let hold = program("hold");
-    // A look every hour sees nothing of a moment.
+    // A monitor that samples once an hour misses a moment.
     let args = ["--level", "1", "--series", "1h", "--", EXE, "run", "--level", "2", "--"];
     let args: Vec<&str> = args.into_iter().chain([text(&hold), "200"]).collect();
     let told = told(&args);
@@ -65,7 +65,8 @@ fn a_monitor_inside_that_is_killed_is_listed_without_an_end() {
 
 #[test]
 fn a_monitor_above_that_does_not_listen_delays_nobody_for_ever() {
-    // Stopped, it takes nothing: some 64 may wait, and those inside go on all the same.
+    // A stopped monitor reads nothing. Some 64 messages may wait for it, and the monitors inside go on
+    // all the same.
     let folder = tempfile::tempdir().expect("a folder");
     let done = folder.path().join("done");
     let script = format!(
@@ -73,7 +74,7 @@ fn a_monitor_above_that_does_not_listen_delays_nobody_for_ever() {
          echo yes > {}; kill -CONT $PPID",
         done.display()
     );
-    // At level 1, since a tracer that is stopped stops its task at the next birth.
+    // The run is at level 1, since a stopped tracer stops its task at the next birth.
     let told = told(&["--level", "1", "--", "sh", "-c", &script]);
     assert_eq!(std::fs::read_to_string(&done).expect("it went on"), "yes\n");
     assert!(!nested(&told).is_empty(), "{}", told.summary);

@@ -1,10 +1,10 @@
-//! Places for reports that fill up, go, or cannot be written to: the task notices nothing, the monitor
+//! Places for reports that fill up, vanish or cannot be written to: the task is unaffected, the monitor
 //! says what happened, and nothing is left that looks like a report.
 
 use super::*;
 
-/// Runs a shell script with a small file system of its own, whose place is `$D`; `$SKOPOS` is the
-/// binary. `None` where none may be mounted.
+/// Runs a shell script with a small file system of its own, mounted at `$D`; `$SKOPOS` is the binary.
+/// Returns `None` where nothing may be mounted.
 fn in_small_space(script: &str) -> Option<(tempfile::TempDir, Output)> {
     let folder = tempfile::tempdir().expect("a folder");
     let mount = "mount -t tmpfs -o size=256k none \"$D\"";
@@ -26,7 +26,7 @@ fn words(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// A task that takes all the space there is, and returns 6.
+/// A task that fills the file system, and returns 6.
 const FILLS: &str = "sh -c 'echo out; head -c 1M /dev/zero > $D/fill 2>/dev/null; exit 6'";
 
 #[test]

@@ -1,14 +1,15 @@
-//! Programs of all kinds: however they start, leave, stop and change themselves, they do it as they
-//! would without a monitor, and are counted.
+//! Programs of all kinds: they start, exit, stop and change themselves as they would without a monitor,
+//! and are counted.
 
 use std::time::Duration;
 
 use super::*;
 
-/// Sets of mechanisms in which one tells of births and ends, whichever would be chosen here.
+/// Sets of mechanisms of which one reports births and exits, whatever the default is here.
 const TELLERS: [&str; 2] = ["ptrace,wait4,procfs", "bpf,ptrace,wait4,procfs"];
 
-/// Runs `kinds KIND` and says how it ended, how many processes there were and whether those are all.
+/// Runs `kinds KIND`. Returns its exit code, the number of processes and the completeness of that
+/// number.
 fn of_kind(level: &str, words: &[&str]) -> (Option<i32>, f64, Json) {
     let kinds = program("kinds");
     let mut args = vec!["--level", level, "--", text(&kinds)];
@@ -36,7 +37,7 @@ fn however_processes_start_and_end_each_is_counted_once() {
 
 #[test]
 fn a_process_that_ended_before_its_parent_told_of_it_counts_once() {
-    // Many at one time on few processors: a parent is often late to tell.
+    // Many processes run at one time on few processors, so a parent often reports late.
     let script = "for i in 1 2 3 4 5 6 7 8; do (for j in 1 2 3 4 5 6 7 8 9 10; do /bin/true; done) & done; wait";
     for _ in 0..5 {
         for by in TELLERS {
@@ -54,7 +55,7 @@ fn what_children_used_that_nobody_waits_for_is_in_the_sums() {
         let told = told(&args);
         assert_eq!(told.code, Some(0));
         if told.of("written_bytes", "completeness") == "at_least" {
-            // Said to be missing, where nobody but the kernel could add it up.
+            // The use of the children is reported as missing where only the kernel could add it up.
             assert!(by.starts_with("bpf"), "{by}");
             continue;
         }

@@ -1,8 +1,8 @@
-//! Ranks of one job: each has a report, and together they have one.
+//! Ranks of one job: each has a report, and the job has one.
 
 use super::*;
 
-/// A monitor that thinks that it is rank `rank` of `size` in Slurm's job 77.
+/// Returns a monitor with the environment of rank `rank` of `size` in Slurm's job 77.
 fn rank(rank: u32, size: u32, args: &[&str]) -> Command {
     let mut command = monitor(args);
     for name in ["SLURM_JOB_ID", "SLURM_PROCID", "SLURM_NTASKS"] {
@@ -23,13 +23,13 @@ fn value(summary: &Json, name: &str) -> f64 {
     reading["value"].as_f64().unwrap_or_else(|| panic!("{name}: {reading}"))
 }
 
-/// So many bytes, and those with which each child joined its control groups.
+/// Checks that the job wrote `bytes`, and the bytes with which each child joined its control groups.
 fn wrote(job: &Json, bytes: f64, ranks: u32) {
     let more = value(job, "written_bytes") - bytes;
     assert!((0.0..=f64::from(ranks) * 16.0).contains(&more), "{more}: {job}");
 }
 
-/// The sum over the ranks is in the job's report.
+/// Checks that the job's report has the sums over its ranks, and returns the report.
 fn adds_up(folder: &Path, ranks: u32) -> Json {
     let job = summary(folder);
     let each: Vec<Json> = (0..ranks).map(|n| summary(&folder.join(format!("rank-{n}")))).collect();
@@ -76,7 +76,7 @@ fn ranks_that_end_together_join_one_complete_report() {
     assert!(first.starts_with("rank 5 on "), "{first}");
     let page = std::fs::read_to_string(place.join("report.html")).expect("a page");
     assert!(page.contains("<h2>Ranks") && page.contains("All of them have a report"));
-    // The archive has the job and not its ranks, and importing the folder finds nothing new.
+    // The archive has the job but not its ranks, and an import of the folder adds nothing.
     let told = Command::new(env!("CARGO_BIN_EXE_skopos"))
         .args(["archive", "import", "--json", "--archive", text(&archive), text(&place)])
         .output()
@@ -98,7 +98,7 @@ fn a_rank_that_is_missing_is_named_and_joins_when_it_comes() {
     assert_eq!(job["resources"]["cpu_seconds"]["completeness"], "at_least", "{job}");
     assert!(rank(1, 3, &args).status().expect("it starts").success());
     assert_eq!(adds_up(&place, 3)["job"]["missing_total"], 0);
-    // The same job once more, another one, and a task by itself are all refused.
+    // A second run of the same job, another job, and a task by itself are all refused.
     let again = rank(1, 3, &args);
     let mut other = rank(7, 8, &args);
     other.env("SLURM_JOB_ID", "78");

@@ -11,7 +11,7 @@ use skopos_model::task::{Completeness, FileUse, Files};
 use super::*;
 use crate::support::PATIENCE;
 
-/// What is in a folder that any user may write: the program, without a loader, and its input.
+/// Creates a folder that any user may write to, with the program, without a loader, and its input.
 fn folder() -> tempfile::TempDir {
     let folder = tempfile::tempdir().expect("a folder");
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/run/moves.c");
@@ -25,10 +25,10 @@ fn folder() -> tempfile::TempDir {
     folder
 }
 
-/// Without what would tell more where it may be used.
+/// The mechanisms of these tests, without those that would report more where they may be used.
 const BY_IT: &str = "wait4,procfs,ptrace,seccomp";
 
-/// Why the mechanism cannot be used here, if so.
+/// Returns whether `seccomp` can be used here; prints the reason if not.
 fn is_there(folder: &Path) -> bool {
     let mut command =
         monitor(&["--explain", "--json", "--level", "3", "--mechanism", BY_IT, "--", "./moves"]);
@@ -62,12 +62,12 @@ fn file<'a>(files: &'a Files, name: &str) -> &'a FileUse {
     found[0]
 }
 
-/// Guardians of monitors whose class is this.
+/// Returns the guardians of the monitors of this class.
 fn guardians(class: &str) -> Vec<String> {
     let all = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     let is_one = |p: &PathBuf| {
         let text = |name| std::fs::read_to_string(p.join(name)).unwrap_or_default();
-        // One that ended and that init has not yet asked about has no command line.
+        // A guardian that has exited has no command line until init reaps it.
         text("comm").trim() == "skopos-guardian" && text("cmdline").contains(class)
     };
     all.map(|e| e.path()).filter(is_one).map(|p| p.display().to_string()).collect()
@@ -133,7 +133,7 @@ fn what_positions_do_not_tell_is_said() {
     }
     std::fs::write(folder.path().join("log"), [7; 1000]).expect("written");
     let (_, files) = watched(folder.path(), &["kinds"]);
-    // Nothing was read, so what was open for both was written.
+    // The task read nothing, so the bytes of a file that was open for both were written.
     assert_eq!(file(&files, "both-ways").written_bytes, 40);
     assert_eq!(file(&files, "log").written_bytes, 0, "the end of the file is no count");
     assert_eq!(files.unattributed_written_bytes, Some(35));
@@ -153,8 +153,8 @@ fn calls_that_a_signal_interrupts_are_made_again() {
     assert_eq!(String::from_utf8_lossy(&ran.stdout), "0\n", "{ran:?}");
 }
 
-/// Monitors that are killed, each at some point of its work: the one that has taken a call and not
-/// answered it is one of a few.
+/// The number of monitors that are killed, each at some point of its work. A few of them have taken a
+/// call and not yet answered it.
 const KILLED: usize = 12;
 
 #[test]
@@ -200,7 +200,7 @@ fn a_task_whose_monitor_is_killed_works_on_and_leaves_no_guardian() {
     }
     std::fs::write(folder.path().join("stop"), "").expect("written");
     for (n, (_, mut output)) in tasks.into_iter().enumerate() {
-        // The end of its output comes with its own: the guardian has none of its streams open.
+        // The output ends with the task: the guardian has none of its streams open.
         let mut line = String::new();
         assert_eq!(output.read_line(&mut line).expect("read"), 0, "{line}");
         let place = folder.path().join(format!("code-{n}"));

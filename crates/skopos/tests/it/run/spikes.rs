@@ -1,10 +1,10 @@
-//! Memory that is held for a moment is seen, whatever holds it and however it ends.
+//! Memory that is held for a moment is seen, in every kind of program and however it ends.
 
 use super::*;
 
 const GIB: f64 = 1024.0 * 1024.0 * 1024.0;
 
-/// The peak of the first process.
+/// Returns the peak of the first process.
 fn peak(told: &Told) -> f64 {
     assert!(matches!(told.code, Some(0) | None), "{:?}", told.code);
     assert_eq!(told.of("resident_bytes_max", "completeness"), "all");
@@ -13,7 +13,7 @@ fn peak(told: &Told) -> f64 {
 
 fn is_seen(program: &Path, way: &str) {
     for level in ["2", "3"] {
-        // What the program itself is, is no part of what it takes.
+        // The program's own memory is not part of what it allocates.
         let peak = |mib| peak(&told(&["--level", level, "--", text(program), mib, way]));
         let off = (peak("1024") - peak("0")) / GIB - 1.0;
         assert!(off.abs() < 0.001, "level {level}, by {way}: {off}");

@@ -1,8 +1,8 @@
-//! A task starts as it would without its monitor, and what limits it limits not the monitor.
+//! A task starts as it would without its monitor, and the limits of the task do not limit the monitor.
 
 use super::*;
 
-/// What `sh` says that begins like this and then becomes either the program, or its monitor.
+/// Returns two outputs of a shell that runs `begin`: it then becomes the program, or its monitor.
 fn both(begin: &str, options: &str, script: &str) -> (Output, Output) {
     let run = |monitor: &str| {
         let script = format!("{begin} exec timeout 60 {monitor} sh -c '{script}'");
@@ -63,7 +63,8 @@ fn streams_that_were_closed_still_are() {
 
 #[test]
 fn few_descriptors_cost_mechanisms_and_not_the_task() {
-    // The second takes descriptors once the child is there, and until then that waits for an answer.
+    // The second set takes descriptors once the child exists, and the child waits for an answer until
+    // then.
     for options in ["", "--level 3 --mechanism wait4,procfs,ptrace,seccomp"] {
         for most in 8..=40 {
             let begin = format!("ulimit -n {most};");
@@ -82,7 +83,7 @@ fn too_few_descriptors_for_a_monitor_leave_a_task_that_runs() {
         let begin = format!("{begin} trap \"\" PIPE; exec 0<&-;");
         let (bare, watched) = both(&begin, "", "ulimit -n; grep SigIgn /proc/self/status; exit 3");
         if bare.status.code() != Some(3) {
-            // The loader needs some, too.
+            // The loader needs some descriptors, too.
             continue;
         }
         assert_eq!(watched.stdout, bare.stdout, "{watched:?}");
@@ -114,7 +115,7 @@ fn a_limit_that_may_be_raised_is_the_tasks_alone() {
 #[test]
 fn a_limit_of_file_sizes_costs_the_report_and_not_the_task() {
     let folder = tempfile::tempdir().expect("a folder");
-    // A file of the task's own is too large for it, as without a monitor.
+    // The limit ends the writes of the task, with and without a monitor.
     let own = folder.path().join("own");
     let script = format!("head -c 1000000 /dev/zero >{}; echo $?; exit 3", own.display());
     let place = folder.path().join("out");

@@ -1,5 +1,5 @@
-//! A task at a terminal: job control, a new size and an interruption are its own, and the summary is
-//! for the person who sits there.
+//! A task at a terminal: it gets job control, resizing and Ctrl-C as it would without a monitor, and
+//! the summary is for the person at the terminal.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! What the report says is what happened.
+//! The report is true.
 
 use super::*;
 
@@ -12,7 +12,7 @@ fn bytes_and_processes_of_a_script_are_exact() {
         "dd if=/dev/zero of={0} bs=4k count=2560 status=none; cat {0} >/dev/null; for i in 1 2 3 4 5; do /bin/true; done; exit 7",
         file.display()
     );
-    // What the programs themselves read to start is the same each time.
+    // The programs read the same bytes at each start.
     let idle = told(&[
         "--",
         "sh",
@@ -55,7 +55,7 @@ fn memory_that_was_held_for_a_moment_is_seen_and_so_is_that_of_several_together(
 fn processor_time_is_that_of_the_kernel() {
     let script = "i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done; times";
     let told = told(&["--", "sh", "-c", script]);
-    // "0m0.310000s 0m0.010000s": of the shell and of its children.
+    // "0m0.310000s 0m0.010000s": the times of the shell, then those of its children.
     let seconds = |text: &str| {
         let (minutes, seconds) = text.split_once('m').expect("minutes");
         minutes.parse::<f64>().expect("m") * 60.0
@@ -162,7 +162,7 @@ fn what_would_measure_is_explained() {
 
 #[test]
 fn nothing_bounds_what_is_missing_and_what_is_left_behind_is_told() {
-    // A look finds it before it is what it is left as; the shell waits until it is that, however busy
+    // A sample finds the process before it runs `sleep 2`. The shell waits until it does, however busy
     // the machine is.
     let script = "(sleep 0.2; exec sleep 2) & \
                   until grep -q sleep /proc/$!/comm; do sleep 0.02; done; sleep 0.1";
@@ -184,7 +184,7 @@ fn nothing_bounds_what_is_missing_and_what_is_left_behind_is_told() {
 
 #[test]
 fn one_that_was_left_behind_between_two_looks_is_missed_and_not_forgotten() {
-    // It is the monitor's child before the first look.
+    // The process is the monitor's child before the first sample.
     let script = "(setsid sleep 2 >/dev/null 2>&1 &)";
     for by in ["wait4", "wait4,procfs"] {
         let told = told(&["--mechanism", by, "--", "sh", "-c", script]);
@@ -226,7 +226,7 @@ fn what_is_not_known_or_not_there_is_told() {
     let absent = folder.path().join("none");
     let told = told(&["--mechanism", "wait4,procfs", "--watch", text(&absent), "--", "/bin/true"]);
     let memory = &told.summary["resources"]["resident_bytes_max"];
-    // A look may have been in time.
+    // A sample may have been in time.
     if memory["value"].is_null() {
         assert_eq!(memory["reason"], "the task ended before the first sample");
     }

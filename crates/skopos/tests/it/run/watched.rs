@@ -1,12 +1,12 @@
-//! Files in watched folders by `fanotify`: those of the task and of nobody else.
+//! Files in watched folders by `fanotify`: those of the task, and no others.
 
 use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::*;
 
-/// What was counted, or `None` where it cannot be: opened, modified, why that may not be all.
-/// `teller` tells of births and ends.
+/// Returns the opened files, the modified files and the reason why these may not be all; `None` where
+/// they cannot be counted. The mechanism `teller` reports births and exits.
 fn counted(folder: &Path, teller: &str, command: &[&str]) -> Option<(f64, f64, String)> {
     let mechanisms = format!("{teller},fanotify");
     // At level 3 `bpf` would count files itself.
@@ -39,7 +39,7 @@ fn opens_of_the_task_count_once_in_new_folders_too() {
         folder.path().display(),
         outside.path().display()
     );
-    // Somebody else is at work there too.
+    // Another process is at work there, too.
     let (stop, path) = (std::sync::Arc::new(AtomicBool::new(false)), at("others"));
     let is_over = std::sync::Arc::clone(&stop);
     let other = std::thread::spawn(move || {
@@ -75,7 +75,8 @@ fn what_io_uring_opens_is_seen() {
 
 #[test]
 fn a_thousand_short_processes_are_all_known() {
-    // The first tells at once, since it stops them; the others tell when they are asked.
+    // `ptrace` reports a birth at once, since it stops the process; the others report when they are
+    // polled.
     for teller in ["ptrace", "connector", "bpf"] {
         let folder = tempfile::tempdir().expect("a folder");
         let script = "i=0; while [ $i -lt 1000 ]; do cp /dev/null $0/f$i; i=$((i+1)); done";
