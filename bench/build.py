@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Measures the build of Skopos: bench/build.py [--cores 2] [--out DIR] [--keep]
+"""Measures the build of Skopos: bench/build.py [release|debug|tests]... [--cores 2] [--out DIR] [--keep]
 
 A folder of its own is the target, so that every build begins with nothing; sources of dependencies are
 already downloaded. Time is wall-clock time on the given number of processors; processor time is what all
@@ -57,28 +57,37 @@ def touched(path):
     return Touched()
 
 
-def measure(cores, target):
+def measure_programs(case, options, cores, target):
     env = dict(os.environ, CARGO_TARGET_DIR=target)
-    rows = []
-    source = "crates/score/src/budget.rs"
-    for case, options in [("release programs", ["--release"]), ("debug programs", [])]:
-        build = ["cargo", "build", "--locked", "-p", "skopos", *options]
-        goals = GOALS[case]
-        wall, used = run(build, cores, env)
-        rows.append(row(case, "from nothing", "s", wall, goals["from nothing"]))
-        rows.append(row(case, "from nothing, processor time", "s", used))
-        with touched(source):
-            wall, _ = run(build, cores, env)
-        changed = "after a change of one line in score"
-        rows.append(row(case, changed, "s", wall, goals[changed]))
+    build = ["cargo", "build", "--locked", "-p", "skopos", *options]
+    goals, changed = GOALS[case], "after a change of one line in score"
+    wall, used = run(build, cores, env)
+    rows = [row(case, "from nothing", "s", wall, goals["from nothing"]),
+            row(case, "from nothing, processor time", "s", used)]
+    with touched("crates/score/src/budget.rs"):
+        wall, _ = run(build, cores, env)
+    return [*rows, row(case, changed, "s", wall, goals[changed])]
+
+
+def measure_release(cores, target):
+    rows = measure_programs("release programs", ["--release"], cores, target)
     for name, goal in SIZES.items():
         size = os.path.getsize(os.path.join(target, "release", name))
         rows.append(row("size of the release program", name, "MB", size / 1e6, goal / 1e6))
-    shutil.rmtree(target)
-    wall, _ = run(["make", "test"], cores, env)
-    metric = "from nothing, built and run"
-    rows.append(row("tests", metric, "s", wall, GOALS["tests"][metric]))
     return rows
+
+
+def measure_debug(cores, target):
+    return measure_programs("debug programs", [], cores, target)
+
+
+def measure_tests(cores, target):
+    wall, _ = run(["make", "test"], cores, dict(os.environ, CARGO_TARGET_DIR=target))
+    metric = "from nothing, built and run"
+    return [row("tests", metric, "s", wall, GOALS["tests"][metric])]
+
+
+PARTS = {"release": measure_release, "debug": measure_debug, "tests": measure_tests}
 
 
 def machine():
@@ -94,15 +103,21 @@ def machine():
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("parts", nargs="*", choices=[*PARTS, []])
     parser.add_argument("--cores", type=int, default=2)
+    parser.add_argument("--folder", help="where the target folders are")
+    parser.add_argument("--keep", action="store_true", help="leave the target folders there")
     parser.add_argument("--out", default=None)
     arguments = parser.parse_args()
     now = datetime.datetime.now(datetime.timezone.utc)
-    target = tempfile.mkdtemp(prefix="skopos-build-")
-    try:
-        rows = measure(arguments.cores, target)
-    finally:
-        shutil.rmtree(target, ignore_errors=True)
+    rows = []
+    for part in arguments.parts or PARTS:
+        target = tempfile.mkdtemp(prefix="skopos-build-", dir=arguments.folder)
+        try:
+            rows += PARTS[part](arguments.cores, target)
+        finally:
+            if not arguments.keep:
+                shutil.rmtree(target, ignore_errors=True)
     report = {"bench": "build", "date": now.strftime("%Y-%m-%dT%H:%M:%SZ"), "machine": machine(),
               "rows": rows}
     text = json.dumps(report, indent=2, ensure_ascii=False) + "\n"

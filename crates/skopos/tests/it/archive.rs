@@ -62,7 +62,7 @@ fn from_reports_to_an_estimate() {
     assert!(missing.stderr.contains("hint: `skopos archive import DIR`"), "{missing:?}");
 
     let first = import(dir, &place);
-    assert_eq!(first.code, 1, "something was refused: {first:?}");
+    assert_eq!(first.code, 1, "a report was refused: {first:?}");
     check("archive_import", &first.json());
     assert_eq!((&first.json()["added"], &first.json()["refused"]), (&json!(30), &json!(1)));
     let again = import(dir, &place).json();
@@ -281,5 +281,5 @@ fn nothing_is_limited_while_little_is_known() {
     let ran = run(dir, &["run", "--limit", "auto", "--", "true"]);
     assert_eq!(ran.code, 0, "{ran:?}");
     assert!(ran.stderr.contains("0 records of `true`"), "{ran:?}");
-    assert!(!dir.join("state").exists(), "nothing is made that nobody asked for");
+    assert!(!dir.join("state").exists(), "no folder is created without need");
 }

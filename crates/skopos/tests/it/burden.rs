@@ -59,7 +59,7 @@ fn who_is_asked_for_history_without_end_polls_its_sensors_as_often_as_before() {
     let agent = Running::start(&[&of_node[..], &asked].concat());
     let number = |topic: &str| value(&agent, topic).and_then(|v| v.as_f64()).unwrap_or_default();
     let all = u64::from(TOPICS * SAMPLES_OF_ONE);
-    eventually("it answers", || hub.ask(SQL)[0]["n"].as_u64() >= Some(all));
+    eventually("the agent has the whole history", || hub.ask(SQL)[0]["n"].as_u64() >= Some(all));
 
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -71,10 +71,10 @@ fn who_is_asked_for_history_without_end_polls_its_sensors_as_often_as_before() {
                 }
             });
         }
-        eventually("answers cost several budgets", || number("self/cpu_ratio") > 5.0 * BUDGET);
+        eventually("the answers cost several budgets", || number("self/cpu_ratio") > 5.0 * BUDGET);
         let polls = || number("self/sensor/load/polls_total");
         let before = polls();
-        eventually("it is polled all the while", || polls() >= before + 15.0);
+        eventually("the sensor is polled meanwhile", || polls() >= before + 15.0);
         let told = agent.run(&["get", "--json", "self/sensor/*/stretch"]).json();
         let told = told["readings"].as_array().expect("readings");
         assert!(told.iter().all(|reading| reading["value"] == 1.0), "{told:?}");

@@ -147,12 +147,12 @@ fn a_damaged_file_of_results_is_refused_and_kept() {
     fs::write(state.join("calibration.json"), "precious").expect("writable");
     let ran = calibrate(dir.path(), folder.path().to_str().expect("UTF-8"), &["--yes", "--json"]);
     if ran.code == 0 {
-        assert_eq!(ran.json()["stored"], Json::Null, "only what lies on a device is stored");
+        assert_eq!(ran.json()["stored"], Json::Null, "only calibrations of a device are stored");
     } else {
         assert!(ran.stderr.contains("calibration.json cannot be stored"), "{ran:?}");
         let file = state.join("calibration.json");
-        assert!(ran.stderr.contains(&format!("mv {} ", file.display())), "which file: {ran:?}");
-        assert!(!ran.stderr.contains("run 1"), "told before it is measured: {ran:?}");
+        assert!(ran.stderr.contains(&format!("mv {} ", file.display())), "the file is named: {ran:?}");
+        assert!(!ran.stderr.contains("run 1"), "the remark comes before the measurement: {ran:?}");
     }
     let text = fs::read_to_string(state.join("calibration.json")).expect("still there");
     assert_eq!(text, "precious");
@@ -172,7 +172,7 @@ fn a_damaged_file_of_results_is_why_an_insight_is_unknown() {
         all.iter().filter_map(|v| Some(v["unknown"].as_str()?.to_owned())).collect()
     };
     eventually("the sensor sees it", || agent.run(&["doctor"]).stdout.contains("calibration.json"));
-    eventually("it is the true one", || {
+    eventually("the agent publishes the true value", || {
         reasons().iter().all(|why| why.contains("calibration.json") && why.contains("move it away"))
     });
 }

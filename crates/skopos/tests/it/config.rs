@@ -156,7 +156,7 @@ fn a_budget_that_cannot_be_kept_says_by_how_much() {
         let shown = agent.run(&["get", "self/budget_exceeded_ratio", "--json"]).json();
         shown["readings"][0]["value"].as_f64()
     };
-    eventually("it is exceeded", || exceeded() > Some(0.0));
+    eventually("the budget is exceeded", || exceeded() > Some(0.0));
     let enough = Running::start(&[]);
     let shown = enough.run(&["get", "self/budget_exceeded_ratio", "--json"]).json();
     assert_eq!(shown["readings"][0]["value"].as_f64(), Some(0.0));
@@ -179,6 +179,6 @@ fn an_anomaly_rule_may_leave_the_node_out_and_one_without_a_topic_is_counted() {
     };
     eventually("neither matches yet", || value("self/anomaly_rules_unmatched") == 2);
     assert_eq!(agent.run(&["publish", "app/v", "5"]).code, 0);
-    eventually("it is found", || value("anomaly/high")["topic"] == "n01/app/v");
+    eventually("the anomaly is found", || value("anomaly/high")["topic"] == "n01/app/v");
     eventually("one matches", || value("self/anomaly_rules_unmatched") == 1);
 }

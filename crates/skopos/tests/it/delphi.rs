@@ -76,7 +76,7 @@ fn the_present_is_predicted_beside_what_was_measured() {
     assert!(said["value"].as_f64() >= reading["value"].as_f64(), "{reading:#}");
     assert!(said["time_ns"].as_i64() >= reading["checked_at_ns"].as_i64(), "{reading:#}");
     let total = now("mem/total_bytes");
-    assert_eq!(total["now"]["value"].as_f64(), total["value"].as_f64(), "it never changes");
+    assert_eq!(total["now"]["value"].as_f64(), total["value"].as_f64(), "the value never changes");
 
     assert_eq!(agent.run(&["publish", "app/list", "[1]"]).code, 0);
     assert!(now("app/list")["now"]["reason"].is_string());

@@ -213,7 +213,7 @@ fn statements_of_the_page_on_sql_are_answered() {
     for statement in statements {
         let sql = statement.lines.join("\n");
         let may_be_empty = MAY_BE_EMPTY.iter().any(|(part, _)| sql.contains(part));
-        eventually("it has rows", || {
+        eventually("the statement has rows", || {
             let ran = up.agent.run(&["sql", "--json", &sql]);
             assert_eq!(ran.code, 0, "{sql}: {ran:?}");
             ran.json()["rows"].as_array().is_some_and(|rows| may_be_empty || !rows.is_empty())

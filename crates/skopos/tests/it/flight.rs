@@ -20,12 +20,12 @@ use tonic::{Code, Status};
 use crate::support::{Running, eventually, run, runtime_dir};
 
 /// An agent with a hub, and the URI of its Flight SQL listener.
-pub(crate) struct Asked {
+pub(crate) struct FlightServer {
     pub(crate) up: Running,
     uri: String,
 }
 
-impl Asked {
+impl FlightServer {
     pub(crate) fn start() -> Self {
         let at = format!("127.0.0.1:{}", free_port());
         let up = Running::start_as("up", &["--flight", &at]);
@@ -70,10 +70,10 @@ fn a_driver_that_is_not_ours_asks_everything() {
         );
         return;
     };
-    let asked = Asked::start();
-    assert_eq!(asked.up.run(&["publish", "app/depth", "17"]).code, 0);
+    let server = FlightServer::start();
+    assert_eq!(server.up.run(&["publish", "app/depth", "17"]).code, 0);
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/flight_client.py");
-    let ran = Command::new(python).args([script, &asked.uri]).output().expect("it starts");
+    let ran = Command::new(python).args([script, &server.uri]).output().expect("it starts");
     let said = String::from_utf8_lossy(&ran.stdout);
     let steps: Vec<&str> = said.lines().collect();
     let expected = ["join", "prepared", "catalogs", "errors", "streamed", "cancelled"];
@@ -119,8 +119,8 @@ impl Random {
 
 /// Sends every kind of request, first valid and then damaged in many ways. Returns the number of
 /// refusals.
-async fn mistreat(asked: &Asked, random: &mut Random, times: usize) -> usize {
-    let mut client = asked.client().await;
+async fn mistreat(server: &FlightServer, random: &mut Random, times: usize) -> usize {
+    let mut client = server.client().await;
     let sql = "SELECT topic FROM latest WHERE topic = ?".to_owned();
     let create = ActionCreatePreparedStatementRequest { query: sql, transaction_id: None };
     let create = create.as_any().encode_to_vec();
@@ -192,16 +192,16 @@ fn tokio_stream(data: FlightData) -> impl futures_util::Stream<Item = FlightData
 
 #[test]
 fn what_is_no_request_is_refused_and_counted() {
-    let asked = Asked::start();
+    let server = FlightServer::start();
     let seed = 0x5eed_0ff1_1947;
     println!("seed {seed}");
-    let refused = block_on(mistreat(&asked, &mut Random(seed), 700));
+    let refused = block_on(mistreat(&server, &mut Random(seed), 700));
     assert!(refused > 1000, "{refused}");
-    eventually("they are counted", || asked.count("requests_refused_total") > 1000.0);
+    eventually("the refusals are counted", || server.count("requests_refused_total") > 1000.0);
     // These bytes are not even HTTP/2.
     let mut random = Random(seed);
     for _ in 0..50 {
-        let mut stream = TcpStream::connect(asked.address()).expect("it listens");
+        let mut stream = TcpStream::connect(server.address()).expect("it listens");
         let _ = stream.set_read_timeout(Some(Duration::from_secs(10)));
         let junk: Vec<u8> = (0..200).map(|_| random.below(256) as u8).collect();
         let _ = stream.write_all(&junk);
@@ -210,7 +210,7 @@ fn what_is_no_request_is_refused_and_counted() {
     }
     let alive = block_on(async {
         let query = CommandStatementQuery { query: "SELECT 1".to_owned(), transaction_id: None };
-        let mut client = asked.client().await;
+        let mut client = server.client().await;
         client.get_flight_info(FlightDescriptor::new_cmd(query.as_any().encode_to_vec())).await
     });
     assert!(alive.is_ok(), "{alive:?}");

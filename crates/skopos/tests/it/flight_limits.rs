@@ -10,7 +10,7 @@ use prost::Message as _;
 use tonic::{Code, Status, Streaming};
 
 use crate::client::{ENDLESS, until_engine_rests};
-use crate::flight::{Asked, block_on};
+use crate::flight::{FlightServer, block_on};
 use crate::support::{PATIENCE, eventually};
 
 /// The limits of the listener.
@@ -23,8 +23,8 @@ type Client = arrow_flight::flight_service_client::FlightServiceClient<tonic::tr
 /// Sends a statement. The caller reads the answer.
 async fn ask(client: &mut Client, sql: &str) -> Result<Streaming<FlightData>, Status> {
     let query = CommandStatementQuery { query: sql.to_owned(), transaction_id: None };
-    let asked = FlightDescriptor::new_cmd(query.as_any().encode_to_vec());
-    let info = client.get_flight_info(asked).await?.into_inner();
+    let descriptor = FlightDescriptor::new_cmd(query.as_any().encode_to_vec());
+    let info = client.get_flight_info(descriptor).await?.into_inner();
     let ticket = info.endpoint[0].ticket.clone().expect("one");
     Ok(client.do_get(ticket).await?.into_inner())
 }
@@ -37,29 +37,29 @@ async fn take(mut answer: Streaming<FlightData>) -> Result<(), Status> {
 
 #[test]
 fn a_client_that_goes_away_ends_its_question() {
-    let asked = Asked::start();
-    eventually("nothing runs", || asked.count("requests_running") == 0.0);
+    let server = FlightServer::start();
+    eventually("nothing runs", || server.count("requests_running") == 0.0);
     for (at, sql) in ENDLESS.iter().enumerate() {
         let runtime = tokio::runtime::Runtime::new().expect("a runtime");
         let answer = runtime.block_on(async {
-            let mut client = asked.client().await;
+            let mut client = server.client().await;
             ask(&mut client, sql).await.expect("begun")
         });
-        eventually("it is computed", || asked.count("requests_running") == 1.0);
+        eventually("the statement runs", || server.count("requests_running") == 1.0);
         drop(answer);
         // Without the runtime the connection breaks.
         drop(runtime);
-        eventually("it ends", || asked.count("requests_running") == 0.0);
-        eventually("it is counted", || asked.count("requests_cancelled_total") == at as f64 + 1.0);
-        until_engine_rests(&asked.up.child);
+        eventually("the statement ends", || server.count("requests_running") == 0.0);
+        eventually("the cancellation is counted", || server.count("requests_cancelled_total") == at as f64 + 1.0);
+        until_engine_rests(&server.up.child);
     }
 }
 
 #[test]
 fn more_questions_and_connections_than_there_are_places_for_are_refused() {
-    let asked = Asked::start();
+    let server = FlightServer::start();
     block_on(async {
-        let mut client = asked.client().await;
+        let mut client = server.client().await;
         let mut answers = Vec::new();
         for _ in 0..MAX_QUERIES {
             answers.push(ask(&mut client, ENDLESS[0]).await.expect("begun"));
@@ -71,20 +71,20 @@ fn more_questions_and_connections_than_there_are_places_for_are_refused() {
         take(ask(&mut client, point).await.expect("a point read")).await.expect("answered");
         drop(answers);
     });
-    eventually("all are gone", || asked.count("connections") == 0.0);
+    eventually("all connections are closed", || server.count("connections") == 0.0);
     let open: Vec<_> = (0..MAX_CONNECTIONS)
-        .map(|_| TcpStream::connect(asked.address()).expect("it listens"))
+        .map(|_| TcpStream::connect(server.address()).expect("it listens"))
         .collect();
-    eventually("all are in", || asked.count("connections") == MAX_CONNECTIONS as f64);
-    let refused = asked.count("requests_refused_total");
-    let mut more = TcpStream::connect(asked.address()).expect("it listens");
+    eventually("all connections are open", || server.count("connections") == MAX_CONNECTIONS as f64);
+    let refused = server.count("requests_refused_total");
+    let mut more = TcpStream::connect(server.address()).expect("it listens");
     more.set_read_timeout(Some(PATIENCE)).expect("a socket");
-    assert_eq!(more.read(&mut [0]).expect("an end"), 0, "it is closed before it asks");
-    eventually("it is counted", || asked.count("requests_refused_total") == refused + 1.0);
+    assert_eq!(more.read(&mut [0]).expect("an end"), 0, "the connection is closed before a request");
+    eventually("the refusal is counted", || server.count("requests_refused_total") == refused + 1.0);
     drop(open);
-    eventually("there is room again", || {
+    eventually("a connection is accepted again", || {
         block_on(async {
-            let mut client = asked.client().await;
+            let mut client = server.client().await;
             ask(&mut client, "SELECT 1").await.is_ok()
         })
     });
@@ -93,9 +93,9 @@ fn more_questions_and_connections_than_there_are_places_for_are_refused() {
 /// Such an answer once looked complete.
 #[test]
 fn an_answer_that_was_broken_off_at_the_deadline_does_not_look_whole() {
-    let asked = Asked::start();
+    let server = FlightServer::start();
     let ended = block_on(async {
-        let mut client = asked.client().await;
+        let mut client = server.client().await;
         let rows = "SELECT a.value FROM generate_series(1, 3000) a, generate_series(1, 3000) b";
         let answer = ask(&mut client, rows).await.expect("begun");
         // The flow control of HTTP/2 lets far fewer rows through unread.
@@ -104,5 +104,5 @@ fn an_answer_that_was_broken_off_at_the_deadline_does_not_look_whole() {
     });
     let refused = ended.expect_err("nine million rows were not taken in time");
     assert_eq!(refused.code(), Code::DeadlineExceeded, "{refused}");
-    eventually("its place is free", || asked.count("requests_running") == 0.0);
+    eventually("its slot is free", || server.count("requests_running") == 0.0);
 }

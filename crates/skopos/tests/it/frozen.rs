@@ -151,7 +151,7 @@ fn a_subscriber_that_takes_nothing_holds_up_no_other_and_counts_what_it_lost() {
     let args = [&args[..], &["--sessions", "1"]].concat();
     let nodes = Simulated::start_at([&*gate.at, &*other.at].into_iter(), &args);
     for hub in [&frozen, &other] {
-        eventually("all are whole", || has_all(hub, 4, 1000));
+        eventually("all nodes have all facts", || has_all(hub, 4, 1000));
     }
     let lost = "SELECT sum(lost_batches) AS n FROM nodes";
     let (lost_before, memory) = (number(&frozen, lost), status(&nodes.0, "VmRSS"));
@@ -160,10 +160,10 @@ fn a_subscriber_that_takes_nothing_holds_up_no_other_and_counts_what_it_lost() {
     // Time is by the clock of the nodes.
     let hears = |nanoseconds: u64| {
         let before = number(&other, told);
-        eventually("the other hub hears of them", || number(&other, told) > before + nanoseconds);
+        eventually("the other hub receives their facts", || number(&other, told) > before + nanoseconds);
     };
     let mut before = 0;
-    eventually("its connection is full", || {
+    eventually("the connection is full", || {
         hears(500_000_000);
         let now = gate.waiting();
         let is_full = now > 0 && now == before;
@@ -175,13 +175,13 @@ fn a_subscriber_that_takes_nothing_holds_up_no_other_and_counts_what_it_lost() {
         hears(500_000_000);
     }
     // A node that waited for this hub would have closed the connection by now.
-    assert!(gate.all_hold(), "nodes gave up a hub that is alive");
+    assert!(gate.all_hold(), "the nodes gave up a hub that is alive");
     let grown = status(&nodes.0, "VmRSS").saturating_sub(memory);
     assert!(grown < MOST_GROWTH_KB, "{grown} KB");
     gate.open();
-    eventually("it counts what it lost", || number(&frozen, lost) > lost_before);
-    eventually("and has all again", || has_all(&frozen, 4, 1000));
+    eventually("the hub counts the lost batches", || number(&frozen, lost) > lost_before);
+    eventually("the hub has all facts again", || has_all(&frozen, 4, 1000));
     let before = number(&frozen, told);
-    eventually("and hears what comes", || number(&frozen, told) > before);
+    eventually("the hub receives new samples", || number(&frozen, told) > before);
     assert!(has_all(&other, 4, 1000));
 }

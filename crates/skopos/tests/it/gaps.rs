@@ -91,7 +91,7 @@ fn a_hub_that_stood_still_has_what_it_missed(more: &[&str]) {
     let mut agent = Running::start(&[&live[..], more].concat());
     let program = Program::start(&agent);
     let held = "SELECT count(*) > 20 AS enough FROM samples WHERE topic = 'a1/app/often'";
-    eventually("the hub hears of it", || hub.ask(held) == json!([{"enough": true}]));
+    eventually("the hub receives the topic", || hub.ask(held) == json!([{"enough": true}]));
     let begun = now().as_nanos();
     signal(&hub.child, "STOP");
     std::thread::sleep(STILL);
@@ -102,18 +102,18 @@ fn a_hub_that_stood_still_has_what_it_missed(more: &[&str]) {
     let first = counted(hub.dir.path(), begun, ended);
     assert!(first.0 == truth() || first.1 == json!(["a1"]), "{first:?} of {}", truth());
     let lost = "SELECT lost_batches > 0 AND alive AS so FROM nodes WHERE node = 'a1'";
-    eventually("it knows what it lost", || {
+    eventually("the hub counts the lost batches", || {
         let answer = counted(hub.dir.path(), begun, ended);
         assert!(answer.0 == truth() || answer.1 == json!(["a1"]), "{answer:?} of {}", truth());
         hub.ask(lost) == json!([{"so": true}])
     });
-    eventually("and has it", || counted(hub.dir.path(), begun, ended) == (truth(), json!([])));
+    eventually("the hub has the lost samples", || counted(hub.dir.path(), begun, ended) == (truth(), json!([])));
     program.rest();
     let ended = now().as_nanos();
     let truth = counted(agent.path(), begun, ended).0;
-    eventually("all of it", || counted(hub.dir.path(), begun, ended) == (truth.clone(), json!([])));
+    eventually("the hub has all samples", || counted(hub.dir.path(), begun, ended) == (truth.clone(), json!([])));
     agent.kill();
-    eventually("or says who is missing", || {
+    eventually("the hub reports the node as missing", || {
         let answer = counted(hub.dir.path(), begun, ended);
         answer.1 == json!(["a1"])
     });

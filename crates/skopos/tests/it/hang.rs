@@ -58,8 +58,8 @@ fn a_mount_that_hangs_delays_nothing_and_is_shown() {
     skopos_model::escape_segment(mount.path().as_os_str().as_encoded_bytes(), &mut instance);
     let of_mount = |metric: &str| number(&format!("n01/remote_fs/{instance}/{metric}"));
 
-    eventually("it is told", || of_mount("responding") == Some(0.0));
-    assert_eq!(of_mount("total_bytes"), None, "nobody has told");
+    eventually("the mount is reported as hung", || of_mount("responding") == Some(0.0));
+    assert_eq!(of_mount("total_bytes"), None, "the size is unknown");
     let doctor = || run(&path, &["doctor", "--json"]).json();
     let what = format!("remote_fs/{instance}");
     let reason = || {
@@ -78,7 +78,7 @@ fn a_mount_that_hangs_delays_nothing_and_is_shown() {
         let errors = number(&format!("self/sensor/{sensor}/poll_errors_total"));
         assert_eq!(errors.unwrap_or_default(), 0.0, "{sensor}");
     }
-    eventually("no lane waits for it", || number("self/busy_lanes") == Some(0.0));
+    eventually("no lane waits for the mount", || number("self/busy_lanes") == Some(0.0));
     let sensors = doctor()["sensors"].as_array().cloned().unwrap_or_default();
     assert!(sensors.iter().all(|sensor| sensor["error"].is_null()), "{sensors:?}");
 

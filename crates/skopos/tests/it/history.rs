@@ -65,19 +65,19 @@ fn what_a_killed_agent_had_written_is_there_once() {
     let there = history.path().to_str().expect("UTF-8");
     let agent = Agent::start(dir.path(), history.path(), &[]);
     publish(dir.path(), 0..5);
-    assert_eq!(rows(dir.path(), &[DEPTH]), values(0..5), "in memory and on disk it is there once");
+    assert_eq!(rows(dir.path(), &[DEPTH]), values(0..5), "a sample in memory and on disk counts once");
     let written = || rows(dir.path(), &["--history", there, DEPTH]) == values(0..5);
-    eventually("it is written, and read by who knows where", written);
+    eventually("the history is written, and read by its folder", written);
     let log = || std::fs::read(history.path().join("log-00000001")).expect("a log");
     let has = |text: &str| log().windows(text.len()).any(|bytes| bytes == text.as_bytes());
     eventually("the topic is in the log", || has("n01/app/depth"));
     std::thread::sleep(std::time::Duration::from_millis(2500));
     agent.kill();
-    assert!(written(), "it outlives who kept it");
+    assert!(written(), "the history outlives its agent");
 
     let agent = Agent::start(dir.path(), history.path(), &[]);
     publish(dir.path(), 5..8);
-    eventually("what is live is found with what was kept", || {
+    eventually("live and stored samples are found together", || {
         rows(dir.path(), &[DEPTH]) == values(0..8)
     });
     agent.kill();

@@ -61,7 +61,7 @@ fn every_answer_is_as_the_description_says() {
     assert_eq!(says.document["openapi"], "3.1.0");
     assert_eq!(up.agent.run(&["publish", "app/depth", "17"]).code, 0);
     assert_eq!(up.agent.run(&["publish", "app/list", "[1, {\"a\": null}]"]).code, 0);
-    eventually("both are known", || {
+    eventually("both topics are known", || {
         up.get("/api/v1/get?topic=app/*").json()["readings"]
             .as_array()
             .is_some_and(|r| r.len() == 2)
@@ -109,7 +109,7 @@ fn every_answer_is_as_the_description_says() {
         says.named("Refusal", &got.json());
     }
     assert!(up.count("http", "requests_refused_total") >= 17);
-    eventually("what was refused is a fact", || {
+    eventually("the refusals are a fact", || {
         let facts = up.sql(
             "SELECT value FROM self WHERE topic = 'n01/self/door/http/requests_refused_total'",
         );
@@ -179,7 +179,7 @@ fn changes_come_as_events() {
     let up = Up::start();
     let says = Description::of(&up);
     assert_eq!(up.agent.run(&["publish", "app/depth", "1"]).code, 0);
-    eventually("it is known", || up.get("/api/v1/get?topic=app/depth").status == 200);
+    eventually("the topic is known", || up.get("/api/v1/get?topic=app/depth").status == 200);
     let mut sent = 1;
     let events = up.watch("/api/v1/watch?topic=app/*", |_, data| {
         if sent < 4 && data["value"] == json!(f64::from(sent)) {
@@ -239,18 +239,18 @@ fn a_client_that_goes_away_ends_its_question() {
     for (at, sql) in ENDLESS.iter().enumerate() {
         let mut client = up.connect();
         client.write_all(post(&up.at, "application/sql", "", sql).as_bytes()).expect("sent");
-        eventually("it is computed", || up.count("http", "requests_running") == 1);
+        eventually("the statement runs", || up.count("http", "requests_running") == 1);
         client.shutdown(Shutdown::Both).expect("connected");
         drop(client);
-        eventually("it ends", || up.count("http", "requests_running") == 0);
+        eventually("the statement ends", || up.count("http", "requests_running") == 0);
         assert_eq!(up.count("http", "requests_cancelled_total"), at as u64 + 1, "{sql}");
         until_engine_rests(&up.agent.child);
 
         let mut child = skopos(up.agent.path(), &["sql", sql]).spawn().expect("it starts");
-        eventually("it is computed", || up.count("unix", "requests_running") == 1);
+        eventually("the statement runs", || up.count("unix", "requests_running") == 1);
         child.kill().expect("it runs");
         child.wait().expect("it ends");
-        eventually("it ends", || up.count("unix", "requests_running") == 0);
+        eventually("the statement ends", || up.count("unix", "requests_running") == 0);
         assert_eq!(up.count("unix", "requests_cancelled_total"), at as u64 + 1, "{sql}");
         until_engine_rests(&up.agent.child);
 
@@ -461,13 +461,13 @@ fn one_connection_too_many_at_the_unix_socket_is_closed_and_counted() {
     let up = Up::start();
     let connect = || UnixStream::connect(up.agent.path().join("hub.sock")).expect("it listens");
     let open: Vec<UnixStream> = (0..MAX_CONNECTIONS).map(|_| connect()).collect();
-    eventually("all are in", || up.count("unix", "connections") == MAX_CONNECTIONS);
+    eventually("all connections are open", || up.count("unix", "connections") == MAX_CONNECTIONS);
     let refused = up.count("unix", "requests_refused_total");
     let mut line = String::new();
     assert_eq!(BufReader::new(connect()).read_line(&mut line).expect("an end"), 0);
     assert_eq!(up.count("unix", "requests_refused_total"), refused + 1);
     drop(open);
-    eventually("there is room again", || {
+    eventually("a connection is accepted again", || {
         up.agent.run(&["sql", "--plain", "SELECT 1"]).stdout.trim() == "1"
     });
 }
@@ -499,7 +499,7 @@ fn promtool_understands_both_formats() {
     }
     let up = Up::start();
     assert_eq!(up.agent.run(&["publish", "my-app/queue-depth", "17"]).code, 0);
-    eventually("it is told", || up.get("/metrics").text().contains("skopos_my_app_queue_depth{"));
+    eventually("the fact is exported", || up.get("/metrics").text().contains("skopos_my_app_queue_depth{"));
     let text = up.get("/metrics");
     assert!(text.head.contains("text/plain; version=0.0.4"), "{}", text.head);
     let mut tool = Command::new("promtool");
@@ -522,7 +522,7 @@ fn promtool_understands_both_formats() {
         open.text().ends_with("# EOF\n")
             && open.text().contains("# UNIT skopos_mem_total_bytes bytes\n")
     );
-    assert!(!open.text().contains("skopos_load"), "only what was asked for");
+    assert!(!open.text().contains("skopos_load"), "only the requested fact is exported");
 }
 
 #[test]
@@ -558,12 +558,12 @@ fn prometheus_scrapes_the_hub() {
         serde_json::from_str(got.split_once("\r\n\r\n")?.1).ok()
     };
     let value = |query: &str| ask(query).map(|got| got["data"]["result"][0]["value"][1].clone());
-    eventually("it has what was published", || value("skopos_app_depth") == Some(json!("17")));
+    eventually("Prometheus has the published value", || value("skopos_app_depth") == Some(json!("17")));
     let total = up.get("/api/v1/get?topic=mem/total_bytes").json();
     let total = total["readings"][0]["value"].as_u64().map(|bytes| json!(bytes.to_string()));
     assert_eq!(value("skopos_mem_total_bytes{node=\"n01\"}"), total);
     assert_eq!(value("up{job=\"skopos\"}"), Some(json!("1")), "every scrape was understood");
-    eventually("rates of counters can be asked for", || {
+    eventually("rates of counters can be queried", || {
         let got = ask("rate(skopos_self_cpu_seconds_total[1m])").unwrap_or_default();
         got["data"]["result"][0]["value"][1].as_str().is_some_and(|rate| rate != "0")
     });

@@ -56,7 +56,7 @@ fn what_is_too_long_is_refused() {
     let parameters = "topic=load/load_1m&".repeat(300);
     assert_eq!(up.get(&format!("/api/v1/get?{parameters}")).status, 400);
     // Bytes that are not a request are counted when their connection ends.
-    eventually("all are counted", || refused(&up) - before == 6);
+    eventually("all refusals are counted", || refused(&up) - before == 6);
 }
 
 #[test]
@@ -70,16 +70,16 @@ fn more_questions_and_watchers_than_there_are_places_for_are_told_to_come_again(
         let mut stream = up.connect();
         stream.write_all(question.as_bytes()).expect("sent");
         asking.push(stream);
-        eventually("it is computed", || up.count("http", "requests_running") == n);
+        eventually("the statement runs", || up.count("http", "requests_running") == n);
     }
     let (_, got) = ask(&up, &question);
     assert_eq!(got.status, 429, "{}", got.head);
     assert!(got.head.to_lowercase().contains("retry-after: 1"), "{}", got.head);
     assert_eq!(got.json()["error"], "too many statements run at one time");
-    assert_eq!(up.get("/metrics").status, 429, "it is as much work");
+    assert_eq!(up.get("/metrics").status, 429, "an export costs as much as a statement");
     assert_eq!(up.sql("SELECT value FROM latest WHERE topic = 'n01/load/load_1m'").status, 200);
     drop(asking);
-    eventually("their places are free", || up.count("http", "requests_running") == 0);
+    eventually("their slots are free", || up.count("http", "requests_running") == 0);
     assert_eq!(up.sql("SELECT count(*) AS n FROM latest").status, 200);
 
     let path = "/api/v1/watch?topic=load/load_1m";
@@ -90,7 +90,7 @@ fn more_questions_and_watchers_than_there_are_places_for_are_told_to_come_again(
     }
     assert_eq!(status(&up, path), "429");
     watching.pop();
-    eventually("a place is free", || status(&up, path) == "200");
+    eventually("a slot is free", || status(&up, path) == "200");
 }
 
 /// Returns the status of a response that may have no end.
@@ -108,7 +108,7 @@ fn one_connection_too_many_is_told_so_and_closed() {
     let before = refused(&up);
     let open: Vec<TcpStream> = (0..MAX_CONNECTIONS).map(|_| up.connect()).collect();
     let request = format!("GET /healthz HTTP/1.1\r\nhost: {}\r\nconnection: close\r\n\r\n", up.at);
-    eventually("all places are taken", || ask(&up, &request).1.status == 503);
+    eventually("all slots are taken", || ask(&up, &request).1.status == 503);
     for _ in 0..3 {
         let (mut stream, got) = ask(&up, &request);
         let error = &got.json()["error"];
@@ -116,7 +116,7 @@ fn one_connection_too_many_is_told_so_and_closed() {
         assert_eq!(stream.read(&mut [0]).expect("an end"), 0, "it is closed");
     }
     drop(open);
-    eventually("there is room again", || up.send(&request).status == 200);
+    eventually("a connection is accepted again", || up.send(&request).status == 200);
     assert!(refused(&up) >= before + 4);
 }
 
@@ -142,7 +142,7 @@ fn unfinished(up: &Up, request: &str) -> (Duration, Got) {
 #[test]
 fn who_takes_too_long_is_told_and_who_takes_nothing_is_cut_off() {
     let up = Up::start();
-    eventually("nobody is there", || up.count("http", "connections") == 1);
+    eventually("no other connection is open", || up.count("http", "connections") == 1);
     let before = refused(&up);
     let head = format!("GET /healthz HTTP/1.1\r\nhost: {}\r\n", up.at);
     let mut body = post(&up.at, "application/sql", "", "SELECT value FROM latest");
@@ -172,8 +172,8 @@ fn who_takes_too_long_is_told_and_who_takes_nothing_is_cut_off() {
     (&idle).read_to_end(&mut nothing).expect("an end");
     assert_eq!(nothing, b"");
     std::thread::sleep(WRITE_PATIENCE - HEAD_PATIENCE);
-    eventually("who took nothing is gone", || up.count("http", "connections") == 1);
+    eventually("the client that reads nothing is disconnected", || up.count("http", "connections") == 1);
     let _ = stuck.shutdown(Shutdown::Write);
     let taken = std::io::copy(&mut stuck, &mut std::io::sink());
-    assert!(taken.is_err() || taken.is_ok_and(|bytes| bytes < 9_000_000), "it was not cut off");
+    assert!(taken.is_err() || taken.is_ok_and(|bytes| bytes < 9_000_000), "the client was not cut off");
 }

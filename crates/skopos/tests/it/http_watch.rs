@@ -68,7 +68,7 @@ fn a_slow_reader_is_told_what_it_missed_and_holds_nobody_up() {
     };
     publish(0);
     let last = format!("/api/v1/get?topic=fast/t{}", TOPICS - 1);
-    eventually("they are known", || up.get(&last).status == 200);
+    eventually("the topics are known", || up.get(&last).status == 200);
     let path = "/api/v1/watch?topic=fast/*";
     let narrow = up.narrow();
     narrow.set_read_timeout(Some(PATIENCE)).expect("a socket");
@@ -87,7 +87,7 @@ fn a_slow_reader_is_told_what_it_missed_and_holds_nobody_up() {
             publish(n);
             std::thread::sleep(PAUSE);
         }
-        eventually("who is not slow has all", || is_told.load(Ordering::Relaxed));
+        eventually("the fast client has all changes", || is_told.load(Ordering::Relaxed));
         assert_eq!(up.get(&last).status, 200);
         (fast.join().expect("it ends"), told(slow))
     });
@@ -98,7 +98,7 @@ fn a_slow_reader_is_told_what_it_missed_and_holds_nobody_up() {
         (all, all),
         "{of_fast:?} {of_slow:?}"
     );
-    assert!(of_slow.1 > of_fast.1 + all / 10, "nothing waited for it: {of_fast:?} {of_slow:?}");
+    assert!(of_slow.1 > of_fast.1 + all / 10, "the publisher waited for the slow client: {of_fast:?} {of_slow:?}");
 }
 
 #[test]
@@ -109,10 +109,10 @@ fn who_comes_back_is_told_what_is_new_since_the_last_event() {
     };
     let path = "/api/v1/watch?topic=app/depth";
     publish("1");
-    eventually("it is known", || up.get("/api/v1/get?topic=app/depth").status == 200);
+    eventually("the topic is known", || up.get("/api/v1/get?topic=app/depth").status == 200);
     let value = |event: &Event| event.data["value"].as_f64().expect("a number");
     let mut watching = up.events(up.connect(), path, "");
-    assert_eq!(value(&watching.next().expect("what holds now")), 1.0);
+    assert_eq!(value(&watching.next().expect("the current value")), 1.0);
     publish("2");
     let last = watching.next().expect("a change");
     assert_eq!(value(&last), 2.0);
@@ -133,6 +133,6 @@ fn who_comes_back_is_told_what_is_new_since_the_last_event() {
     assert_eq!(come_back(&format!("last-event-id: {}\r\n", last.id)), [3.0, 4.0]);
     assert_eq!(come_back("last-event-id: 1\r\n"), [1.0, 2.0, 3.0, 4.0], "as far as memory reaches");
     for head in ["", "last-event-id: yesterday\r\n"] {
-        assert_eq!(come_back(head), [4.0], "what holds now");
+        assert_eq!(come_back(head), [4.0], "the current value");
     }
 }

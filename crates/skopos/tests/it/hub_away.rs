@@ -89,7 +89,7 @@ fn a_hub_that_stands_still_is_not_waited_for() {
             "{ran:?}"
         );
     }
-    assert_eq!(hub.ask("SELECT 1 AS one"), json!([{"one": 1}]), "it goes on");
+    assert_eq!(hub.ask("SELECT 1 AS one"), json!([{"one": 1}]), "the watch goes on");
 }
 
 /// Returns the names of segments and of the hub's socket.
@@ -108,10 +108,10 @@ fn a_hub_without_an_agent_tells_what_it_counts_until_its_end() {
     let config = "[hub.remote_write]\nurl = \"http://127.0.0.1:9/api/v1/write\"\nevery = \"1s\"\n";
     let mut hub = Hub::with(config);
     let own = "SELECT count(*) AS n FROM self WHERE value > 0 AND topic LIKE '%/self/door/unix/requests_total'";
-    eventually("what was asked is a fact", || hub.ask(own) == json!([{"n": 1}]));
+    eventually("the number of requests is a fact", || hub.ask(own) == json!([{"n": 1}]));
     let lost = "SELECT count(*) AS n FROM self WHERE value > 0 AND topic LIKE '%/self/remote_write/retries_total'";
-    eventually("and what could not be sent", || hub.ask(lost) == json!([{"n": 1}]));
-    assert_eq!(hub.ask("SELECT node FROM nodes"), json!([]), "that makes it no node");
+    eventually("the number of failed sends is a fact", || hub.ask(lost) == json!([{"n": 1}]));
+    assert_eq!(hub.ask("SELECT node FROM nodes"), json!([]), "a hub alone is not a node");
     let whose = "SELECT DISTINCT node FROM self";
     let host = hub.ask(whose)[0]["node"].clone();
 
@@ -120,20 +120,20 @@ fn a_hub_without_an_agent_tells_what_it_counts_until_its_end() {
     let name = host.as_str().expect("a name");
     let agent = hub.agent(name);
     let facts = "SELECT count(*) AS n FROM latest WHERE metric = 'total_bytes' AND family = 'mem'";
-    eventually("its facts are there", || hub.ask(facts) == json!([{"n": 1}]));
+    eventually("the facts of the agent are there", || hub.ask(facts) == json!([{"n": 1}]));
     let all = hub.ask("SELECT topic, count(*) AS n FROM topics GROUP BY topic HAVING count(*) > 1");
     assert_eq!(all, json!([]), "each topic once");
-    assert_eq!(hub.ask(own), json!([{"n": 1}]), "those of the hub as well");
+    assert_eq!(hub.ask(own), json!([{"n": 1}]), "the topics of the hub are there, too");
     assert_eq!(hub.ask("SELECT node, alive FROM nodes"), json!([{"node": name, "alive": true}]));
     drop(agent);
-    eventually("its death is seen", || {
+    eventually("the agent is reported as dead", || {
         hub.ask("SELECT node, alive FROM nodes") == json!([{"node": name, "alive": false}])
     });
 
     assert_eq!(left(hub.dir.path()), ["hub.seg", "hub.sock"]);
     signal(&hub.child, "TERM");
     assert!(hub.child.wait().expect("it ends").success());
-    assert_eq!(left(hub.dir.path()), [""; 0], "nothing of it stays");
+    assert_eq!(left(hub.dir.path()), [""; 0], "all of its files are removed");
 }
 
 #[test]
@@ -143,7 +143,7 @@ fn an_agent_with_a_hub_leaves_no_segment() {
     file.write_all(config.as_bytes()).expect("written");
     let mut up = Running::start_as("up", &["--config", file.path().to_str().expect("UTF-8")]);
     let sent = "SELECT count(*) FROM self WHERE topic = 'n01/self/remote_write/samples_sent_total'";
-    eventually("it tells what it sends", || up.run(&["sql", "--plain", sent]).stdout == "1\n");
+    eventually("the number of sent samples is a fact", || up.run(&["sql", "--plain", sent]).stdout == "1\n");
     assert!(left(up.path()).len() >= 3, "{:?}", left(up.path()));
     signal(&up.child, "TERM");
     assert!(up.child.wait().expect("it ends").success());

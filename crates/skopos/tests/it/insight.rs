@@ -118,12 +118,12 @@ fn sql_of_the_configuration_runs_when_an_input_changes() {
     assert_eq!(reason("insight/queues"), Some("unknown".into()), "no such topics yet");
     for (topic, depth, sum) in [("my-app/a/depth", "3", 3.0), ("my-app/b/depth", "4", 7.0)] {
         assert_eq!(agent.run(&["publish", topic, depth]).code, 0);
-        assert_eq!(value(&agent, "insight/queues"), Some(sum), "it joins by itself, at once");
+        assert_eq!(value(&agent, "insight/queues"), Some(sum), "the topic joins by itself at once");
     }
     assert_eq!(agent.run(&["publish", "my-app/a/depth", "10"]).code, 0);
     assert_eq!(value(&agent, "insight/queues"), Some(14.0));
     assert_eq!(agent.run(&["publish", "my-app/b/depth", "--remove"]).code, 0);
-    assert_eq!(value(&agent, "insight/queues"), Some(10.0), "it leaves");
+    assert_eq!(value(&agent, "insight/queues"), Some(10.0), "the topic leaves");
     let shown = agent.run(&["insight", "show", "insight/share"]);
     assert!(shown.stdout.contains("unknown: "), "{shown:?}");
 }
@@ -142,9 +142,9 @@ fn what_another_process_publishes_is_an_input_too() {
     let topic: skopos_model::Topic = "n01/service/queue/depth".parse().expect("a topic");
     let depth = publisher.register(VertexSpec::new(topic, ValueType::U64)).expect("room");
     depth.publish(42u64).expect("registered");
-    eventually("the insight sees it", || value(&agent, "insight/depth") == Some(42.0));
+    eventually("the insight has the value", || value(&agent, "insight/depth") == Some(42.0));
     drop(publisher);
-    eventually("and that it is gone", || {
+    eventually("the insight loses the value", || {
         reading(&agent, "insight/depth").is_some_and(|r| r["origin"] == "unknown")
     });
 }
@@ -171,7 +171,7 @@ fn what_another_process_does_not_know_any_more_is_unknown_and_not_predicted() {
         predicted.iter().all(is)
     };
     let mut length = 40u64;
-    eventually("both are predicted", || {
+    eventually("both topics are predicted", || {
         length += 1;
         depth.publish(length).expect("registered");
         all_are("predicted")
@@ -183,10 +183,10 @@ fn what_another_process_does_not_know_any_more_is_unknown_and_not_predicted() {
     });
     let why = agent.run(&["insight", "show", "insight/depth"]);
     assert!(why.stdout.contains("unknown: "), "{why:?}");
-    assert!(!why.stdout.contains(" old"), "how old an input is, is not why: {why:?}");
+    assert!(!why.stdout.contains(" old"), "the age of an input is not a reason: {why:?}");
     eventually("nothing is predicted", || all_are("unknown"));
     depth.publish(7u64).expect("registered");
-    eventually("it is known again", || value(&agent, "insight/depth") == Some(7.0));
+    eventually("the insight is known again", || value(&agent, "insight/depth") == Some(7.0));
 }
 
 #[test]
@@ -303,22 +303,22 @@ fn what_nobody_follows_is_polled_less_and_what_somebody_follows_as_often_as_poss
     let agent = Running::start(&["--policy", "aimd", "--interval", "200ms"]);
     // The facts of this sensor do not change, so its interval grows.
     let interval = || value(&agent, "self/sensor/numa/interval_seconds").unwrap_or(0.0);
-    eventually("it slows down", || interval() > 1.0);
+    eventually("the interval grows", || interval() > 1.0);
     let mut watching = crate::support::skopos(agent.path(), &["watch", "numa/**", "--for", "60s"])
         .stdout(std::process::Stdio::null())
         .spawn()
         .expect("it starts");
-    eventually("it is followed", || interval() < 0.5);
+    eventually("the interval shrinks for a watch", || interval() < 0.5);
     watching.kill().expect("it runs");
     watching.wait().expect("it ends");
-    eventually("it slows down again", || interval() > 1.0);
+    eventually("the interval grows again", || interval() > 1.0);
 }
 
 #[test]
 fn the_budget_is_kept_by_stretching_and_that_is_published() {
     let agent = Running::start(&["--interval", "20ms", "--budget", "2%"]);
     let number = |topic: &str| value(&agent, topic);
-    eventually("something is stretched", || {
+    eventually("an interval is stretched", || {
         let shown = agent.run(&["get", "self/sensor/*/stretch", "--json"]).json();
         let readings = shown["readings"].as_array().cloned().unwrap_or_default();
         readings.iter().any(|r| r["value"].as_f64() > Some(1.5))

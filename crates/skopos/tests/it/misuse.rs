@@ -112,7 +112,7 @@ fn malformed_requests_are_refused_and_counted() {
         let answer = send(&agent, bytes);
         assert!(answer.contains("refused"), "{bytes:?}: {answer}");
     }
-    assert_eq!(send(&agent, &vec![b'x'; 1 << 20]), "", "too long: no answer at all");
+    assert_eq!(send(&agent, &vec![b'x'; 1 << 20]), "", "a request that is too long gets no answer");
     crate::support::eventually("the refusals are counted", || {
         let ran = agent.run(&["get", "self/requests_refused_total", "--plain"]);
         let count: Option<u64> = ran.stdout.split('\t').nth(1).and_then(|v| v.parse().ok());
@@ -125,7 +125,7 @@ fn idle_connections_do_not_keep_others_out() {
     let agent = Running::start(&[]);
     let idle: Vec<UnixStream> =
         (0..40).filter_map(|_| UnixStream::connect(agent.path().join("agent.sock")).ok()).collect();
-    crate::support::eventually("the agent hangs up on those who say nothing", || {
+    crate::support::eventually("the agent closes silent connections", || {
         agent.run(&["publish", "app/a", "1"]).code == 0
     });
     drop(idle);

@@ -48,28 +48,28 @@ fn nodes_of_one_hub_have_one_connection_each_hear_each_other_and_come_back() {
         let sql = "SELECT count(*) AS n FROM nodes WHERE alive AND topics > 100";
         number(hub, sql) == NODES as u64
     };
-    eventually("all are there", || all(&hub));
+    eventually("all nodes are there", || all(&hub));
     let mirrored = |topic: &str| (0..3).all(|at| value(&agents[at], topic).is_some());
     for at in 0..NODES {
         let topic = format!("a{at}/load/load_1m");
-        eventually("each is heard by those that mirror", || mirrored(&topic));
+        eventually("each node is mirrored", || mirrored(&topic));
     }
     // A node that lost its connection on a busy machine has a second one for a moment.
     let are_few = |hub: &Hub| {
         let one_each = agents.iter().all(|agent| connections(&agent.child) == 1);
         one_each && connections(&hub.child) == NODES
     };
-    eventually("each has one connection, with the hub", || are_few(&hub));
+    eventually("each node has one connection, to the hub", || are_few(&hub));
 
     hub.child.kill().expect("it runs");
     hub.child.wait().expect("it ends");
     hub.child = Hub::child(hub.dir.path(), &hub.at);
-    eventually("all come back", || all(&hub));
+    eventually("all nodes come back", || all(&hub));
     assert_eq!(agents[9].run(&["publish", "app/depth", "3"]).code, 0);
-    eventually("and hear each other again", || mirrored("a9/app/depth"));
+    eventually("the nodes mirror each other again", || mirrored("a9/app/depth"));
     let measured = || agents[0].run(&["get", "--max-age", "0s", "a9/load/load_1m"]).code == 0;
-    eventually("and measure for each other", measured);
-    eventually("and still by one connection each", || are_few(&hub));
+    eventually("the nodes poll for each other", measured);
+    eventually("each node still has one connection", || are_few(&hub));
 }
 
 #[test]
@@ -93,7 +93,7 @@ fn a_node_works_without_its_hub_and_joins_when_there_is_one() {
     assert!(alone.contains(&hub.at), "{alone}");
     hub.child = Hub::child(hub.dir.path(), &hub.at);
     next("a hub answers now");
-    eventually("it is told", || number(&hub, "SELECT count(*) AS n FROM nodes WHERE alive") == 1);
+    eventually("the node is alive", || number(&hub, "SELECT count(*) AS n FROM nodes WHERE alive") == 1);
     drop(Simulated(child));
 }
 
@@ -114,13 +114,13 @@ fn a_node_goes_to_another_hub_when_its_own_is_gone() {
         hub.ask("SELECT node FROM nodes WHERE alive AND topics > 100 ORDER BY node")
             == json!([{"node": "a1"}, {"node": "a2"}])
     };
-    eventually("the first has both", || both(&first));
-    eventually("and tells the second", || both(&second));
-    eventually("by one connection", || agents.iter().all(|agent| connections(&agent.child) == 1));
+    eventually("the first hub has both nodes", || both(&first));
+    eventually("the second hub has both nodes", || both(&second));
+    eventually("each node has one connection", || agents.iter().all(|agent| connections(&agent.child) == 1));
     first.child.kill().expect("it runs");
     first.child.wait().expect("it ends");
     assert_eq!(agents[0].run(&["publish", "app/depth", "3"]).code, 0);
-    eventually("both go to the second, and tell it more", || {
+    eventually("both nodes go to the second hub with new values", || {
         both(&second)
             && number(&second, "SELECT count(*) AS n FROM latest WHERE topic = 'a1/app/depth'") == 1
     });
@@ -130,11 +130,11 @@ fn a_node_goes_to_another_hub_when_its_own_is_gone() {
 fn what_a_hub_computes_is_not_told_by_the_agent_beside_it() {
     let (other, hub) = (Hub::start(), Hub::with(INSIGHTS));
     let has = |topic: &str| run(hub.dir.path(), &["get", topic]).code == 0;
-    eventually("it is computed", || has("default/insight/deepest"));
+    eventually("the insight is computed", || has("default/insight/deepest"));
     let args = ["agent", "--json", "--node", "a1", "--live", "--connect", &other.at];
     let child = skopos(hub.dir.path(), &args).stdout(Stdio::null()).spawn().expect("it starts");
     let _agent = Simulated(child);
-    eventually("the agent tells", || {
+    eventually("the agent publishes the insight", || {
         number(&other, "SELECT count(*) AS n FROM latest WHERE topic = 'a1/mem/total_bytes'") == 1
     });
     assert!(has("default/insight/deepest"));
@@ -168,19 +168,19 @@ fn what_is_too_old_is_measured_for_whoever_asks_a_hub() {
     let get = |args: &[&str]| run(hub.dir.path(), &[&["get", "--json"], args].concat());
     let load = "a1/load/load_1m";
     for topic in [load, "here/load/load_1m"] {
-        eventually("it is known", || get(&[topic]).code == 0);
+        eventually("the topic is known", || get(&[topic]).code == 0);
     }
     let before = get(&[load]).json()["readings"][0].clone();
-    assert_eq!(before["publisher"]["segment"], "a1", "the hub says it");
+    assert_eq!(before["publisher"]["segment"], "a1", "the hub has the value");
     let checked = |reading: &Json| reading["checked_at_ns"].as_i64().expect("a time");
     let age = |reading: &Json| reading["age_seconds"].as_f64().expect("an age");
-    eventually("it is old", || age(&get(&[load]).json()["readings"][0]) > 0.3);
+    eventually("the value is old", || age(&get(&[load]).json()["readings"][0]) > 0.3);
     let fresh = get(&["--max-age", "200ms", load]);
     assert_eq!(fresh.code, 0, "{fresh:?}");
     check("get", &fresh.json());
     assert!(checked(&fresh.json()["readings"][0]) > checked(&before), "{fresh:?}");
 
-    eventually("both are old", || {
+    eventually("both values are old", || {
         let both = by_http(&at, "/api/v1/get?topic=*/load/load_1m");
         both["readings"].as_array().expect("a list").iter().all(|reading| age(reading) > 0.3)
     });
@@ -197,10 +197,10 @@ fn what_is_too_old_is_measured_for_whoever_asks_a_hub() {
         let refused = by_http(&at, path);
         refused["refused"][0]["reason"].as_str().is_some_and(|why| why.contains(what))
     };
-    eventually("no sensor measures it, and it says so", || said(depth, "no sensor"));
+    eventually("the hub reports that no sensor measures the topic", || said(depth, "no sensor"));
     there.kill();
     let dead = "/api/v1/get?topic=a1/load/load_1m&max_age=0s";
-    eventually("who is dead measures nothing", || said(dead, "no node `a1` can be reached"));
+    eventually("the hub reports that the node cannot be reached", || said(dead, "no node `a1` can be reached"));
     let shown = get(&["--max-age", "0s", load]);
     assert!(shown.code == 1 && shown.stdout.contains("no node `a1` can be reached"), "{shown:?}");
     let nobody = get(&["a1/load/load_2m"]);
@@ -223,32 +223,32 @@ fn a_mirror_that_stands_still_holds_up_neither_the_hub_nor_its_nodes() {
     let here = Running::start(&[&["--node", "a1", "--interval", "1s"], &mirror[..]].concat());
     let nodes = ["--nodes", "4", "--facts", "500", "--rate", "50", "--change", "1"];
     let _nodes = Simulated::start(&[&hub], &nodes);
-    eventually("all are whole", || {
+    eventually("all nodes have all facts", || {
         number(&hub, "SELECT count(*) AS n FROM nodes WHERE alive AND topics = 500") == 4
     });
     let about = |what: &str| {
         let topic = format!("a1/mirror/sim0003/{what}");
         value(&here, &topic).and_then(|value| value.as_f64()).unwrap_or_default()
     };
-    eventually("they are mirrored by way of it", || about("alive") == 1.0);
+    eventually("the nodes are mirrored by way of the hub", || about("alive") == 1.0);
     let lost = "SELECT sum(lost_batches) AS n FROM nodes";
     let (lost_here, lost_there) = (about("lost_batches_total"), number(&hub, lost));
     signal(&here.child, "STOP");
     let told = "SELECT max(CAST(time AS BIGINT)) AS n FROM latest WHERE node = 'sim0003'";
     for _ in 0..8 {
         let before = number(&hub, told);
-        eventually("the hub hears of them", || number(&hub, told) > before + 500_000_000);
+        eventually("the hub receives their facts", || number(&hub, told) > before + 500_000_000);
     }
     signal(&here.child, "CONT");
-    eventually("what it lost is counted", || about("lost_batches_total") > lost_here);
-    eventually("and they are alive to it again", || about("alive") == 1.0);
+    eventually("the lost batches are counted", || about("lost_batches_total") > lost_here);
+    eventually("the nodes are alive again", || about("alive") == 1.0);
     let looked_at = || {
         let facts = here.run(&["get", "--json", "sim0003/**"]);
         let facts = facts.json()["readings"].as_array().cloned().unwrap_or_default();
         facts.iter().filter_map(|fact| fact["checked_at_ns"].as_i64()).min()
     };
     let before = looked_at();
-    eventually("and all facts are fresh", || looked_at() > before);
+    eventually("all facts are fresh", || looked_at() > before);
     // A busy machine may lose some batches by itself.
     let lost = number(&hub, lost) - lost_there;
     assert!(lost < 100, "the hub lost {lost} batches of some 800");

@@ -66,7 +66,7 @@ impl Drop for Alone {
 fn another_user_is_turned_away_at_every_door() {
     let dir = runtime_dir();
     let Some(alone) = Alone::start(dir.path()) else { return };
-    eventually("it answers its user", || alone.refused("http") == Some(0));
+    eventually("the hub answers its owner", || alone.refused("http") == Some(0));
 
     let url = "http://127.0.0.1:7470/healthz";
     let told = alone.curl(Some(NOBODY), &["-w", "%{http_code}", url]);

@@ -21,7 +21,7 @@ use crate::support::{Running, eventually, run, signal};
 const SQL: &str = "SELECT DISTINCT node FROM samples WHERE family = 'mem' ORDER BY node";
 
 /// Two nodes, and a hub with three listeners.
-struct Asked {
+struct Cluster {
     hub: Hub,
     http: String,
     flight: String,
@@ -30,7 +30,7 @@ struct Asked {
     _histories: [TempDir; 2],
 }
 
-impl Asked {
+impl Cluster {
     fn start() -> Self {
         let [http, flight] = [(); 2].map(|()| format!("127.0.0.1:{}", free_port()));
         let hub = Hub::asked_at("", &["--http", &http, "--flight", &flight]);
@@ -67,7 +67,7 @@ impl Asked {
         let messages = block_on(self.messages());
         let last = messages.last().map(|message| message.app_metadata.clone()).unwrap_or_default();
         let said: Vec<_> = messages.iter().filter(|m| !m.app_metadata.is_empty()).collect();
-        assert!(said.len() <= 1, "it is said once, at the end: {said:?}");
+        assert!(said.len() <= 1, "the missing nodes are named once, at the end: {said:?}");
         let told: Json = match last.is_empty() {
             true => Json::Null,
             false => serde_json::from_slice(&last).expect("JSON"),
@@ -84,8 +84,8 @@ impl Asked {
         let channel = Channel::from_shared(format!("http://{}", self.flight)).expect("an address");
         let mut client = FlightServiceClient::new(channel.connect().await.expect("it listens"));
         let query = CommandStatementQuery { query: SQL.to_owned(), transaction_id: None };
-        let asked = FlightDescriptor::new_cmd(query.as_any().encode_to_vec());
-        let info = client.get_flight_info(asked).await.expect("described").into_inner();
+        let descriptor = FlightDescriptor::new_cmd(query.as_any().encode_to_vec());
+        let info = client.get_flight_info(descriptor).await.expect("described").into_inner();
         let ticket = info.endpoint[0].ticket.clone().expect("one");
         let told = client.do_get(ticket).await.expect("answered").into_inner();
         told.try_collect().await.expect("a whole answer")
@@ -94,20 +94,20 @@ impl Asked {
 
 #[test]
 fn a_node_that_hangs_is_named_through_every_door() {
-    let asked = Asked::start();
+    let cluster = Cluster::start();
     let both = json!([{"node": "a1"}, {"node": "a2"}]);
     let whole = (both.clone(), json!([]));
-    eventually("both nodes answer", || asked.by_socket() == whole);
+    eventually("both nodes answer", || cluster.by_socket() == whole);
     let mirrored = "SELECT DISTINCT node FROM latest WHERE family = 'mem' ORDER BY node";
-    eventually("the hub mirrors both nodes", || asked.hub.ask(mirrored) == both);
-    assert_eq!(asked.by_http(), whole);
-    assert_eq!(asked.by_flight(), (json!(2), Json::Null), "of a whole answer nothing is said");
-    signal(&asked.first.child, "STOP");
+    eventually("the hub mirrors both nodes", || cluster.hub.ask(mirrored) == both);
+    assert_eq!(cluster.by_http(), whole);
+    assert_eq!(cluster.by_flight(), (json!(2), Json::Null), "a complete answer has no remark");
+    signal(&cluster.first.child, "STOP");
     // All clients ask while the node still seems to be alive.
     let (socket, http, flight) = std::thread::scope(|scope| {
-        let socket = scope.spawn(|| asked.by_socket());
-        let http = scope.spawn(|| asked.by_http());
-        let flight = scope.spawn(|| asked.by_flight());
+        let socket = scope.spawn(|| cluster.by_socket());
+        let http = scope.spawn(|| cluster.by_http());
+        let flight = scope.spawn(|| cluster.by_flight());
         let told = "an answer";
         (socket.join().expect(told), http.join().expect(told), flight.join().expect(told))
     });
@@ -117,7 +117,7 @@ fn a_node_that_hangs_is_named_through_every_door() {
     assert_eq!(flight, (json!(2), json!(["a1"])));
     if let Some(python) = python() {
         let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/flight_missing.py");
-        let uri = format!("grpc://{}", asked.flight);
+        let uri = format!("grpc://{}", cluster.flight);
         let ran = Command::new(python).args([script, &uri, SQL]).output().expect("it starts");
         let said = String::from_utf8_lossy(&ran.stdout);
         let told: Json = serde_json::from_str(&said).unwrap_or_else(|e| panic!("{e}: {ran:?}"));
@@ -125,7 +125,7 @@ fn a_node_that_hangs_is_named_through_every_door() {
     } else {
         println!("skipped in part: no Python with adbc-driver-flightsql and pyarrow");
     }
-    signal(&asked.first.child, "CONT");
-    eventually("it answers again", || asked.by_socket() == whole);
-    assert_eq!(asked.by_flight(), (json!(2), Json::Null));
+    signal(&cluster.first.child, "CONT");
+    eventually("the node answers again", || cluster.by_socket() == whole);
+    assert_eq!(cluster.by_flight(), (json!(2), Json::Null));
 }

@@ -58,44 +58,44 @@ fn facts_of_another_node_are_read_here_as_they_are_there() {
     let mut there = Running::start(&[&["--node", "a1", "--interval", "1h"], &connect[..]].concat());
     let patterns = ["--mirror", "a*/app/**", "--mirror", "a1/load/*"];
     let here = Running::start(&[&["--node", "a2"], &patterns[..], &connect[..]].concat());
-    eventually("it is there", || value(&here, "a2/mirror/a1/alive") == Some(json!(1)));
+    eventually("the other node is alive", || value(&here, "a2/mirror/a1/alive") == Some(json!(1)));
     assert_eq!(there.run(&["publish", "app/depth", "17", "--unit", "bytes"]).code, 0);
     assert_eq!(here.run(&["publish", "app/own", "1"]).code, 0);
-    eventually("its fact is here", || value(&here, "a1/app/depth") == Some(json!(17.0)));
+    eventually("the published fact is mirrored", || value(&here, "a1/app/depth") == Some(json!(17.0)));
     let both = [&there, &here].map(|agent| reading(agent, "a1/app/depth").expect("a reading"));
     for what in ["value", "unit", "kind", "value_type", "origin", "time_ns"] {
         assert_eq!(both[0][what], both[1][what], "{what}");
     }
     assert_eq!(both[1]["publisher"]["segment"], "mirror");
     let load = || reading(&here, "a1/load/load_1m");
-    eventually("that of a sensor too", || load().is_some());
+    eventually("the fact of a sensor is mirrored", || load().is_some());
     let looked_at = |topic| reading(&here, topic).expect("a reading")["checked_at_ns"].as_i64();
     let before = looked_at("a1/app/depth");
     assert_eq!(there.run(&["publish", "app/depth", "17", "--unit", "bytes"]).code, 0);
-    eventually("what is looked at stays fresh", || looked_at("a1/app/depth") > before);
-    assert_eq!(value(&here, "a1/mem/total_bytes"), None, "nobody asked for it");
+    eventually("a repeated value is fresh", || looked_at("a1/app/depth") > before);
+    assert_eq!(value(&here, "a1/mem/total_bytes"), None, "the topic is not in a pattern");
     assert_eq!(value(&here, "a2/app/own"), Some(json!(1.0)));
     let ls = here.run(&["ls", "--plain", "a2/**"]).stdout;
     assert_eq!(ls.matches("a2/app/own").count(), 1, "its own facts are not mirrored: {ls}");
     let echo =
         "SELECT count(*) AS n FROM topics WHERE topic LIKE 'a2/a1/%' OR publisher = 'mirror'";
-    assert_eq!(hub.ask(echo), json!([{"n": 0}]), "what is mirrored is not told again");
+    assert_eq!(hub.ask(echo), json!([{"n": 0}]), "mirrored facts are not published again");
 
     let before = looked_at("a1/load/load_1m");
-    eventually("the other node measures what is asked for", || {
+    eventually("the other node polls on request", || {
         here.run(&["get", "--max-age", "1s", "a1/load/load_1m"]).code == 0
     });
     assert!(looked_at("a1/load/load_1m") > before);
     let own = here.run(&["get", "--max-age", "0s", "a2/load/load_1m"]);
-    assert_eq!(own.code, 0, "and it measures its own: {own:?}");
+    assert_eq!(own.code, 0, "a node polls its own facts on request: {own:?}");
     let app = here.run(&["get", "--max-age", "0s", "a1/app/depth"]);
     assert!(app.code == 1 && app.stderr.contains("no sensor"), "{app:?}");
 
     assert_eq!(there.run(&["publish", "--remove", "app/depth"]).code, 0);
-    eventually("what is removed goes", || value(&here, "a1/app/depth").is_none());
+    eventually("the removed fact disappears", || value(&here, "a1/app/depth").is_none());
     there.kill();
-    eventually("its death is known", || value(&here, "a2/mirror/a1/alive") == Some(json!(0)));
-    let last = load().expect("what it told last stays");
+    eventually("the node is reported as dead", || value(&here, "a2/mirror/a1/alive") == Some(json!(0)));
+    let last = load().expect("the last value stays");
     assert!(last["age_seconds"].as_f64() > Some(0.0), "{last}");
     let dead = here.run(&["get", "--max-age", "0s", "a1/load/load_1m"]);
     assert!(dead.code == 1 && dead.stderr.contains("no node `a1` can be reached"), "{dead:?}");
@@ -119,7 +119,7 @@ fn wrong_clocks_are_shown_and_spoil_nothing() {
     let _behind = Simulated::start(&[&hub], &args("behind", "--behind"));
     let sql = "SELECT node, round(clock_offset / 3600) AS hours FROM nodes ORDER BY node";
     let hours = json!([{"node": "ahead0001", "hours": 2.0}, {"node": "behind0001", "hours": -2.0}]);
-    eventually("both are estimated", || hub.ask(sql) == hours);
+    eventually("both clock offsets are estimated", || hub.ask(sql) == hours);
     assert_eq!(hub.ask("SELECT count(*) AS n FROM latest WHERE age < 0"), json!([{"n": 0}]));
     // Rows and the evaluator of aggregates take the clock offsets into account.
     let seen =
@@ -128,11 +128,11 @@ fn wrong_clocks_are_shown_and_spoil_nothing() {
     for node in ["ahead0001", "behind0001"] {
         let like = format!("FROM latest WHERE topic LIKE '{node}/%'");
         let latest = format!("SELECT count(*) AS n {like} AND age > 0 AND age < 3600");
-        eventually("ages are by its own clock", || number(&hub, &latest) == 50);
+        eventually("ages are by the node's clock", || number(&hub, &latest) == 50);
         let oldest = || hub.ask(&format!("SELECT max(age) AS a {like}"))[0]["a"].as_f64();
-        eventually("also of the oldest", || oldest().is_some_and(|age| 0.0 < age && age < 3600.0));
+        eventually("the oldest age is by the node's clock", || oldest().is_some_and(|age| 0.0 < age && age < 3600.0));
         let samples = format!("SELECT count(*) AS n FROM samples WHERE node = '{node}'");
-        eventually("its changes are there", || number(&hub, &samples) > 50);
+        eventually("the hub has the changes of the node", || number(&hub, &samples) > 50);
     }
 }
 
@@ -140,13 +140,13 @@ fn wrong_clocks_are_shown_and_spoil_nothing() {
 fn nodes_come_back_to_a_hub_that_starts_again() {
     let mut hub = Hub::start();
     let nodes = Simulated::start(&[&hub], &["--nodes", "20", "--facts", "40", "--rate", "5"]);
-    eventually("all are whole", || has_all(&hub, 20, 40));
+    eventually("all nodes have all facts", || has_all(&hub, 20, 40));
     hub.child.kill().expect("it runs");
     hub.child.wait().expect("it ends");
     hub.child = Hub::child(hub.dir.path(), &hub.at);
-    eventually("all come back", || has_all(&hub, 20, 40));
+    eventually("all nodes come back", || has_all(&hub, 20, 40));
     drop(nodes);
-    eventually("and their deaths are known", || {
+    eventually("all nodes are reported as dead", || {
         hub.ask("SELECT count(*) AS n FROM nodes WHERE NOT alive") == json!([{"n": 20}])
     });
 }

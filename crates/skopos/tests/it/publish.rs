@@ -78,7 +78,7 @@ fn what_cannot_be_published_is_refused_with_its_reason() {
         assert!(ran.stderr.contains(part), "no `{part}`: {args:?} {ran:?}");
         assert!(ran.stderr.contains("hint: "), "{args:?} {ran:?}");
     }
-    assert_eq!(agent.run(&["ls", "app/b"]).code, 1, "nothing was registered by a refused value");
+    assert_eq!(agent.run(&["ls", "app/b"]).code, 1, "a refused value registers no topic");
 }
 
 #[test]

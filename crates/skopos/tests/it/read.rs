@@ -38,7 +38,7 @@ fn an_unchanged_value_stays_fresh() {
     let reading = || agent.run(&["get", "mem/total_bytes", "--json"]).json()["readings"][0].clone();
     let first = reading();
     let mut second = reading();
-    eventually("another look at the memory", || {
+    eventually("another poll of the memory", || {
         second = reading();
         second["checked_at_ns"].as_i64() > first["checked_at_ns"].as_i64()
     });
@@ -63,7 +63,7 @@ fn an_old_value_is_refreshed_or_refused() {
     let (fresh, old) = (&fresh.json()["readings"][0], &old["readings"][0]);
     assert_eq!(
         fresh["checked_at_ns"], old["checked_at_ns"],
-        "one poll looks at all of /proc/meminfo"
+        "one poll reads all of /proc/meminfo"
     );
 
     // A user's fact has no sensor that could poll it.

@@ -125,7 +125,7 @@ fn check(program: &'static str) {
         *labels,
         serde_json::json!({"__name__": name, "node": "n01", "topic": "n01/app/queue-depth"})
     );
-    eventually("and what sensors measure", || {
+    eventually("the facts of sensors are there", || {
         store.ask("skopos_mem_total_bytes{node=\"n01\"}").len() == 1
             && store.ask("skopos_self_sensor_poll_seconds{instance=\"mem\"}").len() == 1
     });
@@ -138,7 +138,7 @@ fn check(program: &'static str) {
     assert!(store.go());
     publish(&up, "20");
     eventually("nothing is lost", || store.past(name) == ["17", "18", "19", "20"]);
-    eventually("and the store says so too", || {
+    eventually("the counts agree with the store", || {
         let count = |what: &str| {
             let series = store.ask(&format!("skopos_self_remote_write_{what}"));
             series.first().and_then(|s| s["value"][1].as_str()?.parse::<f64>().ok())

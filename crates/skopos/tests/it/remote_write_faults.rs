@@ -215,7 +215,7 @@ fn what_a_busy_or_broken_store_did_not_take_is_sent_again_in_its_order() {
     let (store, url) = Store::start();
     let (up, _config) = sending(&url);
     publish(&up, 1);
-    eventually("it begins", || store.values(DEPTH) == up_to(1));
+    eventually("the store has the first value", || store.values(DEPTH) == up_to(1));
     let from = store.requests();
     let faults = [
         Does::Says(500, 0),
@@ -230,9 +230,9 @@ fn what_a_busy_or_broken_store_did_not_take_is_sent_again_in_its_order() {
         publish(&up, value);
         std::thread::sleep(SEEN);
     }
-    eventually("it was all of that", || store.is_done());
+    eventually("the store went through all faults", || store.is_done());
     eventually("nothing is lost", || store.values(DEPTH) == up_to(4));
-    eventually("and every try is told", || {
+    eventually("every retry is counted", || {
         store.count("retries_total") == Some(faults.len() as f64)
             && store.count("samples_overflowed_total") == Some(0.0)
             && store.count("samples_refused_total") == Some(0.0)
@@ -256,7 +256,7 @@ fn a_store_that_hangs_is_left_and_tried_again() {
     let (store, url) = Store::start();
     let (up, _config) = sending(&url);
     publish(&up, 1);
-    eventually("it begins", || store.values(DEPTH) == up_to(1));
+    eventually("the store has the first value", || store.values(DEPTH) == up_to(1));
     store.will(&[Does::Hangs]);
     for value in 2..=4 {
         publish(&up, value);
@@ -268,7 +268,7 @@ fn a_store_that_hangs_is_left_and_tried_again() {
         assert!(begun.elapsed() < Duration::from_secs(120), "{:?}", store.values(DEPTH));
         std::thread::sleep(Duration::from_millis(100));
     }
-    eventually("it is told", || store.count("retries_total") == Some(1.0));
+    eventually("the retry is counted", || store.count("retries_total") == Some(1.0));
     assert_eq!(store.count("samples_overflowed_total"), Some(0.0));
 }
 
@@ -277,20 +277,20 @@ fn what_a_store_refuses_is_counted_and_holds_up_nothing() {
     let (store, url) = Store::start();
     let (up, _config) = sending(&url);
     publish(&up, 1);
-    eventually("it begins", || store.values(DEPTH) == up_to(1));
+    eventually("the store has the first value", || store.values(DEPTH) == up_to(1));
     store.will(&[Does::Says(400, 0), Does::Says(413, 7)]);
-    eventually("it refused", || store.is_done());
+    eventually("the store has refused twice", || store.is_done());
     let from = store.requests() - 2;
     publish(&up, 2);
-    eventually("the next is taken", || store.values(DEPTH).last() == Some(&2.0));
+    eventually("the next value is accepted", || store.values(DEPTH).last() == Some(&2.0));
     let refused = {
         let came = store.came.lock().expect("a list");
         let of = |came: &Came| decoded(&came.body).timeseries.len();
         came.iter().filter(|came| !came.is_taken).map(of).sum::<usize>() as f64
     };
-    eventually("it is told", || store.count("samples_refused_total") == Some(refused));
+    eventually("the refusals are counted", || store.count("samples_refused_total") == Some(refused));
     assert_eq!(store.count("retries_total"), Some(0.0));
-    assert!(store.gaps(from).iter().all(|(_, is_same)| !is_same), "it is not sent again");
+    assert!(store.gaps(from).iter().all(|(_, is_same)| !is_same), "a refused request is not sent again");
 }
 
 #[test]
@@ -298,17 +298,17 @@ fn a_topic_that_ends_is_ended_at_the_store() {
     let (store, url) = Store::start();
     let (up, _config) = sending(&url);
     publish(&up, 1);
-    eventually("it is there", || store.values(DEPTH) == up_to(1));
+    eventually("the store has the value", || store.values(DEPTH) == up_to(1));
     assert_eq!(up.run(&["publish", "app/depth", "--remove"]).code, 0);
     // By Prometheus' convention, a NaN of these bits ends a series.
     let is_end = |sample: &Sample| sample.value.to_bits() == 0x7ff0_0000_0000_0002;
-    eventually("it is ended", || store.samples(DEPTH).last().is_some_and(is_end));
+    eventually("the series is ended", || store.samples(DEPTH).last().is_some_and(is_end));
     let samples = store.samples(DEPTH);
     assert_eq!(samples.iter().filter(|sample| is_end(sample)).count(), 1);
     let [.., last, end] = samples.as_slice() else { panic!("{samples:?}") };
     assert!(end.timestamp > last.timestamp, "{samples:?}");
     publish(&up, 7);
-    eventually("it may begin anew", || {
+    eventually("the series begins again", || {
         store.samples(DEPTH).last().is_some_and(|sample| sample.value == 7.0)
     });
     assert!(store.samples(DEPTH).is_sorted_by(|a, b| a.timestamp < b.timestamp));

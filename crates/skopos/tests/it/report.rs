@@ -109,7 +109,7 @@ fn the_page_shows_what_the_task_was_called_and_runs_nothing_of_it() {
     assert!(page.contains("&lt;script&gt;alert(1)&lt;/script&gt;"), "{page}");
     assert!(page.contains("<h1>&lt;b&gt;&quot;class&quot;</h1>"), "{page}");
     assert!(!page.contains("<script") && !page.contains("<b>"), "{page}");
-    assert!(page.contains("Resident memory</h3>"), "0.1 s with a look every 10 ms: {page}");
+    assert!(page.contains("Resident memory</h3>"), "0.1 s with a sample every 10 ms: {page}");
 }
 
 /// Returns the values of `series.csv` by column.
@@ -138,7 +138,7 @@ fn the_arrow_file_has_what_the_csv_has() {
     assert!(reader.next().is_none());
     let expected = columns(&folder);
     assert_eq!(batch.num_columns(), expected.len());
-    assert!(batch.num_rows() > 3, "0.2 s with a look every 10 ms");
+    assert!(batch.num_rows() > 3, "0.2 s with a sample every 10 ms");
     let schema = batch.schema();
     for ((at, (name, values)), field) in expected.iter().enumerate().zip(schema.fields()) {
         let column: &Float64Array = batch.column(at).as_any().downcast_ref().expect("Float64");
@@ -147,7 +147,7 @@ fn the_arrow_file_has_what_the_csv_has() {
         assert_eq!(field.metadata()["unit"], unit, "{name}");
         assert_eq!(&column.iter().collect::<Vec<_>>(), values, "{name}");
     }
-    assert!(batch.columns().iter().any(|c| c.null_count() > 0), "what is not known is null");
+    assert!(batch.columns().iter().any(|c| c.null_count() > 0), "an unknown value is null");
 }
 
 /// Reads the file the way that a user of Python would.

@@ -166,23 +166,23 @@ fn a_hub_knows_its_nodes_their_values_and_their_deaths() {
     let second = hub.agent("a2");
     let alive = |hub: &Hub| hub.ask("SELECT node, alive FROM nodes ORDER BY node");
     let both = json!([{"node": "a1", "alive": true}, {"node": "a2", "alive": true}]);
-    eventually("both are there", || alive(&hub) == both);
-    eventually("with all that they have", || {
+    eventually("both nodes are there", || alive(&hub) == both);
+    eventually("both nodes have all facts", || {
         hub.ask("SELECT count(*) AS n FROM mem WHERE total_bytes > 0") == json!([{"n": 2}])
     });
     assert_eq!(first.run(&["publish", "app/depth", "5"]).code, 0);
     let depth = "SELECT topic, value FROM latest WHERE topic LIKE 'a1/app/%'";
-    eventually("a new topic is told", || {
+    eventually("the hub has a new topic", || {
         hub.ask(depth) == json!([{"topic": "a1/app/depth", "value": 5.0}])
     });
     assert_eq!(first.run(&["publish", "app/depth", "6"]).code, 0);
-    eventually("and its change", || {
+    eventually("the hub has the change of the topic", || {
         hub.ask(depth) == json!([{"topic": "a1/app/depth", "value": 6.0}])
     });
 
     first.kill();
     let one = json!([{"node": "a1", "alive": false}, {"node": "a2", "alive": true}]);
-    eventually("its death is found out", || alive(&hub) == one);
+    eventually("the node is reported as dead", || alive(&hub) == one);
     assert_eq!(
         hub.ask(depth),
         json!([{"topic": "a1/app/depth", "value": 6.0}]),
@@ -193,8 +193,8 @@ fn a_hub_knows_its_nodes_their_values_and_their_deaths() {
     hub.child.wait().expect("it ends");
     hub.child = Hub::child(hub.dir.path(), &hub.at);
     let second_alone = json!([{"node": "a2", "alive": true}]);
-    eventually("who lives comes back to a new hub", || alive(&hub) == second_alone);
-    eventually("with all that it has", || {
+    eventually("the live node comes back to a new hub", || alive(&hub) == second_alone);
+    eventually("the node has all facts", || {
         hub.ask("SELECT count(*) AS n FROM mem WHERE total_bytes > 0") == json!([{"n": 1}])
     });
     drop(second);
@@ -220,7 +220,7 @@ fn up_is_a_hub_as_well_and_answers_about_tables_of_ones_own_names() {
     let dir = TempDir::new().expect("a folder");
     let config = dir.path().join("skopos.toml");
     let text = "[hub.aliases]\npfs_capacity = \"n01/app/capacity\"\n";
-    std::fs::write(&config, text).expect("it is written");
+    std::fs::write(&config, text).expect("the history is written");
     let up = Running::start_as("up", &["--config", config.to_str().expect("UTF-8")]);
     assert!(up.path().join("hub.sock").exists());
     assert_eq!(up.run(&["publish", "app/capacity", "17"]).code, 0);
@@ -269,7 +269,7 @@ fn a_hub_computes_insights_over_many_nodes() {
     };
     eventually("both nodes count", || hub.ask(values) == both(12.0, 7.0));
     assert_eq!(first.run(&["publish", "app/depth", "9"]).code, 0);
-    eventually("a change is seen", || hub.ask(values) == both(16.0, 9.0));
+    eventually("the insights follow a change", || hub.ask(values) == both(16.0, 9.0));
 
     let local = run(hub.dir.path(), &["get", "default/insight/depth/all", "--plain"]);
     assert!(local.code == 0 && local.stdout.contains("16"), "programs read it: {local:?}");
@@ -329,7 +329,7 @@ fn a_hub_computes_insights_when_what_they_read_changes() {
     };
     for depth in [5, 6, 7] {
         assert_eq!(agent.run(&["publish", "app/depth", &depth.to_string()]).code, 0);
-        eventually("both follow", || {
+        eventually("both insights follow", || {
             value("depth") == f64::from(depth) && value("double") == f64::from(2 * depth)
         });
     }
@@ -340,11 +340,11 @@ fn a_hub_computes_insights_when_what_they_read_changes() {
     };
     // Two insights that change each other do so for ever, but within the limits of every other insight.
     let before = answers("this");
-    eventually("they do", || answers("this") > before + 2.0);
+    eventually("the two insights keep changing", || answers("this") > before + 2.0);
     // An insight whose inputs do not change is not computed again, though other facts change and the
     // agent measures.
     let names = ["depth", "double"];
-    eventually("who reads what does not change rests", || {
+    eventually("insights of unchanged facts rest", || {
         let (before, clock) = (names.map(answers), answers("clock"));
         eventually("time goes by", || answers("clock") > clock + 20.0);
         before == names.map(answers)
@@ -377,8 +377,8 @@ fn an_insight_about_all_that_a_hub_publishes_does_not_keep_itself_at_work() {
         let rows = hub.ask(&format!("SELECT value FROM latest WHERE topic = '{topic}'"));
         rows[0]["value"].as_f64().unwrap_or_default()
     };
-    eventually("it is asked", || answers("all") > 0.0 && answers("more") > 0.0);
-    eventually("and rests", || {
+    eventually("both insights are computed", || answers("all") > 0.0 && answers("more") > 0.0);
+    eventually("both insights rest", || {
         let (before, clock) = ([answers("all"), answers("more")], answers("clock"));
         eventually("time goes by", || answers("clock") > clock + 20.0);
         before == [answers("all"), answers("more")]
@@ -456,7 +456,7 @@ fn a_hub_asks_nodes_for_what_they_kept_and_says_who_did_not_answer() {
     }
     let kept = first_kept.path().to_str().expect("UTF-8");
     let depth = "SELECT value FROM samples WHERE topic = 'a1/app/depth' ORDER BY time";
-    eventually("it is written", || {
+    eventually("the history is written", || {
         let ran = run(&hub.dir.path().join("none"), &["sql", "--json", "--history", kept, depth]);
         rows(&ran) == json!([{"value": 1.0}, {"value": 2.0}, {"value": 3.0}])
     });
@@ -465,24 +465,24 @@ fn a_hub_asks_nodes_for_what_they_kept_and_says_who_did_not_answer() {
     assert_eq!(run(first_dir.path(), &["publish", "app/depth", "4"]).code, 0);
     let second = start("a2", &second_kept, second_dir.path());
     let all = json!([{"value": 1.0}, {"value": 2.0}, {"value": 3.0}, {"value": 4.0}]);
-    eventually("the hub finds it over the gap", || hub.ask(depth) == all);
+    eventually("the hub has the samples around the gap", || hub.ask(depth) == all);
     let ask = |sql: &str| run(hub.dir.path(), &["sql", "--json", sql]);
-    eventually("of both nodes, wholly", || {
+    eventually("the hub has the samples of both nodes", || {
         let ran = ask("SELECT DISTINCT node FROM samples WHERE node LIKE 'a_' ORDER BY node");
         rows(&ran) == json!([{"node": "a1"}, {"node": "a2"}]) && ran.json()["missing"] == json!([])
     });
     let mirrored = "SELECT value FROM latest WHERE topic = 'a1/app/depth'";
     eventually("the hub mirrors the topic", || hub.ask(mirrored) == json!([{"value": 4.0}]));
     stop(first);
-    eventually("who is dead is missing", || {
+    eventually("the dead node is reported as missing", || {
         let ran = ask("SELECT count(*) > 0 AS some FROM samples WHERE metric = 'total_bytes'");
         rows(&ran) == json!([{"some": true}]) && ran.json()["missing"] == json!(["a1"])
     });
     let table = run(hub.dir.path(), &["sql", "SELECT count(*) FROM samples"]);
     assert!(table.stderr.contains("partial answer, without the history of a1"), "{table:?}");
     let of_second = ask("SELECT count(*) FROM samples WHERE node = 'a2'");
-    assert_eq!(of_second.json()["missing"], json!([]), "nobody else is asked");
+    assert_eq!(of_second.json()["missing"], json!([]), "no other node is queried");
     let recent = ask("SELECT count(*) FROM samples WHERE topic = 'a1/app/depth' AND time > now()");
-    assert_eq!(recent.json()["missing"], json!([]), "what memory has is not asked for");
+    assert_eq!(recent.json()["missing"], json!([]), "a statement that memory can answer queries no node");
     stop(second);
 }

@@ -99,7 +99,7 @@ impl Running {
             let told: Json = serde_json::from_str(&line).unwrap_or_else(|e| panic!("{e}: {line}"));
             told["event"] == "started"
         });
-        assert!(is_start, "it ended");
+        assert!(is_start, "the role exited");
         Self { dir, child, _told: Some(told) }
     }
 

@@ -21,7 +21,7 @@ impl Screen {
     /// Opens a shell whose programs use the agent in `dir`; says so and returns `None` without tmux.
     fn open(dir: &Path, (width, height): (u16, u16)) -> Option<Self> {
         if Command::new("tmux").arg("-V").output().is_err() {
-            eprintln!("SKIPPED: no tmux on this machine, so nobody looked at `skopos top`");
+            eprintln!("SKIPPED: no tmux on this machine, so `skopos top` is untested");
             return None;
         }
         let screen = Self { dir: tempfile::tempdir().expect("a temporary directory") };

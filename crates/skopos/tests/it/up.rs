@@ -164,7 +164,7 @@ fn an_agent_outlives_the_reader_of_its_messages() {
         let ran = run(dir.path(), &["get", "self/facts_refused_total", "--plain"]);
         ran.stdout.split('\t').nth(1)?.parse().ok()
     };
-    eventually("a fact that is refused", || refused() >= Some(1));
+    eventually("the fact is refused", || refused() >= Some(1));
     // An agent that the warning ended would be dead after another tick.
     std::thread::sleep(std::time::Duration::from_millis(200));
     let output = terminate(child);

@@ -19,7 +19,7 @@ fn every_change_of_a_published_fact_comes_once_and_in_order() {
     let mut next = || -> Json {
         serde_json::from_str(&lines.next().expect("a line").expect("UTF-8")).expect("JSON")
     };
-    assert_eq!(next()["value"], 0.0, "what holds comes first");
+    assert_eq!(next()["value"], 0.0, "the current value comes first");
     for step in 1..=20 {
         assert_eq!(agent.run(&["publish", "app/step", &step.to_string()]).code, 0);
         let line = next();
@@ -62,8 +62,8 @@ fn counts_and_times_end_it() {
         .collect();
     assert_eq!(values.len(), 3, "{ran:?}");
     // The current values come first. From then on each poll of a followed topic is published.
-    assert!(values[1] > values[0], "one change twice: {values:?}");
-    assert_eq!(values[2], values[1] + 1, "one poll missed or twice: {values:?}");
+    assert!(values[1] > values[0], "one change came twice: {values:?}");
+    assert_eq!(values[2], values[1] + 1, "one poll was missed or came twice: {values:?}");
     let ran = agent.run(&["watch", "mem/total_bytes", "--for", "300ms"]);
     assert_eq!((ran.code, ran.stdout.lines().count()), (0, 1), "{ran:?}");
 }

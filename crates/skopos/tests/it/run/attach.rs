@@ -80,7 +80,7 @@ fn is_waiting(monitor: &Child) {
         all.flatten().map(|entry| entry.path()).collect::<Vec<_>>()
     };
     let mut quiet = 0;
-    until("it attaches", || {
+    until("the monitor is attached", || {
         let links = entries("fd").into_iter().filter_map(|fd| std::fs::read_link(fd).ok());
         let holds = links.into_iter().any(|link| link.to_string_lossy().contains("pidfd"));
         let sleeps = entries("task").into_iter().filter(|t| !t.ends_with(own.to_string()));
@@ -93,12 +93,12 @@ fn is_waiting(monitor: &Child) {
     });
 }
 
-fn report(monitor: Child) -> Told {
+fn report(monitor: Child) -> Outcome {
     let Output { status, stdout, stderr } = monitor.wait_with_output().expect("it ends");
     let stderr = String::from_utf8_lossy(&stderr);
     let last = stderr.lines().last().unwrap_or_default();
     let summary = serde_json::from_str(last).unwrap_or_else(|e| panic!("{e}: {stderr}"));
-    Told { code: status.code(), stdout: String::from_utf8_lossy(&stdout).into_owned(), summary }
+    Outcome { code: status.code(), stdout: String::from_utf8_lossy(&stdout).into_owned(), summary }
 }
 
 fn send(signal: &str, pid: u32) {
@@ -132,7 +132,7 @@ fn what_a_running_task_uses_since_is_exact() {
             return;
         }
         let mut task = Task::new(&before, after);
-        until("it is ready", || folder.path().join("ready").exists());
+        until("the task is ready", || folder.path().join("ready").exists());
         let monitor = attached(&task, &["--level", level]);
         task.go();
         let told = report(monitor);
@@ -152,7 +152,7 @@ fn what_a_running_task_uses_since_is_exact() {
         } else {
             assert_eq!(told.of("written_bytes", "completeness"), "at_least", "{what}");
             assert_eq!(told.summary["ended"]["exit_type"], "unknown", "{what}");
-            assert_eq!(told.code, Some(0), "nobody told: {what}");
+            assert_eq!(told.code, Some(0), "the exit code is unknown: {what}");
         }
         assert_eq!(task.0.wait().expect("it ends").code(), Some(7), "{what}");
         assert_eq!(std::fs::metadata(&file).expect("written").len(), 4_050_000);
@@ -166,14 +166,14 @@ fn threads_and_children_that_were_there_are_traced() {
         return;
     }
     let folder = tempfile::tempdir().expect("a folder");
-    // A child of the task has a child. Both exit after the attachment, and write before they exit.
+    // A child of the task has a child. Both exit after the attachment, and the second writes first.
     let before = format!(
         "cd {}; mkfifo go; sh -c 'sh -c \"read a < go; head -c 5000 /dev/zero > y; exit 3\"; exit 4' &",
         folder.path().display()
     );
     let mut task = Task::new(&before, "wait; exit 5");
-    until("it is ready", || folder.path().join("ready").exists());
-    until("both are there", || {
+    until("the task is ready", || folder.path().join("ready").exists());
+    until("both processes are there", || {
         let children = |pid: &str| {
             std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default()
         };
@@ -201,11 +201,11 @@ fn a_task_that_is_let_go_of_runs_on() {
         let _ = std::fs::remove_file(folder.path().join("ready"));
         let _ = std::fs::remove_file(folder.path().join("stop"));
         let mut task = Task::new(&format!("cd {}", folder.path().display()), after);
-        until("it is ready", || folder.path().join("ready").exists());
+        until("the task is ready", || folder.path().join("ready").exists());
         let monitor = attached(&task, &["--level", level]);
         task.go();
         // The kernel counts in ticks, and on a busy machine some time passes before the first.
-        until("it works", || task.ticks() >= 5);
+        until("the task uses CPU time", || task.ticks() >= 5);
         send(signal, monitor.id());
         let told = report(monitor);
         let what = format!("level {level}: {}", told.summary);
@@ -229,16 +229,16 @@ fn a_limit_ends_the_tree_of_that_process_and_nothing_else() {
         let after = format!("{orphan} sleep MARK & sleep MARK").replace("MARK", &mark);
         let mut other = Task::of(Command::new("sleep").arg("60"));
         let mut task = Task::new(&format!("cd {}", folder.path().display()), &after);
-        until("it is ready", || folder.path().join("ready").exists());
+        until("the task is ready", || folder.path().join("ready").exists());
         let monitor =
             attached(&task, &["--level", level, "--series", "20ms", "--limit", "wall=2s"]);
         task.go();
         let told = report(monitor);
         assert_eq!(told.summary["ended"]["exit_type"], "limit", "level {level}: {}", told.summary);
         assert_eq!(told.code, Some(137), "level {level}");
-        assert!(task.0.wait().expect("it ends").code().is_none(), "by a signal");
+        assert!(task.0.wait().expect("it ends").code().is_none(), "the task died of a signal");
         assert!(limits::is_gone(&mark), "level {level}: {}", told.summary);
-        assert!(other.0.try_wait().expect("asked").is_none(), "it is nobody's");
+        assert!(other.0.try_wait().expect("asked").is_none(), "the other process is not in the tree");
     }
 }
 
@@ -249,7 +249,7 @@ fn a_second_monitor_of_the_same_process_falls_back() {
     }
     let folder = tempfile::tempdir().expect("a folder");
     let mut task = Task::new(&format!("cd {}", folder.path().display()), "echo hello > x; exit 2");
-    until("it is ready", || folder.path().join("ready").exists());
+    until("the task is ready", || folder.path().join("ready").exists());
     let first = attached(&task, &[]);
     let second = attached(&task, &[]);
     task.go();
@@ -272,13 +272,13 @@ fn an_ordinary_user_is_told_what_it_may_not_see() {
         command
     };
     if !user(&[exe, "--version"]).output().is_ok_and(|output| output.status.success()) {
-        eprintln!("skipped: no other user may be taken on, or it may not run the program");
+        eprintln!("skipped: the user cannot be changed, or the other user may not run the program");
         return;
     }
     // The first task belongs to another user, and the second to the user of the monitor.
     let folder = tempfile::tempdir().expect("a folder");
     let mut task = Task::new(&format!("cd {}", folder.path().display()), "exit 0");
-    until("it is ready", || folder.path().join("ready").exists());
+    until("the task is ready", || folder.path().join("ready").exists());
     let monitor =
         user(&[exe, "run", "--json", "--attach", &task.pid()]).spawn().expect("it starts");
     // Only root may see the monitor's descriptors, and the tests are root here.
@@ -286,7 +286,7 @@ fn an_ordinary_user_is_told_what_it_may_not_see() {
     task.go();
     let told = report(monitor);
     // Since Linux 6.6 the connector reports births and exits to any user.
-    let hears = |told: &Told| {
+    let hears = |told: &Outcome| {
         let mechanisms = told.summary["mechanisms"].as_array().expect("a list");
         mechanisms.iter().any(|m| m["name"] == "connector" && m["used"] == true)
     };
@@ -302,7 +302,7 @@ fn an_ordinary_user_is_told_what_it_may_not_see() {
     let why = ptrace["why"].as_str().expect("a reason");
     assert!(why.contains("belongs to user 0") || why.contains("ptrace_scope"), "{why}");
     let mut own = Task::of(user(&["sh", "-c", "read line; exit 6"]).stderr(Stdio::inherit()));
-    until("it is another user", || own.field("Uid:").starts_with("65534"));
+    until("the task runs as another user", || own.field("Uid:").starts_with("65534"));
     let monitor = user(&[exe, "run", "--json", "--attach", &own.pid()]).spawn().expect("it starts");
     is_waiting(&monitor);
     own.go();
@@ -324,7 +324,7 @@ fn what_cannot_be_attached_to_is_refused_with_a_hint() {
     };
     let mut ended = Command::new("true").spawn().expect("it starts");
     let pid = ended.id();
-    until("it is a zombie", || {
+    until("the process is a zombie", || {
         std::fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| stat.contains(") Z "))
     });
     check(&["--attach", &pid.to_string()], "has already exited", "ps -e");

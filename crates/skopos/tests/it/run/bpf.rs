@@ -37,7 +37,7 @@ fn two_thousand_short_processes_are_all_seen() {
             (&"bpf".into(), &"all".into())
         );
     }
-    assert_eq!(told.of("resident_bytes_max", "completeness"), "all", "each was measured");
+    assert_eq!(told.of("resident_bytes_max", "completeness"), "all", "each process was measured");
     assert_eq!(told.summary["overhead"]["stops"], 0);
     let processes = told.summary["processes"].as_array().expect("a list");
     assert_eq!(
@@ -70,7 +70,7 @@ fn memory_that_a_static_program_held_for_a_moment_is_exact() {
     let told = told(&["--", text(&births), "spike", "300060"]);
     let held = told.value("resident_bytes_max") - idle.value("resident_bytes_max");
     assert!((held / 1024.0 - 300_060.0).abs() <= 16.0, "{held}");
-    assert_eq!(told.of("resident_bytes_max", "error_bound"), 0.0, "it was at its end");
+    assert_eq!(told.of("resident_bytes_max", "error_bound"), 0.0, "the peak was at the exit");
     assert_eq!(told.of("resident_bytes_max", "method"), "bpf");
 }
 

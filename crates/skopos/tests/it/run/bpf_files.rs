@@ -5,7 +5,7 @@ use skopos_model::task::{FileUse, Files};
 use super::*;
 
 /// Runs `moves_by`, and returns its outcome and its files; `None` if BPF cannot be used here.
-fn moved(folder: &Path, words: &[&str]) -> Option<(Told, Files)> {
+fn moved(folder: &Path, words: &[&str]) -> Option<(Outcome, Files)> {
     let moves = built("moves_by", &["-static"]);
     let report = folder.join("report");
     let mut command = monitor(&["--json", "--level", "3", "--report", text(&report), "--"]);
@@ -90,7 +90,7 @@ fn bytes_of_io_uring_are_counted_by_their_file() {
     assert!((0..1000).contains(&unattributed), "{unattributed}");
     assert!(told.value("read_bytes") >= f64::from(20 * 8192));
     assert!(told.value("written_bytes") >= f64::from(20 * 8192));
-    assert_eq!(told.value("threads_max"), 1.0, "what the kernel works in is no thread of the task");
+    assert_eq!(told.value("threads_max"), 1.0, "a kernel thread is not a thread of the task");
 }
 
 #[test]
@@ -103,7 +103,7 @@ fn what_peers_were_told_is_counted_by_their_address() {
         let peer = found.unwrap_or_else(|| panic!("{port} in {:?}", files.peers));
         (peer.connections, peer.sent_bytes, peer.received_bytes, peer.sends, peer.receives)
     };
-    assert_eq!(of(port), (1, 1000, 700, 1, 1), "whom it connected to");
-    assert_eq!(of(0), (1, 700, 1000, 1, 1), "who connected to it");
+    assert_eq!(of(port), (1, 1000, 700, 1, 1), "the peer that the task connected to");
+    assert_eq!(of(0), (1, 700, 1000, 1, 1), "the peer that connected to the task");
     assert_eq!((told.value("sent_bytes"), told.value("received_bytes")), (1700.0, 1700.0));
 }

@@ -44,13 +44,13 @@ fn streams_group_and_environment_are_the_tasks_own() {
     };
     let (bare, _) = run(Command::new("sh").args(["-c", script]));
     let (watched, group) = run(&mut monitor(&["--", "sh", "-c", script]));
-    assert_eq!(watched.stderr, b"oops\n", "nothing of the monitor's");
+    assert_eq!(watched.stderr, b"oops\n", "the monitor prints nothing");
     let lines = |output: &Output| -> Vec<String> {
         String::from_utf8_lossy(&output.stdout).lines().map(|l| l.trim().to_owned()).collect()
     };
     let (bare, watched) = (lines(&bare), lines(&watched));
     assert_eq!((&*watched[0], &watched[1]), ("got hello", &group.to_string()));
-    assert_eq!(watched[2], bare[2], "as many descriptors as without");
+    assert_eq!(watched[2], bare[2], "the number of descriptors is the same without a monitor");
 }
 
 #[test]
@@ -94,14 +94,14 @@ fn outlives(options: &[&str], is_traced: bool) {
     );
     let (mut child, pid) = with_pid(&[options, &["--", "sh", "-c", &script]].concat());
     if is_traced {
-        assert_eq!(field(pid, "TracerPid:"), Some(child.id().to_string()), "it was traced");
+        assert_eq!(field(pid, "TracerPid:"), Some(child.id().to_string()), "the task was traced");
     }
     child.kill().expect("killed with SIGKILL");
     child.wait().expect("it ends");
-    until("the task goes on", || std::fs::read_to_string(&done).is_ok_and(|text| text == "yes\n"));
+    until("the task runs on", || std::fs::read_to_string(&done).is_ok_and(|text| text == "yes\n"));
     assert_eq!(field(pid, "TracerPid:").as_deref(), Some("0"));
     // The task has just written the file, and is about to wait for its last child.
-    until("it sleeps", || field(pid, "State:").is_some_and(|state| state.starts_with('S')));
+    until("the task sleeps", || field(pid, "State:").is_some_and(|state| state.starts_with('S')));
     let ended = Command::new("kill").arg(pid.to_string()).status();
     assert!(ended.expect("kill").success());
 }
@@ -115,11 +115,11 @@ fn a_task_that_is_stopped_stays_so_until_it_is_continued() {
         );
     };
     send("-STOP");
-    until("it stops", || {
+    until("the task stops", || {
         field(pid, "State:").is_some_and(|s| s.starts_with('T') || s.starts_with('t'))
     });
     std::thread::sleep(Duration::from_millis(600));
-    assert!(child.try_wait().expect("asked").is_none(), "it is stopped");
+    assert!(child.try_wait().expect("asked").is_none(), "the task is stopped");
     send("-CONT");
     assert_eq!(child.wait().expect("it ends").code(), Some(4));
 }
@@ -146,7 +146,7 @@ fn a_report_folder_that_vanishes_costs_the_report_only() {
     let stderr = String::from_utf8_lossy(&ran.stderr);
     assert!(stderr.contains("the report could not be written"), "{stderr}");
     let full = ["--report", "/dev/full/out", "--", "true"];
-    assert_eq!(monitor(&full).output().expect("it starts").status.code(), Some(2), "told before");
+    assert_eq!(monitor(&full).output().expect("it starts").status.code(), Some(2), "the folder is refused at the start");
 }
 
 #[test]

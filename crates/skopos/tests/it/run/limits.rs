@@ -2,13 +2,13 @@
 
 use super::*;
 
-fn limited(limit: &str, more: &[&str]) -> Told {
+fn limited(limit: &str, more: &[&str]) -> Outcome {
     let mut args = vec!["--limit", limit];
     args.extend(more);
     told(&args)
 }
 
-fn is_ended_for(told: &Told, name: &str) {
+fn is_ended_for(told: &Outcome, name: &str) {
     let ended = &told.summary["ended"];
     assert_eq!(ended["exit_type"], "limit", "{ended}");
     assert!(
@@ -39,9 +39,9 @@ fn memory_above_its_limit_ends_the_task_and_names_the_guilty() {
     let enforced = told.summary["mechanisms"].as_array().expect("a list").iter();
     if enforced.filter(|m| m["name"] == "cgroup").any(|m| m["used"] == true) {
         let held = told.value("resident_bytes_max") / (100.0 * 1024.0 * 1024.0);
-        assert!(held < 1.06, "{held} of the limit: two shells are in it");
+        assert!(held < 1.06, "{held} of the limit, with two shells");
     } else {
-        eprintln!("skipped: no control group of its own, so nothing keeps it below the limit");
+        eprintln!("skipped: no control group of its own, so the kernel does not enforce the limit");
     }
 }
 
@@ -77,7 +77,7 @@ fn the_fastest_growth_is_ended_where_nothing_but_looks_keeps_it() {
         let told = limited("memory=500MiB", &args);
         is_ended_for(&told, "memory");
         let held = told.value("resident_bytes_max");
-        assert!(held > MOST, "level {level}: {held}: by how much is told");
+        assert!(held > MOST, "level {level}: {held}: the excess is reported");
         let guilty = told.summary["ended"]["guilty"].as_str().unwrap_or_default().to_owned();
         assert!(guilty.contains("grow 4 3000"), "level {level}: {guilty}");
     }
@@ -85,7 +85,7 @@ fn the_fastest_growth_is_ended_where_nothing_but_looks_keeps_it() {
 
 #[test]
 fn pages_that_forks_share_do_not_end_the_task() {
-    // Five processes share 200 MiB, and each of them would count as much.
+    // Five processes share 200 MiB, which would count once for each.
     let script = "import os, time\nkeep = bytearray(200 << 20)\nkids = []\nfor _ in range(4):\n    \
                   kid = os.fork()\n    if not kid:\n        time.sleep(1); os._exit(0)\n    \
                   kids.append(kid)\nfor kid in kids: os.waitpid(kid, 0)\n";
@@ -131,7 +131,7 @@ fn as_user() -> Option<Command> {
     };
     let may = user().arg("--version").output().is_ok_and(|output| output.status.success());
     if !may {
-        eprintln!("skipped: no other user may be taken on, or it may not run the program");
+        eprintln!("skipped: the user cannot be changed, or the other user may not run the program");
     }
     may.then(user)
 }
@@ -146,7 +146,7 @@ fn what_may_not_be_ended_is_let_go_of_and_named() {
     is_ended_for(&told, "wall");
     let finding = told.summary["findings"][1]["what"].as_str().unwrap_or_default().to_owned();
     assert!(finding.contains(&format!("sleep 60 (pid {pid})")), "{}", told.summary["findings"]);
-    assert!(other.try_wait().expect("asked").is_none(), "it is another user's");
+    assert!(other.try_wait().expect("asked").is_none(), "the process of another user lives");
     other.kill().expect("killed");
     other.wait().expect("it ends");
 }

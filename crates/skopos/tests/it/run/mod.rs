@@ -32,13 +32,13 @@ fn monitor(args: &[&str]) -> Command {
 }
 
 /// The outcome of a monitored run, with its report as JSON.
-struct Told {
+struct Outcome {
     code: Option<i32>,
     stdout: String,
     summary: Json,
 }
 
-impl Told {
+impl Outcome {
     fn value(&self, name: &str) -> f64 {
         let reading = &self.summary["resources"][name];
         reading["value"].as_f64().unwrap_or_else(|| panic!("{name}: {reading}"))
@@ -49,18 +49,18 @@ impl Told {
     }
 }
 
-fn told(args: &[&str]) -> Told {
+fn told(args: &[&str]) -> Outcome {
     let mut all = vec!["--json"];
     all.extend(args);
     told_by(monitor(&all))
 }
 
-fn told_by(mut command: Command) -> Told {
+fn told_by(mut command: Command) -> Outcome {
     let Output { status, stdout, stderr } = command.output().expect("it starts");
     let stderr = String::from_utf8_lossy(&stderr);
     let last = stderr.lines().last().unwrap_or_default();
     let summary = serde_json::from_str(last).unwrap_or_else(|e| panic!("{e}: {stderr}"));
-    Told { code: status.code(), stdout: String::from_utf8_lossy(&stdout).into_owned(), summary }
+    Outcome { code: status.code(), stdout: String::from_utf8_lossy(&stdout).into_owned(), summary }
 }
 
 /// Compiles a C program of this folder, once for all tests, and returns its path.

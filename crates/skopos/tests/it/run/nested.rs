@@ -4,7 +4,7 @@ use super::*;
 
 const EXE: &str = env!("CARGO_BIN_EXE_skopos");
 
-fn nested(told: &Told) -> Vec<&Json> {
+fn nested(told: &Outcome) -> Vec<&Json> {
     told.summary["nested"].as_array().map(|all| all.iter().collect()).unwrap_or_default()
 }
 
@@ -40,14 +40,14 @@ fn what_a_monitor_inside_saw_raises_what_is_not_known_completely() {
     let memory = &told.summary["resources"]["resident_bytes_max"];
     let inner = &nested(&told)[0]["resources"]["resident_bytes_max"];
     if inner["completeness"] != "all" {
-        eprintln!("skipped: nobody may trace here, so the monitor inside saw no more");
+        eprintln!("skipped: tracing is not allowed here, so the monitor inside saw no more");
         return;
     }
     assert!(told.value("resident_bytes_max") > 199.0 * 1024.0 * 1024.0, "{memory}");
     if memory["method"] == "nested" {
         assert_eq!(memory["completeness"], "at_least", "{memory}");
     }
-    assert_ne!(told.of("written_bytes", "method"), "nested", "that is known completely");
+    assert_ne!(told.of("written_bytes", "method"), "nested", "the count is complete without the nested report");
 }
 
 #[test]

@@ -34,7 +34,7 @@ fn a_full_disk_costs_the_report_and_nothing_else() {
     let script =
         format!("$SKOPOS run --level 3 --report $D/out -- {FILLS}; echo code $?; ls -A $D/out");
     let Some((_folder, ran)) = in_small_space(&script) else { return };
-    assert_eq!(words(&ran.stdout), "out\ncode 6\n", "nothing is left of the report");
+    assert_eq!(words(&ran.stdout), "out\ncode 6\n", "no part of the report is left");
     let said = words(&ran.stderr);
     assert!(said.starts_with("skopos: the report could not be written to "), "{said}");
     assert!(said.contains("/out: No space left on device"), "{said}");

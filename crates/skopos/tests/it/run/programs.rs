@@ -60,9 +60,9 @@ fn what_children_used_that_nobody_waits_for_is_in_the_sums() {
             continue;
         }
         let written = told.value("written_bytes") - 20e6;
-        assert!((0.0..50.0).contains(&written), "{by}: {written}: 20 children, and the gate");
+        assert!((0.0..50.0).contains(&written), "{by}: {written}: 20 children and the gate");
         let faults = told.value("minor_faults");
-        assert!(faults > 20.0 * 10.0, "{by}: {faults}: those of the children");
+        assert!(faults > 20.0 * 10.0, "{by}: {faults}: the children have most of them");
     }
 }
 
@@ -138,7 +138,7 @@ fn a_task_in_a_process_namespace_of_its_own_is_measured() {
 
 #[test]
 fn a_task_that_traces_is_told_why_it_cannot_and_can_at_level_1() {
-    assert_eq!(of_kind("1", &["trace"]).0, Some(6), "it traced its child");
+    assert_eq!(of_kind("1", &["trace"]).0, Some(6), "the task traced its child");
     let kinds = program("kinds");
     let traced = told(&["--mechanism", "wait4,ptrace", "--", text(&kinds), "trace"]);
     assert_eq!(traced.code, Some(5), "one tracer at a time");

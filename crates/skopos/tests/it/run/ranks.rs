@@ -60,7 +60,7 @@ fn ranks_that_end_together_join_one_complete_report() {
         .collect();
     for (number, mut child) in started.into_iter().enumerate() {
         let code = child.wait().expect("it ends").code();
-        assert_eq!(code, Some(i32::from(number == 5)), "each ends as its own task did");
+        assert_eq!(code, Some(i32::from(number == 5)), "each monitor exits like its task");
     }
     let job = adds_up(&place, RANKS);
     crate::json::check("summary", &job);

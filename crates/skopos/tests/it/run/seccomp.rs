@@ -135,7 +135,7 @@ fn what_positions_do_not_tell_is_said() {
     let (_, files) = watched(folder.path(), &["kinds"]);
     // The task read nothing, so the bytes of a file that was open for both were written.
     assert_eq!(file(&files, "both-ways").written_bytes, 40);
-    assert_eq!(file(&files, "log").written_bytes, 0, "the end of the file is no count");
+    assert_eq!(file(&files, "log").written_bytes, 0, "the end of the file is not a count");
     assert_eq!(files.unattributed_written_bytes, Some(35));
     assert_eq!(files.completeness, Completeness::AtLeast);
     assert!(files.reason.contains("1 descriptors appended"), "{}", files.reason);
@@ -205,7 +205,7 @@ fn a_task_whose_monitor_is_killed_works_on_and_leaves_no_guardian() {
         assert_eq!(output.read_line(&mut line).expect("read"), 0, "{line}");
         let place = folder.path().join(format!("code-{n}"));
         let code = || std::fs::read_to_string(&place).unwrap_or_default();
-        assert_eq!(code(), "3\n", "it ended as if nobody had watched");
+        assert_eq!(code(), "3\n", "the task exited as it would without a monitor");
     }
     wait("a guardian is left", Box::new(move || guardians(&class).is_empty()));
 }
@@ -239,7 +239,7 @@ fn an_ordinary_user_may_too() {
     command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups", "--"]).arg(&own);
     command.args(["run", "--level", "3", "--report", text(&report), "--", "./moves", "copy"]);
     if !rustix::process::geteuid().is_root() || !is_there(folder.path()) {
-        eprintln!("skipped: to be another user needs root");
+        eprintln!("skipped: only root can change its user");
         return;
     }
     let ran = command.current_dir(folder.path()).output().expect("it starts");

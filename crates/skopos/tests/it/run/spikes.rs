@@ -5,7 +5,7 @@ use super::*;
 const GIB: f64 = 1024.0 * 1024.0 * 1024.0;
 
 /// Returns the peak of the first process.
-fn peak(told: &Told) -> f64 {
+fn peak(told: &Outcome) -> f64 {
     assert!(matches!(told.code, Some(0) | None), "{:?}", told.code);
     assert_eq!(told.of("resident_bytes_max", "completeness"), "all");
     told.summary["processes"][0]["resident_bytes_max"].as_f64().expect("known")
@@ -55,7 +55,7 @@ fn and_by_go() {
         assert_eq!(
             told.value("processes_total"),
             10.0,
-            "level {level}: eight, and one of Go's own"
+            "level {level}: eight threads, and one of the Go runtime"
         );
     }
 }

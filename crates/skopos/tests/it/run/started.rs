@@ -40,7 +40,7 @@ fn a_monitor_that_is_to_ignore_its_children_waits_for_them_all_the_same() {
     while child.try_wait().expect("asked").is_none() {
         if start.elapsed() > crate::support::PATIENCE {
             child.kill().expect("killed");
-            panic!("it waits for ever");
+            panic!("the monitor waits for ever");
         }
         std::thread::sleep(std::time::Duration::from_millis(10));
     }
@@ -115,7 +115,7 @@ fn a_limit_that_may_be_raised_is_the_tasks_alone() {
 #[test]
 fn a_limit_of_file_sizes_costs_the_report_and_not_the_task() {
     let folder = tempfile::tempdir().expect("a folder");
-    // The limit ends the writes of the task, with and without a monitor.
+    // The limit cuts the task's own file short, with and without a monitor.
     let own = folder.path().join("own");
     let script = format!("head -c 1000000 /dev/zero >{}; echo $?; exit 3", own.display());
     let place = folder.path().join("out");
@@ -129,7 +129,7 @@ fn a_limit_of_file_sizes_costs_the_report_and_not_the_task() {
         assert_eq!(is_told, options == report, "{options}: {stderr}");
     }
     let left = std::fs::read_dir(&place).expect("the folder").count();
-    assert_eq!(left, 0, "nothing that looks like a report");
+    assert_eq!(left, 0, "nothing is left that looks like a report");
 }
 
 #[test]
@@ -141,6 +141,6 @@ fn no_warning_comes_to_who_wants_quiet() {
         assert_eq!(ran.status.code(), Some(137));
         String::from_utf8_lossy(&ran.stderr).into_owned()
     };
-    assert!(stderr(&[]).contains("cpu"), "it is warned otherwise");
+    assert!(stderr(&[]).contains("cpu"), "there is a warning otherwise");
     assert_eq!(stderr(&["--quiet"]), "");
 }

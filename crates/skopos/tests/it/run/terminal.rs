@@ -40,7 +40,7 @@ fn a_person_at_a_terminal_gets_a_short_summary_with_findings_first() {
     let lines: Vec<&str> = text.lines().collect();
     assert!(lines.len() < 20, "{text}");
     assert_eq!((lines[0], lines[1]), ("out", "! the task died of signal 11 (SIGSEGV)"), "{text}");
-    assert!(lines[2].starts_with("  "), "what to do: {text}");
+    assert!(lines[2].starts_with("  "), "a hint follows: {text}");
     assert!(
         text.contains("\n  wall_seconds ") && text.contains("\n  resident_bytes_max "),
         "{text}"

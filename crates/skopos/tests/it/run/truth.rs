@@ -29,7 +29,7 @@ fn bytes_and_processes_of_a_script_are_exact() {
         assert_eq!((read, written), (20.0 * MIB, 20.0 * MIB), "level {level}");
         assert_eq!(told.of("read_bytes", "completeness"), "all");
     }
-    assert_eq!(idle.value("processes_total"), 8.0, "sh, dd, cat and five of true");
+    assert_eq!(idle.value("processes_total"), 8.0, "sh, dd, cat and five times true");
     assert_eq!(idle.value("processes_max"), 2.0);
 }
 
@@ -47,7 +47,7 @@ fn memory_that_was_held_for_a_moment_is_seen_and_so_is_that_of_several_together(
     let apart = told(&["--", "sh", "-c", &script.replace('&', ";").replace("; wait", "")]);
     assert!(
         (100.0..110.0).contains(&(apart.value("resident_bytes_max") / MIB)),
-        "one after the other"
+        "the programs run one after the other"
     );
 }
 
