@@ -24,13 +24,17 @@ use crate::stream::{Stream, within};
 
 /// Answers statements. A process needs one engine; any number of threads may use it.
 ///
-/// Its methods declare that their futures are `Send`. The compiler proves it here once: a plan reaches
-/// all types of the SQL syntax, and a proof in each caller would take it a minute.
 #[derive(Debug)]
 pub struct Engine {
     planner: Opaque<Planner>,
 }
 
+// A plan reaches all types of the SQL syntax. That a future which holds one is `Send` is declared, so that the
+// compiler proves it here and not in each caller, where it takes seconds.
+#[expect(
+    clippy::manual_async_fn,
+    reason = "an `async fn` does not declare that its future is `Send`"
+)]
 impl Engine {
     /// Returns an engine with these tables.
     ///

@@ -26,7 +26,9 @@ impl<T: 'static> Deref for Opaque<T> {
     type Target = T;
 
     fn deref(&self) -> &T {
-        self.value.downcast_ref().unwrap_or_else(|| unreachable!("it was made of a value of this type"))
+        self.value
+            .downcast_ref()
+            .unwrap_or_else(|| unreachable!("it was made of a value of this type"))
     }
 }
 

@@ -151,7 +151,10 @@ fn a_damaged_file_of_results_is_refused_and_kept() {
     } else {
         assert!(ran.stderr.contains("calibration.json cannot be stored"), "{ran:?}");
         let file = state.join("calibration.json");
-        assert!(ran.stderr.contains(&format!("mv {} ", file.display())), "the file is named: {ran:?}");
+        assert!(
+            ran.stderr.contains(&format!("mv {} ", file.display())),
+            "the file is named: {ran:?}"
+        );
         assert!(!ran.stderr.contains("run 1"), "the remark comes before the measurement: {ran:?}");
     }
     let text = fs::read_to_string(state.join("calibration.json")).expect("still there");

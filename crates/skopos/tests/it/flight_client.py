@@ -1,8 +1,8 @@
-"""The hub's Arrow Flight SQL door as a Python program uses it, by a driver that is not ours.
+"""Uses the hub's Arrow Flight SQL listener from Python, by a third-party driver.
 
 usage: flight_client.py URI
 
-Every step prints its name when it holds; the test wants them all.
+Every step prints its name when it succeeds; the test expects all of them.
 """
 
 import sys

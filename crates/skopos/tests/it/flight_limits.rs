@@ -50,7 +50,9 @@ fn a_client_that_goes_away_ends_its_question() {
         // Without the runtime the connection breaks.
         drop(runtime);
         eventually("the statement ends", || server.count("requests_running") == 0.0);
-        eventually("the cancellation is counted", || server.count("requests_cancelled_total") == at as f64 + 1.0);
+        eventually("the cancellation is counted", || {
+            server.count("requests_cancelled_total") == at as f64 + 1.0
+        });
         until_engine_rests(&server.up.child);
     }
 }
@@ -75,12 +77,20 @@ fn more_questions_and_connections_than_there_are_places_for_are_refused() {
     let open: Vec<_> = (0..MAX_CONNECTIONS)
         .map(|_| TcpStream::connect(server.address()).expect("it listens"))
         .collect();
-    eventually("all connections are open", || server.count("connections") == MAX_CONNECTIONS as f64);
+    eventually("all connections are open", || {
+        server.count("connections") == MAX_CONNECTIONS as f64
+    });
     let refused = server.count("requests_refused_total");
     let mut more = TcpStream::connect(server.address()).expect("it listens");
     more.set_read_timeout(Some(PATIENCE)).expect("a socket");
-    assert_eq!(more.read(&mut [0]).expect("an end"), 0, "the connection is closed before a request");
-    eventually("the refusal is counted", || server.count("requests_refused_total") == refused + 1.0);
+    assert_eq!(
+        more.read(&mut [0]).expect("an end"),
+        0,
+        "the connection is closed before a request"
+    );
+    eventually("the refusal is counted", || {
+        server.count("requests_refused_total") == refused + 1.0
+    });
     drop(open);
     eventually("a connection is accepted again", || {
         block_on(async {

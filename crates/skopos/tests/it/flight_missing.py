@@ -1,4 +1,4 @@
-"""Which nodes an answer lacks, as Python programs see it.
+"""Prints the nodes that an answer lacks, as Python programs see them.
 
 usage: flight_missing.py URI SQL
 """

@@ -160,7 +160,9 @@ fn a_subscriber_that_takes_nothing_holds_up_no_other_and_counts_what_it_lost() {
     // Time is by the clock of the nodes.
     let hears = |nanoseconds: u64| {
         let before = number(&other, told);
-        eventually("the other hub receives their facts", || number(&other, told) > before + nanoseconds);
+        eventually("the other hub receives their facts", || {
+            number(&other, told) > before + nanoseconds
+        });
     };
     let mut before = 0;
     eventually("the connection is full", || {

@@ -107,11 +107,15 @@ fn a_hub_that_stood_still_has_what_it_missed(more: &[&str]) {
         assert!(answer.0 == truth() || answer.1 == json!(["a1"]), "{answer:?} of {}", truth());
         hub.ask(lost) == json!([{"so": true}])
     });
-    eventually("the hub has the lost samples", || counted(hub.dir.path(), begun, ended) == (truth(), json!([])));
+    eventually("the hub has the lost samples", || {
+        counted(hub.dir.path(), begun, ended) == (truth(), json!([]))
+    });
     program.rest();
     let ended = now().as_nanos();
     let truth = counted(agent.path(), begun, ended).0;
-    eventually("the hub has all samples", || counted(hub.dir.path(), begun, ended) == (truth.clone(), json!([])));
+    eventually("the hub has all samples", || {
+        counted(hub.dir.path(), begun, ended) == (truth.clone(), json!([]))
+    });
     agent.kill();
     eventually("the hub reports the node as missing", || {
         let answer = counted(hub.dir.path(), begun, ended);

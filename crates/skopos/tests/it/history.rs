@@ -65,7 +65,11 @@ fn what_a_killed_agent_had_written_is_there_once() {
     let there = history.path().to_str().expect("UTF-8");
     let agent = Agent::start(dir.path(), history.path(), &[]);
     publish(dir.path(), 0..5);
-    assert_eq!(rows(dir.path(), &[DEPTH]), values(0..5), "a sample in memory and on disk counts once");
+    assert_eq!(
+        rows(dir.path(), &[DEPTH]),
+        values(0..5),
+        "a sample in memory and on disk counts once"
+    );
     let written = || rows(dir.path(), &["--history", there, DEPTH]) == values(0..5);
     eventually("the history is written, and read by its folder", written);
     let log = || std::fs::read(history.path().join("log-00000001")).expect("a log");

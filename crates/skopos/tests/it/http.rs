@@ -499,7 +499,9 @@ fn promtool_understands_both_formats() {
     }
     let up = Up::start();
     assert_eq!(up.agent.run(&["publish", "my-app/queue-depth", "17"]).code, 0);
-    eventually("the fact is exported", || up.get("/metrics").text().contains("skopos_my_app_queue_depth{"));
+    eventually("the fact is exported", || {
+        up.get("/metrics").text().contains("skopos_my_app_queue_depth{")
+    });
     let text = up.get("/metrics");
     assert!(text.head.contains("text/plain; version=0.0.4"), "{}", text.head);
     let mut tool = Command::new("promtool");
@@ -558,7 +560,9 @@ fn prometheus_scrapes_the_hub() {
         serde_json::from_str(got.split_once("\r\n\r\n")?.1).ok()
     };
     let value = |query: &str| ask(query).map(|got| got["data"]["result"][0]["value"][1].clone());
-    eventually("Prometheus has the published value", || value("skopos_app_depth") == Some(json!("17")));
+    eventually("Prometheus has the published value", || {
+        value("skopos_app_depth") == Some(json!("17"))
+    });
     let total = up.get("/api/v1/get?topic=mem/total_bytes").json();
     let total = total["readings"][0]["value"].as_u64().map(|bytes| json!(bytes.to_string()));
     assert_eq!(value("skopos_mem_total_bytes{node=\"n01\"}"), total);

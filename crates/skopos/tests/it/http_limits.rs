@@ -172,8 +172,13 @@ fn who_takes_too_long_is_told_and_who_takes_nothing_is_cut_off() {
     (&idle).read_to_end(&mut nothing).expect("an end");
     assert_eq!(nothing, b"");
     std::thread::sleep(WRITE_PATIENCE - HEAD_PATIENCE);
-    eventually("the client that reads nothing is disconnected", || up.count("http", "connections") == 1);
+    eventually("the client that reads nothing is disconnected", || {
+        up.count("http", "connections") == 1
+    });
     let _ = stuck.shutdown(Shutdown::Write);
     let taken = std::io::copy(&mut stuck, &mut std::io::sink());
-    assert!(taken.is_err() || taken.is_ok_and(|bytes| bytes < 9_000_000), "the client was not cut off");
+    assert!(
+        taken.is_err() || taken.is_ok_and(|bytes| bytes < 9_000_000),
+        "the client was not cut off"
+    );
 }

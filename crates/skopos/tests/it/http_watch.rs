@@ -98,7 +98,10 @@ fn a_slow_reader_is_told_what_it_missed_and_holds_nobody_up() {
         (all, all),
         "{of_fast:?} {of_slow:?}"
     );
-    assert!(of_slow.1 > of_fast.1 + all / 10, "the publisher waited for the slow client: {of_fast:?} {of_slow:?}");
+    assert!(
+        of_slow.1 > of_fast.1 + all / 10,
+        "the publisher waited for the slow client: {of_fast:?} {of_slow:?}"
+    );
 }
 
 #[test]

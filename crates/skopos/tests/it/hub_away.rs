@@ -143,7 +143,9 @@ fn an_agent_with_a_hub_leaves_no_segment() {
     file.write_all(config.as_bytes()).expect("written");
     let mut up = Running::start_as("up", &["--config", file.path().to_str().expect("UTF-8")]);
     let sent = "SELECT count(*) FROM self WHERE topic = 'n01/self/remote_write/samples_sent_total'";
-    eventually("the number of sent samples is a fact", || up.run(&["sql", "--plain", sent]).stdout == "1\n");
+    eventually("the number of sent samples is a fact", || {
+        up.run(&["sql", "--plain", sent]).stdout == "1\n"
+    });
     assert!(left(up.path()).len() >= 3, "{:?}", left(up.path()));
     signal(&up.child, "TERM");
     assert!(up.child.wait().expect("it ends").success());

@@ -93,7 +93,9 @@ fn a_node_works_without_its_hub_and_joins_when_there_is_one() {
     assert!(alone.contains(&hub.at), "{alone}");
     hub.child = Hub::child(hub.dir.path(), &hub.at);
     next("a hub answers now");
-    eventually("the node is alive", || number(&hub, "SELECT count(*) AS n FROM nodes WHERE alive") == 1);
+    eventually("the node is alive", || {
+        number(&hub, "SELECT count(*) AS n FROM nodes WHERE alive") == 1
+    });
     drop(Simulated(child));
 }
 
@@ -116,7 +118,9 @@ fn a_node_goes_to_another_hub_when_its_own_is_gone() {
     };
     eventually("the first hub has both nodes", || both(&first));
     eventually("the second hub has both nodes", || both(&second));
-    eventually("each node has one connection", || agents.iter().all(|agent| connections(&agent.child) == 1));
+    eventually("each node has one connection", || {
+        agents.iter().all(|agent| connections(&agent.child) == 1)
+    });
     first.child.kill().expect("it runs");
     first.child.wait().expect("it ends");
     assert_eq!(agents[0].run(&["publish", "app/depth", "3"]).code, 0);
@@ -171,7 +175,7 @@ fn what_is_too_old_is_measured_for_whoever_asks_a_hub() {
         eventually("the topic is known", || get(&[topic]).code == 0);
     }
     let before = get(&[load]).json()["readings"][0].clone();
-    assert_eq!(before["publisher"]["segment"], "a1", "the hub has the value");
+    assert_eq!(before["publisher"]["segment"], "a1", "the hub answers for the node");
     let checked = |reading: &Json| reading["checked_at_ns"].as_i64().expect("a time");
     let age = |reading: &Json| reading["age_seconds"].as_f64().expect("an age");
     eventually("the value is old", || age(&get(&[load]).json()["readings"][0]) > 0.3);
@@ -200,7 +204,9 @@ fn what_is_too_old_is_measured_for_whoever_asks_a_hub() {
     eventually("the hub reports that no sensor measures the topic", || said(depth, "no sensor"));
     there.kill();
     let dead = "/api/v1/get?topic=a1/load/load_1m&max_age=0s";
-    eventually("the hub reports that the node cannot be reached", || said(dead, "no node `a1` can be reached"));
+    eventually("the hub reports that the node cannot be reached", || {
+        said(dead, "no node `a1` can be reached")
+    });
     let shown = get(&["--max-age", "0s", load]);
     assert!(shown.code == 1 && shown.stdout.contains("no node `a1` can be reached"), "{shown:?}");
     let nobody = get(&["a1/load/load_2m"]);

@@ -61,7 +61,9 @@ fn facts_of_another_node_are_read_here_as_they_are_there() {
     eventually("the other node is alive", || value(&here, "a2/mirror/a1/alive") == Some(json!(1)));
     assert_eq!(there.run(&["publish", "app/depth", "17", "--unit", "bytes"]).code, 0);
     assert_eq!(here.run(&["publish", "app/own", "1"]).code, 0);
-    eventually("the published fact is mirrored", || value(&here, "a1/app/depth") == Some(json!(17.0)));
+    eventually("the published fact is mirrored", || {
+        value(&here, "a1/app/depth") == Some(json!(17.0))
+    });
     let both = [&there, &here].map(|agent| reading(agent, "a1/app/depth").expect("a reading"));
     for what in ["value", "unit", "kind", "value_type", "origin", "time_ns"] {
         assert_eq!(both[0][what], both[1][what], "{what}");
@@ -94,7 +96,9 @@ fn facts_of_another_node_are_read_here_as_they_are_there() {
     assert_eq!(there.run(&["publish", "--remove", "app/depth"]).code, 0);
     eventually("the removed fact disappears", || value(&here, "a1/app/depth").is_none());
     there.kill();
-    eventually("the node is reported as dead", || value(&here, "a2/mirror/a1/alive") == Some(json!(0)));
+    eventually("the node is reported as dead", || {
+        value(&here, "a2/mirror/a1/alive") == Some(json!(0))
+    });
     let last = load().expect("the last value stays");
     assert!(last["age_seconds"].as_f64() > Some(0.0), "{last}");
     let dead = here.run(&["get", "--max-age", "0s", "a1/load/load_1m"]);
@@ -130,7 +134,9 @@ fn wrong_clocks_are_shown_and_spoil_nothing() {
         let latest = format!("SELECT count(*) AS n {like} AND age > 0 AND age < 3600");
         eventually("ages are by the node's clock", || number(&hub, &latest) == 50);
         let oldest = || hub.ask(&format!("SELECT max(age) AS a {like}"))[0]["a"].as_f64();
-        eventually("the oldest age is by the node's clock", || oldest().is_some_and(|age| 0.0 < age && age < 3600.0));
+        eventually("the oldest age is by the node's clock", || {
+            oldest().is_some_and(|age| 0.0 < age && age < 3600.0)
+        });
         let samples = format!("SELECT count(*) AS n FROM samples WHERE node = '{node}'");
         eventually("the hub has the changes of the node", || number(&hub, &samples) > 50);
     }

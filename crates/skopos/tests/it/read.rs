@@ -61,10 +61,7 @@ fn an_old_value_is_refreshed_or_refused() {
     assert_eq!(fresh.code, 0, "{fresh:?}");
     let old = agent.run(&["get", "mem/total_bytes", "--json"]).json();
     let (fresh, old) = (&fresh.json()["readings"][0], &old["readings"][0]);
-    assert_eq!(
-        fresh["checked_at_ns"], old["checked_at_ns"],
-        "one poll reads all of /proc/meminfo"
-    );
+    assert_eq!(fresh["checked_at_ns"], old["checked_at_ns"], "one poll reads all of /proc/meminfo");
 
     // A user's fact has no sensor that could poll it.
     assert_eq!(agent.run(&["publish", "mine", "1"]).code, 0);

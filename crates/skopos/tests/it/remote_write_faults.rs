@@ -288,9 +288,14 @@ fn what_a_store_refuses_is_counted_and_holds_up_nothing() {
         let of = |came: &Came| decoded(&came.body).timeseries.len();
         came.iter().filter(|came| !came.is_taken).map(of).sum::<usize>() as f64
     };
-    eventually("the refusals are counted", || store.count("samples_refused_total") == Some(refused));
+    eventually("the refusals are counted", || {
+        store.count("samples_refused_total") == Some(refused)
+    });
     assert_eq!(store.count("retries_total"), Some(0.0));
-    assert!(store.gaps(from).iter().all(|(_, is_same)| !is_same), "a refused request is not sent again");
+    assert!(
+        store.gaps(from).iter().all(|(_, is_same)| !is_same),
+        "a refused request is not sent again"
+    );
 }
 
 #[test]

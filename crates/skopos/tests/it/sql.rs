@@ -220,7 +220,7 @@ fn up_is_a_hub_as_well_and_answers_about_tables_of_ones_own_names() {
     let dir = TempDir::new().expect("a folder");
     let config = dir.path().join("skopos.toml");
     let text = "[hub.aliases]\npfs_capacity = \"n01/app/capacity\"\n";
-    std::fs::write(&config, text).expect("the history is written");
+    std::fs::write(&config, text).expect("written");
     let up = Running::start_as("up", &["--config", config.to_str().expect("UTF-8")]);
     assert!(up.path().join("hub.sock").exists());
     assert_eq!(up.run(&["publish", "app/capacity", "17"]).code, 0);
@@ -483,6 +483,10 @@ fn a_hub_asks_nodes_for_what_they_kept_and_says_who_did_not_answer() {
     let of_second = ask("SELECT count(*) FROM samples WHERE node = 'a2'");
     assert_eq!(of_second.json()["missing"], json!([]), "no other node is queried");
     let recent = ask("SELECT count(*) FROM samples WHERE topic = 'a1/app/depth' AND time > now()");
-    assert_eq!(recent.json()["missing"], json!([]), "a statement that memory can answer queries no node");
+    assert_eq!(
+        recent.json()["missing"],
+        json!([]),
+        "a statement that memory can answer queries no node"
+    );
     stop(second);
 }

@@ -1,7 +1,7 @@
-"""Runs a monitor below a socket that has the name of a monitor above, and shows what that socket is told.
+"""Runs a monitor below a socket that has the name of a monitor above, and prints what that socket receives.
 
-Usage: above.py WHO COMMAND...; WHO is who has taken the name: `same` is an ancestor of the same user,
-`user` an ancestor of another user, `stranger` a process of the same user that is no ancestor."""
+Usage: above.py WHO COMMAND... WHO is the process that has taken the name: `same` is an ancestor of the same
+user, `user` an ancestor of another user, `stranger` a process of the same user that is not an ancestor."""
 
 import os
 import socket

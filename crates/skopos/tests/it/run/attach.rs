@@ -238,7 +238,10 @@ fn a_limit_ends_the_tree_of_that_process_and_nothing_else() {
         assert_eq!(told.code, Some(137), "level {level}");
         assert!(task.0.wait().expect("it ends").code().is_none(), "the task died of a signal");
         assert!(limits::is_gone(&mark), "level {level}: {}", told.summary);
-        assert!(other.0.try_wait().expect("asked").is_none(), "the other process is not in the tree");
+        assert!(
+            other.0.try_wait().expect("asked").is_none(),
+            "the other process is not in the tree"
+        );
     }
 }
 

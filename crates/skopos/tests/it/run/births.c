@@ -1,5 +1,5 @@
-/* Processes that are hard to see: `births short N` starts N one after the other, each of which ends at
-   once; `births spike KIB` touches that much and ends without a return to the C library;
+/* Processes that are hard to see. `births short N` starts N processes one after the other, and each exits
+   at once. `births spike KIB` touches that much memory and exits without a return to the C library.
    `births threads` ends its first thread before the others, which read. */
 #include <fcntl.h>
 #include <pthread.h>
@@ -51,7 +51,7 @@ int main(int argc, char **argv) {
         for (int i = 0; i < 3; i++)
             pthread_create(&thread, 0, reads, 0);
         pthread_barrier_wait(&all_there);
-        /* Without the library that `pthread_exit` loads. */
+        /* The system call avoids the library that `pthread_exit` loads. */
         syscall(SYS_exit, 0);
     }
     return 0;

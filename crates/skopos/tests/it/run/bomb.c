@@ -1,5 +1,5 @@
-/* bomb: starts processes for as long as it can, and for at most 20 s: if the monitor fails to end it,
- * the machine that runs the test comes back. */
+/* bomb: starts processes for as long as it can, but for at most 20 s: if the monitor fails to kill it,
+ * the machine still recovers. */
 #include <time.h>
 #include <unistd.h>
 

@@ -1,4 +1,4 @@
-/* grow THREADS MIB: threads that together take so much memory as fast as the kernel gives it. */
+/* grow THREADS MIB: the threads together allocate so much memory as fast as the kernel can. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <stdlib.h>

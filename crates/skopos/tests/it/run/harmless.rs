@@ -146,7 +146,11 @@ fn a_report_folder_that_vanishes_costs_the_report_only() {
     let stderr = String::from_utf8_lossy(&ran.stderr);
     assert!(stderr.contains("the report could not be written"), "{stderr}");
     let full = ["--report", "/dev/full/out", "--", "true"];
-    assert_eq!(monitor(&full).output().expect("it starts").status.code(), Some(2), "the folder is refused at the start");
+    assert_eq!(
+        monitor(&full).output().expect("it starts").status.code(),
+        Some(2),
+        "the folder is refused at the start"
+    );
 }
 
 #[test]

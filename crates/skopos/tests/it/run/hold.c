@@ -1,4 +1,4 @@
-/* hold MIB MILLISECONDS: touches so much memory, waits, and ends without running any destructor. */
+/* hold MIB MILLISECONDS: touches so much memory, waits, and exits without any destructor. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>

@@ -1,4 +1,4 @@
-/* Does things with files of the present folder: each file's bytes are known beforehand. */
+/* Reads and writes files of the current folder: the byte counts of each file are known beforehand. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -31,7 +31,7 @@ static int copy(void) {
 }
 
 static int shares(void) {
-    /* One description by inheritance, by dup and over exec. */
+    /* Inheritance and dup share one open file description. */
     int fd = open("shared", O_WRONLY | O_CREAT, 0644);
     put(fd, 100);
     if (!fork()) { put(fd, 200); _exit(0); }
@@ -44,7 +44,7 @@ static int shares(void) {
     put(twin, 400);
     close_range(late, ~0u, 0);
     close(twin);
-    /* Both processes, then both threads of one, close it at the same time: a thousand bytes in all. */
+    /* Two processes, then two threads of one, close the file at the same time: a thousand bytes in all. */
     for (int i = 0; i < 500; i++) {
         int both = open("both", O_WRONLY | O_CREAT | O_TRUNC, 0644), other;
         pthread_t thread;
@@ -71,7 +71,7 @@ static int seeks(void) {
     lseek(fd, 1000, SEEK_END);
     put(fd, 1);
     close(fd);
-    /* The child moves what the parent has. */
+    /* The child moves the position that it shares with the parent. */
     fd = open("in", O_RDONLY);
     if (read(fd, block, 60) != 60) return 8;
     if (!fork()) { lseek(fd, 10, SEEK_SET); _exit(read(fd, block, 5) != 5); }
@@ -84,7 +84,7 @@ static int seeks(void) {
 static int becomes(char **argv) {
     int fd = new("became");
     put(fd, 10);
-    /* What it fails to become leaves the file open. */
+    /* A failed exec leaves the file open. */
     char *none[] = {"none", 0};
     execv("none", none);
     put(fd, 20);
@@ -94,7 +94,7 @@ static int becomes(char **argv) {
 }
 
 static int interrupted(void) {
-    /* Handlers that ask for no restart: a call that never fails must not fail. */
+    /* The handler does not restart calls. A call that cannot fail without a monitor must not fail here. */
     struct sigaction action = {.sa_handler = nothing};
     struct itimerval often = {{0, 200}, {0, 200}}, never = {{0, 0}, {0, 0}};
     int failed = 0;
@@ -139,7 +139,7 @@ int main(int argc, char **argv) {
         put(end, 30);
         put(1, 5);
     } else if (!strcmp(what, "loop")) {
-        /* Says who it is, then works on until there is a file named `stop`. */
+        /* Prints its process id, then works until there is a file named `stop`. */
         printf("%d\n", getpid());
         fflush(stdout);
         while (access("stop", F_OK)) {

@@ -1,5 +1,5 @@
-/* Moves bytes in each way that a program may: `moves_by calls IN OUT` by system calls, `map IN` through a
-   mapping, `ring IN OUT` by io_uring (77 if it may not be used), `peer` to itself by TCP. */
+/* Moves bytes in each way that a program can: `moves_by calls IN OUT` by system calls, `map IN` through a
+   mapping, `ring IN OUT` by io_uring (returns 77 if that is not allowed), `peer` to itself by TCP. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
@@ -55,7 +55,7 @@ static void map(const char *from) {
     for (long at = 0; at < about.st_size; at += 4096) memory[at] = memory[at] + 1;
 }
 
-/* One operation at a time, with the rings as the kernel lays them out. */
+/* Runs one operation at a time, with the rings in the layout of the kernel. */
 static int ring(const char *from, const char *to) {
     struct io_uring_params p = {0};
     int fd = syscall(SYS_io_uring_setup, 8, &p);
@@ -74,7 +74,7 @@ static int ring(const char *from, const char *to) {
         sqe->addr = (unsigned long)block;
         sqe->len = 8192;
         sqe->off = (unsigned long)i / 2 * 8192;
-        /* Some by a thread that the kernel has for the process. */
+        /* A kernel thread of the process runs some of the operations. */
         sqe->flags = i % 4 < 2 ? IOSQE_ASYNC : 0;
         ((unsigned *)(sq + p.sq_off.array))[tail & mask] = tail & mask;
         __atomic_store_n((unsigned *)(sq + p.sq_off.tail), tail + 1, __ATOMIC_RELEASE);

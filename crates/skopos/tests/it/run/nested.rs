@@ -47,7 +47,11 @@ fn what_a_monitor_inside_saw_raises_what_is_not_known_completely() {
     if memory["method"] == "nested" {
         assert_eq!(memory["completeness"], "at_least", "{memory}");
     }
-    assert_ne!(told.of("written_bytes", "method"), "nested", "the count is complete without the nested report");
+    assert_ne!(
+        told.of("written_bytes", "method"),
+        "nested",
+        "the count is complete without the nested report"
+    );
 }
 
 #[test]

@@ -1,4 +1,4 @@
-/* spike MIB WAY: touches so much memory at once and ends: by return, exit, _exit or kill. */
+/* spike MIB WAY: touches so much memory at once and exits by return, exit, _exit or kill. */
 #define _GNU_SOURCE
 #include <signal.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-// spike MIB: many goroutines touch so much memory together, some start children, and all ends at once.
-// Prints what the kernel says of the peak of its memory, in KiB.
+// spike MIB: many goroutines together touch so much memory, some start children, and the program exits at once.
+// Prints the peak of its memory by the kernel, in KiB.
 package main
 
 import (

@@ -1,8 +1,8 @@
-"""terminal.py COMMAND...: types at a shell with job control that runs the command, and says what it saw.
+"""terminal.py COMMAND...: types at a shell with job control that runs the command, and prints what it saw.
 
-The command runs a task that counts on; it is stopped with Ctrl-Z, continued, told of a new size of the
-terminal, told to stop by itself, sent into the background, called back, and interrupted with Ctrl-C,
-which it takes as a reason to return 4.
+The command runs a task that loops. The task is stopped with Ctrl-Z, continued, notified of a new size of
+the terminal, told to stop itself, sent to the background, brought back, and interrupted with Ctrl-C, at
+which it returns 4.
 """
 
 import fcntl
@@ -18,7 +18,7 @@ import termios
 import time
 
 PATIENCE = 60
-# What it says is not in its text, which the shell shows with the job.
+# The quotes keep the output apart from the text of the task, which the shell prints with the job.
 TASK = "trap 'echo it got WIN\"\"CH' WINCH; trap 'kill -STOP $$; echo it goes o\"\"n' USR1; " \
        "trap 'echo it got I\"\"NT; exit 4' INT; echo begun; " \
        "while :; do sleep 0.05; done"
@@ -55,8 +55,8 @@ until("begun")
 type_("\x1a")
 until(r"\[1\]\+ +Stopped")
 until("ready> ")
-# The monitor, the shell that it runs and, unless it is between two, its sleep; beside the shell that
-# is typed at and what it runs to see them. The task stops no later than a moment after the monitor.
+# The monitor, its shell and, unless that shell is between two, its `sleep` are stopped. The shell at the
+# terminal and the commands that list the states are not. The task stops a moment after the monitor at most.
 end = time.time() + PATIENCE
 stopped = 0
 while stopped not in (2, 3):
@@ -76,7 +76,7 @@ fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 100, 0, 0))
 until("it got WINCH")
 print("resized")
 for command in ("bg", "fg"):
-    # The monitor passes it on to the task, which stops nobody but itself.
+    # The monitor passes the signal on to the task, which stops only itself.
     os.kill(monitor, signal.SIGUSR1)
     until(r"\[1\]\+ +Stopped")
     until("ready> ")

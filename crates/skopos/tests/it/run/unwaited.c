@@ -1,4 +1,4 @@
-/* A child that works for a moment, and a parent that ignores it or waits for it, as it is told. */
+/* A child works for a moment. The parent ignores it or waits for it, by the argument. */
 #include <signal.h>
 #include <string.h>
 #include <sys/wait.h>

@@ -1,4 +1,4 @@
-/* Opens a file by io_uring. Returns 77 where that may not be used. */
+/* Opens a file by io_uring. Returns 77 where io_uring is not allowed. */
 #include <fcntl.h>
 #include <linux/io_uring.h>
 #include <string.h>
