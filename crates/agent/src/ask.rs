@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use crate::control::{
     self, Answer, DefinitionStatus, RefusedInput, Request, VertexStatus, socket_path,
 };
-use skopos_term::find::{LIKENESS, readings_of};
+use skopos_model::nearest_topic;
+use skopos_term::find::readings_of;
 use skopos_term::{Failure, Global};
 
 /// The pattern of all insights.
@@ -125,14 +126,9 @@ pub fn named(global: &Global, name: &str) -> Result<Vec<VertexStatus>, Failure> 
     let all = vertices(global, INSIGHTS, true)?;
     let names = definitions.iter().map(|d| d.name.as_str());
     let names = names.chain(all.iter().map(|v| v.topic.as_str()));
-    let likeness = |other: &str| strsim::normalized_damerau_levenshtein(other, name);
-    let nearest = names
-        .map(|other| (likeness(other), other))
-        .filter(|(likeness, _)| *likeness >= LIKENESS)
-        .max_by(|a, b| a.0.total_cmp(&b.0));
     let failure = Failure::no(format!("there is no insight `{name}`"));
-    Err(match nearest {
-        Some((_, other)) => failure.hint(format!("did you mean `{other}`?")),
+    Err(match nearest_topic(name, names) {
+        Some(other) => failure.hint(format!("did you mean `{other}`?")),
         None => failure.hint("`skopos insight ls` shows all of them"),
     })
 }

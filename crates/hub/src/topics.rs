@@ -1,9 +1,9 @@
 //! Resolves the texts of a client to topics of a source.
 
-use skopos_model::{Topic, TopicPattern};
+use skopos_model::{Topic, TopicPattern, nearest_topic};
 use skopos_query::{Described, Row, Source, Wanted};
 use skopos_term::Failure;
-use skopos_term::find::{LIKENESS, readings_of};
+use skopos_term::find::readings_of;
 use skopos_term::reading::{ReadingJson, ReadingSource};
 
 /// Returns a selection that contains every topic that matches `pattern`. A source selects topics by prefix only, so
@@ -37,17 +37,9 @@ pub fn resolve(source: &dyn Source, text: &str) -> Result<Option<TopicPattern>, 
 
 /// Returns the topic that is most similar to `text`, compared with and without its node.
 pub fn nearest(source: &dyn Source, text: &str) -> Option<Topic> {
-    let mut best: Option<(f64, Topic)> = None;
-    source.topics(&Wanted::All, &mut |described| {
-        let topic = described.topic.as_str();
-        let below_node = topic.split_once('/').map_or(topic, |(_, rest)| rest);
-        let likeness = strsim::normalized_damerau_levenshtein(topic, text)
-            .max(strsim::normalized_damerau_levenshtein(below_node, text));
-        if likeness >= LIKENESS && best.as_ref().is_none_or(|(known, _)| likeness > *known) {
-            best = Some((likeness, described.topic.clone()));
-        }
-    });
-    best.map(|(_, topic)| topic)
+    let mut topics = Vec::new();
+    source.topics(&Wanted::All, &mut |described| topics.push(described.topic.clone()));
+    nearest_topic(text, topics)
 }
 
 /// Returns a row as the JSON document of a reading, which all verbs share.

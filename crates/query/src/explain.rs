@@ -7,14 +7,12 @@ use datafusion::error::DataFusionError;
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
 use skopos_eval::Position;
+use skopos_model::nearest_name;
 
 use crate::catalog::{Catalog, SCHEMA};
 use crate::error::{Error, NESTED};
 use crate::functions;
 use crate::signature::mismatch;
-
-/// Similarity of two names, from 0 to 1, from which one is suggested for the other.
-const MIN_SIMILARITY: f64 = 0.5;
 
 /// Explains an error of DataFusion.
 pub(crate) fn explained(error: DataFusionError, sql: &str, catalog: &Catalog) -> Error {
@@ -68,9 +66,7 @@ fn between<'t>(text: &'t str, before: &str, after: &str) -> Option<&'t str> {
 }
 
 fn unknown(what: &'static str, name: &str, known: Vec<String>, sql: &str) -> Error {
-    let similarity = |other: &str| strsim::normalized_damerau_levenshtein(other, name);
-    let nearest = known.into_iter().max_by(|a, b| similarity(a).total_cmp(&similarity(b)));
-    let nearest = nearest.filter(|other| similarity(other) >= MIN_SIMILARITY);
+    let nearest = nearest_name(name, known);
     Error::UnknownName { at: position_of(name, sql), what, name: name.to_owned(), nearest }
 }
 

@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory as _, Parser, Subcommand};
+use skopos_model::nearest_name;
 use skopos_node::NodeArgs;
 use skopos_term::{Failure, Global};
 
@@ -102,9 +103,6 @@ pub(crate) enum Verb {
     Man(verbs::man::ManArgs),
 }
 
-/// The most edits by which a mistyped verb differs from the verb that is suggested for it.
-const MAX_EDITS: usize = 2;
-
 /// Returns a hint about wrong usage that is better than the parser's, if there is one.
 pub(crate) fn hint(e: &clap::Error, args: &[String]) -> Option<String> {
     match e.kind() {
@@ -127,10 +125,7 @@ fn nearest_verb(e: &clap::Error, args: &[String]) -> String {
             None => (path, command),
         }
     });
-    let edits = |verb: &str| strsim::damerau_levenshtein(verb, typed);
-    let verbs = parent.get_subcommands().map(clap::Command::get_name);
-    let near = verbs.filter(|verb| edits(verb) <= MAX_EDITS.min(verb.len() - 1));
-    match near.min_by_key(|verb| edits(verb)) {
+    match nearest_name(typed, parent.get_subcommands().map(clap::Command::get_name)) {
         Some(verb) => format!("did you mean `{path} {verb}`?"),
         None => format!("`{path} --help` lists the verbs"),
     }

@@ -2,14 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use skopos_model::TopicPattern;
+use skopos_model::{TopicPattern, nearest_name, nearest_topic};
 use skopos_shm::{Host, Vertex};
 
 use crate::failure::Failure;
 use crate::options::Global;
-
-/// The least likeness, from 0 to 1, at which a name is suggested for a mistyped one.
-pub const LIKENESS: f64 = 0.7;
 
 /// Opens the live segments of this machine.
 ///
@@ -87,18 +84,9 @@ pub fn no_match(host: &Host, text: &str) -> Failure {
 
 /// Returns the topic that is most like `text`, compared with and without its node.
 pub fn nearest(host: &Host, text: &str) -> Option<String> {
-    let likeness = |topic: &str| {
-        let below_node = topic.split_once('/').map_or(topic, |(_, rest)| rest);
-        strsim::normalized_damerau_levenshtein(topic, text)
-            .max(strsim::normalized_damerau_levenshtein(below_node, text))
-    };
-    host.segments()
-        .iter()
-        .flat_map(|segment| segment.vertices())
-        .map(|vertex| (likeness(vertex.topic().as_str()), vertex.topic().to_string()))
-        .filter(|(likeness, _)| *likeness >= LIKENESS)
-        .max_by(|a, b| a.0.total_cmp(&b.0))
-        .map(|(_, topic)| topic)
+    let segments = host.segments();
+    let vertices = segments.iter().flat_map(|segment| segment.vertices());
+    nearest_topic(text, vertices.map(|vertex| vertex.topic().to_string()))
 }
 
 /// The pattern `text` with each mistyped segment replaced by the most similar segment of any topic; `None`
@@ -115,18 +103,10 @@ fn nearest_pattern(host: &Host, text: &str) -> Option<String> {
         .split('/')
         .map(|typed| match typed.contains('*') || known.contains(typed) {
             true => Some(typed),
-            false => most_similar(typed, known.iter().copied()),
+            false => nearest_name(typed, known.iter().copied()),
         })
         .collect();
     let mended = mended?.join("/");
     let is_match = mended != text && resolve(host, &mended).is_ok_and(|found| !found.is_empty());
     is_match.then_some(mended)
-}
-
-fn most_similar<'a>(typed: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    known
-        .map(|name| (strsim::normalized_damerau_levenshtein(name, typed), name))
-        .filter(|(likeness, _)| *likeness >= LIKENESS)
-        .max_by(|a, b| a.0.total_cmp(&b.0))
-        .map(|(_, name)| name)
 }

@@ -4,11 +4,10 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _};
-use skopos_model::schema;
+use skopos_model::{nearest_name, schema};
 use skopos_score::interval::{PolicyConfig, PolicyKind};
 
 use crate::config::Config;
-use skopos_term::find::LIKENESS;
 
 /// The name of the table for all sensors without a table of their own.
 pub const DEFAULT_SENSOR: &str = "default";
@@ -76,13 +75,8 @@ fn names() -> impl Iterator<Item = &'static str> {
 }
 
 fn unknown(name: &str) -> String {
-    let likeness = |known: &str| strsim::normalized_damerau_levenshtein(known, name);
-    let nearest = names()
-        .map(|known| (likeness(known), known))
-        .filter(|(likeness, _)| *likeness >= LIKENESS)
-        .max_by(|a, b| a.0.total_cmp(&b.0));
-    match nearest {
-        Some((_, known)) => format!("there is no sensor `{name}`: did you mean `{known}`?"),
+    match nearest_name(name, names()) {
+        Some(known) => format!("there is no sensor `{name}`: did you mean `{known}`?"),
         None => {
             let all = names().collect::<Vec<_>>().join(", ");
             format!("there is no sensor `{name}`: the families are {all}")

@@ -35,8 +35,9 @@ const PAGES: [(&str, usize); 15] = [
 ];
 
 /// Prefixes of the commands that are not run, each with the reason.
-const NOT_RUN: [(&str, &str); 9] = [
+const NOT_RUN: [(&str, &str); 10] = [
     ("make ", "it installs and builds"),
+    ("export ", "it changes the shell of the reader"),
     ("skopos up", "a node with a hub runs already"),
     ("skopos agent", "an agent runs already"),
     ("skopos top", "it needs a terminal"),

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use skopos_model::nearest_name;
 use skopos_store::archive::{Archive, ConditionError, Conditions, Error, FIELDS};
 use skopos_term::{Failure, state};
 
@@ -66,7 +67,7 @@ fn wrong(e: &ConditionError) -> Failure {
     let failure = Failure::new(format!("--where: {e}"));
     let ConditionError::Unknown(name) = e else { return failure };
     let resources = skopos_model::task::RESOURCES.iter().flat_map(|r| [r.alias, r.name]);
-    match nearest(name, FIELDS.into_iter().chain(resources)) {
+    match nearest_name(name, FIELDS.into_iter().chain(resources)) {
         Some(nearest) => failure.hint(format!("did you mean `{nearest}`?")),
         None => failure.hint(format!(
             "possible are {} and every resource of a report, such as `memory`",
@@ -75,21 +76,13 @@ fn wrong(e: &ConditionError) -> Failure {
     }
 }
 
-/// The name most similar to a mistyped one, if any is similar.
-pub(crate) fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    let likeness = |known: &str| strsim::normalized_damerau_levenshtein(known, name);
-    let nearest = known.filter(|k| !k.is_empty());
-    let nearest = nearest.max_by(|a, b| likeness(a).total_cmp(&likeness(b)));
-    nearest.filter(|n| likeness(n) > 0.5)
-}
-
 /// The failure that no task of this class fulfils the conditions.
 pub(crate) fn no_class(archive: &Archive, class: &str) -> Failure {
     let failure =
         Failure::no(format!("{} has no matching task of `{class}`", archive.path().display()));
     let classes = archive.classes(&Conditions::default()).unwrap_or_default();
     let names: Vec<&str> = classes.iter().map(|class| class.name.as_str()).collect();
-    match nearest(class, names.iter().copied().filter(|name| *name != class)) {
+    match nearest_name(class, names.iter().copied().filter(|name| *name != class)) {
         _ if names.contains(&class) => {
             failure.hint("the class has tasks that do not fulfil the conditions")
         }

@@ -7,11 +7,12 @@ use std::process::ExitCode;
 
 use clap::Args;
 use serde::Serialize;
+use skopos_model::nearest_name;
 use skopos_model::task::{RESOURCES, Resource, amount, resource};
 use skopos_store::archive::Usage;
 use skopos_store::stats::RELATIVE_ERROR;
 
-use super::place::{Place, Selection, failure, nearest, no_class};
+use super::place::{Place, Selection, failure, no_class};
 use super::plot;
 use skopos_term::Failure;
 use skopos_term::Global;
@@ -124,7 +125,7 @@ pub(crate) fn known(name: &str) -> Result<&'static Resource, Failure> {
     resource(name).ok_or_else(|| {
         let failure = Failure::new(format!("--resource: there is no resource `{name}`"));
         let names = RESOURCES.iter().flat_map(|r| [r.alias, r.name]);
-        match nearest(name, names) {
+        match nearest_name(name, names) {
             Some(nearest) => failure.hint(format!("did you mean `{nearest}`?")),
             None => failure.hint("for example `memory`, `cpu`, `wall` or `disk`"),
         }

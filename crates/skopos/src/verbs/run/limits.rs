@@ -1,5 +1,6 @@
 //! `--limit`: parses and checks the limits of a task.
 
+use skopos_model::nearest_name;
 use skopos_model::task::{Limit, LimitError, Limits, RESOURCES, Resource, amount};
 
 use skopos_term::Failure;
@@ -82,9 +83,7 @@ pub(super) fn wrong_limit(e: &LimitError) -> Failure {
         LimitError::Unknown(name) => {
             let names = || RESOURCES.iter().filter(|r| LIMITED.contains(&r.name));
             let names = names().flat_map(|r| [r.alias, r.name]).filter(|n| !n.is_empty());
-            let likeness = |known: &str| strsim::normalized_damerau_levenshtein(known, name);
-            let nearest = names.max_by(|a, b| likeness(a).total_cmp(&likeness(b)));
-            match nearest.filter(|n| likeness(n) > 0.5) {
+            match nearest_name(name, names) {
                 Some(nearest) => failure.hint(format!("did you mean `{nearest}`?")),
                 None => failure.hint(format!("possible limits: {}", self::names())),
             }

@@ -13,7 +13,7 @@ mod refused;
 mod text;
 
 use clap::Args;
-use skopos_model::duration;
+use skopos_model::{duration, nearest_name};
 use std::error::Error;
 use std::ffi::OsString;
 use std::io::{IsTerminal as _, Write as _};
@@ -235,9 +235,7 @@ fn are_mechanisms(order: &Order) -> Result<(), Failure> {
         return Ok(());
     };
     let failure = Failure::new(format!("--mechanism: there is no `{wrong}`"));
-    let likeness = |name: &str| strsim::normalized_damerau_levenshtein(name, wrong);
-    let nearest = MECHANISMS.into_iter().max_by(|a, b| likeness(a).total_cmp(&likeness(b)));
-    Err(match nearest.filter(|name| likeness(name) > 0.5) {
+    Err(match nearest_name(wrong, MECHANISMS) {
         Some(nearest) => failure.hint(format!("did you mean `{nearest}`?")),
         None => failure.hint(format!("there are {}", MECHANISMS.join(", "))),
     })

@@ -69,7 +69,8 @@ fn memory_that_a_static_program_held_for_a_moment_is_exact() {
     // The size is not a multiple of the batches in which processors count.
     let told = told(&["--", text(&births), "spike", "300060"]);
     let held = told.value("resident_bytes_max") - idle.value("resident_bytes_max");
-    assert!((held / 1024.0 - 300_060.0).abs() <= 16.0, "{held}");
+    // The kernel maps up to 64 KiB of the program's file around each fault, as far as they are cached.
+    assert!((held / 1024.0 - 300_060.0).abs() <= 64.0, "{held}");
     assert_eq!(told.of("resident_bytes_max", "error_bound"), 0.0, "the peak was at the exit");
     assert_eq!(told.of("resident_bytes_max", "method"), "bpf");
 }
