@@ -17,6 +17,7 @@
 // UNSAFE: fork, ptrace and waitid have no safe wrapper; each is called in `sys` alone.
 
 mod bytes;
+mod commands;
 mod sys;
 mod proc;
 mod member;

@@ -9,6 +9,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use skopos_model::task::{Crossing, Files, Limits, Summary};
 
 use crate::attach::{self, AttachTarget};
+use crate::commands::Commands;
 use crate::end::TaskEnd;
 use crate::enforce::{self, Enforcer};
 use crate::error::RunError;
@@ -99,6 +100,7 @@ fn join(
     let (root, start) = (target.pid, SystemTime::now());
     let mut ledger = Ledger::for_attached();
     let parent = proc::stat(root).map_or(0, |stat| stat.parent);
+    prepare_for_forks(&order.limits, &mut ledger).map_err(RunError::Start)?;
     ledger.process_started(root, parent);
     attach_all(&mut set, root, &order.limits, &mut ledger);
     ledger.tracks_processes = set.level >= 2;
@@ -126,6 +128,7 @@ fn start(
     let cpu_limit_error =
         set.launch.cpu_seconds.and_then(|most| launch::limit_cpu(root, most).err());
     let mut ledger = Ledger::new();
+    prepare_for_forks(&order.limits, &mut ledger).map_err(RunError::Start)?;
     attach_all(&mut set, root, &order.limits, &mut ledger);
     ledger.tracks_processes = set.level >= 2;
     // Until its exec the child holds the monitor's memory.
@@ -154,6 +157,17 @@ fn start(
     let outcome = run.outcome(start);
     nested::announce(nested::ended(&outcome.summary));
     Ok(outcome)
+}
+
+/// Prepares the monitor for a task that forks without end, if processes are limited.
+fn prepare_for_forks(limits: &Limits, ledger: &mut Ledger) -> io::Result<()> {
+    if limits.of("processes_max").is_some() {
+        ledger.commands = Some(Commands::start()?);
+        // Among thousands of processes that fork, an ordinary thread would wait for seconds. A user
+        // who may not have this priority usually has a limit of the kernel on processes instead.
+        sys::run_first();
+    }
+    Ok(())
 }
 
 /// Attaches every mechanism to the child. A mechanism that fails is dropped and, if possible,
@@ -264,11 +278,6 @@ impl<'a> Run<'a> {
     }
 
     fn run_until_end(&mut self, warn: &mut dyn FnMut(&Crossing)) -> io::Result<()> {
-        if self.order.limits.of("processes_max").is_some() {
-            // Among thousands of processes that fork, an ordinary thread would wait for seconds. A
-            // user who may not have this priority has a limit of the kernel on processes instead.
-            sys::run_first();
-        }
         while self.end.is_none() || self.enforcer.has_work(&self.ledger) {
             self.wait()?;
             for signal in self.signals.take() {

@@ -20,6 +20,7 @@ use self::exited::Exited;
 use self::live::{Live, label};
 use self::peaks::Peaks;
 use crate::baseline::Baseline;
+use crate::commands::Commands;
 use crate::member::Member;
 use crate::proc::{self, Io, Memory};
 use crate::sys::{Pid, Status, Usage};
@@ -73,6 +74,8 @@ pub(crate) struct Ledger {
     pub(crate) missing_folders: Vec<String>,
     /// The most resident memory that a sample found.
     pub(crate) sampled_resident_max: u64,
+    /// The reader of command lines of a task that may fork without end.
+    pub(crate) commands: Option<Commands>,
 }
 
 impl Ledger {
@@ -106,6 +109,7 @@ impl Ledger {
             untraced: 0,
             missing_folders: Vec::new(),
             sampled_resident_max: 0,
+            commands: None,
         }
     }
 
@@ -145,9 +149,9 @@ impl Ledger {
         // takes a lock that the process holds while it forks; among thousands that fork, the holder
         // may not run for seconds.
         let same_program = self.live.get(&parent).filter(|live| live.name == name);
-        let command = match same_program {
-            Some(live) => live.process.command.clone(),
-            None => proc::command(pid).unwrap_or_else(|| name.clone()),
+        let command = match same_program.map(|live| live.process.command.clone()) {
+            Some(command) => command,
+            None => self.read_command(pid).unwrap_or_else(|| name.clone()),
         };
         self.insert(pid, parent, name, command, self.elapsed().as_secs_f64());
     }
@@ -189,10 +193,21 @@ impl Ledger {
 
     /// Records that a process called exec.
     pub(crate) fn process_executed(&mut self, pid: Pid) {
+        if !self.live.contains_key(&pid) {
+            return;
+        }
+        let command = self.read_command(pid).unwrap_or_default();
         if let Some(live) = self.live.get_mut(&pid) {
             live.leave_borrowed_memory();
             live.name.clear();
-            live.process.command = proc::command(pid).unwrap_or_default();
+            live.process.command = command;
+        }
+    }
+
+    fn read_command(&mut self, pid: Pid) -> Option<String> {
+        match &mut self.commands {
+            Some(commands) => commands.of(pid),
+            None => proc::command(pid),
         }
     }
 

@@ -83,7 +83,8 @@ impl Procfs {
 
     fn pss(&mut self, pids: &[Pid], ledger: &Ledger) -> Option<u64> {
         let now = Instant::now();
-        if pids.len() > MAX_PSS || ledger.elapsed() < PSS_AFTER {
+        // A task whose processes are limited may fork without end.
+        if self.most.is_finite() || pids.len() > MAX_PSS || ledger.elapsed() < PSS_AFTER {
             return None;
         }
         if self.pss_again.is_some_and(|again| now < again) {
