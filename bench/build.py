@@ -104,7 +104,7 @@ def machine():
     version = subprocess.run(["rustc", "--version"], check=True, capture_output=True, text=True)
     return {
         "cpu": cpu, "cores": os.cpu_count(), "memory_bytes": total * 1024,
-        "kernel": f"Linux {platform.release()} {platform.machine()}", "host": platform.node(),
+        "kernel": f"{platform.release()} {platform.machine()}", "host": platform.node(),
         "versions": {"rustc": version.stdout.split()[1]},
     }
 
