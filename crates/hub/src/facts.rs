@@ -1,5 +1,5 @@
-//! Publishes a hub's counts as facts: those of its listeners under `NODE/self/door/`, and those of remote
-//! write under `NODE/self/remote_write/`.
+//! Publishes a hub's counts as facts: counts of its listeners under `NODE/self/door/`, of remote write under
+//! `NODE/self/remote_write/`.
 //!
 //! The node is that of the agent in the hub's runtime directory, whose uplink sends the facts to other hubs too. A
 //! hub without an agent uses the name of its host. If a node of that name publishes such facts itself, the hub

@@ -1,6 +1,6 @@
 //! Resolves the texts of a client to topics of a source.
 
-use skopos_model::{Topic, TopicPattern, nearest_topic};
+use skopos_model::{Topic, TopicPattern, topic_similarity};
 use skopos_query::{Described, Row, Source, Wanted};
 use skopos_term::Failure;
 use skopos_term::find::readings_of;
@@ -35,11 +35,18 @@ pub fn resolve(source: &dyn Source, text: &str) -> Result<Option<TopicPattern>, 
     Ok(readings_of(text)?.into_iter().find(matches))
 }
 
-/// Returns the topic that is most similar to `text`, compared with and without its node.
+/// Returns the topic that is most similar to `text`, with or without its node.
 pub fn nearest(source: &dyn Source, text: &str) -> Option<Topic> {
-    let mut topics = Vec::new();
-    source.topics(&Wanted::All, &mut |described| topics.push(described.topic.clone()));
-    nearest_topic(text, topics)
+    let mut best: Option<(f64, Topic)> = None;
+    source.topics(&Wanted::All, &mut |described| {
+        // A site has many topics: only the best one is copied.
+        if let Some(similarity) = topic_similarity(text, described.topic.as_str())
+            && best.as_ref().is_none_or(|(most, _)| similarity > *most)
+        {
+            best = Some((similarity, described.topic.clone()));
+        }
+    });
+    best.map(|(_, topic)| topic)
 }
 
 /// Returns a row as the JSON document of a reading, which all verbs share.

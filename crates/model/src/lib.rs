@@ -41,7 +41,7 @@ pub use limits::{
     MAX_STRUCTURED_BYTES, MAX_STRUCTURED_DEPTH, MAX_TOPIC_BYTES, MAX_TOPIC_SEGMENTS, MAX_UNIT_BYTES,
 };
 pub use lock::unpoisoned;
-pub use nearest::{nearest_name, nearest_topic};
+pub use nearest::{nearest_name, nearest_topic, topic_similarity};
 pub use pattern::TopicPattern;
 pub use random::SplitMix64;
 pub use sample::{Origin, Sample};

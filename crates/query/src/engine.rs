@@ -23,14 +23,13 @@ use crate::statement::{parse, parse_with_parameters};
 use crate::stream::{Stream, within};
 
 /// Answers statements. A process needs one engine; any number of threads may use it.
-///
 #[derive(Debug)]
 pub struct Engine {
     planner: Opaque<Planner>,
 }
 
-// A plan reaches all types of the SQL syntax. That a future which holds one is `Send` is declared, so that the
-// compiler proves it here and not in each caller, where it takes seconds.
+// A plan contains every type of the SQL syntax. The methods declare that their futures are `Send`, so the
+// compiler proves it once, here, and not for seconds in each caller.
 #[expect(
     clippy::manual_async_fn,
     reason = "an `async fn` does not declare that its future is `Send`"

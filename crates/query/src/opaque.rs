@@ -1,4 +1,4 @@
-//! Values whose types the compiler does not look into.
+//! Hides a type from the compiler's proofs of `Send` and `Sync`.
 
 use std::any::Any;
 use std::fmt;
@@ -28,7 +28,7 @@ impl<T: 'static> Deref for Opaque<T> {
     fn deref(&self) -> &T {
         self.value
             .downcast_ref()
-            .unwrap_or_else(|| unreachable!("it was made of a value of this type"))
+            .unwrap_or_else(|| unreachable!("`new` stored a value of this type"))
     }
 }
 
@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_value_is_what_it_was_made_of() {
+    fn a_wrapped_value_is_unchanged() {
         let opaque = Opaque::new(vec![1, 2]);
         assert_eq!((opaque.len(), format!("{opaque:?}")), (2, "[1, 2]".to_owned()));
     }

@@ -15,8 +15,12 @@ use crate::proc;
 /// The share of a limit at which the user is warned.
 const WARN_SHARE: f64 = 0.9;
 
-/// Time between two attempts to kill the processes that are left: a fork takes longer than this.
-pub(crate) const RETRY: Duration = Duration::from_millis(2);
+/// Shortest time between two attempts to kill the remaining processes: a fork takes longer than this.
+const RETRY: Duration = Duration::from_millis(2);
+
+/// Longest time between two checks whether a task that is being ended has exited. The exits of an attached
+/// task are not reported to the monitor.
+const CHECK_EVERY: Duration = Duration::from_millis(20);
 
 /// Time after which the user may abort the wait for processes that do not exit. A process that waits
 /// for a dead file server cannot.
@@ -39,7 +43,7 @@ struct Ending {
     stopped: HashSet<Member>,
     /// Processes that this user may not kill.
     refused: HashSet<Member>,
-    /// The time of the next look for processes that are left.
+    /// The time of the next search for remaining processes.
     next: Instant,
 }
 
@@ -111,6 +115,13 @@ impl Enforcer {
         self.ending.is_some()
     }
 
+    /// Returns the time until the next step, or the next check, of a task that is being ended.
+    pub(crate) fn until_step(&self) -> Option<Duration> {
+        let ending = self.ending.as_ref()?;
+        let step = ending.next.max(ending.since + self.grace);
+        Some(step.saturating_duration_since(Instant::now()).min(CHECK_EVERY))
+    }
+
     /// True while processes of a task that is being ended are left and can be killed.
     pub(crate) fn has_work(&self, ledger: &Ledger) -> bool {
         let Some(ending) = self.ending.as_ref().filter(|_| !self.has_given_up) else {
@@ -153,7 +164,9 @@ impl Enforcer {
         if !self.has_given_up && ending.refused.is_empty() {
             return Vec::new();
         }
-        let label = |pid| format!("{} (pid {pid})", proc::command(pid).unwrap_or_default());
+        // The command line of a process that does not exit may be locked.
+        let command = |pid| ledger.command_of(pid).map(str::to_owned).or_else(|| proc::name(pid));
+        let label = |pid| format!("{} (pid {pid})", command(pid).unwrap_or_default());
         let there = family::unended(ledger).into_iter().filter(Member::is_alive);
         there.map(|member| label(member.pid)).collect()
     }
@@ -185,8 +198,8 @@ impl Enforcer {
             return;
         }
         // All processes are stopped first, so that none forks while the others are killed. Each is
-        // stopped as it is found: to look for all of them first takes longer than a task that forks
-        // without end needs to double.
+        // stopped as it is found: a task that forks without end doubles in less time than a complete
+        // search takes.
         let mut is_new = false;
         let mut there = family::visit_unended(ledger, |member| {
             if !ending.refused.contains(member) && ending.stopped.insert(*member) {
@@ -201,7 +214,7 @@ impl Enforcer {
             let refused = there.into_iter().filter(|member| !member.signal(libc::SIGKILL));
             ending.refused.extend(refused);
         }
-        // The pause leaves as much time to reap processes as it takes to look for them.
+        // The pause leaves as much time to reap processes as the search took.
         ending.next = Instant::now() + begun.elapsed().max(RETRY);
     }
 }

@@ -9,13 +9,13 @@ use std::collections::HashSet;
 use crate::ledger::Ledger;
 use crate::member::Member;
 use crate::proc;
-use crate::sys::Pid;
+use crate::sys::{self, Pid};
 
-/// Returns the ids of all processes of the task, or of some if there are more than `most`: a task
-/// that forks without end grows faster than all of it can be found.
-pub(crate) fn pids(ledger: &Ledger, most: f64) -> HashSet<Pid> {
+/// Returns the ids of all processes of the task. Stops once it has found more than `most`: a task that
+/// forks without end grows faster than all of it can be found.
+pub(crate) fn pids(ledger: &Ledger, most: usize) -> HashSet<Pid> {
     match ledger.is_attached() {
-        true => unended(ledger).into_iter().map(|member| member.pid).collect(),
+        true => visit(ledger, most, |_| {}).into_iter().map(|member| member.pid).collect(),
         false => proc::descendants(std::process::id() as Pid, most).into_iter().collect(),
     }
 }
@@ -31,13 +31,17 @@ pub(crate) fn is_unended(ledger: &Ledger) -> bool {
     if ledger.is_attached() {
         return ledger.live_members().iter().any(Member::is_alive);
     }
-    !proc::children(std::process::id() as Pid).is_empty()
+    sys::has_children()
 }
 
-/// Returns the processes that are still to be killed or reaped, and calls `visit` for each of them
-/// before its children are read. A process that `visit` stops forks no more, so its children are
-/// complete.
-pub(crate) fn visit_unended(ledger: &Ledger, mut visit: impl FnMut(&Member)) -> Vec<Member> {
+/// Returns the processes that are still to be killed or reaped, and calls `each` with each of them
+/// before its children are read. A process that `each` stops completes at most the fork that it has
+/// begun; the next call finds that child.
+pub(crate) fn visit_unended(ledger: &Ledger, each: impl FnMut(&Member)) -> Vec<Member> {
+    visit(ledger, usize::MAX, each)
+}
+
+fn visit(ledger: &Ledger, most: usize, mut each: impl FnMut(&Member)) -> Vec<Member> {
     let own = std::process::id() as Pid;
     let stat_of = |pid, parent| proc::stat(pid).filter(|stat| stat.parent == parent);
     let mut found: Vec<Member> = match ledger.is_attached() {
@@ -49,9 +53,9 @@ pub(crate) fn visit_unended(ledger: &Ledger, mut visit: impl FnMut(&Member)) -> 
     };
     let mut pids: HashSet<Pid> = found.iter().map(|member| member.pid).collect();
     let mut next = 0;
-    while let Some(parent) = found.get(next).copied() {
+    while let Some(parent) = found.get(next).copied().filter(|_| found.len() <= most) {
         next += 1;
-        visit(&parent);
+        each(&parent);
         let before = found.len();
         for pid in proc::children(parent.pid) {
             let stat = stat_of(pid, parent.pid).filter(|stat| !stat.is_zombie);

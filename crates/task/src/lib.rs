@@ -17,8 +17,9 @@
 // UNSAFE: fork, ptrace and waitid have no safe wrapper; each is called in `sys` alone.
 
 mod bytes;
-mod commands;
+
 mod sys;
+mod patient;
 mod proc;
 mod member;
 mod baseline;

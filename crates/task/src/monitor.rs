@@ -9,7 +9,6 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use skopos_model::task::{Crossing, Files, Limits, Summary};
 
 use crate::attach::{self, AttachTarget};
-use crate::commands::Commands;
 use crate::end::TaskEnd;
 use crate::enforce::{self, Enforcer};
 use crate::error::RunError;
@@ -21,11 +20,12 @@ use crate::mechanism::choose::{self, MechanismSet};
 use crate::mechanism::reconcile::reconcile;
 use crate::mechanism::{Sample, bpf, nested, procfs, ptrace};
 use crate::order::Order;
+use crate::patient::PatientReader;
 use crate::proc;
 use crate::report::series::Row;
 use crate::report::{self, Measurements};
 use crate::stop;
-use crate::sys::{self, Event, Pid, ReceivedSignal, Signals, Status};
+use crate::sys::{self, Event, FirstPriority, Pid, ReceivedSignal, Signals, Status};
 
 /// The results of one run.
 #[derive(Clone, Debug)]
@@ -100,7 +100,7 @@ fn join(
     let (root, start) = (target.pid, SystemTime::now());
     let mut ledger = Ledger::for_attached();
     let parent = proc::stat(root).map_or(0, |stat| stat.parent);
-    prepare_for_forks(&order.limits, &mut ledger).map_err(RunError::Start)?;
+    let priority = prepare_for_forks(&order.limits, &mut ledger);
     ledger.process_started(root, parent);
     attach_all(&mut set, root, &order.limits, &mut ledger);
     ledger.tracks_processes = set.level >= 2;
@@ -110,6 +110,7 @@ fn join(
     // The present usage bounds the peak from below.
     run.take_sample();
     run.run_until_end(warn).map_err(RunError::Start)?;
+    drop(priority);
     Ok(run.outcome(start))
 }
 
@@ -128,7 +129,7 @@ fn start(
     let cpu_limit_error =
         set.launch.cpu_seconds.and_then(|most| launch::limit_cpu(root, most).err());
     let mut ledger = Ledger::new();
-    prepare_for_forks(&order.limits, &mut ledger).map_err(RunError::Start)?;
+    let priority = prepare_for_forks(&order.limits, &mut ledger);
     attach_all(&mut set, root, &order.limits, &mut ledger);
     ledger.tracks_processes = set.level >= 2;
     // Until its exec the child holds the monitor's memory.
@@ -153,21 +154,24 @@ fn start(
     let mut run = Run::new(order, root, signals, set, ledger);
     run.cpu_limit_error = cpu_limit_error.map(|e| e.to_string());
     run.run_until_end(warn).map_err(RunError::Start)?;
+    drop(priority);
     waiting.check_exec()?;
     let outcome = run.outcome(start);
     nested::announce(nested::ended(&outcome.summary));
     Ok(outcome)
 }
 
-/// Prepares the monitor for a task that forks without end, if processes are limited.
-fn prepare_for_forks(limits: &Limits, ledger: &mut Ledger) -> io::Result<()> {
-    if limits.of("processes_max").is_some() {
-        ledger.commands = Some(Commands::start()?);
-        // Among thousands of processes that fork, an ordinary thread would wait for seconds. A user
-        // who may not have this priority usually has a limit of the kernel on processes instead.
-        sys::run_first();
-    }
-    Ok(())
+/// Prepares the monitor for a task that forks without end, if processes are limited: among thousands of
+/// processes that fork, an ordinary thread would wait for seconds. Returns the priority, which lasts until
+/// it is dropped.
+///
+/// An ordinary user usually lacks the right to this priority, and `RLIMIT_NPROC` bounds the task instead.
+#[must_use]
+fn prepare_for_forks(limits: &Limits, ledger: &mut Ledger) -> Option<FirstPriority> {
+    limits.of("processes_max")?;
+    // The thread of the reader starts with the ordinary priority.
+    ledger.patient = Some(PatientReader::start());
+    FirstPriority::take()
 }
 
 /// Attaches every mechanism to the child. A mechanism that fails is dropped and, if possible,
@@ -369,8 +373,8 @@ impl<'a> Run<'a> {
         if let Some(since) = self.stopped {
             until = until.min(stop::DELAY.saturating_sub(since.elapsed()));
         }
-        if self.enforcer.is_ending() {
-            until = enforce::RETRY;
+        if let Some(step) = self.enforcer.until_step() {
+            until = step;
         }
         if std::mem::take(&mut self.has_more_events) {
             until = Duration::ZERO;
@@ -434,6 +438,7 @@ impl<'a> Run<'a> {
     fn take_sample(&mut self) {
         let begun = Instant::now();
         let Self { set, ledger, sample, .. } = self;
+        ledger.read_late_commands();
         sample.paced = Duration::ZERO;
         set.mechanisms.iter_mut().for_each(|m| m.sample(sample, ledger));
         self.keep_row();

@@ -118,6 +118,7 @@ fn parse_stat(text: &[u8]) -> Option<Stat> {
     let id = |field: usize| fields.get(field - 3)?.parse::<Pid>().ok();
     let (ticks, page) =
         (rustix::param::clock_ticks_per_second() as f64, rustix::param::page_size() as u64);
+    let threads = number(20)? as u64;
     Some(Stat {
         parent: id(4)?,
         group: id(5)?,
@@ -131,11 +132,12 @@ fn parse_stat(text: &[u8]) -> Option<Stat> {
         total_system_seconds: (number(15)? + number(17)?) / ticks,
         minor_faults: whole(10)? + whole(11)?,
         major_faults: whole(12)? + whole(13)?,
-        threads: number(20)? as u64,
+        threads,
         virtual_bytes: number(23)? as u64,
         resident_bytes: fields.get(21)?.parse::<u64>().ok()? * page,
         io_delay_seconds: number(42)? / ticks,
-        is_zombie: matches!(fields.first(), Some(&"Z" | &"X")),
+        // The first thread of a process may exit before others, and is a zombie until they exit too.
+        is_zombie: matches!(fields.first(), Some(&"Z" | &"X")) && threads <= 1,
         is_stopped: matches!(fields.first(), Some(&"T" | &"t")),
         started_ticks: whole(22)?,
         is_kernel_thread: whole(9)? & KERNEL_THREAD != 0,
@@ -281,12 +283,11 @@ pub(crate) fn children(pid: Pid) -> Vec<Pid> {
         .collect()
 }
 
-/// Returns the descendants of `pid`, without `pid` itself. Stops to look for more once there are more
-/// than `most`.
-pub(crate) fn descendants(pid: Pid, most: f64) -> Vec<Pid> {
+/// Returns the descendants of `pid`, without `pid` itself. Stops once it has found more than `most`.
+pub(crate) fn descendants(pid: Pid, most: usize) -> Vec<Pid> {
     let mut found = children(pid);
     let mut next = 0;
-    while let Some(parent) = found.get(next).copied().filter(|_| found.len() as f64 <= most) {
+    while let Some(parent) = found.get(next).copied().filter(|_| found.len() <= most) {
         found.extend(children(parent));
         next += 1;
     }

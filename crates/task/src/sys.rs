@@ -16,8 +16,10 @@ pub(crate) mod seccomp;
 pub(crate) mod sockets;
 
 pub(crate) use child::{Child, exec_unmonitored, spawn};
-pub(crate) use pid::{Pid, kill, run_first};
+pub(crate) use pid::{FirstPriority, Pid, kill};
 pub(crate) use ptrace::{event_message, go_on, seize, stay_stopped};
 pub use signals::die_of;
 pub(crate) use signals::{ReceivedSignal, Signals, give_terminal};
-pub(crate) use wait::{Event, Status, Usage, adopt_orphans, next_event, own_usage, reap};
+pub(crate) use wait::{
+    Event, Status, Usage, adopt_orphans, has_children, next_event, own_usage, reap,
+};

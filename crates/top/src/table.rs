@@ -28,7 +28,7 @@ pub(crate) struct Column {
     pub title: &'static str,
     pub width: usize,
     pub align: Align,
-    /// Where the room is short, columns with the greatest rank are left out first.
+    /// In a narrow terminal, columns with the greatest rank are left out first.
     pub rank: u8,
     /// True if `s` sorts by it.
     pub sorts: bool,

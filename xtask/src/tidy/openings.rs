@@ -5,7 +5,10 @@ use crate::tidy::finding::Finding;
 use crate::tree::Tree;
 
 /// First words that hide the subject of the sentence.
-const WORDS: &[&str] = &["What", "Who", "Whose", "Whom", "Those", "As", "Whoever", "Whatever"];
+const WORDS: &[&str] = &[
+    "What", "Who", "Whose", "Whom", "Those", "As", "Whoever", "Whatever", "How", "Where", "Which",
+    "That",
+];
 
 /// Words that make `One` an opening of that kind.
 const AFTER_ONE: &[&str] = &["that", "who", "of which"];
@@ -94,7 +97,11 @@ impl Paragraph {
             (self.inside, self.code) = (false, !self.code);
             return None;
         }
-        // Blank lines separate paragraphs of documentation; an ordinary comment opens once.
+        if kind != Kind::Plain && text.starts_with("# ") {
+            self.inside = false;
+            return None;
+        }
+        // Blank lines and headings separate paragraphs of documentation; an ordinary comment opens once.
         let begins = !self.inside && !self.code && !text.is_empty();
         self.inside = !text.is_empty() || kind == Kind::Plain && goes_on && self.inside;
         if begins { opening(text) } else { None }
@@ -171,6 +178,12 @@ mod tests {
         {
             assert!(refused(&format!("/// {good}.\nstruct S;\n")).is_empty(), "{good}");
         }
+    }
+
+    #[test]
+    fn a_heading_ends_a_paragraph() {
+        let text = "/// Reads.\n///\n/// # Errors\n/// Those of `read`.\nfn f() {}\n";
+        assert_eq!(refused(text), ["4 `Those`"]);
     }
 
     #[test]

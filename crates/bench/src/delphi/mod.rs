@@ -164,7 +164,7 @@ fn summary(judged: &[Judged]) -> Vec<Row> {
     let case = "all traces";
     let row = |metric: &str, unit, value| Row::new(case, metric, unit, value, Better::Neither);
     let count = judged.len() as f64;
-    // Where one of the two methods has no error, no other can have less.
+    // No method can be better than one without an error.
     let beatable: Vec<&Judged> = judged.iter().filter(|case| case.best() > 0.0).collect();
     let beaten = beatable.iter().filter(|case| case.ratio() < 1.0).count() as f64;
     let coverages: Vec<f64> = judged.iter().filter_map(|case| case.result.coverage).collect();

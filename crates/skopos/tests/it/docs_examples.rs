@@ -15,37 +15,26 @@ use crate::support::{Running, eventually};
 const HTTP: &str = "127.0.0.1:7470";
 const FLIGHT: &str = "127.0.0.1:7471";
 
-/// The pages whose commands are run, each with the least number of commands found on it.
-const PAGES: [(&str, usize); 15] = [
-    ("../README.md", 4),
-    ("start.md", 6),
-    ("howto/watch-a-node.md", 5),
-    ("howto/ask-in-sql.md", 6),
-    ("howto/find-anomalies.md", 2),
-    ("howto/publish-a-fact.md", 4),
-    ("howto/write-an-insight.md", 2),
-    ("howto/connect-prometheus.md", 1),
-    ("howto/keep-history.md", 2),
-    ("howto/measure-a-task.md", 4),
-    ("howto/archive-and-size-tasks.md", 6),
-    ("howto/declare-tiers.md", 2),
-    ("reference/sql.md", 5),
-    ("reference/http.md", 7),
-    ("howto/predict-a-value.md", 2),
-];
-
-/// Prefixes of the commands that are not run, each with the reason.
-const NOT_RUN: [(&str, &str); 10] = [
+/// Prefixes of the commands that are not run, each with the reason. The options of those that are verbs of
+/// `skopos` are checked all the same.
+const NOT_RUN: [(&str, &str); 17] = [
     ("make ", "it installs and builds"),
+    ("pip ", "it downloads"),
+    ("duckdb ", "it needs the program of DuckDB"),
+    ("skopos-bench", "it is another program"),
     ("export ", "it changes the shell of the reader"),
     ("skopos up", "a node with a hub runs already"),
     ("skopos agent", "an agent runs already"),
     ("skopos top", "it needs a terminal"),
+    ("skopos calibrate", "it loads a device"),
+    ("skopos record load/load_1m --for 30m", "it takes half an hour"),
     ("skopos run --limit memory=4GiB --report out -- cargo", "it builds"),
     ("skopos run --attach", "there is no process 4711"),
     ("mpirun", "it needs MPI"),
     ("skopos delphi score --trace", "its trace is in the repository"),
     ("skopos get insight/space/nvme", "it needs the configuration of its page"),
+    ("skopos get 'peer/**'", "it needs the configuration of its page"),
+    ("skopos watch 'peer/*/alive'", "it needs the configuration of its page"),
 ];
 
 /// Prefixes of the commands that never exit. The test stops them after some seconds.
@@ -78,20 +67,49 @@ fn blocks(document: &str) -> Vec<Block> {
     blocks
 }
 
+/// Returns README and every page of the documentation, as paths below its folder.
+fn pages() -> Vec<String> {
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+    let (mut pages, mut folders) = (vec!["../README.md".to_owned()], vec![docs.clone()]);
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(&folder).expect("a folder") {
+            let path = entry.expect("an entry").path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "md") {
+                let page = path.strip_prefix(&docs).expect("below it").to_str().expect("UTF-8");
+                pages.push(page.to_owned());
+            }
+        }
+    }
+    pages.sort();
+    pages
+}
+
 /// A command and its documented output.
 struct Example {
+    /// The machine in the prompt; empty for the reader's own.
+    machine: String,
     command: String,
     printed: String,
 }
 
-/// Returns the commands of `$ ` lines, with their continuation lines.
+/// Splits a line into the machine of its prompt and the command: `$ ls`, `node1$ ls`.
+fn prompted(line: &str) -> Option<(&str, &str)> {
+    let (machine, command) = line.split_once("$ ")?;
+    machine.chars().all(char::is_alphanumeric).then_some((machine, command.trim_start()))
+}
+
+/// Returns the commands of a page, with their continuation lines.
 fn examples(document: &str) -> Vec<Example> {
     let mut examples: Vec<Example> = Vec::new();
     for block in blocks(document).into_iter().filter(|block| block.language == "console") {
-        let mut is_open = false;
+        let (before, mut is_open) = (examples.len(), false);
         for line in block.lines {
-            if let Some(command) = line.strip_prefix("$ ") {
-                examples.push(Example { command: command.to_owned(), printed: String::new() });
+            let begins = if is_open { None } else { prompted(&line) };
+            if let Some((machine, command)) = begins {
+                let (machine, command) = (machine.to_owned(), command.to_owned());
+                examples.push(Example { machine, command, printed: String::new() });
             } else if let Some(last) = examples.last_mut() {
                 let text = if is_open { &mut last.command } else { &mut last.printed };
                 *text = format!("{text}\n{line}");
@@ -100,6 +118,7 @@ fn examples(document: &str) -> Vec<Example> {
                 .last()
                 .is_some_and(|last| last.printed.is_empty() && goes_on(&last.command));
         }
+        assert!(examples.len() > before, "{document}: a console without a command");
     }
     examples
 }
@@ -159,7 +178,7 @@ fn names(text: &str) -> Vec<String> {
 
 /// Panics unless the command did what the documentation says.
 fn check(example: &Example, ran: &Output) {
-    let Example { command, printed } = example;
+    let Example { command, printed, .. } = example;
     let (stdout, stderr) =
         (String::from_utf8_lossy(&ran.stdout), String::from_utf8_lossy(&ran.stderr));
     let told = format!("$ {command}\n{stdout}{stderr}");
@@ -184,24 +203,39 @@ fn check(example: &Example, ran: &Output) {
     }
 }
 
+/// Checks the options of a verb without running it: `--help` answers only if those before it are known.
+fn check_options(agent: &Running, folder: &Path, command: &str) {
+    // The words after `--` are the command line of a task.
+    if command.starts_with("skopos ") && !command.contains(" -- ") {
+        let command = command.split(" #").next().unwrap_or_default();
+        let ran = run(agent, folder, &format!("{command} --help"), HTTP);
+        let stderr = String::from_utf8_lossy(&ran.stderr);
+        assert!(ran.status.success() && !ran.stdout.is_empty(), "{command}: {stderr}");
+    }
+}
+
 #[test]
 fn commands_of_the_pages_do_what_the_pages_say() {
     let up = Up::start();
     eventually("history is long enough to be grouped", || {
         up.sql("SELECT count(*) > 20 AS enough FROM samples").json()["rows"][0]["enough"] == true
     });
-    for (page, least) in PAGES {
+    let mut unused: Vec<&str> = NOT_RUN.iter().map(|(start, _)| *start).collect();
+    for page in pages() {
         let folder = folder();
-        let mut seen = 0;
-        for example in examples(page) {
-            if NOT_RUN.iter().any(|(start, _)| example.command.starts_with(start)) {
-                continue;
+        for example in examples(&page) {
+            let excused = NOT_RUN.iter().find(|(start, _)| example.command.starts_with(start));
+            if let Some((start, _)) = excused {
+                unused.retain(|other| other != start);
             }
-            check(&example, &run(&up.agent, folder.path(), &example.command, &up.at));
-            seen += 1;
+            if excused.is_some() || !example.machine.is_empty() {
+                check_options(&up.agent, folder.path(), &example.command);
+            } else {
+                check(&example, &run(&up.agent, folder.path(), &example.command, &up.at));
+            }
         }
-        assert!(seen >= least, "{page}: {seen} commands are found");
     }
+    assert!(unused.is_empty(), "no page has these commands any more: {unused:?}");
 }
 
 #[test]
@@ -234,7 +268,8 @@ fn the_python_of_the_page_on_flight_runs() {
         let ran = up.run(&["sql", "--json", "SELECT count(*) > 0 AS some FROM insights"]);
         ran.code == 0 && ran.json()["rows"][0]["some"] == true
     });
-    let pages = ["reference/flight.md", "howto/connect-python-and-jdbc.md"];
+    let pages =
+        ["reference/flight.md", "howto/connect-python-and-jdbc.md", "howto/connect-duckdb.md"];
     let scripts: Vec<_> =
         pages.into_iter().flat_map(blocks).filter(|block| block.language == "python").collect();
     assert!(!scripts.is_empty());
@@ -243,4 +278,76 @@ fn the_python_of_the_page_on_flight_runs() {
         let ran = Command::new(&python).args(["-c", &script]).output().expect("it starts");
         assert!(ran.status.success() && !ran.stdout.is_empty(), "{script}\n{ran:?}");
     }
+}
+
+#[test]
+fn the_python_of_the_page_on_reports_reads_a_report() {
+    let Some(python) = python() else {
+        println!("skipped: no Python with pyarrow");
+        return;
+    };
+    let folder = folder();
+    let at = folder.path().to_str().expect("UTF-8");
+    let report = format!("{at}/report");
+    let task = ["run", "--report", &report, "--", "sleep", "0.2"];
+    let ran = crate::support::run(folder.path(), &task);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    let scripts: Vec<_> = blocks("reference/report-files.md")
+        .into_iter()
+        .filter(|block| block.language == "python")
+        .collect();
+    assert_eq!(scripts.len(), 3);
+    for script in scripts {
+        let script = script.lines.join("\n").replace("DIR/", &format!("{report}/"));
+        let ran = Command::new(&python).args(["-c", &script]).output().expect("it starts");
+        assert!(ran.status.success(), "{script}\n{ran:?}");
+    }
+}
+
+/// The program of the page, which `skopos-shm` runs as its example.
+#[rustfmt::skip]
+#[expect(unused_variables, reason = "the page leaves something to its reader")]
+fn program_of_the_page() -> Result<(), Box<dyn std::error::Error>> {
+    // The page begins.
+    use std::time::Duration;
+    use skopos_shm::{Delivery, Host, Publisher, VertexSpec, now};
+    use skopos_model::ValueType;
+
+    // All segments of this machine that this user may read.
+    let host = Host::open()?;
+    let free = host.find(&"n01/mem/available_bytes".parse()?)?;
+    let reading = free.latest()?;                        // nanoseconds, no system call
+    println!("{} bytes, {:?} old", reading.sample.value, reading.age());
+
+    // Follow it: the publish itself wakes the subscriber, and a gap is reported with its length.
+    let mut subscription = free.subscribe();
+    while let Some(delivery) = subscription.next_timeout(Duration::from_secs(5))? {
+        match delivery {
+            Delivery::Sample(sample) => println!("{}", sample.value),
+            Delivery::Lost(missed) => println!("{missed} missed"),
+        }
+    }
+
+    // The samples of the last minute, as far as memory reaches back.
+    let minute = free.range(now().saturating_sub(Duration::from_secs(60))..=now())?;
+
+    // Publish facts of your own; any number of threads may.
+    let publisher = Publisher::builder("my-service").create()?;
+    let depth = publisher.register(VertexSpec::new("n01/my-service/depth".parse()?, ValueType::U64))?;
+    depth.publish(17u64)?;
+    publisher.unregister(&depth);
+    // The page ends.
+    Ok(())
+}
+
+#[test]
+fn the_rust_of_the_page_on_programs_compiles() {
+    let _compiled = program_of_the_page;
+    let own = include_str!("docs_examples.rs");
+    let (_, own) = own.split_once("// The page begins.\n").expect("a mark");
+    let (own, _) = own.split_once("// The page ends.\n").expect("a mark");
+    let page = blocks("howto/read-from-a-program.md");
+    let rust = page.iter().find(|block| block.language == "rust").expect("a program");
+    let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+    assert_eq!(words(own), words(&rust.lines.join("\n")));
 }

@@ -46,6 +46,23 @@ fn an_unchanged_value_stays_fresh() {
 }
 
 #[test]
+fn a_program_that_reads_again_and_again_gets_the_shortest_interval() {
+    // The size of the swap space does not change, so the policy lengthens the interval.
+    let agent = Running::start(&["--policy", "hazard", "--interval", "200ms"]);
+    let interval = || -> f64 {
+        let ran = agent.run(&["get", "self/sensor/swap/interval_seconds", "--plain"]);
+        ran.stdout.split('\t').nth(1).and_then(|v| v.parse().ok()).expect("a number")
+    };
+    eventually("the sensor is polled rarely", || interval() > 1.0);
+    eventually("the reads shorten its interval", || {
+        let ran = agent.run(&["get", "swap/total/size_bytes"]);
+        assert_eq!(ran.code, 0, "{ran:?}");
+        interval() < 0.25
+    });
+    eventually("the sensor is polled rarely again", || interval() > 1.0);
+}
+
+#[test]
 fn an_old_value_is_refreshed_or_refused() {
     let agent = Running::start(&["--interval", "1h"]);
     let polls = || -> f64 {

@@ -20,8 +20,8 @@ use self::exited::Exited;
 use self::live::{Live, label};
 use self::peaks::Peaks;
 use crate::baseline::Baseline;
-use crate::commands::Commands;
 use crate::member::Member;
+use crate::patient::{COMMAND_TIMEOUT, PatientReader};
 use crate::proc::{self, Io, Memory};
 use crate::sys::{Pid, Status, Usage};
 
@@ -74,9 +74,18 @@ pub(crate) struct Ledger {
     pub(crate) missing_folders: Vec<String>,
     /// The most resident memory that a sample found.
     pub(crate) sampled_resident_max: u64,
-    /// The reader of command lines of a task that may fork without end.
-    pub(crate) commands: Option<Commands>,
+    /// The reader of files that a task which may fork without end keeps locked.
+    pub(crate) patient: Option<PatientReader>,
+    /// Processes whose command lines were not read in time.
+    late_commands: Vec<Pid>,
 }
+
+/// The most command lines that are read again. Of further processes the report has the names.
+const MAX_LATE_COMMANDS: usize = 1024;
+
+/// The bytes of a process whose page tables the kernel walks in a nanosecond, at the least: five times
+/// less than was measured.
+const PSS_BYTES_PER_NANO: u64 = 20;
 
 impl Ledger {
     /// Creates the ledger of a task that the monitor starts.
@@ -109,7 +118,8 @@ impl Ledger {
             untraced: 0,
             missing_folders: Vec::new(),
             sampled_resident_max: 0,
-            commands: None,
+            patient: None,
+            late_commands: Vec::new(),
         }
     }
 
@@ -204,11 +214,34 @@ impl Ledger {
         }
     }
 
+    /// Returns the command line of a process, or its name in brackets if the command line cannot be
+    /// read in time.
     fn read_command(&mut self, pid: Pid) -> Option<String> {
-        match &mut self.commands {
-            Some(commands) => commands.of(pid),
-            None => proc::command(pid),
+        let Some(reader) = &mut self.patient else { return proc::command(pid) };
+        let command = reader.read(COMMAND_TIMEOUT, move || proc::command(pid));
+        if command.is_none() && self.late_commands.len() < MAX_LATE_COMMANDS {
+            self.late_commands.push(pid);
         }
+        command.or_else(|| proc::name(pid))
+    }
+
+    /// Reads the command lines that were not read in time.
+    pub(crate) fn read_late_commands(&mut self) {
+        for pid in std::mem::take(&mut self.late_commands) {
+            if self.live.contains_key(&pid)
+                && let Some(command) = self.read_command(pid)
+                && let Some(live) = self.live.get_mut(&pid)
+            {
+                live.process.command = command;
+            }
+        }
+    }
+
+    /// Returns the proportional set size of a process of `resident` bytes.
+    pub(crate) fn read_pss(&mut self, pid: Pid, resident: u64) -> Option<u64> {
+        let Some(reader) = &mut self.patient else { return proc::pss_bytes(pid) };
+        let walk = Duration::from_nanos(resident / PSS_BYTES_PER_NANO);
+        reader.read(COMMAND_TIMEOUT + walk, move || proc::pss_bytes(pid))
     }
 
     /// Records that a process runs in its parent's memory, which is counted for the parent, until its
@@ -438,7 +471,8 @@ impl Ledger {
                 if let Some(depth) = depths.get(&next) {
                     break *depth;
                 }
-                let Some(live) = self.live.get(&next).filter(|_| !path.contains(&next)) else {
+                let Some(live) = self.live.get(&next).filter(|_| path.len() <= self.live.len())
+                else {
                     break 0;
                 };
                 path.push(next);

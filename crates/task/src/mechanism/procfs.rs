@@ -24,16 +24,18 @@ const PSS_SHARE: u32 = 100;
 /// counted, but their memory and bytes are missing from the sample, which the report says.
 const MAX_READ: usize = 2048;
 
-/// A forking process locks its page tables, and may hold the lock for as long as all others run. So
-/// PSS is not read with more processes than this, or before it is known how many there will be.
+/// A forking process locks its page tables. So PSS is not read with more processes than this, or before
+/// it is known how many there will be.
 const MAX_PSS: usize = 64;
 const PSS_AFTER: Duration = Duration::from_millis(100);
 
 pub(crate) struct Procfs {
     /// True if no mechanism tracks processes, so that each sample searches for them.
     searches: bool,
-    /// The limit on processes. Beyond it only their number is needed.
-    most: f64,
+    /// The limit on processes. A search stops once it has found more.
+    most: usize,
+    /// True if a search has stopped, so that the number of processes is a lower bound.
+    is_cut: bool,
     /// The limit on resident memory.
     memory_most: f64,
     root: Option<Pid>,
@@ -49,7 +51,9 @@ impl Procfs {
     pub(crate) fn new(searches: bool, limits: &Limits) -> Self {
         Self {
             searches,
-            most: limits.of("processes_max").unwrap_or(f64::INFINITY),
+            // A limit is a count of processes.
+            most: limits.of("processes_max").map_or(usize::MAX, |most| most as usize),
+            is_cut: false,
             memory_most: limits.of("resident_bytes_max").unwrap_or(f64::INFINITY),
             root: None,
             last: Sample::default(),
@@ -60,11 +64,11 @@ impl Procfs {
         }
     }
 
-    /// Finds processes that started or exited. Returns their number if there are more than the
-    /// limit.
+    /// Finds processes that started or exited. Stops once it has found more than the limit, and returns
+    /// the number found so far.
     fn search(&self, ledger: &mut Ledger) -> Result<(), u64> {
         let there: HashSet<Pid> = family::pids(ledger, self.most);
-        if there.len() as f64 > self.most {
+        if there.len() > self.most {
             return Err(there.len() as u64);
         }
         for pid in ledger.live_pids() {
@@ -81,16 +85,15 @@ impl Procfs {
         Ok(())
     }
 
-    fn pss(&mut self, pids: &[Pid], ledger: &Ledger) -> Option<u64> {
+    fn pss(&mut self, sizes: &[(Pid, u64)], ledger: &mut Ledger) -> Option<u64> {
         let now = Instant::now();
-        // A task whose processes are limited may fork without end.
-        if self.most.is_finite() || pids.len() > MAX_PSS || ledger.elapsed() < PSS_AFTER {
+        if sizes.len() > MAX_PSS || ledger.elapsed() < PSS_AFTER {
             return None;
         }
         if self.pss_again.is_some_and(|again| now < again) {
             return None;
         }
-        let sum = pids.iter().filter_map(|pid| proc::pss_bytes(*pid)).sum();
+        let sum = sizes.iter().filter_map(|(pid, bytes)| ledger.read_pss(*pid, *bytes)).sum();
         self.pss_again = Some(now + now.elapsed() * PSS_SHARE);
         Some(sum)
     }
@@ -128,6 +131,7 @@ impl Mechanism for Procfs {
             && let Err(too_many) = self.search(ledger)
         {
             now.processes = Some(too_many);
+            self.is_cut = true;
             ledger.processes_max = ledger.processes_max.max(too_many);
             return;
         }
@@ -168,11 +172,13 @@ impl Mechanism for Procfs {
             ledger.sampled_resident_max = ledger.sampled_resident_max.max(resident);
         }
         let begun = Instant::now();
-        let pss = self.pss(&pids, ledger);
+        let pss = self.pss(&sizes, ledger);
         *now = Sample {
             cpu_seconds: Some(cpu),
             resident_bytes: Some(resident),
-            unshared_bytes: unshared(sizes, self.memory_most, proc::pss_bytes),
+            unshared_bytes: unshared(sizes, self.memory_most, |pid, bytes| {
+                ledger.read_pss(pid, bytes)
+            }),
             pss_bytes: pss,
             virtual_bytes: Some(virtual_size),
             swap_bytes: Some(swap),
@@ -201,7 +207,10 @@ impl Mechanism for Procfs {
         }
         let completeness = Completeness::Sampled;
         let sampled = "the largest sample; excludes what came and went between two samples";
-        let of_numbers = sampled.to_owned();
+        let of_numbers = match self.is_cut {
+            false => sampled.to_owned(),
+            true => format!("{sampled}; a search stops above the limit"),
+        };
         let of_memory = match self.unread {
             0 => sampled.to_owned(),
             more => format!(
@@ -272,7 +281,7 @@ const NEAR: f64 = 0.9;
 fn unshared(
     mut sizes: Vec<(Pid, u64)>,
     most: f64,
-    pss: impl Fn(Pid) -> Option<u64>,
+    mut pss: impl FnMut(Pid, u64) -> Option<u64>,
 ) -> Option<u64> {
     let all: u64 = sizes.iter().map(|(_, bytes)| bytes).sum();
     if sizes.len() < 2 || (all as f64) < NEAR * most {
@@ -283,11 +292,11 @@ fn unshared(
     sizes.sort_by_key(|(_, bytes)| std::cmp::Reverse(*bytes));
     let largest = sizes.first().map_or(0, |(_, bytes)| *bytes);
     let mut sum = 0;
-    for (pid, _) in sizes {
+    for (pid, bytes) in sizes {
         if largest.max(sum) as f64 > most {
             break;
         }
-        sum += pss(pid).unwrap_or(0);
+        sum += pss(pid, bytes).unwrap_or(0);
     }
     Some(largest.max(sum))
 }
@@ -316,11 +325,15 @@ mod tests {
     #[test]
     fn forks_that_share_their_pages_count_them_once() {
         let sizes = || vec![(1, 200), (2, 200), (3, 200)];
-        assert_eq!(unshared(sizes(), 1000.0, |_| Some(67)), None, "far from the limit");
-        assert_eq!(unshared(sizes(), 400.0, |_| Some(67)), Some(201));
-        assert_eq!(unshared(sizes(), 400.0, |_| None), Some(200), "the largest is certain");
-        assert_eq!(unshared(sizes(), 100.0, |_| unreachable!("one is enough")), Some(200));
-        assert_eq!(unshared(sizes(), 400.0, |_| Some(201)), Some(402), "two are enough");
-        assert_eq!(unshared(vec![(1, 500)], 400.0, |_| None), None, "one process shares no pages");
+        assert_eq!(unshared(sizes(), 1000.0, |_, _| Some(67)), None, "far from the limit");
+        assert_eq!(unshared(sizes(), 400.0, |_, _| Some(67)), Some(201));
+        assert_eq!(unshared(sizes(), 400.0, |_, _| None), Some(200), "the largest is certain");
+        assert_eq!(unshared(sizes(), 100.0, |_, _| unreachable!("one is enough")), Some(200));
+        assert_eq!(unshared(sizes(), 400.0, |_, _| Some(201)), Some(402), "two are enough");
+        assert_eq!(
+            unshared(vec![(1, 500)], 400.0, |_, _| None),
+            None,
+            "one process shares no pages"
+        );
     }
 }

@@ -1,6 +1,9 @@
 //! Process ids, signals to processes, and the priority of the monitor.
 
 use std::ffi::c_int;
+use std::marker::PhantomData;
+
+use rustix::process::{Resource, getrlimit};
 
 /// A process id.
 pub(crate) type Pid = libc::pid_t;
@@ -11,10 +14,75 @@ pub(crate) fn kill(pid: Pid, signal: c_int) -> bool {
     unsafe { libc::kill(pid, signal) == 0 }
 }
 
-/// Lets the calling thread run before all ordinary threads; its children do not inherit this. False
-/// if this user may not do that.
-pub(crate) fn run_first() -> bool {
-    let lowest = libc::sched_param { sched_priority: 1 };
-    // SAFETY: the kernel reads `lowest` during the call.
-    unsafe { libc::sched_setscheduler(0, libc::SCHED_RR | libc::SCHED_RESET_ON_FORK, &lowest) == 0 }
+/// The calling thread runs before all ordinary threads until this is dropped. Its children have the
+/// ordinary priority.
+#[derive(Debug)]
+pub(crate) struct FirstPriority {
+    policy: c_int,
+    before: libc::sched_param,
+    /// The priority is a property of the thread.
+    _thread: PhantomData<*const ()>,
+}
+
+impl FirstPriority {
+    /// Returns `None` if this user lacks the right, if the thread has a real-time priority already, or
+    /// if the kernel would end a thread of that priority for its use of the processor.
+    pub(crate) fn take() -> Option<Self> {
+        let bound = getrlimit(Resource::Rttime).current;
+        let mut before = libc::sched_param { sched_priority: 0 };
+        // SAFETY: the kernel writes `before` during the call.
+        let policy = unsafe {
+            let policy = libc::sched_getscheduler(0);
+            (libc::sched_getparam(0, &mut before) == 0).then_some(policy)?
+        };
+        let is_ordinary =
+            matches!(policy, libc::SCHED_OTHER | libc::SCHED_BATCH | libc::SCHED_IDLE);
+        let lowest = libc::sched_param { sched_priority: 1 };
+        let taken = bound.is_none()
+            && is_ordinary
+            && set_policy(libc::SCHED_RR | libc::SCHED_RESET_ON_FORK, lowest);
+        taken.then_some(Self { policy, before, _thread: PhantomData })
+    }
+}
+
+impl Drop for FirstPriority {
+    fn drop(&mut self) {
+        // A thread may always return to an ordinary policy.
+        set_policy(self.policy, self.before);
+    }
+}
+
+/// Sets the policy of the calling thread; false if this user lacks the right.
+fn set_policy(policy: c_int, param: libc::sched_param) -> bool {
+    // SAFETY: the kernel reads `param` during the call.
+    unsafe { libc::sched_setscheduler(0, policy, &param) == 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns the policy of a thread, field 41 of its `stat`.
+    fn policy_in(stat: &str) -> c_int {
+        let (_, fields) = stat.rsplit_once(')').expect("a name");
+        fields.split_whitespace().nth(41 - 3).and_then(|f| f.parse().ok()).expect("a policy")
+    }
+
+    #[test]
+    fn the_priority_is_of_the_thread_while_it_is_held_and_of_no_child() {
+        let policy =
+            || policy_in(&std::fs::read_to_string("/proc/thread-self/stat").expect("procfs"));
+        let before = policy();
+        let Some(priority) = FirstPriority::take() else {
+            println!("skipped: this user may not have a real-time priority");
+            return;
+        };
+        assert_eq!(policy(), libc::SCHED_RR);
+        assert!(FirstPriority::take().is_none(), "it is held already");
+        let child = std::process::Command::new("cat").arg("/proc/self/stat").output();
+        let child = String::from_utf8(child.expect("it runs").stdout).expect("UTF-8");
+        assert_eq!(policy_in(&child), libc::SCHED_OTHER);
+        drop(priority);
+        assert_eq!(policy(), before);
+    }
 }

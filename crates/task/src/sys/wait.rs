@@ -52,6 +52,14 @@ pub(crate) fn next_event() -> io::Result<Option<Event>> {
     }))
 }
 
+/// True if the monitor has a child that is not reaped.
+pub(crate) fn has_children() -> bool {
+    let flags = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT | libc::__WALL;
+    let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
+    // SAFETY: `info` is as large as the call wants; it is not read.
+    unsafe { libc::waitid(libc::P_ALL, 0, info.as_mut_ptr(), flags) == 0 }
+}
+
 /// Consumes the report of a stop, so that the next one becomes visible.
 fn take_stop(pid: Pid) -> io::Result<()> {
     let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();

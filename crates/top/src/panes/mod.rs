@@ -36,7 +36,7 @@ pub(crate) struct Pane {
     pub key: char,
     /// Its name in the line of panes.
     pub name: &'static str,
-    /// Where the room is short, names with the greatest rank are left out first.
+    /// The rank of the name: in a narrow terminal, names with the greatest rank are left out first.
     pub rank: u8,
     /// Returns the lines above the table, for a width in columns.
     pub summary: fn(&Data, Theme, usize) -> Vec<Line<'static>>,

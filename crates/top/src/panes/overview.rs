@@ -41,7 +41,7 @@ struct Block<'a> {
     /// With fewer rows the block is left out.
     least: u16,
     most: u16,
-    /// Where the room is short, blocks with the greatest rank are left out first.
+    /// In a low terminal, blocks with the greatest rank are left out first.
     rank: u8,
     draw: Draw<'a>,
 }

@@ -46,14 +46,14 @@ pub(crate) fn run(global: &Global, pattern: Option<&str>) -> Result<ExitCode, Fa
     Ok(ExitCode::SUCCESS)
 }
 
-/// Where the built-in ones are, below the node.
+/// The part of a topic, below the node, that holds the built-in insights.
 const BUILT_IN: &str = "insight";
 
-/// A record is cut after so many characters: `show` has all of it.
+/// The characters of a record that `ls` prints: `show` prints all of them.
 const MAX_SHOWN: usize = 100;
 
-/// The built-in ones in the order of the paper's table, one without vertices too unless a pattern
-/// was asked for; then the others.
+/// Returns the rows of the built-in insights in the order of the paper's table, then those of the others.
+/// A built-in insight without vertices has a row too, unless the user gave a pattern.
 fn rows(
     out: &Out,
     definitions: &[DefinitionStatus],

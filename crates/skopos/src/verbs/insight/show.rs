@@ -62,7 +62,7 @@ fn print(
     if let Some(formula) = &insight.formula {
         out.line(format!("  = {formula}"))?;
     }
-    // How old its inputs are is not why it is unknown.
+    // The age of its inputs is not the reason why an insight is unknown.
     match &insight.oldest {
         _ if insight.unknown.is_some() => {}
         Some(oldest) => out.line(format!("  {}, as {oldest} is", age(insight, now)))?,

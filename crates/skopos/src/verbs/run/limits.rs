@@ -82,7 +82,7 @@ pub(super) fn wrong_limit(e: &LimitError) -> Failure {
     match e {
         LimitError::Unknown(name) => {
             let names = || RESOURCES.iter().filter(|r| LIMITED.contains(&r.name));
-            let names = names().flat_map(|r| [r.alias, r.name]).filter(|n| !n.is_empty());
+            let names = names().flat_map(|r| [r.alias, r.name]);
             match nearest_name(name, names) {
                 Some(nearest) => failure.hint(format!("did you mean `{nearest}`?")),
                 None => failure.hint(format!("possible limits: {}", self::names())),

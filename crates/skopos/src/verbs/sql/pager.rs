@@ -28,7 +28,7 @@ impl Pager {
     /// Writes with `write`, and waits until the user leaves the pager.
     ///
     /// # Errors
-    /// Those of `write`. A user who leaves before the end closes the pipe, which is not a failure.
+    /// `write` failed. A user who leaves before the end closes the pipe, which is not a failure.
     pub(super) fn show(
         self,
         write: impl FnOnce(&mut Out) -> Result<(), Failure>,

@@ -5,16 +5,7 @@ use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use super::*;
-use crate::support::PATIENCE;
-
-/// Waits until `is_so` returns true; panics with `what` after [`PATIENCE`].
-fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !is_so() {
-        assert!(start.elapsed() < PATIENCE, "{what}");
-        std::thread::sleep(Duration::from_millis(10));
-    }
-}
+use crate::support::eventually;
 
 /// A shell that waits for a line before it goes on with the script; killed on drop.
 struct Task(Child);
@@ -80,7 +71,7 @@ fn is_waiting(monitor: &Child) {
         all.flatten().map(|entry| entry.path()).collect::<Vec<_>>()
     };
     let mut quiet = 0;
-    until("the monitor is attached", || {
+    eventually("the monitor is attached", || {
         let links = entries("fd").into_iter().filter_map(|fd| std::fs::read_link(fd).ok());
         let holds = links.into_iter().any(|link| link.to_string_lossy().contains("pidfd"));
         let sleeps = entries("task").into_iter().filter(|t| !t.ends_with(own.to_string()));
@@ -132,7 +123,7 @@ fn what_a_running_task_uses_since_is_exact() {
             return;
         }
         let mut task = Task::new(&before, after);
-        until("the task is ready", || folder.path().join("ready").exists());
+        eventually("the task is ready", || folder.path().join("ready").exists());
         let monitor = attached(&task, &["--level", level]);
         task.go();
         let told = report(monitor);
@@ -172,8 +163,8 @@ fn threads_and_children_that_were_there_are_traced() {
         folder.path().display()
     );
     let mut task = Task::new(&before, "wait; exit 5");
-    until("the task is ready", || folder.path().join("ready").exists());
-    until("both processes are there", || {
+    eventually("the task is ready", || folder.path().join("ready").exists());
+    eventually("both processes are there", || {
         let children = |pid: &str| {
             std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default()
         };
@@ -201,11 +192,11 @@ fn a_task_that_is_let_go_of_runs_on() {
         let _ = std::fs::remove_file(folder.path().join("ready"));
         let _ = std::fs::remove_file(folder.path().join("stop"));
         let mut task = Task::new(&format!("cd {}", folder.path().display()), after);
-        until("the task is ready", || folder.path().join("ready").exists());
+        eventually("the task is ready", || folder.path().join("ready").exists());
         let monitor = attached(&task, &["--level", level]);
         task.go();
         // The kernel counts in ticks, and on a busy machine some time passes before the first.
-        until("the task uses CPU time", || task.ticks() >= 5);
+        eventually("the task uses CPU time", || task.ticks() >= 5);
         send(signal, monitor.id());
         let told = report(monitor);
         let what = format!("level {level}: {}", told.summary);
@@ -229,7 +220,7 @@ fn a_limit_ends_the_tree_of_that_process_and_nothing_else() {
         let after = format!("{orphan} sleep MARK & sleep MARK").replace("MARK", &mark);
         let mut other = Task::of(Command::new("sleep").arg("60"));
         let mut task = Task::new(&format!("cd {}", folder.path().display()), &after);
-        until("the task is ready", || folder.path().join("ready").exists());
+        eventually("the task is ready", || folder.path().join("ready").exists());
         let monitor =
             attached(&task, &["--level", level, "--series", "20ms", "--limit", "wall=2s"]);
         task.go();
@@ -252,7 +243,7 @@ fn a_second_monitor_of_the_same_process_falls_back() {
     }
     let folder = tempfile::tempdir().expect("a folder");
     let mut task = Task::new(&format!("cd {}", folder.path().display()), "echo hello > x; exit 2");
-    until("the task is ready", || folder.path().join("ready").exists());
+    eventually("the task is ready", || folder.path().join("ready").exists());
     let first = attached(&task, &[]);
     let second = attached(&task, &[]);
     task.go();
@@ -281,7 +272,7 @@ fn an_ordinary_user_is_told_what_it_may_not_see() {
     // The first task belongs to another user, and the second to the user of the monitor.
     let folder = tempfile::tempdir().expect("a folder");
     let mut task = Task::new(&format!("cd {}", folder.path().display()), "exit 0");
-    until("the task is ready", || folder.path().join("ready").exists());
+    eventually("the task is ready", || folder.path().join("ready").exists());
     let monitor =
         user(&[exe, "run", "--json", "--attach", &task.pid()]).spawn().expect("it starts");
     // Only root may see the monitor's descriptors, and the tests are root here.
@@ -305,7 +296,7 @@ fn an_ordinary_user_is_told_what_it_may_not_see() {
     let why = ptrace["why"].as_str().expect("a reason");
     assert!(why.contains("belongs to user 0") || why.contains("ptrace_scope"), "{why}");
     let mut own = Task::of(user(&["sh", "-c", "read line; exit 6"]).stderr(Stdio::inherit()));
-    until("the task runs as another user", || own.field("Uid:").starts_with("65534"));
+    eventually("the task runs as another user", || own.field("Uid:").starts_with("65534"));
     let monitor = user(&[exe, "run", "--json", "--attach", &own.pid()]).spawn().expect("it starts");
     is_waiting(&monitor);
     own.go();
@@ -327,7 +318,7 @@ fn what_cannot_be_attached_to_is_refused_with_a_hint() {
     };
     let mut ended = Command::new("true").spawn().expect("it starts");
     let pid = ended.id();
-    until("the process is a zombie", || {
+    eventually("the process is a zombie", || {
         std::fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| stat.contains(") Z "))
     });
     check(&["--attach", &pid.to_string()], "has already exited", "ps -e");

@@ -6,16 +6,7 @@ use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use super::*;
-use crate::support::PATIENCE;
-
-/// Waits until `is_so` returns true; panics with `what` after [`PATIENCE`].
-fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !is_so() {
-        assert!(start.elapsed() < PATIENCE, "{what}");
-        std::thread::sleep(Duration::from_millis(10));
-    }
-}
+use crate::support::eventually;
 
 fn field(pid: u32, name: &str) -> Option<String> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
@@ -98,10 +89,10 @@ fn outlives(options: &[&str], is_traced: bool) {
     }
     child.kill().expect("killed with SIGKILL");
     child.wait().expect("it ends");
-    until("the task runs on", || std::fs::read_to_string(&done).is_ok_and(|text| text == "yes\n"));
+    eventually("the task runs on", || std::fs::read_to_string(&done).is_ok_and(|text| text == "yes\n"));
     assert_eq!(field(pid, "TracerPid:").as_deref(), Some("0"));
     // The task has just written the file, and is about to wait for its last child.
-    until("the task sleeps", || field(pid, "State:").is_some_and(|state| state.starts_with('S')));
+    eventually("the task sleeps", || field(pid, "State:").is_some_and(|state| state.starts_with('S')));
     let ended = Command::new("kill").arg(pid.to_string()).status();
     assert!(ended.expect("kill").success());
 }
@@ -115,7 +106,7 @@ fn a_task_that_is_stopped_stays_so_until_it_is_continued() {
         );
     };
     send("-STOP");
-    until("the task stops", || {
+    eventually("the task stops", || {
         field(pid, "State:").is_some_and(|s| s.starts_with('T') || s.starts_with('t'))
     });
     std::thread::sleep(Duration::from_millis(600));

@@ -215,12 +215,34 @@ fn a_task_has_its_grace_to_end_by_itself() {
 #[test]
 fn a_task_that_forks_without_end_is_ended() {
     let bomb = program("bomb");
-    for level in ["1", "2"] {
-        let told = limited("processes=100", &["--level", level, "--", text(&bomb)]);
+    let folder = tempfile::tempdir().expect("a folder");
+    let escaped = folder.path().join("escaped");
+    for (limit, level) in
+        [("processes=100", "1"), ("processes=100", "2"), ("processes=100,memory=1GiB", "1")]
+    {
+        let told = limited(limit, &["--level", level, "--", text(&bomb), text(&escaped)]);
         is_ended_for(&told, "processes");
-        assert!(told.value("processes_max") > 100.0, "level {level}");
-        assert!(is_gone(text(&bomb)), "level {level}");
+        assert!(told.value("processes_max") > 100.0, "{limit}, level {level}");
+        assert!(is_gone(text(&bomb)), "{limit}, level {level}");
+        assert!(!escaped.exists(), "{limit}, level {level}: it ended by itself");
     }
+}
+
+#[test]
+fn a_process_whose_first_thread_has_exited_is_searched_for_children() {
+    let leader = program("leader");
+    for level in ["1", "2"] {
+        let told = limited("wall=500ms", &["--level", level, "--", text(&leader)]);
+        is_ended_for(&told, "wall");
+        assert!(is_gone(text(&leader)), "level {level}");
+    }
+}
+
+#[test]
+fn a_task_does_not_inherit_the_priority_of_its_monitor() {
+    // Field 41 is the scheduling policy.
+    let told = limited("processes=100", &["--", "cut", "-d", " ", "-f", "41", "/proc/self/stat"]);
+    assert_eq!((told.code, told.stdout.trim()), (Some(0), "0"));
 }
 
 #[test]
