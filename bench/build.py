@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""Measures the build of Skopos: bench/build.py [release|debug|tests]... [--cores 2] [--out DIR] [--keep]
+"""Measures the build of Skopos:
+bench/build.py [release|debug|tests]... [--cores 2] [--folder DIR] [--keep] [--out DIR]
 
-A folder of its own is the target, so that every build begins with nothing; sources of dependencies are
-already downloaded. Time is wall-clock time on the given number of processors; processor time is what all
-processes of the build used. Prints the report that `skopos-bench` prints with --json, and writes it to
-DIR/build.json. Needs a quiet machine for an hour.
+Each build begins with an empty target folder below --folder, which --keep leaves there. Sources of
+dependencies that are not in cargo's folder are downloaded. Time is wall-clock time on the given number of
+processors; processor time is what all processes of the build used. Prints the report that `skopos-bench`
+prints with --json, and writes it to DIR/build.json of --out after each part. A part that fails is a note in
+it. Needs a quiet machine for an hour.
 """
 
 import argparse
@@ -98,6 +100,12 @@ def measure_tests(cores, target):
 PARTS = {"release": measure_release, "debug": measure_debug, "tests": measure_tests}
 
 
+def commit():
+    described = subprocess.run(["git", "describe", "--always", "--dirty"], check=True,
+                               capture_output=True, text=True)
+    return described.stdout.strip()
+
+
 def machine():
     cpu = next(line.split(":")[1].strip() for line in open("/proc/cpuinfo") if "model name" in line)
     total = next(int(line.split()[1]) for line in open("/proc/meminfo") if "MemTotal" in line)
@@ -105,7 +113,7 @@ def machine():
     return {
         "cpu": cpu, "cores": os.cpu_count(), "memory_bytes": total * 1024,
         "kernel": f"{platform.release()} {platform.machine()}", "host": platform.node(),
-        "versions": {"rustc": version.stdout.split()[1]},
+        "versions": {"rustc": version.stdout.split()[1], "skopos": commit()},
     }
 
 
@@ -118,21 +126,25 @@ def main():
     parser.add_argument("--out", default=None)
     arguments = parser.parse_args()
     now = datetime.datetime.now(datetime.timezone.utc)
-    rows = []
+    report = {"bench": "build", "date": now.strftime("%Y-%m-%dT%H:%M:%SZ"), "machine": machine(),
+              "notes": [], "rows": []}
     for part in arguments.parts or PARTS:
         target = tempfile.mkdtemp(prefix="skopos-build-", dir=arguments.folder)
         try:
-            rows += PARTS[part](arguments.cores, target)
+            report["rows"] += PARTS[part](arguments.cores, target)
+        except subprocess.CalledProcessError as failed:
+            report["notes"].append(f"{part}: `{' '.join(failed.cmd)}` failed")
         finally:
             if not arguments.keep:
                 shutil.rmtree(target, ignore_errors=True)
-    report = {"bench": "build", "date": now.strftime("%Y-%m-%dT%H:%M:%SZ"), "machine": machine(),
-              "rows": rows}
-    text = json.dumps(report, indent=2, ensure_ascii=False) + "\n"
+        text = json.dumps(report, indent=2, ensure_ascii=False) + "\n"
+        if arguments.out:
+            os.makedirs(arguments.out, exist_ok=True)
+            with open(os.path.join(arguments.out, "build.json"), "w") as file:
+                file.write(text)
     print(text, end="")
-    if arguments.out:
-        os.makedirs(arguments.out, exist_ok=True)
-        open(os.path.join(arguments.out, "build.json"), "w").write(text)
+    if report["notes"]:
+        raise SystemExit(1)
 
 
 if __name__ == "__main__":

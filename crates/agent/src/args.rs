@@ -10,7 +10,7 @@ use skopos_score::interval::PolicyKind;
 use crate::config::Share;
 
 /// Options of the agent.
-#[derive(Debug, Default, Args)]
+#[derive(Clone, Debug, Default, Args)]
 pub struct AgentArgs {
     /// Stop after this time (30s, 5m, 2h)
     #[arg(long = "for", value_name = "DURATION", value_parser = duration::parse)]

@@ -57,7 +57,7 @@ pub fn reach(dir: &Path, timeout: Duration) -> Result<Option<UnixStream>, Failur
         // A path that is too long for a socket cannot have a hub.
         Err(Errno::NOENT | Errno::NOTDIR | Errno::NAMETOOLONG) => Ok(None),
         Err(Errno::CONNREFUSED) => Err(Failure::new(format!("the hub at {at} is dead"))
-            .hint("start it again with `skopos hub`, or remove that file")),
+            .hint("start it again with `skopos up` or `skopos hub`, or remove that file")),
         Err(Errno::ACCESS | Errno::PERM) => {
             Err(Failure::new(format!("this user has no access to the hub at {at}"))
                 .hint("ask as the user that runs the hub, as root, or through its HTTP listener"))

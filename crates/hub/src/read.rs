@@ -94,7 +94,7 @@ pub fn read(
         let failure = Failure::no(format!("no topic matches `{text}`"));
         return Err(ReadError::NoMatch(match nearest(source, text) {
             Some(topic) => failure.hint(format!("did you mean `{topic}`?")),
-            None => failure.hint("`SELECT topic FROM topics` shows every topic"),
+            None => failure.hint("the statement `SELECT topic FROM topics` lists every topic"),
         }));
     }
     let no_match = |text: &&String| {

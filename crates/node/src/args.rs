@@ -11,23 +11,42 @@ use skopos_wire::PlaneConfig;
 /// Default interface of discovery: the loopback, so that nothing leaves the machine unasked.
 const LOOK_ON: &str = "lo";
 
+/// Default name of a site.
+const SITE: &str = "default";
+
 /// Options to find other nodes.
 #[derive(Clone, Debug, Args)]
 pub struct LiveArgs {
     /// Name of the site: nodes of different sites on the same network do not see each other
-    #[arg(long, value_name = "NAME", default_value = "default", value_parser = site)]
+    #[arg(long, value_name = "NAME", default_value = SITE, value_parser = site)]
     site: String,
     /// Listen at this endpoint, such as tcp/10.0.0.1:7447 [default: loopback, any port]
-    #[arg(long, value_name = "ENDPOINT")]
+    #[arg(long, value_name = "ENDPOINT", value_parser = endpoint)]
     listen: Vec<String>,
     /// Connect to this hub or router, such as tcp/hub1:7447. Repeat it to connect to several. Of
     /// alternatives with commas between them the first that answers is used
-    #[arg(long, value_name = "ENDPOINT,…")]
+    #[arg(long, value_name = "ENDPOINT,…", value_parser = endpoints)]
     connect: Vec<String>,
     /// Search for nodes on this network interface: `auto` for all, `none` for no search
-    /// [default: lo; none for an agent with --connect]
+    /// [default: lo; for an agent with --connect: none]
     #[arg(long, value_name = "INTERFACE", value_parser = interface)]
     look_on: Option<String>,
+}
+
+/// Checks an endpoint: `tcp/HOST:PORT`.
+fn endpoint(text: &str) -> Result<String, String> {
+    let host_and_port = text.strip_prefix("tcp/").and_then(|address| address.rsplit_once(':'));
+    match host_and_port {
+        Some((host, port)) if !host.is_empty() && port.parse::<u16>().is_ok() => {
+            Ok(text.to_owned())
+        }
+        _ => Err("an endpoint looks like tcp/10.0.0.1:7447 or tcp/[::1]:7447".to_owned()),
+    }
+}
+
+/// Checks endpoints with commas between them.
+fn endpoints(text: &str) -> Result<String, String> {
+    text.split(',').map(endpoint).collect::<Result<Vec<_>, _>>().map(|all| all.join(","))
 }
 
 /// Path of the kernel's network interfaces, a folder for each.
@@ -88,6 +107,23 @@ impl LiveArgs {
         config
     }
 
+    /// Leaves listening to another participant of this process.
+    pub fn without_listening(mut self) -> Self {
+        self.listen.clear();
+        self
+    }
+
+    /// Returns an option that is not at its default.
+    pub fn first_given(&self) -> Option<&'static str> {
+        let given = [
+            ("--site", self.site != SITE),
+            ("--listen", !self.listen.is_empty()),
+            ("--connect", !self.connect.is_empty()),
+            ("--look-on", self.look_on.is_some()),
+        ];
+        given.into_iter().find_map(|(option, is_given)| is_given.then_some(option))
+    }
+
     /// Returns the endpoints to connect to.
     pub fn connect(&self) -> &[String] {
         &self.connect
@@ -106,7 +142,7 @@ impl LiveArgs {
 }
 
 /// Options of an agent with its part in the live plane and its history.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub struct NodeArgs {
     /// Options of the agent.
     #[command(flatten)]
@@ -153,6 +189,14 @@ mod tests {
             ("--look-on", "10.0.0.1", true),
             ("--look-on", "lo,nope0", false),
             ("--look-on", "nope0", false),
+            ("--listen", "tcp/10.0.0.1:7447", true),
+            ("--listen", "tcp/[::1]:0", true),
+            ("--listen", "10.0.0.1:7447", false),
+            ("--listen", "tcp/10.0.0.1", false),
+            ("--listen", "tcp/10.0.0.1:99999", false),
+            ("--listen", "udp/10.0.0.1:7447", false),
+            ("--connect", "tcp/hub1:7447,tcp/hub2:7447", true),
+            ("--connect", "tcp/hub1:7447,hub2", false),
         ] {
             assert_eq!(parsed(option, value), expected, "{option} {value}");
         }

@@ -53,6 +53,12 @@ impl Node {
     /// Another agent runs already; a setting is wrong; history cannot be kept in that folder; the plane
     /// cannot be joined.
     pub fn start(global: &Global, args: &NodeArgs, signals: Signals) -> Result<Self, Failure> {
+        if !args.live
+            && let Some(option) = args.plane.first_given()
+        {
+            let hint = "add --live: without it an agent is connected to nothing";
+            return Err(Failure::new(format!("`{option}` needs `--live`")).hint(hint));
+        }
         let config = Config::load(args.agent.config.as_deref())?;
         let (limits, folder) = (config.history.limits(), config.history.dir.clone());
         let dir = global.dir.clone().unwrap_or_else(skopos_shm::runtime_dir);

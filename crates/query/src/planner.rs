@@ -82,7 +82,7 @@ impl Planner {
             .with_runtime_env(runtime)
             .with_default_features()
             .with_analyzer_rule(Arc::new(operators::PlaceOperators))
-            .with_query_planner(Arc::new(operators::Planner))
+            .with_query_planner(Arc::new(operators::Planner::new()))
             .with_physical_optimizer_rule(Arc::new(Runs))
             .with_physical_optimizer_rule(Arc::new(LetJoinsYield))
             .build();

@@ -31,8 +31,11 @@ use futures_util::{Stream, StreamExt as _};
 /// Time after which a join yields: far less than a person notices.
 const TURN: Duration = Duration::from_millis(10);
 
-/// Rows of the first slice and of the largest. The time that a slice takes decides the size of the next.
-const FIRST_ROWS: usize = 16;
+/// Rows of the first slice. A nested loop compares each of them with every row of its other side, which may be
+/// millions.
+const FIRST_ROWS: usize = 1;
+
+/// Rows of the largest slice. The time that a slice takes decides the size of the next.
 const MAX_ROWS: usize = 8192;
 
 /// Puts [`YieldingExec`] above joins, and below nested loops.

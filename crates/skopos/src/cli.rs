@@ -30,7 +30,7 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
-    /// Watch this machine until Ctrl-C: every role in one process
+    /// Watch this machine until Ctrl-C: an agent, and a hub for this machine
     #[command(before_help = "Example: skopos up --for 30s")]
     Up(verbs::up::UpArgs),
     /// Watch this machine as a lean daemon

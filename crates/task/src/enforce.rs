@@ -43,6 +43,8 @@ struct Ending {
     stopped: HashSet<Member>,
     /// Processes that this user may not kill.
     refused: HashSet<Member>,
+    /// A mechanism has killed its control group.
+    is_group_killed: bool,
     /// The time of the next search for remaining processes.
     next: Instant,
 }
@@ -178,7 +180,7 @@ impl Enforcer {
         }
         let (stopped, refused) = (HashSet::new(), HashSet::new());
         let since = Instant::now();
-        self.ending = Some(Ending { since, stopped, refused, next: since });
+        self.ending = Some(Ending { since, stopped, refused, is_group_killed: false, next: since });
         if !self.grace.is_zero() {
             for member in family::unended(ledger) {
                 member.signal(libc::SIGTERM);
@@ -194,7 +196,11 @@ impl Enforcer {
         if self.has_given_up || begun - ending.since < self.grace || begun < ending.next {
             return;
         }
-        if mechanisms.iter_mut().any(|m| m.kill_all()) {
+        // The kernel kills a control group at once, but for a process whose first thread has exited and
+        // processes that left the group. Those are left for the next step.
+        if !ending.is_group_killed && mechanisms.iter_mut().any(|m| m.kill_all()) {
+            ending.is_group_killed = true;
+            ending.next = Instant::now() + CHECK_EVERY;
             return;
         }
         // All processes are stopped first, so that none forks while the others are killed. Each is

@@ -78,7 +78,7 @@ pub fn no_match(host: &Host, text: &str) -> Failure {
         if text.contains('*') { nearest_pattern(host, text) } else { nearest(host, text) };
     match nearest {
         Some(topic) => failure.hint(format!("did you mean `{topic}`?")),
-        None => failure.hint("`skopos ls` shows every topic"),
+        None => failure.hint("`skopos ls` shows every topic of this machine"),
     }
 }
 

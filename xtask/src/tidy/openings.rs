@@ -10,6 +10,9 @@ const WORDS: &[&str] = &[
     "That",
 ];
 
+/// Further words that no name of a function opens with.
+const NAME_WORDS: &[&str] = &["Nobody", "None", "Somebody", "Everybody"];
+
 /// Words that make `One` an opening of that kind.
 const AFTER_ONE: &[&str] = &["that", "who", "of which"];
 
@@ -20,11 +23,33 @@ pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (file, rust) in tree.rust_files() {
         findings.extend(openings(&file.path, rust));
+        findings.extend(names(&file.path, rust));
         if LISTENING.iter().any(|folder| file.path.starts_with(folder)) {
             findings.extend(doors(&file.path, rust));
         }
     }
     findings
+}
+
+/// Names of functions that open with one of the words: tests are named by sentences.
+fn names<'a>(path: &'a str, rust: &'a Rust) -> impl Iterator<Item = Finding> + 'a {
+    let opening = |name: &str| {
+        let (first, rest) = name.split_once('_')?;
+        // `as_of_join` is a conversion or a term, not a sentence.
+        let is_refused = first != "as"
+            && rest.contains('_')
+            && NAME_WORDS.iter().chain(WORDS).any(|word| word.to_lowercase() == first);
+        is_refused.then(|| first.to_owned())
+    };
+    let refused = rust.functions().iter().filter_map(move |f| Some((f, opening(&f.name)?)));
+    refused.map(|(function, opening)| {
+        Finding::at(
+            path,
+            *function.lines.start(),
+            format!("the name of `{}` opens with `{opening}`", function.name),
+            "open with the noun that the sentence is about",
+        )
+    })
 }
 
 /// Paragraphs that open with one of the words.
@@ -177,6 +202,17 @@ mod tests {
         for good in ["Returns what it is", "Whatsoever", "Asks", "One thatch", "One value", "`As`"]
         {
             assert!(refused(&format!("/// {good}.\nstruct S;\n")).is_empty(), "{good}");
+        }
+    }
+
+    #[test]
+    fn a_test_is_named_by_its_subject() {
+        let named = |name: &str| faults(PATH, &format!("fn {name}() {{}}\n")).len();
+        for bad in ["what_is_refused_is_counted", "nobody_is_asked", "how_it_ends"] {
+            assert_eq!(named(bad), 1, "{bad}");
+        }
+        for good in ["a_refused_value_is_counted", "as_of_join", "whatever"] {
+            assert_eq!(named(good), 0, "{good}");
         }
     }
 

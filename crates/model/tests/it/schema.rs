@@ -44,7 +44,7 @@ fn other_topics_belong_to_no_metric() {
 }
 
 #[test]
-fn families_and_metrics_are_told_apart() {
+fn families_and_metrics_are_distinguished() {
     let (mut names, mut topics) = (HashSet::new(), HashSet::new());
     for family in FAMILIES {
         assert!(names.insert(family.name), "two families {}", family.name);

@@ -1,9 +1,9 @@
 //! The operators in a physical plan, and the planner that makes them.
 
 use std::fmt;
+use std::future::ready;
 use std::sync::Arc;
 
-use async_trait::async_trait;
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::compute::concat_batches;
 use datafusion::arrow::datatypes::SchemaRef;
@@ -24,49 +24,72 @@ use datafusion::physical_plan::{
 };
 use datafusion::physical_planner::{DefaultPhysicalPlanner, ExtensionPlanner, PhysicalPlanner};
 use futures_util::StreamExt as _;
+use futures_util::future::BoxFuture;
 
 use crate::operators::node::{Input, OperatorKind, OperatorNode};
 use crate::operators::{asof, gapfill};
 
 /// DataFusion's planner, with these operators beside its own.
-#[derive(Debug)]
-pub(crate) struct Planner;
+pub(crate) struct Planner(DefaultPhysicalPlanner);
 
-#[async_trait]
+impl Planner {
+    pub(crate) fn new() -> Self {
+        Self(DefaultPhysicalPlanner::with_extension_planners(vec![Arc::new(Operators)]))
+    }
+}
+
+impl fmt::Debug for Planner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Planner")
+    }
+}
+
+// The methods of both planners return futures that are ready or DataFusion's own: the compiler would prove for
+// seconds that a future which holds a plan is `Send`.
 impl QueryPlanner for Planner {
-    async fn create_physical_plan(
-        &self,
-        plan: &LogicalPlan,
-        session: &dyn Session,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        let planner = DefaultPhysicalPlanner::with_extension_planners(vec![Arc::new(Operators)]);
-        planner.create_physical_plan(plan, session).await
+    fn create_physical_plan<'planner, 'plan, 'session, 'all>(
+        &'planner self,
+        plan: &'plan LogicalPlan,
+        session: &'session dyn Session,
+    ) -> BoxFuture<'all, Result<Arc<dyn ExecutionPlan>>>
+    where
+        'planner: 'all,
+        'plan: 'all,
+        'session: 'all,
+        Self: 'all,
+    {
+        self.0.create_physical_plan(plan, session)
     }
 }
 
 struct Operators;
 
-#[async_trait]
 impl ExtensionPlanner for Operators {
-    async fn plan_extension(
-        &self,
-        planner: &dyn PhysicalPlanner,
-        node: &dyn UserDefinedLogicalNode,
-        _: &[&LogicalPlan],
-        inputs: &[Arc<dyn ExecutionPlan>],
-        session: &dyn Session,
-        context: &PhysicalPlanningContext,
-    ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
-        let Some(node) = node.as_any().downcast_ref::<OperatorNode>() else { return Ok(None) };
-        let mut values = Vec::new();
-        for (plan, exprs) in &node.inputs {
-            let physical =
-                |expr| planner.create_physical_expr(expr, plan.schema(), session, context);
-            values.push(exprs.iter().map(physical).collect::<Result<Vec<_>>>()?);
-        }
-        let schema = Arc::new(node.schema.as_arrow().clone());
-        let operator = node.operator.clone();
-        Ok(Some(Arc::new(OperatorExec::new(operator, inputs.to_vec(), values, schema))))
+    fn plan_extension<'own, 'planner, 'node, 'refs, 'logical, 'inputs, 'session, 'context, 'all>(
+        &'own self,
+        planner: &'planner dyn PhysicalPlanner,
+        node: &'node dyn UserDefinedLogicalNode,
+        _: &'refs [&'logical LogicalPlan],
+        inputs: &'inputs [Arc<dyn ExecutionPlan>],
+        session: &'session dyn Session,
+        context: &'context PhysicalPlanningContext,
+    ) -> BoxFuture<'all, Result<Option<Arc<dyn ExecutionPlan>>>>
+    where
+        'own: 'all,
+        'planner: 'all,
+        'node: 'all,
+        'logical: 'all,
+        'refs: 'all,
+        'inputs: 'all,
+        'session: 'all,
+        'context: 'all,
+        Self: 'all,
+    {
+        let Some(node) = node.as_any().downcast_ref::<OperatorNode>() else {
+            return Box::pin(ready(Ok(None)));
+        };
+        let plan = OperatorExec::plan(planner, node, inputs, session, context);
+        Box::pin(ready(plan.map(|plan| Some(Arc::new(plan) as Arc<dyn ExecutionPlan>))))
     }
 }
 
@@ -80,6 +103,23 @@ struct OperatorExec {
 }
 
 impl OperatorExec {
+    fn plan(
+        planner: &dyn PhysicalPlanner,
+        node: &OperatorNode,
+        inputs: &[Arc<dyn ExecutionPlan>],
+        session: &dyn Session,
+        context: &PhysicalPlanningContext,
+    ) -> Result<Self> {
+        let mut values = Vec::new();
+        for (plan, exprs) in &node.inputs {
+            let physical =
+                |expr| planner.create_physical_expr(expr, plan.schema(), session, context);
+            values.push(exprs.iter().map(physical).collect::<Result<Vec<_>>>()?);
+        }
+        let schema = Arc::new(node.schema.as_arrow().clone());
+        Ok(Self::new(node.operator.clone(), inputs.to_vec(), values, schema))
+    }
+
     fn new(
         operator: OperatorKind,
         inputs: Vec<Arc<dyn ExecutionPlan>>,

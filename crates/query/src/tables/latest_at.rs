@@ -5,7 +5,6 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_trait::async_trait;
 use datafusion::arrow::compute::kernels::cast_utils::string_to_timestamp_nanos;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::catalog::{Session, TableFunctionArgs, TableFunctionImpl, TableProvider};
@@ -89,17 +88,8 @@ impl fmt::Debug for LatestAtTable {
     }
 }
 
-#[async_trait]
-impl TableProvider for LatestAtTable {
-    fn schema(&self) -> SchemaRef {
-        sample_schema(SAMPLES)
-    }
-
-    fn table_type(&self) -> TableType {
-        TableType::View
-    }
-
-    async fn scan(
+impl LatestAtTable {
+    fn plan(
         &self,
         state: &dyn Session,
         projection: Option<&Vec<usize>>,
@@ -119,6 +109,18 @@ impl TableProvider for LatestAtTable {
         let partitions: Vec<Arc<dyn PartitionStream>> = vec![Arc::new(stream)];
         Ok(Arc::new(StreamingTableExec::try_new(schema, partitions, None, [], false, None)?))
     }
+}
+
+impl TableProvider for LatestAtTable {
+    fn schema(&self) -> SchemaRef {
+        sample_schema(SAMPLES)
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::View
+    }
+
+    scan_by_plan!();
 
     fn supports_filters_pushdown(
         &self,

@@ -5,6 +5,34 @@
 //! `latest_at` are read in several streams (`sample_stream`), and decide conditions on topics once a series
 //! (`series_filter`).
 
+/// Implements `TableProvider::scan` for a table that plans its scans without waiting, in its method `plan`.
+///
+/// The trait's futures are `Send`. Of an `async fn` the compiler would prove that for seconds, because filters
+/// contain every type of the SQL syntax; of a plan that is ready it proves nothing about them.
+macro_rules! scan_by_plan {
+    () => {
+        fn scan<'table, 'session, 'columns, 'filters, 'all>(
+            &'table self,
+            session: &'session dyn datafusion::catalog::Session,
+            projection: Option<&'columns Vec<usize>>,
+            filters: &'filters [datafusion::logical_expr::Expr],
+            limit: Option<usize>,
+        ) -> futures_util::future::BoxFuture<
+            'all,
+            datafusion::error::Result<std::sync::Arc<dyn datafusion::physical_plan::ExecutionPlan>>,
+        >
+        where
+            'table: 'all,
+            'session: 'all,
+            'columns: 'all,
+            'filters: 'all,
+            Self: 'all,
+        {
+            Box::pin(std::future::ready(self.plan(session, projection, filters, limit)))
+        }
+    };
+}
+
 mod latest;
 mod wide;
 mod topics;

@@ -3,7 +3,6 @@
 use std::fmt;
 use std::sync::Arc;
 
-use async_trait::async_trait;
 use datafusion::arrow::array::{RecordBatch, RecordBatchOptions};
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::catalog::{Session, TableProvider};
@@ -66,17 +65,8 @@ impl RegisteredTable {
     }
 }
 
-#[async_trait]
-impl TableProvider for RegisteredTable {
-    fn schema(&self) -> SchemaRef {
-        self.schema.clone()
-    }
-
-    fn table_type(&self) -> TableType {
-        TableType::View
-    }
-
-    async fn scan(
+impl RegisteredTable {
+    fn plan(
         &self,
         _state: &dyn Session,
         projection: Option<&Vec<usize>>,
@@ -89,6 +79,18 @@ impl TableProvider for RegisteredTable {
         let partitions: Vec<Arc<dyn PartitionStream>> = vec![Arc::new(partition)];
         Ok(Arc::new(StreamingTableExec::try_new(schema, partitions, None, [], false, limit)?))
     }
+}
+
+impl TableProvider for RegisteredTable {
+    fn schema(&self) -> SchemaRef {
+        self.schema.clone()
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::View
+    }
+
+    scan_by_plan!();
 
     /// A table may return more rows than asked for, so every condition is applied again.
     fn supports_filters_pushdown(

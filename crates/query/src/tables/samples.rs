@@ -3,7 +3,6 @@
 use std::fmt;
 use std::sync::Arc;
 
-use async_trait::async_trait;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::error::Result;
@@ -85,17 +84,8 @@ impl fmt::Debug for SampleTable {
     }
 }
 
-#[async_trait]
-impl TableProvider for SampleTable {
-    fn schema(&self) -> SchemaRef {
-        sample_schema(self.columns)
-    }
-
-    fn table_type(&self) -> TableType {
-        TableType::View
-    }
-
-    async fn scan(
+impl SampleTable {
+    fn plan(
         &self,
         state: &dyn Session,
         projection: Option<&Vec<usize>>,
@@ -122,6 +112,18 @@ impl TableProvider for SampleTable {
         let limit = limit.filter(|_| filters.is_empty());
         Ok(Arc::new(StreamingTableExec::try_new(schema, partitions, None, [], false, limit)?))
     }
+}
+
+impl TableProvider for SampleTable {
+    fn schema(&self) -> SchemaRef {
+        sample_schema(self.columns)
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::View
+    }
+
+    scan_by_plan!();
 
     fn supports_filters_pushdown(
         &self,

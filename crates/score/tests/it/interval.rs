@@ -137,7 +137,7 @@ fn noise(n: u64) -> f64 {
 }
 
 #[test]
-fn a_gauge_that_jitters_is_no_surprise_and_a_step_is_one() {
+fn a_gauge_that_jitters_is_not_a_surprise_and_a_step_is() {
     let mut values: Vec<f64> = (0..400).map(|n| 1e9 + 1e6 * noise(n)).collect();
     values.push(1.1e9);
     let changes = changes(Kind::Gauge, values, 1);
@@ -195,7 +195,7 @@ fn surprises(metric: &Metric, by: f64) -> bool {
 }
 
 #[test]
-fn a_deviation_too_small_for_any_decision_is_no_surprise() {
+fn a_deviation_too_small_for_any_decision_is_not_a_surprise() {
     for (metric, little, much) in [
         (&schema::mem::AVAILABLE_BYTES, 4e6, 5e6),
         (&schema::block::READ_BYTES_TOTAL, 1e6, 1.1e6),

@@ -236,7 +236,7 @@ fn a_c_program_is_woken_by_a_publish() {
 }
 
 #[test]
-fn a_c_program_is_told_that_its_vertex_is_gone() {
+fn a_c_program_learns_that_its_vertex_is_gone() {
     let subject = subject();
     let Some((_built, reader)) = c_reader() else { return };
     let mut child = waiting(&reader, &subject, 6);

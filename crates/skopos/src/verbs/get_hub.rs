@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_hub_says_is_shown_as_what_is_read_here() {
+    fn a_reading_of_a_hub_is_shown_like_one_of_this_machine() {
         let read = |value: Json, value_type: &str, origin: &str, more: Json| {
             let mut json = json!({
                 "topic": "n02/a/b", "value": value, "value_type": value_type, "unit": "bytes",

@@ -61,7 +61,8 @@ pub(crate) fn run(mut command: Command, args: &ManArgs) -> Result<ExitCode, Fail
 }
 
 fn page(command: &Command, name: &str) -> std::io::Result<Vec<u8>> {
-    let man = clap_mangen::Man::new(command.clone()).title(name);
+    let source = concat!("skopos ", env!("CARGO_PKG_VERSION"));
+    let man = clap_mangen::Man::new(command.clone()).title(name).source(source);
     let mut page = Vec::new();
     man.render_title(&mut page)?;
     man.render_name_section(&mut page)?;

@@ -24,6 +24,18 @@ const SUMMARY_EVERY: Duration = Duration::from_secs(5);
 /// The first line comes as soon as two ticks make a rate.
 const FIRST_SUMMARY: Duration = Duration::from_millis(1500);
 
+/// Columns of the introduction if standard output is not a terminal.
+const COLUMNS: usize = 80;
+
+/// The narrowest terminal for which lines are broken: narrower ones break them in any case.
+const MIN_COLUMNS: usize = 20;
+
+/// Returns the width of the terminal; `None` if standard output is not a terminal.
+fn columns() -> Option<usize> {
+    let size = rustix::termios::tcgetwinsize(std::io::stdout()).ok()?;
+    (size.ws_col > 0).then(|| usize::from(size.ws_col).max(MIN_COLUMNS))
+}
+
 #[derive(Debug, Args)]
 pub(crate) struct UpArgs {
     #[command(flatten)]
@@ -33,8 +45,13 @@ pub(crate) struct UpArgs {
 }
 
 pub(crate) fn run(global: &Global, args: &UpArgs) -> Result<ExitCode, Failure> {
+    // The hub listens at the endpoint of `--listen`.
+    let mut node_args = args.node.clone();
+    if node_args.live {
+        node_args.plane = node_args.plane.without_listening();
+    }
     if global.style() == Style::Json {
-        let node = Node::start(global, &args.node, Signals::catch()?)?;
+        let node = Node::start(global, &node_args, Signals::catch()?)?;
         let mut out = Out::new(global.style());
         let _hub = start_hub(&node.agent, args, &mut out)?;
         out.flush()?;
@@ -44,7 +61,7 @@ pub(crate) fn run(global: &Global, args: &UpArgs) -> Result<ExitCode, Failure> {
     let mut out = Out::new(global.style());
     out.line(format!("skopos {}: looking at this machine …", env!("CARGO_PKG_VERSION")))?;
     out.flush()?;
-    let mut node = Node::start(global, &args.node, signals)?;
+    let mut node = Node::start(global, &node_args, signals)?;
     let (_hub, doors) = start_hub(&node.agent, args, &mut out)?;
     let mut summary = None;
     let mut next = Instant::now() + FIRST_SUMMARY;
@@ -60,12 +77,12 @@ pub(crate) fn run(global: &Global, args: &UpArgs) -> Result<ExitCode, Failure> {
                 introduce(&mut out, agent, &doors)?;
                 let mut first = Summary::new(Segment::open(agent.segment_path())?, agent.node());
                 // The counters' start, so that the first line has rates.
-                let _ = first.line();
+                let _ = first.line(None);
                 summary = Some(first);
             }
             Some(summary) if Instant::now() >= next => {
                 next = Instant::now() + SUMMARY_EVERY;
-                out.line(summary.line())?;
+                out.line(summary.line(columns()))?;
             }
             Some(_) => {}
         }
@@ -100,13 +117,16 @@ fn introduce(out: &mut Out, agent: &Agent, doors: &[String]) -> Result<(), Failu
     let facts: usize = sensors.iter().map(|s| s.facts).sum();
     let senses: Vec<String> = sensors.iter().map(|s| format!("{} ({})", s.name, s.facts)).collect();
     out.line(format!("{}: {facts} facts from {} sensors", out.bold(&node), sensors.len()))?;
-    for line in wrap(&senses.join(", "), 76) {
+    let width = columns().unwrap_or(COLUMNS);
+    for line in wrap(&senses.join(", "), ", ", width - 2) {
         out.line(format!("  {line}"))?;
     }
     if !skips.is_empty() {
         out.line("not sensed here:")?;
         for skip in &skips {
-            out.line(format!("  {}: {}", skip.what, skip.reason))?;
+            for line in wrap(&format!("{}: {}", skip.what, skip.reason), " ", width - 2) {
+                out.line(format!("  {line}"))?;
+            }
         }
     }
     // Another terminal may not have the environment of this one.
@@ -129,11 +149,14 @@ fn introduce(out: &mut Out, agent: &Agent, doors: &[String]) -> Result<(), Failu
     Ok(())
 }
 
-/// Breaks `text` at commas into lines of at most `width` characters.
-fn wrap(text: &str, width: usize) -> Vec<String> {
+/// Breaks `text` after `separator` into lines of at most `width` characters, if no word is longer.
+fn wrap(text: &str, separator: &str, width: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
-    for word in text.split_inclusive(", ") {
-        let last = lines.last_mut().filter(|l| l.len() + word.trim_end().len() <= width);
+    for word in text.split_inclusive(separator) {
+        let fits = |line: &String| {
+            line.is_empty() || line.chars().count() + word.trim_end().chars().count() <= width
+        };
+        let last = lines.last_mut().filter(|line| fits(line));
         match last {
             Some(line) => line.push_str(word),
             None => lines.push(word.to_owned()),
@@ -205,7 +228,8 @@ impl Summary {
         }
     }
 
-    fn line(&mut self) -> String {
+    /// Returns the values, as many as fit into `width` columns.
+    fn line(&mut self, width: Option<usize>) -> String {
         self.look_up();
         let number = |v: &Vertex| v.latest().ok().and_then(|r| r.as_f64());
         let mut parts = vec![format::time_of_day(skopos_shm::now())];
@@ -226,8 +250,22 @@ impl Summary {
                 parts.push(format!("{} {}/s", rate.label, format::bytes(per_second)));
             }
         }
-        parts.join("  ")
+        fitted(&parts, width.unwrap_or(usize::MAX))
     }
+}
+
+/// Joins the first `parts` that fit into `width` columns.
+fn fitted(parts: &[String], width: usize) -> String {
+    let mut line = String::new();
+    for part in parts {
+        let between = if line.is_empty() { "" } else { "  " };
+        if line.chars().count() + between.len() + part.chars().count() > width {
+            break;
+        }
+        line.push_str(between);
+        line.push_str(part);
+    }
+    line
 }
 
 /// The vertices of `metric` of every hardware device in sysfs. Devices on top of others (partitions, device
@@ -262,5 +300,25 @@ impl Rate {
         let (before, earlier) = self.last.replace((checked_at?, sum))?;
         let seconds = checked_at?.since(before).as_secs_f64();
         (seconds > 0.0).then(|| ((sum - earlier) / seconds).max(0.0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_holds_whole_values() {
+        let parts = ["cpu 1 %", "load 2", "mem 3 GiB"].map(str::to_owned);
+        assert_eq!(fitted(&parts, usize::MAX), "cpu 1 %  load 2  mem 3 GiB");
+        assert_eq!(fitted(&parts, 15), "cpu 1 %  load 2");
+        assert_eq!(fitted(&parts, 14), "cpu 1 %");
+    }
+
+    #[test]
+    fn text_breaks_after_separators() {
+        assert_eq!(wrap("a (1), bc (2), d (3)", ", ", 13), ["a (1), bc (2),", "d (3)"]);
+        assert_eq!(wrap("one two three", " ", 7), ["one two", "three"]);
+        assert_eq!(wrap("unbreakable word", " ", 4), ["unbreakable", "word"]);
     }
 }

@@ -103,7 +103,7 @@ fn reports_of_other_tools_begin_an_archive() {
 }
 
 #[test]
-fn what_is_mistyped_is_said() {
+fn a_mistyped_name_gets_an_error() {
     let dir = runtime_dir();
     let dir = dir.path();
     assert_eq!(import(dir, &reports(dir, 0, 3)).code, 0);

@@ -49,7 +49,7 @@ impl Drop for Stop<'_> {
 }
 
 #[test]
-fn who_is_asked_for_history_without_end_polls_its_sensors_as_often_as_before() {
+fn an_agent_under_endless_requests_for_history_polls_its_sensors_as_often_as_before() {
     let (hub, history) = (Hub::start(), TempDir::new().expect("a folder"));
     fill(history.path());
     let budget = format!("{}%", BUDGET * 100.0);

@@ -64,7 +64,7 @@ fn a_file_system_in_memory_is_measured_and_not_stored() {
 
 /// Runs only where temporary files are on a device, which they are not in most containers.
 #[test]
-fn what_was_measured_is_stored_and_published_by_an_agent_that_runs() {
+fn a_calibration_is_stored_and_published_by_a_running_agent() {
     let agent = Running::start(&[]);
     let folder = tempfile::tempdir().expect("a temporary folder");
     let report = measured(agent.path(), folder.path());
@@ -107,7 +107,7 @@ fn an_interrupted_measurement_leaves_nothing_behind() {
 }
 
 #[test]
-fn what_cannot_be_measured_is_refused_with_a_hint() {
+fn a_device_that_cannot_be_measured_is_refused_with_a_hint() {
     let dir = runtime_dir();
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path().to_str().expect("UTF-8");
@@ -129,7 +129,7 @@ fn what_cannot_be_measured_is_refused_with_a_hint() {
 
 /// A busy device is refused as well, with exit code 1.
 #[test]
-fn nobody_is_measured_who_was_not_asked() {
+fn a_device_is_not_measured_without_consent() {
     let dir = runtime_dir();
     let folder = tempfile::tempdir().expect("a temporary folder");
     let ran = calibrate(dir.path(), folder.path().to_str().expect("UTF-8"), &[]);

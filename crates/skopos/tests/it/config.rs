@@ -95,7 +95,7 @@ fn an_agent_computes_every_statement_that_the_pages_on_insights_show() {
 }
 
 #[test]
-fn what_is_typed_wins_over_the_table_for_all_and_tables_of_one_sensor_stay() {
+fn an_option_overrides_the_default_table_and_not_the_table_of_a_sensor() {
     let text = "[sensors.default]\npolicy = \"aimd\"\nmax_seconds = 10\n\
                 [sensors.load]\npolicy = \"aimd-window\"\n\
                 [sensors.mem]\nmin_seconds = 5\n";
@@ -115,7 +115,7 @@ fn what_is_typed_wins_over_the_table_for_all_and_tables_of_one_sensor_stay() {
 }
 
 #[test]
-fn what_cannot_be_is_refused_with_a_hint() {
+fn an_impossible_setting_is_refused_with_a_hint() {
     let mistyped = agent("[sensors.blok]\nmin_seconds = 5\n", "", &[]);
     assert_eq!(mistyped.code, 2, "{mistyped:?}");
     assert!(mistyped.stderr.contains("did you mean `block`?"), "{mistyped:?}");
@@ -126,7 +126,7 @@ fn what_cannot_be_is_refused_with_a_hint() {
 }
 
 #[test]
-fn what_is_refused_names_its_file() {
+fn a_refused_setting_names_its_file() {
     let sql = |name: &str| {
         format!(
             "[[insight]]\nname = \"{name}\"\nsql = \"SELECT count(*) FROM latest WHERE topic LIKE \

@@ -191,7 +191,7 @@ fn tokio_stream(data: FlightData) -> impl futures_util::Stream<Item = FlightData
 }
 
 #[test]
-fn what_is_no_request_is_refused_and_counted() {
+fn malformed_requests_are_refused_and_counted() {
     let server = FlightServer::start();
     let seed = 0x5eed_0ff1_1947;
     println!("seed {seed}");
@@ -217,7 +217,7 @@ fn what_is_no_request_is_refused_and_counted() {
 }
 
 #[test]
-fn an_address_that_somebody_has_is_told() {
+fn an_address_in_use_is_reported() {
     let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
     let at = taken.local_addr().expect("bound").to_string();
     let dir = runtime_dir();

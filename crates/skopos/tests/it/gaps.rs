@@ -124,12 +124,12 @@ fn a_hub_that_stood_still_has_what_it_missed(more: &[&str]) {
 }
 
 #[test]
-fn what_a_hub_missed_is_had_from_the_memory_of_a_node() {
+fn samples_that_a_hub_missed_come_from_the_memory_of_a_node() {
     a_hub_that_stood_still_has_what_it_missed(&[]);
 }
 
 #[test]
-fn what_a_hub_missed_is_had_from_a_node_with_history() {
+fn samples_that_a_hub_missed_come_from_the_history_of_a_node() {
     let history = TempDir::new().expect("a folder");
     let there = history.path().to_str().expect("UTF-8");
     a_hub_that_stood_still_has_what_it_missed(&["--history", there]);
@@ -137,7 +137,7 @@ fn what_a_hub_missed_is_had_from_a_node_with_history() {
 
 /// A hub does not know what its nodes once had unless it asks them.
 #[test]
-fn what_only_a_nodes_history_has_is_found_by_how_its_topic_begins() {
+fn a_topic_that_only_a_nodes_history_has_is_found_by_its_beginning() {
     let kept = tempfile::tempdir().expect("a directory");
     let folder = kept.path().to_str().expect("text");
     let mut sealer = Sealer::new(kept.path(), 1).expect("a part");

@@ -48,7 +48,7 @@ fn a_mount_that_hangs_delays_nothing_and_is_shown() {
         .stderr(Stdio::null())
         .spawn()
         .expect("unshare(1)");
-    let mut agent = Running { dir, child, _told: None };
+    let mut agent = Running { dir, child, _stdout: None };
     let path = agent.path().to_owned();
     let number = |topic: &str| -> Option<f64> {
         let ran = run(&path, &["get", topic, "--plain"]);

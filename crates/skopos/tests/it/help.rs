@@ -169,7 +169,7 @@ fn a_mistyped_pattern_suggests_the_nearest() {
     assert_eq!(ran.code, 1, "{ran:?}");
     assert!(ran.stderr.contains("hint: did you mean `mem/**`?"), "{ran:?}");
     let ran = agent.run(&["ls", "nothing-alike/**"]);
-    assert!(ran.stderr.contains("hint: `skopos ls` shows every topic"), "{ran:?}");
+    assert!(ran.stderr.contains("hint: `skopos ls` shows every topic of this machine"), "{ran:?}");
 }
 
 #[test]
@@ -178,6 +178,9 @@ fn manual_pages_have_examples_environment_files_and_exit_status() {
     for verb in all_verbs(dir.path()).into_iter().chain([Vec::new()]) {
         let words: Vec<&str> = ["man"].into_iter().chain(verb.iter().map(String::as_str)).collect();
         let page = run(dir.path(), &words);
+        let source = concat!("\"skopos ", env!("CARGO_PKG_VERSION"), "\"");
+        let title = page.stdout.lines().find(|line| line.starts_with(".TH ")).expect("a title");
+        assert!(title.contains(source), "{title}");
         for section in ["EXAMPLES", "\"EXIT STATUS\"", "\"ENVIRONMENT\"", "\"FILES\""] {
             assert!(page.stdout.contains(&format!(".SH {section}\n")), "{words:?} {section}");
         }

@@ -60,7 +60,7 @@ fn values(values: std::ops::Range<u32>) -> Json {
 const DEPTH: &str = "SELECT value FROM samples WHERE topic = 'n01/app/depth' ORDER BY time";
 
 #[test]
-fn what_a_killed_agent_had_written_is_there_once() {
+fn samples_that_a_killed_agent_had_written_are_there_once() {
     let (dir, history) = (runtime_dir(), TempDir::new().expect("a folder"));
     let there = history.path().to_str().expect("UTF-8");
     let agent = Agent::start(dir.path(), history.path(), &[]);

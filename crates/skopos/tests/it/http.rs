@@ -311,7 +311,7 @@ fn watch_sql_of(agent: &Running, run: impl Fn(&[&str]) -> Ran) {
 }
 
 #[test]
-fn whose_hub_it_is_is_answered_unless_an_address_is_given() {
+fn a_taken_default_port_is_skipped_and_a_taken_address_is_an_error() {
     let dir = runtime_dir();
     let taken = std::net::TcpListener::bind("127.0.0.1:7470");
     let hub = |http: &[&str]| {

@@ -31,7 +31,7 @@ fn refused(up: &Up) -> u64 {
 }
 
 #[test]
-fn what_is_too_long_is_refused() {
+fn a_request_that_is_too_long_is_refused() {
     let up = Up::start();
     let before = refused(&up);
     let host = format!("host: {}\r\n", up.at);
@@ -60,7 +60,7 @@ fn what_is_too_long_is_refused() {
 }
 
 #[test]
-fn more_questions_and_watchers_than_there_are_places_for_are_told_to_come_again() {
+fn statements_and_watchers_above_the_limit_are_asked_to_retry() {
     let up = Up::start();
     // No statement ends before the last one has come, however busy the machine is.
     let question = json!({ "sql": ENDLESS[0], "deadline_ms": 300_000 }).to_string();
@@ -103,7 +103,7 @@ fn status(up: &Up, path: &str) -> String {
 }
 
 #[test]
-fn one_connection_too_many_is_told_so_and_closed() {
+fn one_connection_too_many_gets_an_error_and_is_closed() {
     let up = Up::start();
     let before = refused(&up);
     let open: Vec<TcpStream> = (0..MAX_CONNECTIONS).map(|_| up.connect()).collect();
@@ -121,7 +121,7 @@ fn one_connection_too_many_is_told_so_and_closed() {
 }
 
 #[test]
-fn a_question_that_needs_too_much_memory_is_told_so() {
+fn a_statement_that_needs_too_much_memory_is_refused() {
     let up = Up::start();
     // Eighty columns of a million numbers exceed the memory of all statements together.
     let columns: Vec<String> = (1..=80).map(|n| format!("value + {n}")).collect();
@@ -140,7 +140,7 @@ fn unfinished(up: &Up, request: &str) -> (Duration, Got) {
 }
 
 #[test]
-fn who_takes_too_long_is_told_and_who_takes_nothing_is_cut_off() {
+fn a_slow_client_gets_a_timeout_and_a_client_that_reads_nothing_is_disconnected() {
     let up = Up::start();
     eventually("no other connection is open", || up.count("http", "connections") == 1);
     let before = refused(&up);

@@ -46,7 +46,7 @@ fn told(events: impl Iterator<Item = Event>) -> (u64, u64) {
 
 /// With an unbounded queue for each client, the slow one would miss nothing and cost endless memory.
 #[test]
-fn a_slow_reader_is_told_what_it_missed_and_holds_nobody_up() {
+fn a_slow_reader_learns_its_losses_and_delays_no_other() {
     let up = Up::start();
     let publisher = Publisher::builder("fast").dir(up.agent.path()).node("n01").create();
     let publisher = publisher.expect("a segment");
@@ -105,7 +105,7 @@ fn a_slow_reader_is_told_what_it_missed_and_holds_nobody_up() {
 }
 
 #[test]
-fn who_comes_back_is_told_what_is_new_since_the_last_event() {
+fn a_client_that_returns_gets_all_events_since_its_last_one() {
     let up = Up::start();
     let publish = |value: &str| {
         assert_eq!(up.agent.run(&["publish", "app/depth", value]).code, 0);

@@ -21,7 +21,7 @@ fn watch(dir: &Path, time: &str) -> Ran {
 }
 
 #[test]
-fn a_dead_hub_is_told_of_and_this_machine_answers() {
+fn a_dead_hub_is_reported_and_this_machine_answers() {
     let agent = Running::start(&[]);
     let ask = || agent.run(&["sql", "--plain", ONE]);
     let without = ask();
@@ -50,7 +50,7 @@ fn a_dead_hub_is_told_of_and_this_machine_answers() {
 }
 
 #[test]
-fn a_hub_of_somebody_else_is_told_of() {
+fn a_hub_of_another_user_is_reported() {
     let agent = Running::start(&[]);
     std::fs::set_permissions(agent.path(), PermissionsExt::from_mode(0o755)).expect("own");
     let socket = agent.path().join("hub.sock");
@@ -153,7 +153,7 @@ fn an_agent_with_a_hub_leaves_no_segment() {
 }
 
 #[test]
-fn what_a_hub_cannot_do_as_it_is_told_is_said_at_its_start() {
+fn a_hub_that_cannot_do_as_configured_reports_it_at_its_start() {
     let dir = runtime_dir();
     let config = dir.path().join("skopos.toml");
     let hub = |more: &[&str]| {

@@ -47,6 +47,14 @@ fn value(agent: &Running, topic: &str) -> Option<f64> {
 }
 
 #[test]
+fn a_pattern_that_no_insight_matches_is_an_error() {
+    let agent = Running::start(&[]);
+    let ran = agent.run(&["insight", "ls", "blok*"]);
+    assert_eq!((ran.code, ran.stdout.as_str()), (1, ""), "{ran:?}");
+    assert!(ran.stderr.contains("no insight matches `blok*`"), "{ran:?}");
+}
+
+#[test]
 fn all_fifteen_are_shown_each_with_a_value_or_a_reason() {
     let agent = Running::start(&[]);
     let shown = agent.run(&["insight", "ls", "--json"]).json();
@@ -129,7 +137,7 @@ fn sql_of_the_configuration_runs_when_an_input_changes() {
 }
 
 #[test]
-fn what_another_process_publishes_is_an_input_too() {
+fn a_fact_of_another_process_is_an_input_too() {
     let configured = Configured::new(
         r#"
         [[insight]]
@@ -150,7 +158,7 @@ fn what_another_process_publishes_is_an_input_too() {
 }
 
 #[test]
-fn what_another_process_does_not_know_any_more_is_unknown_and_not_predicted() {
+fn a_fact_that_its_process_no_longer_knows_is_unknown_and_not_predicted() {
     let configured = Configured::new(
         r#"
         [[insight]]
@@ -299,7 +307,7 @@ fn a_configuration_that_cannot_be_is_refused_where_it_is_wrong() {
 }
 
 #[test]
-fn what_nobody_follows_is_polled_less_and_what_somebody_follows_as_often_as_possible() {
+fn a_fact_without_followers_is_polled_rarely_and_a_followed_one_as_often_as_possible() {
     let agent = Running::start(&["--policy", "aimd", "--interval", "200ms"]);
     // The facts of this sensor do not change, so its interval grows.
     let interval = || value(&agent, "self/sensor/numa/interval_seconds").unwrap_or(0.0);

@@ -74,7 +74,7 @@ fn a_broken_pipe_is_quiet() {
 }
 
 #[test]
-fn no_colour_where_there_is_no_terminal() {
+fn output_without_a_terminal_has_no_colour() {
     let agent = Running::start(&[]);
     for args in [&["ls", "-l"][..], &["doctor"], &["get", "mem/**"]] {
         assert!(!agent.run(args).stdout.contains('\x1b'), "{args:?}");

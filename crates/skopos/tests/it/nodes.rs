@@ -131,7 +131,7 @@ fn a_node_goes_to_another_hub_when_its_own_is_gone() {
 }
 
 #[test]
-fn what_a_hub_computes_is_not_told_by_the_agent_beside_it() {
+fn an_insight_of_a_hub_is_not_published_by_the_agent_beside_it() {
     let (other, hub) = (Hub::start(), Hub::with(INSIGHTS));
     let has = |topic: &str| run(hub.dir.path(), &["get", topic]).code == 0;
     eventually("the insight is computed", || has("default/insight/deepest"));
@@ -158,7 +158,7 @@ fn by_http(at: &str, path: &str) -> Json {
 }
 
 #[test]
-fn what_is_too_old_is_measured_for_whoever_asks_a_hub() {
+fn a_value_that_is_too_old_is_measured_for_a_client_of_a_hub() {
     let port =
         TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).expect("a port").port();
     let at = format!("127.0.0.1:{port}");

@@ -45,7 +45,7 @@ fn every_type_of_value() {
 }
 
 #[test]
-fn what_cannot_be_published_is_refused_with_its_reason() {
+fn a_value_that_cannot_be_published_is_refused_with_its_reason() {
     let agent = Running::start(&[]);
     assert_eq!(agent.run(&["publish", "app/a", "1"]).code, 0);
     let long = "x".repeat(300);

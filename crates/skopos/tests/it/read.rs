@@ -113,7 +113,7 @@ fn nothing_running_gives_one_error_and_one_hint() {
 /// A rate over a short time rests on a few ticks of the kernel's clock. A client must not spoil it by
 /// frequent polls.
 #[test]
-fn nobody_can_have_a_sensor_polled_all_the_time() {
+fn no_client_can_have_a_sensor_polled_all_the_time() {
     let agent = Running::start(&["--interval", "1h"]);
     let polls = || -> u64 {
         let ran = agent.run(&["publish", "app/tick", "1"]);
@@ -147,7 +147,7 @@ fn an_agent_that_does_not_answer_is_waited_for_once() {
 }
 
 #[test]
-fn what_is_there_is_shown_beside_what_is_not() {
+fn known_topics_are_shown_beside_errors_for_unknown_ones() {
     let agent = Running::start(&[]);
     let ran = agent.run(&["get", "mem/total_bytes", "nosuch/thing"]);
     assert_eq!(ran.code, 1, "{ran:?}");

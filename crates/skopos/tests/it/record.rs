@@ -106,7 +106,7 @@ fn a_full_disk_leaves_what_was_recorded_whole() {
 }
 
 #[test]
-fn what_cannot_be_recorded_is_refused() {
+fn a_topic_that_cannot_be_recorded_is_refused() {
     let agent = Running::start(&[]);
     assert_eq!(agent.run(&["publish", "app/list", "[1]"]).code, 0);
     let out = runtime_dir();

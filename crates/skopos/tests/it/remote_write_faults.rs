@@ -211,7 +211,7 @@ fn up_to(last: u32) -> Vec<f64> {
 }
 
 #[test]
-fn what_a_busy_or_broken_store_did_not_take_is_sent_again_in_its_order() {
+fn samples_that_a_busy_or_broken_store_did_not_accept_are_sent_again_in_order() {
     let (store, url) = Store::start();
     let (up, _config) = sending(&url);
     publish(&up, 1);
@@ -273,7 +273,7 @@ fn a_store_that_hangs_is_left_and_tried_again() {
 }
 
 #[test]
-fn what_a_store_refuses_is_counted_and_holds_up_nothing() {
+fn samples_that_a_store_refuses_are_counted_and_delay_no_others() {
     let (store, url) = Store::start();
     let (up, _config) = sending(&url);
     publish(&up, 1);

@@ -64,7 +64,7 @@ pub(crate) struct Running {
     pub(crate) dir: TempDir,
     pub(crate) child: Child,
     /// Kept open: an agent that prints to a closed pipe exits.
-    pub(crate) _told: Option<BufReader<ChildStdout>>,
+    pub(crate) _stdout: Option<BufReader<ChildStdout>>,
 }
 
 impl Running {
@@ -100,7 +100,7 @@ impl Running {
             told["event"] == "started"
         });
         assert!(is_start, "the role exited");
-        Self { dir, child, _told: Some(told) }
+        Self { dir, child, _stdout: Some(told) }
     }
 
     pub(crate) fn path(&self) -> &Path {

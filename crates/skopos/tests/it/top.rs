@@ -271,7 +271,7 @@ fn top_shows_insights_and_what_is_unusual() {
 }
 
 #[test]
-fn top_restores_the_terminal_when_it_is_told_to_end() {
+fn top_restores_the_terminal_after_a_signal() {
     let agent = Running::start(&[]);
     let Some(screen) = Screen::open(agent.path(), (80, 24)) else { return };
     for signal in ["TERM", "INT", "HUP"] {

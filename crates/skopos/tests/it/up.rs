@@ -180,3 +180,25 @@ fn a_runtime_directory_whose_name_is_too_long_for_a_socket_is_refused_at_once() 
     assert!(ran.stderr.contains("too long") && ran.stderr.contains("hint: "), "{ran:?}");
     assert!(!deep.exists(), "nothing is left behind");
 }
+
+#[test]
+fn the_hub_of_up_listens_for_other_nodes() {
+    let dir = runtime_dir();
+    let at = format!("tcp/127.0.0.1:{}", crate::flight::free_port());
+    let args = ["up", "--for", "100ms", "--live", "--look-on", "none", "--listen", &at];
+    let ran = run(dir.path(), &[&args[..], &doors(&[])[..]].concat());
+    assert_eq!(ran.code, 0, "{ran:?}");
+}
+
+#[test]
+fn options_of_the_live_plane_need_it() {
+    let dir = runtime_dir();
+    for option in [["--connect", "tcp/127.0.0.1:9"], ["--look-on", "lo"], ["--site", "a"]] {
+        for verb in ["agent", "up"] {
+            let ran = run(dir.path(), &[&[verb, "--for", "100ms"], &option[..]].concat());
+            assert_eq!(ran.code, 2, "{ran:?}");
+            let error = format!("`{}` needs `--live`", option[0]);
+            assert!(ran.stderr.contains(&error) && ran.stderr.contains("hint: "), "{ran:?}");
+        }
+    }
+}

@@ -89,7 +89,7 @@ fn several_patterns_are_followed_and_listed_at_once() {
 }
 
 #[test]
-fn the_death_of_the_agent_is_told() {
+fn the_death_of_the_agent_is_reported() {
     let mut agent = Running::start(&[]);
     let mut child = skopos(agent.path(), &["watch", "mem/total_bytes", "--json"])
         .stdout(Stdio::piped())
@@ -103,7 +103,7 @@ fn the_death_of_the_agent_is_told() {
 }
 
 #[test]
-fn a_fact_that_went_and_came_back_while_nobody_looked_is_followed_again() {
+fn a_fact_that_vanished_and_returned_unseen_is_followed_again() {
     // At this interval there is no second poll: facts that sensors register later would make the watch
     // look for new topics anyway.
     let agent = Running::start(&["--interval", "1h"]);

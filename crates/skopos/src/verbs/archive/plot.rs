@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_class_with_a_bracket_is_no_markup() {
+    fn a_bracket_in_a_class_is_not_markup() {
         let text = svg("<b>&\u{1}", std::iter::empty());
         assert!(text.contains("&lt;b&gt;&amp;\u{fffd}</text>"), "{text}");
     }

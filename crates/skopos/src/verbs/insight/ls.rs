@@ -23,6 +23,12 @@ struct Listing<'a> {
 pub(crate) fn run(global: &Global, pattern: Option<&str>) -> Result<ExitCode, Failure> {
     let (definitions, refused) = definitions(global)?;
     let vertices = insights(global, pattern)?;
+    if let Some(pattern) = pattern
+        && vertices.is_empty()
+    {
+        return Err(Failure::no(format!("no insight matches `{pattern}`"))
+            .hint("`skopos insight ls` shows every insight"));
+    }
     let mut out = Out::new(global.style());
     match out.style {
         Style::Json => out.json(&Listing { definitions: &definitions, insights: &vertices })?,

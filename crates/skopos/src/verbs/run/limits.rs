@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_ends_every_task_at_once_is_refused_with_what_was_meant() {
+    fn a_limit_that_ends_every_task_at_once_is_refused_with_a_hint() {
         for (text, said) in [
             ("memory=4", Some("did you mean `memory=4GiB`?")),
             ("pss=1.5", Some("did you mean `pss=1.5GiB`?")),

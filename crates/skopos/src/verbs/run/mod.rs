@@ -184,6 +184,11 @@ pub(crate) fn run(global: &Global, args: &RunArgs) -> Result<ExitCode, Failure> 
     match global.style() {
         Style::Json => say(&serde_json::to_string(summary).unwrap_or_default()),
         _ if is_wanted => say(&text::summary(summary, place.as_deref())),
+        // The exit code of a task that was ended for a limit is also that of a task that was killed.
+        _ if !args.quiet && !summary.ended.limits.is_empty() => {
+            let limits = summary.ended.limits.join(", ");
+            say(&format!("skopos: the task was ended for a limit: {limits}"));
+        }
         _ => {}
     }
     Ok(end_like(summary))

@@ -2,7 +2,6 @@
 
 use std::io::Write as _;
 use std::process::{Child, Stdio};
-use std::time::{Duration, Instant};
 
 use super::*;
 use crate::support::eventually;
@@ -112,7 +111,7 @@ fn may_trace() -> bool {
 }
 
 #[test]
-fn what_a_running_task_uses_since_is_exact() {
+fn usage_of_a_running_task_since_the_attach_is_exact() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("x");
     let before = format!("cd {}; head -c 3000000 /dev/zero > x", folder.path().display());
@@ -126,24 +125,24 @@ fn what_a_running_task_uses_since_is_exact() {
         eventually("the task is ready", || folder.path().join("ready").exists());
         let monitor = attached(&task, &["--level", level]);
         task.go();
-        let told = report(monitor);
-        let what = format!("level {level}: {}", told.summary);
-        assert_eq!(told.value("written_bytes"), 1_050_000.0, "{what}");
-        assert_eq!(told.summary["task"]["attached"]["pid"].to_string(), task.pid(), "{what}");
+        let outcome = report(monitor);
+        let what = format!("level {level}: {}", outcome.summary);
+        assert_eq!(outcome.value("written_bytes"), 1_050_000.0, "{what}");
+        assert_eq!(outcome.summary["task"]["attached"]["pid"].to_string(), task.pid(), "{what}");
         if level == "2" {
-            assert_eq!(told.of("written_bytes", "completeness"), "all", "{what}");
-            assert_eq!(told.value("processes_total"), 52.0, "{what}");
+            assert_eq!(outcome.of("written_bytes", "completeness"), "all", "{what}");
+            assert_eq!(outcome.value("processes_total"), 52.0, "{what}");
             assert_eq!(
-                (told.code, &told.summary["ended"]["status"]),
+                (outcome.code, &outcome.summary["ended"]["status"]),
                 (Some(7), &7.into()),
                 "{what}"
             );
-            let of_memory = told.of("resident_bytes_max", "reason").as_str().expect("a reason");
+            let of_memory = outcome.of("resident_bytes_max", "reason").as_str().expect("a reason");
             assert!(of_memory.contains("before the attach"), "{what}");
         } else {
-            assert_eq!(told.of("written_bytes", "completeness"), "at_least", "{what}");
-            assert_eq!(told.summary["ended"]["exit_type"], "unknown", "{what}");
-            assert_eq!(told.code, Some(0), "the exit code is unknown: {what}");
+            assert_eq!(outcome.of("written_bytes", "completeness"), "at_least", "{what}");
+            assert_eq!(outcome.summary["ended"]["exit_type"], "unknown", "{what}");
+            assert_eq!(outcome.code, Some(0), "the exit code is unknown: {what}");
         }
         assert_eq!(task.0.wait().expect("it ends").code(), Some(7), "{what}");
         assert_eq!(std::fs::metadata(&file).expect("written").len(), 4_050_000);
@@ -173,15 +172,24 @@ fn threads_and_children_that_were_there_are_traced() {
     let monitor = attached(&task, &[]);
     std::fs::write(folder.path().join("go"), "x\n").expect("it is read");
     task.go();
-    let told = report(monitor);
-    let statuses: Vec<_> = told.summary["processes"]
+    let outcome = report(monitor);
+    let statuses: Vec<_> = outcome.summary["processes"]
         .as_array()
         .expect("a list")
         .iter()
         .map(|p| &p["status"])
         .collect();
-    assert!([3, 4].iter().all(|code| statuses.contains(&&Json::from(*code))), "{}", told.summary);
-    assert_eq!((told.code, told.value("written_bytes")), (Some(5), 5000.0), "{}", told.summary);
+    assert!(
+        [3, 4].iter().all(|code| statuses.contains(&&Json::from(*code))),
+        "{}",
+        outcome.summary
+    );
+    assert_eq!(
+        (outcome.code, outcome.value("written_bytes")),
+        (Some(5), 5000.0),
+        "{}",
+        outcome.summary
+    );
 }
 
 #[test]
@@ -198,11 +206,14 @@ fn a_task_that_is_let_go_of_runs_on() {
         // The kernel counts in ticks, and on a busy machine some time passes before the first.
         eventually("the task uses CPU time", || task.ticks() >= 5);
         send(signal, monitor.id());
-        let told = report(monitor);
-        let what = format!("level {level}: {}", told.summary);
-        assert_eq!((told.code, &told.summary["ended"]["exit_type"]), (Some(0), &"running".into()));
-        assert_eq!(told.of("cpu_seconds", "completeness"), "at_least", "{what}");
-        assert!(told.value("cpu_seconds") > 0.0, "{what}");
+        let outcome = report(monitor);
+        let what = format!("level {level}: {}", outcome.summary);
+        assert_eq!(
+            (outcome.code, &outcome.summary["ended"]["exit_type"]),
+            (Some(0), &"running".into())
+        );
+        assert_eq!(outcome.of("cpu_seconds", "completeness"), "at_least", "{what}");
+        assert!(outcome.value("cpu_seconds") > 0.0, "{what}");
         assert_eq!(task.field("TracerPid:"), "0", "{what}");
         assert!(task.0.try_wait().expect("asked").is_none(), "{what}");
         std::fs::write(folder.path().join("stop"), "").expect("written");
@@ -224,11 +235,15 @@ fn a_limit_ends_the_tree_of_that_process_and_nothing_else() {
         let monitor =
             attached(&task, &["--level", level, "--series", "20ms", "--limit", "wall=2s"]);
         task.go();
-        let told = report(monitor);
-        assert_eq!(told.summary["ended"]["exit_type"], "limit", "level {level}: {}", told.summary);
-        assert_eq!(told.code, Some(137), "level {level}");
+        let outcome = report(monitor);
+        assert_eq!(
+            outcome.summary["ended"]["exit_type"], "limit",
+            "level {level}: {}",
+            outcome.summary
+        );
+        assert_eq!(outcome.code, Some(137), "level {level}");
         assert!(task.0.wait().expect("it ends").code().is_none(), "the task died of a signal");
-        assert!(limits::is_gone(&mark), "level {level}: {}", told.summary);
+        assert!(limits::is_gone(&mark), "level {level}: {}", outcome.summary);
         assert!(
             other.0.try_wait().expect("asked").is_none(),
             "the other process is not in the tree"
@@ -257,7 +272,7 @@ fn a_second_monitor_of_the_same_process_falls_back() {
 }
 
 #[test]
-fn an_ordinary_user_is_told_what_it_may_not_see() {
+fn an_ordinary_user_learns_which_values_are_hidden() {
     let exe = env!("CARGO_BIN_EXE_skopos");
     let user = |args: &[&str]| {
         let mut command = Command::new("setpriv");
@@ -278,20 +293,20 @@ fn an_ordinary_user_is_told_what_it_may_not_see() {
     // Only root may see the monitor's descriptors, and the tests are root here.
     is_waiting(&monitor);
     task.go();
-    let told = report(monitor);
+    let outcome = report(monitor);
     // Since Linux 6.6 the connector reports births and exits to any user.
-    let hears = |told: &Outcome| {
-        let mechanisms = told.summary["mechanisms"].as_array().expect("a list");
+    let hears = |outcome: &Outcome| {
+        let mechanisms = outcome.summary["mechanisms"].as_array().expect("a list");
         mechanisms.iter().any(|m| m["name"] == "connector" && m["used"] == true)
     };
-    let level = 1 + u64::from(hears(&told));
-    assert_eq!(told.summary["level"], level, "{}", told.summary);
-    assert_eq!(told.of("written_bytes", "value"), &Json::Null);
+    let level = 1 + u64::from(hears(&outcome));
+    assert_eq!(outcome.summary["level"], level, "{}", outcome.summary);
+    assert_eq!(outcome.of("written_bytes", "value"), &Json::Null);
     assert!(
-        told.of("written_bytes", "reason").as_str().is_some_and(|r| r.contains("may not read"))
+        outcome.of("written_bytes", "reason").as_str().is_some_and(|r| r.contains("may not read"))
     );
-    assert!(told.value("resident_bytes_max") > 0.0);
-    let mechanisms = told.summary["mechanisms"].as_array().expect("a list");
+    assert!(outcome.value("resident_bytes_max") > 0.0);
+    let mechanisms = outcome.summary["mechanisms"].as_array().expect("a list");
     let ptrace = mechanisms.iter().find(|m| m["name"] == "ptrace").expect("it is listed");
     let why = ptrace["why"].as_str().expect("a reason");
     assert!(why.contains("belongs to user 0") || why.contains("ptrace_scope"), "{why}");
@@ -300,16 +315,16 @@ fn an_ordinary_user_is_told_what_it_may_not_see() {
     let monitor = user(&[exe, "run", "--json", "--attach", &own.pid()]).spawn().expect("it starts");
     is_waiting(&monitor);
     own.go();
-    let told = report(monitor);
+    let outcome = report(monitor);
     let scope = std::fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").unwrap_or_default();
-    let is_told = matches!(scope.trim(), "" | "0") || hears(&told);
+    let is_told = matches!(scope.trim(), "" | "0") || hears(&outcome);
     let expected = if is_told { (Some(6), 2) } else { (Some(0), 1) };
-    let level = told.summary["level"].as_u64().expect("a level");
-    assert_eq!((told.code, level), expected, "{}", told.summary);
+    let level = outcome.summary["level"].as_u64().expect("a level");
+    assert_eq!((outcome.code, level), expected, "{}", outcome.summary);
 }
 
 #[test]
-fn what_cannot_be_attached_to_is_refused_with_a_hint() {
+fn a_process_that_cannot_be_attached_to_is_refused_with_a_hint() {
     let check = |args: &[&str], said: &str, hint: &str| {
         let ran = monitor(args).output().expect("it starts");
         let stderr = String::from_utf8_lossy(&ran.stderr);

@@ -7,16 +7,16 @@ const MIB: f64 = 1024.0 * 1024.0;
 /// Returns whether BPF can be used here; prints the reason if not.
 fn is_usable() -> bool {
     let Output { stdout, .. } = monitor(&["--explain", "--json"]).output().expect("it starts");
-    let told: Json = serde_json::from_slice(&stdout).expect("JSON");
-    let bpf = mechanism(&told, "bpf");
+    let outcome: Json = serde_json::from_slice(&stdout).expect("JSON");
+    let bpf = mechanism(&outcome, "bpf");
     if bpf["used"] != true {
         println!("skipped: {}", bpf["why"]);
     }
     bpf["used"] == true
 }
 
-fn mechanism(told: &Json, name: &str) -> Json {
-    let list = told["mechanisms"].as_array().expect("a list");
+fn mechanism(outcome: &Json, name: &str) -> Json {
+    let list = outcome["mechanisms"].as_array().expect("a list");
     list.iter().find(|m| m["name"] == name).expect("each is listed").clone()
 }
 
@@ -26,22 +26,26 @@ fn two_thousand_short_processes_are_all_seen() {
         return;
     }
     let births = program("births");
-    let told = told(&["--", text(&births), "short", "2000"]);
-    assert_eq!(told.code, Some(0));
+    let outcome = measure(&["--", text(&births), "short", "2000"]);
+    assert_eq!(outcome.code, Some(0));
     for (name, expected) in
         [("processes_total", 2001.0), ("processes_max", 2.0), ("threads_max", 2.0)]
     {
-        assert_eq!(told.value(name), expected, "{name}");
+        assert_eq!(outcome.value(name), expected, "{name}");
         assert_eq!(
-            (told.of(name, "method"), told.of(name, "completeness")),
+            (outcome.of(name, "method"), outcome.of(name, "completeness")),
             (&"bpf".into(), &"all".into())
         );
     }
-    assert_eq!(told.of("resident_bytes_max", "completeness"), "all", "each process was measured");
-    assert_eq!(told.summary["overhead"]["stops"], 0);
-    let processes = told.summary["processes"].as_array().expect("a list");
     assert_eq!(
-        processes.len() as u64 + told.summary["processes_left_out"].as_u64().expect("known"),
+        outcome.of("resident_bytes_max", "completeness"),
+        "all",
+        "each process was measured"
+    );
+    assert_eq!(outcome.summary["overhead"]["stops"], 0);
+    let processes = outcome.summary["processes"].as_array().expect("a list");
+    assert_eq!(
+        processes.len() as u64 + outcome.summary["processes_left_out"].as_u64().expect("known"),
         2001
     );
     let short = processes.iter().filter(|p| p["command"] == "/bin/true");
@@ -55,7 +59,7 @@ fn two_thousand_short_processes_are_all_seen() {
     // No CPU time is lost: the times of the children and of the shell add up to the kernel's total.
     let sum: f64 = processes.iter().map(|p| p["cpu_seconds"].as_f64().expect("known")).sum();
     let listed = processes.len() as f64 / 2001.0;
-    let all = told.value("cpu_seconds");
+    let all = outcome.value("cpu_seconds");
     assert!(sum > 0.5 * listed * all && sum < 1.1 * all, "{sum} of {all}");
 }
 
@@ -65,14 +69,14 @@ fn memory_that_a_static_program_held_for_a_moment_is_exact() {
         return;
     }
     let births = built("births", &["-static"]);
-    let idle = told(&["--", text(&births), "spike", "0"]);
+    let idle = measure(&["--", text(&births), "spike", "0"]);
     // The size is not a multiple of the batches in which processors count.
-    let told = told(&["--", text(&births), "spike", "300060"]);
-    let held = told.value("resident_bytes_max") - idle.value("resident_bytes_max");
+    let outcome = measure(&["--", text(&births), "spike", "300060"]);
+    let held = outcome.value("resident_bytes_max") - idle.value("resident_bytes_max");
     // The kernel maps up to 64 KiB of the program's file around each fault, as far as they are cached.
     assert!((held / 1024.0 - 300_060.0).abs() <= 64.0, "{held}");
-    assert_eq!(told.of("resident_bytes_max", "error_bound"), 0.0, "the peak was at the exit");
-    assert_eq!(told.of("resident_bytes_max", "method"), "bpf");
+    assert_eq!(outcome.of("resident_bytes_max", "error_bound"), 0.0, "the peak was at the exit");
+    assert_eq!(outcome.of("resident_bytes_max", "method"), "bpf");
 }
 
 #[test]
@@ -81,9 +85,9 @@ fn a_task_may_trace_its_own_children() {
         return;
     }
     let kinds = program("kinds");
-    let told = told(&["--", text(&kinds), "trace"]);
-    assert_eq!(told.code, Some(6), "tracing was refused");
-    assert_eq!(told.value("processes_total"), 2.0);
+    let outcome = measure(&["--", text(&kinds), "trace"]);
+    assert_eq!(outcome.code, Some(6), "tracing was refused");
+    assert_eq!(outcome.value("processes_total"), 2.0);
 }
 
 #[test]
@@ -92,19 +96,19 @@ fn bytes_of_threads_count_once_and_a_process_ends_with_its_last() {
         return;
     }
     let births = program("births");
-    let [idle, told] =
-        ["none", "threads"].map(|what| told(&["--mechanism", "bpf", "--", text(&births), what]));
-    let read = told.value("read_bytes") - idle.value("read_bytes");
+    let [idle, outcome] =
+        ["none", "threads"].map(|what| measure(&["--mechanism", "bpf", "--", text(&births), what]));
+    let read = outcome.value("read_bytes") - idle.value("read_bytes");
     // Four threads start more than one does, but they read nothing to start.
     assert_eq!(read, 300_000.0);
-    assert_eq!(told.of("read_bytes", "completeness"), "all");
-    assert_eq!((told.value("threads_max"), told.value("processes_total")), (4.0, 1.0));
-    let process = &told.summary["processes"][0];
-    assert_eq!(process["read_bytes"].as_f64(), Some(told.value("read_bytes")), "{process}");
+    assert_eq!(outcome.of("read_bytes", "completeness"), "all");
+    assert_eq!((outcome.value("threads_max"), outcome.value("processes_total")), (4.0, 1.0));
+    let process = &outcome.summary["processes"][0];
+    assert_eq!(process["read_bytes"].as_f64(), Some(outcome.value("read_bytes")), "{process}");
 }
 
 #[test]
-fn an_ordinary_user_is_told_why_not_and_measured_otherwise() {
+fn an_ordinary_user_gets_the_reason_and_another_mechanism() {
     if !rustix::process::geteuid().is_root() {
         println!("skipped: only root can become an ordinary user");
         return;
@@ -120,28 +124,33 @@ fn an_ordinary_user_is_told_why_not_and_measured_otherwise() {
     std::fs::set_permissions(folder.path(), open.clone()).expect("opened");
     std::fs::set_permissions(&own, open).expect("opened");
     command.arg(&own).args(["run", "--json", "--", "/bin/true"]).current_dir("/");
-    let told = told_by(command);
-    assert_eq!(told.code, Some(0));
-    let bpf = mechanism(&told.summary, "bpf");
+    let outcome = measure_by(command);
+    assert_eq!(outcome.code, Some(0));
+    let bpf = mechanism(&outcome.summary, "bpf");
     assert_eq!(bpf["used"], false);
     let why = bpf["why"].as_str().expect("a reason");
     assert!(why.contains("CAP_BPF"), "{why}");
-    assert_eq!(mechanism(&told.summary, "ptrace")["used"], true, "{}", told.summary["mechanisms"]);
-    assert_eq!(told.value("processes_total"), 1.0);
+    assert_eq!(
+        mechanism(&outcome.summary, "ptrace")["used"],
+        true,
+        "{}",
+        outcome.summary["mechanisms"]
+    );
+    assert_eq!(outcome.value("processes_total"), 1.0);
 }
 
 #[test]
-fn what_nobody_waited_for_is_in_what_the_kernel_counts_and_not_called_all_elsewhere() {
+fn usage_without_a_waiting_parent_is_counted_by_the_kernel_and_incomplete_elsewhere() {
     if !is_usable() {
         return;
     }
     let kinds = program("kinds");
     let args =
         ["--mechanism", "bpf,wait4,procfs", "--", text(&kinds), "ignore-children", "1000000"];
-    let told = told(&args);
-    assert_eq!(told.code, Some(0));
-    assert_eq!(told.of("written_bytes", "method"), "bpf");
-    assert!(told.value("written_bytes") >= 20e6);
-    assert_eq!(told.of("minor_faults", "method"), "bpf");
-    assert_eq!(told.of("user_seconds", "completeness"), "at_least");
+    let outcome = measure(&args);
+    assert_eq!(outcome.code, Some(0));
+    assert_eq!(outcome.of("written_bytes", "method"), "bpf");
+    assert!(outcome.value("written_bytes") >= 20e6);
+    assert_eq!(outcome.of("minor_faults", "method"), "bpf");
+    assert_eq!(outcome.of("user_seconds", "completeness"), "at_least");
 }

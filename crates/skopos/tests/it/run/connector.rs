@@ -22,8 +22,8 @@ fn an_ordinary_user_hears_of_every_process() {
     command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]).arg(&own);
     command.args(["run", "--json", "--mechanism", "wait4,procfs,connector", "--", "sh", "-c"]);
     command.arg("for n in $(seq 20); do /bin/true; done").current_dir("/");
-    let told = told_by(command);
-    let mechanisms = told.summary["mechanisms"].as_array().expect("a list");
+    let outcome = measure_by(command);
+    let mechanisms = outcome.summary["mechanisms"].as_array().expect("a list");
     let connector = mechanisms.iter().find(|m| m["name"] == "connector").expect("it is listed");
     if connector["used"] != true {
         let why = connector["why"].as_str().expect("a reason");
@@ -31,9 +31,9 @@ fn an_ordinary_user_hears_of_every_process() {
         eprintln!("skipped: {why}");
         return;
     }
-    if told.of("processes_total", "completeness") == "all" {
+    if outcome.of("processes_total", "completeness") == "all" {
         // The shell, `seq`, and twenty times `true`.
-        assert_eq!(told.value("processes_total"), 22.0);
+        assert_eq!(outcome.value("processes_total"), 22.0);
     } else {
         eprintln!("skipped: the machine was so busy that the kernel dropped events");
     }

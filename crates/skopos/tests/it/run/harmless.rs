@@ -3,7 +3,7 @@
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::process::{Child, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::*;
 use crate::support::eventually;
@@ -89,10 +89,14 @@ fn outlives(options: &[&str], is_traced: bool) {
     }
     child.kill().expect("killed with SIGKILL");
     child.wait().expect("it ends");
-    eventually("the task runs on", || std::fs::read_to_string(&done).is_ok_and(|text| text == "yes\n"));
+    eventually("the task runs on", || {
+        std::fs::read_to_string(&done).is_ok_and(|text| text == "yes\n")
+    });
     assert_eq!(field(pid, "TracerPid:").as_deref(), Some("0"));
     // The task has just written the file, and is about to wait for its last child.
-    eventually("the task sleeps", || field(pid, "State:").is_some_and(|state| state.starts_with('S')));
+    eventually("the task sleeps", || {
+        field(pid, "State:").is_some_and(|state| state.starts_with('S'))
+    });
     let ended = Command::new("kill").arg(pid.to_string()).status();
     assert!(ended.expect("kill").success());
 }
@@ -158,15 +162,15 @@ fn a_task_without_proc_is_measured_as_far_as_can_be() {
         eprintln!("skipped: no mount namespace may be made here");
         return;
     }
-    let told = told_by(command);
-    assert_eq!(told.code, Some(8));
-    assert!(told.value("cpu_seconds") > 0.0);
+    let outcome = measure_by(command);
+    assert_eq!(outcome.code, Some(8));
+    assert!(outcome.value("cpu_seconds") > 0.0);
 }
 
 #[test]
 fn many_short_processes_and_many_threads_are_all_seen() {
     let script = "i=0; while [ $i -lt 3000 ]; do /bin/true; i=$((i+1)); done";
-    let told_of = told(&["--", "sh", "-c", script]);
+    let told_of = measure(&["--", "sh", "-c", script]);
     assert_eq!(told_of.value("processes_total"), 3001.0);
     let listed = told_of.summary["processes"].as_array().expect("a list").len();
     assert_eq!(
@@ -174,23 +178,23 @@ fn many_short_processes_and_many_threads_are_all_seen() {
         3001
     );
     let threads = program("threads");
-    assert_eq!(told(&["--", text(&threads), "10000"]).value("processes_total"), 1.0);
+    assert_eq!(measure(&["--", text(&threads), "10000"]).value("processes_total"), 1.0);
 }
 
 #[test]
 fn a_hundred_thousand_processes_are_all_seen_and_fill_no_memory() {
     let kinds = program("kinds");
     let held = |summary: &Json| summary["overhead"]["resident_bytes_max"].as_f64().expect("known");
-    let idle = held(&told(&["--", "true"]).summary);
-    let told = told(&["--", text(&kinds), "vforks", "100000"]);
-    assert_eq!(told.value("processes_total"), 100_001.0);
-    assert_eq!(told.of("processes_total", "completeness"), "all");
-    assert_eq!(told.value("processes_max"), 2.0);
-    let listed = told.summary["processes"].as_array().expect("a list").len() as u64;
-    let left_out = told.summary["processes_left_out"].as_u64().expect("a count");
+    let idle = held(&measure(&["--", "true"]).summary);
+    let outcome = measure(&["--", text(&kinds), "vforks", "100000"]);
+    assert_eq!(outcome.value("processes_total"), 100_001.0);
+    assert_eq!(outcome.of("processes_total", "completeness"), "all");
+    assert_eq!(outcome.value("processes_max"), 2.0);
+    let listed = outcome.summary["processes"].as_array().expect("a list").len() as u64;
+    let left_out = outcome.summary["processes_left_out"].as_u64().expect("a count");
     assert_eq!((listed, listed + left_out), (1000, 100_001));
     // A hundred bytes for each process would be ten million.
-    assert!(held(&told.summary) < idle + 5e6, "{} and {idle} when idle", held(&told.summary));
+    assert!(held(&outcome.summary) < idle + 5e6, "{} and {idle} when idle", held(&outcome.summary));
 }
 
 #[test]

@@ -5,17 +5,17 @@ use super::*;
 fn limited(limit: &str, more: &[&str]) -> Outcome {
     let mut args = vec!["--limit", limit];
     args.extend(more);
-    told(&args)
+    measure(&args)
 }
 
-fn is_ended_for(told: &Outcome, name: &str) {
-    let ended = &told.summary["ended"];
+fn is_ended_for(outcome: &Outcome, name: &str) {
+    let ended = &outcome.summary["ended"];
     assert_eq!(ended["exit_type"], "limit", "{ended}");
     assert!(
         ended["limits"][0].as_str().is_some_and(|l| l.starts_with(&format!("{name}: "))),
         "{ended}"
     );
-    assert_eq!(told.code, Some(137));
+    assert_eq!(outcome.code, Some(137));
 }
 
 /// Returns whether no process has `mark` in its command line.
@@ -29,16 +29,16 @@ pub(super) fn is_gone(mark: &str) -> bool {
 fn memory_above_its_limit_ends_the_task_and_names_the_guilty() {
     let hold = program("hold");
     let script = format!("sleep 60 & {} 300 60000", hold.display());
-    let told = limited("memory=100MiB", &["--", "sh", "-c", &script]);
-    is_ended_for(&told, "memory");
+    let outcome = limited("memory=100MiB", &["--", "sh", "-c", &script]);
+    is_ended_for(&outcome, "memory");
     assert!(
-        told.summary["ended"]["guilty"].as_str().is_some_and(|who| who.contains("hold 300")),
+        outcome.summary["ended"]["guilty"].as_str().is_some_and(|who| who.contains("hold 300")),
         "{}",
-        told.summary["ended"]
+        outcome.summary["ended"]
     );
-    let enforced = told.summary["mechanisms"].as_array().expect("a list").iter();
+    let enforced = outcome.summary["mechanisms"].as_array().expect("a list").iter();
     if enforced.filter(|m| m["name"] == "cgroup").any(|m| m["used"] == true) {
-        let held = told.value("resident_bytes_max") / (100.0 * 1024.0 * 1024.0);
+        let held = outcome.value("resident_bytes_max") / (100.0 * 1024.0 * 1024.0);
         assert!(held < 1.06, "{held} of the limit, with two shells");
     } else {
         eprintln!("skipped: no control group of its own, so the kernel does not enforce the limit");
@@ -54,16 +54,16 @@ fn the_fastest_growth_does_not_exceed_what_the_kernel_keeps() {
     let grow = program("grow");
     for level in ["1", "2"] {
         let args = ["--level", level, "--", text(&grow), GROWS[0], GROWS[1]];
-        let told = limited("memory=500MiB", &args);
-        let mechanisms = told.summary["mechanisms"].as_array().expect("a list").clone();
+        let outcome = limited("memory=500MiB", &args);
+        let mechanisms = outcome.summary["mechanisms"].as_array().expect("a list").clone();
         if !mechanisms.iter().any(|m| m["name"] == "cgroup" && m["used"] == true) {
             eprintln!("skipped: no control group of its own");
             return;
         }
-        is_ended_for(&told, "memory");
-        let held = told.value("cgroup_bytes_max") / MOST;
+        is_ended_for(&outcome, "memory");
+        let held = outcome.value("cgroup_bytes_max") / MOST;
         assert!((0.99..=1.01).contains(&held), "level {level}: {held} of the limit");
-        let guilty = told.summary["ended"]["guilty"].as_str().unwrap_or_default().to_owned();
+        let guilty = outcome.summary["ended"]["guilty"].as_str().unwrap_or_default().to_owned();
         assert!(guilty.contains("grow 4 3000"), "level {level}: {guilty}");
     }
 }
@@ -74,11 +74,11 @@ fn the_fastest_growth_is_ended_where_nothing_but_looks_keeps_it() {
     for (level, mechanisms) in [("1", "wait4,procfs"), ("2", "wait4,procfs,ptrace")] {
         let mut args = vec!["--level", level, "--mechanism", mechanisms, "--", text(&grow)];
         args.extend(GROWS);
-        let told = limited("memory=500MiB", &args);
-        is_ended_for(&told, "memory");
-        let held = told.value("resident_bytes_max");
+        let outcome = limited("memory=500MiB", &args);
+        is_ended_for(&outcome, "memory");
+        let held = outcome.value("resident_bytes_max");
         assert!(held > MOST, "level {level}: {held}: the excess is reported");
-        let guilty = told.summary["ended"]["guilty"].as_str().unwrap_or_default().to_owned();
+        let guilty = outcome.summary["ended"]["guilty"].as_str().unwrap_or_default().to_owned();
         assert!(guilty.contains("grow 4 3000"), "level {level}: {guilty}");
     }
 }
@@ -92,10 +92,11 @@ fn pages_that_forks_share_do_not_end_the_task() {
     let mut ways = vec![vec![], vec!["--mechanism", "wait4,procfs"]];
     ways.push(vec!["--mechanism", "wait4,procfs,ptrace"]);
     for way in ways {
-        let told = limited("memory=400MiB", &[&way[..], &["--", "python3", "-c", script]].concat());
-        let ended = &told.summary["ended"];
+        let outcome =
+            limited("memory=400MiB", &[&way[..], &["--", "python3", "-c", script]].concat());
+        let ended = &outcome.summary["ended"];
         assert_eq!(
-            (told.code, &ended["exit_type"]),
+            (outcome.code, &ended["exit_type"]),
             (Some(0), &"normal".into()),
             "{way:?}: {ended}"
         );
@@ -113,7 +114,7 @@ fn forks_with_pages_of_their_own_are_ended_by_looks() {
 }
 
 #[test]
-fn nine_tenths_of_the_wall_time_are_told_between_two_looks() {
+fn nine_tenths_of_the_wall_time_are_reported_between_two_samples() {
     // The time between samples grows: here there is no sample between 1.3 s and 2.5 s.
     let args = ["--series", "1m", "--limit", "wall=2s", "--", "sleep", "60"];
     let ran = monitor(&args).output().expect("it starts");
@@ -137,24 +138,24 @@ fn as_user() -> Option<Command> {
 }
 
 #[test]
-fn what_may_not_be_ended_is_let_go_of_and_named() {
+fn a_process_that_may_not_be_killed_is_released_and_named() {
     let Some(mut command) = as_user() else { return };
     let mut other = Command::new("sleep").arg("60").spawn().expect("it starts");
     let pid = other.id().to_string();
     command.args(["run", "--json", "--limit", "wall=300ms", "--attach", &pid]);
-    let told = told_by(command);
-    is_ended_for(&told, "wall");
-    let finding = told.summary["findings"][1]["what"].as_str().unwrap_or_default().to_owned();
-    assert!(finding.contains(&format!("sleep 60 (pid {pid})")), "{}", told.summary["findings"]);
+    let outcome = measure_by(command);
+    is_ended_for(&outcome, "wall");
+    let finding = outcome.summary["findings"][1]["what"].as_str().unwrap_or_default().to_owned();
+    assert!(finding.contains(&format!("sleep 60 (pid {pid})")), "{}", outcome.summary["findings"]);
     assert!(other.try_wait().expect("asked").is_none(), "the process of another user lives");
     other.kill().expect("killed");
     other.wait().expect("it ends");
 }
 
 #[test]
-fn it_is_told_whether_the_kernel_keeps_a_limit() {
-    let told = limited("memory=1GiB", &["--", "true"]);
-    let mechanisms = told.summary["mechanisms"].as_array().expect("a list");
+fn the_report_says_whether_the_kernel_enforces_a_limit() {
+    let outcome = limited("memory=1GiB", &["--", "true"]);
+    let mechanisms = outcome.summary["mechanisms"].as_array().expect("a list");
     let cgroup = mechanisms.iter().find(|m| m["name"] == "cgroup").expect("it is listed");
     if cgroup["used"] != true {
         eprintln!("skipped: no control group of its own");
@@ -163,29 +164,29 @@ fn it_is_told_whether_the_kernel_keeps_a_limit() {
     let why = cgroup["why"].as_str().expect("a reason");
     let keeps =
         why.contains("limits that the kernel enforces") || why.contains("limit on memory that");
-    let reading = &told.summary["resources"]["cgroup_bytes_max"];
+    let reading = &outcome.summary["resources"]["cgroup_bytes_max"];
     assert_eq!(keeps, !reading["value"].is_null(), "{why}: {reading}");
 }
 
 #[test]
 fn a_limit_that_is_too_small_to_begin_with_ends_the_task_and_not_the_monitor() {
     for level in ["1", "2"] {
-        let told = limited("memory=4096", &["--level", level, "--", "sleep", "60"]);
-        is_ended_for(&told, "memory");
+        let outcome = limited("memory=4096", &["--level", level, "--", "sleep", "60"]);
+        is_ended_for(&outcome, "memory");
     }
 }
 
 #[test]
-fn who_wrote_too_much_is_named_and_not_the_shell_that_waited_for_it() {
+fn the_process_that_wrote_too_much_is_named_and_not_the_shell_that_waited() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("written").display().to_string();
     // The monitor samples the shell between the two writes: the shell has waited for the first, and the
     // second exceeds the limit.
     let dd = |mib| format!("dd if=/dev/zero of={file} bs=1M count={mib} status=none");
     let script = format!("{}; sleep 0.5; {}; sleep 60; true", dd(15), dd(10));
-    let told = limited("written=20MiB", &["--level", "2", "--", "sh", "-c", &script]);
-    is_ended_for(&told, "written");
-    let guilty = told.summary["ended"]["guilty"].as_str().unwrap_or_default().to_owned();
+    let outcome = limited("written=20MiB", &["--level", "2", "--", "sh", "-c", &script]);
+    is_ended_for(&outcome, "written");
+    let guilty = outcome.summary["ended"]["guilty"].as_str().unwrap_or_default().to_owned();
     assert!(guilty.starts_with("dd if=") && guilty.contains("count=15"), "{guilty}");
 }
 
@@ -196,9 +197,9 @@ fn nothing_of_the_task_is_left_after_a_limit() {
         "setsid sleep {mark} & (setsid sh -c 'trap \"\" TERM; sleep {mark}' &); sleep {mark}"
     );
     for level in ["1", "2"] {
-        let told = limited("wall=400ms", &["--level", level, "--", "sh", "-c", &script]);
-        is_ended_for(&told, "wall");
-        let wall = told.value("wall_seconds");
+        let outcome = limited("wall=400ms", &["--level", level, "--", "sh", "-c", &script]);
+        is_ended_for(&outcome, "wall");
+        let wall = outcome.value("wall_seconds");
         assert!(wall >= 0.4, "{wall}");
         assert!(is_gone(&mark), "level {level}");
     }
@@ -207,9 +208,12 @@ fn nothing_of_the_task_is_left_after_a_limit() {
 #[test]
 fn a_task_has_its_grace_to_end_by_itself() {
     let script = "trap 'echo saved; exit 3' TERM; while :; do sleep 0.05; done";
-    let told = limited("wall=300ms", &["--kill-after", "30s", "--", "sh", "-c", script]);
-    assert_eq!(told.stdout, "saved\n");
-    assert_eq!((told.code, &told.summary["ended"]["exit_type"]), (Some(3), &Json::from("limit")));
+    let outcome = limited("wall=300ms", &["--kill-after", "30s", "--", "sh", "-c", script]);
+    assert_eq!(outcome.stdout, "saved\n");
+    assert_eq!(
+        (outcome.code, &outcome.summary["ended"]["exit_type"]),
+        (Some(3), &Json::from("limit"))
+    );
 }
 
 #[test]
@@ -220,11 +224,24 @@ fn a_task_that_forks_without_end_is_ended() {
     for (limit, level) in
         [("processes=100", "1"), ("processes=100", "2"), ("processes=100,memory=1GiB", "1")]
     {
-        let told = limited(limit, &["--level", level, "--", text(&bomb), text(&escaped)]);
-        is_ended_for(&told, "processes");
-        assert!(told.value("processes_max") > 100.0, "{limit}, level {level}");
+        let outcome = limited(limit, &["--level", level, "--", text(&bomb), text(&escaped)]);
+        is_ended_for(&outcome, "processes");
+        assert!(outcome.value("processes_max") > 100.0, "{limit}, level {level}");
         assert!(is_gone(text(&bomb)), "{limit}, level {level}");
         assert!(!escaped.exists(), "{limit}, level {level}: it ended by itself");
+    }
+}
+
+#[test]
+fn a_limit_that_ended_the_task_is_reported_without_a_terminal() {
+    let limited = ["--limit", "wall=200ms"];
+    for (more, is_reported) in [(&[][..], true), (&["--quiet"][..], false)] {
+        let task = [&limited[..], more, &["--", "sleep", "60"]].concat();
+        let ran = monitor(&task).output().expect("it starts");
+        let stderr = String::from_utf8_lossy(&ran.stderr);
+        let report = "skopos: the task was ended for a limit: wall: ";
+        assert_eq!(stderr.contains(report), is_reported, "{stderr}");
+        assert_eq!(ran.status.code(), Some(137));
     }
 }
 
@@ -232,8 +249,8 @@ fn a_task_that_forks_without_end_is_ended() {
 fn a_process_whose_first_thread_has_exited_is_searched_for_children() {
     let leader = program("leader");
     for level in ["1", "2"] {
-        let told = limited("wall=500ms", &["--level", level, "--", text(&leader)]);
-        is_ended_for(&told, "wall");
+        let outcome = limited("wall=500ms", &["--level", level, "--", text(&leader)]);
+        is_ended_for(&outcome, "wall");
         assert!(is_gone(text(&leader)), "level {level}");
     }
 }
@@ -241,8 +258,9 @@ fn a_process_whose_first_thread_has_exited_is_searched_for_children() {
 #[test]
 fn a_task_does_not_inherit_the_priority_of_its_monitor() {
     // Field 41 is the scheduling policy.
-    let told = limited("processes=100", &["--", "cut", "-d", " ", "-f", "41", "/proc/self/stat"]);
-    assert_eq!((told.code, told.stdout.trim()), (Some(0), "0"));
+    let outcome =
+        limited("processes=100", &["--", "cut", "-d", " ", "-f", "41", "/proc/self/stat"]);
+    assert_eq!((outcome.code, outcome.stdout.trim()), (Some(0), "0"));
 }
 
 #[test]
@@ -267,7 +285,7 @@ fn files_of_the_present_folder_are_limited() {
         "i=0; while :; do i=$((i+1)); : > f$i; sleep 0.001; done",
     ]);
     command.current_dir(folder.path());
-    is_ended_for(&told_by(command), "files");
+    is_ended_for(&measure_by(command), "files");
 }
 
 #[test]

@@ -104,8 +104,8 @@ fn a_script_without_a_first_line_is_run_by_the_shell_as_shells_do() {
     let script = folder.path().join("script");
     std::fs::write(&script, "echo \"it got $1\"; exit 3\n").expect("written");
     std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).expect("set");
-    let told = told(&["--", text(&script), "this"]);
-    assert_eq!((told.code, &*told.stdout), (Some(3), "it got this\n"));
+    let outcome = measure(&["--", text(&script), "this"]);
+    assert_eq!((outcome.code, &*outcome.stdout), (Some(3), "it got this\n"));
 }
 
 #[test]
@@ -114,7 +114,7 @@ fn a_watched_folder_that_was_never_there_is_unknown_and_not_empty() {
     let later = folder.path().join("later");
     let watched = |command: &str| {
         let args = ["--watch", text(&later), "--", "sh", "-c", command];
-        told(&args).summary["resources"]["files"].clone()
+        measure(&args).summary["resources"]["files"].clone()
     };
     let never = watched("true");
     assert_eq!(never["value"], Json::Null);

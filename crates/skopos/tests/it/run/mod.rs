@@ -49,13 +49,13 @@ impl Outcome {
     }
 }
 
-fn told(args: &[&str]) -> Outcome {
+fn measure(args: &[&str]) -> Outcome {
     let mut all = vec!["--json"];
     all.extend(args);
-    told_by(monitor(&all))
+    measure_by(monitor(&all))
 }
 
-fn told_by(mut command: Command) -> Outcome {
+fn measure_by(mut command: Command) -> Outcome {
     let Output { status, stdout, stderr } = command.output().expect("it starts");
     let stderr = String::from_utf8_lossy(&stderr);
     let last = stderr.lines().last().unwrap_or_default();

@@ -71,7 +71,7 @@ fn an_archive_on_a_full_disk_costs_the_record_and_nothing_else() {
 }
 
 #[test]
-fn a_place_that_cannot_be_written_to_is_told_before_the_task_runs() {
+fn a_folder_that_cannot_be_written_is_reported_before_the_task_runs() {
     let script = "mount -o remount,ro $D; $SKOPOS run --report $D/out -- echo ran; echo code $?; \
                   $SKOPOS run --archive $D/a -- echo ran; echo code $?";
     let Some((_folder, ran)) = in_small_space(script) else { return };

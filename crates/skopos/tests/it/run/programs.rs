@@ -14,9 +14,9 @@ fn of_kind(level: &str, words: &[&str]) -> (Option<i32>, f64, Json) {
     let kinds = program("kinds");
     let mut args = vec!["--level", level, "--", text(&kinds)];
     args.extend(words);
-    let told = told(&args);
-    let completeness = told.of("processes_total", "completeness").clone();
-    (told.code, told.value("processes_total"), completeness)
+    let outcome = measure(&args);
+    let completeness = outcome.of("processes_total", "completeness").clone();
+    (outcome.code, outcome.value("processes_total"), completeness)
 }
 
 #[test]
@@ -36,32 +36,32 @@ fn however_processes_start_and_end_each_is_counted_once() {
 }
 
 #[test]
-fn a_process_that_ended_before_its_parent_told_of_it_counts_once() {
+fn a_process_that_exited_before_its_parent_reported_it_counts_once() {
     // Many processes run at one time on few processors, so a parent often reports late.
     let script = "for i in 1 2 3 4 5 6 7 8; do (for j in 1 2 3 4 5 6 7 8 9 10; do /bin/true; done) & done; wait";
     for _ in 0..5 {
         for by in TELLERS {
-            let total = told(&["--mechanism", by, "--", "sh", "-c", script]);
+            let total = measure(&["--mechanism", by, "--", "sh", "-c", script]);
             assert_eq!(total.value("processes_total"), 89.0, "{by}");
         }
     }
 }
 
 #[test]
-fn what_children_used_that_nobody_waits_for_is_in_the_sums() {
+fn usage_of_children_without_a_waiting_parent_is_in_the_sums() {
     let kinds = program("kinds");
     for by in TELLERS {
         let args = ["--mechanism", by, "--", text(&kinds), "ignore-children", "1000000"];
-        let told = told(&args);
-        assert_eq!(told.code, Some(0));
-        if told.of("written_bytes", "completeness") == "at_least" {
+        let outcome = measure(&args);
+        assert_eq!(outcome.code, Some(0));
+        if outcome.of("written_bytes", "completeness") == "at_least" {
             // The use of the children is reported as missing where only the kernel could add it up.
             assert!(by.starts_with("bpf"), "{by}");
             continue;
         }
-        let written = told.value("written_bytes") - 20e6;
+        let written = outcome.value("written_bytes") - 20e6;
         assert!((0.0..50.0).contains(&written), "{by}: {written}: 20 children and the gate");
-        let faults = told.value("minor_faults");
+        let faults = outcome.value("minor_faults");
         assert!(faults > 20.0 * 10.0, "{by}: {faults}: the children have most of them");
     }
 }
@@ -71,14 +71,14 @@ fn a_child_of_vfork_is_in_the_memory_of_its_parent() {
     let kinds = program("kinds");
     for by in TELLERS {
         let limit = ["--mechanism", by, "--limit", "memory=150MiB"];
-        let told = told(&[&limit[..], &["--", text(&kinds), "guest", "100", "400"]].concat());
+        let outcome = measure(&[&limit[..], &["--", text(&kinds), "guest", "100", "400"]].concat());
         assert_eq!(
-            told.code,
+            outcome.code,
             Some(0),
             "{by}: counted twice it is above: {}",
-            told.summary["ended"]
+            outcome.summary["ended"]
         );
-        let held = told.value("resident_bytes_max") / (1024.0 * 1024.0);
+        let held = outcome.value("resident_bytes_max") / (1024.0 * 1024.0);
         assert!((100.0..104.0).contains(&held), "{by}: {held}");
     }
 }
@@ -88,13 +88,13 @@ fn a_daemon_runs_on_and_the_report_says_so() {
     let folder = tempfile::tempdir().expect("a folder");
     let done = folder.path().join("done");
     let kinds = program("kinds");
-    let told = told(&["--", text(&kinds), "daemon", "1500", text(&done)]);
-    assert_eq!(told.code, Some(0));
+    let outcome = measure(&["--", text(&kinds), "daemon", "1500", text(&done)]);
+    assert_eq!(outcome.code, Some(0));
     assert!(!done.exists(), "the monitor does not wait for it");
     for name in ["processes_total", "resident_bytes_max", "cpu_seconds", "written_bytes"] {
-        assert_eq!(told.of(name, "completeness"), "at_least", "{name}");
+        assert_eq!(outcome.of(name, "completeness"), "at_least", "{name}");
     }
-    let reason = told.of("processes_total", "reason").as_str().unwrap_or_default().to_owned();
+    let reason = outcome.of("processes_total", "reason").as_str().unwrap_or_default().to_owned();
     assert!(reason.ends_with("still running"), "{reason}");
     let start = std::time::Instant::now();
     while std::fs::read_to_string(&done).unwrap_or_default() != "done" {
@@ -106,10 +106,10 @@ fn a_daemon_runs_on_and_the_report_says_so() {
 #[test]
 fn a_static_program_and_a_pipeline_with_jobs_in_the_background() {
     let kinds = built("kinds", &["-static"]);
-    let one = told(&["--", text(&kinds), "spawn"]);
+    let one = measure(&["--", text(&kinds), "spawn"]);
     assert_eq!((one.code, one.value("processes_total")), (Some(0), 2.0));
     let script = "sleep 0.2 & (exit 3) & head -c 1000 /dev/zero | wc -c; wait; exit 5";
-    let piped = told(&["--", "sh", "-c", script]);
+    let piped = measure(&["--", "sh", "-c", script]);
     assert_eq!((piped.code, piped.stdout.trim()), (Some(5), "1000"));
     assert_eq!(piped.value("processes_total"), 5.0);
 }
@@ -131,23 +131,24 @@ fn a_task_in_a_process_namespace_of_its_own_is_measured() {
         eprintln!("skipped: no namespace may be made here");
         return;
     }
-    let told = told(&[&["--"], &words[..]].concat());
-    assert_eq!((told.code, told.stdout.trim()), (Some(4), "1"));
-    assert_eq!(told.value("processes_total"), 3.0);
+    let outcome = measure(&[&["--"], &words[..]].concat());
+    assert_eq!((outcome.code, outcome.stdout.trim()), (Some(4), "1"));
+    assert_eq!(outcome.value("processes_total"), 3.0);
 }
 
 #[test]
-fn a_task_that_traces_is_told_why_it_cannot_and_can_at_level_1() {
+fn a_task_that_traces_gets_the_reason_and_may_trace_at_level_1() {
     assert_eq!(of_kind("1", &["trace"]).0, Some(6), "the task traced its child");
     let kinds = program("kinds");
-    let traced = told(&["--mechanism", "wait4,ptrace", "--", text(&kinds), "trace"]);
+    let traced = measure(&["--mechanism", "wait4,ptrace", "--", text(&kinds), "trace"]);
     assert_eq!(traced.code, Some(5), "one tracer at a time");
     if Command::new("strace").arg("-V").output().is_err() {
         eprintln!("skipped: there is no strace");
         return;
     }
-    let told = told(&["--mechanism", "wait4,ptrace", "--", "strace", "-o", "/dev/null", "true"]);
-    let findings = told.summary["findings"].to_string();
+    let outcome =
+        measure(&["--mechanism", "wait4,ptrace", "--", "strace", "-o", "/dev/null", "true"]);
+    let findings = outcome.summary["findings"].to_string();
     assert!(findings.contains("--level 1"), "{findings}");
 }
 
@@ -170,12 +171,12 @@ fn arguments_environment_and_input_are_passed_on_whatever_they_are() {
 }
 
 #[test]
-fn a_present_folder_that_was_removed_is_no_reason_to_fail() {
+fn a_removed_working_folder_is_not_a_failure() {
     let script = format!(
         "cd \"$(mktemp -d)\" && rmdir \"$PWD\" && exec {} run --json -- sh -c 'exit 3'",
         env!("CARGO_BIN_EXE_skopos")
     );
     let mut command = Command::new("sh");
     command.args(["-c", &script]);
-    assert_eq!(told_by(command).code, Some(3));
+    assert_eq!(measure_by(command).code, Some(3));
 }

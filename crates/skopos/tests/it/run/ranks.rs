@@ -77,12 +77,12 @@ fn ranks_that_end_together_join_one_complete_report() {
     let page = std::fs::read_to_string(place.join("report.html")).expect("a page");
     assert!(page.contains("<h2>Ranks") && page.contains("All of them have a report"));
     // The archive has the job but not its ranks, and an import of the folder adds nothing.
-    let told = Command::new(env!("CARGO_BIN_EXE_skopos"))
+    let outcome = Command::new(env!("CARGO_BIN_EXE_skopos"))
         .args(["archive", "import", "--json", "--archive", text(&archive), text(&place)])
         .output()
         .expect("it starts");
-    let told: Json = serde_json::from_slice(&told.stdout).expect("JSON");
-    assert_eq!((&told["added"], &told["known"]), (&0.into(), &1.into()), "{told}");
+    let outcome: Json = serde_json::from_slice(&outcome.stdout).expect("JSON");
+    assert_eq!((&outcome["added"], &outcome["known"]), (&0.into(), &1.into()), "{outcome}");
 }
 
 #[test]

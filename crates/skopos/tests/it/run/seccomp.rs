@@ -32,8 +32,8 @@ const BY_IT: &str = "wait4,procfs,ptrace,seccomp";
 fn is_there(folder: &Path) -> bool {
     let mut command =
         monitor(&["--explain", "--json", "--level", "3", "--mechanism", BY_IT, "--", "./moves"]);
-    let told = command.current_dir(folder).output().expect("it starts");
-    let explained: Json = serde_json::from_slice(&told.stdout).expect("JSON");
+    let outcome = command.current_dir(folder).output().expect("it starts");
+    let explained: Json = serde_json::from_slice(&outcome.stdout).expect("JSON");
     let all = explained["mechanisms"].as_array().expect("a list");
     let own = all.iter().find(|m| m["name"] == "seccomp").expect("each is listed");
     if own["used"] != true {
@@ -74,7 +74,7 @@ fn guardians(class: &str) -> Vec<String> {
 }
 
 #[test]
-fn a_static_copy_is_told_to_the_byte() {
+fn a_static_copy_is_counted_to_the_byte() {
     let folder = folder();
     if !is_there(folder.path()) {
         return;
@@ -126,7 +126,7 @@ fn ten_thousand_opens_are_all_counted() {
 }
 
 #[test]
-fn what_positions_do_not_tell_is_said() {
+fn bytes_that_positions_do_not_show_are_reported() {
     let folder = folder();
     if !is_there(folder.path()) {
         return;
@@ -221,9 +221,9 @@ fn a_monitor_in_a_monitor_says_why_it_does_without() {
     let outer = ["--level", "3", "--mechanism", BY_IT, "--", own];
     let mut command = monitor(&[&outer[..], &inner[..]].concat());
     command.current_dir(folder.path());
-    let told = told_by(command);
-    assert_eq!(told.code, Some(0));
-    let all = told.summary["mechanisms"].as_array().expect("a list");
+    let outcome = measure_by(command);
+    assert_eq!(outcome.code, Some(0));
+    let all = outcome.summary["mechanisms"].as_array().expect("a list");
     let inside = all.iter().find(|m| m["name"] == "seccomp").expect("each is listed");
     assert_eq!(inside["used"], false, "{inside}");
     assert!(inside["why"].as_str().is_some_and(|why| why.len() > 10), "{inside}");
@@ -244,7 +244,7 @@ fn an_ordinary_user_may_too() {
     }
     let ran = command.current_dir(folder.path()).output().expect("it starts");
     assert!(ran.status.success(), "{ran:?}");
-    let files = std::fs::read(report.join("files.json")).expect("told");
+    let files = std::fs::read(report.join("files.json")).expect("outcome");
     let files: Files = serde_json::from_slice(&files).expect("JSON");
     assert_eq!((files.method.as_str(), files.completeness), ("seccomp", Completeness::All));
     assert_eq!(file(&files, "copy").written_bytes, 4_100_096);

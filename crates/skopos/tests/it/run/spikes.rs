@@ -5,16 +5,16 @@ use super::*;
 const GIB: f64 = 1024.0 * 1024.0 * 1024.0;
 
 /// Returns the peak of the first process.
-fn peak(told: &Outcome) -> f64 {
-    assert!(matches!(told.code, Some(0) | None), "{:?}", told.code);
-    assert_eq!(told.of("resident_bytes_max", "completeness"), "all");
-    told.summary["processes"][0]["resident_bytes_max"].as_f64().expect("known")
+fn peak(outcome: &Outcome) -> f64 {
+    assert!(matches!(outcome.code, Some(0) | None), "{:?}", outcome.code);
+    assert_eq!(outcome.of("resident_bytes_max", "completeness"), "all");
+    outcome.summary["processes"][0]["resident_bytes_max"].as_f64().expect("known")
 }
 
 fn is_seen(program: &Path, way: &str) {
     for level in ["2", "3"] {
         // The program's own memory is not part of what it allocates.
-        let peak = |mib| peak(&told(&["--level", level, "--", text(program), mib, way]));
+        let peak = |mib| peak(&measure(&["--level", level, "--", text(program), mib, way]));
         let off = (peak("1024") - peak("0")) / GIB - 1.0;
         assert!(off.abs() < 0.001, "level {level}, by {way}: {off}");
     }
@@ -49,11 +49,14 @@ fn and_by_go() {
         }
     }
     for level in ["2", "3"] {
-        let told = told(&["--level", level, "--", text(&spike), "1024"]);
-        let truth = told.stdout.trim().parse::<f64>().expect("KiB") * 1024.0;
-        assert!((peak(&told) / truth - 1.0).abs() < 0.001 && truth > GIB, "level {level}: {truth}");
+        let outcome = measure(&["--level", level, "--", text(&spike), "1024"]);
+        let truth = outcome.stdout.trim().parse::<f64>().expect("KiB") * 1024.0;
+        assert!(
+            (peak(&outcome) / truth - 1.0).abs() < 0.001 && truth > GIB,
+            "level {level}: {truth}"
+        );
         assert_eq!(
-            told.value("processes_total"),
+            outcome.value("processes_total"),
             10.0,
             "level {level}: eight threads, and one of the Go runtime"
         );

@@ -13,21 +13,21 @@ fn bytes_and_processes_of_a_script_are_exact() {
         file.display()
     );
     // The programs read the same bytes at each start.
-    let idle = told(&[
+    let idle = measure(&[
         "--",
         "sh",
         "-c",
         "dd if=/dev/null of=/dev/null status=none; cat /dev/null >/dev/null; for i in 1 2 3 4 5; do /bin/true; done; exit 7",
     ]);
     for level in ["1", "2"] {
-        let told = told(&["--level", level, "--", "sh", "-c", &script]);
-        assert_eq!(told.code, Some(7), "level {level}");
-        assert_eq!(told.summary["ended"]["status"], 7);
-        assert_eq!(told.summary["level"].to_string(), level);
-        let read = told.value("read_bytes") - idle.value("read_bytes");
-        let written = told.value("written_bytes") - idle.value("written_bytes");
+        let outcome = measure(&["--level", level, "--", "sh", "-c", &script]);
+        assert_eq!(outcome.code, Some(7), "level {level}");
+        assert_eq!(outcome.summary["ended"]["status"], 7);
+        assert_eq!(outcome.summary["level"].to_string(), level);
+        let read = outcome.value("read_bytes") - idle.value("read_bytes");
+        let written = outcome.value("written_bytes") - idle.value("written_bytes");
         assert_eq!((read, written), (20.0 * MIB, 20.0 * MIB), "level {level}");
-        assert_eq!(told.of("read_bytes", "completeness"), "all");
+        assert_eq!(outcome.of("read_bytes", "completeness"), "all");
     }
     assert_eq!(idle.value("processes_total"), 8.0, "sh, dd, cat and five times true");
     assert_eq!(idle.value("processes_max"), 2.0);
@@ -36,15 +36,15 @@ fn bytes_and_processes_of_a_script_are_exact() {
 #[test]
 fn memory_that_was_held_for_a_moment_is_seen_and_so_is_that_of_several_together() {
     let hold = program("hold");
-    let one = told(&["--", text(&hold), "200"]);
+    let one = measure(&["--", text(&hold), "200"]);
     assert!((200.0..203.0).contains(&(one.value("resident_bytes_max") / MIB)), "{:?}", one.summary);
     let script = format!("{0} 100 300 & {0} 50 300 & wait", hold.display());
-    let two = told(&["--", "sh", "-c", &script]);
+    let two = measure(&["--", "sh", "-c", &script]);
     let (sum, bound) =
         (two.value("resident_bytes_max"), two.of("resident_bytes_max", "error_bound"));
     assert!((150.0..160.0).contains(&(sum / MIB)), "{sum}");
     assert!(bound.as_f64().is_some_and(|bound| (50.0..60.0).contains(&(bound / MIB))), "{bound}");
-    let apart = told(&["--", "sh", "-c", &script.replace('&', ";").replace("; wait", "")]);
+    let apart = measure(&["--", "sh", "-c", &script.replace('&', ";").replace("; wait", "")]);
     assert!(
         (100.0..110.0).contains(&(apart.value("resident_bytes_max") / MIB)),
         "the programs run one after the other"
@@ -54,16 +54,16 @@ fn memory_that_was_held_for_a_moment_is_seen_and_so_is_that_of_several_together(
 #[test]
 fn processor_time_is_that_of_the_kernel() {
     let script = "i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done; times";
-    let told = told(&["--", "sh", "-c", script]);
+    let outcome = measure(&["--", "sh", "-c", script]);
     // "0m0.310000s 0m0.010000s": the times of the shell, then those of its children.
     let seconds = |text: &str| {
         let (minutes, seconds) = text.split_once('m').expect("minutes");
         minutes.parse::<f64>().expect("m") * 60.0
             + seconds.trim_end_matches('s').parse::<f64>().expect("s")
     };
-    let own: f64 = told.stdout.split_whitespace().map(seconds).sum();
-    let cpu = told.value("cpu_seconds");
-    let shell = told.summary["processes"][0]["cpu_seconds"].as_f64().expect("known");
+    let own: f64 = outcome.stdout.split_whitespace().map(seconds).sum();
+    let cpu = outcome.value("cpu_seconds");
+    let shell = outcome.summary["processes"][0]["cpu_seconds"].as_f64().expect("known");
     assert!(
         (shell - cpu).abs() < 0.02 && shell.fract() * 100.0 % 1.0 != 0.0,
         "{shell}: not in ticks"
@@ -80,17 +80,17 @@ fn orphans_and_those_that_left_the_session_are_counted() {
         file.display()
     );
     for level in ["1", "2"] {
-        let told = told(&["--level", level, "--", "sh", "-c", &daemon]);
-        assert!((5e6..5.1e6).contains(&told.value("written_bytes")), "level {level}");
+        let outcome = measure(&["--level", level, "--", "sh", "-c", &daemon]);
+        assert!((5e6..5.1e6).contains(&outcome.value("written_bytes")), "level {level}");
     }
 }
 
 #[test]
 fn threads_are_no_processes() {
     let threads = program("threads");
-    let told = told(&["--", text(&threads), "1000"]);
-    assert_eq!(told.value("processes_total"), 1.0);
-    assert!((2.0..=11.0).contains(&told.value("threads_max")));
+    let outcome = measure(&["--", text(&threads), "1000"]);
+    assert_eq!(outcome.value("processes_total"), 1.0);
+    assert!((2.0..=11.0).contains(&outcome.value("threads_max")));
 }
 
 #[test]
@@ -150,25 +150,25 @@ fn a_report_is_written_whole_and_never_over_another() {
 }
 
 #[test]
-fn what_would_measure_is_explained() {
+fn explain_lists_the_mechanisms() {
     let Output { stdout, status, .. } =
         monitor(&["--explain", "--json"]).output().expect("it starts");
     assert!(status.success());
-    let told: Json = serde_json::from_slice(&stdout).expect("JSON");
-    let mechanisms = told["mechanisms"].as_array().expect("a list");
+    let outcome: Json = serde_json::from_slice(&stdout).expect("JSON");
+    let mechanisms = outcome["mechanisms"].as_array().expect("a list");
     assert!(mechanisms.iter().any(|m| m["name"] == "wait4" && m["used"] == true));
     assert!(mechanisms.iter().all(|m| m["why"].as_str().is_some_and(|why| !why.is_empty())));
 }
 
 #[test]
-fn nothing_bounds_what_is_missing_and_what_is_left_behind_is_told() {
+fn missing_usage_has_no_bound_and_survivors_are_reported() {
     // A sample finds the process before it runs `sleep 2`. The shell waits until it does, however busy
     // the machine is.
     let script = "(sleep 0.2; exec sleep 2) & \
                   until grep -q sleep /proc/$!/comm; do sleep 0.02; done; sleep 0.1";
     for level in ["1", "2"] {
-        let told = told(&["--level", level, "--", "sh", "-c", script]);
-        let resources = told.summary["resources"].as_object().expect("resources");
+        let outcome = measure(&["--level", level, "--", "sh", "-c", script]);
+        let resources = outcome.summary["resources"].as_object().expect("resources");
         let at_least: Vec<_> =
             resources.iter().filter(|(_, r)| r["completeness"] == "at_least").collect();
         for of_all in ["cpu_seconds", "cores"] {
@@ -177,31 +177,36 @@ fn nothing_bounds_what_is_missing_and_what_is_left_behind_is_told() {
         for (name, reading) in at_least {
             assert!(reading["error_bound"].is_null(), "{name}: {reading}");
         }
-        let findings = told.summary["findings"].to_string();
+        let findings = outcome.summary["findings"].to_string();
         assert!(findings.contains("the task left sleep 2"), "level {level}: {findings}");
     }
 }
 
 #[test]
-fn one_that_was_left_behind_between_two_looks_is_missed_and_not_forgotten() {
+fn an_orphan_between_two_samples_is_missed_and_reported() {
     // The process is the monitor's child before the first sample.
     let script = "(setsid sleep 2 >/dev/null 2>&1 &)";
     for by in ["wait4", "wait4,procfs"] {
-        let told = told(&["--mechanism", by, "--", "sh", "-c", script]);
-        assert_eq!(told.of("cpu_seconds", "completeness"), "at_least", "{by}: {}", told.summary);
-        let findings = told.summary["findings"].to_string();
+        let outcome = measure(&["--mechanism", by, "--", "sh", "-c", script]);
+        assert_eq!(
+            outcome.of("cpu_seconds", "completeness"),
+            "at_least",
+            "{by}: {}",
+            outcome.summary
+        );
+        let findings = outcome.summary["findings"].to_string();
         assert!(findings.contains("the task left "), "{by}: {findings}");
     }
 }
 
 #[test]
-fn what_nobody_waited_for_is_missing_where_nobody_looked() {
+fn usage_without_a_waiting_parent_is_missing_without_samples() {
     let kept = program("unwaited");
     for (argument, completeness) in [("ignore", "at_least"), ("wait", "all")] {
-        let told = told(&["--mechanism", "wait4", "--", text(&kept), argument]);
+        let outcome = measure(&["--mechanism", "wait4", "--", text(&kept), argument]);
         for name in ["cpu_seconds", "user_seconds", "minor_faults"] {
-            let what = format!("{argument}: {name} {}", told.summary["resources"][name]);
-            assert_eq!(told.of(name, "completeness"), completeness, "{what}");
+            let what = format!("{argument}: {name} {}", outcome.summary["resources"][name]);
+            assert_eq!(outcome.of(name, "completeness"), completeness, "{what}");
         }
     }
 }
@@ -210,34 +215,35 @@ fn what_nobody_waited_for_is_missing_where_nobody_looked() {
 fn stops_by_the_monitor_are_no_switches_of_the_task() {
     let script = "for i in 1 2 3 4 5 6 7 8 9 10; do /bin/true; done";
     let [stopped, alone] = ["ptrace,wait4,procfs", "wait4,procfs"]
-        .map(|by| told(&["--mechanism", by, "--", "sh", "-c", script]));
+        .map(|by| measure(&["--mechanism", by, "--", "sh", "-c", script]));
     let stops = &stopped.summary["overhead"]["stops"];
     assert!(stops.as_f64() > Some(10.0), "{stops}");
     assert_eq!(stopped.of("voluntary_switches", "error_bound").as_f64(), stops.as_f64());
     assert_eq!(alone.of("voluntary_switches", "error_bound"), 0.0);
     assert!(stopped.of("cpu_delay_seconds", "error_bound").is_null());
-    let [with, without] = [&stopped, &alone].map(|told| told.value("voluntary_switches"));
+    let [with, without] = [&stopped, &alone].map(|outcome| outcome.value("voluntary_switches"));
     assert!((with - without).abs() <= stops.as_f64().expect("known"), "{with} for {without}");
 }
 
 #[test]
-fn what_is_not_known_or_not_there_is_told() {
+fn unknown_and_absent_values_have_reasons() {
     let folder = tempfile::tempdir().expect("a folder");
     let absent = folder.path().join("none");
-    let told = told(&["--mechanism", "wait4,procfs", "--watch", text(&absent), "--", "/bin/true"]);
-    let memory = &told.summary["resources"]["resident_bytes_max"];
+    let outcome =
+        measure(&["--mechanism", "wait4,procfs", "--watch", text(&absent), "--", "/bin/true"]);
+    let memory = &outcome.summary["resources"]["resident_bytes_max"];
     // A sample may have been in time.
     if memory["value"].is_null() {
         assert_eq!(memory["reason"], "the task ended before the first sample");
     }
-    let told = self::told(&["--watch", text(&absent), "--", "/bin/true"]);
-    let findings = told.summary["findings"].to_string();
+    let outcome = self::measure(&["--watch", text(&absent), "--", "/bin/true"]);
+    let findings = outcome.summary["findings"].to_string();
     assert!(findings.contains(&format!("never found: {}", absent.display())), "{findings}");
 }
 
 #[test]
-fn nobody_is_guilty_of_the_time() {
-    let told = told(&["--limit", "wall=100ms", "--", "sh", "-c", "sleep 5; true"]);
-    assert_eq!(told.summary["ended"]["exit_type"], "limit");
-    assert!(told.summary["ended"]["guilty"].is_null(), "{}", told.summary["ended"]);
+fn no_process_is_guilty_of_the_time() {
+    let outcome = measure(&["--limit", "wall=100ms", "--", "sh", "-c", "sleep 5; true"]);
+    assert_eq!(outcome.summary["ended"]["exit_type"], "limit");
+    assert!(outcome.summary["ended"]["guilty"].is_null(), "{}", outcome.summary["ended"]);
 }

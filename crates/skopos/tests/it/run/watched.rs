@@ -13,16 +13,16 @@ fn counted(folder: &Path, teller: &str, command: &[&str]) -> Option<(f64, f64, S
     let mut args = vec!["--level", "2", "--mechanism", &mechanisms];
     args.extend(["--watch", text(folder), "--"]);
     args.extend(command);
-    let told = told(&args);
-    let all = told.summary["mechanisms"].as_array().expect("a list");
+    let outcome = measure(&args);
+    let all = outcome.summary["mechanisms"].as_array().expect("a list");
     let own = all.iter().find(|m| m["name"] == "fanotify").expect("each is listed");
     if own["used"] != true {
         eprintln!("skipped: {}", own["why"]);
         return None;
     }
-    assert_eq!(told.of("opened_files", "method"), "fanotify");
-    let reason = told.of("opened_files", "reason").as_str().unwrap_or_default().to_owned();
-    Some((told.value("opened_files"), told.value("modified_files"), reason))
+    assert_eq!(outcome.of("opened_files", "method"), "fanotify");
+    let reason = outcome.of("opened_files", "reason").as_str().unwrap_or_default().to_owned();
+    Some((outcome.value("opened_files"), outcome.value("modified_files"), reason))
 }
 
 #[test]
@@ -57,7 +57,7 @@ fn opens_of_the_task_count_once_in_new_folders_too() {
 }
 
 #[test]
-fn what_io_uring_opens_is_seen() {
+fn files_that_io_uring_opens_are_seen() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("file");
     fs::write(&file, "x").expect("written");
