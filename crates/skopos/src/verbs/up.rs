@@ -317,7 +317,7 @@ mod tests {
 
     #[test]
     fn text_breaks_after_separators() {
-        assert_eq!(wrap("a (1), bc (2), d (3)", ", ", 13), ["a (1), bc (2),", "d (3)"]);
+        assert_eq!(wrap("a (1), bc (2), d (3)", ", ", 14), ["a (1), bc (2),", "d (3)"]);
         assert_eq!(wrap("one two three", " ", 7), ["one two", "three"]);
         assert_eq!(wrap("unbreakable word", " ", 4), ["unbreakable", "word"]);
     }
