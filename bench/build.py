@@ -68,33 +68,33 @@ def changed_line():
 
 
 def measure_programs(case, options, cores, target):
+    """Yields rows as they are measured."""
     env = dict(os.environ, CARGO_TARGET_DIR=target)
     build = ["cargo", "build", "--locked", "-p", "skopos", *options]
     goals, changed = GOALS[case], "after a change of one line in score"
     wall, used = run(build, cores, env)
-    rows = [row(case, "from nothing", "s", wall, goals["from nothing"]),
-            row(case, "from nothing, processor time", "s", used)]
+    yield row(case, "from nothing", "s", wall, goals["from nothing"])
+    yield row(case, "from nothing, processor time", "s", used)
     with changed_line():
         wall, _ = run(build, cores, env)
-    return [*rows, row(case, changed, "s", wall, goals[changed])]
+    yield row(case, changed, "s", wall, goals[changed])
 
 
 def measure_release(cores, target):
-    rows = measure_programs("release programs", ["--release"], cores, target)
+    yield from measure_programs("release programs", ["--release"], cores, target)
     for name, goal in SIZES.items():
         size = os.path.getsize(os.path.join(target, "release", name))
-        rows.append(row("size of the release program", name, "MB", size / 1e6, goal / 1e6))
-    return rows
+        yield row("size of the release program", name, "MB", size / 1e6, goal / 1e6)
 
 
 def measure_debug(cores, target):
-    return measure_programs("debug programs", [], cores, target)
+    yield from measure_programs("debug programs", [], cores, target)
 
 
 def measure_tests(cores, target):
     wall, _ = run(["make", "test"], cores, dict(os.environ, CARGO_TARGET_DIR=target))
     metric = "from nothing, built and run"
-    return [row("tests", metric, "s", wall, GOALS["tests"][metric])]
+    yield row("tests", metric, "s", wall, GOALS["tests"][metric])
 
 
 PARTS = {"release": measure_release, "debug": measure_debug, "tests": measure_tests}
@@ -131,9 +131,10 @@ def main():
     for part in arguments.parts or PARTS:
         target = tempfile.mkdtemp(prefix="skopos-build-", dir=arguments.folder)
         try:
-            report["rows"] += PARTS[part](arguments.cores, target)
-        except subprocess.CalledProcessError as failed:
-            report["notes"].append(f"{part}: `{' '.join(failed.cmd)}` failed")
+            for measured in PARTS[part](arguments.cores, target):
+                report["rows"].append(measured)
+        except (subprocess.CalledProcessError, OSError, AssertionError) as failed:
+            report["notes"].append(f"{part}: {failed}")
         finally:
             if not arguments.keep:
                 shutil.rmtree(target, ignore_errors=True)

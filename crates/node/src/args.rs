@@ -1,6 +1,6 @@
 //! Options of the live plane, for agents and hubs.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -36,17 +36,26 @@ pub struct LiveArgs {
 /// Checks an endpoint: `tcp/HOST:PORT`.
 fn endpoint(text: &str) -> Result<String, String> {
     let host_and_port = text.strip_prefix("tcp/").and_then(|address| address.rsplit_once(':'));
+    let is_host = |host: &str| {
+        let bracketed = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
+        let is_name = !host.is_empty() && !host.contains([':', '[', ']', '/']);
+        !host.contains(char::is_whitespace)
+            && bracketed.map_or(is_name, |address| address.parse::<Ipv6Addr>().is_ok())
+    };
     match host_and_port {
-        Some((host, port)) if !host.is_empty() && port.parse::<u16>().is_ok() => {
-            Ok(text.to_owned())
-        }
+        Some((host, port)) if is_host(host) && port.parse::<u16>().is_ok() => Ok(text.to_owned()),
         _ => Err("an endpoint looks like tcp/10.0.0.1:7447 or tcp/[::1]:7447".to_owned()),
     }
 }
 
-/// Checks endpoints with commas between them.
+/// Checks endpoints to connect to, with commas between them.
 fn endpoints(text: &str) -> Result<String, String> {
-    text.split(',').map(endpoint).collect::<Result<Vec<_>, _>>().map(|all| all.join(","))
+    for one in text.split(',') {
+        if endpoint(one)?.ends_with(":0") {
+            return Err("nothing listens at port 0".to_owned());
+        }
+    }
+    Ok(text.to_owned())
 }
 
 /// Path of the kernel's network interfaces, a folder for each.
@@ -107,8 +116,15 @@ impl LiveArgs {
         config
     }
 
-    /// Leaves listening to another participant of this process.
-    pub fn without_listening(mut self) -> Self {
+    /// Returns the options of an agent whose hub, in the same process, has these options. If the hub listens at a
+    /// known port, the agent is its client, because two participants cannot listen at one endpoint.
+    pub fn beside_hub(mut self) -> Self {
+        if let Some(endpoint) = self.listen.iter().find(|endpoint| !endpoint.ends_with(":0")) {
+            // A wildcard address includes the loopback.
+            let endpoint = endpoint.replace("tcp/0.0.0.0:", "tcp/127.0.0.1:");
+            self.connect = vec![endpoint.replace("tcp/[::]:", "tcp/[::1]:")];
+            self.look_on = Some("none".to_owned());
+        }
         self.listen.clear();
         self
     }
@@ -195,11 +211,31 @@ mod tests {
             ("--listen", "tcp/10.0.0.1", false),
             ("--listen", "tcp/10.0.0.1:99999", false),
             ("--listen", "udp/10.0.0.1:7447", false),
+            ("--listen", "tcp/::1:7447", false),
+            ("--listen", "tcp/a b:7447", false),
+            ("--connect", "tcp/hub1:0", false),
             ("--connect", "tcp/hub1:7447,tcp/hub2:7447", true),
             ("--connect", "tcp/hub1:7447,hub2", false),
         ] {
             assert_eq!(parsed(option, value), expected, "{option} {value}");
         }
+    }
+
+    #[test]
+    fn an_agent_beside_a_hub_that_listens_is_its_client() {
+        let beside = |listen: &str| {
+            let live = Only::parse_from(["skopos", "--listen", listen]).live;
+            let config = live.beside_hub().of_node(false);
+            (config.is_client, config.connect)
+        };
+        for (listen, connect) in [
+            ("tcp/10.0.0.1:7447", "tcp/10.0.0.1:7447"),
+            ("tcp/0.0.0.0:7447", "tcp/127.0.0.1:7447"),
+            ("tcp/[::]:7447", "tcp/[::1]:7447"),
+        ] {
+            assert_eq!(beside(listen), (true, vec![connect.to_owned()]));
+        }
+        assert_eq!(beside("tcp/10.0.0.1:0"), (false, Vec::new()), "its port is not known");
     }
 
     #[test]

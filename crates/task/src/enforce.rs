@@ -120,8 +120,9 @@ impl Enforcer {
     /// Returns the time until the next step, or the next check, of a task that is being ended.
     pub(crate) fn until_step(&self) -> Option<Duration> {
         let ending = self.ending.as_ref()?;
-        let step = ending.next.max(ending.since + self.grace);
-        Some(step.saturating_duration_since(Instant::now()).min(CHECK_EVERY))
+        let grace = self.grace.saturating_sub(ending.since.elapsed());
+        let pause = ending.next.saturating_duration_since(Instant::now());
+        Some(grace.max(pause).min(CHECK_EVERY))
     }
 
     /// True while processes of a task that is being ended are left and can be killed.
@@ -196,8 +197,8 @@ impl Enforcer {
         if self.has_given_up || begun - ending.since < self.grace || begun < ending.next {
             return;
         }
-        // The kernel kills a control group at once, but for a process whose first thread has exited and
-        // processes that left the group. Those are left for the next step.
+        // The kernel kills the processes of a control group at once, except one whose first thread has exited.
+        // The next step kills that one, and processes that left the group.
         if !ending.is_group_killed && mechanisms.iter_mut().any(|m| m.kill_all()) {
             ending.is_group_killed = true;
             ending.next = Instant::now() + CHECK_EVERY;

@@ -165,7 +165,7 @@ fn start(
 /// processes that fork, an ordinary thread would wait for seconds. Returns the priority, which lasts until
 /// it is dropped.
 ///
-/// An ordinary user usually lacks the right to this priority, and `RLIMIT_NPROC` bounds the task instead.
+/// An ordinary user usually lacks the right to this priority; then the monitor competes with the task.
 #[must_use]
 fn prepare_for_forks(limits: &Limits, ledger: &mut Ledger) -> Option<FirstPriority> {
     limits.of("processes_max")?;

@@ -44,8 +44,8 @@ impl fmt::Debug for Planner {
     }
 }
 
-// The methods of both planners return futures that are ready or DataFusion's own: the compiler would prove for
-// seconds that a future which holds a plan is `Send`.
+// Neither method is an `async fn`: the compiler takes long to prove that a future which holds a logical plan is
+// `Send`.
 impl QueryPlanner for Planner {
     fn create_physical_plan<'planner, 'plan, 'session, 'all>(
         &'planner self,

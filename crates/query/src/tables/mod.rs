@@ -7,8 +7,8 @@
 
 /// Implements `TableProvider::scan` for a table that plans its scans without waiting, in its method `plan`.
 ///
-/// The trait's futures are `Send`. Of an `async fn` the compiler would prove that for seconds, because filters
-/// contain every type of the SQL syntax; of a plan that is ready it proves nothing about them.
+/// The future must be `Send`. For an `async fn` that holds the filters the compiler proves this through every type
+/// of the SQL syntax, which takes long. A ready future holds only the finished plan.
 macro_rules! scan_by_plan {
     () => {
         fn scan<'table, 'session, 'columns, 'filters, 'all>(

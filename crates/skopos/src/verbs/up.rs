@@ -45,10 +45,9 @@ pub(crate) struct UpArgs {
 }
 
 pub(crate) fn run(global: &Global, args: &UpArgs) -> Result<ExitCode, Failure> {
-    // The hub listens at the endpoint of `--listen`.
     let mut node_args = args.node.clone();
     if node_args.live {
-        node_args.plane = node_args.plane.without_listening();
+        node_args.plane = node_args.plane.beside_hub();
     }
     if global.style() == Style::Json {
         let node = Node::start(global, &node_args, Signals::catch()?)?;

@@ -30,7 +30,7 @@ fn training_gives_the_weights_in_the_program_and_another_seed_others() {
 }
 
 #[test]
-fn a_trace_is_scored_and_what_is_none_is_refused_with_its_line() {
+fn a_trace_is_scored_and_another_file_is_refused_with_its_line() {
     let dir = runtime_dir();
     let recorded = recorded();
     let trace = recorded.to_str().expect("UTF-8");

@@ -182,12 +182,21 @@ fn a_runtime_directory_whose_name_is_too_long_for_a_socket_is_refused_at_once() 
 }
 
 #[test]
-fn the_hub_of_up_listens_for_other_nodes() {
-    let dir = runtime_dir();
+fn another_hub_that_connects_to_the_hub_of_up_has_its_facts() {
     let at = format!("tcp/127.0.0.1:{}", crate::flight::free_port());
-    let args = ["up", "--for", "100ms", "--live", "--look-on", "none", "--listen", &at];
-    let ran = run(dir.path(), &[&args[..], &doors(&[])[..]].concat());
-    assert_eq!(ran.code, 0, "{ran:?}");
+    let _up = Running::start_as("up", &["--live", "--look-on", "none", "--listen", &at]);
+    let dir = runtime_dir();
+    let args = ["hub", "--look-on", "none", "--connect", &at];
+    let hub = skopos(dir.path(), &[&args[..], &doors(&[])[..]].concat()).spawn();
+    let mut hub = hub.expect("it starts");
+    let statement =
+        "SELECT count(*) > 0 AS is_there FROM latest WHERE topic = 'n01/mem/total_bytes'";
+    eventually("the other hub has the facts of the node", || {
+        let ran = run(dir.path(), &["sql", "--json", statement]);
+        ran.code == 0 && ran.json()["rows"][0]["is_there"] == true
+    });
+    hub.kill().expect("it runs");
+    hub.wait().expect("it ends");
 }
 
 #[test]

@@ -11,7 +11,7 @@ mod reaped;
 mod reported;
 
 use std::collections::{HashMap, HashSet};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use skopos_model::task::{Files, Nested, Process};
 
@@ -21,7 +21,7 @@ use self::live::{Live, label};
 use self::peaks::Peaks;
 use crate::baseline::Baseline;
 use crate::member::Member;
-use crate::patient::{COMMAND_TIMEOUT, PatientReader};
+use crate::patient::{COMMAND_TIMEOUT, Late, PatientReader};
 use crate::proc::{self, Io, Memory};
 use crate::sys::{Pid, Status, Usage};
 
@@ -83,8 +83,8 @@ pub(crate) struct Ledger {
 /// The most command lines that are read again. Of further processes the report has the names.
 const MAX_LATE_COMMANDS: usize = 1024;
 
-/// The bytes of a process whose page tables the kernel walks in a nanosecond, at the least: five times
-/// less than was measured.
+/// The least speed at which the kernel walks page tables, in bytes of resident memory per nanosecond: a fifth
+/// of 0.1 s for 10 GB.
 const PSS_BYTES_PER_NANO: u64 = 20;
 
 impl Ledger {
@@ -158,7 +158,8 @@ impl Ledger {
         // A process that has just forked runs its parent's program. To read a command line the kernel
         // takes a lock that the process holds while it forks; among thousands that fork, the holder
         // may not run for seconds.
-        let same_program = self.live.get(&parent).filter(|live| live.name == name);
+        let is_late = self.late_commands.contains(&parent);
+        let same_program = self.live.get(&parent).filter(|live| live.name == name && !is_late);
         let command = match same_program.map(|live| live.process.command.clone()) {
             Some(command) => command,
             None => self.read_command(pid).unwrap_or_else(|| name.clone()),
@@ -218,28 +219,35 @@ impl Ledger {
     /// read in time.
     fn read_command(&mut self, pid: Pid) -> Option<String> {
         let Some(reader) = &mut self.patient else { return proc::command(pid) };
-        let command = reader.read(COMMAND_TIMEOUT, move || proc::command(pid));
-        if command.is_none() && self.late_commands.len() < MAX_LATE_COMMANDS {
-            self.late_commands.push(pid);
-        }
-        command.or_else(|| proc::name(pid))
+        reader.read(COMMAND_TIMEOUT, move || proc::command(pid)).unwrap_or_else(|Late| {
+            if self.late_commands.len() < MAX_LATE_COMMANDS {
+                self.late_commands.push(pid);
+            }
+            proc::name(pid)
+        })
     }
 
-    /// Reads the command lines that were not read in time.
+    /// Reads command lines that were not read in time, until one is late again. Takes about as long as one
+    /// late command line.
     pub(crate) fn read_late_commands(&mut self) {
-        for pid in std::mem::take(&mut self.late_commands) {
-            if self.live.contains_key(&pid)
-                && let Some(command) = self.read_command(pid)
-                && let Some(live) = self.live.get_mut(&pid)
-            {
-                live.process.command = command;
+        let Some(reader) = &mut self.patient else { return };
+        let begun = Instant::now();
+        while let Some(pid) = self.late_commands.pop() {
+            let Some(live) = self.live.get_mut(&pid) else { continue };
+            match reader.read(COMMAND_TIMEOUT, move || proc::command(pid)) {
+                Ok(Some(command)) => live.process.command = command,
+                Ok(None) => {}
+                Err(Late) => self.late_commands.push(pid),
+            }
+            if begun.elapsed() >= COMMAND_TIMEOUT || self.late_commands.last() == Some(&pid) {
+                return;
             }
         }
     }
 
-    /// Returns the proportional set size of a process of `resident` bytes.
-    pub(crate) fn read_pss(&mut self, pid: Pid, resident: u64) -> Option<u64> {
-        let Some(reader) = &mut self.patient else { return proc::pss_bytes(pid) };
+    /// Returns the proportional set size of a process of `resident` bytes; `None` if it has exited.
+    pub(crate) fn read_pss(&mut self, pid: Pid, resident: u64) -> Result<Option<u64>, Late> {
+        let Some(reader) = &mut self.patient else { return Ok(proc::pss_bytes(pid)) };
         let walk = Duration::from_nanos(resident / PSS_BYTES_PER_NANO);
         reader.read(COMMAND_TIMEOUT + walk, move || proc::pss_bytes(pid))
     }

@@ -10,6 +10,7 @@ use super::since_attach::SinceAttach;
 use super::{Mechanism, Sample};
 use crate::family;
 use crate::ledger::{Ledger, Offer};
+use crate::patient::Late;
 use crate::proc;
 use crate::sys::{Event, Pid};
 
@@ -93,9 +94,11 @@ impl Procfs {
         if self.pss_again.is_some_and(|again| now < again) {
             return None;
         }
-        let sum = sizes.iter().filter_map(|(pid, bytes)| ledger.read_pss(*pid, *bytes)).sum();
+        let all = sizes.iter().map(|(pid, bytes)| ledger.read_pss(*pid, *bytes));
+        // A process that has exited has no pages; one that cannot be read leaves the sum unknown.
+        let sum: Result<u64, Late> = all.map(|pss| pss.map(Option::unwrap_or_default)).sum();
         self.pss_again = Some(now + now.elapsed() * PSS_SHARE);
-        Some(sum)
+        sum.ok()
     }
 }
 
@@ -177,7 +180,7 @@ impl Mechanism for Procfs {
             cpu_seconds: Some(cpu),
             resident_bytes: Some(resident),
             unshared_bytes: unshared(sizes, self.memory_most, |pid, bytes| {
-                ledger.read_pss(pid, bytes)
+                ledger.read_pss(pid, bytes).ok()?
             }),
             pss_bytes: pss,
             virtual_bytes: Some(virtual_size),
@@ -276,8 +279,9 @@ pub(crate) fn next_pause(wanted: Duration, took: Duration, is_limited: bool) -> 
 const NEAR: f64 = 0.9;
 
 /// Returns the memory of processes with shared pages counted once, if it is near the limit and
-/// processes may share pages. Stops at a sum above the limit. If PSS cannot be read, only the
-/// largest resident size is certain.
+/// processes may share pages. Stops at a sum above the limit. A process whose PSS cannot be read counts
+/// nothing, so only the largest resident size is certain: such a process forks, which a limit on processes
+/// ends.
 fn unshared(
     mut sizes: Vec<(Pid, u64)>,
     most: f64,

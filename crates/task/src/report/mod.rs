@@ -161,7 +161,9 @@ fn why_unknown(name: &str, level: u8, uses: &[MechanismUse]) -> &'static str {
         {
             "at level 1 no mechanism tracks process starts and exits"
         }
-        "pss_bytes_max" => "the task ended before its page tables were first read",
+        "pss_bytes_max" => {
+            "the task ended before its page tables were first read, or had too many processes"
+        }
         "resident_bytes_max" | "virtual_bytes_max" | "swap_bytes_max" if samples_processes => {
             "the task ended before the first sample"
         }

@@ -32,7 +32,7 @@ impl FirstPriority {
         let mut before = libc::sched_param { sched_priority: 0 };
         // SAFETY: the kernel writes `before` during the call.
         let policy = unsafe {
-            let policy = libc::sched_getscheduler(0);
+            let policy = libc::sched_getscheduler(0) & !libc::SCHED_RESET_ON_FORK;
             (libc::sched_getparam(0, &mut before) == 0).then_some(policy)?
         };
         let is_ordinary =
@@ -41,14 +41,18 @@ impl FirstPriority {
         let taken = bound.is_none()
             && is_ordinary
             && set_policy(libc::SCHED_RR | libc::SCHED_RESET_ON_FORK, lowest);
-        taken.then_some(Self { policy, before, _thread: PhantomData })
+        // Not `then_some`: a value that is made sets the policy when it is dropped.
+        taken.then(|| Self { policy, before, _thread: PhantomData })
     }
 }
 
 impl Drop for FirstPriority {
     fn drop(&mut self) {
-        // A thread may always return to an ordinary policy.
-        set_policy(self.policy, self.before);
+        // Only an administrator may clear the flag. For an ordinary thread it changes nothing but a negative
+        // nice value of its children.
+        if !set_policy(self.policy, self.before) {
+            set_policy(self.policy | libc::SCHED_RESET_ON_FORK, self.before);
+        }
     }
 }
 
@@ -69,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn the_priority_is_of_the_thread_while_it_is_held_and_of_no_child() {
+    fn only_the_calling_thread_has_the_priority_until_it_is_dropped() {
         let policy =
             || policy_in(&std::fs::read_to_string("/proc/thread-self/stat").expect("procfs"));
         let before = policy();

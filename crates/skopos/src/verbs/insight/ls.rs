@@ -26,8 +26,9 @@ pub(crate) fn run(global: &Global, pattern: Option<&str>) -> Result<ExitCode, Fa
     if let Some(pattern) = pattern
         && vertices.is_empty()
     {
-        return Err(Failure::no(format!("no insight matches `{pattern}`"))
-            .hint("`skopos insight ls` shows every insight"));
+        return Err(Failure::no(format!("no insight matches `{pattern}`")).hint(
+            "`skopos insight ls` shows every insight, and refused definitions with their reasons",
+        ));
     }
     let mut out = Out::new(global.style());
     match out.style {

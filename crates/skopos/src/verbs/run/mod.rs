@@ -184,10 +184,10 @@ pub(crate) fn run(global: &Global, args: &RunArgs) -> Result<ExitCode, Failure> 
     match global.style() {
         Style::Json => say(&serde_json::to_string(summary).unwrap_or_default()),
         _ if is_wanted => say(&text::summary(summary, place.as_deref())),
-        // The exit code of a task that was ended for a limit is also that of a task that was killed.
+        // A task that a limit ended and a task that a signal killed have the same exit code.
         _ if !args.quiet && !summary.ended.limits.is_empty() => {
             let limits = summary.ended.limits.join(", ");
-            say(&format!("skopos: the task was ended for a limit: {limits}"));
+            say(&format!("skopos: a limit ended the task: {limits}"));
         }
         _ => {}
     }
