@@ -25,6 +25,9 @@ TASK = "trap 'echo it got WIN\"\"CH' WINCH; trap 'kill -STOP $$; echo it goes o\
 
 pid, terminal = pty.fork()
 if pid == 0:
+    # A shell that starts tests in the background lets them ignore these signals.
+    for name in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
+        signal.signal(name, signal.SIG_DFL)
     os.environ["PS1"] = "ready> "
     os.execvp("bash", ["bash", "--norc", "--noprofile", "--noediting", "-i"])
 seen = ""
