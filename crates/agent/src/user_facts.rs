@@ -18,6 +18,10 @@ const MAX_USER_FACTS: usize = 4096;
 /// a removed fact serves the next of its type, so user facts take at most 36 MiB of the segment's 128.
 const MAX_STRUCTURED_FACTS: usize = 1024;
 
+/// First segments, after the node, of topics that only the agent publishes. Without this rule a user fact could
+/// pass for one of them, and an insight that is loaded later would find its topic taken.
+const RESERVED: [&str; 4] = ["self", "insight", "anomaly", "predicted"];
+
 /// The user facts by topic.
 pub(crate) struct UserFacts {
     dir: PathBuf,
@@ -118,10 +122,16 @@ impl UserFacts {
                 "choose another topic",
             ));
         }
+        if let Some(reserved) = topic.segments().nth(1).filter(|s| RESERVED.contains(s)) {
+            return Err(refused(
+                format!("only the agent publishes topics under `{reserved}/`"),
+                "choose another topic, such as one under `app/`",
+            ));
+        }
         let spec = VertexSpec::new(topic.clone(), value_type).unit(unit).kind(kind);
         let writer = publisher.register(spec).map_err(|e| match e {
             skopos_shm::Error::Duplicate(_) => {
-                refused(format!("`{topic}` is {}", owner(topic)), "choose another topic")
+                refused(format!("`{topic}` is measured by a sensor"), "choose another topic")
             }
             e => refused(e, "`skopos doctor` checks the memory"),
         })?;
@@ -150,16 +160,6 @@ impl UserFacts {
                 "only a published fact can be removed; `skopos ls` shows all topics",
             )),
         }
-    }
-}
-
-/// Describes the owner of a topic that the agent itself publishes.
-fn owner(topic: &Topic) -> &'static str {
-    match topic.segments().nth(1) {
-        Some("insight") => "an insight, which the agent computes",
-        Some("anomaly") => "the topic of an anomaly rule's events",
-        Some("predicted") => "a prediction, which the agent computes",
-        _ => "measured by a sensor",
     }
 }
 

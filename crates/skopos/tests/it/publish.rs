@@ -55,7 +55,12 @@ fn a_value_that_cannot_be_published_is_refused_with_its_reason() {
         (&["publish", "app/a", r#"["now a list"]"#][..], "of type f64"),
         (&["publish", "app/a", "1", "--unit", "bytes"], "no unit"),
         (&["publish", "mem/total_bytes", "1"], "measured by a sensor"),
-        (&["publish", "insight/node/system_time", "3"], "is an insight"),
+        (
+            &["publish", "insight/node/system_time", "3"],
+            "only the agent publishes topics under `insight/`",
+        ),
+        (&["publish", "insight/mine", "3"], "only the agent publishes topics under `insight/`"),
+        (&["publish", "self/polls", "3"], "only the agent publishes topics under `self/`"),
         (&["publish", "app/b", "nan"], "not a finite number"),
         (&["publish", "app/b", "-inf"], "not a finite number"),
         (&["publish", "app/b", "1e400"], "not"),
