@@ -7,13 +7,10 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
-use arrow_array::cast::AsArray as _;
-use arrow_array::types::{Float64Type, TimestampNanosecondType, UInt8Type};
-use arrow_array::{Array as _, RecordBatch};
 use skopos_agent::folder_of;
-use skopos_model::{Origin, Structured, Timestamp, Topic, ValueType, unpoisoned};
+use skopos_model::{Sample, Timestamp, Topic, ValueType, unpoisoned};
 use skopos_shm::{Host, Segment, Vertex};
-use skopos_store::history::{Column, Error, Folder, Part, Run, Selection, Series};
+use skopos_store::history::{Column, Error, Folder, Part, Run, Samples, Selection, Series};
 use skopos_wire::{Content, IndexedSample};
 
 use crate::answer::Answer;
@@ -114,14 +111,16 @@ fn add_ring(vertex: &Vertex, answer: &mut Answer<'_>) -> Added {
         return Added::Nothing;
     }
     let from = if question.only_last { range.samples.len() - 1 } else { 0 };
-    for sample in &range.samples[from..] {
-        let value = Content::from(&sample.value);
-        if !answer.add(IndexedSample { index: 0, time: sample.time, origin: sample.origin, value })
-        {
-            return Added::Full;
-        }
+    if range.samples[from..].iter().all(|sample| answer.add(indexed(sample))) {
+        Added::Samples
+    } else {
+        Added::Full
     }
-    Added::Samples
+}
+
+fn indexed(sample: &Sample) -> IndexedSample {
+    let Sample { time, value, origin } = sample;
+    IndexedSample { index: 0, time: *time, origin: *origin, value: Content::from(value) }
 }
 
 /// Adds the samples of some parts that are older than those in memory. Returns false if the answer is full.
@@ -134,8 +133,8 @@ fn add_parts(parts: &[Arc<Part>], firsts: &Firsts, answer: &mut Answer<'_>) -> R
         let stretches = wanted.map(|(at, stretch)| (at, below(&stretch.series.topic))).collect();
         let times = question.from.as_nanos()..=question.to.as_nanos();
         let mut rows = Rows::default();
-        let is_room = read(part, &Selection { stretches, times }, &mut |series, batch, run| {
-            rows.add(series, batch, run, answer)
+        let is_room = read(part, &Selection { stretches, times }, &mut |series, samples, run| {
+            rows.add(series, samples, run, answer)
         })?;
         if !is_room {
             return Ok(false);
@@ -169,15 +168,15 @@ fn add_last(
         let selection =
             Selection { stretches: vec![(at, i64::MAX)], times: i64::MIN..=to.as_nanos() };
         let mut row = None;
-        read(part, &selection, &mut |_, batch, run| {
-            row = Some(sample(batch, run.start + run.rows - 1));
+        read(part, &selection, &mut |_, samples, run| {
+            row = samples.sample(run.start + run.rows - 1);
             true
         })?;
         let series = &part.stretches()[at].series;
         let kind = (series.unit, series.kind, value_type(series));
         if let Some(row) = row
             && answer.begin(&series.topic, kind)
-            && !answer.add(row)
+            && !answer.add(indexed(&row))
         {
             return Ok(false);
         }
@@ -189,7 +188,7 @@ fn add_last(
 fn read(
     part: &Part,
     selection: &Selection,
-    visit: &mut dyn FnMut(&Series, &RecordBatch, &Run) -> bool,
+    visit: &mut dyn FnMut(&Series, &Samples, &Run) -> bool,
 ) -> Result<bool, Error> {
     for group in (0..part.groups()).filter(|group| part.may_have(*group, selection)) {
         let chunks = match part.read(group, &Column::ALL, selection) {
@@ -201,7 +200,7 @@ fn read(
         for chunk in chunks {
             let chunk = chunk?;
             for run in &chunk.runs {
-                if !visit(&part.stretches()[run.stretch].series, &chunk.batch, run) {
+                if !visit(&part.stretches()[run.stretch].series, &chunk.samples, run) {
                     return Ok(false);
                 }
             }
@@ -226,11 +225,11 @@ struct Rows {
 }
 
 impl Rows {
-    /// Adds rows of a batch. Returns false if the answer is full.
+    /// Adds rows of a chunk. Returns false if the answer is full.
     fn add(
         &mut self,
         series: &Series,
-        batch: &RecordBatch,
+        samples: &Samples,
         run: &Run,
         answer: &mut Answer<'_>,
     ) -> bool {
@@ -240,29 +239,9 @@ impl Rows {
             }
             self.last = Some(series.clone());
         }
-        (run.start..run.start + run.rows).all(|row| answer.add(sample(batch, row)))
+        let mut rows = (run.start..run.start + run.rows).filter_map(|row| samples.sample(row));
+        rows.all(|sample| answer.add(indexed(&sample)))
     }
-}
-
-/// Converts a row to a sample.
-fn sample(batch: &RecordBatch, row: usize) -> IndexedSample {
-    let number = |column: usize| {
-        let column = batch.column(column).as_primitive::<Float64Type>();
-        column.is_valid(row).then(|| column.value(row))
-    };
-    let time = batch.column(0).as_primitive::<TimestampNanosecondType>().value(row);
-    let origin = match (batch.column(2).as_primitive::<UInt8Type>().value(row), number(3)) {
-        (1, bound) => Origin::Predicted { bound: bound.unwrap_or(f64::NAN) },
-        (2, _) => Origin::Unknown,
-        _ => Origin::Measured,
-    };
-    let texts = batch.column(4).as_string::<i32>();
-    let text = texts.is_valid(row).then(|| Structured::from_json(texts.value(row)).ok()).flatten();
-    let value = match text {
-        Some(structured) => Content::Structured(structured),
-        None => Content::Bits(number(1).unwrap_or(f64::NAN).to_bits()),
-    };
-    IndexedSample { index: 0, time: Timestamp::from_nanos(time), origin, value }
 }
 
 #[cfg(test)]

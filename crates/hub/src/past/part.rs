@@ -30,5 +30,5 @@ pub(super) fn part(node: &str, batches: Vec<Batch>) -> Option<Part> {
             samples.push(&Sample { time, value, origin });
         }
     }
-    Part::of_samples(all.into_values().collect()).ok()
+    Some(Part::of_samples(all.into_values().collect()))
 }

@@ -1,17 +1,19 @@
-//! Batches of samples that are in parts of history, made column by column.
+//! Batches of samples that are in parts of history.
 
 use std::sync::Arc;
 
 use datafusion::arrow::array::{
-    ArrayRef, AsArray as _, BooleanArray, BooleanBufferBuilder, RecordBatch, RecordBatchOptions,
-    StringArray, StringBuilder,
+    Array as _, ArrayRef, BooleanArray, BooleanBufferBuilder, Float64Array, RecordBatch,
+    RecordBatchOptions, StringArray, StringBuilder, TimestampNanosecondArray,
 };
-use datafusion::arrow::compute::filter_record_batch;
-use datafusion::arrow::datatypes::{SchemaRef, UInt8Type};
+use datafusion::arrow::buffer::{BooleanBuffer, NullBuffer};
+use datafusion::arrow::compute::filter;
+use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::error::Result;
 use skopos_model::schema;
-use skopos_store::history::{self, Run, Series, Stretch};
+use skopos_store::history::{self, Chunk, Run, Samples, Series, Stretch};
 
+use crate::column::UTC;
 use crate::tables::sample_column::{SampleColumn, instance};
 
 /// Returns the columns of a part that these columns are made of.
@@ -22,32 +24,63 @@ pub(crate) fn stored(columns: &[SampleColumn]) -> Vec<history::Column> {
     stored
 }
 
-/// Returns the rows of a chunk that are in one of `runs`. The columns of `batch` are those of `stored`;
-/// the stretches tell the series of each run.
+/// Returns the rows of a chunk that are in one of its runs. The stretches tell the series of each run.
 pub(crate) fn of_chunk(
     columns: &[SampleColumn],
     schema: SchemaRef,
-    stored: &[history::Column],
-    batch: &RecordBatch,
-    (stretches, runs): (&[Stretch], &[Run]),
+    stretches: &[Stretch],
+    chunk: Chunk,
 ) -> Result<RecordBatch> {
-    let rows: usize = runs.iter().map(|run| run.rows).sum();
-    let batch = match runs {
-        _ if rows == batch.num_rows() => batch.clone(),
-        [run] => batch.slice(run.start, run.rows),
-        _ => filter_record_batch(batch, &is_in(runs, batch.num_rows()))?,
-    };
+    let Chunk { mut samples, rows, runs } = chunk;
+    let wanted: usize = runs.iter().map(|run| run.rows).sum();
+    let series = || runs.iter().map(|run| (&stretches[run.stretch].series, run.rows));
+    let mut made: [Option<ArrayRef>; history::Column::ALL.len()] = Default::default();
     let mut arrays: Vec<ArrayRef> = Vec::with_capacity(columns.len());
     for column in columns {
-        let place = column.stored().and_then(|c| stored.iter().position(|s| *s == c));
-        arrays.push(match place {
-            Some(at) if *column == SampleColumn::Origin => origins(batch.column(at)),
-            Some(at) => batch.column(at).clone(),
-            None => of_series(*column, runs.iter().map(|r| (&stretches[r.stretch].series, r.rows))),
+        let Some(stored) = column.stored() else {
+            arrays.push(of_series(*column, series()));
+            continue;
+        };
+        let array = made[stored as usize].get_or_insert_with(|| array(stored, &mut samples, rows));
+        arrays.push(match &runs[..] {
+            _ if wanted == rows => array.clone(),
+            [run] => array.slice(run.start, run.rows),
+            _ => filter(array, &is_in(&runs, rows))?,
         });
     }
-    let options = RecordBatchOptions::new().with_row_count(Some(rows));
+    let options = RecordBatchOptions::new().with_row_count(Some(wanted));
     Ok(RecordBatch::try_new_with_options(schema, arrays, &options)?)
+}
+
+/// Takes a column of all rows.
+fn array(column: history::Column, samples: &mut Samples, rows: usize) -> ArrayRef {
+    match column {
+        history::Column::Time => {
+            let times = std::mem::take(&mut samples.times);
+            Arc::new(TimestampNanosecondArray::from(times).with_timezone(UTC))
+        }
+        history::Column::Value => {
+            let values = std::mem::take(&mut samples.values);
+            let is_known = BooleanBuffer::collect_bool(rows, |row| !values[row].is_nan());
+            let nulls = NullBuffer::new(is_known);
+            let nulls = (nulls.null_count() > 0).then_some(nulls);
+            Arc::new(Float64Array::new(values.into(), nulls))
+        }
+        history::Column::Origin => {
+            let name = |code: &u8| history::ORIGINS.get(usize::from(*code)).copied();
+            Arc::new(samples.origins.iter().map(name).collect::<StringArray>())
+        }
+        history::Column::Bound => {
+            let mut bounds = vec![None; rows];
+            samples.bounds.iter().for_each(|(row, bound)| bounds[*row] = Some(*bound));
+            Arc::new(Float64Array::from(bounds))
+        }
+        history::Column::Text => {
+            let mut texts = vec![None; rows];
+            samples.texts.iter().for_each(|(row, text)| texts[*row] = Some(text.as_str()));
+            Arc::new(StringArray::from(texts))
+        }
+    }
 }
 
 /// Returns a mask of the rows that are in one of `runs`.
@@ -59,12 +92,6 @@ fn is_in(runs: &[Run], rows: usize) -> BooleanArray {
     }
     is_in.append_n(rows - is_in.len(), false);
     BooleanArray::new(is_in.finish(), None)
-}
-
-fn origins(codes: &ArrayRef) -> ArrayRef {
-    let codes = codes.as_primitive::<UInt8Type>().values().iter();
-    let names = codes.map(|code| history::ORIGINS.get(usize::from(*code)).copied());
-    Arc::new(names.collect::<StringArray>())
 }
 
 /// Returns a column that follows from the series, with a number of rows for each series.

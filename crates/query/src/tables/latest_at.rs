@@ -161,8 +161,7 @@ impl PartitionStream for LatestAtStream {
             let stored = stored(&columns);
             let rows = last(&scan.until(time).selected(&remote)?, &stored)?;
             let batches = rows.into_iter().map(move |(part, chunk)| {
-                let of = (part.stretches(), &chunk.runs[..]);
-                of_chunk(&columns, schema.clone(), &stored, &chunk.batch, of)
+                of_chunk(&columns, schema.clone(), part.stretches(), chunk)
             });
             Ok::<_, DataFusionError>(stream::iter(batches))
         };

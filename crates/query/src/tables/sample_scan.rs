@@ -81,7 +81,7 @@ impl SampleScan {
     /// Returns the parts that have wanted samples, and the rows with them. Each sample is in one part.
     pub(crate) fn selected(&self, remote: &RemoteSamples) -> Result<Vec<Selected>> {
         let answered = &remote.answered;
-        let memory = Arc::new(self.memory(remote)?);
+        let memory = Arc::new(self.memory(remote));
         // The disk may have samples that are in memory as well: it counts until the first of these.
         let mut begins: HashMap<&Topic, i64> = HashMap::new();
         for stretch in memory.stretches() {
@@ -105,7 +105,7 @@ impl SampleScan {
 
     /// Returns the samples in memory as a part. Of a topic that its node answered for, only samples from
     /// before the answer are taken: the node may have overwritten them already.
-    fn memory(&self, remote: &RemoteSamples) -> Result<Part> {
+    fn memory(&self, remote: &RemoteSamples) -> Part {
         let mut begins: HashMap<&Topic, Timestamp> = HashMap::new();
         for stretch in remote.parts.iter().flat_map(|part| part.stretches()) {
             let begin = begins.entry(&stretch.series.topic).or_insert(stretch.first);
@@ -129,7 +129,7 @@ impl SampleScan {
                 samples.push(row.sample);
             }
         });
-        Ok(Part::of_samples(all)?)
+        Part::of_samples(all)
     }
 
     /// Returns the wanted rows of a part, of each topic before the time that `below` returns.

@@ -11,7 +11,7 @@ use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::streaming::PartitionStream;
 use futures_util::stream::{self, BoxStream};
 use futures_util::{StreamExt as _, TryStreamExt as _};
-use skopos_store::history::{self, Chunk, Chunks, Part};
+use skopos_store::history::{self, Chunks, Part};
 use tokio::sync::OnceCell;
 
 use crate::context::ExecutionContext;
@@ -100,11 +100,10 @@ impl Reading {
             match chunks.next() {
                 None => self.current = None,
                 Some(chunk) => {
-                    let Chunk { batch, runs } = chunk.map_err(failed)?;
-                    if !runs.is_empty() {
-                        let of = (part.stretches(), &runs[..]);
+                    let chunk = chunk.map_err(failed)?;
+                    if !chunk.runs.is_empty() {
                         let schema = self.schema.clone();
-                        return of_chunk(&self.columns, schema, &self.stored, &batch, of).map(Some);
+                        return of_chunk(&self.columns, schema, part.stretches(), chunk).map(Some);
                     }
                 }
             }

@@ -50,7 +50,7 @@ fn part(all: &[(usize, Vec<(i64, f64)>)]) -> Arc<Part> {
         let (unit, kind, since) = (Unit::NONE, Kind::Gauge, Timestamp::default());
         (Series { topic, unit, kind, value_type: ValueType::F64, since }, column)
     };
-    Arc::new(Part::of_samples(all.iter().map(series).collect()).expect("a part"))
+    Arc::new(Part::of_samples(all.iter().map(series).collect()))
 }
 
 impl Places {
@@ -351,7 +351,7 @@ fn a_table_of_samples_reads_memory_disk_and_other_nodes() {
         let topic = Topic::new(topic).expect("a topic");
         let (unit, kind, since) = (Unit::NONE, Kind::Gauge, Timestamp::default());
         let series = Series { topic, unit, kind, value_type: ValueType::F64, since };
-        Arc::new(Part::of_samples(vec![(series, column)]).expect("a part"))
+        Arc::new(Part::of_samples(vec![(series, column)]))
     };
     let memory = [(30, 3.0), (40, 4.0)].iter().map(sample).collect();
     let places = Arc::new(Places {

@@ -13,6 +13,7 @@
 //! - Parts never change. Their names alone give their times.
 
 mod error;
+mod column;
 mod series;
 mod log;
 mod block;
@@ -20,13 +21,15 @@ mod series_list;
 mod seal;
 mod selection;
 mod pages;
+mod file;
 mod chunks;
 mod part;
 mod folder;
 mod keeper;
 
-pub use block::{Column, Stretch, UTC};
+pub use block::Stretch;
 pub use chunks::{Chunk, Chunks, Run};
+pub use column::Column;
 pub use error::Error;
 pub use folder::Folder;
 pub use keeper::{Chores, Keeper, Limits, PushOutcome, SeriesId, Size};

@@ -2,27 +2,25 @@
 
 use std::ops::RangeInclusive;
 
-use parquet::arrow::arrow_reader::ArrowReaderMetadata;
-use parquet::file::metadata::RowGroupMetaData;
+use parquet::file::metadata::{ParquetMetaData, RowGroupMetaData};
 use parquet::file::page_index::column_index::ColumnIndexMetaData;
 use parquet::file::statistics::Statistics;
 
-use super::block::{Column, TEXT_COLUMNS};
+use super::column::{Column, TEXT_COLUMNS};
 use super::selection::Piece;
 
 /// Leaves out pages without wanted times.
 pub(super) fn narrow_to_pages(
     wanted: &mut Vec<Piece>,
-    metadata: &ArrowReaderMetadata,
+    metadata: &ParquetMetaData,
     group: usize,
     times: &RangeInclusive<i64>,
 ) {
     let time = TEXT_COLUMNS + Column::Time as usize;
-    let all = metadata.metadata();
-    let pages = all.offset_index().and_then(|index| index.get(group)?.get(time));
-    let index = all.column_index().and_then(|index| index.get(group)?.get(time));
+    let pages = metadata.offset_index().and_then(|index| index.get(group)?.get(time));
+    let index = metadata.column_index().and_then(|index| index.get(group)?.get(time));
     let (Some(pages), Some(ColumnIndexMetaData::INT64(index))) = (pages, index) else { return };
-    let group_rows = usize::try_from(all.row_group(group).num_rows()).unwrap_or(0);
+    let group_rows = usize::try_from(metadata.row_group(group).num_rows()).unwrap_or(0);
     let starts: Vec<usize> = pages
         .page_locations()
         .iter()

@@ -6,14 +6,13 @@
 use std::fs::File;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use arrow_array::RecordBatch;
-use arrow_schema::ArrowError;
-use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions};
-use parquet::file::metadata::PageIndexPolicy;
+use parquet::file::metadata::{PageIndexPolicy, ParquetMetaData, ParquetMetaDataReader};
 
-use super::block::{Block, Column, Stretch, TEXT_COLUMNS};
+use super::block::{Block, Stretch};
 use super::chunks::Chunks;
+use super::column::{Column, is_schema};
 use super::error::{Error, io_at};
 use super::pages::{narrow_to_pages, times_of};
 use super::selection::Selection;
@@ -30,8 +29,8 @@ pub struct Part {
 
 #[derive(Debug)]
 enum Data {
-    Memory(RecordBatch),
-    File { path: PathBuf, metadata: ArrowReaderMetadata, groups: Vec<Range<u64>> },
+    Memory(Arc<Samples>),
+    File { path: PathBuf, metadata: Box<ParquetMetaData>, groups: Vec<Range<u64>> },
 }
 
 impl Part {
@@ -41,25 +40,27 @@ impl Part {
     /// The file cannot be read, or is not a part.
     pub fn open(path: &Path) -> Result<Self, Error> {
         let file = File::open(path).map_err(io_at(path, "it cannot be opened"))?;
-        let options = ArrowReaderOptions::new().with_page_index_policy(PageIndexPolicy::Optional);
-        let metadata =
-            ArrowReaderMetadata::load(&file, options).map_err(|e| Error::damaged(path, &e))?;
-        let all = metadata.metadata();
-        let lines = all.file_metadata().key_value_metadata().and_then(|pairs| {
+        let reader = ParquetMetaDataReader::new();
+        let reader = reader.with_page_index_policy(PageIndexPolicy::Optional);
+        let damaged = |e| Error::damaged(path, &e);
+        let metadata = Box::new(reader.parse_and_finish(&file).map_err(damaged)?);
+        if !is_schema(metadata.file_metadata().schema_descr()).map_err(damaged)? {
+            return Err(Error::damaged(path, &"its columns are not those of a part"));
+        }
+        let lines = metadata.file_metadata().key_value_metadata().and_then(|pairs| {
             pairs.iter().find(|pair| pair.key == series_list::KEY)?.value.as_deref()
         });
         let lines = lines.ok_or_else(|| Error::damaged(path, &"it does not list its series"))?;
         let stretches = series_list::read(lines)
             .ok_or_else(|| Error::damaged(path, &"its list of series is damaged"))?;
         let (mut groups, mut rows) = (Vec::new(), 0);
-        for group in all.row_groups() {
+        for group in metadata.row_groups() {
             let count = u64::try_from(group.num_rows()).unwrap_or(0);
             groups.push(rows..rows + count);
             rows += count;
         }
         let listed = stretches.last().map_or(0, |last| last.range().end);
-        let columns = all.file_metadata().schema_descr().num_columns();
-        if listed != rows || columns != TEXT_COLUMNS + Column::ALL.len() {
+        if listed != rows {
             return Err(Error::damaged(path, &"its rows differ from its list of series"));
         }
         let data = Data::File { path: path.to_path_buf(), metadata, groups };
@@ -67,16 +68,13 @@ impl Part {
     }
 
     /// Makes a part of samples in memory.
-    ///
-    /// # Errors
-    /// The samples do not fit into arrays.
-    pub fn of_samples(all: Vec<(Series, Samples)>) -> Result<Self, ArrowError> {
-        Block::new(all).map(Self::of_block)
+    pub fn of_samples(all: Vec<(Series, Samples)>) -> Self {
+        Self::of_block(Block::new(all))
     }
 
     pub(super) fn of_block(block: Block) -> Self {
-        let rows = block.rows.num_rows() as u64;
-        Self { stretches: block.stretches, rows, data: Data::Memory(block.rows) }
+        let rows = block.rows.len() as u64;
+        Self { stretches: block.stretches, rows, data: Data::Memory(Arc::new(block.rows)) }
     }
 
     /// Returns its stretches, in the order of the rows.
@@ -103,17 +101,16 @@ impl Part {
         let Data::File { metadata, groups, .. } = &self.data else {
             return !selection.stretches.is_empty();
         };
-        let may_be_then =
-            times_of(metadata.metadata().row_group(group)).is_none_or(|(from, to)| {
-                from <= *selection.times.end() && to >= *selection.times.start()
-            });
+        let may_be_then = times_of(metadata.row_group(group)).is_none_or(|(from, to)| {
+            from <= *selection.times.end() && to >= *selection.times.start()
+        });
         may_be_then && !selection.pieces(&self.stretches, &groups[group]).is_empty()
     }
 
     /// Reads the wanted rows of one group.
     ///
     /// # Errors
-    /// The file cannot be read.
+    /// The file cannot be opened, or its metadata do not fit.
     pub fn read(
         &self,
         group: usize,
@@ -123,14 +120,12 @@ impl Part {
         match &self.data {
             Data::Memory(rows) => {
                 let wanted = selection.pieces(&self.stretches, &(0..self.rows));
-                Chunks::of_memory(rows, columns, wanted, selection.times.clone())
+                Ok(Chunks::of_memory(rows, columns, wanted, selection.times.clone()))
             }
             Data::File { path, metadata, groups } => {
                 let rows = &groups[group];
                 let mut wanted = selection.pieces(&self.stretches, rows);
                 narrow_to_pages(&mut wanted, metadata, group, &selection.times);
-                let count = (rows.end - rows.start) as usize;
-                let group = (group, count);
                 Chunks::of_file(path, metadata, group, columns, wanted, selection.times.clone())
             }
         }

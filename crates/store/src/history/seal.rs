@@ -10,23 +10,22 @@
 
 use std::fs::{self, File};
 use std::io::BufWriter;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use arrow_array::types::Int32Type;
-use arrow_array::{ArrayRef, DictionaryArray, Int32Array, RecordBatch, StringArray};
-use arrow_schema::{DataType, Field, Schema};
-use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression, Encoding, ZstdLevel};
+use parquet::data_type::{ByteArray, ByteArrayType, DataType, DoubleType, Int32Type, Int64Type};
 use parquet::errors::ParquetError;
 use parquet::file::metadata::KeyValue;
 use parquet::file::properties::WriterProperties;
+use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::types::ColumnPath;
-use skopos_model::Timestamp;
 
-use super::block::{Column, Stretch, batch};
+use super::block::Stretch;
+use super::column::{Column, schema};
 use super::error::{Error, io_at};
-use super::series::{Samples, Series};
+use super::series::{Samples, Series, within};
 use super::series_list;
 
 /// Number of rows of a row group. Reading a group takes a millisecond or two; writing it takes about two
@@ -65,12 +64,11 @@ pub struct Sealer {
     folder: PathBuf,
     temporary: PathBuf,
     generation: u64,
-    writer: ArrowWriter<BufWriter<File>>,
-    schema: Arc<Schema>,
+    writer: SerializedFileWriter<BufWriter<File>>,
     stretches: Vec<Stretch>,
     rows: u64,
-    waiting: Vec<(Series, Samples)>,
-    waiting_rows: usize,
+    /// Rows that are not in a group yet: the last ones.
+    waiting: Samples,
 }
 
 impl Sealer {
@@ -81,24 +79,17 @@ impl Sealer {
     pub fn new(folder: &Path, generation: u64) -> Result<Self, Error> {
         let temporary = folder.join(format!("part-{generation:08}.tmp"));
         let file = File::create(&temporary).map_err(io_at(&temporary, "it cannot be made"))?;
-        let dictionary =
-            || DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8));
-        let texts = ["node", "topic"].map(|name| Field::new(name, dictionary(), false));
-        let columns = Column::ALL.map(Column::field);
-        let fields: Vec<Field> = texts.into_iter().chain(columns).collect();
-        let schema = Arc::new(Schema::new(fields));
-        let writer =
-            ArrowWriter::try_new(BufWriter::new(file), schema.clone(), Some(properties()?));
+        let properties = Arc::new(properties());
+        let writer = schema()
+            .and_then(|schema| SerializedFileWriter::new(BufWriter::new(file), schema, properties));
         Ok(Self {
             writer: writer.map_err(|e| broken(&temporary, e))?,
             folder: folder.to_path_buf(),
             temporary,
             generation,
-            schema,
             stretches: Vec::new(),
             rows: 0,
-            waiting: Vec::new(),
-            waiting_rows: 0,
+            waiting: Samples::default(),
         })
     }
 
@@ -107,33 +98,30 @@ impl Sealer {
     /// # Errors
     /// The file cannot be written.
     pub fn push(&mut self, series: Series, samples: Samples) -> Result<(), Error> {
-        let (Some(first), Some(last)) = (samples.times.first(), samples.times.last()) else {
-            return Ok(());
-        };
-        let (start, rows) = (self.rows, samples.len() as u64);
-        let (first, last) = (Timestamp::from_nanos(*first), Timestamp::from_nanos(*last));
-        self.stretches.push(Stretch { series: series.clone(), start, rows, first, last });
-        self.rows += rows;
-        self.waiting_rows += samples.len();
-        self.waiting.push((series, samples));
-        if self.waiting_rows >= GROUP_ROWS {
-            self.write()?;
+        self.stretches.extend(Stretch::of(series, &samples, self.rows));
+        self.rows += samples.len() as u64;
+        self.waiting.append(&samples);
+        while self.waiting.len() >= GROUP_ROWS {
+            let waiting = std::mem::take(&mut self.waiting);
+            self.write(&waiting, 0..GROUP_ROWS)?;
+            let rest = GROUP_ROWS..waiting.len();
+            self.waiting.append_rows(&waiting, rest, 0, &Column::ALL);
         }
         Ok(())
     }
 
-    fn write(&mut self) -> Result<(), Error> {
-        let waiting = std::mem::take(&mut self.waiting);
-        self.waiting_rows = 0;
-        let samples: Vec<&Samples> = waiting.iter().map(|(_, samples)| samples).collect();
-        let columns = batch(&samples).map_err(|e| broken(&self.temporary, e.into()))?;
-        let runs = || waiting.iter().map(|(series, samples)| (series, samples.len()));
-        let node = repeated(runs().map(|(series, rows)| (series.topic.node(), rows)));
-        let topic = repeated(runs().map(|(series, rows)| (series.topic.as_str(), rows)));
-        let all = [node, topic].into_iter().chain(columns.columns().iter().cloned()).collect();
-        let rows = RecordBatch::try_new(self.schema.clone(), all);
-        let rows = rows.map_err(|e| broken(&self.temporary, e.into()))?;
-        self.writer.write(&rows).map_err(|e| broken(&self.temporary, e))
+    /// Writes some of the last rows as a group. `waiting` has all rows that are not in a group yet.
+    fn write(&mut self, waiting: &Samples, rows: Range<usize>) -> Result<(), Error> {
+        let first = self.rows - waiting.len() as u64;
+        let group = first + rows.start as u64..first + rows.end as u64;
+        let written = self.writer.next_row_group().and_then(|mut writer| {
+            write_topics(&mut writer, &self.stretches, &group, |series| series.topic.node())?;
+            write_topics(&mut writer, &self.stretches, &group, |series| series.topic.as_str())?;
+            write_samples(&mut writer, waiting, &rows)?;
+            writer.close()
+        });
+        written.map_err(|e| broken(&self.temporary, e))?;
+        Ok(())
     }
 
     /// Makes the part durable, and gives it its name. Returns the file; `None` if no samples were pushed.
@@ -145,7 +133,10 @@ impl Sealer {
             let _ = fs::remove_file(&self.temporary);
             return Ok(None);
         }
-        self.write()?;
+        let waiting = std::mem::take(&mut self.waiting);
+        if !waiting.is_empty() {
+            self.write(&waiting, 0..waiting.len())?;
+        }
         let temporary = self.temporary;
         let list = series_list::write(&self.stretches);
         self.writer.append_key_value_metadata(KeyValue::new(series_list::KEY.to_owned(), list));
@@ -179,31 +170,90 @@ fn broken(path: &Path, error: ParquetError) -> Error {
     }
 }
 
-fn properties() -> Result<WriterProperties, Error> {
+fn properties() -> WriterProperties {
     let path = |name: &str| ColumnPath::from(name);
     let level = ZstdLevel::try_new(1).unwrap_or_default();
     let (time, value) = (path(Column::Time.name()), path(Column::Value.name()));
-    Ok(WriterProperties::builder()
+    WriterProperties::builder()
         .set_compression(Compression::ZSTD(level))
-        .set_max_row_group_row_count(Some(GROUP_ROWS))
         .set_data_page_row_count_limit(PAGE_ROWS)
         .set_write_batch_size(PAGE_ROWS)
         // Times of one series rise by about equal steps.
         .set_column_dictionary_enabled(time.clone(), false)
         .set_column_encoding(time, Encoding::DELTA_BINARY_PACKED)
         .set_column_dictionary_enabled(value, false)
-        .build())
+        .build()
 }
 
-/// Makes a column with the text of each run, repeated by the run's length.
-fn repeated<'t>(runs: impl Iterator<Item = (&'t str, usize)>) -> ArrayRef {
-    let (mut keys, mut texts): (Vec<i32>, Vec<&str>) = (Vec::new(), Vec::new());
-    for (text, rows) in runs {
-        if texts.last() != Some(&text) {
-            texts.push(text);
+type GroupWriter<'w> = SerializedRowGroupWriter<'w, BufWriter<File>>;
+
+/// Writes the next column: for each row of the group, a text of its series.
+fn write_topics(
+    group: &mut GroupWriter<'_>,
+    stretches: &[Stretch],
+    rows: &Range<u64>,
+    text: impl Fn(&Series) -> &str,
+) -> Result<(), ParquetError> {
+    let mut column = group.next_column()?.ok_or_else(no_column)?;
+    let first = stretches.partition_point(|stretch| stretch.range().end <= rows.start);
+    for stretch in stretches[first..].iter().take_while(|stretch| stretch.start < rows.end) {
+        let range = stretch.range();
+        let mut left = (range.end.min(rows.end) - range.start.max(rows.start)) as usize;
+        let texts = vec![ByteArray::from(text(&stretch.series)); left.min(PAGE_ROWS)];
+        while left > 0 {
+            let batch = &texts[..left.min(PAGE_ROWS)];
+            column.typed::<ByteArrayType>().write_batch(batch, None, None)?;
+            left -= batch.len();
         }
-        keys.extend(std::iter::repeat_n(texts.len() as i32 - 1, rows));
     }
-    let (keys, texts) = (Int32Array::from(keys), Arc::new(StringArray::from(texts)));
-    Arc::new(DictionaryArray::<Int32Type>::new(keys, texts))
+    column.close()
+}
+
+/// Writes the columns of samples.
+fn write_samples(
+    group: &mut GroupWriter<'_>,
+    samples: &Samples,
+    rows: &Range<usize>,
+) -> Result<(), ParquetError> {
+    write::<Int64Type>(group, &samples.times[rows.clone()], None)?;
+    let values = &samples.values[rows.clone()];
+    let levels: Vec<i16> = values.iter().map(|value| i16::from(!value.is_nan())).collect();
+    let values: Vec<f64> = values.iter().copied().filter(|value| !value.is_nan()).collect();
+    write::<DoubleType>(group, &values, Some(&levels))?;
+    let origins: Vec<i32> =
+        samples.origins[rows.clone()].iter().map(|code| (*code).into()).collect();
+    write::<Int32Type>(group, &origins, None)?;
+    let (levels, bounds) = levels_of(&samples.bounds, rows, |bound| *bound);
+    write::<DoubleType>(group, &bounds, Some(&levels))?;
+    let (levels, texts) = levels_of(&samples.texts, rows, |text| ByteArray::from(text.as_str()));
+    write::<ByteArrayType>(group, &texts, Some(&levels))
+}
+
+/// Returns the definition levels of a column with values in few rows, and these values.
+fn levels_of<V, T>(
+    all: &[(usize, V)],
+    rows: &Range<usize>,
+    value: impl Fn(&V) -> T,
+) -> (Vec<i16>, Vec<T>) {
+    let (mut levels, mut values) = (vec![0; rows.len()], Vec::new());
+    for (row, known) in within(all, rows) {
+        levels[row - rows.start] = 1;
+        values.push(value(known));
+    }
+    (levels, values)
+}
+
+/// Writes the next column.
+fn write<T: DataType>(
+    group: &mut GroupWriter<'_>,
+    values: &[T::T],
+    levels: Option<&[i16]>,
+) -> Result<(), ParquetError> {
+    let mut column = group.next_column()?.ok_or_else(no_column)?;
+    column.typed::<T>().write_batch(values, levels, None)?;
+    column.close()
+}
+
+fn no_column() -> ParquetError {
+    ParquetError::General("the schema has too few columns".to_owned())
 }

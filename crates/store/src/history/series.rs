@@ -1,6 +1,10 @@
 //! Series, and their samples as columns.
 
-use skopos_model::{Kind, Origin, Sample, Timestamp, Topic, Unit, Value, ValueType};
+use std::ops::Range;
+
+use skopos_model::{Kind, Origin, Sample, Structured, Timestamp, Topic, Unit, Value, ValueType};
+
+use super::column::Column;
 
 /// A vertex from its registration to its end. Times of one series never go back.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -42,18 +46,20 @@ impl OriginCode {
     }
 }
 
-/// Samples of one series as columns of one length, the oldest first. A value is a double as in SQL; it is
-/// null if it is unknown, not finite or not a number.
+/// Samples as columns, those of one series the oldest first. A value is a double as in SQL; it is null if it is
+/// unknown, not finite or not a number.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Samples {
-    pub(super) times: Vec<i64>,
-    /// NaN for null.
-    pub(super) values: Vec<f64>,
-    pub(super) origins: Vec<u8>,
+    /// Times at which the values held, in nanoseconds of UNIX time.
+    pub times: Vec<i64>,
+    /// The numbers; NaN for null.
+    pub values: Vec<f64>,
+    /// Indices of [`ORIGINS`].
+    pub origins: Vec<u8>,
     /// Bounds of predicted samples, with their rows.
-    pub(super) bounds: Vec<(usize, f64)>,
+    pub bounds: Vec<(usize, f64)>,
     /// JSON of structured values, with their rows.
-    pub(super) texts: Vec<(usize, String)>,
+    pub texts: Vec<(usize, String)>,
 }
 
 impl Samples {
@@ -83,6 +89,55 @@ impl Samples {
         self.origins.push(OriginCode::Measured as u8);
     }
 
+    /// Appends all samples of `other`.
+    pub(super) fn append(&mut self, other: &Self) {
+        let at = self.len();
+        self.append_rows(other, 0..other.len(), at, &Column::ALL);
+    }
+
+    /// Appends rows of some columns of `other`, which become the rows from `at` on.
+    pub(super) fn append_rows(
+        &mut self,
+        other: &Self,
+        rows: Range<usize>,
+        at: usize,
+        columns: &[Column],
+    ) {
+        for column in columns {
+            match column {
+                Column::Time => self.times.extend_from_slice(&other.times[rows.clone()]),
+                Column::Value => self.values.extend_from_slice(&other.values[rows.clone()]),
+                Column::Origin => self.origins.extend_from_slice(&other.origins[rows.clone()]),
+                Column::Bound => {
+                    let moved = |(row, bound): &(usize, f64)| (row - rows.start + at, *bound);
+                    self.bounds.extend(within(&other.bounds, &rows).iter().map(moved));
+                }
+                Column::Text => {
+                    let moved =
+                        |(row, text): &(usize, String)| (row - rows.start + at, text.clone());
+                    self.texts.extend(within(&other.texts, &rows).iter().map(moved));
+                }
+            }
+        }
+    }
+
+    /// Returns the sample of a row, if all columns are here. A number is a double; NaN stands for null.
+    pub fn sample(&self, row: usize) -> Option<Sample> {
+        let at = row..row + 1;
+        let bound = within(&self.bounds, &at).first().map_or(f64::NAN, |(_, bound)| *bound);
+        let origin = match OriginCode::from_code(*self.origins.get(row)?)? {
+            OriginCode::Measured => Origin::Measured,
+            OriginCode::Predicted => Origin::Predicted { bound },
+            OriginCode::Unknown => Origin::Unknown,
+        };
+        let text = within(&self.texts, &at).first().map(|(_, text)| Structured::from_json(text));
+        let value = match text {
+            Some(Ok(structured)) => Value::Structured(structured),
+            _ => Value::F64(*self.values.get(row)?),
+        };
+        Some(Sample { time: Timestamp::from_nanos(*self.times.get(row)?), value, origin })
+    }
+
     /// Returns the number of samples.
     #[inline]
     pub fn len(&self) -> usize {
@@ -94,4 +149,11 @@ impl Samples {
     pub fn is_empty(&self) -> bool {
         self.times.is_empty()
     }
+}
+
+/// Returns the values of some rows, of a column that has a value in few rows.
+pub(super) fn within<'v, V>(values: &'v [(usize, V)], rows: &Range<usize>) -> &'v [(usize, V)] {
+    let from = values.partition_point(|(row, _)| *row < rows.start);
+    let to = values.partition_point(|(row, _)| *row < rows.end);
+    &values[from..to]
 }

@@ -86,7 +86,7 @@ fn read(
                 let chunk = chunk.expect("a chunk");
                 for run in &chunk.runs {
                     let topic = part.stretches()[run.stretch].series.topic.to_string();
-                    let all = (run.start..run.start + run.rows).map(|at| cell(&chunk.batch, at));
+                    let all = (run.start..run.start + run.rows).map(|at| cell(&chunk.samples, at));
                     rows.entry(topic).or_default().extend(all);
                 }
             }
@@ -95,21 +95,15 @@ fn read(
     rows
 }
 
-fn cell(batch: &arrow_array::RecordBatch, at: usize) -> Row {
-    use arrow_array::Array as _;
-    use arrow_array::cast::AsArray as _;
-    use arrow_array::types::{Float64Type, TimestampNanosecondType, UInt8Type};
-    let number = |column: usize| {
-        let column = batch.column(column).as_primitive::<Float64Type>();
-        column.is_valid(at).then(|| column.value(at).to_bits())
-    };
-    let texts = batch.column(4).as_string::<i32>();
+fn cell(samples: &Samples, at: usize) -> Row {
+    let of = |(row, _): &&(usize, f64)| *row == at;
+    let text = samples.texts.iter().find(|(row, _)| *row == at).map(|(_, text)| text.clone());
     (
-        batch.column(0).as_primitive::<TimestampNanosecondType>().value(at),
-        number(1),
-        ORIGINS[usize::from(batch.column(2).as_primitive::<UInt8Type>().value(at))],
-        number(3),
-        texts.is_valid(at).then(|| texts.value(at).to_owned()),
+        samples.times[at],
+        Some(samples.values[at]).filter(|value| !value.is_nan()).map(f64::to_bits),
+        ORIGINS[usize::from(samples.origins[at])],
+        samples.bounds.iter().find(of).map(|(_, bound)| bound.to_bits()),
+        text,
     )
 }
 
@@ -363,7 +357,7 @@ fn rows_of_a_long_part_are_found_by_groups_and_pages() {
     for group in groups {
         for chunk in part.read(group, &[Column::Value], &selection).expect("a group") {
             let chunk = chunk.expect("a chunk");
-            read += chunk.batch.num_rows();
+            read += chunk.rows;
             found += chunk.runs.iter().map(|run| run.rows).sum::<usize>();
         }
     }
