@@ -30,21 +30,27 @@ fn check(document: &Json) {
     assert!(errors.is_empty(), "{errors:#?}\n{document:#}");
 }
 
-/// The slices are too short for meaningful numbers.
-#[test]
-fn benchmarks_run_and_report() {
+/// Runs a benchmark with slices that are too short for meaningful numbers.
+fn runs_and_reports(name: &str) {
     let (bench, dir) = (bench(), tempfile::tempdir().expect("a folder"));
-    for name in ["score", "agent", "delphi", "intervals", "anatomy", "height", "estimate"] {
-        let mut command = Command::new(&bench);
-        command.args([name, "--seconds", "0.3", "--json"]).env("SKOPOS_DIR", dir.path());
-        let Output { status, stdout, stderr } = command.output().expect("it starts");
-        assert!(status.success(), "{name}: {}", String::from_utf8_lossy(&stderr));
-        let report: Json = serde_json::from_slice(&stdout).expect("JSON");
-        check(&report);
-        let measured = |row: &Json| row["value"].as_f64().is_some_and(|v| v > 0.0);
-        assert!(
-            report["rows"].as_array().is_some_and(|rows| rows.iter().any(measured)),
-            "{report:#}"
-        );
-    }
+    let mut command = Command::new(&bench);
+    command.args([name, "--seconds", "0.3", "--json"]).env("SKOPOS_DIR", dir.path());
+    let Output { status, stdout, stderr } = command.output().expect("it starts");
+    assert!(status.success(), "{}", String::from_utf8_lossy(&stderr));
+    let report: Json = serde_json::from_slice(&stdout).expect("JSON");
+    check(&report);
+    let measured = |row: &Json| row["value"].as_f64().is_some_and(|v| v > 0.0);
+    assert!(report["rows"].as_array().is_some_and(|rows| rows.iter().any(measured)), "{report:#}");
 }
+
+/// Makes a test of each benchmark, so that they run side by side.
+macro_rules! run_and_report {
+    ($($name:ident),*) => {$(
+        #[test]
+        fn $name() {
+            runs_and_reports(stringify!($name));
+        }
+    )*};
+}
+
+run_and_report!(score, agent, delphi, intervals, anatomy, height, estimate);

@@ -127,6 +127,7 @@ def ask():
 
 def cancelled():
     """Asks, cancels, and returns whether the hub counted that. On a busy machine the statement may not have begun."""
+    failed.clear()
     asking = threading.Thread(target=ask)
     asking.start()
     asking.join(0.5)
