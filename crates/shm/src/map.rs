@@ -3,7 +3,11 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd as _;
+use std::os::unix::fs::MetadataExt as _;
 use std::ptr::NonNull;
+use std::sync::{Arc, Mutex, Weak};
+
+use skopos_model::unpoisoned;
 
 use crate::layout::{Entry, FIXED_BYTES, GROUP_BYTES, Group, LIVE_OFFSET, Live};
 use crate::ring::{Place, RawVertex, Slot, VertexHead};
@@ -14,25 +18,40 @@ use crate::sync::{AtomicU32, AtomicU64, Ordering};
 pub(crate) struct Mapping {
     base: NonNull<u8>,
     len: usize,
-    kind: Kind,
+    is_writable: bool,
+    /// Keeps the memory mapped.
+    _memory: Arc<Memory>,
 }
 
-/// The kind of a mapping.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    /// A file, mapped for reading.
-    Read,
-    /// A file, mapped for reading and writing.
-    Write,
-    /// A System V segment, mapped for reading and writing.
-    SystemV,
-}
-
-// SAFETY: the memory is shared with other processes and only accessed through atomics; the mapping
-// itself is never changed between `map` and `drop`.
+// SAFETY: the memory is shared with other processes and only accessed through atomics; it stays mapped
+// while `_memory` lives.
 unsafe impl Send for Mapping {}
 // SAFETY: as above.
 unsafe impl Sync for Mapping {}
+
+/// Owns mapped memory and unmaps it.
+#[derive(Debug)]
+struct Memory {
+    base: NonNull<u8>,
+    len: usize,
+    /// True for a System V segment, false for a file.
+    is_system_v: bool,
+}
+
+// SAFETY: nothing reads or changes the memory through this owner.
+unsafe impl Send for Memory {}
+// SAFETY: as above.
+unsafe impl Sync for Memory {}
+
+/// The files that this process has mapped. Its readers share one mapping, also with its publisher: the
+/// resident memory of a process contains the pages of each of its mappings.
+static FILES: Mutex<Vec<MappedFile>> = Mutex::new(Vec::new());
+
+struct MappedFile {
+    /// Device and inode: no other file can have them while this one is mapped.
+    id: (u64, u64),
+    memory: Weak<Memory>,
+}
 
 /// A type that may be laid over mapped memory.
 ///
@@ -55,9 +74,21 @@ unsafe impl Shared for VertexHead {}
 unsafe impl Shared for Slot {}
 
 impl Mapping {
-    /// Maps the first `len` bytes of `file`, shared.
-    pub(crate) fn map(file: &File, len: usize, writable: bool) -> io::Result<Self> {
-        let protection = libc::PROT_READ | if writable { libc::PROT_WRITE } else { 0 };
+    /// Maps the first `len` bytes of `file`, shared. A mapping for reading may use the memory of another
+    /// mapping of this process.
+    pub(crate) fn map(file: &File, len: usize, is_writable: bool) -> io::Result<Self> {
+        let about = file.metadata()?;
+        let id = (about.dev(), about.ino());
+        let mut files = unpoisoned(FILES.lock());
+        files.retain(|file| file.memory.strong_count() > 0);
+        if !is_writable {
+            let same = files.iter().filter(|file| file.id == id);
+            let mut memories = same.filter_map(|file| file.memory.upgrade());
+            if let Some(memory) = memories.find(|memory| memory.len == len) {
+                return Ok(Self::of(memory, false));
+            }
+        }
+        let protection = libc::PROT_READ | if is_writable { libc::PROT_WRITE } else { 0 };
         // SAFETY: a fresh mapping at an address of the kernel's choice overlaps no other memory.
         let base = unsafe {
             libc::mmap(std::ptr::null_mut(), len, protection, libc::MAP_SHARED, file.as_raw_fd(), 0)
@@ -66,7 +97,13 @@ impl Mapping {
             return Err(io::Error::last_os_error());
         }
         let base = NonNull::new(base.cast()).ok_or_else(|| io::Error::other("mapped at zero"))?;
-        Ok(Self { base, len, kind: if writable { Kind::Write } else { Kind::Read } })
+        let memory = Arc::new(Memory { base, len, is_system_v: false });
+        files.push(MappedFile { id, memory: Arc::downgrade(&memory) });
+        Ok(Self::of(memory, is_writable))
+    }
+
+    fn of(memory: Arc<Memory>, is_writable: bool) -> Self {
+        Self { base: memory.base, len: memory.len, is_writable, _memory: memory }
     }
 
     /// Makes a System V segment of `len` zero bytes and returns it with its id. It vanishes with its last
@@ -106,7 +143,7 @@ impl Mapping {
             return Err(io::Error::last_os_error());
         }
         let base = NonNull::new(base.cast()).ok_or_else(|| io::Error::other("mapped at zero"))?;
-        Ok(Self { base, len, kind: Kind::SystemV })
+        Ok(Self::of(Arc::new(Memory { base, len, is_system_v: true }), true))
     }
 
     /// Returns `count` values of `T` at `offset`, if they lie in the mapping and are aligned.
@@ -120,7 +157,7 @@ impl Mapping {
         }
         // SAFETY: in bounds and aligned, by the checks above (the base is page-aligned); `Shared`
         // promises that any bytes are valid; atomics tolerate the other processes that write here. The
-        // memory lives as long as `self` is borrowed.
+        // memory stays mapped as long as `self` is borrowed.
         Some(unsafe { std::slice::from_raw_parts(self.base.as_ptr().add(offset).cast(), count) })
     }
 
@@ -142,7 +179,7 @@ impl Mapping {
 
     /// Writes `bytes` at `offset`; length and offset are multiples of 8.
     pub(crate) fn store(&self, offset: u64, bytes: &[u8]) {
-        assert!(self.kind != Kind::Read, "only a publisher writes");
+        assert!(self.is_writable, "only a publisher writes");
         let words = self.slice::<AtomicU64>(offset, bytes.len() / 8).unwrap_or_default();
         for (chunk, word) in bytes.chunks_exact(8).zip(words) {
             word.store(u64::from_le_bytes(std::array::from_fn(|i| chunk[i])), Ordering::Relaxed);
@@ -172,16 +209,43 @@ impl Mapping {
     }
 }
 
-impl Drop for Mapping {
+impl Drop for Memory {
     fn drop(&mut self) {
         let base = self.base.as_ptr();
-        // SAFETY: base and length are those of the mapping, and every reference into it borrows from
-        // `self`.
+        // SAFETY: base and length are those of the mapping, and every reference into it borrows from a
+        // `Mapping`, which owns this.
         unsafe {
-            match self.kind {
-                Kind::Read | Kind::Write => libc::munmap(base.cast(), self.len),
-                Kind::SystemV => libc::shmdt(base.cast()),
+            if self.is_system_v {
+                libc::shmdt(base.cast())
+            } else {
+                libc::munmap(base.cast(), self.len)
             }
         };
+    }
+}
+
+#[cfg(all(test, not(miri), not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mappings_of_one_file_share_memory_until_the_last_ends() {
+        let file = tempfile::tempfile().expect("a file");
+        file.set_len(8192).expect("longer");
+        let map = |len, is_writable| Mapping::map(&file, len, is_writable).expect("mapped");
+        let written = map(8192, true);
+        let read = map(8192, false);
+        assert_eq!(read.base, written.base, "one mapping");
+        assert_ne!(map(4096, false).base, written.base, "another length is another mapping");
+        written.store(8, &7u64.to_le_bytes());
+        drop(written);
+        let word = read.at::<AtomicU64>(8).expect("in it");
+        assert_eq!(word.load(Ordering::Relaxed), 7, "still mapped");
+        let caught = std::panic::catch_unwind(|| read.store(8, &[0; 8]));
+        assert!(caught.is_err(), "a reader cannot write");
+        let id = file.metadata().map(|about| (about.dev(), about.ino())).expect("its id");
+        drop(read);
+        let is_mapped = |file: &MappedFile| file.id == id && file.memory.upgrade().is_some();
+        assert!(!unpoisoned(FILES.lock()).iter().any(is_mapped));
     }
 }
