@@ -197,8 +197,8 @@ fn top_shows_this_machine_and_leaves_the_terminal_as_it_was() {
 fn top_names_the_process_that_uses_a_processor() {
     let agent = Running::start(&[]);
     let Some(screen) = Screen::open(agent.path(), (120, 40)) else { return };
-    // The shell in the terminal starts the loop, which ends with the terminal.
-    screen.line("sh -c 'while :; do :; done' &");
+    // The loop outlives its terminal, so it has an end of its own if this test panics.
+    screen.line("timeout 120 sh -c 'while :; do :; done' &");
     screen.start_top("");
     screen.shows(&["1 overview"]);
     screen.keys(&["0"]);
@@ -215,7 +215,8 @@ fn top_names_the_process_that_uses_a_processor() {
     screen.shows(&["io/s v", "sort: io/s"]);
     screen.keys(&["q"]);
     screen.shows(&["ended with 0"]);
-    screen.line("kill %1");
+    screen.line("kill %1; wait; echo loops: $((1 - 1))");
+    screen.shows(&["loops: 0"]);
 }
 
 #[test]
