@@ -2,7 +2,7 @@
 # The work is in scripts/; both say what they do and never ask.
 
 .DEFAULT_GOAL := help
-.PHONY: help run test bench install fmt tidy doc loom miri fuzz
+.PHONY: help run test bench install fmt tidy doc loom miri soak fuzz
 
 # More for `skopos up`, as in: make run ARGS="--for 30s"
 ARGS ?=
@@ -39,6 +39,9 @@ loom: ## try every interleaving of the lock-free protocols
 
 miri: ## look for undefined behaviour in shared memory
 	@exec scripts/test miri
+
+soak: ## lose power in the history 100,000 times, and flip 10,000 bits
+	@exec scripts/test soak
 
 fuzz: ## fuzz each parser of outside bytes; FUZZ_SECONDS=60 each
 	@exec scripts/test fuzz

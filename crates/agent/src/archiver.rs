@@ -5,13 +5,15 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use skopos_model::{Timestamp, Topic};
 use skopos_shm::{Delivery, Host, Segment, SegmentVersions, Subscription, Vertex, now};
-use skopos_store::history::{Error, Keeper, Limits, PushOutcome, Series, SeriesId, Size};
+use skopos_store::history::{
+    Damage, Error, Keeper, Level, Limits, PushOutcome, Report, Series, SeriesId,
+};
 
 mod facts;
 
@@ -95,14 +97,19 @@ struct Archive {
     versions: SegmentVersions,
     /// The time of that lookup. Vertices that were registered later are new to the history.
     looked_at: Option<Timestamp>,
-    chores: Option<Receiver<Result<Size, Error>>>,
+    chores: Option<Receiver<Result<Report, Error>>>,
 }
 
 impl Archive {
     fn new(host: Host, keeper: Keeper, facts: Facts) -> Self {
         let counts = Counts { torn_bytes: keeper.torn_bytes(), ..Counts::default() };
         let (followed, versions) = (HashMap::new(), SegmentVersions::default());
-        Self { host, keeper, facts, counts, followed, versions, looked_at: None, chores: None }
+        let (looked_at, chores) = (None, None);
+        let mut archive =
+            Self { host, keeper, facts, counts, followed, versions, looked_at, chores };
+        let damaged = archive.keeper.damaged().to_vec();
+        archive.note(&damaged);
+        archive
     }
 
     fn run(mut self, stop: &AtomicBool) {
@@ -125,11 +132,12 @@ impl Archive {
             };
             if is_due(&mut write_at, WRITE_EVERY) {
                 self.look();
-                let written = self.keeper.flush().and_then(|()| self.keeper.rotate(now()));
+                let written =
+                    self.keeper.commit(Level::Memory).and_then(|()| self.keeper.rotate(now()));
                 self.count(written);
             }
             if is_due(&mut sync_at, SYNC_EVERY) {
-                let synced = self.keeper.sync();
+                let synced = self.keeper.commit(Level::Disk);
                 self.count(synced);
             }
             if is_due(&mut chores_at, CHORES_EVERY) {
@@ -142,7 +150,7 @@ impl Archive {
             std::thread::park_timeout(nap);
         }
         self.collect();
-        let ended = self.keeper.flush().and_then(|()| self.keeper.sync());
+        let ended = self.keeper.commit(Level::Disk);
         self.count(ended);
     }
 
@@ -216,11 +224,28 @@ impl Archive {
     }
 
     fn take_chores(&mut self) {
-        let Some(Ok(result)) = self.chores.as_ref().map(Receiver::try_recv) else { return };
+        let result = match self.chores.as_ref().map(Receiver::try_recv) {
+            None | Some(Err(TryRecvError::Empty)) => return,
+            Some(result) => result,
+        };
         self.chores = None;
         match result {
-            Ok(size) => (self.counts.parts, self.counts.size_bytes) = (size.parts, size.bytes),
-            Err(_) => self.counts.errors += 1,
+            Ok(Ok(Report { parts, bytes, quarantined, damaged, errors })) => {
+                let counts = &mut self.counts;
+                (counts.parts, counts.size_bytes, counts.quarantined) = (parts, bytes, quarantined);
+                counts.errors += errors.len() as u64;
+                self.note(&damaged);
+            }
+            // The thread panicked, if it sent nothing. The next chores begin anew.
+            Ok(Err(_)) | Err(_) => self.counts.errors += 1,
+        }
+    }
+
+    /// Notes damaged files.
+    fn note(&mut self, damaged: &[Damage]) {
+        self.counts.damaged += damaged.len() as u64;
+        if let Some(last) = damaged.last() {
+            self.facts.publish_damage(last);
         }
     }
 }
@@ -237,7 +262,7 @@ fn take_in(followed: &mut FollowedVertex, keeper: &mut Keeper, counts: &mut Coun
             Delivery::Sample(sample) => {
                 new += 1;
                 let mut pushed = keeper.push(followed.id, &sample);
-                if pushed == PushOutcome::Refused && keeper.flush().is_ok() {
+                if pushed == PushOutcome::Refused && keeper.commit(Level::Memory).is_ok() {
                     pushed = keeper.push(followed.id, &sample);
                 }
                 match pushed {

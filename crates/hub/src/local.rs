@@ -10,7 +10,7 @@ use skopos_model::{Origin, Sample, Timestamp, Topic, Value, unpoisoned};
 use skopos_query::{Described, Node, Row, Source, Wanted};
 use skopos_score::insight::DEFINITIONS;
 use skopos_shm::{Host, Segment, SegmentVersions, Vertex, now};
-use skopos_store::history::{self, Folder, Part};
+use skopos_store::history::{self, Folder, Found};
 
 use crate::tables::InsightInfo;
 use skopos_agent::folder_of;
@@ -235,12 +235,14 @@ impl Source for Local {
         });
     }
 
-    fn history(&self, times: &RangeInclusive<Timestamp>) -> Result<Vec<Arc<Part>>, history::Error> {
-        let mut parts = Vec::new();
+    fn history(&self, times: &RangeInclusive<Timestamp>) -> Result<Found, history::Error> {
+        let mut all = Found::default();
         for folder in self.folders() {
-            parts.extend(folder.parts(times)?);
+            let Found { parts, damaged } = folder.find(times)?;
+            all.parts.extend(parts);
+            all.damaged.extend(damaged);
         }
-        Ok(parts)
+        Ok(all)
     }
 
     fn has_history(&self) -> bool {

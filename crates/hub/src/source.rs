@@ -3,12 +3,11 @@
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Instant;
 
 use skopos_model::{Timestamp, Topic, unpoisoned};
 use skopos_query::{Described, Node, RemoteAnswer, Row, Source, Wanted, When};
-use skopos_store::history::{self, Part};
+use skopos_store::history::{self, Found};
 use skopos_wire::{Follower, NodeState, Plane, Site, Vertex};
 
 use crate::insight_infos::InsightInfos;
@@ -141,7 +140,7 @@ impl Source for HubSource {
         });
     }
 
-    fn history(&self, times: &RangeInclusive<Timestamp>) -> Result<Vec<Arc<Part>>, history::Error> {
+    fn history(&self, times: &RangeInclusive<Timestamp>) -> Result<Found, history::Error> {
         self.local.history(times)
     }
 

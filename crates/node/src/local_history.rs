@@ -8,10 +8,10 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 use skopos_agent::folder_of;
-use skopos_model::{Sample, Timestamp, Topic, ValueType, unpoisoned};
+use skopos_model::{Sample, Timestamp, Topic, unpoisoned};
 use skopos_shm::{Host, Segment, Vertex};
-use skopos_store::history::{Column, Error, Folder, Part, Run, Samples, Selection, Series};
-use skopos_wire::{Content, IndexedSample};
+use skopos_store::history::{Column, Error, Folder, Found, Part, Run, Samples, Selection, Series};
+use skopos_wire::{Content, Extent, IndexedSample};
 
 use crate::answer::Answer;
 
@@ -32,8 +32,8 @@ impl LocalHistory {
         Self(Mutex::new(State { host, folders: BTreeMap::new() }))
     }
 
-    /// Adds the samples of the question to its answer. Returns false if history on disk cannot be read.
-    pub(crate) fn show(&self, answer: &mut Answer<'_>) -> bool {
+    /// Adds the samples of the question to its answer.
+    pub(crate) fn show(&self, answer: &mut Answer<'_>) -> Extent {
         let (vertices, folders) = self.look();
         let firsts =
             vertices.iter().filter_map(|vertex| Some((vertex.topic().clone(), first(vertex)?)));
@@ -43,25 +43,26 @@ impl LocalHistory {
             match add_ring(vertex, answer) {
                 Added::Samples => drop(answered.insert(vertex.topic().clone())),
                 Added::Nothing => {}
-                Added::Full => return true,
+                Added::Full => return Extent::Cut,
             }
         }
         let question = answer.question;
         let oldest = if question.only_last { i64::MIN } else { question.from.as_nanos() };
         let times = Timestamp::from_nanos(oldest)..=question.to;
+        let mut extent = Extent::Whole;
         for folder in folders {
-            let Ok(parts) = folder.parts(&times) else { return false };
+            let Ok(Found { parts, damaged }) = folder.find(&times) else { return Extent::Cut };
             let added = match question.only_last {
                 true => add_last(&parts, &answered, answer),
                 false => add_parts(&parts, &firsts, answer),
             };
             match added {
-                Ok(true) => {}
-                Ok(false) => return true,
-                Err(_) => return false,
+                Ok(Extent::Whole) if damaged.is_empty() => {}
+                Ok(Extent::Whole | Extent::Damaged) => extent = Extent::Damaged,
+                Ok(Extent::Cut) | Err(_) => return Extent::Cut,
             }
         }
-        true
+        extent
     }
 
     /// Returns the vertices of this machine, each topic once, and the folders of history.
@@ -123,9 +124,14 @@ fn indexed(sample: &Sample) -> IndexedSample {
     IndexedSample { index: 0, time: *time, origin: *origin, value: Content::from(value) }
 }
 
-/// Adds the samples of some parts that are older than those in memory. Returns false if the answer is full.
-fn add_parts(parts: &[Arc<Part>], firsts: &Firsts, answer: &mut Answer<'_>) -> Result<bool, Error> {
+/// Adds the samples of some parts that are older than those in memory.
+fn add_parts(
+    parts: &[Arc<Part>],
+    firsts: &Firsts,
+    answer: &mut Answer<'_>,
+) -> Result<Extent, Error> {
     let question = answer.question;
+    let mut extent = Extent::Whole;
     for part in parts {
         let wanted = part.stretches().iter().enumerate();
         let wanted = wanted.filter(|(_, stretch)| answer.is_wanted(&stretch.series.topic));
@@ -133,23 +139,25 @@ fn add_parts(parts: &[Arc<Part>], firsts: &Firsts, answer: &mut Answer<'_>) -> R
         let stretches = wanted.map(|(at, stretch)| (at, below(&stretch.series.topic))).collect();
         let times = question.from.as_nanos()..=question.to.as_nanos();
         let mut rows = Rows::default();
-        let is_room = read(part, &Selection { stretches, times }, &mut |series, samples, run| {
+        match read(part, &Selection { stretches, times }, &mut |series, samples, run| {
             rows.add(series, samples, run, answer)
-        })?;
-        if !is_room {
-            return Ok(false);
+        })? {
+            Extent::Whole => {}
+            Extent::Damaged => extent = Extent::Damaged,
+            Extent::Cut => return Ok(Extent::Cut),
         }
     }
-    Ok(true)
+    Ok(extent)
 }
 
-/// Adds the last sample of each topic without a sample in memory. Returns false if the answer is full.
+/// Adds the last sample of each topic without a sample in memory.
 fn add_last(
     parts: &[Arc<Part>],
     answered: &BTreeSet<Topic>,
     answer: &mut Answer<'_>,
-) -> Result<bool, Error> {
+) -> Result<Extent, Error> {
     let to = answer.question.to;
+    let mut extent = Extent::Whole;
     // The series of a topic that began last before the time has the last sample.
     let mut last: BTreeMap<&Topic, (Timestamp, &Part, usize)> = BTreeMap::new();
     for part in parts {
@@ -168,53 +176,59 @@ fn add_last(
         let selection =
             Selection { stretches: vec![(at, i64::MAX)], times: i64::MIN..=to.as_nanos() };
         let mut row = None;
-        read(part, &selection, &mut |_, samples, run| {
-            row = samples.sample(run.start + run.rows - 1);
-            true
-        })?;
         let series = &part.stretches()[at].series;
-        let kind = (series.unit, series.kind, value_type(series));
+        let last = &mut |_: &Series, samples: &Samples, run: &Run| {
+            row = samples.sample(run.start + run.rows - 1, series.value_type);
+            true
+        };
+        if read(part, &selection, last)? == Extent::Damaged {
+            extent = Extent::Damaged;
+        }
+        let kind = (series.unit, series.kind, series.value_type);
         if let Some(row) = row
             && answer.begin(&series.topic, kind)
             && !answer.add(indexed(&row))
         {
-            return Ok(false);
+            return Ok(Extent::Cut);
         }
     }
-    Ok(true)
+    Ok(extent)
 }
 
-/// Passes the selected rows of a part to `visit` until it returns false. Returns the last result of `visit`.
+/// Passes the selected rows of a part to `visit` until it returns false.
 fn read(
     part: &Part,
     selection: &Selection,
     visit: &mut dyn FnMut(&Series, &Samples, &Run) -> bool,
-) -> Result<bool, Error> {
+) -> Result<Extent, Error> {
+    let mut extent = Extent::Whole;
     for group in (0..part.groups()).filter(|group| part.may_have(*group, selection)) {
         let chunks = match part.read(group, &Column::ALL, selection) {
             Ok(chunks) => chunks,
             // Retention has removed the part meanwhile.
             Err(e) if e.is_gone() => continue,
+            Err(e) if e.is_damage() => {
+                extent = Extent::Damaged;
+                continue;
+            }
             Err(e) => return Err(e),
         };
         for chunk in chunks {
-            let chunk = chunk?;
+            let chunk = match chunk {
+                Err(e) if e.is_damage() => {
+                    extent = Extent::Damaged;
+                    break;
+                }
+                chunk => chunk?,
+            };
             for run in &chunk.runs {
                 if !visit(&part.stretches()[run.stretch].series, &chunk.samples, run) {
-                    return Ok(false);
+                    return Ok(Extent::Cut);
                 }
             }
         }
     }
-    Ok(true)
-}
-
-/// Returns the type of a series' values in history: as in SQL, numbers are doubles.
-fn value_type(series: &Series) -> ValueType {
-    match series.value_type {
-        ValueType::Structured => ValueType::Structured,
-        _ => ValueType::F64,
-    }
+    Ok(extent)
 }
 
 /// Rows of a part on their way into an answer.
@@ -234,19 +248,20 @@ impl Rows {
         answer: &mut Answer<'_>,
     ) -> bool {
         if self.last.as_ref() != Some(series) {
-            if !answer.begin(&series.topic, (series.unit, series.kind, value_type(series))) {
+            if !answer.begin(&series.topic, (series.unit, series.kind, series.value_type)) {
                 return true;
             }
             self.last = Some(series.clone());
         }
-        let mut rows = (run.start..run.start + run.rows).filter_map(|row| samples.sample(row));
+        let mut rows = (run.start..run.start + run.rows)
+            .filter_map(|row| samples.sample(row, series.value_type));
         rows.all(|sample| answer.add(indexed(&sample)))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use skopos_model::Sample;
+    use skopos_model::{Sample, ValueType};
     use skopos_shm::{Publisher, VertexSpec};
     use skopos_store::history::{Keeper, PushOutcome};
     use skopos_wire::{Batch, Question};
@@ -277,8 +292,8 @@ mod tests {
                 values.extend(batch.samples.iter().map(|sample| sample.time.as_nanos()));
             };
             let mut answer = Answer::new("n01", question, &mut send);
-            let is_shown = LocalHistory::new(host()).show(&mut answer);
-            let is_whole = answer.end() && is_shown;
+            let extent = LocalHistory::new(host()).show(&mut answer);
+            let is_whole = answer.end() && extent == Extent::Whole;
             (values, is_whole)
         };
         assert_eq!(answer(&ask("n01/", (15, 17), false, 100)), (vec![15, 16, 17], true));
@@ -341,8 +356,9 @@ mod tests {
             };
             let mut answer = Answer::new("n01", question, &mut send);
             let host = Host::open_dirs(vec![dir.path().to_path_buf()]).expect("a host");
-            let is_shown = LocalHistory::new(host).show(&mut answer);
-            assert!(answer.end() && is_shown);
+            let extent = LocalHistory::new(host).show(&mut answer);
+            assert!(answer.end());
+            assert_eq!(extent, Extent::Whole);
             times.sort_unstable();
             times
         };

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use skopos_shm::Host;
-use skopos_wire::{Batch, HistoryResponder, Plane, Question};
+use skopos_wire::{Batch, Extent, HistoryResponder, Plane, Question};
 
 use crate::answer::Answer;
 use crate::local_history::LocalHistory;
@@ -24,8 +24,8 @@ pub(crate) fn answer(
     let name = node.to_owned();
     let answer = move |question: &Question, send: &mut dyn FnMut(&Batch)| {
         let mut answer = Answer::new(&name, question, send);
-        let is_read = history.show(&mut answer);
-        answer.end() && is_read
+        let extent = history.show(&mut answer);
+        if answer.end() { extent } else { Extent::Cut }
     };
     let answering = plane.answer_history(node, incarnation, answer);
     answering

@@ -65,7 +65,7 @@ impl Catalog {
         self.source.topics(&wanted, &mut |described| look(&mut found, described.topic));
         if found.is_empty() && self.source.has_history() {
             // The topic may be on disk alone. An error here is reported when samples are read.
-            for part in self.source.history(&times(&[])).unwrap_or_default() {
+            for part in self.source.history(&times(&[])).unwrap_or_default().parts {
                 for stretch in part.stretches() {
                     look(&mut found, &stretch.series.topic);
                 }

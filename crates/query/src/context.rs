@@ -4,8 +4,10 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::TaskContext;
 use skopos_model::unpoisoned;
+use skopos_store::history;
 
 /// Share of a statement's deadline within which other nodes must answer; the rest is for work on their
 /// samples.
@@ -14,14 +16,15 @@ const SHARE: f64 = 0.8;
 /// Upper bound of a deadline, so that adding it to the time cannot overflow.
 const LONGEST: Duration = Duration::from_secs(86_400);
 
-/// Deadline of requests to other nodes, and the nodes that missed it.
+/// Deadline of requests to other nodes, and what the answer lacks.
 #[derive(Clone, Debug)]
 pub(crate) struct ExecutionContext {
     pub(crate) until: Instant,
     pub(crate) missing: Missing,
 }
 
-/// Names of nodes that sent none or only a part of the history that they were asked for.
+/// Parts of an answer that are missing: nodes that sent none or only a part of the history that they were asked for, and damaged files
+/// of history.
 #[derive(Clone, Debug, Default)]
 pub struct Missing(Arc<Mutex<BTreeSet<String>>>);
 
@@ -39,12 +42,30 @@ impl ExecutionContext {
 }
 
 impl Missing {
-    pub(crate) fn add(&self, nodes: Vec<String>) {
-        unpoisoned(self.0.lock()).extend(nodes);
+    pub(crate) fn add(&self, names: impl IntoIterator<Item = String>) {
+        unpoisoned(self.0.lock()).extend(names);
+    }
+
+    /// Adds a file of history that is damaged. Other errors fail the statement, except that of a file that retention has
+    /// removed.
+    pub(crate) fn add_damaged(&self, error: history::Error) -> Result<()> {
+        match error {
+            e if e.is_gone() => Ok(()),
+            e if e.is_damage() => {
+                self.add([e.to_string()]);
+                Ok(())
+            }
+            e => Err(failed(e)),
+        }
     }
 
     /// Returns the names so far, sorted.
     pub fn names(&self) -> Vec<String> {
         unpoisoned(self.0.lock()).iter().cloned().collect()
     }
+}
+
+/// Returns the error of a statement whose history cannot be read.
+pub(crate) fn failed(error: history::Error) -> DataFusionError {
+    DataFusionError::External(Box::new(error))
 }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use skopos_model::{Kind, Sample, Timestamp, Topic, Unit, ValueType};
-use skopos_store::history::{self, Part};
+use skopos_store::history::{self, Found, Part};
 
 /// A source of measurements: segments of this machine, mirrors of other nodes, history on disk.
 ///
@@ -36,15 +36,12 @@ pub trait Source: fmt::Debug + Send + Sync + 'static {
 
     /// Returns the history on disk of these times. The engine calls this after
     /// [`samples`](Self::samples), so that no sample is missed on its way from memory to disk. The engine
-    /// shows a sample that is in both once.
+    /// shows a sample that is in both once. Answers name damaged files as missing.
     ///
     /// # Errors
     /// The history cannot be read.
-    fn history(
-        &self,
-        _times: &RangeInclusive<Timestamp>,
-    ) -> Result<Vec<Arc<Part>>, history::Error> {
-        Ok(Vec::new())
+    fn history(&self, _times: &RangeInclusive<Timestamp>) -> Result<Found, history::Error> {
+        Ok(Found::default())
     }
 
     /// Returns true if there is history on disk.

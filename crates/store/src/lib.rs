@@ -3,8 +3,7 @@
 //!
 //! Read in this order: [`stats`] has mergeable statistics of many values; [`estimate`] chooses an
 //! allocation from the usage of earlier tasks, and [`replay`] tries it on a published workload;
-//! [`archive`] is the file that keeps the reports of tasks. `history` keeps samples, if the feature of
-//! that name is on.
+//! [`archive`] is the file that keeps the reports of tasks; [`history`] keeps samples, on the log core in `log`.
 //!
 //! # Invariants
 //! - A report in the archive is complete and exists once, even after `kill -9` at any instruction, with
@@ -18,5 +17,5 @@ pub mod stats;
 pub mod estimate;
 pub mod replay;
 pub mod archive;
-#[cfg(feature = "history")]
+mod log;
 pub mod history;

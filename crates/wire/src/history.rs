@@ -98,18 +98,41 @@ pub struct HistoryResponder {
     _session: zenoh::Session,
 }
 
+/// The extent of an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Extent {
+    /// Some of the wanted samples: there are too many, or they cannot be read.
+    Cut,
+    /// All wanted samples.
+    Whole,
+    /// All wanted samples except those of damaged files.
+    Damaged,
+}
+
+impl Extent {
+    fn code(self) -> u8 {
+        self as u8
+    }
+
+    fn from_code(code: u8) -> Option<Self> {
+        [Self::Cut, Self::Whole, Self::Damaged].into_iter().find(|extent| extent.code() == code)
+    }
+}
+
 /// The answer of a node to a question.
 #[derive(Debug)]
 pub struct HistoryAnswer {
     /// Name of the node.
     pub node: String,
-    /// Its samples; `None` if the answer is missing or incomplete.
+    /// Its samples; `None` if the answer is missing or cut.
     pub batches: Option<Vec<Batch>>,
+    /// True if files of its history are damaged, so that samples of them are missing.
+    pub is_damaged: bool,
 }
 
 impl Plane {
     /// Answers questions to a node, one after the other, on a thread of its own. `answer` passes batches
-    /// to its second argument, and returns whether they are the complete answer.
+    /// to its second argument, and returns their extent.
     ///
     /// # Errors
     /// The session is closed; no thread can be started.
@@ -117,7 +140,7 @@ impl Plane {
         &self,
         node: &str,
         incarnation: i64,
-        answer: impl Fn(&Question, &mut dyn FnMut(&Batch)) -> bool + Send + 'static,
+        answer: impl Fn(&Question, &mut dyn FnMut(&Batch)) -> Extent + Send + 'static,
     ) -> Result<HistoryResponder, Error> {
         let key = keys::of_publisher(&self.site, "history", node, incarnation);
         let (queue, queries): (SyncSender<Query>, _) = sync_channel(MAX_WAITING);
@@ -129,13 +152,13 @@ impl Plane {
                 // A malformed question gets no answer.
                 let Some(Ok(question)) = bytes.as_deref().map(Question::decode) else { continue };
                 let mut count = 0u64;
-                let is_complete = answer(&question, &mut |batch| {
+                let extent = answer(&question, &mut |batch| {
                     count += 1;
                     let batch = Batch { sequence: count, ..batch.clone() };
                     // Replies to a client that has disconnected are lost.
                     let _ = query.reply(format!("{base}/{count}"), batch.encode()).wait();
                 });
-                let mut end = vec![u8::from(is_complete)];
+                let mut end = vec![extent.code()];
                 put_varint(&mut end, count);
                 let _ = query.reply(format!("{base}/end"), end).wait();
             }
@@ -158,7 +181,7 @@ impl Plane {
         until: Instant,
     ) -> Vec<HistoryAnswer> {
         let bytes = Arc::new(AtomicU64::new(0));
-        let pending: Vec<(String, oneshot::Receiver<Vec<Batch>>)> = nodes
+        let pending: Vec<(String, oneshot::Receiver<Whole>)> = nodes
             .into_iter()
             .map(|(node, incarnation, question)| {
                 let answer = self.ask_node(&node, incarnation, &question, until, bytes.clone());
@@ -168,7 +191,11 @@ impl Plane {
         let mut answers = Vec::with_capacity(pending.len());
         for (node, answer) in pending {
             let answer = tokio::time::timeout_at(until.into(), answer).await;
-            answers.push(HistoryAnswer { node, batches: answer.ok().and_then(Result::ok) });
+            let (batches, is_damaged) = match answer {
+                Ok(Ok(Whole { batches, is_damaged })) => (Some(batches), is_damaged),
+                _ => (None, false),
+            };
+            answers.push(HistoryAnswer { node, batches, is_damaged });
         }
         answers
     }
@@ -180,7 +207,7 @@ impl Plane {
         question: &Question,
         until: Instant,
         bytes: Arc<AtomicU64>,
-    ) -> oneshot::Receiver<Vec<Batch>> {
+    ) -> oneshot::Receiver<Whole> {
         let (done, answer) = oneshot::channel();
         let key = keys::of_publisher(&self.site, "history", node, incarnation);
         let replies = Arc::new(Replies { done: Mutex::new(Some(done)), all: Mutex::default() });
@@ -203,17 +230,24 @@ impl Plane {
     }
 }
 
+/// An answer of which all batches arrived.
+struct Whole {
+    batches: Vec<Batch>,
+    is_damaged: bool,
+}
+
 /// Collects the replies of one node, and sends the batches on when it is dropped.
 struct Replies {
-    done: Mutex<Option<oneshot::Sender<Vec<Batch>>>>,
+    done: Mutex<Option<oneshot::Sender<Whole>>>,
     all: Mutex<Received>,
 }
 
 #[derive(Default)]
 struct Received {
     batches: BTreeMap<u64, Batch>,
-    /// Number of batches in the answer; `None` until its end arrives, and if it is incomplete.
+    /// Number of batches in the answer; `None` until its end arrives, and if it is cut.
     count: Option<u64>,
+    is_damaged: bool,
 }
 
 impl Replies {
@@ -221,8 +255,10 @@ impl Replies {
         let mut all = unpoisoned(self.all.lock());
         if key.ends_with("/end") {
             let mut reader = MessageReader::new(payload);
-            if reader.byte().is_ok_and(|is_complete| is_complete == 1) {
+            let extent = reader.byte().ok().and_then(Extent::from_code).unwrap_or(Extent::Cut);
+            if extent != Extent::Cut {
                 all.count = reader.varint().ok();
+                all.is_damaged = extent == Extent::Damaged;
             }
         } else if let Ok(batch) = Batch::decode(payload) {
             all.batches.insert(batch.sequence, batch);
@@ -232,7 +268,8 @@ impl Replies {
 
 impl Drop for Replies {
     fn drop(&mut self) {
-        let Received { batches, count } = std::mem::take(&mut *unpoisoned(self.all.lock()));
+        let Received { batches, count, is_damaged } =
+            std::mem::take(&mut *unpoisoned(self.all.lock()));
         let done = unpoisoned(self.done.lock()).take();
         let is_complete = count == Some(batches.len() as u64)
             && batches.keys().copied().eq(1..=batches.len() as u64);
@@ -240,7 +277,8 @@ impl Drop for Replies {
             && is_complete
         {
             // The caller may have given up.
-            let _ = done.send(batches.into_values().collect());
+            let batches = batches.into_values().collect();
+            let _ = done.send(Whole { batches, is_damaged });
         }
     }
 }

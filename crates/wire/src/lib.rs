@@ -40,7 +40,7 @@ pub use batch::{Batch, Checked, Content, Description, IndexedSample, MAX_BATCH_B
 pub use config::PlaneConfig;
 pub use error::Error;
 pub use follower::{Follower, Refresher};
-pub use history::{HistoryAnswer, HistoryResponder, Question};
+pub use history::{Extent, HistoryAnswer, HistoryResponder, Question};
 pub use interest::Interest;
 pub use mirror::{BatchOutcome, Mirror, Vertex};
 pub use plane::{Outlet, Plane, Responder};

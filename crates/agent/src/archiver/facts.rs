@@ -9,6 +9,7 @@ use skopos_shm::Vertex;
 use skopos_shm::{Publisher, VertexSpec, VertexWriter, now};
 
 use crate::names::HISTORY_NAME;
+use skopos_store::history::Damage;
 use skopos_term::Failure;
 
 /// Largest number of vertices: room for all of its facts.
@@ -22,6 +23,8 @@ pub(super) struct Counts {
     pub refused: u64,
     pub errors: u64,
     pub torn_bytes: u64,
+    pub damaged: u64,
+    pub quarantined: u64,
     pub parts: u64,
     pub size_bytes: u64,
 }
@@ -29,15 +32,16 @@ pub(super) struct Counts {
 /// The vertices of the archiver's facts.
 pub(super) struct Facts {
     publisher: Publisher,
-    numbers: [VertexWriter; 7],
+    numbers: [VertexWriter; 9],
     folder: VertexWriter,
+    damage: VertexWriter,
 }
 
 impl Facts {
     pub(super) fn new(dir: &Path, node: &str) -> Result<Self, Failure> {
         use schema::self_history::{
-            ERRORS_TOTAL, FOLDER, LOST_TOTAL, PARTS, REFUSED_TOTAL, SAMPLES_TOTAL, SIZE_BYTES,
-            TORN_BYTES,
+            DAMAGE, DAMAGED_TOTAL, ERRORS_TOTAL, FOLDER, LOST_TOTAL, PARTS, QUARANTINED,
+            REFUSED_TOTAL, SAMPLES_TOTAL, SIZE_BYTES, TORN_BYTES,
         };
         let publisher = Publisher::builder(HISTORY_NAME).dir(dir).node(node);
         let publisher = publisher.max_vertices(VERTICES).create()?;
@@ -53,11 +57,13 @@ impl Facts {
             register(&REFUSED_TOTAL)?,
             register(&ERRORS_TOTAL)?,
             register(&TORN_BYTES)?,
+            register(&DAMAGED_TOTAL)?,
+            register(&QUARANTINED)?,
             register(&PARTS)?,
             register(&SIZE_BYTES)?,
         ];
-        let folder = register(&FOLDER)?;
-        Ok(Self { publisher, numbers, folder })
+        let (folder, damage) = (register(&FOLDER)?, register(&DAMAGE)?);
+        Ok(Self { publisher, numbers, folder, damage })
     }
 
     /// Publishes the path of the folder.
@@ -67,9 +73,18 @@ impl Facts {
         Ok(())
     }
 
+    /// Publishes the last damage.
+    pub(super) fn publish_damage(&self, damage: &Damage) {
+        // Fails after a step back of the clock; the count of damaged files tells of it, too.
+        let text = Structured::text(&damage.to_string());
+        let _ = self.damage.publish_sample(&Sample::measured(now(), text));
+    }
+
     pub(super) fn publish(&self, counts: &Counts) {
-        let Counts { samples, lost, refused, errors, torn_bytes, parts, size_bytes } = *counts;
-        let values = [samples, lost, refused, errors, torn_bytes, parts, size_bytes];
+        let Counts { samples, lost, refused, errors, torn_bytes, .. } = *counts;
+        let Counts { damaged, quarantined, parts, size_bytes, .. } = *counts;
+        let values =
+            [samples, lost, refused, errors, torn_bytes, damaged, quarantined, parts, size_bytes];
         let time = now();
         for (writer, value) in self.numbers.iter().zip(values) {
             // Fails after a step back of the clock; a later publication succeeds.

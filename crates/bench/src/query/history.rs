@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use skopos_model::Timestamp;
 use skopos_query::{Described, Engine, Limits, Node, Registry, Row as Seen, Source, Wanted};
-use skopos_store::history::{self, Folder, Part};
+use skopos_store::history::{self, Folder, Found};
 use tokio::runtime::{Builder, Runtime};
 
 use super::duckdb::DuckDb;
@@ -58,8 +58,8 @@ impl Source for Sealed {
 
     fn samples(&self, _: &Wanted, _: RangeInclusive<Timestamp>, _: &mut dyn FnMut(&Seen<'_>)) {}
 
-    fn history(&self, times: &RangeInclusive<Timestamp>) -> Result<Vec<Arc<Part>>, history::Error> {
-        self.0.parts(times)
+    fn history(&self, times: &RangeInclusive<Timestamp>) -> Result<Found, history::Error> {
+        self.0.find(times)
     }
 
     fn has_history(&self) -> bool {

@@ -187,7 +187,7 @@ impl HubInsight {
 /// Returns the one number of an answer, or the reason why there is none.
 fn number(answer: &Answer) -> Result<f64, String> {
     if !answer.missing.is_empty() {
-        return Err(format!("{} did not answer", answer.missing.join(", ")));
+        return Err(format!("the history of {} is missing", answer.missing.join(", ")));
     }
     let (rows, columns) = (answer.rows(), answer.schema.fields().len());
     if columns != 1 || rows > 1 {

@@ -55,7 +55,10 @@ pub(crate) fn question(node: &str, wanted: &Wanted, when: &When) -> Question {
 /// Asks the nodes, and waits for their answers until `until`.
 pub(crate) async fn ask(plane: Plane, asks: NodeQuestions, until: Instant) -> RemoteSamples {
     let mut elsewhere = RemoteSamples { missing: asks.missing, ..RemoteSamples::default() };
-    for HistoryAnswer { node, batches } in plane.ask_history(asks.nodes, until).await {
+    for HistoryAnswer { node, batches, is_damaged } in plane.ask_history(asks.nodes, until).await {
+        if is_damaged {
+            elsewhere.missing.push(format!("damaged files of {node}"));
+        }
         let part = batches.and_then(|batches| part(&node, batches));
         match part {
             Some(part) => {

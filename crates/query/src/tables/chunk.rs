@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use datafusion::arrow::array::{
-    Array as _, ArrayRef, BooleanArray, BooleanBufferBuilder, Float64Array, RecordBatch,
-    RecordBatchOptions, StringArray, StringBuilder, TimestampNanosecondArray,
+    Array as _, ArrayRef, BooleanArray, BooleanBufferBuilder, Float64Array, Int64Array,
+    RecordBatch, RecordBatchOptions, StringArray, StringBuilder, TimestampNanosecondArray,
 };
 use datafusion::arrow::buffer::{BooleanBuffer, NullBuffer};
 use datafusion::arrow::compute::filter;
@@ -65,6 +65,11 @@ fn array(column: history::Column, samples: &mut Samples, rows: usize) -> ArrayRe
             let nulls = NullBuffer::new(is_known);
             let nulls = (nulls.null_count() > 0).then_some(nulls);
             Arc::new(Float64Array::new(values.into(), nulls))
+        }
+        history::Column::Integer => {
+            let mut integers = vec![None; rows];
+            samples.integers.iter().for_each(|(row, integer)| integers[*row] = Some(*integer));
+            Arc::new(Int64Array::from(integers))
         }
         history::Column::Origin => {
             let name = |code: &u8| history::ORIGINS.get(usize::from(*code)).copied();

@@ -7,10 +7,15 @@ use datafusion::error::Result;
 use skopos_model::{Timestamp, Topic};
 use skopos_store::history::{Chunk, Column, Part, Run, Selection};
 
-use crate::tables::sample_scan::{Selected, failed};
+use crate::context::Missing;
+use crate::tables::sample_scan::Selected;
 
 /// Returns the last sample of each topic within the selected times, as chunks with runs of one row each.
-pub(crate) fn last(selected: &[Selected], columns: &[Column]) -> Result<Vec<(Arc<Part>, Chunk)>> {
+pub(crate) fn last(
+    selected: &[Selected],
+    columns: &[Column],
+    missing: &Missing,
+) -> Result<Vec<(Arc<Part>, Chunk)>> {
     // Beginning of the series, position of the part, and its stretch.
     let mut chosen: HashMap<&Topic, (Timestamp, usize, (usize, i64))> = HashMap::new();
     for (number, (part, selection)) in selected.iter().enumerate() {
@@ -32,7 +37,7 @@ pub(crate) fn last(selected: &[Selected], columns: &[Column]) -> Result<Vec<(Arc
         let (part, selection) = &selected[number];
         stretches.sort_unstable();
         let selection = Selection { stretches, times: selection.times.clone() };
-        all.extend(last_rows(part, &selection, columns)?);
+        all.extend(last_rows(part, &selection, columns, missing)?);
     }
     Ok(all)
 }
@@ -42,16 +47,25 @@ fn last_rows(
     part: &Arc<Part>,
     selection: &Selection,
     columns: &[Column],
+    missing: &Missing,
 ) -> Result<Vec<(Arc<Part>, Chunk)>> {
     let mut chunks: Vec<Chunk> = Vec::new();
     for group in (0..part.groups()).filter(|group| part.may_have(*group, selection)) {
         let read = match part.read(group, columns, selection) {
             Ok(read) => read,
-            Err(e) if e.is_gone() => continue,
-            Err(e) => return Err(failed(e)),
+            Err(e) => {
+                missing.add_damaged(e)?;
+                continue;
+            }
         };
         for chunk in read {
-            let mut chunk = chunk.map_err(failed)?;
+            let mut chunk = match chunk {
+                Ok(chunk) => chunk,
+                Err(e) => {
+                    missing.add_damaged(e)?;
+                    continue;
+                }
+            };
             let Some(first) = chunk.runs.first().map(|run| run.stretch) else { continue };
             // The last stretch of the previous chunk may continue in this one.
             if let Some(before) = chunks.last_mut() {

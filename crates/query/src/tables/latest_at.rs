@@ -159,7 +159,8 @@ impl PartitionStream for LatestAtStream {
             };
             let remote = scan.remote(&When::AsOf(time), &context).await;
             let stored = stored(&columns);
-            let rows = last(&scan.until(time).selected(&remote)?, &stored)?;
+            let missing = &context.missing;
+            let rows = last(&scan.until(time).selected(&remote, missing)?, &stored, missing)?;
             let batches = rows.into_iter().map(move |(part, chunk)| {
                 of_chunk(&columns, schema.clone(), part.stretches(), chunk)
             });

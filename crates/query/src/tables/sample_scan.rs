@@ -8,11 +8,11 @@ use std::collections::{HashMap, VecDeque};
 use std::ops::RangeInclusive;
 use std::sync::{Arc, Mutex};
 
-use datafusion::error::{DataFusionError, Result};
+use datafusion::error::Result;
 use skopos_model::{Timestamp, Topic, unpoisoned};
-use skopos_store::history::{self, Part, Samples, Selection, Series, Stretch};
+use skopos_store::history::{Part, Samples, Selection, Series, Stretch};
 
-use crate::context::ExecutionContext;
+use crate::context::{ExecutionContext, Missing, failed};
 use crate::source::{RemoteSamples, Row, Source, Wanted, When};
 use crate::tables::series_filter::SeriesFilter;
 use crate::topic_filter::TopicFilter;
@@ -38,10 +38,6 @@ pub(crate) struct Piece {
     pub(crate) group: usize,
 }
 
-pub(crate) fn failed(error: history::Error) -> DataFusionError {
-    DataFusionError::External(Box::new(error))
-}
-
 impl SampleScan {
     /// Returns the same scan of all times until `time`.
     pub(crate) fn until(&self, time: Timestamp) -> Self {
@@ -58,7 +54,7 @@ impl SampleScan {
         let when = When::During(self.times.clone());
         let remote = self.remote(&when, context).await;
         let mut pieces = VecDeque::new();
-        for (part, selection) in self.selected(&remote)? {
+        for (part, selection) in self.selected(&remote, &context.missing)? {
             for group in (0..part.groups()).filter(|group| part.may_have(*group, &selection)) {
                 let (part, selection) = (part.clone(), selection.clone());
                 pieces.push_back(Piece { part, selection, group });
@@ -78,8 +74,13 @@ impl SampleScan {
         remote
     }
 
-    /// Returns the parts that have wanted samples, and the rows with them. Each sample is in one part.
-    pub(crate) fn selected(&self, remote: &RemoteSamples) -> Result<Vec<Selected>> {
+    /// Returns the parts that have wanted samples, and the rows with them. Each sample is in one part. Notes damaged
+    /// files of history.
+    pub(crate) fn selected(
+        &self,
+        remote: &RemoteSamples,
+        missing: &Missing,
+    ) -> Result<Vec<Selected>> {
         let answered = &remote.answered;
         let memory = Arc::new(self.memory(remote));
         // The disk may have samples that are in memory as well: it counts until the first of these.
@@ -89,11 +90,12 @@ impl SampleScan {
             *begin = stretch.first.as_nanos().min(*begin);
         }
         let stored = self.source.history(&self.times).map_err(failed)?;
+        missing.add(stored.damaged.iter().map(ToString::to_string));
         let mut selected = Vec::new();
         for part in remote.parts.iter().chain([&memory]) {
             selected.extend(self.selection(part, |_| i64::MAX)?);
         }
-        for part in &stored {
+        for part in &stored.parts {
             let below = |topic: &Topic| match answered.contains(topic.node()) {
                 true => i64::MIN,
                 false => begins.get(topic).copied().unwrap_or(i64::MAX),

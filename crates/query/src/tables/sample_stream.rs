@@ -14,10 +14,10 @@ use futures_util::{StreamExt as _, TryStreamExt as _};
 use skopos_store::history::{self, Chunks, Part};
 use tokio::sync::OnceCell;
 
-use crate::context::ExecutionContext;
+use crate::context::{ExecutionContext, Missing};
 use crate::tables::chunk::{of_chunk, stored};
 use crate::tables::sample_column::{SampleColumn, sample_schema};
-use crate::tables::sample_scan::{Piece, Pieces, SampleScan, failed};
+use crate::tables::sample_scan::{Piece, Pieces, SampleScan};
 
 /// The streams of a scan, which share its pieces. The pieces are found when the first stream is executed, so
 /// a plan that is executed again reads the samples of that time.
@@ -44,7 +44,8 @@ impl SampleStream {
         let begin = async move {
             pieces.get_or_try_init(|| scan.pieces(&context)).await?;
             let stored = stored(&columns);
-            let reading = Reading { columns, stored, schema, pieces, current: None };
+            let missing = context.missing.clone();
+            let reading = Reading { columns, stored, schema, pieces, missing, current: None };
             let next = |mut reading: Reading| async move {
                 Ok::<_, DataFusionError>(reading.next()?.map(|batch| (batch, reading)))
             };
@@ -80,6 +81,7 @@ struct Reading {
     schema: SchemaRef,
     /// Found before the stream begins.
     pieces: Arc<OnceCell<Pieces>>,
+    missing: Missing,
     current: Option<(Arc<Part>, Chunks)>,
 }
 
@@ -91,16 +93,14 @@ impl Reading {
                 let Some(Piece { part, selection, group }) = next else { return Ok(None) };
                 match part.read(group, &self.stored, &selection) {
                     Ok(chunks) => self.current = Some((part, chunks)),
-                    // Retention deleted the part after it was found.
-                    Err(e) if e.is_gone() => {}
-                    Err(e) => return Err(failed(e)),
+                    Err(e) => self.missing.add_damaged(e)?,
                 }
                 continue;
             };
             match chunks.next() {
                 None => self.current = None,
-                Some(chunk) => {
-                    let chunk = chunk.map_err(failed)?;
+                Some(Err(e)) => self.missing.add_damaged(e)?,
+                Some(Ok(chunk)) => {
                     if !chunk.runs.is_empty() {
                         let schema = self.schema.clone();
                         return of_chunk(&self.columns, schema, part.stretches(), chunk).map(Some);

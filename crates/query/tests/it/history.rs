@@ -11,7 +11,7 @@ use skopos_query::{
     BoxError, Column, Described, Engine, Fingerprint, Limits, Node, Registry, RemoteAnswer,
     RemoteSamples, Row, Rows, SampleReader, Scan, Source, Table, TopicFilter, Wanted, When,
 };
-use skopos_store::history::{Error, Part, Samples, Series};
+use skopos_store::history::{Error, Found, Part, Samples, Series};
 
 use crate::world::rows;
 
@@ -90,8 +90,8 @@ impl Source for Places {
         });
     }
 
-    fn history(&self, _times: &RangeInclusive<Timestamp>) -> Result<Vec<Arc<Part>>, Error> {
-        Ok(self.parts.clone())
+    fn history(&self, _times: &RangeInclusive<Timestamp>) -> Result<Found, Error> {
+        Ok(Found { parts: self.parts.clone(), damaged: Vec::new() })
     }
 
     fn has_history(&self) -> bool {

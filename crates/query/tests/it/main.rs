@@ -1,6 +1,7 @@
 //! The engine over a small world in memory.
 
 mod answers;
+mod damaged;
 mod functions;
 mod history;
 mod inputs;

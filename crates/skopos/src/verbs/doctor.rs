@@ -1,16 +1,19 @@
 //! `skopos doctor`: checks what this machine allows and what runs, with a hint for each problem.
 
+use std::collections::BTreeSet;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
 use serde::Serialize;
-use skopos_model::duration;
+use skopos_model::{Timestamp, duration};
 use skopos_sense::open_all;
 use skopos_shm::{Host, Segment};
+use skopos_store::history::{Folder, Found};
 
 use skopos_agent::control::{self, Answer, Request, SensorStatus, SkipStatus, Status};
+use skopos_agent::folder_of;
 use skopos_term::Global;
 use skopos_term::format;
 use skopos_term::{EXIT_NO, Failure};
@@ -134,6 +137,9 @@ fn publishers(dirs: Vec<std::path::PathBuf>) -> Vec<Check> {
         Err(e) => return vec![Check::bad("publishers", e.to_string(), "see `directory` above")],
     };
     let mut checks: Vec<Check> = host.segments().iter().map(publisher).collect();
+    let vertices = || host.segments().iter().flat_map(Segment::vertices);
+    let folders: BTreeSet<PathBuf> = vertices().filter_map(|vertex| folder_of(&vertex)).collect();
+    checks.extend(folders.into_iter().map(history));
     checks.extend(host.refused().iter().map(|e| {
         Check::warning("publisher", e.to_string(), "it is not read; remove the file if it is yours")
     }));
@@ -145,6 +151,27 @@ fn publishers(dirs: Vec<std::path::PathBuf>) -> Vec<Check> {
         )
     }));
     checks
+}
+
+/// Checks a folder of history: its names, the metadata of its parts, and its logs.
+fn history(folder: PathBuf) -> Check {
+    let shown = folder.display().to_string();
+    let always = Timestamp::from_nanos(i64::MIN)..=Timestamp::from_nanos(i64::MAX);
+    let hint =
+        format!("samples of these files are missing; they are in {shown}/quarantine, if there");
+    match Folder::new(folder).find(&always) {
+        Err(e) => Check::bad("history", e.to_string(), "repair the folder, or name another one"),
+        Ok(Found { parts, damaged }) => match damaged.first() {
+            None => Check::good("history", format!("{shown}: {} files, none damaged", parts.len())),
+            Some(first) => {
+                let more = match damaged.len() {
+                    1 => String::new(),
+                    count => format!(", and {} more files", count - 1),
+                };
+                Check::warning("history", format!("{shown}: {first}{more}"), hint)
+            }
+        },
+    }
 }
 
 fn publisher(segment: &Segment) -> Check {

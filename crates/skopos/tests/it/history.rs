@@ -1,10 +1,13 @@
 //! History on disk outlives its agent, and no sample is in an answer twice.
 
 use std::io::{BufRead as _, BufReader};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Child, Stdio};
 
 use serde_json::{Value as Json, json};
+use skopos_model::{Kind, Timestamp, Topic, Unit, ValueType};
+use skopos_store::history::{Samples, Sealer, Series};
 use tempfile::TempDir;
 
 use crate::json::check;
@@ -106,5 +109,58 @@ fn history_says_what_it_keeps_and_has_one_keeper() {
     let there = history.path().to_str().expect("UTF-8");
     let second = run(other.path(), &["agent", "--node", "n02", "--history", there]);
     assert!(second.stderr.contains("another process keeps its history in"), "{second:?}");
+    agent.kill();
+}
+
+/// Writes a part with ten samples, an hour ago, and returns its name.
+fn seal(folder: &Path, generation: u64) -> String {
+    let topic = Topic::new("n01/app/old").expect("a topic");
+    let (unit, kind, value_type) = (Unit::NONE, Kind::Gauge, ValueType::F64);
+    let series = Series { topic, unit, kind, value_type, since: Timestamp::default() };
+    let begin = skopos_shm::now().as_nanos() - 3_600_000_000_000 + generation as i64 * 1_000_000;
+    let mut samples = Samples::default();
+    (0..10).for_each(|n| samples.push_measured(Timestamp::from_nanos(begin + n), 1.0));
+    let mut sealer = Sealer::new(folder, generation).expect("a part");
+    sealer.push(series, samples).expect("pushed");
+    let path = sealer.finish().expect("sealed");
+    path.file_name().and_then(|name| name.to_str()).expect("a name").to_owned()
+}
+
+#[test]
+fn a_damaged_part_is_moved_aside_and_named_and_everything_else_goes_on() {
+    let (dir, history) = (runtime_dir(), TempDir::new().expect("a folder"));
+    let names = [1, 2, 3].map(|generation| seal(history.path(), generation));
+    std::fs::write(history.path().join(&names[1]), "x\n").expect("damaged");
+    let agent = Agent::start(dir.path(), history.path(), &[]);
+    let aside = history.path().join("quarantine").join(&names[1]);
+    eventually("the damaged part is moved aside", || aside.exists());
+    let old = "SELECT count(*) AS n FROM samples WHERE topic = 'n01/app/old'";
+    let ran = run(dir.path(), &["sql", "--json", old]);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    let document = ran.json();
+    assert_eq!(document["rows"], json!([{"n": 20}]), "the other parts are read");
+    let missing = document["missing"].to_string();
+    assert!(missing.contains(&names[1]), "{missing}");
+    let counted = "SELECT value FROM latest WHERE topic = 'n01/self/history/quarantined'";
+    eventually("it is counted", || rows(dir.path(), &[counted]) == json!([{"value": 1.0}]));
+    let doctor = run(dir.path(), &["doctor"]);
+    assert!(doctor.stdout.contains(&names[1]), "{doctor:?}");
+    assert_eq!(doctor.code, 0, "{doctor:?}");
+    let text = "SELECT text FROM latest WHERE topic = 'n01/self/history/damage'";
+    let text = rows(dir.path(), &[text]).to_string();
+    assert!(text.contains(&names[1]) && text.contains("is damaged"), "{text}");
+    agent.kill();
+}
+
+#[test]
+fn files_of_history_belong_to_their_owner_alone() {
+    let (dir, history) = (runtime_dir(), TempDir::new().expect("a folder"));
+    let folder = history.path().join("kept");
+    let agent = Agent::start(dir.path(), &folder, &[]);
+    let mode = |path: &Path| std::fs::metadata(path).expect("it").permissions().mode() & 0o777;
+    assert_eq!(mode(&folder), 0o700);
+    for file in ["lock", "log-00000001"] {
+        assert_eq!(mode(&folder.join(file)), 0o600, "{file}");
+    }
     agent.kill();
 }

@@ -3,13 +3,12 @@
 
 use std::collections::HashMap;
 use std::ops::Range;
-use std::path::Path;
 
 use skopos_model::Timestamp;
 
-use super::error::Error;
-use super::log::{self, Entry};
+use super::codec;
 use super::series::{Samples, Series};
+use crate::log::{Losses, NotALog, Record, Scanned, scan};
 
 /// The consecutive rows of one series in a part or a block.
 #[derive(Clone, Debug, PartialEq)]
@@ -59,13 +58,6 @@ impl Block {
         }
         Self { stretches, rows }
     }
-
-    /// Makes a block of a log's complete frames.
-    pub(super) fn of_log(path: &Path, bytes: &[u8]) -> Result<Self, Error> {
-        let mut content = LogContent::default();
-        log::read(path, bytes, &mut |entry| content.take(entry))?;
-        Ok(Self::new(content.by_index.into_values().collect()))
-    }
 }
 
 /// Returns the series in the order of a part: by topic, then time. Leaves out series without samples.
@@ -81,20 +73,51 @@ fn sorted(mut all: Vec<(Series, Samples)>) -> Vec<(Series, Samples)> {
 #[derive(Debug, Default)]
 pub(super) struct LogContent {
     by_index: HashMap<u32, (Series, Samples)>,
+    /// The end of its frames.
+    pub(super) scanned: Scanned,
+    /// The records that could not be read.
+    pub(super) losses: Losses,
 }
 
 impl LogContent {
-    pub(super) fn take(&mut self, entry: Entry) {
-        match entry {
-            Entry::Series(index, series) => {
+    /// Reads the log of a generation.
+    ///
+    /// # Errors
+    /// It is not such a log.
+    pub(super) fn read(bytes: &[u8], generation: u64) -> Result<Self, NotALog> {
+        let mut content = Self::default();
+        let mut orphans = 0;
+        let scanned = scan(bytes, generation, &mut |record| {
+            orphans += u64::from(content.take(record).is_none());
+        })?;
+        (content.scanned, content.losses) = (scanned, scanned.losses);
+        content.losses.orphans += orphans;
+        Ok(content)
+    }
+
+    fn take(&mut self, record: Record<'_>) -> Option<()> {
+        match record {
+            Record::Producer { index, epoch, description } => {
+                let series = codec::series(epoch, description)?;
                 self.by_index.insert(index, (series, Samples::default()));
             }
-            Entry::Sample(index, sample) => {
-                if let Some((_, samples)) = self.by_index.get_mut(&index) {
-                    samples.push(&sample);
-                }
+            Record::Entry { index, sequence, content } => {
+                let (series, samples) = self.by_index.get_mut(&index)?;
+                samples.push(&codec::sample(series.value_type, sequence, content)?);
             }
         }
+        Some(())
+    }
+
+    /// Returns the number of its series.
+    pub(super) fn producers(&self) -> u32 {
+        self.by_index.keys().max().map_or(0, |last| last + 1)
+    }
+
+    /// Returns the time of its first sample.
+    pub(super) fn first(&self) -> Option<Timestamp> {
+        let firsts = self.by_index.values().filter_map(|(_, samples)| samples.times.first());
+        firsts.min().copied().map(Timestamp::from_nanos)
     }
 
     /// Returns the series in the order of a part.

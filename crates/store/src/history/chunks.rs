@@ -7,13 +7,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use parquet::errors::ParquetError;
-use parquet::file::metadata::ParquetMetaData;
 
 use super::column::Column;
-use super::error::Error;
 use super::file::GroupReader;
 use super::selection::Piece;
 use super::series::Samples;
+use super::sums::failed;
+use crate::log::Error;
 
 /// Rows that are read at once: so many that the cost of a chunk itself does not matter.
 const CHUNK_ROWS: usize = 16_384;
@@ -80,24 +80,18 @@ impl Chunks {
     }
 
     /// Reads a group of a file.
-    ///
-    /// # Errors
-    /// The file cannot be opened, or its metadata do not fit.
     pub(super) fn of_file(
         path: &Path,
-        metadata: &ParquetMetaData,
-        group: usize,
-        columns: &[Column],
+        reader: GroupReader,
         wanted: Vec<Piece>,
         times: RangeInclusive<i64>,
-    ) -> Result<Self, Error> {
-        let source = if wanted.is_empty() {
-            Source::Nothing
-        } else {
-            let columns = with_time(columns, &wanted);
-            Source::File(path.into(), GroupReader::open(path, metadata, group, &columns)?)
-        };
-        Ok(Self { source, wanted: wanted.into(), times })
+    ) -> Self {
+        Self { source: Source::File(path.into(), reader), wanted: wanted.into(), times }
+    }
+
+    /// Reads nothing.
+    pub(super) fn nothing() -> Self {
+        Self { source: Source::Nothing, wanted: VecDeque::new(), times: 0..=0 }
     }
 
     fn read(&mut self) -> Result<Chunk, ParquetError> {
@@ -127,7 +121,7 @@ impl Chunks {
 }
 
 /// Returns the columns once each, with the column of times if times decide which rows are wanted.
-fn with_time(columns: &[Column], wanted: &[Piece]) -> Vec<Column> {
+pub(super) fn with_time(columns: &[Column], wanted: &[Piece]) -> Vec<Column> {
     let is_by_time = wanted.iter().any(|piece| !piece.is_whole);
     let is_read =
         |column: &Column| columns.contains(column) || (is_by_time && *column == Column::Time);
@@ -146,8 +140,8 @@ impl Iterator for Chunks {
             self.wanted.clear();
         }
         Some(chunk.map_err(|e| match &self.source {
-            Source::File(path, _) => Error::damaged(path, &e),
-            _ => Error::damaged(Path::new(""), &e),
+            Source::File(path, _) => failed(path, e),
+            _ => failed(Path::new(""), e),
         }))
     }
 }

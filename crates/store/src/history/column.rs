@@ -14,8 +14,10 @@ pub(super) const TEXT_COLUMNS: usize = 2;
 pub enum Column {
     /// Time at which the value held, in nanoseconds of UNIX time.
     Time,
-    /// The number; null if the value is not a known number.
+    /// The number as a double; null if the value is not a known number.
     Value,
+    /// The number as an integer, if the double is not exact; else null. Two's complement of an unsigned number.
+    Integer,
     /// `0` measured, `1` predicted, `2` unknown.
     Origin,
     /// The bound of a predicted value.
@@ -26,12 +28,14 @@ pub enum Column {
 
 impl Column {
     /// All columns, in the order of a part.
-    pub const ALL: [Self; 5] = [Self::Time, Self::Value, Self::Origin, Self::Bound, Self::Text];
+    pub const ALL: [Self; 6] =
+        [Self::Time, Self::Value, Self::Integer, Self::Origin, Self::Bound, Self::Text];
 
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Time => "time",
             Self::Value => "value",
+            Self::Integer => "integer",
             Self::Origin => "origin",
             Self::Bound => "bound",
             Self::Text => "text",
@@ -45,6 +49,7 @@ const SCHEMA: &str = "message skopos {
     required binary topic (STRING);
     required int64 time (TIMESTAMP(NANOS,true));
     optional double value;
+    optional int64 integer;
     required int32 origin (INTEGER(8,false));
     optional double bound;
     optional binary text (STRING);

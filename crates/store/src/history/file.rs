@@ -1,8 +1,6 @@
 //! Reads columns of one row group of a part's file.
 
-use std::fs::File;
 use std::ops::Range;
-use std::path::Path;
 use std::sync::Arc;
 
 use parquet::column::page::PageReader;
@@ -13,8 +11,8 @@ use parquet::file::metadata::ParquetMetaData;
 use parquet::file::serialized_reader::SerializedPageReader;
 
 use super::column::{Column, TEXT_COLUMNS};
-use super::error::{Error, io_at};
 use super::series::Samples;
+use super::sums::Blocks;
 
 /// Reads rows of a group in ascending order.
 pub(super) struct GroupReader {
@@ -29,6 +27,7 @@ pub(super) struct GroupReader {
 enum ColumnReader {
     Time(ColumnReaderImpl<Int64Type>),
     Value(ColumnReaderImpl<DoubleType>),
+    Integer(ColumnReaderImpl<Int64Type>),
     Origin(ColumnReaderImpl<Int32Type>),
     Bound(ColumnReaderImpl<DoubleType>),
     Text(ColumnReaderImpl<ByteArrayType>),
@@ -38,14 +37,13 @@ impl GroupReader {
     /// Opens these columns of a group.
     ///
     /// # Errors
-    /// The file cannot be opened, or its metadata do not fit.
+    /// The metadata do not fit.
     pub(super) fn open(
-        path: &Path,
+        blocks: &Arc<Blocks>,
         metadata: &ParquetMetaData,
         group: usize,
         columns: &[Column],
-    ) -> Result<Self, Error> {
-        let file = Arc::new(File::open(path).map_err(io_at(path, "it cannot be opened"))?);
+    ) -> Result<Self, ParquetError> {
         let schema = metadata.file_metadata().schema_descr();
         let row_group = metadata.row_group(group);
         let rows = usize::try_from(row_group.num_rows()).unwrap_or(0);
@@ -55,19 +53,19 @@ impl GroupReader {
             let places = pages.and_then(|pages| Some(pages.get(at)?.page_locations().clone()));
             let chunk = row_group.column(at);
             let pages: Box<dyn PageReader> =
-                Box::new(SerializedPageReader::new(file.clone(), chunk, rows, places)?);
+                Box::new(SerializedPageReader::new(blocks.clone(), chunk, rows, places)?);
             let of = schema.column(at);
             Ok(match column {
                 Column::Time => ColumnReader::Time(ColumnReaderImpl::new(of, pages)),
                 Column::Value => ColumnReader::Value(ColumnReaderImpl::new(of, pages)),
+                Column::Integer => ColumnReader::Integer(ColumnReaderImpl::new(of, pages)),
                 Column::Origin => ColumnReader::Origin(ColumnReaderImpl::new(of, pages)),
                 Column::Bound => ColumnReader::Bound(ColumnReaderImpl::new(of, pages)),
                 Column::Text => ColumnReader::Text(ColumnReaderImpl::new(of, pages)),
             })
         };
         let columns: Result<_, ParquetError> = columns.iter().map(open).collect();
-        let columns = columns.map_err(|e| Error::damaged(path, &e))?;
-        Ok(Self { columns, next: 0, levels: Vec::new() })
+        Ok(Self { columns: columns?, next: 0, levels: Vec::new() })
     }
 
     /// Appends rows to `samples`, where they become the rows from `at` on. Rows before them are skipped.
@@ -93,6 +91,11 @@ impl GroupReader {
                     let start = samples.values.len();
                     read(reader, skipped, count, levels, &mut samples.values)?;
                     spread(&mut samples.values, start, levels);
+                }
+                ColumnReader::Integer(reader) => {
+                    let mut integers = Vec::new();
+                    read(reader, skipped, count, levels, &mut integers)?;
+                    samples.integers.extend(known(levels, at).zip(integers));
                 }
                 ColumnReader::Origin(reader) => {
                     let mut codes = Vec::with_capacity(count);

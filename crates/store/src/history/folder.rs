@@ -1,18 +1,17 @@
 //! Reads a folder of history, even while another process writes to it.
 
-use std::collections::{BTreeMap, HashMap};
-use std::fs;
-use std::io;
+use std::collections::HashMap;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use skopos_model::{Timestamp, unpoisoned};
 
-use super::block::Block;
-use super::error::{Error, io_at};
+use super::block::{Block, LogContent};
+use super::listing::{Listing, generation_of, log_name};
 use super::part::Part;
 use super::seal::PartName;
+use crate::log::{self, Damage, Disk, Error, Losses, NotALog, OsDisk, io_at};
 
 /// The most listings of a folder whose files disappear before they are opened.
 const ATTEMPTS: usize = 4;
@@ -21,54 +20,35 @@ const ATTEMPTS: usize = 4;
 #[derive(Debug)]
 pub struct Folder {
     path: PathBuf,
+    disk: Arc<dyn Disk>,
     /// The parts that were opened, and the logs with their lengths when they were read.
-    cache: Mutex<HashMap<PathBuf, (u64, Arc<Part>)>>,
+    cache: Mutex<HashMap<PathBuf, (u64, Opened)>>,
 }
 
-/// The files of a folder, by generation.
-#[derive(Debug, Default)]
-pub(super) struct Listing {
-    pub(super) parts: BTreeMap<u64, PartName>,
-    pub(super) logs: Vec<u64>,
-    /// Temporary files that a killed writer left.
-    pub(super) temporary: Vec<PathBuf>,
+/// The stored samples of some times.
+#[derive(Clone, Debug, Default)]
+pub struct Found {
+    /// The parts, in the order in which they were written. Each sample is in one of them.
+    pub parts: Vec<Arc<Part>>,
+    /// Damaged files that may have had further samples.
+    pub damaged: Vec<Damage>,
 }
 
-pub(super) fn log_name(generation: u64) -> String {
-    format!("log-{generation:08}")
-}
-
-impl Listing {
-    pub(super) fn of(path: &Path) -> Result<Self, Error> {
-        let mut listing = Self::default();
-        let entries = match fs::read_dir(path) {
-            Ok(entries) => entries,
-            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(listing),
-            Err(e) => return Err(io_at(path, "the folder cannot be listed")(e)),
-        };
-        for entry in entries {
-            let entry = entry.map_err(io_at(path, "the folder cannot be listed"))?;
-            let name = entry.file_name();
-            let Some(name) = name.to_str() else { continue };
-            if let Some(part) = PartName::parse(name) {
-                listing.parts.insert(part.generation, part);
-            } else if let Some(log) = name.strip_prefix("log-").and_then(|n| n.parse().ok()) {
-                listing.logs.push(log);
-            } else if name.starts_with("part-") && name.ends_with(".tmp") {
-                listing.temporary.push(entry.path());
-            }
-        }
-        // A part has the whole log of its generation, which was not removed yet.
-        listing.logs.retain(|generation| !listing.parts.contains_key(generation));
-        listing.logs.sort_unstable();
-        Ok(listing)
-    }
+/// A file as it was read.
+#[derive(Clone, Debug)]
+struct Opened {
+    part: Arc<Part>,
+    losses: Losses,
 }
 
 impl Folder {
     /// Returns a reader of the folder at `path`, which need not exist.
     pub fn new(path: impl Into<PathBuf>) -> Self {
-        Self { path: path.into(), cache: Mutex::default() }
+        Self::on(Arc::new(OsDisk), path.into())
+    }
+
+    pub(super) fn on(disk: Arc<dyn Disk>, path: PathBuf) -> Self {
+        Self { path, disk, cache: Mutex::default() }
     }
 
     /// Returns the path of the folder.
@@ -76,68 +56,170 @@ impl Folder {
         &self.path
     }
 
-    /// Returns the parts that may have samples of these times, and the logs that are not sealed yet. Each
-    /// sample is in exactly one of them.
+    /// Returns the parts that may have samples of these times, and the logs that are not sealed yet. A damaged file
+    /// is left out and named.
     ///
     /// # Errors
-    /// A file cannot be read or is damaged; the error names it.
-    pub fn parts(&self, times: &RangeInclusive<Timestamp>) -> Result<Vec<Arc<Part>>, Error> {
+    /// A file cannot be read; the error names it.
+    pub fn find(&self, times: &RangeInclusive<Timestamp>) -> Result<Found, Error> {
+        let times = times.start().as_nanos()..=times.end().as_nanos();
         let mut attempt = 1;
         loop {
-            match self.try_parts(times) {
-                // The file was sealed or removed after the listing.
+            match self.try_find(&times) {
+                // The file was sealed, removed or moved aside after the listing.
                 Err(e) if e.is_gone() && attempt < ATTEMPTS => attempt += 1,
                 result => return result,
             }
         }
     }
 
-    fn try_parts(&self, times: &RangeInclusive<Timestamp>) -> Result<Vec<Arc<Part>>, Error> {
-        let listing = Listing::of(&self.path)?;
+    /// Returns the damaged files that were moved aside, and the generations of which no file is left.
+    ///
+    /// # Errors
+    /// The folder cannot be listed.
+    pub fn damaged(&self) -> Result<Vec<Damage>, Error> {
+        let listing = Listing::of(&*self.disk, &self.path)?;
+        Ok(known_damage(&listing, &(i64::MIN..=i64::MAX)))
+    }
+
+    fn try_find(&self, times: &RangeInclusive<i64>) -> Result<Found, Error> {
+        let listing = Listing::of(&*self.disk, &self.path)?;
         self.evict(&listing);
-        let mut found = Vec::new();
-        for part in listing.parts.values() {
-            if part.from <= times.end().as_nanos() && part.to >= times.start().as_nanos() {
-                let path = self.path.join(part.file_name());
-                found.push(self.opened(path, 0, || Ok(()), |path, ()| Part::open(path))?);
+        let mut damaged = known_damage(&listing, times);
+        let mut parts: Vec<(u64, Arc<Part>)> = Vec::new();
+        // Logs that take the place of damaged parts.
+        let mut instead = Vec::new();
+        for (generation, (part, _)) in &listing.parts {
+            if part.from > *times.end() || part.to < *times.start() {
+                continue;
+            }
+            match self.part(part) {
+                Ok(part) => parts.push((*generation, part)),
+                Err(e) if !e.is_damage() => return Err(e),
+                // It has the same samples, and was not removed yet.
+                Err(_) if listing.logs.contains_key(generation) => instead.push(*generation),
+                Err(e) => damaged.push(Damage { file: part.file_name(), why: e.why() }),
             }
         }
-        for generation in listing.logs {
-            let path = self.path.join(log_name(generation));
-            let length = fs::metadata(&path).map_err(io_at(&path, "the log cannot be read"))?.len();
-            let read = || fs::read(&path).map_err(io_at(&path, "the log cannot be read"));
-            let part = self.opened(path.clone(), length, read, |path, bytes| {
-                Block::of_log(path, &bytes).map(Part::of_block)
-            })?;
-            found.push(part);
+        let newest = listing.last();
+        for (generation, bytes) in &listing.logs {
+            // A part has the whole log of its generation.
+            if listing.parts.contains_key(generation) && !instead.contains(generation) {
+                continue;
+            }
+            let of_log = |why: String| Damage { file: log_name(*generation), why };
+            match self.log(*generation, *bytes) {
+                Ok(Opened { part, losses }) => {
+                    parts.push((*generation, part));
+                    let is_open = newest == Some(*generation);
+                    damaged.extend(describe(&losses, is_open).map(of_log));
+                }
+                Err(e) if e.is_damage() => damaged.push(of_log(e.why())),
+                Err(e) => return Err(e),
+            }
         }
-        Ok(found)
+        parts.sort_by_key(|(generation, _)| *generation);
+        Ok(Found { parts: parts.into_iter().map(|(_, part)| part).collect(), damaged })
+    }
+
+    fn part(&self, name: &PartName) -> Result<Arc<Part>, Error> {
+        let path = self.path.join(name.file_name());
+        let open = |path: &Path| {
+            let part = Arc::new(Part::open_on(&*self.disk, path)?);
+            Ok(Opened { part, losses: Losses::default() })
+        };
+        Ok(self.opened(path, 0, open)?.part)
+    }
+
+    fn log(&self, generation: u64, bytes: u64) -> Result<Opened, Error> {
+        let open = |path: &Path| {
+            let content = read_log(&*self.disk, path, generation)?;
+            let losses = content.losses;
+            let part = Arc::new(Part::of_block(Block::new(content.sorted())));
+            Ok(Opened { part, losses })
+        };
+        self.opened(self.path.join(log_name(generation)), bytes, open)
     }
 
     /// Evicts files that were removed or sealed.
     fn evict(&self, listing: &Listing) {
         let mut cache = unpoisoned(self.cache.lock());
         if cache.len() > listing.parts.len() + listing.logs.len() {
-            cache.retain(|path, _| path.exists());
+            let name = |path: &Path| Some(path.file_name()?.to_str()?.to_owned());
+            cache.retain(|path, _| {
+                let name = name(path).unwrap_or_default();
+                generation_of(&name).is_some_and(|generation| {
+                    listing.logs.contains_key(&generation)
+                        || listing.parts.get(&generation).is_some_and(|p| p.0.file_name() == name)
+                })
+            });
         }
     }
 
-    /// Returns the part of a file, from the cache unless the length of the file has changed.
-    fn opened<T>(
+    /// Returns an opened file, from the cache unless the length of the file has changed.
+    fn opened(
         &self,
         path: PathBuf,
         length: u64,
-        read: impl FnOnce() -> Result<T, Error>,
-        open: impl FnOnce(&Path, T) -> Result<Part, Error>,
-    ) -> Result<Arc<Part>, Error> {
+        open: impl FnOnce(&Path) -> Result<Opened, Error>,
+    ) -> Result<Opened, Error> {
         let cache = || unpoisoned(self.cache.lock());
-        if let Some((known, part)) = cache().get(&path)
+        if let Some((known, opened)) = cache().get(&path)
             && *known == length
         {
-            return Ok(part.clone());
+            return Ok(opened.clone());
         }
-        let part = Arc::new(open(&path, read()?)?);
-        cache().insert(path, (length, part.clone()));
-        Ok(part)
+        let opened = open(&path)?;
+        cache().insert(path, (length, opened.clone()));
+        Ok(opened)
     }
+}
+
+/// Reads the log of a generation.
+pub(super) fn read_log(disk: &dyn Disk, path: &Path, generation: u64) -> Result<LogContent, Error> {
+    let bytes = disk.read(path).map_err(io_at(path, "the log cannot be read"))?;
+    LogContent::read(&bytes, generation).map_err(|e| match e {
+        NotALog::Damaged => Error::damaged(path, &"it does not begin like a log"),
+        NotALog::Newer(found) => Error::newer(path, found),
+    })
+}
+
+/// Describes the losses of a log; `None` if there are none. The last bytes of an open log may be a frame that is being
+/// written.
+pub(super) fn describe(losses: &Losses, is_open: bool) -> Option<String> {
+    let Losses { frames, orphans, tail } = *losses;
+    let tail = if is_open { 0 } else { tail };
+    let some = |count: u64, what: &str| (count > 0).then(|| format!("{what}: {count}"));
+    let all = [
+        some(frames, "lost frames"),
+        some(orphans, "samples whose series is not known"),
+        some(tail, "bytes at its end that are not a frame"),
+    ];
+    let all: Vec<String> = all.into_iter().flatten().collect();
+    (!all.is_empty()).then(|| all.join(", "))
+}
+
+/// Returns the damage that names alone show, of files that may have had samples of these times.
+fn known_damage(listing: &Listing, times: &RangeInclusive<i64>) -> Vec<Damage> {
+    let aside = listing.quarantined.iter().filter(|file| {
+        match (PartName::parse(&file.name), generation_of(&file.name)) {
+            (Some(part), _) => part.from <= *times.end() && part.to >= *times.start(),
+            (None, Some(generation)) => listing.may_overlap(generation, times),
+            (None, None) => true,
+        }
+    });
+    let aside = aside.map(|file| {
+        let why = "it was moved aside".to_owned();
+        Damage { file: format!("{}/{}", log::FOLDER, file.name), why }
+    });
+    let gaps = listing.gaps().into_iter().filter(|gap| listing.may_overlap(*gap.start(), times));
+    let gaps = gaps.map(|gap| {
+        let (first, last) = gap.into_inner();
+        let file = match first == last {
+            true => format!("generation {first}"),
+            false => format!("generations {first} to {last}"),
+        };
+        Damage { file, why: "no file of it is left".to_owned() }
+    });
+    aside.chain(gaps).collect()
 }

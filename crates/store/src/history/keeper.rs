@@ -1,56 +1,51 @@
-//! Writes history: appends samples to the log, seals logs into parts, and removes the oldest parts.
+//! Writes history: appends samples to a log, and begins another one when it is full or old.
 
 use std::collections::HashMap;
-use std::fs::{self, File};
+use std::io;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use skopos_model::{Sample, Timestamp};
 
-use super::block::LogContent;
-use super::error::{Error, io_at};
-use super::folder::{Folder, Listing, log_name};
-use super::log::{self, Entry, Log, MAX_SERIES};
-use super::seal::{Sealer, sync_folder};
+use super::chores::{Chores, check_part};
+use super::codec;
+use super::folder::{Folder, read_log};
+use super::limits::Limits;
+use super::listing::{Listing, log_name};
 use super::series::Series;
+use crate::log::{self, Damage, Disk, Error, Level, Lock, LogWriter, OsDisk, io_at};
 
 /// Length at which a log is sealed. Sealing needs about three times as much memory, and a query has to
 /// read the whole log that is not sealed yet.
 const MAX_LOG_BYTES: u64 = 8 << 20;
 
-/// Limits of a folder of history.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
-    /// The most bytes of all files together. The log may exceed it until the next seal.
-    pub max_bytes: u64,
-    /// The greatest age of a part's last sample. Older parts are removed.
-    pub max_age: Duration,
-    /// Age at which a log is sealed, if it is not full before.
-    pub seal_every: Duration,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        let (hour, day) = (Duration::from_secs(3600), Duration::from_secs(86_400));
-        Self { max_bytes: 1 << 30, max_age: 30 * day, seal_every: hour }
-    }
-}
-
 /// Writes a folder of history. Only one process at a time can have a keeper of a folder.
 #[derive(Debug)]
 pub struct Keeper {
+    disk: Arc<dyn Disk>,
     folder: PathBuf,
     limits: Limits,
-    /// The lock file, which is locked while it is open.
-    _lock: File,
-    log: Log,
+    /// Held by the chores too, which may outlive the keeper.
+    lock: Arc<Lock>,
+    log: LogWriter,
     generation: u64,
     /// Time at which the log was begun.
     began: Timestamp,
-    next_index: u32,
     attached: Vec<Option<AttachedSeries>>,
+    /// Number of accepted samples, and of those that reached each level.
+    accepted: u64,
+    acknowledged: [u64; 2],
+    /// True after the kernel lost samples whose sync failed.
+    has_lost: bool,
+    /// The content of the sample that is pushed.
+    content: Vec<u8>,
+    /// The first generation that the next chores check.
+    next_check: Arc<AtomicU64>,
     /// Length of the torn tail that `open` cut off.
     torn_bytes: u64,
+    /// The damaged files that `open` found.
+    damaged: Vec<Damage>,
 }
 
 /// A series whose samples are written.
@@ -65,71 +60,90 @@ struct AttachedSeries {
 
 /// Identifies an attached series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct SeriesId(usize);
+pub struct SeriesId(pub(super) usize);
 
 /// The effect of a push.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PushOutcome {
-    /// The next flush writes the sample.
+    /// The next commit writes the sample.
     Accepted,
     /// The sample is stored already.
     Duplicate,
-    /// The log has no room until a flush succeeds, or the series is not attached.
+    /// The log has no room until a commit succeeds, or the series is not attached.
     Refused,
 }
 
 impl Keeper {
-    /// Opens a folder, and creates it if it does not exist. Repairs what a killed process left: cuts a
-    /// torn log, and leaves finished logs to the next chores.
+    /// Opens a folder, and creates it if it does not exist. Repairs what a killed process left: cuts the torn tail of
+    /// a log, and leaves other logs to the next chores.
     ///
     /// # Errors
-    /// [`Error::Busy`]; a file cannot be read or written.
+    /// [`Error::Busy`]; a file cannot be read or written; a later version of Skopos wrote the log.
     pub fn open(folder: &Path, limits: Limits, now: Timestamp) -> Result<Self, Error> {
-        fs::create_dir_all(folder).map_err(io_at(folder, "the folder cannot be made"))?;
+        Self::on(Arc::new(OsDisk), folder, limits, now)
+    }
+
+    pub(super) fn on(
+        disk: Arc<dyn Disk>,
+        folder: &Path,
+        limits: Limits,
+        now: Timestamp,
+    ) -> Result<Self, Error> {
+        disk.make_folder(folder).map_err(io_at(folder, "the folder cannot be made"))?;
         let path = folder.join("lock");
-        let lock = File::create(&path).map_err(io_at(&path, "it cannot be opened"))?;
-        match lock.try_lock() {
-            Ok(()) => {}
-            Err(fs::TryLockError::WouldBlock) => return Err(Error::Busy(folder.to_path_buf())),
-            Err(fs::TryLockError::Error(e)) => return Err(io_at(&path, "it cannot be locked")(e)),
+        let lock = disk.lock(&path).map_err(io_at(&path, "it cannot be locked"))?;
+        let lock = Arc::new(lock.ok_or_else(|| Error::Busy(folder.to_path_buf()))?);
+        let listing = Listing::of(&*disk, folder)?;
+        for name in &listing.temporary {
+            let path = folder.join(name);
+            disk.remove(&path).map_err(io_at(&path, "it cannot be removed"))?;
         }
-        let listing = Listing::of(folder)?;
-        for path in &listing.temporary {
-            fs::remove_file(path).map_err(io_at(path, "it cannot be removed"))?;
-        }
-        for generation in listing.parts.keys() {
-            // The process was killed after it had named the part and before it removed the log.
-            let _ = fs::remove_file(folder.join(log_name(*generation)));
-        }
-        let last_part = listing.parts.last_key_value().map(|(generation, _)| *generation);
-        let last_log = listing.logs.last().copied();
-        let generation = last_log.max(last_part.map(|g| g + 1)).unwrap_or(1);
-        let path = folder.join(log_name(generation));
-        let (mut began, mut next_index) = (now, 0);
-        let (log, torn_bytes) = match last_log == Some(generation) {
-            true => Log::open(path, &mut |entry| match entry {
-                Entry::Series(index, _) => next_index = next_index.max(index.saturating_add(1)),
-                Entry::Sample(_, sample) => began = began.min(sample.time),
-            })?,
-            false => (Log::create(path)?, 0),
+        let mut damaged = Vec::new();
+        remove_sealed(&*disk, folder, &listing, &mut damaged)?;
+        let newest = Listing::of(&*disk, folder)?;
+        let last = newest.last();
+        let resumed = match last.filter(|last| newest.logs.contains_key(last)) {
+            Some(generation) => resume(&disk, folder, generation, now)?,
+            None => None,
         };
-        sync_folder(folder)?;
+        let generation = match (&resumed, last) {
+            (Some(_), Some(last)) => last,
+            (_, last) => last.map_or(1, |last| last + 1),
+        };
+        let Resumed { log, began, torn_bytes } = match resumed {
+            Some(resumed) => resumed,
+            None => {
+                let log = begin(&disk, folder, generation)?;
+                Resumed { log, began: now, torn_bytes: 0 }
+            }
+        };
         Ok(Self {
+            disk,
             folder: folder.to_path_buf(),
             limits,
-            _lock: lock,
+            lock,
             log,
             generation,
             began,
-            next_index,
             attached: Vec::new(),
+            accepted: 0,
+            acknowledged: [0; 2],
+            has_lost: false,
+            content: Vec::new(),
+            next_check: Arc::default(),
             torn_bytes,
+            damaged,
         })
     }
 
     /// Returns the number of bytes of a torn log that [`open`](Self::open) cut off.
     pub fn torn_bytes(&self) -> u64 {
         self.torn_bytes
+    }
+
+    /// Returns the damaged files that [`open`](Self::open) moved aside.
+    pub fn damaged(&self) -> &[Damage] {
+        &self.damaged
     }
 
     /// Attaches series, so that their samples can be pushed. If they may have been attached before
@@ -140,10 +154,11 @@ impl Keeper {
     pub fn attach(&mut self, all: Vec<Series>, known: bool) -> Result<Vec<SeriesId>, Error> {
         let mut lasts: HashMap<&Series, Timestamp> = HashMap::new();
         if known {
-            self.flush()?;
+            self.commit(Level::Memory)?;
             let wanted: HashMap<&Series, ()> = all.iter().map(|series| (series, ())).collect();
             let all_times = Timestamp::from_nanos(i64::MIN)..=Timestamp::from_nanos(i64::MAX);
-            for part in Folder::new(&self.folder).parts(&all_times)? {
+            let folder = Folder::on(self.disk.clone(), self.folder.clone());
+            for part in folder.find(&all_times)?.parts {
                 for stretch in part.stretches() {
                     if let Some((series, ())) = wanted.get_key_value(&stretch.series) {
                         let last = lasts.entry(*series).or_insert(stretch.last);
@@ -176,7 +191,7 @@ impl Keeper {
         }
     }
 
-    /// Appends a sample. It is in memory until the next [`flush`](Self::flush).
+    /// Appends a sample. It is in memory until the next [`commit`](Self::commit).
     pub fn push(&mut self, id: SeriesId, sample: &Sample) -> PushOutcome {
         let Some(Some(attached)) = self.attached.get_mut(id.0) else { return PushOutcome::Refused };
         if attached.last.is_some_and(|last| sample.time <= last) {
@@ -184,46 +199,55 @@ impl Keeper {
         }
         let index = match attached.index {
             Some(index) => index,
-            None if self.next_index as usize >= MAX_SERIES => return PushOutcome::Refused,
             None => {
-                if !self.log.describe(self.next_index, &attached.series) {
-                    return PushOutcome::Refused;
-                }
-                self.next_index += 1;
-                *attached.index.insert(self.next_index - 1)
+                let AttachedSeries { series, index, .. } = attached;
+                let described =
+                    self.log.describe(series.since.as_nanos(), &codec::description(series));
+                let Some(described) = described else { return PushOutcome::Refused };
+                *index.insert(described)
             }
         };
-        if !self.log.push(index, sample) {
+        codec::write(sample, &mut self.content);
+        if !self.log.append(index, sample.time.as_nanos(), &self.content) {
             return PushOutcome::Refused;
         }
         attached.last = Some(sample.time);
+        self.accepted += 1;
         PushOutcome::Accepted
     }
 
-    /// Writes the pushed samples, which then survive the end of this process. After an error they stay
-    /// in memory, and the next flush tries again.
+    /// Commits the pushed samples, which then survive what the level says. After an error of writing they stay in
+    /// memory, and the next commit tries again.
     ///
     /// # Errors
-    /// The log cannot be written.
-    pub fn flush(&mut self) -> Result<(), Error> {
-        self.log.flush()
+    /// The log cannot be written or synced.
+    pub fn commit(&mut self, level: Level) -> Result<(), Error> {
+        let committed = self.log.commit(Level::Memory);
+        if committed.is_ok() {
+            self.acknowledged[Level::Memory as usize] = self.accepted;
+        }
+        committed?;
+        self.log.commit(level)?;
+        if level == Level::Disk && !self.has_lost {
+            self.acknowledged[Level::Disk as usize] = self.accepted;
+        }
+        Ok(())
     }
 
-    /// Syncs the written samples to disk, so that they survive a loss of power.
-    ///
-    /// # Errors
-    /// The log cannot be synced.
-    pub fn sync(&self) -> Result<(), Error> {
-        self.log.sync()
+    /// Returns the number of samples that have reached a level since the folder was opened: the first ones of all
+    /// accepted ones. Once the kernel has lost some, those after them do not count any more.
+    pub fn acknowledged(&self, level: Level) -> u64 {
+        self.acknowledged[level as usize]
     }
 
-    /// Begins a new log if the current one is full or old.
+    /// Begins a new log if the current one is full or old, or can never be synced.
     ///
     /// # Errors
     /// A log cannot be written; the current one stays in use.
     pub fn rotate(&mut self, now: Timestamp) -> Result<(), Error> {
         let is_due = self.log.length() >= MAX_LOG_BYTES
-            || self.next_index as usize >= MAX_SERIES
+            || self.log.is_full()
+            || self.log.is_lost()
             || now.since(self.began) >= self.limits.seal_every;
         if is_due { self.rotate_now(now) } else { Ok(()) }
     }
@@ -237,93 +261,95 @@ impl Keeper {
             self.began = now;
             return Ok(());
         }
-        self.flush()?;
-        self.sync()?;
-        let log = Log::create(self.folder.join(log_name(self.generation + 1)))?;
-        sync_folder(&self.folder)?;
-        self.log = log;
+        let level = if self.log.is_lost() { Level::Memory } else { Level::Disk };
+        self.commit(level)?;
+        self.has_lost |= self.log.is_lost();
+        self.log = begin(&self.disk, &self.folder, self.generation + 1)?;
         self.generation += 1;
         self.began = now;
-        self.next_index = 0;
         self.attached.iter_mut().flatten().for_each(|attached| attached.index = None);
         Ok(())
     }
 
     /// Returns the work beside pushing samples. It takes longer, and may run on another thread.
     pub fn chores(&self) -> Chores {
-        Chores { folder: self.folder.clone(), limits: self.limits, open: self.generation }
+        let (disk, lock) = (self.disk.clone(), self.lock.clone());
+        let state = (self.generation, self.next_check.clone());
+        Chores::new(disk, lock, self.folder.clone(), self.limits, state)
     }
 }
 
-/// Seals finished logs, and removes parts that exceed a limit.
-#[derive(Clone, Debug)]
-pub struct Chores {
-    folder: PathBuf,
-    limits: Limits,
-    /// Generation of the log that is in use.
-    open: u64,
-}
-
-/// The size of a folder.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Size {
-    /// Number of parts.
-    pub parts: u64,
-    /// Bytes of all parts and logs.
-    pub bytes: u64,
-}
-
-impl Chores {
-    /// Does the chores, and returns the size of the folder after them.
-    ///
-    /// # Errors
-    /// A file cannot be read or written. The next run continues from there.
-    pub fn run(&self, now: Timestamp) -> Result<Size, Error> {
-        for generation in Listing::of(&self.folder)?.logs {
-            if generation != self.open {
-                self.seal(generation)?;
+/// Removes logs whose parts are complete, and moves damaged parts aside whose logs are still there.
+fn remove_sealed(
+    disk: &dyn Disk,
+    folder: &Path,
+    listing: &Listing,
+    damaged: &mut Vec<Damage>,
+) -> Result<(), Error> {
+    let is_both = |generation: &&u64| listing.parts.contains_key(generation);
+    let mut both = listing.logs.keys().filter(is_both).peekable();
+    if both.peek().is_some() {
+        // The process ended after it had named the part and before it removed the log. The name may not be on disk.
+        disk.sync_folder(folder).map_err(io_at(folder, "the folder cannot be synced"))?;
+    }
+    for generation in both {
+        let Some((part, _)) = listing.parts.get(generation) else { continue };
+        match check_part(disk, folder, part) {
+            Ok(()) => {
+                let path = folder.join(log_name(*generation));
+                disk.remove(&path).map_err(io_at(&path, "the log cannot be removed"))?;
             }
-        }
-        self.retain(now)
-    }
-
-    fn seal(&self, generation: u64) -> Result<(), Error> {
-        let path = self.folder.join(log_name(generation));
-        let bytes = fs::read(&path).map_err(io_at(&path, "the log cannot be read"))?;
-        let mut content = LogContent::default();
-        log::read(&path, &bytes, &mut |entry| content.take(entry))?;
-        drop(bytes);
-        let mut sealer = Sealer::new(&self.folder, generation)?;
-        for (series, samples) in content.sorted() {
-            sealer.push(series, samples)?;
-        }
-        sealer.finish()?;
-        // Not before: the part is durable only now.
-        fs::remove_file(&path).map_err(io_at(&path, "the log cannot be removed"))
-    }
-
-    /// Removes the parts that are too old, and the oldest ones of those that take too much room.
-    fn retain(&self, now: Timestamp) -> Result<Size, Error> {
-        let listing = Listing::of(&self.folder)?;
-        let length = |path: &Path| fs::metadata(path).map_or(0, |file| file.len());
-        let logs = listing.logs.iter().map(|g| length(&self.folder.join(log_name(*g))));
-        let mut size = Size { parts: 0, bytes: logs.sum() };
-        let mut parts: Vec<_> = listing.parts.into_values().collect();
-        parts.sort_by_key(|part| (part.to, part.generation));
-        let oldest = now.saturating_sub(self.limits.max_age).as_nanos();
-        // From the youngest part on: once a part is removed, so is every older one.
-        let mut is_full = false;
-        for part in parts.iter().rev() {
-            let path = self.folder.join(part.file_name());
-            let bytes = length(&path);
-            is_full |= part.to < oldest || size.bytes + bytes > self.limits.max_bytes;
-            if is_full {
-                fs::remove_file(&path).map_err(io_at(&path, "it cannot be removed"))?;
-            } else {
-                size.parts += 1;
-                size.bytes += bytes;
+            Err(e) if e.is_damage() => {
+                let file = part.file_name();
+                log::quarantine(disk, folder, &file)?;
+                damaged.push(Damage { file, why: e.why() });
             }
+            Err(e) => return Err(e),
         }
-        Ok(size)
     }
+    Ok(())
+}
+
+/// A log that takes samples.
+struct Resumed {
+    log: LogWriter,
+    began: Timestamp,
+    torn_bytes: u64,
+}
+
+/// Continues the newest log. `None` if it is damaged: then the chores seal what is left of it.
+fn resume(
+    disk: &Arc<dyn Disk>,
+    folder: &Path,
+    generation: u64,
+    now: Timestamp,
+) -> Result<Option<Resumed>, Error> {
+    let path = folder.join(log_name(generation));
+    let content = match read_log(&**disk, &path, generation) {
+        Err(e) if e.is_damage() => return Ok(None),
+        content => content?,
+    };
+    if content.losses.frames > 0 || content.losses.orphans > 0 {
+        return Ok(None);
+    }
+    let (producers, torn_bytes) = (content.producers(), content.losses.tail);
+    let began = content.first().map_or(now, |first| first.min(now));
+    let log = LogWriter::resume(disk.clone(), path, generation, &content.scanned, producers)?;
+    disk.sync_folder(folder).map_err(io_at(folder, "the folder cannot be synced"))?;
+    Ok(Some(Resumed { log, began, torn_bytes }))
+}
+
+/// Begins the log of a generation.
+fn begin(disk: &Arc<dyn Disk>, folder: &Path, generation: u64) -> Result<LogWriter, Error> {
+    let path = folder.join(log_name(generation));
+    // An earlier attempt may have failed after it had made the file.
+    match disk.remove(&path) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => {
+            return Err(io_at(&path, "the log cannot be removed")(e));
+        }
+        _ => {}
+    }
+    let log = LogWriter::create(disk.clone(), path, generation)?;
+    disk.sync_folder(folder).map_err(io_at(folder, "the folder cannot be synced"))?;
+    Ok(log)
 }

@@ -6,16 +6,21 @@
 //!                             Folder ─▶ Parts ─▶ chunks of columns
 //! ```
 //!
+//! `log` has the core: how samples reach the log, and what survives. This module has what is history's own: its
+//! records, its parts, and their limits.
+//!
 //! # Invariants
-//! - A flushed sample exists exactly once, whenever and however the process ends: a log is read up to its
-//!   last complete frame, and a part with its final name has the whole log of its generation.
+//! - A committed sample exists exactly once, whenever and however the process ends: a part with its final name has the
+//!   whole log of its generation.
 //! - A reader needs no lock. If a file disappears after the reader listed the folder, it lists again.
 //! - Parts never change. Their names alone give their times.
+//! - Every byte of a part is checked when it is read. A damaged file costs at most itself, and is named.
+//! - Generations have no gaps, except those of files that were moved aside.
 
-mod error;
 mod column;
 mod series;
-mod log;
+mod codec;
+mod sums;
 mod block;
 mod series_list;
 mod seal;
@@ -24,16 +29,24 @@ mod pages;
 mod file;
 mod chunks;
 mod part;
+mod listing;
 mod folder;
+mod limits;
+mod chores;
 mod keeper;
+#[cfg(test)]
+mod crash_tests;
 
 pub use block::Stretch;
+pub use chores::{Chores, Report};
 pub use chunks::{Chunk, Chunks, Run};
 pub use column::Column;
-pub use error::Error;
-pub use folder::Folder;
-pub use keeper::{Chores, Keeper, Limits, PushOutcome, SeriesId, Size};
+pub use folder::{Folder, Found};
+pub use keeper::{Keeper, PushOutcome, SeriesId};
+pub use limits::Limits;
 pub use part::Part;
 pub use seal::Sealer;
 pub use selection::Selection;
 pub use series::{ORIGINS, Samples, Series};
+
+pub use crate::log::{Damage, Error, Level};

@@ -3,21 +3,25 @@
 //! A part is sorted by topic and lists the number of rows of each series, so the position of a row gives
 //! its series: no column of texts is read.
 
-use std::fs::File;
+use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use parquet::errors::ParquetError;
 use parquet::file::metadata::{PageIndexPolicy, ParquetMetaData, ParquetMetaDataReader};
 
 use super::block::{Block, Stretch};
-use super::chunks::Chunks;
+use super::chunks::{Chunks, with_time};
 use super::column::{Column, is_schema};
-use super::error::{Error, io_at};
+use super::file::GroupReader;
 use super::pages::{narrow_to_pages, times_of};
+use super::seal::PartName;
 use super::selection::Selection;
 use super::series::{Samples, Series};
 use super::series_list;
+use super::sums::{self, Blocks, Tail, failed};
+use crate::log::{Disk, DiskFile, Error, OsDisk, io_at};
 
 /// Samples that do not change any more.
 #[derive(Debug)]
@@ -30,7 +34,17 @@ pub struct Part {
 #[derive(Debug)]
 enum Data {
     Memory(Arc<Samples>),
-    File { path: PathBuf, metadata: Box<ParquetMetaData>, groups: Vec<Range<u64>> },
+    File(Box<Sealed>),
+}
+
+/// A sealed file.
+#[derive(Debug)]
+struct Sealed {
+    path: PathBuf,
+    metadata: ParquetMetaData,
+    /// The rows of each group.
+    groups: Vec<Range<u64>>,
+    blocks: Arc<Blocks>,
 }
 
 impl Part {
@@ -39,32 +53,54 @@ impl Part {
     /// # Errors
     /// The file cannot be read, or is not a part.
     pub fn open(path: &Path) -> Result<Self, Error> {
-        let file = File::open(path).map_err(io_at(path, "it cannot be opened"))?;
+        Self::open_on(&OsDisk, path)
+    }
+
+    pub(super) fn open_on(disk: &dyn Disk, path: &Path) -> Result<Self, Error> {
+        let damaged = |e: ParquetError| Error::damaged(path, &e);
+        let because = |why: &str| Error::damaged(path, &why);
+        let name = path.file_name().and_then(|name| name.to_str()).and_then(PartName::parse);
+        let name = name.ok_or_else(|| because("its name is not that of a part"))?;
+        let file = disk.open_to_read(path).map_err(io_at(path, "it cannot be opened"))?;
+        let tail = tail(&*file, &name).map_err(|e| failed(path, e.into()))?;
+        let tail = tail.ok_or_else(|| because("the checksum of its metadata is wrong"))?;
         let reader = ParquetMetaDataReader::new();
         let reader = reader.with_page_index_policy(PageIndexPolicy::Optional);
-        let damaged = |e| Error::damaged(path, &e);
-        let metadata = Box::new(reader.parse_and_finish(&file).map_err(damaged)?);
+        let metadata = reader.parse_and_finish(&tail).map_err(damaged)?;
         if !is_schema(metadata.file_metadata().schema_descr()).map_err(damaged)? {
-            return Err(Error::damaged(path, &"its columns are not those of a part"));
+            return Err(because("its columns are not those of a part"));
         }
-        let lines = metadata.file_metadata().key_value_metadata().and_then(|pairs| {
-            pairs.iter().find(|pair| pair.key == series_list::KEY)?.value.as_deref()
-        });
-        let lines = lines.ok_or_else(|| Error::damaged(path, &"it does not list its series"))?;
-        let stretches = series_list::read(lines)
-            .ok_or_else(|| Error::damaged(path, &"its list of series is damaged"))?;
-        let (mut groups, mut rows) = (Vec::new(), 0);
+        let stored = |key: &str| {
+            let pairs = metadata.file_metadata().key_value_metadata()?;
+            pairs.iter().find(|pair| pair.key == key)?.value.as_deref()
+        };
+        let list = stored(series_list::KEY).and_then(series_list::read);
+        let stretches = list.ok_or_else(|| because("its list of series is damaged"))?;
+        let sums = stored(sums::KEY).and_then(|sums| Blocks::new(file.into(), sums, tail.at));
+        let blocks = Arc::new(sums.ok_or_else(|| because("its list of checksums is damaged"))?);
+        let (mut groups, mut rows) = (Vec::new(), 0u64);
         for group in metadata.row_groups() {
             let count = u64::try_from(group.num_rows()).unwrap_or(0);
-            groups.push(rows..rows + count);
-            rows += count;
+            groups.push(rows..rows.saturating_add(count));
+            rows = rows.saturating_add(count);
         }
         let listed = stretches.last().map_or(0, |last| last.range().end);
         if listed != rows {
-            return Err(Error::damaged(path, &"its rows differ from its list of series"));
+            return Err(because("its rows differ from its list of series"));
         }
-        let data = Data::File { path: path.to_path_buf(), metadata, groups };
-        Ok(Self { stretches, rows, data })
+        let sealed = Sealed { path: path.to_path_buf(), metadata, groups, blocks };
+        Ok(Self { stretches, rows, data: Data::File(Box::new(sealed)) })
+    }
+
+    /// Checks all bytes of its file.
+    ///
+    /// # Errors
+    /// The file is damaged, or it cannot be read.
+    pub(super) fn check(&self) -> Result<(), Error> {
+        match &self.data {
+            Data::Memory(_) => Ok(()),
+            Data::File(sealed) => sealed.blocks.check().map_err(|e| failed(&sealed.path, e)),
+        }
     }
 
     /// Makes a part of samples in memory.
@@ -92,15 +128,14 @@ impl Part {
     pub fn groups(&self) -> usize {
         match &self.data {
             Data::Memory(_) => 1,
-            Data::File { groups, .. } => groups.len(),
+            Data::File(sealed) => sealed.groups.len(),
         }
     }
 
     /// Returns true if a group may have wanted rows, as far as its metadata shows.
     pub fn may_have(&self, group: usize, selection: &Selection) -> bool {
-        let Data::File { metadata, groups, .. } = &self.data else {
-            return !selection.stretches.is_empty();
-        };
+        let Data::File(sealed) = &self.data else { return !selection.stretches.is_empty() };
+        let Sealed { metadata, groups, .. } = &**sealed;
         let may_be_then = times_of(metadata.row_group(group)).is_none_or(|(from, to)| {
             from <= *selection.times.end() && to >= *selection.times.start()
         });
@@ -122,12 +157,29 @@ impl Part {
                 let wanted = selection.pieces(&self.stretches, &(0..self.rows));
                 Ok(Chunks::of_memory(rows, columns, wanted, selection.times.clone()))
             }
-            Data::File { path, metadata, groups } => {
+            Data::File(sealed) => {
+                let Sealed { path, metadata, groups, blocks } = &**sealed;
                 let rows = &groups[group];
                 let mut wanted = selection.pieces(&self.stretches, rows);
                 narrow_to_pages(&mut wanted, metadata, group, &selection.times);
-                Chunks::of_file(path, metadata, group, columns, wanted, selection.times.clone())
+                if wanted.is_empty() {
+                    return Ok(Chunks::nothing());
+                }
+                let columns = with_time(columns, &wanted);
+                let reader = GroupReader::open(blocks, metadata, group, &columns);
+                let reader = reader.map_err(|e| failed(path, e))?;
+                Ok(Chunks::of_file(path, reader, wanted, selection.times.clone()))
             }
         }
     }
+}
+
+/// Reads the tail of a file; `None` if it is not the one that the name describes.
+fn tail(file: &dyn DiskFile, name: &PartName) -> io::Result<Option<Tail>> {
+    let Some(at) = file.length()?.checked_sub(name.tail) else { return Ok(None) };
+    // Not longer than the file.
+    let mut bytes = vec![0; name.tail as usize];
+    file.read_at(&mut bytes, at)?;
+    let is_whole = sums::of_tail(&bytes, &name.covered()) == name.sum;
+    Ok(is_whole.then(|| Tail { bytes: bytes.into(), at }))
 }

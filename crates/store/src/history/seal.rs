@@ -1,15 +1,15 @@
 //! Writes parts: Parquet files that are complete or absent.
 //!
 //! # Layout
-//! The name is `part-GENERATION-FROM-TO.parquet`, with times in nanoseconds of UNIX time. The columns,
-//! which any reader of Parquet can use, are `node`, `topic`, `time`, `value`, `origin` (0 measured, 1
-//! predicted, 2 unknown), `bound` and `text`, sorted by topic, then time. The key `skopos.series` of the
+//! The name is `part-GENERATION-FROM-TO-TAIL-SUM.parquet`: times in nanoseconds of UNIX time, then the length of
+//! the tail and its checksum (see `sums`) in hexadecimal. The columns, which any reader of Parquet can use, are
+//! `node`, `topic`, `time`, `value`, `integer` (where `value` is not exact), `origin` (0 measured, 1 predicted, 2
+//! unknown), `bound` and `text`, sorted by topic, then time. The key `skopos.series` of the
 //! file's metadata has a line for each series in that order: topic, unit, kind, type, time of
 //! registration, number of rows, time of the first and of the last row, separated by tabs. A reader
 //! finds the rows of a topic there, without reading a column of texts.
 
-use std::fs::{self, File};
-use std::io::BufWriter;
+use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -24,9 +24,10 @@ use parquet::schema::types::ColumnPath;
 
 use super::block::Stretch;
 use super::column::{Column, schema};
-use super::error::{Error, io_at};
 use super::series::{Samples, Series, within};
 use super::series_list;
+use super::sums::{self, SummedWriter};
+use crate::log::{Disk, Error, OsDisk, io_at};
 
 /// Number of rows of a row group. Reading a group takes a millisecond or two; writing it takes about two
 /// megabytes of memory.
@@ -42,29 +43,41 @@ pub(super) struct PartName {
     pub(super) generation: u64,
     pub(super) from: i64,
     pub(super) to: i64,
+    /// Length of its tail in bytes.
+    pub(super) tail: u64,
+    /// Checksum of its tail, and of the rest of the name.
+    pub(super) sum: u32,
 }
 
 impl PartName {
     pub(super) fn parse(name: &str) -> Option<Self> {
         let mut words = name.strip_prefix("part-")?.strip_suffix(".parquet")?.split('-');
-        let mut number = || words.next()?.parse::<i64>().ok();
-        let (generation, from, to) = (number()?, number()?, number()?);
-        let generation = u64::try_from(generation).ok()?;
-        let name = Self { generation, from, to };
-        words.next().is_none().then_some(name)
+        let generation = words.next()?.parse().ok()?;
+        let (from, to) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
+        let tail = u64::from_str_radix(words.next()?, 16).ok()?;
+        let sum = u32::from_str_radix(words.next()?, 16).ok()?;
+        words.next().is_none().then_some(Self { generation, from, to, tail, sum })
     }
 
     pub(super) fn file_name(&self) -> String {
-        format!("part-{:08}-{}-{}.parquet", self.generation, self.from.max(0), self.to.max(0))
+        let Self { generation, from, to, tail, sum } = self;
+        format!("part-{generation:08}-{from}-{to}-{tail:x}-{sum:08x}.parquet")
+    }
+
+    /// Returns the bytes of the name that its checksum covers.
+    pub(super) fn covered(&self) -> Vec<u8> {
+        let times = [self.from.to_le_bytes(), self.to.to_le_bytes()].concat();
+        [&self.generation.to_le_bytes(), &times[..], &self.tail.to_le_bytes()].concat()
     }
 }
 
 /// Writes a part, series by series, in the order of their topics.
 pub struct Sealer {
+    disk: Arc<dyn Disk>,
     folder: PathBuf,
     temporary: PathBuf,
     generation: u64,
-    writer: SerializedFileWriter<BufWriter<File>>,
+    writer: SerializedFileWriter<SummedWriter>,
     stretches: Vec<Stretch>,
     rows: u64,
     /// Rows that are not in a group yet: the last ones.
@@ -77,13 +90,23 @@ impl Sealer {
     /// # Errors
     /// The file cannot be created.
     pub fn new(folder: &Path, generation: u64) -> Result<Self, Error> {
+        Self::on(Arc::new(OsDisk), folder, generation)
+    }
+
+    pub(super) fn on(disk: Arc<dyn Disk>, folder: &Path, generation: u64) -> Result<Self, Error> {
         let temporary = folder.join(format!("part-{generation:08}.tmp"));
-        let file = File::create(&temporary).map_err(io_at(&temporary, "it cannot be made"))?;
-        let properties = Arc::new(properties());
-        let writer = schema()
-            .and_then(|schema| SerializedFileWriter::new(BufWriter::new(file), schema, properties));
+        match disk.remove(&temporary) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => {
+                return Err(io_at(&temporary, "it cannot be removed")(e));
+            }
+            _ => {}
+        }
+        let file = disk.create(&temporary).map_err(io_at(&temporary, "it cannot be made"))?;
+        let (properties, file) = (Arc::new(properties()), SummedWriter::new(file));
+        let writer = schema().and_then(|it| SerializedFileWriter::new(file, it, properties));
         Ok(Self {
-            writer: writer.map_err(|e| broken(&temporary, e))?,
+            writer: writer.map_err(|e| unwritten(&temporary, e))?,
+            disk,
             folder: folder.to_path_buf(),
             temporary,
             generation,
@@ -120,54 +143,51 @@ impl Sealer {
             write_samples(&mut writer, waiting, &rows)?;
             writer.close()
         });
-        written.map_err(|e| broken(&self.temporary, e))?;
+        written.map_err(|e| unwritten(&self.temporary, e))?;
         Ok(())
     }
 
-    /// Makes the part durable, and gives it its name. Returns the file; `None` if no samples were pushed.
+    /// Makes the part durable, and gives it its name. Returns the file. A part without samples shows that its
+    /// generation is not lost.
     ///
     /// # Errors
     /// The file cannot be written; then there is no part.
-    pub fn finish(mut self) -> Result<Option<PathBuf>, Error> {
-        if self.rows == 0 {
-            let _ = fs::remove_file(&self.temporary);
-            return Ok(None);
-        }
+    pub fn finish(mut self) -> Result<PathBuf, Error> {
         let waiting = std::mem::take(&mut self.waiting);
         if !waiting.is_empty() {
             self.write(&waiting, 0..waiting.len())?;
         }
-        let temporary = self.temporary;
-        let list = series_list::write(&self.stretches);
-        self.writer.append_key_value_metadata(KeyValue::new(series_list::KEY.to_owned(), list));
-        let file = self.writer.into_inner().map_err(|e| broken(&temporary, e))?;
-        let file = file.into_inner().map_err(|e| e.into_error());
-        file.and_then(|file| file.sync_all()).map_err(io_at(&temporary, "it cannot be written"))?;
-        let from = self.stretches.iter().map(|s| s.first.as_nanos()).min().unwrap_or_default();
-        let to = self.stretches.iter().map(|s| s.last.as_nanos()).max().unwrap_or_default();
-        let name = PartName { generation: self.generation, from, to };
-        let path = self.folder.join(name.file_name());
-        fs::rename(&temporary, &path).map_err(io_at(&path, "it cannot get its name"))?;
-        sync_folder(&self.folder)?;
-        Ok(Some(path))
+        let Self { disk, folder, temporary, generation, mut writer, stretches, .. } = self;
+        writer.flush().map_err(io_at(&temporary, "it cannot be written"))?;
+        let sums = writer.inner_mut().begin_tail();
+        let list = series_list::write(&stretches);
+        for (key, value) in [(series_list::KEY, list), (sums::KEY, sums)] {
+            writer.append_key_value_metadata(KeyValue::new(key.to_owned(), value));
+        }
+        let file = writer.into_inner().map_err(|e| unwritten(&temporary, e))?;
+        // Names have no signs. Without samples the range is empty.
+        let from = stretches.iter().map(|s| s.first.as_nanos().max(0)).min().unwrap_or(i64::MAX);
+        let to = stretches.iter().map(|s| s.last.as_nanos()).max().unwrap_or(0).max(0);
+        let mut name = PartName { generation, from, to, tail: 0, sum: 0 };
+        let summed = file.finish(|tail| PartName { tail, ..name.clone() }.covered());
+        (name.tail, name.sum) = summed.map_err(io_at(&temporary, "it cannot be written"))?;
+        let path = folder.join(name.file_name());
+        disk.rename(&temporary, &path).map_err(io_at(&path, "it cannot get its name"))?;
+        disk.sync_folder(&folder).map_err(io_at(&folder, "the folder cannot be synced"))?;
+        Ok(path)
     }
 }
 
-/// Syncs the names in a folder to disk, so that they survive a loss of power.
-pub(super) fn sync_folder(folder: &Path) -> Result<(), Error> {
-    let synced = File::open(folder).and_then(|folder| folder.sync_all());
-    synced.map_err(io_at(folder, "the folder cannot be synced"))
-}
-
-fn broken(path: &Path, error: ParquetError) -> Error {
-    match error {
-        // Usually a full disk.
-        ParquetError::External(cause) => match cause.downcast::<std::io::Error>() {
-            Ok(source) => io_at(path, "it cannot be written")(*source),
-            Err(cause) => Error::damaged(path, &cause),
-        },
-        other => Error::damaged(path, &other),
-    }
+/// Returns the error of a part that cannot be written, for example because the disk is full. It is never damage: the log
+/// is whole.
+fn unwritten(path: &Path, error: ParquetError) -> Error {
+    let source = match error {
+        ParquetError::External(cause) => {
+            cause.downcast::<io::Error>().map_or_else(io::Error::other, |source| *source)
+        }
+        other => io::Error::other(other),
+    };
+    io_at(path, "it cannot be written")(source)
 }
 
 fn properties() -> WriterProperties {
@@ -185,7 +205,7 @@ fn properties() -> WriterProperties {
         .build()
 }
 
-type GroupWriter<'w> = SerializedRowGroupWriter<'w, BufWriter<File>>;
+type GroupWriter<'w> = SerializedRowGroupWriter<'w, SummedWriter>;
 
 /// Writes the next column: for each row of the group, a text of its series.
 fn write_topics(
@@ -220,6 +240,8 @@ fn write_samples(
     let levels: Vec<i16> = values.iter().map(|value| i16::from(!value.is_nan())).collect();
     let values: Vec<f64> = values.iter().copied().filter(|value| !value.is_nan()).collect();
     write::<DoubleType>(group, &values, Some(&levels))?;
+    let (levels, integers) = levels_of(&samples.integers, rows, |integer| *integer);
+    write::<Int64Type>(group, &integers, Some(&levels))?;
     let origins: Vec<i32> =
         samples.origins[rows.clone()].iter().map(|code| (*code).into()).collect();
     write::<Int32Type>(group, &origins, None)?;

@@ -54,6 +54,8 @@ pub struct Samples {
     pub times: Vec<i64>,
     /// The numbers; NaN for null.
     pub values: Vec<f64>,
+    /// Integers whose doubles are not exact, with their rows: the two's complement of an unsigned one.
+    pub integers: Vec<(usize, i64)>,
     /// Indices of [`ORIGINS`].
     pub origins: Vec<u8>,
     /// Bounds of predicted samples, with their rows.
@@ -72,6 +74,9 @@ impl Samples {
         let is_known = sample.origin != Origin::Unknown;
         let number = sample.value.as_f64().filter(|v| is_known && v.is_finite());
         self.values.push(number.unwrap_or(f64::NAN));
+        if let Some(integer) = inexact(&sample.value).filter(|_| is_known) {
+            self.integers.push((at, integer));
+        }
         self.origins.push(OriginCode::of(sample.origin) as u8);
         if let Origin::Predicted { bound } = sample.origin {
             self.bounds.push((at, bound));
@@ -107,6 +112,10 @@ impl Samples {
             match column {
                 Column::Time => self.times.extend_from_slice(&other.times[rows.clone()]),
                 Column::Value => self.values.extend_from_slice(&other.values[rows.clone()]),
+                Column::Integer => {
+                    let moved = |(row, integer): &(usize, i64)| (row - rows.start + at, *integer);
+                    self.integers.extend(within(&other.integers, &rows).iter().map(moved));
+                }
                 Column::Origin => self.origins.extend_from_slice(&other.origins[rows.clone()]),
                 Column::Bound => {
                     let moved = |(row, bound): &(usize, f64)| (row - rows.start + at, *bound);
@@ -121,8 +130,9 @@ impl Samples {
         }
     }
 
-    /// Returns the sample of a row, if all columns are here. A number is a double; NaN stands for null.
-    pub fn sample(&self, row: usize) -> Option<Sample> {
+    /// Returns the sample of a row, if all columns are here, and values of the series have this type. A double that is
+    /// null is NaN.
+    pub fn sample(&self, row: usize, value_type: ValueType) -> Option<Sample> {
         let at = row..row + 1;
         let bound = within(&self.bounds, &at).first().map_or(f64::NAN, |(_, bound)| *bound);
         let origin = match OriginCode::from_code(*self.origins.get(row)?)? {
@@ -133,9 +143,22 @@ impl Samples {
         let text = within(&self.texts, &at).first().map(|(_, text)| Structured::from_json(text));
         let value = match text {
             Some(Ok(structured)) => Value::Structured(structured),
-            _ => Value::F64(*self.values.get(row)?),
+            _ => self.number(row, value_type)?,
         };
         Some(Sample { time: Timestamp::from_nanos(*self.times.get(row)?), value, origin })
+    }
+
+    fn number(&self, row: usize, value_type: ValueType) -> Option<Value> {
+        let value = *self.values.get(row)?;
+        let integer = within(&self.integers, &(row..row + 1)).first().map(|(_, integer)| *integer);
+        Some(match (value_type, integer) {
+            (ValueType::U64, Some(integer)) => Value::U64(integer.cast_unsigned()),
+            (ValueType::I64, Some(integer)) => Value::I64(integer),
+            // These doubles are exact, or null: then the sample is unknown, and its value zero.
+            (ValueType::U64, None) => Value::U64(value as u64),
+            (ValueType::I64, None) => Value::I64(value as i64),
+            _ => Value::F64(value),
+        })
     }
 
     /// Returns the number of samples.
@@ -148,6 +171,17 @@ impl Samples {
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.times.is_empty()
+    }
+}
+
+/// Returns an integer whose double is not exact, as its two's complement.
+#[inline]
+fn inexact(value: &Value) -> Option<i64> {
+    match value {
+        // `as` saturates, so the greatest integers are compared in 128 bits.
+        Value::U64(v) if (*v as f64) as u128 != u128::from(*v) => Some(v.cast_signed()),
+        Value::I64(v) if (*v as f64) as i128 != i128::from(*v) => Some(*v),
+        _ => None,
     }
 }
 

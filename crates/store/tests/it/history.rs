@@ -8,8 +8,8 @@ use std::time::Duration;
 use proptest::prelude::*;
 use skopos_model::{Kind, Origin, Sample, Structured, Timestamp, Topic, Unit, Value, ValueType};
 use skopos_store::history::{
-    Column, Error, Folder, Keeper, Limits, ORIGINS, Part, PushOutcome, Samples, Sealer, Selection,
-    Series, SeriesId,
+    Column, Error, Folder, Keeper, Level, Limits, ORIGINS, Part, PushOutcome, Samples, Sealer,
+    Selection, Series, SeriesId,
 };
 
 /// A time from which ages can be subtracted.
@@ -76,7 +76,7 @@ fn read(
 ) -> Rows {
     let mut rows = Rows::new();
     let range = Timestamp::from_nanos(*times.start())..=Timestamp::from_nanos(*times.end());
-    for part in Folder::new(folder).parts(&range).expect("parts") {
+    for part in Folder::new(folder).find(&range).expect("parts").parts {
         let stretches = part.stretches().iter().enumerate();
         let topics = stretches.map(|(at, s)| (at, s.series.topic.as_str()));
         let stretches = topics.filter(|(_, t)| wanted(t)).map(|(at, t)| (at, below(t)));
@@ -166,7 +166,7 @@ proptest! {
                     drop(keeper);
                     (keeper, ids) = open(folder.path(), 7, Limits::default());
                 }
-                Step::Flush => keeper.flush().expect("flushed"),
+                Step::Flush => keeper.commit(Level::Memory).expect("committed"),
                 Step::Rotate => keeper.rotate_now(at(now)).expect("rotated"),
                 Step::Seal => {
                     keeper.rotate_now(at(now)).expect("rotated");
@@ -244,7 +244,7 @@ fn sizes(folder: &Path) -> Vec<(i64, u64)> {
         .filter(|(name, _)| name.ends_with(".parquet"))
         .collect();
     parts.sort();
-    let last = |name: &str| name.trim_end_matches(".parquet").rsplit('-').next()?.parse().ok();
+    let last = |name: &str| name.split('-').nth(3)?.parse().ok();
     parts.iter().map(|(name, length)| (last(name).expect("a time"), *length)).collect()
 }
 
@@ -260,7 +260,7 @@ fn frames(folder: &Path) -> Vec<(u64, Rows)> {
             assert_eq!(keeper.push(*id, &sample), PushOutcome::Accepted);
             flushed.entry(series(number).topic.to_string()).or_default().push(row(&sample));
         }
-        keeper.flush().expect("flushed");
+        keeper.commit(Level::Memory).expect("committed");
         frames.push((fs::metadata(&log).expect("a log").len(), flushed.clone()));
     }
     frames
@@ -281,24 +281,34 @@ fn a_log_that_is_cut_anywhere_keeps_its_complete_frames_and_takes_more() {
         assert_eq!(keeper.torn_bytes(), end as u64 - length, "at {end}");
         let next = sample(100, 1, series(0).value_type);
         assert_eq!(keeper.push(ids[0], &next), PushOutcome::Accepted);
-        keeper.flush().expect("flushed");
+        keeper.commit(Level::Memory).expect("committed");
         expected.entry(series(0).topic.to_string()).or_default().push(row(&next));
         assert_eq!(everything(folder.path()), expected, "after {end}");
     }
 }
 
 #[test]
-fn a_damaged_byte_costs_only_the_frames_from_it_on() {
+fn a_damaged_byte_costs_its_frame_alone_and_is_named() {
     let folder = tempfile::tempdir().expect("a folder");
     let frames = frames(folder.path());
     let log = folder.path().join("log-00000001");
     let bytes = fs::read(&log).expect("a log");
+    let all_times = at(i64::MIN / 2)..=at(i64::MAX / 2);
     for place in frames[0].0 as usize..bytes.len() {
         let mut damaged = bytes.clone();
         damaged[place] ^= 0x10;
         fs::write(&log, &damaged).expect("damaged");
-        let whole = frames.iter().rev().find(|(length, _)| *length <= place as u64);
-        assert_eq!(everything(folder.path()), whole.expect("the head is whole").1, "at {place}");
+        let frame = frames.iter().filter(|(length, _)| *length <= place as u64).count() - 1;
+        let mut expected = frames.last().expect("frames").1.clone();
+        expected.retain(|_, rows| {
+            rows.retain(|row| row.0 != at(frame as i64 * 10 + 1).as_nanos());
+            // The first frame describes the series.
+            frame > 0
+        });
+        assert_eq!(everything(folder.path()), expected, "at {place}");
+        let found = Folder::new(folder.path()).find(&all_times).expect("parts");
+        assert_eq!(found.damaged.len(), 1, "at {place}");
+        assert_eq!(found.damaged[0].file, "log-00000001", "at {place}");
     }
 }
 
@@ -344,7 +354,7 @@ fn rows_of_a_long_part_are_found_by_groups_and_pages() {
         let topic = Topic::new(&format!("n1/a/m{number}")).expect("a topic");
         sealer.push(Series { topic, ..series(0) }, samples).expect("pushed");
     }
-    let path = sealer.finish().expect("sealed").expect("a part");
+    let path = sealer.finish().expect("sealed");
     let part = Part::open(&path).expect("opened");
     assert_eq!((part.rows(), part.groups()), (360_000, 3));
     // The second topic, from sample 110,000 on: these are in the second group.

@@ -2,7 +2,6 @@
 
 mod archive;
 mod estimate;
-#[cfg(feature = "history")]
 mod history;
 mod replay;
 mod stats;

@@ -6,6 +6,7 @@ mod cpu;
 mod memory;
 mod disks;
 mod files;
+mod damaged;
 mod full;
 mod network;
 mod cgroups;

@@ -1,6 +1,9 @@
 //! The parts of the screen that name a culprit: the pane of processes, and full file systems.
 
 use super::*;
+use skopos_model::Structured;
+use skopos_model::schema::self_history;
+
 use crate::processes::{CommandLine, Io, Process, Stat, Usage};
 
 /// A process with this use of processor (a share), memory and storage (bytes).
@@ -100,4 +103,17 @@ fn a_full_disk_is_named_on_the_overview() {
         &["! /scratch 50.0 %, 953.7 MiB left, full in 60m"],
     );
     assert!(app.histories(&data).contains(&topic));
+}
+
+#[test]
+fn damaged_files_of_history_are_named_on_the_overview() {
+    let shown = |files: f64| {
+        let mut facts = facts();
+        let mut damage = of(&self_history::DAMAGE, "", 0.0);
+        damage.value = Some(Structured::text("log-00000007 is damaged: lost frames: 1").into());
+        facts.extend([of(&self_history::QUARANTINED, "", files), damage]);
+        screen(&mut App::new(None), &data_of(facts), (120, 40), THEME)
+    };
+    assert!(!shown(0.0).contains("damaged"), "{}", shown(0.0));
+    has(&shown(2.0), &["history ! 2 damaged", "log-00000007 is damaged"]);
 }

@@ -3,7 +3,7 @@ use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
-/// Reasons for which history cannot be written or read.
+/// Reasons for which stored records cannot be written or read.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -21,8 +21,8 @@ pub enum Error {
         #[source]
         source: io::Error,
     },
-    /// A file is damaged, or not a file of history.
-    #[error("{path} cannot be read as history: {why}")]
+    /// A file is damaged, or is not what its name says.
+    #[error("{path} is damaged: {why}")]
     Damaged {
         /// The file.
         path: PathBuf,
@@ -42,8 +42,25 @@ pub enum Error {
 }
 
 impl Error {
-    pub(super) fn damaged(path: &Path, why: &dyn std::fmt::Display) -> Self {
+    pub(crate) fn damaged(path: &Path, why: &dyn std::fmt::Display) -> Self {
         Self::Damaged { path: path.to_path_buf(), why: why.to_string() }
+    }
+
+    pub(crate) fn newer(path: &Path, found: u32) -> Self {
+        Self::Newer { path: path.to_path_buf(), found, known: super::frame::LAYOUT }
+    }
+
+    /// Returns true if a file is damaged.
+    pub fn is_damage(&self) -> bool {
+        matches!(self, Self::Damaged { .. })
+    }
+
+    /// Returns the damage of a damaged file, else the whole error.
+    pub(crate) fn why(&self) -> String {
+        match self {
+            Self::Damaged { why, .. } => why.clone(),
+            other => other.to_string(),
+        }
     }
 
     /// Returns true if the file does not exist: retention or sealing has removed it.
@@ -53,7 +70,7 @@ impl Error {
 }
 
 /// Turns an error of the operating system into the error of an action on `path`.
-pub(super) fn io_at(path: &Path, doing: &'static str) -> impl FnOnce(io::Error) -> Error {
+pub(crate) fn io_at(path: &Path, doing: &'static str) -> impl FnOnce(io::Error) -> Error {
     let path = path.to_path_buf();
     move |source| Error::Io { path, doing, source }
 }
