@@ -10,7 +10,9 @@ use skopos_node::LiveArgs;
 use skopos_query::{Engine, Registry, Source};
 use skopos_shm::Host;
 use skopos_term::Failure;
-use skopos_wire::{Description, Follower, Interest, MirrorWatcher, NodeState, NodeWatcher, Plane};
+use skopos_wire::{
+    Description, Follower, Interest, MirrorWatcher, NodeState, NodeWatcher, Plane, PlaneConfig,
+};
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::watch;
 
@@ -68,7 +70,8 @@ impl Hub {
         let runtime = runtime.map_err(|e| Failure::new("no threads can be started").because(&e))?;
         let others: Arc<watch::Sender<u64>> = Arc::default();
         let follower =
-            plane.map(|plane| follow(plane, ChangeNotifier(others.clone()))).transpose()?;
+            plane.map(|plane| follow(&plane.of_hub(dir), ChangeNotifier(others.clone())));
+        let follower = follower.transpose()?;
         std::fs::create_dir_all(dir)
             .map_err(|e| Failure::new(format!("{} cannot be made", dir.display())).because(&e))?;
         // The hub gets values of other nodes from those nodes, so it leaves out an agent's mirror.
@@ -159,9 +162,9 @@ fn tables_of(
     Ok(registry)
 }
 
-fn follow(plane: &LiveArgs, notifier: ChangeNotifier) -> Result<Follower, Failure> {
+fn follow(plane: &PlaneConfig, notifier: ChangeNotifier) -> Result<Follower, Failure> {
     let failed = |e| Failure::new("the hub cannot join").because(&e);
-    let plane = Plane::open(&plane.of_hub()).map_err(failed)?;
+    let plane = Plane::open(plane).map_err(failed)?;
     Follower::start_with(&plane, Interest::default(), notifier).map_err(failed)
 }
 

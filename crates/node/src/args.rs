@@ -8,8 +8,8 @@ use skopos_agent::AgentArgs;
 use skopos_model::{Topic, TopicPattern};
 use skopos_wire::PlaneConfig;
 
-/// Default interface of discovery: the loopback, so that nothing leaves the machine unasked.
-const LOOK_ON: &str = "lo";
+/// The folder in which the sessions of this user meet, in the runtime directory.
+const MEETING: &str = "plane";
 
 /// Default name of a site.
 const SITE: &str = "default";
@@ -20,15 +20,14 @@ pub struct LiveArgs {
     /// Name of the site: nodes of different sites on the same network do not see each other
     #[arg(long, value_name = "NAME", default_value = SITE, value_parser = site)]
     site: String,
-    /// Listen at this endpoint, such as tcp/10.0.0.1:7447 [default: loopback, any port]
+    /// Listen at this endpoint too, such as tcp/10.0.0.1:7447 [default: your programs on this machine alone]
     #[arg(long, value_name = "ENDPOINT", value_parser = endpoint)]
     listen: Vec<String>,
     /// Connect to this hub or router, such as tcp/hub1:7447. Repeat it to connect to several. Of
     /// alternatives with commas between them the first that answers is used
     #[arg(long, value_name = "ENDPOINT,…", value_parser = endpoints)]
     connect: Vec<String>,
-    /// Search for nodes on this network interface: `auto` for all, `none` for no search
-    /// [default: lo; for an agent with --connect: none]
+    /// Search for nodes on this network interface: `auto` for all, `none` for no search [default: none]
     #[arg(long, value_name = "INTERFACE", value_parser = interface)]
     look_on: Option<String>,
 }
@@ -90,42 +89,39 @@ fn interface(text: &str) -> Result<String, String> {
 }
 
 impl LiveArgs {
-    /// Returns the configuration of a hub: a peer of all nodes, which follows them and accepts connections.
-    pub fn of_hub(&self) -> PlaneConfig {
-        self.peer(self.look_on.as_deref().unwrap_or(LOOK_ON))
+    /// Returns the configuration of a hub with this runtime directory: a peer of all nodes, which follows them and
+    /// accepts connections.
+    pub fn of_hub(&self, dir: &Path) -> PlaneConfig {
+        PlaneConfig { folder: Some(dir.join(MEETING)), ..self.peer() }
     }
 
-    /// Returns the configuration of a node. A node that names a single hub is its client: peers learn of each
-    /// other and connect to the nodes that they follow, which does not scale to a thousand nodes. `follows` is
-    /// true if the node mirrors facts of other nodes.
-    pub fn of_node(&self, follows: bool) -> PlaneConfig {
-        let default = if self.connect.is_empty() { LOOK_ON } else { "none" };
-        let peer = self.peer(self.look_on.as_deref().unwrap_or(default));
+    /// Returns the configuration of a node with this runtime directory. A node that names a single hub is its client:
+    /// peers learn of each other and connect to the nodes that they follow, which does not scale to a thousand nodes.
+    /// `follows` is true if the node mirrors facts of other nodes.
+    pub fn of_node(&self, dir: &Path, follows: bool) -> PlaneConfig {
+        let peer = self.peer();
         let is_client = self.connect.len() == 1 && self.listen.is_empty() && peer.look_on.is_none();
-        PlaneConfig { is_client, follows, ..peer }
+        let folder = self.connect.is_empty().then(|| dir.join(MEETING));
+        PlaneConfig { is_client, follows, folder, ..peer }
     }
 
-    fn peer(&self, look_on: &str) -> PlaneConfig {
-        let mut config = PlaneConfig::on_this_machine(&self.site);
-        if !self.listen.is_empty() {
-            config.listen.clone_from(&self.listen);
-        }
+    fn peer(&self) -> PlaneConfig {
+        let mut config = PlaneConfig::alone(&self.site);
+        config.listen.clone_from(&self.listen);
         let endpoints = self.connect.iter().flat_map(|text| text.split(','));
         config.connect = endpoints.map(str::to_owned).collect();
-        config.look_on = (look_on != "none").then(|| look_on.to_owned());
+        config.look_on = self.look_on.clone().filter(|interface| interface != "none");
         config
     }
 
-    /// Returns the options of an agent whose hub, in the same process, has these options. If the hub listens at a
-    /// known port, the agent is its client, because two participants cannot listen at one endpoint.
+    /// Returns the options of an agent whose hub, in the same process, has these options: the two meet on this machine
+    /// if the hub listens, because two sessions cannot listen at one endpoint.
     pub fn beside_hub(mut self) -> Self {
-        if let Some(endpoint) = self.listen.iter().find(|endpoint| !endpoint.ends_with(":0")) {
-            // A wildcard address includes the loopback.
-            let endpoint = endpoint.replace("tcp/0.0.0.0:", "tcp/127.0.0.1:");
-            self.connect = vec![endpoint.replace("tcp/[::]:", "tcp/[::1]:")];
-            self.look_on = Some("none".to_owned());
+        if !self.listen.is_empty() {
+            self.listen.clear();
+            self.connect.clear();
+            self.look_on = None;
         }
-        self.listen.clear();
         self
     }
 
@@ -222,42 +218,40 @@ mod tests {
     }
 
     #[test]
-    fn an_agent_beside_a_hub_that_listens_is_its_client() {
-        let beside = |listen: &str| {
-            let live = Only::parse_from(["skopos", "--listen", listen]).live;
-            let config = live.beside_hub().of_node(false);
-            (config.is_client, config.connect)
-        };
-        for (listen, connect) in [
-            ("tcp/10.0.0.1:7447", "tcp/10.0.0.1:7447"),
-            ("tcp/0.0.0.0:7447", "tcp/127.0.0.1:7447"),
-            ("tcp/[::]:7447", "tcp/[::1]:7447"),
-        ] {
-            assert_eq!(beside(listen), (true, vec![connect.to_owned()]));
+    fn an_agent_beside_a_hub_that_listens_meets_it_on_this_machine() {
+        for listen in ["tcp/10.0.0.1:7447", "tcp/0.0.0.0:7447", "tcp/[::]:0"] {
+            let live = Only::parse_from(["skopos", "--listen", listen, "--look-on", "lo"]).live;
+            let config = live.beside_hub().of_node(Path::new("/run"), false);
+            let expected = PlaneConfig {
+                folder: Some("/run/plane".into()),
+                follows: false,
+                ..PlaneConfig::alone("default")
+            };
+            assert_eq!(config, expected, "{listen}");
         }
-        assert_eq!(beside("tcp/10.0.0.1:0"), (false, Vec::new()), "its port is not known");
     }
 
     #[test]
     fn a_node_that_names_one_hub_is_its_client() {
         let node = |args: &str| {
             let words = ["skopos"].into_iter().chain(args.split_whitespace());
-            let config = Only::parse_from(words).live.of_node(false);
-            (config.is_client, config.look_on, config.connect.len())
+            let config = Only::parse_from(words).live.of_node(Path::new("/run"), false);
+            (config.is_client, config.folder.is_some(), config.look_on, config.connect.len())
         };
         let on = |interface: &str| Some(interface.to_owned());
-        assert_eq!(node(""), (false, on("lo"), 0));
-        assert_eq!(node("--connect tcp/hub:7447"), (true, None, 1));
+        assert_eq!(node(""), (false, true, None, 0));
+        assert_eq!(node("--connect tcp/hub:7447"), (true, false, None, 1));
         assert_eq!(
             node("--connect tcp/hub:7447,tcp/hub2:7447"),
-            (true, None, 2),
+            (true, false, None, 2),
             "the first that answers"
         );
-        assert_eq!(node("--connect tcp/hub:7447 --look-on none"), (true, None, 1));
-        assert_eq!(node("--connect tcp/hub:7447 --look-on auto"), (false, on("auto"), 1));
-        assert_eq!(node("--connect tcp/hub:7447 --listen tcp/127.0.0.1:0"), (false, None, 1));
+        assert_eq!(node("--connect tcp/hub:7447 --look-on none"), (true, false, None, 1));
+        assert_eq!(node("--connect tcp/hub:7447 --look-on auto"), (false, false, on("auto"), 1));
+        let listens = "--connect tcp/hub:7447 --listen tcp/127.0.0.1:0";
+        assert_eq!(node(listens), (false, false, None, 1));
         let both = "--connect tcp/hub:7447 --connect tcp/hub2:7447";
-        assert_eq!(node(both), (false, None, 2), "connections with both");
-        assert_eq!(node("--look-on none"), (false, None, 0), "it waits for connections");
+        assert_eq!(node(both), (false, false, None, 2), "connections with both");
+        assert_eq!(node("--look-on none"), (false, true, None, 0), "it waits for connections");
     }
 }

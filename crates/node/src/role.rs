@@ -68,8 +68,8 @@ impl Node {
         };
         let archiver = args.history.clone().or(folder).map(start).transpose()?;
         if args.live {
-            let config = args.plane.of_node(!args.mirror.is_empty());
             let dir = agent.dir().to_path_buf();
+            let config = args.plane.of_node(&dir, !args.mirror.is_empty());
             let joined = Membership::start(config, agent.node(), dir, &args.mirror)?;
             agent.join(Box::new(joined));
         }

@@ -1,11 +1,13 @@
 //! Settings of a session: how it finds others, and where Zenoh's defaults do not fit a live plane.
 
 use std::hash::{BuildHasher as _, RandomState};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use zenoh::config::Config;
 
 use crate::error::{Error, without_places};
+use crate::meeting::Meeting;
 
 /// The longest message that a session accepts: many times the longest batch, so no batch is refused.
 const MAX_MESSAGE_BYTES: u32 = 1 << 20;
@@ -41,6 +43,8 @@ pub struct PlaneConfig {
     /// True if it connects to every node that it learns of from others. A follower needs a connection
     /// with each node; two publishers need none with each other.
     pub follows: bool,
+    /// Folder in which the sessions of this user on this machine meet, through UNIX sockets.
+    pub folder: Option<PathBuf>,
     /// Endpoints to listen on, as `tcp/127.0.0.1:7447`.
     pub listen: Vec<String>,
     /// Endpoints to connect to.
@@ -50,15 +54,16 @@ pub struct PlaneConfig {
 }
 
 impl PlaneConfig {
-    /// Returns the settings of a site on this machine alone.
-    pub fn on_this_machine(site: &str) -> Self {
+    /// Returns the settings of a peer of a site that reaches no other session yet.
+    pub fn alone(site: &str) -> Self {
         Self {
             site: site.to_owned(),
             is_client: false,
             follows: true,
-            listen: vec!["tcp/127.0.0.1:0".to_owned()],
+            folder: None,
+            listen: Vec::new(),
             connect: Vec::new(),
-            look_on: Some("lo".to_owned()),
+            look_on: None,
         }
     }
 
@@ -67,7 +72,7 @@ impl PlaneConfig {
     /// # Errors
     /// The transport refuses a setting.
     pub fn check(&self) -> Result<(), Error> {
-        self.zenoh().map(drop)
+        self.zenoh(None).map(drop)
     }
 
     /// Returns the pauses before further attempts to open a session, without end. Each call draws other
@@ -85,7 +90,13 @@ impl PlaneConfig {
         FIRST_RETRY_MS.start + drawn % (FIRST_RETRY_MS.end - FIRST_RETRY_MS.start)
     }
 
-    pub(crate) fn zenoh(&self) -> Result<Config, Error> {
+    /// Returns the transport's settings. `meeting` has further endpoints.
+    pub(crate) fn zenoh(&self, meeting: Option<&Meeting>) -> Result<Config, Error> {
+        let (mut listen, mut connect) = (self.listen.clone(), self.connect.clone());
+        if let Some(meeting) = meeting {
+            listen.push(meeting.listen.clone());
+            connect.extend_from_slice(&meeting.connect);
+        }
         let list = |items: &[String]| {
             let quoted: Vec<String> = items.iter().map(|item| format!("{item:?}")).collect();
             format!("[{}]", quoted.join(","))
@@ -102,7 +113,7 @@ impl PlaneConfig {
         );
         let mut settings = vec![
             ("mode", mode.to_owned()),
-            ("connect/endpoints", list(&self.connect)),
+            ("connect/endpoints", list(&connect)),
             ("scouting/multicast/enabled", looks),
             ("connect/exit_on_failure", "false".to_owned()),
             ("connect/timeout_ms", timeout_ms.to_owned()),
@@ -117,7 +128,7 @@ impl PlaneConfig {
             ("transport/unicast/accept_pending", MAX_OPENING.to_string()),
         ];
         if !self.is_client {
-            settings.push(("listen/endpoints", list(&self.listen)));
+            settings.push(("listen/endpoints", list(&listen)));
         }
         if !self.follows {
             settings.push(("scouting/gossip/autoconnect", "[]".to_owned()));

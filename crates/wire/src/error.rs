@@ -65,6 +65,15 @@ pub enum Error {
     /// The transport failed, for this reason.
     #[error("the live plane: {0}")]
     Plane(String),
+    /// The folder in which sessions of this user meet cannot be used.
+    #[error("sessions cannot meet in {path}")]
+    Folder {
+        /// The folder.
+        path: std::path::PathBuf,
+        /// The operating system's error.
+        #[source]
+        source: std::io::Error,
+    },
     /// The operating system did not start a thread.
     #[error("no thread can be started")]
     Thread(#[source] std::io::Error),

@@ -26,6 +26,7 @@ mod watch;
 mod recent;
 mod completeness;
 mod mirror;
+mod meeting;
 mod config;
 mod plane;
 mod clock;

@@ -18,6 +18,8 @@ const MAX_VERTICES: usize = 65_536;
 /// The vertices of one publisher.
 #[derive(Debug, Default)]
 pub struct Mirror {
+    /// The publisher's node. It may describe topics of this node alone; without a name, any topics.
+    node: Option<Box<str>>,
     vertices: HashMap<u32, Vertex>,
     by_topic: HashMap<Topic, u32>,
     /// Number of the last batch; `None` before the first snapshot.
@@ -88,6 +90,11 @@ impl Mirror {
     /// Makes an empty mirror that keeps only the topics of `interest`.
     pub fn new(interest: Interest) -> Self {
         Self { interest, ..Self::default() }
+    }
+
+    /// Makes an empty mirror of a node, which refuses topics of other nodes.
+    pub fn of_node(node: &str, interest: Interest) -> Self {
+        Self { node: Some(node.into()), ..Self::new(interest) }
     }
 
     /// Takes in the next batch.
@@ -185,8 +192,8 @@ impl Mirror {
     pub fn clear(&mut self, watcher: &mut dyn MirrorWatcher) {
         let all: Vec<u32> = self.vertices.keys().copied().collect();
         all.into_iter().for_each(|index| self.forget(index, watcher));
-        let (lost, refused) = (self.lost, self.refused);
-        *self = Self { lost, refused, ..Self::new(self.interest.clone()) };
+        let (lost, refused, node) = (self.lost, self.refused, self.node.take());
+        *self = Self { lost, refused, node, ..Self::new(self.interest.clone()) };
     }
 
     fn apply(&mut self, batch: Batch, delivery: Delivery, watcher: &mut dyn MirrorWatcher) {
@@ -270,6 +277,10 @@ impl Mirror {
             return;
         }
         self.forget(index, watcher);
+        if self.node.as_deref().is_some_and(|node| node != description.topic.node()) {
+            self.refused += 1;
+            return;
+        }
         if !self.interest.is_in(&description.topic) {
             if self.unwanted.len() < MAX_VERTICES {
                 self.unwanted.insert(index);

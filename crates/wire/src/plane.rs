@@ -12,6 +12,7 @@
 //! and threads of their own send them: a slow subscriber delays the answer to its own request, and no
 //! batches.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -27,6 +28,7 @@ use crate::batch::Batch;
 use crate::config::PlaneConfig;
 use crate::error::Error;
 use crate::keys;
+use crate::meeting::Meeting;
 
 /// Time that others have to claim a name.
 const NAME_TIMEOUT: Duration = Duration::from_millis(500);
@@ -67,10 +69,15 @@ impl Plane {
     /// Opens a session. An open session restores lost connections by itself.
     ///
     /// # Errors
-    /// A setting is refused, an address cannot be listened on, or, for a client, no endpoint of
-    /// `connect` answers (see [`PlaneConfig::pauses`]).
+    /// A setting is refused, an address cannot be listened on, the folder of this user's sessions cannot be used, or,
+    /// for a client, no endpoint of `connect` answers (see [`PlaneConfig::pauses`]).
     pub fn open(config: &PlaneConfig) -> Result<Self, Error> {
-        let session = zenoh::open(config.zenoh()?).wait().map_err(|e| Error::plane(&e))?;
+        let begin = |folder: &PathBuf| Meeting::begin(folder, config.follows);
+        let meeting = config.folder.as_ref().map(begin).transpose()?;
+        let zenoh = config.zenoh(meeting.as_ref())?;
+        let session = zenoh::open(zenoh).wait().map_err(|e| Error::plane(&e))?;
+        // The next session finds this one.
+        drop(meeting);
         Ok(Self { session, site: config.site.clone() })
     }
 

@@ -81,11 +81,11 @@ impl NodeWatcher for () {
 }
 
 impl NodeState {
-    fn new(incarnation: i64, interest: Interest) -> Self {
+    fn new(name: &str, incarnation: i64, interest: Interest) -> Self {
         Self {
             incarnation,
             is_alive: false,
-            mirror: Mirror::new(interest),
+            mirror: Mirror::of_node(name, interest),
             heard_at: Timestamp::default(),
             present: BTreeSet::new(),
             malformed: 0,
@@ -186,7 +186,8 @@ impl Site {
         if nodes.len() >= MAX_NODES {
             return None;
         }
-        let state = Mutex::new(NodeState::new(incarnation, self.shared.interest.clone()));
+        let state = NodeState::new(name, incarnation, self.shared.interest.clone());
+        let state = Mutex::new(state);
         let node = Arc::new(Node { name: name.to_owned(), state });
         nodes.insert(name.to_owned(), node.clone());
         Some(node)

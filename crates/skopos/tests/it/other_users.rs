@@ -1,12 +1,13 @@
 //! Users that may query a hub without a configured address: its owner and root.
 
+use std::collections::BTreeSet;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 
 use serde_json::Value as Json;
 
-use crate::support::{eventually, runtime_dir};
+use crate::support::{Running, eventually, runtime_dir};
 
 /// The id of a user without rights.
 const NOBODY: &str = "65534";
@@ -102,4 +103,46 @@ fn another_user_is_turned_away_at_every_door() {
     let other = alone.curl(Some(NOBODY), &asks);
     assert!(!other.status.success() && other.stdout.is_empty(), "{other:?}");
     assert_eq!(alone.refused("unix"), Some(before + 1));
+}
+
+/// The live plane of a user meets in a folder that nobody else can enter, and has no other door.
+#[test]
+fn another_user_cannot_reach_the_live_plane() {
+    let up = Running::start_as("up", &["--live", "--http", "none", "--flight", "none"]);
+    let (plane, id) = (up.path().join("plane"), up.child.id());
+    let sockets = || {
+        let names = std::fs::read_dir(&plane).into_iter().flatten().flatten();
+        names.filter(|entry| entry.path().extension().is_some_and(|end| end == "sock")).count()
+    };
+    eventually("agent and hub meet", || sockets() == 2);
+    let mode = std::fs::metadata(&plane).expect("a folder").permissions().mode();
+    assert_eq!(mode & 0o777, 0o700);
+    let tables = ["tcp", "tcp6", "udp", "udp6"];
+    let own: BTreeSet<String> = std::fs::read_dir(format!("/proc/{}/fd", id))
+        .expect("our process")
+        .flatten()
+        .filter_map(|fd| std::fs::read_link(fd.path()).ok())
+        .map(|target| target.display().to_string())
+        .collect();
+    for table in tables {
+        let table = std::fs::read_to_string(format!("/proc/{}/net/{table}", id)).expect("it");
+        for line in table.lines().skip(1) {
+            let inode = line.split_ascii_whitespace().nth(9).expect("an inode");
+            assert!(!own.contains(&format!("socket:[{inode}]")), "a network socket: {line}");
+        }
+    }
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: only root can become another user");
+        return;
+    }
+    let Some(socket) = std::fs::read_dir(&plane).expect("a folder").flatten().next() else {
+        panic!("no socket")
+    };
+    let reach = Command::new("setpriv")
+        .args(["--reuid", NOBODY, "--regid", NOBODY, "--clear-groups", "stat"])
+        .arg(socket.path())
+        .output()
+        .expect("setpriv(1)");
+    let told = String::from_utf8_lossy(&reach.stderr);
+    assert!(!reach.status.success() && told.contains("Permission denied"), "{told}");
 }

@@ -240,3 +240,29 @@ fn a_watcher_receives_each_change_of_a_wanted_topic_once() {
     assert_eq!(recorder.0, ["-n/a/x", "-n/a/z"]);
     assert_eq!((mirror.refused(), mirror.lost()), (0, 0));
 }
+
+#[test]
+fn a_node_publishes_topics_of_its_own_name_alone() {
+    let vertex = |index, topic: &str| Description {
+        index,
+        topic: Topic::new(topic).expect("a topic"),
+        unit: Unit::NONE,
+        kind: Kind::Gauge,
+        value_type: ValueType::U64,
+    };
+    let (time, value) = (Timestamp::from_nanos(1), Content::Bits(1));
+    let sample =
+        |index| IndexedSample { index, time, origin: Origin::Measured, value: value.clone() };
+    let mut mirror = Mirror::of_node("n1", Interest::default());
+    let mut recorder = Recorder::default();
+    let described = vec![vertex(0, "n1/a"), vertex(1, "n2/a"), vertex(2, "n10/a")];
+    let samples = vec![sample(0), sample(1), sample(2)];
+    mirror
+        .reset(vec![Batch { sequence: 1, described, samples, ..Batch::default() }], &mut recorder);
+    assert_eq!(recorder.0, ["+n1/a", "n1/a=1 at 1"]);
+    assert_eq!(mirror.refused(), 4, "two descriptions and two samples");
+    mirror.clear(&mut recorder);
+    let described = vec![vertex(0, "n2/a")];
+    mirror.reset(vec![Batch { sequence: 1, described, ..Batch::default() }], &mut recorder);
+    assert_eq!((mirror.vertices().len(), mirror.refused()), (0, 5));
+}

@@ -1,6 +1,7 @@
 //! Sessions on this machine's loopback: nodes start, publish, lose batches, end and start again.
 
 use std::net::TcpListener;
+use std::os::unix::net::UnixListener;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -33,13 +34,13 @@ fn configs() -> (PlaneConfig, PlaneConfig) {
     let port =
         TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).expect("a port").port();
     let at = format!("tcp/127.0.0.1:{port}");
-    let alone = PlaneConfig { look_on: None, ..PlaneConfig::on_this_machine("test") };
+    let alone = PlaneConfig::alone("test");
     let hub = PlaneConfig { listen: vec![at.clone()], ..alone.clone() };
     (hub, PlaneConfig { is_client: true, connect: vec![at], ..alone })
 }
 
-fn description() -> Description {
-    let topic = Topic::new("n01/a/b").expect("a topic");
+fn description(node: &str) -> Description {
+    let topic = Topic::new(&format!("{node}/a/b")).expect("a topic");
     Description { index: 7, topic, unit: Unit::NONE, kind: Kind::Gauge, value_type: ValueType::U64 }
 }
 
@@ -56,18 +57,22 @@ struct Publisher {
 
 impl Publisher {
     fn new(plane: &Plane, incarnation: i64) -> Result<Self, Error> {
+        Self::named(plane, "n01", incarnation)
+    }
+
+    fn named(plane: &Plane, node: &str, incarnation: i64) -> Result<Self, Error> {
         let last = Arc::new(Mutex::new(0));
-        let now = last.clone();
+        let (now, name) = (last.clone(), node.to_owned());
         let snapshot = move || {
             let n = *now.lock().expect("a number");
             vec![Batch {
                 sequence: n,
-                described: vec![description()],
+                described: vec![description(&name)],
                 samples: vec![sample(n)],
                 ..Batch::default()
             }]
         };
-        Ok(Self { outlet: plane.announce("n01", incarnation, snapshot)?, last })
+        Ok(Self { outlet: plane.announce(node, incarnation, snapshot)?, last })
     }
 
     fn send(&self) {
@@ -225,12 +230,18 @@ fn a_hub_that_starts_later_has_all_values_and_notices_a_death() {
 }
 
 #[test]
-fn peers_of_one_machine_find_each_other() {
-    let site = format!("test-{}", std::process::id());
-    let config = PlaneConfig::on_this_machine(&site);
+fn sessions_of_one_user_find_each_other() {
+    let dir = std::env::temp_dir().join(format!("skopos-live-{}", std::process::id()));
+    let config = PlaneConfig { folder: Some(dir.clone()), ..PlaneConfig::alone("test") };
+    // A session that ended without removing its socket.
+    std::fs::create_dir_all(&dir).expect("a folder");
+    drop(UnixListener::bind(dir.join("1-0-follower.sock")).expect("bound"));
+    let publishes = PlaneConfig { follows: false, ..config.clone() };
+    let early = Publisher::named(&Plane::open(&publishes).expect("a session"), "n02", 1);
+    let early = early.expect("announced");
     let hub = Plane::open(&config).expect("a session");
     let follower = Follower::start(&hub).expect("it follows");
-    let agent = Plane::open(&config).expect("a session");
+    let agent = Plane::open(&publishes).expect("a session");
     let publisher = Publisher::new(&agent, 1).expect("announced");
     let sends = Instant::now();
     until("the node is alive", || {
@@ -240,6 +251,15 @@ fn peers_of_one_machine_find_each_other() {
         is_alive(&follower)
     });
     until("the values are there", || latest(&follower).is_some());
+    let is_early = || follower.site().node("n02").is_some_and(|node| node.state().is_alive);
+    until("a node that was there before is found", is_early);
+    let Err(Error::NameTaken { .. }) =
+        Publisher::new(&Plane::open(&publishes).expect("a session"), 2)
+    else {
+        panic!("two nodes have one name");
+    };
+    drop((publisher, early, agent, follower, hub));
+    std::fs::remove_dir_all(dir).expect("removed");
 }
 
 #[test]
@@ -266,13 +286,17 @@ struct OnRequest;
 
 impl Responder for OnRequest {
     fn snapshot(&self) -> Vec<Batch> {
-        vec![Batch { described: vec![description()], samples: vec![sample(1)], ..Batch::default() }]
+        vec![Batch {
+            described: vec![description("n01")],
+            samples: vec![sample(1)],
+            ..Batch::default()
+        }]
     }
 
     fn refresh(&self, topic: &Topic) -> Result<Batch, String> {
         match topic.as_str() {
             "n01/a/b" => {
-                let (described, samples) = (vec![description()], vec![sample(2)]);
+                let (described, samples) = (vec![description("n01")], vec![sample(2)]);
                 Ok(Batch { described, samples, ..Batch::default() })
             }
             _ => Err(format!("`{topic}` is not measured here")),

@@ -103,6 +103,7 @@ pub(crate) fn run(global: &Global, args: &SimulateArgs) -> Result<ExitCode, Fail
     let nanos =
         |d: Option<Duration>| d.map_or(0, |d| i64::try_from(d.as_nanos()).unwrap_or(i64::MAX));
     let sessions = args.sessions.unwrap_or(args.nodes as usize).clamp(1, args.nodes as usize);
+    let dir = global.dir.clone().unwrap_or_else(skopos_shm::runtime_dir);
     let simulation = Simulation {
         nodes: args.nodes as usize,
         facts: args.facts as usize,
@@ -112,7 +113,7 @@ pub(crate) fn run(global: &Global, args: &SimulateArgs) -> Result<ExitCode, Fail
         prefix: args.prefix.clone(),
         ahead: nanos(args.ahead) - nanos(args.behind),
         seed: args.seed,
-        plane: args.live.of_node(false),
+        plane: args.live.of_node(&dir, false),
     };
     let begun = Instant::now();
     let give_up_at = args.run_for.and_then(|run_for| begun.checked_add(run_for));
