@@ -36,7 +36,8 @@ impl Listeners {
             found.map(|(_, counts)| counts.clone()).unwrap_or_default()
         };
         let unix = HubSocket::open(hub.dir(), backend.clone(), counts("unix"), runtime.clone())?;
-        let http = http::open(args.http(config), backend.clone(), counts("http"), runtime)?;
+        let (at, hosts) = (args.http(config), config.hosts.clone());
+        let http = http::open(at, hosts, backend.clone(), counts("http"), runtime)?;
         let address = args.flight(config);
         let flight = flight::open(address, backend.engine.clone(), counts("flight"), runtime)?;
         Ok(Self { _unix: unix, http, flight })

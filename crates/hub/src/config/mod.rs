@@ -4,6 +4,7 @@ mod listen;
 mod remote_write;
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 
 use serde::{Deserialize, Deserializer};
 use skopos_agent::config::{Config, parse};
@@ -22,6 +23,9 @@ pub struct HubConfig {
     pub aliases: BTreeMap<String, Topic>,
     /// Address of the HTTP listener.
     pub http: Option<HttpAddress>,
+    /// Names of the hub in URLs, beside the addresses of its listeners: a browser's request for another name is refused.
+    #[serde(deserialize_with = "hosts")]
+    pub hosts: Vec<String>,
     /// Address of the Arrow Flight SQL listener.
     pub flight: Option<FlightAddress>,
     /// Store to which the hub sends latest values.
@@ -34,6 +38,23 @@ fn by_name<'de, D: Deserializer<'de>>(
     let all = BTreeMap::<String, String>::deserialize(deserializer)?;
     let parsed = all.into_iter().map(|(name, topic)| Ok((name, topic.parse()?)));
     parsed.collect::<Result<_, skopos_model::Error>>().map_err(serde::de::Error::custom)
+}
+
+/// Reads names or addresses of hosts, without ports.
+fn hosts<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
+    let is_host = |host: &String| {
+        let is_name = host.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c));
+        host.parse::<IpAddr>().is_ok() || is_name && !host.is_empty()
+    };
+    let hosts = Vec::<String>::deserialize(deserializer)?;
+    match hosts.iter().find(|host| !is_host(host)) {
+        None => Ok(hosts),
+        Some(host) => {
+            let error =
+                format!("`{host}` is not the name of a host; write it without scheme and port");
+            Err(serde::de::Error::custom(error))
+        }
+    }
 }
 
 impl HubConfig {

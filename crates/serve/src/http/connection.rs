@@ -6,7 +6,10 @@ use std::time::Duration;
 
 use axum::Router;
 use futures_util::StreamExt as _;
+use hyper::Request;
+use hyper::body::Incoming as Body;
 use hyper::server::conn::http1;
+use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
@@ -14,6 +17,7 @@ use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 use super::context::HttpContext;
+use super::guard::LocalAddress;
 use super::refusal::Refusal;
 use crate::listen::{Accepted, Closing, Connection, Incoming, Rejection};
 
@@ -67,12 +71,20 @@ async fn answer(
     routes: Router,
     closing: Closing,
 ) {
+    let here = connection.stream().local_addr().map(|here| LocalAddress(here.ip())).ok();
+    let routes = TowerToHyperService::new(routes);
+    let service = service_fn(move |mut request: Request<Body>| {
+        if let Some(here) = here {
+            request.extensions_mut().insert(here);
+        }
+        routes.call(request)
+    });
     let mut served = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIMEOUT)
         .max_headers(MAX_HEADERS)
         .max_buf_size(MAX_HEAD_BYTES)
-        .serve_connection(TokioIo::new(connection), TowerToHyperService::new(routes));
+        .serve_connection(TokioIo::new(connection), service);
     let (mut closed, mut is_closing) = (pin!(closing.closed()), false);
     let ended = loop {
         tokio::select! {

@@ -1,6 +1,5 @@
 //! The state from which HTTP requests are answered.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use skopos_hub::Backend;
@@ -15,6 +14,6 @@ pub(super) struct HttpContext {
     pub(super) queries: Arc<Semaphore>,
     /// Permits to watch.
     pub(super) watchers: Arc<Semaphore>,
-    /// Address of the listener.
-    pub(super) address: SocketAddr,
+    /// Names of the hub in URLs, beside the addresses of the listener.
+    pub(super) hosts: Vec<String>,
 }

@@ -1,11 +1,11 @@
 //! The guard before every route: it counts requests and refuses those of web pages.
 //!
-//! A web page in a browser on this machine can make the browser send requests to the hub. Three headers expose them:
-//! `Origin` and `Sec-Fetch-Site` tell the origin of a request, and `Host` reveals a page whose own name resolves to this
-//! machine (DNS rebinding). Statements need a content type that a page can send to another site only after a preflight
-//! request, which the hub refuses.
+//! A web page in a browser can make the browser send requests to the hub. Three headers expose them: `Origin` and
+//! `Sec-Fetch-Site` tell the origin of a request, and `Host` reveals a page whose own name resolves to this machine (DNS
+//! rebinding): it must be the address at which the request came in, or a name of `[hub] hosts`. Statements need a content
+//! type that a page can send to another site only after a preflight request, which the hub refuses.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use axum::extract::{Request, State};
@@ -27,9 +27,14 @@ pub(super) async fn check(
     next: Next,
 ) -> Response {
     context.counts.request();
-    let mut response = match is_foreign(request.headers(), context.address) {
-        true => Refusal::foreign().into_response(),
-        false => next.run(request).await,
+    let refusal = match request.extensions().get::<LocalAddress>() {
+        Some(here) => refusal(request.headers(), here.0, &context.hosts),
+        // The connection broke before its address was known.
+        None => Some(Refusal::unknown_host()),
+    };
+    let mut response = match refusal {
+        Some(refusal) => refusal.into_response(),
+        None => next.run(request).await,
     };
     if response.status().is_client_error() || response.status().is_server_error() {
         context.counts.refuse();
@@ -39,30 +44,42 @@ pub(super) async fn check(
     response
 }
 
-/// Returns true if a web page of another site made this request. `listener` is the address of the listener.
-fn is_foreign(headers: &HeaderMap, listener: SocketAddr) -> bool {
+/// The address of this machine at which a request came in.
+#[derive(Clone, Copy)]
+pub(super) struct LocalAddress(pub(super) IpAddr);
+
+/// Returns the refusal of a request that a web page of another site made, or that is for another host than this one.
+/// `hosts` are names of this one, beside the address `here` at which the request came in.
+fn refusal(headers: &HeaderMap, here: IpAddr, hosts: &[String]) -> Option<Refusal> {
     let text =
         |name: &HeaderName| headers.get(name).map(|value| value.to_str().unwrap_or_default());
     let host = text(&HOST);
     if headers.get_all(HOST).iter().count() > 1 {
-        return true;
+        return Some(Refusal::foreign());
     }
     // HTTP/1.0 does not require `Host`; browsers always send it.
-    if listener.ip().is_loopback() && !host.is_none_or(is_this_machine) {
-        return true;
-    }
-    if text(&SEC_FETCH_SITE).is_some_and(|site| site != "same-origin" && site != "none") {
-        return true;
+    if let Some(host) = host
+        && !is_own(host, here, hosts)
+    {
+        return Some(Refusal::unknown_host());
     }
     let is_other = |origin: &str| origin.split_once("://").map(|(_, authority)| authority) != host;
-    text(&ORIGIN).is_some_and(is_other)
+    let is_foreign = text(&SEC_FETCH_SITE)
+        .is_some_and(|site| site != "same-origin" && site != "none")
+        || text(&ORIGIN).is_some_and(is_other);
+    is_foreign.then(Refusal::foreign)
 }
 
-fn is_this_machine(host: &str) -> bool {
+/// Returns true if `host` names this machine at `here`, or is one of `hosts`.
+fn is_own(host: &str, here: IpAddr, hosts: &[String]) -> bool {
     let Ok(authority) = host.parse::<Authority>() else { return false };
     let name = authority.host().trim_start_matches('[').trim_end_matches(']');
-    name.eq_ignore_ascii_case("localhost")
-        || name.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
+    let here = here.to_canonical();
+    let is_here = match name.parse::<IpAddr>() {
+        Ok(ip) => ip.to_canonical() == here || ip.is_loopback() && here.is_loopback(),
+        Err(_) => name.eq_ignore_ascii_case("localhost") && here.is_loopback(),
+    };
+    is_here || hosts.iter().any(|own| own.eq_ignore_ascii_case(name))
 }
 
 #[cfg(test)]
@@ -77,22 +94,36 @@ mod tests {
                 let name: HeaderName = name.parse().expect("a name");
                 map.append(name, value.parse().expect("a value"));
             }
-            let here = here.parse().expect("an address");
-            assert_eq!(is_foreign(&map, here), expected, "{here} {headers:?}");
+            let address = here.parse().expect("an address");
+            let refusal = refusal(&map, address, &["hub1.example".to_owned()]);
+            assert_eq!(refusal.is_some(), expected, "{here} {headers:?}");
         };
-        let here = "127.0.0.1:7470";
-        for host in ["127.0.0.1:7470", "localhost:7470", "LOCALHOST", "[::1]:7470", "127.8.9.1"] {
+        let here = "127.0.0.1";
+        for host in [
+            "127.0.0.1:7470",
+            "localhost:7470",
+            "LOCALHOST",
+            "[::1]:7470",
+            "127.8.9.1",
+            "Hub1.Example:7470",
+        ] {
             check(here, &[("host", host)], false);
         }
         check(here, &[], false);
-        for host in
-            ["evil.example", "evil.example:7470", "10.0.0.1:7470", "localhost.evil.example", ""]
-        {
+        for host in [
+            "evil.example",
+            "evil.example:7470",
+            "10.0.0.1:7470",
+            "localhost.evil.example",
+            "hub1.example.evil.example",
+            "127.0.0.1.evil.example",
+            "",
+        ] {
             check(here, &[("host", host)], true);
         }
         check(here, &[("host", "localhost"), ("host", "localhost")], true);
         let with = |name, value, expected| check(here, &[("host", here), (name, value)], expected);
-        with("origin", "http://127.0.0.1:7470", false);
+        with("origin", "http://127.0.0.1", false);
         with("origin", "http://evil.example", true);
         with("origin", "null", true);
         with("origin", "http://127.0.0.1:8080", true);
@@ -100,8 +131,15 @@ mod tests {
         with("sec-fetch-site", "same-origin", false);
         with("sec-fetch-site", "same-site", true);
         with("sec-fetch-site", "cross-site", true);
-        // A listener with a configured address may have names that it does not know.
-        check("10.0.0.9:7470", &[("host", "hub1.example:7470")], false);
-        check("10.0.0.9:7470", &[("host", "hub1"), ("origin", "http://evil.example")], true);
+        // At an address of the network, a page can give its own name this address.
+        let there = "10.0.0.9";
+        check(there, &[("host", "10.0.0.9:7470")], false);
+        check(there, &[("host", "hub1.example:7470")], false);
+        for host in ["evil.example:7470", "localhost:7470", "127.0.0.1", "10.0.0.8"] {
+            check(there, &[("host", host)], true);
+        }
+        check(there, &[("host", "hub1.example"), ("origin", "http://evil.example")], true);
+        check("::ffff:10.0.0.9", &[("host", "10.0.0.9")], false);
+        check("fd00::1", &[("host", "[fd00::1]:7470")], false);
     }
 }

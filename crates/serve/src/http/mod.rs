@@ -48,12 +48,13 @@ const MAX_QUERIES: usize = 32;
 /// Maximum number of clients that watch at one time: dashboards and programs of a site.
 const MAX_WATCHERS: usize = 128;
 
-/// Opens the listener at `address`, or at the default address.
+/// Opens the listener at `address`, or at the default address. URLs name the hub by its addresses or `hosts`.
 ///
 /// # Errors
 /// Fails if `address` cannot be used.
 pub(crate) fn open(
     address: Option<HttpAddress>,
+    hosts: Vec<String>,
     backend: Arc<Backend>,
     counts: Arc<Counts>,
     runtime: &Handle,
@@ -62,13 +63,7 @@ pub(crate) fn open(
     TcpEndpoint::open(&protocol, address, counts.clone(), runtime, |incoming| {
         let queries = Arc::new(Semaphore::new(MAX_QUERIES));
         let watchers = Arc::new(Semaphore::new(MAX_WATCHERS));
-        let context = Arc::new(HttpContext {
-            backend,
-            counts,
-            queries,
-            watchers,
-            address: incoming.address(),
-        });
+        let context = Arc::new(HttpContext { backend, counts, queries, watchers, hosts });
         connection::serve(incoming, context.clone(), routes(context))
     })
 }

@@ -65,6 +65,11 @@ impl Refusal {
             .hint("send it from a program, or to an address of this machine")
     }
 
+    pub(crate) fn unknown_host() -> Self {
+        Self::new(StatusCode::FORBIDDEN, "the request is for another host than this hub")
+            .hint("use the address of the hub, or add the name to `hosts` in `[hub]` of its configuration")
+    }
+
     pub(crate) fn another_user() -> Self {
         Self::new(StatusCode::FORBIDDEN, "this hub belongs to another user")
             .hint("its owner can start it with `--http 127.0.0.1:7470`; it then answers every user of this machine")

@@ -118,7 +118,7 @@ fn kind_of(headers: &HeaderMap) -> String {
 
 async fn read(request: Request) -> Result<StatementRequest, Refusal> {
     let kind = kind_of(request.headers());
-    if !matches!(kind.as_str(), JSON | "application/sql" | "text/plain") {
+    if !matches!(kind.as_str(), JSON | "application/sql") {
         let error = format!("a statement cannot be sent as `{kind}`");
         return Err(Refusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, error).hint(
             "send `content-type: application/sql` and the statement, or `application/json` and \

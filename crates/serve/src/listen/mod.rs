@@ -99,7 +99,7 @@ impl TcpEndpoint {
         };
         let (closing, is_closing) = watch::channel(false);
         let (open, connections) = channel();
-        let admission = Admission { address: at, is_open, max_connections, counts, open };
+        let admission = Admission { is_open, max_connections, counts, open };
         let admission = Arc::new(admission);
         let incoming = Incoming { listener, admission, closing: Closing(is_closing) };
         runtime.spawn(serve(incoming));
@@ -170,11 +170,6 @@ pub(crate) enum Rejection {
 }
 
 impl Incoming {
-    /// Returns the address of the listener.
-    pub(crate) fn address(&self) -> SocketAddr {
-        self.admission.address
-    }
-
     /// Returns the notification that the listener closes.
     pub(crate) fn closing(&self) -> Closing {
         self.closing.clone()
@@ -201,7 +196,6 @@ impl Incoming {
 
 /// Decides which connections are admitted.
 struct Admission {
-    address: SocketAddr,
     /// True if the user configured the address: then every client that reaches it is admitted.
     is_open: bool,
     max_connections: u64,

@@ -133,8 +133,10 @@ fn answers_to_statements(up: &Up, says: &Description) {
             200,
         ),
         ("application/sql; charset=utf-8", "accept: */*\r\n", "SELECT 1", 200),
-        ("text/plain", "accept: text/html, application/json;q=0.1\r\n", "SELECT 1", 200),
-        ("text/plain", "accept: text/html\r\n", "SELECT 1", 406),
+        ("application/sql", "accept: text/html, application/json;q=0.1\r\n", "SELECT 1", 200),
+        ("application/sql", "accept: text/html\r\n", "SELECT 1", 406),
+        ("text/plain", "", "SELECT 1", 415),
+        ("multipart/form-data", "", "SELECT 1", 415),
         ("application/x-www-form-urlencoded", "", "SELECT 1", 415),
         (json, "", "SELECT 1", 400),
         (json, "", r#"{"sql":"SELECT 1","row":1}"#, 400),
@@ -371,7 +373,7 @@ fn broken(dice: &mut Dice, at: &str) -> Vec<u8> {
             "GET /metrics?topic=mem/** HTTP/1.1\r\nhost: {at}\r\naccept: application/openmetrics-text;q=0.5\r\nconnection: close\r\n\r\n"
         ),
         format!(
-            "POST /api/v1/sql HTTP/1.1\r\nhost: {at}\r\ncontent-type: text/plain\r\ntransfer-encoding: chunked\r\nconnection: close\r\n\r\n8\r\nSELECT 1\r\n0\r\n\r\n"
+            "POST /api/v1/sql HTTP/1.1\r\nhost: {at}\r\ncontent-type: application/sql\r\ntransfer-encoding: chunked\r\nconnection: close\r\n\r\n8\r\nSELECT 1\r\n0\r\n\r\n"
         ),
     ];
     let mut bytes = whole[dice.next(whole.len())].clone().into_bytes();
@@ -571,4 +573,84 @@ fn prometheus_scrapes_the_hub() {
         let got = ask("rate(skopos_self_cpu_seconds_total[1m])").unwrap_or_default();
         got["data"]["result"][0]["value"][1].as_str().is_some_and(|rate| rate != "0")
     });
+}
+
+/// The requests that Chromium sends for a page of another site, as it sends them.
+#[test]
+fn a_page_in_a_browser_gets_nothing() {
+    let up = Up::start();
+    let agent = "user-agent: Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) \
+                 Chrome/142.0.0.0 Safari/537.36\r\naccept: */*\r\naccept-encoding: gzip, deflate\r\n";
+    let statement = "SELECT 1";
+    let post = |host: &str, kind: &str, more: &str| {
+        let length = statement.len();
+        format!(
+            "POST /api/v1/sql HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n{agent}content-type: {kind}\r\n\
+             content-length: {length}\r\n{more}\r\n{statement}"
+        )
+    };
+    let get = |host: &str, path: &str, more: &str| {
+        format!("GET {path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n{agent}{more}\r\n")
+    };
+    let at = up.at.as_str();
+    let cross = "origin: http://evil.example\r\nsec-fetch-site: cross-site\r\nsec-fetch-mode: no-cors\r\n\
+                 sec-fetch-dest: empty\r\nreferer: http://evil.example/\r\n";
+    let form = "origin: http://evil.example\r\nsec-fetch-site: cross-site\r\nsec-fetch-mode: navigate\r\n\
+                sec-fetch-user: ?1\r\nsec-fetch-dest: document\r\n";
+    let image =
+        "sec-fetch-site: cross-site\r\nsec-fetch-mode: no-cors\r\nsec-fetch-dest: image\r\n";
+    // After DNS rebinding the browser takes hub and page for one site.
+    let rebound =
+        "sec-fetch-site: same-origin\r\nsec-fetch-mode: cors\r\nsec-fetch-dest: empty\r\n";
+    let preflight = "origin: http://evil.example\r\nsec-fetch-mode: cors\r\nsec-fetch-site: cross-site\r\n\
+                     access-control-request-method: POST\r\naccess-control-request-headers: content-type\r\n";
+    let evil = "evil.example:7470";
+    let before = up.count("http", "requests_refused_total");
+    let requests = [
+        post(at, "text/plain;charset=UTF-8", cross),
+        post(at, "application/x-www-form-urlencoded", form),
+        post(at, "text/plain", form),
+        // An old browser without these headers: the content type alone.
+        post(at, "text/plain", ""),
+        post(at, "application/json", cross),
+        post(at, "application/sql", "origin: null\r\nsec-fetch-site: cross-site\r\n"),
+        get(at, "/api/v1/get?topic=**", image),
+        get(at, "/api/v1/watch?topic=**", cross),
+        get(at, "/metrics", image),
+        get(evil, "/api/v1/get?topic=**", rebound),
+        post(evil, "application/json", &format!("origin: http://{evil}\r\n{rebound}")),
+        get(&format!("localhost.{evil}"), "/metrics", rebound),
+        get("0.0.0.0:7470", "/metrics", rebound),
+        get(at, "/api/v1/sql", "").replace("GET", "OPTIONS").replace("accept: */*\r\n", preflight),
+    ];
+    for request in &requests {
+        let got = up.send(request);
+        assert!([403, 415].contains(&got.status), "{} to {request}", got.status);
+        let head = got.head.to_ascii_lowercase();
+        assert!(!head.contains("access-control-allow"), "{head}");
+        assert!(got.json()["error"].is_string(), "{}", got.text());
+    }
+    assert_eq!(up.count("http", "requests_refused_total"), before + requests.len() as u64);
+    // Its own address, typed into the browser, and a page of the hub itself.
+    let typed = "sec-fetch-site: none\r\nsec-fetch-mode: navigate\r\nsec-fetch-dest: document\r\n";
+    assert_eq!(up.send(&get(at, "/healthz", typed)).status, 200);
+    let port = at.rsplit(':').next().expect("a port");
+    assert_eq!(up.send(&get(&format!("localhost:{port}"), "/healthz", rebound)).status, 200);
+}
+
+#[test]
+fn a_hub_answers_to_its_configured_names() {
+    let dir = runtime_dir();
+    let file = dir.path().join("skopos.toml");
+    let check = |hosts: &str, works: bool| {
+        std::fs::write(&file, format!("[hub]\nhosts = {hosts}\n")).expect("written");
+        let config = file.to_str().expect("UTF-8");
+        let ran = run(dir.path(), &["hub", "--config", config, "--http", "192.0.2.1:1"]);
+        let is_refused = ran.stderr.contains("is not the name of a host");
+        assert_eq!(!is_refused, works, "{ran:?}");
+    };
+    check(r#"["hub1.example", "10.0.0.9", "fd00::1"]"#, true);
+    for wrong in [r#"["http://hub1"]"#, r#"["hub1:7470"]"#, r#"[""]"#, r#"["a b"]"#] {
+        check(wrong, false);
+    }
 }

@@ -50,7 +50,7 @@ fn a_request_that_is_too_long_is_refused() {
     // A chunked body has no length in its head, so the hub counts the bytes as they come.
     let chunk = format!("{:x}\r\n{}\r\n", 1 << 20, "x".repeat(1 << 20));
     let chunked = format!(
-        "POST /api/v1/sql HTTP/1.1\r\n{host}content-type: text/plain\r\ntransfer-encoding: chunked\r\nconnection: close\r\n\r\n{chunk}0\r\n\r\n"
+        "POST /api/v1/sql HTTP/1.1\r\n{host}content-type: application/sql\r\ntransfer-encoding: chunked\r\nconnection: close\r\n\r\n{chunk}0\r\n\r\n"
     );
     assert_eq!(up.send(&chunked).status, 413);
     let parameters = "topic=load/load_1m&".repeat(300);
