@@ -59,6 +59,7 @@ mod stream;
 mod inputs;
 mod planner;
 mod catalog;
+mod precedence;
 mod statement;
 mod ast;
 mod parameters;

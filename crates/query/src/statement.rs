@@ -25,6 +25,7 @@ use crate::functions::placeholders::AS_OF;
 use crate::functions::{self, ESCAPE, TOPIC_LIKE};
 use crate::limits::MAX_SQL_BYTES;
 use crate::parameters::number_parameters;
+use crate::precedence;
 
 /// Parses one query without parameters.
 pub(crate) fn parse(sql: &str) -> Result<Parsed, Error> {
@@ -127,6 +128,7 @@ pub(crate) fn to_standard(statement: &mut Parsed) -> Result<(), Error> {
         return to_standard(&mut explain.statement);
     }
     let Parsed::Statement(inner) = statement else { return Ok(()) };
+    precedence::correct(inner);
     if let Statement::Query(query) = &mut **inner {
         name_columns(&mut query.body);
     }

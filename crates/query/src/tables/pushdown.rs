@@ -80,17 +80,24 @@ pub(crate) fn beginning(pattern: &str) -> Wanted {
 fn equal(column: &str, texts: &[&str]) -> Wanted {
     match column {
         // A text that is not a topic selects no row.
-        "topic" => Wanted::These(texts.iter().filter_map(|text| Topic::new(text).ok()).collect()),
+        "topic" => these(texts.iter().filter_map(|text| Topic::new(text).ok()).collect()),
         "node" => Wanted::Starting(texts.iter().map(|text| format!("{text}/")).collect()),
         _ => Wanted::All,
     }
+}
+
+/// Wants each of these topics once.
+fn these(mut topics: Vec<Topic>) -> Wanted {
+    topics.sort_unstable();
+    topics.dedup();
+    Wanted::These(topics)
 }
 
 fn either(one: Wanted, other: Wanted) -> Wanted {
     match (one, other) {
         (Wanted::These(mut all), Wanted::These(more)) => {
             all.extend(more);
-            Wanted::These(all)
+            these(all)
         }
         (Wanted::Starting(mut all), Wanted::Starting(more)) => {
             all.extend(more);
@@ -317,5 +324,17 @@ mod tests {
         assert_eq!(times(&filters), Timestamp::from_nanos(5)..=Timestamp::from_nanos(9));
         let open = times(&[col("time").gt(at(5)).or(col("time").lt(at(3)))]);
         assert_eq!(open, Timestamp::from_nanos(i64::MIN)..=Timestamp::from_nanos(i64::MAX));
+    }
+
+    #[test]
+    fn a_topic_that_is_named_twice_is_wanted_once() {
+        let name = "n1/a";
+        let twice = col("topic").in_list(vec![lit(name), lit("n1/b"), lit(name)], false);
+        let either = col("topic").eq(lit(name)).or(col("topic").eq(lit(name)));
+        let topics = |names: &[&str]| {
+            Wanted::These(names.iter().map(|t| Topic::new(t).expect("a topic")).collect())
+        };
+        assert_eq!(wanted(&[twice]), topics(&["n1/a", "n1/b"]));
+        assert_eq!(wanted(&[either]), topics(&["n1/a"]));
     }
 }

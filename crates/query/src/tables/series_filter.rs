@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use datafusion::arrow::array::{AsArray as _, BooleanArray, RecordBatch};
+use datafusion::arrow::array::{AsArray as _, BooleanArray, RecordBatch, RecordBatchOptions};
 use datafusion::catalog::Session;
 use datafusion::common::DFSchema;
 use datafusion::common::tree_node::TreeNode as _;
@@ -43,7 +43,10 @@ impl SeriesFilter {
             .columns
             .iter()
             .map(|column| of_series(*column, all.iter().map(|series| (*series, 1))));
-        let batch = RecordBatch::try_new(sample_schema(&self.columns), columns.collect())?;
+        // Without columns the condition is a constant.
+        let rows = RecordBatchOptions::new().with_row_count(Some(all.len()));
+        let schema = sample_schema(&self.columns);
+        let batch = RecordBatch::try_new_with_options(schema, columns.collect(), &rows)?;
         let selected = self.condition.evaluate(&batch)?.into_array(all.len())?;
         Ok(selected.as_boolean().clone())
     }
@@ -58,7 +61,7 @@ pub(crate) fn supported(filters: &[&Expr]) -> Vec<TableProviderFilterPushDown> {
     filters.iter().map(support).collect()
 }
 
-/// Returns true if the series alone decides a condition.
+/// Returns true if the series alone decides a condition, or if it is a constant, which the planner does not apply again.
 fn is_of_series(filter: &Expr) -> bool {
     let columns = filter.column_refs();
     let is_query = |expr: &Expr| {
@@ -71,8 +74,7 @@ fn is_of_series(filter: &Expr) -> bool {
         ))
     };
     let is_known = |name: &str| SampleColumn::OF_SERIES.iter().any(|column| column.name() == name);
-    !columns.is_empty()
-        && columns.iter().all(|column| is_known(&column.name))
+    columns.iter().all(|column| is_known(&column.name))
         && !filter.is_volatile()
         && !filter.exists(is_query).unwrap_or(true)
 }

@@ -351,3 +351,33 @@ fn each_limit_has_its_own_message() {
     let gone = fails("SELECT repeat('x', 1000000000)", &Limits::default());
     assert!(gone.to_string().ends_with("there is no function `repeat`"), "{gone}");
 }
+
+#[test]
+fn conditions_mean_what_standard_sql_says() {
+    for (condition, expected) in [
+        // A comparison with NULL is not true, whichever table decides it.
+        ("topic NOT IN ('n01/mem/total_bytes', NULL)", "0"),
+        ("metric NOT IN ('total_bytes', 'a', 'b', 'c', NULL)", "0"),
+        ("metric IN ('total_bytes', NULL)", "1"),
+        ("NULL", "0"),
+        ("1 = 2", "0"),
+        ("1 = 1", "8"),
+        ("topic IN ('n01/mem/total_bytes', 'n01/mem/total_bytes')", "1"),
+        // `AND` and `OR` are not operands of `IS DISTINCT FROM`.
+        ("metric IS NOT DISTINCT FROM 'total_bytes' AND value < 0", "0"),
+        ("metric IS NOT DISTINCT FROM 'total_bytes' AND value > 0", "1"),
+        ("metric IS DISTINCT FROM 'total_bytes' AND node = 'n02'", "1"),
+        ("NOT metric IS DISTINCT FROM 'total_bytes' OR node = 'n02'", "2"),
+    ] {
+        for table in ["samples", "latest_at('0s')", "latest"] {
+            let expected = match (table, expected) {
+                ("samples", expected) => expected,
+                // The latest samples are five.
+                (_, "8") => "5",
+                (_, expected) => expected,
+            };
+            let sql = format!("SELECT count(*) FROM {table} WHERE {condition}");
+            assert_eq!(rows(&ask(&world(), &sql)).1, [expected], "{sql}");
+        }
+    }
+}
