@@ -101,7 +101,7 @@ impl LatestAtTable {
             source: self.source.clone(),
             topics: pushdown::wanted(filters).into(),
             times: pushdown::times(&[]),
-            filter: SeriesFilter::new(state, filters)?,
+            filter: SeriesFilter::new(state, filters, SAMPLES)?,
         };
         let schema = sample_schema(&columns);
         let stream =
@@ -126,7 +126,7 @@ impl TableProvider for LatestAtTable {
         &self,
         filters: &[&Expr],
     ) -> Result<Vec<TableProviderFilterPushDown>> {
-        Ok(supported(filters))
+        Ok(supported(filters, SAMPLES))
     }
 }
 

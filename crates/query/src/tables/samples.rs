@@ -98,7 +98,7 @@ impl SampleTable {
             source: self.source.clone(),
             topics: wanted.into(),
             times: pushdown::times(filters),
-            filter: SeriesFilter::new(state, filters)?,
+            filter: SeriesFilter::new(state, filters, self.columns)?,
         };
         let columns = projected(self.columns, projection);
         let stream = Arc::new(SampleStream::new(columns, scan));
@@ -129,7 +129,7 @@ impl TableProvider for SampleTable {
         &self,
         filters: &[&Expr],
     ) -> Result<Vec<TableProviderFilterPushDown>> {
-        Ok(supported(filters))
+        Ok(supported(filters, self.columns))
     }
 }
 

@@ -23,9 +23,15 @@ pub(crate) struct SeriesFilter {
 }
 
 impl SeriesFilter {
-    /// Returns the conditions among `filters` that the series decides; `None` if there is no such condition.
-    pub(crate) fn new(state: &dyn Session, filters: &[Expr]) -> Result<Option<Self>> {
-        let filters: Vec<Expr> = filters.iter().filter(|f| is_of_series(f)).cloned().collect();
+    /// Returns the conditions among `filters` that the series decides; `None` if there is no such condition. `table` has
+    /// the columns of the table.
+    pub(crate) fn new(
+        state: &dyn Session,
+        filters: &[Expr],
+        table: &[SampleColumn],
+    ) -> Result<Option<Self>> {
+        let filters = filters.iter().filter(|filter| is_of_series(filter, table));
+        let filters: Vec<Expr> = filters.cloned().collect();
         let names: Vec<String> =
             filters.iter().flat_map(Expr::column_refs).map(|column| column.name.clone()).collect();
         let columns =
@@ -52,9 +58,13 @@ impl SeriesFilter {
     }
 }
 
-/// Returns for each condition if a scan decides it exactly. The others are applied again to the rows.
-pub(crate) fn supported(filters: &[&Expr]) -> Vec<TableProviderFilterPushDown> {
-    let support = |filter: &&Expr| match is_of_series(filter) {
+/// Returns for each condition if a scan of a table with these columns decides it exactly. The others are applied again to
+/// the rows.
+pub(crate) fn supported(
+    filters: &[&Expr],
+    table: &[SampleColumn],
+) -> Vec<TableProviderFilterPushDown> {
+    let support = |filter: &&Expr| match is_of_series(filter, table) {
         true => TableProviderFilterPushDown::Exact,
         false => TableProviderFilterPushDown::Inexact,
     };
@@ -62,7 +72,7 @@ pub(crate) fn supported(filters: &[&Expr]) -> Vec<TableProviderFilterPushDown> {
 }
 
 /// Returns true if the series alone decides a condition, or if it is a constant, which the planner does not apply again.
-fn is_of_series(filter: &Expr) -> bool {
+fn is_of_series(filter: &Expr, table: &[SampleColumn]) -> bool {
     let columns = filter.column_refs();
     let is_query = |expr: &Expr| {
         Ok(matches!(
@@ -73,7 +83,11 @@ fn is_of_series(filter: &Expr) -> bool {
                 | Expr::OuterReferenceColumn(..)
         ))
     };
-    let is_known = |name: &str| SampleColumn::OF_SERIES.iter().any(|column| column.name() == name);
+    // A table of one topic has its value under the name `metric`.
+    let is_known = |name: &str| {
+        let mut named = table.iter().filter(|column| column.name() == name);
+        named.any(|column| SampleColumn::OF_SERIES.contains(column))
+    };
     columns.iter().all(|column| is_known(&column.name))
         && !filter.is_volatile()
         && !filter.exists(is_query).unwrap_or(true)

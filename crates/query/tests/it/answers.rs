@@ -381,3 +381,18 @@ fn conditions_mean_what_standard_sql_says() {
         }
     }
 }
+
+#[test]
+fn metric_is_the_value_in_a_table_of_one_topic() {
+    for (sql, expected) in [
+        (
+            "SELECT metric FROM n01_block_sda_read_bytes_total WHERE metric > 1 ORDER BY metric",
+            &["2.0", "5.0"][..],
+        ),
+        ("SELECT count(*) FROM n01_block_sda_read_bytes_total WHERE metric IN (1, 5)", &["2"]),
+        ("SELECT count(*) FROM n01_block_sda_read_bytes_total WHERE metric <> 5", &["2"]),
+        ("SELECT count(*) FROM samples WHERE metric = 'read_bytes_total'", &["3"]),
+    ] {
+        assert_eq!(rows(&ask(&world(), sql)).1, expected, "{sql}");
+    }
+}
