@@ -1,7 +1,9 @@
 //! Reads the samples of a scan, piece by piece, in as many streams as there are threads.
 
+use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::SchemaRef;
@@ -11,6 +13,7 @@ use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::streaming::PartitionStream;
 use futures_util::stream::{self, BoxStream};
 use futures_util::{StreamExt as _, TryStreamExt as _};
+use skopos_model::unpoisoned;
 use skopos_store::history::{self, Chunks, Part};
 use tokio::sync::OnceCell;
 
@@ -19,28 +22,52 @@ use crate::tables::chunk::{of_chunk, stored};
 use crate::tables::sample_column::{SampleColumn, sample_schema};
 use crate::tables::sample_scan::{Piece, Pieces, SampleScan};
 
-/// The streams of a scan, which share its pieces. The pieces are found when the first stream is executed, so
-/// a plan that is executed again reads the samples of that time.
-#[derive(Clone)]
+/// One of the streams of a scan, which share its pieces. The pieces are found when the first stream of a round is
+/// executed. A plan can be executed in several rounds, each of which reads the samples of its time: a recursive query
+/// does so.
 pub(crate) struct SampleStream {
     schema: SchemaRef,
     columns: Arc<[SampleColumn]>,
     scan: Arc<SampleScan>,
-    pieces: Arc<OnceCell<Pieces>>,
+    rounds: Arc<Rounds>,
+    /// Number of rounds in which this stream was executed.
+    executed: AtomicUsize,
+}
+
+/// The pieces of the last rounds.
+#[derive(Default)]
+struct Rounds(Mutex<BTreeMap<usize, Arc<OnceCell<Pieces>>>>);
+
+impl Rounds {
+    fn pieces(&self, round: usize) -> Arc<OnceCell<Pieces>> {
+        let mut rounds = unpoisoned(self.0.lock());
+        // A stream of the round before may begin later than this one.
+        rounds.retain(|other, _| *other + 1 >= round);
+        rounds.entry(round).or_default().clone()
+    }
 }
 
 impl SampleStream {
     pub(crate) fn new(columns: Arc<[SampleColumn]>, scan: SampleScan) -> Self {
-        let schema = sample_schema(&columns);
-        Self { schema, columns, scan: Arc::new(scan), pieces: Arc::default() }
+        let (schema, executed) = (sample_schema(&columns), AtomicUsize::new(0));
+        Self { schema, columns, scan: Arc::new(scan), rounds: Arc::default(), executed }
     }
 
-    /// Starts one of the streams.
+    /// Returns another stream of the scan.
+    pub(crate) fn another(&self) -> Self {
+        let Self { schema, columns, scan, rounds, .. } = self;
+        let (schema, columns, scan) = (schema.clone(), columns.clone(), scan.clone());
+        Self { schema, columns, scan, rounds: rounds.clone(), executed: AtomicUsize::new(0) }
+    }
+
+    /// Starts the stream.
     pub(crate) fn start(
         &self,
         context: Arc<ExecutionContext>,
     ) -> BoxStream<'static, Result<RecordBatch>> {
-        let Self { schema, columns, scan, pieces } = self.clone();
+        let Self { schema, columns, scan, rounds, executed } = self;
+        let pieces = rounds.pieces(executed.fetch_add(1, Ordering::Relaxed));
+        let (schema, columns, scan) = (schema.clone(), columns.clone(), scan.clone());
         let begin = async move {
             pieces.get_or_try_init(|| scan.pieces(&context)).await?;
             let stored = stored(&columns);

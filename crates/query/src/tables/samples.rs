@@ -101,14 +101,15 @@ impl SampleTable {
             filter: SeriesFilter::new(state, filters, self.columns)?,
         };
         let columns = projected(self.columns, projection);
-        let stream = Arc::new(SampleStream::new(columns, scan));
-        let schema = PartitionStream::schema(&*stream).clone();
+        let stream = SampleStream::new(columns, scan);
+        let schema = PartitionStream::schema(&stream).clone();
         // Samples in memory are not worth a second thread.
         let count = match self.source.has_history() {
             true => state.config().target_partitions(),
             false => 1,
         };
-        let partitions = std::iter::repeat_n(stream as Arc<dyn PartitionStream>, count).collect();
+        let partition = |_| Arc::new(stream.another()) as Arc<dyn PartitionStream>;
+        let partitions = (0..count).map(partition).collect();
         let limit = limit.filter(|_| filters.is_empty());
         Ok(Arc::new(StreamingTableExec::try_new(schema, partitions, None, [], false, limit)?))
     }

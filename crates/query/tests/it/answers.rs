@@ -396,3 +396,15 @@ fn metric_is_the_value_in_a_table_of_one_topic() {
         assert_eq!(rows(&ask(&world(), sql)).1, expected, "{sql}");
     }
 }
+
+#[test]
+fn each_round_of_a_recursive_query_reads_the_tables_anew() {
+    for table in ["samples", "latest", "latest_at('0s')", "n01_block_sda_read_bytes_total"] {
+        let sql = format!(
+            "WITH RECURSIVE t AS (SELECT 0 AS n UNION ALL SELECT t.n + 1 FROM t \
+             CROSS JOIN (SELECT count(*) AS c FROM {table}) WHERE t.n < 3 AND c > 0) \
+             SELECT count(*) FROM t"
+        );
+        assert_eq!(rows(&ask(&world(), &sql)).1, ["4"], "{sql}");
+    }
+}
