@@ -41,7 +41,7 @@ const LONGEST_NAP: Duration = Duration::from_millis(500);
 /// A running archiver. It stops when it is dropped.
 pub struct Archiver {
     stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
+    thread: Option<JoinHandle<Result<(), Failure>>>,
 }
 
 impl Archiver {
@@ -68,13 +68,28 @@ impl Archiver {
     }
 }
 
+impl Archiver {
+    /// Writes the last samples, and stops.
+    ///
+    /// # Errors
+    /// Samples cannot be written, and are lost.
+    pub fn stop(mut self) -> Result<(), Failure> {
+        self.end()
+    }
+
+    fn end(&mut self) -> Result<(), Failure> {
+        self.stop.store(true, Ordering::Relaxed);
+        let Some(thread) = self.thread.take() else { return Ok(()) };
+        thread.thread().unpark();
+        thread
+            .join()
+            .unwrap_or_else(|_| Err(Failure::new("the thread that keeps history panicked")))
+    }
+}
+
 impl Drop for Archiver {
     fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
-        if let Some(thread) = self.thread.take() {
-            thread.thread().unpark();
-            let _ = thread.join();
-        }
+        let _ = self.end();
     }
 }
 
@@ -112,7 +127,7 @@ impl Archive {
         archive
     }
 
-    fn run(mut self, stop: &AtomicBool) {
+    fn run(mut self, stop: &AtomicBool) -> Result<(), Failure> {
         let mut nap = SHORTEST_NAP;
         let begun = Instant::now();
         let [mut write_at, mut sync_at, mut chores_at, mut publish_at] = [begun; 4];
@@ -151,7 +166,13 @@ impl Archive {
         }
         self.collect();
         let ended = self.keeper.commit(Level::Disk);
-        self.count(ended);
+        ended.map_err(|e| {
+            let lost = match self.keeper.pending() {
+                0 => "the last samples of history may not survive a loss of power".to_owned(),
+                lost => format!("the last {lost} samples of history are lost"),
+            };
+            Failure::new(lost).because(&e)
+        })
     }
 
     fn count(&mut self, result: Result<(), Error>) {

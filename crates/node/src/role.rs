@@ -79,14 +79,14 @@ impl Node {
     /// Runs the agent (see [`Agent::run`]), then writes the rest of its history.
     ///
     /// # Errors
-    /// The errors of [`Agent::run`].
+    /// The errors of [`Agent::run`]; the last samples of history cannot be written.
     pub fn run(
         &mut self,
         observe: &mut dyn FnMut(&Agent, Event) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
         let ran = self.agent.run(observe);
-        drop(self.archiver.take());
-        ran
+        let kept = self.archiver.take().map_or(Ok(()), Archiver::stop);
+        ran.and(kept)
     }
 }
 

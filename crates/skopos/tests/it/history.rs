@@ -3,7 +3,7 @@
 use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use serde_json::{Value as Json, json};
 use skopos_model::{Kind, Timestamp, Topic, Unit, ValueType};
@@ -163,4 +163,25 @@ fn files_of_history_belong_to_their_owner_alone() {
         assert_eq!(mode(&folder.join(file)), 0o600, "{file}");
     }
     agent.kill();
+}
+
+#[test]
+fn samples_that_a_full_disk_refuses_until_the_end_are_reported() {
+    let (dir, kept) = (runtime_dir(), TempDir::new().expect("a folder"));
+    let script = "mount -t tmpfs -o size=16k none \"$1\" || exit 77; \
+                  exec \"$0\" agent --node n01 --history \"$1\" --for 3s";
+    let ran = Command::new("unshare")
+        .args(["--mount", "sh", "-c", script, env!("CARGO_BIN_EXE_skopos")])
+        .arg(kept.path())
+        .env("SKOPOS_DIR", dir.path())
+        .output();
+    let ran = ran.expect("unshare(1)");
+    let told = String::from_utf8_lossy(&ran.stderr);
+    if ran.status.code() == Some(77) || told.contains("unshare failed") {
+        println!("skipped: no file system can be mounted here");
+        return;
+    }
+    assert!(told.contains("samples of history are lost"), "{told}");
+    assert!(told.contains("No space left on device"), "{told}");
+    assert!(!ran.status.success(), "{ran:?}");
 }

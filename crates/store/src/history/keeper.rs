@@ -228,11 +228,8 @@ impl Keeper {
     /// # Errors
     /// The log cannot be written or synced.
     pub fn commit(&mut self, level: Level) -> Result<(), Error> {
-        let committed = self.log.commit(Level::Memory);
-        if committed.is_ok() {
-            self.acknowledged[Level::Memory as usize] = self.accepted;
-        }
-        committed?;
+        self.log.commit(Level::Memory)?;
+        self.acknowledged[Level::Memory as usize] = self.accepted;
         self.log.commit(level)?;
         if level == Level::Disk && !self.has_lost {
             self.acknowledged[Level::Disk as usize] = self.accepted;
@@ -244,6 +241,11 @@ impl Keeper {
     /// accepted ones. Once the kernel has lost some, those after them do not count any more.
     pub fn acknowledged(&self, level: Level) -> u64 {
         self.acknowledged[level as usize]
+    }
+
+    /// Returns the number of pushed samples that no commit has written.
+    pub fn pending(&self) -> u64 {
+        self.accepted - self.acknowledged(Level::Memory)
     }
 
     /// Begins a new log if the current one is full or old, or can never be synced.
