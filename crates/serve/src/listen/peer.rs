@@ -1,27 +1,120 @@
 //! Finds the user that owns the peer of a local connection.
 //!
-//! TCP does not transmit the user, but the kernel lists every socket with its owner. A listener without a configured
-//! address answers only its own user and root, as the UNIX socket does.
+//! TCP does not transmit the user, but the kernel knows the owner of every socket, and tells it for one connection
+//! (`sock_diag`, see sock_diag(7)). Where it does not have that interface, `/proc` lists all sockets with their owners. A
+//! listener without a configured address answers only its own user and root, as the UNIX socket does.
 
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, netlink};
 
 /// Maximum number of bytes read from the list: a hundred thousand sockets. Peers beyond are rejected.
 const MAX_LIST_BYTES: u64 = 16 << 20;
 
-/// The code of a connected socket in the list.
-const ESTABLISHED: &str = "01";
+/// States of a client's socket from the kernel's `tcp_states.h`: established, and the two after the client ended its
+/// requests and still reads.
+const CONNECTED: [u8; 3] = [1, 4, 5];
 
 /// Returns true if the socket at `peer`, connected to `here`, belongs to this process's user or to root.
 pub(super) fn is_own(peer: SocketAddr, here: SocketAddr) -> bool {
+    /// True once the kernel has answered: then no answer means that there is no such socket.
+    static ANSWERS: AtomicBool = AtomicBool::new(false);
     let own = rustix::process::geteuid().as_raw();
     let is_ours = |uid: u32| uid == own || uid == 0;
+    let [peer, here] = [peer, here].map(canonical);
+    match ask(peer, here) {
+        Some(socket) => {
+            ANSWERS.store(true, Ordering::Relaxed);
+            socket.owner().is_some_and(is_ours)
+        }
+        None if ANSWERS.load(Ordering::Relaxed) => false,
+        None => listed_owner(peer, here).is_some_and(is_ours),
+    }
+}
+
+/// Returns the address without IPv6 around an IPv4 address.
+fn canonical(address: SocketAddr) -> SocketAddr {
+    SocketAddr::new(address.ip().to_canonical(), address.port())
+}
+
+/// A socket, as the kernel describes it.
+struct Socket {
+    state: u8,
+    uid: u32,
+    /// Zero if the socket does not belong to a process any more; it then counts as root's.
+    inode: u32,
+}
+
+impl Socket {
+    fn owner(&self) -> Option<u32> {
+        (self.inode != 0 && CONNECTED.contains(&self.state)).then_some(self.uid)
+    }
+}
+
+/// Numbers of the kernel's `netlink.h`, `sock_diag.h` and `inet_diag.h`.
+const SOCK_DIAG_BY_FAMILY: u16 = 20;
+const NLM_F_REQUEST: u16 = 1;
+const AF_INET: u8 = 2;
+const AF_INET6: u8 = 10;
+const IPPROTO_TCP: u8 = 6;
+const HEAD_BYTES: usize = 16;
+const REQUEST_BYTES: usize = 56;
+/// Places in the answer `inet_diag_msg`, behind the head.
+const STATE_AT: usize = 1;
+const UID_AT: usize = 64;
+const INODE_AT: usize = 68;
+
+/// Asks the kernel for the socket at `peer` that is connected to `here`; `None` without an answer.
+fn ask(peer: SocketAddr, here: SocketAddr) -> Option<Socket> {
+    let (from, to) = (peer.ip(), here.ip());
+    let mut message = Vec::with_capacity(HEAD_BYTES + REQUEST_BYTES);
+    message.extend_from_slice(&((HEAD_BYTES + REQUEST_BYTES) as u32).to_ne_bytes());
+    message.extend_from_slice(&SOCK_DIAG_BY_FAMILY.to_ne_bytes());
+    message.extend_from_slice(&NLM_F_REQUEST.to_ne_bytes());
+    // Sequence and port, which the kernel repeats.
+    message.extend_from_slice(&[0; 8]);
+    let family = if from.is_ipv4() { AF_INET } else { AF_INET6 };
+    message.extend_from_slice(&[family, IPPROTO_TCP, 0, 0]);
+    // All states.
+    message.extend_from_slice(&u32::MAX.to_ne_bytes());
+    message.extend_from_slice(&peer.port().to_be_bytes());
+    message.extend_from_slice(&here.port().to_be_bytes());
+    for ip in [from, to] {
+        match ip {
+            IpAddr::V4(ip) => message.extend([ip.octets(), [0; 4], [0; 4], [0; 4]].concat()),
+            IpAddr::V6(ip) => message.extend(ip.octets()),
+        }
+    }
+    // Any interface, and any cookie.
+    message.extend_from_slice(&0u32.to_ne_bytes());
+    message.extend_from_slice(&[0xff; 8]);
+    let (kind, flags) = (SocketType::DGRAM, SocketFlags::CLOEXEC);
+    let protocol = Some(netlink::SOCK_DIAG);
+    let socket = rustix::net::socket_with(AddressFamily::NETLINK, kind, flags, protocol).ok()?;
+    rustix::net::send(&socket, &message, SendFlags::empty()).ok()?;
+    let mut answer = [0; 1024];
+    // The kernel has answered before `send` returns.
+    let (_, length) = rustix::net::recv(&socket, &mut answer[..], RecvFlags::DONTWAIT).ok()?;
+    let answer = answer.get(..length)?;
+    let kind = u16::from_ne_bytes(answer.get(4..6)?.try_into().ok()?);
+    if kind != SOCK_DIAG_BY_FAMILY {
+        return None;
+    }
+    let body = answer.get(HEAD_BYTES..)?;
+    let number = |at: usize| Some(u32::from_ne_bytes(body.get(at..at + 4)?.try_into().ok()?));
+    Some(Socket { state: *body.get(STATE_AT)?, uid: number(UID_AT)?, inode: number(INODE_AT)? })
+}
+
+/// Returns the owner of the socket at `peer` that is connected to `here`, from the lists in `/proc`.
+fn listed_owner(peer: SocketAddr, here: SocketAddr) -> Option<u32> {
     // An IPv6 socket may be connected to an IPv4 address.
-    ["/proc/self/net/tcp", "/proc/self/net/tcp6"].iter().any(|list| {
-        let Ok(list) = File::open(list) else { return false };
+    ["/proc/self/net/tcp", "/proc/self/net/tcp6"].iter().find_map(|list| {
+        let list = File::open(list).ok()?;
         let lines = BufReader::new(list.take(MAX_LIST_BYTES)).lines().map_while(Result::ok);
-        lines.skip(1).find_map(|line| owner(&line, peer, here)).is_some_and(is_ours)
+        lines.skip(1).find_map(|line| owner(&line, peer, here))
     })
 }
 
@@ -31,10 +124,9 @@ pub(super) fn is_own(peer: SocketAddr, here: SocketAddr) -> bool {
 fn owner(line: &str, from: SocketAddr, to: SocketAddr) -> Option<u32> {
     let words: Vec<&str> = line.split_ascii_whitespace().take(10).collect();
     let [_, local, remote, state, _, _, _, uid, _, inode] = words.as_slice() else { return None };
-    // A socket without an inode does not belong to a process any more, and is listed as root's.
-    let is_match =
-        *state == ESTABLISHED && *inode != "0" && address(local)? == from && address(remote)? == to;
-    if is_match { uid.parse().ok() } else { None }
+    let state = u8::from_str_radix(state, 16).ok()?;
+    let socket = Socket { state, uid: uid.parse().ok()?, inode: inode.parse().ok()? };
+    if address(local)? == from && address(remote)? == to { socket.owner() } else { None }
 }
 
 /// Reads `0100007F:1D2E`: the words of an address in the machine's byte order, and a port.
@@ -71,6 +163,7 @@ mod tests {
         let at = |text: &str| text.parse::<SocketAddr>().expect("an address");
         assert_eq!(owner(&line("01", "123"), at(b), at(a)), Some(1000));
         assert_eq!(owner(&line("01", "123"), at(a), at(b)), None, "the other direction");
+        assert_eq!(owner(&line("05", "123"), at(b), at(a)), Some(1000), "it still reads");
         assert_eq!(owner(&line("06", "123"), at(b), at(a)), None, "it has ended");
         assert_eq!(owner(&line("01", "0"), at(b), at(a)), None, "it does not belong to a process");
         assert_eq!(owner("nonsense", at(b), at(a)), None);
@@ -82,15 +175,26 @@ mod tests {
 
     #[test]
     fn a_connection_of_this_process_is_its_own() {
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
-        let here = listener.local_addr().expect("bound");
-        let client = std::net::TcpStream::connect(here).expect("connected");
-        let (_server, peer) = listener.accept().expect("accepted");
-        assert!(is_own(peer, here));
-        drop(client);
-        assert!(
-            !is_own("127.0.0.1:1".parse().expect("an address"), here),
-            "there is no such socket"
-        );
+        for local in ["127.0.0.1:0", "[::1]:0", "[::]:0"] {
+            // There may be no IPv6.
+            let Ok(listener) = std::net::TcpListener::bind(local) else { continue };
+            let port = listener.local_addr().expect("bound").port();
+            let at = if local == "[::1]:0" { "::1" } else { "127.0.0.1" };
+            let client = std::net::TcpStream::connect((at, port)).expect("connected");
+            let (server, peer) = listener.accept().expect("accepted");
+            let here = server.local_addr().expect("connected");
+            let own = rustix::process::geteuid().as_raw();
+            let [from, to] = [peer, here].map(canonical);
+            assert_eq!(listed_owner(from, to), Some(own), "{local}");
+            let asked = ask(from, to).map(|socket| socket.owner());
+            assert!(asked.is_none_or(|owner| owner == Some(own)), "{local}");
+            assert!(is_own(peer, here));
+            // A client that has ended its requests still reads.
+            client.shutdown(std::net::Shutdown::Write).expect("connected");
+            assert!(is_own(peer, here), "{local}");
+            let mut other = peer;
+            other.set_port(1);
+            assert!(!is_own(other, here), "there is no such socket");
+        }
     }
 }
