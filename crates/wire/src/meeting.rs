@@ -8,7 +8,7 @@
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -39,7 +39,7 @@ impl Meeting {
     /// Begins a session in `folder`, which is made if it does not exist. Removes sockets of sessions that have ended.
     ///
     /// # Errors
-    /// The folder cannot be used, or its path is too long for a socket.
+    /// The folder cannot be used, other users can enter it, or its path is too long for a socket.
     pub(crate) fn begin(folder: &Path, follows: bool) -> Result<Self, Error> {
         let failed = |source| Error::Folder { path: folder.to_path_buf(), source };
         DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(failed)?;
@@ -47,6 +47,8 @@ impl Meeting {
         let mut options = OpenOptions::new();
         options.write(true).create(true).truncate(false).mode(0o600);
         let lock = options.open(lock).map_err(failed)?;
+        // The file is new or was this user's before, so it has this user's id.
+        check_private(folder, lock.metadata().map_err(failed)?.uid()).map_err(failed)?;
         lock.lock().map_err(failed)?;
         let mut connect = Vec::new();
         for entry in fs::read_dir(folder).map_err(failed)? {
@@ -75,6 +77,22 @@ impl Meeting {
         }
         Ok(Self { _lock: lock, listen: endpoint(&listen), connect })
     }
+}
+
+/// Checks that only the user `own` can enter a folder, and that nobody else can put another one in its place.
+fn check_private(folder: &Path, own: u32) -> io::Result<()> {
+    let here = fs::symlink_metadata(folder)?;
+    if !here.is_dir() || here.uid() != own || here.mode() & 0o077 != 0 {
+        return Err(io::Error::other("other users can enter it; make it private with chmod 700"));
+    }
+    let above = fs::metadata(folder.parent().unwrap_or(Path::new("/")))?;
+    let is_ours = above.uid() == own || above.uid() == 0;
+    // In a sticky folder, others can add files and cannot move this one.
+    let is_fixed = above.mode() & 0o022 == 0 || above.mode() & 0o1000 != 0;
+    if is_ours && is_fixed {
+        return Ok(());
+    }
+    Err(io::Error::other("other users can replace it; make the folder above it private"))
 }
 
 /// Returns a name that no other session of this machine has.
@@ -129,6 +147,29 @@ mod tests {
         drop(follower);
         let deep = dir.join("x".repeat(100));
         assert!(matches!(Meeting::begin(&deep, true), Err(Error::Folder { .. })));
+        fs::remove_dir_all(dir).expect("removed");
+    }
+
+    #[test]
+    fn a_folder_that_others_can_enter_or_replace_is_refused() {
+        let dir = std::env::temp_dir().join(format!("skopos-open-{}", std::process::id()));
+        let folder = dir.join("plane");
+        fs::create_dir_all(&folder).expect("a folder");
+        let open = |path: &Path, mode| {
+            fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("ours");
+        };
+        for (above, here, is_private) in [
+            (0o755, 0o700, true),
+            (0o1777, 0o700, true),
+            (0o755, 0o710, false),
+            (0o755, 0o701, false),
+            (0o777, 0o700, false),
+        ] {
+            open(&dir, above);
+            open(&folder, here);
+            let begun = Meeting::begin(&folder, true);
+            assert_eq!(begun.is_ok(), is_private, "{above:o} {here:o}");
+        }
         fs::remove_dir_all(dir).expect("removed");
     }
 }

@@ -195,15 +195,13 @@ impl MirrorWatcher for Recorder {
     }
 }
 
+fn vertex(index: u32, topic: &str) -> Description {
+    let (unit, kind, value_type) = (Unit::NONE, Kind::Gauge, ValueType::U64);
+    Description { index, topic: Topic::new(topic).expect("a topic"), unit, kind, value_type }
+}
+
 #[test]
 fn a_watcher_receives_each_change_of_a_wanted_topic_once() {
-    let vertex = |index, topic: &str| Description {
-        index,
-        topic: Topic::new(topic).expect("a topic"),
-        unit: Unit::NONE,
-        kind: Kind::Gauge,
-        value_type: ValueType::U64,
-    };
     let sample = |index, n: u64| IndexedSample {
         index,
         time: Timestamp::from_nanos(n as i64),
@@ -243,13 +241,6 @@ fn a_watcher_receives_each_change_of_a_wanted_topic_once() {
 
 #[test]
 fn a_node_publishes_topics_of_its_own_name_alone() {
-    let vertex = |index, topic: &str| Description {
-        index,
-        topic: Topic::new(topic).expect("a topic"),
-        unit: Unit::NONE,
-        kind: Kind::Gauge,
-        value_type: ValueType::U64,
-    };
     let (time, value) = (Timestamp::from_nanos(1), Content::Bits(1));
     let sample =
         |index| IndexedSample { index, time, origin: Origin::Measured, value: value.clone() };

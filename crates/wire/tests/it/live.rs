@@ -1,6 +1,7 @@
 //! Sessions on this machine's loopback: nodes start, publish, lose batches, end and start again.
 
 use std::net::TcpListener;
+use std::os::unix::fs::DirBuilderExt as _;
 use std::os::unix::net::UnixListener;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -234,7 +235,7 @@ fn sessions_of_one_user_find_each_other() {
     let dir = std::env::temp_dir().join(format!("skopos-live-{}", std::process::id()));
     let config = PlaneConfig { folder: Some(dir.clone()), ..PlaneConfig::alone("test") };
     // A session that ended without removing its socket.
-    std::fs::create_dir_all(&dir).expect("a folder");
+    std::fs::DirBuilder::new().mode(0o700).create(&dir).expect("a folder");
     drop(UnixListener::bind(dir.join("1-0-follower.sock")).expect("bound"));
     let publishes = PlaneConfig { follows: false, ..config.clone() };
     let early = Publisher::named(&Plane::open(&publishes).expect("a session"), "n02", 1);
