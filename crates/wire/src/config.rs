@@ -1,13 +1,15 @@
 //! Settings of a session: how it finds others, and where Zenoh's defaults do not fit a live plane.
 
 use std::hash::{BuildHasher as _, RandomState};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use zenoh::config::Config;
 
 use crate::error::{Error, without_places};
 use crate::meeting::Meeting;
+use crate::trust::{AUTHORITY, Desk, IDENTITY, Identity};
 
 /// The longest message that a session accepts: many times the longest batch, so no batch is refused.
 const MAX_MESSAGE_BYTES: u32 = 1 << 20;
@@ -33,7 +35,7 @@ const FIRST_RETRY_MS: std::ops::Range<u64> = 200..1200;
 const LONGEST_RETRY_MS: u64 = 4000;
 
 /// Settings of a session.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct PlaneConfig {
     /// Name of the site. Nodes of one site share their data; sites on one network do not see each other.
     pub site: String,
@@ -45,7 +47,9 @@ pub struct PlaneConfig {
     pub follows: bool,
     /// Folder in which the sessions of this user on this machine meet, through UNIX sockets.
     pub folder: Option<PathBuf>,
-    /// Endpoints to listen on, as `tcp/127.0.0.1:7447`.
+    /// The identity of this program, which the endpoints `tls/…` need. Without it, messages are not signed.
+    pub identity: Option<Arc<Identity>>,
+    /// Endpoints to listen on, as `tls/10.0.0.1:7447`, or `tcp/…` without identity.
     pub listen: Vec<String>,
     /// Endpoints to connect to.
     pub connect: Vec<String>,
@@ -61,6 +65,7 @@ impl PlaneConfig {
             is_client: false,
             follows: true,
             folder: None,
+            identity: None,
             listen: Vec::new(),
             connect: Vec::new(),
             look_on: None,
@@ -72,7 +77,27 @@ impl PlaneConfig {
     /// # Errors
     /// The transport refuses a setting.
     pub fn check(&self) -> Result<(), Error> {
+        self.desk()?;
         self.zenoh(None).map(drop)
+    }
+
+    /// Returns the rules of the session about proofs.
+    ///
+    /// # Errors
+    /// An endpoint needs an identity, or the identity is one of another site.
+    pub(crate) fn desk(&self) -> Result<Desk, Error> {
+        let mut endpoints = self.listen.iter().chain(&self.connect);
+        if let Some(identity) = &self.identity {
+            let certified = identity.names().site;
+            if certified != self.site {
+                return Err(Error::OtherSite { certified, site: self.site.clone() });
+            }
+        } else if let Some(endpoint) = endpoints.find(|one| one.starts_with("tls/")) {
+            return Err(Error::NoIdentity(endpoint.clone()));
+        }
+        let is_reached =
+            !self.listen.is_empty() || !self.connect.is_empty() || self.look_on.is_some();
+        Ok(Desk::new(self.identity.clone(), is_reached))
     }
 
     /// Returns the pauses before further attempts to open a session, without end. Each call draws other
@@ -136,6 +161,9 @@ impl PlaneConfig {
         if let Some(interface) = &self.look_on {
             settings.push(("scouting/multicast/interface", format!("{interface:?}")));
         }
+        if let Some(identity) = &self.identity {
+            settings.extend(tls(identity.folder()));
+        }
         for (key, value) in settings {
             config.insert_json5(key, &value).map_err(|e| Error::Setting {
                 name: key,
@@ -145,4 +173,21 @@ impl PlaneConfig {
         }
         Ok(config)
     }
+}
+
+/// Returns the settings of TLS with the files of an identity. Each end shows its certificate; the end that connects
+/// compares the name of the other.
+fn tls(folder: &Path) -> Vec<(&'static str, String)> {
+    let file = |name: &str| format!("{:?}", folder.join(name).to_string_lossy());
+    vec![
+        ("transport/link/tls/root_ca_certificate", file(AUTHORITY)),
+        ("transport/link/tls/listen_private_key", file(IDENTITY)),
+        ("transport/link/tls/listen_certificate", file(IDENTITY)),
+        ("transport/link/tls/connect_private_key", file(IDENTITY)),
+        ("transport/link/tls/connect_certificate", file(IDENTITY)),
+        ("transport/link/tls/enable_mtls", "true".to_owned()),
+        ("transport/link/tls/verify_name_on_connect", "true".to_owned()),
+        // It connects again with its new certificate.
+        ("transport/link/tls/close_link_on_expiration", "true".to_owned()),
+    ]
 }

@@ -74,6 +74,36 @@ pub enum Error {
         #[source]
         source: std::io::Error,
     },
+    /// A file of this program's identity cannot be used.
+    #[error("{file}: {why}")]
+    Identity {
+        /// The file.
+        file: std::path::PathBuf,
+        /// The reason.
+        why: String,
+    },
+    /// An endpoint that others reach needs an identity.
+    #[error("the endpoint {0} needs a certificate of this program")]
+    NoIdentity(String),
+    /// The certificate of this program is one of another site.
+    #[error("the certificate of this program is for the site `{certified}`, and not for `{site}`")]
+    OtherSite {
+        /// Site in the certificate.
+        certified: String,
+        /// Site that the session is for.
+        site: String,
+    },
+    /// The certificate of this program is one of another node.
+    #[error("the certificate of this program is for the node `{certified}`, and not for `{node}`")]
+    OtherNode {
+        /// Node in the certificate.
+        certified: String,
+        /// Node that the publisher would be.
+        node: String,
+    },
+    /// The maker of a message is not proved, for this reason.
+    #[error("the maker of the message is not proved: {0}")]
+    Proof(String),
     /// The operating system did not start a thread.
     #[error("no thread can be started")]
     Thread(#[source] std::io::Error),

@@ -5,6 +5,7 @@ use std::sync::mpsc::sync_channel;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use skopos_access::Action;
 use skopos_model::Topic;
 use zenoh::Wait as _;
 
@@ -48,10 +49,10 @@ impl Follower {
     ) -> Result<Self, Error> {
         let nodes = interest.nodes();
         let site = Site::new(interest);
-        let (inbox, messages) = Inbox::new();
+        let (inbox, messages) = Inbox::new(site.shared.clone());
         let thread = {
             let (site, plane, inbox) = (site.clone(), plane.clone(), inbox.clone());
-            let run = move || Intake { site, plane, inbox, watcher }.run(&messages);
+            let run = move || Intake::new(site, plane, inbox, watcher).run(&messages);
             std::thread::Builder::new().name("live-plane".to_owned()).spawn(run)
         };
         let thread = Some(thread.map_err(Error::Thread)?);
@@ -67,17 +68,23 @@ impl Follower {
 
     /// Answers new publishers with the incarnation that already has their name.
     fn serve_known_names(&mut self) -> Result<(), zenoh::Error> {
-        let (site, busy) = (self.site.clone(), Arc::default());
+        let (site, busy, desk) = (self.site.clone(), Arc::default(), self.plane.desk.clone());
         let key = keys::of_name(&self.plane.site, "known", "*");
         let known = self.plane.session.declare_queryable(key);
         let known = known.callback(move |query| {
-            let key = query.key_expr().clone();
-            let name = key.as_str().rsplit('/').next().unwrap_or_default();
+            let key = query.key_expr().as_str().to_owned();
+            let name = key.rsplit('/').next().unwrap_or_default();
             let Some(node) = site.node(name) else { return };
             let known =
                 { Some(node.state()).filter(|state| state.is_alive).map(|s| s.incarnation) };
             if let Some(known) = known {
-                on_thread(&busy, move || drop(query.reply(key, known.to_string()).wait()));
+                let desk = desk.clone();
+                on_thread(&busy, move || {
+                    let Ok(received) = desk.receive(&query, Action::ReadFacts) else { return };
+                    let known = known.to_string();
+                    let proof = desk.answer(&received, &key, known.as_bytes(), &[]);
+                    let _ = query.reply(key, known).attachment(proof).wait();
+                });
             }
         });
         self._known = Some(known.wait()?);
@@ -87,20 +94,20 @@ impl Follower {
     /// Subscribes to the nodes whose names match a part of a key.
     fn subscribe(&mut self, node: &str) -> Result<(), zenoh::Error> {
         let key = |what: &str| keys::of_publisher(&self.plane.site, what, node, "*");
-        let (inbox, shared) = (self.inbox.clone(), self.site.shared.clone());
+        let inbox = self.inbox.clone();
         let live = self
             .plane
             .session
             .declare_subscriber(key("live"))
-            .callback(move |sample| inbox.put_batch(&shared, &sample));
-        let (inbox, shared) = (self.inbox.clone(), self.site.shared.clone());
+            .callback(move |sample| inbox.put_batch(&sample));
+        let inbox = self.inbox.clone();
         let alive = self
             .plane
             .session
             .liveliness()
             .declare_subscriber(key("alive"))
             .history(true)
-            .callback(move |sample| inbox.note_presence(&shared, &sample));
+            .callback(move |sample| inbox.note_presence(&sample));
         self._subscribers.extend([live.wait()?, alive.wait()?]);
         Ok(())
     }

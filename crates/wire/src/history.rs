@@ -9,6 +9,7 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
+use skopos_access::Action;
 use skopos_model::{Timestamp, unpoisoned};
 use tokio::sync::oneshot;
 use zenoh::Wait as _;
@@ -19,6 +20,7 @@ use crate::bytes::{MessageReader, put_signed, put_text, put_varint};
 use crate::error::Error;
 use crate::keys;
 use crate::plane::Plane;
+use crate::trust::{Desk, Message};
 
 /// The version of a question's layout.
 const LAYOUT: u8 = 1;
@@ -144,23 +146,28 @@ impl Plane {
     ) -> Result<HistoryResponder, Error> {
         let key = keys::of_publisher(&self.site, "history", node, incarnation);
         let (queue, queries): (SyncSender<Query>, _) = sync_channel(MAX_WAITING);
-        let base = key.clone();
+        let (base, desk) = (key.clone(), self.desk.clone());
         let run = move || {
             // The channel closes with the queryable, which owns its other end.
             while let Ok(query) = queries.recv() {
+                // A forged or malformed question gets no answer.
+                let Ok(received) = desk.receive(&query, Action::ReadFacts) else { continue };
+                let reply = |key: String, payload: Vec<u8>| {
+                    let proof = desk.answer(&received, &key, &payload, &[]);
+                    // Replies to a client that has disconnected are lost.
+                    let _ = query.reply(key, payload).attachment(proof).wait();
+                };
                 let bytes = query.payload().map(|payload| payload.to_bytes().into_owned());
-                // A malformed question gets no answer.
                 let Some(Ok(question)) = bytes.as_deref().map(Question::decode) else { continue };
                 let mut count = 0u64;
                 let extent = answer(&question, &mut |batch| {
                     count += 1;
                     let batch = Batch { sequence: count, ..batch.clone() };
-                    // Replies to a client that has disconnected are lost.
-                    let _ = query.reply(format!("{base}/{count}"), batch.encode()).wait();
+                    reply(format!("{base}/{count}"), batch.encode());
                 });
                 let mut end = vec![extent.code()];
                 put_varint(&mut end, count);
-                let _ = query.reply(format!("{base}/end"), end).wait();
+                reply(format!("{base}/end"), end);
             }
         };
         let thread = std::thread::Builder::new().name("history".to_owned()).spawn(run);
@@ -209,20 +216,29 @@ impl Plane {
         bytes: Arc<AtomicU64>,
     ) -> oneshot::Receiver<Whole> {
         let (done, answer) = oneshot::channel();
-        let key = keys::of_publisher(&self.site, "history", node, incarnation);
-        let replies = Arc::new(Replies { done: Mutex::new(Some(done)), all: Mutex::default() });
+        let key = keys::of_publisher(&self.site, "history", node, incarnation) + "/*";
+        let payload = question.encode();
+        // Without random numbers the receiver gets nothing, as after a lost question.
+        let Ok(asked) = self.desk.ask(&key, &payload) else { return answer };
+        let replies = Arc::new(Replies {
+            node: node.to_owned(),
+            desk: self.desk.clone(),
+            nonce: asked.nonce,
+            done: Mutex::new(Some(done)),
+            all: Mutex::default(),
+        });
         let left = until.saturating_duration_since(Instant::now());
-        // After the last reply the session drops the callback, and with it `replies`, which sends the
-        // batches to the receiver.
-        let request = self.session.get(format!("{key}/*")).payload(question.encode()).timeout(left);
+        // After the last reply the session drops the callback, and with it `replies`; the receiver of an incomplete
+        // answer then gets nothing.
+        let request = self.ask_all(key).payload(payload).attachment(asked.proof).timeout(left);
         // If the request fails, the receiver gets nothing.
         let _ = request
             .callback(move |reply| {
                 let Ok(sample) = reply.result() else { return };
-                let payload = sample.payload().to_bytes();
-                let all = bytes.fetch_add(payload.len() as u64, Ordering::Relaxed);
-                if all + payload.len() as u64 <= MAX_ANSWER_BYTES {
-                    replies.add(sample.key_expr().as_str(), &payload);
+                let length = sample.payload().len() as u64;
+                let all = bytes.fetch_add(length, Ordering::Relaxed);
+                if all + length <= MAX_ANSWER_BYTES {
+                    replies.add(&sample.into());
                 }
             })
             .wait();
@@ -236,8 +252,12 @@ struct Whole {
     is_damaged: bool,
 }
 
-/// Collects the replies of one node, and sends the batches on when it is dropped.
+/// Collects the replies of one node, and sends the batches on when all are there.
 struct Replies {
+    node: String,
+    desk: Desk,
+    /// Nonce of the question.
+    nonce: Vec<u8>,
     done: Mutex<Option<oneshot::Sender<Whole>>>,
     all: Mutex<Received>,
 }
@@ -251,34 +271,31 @@ struct Received {
 }
 
 impl Replies {
-    fn add(&self, key: &str, payload: &[u8]) {
+    /// Adds a reply; ignores one of another node.
+    fn add(&self, message: &Message) {
+        let publish = Action::Publish { node: &self.node };
+        if self.desk.check(&self.nonce, message, publish).is_err() {
+            return;
+        }
         let mut all = unpoisoned(self.all.lock());
-        if key.ends_with("/end") {
-            let mut reader = MessageReader::new(payload);
+        if message.key.ends_with("/end") {
+            let mut reader = MessageReader::new(&message.payload);
             let extent = reader.byte().ok().and_then(Extent::from_code).unwrap_or(Extent::Cut);
             if extent != Extent::Cut {
                 all.count = reader.varint().ok();
                 all.is_damaged = extent == Extent::Damaged;
             }
-        } else if let Ok(batch) = Batch::decode(payload) {
+        } else if let Ok(batch) = Batch::decode(&message.payload) {
             all.batches.insert(batch.sequence, batch);
         }
-    }
-}
-
-impl Drop for Replies {
-    fn drop(&mut self) {
-        let Received { batches, count, is_damaged } =
-            std::mem::take(&mut *unpoisoned(self.all.lock()));
-        let done = unpoisoned(self.done.lock()).take();
-        let is_complete = count == Some(batches.len() as u64)
-            && batches.keys().copied().eq(1..=batches.len() as u64);
-        if let Some(done) = done
-            && is_complete
-        {
-            // The caller may have given up.
+        let count = all.batches.len() as u64;
+        if all.count == Some(count) && all.batches.keys().copied().eq(1..=count) {
+            let Received { batches, is_damaged, .. } = std::mem::take(&mut *all);
             let batches = batches.into_values().collect();
-            let _ = done.send(Whole { batches, is_damaged });
+            if let Some(done) = unpoisoned(self.done.lock()).take() {
+                // The caller may have given up.
+                let _ = done.send(Whole { batches, is_damaged });
+            }
         }
     }
 }

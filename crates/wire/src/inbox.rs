@@ -16,6 +16,8 @@ use crate::batch::Batch;
 use crate::clock::wall;
 use crate::keys;
 use crate::site::Shared;
+use crate::snapshot::Snapshot;
+use crate::trust;
 
 /// The most messages in the queue: one from each of a thousand nodes, several times over. Further
 /// messages are dropped and counted, and the follower requests a snapshot.
@@ -25,14 +27,13 @@ const MAX_QUEUED: usize = 8192;
 const MAX_NOTED: usize = 200_000;
 
 /// A message to the thread of a follower.
-#[derive(Debug)]
 pub(crate) enum Message {
     /// A batch, or bytes that should be one.
-    Batch { node: String, incarnation: i64, bytes: Vec<u8>, received_at: Timestamp },
+    Batch { node: String, incarnation: i64, message: trust::Message, received_at: Timestamp },
     /// Publishers have appeared or disappeared: see [`Inbox::presence`].
     Presence,
-    /// A complete snapshot, in the order of its parts.
-    Snapshot { node: String, incarnation: i64, parts: Vec<Vec<u8>> },
+    /// A complete snapshot.
+    Snapshot(Snapshot),
     /// A topic that its node measured on request.
     Refreshed { node: String, batch: Batch, done: SyncSender<bool> },
     /// The follower ends.
@@ -45,12 +46,18 @@ pub(crate) struct Inbox {
     queue: SyncSender<Message>,
     /// Publishers by name and incarnation, and whether they are present.
     noted: Arc<Mutex<HashMap<(String, i64), bool>>>,
+    shared: Arc<Shared>,
 }
 
 impl Inbox {
-    pub(crate) fn new() -> (Self, Receiver<Message>) {
+    pub(crate) fn new(shared: Arc<Shared>) -> (Self, Receiver<Message>) {
         let (queue, messages) = sync_channel(MAX_QUEUED);
-        (Self { queue, noted: Arc::default() }, messages)
+        (Self { queue, noted: Arc::default(), shared }, messages)
+    }
+
+    /// Counts a message that another node made than it says.
+    pub(crate) fn note_forged(&self) {
+        self.shared.counts.forged.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Puts a message into the queue. Returns false, and drops the message, if the queue is full.
@@ -64,17 +71,19 @@ impl Inbox {
     }
 
     /// Puts a batch into the queue; counts it if that is impossible.
-    pub(crate) fn put_batch(&self, shared: &Shared, sample: &Sample) {
+    pub(crate) fn put_batch(&self, sample: &Sample) {
+        let shared = &self.shared;
         let Some((node, incarnation)) = other_publisher(shared, sample) else { return };
-        let bytes = sample.payload().to_bytes().into_owned();
-        let message = Message::Batch { node, incarnation, bytes, received_at: wall() };
+        let (message, received_at) = (trust::Message::from(sample), wall());
+        let message = Message::Batch { node, incarnation, message, received_at };
         if !self.put(message) {
             shared.counts.overflowed.fetch_add(1, Ordering::Relaxed);
         }
     }
 
     /// Notes that a publisher appeared or disappeared.
-    pub(crate) fn note_presence(&self, shared: &Shared, sample: &Sample) {
+    pub(crate) fn note_presence(&self, sample: &Sample) {
+        let shared = &self.shared;
         let Some(key) = other_publisher(shared, sample) else { return };
         let mut noted = unpoisoned(self.noted.lock());
         if noted.len() >= MAX_NOTED && !noted.contains_key(&key) {

@@ -8,6 +8,7 @@
 //! skopos/SITE/known/NODE                   the incarnation that a follower knows
 //! skopos/SITE/history/NODE/INCARNATION/N   stored samples, in batches that are numbered from 1
 //! skopos/SITE/history/NODE/INCARNATION/end the number of these batches, and whether they are complete
+//! skopos/SITE/renew/NODE                   the next certificate of a node
 //! ```
 //!
 //! An incarnation is the time at which a publisher started, in nanoseconds.

@@ -7,6 +7,8 @@
 //! # Invariants
 //! - Each message is checked when it arrives. A damaged one is counted, and is never fatal.
 //! - A reader reserves no more memory for a message than its length, times a constant.
+//! - Where others than the own user reach a session, each message proves its maker, and a message that does not is
+//!   counted and dropped: a node cannot publish, answer or claim a name for another one.
 //! - A slow subscriber costs a publisher nothing, and other subscribers nothing.
 //! - Incomplete data never passes for complete data: each part of a snapshot carries the number of parts,
 //!   an incomplete snapshot is discarded, and a mirror knows from which time it has each sample of a
@@ -26,6 +28,7 @@ mod watch;
 mod recent;
 mod completeness;
 mod mirror;
+mod trust;
 mod meeting;
 mod config;
 mod plane;
@@ -36,6 +39,7 @@ mod snapshot;
 mod intake;
 mod follower;
 mod history;
+mod renewal;
 
 pub use batch::{Batch, Checked, Content, Description, IndexedSample, MAX_BATCH_BYTES};
 pub use config::PlaneConfig;
@@ -46,5 +50,7 @@ pub use interest::Interest;
 pub use mirror::{BatchOutcome, Mirror, Vertex};
 pub use plane::{Outlet, Plane, Responder};
 pub use recent::Recent;
-pub use site::{Node, NodeState, NodeWatcher, Site};
+pub use renewal::{Issuer, RenewalResponder};
+pub use site::{FailedMessages, Node, NodeState, NodeWatcher, Site};
+pub use trust::{Authority, Identity, new_key, possession};
 pub use watch::MirrorWatcher;

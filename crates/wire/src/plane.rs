@@ -6,6 +6,8 @@
 //! nodes that only publish have no connection with each other, so a publisher also asks its followers
 //! for the incarnation that they know.
 //!
+//! Where messages are signed (see `trust`), such claims count only from a hub: any node could claim a name.
+//!
 //! # Backpressure
 //! A batch is dropped where it cannot be sent at once. The parts of a snapshot are not dropped, because
 //! an incomplete snapshot is worthless. They have a queue of their own on each link (another priority),
@@ -17,18 +19,22 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use skopos_access::{Action, Caller};
 use skopos_model::Topic;
 use zenoh::Wait as _;
+use zenoh::handlers::DefaultHandler;
 use zenoh::liveliness::LivelinessToken;
 use zenoh::pubsub::Publisher;
 use zenoh::qos::{CongestionControl, Priority};
-use zenoh::query::{Query, Queryable};
+use zenoh::query::{ConsolidationMode, Query, QueryTarget, Queryable};
+use zenoh::session::SessionGetBuilder;
 
 use crate::batch::Batch;
 use crate::config::PlaneConfig;
 use crate::error::Error;
 use crate::keys;
 use crate::meeting::Meeting;
+use crate::trust::{Desk, Exchange, Message, Received, Sessions};
 
 /// Time that others have to claim a name.
 const NAME_TIMEOUT: Duration = Duration::from_millis(500);
@@ -42,6 +48,7 @@ const MAX_ANSWERING: usize = 8;
 pub struct Plane {
     pub(crate) session: zenoh::Session,
     pub(crate) site: String,
+    pub(crate) desk: Desk,
 }
 
 /// Answers the requests to a publisher, on other threads.
@@ -69,16 +76,18 @@ impl Plane {
     /// Opens a session. An open session restores lost connections by itself.
     ///
     /// # Errors
-    /// A setting is refused, an address cannot be listened on, the folder of this user's sessions cannot be used, or,
-    /// for a client, no endpoint of `connect` answers (see [`PlaneConfig::pauses`]).
+    /// A setting is refused, an address cannot be listened on, the folder of this user's sessions cannot be used, an
+    /// endpoint needs an identity that is missing or of another site, or, for a client, no endpoint of `connect` answers
+    /// (see [`PlaneConfig::pauses`]).
     pub fn open(config: &PlaneConfig) -> Result<Self, Error> {
+        let desk = config.desk()?;
         let begin = |folder: &PathBuf| Meeting::begin(folder, config.follows);
         let meeting = config.folder.as_ref().map(begin).transpose()?;
         let zenoh = config.zenoh(meeting.as_ref())?;
         let session = zenoh::open(zenoh).wait().map_err(|e| Error::plane(&e))?;
         // The next session finds this one.
         drop(meeting);
-        Ok(Self { session, site: config.site.clone() })
+        Ok(Self { session, site: config.site.clone(), desk })
     }
 
     /// Returns true if there is no connection to a hub, a node or a router.
@@ -90,13 +99,20 @@ impl Plane {
     /// Becomes the publisher of a node.
     ///
     /// # Errors
-    /// [`Error::NameTaken`] if another node has this name; the session is closed.
+    /// [`Error::NameTaken`] if another node has this name; [`Error::OtherNode`] if the certificate is for another node;
+    /// the session is closed.
     pub fn announce(
         &self,
         node: &str,
         incarnation: i64,
         responder: impl Responder,
     ) -> Result<Outlet, Error> {
+        if let Some(names) = self.desk.names()
+            && self.desk.demands()
+            && names.node != node
+        {
+            return Err(Error::OtherNode { certified: names.node, node: node.to_owned() });
+        }
         let failed = |e: zenoh::Error| Error::plane(&e);
         let key = |what: &str| keys::of_publisher(&self.site, what, node, incarnation);
         let (sender, others) = std::sync::mpsc::channel();
@@ -107,20 +123,26 @@ impl Plane {
         if others.recv().is_ok() {
             return Err(Error::NameTaken { node: node.to_owned(), site: self.site.clone() });
         }
-        let (responder, answering) = (Arc::new(responder), Arc::new(AtomicUsize::new(0)));
+        let sessions = Arc::<Sessions>::default();
+        let answers = Arc::new(Answers {
+            desk: self.desk.clone(),
+            sessions: sessions.clone(),
+            responder: Box::new(responder),
+            whole: key("whole"),
+        });
+        let answering = Arc::new(AtomicUsize::new(0));
         let snapshots = {
-            let (responder, answering) = (responder.clone(), answering.clone());
-            let key = key("whole");
-            let pattern = format!("{key}/*");
+            let (answers, answering) = (answers.clone(), answering.clone());
+            let pattern = format!("{}/*", key("whole"));
             let callback = move |query| {
-                let (responder, key) = (responder.clone(), key.clone());
-                on_thread(&answering, move || send_snapshot(&query, &key, &responder.snapshot()));
+                let answers = answers.clone();
+                on_thread(&answering, move || answers.send_snapshot(&query));
             };
             self.session.declare_queryable(pattern).callback(callback)
         };
         let ask = self.session.declare_queryable(self.ask_key(node)).callback(move |query| {
-            let responder = responder.clone();
-            on_thread(&answering, move || send_refreshed(&query, &*responder));
+            let answers = answers.clone();
+            on_thread(&answering, move || answers.send_refreshed(&query));
         });
         Ok(Outlet {
             plane: self.clone(),
@@ -128,6 +150,8 @@ impl Plane {
             incarnation,
             is_second: Arc::default(),
             queryables: [snapshots.wait().map_err(failed)?, ask.wait().map_err(failed)?],
+            sessions,
+            live: key("live"),
             publisher: self
                 .session
                 .declare_publisher(key("live"))
@@ -148,19 +172,28 @@ impl Plane {
         node: &str,
         found: impl Fn(i64) + Clone + Send + Sync + 'static,
     ) -> Result<(), Error> {
-        let alive = keys::of_publisher(&self.site, "alive", node, "*");
-        let alive = self.session.liveliness().get(&alive).timeout(NAME_TIMEOUT);
-        let visible = found.clone();
-        let alive = alive.callback(move |reply| {
-            let other = reply.result().ok().and_then(|token| keys::publisher(token.key_expr()));
-            other.into_iter().for_each(|(_, incarnation)| visible(incarnation));
+        if !self.desk.demands() {
+            let alive = keys::of_publisher(&self.site, "alive", node, "*");
+            let alive = self.session.liveliness().get(&alive).timeout(NAME_TIMEOUT);
+            let visible = found.clone();
+            let alive = alive.callback(move |reply| {
+                let other = reply.result().ok().and_then(|token| keys::publisher(token.key_expr()));
+                other.into_iter().for_each(|(_, incarnation)| visible(incarnation));
+            });
+            alive.wait().map_err(|e| Error::plane(&e))?;
+        }
+        let key = keys::of_name(&self.site, "known", node);
+        let (desk, asked) = (self.desk.clone(), self.desk.ask(&key, &[])?);
+        let known = self.ask_all(key).attachment(asked.proof).timeout(NAME_TIMEOUT);
+        let known = known.callback(move |reply| {
+            let Ok(sample) = reply.result() else { return };
+            let message = Message::from(sample);
+            if desk.check(&asked.nonce, &message, Action::Vouch).is_ok() {
+                let text = String::from_utf8(message.payload).ok();
+                text.and_then(|text| text.parse().ok()).into_iter().for_each(&found);
+            }
         });
-        let known = self.session.get(keys::of_name(&self.site, "known", node));
-        let known = known.timeout(NAME_TIMEOUT).callback(move |reply| {
-            let text = reply.result().ok().and_then(|known| known.payload().try_to_string().ok());
-            text.and_then(|text| text.parse().ok()).into_iter().for_each(&found);
-        });
-        alive.wait().and_then(|()| known.wait()).map_err(|e| Error::plane(&e))
+        known.wait().map_err(|e| Error::plane(&e))
     }
 
     /// Asks the node of a topic to measure it now. Returns a batch with its vertex and its sample.
@@ -170,8 +203,10 @@ impl Plane {
     /// no connection leads to the node.
     pub fn refresh(&self, topic: &Topic, deadline: Duration) -> Result<Batch, Error> {
         let failed = |e: zenoh::Error| Error::plane(&e);
-        let request = self.session.get(self.ask_key(topic.node()));
-        let request = request.payload(topic.as_str()).timeout(deadline).priority(Priority::DataLow);
+        let key = self.ask_key(topic.node());
+        let asked = self.desk.ask(&key, topic.as_str().as_bytes())?;
+        let request = self.ask_all(key).payload(topic.as_str()).attachment(asked.proof);
+        let request = request.timeout(deadline).priority(Priority::DataLow);
         let replies = request.wait().map_err(failed)?;
         let begun = Instant::now();
         let node = || topic.node().to_owned();
@@ -182,7 +217,14 @@ impl Plane {
                     return Err(Error::NoAnswer { node: node(), within: deadline });
                 }
                 Ok(Some(reply)) => match reply.result() {
-                    Ok(sample) => return Batch::decode(&sample.payload().to_bytes()),
+                    Ok(sample) => {
+                        let (message, publish) =
+                            (Message::from(sample), Action::Publish { node: topic.node() });
+                        // An answer of another node is none.
+                        if self.desk.check(&asked.nonce, &message, publish).is_ok() {
+                            return Batch::decode(&message.payload);
+                        }
+                    }
                     // From the session and not from the node: the time is over.
                     Err(_) if begun.elapsed() >= deadline => {}
                     Err(refused) => {
@@ -192,6 +234,13 @@ impl Plane {
                 },
             }
         }
+    }
+
+    /// Begins a question to everybody who answers this key. With Zenoh's defaults, a forger who claims to know
+    /// everything would be the only one asked, and its reply would replace a genuine one with the same key.
+    pub(crate) fn ask_all(&self, key: String) -> SessionGetBuilder<'_, '_, DefaultHandler> {
+        let question = self.session.get(key).target(QueryTarget::All);
+        question.consolidation(ConsolidationMode::None)
     }
 
     fn ask_key(&self, node: &str) -> String {
@@ -216,27 +265,62 @@ pub(crate) fn on_thread(busy: &Arc<AtomicUsize>, work: impl FnOnce() + Send + 's
     }
 }
 
-/// Answers with a snapshot. Each part has its own key, because a reply replaces an earlier one with the
-/// same key. Replies to a client that has disconnected are lost.
-fn send_snapshot(query: &Query, key: &str, parts: &[Batch]) {
-    for (at, batch) in parts.iter().enumerate() {
-        let _ = query.reply(format!("{key}/{at}of{}", parts.len()), batch.encode()).wait();
-    }
+/// Answers the requests to one publisher.
+struct Answers {
+    desk: Desk,
+    sessions: Arc<Sessions>,
+    responder: Box<dyn Responder>,
+    /// Key of the parts of a snapshot.
+    whole: String,
 }
 
-/// Answers with a topic that was measured now.
-fn send_refreshed(query: &Query, responder: &dyn Responder) {
-    let payload = query.payload().map(|payload| payload.to_bytes().into_owned());
-    let topic = payload.and_then(|bytes| String::from_utf8(bytes).ok());
-    let topic = topic.and_then(|text| Topic::new(&text).ok());
-    let answer = match topic {
-        Some(topic) => responder.refresh(&topic),
-        None => Err("the request does not name a topic".to_owned()),
-    };
-    let _ = match answer {
-        Ok(batch) => query.reply(query.key_expr().clone(), batch.encode()).wait(),
-        Err(why) => query.reply_err(why).wait(),
-    };
+impl Answers {
+    /// Answers with a snapshot. Each part has its own key, because a reply replaces an earlier one with the
+    /// same key. Replies to a client that has disconnected are lost.
+    fn send_snapshot(&self, query: &Query) {
+        let Ok(received) = self.desk.receive(query, Action::ReadFacts) else { return };
+        // From here on batches have a tag for this follower.
+        let Ok(half) = self.begin_session(&received) else { return };
+        let parts = self.responder.snapshot();
+        for (at, batch) in parts.iter().enumerate() {
+            let (key, bytes) = (format!("{}/{at}of{}", self.whole, parts.len()), batch.encode());
+            let proof = self.desk.answer(&received, &key, &bytes, &half);
+            let _ = query.reply(key, bytes).attachment(proof).wait();
+        }
+    }
+
+    /// Agrees on a key with a follower, and returns the own half of the exchange.
+    fn begin_session(&self, received: &Received) -> Result<Vec<u8>, Error> {
+        let Caller::Node(follower) = &received.caller else { return Ok(Vec::new()) };
+        let exchange = Exchange::begin()?;
+        let half = exchange.public.to_vec();
+        let session = exchange.agree(&received.nonce, &received.nonce)?;
+        self.sessions.add(follower.node.clone(), session);
+        Ok(half)
+    }
+
+    /// Answers with a topic that was measured now.
+    fn send_refreshed(&self, query: &Query) {
+        let key = query.key_expr().as_str().to_owned();
+        let answer = self.desk.receive(query, Action::Measure).map_err(|e| e.to_string());
+        let answer = answer.and_then(|received| Ok((self.refreshed(query)?.encode(), received)));
+        let _ = match answer {
+            Ok((bytes, received)) => {
+                let proof = self.desk.answer(&received, &key, &bytes, &[]);
+                query.reply(key, bytes).attachment(proof).wait()
+            }
+            Err(why) => query.reply_err(why).wait(),
+        };
+    }
+
+    fn refreshed(&self, query: &Query) -> Result<Batch, String> {
+        let payload = query.payload().map(|payload| payload.to_bytes().into_owned());
+        let topic = payload.and_then(|bytes| String::from_utf8(bytes).ok());
+        match topic.and_then(|text| Topic::new(&text).ok()) {
+            Some(topic) => self.responder.refresh(&topic),
+            None => Err("the request does not name a topic".to_owned()),
+        }
+    }
 }
 
 /// Sends the batches of one publisher.
@@ -244,6 +328,9 @@ fn send_refreshed(query: &Query, responder: &dyn Responder) {
 pub struct Outlet {
     publisher: Publisher<'static>,
     queryables: [Queryable<()>; 2],
+    sessions: Arc<Sessions>,
+    /// Key of the batches.
+    live: String,
     token: LivelinessToken,
     /// Keeps the session open: it closes with its last owner, and its declarations end with it.
     plane: Plane,
@@ -270,7 +357,9 @@ impl Outlet {
     /// The session is closed.
     #[doc(hidden)]
     pub fn send_bytes(&self, bytes: Vec<u8>) -> Result<(), Error> {
-        self.publisher.put(bytes).wait().map_err(|e| Error::plane(&e))
+        let tags = self.sessions.tags(&self.live, &bytes);
+        let tags = Some(tags).filter(|tags| !tags.is_empty());
+        self.publisher.put(bytes).attachment(tags).wait().map_err(|e| Error::plane(&e))
     }
 
     /// Asks for other publishers of this name; [`is_second`](Self::is_second) has the answer later. Call

@@ -3,18 +3,23 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, RwLock};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use skopos_model::{Timestamp, unpoisoned};
 
 use crate::clock::ClockOffset;
 use crate::interest::Interest;
 use crate::mirror::Mirror;
+use crate::trust::Session;
 use crate::watch::MirrorWatcher;
 
 /// The most nodes that are remembered, with those that are gone. Bounds the memory that changing names
 /// can fill.
 const MAX_NODES: usize = 100_000;
+
+/// Time after which a node that is gone is forgotten: a week, so that a node which broke on a Friday is still missed on
+/// Monday.
+const FORGET_AFTER: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// The most publishers of one name that are remembered. A node that restarts has two for a moment.
 const MAX_PUBLISHERS_OF_A_NAME: usize = 16;
@@ -39,6 +44,19 @@ pub(crate) struct Counts {
     pub(crate) overflowed: AtomicU64,
     /// Messages that could not be read, of all senders.
     pub(crate) malformed: AtomicU64,
+    /// Messages that another node made than they say.
+    pub(crate) forged: AtomicU64,
+}
+
+/// Numbers of messages that a follower dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FailedMessages {
+    /// The queue was full.
+    pub overflowed: u64,
+    /// They could not be read.
+    pub malformed: u64,
+    /// Their maker is not the node that they name.
+    pub forged: u64,
 }
 
 /// A node of a site.
@@ -65,8 +83,10 @@ pub struct NodeState {
     /// Number of its messages that could not be read.
     pub malformed: u64,
     pub(crate) clock: ClockOffset,
-    /// Time of the request for a snapshot that has not arrived yet.
-    pub(crate) requested_at: Option<Instant>,
+    /// Arrival time of its last message, by a clock that never goes back.
+    pub(crate) heard: Option<Instant>,
+    /// The session with its publisher, where messages are signed.
+    pub(crate) session: Option<Session>,
 }
 
 /// Receives the changes of a site's nodes, on the thread that applies them; it should not wait for
@@ -90,7 +110,8 @@ impl NodeState {
             present: BTreeSet::new(),
             malformed: 0,
             clock: ClockOffset::default(),
-            requested_at: None,
+            heard: None,
+            session: None,
         }
     }
 
@@ -119,18 +140,16 @@ impl NodeState {
         self.is_alive = first.is_some();
         if let Some(first) = first.filter(|first| *first != self.incarnation) {
             self.incarnation = first;
+            self.session = None;
             self.mirror.clear(watcher);
         }
-        let is_other = before != (self.is_alive, self.incarnation);
-        if is_other {
-            self.requested_at = None;
-        }
-        is_other
+        before != (self.is_alive, self.incarnation)
     }
 
     /// Notes a message with its time of sending, by the node's clock, and of arrival, by this machine's.
     pub(crate) fn hear(&mut self, sent_at: Timestamp, received_at: Timestamp) {
         self.heard_at = received_at;
+        self.heard = Some(Instant::now());
         self.clock.note(sent_at, received_at, Instant::now());
     }
 
@@ -159,7 +178,7 @@ impl Site {
         Self { shared: Arc::new(Shared { interest, ..Shared::default() }) }
     }
 
-    /// Returns every node that was ever present, in any order.
+    /// Returns every node that is present or was within a week, in any order.
     pub fn nodes(&self) -> Vec<Arc<Node>> {
         let nodes = unpoisoned(self.shared.nodes.read());
         nodes.values().cloned().collect()
@@ -170,11 +189,26 @@ impl Site {
         unpoisoned(self.shared.nodes.read()).get(name).cloned()
     }
 
-    /// Returns the number of messages that were dropped because the queue was full, and of those that
-    /// could not be read.
-    pub fn failed_messages(&self) -> (u64, u64) {
-        let Counts { overflowed, malformed } = &self.shared.counts;
-        (overflowed.load(Ordering::Relaxed), malformed.load(Ordering::Relaxed))
+    /// Returns the number of messages that were dropped, by reason.
+    pub fn failed_messages(&self) -> FailedMessages {
+        let Counts { overflowed, malformed, forged } = &self.shared.counts;
+        let [overflowed, malformed, forged] =
+            [overflowed, malformed, forged].map(|count| count.load(Ordering::Relaxed));
+        FailedMessages { overflowed, malformed, forged }
+    }
+
+    /// Removes the nodes that have been gone for long, and returns them.
+    pub(crate) fn forget_gone(&self) -> Vec<Arc<Node>> {
+        let is_long_gone = |node: &Arc<Node>| {
+            let state = node.state();
+            !state.is_alive && state.heard.is_none_or(|at| at.elapsed() > FORGET_AFTER)
+        };
+        let gone: Vec<Arc<Node>> = self.nodes().into_iter().filter(is_long_gone).collect();
+        if !gone.is_empty() {
+            let mut nodes = unpoisoned(self.shared.nodes.write());
+            gone.iter().for_each(|node| drop(nodes.remove(node.name())));
+        }
+        gone
     }
 
     /// Returns the node of this name, and adds it if it is new. Returns `None` if there are too many.

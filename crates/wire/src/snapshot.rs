@@ -2,16 +2,20 @@
 
 use std::sync::Mutex;
 
+use skopos_access::Action;
 use skopos_model::unpoisoned;
 
+use crate::batch::Batch;
+use crate::error::Error;
 use crate::inbox::{Inbox, Message};
+use crate::trust::{self, Desk, Exchange, Session};
 
 /// The most parts of a snapshot. A mirror's limit of vertices, with long topics, fits twice.
 const MAX_PARTS: usize = 1024;
 
 /// The number of a part: the end of its key, `0of3`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct PartNumber {
+pub(crate) struct PartNumber {
     at: usize,
     of: usize,
 }
@@ -24,44 +28,98 @@ impl PartNumber {
     }
 }
 
-/// Collects the parts of one snapshot, and puts it into the inbox when it is dropped.
+/// A complete snapshot, as it arrived.
+pub(crate) struct Snapshot {
+    pub(crate) node: String,
+    pub(crate) incarnation: i64,
+    /// The payloads of its parts, in their order.
+    parts: Vec<Vec<u8>>,
+    /// The exchange of keys, where messages are signed: this follower's half, and that of the publisher.
+    exchange: Option<(Exchange, Vec<u8>)>,
+}
+
+impl Snapshot {
+    /// Returns the session that came with it; `None` where messages need no proof.
+    ///
+    /// # Errors
+    /// The exchange of keys failed.
+    pub(crate) fn take_session(&mut self) -> Result<Option<Session>, Error> {
+        let Some((exchange, half)) = self.exchange.take() else { return Ok(None) };
+        let own = exchange.public;
+        exchange.agree(&half, &own).map(Some)
+    }
+
+    /// Reads its parts.
+    ///
+    /// # Errors
+    /// A part is not a batch.
+    pub(crate) fn batches(&self) -> Result<Vec<Batch>, Error> {
+        self.parts.iter().map(|part| Batch::decode(part)).collect()
+    }
+}
+
+/// A request for a snapshot: collects the parts, and puts the snapshot into the inbox when it is complete.
 pub(crate) struct SnapshotParts {
-    inbox: Inbox,
-    node: String,
-    incarnation: i64,
-    parts: Mutex<Vec<(PartNumber, Vec<u8>)>>,
+    pub(crate) inbox: Inbox,
+    pub(crate) desk: Desk,
+    pub(crate) node: String,
+    pub(crate) incarnation: i64,
+    /// The nonce of the request.
+    pub(crate) nonce: Vec<u8>,
+    /// This follower's half of the exchange of keys, where messages are signed.
+    pub(crate) exchange: Mutex<Option<Exchange>>,
+    pub(crate) parts: Mutex<Vec<(PartNumber, Part)>>,
+}
+
+/// A part: its payload, and the publisher's half of the exchange of keys.
+pub(crate) struct Part {
+    payload: Vec<u8>,
+    half: Vec<u8>,
 }
 
 impl SnapshotParts {
-    pub(crate) fn new(inbox: Inbox, node: String, incarnation: i64) -> Self {
-        Self { inbox, node, incarnation, parts: Mutex::default() }
+    /// Adds a part; ignores it if its key has no part number, or if the publisher did not make it.
+    pub(crate) fn add(&self, part: trust::Message) {
+        let Some(number) = PartNumber::parse(&part.key) else { return };
+        let Ok(half) = self.desk.check(&self.nonce, &part, Action::Publish { node: &self.node })
+        else {
+            self.inbox.note_forged();
+            return;
+        };
+        let mut parts = unpoisoned(self.parts.lock());
+        parts.push((number, Part { payload: part.payload, half }));
+        // It does not wait for others, who may claim to have parts, too.
+        if let Some(whole) = assemble(&mut parts) {
+            drop(parts);
+            self.put(whole);
+        }
     }
 
-    /// Adds a part; ignores it if its key has no part number.
-    pub(crate) fn add(&self, key: &str, bytes: Vec<u8>) {
-        let part = PartNumber::parse(key).map(|number| (number, bytes));
-        unpoisoned(self.parts.lock()).extend(part);
-    }
-}
-
-impl Drop for SnapshotParts {
-    fn drop(&mut self) {
-        let parts = std::mem::take(&mut *unpoisoned(self.parts.lock()));
-        let Some(parts) = assemble(parts) else { return };
-        let (node, incarnation) = (std::mem::take(&mut self.node), self.incarnation);
+    fn put(&self, mut parts: Vec<Part>) {
+        let half = parts.first_mut().map(|part| std::mem::take(&mut part.half)).unwrap_or_default();
+        let exchange = unpoisoned(self.exchange.lock()).take();
+        let snapshot = Snapshot {
+            node: self.node.clone(),
+            incarnation: self.incarnation,
+            parts: parts.into_iter().map(|part| part.payload).collect(),
+            exchange: exchange.filter(|_| !half.is_empty()).map(|own| (own, half)),
+        };
         // If the queue is full, the follower requests the snapshot again, as after a lost one.
-        self.inbox.put(Message::Snapshot { node, incarnation, parts });
+        self.inbox.put(Message::Snapshot(snapshot));
     }
 }
 
-/// Returns the parts in their order if the snapshot is complete. An incomplete snapshot would remove the
+/// Takes the parts in their order if the snapshot is complete. An incomplete snapshot would remove the
 /// vertices of its missing parts.
-fn assemble(mut parts: Vec<(PartNumber, Vec<u8>)>) -> Option<Vec<Vec<u8>>> {
-    parts.sort_by_key(|(part, _)| *part);
+fn assemble<T>(parts: &mut Vec<(PartNumber, T)>) -> Option<Vec<T>> {
     let of = parts.first()?.0.of;
-    let is_next = |(at, (part, _)): (usize, &(PartNumber, _))| part.at == at && part.of == of;
+    if parts.len() < of {
+        return None;
+    }
+    parts.sort_by_key(|(part, _)| *part);
+    let is_next = |(at, (part, _)): (usize, &(PartNumber, T))| part.at == at && part.of == of;
     let is_complete = parts.len() == of && parts.iter().enumerate().all(is_next);
-    is_complete.then(|| parts.into_iter().map(|(_, bytes)| bytes).collect())
+    is_complete.then(|| std::mem::take(parts).into_iter().map(|(_, part)| part).collect())
 }
 
 #[cfg(test)]
@@ -72,8 +130,8 @@ mod tests {
     fn an_incomplete_snapshot_is_discarded() {
         let part = |key: &str| PartNumber::parse(key).map(|part| (part, key.as_bytes().to_vec()));
         let all = |keys: &[&str]| {
-            let parts = keys.iter().filter_map(|key| part(key)).collect();
-            assemble(parts).map(|parts| parts.concat())
+            let mut parts = keys.iter().filter_map(|key| part(key)).collect();
+            assemble(&mut parts).map(|parts: Vec<Vec<u8>>| parts.concat())
         };
         assert_eq!(all(&["k/1of2", "k/0of2"]), Some(b"k/0of2k/1of2".to_vec()));
         for keys in [

@@ -278,7 +278,7 @@ fn malformed_messages_are_counted_for_their_sender_and_do_no_harm() {
     publisher.send();
     until("a good batch arrives", || latest(&follower) == Some(1));
     let node = follower.site().node("n01").expect("a node");
-    assert_eq!((node.state().malformed, follower.site().failed_messages()), (4, (0, 4)));
+    assert_eq!((node.state().malformed, follower.site().failed_messages().malformed), (4, 4));
     assert!(node.state().is_alive && node.state().mirror.is_complete());
 }
 
@@ -362,7 +362,7 @@ fn a_death_is_noticed_although_the_queue_is_full() {
     let closed = gate.lock().expect("a gate");
     until("the queue is full", || {
         (0..500).for_each(|_| publisher.send());
-        follower.site().failed_messages().0 > 0
+        follower.site().failed_messages().overflowed > 0
     });
     publisher.outlet.close();
     // Longer than the end of the publisher takes to arrive here.

@@ -2,4 +2,5 @@
 
 mod batch;
 mod completeness;
+mod forger;
 mod live;

@@ -1,0 +1,165 @@
+//! The policy: one function that decides what a caller may do.
+
+use thiserror::Error;
+
+use crate::caller::{Caller, Role};
+
+/// Something that a caller asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action<'a> {
+    /// Read whether the hub works, its description and the certificate of its authority.
+    ReadService,
+    /// Read facts and insights: latest values, samples, topics, nodes.
+    ReadFacts,
+    /// Have a fact measured now.
+    Measure,
+    /// Read the reports of a user's jobs and tasks in a project. `None` is a report that names neither: it belongs to
+    /// the owner of the hub.
+    ReadJob {
+        /// User that ran the job.
+        owner: Option<&'a str>,
+        /// Project that the job was charged to.
+        project: Option<&'a str>,
+    },
+    /// Publish topics of this node.
+    Publish {
+        /// Name of the node.
+        node: &'a str,
+    },
+    /// Get a new certificate for this node.
+    Renew {
+        /// Name of the node.
+        node: &'a str,
+    },
+    /// Say which publisher has a name.
+    Vouch,
+}
+
+/// The refusal of the policy.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{caller} may not {what}")]
+pub struct Denied {
+    /// The caller, for people.
+    pub caller: String,
+    /// The action, for people.
+    pub what: String,
+    /// True if a token or a certificate could change the decision.
+    pub is_stranger: bool,
+}
+
+/// Decides whether `caller` may do `action`.
+///
+/// # Errors
+/// The refusal, if the caller may not.
+pub fn may(caller: &Caller, action: Action<'_>) -> Result<(), Denied> {
+    let is_allowed = match (action, caller) {
+        (Action::ReadService, _) => true,
+        (_, Caller::Stranger) => false,
+        (Action::Publish { node } | Action::Renew { node }, Caller::Node(names)) => {
+            names.node == node
+        }
+        // A hub alone knows all publishers of a site.
+        (Action::Vouch, Caller::Node(names)) => names.is_hub,
+        (Action::Publish { .. } | Action::Renew { .. } | Action::Vouch, caller) => {
+            *caller == Caller::Owner
+        }
+        (Action::ReadFacts, _) => true,
+        // A measurement costs its node, so it is not for members.
+        (Action::Measure, Caller::User(user)) => user.role >= Role::Support,
+        (Action::Measure, _) => true,
+        (Action::ReadJob { owner, project }, caller) => match caller {
+            Caller::Owner => true,
+            Caller::User(user) => {
+                user.role >= Role::Support
+                    || owner.is_some_and(|owner| owner == user.name)
+                    || project.is_some_and(|project| user.leads.contains(project))
+            }
+            // A node carries jobs and does not read them; a listener for everybody shows facts alone.
+            Caller::Node(_) | Caller::Anybody | Caller::Stranger => false,
+        },
+    };
+    match is_allowed {
+        true => Ok(()),
+        false => Err(Denied {
+            caller: caller.to_string(),
+            what: described(action),
+            is_stranger: matches!(caller, Caller::Stranger),
+        }),
+    }
+}
+
+fn described(action: Action<'_>) -> String {
+    match action {
+        Action::ReadService => "read about the service".to_owned(),
+        Action::ReadFacts => "read facts".to_owned(),
+        Action::Measure => "have facts measured".to_owned(),
+        Action::ReadJob { owner: Some(owner), .. } => format!("read the jobs of {owner}"),
+        Action::ReadJob { owner: None, .. } => "read jobs of the owner of the hub".to_owned(),
+        Action::Publish { node } => format!("publish topics of {node}"),
+        Action::Renew { node } => format!("get a certificate of {node}"),
+        Action::Vouch => "say which publisher has a name".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::caller::User;
+    use crate::name::Names;
+
+    fn node(name: &str, is_hub: bool) -> Caller {
+        Caller::Node(Names { site: "s".to_owned(), node: name.to_owned(), is_hub })
+    }
+
+    fn user(name: &str, role: Role, leads: &[&str]) -> Caller {
+        let leads: BTreeSet<String> = leads.iter().map(|project| (*project).to_owned()).collect();
+        Caller::User(User { name: name.to_owned(), role, leads })
+    }
+
+    /// The whole policy: a row for each action, a column for each caller.
+    #[test]
+    fn the_matrix_of_callers_and_actions() {
+        let callers = [
+            Caller::Owner,
+            node("n01", false),
+            node("hub", true),
+            user("ann", Role::Member, &[]),
+            user("bob", Role::Member, &["astro"]),
+            user("eve", Role::Support, &[]),
+            user("ida", Role::Admin, &[]),
+            Caller::Anybody,
+            Caller::Stranger,
+        ];
+        let job = |owner, project| Action::ReadJob { owner, project };
+        for (action, expected) in [
+            (Action::ReadService, "yes yes yes yes yes yes yes yes yes"),
+            (Action::ReadFacts, "yes yes yes yes yes yes yes yes no"),
+            (Action::Measure, "yes yes yes no no yes yes yes no"),
+            (job(Some("ann"), None), "yes no no yes no yes yes no no"),
+            (job(Some("ann"), Some("astro")), "yes no no yes yes yes yes no no"),
+            (job(Some("joe"), Some("bio")), "yes no no no no yes yes no no"),
+            (job(None, None), "yes no no no no yes yes no no"),
+            (Action::Publish { node: "n01" }, "yes yes no no no no no no no"),
+            (Action::Publish { node: "n02" }, "yes no no no no no no no no"),
+            (Action::Renew { node: "n01" }, "yes yes no no no no no no no"),
+            (Action::Vouch, "yes no yes no no no no no no"),
+        ] {
+            let decided: Vec<&str> = callers
+                .iter()
+                .map(|caller| if may(caller, action).is_ok() { "yes" } else { "no" })
+                .collect();
+            assert_eq!(decided.join(" "), expected, "{action:?}");
+        }
+    }
+
+    #[test]
+    fn a_refusal_names_the_caller_and_the_action() {
+        let denied = may(&node("n01", false), Action::Publish { node: "n02" }).expect_err("denied");
+        let text = "the node n01 of the site s may not publish topics of n02";
+        assert_eq!((denied.to_string().as_str(), denied.is_stranger), (text, false));
+        let denied = may(&Caller::Stranger, Action::ReadFacts).expect_err("denied");
+        assert!(denied.is_stranger);
+    }
+}

@@ -1,0 +1,191 @@
+//! Sessions between one publisher and one follower: an agreed key, with which the publisher tags its batches.
+//!
+//! The follower sends its half of the exchange (X25519) as the nonce of its question, and the publisher its own half with
+//! the answer. Both are signed, so nobody else knows the key.
+//!
+//! A batch carries a tag for each follower: 8 bytes that name the session, and 16 bytes of HMAC-SHA-256 over the digest of
+//! the key and the batch. The digest is computed once for all followers.
+
+use std::collections::VecDeque;
+use std::sync::Mutex;
+
+use ring::agreement::{EphemeralPrivateKey, UnparsedPublicKey, X25519, agree_ephemeral};
+use ring::digest::{self, Digest};
+use ring::hmac;
+use ring::rand::SystemRandom;
+use skopos_model::unpoisoned;
+
+use super::proof::NONCE_BYTES;
+use crate::error::Error;
+
+/// The most followers of a publisher that get tags: hubs, and nodes that mirror it. Each tag costs a microsecond.
+const MAX_SESSIONS: usize = 64;
+
+/// The most of them of one program name: a hub that restarts leaves its old session behind.
+const MAX_SESSIONS_OF_A_NAME: usize = 4;
+
+const ID_BYTES: usize = 8;
+const TAG_BYTES: usize = 16;
+const ENTRY_BYTES: usize = ID_BYTES + TAG_BYTES;
+
+/// One half of an exchange of keys, before the other half is there.
+pub(crate) struct Exchange {
+    private: EphemeralPrivateKey,
+    pub(crate) public: [u8; NONCE_BYTES],
+}
+
+impl Exchange {
+    pub(crate) fn begin() -> Result<Self, Error> {
+        let failed = |_| Error::Plane("no key can be made".to_owned());
+        let private =
+            EphemeralPrivateKey::generate(&X25519, &SystemRandom::new()).map_err(failed)?;
+        let mut public = [0; NONCE_BYTES];
+        public.copy_from_slice(private.compute_public_key().map_err(failed)?.as_ref());
+        Ok(Self { private, public })
+    }
+
+    /// Returns the session with the other half. `follower` is the public half of the follower, on both sides.
+    pub(crate) fn agree(self, other: &[u8], follower: &[u8]) -> Result<Session, Error> {
+        let failed = |_| Error::Proof("the exchange of keys failed".to_owned());
+        let other = UnparsedPublicKey::new(&X25519, other);
+        let key = agree_ephemeral(self.private, &other, |shared| {
+            let mut context = digest::Context::new(&digest::SHA256);
+            context.update(b"skopos live plane session 1\0");
+            context.update(shared);
+            context.update(follower);
+            hmac::Key::new(hmac::HMAC_SHA256, context.finish().as_ref())
+        });
+        let mut id = [0; ID_BYTES];
+        id.copy_from_slice(&digest::digest(&digest::SHA256, follower).as_ref()[..ID_BYTES]);
+        Ok(Session { id, key: key.map_err(failed)? })
+    }
+}
+
+/// A key that one publisher and one follower share.
+#[derive(Clone, Debug)]
+pub(crate) struct Session {
+    id: [u8; ID_BYTES],
+    key: hmac::Key,
+}
+
+/// What the tags of a batch say to a follower.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Tagged {
+    /// The publisher made the batch.
+    Genuine,
+    /// Somebody else did.
+    Forged,
+    /// There is no tag for this follower.
+    Absent,
+}
+
+impl Session {
+    /// Compares the tags of a batch that came with this key.
+    pub(crate) fn check(&self, key: &str, batch: &[u8], tags: &[u8]) -> Tagged {
+        let entries = tags.chunks_exact(ENTRY_BYTES).take(MAX_SESSIONS);
+        let mut own = entries.filter(|entry| entry.starts_with(&self.id));
+        let Some(entry) = own.next() else { return Tagged::Absent };
+        let tag = hmac::sign(&self.key, digest_of(key, batch).as_ref());
+        let (own, given) = (&tag.as_ref()[..TAG_BYTES], &entry[ID_BYTES..]);
+        // All bytes are compared, whatever the first ones are.
+        let difference = own.iter().zip(given).fold(0, |all, (a, b)| all | (a ^ b));
+        if difference == 0 { Tagged::Genuine } else { Tagged::Forged }
+    }
+}
+
+fn digest_of(key: &str, batch: &[u8]) -> Digest {
+    let mut context = digest::Context::new(&digest::SHA256);
+    context.update(&(key.len() as u64).to_le_bytes());
+    context.update(key.as_bytes());
+    context.update(batch);
+    context.finish()
+}
+
+/// The sessions of one publisher.
+#[derive(Debug, Default)]
+pub(crate) struct Sessions {
+    /// With the name of the follower; the oldest first.
+    all: Mutex<VecDeque<(String, Session)>>,
+}
+
+impl Sessions {
+    /// Adds the session of a follower. The oldest one gives way to it if there are too many.
+    pub(crate) fn add(&self, follower: String, session: Session) {
+        let mut all = unpoisoned(self.all.lock());
+        let is_same = |(name, _): &(String, Session)| *name == follower;
+        if all.iter().filter(|one| is_same(one)).count() >= MAX_SESSIONS_OF_A_NAME
+            && let Some(at) = all.iter().position(is_same)
+        {
+            all.remove(at);
+        }
+        if all.len() >= MAX_SESSIONS {
+            all.pop_front();
+        }
+        all.push_back((follower, session));
+    }
+
+    /// Returns the tags of a batch that is sent with this key.
+    pub(crate) fn tags(&self, key: &str, batch: &[u8]) -> Vec<u8> {
+        let all = unpoisoned(self.all.lock());
+        let mut tags = Vec::with_capacity(all.len() * ENTRY_BYTES);
+        if all.is_empty() {
+            return tags;
+        }
+        let digest = digest_of(key, batch);
+        for (_, session) in all.iter() {
+            tags.extend_from_slice(&session.id);
+            let tag = hmac::sign(&session.key, digest.as_ref());
+            tags.extend_from_slice(&tag.as_ref()[..TAG_BYTES]);
+        }
+        tags
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn agreed() -> (Session, Session) {
+        let (follower, publisher) = (Exchange::begin(), Exchange::begin());
+        let (follower, publisher) = (follower.expect("a key"), publisher.expect("a key"));
+        let (theirs, ours) = (follower.public, publisher.public);
+        let there = publisher.agree(&theirs, &theirs).expect("agreed");
+        (follower.agree(&ours, &theirs).expect("agreed"), there)
+    }
+
+    #[test]
+    fn a_follower_knows_the_batches_of_its_publisher() {
+        let sessions = Sessions::default();
+        assert!(sessions.tags("k", b"batch").is_empty());
+        let (first, there) = agreed();
+        sessions.add("hub".to_owned(), there);
+        let (second, there) = agreed();
+        sessions.add("n02".to_owned(), there);
+        let tags = sessions.tags("k", b"batch");
+        for session in [&first, &second] {
+            assert_eq!(session.check("k", b"batch", &tags), Tagged::Genuine);
+            assert_eq!(session.check("k", b"batcH", &tags), Tagged::Forged);
+            assert_eq!(session.check("other", b"batch", &tags), Tagged::Forged);
+            assert_eq!(session.check("k", b"batch", &[]), Tagged::Absent);
+            assert_eq!(session.check("k", b"batch", &tags[..ENTRY_BYTES - 1]), Tagged::Absent);
+        }
+        let (stranger, _) = agreed();
+        assert_eq!(stranger.check("k", b"batch", &tags), Tagged::Absent);
+        let mut swapped = tags.clone();
+        swapped.copy_within(ENTRY_BYTES + ID_BYTES.., ID_BYTES);
+        assert_eq!(first.check("k", b"batch", &swapped), Tagged::Forged, "the tag of another");
+    }
+
+    #[test]
+    fn one_follower_cannot_take_the_places_of_all() {
+        let sessions = Sessions::default();
+        let (hub, there) = agreed();
+        sessions.add("hub".to_owned(), there);
+        for _ in 0..2 * MAX_SESSIONS {
+            sessions.add("n02".to_owned(), agreed().1);
+        }
+        let tags = sessions.tags("k", b"batch");
+        assert_eq!(tags.len(), (1 + MAX_SESSIONS_OF_A_NAME) * ENTRY_BYTES);
+        assert_eq!(hub.check("k", b"batch", &tags), Tagged::Genuine);
+    }
+}

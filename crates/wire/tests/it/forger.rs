@@ -1,0 +1,301 @@
+//! A site with certificates: what strangers, and a node that pretends to be another one, can do.
+
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use skopos_access::Names;
+use skopos_model::{Kind, Origin, Timestamp, Topic, Unit, ValueType};
+use skopos_wire::{
+    Authority, Batch, Content, Description, Error, Extent, Follower, Identity, IndexedSample,
+    Issuer, Outlet, Plane, PlaneConfig, Question, new_key,
+};
+use tempfile::TempDir;
+use zenoh::Wait as _;
+use zenoh::config::Config;
+
+/// Longer than each step takes on a busy machine.
+const TIMEOUT: Duration = Duration::from_secs(30);
+
+fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !is_so() {
+        assert!(start.elapsed() < TIMEOUT, "{what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn names(node: &str, is_hub: bool) -> Names {
+    Names { site: "test".to_owned(), node: node.to_owned(), is_hub }
+}
+
+/// A site with an authority, and a hub that follows it.
+struct Site {
+    dir: TempDir,
+    at: String,
+}
+
+impl Site {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().expect("a folder");
+        let port = TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr());
+        let at = format!("tls/127.0.0.1:{}", port.expect("a port").port());
+        let hosts = ["127.0.0.1".to_owned()];
+        Authority::create(&dir.path().join("hub"), &names("hub", true), &hosts).expect("made");
+        Self { dir, at }
+    }
+
+    fn authority(&self) -> Authority {
+        let folder = self.dir.path().join("hub");
+        Authority::load(&folder, "test").expect("readable").expect("there")
+    }
+
+    /// Returns the folder of a node that has joined.
+    fn joined(&self, node: &str) -> PathBuf {
+        let hub = Identity::load(&self.dir.path().join("hub")).expect("readable").expect("there");
+        let (pkcs8, public) = new_key().expect("a key");
+        let issued = self.authority().issue(&names(node, false), &[], public).expect("issued");
+        let folder = self.dir.path().join(node);
+        Identity::save(&folder, &pkcs8, &issued, Some(hub.authority())).expect("saved");
+        folder
+    }
+
+    fn hub(&self) -> Plane {
+        let listen = vec![self.at.clone()];
+        let config = PlaneConfig { listen, ..config_of(&self.dir.path().join("hub")) };
+        Plane::open(&config).expect("a session")
+    }
+
+    fn client(&self, folder: &Path) -> Plane {
+        Plane::open(&self.client_config(folder)).expect("a session")
+    }
+
+    fn client_config(&self, folder: &Path) -> PlaneConfig {
+        PlaneConfig { is_client: true, connect: vec![self.at.clone()], ..config_of(folder) }
+    }
+
+    /// A session of Zenoh itself, with the certificate in `folder`.
+    fn raw(&self, folder: &Path) -> zenoh::Session {
+        let mut config = Config::default();
+        let file = |name: &str| format!("{:?}", folder.join(name).to_string_lossy());
+        for (key, value) in [
+            ("mode", "\"client\"".to_owned()),
+            ("connect/endpoints", format!("[{:?}]", self.at)),
+            ("scouting/multicast/enabled", "false".to_owned()),
+            ("transport/link/tls/root_ca_certificate", file("authority.pem")),
+            ("transport/link/tls/connect_private_key", file("identity.pem")),
+            ("transport/link/tls/connect_certificate", file("identity.pem")),
+            ("transport/link/tls/enable_mtls", "true".to_owned()),
+        ] {
+            config.insert_json5(key, &value).expect("a setting");
+        }
+        zenoh::open(config).wait().expect("a session")
+    }
+}
+
+fn config_of(folder: &Path) -> PlaneConfig {
+    let identity = Identity::load(folder).expect("readable").expect("there");
+    PlaneConfig { identity: Some(Arc::new(identity)), ..PlaneConfig::alone("test") }
+}
+
+fn batch(node: &str, sequence: u64, value: u64) -> Batch {
+    let topic = Topic::new(&format!("{node}/a/b")).expect("a topic");
+    let (unit, kind, value_type) = (Unit::NONE, Kind::Gauge, ValueType::U64);
+    let time = Timestamp::from_nanos(sequence as i64);
+    let sample =
+        IndexedSample { index: 7, time, origin: Origin::Measured, value: Content::Bits(value) };
+    Batch {
+        sequence,
+        described: vec![Description { index: 7, topic, unit, kind, value_type }],
+        samples: vec![sample],
+        ..Batch::default()
+    }
+}
+
+/// A node that publishes one topic. Its snapshot has the value 1, and later batches 2 and so on.
+struct Publisher {
+    outlet: Outlet,
+    sent: Arc<AtomicU64>,
+}
+
+impl Publisher {
+    fn new(plane: &Plane, node: &'static str, incarnation: i64) -> Result<Self, Error> {
+        let sent = Arc::new(AtomicU64::new(1));
+        let last = sent.clone();
+        let snapshot = move || {
+            let n = last.load(Ordering::SeqCst);
+            vec![batch(node, n, n)]
+        };
+        Ok(Self { outlet: plane.announce(node, incarnation, snapshot)?, sent })
+    }
+
+    fn send(&self, node: &str) {
+        let n = self.sent.fetch_add(1, Ordering::SeqCst) + 1;
+        self.outlet.send(&batch(node, n, n)).expect("sent");
+    }
+}
+
+fn latest(follower: &Follower, node: &str) -> Option<i64> {
+    let node = follower.site().node(node)?;
+    let state = node.state();
+    state.mirror.vertices().next()?.recent.last_time().map(|time| time.as_nanos())
+}
+
+fn is_alive(follower: &Follower, node: &str) -> bool {
+    follower.site().node(node).is_some_and(|node| node.state().is_alive)
+}
+
+/// Asks for the history of `n01`, and returns the number of its batches if it answers.
+fn asked_history(hub: &Plane) -> Option<usize> {
+    let question = vec![("n01".to_owned(), 1, Question::default())];
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
+    let until = Instant::now() + Duration::from_secs(2);
+    let answers = runtime.expect("a runtime").block_on(hub.ask_history(question, until));
+    answers[0].batches.as_ref().map(Vec::len)
+}
+
+#[test]
+fn a_node_with_a_certificate_publishes_and_answers_over_tls() {
+    let site = Site::new();
+    let hub = site.hub();
+    let follower = Follower::start(&hub).expect("it follows");
+    let agent = site.client(&site.joined("n01"));
+    let publisher = Publisher::new(&agent, "n01", 1).expect("announced");
+    until("the snapshot is there", || latest(&follower, "n01") == Some(1));
+    publisher.send("n01");
+    publisher.send("n01");
+    until("its batches are there", || latest(&follower, "n01") == Some(3));
+    let answer = |_: &Question, send: &mut dyn FnMut(&Batch)| {
+        send(&batch("n01", 1, 5));
+        Extent::Whole
+    };
+    let _answering = agent.answer_history("n01", 1, answer).expect("it answers");
+    until("its history is there", || asked_history(&hub).is_some_and(|count| count == 1));
+    assert_eq!(follower.site().failed_messages().forged, 0);
+}
+
+#[test]
+fn strangers_cannot_connect() {
+    let site = Site::new();
+    let hub = site.hub();
+    let _follower = Follower::start(&hub).expect("it follows");
+    let elsewhere = Site::new();
+    let stranger = site.client_config(&elsewhere.joined("n01"));
+    assert!(Plane::open(&stranger).is_err(), "a certificate of another authority");
+    let clear = PlaneConfig {
+        is_client: true,
+        connect: vec![site.at.replace("tls/", "tcp/")],
+        ..PlaneConfig::alone("test")
+    };
+    assert!(Plane::open(&clear).is_err(), "clear text");
+    let bare = PlaneConfig { identity: None, ..site.client_config(&site.joined("n01")) };
+    assert!(matches!(Plane::open(&bare), Err(Error::NoIdentity(_))), "no certificate");
+    let other = PlaneConfig { site: "other".to_owned(), ..site.client_config(&site.joined("n02")) };
+    assert!(matches!(Plane::open(&other), Err(Error::OtherSite { .. })), "another site");
+}
+
+#[test]
+fn a_node_cannot_announce_another_name() {
+    let site = Site::new();
+    let _hub = site.hub();
+    let agent = site.client(&site.joined("n02"));
+    assert!(matches!(Publisher::new(&agent, "n01", 1), Err(Error::OtherNode { .. })));
+}
+
+/// A node with a certificate of its own uses Zenoh directly: it sends batches of another node, claims the other's name
+/// with the smallest incarnation, answers its questions, and says that it is gone.
+#[test]
+fn a_forger_with_a_certificate_of_its_own_changes_nothing() {
+    let site = Site::new();
+    let hub = site.hub();
+    let follower = Follower::start(&hub).expect("it follows");
+    let forger = site.raw(&site.joined("n02"));
+    let whole = |incarnation: i64| format!("skopos/test/whole/n01/{incarnation}");
+    let answer = |key: String, sequence| {
+        let reply_key = key.clone();
+        let queryable = forger.declare_queryable(key).complete(true).callback(move |query| {
+            let parts = reply_key.trim_end_matches('*').to_owned() + "0of1";
+            let parts = if reply_key.ends_with('*') { parts } else { reply_key.clone() };
+            let _ = query.reply(parts, batch("n01", sequence, 666).encode()).wait();
+        });
+        queryable.wait().expect("it answers")
+    };
+    let _answering = [
+        answer(whole(1) + "/*", 900),
+        answer(whole(0) + "/*", 900),
+        answer("skopos/test/ask/n01".to_owned(), 900),
+        answer("skopos/test/history/n01/1/*".to_owned(), 900),
+        answer("skopos/test/known/n01".to_owned(), 900),
+    ];
+    // It is there first, with the smallest incarnation.
+    let liveliness = forger.liveliness();
+    let first = liveliness.declare_token("skopos/test/alive/n01/0").wait().expect("declared");
+    std::thread::sleep(Duration::from_millis(200));
+    assert!(!is_alive(&follower, "n01"));
+
+    let agent = site.client(&site.joined("n01"));
+    let publisher = Publisher::new(&agent, "n01", 1).expect("the name is free");
+    until("the snapshot is there", || latest(&follower, "n01") == Some(1));
+    publisher.outlet.look_for_first().expect("it asks");
+    for _ in 0..3 {
+        forger.put("skopos/test/live/n01/1", batch("n01", 500, 666).encode()).wait().expect("put");
+        let forged = forger.put("skopos/test/live/n01/1", batch("n01", 501, 666).encode());
+        forged.attachment(vec![7; 48]).wait().expect("put");
+        publisher.send("n01");
+    }
+    until("its batches are there", || latest(&follower, "n01") == Some(4));
+    // The other one says that the node is gone.
+    let gone = liveliness.declare_token("skopos/test/alive/n01/1").wait().expect("declared");
+    gone.undeclare().wait().expect("undeclared");
+    first.undeclare().wait().expect("undeclared");
+    std::thread::sleep(Duration::from_millis(200));
+    publisher.send("n01");
+    until("the next batch is there", || latest(&follower, "n01") == Some(5));
+    assert!(is_alive(&follower, "n01") && !publisher.outlet.is_second());
+    let node = follower.site().node("n01").expect("known");
+    let state = node.state();
+    assert_eq!((state.mirror.lost(), state.incarnation), (0, 1));
+    drop(state);
+    assert!(follower.site().failed_messages().forged >= 3, "each is counted");
+    // The node does not measure on request; the forger would.
+    let topic = Topic::new("n01/a/b").expect("a topic");
+    let refreshed = hub.refresh(&topic, Duration::from_secs(2));
+    assert!(matches!(refreshed, Err(Error::Refused(_))), "{refreshed:?}");
+    assert_eq!(asked_history(&hub), None, "the forger's history");
+}
+
+/// A hub's answer to renewals.
+struct Renewing(Authority);
+
+impl Issuer for Renewing {
+    fn issue(&self, names: &Names, key: [u8; 32]) -> Result<Vec<u8>, String> {
+        self.0.issue(names, &[], key)
+    }
+}
+
+#[test]
+fn a_node_renews_its_certificate_and_nobody_elses() {
+    let site = Site::new();
+    let hub = site.hub();
+    let _renewing = hub.serve_renewals(Renewing(site.authority())).expect("it answers");
+    let (folder, other) = (site.joined("n01"), site.joined("n02"));
+    let before = std::fs::read_to_string(folder.join("identity.pem")).expect("a file");
+    let agent = site.client(&folder);
+    agent.renew().expect("renewed");
+    let after = std::fs::read_to_string(folder.join("identity.pem")).expect("a file");
+    assert_ne!(before, after);
+    let renewed = Identity::load(&folder).expect("sound").expect("there");
+    assert_eq!(renewed.names(), names("n01", false));
+    // The session goes on with the new key.
+    let follower = Follower::start(&hub).expect("it follows");
+    let _publisher = Publisher::new(&agent, "n01", 1).expect("announced");
+    until("the snapshot is there", || latest(&follower, "n01") == Some(1));
+    // The request of another node for this name.
+    let forger = site.raw(&other);
+    let replies = forger.get("skopos/test/renew/n01").payload(vec![0; 96]).wait().expect("asked");
+    while let Ok(reply) = replies.recv() {
+        assert!(reply.result().is_err(), "it has no certificate of n01");
+    }
+}
