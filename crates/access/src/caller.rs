@@ -14,6 +14,11 @@ pub enum Caller {
     Node(Names),
     /// A user, known by a token.
     User(User),
+    /// A program with a token to join the site, as this node if there is one.
+    Invited {
+        /// Name of the node; `None` for any that is not taken.
+        node: Option<String>,
+    },
     /// Whoever reaches a listener that was opened with `--insecure`.
     Anybody,
     /// One who has shown nothing yet.
@@ -68,6 +73,7 @@ impl fmt::Display for Caller {
             Self::Owner => f.write_str("the owner of this hub"),
             Self::Node(names) => write!(f, "the {names}"),
             Self::User(user) => write!(f, "the user {} ({})", user.name, user.role.name()),
+            Self::Invited { .. } => f.write_str("a program that has not joined yet"),
             Self::Anybody => f.write_str("a client of an open listener"),
             Self::Stranger => f.write_str("a client without a token or certificate"),
         }

@@ -26,6 +26,11 @@ pub enum Action<'a> {
         /// Name of the node.
         node: &'a str,
     },
+    /// Join the site as this node.
+    Join {
+        /// Name of the node.
+        node: &'a str,
+    },
     /// Get a new certificate for this node.
     Renew {
         /// Name of the node.
@@ -55,6 +60,10 @@ pub fn may(caller: &Caller, action: Action<'_>) -> Result<(), Denied> {
     let is_allowed = match (action, caller) {
         (Action::ReadService, _) => true,
         (_, Caller::Stranger) => false,
+        (Action::Join { node }, Caller::Invited { node: only }) => {
+            only.as_ref().is_none_or(|only| only == node)
+        }
+        (Action::Join { .. }, _) | (_, Caller::Invited { .. }) => false,
         (Action::Publish { node } | Action::Renew { node }, Caller::Node(names)) => {
             names.node == node
         }
@@ -75,7 +84,7 @@ pub fn may(caller: &Caller, action: Action<'_>) -> Result<(), Denied> {
                     || project.is_some_and(|project| user.leads.contains(project))
             }
             // A node carries jobs and does not read them; a listener for everybody shows facts alone.
-            Caller::Node(_) | Caller::Anybody | Caller::Stranger => false,
+            _ => false,
         },
     };
     match is_allowed {
@@ -96,6 +105,7 @@ fn described(action: Action<'_>) -> String {
         Action::ReadJob { owner: Some(owner), .. } => format!("read the jobs of {owner}"),
         Action::ReadJob { owner: None, .. } => "read jobs of the owner of the hub".to_owned(),
         Action::Publish { node } => format!("publish topics of {node}"),
+        Action::Join { node } => format!("join as {node}"),
         Action::Renew { node } => format!("get a certificate of {node}"),
         Action::Vouch => "say which publisher has a name".to_owned(),
     }
@@ -131,20 +141,24 @@ mod tests {
             user("ida", Role::Admin, &[]),
             Caller::Anybody,
             Caller::Stranger,
+            Caller::Invited { node: None },
+            Caller::Invited { node: Some("n01".to_owned()) },
         ];
         let job = |owner, project| Action::ReadJob { owner, project };
         for (action, expected) in [
-            (Action::ReadService, "yes yes yes yes yes yes yes yes yes"),
-            (Action::ReadFacts, "yes yes yes yes yes yes yes yes no"),
-            (Action::Measure, "yes yes yes no no yes yes yes no"),
-            (job(Some("ann"), None), "yes no no yes no yes yes no no"),
-            (job(Some("ann"), Some("astro")), "yes no no yes yes yes yes no no"),
-            (job(Some("joe"), Some("bio")), "yes no no no no yes yes no no"),
-            (job(None, None), "yes no no no no yes yes no no"),
-            (Action::Publish { node: "n01" }, "yes yes no no no no no no no"),
-            (Action::Publish { node: "n02" }, "yes no no no no no no no no"),
-            (Action::Renew { node: "n01" }, "yes yes no no no no no no no"),
-            (Action::Vouch, "yes no yes no no no no no no"),
+            (Action::ReadService, "yes yes yes yes yes yes yes yes yes yes yes"),
+            (Action::ReadFacts, "yes yes yes yes yes yes yes yes no no no"),
+            (Action::Measure, "yes yes yes no no yes yes yes no no no"),
+            (job(Some("ann"), None), "yes no no yes no yes yes no no no no"),
+            (job(Some("ann"), Some("astro")), "yes no no yes yes yes yes no no no no"),
+            (job(Some("joe"), Some("bio")), "yes no no no no yes yes no no no no"),
+            (job(None, None), "yes no no no no yes yes no no no no"),
+            (Action::Publish { node: "n01" }, "yes yes no no no no no no no no no"),
+            (Action::Publish { node: "n02" }, "yes no no no no no no no no no no"),
+            (Action::Join { node: "n01" }, "no no no no no no no no no yes yes"),
+            (Action::Join { node: "n02" }, "no no no no no no no no no yes no"),
+            (Action::Renew { node: "n01" }, "yes yes no no no no no no no no no"),
+            (Action::Vouch, "yes no yes no no no no no no no no"),
         ] {
             let decided: Vec<&str> = callers
                 .iter()

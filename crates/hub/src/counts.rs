@@ -65,6 +65,11 @@ impl Counts {
         (before < most).then_some(connection)
     }
 
+    /// Returns the number of open connections.
+    pub fn open(&self) -> u64 {
+        self.connections.load(Ordering::Relaxed)
+    }
+
     /// Returns each metric with its current number.
     pub fn all(&self) -> [(&'static Metric, u64); 5] {
         use schema::self_door as metrics;

@@ -12,6 +12,7 @@ use skopos_shm::Host;
 use skopos_term::Failure;
 use skopos_wire::{
     Description, Follower, Interest, MirrorWatcher, NodeState, NodeWatcher, Plane, PlaneConfig,
+    RenewalResponder,
 };
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::watch;
@@ -24,6 +25,7 @@ use crate::insight_infos::InsightInfos;
 use crate::insights::HubInsights;
 use crate::local::Local;
 use crate::measuring::Measuring;
+use crate::pki::Pki;
 use crate::pulse::Pulse;
 use crate::remote_write::RemoteWrite;
 use crate::source::HubSource;
@@ -43,6 +45,9 @@ pub struct Hub {
     infos: InsightInfos,
     site: String,
     dir: PathBuf,
+    /// Certificates and tokens, if the hub has a certificate.
+    pki: Option<Arc<Pki>>,
+    _renewing: Option<RenewalResponder>,
     follower: Option<Follower>,
     runtime: Runtime,
 }
@@ -55,23 +60,37 @@ struct Work {
 }
 
 impl Hub {
-    /// Prepares a hub in the runtime directory `dir`. With `plane` the hub follows all nodes of that site;
-    /// without it, the hub knows only this machine. Open its listeners, then call [`work`](Self::work).
+    /// Prepares a hub in the runtime directory `dir`. If it `follows`, it knows all nodes of the site of `live`; else
+    /// only this machine. Open its listeners, then call [`work`](Self::work).
     ///
     /// # Errors
     /// Fails if the plane cannot be joined, the directory cannot be used, or an alias has the name of a table.
     pub fn open(
         dir: &Path,
-        plane: Option<&LiveArgs>,
+        (live, follows): (&LiveArgs, bool),
         config: &HubConfig,
         file: Option<&Path>,
     ) -> Result<Self, Failure> {
         let runtime = Builder::new_multi_thread().enable_all().build();
         let runtime = runtime.map_err(|e| Failure::new("no threads can be started").because(&e))?;
         let others: Arc<watch::Sender<u64>> = Arc::default();
-        let follower =
-            plane.map(|plane| follow(&plane.of_hub(dir), ChangeNotifier(others.clone())));
+        let plane = follows.then(|| live.of_hub(dir)).transpose()?;
+        let pki = live.known_identity()?.map(Pki::open).transpose();
+        let pki = pki
+            .map_err(|e| Failure::new("the certificates of the site cannot be used").because(&e))?;
+        let pki = pki.map(Arc::new);
+        let follower = plane.as_ref().map(|plane| follow(plane, ChangeNotifier(others.clone())));
         let follower = follower.transpose()?;
+        let renewing =
+            match (&follower, &pki) {
+                (Some(follower), Some(pki)) if pki.identity().names().is_hub => {
+                    let answering = follower.plane().serve_renewals(pki.clone());
+                    Some(answering.map_err(|e| {
+                        Failure::new("the hub cannot renew certificates").because(&e)
+                    })?)
+                }
+                _ => None,
+            };
         std::fs::create_dir_all(dir)
             .map_err(|e| Failure::new(format!("{} cannot be made", dir.display())).because(&e))?;
         // The hub gets values of other nodes from those nodes, so it leaves out an agent's mirror.
@@ -86,9 +105,10 @@ impl Hub {
         let measuring = Measuring::new(dir.to_path_buf(), measuring);
         let engine = Arc::new(engine);
         let backend = Arc::new(Backend { engine, source, pulse, others, counts, measuring });
-        let site = plane.map_or(ALONE, LiveArgs::site).to_owned();
+        let site = plane.map_or_else(|| ALONE.to_owned(), |plane| plane.site);
         let dir = dir.to_path_buf();
-        Ok(Self { work: None, backend, infos, site, dir, follower, runtime })
+        let _renewing = renewing;
+        Ok(Self { work: None, backend, infos, site, dir, pki, _renewing, follower, runtime })
     }
 
     /// Starts the tasks that need no request: the hub publishes its own facts, computes insights of its site
@@ -117,6 +137,16 @@ impl Hub {
     /// Returns the state from which its listeners answer.
     pub fn backend(&self) -> &Arc<Backend> {
         &self.backend
+    }
+
+    /// Returns the certificates and tokens, if the hub has a certificate.
+    pub fn pki(&self) -> Option<&Arc<Pki>> {
+        self.pki.as_ref()
+    }
+
+    /// Returns the name of the site.
+    pub fn site(&self) -> &str {
+        &self.site
     }
 
     /// Returns the runtime directory.

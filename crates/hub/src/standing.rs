@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
+use skopos_access::Caller;
 use skopos_query::arrow::array::{RecordBatch, UInt64Array};
 use skopos_query::arrow::compute::take_record_batch;
 use skopos_query::arrow::datatypes::SchemaRef;
@@ -52,6 +53,7 @@ pub struct Change {
 /// A standing question.
 pub struct Standing {
     engine: Arc<Engine>,
+    caller: Caller,
     sql: String,
     limits: Limits,
     every: Duration,
@@ -72,23 +74,24 @@ struct LastAnswer {
 }
 
 impl Standing {
-    /// Prepares a statement that is evaluated at most once per `every`; the channels `news` notify of changes.
+    /// Prepares a statement of `caller` that is evaluated at most once per `every`; the channels `news` notify of changes.
     ///
     /// # Errors
     /// Fails if the statement cannot be answered.
     pub async fn new(
         engine: Arc<Engine>,
+        caller: Caller,
         sql: String,
         every: Option<Duration>,
         deadline: Duration,
         news: Vec<watch::Receiver<u64>>,
     ) -> Result<Self, Error> {
-        let inputs = engine.inputs(&sql).await?;
+        let inputs = engine.inputs(&caller, &sql).await?;
         let usual = if inputs.is_timed() { EVERY_BY_THE_CLOCK } else { EVERY };
         let every = every.unwrap_or(usual).max(SHORTEST);
         let limits = Limits { deadline, rows: MAX_ROWS };
         let (print, not_before, last) = (None, Instant::now(), None);
-        Ok(Self { engine, sql, limits, every, inputs, news, print, not_before, last })
+        Ok(Self { engine, caller, sql, limits, every, inputs, news, print, not_before, last })
     }
 
     /// Waits for the changes since the last call; the first call returns the whole answer. The statement is
@@ -125,7 +128,7 @@ impl Standing {
     }
 
     async fn ask(&mut self) -> Result<Option<Change>, Error> {
-        let answer = self.engine.query(&self.sql, &self.limits).await?;
+        let answer = self.engine.query(&self.caller, &self.sql, &self.limits).await?;
         self.compare(answer).map_err(|e| Error::Query { message: e.to_string() })
     }
 

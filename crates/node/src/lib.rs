@@ -19,8 +19,9 @@ mod past;
 mod forward;
 mod mirror;
 mod uplink;
+mod renewing;
 mod membership;
 pub mod role;
 
 pub use answer::Answer;
-pub use args::{LiveArgs, NodeArgs};
+pub use args::{LiveArgs, NodeArgs, default_identity_folder};

@@ -16,6 +16,7 @@ use skopos_wire::{Plane, PlaneConfig};
 
 use crate::forward::Forward;
 use crate::mirror::Mirrored;
+use crate::renewing::Renewing;
 use crate::uplink::Uplink;
 use skopos_term::Failure;
 
@@ -86,6 +87,7 @@ struct Member {
     is_reported: bool,
     uplink: Option<Uplink>,
     mirrored: Option<(Mirrored, Forward)>,
+    _renewing: Option<Renewing>,
 }
 
 impl Membership {
@@ -220,7 +222,8 @@ impl JoinRequest {
                 Some((mirrored, forward))
             }
         };
-        Ok(Member { is_reported: false, uplink, mirrored })
+        let _renewing = Renewing::start(plane)?;
+        Ok(Member { is_reported: false, uplink, mirrored, _renewing })
     }
 
     /// Tries to join until a hub answers or `stopped` closes. Sends true to `done` after joining, and false

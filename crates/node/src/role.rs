@@ -62,14 +62,18 @@ impl Node {
         let config = Config::load(args.agent.config.as_deref())?;
         let (limits, folder) = (config.history.limits(), config.history.dir.clone());
         let dir = global.dir.clone().unwrap_or_else(skopos_shm::runtime_dir);
-        let mut agent = Agent::start(dir, &args.agent, config, signals)?;
+        let mut of_agent = args.agent.clone();
+        if args.live && of_agent.node.is_none() && config.agent.node.is_none() {
+            of_agent.node = args.plane.known_identity()?.map(|identity| identity.names().node);
+        }
+        let mut agent = Agent::start(dir, &of_agent, config, signals)?;
         let start = |folder: PathBuf| {
             Archiver::start(&folder, limits, agent.dir().to_path_buf(), agent.node())
         };
         let archiver = args.history.clone().or(folder).map(start).transpose()?;
         if args.live {
             let dir = agent.dir().to_path_buf();
-            let config = args.plane.of_node(&dir, !args.mirror.is_empty());
+            let config = args.plane.of_node(&dir, !args.mirror.is_empty())?;
             let joined = Membership::start(config, agent.node(), dir, &args.mirror)?;
             agent.join(Box::new(joined));
         }

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::TaskContext;
+use skopos_access::Caller;
 use skopos_model::unpoisoned;
 use skopos_store::history;
 
@@ -16,9 +17,10 @@ const SHARE: f64 = 0.8;
 /// Upper bound of a deadline, so that adding it to the time cannot overflow.
 const LONGEST: Duration = Duration::from_secs(86_400);
 
-/// Deadline of requests to other nodes, and what the answer lacks.
+/// The caller, the deadline of requests to other nodes, and what the answer lacks.
 #[derive(Clone, Debug)]
 pub(crate) struct ExecutionContext {
+    pub(crate) caller: Caller,
     pub(crate) until: Instant,
     pub(crate) missing: Missing,
 }
@@ -29,15 +31,22 @@ pub(crate) struct ExecutionContext {
 pub struct Missing(Arc<Mutex<BTreeSet<String>>>);
 
 impl ExecutionContext {
-    pub(crate) fn new(deadline: Duration) -> Self {
+    pub(crate) fn new(caller: Caller, deadline: Duration) -> Self {
         let until = Instant::now() + deadline.min(LONGEST).mul_f64(SHARE);
-        Self { until, missing: Missing::default() }
+        Self { caller, until, missing: Missing::default() }
     }
 
     /// Returns the context of the execution that a scan belongs to.
     pub(crate) fn of(context: &TaskContext) -> Arc<Self> {
         let own = context.session_config().get_extension::<Self>();
-        own.unwrap_or_else(|| Arc::new(Self::new(Duration::ZERO)))
+        own.unwrap_or_default()
+    }
+}
+
+/// The context of a plan that is not executed.
+impl Default for ExecutionContext {
+    fn default() -> Self {
+        Self::new(Caller::Stranger, Duration::ZERO)
     }
 }
 

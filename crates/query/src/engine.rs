@@ -7,6 +7,7 @@ use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef}
 use datafusion::catalog::SchemaProvider as _;
 use datafusion::common::{ParamValues, ScalarValue};
 use datafusion::logical_expr::LogicalPlan;
+use skopos_access::{Action, Caller, may};
 use skopos_model::Topic;
 use tokio::time::Instant;
 
@@ -22,7 +23,8 @@ use crate::registry::Registry;
 use crate::statement::{parse, parse_with_parameters};
 use crate::stream::{Stream, within};
 
-/// Answers statements. A process needs one engine; any number of threads may use it.
+/// Answers statements. A process needs one engine; any number of threads may use it. Every method that reads takes the
+/// [`Caller`], and asks the policy.
 #[derive(Debug)]
 pub struct Engine {
     planner: Opaque<Planner>,
@@ -57,18 +59,25 @@ impl Engine {
     ///
     /// # Errors
     /// The statement cannot be answered.
-    pub fn describe(&self, sql: &str) -> impl Future<Output = Result<SchemaRef, Error>> + Send {
+    pub fn describe(
+        &self,
+        caller: &Caller,
+        sql: &str,
+    ) -> impl Future<Output = Result<SchemaRef, Error>> + Send {
         async move {
-            if let Some(answer) = self.point(sql) {
+            if let Some(answer) = self.point(caller, sql) {
                 return Ok(answer.schema);
             }
+            may(caller, Action::ReadFacts)?;
             self.planner.schema_of(sql, self.planner.cached_plan(sql).await?).await
         }
     }
 
     /// Returns the answer of a point read: at once, without the planner. `None` if the statement is not
     /// a point read.
-    pub fn point(&self, sql: &str) -> Option<Answer> {
+    pub fn point(&self, caller: &Caller, sql: &str) -> Option<Answer> {
+        // A caller who is refused gets the refusal from the planner.
+        may(caller, Action::ReadFacts).ok()?;
         self.planner.point(sql)
     }
 
@@ -78,17 +87,18 @@ impl Engine {
     /// The statement cannot be answered within `limits`.
     pub fn query(
         &self,
+        caller: &Caller,
         sql: &str,
         limits: &Limits,
     ) -> impl Future<Output = Result<Answer, Error>> + Send {
         async move {
-            if let Some(answer) = self.point(sql) {
+            if let Some(answer) = self.point(caller, sql) {
                 return match answer.rows() <= limits.rows {
                     true => Ok(answer),
                     false => Err(Error::TooManyRows(limits.rows)),
                 };
             }
-            self.stream(sql, limits).await?.collect(&self.planner.memory()).await
+            self.stream(caller, sql, limits).await?.collect(&self.planner.memory()).await
         }
     }
 
@@ -98,15 +108,17 @@ impl Engine {
     /// See [`query`](Self::query).
     pub fn query_planned(
         &self,
+        caller: &Caller,
         sql: &str,
         limits: &Limits,
     ) -> impl Future<Output = Result<Answer, Error>> + Send {
         async move {
+            may(caller, Action::ReadFacts)?;
             let begun = Instant::now();
             let planned =
                 async { self.planner.plan(sql, self.planner.parsed(sql, parse).await?).await };
             let plan = within(begun, limits.deadline, planned).await?;
-            let stream = self.planner.start(sql, plan, limits, begun).await?;
+            let stream = self.planner.start((caller, sql), plan, limits, begun).await?;
             stream.collect(&self.planner.memory()).await
         }
     }
@@ -118,16 +130,18 @@ impl Engine {
     /// See [`query`](Self::query); later errors are in the stream.
     pub fn stream(
         &self,
+        caller: &Caller,
         sql: &str,
         limits: &Limits,
     ) -> impl Future<Output = Result<Stream, Error>> + Send {
         async move {
-            if let Some(answer) = self.point(sql) {
+            if let Some(answer) = self.point(caller, sql) {
                 return Stream::of(answer, limits);
             }
+            may(caller, Action::ReadFacts)?;
             let begun = Instant::now();
             let plan = within(begun, limits.deadline, self.planner.cached_plan(sql)).await?;
-            self.planner.start(sql, plan, limits, begun).await
+            self.planner.start((caller, sql), plan, limits, begun).await
         }
     }
 
@@ -135,8 +149,15 @@ impl Engine {
     ///
     /// # Errors
     /// The statement cannot be answered.
-    pub fn inputs(&self, sql: &str) -> impl Future<Output = Result<Inputs, Error>> + Send {
-        async move { self.planner.inputs(sql).await }
+    pub fn inputs(
+        &self,
+        caller: &Caller,
+        sql: &str,
+    ) -> impl Future<Output = Result<Inputs, Error>> + Send {
+        async move {
+            may(caller, Action::ReadFacts)?;
+            self.planner.inputs(sql).await
+        }
     }
 
     /// Returns a fingerprint of `inputs`: it changes whenever an input does. Samples of topics that `counts`
@@ -149,8 +170,13 @@ impl Engine {
     ///
     /// # Errors
     /// The statement cannot be answered.
-    pub fn prepare(&self, sql: &str) -> impl Future<Output = Result<Prepared, Error>> + Send {
+    pub fn prepare(
+        &self,
+        caller: &Caller,
+        sql: &str,
+    ) -> impl Future<Output = Result<Prepared, Error>> + Send {
         async move {
+            may(caller, Action::ReadFacts)?;
             let planner = &self.planner;
             let (statement, count) = planner.parsed(sql, parse_with_parameters).await?;
             let plan = planner.plan(sql, statement.clone()).await?;
@@ -177,10 +203,16 @@ impl Engine {
     }
 
     /// Returns the answer with these values if it is that of a point read; see [`point`](Self::point).
-    pub fn point_prepared(&self, prepared: &Prepared, values: &RecordBatch) -> Option<Answer> {
+    pub fn point_prepared(
+        &self,
+        caller: &Caller,
+        prepared: &Prepared,
+        values: &RecordBatch,
+    ) -> Option<Answer> {
+        may(caller, Action::ReadFacts).ok()?;
         let values = prepared.scalars(values).ok()?;
         match values.is_empty() {
-            true => self.point(&prepared.sql),
+            true => self.point(caller, &prepared.sql),
             false => self.point_bound(prepared, &values),
         }
     }
@@ -191,21 +223,23 @@ impl Engine {
     /// See [`stream`](Self::stream); the number of values is not that of the parameters.
     pub fn stream_prepared(
         &self,
+        caller: &Caller,
         prepared: &Prepared,
         values: &RecordBatch,
         limits: &Limits,
     ) -> impl Future<Output = Result<Stream, Error>> + Send {
         async move {
+            may(caller, Action::ReadFacts)?;
             let begun = Instant::now();
             let values = prepared.scalars(values)?;
             if values.is_empty() {
-                return self.stream(&prepared.sql, limits).await;
+                return self.stream(caller, &prepared.sql, limits).await;
             }
             if let Some(answer) = self.point_bound(prepared, &values) {
                 return Stream::of(answer, limits);
             }
             let plan = self.bound(prepared, values)?;
-            self.planner.start(&prepared.sql, plan, limits, begun).await
+            self.planner.start((caller, &prepared.sql), plan, limits, begun).await
         }
     }
 
@@ -215,14 +249,16 @@ impl Engine {
     /// See [`stream_prepared`](Self::stream_prepared).
     pub fn describe_prepared(
         &self,
+        caller: &Caller,
         prepared: &Prepared,
         values: &RecordBatch,
         limits: &Limits,
     ) -> impl Future<Output = Result<SchemaRef, Error>> + Send {
         async move {
+            may(caller, Action::ReadFacts)?;
             let values = prepared.scalars(values)?;
             if values.is_empty() {
-                let described = self.describe(&prepared.sql);
+                let described = self.describe(caller, &prepared.sql);
                 return within(Instant::now(), limits.deadline, described).await;
             }
             if let Some(answer) = self.point_bound(prepared, &values) {

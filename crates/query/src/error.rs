@@ -12,6 +12,9 @@ use crate::limits::{MAX_DEPTH, MAX_PARAMETERS, MAX_RELATIONS, MAX_SQL_BYTES, MEM
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum Error {
+    /// The policy refuses the caller.
+    #[error(transparent)]
+    Denied(#[from] skopos_access::Denied),
     /// The text is not SQL.
     #[error("{at}: {message}")]
     Syntax {
@@ -107,6 +110,8 @@ impl Error {
     /// Returns what the user can do.
     pub fn hint(&self) -> Option<String> {
         let hint = match self {
+            Self::Denied(denied) if denied.is_stranger => "show a token or a certificate",
+            Self::Denied(_) => "an administrator can give you another role",
             Self::UnknownName { what: "function", name, .. }
                 if name.eq_ignore_ascii_case("ema") =>
             {

@@ -31,7 +31,8 @@
 //! let mut registry = Registry::new(Arc::new(Empty));
 //! // registry.register(MyTable::new())?;
 //! let engine = Engine::new(registry)?;
-//! let answer = engine.point("SELECT count(*) FROM latest").expect("a point read");
+//! use skopos_access::Caller;
+//! let answer = engine.point(&Caller::Owner, "SELECT count(*) FROM latest").expect("a point read");
 //! assert_eq!(answer.rows(), 1);
 //! # Ok(())
 //! # }

@@ -14,6 +14,7 @@ use datafusion::execution::session_state::SessionStateBuilder;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::prelude::{DataFrame, SessionConfig, SessionContext};
 use datafusion::sql::parser::Statement as Parsed;
+use skopos_access::Caller;
 use skopos_model::unpoisoned;
 use tokio::time::Instant;
 
@@ -182,12 +183,13 @@ impl Planner {
     /// Starts to execute a plan. The deadline counts from `begun`.
     pub(crate) async fn start(
         &self,
-        sql: &str,
+        (caller, sql): (&Caller, &str),
         plan: LogicalPlan,
         limits: &Limits,
         begun: Instant,
     ) -> Result<Stream, Error> {
-        let execution = ExecutionContext::new(limits.deadline.saturating_sub(begun.elapsed()));
+        let left = limits.deadline.saturating_sub(begun.elapsed());
+        let execution = ExecutionContext::new(caller.clone(), left);
         let (mut state, missing) = (self.context.state(), execution.missing.clone());
         state.config_mut().set_extension(Arc::new(execution));
         let frame = DataFrame::new(state, plan);

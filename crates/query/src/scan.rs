@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use datafusion::arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use datafusion::arrow::datatypes::SchemaRef;
+use skopos_access::Caller;
 use skopos_model::Timestamp;
 
 use crate::context::ExecutionContext;
@@ -50,6 +51,11 @@ impl Literal {
 }
 
 impl Scan {
+    /// Returns the caller whose statement reads the table; a stranger while a statement is only planned.
+    pub fn caller(&self) -> &Caller {
+        self.context.as_ref().map_or(&Caller::Stranger, |context| &context.caller)
+    }
+
     /// Returns the positions of the wanted columns in [`Table::columns`](crate::Table::columns), in the
     /// order in which a batch must have them.
     pub fn columns(&self) -> &[usize] {

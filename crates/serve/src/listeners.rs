@@ -14,7 +14,7 @@ use skopos_term::Failure;
 
 use crate::flight;
 use crate::http;
-use crate::listen::{ListenArgs, TcpEndpoint};
+use crate::listen::{Door, ListenArgs, TcpEndpoint};
 use crate::unix::HubSocket;
 
 /// The listeners of a hub, until they are dropped.
@@ -25,21 +25,28 @@ pub struct Listeners {
 }
 
 impl Listeners {
-    /// Opens the listeners of `hub`.
+    /// Opens the listeners of `hub`. With `is_insecure` clients need no certificate and no token.
     ///
     /// # Errors
     /// Fails if another hub uses the directory, or if a configured address cannot be used.
-    pub fn open(hub: &Hub, args: &ListenArgs, config: &HubConfig) -> Result<Self, Failure> {
+    pub fn open(
+        hub: &Hub,
+        args: &ListenArgs,
+        config: &HubConfig,
+        is_insecure: bool,
+    ) -> Result<Self, Failure> {
         let (backend, runtime) = (hub.backend(), hub.runtime());
         let counts = |name: &str| -> Arc<Counts> {
             let found = backend.counts.iter().find(|(listener, _)| *listener == name);
             found.map(|(_, counts)| counts.clone()).unwrap_or_default()
         };
         let unix = HubSocket::open(hub.dir(), backend.clone(), counts("unix"), runtime.clone())?;
-        let (at, hosts) = (args.http(config), config.hosts.clone());
-        let http = http::open(at, hosts, backend.clone(), counts("http"), runtime)?;
+        let door = Door { pki: hub.pki().cloned(), is_insecure };
+        let (at, of_http) = (args.http(config), (config.hosts.clone(), door.clone()));
+        let http = http::open(at, of_http, backend.clone(), counts("http"), runtime)?;
         let address = args.flight(config);
-        let flight = flight::open(address, backend.engine.clone(), counts("flight"), runtime)?;
+        let flight =
+            flight::open(address, door, backend.engine.clone(), counts("flight"), runtime)?;
         Ok(Self { _unix: unix, http, flight })
     }
 }
@@ -52,21 +59,21 @@ pub struct Served {
 }
 
 impl Served {
-    /// Starts a hub in the runtime directory `dir` and opens its listeners. With `plane` it follows all nodes of that
-    /// site; without it, it knows only this machine.
+    /// Starts a hub in the runtime directory `dir` and opens its listeners. If it `follows`, it knows all nodes of the
+    /// site of `live`; else only this machine.
     ///
     /// # Errors
     /// Fails if the plane cannot be joined, a listener cannot be opened, another hub uses this directory, or the
     /// configuration is not valid.
     pub fn start(
         dir: &Path,
-        plane: Option<&LiveArgs>,
+        (live, follows): (&LiveArgs, bool),
         args: &ListenArgs,
         config: &Config,
     ) -> Result<Self, Failure> {
         let own = HubConfig::of(config)?;
-        let mut hub = Hub::open(dir, plane, &own, config.path.as_deref())?;
-        let listeners = Listeners::open(&hub, args, &own)?;
+        let mut hub = Hub::open(dir, (live, follows), &own, config.path.as_deref())?;
+        let listeners = Listeners::open(&hub, args, &own, live.is_insecure())?;
         hub.work(&own, &config.insight)?;
         Ok(Self { listeners, hub })
     }
@@ -82,6 +89,11 @@ impl Served {
         let tcp = [&self.listeners.http, &self.listeners.flight];
         let urls = tcp.into_iter().filter_map(TcpEndpoint::url).map(str::to_owned);
         std::iter::once(socket).chain(urls).collect()
+    }
+
+    /// Returns the name of the site.
+    pub fn site(&self) -> &str {
+        self.hub.site()
     }
 
     /// Returns true if the hub has no connection to another node.

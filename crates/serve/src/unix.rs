@@ -1,4 +1,5 @@
-//! The hub's UNIX socket. `skopos_hub::messages` describes its messages.
+//! The hub's UNIX socket. `skopos_hub::messages` describes its messages. The credentials of the peer show that the caller
+//! is the owner of the hub, or root.
 //!
 //! Each connection has a thread. The thread answers point reads itself, because handing one over costs more than
 //! answering it. If a client closes the connection while its statement runs, the statement is cancelled.
@@ -15,6 +16,7 @@ use std::time::Duration;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::io::Errno;
 use rustix::net::sockopt::socket_peercred;
+use skopos_access::Caller;
 use skopos_query::{Answer, Error, Limits, MAX_SQL_BYTES, Way};
 use tokio::runtime::Handle;
 
@@ -184,7 +186,7 @@ impl Connection {
     /// Answers a statement. The outer error means that the client is gone.
     fn answer(&self, request: &Request) -> io::Result<Result<Answer, Error>> {
         let engine = &self.backend.engine;
-        if let Some(answer) = engine.point(&request.sql) {
+        if let Some(answer) = engine.point(&Caller::Owner, &request.sql) {
             let is_short = answer.rows() <= request.rows;
             return Ok(if is_short { Ok(answer) } else { Err(Error::TooManyRows(request.rows)) });
         }
@@ -193,7 +195,7 @@ impl Connection {
         let (engine, sql) = (engine.clone(), request.sql.clone());
         let running = self.counts.run();
         self.while_connected(async move {
-            let answer = engine.query(&sql, &limits).await;
+            let answer = engine.query(&Caller::Owner, &sql, &limits).await;
             running.done();
             answer
         })
@@ -209,7 +211,7 @@ impl Connection {
         let every = request.every_ms.map(Duration::from_millis);
         let deadline = Duration::from_millis(request.deadline_ms);
         let (engine, news) = (self.backend.engine.clone(), self.backend.news());
-        let begun = Standing::new(engine, request.sql, every, deadline, news);
+        let begun = Standing::new(engine, Caller::Owner, request.sql, every, deadline, news);
         let mut standing = match self.while_connected(begun)? {
             Ok(standing) => standing,
             Err(e) => return self.refuse(&e),

@@ -68,11 +68,17 @@ pub(crate) enum Verb {
     #[command(before_help = "Example: skopos publish my-app/queue/depth 17")]
     Publish(verbs::publish::PublishArgs),
     /// Follow many nodes, and answer questions about all of them
-    #[command(before_help = "Example: skopos hub --listen tcp/0.0.0.0:7447 --look-on auto")]
+    #[command(before_help = "Example: skopos hub --listen tls/0.0.0.0:7447")]
     Hub(verbs::hub::HubArgs),
+    /// Certificates and tokens of a site: who joins, and who asks
+    #[command(before_help = "Example: skopos pki init --site hpc1 --host hub1.example.org")]
+    Pki(verbs::pki::PkiArgs),
+    /// Get the certificate of this node from the hub of a site
+    #[command(before_help = "Example: skopos join hub1 --token $(ssh hub1 skopos pki token)")]
+    Join(verbs::join::JoinArgs),
     /// Join a hub with simulated nodes, to see how it copes with many
     #[command(
-        before_help = "Example: skopos simulate --nodes 100 --for 1m --connect tcp/127.0.0.1:7447"
+        before_help = "Example: skopos simulate --nodes 100 --for 1m --insecure --connect tcp/127.0.0.1:7447"
     )]
     Simulate(verbs::simulate::SimulateArgs),
     /// Ask in SQL
@@ -159,6 +165,8 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Verb::Record(args) => verbs::record::run(global, &args),
         Verb::Publish(args) => verbs::publish::run(global, &args),
         Verb::Hub(args) => verbs::hub::run(global, &args),
+        Verb::Pki(args) => verbs::pki::run(global, &args),
+        Verb::Join(args) => verbs::join::run(global, &args),
         Verb::Simulate(args) => verbs::simulate::run(global, &args),
         Verb::Sql(args) => verbs::sql::run(global, &args),
         Verb::Calibrate(args) => verbs::calibrate::run(global, &args),

@@ -33,6 +33,12 @@ pub struct RenewalResponder {
     _queryable: Queryable<()>,
 }
 
+impl<T: Issuer> Issuer for Arc<T> {
+    fn issue(&self, names: &Names, key: [u8; 32]) -> Result<Vec<u8>, String> {
+        (**self).issue(names, key)
+    }
+}
+
 impl Plane {
     /// Answers the renewals of a site's nodes with the certificates of `issuer`.
     ///
@@ -85,6 +91,11 @@ impl Plane {
             }
         }
         Err(last)
+    }
+
+    /// Returns true if this program has a certificate.
+    pub fn has_identity(&self) -> bool {
+        self.desk.identity().is_some()
     }
 
     /// Returns true if a new certificate should be asked for.

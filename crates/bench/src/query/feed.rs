@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use skopos_access::Caller;
 use skopos_model::unpoisoned;
 
 use skopos_query::arrow::array::cast::AsArray as _;
@@ -134,7 +135,8 @@ fn once(engine: &Engine, feeds: &mut [(&'static str, Feed)], shared: &mut Shared
 fn all(engine: &Engine) -> Result<Vec<Row>, String> {
     let limits = Limits::default();
     let runtime = Builder::new_current_thread().enable_time().build().map_err(|e| e.to_string())?;
-    let answer = runtime.block_on(engine.query(ALL, &limits)).map_err(|e| e.to_string())?;
+    let answer =
+        runtime.block_on(engine.query(&Caller::Owner, ALL, &limits)).map_err(|e| e.to_string())?;
     let mut rows = Vec::with_capacity(answer.rows());
     for batch in &answer.batches {
         let topics: &StringArray = batch.column(0).as_string();

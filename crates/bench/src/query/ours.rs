@@ -8,6 +8,7 @@ use arrow_flight::error::FlightError;
 use arrow_flight::sql::client::FlightSqlServiceClient;
 use futures_util::TryStreamExt as _;
 use serde_json::{Value, json};
+use skopos_access::Caller;
 use skopos_query::arrow::array::{Array as _, Float64Array, RecordBatch};
 
 use skopos_query::{Answer, Engine, Limits};
@@ -55,7 +56,8 @@ impl Connects for InProcess {
         let runtime = runtime.map_err(|e| e.to_string())?;
         let limits = Limits::default();
         Ok(Box::new(move |question, values| {
-            let answer = runtime.block_on(engine.query(&statements[question], &limits));
+            let answer =
+                runtime.block_on(engine.query(&Caller::Owner, &statements[question], &limits));
             take_values(&answer.map_err(|e| e.to_string())?, values)
         }))
     }

@@ -3,6 +3,7 @@
 use std::error::Error;
 use std::time::{Duration, Instant};
 
+use skopos_access::Caller;
 use skopos_model::{Kind, Sample, Topic, Unit, Value, ValueType};
 use skopos_query::arrow::array::{Array as _, AsArray as _};
 use skopos_query::arrow::compute::cast;
@@ -141,7 +142,8 @@ impl HubInsight {
         }
         if self.inputs.is_none() {
             // After a failure here the evaluation gives the reason.
-            self.inputs = context.runtime.block_on(context.engine.inputs(&self.sql)).ok();
+            self.inputs =
+                context.runtime.block_on(context.engine.inputs(&Caller::Owner, &self.sql)).ok();
         }
         let Some(inputs) = &self.inputs else { return true };
         let is_other =
@@ -154,7 +156,8 @@ impl HubInsight {
         let begun = Instant::now();
         // A second row is enough to see that the answer is not a number.
         let limits = Limits { deadline: TIMEOUT, rows: 2 };
-        let answer = context.runtime.block_on(context.engine.query(&self.sql, &limits));
+        let answer =
+            context.runtime.block_on(context.engine.query(&Caller::Owner, &self.sql, &limits));
         let outcome = match &answer {
             Ok(answer) => number(answer),
             Err(e) => Err(e.to_string()),

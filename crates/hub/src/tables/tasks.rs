@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use skopos_access::{Action, may};
 use skopos_model::Unit;
 use skopos_model::task::RESOURCES;
 use skopos_query::arrow::array::{
@@ -150,6 +151,8 @@ impl Table for Tasks {
     }
 
     fn scan(&self, scan: &Scan) -> Result<Rows, BoxError> {
+        // A report names no user: all of them belong to the owner of the hub.
+        may(scan.caller(), Action::ReadJob { owner: None, project: None })?;
         let archive = self.archive.as_deref().filter(|file| file.exists());
         let Some(archive) = archive.map(Archive::read).transpose()? else {
             // No report was archived yet.

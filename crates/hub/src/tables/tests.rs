@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde_json::{Value as Json, json};
+use skopos_access::Caller;
 use skopos_model::task::SUMMARY_VERSION;
 use skopos_model::{Kind, Sample, Structured, Timestamp, Topic, Unit, Value};
 use skopos_query::arrow::util::display::{ArrayFormatter, FormatOptions};
@@ -92,7 +93,7 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
 
 /// Returns each row as text, sorted.
 fn answer(engine: &Engine, sql: &str) -> Vec<String> {
-    let answer = block_on(engine.query(sql, &Limits::default()));
+    let answer = block_on(engine.query(&Caller::Owner, sql, &Limits::default()));
     let answer = answer.unwrap_or_else(|e| panic!("{sql}: {e}"));
     let options = FormatOptions::default().with_null("NULL");
     let mut rows = Vec::new();
@@ -247,7 +248,8 @@ fn a_missing_archive_has_no_rows_and_a_broken_one_is_an_error() {
         (&directory, ": it cannot be opened: "),
     ] {
         let engine = engine(Some(file.clone()));
-        let asked = block_on(engine.query("SELECT class FROM tasks", &Limits::default()));
+        let asked =
+            block_on(engine.query(&Caller::Owner, "SELECT class FROM tasks", &Limits::default()));
         let Err(Error::Query { message }) = asked else { panic!("{asked:?}") };
         let problem = message.strip_prefix(&file.display().to_string());
         assert!(problem.is_some_and(|problem| problem.contains(why)), "{message}");
@@ -268,7 +270,8 @@ fn insights_have_formula_and_reason() {
         ]
     );
     assert_eq!(answer(&engine, "SELECT metric FROM insights WHERE metric = 'load'"), ["load"]);
-    let inputs = block_on(engine.inputs("SELECT topic FROM insights")).expect("inputs");
+    let inputs =
+        block_on(engine.inputs(&Caller::Owner, "SELECT topic FROM insights")).expect("inputs");
     let all = engine.fingerprint(&inputs, &|_| true);
     assert_eq!(engine.fingerprint(&inputs, &|t| t.as_str().contains("/insight/")), all);
     assert_ne!(engine.fingerprint(&inputs, &|t| t.metric() != "load"), all);
@@ -301,7 +304,7 @@ fn anomalies_have_the_fields_of_the_event() {
         assert_eq!(answer(&engine, &sql), vec![expected; count], "{sql}");
     }
     let sql = "SELECT rule FROM anomalies WHERE topic = 'n01/mem/used_ratio'";
-    let inputs = block_on(engine.inputs(sql)).expect("inputs");
+    let inputs = block_on(engine.inputs(&Caller::Owner, sql)).expect("inputs");
     let all = engine.fingerprint(&inputs, &|_| true);
     assert_eq!(engine.fingerprint(&inputs, &|t| t.as_str().contains("/anomaly/")), all);
     assert_ne!(engine.fingerprint(&inputs, &|t| !t.as_str().contains("/anomaly/")), all);

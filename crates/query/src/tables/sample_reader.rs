@@ -2,13 +2,11 @@
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
-use std::time::Duration;
 
 use datafusion::error::DataFusionError;
 use futures_util::{StreamExt as _, TryStreamExt as _};
 use skopos_model::Timestamp;
 
-use crate::context::ExecutionContext;
 use crate::rows::{BoxError, Rows};
 use crate::scan::Scan;
 use crate::source::Source;
@@ -51,7 +49,7 @@ impl SampleReader {
         let columns: Arc<[SampleColumn]> = columns.iter().map(column).collect::<Result<_, _>>()?;
         let samples = SampleScan { source: self.source.clone(), topics, times, filter: None };
         let context = scan.context.clone();
-        let context = context.unwrap_or_else(|| Arc::new(ExecutionContext::new(Duration::ZERO)));
+        let context = context.unwrap_or_else(|| Arc::default());
         let batches = SampleStream::new(columns, samples).start(context);
         Ok(Rows::of_stream(batches.map_err(cause).boxed()))
     }

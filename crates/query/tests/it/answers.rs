@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use skopos_access::Caller;
 use skopos_model::Unit;
 use skopos_query::{Engine, Error, Limits, Position, Way};
 
@@ -118,7 +119,7 @@ fn point_reads_never_reach_the_planner() {
 
 fn fails(sql: &str, limits: &Limits) -> Error {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
-    let answer = runtime.expect("a runtime").block_on(world().query(sql, limits));
+    let answer = runtime.expect("a runtime").block_on(world().query(&Caller::Owner, sql, limits));
     answer.map(|answer| rows(&answer).1).expect_err(sql)
 }
 
@@ -214,7 +215,7 @@ fn a_query_of_hours_ends_at_its_deadline() {
          ON a.value % 2 = b.value % 2",
         "WITH RECURSIVE r AS (SELECT 1 AS n UNION ALL SELECT n + 1 FROM r) SELECT count(*) FROM r",
     ] {
-        let answer = runtime.block_on(engine.query(sql, &limits));
+        let answer = runtime.block_on(engine.query(&Caller::Owner, sql, &limits));
         assert!(matches!(answer, Err(Error::Deadline(_))), "{sql}: {answer:?}");
     }
 }
@@ -234,13 +235,13 @@ fn a_cancelled_join_yields_its_thread() {
         let engine = world();
         // More joins than threads.
         for _ in 0..2 * threads {
-            let answer = block_on(engine.query(sql, &limits));
+            let answer = block_on(engine.query(&Caller::Owner, sql, &limits));
             assert!(matches!(answer, Err(Error::Deadline(_))), "{sql}: {answer:?}");
         }
         let some = "SELECT count(*) AS n FROM generate_series(1, 3) a, generate_series(1, 5) b";
         // Without optimisation a batch of a join takes seconds, on a busy machine tens of them.
         let patient = Limits { deadline: Duration::from_secs(180), ..Limits::default() };
-        let answer = block_on(engine.query(some, &patient));
+        let answer = block_on(engine.query(&Caller::Owner, some, &patient));
         assert_eq!(rows(&answer.expect("there is a thread for it")).1, ["15"], "{sql}");
     }
 }
@@ -277,12 +278,14 @@ fn deep_statements_do_not_overflow_the_stack() {
     for sql in deep(90) {
         on_a_thread(|| {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
-            let answer = runtime.expect("a runtime").block_on(world().query(&sql, &limits));
+            let answer =
+                runtime.expect("a runtime").block_on(world().query(&Caller::Owner, &sql, &limits));
             let is_answered =
                 matches!(&answer, Ok(_) | Err(Error::Syntax { .. } | Error::Query { .. }));
             assert!(is_answered, "{}: {answer:?}", &sql[..40]);
             let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
-            let prepared = runtime.expect("a runtime").block_on(world().prepare(&sql));
+            let prepared =
+                runtime.expect("a runtime").block_on(world().prepare(&Caller::Owner, &sql));
             assert_eq!(prepared.is_ok(), answer.is_ok(), "{}", &sql[..40]);
         });
     }

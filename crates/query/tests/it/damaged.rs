@@ -5,6 +5,7 @@ use std::ops::RangeInclusive;
 use std::path::Path;
 use std::sync::Arc;
 
+use skopos_access::Caller;
 use skopos_model::{Kind, Timestamp, Topic, Unit, ValueType};
 use skopos_query::{Answer, Described, Engine, Limits, Node, Registry, Row, Source, Wanted};
 use skopos_store::history::{Error, Folder, Found, Samples, Sealer, Series};
@@ -55,7 +56,8 @@ fn seal(folder: &Path, generation: u64, times: RangeInclusive<i64>) -> String {
 fn ask(folder: &Path, sql: &str) -> Answer {
     let source = Arc::new(OnDisk(Folder::new(folder)));
     let engine = Engine::new(Registry::new(source)).expect("an engine");
-    block_on(engine.query(sql, &Limits::default())).unwrap_or_else(|e| panic!("{sql}: {e}"))
+    block_on(engine.query(&Caller::Owner, sql, &Limits::default()))
+        .unwrap_or_else(|e| panic!("{sql}: {e}"))
 }
 
 #[test]

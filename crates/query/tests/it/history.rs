@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use proptest::prelude::*;
+use skopos_access::Caller;
 use skopos_model::{Kind, Sample, Scalar, Timestamp, Topic, Unit, ValueType};
 use skopos_query::{
     BoxError, Column, Described, Engine, Fingerprint, Limits, Node, Registry, RemoteAnswer,
@@ -137,7 +138,8 @@ fn ask_of(places: &Arc<Places>, sql: &str) -> (Vec<String>, Vec<String>) {
     registry.alias("old", topic).expect("an alias");
     let engine = Engine::new(registry).expect("an engine");
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_time().build();
-    let answer = runtime.expect("a runtime").block_on(engine.query(sql, &Limits::default()));
+    let answer =
+        runtime.expect("a runtime").block_on(engine.query(&Caller::Owner, sql, &Limits::default()));
     let answer = answer.unwrap_or_else(|e| panic!("{sql}: {e}"));
     (rows(&answer).1, answer.missing)
 }
@@ -376,7 +378,11 @@ fn a_table_of_samples_reads_memory_disk_and_other_nodes() {
     let engine = Engine::new(registry).expect("an engine");
     let ask = |sql: &str| {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_time().build();
-        let answer = runtime.expect("a runtime").block_on(engine.query(sql, &Limits::default()));
+        let answer = runtime.expect("a runtime").block_on(engine.query(
+            &Caller::Owner,
+            sql,
+            &Limits::default(),
+        ));
         let answer = answer.unwrap_or_else(|e| panic!("{sql}: {e}"));
         (rows(&answer).1, answer.missing)
     };

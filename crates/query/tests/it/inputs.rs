@@ -1,5 +1,6 @@
 //! Inputs of statements.
 
+use skopos_access::Caller;
 use skopos_model::{Timestamp, Unit};
 use skopos_query::{Engine, Inputs};
 
@@ -8,7 +9,7 @@ use crate::world::{NOW, World};
 fn inputs(engine: &Engine, sql: &str) -> Inputs {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
     let runtime = runtime.expect("a runtime");
-    runtime.block_on(engine.inputs(sql)).unwrap_or_else(|e| panic!("{sql}: {e}"))
+    runtime.block_on(engine.inputs(&Caller::Owner, sql)).unwrap_or_else(|e| panic!("{sql}: {e}"))
 }
 
 /// Returns an engine over two topics, with samples of these ages in seconds.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use proptest::sample::select;
+use skopos_access::Caller;
 use skopos_model::{Origin, Structured, Unit, Value};
 use skopos_query::arrow::array::{ArrayRef, Float64Array, Int64Array, RecordBatch, StringArray};
 use skopos_query::arrow::datatypes::{DataType, Field, Schema};
@@ -255,9 +256,9 @@ fn unsigned((names, rows): (Vec<String>, Vec<String>)) -> (Vec<String>, Vec<Stri
 /// Checks that the planner gives the answer of the point read. Returns false if the statement is not a point
 /// read.
 fn same(engine: &Engine, sql: &str) -> Result<bool, TestCaseError> {
-    let Some(point) = engine.point(sql) else { return Ok(false) };
+    let Some(point) = engine.point(&Caller::Owner, sql) else { return Ok(false) };
     prop_assert_eq!(point.way, Way::Point);
-    let planned = block_on(engine.query_planned(sql, &Limits::default()));
+    let planned = block_on(engine.query_planned(&Caller::Owner, sql, &Limits::default()));
     let planned = planned.map_err(|e| TestCaseError::fail(format!("{sql}: {e}")))?;
     prop_assert_eq!(unsigned(rows(&point)), unsigned(rows(&planned)), "{}", sql);
     Ok(true)
@@ -336,10 +337,10 @@ proptest! {
         let fields = values.iter().map(|v| Field::new("", v.data_type().clone(), true));
         let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
         let values = RecordBatch::try_new(schema, values).expect("a row");
-        let prepared = block_on(engine.prepare(&sql)).expect("prepared");
-        let planned = block_on(engine.query_planned(&written, &Limits::default()));
+        let prepared = block_on(engine.prepare(&Caller::Owner, &sql)).expect("prepared");
+        let planned = block_on(engine.query_planned(&Caller::Owner, &written, &Limits::default()));
         let planned = rows(&planned.map_err(|e| TestCaseError::fail(format!("{written}: {e}")))?).1;
-        let Some(found) = engine.point_prepared(&prepared, &values) else { return Ok(()) };
+        let Some(found) = engine.point_prepared(&Caller::Owner, &prepared, &values) else { return Ok(()) };
         let (names, found) = unsigned(rows(&found));
         prop_assert_eq!(found, unsigned((Vec::new(), planned)).1, "{} is {}", sql, written);
         // The columns that were described before there were values are those of the answer.

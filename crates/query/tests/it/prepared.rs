@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use skopos_access::Caller;
 use skopos_model::Unit;
 use skopos_query::arrow::array::{ArrayRef, Float64Array, Int64Array, NullArray, RecordBatch};
 use skopos_query::arrow::array::{RecordBatchOptions, StringArray};
@@ -40,10 +41,11 @@ fn real(number: f64) -> ArrayRef {
 
 fn ask(engine: &Engine, sql: &str, with: Vec<ArrayRef>) -> Result<skopos_query::Answer, Error> {
     block_on(async {
-        let prepared = engine.prepare(sql).await?;
+        let prepared = engine.prepare(&Caller::Owner, sql).await?;
         let (values, limits) = (values(with), Limits::default());
-        let described = engine.describe_prepared(&prepared, &values, &limits).await?;
-        let stream = engine.stream_prepared(&prepared, &values, &limits).await?;
+        let described =
+            engine.describe_prepared(&Caller::Owner, &prepared, &values, &limits).await?;
+        let stream = engine.stream_prepared(&Caller::Owner, &prepared, &values, &limits).await?;
         let types = |schema: &Schema| -> Vec<_> {
             schema.fields().iter().map(|f| (f.name().clone(), f.data_type().clone())).collect()
         };
@@ -128,7 +130,7 @@ fn values_have_the_meaning_of_literals() {
 #[test]
 fn parameters_are_described_and_checked() {
     let engine = world();
-    let prepare = |sql: &str| block_on(engine.prepare(sql));
+    let prepare = |sql: &str| block_on(engine.prepare(&Caller::Owner, sql));
     let prepared = prepare("SELECT ? AS a, value FROM latest WHERE value > ?").expect("prepared");
     let types: Vec<String> = prepared
         .parameters()
@@ -161,12 +163,14 @@ fn parameters_are_described_and_checked() {
     let two = "SELECT topic FROM latest WHERE topic = ? OR topic = ?";
     let short = ask(&engine, two, vec![text("a")]).expect_err("one is missing");
     assert_eq!(short.to_string(), "the statement has 2 parameters, and 1 values were given");
-    let unbound = block_on(engine.query(two, &Limits::default())).expect_err("both are missing");
+    let unbound = block_on(engine.query(&Caller::Owner, two, &Limits::default()))
+        .expect_err("both are missing");
     assert!(matches!(unbound, Error::Parameters { wanted: 2, given: 0 }), "{unbound}");
     let pair = StringArray::from(vec!["a", "b"]);
     let batch = RecordBatch::try_from_iter([("", Arc::new(pair) as ArrayRef)]).expect("two rows");
     let prepared = prepare("SELECT ? AS a").expect("prepared");
-    let rows = block_on(engine.stream_prepared(&prepared, &batch, &Limits::default()));
+    let rows =
+        block_on(engine.stream_prepared(&Caller::Owner, &prepared, &batch, &Limits::default()));
     assert!(matches!(rows, Err(Error::ParameterRows(2))), "{rows:?}");
 }
 
@@ -177,7 +181,7 @@ fn a_stream_ends_at_its_limits() {
     let long = "SELECT a.value FROM generate_series(1, 100000) a, generate_series(1, 100000) b";
     block_on(async {
         let limits = Limits { rows: 20_000, ..Limits::default() };
-        let mut stream = engine.stream(long, &limits).await.expect("begun");
+        let mut stream = engine.stream(&Caller::Owner, long, &limits).await.expect("begun");
         let (mut rows, mut end) = (0, None);
         while let Some(item) = stream.batches.next().await {
             assert!(end.is_none(), "an error is the last item");
@@ -190,7 +194,7 @@ fn a_stream_ends_at_its_limits() {
         assert!(matches!(end, Some(Error::TooManyRows(20_000))), "{end:?}");
 
         let limits = Limits { deadline: std::time::Duration::from_millis(300), rows: usize::MAX };
-        let mut stream = engine.stream(long, &limits).await.expect("begun");
+        let mut stream = engine.stream(&Caller::Owner, long, &limits).await.expect("begun");
         let mut end = None;
         while let Some(item) = stream.batches.next().await {
             end = item.err();
@@ -215,14 +219,14 @@ fn columns_are_described_before_the_answer() {
         "SHOW TABLES",
         "SELECT table_name FROM information_schema.tables",
     ] {
-        let described = block_on(engine.describe(sql)).expect(sql);
+        let described = block_on(engine.describe(&Caller::Owner, sql)).expect(sql);
         let answer = crate::world::ask(&engine, sql);
         let types = |schema: &Schema| -> Vec<_> {
             schema.fields().iter().map(|f| (f.name().clone(), f.data_type().clone())).collect()
         };
         assert_eq!(types(&described), types(&answer.schema), "{sql}");
     }
-    assert!(block_on(engine.describe("SELECT valu FROM latest")).is_err());
+    assert!(block_on(engine.describe(&Caller::Owner, "SELECT valu FROM latest")).is_err());
     assert_eq!(block_on(engine.table_schema("nodes")).expect("a table").field(0).name(), "node");
     assert!(block_on(engine.table_schema("n01/load/load_1m")).is_some());
     assert!(block_on(engine.table_schema("no/body")).is_none());

@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
+use skopos_access::Caller;
 use skopos_model::{Timestamp, Topic, Unit};
 use skopos_query::arrow::array::{
     ArrayRef, Int64Array, RecordBatch, StringArray, TimestampNanosecondArray,
@@ -143,7 +144,7 @@ fn answer(engine: &Engine, sql: &str) -> Vec<String> {
 }
 
 fn fails(engine: &Engine, sql: &str) -> Error {
-    let answer = block_on(engine.query(sql, &Limits::default()));
+    let answer = block_on(engine.query(&Caller::Owner, sql, &Limits::default()));
     answer.map(|answer| rows(&answer).1).expect_err(sql)
 }
 
@@ -200,7 +201,7 @@ fn registered_tables_join_with_live_ones() {
 fn inputs_follow_the_fingerprint_of_a_table() {
     let (engine, seen) = queue();
     let sql = "SELECT partition FROM queue WHERE waiting > 0";
-    let inputs = block_on(engine.inputs(sql)).expect("inputs");
+    let inputs = block_on(engine.inputs(&Caller::Owner, sql)).expect("inputs");
     assert!(inputs.is_polled() && !inputs.is_timed());
     let before = engine.fingerprint(&inputs, &|_| true);
     assert_eq!(engine.fingerprint(&inputs, &|_| true), before, "nothing changed");
@@ -208,14 +209,18 @@ fn inputs_follow_the_fingerprint_of_a_table() {
     assert_ne!(engine.fingerprint(&inputs, &|_| true), before);
 
     let both = format!("{sql} UNION SELECT topic FROM latest");
-    let inputs = block_on(engine.inputs(&both)).expect("inputs");
+    let inputs = block_on(engine.inputs(&Caller::Owner, &both)).expect("inputs");
     let before = engine.fingerprint(&inputs, &|_| true);
     assert_ne!(engine.fingerprint(&inputs, &|t| t.node() != "n02"), before, "samples count, too");
     seen.version.fetch_add(1, Ordering::Relaxed);
     assert_ne!(engine.fingerprint(&inputs, &|_| true), before);
 
     let timed = engine_of_fingerprint(|_| Fingerprint::Unknown);
-    assert!(block_on(timed.inputs("SELECT a FROM any_rows")).expect("inputs").is_timed());
+    assert!(
+        block_on(timed.inputs(&Caller::Owner, "SELECT a FROM any_rows"))
+            .expect("inputs")
+            .is_timed()
+    );
     let samples =
         engine_of_fingerprint(|scan| Fingerprint::Samples(scan.topics().clone().below("insight")));
     let inputs = block_on(samples.inputs("SELECT a FROM any_rows")).expect("inputs");

@@ -3,6 +3,7 @@
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
+use skopos_access::Caller;
 use skopos_model::{Kind, Origin, Sample, Structured, Timestamp, Topic, Unit, Value, ValueType};
 use skopos_query::arrow::util::display::{ArrayFormatter, FormatOptions};
 use skopos_query::{Answer, Described, Engine, Limits, Node, Registry, Row, Source, Wanted};
@@ -134,7 +135,7 @@ impl Source for World {
 
 /// Returns the answer to a statement.
 pub(crate) fn ask(engine: &Engine, sql: &str) -> Answer {
-    let answer = block_on(engine.query(sql, &Limits::default()));
+    let answer = block_on(engine.query(&Caller::Owner, sql, &Limits::default()));
     answer.unwrap_or_else(|e| panic!("{sql}: {e}"))
 }
 

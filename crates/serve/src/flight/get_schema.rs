@@ -11,7 +11,7 @@ use prost::Message as _;
 use skopos_query::arrow::ipc::writer::IpcWriteOptions;
 use tonic::{Request, Response, Status, Streaming};
 
-use super::service::SqlService;
+use super::service::{SqlService, caller_of};
 
 /// Answers `GetSchema` and passes on all other requests.
 pub(super) struct FullService(SqlService);
@@ -41,7 +41,7 @@ impl FlightService for FullService {
     async fn get_schema(&self, request: Request<FlightDescriptor>) -> Answer<SchemaResult> {
         let command = Any::decode(&*request.get_ref().cmd);
         let command = command.map_err(|e| Status::invalid_argument(e.to_string()))?;
-        let schema = match self.0.schema_of(&command).await {
+        let schema = match self.0.schema_of(&caller_of(&request), &command).await {
             Some(schema) => schema?,
             // Listings of the catalog have fixed columns.
             None => {

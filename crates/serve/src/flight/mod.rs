@@ -1,7 +1,8 @@
 //! The hub's Arrow Flight SQL listener, for ADBC, JDBC and ODBC drivers.
 //!
 //! # Invariants
-//! - `listen` decides about admission.
+//! - `listen` finds out who a connection comes from; a token can say more. `guard` asks the policy.
+//! - A prepared statement belongs to the caller who prepared it.
 //! - Requests are bounded in bytes, in number and in time. Each refusal is counted and gives its reason. A request
 //!   cannot end the hub.
 //! - An answer is sent batch by batch while the query runs. The query is cancelled at its deadline, or when the client
@@ -19,7 +20,7 @@ mod catalog;
 mod flow;
 mod service;
 mod get_schema;
-mod counting;
+mod guard;
 
 use std::io;
 use std::sync::Arc;
@@ -27,15 +28,16 @@ use std::time::Duration;
 
 use arrow_flight::flight_service_server::FlightServiceServer;
 use futures_util::StreamExt as _;
+use skopos_access::Caller;
 use skopos_query::Engine;
 use tokio::runtime::Handle as Runtime;
 use tonic::transport::Server;
-use tonic::transport::server::{Connected, TcpConnectInfo};
+use tonic::transport::server::Connected;
 
-use self::counting::CountingService;
 use self::get_schema::FullService;
+use self::guard::Guard;
 use self::service::SqlService;
-use crate::listen::{Accepted, Connection, Incoming, Protocol, TcpEndpoint};
+use crate::listen::{Accepted, Connection, Door, Incoming, Protocol, TcpEndpoint};
 use skopos_hub::config::FlightAddress;
 use skopos_hub::counts::Counts;
 use skopos_term::Failure;
@@ -59,25 +61,30 @@ const PING_AFTER: Duration = Duration::from_secs(30);
 /// Time after which a client that does not answer a ping is disconnected.
 const PING_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Opens the listener at `address`, or at the default address.
+/// Opens the listener at `address`, or at the default address. `door` has the certificate and the tokens of the hub.
 ///
 /// # Errors
-/// Fails if `address` cannot be used.
+/// Fails if `address` cannot be used, or needs a certificate.
 pub(crate) fn open(
     address: Option<FlightAddress>,
+    door: Door,
     engine: Arc<Engine>,
     counts: Arc<Counts>,
     runtime: &Runtime,
 ) -> Result<TcpEndpoint, Failure> {
-    let protocol =
-        Protocol { scheme: "grpc", option: "--flight", max_connections: MAX_CONNECTIONS };
+    let protocol = Protocol {
+        schemes: ["grpc", "grpc+tls"],
+        alpn: b"h2",
+        option: "--flight",
+        max_connections: MAX_CONNECTIONS,
+    };
     let served = counts.clone();
-    TcpEndpoint::open(&protocol, address, counts, runtime, |incoming| {
-        serve(incoming, engine, served)
+    TcpEndpoint::open(&protocol, address, &door.clone(), counts, runtime, |incoming| {
+        serve(incoming, door, engine, served)
     })
 }
 
-async fn serve(incoming: Incoming, engine: Arc<Engine>, counts: Arc<Counts>) {
+async fn serve(incoming: Incoming, door: Door, engine: Arc<Engine>, counts: Arc<Counts>) {
     let service =
         FlightServiceServer::new(FullService::new(SqlService::new(engine, counts.clone())))
             .max_decoding_message_size(MAX_MESSAGE_BYTES);
@@ -86,7 +93,7 @@ async fn serve(incoming: Incoming, engine: Arc<Engine>, counts: Arc<Counts>) {
         .http2_max_header_list_size(MAX_HEADER_BYTES)
         .http2_keepalive_interval(Some(PING_AFTER))
         .http2_keepalive_timeout(Some(PING_TIMEOUT))
-        .add_service(CountingService::new(service, counts));
+        .add_service(Guard::new(service, door, counts));
     let closed = incoming.closing().closed();
     let connections = incoming.connections().filter_map(async |accepted| match accepted {
         Accepted::Admitted(connection) => Some(io::Result::Ok(connection)),
@@ -98,9 +105,9 @@ async fn serve(incoming: Incoming, engine: Arc<Engine>, counts: Arc<Counts>) {
 }
 
 impl Connected for Connection {
-    type ConnectInfo = TcpConnectInfo;
+    type ConnectInfo = Caller;
 
-    fn connect_info(&self) -> TcpConnectInfo {
-        self.stream().connect_info()
+    fn connect_info(&self) -> Caller {
+        self.caller().clone()
     }
 }

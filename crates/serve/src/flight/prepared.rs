@@ -1,4 +1,5 @@
-//! Prepared statements that clients hold. Their number, bytes and age are bounded.
+//! Prepared statements that clients hold: each belongs to the caller who prepared it. Their number, bytes and age are
+//! bounded.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -6,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use skopos_model::unpoisoned;
 
+use skopos_access::Caller;
 use skopos_query::Prepared;
 use skopos_query::arrow::array::RecordBatch;
 
@@ -34,6 +36,7 @@ struct State {
 
 /// One statement.
 struct Held {
+    owner: Caller,
     prepared: Arc<Prepared>,
     /// The last bound values.
     values: Option<RecordBatch>,
@@ -50,32 +53,32 @@ pub(super) struct Bound {
 }
 
 impl Statements {
-    /// Stores a statement and returns its number.
-    pub(super) fn add(&self, prepared: Prepared) -> u64 {
+    /// Stores a statement of `owner` and returns its number.
+    pub(super) fn add(&self, owner: Caller, prepared: Prepared) -> u64 {
         let mut state = self.lock();
         state.last += 1;
         let (number, bytes) = (state.last, prepared.sql().len());
         let used_at = Instant::now();
-        let held = Held { prepared: Arc::new(prepared), values: None, bytes, used_at };
+        let held = Held { owner, prepared: Arc::new(prepared), values: None, bytes, used_at };
         state.held.insert(number, held);
         state.bytes += bytes;
         state.make_room(number);
         number
     }
 
-    /// Returns the statement with this number, if it is stored.
-    pub(super) fn find(&self, number: u64) -> Option<Bound> {
+    /// Returns the statement of `owner` with this number, if it is stored.
+    pub(super) fn find(&self, owner: &Caller, number: u64) -> Option<Bound> {
         let mut state = self.lock();
         state.evict_old();
-        let held = state.held.get_mut(&number)?;
+        let held = state.of(owner, number)?;
         held.used_at = Instant::now();
         Some(Bound { prepared: held.prepared.clone(), values: held.values.clone() })
     }
 
-    /// Binds values to a statement; false if the number is unknown.
-    pub(super) fn bind(&self, number: u64, values: RecordBatch) -> bool {
+    /// Binds values to a statement of `owner`; false if the number is unknown.
+    pub(super) fn bind(&self, owner: &Caller, number: u64, values: RecordBatch) -> bool {
         let mut state = self.lock();
-        let Some(held) = state.held.get_mut(&number) else { return false };
+        let Some(held) = state.of(owner, number) else { return false };
         let before = held.bytes;
         held.bytes = held.prepared.sql().len() + values.get_array_memory_size();
         held.values = Some(values);
@@ -85,9 +88,10 @@ impl Statements {
         true
     }
 
-    /// Removes a statement; false if the number is unknown.
-    pub(super) fn remove(&self, number: u64) -> bool {
-        self.lock().remove(number)
+    /// Removes a statement of `owner`; false if the number is unknown.
+    pub(super) fn remove(&self, owner: &Caller, number: u64) -> bool {
+        let mut state = self.lock();
+        state.of(owner, number).is_some() && state.remove(number)
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -100,6 +104,10 @@ fn held_bytes(state: &State, number: u64) -> usize {
 }
 
 impl State {
+    fn of(&mut self, owner: &Caller, number: u64) -> Option<&mut Held> {
+        self.held.get_mut(&number).filter(|held| held.owner == *owner)
+    }
+
     fn remove(&mut self, number: u64) -> bool {
         let removed = self.held.remove(&number);
         self.bytes -= removed.as_ref().map_or(0, |held| held.bytes);

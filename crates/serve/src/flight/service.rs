@@ -16,13 +16,16 @@ use arrow_flight::sql::{
     SqlInfo, TicketStatementQuery,
 };
 use arrow_flight::{
-    Action, FlightDescriptor, FlightEndpoint, FlightInfo, IpcMessage, SchemaAsIpc, Ticket,
+    Action, FlightData, FlightDescriptor, FlightEndpoint, FlightInfo, IpcMessage, SchemaAsIpc,
+    Ticket,
 };
 use futures_util::TryStreamExt as _;
 use prost::Message as _;
 use prost::bytes::Bytes;
+use skopos_access::Caller;
 use skopos_query::arrow::array::{RecordBatch, RecordBatchOptions};
 use skopos_query::arrow::datatypes::Schema;
+use skopos_query::arrow::ipc::root_as_message;
 use skopos_query::arrow::ipc::writer::IpcWriteOptions;
 use skopos_query::{Engine, Limits, Stream};
 use tokio::sync::Semaphore;
@@ -69,18 +72,22 @@ impl SqlService {
     }
 
     /// Returns the columns of the statement in `command`; `None` if the command is not a statement.
-    pub(super) async fn schema_of(&self, command: &Any) -> Option<Result<Arc<Schema>, Status>> {
+    pub(super) async fn schema_of(
+        &self,
+        caller: &Caller,
+        command: &Any,
+    ) -> Option<Result<Arc<Schema>, Status>> {
         if let Ok(Some(query)) = command.unpack::<CommandStatementQuery>() {
-            let schema = self.engine.describe(&query.query).await;
+            let schema = self.engine.describe(caller, &query.query).await;
             return Some(schema.map(|s| plain(&s)).map_err(|e| status::of(&e)));
         }
         let query = command.unpack::<CommandPreparedStatementQuery>().ok()??;
-        let bound = self.find(&query.prepared_statement_handle);
+        let bound = self.find(caller, &query.prepared_statement_handle);
         Some(bound.map(|bound| plain(bound.prepared.schema())))
     }
 
-    fn find(&self, handle: &[u8]) -> Result<Bound, Status> {
-        self.statements.find(self.number(handle)?).ok_or_else(status::unknown_handle)
+    fn find(&self, caller: &Caller, handle: &[u8]) -> Result<Bound, Status> {
+        self.statements.find(caller, self.number(handle)?).ok_or_else(status::unknown_handle)
     }
 
     fn number(&self, handle: &[u8]) -> Result<u64, Status> {
@@ -138,6 +145,11 @@ impl SqlService {
     }
 }
 
+/// Returns the caller that the guard has found.
+pub(super) fn caller_of<T>(request: &Request<T>) -> Caller {
+    request.extensions().get().cloned().unwrap_or(Caller::Stranger)
+}
+
 /// Sends a listing.
 fn listing(batch: Result<RecordBatch, FlightError>) -> Answer<Flow> {
     let batch = batch.map_err(|e| Status::invalid_argument(e.to_string()))?;
@@ -163,7 +175,16 @@ async fn values(stream: PeekableFlightDataStream) -> Result<RecordBatch, Status>
         FlightError::Tonic(status) => *status,
         other => Status::invalid_argument(format!("the values are not valid: {other}")),
     };
-    let data = stream.into_peekable().map_err(FlightError::from);
+    let data =
+        stream.into_peekable().map_err(FlightError::from).and_then(
+            async |data| match is_compressed(&data) {
+                false => Ok(data),
+                true => {
+                    Err(Status::invalid_argument("the values are compressed; send them plain")
+                        .into())
+                }
+            },
+        );
     let mut batches = FlightRecordBatchStream::new_from_flight_data(data);
     let mut found: Option<RecordBatch> = None;
     while let Some(batch) = batches.try_next().await.map_err(refused)? {
@@ -178,6 +199,15 @@ async fn values(stream: PeekableFlightDataStream) -> Result<RecordBatch, Status>
     found.ok_or_else(|| status::of(&skopos_query::Error::ParameterRows(0)))
 }
 
+/// Returns true if the buffers of a message are compressed. Such a message says itself how much memory its reader should
+/// take, up to 2^63 bytes.
+fn is_compressed(data: &FlightData) -> bool {
+    let Ok(message) = root_as_message(&data.data_header) else { return false };
+    let batch = message.header_as_record_batch();
+    let dictionary = message.header_as_dictionary_batch().and_then(|dictionary| dictionary.data());
+    [batch, dictionary].into_iter().flatten().any(|batch| batch.compression().is_some())
+}
+
 #[tonic::async_trait]
 impl FlightSqlService for SqlService {
     type FlightService = Self;
@@ -187,7 +217,9 @@ impl FlightSqlService for SqlService {
         query: CommandStatementQuery,
         request: Request<FlightDescriptor>,
     ) -> Answer<FlightInfo> {
-        let schema = self.engine.describe(&query.query).await.map_err(|e| status::of(&e))?;
+        let caller = caller_of(&request);
+        let schema = self.engine.describe(&caller, &query.query).await;
+        let schema = schema.map_err(|e| status::of(&e))?;
         let statement_handle = Handle::Statement(query.query).encode();
         Self::info(&plain(&schema), &TicketStatementQuery { statement_handle }, request)
     }
@@ -195,12 +227,13 @@ impl FlightSqlService for SqlService {
     async fn do_get_statement(
         &self,
         ticket: TicketStatementQuery,
-        _: Request<Ticket>,
+        request: Request<Ticket>,
     ) -> Answer<Flow> {
+        let caller = caller_of(&request);
         match Handle::decode(&ticket.statement_handle) {
             Some(Handle::Statement(sql)) => {
-                let point = self.engine.point(&sql);
-                self.run(point, self.engine.stream(&sql, &LIMITS)).await
+                let point = self.engine.point(&caller, &sql);
+                self.run(point, self.engine.stream(&caller, &sql, &LIMITS)).await
             }
             _ => Err(Status::invalid_argument("the ticket is not one of a statement")),
         }
@@ -209,11 +242,13 @@ impl FlightSqlService for SqlService {
     async fn do_action_create_prepared_statement(
         &self,
         query: ActionCreatePreparedStatementRequest,
-        _: Request<Action>,
+        request: Request<Action>,
     ) -> Result<ActionCreatePreparedStatementResult, Status> {
-        let prepared = self.engine.prepare(&query.query).await.map_err(|e| status::of(&e))?;
+        let caller = caller_of(&request);
+        let prepared = self.engine.prepare(&caller, &query.query).await;
+        let prepared = prepared.map_err(|e| status::of(&e))?;
         let (schema, parameters) = (plain(prepared.schema()), prepared.parameters().clone());
-        let number = self.statements.add(prepared);
+        let number = self.statements.add(caller, prepared);
         let handle = Handle::Prepared { hub: self.hub, number };
         Ok(ActionCreatePreparedStatementResult {
             prepared_statement_handle: handle.encode(),
@@ -225,11 +260,11 @@ impl FlightSqlService for SqlService {
     async fn do_action_close_prepared_statement(
         &self,
         query: ActionClosePreparedStatementRequest,
-        _: Request<Action>,
+        request: Request<Action>,
     ) -> Result<(), Status> {
         // An unknown or evicted statement counts as closed.
         if let Ok(number) = self.number(&query.prepared_statement_handle) {
-            self.statements.remove(number);
+            self.statements.remove(&caller_of(&request), number);
         }
         Ok(())
     }
@@ -240,8 +275,9 @@ impl FlightSqlService for SqlService {
         request: Request<PeekableFlightDataStream>,
     ) -> Result<DoPutPreparedStatementResult, Status> {
         let number = self.number(&query.prepared_statement_handle)?;
+        let caller = caller_of(&request);
         let values = values(request.into_inner()).await?;
-        match self.statements.bind(number, values) {
+        match self.statements.bind(&caller, number, values) {
             true => Ok(DoPutPreparedStatementResult {
                 prepared_statement_handle: Some(query.prepared_statement_handle),
             }),
@@ -254,9 +290,10 @@ impl FlightSqlService for SqlService {
         query: CommandPreparedStatementQuery,
         request: Request<FlightDescriptor>,
     ) -> Answer<FlightInfo> {
-        let Bound { prepared, values } = self.find(&query.prepared_statement_handle)?;
+        let caller = caller_of(&request);
+        let Bound { prepared, values } = self.find(&caller, &query.prepared_statement_handle)?;
         let values = values.unwrap_or_else(no_values);
-        let schema = self.engine.describe_prepared(&prepared, &values, &LIMITS).await;
+        let schema = self.engine.describe_prepared(&caller, &prepared, &values, &LIMITS).await;
         let schema = schema.map_err(|e| status::of(&e))?;
         Self::info(&plain(&schema), &query, request)
     }
@@ -264,12 +301,13 @@ impl FlightSqlService for SqlService {
     async fn do_get_prepared_statement(
         &self,
         query: CommandPreparedStatementQuery,
-        _: Request<Ticket>,
+        request: Request<Ticket>,
     ) -> Answer<Flow> {
-        let Bound { prepared, values } = self.find(&query.prepared_statement_handle)?;
+        let caller = caller_of(&request);
+        let Bound { prepared, values } = self.find(&caller, &query.prepared_statement_handle)?;
         let values = values.unwrap_or_else(no_values);
-        let point = self.engine.point_prepared(&prepared, &values);
-        self.run(point, self.engine.stream_prepared(&prepared, &values, &LIMITS)).await
+        let point = self.engine.point_prepared(&caller, &prepared, &values);
+        self.run(point, self.engine.stream_prepared(&caller, &prepared, &values, &LIMITS)).await
     }
 
     async fn get_flight_info_catalogs(

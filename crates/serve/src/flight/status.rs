@@ -1,11 +1,13 @@
 //! Errors as gRPC statuses: a code, from which drivers choose an exception, and the text with its hint.
 
+use skopos_access::Denied;
 use skopos_query::Error;
 use tonic::{Code, Status};
 
 /// Returns the status of a failed statement.
 pub(super) fn of(error: &Error) -> Status {
     let code = match error {
+        Error::Denied(denied) => return self::denied(denied),
         Error::UnknownName { .. } => Code::NotFound,
         Error::NotAQuery(_) => Code::Unimplemented,
         Error::Deadline(_) => Code::DeadlineExceeded,
@@ -13,6 +15,16 @@ pub(super) fn of(error: &Error) -> Status {
         _ => Code::InvalidArgument,
     };
     with_hint(code, &error.to_string(), error.hint().as_deref())
+}
+
+/// Returns the status that refuses what the policy refuses.
+pub(super) fn denied(denied: &Denied) -> Status {
+    let hint = "send the header `authorization: Bearer TOKEN`, with a token from `skopos pki user NAME`, or show the \
+                certificate of a node";
+    match denied.is_stranger {
+        true => with_hint(Code::Unauthenticated, &denied.to_string(), Some(hint)),
+        false => with_hint(Code::PermissionDenied, &denied.to_string(), None),
+    }
 }
 
 /// Returns a status with a text and a hint.

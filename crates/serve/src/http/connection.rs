@@ -17,7 +17,7 @@ use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 use super::context::HttpContext;
-use super::guard::LocalAddress;
+use super::guard::{LocalAddress, PeerAddress};
 use super::refusal::Refusal;
 use crate::listen::{Accepted, Closing, Connection, Incoming, Rejection};
 
@@ -45,7 +45,9 @@ pub(super) async fn serve(incoming: Incoming, context: Arc<HttpContext>, routes:
             Accepted::Admitted(connection) => {
                 tokio::spawn(answer(connection, context.clone(), routes.clone(), closing.clone()));
             }
-            Accepted::Rejected(stream, why) => {
+            // A client that does not speak TLS is not answered in clear text.
+            Accepted::Rejected(None, _) => {}
+            Accepted::Rejected(Some(stream), why) => {
                 let Ok(permit) = rejections.clone().try_acquire_owned() else { continue };
                 tokio::spawn(async move {
                     let _permit = permit;
@@ -71,12 +73,15 @@ async fn answer(
     routes: Router,
     closing: Closing,
 ) {
-    let here = connection.stream().local_addr().map(|here| LocalAddress(here.ip())).ok();
+    let here = connection.tcp().local_addr().map(|here| LocalAddress(here.ip())).ok();
+    let peer = connection.tcp().peer_addr().map(|peer| PeerAddress(peer.ip())).ok();
+    let caller = connection.caller().clone();
     let routes = TowerToHyperService::new(routes);
     let service = service_fn(move |mut request: Request<Body>| {
-        if let Some(here) = here {
-            request.extensions_mut().insert(here);
-        }
+        let about = request.extensions_mut();
+        here.map(|here| about.insert(here));
+        peer.map(|peer| about.insert(peer));
+        about.insert(caller.clone());
         routes.call(request)
     });
     let mut served = http1::Builder::new()

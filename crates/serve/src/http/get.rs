@@ -4,8 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Json;
-use axum::extract::State;
+use axum::extract::{Extension, State};
 use axum::http::{StatusCode, Uri};
+
+use skopos_access::{Action, Caller, may};
 
 use super::context::HttpContext;
 use super::parameters::{self, parameters, unknown};
@@ -14,6 +16,7 @@ use skopos_hub::read::{ReadError, Readings, read};
 
 pub(super) async fn answer(
     State(context): State<Arc<HttpContext>>,
+    Extension(caller): Extension<Caller>,
     uri: Uri,
 ) -> Result<Json<Readings>, Refusal> {
     let (mut texts, mut max_age) = (Vec::new(), None);
@@ -27,6 +30,9 @@ pub(super) async fn answer(
     if texts.is_empty() {
         return Err(Refusal::bad("the request names no topic")
             .hint("for example `?topic=mem/available_bytes`"));
+    }
+    if max_age.is_some() {
+        may(&caller, Action::Measure).map_err(|denied| Refusal::denied(&denied))?;
     }
     let readings = match max_age {
         None => read(&context.backend, &texts, None),

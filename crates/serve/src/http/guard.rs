@@ -1,4 +1,5 @@
-//! The guard before every route: it counts requests and refuses those of web pages.
+//! The guard before every route: it counts requests, finds out who asks, and refuses web pages and whoever the policy
+//! refuses.
 //!
 //! A web page in a browser can make the browser send requests to the hub. Three headers expose them: `Origin` and
 //! `Sec-Fetch-Site` tell the origin of a request, and `Host` reveals a page whose own name resolves to this machine (DNS
@@ -10,10 +11,13 @@ use std::sync::Arc;
 
 use axum::extract::{Request, State};
 use axum::http::HeaderMap;
-use axum::http::header::{HOST, HeaderName, HeaderValue, ORIGIN, X_CONTENT_TYPE_OPTIONS};
+use axum::http::header::{
+    AUTHORIZATION, HOST, HeaderName, HeaderValue, ORIGIN, X_CONTENT_TYPE_OPTIONS,
+};
 use axum::http::uri::Authority;
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
+use skopos_access::{Action, Caller, may};
 
 use super::context::HttpContext;
 use super::refusal::Refusal;
@@ -27,14 +31,9 @@ pub(super) async fn check(
     next: Next,
 ) -> Response {
     context.counts.request();
-    let refusal = match request.extensions().get::<LocalAddress>() {
-        Some(here) => refusal(request.headers(), here.0, &context.hosts),
-        // The connection broke before its address was known.
-        None => Some(Refusal::unknown_host()),
-    };
-    let mut response = match refusal {
-        Some(refusal) => refusal.into_response(),
-        None => next.run(request).await,
+    let mut response = match admitted(&context, request) {
+        Err(refusal) => refusal.into_response(),
+        Ok(request) => next.run(request).await,
     };
     if response.status().is_client_error() || response.status().is_server_error() {
         context.counts.refuse();
@@ -47,6 +46,38 @@ pub(super) async fn check(
 /// The address of this machine at which a request came in.
 #[derive(Clone, Copy)]
 pub(super) struct LocalAddress(pub(super) IpAddr);
+
+/// The address that a request came from.
+#[derive(Clone, Copy)]
+pub(super) struct PeerAddress(pub(super) IpAddr);
+
+/// Returns a request with its [`Caller`], or its refusal.
+fn admitted(context: &HttpContext, mut request: Request) -> Result<Request, Refusal> {
+    let here = request.extensions().get::<LocalAddress>();
+    // Without an address, the connection broke before it was known.
+    let here = here.ok_or_else(Refusal::unknown_host)?.0;
+    if let Some(refusal) = refusal(request.headers(), here, &context.hosts) {
+        return Err(refusal);
+    }
+    let shown = request.headers().get(AUTHORIZATION).map(|value| value.to_str());
+    let caller = match shown {
+        None => request.extensions().get::<Caller>().cloned().unwrap_or(Caller::Stranger),
+        Some(text) => {
+            let caller = text.ok().and_then(|text| context.door.caller_of(text));
+            caller.ok_or_else(Refusal::wrong_token)?
+        }
+    };
+    // The route to join asks the policy itself, for the node that it is about.
+    if request.uri().path() != "/api/v1/join" {
+        let action = match request.uri().path() {
+            "/healthz" | "/api/v1/openapi.json" | "/api/v1/authority" => Action::ReadService,
+            _ => Action::ReadFacts,
+        };
+        may(&caller, action).map_err(|denied| Refusal::denied(&denied))?;
+    }
+    request.extensions_mut().insert(caller);
+    Ok(request)
+}
 
 /// Returns the refusal of a request that a web page of another site made, or that is for another host than this one.
 /// `hosts` are names of this one, beside the address `here` at which the request came in.

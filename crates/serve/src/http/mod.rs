@@ -2,7 +2,7 @@
 //! it, and a test compares the two.
 //!
 //! # Invariants
-//! - `listen` decides about admission.
+//! - `listen` finds out who a connection comes from; a token can say more. The guard asks the policy.
 //! - Web pages cannot send requests: see `guard`.
 //! - Requests are bounded in bytes, in number and in time. Each refusal is counted and gives its reason in JSON, except
 //!   for input that is not HTTP.
@@ -19,6 +19,7 @@ mod small;
 mod sql;
 mod parameters;
 mod get;
+mod join;
 mod watch;
 mod metrics;
 
@@ -32,7 +33,7 @@ use tokio::sync::Semaphore;
 
 use self::context::HttpContext;
 use self::refusal::Refusal;
-use crate::listen::{Protocol, TcpEndpoint};
+use crate::listen::{Door, Protocol, TcpEndpoint};
 use skopos_hub::Backend;
 use skopos_hub::config::HttpAddress;
 use skopos_hub::counts::Counts;
@@ -48,22 +49,28 @@ const MAX_QUERIES: usize = 32;
 /// Maximum number of clients that watch at one time: dashboards and programs of a site.
 const MAX_WATCHERS: usize = 128;
 
-/// Opens the listener at `address`, or at the default address. URLs name the hub by its addresses or `hosts`.
+/// Opens the listener at `address`, or at the default address. URLs name the hub by its addresses or `hosts`; `door` has
+/// its certificate and tokens.
 ///
 /// # Errors
-/// Fails if `address` cannot be used.
+/// Fails if `address` cannot be used, or needs a certificate.
 pub(crate) fn open(
     address: Option<HttpAddress>,
-    hosts: Vec<String>,
+    (hosts, door): (Vec<String>, Door),
     backend: Arc<Backend>,
     counts: Arc<Counts>,
     runtime: &Handle,
 ) -> Result<TcpEndpoint, Failure> {
-    let protocol = Protocol { scheme: "http", option: "--http", max_connections: MAX_CONNECTIONS };
-    TcpEndpoint::open(&protocol, address, counts.clone(), runtime, |incoming| {
+    let protocol = Protocol {
+        schemes: ["http", "https"],
+        alpn: b"http/1.1",
+        option: "--http",
+        max_connections: MAX_CONNECTIONS,
+    };
+    TcpEndpoint::open(&protocol, address, &door.clone(), counts.clone(), runtime, |incoming| {
         let queries = Arc::new(Semaphore::new(MAX_QUERIES));
         let watchers = Arc::new(Semaphore::new(MAX_WATCHERS));
-        let context = Arc::new(HttpContext { backend, counts, queries, watchers, hosts });
+        let context = Arc::new(HttpContext { backend, counts, door, queries, watchers, hosts });
         connection::serve(incoming, context.clone(), routes(context))
     })
 }
@@ -77,6 +84,11 @@ fn routes(context: Arc<HttpContext>) -> Router {
         .route("/api/v1/watch", get(watch::answer))
         .route("/api/v1/nodes", get(small::nodes))
         .route("/api/v1/openapi.json", get(small::openapi))
+        .route("/api/v1/authority", get(join::authority))
+        .route(
+            "/api/v1/join",
+            post(join::answer).layer(DefaultBodyLimit::max(join::MAX_BODY_BYTES)),
+        )
         .route("/metrics", get(metrics::answer))
         .route("/healthz", get(small::health))
         .fallback(async || Refusal::unknown_path())

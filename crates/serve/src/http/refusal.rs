@@ -1,9 +1,10 @@
 //! Refusals: a status, and JSON with the error and a hint.
 
 use axum::http::StatusCode;
-use axum::http::header::{CONTENT_TYPE, RETRY_AFTER};
+use axum::http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
+use skopos_access::Denied;
 use skopos_query::{Error, Position};
 
 use skopos_term::Failure;
@@ -72,7 +73,23 @@ impl Refusal {
 
     pub(crate) fn another_user() -> Self {
         Self::new(StatusCode::FORBIDDEN, "this hub belongs to another user")
-            .hint("its owner can start it with `--http 127.0.0.1:7470`; it then answers every user of this machine")
+            .hint("its owner can give you a token: `skopos pki init`, then `skopos pki user NAME`")
+    }
+
+    pub(crate) fn wrong_token() -> Self {
+        Self::new(StatusCode::UNAUTHORIZED, "the token is not valid, or not any more")
+            .hint("`skopos pki user NAME` makes one, on the machine of the hub")
+    }
+
+    /// Refuses what the policy refuses.
+    pub(crate) fn denied(denied: &Denied) -> Self {
+        match denied.is_stranger {
+            true => Self::new(StatusCode::UNAUTHORIZED, denied.to_string()).hint(
+                "send `Authorization: Bearer TOKEN`, with a token from `skopos pki user NAME`, or the \
+                 certificate of a node",
+            ),
+            false => Self::new(StatusCode::FORBIDDEN, denied.to_string()),
+        }
     }
 
     pub(crate) fn too_many_connections() -> Self {
@@ -109,6 +126,9 @@ impl IntoResponse for Refusal {
             StatusCode::TOO_MANY_REQUESTS => {
                 (self.status, [json, (RETRY_AFTER, "1")], self.body()).into_response()
             }
+            StatusCode::UNAUTHORIZED => {
+                (self.status, [json, (WWW_AUTHENTICATE, "Bearer")], self.body()).into_response()
+            }
             status => (status, [json], self.body()).into_response(),
         }
     }
@@ -117,6 +137,7 @@ impl IntoResponse for Refusal {
 impl From<&Error> for Refusal {
     fn from(error: &Error) -> Self {
         let status = match error {
+            Error::Denied(denied) => return Self::denied(denied),
             Error::TooLong(_) => StatusCode::PAYLOAD_TOO_LARGE,
             Error::Deadline(_) => StatusCode::GATEWAY_TIMEOUT,
             Error::Memory(_) => StatusCode::SERVICE_UNAVAILABLE,

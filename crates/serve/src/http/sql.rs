@@ -5,12 +5,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::body::{Body, Bytes};
-use axum::extract::{FromRequest as _, Request, State};
+use axum::extract::{Extension, FromRequest as _, Request, State};
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse as _, Response};
 use futures_util::stream;
 use serde::Deserialize;
+use skopos_access::Caller;
 use skopos_query::arrow::array::RecordBatch;
 use skopos_query::arrow::error::ArrowError;
 use skopos_query::{Answer, Error, Limits, MAX_SQL_BYTES};
@@ -47,6 +48,7 @@ struct StatementRequest {
 
 pub(super) async fn answer(
     State(context): State<Arc<HttpContext>>,
+    Extension(caller): Extension<Caller>,
     request: Request,
 ) -> Result<Response, Refusal> {
     let begun = Instant::now();
@@ -59,7 +61,7 @@ pub(super) async fn answer(
     if let Some(deadline) = statement.deadline_ms {
         limits.deadline = Duration::from_millis(deadline).min(MAX_DEADLINE);
     }
-    let answer = run(&context, statement.sql, limits).await?;
+    let answer = run(&context, caller, statement.sql, limits).await?;
     let pieces = Pieces::new(answer, content_type == ARROW, begun);
     let pieces = pieces.map_err(|e| Refusal::bad(e.to_string()))?;
     let pieces = stream::iter(pieces);
@@ -67,9 +69,14 @@ pub(super) async fn answer(
 }
 
 /// Answers a statement.
-async fn run(context: &Arc<HttpContext>, sql: String, limits: Limits) -> Result<Answer, Refusal> {
+async fn run(
+    context: &Arc<HttpContext>,
+    caller: Caller,
+    sql: String,
+    limits: Limits,
+) -> Result<Answer, Refusal> {
     let engine = &context.backend.engine;
-    if let Some(answer) = engine.point(&sql) {
+    if let Some(answer) = engine.point(&caller, &sql) {
         let is_short = answer.rows() <= limits.rows;
         return if is_short { Ok(answer) } else { Err(Error::TooManyRows(limits.rows).into()) };
     }
@@ -81,7 +88,7 @@ async fn run(context: &Arc<HttpContext>, sql: String, limits: Limits) -> Result<
     let mut tasks = JoinSet::new();
     tasks.spawn(async move {
         let _permit = permit;
-        let answer = engine.query(&sql, &limits).await;
+        let answer = engine.query(&caller, &sql, &limits).await;
         running.done();
         answer
     });

@@ -9,13 +9,14 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::extract::State;
+use axum::extract::{Extension, State};
 use axum::http::header::HeaderName;
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse as _, Response};
 use futures_util::stream::{self, Stream};
 use serde_json::json;
+use skopos_access::Caller;
 use skopos_model::{Timestamp, Topic, TopicPattern};
 use skopos_query::{Limits, Row, Source, Wanted};
 use tokio::sync::watch;
@@ -54,6 +55,7 @@ struct WatchRequest {
 
 pub(super) async fn answer(
     State(context): State<Arc<HttpContext>>,
+    Extension(caller): Extension<Caller>,
     headers: HeaderMap,
     uri: Uri,
 ) -> Result<Response, Refusal> {
@@ -73,7 +75,8 @@ pub(super) async fn answer(
         Some(sql) if request.topics.is_empty() => {
             let (engine, news) = (context.backend.engine.clone(), context.backend.news());
             let deadline = Limits::default().deadline;
-            let standing = Standing::new(engine, sql, request.every, deadline, news).await?;
+            let standing =
+                Standing::new(engine, caller, sql, request.every, deadline, news).await?;
             Ok(events(stream::unfold(Some((standing, context, guards)), of_statement)))
         }
         None if !request.topics.is_empty() => {

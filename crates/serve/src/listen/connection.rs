@@ -10,15 +10,51 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Sleep, sleep};
+use tokio_rustls::server::TlsStream;
 
+use skopos_access::Caller;
 use skopos_hub::counts::OpenConnection;
 
 /// Maximum time that a write may wait for the client, which is taken for dead afterwards.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(60);
 
+/// A stream in clear text or under TLS.
+pub(crate) enum Stream {
+    Clear(TcpStream),
+    Tls(Box<TlsStream<TcpStream>>),
+}
+
+impl Stream {
+    /// Returns the socket if it is in clear text.
+    pub(super) fn into_clear(self) -> Option<TcpStream> {
+        match self {
+            Self::Clear(stream) => Some(stream),
+            Self::Tls(_) => None,
+        }
+    }
+
+    fn tcp(&self) -> &TcpStream {
+        match self {
+            Self::Clear(stream) => stream,
+            Self::Tls(stream) => stream.get_ref().0,
+        }
+    }
+}
+
+/// Calls a method of the stream, whichever it is.
+macro_rules! on_stream {
+    ($stream:expr, $method:ident($($argument:expr),*)) => {
+        match $stream {
+            Stream::Clear(stream) => Pin::new(stream).$method($($argument),*),
+            Stream::Tls(stream) => Pin::new(&mut **stream).$method($($argument),*),
+        }
+    };
+}
+
 /// A stream with a timeout for writes.
 pub(crate) struct Connection {
-    stream: TcpStream,
+    stream: Stream,
+    caller: Caller,
     write_deadline: Option<Pin<Box<Sleep>>>,
     has_unanswered_input: bool,
     _counted: OpenConnection,
@@ -28,14 +64,16 @@ pub(crate) struct Connection {
 impl Connection {
     /// Wraps an admitted stream. The listener waits for `open` to be dropped when it closes.
     pub(super) fn new(
-        stream: TcpStream,
+        stream: Stream,
+        caller: Caller,
         counted: OpenConnection,
         open: Sender<Infallible>,
     ) -> Self {
         // Answers are small and follow single requests, so they are sent without delay.
-        let _ = stream.set_nodelay(true);
+        let _ = stream.tcp().set_nodelay(true);
         Self {
             stream,
+            caller,
             write_deadline: None,
             has_unanswered_input: false,
             _counted: counted,
@@ -43,9 +81,14 @@ impl Connection {
         }
     }
 
-    /// Returns the stream itself.
-    pub(crate) fn stream(&self) -> &TcpStream {
-        &self.stream
+    /// Returns the socket of the stream.
+    pub(crate) fn tcp(&self) -> &TcpStream {
+        self.stream.tcp()
+    }
+
+    /// Returns the caller, as far as the connection shows it.
+    pub(crate) fn caller(&self) -> &Caller {
+        &self.caller
     }
 
     /// Returns true if input arrived since the last write.
@@ -79,7 +122,7 @@ impl AsyncRead for Connection {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
-        let read = Pin::new(&mut self.stream).poll_read(context, buffer);
+        let read = on_stream!(&mut self.stream, poll_read(context, buffer));
         self.has_unanswered_input |= buffer.filled().len() > before;
         read
     }
@@ -91,7 +134,7 @@ impl AsyncWrite for Connection {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        let written = Pin::new(&mut self.stream).poll_write(context, bytes);
+        let written = on_stream!(&mut self.stream, poll_write(context, bytes));
         self.limit(context, written)
     }
 
@@ -100,19 +143,22 @@ impl AsyncWrite for Connection {
         context: &mut Context<'_>,
         parts: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let written = Pin::new(&mut self.stream).poll_write_vectored(context, parts);
+        let written = on_stream!(&mut self.stream, poll_write_vectored(context, parts));
         self.limit(context, written)
     }
 
     fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
+        match &self.stream {
+            Stream::Clear(stream) => stream.is_write_vectored(),
+            Stream::Tls(stream) => stream.is_write_vectored(),
+        }
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(context)
+        on_stream!(&mut self.stream, poll_flush(context))
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(context)
+        on_stream!(&mut self.stream, poll_shutdown(context))
     }
 }

@@ -1,18 +1,23 @@
 //! TCP listeners: address, admission, number of connections, and shutdown. HTTP and Arrow Flight SQL share this module.
 //!
 //! # Invariants
-//! - Without a configured address a listener uses the loopback interface, and admits only the user of the hub and
-//!   root, like the UNIX socket.
+//! - Each connection has a caller: by its certificate, by the user of its other end on this machine, or a stranger, who
+//!   can show a token with each request.
+//! - Without a configured address a listener uses the loopback interface, in clear text. A configured address has TLS if
+//!   the hub has a certificate. Clear text at an address of the network needs `--insecure`.
 //! - Rejected connections are counted.
 //! - A client that does not read its answer is disconnected.
 //! - A listener that closes accepts no further connection, and running requests have a moment to finish.
 
 mod args;
 mod connection;
+mod door;
 mod peer;
+mod tls;
 
 pub use args::ListenArgs;
 pub(crate) use connection::Connection;
+pub(crate) use door::Door;
 
 use std::convert::Infallible;
 use std::net::{SocketAddr, TcpListener as StdListener};
@@ -25,12 +30,16 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 
+use skopos_access::Caller;
 use skopos_hub::config::ListenAddress;
 use skopos_hub::counts::Counts;
 use skopos_term::Failure;
 
-/// Maximum number of connections that are checked at one time. To find the user of a peer takes some milliseconds.
-const CHECKED_AT_ONCE: usize = 16;
+use self::door::Entry;
+
+/// Maximum number of connections that are checked at one time: all that may be open, because a client can be slow with
+/// its part of TLS.
+const CHECKED_AT_ONCE: usize = 512;
 
 /// Pause after a failure to accept, most often because too many files are open.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -40,8 +49,10 @@ const GRACE: Duration = Duration::from_secs(1);
 
 /// Properties of a protocol's listener.
 pub(crate) struct Protocol {
-    /// Scheme of its URL.
-    pub scheme: &'static str,
+    /// Scheme of its URL, in clear text and with TLS.
+    pub schemes: [&'static str; 2],
+    /// Its name in ALPN.
+    pub alpn: &'static [u8],
     /// Option for its address.
     pub option: &'static str,
     /// Maximum number of open connections.
@@ -67,13 +78,15 @@ pub(crate) struct OpenListener {
 }
 
 impl TcpEndpoint {
-    /// Listens at `address`, or at the default address, and runs `serve` with the incoming connections.
+    /// Listens at `address`, or at the default address, and runs `serve` with the incoming connections. `door` has the
+    /// certificate and the tokens.
     ///
     /// # Errors
-    /// Fails if `address` cannot be used.
+    /// Fails if `address` cannot be used, or needs a certificate that the hub does not have.
     pub(crate) fn open<const PORT: u16, F>(
         protocol: &Protocol,
         address: Option<ListenAddress<PORT>>,
+        door: &Door,
         counts: Arc<Counts>,
         runtime: &Handle,
         serve: impl FnOnce(Incoming) -> F,
@@ -81,12 +94,14 @@ impl TcpEndpoint {
     where
         F: Future<Output = ()> + Send + 'static,
     {
-        let (at, is_open) = match address {
+        let (at, is_configured) = match address {
             Some(ListenAddress::Disabled) => return Ok(Self::Disabled),
             Some(ListenAddress::At(at)) => (at, true),
             None => (ListenAddress::<PORT>::DEFAULT, false),
         };
-        let Protocol { scheme, option, max_connections } = *protocol;
+        let Protocol { schemes: [clear, secure], alpn, option, max_connections } = *protocol;
+        let entry = door.entry(at, is_configured, alpn)?;
+        let scheme = if entry.is_secure() { secure } else { clear };
         let (listener, at) = match bind(at, runtime) {
             Ok(bound) => bound,
             Err(e) => {
@@ -94,12 +109,12 @@ impl TcpEndpoint {
                 let failure = failure.hint(format!(
                     "choose another address with `{option}`, or `{option} none` to disable it"
                 ));
-                return if is_open { Err(failure) } else { Ok(Self::PortTaken(failure)) };
+                return if is_configured { Err(failure) } else { Ok(Self::PortTaken(failure)) };
             }
         };
         let (closing, is_closing) = watch::channel(false);
         let (open, connections) = channel();
-        let admission = Admission { is_open, max_connections, counts, open };
+        let admission = Admission { entry, max_connections, counts, open };
         let admission = Arc::new(admission);
         let incoming = Incoming { listener, admission, closing: Closing(is_closing) };
         runtime.spawn(serve(incoming));
@@ -156,8 +171,8 @@ pub(crate) struct Incoming {
 pub(crate) enum Accepted {
     /// The client may send requests.
     Admitted(Connection),
-    /// The connection is rejected.
-    Rejected(TcpStream, Rejection),
+    /// The connection is rejected. It is there if it can be answered in clear text.
+    Rejected(Option<TcpStream>, Rejection),
 }
 
 /// The reason why a connection is rejected.
@@ -196,8 +211,7 @@ impl Incoming {
 
 /// Decides which connections are admitted.
 struct Admission {
-    /// True if the user configured the address: then every client that reaches it is admitted.
-    is_open: bool,
+    entry: Entry,
     max_connections: u64,
     counts: Arc<Counts>,
     /// Given to each connection, so that the listener can wait for them.
@@ -206,24 +220,25 @@ struct Admission {
 
 impl Admission {
     async fn check(&self, stream: TcpStream, peer: SocketAddr) -> Accepted {
-        // Counted before its user is known, so that connections that wait for the check are bounded, too.
-        let counted = self.counts.connect(self.max_connections);
-        let rejection = match counted {
-            None => Rejection::TooManyConnections,
-            Some(counted) if self.is_open || is_own(&stream, peer).await => {
-                return Accepted::Admitted(Connection::new(stream, counted, self.open.clone()));
-            }
-            Some(_) => Rejection::AnotherUser,
+        // Counted before its caller is known, so that connections that wait for the check are bounded, too.
+        let Some(counted) = self.counts.connect(self.max_connections) else {
+            return self.reject(Some(stream), Rejection::TooManyConnections);
         };
-        self.counts.reject_connection();
-        Accepted::Rejected(stream, rejection)
+        let (stream, caller) = match self.entry.enter(stream, peer).await {
+            Ok(entered) => entered,
+            Err(stream) => return self.reject(stream, Rejection::AnotherUser),
+        };
+        // Strangers cannot take all places.
+        if caller == Caller::Stranger && self.counts.open() > self.max_connections / 2 {
+            return self.reject(stream.into_clear(), Rejection::TooManyConnections);
+        }
+        Accepted::Admitted(Connection::new(stream, caller, counted, self.open.clone()))
     }
-}
 
-/// Returns true if the peer of `stream` is a process of this user or root.
-async fn is_own(stream: &TcpStream, peer: SocketAddr) -> bool {
-    let Ok(here) = stream.local_addr() else { return false };
-    tokio::task::spawn_blocking(move || peer::is_own(peer, here)).await.unwrap_or(false)
+    fn reject(&self, stream: Option<TcpStream>, why: Rejection) -> Accepted {
+        self.counts.reject_connection();
+        Accepted::Rejected(stream, why)
+    }
 }
 
 #[cfg(test)]
@@ -252,10 +267,22 @@ mod tests {
     #[test]
     fn a_connection_too_many_is_rejected_and_an_open_one_is_answered_before_the_listener_closes() {
         let runtime = tokio::runtime::Runtime::new().expect("a runtime");
-        let protocol = Protocol { scheme: "test", option: "--test", max_connections: 1 };
+        let protocol = Protocol {
+            schemes: ["test", "tests"],
+            alpn: b"test",
+            option: "--test",
+            max_connections: 1,
+        };
         let at = Some(ListenAddress::<1>::At("127.0.0.1:0".parse().expect("an address")));
         let counts = Arc::<Counts>::default();
-        let endpoint = TcpEndpoint::open(&protocol, at, counts.clone(), runtime.handle(), serve);
+        let endpoint = TcpEndpoint::open(
+            &protocol,
+            at,
+            &Door::default(),
+            counts.clone(),
+            runtime.handle(),
+            serve,
+        );
         let endpoint = endpoint.expect("a port");
         let at =
             endpoint.url().and_then(|url| url.strip_prefix("test://")).expect("open").to_owned();

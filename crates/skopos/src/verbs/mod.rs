@@ -17,6 +17,8 @@ pub(crate) mod publish;
 pub(crate) mod sql;
 mod watch_sql;
 pub(crate) mod hub;
+pub(crate) mod pki;
+pub(crate) mod join;
 pub(crate) mod simulate;
 pub(crate) mod calibrate;
 pub(crate) mod insight;

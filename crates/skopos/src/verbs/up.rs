@@ -101,8 +101,8 @@ fn start_hub(
     out: &mut Out,
 ) -> Result<(Served, Vec<String>), Failure> {
     let config = Config::load(args.node.agent.config.as_deref())?;
-    let plane = args.node.live.then_some(&args.node.plane);
-    let hub = Served::start(agent.dir(), plane, &args.doors, &config)?;
+    let live = (&args.node.plane, args.node.live);
+    let hub = Served::start(agent.dir(), live, &args.doors, &config)?;
     for failure in hub.warnings() {
         warn(out, &failure.in_one_line())?;
     }

@@ -44,10 +44,10 @@ pub struct Identity {
 }
 
 /// The part of an identity that a new certificate replaces.
-#[derive(Debug)]
 struct Held {
     names: Names,
     certificate: CertificateDer<'static>,
+    pkcs8: Vec<u8>,
     key: Ed25519KeyPair,
 }
 
@@ -128,6 +128,17 @@ impl Identity {
         unpoisoned(self.held.read()).names.clone()
     }
 
+    /// Returns the certificate in DER, and the pair of keys in PKCS #8.
+    pub fn pair(&self) -> (Vec<u8>, Vec<u8>) {
+        let held = unpoisoned(self.held.read());
+        (held.certificate.to_vec(), held.pkcs8.clone())
+    }
+
+    /// Returns the names in a certificate of the own authority; `None` if it is not one, or not valid now.
+    pub fn names_in(&self, certificate: &[u8]) -> Option<Names> {
+        self.check(certificate).ok().map(|checked| checked.names)
+    }
+
     /// Returns true if a new certificate should be asked for.
     pub fn is_renewal_due(&self) -> bool {
         let later = since_epoch() + RENEW_BEFORE;
@@ -167,6 +178,12 @@ impl Identity {
     }
 }
 
+impl std::fmt::Debug for Held {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Held").field("names", &self.names).finish_non_exhaustive()
+    }
+}
+
 impl Held {
     fn parse(text: &str, authority: &CertificateDer<'static>) -> Result<Self, String> {
         let missing = |what: &str| format!("it has no {what}");
@@ -187,7 +204,7 @@ impl Held {
         if checked.key.as_ref().strip_prefix(&KEY_HEAD) != Some(key.public_key().as_ref()) {
             return Err("the certificate is one of another key".to_owned());
         }
-        Ok(Self { names: checked.names, certificate, key })
+        Ok(Self { names: checked.names, certificate, pkcs8: pkcs8.to_vec(), key })
     }
 }
 

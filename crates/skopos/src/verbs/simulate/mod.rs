@@ -16,7 +16,7 @@ use skopos_model::duration;
 use skopos_wire::Plane;
 
 use self::nodes::Nodes;
-use self::plan::{Counts, Simulation};
+use self::plan::{Certificates, Counts, Simulation};
 use skopos_agent::Signals;
 use skopos_node::LiveArgs;
 use skopos_term::Failure;
@@ -104,6 +104,12 @@ pub(crate) fn run(global: &Global, args: &SimulateArgs) -> Result<ExitCode, Fail
         |d: Option<Duration>| d.map_or(0, |d| i64::try_from(d.as_nanos()).unwrap_or(i64::MAX));
     let sessions = args.sessions.unwrap_or(args.nodes as usize).clamp(1, args.nodes as usize);
     let dir = global.dir.clone().unwrap_or_else(skopos_shm::runtime_dir);
+    let plane = args.live.of_node(&dir, false)?;
+    let certificates = plane.identity.clone().map(Certificates::new).transpose()?;
+    if certificates.is_some() && sessions != args.nodes as usize {
+        let error = "with certificates each node has its own connection";
+        return Err(Failure::new(error).hint("leave `--sessions` out, or use --insecure"));
+    }
     let simulation = Simulation {
         nodes: args.nodes as usize,
         facts: args.facts as usize,
@@ -113,7 +119,8 @@ pub(crate) fn run(global: &Global, args: &SimulateArgs) -> Result<ExitCode, Fail
         prefix: args.prefix.clone(),
         ahead: nanos(args.ahead) - nanos(args.behind),
         seed: args.seed,
-        plane: args.live.of_node(&dir, false),
+        plane,
+        certificates,
     };
     let begun = Instant::now();
     let give_up_at = args.run_for.and_then(|run_for| begun.checked_add(run_for));
@@ -163,7 +170,7 @@ fn join(
     loop {
         match opening.result.recv_timeout(JOIN_POLL) {
             Ok(Ok(planes)) => return Ok(Some(planes)),
-            Ok(Err(e)) => return Err(Failure::new("simulated nodes cannot join").because(&e)),
+            Ok(Err(failure)) => return Err(failure),
             Err(RecvTimeoutError::Disconnected) => {
                 return Err(Failure::new("simulated nodes cannot join"));
             }

@@ -36,8 +36,8 @@ impl Virtual {
         at: usize,
         plane: &Plane,
     ) -> Result<Self, Failure> {
-        let Simulation { prefix, ahead, change, .. } = simulation;
-        let name = format!("{prefix}{:04}", at + 1);
+        let Simulation { ahead, change, .. } = simulation;
+        let name = simulation.name_of(at);
         let mut random = SplitMix64::new(simulation.seed.wrapping_add(at as u64));
         let mut facts = facts::of_node(&name, simulation.facts, &mut random);
         let state = State { facts: Vec::new(), sequence: 0, ahead: *ahead };

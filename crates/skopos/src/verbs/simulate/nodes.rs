@@ -72,7 +72,7 @@ impl Nodes {
 /// Sessions that are being opened.
 pub(crate) struct Opening {
     /// Receives all sessions, or the first error.
-    pub(crate) result: Receiver<Result<Vec<Plane>, skopos_wire::Error>>,
+    pub(crate) result: Receiver<Result<Vec<Plane>, Failure>>,
     /// Number of sessions that are open.
     opened: Arc<AtomicUsize>,
 }
@@ -91,30 +91,43 @@ impl Opening {
 pub(crate) fn open(simulation: &Simulation) -> Opening {
     /// Opens a thousand sessions in seconds, and does not crowd the hub's listener.
     const AT_A_TIME: usize = 32;
-    let (config, sessions) = (simulation.plane.clone(), simulation.sessions);
+    let (simulation, sessions) = (simulation.clone(), simulation.sessions);
     let (send, result) = mpsc::channel();
     let opened = Arc::new(AtomicUsize::new(0));
     let count = opened.clone();
     std::thread::spawn(move || {
         let opened = std::thread::scope(|scope| {
             let share = |at| {
-                (at..sessions).step_by(AT_A_TIME).map(|_| open_patiently(&config, &count)).collect()
+                let one = |at| Ok((at, open_patiently(&config_of(&simulation, at)?, &count)?));
+                (at..sessions).step_by(AT_A_TIME).map(one).collect()
             };
             let threads: Vec<_> =
                 (0..AT_A_TIME.min(sessions)).map(|at| scope.spawn(move || share(at))).collect();
             let opened = threads.into_iter().map(|thread| thread.join());
-            let opened: Vec<Result<Vec<Plane>, _>> = opened.flatten().collect();
+            let opened: Vec<Result<Vec<(usize, Plane)>, Failure>> = opened.flatten().collect();
             let opened = opened.into_iter().collect::<Result<Vec<_>, _>>()?;
-            Ok(opened.into_iter().flatten().collect())
+            let mut opened: Vec<(usize, Plane)> = opened.into_iter().flatten().collect();
+            opened.sort_by_key(|(at, _)| *at);
+            Ok(opened.into_iter().map(|(_, plane)| plane).collect())
         });
         let _ = send.send(opened);
     });
     Opening { result, opened }
 }
 
+/// Returns the settings of one session: with certificates, those of the node that it belongs to.
+fn config_of(simulation: &Simulation, at: usize) -> Result<PlaneConfig, Failure> {
+    let mut config = simulation.plane.clone();
+    if let Some(certificates) = &simulation.certificates {
+        config.identity = Some(Arc::new(certificates.of(&simulation.name_of(at))?));
+    }
+    Ok(config)
+}
+
 /// Opens a session. A hub that is away, or that has no room for all at once, is tried until it answers.
-fn open_patiently(config: &PlaneConfig, count: &AtomicUsize) -> Result<Plane, skopos_wire::Error> {
-    config.check()?;
+fn open_patiently(config: &PlaneConfig, count: &AtomicUsize) -> Result<Plane, Failure> {
+    let failed = |e| Failure::new("simulated nodes cannot join").because(&e);
+    config.check().map_err(failed)?;
     let mut pauses = config.pauses();
     loop {
         match (Plane::open(config), pauses.next()) {
@@ -123,7 +136,7 @@ fn open_patiently(config: &PlaneConfig, count: &AtomicUsize) -> Result<Plane, sk
             (opened, _) => {
                 // SYNC: a counter of its own; nothing is written before it.
                 count.fetch_add(usize::from(opened.is_ok()), Ordering::Relaxed);
-                return opened;
+                return opened.map_err(failed);
             }
         }
     }

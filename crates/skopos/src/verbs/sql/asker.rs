@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use skopos_access::Caller;
 use skopos_model::Topic;
 use skopos_query::{Answer, Engine, Error, Limits, Registry, Source};
 
@@ -54,7 +55,8 @@ impl Watching {
         let pulse = pulse.map_err(|e| Failure::new("no thread can be started").because(&e))?;
         let (engine, runtime) = engine(Local::new(read))?;
         let news = vec![pulse.follow()];
-        let standing = Standing::new(Arc::new(engine), sql.to_owned(), every, deadline, news);
+        let standing =
+            Standing::new(Arc::new(engine), Caller::Owner, sql.to_owned(), every, deadline, news);
         let standing = runtime.block_on(standing).map_err(|e| failed(&e))?;
         Ok(Self::Here { standing: Box::new(standing), runtime, _pulse: pulse })
     }
@@ -136,9 +138,9 @@ impl Asker {
 
     fn ask(&self, sql: &str) -> Result<Answer, Failure> {
         match &self.engine {
-            EngineOrHub::Here { engine, runtime } => {
-                runtime.block_on(engine.query(sql, &self.limits)).map_err(|e| failed(&e))
-            }
+            EngineOrHub::Here { engine, runtime } => runtime
+                .block_on(engine.query(&Caller::Owner, sql, &self.limits))
+                .map_err(|e| failed(&e)),
             EngineOrHub::Hub(client) => client.ask(sql),
         }
     }

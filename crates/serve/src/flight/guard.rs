@@ -1,0 +1,94 @@
+//! The guard before every request: it counts requests, also those that are not valid, finds out who asks, and refuses
+//! whoever the policy refuses.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
+use tonic::Status;
+use tonic::body::Body;
+use tonic::codegen::{Service, http};
+use tonic::server::NamedService;
+
+use skopos_access::{Action, Caller, may};
+use skopos_hub::counts::Counts;
+
+use super::status;
+use crate::listen::Door;
+
+/// The header with a token.
+const AUTHORIZATION: &str = "authorization";
+
+/// The header with gRPC's status; the head of a response has it if the request failed at once.
+const STATUS: &str = "grpc-status";
+
+/// A service that guards another one.
+#[derive(Clone)]
+pub(super) struct Guard<S> {
+    inner: S,
+    door: Door,
+    counts: Arc<Counts>,
+}
+
+impl<S> Guard<S> {
+    /// Guards `inner`.
+    pub(super) fn new(inner: S, door: Door, counts: Arc<Counts>) -> Self {
+        Self { inner, door, counts }
+    }
+}
+
+/// Returns who makes a request, if the policy lets that caller in.
+fn caller_of(door: &Door, request: &http::Request<Body>) -> Result<Caller, Status> {
+    let shown = request.headers().get(AUTHORIZATION).map(|value| value.to_str());
+    let caller = match shown {
+        None => request.extensions().get::<Caller>().cloned().unwrap_or(Caller::Stranger),
+        Some(text) => {
+            let caller = text.ok().and_then(|text| door.caller_of(text));
+            caller
+                .ok_or_else(|| Status::unauthenticated("the token is not valid, or not any more"))?
+        }
+    };
+    may(&caller, Action::ReadFacts).map_err(|denied| status::denied(&denied))?;
+    Ok(caller)
+}
+
+impl<S> Service<http::Request<Body>> for Guard<S>
+where
+    S: Service<http::Request<Body>, Response = http::Response<Body>, Error = Infallible>,
+    S::Future: Send + 'static,
+{
+    type Response = http::Response<Body>;
+    type Error = Infallible;
+    type Future = BoxFuture<'static, Result<Self::Response, Infallible>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        self.inner.poll_ready(context)
+    }
+
+    fn call(&mut self, mut request: http::Request<Body>) -> Self::Future {
+        let counts = self.counts.clone();
+        counts.request();
+        match caller_of(&self.door, &request) {
+            Ok(caller) => drop(request.extensions_mut().insert(caller)),
+            Err(status) => {
+                counts.refuse();
+                return std::future::ready(Ok(status.into_http())).boxed();
+            }
+        }
+        let answered = self.inner.call(request);
+        async move {
+            let response = answered.await?;
+            if response.headers().get(STATUS).is_some_and(|status| status != "0") {
+                counts.refuse();
+            }
+            Ok(response)
+        }
+        .boxed()
+    }
+}
+
+impl<S: NamedService> NamedService for Guard<S> {
+    const NAME: &'static str = S::NAME;
+}

@@ -1,0 +1,123 @@
+//! The door of a hub: who enters a listener, and how.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use skopos_access::Caller;
+use skopos_hub::Pki;
+use skopos_term::Failure;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use tokio_rustls::TlsAcceptor;
+
+use super::connection::Stream;
+use super::{peer, tls};
+
+/// Maximum time for the client's part of TLS.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The certificate and the tokens of a hub.
+#[derive(Clone, Default)]
+pub(crate) struct Door {
+    /// `None` if the hub has no certificate.
+    pub(crate) pki: Option<Arc<Pki>>,
+    /// True if clients of configured addresses need no certificate and no token: `--insecure`.
+    pub(crate) is_insecure: bool,
+}
+
+/// How connections enter one listener.
+pub(super) struct Entry {
+    door: Door,
+    /// `None` for clear text.
+    tls: Option<TlsAcceptor>,
+    /// True if strangers are answered.
+    is_open: bool,
+}
+
+impl Door {
+    /// Returns how connections enter at `at`, which the user configured or not.
+    ///
+    /// # Errors
+    /// Fails if the address is one of the network and the hub has no certificate, or one that cannot be used.
+    pub(super) fn entry(
+        &self,
+        at: SocketAddr,
+        is_configured: bool,
+        protocol: &[u8],
+    ) -> Result<Entry, Failure> {
+        let clear = |is_open| Ok(Entry { door: self.clone(), tls: None, is_open });
+        match &self.pki {
+            _ if !is_configured => clear(false),
+            _ if self.is_insecure => clear(true),
+            Some(pki) => {
+                let acceptor = tls::acceptor(pki.identity(), protocol);
+                let failed = |why: String| {
+                    Failure::new(format!("the certificate of this hub cannot be used: {why}"))
+                };
+                Ok(Entry {
+                    door: self.clone(),
+                    tls: Some(acceptor.map_err(failed)?),
+                    is_open: false,
+                })
+            }
+            None if at.ip().to_canonical().is_loopback() => clear(false),
+            None => Err(Failure::new(format!("{at} would answer everybody, in clear text")).hint(
+                "make certificates with `skopos pki init`; on a network of friends add --insecure",
+            )),
+        }
+    }
+
+    /// Returns the caller who shows this header `Authorization`; `None` if the token in it is not valid.
+    pub(crate) fn caller_of(&self, authorization: &str) -> Option<Caller> {
+        let (scheme, token) = authorization.split_once(' ')?;
+        let is_bearer = scheme.eq_ignore_ascii_case("bearer");
+        self.pki.as_ref().filter(|_| is_bearer)?.caller_of(token.trim())
+    }
+}
+
+impl Entry {
+    pub(super) fn is_secure(&self) -> bool {
+        self.tls.is_some()
+    }
+
+    /// Returns the stream with its caller, or the stream of a client that cannot enter.
+    pub(super) async fn enter(
+        &self,
+        stream: TcpStream,
+        peer: SocketAddr,
+    ) -> Result<(Stream, Caller), Option<TcpStream>> {
+        let is_own = is_own(&stream, peer).await;
+        let Some(tls) = &self.tls else {
+            return match (is_own, self.is_open, &self.door.pki) {
+                (true, ..) => Ok((Stream::Clear(stream), Caller::Owner)),
+                (_, true, _) => Ok((Stream::Clear(stream), Caller::Anybody)),
+                // It may have a token.
+                (.., Some(_)) => Ok((Stream::Clear(stream), Caller::Stranger)),
+                (.., None) => Err(Some(stream)),
+            };
+        };
+        let stream = timeout(HANDSHAKE_TIMEOUT, tls.accept(stream)).await;
+        let Ok(Ok(stream)) = stream else { return Err(None) };
+        let certificates = stream.get_ref().1.peer_certificates().unwrap_or_default();
+        let names = certificates
+            .first()
+            .and_then(|certificate| self.door.pki.as_ref()?.identity().names_in(certificate));
+        let caller = match (names, is_own) {
+            (Some(names), _) => Caller::Node(names),
+            (None, true) => Caller::Owner,
+            (None, false) => Caller::Stranger,
+        };
+        Ok((Stream::Tls(Box::new(stream)), caller))
+    }
+}
+
+/// Returns true if the peer of `stream` is a process of this user or root, on this machine.
+async fn is_own(stream: &TcpStream, peer: SocketAddr) -> bool {
+    let Ok(here) = stream.local_addr() else { return false };
+    // Only a connection within this machine has both ends in its tables.
+    if !peer.ip().to_canonical().is_loopback() && peer.ip() != here.ip() {
+        return false;
+    }
+    tokio::task::spawn_blocking(move || peer::is_own(peer, here)).await.unwrap_or(false)
+}
