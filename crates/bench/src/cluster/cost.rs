@@ -14,7 +14,7 @@ const WITHOUT: &str = "without";
 pub(super) fn measure(plan: &Plan, place: &Place, report: &mut Report) -> Result<(), Failure> {
     let hub = Hub::start(place, "cost")?;
     let second = ["--interval", "1s", "--policy", "fixed"];
-    let live = ["--live", "--look-on", "none", "--connect", &hub.at];
+    let live = ["--live", "--insecure", "--connect", &hub.at];
     let without = Watcher::start(place, "", &[&["--node", "without"], &second[..]].concat())?;
     let with = Watcher::start(place, "", &[&["--node", "with"], &second[..], &live[..]].concat())?;
     std::thread::sleep(plan.settle.min(plan.window));

@@ -47,7 +47,7 @@ const CASES: [Case; 2] = [
 
 pub(super) fn measure(plan: &Plan, place: &Place, report: &mut Report) -> Result<(), Failure> {
     let at = endpoint()?;
-    let live = ["--live", "--look-on", "none"];
+    let live = ["--live", "--insecure"];
     let tells = [&["--node", "a", "--listen", &at], &live[..]].concat();
     let mirrors =
         [&["--node", "b", "--connect", &at, "--mirror", "a/bench/**"], &live[..]].concat();

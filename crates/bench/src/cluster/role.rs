@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use skopos_access::Names;
 use skopos_query::Limits;
 use skopos_query::arrow::array::AsArray as _;
 use skopos_query::arrow::compute::cast;
@@ -17,15 +18,50 @@ use crate::child::{Process, wait_for};
 use skopos_hub::client::ask;
 use skopos_hub::messages::socket_path;
 use skopos_term::Failure;
+use skopos_wire::Authority;
 
 /// The longest time until a role is ready.
 const START: Duration = Duration::from_secs(20);
 
 /// A port of the loopback that was free just now.
 pub(super) fn endpoint() -> Result<String, Failure> {
-    let port = TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr());
-    let port = port.map_err(|e| Failure::new("no port is free").because(&e))?.port();
-    Ok(format!("tcp/127.0.0.1:{port}"))
+    Transport::Clear.endpoint()
+}
+
+/// How nodes and hub talk.
+#[derive(Clone, Debug)]
+pub(super) enum Transport {
+    /// In clear text: `--insecure`.
+    Clear,
+    /// With TLS and signed messages. The folder has the authority of the site.
+    Certified(PathBuf),
+}
+
+impl Transport {
+    /// Makes the certificates of a site, for a hub on the loopback.
+    pub(super) fn certified(folder: PathBuf) -> Result<Self, Failure> {
+        let names = Names { site: "default".to_owned(), node: "hub".to_owned(), is_hub: true };
+        Authority::create(&folder, &names, &["127.0.0.1".to_owned()])
+            .map_err(|e| Failure::new("no certificates can be made").because(&e))?;
+        Ok(Self::Certified(folder))
+    }
+
+    /// The options of a role.
+    pub(super) fn options(&self) -> Vec<String> {
+        match self {
+            Self::Clear => vec!["--insecure".to_owned()],
+            Self::Certified(folder) => {
+                vec!["--identity".to_owned(), folder.display().to_string()]
+            }
+        }
+    }
+
+    fn endpoint(&self) -> Result<String, Failure> {
+        let port = TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr());
+        let port = port.map_err(|e| Failure::new("no port is free").because(&e))?.port();
+        let scheme = if matches!(self, Self::Clear) { "tcp" } else { "tls" };
+        Ok(format!("{scheme}/127.0.0.1:{port}"))
+    }
 }
 
 /// Starts the program of `place` with its output in a file, and returns both.
@@ -49,30 +85,48 @@ pub(super) struct Hub {
     pub(super) process: Process,
     dir: PathBuf,
     pub(super) at: String,
+    transport: Transport,
     socket: UnixStream,
 }
 
 impl Hub {
     pub(super) fn start(place: &Place, name: &str) -> Result<Self, Failure> {
-        Self::start_at(place, place.memory.dir(name)?, endpoint()?)
+        Self::start_with(place, name, Transport::Clear)
     }
 
-    fn start_at(place: &Place, dir: PathBuf, at: String) -> Result<Self, Failure> {
-        let args = ["hub", "--look-on", "none", "--listen", &at];
+    pub(super) fn start_with(
+        place: &Place,
+        name: &str,
+        transport: Transport,
+    ) -> Result<Self, Failure> {
+        let at = transport.endpoint()?;
+        Self::start_at(place, place.memory.dir(name)?, at, transport)
+    }
+
+    fn start_at(
+        place: &Place,
+        dir: PathBuf,
+        at: String,
+        transport: Transport,
+    ) -> Result<Self, Failure> {
+        let options = transport.options();
+        // Two hubs at one time would share the default ports.
+        let mut args = vec!["hub", "--http", "none", "--flight", "none", "--listen", &at];
+        args.extend(options.iter().map(String::as_str));
         let (mut process, _) = start(place, &dir, &args)?;
         let open = || UnixStream::connect(socket_path(&dir)).ok();
         let socket = wait_for(&mut process, START, open)
             .map_err(|why| Failure::new(format!("the hub does not answer: {why}")))?;
-        Ok(Self { process, dir, at, socket })
+        Ok(Self { process, dir, at, transport, socket })
     }
 
     /// Kills it, and starts another in its place.
     pub(super) fn start_again(mut self, place: &Place) -> Result<Self, Failure> {
         self.process.kill()?;
-        let Self { dir, at, process, .. } = self;
+        let Self { dir, at, process, transport, .. } = self;
         drop(process);
         let _ = std::fs::remove_file(socket_path(&dir));
-        Self::start_at(place, dir, at)
+        Self::start_at(place, dir, at, transport)
     }
 
     /// The only number of the answer; `None` if the answer is NULL or empty.

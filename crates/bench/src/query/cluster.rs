@@ -66,7 +66,7 @@ impl Cluster {
         let plane = LiveArgs::at(&site, &hubs[0]);
         let near = Served::start(
             &dir.join("near"),
-            Some(&plane),
+            (&plane, true),
             &ListenArgs::disabled(),
             &Config::default(),
         )?;
@@ -75,7 +75,7 @@ impl Cluster {
         let config = dir.join("hub.toml");
         std::fs::write(&config, "").map_err(broken)?;
         let mut command = Command::new(&program);
-        command.args(["hub", "--site", &site, "--listen", &hubs[1], "--look-on", "none"]);
+        command.args(["hub", "--site", &site, "--listen", &hubs[1], "--insecure"]);
         command.args(["--http", &listeners.http, "--flight", &listeners.flight]);
         command.arg("--config").arg(&config).arg("--dir").arg(&listeners.dir);
         let far = quiet(&mut command, &dir.join("hub.log")).map_err(broken)?;
@@ -128,7 +128,7 @@ impl Cluster {
         let dir = self.dir.join(node(index));
         std::fs::create_dir(&dir)?;
         let mut command = Command::new(&self.program);
-        command.args(["agent", "--for", LIFE, "--live", "--look-on", "none"]);
+        command.args(["agent", "--for", LIFE, "--live", "--insecure"]);
         command.args(["--site", &self.site, "--node", &node(index)]);
         for hub in &self.hubs {
             command.args(["--connect", hub]);

@@ -312,7 +312,8 @@ fn anomalies_have_the_fields_of_the_event() {
 
 #[test]
 fn tasks_are_asked_again_with_the_clock() {
-    let inputs = block_on(engine(None).inputs("SELECT class FROM tasks")).expect("inputs");
+    let inputs =
+        block_on(engine(None).inputs(&Caller::Owner, "SELECT class FROM tasks")).expect("inputs");
     assert!(inputs.is_timed(), "the archive does not notify of new reports");
 }
 

@@ -223,7 +223,8 @@ fn inputs_follow_the_fingerprint_of_a_table() {
     );
     let samples =
         engine_of_fingerprint(|scan| Fingerprint::Samples(scan.topics().clone().below("insight")));
-    let inputs = block_on(samples.inputs("SELECT a FROM any_rows")).expect("inputs");
+    let inputs =
+        block_on(samples.inputs(&Caller::Owner, "SELECT a FROM any_rows")).expect("inputs");
     assert!(!inputs.is_timed() && !inputs.is_polled());
     let all = samples.fingerprint(&inputs, &|_| true);
     assert_eq!(samples.fingerprint(&inputs, &|t| t.as_str().contains("/insight/")), all);

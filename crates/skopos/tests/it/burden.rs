@@ -53,7 +53,7 @@ fn an_agent_under_endless_requests_for_history_polls_its_sensors_as_often_as_bef
     let (hub, history) = (Hub::start(), TempDir::new().expect("a folder"));
     fill(history.path());
     let budget = format!("{}%", BUDGET * 100.0);
-    let of_node = ["--interval", "1s", "--budget", &budget, "--live", "--look-on", "none"];
+    let of_node = ["--interval", "1s", "--budget", &budget, "--live", "--insecure"];
     let folder = history.path().to_str().expect("UTF-8");
     let asked = ["--connect", &hub.at, "--history", folder];
     let agent = Running::start(&[&of_node[..], &asked].concat());

@@ -87,7 +87,7 @@ fn counted(dir: &std::path::Path, from: i64, to: i64) -> (Json, Json) {
 
 fn a_hub_that_stood_still_has_what_it_missed(more: &[&str]) {
     let hub = Hub::start();
-    let live = ["--node", "a1", "--live", "--look-on", "none", "--connect", &hub.at];
+    let live = ["--node", "a1", "--live", "--insecure", "--connect", &hub.at];
     let mut agent = Running::start(&[&live[..], more].concat());
     let program = Program::start(&agent);
     let held = "SELECT count(*) > 20 AS enough FROM samples WHERE topic = 'a1/app/often'";
@@ -154,7 +154,7 @@ fn a_topic_that_only_a_nodes_history_has_is_found_by_its_beginning() {
     }
     sealer.finish().expect("sealed");
     let hub = Hub::start();
-    let live = ["--node", "n0000", "--live", "--look-on", "none", "--connect", &hub.at];
+    let live = ["--node", "n0000", "--live", "--insecure", "--connect", &hub.at];
     let _agent = Running::start(&[&live[..], &["--history", folder]].concat());
     let is_there = "SELECT alive AND topics > 0 AS so FROM nodes WHERE node = 'n0000'";
     eventually("the hub has the node", || hub.ask(is_there) == json!([{"so": true}]));

@@ -341,7 +341,7 @@ fn a_taken_default_port_is_skipped_and_a_taken_address_is_an_error() {
     for (http, said) in [
         ("127.0.0.1", "has no port: try `127.0.0.1:7470`"),
         ("localhost:1", "`localhost:1` is not an address"),
-        ("192.0.2.1:1", "cannot listen at http://192.0.2.1:1"),
+        ("192.0.2.1:1", "192.0.2.1:1 would answer everybody, in clear text"),
     ] {
         let ran = run(dir.path(), &["hub", "--look-on", "none", "--http", http]);
         assert!(ran.code == 2 && ran.stderr.contains(said), "{ran:?}");

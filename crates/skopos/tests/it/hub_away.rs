@@ -165,7 +165,7 @@ fn a_hub_that_cannot_do_as_configured_reports_it_at_its_start() {
     let alias = hub(&[]);
     assert!(alias.code == 2 && alias.stderr.contains("there is a table `latest`"), "{alias:?}");
     std::fs::write(&config, "").expect("written");
-    let nowhere = hub(&["--look-on", "none", "--listen", "tcp/192.0.2.1:99"]);
+    let nowhere = hub(&["--insecure", "--listen", "tcp/192.0.2.1:99"]);
     assert!(nowhere.code == 2 && !nowhere.stderr.contains(".rs:"), "{nowhere:?}");
     for wrong in [["--look-on", "nope0"], ["--site", "a/b"]] {
         let ran = hub(&wrong);
@@ -173,7 +173,7 @@ fn a_hub_that_cannot_do_as_configured_reports_it_at_its_start() {
     }
     let of_agents = "[[insight]]\nname = \"sum\"\nsql = \"SELECT sum(value) FROM latest\"\n";
     std::fs::write(&config, of_agents).expect("written");
-    let args = ["hub", "--look-on", "none", "--connect", "tcp/127.0.0.1:9", "--config"];
+    let args = ["hub", "--insecure", "--connect", "tcp/127.0.0.1:9", "--config"];
     let more = [config.to_str().expect("UTF-8"), "--http", "none", "--flight", "none"];
     let child = skopos(dir.path(), &[&args[..], &more].concat())
         .stderr(Stdio::piped())

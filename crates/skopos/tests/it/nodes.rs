@@ -36,8 +36,16 @@ fn nodes_of_one_hub_have_one_connection_each_hear_each_other_and_come_back() {
     let agents: Vec<Running> = (0..NODES)
         .map(|at| {
             let node = format!("a{at}");
-            let mut args =
-                vec!["--node", &node, "--interval", "1s", "--live", "--connect", &hub.at];
+            let mut args = vec![
+                "--node",
+                &node,
+                "--interval",
+                "1s",
+                "--live",
+                "--insecure",
+                "--connect",
+                &hub.at,
+            ];
             if at < 3 {
                 args.extend(["--mirror", "a*/load/load_1m", "--mirror", "a*/app/**"]);
             }
@@ -79,7 +87,18 @@ fn a_node_works_without_its_hub_and_joins_when_there_is_one() {
     hub.child.wait().expect("it ends");
     let dir = runtime_dir();
     // The agent exits by itself, so that the test does not wait for its output for ever.
-    let args = ["agent", "--json", "--node", "a1", "--live", "--connect", &hub.at, "--for", "2m"];
+    let args = [
+        "agent",
+        "--json",
+        "--node",
+        "a1",
+        "--live",
+        "--insecure",
+        "--connect",
+        &hub.at,
+        "--for",
+        "2m",
+    ];
     let mut child = skopos(dir.path(), &args).stdout(Stdio::piped()).spawn().expect("it starts");
     let mut told = BufReader::new(child.stdout.take().expect("piped")).lines();
     let mut next = |what: &str| {
@@ -110,8 +129,9 @@ fn a_node_goes_to_another_hub_when_its_own_is_gone() {
         hub
     };
     let either = format!("{},{}", first.at, second.at);
-    let agents =
-        ["a1", "a2"].map(|node| Running::start(&["--node", node, "--live", "--connect", &either]));
+    let agents = ["a1", "a2"].map(|node| {
+        Running::start(&["--node", node, "--live", "--insecure", "--connect", &either])
+    });
     let both = |hub: &Hub| {
         hub.ask("SELECT node FROM nodes WHERE alive AND topics > 100 ORDER BY node")
             == json!([{"node": "a1"}, {"node": "a2"}])
@@ -135,7 +155,7 @@ fn an_insight_of_a_hub_is_not_published_by_the_agent_beside_it() {
     let (other, hub) = (Hub::start(), Hub::with(INSIGHTS));
     let has = |topic: &str| run(hub.dir.path(), &["get", topic]).code == 0;
     eventually("the insight is computed", || has("default/insight/deepest"));
-    let args = ["agent", "--json", "--node", "a1", "--live", "--connect", &other.at];
+    let args = ["agent", "--json", "--node", "a1", "--live", "--insecure", "--connect", &other.at];
     let child = skopos(hub.dir.path(), &args).stdout(Stdio::null()).spawn().expect("it starts");
     let _agent = Simulated(child);
     eventually("the agent publishes the insight", || {
@@ -164,7 +184,7 @@ fn a_value_that_is_too_old_is_measured_for_a_client_of_a_hub() {
     let at = format!("127.0.0.1:{port}");
     let hub = Hub::asked_at("", &["--http", &at]);
     // Both agents poll once, and later only on request. One of them is on the hub's machine.
-    let once = ["--interval", "1h", "--live", "--connect", &hub.at];
+    let once = ["--interval", "1h", "--live", "--insecure", "--connect", &hub.at];
     let mut there = Running::start(&[&["--node", "a1"], &once[..]].concat());
     let args = [&["agent", "--node", "here"], &once[..2]].concat();
     let child = skopos(hub.dir.path(), &args).stdout(Stdio::null()).spawn();
@@ -225,7 +245,7 @@ fn without_a_hub_nothing_is_known_of_other_nodes_and_that_is_said() {
 #[test]
 fn a_mirror_that_stands_still_holds_up_neither_the_hub_nor_its_nodes() {
     let hub = Hub::start();
-    let mirror = ["--live", "--connect", &hub.at, "--mirror", "sim*/**"];
+    let mirror = ["--live", "--insecure", "--connect", &hub.at, "--mirror", "sim*/**"];
     let here = Running::start(&[&["--node", "a1", "--interval", "1s"], &mirror[..]].concat());
     let nodes = ["--nodes", "4", "--facts", "500", "--rate", "50", "--change", "1"];
     let _nodes = Simulated::start(&[&hub], &nodes);

@@ -38,7 +38,7 @@ impl Cluster {
         let start = |node: &str, history: &TempDir| {
             let history = history.path().to_str().expect("UTF-8");
             let of_node = ["--node", node, "--history", history];
-            let live = ["--live", "--look-on", "none", "--connect", &hub.at];
+            let live = ["--live", "--insecure", "--connect", &hub.at];
             Running::start(&[&of_node[..], &live[..]].concat())
         };
         let (first, second) = (start("a1", &histories[0]), start("a2", &histories[1]));

@@ -20,7 +20,7 @@ impl Simulated {
 
     /// Starts nodes of the hubs at these addresses, and waits until all of them run.
     pub(crate) fn start_at<'a>(hubs: impl Iterator<Item = &'a str>, args: &[&'a str]) -> Self {
-        let mut all = vec!["simulate", "--json", "--look-on", "none"];
+        let mut all = vec!["simulate", "--json", "--insecure"];
         hubs.for_each(|at| all.extend(["--connect", at]));
         all.extend(args);
         let dir = runtime_dir();
@@ -53,7 +53,7 @@ pub(crate) fn value(agent: &Running, topic: &str) -> Option<Json> {
 #[test]
 fn facts_of_another_node_are_read_here_as_they_are_there() {
     let hub = Hub::start();
-    let connect = ["--live", "--look-on", "none", "--connect", &hub.at];
+    let connect = ["--live", "--insecure", "--connect", &hub.at];
     // The agent polls once, and later only on request.
     let mut there = Running::start(&[&["--node", "a1", "--interval", "1h"], &connect[..]].concat());
     let patterns = ["--mirror", "a*/app/**", "--mirror", "a1/load/*"];

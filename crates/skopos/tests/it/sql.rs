@@ -132,7 +132,7 @@ impl Hub {
             std::fs::write(&config, "").expect("written");
         }
         let config = config.display().to_string();
-        let args = ["hub", "--look-on", "none", "--listen", at, "--config", &config];
+        let args = ["hub", "--insecure", "--listen", at, "--config", &config];
         let mut child = skopos(dir, &[&args[..], &doors(more)[..], more].concat())
             .stdout(Stdio::piped())
             .spawn()
@@ -144,7 +144,7 @@ impl Hub {
     }
 
     pub(crate) fn agent(&self, node: &str) -> Running {
-        Running::start(&["--node", node, "--live", "--look-on", "none", "--connect", &self.at])
+        Running::start(&["--node", node, "--live", "--insecure", "--connect", &self.at])
     }
 
     pub(crate) fn ask(&self, sql: &str) -> Json {
@@ -205,8 +205,7 @@ fn the_second_of_one_name_is_refused() {
     let hub = Hub::start();
     let _first = hub.agent("a1");
     let dir = runtime_dir();
-    let mut args =
-        vec!["agent", "--node", "a1", "--live", "--look-on", "none", "--connect", &hub.at];
+    let mut args = vec!["agent", "--node", "a1", "--live", "--insecure", "--connect", &hub.at];
     // The agent is refused at its start or once it sees the first: it may start before either is
     // connected.
     args.extend(["--for", "10s"]);
@@ -437,7 +436,7 @@ fn a_hub_asks_nodes_for_what_they_kept_and_says_who_did_not_answer() {
     let start = |node: &str, kept: &TempDir, dir: &Path| {
         let history = kept.path().to_str().expect("UTF-8");
         let mut args = vec!["agent", "--json", "--node", node, "--history", history];
-        args.extend(["--live", "--look-on", "none", "--connect", &hub.at]);
+        args.extend(["--live", "--insecure", "--connect", &hub.at]);
         let mut child = skopos(dir, &args).stdout(Stdio::piped()).spawn().expect("it starts");
         let mut line = String::new();
         BufReader::new(child.stdout.take().expect("piped")).read_line(&mut line).expect("a line");

@@ -1,0 +1,259 @@
+//! A site with certificates: who joins, who asks, and what each of them gets at each listener.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+
+use tempfile::TempDir;
+
+use crate::flight::{free_port, python};
+use crate::support::{Ran, eventually, run, runtime_dir, skopos};
+
+/// The id of a user without rights.
+const NOBODY: &str = "65534";
+
+/// A hub with certificates and an agent, on the loopback.
+struct Site {
+    dir: TempDir,
+    child: Child,
+    live: String,
+    http: String,
+    flight: String,
+}
+
+impl Site {
+    fn start() -> Self {
+        let dir = runtime_dir();
+        let made = run(
+            dir.path(),
+            &["pki", "init", "--site", "s1", "--node", "hub1", "--host", "127.0.0.1"],
+        );
+        assert_eq!(made.code, 0, "{made:?}");
+        let at = || format!("127.0.0.1:{}", free_port());
+        let (live, http, flight) = (format!("tls/{}", at()), at(), at());
+        let args = ["up", "--live", "--listen", &live, "--http", &http, "--flight", &flight];
+        let child = skopos(dir.path(), &args).stdout(Stdio::null()).spawn().expect("it starts");
+        let site = Self { dir, child, live, http, flight };
+        eventually("the hub knows its own node", || {
+            run(site.dir.path(), &["sql", "SELECT 1 FROM latest WHERE topic = 'hub1/load/load_1m'"])
+                .stdout
+                .contains('1')
+        });
+        site
+    }
+
+    fn pki(&self, args: &[&str]) -> Ran {
+        let ran = run(self.dir.path(), &[&["pki"], args].concat());
+        assert_eq!(ran.code, 0, "{ran:?}");
+        ran
+    }
+
+    fn token(&self, args: &[&str]) -> String {
+        self.pki(args).stdout.trim().to_owned()
+    }
+
+    fn authority(&self) -> PathBuf {
+        self.dir.path().join("state/pki/authority.pem")
+    }
+
+    /// Joins as a node, in a runtime directory of its own.
+    fn join(&self, dir: &Path, node: &str, token: &str) -> Ran {
+        run(dir, &["join", &self.http, "--token", token, "--node", node])
+    }
+
+    /// Asks over HTTPS as another user of this machine.
+    fn curl(&self, words: &[&str]) -> String {
+        let authority = self.authority();
+        // The other user cannot read this one's folder.
+        let copy = std::env::temp_dir().join(format!("skopos-authority-{}.pem", self.child.id()));
+        std::fs::copy(authority, &copy).expect("copied");
+        let open = std::os::unix::fs::PermissionsExt::from_mode(0o644);
+        std::fs::set_permissions(&copy, open).expect("ours");
+        let ran = Command::new("setpriv")
+            .args(["--reuid", NOBODY, "--regid", NOBODY, "--clear-groups", "curl", "-s"])
+            .args(["--max-time", "30", "-w", "\n%{http_code}", "--cacert"])
+            .arg(&copy)
+            .args(words)
+            .output()
+            .expect("setpriv(1)");
+        let _ = std::fs::remove_file(copy);
+        String::from_utf8_lossy(&ran.stdout).into_owned()
+    }
+
+    /// Returns the status of a request over HTTPS by another user, with this token if there is one.
+    fn status(&self, token: Option<&str>, words: &[&str], path: &str) -> String {
+        let header = token.map(|token| format!("authorization: Bearer {token}"));
+        let mut all: Vec<&str> = header.iter().flat_map(|header| ["-H", header]).collect();
+        all.extend(words);
+        let url = format!("https://{}{path}", self.http);
+        all.push(&url);
+        let told = self.curl(&all);
+        told.lines().last().unwrap_or_default().to_owned()
+    }
+}
+
+impl Drop for Site {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn is_root() -> bool {
+    let is_root = rustix::process::geteuid().is_root();
+    if !is_root {
+        println!("skipped: only root can become another user");
+    }
+    is_root
+}
+
+#[test]
+fn a_node_joins_with_one_command_and_sends_its_facts() {
+    let site = Site::start();
+    let node = runtime_dir();
+    let token = site.token(&["token", "--for", "10m"]);
+    let joined = site.join(node.path(), "n1", &token);
+    assert!(joined.code == 0 && joined.stdout.contains("the node n1 of the site s1"), "{joined:?}");
+    // The agent has the name in its certificate.
+    let args = ["agent", "--live", "--connect", &site.live];
+    let mut agent = skopos(node.path(), &args).stdout(Stdio::null()).spawn().expect("it starts");
+    eventually("the hub knows the node", || {
+        let sql = "SELECT alive FROM nodes WHERE node = 'n1' AND topics > 100";
+        run(site.dir.path(), &["sql", sql]).stdout.contains("true")
+    });
+    agent.kill().and_then(|()| agent.wait()).expect("it ran");
+    // The name is taken now, and a token for it alone takes it over.
+    let other = runtime_dir();
+    let taken = site.join(other.path(), "n1", &token);
+    assert!(taken.code == 2 && taken.stderr.contains("`n1` has a certificate"), "{taken:?}");
+    let own = site.token(&["token", "--node", "n1"]);
+    let wrong = site.join(other.path(), "n2", &own);
+    assert!(wrong.code == 2 && wrong.stderr.contains("may not join as n2"), "{wrong:?}");
+    assert_eq!(site.join(other.path(), "n1", &own).code, 0);
+    let hub = site.join(other.path(), "hub1", &token);
+    assert!(hub.code == 2 && hub.stderr.contains("is the hub itself"), "{hub:?}");
+    let listed = site.pki(&["ls"]).stdout;
+    assert!(listed.contains("n1\t127.0.0.1") && listed.contains("to join as n1"), "{listed}");
+}
+
+#[test]
+fn a_token_that_is_not_valid_or_for_another_hub_joins_nothing() {
+    let (site, other) = (Site::start(), runtime_dir());
+    let good = site.token(&["token"]);
+    let (head, secret) = good.rsplit_once('-').expect("a token");
+    let forged = format!("{head}-{}", "0".repeat(secret.len()));
+    let refused = site.join(other.path(), "n1", &forged);
+    assert!(refused.code == 2 && refused.stderr.contains("the token is not valid"), "{refused:?}");
+    let elsewhere = format!("skopos-join-{}-{secret}", "0".repeat(64));
+    let refused = site.join(other.path(), "n1", &elsewhere);
+    assert!(refused.stderr.contains("is not the hub that made this token"), "{refused:?}");
+    let ended = site.token(&["token", "--for", "0s"]);
+    assert!(site.join(other.path(), "n1", &ended).stderr.contains("not valid"));
+    let user = site.token(&["user", "ann"]);
+    assert!(site.join(other.path(), "n1", &user).stderr.contains("not a token to join with"));
+    assert!(!other.path().join("state/pki/identity.pem").exists());
+}
+
+/// The matrix: a row for each question, a column for each caller, all of them another user of this machine.
+#[test]
+fn each_caller_gets_what_the_policy_says_over_https() {
+    if !is_root() {
+        return;
+    }
+    let site = Site::start();
+    let tokens = [
+        None,
+        Some("0123456789abcdef".to_owned()),
+        Some(site.token(&["token"])),
+        Some(site.token(&["user", "ann"])),
+        Some(site.token(&["user", "eve", "--role", "support"])),
+        Some(site.token(&["user", "ida", "--role", "admin"])),
+    ];
+    let sql = |text: &'static str| vec!["-H", "content-type: application/sql", "-d", text];
+    let questions: [(&str, Vec<&str>, &str, &str); 9] = [
+        ("is it well", vec![], "/healthz", "200 401 200 200 200 200"),
+        ("the authority", vec![], "/api/v1/authority", "200 401 200 200 200 200"),
+        ("metrics", vec![], "/metrics", "401 401 403 200 200 200"),
+        ("nodes", vec![], "/api/v1/nodes", "401 401 403 200 200 200"),
+        ("a value", vec![], "/api/v1/get?topic=load/load_1m", "401 401 403 200 200 200"),
+        (
+            "a measurement",
+            vec![],
+            "/api/v1/get?topic=load/load_1m&max_age=1ms",
+            "401 401 403 403 200 200",
+        ),
+        (
+            "a statement",
+            sql("SELECT count(*) FROM latest"),
+            "/api/v1/sql",
+            "401 401 403 200 200 200",
+        ),
+        ("jobs", sql("SELECT count(*) FROM tasks"), "/api/v1/sql", "401 401 403 403 200 200"),
+        (
+            "changes",
+            vec!["--max-time", "0.5"],
+            "/api/v1/watch?topic=load/load_1m",
+            "401 401 403 200 200 200",
+        ),
+    ];
+    for (what, words, path, expected) in questions {
+        let told: Vec<String> =
+            tokens.iter().map(|token| site.status(token.as_deref(), &words, path)).collect();
+        assert_eq!(told.join(" "), expected, "{what}");
+    }
+    // The owner needs no token, at any listener.
+    let own =
+        Command::new("curl").args(["-sk", &format!("https://{}/metrics", site.http)]).output();
+    assert!(String::from_utf8_lossy(&own.expect("curl(1)").stdout).contains("skopos_"));
+    // A token that was revoked is none.
+    site.pki(&["revoke", "ann"]);
+    assert_eq!(site.status(tokens[3].as_deref(), &[], "/metrics"), "401");
+    // Clear text is not answered.
+    let clear = site.curl(&[&format!("http://{}/healthz", site.http)]);
+    assert_eq!(clear.trim(), "000");
+}
+
+#[test]
+fn each_caller_gets_what_the_policy_says_over_flight() {
+    let Some(python) = python().filter(|_| is_root()) else {
+        println!("skipped: no adbc-driver-flightsql, or not root");
+        return;
+    };
+    let site = Site::start();
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/flight_callers.py");
+    let authority = std::fs::read_to_string(site.authority()).expect("text");
+    let ask = |tokens: &[&str]| -> Output {
+        // The script reads the certificate as root and becomes the other user then.
+        let uri = format!("grpc+tls://{}", site.flight);
+        let mut command = Command::new(&python);
+        command.arg(script).args([&uri, &authority, NOBODY]).args(tokens);
+        command.output().expect("it starts")
+    };
+    let (ann, eve) =
+        (site.token(&["user", "ann"]), site.token(&["user", "eve", "--role", "support"]));
+    let ran = ask(&[&ann, &eve]);
+    let told = String::from_utf8_lossy(&ran.stdout);
+    let expected = [
+        "stranger: UNAUTHENTICATED",
+        "wrong token: UNAUTHENTICATED",
+        "first user: facts",
+        "first user, jobs: FORBIDDEN",
+        "second user, jobs: answered",
+        "another's prepared statement: NOT_FOUND",
+        "compressed values: INVALID_ARGUMENT",
+    ];
+    let steps: Vec<&str> = told.lines().collect();
+    assert_eq!(steps, expected, "{}", String::from_utf8_lossy(&ran.stderr));
+}
+
+#[test]
+fn a_listener_of_the_network_needs_certificates_or_a_loud_word() {
+    let dir = runtime_dir();
+    for (option, at) in [("--http", "0.0.0.0:0"), ("--flight", "0.0.0.0:0")] {
+        let ran = run(dir.path(), &["up", "--for", "100ms", option, at]);
+        assert!(ran.code == 2 && ran.stderr.contains("would answer everybody"), "{ran:?}");
+        assert!(ran.stderr.contains("hint: ") && ran.stderr.contains("skopos pki init"), "{ran:?}");
+    }
+    let loud = ["up", "--for", "100ms", "--insecure", "--http", "127.0.0.1:0", "--flight", "none"];
+    let ran = run(dir.path(), &loud);
+    assert_eq!(ran.code, 0, "{ran:?}");
+}
