@@ -42,7 +42,7 @@ class Attack:
                     return
                 try:
                     answer = await asyncio.wait_for(client(), self.left)
-                except (TimeoutError, asyncio.TimeoutError):
+                except TimeoutError:
                     answer = "no answer yet"
                 except OSError as e:
                     answer = word_of(e)

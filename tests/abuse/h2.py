@@ -25,7 +25,8 @@ def frame(kind: int, flags: int, stream: int, payload: bytes = b"") -> bytes:
 
 def settings(window: int = LARGEST_WINDOW) -> bytes:
     """Returns the first bytes of a client, with the window in which it takes answers."""
-    first = frame(SETTINGS, 0, 0, struct.pack(">HI", 4, window))
+    # The first entry keeps the hub from referring to earlier heads.
+    first = frame(SETTINGS, 0, 0, struct.pack(">HIHI", 1, 0, 4, window))
     wide = frame(WINDOW_UPDATE, 0, 0, struct.pack(">I", LARGEST_WINDOW - 65_535)) if window > 65_535 else b""
     return PREFACE + first + wide
 

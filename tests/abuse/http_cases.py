@@ -65,7 +65,7 @@ async def huge_bodies(attack: Attack) -> None:
             for _ in range(200):
                 writer.write(piece)
                 await asyncio.wait_for(writer.drain(), 5)
-        except (ConnectionError, TimeoutError, asyncio.TimeoutError):
+        except (ConnectionError, TimeoutError):
             pass
         status = await status_of(reader)
         writer.close()
@@ -81,13 +81,16 @@ async def slowloris(attack: Attack) -> None:
 
     async def drip() -> str:
         reader, writer = await open_tcp(attack.hub.http)
+        answered = asyncio.ensure_future(status_of(reader))
         for byte in itertools.chain(b"GET /healthz HTTP/1.1\r\nX: ", itertools.repeat(97)):
             writer.write(bytes([byte]))
-            done, _ = await asyncio.wait([asyncio.ensure_future(reader.read(1))], timeout=0.5)
-            if done:
+            done, _ = await asyncio.wait([answered], timeout=0.5)
+            if done or attack.left < 0.6:
                 break
+        answer = answered.result() if answered.done() else "held"
+        answered.cancel()
         writer.close()
-        return "ended by the hub"
+        return answer
 
     holding = asyncio.ensure_future(attack.do([drip] * 600, 600))
     await asyncio.sleep(attack.left / 2)
@@ -112,7 +115,7 @@ async def hold_silent(attack: Attack, listener: str, count: int, answers: bool =
         try:
             reader, writer = await asyncio.wait_for(open_one(), 2)
             held.append((reader, writer))
-        except (OSError, TimeoutError, asyncio.TimeoutError):
+        except (OSError, TimeoutError):
             attack.answers["cannot connect"] += 1
     await asyncio.sleep(min(2.0, attack.left / 4))
     for reader, _ in held if answers else []:
@@ -154,7 +157,7 @@ async def knock(attack: Attack, listener: str) -> str:
     }
     try:
         return await asyncio.wait_for(asked[listener](), 3)
-    except (TimeoutError, asyncio.TimeoutError):
+    except TimeoutError:
         return "no answer"
     except OSError as e:
         return type(e).__name__
@@ -217,7 +220,7 @@ def watch_everything(*, reads: bool) -> Callable[[Attack], Awaitable[None]]:
                 if not await asyncio.wait_for(reading, left):
                     return "200, then closed"
             return status
-        except (TimeoutError, asyncio.TimeoutError):
+        except TimeoutError:
             return "200"
         finally:
             writer.close()
@@ -243,7 +246,7 @@ async def standing_questions(attack: Attack) -> None:
             while status == "200" and await asyncio.wait_for(reader.read(1 << 20), max(0.1, attack.left - 0.3)):
                 pass
             return status
-        except (TimeoutError, asyncio.TimeoutError):
+        except TimeoutError:
             return "200"
         finally:
             writer.close()
@@ -256,7 +259,7 @@ async def standing_questions(attack: Attack) -> None:
             while await asyncio.wait_for(reader.read(1 << 20), max(0.1, attack.left - 0.3)):
                 pass
             return "unix: closed"
-        except (TimeoutError, asyncio.TimeoutError):
+        except TimeoutError:
             return "unix: answered"
         finally:
             writer.close()
@@ -264,6 +267,16 @@ async def standing_questions(attack: Attack) -> None:
     clients = [lambda at=at: over_http(at) for at in range(attack.many(1000, 200))]
     clients += [lambda at=at: over_unix(at) for at in range(attack.many(200, 40))]
     await attack.do(clients, len(clients))
+
+
+async def unix_statements(attack: Attack) -> None:
+    """Two hundred heavy statements at one time by the UNIX socket."""
+    sql = "SELECT count(*) FROM samples a JOIN samples b ON a.value < b.value + random()"
+
+    async def client(at: int) -> str:
+        return await ask_unix(attack.hub.unix, {"sql": f"{sql} -- {at}", "rows": 10, "deadline_ms": 15_000})
+
+    await attack.do([lambda at=at: client(at) for at in range(200)], 200)
 
 
 async def never_read_http(attack: Attack) -> None:

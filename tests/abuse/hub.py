@@ -58,10 +58,11 @@ class Hub:
             self.simulation = None
 
     def last_words(self) -> str:
-        """Returns how the hub ended, and the last line of its log."""
+        """Returns how the hub ended, and the last line of its log that tells why."""
         lines = (self.folder / "hub.log").read_text(errors="replace").strip().splitlines()
+        telling = [line for line in lines if any(word in line for word in ("panicked", "allocation", "error", "overflow"))]
         code = self.hub.poll() if self.hub else None
-        return f"exit {code}: {lines[-1][:120] if lines else ''}"
+        return f"exit {code}: {(telling or lines or [''])[-1][:150]}"
 
     def _spawn(self, verb: str, *args: str) -> subprocess.Popen[bytes]:
         places = {name: self.folder / name for name in ("home", "run", "state")}

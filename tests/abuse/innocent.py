@@ -55,7 +55,7 @@ class Innocent:
 def run(pipe: Connection, at: tuple[int, str, str, int], rate: float) -> None:
     """Reads until the process ends, and answers each message with what was seen since the last one."""
     http, unix, topic, pid = at
-    state = {"seen": Seen()}
+    state = State(rate)
     get = f"GET /api/v1/get?topic={topic} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode()
     ask = {"sql": f"SELECT value FROM latest WHERE topic = '{topic}'", "rows": 10, "deadline_ms": 10_000}
     readers = {
@@ -63,32 +63,51 @@ def run(pipe: Connection, at: tuple[int, str, str, int], rate: float) -> None:
         "unix": (lambda: connect(socket.AF_UNIX, unix), json.dumps(ask).encode() + b"\n", read_unix),
     }
     for name, how in readers.items():
-        threading.Thread(target=read_for_ever, args=(name, how, rate, state), daemon=True).start()
+        threading.Thread(target=read_for_ever, args=(name, how, state), daemon=True).start()
     pipe.send("ready")
     forget_peak(pid)
     while True:
         while not pipe.poll(0.05):
-            state["seen"].peak_mb = max(state["seen"].peak_mb, memory_mb(pid, "VmHWM"))
+            state.seen.peak_mb = max(state.seen.peak_mb, memory_mb(pid, "VmHWM"))
         pipe.recv()
-        seen, state["seen"] = state["seen"], Seen()
+        seen = state.take()
         seen.peak_mb = max(seen.peak_mb, memory_mb(pid, "VmHWM"))
         forget_peak(pid)
         pipe.send(seen)
 
 
-def read_for_ever(name: str, how: tuple, rate: float, state: dict[str, Seen]) -> None:
+class State:
+    """What the threads of the reader share."""
+
+    def __init__(self, rate: float) -> None:
+        self.pause, self.seen = 1 / rate, Seen()
+        # When the request that is not answered yet was due.
+        self.due: dict[str, float] = {}
+
+    def take(self) -> Seen:
+        """Returns what was seen, with the requests that wait for their answers or could not even be sent."""
+        seen, self.seen = self.seen, Seen()
+        now = time.monotonic()
+        for name, due in list(self.due.items()):
+            waited = int(max(0.0, now - due) / self.pause)
+            seen.latencies[name].extend((now - due - at * self.pause) * 1e3 for at in range(waited))
+        return seen
+
+
+def read_for_ever(name: str, how: tuple, state: State) -> None:
     make, request, read = how
     stream, due = None, time.monotonic()
     while True:
-        due += 1 / rate
+        due += state.pause
+        state.due[name] = due
         time.sleep(max(0.0, due - time.monotonic()))
         try:
             stream = stream or make()
             stream.sendall(request)
             read(stream)
-            state["seen"].latencies[name].append((time.monotonic() - due) * 1e3)
+            state.seen.latencies[name].append((time.monotonic() - due) * 1e3)
         except OSError:
-            state["seen"].failures[name] += 1
+            state.seen.failures[name] += 1
             if stream:
                 stream.close()
             stream, due = None, time.monotonic() + 0.1

@@ -80,7 +80,7 @@ class Hub:
         config = self.folder / "skopos.toml"
         config.write_text(CONFIG)
         (self.folder / "run").mkdir(mode=0o700)
-        asked = [self.program, "up", "--json", "--node", "n01", "--http", "none", "--flight", "none"]
+        asked = [self.program, "up", "--json", "--node", "hub", "--http", "none", "--flight", "none"]
         asked += ["--history", str(self.history), "--config", str(config)]
         log = open(self.folder / "log", "wb")
         return subprocess.Popen(asked, env=self._environment(), stdout=log, stderr=log)
@@ -165,7 +165,7 @@ class Peer:
         files = ", ".join(f"'{part}'" for part in parts)
         execute(
             f"""CREATE TABLE samples AS SELECT topic, p.node, s.family, NULL::VARCHAR AS instance,
-            split_part(topic, '/', -1) AS metric, p.time, p.value, p.text, s.unit, s.kind,
+            split_part(topic, '/', -1) AS metric, p.time::TIMESTAMPTZ AS time, p.value, p.text, s.unit, s.kind,
             CASE p.origin WHEN 0 THEN 'measured' WHEN 1 THEN 'predicted' ELSE 'unknown' END AS origin,
             p.bound FROM read_parquet([{files}]) p JOIN series s USING (topic)"""
         )

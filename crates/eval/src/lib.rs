@@ -48,6 +48,7 @@ mod aggregate;
 mod latest;
 mod window;
 
+pub use aggregate::Exact;
 pub use error::{Error, Position};
 pub use evaluator::Evaluator;
 pub use like::Like;

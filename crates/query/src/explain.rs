@@ -6,6 +6,7 @@ use datafusion::common::SchemaError;
 use datafusion::error::DataFusionError;
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
+use skopos_access::Denied;
 use skopos_eval::Position;
 use skopos_model::nearest_name;
 
@@ -19,7 +20,12 @@ pub(crate) fn explained(error: DataFusionError, sql: &str, catalog: &Catalog) ->
     let message = error.find_root().strip_backtrace();
     match error.find_root() {
         DataFusionError::ResourcesExhausted(_) => return Error::Memory(error),
-        DataFusionError::External(cause) => return Error::Query { message: chain(&**cause) },
+        DataFusionError::External(cause) => {
+            return match cause.downcast_ref::<Denied>() {
+                Some(denied) => Error::Denied(denied.clone()),
+                None => Error::Query { message: chain(&**cause) },
+            };
+        }
         DataFusionError::SchemaError(schema, _) => {
             if let SchemaError::FieldNotFound { field, valid_fields } = &**schema {
                 let known = valid_fields.iter().map(|field| field.name.clone()).collect();

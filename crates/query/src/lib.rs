@@ -68,6 +68,8 @@ mod depth;
 mod point;
 mod functions;
 mod operators;
+mod numbers;
+mod lists;
 mod runs;
 mod yielding;
 mod pool;

@@ -27,6 +27,8 @@ use crate::explain::explained;
 use crate::functions;
 use crate::inputs::Inputs;
 use crate::limits::{Limits, MEMORY_BYTES};
+use crate::lists::Lists;
+use crate::numbers::Numbers;
 use crate::operators;
 use crate::point::Point;
 use crate::pool::Pool;
@@ -83,6 +85,8 @@ impl Planner {
             .with_runtime_env(runtime)
             .with_default_features()
             .with_analyzer_rule(Arc::new(operators::PlaceOperators))
+            .with_analyzer_rule(Arc::new(Lists))
+            .with_analyzer_rule(Arc::new(Numbers))
             .with_query_planner(Arc::new(operators::Planner::new()))
             .with_physical_optimizer_rule(Arc::new(Runs))
             .with_physical_optimizer_rule(Arc::new(LetJoinsYield))

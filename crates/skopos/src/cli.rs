@@ -71,7 +71,7 @@ pub(crate) enum Verb {
     #[command(before_help = "Example: skopos hub --listen tls/0.0.0.0:7447")]
     Hub(verbs::hub::HubArgs),
     /// Certificates and tokens of a site: who joins, and who asks
-    #[command(before_help = "Example: skopos pki init --site hpc1 --host hub1.example.org")]
+    #[command(before_help = "Example: skopos pki ls")]
     Pki(verbs::pki::PkiArgs),
     /// Get the certificate of this node from the hub of a site
     #[command(before_help = "Example: skopos join hub1 --token $(ssh hub1 skopos pki token)")]

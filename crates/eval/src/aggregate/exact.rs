@@ -21,26 +21,26 @@ const BETWEEN_CARRIES: u32 = 1 << 30;
 
 /// The sum.
 #[derive(Clone, Debug)]
-pub(crate) struct Exact {
+pub struct Exact {
     limbs: [i64; LIMBS],
     pending: u32,
 }
 
 impl Exact {
     /// Makes a sum of zero.
-    pub(crate) fn new() -> Self {
+    pub fn new() -> Self {
         Self { limbs: [0; LIMBS], pending: 0 }
     }
 
     /// Adds a finite number.
     #[inline]
-    pub(crate) fn add(&mut self, number: f64) {
+    pub fn add(&mut self, number: f64) {
         self.put(number, 1);
     }
 
     /// Takes away a finite number.
     #[inline]
-    pub(crate) fn take(&mut self, number: f64) {
+    pub fn take(&mut self, number: f64) {
         self.put(number, -1);
     }
 
@@ -69,7 +69,7 @@ impl Exact {
     }
 
     /// Returns the sum, rounded to the nearest double; infinite if it is beyond the largest.
-    pub(crate) fn value(&self) -> f64 {
+    pub fn value(&self) -> f64 {
         let mut limbs = self.limbs;
         spread(&mut limbs);
         let negative = limbs[LIMBS - 1] < 0;

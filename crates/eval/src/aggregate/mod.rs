@@ -7,7 +7,7 @@ mod sorted;
 
 use crate::expression::{Fault, Leaves};
 use crate::program::{self, Function};
-pub(crate) use exact::Exact;
+pub use exact::Exact;
 use sorted::Sorted;
 use tournament::Tournament;
 

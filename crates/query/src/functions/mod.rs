@@ -2,6 +2,7 @@
 
 pub(crate) mod placeholders;
 mod rate;
+pub(crate) mod sliding;
 mod topic_like;
 
 use datafusion::prelude::SessionContext;

@@ -147,7 +147,8 @@ impl Tuples {
 
 fn number_of((sample, _): &(Sample, Unit)) -> Option<f64> {
     let is_known = sample.origin != Origin::Unknown;
-    sample.value.as_f64().filter(|v| is_known && v.is_finite())
+    // There is one zero, see `numbers`.
+    sample.value.as_f64().filter(|v| is_known && v.is_finite()).map(|v| v + 0.0)
 }
 
 fn text_of((sample, _): &(Sample, Unit)) -> Option<&Structured> {

@@ -60,7 +60,9 @@ fn array(column: history::Column, samples: &mut Samples, rows: usize) -> ArrayRe
             Arc::new(TimestampNanosecondArray::from(times).with_timezone(UTC))
         }
         history::Column::Value => {
-            let values = std::mem::take(&mut samples.values);
+            let mut values = std::mem::take(&mut samples.values);
+            // There is one zero, see `numbers`.
+            values.iter_mut().for_each(|value| *value += 0.0);
             let is_known = BooleanBuffer::collect_bool(rows, |row| !values[row].is_nan());
             let nulls = NullBuffer::new(is_known);
             let nulls = (nulls.null_count() > 0).then_some(nulls);

@@ -127,7 +127,8 @@ pub(crate) fn sample_schema(columns: &[SampleColumn]) -> SchemaRef {
 /// Returns the value as a number; `None` if it is unknown, not a number, or not finite.
 pub(crate) fn value(row: &Row<'_>) -> Option<f64> {
     let is_known = row.sample.origin != Origin::Unknown;
-    row.sample.value.as_f64().filter(|v| is_known && v.is_finite())
+    // There is one zero, see `numbers`.
+    row.sample.value.as_f64().filter(|v| is_known && v.is_finite()).map(|v| v + 0.0)
 }
 
 /// Returns the part of a topic between the path of its family and the metric.

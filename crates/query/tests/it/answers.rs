@@ -411,3 +411,48 @@ fn each_round_of_a_recursive_query_reads_the_tables_anew() {
         assert_eq!(rows(&ask(&world(), &sql)).1, ["4"], "{sql}");
     }
 }
+
+#[test]
+fn there_is_one_zero_and_a_sliding_sum_keeps_small_numbers() {
+    let zeros = "(VALUES (0.0), (-0.0), (1.0)) AS t(x)";
+    for (sql, expected) in [
+        (format!("SELECT count(DISTINCT x) AS n FROM {zeros}"), "2"),
+        (format!("SELECT count(*) AS n FROM {zeros} GROUP BY x ORDER BY n"), "1,2"),
+        (format!("SELECT count(*) AS n FROM {zeros} WHERE -x = 0.0"), "2"),
+        (format!("SELECT count(DISTINCT x * -1.0) AS n FROM {zeros}"), "2"),
+        (format!("SELECT count(*) AS n FROM {zeros} WHERE round(x - 0.4) < 0.0"), "0"),
+        (
+            "SELECT sum(x) OVER (ORDER BY at ROWS BETWEEN 1 PRECEDING AND CURRENT ROW) AS n FROM \
+             (VALUES (1, 1e17), (2, 1.0), (3, 1.0), (4, 1.0)) AS t(at, x) ORDER BY at"
+                .to_owned(),
+            "1e17,1e17,2.0,2.0",
+        ),
+        (
+            "SELECT avg(x) OVER (ORDER BY at ROWS BETWEEN 1 PRECEDING AND CURRENT ROW) AS n FROM \
+             (VALUES (1, 1e17), (2, 3.0), (3, 5.0), (4, NULL), (5, NULL)) AS t(at, x) ORDER BY at"
+                .to_owned(),
+            // In alphabetical order.
+            "1e17,4.0,5.0,5e16,NULL",
+        ),
+    ] {
+        let (_, rows) = rows(&ask(&world(), &sql));
+        assert_eq!(rows.join(","), expected, "{sql}");
+    }
+}
+
+#[test]
+fn lists_with_null_are_not_merged_as_if_it_were_not_there() {
+    let numbers = "(VALUES (1.0), (7.0), (NULL)) AS t(x)";
+    for (condition, expected) in [
+        ("x IN (1.0, 2.0) AND x NOT IN (2.0, NULL)", "0"),
+        ("NOT (x IN (7.0, NULL) OR x NOT IN (1.0, 7.0, NULL))", "0"),
+        ("x NOT IN (1.0) OR x NOT IN (7.0)", "2"),
+        ("(x NOT IN (1.0) OR x NOT IN (7.0)) IS NULL", "1"),
+        ("(x IN (1.0) AND x IN (7.0)) IS NULL", "1"),
+        ("x IN (1.0, NULL)", "1"),
+        ("x NOT IN (1.0)", "1"),
+    ] {
+        let sql = format!("SELECT count(*) AS n FROM {numbers} WHERE {condition}");
+        assert_eq!(rows(&ask(&world(), &sql)).1, [expected], "{condition}");
+    }
+}
