@@ -12,6 +12,8 @@ from hub import Hub
 
 # Closes a connection without leaving its port behind.
 RESET_AT_CLOSE = struct.pack("ii", 1, 0)
+# Bytes that a client takes before it reads.
+BUFFER, SMALL_BUFFER = 1 << 20, 4096
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
@@ -56,14 +58,14 @@ def word_of(error: OSError) -> str:
     return {"ConnectionResetError": "reset", "BrokenPipeError": "reset"}.get(type(error).__name__, type(error).__name__)
 
 
-async def open_tcp(port: int) -> Streams:
-    reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1 << 20)
+async def open_tcp(port: int, limit: int = BUFFER) -> Streams:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=limit)
     writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_AT_CLOSE)
     return reader, writer
 
 
-async def open_unix(path: str) -> Streams:
-    return await asyncio.open_unix_connection(path, limit=1 << 20)
+async def open_unix(path: str, limit: int = BUFFER) -> Streams:
+    return await asyncio.open_unix_connection(path, limit=limit)
 
 
 async def status_of(reader: asyncio.StreamReader) -> str:

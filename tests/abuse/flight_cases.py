@@ -3,10 +3,10 @@
 import asyncio
 import random
 import struct
-
+from functools import partial
 
 import h2
-from clients import Attack, open_tcp
+from clients import SMALL_BUFFER, Attack, open_tcp
 from h2 import DATA, END_HEADERS, END_STREAM, HEADERS, SERVICE, Rpc, frame, head
 
 METHODS = ["Handshake", "ListFlights", "GetFlightInfo", "PollFlightInfo", "GetSchema", "DoGet", "DoPut", "DoAction"]
@@ -52,7 +52,7 @@ async def malformed(attack: Attack) -> None:
             writer.close()
 
     wrong = (broken_start(chance) for _ in range(attack.many(30_000, 1500)))
-    await attack.do((lambda data=data: client(data) for data in wrong), 64)
+    await attack.do((partial(client, data) for data in wrong), 64)
 
 
 async def malformed_messages(attack: Attack) -> None:
@@ -88,7 +88,7 @@ async def lie(rpc: Rpc, chance: random.Random) -> str:
     try:
         rpc.writer.write(frame(HEADERS, END_HEADERS, rpc.stream, head(SERVICE + chance.choice(METHODS))))
         rpc.writer.write(frame(DATA, END_STREAM, rpc.stream, prefix + b"abcd"))
-        return (await asyncio.wait_for(rpc._answer(), 5))[0]
+        return (await asyncio.wait_for(rpc.answer(), 5))[0]
     except ConnectionError:
         return "reset"
 
@@ -123,7 +123,7 @@ async def floods(attack: Attack) -> None:
         finally:
             writer.transport.abort()
 
-    await attack.do([lambda data=data: client(data) for data in kinds * attack.many(30, 2)], 24)
+    await attack.do([partial(client, data) for data in kinds * attack.many(30, 2)], 24)
 
 
 async def describe(attack: Attack) -> None:
@@ -134,7 +134,7 @@ async def describe(attack: Attack) -> None:
         sql = f"SELECT {at}, topic, max(value) FROM ({branches}) GROUP BY topic ORDER BY 2"
         return await h2.call(attack.hub.flight, "GetFlightInfo", h2.statement(sql))
 
-    await attack.do([lambda at=at: client(at) for at in range(attack.many(4000, 300))], attack.many(240, 100))
+    await attack.do([partial(client, at) for at in range(attack.many(4000, 300))], attack.many(240, 100))
 
 
 async def prepare_many(attack: Attack) -> None:
@@ -152,7 +152,7 @@ async def prepare_many(attack: Attack) -> None:
         finally:
             rpc.close()
 
-    await attack.do([lambda at=at: client(at * 50) for at in range(attack.many(100, 8))], 16)
+    await attack.do([partial(client, at * 50) for at in range(attack.many(100, 8))], 16)
     attack.answers.pop("done", None)
 
 
@@ -171,43 +171,41 @@ async def compressed_values(attack: Attack) -> None:
         finally:
             rpc.close()
 
-    clients = [lambda messages=messages: client(messages) for messages in batches * attack.many(500, 20)]
+    clients = [partial(client, messages) for messages in batches * attack.many(500, 20)]
     await attack.do(clients, 8)
     attack.goals["no false length was believed"] = "200" not in attack.answers
 
 
 def flight_data(messages: list[tuple[bytes, bytes]], descriptor: bytes) -> list[bytes]:
     """Returns messages of Arrow as those of Flight; the first one has the descriptor."""
-    first = h2.field(1, descriptor)
-    return [(first if at == 0 else b"") + h2.field(2, header) + h2.field(1000, body) for at, (header, body) in enumerate(messages)]
+    sent = [h2.field(2, header) + h2.field(1000, body) for header, body in messages]
+    return [h2.field(1, descriptor) + sent[0], *sent[1:]]
 
 
 def claiming(codec: str) -> list[tuple[bytes, bytes]]:
     """Returns a schema and a compressed row, as headers and bodies, whose buffers claim to be enormous."""
-    import pyarrow as pa
+    import pyarrow as pa  # type: ignore[import-untyped]
 
     row = pa.record_batch({"$1": ["x" * 5000]})
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, row.schema, options=pa.ipc.IpcWriteOptions(compression=codec)) as stream:
         stream.write_batch(row)
-    found, at, data = [], 0, sink.getvalue().to_pybytes()
-    reader = pa.ipc.MessageReader.open_stream(pa.BufferReader(data))
-    for message in reader:
+    found = []
+    for message in pa.ipc.MessageReader.open_stream(sink.getvalue()):
         body = message.body.to_pybytes() if message.body is not None else b""
         found.append((message.metadata.to_pybytes(), body))
-    header, body = found[1]
+    schema, (header, body) = found
     # Each compressed buffer starts with its length; that of the text is the last one.
     at = body.rfind(struct.pack("<q", 5000))
-    return [found[0], (header, body[:at] + struct.pack("<q", CLAIMED_BYTES) + body[at + 8 :])]
+    return [schema, (header, body[:at] + struct.pack("<q", CLAIMED_BYTES) + body[at + 8 :])]
 
 
 async def never_read(attack: Attack) -> None:
     """Clients that ask for everything over Flight and never read: half with an open window, half without one."""
 
     async def client(window: int) -> str:
-        _, writer = await open_tcp(attack.hub.flight)
+        _, writer = await open_tcp(attack.hub.flight, SMALL_BUFFER)
         try:
-            writer.transport.pause_reading()
             request = frame(HEADERS, END_HEADERS, 1, head(SERVICE + "DoGet"))
             data = h2.message(h2.ticket("SELECT * FROM samples"))
             writer.write(h2.settings(window) + request + frame(DATA, END_STREAM, 1, data))
@@ -217,13 +215,13 @@ async def never_read(attack: Attack) -> None:
             writer.transport.abort()
 
     windows = [0, h2.LARGEST_WINDOW] * attack.many(110, 20)
-    await attack.do([lambda window=window: client(window) for window in windows], len(windows))
+    await attack.do([partial(client, window) for window in windows], len(windows))
 
 
 def has_arrow() -> bool:
     """Returns whether pyarrow is there, which compresses values."""
     try:
-        import pyarrow  # noqa: F401
+        import pyarrow  # type: ignore[import-untyped] # noqa: F401
     except ImportError:
         return False
     return True

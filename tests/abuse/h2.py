@@ -172,11 +172,12 @@ class Rpc:
         try:
             self.writer.write(frame(HEADERS, END_HEADERS, self.stream, head(SERVICE + method)))
             self.writer.write(b"".join(sent) + frame(DATA, END_STREAM, self.stream))
-            return await self._answer()
+            return await self.answer()
         except ConnectionError:
             return "reset", b""
 
-    async def _answer(self) -> tuple[str, bytes]:
+    async def answer(self) -> tuple[str, bytes]:
+        """Returns the status and the first message of the answer to the last request."""
         body = b""
         while found := await frame_of(self.reader):
             kind, flags, payload = found

@@ -1,12 +1,25 @@
-"""Cases against the listeners for HTTP and the UNIX socket: broken requests, silent clients, and clients that take much."""
+"""Cases against HTTP and the UNIX socket: broken requests, silent clients, and clients that take much."""
 
 import asyncio
 import itertools
 import json
 import random
 from collections.abc import Awaitable, Callable
+from functools import partial
 
-from clients import Attack, ask_unix, get, open_tcp, open_unix, post_sql, send_http, status_of
+from clients import (
+    BUFFER,
+    SMALL_BUFFER,
+    Attack,
+    Streams,
+    ask_unix,
+    get,
+    open_tcp,
+    open_unix,
+    post_sql,
+    send_http,
+    status_of,
+)
 from h2 import Rpc, greet
 
 SILENT = 1000
@@ -38,7 +51,7 @@ async def malformed(attack: Attack) -> None:
     chance = random.Random(1)
     wrong = (garbage_heads(chance) for _ in range(attack.many(30_000, 2000)))
     # Without an end of its own, a wrong head would be waited for.
-    await attack.do((lambda data=data: send_http(attack.hub.http, data, half_close=True) for data in wrong), 64)
+    await attack.do((partial(send_http, attack.hub.http, data, half_close=True) for data in wrong), 64)
 
 
 async def huge_heads(attack: Attack) -> None:
@@ -50,7 +63,7 @@ async def huge_heads(attack: Attack) -> None:
         b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n" + b"A: b\r\n" * 100_000 + b"\r\n",
     ]
     repeated = itertools.islice(itertools.cycle(heads), attack.many(5000, 200))
-    await attack.do((lambda data=data: send_http(attack.hub.http, data) for data in repeated), 64)
+    await attack.do((partial(send_http, attack.hub.http, data) for data in repeated), 64)
 
 
 async def huge_bodies(attack: Attack) -> None:
@@ -103,11 +116,11 @@ async def half_closed(attack: Attack) -> None:
     point = post_sql(f"SELECT value FROM latest WHERE topic = '{attack.hub.topic}'")
     planned = post_sql("SELECT count(*) FROM latest a JOIN latest b ON a.topic = b.topic")
     requests = [point, planned, get("/healthz")] * attack.many(1000, 30)
-    await attack.do((lambda data=data: send_http(attack.hub.http, data, half_close=True) for data in requests), 16)
+    await attack.do((partial(send_http, attack.hub.http, data, half_close=True) for data in requests), 16)
     attack.goals["every half-closed client was answered"] = set(attack.answers) <= {"200", "no answer yet"}
 
 
-async def hold_silent(attack: Attack, listener: str, count: int, answers: bool = True) -> list[asyncio.StreamWriter]:
+async def hold_silent(attack: Attack, listener: str, count: int) -> list[asyncio.StreamWriter]:
     """Opens connections that say nothing, and returns them."""
     hub, held = attack.hub, []
     open_one = (lambda: open_unix(hub.unix)) if listener == "unix" else (lambda: open_tcp(getattr(hub, listener)))
@@ -118,7 +131,7 @@ async def hold_silent(attack: Attack, listener: str, count: int, answers: bool =
         except (OSError, TimeoutError):
             attack.answers["cannot connect"] += 1
     await asyncio.sleep(min(2.0, attack.left / 4))
-    for reader, _ in held if answers else []:
+    for reader, _ in held:
         attack.answers["closed by the hub" if reader.at_eof() else "held"] += 1
     return [writer for _, writer in held]
 
@@ -165,7 +178,6 @@ async def knock(attack: Attack, listener: str) -> str:
 
 async def told_before_close(attack: Attack) -> None:
     """Clients beyond the limit of each listener. Whoever is refused is told before the connection is closed."""
-    hub = attack.hub
     busy = {"http": ("503", "429", "200"), "flight": ("UNAVAILABLE", "RESOURCE_EXHAUSTED", "200"), "unix": ("200",)}
     for listener, proper in busy.items():
         held = await hold_working(attack, listener, MOST[listener])
@@ -176,8 +188,7 @@ async def told_before_close(attack: Attack) -> None:
         attack.goals[f"{listener} tells whom it refuses"] = all(told)
         for writer in held:
             writer.close()
-        await asyncio.sleep(0.3)
-    assert hub.is_alive()
+            await asyncio.sleep(0.3)
 
 
 async def hold_working(attack: Attack, listener: str, count: int) -> list[asyncio.StreamWriter]:
@@ -206,22 +217,29 @@ async def get_everything(attack: Attack) -> None:
     await attack.do([lambda: send_http(attack.hub.http, request)] * attack.many(256, 32), 32)
 
 
+async def get_unknown(attack: Attack) -> None:
+    """Topics that exist nowhere, each a little different, by 32 clients: the hub looks for the nearest name."""
+    names = (f"/api/v1/get?topic=sim0001/mem/availible_bites_{at}" for at in itertools.count())
+    requests = itertools.islice(map(get, names), attack.many(3000, 100))
+    await attack.do((partial(send_http, attack.hub.http, data) for data in requests), 32)
+
+
 def watch_everything(*, reads: bool) -> Callable[[Attack], Awaitable[None]]:
     """Returns the case of clients that watch all topics from the beginning of memory, and read or not."""
 
     async def watch(attack: Attack) -> str:
-        reader, writer = await open_tcp(attack.hub.http)
+        reader, writer = await open_tcp(attack.hub.http, BUFFER if reads else SMALL_BUFFER)
         try:
             writer.write(get("/api/v1/watch?topic=**", "Last-Event-ID: 0"))
-            status = await status_of(reader)
-            until = asyncio.get_running_loop().time() + attack.left - 0.3
-            while status == "200" and (left := until - asyncio.get_running_loop().time()) > 0:
-                reading = reader.read(1 << 20) if reads else asyncio.sleep(left, b"-")
-                if not await asyncio.wait_for(reading, left):
-                    return "200, then closed"
-            return status
+            status = await asyncio.wait_for(status_of(reader), attack.left - 0.3)
+            if status != "200":
+                return status
+            if reads:
+                return f"200, then {await read_on(attack, reader)}"
+            await asyncio.sleep(attack.left - 0.3)
+            return "200, not read"
         except TimeoutError:
-            return "200"
+            return "no answer yet"
         finally:
             writer.close()
 
@@ -233,6 +251,19 @@ def watch_everything(*, reads: bool) -> Callable[[Attack], Awaitable[None]]:
     return case
 
 
+async def read_on(attack: Attack, reader: asyncio.StreamReader) -> str:
+    """Reads almost until the case is over, and returns whether the hub has ended the answer before."""
+    try:
+        while (left := attack.left - 0.3) > 0:
+            if not await asyncio.wait_for(reader.read(BUFFER), left):
+                return "closed"
+    except TimeoutError:
+        pass
+    except ConnectionError:
+        return "reset"
+    return "open"
+
+
 async def standing_questions(attack: Attack) -> None:
     """A thousand standing questions with large answers by HTTP, and two hundred by the UNIX socket."""
     hub = attack.hub
@@ -242,12 +273,10 @@ async def standing_questions(attack: Attack) -> None:
         reader, writer = await open_tcp(hub.http)
         try:
             writer.write(get(f"/api/v1/watch?sql={sql}&every=10ms"))
-            status = await status_of(reader)
-            while status == "200" and await asyncio.wait_for(reader.read(1 << 20), max(0.1, attack.left - 0.3)):
-                pass
-            return status
+            status = await asyncio.wait_for(status_of(reader), attack.left - 0.3)
+            return status if status != "200" else f"200, then {await read_on(attack, reader)}"
         except TimeoutError:
-            return "200"
+            return "no answer yet"
         finally:
             writer.close()
 
@@ -255,17 +284,14 @@ async def standing_questions(attack: Attack) -> None:
         sql = f"SELECT topic, value FROM latest WHERE value > -{at}"
         reader, writer = await open_unix(hub.unix)
         try:
-            writer.write(json.dumps({"sql": sql, "rows": 10**6, "deadline_ms": 10**5, "standing": True}).encode() + b"\n")
-            while await asyncio.wait_for(reader.read(1 << 20), max(0.1, attack.left - 0.3)):
-                pass
-            return "unix: closed"
-        except TimeoutError:
-            return "unix: answered"
+            wanted = {"sql": sql, "rows": 10**6, "deadline_ms": 10**5, "standing": True}
+            writer.write(json.dumps(wanted).encode() + b"\n")
+            return f"unix: {await read_on(attack, reader)}"
         finally:
             writer.close()
 
-    clients = [lambda at=at: over_http(at) for at in range(attack.many(1000, 200))]
-    clients += [lambda at=at: over_unix(at) for at in range(attack.many(200, 40))]
+    clients = [partial(over_http, at) for at in range(attack.many(1000, 200))]
+    clients += [partial(over_unix, at) for at in range(attack.many(200, 40))]
     await attack.do(clients, len(clients))
 
 
@@ -276,29 +302,28 @@ async def unix_statements(attack: Attack) -> None:
     async def client(at: int) -> str:
         return await ask_unix(attack.hub.unix, {"sql": f"{sql} -- {at}", "rows": 10, "deadline_ms": 15_000})
 
-    await attack.do([lambda at=at: client(at) for at in range(200)], 200)
+    await attack.do([partial(client, at) for at in range(200)], 200)
 
 
 async def never_read_http(attack: Attack) -> None:
     """Clients that ask for everything by HTTP and never read the answer."""
-    await never_read(attack, lambda: open_tcp(attack.hub.http), post_sql(EVERYTHING), attack.many(400, 40))
+    connect = partial(open_tcp, attack.hub.http, SMALL_BUFFER)
+    await never_read(attack, connect, post_sql(EVERYTHING), attack.many(400, 40))
 
 
 async def never_read_unix(attack: Attack) -> None:
     """Clients that ask for everything by the UNIX socket and never read the answer."""
     request = json.dumps({"sql": EVERYTHING, "rows": 10**6, "deadline_ms": 30_000}).encode() + b"\n"
-    await never_read(attack, lambda: open_unix(attack.hub.unix), request, attack.many(200, 40))
+    connect = partial(open_unix, attack.hub.unix, SMALL_BUFFER)
+    await never_read(attack, connect, request, attack.many(200, 40))
 
 
-async def never_read(attack: Attack, connect: Callable[[], Awaitable], request: bytes, count: int) -> None:
+async def never_read(attack: Attack, connect: Callable[[], Awaitable[Streams]], request: bytes, count: int) -> None:
     async def client() -> str:
         reader, writer = await connect()
         try:
-            # Nothing is read beyond a small buffer.
-            writer.transport.pause_reading()
             writer.write(request)
             await asyncio.sleep(max(0.0, attack.left - 0.3))
-            writer.transport.resume_reading()
             status = await status_of(reader)
             return "sent" if status == "not HTTP" else status
         finally:

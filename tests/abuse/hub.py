@@ -38,7 +38,8 @@ class Hub:
         """Starts the hub, and its nodes unless they run, and waits until it knows all of them."""
         endpoint = f"tcp/127.0.0.1:{self.plane}"
         http_at, flight_at = f"127.0.0.1:{self.http}", f"127.0.0.1:{self.flight}"
-        self.hub = self._spawn("hub", "--look-on", "none", "--listen", endpoint, "--http", http_at, "--flight", flight_at)
+        addresses = ["--listen", endpoint, "--http", http_at, "--flight", flight_at]
+        self.hub = self._spawn("hub", "--look-on", "none", *addresses)
         if self.simulation is None:
             args = ["--nodes", str(NODES), "--facts", str(FACTS), "--rate", "1", "--look-on", "none"]
             self.simulation = self._spawn("simulate", *args, "--connect", endpoint)
@@ -60,7 +61,8 @@ class Hub:
     def last_words(self) -> str:
         """Returns how the hub ended, and the last line of its log that tells why."""
         lines = (self.folder / "hub.log").read_text(errors="replace").strip().splitlines()
-        telling = [line for line in lines if any(word in line for word in ("panicked", "allocation", "error", "overflow"))]
+        words = ("panicked", "allocation", "error", "overflow")
+        telling = [line for line in lines if any(word in line for word in words)]
         code = self.hub.poll() if self.hub else None
         return f"exit {code}: {(telling or lines or [''])[-1][:150]}"
 
@@ -72,10 +74,17 @@ class Hub:
         env = {"HOME": home, "XDG_STATE_HOME": state, "SKOPOS_DIR": run, "SKOPOS_STATE": state, "PATH": os.defpath}
         # A backtrace shows where a hub panicked.
         env["RUST_BACKTRACE"] = "1"
-        limit = (lambda: resource.setrlimit(resource.RLIMIT_AS, (self.most_bytes,) * 2)) if verb == "hub" else None
+        limit = self._limit if verb == "hub" else None
+        command = [str(self.program), verb, *args]
         with (self.folder / f"{verb}.log").open("ab") as log:
-            command = [str(self.program), verb, *args]
-            return subprocess.Popen(command, env=env, stdin=subprocess.DEVNULL, stdout=log, stderr=log, preexec_fn=limit)
+            return subprocess.Popen(
+                command, env=env, stdin=subprocess.DEVNULL, stdout=log, stderr=log, preexec_fn=limit
+            )
+
+    def _limit(self) -> None:
+        """Bounds the memory of the hub, and writes no image of it when it dies."""
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        resource.setrlimit(resource.RLIMIT_AS, (self.most_bytes, self.most_bytes))
 
     def _wait(self) -> None:
         until = time.monotonic() + START_SECONDS

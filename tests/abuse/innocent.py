@@ -113,7 +113,7 @@ def read_for_ever(name: str, how: tuple, state: State) -> None:
             stream, due = None, time.monotonic() + 0.1
 
 
-def connect(family: int, address: object) -> socket.socket:
+def connect(family: int, address: tuple[str, int] | str) -> socket.socket:
     stream = socket.socket(family, socket.SOCK_STREAM)
     stream.settimeout(TIMEOUT)
     stream.connect(address)

@@ -1,7 +1,8 @@
-"""Cases of statements that grow: texts, arrays, lists, levels, names and joins. All are sent by HTTP, many at one time."""
+"""Cases of statements that grow: texts, arrays, lists, levels, names and joins. All are sent by HTTP."""
 
 import itertools
 from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
 
 from clients import Attack, post_sql, send_http
 
@@ -11,7 +12,7 @@ AT_ONCE = 16
 async def ask_all(attack: Attack, statements: Iterable[str], at_once: int = AT_ONCE) -> None:
     """Asks statements until the time is over."""
     requests = (post_sql(sql) for sql in statements)
-    await attack.do((lambda data=data: send_http(attack.hub.http, data) for data in requests), at_once)
+    await attack.do((partial(send_http, attack.hub.http, data) for data in requests), at_once)
 
 
 def rounds(attack: Attack, statements: list[str], full: int, quick: int) -> Iterable[str]:
@@ -122,13 +123,17 @@ async def long_lists(attack: Attack) -> None:
 
 
 async def unknown_names(attack: Attack) -> None:
-    """Statements of 200 branches, each of a name that exists nowhere, 64 at one time."""
+    """Statements with names that exist nowhere, in each of many branches or behind 199 that exist, 64 at one time."""
+    known = "".join(character if character.isalnum() else "_" for character in attack.hub.topic)
+
+    def union(names: Iterable[str]) -> str:
+        return " UNION ".join(f"SELECT MAX(timestamp), metric FROM {name}" for name in names)
 
     def statements() -> Iterable[str]:
-        for at in range(attack.many(2000, 64)):
-            names = (f"nowhere_at_all_{at}_{branch}" for branch in range(200))
-            yield " UNION ".join(f"SELECT MAX(timestamp), metric FROM {name}" for name in names)
-            yield " UNION ".join(f"SELECT MAX(timestamp), metric FROM n{at}_mem_available_byte{b}" for b in range(200))
+        for at in range(attack.many(2000, 30)):
+            yield union(f"nowhere_at_all_{at}_{branch}" for branch in range(200))
+            yield union(f"n{at}_mem_available_byte{branch}" for branch in range(90))
+            yield union([*itertools.repeat(known, 199), f"nowhere_{at}"])
 
     await ask_all(attack, statements(), 64)
 

@@ -132,7 +132,7 @@ def rows_of(table: pa.Table) -> list[tuple]:
         if pa.types.is_timestamp(column.type):
             column = column.cast(pa.timestamp("ns")).cast(pa.int64())
         columns.append(column.to_pylist())
-    return list(zip(*columns)) if columns else [()] * table.num_rows
+    return list(zip(*columns, strict=False)) if columns else [()] * table.num_rows
 
 
 class Peer:

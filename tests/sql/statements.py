@@ -281,11 +281,21 @@ class Maker:
 
     def rows(self):
         r = self.relation()
-        items = ["topic", "time"] + self.some(lambda: self.one(self.value(r.is_tame, 2), self.condition(), self.text()), 3)
+        items = ["topic", "time"] + self.some(
+            lambda: self.one(self.value(r.is_tame, 2), self.condition(), self.text()), 3
+        )
         order = ""
         if self.chance(0.5):
-            first = self.one(*(f"{c}{d}" for c in ("value", "node", "bound", "unit") for d in ("", " DESC", " DESC NULLS LAST", " NULLS FIRST")))
-            order = f" ORDER BY {first}, topic, time" + self.one("", " LIMIT 7", " LIMIT 5 OFFSET 3", " LIMIT 0", " OFFSET 10")
+            first = self.one(
+                *(
+                    f"{c}{d}"
+                    for c in ("value", "node", "bound", "unit")
+                    for d in ("", " DESC", " DESC NULLS LAST", " NULLS FIRST")
+                )
+            )
+            order = f" ORDER BY {first}, topic, time" + self.one(
+                "", " LIMIT 7", " LIMIT 5 OFFSET 3", " LIMIT 0", " OFFSET 10"
+            )
         text = f"SELECT {named(items)} FROM {r.text} WHERE {r.where} AND {self.condition(2)}{order}"
         return text, r.is_tame, bool(order)
 
@@ -320,28 +330,38 @@ class Maker:
 
     def window(self):
         r = self.relation()
-        by = self.one("PARTITION BY topic ORDER BY time", "PARTITION BY topic ORDER BY time", "ORDER BY time, topic",
-                      "PARTITION BY topic ORDER BY time DESC", "PARTITION BY node ORDER BY time, topic")
-        ties = self.one("ORDER BY value", "PARTITION BY topic ORDER BY value DESC", "PARTITION BY node ORDER BY value NULLS FIRST")
-        item = lambda: self.one(
-            f"row_number() OVER ({by})",
-            f"lag(value) OVER ({by})",
-            f"lag(value, 2, 0e0) OVER ({by})",
-            f"lead(node, 1) OVER ({by})",
-            f"rank() OVER ({ties})",
-            f"dense_rank() OVER ({ties})",
-            f"percent_rank() OVER ({ties})",
-            f"cume_dist() OVER ({ties})",
-            f"ntile(4) OVER ({by})",
-            f"first_value(value) OVER ({by})",
-            f"last_value(value) OVER ({by})",
-            f"nth_value(value, 3) OVER ({by})",
-            f"value - lag(value) OVER ({by})",
-            f"count(value) OVER ({by})",
-            f"max(value) OVER ({by})",
-            "count(*) OVER ()",
-            "max(time) OVER (PARTITION BY node)",
+        by = self.one(
+            "PARTITION BY topic ORDER BY time",
+            "PARTITION BY topic ORDER BY time",
+            "ORDER BY time, topic",
+            "PARTITION BY topic ORDER BY time DESC",
+            "PARTITION BY node ORDER BY time, topic",
         )
+        ties = self.one(
+            "ORDER BY value", "PARTITION BY topic ORDER BY value DESC", "PARTITION BY node ORDER BY value NULLS FIRST"
+        )
+
+        def item():
+            return self.one(
+                f"row_number() OVER ({by})",
+                f"lag(value) OVER ({by})",
+                f"lag(value, 2, 0e0) OVER ({by})",
+                f"lead(node, 1) OVER ({by})",
+                f"rank() OVER ({ties})",
+                f"dense_rank() OVER ({ties})",
+                f"percent_rank() OVER ({ties})",
+                f"cume_dist() OVER ({ties})",
+                f"ntile(4) OVER ({by})",
+                f"first_value(value) OVER ({by})",
+                f"last_value(value) OVER ({by})",
+                f"nth_value(value, 3) OVER ({by})",
+                f"value - lag(value) OVER ({by})",
+                f"count(value) OVER ({by})",
+                f"max(value) OVER ({by})",
+                "count(*) OVER ()",
+                "max(time) OVER (PARTITION BY node)",
+            )
+
         return f"SELECT topic, time, {named(self.some(item, 3))} FROM {r.text} WHERE {r.where}", r.is_tame, False
 
     def frame(self):
@@ -410,22 +430,26 @@ class Maker:
             f"value NOT IN (SELECT value {inner}{also})",
             f"value NOT IN (SELECT value {inner} AND value IS NOT NULL)",
             f"time IN (SELECT time {inner}{also})",
-            f"EXISTS (SELECT 1 {inner} AND q.time = s.time{also.replace('value', 'q.value').replace('topic', 'q.topic').replace('node', 'q.node')})" if "q.q" not in also else "true",
+            f"EXISTS (SELECT 1 {inner} AND q.time = s.time AND q.topic <> s.topic)",
+            f"EXISTS (SELECT 1 {inner} AND q.value IS NULL)",
             f"NOT EXISTS (SELECT 1 {inner} AND q.topic = s.topic AND q.value > s.value)",
             f"value > (SELECT min(value) {inner}{also})",
             f"value = (SELECT max(q.value) {inner} AND q.topic = s.topic)",
             f"value < (SELECT count(*) {inner} AND q.node = s.node)",
             f"NOT (value IN (SELECT value {inner}))",
             f"(value IN (SELECT value {inner})) IS NULL",
+            f"(value IN (SELECT value {inner}) OR value IS NULL)",
         )
-        if "s.text" in condition:
-            return self.rows()
-        where = r.where.replace("time ", "s.time ").replace("topic", "s.topic") if self.chance(0.0) else r.where
-        return f"SELECT topic, time, value FROM {r.text} WHERE {where} AND {condition}", r.is_tame and q.is_tame, False
+        text = f"SELECT topic, time, value FROM {r.text} WHERE {r.where} AND {condition}"
+        return text, r.is_tame and q.is_tame, False
 
     def common_table(self):
         r = self.relation(True)
-        made = f"WITH g AS (SELECT topic, time_bucket('1m', time) AS slot, avg(value) AS mean, count(*) AS n, max(value) AS top FROM {r.text} WHERE {r.where} GROUP BY topic, time_bucket('1m', time))"
+        slot = "time_bucket('1m', time)"
+        made = (
+            f"WITH g AS (SELECT topic, {slot} AS slot, avg(value) AS mean, count(*) AS n, max(value) AS top "
+            f"FROM {r.text} WHERE {r.where} GROUP BY topic, {slot})"
+        )
         rest = self.one(
             "SELECT topic, max(mean) AS c1, sum(n) AS c2 FROM g GROUP BY topic",
             "SELECT a.slot, a.mean AS m1, b.mean AS m2 FROM g a JOIN g b ON a.slot = b.slot AND a.topic < b.topic",
@@ -439,79 +463,117 @@ class Maker:
 
     def times(self):
         r = self.relation()
-        item = lambda: self.one(
-            "time + INTERVAL '90 seconds'",
-            "time - INTERVAL '1 day'",
-            f"date_trunc('{self.one('second', 'minute', 'hour', 'day', 'week', 'month', 'year')}', time)",
-            f"extract({self.one('minute', 'hour', 'day', 'month', 'year', 'dow', 'doy', 'week')} FROM time)",
-            f"time > TIMESTAMP '2026-01-01 00:0{self.random.randint(0, 9)}:00'",
-            f"time_bucket('{self.random.randint(1, 100)}s', time)",
-            f"date_bin(INTERVAL '{self.random.randint(1, 20)} minutes', time)",
-            f"time BETWEEN '{at(30)}' AND '{at(300)}'",
-            f"greatest(time, CAST('{at(200)}' AS TIMESTAMPTZ))" if self.chance(0.0) else "coalesce(time, time)",
-        )
+
+        def item():
+            return self.one(
+                "time + INTERVAL '90 seconds'",
+                "time - INTERVAL '1 day'",
+                f"date_trunc('{self.one('second', 'minute', 'hour', 'day', 'week', 'month', 'year')}', time)",
+                f"extract({self.one('minute', 'hour', 'day', 'month', 'year', 'dow', 'doy', 'week')} FROM time)",
+                f"time > TIMESTAMP '2026-01-01 00:0{self.random.randint(0, 9)}:00'",
+                f"time_bucket('{self.random.randint(1, 100)}s', time)",
+                f"date_bin(INTERVAL '{self.random.randint(1, 20)} minutes', time)",
+                f"time BETWEEN '{at(30)}' AND '{at(300)}'",
+                f"coalesce(nullif(time, '{at(60)}'), time - INTERVAL '1 hour')",
+            )
+
         return f"SELECT topic, time, {named(self.some(item, 3))} FROM {r.text} WHERE {r.where}", r.is_tame, False
 
     def constants(self):
         """Rows of constants with NULL, NaN and infinities: logic, sorting, groups."""
-        x = lambda: self.one("1e0", "0e0", "-0e0", "NULL", NAN, INFINITY, "-" + INFINITY, "1e308", "-1e308", "5e-324", "2e0")
-        rows = ", ".join(f"({i}, {x()}, {x()})" for i in range(self.random.randint(2, 6)))
         # The first row gives the columns their types.
-        source = f"(VALUES (-1, 3e0, 4e0), {rows}) t(i, x, y)"
+        rows = ["(-1, 3e0, 4e0)"] + [
+            f"({i}, {self.special()}, {self.special()})" for i in range(self.random.randint(2, 6))
+        ]
+        source = f"(VALUES {', '.join(rows)}) t(i, x, y)"
+        others = f"(VALUES (1, {self.special()}), (2, {self.special()}), (3, 1e0)) b(i, x)"
         c = self.random.choice(COMPARISONS)
-        return self.one(
+        order = self.one("", " DESC", " NULLS FIRST", " DESC NULLS LAST")
+        sets = self.one("INTERSECT", "EXCEPT", "UNION", "INTERSECT ALL", "EXCEPT ALL")
+        last_two = "ROWS BETWEEN 1 PRECEDING AND CURRENT ROW"
+        text = self.one(
             f"SELECT i, x {c} y AS c1, x IS DISTINCT FROM y AS c2, greatest(x, y) AS c3, least(x, y) AS c4 FROM {source}",
             f"SELECT x, count(*) AS c1, min(y) AS c2, max(y) AS c3 FROM {source} GROUP BY x",
-            f"SELECT min(x) AS c1, max(x) AS c2, count(DISTINCT x) AS c3, count(DISTINCT y) FILTER (WHERE x {c} y) AS c4 FROM {source}",
-            f"SELECT i, x FROM {source} ORDER BY x {self.one('', 'DESC', 'NULLS FIRST', 'DESC NULLS LAST')}, i",
+            f"SELECT min(x) AS c1, max(x) AS c2, count(DISTINCT x) AS c3 FROM {source}",
+            f"SELECT count(DISTINCT y) FILTER (WHERE x {c} y) AS c1, count(*) AS c2 FROM {source}",
+            f"SELECT i, x FROM {source} ORDER BY x{order}, i",
             f"SELECT DISTINCT x FROM {source}",
             f"SELECT i, x + y AS c1, x - y AS c2, x * y AS c3, x / y AS c4, -x AS c5, abs(y) AS c6 FROM {source}",
-            f"SELECT i, x IN (y, 1) AS c1, x NOT IN (1, NULL) AS c2, x BETWEEN 0 AND y AS c3, nullif(x, y) AS c4 FROM {source}",
-            f"SELECT a.i AS i1, b.i AS i2 FROM {source} JOIN (VALUES (1, {x()}), (2, {x()}), (3, 1e0)) b(i, x) ON t.x = b.x".replace("a.i", "t.i"),
-            f"SELECT i, CASE WHEN x {c} y THEN 'yes' WHEN x IS NULL THEN 'none' ELSE 'no' END AS c1, coalesce(x, y) AS c2 FROM {source}",
+            f"SELECT i, x IN (y, 1) AS c1, x NOT IN (1, NULL) AS c2, x BETWEEN 0 AND y AS c3 FROM {source}",
+            f"SELECT i, nullif(x, y) AS c1, coalesce(x, y) AS c2 FROM {source}",
+            f"SELECT t.i AS i1, b.i AS i2 FROM {source} JOIN {others} ON t.x = b.x",
+            f"SELECT i, CASE WHEN x {c} y THEN 'yes' WHEN x IS NULL THEN 'none' ELSE 'no' END AS c1 FROM {source}",
+            f"SELECT i, CASE x WHEN 0e0 THEN 'zero' WHEN y THEN 'same' ELSE 'other' END AS c1 FROM {source}",
             f"SELECT i, (x {c} y AND y > 0) AS c1, (x {c} y OR y IS NULL) AS c2, NOT x {c} y AS c3 FROM {source}",
-            f"SELECT i, rank() OVER (ORDER BY x) AS c1, max(x) OVER (ORDER BY i) AS c2, min(x) OVER (ORDER BY i ROWS BETWEEN 1 PRECEDING AND CURRENT ROW) AS c3 FROM {source}",
-            f"SELECT x FROM {source} {self.one('INTERSECT', 'EXCEPT', 'UNION', 'INTERSECT ALL', 'EXCEPT ALL')} SELECT y FROM {source}",
-        ), False, "ORDER BY x" in source
+            f"SELECT i, rank() OVER (ORDER BY x) AS c1, max(x) OVER (ORDER BY i) AS c2 FROM {source}",
+            f"SELECT i, min(x) OVER (ORDER BY i {last_two}) AS c1, sum(x) OVER (ORDER BY i) AS c2 FROM {source}",
+            f"SELECT x FROM {source} {sets} SELECT y FROM {source}",
+        )
+        return text, False, "ORDER BY x" in text and "OVER" not in text
+
+    def special(self) -> str:
+        return self.one("1e0", "0e0", "-0e0", "NULL", NAN, INFINITY, f"-{INFINITY}", "1e308", "-1e308", "5e-324", "2e0")
 
     def integers(self):
         """Integers: division, remainder, overflow, casts."""
         r = self.relation(True)
         n = "CAST(trunc(value) AS BIGINT)"
-        item = lambda: self.one(
-            f"{n} + 1",
-            f"{n} * {n}",
-            f"{n} % 4",
-            f"abs({n})",
-            f"{n} & 3",
-            f"{n} * 9223372036854775807",
-            f"{n} + 9223372036854775800",
-            f"CAST({n} AS VARCHAR)",
-            f"CAST({n} AS INT) + 2147483600",
-            f"CAST({n} AS SMALLINT)",
-            f"nullif({n}, 0)",
-            f"CAST({n} AS DOUBLE) / 4",
-            f"{n} BETWEEN 0 AND 2.5e0",
-            f"{n} = value",
-        )
+
+        def item():
+            return self.one(
+                f"{n} + 1",
+                f"{n} * {n}",
+                f"{n} % 4",
+                f"abs({n})",
+                f"{n} & 3",
+                f"{n} * 9223372036854775807",
+                f"{n} + 9223372036854775800",
+                f"CAST({n} AS VARCHAR)",
+                f"CAST({n} AS INT) + 2147483600",
+                f"CAST({n} AS SMALLINT)",
+                f"nullif({n}, 0)",
+                f"CAST({n} AS DOUBLE) / 4",
+                f"{n} BETWEEN 0 AND 2.5e0",
+                f"{n} = value",
+            )
+
         if self.chance(0.3):
-            return f"SELECT sum({n}) AS c1, avg({n}) AS c2, count(DISTINCT {n}) AS c3, max({n}) AS c4 FROM {r.text} WHERE {r.where}", True, False
+            return (
+                f"SELECT sum({n}) AS c1, avg({n}) AS c2, count(DISTINCT {n}) AS c3, max({n}) AS c4 FROM {r.text} WHERE {r.where}",
+                True,
+                False,
+            )
         return f"SELECT topic, time, {named(self.some(item, 2))} FROM {r.text} WHERE {r.where}", True, False
 
     def own_functions(self):
         """Functions of this project that have a translation."""
         r = self.relation()
-        item = lambda: self.one("first(value)", "last(value)", *(["delta(value)"] if r.is_tame else []), "last(origin)", "first(bound)")
+
+        def item():
+            return self.one(
+                "first(value)", "last(value)", *(["delta(value)"] if r.is_tame else []), "last(origin)", "first(bound)"
+            )
+
         key = self.one("topic", "topic, time_bucket('1m', time)")
-        return f"SELECT {named([*key.split(', ', 1), *self.some(item, 2)])} FROM {r.text} WHERE {r.where} GROUP BY {key}", r.is_tame, False
+        return (
+            f"SELECT {named([*key.split(', ', 1), *self.some(item, 2)])} FROM {r.text} WHERE {r.where} GROUP BY {key}",
+            r.is_tame,
+            False,
+        )
 
     def rate(self):
-        topic = self.random.choice(["n01/app/total", "n01/app/depth", "n02/app/depth", "n03/app/once", "n03/app/unknown"])
+        topic = self.random.choice(
+            ["n01/app/total", "n01/app/depth", "n02/app/depth", "n03/app/once", "n03/app/unknown"]
+        )
         where = f"topic = '{topic}' AND {self.range()}"
         key = self.one("topic", "node")
         ours = f"SELECT {key}, rate(value) AS c1 FROM samples WHERE {where} GROUP BY {key}"
-        steps = f"SELECT {key}, value - lag(value) OVER w AS d, epoch_us(time) - lag(epoch_us(time)) OVER w AS took FROM samples WHERE {where} WINDOW w AS (ORDER BY time)"
-        theirs = f"SELECT {key}, sum(d) FILTER (WHERE d >= 0) / (sum(took) FILTER (WHERE d >= 0) / 1e6) FROM ({steps}) GROUP BY {key}"
+        steps = (
+            f"SELECT {key}, value - lag(value) OVER w AS d, epoch_us(time) - lag(epoch_us(time)) OVER w AS took "
+            f"FROM samples WHERE {where} WINDOW w AS (ORDER BY time)"
+        )
+        rose = "FILTER (WHERE d >= 0)"
+        theirs = f"SELECT {key}, sum(d) {rose} / (sum(took) {rose} / 1e6) FROM ({steps}) GROUP BY {key}"
         return Statement("rate", ours, theirs)
 
     def gaps(self):
@@ -540,45 +602,92 @@ class Maker:
         theirs = f"WITH b AS ({found}), f AS ({filled}) SELECT slot, topic, {x} FROM f"
         return Statement("gaps", ours, theirs)
 
+    def latest_at(self):
+        """The sample of each topic that held at a time."""
+        then, nodes = at(self.random.randrange(0, 660, 5)), "node IN ('n01', 'n02', 'n03')"
+        also = self.one("", " AND value > 1", " AND family = 'mem'", " AND topic LIKE '%/depth'", " AND value IS NULL")
+        shown = self.one("topic, value, time, origin", "topic, bound, unit", "count(*), max(value)", "node, time")
+        found = f"SELECT DISTINCT ON (topic) * FROM samples WHERE time <= '{then}' ORDER BY topic, time DESC"
+        ours = f"SELECT {shown} FROM latest_at('{then}') WHERE {nodes}{also}"
+        theirs = f"SELECT {shown} FROM ({found}) WHERE {nodes}{also}"
+        return Statement("latest at", ours, to_duckdb(theirs))
+
+    def newest(self):
+        """One row of each group, in the three ways that SQL has."""
+        r = self.relation()
+        key = self.one("topic", "node", "unit")
+        order = self.one("time DESC, topic", "time, topic", "value DESC, time, topic", "value, topic, time")
+        number = f"row_number() OVER (PARTITION BY {key} ORDER BY {order})"
+        return (
+            self.one(
+                f"SELECT DISTINCT ON ({key}) {key}, time, value FROM {r.text} WHERE {r.where} ORDER BY {key}, {order}",
+                f"SELECT {key}, time, value FROM {r.text} WHERE {r.where} QUALIFY {number} <= 2",
+                f"SELECT * FROM (SELECT {key}, time, value, {number} AS n FROM {r.text} WHERE {r.where}) q WHERE n = 1",
+            ),
+            r.is_tame,
+            False,
+        )
+
     def extreme(self):
         """A column beside MAX or MIN comes from the row that has it."""
         tables = [f'"{self.random.choice(TAME + WILD)}"' for _ in range(self.random.randint(1, 4))]
         union = self.one("UNION", "UNION ALL")
         name, order = self.random.choice([("MAX", "DESC"), ("MIN", "ASC")])
         ours = f" {union} ".join(f"SELECT {name}(timestamp), metric, origin FROM {t}" for t in tables)
-        theirs = f" {union} ".join(f"(SELECT timestamp, metric, origin FROM {t} ORDER BY timestamp {order} LIMIT 1)" for t in tables)
+        theirs = f" {union} ".join(
+            f"(SELECT timestamp, metric, origin FROM {t} ORDER BY timestamp {order} LIMIT 1)" for t in tables
+        )
         return Statement("extreme", ours, theirs, False)
 
     def mistakes(self):
         """Statements that both refuse, or whose rules differ."""
-        return self.one(
-            "SELECT valu FROM samples",
-            "SELECT value FROM sample",
-            "SELECT topic, count(*) FROM samples GROUP BY node",
-            f"SELECT sum(topic) FROM samples WHERE {RANGE}",
-            f"SELECT value FROM samples WHERE {RANGE} GROUP BY value HAVING nothing > 1",
-            f"SELECT nofunction(value) FROM samples WHERE {RANGE}",
-            f"SELECT abs(value, 1) FROM samples WHERE {RANGE}",
-            f"SELECT sqrt('x') FROM samples WHERE {RANGE}",
-            "SELECT FROM WHERE",
-            "SELECT (1",
-            f"SELECT value FROM samples a, samples b WHERE a.{RANGE}",
-            f"SELECT CAST('x' AS BIGINT) FROM samples WHERE {RANGE}",
-            f"SELECT (SELECT value FROM samples WHERE {RANGE}) AS c1",
-            f"SELECT value FROM samples WHERE {RANGE} UNION SELECT topic, value FROM samples WHERE {RANGE}",
-            f"SELECT max(sum(value)) FROM samples WHERE {RANGE}",
-            f"SELECT value FROM samples WHERE {RANGE} AND sum(value) > 1",
-            f"SELECT row_number() OVER (ORDER BY time) AS n FROM samples WHERE {RANGE} AND n = 1",
-            f"SELECT topic FROM samples WHERE {RANGE} AND topic > 5",
-            f"SELECT value + topic FROM samples WHERE {RANGE}",
-            f"SELECT time + 5 FROM samples WHERE {RANGE}",
-            "SELECT 1 / 0",
-            "SELECT 5 % 0",
-            "SELECT CAST(1e300 AS BIGINT)",
-            "SELECT CAST(300 AS TINYINT)",
-            "SELECT 9223372036854775807 + 1",
-            "SELECT value FROM \"n09/no/body\"",
-        ), False, False
+        return (
+            self.one(
+                "SELECT valu FROM samples",
+                "SELECT value FROM sample",
+                "SELECT topic, count(*) FROM samples GROUP BY node",
+                f"SELECT sum(topic) FROM samples WHERE {RANGE}",
+                f"SELECT value FROM samples WHERE {RANGE} GROUP BY value HAVING nothing > 1",
+                f"SELECT nofunction(value) FROM samples WHERE {RANGE}",
+                f"SELECT abs(value, 1) FROM samples WHERE {RANGE}",
+                f"SELECT sqrt('x') FROM samples WHERE {RANGE}",
+                "SELECT FROM WHERE",
+                "SELECT (1",
+                f"SELECT value FROM samples a, samples b WHERE a.{RANGE}",
+                f"SELECT CAST('x' AS BIGINT) FROM samples WHERE {RANGE}",
+                f"SELECT (SELECT value FROM samples WHERE {RANGE}) AS c1",
+                f"SELECT value FROM samples WHERE {RANGE} UNION SELECT topic, value FROM samples WHERE {RANGE}",
+                f"SELECT max(sum(value)) FROM samples WHERE {RANGE}",
+                f"SELECT value FROM samples WHERE {RANGE} AND sum(value) > 1",
+                f"SELECT row_number() OVER (ORDER BY time) AS n FROM samples WHERE {RANGE} AND n = 1",
+                f"SELECT topic FROM samples WHERE {RANGE} AND topic > 5",
+                f"SELECT lag(value) FROM samples WHERE {RANGE}",
+                f"SELECT rank() FROM samples WHERE {RANGE}",
+                f"SELECT abs(value) OVER (ORDER BY time) FROM samples WHERE {RANGE}",
+                f"SELECT s.value FROM samples WHERE {RANGE}",
+                f"SELECT samples.value FROM samples s WHERE {RANGE}",
+                f"SELECT q.value FROM (SELECT topic FROM samples WHERE {RANGE}) q",
+                f"SELECT count(*) FROM samples WHERE {RANGE} GROUP BY node ORDER BY value",
+                f"SELECT DISTINCT node FROM samples WHERE {RANGE} ORDER BY time",
+                f"SELECT count(value) FROM samples WHERE {RANGE} ORDER BY time",
+                f"SELECT topic FROM samples WHERE {RANGE} UNION SELECT topic FROM samples ORDER BY samples.topic",
+                f"SELECT value FROM samples a JOIN samples b ON a.time = b.time WHERE a.{RANGE} AND b.topic = 'x'",
+                f"SELECT max(value) OVER (ORDER BY nothing) FROM samples WHERE {RANGE}",
+                f"SELECT substr(topic) FROM samples WHERE {RANGE}",
+                f"SELECT sum(value) FILTER (WHERE nothing > 1) FROM samples WHERE {RANGE}",
+                f"SELECT value FROM samples WHERE {RANGE} AND EXISTS (SELECT 1 FROM samples b WHERE b.valu = 1)",
+                f"SELECT value + topic FROM samples WHERE {RANGE}",
+                f"SELECT time + 5 FROM samples WHERE {RANGE}",
+                "SELECT 1 / 0",
+                "SELECT 5 % 0",
+                "SELECT CAST(1e300 AS BIGINT)",
+                "SELECT CAST(300 AS TINYINT)",
+                "SELECT 9223372036854775807 + 1",
+                'SELECT value FROM "n09/no/body"',
+            ),
+            False,
+            False,
+        )
 
 
 KINDS: dict[str, tuple[Callable[[Maker], object], int]] = {
@@ -600,8 +709,10 @@ KINDS: dict[str, tuple[Callable[[Maker], object], int]] = {
     "own functions": (Maker.own_functions, 4),
     "rate": (Maker.rate, 1),
     "gaps": (Maker.gaps, 2),
+    "latest at": (Maker.latest_at, 2),
+    "newest": (Maker.newest, 3),
     "extreme": (Maker.extreme, 2),
-    "mistakes": (Maker.mistakes, 1),
+    "mistakes": (Maker.mistakes, 2),
 }
 
 

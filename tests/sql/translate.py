@@ -56,4 +56,5 @@ def without_minus_zero(sql: str) -> str:
     """Returns a statement of Skopos in which no value is minus zero, as far as its text shows."""
     sql = re.sub(r"-0e0|-0\.0", "0e0", sql)
     sql = re.sub(r"(?<![\w)] )-value\b", "(0e0 - value)", sql)
+    sql = re.sub(r"(nullif\((?!unit|time)|(?:count|sum|avg)\(DISTINCT (?!node)|median\()", r"\g<1>0e0 + ", sql)
     return re.sub(r"(?<!AS )(?<!\.)\b([a-z]\.)?value\b(?! OVER)", r"(\1value + 0e0)", sql)

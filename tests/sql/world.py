@@ -90,9 +90,7 @@ def _times(random_: random.Random) -> list[int]:
     return sorted(times)
 
 
-def _series(
-    topic: str, value_type: str, unit: str, make, kind: str = "gauge", predicted: float = 0.0
-) -> Series:
+def _series(topic: str, value_type: str, unit: str, make, kind: str = "gauge", predicted: float = 0.0) -> Series:
     random_ = random.Random(topic)
     made = Series(topic, value_type, unit, kind)
     for at, time in enumerate(_times(random_)):

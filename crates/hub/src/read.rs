@@ -3,7 +3,7 @@
 //! Values that are older than the client allows are measured first: by the agent of this machine, or by their
 //! node. Nodes measure in parallel, each one topic after another.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -26,6 +26,12 @@ const MAX_NODES_AT_ONCE: usize = 16;
 
 /// Maximum number of answers that wait for measurements at one time. Further answers get no measurements.
 const MAX_ANSWERS_AT_ONCE: usize = 8;
+
+/// Maximum number of topics of one answer: the facts of two hundred nodes.
+const MAX_TOPICS: usize = 65_536;
+
+/// Maximum time in which topics are looked up for one answer.
+const LOOKUP_TIME: Duration = Duration::from_secs(2);
 
 /// The answer to `skopos get` and to `GET /api/v1/get`: `Readings` in `docs/openapi.json`.
 #[derive(Serialize)]
@@ -71,12 +77,20 @@ pub fn read(
     let source: &dyn Source = &*backend.source;
     // Each topic once, in order.
     let mut found: BTreeMap<Topic, Lookup> = BTreeMap::new();
-    let mut missing = Vec::new();
+    let (mut missing, mut known, begun) = (Vec::new(), BTreeSet::new(), Instant::now());
     for text in texts {
         let Some(pattern) = resolve(source, text)? else {
             missing.push(text);
             continue;
         };
+        if !known.insert(pattern.as_str().to_owned()) {
+            continue;
+        }
+        if found.len() > MAX_TOPICS || begun.elapsed() > LOOKUP_TIME {
+            let failure = Failure::no(format!("more than {MAX_TOPICS} topics match"));
+            let hint = "ask for fewer, for example those of one node, or use SQL with a LIMIT";
+            return Err(ReadError::Invalid(failure.hint(hint)));
+        }
         let wanted = wanted(&pattern);
         source.topics(&wanted, &mut |described| {
             if pattern.matches(described.topic) {

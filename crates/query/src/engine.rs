@@ -65,7 +65,7 @@ impl Engine {
         sql: &str,
     ) -> impl Future<Output = Result<SchemaRef, Error>> + Send {
         async move {
-            if let Some(answer) = self.point(caller, sql) {
+            if let Some(answer) = self.read(caller, sql).await? {
                 return Ok(answer.schema);
             }
             may(caller, Action::ReadFacts)?;
@@ -81,6 +81,28 @@ impl Engine {
         self.planner.point(sql)
     }
 
+    /// Returns the answer of a point read as [`point`](Self::point) does, found on a thread of the engine: for callers
+    /// whose own thread does input and output for many clients.
+    ///
+    /// # Errors
+    /// The engine is closing.
+    pub fn read(
+        &self,
+        caller: &Caller,
+        sql: &str,
+    ) -> impl Future<Output = Result<Option<Answer>, Error>> + Send {
+        let (planner, sql) = (self.planner.clone(), sql.to_owned());
+        let is_allowed = may(caller, Action::ReadFacts).is_ok();
+        async move {
+            if !is_allowed {
+                // The planner says why.
+                return Ok(None);
+            }
+            let work = planner.clone();
+            planner.reads().run(async move { Ok(work.point(&sql)) }).await
+        }
+    }
+
     /// Returns the whole answer.
     ///
     /// # Errors
@@ -92,13 +114,13 @@ impl Engine {
         limits: &Limits,
     ) -> impl Future<Output = Result<Answer, Error>> + Send {
         async move {
-            if let Some(answer) = self.point(caller, sql) {
+            if let Some(answer) = self.read(caller, sql).await? {
                 return match answer.rows() <= limits.rows {
                     true => Ok(answer),
                     false => Err(Error::TooManyRows(limits.rows)),
                 };
             }
-            self.stream(caller, sql, limits).await?.collect(&self.planner.memory()).await
+            self.planned(caller, sql, limits).await?.collect(&self.planner.memory()).await
         }
     }
 
@@ -135,9 +157,21 @@ impl Engine {
         limits: &Limits,
     ) -> impl Future<Output = Result<Stream, Error>> + Send {
         async move {
-            if let Some(answer) = self.point(caller, sql) {
+            if let Some(answer) = self.read(caller, sql).await? {
                 return Stream::of(answer, limits);
             }
+            self.planned(caller, sql, limits).await
+        }
+    }
+
+    /// Starts the plan of a statement that is not a point read.
+    fn planned(
+        &self,
+        caller: &Caller,
+        sql: &str,
+        limits: &Limits,
+    ) -> impl Future<Output = Result<Stream, Error>> + Send {
+        async move {
             may(caller, Action::ReadFacts)?;
             let begun = Instant::now();
             let plan = within(begun, limits.deadline, self.planner.cached_plan(sql)).await?;

@@ -22,6 +22,12 @@ impl<T: Send + Sync + 'static> Opaque<T> {
     }
 }
 
+impl<T> Clone for Opaque<T> {
+    fn clone(&self) -> Self {
+        Self { value: self.value.clone(), of: PhantomData }
+    }
+}
+
 impl<T: 'static> Deref for Opaque<T> {
     type Target = T;
 

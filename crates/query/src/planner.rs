@@ -43,11 +43,16 @@ use crate::yielding::LetJoinsYield;
 /// which costs each of its statements one more planning.
 const MAX_CACHED: usize = 512;
 
+/// Number of threads for point reads, each of which takes microseconds.
+const READ_THREADS: usize = 2;
+
 /// The planner of an engine, with all that it needs to run a plan.
 pub(crate) struct Planner {
     catalog: Arc<Catalog>,
     context: SessionContext,
     pool: Pool,
+    /// Point reads have threads of their own, so that they do not wait behind the batches of long queries.
+    reads: Pool,
     cache: Mutex<HashMap<String, Arc<Compiled>>>,
 }
 
@@ -85,6 +90,7 @@ impl Planner {
             .with_runtime_env(runtime)
             .with_default_features()
             .with_analyzer_rule(Arc::new(operators::PlaceOperators))
+            .with_analyzer_rule(Arc::new(functions::growth::BoundedJoin))
             .with_analyzer_rule(Arc::new(Lists))
             .with_analyzer_rule(Arc::new(Numbers))
             .with_query_planner(Arc::new(operators::Planner::new()))
@@ -98,8 +104,14 @@ impl Planner {
         let schemas = MemoryCatalogProvider::new();
         schemas.register_schema(SCHEMA, catalog.clone()).map_err(broken)?;
         context.register_catalog(CATALOG, Arc::new(schemas));
-        let pool = Pool::new().map_err(Error::Threads)?;
-        Ok(Self { catalog, context, pool, cache: Mutex::default() })
+        let pool = Pool::new("query", None).map_err(Error::Threads)?;
+        let reads = Pool::new("read", Some(READ_THREADS)).map_err(Error::Threads)?;
+        Ok(Self { catalog, context, pool, reads, cache: Mutex::default() })
+    }
+
+    /// Returns the threads of point reads.
+    pub(crate) fn reads(&self) -> &Pool {
+        &self.reads
     }
 
     pub(crate) fn source(&self) -> &dyn Source {

@@ -27,9 +27,13 @@ const STACK_BYTES: usize = 128 << 20;
 pub(crate) struct Pool(Option<Runtime>);
 
 impl Pool {
-    pub(crate) fn new() -> io::Result<Self> {
+    /// Starts threads of this name: `count`, or as many as there are cores.
+    pub(crate) fn new(name: &str, count: Option<usize>) -> io::Result<Self> {
         let mut threads = Builder::new_multi_thread();
-        threads.thread_name("query").thread_stack_size(STACK_BYTES);
+        threads.thread_name(name).thread_stack_size(STACK_BYTES);
+        if let Some(count) = count {
+            threads.worker_threads(count);
+        }
         let runtime = threads.enable_time().build()?;
         Ok(Self(Some(runtime)))
     }

@@ -37,6 +37,10 @@ const MAX_REQUEST_BYTES: u64 = 6 * MAX_SQL_BYTES as u64 + 1024;
 /// Maximum number of topics and patterns in one request without SQL.
 const MAX_GET_TOPICS: usize = 256;
 
+/// Size of the stack of a connection's thread, which parses statements: a debug build recurses through megabytes. Unused
+/// pages of a stack take no memory.
+const STACK_BYTES: usize = 32 << 20;
+
 /// Capacity of a buffer that a connection keeps between two answers. Most answers fit.
 const KEPT_BYTES: usize = 64 * 1024;
 
@@ -71,8 +75,12 @@ impl HubSocket {
         let accept = move || {
             for stream in listener.incoming().flatten() {
                 let counted = counts.connect(MAX_CONNECTIONS);
-                let Some(counted) = counted.filter(|_| is_allowed(&stream)) else {
+                let is_allowed = is_allowed(&stream);
+                let Some(counted) = counted.filter(|_| is_allowed) else {
                     counts.reject_connection();
+                    if is_allowed {
+                        turn_away(&stream);
+                    }
                     continue;
                 };
                 let connection = Connection {
@@ -86,12 +94,12 @@ impl HubSocket {
                     // An error here means that the client closed the connection.
                     let _ = connection.serve();
                 };
-                if std::thread::Builder::new().name("hub-socket".to_owned()).spawn(serve).is_err() {
+                if thread().stack_size(STACK_BYTES).spawn(serve).is_err() {
                     counts.reject_connection();
                 }
             }
         };
-        let thread = std::thread::Builder::new().name("hub-socket".to_owned()).spawn(accept);
+        let thread = thread().spawn(accept);
         thread.map_err(|e| Failure::new("no thread can be started").because(&e))?;
         Ok(Self { path })
     }
@@ -101,6 +109,20 @@ impl Drop for HubSocket {
     fn drop(&mut self) {
         // The accepting thread ends with the process.
         let _ = fs::remove_file(&self.path);
+    }
+}
+
+fn thread() -> std::thread::Builder {
+    std::thread::Builder::new().name("hub-socket".to_owned())
+}
+
+/// Tells a client of this user that too many connections are open. A new connection has room for a line.
+fn turn_away(mut stream: &UnixStream) {
+    let head = Head::refusing("too many connections are open".to_owned(), None);
+    if let Ok(mut reply) = serde_json::to_vec(&head) {
+        reply.push(b'\n');
+        let _ = stream.set_nonblocking(true);
+        let _ = stream.write_all(&reply);
     }
 }
 

@@ -78,7 +78,7 @@ pub(crate) enum Verb {
     Join(verbs::join::JoinArgs),
     /// Join a hub with simulated nodes, to see how it copes with many
     #[command(
-        before_help = "Example: skopos simulate --nodes 100 --for 1m --insecure --connect tcp/127.0.0.1:7447"
+        before_help = "Example: skopos simulate --nodes 100 --for 1m --connect tls/127.0.0.1:7447"
     )]
     Simulate(verbs::simulate::SimulateArgs),
     /// Ask in SQL

@@ -1,6 +1,7 @@
 //! Functions of this project, a file each, and other names for some of DataFusion's own.
 
 pub(crate) mod placeholders;
+pub(crate) mod growth;
 mod rate;
 pub(crate) mod sliding;
 mod topic_like;
@@ -15,7 +16,7 @@ use crate::error::Error;
 
 pub(crate) use topic_like::{ESCAPE, TOPIC_LIKE};
 
-/// Registers the functions, and removes those whose memory is not bounded.
+/// Registers the functions, gives growing ones a bound, and removes those whose memory cannot be bounded.
 pub(crate) fn register(context: &SessionContext) {
     context.register_udf(topic_like::topic_like());
     context.register_udaf(rate::of_counter());
@@ -24,6 +25,7 @@ pub(crate) fn register(context: &SessionContext) {
     for name in WITHOUT_BOUND {
         context.deregister_udf(name);
     }
+    growth::register(context);
 }
 
 /// Names that DataFusion does not know, for suggestions.

@@ -456,3 +456,55 @@ fn lists_with_null_are_not_merged_as_if_it_were_not_there() {
         assert_eq!(rows(&ask(&world(), &sql)).1, [expected], "{condition}");
     }
 }
+
+#[test]
+fn texts_and_lists_grow_to_a_limit() {
+    let limits = Limits::default();
+    let nested = |levels: usize| {
+        let begin = "repeated".to_owned();
+        (0..levels).fold(begin, |inner, _| format!("replace({inner}, 'a', 'aaaaaaaaaa')"))
+    };
+    let of = |expression: &str| {
+        format!(
+            "SELECT length({expression}) AS n FROM (SELECT topic || 'aaaaaaaa' AS repeated FROM latest)"
+        )
+    };
+    let long = "x".repeat(50_000);
+    let grown = |next: &str| {
+        let steps = (1..40).map(|at| format!("t{at} AS (SELECT {next} AS x FROM t{})", at - 1));
+        let steps: Vec<String> = steps.collect();
+        format!(
+            "WITH t0 AS (SELECT 'abcdefgh' AS x), {} SELECT length(x) FROM t39",
+            steps.join(", ")
+        )
+    };
+    for sql in [
+        of(&nested(9)),
+        of(&format!("replace(replace(repeated, 'a', '{long}'), 'x', '{long}')")),
+        of(&format!("regexp_replace(repeated || repeat_me, '.', '{long}', 'g')"))
+            .replace("repeat_me", &format!("'{}'", "y".repeat(2000))),
+        grown("x || x"),
+        grown("concat(x, x, x)"),
+        format!(
+            "SELECT array_to_string(array_agg(topic), '{long}') FROM (SELECT a.topic FROM latest a, latest b, latest c)"
+        ),
+    ] {
+        let error = fails(&sql, &limits);
+        assert!(matches!(error, Error::Memory(_)), "{}: {error}", &sql[..sql.len().min(200)]);
+    }
+    for (sql, expected) in [
+        ("SELECT 'a' || 'b' || 'c' AS x", "abc"),
+        ("SELECT 'a' || NULL AS x", "NULL"),
+        ("SELECT 'n' || 1 AS x", "n1"),
+        ("SELECT concat('a', NULL, 'b') AS x", "ab"),
+        ("SELECT replace('a/b/c', '/', '__') AS x", "a__b__c"),
+        ("SELECT regexp_replace('a1b22', '[0-9]+', '-', 'g') AS x", "a-b-"),
+        ("SELECT array_to_string([1] || [2, 3], '+') AS x", "1+2+3"),
+        (
+            "SELECT max(node || '/' || metric) AS x FROM latest WHERE metric = 'load_1m' AND node = 'n01'",
+            "n01/load_1m",
+        ),
+    ] {
+        assert_eq!(rows(&ask(&world(), sql)).1, [expected], "{sql}");
+    }
+}

@@ -30,14 +30,17 @@ use arrow_flight::flight_service_server::FlightServiceServer;
 use futures_util::StreamExt as _;
 use skopos_access::Caller;
 use skopos_query::Engine;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
 use tokio::runtime::Handle as Runtime;
+use tokio::time::timeout;
 use tonic::transport::Server;
 use tonic::transport::server::Connected;
 
 use self::get_schema::FullService;
 use self::guard::Guard;
 use self::service::SqlService;
-use crate::listen::{Accepted, Connection, Door, Incoming, Protocol, TcpEndpoint};
+use crate::listen::{Accepted, Connection, Door, Incoming, Protocol, Rejection, TcpEndpoint};
 use skopos_hub::config::FlightAddress;
 use skopos_hub::counts::Counts;
 use skopos_term::Failure;
@@ -97,11 +100,49 @@ async fn serve(incoming: Incoming, door: Door, engine: Arc<Engine>, counts: Arc<
     let closed = incoming.closing().closed();
     let connections = incoming.connections().filter_map(async |accepted| match accepted {
         Accepted::Admitted(connection) => Some(io::Result::Ok(connection)),
-        // gRPC has no response without a request, so the connection is closed.
-        Accepted::Rejected(..) => None,
+        Accepted::Rejected(stream, why) => {
+            if let Some(stream) = stream {
+                tokio::spawn(turn_away(stream, why));
+            }
+            None
+        }
     });
     // Errors are reported to their own connections.
     let _ = router.serve_with_incoming_shutdown(connections, closed).await;
+}
+
+/// The beginning of an HTTP/2 connection that ends at once: empty settings, then a frame that says so (RFC 9113, 6.8).
+const SETTINGS: [u8; 9] = [0, 0, 0, 4, 0, 0, 0, 0, 0];
+const GO_AWAY: u8 = 7;
+
+/// Error codes of HTTP/2: calm down, and insufficient rights.
+const ENHANCE_YOUR_CALM: u8 = 0xb;
+const INADEQUATE_SECURITY: u8 = 0xc;
+
+/// Maximum time for the answer to a rejected connection.
+const REJECTION_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Tells a client why it is not admitted. gRPC has no response without a request, so this is one of HTTP/2.
+async fn turn_away(mut stream: TcpStream, why: Rejection) {
+    let (code, text) = match why {
+        Rejection::TooManyConnections => (ENHANCE_YOUR_CALM, "too many connections are open"),
+        Rejection::AnotherUser => (INADEQUATE_SECURITY, "this hub belongs to another user"),
+    };
+    let mut answer = SETTINGS.to_vec();
+    let length = u8::try_from(8 + text.len()).unwrap_or(8);
+    answer.extend([0, 0, length, GO_AWAY, 0, 0, 0, 0, 0]);
+    // The last stream that was answered: none.
+    answer.extend([0, 0, 0, 0, 0, 0, 0, code]);
+    answer.extend_from_slice(text.as_bytes());
+    let _ = timeout(REJECTION_TIMEOUT, async {
+        stream.write_all(&answer).await?;
+        stream.shutdown().await?;
+        // Closing with unread input would reset the connection and discard the answer.
+        let mut rest = [0; 1024];
+        while stream.read(&mut rest).await? > 0 {}
+        io::Result::Ok(())
+    })
+    .await;
 }
 
 impl Connected for Connection {

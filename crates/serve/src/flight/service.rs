@@ -232,7 +232,7 @@ impl FlightSqlService for SqlService {
         let caller = caller_of(&request);
         match Handle::decode(&ticket.statement_handle) {
             Some(Handle::Statement(sql)) => {
-                let point = self.engine.point(&caller, &sql);
+                let point = self.engine.read(&caller, &sql).await.map_err(|e| status::of(&e))?;
                 self.run(point, self.engine.stream(&caller, &sql, &LIMITS)).await
             }
             _ => Err(Status::invalid_argument("the ticket is not one of a statement")),

@@ -16,6 +16,8 @@ pub(super) struct HttpContext {
     pub(super) door: Door,
     /// Permits to run statements.
     pub(super) queries: Arc<Semaphore>,
+    /// Permits to read patterns and to have values measured.
+    pub(super) reads: Arc<Semaphore>,
     /// Permits to watch.
     pub(super) watchers: Arc<Semaphore>,
     /// Names of the hub in URLs, beside the addresses of the listener.

@@ -12,7 +12,12 @@ use skopos_access::{Action, Caller, may};
 use super::context::HttpContext;
 use super::parameters::{self, parameters, unknown};
 use super::refusal::Refusal;
+use tokio::time::timeout;
+
 use skopos_hub::read::{ReadError, Readings, read};
+
+/// Time that a request waits while others read patterns.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 pub(super) async fn answer(
     State(context): State<Arc<HttpContext>>,
@@ -34,9 +39,10 @@ pub(super) async fn answer(
     if max_age.is_some() {
         may(&caller, Action::Measure).map_err(|denied| Refusal::denied(&denied))?;
     }
-    let readings = match max_age {
-        None => read(&context.backend, &texts, None),
-        Some(most) => read_blocking(context, texts, most).await?,
+    // Single topics are found at once. Patterns and measurements take their time on another thread.
+    let readings = match max_age.is_none() && !texts.iter().any(|text| text.contains('*')) {
+        true => read(&context.backend, &texts, None),
+        false => read_blocking(context, texts, max_age).await?,
     };
     readings.map(Json).map_err(Refusal::from)
 }
@@ -45,9 +51,14 @@ pub(super) async fn answer(
 async fn read_blocking(
     context: Arc<HttpContext>,
     texts: Vec<String>,
-    most: Duration,
+    most: Option<Duration>,
 ) -> Result<Result<Readings, ReadError>, Refusal> {
-    let reading = tokio::task::spawn_blocking(move || read(&context.backend, &texts, Some(most)));
+    let permit = timeout(PATIENCE, context.reads.clone().acquire_owned()).await;
+    let Ok(Ok(permit)) = permit else { return Err(Refusal::too_many("requests read patterns")) };
+    let reading = tokio::task::spawn_blocking(move || {
+        let _permit = permit;
+        read(&context.backend, &texts, most)
+    });
     let failed =
         |e: tokio::task::JoinError| Refusal::internal(format!("the values could not be read: {e}"));
     reading.await.map_err(failed)

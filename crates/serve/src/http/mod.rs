@@ -46,6 +46,9 @@ const MAX_CONNECTIONS: u64 = 512;
 /// Maximum number of statements that run at one time, without point reads. More would only share the same cores.
 const MAX_QUERIES: usize = 32;
 
+/// Maximum number of requests that read patterns, or have values measured, at one time.
+const MAX_READS: usize = 16;
+
 /// Maximum number of clients that watch at one time: dashboards and programs of a site.
 const MAX_WATCHERS: usize = 128;
 
@@ -69,8 +72,10 @@ pub(crate) fn open(
     };
     TcpEndpoint::open(&protocol, address, &door.clone(), counts.clone(), runtime, |incoming| {
         let queries = Arc::new(Semaphore::new(MAX_QUERIES));
+        let reads = Arc::new(Semaphore::new(MAX_READS));
         let watchers = Arc::new(Semaphore::new(MAX_WATCHERS));
-        let context = Arc::new(HttpContext { backend, counts, door, queries, watchers, hosts });
+        let context =
+            Arc::new(HttpContext { backend, counts, door, queries, reads, watchers, hosts });
         connection::serve(incoming, context.clone(), routes(context))
     })
 }

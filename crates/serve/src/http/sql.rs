@@ -76,7 +76,7 @@ async fn run(
     limits: Limits,
 ) -> Result<Answer, Refusal> {
     let engine = &context.backend.engine;
-    if let Some(answer) = engine.point(&caller, &sql) {
+    if let Some(answer) = engine.read(&caller, &sql).await? {
         let is_short = answer.rows() <= limits.rows;
         return if is_short { Ok(answer) } else { Err(Error::TooManyRows(limits.rows).into()) };
     }

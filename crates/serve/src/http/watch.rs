@@ -42,6 +42,9 @@ const REST: u32 = 9;
 /// Maximum number of topics that one client can watch: the facts of a hundred nodes.
 const MAX_WATCHED: usize = 65_536;
 
+/// Number of events after which a check ends, until the client has read them. Others come with the next check.
+const MAX_EVENTS: usize = 8192;
+
 /// The header in which a client that reconnects names the last event that it received.
 static LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
@@ -134,6 +137,14 @@ struct Watched {
     checks: u64,
 }
 
+/// An event with its time.
+struct Timed {
+    time: Timestamp,
+    event: Event,
+    /// True for a sample. A client that reconnects names the last one.
+    is_sample: bool,
+}
+
 /// The last sample of a topic that was sent to the client.
 struct LastSent {
     /// Time of that sample.
@@ -202,13 +213,28 @@ impl Watched {
         self.checks += 1;
         let changed = self.changed()?;
         let mut events = Vec::new();
+        let mut is_whole = true;
         for (topic, is_new) in changed {
+            if events.len() >= MAX_EVENTS {
+                is_whole = false;
+                break;
+            }
             self.add_samples(&topic, is_new, &mut events);
         }
         self.remove_gone(&mut events);
-        // Sorted by time, so that the identifier of an event covers all earlier ones.
-        events.sort_by_key(|(time, _)| *time);
-        self.waiting.extend(events.into_iter().map(|(_, event)| event));
+        // Sorted by time, so that the identifier of an event covers all earlier ones; where some of them come later, there
+        // is no identifier.
+        events.sort_by_key(|Timed { time, .. }| *time);
+        self.waiting.extend(events.into_iter().map(
+            |Timed { time, event, is_sample }| match is_whole && is_sample {
+                true => event.id(time.as_nanos().to_string()),
+                false => event,
+            },
+        ));
+        if !is_whole {
+            // The rest is due as soon as the client has read these.
+            self.news.iter_mut().for_each(watch::Receiver::mark_changed);
+        }
         self.not_before = begun + self.every.max(begun.elapsed() * (REST + 1));
         Ok(())
     }
@@ -255,7 +281,7 @@ impl Watched {
     }
 
     /// Adds events of one topic's new samples, and of the number of lost samples.
-    fn add_samples(&mut self, topic: &Topic, is_new: bool, events: &mut Vec<(Timestamp, Event)>) {
+    fn add_samples(&mut self, topic: &Topic, is_new: bool, events: &mut Vec<Timed>) {
         let source = &*self.context.backend.source;
         let Some(known) = self.sent.get_mut(topic) else { return };
         // Counted before the samples are read: a sample that comes in between is sent now and counted next time.
@@ -271,8 +297,8 @@ impl Watched {
             first.get_or_insert(row.sample.time);
             known.last = known.last.max(row.sample.time);
             let data = serde_json::to_string(&topics::json(row, now)).unwrap_or_default();
-            let id = row.sample.time.as_nanos().to_string();
-            events.push((row.sample.time, Event::default().event("change").id(id).data(data)));
+            let event = Event::default().event("change").data(data);
+            events.push(Timed { time: row.sample.time, event, is_sample: true });
         });
         let before = if is_new { None } else { known.count };
         let lost = match (before, count) {
@@ -282,7 +308,8 @@ impl Watched {
         };
         if let (1.., Some(first)) = (lost, first) {
             let data = json!({ "topic": topic.as_str(), "samples": lost }).to_string();
-            events.push((first, Event::default().event("lost").data(data)));
+            let event = Event::default().event("lost").data(data);
+            events.push(Timed { time: first, event, is_sample: false });
         }
         known.count = match (before, count) {
             (Some(before), Some(count)) if before <= count => Some(before + added + lost),
@@ -291,12 +318,13 @@ impl Watched {
     }
 
     /// Removes topics that no longer exist, and adds their events.
-    fn remove_gone(&mut self, events: &mut Vec<(Timestamp, Event)>) {
+    fn remove_gone(&mut self, events: &mut Vec<Timed>) {
         let (check, now) = (self.checks, self.context.backend.source.now());
         self.sent.retain(|topic, sent| {
             if sent.check != check {
                 let data = json!({ "topic": topic.as_str() }).to_string();
-                events.push((now, Event::default().event("gone").data(data)));
+                let event = Event::default().event("gone").data(data);
+                events.push(Timed { time: now, event, is_sample: false });
             }
             sent.check == check
         });

@@ -15,6 +15,9 @@ use tokio_rustls::server::TlsStream;
 use skopos_access::Caller;
 use skopos_hub::counts::OpenConnection;
 
+/// Maximum time until the first byte of a client: a pool opens connections to use them.
+const FIRST_BYTE_TIMEOUT: Duration = Duration::from_secs(20);
+
 /// Maximum time that a write may wait for the client, which is taken for dead afterwards.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -56,6 +59,8 @@ pub(crate) struct Connection {
     stream: Stream,
     caller: Caller,
     write_deadline: Option<Pin<Box<Sleep>>>,
+    /// Ends a connection on which nothing has arrived; `None` once something has.
+    first_byte: Option<Pin<Box<Sleep>>>,
     has_unanswered_input: bool,
     _counted: OpenConnection,
     _open: Sender<Infallible>,
@@ -75,6 +80,7 @@ impl Connection {
             stream,
             caller,
             write_deadline: None,
+            first_byte: Some(Box::pin(sleep(FIRST_BYTE_TIMEOUT))),
             has_unanswered_input: false,
             _counted: counted,
             _open: open,
@@ -123,7 +129,16 @@ impl AsyncRead for Connection {
     ) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
         let read = on_stream!(&mut self.stream, poll_read(context, buffer));
-        self.has_unanswered_input |= buffer.filled().len() > before;
+        if buffer.filled().len() > before {
+            self.has_unanswered_input = true;
+            self.first_byte = None;
+        }
+        if read.is_pending()
+            && let Some(first_byte) = &mut self.first_byte
+            && first_byte.as_mut().poll(context).is_ready()
+        {
+            return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+        }
         read
     }
 }
