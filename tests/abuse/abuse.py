@@ -90,7 +90,7 @@ class Pace:
 
     def __init__(self, *, is_quick: bool) -> None:
         self.is_quick = is_quick
-        self.before, self.attack, self.after = (0.3, 0.9, 2.0) if is_quick else (2.0, 20.0, 10.0)
+        self.before, self.attack, self.after = (0.3, 0.8, 1.5) if is_quick else (2.0, 20.0, 10.0)
         # An attacker that does not come to its end is given up this much later.
         self.margin = 8.0
         self.shortest = 0.3 if is_quick else 1.0

@@ -188,7 +188,7 @@ async def told_before_close(attack: Attack) -> None:
         attack.goals[f"{listener} tells whom it refuses"] = all(told)
         for writer in held:
             writer.close()
-            await asyncio.sleep(0.3)
+        await asyncio.sleep(0.3)
 
 
 async def hold_working(attack: Attack, listener: str, count: int) -> list[asyncio.StreamWriter]:

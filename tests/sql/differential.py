@@ -95,8 +95,8 @@ class Tally:
             elif what:
                 self.unexplained[found.signature()].append(found)
 
-    def report(self, seconds: float) -> None:
-        """Prints all disagreements, and the counts."""
+    def report(self, seconds: float, shows_all: bool) -> None:
+        """Prints disagreements, and the counts."""
         for signature, found in sorted(self.unexplained.items(), key=lambda item: -len(item[1])):
             print(f"\n== {len(found)} x {signature}")
             show(min(found, key=lambda d: len(d.statement.ours)))
@@ -105,6 +105,8 @@ class Tally:
             if e.name in self.explained:
                 mark = "known bug" if e.is_bug else "by design"
                 print(f"{len(self.explained[e.name]):6} {mark}: {e.name}")
+                if shows_all:
+                    show(min(self.explained[e.name], key=lambda d: len(d.statement.ours)))
         total, both = sum(self.asked.values()), sum(self.refused.values())
         unexplained = sum(map(len, self.unexplained.values()))
         print(f"{total} statements in {seconds:.0f} s, {both} refused by both, {unexplained} unexplained disagreements")
@@ -113,16 +115,17 @@ class Tally:
 
 def show(found: Disagreement) -> None:
     """Prints a disagreement with both answers."""
+    peer = "the planner" if found.statement.kind.startswith("point") else "DuckDB"
     print(f"  Skopos: {found.statement.ours}")
     if found.statement.theirs != found.statement.ours:
-        print(f"  DuckDB: {found.statement.theirs}")
+        print(f"  {peer}: {found.statement.theirs}")
     ours, theirs = found.ours, found.theirs
     if ours.rows is not None and theirs.rows is not None:
         mine, others = only_in(ours.rows, theirs.rows), only_in(theirs.rows, ours.rows)
         print(f"  Skopos has {len(ours.rows)} rows, of which {len(mine)} only here: {mine[:SHOWN_ROWS]}")
-        print(f"  DuckDB has {len(theirs.rows)} rows, of which {len(others)} only there: {others[:SHOWN_ROWS]}")
+        print(f"  {peer} has {len(theirs.rows)} rows, of which {len(others)} only there: {others[:SHOWN_ROWS]}")
         return
-    for name, answer in (("Skopos", ours), ("DuckDB", theirs)):
+    for name, answer in (("Skopos", ours), (peer, theirs)):
         said = answer.error.split("\n")[0] or f"{len(answer.rows)} rows: {answer.rows[:SHOWN_ROWS]}"
         print(f"  {name} says {said}")
 
@@ -189,6 +192,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--skopos", default="target/release/skopos", help="path of the program")
     parser.add_argument("--clients", type=int, default=4, help="number of connections")
     parser.add_argument("--mode", choices=["duckdb", "point", "both"], default="both")
+    parser.add_argument("--all", action="store_true", help="also print one statement of each explained difference")
     return parser.parse_args()
 
 
@@ -202,7 +206,7 @@ def main() -> int:
             against_duckdb(hub, options, tally)
         if options.mode != "duckdb":
             point.against_planner(hub, options.seed, max(options.count // 10, 50), tally.add)
-    tally.report(time.monotonic() - begun)
+    tally.report(time.monotonic() - begun, options.all)
     return 1 if tally.unexplained else 0
 
 

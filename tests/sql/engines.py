@@ -7,6 +7,7 @@ import socket
 import subprocess
 import tempfile
 import time
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,6 +21,9 @@ from history_log import write_log
 PATIENCE_SECONDS = 60
 DEADLINE_MS = 20_000
 MOST_ROWS = 100_000
+
+# A relation of `sql()` would be copied less, but it hides when the statement runs.
+warnings.filterwarnings("ignore", message="Arrow output on a DB-API result")
 
 CONFIG = '[history]\nmax_age = "36500d"\nseal_every = "1h"\n'
 
@@ -132,7 +136,7 @@ def rows_of(table: pa.Table) -> list[tuple]:
         if pa.types.is_timestamp(column.type):
             column = column.cast(pa.timestamp("ns")).cast(pa.int64())
         columns.append(column.to_pylist())
-    return list(zip(*columns, strict=False)) if columns else [()] * table.num_rows
+    return list(zip(*columns, strict=True)) if columns else [()] * table.num_rows
 
 
 class Peer:

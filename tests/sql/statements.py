@@ -490,9 +490,14 @@ class Maker:
         c = self.random.choice(COMPARISONS)
         order = self.one("", " DESC", " NULLS FIRST", " DESC NULLS LAST")
         sets = self.one("INTERSECT", "EXCEPT", "UNION", "INTERSECT ALL", "EXCEPT ALL")
+        is_in = self.one("IN", "NOT IN")
         last_two = "ROWS BETWEEN 1 PRECEDING AND CURRENT ROW"
         text = self.one(
-            f"SELECT i, x {c} y AS c1, x IS DISTINCT FROM y AS c2, greatest(x, y) AS c3, least(x, y) AS c4 FROM {source}",
+            f"SELECT i, x {c} y AS c1, x IS DISTINCT FROM y AS c2 FROM {source}",
+            f"SELECT i, greatest(x, y) AS c1, least(x, y) AS c2 FROM {source}",
+            f"SELECT i, count(*) OVER (PARTITION BY x) AS c1 FROM {source}",
+            f"SELECT i FROM {source} WHERE i {is_in} (0, 1, NULL) {self.one('AND', 'OR')} i NOT IN (2, NULL)",
+            f"SELECT i FROM {source} WHERE i IN (0, 1) AND i {is_in} (1, 2{self.one('', ', NULL')})",
             f"SELECT x, count(*) AS c1, min(y) AS c2, max(y) AS c3 FROM {source} GROUP BY x",
             f"SELECT min(x) AS c1, max(x) AS c2, count(DISTINCT x) AS c3 FROM {source}",
             f"SELECT count(DISTINCT y) FILTER (WHERE x {c} y) AS c1, count(*) AS c2 FROM {source}",
@@ -538,11 +543,8 @@ class Maker:
             )
 
         if self.chance(0.3):
-            return (
-                f"SELECT sum({n}) AS c1, avg({n}) AS c2, count(DISTINCT {n}) AS c3, max({n}) AS c4 FROM {r.text} WHERE {r.where}",
-                True,
-                False,
-            )
+            items = named([f"sum({n})", f"avg({n})", f"count(DISTINCT {n})", f"max({n})"])
+            return f"SELECT {items} FROM {r.text} WHERE {r.where}", True, False
         return f"SELECT topic, time, {named(self.some(item, 2))} FROM {r.text} WHERE {r.where}", True, False
 
     def own_functions(self):

@@ -57,4 +57,4 @@ def without_minus_zero(sql: str) -> str:
     sql = re.sub(r"-0e0|-0\.0", "0e0", sql)
     sql = re.sub(r"(?<![\w)] )-value\b", "(0e0 - value)", sql)
     sql = re.sub(r"(nullif\((?!unit|time)|(?:count|sum|avg)\(DISTINCT (?!node)|median\()", r"\g<1>0e0 + ", sql)
-    return re.sub(r"(?<!AS )(?<!\.)\b([a-z]\.)?value\b(?! OVER)", r"(\1value + 0e0)", sql)
+    return re.sub(r"(?<!AS )(?<!\.)\b([a-z]\.)?value\b(?! OVER)", r"coalesce(\1value + 0e0, NULL)", sql)

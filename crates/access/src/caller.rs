@@ -19,9 +19,9 @@ pub enum Caller {
         /// Name of the node; `None` for any that is not taken.
         node: Option<String>,
     },
-    /// Whoever reaches a listener that was opened with `--insecure`.
+    /// A client of a listener that was opened with `--insecure`.
     Anybody,
-    /// One who has shown nothing yet.
+    /// A client that has shown nothing yet.
     Stranger,
 }
 

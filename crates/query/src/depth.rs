@@ -58,17 +58,47 @@ pub(crate) fn check(tokens: &[TokenWithSpan], most: Depth) -> Result<(), Error> 
     if is_within { Ok(()) } else { Err(Error::TooDeep) }
 }
 
+/// The open levels at one token, with their sums: to add them up at each token would be quadratic.
+#[derive(Default)]
+struct Levels {
+    top: Level,
+    below: Vec<Level>,
+    /// Operators and branches of the levels below the top.
+    operators: usize,
+    branches: usize,
+}
+
+impl Levels {
+    fn open(&mut self) {
+        let below = std::mem::take(&mut self.top);
+        self.operators += below.operators();
+        self.branches += below.branches;
+        self.below.push(below);
+    }
+
+    fn close(&mut self) {
+        self.top = self.below.pop().unwrap_or_default();
+        self.operators -= self.top.operators();
+        self.branches -= self.top.branches;
+    }
+}
+
+impl Level {
+    /// Returns the operators of the level, which counts as one itself.
+    fn operators(&self) -> usize {
+        self.logic + self.operators + 1
+    }
+}
+
 fn depth(tokens: &[TokenWithSpan]) -> Depth {
-    let mut levels = vec![Level::default()];
+    let mut levels = Levels::default();
     let mut deepest = Depth::default();
     for token in tokens {
-        let is_inner = levels.len() > 1;
-        let Some(top) = levels.last_mut() else { break };
+        let is_inner = !levels.below.is_empty();
+        let top = &mut levels.top;
         match &token.token {
-            Token::LParen | Token::LBracket | Token::LBrace => levels.push(Level::default()),
-            Token::RParen | Token::RBracket | Token::RBrace if is_inner => {
-                levels.pop();
-            }
+            Token::LParen | Token::LBracket | Token::LBrace => levels.open(),
+            Token::RParen | Token::RBracket | Token::RBrace if is_inner => levels.close(),
             Token::Comma | Token::SemiColon => (top.logic, top.operators) = (0, 0),
             Token::Word(word) => match word.keyword {
                 Keyword::UNION | Keyword::EXCEPT | Keyword::INTERSECT => {
@@ -80,11 +110,9 @@ fn depth(tokens: &[TokenWithSpan]) -> Depth {
                 Keyword::AND | Keyword::OR => (top.logic, top.operators) = (top.logic + 1, 0),
                 // `CASE` ends with `END`, like a parenthesis; `EXPLAIN` may explain another `EXPLAIN`.
                 Keyword::CASE | Keyword::EXPLAIN | Keyword::DESCRIBE | Keyword::DESC => {
-                    levels.push(Level::default());
+                    levels.open();
                 }
-                Keyword::END if is_inner => {
-                    levels.pop();
-                }
+                Keyword::END if is_inner => levels.close(),
                 Keyword::JOIN
                 | Keyword::NOT
                 | Keyword::IS
@@ -105,13 +133,10 @@ fn depth(tokens: &[TokenWithSpan]) -> Depth {
             | Token::RBrace => {}
             _ => top.operators += 1,
         }
-        // Each open level adds one.
-        let operators: usize = levels.iter().map(|level| level.logic + level.operators + 1).sum();
-        let branches: usize = levels.iter().map(|level| level.branches).sum();
         deepest = Depth {
-            operators: deepest.operators.max(operators),
-            branches: deepest.branches.max(branches),
-            open: deepest.open.max(levels.len() - 1),
+            operators: deepest.operators.max(levels.operators + levels.top.operators()),
+            branches: deepest.branches.max(levels.branches + levels.top.branches),
+            open: deepest.open.max(levels.below.len()),
         };
     }
     deepest

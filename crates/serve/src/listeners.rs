@@ -14,7 +14,7 @@ use skopos_term::Failure;
 
 use crate::flight;
 use crate::http;
-use crate::listen::{Door, ListenArgs, TcpEndpoint};
+use crate::listen::{Admittance, ListenArgs, TcpEndpoint};
 use crate::unix::HubSocket;
 
 /// The listeners of a hub, until they are dropped.
@@ -41,12 +41,12 @@ impl Listeners {
             found.map(|(_, counts)| counts.clone()).unwrap_or_default()
         };
         let unix = HubSocket::open(hub.dir(), backend.clone(), counts("unix"), runtime.clone())?;
-        let door = Door { pki: hub.pki().cloned(), is_insecure };
-        let (at, of_http) = (args.http(config), (config.hosts.clone(), door.clone()));
+        let admittance = Admittance { pki: hub.pki().cloned(), is_insecure };
+        let (at, of_http) = (args.http(config), (config.hosts.clone(), admittance.clone()));
         let http = http::open(at, of_http, backend.clone(), counts("http"), runtime)?;
         let address = args.flight(config);
         let flight =
-            flight::open(address, door, backend.engine.clone(), counts("flight"), runtime)?;
+            flight::open(address, admittance, backend.engine.clone(), counts("flight"), runtime)?;
         Ok(Self { _unix: unix, http, flight })
     }
 }

@@ -12,11 +12,11 @@ use std::sync::{Arc, Mutex};
 use skopos_model::{Timestamp, unpoisoned};
 use zenoh::sample::{Sample, SampleKind};
 
+use crate::arrived::Snapshot;
 use crate::batch::Batch;
 use crate::clock::wall;
 use crate::keys;
 use crate::site::Shared;
-use crate::snapshot::Snapshot;
 use crate::trust;
 
 /// The most messages in the queue: one from each of a thousand nodes, several times over. Further

@@ -1,6 +1,6 @@
 //! The thread of a follower, which takes in messages.
 //!
-//! Where messages are signed, a publisher counts as present once a message of it was genuine. A liveliness token is no
+//! With signed messages, a publisher counts as present once a message of it was genuine. A liveliness token is no
 //! proof, because any node could declare it: it only makes the follower ask.
 
 use std::collections::HashMap;
@@ -13,6 +13,7 @@ use skopos_model::Timestamp;
 use zenoh::Wait as _;
 use zenoh::qos::Priority;
 
+use crate::arrived::Snapshot;
 use crate::batch::Batch;
 use crate::clock::wall;
 use crate::error::Error;
@@ -20,7 +21,7 @@ use crate::inbox::{Inbox, Message};
 use crate::keys;
 use crate::plane::Plane;
 use crate::site::{NodeState, NodeWatcher, Site};
-use crate::snapshot::{Snapshot, SnapshotParts};
+use crate::snapshot::SnapshotParts;
 use crate::trust::{self, Exchange, Tagged};
 
 /// Time after which a missing snapshot is requested again. It is long enough that a thousand nodes that

@@ -34,6 +34,7 @@ mod config;
 mod plane;
 mod clock;
 mod site;
+mod arrived;
 mod inbox;
 mod snapshot;
 mod intake;

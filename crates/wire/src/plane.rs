@@ -6,7 +6,7 @@
 //! nodes that only publish have no connection with each other, so a publisher also asks its followers
 //! for the incarnation that they know.
 //!
-//! Where messages are signed (see `trust`), such claims count only from a hub: any node could claim a name.
+//! With signed messages (see `trust`), such claims count only from a hub: any node could claim a name.
 //!
 //! # Backpressure
 //! A batch is dropped where it cannot be sent at once. The parts of a snapshot are not dropped, because

@@ -5,10 +5,9 @@ use std::sync::Mutex;
 use skopos_access::Action;
 use skopos_model::unpoisoned;
 
-use crate::batch::Batch;
-use crate::error::Error;
+use crate::arrived::Snapshot;
 use crate::inbox::{Inbox, Message};
-use crate::trust::{self, Desk, Exchange, Session};
+use crate::trust::{self, Desk, Exchange};
 
 /// The most parts of a snapshot. A mirror's limit of vertices, with long topics, fits twice.
 const MAX_PARTS: usize = 1024;
@@ -25,36 +24,6 @@ impl PartNumber {
         let (at, of) = key.rsplit('/').next()?.split_once("of")?;
         let part = Self { at: at.parse().ok()?, of: of.parse().ok()? };
         (part.at < part.of && part.of <= MAX_PARTS).then_some(part)
-    }
-}
-
-/// A complete snapshot, as it arrived.
-pub(crate) struct Snapshot {
-    pub(crate) node: String,
-    pub(crate) incarnation: i64,
-    /// The payloads of its parts, in their order.
-    parts: Vec<Vec<u8>>,
-    /// The exchange of keys, where messages are signed: this follower's half, and that of the publisher.
-    exchange: Option<(Exchange, Vec<u8>)>,
-}
-
-impl Snapshot {
-    /// Returns the session that came with it; `None` where messages need no proof.
-    ///
-    /// # Errors
-    /// The exchange of keys failed.
-    pub(crate) fn take_session(&mut self) -> Result<Option<Session>, Error> {
-        let Some((exchange, half)) = self.exchange.take() else { return Ok(None) };
-        let own = exchange.public;
-        exchange.agree(&half, &own).map(Some)
-    }
-
-    /// Reads its parts.
-    ///
-    /// # Errors
-    /// A part is not a batch.
-    pub(crate) fn batches(&self) -> Result<Vec<Batch>, Error> {
-        self.parts.iter().map(|part| Batch::decode(part)).collect()
     }
 }
 

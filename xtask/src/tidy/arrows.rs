@@ -17,7 +17,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("task", &["model", "shm", "score"]),
     ("rpc", &["model", "shm", "score"]),
     ("store", &["model"]),
-    ("wire", &["model", "store"]),
+    ("wire", &["model", "access", "store"]),
     ("query", BELOW_QUERY),
     ("steer", BELOW_QUERY),
     ("ffi", &["model", "shm"]),

@@ -23,7 +23,7 @@ const FEW_NODES: usize = 200;
 /// The name of the run without certificates.
 const CLEAR: &str = "clear text";
 
-/// How much dearer certificates may be.
+/// Factor by which certificates may be dearer.
 const DEARER: f64 = 1.10;
 
 /// Hubs with and without certificates, each with its nodes, work at the same time: both see the same noise.
@@ -78,6 +78,19 @@ pub(super) fn measure(plan: &Plan, place: &Place, report: &mut Report) -> Result
         .goal(Goal::AtMost(DEARER)),
     ]);
     let site = sites.pop().ok_or_else(|| Failure::new("no site"))?;
+    recover(site, place, nodes, report)?;
+    report.note(format!(
+        "fan-in: `skopos simulate --rate 1`, {}% of the facts change at each look, a connection each, all \
+         in one process; over {} s. all are whole: every node is there with every topic. Two hubs with as \
+         many nodes each run at the same time, one with certificates and one in clear text",
+        30,
+        plan.window.as_secs()
+    ));
+    Ok(())
+}
+
+/// Kills the hub, starts it again, and measures the time until its nodes are back.
+fn recover(site: Site, place: &Place, nodes: usize, report: &mut Report) -> Result<(), Failure> {
     let begun = Instant::now();
     let (hub, mut simulated) = (site.hub.start_again(place)?, site.nodes);
     let first = hub.until("SELECT count(*) FROM nodes WHERE alive", 1.0, PATIENCE);
@@ -88,15 +101,7 @@ pub(super) fn measure(plan: &Plan, place: &Place, report: &mut Report) -> Result
         |metric, value: Duration| Row::new(&*case, metric, "s", value.as_secs_f64(), Better::Lower);
     report
         .add([row("the first is back after", first), row("all are whole after", begun.elapsed())]);
-    still_runs(&mut simulated)?;
-    report.note(format!(
-        "fan-in: `skopos simulate --rate 1`, {}% of the facts change at each look, a connection each, all \
-         in one process; over {} s. all are whole: every node is there with every topic. Two hubs with as \
-         many nodes each run at the same time, one with certificates and one in clear text",
-        30,
-        plan.window.as_secs()
-    ));
-    Ok(())
+    still_runs(&mut simulated)
 }
 
 /// The statement that counts the nodes that are there with every topic.

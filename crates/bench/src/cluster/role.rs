@@ -28,7 +28,7 @@ pub(super) fn endpoint() -> Result<String, Failure> {
     Transport::Clear.endpoint()
 }
 
-/// How nodes and hub talk.
+/// The connection of nodes with their hub.
 #[derive(Clone, Debug)]
 pub(super) enum Transport {
     /// In clear text: `--insecure`.

@@ -46,13 +46,13 @@ pub struct Certified {
     pub issued_at: u64,
 }
 
-/// What a token allows.
+/// The permission that a token gives.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "for", rename_all = "snake_case")]
 pub enum Grant {
     /// Join the site.
     Join {
-        /// As this node, even if it has a certificate; without it as any node that has none.
+        /// The only node, which may have a certificate; `None` for any node that has none.
         node: Option<String>,
     },
     /// Ask as this user.
@@ -69,7 +69,7 @@ pub enum Grant {
 /// A token, without its secret.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Token {
-    /// What it allows.
+    /// Its permission.
     pub grant: Grant,
     /// End of its life, in seconds of UNIX time.
     pub expires_at: u64,

@@ -47,7 +47,7 @@ const GROWING: [(&str, Growth); 14] = [
     ("struct", Growth::Sum),
 ];
 
-/// How the result of a function grows with its arguments.
+/// Growth of a result with its arguments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Growth {
     /// It has at most the bytes of all arguments.

@@ -1,5 +1,7 @@
 //! Rows of `latest`, by topic.
 
+use std::collections::HashSet;
+
 use datafusion::arrow::array::RecordBatch;
 use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, SetExpr};
 use skopos_eval::Like;
@@ -75,10 +77,10 @@ fn predicate(expression: &Expr) -> Option<(Wanted, Option<Like>)> {
 
 /// Returns each topic of a list once. A text that is not a topic selects no row.
 fn these<'e>(list: impl IntoIterator<Item = &'e Expr>) -> Option<Wanted> {
-    let mut topics = Vec::new();
+    let (mut topics, mut known) = (Vec::new(), HashSet::new());
     for expression in list {
         if let Ok(topic) = Topic::new(text(expression)?)
-            && !topics.contains(&topic)
+            && known.insert(topic.clone())
         {
             topics.push(topic);
         }

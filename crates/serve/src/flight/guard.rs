@@ -16,7 +16,7 @@ use skopos_access::{Action, Caller, may};
 use skopos_hub::counts::Counts;
 
 use super::status;
-use crate::listen::Door;
+use crate::listen::Admittance;
 
 /// The header with a token.
 const AUTHORIZATION: &str = "authorization";
@@ -28,24 +28,24 @@ const STATUS: &str = "grpc-status";
 #[derive(Clone)]
 pub(super) struct Guard<S> {
     inner: S,
-    door: Door,
+    admittance: Admittance,
     counts: Arc<Counts>,
 }
 
 impl<S> Guard<S> {
     /// Guards `inner`.
-    pub(super) fn new(inner: S, door: Door, counts: Arc<Counts>) -> Self {
-        Self { inner, door, counts }
+    pub(super) fn new(inner: S, admittance: Admittance, counts: Arc<Counts>) -> Self {
+        Self { inner, admittance, counts }
     }
 }
 
 /// Returns who makes a request, if the policy lets that caller in.
-fn caller_of(door: &Door, request: &http::Request<Body>) -> Result<Caller, Status> {
+fn caller_of(admittance: &Admittance, request: &http::Request<Body>) -> Result<Caller, Status> {
     let shown = request.headers().get(AUTHORIZATION).map(|value| value.to_str());
     let caller = match shown {
         None => request.extensions().get::<Caller>().cloned().unwrap_or(Caller::Stranger),
         Some(text) => {
-            let caller = text.ok().and_then(|text| door.caller_of(text));
+            let caller = text.ok().and_then(|text| admittance.caller_of(text));
             caller
                 .ok_or_else(|| Status::unauthenticated("the token is not valid, or not any more"))?
         }
@@ -70,7 +70,7 @@ where
     fn call(&mut self, mut request: http::Request<Body>) -> Self::Future {
         let counts = self.counts.clone();
         counts.request();
-        match caller_of(&self.door, &request) {
+        match caller_of(&self.admittance, &request) {
             Ok(caller) => drop(request.extensions_mut().insert(caller)),
             Err(status) => {
                 counts.refuse();

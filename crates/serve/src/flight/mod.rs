@@ -40,7 +40,7 @@ use tonic::transport::server::Connected;
 use self::get_schema::FullService;
 use self::guard::Guard;
 use self::service::SqlService;
-use crate::listen::{Accepted, Connection, Door, Incoming, Protocol, Rejection, TcpEndpoint};
+use crate::listen::{Accepted, Admittance, Connection, Incoming, Protocol, Rejection, TcpEndpoint};
 use skopos_hub::config::FlightAddress;
 use skopos_hub::counts::Counts;
 use skopos_term::Failure;
@@ -64,13 +64,13 @@ const PING_AFTER: Duration = Duration::from_secs(30);
 /// Time after which a client that does not answer a ping is disconnected.
 const PING_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Opens the listener at `address`, or at the default address. `door` has the certificate and the tokens of the hub.
+/// Opens the listener at `address`, or at the default address. `admittance` has the certificate and the tokens of the hub.
 ///
 /// # Errors
 /// Fails if `address` cannot be used, or needs a certificate.
 pub(crate) fn open(
     address: Option<FlightAddress>,
-    door: Door,
+    admittance: Admittance,
     engine: Arc<Engine>,
     counts: Arc<Counts>,
     runtime: &Runtime,
@@ -82,12 +82,17 @@ pub(crate) fn open(
         max_connections: MAX_CONNECTIONS,
     };
     let served = counts.clone();
-    TcpEndpoint::open(&protocol, address, &door.clone(), counts, runtime, |incoming| {
-        serve(incoming, door, engine, served)
+    TcpEndpoint::open(&protocol, address, &admittance.clone(), counts, runtime, |incoming| {
+        serve(incoming, admittance, engine, served)
     })
 }
 
-async fn serve(incoming: Incoming, door: Door, engine: Arc<Engine>, counts: Arc<Counts>) {
+async fn serve(
+    incoming: Incoming,
+    admittance: Admittance,
+    engine: Arc<Engine>,
+    counts: Arc<Counts>,
+) {
     let service =
         FlightServiceServer::new(FullService::new(SqlService::new(engine, counts.clone())))
             .max_decoding_message_size(MAX_MESSAGE_BYTES);
@@ -96,7 +101,7 @@ async fn serve(incoming: Incoming, door: Door, engine: Arc<Engine>, counts: Arc<
         .http2_max_header_list_size(MAX_HEADER_BYTES)
         .http2_keepalive_interval(Some(PING_AFTER))
         .http2_keepalive_timeout(Some(PING_TIMEOUT))
-        .add_service(Guard::new(service, door, counts));
+        .add_service(Guard::new(service, admittance, counts));
     let closed = incoming.closing().closed();
     let connections = incoming.connections().filter_map(async |accepted| match accepted {
         Accepted::Admitted(connection) => Some(io::Result::Ok(connection)),

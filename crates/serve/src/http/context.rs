@@ -6,14 +6,14 @@ use skopos_hub::Backend;
 use skopos_hub::counts::Counts;
 use tokio::sync::Semaphore;
 
-use crate::listen::Door;
+use crate::listen::Admittance;
 
 /// The state from which HTTP requests are answered.
 pub(super) struct HttpContext {
     pub(super) backend: Arc<Backend>,
     pub(super) counts: Arc<Counts>,
     /// The certificate and the tokens of the hub.
-    pub(super) door: Door,
+    pub(super) admittance: Admittance,
     /// Permits to run statements.
     pub(super) queries: Arc<Semaphore>,
     /// Permits to read patterns and to have values measured.

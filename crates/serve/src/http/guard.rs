@@ -63,7 +63,7 @@ fn admitted(context: &HttpContext, mut request: Request) -> Result<Request, Refu
     let caller = match shown {
         None => request.extensions().get::<Caller>().cloned().unwrap_or(Caller::Stranger),
         Some(text) => {
-            let caller = text.ok().and_then(|text| context.door.caller_of(text));
+            let caller = text.ok().and_then(|text| context.admittance.caller_of(text));
             caller.ok_or_else(Refusal::wrong_token)?
         }
     };

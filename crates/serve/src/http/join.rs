@@ -71,5 +71,5 @@ fn pki(context: &HttpContext) -> Result<&Arc<Pki>, Refusal> {
         Refusal::new(StatusCode::NOT_FOUND, "this hub has no certificates")
             .hint("`skopos pki init` makes them, on the machine of the hub")
     };
-    context.door.pki.as_ref().ok_or_else(none)
+    context.admittance.pki.as_ref().ok_or_else(none)
 }

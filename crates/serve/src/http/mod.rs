@@ -33,7 +33,7 @@ use tokio::sync::Semaphore;
 
 use self::context::HttpContext;
 use self::refusal::Refusal;
-use crate::listen::{Door, Protocol, TcpEndpoint};
+use crate::listen::{Admittance, Protocol, TcpEndpoint};
 use skopos_hub::Backend;
 use skopos_hub::config::HttpAddress;
 use skopos_hub::counts::Counts;
@@ -52,14 +52,14 @@ const MAX_READS: usize = 16;
 /// Maximum number of clients that watch at one time: dashboards and programs of a site.
 const MAX_WATCHERS: usize = 128;
 
-/// Opens the listener at `address`, or at the default address. URLs name the hub by its addresses or `hosts`; `door` has
+/// Opens the listener at `address`, or at the default address. URLs name the hub by its addresses or `hosts`; `admittance` has
 /// its certificate and tokens.
 ///
 /// # Errors
 /// Fails if `address` cannot be used, or needs a certificate.
 pub(crate) fn open(
     address: Option<HttpAddress>,
-    (hosts, door): (Vec<String>, Door),
+    (hosts, admittance): (Vec<String>, Admittance),
     backend: Arc<Backend>,
     counts: Arc<Counts>,
     runtime: &Handle,
@@ -70,14 +70,28 @@ pub(crate) fn open(
         option: "--http",
         max_connections: MAX_CONNECTIONS,
     };
-    TcpEndpoint::open(&protocol, address, &door.clone(), counts.clone(), runtime, |incoming| {
-        let queries = Arc::new(Semaphore::new(MAX_QUERIES));
-        let reads = Arc::new(Semaphore::new(MAX_READS));
-        let watchers = Arc::new(Semaphore::new(MAX_WATCHERS));
-        let context =
-            Arc::new(HttpContext { backend, counts, door, queries, reads, watchers, hosts });
-        connection::serve(incoming, context.clone(), routes(context))
-    })
+    TcpEndpoint::open(
+        &protocol,
+        address,
+        &admittance.clone(),
+        counts.clone(),
+        runtime,
+        |incoming| {
+            let queries = Arc::new(Semaphore::new(MAX_QUERIES));
+            let reads = Arc::new(Semaphore::new(MAX_READS));
+            let watchers = Arc::new(Semaphore::new(MAX_WATCHERS));
+            let context = Arc::new(HttpContext {
+                backend,
+                counts,
+                admittance,
+                queries,
+                reads,
+                watchers,
+                hosts,
+            });
+            connection::serve(incoming, context.clone(), routes(context))
+        },
+    )
 }
 
 fn routes(context: Arc<HttpContext>) -> Router {

@@ -140,10 +140,12 @@ struct Watched {
 /// An event with its time.
 struct Timed {
     time: Timestamp,
-    event: Event,
-    /// True for a sample. A client that reconnects names the last one.
-    is_sample: bool,
+    name: &'static str,
+    data: String,
 }
+
+/// The event of a sample. A client that reconnects names the last one.
+const CHANGE: &str = "change";
 
 /// The last sample of a topic that was sent to the client.
 struct LastSent {
@@ -225,12 +227,13 @@ impl Watched {
         // Sorted by time, so that the identifier of an event covers all earlier ones; where some of them come later, there
         // is no identifier.
         events.sort_by_key(|Timed { time, .. }| *time);
-        self.waiting.extend(events.into_iter().map(
-            |Timed { time, event, is_sample }| match is_whole && is_sample {
-                true => event.id(time.as_nanos().to_string()),
-                false => event,
-            },
-        ));
+        self.waiting.extend(events.into_iter().map(|Timed { time, name, data }| {
+            let event = Event::default().event(name);
+            match is_whole && name == CHANGE {
+                true => event.id(time.as_nanos().to_string()).data(data),
+                false => event.data(data),
+            }
+        }));
         if !is_whole {
             // The rest is due as soon as the client has read these.
             self.news.iter_mut().for_each(watch::Receiver::mark_changed);
@@ -297,8 +300,7 @@ impl Watched {
             first.get_or_insert(row.sample.time);
             known.last = known.last.max(row.sample.time);
             let data = serde_json::to_string(&topics::json(row, now)).unwrap_or_default();
-            let event = Event::default().event("change").data(data);
-            events.push(Timed { time: row.sample.time, event, is_sample: true });
+            events.push(Timed { time: row.sample.time, name: CHANGE, data });
         });
         let before = if is_new { None } else { known.count };
         let lost = match (before, count) {
@@ -308,8 +310,7 @@ impl Watched {
         };
         if let (1.., Some(first)) = (lost, first) {
             let data = json!({ "topic": topic.as_str(), "samples": lost }).to_string();
-            let event = Event::default().event("lost").data(data);
-            events.push(Timed { time: first, event, is_sample: false });
+            events.push(Timed { time: first, name: "lost", data });
         }
         known.count = match (before, count) {
             (Some(before), Some(count)) if before <= count => Some(before + added + lost),
@@ -323,8 +324,7 @@ impl Watched {
         self.sent.retain(|topic, sent| {
             if sent.check != check {
                 let data = json!({ "topic": topic.as_str() }).to_string();
-                let event = Event::default().event("gone").data(data);
-                events.push(Timed { time: now, event, is_sample: false });
+                events.push(Timed { time: now, name: "gone", data });
             }
             sent.check == check
         });

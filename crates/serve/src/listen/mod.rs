@@ -11,13 +11,13 @@
 
 mod args;
 mod connection;
-mod door;
+mod entry;
 mod peer;
 mod tls;
 
 pub use args::ListenArgs;
 pub(crate) use connection::Connection;
-pub(crate) use door::Door;
+pub(crate) use entry::Admittance;
 
 use std::convert::Infallible;
 use std::net::{SocketAddr, TcpListener as StdListener};
@@ -35,7 +35,7 @@ use skopos_hub::config::ListenAddress;
 use skopos_hub::counts::Counts;
 use skopos_term::Failure;
 
-use self::door::Entry;
+use self::entry::Entry;
 
 /// Maximum number of connections that are checked at one time: all that may be open, because a client can be slow with
 /// its part of TLS.
@@ -78,7 +78,7 @@ pub(crate) struct OpenListener {
 }
 
 impl TcpEndpoint {
-    /// Listens at `address`, or at the default address, and runs `serve` with the incoming connections. `door` has the
+    /// Listens at `address`, or at the default address, and runs `serve` with the incoming connections. `admittance` has the
     /// certificate and the tokens.
     ///
     /// # Errors
@@ -86,7 +86,7 @@ impl TcpEndpoint {
     pub(crate) fn open<const PORT: u16, F>(
         protocol: &Protocol,
         address: Option<ListenAddress<PORT>>,
-        door: &Door,
+        admittance: &Admittance,
         counts: Arc<Counts>,
         runtime: &Handle,
         serve: impl FnOnce(Incoming) -> F,
@@ -100,7 +100,7 @@ impl TcpEndpoint {
             None => (ListenAddress::<PORT>::DEFAULT, false),
         };
         let Protocol { schemes: [clear, secure], alpn, option, max_connections } = *protocol;
-        let entry = door.entry(at, is_configured, alpn)?;
+        let entry = admittance.entry(at, is_configured, alpn)?;
         let scheme = if entry.is_secure() { secure } else { clear };
         let (listener, at) = match bind(at, runtime) {
             Ok(bound) => bound,
@@ -278,7 +278,7 @@ mod tests {
         let endpoint = TcpEndpoint::open(
             &protocol,
             at,
-            &Door::default(),
+            &Admittance::default(),
             counts.clone(),
             runtime.handle(),
             serve,

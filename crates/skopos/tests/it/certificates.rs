@@ -35,8 +35,10 @@ impl Site {
         let site = Self { dir, child, live, http, flight };
         // The last listener that opens.
         eventually("the hub listens", || std::net::TcpStream::connect(&site.flight).is_ok());
-        eventually("the agent publishes", || {
-            run(site.dir.path(), &["get", "load/load_1m"]).code == 0
+        let url = format!("https://{}/api/v1/get?topic=load/load_1m", site.http);
+        eventually("the hub knows the load", || {
+            let asked = Command::new("curl").args(["-skf", &url]).stdout(Stdio::null()).status();
+            asked.expect("curl(1)").success()
         });
         site
     }

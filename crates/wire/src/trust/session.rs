@@ -68,7 +68,7 @@ pub(crate) struct Session {
     key: hmac::Key,
 }
 
-/// What the tags of a batch say to a follower.
+/// The meaning of a batch's tags for a follower.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Tagged {
     /// The publisher made the batch.

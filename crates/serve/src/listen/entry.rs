@@ -1,4 +1,4 @@
-//! The door of a hub: who enters a listener, and how.
+//! Entries of listeners: how a connection comes in, and from whom.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -19,23 +19,23 @@ const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The certificate and the tokens of a hub.
 #[derive(Clone, Default)]
-pub(crate) struct Door {
+pub(crate) struct Admittance {
     /// `None` if the hub has no certificate.
     pub(crate) pki: Option<Arc<Pki>>,
     /// True if clients of configured addresses need no certificate and no token: `--insecure`.
     pub(crate) is_insecure: bool,
 }
 
-/// How connections enter one listener.
+/// Entry of one listener.
 pub(super) struct Entry {
-    door: Door,
+    admittance: Admittance,
     /// `None` for clear text.
     tls: Option<TlsAcceptor>,
     /// True if strangers are answered.
     is_open: bool,
 }
 
-impl Door {
+impl Admittance {
     /// Returns how connections enter at `at`, which the user configured or not.
     ///
     /// # Errors
@@ -46,7 +46,7 @@ impl Door {
         is_configured: bool,
         protocol: &[u8],
     ) -> Result<Entry, Failure> {
-        let clear = |is_open| Ok(Entry { door: self.clone(), tls: None, is_open });
+        let clear = |is_open| Ok(Entry { admittance: self.clone(), tls: None, is_open });
         match &self.pki {
             _ if !is_configured => clear(false),
             _ if self.is_insecure => clear(true),
@@ -56,7 +56,7 @@ impl Door {
                     Failure::new(format!("the certificate of this hub cannot be used: {why}"))
                 };
                 Ok(Entry {
-                    door: self.clone(),
+                    admittance: self.clone(),
                     tls: Some(acceptor.map_err(failed)?),
                     is_open: false,
                 })
@@ -89,7 +89,7 @@ impl Entry {
     ) -> Result<(Stream, Caller), Option<TcpStream>> {
         let is_own = is_own(&stream, peer).await;
         let Some(tls) = &self.tls else {
-            return match (is_own, self.is_open, &self.door.pki) {
+            return match (is_own, self.is_open, &self.admittance.pki) {
                 (true, ..) => Ok((Stream::Clear(stream), Caller::Owner)),
                 (_, true, _) => Ok((Stream::Clear(stream), Caller::Anybody)),
                 // It may have a token.
@@ -102,7 +102,7 @@ impl Entry {
         let certificates = stream.get_ref().1.peer_certificates().unwrap_or_default();
         let names = certificates
             .first()
-            .and_then(|certificate| self.door.pki.as_ref()?.identity().names_in(certificate));
+            .and_then(|certificate| self.admittance.pki.as_ref()?.identity().names_in(certificate));
         let caller = match (names, is_own) {
             (Some(names), _) => Caller::Node(names),
             (None, true) => Caller::Owner,
