@@ -23,6 +23,7 @@ use skopos_serve::{ListenArgs, Served};
 use skopos_term::Failure;
 
 use crate::programs;
+use skopos_access::Caller;
 use skopos_node::LiveArgs;
 
 /// The longest time until both hubs know all nodes.
@@ -103,7 +104,7 @@ impl Cluster {
             let (near, far) = (self.near.engine().clone(), self.listeners.dir.clone());
             let is_known = || {
                 let (sql, limits) = (sql.as_str(), Limits::default());
-                let own = self.runtime.block_on(near.query(sql, &limits)).ok()?;
+                let own = self.runtime.block_on(near.query(&Caller::Owner, sql, &limits)).ok()?;
                 let other =
                     ask(&UnixStream::connect(socket_path(&far)).ok()?, sql, &limits).ok()?;
                 let is_whole = |values: Vec<f64>| values.len() == Question::of_node(0).topics.len();

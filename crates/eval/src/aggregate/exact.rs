@@ -26,10 +26,16 @@ pub struct Exact {
     pending: u32,
 }
 
+impl Default for Exact {
+    fn default() -> Self {
+        Self { limbs: [0; LIMBS], pending: 0 }
+    }
+}
+
 impl Exact {
     /// Makes a sum of zero.
     pub fn new() -> Self {
-        Self { limbs: [0; LIMBS], pending: 0 }
+        Self::default()
     }
 
     /// Adds a finite number.

@@ -49,7 +49,7 @@ impl SampleReader {
         let columns: Arc<[SampleColumn]> = columns.iter().map(column).collect::<Result<_, _>>()?;
         let samples = SampleScan { source: self.source.clone(), topics, times, filter: None };
         let context = scan.context.clone();
-        let context = context.unwrap_or_else(|| Arc::default());
+        let context = context.unwrap_or_default();
         let batches = SampleStream::new(columns, samples).start(context);
         Ok(Rows::of_stream(batches.map_err(cause).boxed()))
     }
