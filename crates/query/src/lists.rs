@@ -36,6 +36,10 @@ impl AnalyzerRule for Lists {
 fn in_plan(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     let (schema, names) = (merge_schema(&plan.inputs()), NamePreserver::new(&plan));
     plan.map_expressions(|expression| {
+        // The plan above knows the parts of a grouping set by their names, which they would lose.
+        if matches!(expression, Expr::GroupingSet(_)) {
+            return Ok(Transformed::no(expression));
+        }
         let several = operands_of_several_lists(&expression, &schema)?;
         let name = names.save(&expression);
         let changed = expression.transform_up(|part| match part {

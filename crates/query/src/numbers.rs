@@ -40,6 +40,10 @@ impl AnalyzerRule for Numbers {
 fn in_plan(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     let (schema, names) = (merge_schema(&plan.inputs()), NamePreserver::new(&plan));
     let changed = plan.map_expressions(|expression| {
+        // The plan above knows the parts of a grouping set by their names, which they would lose.
+        if matches!(expression, Expr::GroupingSet(_)) {
+            return Ok(Transformed::no(expression));
+        }
         let name = names.save(&expression);
         let changed = expression.transform_up(|expression| in_expression(expression, &schema))?;
         Ok(changed.update_data(|expression| name.restore(expression)))
@@ -53,6 +57,10 @@ fn in_expression(expression: Expr, schema: &DFSchema) -> Result<Transformed<Expr
             Ok(Transformed::yes(Expr::Literal(ScalarValue::Float64(Some(0.0)), metadata)))
         }
         Expr::WindowFunction(function) => Ok(exact(*function, schema)),
+        // No integer is a negative zero.
+        Expr::Cast(ref cast) if cast.expr.get_type(schema).is_ok_and(|from| from.is_integer()) => {
+            Ok(Transformed::no(expression))
+        }
         Expr::Negative(_) | Expr::Cast(_) | Expr::TryCast(_) | Expr::ScalarFunction(_) => {
             Ok(with_one_zero(expression, schema))
         }

@@ -12,6 +12,8 @@ use datafusion::execution::memory_pool::{GreedyMemoryPool, MemoryConsumer, Memor
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::execution::session_state::SessionStateBuilder;
 use datafusion::logical_expr::LogicalPlan;
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use datafusion::prelude::{DataFrame, SessionConfig, SessionContext};
 use datafusion::sql::parser::Statement as Parsed;
 use skopos_access::Caller;
@@ -63,6 +65,13 @@ enum Compiled {
     Plan(Box<LogicalPlan>),
 }
 
+/// Returns DataFusion's physical rules but those that push filters down: they find columns by name, and take one side of
+/// a join for the other. The logical rules push them down already.
+fn physical_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
+    let rules = PhysicalOptimizer::new().rules;
+    rules.into_iter().filter(|rule| !rule.name().starts_with("FilterPushdown")).collect()
+}
+
 impl fmt::Debug for Planner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Planner").field("catalog", &self.catalog).finish_non_exhaustive()
@@ -94,6 +103,7 @@ impl Planner {
             .with_analyzer_rule(Arc::new(Lists))
             .with_analyzer_rule(Arc::new(Numbers))
             .with_query_planner(Arc::new(operators::Planner::new()))
+            .with_physical_optimizer_rules(physical_rules())
             .with_physical_optimizer_rule(Arc::new(Runs))
             .with_physical_optimizer_rule(Arc::new(LetJoinsYield))
             .build();

@@ -6,12 +6,13 @@
 //! - Functions of this project, such as `time_bucket`, and `ASOF` joins; see `functions`.
 //! - A column without an alias has its text in the statement as a name.
 
+use std::collections::HashSet;
 use std::ops::ControlFlow;
 
 use datafusion::sql::parser::{DFParserBuilder, Statement as Parsed};
 use datafusion::sql::sqlparser::ast::{
-    Expr, JoinConstraint, JoinOperator, Query, Select, SelectItem, SetExpr, Statement, TableFactor,
-    TableWithJoins, UnaryOperator, Value, VisitMut, VisitorMut,
+    Expr, JoinConstraint, JoinOperator, OrderBy, OrderByKind, Query, Select, SelectItem, SetExpr,
+    Statement, TableFactor, TableWithJoins, UnaryOperator, Value, VisitMut, VisitorMut,
 };
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::parser::ParserError;
@@ -145,6 +146,7 @@ impl VisitorMut for Standard {
 
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<Error> {
         rows_of_extremes(&mut query.body);
+        sort_once(query);
         match as_of_joins(&mut query.body) {
             Err(error) => ControlFlow::Break(error),
             Ok(()) => ControlFlow::Continue(()),
@@ -163,6 +165,14 @@ impl VisitorMut for Standard {
             }
         }
         ControlFlow::Continue(())
+    }
+}
+
+/// Removes repeated keys of `ORDER BY`, which change nothing: with `DISTINCT ON` they end DataFusion's task.
+fn sort_once(query: &mut Query) {
+    if let Some(OrderBy { kind: OrderByKind::Expressions(keys), .. }) = &mut query.order_by {
+        let mut known = HashSet::new();
+        keys.retain(|key| known.insert(key.expr.clone()));
     }
 }
 

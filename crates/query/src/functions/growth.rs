@@ -208,6 +208,10 @@ impl AnalyzerRule for BoundedJoin {
         let in_plan = |plan: LogicalPlan| {
             let (schema, names) = (merge_schema(&plan.inputs()), NamePreserver::new(&plan));
             plan.map_expressions(|expression| {
+                // The plan above knows the parts of a grouping set by their names, which they would lose.
+                if matches!(expression, Expr::GroupingSet(_)) {
+                    return Ok(Transformed::no(expression));
+                }
                 let name = names.save(&expression);
                 let changed =
                     expression.transform_up(|part| Ok(in_expression(part, &schema, &join)))?;

@@ -504,3 +504,19 @@ fn texts_and_lists_grow_to_a_limit() {
         assert_eq!(rows(&ask(&world(), sql)).1, [expected], "{sql}");
     }
 }
+
+#[test]
+fn a_filter_after_a_join_reads_the_column_of_its_own_side() {
+    let (left, right) =
+        ("(VALUES (1, 1.0), (2, 9.0)) AS a(k, x)", "(VALUES (1, 5.0), (2, 5.0)) AS b(k, x)");
+    for kind in ["JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN"] {
+        let sql = format!(
+            "SELECT count(*) AS n FROM (SELECT * FROM {left}) a {kind} (SELECT * FROM {right}) b ON a.k = b.k \
+             WHERE coalesce(a.x, 0.0) < b.x"
+        );
+        assert_eq!(rows(&ask(&world(), &sql)).1, ["1"], "{kind}");
+    }
+    let grouped =
+        "SELECT count(*) AS n FROM latest GROUP BY ROLLUP (value > 0, date_trunc('minute', time))";
+    ask(&world(), grouped);
+}
