@@ -37,6 +37,9 @@ const MAX_REQUEST_BYTES: u64 = 6 * MAX_SQL_BYTES as u64 + 1024;
 /// Maximum number of topics and patterns in one request without SQL.
 const MAX_GET_TOPICS: usize = 256;
 
+/// Maximum time that a write may wait for the client, which is taken for dead afterwards.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(60);
+
 /// Size of the stack of a connection's thread, which parses statements: a debug build recurses through megabytes. Unused
 /// pages of a stack take no memory.
 const STACK_BYTES: usize = 32 << 20;
@@ -142,6 +145,7 @@ struct Connection {
 
 impl Connection {
     fn serve(&self) -> io::Result<()> {
+        self.stream.set_write_timeout(Some(WRITE_TIMEOUT))?;
         let mut input = BufReader::new(&self.stream);
         let (mut line, mut body, mut reply) = (Vec::new(), Vec::new(), Vec::new());
         loop {
