@@ -39,9 +39,9 @@ class Hub:
         endpoint = f"tcp/127.0.0.1:{self.plane}"
         http_at, flight_at = f"127.0.0.1:{self.http}", f"127.0.0.1:{self.flight}"
         addresses = ["--listen", endpoint, "--http", http_at, "--flight", flight_at]
-        self.hub = self._spawn("hub", "--look-on", "none", *addresses)
+        self.hub = self._spawn("hub", "--insecure", *addresses)
         if self.simulation is None:
-            args = ["--nodes", str(NODES), "--facts", str(FACTS), "--rate", "1", "--look-on", "none"]
+            args = ["--nodes", str(NODES), "--facts", str(FACTS), "--rate", "1", "--insecure"]
             self.simulation = self._spawn("simulate", *args, "--connect", endpoint)
         self._wait()
 
